@@ -1,0 +1,36 @@
+# Compiler settings shared by every target: C++20, warnings as errors, ccache and a fast linker when present.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")  # assertions stay on: a wrong answer costs more than a compare
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  # Precompiled headers need these two; the compiler is known by its content, so a rebuilt image still hits.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
+      CCACHE_COMPILERCHECK=content ${CCACHE})
+endif()
+find_program(MOLD mold)
+find_program(LLD ld.lld)
+if(MOLD)
+  add_link_options(-fuse-ld=mold)
+elseif(LLD)
+  add_link_options(-fuse-ld=lld)
+endif()
+
+add_compile_options(-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options(-Wno-missing-field-initializers)  # designated initialisers leave defaults on purpose
+endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  add_compile_options(-Wno-missing-designated-field-initializers -Wno-unknown-warning-option -Wno-missing-field-initializers)
+endif()
+if(LONGHAUL_SANITIZE)
+  add_compile_options(-fsanitize=${LONGHAUL_SANITIZE} -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=${LONGHAUL_SANITIZE})
+endif()

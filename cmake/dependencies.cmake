@@ -1,0 +1,59 @@
+# Libraries that Longhaul borrows. All but LibTorch are Debian packages; scripts/packages.txt lists them.
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(simdjson REQUIRED)
+find_package(tomlplusplus REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(LibLZMA REQUIRED)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(zstd REQUIRED IMPORTED_TARGET libzstd)
+pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
+find_package(hwy REQUIRED)
+if(LONGHAUL_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+
+# LibTorch bundles other fmt headers than Debian's and puts them on its include path. A folder that holds nothing but a
+# link to Debian's fmt, first on every include path, lets both live in one program.
+get_target_property(fmt_include fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
+list(GET fmt_include 0 fmt_include)
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/include-first)
+file(CREATE_LINK ${fmt_include}/fmt ${CMAKE_BINARY_DIR}/include-first/fmt SYMBOLIC)
+include_directories(BEFORE ${CMAKE_BINARY_DIR}/include-first)
+
+# OpenMP: parallel_for runs on the OpenMP threads, which are LibTorch's own intra-op threads, so the program has one pool.
+# The wheel's libgomp must be the only OpenMP runtime in the process: link that file where LibTorch is known.
+set(longhaul_rpath "")
+add_library(longhaul_openmp INTERFACE)
+target_compile_options(longhaul_openmp INTERFACE -fopenmp)
+if(LONGHAUL_TORCH AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  file(GLOB torch_gomp ${LONGHAUL_TORCH}/lib/libgomp*.so* ${LONGHAUL_TORCH}/../torch.libs/libgomp*.so*)
+endif()
+if(torch_gomp)
+  list(GET torch_gomp 0 torch_gomp)
+  target_link_libraries(longhaul_openmp INTERFACE ${torch_gomp})
+else()
+  target_link_options(longhaul_openmp INTERFACE -fopenmp)
+endif()
+
+if(LONGHAUL_TORCH)
+  if(NOT EXISTS ${LONGHAUL_TORCH}/lib/libtorch_cpu.so)
+    message(FATAL_ERROR "LONGHAUL_TORCH=${LONGHAUL_TORCH} holds no lib/libtorch_cpu.so. Let ./longhaul find or fetch LibTorch, "
+                        "or name the folder that holds its include/ and lib/.")
+  endif()
+  add_library(longhaul_torch INTERFACE)
+  target_include_directories(longhaul_torch SYSTEM INTERFACE ${LONGHAUL_TORCH}/include)
+  target_link_libraries(longhaul_torch INTERFACE ${LONGHAUL_TORCH}/lib/libtorch_cpu.so ${LONGHAUL_TORCH}/lib/libc10.so)
+  list(APPEND longhaul_rpath ${LONGHAUL_TORCH}/lib)
+endif()
+# The package carries LibTorch in lib/ beside bin/.
+set(CMAKE_BUILD_RPATH ${longhaul_rpath})
+set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib")
+# DT_RPATH, not DT_RUNPATH: LibTorch's own dependencies must be found beside it as well.
+add_link_options(-Wl,--disable-new-dtags)

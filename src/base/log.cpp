@@ -1,0 +1,33 @@
+#include "base/log.h"
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+namespace longhaul {
+namespace {
+
+spdlog::level::level_enum spdlog_level(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug: return spdlog::level::debug;
+    case LogLevel::kInfo: return spdlog::level::info;
+    case LogLevel::kWarning: return spdlog::level::warn;
+    case LogLevel::kError: return spdlog::level::err;
+  }
+  return spdlog::level::info;
+}
+
+spdlog::logger& logger() {
+  static const std::shared_ptr<spdlog::logger> instance = [] {
+    auto made = std::make_shared<spdlog::logger>("longhaul", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+    made->set_pattern("%H:%M:%S %^%l%$ %v");
+    return made;
+  }();
+  return *instance;
+}
+
+}  // namespace
+
+void set_log_level(LogLevel level) { logger().set_level(spdlog_level(level)); }
+void log_line(LogLevel level, std::string_view text) { logger().log(spdlog_level(level), text); }
+
+}  // namespace longhaul

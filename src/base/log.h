@@ -1,0 +1,35 @@
+// The process's one logger. Lines go to standard error so that standard output stays free for results and --json.
+//   log_info("loaded {} tokens", n);
+// Thread-safe. Levels: debug, info, warning, error. Set once by the command line.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+
+namespace longhaul {
+
+enum class LogLevel { kDebug, kInfo, kWarning, kError };
+
+void set_log_level(LogLevel level);
+void log_line(LogLevel level, std::string_view text);
+
+template <class... Args>
+void log_debug(fmt::format_string<Args...> format, Args&&... args) {
+  log_line(LogLevel::kDebug, fmt::format(format, std::forward<Args>(args)...));
+}
+template <class... Args>
+void log_info(fmt::format_string<Args...> format, Args&&... args) {
+  log_line(LogLevel::kInfo, fmt::format(format, std::forward<Args>(args)...));
+}
+template <class... Args>
+void log_warning(fmt::format_string<Args...> format, Args&&... args) {
+  log_line(LogLevel::kWarning, fmt::format(format, std::forward<Args>(args)...));
+}
+template <class... Args>
+void log_error(fmt::format_string<Args...> format, Args&&... args) {
+  log_line(LogLevel::kError, fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace longhaul

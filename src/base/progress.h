@@ -1,0 +1,30 @@
+// Progress of anything that takes longer than two seconds. On a terminal: one bar that redraws; otherwise: a plain line now
+// and then. Silent for the first two seconds, so short work prints nothing. Writes to standard error. Thread-safe.
+//
+//   Progress progress("tokenizing", total_bytes, Progress::Unit::kBytes);
+//   progress.advance(n);           // destructor prints the closing line when anything was shown
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace longhaul {
+
+class Progress {
+ public:
+  enum class Unit { kCount, kBytes, kTokens };
+  Progress(std::string label, int64_t total, Unit unit = Unit::kCount);  // total 0: unknown
+  ~Progress();
+  void advance(int64_t amount);
+  void set_total(int64_t total);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+std::string bytes_text(int64_t bytes);  // "46.4 MB" (decimal)
+std::string count_text(int64_t count);  // "2,285"
+
+}  // namespace longhaul
