@@ -1,0 +1,34 @@
+// attention: causal softmax attention over packed documents (FlashAttention-2's contract, arXiv 2307.08691).
+//
+//   o_t = Σ_{s in doc(t), s ≤ t, s > t − window} softmax_s(scale · q_t·k_s) v_s
+//
+// GQA by head counts: query head h reads key head h / (H / Hk). Scores and softmax in fp32 (fp64 for fp64 inputs). A row with no
+// visible key gives o = 0 and log-sum-exp −∞. Differentiable in q, k, v.
+//
+// Implementations, in the order they are asked: sdpa (LibTorch's fused kernel per document; no window), reference (plain loops).
+#pragma once
+
+#include "kernels/dispatch.h"
+#include "tensor/tensor.h"
+
+namespace longhaul::kernels {
+
+struct AttentionOptions {
+  double scale = 1.0;
+  int64_t window = 0;  // 0: none; w: each token sees w keys including itself
+};
+
+struct AttentionResult {
+  Tensor o_thd;           // [T, H, Dv], dtype of v
+  Tensor logsumexp_th;    // [T, H] fp32 (fp64 for fp64 inputs)
+};
+
+// q_thd [T,H,D], k_shd [S,Hk,D], v_shd [S,Hk,Dv]; offsets int64 [N+1] on the CPU, boundaries of q's documents, or undefined (one).
+// key_offsets: boundaries of k's and v's documents where they differ from q's (decoding: the last q token sees the last key), or undefined.
+AttentionResult attention(const Tensor& q_thd, const Tensor& k_shd, const Tensor& v_shd, const Tensor& offsets,
+                          const Tensor& key_offsets, const AttentionOptions& options);
+
+AttentionResult attention_reference(const Tensor& q_thd, const Tensor& k_shd, const Tensor& v_shd, const Tensor& offsets,
+                                    const Tensor& key_offsets, const AttentionOptions& options);
+
+}  // namespace longhaul::kernels

@@ -1,0 +1,44 @@
+// linear_recurrence: the one recurrence behind lightning attention, TNL, RetNet, HGRN2, GLA, … (linear-attention.md §1):
+//
+//   S_t = λ_t ⊙ S_{t-1} + k_tᵀ v_t,     o_t = scale · q_t S_t
+//
+// per head, with λ = exp(log_decay) none / per head / per token and head / per token, head and key channel; S restarts at each
+// document. The state is fp32 (fp64 for fp64 inputs) whatever the inputs are. Differentiable in q, k, v, log_decay and initial_state.
+// Heads of q share a head of k and v in groups: H is a multiple of Hk. Source: minimax-01.md §2.3, arXiv 2401.04658.
+//
+// Implementations, in the order they are asked: chunked (LibTorch matrix products, own backward; none or per-head decay
+// without gradient), reference (plain loops, every case).
+#pragma once
+
+#include <string>
+
+#include "kernels/dispatch.h"
+#include "tensor/tensor.h"
+
+namespace longhaul::kernels {
+
+struct LinearRecurrenceOptions {
+  double scale = 1.0;
+  bool reverse = false;  // runs each document from its last token to its first
+  int64_t chunk = 64;    // block length of the chunked form; the result does not depend on it beyond rounding
+};
+
+struct LinearRecurrenceResult {
+  Tensor o_thd;             // [T, H, Dv], dtype of v
+  Tensor final_state_nhkv;  // [N, H, Dk, Dv]
+};
+
+// q_thk [T,H,Dk], k_thk [T,Hk,Dk], v_thv [T,Hk,Dv]; log_decay undefined, [H], [T,H] or [T,H,Dk], ≤ 0;
+// initial_state_nhkv [N,H,Dk,Dv] or undefined (zeros); offsets: int64 [N+1] on the CPU, document boundaries, or undefined (one document).
+LinearRecurrenceResult linear_recurrence(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv, const Tensor& log_decay,
+                                         const Tensor& initial_state_nhkv, const Tensor& offsets,
+                                         const LinearRecurrenceOptions& options = {});
+
+// The definition: loops in the dtype of the state, under the equation. Same contract; differentiable likewise.
+LinearRecurrenceResult linear_recurrence_reference(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv,
+                                                   const Tensor& log_decay, const Tensor& initial_state_nhkv, const Tensor& offsets,
+                                                   const LinearRecurrenceOptions& options = {});
+
+const Dispatcher& linear_recurrence_dispatcher();  // explains its choice; tests read which implementation answered
+
+}  // namespace longhaul::kernels
