@@ -4,9 +4,12 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace longhaul::recipe {
+
+class OptionSet;
 
 enum class Mixer { kSoftmax, kLightning };
 enum class Norm { kRms, kLayer };
@@ -15,6 +18,15 @@ enum class Wiring { kPreNorm, kPostNorm }; // post: residual = the normed tensor
 enum class Position { kRotary, kLearned, kNone };
 enum class Initialisation { kXavierDeepnorm, kNormal };
 enum class LayerFactor { kOfficial, kHuggingFace };  // of the lightning decay slopes, minimax-01.md §2.2
+
+// Names as written in recipes, in the order of the values.
+std::vector<std::string_view> names_of(Mixer);
+std::vector<std::string_view> names_of(Norm);
+std::vector<std::string_view> names_of(Channel);
+std::vector<std::string_view> names_of(Wiring);
+std::vector<std::string_view> names_of(Position);
+std::vector<std::string_view> names_of(Initialisation);
+std::vector<std::string_view> names_of(LayerFactor);
 
 struct ModelConfig {
   std::string preset;      // name of presets/<name>.toml that filled the defaults; empty: none
@@ -59,5 +71,7 @@ struct ModelConfig {
   double residual_alpha() const;  // alpha with the 0 resolved
   bool operator==(const ModelConfig&) const = default;
 };
+
+void declare(OptionSet& set, ModelConfig& model);
 
 }  // namespace longhaul::recipe

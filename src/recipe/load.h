@@ -1,0 +1,40 @@
+// load: file (or text) + presets + overrides → a Recipe whose every value knows where it came from.
+// Order, later wins: defaults, the preset that model.preset names, the file's `base` (and its base), the file, key=value arguments.
+// Everything that is not understood is an Error with exit code 64 naming file:line:column, the nearest known key and what is
+// allowed. Impossible combinations are refused too (check.h). Input of any kind cannot crash it: size and depth are capped.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "recipe/recipe.h"
+
+namespace longhaul::recipe {
+
+struct Origin {
+  enum class Kind { kDefault, kPreset, kFile, kCommandLine };
+  Kind kind = Kind::kDefault;
+  std::string detail;  // preset name; "file:line"
+  std::string earlier; // for a value read from a run directory's recipe.toml: the origin noted there
+  std::string text() const;  // "default", "preset first-run", "recipes/first-run.toml:12", "command line"
+};
+
+struct LoadedRecipe {
+  Recipe recipe;
+  std::string source;                     // the file, or "" for defaults
+  std::map<std::string, Origin> origins;  // of every option that is not a default, by dotted name
+  const Origin& origin(const std::string& key) const;
+};
+
+LoadedRecipe load(const std::filesystem::path& path, const std::vector<std::string>& overrides = {});
+// As a file of that name would be read. `folder`: where a relative `base` is looked up.
+LoadedRecipe load_text(std::string_view text, const std::string& name, const std::vector<std::string>& overrides = {},
+                       const std::filesystem::path& folder = ".");
+LoadedRecipe load_defaults(const std::vector<std::string>& overrides = {});  // no file
+
+inline constexpr int64_t kRecipeSizeLimitBytes = 1 << 20;
+
+}  // namespace longhaul::recipe

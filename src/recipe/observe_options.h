@@ -1,0 +1,18 @@
+// ObserveOptions: [observe] of a recipe: what a run writes besides events.jsonl, which is always written.
+// Plain data; declared in observe_options.cpp.
+#pragma once
+
+namespace longhaul::recipe {
+
+class OptionSet;
+
+struct ObserveOptions {
+  bool tensorboard = true;           // TensorBoard files in DIR/tensorboard
+  bool report = true;                // DIR/report.html, refreshed at every evaluation and at the end
+  bool compression_baseline = true;  // bits per byte of gzip -9 and xz -9 on the held-out text, beside the model's
+  bool operator==(const ObserveOptions&) const = default;
+};
+
+void declare(OptionSet& set, ObserveOptions& observe);
+
+}  // namespace longhaul::recipe

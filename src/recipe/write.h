@@ -1,0 +1,21 @@
+// Writers: a recipe as TOML (what a run directory keeps), as JSON, and in words; and the reference page of all options.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <string>
+
+#include "recipe/load.h"
+
+namespace longhaul::recipe {
+
+// Every option with its resolved value and, as a comment, its origin. load() reads it back to an equal Recipe and keeps the origins.
+std::string to_toml(const LoadedRecipe& loaded);
+// {"version": 1, "model": {…}, "train": {…}, …, "origins": {"train.steps": "command line", …}}
+nlohmann::ordered_json to_json(const LoadedRecipe& loaded);
+// One option (or every option of a section): value, origin, default, type, range, unit, sentence, behaviour on resume.
+// Throws kUsage for an unknown key, with the nearest one.
+std::string explain(const LoadedRecipe& loaded, const std::string& key);
+std::string reference_markdown();  // docs/reference/recipe.md
+
+}  // namespace longhaul::recipe
