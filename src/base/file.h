@@ -1,5 +1,5 @@
 // Files. The operating system's calls for files live here and nowhere else. Errors carry the path and errno's text:
-// disk full, I/O and permission errors are kDisk (73); the code for a missing file is the caller's to choose.
+// disk full, I/O and permission errors are kDisk (73); the code for a missing or short file is the caller's to choose.
 // Reading uses pread, so one File may be read from several threads at once.
 #pragma once
 
@@ -19,7 +19,8 @@ class File {
  public:
   enum class Mode { kRead, kCreate /*truncates*/, kAppend, kReadWrite };
   File() = default;
-  // Refuses what is not a regular file (FIFO, device, folder). `missing` is the exit code when it cannot be opened for reading.
+  // Refuses what is not a regular file (FIFO, device, folder). `missing` is the exit code of a file to be read that is not
+  // there, is no regular file or is too short. kAppend and kReadWrite make the file when it is not there.
   static File open(const std::filesystem::path& path, Mode mode, ExitCode missing = ExitCode::kData);
   ~File();
   File(File&& other) noexcept;
@@ -30,7 +31,7 @@ class File {
   size_t read_some(int64_t offset, std::span<std::byte> into) const;      // 0 at the end
   void write(std::span<const std::byte> data);                            // at the current position
   void write(std::string_view text);
-  void write_at(int64_t offset, std::span<const std::byte> data);
+  void write_at(int64_t offset, std::span<const std::byte> data);         // not in mode kAppend
   void truncate(int64_t size);
   void sync();   // fsync
   void close();  // reports errors, unlike the destructor
@@ -40,15 +41,17 @@ class File {
  private:
   int descriptor_ = -1;
   std::filesystem::path path_;
+  ExitCode missing_ = ExitCode::kData;
+  friend class MappedFile;
 };
 
 std::string read_text(const std::filesystem::path& path, ExitCode missing = ExitCode::kData, int64_t limit_bytes = 1 << 30);
 void write_text_atomically(const std::filesystem::path& path, std::string_view text);  // temp file, fsync, rename, fsync folder
 void sync_folder(const std::filesystem::path& folder);
 void make_folders(const std::filesystem::path& folder);  // like mkdir -p; kDisk on failure
-void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
-std::vector<std::filesystem::path> list_files(const std::filesystem::path& folder);  // recursive, regular files, sorted bytewise
-int64_t free_disk_bytes(const std::filesystem::path& folder);
+void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);  // on disk when it returns
+std::vector<std::filesystem::path> list_files(const std::filesystem::path& folder);  // recursive, regular files and links to them, sorted bytewise; a missing folder is kData
+int64_t free_disk_bytes(const std::filesystem::path& folder);  // of the nearest parent that exists
 
 // A read-only memory map whose size is checked again before each use of a range: a file that shrank after opening is an
 // error, not a crash.
