@@ -32,7 +32,8 @@ class RandomStream {
   std::array<uint32_t, 2> high_;  // upper half of the counter: the stream's own space
 };
 
-// Element `index` of a pseudo-random permutation of [0, size): O(1), by a Feistel network with cycle walking.
+// Element `index` of a pseudo-random permutation of [0, size): O(1), by a Feistel network with cycle walking (sizes up to 64:
+// a shuffle). The stream must serve nothing else.
 uint64_t permutation_at(const RandomStream& stream, uint64_t size, uint64_t index);
 
 }  // namespace longhaul
