@@ -1,0 +1,111 @@
+#include "base/parallel.h"
+
+#include <omp.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/error.h"
+
+namespace longhaul {
+namespace {
+
+namespace fs = std::filesystem;
+
+int affinity_cores() {
+  // The kernel refuses a set smaller than its own: grow until it fits.
+  for (int cpus = 1024; cpus <= (1 << 20); cpus *= 2) {
+    cpu_set_t* set = CPU_ALLOC(static_cast<size_t>(cpus));
+    const size_t bytes = CPU_ALLOC_SIZE(static_cast<size_t>(cpus));
+    const int count = sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 0;
+    CPU_FREE(set);
+    if (count > 0) return count;
+  }
+  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
+
+// Cores that a quota file pair allows, or infinity. v2: "cpu.max" holds "quota period" or "max period".
+double quota_cores(const fs::path& folder, bool v2) {
+  double quota = -1, period = 0;
+  if (v2) {
+    std::string text;
+    std::ifstream file(folder / "cpu.max");
+    if (file >> text >> period && text != "max") quota = std::atof(text.c_str());
+  } else {
+    std::ifstream quota_file(folder / "cpu.cfs_quota_us"), period_file(folder / "cpu.cfs_period_us");
+    if (!(quota_file >> quota) || !(period_file >> period)) quota = -1;
+  }
+  return quota > 0 && period > 0 ? quota / period : INFINITY;
+}
+
+// The smallest quota of this process's control group and its parents.
+double group_cores() {
+  double cores = INFINITY;
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {  // "id:controllers:/path"
+    const size_t first = line.find(':');
+    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const bool v2 = controllers == ",,";
+    if (!v2 && controllers.find(",cpu,") == std::string::npos) continue;
+    const fs::path root = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu";
+    fs::path below = fs::path(line.substr(second + 1)).relative_path();
+    // Inside a container the path may name the host's folders, which are not visible: the walk still ends at the root.
+    for (;; below = below.parent_path()) {
+      cores = std::min(cores, quota_cores(root / below, v2));
+      if (below.empty()) break;
+    }
+  }
+  return cores;
+}
+
+}  // namespace
+
+int threads() { return omp_in_parallel() ? 1 : omp_get_max_threads(); }
+
+void set_threads(int count) {
+  LONGHAUL_ASSERT(count >= 0, "count {}", count);
+  omp_set_num_threads(count == 0 ? usable_cores() : count);
+}
+
+int usable_cores() {
+  // Rounded down: a static split over more threads than the quota carries waits for the one that was throttled.
+  const double cores = std::min<double>(affinity_cores(), group_cores());
+  return std::max(1, static_cast<int>(cores));
+}
+
+void parallel_for(int64_t begin, int64_t end, int64_t grain, const std::function<void(int64_t, int64_t)>& body) {
+  LONGHAUL_ASSERT(grain >= 1, "grain {}", grain);
+  if (begin >= end) return;
+  const int64_t count = end - begin;
+  const int64_t pieces = std::clamp<int64_t>(count / grain, 1, threads());
+  if (pieces == 1) return body(begin, end);
+
+  std::exception_ptr error;
+  std::mutex error_mutex;
+  // The whole team starts, even when there are fewer pieces: a smaller team would make OpenMP end threads and start them anew.
+#pragma omp parallel
+  {
+    const int64_t share = count / pieces, longer = count % pieces;  // the first `longer` pieces have one element more
+    for (int64_t piece = omp_get_thread_num(); piece < pieces; piece += omp_get_num_threads()) {
+      const int64_t from = begin + piece * share + std::min(piece, longer);
+      try {
+        body(from, from + share + (piece < longer ? 1 : 0));
+      } catch (...) {
+        const std::lock_guard lock(error_mutex);
+        if (!error) error = std::current_exception();
+      }
+    }
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace longhaul
