@@ -10,12 +10,12 @@ namespace longhaul {
 
 class Worker {
  public:
-  explicit Worker(std::string name);  // shown in thread lists, at most 15 characters
+  explicit Worker(std::string name);  // shown in thread lists, at most 15 characters; its parallel_for is serial
   ~Worker();                          // finishes what was posted; an exception nobody fetched is logged
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  void post(std::function<void()> task);  // rethrows the first exception of an earlier task
+  void post(std::function<void()> task);  // or, instead of posting, rethrows the first exception of an earlier task
   void wait();                            // until idle; rethrows likewise
   bool idle() const;
 
