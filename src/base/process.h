@@ -10,6 +10,7 @@ struct ProcessResult {
   int status = 0;  // exit code, or 128 + signal
   std::string output;  // standard output
   std::string errors;  // standard error
+  bool timed_out = false;  // it ran past timeout_s and was killed, with everything it had started
 };
 
 // argv[0] is looked up on PATH. Throws kUsage when it is not found. environment: extra NAME=VALUE entries.
