@@ -1,0 +1,98 @@
+// Mesh: which rank stands where. The same ranks form two grids, dense pp × dp × cp × tp and experts pp × edp × ep × etp; pp is
+// the slowest axis and tp (etp) the fastest on both, so the pipeline groups agree whatever the other sizes are. The only place
+// of rank arithmetic. Immutable, thread-safe. Source: Megatron-Core's group construction, arXiv 2504.14960.
+//
+//   Mesh mesh(16, {.pp = 2, .cp = 2, .tp = 2, .ep = 4});      // dp 2 and edp 2 follow
+//   mesh.group_of(5, {Axis::kDp, Axis::kCp});                 // {1, 3, 5, 7}: the ranks that hold rank 5's dense weights
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace longhaul::layout {
+
+enum class Axis : uint8_t { kPp, kDp, kCp, kTp, kEdp, kEp, kEtp };
+inline constexpr size_t kAxes = 7;
+std::string_view name_of(Axis axis);  // "pp"
+
+// A set of axes. Its text lists them slowest first: "dp-cp".
+class AxisSet {
+ public:
+  constexpr AxisSet() = default;
+  constexpr AxisSet(std::initializer_list<Axis> axes) {
+    for (Axis axis : axes) bits_ |= bit(axis);
+  }
+  constexpr bool contains(Axis axis) const { return (bits_ & bit(axis)) != 0; }
+  constexpr bool contains(AxisSet other) const { return (bits_ & other.bits_) == other.bits_; }
+  constexpr bool empty() const { return bits_ == 0; }
+  constexpr AxisSet operator|(AxisSet other) const { return AxisSet(static_cast<uint8_t>(bits_ | other.bits_)); }
+  constexpr AxisSet operator&(AxisSet other) const { return AxisSet(static_cast<uint8_t>(bits_ & other.bits_)); }
+  constexpr AxisSet operator-(AxisSet other) const { return AxisSet(static_cast<uint8_t>(bits_ & ~other.bits_)); }
+  constexpr bool operator==(const AxisSet&) const = default;
+  std::vector<Axis> axes() const;  // slowest first
+  std::string text() const;        // "tp-cp" order as above; "none" when empty
+
+ private:
+  constexpr explicit AxisSet(uint8_t bits) : bits_(bits) {}
+  static constexpr uint8_t bit(Axis axis) { return static_cast<uint8_t>(1U << static_cast<unsigned>(axis)); }
+  uint8_t bits_ = 0;
+};
+
+inline constexpr AxisSet kDenseAxes = {Axis::kPp, Axis::kDp, Axis::kCp, Axis::kTp};
+inline constexpr AxisSet kExpertAxes = {Axis::kPp, Axis::kEdp, Axis::kEp, Axis::kEtp};
+
+// What a person chooses; the two data-parallel sizes are what is left of the world.
+struct MeshShape {
+  int64_t pp = 1;
+  int64_t cp = 1;
+  int64_t tp = 1;
+  int64_t ep = 1;
+  int64_t etp = 1;
+  bool operator==(const MeshShape&) const = default;
+};
+
+// Every set of ranks that talk to each other for one purpose, by the name communicators use.
+struct GroupKind {
+  std::string name;  // "dp-cp"
+  std::vector<std::vector<int64_t>> groups;
+};
+
+class Mesh {
+ public:
+  Mesh() : Mesh(1, {}) {}                        // one rank
+  Mesh(int64_t world, const MeshShape& shape);   // kUsage error that says which product does not divide the world
+
+  int64_t world() const { return world_; }
+  int64_t size(Axis axis) const { return size_[static_cast<size_t>(axis)]; }
+  int64_t size(AxisSet axes) const;  // product; ranks in one group of `axes`
+  int64_t stride(Axis axis) const { return stride_[static_cast<size_t>(axis)]; }
+  int64_t coordinate(int64_t rank, Axis axis) const;
+  std::array<int64_t, kAxes> coordinates(int64_t rank) const;  // by Axis, both sides
+  // The rank at these coordinates of one side; axes not named are 0. Axes of both sides at once are refused.
+  int64_t rank_at(std::initializer_list<std::pair<Axis, int64_t>> coordinates) const;
+
+  // All groups of a set of axes of one side. Each lists its ranks ascending; groups are in order of their first rank's other
+  // coordinates, fastest axis first. The empty set gives every rank alone.
+  std::vector<std::vector<int64_t>> groups(AxisSet axes) const;
+  std::vector<int64_t> group_of(int64_t rank, AxisSet axes) const;
+  int64_t index_in_group(int64_t rank, AxisSet axes) const;
+
+  // First and last stage of each pipeline: who share a tied embedding. One rank where pp is 1.
+  std::vector<std::vector<int64_t>> embedding_groups() const;
+  // Every kind of group in the one order in which all ranks create their communicators.
+  std::vector<GroupKind> group_kinds() const;
+
+  std::string text() const;  // "16 ranks: pp 2 × dp 2 × cp 2 × tp 2, experts pp 2 × edp 2 × ep 4 × etp 1"
+  bool operator==(const Mesh&) const = default;
+
+ private:
+  int64_t world_ = 1;
+  std::array<int64_t, kAxes> size_{};
+  std::array<int64_t, kAxes> stride_{};
+};
+
+}  // namespace longhaul::layout

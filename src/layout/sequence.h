@@ -1,0 +1,72 @@
+// SequenceLayout: which tokens of which documents a row of activations [tokens, hidden] holds. A batch is a packing: documents lie
+// end to end, each with its own positions. Labels are shifted and positions counted on the whole row, before a context-parallel
+// split moves tokens to ranks; the split is one permutation applied to everything of [tokens].
+// Zig-zag: the row is cut into 2·ranks chunks and rank r owns chunks r and 2·ranks-1-r, so causal attention costs every rank the
+// same; it is global over the packed row, never per document (specs: long-context-parallelism A5-A7). Plain data, pure functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "layout/split.h"
+
+namespace longhaul::layout {
+
+inline constexpr int64_t kIgnoreLabel = -1;  // no loss at this token
+
+struct SequenceLayout {
+  std::vector<int64_t> document_offsets = {0};  // [documents + 1], first 0, ascending, last = tokens; a document may be empty
+  int64_t position_axes = 1;                    // 1 text, 2 images, 3 video
+  std::vector<int64_t> positions;               // [position_axes, tokens], row-major
+
+  int64_t tokens() const { return document_offsets.back(); }
+  int64_t documents() const { return static_cast<int64_t>(document_offsets.size()) - 1; }
+  Range document(int64_t index) const;
+  int64_t document_of(int64_t token) const;
+  std::span<const int64_t> positions_of_axis(int64_t axis) const;
+  void validate() const;  // kUsage error that says which rule is broken
+  bool operator==(const SequenceLayout&) const = default;
+};
+
+SequenceLayout make_packed(std::span<const int64_t> document_lengths);  // positions 0, 1, … in every document
+// The same for documents that began in an earlier row: document i starts at position first_positions[i].
+SequenceLayout make_packed(std::span<const int64_t> document_lengths, std::span<const int64_t> first_positions);
+SequenceLayout make_single(int64_t tokens);
+SequenceLayout make_batch(int64_t batch, int64_t sequence);
+
+// Label of each token: the next token of its document, kIgnoreLabel at the document's last one. A document that goes on beyond the
+// row names its next token in next_tokens ([documents], kIgnoreLabel where it ends here).
+std::vector<int64_t> shifted_labels(const SequenceLayout& layout, std::span<const int64_t> tokens,
+                                    std::span<const int64_t> next_tokens = {});
+
+enum class ContextSplit { kContiguous, kZigzag };
+
+// The chunks of the row that a rank owns, in its local order: one (contiguous) or two (zig-zag). Chunks may be empty.
+std::vector<Range> context_chunks(int64_t tokens, int64_t ranks, int64_t rank, ContextSplit split);
+// Row index of each local token.
+std::vector<int64_t> local_tokens(int64_t tokens, int64_t ranks, int64_t rank, ContextSplit split);
+// All ranks' local tokens, rank after rank: element i of the split order is element permutation[i] of the row.
+std::vector<int64_t> split_permutation(int64_t tokens, int64_t ranks, ContextSplit split);
+std::vector<int64_t> inverse_permutation(std::span<const int64_t> permutation);
+
+// A run of consecutive tokens of one document on a rank.
+struct Segment {
+  int64_t document = 0;
+  int64_t document_start = 0;  // index of its first token within the document
+  int64_t length = 0;          // > 0
+  int64_t local_start = 0;     // index of its first token on the rank
+  int64_t chunk = 0;           // which of the rank's chunks; two chunks never share a segment
+  bool operator==(const Segment&) const = default;
+};
+
+// What one rank sees of the row.
+struct LocalSequence {
+  std::vector<Range> chunks;
+  std::vector<Segment> segments;   // in local order; they tile the rank's tokens
+  std::vector<int64_t> positions;  // [position_axes, local tokens]
+  int64_t tokens = 0;
+};
+LocalSequence local_view(const SequenceLayout& layout, int64_t ranks, int64_t rank, ContextSplit split);
+
+}  // namespace longhaul::layout
