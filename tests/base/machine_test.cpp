@@ -1,0 +1,56 @@
+#include "base/machine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "base/parallel.h"
+
+namespace longhaul {
+namespace {
+
+TEST(Machine, DescribesThisOne) {
+  const Machine& here = machine();
+  EXPECT_FALSE(here.host.empty());
+  EXPECT_THAT(here.operating_system, ::testing::HasSubstr("Linux"));
+  EXPECT_FALSE(here.processor.empty());
+  EXPECT_EQ(here.cores, usable_cores());
+  EXPECT_GT(here.memory_bytes, 64 << 20);
+  EXPECT_GE(here.l3_bytes, 0);
+  EXPECT_EQ(&here, &machine());
+}
+
+TEST(Machine, FeaturesAreOfTheDocumentedList) {
+  const std::set<std::string> known = {"sse4_2", "avx2", "fma", "avx512f", "avx512bw", "avx512_bf16", "avx512_fp16",
+                                       "amx_tile", "amx_bf16", "amx_int8", "neon", "sve"};
+  const auto& features = machine().features;
+  for (const auto& feature : features) EXPECT_TRUE(known.count(feature)) << feature;
+  const auto has = [&](const char* name) { return std::count(features.begin(), features.end(), name) == 1; };
+  if (has("amx_bf16")) {
+    EXPECT_TRUE(has("amx_tile"));
+  }
+  if (has("avx512_bf16")) {
+    EXPECT_TRUE(has("avx512f"));
+  }
+#if defined(__x86_64__)
+  EXPECT_EQ(has("avx2"), static_cast<bool>(__builtin_cpu_supports("avx2")));
+#endif
+}
+
+TEST(Machine, MemoryOfThisProcess) {
+  const int64_t before = resident_bytes();
+  EXPECT_GT(before, 0);
+  {
+    const std::vector<char> block(64 << 20, 1);
+    EXPECT_GT(resident_bytes(), before + (48 << 20)) << static_cast<int>(block[12345]);
+  }
+  EXPECT_GE(peak_resident_bytes(), before + (48 << 20));
+  EXPECT_GT(available_memory_bytes(), 0);
+  EXPECT_LE(available_memory_bytes(), machine().memory_bytes);
+}
+
+}  // namespace
+}  // namespace longhaul

@@ -1,0 +1,94 @@
+#include "base/process.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+namespace longhaul {
+namespace {
+
+TEST(Process, CapturesBothStreamsAndTheStatus) {
+  const ProcessResult result = run_process({"sh", "-c", "echo out; echo err >&2; exit 7"});
+  EXPECT_EQ(result.status, 7);
+  EXPECT_EQ(result.output, "out\n");
+  EXPECT_EQ(result.errors, "err\n");
+  EXPECT_FALSE(result.timed_out);
+}
+
+TEST(Process, TakesMoreThanAPipeHoldsOnBothStreams) {
+  const ProcessResult result =
+      run_process({"sh", "-c", "head -c 3000000 /dev/zero & head -c 3000000 /dev/zero >&2; wait"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.output.size(), 3'000'000u);
+  EXPECT_EQ(result.errors.size(), 3'000'000u);
+}
+
+TEST(Process, PassesArgumentsAsTheyAre) {
+  EXPECT_EQ(run_process({"printf", "%s|", "a b", "", "$HOME", "'\"\n"}).output, "a b||$HOME|'\"\n|");
+}
+
+TEST(Process, AddsAndReplacesVariables) {
+  setenv("LONGHAUL_TEST_OLD", "old", 1);
+  setenv("LONGHAUL_TEST_KEPT", "kept", 1);
+  const auto result = run_process({"sh", "-c", "echo $LONGHAUL_TEST_OLD $LONGHAUL_TEST_NEW $LONGHAUL_TEST_KEPT"},
+                                  {"LONGHAUL_TEST_OLD=replaced", "LONGHAUL_TEST_NEW=new"});
+  EXPECT_EQ(result.output, "replaced new kept\n");
+}
+
+TEST(Process, StandardInputIsEmpty) { EXPECT_EQ(run_process({"cat"}).output, ""); }
+
+TEST(Process, ReportsSignalsAs128PlusTheirNumber) {
+  EXPECT_EQ(run_process({"sh", "-c", "kill -TERM $$"}).status, 128 + SIGTERM);
+}
+
+TEST(Process, ChildDoesNotInheritIgnoredPipeSignals) {
+  signal(SIGPIPE, SIG_IGN);
+  // With SIGPIPE ignored the shell's child would print "Broken pipe" instead of dying of it.
+  EXPECT_EQ(run_process({"sh", "-c", "kill -PIPE $$; exit 3"}).status, 128 + SIGPIPE);
+  signal(SIGPIPE, SIG_DFL);
+}
+
+TEST(Process, UnknownProgramIsAUsageError) {
+  try {
+    run_process({"longhaul-no-such-program"});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("longhaul-no-such-program"));
+  }
+}
+
+TEST(Process, TimeOutKillsTheChildAndWhatItStarted) {
+  const Stopwatch watch;
+  const ProcessResult result = run_process({"sh", "-c", "echo $$; sleep 60 & sleep 60; echo never"}, {}, 0.3);
+  EXPECT_LT(watch.seconds(), 10);
+  EXPECT_TRUE(result.timed_out);
+  EXPECT_EQ(result.status, 128 + SIGKILL);
+  const pid_t group = std::stoi(result.output);
+  // The background sleep belongs to the same group; its end may take the kernel a moment.
+  while (kill(-group, 0) == 0 && watch.seconds() < 10) {
+  }
+  EXPECT_NE(kill(-group, 0), 0);
+  EXPECT_EQ(result.output.find("never"), std::string::npos);
+}
+
+TEST(Process, TimeOutHoldsForAChildThatNeverStopsPrinting) {
+  const Stopwatch watch;
+  EXPECT_TRUE(run_process({"yes"}, {}, 0.1).timed_out);
+  EXPECT_LT(watch.seconds(), 10);
+}
+
+TEST(Process, DoesNotWaitForAGrandchildThatKeepsThePipesOpen) {
+  const Stopwatch watch;
+  const ProcessResult result = run_process({"sh", "-c", "sleep 20 & echo done"});
+  EXPECT_EQ(result.output, "done\n");
+  EXPECT_EQ(result.status, 0);
+  EXPECT_LT(watch.seconds(), 10);
+}
+
+}  // namespace
+}  // namespace longhaul

@@ -1,0 +1,93 @@
+#include "base/signals.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+namespace longhaul {
+namespace {
+
+// Each case in a child, so that the handlers do not outlive it. Returns its exit status, or 128 + signal.
+template <class Case>
+int in_child(Case run) {
+  const pid_t child = fork();
+  if (child == 0) {
+    install_signal_handlers();
+    _exit(run());
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+TEST(Signals, StopRequests) {
+  for (const int signal : {SIGTERM, SIGINT, SIGXCPU})
+    EXPECT_EQ(in_child([signal] {
+                if (stop_signal() != 0) return 1;
+                raise(signal);
+                return stop_signal() == signal ? 42 : 2;
+              }),
+              42);
+}
+
+TEST(Signals, TheSecondInterruptEndsAtOnce) {
+  EXPECT_EQ(in_child([] {
+              raise(SIGINT);
+              raise(SIGINT);
+              return 42;
+            }),
+            130);
+}
+
+TEST(Signals, AnInterruptAfterATerminationStillSavesOnce) {
+  EXPECT_EQ(in_child([] {
+              raise(SIGTERM);
+              raise(SIGTERM);
+              raise(SIGINT);
+              return stop_signal() == SIGINT ? 42 : 1;
+            }),
+            42);
+}
+
+TEST(Signals, SaveRequestsAreTakenOnce) {
+  EXPECT_EQ(in_child([] {
+              if (take_save_request()) return 1;
+              raise(SIGUSR1);
+              if (!take_save_request()) return 2;
+              if (take_save_request()) return 3;
+              return stop_signal() == 0 ? 42 : 4;
+            }),
+            42);
+}
+
+TEST(Signals, BrokenPipesAreIgnored) {
+  EXPECT_EQ(in_child([] {
+              int ends[2];
+              if (pipe(ends) != 0) return 1;
+              close(ends[0]);
+              return write(ends[1], "x", 1) == -1 ? 42 : 2;
+            }),
+            42);
+}
+
+TEST(Signals, RequestAndClear) {
+  request_stop(SIGTERM);
+  EXPECT_EQ(stop_signal(), SIGTERM);
+  clear_signal_requests();
+  EXPECT_EQ(stop_signal(), 0);
+}
+
+TEST(Signals, ClearAllowsAnotherFirstInterrupt) {
+  EXPECT_EQ(in_child([] {
+              raise(SIGINT);
+              clear_signal_requests();
+              raise(SIGINT);
+              return stop_signal() == SIGINT ? 42 : 1;
+            }),
+            42);
+}
+
+}  // namespace
+}  // namespace longhaul
