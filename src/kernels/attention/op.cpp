@@ -1,0 +1,94 @@
+#include "kernels/attention/op.h"
+
+#include <fmt/format.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "kernels/attention/problem.h"
+#include "kernels/documents.h"
+
+namespace longhaul::kernels {
+namespace {
+
+constexpr const char* kOp = "attention";
+
+enum Implementation : size_t { kSdpa, kReference };
+
+std::string refuse_sdpa(const AttentionProblem& problem) {
+  if (problem.options.window > 0) return "it has no sliding window";
+  if (problem.offsets != problem.key_offsets) return "queries and keys have different documents";
+  if (problem.q_thd.size(2) != problem.v_shd.size(2)) return "key and value channels differ";
+  if (!problem.q_thd.device().is_cpu()) return "it runs on the CPU";
+  return "";
+}
+
+AttentionProblem problem_of(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets, const Tensor& key_offsets,
+                            const AttentionOptions& options) {
+  if (q.dim() != 3 || !at::isFloatingType(q.scalar_type())) refuse_argument(kOp, "q", "[tokens, heads, channels], floating point", shape_text(q));
+  if (k.dim() != 3 || k.size(2) != q.size(2) || k.size(1) == 0 || q.size(1) % k.size(1) != 0 || k.scalar_type() != q.scalar_type()) {
+    refuse_argument(kOp, "k", fmt::format("[keys, a divisor of {}, {}] {}", q.size(1), q.size(2), name_of(q.scalar_type())), shape_text(k));
+  }
+  if (v.dim() != 3 || v.size(0) != k.size(0) || v.size(1) != k.size(1) || v.scalar_type() != q.scalar_type()) {
+    refuse_argument(kOp, "v", fmt::format("[{}, {}, channels] {}", k.size(0), k.size(1), name_of(q.scalar_type())), shape_text(v));
+  }
+  if (options.window < 0) refuse_argument(kOp, "window", "0 (none) or more", std::to_string(options.window));
+  AttentionProblem problem{q, k, v, document_offsets(offsets, q.size(0), kOp), {}, options};
+  problem.key_offsets = key_offsets.defined() ? document_offsets(key_offsets, k.size(0), kOp) : problem.offsets;
+  if (problem.key_offsets.back() != k.size(0)) refuse_argument(kOp, "k", fmt::format("{} tokens, as q", q.size(0)), shape_text(k));
+  if (problem.key_offsets.size() != problem.offsets.size()) {
+    refuse_argument(kOp, "key_offsets", fmt::format("{} documents", problem.documents()), fmt::format("{}", problem.key_offsets.size() - 1));
+  }
+  return problem;
+}
+
+class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
+ public:
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const Tensor& q, const Tensor& k,
+                                                const Tensor& v, const AttentionProblem& problem, int64_t implementation) {
+    const auto result = implementation == kSdpa ? attention_forward_sdpa(problem) : attention_forward_reference(problem);
+    context->set_materialize_grads(false);
+    context->save_for_backward({q, k, v, result.o_thd, result.logsumexp_th});
+    context->saved_data["offsets"] = offsets_tensor(problem.offsets);
+    context->saved_data["key_offsets"] = offsets_tensor(problem.key_offsets);
+    context->saved_data["scale"] = problem.options.scale;
+    context->saved_data["window"] = problem.options.window;
+    context->saved_data["implementation"] = implementation;
+    return {result.o_thd, result.logsumexp_th};
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    const auto& data = context->saved_data;
+    const AttentionProblem problem = problem_of(saved[0], saved[1], saved[2], data.at("offsets").toTensor(), data.at("key_offsets").toTensor(),
+                                                {.scale = data.at("scale").toDouble(), .window = data.at("window").toInt()});
+    const AttentionResult result{saved[3], saved[4]};
+    const Tensor d_o = gradients[0].defined() ? gradients[0] : at::zeros_like(saved[3]);
+    // LibTorch's kernel has no gradient for the log-sum-exp; the definition does.
+    const bool sdpa = data.at("implementation").toInt() == kSdpa && !gradients[1].defined();
+    const auto out = sdpa ? attention_backward_sdpa(problem, result, d_o) : attention_backward_reference(problem, result, d_o, gradients[1]);
+    return {out.q_thd, out.k_shd, out.v_shd, Tensor(), Tensor()};
+  }
+};
+
+AttentionResult run(const AttentionProblem& problem, Implementation implementation) {
+  const auto outputs = AttentionFunction::apply(problem.q_thd, problem.k_shd, problem.v_shd, problem, static_cast<int64_t>(implementation));
+  return {outputs[0], outputs[1]};
+}
+
+}  // namespace
+
+AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets, const Tensor& key_offsets,
+                          const AttentionOptions& options) {
+  const AttentionProblem problem = problem_of(q, k, v, offsets, key_offsets, options);
+  static const Dispatcher dispatcher(kOp);
+  const size_t choice =
+      dispatcher.choose({"sdpa", "reference"}, [&](size_t i) { return i == kSdpa ? refuse_sdpa(problem) : std::string(); });
+  return run(problem, static_cast<Implementation>(choice));
+}
+
+AttentionResult attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets, const Tensor& key_offsets,
+                                    const AttentionOptions& options) {
+  return run(problem_of(q, k, v, offsets, key_offsets, options), kReference);
+}
+
+}  // namespace longhaul::kernels

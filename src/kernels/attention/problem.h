@@ -1,0 +1,31 @@
+// What every implementation of attention receives: checked arguments in one struct.
+#pragma once
+
+#include <vector>
+
+#include "kernels/attention/op.h"
+
+namespace longhaul::kernels {
+
+struct AttentionProblem {
+  Tensor q_thd, k_shd, v_shd;
+  std::vector<int64_t> offsets, key_offsets;  // document boundaries of queries and of keys
+  AttentionOptions options;
+
+  int64_t heads() const { return q_thd.size(1); }
+  int64_t group() const { return q_thd.size(1) / k_shd.size(1); }
+  int64_t documents() const { return static_cast<int64_t>(offsets.size()) - 1; }
+  ScalarType sum_type() const { return q_thd.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+};
+
+struct AttentionGradients {
+  Tensor q_thd, k_shd, v_shd;
+};
+
+AttentionResult attention_forward_reference(const AttentionProblem& problem);
+AttentionGradients attention_backward_reference(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o_thd,
+                                                const Tensor& d_logsumexp_th);
+AttentionResult attention_forward_sdpa(const AttentionProblem& problem);
+AttentionGradients attention_backward_sdpa(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o_thd);
+
+}  // namespace longhaul::kernels

@@ -1,0 +1,41 @@
+// What every implementation of linear_recurrence receives: checked arguments in one struct.
+#pragma once
+
+#include <vector>
+
+#include "kernels/linear_recurrence/op.h"
+
+namespace longhaul::kernels {
+
+enum class DecayKind { kNone, kHead, kHeadToken, kKeyToken };
+
+struct RecurrenceProblem {
+  Tensor q_thk, k_thk, v_thv, log_decay, initial_state_nhkv;  // the last two may be undefined
+  std::vector<int64_t> offsets;                               // document boundaries
+  DecayKind decay = DecayKind::kNone;
+  LinearRecurrenceOptions options;
+
+  int64_t tokens() const { return q_thk.size(0); }
+  int64_t heads() const { return q_thk.size(1); }
+  int64_t group() const { return q_thk.size(1) / k_thk.size(1); }  // query heads per key head
+  int64_t documents() const { return static_cast<int64_t>(offsets.size()) - 1; }
+  ScalarType state_type() const { return q_thk.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+};
+
+struct RecurrenceGradients {
+  Tensor q_thk, k_thk, v_thv, log_decay, initial_state_nhkv;  // log_decay only where it was asked for
+};
+
+RecurrenceProblem recurrence_problem(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv, const Tensor& log_decay,
+                                     const Tensor& initial_state_nhkv, const Tensor& offsets,
+                                     const LinearRecurrenceOptions& options);
+
+// The two implementations, forward and backward, outside autograd. Gradients come in the dtype of their inputs; an undefined
+// d_final_state counts as zero.
+LinearRecurrenceResult recurrence_forward_reference(const RecurrenceProblem& problem);
+RecurrenceGradients recurrence_backward_reference(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv,
+                                                  bool want_decay);
+LinearRecurrenceResult recurrence_forward_chunked(const RecurrenceProblem& problem);
+RecurrenceGradients recurrence_backward_chunked(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv);
+
+}  // namespace longhaul::kernels

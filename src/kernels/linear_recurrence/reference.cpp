@@ -1,0 +1,171 @@
+// The definition of linear_recurrence: loops in the state's dtype.
+//
+//   S_t = λ_t ⊙ S_{t-1} + k_tᵀ v_t          o_t = scale · q_t S_t
+//   D_t = scale · q_tᵀ do_t + λ_{t+1} ⊙ D_{t+1}      (D of the last token also takes the final state's gradient)
+//   dq_t = scale · S_t do_t     dk_t = D_t v_t     dv_t = k_t D_t     dlogλ_t = Σ_v λ_t ⊙ S_{t-1} ⊙ D_t     dS_0 = λ_1 ⊙ D_1
+#include <cmath>
+
+#include "kernels/linear_recurrence/problem.h"
+
+namespace longhaul::kernels {
+namespace {
+
+// Raw views of one problem in the state's dtype; index arithmetic in one place.
+template <class Real>
+struct View {
+  explicit View(const RecurrenceProblem& problem)
+      : type(problem.state_type()),
+        q(problem.q_thk.to(type).contiguous()),
+        k(problem.k_thk.to(type).contiguous()),
+        v(problem.v_thv.to(type).contiguous()),
+        decay(problem.log_decay.defined() ? problem.log_decay.to(type).contiguous() : Tensor()),
+        kind(problem.decay),
+        heads(problem.heads()),
+        key_heads(problem.k_thk.size(1)),
+        group(problem.group()),
+        keys(problem.q_thk.size(2)),
+        values(problem.v_thv.size(2)) {}
+
+  const Real* q_row(int64_t t, int64_t h) const { return q.const_data_ptr<Real>() + (t * heads + h) * keys; }
+  const Real* k_row(int64_t t, int64_t h) const { return k.const_data_ptr<Real>() + (t * key_heads + h / group) * keys; }
+  const Real* v_row(int64_t t, int64_t h) const { return v.const_data_ptr<Real>() + (t * key_heads + h / group) * values; }
+  int64_t decay_index(int64_t t, int64_t h, int64_t c) const {
+    switch (kind) {
+      case DecayKind::kHead: return h;
+      case DecayKind::kHeadToken: return t * heads + h;
+      default: return (t * heads + h) * keys + c;
+    }
+  }
+  Real lambda(int64_t t, int64_t h, int64_t c) const {
+    return kind == DecayKind::kNone ? Real(1) : std::exp(decay.const_data_ptr<Real>()[decay_index(t, h, c)]);
+  }
+
+  ScalarType type;
+  Tensor q, k, v, decay;
+  DecayKind kind;
+  int64_t heads, key_heads, group, keys, values;
+};
+
+int64_t token_at(const RecurrenceProblem& problem, size_t document, int64_t i) {
+  return problem.options.reverse ? problem.offsets[document + 1] - 1 - i : problem.offsets[document] + i;
+}
+
+// Advances the state of head h over token t.
+template <class Real>
+void advance(const View<Real>& view, int64_t t, int64_t h, Real* state_kv) {
+  const Real* k = view.k_row(t, h);
+  const Real* v = view.v_row(t, h);
+  for (int64_t c = 0; c < view.keys; ++c) {
+    const Real lambda = view.lambda(t, h, c);
+    for (int64_t d = 0; d < view.values; ++d) state_kv[c * view.values + d] = lambda * state_kv[c * view.values + d] + k[c] * v[d];
+  }
+}
+
+template <class Real>
+LinearRecurrenceResult forward(const RecurrenceProblem& problem) {
+  const View<Real> view(problem);
+  const auto options = problem.q_thk.options().dtype(view.type);
+  Tensor o = at::empty({problem.tokens(), view.heads, view.values}, options);
+  Tensor final_state = problem.initial_state_nhkv.defined()
+                           ? problem.initial_state_nhkv.clone(at::MemoryFormat::Contiguous)
+                           : at::zeros({problem.documents(), view.heads, view.keys, view.values}, options);
+  const Real scale = static_cast<Real>(problem.options.scale);
+  for (size_t n = 0; n + 1 < problem.offsets.size(); ++n) {
+    for (int64_t h = 0; h < view.heads; ++h) {
+      Real* state = final_state.mutable_data_ptr<Real>() + (static_cast<int64_t>(n) * view.heads + h) * view.keys * view.values;
+      for (int64_t i = 0; i < problem.offsets[n + 1] - problem.offsets[n]; ++i) {
+        const int64_t t = token_at(problem, n, i);
+        advance(view, t, h, state);
+        const Real* q = view.q_row(t, h);
+        Real* out = o.mutable_data_ptr<Real>() + (t * view.heads + h) * view.values;
+        for (int64_t d = 0; d < view.values; ++d) {
+          Real sum = 0;
+          for (int64_t c = 0; c < view.keys; ++c) sum += q[c] * state[c * view.values + d];
+          out[d] = scale * sum;
+        }
+      }
+    }
+  }
+  return {o.to(problem.v_thv.scalar_type()), final_state};
+}
+
+template <class Real>
+struct GradientBuffers {
+  Tensor q, k, v, decay, state;
+};
+
+// One head of one document, backward. `states` holds S_0 … S_L of that head.
+template <class Real>
+void backward_head(const RecurrenceProblem& problem, const View<Real>& view, size_t n, int64_t h, const Real* d_o,
+                   const std::vector<Real>& states, GradientBuffers<Real>& out) {
+  const int64_t keys = view.keys, values = view.values, area = keys * values;
+  const Real scale = static_cast<Real>(problem.options.scale);
+  Real* d_state = out.state.template mutable_data_ptr<Real>() + (static_cast<int64_t>(n) * view.heads + h) * area;  // starts as d_final
+  for (int64_t i = problem.offsets[n + 1] - problem.offsets[n] - 1; i >= 0; --i) {
+    const int64_t t = token_at(problem, n, i);
+    const Real *q = view.q_row(t, h), *k = view.k_row(t, h), *v = view.v_row(t, h);
+    const Real* g = d_o + (t * view.heads + h) * values;
+    const Real *before = states.data() + i * area, *now = before + area;
+    Real* dq = out.q.template mutable_data_ptr<Real>() + (t * view.heads + h) * keys;
+    Real* dk = out.k.template mutable_data_ptr<Real>() + (t * view.key_heads + h / view.group) * keys;
+    Real* dv = out.v.template mutable_data_ptr<Real>() + (t * view.key_heads + h / view.group) * values;
+    for (int64_t c = 0; c < keys; ++c) {
+      const Real lambda = view.lambda(t, h, c);
+      Real d_log = 0;
+      for (int64_t d = 0; d < values; ++d) {
+        Real& total = d_state[c * values + d];
+        total += scale * q[c] * g[d];
+        dq[c] += scale * now[c * values + d] * g[d];
+        dk[c] += total * v[d];
+        dv[d] += k[c] * total;
+        d_log += lambda * before[c * values + d] * total;
+        total *= lambda;
+      }
+      if (out.decay.defined()) out.decay.template mutable_data_ptr<Real>()[view.decay_index(t, h, c)] += d_log;
+    }
+  }
+}
+
+template <class Real>
+RecurrenceGradients backward(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final, bool want_decay) {
+  const View<Real> view(problem);
+  const Tensor d_o = d_o_thd.to(view.type).contiguous();
+  const auto options = d_o.options();
+  GradientBuffers<Real> out{at::zeros_like(view.q), at::zeros_like(view.k), at::zeros_like(view.v),
+                            want_decay ? at::zeros_like(view.decay) : Tensor(),
+                            d_final.defined() ? d_final.to(view.type).clone(at::MemoryFormat::Contiguous)
+                                              : at::zeros({problem.documents(), view.heads, view.keys, view.values}, options)};
+  const int64_t area = view.keys * view.values;
+  for (size_t n = 0; n + 1 < problem.offsets.size(); ++n) {
+    const int64_t length = problem.offsets[n + 1] - problem.offsets[n];
+    for (int64_t h = 0; h < view.heads; ++h) {
+      std::vector<Real> states(static_cast<size_t>((length + 1) * area), Real(0));
+      if (problem.initial_state_nhkv.defined()) {
+        const Tensor initial = problem.initial_state_nhkv[static_cast<int64_t>(n)][h].contiguous();
+        std::copy_n(initial.const_data_ptr<Real>(), area, states.data());
+      }
+      for (int64_t i = 0; i < length; ++i) {
+        Real* now = states.data() + (i + 1) * area;
+        std::copy_n(now - area, area, now);
+        advance(view, token_at(problem, n, i), h, now);
+      }
+      backward_head(problem, view, n, h, d_o.const_data_ptr<Real>(), states, out);
+    }
+  }
+  return {out.q.to(problem.q_thk.scalar_type()), out.k.to(problem.k_thk.scalar_type()), out.v.to(problem.v_thv.scalar_type()),
+          want_decay ? out.decay.to(problem.log_decay.scalar_type()) : Tensor(), out.state};
+}
+
+}  // namespace
+
+LinearRecurrenceResult recurrence_forward_reference(const RecurrenceProblem& problem) {
+  return problem.state_type() == at::kDouble ? forward<double>(problem) : forward<float>(problem);
+}
+
+RecurrenceGradients recurrence_backward_reference(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv,
+                                                  bool want_decay) {
+  return problem.state_type() == at::kDouble ? backward<double>(problem, d_o_thd, d_final_nhkv, want_decay)
+                                             : backward<float>(problem, d_o_thd, d_final_nhkv, want_decay);
+}
+
+}  // namespace longhaul::kernels

@@ -1,0 +1,20 @@
+#include "model/parallel_ops.h"
+
+#include "kernels/documents.h"
+
+namespace longhaul::model {
+
+kernels::LinearRecurrenceResult LocalOps::linear_recurrence(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay,
+                                                            const Tensor& initial_state, const layout::SequenceLayout& layout,
+                                                            const kernels::LinearRecurrenceOptions& options) {
+  return kernels::linear_recurrence(q, k, v, log_decay, initial_state, kernels::offsets_tensor(layout.document_offsets), options);
+}
+
+Tensor LocalOps::attention(const Tensor& q, const Tensor& k, const Tensor& v, const layout::SequenceLayout& layout,
+                           const Tensor& key_offsets, const kernels::AttentionOptions& options) {
+  return kernels::attention(q, k, v, kernels::offsets_tensor(layout.document_offsets), key_offsets, options).o_thd;
+}
+
+Tensor LocalOps::mean_of_squares(const Tensor& x) { return x.square().mean(-1, /*keepdim=*/true); }
+
+}  // namespace longhaul::model

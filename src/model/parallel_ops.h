@@ -1,0 +1,50 @@
+// ParallelOps: everything in a model that may cross ranks. Blocks call these and nothing else that communicates, so a model is
+// written once, plainly; LocalOps is the single process, parallel/ implements the rest.
+// Tensors are this rank's: [local tokens, …] for hidden states, the rank's heads for mixers.
+#pragma once
+
+#include "kernels/attention/op.h"
+#include "kernels/linear_recurrence/op.h"
+#include "layout/sequence.h"
+#include "tensor/tensor.h"
+
+namespace longhaul::model {
+
+struct LossSum {
+  Tensor sum;            // scalar, differentiable: Σ over labelled tokens
+  int64_t tokens = 0;    // that have a label
+};
+
+class ParallelOps {
+ public:
+  virtual ~ParallelOps() = default;
+
+  virtual kernels::LinearRecurrenceResult linear_recurrence(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd,
+                                                            const Tensor& log_decay_h, const Tensor& initial_state_nhkv,
+                                                            const layout::SequenceLayout& layout,
+                                                            const kernels::LinearRecurrenceOptions& options) = 0;
+  // key_offsets: see kernels/attention; undefined unless k and v come from a cache.
+  virtual Tensor attention(const Tensor& q_thd, const Tensor& k_shd, const Tensor& v_shd, const layout::SequenceLayout& layout,
+                           const Tensor& key_offsets, const kernels::AttentionOptions& options) = 0;
+  // Mean of squares over the channels of all tensor ranks → [tokens, 1].
+  virtual Tensor mean_of_squares(const Tensor& x_tc) = 0;
+  // Sum over the tensor ranks of a product whose inner dimension is cut over them.
+  virtual Tensor sum_over_tensor_ranks(const Tensor& x_td) = 0;
+  // Σ over all ranks that share the tokens of an auxiliary statistic (routed tokens per expert, mean probabilities).
+  virtual Tensor sum_statistics(const Tensor& x) = 0;
+};
+
+class LocalOps final : public ParallelOps {
+ public:
+  kernels::LinearRecurrenceResult linear_recurrence(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd,
+                                                    const Tensor& log_decay_h, const Tensor& initial_state_nhkv,
+                                                    const layout::SequenceLayout& layout,
+                                                    const kernels::LinearRecurrenceOptions& options) override;
+  Tensor attention(const Tensor& q_thd, const Tensor& k_shd, const Tensor& v_shd, const layout::SequenceLayout& layout,
+                   const Tensor& key_offsets, const kernels::AttentionOptions& options) override;
+  Tensor mean_of_squares(const Tensor& x_tc) override;
+  Tensor sum_over_tensor_ranks(const Tensor& x_td) override { return x_td; }
+  Tensor sum_statistics(const Tensor& x) override { return x; }
+};
+
+}  // namespace longhaul::model

@@ -1,0 +1,69 @@
+// Parameter: what this rank holds of one or several logical tensors. Several share a value where one matrix product serves them
+// all (query+key+value, gate+up, all experts of a layer); checkpoints, optimizers and public names see the logical tensors.
+//
+// `value` is in the working precision, `grad` in the precision of the main gradient; both are allocated once and never
+// reassigned, only written. Modules reach the value through use() or through an operator that adds to `grad` itself (Linear), so
+// gradients of several micro-batches add up in `grad` without a temporary. Not thread-safe: one trainer, one model.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "layout/parameters.h"
+#include "tensor/tensor.h"
+
+namespace longhaul::model {
+
+// One logical tensor inside a value.
+struct Part {
+  layout::ParameterSpec spec;
+  layout::Rectangle held;   // the box of the logical tensor that this rank has
+  layout::Rectangle slice;  // where it lies in `value`; same volume as `held`, in the same order
+};
+
+struct Parameter {
+  std::string name;  // of the storage: "layers.3.mixer.qkv.weight"
+  std::vector<Part> parts;
+  layout::AxisSet gradient_partial_over;  // axes over which the gradient is still a partial sum
+  Tensor value, grad;
+  uint64_t version = 0;  // raised by whoever writes `value`: packed and gathered copies know when they are stale
+  bool trainable = true;
+
+  // A view of `storage` (value, grad, or anything shaped like them) shaped as part i's held box.
+  Tensor part_of(const Tensor& storage, size_t i) const;
+
+  // The value inside autograd: what flows back is added to `grad`. Outside a backward pass it is just the value.
+  Tensor use();
+};
+
+// All parameters of a model in the order of layout::parameters.
+class ParameterSet {
+ public:
+  // Makes a parameter whose value holds the logical tensors `names`, stacked along dimension 0 in the given order, and finds
+  // each in `specs`. Every spec may be taken once.
+  ParameterSet(std::vector<layout::ParameterSpec> specs, Precision precision, at::Device device);
+  Parameter& add_stacked(const std::string& storage_name, const std::vector<std::string>& names);
+  // Experts: value [experts, rows, columns]; names[e] are stacked along the rows of expert e.
+  Parameter& add_experts(const std::string& storage_name, const std::vector<std::vector<std::string>>& names);
+  void expect_all_taken() const;  // every spec found its module
+
+  const std::vector<std::unique_ptr<Parameter>>& all() const { return parameters_; }
+  const std::vector<layout::ParameterSpec>& specs() const { return specs_; }
+  // Fills every part from its own stream "init/<logical name>" of `seed`: the same numbers under any fusing or sharding.
+  void initialise(uint64_t seed);
+  void zero_gradients();
+  Parameter* holder_of(const std::string& logical_name, size_t* part = nullptr) const;  // null: unknown name
+
+ private:
+  const layout::ParameterSpec& take(const std::string& name);
+  Parameter& store(std::string name, std::vector<Part> parts, at::IntArrayRef sizes);
+
+  std::vector<layout::ParameterSpec> specs_;
+  std::vector<bool> taken_;
+  Precision precision_;
+  at::Device device_;
+  std::vector<std::unique_ptr<Parameter>> parameters_;
+};
+
+}  // namespace longhaul::model

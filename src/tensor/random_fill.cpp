@@ -1,0 +1,32 @@
+#include "tensor/random_fill.h"
+
+#include "base/error.h"
+#include "base/parallel.h"
+
+namespace longhaul {
+
+void fill_normal(const Tensor& view, const RandomStream& stream, double std, const layout::Shape& global_shape,
+                 const layout::Rectangle& held) {
+  const int64_t columns = global_shape.back(), held_columns = held.length.back();
+  if (held.volume() == 0) return;
+  Tensor values = at::empty({held.volume()}, at::kDouble);
+  double* out = values.mutable_data_ptr<double>();
+  parallel_for(0, held.volume() / held_columns, 16, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      // Row of the box → flat index of its first element in the whole tensor.
+      int64_t rest = row, index = 0, stride = columns;
+      for (size_t d = held.length.size() - 1; d-- > 0;) {
+        index += (held.offset[d] + rest % held.length[d]) * stride;
+        rest /= held.length[d];
+        stride *= global_shape[d];
+      }
+      index += held.offset.back();
+      for (int64_t c = 0; c < held_columns; ++c) {
+        out[row * held_columns + c] = std * stream.normal(static_cast<uint64_t>(index + c));
+      }
+    }
+  });
+  view.copy_(values.view(held.length));
+}
+
+}  // namespace longhaul

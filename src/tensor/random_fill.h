@@ -1,0 +1,15 @@
+// Filling tensors from named random streams: the element at global index i of a logical tensor depends on (seed, stream, i) only,
+// never on threads, sharding or dtype (lower precisions round the same numbers).
+#pragma once
+
+#include "base/random.h"
+#include "layout/rectangle.h"
+#include "tensor/tensor.h"
+
+namespace longhaul {
+
+// view: the box `held` of a tensor of `global_shape`, any strides, any floating dtype. N(0, std²).
+void fill_normal(const Tensor& view, const RandomStream& stream, double std, const layout::Shape& global_shape,
+                 const layout::Rectangle& held);
+
+}  // namespace longhaul
