@@ -11,6 +11,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace longhaul::layout {
@@ -19,7 +20,7 @@ enum class Axis : uint8_t { kPp, kDp, kCp, kTp, kEdp, kEp, kEtp };
 inline constexpr size_t kAxes = 7;
 std::string_view name_of(Axis axis);  // "pp"
 
-// A set of axes. Its text lists them slowest first: "dp-cp".
+// A set of axes. Its text and list run from the slowest axis to the fastest: "dp-cp".
 class AxisSet {
  public:
   constexpr AxisSet() = default;
@@ -34,7 +35,7 @@ class AxisSet {
   constexpr AxisSet operator-(AxisSet other) const { return AxisSet(static_cast<uint8_t>(bits_ & ~other.bits_)); }
   constexpr bool operator==(const AxisSet&) const = default;
   std::vector<Axis> axes() const;  // slowest first
-  std::string text() const;        // "tp-cp" order as above; "none" when empty
+  std::string text() const;        // "dp-cp"; "none" when empty
 
  private:
   constexpr explicit AxisSet(uint8_t bits) : bits_(bits) {}

@@ -1,0 +1,202 @@
+#include "layout/mesh.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/error.h"
+
+namespace longhaul::layout {
+
+namespace {
+
+// Fastest first, as ranks are numbered.
+constexpr std::array<Axis, 4> kDenseOrder = {Axis::kTp, Axis::kCp, Axis::kDp, Axis::kPp};
+constexpr std::array<Axis, 4> kExpertOrder = {Axis::kEtp, Axis::kEp, Axis::kEdp, Axis::kPp};
+constexpr std::array<std::string_view, kAxes> kAxisNames = {"pp", "dp", "cp", "tp", "edp", "ep", "etp"};
+
+const std::array<Axis, 4>& order_of(AxisSet axes) {
+  LONGHAUL_ASSERT(kDenseAxes.contains(axes) || kExpertAxes.contains(axes), "axes {} belong to both sides", axes.text());
+  return kDenseAxes.contains(axes) ? kDenseOrder : kExpertOrder;
+}
+
+size_t at(Axis axis) { return static_cast<size_t>(axis); }
+
+// Product of the sizes, or nothing when it exceeds 64 bits.
+std::optional<int64_t> product_of(std::initializer_list<int64_t> sizes) {
+  int64_t product = 1;
+  for (int64_t size : sizes) {
+    if (__builtin_mul_overflow(product, size, &product)) return std::nullopt;
+  }
+  return product;
+}
+
+// world / (a·b·pp), or an error that shows the product.
+int64_t rest_of_world(int64_t world, std::string_view side, Axis outer, int64_t outer_size, Axis inner, int64_t inner_size,
+                      int64_t pp) {
+  const std::optional<int64_t> product = product_of({pp, outer_size, inner_size});
+  if (product && *product <= world && world % *product == 0) return world / *product;
+  throw Error({.code = ExitCode::kUsage,
+               .what = fmt::format("the {} do not fit on {} ranks", side, world),
+               .expected = fmt::format("pp·{}·{} divides the number of ranks", name_of(outer), name_of(inner)),
+               .found = fmt::format("{}·{}·{} = {}, and {} is not a multiple of it", pp, outer_size, inner_size,
+                                    product ? std::to_string(*product) : "more than 2^63", world),
+               .hint = fmt::format("lower pp, {} or {}, or start a multiple of their product", name_of(outer), name_of(inner))});
+}
+
+}  // namespace
+
+std::string_view name_of(Axis axis) { return kAxisNames[at(axis)]; }
+
+std::vector<Axis> AxisSet::axes() const {
+  std::vector<Axis> list;
+  for (size_t i = 0; i < kAxes; ++i) {
+    if (contains(static_cast<Axis>(i))) list.push_back(static_cast<Axis>(i));
+  }
+  return list;
+}
+
+std::string AxisSet::text() const {
+  if (empty()) return "none";
+  std::vector<std::string_view> names;
+  for (Axis axis : axes()) names.push_back(name_of(axis));
+  return fmt::format("{}", fmt::join(names, "-"));
+}
+
+Mesh::Mesh(int64_t world, const MeshShape& shape) : world_(world) {
+  if (world < 1) {
+    throw Error({.code = ExitCode::kUsage, .what = "a mesh needs ranks", .expected = "at least 1", .found = std::to_string(world)});
+  }
+  const std::pair<Axis, int64_t> chosen[] = {
+      {Axis::kPp, shape.pp}, {Axis::kCp, shape.cp}, {Axis::kTp, shape.tp}, {Axis::kEp, shape.ep}, {Axis::kEtp, shape.etp}};
+  for (const auto& [axis, length] : chosen) {
+    if (length < 1) {
+      throw Error({.code = ExitCode::kUsage,
+                   .what = fmt::format("the parallel size {} is impossible", name_of(axis)),
+                   .expected = "at least 1",
+                   .found = std::to_string(length)});
+    }
+    size_[at(axis)] = length;
+  }
+  size_[at(Axis::kDp)] = rest_of_world(world, "dense layers", Axis::kCp, shape.cp, Axis::kTp, shape.tp, shape.pp);
+  size_[at(Axis::kEdp)] = rest_of_world(world, "experts", Axis::kEp, shape.ep, Axis::kEtp, shape.etp, shape.pp);
+  for (const auto* order : {&kDenseOrder, &kExpertOrder}) {
+    int64_t stride = 1;
+    for (Axis axis : *order) {
+      stride_[at(axis)] = stride;  // pp's is world / pp on both sides
+      stride *= size(axis);
+    }
+  }
+}
+
+int64_t Mesh::size(AxisSet axes) const {
+  int64_t product = 1;
+  for (Axis axis : order_of(axes)) {
+    if (axes.contains(axis)) product *= size(axis);
+  }
+  return product;
+}
+
+int64_t Mesh::coordinate(int64_t rank, Axis axis) const {
+  LONGHAUL_ASSERT(rank >= 0 && rank < world_, "rank {} of {}", rank, world_);
+  return rank / stride(axis) % size(axis);
+}
+
+std::array<int64_t, kAxes> Mesh::coordinates(int64_t rank) const {
+  std::array<int64_t, kAxes> all{};
+  for (size_t i = 0; i < kAxes; ++i) all[i] = coordinate(rank, static_cast<Axis>(i));
+  return all;
+}
+
+int64_t Mesh::rank_at(std::initializer_list<std::pair<Axis, int64_t>> coordinates) const {
+  AxisSet axes;
+  int64_t rank = 0;
+  for (const auto& [axis, index] : coordinates) {
+    LONGHAUL_ASSERT(!axes.contains(axis), "{} given twice", name_of(axis));
+    LONGHAUL_ASSERT(index >= 0 && index < size(axis), "{} {} of {}", name_of(axis), index, size(axis));
+    axes = axes | AxisSet{axis};
+    rank += index * stride(axis);
+  }
+  order_of(axes);  // refuses axes of both sides
+  return rank;
+}
+
+std::vector<std::vector<int64_t>> Mesh::groups(AxisSet axes) const {
+  // Ranks reached by moving along the wanted axes, fastest first: the numbering keeps both lists ascending within their axes.
+  const auto enumerate = [&](bool wanted) {
+    std::vector<int64_t> ranks = {0};
+    for (Axis axis : order_of(axes)) {
+      if (axes.contains(axis) != wanted) continue;
+      std::vector<int64_t> more;
+      more.reserve(ranks.size() * static_cast<size_t>(size(axis)));
+      for (int64_t i = 0; i < size(axis); ++i) {
+        for (int64_t rank : ranks) more.push_back(rank + i * stride(axis));
+      }
+      ranks = std::move(more);
+    }
+    return ranks;
+  };
+  const std::vector<int64_t> members = enumerate(true);
+  std::vector<std::vector<int64_t>> all;
+  for (int64_t base : enumerate(false)) {
+    std::vector<int64_t>& group = all.emplace_back(members);
+    for (int64_t& rank : group) rank += base;
+  }
+  return all;
+}
+
+std::vector<int64_t> Mesh::group_of(int64_t rank, AxisSet axes) const {
+  std::vector<int64_t> group = {rank};
+  for (Axis axis : order_of(axes)) {
+    if (axes.contains(axis)) group.front() -= coordinate(rank, axis) * stride(axis);
+  }
+  for (Axis axis : order_of(axes)) {
+    if (!axes.contains(axis)) continue;
+    const std::vector<int64_t> faster = group;
+    for (int64_t i = 1; i < size(axis); ++i) {
+      for (int64_t member : faster) group.push_back(member + i * stride(axis));
+    }
+  }
+  return group;
+}
+
+int64_t Mesh::index_in_group(int64_t rank, AxisSet axes) const {
+  int64_t index = 0;
+  int64_t place = 1;
+  for (Axis axis : order_of(axes)) {
+    if (!axes.contains(axis)) continue;
+    index += coordinate(rank, axis) * place;
+    place *= size(axis);
+  }
+  return index;
+}
+
+std::vector<std::vector<int64_t>> Mesh::embedding_groups() const {
+  std::vector<std::vector<int64_t>> all;
+  for (const std::vector<int64_t>& pipeline : groups({Axis::kPp})) {
+    std::vector<int64_t>& ends = all.emplace_back(std::vector<int64_t>{pipeline.front()});
+    if (pipeline.size() > 1) ends.push_back(pipeline.back());
+  }
+  return all;
+}
+
+std::vector<GroupKind> Mesh::group_kinds() const {
+  using enum Axis;
+  std::vector<GroupKind> kinds;
+  const auto add = [&](AxisSet axes) { kinds.push_back({axes.text(), groups(axes)}); };
+  for (AxisSet axes : {AxisSet{kDp, kCp}, AxisSet{kDp}, AxisSet{kCp}, AxisSet{kPp, kTp}, AxisSet{kTp}, AxisSet{kPp}}) add(axes);
+  kinds.push_back({"embedding", embedding_groups()});
+  for (AxisSet axes : {AxisSet{kDp, kCp, kTp}, AxisSet{kDp, kTp}, AxisSet{kCp, kTp}}) add(axes);
+  for (AxisSet axes : {AxisSet{kEp}, AxisSet{kEtp}, AxisSet{kEp, kEtp}, AxisSet{kPp, kEp, kEtp}, AxisSet{kEdp}}) add(axes);
+  return kinds;
+}
+
+std::string Mesh::text() const {
+  return fmt::format("{} ranks: pp {} × dp {} × cp {} × tp {}, experts pp {} × edp {} × ep {} × etp {}", world_,
+                     size(Axis::kPp), size(Axis::kDp), size(Axis::kCp), size(Axis::kTp), size(Axis::kPp), size(Axis::kEdp),
+                     size(Axis::kEp), size(Axis::kEtp));
+}
+
+}  // namespace longhaul::layout
