@@ -1,0 +1,63 @@
+#include "data/batch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace longhaul::data {
+
+BatchBuilder::Span BatchBuilder::add(int64_t length) {
+  const size_t begin = batch_.inputs.size();
+  const auto count = static_cast<size_t>(length);
+  batch_.inputs.resize(begin + count);
+  batch_.labels.resize(begin + count, layout::kIgnoreLabel);
+  if (join_ && !lengths_.empty()) {
+    lengths_.back() += length;
+  } else {
+    lengths_.push_back(length);
+  }
+  join_ = false;
+  return {std::span(batch_.inputs).subspan(begin, count), std::span(batch_.labels).subspan(begin, count)};
+}
+
+void BatchBuilder::join() { join_ = true; }
+
+Batch BatchBuilder::finish() {
+  batch_.layout = layout::make_packed(lengths_);
+  batch_.target_tokens = static_cast<int64_t>(batch_.labels.size()) -
+                         std::count(batch_.labels.begin(), batch_.labels.end(), layout::kIgnoreLabel);
+  lengths_.clear();
+  return std::exchange(batch_, {});
+}
+
+std::vector<Batch> micro_batches(const Batch& batch, int64_t rows) {
+  LONGHAUL_ASSERT(rows > 0 && batch.sequence > 0, "rows {} sequence {}", rows, batch.sequence);
+  std::vector<Batch> parts;
+  int64_t document = 0;
+  for (int64_t first = 0; first < batch.rows; first += rows) {
+    Batch part;
+    part.rows = std::min(rows, batch.rows - first);
+    part.first_position = batch.first_position + first;
+    part.sequence = batch.sequence;
+    const int64_t begin = first * batch.sequence, end = begin + part.rows * batch.sequence;
+    part.inputs.assign(batch.inputs.begin() + begin, batch.inputs.begin() + end);
+    part.labels.assign(batch.labels.begin() + begin, batch.labels.begin() + end);
+    std::vector<int64_t> lengths;
+    for (; document < batch.layout.documents() && batch.layout.document_offsets[static_cast<size_t>(document)] < end; ++document) {
+      const auto d = static_cast<size_t>(document);
+      lengths.push_back(batch.layout.document_offsets[d + 1] - batch.layout.document_offsets[d]);
+    }
+    part.layout = layout::make_packed(lengths);
+    LONGHAUL_ASSERT(part.layout.tokens() == end - begin, "a document reaches over a row's end");
+    part.target_tokens = end - begin - std::count(part.labels.begin(), part.labels.end(), layout::kIgnoreLabel);
+    // Bytes are known for the whole batch only; their share goes by targets, and the shares add up.
+    const int64_t before = std::count_if(batch.labels.begin(), batch.labels.begin() + begin, [](int64_t l) { return l >= 0; });
+    const auto share = [&](int64_t targets) { return batch.target_tokens == 0 ? 0 : batch.target_bytes * targets / batch.target_tokens; };
+    part.target_bytes = share(before + part.target_tokens) - share(before);
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+}  // namespace longhaul::data

@@ -1,0 +1,162 @@
+#include "data/byte_stream.h"
+
+#include <zlib.h>
+#include <zstd.h>
+
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace longhaul::data {
+namespace {
+
+constexpr size_t kInputBytes = 256 << 10;
+
+class PlainStream final : public ByteStream {
+ public:
+  explicit PlainStream(File file) : file_(std::move(file)) {}
+  size_t read(std::span<char> into) override {
+    const size_t got = file_.read_some(offset_, std::as_writable_bytes(into));
+    offset_ += static_cast<int64_t>(got);
+    return got;
+  }
+  int64_t consumed_bytes() const override { return offset_; }
+
+ private:
+  File file_;
+  int64_t offset_ = 0;
+};
+
+[[noreturn]] void damaged(const std::filesystem::path& path, const char* kind, const std::string& found) {
+  throw Error({.code = ExitCode::kData,
+               .what = fmt::format("cannot decompress a {} file of the corpus", kind),
+               .expected = fmt::format("a whole {} file", kind),
+               .found = found,
+               .where = path.string(),
+               .hint = "copy the file again, or take it out of the source"});
+}
+
+class GzipStream final : public ByteStream {
+ public:
+  explicit GzipStream(File file) : input_(std::move(file)), buffer_(kInputBytes) {
+    LONGHAUL_ASSERT(inflateInit2(&state_, 15 + 16) == Z_OK, "inflateInit2");
+  }
+  ~GzipStream() override { inflateEnd(&state_); }
+  GzipStream(const GzipStream&) = delete;
+  GzipStream& operator=(const GzipStream&) = delete;
+
+  size_t read(std::span<char> into) override {
+    state_.next_out = reinterpret_cast<Bytef*>(into.data());
+    state_.avail_out = static_cast<uInt>(into.size());
+    while (state_.avail_out == into.size() && !done_) step();
+    return into.size() - state_.avail_out;
+  }
+  int64_t consumed_bytes() const override { return offset_; }
+
+ private:
+  void step() {
+    if (state_.avail_in == 0 && !fill()) {
+      if (inside_member_) damaged(input_.path(), "gzip", fmt::format("the end of the file after {} bytes, inside a member", offset_));
+      done_ = true;
+      return;
+    }
+    if (!inside_member_) {  // another member; tools pad archives with zero bytes after the last one
+      while (state_.avail_in > 0 && *state_.next_in == 0) ++state_.next_in, --state_.avail_in;
+      if (state_.avail_in == 0) return;
+      inflateReset(&state_);
+      inside_member_ = true;
+    }
+    const int code = inflate(&state_, Z_NO_FLUSH);
+    if (code == Z_STREAM_END) {
+      inside_member_ = false;
+    } else if (code != Z_OK && code != Z_BUF_ERROR) {
+      damaged(input_.path(), "gzip", state_.msg ? state_.msg : fmt::format("zlib code {}", code));
+    }
+  }
+  bool fill() {
+    const size_t got = input_.read_some(offset_, std::as_writable_bytes(std::span(buffer_)));
+    offset_ += static_cast<int64_t>(got);
+    if (offset_ == 0) damaged(input_.path(), "gzip", "an empty file");
+    state_.next_in = reinterpret_cast<Bytef*>(buffer_.data());
+    state_.avail_in = static_cast<uInt>(got);
+    return got > 0;
+  }
+
+  File input_;
+  std::vector<char> buffer_;
+  z_stream state_{};
+  int64_t offset_ = 0;
+  bool inside_member_ = true;  // a file begins with one
+  bool done_ = false;
+};
+
+class ZstdStream final : public ByteStream {
+ public:
+  explicit ZstdStream(File file) : input_(std::move(file)), buffer_(kInputBytes), state_(ZSTD_createDStream(), &ZSTD_freeDStream) {
+    LONGHAUL_ASSERT(state_ != nullptr, "ZSTD_createDStream");
+  }
+
+  size_t read(std::span<char> into) override {
+    ZSTD_outBuffer out{into.data(), into.size(), 0};
+    while (out.pos == 0 && !done_) {
+      if (in_.pos == in_.size && !pending_output_ && !fill()) {
+        if (remaining_ != 0) damaged(input_.path(), "zstd", fmt::format("the end of the file after {} bytes, inside a frame", offset_));
+        done_ = true;
+        break;
+      }
+      remaining_ = ZSTD_decompressStream(state_.get(), &out, &in_);
+      if (ZSTD_isError(remaining_)) damaged(input_.path(), "zstd", ZSTD_getErrorName(remaining_));
+      pending_output_ = out.pos == out.size && remaining_ != 0;  // a full output may hide more of it inside the decompressor
+    }
+    return out.pos;
+  }
+  int64_t consumed_bytes() const override { return offset_; }
+
+ private:
+  bool fill() {
+    const size_t got = input_.read_some(offset_, std::as_writable_bytes(std::span(buffer_)));
+    offset_ += static_cast<int64_t>(got);
+    if (offset_ == 0) damaged(input_.path(), "zstd", "an empty file");
+    in_ = {buffer_.data(), got, 0};
+    return got > 0;
+  }
+
+  File input_;
+  std::vector<char> buffer_;
+  std::unique_ptr<ZSTD_DStream, decltype(&ZSTD_freeDStream)> state_;
+  ZSTD_inBuffer in_{nullptr, 0, 0};
+  size_t remaining_ = 0;
+  bool pending_output_ = false;
+  bool done_ = false;
+  int64_t offset_ = 0;
+};
+
+}  // namespace
+
+Compression compression_of(std::string_view file_name) {
+  if (file_name.ends_with(".gz")) return Compression::kGzip;
+  if (file_name.ends_with(".zst")) return Compression::kZstd;
+  return Compression::kNone;
+}
+
+std::string_view without_compression(std::string_view file_name) {
+  switch (compression_of(file_name)) {
+    case Compression::kGzip: return file_name.substr(0, file_name.size() - 3);
+    case Compression::kZstd: return file_name.substr(0, file_name.size() - 4);
+    case Compression::kNone: break;
+  }
+  return file_name;
+}
+
+std::unique_ptr<ByteStream> open_stream(const std::filesystem::path& path) {
+  File file = File::open(path, File::Mode::kRead, ExitCode::kData);
+  switch (compression_of(path.filename().string())) {
+    case Compression::kGzip: return std::make_unique<GzipStream>(std::move(file));
+    case Compression::kZstd: return std::make_unique<ZstdStream>(std::move(file));
+    case Compression::kNone: break;
+  }
+  return std::make_unique<PlainStream>(std::move(file));
+}
+
+}  // namespace longhaul::data

@@ -1,0 +1,29 @@
+// Bytes of a file, one chunk after the other, with .gz and .zst undone on the way. Memory: one buffer of input and what the
+// decompressor needs (32 KiB for gzip; for zstd the window that the file declares, at most 128 MiB).
+// Files of several gzip members or zstd frames are read to their end. A truncated or damaged one is an error (65) that names it.
+// One ByteStream belongs to one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string_view>
+
+namespace longhaul::data {
+
+class ByteStream {
+ public:
+  virtual ~ByteStream() = default;
+  virtual size_t read(std::span<char> into) = 0;  // 0 at the end
+  virtual int64_t consumed_bytes() const = 0;     // of the file as it lies on the disk, for progress
+};
+
+enum class Compression { kNone, kGzip, kZstd };
+
+Compression compression_of(std::string_view file_name);         // by its ending
+std::string_view without_compression(std::string_view file_name);  // "a.jsonl.zst" → "a.jsonl"
+std::unique_ptr<ByteStream> open_stream(const std::filesystem::path& path);
+
+}  // namespace longhaul::data

@@ -1,0 +1,49 @@
+#include "data/data_position.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace longhaul::data {
+using nlohmann::json;
+
+json to_json(const DataPosition& position) {
+  json skip = json::array();
+  for (const SampleRange& range : position.skip) skip.push_back({range.begin, range.end});
+  return {{"first_sample", position.first_sample}, {"skip", skip},
+          {"datasets", position.datasets},         {"tokenizer_sha256", position.tokenizer_sha256},
+          {"sequence", position.sequence},         {"seed", position.seed}};
+}
+
+DataPosition data_position_from_json(const json& j) {
+  try {
+    DataPosition position;
+    position.first_sample = j.at("first_sample");
+    for (const json& range : j.at("skip")) position.skip.push_back({range.at(0), range.at(1)});
+    position.datasets = j.at("datasets").get<std::vector<std::string>>();
+    position.tokenizer_sha256 = j.at("tokenizer_sha256");
+    position.sequence = j.at("sequence");
+    position.seed = j.at("seed");
+    return position;
+  } catch (const json::exception& problem) {
+    throw Error({.code = ExitCode::kCheckpoint, .what = "the checkpoint's data position cannot be read", .found = problem.what()});
+  }
+}
+
+void require_same_data(const DataPosition& saved, const DataPosition& now) {
+  const auto require = [](const char* what, const std::string& before, const std::string& after, const char* hint) {
+    if (before == after) return;
+    throw Error({.code = ExitCode::kData,
+                 .what = fmt::format("the {} changed since the checkpoint was written", what),
+                 .expected = before,
+                 .found = after,
+                 .hint = hint});
+  };
+  require("tokenizer", saved.tokenizer_sha256, now.tokenizer_sha256, "use the run's tokenizer.json, or start anew with --fresh");
+  require("training text", fmt::format("{}", fmt::join(saved.datasets, ", ")), fmt::format("{}", fmt::join(now.datasets, ", ")),
+          "restore the files of data.source, or start anew with --fresh");
+  require("sequence length", std::to_string(saved.sequence), std::to_string(now.sequence), "set train.sequence back, or start anew with --fresh");
+  require("seed of the data order", std::to_string(saved.seed), std::to_string(now.seed), "set data.seed back, or start anew with --fresh");
+}
+
+}  // namespace longhaul::data

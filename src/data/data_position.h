@@ -1,0 +1,36 @@
+// The data position: what a checkpoint keeps so that a resumed run goes on with the sample the interrupted one would have taken
+// next (specs: reliability.md §5.7). The order is a pure function of these few values, so prefetched batches are not state.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace longhaul::data {
+
+// Samples that are never trained on (after a loss spike, say): half-open ranges of sample numbers.
+struct SampleRange {
+  int64_t begin = 0, end = 0;
+  bool operator==(const SampleRange&) const = default;
+};
+
+// What a checkpoint keeps of the data: where the next step begins, and what else decides the samples, to be compared on resume.
+struct DataPosition {
+  int64_t first_sample = 0;  // first position not yet trained on
+  std::vector<SampleRange> skip;
+  std::vector<std::string> datasets;  // fingerprints
+  std::string tokenizer_sha256;
+  int64_t sequence = 0;
+  uint64_t seed = 0;
+  bool operator==(const DataPosition&) const = default;
+};
+
+nlohmann::json to_json(const DataPosition& position);
+DataPosition data_position_from_json(const nlohmann::json& json);  // kCheckpoint when a field is missing
+// A run that resumes must see the same data in the same order: kData, naming what differs. The first sample and the skip list may
+// differ: they are what resuming sets.
+void require_same_data(const DataPosition& saved, const DataPosition& now);
+
+}  // namespace longhaul::data

@@ -1,0 +1,80 @@
+#include "data/evaluation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "data/packing.h"
+
+namespace longhaul::data {
+
+EvaluationReader::EvaluationReader(std::vector<const TokenDataset*> datasets, EvaluationOptions options)
+    : datasets_(std::move(datasets)), options_(options) {
+  if (options_.context < 1 || options_.overlap < 0 || options_.overlap >= options_.context) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "evaluation windows cannot be cut",
+                 .expected = "a context of at least 1 and an overlap below it",
+                 .found = fmt::format("context {}, overlap {}", options_.context, options_.overlap)});
+  }
+  for (const TokenDataset* dataset : datasets_) documents_ += dataset->documents();
+}
+
+int64_t EvaluationReader::tokens() const {
+  int64_t tokens = 0;
+  for (const TokenDataset* dataset : datasets_) tokens += dataset->tokens() + dataset->documents();
+  return options_.limit_tokens > 0 ? std::min(tokens, options_.limit_tokens) : tokens;
+}
+
+int64_t EvaluationReader::text_bytes() const {
+  int64_t bytes = 0;
+  for (const TokenDataset* dataset : datasets_) bytes += dataset->text_bytes();
+  return bytes;
+}
+
+std::optional<EvaluationReader::Window> EvaluationReader::next_window() {
+  if (waiting_) return std::exchange(waiting_, std::nullopt);
+  if (ordinal_ >= documents_ || (options_.limit_tokens > 0 && targets_ >= options_.limit_tokens)) return std::nullopt;
+  // The order of a limited pass is the same in every evaluation of every run, so that their numbers can be compared.
+  static const RandomStream order(0, "data/evaluation");
+  int64_t document = options_.limit_tokens == 0
+                         ? ordinal_
+                         : static_cast<int64_t>(permutation_at(order, static_cast<uint64_t>(documents_), static_cast<uint64_t>(ordinal_)));
+  size_t d = 0;
+  while (document >= datasets_[d]->documents()) document -= datasets_[d++]->documents();
+  const int64_t labels = datasets_[d]->length(document) + 1;
+  const int64_t context_only = std::min(options_.overlap, done_);
+  const int64_t start = done_ - context_only;
+  const Window window{datasets_[d], document, start, std::min(options_.context, labels - start), context_only};
+  done_ = start + window.length;
+  targets_ += window.length - context_only;
+  if (done_ == labels) {
+    ++ordinal_;
+    done_ = 0;
+  }
+  return window;
+}
+
+std::optional<Batch> EvaluationReader::next() {
+  BatchBuilder builder;
+  int64_t bytes = 0, rows = 0;
+  while (const std::optional<Window> window = next_window()) {
+    if (rows > 0 && builder.tokens() + window->length > options_.tokens_per_batch) {
+      waiting_ = window;
+      break;
+    }
+    const auto span = builder.add(window->length);
+    read_segment(*window->dataset, {window->document, window->start, window->length}, span.inputs, span.labels);
+    std::fill_n(span.labels.begin(), window->context_only, layout::kIgnoreLabel);
+    bytes += segment_bytes(*window->dataset, {window->document, window->start + window->context_only, window->length - window->context_only});
+    ++rows;
+  }
+  if (rows == 0) return std::nullopt;
+  builder.batch().first_position = windows_;
+  builder.batch().rows = rows;
+  builder.batch().target_bytes = bytes;
+  windows_ += rows;
+  return builder.finish();
+}
+
+}  // namespace longhaul::data

@@ -1,0 +1,206 @@
+#include "data/packing.h"
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/progress.h"
+
+namespace longhaul::data {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr char kMagic[8] = {'L', 'H', 'P', 'A', 'C', 'K', 'E', 'D'};
+
+struct RawHeader {  // as it lies in the file, little-endian
+  char magic[8];
+  uint32_t version;
+  uint32_t header_bytes;
+  char dataset[64];  // fingerprint, hexadecimal
+  int64_t sequence;
+  int64_t epoch;
+  uint64_t seed;
+  int64_t documents;
+  int64_t samples;
+  uint32_t table_crc;
+  uint32_t zero;
+  uint64_t checksum;  // xxh3 of all bytes before it
+};
+static_assert(sizeof(RawHeader) == 136);
+
+struct Entry {      // where a sample begins
+  int64_t ordinal;  // in the shuffled order
+  int64_t start;    // input of that document
+};
+
+uint64_t header_checksum(const RawHeader& raw) {
+  return xxh3(std::as_bytes(std::span(&raw, 1)).first(offsetof(RawHeader, checksum)));
+}
+
+RandomStream order_of(const PackingKey& key) {
+  return RandomStream(key.seed, fmt::format("data/order/{}/epoch-{}", key.dataset, key.epoch));
+}
+
+fs::path file_of(const PackingKey& key, const fs::path& folder) {
+  return folder / fmt::format("packing-{}-{}-{}-{}.index", key.dataset.substr(0, 16), key.sequence, key.epoch, key.seed);
+}
+
+[[noreturn]] void refuse(const fs::path& path, std::string expected, std::string found) {
+  throw Error({.code = ExitCode::kData,
+               .what = "unusable packing index",
+               .expected = std::move(expected),
+               .found = std::move(found),
+               .where = path.string(),
+               .hint = "remove the file; it is made again when it is needed"});
+}
+
+void make(const TokenDataset& dataset, const PackingKey& key, const fs::path& path) {
+  const std::vector<int64_t> lengths = dataset.lengths();
+  const auto documents = static_cast<int64_t>(lengths.size());
+  const RandomStream order = order_of(key);
+  // Several processes may make the same file at once; each writes its own and the last rename wins with equal bytes.
+  std::random_device entropy;
+  fs::path partial = path;
+  partial += fmt::format(".{:08x}{:08x}.partial", entropy(), entropy());
+  make_folders(path.parent_path());
+  File file = File::open(partial, File::Mode::kCreate);
+  RawHeader raw{};
+  file.write(std::as_bytes(std::span(&raw, 1)));
+
+  std::vector<Entry> table;
+  const auto flush = [&] {
+    const auto bytes = std::as_bytes(std::span(table));
+    raw.table_crc = crc32c(bytes, raw.table_crc);
+    file.write(bytes);
+    table.clear();
+  };
+  Progress progress("packing", documents);
+  int64_t row = 0;  // inputs before the document
+  for (int64_t ordinal = 0; ordinal < documents; ++ordinal) {
+    const auto document = permutation_at(order, static_cast<uint64_t>(documents), static_cast<uint64_t>(ordinal));
+    const int64_t inputs = lengths[document] + 1;
+    const int64_t first_cut = (row + key.sequence - 1) / key.sequence * key.sequence;
+    for (int64_t cut = first_cut; cut < row + inputs; cut += key.sequence) {
+      table.push_back({ordinal, cut - row});
+      ++raw.samples;
+      if (table.size() == 1 << 16) flush();
+    }
+    row += inputs;
+    if (ordinal % 65536 == 65535) progress.advance(65536);
+  }
+  flush();
+
+  std::memcpy(raw.magic, kMagic, sizeof kMagic);
+  raw.version = kPackingVersion;
+  raw.header_bytes = sizeof raw;
+  std::memcpy(raw.dataset, key.dataset.data(), std::min(key.dataset.size(), sizeof raw.dataset));
+  raw.sequence = key.sequence;
+  raw.epoch = key.epoch;
+  raw.seed = key.seed;
+  raw.documents = documents;
+  raw.checksum = header_checksum(raw);
+  file.write_at(0, std::as_bytes(std::span(&raw, 1)));
+  file.sync();
+  file.close();
+  rename_path(partial, path);
+  sync_folder(path.parent_path());
+}
+
+}  // namespace
+
+int64_t PackingIndex::samples(const TokenDataset& dataset, int64_t sequence) {
+  return (dataset.tokens() + dataset.documents() + sequence - 1) / sequence;
+}
+
+PackingIndex PackingIndex::open(const fs::path& path, const PackingKey& key, int64_t documents) {
+  PackingIndex index(order_of(key), key.sequence);
+  index.documents_ = documents;
+  index.file_ = MappedFile::open(path, ExitCode::kData);
+  RawHeader raw;
+  if (index.file_.size() < static_cast<int64_t>(sizeof raw)) refuse(path, "a header", fmt::format("{} bytes", index.file_.size()));
+  std::memcpy(&raw, index.file_.range(0, sizeof raw).data(), sizeof raw);
+  if (std::memcmp(raw.magic, kMagic, sizeof kMagic) != 0) refuse(path, "a file that begins with LHPACKED", "other bytes");
+  if (raw.version != kPackingVersion) refuse(path, fmt::format("format version {}", kPackingVersion), fmt::format("version {}", raw.version));
+  if (header_checksum(raw) != raw.checksum) refuse(path, "a header with the right checksum", "a damaged header");
+  const bool same = std::string_view(raw.dataset, sizeof raw.dataset) == key.dataset && raw.sequence == key.sequence &&
+                    raw.epoch == key.epoch && raw.seed == key.seed && raw.documents == documents;
+  if (!same) refuse(path, "the index of this dataset, sequence length, epoch and seed", "another one");
+  const int64_t size = static_cast<int64_t>(sizeof raw + static_cast<uint64_t>(raw.samples) * sizeof(Entry));
+  if (index.file_.size() != size) refuse(path, fmt::format("{} bytes", size), fmt::format("{} bytes", index.file_.size()));
+  if (crc32c(index.file_.range(sizeof raw, size - static_cast<int64_t>(sizeof raw))) != raw.table_crc) {
+    refuse(path, "a table with the right checksum", "a damaged table");
+  }
+  index.samples_ = raw.samples;
+  return index;
+}
+
+PackingIndex PackingIndex::open_or_make(const TokenDataset& dataset, int64_t sequence, int64_t epoch, uint64_t seed, const fs::path& folder) {
+  LONGHAUL_ASSERT(sequence > 0, "sequence {}", sequence);
+  const PackingKey key{dataset.fingerprint(), sequence, epoch, seed};
+  const fs::path path = file_of(key, folder);
+  if (fs::exists(path)) {
+    try {
+      return open(path, key, dataset.documents());
+    } catch (const Error& problem) {
+      log_warning("making the packing index again: {}", problem.what());
+    }
+  }
+  make(dataset, key, path);
+  return open(path, key, dataset.documents());
+}
+
+std::vector<Segment> PackingIndex::sample(const TokenDataset& dataset, int64_t index) const {
+  LONGHAUL_ASSERT(index >= 0 && index < samples_, "sample {} of {}", index, samples_);
+  Entry entry;
+  std::memcpy(&entry, file_.range(static_cast<int64_t>(sizeof(RawHeader) + static_cast<size_t>(index) * sizeof entry), sizeof entry).data(),
+              sizeof entry);
+  std::vector<Segment> segments;
+  int64_t left = sequence_;
+  for (; left > 0 && entry.ordinal < documents_; ++entry.ordinal, entry.start = 0) {
+    const auto document = static_cast<int64_t>(permutation_at(order_, static_cast<uint64_t>(documents_), static_cast<uint64_t>(entry.ordinal)));
+    const int64_t length = std::min(left, dataset.length(document) + 1 - entry.start);
+    LONGHAUL_ASSERT(length > 0, "packing index points behind document {}", document);
+    segments.push_back({document, entry.start, length});
+    left -= length;
+  }
+  if (left > 0) segments.push_back({kPadding, 0, left});
+  return segments;
+}
+
+void read_segment(const TokenDataset& dataset, const Segment& segment, std::span<int64_t> inputs, std::span<int64_t> labels) {
+  const auto length = static_cast<size_t>(segment.length);
+  LONGHAUL_ASSERT(inputs.size() == length && labels.size() == length, "{} inputs, {} labels, length {}", inputs.size(), labels.size(), length);
+  const int64_t separator = dataset.identity().separator;
+  if (segment.document == kPadding) {
+    std::fill(inputs.begin(), inputs.end(), separator);
+    std::fill(labels.begin(), labels.end(), int64_t{-1});
+    return;
+  }
+  // Input k is the separator for k = 0 and token k - 1 otherwise; its label is token k, the separator after the last one.
+  const int64_t tokens = dataset.length(segment.document);
+  const bool to_the_end = segment.start + segment.length == tokens + 1;
+  dataset.read(segment.document, segment.start, labels.first(length - (to_the_end ? 1 : 0)));
+  if (to_the_end) labels.back() = separator;
+  if (segment.start == 0) {
+    inputs[0] = separator;
+  } else {
+    dataset.read(segment.document, segment.start - 1, inputs.first(1));
+  }
+  std::copy_n(labels.begin(), length - 1, inputs.begin() + 1);
+}
+
+int64_t segment_bytes(const TokenDataset& dataset, const Segment& segment) {
+  if (segment.document == kPadding) return 0;
+  const auto bytes = static_cast<__int128>(dataset.text_bytes(segment.document));
+  const int64_t tokens = dataset.length(segment.document);
+  if (tokens == 0) return static_cast<int64_t>(bytes);
+  // The end of the document stands for no byte, so only its tokens share them.
+  const auto before = [&](int64_t label) { return static_cast<int64_t>(bytes * std::min(label, tokens) / tokens); };
+  return before(segment.start + segment.length) - before(segment.start);
+}
+
+}  // namespace longhaul::data

@@ -1,0 +1,139 @@
+#include "data/source.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "data/byte_stream.h"
+#include "data/json_lines.h"
+
+namespace longhaul::data {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr size_t kChunkBytes = 1 << 20;
+
+bool hidden(std::string_view relative) {
+  return relative.starts_with('.') || relative.find("/.") != std::string_view::npos;
+}
+
+bool ending_fits(std::string_view name, const std::vector<std::string>& endings) {
+  const std::string_view plain = without_compression(name);
+  return endings.empty() || std::any_of(endings.begin(), endings.end(), [&](const std::string& e) { return plain.ends_with(e); });
+}
+
+SourceFile describe(const fs::path& path, std::string name) {
+  std::error_code problem;
+  const auto size = fs::file_size(path, problem);
+  const auto time = problem ? fs::file_time_type{} : fs::last_write_time(path, problem);
+  if (problem) {
+    throw Error({.code = ExitCode::kData, .what = "cannot read a file of the corpus", .found = problem.message(), .where = path.string()});
+  }
+  const std::string_view plain = without_compression(name);
+  const bool json_lines = plain.ends_with(".jsonl") || plain.ends_with(".ndjson");
+  const auto modified = std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+  return {path, std::move(name), static_cast<int64_t>(size), modified, json_lines};
+}
+
+std::vector<SourceFile> files_below(const fs::path& root, const std::vector<std::string>& endings) {
+  std::vector<SourceFile> files;
+  for (const fs::path& path : list_files(root)) {
+    std::string name = path.lexically_relative(root).generic_string();
+    if (!hidden(name) && ending_fits(name, endings)) files.push_back(describe(path, std::move(name)));
+  }
+  // Sorted by the name, not by the path: the order must not depend on where the folder lies.
+  std::sort(files.begin(), files.end(), [](const SourceFile& a, const SourceFile& b) { return a.name < b.name; });
+  return files;
+}
+
+std::vector<SourceFile> libtorch_files(const SourceOptions& options) {
+  if (options.libtorch_folder.empty() || !fs::is_directory(options.libtorch_folder)) {
+    throw Error({.code = ExitCode::kData,
+                 .what = "the source \"libtorch\" needs LibTorch's folder",
+                 .found = options.libtorch_folder.empty() ? "no LibTorch" : "no such folder",
+                 .where = options.libtorch_folder.string(),
+                 .hint = "set data.source to a folder of text"});
+  }
+  std::vector<SourceFile> files = files_below(options.libtorch_folder, {".py"});
+  return files.empty() ? files_below(options.libtorch_folder, {".h"}) : files;
+}
+
+void read_text_file(ByteStream& stream, size_t file, const std::string& name, DocumentSink& sink, const std::function<void()>& advance) {
+  std::vector<char> buffer(kChunkBytes);
+  const bool wanted = sink.begin({file, 0, name});
+  if (wanted) {
+    while (const size_t got = stream.read(buffer)) {
+      sink.text({buffer.data(), got});
+      advance();
+    }
+    sink.end();
+  }
+}
+
+}  // namespace
+
+void DocumentSink::bad_line(const std::string&, const std::string&) {}
+
+Source Source::open(const std::string& source, const SourceOptions& options) {
+  Source result;
+  result.name_ = source;
+  result.options_ = options;
+  std::error_code problem;
+  const fs::path path(source);
+  if (source == "libtorch") {
+    result.files_ = libtorch_files(options);
+  } else if (fs::is_directory(path, problem)) {
+    result.files_ = files_below(path, options.endings);
+  } else if (fs::exists(path, problem)) {
+    File::open(path, File::Mode::kRead, ExitCode::kData);  // refuses what cannot be read, with the reason
+    result.files_.push_back(describe(path, path.filename().generic_string()));
+  } else {
+    throw Error({.code = ExitCode::kData,
+                 .what = "cannot read the corpus",
+                 .expected = "a folder of text, a file, a .jsonl file (any of them .gz or .zst), or the word libtorch",
+                 .found = problem ? problem.message() : "no such file or folder",
+                 .where = source,
+                 .hint = "set data.source to an existing path"});
+  }
+  if (result.files_.empty()) {
+    std::string endings;
+    for (const std::string& e : options.endings) endings += (endings.empty() ? "" : ", ") + e;
+    throw Error({.code = ExitCode::kData,
+                 .what = "the corpus is empty",
+                 .expected = endings.empty() ? "at least one file with text" : "at least one file that ends with " + endings,
+                 .found = "no file that fits",
+                 .where = source,
+                 .hint = "set data.source to a folder that holds text"});
+  }
+  return result;
+}
+
+int64_t Source::bytes() const {
+  return std::accumulate(files_.begin(), files_.end(), int64_t{0}, [](int64_t sum, const SourceFile& f) { return sum + f.bytes; });
+}
+
+void Source::read(size_t file, DocumentSink& sink, int64_t after_line, const std::function<void(int64_t)>& progress) const {
+  LONGHAUL_ASSERT(file < files_.size(), "file {} of {}", file, files_.size());
+  const SourceFile& entry = files_[file];
+  const auto stream = open_stream(entry.path);
+  int64_t reported = 0;
+  const auto advance = [&] {
+    if (progress) progress(stream->consumed_bytes() - reported);
+    reported = stream->consumed_bytes();
+  };
+  if (entry.bytes > 0 || !entry.json_lines) {
+    if (entry.bytes == 0) {  // an empty file is an empty document, whatever its ending
+      if (sink.begin({file, 0, entry.name})) sink.end();
+    } else if (entry.json_lines) {
+      read_json_lines(*stream, {.file = file, .name = entry.name, .path = entry.path.string(), .field = options_.jsonl_field,
+                                .skip_bad_lines = options_.skip_bad_lines, .after_line = after_line}, sink, advance);
+    } else {
+      read_text_file(*stream, file, entry.name, sink, advance);
+    }
+  }
+  if (progress) progress(entry.bytes - reported);  // also what a skipped document left unread
+}
+
+}  // namespace longhaul::data

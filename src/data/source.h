@@ -1,0 +1,69 @@
+// Sources: where text comes from. A source is a folder (every text file below it, in bytewise order of the relative path), one
+// file, a JSON Lines file (one document a line), or the word "libtorch" (real text that every machine with Longhaul has: the
+// Python sources of the LibTorch in use, its C++ headers when it has no Python). Any file may be compressed (.gz, .zst).
+//
+// Documents are streamed in chunks, so memory does not depend on the input: not on its size, nor on one huge line or document.
+// Bytes are kept as they are, bad UTF-8 included. Hidden files and folders (".git") inside a folder are left out.
+// A Source is immutable and may be read from several threads.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace longhaul::data {
+
+struct SourceOptions {
+  std::vector<std::string> endings;       // of a folder, only files whose names end so (before .gz or .zst); empty: all
+  std::string jsonl_field = "text";       // which string of each line is the document
+  bool skip_bad_lines = false;            // JSON Lines: count bad lines and go on; false: the first is an error naming file:line
+  std::filesystem::path libtorch_folder;  // what "libtorch" stands for: the folder that holds LibTorch's include/ and lib/
+};
+
+struct SourceFile {
+  std::filesystem::path path;
+  std::string name;            // relative to the source's root, with '/'
+  int64_t bytes = 0;           // on the disk
+  int64_t modified_ns = 0;
+  bool json_lines = false;     // by its ending: .jsonl or .ndjson
+};
+
+// A document's identity is its file's name, or "name:line" in JSON Lines; lines count from 1.
+struct DocumentInfo {
+  size_t file = 0;
+  int64_t line = 0;  // 0: the whole file
+  std::string identity;
+};
+
+// Calls come in the order begin, text*, end. begin returns false to skip the document (its text is still read through).
+class DocumentSink {
+ public:
+  virtual ~DocumentSink() = default;
+  virtual bool begin(const DocumentInfo& document) = 0;
+  virtual void text(std::string_view chunk) = 0;
+  virtual void end() = 0;
+  virtual void bad_line(const std::string& where, const std::string& reason);  // only with skip_bad_lines
+};
+
+class Source {
+ public:
+  static Source open(const std::string& source, const SourceOptions& options);  // kData: missing, unreadable, no file that fits
+
+  const std::vector<SourceFile>& files() const { return files_; }
+  const std::string& name() const { return name_; }
+  int64_t bytes() const;  // of all files on the disk
+
+  // Streams the documents of one file. progress gets the number of bytes read from the disk since the last call.
+  // JSON Lines: lines up to and including `after_line` are passed over.
+  void read(size_t file, DocumentSink& sink, int64_t after_line = 0, const std::function<void(int64_t)>& progress = {}) const;
+
+ private:
+  std::string name_;
+  SourceOptions options_;
+  std::vector<SourceFile> files_;
+};
+
+}  // namespace longhaul::data
