@@ -1,0 +1,228 @@
+#include "layout/parameters.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "base/error.h"
+#include "layout/split.h"
+
+namespace longhaul::layout {
+
+namespace {
+
+using recipe::ModelConfig;
+
+constexpr std::array<std::string_view, 17> kRoleNames = {
+    "embedding", "position",    "norm",      "query",       "key",          "value",      "gate",         "output", "router",
+    "expert_gate", "expert_up", "expert_down", "channel_gate", "channel_up", "channel_down", "head", "bias"};
+
+// Weights through which a layer adds to the residual stream.
+bool writes_residual(Role role) {
+  return role == Role::kOutput || role == Role::kChannelDown || role == Role::kExpertDown;
+}
+
+// The matrices whose Xavier gain DeepNorm scales by beta: what makes up the size of a branch's output. Queries, keys and gates
+// only steer it.
+bool scaled_by_deepnorm(Role role) {
+  switch (role) {
+    case Role::kValue:
+    case Role::kOutput:
+    case Role::kExpertGate:
+    case Role::kExpertUp:
+    case Role::kExpertDown:
+    case Role::kChannelGate:
+    case Role::kChannelUp:
+    case Role::kChannelDown: return true;
+    default: return false;
+  }
+}
+
+class Builder {
+ public:
+  explicit Builder(const ModelConfig& config) : config_(config) {}
+  std::vector<ParameterSpec> build();
+
+ private:
+  void norm(const std::string& name, int64_t channels, SplitRule split = {});
+  void bias(const std::string& name, int64_t channels, SplitRule split);
+  // A matrix and, where the model has them, its bias. The bias follows a cut of the rows; behind a cut of the columns it is added
+  // once, after the sum.
+  void linear(const std::string& name, Role role, int64_t out, int64_t in, SplitRule split, bool with_bias);
+  void mixer(const std::string& prefix);
+  void dense_channel(const std::string& prefix);
+  void experts(const std::string& prefix);
+  void append(ParameterSpec spec);
+  Init matrix_init(Role role, int64_t out, int64_t in) const;
+
+  const ModelConfig& config_;
+  int64_t layer_ = -1;
+  int64_t expert_ = -1;
+  std::vector<ParameterSpec> list_;
+};
+
+void Builder::append(ParameterSpec spec) {
+  spec.layer = layer_;
+  spec.expert = expert_;
+  list_.push_back(std::move(spec));
+}
+
+Init Builder::matrix_init(Role role, int64_t out, int64_t in) const {
+  Init init{.kind = Init::Kind::kNormal};
+  const auto layers = static_cast<double>(config_.layers);
+  const bool xavier = config_.initialisation == recipe::Initialisation::kXavierDeepnorm;
+  if (xavier && config_.wiring == recipe::Wiring::kPostNorm) {
+    if (scaled_by_deepnorm(role)) init.gain = std::pow(8 * layers, -0.25);
+  } else if (writes_residual(role)) {
+    init.gain = 1 / std::sqrt(2 * layers);
+  }
+  if (xavier) {
+    init.fan_in = in;
+    init.fan_out = out;
+    init.std = init.gain * std::sqrt(2.0 / static_cast<double>(in + out));
+  } else {
+    init.std = init.gain * config_.initial_std;
+  }
+  return init;
+}
+
+void Builder::norm(const std::string& name, int64_t channels, SplitRule split) {
+  append({.tensor = {name + ".weight", {channels}, Role::kNorm}, .init = {.kind = Init::Kind::kOnes}, .split = split});
+}
+
+void Builder::bias(const std::string& name, int64_t channels, SplitRule split) {
+  append({.tensor = {name + ".bias", {channels}, Role::kBias}, .init = {.kind = Init::Kind::kZeros}, .split = split});
+}
+
+void Builder::linear(const std::string& name, Role role, int64_t out, int64_t in, SplitRule split, bool with_bias) {
+  append({.tensor = {name + ".weight", {out, in}, role}, .init = matrix_init(role, out, in), .split = split, .decay = true});
+  if (with_bias) bias(name, out, split.dimension == 0 ? split : SplitRule{});
+}
+
+void Builder::mixer(const std::string& prefix) {
+  const bool lightning = config_.mixer(layer_) == recipe::Mixer::kLightning;
+  const int64_t inner = config_.heads * config_.head_dim;
+  const int64_t kv_inner = lightning ? inner : config_.kv_heads * config_.head_dim;
+  const SplitRule heads{.over = SplitOver::kTensor, .dimension = 0, .unit = config_.head_dim, .even = true};
+  SplitRule head_columns = heads;
+  head_columns.dimension = 1;
+  linear(prefix + ".query", Role::kQuery, inner, config_.hidden, heads, config_.bias);
+  linear(prefix + ".key", Role::kKey, kv_inner, config_.hidden, heads, config_.bias);
+  linear(prefix + ".value", Role::kValue, kv_inner, config_.hidden, heads, config_.bias);
+  if (lightning) {
+    linear(prefix + ".gate", Role::kGate, inner, config_.hidden, heads, config_.bias);
+    norm(prefix + ".norm", inner, heads);
+  }
+  linear(prefix + ".output", Role::kOutput, config_.hidden, inner, head_columns, config_.bias);
+}
+
+void Builder::dense_channel(const std::string& prefix) {
+  const SplitRule rows{.over = SplitOver::kTensor, .dimension = 0};
+  const SplitRule columns{.over = SplitOver::kTensor, .dimension = 1};
+  if (config_.channel == recipe::Channel::kSwiglu) {
+    linear(prefix + ".gate", Role::kChannelGate, config_.intermediate, config_.hidden, rows, config_.bias);
+  }
+  linear(prefix + ".up", Role::kChannelUp, config_.intermediate, config_.hidden, rows, config_.bias);
+  linear(prefix + ".down", Role::kChannelDown, config_.hidden, config_.intermediate, columns, config_.bias);
+}
+
+void Builder::experts(const std::string& prefix) {
+  linear(prefix + ".router", Role::kRouter, config_.experts, config_.hidden, {}, false);
+  const SplitRule rows{.over = SplitOver::kExpertTensor, .dimension = 0, .experts = config_.experts};
+  const SplitRule columns{.over = SplitOver::kExpertTensor, .dimension = 1, .experts = config_.experts};
+  for (expert_ = 0; expert_ < config_.experts; ++expert_) {
+    const std::string name = fmt::format("{}.experts.{}", prefix, expert_);
+    if (config_.channel == recipe::Channel::kSwiglu) {
+      linear(name + ".gate", Role::kExpertGate, config_.intermediate, config_.hidden, rows, false);
+    }
+    linear(name + ".up", Role::kExpertUp, config_.intermediate, config_.hidden, rows, false);
+    linear(name + ".down", Role::kExpertDown, config_.hidden, config_.intermediate, columns, false);
+  }
+  expert_ = -1;
+}
+
+std::vector<ParameterSpec> Builder::build() {
+  const bool norm_bias = config_.norm == recipe::Norm::kLayer && config_.bias;
+  const SplitRule vocabulary{.over = SplitOver::kVocabulary, .dimension = 0};
+  linear("embedding", Role::kEmbedding, config_.vocabulary, config_.hidden, vocabulary, false);
+  if (config_.position == recipe::Position::kLearned) {
+    linear("position", Role::kPosition, config_.max_positions, config_.hidden, {}, false);
+  }
+  for (layer_ = 0; layer_ < config_.layers; ++layer_) {
+    const std::string prefix = fmt::format("layers.{}", layer_);
+    norm(prefix + ".mixer_norm", config_.hidden);
+    if (norm_bias) bias(prefix + ".mixer_norm", config_.hidden, {});
+    mixer(prefix + ".mixer");
+    norm(prefix + ".channel_norm", config_.hidden);
+    if (norm_bias) bias(prefix + ".channel_norm", config_.hidden, {});
+    if (config_.experts > 0) {
+      experts(prefix);
+    } else {
+      dense_channel(prefix + ".channel");
+    }
+  }
+  layer_ = -1;
+  norm("norm", config_.hidden);
+  if (norm_bias) bias("norm", config_.hidden, {});
+  if (!config_.tie_embeddings) linear("head", Role::kHead, config_.vocabulary, config_.hidden, vocabulary, false);
+  return std::move(list_);
+}
+
+}  // namespace
+
+std::string_view name_of(Role role) { return kRoleNames[static_cast<size_t>(role)]; }
+
+std::vector<ParameterSpec> parameters(const ModelConfig& config) { return Builder(config).build(); }
+
+int64_t parameter_count(const ModelConfig& config) {
+  int64_t count = 0;
+  for (const ParameterSpec& spec : parameters(config)) count += spec.elements();
+  return count;
+}
+
+int64_t activated_parameter_count(const ModelConfig& config) {
+  int64_t count = 0;
+  for (const ParameterSpec& spec : parameters(config)) {
+    const Role role = spec.tensor.role;
+    const bool table = role == Role::kEmbedding || role == Role::kPosition || role == Role::kHead;
+    // Experts have one size, so any experts_per_token of them count what the chosen ones do.
+    if (!table && spec.expert < config.experts_per_token) count += spec.elements();
+  }
+  return count;
+}
+
+Placement placement_of(const ParameterSpec& spec, const Mesh& mesh, int64_t stage) {
+  const Shape& shape = spec.tensor.global_shape;
+  const SplitRule& split = spec.split;
+  Placement placement = Placement::replicated(shape.size());
+  placement.pins.push_back({Axis::kPp, stage});
+  if (split.experts > 0) {
+    const int64_t ep = mesh.size(Axis::kEp);
+    if (split.experts % ep != 0) {
+      throw Error({.code = ExitCode::kUsage,
+                   .what = fmt::format("{} experts cannot be dealt out to {} ranks", split.experts, ep),
+                   .expected = "ep divides the number of experts",
+                   .found = fmt::format("ep {}, {} experts", ep, split.experts),
+                   .where = spec.tensor.name});
+    }
+    placement.pins.push_back({Axis::kEp, even_owner(split.experts, ep, spec.expert)});
+  }
+  if (split.over != SplitOver::kNothing) {
+    const Axis axis = split.over == SplitOver::kExpertTensor ? Axis::kEtp : Axis::kTp;
+    const auto dimension = static_cast<size_t>(split.dimension);
+    const int64_t units = shape.at(dimension) / split.unit;
+    if (split.even && units % mesh.size(axis) != 0) {
+      throw Error({.code = ExitCode::kUsage,
+                   .what = fmt::format("{} heads cannot be dealt out to {} ranks", units, mesh.size(axis)),
+                   .expected = fmt::format("{} divides the number of heads", name_of(axis)),
+                   .found = fmt::format("{} {}, {} heads", name_of(axis), mesh.size(axis), units),
+                   .where = spec.tensor.name});
+    }
+    placement.dimensions[dimension].push_back({axis, split.unit});
+  }
+  check(placement, mesh, shape);
+  return placement;
+}
+
+}  // namespace longhaul::layout
