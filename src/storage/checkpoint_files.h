@@ -1,0 +1,50 @@
+// Checkpoint: a committed checkpoint, open for reading under any layout. Tensors are read as rectangles of their global shape,
+// whatever rectangles they were stored in: needed and stored ones are intersected and the runs read with pread.
+//
+//   const Checkpoint checkpoint = Checkpoint::open(files, "checkpoints/step-000000012");
+//   checkpoint.verify();                                   // all bytes; an Error (66) names file and tensor
+//   checkpoint.read("layers.0.mixer.q.weight", {.offset = {0, 0}, .length = {128, 512}}, bytes);
+//
+// open() checks the manifest, that every file has its recorded size, and that each file's header agrees with the manifest.
+// Reading may happen from several threads at once.
+#pragma once
+
+#include <functional>
+#include <unordered_map>
+
+#include "layout/rectangle.h"
+#include "storage/file_system.h"
+#include "storage/manifest.h"
+#include "storage/safetensors.h"
+
+namespace longhaul::storage {
+
+class Checkpoint {
+ public:
+  static Checkpoint open(const FileSystem& files, const std::filesystem::path& folder);
+
+  const Manifest& manifest() const { return manifest_; }
+  const std::filesystem::path& folder() const { return folder_; }
+  const ManifestTensor* find(const std::string& name) const;  // null when missing
+  const ManifestTensor& at(const std::string& name) const;    // Error (66) when missing
+
+  // `into` is the rectangle's row-major buffer, filled whole. The scalar's rectangle is [1].
+  void read(const std::string& name, const layout::Rectangle& needed, std::span<std::byte> into) const;
+  std::vector<std::byte> read_tensor(const std::string& name) const;
+
+  // Reads every byte once: sha256 of each file, crc32c of each piece. `progress` receives the bytes just read.
+  void verify(const std::function<void(int64_t)>& progress = {}) const;
+  void verify_file(const std::string& file, const std::function<void(int64_t)>& progress = {}) const;
+
+ private:
+  void check_header(const ManifestTensor& tensor, const std::string& name) const;
+  const SafetensorsFile& file(const std::string& name) const { return files_.at(name); }
+
+  std::filesystem::path folder_;
+  Manifest manifest_;
+  std::unordered_map<std::string, SafetensorsFile> files_;
+};
+
+int64_t element_bytes(DType dtype);  // of dtypes with whole bytes; others are an internal error
+
+}  // namespace longhaul::storage

@@ -1,0 +1,48 @@
+// FaultFileSystem: another file system that fails on request. Every operation that changes the disk is counted; the n-th one
+// fails with "no space", "input/output error" or after half of its bytes. A full disk stays full: creating, writing and
+// syncing go on failing until clear(), while renaming and removing still work, as on a real one. Not thread-safe.
+#pragma once
+
+#include <memory>
+
+#include "storage/file_system.h"
+
+namespace longhaul::storage {
+
+class FaultFileSystem final : public FileSystem {
+ public:
+  enum class Fault { kNone, kNoSpace, kIo, kShortWrite };
+
+  explicit FaultFileSystem(FileSystem& inner) : inner_(inner) {}
+  // The operation with this number (0 is the first from now on) fails. kIo fails once; the other two leave the disk full.
+  void fail_at(int64_t operation, Fault fault);
+  void flip_bit_of_write(int64_t write, int64_t byte, int bit);  // the n-th write from now on stores a flipped bit, silently
+  void clear();
+  int64_t operations() const { return operations_; }  // since the last fail_at, flip_bit_of_write or clear
+
+  std::unique_ptr<FileWriter> create(const std::filesystem::path& path) override;
+  std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing,
+                                   Links links = Links::kRefuse) const override;
+  void make_folders(const std::filesystem::path& folder) override;
+  void rename(const std::filesystem::path& from, const std::filesystem::path& to) override;
+  void remove(const std::filesystem::path& path) override;
+  void sync_folder(const std::filesystem::path& folder) override;
+  std::vector<FolderEntry> list(const std::filesystem::path& folder) const override { return inner_.list(folder); }
+  bool exists(const std::filesystem::path& path) const override { return inner_.exists(path); }
+  double modified_s(const std::filesystem::path& path) const override { return inner_.modified_s(path); }
+
+ private:
+  class Writer;
+  enum class Needs { kSpace, kNothing };
+  void step(Needs needs, const std::filesystem::path& path);  // counts, and throws when it is the operation's turn
+  bool next_write_is_short() const { return fault_ == Fault::kShortWrite && operations_ == fail_at_; }
+
+  FileSystem& inner_;
+  Fault fault_ = Fault::kNone;
+  int64_t operations_ = 0, fail_at_ = -1;
+  int64_t writes_ = 0, flip_write_ = -1, flip_byte_ = 0;
+  int flip_bit_ = 0;
+  bool full_ = false;
+};
+
+}  // namespace longhaul::storage

@@ -1,0 +1,85 @@
+// FileSystem: the few file operations that checkpoints need, behind one interface, so that the commit protocol can be run
+// on a disk, on a recording memory disk (crash replay) and on a failing one (fault_file_system.h).
+//
+// Rules every implementation keeps:
+// - what was written is durable only after FileWriter::sync(); a created, renamed or removed name only after sync_folder() of
+//   the folder that holds it; rename replaces its target atomically;
+// - failures throw Error with exit code 73 (disk), a missing file on open() with the exit code the caller names;
+// - open() refuses symbolic links unless told otherwise, and everything that is not a regular file.
+// One FileReader may be used by several threads at once (pread); a FileWriter belongs to one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace longhaul::storage {
+
+class FileReader {
+ public:
+  virtual ~FileReader() = default;
+  virtual int64_t size() const = 0;  // asked anew each time: a file may shrink after opening
+  virtual void read_exactly(int64_t offset, std::span<std::byte> into) const = 0;  // fewer bytes: Error, exit code 73
+};
+
+class FileWriter {
+ public:
+  virtual ~FileWriter() = default;  // closes; what was not synced may be lost
+  virtual void write(std::span<const std::byte> data) = 0;  // appends
+  virtual void sync() = 0;   // after a failed sync the file counts as lost: write another one, never sync again
+  virtual void close() = 0;  // reports what the destructor cannot
+};
+
+enum class Links { kRefuse, kFollow };
+
+struct FolderEntry {
+  std::string name;
+  bool is_folder = false;
+};
+
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+
+  virtual std::unique_ptr<FileWriter> create(const std::filesystem::path& path) = 0;  // truncates
+  virtual std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing,
+                                           Links links = Links::kRefuse) const = 0;
+  virtual void make_folders(const std::filesystem::path& folder) = 0;  // like mkdir -p
+  virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
+  virtual void remove(const std::filesystem::path& path) = 0;  // a file or an empty folder; a missing one is no error
+  virtual void sync_folder(const std::filesystem::path& folder) = 0;
+  virtual std::vector<FolderEntry> list(const std::filesystem::path& folder) const = 0;  // sorted; missing folder: empty
+  virtual bool exists(const std::filesystem::path& path) const = 0;
+  virtual double modified_s(const std::filesystem::path& path) const = 0;  // Unix time of the last change
+};
+
+// The machine's own disk.
+class LocalFileSystem final : public FileSystem {
+ public:
+  std::unique_ptr<FileWriter> create(const std::filesystem::path& path) override;
+  std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing, Links links) const override;
+  void make_folders(const std::filesystem::path& folder) override;
+  void rename(const std::filesystem::path& from, const std::filesystem::path& to) override;
+  void remove(const std::filesystem::path& path) override;
+  void sync_folder(const std::filesystem::path& folder) override;
+  std::vector<FolderEntry> list(const std::filesystem::path& folder) const override;
+  bool exists(const std::filesystem::path& path) const override;
+  double modified_s(const std::filesystem::path& path) const override;
+};
+
+LocalFileSystem& local_file_system();  // stateless, shared
+
+// Conveniences over any FileSystem.
+std::string read_small_file(const FileSystem& files, const std::filesystem::path& path, ExitCode missing, int64_t limit_bytes);
+// `path`.tmp, sync, rename, sync of the folder: afterwards the file holds the old or the new text, never a mixture.
+void replace_file(FileSystem& files, const std::filesystem::path& path, std::string_view text);
+void remove_tree(FileSystem& files, const std::filesystem::path& folder);  // a missing folder is no error
+
+}  // namespace longhaul::storage
