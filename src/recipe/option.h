@@ -88,10 +88,12 @@ class OptionSet {
   template <class Entry>
   OptionBuilder add_tables(std::string name, std::vector<Entry>& field, std::string help);
 
-  const std::vector<Option>& all() const { return options_; }
+  const std::vector<Option>& all() const& { return options_; }
+  const std::vector<Option>& all() && = delete;  // of a temporary it would dangle
   const Option* find(std::string_view name) const;  // nullptr when there is none
   // The declared name most like `unknown`, or empty: by spelling, by last part, by another program's name for it.
   std::string nearest(std::string_view unknown) const;
+  std::string nearest_section(std::string_view unknown) const;
 
  private:
   Option& append(std::string name, Kind kind, std::string help);

@@ -1,0 +1,209 @@
+#include "recipe/check.h"
+
+#include <algorithm>
+
+namespace longhaul::recipe {
+
+namespace {
+
+using Problems = std::vector<Problem>;
+
+constexpr int64_t kByteTokens = 257;  // 256 bytes and the end of a document
+
+bool has_mixer(const ModelConfig& model, Mixer mixer) { return std::ranges::find(model.mixers, mixer) != model.mixers.end(); }
+
+void heads(const ModelConfig& model, Problems& out) {
+  if (!has_mixer(model, Mixer::kSoftmax)) return;
+  if (model.heads % model.kv_heads != 0) {
+    out.push_back({{"model.kv_heads", "model.heads"},
+                   fmt::format("model.kv_heads = {} must divide model.heads = {}: every key head serves the same number of query heads",
+                               model.kv_heads, model.heads),
+                   fmt::format("model.kv_heads={}", model.heads)});
+  }
+  if (model.position != Position::kRotary) return;
+  if (model.rotary_dim > model.head_dim) {
+    out.push_back({{"model.rotary_dim", "model.head_dim"},
+                   fmt::format("model.rotary_dim = {} is more than model.head_dim = {}", model.rotary_dim, model.head_dim),
+                   fmt::format("model.rotary_dim={}", model.head_dim / 2 * 2)});
+  }
+  if (model.rotary_dim % 2 != 0 || model.rotary_dim == 0) {
+    out.push_back({{"model.rotary_dim"},
+                   fmt::format("model.rotary_dim = {} must be even and not 0: channels are rotated in pairs", model.rotary_dim),
+                   "for no positions at all, model.position=none"});
+  }
+}
+
+void channels(const ModelConfig& model, Problems& out) {
+  if (model.experts > 0 && model.experts_per_token > model.experts) {
+    out.push_back({{"model.experts_per_token", "model.experts"},
+                   fmt::format("model.experts_per_token = {} is more than model.experts = {}", model.experts_per_token, model.experts),
+                   fmt::format("model.experts_per_token={}", model.experts)});
+  }
+  if (model.experts > 0 && model.channel != Channel::kSwiglu) {
+    out.push_back({{"model.experts", "model.channel"}, "experts are SwiGLU; model.channel = gelu is for dense layers", "model.channel=swiglu"});
+  }
+  if (model.bias && (model.experts > 0 || model.channel == Channel::kSwiglu || has_mixer(model, Mixer::kLightning))) {
+    out.push_back({{"model.bias", "model.channel", "model.mixers"},
+                   "model.bias is for softmax attention with the gelu channel mixer; lightning, SwiGLU and expert layers have no biases", "model.bias=false"});
+  }
+  const double matrices = static_cast<double>(std::max<int64_t>(model.experts, 1)) * 3 * static_cast<double>(model.hidden) * static_cast<double>(model.intermediate) +
+                          5.0 * static_cast<double>(model.hidden) * static_cast<double>(model.heads) * static_cast<double>(model.head_dim);
+  const double parameters = static_cast<double>(model.layers) * matrices + 2.0 * static_cast<double>(model.vocabulary) * static_cast<double>(model.hidden);
+  if (parameters > 1e15) {
+    out.push_back({{"model.layers", "model.hidden", "model.experts", "model.intermediate"},
+                   fmt::format("the model would have about {:.1e} parameters; sizes are counted up to 1e15", parameters), "check for a zero too many"});
+  }
+}
+
+void positions(const ModelConfig& model, Problems& out) {
+  if (model.position == Position::kLearned && model.max_positions == 0) {
+    out.push_back({{"model.position", "model.max_positions"}, "learned positions need a table: model.max_positions is 0", "model.max_positions=1024"});
+  }
+}
+
+// Public checkpoints of a family hold exactly one kind of model; another could be trained but never exported.
+void family(const ModelConfig& model, Problems& out) {
+  auto refuse = [&](bool wrong, std::vector<std::string> keys, const std::string& reason) {
+    keys.insert(keys.begin(), "model.family");
+    if (wrong) out.push_back({keys, fmt::format("model.family = {}: {}", model.family, reason), "model.family=longhaul"});
+  };
+  const bool lightning = has_mixer(model, Mixer::kLightning);
+  if (model.family == "gpt2") {
+    refuse(model.norm != Norm::kLayer || model.channel != Channel::kGelu || !model.bias, {"model.norm", "model.channel", "model.bias"},
+           "it has layer normalisation, the gelu channel mixer, and biases");
+    refuse(model.position != Position::kLearned || !model.tie_embeddings, {"model.position", "model.tie_embeddings"}, "it has learned positions and tied embeddings");
+    refuse(lightning || model.experts > 0 || model.wiring != Wiring::kPreNorm, {"model.mixers", "model.experts", "model.wiring"}, "it is dense, softmax and pre_norm");
+    refuse(model.kv_heads != model.heads || model.heads * model.head_dim != model.hidden, {"model.kv_heads", "model.heads", "model.head_dim", "model.hidden"},
+           "it has as many key heads as heads, and heads · head_dim = hidden");
+  } else if (model.family == "llama") {
+    refuse(model.norm != Norm::kRms || model.channel != Channel::kSwiglu || model.bias, {"model.norm", "model.channel", "model.bias"},
+           "it has RMS normalisation, SwiGLU, and no biases");
+    refuse(lightning || model.experts > 0 || model.wiring != Wiring::kPreNorm, {"model.mixers", "model.experts", "model.wiring"}, "it is dense, softmax and pre_norm");
+    refuse(model.position != Position::kRotary || model.rotary_dim != model.head_dim, {"model.position", "model.rotary_dim", "model.head_dim"},
+           "it rotates whole heads: rotary_dim = head_dim");
+  } else if (model.family == "minimax") {
+    refuse(model.norm != Norm::kRms || model.channel != Channel::kSwiglu || model.bias, {"model.norm", "model.channel", "model.bias"},
+           "it has RMS normalisation, SwiGLU, and no biases");
+    refuse(model.experts == 0 || model.position != Position::kRotary, {"model.experts", "model.position"}, "it has experts and rotary positions");
+  }
+}
+
+bool is_device(const std::string& text) {
+  if (text == "auto" || text == "cpu" || text == "cuda") return true;
+  if (!text.starts_with("cuda:")) return false;
+  const std::string digits = text.substr(5);
+  return !digits.empty() && digits.size() <= 3 && std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
+}
+
+void training(const Recipe& recipe, Problems& out) {
+  const TrainOptions& train = recipe.train;
+  if (train.batch % train.micro_batch != 0) {
+    const bool smaller = train.micro_batch > train.batch;
+    out.push_back({{"train.batch", "train.micro_batch"},
+                   fmt::format("train.batch = {} must be a multiple of train.micro_batch = {}", train.batch, train.micro_batch),
+                   smaller ? fmt::format("train.micro_batch={}", train.batch)
+                           : fmt::format("train.batch={}", train.batch / train.micro_batch * train.micro_batch)});
+  }
+  if (recipe.model.max_positions > 0 && train.sequence > recipe.model.max_positions && recipe.model.position != Position::kNone) {
+    out.push_back({{"train.sequence", "model.max_positions"},
+                   fmt::format("train.sequence = {} is longer than the model's model.max_positions = {}", train.sequence, recipe.model.max_positions),
+                   fmt::format("train.sequence={}", recipe.model.max_positions)});
+  }
+  if (!is_device(train.device)) {
+    out.push_back({{"train.device"}, fmt::format("train.device = {} is none of auto, cpu, cuda, cuda:N", Value(train.device).described()), "train.device=auto"});
+  }
+  try {
+    parse_until_time(train.until_time, 0);
+  } catch (const Error& error) {
+    out.push_back({{"train.until_time"}, fmt::format("{}: {}", error.fields().what, error.fields().found), error.fields().expected});
+  }
+}
+
+void data(const Recipe& recipe, Problems& out) {
+  const DataOptions& options = recipe.data;
+  if (options.source.empty() || std::ranges::any_of(options.source, &std::string::empty)) {
+    out.push_back({{"data.source"}, "data.source names nothing to train on", "data.source=/a/folder/of/text, or data.source=libtorch"});
+  }
+  if (!options.weights.empty() && options.weights.size() != options.source.size()) {
+    out.push_back({{"data.weights", "data.source"},
+                   fmt::format("data.weights has {} numbers for {} entries of data.source", options.weights.size(), options.source.size()),
+                   "give one weight per source, or none"});
+  }
+  if (options.tokenizer.empty()) {
+    out.push_back({{"data.tokenizer"}, "data.tokenizer is empty", "data.tokenizer=train, bytes, or the path of a tokenizer.json"});
+  } else if (options.tokenizer == "train" && options.vocabulary > recipe.model.vocabulary) {
+    out.push_back({{"data.vocabulary", "model.vocabulary"},
+                   fmt::format("data.vocabulary = {} tokens do not fit the model.vocabulary = {} rows of the embedding", options.vocabulary, recipe.model.vocabulary),
+                   fmt::format("data.vocabulary={}", std::max<int64_t>(recipe.model.vocabulary, kByteTokens))});
+  } else if (options.tokenizer == "bytes" && recipe.model.vocabulary < kByteTokens) {
+    out.push_back({{"data.tokenizer", "model.vocabulary"},
+                   fmt::format("data.tokenizer = bytes needs {} rows; model.vocabulary = {}", kByteTokens, recipe.model.vocabulary),
+                   fmt::format("model.vocabulary={}", kByteTokens)});
+  }
+}
+
+void stages(const Recipe& recipe, Problems& out) {
+  const std::vector<OptimStage>& list = recipe.optim.stages;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const OptimStage& stage = list[i];
+    auto refuse = [&](const std::string& reason, const std::string& hint) {
+      out.push_back({{"optim.stages"}, fmt::format("stage {} of optim.stages: {}", i + 1, reason), hint});
+    };
+    if ((stage.from_step > 0) == (stage.from_tokens > 0)) refuse("needs exactly one of from_step and from_tokens, above 0", "{ from_step = 1000, lr = 1e-4 }");
+    if (stage.lr == 0 && stage.batch == 0) refuse("changes nothing: neither lr nor batch is given", "{ from_step = 1000, lr = 1e-4 }");
+    if (stage.batch % recipe.train.micro_batch != 0) {
+      refuse(fmt::format("batch = {} must be a multiple of train.micro_batch = {}", stage.batch, recipe.train.micro_batch), "choose a multiple");
+    }
+    if (i == 0) continue;
+    const OptimStage& before = list[i - 1];
+    const bool by_step = stage.from_step > 0 && before.from_step > 0, by_tokens = stage.from_tokens > 0 && before.from_tokens > 0;
+    if (!by_step && !by_tokens) refuse("counts in another unit than the stage before it", "use from_step or from_tokens in all stages");
+    if ((by_step && stage.from_step <= before.from_step) || (by_tokens && stage.from_tokens <= before.from_tokens)) {
+      refuse("does not begin after the stage before it", "list stages in order");
+    }
+  }
+}
+
+void refuse_all(const Problems& found, const LoadedRecipe* loaded) {
+  if (found.empty()) return;
+  std::string reasons, where, hints;
+  for (const Problem& problem : found) {
+    reasons += (reasons.empty() ? "" : "\n  ") + problem.reason;
+    hints += (hints.empty() ? "" : "; ") + problem.hint;
+    if (!loaded) continue;
+    for (const std::string& key : problem.keys) {
+      const std::string origin = fmt::format("{}: {}", key, loaded->origin(key).text());
+      if (where.find(origin) == std::string::npos) where += (where.empty() ? "" : ", ") + origin;
+    }
+  }
+  throw Error({.code = ExitCode::kUsage,
+               .what = found.size() == 1 ? "the recipe asks for the impossible" : fmt::format("the recipe asks for {} impossible things", found.size()),
+               .expected = "",
+               .found = reasons,
+               .where = where,
+               .hint = hints});
+}
+
+}  // namespace
+
+std::vector<Problem> problems(const ModelConfig& model) {
+  Problems out;
+  heads(model, out);
+  channels(model, out);
+  positions(model, out);
+  family(model, out);
+  return out;
+}
+
+std::vector<Problem> problems(const Recipe& recipe) {
+  Problems out = problems(recipe.model);
+  training(recipe, out);
+  data(recipe, out);
+  stages(recipe, out);
+  return out;
+}
+
+void check(const LoadedRecipe& loaded) { refuse_all(problems(loaded.recipe), &loaded); }
+void check(const Recipe& recipe) { refuse_all(problems(recipe), nullptr); }
+
+}  // namespace longhaul::recipe

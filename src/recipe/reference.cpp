@@ -1,0 +1,85 @@
+// The reference page of all options, made from their declarations.
+#include <algorithm>
+
+#include "recipe/presets.h"
+#include "recipe/toml_reader.h"
+#include "recipe/write.h"
+
+namespace longhaul::recipe {
+
+namespace {
+
+struct Section {
+  std::string_view name, title;
+};
+
+constexpr Section kSections[] = {
+    {"", "Top of the file"},
+    {"model", "The model's shape"},
+    {"data", "Text, tokenizer, held-out part"},
+    {"train", "The loop"},
+    {"optim", "Optimizer and learning rate"},
+    {"sample", "The completion printed at the end"},
+    {"observe", "What a run writes besides events.jsonl"},
+};
+
+std::string cell(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '|') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+void row(const Option& option, const Value& initial, std::string& out) {
+  out += fmt::format("| `{}` | `{}` | {} | {} | {} |\n", option.name, cell(initial.toml()), cell(option.expected_text()),
+                     option.on_resume == OnResume::kSame ? "same" : "may change", cell(option.help));
+}
+
+std::string preset_description(const Preset& preset) {
+  for (const TomlEntry& entry : read_toml(preset.text, std::string(preset.name))) {
+    if (entry.key == "description") return entry.value.as_text();
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string reference_markdown() {
+  Recipe recipe;
+  const OptionSet options = options_of(recipe);
+  std::string out =
+      "# Recipe reference\n\n"
+      "<!-- Made by scripts/make-recipe-reference from the declarations in src/recipe; a test checks that it is current. -->\n\n"
+      "A recipe is a TOML file. Every key below may be in it, or be given on the command line as `key=value` (`train.steps=20`).\n"
+      "Text needs quotes in the file and none on the command line. A list of one may be written as its one value; names in lists repeat with `*`:\n"
+      "`mixers = [\"lightning*7\", \"softmax\"]`, or `model.mixers=lightning*7,softmax` on the command line.\n\n"
+      "Later wins: default, the preset that `model.preset` names, the file that `base` names, the file itself, the command line.\n"
+      "An unknown key, a wrong type or a value out of range ends the program with exit code 64 before anything starts.\n"
+      "Keys marked *same* must keep their value when a run is resumed.\n\n"
+      "| key | meaning |\n|---|---|\n";
+  out += fmt::format("| `version` | Version of the file format, now {}. A file of a newer version is refused; without the key the version is 1. |\n", kRecipeVersion);
+  out += "| `base` | Another recipe, by its path from this file's folder, that is read first. |\n\n";
+  for (const Section& section : kSections) {
+    out += section.name.empty() ? fmt::format("## {}\n\n", section.title) : fmt::format("## [{}] {}\n\n", section.name, section.title);
+    out += "| key | default | takes | on resume | meaning |\n|---|---|---|---|---|\n";
+    for (const Option& option : options.all()) {
+      if (option.section() != section.name) continue;
+      row(option, option.get(), out);
+    }
+    for (const Option& option : options.all()) {
+      if (option.section() != section.name || option.fields.empty()) continue;
+      out += fmt::format("\nKeys of one entry of `{}`:\n\n| key | default | takes | meaning |\n|---|---|---|---|\n", option.name);
+      for (const Option& field : option.fields) {
+        out += fmt::format("| `{}` | `{}` | {} | {} |\n", field.name, field.get().toml(), cell(field.expected_text()), cell(field.help));
+      }
+    }
+    out += "\n";
+  }
+  out += "## Presets\n\n| `model.preset` | |\n|---|---|\n";
+  for (const Preset& preset : presets()) out += fmt::format("| `{}` | {} |\n", preset.name, cell(preset_description(preset)));
+  return out;
+}
+
+}  // namespace longhaul::recipe

@@ -1,0 +1,109 @@
+// Impossible combinations, and the moment that train.until_time names.
+#include "recipe/check.h"
+
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <ctime>
+
+#include "recipe/support.h"
+
+namespace longhaul::recipe {
+namespace {
+
+using testing::HasSubstr;
+
+// The reason for which these arguments are refused.
+std::string reason(const std::vector<std::string>& arguments) {
+  const ErrorFields fields = error_of([&] { load_defaults(arguments); });
+  EXPECT_EQ(fields.code, ExitCode::kUsage);
+  EXPECT_FALSE(fields.hint.empty());
+  return fields.found;
+}
+
+TEST(RecipeCheck, RefusesImpossibleModels) {
+  EXPECT_THAT(reason({"model.kv_heads=3"}), HasSubstr("model.kv_heads = 3 must divide model.heads = 8"));
+  EXPECT_THAT(reason({"model.rotary_dim=66"}), HasSubstr("more than model.head_dim = 64"));
+  EXPECT_THAT(reason({"model.rotary_dim=33"}), HasSubstr("even"));
+  EXPECT_THAT(reason({"model.rotary_dim=0"}), HasSubstr("even and not 0"));
+  EXPECT_THAT(reason({"model.experts=2", "model.experts_per_token=3"}), HasSubstr("more than model.experts = 2"));
+  EXPECT_THAT(reason({"model.experts=2", "model.channel=gelu"}), HasSubstr("SwiGLU"));
+  EXPECT_THAT(reason({"model.bias=true"}), HasSubstr("no biases"));
+  EXPECT_THAT(reason({"model.position=learned"}), HasSubstr("model.max_positions is 0"));
+  EXPECT_THAT(reason({"model.preset=gpt2-124m", "model.tie_embeddings=false"}), HasSubstr("model.family = gpt2"));
+  EXPECT_THAT(reason({"model.preset=gpt2-124m", "model.heads=6", "model.kv_heads=6"}), HasSubstr("hidden"));
+  EXPECT_THAT(reason({"model.preset=llama-3-8b", "model.rotary_dim=64"}), HasSubstr("whole heads"));
+  EXPECT_THAT(reason({"model.preset=minimax-text-01", "model.experts=0"}), HasSubstr("model.family = minimax"));
+  EXPECT_THAT(reason({"model.layers=10000", "model.hidden=262144", "model.intermediate=4194304", "model.experts=8192"}), HasSubstr("1e15"));
+}
+
+TEST(RecipeCheck, AllowsWhatDoesNotMatter) {
+  // Key heads and rotary channels belong to softmax layers; a model without them may say anything.
+  EXPECT_NO_THROW(load_defaults({"model.mixers=lightning", "model.kv_heads=3", "model.rotary_dim=33"}));
+  EXPECT_NO_THROW(load_defaults({"model.position=none", "model.rotary_dim=0"}));
+  EXPECT_NO_THROW(load_defaults({"model.experts=0", "model.experts_per_token=5"}));
+  EXPECT_NO_THROW(load_defaults({"train.steps=1"}));  // shorter than the warm-up
+}
+
+TEST(RecipeCheck, RefusesImpossibleRuns) {
+  EXPECT_THAT(reason({"train.batch=6", "train.micro_batch=4"}), HasSubstr("multiple of train.micro_batch = 4"));
+  EXPECT_THAT(reason({"train.micro_batch=16"}), HasSubstr("train.batch = 8"));
+  EXPECT_THAT(reason({"model.preset=gpt2-124m", "train.sequence=1025"}), HasSubstr("longer than the model's model.max_positions = 1024"));
+  EXPECT_THAT(reason({"model.max_positions=100", "train.sequence=101"}), HasSubstr("longer"));
+  EXPECT_THAT(reason({"train.device=gpu"}), HasSubstr("cuda:N"));
+  EXPECT_THAT(reason({"train.device=cuda:"}), HasSubstr("cuda:N"));
+  EXPECT_THAT(reason({"train.until_time=noon"}), HasSubstr("noon"));
+  EXPECT_THAT(reason({"data.source=[]"}), HasSubstr("nothing to train on"));
+  EXPECT_THAT(reason({"data.weights=[1.0, 2.0]"}), HasSubstr("2 numbers for 1 entries"));
+  EXPECT_THAT(reason({"data.vocabulary=32001"}), HasSubstr("do not fit"));
+  EXPECT_THAT(reason({"data.tokenizer=bytes", "model.vocabulary=256"}), HasSubstr("257"));
+  EXPECT_THAT(reason({"data.tokenizer="}), HasSubstr("empty"));
+  EXPECT_NO_THROW(load_defaults({"train.device=cuda:3"}));
+}
+
+TEST(RecipeCheck, RefusesImpossibleStages) {
+  EXPECT_THAT(reason({"optim.stages=[{lr=1}]"}), HasSubstr("exactly one of from_step and from_tokens"));
+  EXPECT_THAT(reason({"optim.stages=[{from_step=1, from_tokens=1, lr=1}]"}), HasSubstr("exactly one"));
+  EXPECT_THAT(reason({"optim.stages=[{from_step=1}]"}), HasSubstr("changes nothing"));
+  EXPECT_THAT(reason({"optim.stages=[{from_step=1, batch=9}]"}), HasSubstr("multiple of train.micro_batch"));
+  EXPECT_THAT(reason({"optim.stages=[{from_step=5, lr=1}, {from_step=5, lr=2}]"}), HasSubstr("does not begin after"));
+  EXPECT_THAT(reason({"optim.stages=[{from_step=5, lr=1}, {from_tokens=9, lr=2}]"}), HasSubstr("another unit"));
+  EXPECT_NO_THROW(load_defaults({"optim.stages=[{from_step=5, lr=1}, {from_step=6, batch=16}]"}));
+}
+
+TEST(RecipeCheck, ListsEveryProblemWithTheOriginsOfItsKeys) {
+  const ErrorFields fields = error_of([] { load_text("[model]\nkv_heads = 3\n", "r.toml", {"train.batch=7"}); });
+  EXPECT_THAT(fields.what, HasSubstr("2 impossible things"));
+  EXPECT_THAT(fields.found, HasSubstr("model.kv_heads"));
+  EXPECT_THAT(fields.found, HasSubstr("train.batch"));
+  EXPECT_THAT(fields.where, HasSubstr("model.kv_heads: r.toml:2"));
+  EXPECT_THAT(fields.where, HasSubstr("model.heads: default"));
+  EXPECT_THAT(fields.where, HasSubstr("train.batch: command line"));
+  Recipe changed;
+  changed.train.micro_batch = 3;
+  EXPECT_THROW(check(changed), Error);
+}
+
+TEST(RecipeUntilTime, TakesThreeForms) {
+  const char* zone = std::getenv("TZ");
+  const std::string zone_before = zone ? zone : "";
+  setenv("TZ", "UTC", 1);
+  tzset();
+  constexpr double kNow = 1795228565;  // 2026-11-21T02:36:05Z
+  EXPECT_EQ(parse_until_time("", kNow), 0);
+  EXPECT_EQ(parse_until_time("2026-11-21T04:00", kNow), 1795233600);
+  EXPECT_EQ(parse_until_time("2026-11-21 04:00:30", kNow), 1795233630);
+  EXPECT_EQ(parse_until_time("04:00", kNow), 1795233600);
+  EXPECT_EQ(parse_until_time("02:36", kNow), 1795228560 + 86400);  // passed five seconds ago: tomorrow
+  EXPECT_EQ(parse_until_time("+5m", kNow), kNow + 300);
+  EXPECT_EQ(parse_until_time("+1d2h30m4s", kNow), kNow + 86400 + 9004);
+  for (const char* wrong : {"noon", "24:00", "04:60", "4:00", "04:00x", "+", "+5", "+m", "+-5m", "+5m3", "2026-11-21", "2026-13-21T04:00",
+                            "2026-02-31T04:00", "2026-11-21T04:00Z", "+99999999999999999999s", "+0s"}) {
+    EXPECT_THROW(parse_until_time(wrong, kNow), Error) << wrong;
+  }
+  zone ? setenv("TZ", zone_before.c_str(), 1) : unsetenv("TZ");
+  tzset();
+}
+
+}  // namespace
+}  // namespace longhaul::recipe

@@ -1,0 +1,217 @@
+// Loading: order of layers, overrides, origins, base files, and everything that must be refused.
+#include "recipe/load.h"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "recipe/support.h"
+#include "recipe/write.h"
+
+namespace longhaul::recipe {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+LoadedRecipe from(const std::string& text, const std::vector<std::string>& overrides = {}) { return load_text(text, "r.toml", overrides); }
+
+ErrorFields refused(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  const ErrorFields fields = error_of([&] { from(text, overrides); });
+  EXPECT_EQ(fields.code, ExitCode::kUsage);
+  EXPECT_FALSE(fields.what.empty());
+  EXPECT_FALSE(fields.hint.empty());
+  return fields;
+}
+
+struct TemporaryFolder {
+  std::filesystem::path path = std::filesystem::path(testing::TempDir()) / ("recipe-" + std::to_string(::testing::UnitTest::GetInstance()->random_seed()) + "-" +
+                                                                           ::testing::UnitTest::GetInstance()->current_test_info()->name());
+  TemporaryFolder() {
+    std::filesystem::remove_all(path);
+    std::filesystem::create_directories(path);
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path); }
+};
+
+TEST(RecipeLoad, LaterLayersWinAndValuesKnowTheirOrigin) {
+  const LoadedRecipe loaded = from(
+      "version = 1\n"
+      "[train]\n"
+      "steps = 10\n"
+      "seed = 3\n"
+      "[model]\n"
+      "preset = \"hybrid-bench\"\n"
+      "hidden = 128\n",
+      {"train.steps=20", "optim.lr=3e-4", "train.dtype=fp32"});
+  EXPECT_EQ(loaded.recipe.train.steps, 20);
+  EXPECT_EQ(loaded.recipe.train.seed, 3);
+  EXPECT_EQ(loaded.recipe.model.hidden, 128);
+  EXPECT_EQ(loaded.recipe.model.kv_heads, 2);
+  EXPECT_EQ(loaded.recipe.train.dtype, Dtype::kFp32);
+  EXPECT_EQ(loaded.recipe.optim.lr, 3e-4);
+  EXPECT_EQ(loaded.origin("train.steps").text(), "command line");
+  EXPECT_EQ(loaded.origin("train.seed").text(), "r.toml:4");
+  EXPECT_EQ(loaded.origin("model.hidden").text(), "r.toml:7");
+  EXPECT_EQ(loaded.origin("model.kv_heads").text(), "preset hybrid-bench");
+  EXPECT_EQ(loaded.origin("train.batch").text(), "default");
+}
+
+TEST(RecipeLoad, AnEmptyFileIsTheDefaults) {
+  EXPECT_EQ(from("").recipe, Recipe{});
+  EXPECT_EQ(load_defaults().recipe, Recipe{});
+  EXPECT_TRUE(load_defaults().origins.empty());
+}
+
+TEST(RecipeLoad, OverridesTakeBareTextAndToml) {
+  const Recipe recipe = load_defaults({"data.source=/a/b, c", "data.tokenizer=123", "sample.prompt=\"a\\nb\"", "model.mixers=lightning*7,softmax",
+                                       "data.include=['.py','.md']", "train.until_time=04:00", "sample.temperature=1", "train.recompute=true",
+                                       "data.cache=", "description=a # b = c", "optim.stages=[{from_step=10, lr=1e-4}]"})
+                            .recipe;
+  EXPECT_THAT(recipe.data.source, ElementsAre("/a/b, c"));
+  EXPECT_EQ(recipe.data.tokenizer, "123");
+  EXPECT_EQ(recipe.sample.prompt, "a\nb");
+  EXPECT_EQ(recipe.model.mixers.size(), 8u);
+  EXPECT_EQ(recipe.model.mixer(6), Mixer::kLightning);
+  EXPECT_EQ(recipe.model.mixer(7), Mixer::kSoftmax);
+  EXPECT_EQ(recipe.model.mixer(8), Mixer::kLightning);
+  EXPECT_THAT(recipe.data.include, ElementsAre(".py", ".md"));
+  EXPECT_EQ(recipe.train.until_time, "04:00");
+  EXPECT_EQ(recipe.sample.temperature, 1.0);
+  EXPECT_TRUE(recipe.train.recompute);
+  EXPECT_EQ(recipe.data.cache, "");
+  EXPECT_EQ(recipe.description, "a # b = c");
+  ASSERT_EQ(recipe.optim.stages.size(), 1u);
+  EXPECT_EQ(recipe.optim.stages[0].from_step, 10);
+  EXPECT_EQ(recipe.optim.stages[0].lr, 1e-4);
+}
+
+TEST(RecipeLoad, TheLastOverrideOfAKeyWins) { EXPECT_EQ(load_defaults({"train.steps=1", "train.steps=2"}).recipe.train.steps, 2); }
+
+TEST(RecipeLoad, ThePresetOfTheCommandLineReplacesTheFiles) {
+  const LoadedRecipe loaded = from("[model]\npreset = \"first-run\"\n", {"model.preset=linear-bench"});
+  EXPECT_EQ(loaded.recipe.model.hidden, 512);
+  EXPECT_EQ(loaded.recipe.model.experts, 8);
+  EXPECT_EQ(loaded.origin("model.experts").text(), "preset linear-bench");
+}
+
+TEST(RecipeLoad, StagesMayBeArraysOfTables) {
+  const Recipe recipe = from("[[optim.stages]]\nfrom_tokens = 69_000_000_000\nbatch = 16\n[[optim.stages]]\nfrom_tokens = 790_000_000_000\nbatch = 32\nlr = 1e-4\n").recipe;
+  ASSERT_EQ(recipe.optim.stages.size(), 2u);
+  EXPECT_EQ(recipe.optim.stages[0].from_tokens, 69000000000);
+  EXPECT_EQ(recipe.optim.stages[1].lr, 1e-4);
+}
+
+TEST(RecipeLoad, ABaseIsReadFirstFromTheFilesFolder) {
+  TemporaryFolder folder;
+  std::filesystem::create_directories(folder.path / "sub");
+  write_text_atomically(folder.path / "sub/base.toml", "[train]\nsteps = 7\nseed = 8\n");
+  write_text_atomically(folder.path / "run.toml", "base = \"sub/base.toml\"\n[train]\nsteps = 9\n");
+  const LoadedRecipe loaded = load(folder.path / "run.toml");
+  EXPECT_EQ(loaded.recipe.train.steps, 9);
+  EXPECT_EQ(loaded.recipe.train.seed, 8);
+  EXPECT_EQ(loaded.origin("train.seed").text(), (folder.path / "sub/base.toml").string() + ":3");
+}
+
+TEST(RecipeLoad, ACircleOfBasesAndAMissingBaseAreRefused) {
+  TemporaryFolder folder;
+  write_text_atomically(folder.path / "a.toml", "base = \"b.toml\"\n");
+  write_text_atomically(folder.path / "b.toml", "base = \"a.toml\"\n");
+  write_text_atomically(folder.path / "c.toml", "base = \"nowhere.toml\"\n");
+  EXPECT_THAT(error_of([&] { load(folder.path / "a.toml"); }).found, HasSubstr("circle"));
+  const ErrorFields missing = error_of([&] { load(folder.path / "c.toml"); });
+  EXPECT_EQ(missing.code, ExitCode::kUsage);
+  EXPECT_THAT(missing.where, HasSubstr("c.toml"));
+  EXPECT_EQ(refused("base = 3\n").where, "r.toml:1:1");
+}
+
+TEST(RecipeLoad, AMissingFileAndAFolderAreRefused) {
+  TemporaryFolder folder;
+  EXPECT_EQ(error_of([&] { load(folder.path / "none.toml"); }).code, ExitCode::kUsage);
+  EXPECT_EQ(error_of([&] { load(folder.path); }).code, ExitCode::kUsage);
+}
+
+TEST(RecipeBadInput, SyntaxErrorsNameTheirPlace) {
+  EXPECT_EQ(refused("[train]\nsteps = = 3\n").where.substr(0, 9), "r.toml:2:");
+  EXPECT_EQ(refused("[train]\ndtype = bf16\n").where.substr(0, 9), "r.toml:2:");
+  EXPECT_EQ(refused("[train]\nsteps = 1\nsteps = 2\n").where.substr(0, 9), "r.toml:3:");
+  EXPECT_EQ(refused("[train\n").where.substr(0, 9), "r.toml:1:");
+  refused("[train]\ntask = \"\xff\xfe\"\n");
+  refused(std::string("a\0b", 3));
+}
+
+TEST(RecipeBadInput, UnknownKeysGetTheNearestOne) {
+  const ErrorFields file = refused("[train]\nsteps = 1\nstpes = 2\n");
+  EXPECT_EQ(file.where, "r.toml:3:1");
+  EXPECT_THAT(file.what, HasSubstr("train.stpes"));
+  EXPECT_THAT(file.expected, HasSubstr("train.steps"));
+  EXPECT_EQ(file.hint, "write train.steps");
+  const ErrorFields argument = refused("", {"train.lerning_rate=1"});
+  EXPECT_THAT(argument.where, HasSubstr("command line: train.lerning_rate=1"));
+  EXPECT_THAT(argument.expected, HasSubstr("optim.lr"));
+  EXPECT_THAT(refused("[trian]\n").what, HasSubstr("no section trian"));
+  EXPECT_EQ(refused("[trian]\n").hint, "write [train]");
+  EXPECT_THAT(refused("", {"train.zzzzqqqq=1"}).expected, HasSubstr("one of train.task, train.steps"));
+  EXPECT_THAT(refused("[train.deeper]\n").what, HasSubstr("train.deeper"));
+}
+
+TEST(RecipeBadInput, WrongTypesAndRangesSayWhatIsExpected) {
+  const ErrorFields type = refused("[train]\nsteps = \"ten\"\n");
+  EXPECT_EQ(type.where, "r.toml:2:1");
+  EXPECT_EQ(type.expected, "a whole number of at least 1 (steps)");
+  EXPECT_EQ(type.found, "\"ten\" (text)");
+  EXPECT_EQ(refused("", {"train.steps=0"}).found, "0 (a whole number)");
+  EXPECT_THAT(refused("", {"train.steps=1e6"}).hint, HasSubstr("1_000_000"));
+  EXPECT_EQ(refused("", {"train.dtype=fp16"}).expected, "one of bf16, fp32, fp64");
+  EXPECT_EQ(refused("", {"optim.lr=nan"}).expected, "a number from 0 to 100");
+  EXPECT_THAT(refused("", {"optim.lr=-1"}).found, HasSubstr("-1"));
+  EXPECT_THAT(refused("[train]\nsteps = 99999999999999999999\n").where, HasSubstr("r.toml:2"));
+  EXPECT_THAT(refused("[train.steps]\n").found, HasSubstr("table"));
+  EXPECT_THAT(refused("", {"optim.stages=[{from_step=1,learning=2}]"}).found, HasSubstr("learning"));
+  EXPECT_THAT(refused("", {"optim.stages=[{from_step=-1}]"}).expected, HasSubstr("from_step = a whole number of at least 0"));
+  EXPECT_THAT(refused("", {"train.task=fly"}).expected, HasSubstr("pretrain"));
+}
+
+TEST(RecipeBadInput, ArgumentsThatAreNotKeyValue) {
+  EXPECT_EQ(refused("", {"train.steps"}).found, "train.steps");
+  EXPECT_EQ(refused("", {"=3"}).found, "=3");
+  refused("", {"base=other.toml"});
+  refused("", {"version=1"});
+  // A line break cannot smuggle in a second key.
+  EXPECT_EQ(load_defaults({"description=\"a\"\nvalue2 = 3"}).recipe.description, "\"a\"\nvalue2 = 3");
+}
+
+TEST(RecipeBadInput, NewerAndBrokenVersionsAreRefused) {
+  EXPECT_THAT(refused("version = 2\n").what, HasSubstr("newer"));
+  refused("version = 0\n");
+  refused("version = \"one\"\n");
+  refused("[version]\n");
+}
+
+TEST(RecipeBadInput, UnknownPresetsListTheKnownOnes) {
+  const ErrorFields fields = refused("", {"model.preset=gpt-9"});
+  EXPECT_THAT(fields.expected, HasSubstr("first-run, gpt2-124m"));
+  EXPECT_THAT(fields.where, HasSubstr("command line"));
+}
+
+TEST(RecipeBadInput, SizeAndDepthAreCapped) {
+  EXPECT_THAT(refused(std::string(kRecipeSizeLimitBytes + 1, '\n')).what, HasSubstr("too large"));
+  EXPECT_THAT(refused("a = " + std::string(100000, '[')).found, HasSubstr("nesting"));
+  std::string dotted = "a";
+  for (int i = 0; i < 100000; ++i) dotted += ".a";
+  EXPECT_THAT(refused(dotted + " = 1\n").found, HasSubstr("nesting"));
+  EXPECT_THAT(refused("[" + dotted + "]\n").found, HasSubstr("nesting"));
+  std::string tables = "a = ";
+  for (int i = 0; i < 50000; ++i) tables += "{a=";
+  refused(tables);
+  std::string spaced = "a";
+  for (int i = 0; i < 20000; ++i) spaced += " . \"b.[\"";
+  refused(spaced + "=1");
+  EXPECT_EQ(load_defaults({"description=" + std::string(100000, '[')}).recipe.description.size(), 100000u);
+  // What only looks deep is fine.
+  EXPECT_EQ(from("description = '" + std::string(1000, '.') + "[[[['\n# " + std::string(1000, '[') + "\n").recipe.description.size(), 1004u);
+}
+
+}  // namespace
+}  // namespace longhaul::recipe

@@ -1,0 +1,122 @@
+// Writers, comparison, resume, and the reference page.
+#include "recipe/write.h"
+
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "recipe/compare.h"
+#include "recipe/support.h"
+
+namespace longhaul::recipe {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+LoadedRecipe example() {
+  return load_text("[model]\npreset = \"first-run\"\n[train]\nsteps = 10\n", "recipes/x.toml",
+                   {"optim.lr=0.1234567890123456789", "optim.stages=[{from_step=5, lr=1e-4, batch=16}]", "sample.prompt=\"a # b\\n\\\"c\"", "data.weights=[0.3]"});
+}
+
+TEST(RecipeWrite, TomlReadsBackEqualAndKeepsOrigins) {
+  const LoadedRecipe loaded = example();
+  const std::string text = to_toml(loaded);
+  EXPECT_THAT(text, HasSubstr("steps = 10  # recipes/x.toml:4\n"));
+  EXPECT_THAT(text, HasSubstr("mixers = [\"lightning*7\", \"softmax\"]  # preset first-run\n"));
+  EXPECT_THAT(text, HasSubstr("seed = 0  # default\n"));
+  const LoadedRecipe again = load_text(text, "runs/a/recipe.toml");
+  EXPECT_EQ(again.recipe, loaded.recipe);
+  EXPECT_EQ(again.origin("train.steps").earlier, "recipes/x.toml:4");
+  EXPECT_EQ(again.origin("optim.lr").earlier, "command line");
+  EXPECT_EQ(again.origin("sample.prompt").earlier, "command line");
+  // Written once more, the first origins are still there.
+  EXPECT_THAT(to_toml(again), HasSubstr("steps = 10  # recipes/x.toml:4\n"));
+  EXPECT_EQ(load_text(to_toml(again), "b.toml").recipe, loaded.recipe);
+}
+
+TEST(RecipeWrite, EveryPossibleOriginIsOneComment) {
+  LoadedRecipe loaded = load_text("[train]\nsteps = 10\n", "odd\nseed = 4\nname.toml");
+  EXPECT_EQ(load_text(to_toml(loaded), "again").recipe, loaded.recipe);
+}
+
+TEST(RecipeWrite, JsonHasSectionsAndOrigins) {
+  const nlohmann::ordered_json json = to_json(example());
+  EXPECT_EQ(json["version"], 1);
+  EXPECT_EQ(json["train"]["steps"], 10);
+  EXPECT_EQ(json["train"]["dtype"], "bf16");
+  EXPECT_EQ(json["optim"]["lr"].get<double>(), 0.1234567890123456789);
+  EXPECT_EQ(json["optim"]["stages"][0]["batch"], 16);
+  EXPECT_EQ(json["model"]["mixers"][0], "lightning*7");
+  EXPECT_EQ(json["origins"]["train.steps"], "recipes/x.toml:4");
+  EXPECT_EQ(json["origins"]["model.hidden"], "preset first-run");
+  EXPECT_EQ(json["origins"]["train.seed"], "default");
+}
+
+TEST(RecipeWrite, ExplainSaysAllAboutAKeyOrASection) {
+  const std::string text = explain(example(), "train.steps");
+  EXPECT_THAT(text, HasSubstr("train.steps = 10"));
+  EXPECT_THAT(text, HasSubstr("from       recipes/x.toml:4"));
+  EXPECT_THAT(text, HasSubstr("default    1000"));
+  EXPECT_THAT(text, HasSubstr("a whole number of at least 1 (steps)"));
+  EXPECT_THAT(text, HasSubstr("may change"));
+  EXPECT_THAT(explain(example(), "optim.stages"), HasSubstr("from_tokens"));
+  EXPECT_THAT(explain(example(), "data"), HasSubstr("data.source"));
+  EXPECT_THAT(explain(example(), "data"), Not(HasSubstr("train.steps")));
+  const ErrorFields unknown = error_of([] { explain(example(), "train.stepz"); });
+  EXPECT_EQ(unknown.code, ExitCode::kUsage);
+  EXPECT_THAT(unknown.expected, HasSubstr("train.steps"));
+  EXPECT_EQ(error_of([] { explain(example(), ""); }).code, ExitCode::kUsage);
+}
+
+TEST(RecipeCompare, DiffListsWhatDiffersWithOrigins) {
+  EXPECT_THAT(diff(example(), example()), IsEmpty());
+  const LoadedRecipe changed = load_text("[model]\npreset = \"first-run\"\n[train]\nsteps = 11\n", "y.toml");
+  const std::vector<Difference> found = differences(example(), changed);
+  std::vector<std::string> keys;
+  for (const Difference& each : found) keys.push_back(each.key);
+  EXPECT_THAT(keys, testing::ElementsAre("data.weights", "train.steps", "optim.lr", "optim.stages", "sample.prompt"));
+  EXPECT_THAT(diff(example(), changed), HasSubstr("(recipes/x.toml:4 → y.toml:4)"));
+}
+
+TEST(RecipeResume, RefusesChangedOptionsThatMustStay) {
+  const LoadedRecipe saved = load_text(to_toml(example()), "runs/a/recipe.toml");
+  EXPECT_NO_THROW(refuse_changed(saved, saved));
+  LoadedRecipe now = example();
+  EXPECT_NO_THROW(refuse_changed(saved, now));
+  now.recipe.train.steps = 99;
+  now.recipe.train.threads = 1;
+  EXPECT_NO_THROW(refuse_changed(saved, now));
+  now.recipe.train.seed = 5;
+  now.origins["train.seed"] = {Origin::Kind::kCommandLine, "", ""};
+  now.recipe.data.source = {"/my folder/it's"};
+  const ErrorFields fields = error_of([&] { refuse_changed(saved, now); });
+  EXPECT_EQ(fields.code, ExitCode::kUsage);
+  EXPECT_THAT(fields.what, HasSubstr("2 options cannot change"));
+  EXPECT_THAT(fields.expected, HasSubstr("train.seed = 0 (default, saved in runs/a/recipe.toml:"));
+  EXPECT_THAT(fields.found, HasSubstr("train.seed = 5 (command line)"));
+  EXPECT_THAT(fields.hint, HasSubstr("train.seed=0"));
+  EXPECT_THAT(fields.hint, HasSubstr("data.source='[\"libtorch\"]'"));
+  EXPECT_THAT(fields.hint, HasSubstr("--fresh"));
+  EXPECT_EQ(fields.where, "runs/a/recipe.toml");
+  EXPECT_THAT(fields.what + fields.expected, Not(HasSubstr("train.steps")));
+}
+
+TEST(RecipeReference, TheCheckedInPageIsCurrent) {
+  const std::filesystem::path page = std::filesystem::path(LONGHAUL_SOURCE_DIR) / "docs/reference/recipe.md";
+  if (std::getenv("LONGHAUL_WRITE_REFERENCE")) write_text_atomically(page, reference_markdown());
+  EXPECT_EQ(read_text(page), reference_markdown()) << "run scripts/make-recipe-reference";
+}
+
+TEST(RecipeReference, NamesEveryOption) {
+  Recipe recipe;
+  const std::string page = reference_markdown();
+  const OptionSet options = options_of(recipe);
+  for (const Option& option : options.all()) EXPECT_THAT(page, HasSubstr("| `" + option.name + "` |"));
+}
+
+}  // namespace
+}  // namespace longhaul::recipe
