@@ -1,0 +1,101 @@
+// Added tokens of tokenizer.json: texts that become one id before the model sees them (special or not). Matching is leftmost,
+// then longest, in two rounds like the peer's: tokens with normalized = false in the raw text, the others in the normalized
+// text. Const functions are thread-safe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "data/tokenizer/bpe.h"
+#include "data/tokenizer/json_view.h"
+#include "data/tokenizer/normalizer.h"
+
+namespace longhaul::data {
+
+struct AddedToken {
+  std::string content;
+  std::string normalized_content;  // what stands in normalized text; the content itself for normalized = false
+  int32_t id = 0;
+  bool single_word = false, left_strip = false, right_strip = false, normalized = true, special = false;
+};
+
+// Finds the leftmost-longest occurrence of any of a set of texts: a byte trie, entered only at bytes that begin a text.
+class TextSet {
+ public:
+  void add(std::string_view text, int32_t value);
+  bool empty() const { return nodes_.size() <= 1; }
+  size_t longest() const { return longest_; }
+  struct Found {
+    size_t begin, end;
+    int32_t value;
+  };
+  std::optional<Found> find(std::string_view text, size_t from) const;
+  // Does any text occur across or next to the cut at `at`? Texts that only begin inside `text` count too.
+  bool touches(std::string_view text, size_t at) const;
+
+ private:
+  struct Node {
+    std::vector<std::pair<uint8_t, int32_t>> next;  // sorted by byte
+    int32_t value = -1;
+  };
+  int32_t step(int32_t node, uint8_t byte) const;
+  std::vector<Node> nodes_{1};
+  std::array<bool, 256> first_{};
+  int only_first_ = -1;  // the single byte that all texts begin with; -2: several
+  size_t longest_ = 0;
+};
+
+class AddedTokens {
+ public:
+  AddedTokens() = default;
+  AddedTokens(const JsonView& list, const Bpe& model, const Normalizer& normalizer);
+
+  struct Part {
+    std::string_view text;
+    int32_t id = -1;  // ≥ 0: the text is that added token (with the spaces it strips)
+  };
+  // Calls part(Part) from left to right; parts cover the text.
+  template <class Use>
+  void split(std::string_view text, bool normalized_round, Use&& part) const {
+    const TextSet& set = normalized_round ? normalized_ : raw_;
+    if (set.empty()) {
+      part(Part{text, -1});
+      return;
+    }
+    size_t done = 0;
+    for (size_t from = 0; const auto found = set.find(text, from);) {
+      from = found->end;
+      const auto [begin, end] = extent(tokens_[static_cast<size_t>(found->value)], text, found->begin, found->end, done);
+      if (begin > end) continue;  // not a word of its own
+      if (begin > done) part(Part{text.substr(done, begin - done), -1});
+      part(Part{text.substr(begin, end - begin), tokens_[static_cast<size_t>(found->value)].id});
+      done = end;
+    }
+    if (done < text.size()) part(Part{text.substr(done), -1});
+  }
+
+  const std::vector<AddedToken>& tokens() const { return tokens_; }
+  const AddedToken* by_id(int32_t id) const;
+  std::optional<int32_t> id_of(std::string_view content) const;
+  // May raw text be cut at `at` without changing any match? (streaming; false when that cannot be told)
+  bool cut_allowed(std::string_view text, size_t at) const;
+  size_t longest() const { return std::max(raw_.longest(), normalized_.longest()); }
+
+ private:
+  // The token with its stripped spaces; begin > end when it must be a single word and is not.
+  static std::pair<size_t, size_t> extent(const AddedToken& token, std::string_view text, size_t begin, size_t end, size_t done);
+
+  std::vector<AddedToken> tokens_;
+  std::unordered_map<int32_t, size_t> by_id_;
+  TextIds by_content_;
+  TextSet raw_, normalized_;
+  TextSet contents_;      // all of them as written, for cut_allowed
+  bool context_ = false;  // some token looks at its neighbours
+};
+
+}  // namespace longhaul::data

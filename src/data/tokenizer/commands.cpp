@@ -1,0 +1,175 @@
+#include "data/tokenizer/commands.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "data/source.h"
+#include "data/tokenizer/stream_encoder.h"
+
+namespace longhaul::data {
+
+namespace {
+
+constexpr size_t kTextBytes = 1 << 20;
+
+// Turns the documents of sources, which come by calls, into texts of about kTextBytes that can be asked for. Documents stay
+// apart; a long one is cut after a space or line end where it has one.
+class TextQueue : public DocumentSink {
+ public:
+  TextQueue(std::vector<Source> sources, TrainReport& report) : sources_(std::move(sources)), report_(report) {}
+
+  bool next(std::string& text) {
+    while (ready_.empty()) {
+      if (source_ == sources_.size()) return false;
+      if (file_ == sources_[source_].files().size()) {
+        ++source_;
+        file_ = 0;
+        continue;
+      }
+      sources_[source_].read(file_++, *this);
+      ++report_.files;
+    }
+    text = std::move(ready_.back());
+    ready_.pop_back();
+    return true;
+  }
+
+  bool begin(const DocumentInfo&) override { return true; }
+  void text(std::string_view chunk) override {
+    open_.append(chunk);
+    report_.bytes += static_cast<int64_t>(chunk.size());
+    if (open_.size() < 16 * kTextBytes) return;
+    const size_t line = open_.rfind('\n');
+    const size_t cut = line == std::string::npos || line < open_.size() / 2 ? open_.size() : line + 1;
+    std::string rest = open_.substr(cut);
+    open_.resize(cut);
+    ready_.push_back(std::move(open_));
+    open_ = std::move(rest);
+  }
+  void end() override {
+    if (!open_.empty()) ready_.push_back(std::move(open_));
+    open_.clear();
+  }
+
+ private:
+  std::vector<Source> sources_;
+  TrainReport& report_;
+  size_t source_ = 0;
+  size_t file_ = 0;
+  std::string open_;
+  std::vector<std::string> ready_;
+};
+
+}  // namespace
+
+TrainReport train_tokenizer_on_paths(const std::vector<std::string>& paths, const std::filesystem::path& out, const TrainOptions& options) {
+  const Stopwatch watch;
+  TrainReport report;
+  std::vector<Source> sources;
+  for (const std::string& path : paths) sources.push_back(Source::open(path, {}));
+  TextQueue queue(std::move(sources), report);
+  const Tokenizer tokenizer = train_bpe([&](std::string& text) { return queue.next(text); }, options);
+  tokenizer.save(out);
+  report.vocabulary = tokenizer.vocabulary();
+  report.seconds = watch.seconds();
+  return report;
+}
+
+void write_encoded_files(const Tokenizer& tokenizer, const std::vector<std::filesystem::path>& files, bool json, bool add_special,
+                         const Write& write) {
+  std::vector<char> buffer(kTextBytes);
+  std::vector<int32_t> ids;
+  for (const std::filesystem::path& path : files) {
+    const File file = File::open(path, File::Mode::kRead);
+    StreamEncoder encoder(tokenizer, add_special);
+    if (json) {
+      const std::string name = nlohmann::json(path.string()).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+      write(fmt::format("{{\"file\":{},\"ids\":[", name));
+    }
+    std::string_view separator = "";
+    const auto flush = [&] {
+      std::string text;
+      for (const int32_t id : ids) {
+        text += separator;
+        fmt::format_to(std::back_inserter(text), "{}", id);
+        separator = json ? "," : " ";
+      }
+      write(text);
+      ids.clear();
+    };
+    for (int64_t offset = 0;;) {
+      const size_t read = file.read_some(offset, std::as_writable_bytes(std::span(buffer)));
+      if (read == 0) break;
+      offset += static_cast<int64_t>(read);
+      encoder.feed({buffer.data(), read}, ids);
+      flush();
+    }
+    encoder.finish(ids);
+    flush();
+    write(json ? "]}\n" : "\n");
+  }
+}
+
+std::vector<int32_t> read_ids(std::string_view text, const std::string& where) {
+  const auto refuse = [&](std::string found) {
+    throw Error({.code = ExitCode::kData, .what = "cannot read token ids", .expected = "a JSON array, an object with \"ids\", or numbers",
+                 .found = std::move(found), .where = where});
+  };
+  std::vector<int32_t> ids;
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos) return ids;
+  if (text[first] == '[' || text[first] == '{') {
+    const nlohmann::json parsed = nlohmann::json::parse(text, nullptr, false);
+    if (parsed.is_discarded()) refuse("text that is not JSON");
+    if (parsed.is_object() && !parsed.contains("ids")) refuse("an object without \"ids\"");
+    const nlohmann::json& list = parsed.is_object() ? parsed["ids"] : parsed;
+    if (!list.is_array()) refuse(list.type_name());
+    for (const nlohmann::json& id : list) {
+      if (!id.is_number_integer() || id < 0 || id > (1 << 24)) refuse(id.dump());
+      ids.push_back(id.get<int32_t>());
+    }
+    return ids;
+  }
+  for (size_t at = first; at < text.size();) {
+    int32_t id = 0;
+    const auto [stop, problem] = std::from_chars(text.data() + at, text.data() + text.size(), id);
+    const size_t end = static_cast<size_t>(stop - text.data());
+    if (problem != std::errc{} || (end < text.size() && std::string_view(" \t\r\n,").find(text[end]) == std::string_view::npos)) {
+      refuse(fmt::format("\"{}\" at byte {}", text.substr(at, 20), at));
+    }
+    ids.push_back(id);
+    at = text.find_first_not_of(" \t\r\n,", end);
+  }
+  return ids;
+}
+
+Tokenizer open_tokenizer(const std::string& name) { return name == "bytes" ? Tokenizer::bytes() : Tokenizer::load(name); }
+
+Encoder encoder_of(const Tokenizer& tokenizer) {
+  const auto separator = tokenizer.end_of_document();
+  if (!separator) {
+    throw Error({.code = ExitCode::kData, .what = "the tokenizer cannot separate documents",
+                 .expected = fmt::format("an added token {} (or <|endoftext|>, <|end_of_text|>, </s>)", kEndOfDocument), .found = "none",
+                 .hint = "longhaul tokenizer train makes one that can"});
+  }
+  Encoder encoder;
+  encoder.encode = [tokenizer](std::string_view text, std::vector<int32_t>& ids) { tokenizer.encode_append(text, ids); };
+  encoder.piecewise = [tokenizer]() -> Encoder::Piecewise {
+    auto stream = std::make_shared<StreamEncoder>(tokenizer);
+    return [stream](std::string_view piece, bool last, std::vector<int32_t>& ids) {
+      stream->feed(piece, ids);
+      if (last) stream->finish(ids);
+    };
+  };
+  encoder.vocabulary = tokenizer.vocabulary();
+  encoder.separator = *separator;
+  encoder.sha256 = tokenizer.sha256();
+  return encoder;
+}
+
+}  // namespace longhaul::data

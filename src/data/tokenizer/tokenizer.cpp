@@ -1,0 +1,282 @@
+#include "data/tokenizer/tokenizer.h"
+
+#include <algorithm>
+#include <deque>
+
+#include "base/checksum.h"
+#include "base/file.h"
+#include "data/tokenizer/added_tokens.h"
+#include "data/tokenizer/bpe.h"
+#include "data/tokenizer/decoder.h"
+#include "data/tokenizer/definition.h"
+#include "data/tokenizer/json_view.h"
+#include "data/tokenizer/normalizer.h"
+#include "data/tokenizer/pre_tokenizer.h"
+#include "data/tokenizer/unicode.h"
+
+namespace longhaul::data {
+
+struct Tokenizer::Parts {
+  std::string definition, where, sha256;
+  Normalizer normalizer;
+  PreTokenizer pre_tokenizer;
+  Bpe model;
+  AddedTokens added;
+  Decoder decoder;
+  std::vector<int32_t> before, after;       // what the post-processor puts around the text
+  std::vector<std::string> byte_texts;      // by id, when the decoder is ByteLevel alone
+  int64_t vocabulary = 0, tokens = 0;
+  int32_t space_becomes = ' ';
+
+  void read(const JsonView& root);
+  void read_post_processor(const JsonView& processor, int depth);
+  const std::string* text_of(int32_t id) const;  // the token's text as decoders see it
+};
+
+namespace {
+
+constexpr int64_t kMostBytes = int64_t{256} << 20;
+constexpr int kMostLevels = 64;
+
+// A parser may recurse, and a value that holds values always does when it dies: refuse deep nesting before either happens.
+void check_depth(std::string_view text, const std::string& where) {
+  int depth = 0;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '"') {
+      for (++at; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\';
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMostLevels) {
+        throw Error({.code = ExitCode::kData, .what = "malformed tokenizer definition",
+                     .expected = fmt::format("at most {} levels of brackets", kMostLevels), .found = "more", .where = fmt::format("{}, byte {}", where, at)});
+      }
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+}
+
+}  // namespace
+
+void Tokenizer::Parts::read(const JsonView& root) {
+  root.require(root.value().is_object(), "an object");
+  if (root.has("version") && root.at("version").string() != "1.0") root.at("version").fail("1.0", root.at("version").string());
+  for (const char* key : {"truncation", "padding"}) {
+    if (root.has(key)) root.at(key).unsupported(key, "null: length is the trainer's business");
+  }
+  if (root.has("normalizer")) normalizer = Normalizer(root.at("normalizer"));
+  if (root.has("pre_tokenizer")) pre_tokenizer = PreTokenizer(root.at("pre_tokenizer"));
+  model = Bpe(root.at("model"), pre_tokenizer.byte_level());
+  if (root.has("added_tokens")) added = AddedTokens(root.at("added_tokens"), model, normalizer);
+  if (root.has("decoder")) decoder = Decoder(root.at("decoder"));
+  if (root.has("post_processor")) read_post_processor(root.at("post_processor"), 0);
+
+  vocabulary = static_cast<int64_t>(model.tokens().size());
+  tokens = model.entries();
+  for (const AddedToken& token : added.tokens()) {
+    vocabulary = std::max<int64_t>(vocabulary, token.id + 1);
+    tokens += model.id_of(token.content) ? 0 : 1;
+  }
+  space_becomes = static_cast<int32_t>(normalizer.by_character() ? normalizer.space_becomes() : U' ');
+  if (decoder.only_byte_level()) {
+    byte_texts.resize(static_cast<size_t>(vocabulary));
+    for (int32_t id = 0; id < vocabulary; ++id) {
+      if (const std::string* text = text_of(id)) byte_texts[static_cast<size_t>(id)] = Decoder::byte_level_text(*text);
+    }
+  }
+}
+
+void Tokenizer::Parts::read_post_processor(const JsonView& processor, int depth) {
+  const std::string& type = processor.at("type").string();
+  if (type == "ByteLevel") return;  // changes offsets only
+  if (type == "Sequence") {
+    if (depth > 8) processor.fail("at most 8 levels of sequences", "more");
+    const JsonView list = processor.at("processors");
+    for (size_t i = 0; i < list.array_size(); ++i) read_post_processor(list.at(i), depth + 1);
+    return;
+  }
+  if (type != "TemplateProcessing") processor.unsupported("post-processor " + type, "TemplateProcessing, ByteLevel or Sequence");
+  const JsonView single = processor.at("single");
+  std::vector<int32_t> left;
+  std::vector<int32_t> right;
+  bool seen = false;
+  for (size_t i = 0; i < single.array_size(); ++i) {
+    const JsonView piece = single.at(i);
+    if (piece.has("Sequence")) {
+      if (seen || piece.at("Sequence").at("id").string() != "A") piece.fail("the sequence A once", "something else");
+      seen = true;
+      continue;
+    }
+    const JsonView ids = processor.at("special_tokens").at(piece.at("SpecialToken").at("id").string()).at("ids");
+    for (size_t k = 0; k < ids.array_size(); ++k) {
+      const auto id = static_cast<int32_t>(ids.at(k).integer(0, (1 << 24) - 1));
+      if (text_of(id) == nullptr) ids.at(k).fail("the id of a token", fmt::format("{}", id));
+      (seen ? right : left).push_back(id);
+    }
+  }
+  if (!seen) single.fail("a template with the sequence A", "none");
+  before.insert(before.begin(), left.begin(), left.end());
+  after.insert(after.end(), right.begin(), right.end());
+}
+
+const std::string* Tokenizer::Parts::text_of(int32_t id) const {
+  if (const AddedToken* token = added.by_id(id)) return &token->normalized_content;
+  if (id < 0 || static_cast<size_t>(id) >= model.tokens().size()) return nullptr;
+  const std::string& text = model.tokens()[static_cast<size_t>(id)];
+  return text.empty() ? nullptr : &text;
+}
+
+Tokenizer Tokenizer::load(const std::filesystem::path& path) {
+  return from_json(read_text(path, ExitCode::kData, kMostBytes), path.string());
+}
+
+Tokenizer Tokenizer::from_json(std::string text, const std::string& where) {
+  if (static_cast<int64_t>(text.size()) > kMostBytes) {
+    throw Error({.code = ExitCode::kData, .what = "malformed tokenizer definition", .expected = fmt::format("at most {} bytes", kMostBytes),
+                 .found = fmt::format("{} bytes", text.size()), .where = where});
+  }
+  check_depth(text, where);
+  auto parts = std::make_shared<Parts>();
+  nlohmann::json json;
+  try {
+    json = nlohmann::json::parse(text);
+  } catch (const nlohmann::json::exception& problem) {
+    throw Error({.code = ExitCode::kData, .what = "malformed tokenizer definition", .expected = "JSON", .found = problem.what(), .where = where});
+  }
+  parts->read(JsonView(json, where + ":"));
+  parts->sha256 = sha256_hex(text);
+  parts->definition = std::move(text);
+  parts->where = where;
+  return Tokenizer(std::move(parts));
+}
+
+Tokenizer Tokenizer::bytes() { return from_json(bytes_definition(), "bytes"); }
+
+void Tokenizer::save(const std::filesystem::path& path) const { write_text_atomically(path, parts_->definition); }
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special) const {
+  std::vector<int32_t> ids;
+  encode_append(text, ids, add_special);
+  return ids;
+}
+
+void Tokenizer::encode_append(std::string_view text, std::vector<int32_t>& ids, bool add_special) const {
+  encode_part(text, {.first = true, .last = true}, ids, add_special);
+}
+
+void Tokenizer::encode_part(std::string_view text, StreamPart part, std::vector<int32_t>& ids, bool add_special) const {
+  const Parts& parts = *parts_;
+  if (add_special && part.first) ids.insert(ids.end(), parts.before.begin(), parts.before.end());
+  std::deque<std::string> storage;
+  bool continued = !part.first;
+  bool at_origin = part.first;
+  parts.added.split(text, false, [&](const AddedTokens::Part& raw) {
+    if (raw.id >= 0) {
+      ids.push_back(raw.id);
+    } else {
+      storage.clear();
+      const std::string_view normalized = parts.normalizer.apply(raw.text, continued, storage);
+      bool inner_continued = continued;
+      bool inner_origin = at_origin;
+      parts.added.split(normalized, true, [&](const AddedTokens::Part& inner) {
+        if (inner.id >= 0) {
+          ids.push_back(inner.id);
+        } else {
+          parts.pre_tokenizer.words({inner.text, inner_origin, inner_continued}, storage,
+                                    [&](std::string_view word) { parts.model.encode_word(word, ids); });
+        }
+        inner_continued = inner_origin = false;
+      });
+    }
+    continued = at_origin = false;
+  });
+  if (add_special && part.last) ids.insert(ids.end(), parts.after.begin(), parts.after.end());
+}
+
+void Tokenizer::for_each_word(std::string_view text, const std::function<void(std::string_view)>& word) const {
+  std::deque<std::string> storage;
+  const std::string_view normalized = parts_->normalizer.apply(text, false, storage);
+  parts_->pre_tokenizer.words({normalized, true, false}, storage, word);
+}
+
+int64_t Tokenizer::last_safe_cut(std::string_view text) const {
+  const Parts& parts = *parts_;
+  const bool by_character = parts.normalizer.by_character();
+  const bool only_nfc = parts.normalizer.only_nfc();
+  // Words that begin at every space, or a whole text in which no token reaches over "x y"'s space.
+  const auto before_space = [&](std::string_view within) -> int64_t {
+    const bool spaces_split = !parts.pre_tokenizer.whole_text_is_a_word();
+    const char32_t mark = parts.space_becomes;
+    for (size_t at = within.size(); at-- > 1;) {
+      if (within[at] != ' ' || within[at - 1] == ' ') continue;
+      const char32_t left = decode_utf8_before(within.data(), within.data() + at).code;
+      if (spaces_split || parts.model.never_joined(left, mark)) return static_cast<int64_t>(at);
+    }
+    return 0;
+  };
+  const bool metaspace = !parts.pre_tokenizer.byte_level() && by_character && parts.pre_tokenizer.last_safe_cut({}, false) < 0;
+  size_t size = text.size();
+  while (size > 0) {
+    const std::string_view within = text.substr(0, size);
+    int64_t cut = -1;
+    if (only_nfc) cut = parts.pre_tokenizer.last_safe_cut(within, !parts.normalizer.empty());
+    if (cut < 0 && metaspace) cut = before_space(within);
+    if (cut <= 0) return cut;
+    if (parts.added.cut_allowed(text, static_cast<size_t>(cut)) && cut < static_cast<int64_t>(text.size())) return cut;
+    size = static_cast<size_t>(cut);
+  }
+  return 0;
+}
+
+std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {
+  const Parts& parts = *parts_;
+  const bool fast = !parts.byte_texts.empty();
+  std::string text;
+  std::vector<std::string> tokens;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const int32_t id = ids[i];
+    const std::string* token = parts.text_of(id);
+    if (token == nullptr) {
+      throw Error({.code = ExitCode::kData, .what = "cannot decode", .expected = fmt::format("ids of tokens, below {}", parts.vocabulary),
+                   .found = fmt::format("{} at position {}", id, i), .where = parts.where});
+    }
+    if (skip_special && is_special(id)) continue;
+    if (fast) {
+      text += parts.byte_texts[static_cast<size_t>(id)];
+    } else {
+      tokens.push_back(*token);
+    }
+  }
+  return fast ? text : parts.decoder.decode(std::move(tokens));
+}
+
+int64_t Tokenizer::vocabulary() const { return parts_->vocabulary; }
+int64_t Tokenizer::tokens() const { return parts_->tokens; }
+const std::string& Tokenizer::sha256() const { return parts_->sha256; }
+const std::string& Tokenizer::definition() const { return parts_->definition; }
+
+std::optional<int32_t> Tokenizer::id_of(std::string_view token) const {
+  if (const auto id = parts_->added.id_of(token)) return id;
+  return parts_->model.id_of(token);
+}
+
+std::optional<std::string> Tokenizer::token_of(int32_t id) const {
+  const std::string* text = parts_->text_of(id);
+  if (text == nullptr) return std::nullopt;
+  return *text;
+}
+
+bool Tokenizer::is_special(int32_t id) const {
+  const AddedToken* token = parts_->added.by_id(id);
+  return token != nullptr && token->special;
+}
+
+std::optional<int32_t> Tokenizer::end_of_document() const {
+  for (const std::string_view name : {kEndOfDocument, std::string_view("<|endoftext|>"), std::string_view("<|end_of_text|>"),
+                                      std::string_view("<end_of_document>"), std::string_view("</s>")}) {
+    if (const auto id = parts_->added.id_of(name)) return id;
+  }
+  return std::nullopt;
+}
+
+}  // namespace longhaul::data
