@@ -1,0 +1,264 @@
+// The parameter list: published counts, every name and shape of MiniMax-Text-01, initialisation, and splits that tile.
+#include "layout/parameters.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+
+namespace longhaul::layout {
+namespace {
+
+using recipe::Mixer;
+using recipe::ModelConfig;
+
+ModelConfig minimax_text_01() {
+  ModelConfig config;
+  config.layers = 80;
+  config.hidden = 6144;
+  config.vocabulary = 200064;
+  config.heads = 64;
+  config.kv_heads = 8;
+  config.head_dim = 128;
+  config.mixers.assign(7, Mixer::kLightning);
+  config.mixers.push_back(Mixer::kSoftmax);
+  config.intermediate = 9216;
+  config.experts = 32;
+  config.wiring = recipe::Wiring::kPostNorm;
+  return config;
+}
+
+ModelConfig gpt2_124m() {
+  ModelConfig config;
+  config.layers = 12;
+  config.hidden = 768;
+  config.vocabulary = 50257;
+  config.heads = config.kv_heads = 12;
+  config.channel = recipe::Channel::kGelu;
+  config.intermediate = 3072;
+  config.norm = recipe::Norm::kLayer;
+  config.position = recipe::Position::kLearned;
+  config.max_positions = 1024;
+  config.bias = true;
+  config.tie_embeddings = true;
+  config.initialisation = recipe::Initialisation::kNormal;
+  return config;
+}
+
+ModelConfig llama_3_8b() {
+  ModelConfig config;
+  config.layers = 32;
+  config.hidden = 4096;
+  config.vocabulary = 128256;
+  config.heads = 32;
+  config.head_dim = 128;
+  config.intermediate = 14336;
+  return config;
+}
+
+std::map<std::string, ParameterSpec> by_name(const ModelConfig& config) {
+  std::map<std::string, ParameterSpec> map;
+  for (ParameterSpec& spec : parameters(config)) {
+    const std::string name = spec.tensor.name;
+    EXPECT_TRUE(map.emplace(name, std::move(spec)).second) << name << " twice";
+  }
+  return map;
+}
+
+TEST(ParameterCount, PublishedModels) {
+  EXPECT_EQ(parameter_count(minimax_text_01()), 456'089'655'296);
+  EXPECT_EQ(activated_parameter_count(minimax_text_01()), 45'944'920'064);
+  EXPECT_EQ(parameter_count(gpt2_124m()), 124'439'808);
+  EXPECT_EQ(parameter_count(llama_3_8b()), 8'030'261'248);
+  EXPECT_EQ(activated_parameter_count(llama_3_8b()), 8'030'261'248 - 2 * 128256 * 4096LL);
+}
+
+TEST(ParameterNames, MiniMaxText01WholeList) {
+  const auto map = by_name(minimax_text_01());
+  // The public index holds 8,243 tensors; there a lightning layer's query, key and value are one.
+  EXPECT_EQ(map.size(), 8243U + 70 * 2);
+  std::map<std::string, Shape> expected = {
+      {"embedding.weight", {200064, 6144}}, {"norm.weight", {6144}}, {"head.weight", {200064, 6144}}};
+  for (int64_t layer = 0; layer < 80; ++layer) {
+    const std::string prefix = fmt::format("layers.{}.", layer);
+    const bool softmax = layer % 8 == 7;
+    expected[prefix + "mixer_norm.weight"] = {6144};
+    expected[prefix + "channel_norm.weight"] = {6144};
+    expected[prefix + "mixer.query.weight"] = {8192, 6144};
+    expected[prefix + "mixer.key.weight"] = {softmax ? 1024 : 8192, 6144};
+    expected[prefix + "mixer.value.weight"] = {softmax ? 1024 : 8192, 6144};
+    expected[prefix + "mixer.output.weight"] = {6144, 8192};
+    if (!softmax) {
+      expected[prefix + "mixer.gate.weight"] = {8192, 6144};
+      expected[prefix + "mixer.norm.weight"] = {8192};
+    }
+    expected[prefix + "router.weight"] = {32, 6144};
+    for (int64_t e = 0; e < 32; ++e) {
+      const std::string expert = fmt::format("{}experts.{}.", prefix, e);
+      expected[expert + "gate.weight"] = {9216, 6144};
+      expected[expert + "up.weight"] = {9216, 6144};
+      expected[expert + "down.weight"] = {6144, 9216};
+    }
+  }
+  ASSERT_EQ(map.size(), expected.size());
+  for (const auto& [name, shape] : expected) {
+    ASSERT_TRUE(map.contains(name)) << name;
+    EXPECT_EQ(map.at(name).tensor.global_shape, shape) << name;
+  }
+  EXPECT_EQ(map.at("layers.7.experts.3.up.weight").layer, 7);
+  EXPECT_EQ(map.at("layers.7.experts.3.up.weight").expert, 3);
+  EXPECT_EQ(map.at("layers.7.router.weight").expert, -1);
+}
+
+TEST(ParameterNames, OrderIsTheModelsOrder) {
+  ModelConfig config;
+  config.layers = 1;
+  config.mixers = {Mixer::kLightning};
+  std::vector<std::string> names;
+  for (const ParameterSpec& spec : parameters(config)) names.push_back(spec.tensor.name);
+  EXPECT_THAT(names, testing::ElementsAre("embedding.weight", "layers.0.mixer_norm.weight", "layers.0.mixer.query.weight",
+                                          "layers.0.mixer.key.weight", "layers.0.mixer.value.weight", "layers.0.mixer.gate.weight",
+                                          "layers.0.mixer.norm.weight", "layers.0.mixer.output.weight",
+                                          "layers.0.channel_norm.weight", "layers.0.channel.gate.weight",
+                                          "layers.0.channel.up.weight", "layers.0.channel.down.weight", "norm.weight",
+                                          "head.weight"));
+}
+
+TEST(ParameterNames, BiasesAndLearnedPositions) {
+  const auto map = by_name(gpt2_124m());
+  EXPECT_EQ(map.size(), 2U + 12 * 16 + 2);
+  EXPECT_EQ(map.at("position.weight").tensor.global_shape, (Shape{1024, 768}));
+  for (const char* name : {"layers.11.mixer_norm.bias", "layers.11.mixer.query.bias", "layers.11.mixer.output.bias",
+                           "layers.11.channel.down.bias", "norm.bias"}) {
+    ASSERT_TRUE(map.contains(name)) << name;
+    EXPECT_EQ(map.at(name).tensor.global_shape, (Shape{768}));
+    EXPECT_EQ(map.at(name).tensor.role, Role::kBias);
+  }
+  EXPECT_EQ(map.at("layers.0.channel.up.bias").tensor.global_shape, (Shape{3072}));
+  EXPECT_FALSE(map.contains("layers.0.channel.gate.weight"));
+  EXPECT_FALSE(map.contains("head.weight"));
+}
+
+TEST(ParameterInit, DeepNormGainsOfTheReportedModel) {
+  const auto map = by_name(minimax_text_01());
+  const double beta = 0.19881768219176266;  // 640^-0.25
+  const auto std_of = [&](const char* name) { return map.at(name).init.std; };
+  EXPECT_DOUBLE_EQ(std_of("layers.0.mixer.query.weight"), std::sqrt(2.0 / (6144 + 8192)));
+  EXPECT_DOUBLE_EQ(std_of("layers.7.mixer.key.weight"), std::sqrt(2.0 / (6144 + 1024)));
+  EXPECT_DOUBLE_EQ(std_of("layers.0.mixer.gate.weight"), std::sqrt(2.0 / (6144 + 8192)));
+  EXPECT_DOUBLE_EQ(std_of("layers.0.mixer.value.weight"), beta * std::sqrt(2.0 / (6144 + 8192)));
+  EXPECT_DOUBLE_EQ(std_of("layers.0.mixer.output.weight"), beta * std::sqrt(2.0 / (6144 + 8192)));
+  for (const char* name : {"gate", "up", "down"}) {
+    EXPECT_DOUBLE_EQ(std_of(fmt::format("layers.3.experts.31.{}.weight", name).c_str()), beta * std::sqrt(2.0 / (6144 + 9216)));
+  }
+  EXPECT_DOUBLE_EQ(std_of("layers.0.router.weight"), std::sqrt(2.0 / (6144 + 32)));
+  EXPECT_DOUBLE_EQ(std_of("embedding.weight"), std::sqrt(2.0 / (6144 + 200064)));
+  EXPECT_EQ(map.at("layers.0.mixer.value.weight").init.fan_in, 6144);
+  EXPECT_EQ(map.at("layers.0.mixer.value.weight").init.fan_out, 8192);
+  for (const auto& [name, spec] : map) {
+    if (spec.tensor.role == Role::kNorm) {
+      EXPECT_EQ(spec.init.kind, Init::Kind::kOnes) << name;
+    } else {
+      EXPECT_EQ(spec.init.kind, Init::Kind::kNormal) << name;
+    }
+    EXPECT_EQ(spec.decay, spec.tensor.role != Role::kNorm) << name;
+    EXPECT_TRUE(spec.trainable);
+  }
+}
+
+TEST(ParameterInit, PreNormAndGpt2ScaleWhatEntersTheResidualStream) {
+  const auto gpt2 = by_name(gpt2_124m());
+  EXPECT_DOUBLE_EQ(gpt2.at("layers.0.mixer.value.weight").init.std, 0.02);
+  EXPECT_DOUBLE_EQ(gpt2.at("layers.0.mixer.output.weight").init.std, 0.02 / std::sqrt(24.0));
+  EXPECT_DOUBLE_EQ(gpt2.at("layers.0.channel.down.weight").init.std, 0.02 / std::sqrt(24.0));
+  EXPECT_DOUBLE_EQ(gpt2.at("embedding.weight").init.std, 0.02);
+  EXPECT_EQ(gpt2.at("layers.0.mixer.query.bias").init.kind, Init::Kind::kZeros);
+  EXPECT_FALSE(gpt2.at("layers.0.mixer.query.bias").decay);
+  EXPECT_TRUE(gpt2.at("position.weight").decay);
+  const auto llama = by_name(llama_3_8b());
+  EXPECT_DOUBLE_EQ(llama.at("layers.0.mixer.value.weight").init.gain, 1);
+  EXPECT_DOUBLE_EQ(llama.at("layers.0.channel.down.weight").init.gain, 1 / 8.0);
+  EXPECT_DOUBLE_EQ(llama.at("layers.0.mixer.output.weight").init.std, std::sqrt(2.0 / 8192) / 8);
+}
+
+TEST(ParameterPlacement, EveryParameterIsTiledByItsFirstCopies) {
+  ModelConfig config;
+  config.layers = 2;
+  config.hidden = 12;
+  config.vocabulary = 37;  // not a multiple of anything: vocabulary rows may be uneven
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.head_dim = 6;
+  config.mixers = {Mixer::kLightning, Mixer::kSoftmax};
+  config.intermediate = 10;
+  config.experts = 4;
+  const Mesh mesh(16, {.pp = 2, .cp = 2, .tp = 2, .ep = 2, .etp = 2});
+  std::vector<int64_t> held(16, 0);
+  for (const ParameterSpec& spec : parameters(config)) {
+    const Placement placement = placement_of(spec, mesh, spec.layer == 1 ? 1 : 0);
+    const AxisSet data = spec.split.experts > 0 ? AxisSet{Axis::kEdp} : AxisSet{Axis::kDp, Axis::kCp};
+    for (const Placement& one : {placement, row_cut(placement, mesh, data)}) {
+      std::vector<Rectangle> first;
+      for (int64_t rank = 0; rank < mesh.world(); ++rank) {
+        if (is_first_copy(one, mesh, rank)) first.push_back(rectangle_of(one, mesh, rank, spec.tensor.global_shape));
+      }
+      EXPECT_EQ(covering_defect(spec.tensor.global_shape, first), std::nullopt) << spec.tensor.name << " " << one.text();
+    }
+    for (int64_t rank = 0; rank < mesh.world(); ++rank) {
+      held[static_cast<size_t>(rank)] += rectangle_of(placement, mesh, rank, spec.tensor.global_shape).volume();
+    }
+  }
+  // Ranks of one stage hold the same amount but for the odd vocabulary row on tp 0.
+  for (size_t rank = 0; rank < 8; ++rank) EXPECT_EQ(held[rank], held[rank % 2]) << rank;
+  EXPECT_EQ(held[0] - held[1], 2 * 12) << "embedding and head";
+  for (size_t rank = 9; rank < 16; ++rank) EXPECT_EQ(held[rank], held[8]) << rank;
+}
+
+TEST(ParameterPlacement, RulesByRole) {
+  const auto map = by_name(minimax_text_01());
+  const Mesh mesh(128, {.pp = 4, .cp = 1, .tp = 8, .ep = 16, .etp = 2});
+  const auto text = [&](const char* name) { return placement_of(map.at(name), mesh, 2).text(); };
+  EXPECT_EQ(text("layers.7.mixer.key.weight"), "[tp, -] at pp=2");
+  EXPECT_EQ(text("layers.7.mixer.output.weight"), "[-, tp] at pp=2");
+  EXPECT_EQ(text("layers.0.mixer.norm.weight"), "[tp] at pp=2");
+  EXPECT_EQ(text("layers.0.mixer_norm.weight"), "[-] at pp=2");
+  EXPECT_EQ(text("layers.0.router.weight"), "[-, -] at pp=2");
+  EXPECT_EQ(text("layers.0.experts.31.up.weight"), "[etp, -] at pp=2, ep=15");
+  EXPECT_EQ(text("layers.0.experts.2.down.weight"), "[-, etp] at pp=2, ep=1");
+  EXPECT_EQ(text("head.weight"), "[tp, -] at pp=2");
+  const auto gpt2 = by_name(gpt2_124m());
+  const Mesh tensor(2, {.tp = 2});
+  EXPECT_EQ(placement_of(gpt2.at("layers.0.mixer.query.bias"), tensor).text(), "[tp] at pp=0");
+  EXPECT_EQ(placement_of(gpt2.at("layers.0.mixer.output.bias"), tensor).text(), "[-] at pp=0");
+  EXPECT_EQ(placement_of(gpt2.at("layers.0.channel.down.bias"), tensor).text(), "[-] at pp=0");
+}
+
+TEST(ParameterPlacement, RefusesHeadsAndExpertsThatDoNotDivide) {
+  const auto map = by_name(minimax_text_01());
+  const auto refused = [&](const char* name, const Mesh& mesh) -> std::string {
+    try {
+      return "accepted " + placement_of(map.at(name), mesh).text();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kUsage);
+      return error.what();
+    }
+  };
+  EXPECT_THAT(refused("layers.7.mixer.key.weight", Mesh(16, {.tp = 16})), testing::HasSubstr("8 heads cannot be dealt out to 16"));
+  EXPECT_THAT(refused("layers.0.mixer.norm.weight", Mesh(3, {.tp = 3})), testing::HasSubstr("64 heads cannot be dealt out to 3"));
+  EXPECT_THAT(refused("layers.0.experts.0.up.weight", Mesh(5, {.ep = 5})), testing::HasSubstr("32 experts cannot be dealt out to 5"));
+}
+
+TEST(ParameterRole, NamesAreDistinct) {
+  std::set<std::string_view> names;
+  for (int role = 0; role <= static_cast<int>(Role::kBias); ++role) names.insert(name_of(static_cast<Role>(role)));
+  EXPECT_EQ(names.size(), static_cast<size_t>(Role::kBias) + 1);
+  EXPECT_EQ(name_of(Role::kExpertDown), "expert_down");
+  EXPECT_EQ(name_of(Role::kBias), "bias");
+}
+
+}  // namespace
+}  // namespace longhaul::layout
