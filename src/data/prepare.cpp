@@ -204,21 +204,6 @@ void report(const PreparedSource& prepared) {
 
 }  // namespace
 
-Encoder byte_encoder() {
-  Encoder encoder;
-  encoder.encode = [](std::string_view text, std::vector<int32_t>& ids) {
-    ids.reserve(ids.size() + text.size());
-    for (char c : text) ids.push_back(static_cast<unsigned char>(c));
-  };
-  encoder.piecewise = [encode = encoder.encode] {
-    return [encode](std::string_view piece, bool, std::vector<int32_t>& ids) { encode(piece, ids); };
-  };
-  encoder.vocabulary = 257;
-  encoder.separator = 256;
-  encoder.sha256 = sha256_hex("longhaul bytes 1");
-  return encoder;
-}
-
 PreparedSource prepare(const Corpus& corpus, size_t source, const Encoder& encoder, const fs::path& cache, const PrepareOptions& options) {
   ShardIdentity identity;
   identity.tokenizer_sha256 = encoder.sha256;

@@ -10,28 +10,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <memory>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "data/corpus.h"
 #include "data/dataset.h"
+#include "data/encoder.h"
 
 namespace longhaul::data {
-
-// What preparation needs of a tokenizer. `encode` appends and may be called from several threads; `piecewise` makes an encoder
-// of one long document that is fed in pieces (the last call has last = true) and gives the ids of encode of the whole.
-struct Encoder {
-  using Piecewise = std::function<void(std::string_view piece, bool last, std::vector<int32_t>& ids)>;
-  std::function<void(std::string_view text, std::vector<int32_t>& ids)> encode;
-  std::function<Piecewise()> piecewise;
-  int64_t vocabulary = 0;
-  int32_t separator = 0;  // id of the end-of-document token
-  std::string sha256;     // of the tokenizer's file
-};
-
-Encoder byte_encoder();  // data.tokenizer = "bytes": one token a byte, 256 separates documents
 
 struct PrepareOptions {
   int64_t shard_tokens = 64 << 20;           // committed when the open shards hold this many

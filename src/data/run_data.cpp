@@ -1,0 +1,88 @@
+#include "data/run_data.h"
+
+#include "base/checksum.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "data/corpus_texts.h"
+#include "data/prepare.h"
+#include "data/tokenizer/bpe_trainer.h"
+
+namespace longhaul::data {
+namespace fs = std::filesystem;
+
+namespace {
+
+Tokenizer trained_tokenizer(const recipe::DataOptions& options, const Corpus& corpus, const fs::path& cache) {
+  std::string keys;
+  for (size_t s = 0; s < corpus.sources().size(); ++s) keys += corpus.key(s) + " ";
+  const std::string key = sha256_hex(fmt::format("longhaul byte-level bpe 1 {} {}", options.vocabulary, keys));
+  const fs::path path = cache / fmt::format("tokenizer-{}.json", key.substr(0, 16));
+  if (fs::exists(path)) {
+    log_info("reusing the tokenizer trained on this text: {}", path.string());
+    return Tokenizer::load(path);
+  }
+  make_folders(cache);
+  const Stopwatch watch;
+  CorpusTexts texts(corpus, Split::kTrain);
+  Progress progress("training the tokenizer", 0, Progress::Unit::kBytes);
+  int64_t bytes = 0;
+  const Tokenizer tokenizer = train_bpe(
+      [&](std::string& text) {
+        if (!texts.next(text)) return false;
+        bytes += static_cast<int64_t>(text.size());
+        progress.advance(static_cast<int64_t>(text.size()));
+        return true;
+      },
+      {.vocabulary = options.vocabulary});
+  if (bytes == 0) {
+    throw Error({.code = ExitCode::kData,
+                 .what = "the corpus leaves nothing to train a tokenizer on",
+                 .expected = "at least one document that is not empty and not held out",
+                 .where = fmt::format("{}", fmt::join(options.source, ", ")),
+                 .hint = "set data.source to more text, or lower data.held_out_percent"});
+  }
+  tokenizer.save(path);
+  log_info("trained a tokenizer of {} entries on {} in {}: {}", count_text(tokenizer.tokens()), bytes_text(bytes), duration_text(watch.seconds()),
+           path.string());
+  return tokenizer;
+}
+
+std::vector<const TokenDataset*> those_with_documents(const std::vector<PreparedSource>& sources, TokenDataset PreparedSource::*side) {
+  std::vector<const TokenDataset*> result;
+  for (const PreparedSource& source : sources) {
+    if ((source.*side).documents() > 0) result.push_back(&(source.*side));
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<const TokenDataset*> RunData::train() const { return those_with_documents(sources, &PreparedSource::train); }
+std::vector<const TokenDataset*> RunData::held_out() const { return those_with_documents(sources, &PreparedSource::held_out); }
+
+Tokenizer open_tokenizer(const recipe::DataOptions& options, const Corpus& corpus, const fs::path& cache) {
+  if (options.tokenizer == "train") return trained_tokenizer(options, corpus, cache);
+  if (options.tokenizer == "bytes") return Tokenizer::bytes();
+  return Tokenizer::load(options.tokenizer);
+}
+
+RunData open_run_data(const recipe::DataOptions& options, const fs::path& libtorch_folder, const fs::path& cache) {
+  Corpus corpus = Corpus::open(corpus_options(options, libtorch_folder));
+  Tokenizer tokenizer = open_tokenizer(options, corpus, cache);
+  std::vector<PreparedSource> sources = prepare_all(corpus, encoder_of(tokenizer), cache);
+  return {std::move(corpus), std::move(tokenizer), std::move(sources)};
+}
+
+LoaderOptions loader_options(const recipe::DataOptions& options, int64_t sequence) {
+  LoaderOptions result;
+  result.sequence = sequence;
+  result.seed = static_cast<uint64_t>(options.seed);
+  result.weights = options.weights;
+  result.document_boundaries = options.document_boundaries;
+  result.prefetch = options.prefetch;
+  return result;
+}
+
+}  // namespace longhaul::data

@@ -1,0 +1,34 @@
+// RunData: everything [data] of a recipe stands for, opened or made: the corpus, the tokenizer (trained once on the training part
+// and cached, when the recipe says "train"), and the token shards. What lies in the cache is found by content keys and reused,
+// and the log says so.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "data/corpus.h"
+#include "data/dataset.h"
+#include "data/loader.h"
+#include "data/tokenizer/tokenizer.h"
+#include "recipe/data_options.h"
+
+namespace longhaul::data {
+
+struct RunData {
+  Corpus corpus;
+  Tokenizer tokenizer;
+  std::vector<PreparedSource> sources;
+
+  std::vector<const TokenDataset*> train() const;
+  std::vector<const TokenDataset*> held_out() const;  // those that hold documents
+};
+
+// Trains it, loads it, or takes the bytes, as options.tokenizer says.
+Tokenizer open_tokenizer(const recipe::DataOptions& options, const Corpus& corpus, const std::filesystem::path& cache);
+
+RunData open_run_data(const recipe::DataOptions& options, const std::filesystem::path& libtorch_folder, const std::filesystem::path& cache);
+
+// The loader's options as far as the recipe's [data] decides them; sequence and schedule are the caller's.
+LoaderOptions loader_options(const recipe::DataOptions& options, int64_t sequence);
+
+}  // namespace longhaul::data
