@@ -1,9 +1,11 @@
-// Mesh: which rank stands where. The same ranks form two grids, dense pp × dp × cp × tp and experts pp × edp × ep × etp; pp is
-// the slowest axis and tp (etp) the fastest on both, so the pipeline groups agree whatever the other sizes are. The only place
-// of rank arithmetic. Immutable, thread-safe. Source: Megatron-Core's group construction, arXiv 2504.14960.
+// Mesh: which rank stands where. The same ranks form two grids, dense pp × dp × cp × tp and experts pp × edp × ep ×
+// etp; pp is the slowest axis and tp (etp) the fastest on both, so the pipeline groups agree whatever the other sizes
+// are. The only place of rank arithmetic. Immutable, thread-safe. Source: Megatron-Core's group construction, arXiv
+// 2504.14960.
 //
 //   Mesh mesh(16, {.pp = 2, .cp = 2, .tp = 2, .ep = 4});      // dp 2 and edp 2 follow
-//   mesh.group_of(5, {Axis::kDp, Axis::kCp});                 // {1, 3, 5, 7}: the ranks that hold rank 5's dense weights
+//   mesh.group_of(5, {Axis::kDp, Axis::kCp});                 // {1, 3, 5, 7}: the ranks that hold rank 5's dense
+//   weights
 #pragma once
 
 #include <array>
@@ -64,8 +66,8 @@ struct GroupKind {
 
 class Mesh {
  public:
-  Mesh() : Mesh(1, {}) {}                        // one rank
-  Mesh(int64_t world, const MeshShape& shape);   // kUsage error that says which product does not divide the world
+  Mesh() : Mesh(1, {}) {}                       // one rank
+  Mesh(int64_t world, const MeshShape& shape);  // kUsage error that says which product does not divide the world
 
   int64_t world() const { return world_; }
   int64_t size(Axis axis) const { return size_[static_cast<size_t>(axis)]; }
@@ -76,8 +78,8 @@ class Mesh {
   // The rank at these coordinates of one side; axes not named are 0. Axes of both sides at once are refused.
   int64_t rank_at(std::initializer_list<std::pair<Axis, int64_t>> coordinates) const;
 
-  // All groups of a set of axes of one side. Each lists its ranks ascending; groups are in order of their first rank's other
-  // coordinates, fastest axis first. The empty set gives every rank alone.
+  // All groups of a set of axes of one side. Each lists its ranks ascending; groups are in order of their first rank's
+  // other coordinates, fastest axis first. The empty set gives every rank alone.
   std::vector<std::vector<int64_t>> groups(AxisSet axes) const;
   std::vector<int64_t> group_of(int64_t rank, AxisSet axes) const;
   int64_t index_in_group(int64_t rank, AxisSet axes) const;

@@ -15,7 +15,7 @@ namespace {
 using recipe::ModelConfig;
 
 constexpr std::array<std::string_view, 17> kRoleNames = {
-    "embedding", "position",    "norm",      "query",       "key",          "value",      "gate",         "output", "router",
+    "embedding",   "position",  "norm",        "query",        "key",        "value",        "gate", "output", "router",
     "expert_gate", "expert_up", "expert_down", "channel_gate", "channel_up", "channel_down", "head", "bias"};
 
 // Weights through which a layer adds to the residual stream.
@@ -23,8 +23,8 @@ bool writes_residual(Role role) {
   return role == Role::kOutput || role == Role::kChannelDown || role == Role::kExpertDown;
 }
 
-// The matrices whose Xavier gain DeepNorm scales by beta: what makes up the size of a branch's output. Queries, keys and gates
-// only steer it.
+// The matrices whose Xavier gain DeepNorm scales by beta: what makes up the size of a branch's output. Queries, keys
+// and gates only steer it.
 bool scaled_by_deepnorm(Role role) {
   switch (role) {
     case Role::kValue:
@@ -34,8 +34,10 @@ bool scaled_by_deepnorm(Role role) {
     case Role::kExpertDown:
     case Role::kChannelGate:
     case Role::kChannelUp:
-    case Role::kChannelDown: return true;
-    default: return false;
+    case Role::kChannelDown:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -47,8 +49,8 @@ class Builder {
  private:
   void norm(const std::string& name, int64_t channels, SplitRule split = {});
   void bias(const std::string& name, int64_t channels, SplitRule split);
-  // A matrix and, where the model has them, its bias. The bias follows a cut of the rows; behind a cut of the columns it is added
-  // once, after the sum.
+  // A matrix and, where the model has them, its bias. The bias follows a cut of the rows; behind a cut of the columns
+  // it is added once, after the sum.
   void linear(const std::string& name, Role role, int64_t out, int64_t in, SplitRule split, bool with_bias);
   void mixer(const std::string& prefix);
   void dense_channel(const std::string& prefix);
@@ -96,7 +98,10 @@ void Builder::bias(const std::string& name, int64_t channels, SplitRule split) {
 }
 
 void Builder::linear(const std::string& name, Role role, int64_t out, int64_t in, SplitRule split, bool with_bias) {
-  append({.tensor = {name + ".weight", {out, in}, role}, .init = matrix_init(role, out, in), .split = split, .decay = true});
+  append({.tensor = {name + ".weight", {out, in}, role},
+          .init = matrix_init(role, out, in),
+          .split = split,
+          .decay = true});
   if (with_bias) bias(name, out, split.dimension == 0 ? split : SplitRule{});
 }
 
@@ -171,9 +176,13 @@ std::vector<ParameterSpec> Builder::build() {
 
 }  // namespace
 
-std::string_view name_of(Role role) { return kRoleNames[static_cast<size_t>(role)]; }
+std::string_view name_of(Role role) {
+  return kRoleNames[static_cast<size_t>(role)];
+}
 
-std::vector<ParameterSpec> parameters(const ModelConfig& config) { return Builder(config).build(); }
+std::vector<ParameterSpec> parameters(const ModelConfig& config) {
+  return Builder(config).build();
+}
 
 int64_t parameter_count(const ModelConfig& config) {
   int64_t count = 0;

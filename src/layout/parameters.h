@@ -1,7 +1,7 @@
-// parameters(config): every logical tensor of a model, in the order in which the model uses them: name, global shape, role,
-// initialisation and split rule. There is no second table: modules are built over this list, and the planner, the checkpoint, the
-// importer and the "does it fit" check read it. Weights are [out, in]. Names, initialisation and splits: docs/design/parameters.md.
-// Plain data; thread-safe.
+// parameters(config): every logical tensor of a model, in the order in which the model uses them: name, global shape,
+// role, initialisation and split rule. There is no second table: modules are built over this list, and the planner, the
+// checkpoint, the importer and the "does it fit" check read it. Weights are [out, in]. Names, initialisation and
+// splits: docs/design/parameters.md. Plain data; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,23 @@
 namespace longhaul::layout {
 
 enum class Role {
-  kEmbedding, kPosition, kNorm,
-  kQuery, kKey, kValue, kGate, kOutput,   // mixer; gate: the output gate of a lightning layer
-  kRouter, kExpertGate, kExpertUp, kExpertDown,
-  kChannelGate, kChannelUp, kChannelDown,
-  kHead, kBias,                            // bias: of a linear layer or a layer norm
+  kEmbedding,
+  kPosition,
+  kNorm,
+  kQuery,
+  kKey,
+  kValue,
+  kGate,
+  kOutput,  // mixer; gate: the output gate of a lightning layer
+  kRouter,
+  kExpertGate,
+  kExpertUp,
+  kExpertDown,
+  kChannelGate,
+  kChannelUp,
+  kChannelDown,
+  kHead,
+  kBias,  // bias: of a linear layer or a layer norm
 };
 std::string_view name_of(Role role);  // "expert_gate"
 
@@ -32,12 +44,13 @@ struct LogicalTensor {
   bool operator==(const LogicalTensor&) const = default;
 };
 
-// Every number is resolved: fill with ones, zeros, or normal(0, std). For Xavier, std = gain · sqrt(2 / (fan_in + fan_out)).
+// Every number is resolved: fill with ones, zeros, or normal(0, std). For Xavier, std = gain · sqrt(2 / (fan_in +
+// fan_out)).
 struct Init {
   enum class Kind { kOnes, kZeros, kNormal };
   Kind kind = Kind::kZeros;
-  double gain = 1;      // DeepNorm's beta, GPT-2's 1/sqrt(2·layers), else 1; already inside std
-  int64_t fan_in = 0;   // 0 where std does not come from fans
+  double gain = 1;     // DeepNorm's beta, GPT-2's 1/sqrt(2·layers), else 1; already inside std
+  int64_t fan_in = 0;  // 0 where std does not come from fans
   int64_t fan_out = 0;
   double std = 0;
   bool operator==(const Init&) const = default;
@@ -47,10 +60,10 @@ enum class SplitOver { kNothing, kTensor, kVocabulary, kExpertTensor };  // tp; 
 
 struct SplitRule {
   SplitOver over = SplitOver::kNothing;
-  int64_t dimension = 0;   // that is cut
-  int64_t unit = 1;        // elements that stay together: head_dim where heads are dealt out
-  bool even = false;       // every rank must get the same number of units (heads: queries must meet their keys)
-  int64_t experts = 0;     // > 0: one of this many experts, dealt out over ep in runs of experts / ep
+  int64_t dimension = 0;  // that is cut
+  int64_t unit = 1;       // elements that stay together: head_dim where heads are dealt out
+  bool even = false;      // every rank must get the same number of units (heads: queries must meet their keys)
+  int64_t experts = 0;    // > 0: one of this many experts, dealt out over ep in runs of experts / ep
   bool operator==(const SplitRule&) const = default;
 };
 
@@ -61,7 +74,7 @@ struct ParameterSpec {
   int64_t layer = -1;   // -1: outside the layers
   int64_t expert = -1;  // -1: not of an expert
   bool trainable = true;
-  bool decay = false;   // weight decay applies: matrices, embeddings among them; not norms and biases
+  bool decay = false;  // weight decay applies: matrices, embeddings among them; not norms and biases
   int64_t elements() const { return volume(tensor.global_shape); }
   bool operator==(const ParameterSpec&) const = default;
 };
@@ -73,8 +86,8 @@ int64_t parameter_count(const recipe::ModelConfig& config);
 // definition behind the published 45.9B of MiniMax-Text-01).
 int64_t activated_parameter_count(const recipe::ModelConfig& config);
 
-// Where the mesh puts a parameter whose layer belongs to pipeline stage `stage`. Refuses (kUsage) heads or experts that the mesh
-// cannot deal out evenly.
+// Where the mesh puts a parameter whose layer belongs to pipeline stage `stage`. Refuses (kUsage) heads or experts that
+// the mesh cannot deal out evenly.
 Placement placement_of(const ParameterSpec& spec, const Mesh& mesh, int64_t stage = 0);
 
 }  // namespace longhaul::layout

@@ -1,7 +1,8 @@
-// Placement: how a tensor is cut over the mesh. Each dimension has an ordered list of cuts, outermost first: the dimension is cut
-// over the first axis, what remains over the second, and so on (heads over tp, then ZeRO over dp and cp). Axes in no cut hold
-// copies. A pin keeps a tensor off every rank but those at one coordinate of an axis: a layer's pipeline stage, an expert's
-// ep rank. Pieces are as even as possible, larger ones first, possibly empty. Plain data and pure functions.
+// Placement: how a tensor is cut over the mesh. Each dimension has an ordered list of cuts, outermost first: the
+// dimension is cut over the first axis, what remains over the second, and so on (heads over tp, then ZeRO over dp and
+// cp). Axes in no cut hold copies. A pin keeps a tensor off every rank but those at one coordinate of an axis: a
+// layer's pipeline stage, an expert's ep rank. Pieces are as even as possible, larger ones first, possibly empty. Plain
+// data and pure functions.
 #pragma once
 
 #include <cstdint>
@@ -31,22 +32,24 @@ struct Placement {
   std::vector<Pin> pins;
 
   static Placement replicated(size_t dimension_count);
-  AxisSet axes() const;       // in a cut or a pin
-  std::string text() const;   // "[tp·dp·cp, -] at pp=1"
+  AxisSet axes() const;      // in a cut or a pin
+  std::string text() const;  // "[tp·dp·cp, -] at pp=1"
   bool operator==(const Placement&) const = default;
 };
 
-// Refuses (kUsage) an axis used twice, axes of both sides, a unit that does not divide its dimension, a pin outside the mesh.
+// Refuses (kUsage) an axis used twice, axes of both sides, a unit that does not divide its dimension, a pin outside the
+// mesh.
 void check(const Placement& placement, const Mesh& mesh, const Shape& global_shape);
 
 // What `rank` holds; empty when a pin excludes it.
 Rectangle rectangle_of(const Placement& placement, const Mesh& mesh, int64_t rank, const Shape& global_shape);
 
-// One rank of each set of copies: coordinate 0 on every axis the placement does not use. These ranks' rectangles tile the tensor.
+// One rank of each set of copies: coordinate 0 on every axis the placement does not use. These ranks' rectangles tile
+// the tensor.
 bool is_first_copy(const Placement& placement, const Mesh& mesh, int64_t rank);
 
-// ZeRO: cuts what each rank holds once more, by whole rows of a matrix or by element of a vector, over `axes` (slowest first).
-// Axes of size 1 are left out.
+// ZeRO: cuts what each rank holds once more, by whole rows of a matrix or by element of a vector, over `axes` (slowest
+// first). Axes of size 1 are left out.
 Placement row_cut(const Placement& placement, const Mesh& mesh, AxisSet axes);
 
 }  // namespace longhaul::layout

@@ -18,11 +18,17 @@ int64_t volume(const Shape& shape) {
   return product;
 }
 
-std::string shape_text(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+std::string shape_text(const Shape& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
 
-Rectangle Rectangle::whole(const Shape& shape) { return {std::vector<int64_t>(shape.size(), 0), shape}; }
+Rectangle Rectangle::whole(const Shape& shape) {
+  return {std::vector<int64_t>(shape.size(), 0), shape};
+}
 
-int64_t Rectangle::volume() const { return layout::volume(length); }
+int64_t Rectangle::volume() const {
+  return layout::volume(length);
+}
 
 bool Rectangle::contains(const Rectangle& inner) const {
   LONGHAUL_ASSERT(offset.size() == inner.offset.size(), "{} and {}", text(), inner.text());
@@ -62,7 +68,8 @@ Rectangle intersection(const Rectangle& a, const Rectangle& b) {
 
 namespace {
 
-// The dimension with the most distinct offsets: sorted along it, a rectangle has the fewest neighbours to be compared with.
+// The dimension with the most distinct offsets: sorted along it, a rectangle has the fewest neighbours to be compared
+// with.
 size_t sweep_dimension(size_t dimensions, std::span<const Rectangle> rectangles, const std::vector<size_t>& order) {
   size_t best = 0;
   size_t best_count = 0;
@@ -106,7 +113,8 @@ std::optional<std::string> covering_defect(const Shape& shape, std::span<const R
     held += rectangle.volume();  // disjoint and inside, so this never exceeds the shape's volume
   }
   const int64_t missing = volume(shape) - held;
-  if (missing != 0) return fmt::format("{} of {} elements of shape {} are missing", missing, volume(shape), shape_text(shape));
+  if (missing != 0)
+    return fmt::format("{} of {} elements of shape {} are missing", missing, volume(shape), shape_text(shape));
   return std::nullopt;
 }
 

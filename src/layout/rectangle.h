@@ -1,6 +1,6 @@
-// Rectangle: an axis-aligned box of a tensor's global shape, the unit of sharding, checkpoints and resharding. Offsets and
-// lengths are in elements, one entry a dimension, at least one dimension (a scalar is [1]); a length may be 0. Buffers that hold
-// a rectangle are row-major and dense. Pure functions of integers.
+// Rectangle: an axis-aligned box of a tensor's global shape, the unit of sharding, checkpoints and resharding. Offsets
+// and lengths are in elements, one entry a dimension, at least one dimension (a scalar is [1]); a length may be 0.
+// Buffers that hold a rectangle are row-major and dense. Pure functions of integers.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace longhaul::layout {
 
 using Shape = std::vector<int64_t>;
 
-int64_t volume(const Shape& shape);       // number of elements
+int64_t volume(const Shape& shape);          // number of elements
 std::string shape_text(const Shape& shape);  // "[4096, 512]"
 
 struct Rectangle {
@@ -23,16 +23,17 @@ struct Rectangle {
   static Rectangle whole(const Shape& shape);
   int64_t volume() const;
   bool empty() const { return volume() == 0; }
-  bool contains(const Rectangle& inner) const;     // an empty rectangle is inside everything
-  bool inside(const Shape& shape) const;           // no negative offset or length, nothing beyond the shape
-  std::string text() const;                        // "[0:128, 256:512]"
+  bool contains(const Rectangle& inner) const;  // an empty rectangle is inside everything
+  bool inside(const Shape& shape) const;        // no negative offset or length, nothing beyond the shape
+  std::string text() const;                     // "[0:128, 256:512]"
   bool operator==(const Rectangle&) const = default;
 };
 
-Rectangle intersection(const Rectangle& a, const Rectangle& b);  // same number of dimensions; lengths 0 where they do not meet
+Rectangle intersection(const Rectangle& a,
+                       const Rectangle& b);  // same number of dimensions; lengths 0 where they do not meet
 
-// Whether the rectangles tile the shape exactly. Nothing when they do; else the first defect in words: a rectangle that leaves
-// the shape, two that overlap, or how many elements nobody holds.
+// Whether the rectangles tile the shape exactly. Nothing when they do; else the first defect in words: a rectangle that
+// leaves the shape, two that overlap, or how many elements nobody holds.
 std::optional<std::string> covering_defect(const Shape& shape, std::span<const Rectangle> rectangles);
 
 // One memcpy: `length` bytes from source_offset of the source's buffer to target_offset of the target's.

@@ -39,11 +39,13 @@ std::span<const int64_t> SequenceLayout::positions_of_axis(int64_t axis) const {
 
 void SequenceLayout::validate() const {
   if (document_offsets.empty() || document_offsets.front() != 0) {
-    refuse("document offsets that begin with 0", document_offsets.empty() ? "no offsets" : std::to_string(document_offsets.front()));
+    refuse("document offsets that begin with 0",
+           document_offsets.empty() ? "no offsets" : std::to_string(document_offsets.front()));
   }
   for (size_t i = 1; i < document_offsets.size(); ++i) {
     if (document_offsets[i] < document_offsets[i - 1]) {
-      refuse("ascending document offsets", fmt::format("{} after {} at document {}", document_offsets[i], document_offsets[i - 1], i - 1));
+      refuse("ascending document offsets",
+             fmt::format("{} after {} at document {}", document_offsets[i], document_offsets[i - 1], i - 1));
     }
   }
   if (position_axes < 1) refuse("at least one position axis", std::to_string(position_axes));
@@ -63,7 +65,8 @@ SequenceLayout make_packed(std::span<const int64_t> document_lengths) {
 
 SequenceLayout make_packed(std::span<const int64_t> document_lengths, std::span<const int64_t> first_positions) {
   if (first_positions.size() != document_lengths.size()) {
-    refuse(fmt::format("a first position for each of {} documents", document_lengths.size()), std::to_string(first_positions.size()));
+    refuse(fmt::format("a first position for each of {} documents", document_lengths.size()),
+           std::to_string(first_positions.size()));
   }
   SequenceLayout layout;
   for (size_t i = 0; i < document_lengths.size(); ++i) {
@@ -76,7 +79,9 @@ SequenceLayout make_packed(std::span<const int64_t> document_lengths, std::span<
   return layout;
 }
 
-SequenceLayout make_single(int64_t tokens) { return make_packed(std::span(&tokens, 1)); }
+SequenceLayout make_single(int64_t tokens) {
+  return make_packed(std::span(&tokens, 1));
+}
 
 SequenceLayout make_batch(int64_t batch, int64_t sequence) {
   if (batch < 0) refuse("a batch of at least 0 sequences", std::to_string(batch));
@@ -89,7 +94,8 @@ std::vector<int64_t> shifted_labels(const SequenceLayout& layout, std::span<cons
     refuse(fmt::format("{} token ids", layout.tokens()), std::to_string(tokens.size()));
   }
   if (!next_tokens.empty() && static_cast<int64_t>(next_tokens.size()) != layout.documents()) {
-    refuse(fmt::format("a next token for each of {} documents", layout.documents()), std::to_string(next_tokens.size()));
+    refuse(fmt::format("a next token for each of {} documents", layout.documents()),
+           std::to_string(next_tokens.size()));
   }
   std::vector<int64_t> labels(tokens.size(), kIgnoreLabel);
   for (int64_t i = 0; i < layout.documents(); ++i) {
@@ -132,7 +138,8 @@ std::vector<int64_t> inverse_permutation(std::span<const int64_t> permutation) {
   std::vector<int64_t> inverse(permutation.size(), -1);
   for (size_t i = 0; i < permutation.size(); ++i) {
     const int64_t element = permutation[i];
-    const bool fresh = element >= 0 && element < static_cast<int64_t>(permutation.size()) && inverse[static_cast<size_t>(element)] < 0;
+    const bool fresh =
+        element >= 0 && element < static_cast<int64_t>(permutation.size()) && inverse[static_cast<size_t>(element)] < 0;
     LONGHAUL_ASSERT(fresh, "element {} of {}", element, permutation.size());
     inverse[static_cast<size_t>(element)] = static_cast<int64_t>(i);
   }

@@ -1,8 +1,9 @@
-// SequenceLayout: which tokens of which documents a row of activations [tokens, hidden] holds. A batch is a packing: documents lie
-// end to end, each with its own positions. Labels are shifted and positions counted on the whole row, before a context-parallel
-// split moves tokens to ranks; the split is one permutation applied to everything of [tokens].
-// Zig-zag: the row is cut into 2·ranks chunks and rank r owns chunks r and 2·ranks-1-r, so causal attention costs every rank the
-// same; it is global over the packed row, never per document (specs: long-context-parallelism A5-A7). Plain data, pure functions.
+// SequenceLayout: which tokens of which documents a row of activations [tokens, hidden] holds. A batch is a packing:
+// documents lie end to end, each with its own positions. Labels are shifted and positions counted on the whole row,
+// before a context-parallel split moves tokens to ranks; the split is one permutation applied to everything of
+// [tokens]. Zig-zag: the row is cut into 2·ranks chunks and rank r owns chunks r and 2·ranks-1-r, so causal attention
+// costs every rank the same; it is global over the packed row, never per document (specs: long-context-parallelism
+// A5-A7). Plain data, pure functions.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +17,10 @@ namespace longhaul::layout {
 inline constexpr int64_t kIgnoreLabel = -1;  // no loss at this token
 
 struct SequenceLayout {
-  std::vector<int64_t> document_offsets = {0};  // [documents + 1], first 0, ascending, last = tokens; a document may be empty
-  int64_t position_axes = 1;                    // 1 text, 2 images, 3 video
-  std::vector<int64_t> positions;               // [position_axes, tokens], row-major
+  std::vector<int64_t> document_offsets = {
+      0};                          // [documents + 1], first 0, ascending, last = tokens; a document may be empty
+  int64_t position_axes = 1;       // 1 text, 2 images, 3 video
+  std::vector<int64_t> positions;  // [position_axes, tokens], row-major
 
   int64_t tokens() const { return document_offsets.back(); }
   int64_t documents() const { return static_cast<int64_t>(document_offsets.size()) - 1; }
@@ -35,8 +37,8 @@ SequenceLayout make_packed(std::span<const int64_t> document_lengths, std::span<
 SequenceLayout make_single(int64_t tokens);
 SequenceLayout make_batch(int64_t batch, int64_t sequence);
 
-// Label of each token: the next token of its document, kIgnoreLabel at the document's last one. A document that goes on beyond the
-// row names its next token in next_tokens ([documents], kIgnoreLabel where it ends here).
+// Label of each token: the next token of its document, kIgnoreLabel at the document's last one. A document that goes on
+// beyond the row names its next token in next_tokens ([documents], kIgnoreLabel where it ends here).
 std::vector<int64_t> shifted_labels(const SequenceLayout& layout, std::span<const int64_t> tokens,
                                     std::span<const int64_t> next_tokens = {});
 

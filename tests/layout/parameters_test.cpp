@@ -120,12 +120,12 @@ TEST(ParameterNames, OrderIsTheModelsOrder) {
   config.mixers = {Mixer::kLightning};
   std::vector<std::string> names;
   for (const ParameterSpec& spec : parameters(config)) names.push_back(spec.tensor.name);
-  EXPECT_THAT(names, testing::ElementsAre("embedding.weight", "layers.0.mixer_norm.weight", "layers.0.mixer.query.weight",
-                                          "layers.0.mixer.key.weight", "layers.0.mixer.value.weight", "layers.0.mixer.gate.weight",
-                                          "layers.0.mixer.norm.weight", "layers.0.mixer.output.weight",
-                                          "layers.0.channel_norm.weight", "layers.0.channel.gate.weight",
-                                          "layers.0.channel.up.weight", "layers.0.channel.down.weight", "norm.weight",
-                                          "head.weight"));
+  EXPECT_THAT(names, testing::ElementsAre(
+                         "embedding.weight", "layers.0.mixer_norm.weight", "layers.0.mixer.query.weight",
+                         "layers.0.mixer.key.weight", "layers.0.mixer.value.weight", "layers.0.mixer.gate.weight",
+                         "layers.0.mixer.norm.weight", "layers.0.mixer.output.weight", "layers.0.channel_norm.weight",
+                         "layers.0.channel.gate.weight", "layers.0.channel.up.weight", "layers.0.channel.down.weight",
+                         "norm.weight", "head.weight"));
 }
 
 TEST(ParameterNames, BiasesAndLearnedPositions) {
@@ -153,7 +153,8 @@ TEST(ParameterInit, DeepNormGainsOfTheReportedModel) {
   EXPECT_DOUBLE_EQ(std_of("layers.0.mixer.value.weight"), beta * std::sqrt(2.0 / (6144 + 8192)));
   EXPECT_DOUBLE_EQ(std_of("layers.0.mixer.output.weight"), beta * std::sqrt(2.0 / (6144 + 8192)));
   for (const char* name : {"gate", "up", "down"}) {
-    EXPECT_DOUBLE_EQ(std_of(fmt::format("layers.3.experts.31.{}.weight", name).c_str()), beta * std::sqrt(2.0 / (6144 + 9216)));
+    EXPECT_DOUBLE_EQ(std_of(fmt::format("layers.3.experts.31.{}.weight", name).c_str()),
+                     beta * std::sqrt(2.0 / (6144 + 9216)));
   }
   EXPECT_DOUBLE_EQ(std_of("layers.0.router.weight"), std::sqrt(2.0 / (6144 + 32)));
   EXPECT_DOUBLE_EQ(std_of("embedding.weight"), std::sqrt(2.0 / (6144 + 200064)));
@@ -206,7 +207,8 @@ TEST(ParameterPlacement, EveryParameterIsTiledByItsFirstCopies) {
       for (int64_t rank = 0; rank < mesh.world(); ++rank) {
         if (is_first_copy(one, mesh, rank)) first.push_back(rectangle_of(one, mesh, rank, spec.tensor.global_shape));
       }
-      EXPECT_EQ(covering_defect(spec.tensor.global_shape, first), std::nullopt) << spec.tensor.name << " " << one.text();
+      EXPECT_EQ(covering_defect(spec.tensor.global_shape, first), std::nullopt)
+          << spec.tensor.name << " " << one.text();
     }
     for (int64_t rank = 0; rank < mesh.world(); ++rank) {
       held[static_cast<size_t>(rank)] += rectangle_of(placement, mesh, rank, spec.tensor.global_shape).volume();
@@ -247,9 +249,12 @@ TEST(ParameterPlacement, RefusesHeadsAndExpertsThatDoNotDivide) {
       return error.what();
     }
   };
-  EXPECT_THAT(refused("layers.7.mixer.key.weight", Mesh(16, {.tp = 16})), testing::HasSubstr("8 heads cannot be dealt out to 16"));
-  EXPECT_THAT(refused("layers.0.mixer.norm.weight", Mesh(3, {.tp = 3})), testing::HasSubstr("64 heads cannot be dealt out to 3"));
-  EXPECT_THAT(refused("layers.0.experts.0.up.weight", Mesh(5, {.ep = 5})), testing::HasSubstr("32 experts cannot be dealt out to 5"));
+  EXPECT_THAT(refused("layers.7.mixer.key.weight", Mesh(16, {.tp = 16})),
+              testing::HasSubstr("8 heads cannot be dealt out to 16"));
+  EXPECT_THAT(refused("layers.0.mixer.norm.weight", Mesh(3, {.tp = 3})),
+              testing::HasSubstr("64 heads cannot be dealt out to 3"));
+  EXPECT_THAT(refused("layers.0.experts.0.up.weight", Mesh(5, {.ep = 5})),
+              testing::HasSubstr("32 experts cannot be dealt out to 5"));
 }
 
 TEST(ParameterRole, NamesAreDistinct) {
