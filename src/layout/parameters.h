@@ -23,8 +23,8 @@ enum class Role {
   kQuery,
   kKey,
   kValue,
-  kGate,
-  kOutput,  // mixer; gate: the output gate of a lightning layer
+  kGate,  // the output gate of a lightning mixer
+  kOutput,
   kRouter,
   kExpertGate,
   kExpertUp,
@@ -33,7 +33,7 @@ enum class Role {
   kChannelUp,
   kChannelDown,
   kHead,
-  kBias,  // bias: of a linear layer or a layer norm
+  kBias,  // of a linear layer or a layer norm
 };
 std::string_view name_of(Role role);  // "expert_gate"
 
@@ -44,8 +44,7 @@ struct LogicalTensor {
   bool operator==(const LogicalTensor&) const = default;
 };
 
-// Every number is resolved: fill with ones, zeros, or normal(0, std). For Xavier, std = gain · sqrt(2 / (fan_in +
-// fan_out)).
+// Every number is resolved: fill with ones, zeros, or normal(0, std). For Xavier, std = gain · sqrt(2 / (fan_in + fan_out)).
 struct Init {
   enum class Kind { kOnes, kZeros, kNormal };
   Kind kind = Kind::kZeros;
