@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -27,6 +28,9 @@ struct Context {
   // Scalars that are added to the loss, coefficient inside, already weighted by the micro-batch's tokens (a sum, as the main loss).
   std::vector<Tensor> auxiliary_losses;
   std::map<std::string, double> statistics;  // for the step report, e.g. "router/busiest_expert"
+
+  // Set by schedules that compute weight gradients later than input gradients: Linear puts its products there.
+  std::vector<std::function<void()>>* postponed_weight_gradients = nullptr;
 
   // When set, called with (block name, output): how the numeric guard finds the first bad layer.
   std::function<void(const std::string&, const Tensor&)> inspect;

@@ -1,6 +1,7 @@
 #include "model/parallel_ops.h"
 
 #include "kernels/documents.h"
+#include "kernels/rms_norm/op.h"
 
 namespace longhaul::model {
 
@@ -15,6 +16,6 @@ Tensor LocalOps::attention(const Tensor& q, const Tensor& k, const Tensor& v, co
   return kernels::attention(q, k, v, kernels::offsets_tensor(layout.document_offsets), key_offsets, options).o_thd;
 }
 
-Tensor LocalOps::mean_of_squares(const Tensor& x) { return x.square().mean(-1, /*keepdim=*/true); }
+Tensor LocalOps::rms_norm(const Tensor& x, const Tensor& weight, double eps) { return kernels::rms_norm(x, weight, eps); }
 
 }  // namespace longhaul::model

@@ -26,8 +26,8 @@ class ParallelOps {
   // key_offsets: see kernels/attention; undefined unless k and v come from a cache.
   virtual Tensor attention(const Tensor& q_thd, const Tensor& k_shd, const Tensor& v_shd, const layout::SequenceLayout& layout,
                            const Tensor& key_offsets, const kernels::AttentionOptions& options) = 0;
-  // Mean of squares over the channels of all tensor ranks → [tokens, 1].
-  virtual Tensor mean_of_squares(const Tensor& x_tc) = 0;
+  // RMSNorm over channels that are cut over the tensor ranks: the mean of squares, and one scalar a token in backward, are summed.
+  virtual Tensor rms_norm(const Tensor& x_tc, const Tensor& weight_c, double eps) = 0;
   // Sum over the tensor ranks of a product whose inner dimension is cut over them.
   virtual Tensor sum_over_tensor_ranks(const Tensor& x_td) = 0;
   // Σ over all ranks that share the tokens of an auxiliary statistic (routed tokens per expert, mean probabilities).
@@ -42,7 +42,7 @@ class LocalOps final : public ParallelOps {
                                                     const kernels::LinearRecurrenceOptions& options) override;
   Tensor attention(const Tensor& q_thd, const Tensor& k_shd, const Tensor& v_shd, const layout::SequenceLayout& layout,
                    const Tensor& key_offsets, const kernels::AttentionOptions& options) override;
-  Tensor mean_of_squares(const Tensor& x_tc) override;
+  Tensor rms_norm(const Tensor& x_tc, const Tensor& weight_c, double eps) override;
   Tensor sum_over_tensor_ranks(const Tensor& x_td) override { return x_td; }
   Tensor sum_statistics(const Tensor& x) override { return x; }
 };

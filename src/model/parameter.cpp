@@ -51,12 +51,18 @@ const layout::ParameterSpec& ParameterSet::take(const std::string& name) {
   LONGHAUL_ASSERT(false, "no parameter is called {}", name);
 }
 
+// Norms and the router compute in fp32 whatever the working precision is (minimax-01.md §2.5, §12).
+static bool kept_wide(const layout::ParameterSpec& spec) {
+  return spec.tensor.role == layout::Role::kNorm || spec.tensor.role == layout::Role::kRouter ||
+         (spec.tensor.role == layout::Role::kBias && spec.tensor.name.ends_with("norm.bias"));
+}
+
 Parameter& ParameterSet::store(std::string name, std::vector<Part> parts, at::IntArrayRef sizes) {
   auto parameter = std::make_unique<Parameter>();
   parameter->name = std::move(name);
   parameter->parts = std::move(parts);
   const auto options = at::TensorOptions().device(device_);
-  parameter->value = at::zeros(sizes, options.dtype(precision_.compute)).requires_grad_(true);
+  parameter->value = at::zeros(sizes, options.dtype(kept_wide(parameter->parts[0].spec) ? precision_.reduce : precision_.compute)).requires_grad_(true);
   parameter->grad = at::zeros(sizes, options.dtype(precision_.main_gradient));
   parameters_.push_back(std::move(parameter));
   return *parameters_.back();

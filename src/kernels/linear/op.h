@@ -1,0 +1,30 @@
+// linear: y = x Wᵀ + b for a weight whose gradient is added to a buffer of its own (the main gradient, fp32 while x is bf16) instead
+// of travelling through autograd: several micro-batches add up without a temporary, and a caller may postpone the product.
+// grouped_linear: the same for rows sorted by expert, one weight for each.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace longhaul::kernels {
+
+// Where the gradient of a weight goes. `postponed`: when set, the product is put there instead of being computed at once.
+struct GradientSink {
+  Tensor weight;  // same shape as the weight
+  Tensor bias;    // undefined without bias
+  std::vector<std::function<void()>>* postponed = nullptr;
+};
+
+// x_ti [tokens, in], weight_oi [out, in], bias_o [out] or undefined → [tokens, out]. Differentiable in x; the gradients of weight and
+// bias are added to the sink.
+Tensor linear(const Tensor& x_ti, const Tensor& weight_oi, const Tensor& bias_o, const GradientSink& sink);
+
+// x_ri [rows, in] sorted by expert, rows_per_expert on the host, weight_eoi [experts, out, in] → [rows, out]. Experts without rows are skipped.
+Tensor grouped_linear(const Tensor& x_ri, const std::vector<int64_t>& rows_per_expert, const Tensor& weight_eoi, const GradientSink& sink);
+
+// sink += dyᵀ x, in the sink's precision.
+void add_weight_gradient(const Tensor& sink_oi, const Tensor& dy_to, const Tensor& x_ti);
+
+}  // namespace longhaul::kernels

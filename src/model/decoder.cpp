@@ -1,0 +1,110 @@
+#include "model/decoder.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "kernels/embedding/op.h"
+#include "kernels/linear_cross_entropy/op.h"
+#include "model/dense_channel.h"
+#include "model/experts.h"
+#include "model/lightning_attention.h"
+#include "model/softmax_attention.h"
+
+namespace longhaul::model {
+namespace {
+
+std::unique_ptr<SequenceMixer> make_mixer(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters) {
+  if (config.mixer(layer) == recipe::Mixer::kLightning) return std::make_unique<LightningAttention>(config, layer, parameters);
+  return std::make_unique<SoftmaxAttention>(config, layer, parameters);
+}
+
+std::unique_ptr<ChannelMixer> make_channel(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters) {
+  if (config.experts > 0) return std::make_unique<Experts>(config, layer, parameters);
+  return std::make_unique<DenseChannel>(config, layer, parameters);
+}
+
+}  // namespace
+
+Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Device device)
+    : config_(config), precision_(precision), parameters_(layout::parameters(config), precision, device) {
+  embedding_ = &parameters_.add_stacked("embedding.weight", {"embedding.weight"});
+  if (config.position == recipe::Position::kLearned) position_ = &parameters_.add_stacked("position.weight", {"position.weight"});
+  for (int64_t l = 0; l < config.layers; ++l) {
+    Norm mixer_norm(parameters_, fmt::format("layers.{}.mixer_norm", l), config.norm, config.norm_eps);
+    auto mixer = make_mixer(config, l, parameters_);
+    Norm channel_norm(parameters_, fmt::format("layers.{}.channel_norm", l), config.norm, config.norm_eps);
+    layers_.push_back({mixer_norm, std::move(mixer), channel_norm, make_channel(config, l, parameters_)});
+  }
+  norm_.emplace(parameters_, "norm", config.norm, config.norm_eps);
+  head_ = config.tie_embeddings ? embedding_ : &parameters_.add_stacked("head.weight", {"head.weight"});
+  parameters_.expect_all_taken();
+}
+
+Tensor Decoder::embed(const Tensor& ids, const layout::SequenceLayout& layout) {
+  const Tensor hidden = kernels::embedding(ids, embedding_->value, embedding_->grad);
+  if (position_ == nullptr) return hidden;
+  const auto positions = layout.positions_of_axis(0);
+  for (const int64_t position : positions) {
+    if (position >= config_.max_positions) {
+      throw Error({.code = ExitCode::kUsage,
+                   .what = "a sequence is longer than the model's positions",
+                   .expected = fmt::format("at most {} tokens", config_.max_positions),
+                   .found = fmt::format("position {}", position),
+                   .where = "model.max_positions",
+                   .hint = "shorten the input, or use a model with rotary positions"});
+    }
+  }
+  const Tensor index = at::empty({static_cast<int64_t>(positions.size())}, at::kLong);
+  std::copy(positions.begin(), positions.end(), index.mutable_data_ptr<int64_t>());
+  return hidden + kernels::embedding(index, position_->value, position_->grad);
+}
+
+Tensor Decoder::run_layer(Context& context, Layer& layer, Tensor x, const layout::SequenceLayout& layout, MixerState* state) const {
+  const bool post = config_.wiring == recipe::Wiring::kPostNorm;
+  const double alpha = post ? config_.residual_alpha() : 1, beta = post ? config_.beta : 1;
+  const auto join = [&](const Tensor& residual, const Tensor& branch) {
+    if (!post) return residual + branch;
+    return at::add(residual.mul(alpha), branch, beta);
+  };
+  const Tensor h = layer.mixer_norm.forward(x);
+  x = join(post ? h : x, layer.mixer->forward(context, h, layout, state));
+  if (context.inspect) context.inspect(layer.mixer->name(), x);
+  const Tensor g = layer.channel_norm.forward(x);
+  x = join(post ? g : x, layer.channel->forward(context, g));
+  if (context.inspect) context.inspect(layer.channel->name(), x);
+  return x;
+}
+
+Tensor Decoder::hidden(Context& context, const Tensor& ids, const layout::SequenceLayout& layout, DecoderState* state) {
+  LONGHAUL_ASSERT(layout.tokens() == ids.size(0), "{} tokens, layout of {}", ids.size(0), layout.tokens());
+  if (state != nullptr) {
+    LONGHAUL_ASSERT(layout.documents() == 1, "decoding takes one sequence, not {}", layout.documents());
+    state->layers.resize(layers_.size());
+    state->tokens += ids.size(0);
+  }
+  Tensor x = embed(ids, layout);
+  if (context.inspect) context.inspect("embedding", x);
+  for (size_t l = 0; l < layers_.size(); ++l) {
+    x = run_layer(context, layers_[l], x, layout, state != nullptr ? &state->layers[l] : nullptr);
+  }
+  return norm_->forward(x);
+}
+
+Tensor Decoder::logits(const Tensor& hidden) const {
+  const at::NoGradGuard no_gradient;
+  return at::mm(hidden.to(precision_.reduce), head_->value.to(precision_.reduce).t());
+}
+
+LossSum Decoder::loss(Context& context, const Tensor& hidden, const Tensor& labels) {
+  LossSum loss{kernels::linear_cross_entropy_sum(hidden, head_->value, labels, head_->grad), labels.ge(0).sum().item<int64_t>()};
+  if (context.inspect) context.inspect("loss", loss.sum);
+  return loss;
+}
+
+Tensor Decoder::loss_each(const Tensor& hidden, const Tensor& labels) const {
+  return kernels::linear_cross_entropy_each(hidden, head_->value, labels);
+}
+
+}  // namespace longhaul::model

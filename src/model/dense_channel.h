@@ -1,0 +1,20 @@
+// The dense channel mixer: SwiGLU (arXiv 2002.05202), or up – tanh-GeLU – down as in GPT-2.
+#pragma once
+
+#include "model/linear.h"
+#include "model/module.h"
+#include "recipe/model_config.h"
+
+namespace longhaul::model {
+
+class DenseChannel final : public ChannelMixer {
+ public:
+  DenseChannel(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters);
+  Tensor forward(Context& context, const Tensor& hidden_td) override;
+
+ private:
+  recipe::Channel kind_;
+  Linear up_, down_;  // up: gate and up side by side for SwiGLU
+};
+
+}  // namespace longhaul::model

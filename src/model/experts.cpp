@@ -1,0 +1,62 @@
+#include "model/experts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernels/experts/op.h"
+#include "kernels/linear/op.h"
+#include "kernels/swiglu/op.h"
+
+namespace longhaul::model {
+
+Experts::Experts(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters)
+    : ChannelMixer(fmt::format("layers.{}.experts", layer)),
+      experts_(config.experts),
+      per_token_(config.experts_per_token),
+      balance_coefficient_(config.auxiliary_loss),
+      z_coefficient_(config.z_loss) {
+  const std::string router = fmt::format("layers.{}.router.weight", layer);
+  router_ = &parameters.add_stacked(router, {router});
+  std::vector<std::vector<std::string>> gate_up, down;
+  for (int64_t e = 0; e < experts_; ++e) {
+    const std::string expert = fmt::format("{}.{}", name(), e);
+    gate_up.push_back({expert + ".gate.weight", expert + ".up.weight"});
+    down.push_back({expert + ".down.weight"});
+  }
+  gate_up_ = &parameters.add_experts(name() + ".gate_up.weight", gate_up);
+  down_ = &parameters.add_experts(name() + ".down.weight", down);
+}
+
+Tensor Experts::forward(Context& context, const Tensor& hidden) {
+  const ScalarType wide = router_->value.scalar_type();
+  const Tensor logits = kernels::linear(hidden.to(wide), router_->value, Tensor(), {.weight = router_->grad});
+  const Tensor probability = logits.softmax(1);
+  const auto [picked, choice] = probability.topk(per_token_, 1);
+  const Tensor weight = picked.div(picked.sum(1, /*keepdim=*/true));
+  const kernels::ExpertAssignment assignment = kernels::assign_experts(choice, experts_);
+
+  const Tensor rows = kernels::permute_to_experts(hidden, assignment);
+  const Tensor up = kernels::grouped_linear(rows, assignment.rows_per_expert, gate_up_->value,
+                                            {.weight = gate_up_->grad, .postponed = context.postponed_weight_gradients});
+  const Tensor down = kernels::grouped_linear(kernels::swiglu(up), assignment.rows_per_expert, down_->value,
+                                              {.weight = down_->grad, .postponed = context.postponed_weight_gradients});
+  if (context.training) add_losses(context, logits, probability, assignment.rows_per_expert);
+  return kernels::combine_experts(down, weight, assignment);
+}
+
+void Experts::add_losses(Context& context, const Tensor& logits, const Tensor& probability, const std::vector<int64_t>& rows_per_expert) const {
+  const double tokens = static_cast<double>(logits.size(0));
+  if (tokens == 0) return;
+  const Tensor counts = context.ops.sum_statistics(at::tensor(rows_per_expert, at::kLong).to(logits.scalar_type()));
+  const Tensor share = counts.div(counts.sum());
+  if (balance_coefficient_ > 0) {
+    const Tensor mean = probability.mean(0);
+    context.auxiliary_losses.push_back(mean.mul(share).sum().mul(balance_coefficient_ * static_cast<double>(experts_) * tokens));
+  }
+  if (z_coefficient_ > 0) context.auxiliary_losses.push_back(logits.logsumexp(1).square().sum().mul(z_coefficient_));
+  double& busiest = context.statistics["router/busiest_expert_share"];
+  busiest = std::max(busiest, share.max().item<double>());
+}
+
+}  // namespace longhaul::model

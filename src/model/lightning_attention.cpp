@@ -1,0 +1,60 @@
+#include "model/lightning_attention.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace longhaul::model {
+namespace {
+
+// 2^{−8(h+1)/H} for H a power of two; otherwise the slopes of the next lower power, then every other slope of the next higher one.
+std::vector<double> base_slopes(int64_t heads, recipe::LayerFactor factor) {
+  const auto geometric = [](int64_t count, int64_t h) { return std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(count)); };
+  int64_t power = 1;
+  while (power * 2 <= heads) power *= 2;
+  std::vector<double> slopes;
+  const bool plain = factor == recipe::LayerFactor::kHuggingFace || power == heads;
+  for (int64_t h = 0; h < heads; ++h) {
+    slopes.push_back(plain ? geometric(heads, h) : h < power ? geometric(power, h) : geometric(2 * power, 2 * (h - power)));
+  }
+  return slopes;
+}
+
+}  // namespace
+
+std::vector<double> lightning_slopes(int64_t heads, int64_t layer, int64_t layers, recipe::LayerFactor factor) {
+  constexpr double kEpsilon = 1e-5;
+  const double denominator = static_cast<double>(layers - 1) + (factor == recipe::LayerFactor::kHuggingFace ? kEpsilon : 0);
+  const double scale = (layers <= 1 ? 1.0 : 1.0 - static_cast<double>(layer) / denominator) + kEpsilon;
+  std::vector<double> slopes = base_slopes(heads, factor);
+  for (double& slope : slopes) slope *= scale;
+  return slopes;
+}
+
+LightningAttention::LightningAttention(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters)
+    : SequenceMixer(fmt::format("layers.{}.mixer", layer)),
+      heads_(config.heads),
+      head_dim_(config.head_dim),
+      chunk_(config.chunk),
+      eps_(config.lightning_norm_eps),
+      qkv_(parameters, name(), "qkv", {"query", "key", "value"}, config.bias),
+      gate_(parameters, name(), "gate", {"gate"}, config.bias),
+      output_(parameters, name(), "output", {"output"}, config.bias),
+      norm_(parameters.add_stacked(name() + ".norm.weight", {name() + ".norm.weight"})) {
+  std::vector<double> slopes = lightning_slopes(heads_, layer, config.layers, config.layer_factor);
+  for (double& slope : slopes) slope = -slope;
+  log_decay_h_ = at::tensor(slopes, at::kDouble).to(norm_.value.options().requires_grad(false));
+}
+
+Tensor LightningAttention::forward(Context& context, const Tensor& hidden, const layout::SequenceLayout& layout, MixerState* state) {
+  const int64_t tokens = hidden.size(0), width = heads_ * head_dim_;
+  const Tensor qkv = at::silu(qkv_.forward(context, hidden)).view({tokens, 3 * heads_, head_dim_});
+  const auto result = context.ops.linear_recurrence(qkv.narrow(1, 0, heads_), qkv.narrow(1, heads_, heads_), qkv.narrow(1, 2 * heads_, heads_),
+                                                    log_decay_h_, state != nullptr ? state->recurrence_1hkv : Tensor(), layout,
+                                                    {.chunk = chunk_});
+  if (state != nullptr) state->recurrence_1hkv = result.final_state_nhkv;
+  const Tensor y = context.ops.rms_norm(result.o_thd.reshape({tokens, width}), norm_.use(), eps_);
+  return context.ops.sum_over_tensor_ranks(output_.forward(context, at::sigmoid(gate_.forward(context, hidden)).mul(y)));
+}
+
+}  // namespace longhaul::model

@@ -1,0 +1,25 @@
+#include "model/linear.h"
+
+#include "kernels/linear/op.h"
+
+namespace longhaul::model {
+
+Linear::Linear(ParameterSet& parameters, const std::string& prefix, const std::string& storage, const std::vector<std::string>& outputs,
+               bool bias) {
+  const auto names = [&](const char* suffix) {
+    std::vector<std::string> result;
+    for (const std::string& output : outputs) result.push_back(prefix + "." + output + suffix);
+    return result;
+  };
+  weight_ = &parameters.add_stacked(prefix + "." + storage + ".weight", names(".weight"));
+  if (bias) bias_ = &parameters.add_stacked(prefix + "." + storage + ".bias", names(".bias"));
+}
+
+Tensor Linear::forward(Context& context, const Tensor& x) const {
+  return kernels::linear(x, weight_->value, bias_ != nullptr ? bias_->value : Tensor(),
+                         {.weight = weight_->grad,
+                          .bias = bias_ != nullptr ? bias_->grad : Tensor(),
+                          .postponed = context.postponed_weight_gradients});
+}
+
+}  // namespace longhaul::model

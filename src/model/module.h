@@ -1,0 +1,39 @@
+// Module: a named part of a model. The two kinds a decoder layer is made of are interfaces: a SequenceMixer moves information between
+// tokens, a ChannelMixer works on each token alone. All map [tokens, hidden] → [tokens, hidden]; a batch is a packing.
+#pragma once
+
+#include <string>
+
+#include "layout/sequence.h"
+#include "model/context.h"
+#include "model/parameter.h"
+#include "model/state.h"
+
+namespace longhaul::model {
+
+class Module {
+ public:
+  explicit Module(std::string name) : name_(std::move(name)) {}
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+  const std::string& name() const { return name_; }  // "layers.3.mixer"
+
+ private:
+  std::string name_;
+};
+
+class SequenceMixer : public Module {
+ public:
+  using Module::Module;
+  // state: null when training; else read and advanced (the layout is then one document that continues the state).
+  virtual Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceLayout& layout, MixerState* state) = 0;
+};
+
+class ChannelMixer : public Module {
+ public:
+  using Module::Module;
+  virtual Tensor forward(Context& context, const Tensor& hidden_td) = 0;
+};
+
+}  // namespace longhaul::model

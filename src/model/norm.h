@@ -1,0 +1,22 @@
+// Norm: RMSNorm, or LayerNorm with bias, over the hidden axis. Statistics and weights in fp32 (fp64 in fp64 models).
+#pragma once
+
+#include <string>
+
+#include "model/parameter.h"
+#include "recipe/model_config.h"
+
+namespace longhaul::model {
+
+class Norm {
+ public:
+  Norm(ParameterSet& parameters, const std::string& prefix, recipe::Norm kind, double eps);  // holds prefix.weight (and .bias)
+  Tensor forward(const Tensor& x_td) const;
+
+ private:
+  Parameter* weight_;
+  Parameter* bias_ = nullptr;
+  double eps_;
+};
+
+}  // namespace longhaul::model
