@@ -1,5 +1,7 @@
 #include "data/tokenizer/pre_tokenizer.h"
 
+#include <algorithm>
+
 #include "data/tokenizer/unicode.h"
 
 namespace longhaul::data {
@@ -220,6 +222,14 @@ bool PreTokenizer::whole_text_is_a_word() const {
     if (step.kind != Step::Kind::kPrefixSpace && (step.kind != Step::Kind::kMetaspace || step.split)) return false;
   }
   return true;
+}
+
+char32_t PreTokenizer::space_becomes(char32_t space) const {
+  for (const Step& step : steps_) {
+    const char* text = step.replacement.data();
+    if (space == U' ' && step.kind == Step::Kind::kMetaspace) space = decode_utf8(text, text + step.replacement.size()).code;
+  }
+  return space;
 }
 
 int64_t PreTokenizer::last_safe_cut(std::string_view text, bool nfc_before) const {

@@ -26,7 +26,7 @@ struct Tokenizer::Parts {
   std::vector<int32_t> before, after;       // what the post-processor puts around the text
   std::vector<std::string> byte_texts;      // by id, when the decoder is ByteLevel alone
   int64_t vocabulary = 0, tokens = 0;
-  int32_t space_becomes = ' ';
+  char32_t space_becomes = U' ';
 
   void read(const JsonView& root);
   void read_post_processor(const JsonView& processor, int depth);
@@ -77,7 +77,7 @@ void Tokenizer::Parts::read(const JsonView& root) {
     vocabulary = std::max<int64_t>(vocabulary, token.id + 1);
     tokens += model.id_of(token.content) ? 0 : 1;
   }
-  space_becomes = static_cast<int32_t>(normalizer.by_character() ? normalizer.space_becomes() : U' ');
+  space_becomes = pre_tokenizer.space_becomes(normalizer.by_character() ? normalizer.space_becomes() : U' ');
   if (decoder.only_byte_level()) {
     byte_texts.resize(static_cast<size_t>(vocabulary));
     for (int32_t id = 0; id < vocabulary; ++id) {
