@@ -103,14 +103,14 @@ CheckpointWriter::CheckpointWriter(FileSystem& files, fs::path checkpoints, int6
   LONGHAUL_ASSERT(step >= 0 && generation >= 0, "step {} generation {}", step, generation);
   make_folders_durably(files_, checkpoints_);
   temporary_ = checkpoints_ / fmt::format("{}{}{}", step_name(step), kTemporaryInfix, generation);
-  if (files_.exists(temporary_)) discard_folder(files_, temporary_);  // of a save that failed: its files are lost
+  remove_tree(files_, temporary_);  // of a save that failed: its files are lost
   files_.make_folders(temporary_);
 }
 
 CheckpointWriter::~CheckpointWriter() {
   if (committed_) return;
   try {
-    if (files_.exists(temporary_)) discard_folder(files_, temporary_);
+    remove_tree(files_, temporary_);  // needs no rename and no sync: nobody takes this name for a checkpoint
   } catch (const std::exception& error) {
     log_warning("could not remove an unfinished checkpoint (harmless, it is cleaned up later): {}", error.what());
   }

@@ -124,6 +124,7 @@ void replace_file(FileSystem& files, const fs::path& path, std::string_view text
 }
 
 void remove_tree(FileSystem& files, const fs::path& folder) {
+  if (!files.exists(folder)) return;
   for (const FolderEntry& entry : files.list(folder)) {
     if (entry.is_folder) {
       remove_tree(files, folder / entry.name);
