@@ -8,11 +8,13 @@
 namespace longhaul::data {
 
 Encoder encoder_of(const Tokenizer& tokenizer) {
-  if (!tokenizer.end_of_document()) {
+  const auto separator = tokenizer.end_of_document();
+  if (!separator) {
     throw Error({.code = ExitCode::kData,
-                 .what = "the tokenizer has no token that ends a document",
-                 .expected = fmt::format("{} or one of the usual end-of-text tokens", kEndOfDocument),
-                 .hint = "add one to added_tokens of its tokenizer.json"});
+                 .what = "the tokenizer cannot separate documents",
+                 .expected = fmt::format("an added token {} (or <|endoftext|>, <|end_of_text|>, </s>)", kEndOfDocument),
+                 .found = "none",
+                 .hint = "longhaul tokenizer train makes one that can"});
   }
   Encoder encoder;
   encoder.encode = [tokenizer](std::string_view text, std::vector<int32_t>& ids) { tokenizer.encode_append(text, ids); };
@@ -24,7 +26,7 @@ Encoder encoder_of(const Tokenizer& tokenizer) {
     };
   };
   encoder.vocabulary = tokenizer.vocabulary();
-  encoder.separator = *tokenizer.end_of_document();
+  encoder.separator = *separator;
   encoder.sha256 = tokenizer.sha256();
   return encoder;
 }

@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "data/prepare.h"
 #include "data/tokenizer/bpe_trainer.h"
 #include "data/tokenizer/tokenizer.h"
 
@@ -35,8 +34,5 @@ std::vector<int32_t> read_ids(std::string_view text, const std::string& where);
 
 // "bytes", or the path of a tokenizer.json.
 Tokenizer open_tokenizer(const std::string& name);
-
-// The face that preparation of token shards takes. kData when the tokenizer has no end-of-document token.
-Encoder encoder_of(const Tokenizer& tokenizer);
 
 }  // namespace longhaul::data

@@ -1,0 +1,131 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "data/blend.h"
+#include "data/packing.h"
+#include "data/support.h"
+
+namespace longhaul::data {
+namespace {
+
+class PackingTest : public testing::Test {
+ protected:
+  PackingTest() {
+    write_documents(folder_ / "text", 60, 400);
+    prepared_ = prepare(corpus_of(folder_ / "text"), 0, byte_encoder(), folder_ / "cache", {.shard_tokens = 3000});
+  }
+  TemporaryFolder folder_;
+  PreparedSource prepared_;
+};
+
+TEST_F(PackingTest, EveryLabelOfEveryDocumentComesOncePerEpoch) {
+  const TokenDataset& data = prepared_.train;
+  for (int64_t sequence : {1, 7, 64, 1000, 1000000}) {
+    const PackingIndex index = PackingIndex::open_or_make(data, sequence, 3, 17, folder_ / "index");
+    ASSERT_EQ(index.samples(), PackingIndex::samples(data, sequence));
+    std::map<int64_t, std::string> text;
+    std::map<int64_t, int64_t> next_label, bytes;
+    for (int64_t i = 0; i < index.samples(); ++i) {
+      int64_t length = 0;
+      for (const Segment& segment : index.sample(data, i)) {
+        length += segment.length;
+        std::vector<int64_t> inputs(static_cast<size_t>(segment.length)), labels(inputs.size());
+        read_segment(data, segment, inputs, labels);
+        if (segment.document == kPadding) {
+          EXPECT_EQ(i, index.samples() - 1) << "only the last sample is filled";
+          EXPECT_TRUE(std::all_of(labels.begin(), labels.end(), [](int64_t l) { return l == -1; }));
+          continue;
+        }
+        // The parts of a document come in order, without a gap.
+        EXPECT_EQ(segment.start, next_label[segment.document]);
+        next_label[segment.document] += segment.length;
+        bytes[segment.document] += segment_bytes(data, segment);
+        EXPECT_EQ(inputs[0], segment.start == 0 ? 256 : static_cast<unsigned char>(text[segment.document].back()));
+        for (size_t k = 0; k < labels.size(); ++k) {
+          if (k > 0) {
+            EXPECT_EQ(inputs[k], labels[k - 1]);
+          }
+          if (labels[k] != 256) text[segment.document] += static_cast<char>(labels[k]);
+        }
+        if (next_label[segment.document] == data.length(segment.document) + 1) {
+          EXPECT_EQ(labels.back(), 256);
+        }
+      }
+      ASSERT_EQ(length, sequence);
+    }
+    ASSERT_EQ(text.size(), 60u);
+    for (const auto& [document, found] : text) {
+      EXPECT_EQ(found, text_of(data, document));
+      EXPECT_EQ(next_label[document], data.length(document) + 1);
+      EXPECT_EQ(bytes[document], data.text_bytes(document));
+    }
+  }
+}
+
+TEST_F(PackingTest, OrderDependsOnSeedAndEpochOnly) {
+  const TokenDataset& data = prepared_.train;
+  const auto order = [&](int64_t epoch, uint64_t seed, const char* folder) {
+    const PackingIndex index = PackingIndex::open_or_make(data, 64, epoch, seed, folder_ / folder);
+    std::vector<Segment> all;
+    for (int64_t i = 0; i < index.samples(); ++i) {
+      for (const Segment& segment : index.sample(data, i)) all.push_back(segment);
+    }
+    return all;
+  };
+  EXPECT_EQ(order(0, 1, "a"), order(0, 1, "b"));
+  EXPECT_NE(order(0, 1, "a"), order(1, 1, "a"));
+  EXPECT_NE(order(0, 1, "a"), order(0, 2, "a"));
+}
+
+TEST_F(PackingTest, IndexIsReusedAndMadeAgainWhenDamaged) {
+  const TokenDataset& data = prepared_.train;
+  const auto path = PackingIndex::open_or_make(data, 64, 0, 1, folder_ / "index").path();
+  const std::string good = read_file(path);
+  const auto time = std::filesystem::last_write_time(path);
+  PackingIndex::open_or_make(data, 64, 0, 1, folder_ / "index");
+  EXPECT_EQ(std::filesystem::last_write_time(path), time);
+  const PackingKey key{data.fingerprint(), 64, 0, 1};
+  for (size_t at = 0; at < good.size(); ++at) {
+    std::string bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ 16);
+    write_file(path, bad);
+    EXPECT_EQ(error_of([&] { PackingIndex::open(path, key, data.documents()); }).code(), ExitCode::kData) << at;
+  }
+  write_file(path, good.substr(0, good.size() - 8));
+  EXPECT_EQ(error_of([&] { PackingIndex::open(path, key, data.documents()); }).code(), ExitCode::kData);
+  PackingIndex::open_or_make(data, 64, 0, 1, folder_ / "index");
+  EXPECT_EQ(read_file(path), good);
+  EXPECT_EQ(error_of([&] { PackingIndex::open(path, {data.fingerprint(), 64, 1, 1}, data.documents()); }).code(), ExitCode::kData);
+}
+
+TEST(Blend, CountsStayWithinOneOfTheWeightsAtEveryPrefix) {
+  const std::vector<std::vector<double>> cases = {{1}, {1, 1}, {0.7, 0.3}, {7, 2, 1}, {0.5, 0, 0.5}, {1e-3, 1},
+                                                  {3.14159, 2.71828, 1.41421, 0.57721}, {123456, 7891, 55}, std::vector<double>(17, 1.0)};
+  for (const auto& weights : cases) {
+    const Blend blend(weights);
+    std::vector<int64_t> given(weights.size(), 0);
+    const int64_t samples = std::max<int64_t>(2 * blend.period() + 5, 1000);
+    double sum = 0;
+    for (double weight : weights) sum += weight;
+    for (int64_t n = 0; n < samples; ++n) {
+      const Blend::Place place = blend.at(n);
+      ASSERT_EQ(place.index, given[static_cast<size_t>(place.dataset)]++);
+      for (size_t k = 0; k < weights.size(); ++k) {
+        ASSERT_LT(std::abs(static_cast<double>(n + 1) * blend.weight(static_cast<int64_t>(k)) - static_cast<double>(given[k])), 1.0);
+      }
+    }
+    for (size_t k = 0; k < weights.size(); ++k) EXPECT_NEAR(blend.weight(static_cast<int64_t>(k)), weights[k] / sum, 1.0 / 65536);
+  }
+  EXPECT_EQ(Blend(std::vector<double>{0.7, 0.3}).period(), 10);
+}
+
+TEST(Blend, BadWeightsAreRefused) {
+  for (const auto& weights : {std::vector<double>{}, {0, 0}, {1, -1}, {NAN, 1}, {INFINITY}}) {
+    EXPECT_EQ(error_of([&] { Blend blend(weights); }).code(), ExitCode::kUsage);
+  }
+}
+
+}  // namespace
+}  // namespace longhaul::data
