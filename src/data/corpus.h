@@ -27,7 +27,7 @@ struct CorpusOptions {
   std::vector<std::string> sources;
   SourceOptions source;
   int64_t held_out_percent = 1;
-  bool remove_copies = true;  // keeps 16 bytes per document in memory while it looks
+  bool remove_copies = true;  // keeps about 40 bytes per document in memory while it looks
 };
 CorpusOptions corpus_options(const recipe::DataOptions& options, const std::filesystem::path& libtorch_folder);
 
