@@ -62,7 +62,9 @@ void LocalFileSystem::remove(const fs::path& path) {
   if (code) disk_error("cannot remove the file", path, code);
 }
 
-void LocalFileSystem::sync_folder(const fs::path& folder) { longhaul::sync_folder(folder); }
+void LocalFileSystem::sync_folder(const fs::path& folder) {
+  longhaul::sync_folder(folder.empty() ? fs::path(".") : folder);  // the parent of "file" is ""
+}
 
 std::vector<FolderEntry> LocalFileSystem::list(const fs::path& folder) const {
   std::error_code code;

@@ -2,6 +2,7 @@
 // byte ranges, in the order docs/formats/safetensors.md lists them.
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <tuple>
 #include <unordered_set>
@@ -268,6 +269,8 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> start, int
   if (length < 2 || text[0] != '{') {
     malformed(where, "the header does not begin with '{'", "a JSON object", length == 0 ? "nothing" : printable({text, 1}));
   }
+  // The JSON library takes a NUL for the end of the text.
+  if (std::memchr(text, 0, length) != nullptr) malformed(where, "the header holds a NUL byte", "JSON in UTF-8", "a NUL byte");
   HeaderEvents events(where, limits, header);
   json::sax_parse(text, text + length, &events);
   check_ranges(header, file_bytes, where);

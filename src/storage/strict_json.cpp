@@ -75,6 +75,8 @@ class StrictEvents {
 }  // namespace
 
 json parse_strict_json(std::string_view text, const std::string& where, const JsonLimits& limits) {
+  // The JSON library takes a NUL for the end of the text.
+  if (text.find('\0') != std::string_view::npos) malformed(where, "not valid JSON", "JSON in UTF-8", "a NUL byte");
   StrictEvents events(where, limits);
   json::sax_parse(text.begin(), text.end(), &events);
   return json::parse(text.begin(), text.end());

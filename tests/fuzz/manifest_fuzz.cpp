@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/checksum.h"
+#include "base/error.h"
 #include "storage/manifest.h"
 
 namespace {

@@ -52,8 +52,8 @@ def round_trip(folder):
     for seed in range(5):
         theirs, ours = os.path.join(folder, "theirs"), os.path.join(folder, "ours")
         tensors = tensors_of(seed)
-        metadata = {"format": "np", "text": "line\nbreak \"quoted\" ü"} if seed % 2 else {}
-        save_file(tensors, theirs, metadata=metadata if len(metadata) < 2 else dict(list(metadata.items())[:1]))
+        # One entry only: the package writes several in an order of its own each time.
+        save_file(tensors, theirs, metadata={"text": "line\nbreak \"quoted\" ü"} if seed % 2 else None)
         result = copy(theirs, ours)
         assert result.returncode == 0, result.stderr
         listed = [json.loads(line) for line in result.stdout.splitlines()]

@@ -110,6 +110,9 @@ TEST(ManifestText, RefusesDeepAndRepeatedJson) {
     return body + ",\n\"manifest_sha256\": \"" + sha256_hex(body) + "\"\n}\n";
   };
   EXPECT_THAT(refusal(sealed("{\"recipe\": " + std::string(100'000, '['))), HasSubstr("nested"));
+  std::string body = to_text(example());
+  body.resize(body.find(",\n\"manifest_sha256\""));
+  EXPECT_THAT(refusal(sealed(body + std::string("\n}\0more", 7))), HasSubstr("NUL"));
   EXPECT_THAT(refusal(sealed("{\"step\": 1, \"step\": 2")), HasSubstr("twice"));
   EXPECT_THAT(refusal(sealed("{\"run\": \"" + std::string(2 << 20, 'x') + "\"")), HasSubstr("too long"));
 }

@@ -53,7 +53,8 @@ TEST(SafetensorsMalformed, Lengths) {
   EXPECT_THAT(refusal(with_length((16 << 20) + 1, std::string((16 << 20) + 100, ' '))), HasSubstr("header is too long"));
   // N counts past the header into the data.
   const std::string header = one(R"("dtype":"U8","shape":[4],"data_offsets":[0,4])");
-  refusal(with_length(header.size() + 2, header + "abcd"));
+  refusal(with_length(header.size() + 2, header + "abcdef"));
+  EXPECT_THAT(refusal(with_length(header.size() + 1, header + std::string(5, '\0'))), HasSubstr("NUL"));
   EXPECT_THAT(refusal(file_of("{}", 0), {.total_bytes = 9}), HasSubstr("too large"));
 }
 
