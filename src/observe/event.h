@@ -1,0 +1,278 @@
+// The events of a run: rare, typed records of what happened, from which every display is made. One struct per event;
+// its fields are declared once, in fields(), and writer, reader and documentation check go over that list.
+//
+//   Event event{.common = {…}, .body = Evaluation{.step = 100, .loss = 1.25, .bits_per_byte = 1.71, .perplexity
+//   = 3.49}}; std::string line = to_json(event);         // one line, no newline std::optional<Event> again =
+//   from_json(line);
+//
+// Losses are in nats per token. A step's number is how many optimizer steps are done after it: the first step is 1.
+// The written form is docs/formats/events.md. Plain values: no thread rules.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+namespace longhaul::observe {
+
+inline constexpr int64_t kEventSchema = 1;  // raised only when an old reader would misread a new file
+
+enum class Digits { kShortest, kSeventeen };  // kShortest reads back to the same number too
+
+template <class Owner, class Member>
+struct Field {
+  std::string_view name;
+  Member Owner::*member;  // std::optional: left out when it has no value
+  Digits digits = Digits::kShortest;
+};
+template <class Owner, class Member>
+Field(std::string_view, Member Owner::*) -> Field<Owner, Member>;
+template <class Owner, class Member>
+Field(std::string_view, Member Owner::*, Digits) -> Field<Owner, Member>;
+
+// First record of every process that trains: what it runs, on what, and how large it is.
+struct RunStart {
+  static constexpr std::string_view kName = "run_start";
+  std::string name;     // of the run folder or recipe, for titles
+  std::string version;  // of Longhaul
+  std::string commit;
+  std::string compiler;
+  std::string libtorch;
+  std::string host;
+  std::string operating_system;
+  std::string processor;
+  std::vector<std::string> cpu_features;
+  std::string device;
+  std::string dtype;
+  int64_t threads = 0;
+  int64_t seed = 0;
+  int64_t world_size = 1;
+  std::string recipe_hash;
+  std::string model;  // preset or family
+  int64_t parameters = 0;
+  int64_t parameters_per_token = 0;  // those one token passes through; fewer than `parameters` with experts
+  int64_t steps = 0;                 // planned; 0: until stopped
+  int64_t tokens_per_step = 0;
+  int64_t sequence = 0;  // tokens
+  int64_t vocabulary = 0;
+  std::optional<double> flops_per_token;        // forward and backward
+  std::optional<double> peak_flops_per_second;  // measured on this machine
+  std::optional<int64_t> training_tokens;       // one epoch
+  std::optional<int64_t> training_bytes;
+  std::optional<int64_t> heldout_bytes;
+  std::optional<int64_t> memory_bytes;  // of the machine
+  static constexpr auto fields();
+};
+
+struct StepReport {
+  static constexpr std::string_view kName = "step";
+  int64_t step = 0;
+  double loss = 0;     // nats per token, mean over the step's tokens
+  int64_t tokens = 0;  // trained so far, this step included
+  double tokens_per_second = 0;
+  double grad_norm = 0;  // before clipping
+  double learning_rate = 0;
+  double milliseconds = 0;    // the whole step, data wait included
+  std::optional<double> mfu;  // 0..1 of the measured peak
+  std::optional<double> model_flops_per_second;
+  std::optional<double> data_wait_milliseconds;
+  std::optional<double> auxiliary_loss;
+  std::optional<int64_t> resident_bytes;
+  std::optional<bool> skipped;  // the update was not applied (non-finite gradient)
+  static constexpr auto fields();
+};
+
+struct Evaluation {
+  static constexpr std::string_view kName = "evaluation";
+  int64_t step = 0;
+  double loss = 0;           // nats per token on the held-out documents
+  double bits_per_byte = 0;  // every byte of those documents counted
+  double perplexity = 0;
+  static constexpr auto fields();
+};
+
+// What general compressors reach on the held-out documents joined in path order.
+struct CompressionBaseline {
+  static constexpr std::string_view kName = "compression_baseline";
+  double gzip_bits_per_byte = 0;  // gzip -9
+  double xz_bits_per_byte = 0;    // xz -9
+  static constexpr auto fields();
+};
+
+struct CheckpointSaved {
+  static constexpr std::string_view kName = "checkpoint";
+  int64_t step = 0;
+  std::string path;                  // relative to the run folder
+  double blocking_milliseconds = 0;  // how long training stood still
+  static constexpr auto fields();
+};
+
+struct Resume {
+  static constexpr std::string_view kName = "resume";
+  int64_t step =
+      0;  // of the checkpoint: the next step done is step + 1, and later steps in the file before this are void
+  static constexpr auto fields();
+};
+
+struct Alarm {
+  static constexpr std::string_view kName = "alarm";
+  std::string kind;  // "disk_full", "events_lost", "loss_spike", …
+  std::string message;
+  static constexpr auto fields();
+};
+
+struct NonFinite {
+  static constexpr std::string_view kName = "nonfinite";
+  int64_t step = 0;
+  std::string layer;   // "layers.3", "embedding"
+  std::string tensor;  // "layers.3.mixer.q.weight", or what the layer computed: "output"
+  std::string phase;   // "forward", "loss" or "gradient"
+  static constexpr auto fields();
+};
+
+struct Sample {
+  static constexpr std::string_view kName = "sample";
+  int64_t step = 0;
+  std::string prompt;
+  std::string text;  // the completion alone
+  static constexpr auto fields();
+};
+
+struct End {
+  static constexpr std::string_view kName = "end";
+  std::string reason;  // "finished", "signal", "until_time", "error"
+  int64_t step = 0;
+  static constexpr auto fields();
+};
+
+using EventBody = std::variant<RunStart, StepReport, Evaluation, CompressionBaseline, CheckpointSaved, Resume, Alarm,
+                               NonFinite, Sample, End>;
+
+struct Common {
+  int64_t schema = kEventSchema;
+  std::string run;         // the same for all processes and restarts of a run
+  int64_t generation = 1;  // grows by one at each restart
+  int64_t rank = 0;
+  double wall_time = 0;      // Unix seconds, for people
+  int64_t monotonic_ns = 0;  // for durations within one process
+  static constexpr auto fields();
+};
+
+struct Event {
+  Common common;
+  EventBody body;
+};
+
+std::string_view name_of(const EventBody& body);
+
+// One line without its newline. Numbers that are not finite are written as null, and "note" says which: "loss=nan".
+// Bytes that are not UTF-8 become U+FFFD.
+std::string to_json(const Event& event);
+
+// std::nullopt: an event name this version does not know. Anything else that does not fit: Error 65 with `where`.
+std::optional<Event> from_json(std::string_view line, std::string_view where = "");
+Common common_from_json(std::string_view line, std::string_view where = "");  // of any event, known or not
+
+// Calls body.template operator()<Type>() for every type of EventBody.
+template <class Body>
+void for_each_event_type(Body&& body) {
+  [&]<size_t... i>(std::index_sequence<i...>) {
+    (body.template operator()<std::variant_alternative_t<i, EventBody>>(), ...);
+  }
+  (std::make_index_sequence<std::variant_size_v<EventBody>>{});
+}
+
+template <class Type, class Body>
+void for_each_field(Body&& body) {
+  std::apply([&](const auto&... field) { (body(field), ...); }, Type::fields());
+}
+
+constexpr auto Common::fields() {
+  return std::tuple{Field{"schema", &Common::schema},         Field{"run", &Common::run},
+                    Field{"generation", &Common::generation}, Field{"rank", &Common::rank},
+                    Field{"wall_time", &Common::wall_time},   Field{"monotonic_ns", &Common::monotonic_ns}};
+}
+constexpr auto RunStart::fields() {
+  using R = RunStart;
+  return std::tuple{Field{"name", &R::name},
+                    Field{"version", &R::version},
+                    Field{"commit", &R::commit},
+                    Field{"compiler", &R::compiler},
+                    Field{"libtorch", &R::libtorch},
+                    Field{"host", &R::host},
+                    Field{"operating_system", &R::operating_system},
+                    Field{"processor", &R::processor},
+                    Field{"cpu_features", &R::cpu_features},
+                    Field{"device", &R::device},
+                    Field{"dtype", &R::dtype},
+                    Field{"threads", &R::threads},
+                    Field{"seed", &R::seed},
+                    Field{"world_size", &R::world_size},
+                    Field{"recipe_hash", &R::recipe_hash},
+                    Field{"model", &R::model},
+                    Field{"parameters", &R::parameters},
+                    Field{"parameters_per_token", &R::parameters_per_token},
+                    Field{"steps", &R::steps},
+                    Field{"tokens_per_step", &R::tokens_per_step},
+                    Field{"sequence", &R::sequence},
+                    Field{"vocabulary", &R::vocabulary},
+                    Field{"flops_per_token", &R::flops_per_token},
+                    Field{"peak_flops_per_second", &R::peak_flops_per_second},
+                    Field{"training_tokens", &R::training_tokens},
+                    Field{"training_bytes", &R::training_bytes},
+                    Field{"heldout_bytes", &R::heldout_bytes},
+                    Field{"memory_bytes", &R::memory_bytes}};
+}
+constexpr auto StepReport::fields() {
+  using S = StepReport;
+  return std::tuple{Field{"step", &S::step},
+                    Field{"loss", &S::loss, Digits::kSeventeen},
+                    Field{"tokens", &S::tokens},
+                    Field{"tokens_per_second", &S::tokens_per_second},
+                    Field{"grad_norm", &S::grad_norm, Digits::kSeventeen},
+                    Field{"learning_rate", &S::learning_rate},
+                    Field{"milliseconds", &S::milliseconds},
+                    Field{"mfu", &S::mfu},
+                    Field{"model_flops_per_second", &S::model_flops_per_second},
+                    Field{"data_wait_milliseconds", &S::data_wait_milliseconds},
+                    Field{"auxiliary_loss", &S::auxiliary_loss, Digits::kSeventeen},
+                    Field{"resident_bytes", &S::resident_bytes},
+                    Field{"skipped", &S::skipped}};
+}
+constexpr auto Evaluation::fields() {
+  using E = Evaluation;
+  return std::tuple{Field{"step", &E::step}, Field{"loss", &E::loss, Digits::kSeventeen},
+                    Field{"bits_per_byte", &E::bits_per_byte, Digits::kSeventeen},
+                    Field{"perplexity", &E::perplexity, Digits::kSeventeen}};
+}
+constexpr auto CompressionBaseline::fields() {
+  return std::tuple{Field{"gzip_bits_per_byte", &CompressionBaseline::gzip_bits_per_byte},
+                    Field{"xz_bits_per_byte", &CompressionBaseline::xz_bits_per_byte}};
+}
+constexpr auto CheckpointSaved::fields() {
+  return std::tuple{Field{"step", &CheckpointSaved::step}, Field{"path", &CheckpointSaved::path},
+                    Field{"blocking_milliseconds", &CheckpointSaved::blocking_milliseconds}};
+}
+constexpr auto Resume::fields() {
+  return std::tuple{Field{"step", &Resume::step}};
+}
+constexpr auto Alarm::fields() {
+  return std::tuple{Field{"kind", &Alarm::kind}, Field{"message", &Alarm::message}};
+}
+constexpr auto NonFinite::fields() {
+  return std::tuple{Field{"step", &NonFinite::step}, Field{"layer", &NonFinite::layer},
+                    Field{"tensor", &NonFinite::tensor}, Field{"phase", &NonFinite::phase}};
+}
+constexpr auto Sample::fields() {
+  return std::tuple{Field{"step", &Sample::step}, Field{"prompt", &Sample::prompt}, Field{"text", &Sample::text}};
+}
+constexpr auto End::fields() {
+  return std::tuple{Field{"reason", &End::reason}, Field{"step", &End::step}};
+}
+
+}  // namespace longhaul::observe

@@ -1,0 +1,78 @@
+// The event stream of one process: appended to a JSON-lines file and handed to readers (terminal, TensorBoard, …).
+//
+//   EventWriter log({.path = run_folder / "events.jsonl"});
+//   log.add(terminal_reader);
+//   log.write(StepReport{.step = 1, …});
+//   for (const Event& event : read_events(run_folder / "events.jsonl")) …
+//
+// Thread-safe: write() may be called from any thread; readers see events one at a time, in file order. One writer per
+// file: a second process that opens it is refused. Neither a full disk nor a failing reader stops the caller; each is
+// said once.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "observe/event.h"
+
+namespace longhaul::observe {
+
+class EventReader {
+ public:
+  virtual ~EventReader() = default;
+  virtual void on(const Event& event) = 0;
+};
+
+struct EventWriterOptions {
+  std::filesystem::path path;  // events.jsonl of rank 0; events/<role>-<n>.jsonl of the others
+  std::string run;             // empty: the file's own, else a new one
+  int64_t generation = 0;      // 0: one more than the file's last
+  int64_t rank = 0;
+};
+
+class EventWriter {
+ public:
+  // Cuts a torn last line (a crash in the middle of a write); other damage at the ends of the file is Error 65.
+  explicit EventWriter(EventWriterOptions options);
+
+  void add(std::shared_ptr<EventReader> reader);
+  void write(EventBody body);
+
+  const std::string& run() const { return common_.run; }
+  int64_t generation() const { return common_.generation; }
+  int64_t events_lost() const;  // that could not be written
+
+ private:
+  struct Reader {
+    std::shared_ptr<EventReader> reader;
+    bool failed = false;
+  };
+  void write_locked(EventBody body);
+  bool append(const Event& event);
+  void hand_out(const Event& event);
+
+  mutable std::mutex mutex_;
+  std::unique_ptr<FileLock> lock_;
+  File file_;
+  int64_t good_bytes_ = 0;  // whole lines
+  bool torn_ = false;       // bytes after them still wait to be cut
+  Common common_;
+  std::vector<Reader> readers_;
+  int64_t lost_ = 0, lost_now_ = 0;
+};
+
+// Every event of a file, in order. A torn last line is left out; a line that is damaged elsewhere is Error 65 with its
+// number. Event names this version does not know are passed over.
+void for_each_event(const std::filesystem::path& path, const std::function<void(const Event&)>& body);
+std::vector<Event> read_events(const std::filesystem::path& path);
+
+// The events.jsonl of a run folder, or the file itself; Error 65 that names both when there is none.
+std::filesystem::path events_file(const std::filesystem::path& run);
+
+}  // namespace longhaul::observe

@@ -1,0 +1,287 @@
+#include "observe/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/progress.h"
+#include "observe/event_log.h"
+#include "observe/format.h"
+#include "observe/report_page.h"
+
+namespace longhaul::observe {
+namespace {
+
+double median(std::vector<double> values) {
+  std::erase_if(values, [](double v) { return !std::isfinite(v); });
+  if (values.empty()) return std::nan("");
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+template <class Value>
+std::vector<double> column(const RunData& run, Value value) {
+  std::vector<double> values;
+  for (const StepReport& step : run.steps) values.push_back(value(step));
+  return values;
+}
+
+std::string tile(const std::string& name, const std::string& value, const std::string& unit, const std::string& more) {
+  return fmt::format(
+      "<div class=\"tile\"><span class=\"name\">{}</span><b>{}{}</b><span class=\"more\">{}</span></div>\n", name,
+      value, unit.empty() ? "" : " <small>" + unit + "</small>", more);
+}
+
+std::string quality_tile(const RunData& run) {
+  if (run.evaluations.empty()) return "";
+  const Evaluation& last = run.evaluations.back();
+  std::string more;
+  auto against = [&](const char* name, double theirs) {
+    const double less = 1 - last.bits_per_byte / theirs;
+    if (!std::isfinite(less)) return;
+    more += fmt::format("<span class=\"{}\">{:.1f} % {}</span> {}<br>", less > 0 ? "win" : "loss", std::abs(less) * 100,
+                        less > 0 ? "below" : "above", name);
+  };
+  if (run.baseline) {
+    against("gzip −9", run.baseline->gzip_bits_per_byte);
+    against("xz −9", run.baseline->xz_bits_per_byte);
+  }
+  if (more.empty()) more = "perplexity " + fixed(last.perplexity, 2);
+  return tile("Held-out text", fixed(last.bits_per_byte, 3), "bits/byte", more);
+}
+
+std::string loss_tile(const RunData& run) {
+  std::vector<Point> points;
+  for (const StepReport& step : run.steps) points.push_back({static_cast<double>(step.step), step.loss});
+  const auto smooth = smoothed(points, std::max(1.0, static_cast<double>(points.size()) / 50));
+  if (smooth.empty()) return tile("Training loss", "nan", "", "no step had a finite loss");
+  return tile("Training loss", fixed(smooth.back().y, 3), "nats/token",
+              fmt::format("from {} at step {}", fixed(smooth.front().y, 2), grouped(smooth.front().x)));
+}
+
+std::string tiles(const RunData& run) {
+  std::string html = "<div class=\"tiles\">\n" + quality_tile(run);
+  if (!run.steps.empty()) {
+    const StepReport& last = run.steps.back();
+    html += loss_tile(run);
+    const std::string planned = run.start && run.start->steps > last.step ? " of " + count_text(run.start->steps) : "";
+    html += tile("Trained on", compact(static_cast<double>(last.tokens)), "tokens",
+                 fmt::format("{}{} step{}", count_text(last.step), planned, last.step == 1 ? "" : "s"));
+    const double mfu = median(column(run, [](const StepReport& s) { return s.mfu.value_or(std::nan("")); }));
+    html +=
+        tile("Speed", compact(median(column(run, [](const StepReport& s) { return s.tokens_per_second; }))), "tokens/s",
+             std::isfinite(mfu) ? fmt::format("{} of the measured peak (MFU)", percent(mfu)) : "median step");
+    double spent_ms = 0;
+    for (const StepReport& step : run.steps) spent_ms += std::isfinite(step.milliseconds) ? step.milliseconds : 0;
+    html += tile("Time in steps", duration_text(spent_ms / 1000), "",
+                 fmt::format("{} a step<br>{} first to last",
+                             milliseconds_text(median(column(run, [](const StepReport& s) { return s.milliseconds; }))),
+                             duration_text(run.last_wall_time - run.first_wall_time)));
+  }
+  if (run.start) {
+    const RunStart& s = *run.start;
+    const std::string used =
+        s.parameters_per_token > 0 && s.parameters_per_token < s.parameters
+            ? fmt::format("{} used per token", compact(static_cast<double>(s.parameters_per_token)))
+            : html_escaped(s.model);
+    html += tile("Parameters", compact(static_cast<double>(s.parameters)), "", used);
+  }
+  return html + "</div>\n";
+}
+
+std::string status(const RunData& run) {
+  std::string kind = "warn", word = "not ended";
+  if (run.end) {
+    word = run.end->reason;
+    kind = word == "finished" ? "good" : word == "error" ? "bad" : "warn";
+  }
+  return fmt::format("<span class=\"status {}\">{}</span>", kind, html_escaped(word));
+}
+
+std::string header(const RunData& run) {
+  const RunStart start = run.start.value_or(RunStart{});
+  const std::string title = start.name.empty() ? run.run : start.name;
+  std::string when = wall_time_text(run.first_wall_time);  // 2026-11-21T02:36:05Z
+  if (when.size() == 20) when = when.substr(0, 10) + " " + when.substr(11, 5) + " UTC";
+  std::vector<std::string> parts = {when};
+  if (!start.model.empty()) parts.push_back(start.model);
+  if (!start.dtype.empty()) parts.push_back(fmt::format("{} on {}", start.dtype, start.processor));
+  if (start.threads > 0) parts.push_back(fmt::format("{} threads", start.threads));
+  if (!run.resumes.empty()) {
+    const std::string times = run.resumes.size() == 1 ? "once" : fmt::format("{} times", run.resumes.size());
+    parts.push_back(fmt::format("resumed {} ({} step{} done again)", times, run.repeated_steps,
+                                run.repeated_steps == 1 ? "" : "s"));
+  }
+  std::string line;
+  for (const auto& part : parts) line += (line.empty() ? "" : " · ") + html_escaped(part);
+  return fmt::format("<header><div class=\"kicker\">Longhaul run report</div><h1>{}</h1><p>{}{}</p></header>\n",
+                     html_escaped(title), status(run), line);
+}
+
+std::string charts_html(const RunData& run) {
+  const auto charts = report_charts(run);
+  if (charts.empty()) return "<p class=\"note\">No step has been recorded yet.</p>\n";
+  std::string html = "<div class=\"charts\">\n";
+  for (const Chart& chart : charts) html += chart.html();
+  html += "</div>\n<p class=\"legend\">";
+  auto key = [&](const char* style, const char* text) {
+    html += fmt::format("<svg viewBox=\"0 0 10 10\"><path class=\"flag {}\" d=\"M5 0l4 5l-4 5l-4 -5z\"/></svg>{}",
+                        style, text);
+  };
+  if (!run.checkpoints.empty()) key("save", "checkpoint");
+  if (!run.resumes.empty()) key("resume", "resumed");
+  if (std::any_of(run.steps.begin(), run.steps.end(),
+                  [](const auto& s) { return !std::isfinite(s.loss) || s.skipped.value_or(false); })) {
+    key("bad", "skipped or not finite");
+  }
+  return html + " <output id=\"step\"></output></p>\n";
+}
+
+std::string troubles(const RunData& run) {
+  if (run.alarms.empty() && run.nonfinite.empty()) return "";
+  std::string html =
+      "<section><h2>What went wrong on the way</h2><div "
+      "class=\"table\"><table><tr><th>when</th><th>what</th><th>details</th></tr>\n";
+  constexpr size_t kMost = 50;
+  size_t shown = 0;
+  for (const auto& [when, alarm] : run.alarms) {
+    if (++shown > kMost) break;
+    html += fmt::format("<tr><td class=\"dim\">{}</td><td class=\"bad\">{}</td><td>{}</td></tr>\n",
+                        wall_time_text(when), html_escaped(alarm.kind), html_escaped(alarm.message));
+  }
+  for (const NonFinite& n : run.nonfinite) {
+    if (++shown > kMost) break;
+    html += fmt::format(
+        "<tr><td class=\"dim\">step {}</td><td class=\"bad\">not finite</td><td>{} of <code>{}</code>, first in "
+        "<code>{}</code></td></tr>\n",
+        count_text(n.step), html_escaped(n.phase), html_escaped(n.layer), html_escaped(n.tensor));
+  }
+  html += "</table></div>";
+  const size_t all = run.alarms.size() + run.nonfinite.size();
+  if (all > kMost) html += fmt::format("<p class=\"note\">{} more are in events.jsonl.</p>", all - kMost);
+  return html + "</section>\n";
+}
+
+std::string evaluations(const RunData& run) {
+  if (run.evaluations.size() < 2) return "";
+  std::string html = fmt::format(
+      "<details><summary>All {} evaluations as a table</summary><div class=\"table\"><table><tr><th "
+      "class=\"n\">step</th>"
+      "<th class=\"n\">loss</th><th class=\"n\">bits per byte</th><th class=\"n\">perplexity</th></tr>\n",
+      run.evaluations.size());
+  for (const Evaluation& e : run.evaluations) {
+    html += fmt::format(
+        "<tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
+        count_text(e.step), fixed(e.loss, 4), fixed(e.bits_per_byte, 4), fixed(e.perplexity, 2));
+  }
+  return html + "</table></div></details>\n";
+}
+
+std::string samples(const RunData& run) {
+  if (run.samples.empty()) return "";
+  std::string html =
+      fmt::format("<section><h2>What it writes</h2><p class=\"note\">Sampled after step {}; the prompt is grey.</p>\n",
+                  count_text(run.samples.back().step));
+  for (const Sample& sample : run.samples) {
+    html += fmt::format("<pre><span class=\"prompt\">{}</span><span class=\"text\">{}</span></pre>\n",
+                        html_escaped(sample.prompt), html_escaped(sample.text));
+  }
+  return html + "</section>\n";
+}
+
+std::string recipe_section(const std::vector<RecipeChange>& changes, const std::string& remark) {
+  std::string html = "<section><h2>Recipe</h2>";
+  if (!remark.empty()) return html + "<p class=\"note\">" + html_escaped(remark) + "</p></section>\n";
+  if (changes.empty()) return html + "<p class=\"note\">Every value is the default.</p></section>\n";
+  html +=
+      "<p class=\"note\">Values that are not the default, and where they come from.</p><div "
+      "class=\"table\"><table><tr><th>option</th><th>value</th><th>default</th><th>from</th></tr>\n";
+  for (const auto& change : changes) {
+    html += fmt::format(
+        "<tr><td class=\"c\">{}</td><td class=\"c\">{}</td><td class=\"c dim\">{}</td><td class=\"dim\">{}</td></tr>\n",
+        html_escaped(change.key), html_escaped(change.value), html_escaped(change.default_value),
+        html_escaped(change.origin));
+  }
+  return html + "</table></div></section>\n";
+}
+
+std::string environment(const RunData& run) {
+  if (!run.start) return "";
+  const RunStart& s = *run.start;
+  std::string features;
+  for (const auto& feature : s.cpu_features) features += (features.empty() ? "" : " ") + feature;
+  const auto peak = s.peak_flops_per_second ? compact(*s.peak_flops_per_second) + "FLOP/s" : std::string();
+  const std::vector<std::pair<const char*, std::string>> rows = {
+      {"run", run.run},
+      {"Longhaul", s.version},
+      {"commit", s.commit},
+      {"compiler", s.compiler},
+      {"LibTorch", s.libtorch},
+      {"host", s.host},
+      {"system", s.operating_system},
+      {"processor", s.processor},
+      {"instructions", features},
+      {"device", s.device},
+      {"threads", count_text(s.threads)},
+      {"memory", s.memory_bytes ? bytes_text(*s.memory_bytes) : ""},
+      {"measured peak", peak},
+      {"precision", s.dtype},
+      {"seed", fmt::to_string(s.seed)},
+      {"recipe hash", s.recipe_hash},
+      {"tokens a step", count_text(s.tokens_per_step)},
+      {"sequence", count_text(s.sequence)},
+      {"vocabulary", count_text(s.vocabulary)},
+      {"training tokens", s.training_tokens ? count_text(*s.training_tokens) : ""},
+      {"training text", s.training_bytes ? bytes_text(*s.training_bytes) : ""},
+      {"held-out text", s.heldout_bytes ? bytes_text(*s.heldout_bytes) : ""}};
+  std::string html = "<section><h2>Environment</h2><div class=\"table\"><table>\n";
+  for (const auto& [name, value] : rows) {
+    if (!value.empty())
+      html += fmt::format("<tr><td class=\"dim\">{}</td><td>{}</td></tr>\n", name, html_escaped(value));
+  }
+  return html + "</table></div></section>\n";
+}
+
+}  // namespace
+
+std::string report_html(const RunData& run, const std::vector<RecipeChange>& changes,
+                        const std::string& recipe_remark) {
+  const std::string title = run.start && !run.start->name.empty() ? run.start->name : run.run;
+  std::string html = fmt::format(
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+      "content=\"width=device-width,initial-scale=1\">\n"
+      "<title>{} · Longhaul</title>\n<style>{}</style></head>\n<body>\n",
+      html_escaped(title), kReportStyle);
+  html += header(run) + tiles(run) + charts_html(run) + evaluations(run) + troubles(run) + samples(run);
+  html += "<div class=\"columns\">" + recipe_section(changes, recipe_remark) + environment(run) + "</div>\n";
+  html += fmt::format(
+      "<footer>Made by Longhaul{} from events.jsonl, last written {}. The page is one file and needs nothing "
+      "else.</footer>\n",
+      run.start ? " " + html_escaped(run.start->version) : "", wall_time_text(run.last_wall_time));
+  return html + fmt::format("<script>{}</script>\n</body></html>\n", kReportScript);
+}
+
+std::filesystem::path write_report(const std::filesystem::path& run_folder) {
+  const RunData run = read_run(run_folder);
+  const auto recipe_file = run_folder / "recipe.toml";
+  std::vector<RecipeChange> changes;
+  std::string remark;
+  if (!std::filesystem::exists(recipe_file)) {
+    remark = "The run folder has no recipe.toml.";
+  } else {
+    try {
+      changes = recipe_changes(recipe_file);
+    } catch (const Error& error) {  // a page with a hole says more than none
+      remark = "recipe.toml cannot be read: " + std::string(error.what());
+    }
+  }
+  const auto page = run_folder / "report.html";
+  write_text_atomically(page, report_html(run, changes, remark));
+  return page;
+}
+
+}  // namespace longhaul::observe

@@ -1,0 +1,29 @@
+// The page of a run: report.html, one file with everything inside (curves as SVG, style, a little script), made from
+// events.jsonl and recipe.toml. Works while a run goes, after it was killed, resumed or spoiled by NaNs, and for one
+// step or 100,000.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "observe/chart.h"
+#include "observe/run_data.h"
+
+namespace longhaul::observe {
+
+// Writes run_folder/report.html (atomically) and returns its path.
+std::filesystem::path write_report(const std::filesystem::path& run_folder);
+
+struct RecipeChange {  // a recipe value that is not the default
+  std::string key, value, default_value, origin;
+};
+// From a run folder's recipe.toml, in the recipe's order.
+std::vector<RecipeChange> recipe_changes(const std::filesystem::path& recipe_file);
+
+std::vector<Chart> report_charts(const RunData& run);
+// `recipe_remark` stands where the recipe's table would, when there is none.
+std::string report_html(const RunData& run, const std::vector<RecipeChange>& changes,
+                        const std::string& recipe_remark = "");
+
+}  // namespace longhaul::observe

@@ -1,0 +1,66 @@
+#include "observe/run_data.h"
+
+#include <algorithm>
+
+#include "observe/event_log.h"
+
+namespace longhaul::observe {
+namespace {
+
+// Drops the records from `step` on (none, when the run only went forward) and says how many that were.
+template <class Record>
+int64_t drop_from(std::vector<Record>& records, int64_t step) {
+  const auto first =
+      std::lower_bound(records.begin(), records.end(), step, [](const Record& r, int64_t s) { return r.step < s; });
+  const auto dropped = records.end() - first;
+  records.erase(first, records.end());
+  return dropped;
+}
+
+struct Gather {
+  RunData data;
+
+  void operator()(const RunStart& start) {
+    data.start = start;
+    data.end.reset();
+  }
+  void operator()(const StepReport& step) {
+    data.repeated_steps += drop_from(data.steps, step.step);
+    data.steps.push_back(step);
+  }
+  void operator()(const Evaluation& evaluation) {
+    drop_from(data.evaluations, evaluation.step);
+    data.evaluations.push_back(evaluation);
+  }
+  void operator()(const CompressionBaseline& baseline) { data.baseline = baseline; }
+  void operator()(const CheckpointSaved& checkpoint) { data.checkpoints.push_back(checkpoint); }
+  void operator()(const Resume& resume) {
+    data.repeated_steps += drop_from(data.steps, resume.step + 1);
+    drop_from(data.evaluations, resume.step + 1);
+    data.resumes.push_back(resume.step);
+  }
+  void operator()(const Alarm& alarm) { data.alarms.push_back({data.last_wall_time, alarm}); }
+  void operator()(const NonFinite& nonfinite) { data.nonfinite.push_back(nonfinite); }
+  void operator()(const Sample& sample) {
+    if (!data.samples.empty() && data.samples.back().step != sample.step) data.samples.clear();
+    data.samples.push_back(sample);
+  }
+  void operator()(const End& end) { data.end = end; }
+};
+
+}  // namespace
+
+RunData read_run(const std::filesystem::path& run) {
+  Gather gather;
+  for_each_event(events_file(run), [&](const Event& event) {
+    RunData& data = gather.data;
+    if (data.generations == 0 || data.first_wall_time == 0) data.first_wall_time = event.common.wall_time;
+    data.last_wall_time = event.common.wall_time;
+    data.generations = std::max(data.generations, event.common.generation);
+    data.run = event.common.run;
+    std::visit(gather, event.body);
+  });
+  return std::move(gather.data);
+}
+
+}  // namespace longhaul::observe

@@ -1,0 +1,39 @@
+// A run's events gathered for a page or a comparison: what counts in the end. Steps done again after a resume replace
+// the earlier record, as do evaluations; checkpoints, resumes and alarms are kept all.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "observe/event.h"
+
+namespace longhaul::observe {
+
+struct TimedAlarm {
+  double wall_time = 0;
+  Alarm alarm;
+};
+
+struct RunData {
+  std::string run;
+  double first_wall_time = 0, last_wall_time = 0;
+  int64_t generations = 0;        // processes that wrote to the stream
+  std::optional<RunStart> start;  // the latest
+  std::vector<StepReport> steps;  // by step, each once
+  std::vector<Evaluation> evaluations;
+  std::vector<CheckpointSaved> checkpoints;
+  std::vector<int64_t> resumes;  // steps of the checkpoints gone on from
+  std::vector<NonFinite> nonfinite;
+  std::vector<TimedAlarm> alarms;
+  std::vector<Sample> samples;  // those of the last step that has any
+  std::optional<CompressionBaseline> baseline;
+  std::optional<End> end;      // of the latest process; none: it runs, or was killed
+  int64_t repeated_steps = 0;  // done again after a resume
+};
+
+RunData read_run(const std::filesystem::path& run);  // a run folder or an events.jsonl
+
+}  // namespace longhaul::observe

@@ -1,0 +1,129 @@
+#include "observe/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/progress.h"
+#include "observe/format.h"
+
+namespace longhaul::observe {
+namespace {
+
+constexpr std::string_view kBold = "\x1b[1m", kDim = "\x1b[2m", kPlain = "\x1b[0m";
+
+std::string styled(std::string_view text, std::string_view style, bool colours) {
+  return colours && !text.empty() ? fmt::format("{}{}{}", style, text, kPlain) : std::string(text);
+}
+
+std::string share(int64_t part, int64_t whole) {
+  return whole > 0 ? fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole)) : "";
+}
+
+}  // namespace
+
+Table::Table(std::string title, std::vector<Column> columns) : title_(std::move(title)), columns_(std::move(columns)) {}
+
+void Table::row(std::vector<std::string> cells) {
+  LONGHAUL_ASSERT(cells.size() == columns_.size(), "{} cells in {} columns", cells.size(), columns_.size());
+  rows_.push_back({std::move(cells)});
+}
+
+void Table::total(std::vector<std::string> cells) {
+  row(std::move(cells));
+  rows_.back().is_total = true;
+}
+
+std::string Table::text(bool colours) const {
+  std::vector<int> widths;
+  for (size_t c = 0; c < columns_.size(); ++c) {
+    int width = display_width(columns_[c].heading);
+    for (const Row& row : rows_) width = std::max(width, display_width(row.cells[c]));
+    widths.push_back(width);
+  }
+  auto line = [&](auto cell_of) {
+    std::string text = " ";
+    for (size_t c = 0; c < columns_.size(); ++c) {
+      const std::string cell = cell_of(c);
+      const std::string pad(static_cast<size_t>(widths[c] - display_width(cell)), ' ');
+      text += columns_[c].align == Align::kRight ? " " + pad + cell : " " + cell + pad;
+      if (c + 1 < columns_.size()) text += "  ";
+    }
+    return text.erase(text.find_last_not_of(' ') + 1);
+  };
+  std::string text = styled(title_, kBold, colours) + "\n";
+  const std::string headings = line([&](size_t c) { return columns_[c].heading; });
+  if (!headings.empty()) text += styled(headings, kDim, colours) + "\n";
+  for (const Row& row : rows_) {
+    const std::string cells = line([&](size_t c) { return row.cells[c]; });
+    text += (row.is_total ? styled(cells, kBold, colours) : cells) + "\n";
+  }
+  return text;
+}
+
+Table parameter_table(std::span<const ParameterGroup> groups) {
+  Table table("parameters", {{"group"},
+                             {"tensors", Align::kRight},
+                             {"values", Align::kRight},
+                             {"used per token", Align::kRight},
+                             {"share", Align::kRight}});
+  ParameterGroup all{.name = "total"};
+  for (const auto& group : groups) {
+    all.tensors += group.tensors;
+    all.values += group.values;
+    all.values_per_token += group.values_per_token;
+  }
+  for (const auto& group : groups) {
+    table.row({group.name, count_text(group.tensors), count_text(group.values), count_text(group.values_per_token),
+               share(group.values, all.values)});
+  }
+  table.total({all.name, count_text(all.tensors), count_text(all.values), count_text(all.values_per_token), ""});
+  return table;
+}
+
+Table memory_table(std::span<const MemoryPurpose> purposes, int64_t available_bytes) {
+  Table table("memory", {{"purpose"}, {"size", Align::kRight}, {"share of what is there", Align::kRight}});
+  int64_t all = 0;
+  for (const auto& purpose : purposes) {
+    all += purpose.bytes;
+    table.row({purpose.name, bytes_text(purpose.bytes), share(purpose.bytes, available_bytes)});
+  }
+  table.total({"total", bytes_text(all), share(all, available_bytes)});
+  return table;
+}
+
+Table data_table(std::span<const DataPart> parts) {
+  Table table("data", {{"part"},
+                       {"documents", Align::kRight},
+                       {"size", Align::kRight},
+                       {"tokens", Align::kRight},
+                       {"bytes per token", Align::kRight}});
+  for (const auto& part : parts) {
+    const std::string ratio =
+        part.tokens > 0 ? fixed(static_cast<double>(part.bytes) / static_cast<double>(part.tokens), 2) : "";
+    table.row({part.name, count_text(part.documents), bytes_text(part.bytes), count_text(part.tokens), ratio});
+  }
+  return table;
+}
+
+Table work_table(const ExpectedWork& work) {
+  Table table("expected work", {{""}, {"", Align::kRight}});
+  const double step = work.flops_per_token * static_cast<double>(work.tokens_per_step);
+  const double run = step * static_cast<double>(work.steps);
+  table.row({"one token", compact(work.flops_per_token) + "FLOP"});
+  table.row({"one step", compact(step) + "FLOP"});
+  if (work.steps > 0) table.row({"whole run", compact(run) + "FLOP"});
+  if (work.peak_flops_per_second > 0) {
+    table.row({"measured peak", compact(work.peak_flops_per_second) + "FLOP/s"});
+    const double rate = work.peak_flops_per_second * work.assumed_mfu;
+    const std::string at = fmt::format(" at {:.0f} % of it", work.assumed_mfu * 100);
+    table.row({"one step" + at, duration_text(step / rate)});
+    if (work.steps > 0) table.row({"whole run" + at, duration_text(run / rate)});
+  }
+  return table;
+}
+
+}  // namespace longhaul::observe

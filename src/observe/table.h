@@ -1,0 +1,68 @@
+// Tables for the terminal, and the ones a training run opens with. Columns are as wide as their widest cell, counted in
+// display cells; numbers stand to the right.
+//
+//   Table table("memory", {{"purpose"}, {"bytes", Align::kRight}});
+//   table.row({"parameters", "46.4 MB"});
+//   std::fputs(table.text(colours_wanted(stdout)).c_str(), stdout);
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace longhaul::observe {
+
+enum class Align { kLeft, kRight };
+
+struct Column {
+  std::string heading;
+  Align align = Align::kLeft;
+};
+
+class Table {
+ public:
+  Table(std::string title, std::vector<Column> columns);
+  void row(std::vector<std::string> cells);    // as many as there are columns
+  void total(std::vector<std::string> cells);  // a last row, set apart
+  std::string text(bool colours) const;        // ends with a newline
+
+ private:
+  struct Row {
+    std::vector<std::string> cells;
+    bool is_total = false;
+  };
+  std::string title_;
+  std::vector<Column> columns_;
+  std::vector<Row> rows_;
+};
+
+struct ParameterGroup {
+  std::string name;  // "embedding", "mixer", "experts"
+  int64_t tensors = 0, values = 0;
+  int64_t values_per_token = 0;  // those one token uses
+};
+Table parameter_table(std::span<const ParameterGroup> groups);
+
+struct MemoryPurpose {
+  std::string name;  // "parameters", "gradients", "optimizer", "activations"
+  int64_t bytes = 0;
+};
+Table memory_table(std::span<const MemoryPurpose> purposes, int64_t available_bytes);
+
+struct DataPart {
+  std::string name;  // "training", "held out"
+  int64_t documents = 0, bytes = 0, tokens = 0;
+};
+Table data_table(std::span<const DataPart> parts);
+
+// Either of the two ways of counting attention (each token sees all of its context, or half of it on average).
+struct ExpectedWork {
+  double flops_per_token = 0;  // forward and backward
+  int64_t tokens_per_step = 0, steps = 0;
+  double peak_flops_per_second = 0;  // measured on this machine; 0: unknown
+  double assumed_mfu = 0.5;          // for the time estimate
+};
+Table work_table(const ExpectedWork& work);
+
+}  // namespace longhaul::observe

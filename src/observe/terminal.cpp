@@ -1,0 +1,135 @@
+#include "observe/terminal.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "observe/format.h"
+
+namespace longhaul::observe {
+namespace {
+
+constexpr const char* kPlain = "\x1b[0m";
+constexpr const char* kDim = "\x1b[2m";
+constexpr const char* kBlue = "\x1b[34m";
+constexpr const char* kGreen = "\x1b[32m";
+constexpr const char* kCyan = "\x1b[36m";
+constexpr const char* kRed = "\x1b[1;31m";
+constexpr int kTagWidth = 7;
+
+// Control characters of text that comes from data or a model would move the cursor or recolour the terminal.
+std::string printable(std::string_view text, bool keep_newlines) {
+  std::string clean;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte != 0x7f) {
+      clean += c;
+    } else if (keep_newlines && (c == '\n' || c == '\t')) {
+      clean += c;
+    } else {
+      clean += fmt::format("\\x{:02x}", byte);
+    }
+  }
+  return clean;
+}
+
+}  // namespace
+
+void Terminal::on(const Event& event) {
+  std::visit([this](const auto& body) { show(body); }, event.body);
+  std::fflush(options_.stream);
+}
+
+void Terminal::line(const char* style, const char* tag, const std::string& text) {
+  const std::string padded = fmt::format("{:<{}}", tag, kTagWidth);
+  if (options_.colours) {
+    fmt::print(options_.stream, "{}{}{} {}\n", style, padded, kPlain, text);
+  } else {
+    fmt::print(options_.stream, "{} {}\n", padded, text);
+  }
+}
+
+std::string Terminal::position(int64_t step) const {
+  const std::string text = planned_steps_ > 0 ? fmt::format("{}/{}", step, planned_steps_) : fmt::to_string(step);
+  const size_t width = planned_steps_ > 0 ? std::max<size_t>(9, 2 * fmt::to_string(planned_steps_).size() + 1) : 9;
+  return fmt::format("{:>{}}", text, width);
+}
+
+void Terminal::headings() {
+  const std::string text = fmt::format("{:<{}} {:>{}}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>6}  {:>8}  {:>9}", "",
+                                       kTagWidth, "step", position(0).size(), "loss", "grad norm", "learning", "time",
+                                       "tokens/s", "MFU", "tokens", "data wait");
+  fmt::print(options_.stream, "{}{}{}\n", options_.colours ? kDim : "", text, options_.colours ? kPlain : "");
+}
+
+void Terminal::show(const RunStart& start) {
+  planned_steps_ = start.steps;
+  lines_ = 0;
+}
+
+void Terminal::show(const StepReport& step) {
+  const bool last = planned_steps_ > 0 && step.step == planned_steps_;
+  const bool unusual = step.skipped.value_or(false) || !std::isfinite(step.loss);
+  if (options_.log_every > 1 && step.step % options_.log_every != 0 && step.step != 1 && !last && !unusual) return;
+  if (lines_ % std::max<int64_t>(1, options_.headings_every) == 0) headings();
+  ++lines_;
+  line(unusual ? kRed : kBlue, "train",
+       fmt::format("{}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>6}  {:>8}  {:>9}{}", position(step.step),
+                   fixed(step.loss, 4), fixed(step.grad_norm, 3), scientific(step.learning_rate),
+                   milliseconds_text(step.milliseconds), grouped(step.tokens_per_second),
+                   step.mfu ? fixed(*step.mfu * 100, 1) + "%" : "-", compact(static_cast<double>(step.tokens)),
+                   step.data_wait_milliseconds ? milliseconds_text(*step.data_wait_milliseconds) : "-",
+                   step.skipped.value_or(false) ? "  skipped" : ""));
+}
+
+void Terminal::show(const Evaluation& evaluation) {
+  std::string baselines;
+  if (baseline_) {
+    baselines = fmt::format("   (gzip -9 {}, xz -9 {})", fixed(baseline_->gzip_bits_per_byte, 4),
+                            fixed(baseline_->xz_bits_per_byte, 4));
+  }
+  line(
+      kGreen, "eval",
+      fmt::format("{}  {:>9}  {} bits per byte   perplexity {}{}", position(evaluation.step), fixed(evaluation.loss, 4),
+                  fixed(evaluation.bits_per_byte, 4), fixed(evaluation.perplexity, 2), baselines));
+}
+
+void Terminal::show(const CompressionBaseline& baseline) {
+  baseline_ = baseline;
+  line(kDim, "data",
+       fmt::format("held-out text: gzip -9 {} bits per byte, xz -9 {}", fixed(baseline.gzip_bits_per_byte, 4),
+                   fixed(baseline.xz_bits_per_byte, 4)));
+}
+
+void Terminal::show(const CheckpointSaved& checkpoint) {
+  line(kCyan, "save",
+       fmt::format("{}  {}   training waited {}", position(checkpoint.step), printable(checkpoint.path, false),
+                   milliseconds_text(checkpoint.blocking_milliseconds)));
+}
+
+void Terminal::show(const Resume& resume) {
+  line(kCyan, "resume", fmt::format("{}  going on from the checkpoint of step {}", position(resume.step), resume.step));
+}
+
+void Terminal::show(const Alarm& alarm) {
+  line(kRed, "alarm", fmt::format("{}: {}", printable(alarm.kind, false), printable(alarm.message, false)));
+}
+
+void Terminal::show(const NonFinite& nonfinite) {
+  line(kRed, "nan",
+       fmt::format("{}  {} of {}: {} is not finite", position(nonfinite.step), nonfinite.phase,
+                   printable(nonfinite.layer, false), printable(nonfinite.tensor, false)));
+}
+
+void Terminal::show(const Sample& sample) {
+  line(kGreen, "sample", fmt::format("{}  a prompt and how the model goes on:", position(sample.step)));
+  const std::string prompt = printable(sample.prompt, true), text = printable(sample.text, true);
+  fmt::print(options_.stream, "{}{}{}{}\n", options_.colours ? kDim : "", prompt, options_.colours ? kPlain : "", text);
+}
+
+void Terminal::show(const End& end) {
+  line(kDim, "end", fmt::format("{}  {}", position(end.step), end.reason));
+}
+
+}  // namespace longhaul::observe

@@ -1,0 +1,52 @@
+// What a person sees while a run goes: one aligned line a step under headings, evaluations, checkpoints and alarms
+// marked by the word they begin with. Everything is taken from events, so a finished run can be shown again from its
+// file.
+//
+//   writer.add(std::make_shared<Terminal>(TerminalOptions{.stream = stdout, .colours = colours_wanted(stdout)}));
+//
+// Not thread-safe by itself; EventWriter calls readers one at a time.
+#pragma once
+
+#include <cstdio>
+#include <optional>
+#include <string>
+
+#include "observe/event_log.h"
+
+namespace longhaul::observe {
+
+struct TerminalOptions {
+  std::FILE* stream = stdout;
+  bool colours = false;
+  int64_t log_every = 1;        // steps; the first and the last planned one are always shown
+  int64_t headings_every = 50;  // step lines between repeated headings
+};
+
+class Terminal : public EventReader {
+ public:
+  explicit Terminal(TerminalOptions options) : options_(options) {}
+  void on(const Event& event) override;
+
+ private:
+  void show(const RunStart& start);
+  void show(const StepReport& step);
+  void show(const Evaluation& evaluation);
+  void show(const CompressionBaseline& baseline);
+  void show(const CheckpointSaved& checkpoint);
+  void show(const Resume& resume);
+  void show(const Alarm& alarm);
+  void show(const NonFinite& nonfinite);
+  void show(const Sample& sample);
+  void show(const End& end);
+  void headings();
+  std::string position(int64_t step) const;  // "100/400"
+  // `style` is an escape sequence for the tag only.
+  void line(const char* style, const char* tag, const std::string& text);
+
+  TerminalOptions options_;
+  int64_t planned_steps_ = 0;
+  int64_t lines_ = 0;  // step lines since the last headings; 0: headings come first
+  std::optional<CompressionBaseline> baseline_;
+};
+
+}  // namespace longhaul::observe

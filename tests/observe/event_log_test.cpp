@@ -1,0 +1,184 @@
+#include "observe/event_log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "base/temporary_folder.h"
+#include "base/worker.h"
+
+namespace longhaul::observe {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Collect : EventReader {
+  std::vector<std::string> names;
+  void on(const Event& event) override { names.emplace_back(name_of(event.body)); }
+};
+struct Failing : EventReader {
+  void on(const Event&) override { throw Error({.code = ExitCode::kDisk, .what = "no space"}); }
+};
+
+void append(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream(path, std::ios::app | std::ios::binary) << text;
+}
+
+TEST(EventLog, WritesLinesAndHandsThemToReaders) {
+  const TemporaryFolder folder;
+  const auto reader = std::make_shared<Collect>();
+  {
+    EventWriter writer({.path = folder / "run/events.jsonl"});
+    writer.add(reader);
+    writer.write(RunStart{.name = "x"});
+    writer.write(StepReport{.step = 1, .loss = 2.5});
+    EXPECT_EQ(writer.generation(), 1);
+    EXPECT_FALSE(writer.run().empty());
+  }
+  EXPECT_EQ(reader->names, (std::vector<std::string>{"run_start", "step"}));
+  const auto events = read_events(folder / "run/events.jsonl");
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(std::get<StepReport>(events[1].body).loss, 2.5);
+  EXPECT_GE(events[1].common.monotonic_ns, events[0].common.monotonic_ns);
+  EXPECT_GT(events[0].common.wall_time, 1.6e9);
+}
+
+TEST(EventLog, ASecondProcessKeepsTheRunAndRaisesTheGeneration) {
+  const TemporaryFolder folder;
+  const auto path = folder / "events.jsonl";
+  std::string run;
+  {
+    EventWriter writer({.path = path});
+    writer.write(RunStart{});
+    run = writer.run();
+  }
+  EventWriter writer({.path = path});
+  writer.write(Resume{.step = 0});
+  EXPECT_EQ(writer.run(), run);
+  EXPECT_EQ(read_events(path).back().common.generation, 2);
+}
+
+TEST(EventLog, OneWriterAtATime) {
+  const TemporaryFolder folder;
+  const EventWriter writer({.path = folder / "events.jsonl"});
+  EXPECT_THROW(EventWriter({.path = folder / "events.jsonl"}), Error);
+}
+
+TEST(EventLog, ATornLastLineIsCut) {
+  const TemporaryFolder folder;
+  const std::string line = to_json({.common = {.run = "r"}, .body = Resume{.step = 1}});
+  for (const size_t kept :
+       {size_t{1}, line.size() / 2, line.size()}) {  // the whole line without its newline is torn too
+    const auto path = folder / ("events" + std::to_string(kept));
+    append(path, line + "\n" + line.substr(0, kept));
+    EXPECT_EQ(read_events(path).size(), 1u);
+    EventWriter writer({.path = path});
+    writer.write(Resume{.step = 2});
+    const auto events = read_events(path);
+    ASSERT_EQ(events.size(), 2u) << kept;
+    EXPECT_EQ(std::get<Resume>(events[1].body).step, 2);
+    EXPECT_EQ(events[1].common.run, "r");
+  }
+}
+
+TEST(EventLog, DamageElsewhereIsAnErrorWithTheLinesNumber) {
+  const TemporaryFolder folder;
+  const auto path = folder / "events.jsonl";
+  const std::string line = to_json({.body = Resume{.step = 1}}) + "\n";
+  append(path, line + line + "{\"schema\":1,\n" + line);
+  try {
+    read_events(path);
+    FAIL() << "read a damaged file";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kData);
+    EXPECT_THAT(error.fields().where, HasSubstr("events.jsonl:3"));
+  }
+}
+
+TEST(EventLog, LinesThatCrossReadChunksAreWhole) {
+  const TemporaryFolder folder;
+  {
+    EventWriter writer({.path = folder / "events.jsonl"});
+    for (int i = 0; i < 40; ++i) writer.write(Sample{.step = i, .text = std::string(100'000 + i, 'x')});
+  }
+  EventWriter again(
+      {.path = folder / "events.jsonl"});  // finds first and last line, both longer than what it reads at once
+  EXPECT_EQ(again.generation(), 2);
+  const auto events = read_events(folder / "events.jsonl");
+  ASSERT_EQ(events.size(), 40u);
+  for (int i = 0; i < 40; ++i)
+    EXPECT_EQ(std::get<Sample>(events[static_cast<size_t>(i)].body).text.size(), 100'000u + static_cast<size_t>(i));
+}
+
+TEST(EventLog, EmptyAndMissingFiles) {
+  const TemporaryFolder folder;
+  append(folder / "events.jsonl", "");
+  EXPECT_TRUE(read_events(folder / "events.jsonl").empty());
+  EXPECT_EQ(events_file(folder.path()), folder / "events.jsonl");
+  EXPECT_EQ(events_file(folder / "events.jsonl"), folder / "events.jsonl");
+  EXPECT_THROW(events_file(folder / "nowhere"), Error);
+}
+
+TEST(EventLog, AFailingReaderStopsNobody) {
+  const TemporaryFolder folder;
+  EventWriter writer({.path = folder / "events.jsonl"});
+  const auto after = std::make_shared<Collect>();
+  writer.add(std::make_shared<Failing>());
+  writer.add(after);
+  writer.write(Resume{.step = 1});
+  writer.write(Resume{.step = 2});
+  EXPECT_EQ(after->names.size(), 2u);
+  EXPECT_EQ(read_events(folder / "events.jsonl").size(), 2u);
+}
+
+// A file-size limit stands in for a full disk: the write is cut short and fails, as on a full one.
+TEST(EventLog, AFullDiskLosesEventsButNotTraining) {
+  const TemporaryFolder folder;
+  const auto path = folder / "events.jsonl";
+  EventWriter writer({.path = path});
+  const auto reader = std::make_shared<Collect>();
+  writer.add(reader);
+  writer.write(StepReport{.step = 1});
+  const auto size = static_cast<rlim_t>(std::filesystem::file_size(path));
+
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit small = before;
+  small.rlim_cur = size + 50;  // room for a part of a line
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  writer.write(StepReport{.step = 2});
+  writer.write(StepReport{.step = 3});
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, old_handler);
+
+  EXPECT_EQ(writer.events_lost(), 2);
+  writer.write(StepReport{.step = 4});
+  // Readers saw all steps, and the alarm once when it began and once when it was over.
+  EXPECT_EQ(reader->names, (std::vector<std::string>{"step", "step", "alarm", "step", "step", "alarm"}));
+  const auto events = read_events(path);  // no half line is left
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(std::get<StepReport>(events[1].body).step, 4);
+  EXPECT_THAT(std::get<Alarm>(events[2].body).message, HasSubstr("2 events"));
+}
+
+TEST(EventLog, SeveralThreadsWriteWholeLines) {
+  const TemporaryFolder folder;
+  EventWriter writer({.path = folder / "events.jsonl"});
+  {
+    Worker first("first"), second("second");
+    for (int i = 0; i < 200; ++i) {
+      first.post([&writer, i] { writer.write(Resume{.step = i}); });
+      second.post([&writer, i] { writer.write(Resume{.step = 1000 + i}); });
+    }
+    first.wait();
+    second.wait();
+  }
+  EXPECT_EQ(read_events(folder / "events.jsonl").size(), 400u);
+}
+
+}  // namespace
+}  // namespace longhaul::observe

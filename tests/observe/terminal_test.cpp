@@ -1,0 +1,167 @@
+#include "observe/terminal.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <sstream>
+
+#include "base/temporary_folder.h"
+#include "base/terminal.h"
+#include "observe/format.h"
+#include "observe/synthetic_run.h"
+#include "observe/table.h"
+
+namespace longhaul::observe {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+std::string shown(const std::vector<EventBody>& bodies, TerminalOptions options = {}) {
+  std::FILE* file = std::tmpfile();
+  options.stream = file;
+  Terminal terminal(options);
+  for (const auto& body : bodies) terminal.on({.body = body});
+  std::string text(static_cast<size_t>(std::ftell(file)), '\0');
+  std::rewind(file);
+  EXPECT_EQ(std::fread(text.data(), 1, text.size(), file), text.size());
+  std::fclose(file);
+  return text;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(Terminal, StepLinesStandUnderTheirHeadings) {
+  const auto lines = lines_of(shown({RunStart{.steps = 400},
+                                     StepReport{.step = 9,
+                                                .loss = 10.62081,
+                                                .tokens = 81920,
+                                                .tokens_per_second = 13006.4,
+                                                .grad_norm = 4.0754,
+                                                .learning_rate = 7.5e-5,
+                                                .milliseconds = 630,
+                                                .mfu = 0.503,
+                                                .data_wait_milliseconds = 0.31},
+                                     StepReport{.step = 10, .loss = 3.2, .tokens = 90112, .milliseconds = 12345}}));
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0],
+            "             step       loss  grad norm   learning       time   tokens/s     MFU    tokens  data wait");
+  EXPECT_EQ(lines[1],
+            "train       9/400    10.6208      4.075    7.50e-5     630 ms     13,006   50.3%    81.9 k     0.3 ms");
+  EXPECT_EQ(lines[2],
+            "train      10/400     3.2000      0.000          0     12.3 s          0       -    90.1 k          -");
+}
+
+TEST(Terminal, MarksWhatIsNotAStep) {
+  const std::string text =
+      shown({RunStart{.steps = 100}, CompressionBaseline{1.82, 1.66}, Resume{.step = 50},
+             Evaluation{.step = 60, .loss = 3.5, .bits_per_byte = 1.7, .perplexity = 33.1},
+             CheckpointSaved{.step = 60, .path = "checkpoints/step-000000060", .blocking_milliseconds = 12},
+             Alarm{"disk_full", "no space"},
+             NonFinite{.step = 61, .layer = "layers.3", .tensor = "output", .phase = "forward"},
+             Sample{.step = 61, .prompt = "def", .text = " f():"}, End{.reason = "signal", .step = 61}});
+  EXPECT_THAT(text, HasSubstr("resume     50/100  going on from the checkpoint of step 50\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "eval       60/100     3.5000  1.7000 bits per byte   perplexity 33.10   (gzip -9 1.8200, xz -9 1.6600)\n"));
+  EXPECT_THAT(text, HasSubstr("save       60/100  checkpoints/step-000000060   training waited 12 ms\n"));
+  EXPECT_THAT(text, HasSubstr("alarm   disk_full: no space\n"));
+  EXPECT_THAT(text, HasSubstr("nan        61/100  forward of layers.3: output is not finite\n"));
+  EXPECT_THAT(text, HasSubstr("\ndef f():\n"));
+  EXPECT_THAT(text, HasSubstr("end        61/100  signal\n"));
+}
+
+TEST(Terminal, LogEveryShowsFirstLastAndUnusualSteps) {
+  std::vector<EventBody> events = {RunStart{.steps = 25}};
+  for (int step = 1; step <= 25; ++step)
+    events.push_back(StepReport{.step = step, .loss = step == 7 ? std::nan("") : 1.0, .skipped = step == 7});
+  const auto lines = lines_of(shown(events, {.log_every = 10}));
+  ASSERT_EQ(lines.size(), 6u);  // headings, 1, 7, 10, 20, 25
+  EXPECT_THAT(lines[2], HasSubstr("nan"));
+  EXPECT_THAT(lines[2], HasSubstr("skipped"));
+  EXPECT_THAT(lines[5], HasSubstr("25/25"));
+}
+
+TEST(Terminal, ColoursOnlyWhenAsked) {
+  EXPECT_THAT(shown({StepReport{.step = 1}}), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(shown({StepReport{.step = 1}}, {.colours = true}), HasSubstr("\x1b[34mtrain"));
+  std::FILE* file = std::tmpfile();
+  EXPECT_FALSE(colours_wanted(file));  // not a terminal
+  EXPECT_FALSE(is_terminal(file));
+  std::fclose(file);
+}
+
+TEST(Terminal, NoColorIsRespectedOnATerminal) {
+  std::FILE* terminal = std::fopen("/dev/ptmx", "r+");
+  if (terminal == nullptr) GTEST_SKIP() << "no pseudo-terminals here";
+  setenv("TERM", "xterm", 1);
+  unsetenv("NO_COLOR");
+  EXPECT_TRUE(colours_wanted(terminal));
+  setenv("NO_COLOR", "1", 1);
+  EXPECT_FALSE(colours_wanted(terminal));
+  unsetenv("NO_COLOR");
+  setenv("TERM", "dumb", 1);
+  EXPECT_FALSE(colours_wanted(terminal));
+  std::fclose(terminal);
+}
+
+TEST(Terminal, ControlCharactersOfASampleAreShownNotObeyed) {
+  const std::string text = shown({Sample{.prompt = "p", .text = "a\x1b[2Jb\r\nc"}});
+  EXPECT_THAT(text, HasSubstr("a\\x1b[2Jb\\x0d\nc"));
+}
+
+TEST(Table, AlignsByDisplayCells) {
+  Table table("memory", {{"purpose"}, {"size", Align::kRight}});
+  table.row({"grün", "1"});
+  table.row({"模型", "23,456"});
+  table.total({"total", "7"});
+  EXPECT_EQ(table.text(false),
+            "memory\n  purpose     size\n  grün           1\n  模型      23,456\n  total          7\n");
+  EXPECT_THAT(table.text(true), StartsWith("\x1b[1mmemory\x1b[0m\n"));
+}
+
+TEST(Table, StartUpTables) {
+  const std::vector<ParameterGroup> groups = {{"embedding", 1, 3000, 3000}, {"experts", 8, 1000, 250}};
+  EXPECT_THAT(parameter_table(groups).text(false), HasSubstr("total             9    4,000            3,250"));
+  const std::vector<MemoryPurpose> memory = {{"parameters", 2'000'000}, {"gradients", 2'000'000}};
+  EXPECT_THAT(memory_table(memory, 8'000'000).text(false), HasSubstr("50.0 %"));
+  const std::vector<DataPart> data = {{"training", 10, 400, 100}, {"held out", 1, 0, 0}};
+  EXPECT_THAT(data_table(data).text(false), HasSubstr("4.00"));
+  const std::string work =
+      work_table({.flops_per_token = 4e7, .tokens_per_step = 1000, .steps = 100, .peak_flops_per_second = 1e12})
+          .text(false);
+  EXPECT_THAT(work, HasSubstr("40.0 GFLOP"));
+  EXPECT_THAT(work, HasSubstr("8.0 s"));  // 4e12 FLOP at half of 1e12 a second
+}
+
+TEST(Format, NumbersForPeople) {
+  EXPECT_EQ(compact(812), "812");
+  EXPECT_EQ(compact(8192), "8.19 k");
+  EXPECT_EQ(compact(99960), "100 k");
+  EXPECT_EQ(compact(999999), "1.00 M");
+  EXPECT_EQ(compact(46.4e6), "46.4 M");
+  EXPECT_EQ(compact(-1.06e12), "-1.06 T");
+  EXPECT_EQ(compact(0.5), "0.50");
+  EXPECT_EQ(compact(std::nan("")), "nan");
+  EXPECT_EQ(scientific(3e-4), "3.00e-4");
+  EXPECT_EQ(scientific(9.999e-4), "1.00e-3");
+  EXPECT_EQ(scientific(0), "0");
+  EXPECT_EQ(percent(0.412), "41.2 %");
+  EXPECT_EQ(percent(0.0123), "1.23 %");
+  EXPECT_EQ(milliseconds_text(0.42), "0.4 ms");
+  EXPECT_EQ(grouped(10085.4), "10,085");
+  EXPECT_EQ(display_width("a\xcc\x81"), 1);  // a letter and a combining accent
+  EXPECT_EQ(display_width("\xff"), 1);
+}
+
+}  // namespace
+}  // namespace longhaul::observe
