@@ -6,69 +6,11 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "recipe/toml_guard.h"
 
 namespace longhaul::recipe {
 
 namespace {
-
-constexpr int kDeepestBrackets = 16;
-constexpr int kDeepestKey = 16;  // parts of a dotted key
-
-[[noreturn]] void refuse_syntax(const std::string& name, int64_t line, int64_t column, std::string_view found) {
-  throw Error({.code = ExitCode::kUsage,
-               .what = "the recipe is not valid TOML",
-               .expected = "lines of key = value under [section] headings, text in quotes",
-               .found = std::string(found),
-               .where = fmt::format("{}:{}:{}", name, line, column),
-               .hint = "recipes/first-run.toml is a working example"});
-}
-
-// toml++ builds and destroys nested tables recursively. Malformed quoting may confuse this scan, but the parser stops at the
-// same place, so nothing beyond it is ever built.
-void refuse_depth(std::string_view text, const std::string& name) {
-  int64_t line = 1, line_start = 0;
-  int brackets = 0, dots = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '\n') {
-      ++line;
-      line_start = static_cast<int64_t>(i) + 1;
-      dots = 0;
-    } else if (c == '#') {
-      while (i + 1 < text.size() && text[i + 1] != '\n') ++i;
-    } else if (c == '"' || c == '\'') {
-      const std::string_view triple = c == '"' ? "\"\"\"" : "'''";
-      const bool multiline = text.substr(i, 3) == triple;
-      i += multiline ? 3 : 1;
-      while (i < text.size()) {
-        if (c == '"' && text[i] == '\\') {
-          ++i;
-        } else if (multiline ? text.substr(i, 3) == triple : text[i] == c) {
-          i += multiline ? 2 : 0;
-          break;
-        } else if (text[i] == '\n') {
-          if (!multiline) break;  // an error; the parser says so
-          ++line;
-          line_start = static_cast<int64_t>(i) + 1;
-        }
-        ++i;
-      }
-      if (i < text.size() && text[i] == '\n') --i;  // let the loop see the end of the line
-    } else if (c == '[' || c == '{') {
-      ++brackets;
-      dots = 0;
-    } else if (c == ']' || c == '}') {
-      brackets = std::max(0, brackets - 1);
-    } else if (c == ',' || c == '=') {
-      dots = 0;
-    } else if (c == '.') {
-      ++dots;
-    }
-    if (brackets > kDeepestBrackets || dots >= kDeepestKey) {
-      refuse_syntax(name, line, static_cast<int64_t>(i) - line_start + 1, fmt::format("nesting deeper than {} levels", kDeepestKey));
-    }
-  }
-}
 
 template <class T>
 std::string printed(const T& value) {
@@ -119,7 +61,7 @@ void flatten(const toml::table& table, const std::string& prefix, std::vector<To
 }  // namespace
 
 std::vector<TomlEntry> read_toml(std::string_view text, const std::string& name) {
-  refuse_depth(text, name);
+  guard_toml(text, name);
   try {
     const toml::table table = toml::parse(text, name);
     std::vector<TomlEntry> entries;
@@ -130,21 +72,21 @@ std::vector<TomlEntry> read_toml(std::string_view text, const std::string& name)
     return entries;
   } catch (const toml::parse_error& error) {
     const toml::source_position at = error.source().begin;
-    refuse_syntax(name, at.line, at.column, error.description());
+    refuse_toml(name, at.line, at.column, error.description());
   }
 }
 
 Value read_override_value(std::string_view typed) {
   const std::string line = "value = " + std::string(typed);
   try {
-    refuse_depth(line, "");
+    guard_toml(line, "");
     const toml::table table = toml::parse(line);
     const toml::node* node = table.get("value");
     // A line break or a comment in what was typed would end the value early: then it is plain text.
     if (table.size() == 1 && node && typed.find_first_of("\n#") == std::string_view::npos) return value_of(*node);
     if (table.size() == 1 && node && (node->is_array() || node->is_string()) && typed.find('\n') == std::string_view::npos) return value_of(*node);
   } catch (const toml::parse_error&) {
-  } catch (const Error&) {
+  } catch (const Error&) {  // not TOML by the guard's account
   }
   return Value(std::string(typed));
 }

@@ -1,5 +1,5 @@
 // The TOML side of loading: text → flat list of keys with their values and positions. Knows nothing of options.
-// Size, key depth and bracket depth are capped before the parser sees the text, so no input can exhaust the stack.
+// toml_guard.h looks at every text before the parser does.
 #pragma once
 
 #include <string>
