@@ -57,7 +57,7 @@ std::string quality_tile(const RunData& run) {
 std::string loss_tile(const RunData& run) {
   std::vector<Point> points;
   for (const StepReport& step : run.steps) points.push_back({static_cast<double>(step.step), step.loss});
-  const auto smooth = smoothed(points, std::max(1.0, static_cast<double>(points.size()) / 50));
+  const auto smooth = smoothed(points, smoothing_window(points.size()));
   if (smooth.empty()) return tile("Training loss", "nan", "", "no step had a finite loss");
   return tile("Training loss", fixed(smooth.back().y, 3), "nats/token",
               fmt::format("from {} at step {}", fixed(smooth.front().y, 2), grouped(smooth.front().x)));

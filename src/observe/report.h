@@ -21,6 +21,7 @@ struct RecipeChange {  // a recipe value that is not the default
 // From a run folder's recipe.toml, in the recipe's order.
 std::vector<RecipeChange> recipe_changes(const std::filesystem::path& recipe_file);
 
+double smoothing_window(size_t points);  // how many points a smoothed curve averages over; 1: it is shown as it is
 std::vector<Chart> report_charts(const RunData& run);
 // `recipe_remark` stands where the recipe's table would, when there is none.
 std::string report_html(const RunData& run, const std::vector<RecipeChange>& changes,

@@ -71,12 +71,12 @@ void mark_events(const RunData& run, Chart& chart) {
 // A curve with its faint original behind it, where there are enough points to tell them apart.
 enum class Middle { kMean, kMedian };  // the median where single steps stand far out (a checkpoint, an evaluation)
 void add_curve(Chart& chart, const std::vector<Point>& points, Series series, Middle middle = Middle::kMean) {
-  if (points.size() >= 60) {
+  const double window = smoothing_window(points.size());
+  if (window > 1) {
     Series behind = series;
     behind.faint = true;
     behind.points = thinned(points, kBuckets);
     chart.series.push_back(std::move(behind));
-    const double window = std::max(5.0, static_cast<double>(points.size()) / 40);
     series.points = middle == Middle::kMean ? smoothed(points, window) : running_median(points, window);
     series.name += middle == Middle::kMean ? ", smoothed" : ", running median";
   } else {
@@ -226,6 +226,10 @@ void add_optional(std::vector<Chart>& charts, const RunData& run, Chart chart, S
 }
 
 }  // namespace
+
+double smoothing_window(size_t points) {
+  return points < 60 ? 1 : std::max(5.0, static_cast<double>(points) / 40);
+}
 
 std::vector<Chart> report_charts(const RunData& run) {
   std::vector<Chart> charts;
