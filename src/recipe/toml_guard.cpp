@@ -8,7 +8,7 @@ namespace longhaul::recipe {
 
 namespace {
 
-constexpr int kDeepestBrackets = 16;
+constexpr size_t kDeepestBrackets = 16;
 constexpr int kDeepestKey = 16;  // parts of a dotted key
 
 bool is_key_start(char c) {
@@ -56,15 +56,18 @@ class Guard {
 
   void plain(char c) {
     if (static_cast<unsigned char>(c) >= 0x80) refuse("a character that needs quotes around it");
-    if (c == '[' && line_is_blank_ && brackets_ == 0) header();
-    if (c == '[' || c == '{') ++brackets_;
-    if (c == ']' || c == '}') brackets_ = std::max(0, brackets_ - 1);
+    if (c == '[' && line_is_blank_ && open_.empty()) header();
+    if (c == '[' || c == '{') open_ += c;
+    if (c == ']' || c == '}') {
+      if (!open_.ends_with(c == ']' ? '[' : '{')) refuse(fmt::format("a {} that closes nothing", c));
+      open_.pop_back();
+    }
     if (c == '.') {
       ++dots_;
     } else if (c == '[' || c == '{' || c == ',' || c == '=') {
       dots_ = 0;
     }
-    if (brackets_ > kDeepestBrackets || dots_ >= kDeepestKey) refuse(fmt::format("nesting deeper than {} levels", kDeepestKey));
+    if (open_.size() > kDeepestBrackets || dots_ >= kDeepestKey) refuse(fmt::format("nesting deeper than {} levels", kDeepestKey));
   }
 
   // "[key" or "[[key".
@@ -101,7 +104,8 @@ class Guard {
   size_t at_ = 0, line_start_ = 0;
   int64_t line_ = 1;
   bool line_is_blank_ = true;  // so far
-  int brackets_ = 0, dots_ = 0;
+  std::string open_;           // brackets
+  int dots_ = 0;
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // A look at the text before the TOML parser gets it. The parser (toml++ 3.3) builds nested tables recursively without limit,
-// aborts on "[[[a", and asks of characters beyond ASCII outside quotes whether they are blanks, which runs into undefined
-// behaviour. The guard refuses those texts, so that no input can do more than fail to load.
+// asserts on "[[[a" and "a = [}", and its test for blanks is undefined for most characters beyond ASCII outside quotes.
+// The guard refuses those texts, so that no input can do more than fail to load.
 #pragma once
 
 #include <cstdint>

@@ -140,6 +140,8 @@ TEST(RecipeBadInput, SyntaxErrorsNameTheirPlace) {
   refused("[train]\ntask = \"\xff\xfe\"\n");
   refused(std::string("a\0b", 3));
   EXPECT_THAT(refused("[[[optim.stages]]\nfrom_step = 4\n").found, HasSubstr("without a name"));
+  EXPECT_THAT(refused("data.source = [}]\n").found, HasSubstr("closes nothing"));
+  EXPECT_THAT(refused("data.source = 'a' ]\n").found, HasSubstr("closes nothing"));
   EXPECT_EQ(refused("[train]\n  \xc2\xb7steps = 4\n").where, "r.toml:2:3");
   EXPECT_EQ(refused("description = \"\"\"a \\\n  \xc2\xb7\"\"\"\n").where, "r.toml:1:20");
   EXPECT_EQ(from("\xef\xbb\xbf# \xc2\xb7\ndescription = '\xc2\xb7' # \xe3\x80\x81\n").recipe.description, "\xc2\xb7");
