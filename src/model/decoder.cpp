@@ -1,7 +1,5 @@
 #include "model/decoder.h"
 
-#include <ATen/core/grad_mode.h>
-
 #include <fmt/format.h>
 
 #include "base/error.h"
@@ -32,12 +30,12 @@ Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Dev
   embedding_ = &parameters_.add_stacked("embedding.weight", {"embedding.weight"});
   if (config.position == recipe::Position::kLearned) position_ = &parameters_.add_stacked("position.weight", {"position.weight"});
   for (int64_t l = 0; l < config.layers; ++l) {
-    Norm mixer_norm(parameters_, fmt::format("layers.{}.mixer_norm", l), config.norm, config.norm_eps);
+    Norm mixer_norm(parameters_, fmt::format("layers.{}.mixer_norm", l), config.norm, config.norm_eps, config.bias);
     auto mixer = make_mixer(config, l, parameters_);
-    Norm channel_norm(parameters_, fmt::format("layers.{}.channel_norm", l), config.norm, config.norm_eps);
+    Norm channel_norm(parameters_, fmt::format("layers.{}.channel_norm", l), config.norm, config.norm_eps, config.bias);
     layers_.push_back({mixer_norm, std::move(mixer), channel_norm, make_channel(config, l, parameters_)});
   }
-  norm_.emplace(parameters_, "norm", config.norm, config.norm_eps);
+  norm_.emplace(parameters_, "norm", config.norm, config.norm_eps, config.bias);
   head_ = config.tie_embeddings ? embedding_ : &parameters_.add_stacked("head.weight", {"head.weight"});
   parameters_.expect_all_taken();
 }

@@ -1,4 +1,4 @@
-// Norm: RMSNorm, or LayerNorm with bias, over the hidden axis. Statistics and weights in fp32 (fp64 in fp64 models).
+// Norm: RMSNorm, or LayerNorm with or without bias, over the hidden axis. Statistics and weights in fp32 (fp64 in fp64 models).
 #pragma once
 
 #include <string>
@@ -10,10 +10,11 @@ namespace longhaul::model {
 
 class Norm {
  public:
-  Norm(ParameterSet& parameters, const std::string& prefix, recipe::Norm kind, double eps);  // holds prefix.weight (and .bias)
+  Norm(ParameterSet& parameters, const std::string& prefix, recipe::Norm kind, double eps, bool bias);  // holds prefix.weight (and .bias)
   Tensor forward(const Tensor& x_td) const;
 
  private:
+  recipe::Norm kind_;
   Parameter* weight_;
   Parameter* bias_ = nullptr;
   double eps_;

@@ -1,0 +1,58 @@
+#include "evaluate/perplexity.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <cmath>
+
+#include "base/error.h"
+
+namespace longhaul::evaluate {
+namespace {
+
+Tensor as_tensor(const std::vector<int64_t>& values) {
+  Tensor tensor = at::empty({static_cast<int64_t>(values.size())}, at::kLong);
+  std::copy(values.begin(), values.end(), tensor.mutable_data_ptr<int64_t>());
+  return tensor;
+}
+
+// Tokens without a label have loss 0 and change nothing.
+double sum_of(const Tensor& loss_t) {
+  const Tensor wide = loss_t.to(at::kDouble).contiguous();
+  const double* value = wide.const_data_ptr<double>();
+  double sum = 0;
+  for (int64_t t = 0; t < wide.numel(); ++t) sum += value[t];
+  return sum;
+}
+
+}  // namespace
+
+EvaluationResult evaluate(model::Decoder& decoder, data::EvaluationReader& reader, const std::function<void(int64_t tokens)>& progress) {
+  const at::NoGradGuard no_gradient;
+  model::LocalOps ops;
+  EvaluationResult result;
+  double nats = 0;
+  while (const std::optional<data::Batch> batch = reader.next()) {
+    model::Context context(ops, decoder.precision());
+    context.training = false;
+    const Tensor hidden_td = decoder.hidden(context, as_tensor(batch->inputs), batch->layout);
+    nats += sum_of(decoder.loss_each(hidden_td, as_tensor(batch->labels)));
+    result.tokens += batch->target_tokens;
+    result.bytes += batch->target_bytes;
+    if (progress) progress(batch->target_tokens);
+  }
+  if (result.tokens == 0) {
+    throw Error({.code = ExitCode::kData,
+                 .what = "there is no held-out text to evaluate",
+                 .expected = "at least one document",
+                 .found = "none",
+                 .where = "data.held_out_percent",
+                 .hint = "raise data.held_out_percent"});
+  }
+  result.loss = nats / static_cast<double>(result.tokens);
+  result.perplexity = std::exp(result.loss);
+  // Empty documents alone are targets (their ends) without bytes.
+  if (result.bytes > 0) result.bits_per_byte = nats / std::log(2.0) / static_cast<double>(result.bytes);
+  return result;
+}
+
+}  // namespace longhaul::evaluate

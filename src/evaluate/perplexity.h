@@ -1,0 +1,25 @@
+// Perplexity of held-out text: the mean loss of every target that an EvaluationReader gives, each once, without gradients and
+// auxiliary losses. Bits per byte compares models whatever their tokenizers. Losses are summed in fp64, in the reader's order, so the
+// result is the same for every number of threads that leaves the losses the same. Not thread-safe for one decoder.
+#pragma once
+
+#include <functional>
+
+#include "data/evaluation.h"
+#include "model/decoder.h"
+
+namespace longhaul::evaluate {
+
+struct EvaluationResult {
+  double loss = 0;           // nats per token
+  double bits_per_byte = 0;  // Σ nats / ln 2 / bytes of text that the targets stand for
+  double perplexity = 0;     // exp(loss)
+  int64_t tokens = 0;        // targets
+  int64_t bytes = 0;
+};
+
+// Reads until the reader ends. `progress` is called after each batch with the targets it had. No target at all is a kData error.
+EvaluationResult evaluate(model::Decoder& decoder, data::EvaluationReader& reader,
+                          const std::function<void(int64_t tokens)>& progress = {});
+
+}  // namespace longhaul::evaluate

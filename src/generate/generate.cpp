@@ -1,0 +1,80 @@
+#include "generate/generate.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include "base/error.h"
+
+namespace longhaul::generate {
+namespace {
+
+// Learned positions end; rotary ones and lightning layers do not.
+int64_t positions_of(const recipe::ModelConfig& config) {
+  return config.position == recipe::Position::kLearned ? config.max_positions : std::numeric_limits<int64_t>::max();
+}
+
+std::vector<int64_t> with_separator(const std::vector<int64_t>& prompt, int64_t separator) {
+  std::vector<int64_t> ids;
+  if (separator >= 0) ids.push_back(separator);
+  ids.insert(ids.end(), prompt.begin(), prompt.end());
+  if (ids.empty()) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "there is nothing to continue",
+                 .expected = "a prompt, or a tokenizer with an end-of-document token to begin with",
+                 .found = "neither",
+                 .hint = "give a prompt"});
+  }
+  return ids;
+}
+
+}  // namespace
+
+Tensor advance(model::Decoder& decoder, const std::vector<int64_t>& ids, model::DecoderState& state) {
+  LONGHAUL_ASSERT(!ids.empty());
+  const at::NoGradGuard no_gradient;
+  const int64_t length = static_cast<int64_t>(ids.size()), first = state.tokens;
+  Tensor ids_t = at::empty({length}, at::kLong);
+  std::copy(ids.begin(), ids.end(), ids_t.mutable_data_ptr<int64_t>());
+  model::LocalOps ops;
+  model::Context context(ops, decoder.precision());
+  context.training = false;
+  const auto layout = layout::make_packed(std::span(&length, 1), std::span(&first, 1));
+  const Tensor hidden_td = decoder.hidden(context, ids_t, layout, &state);
+  return decoder.logits(hidden_td.narrow(0, length - 1, 1)).view({-1});
+}
+
+Generation generate(model::Decoder& decoder, const std::vector<int64_t>& prompt_ids, const GenerateSettings& settings,
+                    const std::function<void(int64_t id)>& on_token) {
+  const SamplerSettings sampler = settings.sampler();
+  check(sampler);
+  std::vector<int64_t> fresh = with_separator(prompt_ids, settings.stop_id);
+  const int64_t positions = positions_of(decoder.config());
+  Generation generation{.prefill_tokens = static_cast<int64_t>(fresh.size())};
+  if (generation.prefill_tokens > positions) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "the prompt is longer than the model's positions",
+                 .expected = fmt::format("at most {} tokens, the separator before them included", positions),
+                 .found = fmt::format("{} tokens", generation.prefill_tokens),
+                 .where = "model.max_positions",
+                 .hint = "shorten the prompt, or use a model with rotary positions"});
+  }
+  model::DecoderState state;
+  while (static_cast<int64_t>(generation.ids.size()) < settings.tokens) {
+    if (state.tokens + static_cast<int64_t>(fresh.size()) > positions) {
+      generation.finish = Finish::kPositions;
+      break;
+    }
+    const Tensor logits_v = advance(decoder, fresh, state).to(at::kFloat).contiguous();
+    const std::span<const float> row(logits_v.const_data_ptr<float>(), static_cast<size_t>(logits_v.numel()));
+    const int64_t id = next_token(row, sampler, generation.ids.size());
+    if (id == settings.stop_id) {
+      generation.finish = Finish::kStop;
+      break;
+    }
+    generation.ids.push_back(id);
+    if (on_token) on_token(id);
+    fresh = {id};
+  }
+  return generation;
+}
+
+}  // namespace longhaul::generate
