@@ -1,0 +1,31 @@
+#include "checkpoint/open_model.h"
+
+#include "base/error.h"
+#include "checkpoint/load.h"
+#include "storage/catalog.h"
+
+namespace longhaul::checkpoint {
+
+OpenModel open_model(const std::filesystem::path& path, const std::string& dtype) {
+  const storage::LocalFileSystem files;
+  const bool is_run = std::filesystem::is_directory(path / "checkpoints");
+  const storage::Checkpoint checkpoint = storage::open_checkpoint(files, is_run ? path / "checkpoints" : path, storage::Depth::kContents);
+  const auto& saved = checkpoint.manifest().recipe;
+  if (!saved.contains("toml") || !saved["toml"].is_string()) {
+    throw Error({.code = ExitCode::kCheckpoint,
+                 .what = "the checkpoint does not say which model it holds",
+                 .expected = "recipe.toml inside its manifest",
+                 .where = checkpoint.folder().string()});
+  }
+  OpenModel model{.recipe = recipe::load_text(saved["toml"].get<std::string>(), (checkpoint.folder() / "manifest.json").string()),
+                  .folder = checkpoint.folder(),
+                  .step = checkpoint.manifest().step};
+  model.tokenizer = std::filesystem::weakly_canonical(model.folder).parent_path().parent_path() / "tokenizer.json";
+  const recipe::Dtype saved_dtype = model.recipe.recipe.train.dtype;
+  const std::string precision = dtype.empty() ? std::string(recipe::names_of(saved_dtype)[static_cast<size_t>(saved_dtype)]) : dtype;
+  model.decoder = std::make_unique<model::Decoder>(model.recipe.recipe.model, Precision::named(precision));
+  load_weights(checkpoint, model.decoder->parameters());
+  return model;
+}
+
+}  // namespace longhaul::checkpoint

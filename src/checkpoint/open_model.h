@@ -1,0 +1,24 @@
+// open_model: a trained model from its checkpoint alone: the recipe comes from the manifest, weights from the tensors.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "model/decoder.h"
+#include "recipe/load.h"
+
+namespace longhaul::checkpoint {
+
+struct OpenModel {
+  recipe::LoadedRecipe recipe;
+  std::filesystem::path folder;     // of the checkpoint
+  std::filesystem::path tokenizer;  // run folder's tokenizer.json; may be missing when the checkpoint was moved
+  int64_t step = 0;
+  std::unique_ptr<model::Decoder> decoder;
+};
+
+// path: a checkpoint, a folder of checkpoints, or a run folder (the newest valid one). dtype: "bf16", "fp32", "fp64"; empty: the
+// recipe's. Every byte is verified first. kCheckpoint errors.
+OpenModel open_model(const std::filesystem::path& path, const std::string& dtype = "");
+
+}  // namespace longhaul::checkpoint

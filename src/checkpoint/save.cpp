@@ -1,0 +1,81 @@
+#include "checkpoint/save.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "checkpoint/naming.h"
+#include "storage/checkpoint_files.h"
+#include "storage/commit.h"
+
+namespace longhaul::checkpoint {
+
+Saver::Saver(storage::FileSystem& files, SaverOptions options) : files_(files), options_(std::move(options)) {}
+
+Saver::~Saver() {
+  try {
+    wait();
+  } catch (const std::exception& error) {
+    log_error("the last checkpoint was not finished: {}", error.what());
+  }
+}
+
+void Saver::copy(const std::vector<optim::StateTensor>& state) {
+  if (buffers_.size() != state.size()) buffers_.assign(state.size(), {});
+  for (size_t i = 0; i < state.size(); ++i) {
+    const auto& part = state[i].parameter->parts[state[i].part];
+    Buffer& buffer = buffers_[i];
+    buffer.name = stored_name(state[i]);
+    buffer.role = state[i].kind == "master" ? "weight" : "optimizer." + state[i].kind;
+    buffer.shape = part.spec.tensor.global_shape;
+    buffer.offset = part.held.offset;
+    buffer.length = part.held.length;
+    // Allocated once; contiguous even where the view is a part of a fused value.
+    if (!buffer.copy.defined()) buffer.copy = at::empty(part.held.length, state[i].view.options().device(at::kCPU).requires_grad(false));
+    buffer.copy.copy_(state[i].view.detach());
+  }
+}
+
+void Saver::write(SaveResult& result, storage::Manifest manifest) {
+  storage::CheckpointWriter writer(files_, options_.folder, result.step, options_.generation);
+  const auto write_file = [&](const char* name, bool weights) {
+    std::vector<storage::ShardSource> shards;
+    for (const Buffer& buffer : buffers_) {
+      if ((buffer.role == "weight") != weights) continue;
+      const auto bytes = std::span(static_cast<const std::byte*>(buffer.copy.const_data_ptr()), static_cast<size_t>(buffer.copy.nbytes()));
+      shards.push_back({buffer.name, buffer.shape, storage_dtype(buffer.copy.scalar_type()), buffer.role, buffer.offset, buffer.length, bytes});
+    }
+    if (!shards.empty()) writer.add(storage::write_checkpoint_file(files_, writer.folder(), name, shards));
+  };
+  write_file(kModelFile, true);
+  write_file(kOptimizerFile, false);
+  result.path = writer.commit(std::move(manifest));
+  if (options_.self_test) storage::Checkpoint::open(files_, result.path).verify();
+  storage::prune(files_, options_.folder, options_.retention, options_.generation, wall_time_s());
+}
+
+void Saver::save(int64_t step, const std::vector<optim::StateTensor>& state, storage::Manifest manifest) {
+  const Stopwatch watch;
+  wait();
+  copy(state);
+  under_way_ = std::make_unique<SaveResult>();
+  under_way_->step = step;
+  under_way_->blocking_milliseconds = watch.milliseconds();
+  worker_.post([this, manifest = std::move(manifest)]() mutable {
+    try {
+      write(*under_way_, std::move(manifest));
+    } catch (const Error& error) {
+      under_way_->failure = error;
+    } catch (const std::exception& error) {
+      under_way_->failure = Error({.code = ExitCode::kInternal, .what = "saving a checkpoint failed", .found = error.what()});
+    }
+  });
+}
+
+void Saver::wait() {
+  worker_.wait();
+  if (under_way_ == nullptr) return;
+  const auto result = std::move(under_way_);
+  last_failure_ = result->failure;
+  if (options_.on_result) options_.on_result(*result);
+}
+
+}  // namespace longhaul::checkpoint

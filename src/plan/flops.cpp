@@ -1,0 +1,36 @@
+#include "plan/flops.h"
+
+#include "layout/parameters.h"
+
+namespace longhaul::plan {
+namespace {
+
+double matrix_parameters(const recipe::ModelConfig& config) {
+  double sum = 0;
+  for (const auto& spec : layout::parameters(config)) {
+    if (spec.tensor.global_shape.size() != 2) continue;
+    if (spec.tensor.role == layout::Role::kEmbedding || spec.tensor.role == layout::Role::kPosition) continue;
+    const double share = spec.expert >= 0 ? static_cast<double>(config.experts_per_token) / static_cast<double>(config.experts) : 1.0;
+    sum += share * static_cast<double>(spec.elements());
+  }
+  if (config.tie_embeddings) sum += static_cast<double>(config.vocabulary * config.hidden);  // the head's product is still made
+  return sum;
+}
+
+}  // namespace
+
+TokenFlops training_flops_per_token(const recipe::ModelConfig& config, int64_t sequence) {
+  TokenFlops flops{.matrices = 6 * matrix_parameters(config)};
+  const double width = static_cast<double>(config.heads * config.head_dim);
+  for (int64_t l = 0; l < config.layers; ++l) {
+    if (config.mixer(l) == recipe::Mixer::kLightning) {
+      flops.recurrence += 12 * width * static_cast<double>(config.head_dim);
+    } else {
+      flops.attention_full += 12 * width * static_cast<double>(sequence);
+    }
+  }
+  flops.attention_causal = flops.attention_full / 2;
+  return flops;
+}
+
+}  // namespace longhaul::plan

@@ -1,0 +1,25 @@
+// Model FLOPs of one token: the only place where they are counted (a multiply-add is 2). Source: megascale.md §8, PaLM appendix B.
+//
+//   F = 6·N_mm + 12·L_softmax·heads·head_dim·s + 12·L_lightning·heads·head_dim²
+//
+// N_mm: parameters in matrix products that a token passes through (k of the experts; the head, not the embedding table). s: the
+// sequence in the full convention (PaLM, FlashAttention-2), half of it in the causal one (Megatron). A linear recurrence counts
+// its algorithmic minimum. Recomputation never counts (that is HFU).
+#pragma once
+
+#include "recipe/model_config.h"
+
+namespace longhaul::plan {
+
+struct TokenFlops {
+  double matrices = 0;   // 6·N_mm
+  double recurrence = 0;
+  double attention_full = 0, attention_causal = 0;
+  double full() const { return matrices + recurrence + attention_full; }
+  double causal() const { return matrices + recurrence + attention_causal; }
+};
+
+// Forward and backward, per token, of sequences of `sequence` tokens.
+TokenFlops training_flops_per_token(const recipe::ModelConfig& config, int64_t sequence);
+
+}  // namespace longhaul::plan

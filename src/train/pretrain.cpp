@@ -1,0 +1,85 @@
+#include "train/pretrain.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "evaluate/perplexity.h"
+#include "generate/generate.h"
+
+namespace longhaul::train {
+namespace {
+
+data::LoaderOptions loader_options(const recipe::Recipe& recipe, const optim::TrainSchedule& schedule, const std::filesystem::path& folder) {
+  data::LoaderOptions options = data::loader_options(recipe.data, recipe.train.sequence);
+  options.first_position = [schedule](int64_t step) { return schedule.first_sample(step + 1); };  // the loader counts from 0
+  options.index_folder = folder;
+  return options;
+}
+
+Tensor to_tensor(const std::vector<int64_t>& values) {
+  Tensor tensor = at::empty({static_cast<int64_t>(values.size())}, at::kLong);
+  std::copy(values.begin(), values.end(), tensor.mutable_data_ptr<int64_t>());
+  return tensor;
+}
+
+}  // namespace
+
+Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data, const std::filesystem::path& index_folder)
+    : recipe_(recipe),
+      data_(data),
+      schedule_(recipe.optim, recipe.train),
+      loader_(data.train(), loader_options(recipe, schedule_, index_folder)),
+      decoder_(recipe.model, Precision::named(recipe.train.dtype == recipe::Dtype::kBf16   ? "bf16"
+                                              : recipe.train.dtype == recipe::Dtype::kFp32 ? "fp32"
+                                                                                           : "fp64")) {
+  if (data.tokenizer.vocabulary() > recipe.model.vocabulary) {
+    throw Error({.code = ExitCode::kData,
+                 .what = "the tokenizer has more entries than the model has rows",
+                 .expected = fmt::format("at most {}", recipe.model.vocabulary),
+                 .found = std::to_string(data.tokenizer.vocabulary()),
+                 .where = "data.tokenizer and model.vocabulary",
+                 .hint = fmt::format("model.vocabulary={}", data.tokenizer.vocabulary())});
+  }
+}
+
+StepWork Pretrain::prepare(int64_t step) {
+  data::Batch batch = loader_.take(step - 1);
+  const StepWork work{.weight = static_cast<double>(batch.target_tokens), .tokens = static_cast<int64_t>(batch.inputs.size())};
+  micro_batches_ = data::micro_batches(batch, recipe_.train.micro_batch);
+  return {static_cast<int64_t>(micro_batches_.size()), work.weight, work.tokens};
+}
+
+model::LossSum Pretrain::loss(model::Context& context, int64_t micro_batch) {
+  const data::Batch& batch = micro_batches_[static_cast<size_t>(micro_batch)];
+  const Tensor hidden = decoder_.hidden(context, to_tensor(batch.inputs), batch.layout);
+  return decoder_.loss(context, hidden, to_tensor(batch.labels));
+}
+
+std::optional<TaskEvaluation> Pretrain::evaluate(bool whole) {
+  const auto held_out = data_.held_out();
+  if (held_out.empty()) return std::nullopt;
+  data::EvaluationReader reader(held_out, {.context = recipe_.train.sequence,
+                                           .tokens_per_batch = recipe_.train.micro_batch * recipe_.train.sequence,
+                                           .limit_tokens = whole ? 0 : recipe_.train.evaluate_tokens});
+  const evaluate::EvaluationResult result = evaluate::evaluate(decoder_, reader);
+  return TaskEvaluation{result.loss, result.bits_per_byte, result.perplexity};
+}
+
+std::optional<TaskSample> Pretrain::sample() {
+  const auto& options = recipe_.sample;
+  if (options.tokens == 0) return std::nullopt;
+  std::vector<int64_t> prompt;
+  for (const int32_t id : data_.tokenizer.encode(options.prompt)) prompt.push_back(id);
+  const auto separator = data_.tokenizer.end_of_document();
+  const generate::Generation generation = generate::generate(decoder_, prompt,
+                                                             {.tokens = options.tokens,
+                                                              .temperature = options.temperature,
+                                                              .top_k = options.top_k,
+                                                              .top_p = options.top_p,
+                                                              .seed = static_cast<uint64_t>(options.seed),
+                                                              .stop_id = separator ? int64_t{*separator} : int64_t{-1}});
+  std::vector<int32_t> ids(generation.ids.begin(), generation.ids.end());
+  return TaskSample{options.prompt, data_.tokenizer.decode(ids)};
+}
+
+}  // namespace longhaul::train

@@ -1,0 +1,217 @@
+#include "train/run.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include "base/checksum.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/folders.h"
+#include "base/log.h"
+#include "base/machine.h"
+#include "base/parallel.h"
+#include "base/signals.h"
+#include "base/terminal.h"
+#include "base/version.h"
+#include "data/compression_baseline.h"
+#include "layout/parameters.h"
+#include "observe/report.h"
+#include "observe/table.h"
+#include "observe/tensorboard.h"
+#include "observe/terminal.h"
+#include "plan/flops.h"
+#include "recipe/compare.h"
+#include "recipe/write.h"
+#include "storage/catalog.h"
+#include "tensor/libtorch_folder.h"
+#include "tensor/machine_profile.h"
+#include "train/pretrain.h"
+
+namespace longhaul::train {
+namespace {
+
+std::string_view name_of(recipe::Dtype dtype) { return recipe::names_of(dtype)[static_cast<size_t>(dtype)]; }
+
+void refuse_unknown_task_and_device(const recipe::TrainOptions& train) {
+  if (train.task != "pretrain") {
+    throw Error({.code = ExitCode::kUsage, .what = "unknown task", .expected = "pretrain", .found = train.task, .where = "train.task"});
+  }
+  if (train.device != "auto" && train.device != "cpu") {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "this build computes on the CPU",
+                 .expected = "auto or cpu",
+                 .found = train.device,
+                 .where = "train.device",
+                 .hint = "train.device=cpu"});
+  }
+}
+
+// An earlier run in the folder: moved aside when a fresh one is asked for, else compared with what is asked for now.
+void settle_earlier_run(const RunRequest& request) {
+  const auto saved_recipe = request.run_folder / "recipe.toml";
+  if (request.fresh && std::filesystem::exists(request.run_folder)) {
+    const auto aside = fmt::format("{}.before-{:.0f}", request.run_folder.string(), wall_time_s());
+    rename_path(request.run_folder, aside);
+    log_info("the earlier run now lies in {}", aside);
+  } else if (std::filesystem::exists(saved_recipe)) {
+    recipe::refuse_changed(recipe::load(saved_recipe), request.recipe);
+  }
+}
+
+nlohmann::json environment_of(int64_t seed) {
+  const Machine& here = machine();
+  const BuildVersion& build = build_version();
+  return {{"version", build.version},          {"commit", build.commit},        {"compiler", build.compiler},
+          {"libtorch", libtorch_version()},    {"host", here.host},             {"processor", here.processor},
+          {"cpu_features", here.features},     {"threads", threads()},          {"seed", seed},
+          {"operating_system", here.operating_system}};
+}
+
+void show_tables(const RunRequest& request, const data::RunData& data, Pretrain& task, double flops_per_token, double peak) {
+  const auto& recipe = request.recipe.recipe;
+  std::map<std::string, observe::ParameterGroup> groups;
+  for (const auto& spec : layout::parameters(recipe.model)) {
+    const std::string name = spec.expert >= 0 ? "experts" : spec.layer < 0 ? spec.tensor.name.substr(0, spec.tensor.name.find('.')) : "layers, other";
+    auto& group = groups[name];
+    group.name = name;
+    ++group.tensors;
+    group.values += spec.elements();
+    group.values_per_token += spec.expert >= 0 ? spec.elements() * recipe.model.experts_per_token / recipe.model.experts : spec.elements();
+  }
+  std::vector<observe::ParameterGroup> rows;
+  for (const auto& [name, group] : groups) rows.push_back(group);
+
+  int64_t weights = 0, gradients = 0;
+  for (const auto& parameter : task.parameters().all()) {
+    weights += static_cast<int64_t>(parameter->value.nbytes());
+    gradients += static_cast<int64_t>(parameter->grad.nbytes());
+  }
+  const int64_t copies = recipe.train.dtype == recipe::Dtype::kBf16 ? 3 : 2;  // moments, and masters beside bf16 weights
+  const std::vector<observe::MemoryPurpose> memory{{"weights", weights}, {"gradients", gradients}, {"optimizer", copies * gradients}};
+
+  std::vector<observe::DataPart> parts{{"training"}, {"held out"}};
+  for (const auto& source : data.sources) {
+    const data::TokenDataset* sides[] = {&source.train, &source.held_out};
+    for (size_t i = 0; i < 2; ++i) {
+      parts[i].documents += sides[i]->documents();
+      parts[i].bytes += sides[i]->text_bytes();
+      parts[i].tokens += sides[i]->tokens();
+    }
+  }
+  const bool colours = colours_wanted(stdout);
+  fmt::print("{}\n{}\n{}\n{}\n", observe::parameter_table(rows).text(colours),
+             observe::memory_table(memory, available_memory_bytes()).text(colours), observe::data_table(parts).text(colours),
+             observe::work_table({.flops_per_token = flops_per_token,
+                                  .tokens_per_step = recipe.train.tokens_per_step(),
+                                  .steps = recipe.train.steps,
+                                  .peak_flops_per_second = peak})
+                 .text(colours));
+  std::fflush(stdout);
+}
+
+observe::RunStart run_start(const RunRequest& request, const data::RunData& data, double flops_per_token, double peak) {
+  const auto& recipe = request.recipe.recipe;
+  const Machine& here = machine();
+  observe::RunStart start{.name = request.run_folder.filename().string(),
+                          .version = build_version().version,
+                          .commit = build_version().commit,
+                          .compiler = build_version().compiler,
+                          .libtorch = libtorch_version(),
+                          .host = here.host,
+                          .operating_system = here.operating_system,
+                          .processor = here.processor,
+                          .cpu_features = here.features,
+                          .device = "cpu",
+                          .dtype = std::string(name_of(recipe.train.dtype)),
+                          .threads = threads(),
+                          .seed = recipe.train.seed,
+                          .recipe_hash = sha256_hex(recipe::to_toml(request.recipe)).substr(0, 16),
+                          .model = recipe.model.preset.empty() ? recipe.model.family : recipe.model.preset,
+                          .parameters = layout::parameter_count(recipe.model),
+                          .parameters_per_token = layout::activated_parameter_count(recipe.model),
+                          .steps = recipe.train.steps,
+                          .tokens_per_step = recipe.train.tokens_per_step(),
+                          .sequence = recipe.train.sequence,
+                          .vocabulary = recipe.model.vocabulary};
+  if (flops_per_token > 0) start.flops_per_token = flops_per_token;
+  if (peak > 0) start.peak_flops_per_second = peak;
+  int64_t tokens = 0, bytes = 0, held_out = 0;
+  for (const auto& source : data.sources) {
+    tokens += source.train.tokens();
+    bytes += source.train.text_bytes();
+    held_out += source.held_out.text_bytes();
+  }
+  start.training_tokens = tokens;
+  start.training_bytes = bytes;
+  start.heldout_bytes = held_out;
+  start.memory_bytes = here.memory_bytes;
+  return start;
+}
+
+void write_sample(Pretrain& task, observe::EventWriter& events, int64_t step) {
+  if (const auto sample = task.sample()) events.write(observe::Sample{.step = step, .prompt = sample->prompt, .text = sample->text});
+}
+
+// The two uses of the cores agree on their number: docs/design/threads.md.
+void set_compute_threads(int64_t count) {
+  set_threads(static_cast<int>(count));
+  at::set_num_threads(threads());
+}
+
+}  // namespace
+
+Outcome run_training(RunRequest request) {
+  const recipe::Recipe& recipe = request.recipe.recipe;
+  refuse_unknown_task_and_device(recipe.train);
+  settle_earlier_run(request);
+  set_compute_threads(recipe.train.threads);
+
+  const std::filesystem::path cache = recipe.data.cache.empty() ? user_cache_folder() : std::filesystem::path(recipe.data.cache);
+  const data::RunData data = data::open_run_data(recipe.data, libtorch_folder(), cache);
+  Pretrain task(recipe, data, cache / "packing");
+  task.parameters().initialise(static_cast<uint64_t>(recipe.train.seed));
+  const auto optimizer = optim::make_optimizer(recipe.optim, task.parameters(), task.precision());
+
+  make_folders(request.run_folder);
+  observe::EventWriter events({.path = request.run_folder / "events.jsonl"});
+  write_text_atomically(request.run_folder / "recipe.toml", recipe::to_toml(request.recipe));
+  data.tokenizer.save(request.run_folder / "tokenizer.json");
+  if (!request.quiet) {
+    events.add(std::make_shared<observe::Terminal>(
+        observe::TerminalOptions{.stream = stdout, .colours = colours_wanted(stdout), .log_every = recipe.train.log_every}));
+  }
+  if (recipe.observe.tensorboard) events.add(std::make_shared<observe::TensorBoard>(request.run_folder / "tensorboard"));
+
+  const double flops = plan::training_flops_per_token(recipe.model, recipe.train.sequence).causal();
+  const double peak = measured_profile().gemm(name_of(recipe.train.dtype));
+  if (!request.quiet) show_tables(request, data, task, flops, peak);
+  events.write(run_start(request, data, flops, peak));
+
+  storage::LocalFileSystem files;
+  const auto refresh_report = [&] {
+    if (recipe.observe.report) observe::write_report(request.run_folder);
+  };
+  Trainer trainer(task, *optimizer, events, files,
+                  {.recipe = request.recipe,
+                   .run_folder = request.run_folder,
+                   .data_position = [&](int64_t step) { return data::to_json(task.position_before(step)); },
+                   .environment = environment_of(recipe.train.seed),
+                   .flops_per_token = flops,
+                   .peak_flops_per_second = peak,
+                   .stop_requested = stop_signal,
+                   .save_requested = take_save_request,
+                   .on_progress = refresh_report});
+  const int64_t resumed_at = trainer.resume();
+  if (recipe.observe.compression_baseline && !data.held_out().empty() && resumed_at == 0) {
+    const data::CompressionBaseline baseline = data::compression_baseline(data.corpus);
+    events.write(observe::CompressionBaseline{.gzip_bits_per_byte = baseline.gzip_bits_per_byte(), .xz_bits_per_byte = baseline.xz_bits_per_byte()});
+  }
+  const Outcome outcome = trainer.run();
+  if (outcome.reason == "finished" && resumed_at < recipe.train.steps) {
+    write_sample(task, events, outcome.step);
+    refresh_report();
+  }
+  return outcome;
+}
+
+}  // namespace longhaul::train

@@ -1,0 +1,24 @@
+// run_training: what `longhaul train RECIPE` does, from a resolved recipe to a finished run directory:
+//
+//   recipe.toml  tokenizer.json  events.jsonl  tensorboard/  checkpoints/  report.html
+//
+// A second start of the same run continues it; options that must stay the same and do not are refused before anything is touched.
+#pragma once
+
+#include <filesystem>
+
+#include "recipe/load.h"
+#include "train/trainer.h"
+
+namespace longhaul::train {
+
+struct RunRequest {
+  recipe::LoadedRecipe recipe;
+  std::filesystem::path run_folder;
+  bool fresh = false;  // an earlier run in that folder is moved aside, never deleted
+  bool quiet = false;  // no tables and no step lines
+};
+
+Outcome run_training(RunRequest request);
+
+}  // namespace longhaul::train

@@ -1,0 +1,72 @@
+#include "train/step.h"
+
+#include <cmath>
+
+#include "base/clock.h"
+#include "optim/gradient_norm.h"
+
+namespace longhaul::train {
+namespace {
+
+model::Context context_of(Task& task, model::ParallelOps& ops, int64_t step, int64_t micro_batch, uint64_t seed) {
+  model::Context context(ops, task.precision());
+  context.seed = seed;
+  context.step = step;
+  context.micro_batch = micro_batch;
+  return context;
+}
+
+// Runs the forward passes again and names the first block whose output is not finite.
+std::optional<BadValue> first_bad_block(Task& task, model::ParallelOps& ops, int64_t step, const StepOptions& options, int64_t micro_batches) {
+  const at::NoGradGuard no_gradient;
+  std::optional<BadValue> bad;
+  for (int64_t m = 0; m < micro_batches && !bad; ++m) {
+    model::Context context = context_of(task, ops, step, m, options.seed);
+    context.inspect = [&](const std::string& block, const Tensor& output) {
+      if (bad || output.isfinite().all().item<bool>()) return;
+      bad = BadValue{block, "output", block == "loss" ? "loss" : "forward"};
+    };
+    task.loss(context, m);
+  }
+  return bad;
+}
+
+std::string layer_of(const std::string& tensor) {
+  const size_t cut = tensor.rfind('.');
+  return cut == std::string::npos ? tensor : tensor.substr(0, cut);
+}
+
+}  // namespace
+
+StepResult run_step(Task& task, optim::Optimizer& optimizer, model::ParallelOps& ops, int64_t step, const StepOptions& options) {
+  StepResult result;
+  const Stopwatch data_watch;
+  result.work = task.prepare(step);
+  result.data_wait_milliseconds = data_watch.milliseconds();
+  const double scale = result.work.weight > 0 ? 1.0 / result.work.weight : 0.0;
+
+  for (int64_t m = 0; m < result.work.micro_batches; ++m) {
+    model::Context context = context_of(task, ops, step, m, options.seed);
+    const model::LossSum loss = task.loss(context, m);
+    Tensor total = loss.sum;
+    for (const Tensor& auxiliary : context.auxiliary_losses) {
+      total = total + auxiliary;
+      result.auxiliary_loss += auxiliary.item<double>() * scale;
+    }
+    result.loss += loss.sum.item<double>() * scale;
+    total.backward();
+  }
+
+  const optim::GradientNorm norm = optim::gradient_norm(task.parameters(), scale);
+  result.gradient_norm = norm.norm;
+  if ((!norm.finite || !std::isfinite(result.loss)) && options.skip_nonfinite) {
+    result.skipped = first_bad_block(task, ops, step, options, result.work.micro_batches);
+    if (!result.skipped) result.skipped = BadValue{layer_of(norm.first_nonfinite), norm.first_nonfinite, "gradient"};
+    task.parameters().zero_gradients();
+    return result;
+  }
+  optimizer.step({.lr = options.lr, .gradient_scale = scale * optim::clip_factor(norm.norm, options.clip_norm), .zero_gradients = true});
+  return result;
+}
+
+}  // namespace longhaul::train

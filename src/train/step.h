@@ -1,0 +1,40 @@
+// Step: one optimizer step on the micro-batches a Task prepared: forward and backward of each, gradients added up in the main
+// gradients, their norm, clipping, the update. A step whose loss or gradient is NaN or Inf changes nothing; the first block whose
+// output is not finite is found by running the offending micro-batch again.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "optim/optimizer.h"
+#include "train/task.h"
+
+namespace longhaul::train {
+
+struct StepOptions {
+  double lr = 0;
+  double clip_norm = 0;
+  bool skip_nonfinite = true;  // false: a NaN or Inf is applied like any other number
+  uint64_t seed = 0;
+};
+
+struct BadValue {
+  std::string layer;   // block, "loss", or the holder of the tensor
+  std::string tensor;  // logical tensor, or "output"
+  std::string phase;   // "forward", "loss" or "gradient"
+};
+
+struct StepResult {
+  double loss = 0;            // mean per unit of weight, auxiliary losses not included
+  double auxiliary_loss = 0;  // mean likewise
+  double gradient_norm = 0;   // before clipping
+  StepWork work;
+  double data_wait_milliseconds = 0;
+  std::optional<BadValue> skipped;  // nothing was changed
+};
+
+// `step` counts from 1.
+StepResult run_step(Task& task, optim::Optimizer& optimizer, model::ParallelOps& ops, int64_t step, const StepOptions& options);
+
+}  // namespace longhaul::train
