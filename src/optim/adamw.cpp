@@ -1,0 +1,166 @@
+#include "optim/adamw.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "optim/runs.h"
+
+namespace longhaul::optim {
+namespace {
+
+// Elements a thread takes at least: half a megabyte of traffic, far above the cost of starting a team.
+constexpr int64_t kGrain = 16384;
+
+bool implemented(ScalarType master, ScalarType state, const model::Parameter& parameter) {
+  if (master != at::kFloat && master != at::kDouble) return false;
+  const ScalarType value = parameter.value.scalar_type();
+  return state == master && parameter.grad.scalar_type() == master &&
+         (value == master || (value == at::kBFloat16 && master == at::kFloat));
+}
+
+void require_implemented(const Precision& precision, const model::Parameter& parameter) {
+  if (implemented(precision.master, precision.state, parameter)) return;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "adamw has no implementation for these dtypes",
+               .expected = "master, moments and main gradient all fp32 or all fp64; working weights of the same dtype, or bf16 "
+                           "beside fp32",
+               .found = fmt::format("{}: master {}, moments {}, main gradient {}, working weights {}", parameter.name,
+                                    name_of(precision.master), name_of(precision.state),
+                                    name_of(parameter.grad.scalar_type()), name_of(parameter.value.scalar_type())),
+               .where = "train.dtype",
+               .hint = "train.dtype=bf16"});
+}
+
+}  // namespace
+
+AdamW::AdamW(const recipe::OptimOptions& options, model::ParameterSet& set, Precision precision,
+             AdamwImplementation implementation)
+    : Optimizer(set, precision), options_(options) {
+  bool on_cpu = true;
+  for (const auto& parameter : parameters()) {
+    if (parameter->trainable) require_implemented(precision, *parameter);
+    on_cpu = on_cpu && parameter->value.device().is_cpu();
+    const auto moments = parameter->value.options().dtype(precision.state).requires_grad(false);
+    m_.push_back(parameter->trainable ? at::zeros(parameter->value.sizes(), moments) : Tensor());
+    v_.push_back(parameter->trainable ? at::zeros(parameter->value.sizes(), moments) : Tensor());
+  }
+  fused_ = implementation == AdamwImplementation::kFused || (implementation == AdamwImplementation::kAutomatic && on_cpu);
+  LONGHAUL_ASSERT(!fused_ || on_cpu, "the fused update works on CPU tensors");
+  list_pieces();
+  add_phase({"update", 0, [this](const StepSettings& settings, const Tensor&, Tensor&) { update(settings); }});
+}
+
+void AdamW::list_pieces() {
+  int64_t elements = 0;
+  for (size_t p = 0; p < parameters().size(); ++p) {
+    const model::Parameter& parameter = *parameters()[p];
+    if (!parameter.trainable) continue;
+    LONGHAUL_ASSERT(parameter.grad.is_contiguous(), "gradient of {} is not stored in row-major order", parameter.name);
+    for (size_t part = 0; part < parameter.parts.size(); ++part) {
+      const layout::ParameterSpec& spec = parameter.parts[part].spec;
+      const double weight_decay = spec.decay ? options_.weight_decay : 0;
+      for (const Run& run : runs_of(parameter, part)) {
+        // Neighbours that are treated alike are one piece: a layer's experts are a single run.
+        if (!pieces_.empty() && pieces_.back().parameter == p && pieces_.back().begin + pieces_.back().length == run.begin &&
+            pieces_.back().weight_decay == weight_decay && pieces_.back().trainable == spec.trainable) {
+          pieces_.back().length += run.length;
+        } else {
+          pieces_.push_back({p, run.begin, run.length, elements, weight_decay, spec.trainable});
+        }
+        elements += run.length;
+      }
+    }
+  }
+}
+
+AdamwScalars AdamW::scalars(const StepSettings& settings) const {
+  const double t = static_cast<double>(next_step());
+  AdamwScalars result;
+  result.gradient_scale = settings.gradient_scale;
+  result.beta1 = options_.beta1;
+  result.beta2 = options_.beta2;
+  result.eps = options_.eps;
+  result.step_size = settings.lr / (1 - std::pow(options_.beta1, t));
+  result.inverse_root_correction = 1 / std::sqrt(1 - std::pow(options_.beta2, t));
+  result.zero_gradient = settings.zero_gradients;
+  return result;
+}
+
+void AdamW::update(const StepSettings& settings) {
+  const AdamwScalars common = scalars(settings);
+  if (fused_) return update_fused(common, settings.lr);
+  for (const Piece& piece : pieces_) {
+    AdamwScalars own = common;
+    own.kept_weight = 1 - settings.lr * piece.weight_decay;
+    update_with_tensor_operations(piece, own);
+  }
+}
+
+// Threads share all elements evenly, whatever pieces they belong to. Elements do not see each other, so the cuts change nothing.
+void AdamW::update_fused(const AdamwScalars& common, double lr) {
+  if (pieces_.empty()) return;
+  const int64_t elements = pieces_.back().start + pieces_.back().length;
+  parallel_for(0, elements, kGrain, [&](int64_t begin, int64_t end) {
+    auto piece = std::upper_bound(pieces_.begin(), pieces_.end(), begin,
+                                  [](int64_t element, const Piece& p) { return element < p.start + p.length; });
+    for (; piece != pieces_.end() && piece->start < end; ++piece) {
+      const int64_t from = std::max(begin, piece->start), to = std::min(end, piece->start + piece->length);
+      AdamwScalars own = common;
+      own.kept_weight = 1 - lr * piece->weight_decay;
+      update_piece(*piece, piece->begin + from - piece->start, to - from, own);
+    }
+  });
+}
+
+void AdamW::update_piece(const Piece& piece, int64_t begin, int64_t length, const AdamwScalars& own) {
+  const model::Parameter& parameter = *parameters()[piece.parameter];
+  const auto at = [&](const Tensor& tensor, auto real) { return static_cast<decltype(real)*>(tensor.data_ptr()) + begin; };
+  const Tensor& w = master(piece.parameter);
+  const Tensor &m = m_[piece.parameter], &v = v_[piece.parameter];
+  const ElementLoops& loops = element_loops();
+  const bool fp64 = w.scalar_type() == at::kDouble;
+  if (!piece.trainable) {
+    if (!own.zero_gradient) return;
+    if (fp64) std::fill_n(at(parameter.grad, double{}), length, 0.0);
+    else std::fill_n(at(parameter.grad, float{}), length, 0.0f);
+  } else if (fp64) {
+    loops.adamw_fp64(at(w, double{}), at(m, double{}), at(v, double{}), at(parameter.grad, double{}), length, own);
+  } else if (parameter.value.scalar_type() == at::kBFloat16) {
+    loops.adamw_bf16(at(w, float{}), at(m, float{}), at(v, float{}), at(parameter.grad, float{}),
+                     at(parameter.value, uint16_t{}), length, own);
+  } else {
+    loops.adamw_fp32(at(w, float{}), at(m, float{}), at(v, float{}), at(parameter.grad, float{}), length, own);
+  }
+}
+
+void AdamW::update_with_tensor_operations(const Piece& piece, const AdamwScalars& own) {
+  const model::Parameter& parameter = *parameters()[piece.parameter];
+  const auto cut = [&](const Tensor& storage) { return storage.view({-1}).narrow(0, piece.begin, piece.length); };
+  const Tensor gradient = cut(parameter.grad);
+  if (piece.trainable) {
+    const Tensor g = gradient * own.gradient_scale;
+    const Tensor m = cut(m_[piece.parameter]), v = cut(v_[piece.parameter]), w = cut(master(piece.parameter));
+    m.mul_(own.beta1).add_(g, 1 - own.beta1);
+    v.mul_(own.beta2).addcmul_(g, g, 1 - own.beta2);
+    const Tensor denominator = v.sqrt().mul_(own.inverse_root_correction).add_(own.eps);
+    w.mul_(own.kept_weight).addcdiv_(m, denominator, -own.step_size);
+    const Tensor value = cut(parameter.value.detach());
+    if (!value.is_alias_of(w)) value.copy_(w);
+  }
+  if (own.zero_gradient) gradient.zero_();
+}
+
+std::vector<StateTensor> AdamW::state() {
+  std::vector<StateTensor> result;
+  for (size_t p = 0; p < parameters().size(); ++p) {
+    append_state(result, p, "master", master(p));
+    if (!parameters()[p]->trainable) continue;
+    append_state(result, p, "m", m_[p]);
+    append_state(result, p, "v", v_[p]);
+  }
+  return result;
+}
+
+}  // namespace longhaul::optim

@@ -1,0 +1,43 @@
+// The loops over elements behind AdamW and the gradient norm: raw pointers, one thread, no tensors. Each is compiled for several
+// instruction sets; the best one that this processor has is used. All give the same bits: only exact IEEE operations, no
+// contracted multiply-adds, a fixed order of sums. Pointers of one call must not overlap; any alignment will do.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace longhaul::optim {
+
+// What one step of AdamW needs beside its arrays, worked out once a step in fp64.
+struct AdamwScalars {
+  double gradient_scale = 1;
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
+  double kept_weight = 1;            // 1 − lr · weight decay
+  double step_size = 0;              // lr / (1 − beta1^t)
+  double inverse_root_correction = 1;  // 1 / sqrt(1 − beta2^t)
+  bool zero_gradient = true;
+};
+
+// Updates n elements of m, v and master from grad. `value`, where there is one, is the working copy in bf16 (its bits).
+template <class Real>
+using AdamwLoop = void (*)(Real* master, Real* m, Real* v, Real* grad, int64_t n, const AdamwScalars& scalars);
+using AdamwBf16Loop = void (*)(float* master, float* m, float* v, float* grad, uint16_t* value, int64_t n,
+                               const AdamwScalars& scalars);
+// Sum of squares, added up in fp64 in sixteen interleaved sums.
+template <class Real>
+using SquaresLoop = double (*)(const Real* x, int64_t n);
+
+struct ElementLoops {
+  std::string_view instruction_set;  // "avx512", "avx2", "baseline"
+  AdamwLoop<float> adamw_fp32 = nullptr;
+  AdamwLoop<double> adamw_fp64 = nullptr;
+  AdamwBf16Loop adamw_bf16 = nullptr;
+  SquaresLoop<float> squares_fp32 = nullptr;
+  SquaresLoop<double> squares_fp64 = nullptr;
+};
+
+const std::vector<ElementLoops>& usable_element_loops();  // those this processor can run, best first
+inline const ElementLoops& element_loops() { return usable_element_loops().front(); }
+
+}  // namespace longhaul::optim

@@ -1,0 +1,25 @@
+// The global L2 norm of all main gradients, and with it, in the same pass, whether they are finite. Sums are fp64 over blocks of
+// fixed size in a fixed order: the bits do not depend on the number of threads, nor on which tensors share a value.
+#pragma once
+
+#include <string>
+
+#include "model/parameter.h"
+#include "optim/optimizer.h"
+
+namespace longhaul::optim {
+
+struct GradientNorm {
+  double norm = 0;              // NaN or infinite when `finite` is false
+  bool finite = true;           // over all ranks
+  std::string first_nonfinite;  // logical name of the first tensor of this rank with a NaN or Inf; empty: none here
+};
+
+// Of the gradients times `scale` (1 / tokens). Frozen tensors are left out. `reduce` adds one squared norm up over the ranks; each
+// element must be held by one of them only.
+GradientNorm gradient_norm(const model::ParameterSet& parameters, double scale = 1, const Reducer& reduce = {});
+
+// What gradients are scaled by to have a norm of at most `clip_norm`: min(1, clip / (norm + 1e-6)); 1 when clip_norm is 0.
+double clip_factor(double norm, double clip_norm);
+
+}  // namespace longhaul::optim

@@ -1,0 +1,94 @@
+#include "optim/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/error.h"
+
+namespace longhaul::optim {
+namespace {
+
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+TrainSchedule::TrainSchedule(const recipe::OptimOptions& optim, const recipe::TrainOptions& train)
+    : optim_(optim), steps_(train.steps), sequence_(train.sequence) {
+  if (optim.schedule == recipe::Schedule::kWsd && optim.final_lr_fraction <= 0) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "a wsd schedule falls exponentially and never reaches 0",
+                 .expected = "optim.final_lr_fraction above 0",
+                 .found = "0",
+                 .where = "optim.final_lr_fraction",
+                 .hint = "optim.final_lr_fraction=0.1"});
+  }
+  stages_.push_back({.batch = train.batch, .peak_lr = optim.lr});
+  for (const recipe::OptimStage& next : optim.stages) {
+    const StageState& last = stages_.back();
+    StageState state = last;
+    state.first_step = next.from_step;
+    if (next.from_tokens > 0) {
+      const int64_t samples = divide_up(next.from_tokens, sequence_) - last.first_sample;
+      state.first_step = last.first_step + std::max<int64_t>(0, divide_up(samples, last.batch));
+    }
+    if (state.first_step < last.first_step) {
+      throw Error({.code = ExitCode::kUsage,
+                   .what = "optim.stages are out of order",
+                   .expected = fmt::format("a stage that begins at step {} or later", last.first_step),
+                   .found = fmt::format("one that begins at step {}", state.first_step),
+                   .where = "optim.stages",
+                   .hint = "list stages in order"});
+    }
+    state.first_sample = last.first_sample + (state.first_step - last.first_step) * last.batch;
+    if (next.batch > 0) state.batch = next.batch;
+    if (next.lr > 0) state.peak_lr = next.lr;
+    // A stage that begins on the same step as the one before it replaces it.
+    if (state.first_step == last.first_step) stages_.pop_back();
+    stages_.push_back(state);
+  }
+}
+
+const StageState& TrainSchedule::stage(int64_t step) const {
+  LONGHAUL_ASSERT(step >= 1, "steps count from 1, this is {}", step);
+  const auto after = std::upper_bound(stages_.begin(), stages_.end(), step,
+                                      [](int64_t s, const StageState& state) { return s < state.first_step; });
+  return *(after - 1);
+}
+
+int64_t TrainSchedule::first_sample(int64_t step) const {
+  const StageState& state = stage(step);
+  return state.first_sample + (step - state.first_step) * state.batch;
+}
+
+int64_t TrainSchedule::tokens_before(int64_t step) const { return first_sample(step) * sequence_; }
+
+double TrainSchedule::learning_rate(int64_t step) const {
+  const double peak = stage(step).peak_lr;
+  const double warmup =
+      step < optim_.warmup_steps ? static_cast<double>(step) / static_cast<double>(optim_.warmup_steps) : 1.0;
+  return peak * warmup * decay(step);
+}
+
+double TrainSchedule::decay(int64_t step) const {
+  const bool wsd = optim_.schedule == recipe::Schedule::kWsd;
+  int64_t length = optim_.decay_steps, from = optim_.warmup_steps;
+  if (wsd) {
+    if (length == 0) length = std::max<int64_t>(1, steps_ / 10);
+    from = steps_ - length;
+  } else if (length == 0) {
+    length = steps_ - from;
+  }
+  if (step <= from) return 1;
+  const double done = length <= 0 ? 1.0 : std::min(1.0, static_cast<double>(step - from) / static_cast<double>(length));
+  const double end = optim_.final_lr_fraction;
+  switch (optim_.schedule) {
+    case recipe::Schedule::kConstant: return 1;
+    case recipe::Schedule::kLinear: return end + (1 - end) * (1 - done);
+    case recipe::Schedule::kCosine: return end + (1 - end) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+    case recipe::Schedule::kWsd: return std::pow(end, done);
+  }
+  LONGHAUL_ASSERT(false, "schedule {}", static_cast<int>(optim_.schedule));
+}
+
+}  // namespace longhaul::optim

@@ -1,0 +1,50 @@
+// TrainSchedule: batch, learning rate and data position of every step, as pure functions of the recipe: what the loader asks
+// where a step's samples begin, and why resuming needs no schedule state (specs: minimax-01.md §5.2, optimizers.md §10).
+//
+// Steps count from 1: step s is the s-th optimizer step of the run. Samples (sequences) and tokens count from 0, by the schedule:
+// a step that was skipped for its gradients has still used up its samples. Thread-safe once made.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "recipe/optim_options.h"
+#include "recipe/train_options.h"
+
+namespace longhaul::optim {
+
+// A stretch of steps with one batch and one peak learning rate.
+struct StageState {
+  int64_t first_step = 1;
+  int64_t first_sample = 0;  // at the beginning of first_step
+  int64_t batch = 0;         // sequences per step
+  double peak_lr = 0;
+  bool operator==(const StageState&) const = default;
+};
+
+class TrainSchedule {
+ public:
+  // Throws kUsage for a wsd schedule that ends at 0, which an exponential never reaches, and for stages out of order.
+  TrainSchedule(const recipe::OptimOptions& optim, const recipe::TrainOptions& train);
+
+  const StageState& stage(int64_t step) const;
+  int64_t first_sample(int64_t step) const;   // sum of the batches before `step`
+  int64_t tokens_before(int64_t step) const;  // first_sample × sequence
+  int64_t batch(int64_t step) const { return stage(step).batch; }
+
+  // Peak of the stage × warm-up × decay. Warm-up: s / W, so step 1 has 1/W of the peak and step W the peak. Decay, from 1 at its
+  // first to `final_lr_fraction` at its last step and after: linear and cosine over the steps (W, W + decay_steps], W + … up to
+  // train.steps by default; wsd fraction^u over the last decay_steps before train.steps.
+  double learning_rate(int64_t step) const;
+
+  const std::vector<StageState>& stages() const { return stages_; }  // at least one, in order
+
+ private:
+  double decay(int64_t step) const;
+
+  recipe::OptimOptions optim_;
+  int64_t steps_ = 0, sequence_ = 0;
+  std::vector<StageState> stages_;
+};
+
+}  // namespace longhaul::optim

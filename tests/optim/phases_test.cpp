@@ -1,0 +1,101 @@
+// The phase form itself, by an optimizer of two phases whose result needs sums over all ranks: a trust ratio per logical matrix.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "optim/optimizer.h"
+#include "parameters_for_tests.h"
+
+namespace longhaul::optim {
+namespace {
+
+using longhaul::testing::random_tensor;
+using longhaul::testing::relative_error;
+using namespace longhaul::optim::testing;  // NOLINT: this test's own helpers
+
+// w ← w − lr · ‖w‖/‖g‖ · g for every logical matrix, of which there are `matrices`.
+class TrustRatio final : public Optimizer {
+ public:
+  TrustRatio(model::ParameterSet& set, int64_t matrices) : Optimizer(set, Precision::named("fp64")) {
+    add_phase({"norms", 2 * matrices, [this](const StepSettings&, const Tensor& sums, Tensor& partials) {
+                 EXPECT_FALSE(sums.defined());
+                 each_matrix([&](int64_t i, const Tensor& w, const Tensor& g) {
+                   partials[2 * i] = w.square().sum();
+                   partials[2 * i + 1] = g.square().sum();
+                 });
+               }});
+    add_phase({"update", 0, [this](const StepSettings& settings, const Tensor& sums, Tensor&) {
+                 each_matrix([&](int64_t i, const Tensor& w, const Tensor& g) {
+                   w.sub_(g * (sums[2 * i] / sums[2 * i + 1]).sqrt() * settings.lr);
+                 });
+               }});
+  }
+  std::vector<StateTensor> state() override {
+    std::vector<StateTensor> result;
+    for (size_t p = 0; p < parameters().size(); ++p) append_state(result, p, "master", master(p));
+    return result;
+  }
+
+ private:
+  void each_matrix(const std::function<void(int64_t, const Tensor&, const Tensor&)>& body) {
+    int64_t i = 0;
+    for (size_t p = 0; p < parameters().size(); ++p) {
+      const model::Parameter& parameter = *parameters()[p];
+      for (size_t part = 0; part < parameter.parts.size(); ++part) {
+        body(i++, parameter.part_of(master(p), part), parameter.part_of(parameter.grad, part));
+      }
+    }
+  }
+};
+
+std::vector<layout::ParameterSpec> two_matrices(int64_t rows) { return {spec("a", {rows, 3}, true), spec("b", {rows, 2}, true)}; }
+
+TEST(Phases, RowsCutOverTwoRanksEqualTheWhole) {
+  const Tensor a = random_tensor({6, 3}, 1), b = random_tensor({6, 2}, 2), grad_a = random_tensor({6, 3}, 3), grad_b = random_tensor({6, 2}, 4);
+  const auto make = [&](int64_t from, int64_t rows) {
+    model::ParameterSet set(two_matrices(rows), Precision::named("fp64"), at::kCPU);
+    for (const char* name : {"a", "b"}) set.add_stacked(name, {name});
+    value_of(set, "a").copy_(a.narrow(0, from, rows));
+    value_of(set, "b").copy_(b.narrow(0, from, rows));
+    grad_of(set, "a").copy_(grad_a.narrow(0, from, rows));
+    grad_of(set, "b").copy_(grad_b.narrow(0, from, rows));
+    return set;
+  };
+  model::ParameterSet whole = make(0, 6), upper = make(0, 2), lower = make(2, 4);
+  const StepSettings settings{.lr = 0.1};
+  TrustRatio(whole, 2).step(settings);
+  EXPECT_LT(relative_error(value_of(whole, "a"), a - grad_a * (a.norm() / grad_a.norm()) * 0.1), 1e-14);
+
+  // The reduction of one rank runs the other rank's step up to its own reduction: what a group of two does, in one thread.
+  TrustRatio upper_rank(upper, 2), lower_rank(lower, 2);
+  int reductions = 0;
+  upper_rank.step(settings, [&](Tensor& upper_partials) {
+    ++reductions;
+    lower_rank.step(settings, [&](Tensor& lower_partials) {
+      ++reductions;
+      lower_partials.add_(upper_partials);
+      upper_partials.copy_(lower_partials);
+    });
+  });
+  EXPECT_EQ(reductions, 2) << "one fused reduction a phase and rank, none after the last phase";
+  for (const char* name : {"a", "b"}) {
+    EXPECT_LT(relative_error(at::cat({value_of(upper, name), value_of(lower, name)}), value_of(whole, name)), 1e-14) << name;
+  }
+}
+
+TEST(Phases, StepsAndVersionsCount) {
+  model::ParameterSet set(two_matrices(2), Precision::named("fp64"), at::kCPU);
+  for (const char* name : {"a", "b"}) set.add_stacked(name, {name});
+  fill_values(set);
+  fill_gradients(set, 1);
+  TrustRatio optimizer(set, 2);
+  optimizer.step({.lr = 0.1});
+  optimizer.step({.lr = 0.1});
+  EXPECT_EQ(optimizer.steps(), 2);
+  EXPECT_EQ(set.all()[1]->version, 2U);
+  optimizer.set_steps(40);
+  EXPECT_EQ(optimizer.steps(), 40);
+}
+
+}  // namespace
+}  // namespace longhaul::optim

@@ -1,0 +1,166 @@
+#include "optim/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+
+namespace longhaul::optim {
+namespace {
+
+using recipe::OptimOptions;
+using recipe::Schedule;
+using recipe::TrainOptions;
+
+TEST(Schedule, WarmupRisesLinearly) {
+  const TrainSchedule schedule({.lr = 2e-4, .warmup_steps = 500, .schedule = Schedule::kConstant}, {.steps = 1000});
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(1), 4e-7);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(250), 1e-4);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(499), 2e-4 * 499 / 500);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(500), 2e-4);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(1000000), 2e-4);
+  const TrainSchedule none({.lr = 2e-4, .warmup_steps = 0, .schedule = Schedule::kConstant}, {.steps = 1000});
+  EXPECT_DOUBLE_EQ(none.learning_rate(1), 2e-4);
+}
+
+TEST(Schedule, LinearKnownValues) {
+  const TrainSchedule schedule({.lr = 1.0, .warmup_steps = 10, .schedule = Schedule::kLinear, .final_lr_fraction = 0.2}, {.steps = 110});
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(10), 1.0);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(60), 0.6);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(85), 0.4);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(110), 0.2);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(500), 0.2);
+}
+
+TEST(Schedule, CosineKnownValues) {
+  const TrainSchedule schedule(
+      {.lr = 1.0, .warmup_steps = 10, .schedule = Schedule::kCosine, .decay_steps = 60, .final_lr_fraction = 0.1}, {.steps = 1000});
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(10), 1.0);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(30), 0.1 + 0.9 * 0.75);  // cos(60°) = 1/2
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(40), 0.55);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(70), 0.1);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(1000), 0.1);
+}
+
+TEST(Schedule, WsdKnownValues) {
+  OptimOptions options{.lr = 1.0, .warmup_steps = 10, .schedule = Schedule::kWsd, .decay_steps = 40, .final_lr_fraction = 0.01};
+  const TrainSchedule schedule(options, {.steps = 200});
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(160), 1.0);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(180), 0.1);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(200), 0.01);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(201), 0.01);
+  options.decay_steps = 0;  // a tenth of the run
+  EXPECT_DOUBLE_EQ(TrainSchedule(options, {.steps = 200}).learning_rate(180), 1.0);
+  EXPECT_DOUBLE_EQ(TrainSchedule(options, {.steps = 200}).learning_rate(190), 0.1);
+}
+
+// No jump anywhere: neighbouring steps differ by at most the steepest slope of the formulas.
+TEST(Schedule, ContinuousAtItsBorders) {
+  for (const Schedule kind : {Schedule::kConstant, Schedule::kLinear, Schedule::kCosine, Schedule::kWsd}) {
+    for (const int64_t decay_steps : {0, 300, 990}) {
+      const TrainSchedule schedule(
+          {.lr = 1.0, .warmup_steps = 100, .schedule = kind, .decay_steps = decay_steps, .final_lr_fraction = 0.1}, {.steps = 1000});
+      const int64_t length = kind == Schedule::kWsd && decay_steps == 0 ? 100 : decay_steps == 0 ? 900 : decay_steps;
+      const double steepest = 1.0 / 100 + 2.4 / static_cast<double>(length);
+      for (int64_t step = 1; step < 1200; ++step) {
+        EXPECT_LT(std::abs(schedule.learning_rate(step + 1) - schedule.learning_rate(step)), steepest) << step;
+        EXPECT_GT(schedule.learning_rate(step), 0);
+        EXPECT_LE(schedule.learning_rate(step), 1);
+      }
+    }
+  }
+}
+
+TEST(Schedule, RunsShorterThanTheirWarmup) {
+  const TrainSchedule schedule({.lr = 1.0, .warmup_steps = 100, .schedule = Schedule::kCosine, .final_lr_fraction = 0.1}, {.steps = 50});
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(50), 0.5);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(101), 0.1);  // a run that was made longer by hand: the decay is over
+}
+
+// The pre-training of MiniMax-Text-01 (specs: minimax-01.md §5.2): sequences of 8,192; batches of 2^24 to 2^27 tokens.
+TEST(Schedule, MiniMaxText01) {
+  OptimOptions options{.lr = 2e-4, .warmup_steps = 500, .schedule = Schedule::kWsd, .final_lr_fraction = 3e-5 / 1.3e-4};
+  options.stages = {{.from_tokens = 69'000'000'000, .batch = 4096},
+                    {.from_tokens = 790'000'000'000, .batch = 8192},
+                    {.from_tokens = 4'700'000'000'000, .batch = 16384},
+                    {.from_tokens = 7'200'000'000'000, .lr = 1.3e-4}};
+  const TrainOptions before{.steps = 1, .batch = 2048, .sequence = 8192};
+  const TrainSchedule stages(options, before);
+  // By hand: 69e9 / 2^24 = 4112.7, so 4,113 steps of the first batch come before the second stage.
+  ASSERT_EQ(stages.stages().size(), 5U);
+  EXPECT_EQ(stages.stages()[1].first_step, 4114);
+  EXPECT_EQ(stages.stages()[1].first_sample, 4113 * 2048);
+  for (size_t i = 1; i < 5; ++i) {
+    const int64_t first = stages.stages()[i].first_step, border = options.stages[i - 1].from_tokens;
+    EXPECT_GE(stages.tokens_before(first), border);
+    EXPECT_LT(stages.tokens_before(first - 1), border);
+    EXPECT_EQ(stages.batch(first - 1), 2048LL << (i - 1));
+  }
+  EXPECT_EQ(stages.batch(stages.stages()[4].first_step), 16384);
+
+  // The run ends where 11.4e12 tokens are reached; the last 1e12 of them are the fall.
+  const int64_t decay_steps = std::llround(1e12 / (16384.0 * 8192.0));
+  const StageState last = stages.stages().back();
+  const int64_t steps = last.first_step - 1 + std::llround((11.4e12 - static_cast<double>(stages.tokens_before(last.first_step))) / (16384.0 * 8192.0));
+  options.decay_steps = decay_steps;
+  TrainOptions train = before;
+  train.steps = steps;
+  const TrainSchedule schedule(options, train);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(1), 4e-7);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(500), 2e-4);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(last.first_step - 1), 2e-4);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(last.first_step), 1.3e-4);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(steps - decay_steps), 1.3e-4);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(steps), 3e-5);
+  const int64_t into = decay_steps / 4;
+  const double u = static_cast<double>(into) / static_cast<double>(decay_steps);
+  EXPECT_NEAR(schedule.learning_rate(steps - decay_steps + into), 1.3e-4 * std::pow(3e-5 / 1.3e-4, u), 1e-18);
+  EXPECT_NEAR(static_cast<double>(schedule.tokens_before(steps + 1)), 11.4e12, 16384.0 * 8192.0);
+}
+
+TEST(Schedule, FirstSampleIsTheSumOfBatches) {
+  OptimOptions options{.lr = 1.0, .warmup_steps = 0, .schedule = Schedule::kConstant};
+  options.stages = {{.from_step = 4, .batch = 16}, {.from_step = 9, .lr = 0.5}, {.from_step = 12, .batch = 5}};
+  const TrainSchedule schedule(options, {.steps = 20, .batch = 8, .sequence = 10});
+  int64_t samples = 0;
+  for (int64_t step = 1; step <= 20; ++step) {
+    EXPECT_EQ(schedule.first_sample(step), samples) << step;
+    EXPECT_EQ(schedule.tokens_before(step), samples * 10) << step;
+    EXPECT_EQ(schedule.batch(step), step < 4 ? 8 : step < 12 ? 16 : 5) << step;
+    EXPECT_DOUBLE_EQ(schedule.learning_rate(step), step < 9 ? 1.0 : 0.5) << step;
+    samples += schedule.batch(step);
+  }
+  EXPECT_EQ(schedule.stage(3), (StageState{1, 0, 8, 1.0}));
+  EXPECT_EQ(schedule.stage(11), (StageState{9, 3 * 8 + 5 * 16, 16, 0.5}));
+}
+
+TEST(Schedule, StagesByTokensBeginWhenTheyAreReached) {
+  OptimOptions options{.lr = 1.0, .warmup_steps = 0, .schedule = Schedule::kConstant};
+  // 80 tokens a step: 160 are reached exactly before step 3; 161 only before step 4. Both borders within one step: the later holds.
+  options.stages = {{.from_tokens = 160, .batch = 4}};
+  EXPECT_EQ(TrainSchedule(options, {.steps = 20, .batch = 8, .sequence = 10}).stages()[1].first_step, 3);
+  options.stages = {{.from_tokens = 161, .batch = 4}};
+  EXPECT_EQ(TrainSchedule(options, {.steps = 20, .batch = 8, .sequence = 10}).stages()[1].first_step, 4);
+  options.stages = {{.from_tokens = 161, .batch = 4}, {.from_tokens = 170, .lr = 0.5}};
+  const TrainSchedule merged(options, {.steps = 20, .batch = 8, .sequence = 10});
+  ASSERT_EQ(merged.stages().size(), 2U);
+  EXPECT_EQ(merged.stage(4), (StageState{4, 24, 4, 0.5}));
+}
+
+TEST(Schedule, RefusesWhatCannotBe) {
+  const auto code_of = [](const OptimOptions& options) {
+    try {
+      const TrainSchedule schedule(options, {});
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return ExitCode::kDone;
+  };
+  EXPECT_EQ(code_of({.schedule = Schedule::kWsd, .final_lr_fraction = 0}), ExitCode::kUsage);
+  EXPECT_EQ(code_of({.schedule = Schedule::kCosine, .final_lr_fraction = 0}), ExitCode::kDone);
+  EXPECT_EQ(code_of({.stages = {{.from_step = 9, .lr = 1}, {.from_step = 4, .lr = 2}}}), ExitCode::kUsage);
+}
+
+}  // namespace
+}  // namespace longhaul::optim
