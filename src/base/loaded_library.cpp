@@ -1,0 +1,17 @@
+#include "base/loaded_library.h"
+
+#include <dlfcn.h>
+
+#include "base/error.h"
+
+namespace longhaul {
+
+std::filesystem::path file_that_holds(const void* address) {
+  Dl_info info{};
+  if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) {
+    throw Error({.code = ExitCode::kInternal, .what = "an address belongs to no file of this process"});
+  }
+  return std::filesystem::canonical(info.dli_fname);
+}
+
+}  // namespace longhaul

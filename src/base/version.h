@@ -1,0 +1,16 @@
+// What this build is: written into runs and checkpoints, printed by --version.
+#pragma once
+
+#include <string>
+
+namespace longhaul {
+
+struct BuildVersion {
+  std::string version;   // "0.1.0"
+  std::string commit;    // of the source tree when it was configured; "unknown" outside a git checkout
+  std::string compiler;  // "GNU 12.2.0"
+};
+
+const BuildVersion& build_version();
+
+}  // namespace longhaul

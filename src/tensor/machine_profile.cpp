@@ -1,0 +1,141 @@
+#include "tensor/machine_profile.h"
+
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <optional>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "base/checksum.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/folders.h"
+#include "base/log.h"
+#include "base/machine.h"
+#include "base/parallel.h"
+#include "tensor/libtorch_folder.h"
+#include "tensor/tensor.h"
+
+namespace longhaul {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kProfileVersion = 1;
+
+std::string machine_key() {
+  const Machine& here = machine();
+  return fmt::format("{}; {}; {} threads; LibTorch {}", here.processor, fmt::join(here.features, " "), threads(), libtorch_version());
+}
+
+std::filesystem::path profile_path(const std::string& key) {
+  return user_cache_folder() / "machine-profile" / fmt::format("{:016x}.json", xxh3(key));
+}
+
+// Fastest run of `body`, in seconds: other programs only ever make it slower.
+double fastest(double budget_s, int64_t& runs, const std::function<void()>& body) {
+  const Stopwatch all;
+  double best = std::numeric_limits<double>::infinity();
+  do {
+    const Stopwatch one;
+    body();
+    best = std::min(best, one.seconds());
+    ++runs;
+  } while (all.seconds() < budget_s);
+  return best;
+}
+
+// The largest of a few square products that takes no more than about a fifth of a second: a dtype without vector
+// instructions must not stop the clock for minutes.
+double peak_gemm(std::string_view dtype) {
+  const double first = measured_gemm(256, 256, 256, dtype, 0.02).flops_per_second;
+  for (const int64_t n : {2048, 1024, 512}) {
+    if (2.0 * static_cast<double>(n * n * n) / first < 0.2) return std::max(first, measured_gemm(n, n, n, dtype).flops_per_second);
+  }
+  return first;
+}
+
+// Nothing when there is none, or none that can be read: it is measured again then.
+std::optional<MachineProfile> cached_profile(const std::string& key) {
+  const auto path = profile_path(key);
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  try {
+    const json read = json::parse(read_text(path, ExitCode::kData, 1 << 16));
+    if (read.at("version") != kProfileVersion || read.at("machine") != key) return std::nullopt;
+    MachineProfile profile{.machine = key, .measured_at = read.at("measured_at"), .threads = read.at("threads"),
+                           .gemm_fp32 = read.at("gemm_fp32"), .gemm_bf16 = read.at("gemm_bf16"),
+                           .gemm_fp64 = read.at("gemm_fp64"), .copy_bytes_per_second = read.at("copy_bytes_per_second"),
+                           .from_cache = true};
+    const bool sound = profile.gemm_fp32 > 0 && profile.gemm_bf16 > 0 && profile.gemm_fp64 > 0 && profile.copy_bytes_per_second > 0;
+    return sound ? std::optional(profile) : std::nullopt;
+  } catch (const std::exception& error) {
+    log_warning("{} cannot be used, the machine is measured again: {}", path.string(), error.what());
+    return std::nullopt;
+  }
+}
+
+void keep(const MachineProfile& profile) {
+  const json written = {{"version", kProfileVersion},         {"machine", profile.machine},
+                        {"measured_at", profile.measured_at}, {"threads", profile.threads},
+                        {"gemm_fp32", profile.gemm_fp32},     {"gemm_bf16", profile.gemm_bf16},
+                        {"gemm_fp64", profile.gemm_fp64},     {"copy_bytes_per_second", profile.copy_bytes_per_second}};
+  const auto path = profile_path(profile.machine);
+  try {
+    make_folders(path.parent_path());
+    write_text_atomically(path, written.dump(2) + "\n");
+  } catch (const Error& error) {
+    log_warning("the machine profile is not kept: {}", error.what());
+  }
+}
+
+}  // namespace
+
+double MachineProfile::gemm(std::string_view dtype) const {
+  if (dtype == "fp32") return gemm_fp32;
+  if (dtype == "bf16") return gemm_bf16;
+  if (dtype == "fp64") return gemm_fp64;
+  throw Error({.code = ExitCode::kUsage, .what = "no measured rate for this dtype", .expected = "fp32, bf16 or fp64", .found = std::string(dtype)});
+}
+
+GemmRate measured_gemm(int64_t m, int64_t n, int64_t k, std::string_view dtype, double budget_s) {
+  const c10::NoGradGuard no_grad;
+  const auto options = at::TensorOptions().dtype(scalar_type_named(dtype));
+  const Tensor a_mk = at::full({m, k}, 0.5, options), b_nk = at::full({n, k}, 0.25, options);
+  Tensor c_mn = at::mm(a_mk, b_nk.t());
+  LONGHAUL_ASSERT(c_mn[m - 1][n - 1].item<double>() == 0.125 * static_cast<double>(k) || k > 1024, "a matrix product is wrong");
+  GemmRate rate;
+  const double seconds = fastest(budget_s, rate.runs, [&] { at::mm_out(c_mn, a_mk, b_nk.t()); });
+  rate.milliseconds = seconds * 1e3;
+  rate.flops_per_second = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / seconds;
+  return rate;
+}
+
+double measured_copy(int64_t bytes, double budget_s) {
+  const c10::NoGradGuard no_grad;
+  const Tensor from = at::ones({bytes / 4}, at::kFloat);
+  Tensor to = at::zeros_like(from);
+  int64_t runs = 0;
+  return 2.0 * static_cast<double>(bytes) / fastest(budget_s, runs, [&] { to.copy_(from); });
+}
+
+MachineProfile measured_profile(bool fresh) {
+  const std::string key = machine_key();
+  if (!fresh) {
+    if (const auto cached = cached_profile(key)) return *cached;
+  }
+  log_info("measuring this machine's matrix products and memory (kept in {})", profile_path(key).parent_path().string());
+  MachineProfile profile{.machine = key, .measured_at = wall_time_s(), .threads = threads()};
+  profile.gemm_fp32 = peak_gemm("fp32");
+  profile.gemm_bf16 = peak_gemm("bf16");
+  profile.gemm_fp64 = peak_gemm("fp64");
+  profile.copy_bytes_per_second = measured_copy(128 << 20);
+  keep(profile);
+  return profile;
+}
+
+}  // namespace longhaul

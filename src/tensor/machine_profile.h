@@ -1,0 +1,36 @@
+// MachineProfile: what this machine really reaches, measured: matrix products per dtype and memory copies, on the threads in use.
+// MFU is a share of these numbers, benchmarks print them beside their own, `doctor` shows them.
+//
+// Measuring takes about two seconds, once: the result is kept in the user's cache under the processor, its features, the thread
+// count and the LibTorch version. Measure on an idle machine: a busy one looks slow, and the peak is kept until fresh = true.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace longhaul {
+
+struct MachineProfile {
+  std::string machine;  // what it was measured on: processor, features, threads, LibTorch
+  double measured_at = 0;  // Unix seconds
+  int64_t threads = 0;
+  double gemm_fp32 = 0, gemm_bf16 = 0, gemm_fp64 = 0;  // floating-point operations per second (2·m·n·k a product)
+  double copy_bytes_per_second = 0;                    // bytes read plus bytes written
+  bool from_cache = false;
+
+  double gemm(std::string_view dtype) const;  // "fp32", "bf16", "fp64"; kUsage for others
+};
+
+MachineProfile measured_profile(bool fresh = false);
+
+struct GemmRate {
+  double flops_per_second = 0;
+  double milliseconds = 0;  // of the fastest run
+  int64_t runs = 0;
+};
+// C[m,n] = A[m,k] B[n,k]ᵀ, as a linear layer does; the best of as many runs as fit budget_s, one at least.
+GemmRate measured_gemm(int64_t m, int64_t n, int64_t k, std::string_view dtype, double budget_s = 0.4);
+double measured_copy(int64_t bytes, double budget_s = 0.3);  // bytes read plus written per second, out of cache when large
+
+}  // namespace longhaul
