@@ -1,0 +1,276 @@
+// `longhaul checkpoint`: list, show, verify, compare and prune what a run has saved.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/progress.h"
+#include "base/terminal.h"
+#include "cli/checkpoint_path.h"
+#include "cli/command.h"
+#include "observe/table.h"
+#include "storage/catalog.h"
+#include "storage/diff.h"
+#include "storage/retention.h"
+
+namespace longhaul::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+using storage::local_file_system;
+
+struct Arguments {
+  std::string path, second;
+  int64_t keep = 3, keep_every = 0;
+  bool dry_run = false, tensors = false, json = false;
+};
+
+std::vector<storage::CheckpointSummary> listed(const fs::path& folder) {
+  return storage::list_checkpoints(local_file_system(), folder, {.now_s = wall_time_s()});
+}
+
+[[noreturn]] void refuse_empty(const fs::path& folder) {
+  throw Error({.code = ExitCode::kCheckpoint,
+               .what = "no checkpoint here",
+               .expected = "a run folder, its checkpoints folder, or one checkpoint",
+               .found = fs::exists(folder) ? "a folder without checkpoints" : "no such folder",
+               .where = folder.string(),
+               .hint = "longhaul train RECIPE --run DIR saves them in DIR/checkpoints"});
+}
+
+std::string marks_of(const storage::CheckpointSummary& summary) {
+  std::vector<std::string> marks;
+  if (summary.is_latest) marks.emplace_back("latest");
+  if (summary.is_protected) marks.emplace_back("protected");
+  if (summary.is_leased) marks.emplace_back("in use");
+  if (!summary.usable()) marks.push_back("unusable: " + summary.defect);
+  return fmt::format("{}", fmt::join(marks, ", "));
+}
+
+void add_list(CLI::App& group, Command& command) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* list = add_command(group, "list", "the checkpoints of a run, newest first",
+                               {{"of a run", "checkpoint list runs/first-run"},
+                                {"of a folder of checkpoints", "checkpoint list runs/first-run/checkpoints"},
+                                {"for a script", "checkpoint list runs/first-run --json"}});
+  list->add_option("PATH", arguments->path, "a run folder or its checkpoints folder")->required();
+  add_json_flag(list, arguments->json);
+  on_run(list, command, [arguments] {
+    const fs::path folder = checkpoints_folder(arguments->path);
+    const auto summaries = listed(folder);
+    if (summaries.empty()) refuse_empty(folder);
+    ordered_json json = ordered_json::array();
+    observe::Table table(folder.string(), {{"checkpoint"}, {"step", observe::Align::kRight}, {"start", observe::Align::kRight},
+                                           {"size", observe::Align::kRight}, {"tensors", observe::Align::kRight}, {"saved"}, {""}});
+    for (const auto& summary : summaries) {
+      json.push_back({{"path", summary.path.string()}, {"step", summary.name.step}, {"generation", summary.generation},
+                      {"bytes", summary.bytes}, {"tensors", summary.tensors}, {"wall_time", summary.wall_time},
+                      {"latest", summary.is_latest}, {"protected", summary.is_protected}, {"in_use", summary.is_leased},
+                      {"usable", summary.usable()}, {"defect", summary.defect}});
+      table.row({summary.path.filename().string(), count_text(summary.name.step), count_text(summary.generation),
+                 bytes_text(summary.bytes), count_text(summary.tensors), summary.wall_time, marks_of(summary)});
+    }
+    if (arguments->json) {
+      print_json({{"folder", folder.string()}, {"checkpoints", json}});
+    } else {
+      print(table.text(colours_wanted(stdout)));
+    }
+    return ExitCode::kDone;
+  });
+}
+
+ordered_json json_of(const storage::Manifest& manifest) {
+  ordered_json tensors = ordered_json::array();
+  for (const auto& [name, tensor] : manifest.tensors) {
+    tensors.push_back({{"name", name}, {"dtype", std::string(storage::name_of(tensor.dtype))}, {"shape", tensor.shape},
+                       {"role", tensor.role}, {"shards", tensor.shards.size()}});
+  }
+  return {{"run", manifest.run_id},          {"generation", manifest.generation}, {"step", manifest.step},
+          {"world", manifest.world},         {"parent_step", manifest.parent_step}, {"wall_time", manifest.wall_time},
+          {"bytes", manifest.bytes()},       {"files", manifest.files.size()},    {"tensors", tensors},
+          {"data_position", manifest.data_position}, {"recipe", manifest.recipe}, {"environment", manifest.environment},
+          {"state", manifest.state}};
+}
+
+void add_show(CLI::App& group, Command& command) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* show = add_command(group, "show", "what one checkpoint holds: where it came from, its tensors",
+                               {{"the newest of a run", "checkpoint show runs/first-run"},
+                                {"with every tensor", "checkpoint show runs/first-run/checkpoints/step-000000200 --tensors"},
+                                {"with recipe and environment, for a script", "checkpoint show runs/first-run --json"}});
+  show->add_option("PATH", arguments->path, "a checkpoint, or a run folder: its newest")->required();
+  show->add_flag("--tensors", arguments->tensors, "list every tensor");
+  add_json_flag(show, arguments->json);
+  on_run(show, command, [arguments] {
+    const auto checkpoint = storage::open_checkpoint(local_file_system(), checkpoints_folder(arguments->path));
+    const storage::Manifest& manifest = checkpoint.manifest();
+    if (arguments->json) {
+      ordered_json json = json_of(manifest);
+      json["path"] = checkpoint.folder().string();
+      print_json(json);
+      return ExitCode::kDone;
+    }
+    print(fmt::format("{}\nrun {}, step {}, start {}, saved {} by {} processes\n{} in {} files, {} tensors\nstate {}\nenvironment {}\n",
+                      checkpoint.folder().string(), manifest.run_id, manifest.step, manifest.generation, manifest.wall_time, manifest.world,
+                      bytes_text(manifest.bytes()), manifest.files.size(), count_text(static_cast<int64_t>(manifest.tensors.size())),
+                      manifest.state.dump(), manifest.environment.dump()));
+    if (!arguments->tensors) return ExitCode::kDone;
+    observe::Table table("tensors", {{"name"}, {"dtype"}, {"shape"}, {"role"}});
+    for (const auto& [name, tensor] : manifest.tensors) {
+      table.row({name, std::string(storage::name_of(tensor.dtype)), fmt::format("[{}]", fmt::join(tensor.shape, ", ")), tensor.role});
+    }
+    print(table.text(colours_wanted(stdout)));
+    return ExitCode::kDone;
+  });
+}
+
+// Every byte of one checkpoint; the first defect is an Error (66) that names file and tensor.
+void verify_one(const fs::path& path) {
+  const auto checkpoint = storage::Checkpoint::open(local_file_system(), path);
+  Progress progress("verifying " + path.filename().string(), checkpoint.manifest().bytes(), Progress::Unit::kBytes);
+  checkpoint.verify([&](int64_t bytes) { progress.advance(bytes); });
+}
+
+void add_verify(CLI::App& group, Command& command) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* verify = add_command(group, "verify", "read every byte and compare checksums (exit 66 names file and tensor)",
+                                 {{"one checkpoint", "checkpoint verify runs/first-run/checkpoints/step-000000200"},
+                                  {"all of a run", "checkpoint verify runs/first-run"},
+                                  {"for a script", "checkpoint verify runs/first-run --json"}});
+  verify->add_option("PATH", arguments->path, "a checkpoint, or a run folder: all of its checkpoints")->required();
+  add_json_flag(verify, arguments->json);
+  on_run(verify, command, [arguments] {
+    const fs::path folder = checkpoints_folder(arguments->path);
+    std::vector<fs::path> paths;
+    if (holds_checkpoints(folder)) {
+      for (const auto& summary : listed(folder)) paths.push_back(summary.path);
+      if (paths.empty()) refuse_empty(folder);
+    } else {
+      paths.push_back(folder);
+    }
+    std::optional<Error> first_defect;
+    for (const fs::path& path : paths) {
+      std::string defect;
+      try {
+        verify_one(path);
+      } catch (const Error& error) {
+        if (!first_defect) first_defect = error;
+        defect = error.what();
+      }
+      if (arguments->json) {
+        print_json({{"path", path.string()}, {"ok", defect.empty()}, {"defect", defect}});
+      } else {
+        print(fmt::format("{}  {}\n", defect.empty() ? "in order" : "damaged ", path.string()));
+      }
+    }
+    if (first_defect) throw *first_defect;
+    return ExitCode::kDone;
+  });
+}
+
+void add_diff(CLI::App& group, Command& command) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* diff = add_command(group, "diff", "the tensors in which two checkpoints differ (exit 1 when they do)",
+                               {{"two checkpoints", "checkpoint diff runs/a/checkpoints/step-000000200 runs/b/checkpoints/step-000000200"},
+                                {"the newest of two runs", "checkpoint diff runs/a runs/b"},
+                                {"for a script", "checkpoint diff runs/a runs/b --json"}});
+  diff->add_option("FIRST", arguments->path, "a checkpoint, or a run folder: its newest")->required();
+  diff->add_option("SECOND", arguments->second, "another")->required();
+  add_json_flag(diff, arguments->json);
+  on_run(diff, command, [arguments] {
+    const auto first = storage::open_checkpoint(local_file_system(), checkpoints_folder(arguments->path));
+    const auto second = storage::open_checkpoint(local_file_system(), checkpoints_folder(arguments->second));
+    const storage::CheckpointDifference difference = storage::diff(first, second);
+    if (arguments->json) {
+      print_json(cli::json_of(difference));
+    } else {
+      observe::Table table("tensors that differ", {{"name"}, {"how"}, {"elements", observe::Align::kRight}, {"largest", observe::Align::kRight}});
+      for (const auto& tensor : difference.tensors) {
+        const bool values = tensor.kind == storage::TensorDifference::Kind::kValues;
+        table.row({tensor.name, values ? "values" : fmt::format("{} {} {}", name_of(tensor.kind), tensor.left, tensor.right),
+                   values ? fmt::format("{} of {}", count_text(tensor.different), count_text(tensor.elements)) : "",
+                   values ? fmt::format("{:.3g}", tensor.maximum) : ""});
+      }
+      if (!difference.same()) print(table.text(colours_wanted(stdout)));
+      print(fmt::format("{} tensors are equal in every bit, {} differ\n", difference.equal, difference.tensors.size()));
+    }
+    return difference.same() ? ExitCode::kDone : ExitCode::kCheckFailed;
+  });
+}
+
+void add_prune(CLI::App& group, Command& command) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* prune = add_command(group, "prune", "remove old checkpoints, after the newest has been verified",
+                                {{"what would go, keeping three", "checkpoint prune runs/first-run --keep 3 --dry-run"},
+                                 {"keep two, and every thousandth step", "checkpoint prune runs/first-run --keep 2 --keep-every 1000"},
+                                 {"for a script", "checkpoint prune runs/first-run --json"}});
+  prune->add_option("PATH", arguments->path, "a run folder or its checkpoints folder")->required();
+  prune->add_option("--keep", arguments->keep, "newest checkpoints kept")->capture_default_str()->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  prune->add_option("--keep-every", arguments->keep_every, "besides, keep steps that are a multiple of this; 0: none")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  prune->add_flag("--dry-run", arguments->dry_run, "only say what would be removed");
+  add_json_flag(prune, arguments->json);
+  on_run(prune, command, [arguments] {
+    const fs::path folder = checkpoints_folder(arguments->path);
+    const auto summaries = listed(folder);
+    if (summaries.empty()) refuse_empty(folder);
+    int64_t generation = 0;
+    for (const auto& summary : summaries) generation = std::max(generation, summary.generation);
+    const auto report = storage::prune(local_file_system(), folder, {.keep_last = arguments->keep, .keep_every = arguments->keep_every},
+                                       generation, wall_time_s(), arguments->dry_run ? storage::Prune::kOnlyReport : storage::Prune::kRemove);
+    ordered_json removed = ordered_json::array(), kept = ordered_json::array();
+    for (const auto& path : report.removed) removed.push_back(path.string());
+    for (const auto& each : report.kept) kept.push_back({{"path", each.path.string()}, {"reason", each.reason}});
+    if (arguments->json) {
+      print_json({{"removed", removed}, {"kept", kept}, {"dry_run", arguments->dry_run}});
+      return ExitCode::kDone;
+    }
+    for (const auto& path : report.removed) print(fmt::format("{}  {}\n", arguments->dry_run ? "would remove" : "removed", path.string()));
+    for (const auto& each : report.kept) print(fmt::format("kept  {}  ({})\n", each.path.string(), each.reason));
+    return ExitCode::kDone;
+  });
+}
+
+}  // namespace
+
+ordered_json json_of(const storage::CheckpointDifference& difference) {
+  ordered_json tensors = ordered_json::array();
+  for (const auto& tensor : difference.tensors) {
+    tensors.push_back({{"name", tensor.name}, {"kind", std::string(name_of(tensor.kind))}, {"left", tensor.left}, {"right", tensor.right},
+                       {"elements", tensor.elements}, {"different", tensor.different}, {"first_different", tensor.first_different},
+                       {"maximum", tensor.maximum}});
+  }
+  return {{"same", difference.same()}, {"equal_tensors", difference.equal}, {"tensors", tensors}};
+}
+
+fs::path checkpoints_folder(const fs::path& path) {
+  return fs::is_directory(path / "checkpoints") ? path / "checkpoints" : path;
+}
+
+bool holds_checkpoints(const fs::path& folder) {
+  if (local_file_system().exists(folder / storage::kManifestName)) return false;
+  const auto entries = local_file_system().list(folder);
+  return std::any_of(entries.begin(), entries.end(),
+                     [](const storage::FolderEntry& entry) { return entry.is_folder && storage::parse_checkpoint_name(entry.name); });
+}
+
+void add_checkpoint(CLI::App& program, Command& command) {
+  CLI::App* group = add_command_group(program, "checkpoint", "list, show, verify, compare and prune checkpoints",
+                                      {{"what a run has saved", "checkpoint list runs/first-run"},
+                                       {"is every byte in order?", "checkpoint verify runs/first-run"},
+                                       {"where two runs differ", "checkpoint diff runs/a runs/b"}});
+  add_list(*group, command);
+  add_show(*group, command);
+  add_verify(*group, command);
+  add_diff(*group, command);
+  add_prune(*group, command);
+}
+
+}  // namespace longhaul::cli

@@ -1,0 +1,129 @@
+// `longhaul config`: what a recipe says, without running it.
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "recipe/check.h"
+#include "recipe/compare.h"
+#include "recipe/load.h"
+#include "recipe/write.h"
+
+namespace longhaul::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct Arguments {
+  std::string recipe, second, key;
+  std::vector<std::string> overrides;
+  bool json = false;
+};
+
+void add_check(CLI::App& group, Command& command) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* check = add_command(group, "check", "refuse unknown keys, wrong values and impossible combinations",
+                                {{"is this recipe in order?", "config check recipes/first-run.toml"},
+                                 {"with one value set otherwise", "config check recipes/first-run.toml train.sequence=4096"},
+                                 {"for a script", "config check recipes/first-run.toml --json"}});
+  add_recipe(check, arguments->recipe, arguments->overrides);
+  add_json_flag(check, arguments->json);
+  on_run(check, command, [arguments] {
+    const recipe::LoadedRecipe loaded = recipe::load(arguments->recipe, arguments->overrides);
+    if (arguments->json) {
+      print_json({{"recipe", arguments->recipe}, {"ok", true}, {"options_set", loaded.origins.size()}});
+    } else {
+      print(fmt::format("{} is in order: {} options differ from their defaults\n", arguments->recipe, loaded.origins.size()));
+    }
+    return ExitCode::kDone;
+  });
+}
+
+void add_show(CLI::App& group, Command& command) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* show = add_command(group, "show", "every option with its value and where it comes from",
+                               {{"all options, as a recipe file", "config show recipes/first-run.toml"},
+                                {"with overrides, as `train` would run it", "config show recipes/first-run.toml train.steps=20 optim.lr=1e-3"},
+                                {"one value, for a script", "config show recipes/first-run.toml --json | jq .train.steps"}});
+  add_recipe(show, arguments->recipe, arguments->overrides);
+  add_json_flag(show, arguments->json);
+  on_run(show, command, [arguments] {
+    const recipe::LoadedRecipe loaded = recipe::load(arguments->recipe, arguments->overrides);
+    if (arguments->json) {
+      print_json(recipe::to_json(loaded));
+    } else {
+      print(recipe::to_toml(loaded));
+    }
+    return ExitCode::kDone;
+  });
+}
+
+ordered_json json_of(const recipe::Difference& difference) {
+  return {{"key", difference.key},
+          {"first", difference.first.toml()},
+          {"first_origin", difference.first_origin},
+          {"second", difference.second.toml()},
+          {"second_origin", difference.second_origin},
+          {"on_resume", difference.on_resume == recipe::OnResume::kSame ? "same" : "may_change"}};
+}
+
+void add_diff(CLI::App& group, Command& command) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* diff = add_command(group, "diff", "the options in which two recipes differ (exit 1 when they do)",
+                               {{"two recipe files", "config diff recipes/first-run.toml mine.toml"},
+                                {"a recipe and what a run was started with", "config diff recipes/first-run.toml runs/first-run/recipe.toml"},
+                                {"two runs, for a script", "config diff runs/a/recipe.toml runs/b/recipe.toml --json"}});
+  diff->add_option("FIRST", arguments->recipe, "a recipe file")->required();
+  diff->add_option("SECOND", arguments->second, "another")->required();
+  add_json_flag(diff, arguments->json);
+  on_run(diff, command, [arguments] {
+    const recipe::LoadedRecipe first = recipe::load(arguments->recipe), second = recipe::load(arguments->second);
+    const auto differences = recipe::differences(first, second);
+    if (arguments->json) {
+      ordered_json list = ordered_json::array();
+      for (const auto& difference : differences) list.push_back(json_of(difference));
+      print_json({{"equal", differences.empty()}, {"differences", list}});
+    } else {
+      print(differences.empty() ? "no option differs\n" : recipe::diff(first, second));
+    }
+    return differences.empty() ? ExitCode::kDone : ExitCode::kCheckFailed;
+  });
+}
+
+void add_explain(CLI::App& group, Command& command) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* explain = add_command(group, "explain", "what an option means, its range, its value here and who set it",
+                                  {{"one option", "config explain recipes/first-run.toml optim.lr"},
+                                   {"a whole section", "config explain recipes/first-run.toml train"},
+                                   {"under an override", "config explain recipes/first-run.toml model.layers model.preset=gpt2-124m"}});
+  explain->add_option("RECIPE", arguments->recipe, "a recipe file (TOML)")->required();
+  explain->add_option("KEY", arguments->key, "an option or a section, as optim.lr or train")->required();
+  explain->add_option("key=value", arguments->overrides, "options of the recipe to set otherwise");
+  add_json_flag(explain, arguments->json);
+  on_run(explain, command, [arguments] {
+    const recipe::LoadedRecipe loaded = recipe::load(arguments->recipe, arguments->overrides);
+    const std::string text = recipe::explain(loaded, arguments->key);
+    if (arguments->json) {
+      print_json({{"key", arguments->key}, {"origin", loaded.origin(arguments->key).text()}, {"text", text}});
+    } else {
+      print(text.ends_with('\n') ? text : text + "\n");
+    }
+    return ExitCode::kDone;
+  });
+}
+
+}  // namespace
+
+void add_config(CLI::App& program, Command& command) {
+  CLI::App* group = add_command_group(program, "config", "check, show, compare and explain recipes",
+                                      {{"is a recipe in order?", "config check recipes/first-run.toml"},
+                                       {"every option with its origin", "config show recipes/first-run.toml"},
+                                       {"what an option means", "config explain recipes/first-run.toml optim.lr"}});
+  add_check(*group, command);
+  add_show(*group, command);
+  add_diff(*group, command);
+  add_explain(*group, command);
+}
+
+}  // namespace longhaul::cli
