@@ -31,8 +31,8 @@ const CLI::App& command_of(const CLI::App& program, const std::vector<std::strin
   for (const std::string& word : words) {
     const std::vector<std::string> names = names_of(*at);
     if (names.empty() || word.empty() || word[0] == '-') break;
-    const CLI::App* next = at->get_subcommand_no_throw(word);
-    if (next == nullptr) {
+    const auto named = at->get_subcommands([&](const CLI::App* each) { return each->get_name() == word; });
+    if (named.empty()) {
       const std::string nearest = nearest_name(word, names);
       throw Error({.code = ExitCode::kUsage,
                    .what = "unknown command",
@@ -40,7 +40,7 @@ const CLI::App& command_of(const CLI::App& program, const std::vector<std::strin
                    .found = fmt::format("{} {}", typed_before(*at), word),
                    .hint = nearest.empty() ? typed_before(*at) + " --help" : typed_before(*at) + " " + nearest});
     }
-    at = next;
+    at = named.front();
   }
   return *at;
 }
