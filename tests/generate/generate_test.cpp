@@ -1,0 +1,124 @@
+// Decoding with caches against the full forward pass, and what ends a text.
+#include "generate/generate.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "support/models.h"
+
+namespace longhaul::generate {
+namespace {
+
+using namespace longhaul::testing;
+
+// [tokens, vocabulary]: what the model says after each token, without any cache.
+Tensor full_logits(model::Decoder& decoder, const std::vector<int64_t>& ids) {
+  const at::NoGradGuard guard;
+  model::LocalOps ops;
+  model::Context context(ops, decoder.precision());
+  context.training = false;
+  return decoder.logits(decoder.hidden(context, id_tensor(ids), layout::make_single(static_cast<int64_t>(ids.size()))));
+}
+
+class Decoding : public ::testing::TestWithParam<NamedConfig> {};
+
+TEST_P(Decoding, PrefillAndDecodeEqualTheFullPass) {
+  const std::pair<const char*, double> precisions[] = {{"fp64", 1e-10}, {"fp32", 1e-4}};
+  for (const auto& [dtype, tolerance] : precisions) {
+    model::Decoder decoder = filled_decoder(GetParam().config, dtype);
+    const auto ids = random_ids(18, GetParam().config.vocabulary, 8);
+    const Tensor full = full_logits(decoder, ids);
+    for (const int64_t prefill : {1, 2, 4, 7, 17, 18}) {
+      model::DecoderState state;
+      Tensor logits = advance(decoder, {ids.begin(), ids.begin() + prefill}, state);
+      EXPECT_LT(relative_error(logits, full[prefill - 1]), tolerance) << dtype << " prefill " << prefill;
+      for (int64_t t = prefill; t < 18; ++t) {
+        logits = advance(decoder, {ids[static_cast<size_t>(t)]}, state);
+        EXPECT_LT(relative_error(logits, full[t]), tolerance) << dtype << " prefill " << prefill << " token " << t;
+      }
+      EXPECT_EQ(state.tokens, 18);
+    }
+  }
+}
+
+// A prompt that comes in several parts, none of a chunk's length.
+TEST_P(Decoding, ChunkedPrefill) {
+  model::Decoder decoder = filled_decoder(GetParam().config);
+  const auto ids = random_ids(18, GetParam().config.vocabulary, 9);
+  model::DecoderState state;
+  advance(decoder, {ids.begin(), ids.begin() + 5}, state);
+  advance(decoder, {ids.begin() + 5, ids.begin() + 11}, state);
+  const Tensor last = advance(decoder, {ids.begin() + 11, ids.end()}, state);
+  EXPECT_LT(relative_error(last, full_logits(decoder, ids)[17]), 1e-10);
+}
+
+TEST_P(Decoding, GreedyTextIsTheFullPassRepeated) {
+  model::Decoder decoder = filled_decoder(GetParam().config);
+  const std::vector<int64_t> prompt = {3, 1, 4};
+  std::vector<int64_t> ids = {28, 3, 1, 4}, expected;  // the separator goes first
+  for (int i = 0; i < 8; ++i) {
+    const int64_t next = full_logits(decoder, ids)[static_cast<int64_t>(ids.size()) - 1].argmax().item<int64_t>();
+    if (next == 28) break;
+    expected.push_back(next);
+    ids.push_back(next);
+  }
+  std::vector<int64_t> streamed;
+  const Generation generation = generate(decoder, prompt, {.tokens = 8, .temperature = 0, .stop_id = 28}, [&](int64_t id) { streamed.push_back(id); });
+  EXPECT_EQ(generation.ids, expected);
+  EXPECT_EQ(streamed, expected);
+  EXPECT_EQ(generation.prefill_tokens, 4);
+}
+
+INSTANTIATE_TEST_SUITE_P(Small, Decoding, ::testing::ValuesIn(small_models()), [](const auto& named) { return named.param.name; });
+
+TEST(Generate, SameSeedSameText) {
+  model::Decoder decoder = filled_decoder(hybrid_experts_post_norm(), "fp32");
+  const auto text = [&](uint64_t seed) { return generate(decoder, {5}, {.tokens = 40, .temperature = 1, .top_p = 1, .seed = seed, .stop_id = -1}).ids; };
+  EXPECT_EQ(text(1).size(), 40u);
+  EXPECT_EQ(text(1), text(1));
+  EXPECT_NE(text(1), text(2));
+}
+
+TEST(Generate, LeavesNoGradient) {
+  model::Decoder decoder = filled_decoder(gpt2_like(), "fp32");
+  model::DecoderState state;
+  EXPECT_FALSE(advance(decoder, {1, 2}, state).requires_grad());
+  EXPECT_FALSE(state.layers[0].keys_shd.requires_grad());
+}
+
+// All weights zero: logits are equal, the likeliest token is id 0.
+TEST(Generate, StopsAtTheSeparator) {
+  model::Decoder decoder(llama_like(), Precision::named("fp32"));
+  const Generation stopped = generate(decoder, {7}, {.tokens = 5, .temperature = 0, .stop_id = 0});
+  EXPECT_TRUE(stopped.ids.empty());
+  EXPECT_EQ(stopped.finish, Finish::kStop);
+  const Generation all = generate(decoder, {}, {.tokens = 5, .temperature = 0, .stop_id = 28});
+  EXPECT_EQ(all.ids, (std::vector<int64_t>{0, 0, 0, 0, 0}));
+  EXPECT_EQ(all.finish, Finish::kTokens);
+  EXPECT_EQ(all.prefill_tokens, 1) << "an empty prompt begins with the separator";
+  EXPECT_TRUE(generate(decoder, {7}, {.tokens = 0, .stop_id = 28}).ids.empty());
+}
+
+TEST(Generate, LearnedPositionsEnd) {
+  model::Decoder decoder(gpt2_like(), Precision::named("fp32"));  // 24 positions
+  const GenerateSettings greedy{.tokens = 100, .temperature = 0, .stop_id = 28};
+  const Generation full = generate(decoder, std::vector<int64_t>(23, 1), greedy);
+  EXPECT_EQ(full.ids.size(), 1u) << "the last token needs no position of its own";
+  EXPECT_EQ(full.finish, Finish::kPositions);
+  EXPECT_EQ(generate(decoder, std::vector<int64_t>(20, 1), greedy).ids.size(), 4u);
+  const auto code = [&](const std::vector<int64_t>& prompt, const GenerateSettings& settings) {
+    try {
+      generate(decoder, prompt, settings);
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return ExitCode::kDone;
+  };
+  EXPECT_EQ(code(std::vector<int64_t>(24, 1), greedy), ExitCode::kUsage);
+  EXPECT_EQ(code({}, {.stop_id = -1}), ExitCode::kUsage) << "nothing to continue";
+  EXPECT_EQ(code({29}, greedy), ExitCode::kData);
+  EXPECT_EQ(code({1}, {.temperature = -1}), ExitCode::kUsage);
+}
+
+}  // namespace
+}  // namespace longhaul::generate

@@ -1,0 +1,115 @@
+#include "generate/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "base/error.h"
+
+namespace longhaul::generate {
+namespace {
+
+std::vector<double> frequencies(const std::vector<float>& logits, SamplerSettings settings, int64_t draws = 40000) {
+  std::vector<double> counts(logits.size(), 0);
+  for (int64_t i = 0; i < draws; ++i) counts[static_cast<size_t>(next_token(logits, settings, static_cast<uint64_t>(i)))] += 1.0 / static_cast<double>(draws);
+  return counts;
+}
+
+// Five standard deviations of a frequency over 40,000 draws are at most 5 · 0.5 / 200.
+constexpr double kTolerance = 0.0125;
+
+void expect_distribution(const std::vector<double>& found, std::vector<double> weights) {
+  double total = 0;
+  for (const double weight : weights) total += weight;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (weights[i] == 0) {
+      EXPECT_EQ(found[i], 0) << i;
+    } else {
+      EXPECT_NEAR(found[i], weights[i] / total, kTolerance) << i;
+    }
+  }
+}
+
+std::vector<float> logs(const std::vector<double>& weights) {
+  std::vector<float> logits;
+  for (const double weight : weights) logits.push_back(static_cast<float>(std::log(weight)));
+  return logits;
+}
+
+TEST(Sampler, DrawsTheSoftmax) { expect_distribution(frequencies(logs({1, 5, 2, 0, 4}), {}), {1, 5, 2, 0, 4}); }
+
+TEST(Sampler, TemperatureDividesTheLogits) {
+  expect_distribution(frequencies(logs({1, 5, 2, 4}), {.temperature = 0.5}), {1, 25, 4, 16});
+  expect_distribution(frequencies(logs({1, 25, 4, 16}), {.temperature = 2}), {1, 5, 2, 4});
+}
+
+TEST(Sampler, TopKKeepsTheLikeliest) {
+  expect_distribution(frequencies(logs({1, 5, 2, 4}), {.top_k = 2}), {0, 5, 0, 4});
+  expect_distribution(frequencies(logs({1, 5, 2, 4}), {.top_k = 100}), {1, 5, 2, 4});
+  expect_distribution(frequencies(logs({3, 3, 3}), {.top_k = 2}), {3, 3, 0});  // ties: the lowest ids stay
+  expect_distribution(frequencies(logs({1, 5, 2, 4}), {.top_k = 1}), {0, 1, 0, 0});
+}
+
+TEST(Sampler, TopPKeepsTheShortestSufficientRun) {
+  const auto logits = logs({0.05, 0.5, 0.15, 0.3});
+  expect_distribution(frequencies(logits, {.top_p = 0.45}), {0, 1, 0, 0});
+  expect_distribution(frequencies(logits, {.top_p = 0.7}), {0, 5, 0, 3});
+  expect_distribution(frequencies(logits, {.top_p = 0.9}), {0, 50, 15, 30});
+  expect_distribution(frequencies(logits, {.top_p = 1e-9}), {0, 1, 0, 0});  // always at least one
+}
+
+// Top-p counts probabilities among what top-k left: 5/8 of {5, 3} is already 0.6.
+TEST(Sampler, TopPFollowsTopK) { expect_distribution(frequencies(logs({0.05, 0.5, 0.15, 0.3}), {.top_k = 2, .top_p = 0.6}), {0, 1, 0, 0}); }
+
+TEST(Sampler, TemperatureZeroIsTheLikeliestWithTheLowestId) {
+  const std::vector<float> logits = {-3, 7, 2, 7};
+  for (uint64_t i = 0; i < 20; ++i) EXPECT_EQ(next_token(logits, {.temperature = 0, .seed = i}, i), 1);
+  EXPECT_EQ(next_token(logits, {.temperature = 1e-300}, 0) % 2, 1) << "no overflow of a tiny temperature";
+}
+
+TEST(Sampler, ExtremeLogits) {
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  const std::vector<float> masked = {kNone, 3e38f, kNone, -3e38f};
+  for (uint64_t i = 0; i < 50; ++i) EXPECT_EQ(next_token(masked, {.top_p = 0.99}, i), 1);
+  EXPECT_EQ(next_token(std::vector<float>{4}, {}, 0), 0);
+}
+
+TEST(Sampler, SameSeedSameTokens) {
+  const auto logits = logs({1, 1, 1, 1, 1, 1, 1, 1});
+  std::vector<int64_t> first, again, other;
+  for (uint64_t i = 0; i < 64; ++i) {
+    first.push_back(next_token(logits, {.seed = 1}, i));
+    again.push_back(next_token(logits, {.seed = 1}, i));
+    other.push_back(next_token(logits, {.seed = 2}, i));
+  }
+  EXPECT_EQ(first, again);
+  EXPECT_NE(first, other);
+}
+
+TEST(Sampler, RefusesWhatIsOutOfRange) {
+  const auto code = [](const std::vector<float>& logits, const SamplerSettings& settings) {
+    try {
+      next_token(logits, settings, 0);
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return ExitCode::kDone;
+  };
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> good = {1, 2};
+  EXPECT_EQ(code(good, {}), ExitCode::kDone);
+  EXPECT_EQ(code(good, {.temperature = -1}), ExitCode::kUsage);
+  EXPECT_EQ(code(good, {.temperature = kNan}), ExitCode::kUsage);
+  EXPECT_EQ(code(good, {.top_k = -1}), ExitCode::kUsage);
+  EXPECT_EQ(code(good, {.top_p = 0}), ExitCode::kUsage);
+  EXPECT_EQ(code(good, {.top_p = 1.5}), ExitCode::kUsage);
+  EXPECT_EQ(code({1, kNan, 3}, {}), ExitCode::kNumeric);
+  EXPECT_EQ(code({1, kInfinity}, {.temperature = 0}), ExitCode::kNumeric);
+  EXPECT_EQ(code({-kInfinity, -kInfinity}, {}), ExitCode::kNumeric);
+  EXPECT_EQ(code({}, {}), ExitCode::kNumeric);
+}
+
+}  // namespace
+}  // namespace longhaul::generate

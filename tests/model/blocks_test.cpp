@@ -1,0 +1,204 @@
+// The blocks of a decoder, each against its definition: decay slopes, rotary positions, experts, initialisation.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "model/experts.h"
+#include "model/lightning_attention.h"
+#include "model/rotary.h"
+#include "support/models.h"
+
+namespace longhaul::model {
+namespace {
+
+using namespace longhaul::testing;
+using recipe::LayerFactor;
+
+// minimax-01.md §2.2, 64 heads and 80 layers: seven digits, the last of some cut off rather than rounded.
+TEST(LightningSlopes, KnownValues) {
+  const auto first = lightning_slopes(64, 0, 80, LayerFactor::kOfficial), late = lightning_slopes(64, 78, 80, LayerFactor::kOfficial);
+  EXPECT_NEAR(first[0], 0.9170132, 5e-8);
+  EXPECT_NEAR(first[31], 0.06250062, 5e-9);
+  EXPECT_NEAR(first[63], 0.003906289, 5e-10);
+  EXPECT_NEAR(late[0], 0.01161682, 5e-9);
+  EXPECT_NEAR(late[63], 4.948526e-5, 1e-11);
+}
+
+TEST(LightningSlopes, HeadCountsThatAreNoPowerOfTwo) {
+  const auto slopes = lightning_slopes(6, 0, 1, LayerFactor::kOfficial);
+  const double factor = 1 + 1e-5;
+  const double expected[] = {std::exp2(-2), std::exp2(-4), std::exp2(-6), std::exp2(-8), std::exp2(-1), std::exp2(-3)};
+  for (size_t h = 0; h < 6; ++h) EXPECT_NEAR(slopes[h], expected[h] * factor, 1e-15) << h;
+  const auto plain = lightning_slopes(6, 0, 1, LayerFactor::kHuggingFace);
+  for (size_t h = 0; h < 6; ++h) EXPECT_NEAR(plain[h], std::exp2(-8.0 * static_cast<double>(h + 1) / 6) * factor, 1e-15) << h;
+}
+
+TEST(ResidualAlpha, KnownValue) {
+  recipe::ModelConfig config;
+  config.layers = 80;
+  EXPECT_DOUBLE_EQ(config.residual_alpha(), 3.5565588200778455);
+}
+
+class Rotary : public ::testing::Test {
+ protected:
+  static constexpr int64_t kDim = 6, kHeads = 2, kHeadDim = 10;
+  static RotaryTable table(const std::vector<int64_t>& positions) { return rotary_table(positions, kDim, 10000, at::kDouble); }
+};
+
+TEST_F(Rotary, TurnsPairsAndLeavesTheRest) {
+  const Tensor x = random_tensor({3, kHeads, kHeadDim}, 1);
+  const std::vector<int64_t> positions = {0, 5, 1000003};
+  const Tensor y = apply_rotary(x, table(positions));
+  EXPECT_TRUE(y.narrow(2, kDim, kHeadDim - kDim).equal(x.narrow(2, kDim, kHeadDim - kDim)));
+  EXPECT_TRUE(y[0].equal(x[0])) << "position 0";
+  for (int64_t t = 0; t < 3; ++t) {
+    for (int64_t j = 0; j < kDim / 2; ++j) {
+      const double angle = static_cast<double>(positions[static_cast<size_t>(t)]) * std::pow(10000.0, -2.0 * static_cast<double>(j) / kDim);
+      const double a = x[t][1][j].item<double>(), b = x[t][1][j + kDim / 2].item<double>();
+      EXPECT_NEAR(y[t][1][j].item<double>(), a * std::cos(angle) - b * std::sin(angle), 1e-12);
+      EXPECT_NEAR(y[t][1][j + kDim / 2].item<double>(), b * std::cos(angle) + a * std::sin(angle), 1e-12);
+    }
+  }
+  EXPECT_LT(relative_error(y.norm(2, {2}), x.norm(2, {2})), 1e-14) << "a rotation keeps lengths";
+}
+
+TEST_F(Rotary, ProductsDependOnDistancesOnly) {
+  const Tensor q = random_tensor({1, kHeads, kHeadDim}, 2), k = random_tensor({1, kHeads, kHeadDim}, 3);
+  const auto product = [&](int64_t at_q, int64_t at_k) { return apply_rotary(q, table({at_q})).mul(apply_rotary(k, table({at_k}))).sum({0, 2}); };
+  EXPECT_LT(relative_error(product(17, 4), product(100017, 100004)), 1e-9);
+  EXPECT_GT(relative_error(product(17, 4), product(17, 5)), 1e-3);
+}
+
+struct ExpertsOfOneLayer {
+  recipe::ModelConfig config;
+  ParameterSet parameters;
+  Experts experts;
+  LocalOps ops;
+  Context context{ops, Precision::named("fp64")};
+
+  explicit ExpertsOfOneLayer(const recipe::ModelConfig& of)
+      : config(of), parameters(layout::parameters(of), Precision::named("fp64"), at::kCPU), experts(of, 0, parameters) {
+    parameters.initialise(3);
+  }
+  Tensor value(const std::string& name) {
+    size_t part = 0;
+    Parameter* holder = parameters.holder_of("layers.0." + name + ".weight", &part);
+    return holder->part_of(holder->value.detach(), part);
+  }
+};
+
+recipe::ModelConfig expert_config() {
+  recipe::ModelConfig config = hybrid_experts_post_norm();
+  config.layers = 1;
+  config.z_loss = 0;
+  return config;
+}
+
+TEST(ExpertsBlock, OutputIsTheWeightedSumOfTheChosenExperts) {
+  ExpertsOfOneLayer layer(expert_config());
+  const Tensor x = random_tensor({9, layer.config.hidden}, 4);
+  const at::NoGradGuard guard;
+  const Tensor y = layer.experts.forward(layer.context, x);
+  for (int64_t t = 0; t < x.size(0); ++t) {
+    const Tensor probability = at::mv(layer.value("router"), x[t]).softmax(0);
+    const Tensor order = probability.argsort(0, /*descending=*/true);
+    const auto chosen = [&](int64_t i) { return order[i].item<int64_t>(); };
+    const Tensor scale = probability[chosen(0)] + probability[chosen(1)];
+    Tensor sum = at::zeros({layer.config.hidden}, at::kDouble), weights = at::zeros({}, at::kDouble);
+    for (int64_t i = 0; i < 2; ++i) {
+      const std::string name = fmt::format("experts.{}.", chosen(i));
+      const Tensor inner = at::silu(at::mv(layer.value(name + "gate"), x[t])) * at::mv(layer.value(name + "up"), x[t]);
+      const Tensor weight = probability[chosen(i)] / scale;
+      sum += weight * at::mv(layer.value(name + "down"), inner);
+      weights += weight;
+    }
+    EXPECT_NEAR(weights.item<double>(), 1, 1e-15);
+    EXPECT_LT(relative_error(y[t], sum), 1e-12) << t;
+  }
+}
+
+// Equal experts hide which one was chosen: what remains is the sum of the weights, which is one.
+TEST(ExpertsBlock, WeightsSumToOne) {
+  ExpertsOfOneLayer layer(expert_config());
+  for (int64_t e = 1; e < layer.config.experts; ++e) {
+    for (const char* matrix : {"gate", "up", "down"}) layer.value(fmt::format("experts.{}.{}", e, matrix)).copy_(layer.value(fmt::format("experts.0.{}", matrix)));
+  }
+  const Tensor x = random_tensor({9, layer.config.hidden}, 4);
+  const at::NoGradGuard guard;
+  const Tensor inner = at::silu(at::mm(x, layer.value("experts.0.gate").t())) * at::mm(x, layer.value("experts.0.up").t());
+  EXPECT_LT(relative_error(layer.experts.forward(layer.context, x), at::mm(inner, layer.value("experts.0.down").t())), 1e-13);
+}
+
+TEST(ExpertsBlock, BalancedRoutingCostsTheCoefficientPerToken) {
+  ExpertsOfOneLayer layer(expert_config());
+  const int64_t experts = layer.config.experts, tokens = 3 * experts;
+  // Token t is basis vector t mod E and likes experts t and t + 1: every expert gets the same number.
+  Tensor router = layer.value("router");
+  router.zero_();
+  Tensor x = at::zeros({tokens, layer.config.hidden}, at::kDouble);
+  for (int64_t e = 0; e < experts; ++e) {
+    router.select(0, e).select(0, e).fill_(2.0);
+    router.select(0, (e + 1) % experts).select(0, e).fill_(1.0);
+  }
+  for (int64_t t = 0; t < tokens; ++t) x.select(0, t).select(0, t % experts).fill_(1);
+  layer.experts.forward(layer.context, x);
+  ASSERT_EQ(layer.context.auxiliary_losses.size(), 1u);
+  EXPECT_NEAR(layer.context.auxiliary_losses[0].item<double>(), layer.config.auxiliary_loss * static_cast<double>(tokens), 1e-12);
+  EXPECT_NEAR(layer.context.statistics.at("router/busiest_expert_share"), 1.0 / static_cast<double>(experts), 1e-15);
+  layer.context.training = false;
+  layer.context.auxiliary_losses.clear();
+  layer.experts.forward(layer.context, x);
+  EXPECT_TRUE(layer.context.auxiliary_losses.empty()) << "none outside training";
+}
+
+TEST(ExpertsBlock, ZLossOfEqualLogits) {
+  recipe::ModelConfig config = expert_config();
+  config.auxiliary_loss = 0;
+  config.z_loss = 0.5;
+  ExpertsOfOneLayer layer(config);
+  layer.value("router").zero_();  // logsumexp = ln E
+  layer.experts.forward(layer.context, random_tensor({7, config.hidden}, 4));
+  ASSERT_EQ(layer.context.auxiliary_losses.size(), 1u);
+  EXPECT_NEAR(layer.context.auxiliary_losses[0].item<double>(), 0.5 * 7 * std::pow(std::log(4.0), 2), 1e-12);
+}
+
+TEST(Initialise, SameSeedSameNumbersWithTheStandardDeviationOfTheList) {
+  recipe::ModelConfig config = hybrid_experts_post_norm();
+  config.hidden = 64;
+  config.intermediate = 96;
+  Decoder a(config, Precision::named("fp64")), b(config, Precision::named("fp64")), other(config, Precision::named("fp64"));
+  a.parameters().initialise(1);
+  b.parameters().initialise(1);
+  other.parameters().initialise(2);
+  for (size_t p = 0; p < a.parameters().all().size(); ++p) {
+    Parameter& parameter = *a.parameters().all()[p];
+    EXPECT_TRUE(parameter.value.equal(b.parameters().all()[p]->value)) << parameter.name;
+    for (size_t i = 0; i < parameter.parts.size(); ++i) {
+      const auto& spec = parameter.parts[i].spec;
+      const Tensor value = parameter.part_of(parameter.value.detach(), i);
+      if (spec.init.kind == layout::Init::Kind::kOnes) {
+        EXPECT_TRUE(value.eq(1).all().item<bool>()) << spec.tensor.name;
+        continue;
+      }
+      ASSERT_EQ(spec.init.kind, layout::Init::Kind::kNormal) << spec.tensor.name;
+      const double n = static_cast<double>(value.numel()), std = spec.init.std;
+      EXPECT_NEAR(value.mean().item<double>(), 0, 5 * std / std::sqrt(n)) << spec.tensor.name;
+      EXPECT_NEAR(value.std().item<double>(), std, 5 * std / std::sqrt(2 * n)) << spec.tensor.name;
+      EXPECT_FALSE(value.equal(parameter.part_of(other.parameters().all()[p]->value.detach(), i))) << spec.tensor.name;
+    }
+  }
+}
+
+// Numbers follow the logical tensor, not the storage: rounding of the same ones in every precision.
+TEST(Initialise, LowerPrecisionsRoundTheSameNumbers) {
+  Decoder wide(llama_like(), Precision::named("fp64")), narrow(llama_like(), Precision::named("bf16"));
+  wide.parameters().initialise(1);
+  narrow.parameters().initialise(1);
+  for (size_t p = 0; p < wide.parameters().all().size(); ++p) {
+    const Tensor value = narrow.parameters().all()[p]->value.detach();
+    EXPECT_LT(relative_error(value, wide.parameters().all()[p]->value.detach()), 4e-3);  // bf16: 2^-8
+  }
+}
+
+}  // namespace
+}  // namespace longhaul::model

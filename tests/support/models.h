@@ -1,0 +1,105 @@
+// Small models for tests: one of each kind that the code distinguishes, with every parameter away from its special values.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "model/decoder.h"
+#include "support/tensors.h"
+
+namespace longhaul::testing {
+
+struct NamedConfig {
+  std::string name;
+  recipe::ModelConfig config;
+};
+inline void PrintTo(const NamedConfig& named, std::ostream* out) { *out << named.name; }
+
+inline recipe::ModelConfig small_config() {
+  recipe::ModelConfig config;
+  config.layers = 3;
+  config.hidden = 16;
+  config.vocabulary = 29;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.head_dim = 8;
+  config.intermediate = 12;
+  config.rotary_dim = 4;
+  config.chunk = 4;
+  return config;
+}
+
+// Both mixers, experts, rotary positions, DeepNorm wiring: MiniMax-Text-01 in small.
+inline recipe::ModelConfig hybrid_experts_post_norm() {
+  recipe::ModelConfig config = small_config();
+  config.mixers = {recipe::Mixer::kLightning, recipe::Mixer::kLightning, recipe::Mixer::kSoftmax};
+  config.experts = 4;
+  config.experts_per_token = 2;
+  config.auxiliary_loss = 0.05;
+  config.z_loss = 0.01;
+  config.wiring = recipe::Wiring::kPostNorm;
+  config.beta = 0.9;
+  return config;
+}
+
+inline recipe::ModelConfig hybrid_pre_norm_tied() {
+  recipe::ModelConfig config = small_config();
+  config.mixers = {recipe::Mixer::kSoftmax, recipe::Mixer::kLightning};
+  config.tie_embeddings = true;
+  config.heads = 3;  // no power of two
+  config.kv_heads = 1;
+  return config;
+}
+
+inline recipe::ModelConfig gpt2_like() {
+  recipe::ModelConfig config = small_config();
+  config.family = "gpt2";
+  config.layers = 2;
+  config.kv_heads = 4;
+  config.head_dim = 4;
+  config.channel = recipe::Channel::kGelu;
+  config.norm = recipe::Norm::kLayer;
+  config.position = recipe::Position::kLearned;
+  config.max_positions = 24;
+  config.bias = true;
+  config.tie_embeddings = true;
+  return config;
+}
+
+inline recipe::ModelConfig llama_like() {
+  recipe::ModelConfig config = small_config();
+  config.family = "llama";
+  config.layers = 2;
+  config.rotary_dim = 8;
+  return config;
+}
+
+inline std::vector<NamedConfig> small_models() {
+  return {{"hybrid_experts_post_norm", hybrid_experts_post_norm()},
+          {"hybrid_pre_norm_tied", hybrid_pre_norm_tied()},
+          {"gpt2_like", gpt2_like()},
+          {"llama_like", llama_like()}};
+}
+
+// Initialised, then moved: norms are not all ones, biases not all zeros.
+inline model::Decoder filled_decoder(const recipe::ModelConfig& config, const char* dtype = "fp64", uint64_t seed = 5) {
+  model::Decoder decoder(config, Precision::named(dtype));
+  decoder.parameters().initialise(seed);
+  const at::NoGradGuard guard;
+  for (const auto& parameter : decoder.parameters().all()) {
+    parameter->value.add_(random_tensor(parameter->value.sizes(), ++seed).mul(0.1).to(parameter->value.scalar_type()));
+  }
+  return decoder;
+}
+
+inline std::vector<int64_t> random_ids(int64_t count, int64_t vocabulary, uint64_t seed) {
+  auto generator = at::detail::createCPUGenerator(seed);
+  const Tensor ids = at::randint(vocabulary, {count}, generator, at::TensorOptions().dtype(at::kLong));
+  return {ids.const_data_ptr<int64_t>(), ids.const_data_ptr<int64_t>() + count};
+}
+
+inline Tensor id_tensor(const std::vector<int64_t>& ids) { return at::tensor(at::ArrayRef<int64_t>(ids), at::kLong); }
+
+}  // namespace longhaul::testing
