@@ -1,5 +1,5 @@
-// swiglu: y = silu(gate) · up, where a row of x holds gate and up side by side (one product computes both). fp32 inside (fp64
-// for fp64 inputs), one rounding. Differentiable. Backward (σ = sigmoid(gate)): dup = dy · silu(gate),
+// swiglu: y = silu(gate) · up, where a row of x holds gate and up side by side (one product computes both). Each operator computes
+// in fp32 (fp64 for fp64 inputs) and rounds to the dtype of x: in bf16 silu(gate), then y. Differentiable. Backward (σ = sigmoid(gate)): dup = dy · silu(gate),
 // dgate = dy · up · σ (1 + gate (1 − σ)).
 #pragma once
 
