@@ -93,7 +93,13 @@ void look_at_memory(std::vector<Finding>& findings) {
 void look_at_rates(std::vector<Finding>& findings, bool fresh) {
   const MachineProfile profile = measured_profile(fresh);
   const std::string when = profile.from_cache ? " (measured earlier; --fresh measures again)" : "";
-  findings.push_back(ok("fp32 products", fmt::format("{:.1f} GFLOP/s{}", profile.gemm_fp32 / kGiga, when), {{"flops_per_second", profile.gemm_fp32}}));
+  Finding fp32 = ok("fp32 products", fmt::format("{:.1f} GFLOP/s{}", profile.gemm_fp32 / kGiga, when),
+                    {{"flops_per_second", profile.gemm_fp32}, {"busy", profile.busy}});
+  if (profile.busy) {
+    fp32.status = "warn";
+    fp32.advice = "other programs were using the cores while this was measured: end them, then longhaul doctor --fresh";
+  }
+  findings.push_back(std::move(fp32));
   Finding bf16 = ok("bf16 products", fmt::format("{:.1f} GFLOP/s{}", profile.gemm_bf16 / kGiga, when), {{"flops_per_second", profile.gemm_bf16}});
   if (profile.gemm_bf16 < profile.gemm_fp32) {
     bf16.status = "warn";

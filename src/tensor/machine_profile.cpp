@@ -3,6 +3,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <ctime>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -27,6 +28,8 @@ namespace {
 using nlohmann::json;
 
 constexpr int kProfileVersion = 1;
+constexpr double kBusyProfileLasts_s = 3600;
+constexpr double kUndisturbedShare = 0.75;  // of the threads' time that the processor gave them; compute threads never sleep
 
 std::string machine_key() {
   const Machine& here = machine();
@@ -70,7 +73,8 @@ std::optional<MachineProfile> cached_profile(const std::string& key) {
     MachineProfile profile{.machine = key, .measured_at = read.at("measured_at"), .threads = read.at("threads"),
                            .gemm_fp32 = read.at("gemm_fp32"), .gemm_bf16 = read.at("gemm_bf16"),
                            .gemm_fp64 = read.at("gemm_fp64"), .copy_bytes_per_second = read.at("copy_bytes_per_second"),
-                           .from_cache = true};
+                           .busy = read.at("busy"), .from_cache = true};
+    if (profile.busy && wall_time_s() - profile.measured_at > kBusyProfileLasts_s) return std::nullopt;
     const bool sound = profile.gemm_fp32 > 0 && profile.gemm_bf16 > 0 && profile.gemm_fp64 > 0 && profile.copy_bytes_per_second > 0;
     return sound ? std::optional(profile) : std::nullopt;
   } catch (const std::exception& error) {
@@ -83,7 +87,8 @@ void keep(const MachineProfile& profile) {
   const json written = {{"version", kProfileVersion},         {"machine", profile.machine},
                         {"measured_at", profile.measured_at}, {"threads", profile.threads},
                         {"gemm_fp32", profile.gemm_fp32},     {"gemm_bf16", profile.gemm_bf16},
-                        {"gemm_fp64", profile.gemm_fp64},     {"copy_bytes_per_second", profile.copy_bytes_per_second}};
+                        {"gemm_fp64", profile.gemm_fp64},     {"copy_bytes_per_second", profile.copy_bytes_per_second},
+                        {"busy", profile.busy}};
   const auto path = profile_path(profile.machine);
   try {
     make_folders(path.parent_path());
@@ -130,7 +135,11 @@ MachineProfile measured_profile(bool fresh) {
   }
   log_info("measuring this machine's matrix products and memory (kept in {})", profile_path(key).parent_path().string());
   MachineProfile profile{.machine = key, .measured_at = wall_time_s(), .threads = threads()};
+  const std::clock_t processor_before = std::clock();
+  const Stopwatch watch;
   profile.gemm_fp32 = peak_gemm("fp32");
+  const double processor_s = static_cast<double>(std::clock() - processor_before) / CLOCKS_PER_SEC;
+  profile.busy = processor_s < kUndisturbedShare * watch.seconds() * threads();
   profile.gemm_bf16 = peak_gemm("bf16");
   profile.gemm_fp64 = peak_gemm("fp64");
   profile.copy_bytes_per_second = measured_copy(128 << 20);

@@ -2,7 +2,8 @@
 // MFU is a share of these numbers, benchmarks print them beside their own, `doctor` shows them.
 //
 // Measuring takes about two seconds, once: the result is kept in the user's cache under the processor, its features, the thread
-// count and the LibTorch version. Measure on an idle machine: a busy one looks slow, and the peak is kept until fresh = true.
+// count and the LibTorch version. A busy machine looks slow: a profile whose threads had to wait for other programs is marked,
+// and measured again when it is an hour old.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,7 @@ struct MachineProfile {
   int64_t threads = 0;
   double gemm_fp32 = 0, gemm_bf16 = 0, gemm_fp64 = 0;  // floating-point operations per second (2·m·n·k a product)
   double copy_bytes_per_second = 0;                    // bytes read plus bytes written
+  bool busy = false;  // other programs took part of the cores meanwhile: the true rates are higher
   bool from_cache = false;
 
   double gemm(std::string_view dtype) const;  // "fp32", "bf16", "fp64"; kUsage for others

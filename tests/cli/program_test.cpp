@@ -1,0 +1,262 @@
+// The program itself, started as a user starts it: exit codes, messages, and the forms that scripts rely on.
+// ctest: label=full timeout=120
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/process.h"
+#include "cli/command.h"
+#include "storage/commit.h"
+
+namespace longhaul::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Program : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("longhaul-cli-" + std::to_string(::getpid()));
+    fs::remove_all(folder_);
+    fs::create_directories(folder_ / "texts");
+    for (int file = 0; file < 30; ++file) {
+      write("texts/" + std::to_string(file) + ".txt", "the cat sat on mat " + std::to_string(file) + "\nand then it slept the day away\n");
+    }
+    write("recipe.toml", "version = 1\n[model]\npreset = \"first-run\"\n[data]\nsource = [\"" + path("texts") +
+                             "\"]\ntokenizer = \"bytes\"\nheld_out_percent = 20\n");
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name, std::ios::binary) << text; }
+  ProcessResult run(std::vector<std::string> words) const {
+    words.insert(words.begin(), LONGHAUL_PROGRAM);
+    return run_process(words, {"LONGHAUL_CACHE=" + path("cache"), "NO_COLOR=1"}, 60);
+  }
+
+  // A checkpoint of one tensor, w = [0, 1, …, 7] with `first` in front.
+  fs::path save(const std::string& run, int64_t step, float first) const {
+    auto& files = storage::local_file_system();
+    std::vector<float> values = {first, 1, 2, 3, 4, 5, 6, 7};
+    const storage::ShardSource shard{.tensor = "w", .shape = {8}, .dtype = storage::DType::kF32, .role = "weight", .offset = {0},
+                                     .length = {8}, .data = std::as_bytes(std::span(values))};
+    storage::CheckpointWriter writer(files, folder_ / run / "checkpoints", step, 1);
+    writer.add(storage::write_checkpoint_file(files, writer.folder(), "rank-00000.safetensors", {&shard, 1}));
+    storage::Manifest manifest;
+    manifest.run_id = run;
+    return writer.commit(manifest);
+  }
+  void events(const std::string& run, const std::string& second_loss) const {
+    const std::string common = R"({"schema":1,"run":"r","generation":1,"rank":0,"wall_time":1.0,"monotonic_ns":1,)";
+    const auto step = [&](int n, const std::string& loss) {
+      return common + R"("event":"step","step":)" + std::to_string(n) + R"(,"loss":)" + loss +
+             R"(,"tokens":8,"tokens_per_second":1.0,"grad_norm":1.0,"learning_rate":0.1,"milliseconds":1.0})" + "\n";
+    };
+    write(run + "/events.jsonl", step(1, "2.5") + step(2, second_loss));
+  }
+
+  fs::path folder_;
+};
+
+void expect_error(const ProcessResult& result, int code, const std::string& part) {
+  EXPECT_EQ(result.status, code) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("error: "));
+  EXPECT_THAT(result.errors, HasSubstr(part));
+}
+
+TEST_F(Program, BadCommandLinesAre64AndNameTheNearest) {
+  expect_error(run({"tokeniser", "train"}), 64, "longhaul tokenizer");
+  expect_error(run({"checkpoint", "verfy", "x"}), 64, "longhaul checkpoint verify");
+  expect_error(run({"config", "show", path("recipe.toml"), "--jsn"}), 64, "did you mean --json?");
+  expect_error(run({"checkpoint"}), 64, "longhaul checkpoint --help");
+  expect_error(run({"config", "show"}), 64, "RECIPE");
+  expect_error(run({"tokenizer", "train", "--vocabulary", "many", "--out", "t", "p"}), 64, "many");
+  expect_error(run({"test", "fast"}), 64, "./longhaul test");
+  EXPECT_EQ(run({}).status, 64);
+}
+
+TEST_F(Program, EveryCommandHasHelpWithThreeExamples) {
+  const std::vector<std::vector<std::string>> commands = {
+      {}, {"config"}, {"config", "check"}, {"config", "show"}, {"config", "diff"}, {"config", "explain"}, {"tokenizer"}, {"tokenizer", "train"},
+      {"tokenizer", "encode"}, {"tokenizer", "decode"}, {"data"}, {"data", "prepare"}, {"data", "verify"}, {"data", "show"}, {"checkpoint"},
+      {"checkpoint", "list"}, {"checkpoint", "show"}, {"checkpoint", "verify"}, {"checkpoint", "diff"}, {"checkpoint", "prune"}, {"compare"},
+      {"doctor"}, {"bench"}};
+  for (auto words : commands) {
+    words.push_back("--help");
+    const ProcessResult result = run(words);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    size_t examples = 0;
+    for (size_t at = result.output.find("\n  longhaul "); at != std::string::npos; at = result.output.find("\n  longhaul ", at + 1)) ++examples;
+    EXPECT_EQ(examples, 3u) << words[0] << "\n" << result.output;
+  }
+  const ProcessResult version = run({"--version"});
+  EXPECT_EQ(version.status, 0);
+  for (const char* part : {"longhaul ", "commit ", "compiler ", "LibTorch ", "CPU features "}) EXPECT_THAT(version.output, HasSubstr(part));
+}
+
+TEST_F(Program, ConfigShowsChecksComparesAndExplains) {
+  const ProcessResult shown = run({"config", "show", path("recipe.toml"), "train.steps=20", "--json"});
+  ASSERT_EQ(shown.status, 0) << shown.errors;
+  const json recipe = json::parse(shown.output);
+  EXPECT_EQ(recipe["train"]["steps"], 20);
+  EXPECT_EQ(recipe["origins"]["train.steps"], "command line");
+
+  EXPECT_EQ(run({"config", "check", path("recipe.toml")}).status, 0);
+  expect_error(run({"config", "check", path("recipe.toml"), "train.stps=20"}), 64, "train.steps");
+  expect_error(run({"config", "check", path("recipe.toml"), "train.steps=ten"}), 64, "train.steps");
+  expect_error(run({"config", "check", path("missing.toml")}), 64, "missing.toml");
+
+  EXPECT_EQ(run({"config", "diff", path("recipe.toml"), path("recipe.toml")}).status, 0);
+  write("other.toml", "version = 1\n[train]\nsteps = 7\n");
+  const ProcessResult different = run({"config", "diff", path("recipe.toml"), path("other.toml"), "--json"});
+  EXPECT_EQ(different.status, 1);
+  EXPECT_FALSE(json::parse(different.output)["equal"].get<bool>());
+
+  const ProcessResult explained = run({"config", "explain", path("recipe.toml"), "optim.lr"});
+  EXPECT_EQ(explained.status, 0);
+  EXPECT_THAT(explained.output, HasSubstr("optim.lr"));
+}
+
+TEST_F(Program, TokenizerTrainsEncodesAndDecodes) {
+  const ProcessResult trained = run({"tokenizer", "train", "--vocabulary", "280", "--out", path("tokenizer.json"), path("texts"), "--json"});
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  EXPECT_EQ(json::parse(trained.output)["vocabulary"], 280);
+
+  const ProcessResult encoded = run({"tokenizer", "encode", path("tokenizer.json"), path("texts/0.txt"), path("texts/1.txt"), "--json"});
+  ASSERT_EQ(encoded.status, 0) << encoded.errors;
+  std::istringstream lines(encoded.output);
+  std::string line;
+  ASSERT_TRUE(std::getline(lines, line));
+  const json first = json::parse(line);
+  EXPECT_EQ(first["file"], path("texts/0.txt"));
+  ASSERT_GT(first["ids"].size(), 5u);
+  ASSERT_TRUE(std::getline(lines, line));
+  EXPECT_EQ(json::parse(line)["file"], path("texts/1.txt"));
+
+  write("ids.json", first.dump());
+  EXPECT_EQ(run({"tokenizer", "decode", path("tokenizer.json"), path("ids.json")}).output, "the cat sat on mat 0\nand then it slept the day away\n");
+  EXPECT_EQ(run({"tokenizer", "decode", "bytes", "104", "105"}).output, "hi");
+
+  expect_error(run({"tokenizer", "encode", path("missing.json"), path("texts/0.txt")}), 65, "missing.json");
+  expect_error(run({"tokenizer", "encode", path("tokenizer.json"), path("missing.txt")}), 65, "missing.txt");
+  expect_error(run({"tokenizer", "decode", "bytes", "300"}), 65, "300");
+  write("broken.json", "{\"model\":");
+  expect_error(run({"tokenizer", "encode", path("broken.json"), path("texts/0.txt")}), 65, "broken.json");
+}
+
+TEST_F(Program, DataIsPreparedVerifiedAndShown) {
+  const ProcessResult prepared = run({"data", "prepare", path("recipe.toml"), "--json"});
+  ASSERT_EQ(prepared.status, 0) << prepared.errors;
+  const json source = json::parse(prepared.output)["sources"][0];
+  EXPECT_EQ(source["train"]["documents"].get<int>() + source["held_out"]["documents"].get<int>(), 30);
+  const std::string folder = source["folder"];
+
+  EXPECT_EQ(run({"data", "verify", folder}).status, 0);
+  const ProcessResult shown = run({"data", "show", path("cache/data"), "--json"});
+  EXPECT_EQ(json::parse(shown.output)["sources"][0]["train"], source["train"]);
+
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {  // one flipped bit in a shard
+    if (entry.path().parent_path().filename() != "train") continue;
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(300);
+    const char byte = static_cast<char>(file.get() ^ 1);
+    file.seekp(300);
+    file.put(byte);
+    break;
+  }
+  expect_error(run({"data", "verify", folder}), 65, "train");
+  expect_error(run({"data", "verify", path("texts")}), 65, "no prepared data");
+  expect_error(run({"data", "prepare", path("recipe.toml"), "data.source=" + path("nowhere")}), 65, "nowhere");
+}
+
+TEST_F(Program, CheckpointsAreListedVerifiedComparedAndPruned) {
+  save("a", 10, 0);
+  const fs::path newest = save("a", 20, 0);
+  save("b", 20, 0.5f);
+
+  const json listed = json::parse(run({"checkpoint", "list", path("a"), "--json"}).output)["checkpoints"];
+  ASSERT_EQ(listed.size(), 2u);
+  EXPECT_EQ(listed[0]["step"], 20);
+  EXPECT_TRUE(listed[0]["latest"].get<bool>());
+  EXPECT_EQ(json::parse(run({"checkpoint", "show", path("a"), "--json"}).output)["tensors"][0]["name"], "w");
+  EXPECT_EQ(run({"checkpoint", "verify", newest.string()}).status, 0);
+  EXPECT_EQ(run({"checkpoint", "verify", path("a")}).status, 0);
+  EXPECT_EQ(run({"checkpoint", "diff", newest.string(), newest.string()}).status, 0);
+  const ProcessResult differ = run({"checkpoint", "diff", path("a"), path("b"), "--json"});
+  EXPECT_EQ(differ.status, 1);
+  EXPECT_EQ(json::parse(differ.output)["tensors"][0]["different"], 1);
+
+  EXPECT_EQ(json::parse(run({"checkpoint", "prune", path("a"), "--keep", "1", "--dry-run", "--json"}).output)["removed"].size(), 1u);
+  EXPECT_EQ(run({"checkpoint", "prune", path("a"), "--keep", "1"}).status, 0);
+  EXPECT_EQ(json::parse(run({"checkpoint", "list", path("a"), "--json"}).output)["checkpoints"].size(), 1u);
+
+  std::fstream file(newest / "rank-00000.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-2, std::ios::end);
+  file.put('x');
+  file.close();
+  const ProcessResult damaged = run({"checkpoint", "verify", newest.string()});
+  expect_error(damaged, 66, "rank-00000.safetensors");
+  EXPECT_THAT(damaged.errors, HasSubstr("w"));
+  expect_error(run({"checkpoint", "verify", path("texts")}), 66, "manifest.json");
+  expect_error(run({"checkpoint", "list", path("nowhere")}), 66, "nowhere");
+}
+
+TEST_F(Program, CompareNamesTheFirstStepAndTensor) {
+  for (const char* name : {"a", "b", "c"}) fs::create_directories(folder_ / name);
+  save("a", 2, 0), save("b", 2, 0.5f), save("c", 2, 0);
+  events("a", "2.25"), events("b", "2.125"), events("c", "2.25");
+
+  const ProcessResult differ = run({"compare", path("a"), path("b"), "--json"});
+  EXPECT_EQ(differ.status, 1) << differ.errors;
+  const json found = json::parse(differ.output);
+  EXPECT_EQ(found["first_step"], 2);
+  EXPECT_EQ(found["first_tensor"], "w");
+  const ProcessResult same = run({"compare", path("a"), path("c")});
+  EXPECT_EQ(same.status, 0) << same.output << same.errors;
+  EXPECT_THAT(same.output, HasSubstr("equal in every bit"));
+  EXPECT_NE(run({"compare", path("a"), path("nowhere")}).status, 0);
+}
+
+TEST_F(Program, DoctorAndBenchMeasure) {
+  const ProcessResult doctor = run({"doctor", "--json"});
+  EXPECT_THAT(doctor.status, ::testing::AnyOf(0, 1));  // 1: this machine is short of something
+  const json found = json::parse(doctor.output);
+  std::vector<std::string> names;
+  for (const json& check : found["checks"]) {
+    names.push_back(check["name"]);
+    EXPECT_THAT(check["status"].get<std::string>(), ::testing::AnyOf("ok", "warn", "fix"));
+    EXPECT_EQ(check["status"] == "ok", check["advice"].get<std::string>().empty()) << check;
+    if (check["name"] == "fp32 products") {
+      EXPECT_GT(check["values"]["flops_per_second"].get<double>(), 1e8);
+    }
+  }
+  EXPECT_THAT(names, ::testing::IsSupersetOf({"compiler", "LibTorch", "CPU features", "GPUs", "memory copy", "disk of the cache"}));
+
+  const ProcessResult bench = run({"bench", "linear_recurrence", "--json"});
+  ASSERT_EQ(bench.status, 0) << bench.errors;
+  EXPECT_THAT(bench.errors, Not(HasSubstr("measuring")));  // the doctor's profile was kept
+  const json line = json::parse(bench.output.substr(0, bench.output.find('\n')));
+  EXPECT_TRUE(line["correct"].get<bool>());
+  EXPECT_LT(line["relative_error"].get<double>(), 1e-4);
+  expect_error(run({"bench", "gem"}), 64, "longhaul bench gemm");
+}
+
+TEST(NearestName, FindsTypingErrorsAndLeavesStrangersAlone) {
+  const std::vector<std::string> names = {"train", "sample", "checkpoint"};
+  EXPECT_EQ(nearest_name("trian", names), "train");
+  EXPECT_EQ(nearest_name("chekpoint", names), "checkpoint");
+  EXPECT_EQ(nearest_name("xyzzy", names), "");
+}
+
+}  // namespace
+}  // namespace longhaul::cli
