@@ -1,6 +1,6 @@
 // swiglu: y = silu(gate) · up, where a row of x holds gate and up side by side (one product computes both). Each operator computes
-// in fp32 (fp64 for fp64 inputs) and rounds to the dtype of x: in bf16 silu(gate), then y. Differentiable. Backward (σ = sigmoid(gate)): dup = dy · silu(gate),
-// dgate = dy · up · σ (1 + gate (1 − σ)).
+// in fp32 (fp64 for fp64 inputs) and rounds to the dtype of x: in bf16 first silu(gate), then y. Differentiable. Backward
+// (σ = sigmoid(gate)): dup = dy · silu(gate), dgate = dy · up · σ (1 + gate (1 − σ)).
 #pragma once
 
 #include "tensor/tensor.h"
