@@ -11,7 +11,6 @@
 #include "base/progress.h"
 #include "base/terminal.h"
 #include "cli/command.h"
-#include "cli/data_cache.h"
 #include "data/run_data.h"
 #include "observe/table.h"
 #include "recipe/load.h"
@@ -106,7 +105,8 @@ void add_prepare(CLI::App& group, Command& command) {
   on_run(prepare, command, [arguments] {
     const recipe::LoadedRecipe loaded = recipe::load(arguments->path, arguments->overrides);
     const recipe::DataOptions& options = loaded.recipe.data;
-    show(data::open_run_data(options, libtorch_folder(), data_cache(options)).sources, arguments->json);
+    const fs::path cache = options.cache.empty() ? user_cache_folder() : fs::path(options.cache);
+    show(data::open_run_data(options, libtorch_folder(), cache).sources, arguments->json);
     return ExitCode::kDone;
   });
 }
@@ -114,9 +114,9 @@ void add_prepare(CLI::App& group, Command& command) {
 void add_verify(CLI::App& group, Command& command) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* verify = add_command(group, "verify", "read every byte of prepared data and compare checksums (exit 65 names the shard)",
-                                 {{"one prepared source", "data verify ~/.cache/longhaul/data/tokens-0123456789abcdef"},
-                                  {"everything in a cache", "data verify ~/.cache/longhaul/data"},
-                                  {"for a script", "data verify ~/.cache/longhaul/data --json"}});
+                                 {{"one prepared source", "data verify ~/.cache/longhaul/tokens-0123456789abcdef"},
+                                  {"everything in a cache", "data verify ~/.cache/longhaul"},
+                                  {"for a script", "data verify ~/.cache/longhaul --json"}});
   verify->add_option("FOLDER", arguments->path, "a prepared source, or a folder that holds some")->required();
   add_json_flag(verify, arguments->json);
   on_run(verify, command, [arguments] {
@@ -141,9 +141,9 @@ void add_verify(CLI::App& group, Command& command) {
 void add_show(CLI::App& group, Command& command) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* shown = add_command(group, "show", "documents, bytes and tokens of prepared data",
-                                {{"everything in a cache", "data show ~/.cache/longhaul/data"},
-                                 {"one prepared source", "data show ~/.cache/longhaul/data/tokens-0123456789abcdef"},
-                                 {"for a script", "data show ~/.cache/longhaul/data --json"}});
+                                {{"everything in a cache", "data show ~/.cache/longhaul"},
+                                 {"one prepared source", "data show ~/.cache/longhaul/tokens-0123456789abcdef"},
+                                 {"for a script", "data show ~/.cache/longhaul --json"}});
   shown->add_option("FOLDER", arguments->path, "a prepared source, or a folder that holds some")->required();
   add_json_flag(shown, arguments->json);
   on_run(shown, command, [arguments] {
@@ -154,15 +154,11 @@ void add_show(CLI::App& group, Command& command) {
 
 }  // namespace
 
-fs::path data_cache(const recipe::DataOptions& options) {
-  return options.cache.empty() ? user_cache_folder() / "data" : fs::path(options.cache);
-}
-
 void add_data(CLI::App& program, Command& command) {
   CLI::App* group = add_command_group(program, "data", "prepare, check and show training data",
                                       {{"make it", "data prepare recipes/first-run.toml"},
-                                       {"check it", "data verify ~/.cache/longhaul/data"},
-                                       {"how much there is", "data show ~/.cache/longhaul/data"}});
+                                       {"check it", "data verify ~/.cache/longhaul"},
+                                       {"how much there is", "data show ~/.cache/longhaul"}});
   add_prepare(*group, command);
   add_verify(*group, command);
   add_show(*group, command);

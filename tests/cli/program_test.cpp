@@ -162,7 +162,7 @@ TEST_F(Program, DataIsPreparedVerifiedAndShown) {
   const std::string folder = source["folder"];
 
   EXPECT_EQ(run({"data", "verify", folder}).status, 0);
-  const ProcessResult shown = run({"data", "show", path("cache/data"), "--json"});
+  const ProcessResult shown = run({"data", "show", path("cache"), "--json"});
   EXPECT_EQ(json::parse(shown.output)["sources"][0]["train"], source["train"]);
 
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {  // one flipped bit in a shard
