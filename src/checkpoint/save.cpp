@@ -70,6 +70,10 @@ void Saver::save(int64_t step, const std::vector<optim::StateTensor>& state, sto
   });
 }
 
+void Saver::poll() {
+  if (under_way_ != nullptr && worker_.idle()) wait();
+}
+
 void Saver::wait() {
   worker_.wait();
   if (under_way_ == nullptr) return;

@@ -3,7 +3,7 @@
 // next one waits for it.
 //
 // A failed write (full disk) never stops training: it is told through `on_result`, and the earlier checkpoints stay as they were.
-// One Saver, one trainer thread; on_result is called on that thread, from save() and wait().
+// One Saver, one trainer thread; on_result is called on that thread, from save(), poll() and wait().
 #pragma once
 
 #include <filesystem>
@@ -43,6 +43,7 @@ class Saver {
 
   // `manifest`: run_id, parent_step, data_position, recipe, environment and state filled in.
   void save(int64_t step, const std::vector<optim::StateTensor>& state, storage::Manifest manifest);
+  void poll();  // tells of a save that has ended; never waits
   void wait();  // until the last save is on the disk or has failed
   std::optional<Error> last_failure() const { return last_failure_; }  // of the newest finished save
 

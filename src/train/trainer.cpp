@@ -157,6 +157,7 @@ Outcome Trainer::run() {
     if (outcome.signal == 0 && until_s > 0 && wall_time_s() >= until_s) outcome.reason = "until_time";
     if (outcome.reason != "finished") break;
     one_step();
+    saver_.poll();
     if (due(train().checkpoint_every) || (options_.save_requested && options_.save_requested())) save();
     if (due(train().evaluate_every) && step_ < train().steps) evaluate(false);
   }

@@ -1,0 +1,69 @@
+// `longhaul evaluate CKPT --data PATH --json`
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/folders.h"
+#include "base/progress.h"
+#include "checkpoint/open_model.h"
+#include "cli/command.h"
+#include "data/corpus.h"
+#include "data/prepare.h"
+#include "data/tokenizer/commands.h"
+#include "evaluate/perplexity.h"
+
+namespace longhaul::cli {
+namespace {
+
+struct Arguments {
+  std::string checkpoint, data, tokenizer, dtype;
+  int64_t context = 0;
+  bool json = false;
+};
+
+// The texts below `path`, all of them held out, as token shards in the user's cache.
+data::PreparedSource prepare_held_out(const std::string& path, const recipe::DataOptions& trained_on, const data::Tokenizer& tokenizer) {
+  recipe::DataOptions options = trained_on;
+  options.source = {path};
+  options.weights.clear();
+  options.held_out_percent = 100;
+  const data::Corpus corpus = data::Corpus::open(data::corpus_options(options, {}));
+  return std::move(data::prepare_all(corpus, data::encoder_of(tokenizer), user_cache_folder()).front());
+}
+
+ExitCode run(const Arguments& arguments) {
+  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype);
+  const auto tokenizer = data::open_tokenizer(arguments.tokenizer.empty() ? model.tokenizer.string() : arguments.tokenizer);
+  const auto& recipe = model.recipe.recipe;
+  const data::PreparedSource source = prepare_held_out(arguments.data, recipe.data, tokenizer);
+  data::EvaluationReader reader({&source.held_out}, {.context = arguments.context > 0 ? arguments.context : recipe.train.sequence});
+  Progress progress("evaluating", reader.tokens(), Progress::Unit::kTokens);
+  const auto result = evaluate::evaluate(*model.decoder, reader, [&](int64_t tokens) { progress.advance(tokens); });
+  if (arguments.json) {
+    print_json({{"step", model.step}, {"loss", result.loss}, {"bits_per_byte", result.bits_per_byte}, {"perplexity", result.perplexity},
+                {"tokens", result.tokens}, {"bytes", result.bytes}, {"checkpoint", model.folder.string()}});
+  } else {
+    print(fmt::format("step {}: {:.4f} bits per byte, loss {:.4f}, perplexity {:.2f} on {} tokens, {}\n", model.step, result.bits_per_byte,
+                      result.loss, result.perplexity, count_text(result.tokens), bytes_text(result.bytes)));
+  }
+  return ExitCode::kDone;
+}
+
+}  // namespace
+
+void add_evaluate(CLI::App& program, Command& command) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* evaluate = add_command(program, "evaluate", "bits per byte and perplexity of a model on texts",
+                                   {{"every text below a folder", "evaluate runs/first-run --data ~/texts"},
+                                    {"with a longer context than it was trained with", "evaluate runs/first-run --data ~/texts --context 4096"},
+                                    {"for a program", "evaluate runs/first-run --data ~/texts --json"}});
+  evaluate->add_option("CKPT", arguments->checkpoint, "a checkpoint, or a run directory")->required();
+  evaluate->add_option("--data", arguments->data, "file or folder of text or JSONL")->required();
+  evaluate->add_option("--context", arguments->context, "longest context in tokens (default: train.sequence)");
+  evaluate->add_option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
+  evaluate->add_option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
+  add_json_flag(evaluate, arguments->json);
+  on_run(evaluate, command, [arguments] { return run(*arguments); });
+}
+
+}  // namespace longhaul::cli

@@ -1,0 +1,54 @@
+// `longhaul score CKPT --ids ids.json --out logits.safetensors`
+#include <fmt/format.h>
+
+#include "base/file.h"
+#include "checkpoint/open_model.h"
+#include "cli/command.h"
+#include "data/tokenizer/commands.h"
+#include "storage/safetensors.h"
+
+namespace longhaul::cli {
+namespace {
+
+struct Arguments {
+  std::string checkpoint, ids, out, dtype;
+};
+
+ExitCode run(const Arguments& arguments) {
+  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype);
+  const std::vector<int32_t> ids = data::read_ids(read_text(arguments.ids), arguments.ids);
+  if (ids.empty()) {
+    throw Error({.code = ExitCode::kData, .what = "there are no ids to score", .expected = "a JSON list of token ids", .where = arguments.ids});
+  }
+  Tensor tokens = at::empty({static_cast<int64_t>(ids.size())}, at::kLong);
+  std::copy(ids.begin(), ids.end(), tokens.mutable_data_ptr<int64_t>());
+  const at::NoGradGuard no_gradient;
+  model::LocalOps ops;
+  model::Context context(ops, model.decoder->precision());
+  context.training = false;
+  const Tensor hidden = model.decoder->hidden(context, tokens, layout::make_single(tokens.size(0)));
+  const Tensor logits = model.decoder->logits(hidden).to(at::kFloat).contiguous();
+  storage::LocalFileSystem files;
+  const storage::TensorData data{"logits", storage::DType::kF32, {logits.size(0), logits.size(1)},
+                                 {static_cast<const std::byte*>(logits.const_data_ptr()), static_cast<size_t>(logits.nbytes())}};
+  storage::write_safetensors(files, arguments.out, {&data, 1});
+  print(fmt::format("logits [{}, {}] of step {} written to {}\n", logits.size(0), logits.size(1), model.step, arguments.out));
+  return ExitCode::kDone;
+}
+
+}  // namespace
+
+void add_score(CLI::App& program, Command& command) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* score = add_command(program, "score", "write the logits of a list of token ids",
+                                {{"fp32 logits [tokens, vocabulary], tensor name \"logits\"", "score runs/first-run --ids ids.json --out logits.safetensors"},
+                                 {"computed in fp64", "score runs/first-run --ids ids.json --out logits.safetensors --dtype fp64"},
+                                 {"of one checkpoint", "score runs/first-run/checkpoints/step-000000100 --ids ids.json --out logits.safetensors"}});
+  score->add_option("CKPT", arguments->checkpoint, "a checkpoint, or a run directory")->required();
+  score->add_option("--ids", arguments->ids, "JSON list of token ids")->required();
+  score->add_option("--out", arguments->out, "safetensors file to write")->required();
+  score->add_option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
+  on_run(score, command, [arguments] { return run(*arguments); });
+}
+
+}  // namespace longhaul::cli

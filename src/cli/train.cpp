@@ -1,0 +1,59 @@
+// `longhaul train RECIPE [key=value …] [--run DIR] [--fresh]`
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/signals.h"
+#include "cli/command.h"
+#include "kernels/dispatch.h"
+#include "recipe/load.h"
+#include "train/run.h"
+
+namespace longhaul::cli {
+namespace {
+
+struct Arguments {
+  std::string recipe, run;
+  std::vector<std::string> overrides;
+  bool fresh = false, explain_dispatch = false, quiet = false;
+};
+
+void print_where_things_lie(const train::RunRequest& request, const train::Outcome& outcome) {
+  const std::string run = request.run_folder.string();
+  print(fmt::format("\n{} at step {}. In {}:\n  report.html     the curves, to look at in a browser\n  events.jsonl    every step, one JSON object a line\n"
+                    "  checkpoints/    what sample, evaluate and a resumed run read\n  tensorboard/    tensorboard --logdir {}/tensorboard\n\n"
+                    "Next:\n  ./longhaul sample {} --prompt \"import torch\" --tokens 100\n  ./longhaul train {} train.steps={}\n"
+                    "  ./longhaul checkpoint list {}/checkpoints\n",
+                    outcome.reason == "finished" ? "Finished" : "Stopped", outcome.step, run, run, run, request.recipe.source,
+                    request.recipe.recipe.train.steps * 2, run));
+}
+
+ExitCode run(const Arguments& arguments) {
+  install_signal_handlers();
+  kernels::Dispatcher::explain(arguments.explain_dispatch);
+  train::RunRequest request{.recipe = recipe::load(arguments.recipe, arguments.overrides), .fresh = arguments.fresh, .quiet = arguments.quiet};
+  const std::filesystem::path default_folder = std::filesystem::path("runs") / std::filesystem::path(arguments.recipe).stem();
+  request.run_folder = arguments.run.empty() ? default_folder : std::filesystem::path(arguments.run);
+  const train::Outcome outcome = train::run_training(request);
+  if (!arguments.quiet) print_where_things_lie(request, outcome);
+  if (outcome.reason == "signal") return outcome.saved ? ExitCode::kPreemptedSaved : ExitCode::kPreemptedNotSaved;
+  return outcome.saved ? ExitCode::kDone : ExitCode::kDisk;
+}
+
+}  // namespace
+
+void add_train(CLI::App& program, Command& command) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* train = add_command(program, "train", "train the model a recipe describes; a second start continues the run",
+                                {{"from nothing to a report on this machine", "train recipes/first-run.toml"},
+                                 {"another folder of text, and twice the steps", "train recipes/first-run.toml data.source=~/texts train.steps=2000 --run runs/mine"},
+                                 {"begin anew; the earlier run is moved aside", "train recipes/first-run.toml --fresh"}});
+  add_recipe(train, arguments->recipe, arguments->overrides);
+  train->add_option("--run", arguments->run, "run directory (default: runs/<name of the recipe>)");
+  train->add_flag("--fresh", arguments->fresh, "begin anew; an earlier run in that directory is moved aside");
+  train->add_flag("--quiet", arguments->quiet, "print nothing but warnings and errors");
+  train->add_flag("--explain-dispatch", arguments->explain_dispatch, "say which implementation of each operator was chosen, and why");
+  on_run(train, command, [arguments] { return run(*arguments); });
+}
+
+}  // namespace longhaul::cli

@@ -1,0 +1,186 @@
+// ctest: label=full timeout=180
+// Whole runs of a tiny hybrid model: resumed runs, two at once, signals, failing saves, refusals.
+#include "train/run.h"
+
+#include <ATen/Parallel.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <fstream>
+#include <thread>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/parallel.h"
+#include "base/signals.h"
+#include "data/tokenizer/tokenizer.h"
+#include "observe/compare.h"
+#include "observe/event_log.h"
+#include "storage/catalog.h"
+
+namespace longhaul::train {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class TrainRun : public ::testing::Test {
+ protected:
+  TrainRun() : folder_(fs::temp_directory_path() / ("longhaul-train-" + std::to_string(::getpid()))) {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_ / "text");
+    for (int i = 0; i < 40; ++i) {
+      std::ofstream file(folder_ / "text" / (std::to_string(i) + ".txt"));
+      for (int j = 0; j < 30 + i; ++j) file << "line " << j * i << " of file " << i << "\n";
+    }
+  }
+  ~TrainRun() override {
+    clear_signal_requests();
+    fs::remove_all(folder_);
+  }
+
+  RunRequest request(const std::string& name, std::vector<std::string> more = {}) const {
+    std::vector<std::string> overrides{
+        "model.layers=2", "model.hidden=32", "model.heads=2", "model.kv_heads=1", "model.head_dim=16", "model.vocabulary=257",
+        "model.mixers=lightning,softmax", "model.intermediate=32", "model.experts=2", "model.rotary_dim=8", "model.tie_embeddings=true",
+        "data.tokenizer=bytes", "data.source=" + (folder_ / "text").string(), "data.cache=" + (folder_ / "cache").string(),
+        "train.dtype=fp32", "train.batch=4", "train.micro_batch=2", "train.sequence=32", "train.steps=12", "train.checkpoint_every=5",
+        "train.evaluate_every=0", "train.threads=1", "optim.lr=0.01", "optim.warmup_steps=3", "sample.tokens=0",
+        "observe.compression_baseline=false", "observe.tensorboard=false", "observe.report=false"};
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    return {.recipe = recipe::load_defaults(overrides), .run_folder = folder_ / name, .quiet = true};
+  }
+
+  template <class Type>
+  std::vector<Type> events(const std::string& run) const {
+    std::vector<Type> found;
+    for (const auto& event : observe::read_events(folder_ / run / "events.jsonl")) {
+      if (const auto* body = std::get_if<Type>(&event.body)) found.push_back(*body);
+    }
+    return found;
+  }
+  std::vector<double> losses(const std::string& run) const {
+    std::vector<double> result;
+    for (const auto& step : events<observe::StepReport>(run)) result.push_back(step.loss);
+    return result;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(TrainRun, LearnsAndSaves) {
+  const Outcome outcome = run_training(request("run", {"train.steps=40", "train.evaluate_every=20"}));
+  EXPECT_EQ(outcome.reason, "finished");
+  EXPECT_TRUE(outcome.saved);
+  const auto steps = losses("run");
+  ASSERT_EQ(steps.size(), 40u);
+  EXPECT_NEAR(steps.front(), std::log(257.0), 0.3);  // nothing learnt yet: uniform over the bytes
+  EXPECT_LT(steps.back(), 0.7 * steps.front());
+  const auto evaluations = events<observe::Evaluation>("run");
+  ASSERT_EQ(evaluations.size(), 2u);
+  EXPECT_LT(evaluations[1].loss, evaluations[0].loss);
+  EXPECT_EQ(storage::list_checkpoints(storage::LocalFileSystem(), folder_ / "run" / "checkpoints", {}).size(), 3u);  // the last three
+}
+
+TEST_F(TrainRun, ResumedRunEqualsTheUninterruptedOneBitByBit) {
+  for (const std::string dtype : {"train.dtype=fp32", "train.dtype=bf16"}) {
+    const std::string whole = "whole " + dtype, parts = "parts " + dtype;
+    run_training(request(whole, {dtype, "optim.schedule=constant"}));
+    run_training(request(parts, {dtype, "optim.schedule=constant", "train.steps=7"}));
+    const Outcome outcome = run_training(request(parts, {dtype, "optim.schedule=constant"}));
+    EXPECT_EQ(outcome.step, 12);
+    EXPECT_EQ(events<observe::Resume>(parts).back().step, 7);
+    const observe::Comparison comparison = observe::compare(folder_ / whole, folder_ / parts);
+    EXPECT_TRUE(comparison.equal()) << comparison.text();
+    EXPECT_EQ(comparison.steps_in_both, 12);
+  }
+}
+
+TEST_F(TrainRun, TwoTrainersInOneProcessGiveTheLossesOfTwoProcesses) {
+  run_training(request("alone-a", {"train.seed=1"}));
+  run_training(request("alone-b", {"train.seed=2"}));
+  std::thread a([&] { run_training(request("both-a", {"train.seed=1"})); });
+  std::thread b([&] { run_training(request("both-b", {"train.seed=2"})); });
+  a.join();
+  b.join();
+  EXPECT_EQ(losses("alone-a"), losses("both-a"));
+  EXPECT_EQ(losses("alone-b"), losses("both-b"));
+  EXPECT_NE(losses("alone-a"), losses("alone-b"));
+}
+
+TEST_F(TrainRun, AFailedSaveRaisesAnAlarmAndTrainingGoesOn) {
+  fs::create_directories(folder_ / "run" / "checkpoints");
+  std::ofstream(folder_ / "run" / "checkpoints" / "step-000000005.tmp-1") << "a file where the save of step 5 wants a folder";
+  const Outcome outcome = run_training(request("run"));
+  EXPECT_EQ(outcome.step, 12);
+  EXPECT_TRUE(outcome.saved);  // the last one was saved
+  EXPECT_EQ(losses("run").size(), 12u);
+  const auto alarms = events<observe::Alarm>("run");
+  ASSERT_EQ(alarms.size(), 1u);
+  EXPECT_THAT(alarms[0].message, HasSubstr("step 5"));
+  EXPECT_EQ(events<observe::CheckpointSaved>("run").size(), 2u);  // steps 10 and 12
+}
+
+TEST_F(TrainRun, AChangedOptionThatMustStayIsRefusedBeforeAnythingIsTouched) {
+  run_training(request("run"));
+  const auto before = read_text(folder_ / "run" / "events.jsonl");
+  try {
+    run_training(request("run", {"train.seed=7"}));
+    FAIL() << "the run went on";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    EXPECT_THAT(error.what(), HasSubstr("train.seed"));
+  }
+  EXPECT_EQ(read_text(folder_ / "run" / "events.jsonl"), before);
+}
+
+TEST_F(TrainRun, FreshMovesTheEarlierRunAside) {
+  run_training(request("run"));
+  RunRequest again = request("run", {"train.seed=7"});
+  again.fresh = true;
+  run_training(again);
+  EXPECT_EQ(losses("run").size(), 12u);
+  size_t runs = 0;
+  for (const auto& entry : fs::directory_iterator(folder_)) runs += entry.path().filename().string().starts_with("run") ? 1 : 0;
+  EXPECT_EQ(runs, 2u);
+}
+
+TEST_F(TrainRun, ASignalSavesAndStops) {
+  request_stop(15);
+  const Outcome outcome = run_training(request("run"));
+  EXPECT_EQ(outcome.reason, "signal");
+  EXPECT_EQ(outcome.signal, 15);
+  EXPECT_TRUE(outcome.saved);
+}
+
+TEST_F(TrainRun, MicroBatchesDoNotChangeGradients) {
+  // fp64, no auxiliary loss (it is defined per micro-batch): only the order of sums differs.
+  const std::vector<std::string> base{"train.dtype=fp64", "model.auxiliary_loss=0"};
+  const auto with = [&](const std::string& micro_batch) {
+    auto more = base;
+    more.push_back(micro_batch);
+    return more;
+  };
+  run_training(request("one", with("train.micro_batch=4")));
+  run_training(request("four", with("train.micro_batch=1")));
+  const auto one = events<observe::StepReport>("one"), four = events<observe::StepReport>("four");
+  ASSERT_EQ(one.size(), four.size());
+  EXPECT_NEAR(one[0].grad_norm, four[0].grad_norm, 1e-12 * one[0].grad_norm);
+  for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(one[i].loss, four[i].loss, 1e-10);
+}
+
+TEST_F(TrainRun, RefusesATokenizerLargerThanTheModel) {
+  data::Tokenizer::bytes().save(folder_ / "tokenizer.json");
+  try {
+    run_training(request("run", {"model.vocabulary=200", "data.tokenizer=" + (folder_ / "tokenizer.json").string()}));
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kData) << error.what();
+    EXPECT_THAT(error.what(), HasSubstr("257"));
+  }
+}
+
+}  // namespace
+}  // namespace longhaul::train
