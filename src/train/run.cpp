@@ -32,7 +32,15 @@ namespace {
 
 std::string_view name_of(recipe::Dtype dtype) { return recipe::names_of(dtype)[static_cast<size_t>(dtype)]; }
 
-void refuse_unknown_task_and_device(const recipe::TrainOptions& train) {
+void refuse_what_is_not_there(const recipe::TrainOptions& train) {
+  if (train.recompute) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "recomputation is not in this version",
+                 .expected = "false",
+                 .found = "true",
+                 .where = "train.recompute",
+                 .hint = "lower train.micro_batch to save memory"});
+  }
   if (train.task != "pretrain") {
     throw Error({.code = ExitCode::kUsage, .what = "unknown task", .expected = "pretrain", .found = train.task, .where = "train.task"});
   }
@@ -162,7 +170,7 @@ void set_compute_threads(int64_t count) {
 
 Outcome run_training(RunRequest request) {
   const recipe::Recipe& recipe = request.recipe.recipe;
-  refuse_unknown_task_and_device(recipe.train);
+  refuse_what_is_not_there(recipe.train);
   settle_earlier_run(request);
   set_compute_threads(recipe.train.threads);
 
@@ -195,6 +203,10 @@ Outcome run_training(RunRequest request) {
                   {.recipe = request.recipe,
                    .run_folder = request.run_folder,
                    .data_position = [&](int64_t step) { return data::to_json(task.position_before(step)); },
+                   .check_data_position =
+                       [&](const nlohmann::json& saved) {
+                         data::require_same_data(data::data_position_from_json(saved), task.position_before(1));
+                       },
                    .environment = environment_of(recipe.train.seed),
                    .flops_per_token = flops,
                    .peak_flops_per_second = peak,

@@ -49,6 +49,7 @@ int64_t Trainer::resume() {
   for (const auto& rejected : search.rejected) log_warning("passed over {}: {}", rejected.path.string(), rejected.reason);
   if (!search.newest) return 0;
   const storage::Manifest& saved = search.newest->manifest();
+  if (options_.check_data_position) options_.check_data_position(saved.data_position);
   checkpoint::load_training_state(*search.newest, optimizer_);
   const auto number = [&](const char* key) {
     if (!saved.state.contains(key) || !saved.state[key].is_number_integer()) {

@@ -22,6 +22,7 @@ struct TrainerOptions {
   recipe::LoadedRecipe recipe;
   std::filesystem::path run_folder;
   std::function<nlohmann::json(int64_t next_step)> data_position;  // for checkpoints
+  std::function<void(const nlohmann::json& saved)> check_data_position;  // on resume: throws when the data differ
   nlohmann::json environment;                                      // for checkpoints
   double flops_per_token = 0;                                      // model FLOPs, forward and backward; 0: no MFU
   double peak_flops_per_second = 0;                                // measured; 0: no MFU

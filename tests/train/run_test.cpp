@@ -136,6 +136,21 @@ TEST_F(TrainRun, AChangedOptionThatMustStayIsRefusedBeforeAnythingIsTouched) {
   EXPECT_EQ(read_text(folder_ / "run" / "events.jsonl"), before);
 }
 
+TEST_F(TrainRun, OtherDataUnderTheSameNameAreRefusedOnResume) {
+  run_training(request("run"));
+  std::ofstream(folder_ / "text" / "0.txt", std::ios::app) << "one line more\n";
+  try {
+    run_training(request("run", {"train.steps=20"}));
+    FAIL() << "the run went on";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kData) << error.what();
+  }
+}
+
+TEST_F(TrainRun, RecomputationIsRefusedUntilItExists) {
+  EXPECT_THROW(run_training(request("run", {"train.recompute=true"})), Error);
+}
+
 TEST_F(TrainRun, FreshMovesTheEarlierRunAside) {
   run_training(request("run"));
   RunRequest again = request("run", {"train.seed=7"});
