@@ -26,9 +26,11 @@ data::PreparedSource prepare_held_out(const std::string& path, const recipe::Dat
   recipe::DataOptions options = trained_on;
   options.source = {path};
   options.weights.clear();
+  options.include.clear();
   options.held_out_percent = 100;
+  options.remove_copies = false;  // every byte that was named counts
   const data::Corpus corpus = data::Corpus::open(data::corpus_options(options, {}));
-  return std::move(data::prepare_all(corpus, data::encoder_of(tokenizer), user_cache_folder()).front());
+  return data::prepare(corpus, 0, data::encoder_of(tokenizer), user_cache_folder());
 }
 
 ExitCode run(const Arguments& arguments) {

@@ -1,0 +1,91 @@
+// ctest: label=full timeout=180
+// train, sample, score and evaluate as a person types them, on a tiny model.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/process.h"
+#include "storage/safetensors.h"
+
+namespace longhaul::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class ModelCommands : public ::testing::Test {
+ protected:
+  ModelCommands() : folder_(fs::temp_directory_path() / ("longhaul-cli-" + std::to_string(::getpid()))) {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_ / "text");
+    for (int i = 0; i < 20; ++i) std::ofstream(folder_ / "text" / (std::to_string(i) + ".txt")) << std::string(300, 'a') << i << "\n";
+    std::ofstream(folder_ / "tiny.toml") << "version = 1\n[model]\nlayers = 2\nhidden = 32\nheads = 2\nkv_heads = 1\nhead_dim = 16\n"
+                                            "vocabulary = 257\nmixers = [\"lightning\", \"softmax\"]\nintermediate = 32\nrotary_dim = 8\n"
+                                            "[data]\ntokenizer = \"bytes\"\n[train]\nsteps = 6\ndtype = \"fp32\"\nbatch = 2\nmicro_batch = 1\n"
+                                            "sequence = 32\nevaluate_every = 3\n[sample]\ntokens = 4\n";
+  }
+  ~ModelCommands() override { fs::remove_all(folder_); }
+
+  ProcessResult longhaul(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), LONGHAUL_PROGRAM);
+    return run_process(arguments, {"LONGHAUL_CACHE=" + (folder_ / "cache").string()}, 120);
+  }
+  std::string run() const { return (folder_ / "run").string(); }
+  ProcessResult train(std::vector<std::string> more = {}) const {
+    std::vector<std::string> arguments{"train", (folder_ / "tiny.toml").string(), "data.source=" + (folder_ / "text").string(), "--run", run()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return longhaul(arguments);
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(ModelCommands, TrainThenUseTheModel) {
+  const ProcessResult trained = train();
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  EXPECT_THAT(trained.output, HasSubstr("gzip -9"));
+  EXPECT_THAT(trained.output, HasSubstr("Finished at step 6"));
+  for (const char* name : {"recipe.toml", "tokenizer.json", "events.jsonl", "report.html", "checkpoints/latest"}) {
+    EXPECT_TRUE(fs::exists(fs::path(run()) / name)) << name;
+  }
+
+  const ProcessResult again = train({"train.steps=8"});
+  ASSERT_EQ(again.status, 0) << again.errors;
+  EXPECT_THAT(again.output, HasSubstr("resume"));
+
+  const ProcessResult sampled = longhaul({"sample", run(), "--prompt", "aaa", "--tokens", "5", "--seed", "3", "--json"});
+  ASSERT_EQ(sampled.status, 0) << sampled.errors;
+  const auto sample = nlohmann::json::parse(sampled.output);
+  EXPECT_EQ(sample["step"], 8);
+  EXPECT_EQ(sample["prompt"], "aaa");
+  EXPECT_EQ(longhaul({"sample", run(), "--prompt", "aaa", "--tokens", "5", "--seed", "3"}).status, 0);
+
+  std::ofstream(folder_ / "ids.json") << "[97, 97, 10]";
+  const auto logits = folder_ / "logits.safetensors";
+  ASSERT_EQ(longhaul({"score", run(), "--ids", (folder_ / "ids.json").string(), "--out", logits.string()}).status, 0);
+  const auto file = storage::SafetensorsFile::open(storage::LocalFileSystem(), logits);
+  EXPECT_EQ(file.at("logits").shape, (std::vector<int64_t>{3, 257}));
+  EXPECT_EQ(file.at("logits").dtype, storage::DType::kF32);
+
+  const ProcessResult evaluated = longhaul({"evaluate", run(), "--data", (folder_ / "text").string(), "--json"});
+  ASSERT_EQ(evaluated.status, 0) << evaluated.errors;
+  const auto evaluation = nlohmann::json::parse(evaluated.output);
+  EXPECT_EQ(evaluation["bytes"], 20 * 301 + 10 + 20);  // 300 letters, one or two digits and a line end in each of the twenty files
+  EXPECT_GT(evaluation["bits_per_byte"].get<double>(), 0);
+}
+
+TEST_F(ModelCommands, RefusalsHaveTheirExitCodes) {
+  ASSERT_EQ(train().status, 0);
+  EXPECT_EQ(train({"train.seed=9"}).status, 64);
+  EXPECT_EQ(longhaul({"sample", (folder_ / "nothing").string(), "--prompt", "a"}).status, 66);
+  std::ofstream(folder_ / "bad.json") << "[1, \"two\"]";
+  EXPECT_EQ(longhaul({"score", run(), "--ids", (folder_ / "bad.json").string(), "--out", (folder_ / "o").string()}).status, 65);
+  EXPECT_EQ(longhaul({"evaluate", run(), "--data", (folder_ / "nothing").string()}).status, 65);
+}
+
+}  // namespace
+}  // namespace longhaul::cli
