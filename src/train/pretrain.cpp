@@ -29,9 +29,7 @@ Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data, cons
       data_(data),
       schedule_(recipe.optim, recipe.train),
       loader_(data.train(), loader_options(recipe, schedule_, index_folder)),
-      decoder_(recipe.model, Precision::named(recipe.train.dtype == recipe::Dtype::kBf16   ? "bf16"
-                                              : recipe.train.dtype == recipe::Dtype::kFp32 ? "fp32"
-                                                                                           : "fp64")) {
+      decoder_(recipe.model, Precision::named(recipe::names_of(recipe.train.dtype)[static_cast<size_t>(recipe.train.dtype)])) {
   if (data.tokenizer.vocabulary() > recipe.model.vocabulary) {
     throw Error({.code = ExitCode::kData,
                  .what = "the tokenizer has more entries than the model has rows",
