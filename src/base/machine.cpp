@@ -1,5 +1,6 @@
 #include "base/machine.h"
 
+#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -196,6 +197,16 @@ const Machine& machine() {
   static const Machine found = read_machine();
   return found;
 }
+
+#if defined(__x86_64__)
+bool allow_amx() {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA of asm/prctl.h
+  static const bool allowed = tiles_saved() && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return allowed;
+}
+#else
+bool allow_amx() { return false; }
+#endif
 
 int64_t resident_bytes() { return kibibytes(colon_file("/proc/self/status"), "VmRSS"); }
 int64_t peak_resident_bytes() { return kibibytes(colon_file("/proc/self/status"), "VmHWM"); }

@@ -18,6 +18,7 @@ struct Machine {
 };
 
 const Machine& machine();
+bool allow_amx();  // asks the operating system, once, for the tile registers of the whole process; false: there are none
 int64_t resident_bytes();       // of this process
 int64_t peak_resident_bytes();
 int64_t available_memory_bytes();

@@ -1,0 +1,32 @@
+#ifdef __x86_64__
+#include <immintrin.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "kernels/block/sets.h"
+
+LONGHAUL_BEGIN_TARGET("avx512f,avx512bw")
+#include "kernels/block/avx512_set.h"
+#include "kernels/block/packing.h"
+#include "kernels/block/vector_kernels.h"
+
+namespace longhaul::kernels {
+
+const BlockKernels kAvx512BlockKernels = {"avx512",
+                                          pack_bf16<Avx512>,
+                                          pack_fp32<Avx512>,
+                                          multiply<Avx512, WidenedStep>,
+                                          multiply<Avx512, Fp32Step>,
+                                          transpose<Avx512, uint16_t>,
+                                          transpose<Avx512, float>,
+                                          round_bf16<Avx512>,
+                                          nothing,
+                                          nothing};
+
+}  // namespace longhaul::kernels
+LONGHAUL_END_TARGET
+#endif

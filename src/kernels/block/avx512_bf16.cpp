@@ -1,0 +1,41 @@
+#ifdef __x86_64__
+#include <immintrin.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "kernels/block/sets.h"
+
+LONGHAUL_BEGIN_TARGET("avx512f,avx512bw,avx512bf16")
+#include "kernels/block/avx512_set.h"
+#include "kernels/block/packing.h"
+#include "kernels/block/vector_kernels.h"
+
+namespace longhaul::kernels {
+namespace {
+
+struct Avx512Bf16 : Avx512 {
+  static inline Real dot_pairs(Real sum, Pairs x, Pairs y) {
+    return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(x), reinterpret_cast<__m512bh>(y));
+  }
+};
+
+}  // namespace
+
+const BlockKernels kAvx512Bf16BlockKernels = {"avx512_bf16",
+                                              pack_bf16<Avx512Bf16>,
+                                              pack_fp32<Avx512Bf16>,
+                                              multiply<Avx512Bf16, PairStep>,
+                                              multiply<Avx512Bf16, Fp32Step>,
+                                              transpose<Avx512Bf16, uint16_t>,
+                                              transpose<Avx512Bf16, float>,
+                                              round_bf16<Avx512Bf16>,
+                                              nothing,
+                                              nothing};
+
+}  // namespace longhaul::kernels
+LONGHAUL_END_TARGET
+#endif
