@@ -12,7 +12,8 @@ json to_json(const DataPosition& position) {
   for (const SampleRange& range : position.skip) skip.push_back({range.begin, range.end});
   return {{"first_sample", position.first_sample}, {"skip", skip},
           {"datasets", position.datasets},         {"tokenizer_sha256", position.tokenizer_sha256},
-          {"sequence", position.sequence},         {"seed", position.seed}};
+          {"sequence", position.sequence},         {"seed", position.seed},
+          {"packing", position.packing}};
 }
 
 DataPosition data_position_from_json(const json& j) {
@@ -24,6 +25,7 @@ DataPosition data_position_from_json(const json& j) {
     position.tokenizer_sha256 = j.at("tokenizer_sha256");
     position.sequence = j.at("sequence");
     position.seed = j.at("seed");
+    position.packing = j.value("packing", int64_t{1});  // not written before version 2
     return position;
   } catch (const json::exception& problem) {
     throw Error({.code = ExitCode::kCheckpoint, .what = "the checkpoint's data position cannot be read", .found = problem.what()});
@@ -43,6 +45,8 @@ void require_same_data(const DataPosition& saved, const DataPosition& now) {
   require("training text", fmt::format("{}", fmt::join(saved.datasets, ", ")), fmt::format("{}", fmt::join(now.datasets, ", ")),
           "restore the files of data.source, or start anew with --fresh");
   require("sequence length", std::to_string(saved.sequence), std::to_string(now.sequence), "set train.sequence back, or start anew with --fresh");
+  require("order of the samples", fmt::format("packing version {}", saved.packing), fmt::format("packing version {}", now.packing),
+          "go on with the Longhaul that wrote it, or start anew with --fresh");
   require("seed of the data order", std::to_string(saved.seed), std::to_string(now.seed), "set data.seed back, or start anew with --fresh");
 }
 

@@ -8,6 +8,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "data/packing.h"
+
 namespace longhaul::data {
 
 // Samples that are never trained on (after a loss spike, say): half-open ranges of sample numbers.
@@ -24,6 +26,7 @@ struct DataPosition {
   std::string tokenizer_sha256;
   int64_t sequence = 0;
   uint64_t seed = 0;
+  int64_t packing = kPackingVersion;  // how samples follow from all this
   bool operator==(const DataPosition&) const = default;
 };
 

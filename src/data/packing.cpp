@@ -32,8 +32,8 @@ struct RawHeader {  // as it lies in the file, little-endian
 };
 static_assert(sizeof(RawHeader) == 136);
 
-struct Entry {      // where a sample begins
-  int64_t ordinal;  // in the shuffled order
+struct Entry {      // where a piece of the row begins
+  int64_t ordinal;  // in the shuffled order of documents
   int64_t start;    // input of that document
 };
 
@@ -41,8 +41,9 @@ uint64_t header_checksum(const RawHeader& raw) {
   return xxh3(std::as_bytes(std::span(&raw, 1)).first(offsetof(RawHeader, checksum)));
 }
 
-RandomStream order_of(const PackingKey& key) {
-  return RandomStream(key.seed, fmt::format("data/order/{}/epoch-{}", key.dataset, key.epoch));
+// of: "documents" or "samples".
+RandomStream order_of(const char* of, const PackingKey& key) {
+  return RandomStream(key.seed, fmt::format("data/order/{}/{}/epoch-{}", of, key.dataset, key.epoch));
 }
 
 fs::path file_of(const PackingKey& key, const fs::path& folder) {
@@ -61,7 +62,7 @@ fs::path file_of(const PackingKey& key, const fs::path& folder) {
 void make(const TokenDataset& dataset, const PackingKey& key, const fs::path& path) {
   const std::vector<int64_t> lengths = dataset.lengths();
   const auto documents = static_cast<int64_t>(lengths.size());
-  const RandomStream order = order_of(key);
+  const RandomStream order = order_of("documents", key);
   // Several processes may make the same file at once; each writes its own and the last rename wins with equal bytes.
   std::random_device entropy;
   fs::path partial = path;
@@ -112,12 +113,15 @@ void make(const TokenDataset& dataset, const PackingKey& key, const fs::path& pa
 
 }  // namespace
 
+PackingIndex::PackingIndex(const PackingKey& key)
+    : document_order_(order_of("documents", key)), sample_order_(order_of("samples", key)), sequence_(key.sequence) {}
+
 int64_t PackingIndex::samples(const TokenDataset& dataset, int64_t sequence) {
   return (dataset.tokens() + dataset.documents() + sequence - 1) / sequence;
 }
 
 PackingIndex PackingIndex::open(const fs::path& path, const PackingKey& key, int64_t documents) {
-  PackingIndex index(order_of(key), key.sequence);
+  PackingIndex index(key);
   index.documents_ = documents;
   index.file_ = MappedFile::open(path, ExitCode::kData);
   RawHeader raw;
@@ -155,13 +159,13 @@ PackingIndex PackingIndex::open_or_make(const TokenDataset& dataset, int64_t seq
 
 std::vector<Segment> PackingIndex::sample(const TokenDataset& dataset, int64_t index) const {
   LONGHAUL_ASSERT(index >= 0 && index < samples_, "sample {} of {}", index, samples_);
+  const uint64_t piece = permutation_at(sample_order_, static_cast<uint64_t>(samples_), static_cast<uint64_t>(index));
   Entry entry;
-  std::memcpy(&entry, file_.range(static_cast<int64_t>(sizeof(RawHeader) + static_cast<size_t>(index) * sizeof entry), sizeof entry).data(),
-              sizeof entry);
+  std::memcpy(&entry, file_.range(static_cast<int64_t>(sizeof(RawHeader) + piece * sizeof entry), sizeof entry).data(), sizeof entry);
   std::vector<Segment> segments;
   int64_t left = sequence_;
   for (; left > 0 && entry.ordinal < documents_; ++entry.ordinal, entry.start = 0) {
-    const auto document = static_cast<int64_t>(permutation_at(order_, static_cast<uint64_t>(documents_), static_cast<uint64_t>(entry.ordinal)));
+    const auto document = static_cast<int64_t>(permutation_at(document_order_, static_cast<uint64_t>(documents_), static_cast<uint64_t>(entry.ordinal)));
     const int64_t length = std::min(left, dataset.length(document) + 1 - entry.start);
     LONGHAUL_ASSERT(length > 0, "packing index points behind document {}", document);
     segments.push_back({document, entry.start, length});

@@ -4,9 +4,10 @@
 // A document of n tokens is a run of n + 1 inputs: the separator, then its tokens. The label of an input is the next token of
 // the same document, and the separator after the last; so every token and every document end is predicted exactly once an epoch.
 // Documents are put end to end in a random order (a Feistel permutation of the seed and epoch) and the row is cut every
-// `sequence` inputs. A document that reaches over a cut goes on at the start of the next sample: its last label before the cut is
-// the token after it, and the rest begins with fresh state and position 0. The last sample of an epoch is filled with padding
-// whose labels are ignored. Immutable; may be read from several threads.
+// `sequence` inputs. A document that reaches over a cut goes on in another sample: its last label before the cut is the token
+// after it, and the rest begins with fresh state and position 0. The pieces are then read in a random order of their own: read as
+// they were cut, a long document would fill whole steps in a row, and training would follow one file after another. The piece at
+// the end of the row is filled with padding whose labels are ignored. Immutable; may be read from several threads.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ struct Segment {
   bool operator==(const Segment&) const = default;
 };
 inline constexpr int64_t kPadding = -1;
-inline constexpr uint32_t kPackingVersion = 1;
+inline constexpr uint32_t kPackingVersion = 2;
 
 struct PackingKey {
   std::string dataset;  // TokenDataset::fingerprint()
@@ -53,9 +54,9 @@ class PackingIndex {
   const std::filesystem::path& path() const { return file_.path(); }
 
  private:
-  PackingIndex(RandomStream order, int64_t sequence) : order_(order), sequence_(sequence) {}
+  PackingIndex(const PackingKey& key);
 
-  RandomStream order_;
+  RandomStream document_order_, sample_order_;
   int64_t sequence_;
   int64_t documents_ = 0;
   int64_t samples_ = 0;

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "data/blend.h"
 #include "data/packing.h"
@@ -27,33 +28,39 @@ TEST_F(PackingTest, EveryLabelOfEveryDocumentComesOncePerEpoch) {
     ASSERT_EQ(index.samples(), PackingIndex::samples(data, sequence));
     std::map<int64_t, std::string> text;
     std::map<int64_t, int64_t> next_label, bytes;
+    std::vector<Segment> all;
     for (int64_t i = 0; i < index.samples(); ++i) {
       int64_t length = 0;
       for (const Segment& segment : index.sample(data, i)) {
         length += segment.length;
-        std::vector<int64_t> inputs(static_cast<size_t>(segment.length)), labels(inputs.size());
-        read_segment(data, segment, inputs, labels);
-        if (segment.document == kPadding) {
-          EXPECT_EQ(i, index.samples() - 1) << "only the last sample is filled";
-          EXPECT_TRUE(std::all_of(labels.begin(), labels.end(), [](int64_t l) { return l == -1; }));
-          continue;
-        }
-        // The parts of a document come in order, without a gap.
-        EXPECT_EQ(segment.start, next_label[segment.document]);
-        next_label[segment.document] += segment.length;
-        bytes[segment.document] += segment_bytes(data, segment);
-        EXPECT_EQ(inputs[0], segment.start == 0 ? 256 : static_cast<unsigned char>(text[segment.document].back()));
-        for (size_t k = 0; k < labels.size(); ++k) {
-          if (k > 0) {
-            EXPECT_EQ(inputs[k], labels[k - 1]);
-          }
-          if (labels[k] != 256) text[segment.document] += static_cast<char>(labels[k]);
-        }
-        if (next_label[segment.document] == data.length(segment.document) + 1) {
-          EXPECT_EQ(labels.back(), 256);
-        }
+        all.push_back(segment);
       }
       ASSERT_EQ(length, sequence);
+    }
+    std::sort(all.begin(), all.end(), [](const Segment& a, const Segment& b) { return std::tie(a.document, a.start) < std::tie(b.document, b.start); });
+    for (size_t i = 0; i < all.size(); ++i) {
+      const Segment& segment = all[i];
+      std::vector<int64_t> inputs(static_cast<size_t>(segment.length)), labels(inputs.size());
+      read_segment(data, segment, inputs, labels);
+      if (segment.document == kPadding) {
+        EXPECT_EQ(i, 0u) << "only one sample is filled";
+        EXPECT_TRUE(std::all_of(labels.begin(), labels.end(), [](int64_t l) { return l == -1; }));
+        continue;
+      }
+      // The parts of a document have no gap between them.
+      EXPECT_EQ(segment.start, next_label[segment.document]);
+      next_label[segment.document] += segment.length;
+      bytes[segment.document] += segment_bytes(data, segment);
+      EXPECT_EQ(inputs[0], segment.start == 0 ? 256 : static_cast<unsigned char>(text[segment.document].back()));
+      for (size_t k = 0; k < labels.size(); ++k) {
+        if (k > 0) {
+          EXPECT_EQ(inputs[k], labels[k - 1]);
+        }
+        if (labels[k] != 256) text[segment.document] += static_cast<char>(labels[k]);
+      }
+      if (next_label[segment.document] == data.length(segment.document) + 1) {
+        EXPECT_EQ(labels.back(), 256);
+      }
     }
     ASSERT_EQ(text.size(), 60u);
     for (const auto& [document, found] : text) {
@@ -77,6 +84,24 @@ TEST_F(PackingTest, OrderDependsOnSeedAndEpochOnly) {
   EXPECT_EQ(order(0, 1, "a"), order(0, 1, "b"));
   EXPECT_NE(order(0, 1, "a"), order(1, 1, "a"));
   EXPECT_NE(order(0, 1, "a"), order(0, 2, "a"));
+}
+
+// Training on one file after another forgets the earlier ones: a document of a hundred samples must be spread over the epoch.
+TEST_F(PackingTest, PiecesOfALongDocumentAreSpreadOverTheEpoch) {
+  const TokenDataset& data = prepared_.train;
+  const PackingIndex index = PackingIndex::open_or_make(data, 4, 0, 5, folder_ / "index");
+  int64_t neighbours = 0;
+  std::map<int64_t, int64_t> pieces;
+  for (int64_t i = 0, before = kPadding; i < index.samples(); ++i) {
+    const int64_t document = index.sample(data, i)[0].document;
+    neighbours += i > 0 && document == before;
+    ++pieces[document];
+    before = document;
+  }
+  double expected = 0;  // neighbours that a random order has: Σ n (n − 1) / samples
+  for (const auto& [document, count] : pieces) expected += static_cast<double>(count * (count - 1)) / static_cast<double>(index.samples());
+  ASSERT_GT(index.samples(), 1000);
+  EXPECT_LT(static_cast<double>(neighbours), expected + 5 * std::sqrt(expected)) << "of " << index.samples();
 }
 
 TEST_F(PackingTest, IndexIsReusedAndMadeAgainWhenDamaged) {
