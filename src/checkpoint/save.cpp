@@ -5,6 +5,7 @@
 #include "checkpoint/naming.h"
 #include "storage/checkpoint_files.h"
 #include "storage/commit.h"
+#include "tensor/memory_purpose.h"
 
 namespace longhaul::checkpoint {
 
@@ -19,6 +20,7 @@ Saver::~Saver() {
 }
 
 void Saver::copy(const std::vector<optim::StateTensor>& state) {
+  const MemoryPurposeScope scope(MemoryPurpose::kCheckpoint);
   if (buffers_.size() != state.size()) buffers_.assign(state.size(), {});
   for (size_t i = 0; i < state.size(); ++i) {
     const auto& part = state[i].parameter->parts[state[i].part];

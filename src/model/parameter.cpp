@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "tensor/memory_purpose.h"
 #include "tensor/random_fill.h"
 
 namespace longhaul::model {
@@ -62,7 +63,9 @@ Parameter& ParameterSet::store(std::string name, std::vector<Part> parts, at::In
   parameter->name = std::move(name);
   parameter->parts = std::move(parts);
   const auto options = at::TensorOptions().device(device_);
+  const MemoryPurposeScope of_value(MemoryPurpose::kParameters);
   parameter->value = at::zeros(sizes, options.dtype(kept_wide(parameter->parts[0].spec) ? precision_.reduce : precision_.compute)).requires_grad_(true);
+  const MemoryPurposeScope of_gradient(MemoryPurpose::kGradients);
   parameter->grad = at::zeros(sizes, options.dtype(precision_.main_gradient));
   parameters_.push_back(std::move(parameter));
   return *parameters_.back();

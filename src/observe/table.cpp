@@ -95,6 +95,15 @@ Table memory_table(std::span<const MemoryPurpose> purposes, int64_t available_by
   return table;
 }
 
+Table measured_memory_table(std::span<const MeasuredMemory> purposes) {
+  Table table("memory, measured", {{"purpose"}, {"at the end", Align::kRight}, {"peak", Align::kRight}});
+  for (size_t i = 0; i < purposes.size(); ++i) {
+    std::vector<std::string> cells{purposes[i].name, bytes_text(purposes[i].bytes), bytes_text(purposes[i].peak)};
+    i + 1 < purposes.size() ? table.row(std::move(cells)) : table.total(std::move(cells));
+  }
+  return table;
+}
+
 Table data_table(std::span<const DataPart> parts) {
   Table table("data", {{"part"},
                        {"documents", Align::kRight},

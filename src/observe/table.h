@@ -50,6 +50,13 @@ struct MemoryPurpose {
 };
 Table memory_table(std::span<const MemoryPurpose> purposes, int64_t available_bytes);
 
+struct MeasuredMemory {
+  std::string name;
+  int64_t bytes = 0, peak = 0;
+};
+// The last entry is set apart.
+Table measured_memory_table(std::span<const MeasuredMemory> purposes);
+
 struct DataPart {
   std::string name;  // "training", "held out"
   int64_t documents = 0, bytes = 0, tokens = 0;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "optim/adamw.h"
+#include "tensor/memory_purpose.h"
 
 namespace longhaul::optim {
 
@@ -65,6 +66,7 @@ void Optimizer::append_state(std::vector<StateTensor>& to, size_t parameter, con
 
 std::unique_ptr<Optimizer> make_optimizer(const recipe::OptimOptions& options, model::ParameterSet& parameters,
                                           Precision precision) {
+  const MemoryPurposeScope scope(MemoryPurpose::kOptimizer);
   if (options.name == "adamw") return std::make_unique<AdamW>(options, parameters, precision);
   throw Error({.code = ExitCode::kUsage,
                .what = "unknown optimizer",

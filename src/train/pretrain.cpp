@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "evaluate/perplexity.h"
 #include "generate/generate.h"
+#include "tensor/memory_purpose.h"
 
 namespace longhaul::train {
 namespace {
@@ -17,6 +18,7 @@ data::LoaderOptions loader_options(const recipe::Recipe& recipe, const optim::Tr
 }
 
 Tensor to_tensor(const std::vector<int64_t>& values) {
+  const MemoryPurposeScope scope(MemoryPurpose::kData);
   Tensor tensor = at::empty({static_cast<int64_t>(values.size())}, at::kLong);
   std::copy(values.begin(), values.end(), tensor.mutable_data_ptr<int64_t>());
   return tensor;
@@ -54,6 +56,7 @@ model::LossSum Pretrain::loss(model::Context& context, int64_t micro_batch) {
 }
 
 std::optional<TaskEvaluation> Pretrain::evaluate(bool whole) {
+  const MemoryPurposeScope scope(MemoryPurpose::kActivations);
   const auto held_out = data_.held_out();
   if (held_out.empty()) return std::nullopt;
   data::EvaluationReader reader(held_out, {.context = recipe_.train.sequence,
@@ -64,6 +67,7 @@ std::optional<TaskEvaluation> Pretrain::evaluate(bool whole) {
 }
 
 std::optional<TaskSample> Pretrain::sample() {
+  const MemoryPurposeScope scope(MemoryPurpose::kActivations);
   const auto& options = recipe_.sample;
   if (options.tokens == 0) return std::nullopt;
   std::vector<int64_t> prompt;

@@ -23,6 +23,7 @@
 #include "recipe/compare.h"
 #include "recipe/write.h"
 #include "storage/catalog.h"
+#include "tensor/cpu_allocator.h"
 #include "tensor/libtorch_folder.h"
 #include "tensor/machine_profile.h"
 #include "train/pretrain.h"
@@ -114,6 +115,21 @@ void show_tables(const RunRequest& request, const data::RunData& data, Pretrain&
                                   .steps = recipe.train.steps,
                                   .peak_flops_per_second = peak})
                  .text(colours));
+  std::fflush(stdout);
+}
+
+// What the allocator counted, purpose by purpose; "of the machine" holds the cached blocks too.
+void show_measured_memory() {
+  if (!cpu_allocator_installed()) return;
+  const MemoryStatistics statistics = memory_statistics();
+  std::vector<observe::MeasuredMemory> rows;
+  for (size_t i = 0; i < kMemoryPurposes; ++i) {
+    const MemoryUse& use = statistics.purposes[i];
+    if (use.peak > 0) rows.push_back({std::string(longhaul::name_of(static_cast<MemoryPurpose>(i))), use.bytes, use.peak});
+  }
+  rows.push_back({"together", statistics.total.bytes, statistics.total.peak});
+  rows.push_back({"of the machine", statistics.held_bytes, statistics.peak_held_bytes});
+  fmt::print("\n{}", observe::measured_memory_table(rows).text(colours_wanted(stdout)));
   std::fflush(stdout);
 }
 
@@ -223,6 +239,7 @@ Outcome run_training(RunRequest request) {
     write_sample(task, events, outcome.step);
     refresh_report();
   }
+  if (!request.quiet) show_measured_memory();
   return outcome;
 }
 

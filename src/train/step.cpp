@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "optim/gradient_norm.h"
+#include "tensor/memory_purpose.h"
 
 namespace longhaul::train {
 namespace {
@@ -19,6 +20,7 @@ model::Context context_of(Task& task, model::ParallelOps& ops, int64_t step, int
 // Runs the forward passes again and names the first block whose output is not finite.
 std::optional<BadValue> first_bad_block(Task& task, model::ParallelOps& ops, int64_t step, const StepOptions& options, int64_t micro_batches) {
   const at::NoGradGuard no_gradient;
+  const MemoryPurposeScope scope(MemoryPurpose::kActivations);
   std::optional<BadValue> bad;
   for (int64_t m = 0; m < micro_batches && !bad; ++m) {
     model::Context context = context_of(task, ops, step, m, options.seed);
@@ -46,6 +48,7 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, model::ParallelOps&
   const double scale = result.work.weight > 0 ? 1.0 / result.work.weight : 0.0;
 
   for (int64_t m = 0; m < result.work.micro_batches; ++m) {
+    const MemoryPurposeScope scope(MemoryPurpose::kActivations);
     model::Context context = context_of(task, ops, step, m, options.seed);
     const model::LossSum loss = task.loss(context, m);
     Tensor total = loss.sum;

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "tensor/cpu_allocator.h"
+
 namespace longhaul::testing {
 
 using at::Tensor;
@@ -54,14 +56,15 @@ inline void check_gradients(const std::function<Tensor(const std::vector<Tensor>
   }
 }
 
-// While alive, memory that LibTorch hands out uninitialised is filled with NaN.
+// While alive, memory that LibTorch hands out is NaN until it is written, freed memory is NaN again, and a write behind a tensor's
+// end fails the test.
 class PoisonFreshMemory {
  public:
-  PoisonFreshMemory() {
-    at::globalContext().setDeterministicAlgorithms(true, true);
-    at::globalContext().setDeterministicFillUninitializedMemory(true);
+  PoisonFreshMemory() { set_memory_poison(true); }
+  ~PoisonFreshMemory() {
+    set_memory_poison(false);
+    EXPECT_NO_THROW(check_memory_guards());
   }
-  ~PoisonFreshMemory() { at::globalContext().setDeterministicAlgorithms(false, false); }
 };
 
 }  // namespace longhaul::testing
