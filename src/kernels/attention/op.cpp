@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kOp = "attention";
 
-enum Implementation : size_t { kSdpa, kReference };
+enum Implementation : size_t { kCpu, kSdpa, kReference };
 
 std::string refuse_sdpa(const AttentionProblem& problem) {
   if (problem.options.window > 0) return "it has no sliding window";
@@ -44,7 +44,9 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
  public:
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const Tensor& q, const Tensor& k,
                                                 const Tensor& v, const AttentionProblem& problem, int64_t implementation) {
-    const auto result = implementation == kSdpa ? attention_forward_sdpa(problem) : attention_forward_reference(problem);
+    const auto result = implementation == kCpu    ? attention_forward_cpu(problem)
+                        : implementation == kSdpa ? attention_forward_sdpa(problem)
+                                                  : attention_forward_reference(problem);
     context->set_materialize_grads(false);
     context->save_for_backward({q, k, v, result.o_thd, result.logsumexp_th});
     context->saved_data["offsets"] = offsets_tensor(problem.offsets);
@@ -64,8 +66,10 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
     const AttentionResult result{saved[3], saved[4]};
     const Tensor d_o = gradients[0].defined() ? gradients[0] : at::zeros_like(saved[3]);
     // LibTorch's kernel has no gradient for the log-sum-exp; the definition does.
-    const bool sdpa = data.at("implementation").toInt() == kSdpa && !gradients[1].defined();
-    const auto out = sdpa ? attention_backward_sdpa(problem, result, d_o) : attention_backward_reference(problem, result, d_o, gradients[1]);
+    const int64_t implementation = data.at("implementation").toInt();
+    const auto out = implementation == kCpu                              ? attention_backward_cpu(problem, result, d_o, gradients[1])
+                     : implementation == kSdpa && !gradients[1].defined() ? attention_backward_sdpa(problem, result, d_o)
+                                                                          : attention_backward_reference(problem, result, d_o, gradients[1]);
     return {out.q_thd, out.k_shd, out.v_shd, Tensor(), Tensor()};
   }
 };
@@ -81,8 +85,9 @@ AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v, con
                           const AttentionOptions& options) {
   const AttentionProblem problem = problem_of(q, k, v, offsets, key_offsets, options);
   static const Dispatcher dispatcher(kOp);
-  const size_t choice =
-      dispatcher.choose({"sdpa", "reference"}, [&](size_t i) { return i == kSdpa ? refuse_sdpa(problem) : std::string(); });
+  const size_t choice = dispatcher.choose({"cpu", "sdpa", "reference"}, [&](size_t i) {
+    return i == kCpu ? refuse_attention_cpu(problem) : i == kSdpa ? refuse_sdpa(problem) : std::string();
+  });
   return run(problem, static_cast<Implementation>(choice));
 }
 

@@ -3,9 +3,11 @@
 //   o_t = Σ_{s in doc(t), s ≤ t, s > t − window} softmax_s(scale · q_t·k_s) v_s
 //
 // GQA by head counts: query head h reads key head h / (H / Hk). Scores and softmax in fp32 (fp64 for fp64 inputs). A row with no
-// visible key gives o = 0 and log-sum-exp −∞. Differentiable in q, k, v.
+// visible key gives o = 0 and log-sum-exp −∞. Differentiable in q, k, v through o and the log-sum-exp. q, k, v may be narrow()s of one
+// tensor: only channels need to be contiguous.
 //
-// Implementations, in the order they are asked: sdpa (LibTorch's fused kernel per document; no window), reference (plain loops).
+// Implementations, in the order they are asked: cpu (our own, bf16 and fp32; bitwise independent of the number of threads), sdpa
+// (LibTorch's fused kernel per document; no window), reference (plain loops).
 #pragma once
 
 #include "kernels/dispatch.h"

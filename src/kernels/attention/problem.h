@@ -1,6 +1,7 @@
 // What every implementation of attention receives: checked arguments in one struct.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "kernels/attention/op.h"
@@ -25,6 +26,10 @@ struct AttentionGradients {
 AttentionResult attention_forward_reference(const AttentionProblem& problem);
 AttentionGradients attention_backward_reference(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o_thd,
                                                 const Tensor& d_logsumexp_th);
+std::string refuse_attention_cpu(const AttentionProblem& problem);  // why not, or empty
+AttentionResult attention_forward_cpu(const AttentionProblem& problem);
+AttentionGradients attention_backward_cpu(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o_thd,
+                                          const Tensor& d_logsumexp_th);
 AttentionResult attention_forward_sdpa(const AttentionProblem& problem);
 AttentionGradients attention_backward_sdpa(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o_thd);
 

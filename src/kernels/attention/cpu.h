@@ -1,0 +1,94 @@
+// attention on the CPU for bf16 and fp32 inputs (sums in fp32): FlashAttention-2 (arXiv 2307.08691) over tiles of 128 keys × 64 queries,
+// with the products of kernels/block and the vector code of vectors.h. Plain pointers and strides: no LibTorch, no copies of q, k, v.
+//
+// Tiles are transposed (keys are rows, queries are columns), so that every operand is either a plain copy of rows, or written by the
+// vector code in the layout that the next product wants. Tiles lie on a grid that starts at each document; each sum runs over them in
+// ascending order whatever thread does it, so results do not depend on the number of threads.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace longhaul::kernels {
+
+// Queries [q, q + queries) see the keys [k, k + keys) of their document; the last query sees the last key.
+struct AttentionDocument {
+  int64_t q, queries, k, keys;
+  int64_t shift() const { return keys - queries; }
+  // Keys [first_key, last_key) of the document that its query i sees. window 0: all earlier ones.
+  int64_t last_key(int64_t i) const { return std::max<int64_t>(0, i + shift() + 1); }
+  int64_t first_key(int64_t i, int64_t window) const { return window > 0 ? std::max<int64_t>(0, i + shift() + 1 - window) : 0; }
+};
+
+// Rows of `channels` contiguous elements.
+template <class Element>
+struct RowView {
+  Element* data = nullptr;
+  int64_t token = 0, head = 0;  // strides
+  Element* at(int64_t t, int64_t h) const { return data + t * token + h * head; }
+};
+
+// Keys and values of one kv head from some token on; rows are `stride` apart.
+template <class Element>
+struct KeyRows {
+  const Element *k, *v;
+  int64_t k_stride, v_stride;
+};
+
+// Where keys and values lie: in one tensor each, or in pages of a cache (see paged.h), one list of pages a document.
+template <class Element>
+struct KeySource {
+  struct Pages {
+    std::vector<const Element*> k, v;  // each [key_heads, page_tokens, channels]
+  };
+  RowView<const Element> k, v;
+  std::vector<Pages> pages;  // [documents], or empty
+  int64_t page_tokens = 0;
+
+  // Of document n from its token `first`, a multiple of kKeyBlock, on; a page or the tensor holds at least the next kKeyBlock.
+  KeyRows<Element> rows(const std::vector<AttentionDocument>& documents, int64_t n, int64_t first, int64_t key_head, int64_t channels,
+                        int64_t values) const {
+    if (pages.empty()) {
+      const int64_t token = documents[static_cast<size_t>(n)].k + first;
+      return {k.at(token, key_head), v.at(token, key_head), k.token, v.token};
+    }
+    const auto page = static_cast<size_t>(first / page_tokens);
+    const int64_t row = key_head * page_tokens + first % page_tokens;
+    const Pages& of = pages[static_cast<size_t>(n)];
+    return {of.k[page] + row * channels, of.v[page] + row * values, channels, values};
+  }
+};
+
+constexpr int64_t kKeyBlock = 128, kQueryTile = 64;
+
+struct AttentionSizes {
+  std::vector<AttentionDocument> documents;
+  int64_t heads, key_heads, channels, values;
+  int64_t window;
+  double scale;  // > 0
+  int64_t group() const { return heads / key_heads; }
+};
+
+template <class Element>
+struct AttentionForward : AttentionSizes {
+  RowView<const Element> q;
+  KeySource<Element> keys;
+  RowView<Element> o;
+  RowView<float> logsumexp;  // rows of one
+};
+
+template <class Element>
+struct AttentionBackward : AttentionSizes {
+  RowView<const Element> q, o, d_o;
+  KeySource<Element> keys;
+  RowView<const float> logsumexp, d_logsumexp;  // the latter's data may be null
+  RowView<Element> d_q, d_k, d_v;
+};
+
+template <class Element>
+void run_attention_forward(const AttentionForward<Element>& call);
+template <class Element>
+void run_attention_backward(const AttentionBackward<Element>& call);
+
+}  // namespace longhaul::kernels

@@ -1,0 +1,220 @@
+// The forward pass. An item is up to 1,024 neighbouring queries (those of all heads that share a kv head) and walks over its key blocks
+// once: a block of keys and values is prepared once for all of the item's tiles.
+//
+//   Sᵀ = K_j Q_iᵀ,   m' = max(m, max S),   P = 2^(S − m'),   ℓ = 2^(m − m') ℓ + Σ P,   Oᵀ = 2^(m − m') Oᵀ + V_jᵀ Pᵀ,   o = O / ℓ
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels/attention/cpu.h"
+#include "kernels/attention/cpu_parts.h"
+#include "kernels/scratch.h"
+
+namespace longhaul::kernels {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr int64_t kItemQueries = 1024;
+// Documents with at most this many queries of a kv head (decoding) go row by row: packing a tile costs more than it saves.
+constexpr int64_t kDecodeRows = 3;
+
+struct Item {
+  int64_t document, key_head, begin, end;  // queries of the document
+  int64_t cost;                            // visible pairs
+};
+
+// Queries of one head, or, where a document has one query, heads of one query: `lanes` rows of q.
+struct Lanes {
+  int64_t token, head, lanes;
+  bool across_heads;
+};
+
+bool goes_by_rows(const AttentionSizes& sizes, const AttentionDocument& document) { return document.queries * sizes.group() <= kDecodeRows; }
+
+std::vector<Item> items_of(const AttentionSizes& sizes) {
+  std::vector<Item> items;
+  const auto cut = [&](int64_t length) {
+    items.clear();
+    for (size_t n = 0; n < sizes.documents.size(); ++n) {
+      const AttentionDocument& document = sizes.documents[n];
+      for (int64_t begin = 0; begin < document.queries; begin += length) {
+        const int64_t end = std::min(begin + length, document.queries);
+        const int64_t visible = document.last_key(begin) - document.first_key(begin, sizes.window) + document.last_key(end - 1) -
+                                document.first_key(end - 1, sizes.window);
+        for (int64_t h = 0; h < sizes.key_heads; ++h) {
+          items.push_back({static_cast<int64_t>(n), h, begin, end, (end - begin) * sizes.group() * visible / 2});
+        }
+      }
+    }
+  };
+  // Longer items prepare fewer key blocks, shorter ones keep more threads busy; results are the same.
+  int64_t length = std::max(kItemQueries / sizes.group() / kQueryTile, int64_t{1}) * kQueryTile;
+  for (cut(length); static_cast<int64_t>(items.size()) < 4 * threads() && length > kQueryTile; cut(length)) {
+    length = std::max(length / 2 / kQueryTile, int64_t{1}) * kQueryTile;
+  }
+  std::stable_sort(items.begin(), items.end(), [](const Item& a, const Item& b) { return a.cost > b.cost; });
+  return items;
+}
+
+template <class Element>
+class ForwardItems {
+ public:
+  ForwardItems(const AttentionForward<Element>& call, const Tools& tools, int64_t most_tiles, Arena& arena)
+      : call_(call),
+        tools_(tools),
+        panel_elements_(Tools::panel_elements(static_cast<const Element*>(nullptr), call.channels, kQueryTile)),
+        q_panels_(arena.take<Element>(most_tiles * panel_elements_)),
+        outputs_(arena.take<float>(most_tiles * call.values * kQueryTile)),
+        largest_(arena.take<float>(most_tiles * kQueryTile)),
+        sum_(arena.take<float>(most_tiles * kQueryTile)),
+        scores_(arena.take<float>(kKeyBlock * kQueryTile)),
+        p_panels_(arena.take<Element>(Tools::panel_elements(static_cast<const Element*>(nullptr), kKeyBlock, kQueryTile))),
+        keys_(arena.take<Element>(kKeyBlock * call.channels)),
+        values_t_(arena.take<Element>(kKeyBlock * call.values)),
+        row_(arena.take<float>(std::max(call.channels, call.values))) {}
+
+  void run(const Item& item) {
+    const AttentionDocument& document = call_.documents[static_cast<size_t>(item.document)];
+    if (goes_by_rows(call_, document)) return run_by_rows(item, document);
+    make_tiles(item, document);
+    const int64_t last = document.last_key(item.end - 1);
+    const int64_t first = document.first_key(item.begin, call_.window) / kKeyBlock * kKeyBlock;
+    for (int64_t key = first; key < last; key += kKeyBlock) run_block(item, document, key, std::min(kKeyBlock, last - key));
+    for (size_t i = 0; i < tiles_.size(); ++i) finish(static_cast<int64_t>(i), document);
+  }
+
+ private:
+  void make_tiles(const Item& item, const AttentionDocument& document) {
+    tiles_.clear();
+    const int64_t group = call_.group(), head = item.key_head * group;
+    if (document.queries == 1) {
+      for (int64_t g = 0; g < group; g += kQueryTile) tiles_.push_back({0, head + g, std::min(kQueryTile, group - g), true});
+    } else {
+      for (int64_t g = 0; g < group; ++g) {
+        for (int64_t t = item.begin; t < item.end; t += kQueryTile) tiles_.push_back({t, head + g, std::min(kQueryTile, item.end - t), false});
+      }
+    }
+    for (size_t i = 0; i < tiles_.size(); ++i) {
+      const Lanes& tile = tiles_[i];
+      const auto at = static_cast<int64_t>(i);
+      tools_.pack(call_.q.at(document.q + tile.token, tile.head), tile.across_heads ? call_.q.head : call_.q.token, true, call_.channels, tile.lanes,
+                  q_panels_ + at * panel_elements_);
+      std::fill_n(largest_ + at * kQueryTile, kQueryTile, -kInfinity);
+      std::fill_n(sum_ + at * kQueryTile, kQueryTile, 0.0f);
+      std::fill_n(outputs_ + at * call_.values * kQueryTile, call_.values * kQueryTile, 0.0f);
+    }
+  }
+
+  // All tiles against keys [key, key + count).
+  void run_block(const Item& item, const AttentionDocument& document, int64_t key, int64_t count) {
+    KeyRows<Element> rows = call_.keys.rows(call_.documents, item.document, key, item.key_head, call_.channels, call_.values);
+    tools_.transpose(rows.v, rows.v_stride, count, call_.values, values_t_, kKeyBlock);
+    if (tiles_.size() > 1) {  // rows of a fused qkv lie on a page of memory each: gather them once
+      for (int64_t r = 0; r < count; ++r) std::copy_n(rows.k + r * rows.k_stride, call_.channels, keys_ + r * call_.channels);
+      rows.k = keys_;
+      rows.k_stride = call_.channels;
+    }
+    for (size_t i = 0; i < tiles_.size(); ++i) {
+      const Lanes& lanes = tiles_[i];
+      const int64_t last_query = lanes.across_heads ? lanes.token : lanes.token + lanes.lanes - 1;
+      const int64_t seen = std::min(count, document.last_key(last_query) - key);
+      if (seen <= 0 || document.first_key(lanes.token, call_.window) >= key + count) continue;
+      run_tile(static_cast<int64_t>(i), lanes, document, rows, key, seen);
+    }
+  }
+
+  void run_tile(int64_t i, const Lanes& lanes, const AttentionDocument& document, const KeyRows<Element>& rows, int64_t key, int64_t seen) {
+    const int64_t columns = packed_n(lanes.lanes);
+    float* const outputs = outputs_ + i * call_.values * kQueryTile;
+    tools_.multiply(rows.k, rows.k_stride, q_panels_ + i * panel_elements_, seen, columns, call_.channels, scores_, kQueryTile, false);
+    SoftmaxTile tile;
+    tile.rows = seen;
+    tile.columns = columns;
+    tile.stride = tile.outputs_stride = kQueryTile;
+    tile.first = key - document.shift() - lanes.token;
+    tile.last = call_.window > 0 ? tile.first + call_.window : kNoLimit;
+    if (lanes.across_heads) {  // all lanes are the same query: hidden keys lie before a row, not before a column
+      tile.first = -kNoLimit;
+      tile.last = kNoLimit;
+      const int64_t hidden = std::max<int64_t>(0, document.first_key(0, call_.window) - key);
+      for (int64_t r = 0; r < hidden; ++r) std::fill_n(scores_ + r * kQueryTile, columns, -kInfinity);
+    }
+    tile.scores = scores_;
+    tile.factor = static_cast<float>(call_.scale) * kLog2E;
+    tile.largest = largest_ + i * kQueryTile;
+    tile.sum = sum_ + i * kQueryTile;
+    tile.outputs = outputs;
+    tile.values = call_.values;
+    tools_.softmax(tile, p_panels_);
+    tools_.multiply(values_t_, kKeyBlock, p_panels_, call_.values, columns, seen, outputs, kQueryTile, true);
+  }
+
+  void finish(int64_t i, const AttentionDocument& document) {
+    const Lanes& lanes = tiles_[static_cast<size_t>(i)];
+    float factors[kQueryTile];
+    for (int64_t lane = 0; lane < lanes.lanes; ++lane) {
+      const int64_t token = document.q + lanes.token + (lanes.across_heads ? 0 : lane), head = lanes.head + (lanes.across_heads ? lane : 0);
+      factors[lane] = close_row(largest_[i * kQueryTile + lane], sum_[i * kQueryTile + lane], call_.logsumexp.at(token, head));
+    }
+    tools_.leave(outputs_ + i * call_.values * kQueryTile, kQueryTile, call_.values, lanes.lanes, factors, call_.o.at(document.q + lanes.token, lanes.head),
+                 lanes.across_heads ? call_.o.head : call_.o.token);
+  }
+
+  // Writes the log-sum-exp of a row and returns 1/ℓ; a row that saw no key gives −∞ and 0.
+  static float close_row(float largest, float sum, float* logsumexp) {
+    const bool none = largest == -kInfinity && sum == 0;
+    *logsumexp = none ? -kInfinity : largest * kLn2 + std::log(sum);
+    return none ? 0.0f : 1.0f / sum;
+  }
+
+  void run_by_rows(const Item& item, const AttentionDocument& document) {
+    for (int64_t t = item.begin; t < item.end; ++t) {
+      for (int64_t h = item.key_head * call_.group(); h < (item.key_head + 1) * call_.group(); ++h) run_row(item, document, t, h);
+    }
+  }
+
+  void run_row(const Item& item, const AttentionDocument& document, int64_t t, int64_t h) {
+    float largest = -kInfinity, sum = 0;
+    tools_.widen(call_.q.at(document.q + t, h), call_.channels, row_);
+    std::fill_n(outputs_, call_.values, 0.0f);
+    const int64_t last = document.last_key(t);
+    int64_t key = document.first_key(t, call_.window);
+    while (key < last) {
+      const int64_t block = key / kKeyBlock * kKeyBlock, end = std::min(last, block + kKeyBlock);
+      const auto rows = call_.keys.rows(call_.documents, item.document, block, item.key_head, call_.channels, call_.values);
+      tools_.decode(DecodeRow<Element>{row_, rows.k + (key - block) * rows.k_stride, rows.v + (key - block) * rows.v_stride, rows.k_stride, rows.v_stride,
+                                       end - key, call_.channels, call_.values, static_cast<float>(call_.scale) * kLog2E, scores_, &largest, &sum,
+                                       outputs_});
+      key = end;
+    }
+    const float factor = close_row(largest, sum, call_.logsumexp.at(document.q + t, h));
+    tools_.scale_rows(outputs_, 1, call_.values, factor, call_.o.at(document.q + t, h), call_.values);
+  }
+
+  const AttentionForward<Element>& call_;
+  const Tools& tools_;
+  int64_t panel_elements_;
+  Element* q_panels_;
+  float *outputs_, *largest_, *sum_, *scores_;
+  Element *p_panels_, *keys_, *values_t_;
+  float* row_;
+  std::vector<Lanes> tiles_;
+};
+
+}  // namespace
+
+template <class Element>
+void run_attention_forward(const AttentionForward<Element>& call) {
+  const std::vector<Item> items = items_of(call);
+  int64_t most_tiles = 1;
+  for (const Item& item : items) most_tiles = std::max(most_tiles, call.group() * ((item.end - item.begin + kQueryTile - 1) / kQueryTile));
+  for_each_item(static_cast<int64_t>(items.size()), [&](const Tools& tools) {
+    auto pieces = scratch_of_thread([&](Arena& arena) { return ForwardItems<Element>(call, tools, most_tiles, arena); });
+    return [&items, pieces](int64_t i) mutable { pieces.run(items[static_cast<size_t>(i)]); };
+  });
+}
+
+template void run_attention_forward<uint16_t>(const AttentionForward<uint16_t>&);
+template void run_attention_forward<float>(const AttentionForward<float>&);
+
+}  // namespace longhaul::kernels

@@ -1,0 +1,85 @@
+// What the forward and the backward pass on the CPU share: products and vector code by element type, and the work list.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "base/parallel.h"
+#include "kernels/attention/vectors.h"
+#include "kernels/block/block.h"
+
+namespace longhaul::kernels {
+
+constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
+
+// The functions of BlockKernels and AttentionVectors, overloaded by element type.
+class Tools {
+ public:
+  static int64_t panel_elements(const uint16_t*, int64_t k, int64_t n) { return packed_size_bf16(k, n); }
+  static int64_t panel_elements(const float*, int64_t k, int64_t n) { return packed_size_fp32(k, n); }
+  void pack(const uint16_t* b, int64_t ld, bool transposed, int64_t k, int64_t n, uint16_t* panels) const {
+    block_->pack_bf16(b, ld, transposed, k, n, panels);
+  }
+  void pack(const float* b, int64_t ld, bool transposed, int64_t k, int64_t n, float* panels) const {
+    block_->pack_fp32(b, ld, transposed, k, n, panels);
+  }
+  void multiply(const uint16_t* a, int64_t lda, const uint16_t* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc, bool add) const {
+    block_->multiply_bf16(a, lda, panels, m, n, k, c, ldc, add);
+  }
+  void multiply(const float* a, int64_t lda, const float* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc, bool add) const {
+    block_->multiply_fp32(a, lda, panels, m, n, k, c, ldc, add);
+  }
+  void transpose(const uint16_t* a, int64_t ld, int64_t rows, int64_t columns, uint16_t* out, int64_t ld_out) const {
+    block_->transpose_bf16(a, ld, rows, columns, out, ld_out);
+  }
+  void transpose(const float* a, int64_t ld, int64_t rows, int64_t columns, float* out, int64_t ld_out) const {
+    block_->transpose_fp32(a, ld, rows, columns, out, ld_out);
+  }
+  void softmax(const SoftmaxTile& tile, uint16_t* panels) const { vectors_.softmax_bf16(tile, panels); }
+  void softmax(const SoftmaxTile& tile, float* panels) const { vectors_.softmax_fp32(tile, panels); }
+  void gradient(const GradientTile& tile, uint16_t* p, uint16_t* ds, uint16_t* panels) const { vectors_.gradient_bf16(tile, p, ds, panels); }
+  void gradient(const GradientTile& tile, float* p, float* ds, float* panels) const { vectors_.gradient_fp32(tile, p, ds, panels); }
+  void leave(const float* in, int64_t stride, int64_t rows, int64_t columns, const float* factors, uint16_t* out, int64_t out_stride) const {
+    vectors_.leave_bf16(in, stride, rows, columns, factors, out, out_stride);
+  }
+  void leave(const float* in, int64_t stride, int64_t rows, int64_t columns, const float* factors, float* out, int64_t out_stride) const {
+    vectors_.leave_fp32(in, stride, rows, columns, factors, out, out_stride);
+  }
+  void scale_rows(const float* in, int64_t rows, int64_t columns, float factor, uint16_t* out, int64_t out_stride) const {
+    vectors_.scale_rows_bf16(in, rows, columns, factor, out, out_stride);
+  }
+  void scale_rows(const float* in, int64_t rows, int64_t columns, float factor, float* out, int64_t out_stride) const {
+    vectors_.scale_rows_fp32(in, rows, columns, factor, out, out_stride);
+  }
+  void row_dots(const uint16_t* a, int64_t lda, const uint16_t* b, int64_t ldb, int64_t rows, int64_t columns, float* out) const {
+    vectors_.row_dots_bf16(a, lda, b, ldb, rows, columns, out);
+  }
+  void row_dots(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t rows, int64_t columns, float* out) const {
+    vectors_.row_dots_fp32(a, lda, b, ldb, rows, columns, out);
+  }
+  void add(const float* from, int64_t count, float* into) const { vectors_.add(from, count, into); }
+  void widen(const uint16_t* from, int64_t count, float* to) const { vectors_.widen_bf16(from, count, to); }
+  void widen(const float* from, int64_t count, float* to) const { std::copy_n(from, count, to); }
+  void decode(const DecodeRow<uint16_t>& row) const { vectors_.decode_bf16(row); }
+  void decode(const DecodeRow<float>& row) const { vectors_.decode_fp32(row); }
+
+ private:
+  BlockScope block_;
+  const AttentionVectors& vectors_ = attention_vectors();
+};
+
+// One parallel region: threads take items in order until none is left. `start` runs once on each thread and gives the body.
+template <class Start>
+void for_each_item(int64_t items, const Start& start) {
+  std::atomic<int64_t> next{0};
+  parallel_for(0, std::min<int64_t>(items, threads()), 1, [&](int64_t, int64_t) {
+    const Tools tools;
+    auto body = start(tools);
+    for (int64_t i = next++; i < items; i = next++) body(i);
+  });
+}
+
+}  // namespace longhaul::kernels
