@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "kernels/documents.h"
+#include "kernels/linear_recurrence/cpu.h"
 #include "kernels/linear_recurrence/problem.h"
 
 namespace longhaul::kernels {
@@ -11,7 +12,8 @@ namespace {
 
 constexpr const char* kOp = "linear_recurrence";
 
-enum Implementation : size_t { kChunked, kReference };
+enum Implementation : size_t { kCpu, kChunked, kReference };
+const std::vector<std::string> kImplementations = {"cpu", "chunked", "reference"};
 
 std::string refuse_chunked(const RecurrenceProblem& problem) {
   if (problem.decay == DecayKind::kHeadToken || problem.decay == DecayKind::kKeyToken) return "the decay depends on the token";
@@ -19,48 +21,132 @@ std::string refuse_chunked(const RecurrenceProblem& problem) {
   return "";
 }
 
+std::string refusal(const RecurrenceProblem& problem, size_t implementation) {
+  switch (implementation) {
+    case kCpu: return refuse_cpu(problem);
+    case kChunked: return refuse_chunked(problem);
+    default: return "";
+  }
+}
+
+// What backward needs beside tensors.
+struct SavedCall : torch::CustomClassHolder {
+  Implementation implementation;
+  LinearRecurrenceOptions options;
+  std::vector<int64_t> offsets;
+  int64_t key_heads;  // of one tensor that holds q, k and v; 0: three tensors
+};
+
+struct Parts {
+  Tensor q, k, v;
+};
+// q, k, v of one tensor [T, H + 2 Hk, D].
+Parts parts_of(const Tensor& qkv, int64_t key_heads) {
+  const int64_t heads = qkv.size(1) - 2 * key_heads;
+  return {qkv.narrow(1, 0, heads), qkv.narrow(1, heads, key_heads), qkv.narrow(1, heads + key_heads, key_heads)};
+}
+
+LinearRecurrenceResult forward_of(const RecurrenceProblem& problem, Implementation implementation, Tensor* boundaries) {
+  switch (implementation) {
+    case kCpu: return recurrence_forward_cpu(problem, boundaries);
+    case kChunked: return recurrence_forward_chunked(problem);
+    default: return recurrence_forward_reference(problem);
+  }
+}
+
+// Gradients of q, k, v are written into `into` where its tensors are defined.
+RecurrenceGradients backward_of(const RecurrenceProblem& problem, Implementation implementation, const Tensor& d_o, const Tensor& d_final,
+                                const Tensor& boundaries, const Parts& into) {
+  const bool want_decay = problem.log_decay.defined() && problem.log_decay.requires_grad();
+  if (implementation == kCpu) {
+    const auto like = [](const Tensor& x) { return x.defined() ? at::empty(x.sizes(), x.options()) : Tensor(); };
+    RecurrenceGradients out{into.q, into.k, into.v};
+    if (!into.q.defined()) out = {like(problem.q_thk), like(problem.k_thk), like(problem.v_thv)};
+    const auto fp32 = problem.q_thk.options().dtype(at::kFloat);
+    if (want_decay) out.log_decay = at::empty(problem.log_decay.sizes(), fp32);
+    out.initial_state_nhkv = at::empty({problem.documents(), problem.heads(), problem.q_thk.size(2), problem.v_thv.size(2)}, fp32);
+    recurrence_backward_cpu(problem, d_o, d_final, boundaries, out);
+    if (want_decay) out.log_decay = out.log_decay.to(problem.log_decay.scalar_type());
+    return out;
+  }
+  RecurrenceGradients out = implementation == kChunked ? recurrence_backward_chunked(problem, d_o, d_final)
+                                                       : recurrence_backward_reference(problem, d_o, d_final, want_decay);
+  if (into.q.defined()) {
+    into.q.copy_(out.q_thk);
+    into.k.copy_(out.k_thk);
+    into.v.copy_(out.v_thv);
+  }
+  return out;
+}
+
+// x is q, or the one tensor of q, k and v (then k and v of the call are nothing).
 class RecurrenceFunction : public torch::autograd::Function<RecurrenceFunction> {
  public:
-  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const Tensor& q, const Tensor& k,
-                                                const Tensor& v, const std::optional<Tensor>& log_decay,
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const Tensor& x, const std::optional<Tensor>& k,
+                                                const std::optional<Tensor>& v, const std::optional<Tensor>& log_decay,
                                                 const std::optional<Tensor>& initial_state, const RecurrenceProblem& problem,
-                                                int64_t implementation) {
+                                                Implementation implementation, bool in_one, bool keep) {
     context->set_materialize_grads(false);
-    context->save_for_backward({q, k, v, log_decay.value_or(Tensor()), initial_state.value_or(Tensor())});
-    context->saved_data["implementation"] = implementation;
-    context->saved_data["offsets"] = offsets_tensor(problem.offsets);
-    context->saved_data["scale"] = problem.options.scale;
-    context->saved_data["reverse"] = problem.options.reverse;
-    context->saved_data["chunk"] = problem.options.chunk;
-    const auto result = implementation == kChunked ? recurrence_forward_chunked(problem) : recurrence_forward_reference(problem);
+    Tensor boundaries;
+    const auto result = forward_of(problem, implementation, keep ? &boundaries : nullptr);
+    context->save_for_backward({x, k.value_or(Tensor()), v.value_or(Tensor()), log_decay.value_or(Tensor()), initial_state.value_or(Tensor()),
+                                boundaries});
+    auto saved = c10::make_intrusive<SavedCall>();
+    saved->implementation = implementation;
+    saved->options = problem.options;
+    saved->offsets = problem.offsets;
+    saved->key_heads = in_one ? problem.v_thv.size(1) : 0;
+    context->saved_data["call"] = c10::IValue::make_capsule(std::move(saved));
     return {result.o_thd, result.final_state_nhkv};
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
     const auto saved = context->get_saved_variables();
-    const auto& data = context->saved_data;
+    const auto capsule = context->saved_data.at("call").toCapsule();
+    const auto& call = static_cast<const SavedCall&>(*capsule);
+    const bool in_one = call.key_heads > 0;
+    const Parts parts = in_one ? parts_of(saved[0], call.key_heads) : Parts{saved[0], saved[1], saved[2]};
     const RecurrenceProblem problem =
-        recurrence_problem(saved[0], saved[1], saved[2], saved[3], saved[4], data.at("offsets").toTensor(),
-                           {.scale = data.at("scale").toDouble(),
-                            .reverse = data.at("reverse").toBool(),
-                            .chunk = data.at("chunk").toInt()});
-    const Tensor d_o = gradients[0].defined() ? gradients[0] : at::zeros({saved[0].size(0), saved[0].size(1), saved[2].size(2)},
-                                                                          saved[2].options());
-    const bool want_decay = saved[3].defined() && saved[3].requires_grad();
-    auto result = data.at("implementation").toInt() == kChunked
-                      ? recurrence_backward_chunked(problem, d_o, gradients[1])
-                      : recurrence_backward_reference(problem, d_o, gradients[1], want_decay);
-    if (!saved[4].defined()) result.initial_state_nhkv = Tensor();
-    return {result.q_thk, result.k_thk, result.v_thv, result.log_decay, result.initial_state_nhkv, Tensor(), Tensor()};
+        recurrence_problem(parts.q, parts.k, parts.v, saved[3], saved[4], offsets_tensor(call.offsets), call.options);
+    const Tensor d_o = gradients[0].defined()
+                           ? gradients[0]
+                           : at::zeros({problem.tokens(), problem.heads(), problem.v_thv.size(2)}, problem.v_thv.options());
+    const Tensor d_qkv = in_one ? at::empty(saved[0].sizes(), saved[0].options()) : Tensor();
+    const auto result = backward_of(problem, call.implementation, d_o, gradients[1], saved[5],
+                                    in_one ? parts_of(d_qkv, call.key_heads) : Parts{});
+    const Tensor d_initial = saved[4].defined() ? result.initial_state_nhkv : Tensor();
+    const Tensor none;
+    if (in_one) return {d_qkv, none, none, result.log_decay, d_initial, none, none, none, none};
+    return {result.q_thk, result.k_thk, result.v_thv, result.log_decay, d_initial, none, none, none, none};
   }
 };
 
-LinearRecurrenceResult run(const RecurrenceProblem& problem, Implementation implementation) {
+// `x` as RecurrenceFunction takes it.
+LinearRecurrenceResult run(const RecurrenceProblem& problem, Implementation implementation, const Tensor& x, bool in_one) {
   const auto optional = [](const Tensor& tensor) { return tensor.defined() ? std::optional<Tensor>(tensor) : std::nullopt; };
-  const auto outputs = RecurrenceFunction::apply(problem.q_thk, problem.k_thk, problem.v_thv, optional(problem.log_decay),
-                                                 optional(problem.initial_state_nhkv), problem, static_cast<int64_t>(implementation));
+  bool keep = x.requires_grad();
+  for (const Tensor* each : {&problem.k_thk, &problem.v_thv, &problem.log_decay, &problem.initial_state_nhkv}) {
+    keep = keep || (each->defined() && each->requires_grad());
+  }
+  const auto outputs =
+      RecurrenceFunction::apply(x, in_one ? std::nullopt : optional(problem.k_thk), in_one ? std::nullopt : optional(problem.v_thv),
+                                optional(problem.log_decay), optional(problem.initial_state_nhkv), problem, implementation, in_one,
+                                keep && at::GradMode::is_enabled());
   return {outputs[0], outputs[1]};
+}
+
+// Gives keys to implementations that want them: 1 − e^g, and v for each of them.
+RecurrenceProblem with_keys(RecurrenceProblem problem) {
+  if (!problem.options.tied_keys) return problem;
+  problem.k_thk = problem.log_decay.expm1().neg().to(problem.q_thk.scalar_type());
+  problem.v_thv = problem.v_thv.repeat_interleave(problem.group(), 1);
+  problem.options.tied_keys = false;
+  return problem;
+}
+
+size_t choose(const RecurrenceProblem& problem) {
+  return linear_recurrence_dispatcher().choose(kImplementations, [&](size_t i) { return refusal(problem, i); });
 }
 
 void check_dtype(const Tensor& tensor, const Tensor& like, const char* argument) {
@@ -75,14 +161,24 @@ RecurrenceProblem recurrence_problem(const Tensor& q, const Tensor& k, const Ten
                                      const Tensor& initial_state, const Tensor& offsets, const LinearRecurrenceOptions& options) {
   if (q.dim() != 3 || !at::isFloatingType(q.scalar_type())) refuse_argument(kOp, "q", "[tokens, heads, key channels], floating point", shape_text(q));
   const int64_t tokens = q.size(0), heads = q.size(1), key = q.size(2);
-  if (k.dim() != 3 || k.size(0) != tokens || k.size(2) != key || k.size(1) == 0 || heads % k.size(1) != 0) {
-    refuse_argument(kOp, "k", fmt::format("[{}, a divisor of {}, {}]", tokens, heads, key), shape_text(k));
+  if (v.dim() != 3 || v.size(0) != tokens || v.size(1) == 0 || heads % v.size(1) != 0) {
+    refuse_argument(kOp, "v", fmt::format("[{}, a divisor of {}, value channels]", tokens, heads), shape_text(v));
   }
-  if (v.dim() != 3 || v.size(0) != tokens || v.size(1) != k.size(1)) {
-    refuse_argument(kOp, "v", fmt::format("[{}, {}, value channels]", tokens, k.size(1)), shape_text(v));
-  }
-  check_dtype(k, q, "k");
   check_dtype(v, q, "v");
+  if (options.tied_keys) {
+    if (k.defined()) refuse_argument(kOp, "k", "nothing, because keys are tied to the decay", shape_text(k));
+    if (!log_decay.defined() || log_decay.dim() != 3) {
+      refuse_argument(kOp, "log_decay", fmt::format("[{}, {}, {}] for tied keys", tokens, heads, key), shape_text(log_decay));
+    }
+  } else {
+    if (!k.defined() || k.dim() != 3 || k.size(0) != tokens || k.size(2) != key || k.size(1) != v.size(1)) {
+      refuse_argument(kOp, "k", fmt::format("[{}, {} (as v), {}]", tokens, v.size(1), key), shape_text(k));
+    }
+    check_dtype(k, q, "k");
+  }
+  if (options.block != 0 && (options.block < 16 || options.block > 256 || (options.block & (options.block - 1)) != 0)) {
+    refuse_argument(kOp, "block", "0 or a power of two from 16 to 256", std::to_string(options.block));
+  }
   RecurrenceProblem problem{q, k, v, log_decay, initial_state, document_offsets(offsets, tokens, kOp), DecayKind::kNone, options};
   if (options.chunk < 1) refuse_argument(kOp, "chunk", "1 or more", std::to_string(options.chunk));
   if (log_decay.defined()) {
@@ -116,15 +212,25 @@ LinearRecurrenceResult linear_recurrence(const Tensor& q, const Tensor& k, const
                                          const Tensor& initial_state, const Tensor& offsets,
                                          const LinearRecurrenceOptions& options) {
   const RecurrenceProblem problem = recurrence_problem(q, k, v, log_decay, initial_state, offsets, options);
-  const size_t choice = linear_recurrence_dispatcher().choose(
-      {"chunked", "reference"}, [&](size_t i) { return i == kChunked ? refuse_chunked(problem) : std::string(); });
-  return run(problem, static_cast<Implementation>(choice));
+  const auto implementation = static_cast<Implementation>(choose(problem));
+  return run(implementation == kCpu ? problem : with_keys(problem), implementation, q, false);
+}
+
+LinearRecurrenceResult linear_recurrence_qkv(const Tensor& qkv, int64_t key_heads, const Tensor& log_decay, const Tensor& initial_state,
+                                             const Tensor& offsets, const LinearRecurrenceOptions& options) {
+  if (qkv.dim() != 3 || key_heads < 1 || qkv.size(1) <= 2 * key_heads) {
+    refuse_argument(kOp, "qkv", fmt::format("[tokens, heads + 2 · {} key heads, channels]", key_heads), shape_text(qkv));
+  }
+  if (options.tied_keys) refuse_argument(kOp, "tied_keys", "false: qkv holds the keys", "true");
+  const Parts parts = parts_of(qkv, key_heads);
+  const RecurrenceProblem problem = recurrence_problem(parts.q, parts.k, parts.v, log_decay, initial_state, offsets, options);
+  return run(problem, static_cast<Implementation>(choose(problem)), qkv, true);
 }
 
 LinearRecurrenceResult linear_recurrence_reference(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay,
                                                    const Tensor& initial_state, const Tensor& offsets,
                                                    const LinearRecurrenceOptions& options) {
-  return run(recurrence_problem(q, k, v, log_decay, initial_state, offsets, options), kReference);
+  return run(with_keys(recurrence_problem(q, k, v, log_decay, initial_state, offsets, options)), kReference, q, false);
 }
 
 }  // namespace longhaul::kernels

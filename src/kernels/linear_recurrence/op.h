@@ -6,13 +6,15 @@
 // document. The state is fp32 (fp64 for fp64 inputs) whatever the inputs are. Differentiable in q, k, v, log_decay and initial_state.
 // Heads of q share a head of k and v in groups: H is a multiple of Hk. Source: minimax-01.md §2.3, arXiv 2401.04658.
 //
-// Implementations, in the order they are asked: chunked (LibTorch matrix products, own backward; none or per-head decay
-// without gradient), reference (plain loops, every case).
+// Implementations, in the order they are asked: cpu (our own: bf16 and fp32, every kind of decay), chunked (LibTorch matrix products, own
+// backward, fp64 too; none or per-head decay without gradient), reference (plain loops, every case).
 #pragma once
 
+#include <limits>
 #include <string>
 
 #include "kernels/dispatch.h"
+#include "kernels/linear_recurrence/plan.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::kernels {
@@ -21,6 +23,13 @@ struct LinearRecurrenceOptions {
   double scale = 1.0;
   bool reverse = false;  // runs each document from its last token to its first
   int64_t chunk = 64;    // block length of the chunked form; the result does not depend on it beyond rounding
+  // k is not given (an undefined tensor): k_t = 1 − e^{log_decay_t}, for a decay per channel; its gradient goes to log_decay.
+  bool tied_keys = false;
+  // A bound of the gate: log_decay ≥ this, which the caller knows (HGRN2: the layer's lower bound). With −5 or more, the cpu form takes a
+  // faster path for a decay per channel; a value below the bound is an error.
+  double log_decay_bound = -std::numeric_limits<double>::infinity();
+  int64_t block = 0;  // of the cpu form: a power of two from 16 to 256; 0: chosen
+  RecurrenceExecution execution = RecurrenceExecution::kAuto;  // of the cpu form; the result does not depend on it
 };
 
 struct LinearRecurrenceResult {
@@ -33,6 +42,12 @@ struct LinearRecurrenceResult {
 LinearRecurrenceResult linear_recurrence(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv, const Tensor& log_decay,
                                          const Tensor& initial_state_nhkv, const Tensor& offsets,
                                          const LinearRecurrenceOptions& options = {});
+
+// The same for q, k, v that lie in one tensor [T, H + 2 Hk, D], heads of q first, then of k, then of v: its gradient is one tensor too,
+// whose three parts are written in place.
+LinearRecurrenceResult linear_recurrence_qkv(const Tensor& qkv_thd, int64_t key_heads, const Tensor& log_decay,
+                                             const Tensor& initial_state_nhkv, const Tensor& offsets,
+                                             const LinearRecurrenceOptions& options = {});
 
 // The definition: loops in the dtype of the state, under the equation. Same contract; differentiable likewise.
 LinearRecurrenceResult linear_recurrence_reference(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv,

@@ -10,14 +10,14 @@ namespace longhaul::kernels {
 enum class DecayKind { kNone, kHead, kHeadToken, kKeyToken };
 
 struct RecurrenceProblem {
-  Tensor q_thk, k_thk, v_thv, log_decay, initial_state_nhkv;  // the last two may be undefined
+  Tensor q_thk, k_thk, v_thv, log_decay, initial_state_nhkv;  // the last two may be undefined; k with tied keys (cpu only)
   std::vector<int64_t> offsets;                               // document boundaries
   DecayKind decay = DecayKind::kNone;
   LinearRecurrenceOptions options;
 
   int64_t tokens() const { return q_thk.size(0); }
   int64_t heads() const { return q_thk.size(1); }
-  int64_t group() const { return q_thk.size(1) / k_thk.size(1); }  // query heads per key head
+  int64_t group() const { return q_thk.size(1) / v_thv.size(1); }  // query heads per key head
   int64_t documents() const { return static_cast<int64_t>(offsets.size()) - 1; }
   ScalarType state_type() const { return q_thk.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
 };
@@ -30,7 +30,7 @@ RecurrenceProblem recurrence_problem(const Tensor& q_thk, const Tensor& k_thk, c
                                      const Tensor& initial_state_nhkv, const Tensor& offsets,
                                      const LinearRecurrenceOptions& options);
 
-// The two implementations, forward and backward, outside autograd. Gradients come in the dtype of their inputs; an undefined
+// The two implementations in LibTorch terms (cpu.h has the third), forward and backward, outside autograd. Gradients come in the dtype of their inputs; an undefined
 // d_final_state counts as zero.
 LinearRecurrenceResult recurrence_forward_reference(const RecurrenceProblem& problem);
 RecurrenceGradients recurrence_backward_reference(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv,

@@ -1,0 +1,447 @@
+// The CPU recurrence: walks over blocks and segments (plan.h), one parallel region per pass. What is written by which thread never
+// matters: work items are taken from a counter, and each result belongs to one item.
+#include "kernels/linear_recurrence/cpu.h"
+
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+#include <string_view>
+
+#include "base/parallel.h"
+#include "kernels/linear_recurrence/cpu_worker.h"
+
+namespace longhaul::kernels {
+namespace {
+
+constexpr int64_t kRecurrentTokens = 4;   // documents up to this length are walked token by token: no block is worth its packing
+constexpr double kGrainFlops = 1e6;       // of a thread: less is not worth waking one
+
+// The running sum of a segment: what its blocks add, from zero, and their decay.
+struct Fold {
+  float *sum, *decay;
+  bool empty = true;
+
+  void add(const StateLoops& loops, const float* total, const float* add, int64_t rows, int64_t columns) {
+    if (empty) {
+      std::copy_n(add, rows * columns, sum);
+      std::copy_n(total, rows, decay);
+    } else {
+      loops.advance(sum, total, sum, add, rows, columns);
+      for (int64_t r = 0; r < rows; ++r) decay[r] *= total[r];
+    }
+    empty = false;
+  }
+};
+
+// A state (or its gradient) on its way from block to block; `zero` while nothing was added to nothing.
+struct Running {
+  float* data;
+  bool zero;
+
+  void start(const float* from, int64_t area) {
+    zero = from == nullptr;
+    if (!zero && from != data) std::copy_n(from, area, data);
+  }
+  void advance(const StateLoops& loops, const float* total, const float* add, int64_t rows, int64_t columns) {
+    if (zero) {
+      std::copy_n(add, rows * columns, data);
+    } else {
+      loops.advance(data, total, data, add, rows, columns);
+    }
+    zero = false;
+  }
+  const float* or_null() const { return zero ? nullptr : data; }
+};
+
+const float* at_or_null(const float* data, int64_t offset) { return data == nullptr ? nullptr : data + offset; }
+
+// Both directions: segments, the states between them, and how work is handed out.
+template <class Element>
+class Walk {
+ public:
+  using Worker = RecurrenceWorker<Element>;
+
+  Walk(const RecurrenceJob<Element>& job, bool backward, const float* outer, float* ends, float* slots)
+      : job_(job), plan_(job.plan), backward_(backward), outer_(outer), ends_(ends), slots_(slots) {
+    order_.resize(job.offsets.size() - 1);
+    std::iota(order_.begin(), order_.end(), 0);
+    std::stable_sort(order_.begin(), order_.end(), [&](int64_t a, int64_t b) { return length(a) > length(b); });
+  }
+
+  void run() {
+    if (plan_.execution == RecurrenceExecution::kFused) {
+      const int64_t items = static_cast<int64_t>(order_.size()) * units();
+      return share(items, [&](Worker& worker, int64_t item) {
+        walk_document(worker, order_[static_cast<size_t>(item / units())], item % units());
+      });
+    }
+    empty_documents();
+    fold_decays_ = at::empty({plan_.slots, job_.heads, job_.keys}, at::kFloat);
+    if (plan_.execution == RecurrenceExecution::kTwoPass) kept_ = at::empty({plan_.blocks, job_.heads, job_.area()}, at::kFloat);
+    std::vector<size_t> folded;  // the segments that pass something on
+    for (size_t s = 0; s < plan_.segments.size(); ++s) {
+      if (passes_on(plan_.segments[s])) folded.push_back(s);
+    }
+    share(static_cast<int64_t>(folded.size()) * job_.heads, [&](Worker& worker, int64_t item) {
+      fold_segment(worker, folded[static_cast<size_t>(item / job_.heads)], item % job_.heads);
+    });
+    share(static_cast<int64_t>(order_.size()) * job_.heads, [&](Worker&, int64_t item) { scan(item / job_.heads, item % job_.heads); });
+    share(static_cast<int64_t>(plan_.segments.size()) * units(), [&](Worker& worker, int64_t item) {
+      const auto s = static_cast<size_t>(item / units());
+      walk_segment(worker, s, item % units());
+    });
+  }
+
+  std::vector<double> head_sums;     // [segments, heads] Σ dg of a decay per head
+  const float* boundaries = nullptr;  // backward: the forward's slots
+
+ private:
+  int64_t units() const { return backward_ ? job_.heads / job_.group : job_.heads; }  // heads that are walked on their own
+  int64_t length(int64_t document) const {
+    return job_.offsets[static_cast<size_t>(document) + 1] - job_.offsets[static_cast<size_t>(document)];
+  }
+  int64_t outer_at(int64_t document, int64_t head) const { return (document * job_.heads + head) * job_.area(); }
+  float* slot(int64_t index, int64_t head) const { return slots_ + (index * job_.heads + head) * job_.area(); }
+  float* fold_decay(int64_t index, int64_t head) const {
+    return fold_decays_.mutable_data_ptr<float>() + (index * job_.heads + head) * job_.keys;
+  }
+  float* kept(int64_t block, int64_t head) const { return kept_.mutable_data_ptr<float>() + (block * job_.heads + head) * job_.area(); }
+
+  // The slot of the boundary that a segment's walk begins at, and of the one it ends at; −1 at the ends of the document.
+  int64_t slot_from(size_t s) const {
+    if (!backward_) return plan_.segments[s].slot;
+    return plan_.segments[s].last ? -1 : plan_.segments[s + 1].slot;
+  }
+  int64_t slot_to(size_t s) const {
+    if (backward_) return plan_.segments[s].slot;
+    return plan_.segments[s].last ? -1 : plan_.segments[s + 1].slot;
+  }
+  bool passes_on(const RecurrenceSegment& segment) const { return backward_ ? segment.slot >= 0 : !segment.last; }
+  int64_t blocks_of(const RecurrenceSegment& segment) const { return (segment.length + plan_.block - 1) / plan_.block; }
+
+  template <class Body>
+  void share(int64_t items, const Body& body) const {
+    const double flops = static_cast<double>(job_.offsets.back() * job_.heads) * 4.0 * static_cast<double>(job_.area());
+    const int64_t workers = std::clamp<int64_t>(static_cast<int64_t>(flops / kGrainFlops), 1, std::max<int64_t>(1, std::min<int64_t>(threads(), items)));
+    std::atomic<int64_t> next = 0;
+    parallel_for(0, workers, 1, [&](int64_t, int64_t) {
+      Worker worker(job_, backward_);
+      for (int64_t item = next++; item < items; item = next++) body(worker, item);
+    });
+  }
+
+  void empty_documents() const {
+    for (const int64_t n : order_) {
+      if (length(n) > 0) continue;
+      for (int64_t h = 0; h < job_.heads; ++h) pass_through(n, h);
+    }
+  }
+  void pass_through(int64_t document, int64_t head) const {
+    float* const to = ends_ + outer_at(document, head);
+    if (outer_ == nullptr) std::fill_n(to, job_.area(), 0.0f);
+    else std::copy_n(outer_ + outer_at(document, head), job_.area(), to);
+  }
+
+  // ---- the blocks of one segment
+
+  // What block b of a segment adds to the state, from its place if the first pass kept it.
+  const float* addition(Worker& worker, const RecurrenceSegment& segment, int64_t b, int64_t head, bool known) const {
+    float* const to = kept_.defined() && passes_on(segment) ? kept(segment.first_block + b, head) : worker.x;
+    if (known && to != worker.x) return to;
+    if (backward_) worker.gradient_write(to);
+    else worker.write_block(to);
+    return to;
+  }
+  void enter(Worker& worker, const RecurrenceSegment& segment, int64_t b, int64_t head) const {
+    const int64_t first = b * plan_.block;
+    worker.enter_block(segment.document, segment.start + first, std::min(plan_.block, segment.length - first), head);
+  }
+
+  void forward_blocks(Worker& worker, const RecurrenceSegment& segment, int64_t head, Running& state, Fold* fold) const {
+    for (int64_t b = 0; b < blocks_of(segment); ++b) {
+      enter(worker, segment, b, head);
+      worker.pack_values();
+      worker.read_block(state.or_null());
+      const float* const x = addition(worker, segment, b, head, true);
+      state.advance(loops_, worker.total(), x, job_.keys, job_.values);
+      if (fold != nullptr) fold->add(loops_, worker.total(), x, job_.keys, job_.values);
+    }
+  }
+
+  void backward_blocks(Worker& worker, size_t s, int64_t head, Running& gradient, Fold* fold) {
+    const RecurrenceSegment& segment = plan_.segments[s];
+    const int64_t blocks = blocks_of(segment), area = job_.area();
+    const float* entering = segment.slot < 0 ? at_or_null(initial, outer_at(segment.document, head))
+                                             : boundaries + (segment.slot * job_.heads + head) * area;
+    const auto state_of = [&](int64_t b) { return b == 0 ? entering : worker.states + (b - 1) * area; };
+    for (int64_t b = 0; b + 1 < blocks; ++b) {
+      enter(worker, segment, b, head);
+      worker.pack_values();
+      float* const next = worker.states + b * area;
+      worker.write_block(next);
+      if (state_of(b) != nullptr) loops_.advance(next, worker.total(), state_of(b), next, job_.keys, job_.values);
+    }
+    double sum = 0;
+    for (int64_t b = blocks - 1; b >= 0; --b) {
+      const int64_t first = b * plan_.block;
+      enter(worker, segment, b, head);
+      worker.pack_output_gradients();
+      sum += worker.gradient_block(state_of(b), gradient.or_null(), job_.group > 1 ? worker.group_dk + first * job_.keys : nullptr,
+                                   job_.group > 1 ? worker.group_dv + first * job_.values : nullptr);
+      const float* const y = addition(worker, segment, b, head, true);
+      gradient.advance(loops_, worker.total(), y, job_.keys, job_.values);
+      if (fold != nullptr) fold->add(loops_, worker.total(), y, job_.keys, job_.values);
+    }
+    if (!head_sums.empty()) head_sums[s * static_cast<size_t>(job_.heads) + static_cast<size_t>(head)] = sum;
+  }
+
+  void blocks(Worker& worker, size_t s, int64_t head, Running& running, Fold* fold) {
+    if (backward_) backward_blocks(worker, s, head, running, fold);
+    else forward_blocks(worker, plan_.segments[s], head, running, fold);
+  }
+
+  // The heads of one unit, with the sums of a group around them.
+  template <class Body>
+  void heads_of(Worker& worker, const RecurrenceSegment& segment, int64_t unit, const Body& body) const {
+    if (!backward_ || job_.group == 1) return body(unit);
+    std::fill_n(worker.group_dk, segment.length * job_.keys, 0.0f);
+    std::fill_n(worker.group_dv, segment.length * job_.values, 0.0f);
+    for (int64_t h = unit * job_.group; h < (unit + 1) * job_.group; ++h) body(h);
+    const auto& loops = recurrence_loops<Element>();
+    const auto round = [&](const float* sums, const HeadView<Element>& view, int64_t columns) {
+      if (view.data == nullptr) return;
+      const auto rows = job_.rows(view, segment.document, segment.start, unit);
+      loops.join_rows(sums, nullptr, columns, nullptr, segment.length, columns, rows.data, rows.ld);
+    };
+    round(worker.group_dk, job_.dk, job_.keys);
+    round(worker.group_dv, job_.dv, job_.values);
+  }
+
+  bool walked_by_token(Worker& worker, int64_t document, int64_t head) const {
+    if (backward_ || length(document) > kRecurrentTokens) return false;
+    worker.enter_block(document, 0, length(document), head);
+    worker.recurrent_steps(at_or_null(outer_, outer_at(document, head)), ends_ + outer_at(document, head));
+    return true;
+  }
+
+  // ---- fused
+
+  void walk_document(Worker& worker, int64_t document, int64_t unit) {
+    const auto first = static_cast<size_t>(plan_.first_segment[static_cast<size_t>(document)]);
+    const auto end = static_cast<size_t>(plan_.first_segment[static_cast<size_t>(document) + 1]);
+    if (first == end) {
+      const int64_t heads = job_.heads / units();
+      for (int64_t h = unit * heads; h < (unit + 1) * heads; ++h) pass_through(document, h);
+      return;
+    }
+    if (walked_by_token(worker, document, unit)) return;
+    for (size_t i = first; i < end; ++i) {
+      const size_t s = backward_ ? first + (end - 1 - i) : i;
+      heads_of(worker, plan_.segments[s], unit, [&](int64_t head) { fused_segment(worker, s, head); });
+    }
+  }
+
+  // The state lives where it ends; before it moves on it is composed as in the other executions.
+  void fused_segment(Worker& worker, size_t s, int64_t head) {
+    const RecurrenceSegment& segment = plan_.segments[s];
+    const int64_t at = outer_at(segment.document, head), area = job_.area();
+    Running running{ends_ + at, false};
+    const float* entered = nullptr;
+    if (slot_from(s) < 0) {
+      entered = at_or_null(outer_, at);
+      running.start(entered, area);
+    } else {
+      float* const copy = slots_ != nullptr ? slot(slot_from(s), head) : worker.entered;
+      std::copy_n(running.data, area, copy);
+      entered = copy;
+    }
+    if (!passes_on(segment)) return blocks(worker, s, head, running, nullptr);
+    Fold fold{worker.fold_sum, worker.fold_decay};
+    blocks(worker, s, head, running, &fold);
+    compose(running.data, fold.decay, entered, fold.sum);
+  }
+
+  void compose(float* out, const float* decay, const float* entered, const float* sum) const {
+    if (entered != nullptr) loops_.advance(out, decay, entered, sum, job_.keys, job_.values);
+    else if (out != sum) std::copy_n(sum, job_.area(), out);
+  }
+
+  // ---- segmented and two-pass
+
+  void fold_segment(Worker& worker, size_t s, int64_t head) const {
+    const RecurrenceSegment& segment = plan_.segments[s];
+    Fold fold{slot(slot_to(s), head), fold_decay(slot_to(s), head)};
+    const int64_t count = blocks_of(segment);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t b = backward_ ? count - 1 - i : i;
+      enter(worker, segment, b, head);
+      if (backward_) worker.pack_output_gradients();
+      else worker.pack_values();
+      fold.add(loops_, worker.total(), addition(worker, segment, b, head, false), job_.keys, job_.values);
+    }
+  }
+
+  void scan(int64_t document, int64_t head) const {
+    const auto first = static_cast<size_t>(plan_.first_segment[static_cast<size_t>(document)]);
+    const auto end = static_cast<size_t>(plan_.first_segment[static_cast<size_t>(document) + 1]);
+    const float* entered = at_or_null(outer_, outer_at(document, head));
+    for (size_t i = first; i + 1 < end; ++i) {
+      const int64_t to = slot_to(backward_ ? first + (end - 1 - i) : i);
+      compose(slot(to, head), fold_decay(to, head), entered, slot(to, head));
+      entered = slot(to, head);
+    }
+  }
+
+  void walk_segment(Worker& worker, size_t s, int64_t unit) {
+    const RecurrenceSegment& segment = plan_.segments[s];
+    if (walked_by_token(worker, segment.document, unit)) return;
+    heads_of(worker, segment, unit, [&](int64_t head) {
+      const int64_t at = outer_at(segment.document, head);
+      Running running{passes_on(segment) ? worker.running : ends_ + at, false};
+      running.start(slot_from(s) < 0 ? at_or_null(outer_, at) : slot(slot_from(s), head), job_.area());
+      blocks(worker, s, head, running, nullptr);
+    });
+  }
+
+  const RecurrenceJob<Element>& job_;
+  const RecurrencePlan& plan_;
+  const bool backward_;
+  const StateLoops& loops_ = state_loops();
+  const float* outer_;  // [documents, heads, area] states (gradients) that come from outside, or null
+  float* ends_;         // the same, that leave
+  float* slots_;        // [slots, heads, area] between segments; null: not kept
+  std::vector<int64_t> order_;  // documents, longest first
+  Tensor fold_decays_, kept_;
+
+ public:
+  const float* initial = nullptr;  // backward: the states that entered the documents
+};
+
+template <class T>
+T* bits(const Tensor& tensor) {  // bf16 as its bits
+  return static_cast<T*>(tensor.data_ptr());
+}
+
+template <class T>
+HeadView<T> view_of(const Tensor& x) {
+  return x.defined() ? HeadView<T>{bits<T>(x), x.stride(0), x.stride(1)} : HeadView<T>{};
+}
+
+Tensor rows_contiguous(const Tensor& x) { return !x.defined() || x.size(-1) <= 1 || x.stride(-1) == 1 ? x : x.contiguous(); }
+
+double products_per_second() {
+  const std::string_view set = block_kernels().name;  // of one thread, in blocks of this operator; only their order of magnitude matters
+  return set == "amx" ? 6e11 : set == "avx512_bf16" ? 1.2e11 : set == "portable" ? 4e9 : 5e10;
+}
+
+template <class Element>
+RecurrenceJob<Element> job_of(const RecurrenceProblem& problem, const Tensor& log_decay) {
+  RecurrenceJob<Element> job{.q = view_of<const Element>(problem.q_thk), .k = view_of<const Element>(problem.k_thk), .v = view_of<const Element>(problem.v_thv)};
+  job.kind = problem.decay;
+  job.tied = problem.options.tied_keys;
+  job.reverse = problem.options.reverse;
+  job.heads = problem.heads();
+  job.group = problem.group();
+  job.keys = problem.q_thk.size(2);
+  job.values = problem.v_thv.size(2);
+  job.scale = static_cast<float>(problem.options.scale);
+  job.offsets = problem.offsets;
+  if (job.kind == DecayKind::kHead) job.decay = {log_decay.const_data_ptr<float>(), 0, log_decay.stride(0)};
+  else if (log_decay.defined()) job.decay = view_of<const float>(log_decay);
+  job.plan = plan_recurrence(problem.offsets, problem.options.block, problem.options.execution,
+                             {job.heads, job.keys, job.values, threads(), products_per_second()});
+  job.channel_block = std::min<int64_t>(job.channel_block, job.plan.block);
+  // e^{80} is as far as a product of gates may fall for its inverse, times a value, to stay finite.
+  constexpr double kRange = 80;
+  const double bound = problem.options.log_decay_bound;
+  if (job.kind == DecayKind::kKeyToken && bound * static_cast<double>(job.channel_block) >= -kRange) {
+    while (job.channel_block < job.plan.block && bound * static_cast<double>(2 * job.channel_block) >= -kRange) job.channel_block *= 2;
+    job.smallest_decay = static_cast<float>(std::exp(bound));
+  }
+  return job;
+}
+
+Tensor fp32_decay(const RecurrenceProblem& problem) {
+  if (!problem.log_decay.defined()) return {};
+  const Tensor decay = problem.log_decay.detach().to(at::kFloat);
+  return problem.decay == DecayKind::kKeyToken ? rows_contiguous(decay) : decay;
+}
+
+template <class Element>
+LinearRecurrenceResult forward(const RecurrenceProblem& problem, Tensor* boundaries) {
+  const Tensor decay = fp32_decay(problem);
+  RecurrenceJob<Element> job = job_of<Element>(problem, decay);
+  const Tensor initial = problem.initial_state_nhkv.defined() ? problem.initial_state_nhkv.contiguous() : Tensor();
+  const auto fp32 = problem.q_thk.options().dtype(at::kFloat);
+  LinearRecurrenceResult result{at::empty({problem.tokens(), job.heads, job.values}, problem.v_thv.options()),
+                                at::empty({problem.documents(), job.heads, job.keys, job.values}, fp32)};
+  job.o = view_of<Element>(result.o_thd);
+  Tensor slots;
+  if (boundaries != nullptr || job.plan.execution != RecurrenceExecution::kFused) slots = at::empty({job.plan.slots, job.heads, job.keys, job.values}, fp32);
+  Walk<Element> walk(job, false, initial.defined() ? initial.const_data_ptr<float>() : nullptr, result.final_state_nhkv.mutable_data_ptr<float>(),
+                     slots.defined() ? slots.mutable_data_ptr<float>() : nullptr);
+  walk.run();
+  if (boundaries != nullptr) *boundaries = slots;
+  return result;
+}
+
+template <class Element>
+void backward(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv, const Tensor& boundaries,
+              RecurrenceGradients& out) {
+  const Tensor decay = fp32_decay(problem), d_o = rows_contiguous(d_o_thd);
+  RecurrenceJob<Element> job = job_of<Element>(problem, decay);
+  job.d_o = view_of<const Element>(d_o);
+  job.dq = view_of<Element>(out.q_thk);
+  job.dk = view_of<Element>(out.k_thk);
+  job.dv = view_of<Element>(out.v_thv);
+  const bool per_head = job.kind == DecayKind::kHead;
+  if (out.log_decay.defined()) job.d_decay = {out.log_decay.mutable_data_ptr<float>(), per_head ? 0 : out.log_decay.stride(0), per_head ? 0 : out.log_decay.stride(1)};
+  const Tensor initial = problem.initial_state_nhkv.defined() ? problem.initial_state_nhkv.contiguous() : Tensor();
+  const Tensor d_final = d_final_nhkv.defined() ? d_final_nhkv.to(at::kFloat).contiguous() : Tensor();
+  Tensor slots;
+  if (job.plan.execution != RecurrenceExecution::kFused) slots = at::empty({job.plan.slots, job.heads, job.keys, job.values}, d_o.options().dtype(at::kFloat));
+  Walk<Element> walk(job, true, d_final.defined() ? d_final.const_data_ptr<float>() : nullptr, out.initial_state_nhkv.mutable_data_ptr<float>(),
+                     slots.defined() ? slots.mutable_data_ptr<float>() : nullptr);
+  walk.boundaries = boundaries.defined() ? boundaries.const_data_ptr<float>() : nullptr;
+  walk.initial = initial.defined() ? initial.const_data_ptr<float>() : nullptr;
+  const auto heads = static_cast<size_t>(job.heads);
+  if (per_head && out.log_decay.defined()) walk.head_sums.assign(job.plan.segments.size() * heads, 0.0);
+  walk.run();
+  if (walk.head_sums.empty()) {
+    if (per_head && out.log_decay.defined()) out.log_decay.zero_();
+    return;
+  }
+  float* const d_gamma = out.log_decay.mutable_data_ptr<float>();
+  for (size_t h = 0; h < heads; ++h) {
+    double sum = 0;
+    for (size_t s = 0; s < job.plan.segments.size(); ++s) sum += walk.head_sums[s * heads + h];
+    d_gamma[h] = static_cast<float>(sum);
+  }
+}
+
+}  // namespace
+
+std::string refuse_cpu(const RecurrenceProblem& problem) {
+  const auto type = problem.q_thk.scalar_type();
+  if (type != at::kBFloat16 && type != at::kFloat) return "takes bf16 and fp32";
+  if (!problem.q_thk.device().is_cpu()) return "the tensors are not on the CPU";
+  for (const int64_t channels : {problem.q_thk.size(2), problem.v_thv.size(2)}) {
+    if (channels < 1 || channels > 256) return "takes 1 to 256 channels";
+  }
+  for (const Tensor* x : {&problem.q_thk, &problem.k_thk, &problem.v_thv}) {
+    if (x->defined() && x->size(2) > 1 && x->stride(2) != 1) return "channels do not follow each other in memory";
+  }
+  return "";
+}
+
+LinearRecurrenceResult recurrence_forward_cpu(const RecurrenceProblem& problem, Tensor* boundaries) {
+  return problem.q_thk.scalar_type() == at::kFloat ? forward<float>(problem, boundaries) : forward<uint16_t>(problem, boundaries);
+}
+
+void recurrence_backward_cpu(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv, const Tensor& boundaries,
+                             RecurrenceGradients& out) {
+  if (problem.q_thk.scalar_type() == at::kFloat) backward<float>(problem, d_o_thd, d_final_nhkv, boundaries, out);
+  else backward<uint16_t>(problem, d_o_thd, d_final_nhkv, boundaries, out);
+}
+
+}  // namespace longhaul::kernels

@@ -1,0 +1,22 @@
+// Our own CPU form of linear_recurrence: bf16 or fp32 inputs, fp32 state, every kind of decay. Chunked products (kernels/block) inside
+// segments (plan.h), documents and heads side by side; short documents token by token. Bitwise the same for any number of threads and
+// any execution. Backward keeps the inputs and one state per segment, and recomputes the rest (linear-attention.md §2).
+#pragma once
+
+#include <string>
+
+#include "kernels/linear_recurrence/problem.h"
+
+namespace longhaul::kernels {
+
+std::string refuse_cpu(const RecurrenceProblem& problem);  // empty: takes it
+
+// `boundaries` receives the states between segments, which backward wants; null: not kept.
+LinearRecurrenceResult recurrence_forward_cpu(const RecurrenceProblem& problem, Tensor* boundaries);
+
+// Writes into the tensors of `out`, which may be slices of larger ones (channels contiguous): q, k (unless keys are tied), v, initial_state
+// (contiguous), and log_decay where it is defined (fp32, contiguous).
+void recurrence_backward_cpu(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv, const Tensor& boundaries,
+                             RecurrenceGradients& out);
+
+}  // namespace longhaul::kernels

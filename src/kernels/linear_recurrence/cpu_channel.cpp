@@ -1,0 +1,106 @@
+// The part of RecurrenceWorker for a decay per key channel. The scores of a block are made of pairs (left half, right half) at every
+// level of halving: with r the first token of the right half, Λ(j → i) = Λ(j → r) Λ(r → i) for j left, i right, so their part is one
+// product of rows scaled by factors ≤ 1. What remains are the diagonal blocks of `channel_block` tokens: exactly, pair by pair, or,
+// when the gate has a bound that keeps the inverse finite, as a product too, with Λ(r → i) and 1 / Λ(r → j).
+// (The secondary chunking of linear-attention.md §2, halved instead of cut into equal parts: each token is scaled once a level.)
+#include <algorithm>
+
+#include "kernels/linear_recurrence/cpu_worker.h"
+
+namespace longhaul::kernels {
+
+template <class Element>
+void RecurrenceWorker<Element>::list_pairs() {
+  pairs_.clear();
+  int64_t level = 0;
+  for (int64_t half = block_ / 2; half >= job_.channel_block; half /= 2, ++level) {
+    for (int64_t start = 0; start + half < m_; start += 2 * half) {
+      pairs_.push_back({start, half, start + half, std::min(half, m_ - start - half), level, false});
+    }
+  }
+  for (int64_t start = 0; start < m_; start += job_.channel_block) {
+    const int64_t rows = std::min(job_.channel_block, m_ - start);
+    pairs_.push_back({start, rows, start, rows, level, true});
+  }
+}
+
+// The rows of both sides of a pair, scaled.
+template <class Element>
+void RecurrenceWorker<Element>::scale_pair(const Pair& pair) const {
+  loops_.scale_forward(q_.at(pair.right), q_.ld, lambda_ + pair.right * keys_, pair.right_rows, keys_, !pair.diagonal, 1, right_factors(pair));
+  (pair.diagonal ? loops_.scale_inverse : loops_.scale_backward)(k_.at(pair.left), k_.ld, lambda_ + pair.left * keys_, pair.left_rows, keys_,
+                                                                  left_factors(pair));
+}
+
+template <class Element>
+void RecurrenceWorker<Element>::channel_scores() const {
+  for (const Pair& pair : pairs_) {
+    float* const out = a_ + pair.right * block_ + pair.left;
+    if (pair.diagonal && job_.smallest_decay == 0) {
+      loops_.diagonal_scores(q_.at(pair.right), q_.ld, k_.at(pair.left), k_.ld, lambda_ + pair.left * keys_, pair.left_rows, keys_, out, block_);
+      continue;
+    }
+    scale_pair(pair);
+    pack(left_factors(pair), keys_, true, keys_, pair.left_rows, row_panels_);
+    multiply(right_factors(pair), keys_, row_panels_, pair.right_rows, pair.left_rows, keys_, out, block_);
+  }
+}
+
+// Scores with keys as rows; exact diagonal blocks take their gradients on the way.
+template <class Element>
+void RecurrenceWorker<Element>::channel_scores_transposed() const {
+  for (float* sums : {dq_sum_, dk_sum_, moment_, written_}) std::fill_n(sums, m_ * keys_, 0.0f);
+  for (const Pair& pair : pairs_) {
+    float* const out = a_ + pair.left * block_ + pair.right;
+    const int64_t at = pair.left * keys_;
+    if (pair.diagonal && job_.smallest_decay == 0) {
+      loops_.diagonal_gradients(q_.at(pair.right), q_.ld, k_.at(pair.left), k_.ld, lambda_ + at, p_ + pair.left * block_ + pair.right, block_,
+                                job_.scale, pair.left_rows, keys_, out, dq_sum_ + at, dk_sum_ + at, moment_ + at);
+      continue;
+    }
+    scale_pair(pair);
+    pack(right_factors(pair), keys_, true, keys_, pair.right_rows, row_panels_);
+    multiply(left_factors(pair), keys_, row_panels_, pair.left_rows, pair.right_rows, keys_, out, block_);
+  }
+}
+
+template <class Element>
+void RecurrenceWorker<Element>::channel_gradients(const float* state, const float* d_state, float* group) {
+  for (const Pair& pair : pairs_) {
+    if (pair.diagonal && job_.smallest_decay == 0) continue;
+    const int64_t left = pair.left * keys_, right = pair.right * keys_;
+    pack(left_factors(pair), keys_, false, pair.left_rows, keys_, row_panels_);
+    multiply(pairs_q_ + pair.right * block_ + pair.left, block_, row_panels_, pair.right_rows, keys_, pair.left_rows, first_, keys_);
+    loops_.add_forward(first_, right_factors(pair), lambda_ + right, pair.right_rows, keys_, !pair.diagonal, 1, 1, dq_sum_ + right,
+                       moment_ + right);
+    pack(right_factors(pair), keys_, false, pair.right_rows, keys_, row_panels_);
+    multiply(pairs_k_ + pair.left * block_ + pair.right, block_, row_panels_, pair.left_rows, keys_, pair.right_rows, first_, keys_);
+    (pair.diagonal ? loops_.add_inverse : loops_.add_backward)(first_, left_factors(pair), lambda_ + left, pair.left_rows, keys_, -1,
+                                                                dk_sum_ + left, moment_ + left);
+  }
+  if (state != nullptr) {
+    pack(rounded(state), values_, true, values_, keys_, state_panels_);
+    multiply(d_o_.data, d_o_.ld, state_panels_, m_, keys_, values_, first_, keys_);
+    loops_.scale_forward(q_.data, q_.ld, lambda_, m_, keys_, true, job_.scale, scaled_q_);
+    loops_.add_forward(first_, scaled_q_, lambda_, m_, keys_, true, job_.scale, 1, dq_sum_, moment_);
+  }
+  if (d_state != nullptr) {
+    pack(rounded(d_state), values_, true, values_, keys_, state_panels_);
+    multiply(v_.data, v_.ld, state_panels_, m_, keys_, values_, first_, keys_);
+    loops_.add_backward(first_, scaled_k_, lambda_, m_, keys_, 1, dk_sum_, written_);
+  }
+  store(dq_sum_, nullptr, ones_, keys_, 0, m_, dq_, nullptr);
+  if (!job_.tied) store(dk_sum_, nullptr, ones_, keys_, 0, m_, dk_, group);
+  if (job_.d_decay.data == nullptr) return;
+  std::fill_n(dots_, keys_, 0.0f);
+  if (state != nullptr && d_state != nullptr) {
+    state_loops_.row_dots(state, d_state, keys_, values_, dots_);
+    for (int64_t c = 0; c < keys_; ++c) dots_[c] *= total_[c];
+  }
+  state_loops_.decay_gradient(moment_, written_, dots_, lambda_, job_.tied ? dk_sum_ : nullptr, m_, keys_, d_decay_.data, d_decay_.ld);
+}
+
+template class RecurrenceWorker<uint16_t>;
+template class RecurrenceWorker<float>;
+
+}  // namespace longhaul::kernels

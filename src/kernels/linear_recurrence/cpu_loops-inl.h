@@ -1,0 +1,408 @@
+// The bodies behind cpu_loops.h, in plain loops that the compiler turns into vectors. cpu_loops.cpp includes this once per instruction
+// set, inside a namespace of its own, between LONGHAUL_BEGIN_TARGET and LONGHAUL_END_TARGET.
+
+using Lanes = float __attribute__((vector_size(64)));  // sixteen partial sums
+constexpr int64_t kLanes = 16, kMaxColumns = 256, kDiagonal = 16;
+
+inline float widen(float x) { return x; }
+inline float widen(uint16_t x) { return std::bit_cast<float>(static_cast<uint32_t>(x) << 16); }
+template <class Element>
+inline Element narrow(float x) {
+  if constexpr (std::is_same_v<Element, float>) {
+    return x;
+  } else {  // to nearest, ties to even
+    const uint32_t bits = std::bit_cast<uint32_t>(x);
+    const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    return static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
+  }
+}
+
+inline float sum_of(const Lanes& lanes) {
+  float sums[kLanes];
+  std::memcpy(sums, &lanes, sizeof sums);
+  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+    for (int64_t i = 0; i < half; ++i) sums[i] += sums[i + half];
+  }
+  return sums[0];
+}
+
+// Σ value(c) over columns, in sixteen interleaved sums.
+template <class Value>
+inline float sum_over(int64_t columns, const Value& value) {
+  Lanes sums = {};
+  int64_t c = 0;
+  for (; c + kLanes <= columns; c += kLanes) {
+    float terms[kLanes];
+    for (int64_t lane = 0; lane < kLanes; ++lane) terms[lane] = value(c + lane);
+    Lanes add;
+    std::memcpy(&add, terms, sizeof add);
+    sums += add;
+  }
+  if (c < columns) {
+    float terms[kLanes] = {};
+    for (int64_t lane = 0; c + lane < columns; ++lane) terms[lane] = value(c + lane);
+    Lanes add;
+    std::memcpy(&add, terms, sizeof add);
+    sums += add;
+  }
+  return sum_of(sums);
+}
+
+// e^x for x ≤ 0 (and a little above): 2^n 2^f with n = round(x log2 e), 2^f by its Taylor polynomial (error 5e-9 on |f| ≤ 1/2).
+// Below −87 the result is 0; a NaN stays one.
+inline float exponential(float x) {
+  const float bounded = x < -87.5f ? -87.5f : x > 88.0f ? 88.0f : x;
+  const float n = __builtin_rintf(bounded * 1.44269502f);
+  const float f = (bounded * 1.44269502f - n) + bounded * 1.92596299e-8f;
+  float p = 1.54035304e-4f;
+  p = p * f + 1.33335581e-3f;
+  p = p * f + 9.61812911e-3f;
+  p = p * f + 5.55041087e-2f;
+  p = p * f + 2.40226507e-1f;
+  p = p * f + 6.93147182e-1f;
+  p = p * f + 1.0f;
+  const float power = std::bit_cast<float>(static_cast<uint32_t>(static_cast<int32_t>(n) + 127) << 23);
+  return x < -87.0f ? 0.0f : p * power;
+}
+
+template <class Element>
+void scale_rows(const Element* x, int64_t ld, const float* factor, int64_t rows, int64_t columns, Element* out, int64_t ld_out) {
+  for (int64_t i = 0; i < rows; ++i) {
+    const Element* const __restrict from = x + i * ld;
+    Element* const __restrict to = out + i * ld_out;
+    const float f = factor[i];
+    for (int64_t c = 0; c < columns; ++c) to[c] = narrow<Element>(f * widen(from[c]));
+  }
+}
+
+template <class Element>
+void join_rows(const float* first, const float* second, int64_t ld, const float* factor, int64_t rows, int64_t columns, Element* out,
+               int64_t ld_out) {
+  for (int64_t i = 0; i < rows; ++i) {
+    const float* const __restrict a = first + i * ld;
+    Element* const __restrict to = out + i * ld_out;
+    if (second == nullptr) {
+      for (int64_t c = 0; c < columns; ++c) to[c] = narrow<Element>(a[c]);
+      continue;
+    }
+    const float* const __restrict b = second + i * ld;
+    const float f = factor[i];
+    for (int64_t c = 0; c < columns; ++c) to[c] = narrow<Element>(a[c] + f * b[c]);
+  }
+}
+
+inline void add_rows(const float* first, const float* second, int64_t ld, const float* factor, int64_t rows, int64_t columns, float* out,
+                     int64_t ld_out) {
+  for (int64_t i = 0; i < rows; ++i) {
+    const float* const __restrict a = first + i * ld;
+    float* const __restrict to = out + i * ld_out;
+    if (second == nullptr) {
+      for (int64_t c = 0; c < columns; ++c) to[c] += a[c];
+      continue;
+    }
+    const float* const __restrict b = second + i * ld;
+    const float f = factor[i];
+    for (int64_t c = 0; c < columns; ++c) to[c] += a[c] + f * b[c];
+  }
+}
+
+template <class Element>
+void dot_rows(const Element* x, int64_t ld, const float* z, int64_t ld_z, const float* factor, int64_t rows, int64_t columns, float* out) {
+  for (int64_t i = 0; i < rows; ++i) {
+    const Element* const a = x + i * ld;
+    const float* const b = z + i * ld_z;
+    out[i] = factor[i] * sum_over(columns, [&](int64_t c) { return widen(a[c]) * b[c]; });
+  }
+}
+
+template <class Element>
+void mask_scores(const float* scores, const float* mask, int64_t ld, int64_t first, int64_t rows, int64_t columns, Element* out,
+                 int64_t ld_out) {
+  for (int64_t i = 0; i < rows; ++i) {
+    const float* const __restrict from = scores + i * ld;
+    const float* const __restrict factor = mask + i * ld;
+    Element* const __restrict to = out + i * ld_out;
+    const int64_t live = std::min(columns, first + i + 1);
+    for (int64_t j = 0; j < live; ++j) to[j] = narrow<Element>(from[j] * factor[j]);
+    for (int64_t j = live; j < columns; ++j) to[j] = 0;
+  }
+}
+
+template <class Element>
+void mask_pair(const float* a, const float* p, const float* mask, int64_t ld, int64_t rows, int64_t columns, Element* a_out, Element* p_out,
+               int64_t ld_out, float* key_sum, float* query_sum) {
+  for (int64_t j = 0; j < rows; ++j) {
+    const float *const __restrict aj = a + j * ld, *const __restrict pj = p + j * ld, *const __restrict factor = mask + j * ld;
+    Element *const __restrict a_to = a_out + j * ld_out, *const __restrict p_to = p_out + j * ld_out;
+    for (int64_t i = 0; i < std::min(j, columns); ++i) a_to[i] = p_to[i] = 0;
+    for (int64_t i = j; i < columns; ++i) {
+      a_to[i] = narrow<Element>(aj[i] * factor[i]);
+      p_to[i] = narrow<Element>(pj[i] * factor[i]);
+    }
+    if (key_sum == nullptr) continue;
+    for (int64_t i = j + 1; i < columns; ++i) query_sum[i] += aj[i] * pj[i] * factor[i];
+    const int64_t after = j + 1;
+    key_sum[j] = after < columns ? sum_over(columns - after, [&](int64_t i) { return aj[after + i] * pj[after + i] * factor[after + i]; }) : 0;
+  }
+}
+
+// Runs a product of λ down the rows (or up), with `body(row, factors)` at each.
+template <class Body>
+inline void walk_forward(const float* lambda, int64_t rows, int64_t columns, bool inclusive, float start, const Body& body) {
+  alignas(64) float factor[kMaxColumns];
+  for (int64_t c = 0; c < columns; ++c) factor[c] = start;
+  for (int64_t i = 0; i < rows; ++i) {
+    const float* const __restrict step = lambda + i * columns;
+    if (inclusive || i > 0) {
+      for (int64_t c = 0; c < columns; ++c) factor[c] *= step[c];
+    }
+    body(i, factor);
+  }
+}
+template <class Body>
+inline void walk_backward(const float* lambda, int64_t rows, int64_t columns, const Body& body) {
+  alignas(64) float factor[kMaxColumns];
+  for (int64_t c = 0; c < columns; ++c) factor[c] = 1;
+  for (int64_t i = rows - 1; i >= 0; --i) {
+    body(i, factor);
+    const float* const __restrict step = lambda + i * columns;
+    for (int64_t c = 0; c < columns; ++c) factor[c] *= step[c];
+  }
+}
+template <class Body>
+inline void walk_inverse(const float* lambda, int64_t rows, int64_t columns, const Body& body) {
+  walk_forward(lambda, rows, columns, false, 1, [&](int64_t i, const float* factor) {
+    alignas(64) float inverse[kMaxColumns];
+    for (int64_t c = 0; c < columns; ++c) inverse[c] = 1.0f / factor[c];
+    body(i, inverse);
+  });
+}
+
+template <class Element>
+inline auto scaled_into(const Element* x, int64_t ld, int64_t columns, Element* out) {
+  return [=](int64_t i, const float* __restrict factor) {
+    const Element* const __restrict from = x + i * ld;
+    Element* const __restrict to = out + i * columns;
+    for (int64_t c = 0; c < columns; ++c) to[c] = narrow<Element>(factor[c] * widen(from[c]));
+  };
+}
+template <class Element>
+void scale_forward(const Element* x, int64_t ld, const float* lambda, int64_t rows, int64_t columns, bool inclusive, float start,
+                   Element* out) {
+  walk_forward(lambda, rows, columns, inclusive, start, scaled_into(x, ld, columns, out));
+}
+template <class Element>
+void scale_backward(const Element* x, int64_t ld, const float* lambda, int64_t rows, int64_t columns, Element* out) {
+  walk_backward(lambda, rows, columns, scaled_into(x, ld, columns, out));
+}
+template <class Element>
+void scale_inverse(const Element* x, int64_t ld, const float* lambda, int64_t rows, int64_t columns, Element* out) {
+  walk_inverse(lambda, rows, columns, scaled_into(x, ld, columns, out));
+}
+
+template <class Element>
+inline auto added_into(const float* z, const Element* x, int64_t columns, float weight, float* sum, float* moment) {
+  return [=](int64_t i, const float* __restrict factor) {
+    const float* const __restrict from = z + i * columns;
+    const Element* const __restrict seen = x + i * columns;
+    float *const __restrict to = sum + i * columns, *const __restrict product = moment + i * columns;
+    for (int64_t c = 0; c < columns; ++c) {
+      to[c] += factor[c] * from[c];
+      product[c] += weight * (widen(seen[c]) * from[c]);
+    }
+  };
+}
+template <class Element>
+void add_forward(const float* z, const Element* x, const float* lambda, int64_t rows, int64_t columns, bool inclusive, float start,
+                 float weight, float* sum, float* moment) {
+  walk_forward(lambda, rows, columns, inclusive, start, added_into(z, x, columns, weight, sum, moment));
+}
+template <class Element>
+void add_backward(const float* z, const Element* x, const float* lambda, int64_t rows, int64_t columns, float weight, float* sum,
+                  float* moment) {
+  walk_backward(lambda, rows, columns, added_into(z, x, columns, weight, sum, moment));
+}
+template <class Element>
+void add_inverse(const float* z, const Element* x, const float* lambda, int64_t rows, int64_t columns, float weight, float* sum,
+                 float* moment) {
+  walk_inverse(lambda, rows, columns, added_into(z, x, columns, weight, sum, moment));
+}
+
+// Columns c … c + 15 of a row, zeros beyond the last.
+template <class Element>
+inline Lanes lanes_at(const Element* row, int64_t c, int64_t columns) {
+  float values[kLanes] = {};
+  if (c + kLanes <= columns) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) values[lane] = widen(row[c + lane]);
+  } else {
+    for (int64_t lane = 0; c + lane < columns; ++lane) values[lane] = widen(row[c + lane]);
+  }
+  Lanes lanes;
+  std::memcpy(&lanes, values, sizeof lanes);
+  return lanes;
+}
+inline void add_lanes(float* row, int64_t c, int64_t columns, const Lanes& lanes) {
+  float values[kLanes];
+  std::memcpy(values, &lanes, sizeof values);
+  if (c + kLanes <= columns) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) row[c + lane] += values[lane];
+  } else {
+    for (int64_t lane = 0; c + lane < columns; ++lane) row[c + lane] += values[lane];
+  }
+}
+
+// Sixteen sums at once: out_n += Σ over the lanes of sums[n].
+inline void add_sums(const Lanes* sums, int64_t count, float* out) {
+  for (int64_t n = 0; n < count; ++n) out[n] += sum_of(sums[n]);
+}
+
+template <class Element>
+void diagonal_scores(const Element* q, int64_t ld_q, const Element* k, int64_t ld_k, const float* lambda, int64_t rows, int64_t columns,
+                     float* a, int64_t ld_a) {
+  for (int64_t i = 0; i < rows; ++i) std::fill_n(a + i * ld_a, i + 1, 0.0f);
+  for (int64_t c = 0; c < columns; c += kLanes) {
+    Lanes decayed[kDiagonal];  // k_j Π_{j < s ≤ i} λ_s
+    for (int64_t i = 0; i < rows; ++i) {
+      const Lanes query = lanes_at(q + i * ld_q, c, columns), step = lanes_at(lambda + i * columns, c, columns);
+      decayed[i] = lanes_at(k + i * ld_k, c, columns);
+      Lanes products[kDiagonal];
+      for (int64_t j = 0; j < i; ++j) {
+        decayed[j] *= step;
+        products[j] = query * decayed[j];
+      }
+      products[i] = query * decayed[i];
+      add_sums(products, i + 1, a + i * ld_a);
+    }
+  }
+}
+
+template <class Element>
+void diagonal_gradients(const Element* q, int64_t ld_q, const Element* k, int64_t ld_k, const float* lambda, const float* pt, int64_t ld_pt,
+                        float scale, int64_t rows, int64_t columns, float* at, float* dq, float* dk, float* moment) {
+  for (int64_t j = 0; j < rows; ++j) std::fill_n(at + j * ld_pt + j, rows - j, 0.0f);
+  for (int64_t c = 0; c < columns; c += kLanes) {
+    Lanes queries[kDiagonal], steps[kDiagonal], d_queries[kDiagonal];
+    for (int64_t i = 0; i < rows; ++i) {
+      queries[i] = lanes_at(q + i * ld_q, c, columns);
+      steps[i] = lanes_at(lambda + i * columns, c, columns);
+      d_queries[i] = Lanes{};
+    }
+    for (int64_t j = 0; j < rows; ++j) {
+      const Lanes key = lanes_at(k + j * ld_k, c, columns);
+      const float* const p = pt + j * ld_pt;
+      Lanes decay = Lanes{} + 1.0f, d_key = {};
+      Lanes products[kDiagonal];
+      for (int64_t i = j; i < rows; ++i) {
+        if (i > j) decay *= steps[i];
+        const Lanes decayed_query = queries[i] * decay;
+        products[i] = decayed_query * key;
+        d_queries[i] += (scale * p[i]) * (key * decay);
+        d_key += (scale * p[i]) * decayed_query;
+      }
+      add_sums(products + j, rows - j, at + j * ld_pt + j);
+      add_lanes(dk + j * columns, c, columns, d_key);
+      add_lanes(moment + j * columns, c, columns, -(key * d_key));
+    }
+    for (int64_t i = 0; i < rows; ++i) {
+      add_lanes(dq + i * columns, c, columns, d_queries[i]);
+      add_lanes(moment + i * columns, c, columns, queries[i] * d_queries[i]);
+    }
+  }
+}
+
+template <class Element>
+void tied_keys(const float* g, int64_t ld, int64_t rows, int64_t columns, Element* out) {
+  for (int64_t i = 0; i < rows; ++i) {
+    const float* const __restrict from = g + i * ld;
+    Element* const __restrict to = out + i * columns;
+    for (int64_t c = 0; c < columns; ++c) {
+      const float x = from[c];
+      // −(e^x − 1): near 0 by its Taylor polynomial, whose first omitted term is x^7/5040 < 4e-10 of x.
+      const float near = -x * (1 + x * (1.0f / 2) * (1 + x * (1.0f / 3) * (1 + x * (1.0f / 4) * (1 + x * (1.0f / 5) * (1 + x * (1.0f / 6))))));
+      to[c] = narrow<Element>(x > -0.25f ? near : 1 - exponential(x));
+    }
+  }
+}
+
+template <class Element>
+void step(const float* before, const float* lambda, const Element* q, const Element* k, const Element* v, float scale, int64_t rows,
+          int64_t columns, float* after, Element* out) {
+  alignas(64) float value[kMaxColumns], sum[kMaxColumns];
+  for (int64_t c = 0; c < columns; ++c) {
+    value[c] = widen(v[c]);
+    sum[c] = 0;
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    const float query = widen(q[r]), key = widen(k[r]), decay = lambda[r];
+    float* const to = after + r * columns;
+    if (before == nullptr) {
+      for (int64_t c = 0; c < columns; ++c) to[c] = key * value[c];
+    } else {
+      const float* const from = before + r * columns;
+#pragma GCC ivdep
+      for (int64_t c = 0; c < columns; ++c) to[c] = decay * from[c] + key * value[c];
+    }
+#pragma GCC ivdep
+    for (int64_t c = 0; c < columns; ++c) sum[c] += query * to[c];
+  }
+  for (int64_t c = 0; c < columns; ++c) out[c] = narrow<Element>(scale * sum[c]);
+}
+
+inline void advance(float* out, const float* decay, const float* state, const float* add, int64_t rows, int64_t columns) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const float d = decay[r];
+#pragma GCC ivdep
+    for (int64_t c = 0; c < columns; ++c) out[r * columns + c] = d * state[r * columns + c] + add[r * columns + c];
+  }
+}
+
+inline void row_dots(const float* x, const float* y, int64_t rows, int64_t columns, float* out) {
+  for (int64_t r = 0; r < rows; ++r) out[r] = sum_over(columns, [&](int64_t c) { return x[r * columns + c] * y[r * columns + c]; });
+}
+
+inline void exponentials(const float* g, int64_t ld, int64_t rows, int64_t columns, float* lambda) {
+  for (int64_t i = 0; i < rows; ++i) {
+    const float* const __restrict from = g + i * ld;
+    float* const __restrict to = lambda + i * columns;
+    for (int64_t c = 0; c < columns; ++c) to[c] = exponential(from[c]);
+  }
+}
+
+inline void decay_mask(const float* lambda, int64_t rows, float scale, float* mask, int64_t ld) {
+  for (int64_t i = 0; i < rows; ++i) {
+    float* const __restrict row = mask + i * ld;
+    const float* const __restrict before = row - ld;
+    for (int64_t j = 0; j < i; ++j) row[j] = before[j] * lambda[i];
+    row[i] = scale;
+  }
+}
+
+inline void decay_gradient(const float* moment, const float* write, const float* total, const float* lambda, const float* tied, int64_t rows,
+                           int64_t columns, float* d_g, int64_t ld) {
+  alignas(64) float sum[kMaxColumns];
+  std::copy_n(total, columns, sum);
+  for (int64_t i = 0; i < rows; ++i) {
+    float* const __restrict to = d_g + i * ld;
+    for (int64_t c = 0; c < columns; ++c) {
+      to[c] = sum[c];
+      sum[c] += write[i * columns + c];
+    }
+  }
+  std::fill_n(sum, columns, 0.0f);
+  for (int64_t i = rows - 1; i >= 0; --i) {
+    float* const __restrict to = d_g + i * ld;
+    for (int64_t c = 0; c < columns; ++c) {
+      sum[c] += moment[i * columns + c];
+      to[c] += sum[c];
+    }
+    if (tied == nullptr) continue;
+    for (int64_t c = 0; c < columns; ++c) to[c] -= lambda[i * columns + c] * tied[i * columns + c];
+  }
+}
+
+template <class Element>
+constexpr RecurrenceLoops<Element> kRecurrenceLoops = {
+    scale_rows<Element>,    join_rows<Element>,    add_rows,           dot_rows<Element>,      mask_scores<Element>,
+    mask_pair<Element>,     scale_forward<Element>, scale_backward<Element>, scale_inverse<Element>, add_forward<Element>,
+    add_backward<Element>,  add_inverse<Element>,  diagonal_scores<Element>, diagonal_gradients<Element>, tied_keys<Element>, step<Element>};
+constexpr StateLoops kStateLoops = {advance, row_dots, exponentials, decay_mask, decay_gradient};

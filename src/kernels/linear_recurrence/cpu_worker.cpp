@@ -1,0 +1,303 @@
+#include "kernels/linear_recurrence/cpu_worker.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "kernels/linear_recurrence/strip.h"
+
+namespace longhaul::kernels {
+
+FlushDenormals::FlushDenormals() {
+#if defined(__x86_64__)
+  before_ = __builtin_ia32_stmxcsr();
+  __builtin_ia32_ldmxcsr(static_cast<unsigned>(before_) | 0x8040u);  // flush to zero, denormals are zero
+#elif defined(__aarch64__)
+  before_ = __builtin_aarch64_get_fpcr();
+  __builtin_aarch64_set_fpcr(static_cast<unsigned>(before_) | 1u << 24);
+#else
+  before_ = 0;
+#endif
+}
+
+FlushDenormals::~FlushDenormals() {
+#if defined(__x86_64__)
+  __builtin_ia32_ldmxcsr(static_cast<unsigned>(before_));
+#elif defined(__aarch64__)
+  __builtin_aarch64_set_fpcr(static_cast<unsigned>(before_));
+#endif
+}
+
+template <class Element>
+RecurrenceWorker<Element>::RecurrenceWorker(const RecurrenceJob<Element>& job, bool backward)
+    : job_(job),
+      loops_(recurrence_loops<Element>()),
+      state_loops_(state_loops()),
+      block_(job.plan.block),
+      keys_(job.keys),
+      values_(job.values),
+      by_channel_(job.kind == DecayKind::kKeyToken) {
+  reserve_scratch(backward);
+  int64_t bytes = 0;
+  for (const auto& [pointer, size] : reservations_) bytes += size;
+  memory_ = at::empty({bytes / 4}, at::kFloat);
+  char* next = static_cast<char*>(memory_.mutable_data_ptr());
+  for (const auto& [pointer, size] : reservations_) {
+    *pointer = next;
+    next += size;
+  }
+  std::fill_n(ones_, block_, 1.0f);
+}
+
+template <class Element>
+void RecurrenceWorker<Element>::reserve(void** pointer, int64_t bytes) {
+  reservations_.emplace_back(pointer, (bytes + 63) / 64 * 64);
+}
+
+template <class Element>
+void RecurrenceWorker<Element>::reserve_scratch(bool backward) {
+  const int64_t square = block_ * block_, wide = std::max(keys_, values_), area = keys_ * values_, strips = (block_ + kStrip - 1) / kStrip;
+  for (float** pointer : {&x, &entered, &fold_sum, &running}) reserve(*pointer, area);
+  for (float** pointer : {&fold_decay, &total_}) reserve(*pointer, keys_);
+  for (float** pointer : {&prefix_, &suffix_, &ones_}) reserve(*pointer, block_);
+  reserve(powers_, block_ + 1);
+  reserve(mask_, square);
+  reserve(lambda_, block_ * (by_channel_ ? keys_ : 1));
+  reserve(a_, square);
+  reserve(first_, block_ * wide);
+  reserve(second_, block_ * wide);
+  reserve(row_panels_, std::max(packed(wide, block_), packed(block_, wide)));
+  reserve(state_panels_, std::max(packed(keys_, values_), packed(values_, keys_)));
+  reserve(state_, area);
+  reserve(v_tokens_, strips * packed(kStrip, values_));
+  reserve(scaled_q_, block_ * keys_);
+  reserve(scaled_k_, block_ * keys_);
+  reserve(transposed_, block_ * keys_);
+  reserve(scores_, square);
+  if (job_.tied) reserve(tied_, block_ * keys_);
+  if (by_channel_) {
+    int64_t levels = 1;
+    for (int64_t half = block_ / 2; half >= job_.channel_block; half /= 2) ++levels;
+    reserve(level_q_, levels * block_ * keys_);
+    reserve(level_k_, levels * block_ * keys_);
+  }
+  if (!backward) return;
+  const int64_t segment = block_ * job_.plan.segment_blocks;
+  reserve(states, job_.plan.segment_blocks * area);
+  if (job_.group > 1) {
+    reserve(group_dk, segment * keys_);
+    reserve(group_dv, segment * values_);
+  }
+  reserve(mask_t_, square);
+  reserve(p_, square);
+  reserve(pairs_q_, square);
+  reserve(pairs_k_, square);
+  reserve(do_tokens_, strips * packed(kStrip, values_));
+  reserve(q_tokens_, strips * packed(kStrip, keys_));
+  reserve(k_tokens_, strips * packed(kStrip, keys_));
+  reserve(dots_, 2 * std::max(block_, keys_));
+  for (float** pointer : {&key_sum_, &query_sum_}) reserve(*pointer, block_);
+  if (!by_channel_) return;
+  for (float** pointer : {&dq_sum_, &dk_sum_, &moment_, &written_}) reserve(*pointer, block_ * keys_);
+}
+
+template <class Element>
+int64_t RecurrenceWorker<Element>::packed(int64_t k, int64_t n) const {
+  if constexpr (std::is_same_v<Element, float>) return packed_size_fp32(k, n);
+  else return packed_size_bf16(k, n);
+}
+
+template <class Element>
+void RecurrenceWorker<Element>::pack(const Element* b, int64_t ld, bool transposed, int64_t k, int64_t n, Element* panels) const {
+  if constexpr (std::is_same_v<Element, float>) products_->pack_fp32(b, ld, transposed, k, n, panels);
+  else products_->pack_bf16(b, ld, transposed, k, n, panels);
+}
+
+template <class Element>
+void RecurrenceWorker<Element>::multiply(const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t k, float* c,
+                                         int64_t ldc, bool accumulate) const {
+  if constexpr (std::is_same_v<Element, float>) products_->multiply_fp32(a, lda, panels, m, n, k, c, ldc, accumulate);
+  else products_->multiply_bf16(a, lda, panels, m, n, k, c, ldc, accumulate);
+}
+
+template <class Element>
+void RecurrenceWorker<Element>::transpose(const Element* a, int64_t ld, int64_t rows, int64_t columns, Element* out, int64_t ld_out) const {
+  if constexpr (std::is_same_v<Element, float>) products_->transpose_fp32(a, ld, rows, columns, out, ld_out);
+  else products_->transpose_bf16(a, ld, rows, columns, out, ld_out);
+}
+
+template <class Element>
+const Element* RecurrenceWorker<Element>::rounded(const float* state) const {
+  if constexpr (std::is_same_v<Element, float>) return state;
+  else products_->round_bf16(state, values_, keys_, values_, state_, values_);
+  return state_;
+}
+
+template <class Element>
+void RecurrenceWorker<Element>::pack_tokens(const Rows<const Element>& x_rows, int64_t columns, Element* panels) const {
+  for (int64_t t = 0; t < m_; t += kStrip) {
+    pack(x_rows.at(t), x_rows.ld, false, std::min(kStrip, m_ - t), columns, panels + t / kStrip * packed(kStrip, columns));
+  }
+}
+
+// C [m × n] = Σ over tokens first … end − 1 of a's columns times the tokens' rows; first is a multiple of kStrip.
+template <class Element>
+void RecurrenceWorker<Element>::multiply_tokens(const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t first,
+                                                int64_t end, float* c) const {
+  for (int64_t t = first; t < end; t += kStrip) {
+    multiply(a + t, lda, panels + t / kStrip * packed(kStrip, n), m, n, std::min(kStrip, end - t), c, n, t > first);
+  }
+}
+
+// ---- decays
+
+template <class Element>
+void RecurrenceWorker<Element>::enter_head(int64_t head) {
+  const bool first = head_ < 0;
+  head_ = head;
+  if (job_.kind == DecayKind::kHeadToken || (!first && job_.kind != DecayKind::kHead)) return;
+  const double gamma = job_.kind == DecayKind::kHead ? static_cast<double>(job_.decay.data[head * job_.decay.head]) : 0.0;
+  for (int64_t n = 0; n <= block_; ++n) powers_[n] = n == 0 ? 1.0f : static_cast<float>(std::exp(gamma * static_cast<double>(n)));
+  for (int64_t i = 0; i < block_; ++i) {
+    for (int64_t j = 0; j <= i; ++j) mask_[i * block_ + j] = job_.scale * powers_[i - j];
+  }
+  if (mask_t_ == nullptr) return;
+  for (int64_t j = 0; j < block_; ++j) {
+    for (int64_t i = j; i < block_; ++i) mask_t_[j * block_ + i] = mask_[i * block_ + j];
+  }
+}
+
+template <class Element>
+void RecurrenceWorker<Element>::load_scalar_decays(int64_t document, int64_t start, int64_t head) {
+  if (job_.kind != DecayKind::kHeadToken) {
+    for (int64_t i = 0; i < m_; ++i) {
+      prefix_[i] = job_.scale * powers_[i + 1];
+      suffix_[i] = powers_[m_ - 1 - i];
+    }
+    std::fill_n(total_, keys_, powers_[m_]);
+    return;
+  }
+  const auto g = job_.rows(job_.decay, document, start, head);
+  for (int64_t i = 0; i < m_; ++i) first_[i] = *g.at(i);
+  state_loops_.exponentials(first_, m_, 1, m_, lambda_);
+  state_loops_.decay_mask(lambda_, m_, job_.scale, mask_, block_);
+  if (mask_t_ != nullptr) products_->transpose_fp32(mask_, block_, m_, m_, mask_t_, block_);
+  float before = 1, after = 1;
+  for (int64_t i = 0; i < m_; ++i) {
+    before *= lambda_[i];
+    prefix_[i] = job_.scale * before;
+    suffix_[m_ - 1 - i] = after;
+    after *= lambda_[m_ - 1 - i];
+  }
+  std::fill_n(total_, keys_, before);
+}
+
+template <class Element>
+void RecurrenceWorker<Element>::load_channel_decays(int64_t document, int64_t start, int64_t head) {
+  const auto g = job_.rows(job_.decay, document, start, head);
+  state_loops_.exponentials(g.data, g.ld, m_, keys_, lambda_);
+  if (job_.tied) loops_.tied_keys(g.data, g.ld, m_, keys_, tied_);
+  std::fill_n(total_, keys_, 1.0f);
+  for (int64_t i = 0; i < m_; ++i) {
+    for (int64_t c = 0; c < keys_; ++c) total_[c] *= lambda_[i * keys_ + c];
+  }
+  if (job_.smallest_decay == 0) return;
+  const float smallest = *std::min_element(lambda_, lambda_ + m_ * keys_);
+  if (!(smallest >= job_.smallest_decay * 0.999f)) {  // 0.999: the caller's bound may be rounded
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "linear_recurrence: log_decay lies below its promised bound",
+                 .expected = fmt::format("at least {}", std::log(job_.smallest_decay)),
+                 .found = fmt::format("{}", std::log(smallest))});
+  }
+}
+
+template <class Element>
+void RecurrenceWorker<Element>::enter_block(int64_t document, int64_t start, int64_t tokens, int64_t head) {
+  if (by_channel_ && tokens != m_) {
+    m_ = tokens;
+    list_pairs();
+  }
+  m_ = tokens;
+  const int64_t key_head = head / job_.group;
+  q_ = job_.rows(job_.q, document, start, head);
+  k_ = job_.tied ? Rows<const Element>{tied_, keys_} : job_.rows(job_.k, document, start, key_head);
+  v_ = job_.rows(job_.v, document, start, key_head);
+  if (job_.o.data != nullptr) o_ = job_.rows(job_.o, document, start, head);
+  if (job_.d_o.data != nullptr) d_o_ = job_.rows(job_.d_o, document, start, head);
+  if (job_.dq.data != nullptr) dq_ = job_.rows(job_.dq, document, start, head);
+  if (job_.dk.data != nullptr) dk_ = job_.rows(job_.dk, document, start, key_head);
+  if (job_.dv.data != nullptr) dv_ = job_.rows(job_.dv, document, start, key_head);
+  if (job_.d_decay.data != nullptr && job_.kind != DecayKind::kHead) d_decay_ = job_.rows(job_.d_decay, document, start, head);
+  if (head != head_) enter_head(head);
+  if (by_channel_) {
+    load_channel_decays(document, start, head);
+  } else {
+    load_scalar_decays(document, start, head);
+  }
+}
+
+// ---- forward
+
+template <class Element>
+void RecurrenceWorker<Element>::pack_values() {
+  pack_tokens(v_, values_, v_tokens_);
+}
+
+template <class Element>
+void RecurrenceWorker<Element>::write_block(float* out) {
+  if (by_channel_) {
+    loops_.scale_backward(k_.data, k_.ld, lambda_, m_, keys_, scaled_k_);
+  } else {
+    loops_.scale_rows(k_.data, k_.ld, suffix_, m_, keys_, scaled_k_, keys_);
+  }
+  transpose(scaled_k_, keys_, m_, keys_, transposed_, block_);
+  multiply_tokens(transposed_, block_, v_tokens_, keys_, values_, 0, m_, out);
+}
+
+template <class Element>
+void RecurrenceWorker<Element>::scalar_scores() const {
+  pack(k_.data, k_.ld, true, keys_, m_, row_panels_);
+  for (int64_t i = 0; i < m_; i += kStrip) {
+    const int64_t rows = std::min(kStrip, m_ - i);
+    multiply(q_.at(i), q_.ld, row_panels_, rows, i + rows, keys_, a_ + i * block_, block_);
+  }
+}
+
+template <class Element>
+void RecurrenceWorker<Element>::read_block(const float* state) {
+  Rows<const Element> query = q_;
+  const float* factor = prefix_;
+  if (by_channel_) {
+    channel_scores();
+    if (state != nullptr) loops_.scale_forward(q_.data, q_.ld, lambda_, m_, keys_, true, job_.scale, scaled_q_);
+    query = {scaled_q_, keys_};
+    factor = ones_;
+  } else {
+    scalar_scores();
+  }
+  if (state != nullptr) pack(rounded(state), values_, false, keys_, values_, state_panels_);
+  for (int64_t i = 0; i < m_; i += kStrip) {
+    const int64_t rows = std::min(kStrip, m_ - i);
+    loops_.mask_scores(a_ + i * block_, mask_ + i * block_, block_, i, rows, i + rows, scores_, block_);
+    multiply_tokens(scores_, block_, v_tokens_, rows, values_, 0, i + rows, first_);
+    if (state != nullptr) multiply(query.at(i), query.ld, state_panels_, rows, values_, keys_, second_, values_);
+    loops_.join_rows(first_, state != nullptr ? second_ : nullptr, values_, factor + i, rows, values_, o_.at(i), o_.ld);
+  }
+}
+
+template <class Element>
+void RecurrenceWorker<Element>::recurrent_steps(const float* initial, float* state) {
+  for (int64_t i = 0; i < m_; ++i) {
+    if (job_.kind == DecayKind::kHeadToken) std::fill_n(total_, keys_, lambda_[i]);
+    if (job_.kind == DecayKind::kNone || job_.kind == DecayKind::kHead) std::fill_n(total_, keys_, powers_[1]);
+    const float* decay = by_channel_ ? lambda_ + i * keys_ : total_;
+    loops_.step(i == 0 ? initial : state, decay, q_.at(i), k_.at(i), v_.at(i), job_.scale, keys_, values_, state, o_.at(i));
+  }
+}
+
+template class RecurrenceWorker<uint16_t>;
+template class RecurrenceWorker<float>;
+
+}  // namespace longhaul::kernels

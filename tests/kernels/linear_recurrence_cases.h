@@ -1,0 +1,125 @@
+// Cases, inputs and evaluation of linear_recurrence, shared by its tests.
+#pragma once
+
+#include <toml++/toml.h>
+
+#include <cmath>
+
+#include "kernels/documents.h"
+#include "kernels/linear_recurrence/op.h"
+#include "support/tensors.h"
+
+namespace longhaul::kernels {
+
+using longhaul::testing::random_tensor;
+
+struct Case {
+  std::string name, decay;
+  std::vector<int64_t> offsets{0};
+  int64_t heads, key_heads, key, value;
+  double steep;
+  bool spikes = false;
+  int64_t tokens() const { return offsets.back(); }
+};
+
+inline void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+inline std::vector<Case> load_cases() {
+  const auto table = toml::parse_file(LONGHAUL_SOURCE_DIR "/src/kernels/linear_recurrence/cases.toml");
+  std::vector<Case> cases;
+  for (const auto& node : *table["case"].as_array()) {
+    const auto& entry = *node.as_table();
+    Case c{.name = *entry["name"].value<std::string>(), .decay = *entry["decay"].value<std::string>()};
+    for (const auto& length : *entry["lengths"].as_array()) c.offsets.push_back(c.offsets.back() + *length.value<int64_t>());
+    c.heads = *entry["heads"].value<int64_t>();
+    c.key_heads = *entry["key_heads"].value<int64_t>();
+    c.key = *entry["key"].value<int64_t>();
+    c.value = *entry["value"].value<int64_t>();
+    c.steep = *entry["steep"].value<double>();
+    c.spikes = entry["spikes"].value_or(false);
+    cases.push_back(c);
+  }
+  return cases;
+}
+
+struct Inputs {
+  Tensor q, k, v, log_decay, initial;
+  std::vector<Tensor> all() const {
+    std::vector<Tensor> result{q, k, v, initial};
+    if (log_decay.defined()) result.push_back(log_decay);
+    return result;
+  }
+};
+
+inline Inputs inputs_of(const Case& c, at::ScalarType type = at::kDouble) {
+  Inputs in{random_tensor({c.tokens(), c.heads, c.key}, 1, type), random_tensor({c.tokens(), c.key_heads, c.key}, 2, type),
+            random_tensor({c.tokens(), c.key_heads, c.value}, 3, type), Tensor(),
+            random_tensor({static_cast<int64_t>(c.offsets.size()) - 1, c.heads, c.key, c.value}, 4,
+                          type == at::kDouble ? at::kDouble : at::kFloat)};
+  const auto decay = [&](at::IntArrayRef sizes) {
+    const Tensor normal = random_tensor(sizes, 5);
+    Tensor g = normal.sigmoid().mul(-c.steep);
+    if (c.spikes) g = at::where(normal.gt(1), at::scalar_tensor(-1e4, at::kDouble), at::where(normal.lt(-1), at::scalar_tensor(-0.0, at::kDouble), g));
+    return g.to(type == at::kDouble ? at::kDouble : at::kFloat);
+  };
+  if (c.decay == "head") in.log_decay = decay({c.heads});
+  if (c.decay == "head_token") in.log_decay = decay({c.tokens(), c.heads});
+  if (c.decay == "key_token") in.log_decay = decay({c.tokens(), c.heads, c.key});
+  return in;
+}
+
+// A loss that weighs every output, so that a wrong element of any of them shows.
+inline Tensor weigh(const LinearRecurrenceResult& result) {
+  return result.o_thd.to(at::kDouble).mul(random_tensor(result.o_thd.sizes(), 21)).sum() +
+         result.final_state_nhkv.to(at::kDouble).mul(random_tensor(result.final_state_nhkv.sizes(), 22)).sum();
+}
+
+// The same numbers in fp64.
+inline Inputs widened(const Inputs& in) {
+  const auto wide = [](const Tensor& x) { return x.defined() ? x.to(at::kDouble) : Tensor(); };
+  return {wide(in.q), wide(in.k), wide(in.v), wide(in.log_decay), wide(in.initial)};
+}
+
+// ‖a − b‖ / ‖b‖; NaN or infinity anywhere gives infinity.
+inline double rms_error(const Tensor& a, const Tensor& b) {
+  EXPECT_EQ(a.sizes(), b.sizes());
+  const Tensor wide_a = a.detach().to(at::kDouble), wide_b = b.detach().to(at::kDouble);
+  const double difference = (wide_a - wide_b).norm().item<double>(), size = wide_b.norm().item<double>();
+  if (!std::isfinite(difference)) return INFINITY;
+  return difference == 0 ? 0 : difference / std::max(size, 1e-30);
+}
+
+struct Evaluation {
+  LinearRecurrenceResult result;
+  std::vector<Tensor> gradients;
+};
+
+template <class F>
+Evaluation evaluate(const Inputs& values, bool decay_gradient, const F& f) {
+  Inputs in = values;
+  for (Tensor* t : {&in.q, &in.k, &in.v, &in.initial}) *t = t->detach().clone().requires_grad_(true);
+  if (in.log_decay.defined()) in.log_decay = in.log_decay.detach().clone().requires_grad_(decay_gradient);
+  Evaluation evaluation{f(in), {}};
+  weigh(evaluation.result).backward();
+  for (const Tensor& t : in.all()) {
+    if (t.requires_grad()) evaluation.gradients.push_back(t.grad());
+  }
+  return evaluation;
+}
+
+
+inline void expect_close(const Evaluation& a, const Evaluation& b, double tolerance) {
+  EXPECT_LT(rms_error(a.result.o_thd, b.result.o_thd), tolerance) << "o";
+  EXPECT_LT(rms_error(a.result.final_state_nhkv, b.result.final_state_nhkv), tolerance) << "final state";
+  ASSERT_EQ(a.gradients.size(), b.gradients.size());
+  const char* names[] = {"dq", "dk", "dv", "d initial state", "d log_decay"};
+  for (size_t i = 0; i < a.gradients.size(); ++i) EXPECT_LT(rms_error(a.gradients[i], b.gradients[i]), tolerance) << names[i];
+}
+
+// While alive, this implementation of the operator answers.
+struct Forced {
+  explicit Forced(const char* implementation) { Dispatcher::force("linear_recurrence", implementation); }
+  ~Forced() { Dispatcher::force("linear_recurrence", std::nullopt); }
+};
+
+}  // namespace longhaul::kernels
