@@ -12,8 +12,13 @@ kernels::LinearRecurrenceResult LocalOps::linear_recurrence(const Tensor& q, con
 }
 
 Tensor LocalOps::attention(const Tensor& q, const Tensor& k, const Tensor& v, const layout::SequenceLayout& layout,
-                           const Tensor& key_offsets, const kernels::AttentionOptions& options) {
-  return kernels::attention(q, k, v, kernels::offsets_tensor(layout.document_offsets), key_offsets, options).o_thd;
+                           const kernels::AttentionOptions& options) {
+  return kernels::attention(q, k, v, kernels::offsets_tensor(layout.document_offsets), Tensor(), options).o_thd;
+}
+
+Tensor LocalOps::attention_cached(const Tensor& q, const kernels::KeyValueCache& cache, const kernels::AttentionOptions& options) {
+  const kernels::KeyValueCache* const one = &cache;
+  return kernels::attention_paged(q, Tensor(), std::span(&one, 1), options).o_thd;
 }
 
 Tensor LocalOps::rms_norm(const Tensor& x, const Tensor& weight, double eps) { return kernels::rms_norm(x, weight, eps); }

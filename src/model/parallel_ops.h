@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/attention/op.h"
+#include "kernels/attention/paged.h"
 #include "kernels/linear_recurrence/op.h"
 #include "layout/sequence.h"
 #include "tensor/tensor.h"
@@ -23,9 +24,10 @@ class ParallelOps {
                                                             const Tensor& log_decay_h, const Tensor& initial_state_nhkv,
                                                             const layout::SequenceLayout& layout,
                                                             const kernels::LinearRecurrenceOptions& options) = 0;
-  // key_offsets: see kernels/attention; undefined unless k and v come from a cache.
-  virtual Tensor attention(const Tensor& q_thd, const Tensor& k_shd, const Tensor& v_shd, const layout::SequenceLayout& layout,
-                           const Tensor& key_offsets, const kernels::AttentionOptions& options) = 0;
+  virtual Tensor attention(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const layout::SequenceLayout& layout,
+                           const kernels::AttentionOptions& options) = 0;
+  // Decoding: the newest tokens of one sequence, whose keys and values the cache holds already.
+  virtual Tensor attention_cached(const Tensor& q_thd, const kernels::KeyValueCache& cache, const kernels::AttentionOptions& options) = 0;
   // RMSNorm over channels that are cut over the tensor ranks: the mean of squares, and one scalar a token in backward, are summed.
   virtual Tensor rms_norm(const Tensor& x_tc, const Tensor& weight_c, double eps) = 0;
   // Sum over the tensor ranks of a product whose inner dimension is cut over them.
@@ -40,8 +42,9 @@ class LocalOps final : public ParallelOps {
                                                     const Tensor& log_decay_h, const Tensor& initial_state_nhkv,
                                                     const layout::SequenceLayout& layout,
                                                     const kernels::LinearRecurrenceOptions& options) override;
-  Tensor attention(const Tensor& q_thd, const Tensor& k_shd, const Tensor& v_shd, const layout::SequenceLayout& layout,
-                   const Tensor& key_offsets, const kernels::AttentionOptions& options) override;
+  Tensor attention(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const layout::SequenceLayout& layout,
+                   const kernels::AttentionOptions& options) override;
+  Tensor attention_cached(const Tensor& q_thd, const kernels::KeyValueCache& cache, const kernels::AttentionOptions& options) override;
   Tensor rms_norm(const Tensor& x_tc, const Tensor& weight_c, double eps) override;
   Tensor sum_over_tensor_ranks(const Tensor& x_td) override { return x_td; }
   Tensor sum_statistics(const Tensor& x) override { return x; }

@@ -27,15 +27,14 @@ Tensor SoftmaxAttention::forward(Context& context, const Tensor& hidden, const l
     q = apply_rotary(q, table);
     k = apply_rotary(k, table);
   }
-  Tensor key_offsets;
+  const kernels::AttentionOptions options{.scale = 1.0 / std::sqrt(static_cast<double>(head_dim_))};
+  Tensor o;
   if (state != nullptr) {
-    state->keys_shd = state->keys_shd.defined() ? at::cat({state->keys_shd, k}) : k.contiguous();
-    state->values_shd = state->values_shd.defined() ? at::cat({state->values_shd, v}) : v.contiguous();
-    k = state->keys_shd;
-    v = state->values_shd;
-    key_offsets = at::tensor({int64_t{0}, k.size(0)}, at::kLong);
+    state->keys_values.append(k, v);
+    o = context.ops.attention_cached(q, state->keys_values, options);
+  } else {
+    o = context.ops.attention(q, k, v, layout, options);
   }
-  const Tensor o = context.ops.attention(q, k, v, layout, key_offsets, {.scale = 1.0 / std::sqrt(static_cast<double>(head_dim_))});
   return context.ops.sum_over_tensor_ranks(output_.forward(context, o.reshape({tokens, heads_ * head_dim_})));
 }
 

@@ -1,17 +1,18 @@
 // What decoding keeps of the tokens it has seen: an fp32 recurrence state for each lightning layer, keys and values for each
-// softmax layer. One sequence; the size of a recurrence state does not depend on its length.
+// softmax layer, in pages. One sequence; the size of a recurrence state does not depend on its length.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "kernels/attention/paged.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::model {
 
 struct MixerState {
-  Tensor recurrence_1hkv;      // fp32 (fp64 in fp64 models); undefined before the first token
-  Tensor keys_shd, values_shd; // of all tokens so far, rotated
+  Tensor recurrence_1hkv;              // fp32 (fp64 in fp64 models); undefined before the first token
+  kernels::KeyValueCache keys_values;  // of all tokens so far, rotated
 };
 
 struct DecoderState {

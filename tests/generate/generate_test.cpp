@@ -83,7 +83,8 @@ TEST(Generate, LeavesNoGradient) {
   model::Decoder decoder = filled_decoder(gpt2_like(), "fp32");
   model::DecoderState state;
   EXPECT_FALSE(advance(decoder, {1, 2}, state).requires_grad());
-  EXPECT_FALSE(state.layers[0].keys_shd.requires_grad());
+  EXPECT_FALSE(state.layers[0].keys_values.key_pages().at(0).requires_grad());
+  EXPECT_EQ(state.layers[0].keys_values.tokens(), 2);
 }
 
 // All weights zero: logits are equal, the likeliest token is id 0.

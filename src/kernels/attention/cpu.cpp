@@ -68,15 +68,54 @@ void backward(const AttentionProblem& problem, const AttentionResult& result, co
   run_attention_backward(call);
 }
 
+template <class Element>
+void paged(const PagedProblem& problem, const AttentionResult& result, const Tensor& key_page) {
+  AttentionForward<Element> call;
+  for (size_t n = 0; n < problem.caches.size(); ++n) {
+    const KeyValueCache& cache = *problem.caches[n];
+    call.documents.push_back({problem.offsets[n], problem.offsets[n + 1] - problem.offsets[n], 0, cache.tokens()});
+    auto& pages = call.keys.pages.emplace_back();
+    for (const Tensor& page : cache.key_pages()) pages.k.push_back(static_cast<const Element*>(page.const_data_ptr()));
+    for (const Tensor& page : cache.value_pages()) pages.v.push_back(static_cast<const Element*>(page.const_data_ptr()));
+  }
+  call.keys.page_tokens = KeyValueCache::kPageTokens;
+  call.heads = problem.q_thd.size(1);
+  call.key_heads = key_page.size(0);
+  call.channels = problem.q_thd.size(2);
+  call.values = result.o_thd.size(2);
+  call.window = problem.options.window;
+  call.scale = problem.options.scale;
+  call.q = const_view<Element>(problem.q_thd);
+  call.o = view<Element>(result.o_thd);
+  call.logsumexp = {result.logsumexp_th.mutable_data_ptr<float>(), result.logsumexp_th.stride(0), 1};
+  run_attention_forward(call);
+}
+
+std::string refuse(const Tensor& q, const AttentionOptions& options) {
+  const ScalarType type = q.scalar_type();
+  if (!q.device().is_cpu()) return "it runs on the CPU";
+  if (type != at::kBFloat16 && type != at::kFloat) return fmt::format("it takes bf16 and fp32, not {}", name_of(type));
+  if (!rows_are_whole(q)) return "channels are not contiguous";
+  if (!(options.scale > 0)) return "the scale is not positive";
+  return "";
+}
+
 }  // namespace
 
 std::string refuse_attention_cpu(const AttentionProblem& problem) {
-  const ScalarType type = problem.q_thd.scalar_type();
-  if (!problem.q_thd.device().is_cpu()) return "it runs on the CPU";
-  if (type != at::kBFloat16 && type != at::kFloat) return fmt::format("it takes bf16 and fp32, not {}", name_of(type));
-  if (!rows_are_whole(problem.q_thd) || !rows_are_whole(problem.k_shd) || !rows_are_whole(problem.v_shd)) return "channels are not contiguous";
-  if (!(problem.options.scale > 0)) return "the scale is not positive";
-  return "";
+  if (!rows_are_whole(problem.k_shd) || !rows_are_whole(problem.v_shd)) return "channels are not contiguous";
+  return refuse(problem.q_thd, problem.options);
+}
+
+std::string refuse_attention_paged_cpu(const PagedProblem& problem) { return refuse(problem.q_thd, problem.options); }
+
+AttentionResult attention_paged_cpu(const PagedProblem& problem) {
+  const Tensor &q = problem.q_thd, &keys = problem.caches[0]->key_pages().front();
+  const int64_t values = problem.caches[0]->value_pages().front().size(2);
+  const AttentionResult result{at::empty({q.size(0), q.size(1), values}, q.options()), at::empty({q.size(0), q.size(1)}, q.options().dtype(at::kFloat))};
+  if (q.scalar_type() == at::kBFloat16) paged<uint16_t>(problem, result, keys);
+  else paged<float>(problem, result, keys);
+  return result;
 }
 
 AttentionResult attention_forward_cpu(const AttentionProblem& problem) {

@@ -1,10 +1,12 @@
 // What every implementation of attention receives: checked arguments in one struct.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include "kernels/attention/op.h"
+#include "kernels/attention/paged.h"
 
 namespace longhaul::kernels {
 
@@ -19,6 +21,13 @@ struct AttentionProblem {
   ScalarType sum_type() const { return q_thd.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
 };
 
+struct PagedProblem {
+  Tensor q_thd;
+  std::vector<int64_t> offsets;
+  std::span<const KeyValueCache* const> caches;  // of equal heads and channels
+  AttentionOptions options;
+};
+
 struct AttentionGradients {
   Tensor q_thd, k_shd, v_shd;
 };
@@ -30,6 +39,8 @@ std::string refuse_attention_cpu(const AttentionProblem& problem);  // why not, 
 AttentionResult attention_forward_cpu(const AttentionProblem& problem);
 AttentionGradients attention_backward_cpu(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o_thd,
                                           const Tensor& d_logsumexp_th);
+std::string refuse_attention_paged_cpu(const PagedProblem& problem);
+AttentionResult attention_paged_cpu(const PagedProblem& problem);
 AttentionResult attention_forward_sdpa(const AttentionProblem& problem);
 AttentionGradients attention_backward_sdpa(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o_thd);
 
