@@ -1,0 +1,174 @@
+// Checks and timings of swiglu, silu, bias + GeLU, rotary and embedding against their equations in fp64.
+#include <cmath>
+
+#include "kernels/bias_gelu/cuda.h"
+#include "kernels/embedding/cuda.h"
+#include "kernels/rotary/cuda.h"
+#include "kernels/silu/cuda.h"
+#include "kernels/swiglu/cuda.h"
+#include "gpu_check/session.h"
+
+namespace longhaul::gpu_check {
+namespace {
+
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+size_t at(int64_t i) { return static_cast<size_t>(i); }
+std::string size_name(int64_t rows, int64_t width) { return std::to_string(rows) + " × " + std::to_string(width); }
+
+void check_swiglu(Session& session, int64_t rows, int64_t width) {
+  Buffer<Bf16> x(random_bf16(session, rows * 2 * width, 2)), d_y(random_bf16(session, rows * width));
+  auto y = Buffer<Bf16>::output(rows * width), d_x = Buffer<Bf16>::output(rows * 2 * width);
+  const std::vector<double> in = widened(x.host), g = widened(d_y.host);
+  std::vector<double> want(g.size()), want_d(in.size());
+  for (int64_t i = 0; i < rows * width; ++i) {
+    const size_t gate = at(i / width * 2 * width + i % width), up = gate + at(width);
+    const double s = logistic(in[gate]);
+    want[at(i)] = in[gate] * s * in[up];
+    want_d[gate] = g[at(i)] * in[up] * s * (1 + in[gate] * (1 - s));
+    want_d[up] = g[at(i)] * in[gate] * s;
+  }
+  kernels::cuda::swiglu_forward(x.device(), y.device(), rows, width, nullptr);
+  kernels::cuda::swiglu_backward(x.device(), d_y.device(), d_x.device(), rows, width, nullptr);
+  kernels::cuda::runtime::synchronize();
+  session.compare("swiglu", size_name(rows, width), "y", y, want, kBf16);
+  session.compare("swiglu", size_name(rows, width), "d_x", d_x, want_d, kBf16);
+}
+
+void check_silu(Session& session, int64_t n) {
+  Buffer<Bf16> x(random_bf16(session, n, 3)), d_y(random_bf16(session, n));
+  auto y = Buffer<Bf16>::output(n), d_x = Buffer<Bf16>::output(n);
+  const std::vector<double> in = widened(x.host), g = widened(d_y.host);
+  std::vector<double> want(in.size()), want_d(in.size());
+  for (size_t i = 0; i < in.size(); ++i) {
+    const double s = logistic(in[i]);
+    want[i] = in[i] * s;
+    want_d[i] = g[i] * s * (1 + in[i] * (1 - s));
+  }
+  kernels::cuda::silu_forward(x.device(), y.device(), n, nullptr);
+  kernels::cuda::silu_backward(x.device(), d_y.device(), d_x.device(), n, nullptr);
+  kernels::cuda::runtime::synchronize();
+  session.compare("silu", std::to_string(n), "y", y, want, kBf16);
+  session.compare("silu", std::to_string(n), "d_x", d_x, want_d, kBf16);
+}
+
+void check_bias_gelu(Session& session, int64_t rows, int64_t width, bool with_bias, double spread) {
+  Buffer<Bf16> x(random_bf16(session, rows * width, spread)), d_y(random_bf16(session, rows * width));
+  Buffer<float> bias(random_fp32(session, width)), d_bias(random_fp32(session, width));
+  auto y = Buffer<Bf16>::output(rows * width), d_x = Buffer<Bf16>::output(rows * width);
+  auto workspace = Buffer<unsigned char>::output(kernels::cuda::bias_gelu_workspace_bytes(rows, width));
+  const std::vector<double> in = widened(x.host), b = widened(bias.host), g = widened(d_y.host);
+  std::vector<double> want(in.size()), want_d(in.size()), want_bias = widened(d_bias.host);
+  const double root = std::sqrt(2 / M_PI);
+  for (int64_t i = 0; i < rows * width; ++i) {
+    const double u = in[at(i)] + (with_bias ? b[at(i % width)] : 0), t = std::tanh(root * (u + 0.044715 * u * u * u));
+    want[at(i)] = 0.5 * u * (1 + t);
+    want_d[at(i)] = g[at(i)] * (0.5 * (1 + t) + 0.5 * u * (1 - t * t) * root * (1 + 3 * 0.044715 * u * u));
+    want_bias[at(i % width)] += want_d[at(i)];
+  }
+  const float* given = with_bias ? bias.device() : nullptr;
+  kernels::cuda::bias_gelu_forward(x.device(), given, y.device(), rows, width, nullptr);
+  kernels::cuda::bias_gelu_backward(x.device(), given, d_y.device(), d_x.device(), with_bias ? d_bias.device() : nullptr, workspace.device(), rows, width, nullptr);
+  kernels::cuda::runtime::synchronize();
+  const std::string name = size_name(rows, width) + (with_bias ? "" : " without bias") + (spread > 10 ? ", saturated" : "");
+  session.compare("bias_gelu", name, "y", y, want, kBf16);
+  session.compare("bias_gelu", name, "d_x", d_x, want_d, kBf16);
+  if (with_bias) session.compare("bias_gelu", name, "d_bias", d_bias, want_bias, kFp32);
+  session.expect("bias_gelu", name, "workspace", workspace.guards_hold(), "wrote outside the workspace");
+}
+
+void check_rotary(Session& session, int64_t tokens, int heads, int width, int pairs) {
+  Buffer<Bf16> x(random_bf16(session, tokens * heads * width));
+  std::vector<float> cosines(at(tokens * pairs)), sines(at(tokens * pairs));
+  for (int64_t i = 0; i < tokens * pairs; ++i) {
+    const double angle = static_cast<double>(i / pairs * 7) * std::pow(10000.0, -static_cast<double>(i % pairs) / pairs);
+    cosines[at(i)] = static_cast<float>(std::cos(angle));
+    sines[at(i)] = static_cast<float>(std::sin(angle));
+  }
+  Buffer<float> cos(cosines), sin(sines);
+  auto y = Buffer<Bf16>::output(x.size()), back = Buffer<Bf16>::output(x.size());
+  const std::vector<double> in = widened(x.host);
+  for (const bool inverse : {false, true}) {
+    std::vector<double> want = in;
+    for (int64_t row = 0; row < tokens * heads; ++row) {
+      for (int j = 0; j < pairs; ++j) {
+        const size_t a = at(row * width + j), b = a + at(pairs), angle = at(row / heads * pairs + j);
+        const double c = cosines[angle], s = inverse ? -sines[angle] : sines[angle];
+        want[a] = in[a] * c - in[b] * s;
+        want[b] = in[b] * c + in[a] * s;
+      }
+    }
+    Buffer<Bf16>& out = inverse ? back : y;
+    kernels::cuda::rotary(x.device(), cos.device(), sin.device(), out.device(), tokens, heads, width, pairs, inverse, nullptr);
+    kernels::cuda::runtime::synchronize();
+    session.compare("rotary", size_name(tokens, width) + ", " + std::to_string(pairs) + " pairs", inverse ? "inverse" : "y", out, want, kBf16);
+  }
+}
+
+void check_embedding(Session& session, int64_t tokens, int64_t hidden, int64_t vocabulary) {
+  std::vector<int64_t> ids(at(tokens));
+  for (int64_t& id : ids) id = static_cast<int64_t>(session.random() % static_cast<uint64_t>(vocabulary));
+  const kernels::cuda::EmbeddingPlan plan = kernels::cuda::plan_embedding(ids);
+  Buffer<int64_t> ids_on_device(ids), distinct(plan.ids);
+  Buffer<int32_t> order(plan.tokens), starts(plan.starts);
+  Buffer<Bf16> table(random_bf16(session, vocabulary * hidden)), d_out(random_bf16(session, tokens * hidden));
+  Buffer<float> sink(random_fp32(session, vocabulary * hidden));
+  auto out = Buffer<Bf16>::output(tokens * hidden);
+  const std::vector<double> rows = widened(table.host), g = widened(d_out.host);
+  std::vector<double> want(g.size()), want_sink = widened(sink.host);
+  for (int64_t i = 0; i < tokens * hidden; ++i) {
+    const size_t from = at(ids[at(i / hidden)] * hidden + i % hidden);
+    want[at(i)] = rows[from];
+    want_sink[from] += g[at(i)];
+  }
+  kernels::cuda::embedding_forward(ids_on_device.device(), table.device(), out.device(), tokens, hidden, nullptr);
+  kernels::cuda::embedding_gradient(order.device(), starts.device(), distinct.device(), distinct.size(), d_out.device(), sink.device(), hidden, nullptr);
+  kernels::cuda::runtime::synchronize();
+  session.compare("embedding", size_name(tokens, hidden), "out", out, want, kExact);
+  session.compare("embedding", size_name(tokens, hidden), "gradient", sink, want_sink, kFp32);
+}
+
+}  // namespace
+
+void check_fused(Session& session) {
+  for (const auto& [rows, width] : {std::pair{3, 5}, {17, 96}, {1, 1000}}) check_swiglu(session, rows, width);
+  for (const int64_t n : {1, 8, 4097}) check_silu(session, n);
+  check_bias_gelu(session, 3, 5, true, 1);
+  check_bias_gelu(session, 600, 96, true, 1);
+  check_bias_gelu(session, 9, 1500, false, 30);
+  check_rotary(session, 21, 3, 64, 32);
+  check_rotary(session, 5, 2, 20, 3);
+  check_embedding(session, 150, 96, 40);
+  check_embedding(session, 7, 13, 3);
+}
+
+void time_fused(Session& session) {
+  const int64_t rows = 16384, width = 4096, count = rows * width;
+  const double values = static_cast<double>(count);
+  Buffer<Bf16> x(random_bf16(session, 2 * count)), d_y(random_bf16(session, count));
+  auto y = Buffer<Bf16>::output(count), d_x = Buffer<Bf16>::output(2 * count);
+  const std::string shape = size_name(rows, width);
+  session.time("swiglu forward", shape, 6 * values, 0, [&] { kernels::cuda::swiglu_forward(x.device(), y.device(), rows, width, nullptr); });
+  session.time("swiglu backward", shape, 10 * values, 0, [&] { kernels::cuda::swiglu_backward(x.device(), d_y.device(), d_x.device(), rows, width, nullptr); });
+  session.time("silu forward", shape, 4 * values, 0, [&] { kernels::cuda::silu_forward(x.device(), y.device(), count, nullptr); });
+  session.time("silu backward", shape, 6 * values, 0, [&] { kernels::cuda::silu_backward(x.device(), d_y.device(), d_x.device(), count, nullptr); });
+  Buffer<float> bias(random_fp32(session, width)), d_bias(random_fp32(session, width));
+  Buffer<unsigned char> workspace(std::vector<unsigned char>(at(kernels::cuda::bias_gelu_workspace_bytes(rows, width))));
+  session.time("bias_gelu forward", shape, 4 * values, 0, [&] { kernels::cuda::bias_gelu_forward(x.device(), bias.device(), y.device(), rows, width, nullptr); });
+  session.time("bias_gelu backward", shape, 6 * values, 0, [&] {
+    kernels::cuda::bias_gelu_backward(x.device(), bias.device(), d_y.device(), d_x.device(), d_bias.device(), workspace.device(), rows, width, nullptr);
+  });
+  Buffer<float> angles(random_fp32(session, rows * 32));
+  session.time("rotary", "16384 × 32 × 128, 32 pairs", 4 * values, 0,
+               [&] { kernels::cuda::rotary(x.device(), angles.device(), angles.device(), y.device(), rows, 32, 128, 32, false, nullptr); });
+  std::vector<int64_t> ids(at(rows));
+  for (int64_t& id : ids) id = static_cast<int64_t>(session.random() % 50257);
+  const kernels::cuda::EmbeddingPlan plan = kernels::cuda::plan_embedding(ids);
+  Buffer<int64_t> distinct(plan.ids);
+  Buffer<int32_t> order(plan.tokens), starts(plan.starts);
+  Buffer<float> sink(std::vector<float>(at(50257 * 1024)));
+  session.time("embedding gradient", "16384 × 1024, 50257 ids", static_cast<double>(rows * 1024 * 2 + distinct.size() * 1024 * 8), 0, [&] {
+    kernels::cuda::embedding_gradient(order.device(), starts.device(), distinct.device(), distinct.size(), d_y.device(), sink.device(), 1024, nullptr);
+  });
+}
+
+}  // namespace longhaul::gpu_check

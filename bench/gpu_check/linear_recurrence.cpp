@@ -1,0 +1,283 @@
+// Checks and timings of linear_recurrence: both forms against the recurrence itself, token by token in fp64.
+#include "kernels/linear_recurrence/cuda.h"
+
+#include <cmath>
+
+#include "gpu_check/session.h"
+
+namespace longhaul::gpu_check {
+namespace {
+
+using kernels::cuda::DecayKind;
+using kernels::cuda::Recurrence;
+
+struct Case {
+  const char* name;
+  std::vector<int64_t> lengths;
+  int heads, key_heads, keys, values;
+  DecayKind kind;
+  double steepest;
+  bool reverse = false, states = false;  // states: initial state given, gradient of the final one not zero
+  int64_t segment_tokens = 128;
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"tiny", {5}, 2, 2, 3, 4, DecayKind::kHead, 0.9},
+      {"odd lengths, short and empty documents", {1, 0, 63, 64, 65, 0, 7}, 2, 2, 8, 24, DecayKind::kHead, 0.9, false, true},
+      {"no decay, several segments", {193, 100, 300}, 2, 2, 64, 64, DecayKind::kNone, 0, false, true},
+      {"shared key heads", {70, 20, 150}, 4, 2, 32, 40, DecayKind::kHead, 0.3, false, true},
+      {"head size 128, reverse", {200}, 1, 1, 128, 128, DecayKind::kHead, 0.5, true, true},
+      {"head size 256 and 96", {130}, 1, 1, 256, 96, DecayKind::kHead, 0.5, false, true},
+      {"keys 60, values 192", {131, 2}, 2, 1, 60, 192, DecayKind::kHeadToken, 0.7},
+      {"steep decay that underflows", {130}, 2, 2, 16, 16, DecayKind::kHead, 10000},
+      {"decay per token and head", {100, 3, 140}, 2, 2, 64, 64, DecayKind::kHeadToken, 2, false, true},
+      {"decay per token and head, reverse", {90, 145}, 2, 1, 32, 64, DecayKind::kHeadToken, 2, true, true},
+      {"decay per token and channel", {17, 1, 30, 0}, 2, 2, 20, 40, DecayKind::kChannelToken, 2, false, true},
+      {"decay per token and channel, reverse, shared keys", {33}, 4, 2, 40, 8, DecayKind::kChannelToken, 1, true, true},
+  };
+  return all;
+}
+
+struct Reference {  // [T, heads …] as the kernels have them
+  std::vector<double> o, final_state, d_q, d_k, d_v, d_log_decay, d_initial;
+};
+
+struct Inputs {
+  std::vector<double> q, k, v, log_decay, initial, d_o, d_final;
+  std::vector<int64_t> offsets;
+};
+
+// S_t = λ_t ⊙ S_{t−1} + k_tᵀ v_t, o_t = scale · q_t S_t, and its adjoint, of one head of one document.
+class HeadReference {
+ public:
+  HeadReference(const Case& which, const Inputs& in, double scale, Reference& out) : case_(which), in_(in), scale_(scale), out_(out) {}
+
+  void run(int64_t n, int64_t h) {
+    const int64_t length = in_.offsets[static_cast<size_t>(n) + 1] - in_.offsets[static_cast<size_t>(n)];
+    const int64_t rows = case_.keys, cols = case_.values, area = rows * cols, base = (n * case_.heads + h) * area;
+    std::vector<std::vector<double>> states(static_cast<size_t>(length) + 1, std::vector<double>(static_cast<size_t>(area), 0));
+    for (int64_t i = 0; i < area; ++i) states[0][size(i)] = in_.initial.empty() ? 0 : in_.initial[size(base + i)];
+    for (int64_t i = 0; i < length; ++i) {
+      const int64_t t = token(n, i);
+      for (int64_t d = 0; d < cols; ++d) {
+        double sum = 0;
+        for (int64_t c = 0; c < rows; ++c) {
+          double& s = states[size(i) + 1][size(c * cols + d)];
+          s = std::exp(log_decay(t, h, c)) * states[size(i)][size(c * cols + d)] + in_.k[k_at(t, h, c)] * in_.v[v_at(t, h, d)];
+          sum += in_.q[q_at(t, h, c)] * s;
+        }
+        out_.o[o_at(t, h, d)] = scale_ * sum;
+      }
+    }
+    std::vector<double> adjoint(size(area), 0);
+    for (int64_t i = 0; i < area; ++i) {
+      out_.final_state[size(base + i)] = states[size(length)][size(i)];
+      adjoint[size(i)] = in_.d_final.empty() ? 0 : in_.d_final[size(base + i)];
+    }
+    for (int64_t i = length - 1; i >= 0; --i) step_back(token(n, i), h, states[size(i)], states[size(i) + 1], adjoint);
+    for (int64_t i = 0; i < area; ++i) out_.d_initial[size(base + i)] = adjoint[size(i)];
+  }
+
+ private:
+  static size_t size(int64_t i) { return static_cast<size_t>(i); }
+  int64_t group() const { return case_.heads / case_.key_heads; }
+  size_t q_at(int64_t t, int64_t h, int64_t c) const { return size((t * case_.heads + h) * case_.keys + c); }
+  size_t k_at(int64_t t, int64_t h, int64_t c) const { return size((t * case_.key_heads + h / group()) * case_.keys + c); }
+  size_t v_at(int64_t t, int64_t h, int64_t d) const { return size((t * case_.key_heads + h / group()) * case_.values + d); }
+  size_t o_at(int64_t t, int64_t h, int64_t d) const { return size((t * case_.heads + h) * case_.values + d); }
+  size_t decay_at(int64_t t, int64_t h, int64_t c) const {
+    return case_.kind == DecayKind::kHead ? size(h) : case_.kind == DecayKind::kHeadToken ? size(t * case_.heads + h) : q_at(t, h, c);
+  }
+  double log_decay(int64_t t, int64_t h, int64_t c) const { return case_.kind == DecayKind::kNone ? 0 : in_.log_decay[decay_at(t, h, c)]; }
+  int64_t token(int64_t n, int64_t i) const { return case_.reverse ? in_.offsets[size(n) + 1] - 1 - i : in_.offsets[size(n)] + i; }
+
+  void step_back(int64_t t, int64_t h, const std::vector<double>& before, const std::vector<double>& now, std::vector<double>& adjoint) {
+    for (int64_t c = 0; c < case_.keys; ++c) {
+      const double lambda = std::exp(log_decay(t, h, c));
+      double d_log = 0;
+      for (int64_t d = 0; d < case_.values; ++d) {
+        const size_t i = size(c * case_.values + d);
+        const double g = in_.d_o[o_at(t, h, d)];
+        adjoint[i] += scale_ * in_.q[q_at(t, h, c)] * g;
+        out_.d_q[q_at(t, h, c)] += scale_ * now[i] * g;
+        out_.d_k[k_at(t, h, c)] += adjoint[i] * in_.v[v_at(t, h, d)];
+        out_.d_v[v_at(t, h, d)] += in_.k[k_at(t, h, c)] * adjoint[i];
+        d_log += lambda * before[i] * adjoint[i];
+        adjoint[i] *= lambda;
+      }
+      if (case_.kind != DecayKind::kNone) out_.d_log_decay[decay_at(t, h, c)] += d_log;
+    }
+  }
+
+  const Case& case_;
+  const Inputs& in_;
+  double scale_;
+  Reference& out_;
+};
+
+// Inputs, tables and outputs of one case on the device.
+struct Setup {
+  Setup(Session& session, const Case& which, double scale)
+      : offsets(boundaries(which.lengths)),
+        tokens(offsets.host.back()),
+        documents(static_cast<int>(which.lengths.size())),
+        states(static_cast<int64_t>(documents) * which.heads * which.keys * which.values),
+        decays(which.kind == DecayKind::kHead ? which.heads
+                                              : tokens * which.heads * (which.kind == DecayKind::kChannelToken ? which.keys : 1)),
+        q(random_bf16(session, tokens * which.heads * which.keys, 0.5)),
+        k(random_bf16(session, tokens * which.key_heads * which.keys, 0.5)),
+        v(random_bf16(session, tokens * which.key_heads * which.values)),
+        log_decay(random_log_decay(session, decays, which.steepest)),
+        initial(random_fp32(session, which.states ? states : 0)),
+        d_o(random_bf16(session, tokens * which.heads * which.values)),
+        d_final(random_fp32(session, which.states ? states : 0)),
+        plan(kernels::cuda::plan_recurrence(offsets.host, which.segment_tokens)),
+        along(plan.along),
+        against(plan.against),
+        document_segments(plan.document_segments) {
+    problem = {tokens, documents, which.heads, which.key_heads, which.keys, which.values, which.kind, static_cast<float>(scale), which.reverse,
+               q.device(), k.device(), v.device(), which.kind == DecayKind::kNone ? nullptr : log_decay.device(),
+               which.states ? initial.device() : nullptr, offsets.device()};
+    tables = {along.device(), against.device(), document_segments.device(), static_cast<int>(plan.along.size())};
+  }
+  static std::vector<int64_t> boundaries(const std::vector<int64_t>& lengths) {
+    std::vector<int64_t> all{0};
+    for (const int64_t length : lengths) all.push_back(all.back() + length);
+    return all;
+  }
+
+  Buffer<int64_t> offsets;
+  int64_t tokens;
+  int documents;
+  int64_t states, decays;
+  Buffer<Bf16> q, k, v;
+  Buffer<float> log_decay, initial;
+  Buffer<Bf16> d_o;
+  Buffer<float> d_final;
+  kernels::cuda::RecurrencePlan plan;
+  Buffer<kernels::cuda::Segment> along, against;
+  Buffer<int32_t> document_segments;
+  Recurrence problem;
+  kernels::cuda::RecurrenceTables tables;
+};
+
+Reference reference_of(const Case& which, const Setup& setup, double scale) {
+  const Inputs in{widened(setup.q.host), widened(setup.k.host), widened(setup.v.host), widened(setup.log_decay.host), widened(setup.initial.host),
+                  widened(setup.d_o.host), widened(setup.d_final.host), setup.offsets.host};
+  const auto zeros = [](int64_t count) { return std::vector<double>(static_cast<size_t>(count), 0); };
+  Reference out{zeros(setup.d_o.size()), zeros(setup.states), zeros(setup.q.size()), zeros(setup.k.size()), zeros(setup.v.size()),
+                zeros(setup.decays), zeros(setup.states)};
+  HeadReference head(which, in, scale, out);
+  for (int64_t n = 0; n < setup.documents; ++n) {
+    for (int64_t h = 0; h < which.heads; ++h) head.run(n, h);
+  }
+  return out;
+}
+
+void check_case(Session& session, const Case& which) {
+  const double scale = 0.7;
+  Setup setup(session, which, scale);
+  const Reference want = reference_of(which, setup, scale);
+  for (const bool exact : {false, true}) {
+    if (!exact && which.kind == DecayKind::kChannelToken) continue;
+    const std::string op = exact ? "linear_recurrence exact" : "linear_recurrence chunked";
+    auto o = Buffer<Bf16>::output(setup.d_o.size()), d_q = Buffer<Bf16>::output(setup.q.size()), d_k = Buffer<Bf16>::output(setup.k.size()),
+         d_v = Buffer<Bf16>::output(setup.v.size());
+    auto final_state = Buffer<float>::output(setup.states), d_initial = Buffer<float>::output(setup.states),
+         d_log_decay = Buffer<float>::output(setup.decays);
+    const int segments = setup.tables.segments;
+    auto workspace = Buffer<unsigned char>::output(
+        exact ? kernels::cuda::exact_workspace_bytes(setup.problem, true) : kernels::cuda::chunked_workspace_bytes(setup.problem, segments, true));
+    const bool want_decay = exact && which.kind != DecayKind::kNone;
+    const kernels::cuda::RecurrenceGradientPointers gradients{setup.d_o.device(), which.states ? setup.d_final.device() : nullptr, d_q.device(),
+                                                             d_k.device(), d_v.device(), d_initial.device(),
+                                                             want_decay ? d_log_decay.device() : nullptr};
+    if (exact) {
+      kernels::cuda::exact_forward(setup.problem, o.device(), final_state.device(), nullptr);
+      kernels::cuda::exact_backward(setup.problem, gradients, workspace.device(), nullptr);
+    } else {
+      kernels::cuda::chunked_forward(setup.problem, setup.tables, o.device(), final_state.device(), workspace.device(), nullptr);
+      kernels::cuda::chunked_backward(setup.problem, setup.tables, gradients, workspace.device(), nullptr);
+    }
+    kernels::cuda::runtime::synchronize();
+    // The chunked form rounds its states to bf16 where they enter a product; fp32 ones are sums of products of rounded operands.
+    session.compare(op, which.name, "o", o, want.o, kBf16);
+    session.compare(op, which.name, "final_state", final_state, want.final_state, exact ? kFp32 : kBf16);
+    session.compare(op, which.name, "d_q", d_q, want.d_q, kBf16);
+    session.compare(op, which.name, "d_k", d_k, want.d_k, kBf16);
+    session.compare(op, which.name, "d_v", d_v, want.d_v, kBf16);
+    session.compare(op, which.name, "d_initial", d_initial, want.d_initial, exact ? kFp32 : kBf16);
+    if (want_decay) session.compare(op, which.name, "d_log_decay", d_log_decay, want.d_log_decay, {1e-4, 1e-3});  // terms that cancel
+    session.expect(op, which.name, "workspace", workspace.guards_hold(), "wrote outside the workspace");
+  }
+}
+
+// One token for each of many sequences, the state in place.
+void check_decode(Session& session) {
+  const Case which{"one step of decoding", {1, 1, 1, 1, 1}, 4, 2, 64, 48, DecayKind::kHead, 0.5, false, true};
+  Setup setup(session, which, 1);
+  const Reference want = reference_of(which, setup, 1);
+  auto o = Buffer<Bf16>::output(setup.d_o.size());
+  kernels::cuda::exact_forward(setup.problem, o.device(), setup.initial.device(), nullptr);
+  kernels::cuda::runtime::synchronize();
+  session.compare("linear_recurrence exact", which.name, "o", o, want.o, kBf16);
+  session.compare("linear_recurrence exact", which.name, "state", setup.initial, want.final_state, kFp32);
+}
+
+// One shape, both directions of the chunked form, for several lengths of segments; bytes and FLOPs of the fused form, §2.1 with C = 64.
+void time_chunked(Session& session, const Case& which, const std::string& shape, const std::vector<int64_t>& segment_lengths) {
+  for (const int64_t segment_tokens : segment_lengths) {
+    Case split = which;
+    split.segment_tokens = segment_tokens;
+    Setup setup(session, split, 1);
+    auto o = Buffer<Bf16>::output(setup.d_o.size()), d_q = Buffer<Bf16>::output(setup.q.size()), d_k = Buffer<Bf16>::output(setup.k.size()),
+         d_v = Buffer<Bf16>::output(setup.v.size());
+    auto final_state = Buffer<float>::output(setup.states);
+    Memory workspace(kernels::cuda::chunked_workspace_bytes(setup.problem, setup.tables.segments, true));
+    const kernels::cuda::RecurrenceGradientPointers gradients{setup.d_o.device(), nullptr, d_q.device(), d_k.device(), d_v.device(), nullptr, nullptr};
+    const double token_heads = static_cast<double>(setup.tokens) * which.heads, k = which.keys, v = which.values;
+    const std::string name = shape + ", " + std::to_string(setup.tables.segments) + " segments";
+    session.time("linear_recurrence chunked forward", name, token_heads * 4 * (k + v), token_heads * (2 * 64 * (k + v) + 4 * k * v),
+                 [&] { kernels::cuda::chunked_forward(setup.problem, setup.tables, o.device(), final_state.device(), workspace.data(), nullptr); });
+    session.time("linear_recurrence chunked backward", name, token_heads * 10 * (k + v), token_heads * (2 * 64 * (3 * k + 2 * v) + 10 * k * v),
+                 [&] { kernels::cuda::chunked_backward(setup.problem, setup.tables, gradients, workspace.data(), nullptr); });
+  }
+}
+
+void time_exact(Session& session, const Case& which, const std::string& shape) {
+  Setup setup(session, which, 1);
+  auto o = Buffer<Bf16>::output(setup.d_o.size()), d_q = Buffer<Bf16>::output(setup.q.size()), d_k = Buffer<Bf16>::output(setup.k.size()),
+       d_v = Buffer<Bf16>::output(setup.v.size());
+  auto final_state = Buffer<float>::output(setup.states), d_log_decay = Buffer<float>::output(setup.decays);
+  const double token_heads = static_cast<double>(setup.tokens) * which.heads, k = which.keys, v = which.values;
+  const double gates = which.kind == DecayKind::kChannelToken ? 4 * k : 0, states = 8 * static_cast<double>(setup.states) * (which.states ? 1 : 0);
+  session.time("linear_recurrence exact forward", shape, token_heads * (4 * (k + v) + gates) + states, token_heads * 4 * k * v,
+               [&] { kernels::cuda::exact_forward(setup.problem, o.device(), final_state.device(), nullptr); });
+  if (which.states) return;  // decoding
+  Memory workspace(kernels::cuda::exact_workspace_bytes(setup.problem, true));
+  const kernels::cuda::RecurrenceGradientPointers gradients{setup.d_o.device(), nullptr, d_q.device(), d_k.device(), d_v.device(), nullptr, d_log_decay.device()};
+  session.time("linear_recurrence exact backward", shape, token_heads * (10 * (k + v) + 2 * gates), token_heads * 10 * k * v,
+               [&] { kernels::cuda::exact_backward(setup.problem, gradients, workspace.data(), nullptr); });
+}
+
+}  // namespace
+
+void check_linear_recurrence(Session& session) {
+  for (const Case& which : cases()) check_case(session, which);
+  check_decode(session);
+}
+
+void time_linear_recurrence(Session& session) {
+  const int64_t chosen = kernels::cuda::choose_segment_tokens(16384, 1, 64, 2, session.machine.multiprocessors);
+  time_chunked(session, {"", {16384}, 64, 64, 128, 128, DecayKind::kHead, 0.5}, "1 × 16384, 64 heads × 128", {chosen, 8192, 4096, 2048, 1024});
+  time_chunked(session, {"", {32768, 32768, 32768, 32768}, 32, 32, 128, 128, DecayKind::kHead, 0.5}, "4 × 32768, 32 heads × 128",
+               {int64_t{1} << 30, 8192});
+  time_chunked(session, {"", {32768}, 8, 8, 64, 64, DecayKind::kHeadToken, 0.5}, "1 × 32768, 8 heads × 64, decay per token",
+               {kernels::cuda::choose_segment_tokens(32768, 1, 8, 1, session.machine.multiprocessors)});
+  time_exact(session, {"", {4096, 4096}, 16, 16, 128, 128, DecayKind::kChannelToken, 0.5}, "2 × 4096, 16 heads × 128, decay per channel");
+  time_exact(session, {"", std::vector<int64_t>(64, 1), 64, 64, 128, 128, DecayKind::kHead, 0.5, false, true}, "decoding, 64 sequences, 64 heads × 128");
+}
+
+
+}  // namespace longhaul::gpu_check

@@ -1,0 +1,480 @@
+// See cuda.h. Scores are kept in units of log 2: s = q·k · scale · log₂e, p = 2^(s − m).
+#include "kernels/attention/cuda.h"
+
+#include "kernels/cuda/mma.h"
+
+namespace longhaul::kernels::cuda {
+namespace {
+
+struct Side {  // [tokens, heads, width]
+  const Bf16* data;
+  int heads, width;
+  bool aligned;
+  LONGHAUL_DEVICE const Bf16* at(int64_t token, int head) const { return data + (token * heads + head) * width; }
+  LONGHAUL_DEVICE int64_t stride() const { return static_cast<int64_t>(heads) * width; }
+};
+
+struct Arguments {
+  Side q, k, v, d_o;
+  Bf16 *o, *d_q, *d_k, *d_v;
+  float* logsumexp_out;
+  const float *logsumexp, *row_dots;  // [T, H]
+  const AttentionTile* tiles;
+  int heads, group, window;
+  float scale;
+};
+
+template <int kHead>
+LONGHAUL_DEVICE void load_side(Tile<kHead> tile, const Side& side, int64_t token, int head, int rows) {
+  load_tile<kKeyRows>(tile, side.at(token, head), side.stride(), rows, side.width, side.aligned);
+}
+
+// s[16 × 64] = rows row0 … of `a` times all rows of `b`, over kHead columns.
+template <int kHead>
+LONGHAUL_DEVICE void multiply_rows(float (&s)[kKeyRows / 8][4], Tile<kHead> a, int row0, Tile<kHead> b) {
+  LONGHAUL_UNROLL
+  for (int column = 0; column < kKeyRows / 8; ++column) {
+    LONGHAUL_UNROLL
+    for (int i = 0; i < 4; ++i) s[column][i] = 0;
+  }
+  LONGHAUL_ROLL
+  for (int key = 0; key < kHead; key += 16) {
+    const FragmentA left = load_a(a, row0, key);
+    LONGHAUL_UNROLL
+    for (int column = 0; column < kKeyRows / 16; ++column) {
+      FragmentB right[2];
+      load_b(right, b, column * 16, key);
+      multiply_add(s[2 * column], left, right[0]);
+      multiply_add(s[2 * column + 1], left, right[1]);
+    }
+  }
+}
+
+// out[16 × kColumns·8] += p[16 × 64] · rows of `b`, columns col0 …
+template <int kHead, int kColumns>
+LONGHAUL_DEVICE void multiply_columns(float (&out)[kColumns][4], const float (&p)[kKeyRows / 8][4], Tile<kHead> b, int col0) {
+  LONGHAUL_UNROLL
+  for (int row = 0; row < kKeyRows / 16; ++row) {
+    const FragmentA left = as_a(p[2 * row], p[2 * row + 1]);
+    LONGHAUL_UNROLL
+    for (int column = 0; column < kColumns; column += 2) {
+      FragmentB right[2];
+      load_b_transposed(right, b, row * 16, col0 + column * 8);
+      multiply_add(out[column], left, right[0]);
+      multiply_add(out[column + 1], left, right[1]);
+    }
+  }
+}
+
+// Masks scores of 16 queries (from row0 of the tile) against keys first_key …
+LONGHAUL_DEVICE void mask_scores(float (&s)[kKeyRows / 8][4], const AttentionTile& tile, int row0, int first_key, int window) {
+  LONGHAUL_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    const int row = row0 + c_place(lane_index(), 2 * half).row;
+    const Range range = row < tile.rows ? visible_keys(tile.first + row, tile.shift, tile.others, window) : Range{0, 0};
+    LONGHAUL_UNROLL
+    for (int column = 0; column < kKeyRows / 8; ++column) {
+      LONGHAUL_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        const int key = first_key + column * 8 + c_place(lane_index(), i).col;
+        if (key < range.first || key >= range.last) s[column][2 * half + i] = negative_infinity();
+      }
+    }
+  }
+}
+
+// One step of the online softmax: s becomes p; largest m, sum l and the output so far are brought to the new largest.
+template <int kColumns>
+LONGHAUL_DEVICE void softmax_step(float (&s)[kKeyRows / 8][4], float (&largest)[2], float (&sum)[2], float (&o)[kColumns][4]) {
+  LONGHAUL_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    float top = largest[half];
+    LONGHAUL_UNROLL
+    for (int column = 0; column < kKeyRows / 8; ++column) top = fmaxf(top, fmaxf(s[column][2 * half], s[column][2 * half + 1]));
+    top = fmaxf(top, shuffle_xor(top, 1));
+    top = fmaxf(top, shuffle_xor(top, 2));
+    const float base = top == negative_infinity() ? 0.f : top;  // nothing visible yet: −∞ − −∞ would be NaN
+    const float shrink = power_of_two(largest[half] - base);
+    largest[half] = top;
+    sum[half] *= shrink;
+    LONGHAUL_UNROLL
+    for (int column = 0; column < kColumns; ++column) {
+      o[column][2 * half] *= shrink;
+      o[column][2 * half + 1] *= shrink;
+    }
+    LONGHAUL_UNROLL
+    for (int column = 0; column < kKeyRows / 8; ++column) {
+      LONGHAUL_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        float& x = s[column][2 * half + i];
+        x = power_of_two(x - base);
+        sum[half] += x;  // of this lane's columns; the quad is added up at the end
+      }
+    }
+  }
+}
+
+template <int kHead>
+LONGHAUL_KERNEL(query_rows(kHead) * 2) forward_kernel(Arguments in) {
+  LONGHAUL_SHARED(shared);
+  constexpr int kRows = query_rows(kHead);
+  const AttentionTile tile = in.tiles[blockIdx.x / static_cast<unsigned>(in.heads)];
+  const int head = static_cast<int>(blockIdx.x) % in.heads, key_head = head / in.group, row0 = warp_index() * 16;
+  const Tile<kHead> q{reinterpret_cast<Bf16*>(shared)};
+  const auto k_tile = [&](int step) { return Tile<kHead>{q.data + (kRows + step % 2 * 2 * kKeyRows) * kHead}; };
+  const auto v_tile = [&](int step) { return Tile<kHead>{q.data + (kRows + (step % 2 * 2 + 1) * kKeyRows) * kHead}; };
+  const Range range = keys_of_tile(tile, in.window);
+  const int first_step = range.first / kKeyRows, steps = range.last > range.first ? static_cast<int>(divide_up(range.last, kKeyRows)) - first_step : 0;
+  const auto load = [&](int step) {
+    if (step < steps) {
+      const int key = (first_step + step) * kKeyRows, rows = tile.others - key < kKeyRows ? tile.others - key : kKeyRows;
+      load_side(k_tile(step), in.k, tile.other_begin + key, key_head, rows);
+      load_side(v_tile(step), in.v, tile.other_begin + key, key_head, rows);
+    }
+    end_copy_group();
+  };
+  load_tile<kRows>(q, in.q.at(tile.begin, head), in.q.stride(), tile.rows, in.q.width, in.q.aligned);
+  load(0);
+
+  float o[kHead / 8][4] = {}, largest[2] = {negative_infinity(), negative_infinity()}, sum[2] = {0, 0};
+  for (int step = 0; step < steps; ++step) {
+    load(step + 1);
+    wait_for_copies<1>();
+    __syncthreads();
+    const int key = (first_step + step) * kKeyRows;
+    float s[kKeyRows / 8][4];
+    multiply_rows(s, q, row0, k_tile(step));
+    LONGHAUL_UNROLL
+    for (int column = 0; column < kKeyRows / 8; ++column) {
+      LONGHAUL_UNROLL
+      for (int i = 0; i < 4; ++i) s[column][i] *= in.scale * kLog2E;
+    }
+    if (!all_visible(tile, key, in.window) || row0 + 16 > tile.rows) mask_scores(s, tile, row0, key, in.window);
+    softmax_step(s, largest, sum, o);
+    multiply_columns(o, s, v_tile(step), 0);
+    __syncthreads();
+  }
+  wait_for_copies<0>();
+  __syncthreads();  // q is about to be written over: other threads' copies of it must have landed
+  LONGHAUL_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    sum[half] += shuffle_xor(sum[half], 1);
+    sum[half] += shuffle_xor(sum[half], 2);
+    const float inverse = sum[half] > 0 ? 1.f / sum[half] : 0.f;
+    LONGHAUL_UNROLL
+    for (int column = 0; column < kHead / 8; ++column) {
+      o[column][2 * half] *= inverse;
+      o[column][2 * half + 1] *= inverse;
+    }
+    const int row = row0 + c_place(lane_index(), 2 * half).row;
+    if (lane_index() % 4 == 0 && row < tile.rows) {
+      in.logsumexp_out[(tile.begin + row) * in.heads + head] = sum[half] > 0 ? largest[half] * kLn2 + logf(sum[half]) : negative_infinity();
+    }
+  }
+  store_rows(q, row0, 0, o, tile.rows, in.v.width, [&](int row) { return in.o + ((tile.begin + row) * in.heads + head) * in.v.width; });
+}
+
+// do·o − dℓ of each token and head: what is taken off dp in the softmax's gradient. A warp each.
+LONGHAUL_KERNEL(128) row_dot_kernel(const Bf16* o, const Bf16* d_o, const float* d_logsumexp, float* out, int64_t count, int width) {
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * 4 + warp_index();
+  if (row >= count) return;
+  float sum = 0;
+  for (int c = lane_index(); c < width; c += kWarp) sum += to_float(o[row * width + c]) * to_float(d_o[row * width + c]);
+  sum = warp_sum(sum);
+  if (lane_index() == 0) out[row] = sum - (d_logsumexp != nullptr ? d_logsumexp[row] : 0.f);
+}
+
+// dk and dv of a tile of keys, over all query heads of the group and all queries that see it. Everything is transposed: rows are
+// keys. With kSplit 2, two warps share 16 keys and each holds half of the columns.
+template <int kHead>
+LONGHAUL_KERNEL(kHead <= 128 ? 128 : 256) key_gradient_kernel(Arguments in) {
+  LONGHAUL_SHARED(shared);
+  constexpr int kStages = backward_stages(kHead), kColumns = (kHead <= 128 ? kHead : kHead / 2) / 8;
+  const int key_heads = in.heads / in.group;
+  const AttentionTile tile = in.tiles[blockIdx.x / static_cast<unsigned>(key_heads)];
+  const int key_head = static_cast<int>(blockIdx.x) % key_heads, row0 = warp_index() % 4 * 16, col0 = warp_index() / 4 * kColumns * 8;
+  const Tile<kHead> k{reinterpret_cast<Bf16*>(shared)}, v{k.data + kKeyRows * kHead};
+  const auto q_tile = [&](int step) { return Tile<kHead>{v.data + (1 + step % kStages * 2) * kKeyRows * kHead}; };
+  const auto d_o_tile = [&](int step) { return Tile<kHead>{v.data + (2 + step % kStages * 2) * kKeyRows * kHead}; };
+  float* logsumexp = reinterpret_cast<float*>(k.data + (2 + 2 * kStages) * kKeyRows * kHead);
+  float* row_dots = logsumexp + kKeyRows;
+  const Range range = queries_of_tile(tile, in.window);
+  const int first_step = range.first / kKeyRows;
+  const int per_head = range.last > range.first ? static_cast<int>(divide_up(range.last, kKeyRows)) - first_step : 0, steps = per_head * in.group;
+  const auto query_of = [&](int step) { return (first_step + step % per_head) * kKeyRows; };
+  const auto head_of = [&](int step) { return key_head * in.group + step / per_head; };
+  const auto load = [&](int step) {
+    if (step < steps) {
+      const int query = query_of(step), rows = tile.others - query < kKeyRows ? tile.others - query : kKeyRows;
+      load_side(q_tile(step), in.q, tile.other_begin + query, head_of(step), rows);
+      load_side(d_o_tile(step), in.d_o, tile.other_begin + query, head_of(step), rows);
+    }
+    end_copy_group();
+  };
+  load_side(k, in.k, tile.begin, key_head, tile.rows);
+  load_side(v, in.v, tile.begin, key_head, tile.rows);
+  if (kStages == 2) load(0);
+
+  float d_k[kColumns][4] = {}, d_v[kColumns][4] = {};
+  for (int step = 0; step < steps; ++step) {
+    load(step + kStages - 1);
+    const int query = query_of(step);
+    if (threadIdx.x < kKeyRows && query + static_cast<int>(threadIdx.x) < tile.others) {
+      const int64_t at = (tile.other_begin + query + threadIdx.x) * in.heads + head_of(step);
+      logsumexp[threadIdx.x] = in.logsumexp[at] * kLog2E;
+      row_dots[threadIdx.x] = in.row_dots[at];
+    }
+    wait_for_copies<kStages - 1>();
+    __syncthreads();
+    float p[kKeyRows / 8][4], d_p[kKeyRows / 8][4];
+    multiply_rows(p, k, row0, q_tile(step));
+    multiply_rows(d_p, v, row0, d_o_tile(step));
+    LONGHAUL_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int row = row0 + c_place(lane_index(), 2 * half).row;
+      const Range seeing = row < tile.rows ? seeing_queries(tile.first + row, tile.shift, tile.others, in.window) : Range{0, 0};
+      LONGHAUL_UNROLL
+      for (int column = 0; column < kKeyRows / 8; ++column) {
+        LONGHAUL_UNROLL
+        for (int i = 0; i < 2; ++i) {
+          const int col = column * 8 + c_place(lane_index(), i).col, position = query + col;
+          float &x = p[column][2 * half + i], &y = d_p[column][2 * half + i];
+          const bool seen = position >= seeing.first && position < seeing.last;
+          x = seen ? power_of_two(x * in.scale * kLog2E - logsumexp[col]) : 0.f;
+          y = seen ? x * (y - row_dots[col]) : 0.f;
+        }
+      }
+    }
+    multiply_columns(d_v, p, d_o_tile(step), col0);
+    multiply_columns(d_k, d_p, q_tile(step), col0);
+    __syncthreads();
+  }
+  wait_for_copies<0>();
+  __syncthreads();
+  LONGHAUL_UNROLL
+  for (int column = 0; column < kColumns; ++column) {
+    LONGHAUL_UNROLL
+    for (int i = 0; i < 4; ++i) d_k[column][i] *= in.scale;
+  }
+  store_rows(k, row0, col0, d_k, tile.rows, in.k.width - col0, [&](int row) { return in.d_k + ((tile.begin + row) * key_heads + key_head) * in.k.width + col0; });
+  store_rows(v, row0, col0, d_v, tile.rows, in.v.width - col0, [&](int row) { return in.d_v + ((tile.begin + row) * key_heads + key_head) * in.v.width + col0; });
+}
+
+// dq of a tile of 64 queries of one head, over all keys that it sees.
+template <int kHead>
+LONGHAUL_KERNEL(128) query_gradient_kernel(Arguments in) {
+  LONGHAUL_SHARED(shared);
+  constexpr int kStages = backward_stages(kHead);
+  const AttentionTile tile = in.tiles[blockIdx.x / static_cast<unsigned>(in.heads)];
+  const int head = static_cast<int>(blockIdx.x) % in.heads, key_head = head / in.group, row0 = warp_index() * 16;
+  const Tile<kHead> q{reinterpret_cast<Bf16*>(shared)}, d_o{q.data + kKeyRows * kHead};
+  const auto k_tile = [&](int step) { return Tile<kHead>{d_o.data + (1 + step % kStages * 2) * kKeyRows * kHead}; };
+  const auto v_tile = [&](int step) { return Tile<kHead>{d_o.data + (2 + step % kStages * 2) * kKeyRows * kHead}; };
+  const Range range = keys_of_tile(tile, in.window);
+  const int first_step = range.first / kKeyRows, steps = range.last > range.first ? static_cast<int>(divide_up(range.last, kKeyRows)) - first_step : 0;
+  const auto load = [&](int step) {
+    if (step < steps) {
+      const int key = (first_step + step) * kKeyRows, rows = tile.others - key < kKeyRows ? tile.others - key : kKeyRows;
+      load_side(k_tile(step), in.k, tile.other_begin + key, key_head, rows);
+      load_side(v_tile(step), in.v, tile.other_begin + key, key_head, rows);
+    }
+    end_copy_group();
+  };
+  load_side(q, in.q, tile.begin, head, tile.rows);
+  load_side(d_o, in.d_o, tile.begin, head, tile.rows);
+  if (kStages == 2) load(0);
+  float logsumexp[2], row_dot[2];
+  LONGHAUL_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    const int row = row0 + c_place(lane_index(), 2 * half).row;
+    const int64_t at = (tile.begin + (row < tile.rows ? row : 0)) * in.heads + head;
+    const float of_row = in.logsumexp[at] * kLog2E;
+    logsumexp[half] = of_row == negative_infinity() ? 0.f : of_row;  // nothing visible: every score is masked
+    row_dot[half] = in.row_dots[at];
+  }
+
+  float d_q[kHead / 8][4] = {};
+  for (int step = 0; step < steps; ++step) {
+    load(step + kStages - 1);
+    wait_for_copies<kStages - 1>();
+    __syncthreads();
+    const int key = (first_step + step) * kKeyRows;
+    float s[kKeyRows / 8][4], d_p[kKeyRows / 8][4];
+    multiply_rows(s, q, row0, k_tile(step));
+    multiply_rows(d_p, d_o, row0, v_tile(step));
+    if (!all_visible(tile, key, in.window) || row0 + 16 > tile.rows) mask_scores(s, tile, row0, key, in.window);
+    LONGHAUL_UNROLL
+    for (int column = 0; column < kKeyRows / 8; ++column) {
+      LONGHAUL_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        s[column][i] = power_of_two(s[column][i] * in.scale * kLog2E - logsumexp[i >> 1]) * (d_p[column][i] - row_dot[i >> 1]);
+      }
+    }
+    multiply_columns(d_q, s, k_tile(step), 0);
+    __syncthreads();
+  }
+  wait_for_copies<0>();
+  __syncthreads();
+  LONGHAUL_UNROLL
+  for (int column = 0; column < kHead / 8; ++column) {
+    LONGHAUL_UNROLL
+    for (int i = 0; i < 4; ++i) d_q[column][i] *= in.scale;
+  }
+  store_rows(q, row0, 0, d_q, tile.rows, in.q.width, [&](int row) { return in.d_q + ((tile.begin + row) * in.heads + head) * in.q.width; });
+}
+
+// ---- decoding ----------------------------------------------------------------------------------------------------------------
+
+constexpr int kDecodeWarps = 4;
+
+// A block takes a part of the keys of one sequence and head; its warps take keys in turn. Writes (largest, sum, weighted values).
+LONGHAUL_KERNEL(kDecodeWarps* kWarp) decode_kernel(AttentionDecode in, float* partial, int parts) {
+  LONGHAUL_SHARED(shared);
+  float* scratch = reinterpret_cast<float*>(shared);  // [warps][values + 2]
+  const int part = static_cast<int>(blockIdx.x) % parts, head = static_cast<int>(blockIdx.x) / parts % in.heads;
+  const int sequence = static_cast<int>(blockIdx.x) / parts / in.heads, key_head = head / (in.heads / in.key_heads), lane = lane_index();
+  const Range range = visible_keys(in.lengths[sequence] - 1, 0, in.lengths[sequence], in.window);
+  const int first = clamp_to(part * kDecodePart, range.first, range.last), last = clamp_to((part + 1) * kDecodePart, range.first, range.last);
+  float q[8], acc[8] = {}, largest = negative_infinity(), sum = 0;
+  LONGHAUL_UNROLL
+  for (int e = 0; e < 8; ++e) {
+    const int c = e * kWarp + lane;
+    q[e] = c < in.keys ? to_float(in.q[(static_cast<int64_t>(sequence) * in.heads + head) * in.keys + c]) * in.scale * kLog2E : 0.f;
+  }
+  for (int key = first + warp_index(); key < last; key += kDecodeWarps) {
+    const int64_t page = in.table[static_cast<int64_t>(sequence) * in.table_width + key / in.page];
+    const int64_t row = (page * in.page + key % in.page) * in.key_heads + key_head;
+    float score = 0;
+    LONGHAUL_UNROLL
+    for (int e = 0; e < 8; ++e) {
+      const int c = e * kWarp + lane;
+      if (c < in.keys) score += q[e] * to_float(in.k_pages[row * in.keys + c]);
+    }
+    score = warp_sum(score);
+    const float top = fmaxf(largest, score), shrink = power_of_two(largest - top), p = power_of_two(score - top);
+    sum = sum * shrink + p;
+    largest = top;
+    LONGHAUL_UNROLL
+    for (int e = 0; e < 8; ++e) {
+      const int c = e * kWarp + lane;
+      if (c < in.values) acc[e] = acc[e] * shrink + p * to_float(in.v_pages[row * in.values + c]);
+    }
+  }
+  float* mine = scratch + warp_index() * (in.values + 2);
+  LONGHAUL_UNROLL
+  for (int e = 0; e < 8; ++e) {
+    if (e * kWarp + lane < in.values) mine[2 + e * kWarp + lane] = acc[e];
+  }
+  if (lane == 0) mine[0] = largest, mine[1] = sum;
+  __syncthreads();
+  float* out = partial + static_cast<int64_t>(blockIdx.x) * (in.values + 2);
+  float top = negative_infinity();
+  for (int w = 0; w < kDecodeWarps; ++w) top = fmaxf(top, scratch[w * (in.values + 2)]);
+  for (int i = static_cast<int>(threadIdx.x) + 1; i < in.values + 2; i += static_cast<int>(blockDim.x)) {
+    float total = 0;
+    for (int w = 0; w < kDecodeWarps; ++w) {
+      const float* other = scratch + w * (in.values + 2);
+      if (other[0] > negative_infinity()) total += power_of_two(other[0] - top) * other[i];
+    }
+    out[i] = total;
+  }
+  if (threadIdx.x == 0) out[0] = top;
+}
+
+// Adds the parts of a sequence and head up. A warp each.
+LONGHAUL_KERNEL(128) merge_kernel(AttentionDecode in, const float* partial, int parts, Bf16* o, float* logsumexp) {
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * 4 + warp_index();
+  if (row >= static_cast<int64_t>(in.sequences) * in.heads) return;
+  const float* all = partial + row * parts * (in.values + 2);
+  float top = negative_infinity(), sum = 0;
+  for (int i = 0; i < parts; ++i) top = fmaxf(top, all[i * (in.values + 2)]);
+  for (int i = 0; i < parts; ++i) {
+    const float* part = all + i * (in.values + 2);
+    if (part[0] > negative_infinity()) sum += power_of_two(part[0] - top) * part[1];
+  }
+  for (int c = lane_index(); c < in.values; c += kWarp) {
+    float total = 0;
+    for (int i = 0; i < parts; ++i) {
+      const float* part = all + i * (in.values + 2);
+      if (part[0] > negative_infinity()) total += power_of_two(part[0] - top) * part[2 + c];
+    }
+    o[row * in.values + c] = from_float<Bf16>(sum > 0 ? total / sum : 0.f);
+  }
+  if (lane_index() == 0) logsumexp[row] = sum > 0 ? top * kLn2 + logf(sum) : negative_infinity();
+}
+
+Side side_of(const Bf16* data, int heads, int width) {
+  return {data, heads, width, width % kUnit == 0 && reinterpret_cast<uintptr_t>(data) % 16 == 0};
+}
+
+Arguments arguments_of(const Attention& p, const AttentionTiles& tiles) {
+  Arguments in{};
+  in.q = side_of(p.q, p.heads, p.keys);
+  in.k = side_of(p.k, p.key_heads, p.keys);
+  in.v = side_of(p.v, p.key_heads, p.values);
+  in.tiles = tiles.tiles;
+  in.heads = p.heads;
+  in.group = p.heads / p.key_heads;
+  in.window = p.window;
+  in.scale = p.scale;
+  return in;
+}
+
+template <int kHead>
+void run_backward(Arguments in, const AttentionTiles& query_tiles, const AttentionTiles& key_tiles, Stream stream) {
+  const int bytes = backward_shared_bytes(kHead);
+  in.tiles = key_tiles.tiles;
+  launch("attention.key_gradient", key_gradient_kernel<kHead>, static_cast<int64_t>(key_tiles.count) * in.heads / in.group, kHead <= 128 ? 128 : 256,
+         bytes, stream, in);
+  in.tiles = query_tiles.tiles;
+  launch("attention.query_gradient", query_gradient_kernel<kHead>, static_cast<int64_t>(query_tiles.count) * in.heads, 128, bytes, stream, in);
+}
+
+}  // namespace
+
+void attention_forward(const Attention& p, const AttentionTiles& tiles, Bf16* o, float* logsumexp, Stream stream) {
+  Arguments in = arguments_of(p, tiles);
+  in.o = o;
+  in.logsumexp_out = logsumexp;
+  const int head = padded_head(p.keys, p.values), bytes = forward_shared_bytes(head), threads = query_rows(head) * 2;
+  const int64_t blocks = static_cast<int64_t>(tiles.count) * p.heads;
+  switch (head) {
+    case 64: return launch("attention.forward", forward_kernel<64>, blocks, threads, bytes, stream, in);
+    case 128: return launch("attention.forward", forward_kernel<128>, blocks, threads, bytes, stream, in);
+    default: return launch("attention.forward", forward_kernel<256>, blocks, threads, bytes, stream, in);
+  }
+}
+
+int64_t attention_workspace_bytes(const Attention& p) { return p.tokens * p.heads * 4; }
+
+void attention_backward(const Attention& p, const AttentionTiles& query_tiles, const AttentionTiles& key_tiles,
+                        const AttentionGradientPointers& gradients, void* workspace, Stream stream) {
+  float* row_dots = static_cast<float*>(workspace);
+  const int64_t rows = p.tokens * p.heads;
+  launch("attention.row_dot", row_dot_kernel, divide_up(rows, 4), 128, 0, stream, gradients.o, gradients.d_o, gradients.d_logsumexp, row_dots, rows,
+         p.values);
+  Arguments in = arguments_of(p, query_tiles);
+  in.d_o = side_of(gradients.d_o, p.heads, p.values);
+  in.logsumexp = gradients.logsumexp;
+  in.row_dots = row_dots;
+  in.d_q = gradients.d_q, in.d_k = gradients.d_k, in.d_v = gradients.d_v;
+  switch (padded_head(p.keys, p.values)) {
+    case 64: return run_backward<64>(in, query_tiles, key_tiles, stream);
+    case 128: return run_backward<128>(in, query_tiles, key_tiles, stream);
+    default: return run_backward<256>(in, query_tiles, key_tiles, stream);
+  }
+}
+
+int64_t decode_workspace_bytes(const AttentionDecode& p) {
+  return static_cast<int64_t>(p.sequences) * p.heads * divide_up(p.longest, kDecodePart) * (p.values + 2) * 4;
+}
+
+void attention_decode(const AttentionDecode& p, Bf16* o, float* logsumexp, void* workspace, Stream stream) {
+  const int parts = static_cast<int>(divide_up(p.longest, kDecodePart));
+  const int64_t rows = static_cast<int64_t>(p.sequences) * p.heads;
+  float* partial = static_cast<float*>(workspace);
+  launch("attention.decode", decode_kernel, rows * parts, kDecodeWarps * kWarp, kDecodeWarps * (p.values + 2) * 4, stream, p, partial, parts);
+  launch("attention.merge", merge_kernel, divide_up(rows, 4), 128, 0, stream, p, static_cast<const float*>(partial), parts, o, logsumexp);
+}
+
+}  // namespace longhaul::kernels::cuda

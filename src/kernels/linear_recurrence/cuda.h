@@ -1,0 +1,52 @@
+// linear_recurrence on a GPU: raw pointers, sizes and a stream (contract: op.h; algebra: linear-attention.md §2).
+//
+// Chunked form (decay none, per head, per token and head): chunks of 64 tokens, mma.m16n8k16 with bf16 operands, the state in fp32
+// registers. One kernel serves the forward pass and the three gradients, which are recurrences themselves:
+//   dq = run(do, v, k) along the tokens with Sᵀ;   dk = run(v, do, q) and dv = run(k, q, do) against them with Dᵀ and D.
+// Exact form (every kind, gradients of the decay, one step of decoding): token by token in fp32.
+// Both are deterministic. Tables and workspace belong to the caller and lie on the device.
+#pragma once
+
+#include "kernels/cuda/device.h"
+#include "kernels/linear_recurrence/tiles.h"
+
+namespace longhaul::kernels::cuda {
+
+struct Recurrence {
+  int64_t tokens = 0;
+  int documents = 0, heads = 0, key_heads = 0, keys = 0, values = 0;  // heads a multiple of key_heads; keys, values 1 … 256
+  DecayKind kind = DecayKind::kNone;
+  float scale = 1;
+  bool reverse = false;            // documents run from their last token to their first
+  const Bf16* q = nullptr;         // [T, H, keys]
+  const Bf16* k = nullptr;         // [T, Hk, keys]
+  const Bf16* v = nullptr;         // [T, Hk, values]
+  const float* log_decay = nullptr;  // [H], [T, H] or [T, H, keys], ≤ 0
+  const float* initial = nullptr;  // [N, H, keys, values] or null: zeros
+  const int64_t* offsets = nullptr;  // [N + 1]
+};
+
+struct RecurrenceTables {  // a RecurrencePlan on the device
+  const Segment *along = nullptr, *against = nullptr;
+  const int32_t* document_segments = nullptr;
+  int segments = 0;
+};
+
+struct RecurrenceGradientPointers {
+  const Bf16* d_o = nullptr;       // [T, H, values]
+  const float* d_final = nullptr;  // [N, H, keys, values] or null: zeros
+  Bf16 *d_q = nullptr, *d_k = nullptr, *d_v = nullptr;  // as q, k, v
+  float* d_initial = nullptr;      // or null: not wanted
+  float* d_log_decay = nullptr;    // exact form only; or null: not wanted
+};
+
+int64_t chunked_workspace_bytes(const Recurrence& problem, int segments, bool backward);
+void chunked_forward(const Recurrence& problem, const RecurrenceTables& tables, Bf16* o, float* final_state, void* workspace, Stream stream);
+void chunked_backward(const Recurrence& problem, const RecurrenceTables& tables, const RecurrenceGradientPointers& gradients, void* workspace,
+                      Stream stream);
+
+int64_t exact_workspace_bytes(const Recurrence& problem, bool backward);
+void exact_forward(const Recurrence& problem, Bf16* o, float* final_state, Stream stream);  // final_state may be `initial`: decoding
+void exact_backward(const Recurrence& problem, const RecurrenceGradientPointers& gradients, void* workspace, Stream stream);
+
+}  // namespace longhaul::kernels::cuda

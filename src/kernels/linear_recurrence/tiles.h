@@ -1,0 +1,103 @@
+// How the CUDA form of linear_recurrence cuts its work, as plain integers for the host, the device and the tests.
+//
+// Documents are cut into segments, segments into chunks of kChunk tokens; no chunk crosses a document. A run goes along the tokens
+// or against them (reverse order, and the gradients of k and v). States between segments are found by a short scan, so the number of
+// segments sets how many blocks work at once. An empty document is one segment of length 0: its final state is its initial one.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/cuda/fragments.h"
+
+namespace longhaul::kernels::cuda {
+
+enum class DecayKind : int { kNone, kHead, kHeadToken, kChannelToken };
+
+constexpr int kChunk = 64;
+
+struct Segment {
+  int64_t first;     // the token it begins with, in the order of the run
+  int32_t length;    // tokens
+  int32_t document;
+  int32_t index;     // within its document, in the order of the run
+  int32_t last;      // 1: the last of its document
+};
+
+LONGHAUL_HD int64_t token_at(const Segment& segment, int64_t i, bool against) { return against ? segment.first - i : segment.first + i; }
+LONGHAUL_HD int chunks_of(const Segment& segment) { return static_cast<int>(divide_up(segment.length, kChunk)); }
+LONGHAUL_HD int rows_of(const Segment& segment, int chunk) {
+  const int left = segment.length - chunk * kChunk;
+  return left < kChunk ? left : kChunk;
+}
+
+// One block of the chunked kernel: a segment of a head, and a slice of the value columns.
+struct ChunkedBlock {
+  int segment, head, slice;
+};
+LONGHAUL_HD ChunkedBlock chunked_block(int64_t block, int heads, int slices) {
+  return {static_cast<int>(block / slices / heads), static_cast<int>(block / slices % heads), static_cast<int>(block % slices)};
+}
+LONGHAUL_HD int value_slice(int padded_keys) { return padded_keys > 128 ? 32 : 64; }  // columns of the state a block holds in registers
+LONGHAUL_HD int padded_keys(int keys) { return keys <= 64 ? 64 : keys <= 128 ? 128 : 256; }
+
+// Shared memory of the chunked kernel, in bytes from the start: two stages of q, k, v; the state in bf16; sums of decays, factors.
+struct ChunkedShared {
+  int stage, k, v, state, sums, factors, total, bytes;
+};
+LONGHAUL_HD constexpr ChunkedShared chunked_shared(int keys, int slice) {
+  const int rows = kChunk * keys * 2, values = kChunk * slice * 2, stage = 2 * rows + values;
+  const int state = 2 * stage, sums = state + keys * slice * 2;
+  return {stage, rows, 2 * rows, state, sums, sums + kChunk * 4, sums + 2 * kChunk * 4, sums + 2 * kChunk * 4 + 16};
+}
+
+// The exact form: a block holds 32 columns of the state, each warp 32 rows of them; it reads kExactBatch tokens at a time.
+constexpr int kExactBatch = 16;
+LONGHAUL_HD int exact_warps(int keys) { return static_cast<int>(divide_up(keys, 32)); }
+struct ExactShared {
+  int k, decay, v, partial, bytes;  // q stands at 0
+};
+LONGHAUL_HD ExactShared exact_shared(int keys) {
+  const int rows = exact_warps(keys) * 32, area = kExactBatch * rows * 4, line = kExactBatch * 32 * 4;
+  return {area, 2 * area, 3 * area, 3 * area + line, 3 * area + line + exact_warps(keys) * line};
+}
+
+struct RecurrencePlan {
+  std::vector<Segment> along, against;      // the same number, document by document
+  std::vector<int32_t> document_segments;   // [N + 1]: where the segments of each document begin
+};
+
+// Documents longer than `segment_tokens` become segments of nearly equal length, whole chunks but for the last.
+inline RecurrencePlan plan_recurrence(std::span<const int64_t> offsets, int64_t segment_tokens) {
+  RecurrencePlan plan;
+  plan.document_segments.push_back(0);
+  for (size_t n = 0; n + 1 < offsets.size(); ++n) {
+    const int64_t length = offsets[n + 1] - offsets[n];
+    const int64_t wanted = std::max<int64_t>(1, divide_up(length, std::max<int64_t>(segment_tokens, kChunk)));
+    const int64_t each = std::max<int64_t>(kChunk, round_up(divide_up(length, wanted), kChunk));
+    const int64_t count = std::max<int64_t>(1, divide_up(length, each));
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t done = i * each;
+      Segment segment{offsets[n] + done, static_cast<int32_t>(std::min(each, length - done)), static_cast<int32_t>(n),
+                      static_cast<int32_t>(i), i + 1 == count};
+      plan.along.push_back(segment);
+      segment.first = offsets[n + 1] - 1 - done;
+      plan.against.push_back(segment);
+    }
+    plan.document_segments.push_back(static_cast<int32_t>(plan.along.size()));
+  }
+  return plan;
+}
+
+// Segment length from a cost model. Unsplit, `blocks` = documents · heads · slices run at once and nothing is read twice; splitting
+// re-reads k and v and moves two fp32 states per segment, which pays when whole documents leave multiprocessors without work.
+inline int64_t choose_segment_tokens(int64_t tokens, int64_t documents, int64_t heads, int64_t slices, int64_t multiprocessors) {
+  const int64_t blocks = std::max<int64_t>(1, documents * heads * slices);
+  if (blocks * 10 >= multiprocessors * 9) return INT32_MAX / 2;  // unsplit
+  const int64_t wanted = divide_up(2 * multiprocessors, heads * slices);  // two blocks for each
+  return std::max<int64_t>(512, round_up(divide_up(tokens, std::max<int64_t>(wanted, 1)), kChunk));
+}
+
+}  // namespace longhaul::kernels::cuda
