@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/cuda/mma.h"
+#include "kernels/cuda/rows.h"
 
 namespace longhaul::kernels::cuda {
 
@@ -40,11 +41,6 @@ LONGHAUL_DEVICE void store_eight(Bf16* to, int64_t left, const Eight& values) {
     }
   }
 }
-
-// Rows are cut into at most this many runs for sums over rows; a run is added up in order, then the runs.
-constexpr int kRowRuns = 512;
-LONGHAUL_HD int64_t rows_per_run(int64_t rows) { return divide_up(rows > 0 ? rows : 1, kRowRuns); }
-LONGHAUL_HD int64_t row_runs(int64_t rows) { return divide_up(rows, rows_per_run(rows)); }
 
 // sink[c] += Σ over runs of partial[run, c]
 LONGHAUL_KERNEL(256) sum_runs_kernel(const float* partial, float* sink, int64_t runs, int64_t columns) {

@@ -1,5 +1,7 @@
 #include "kernels/layer_norm/cuda.h"
 
+#include "kernels/cuda/norm_kernels.h"
+
 namespace longhaul::kernels::cuda {
 
 void layer_norm_forward(const Norm& norm, Stream stream) { norm_forward<true>("layer_norm.forward", norm, stream); }

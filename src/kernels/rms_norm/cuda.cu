@@ -1,5 +1,7 @@
 #include "kernels/rms_norm/cuda.h"
 
+#include "kernels/cuda/norm_kernels.h"
+
 namespace longhaul::kernels::cuda {
 
 void rms_norm_forward(const Norm& norm, Stream stream) { norm_forward<false>("rms_norm.forward", norm, stream); }

@@ -1,0 +1,272 @@
+// The chunked form of a run (run.h): a block of four warps takes a segment of a head and a slice of the value columns, chunk by chunk.
+// Warp w computes rows 16 w … of the chunk's output, and holds a quarter of the state's rows in registers. For the state of many
+// segments: one pass over all but the last, without output, then a scan.
+#pragma once
+
+#include "kernels/linear_recurrence/run.h"
+
+namespace longhaul::kernels::cuda {
+
+constexpr int kChunkedThreads = 128;
+
+// Sums of decays of a chunk, by the first warp: b into `sums`, write · 2^(total − b) into `factors`.
+LONGHAUL_DEVICE void sum_decays(const Run& run, const Segment& segment, int chunk, int head, float* sums, float* factors, float* total) {
+  const int lane = lane_index(), rows = rows_of(segment, chunk), row = 2 * lane;
+  float g[2];
+  LONGHAUL_UNROLL
+  for (int i = 0; i < 2; ++i) {
+    g[i] = row + i < rows ? log2_decay(run, token_at(segment, chunk * kChunk + row + i, run.against), head) : 0.f;
+  }
+  float inclusive = g[0] + g[1];
+  for (int step = 1; step < kWarp; step *= 2) {
+    const float before = shuffle(inclusive, lane - step);
+    if (lane >= step) inclusive += before;
+  }
+  const float neighbour = shuffle(inclusive, lane - 1);
+  const float entering = lane == 0 ? 0.f : neighbour;
+  const float all = shuffle(inclusive, kWarp - 1);
+  sums[row] = run.late ? entering : entering + g[0];
+  sums[row + 1] = run.late ? entering + g[0] : inclusive;
+  factors[row] = run.write * power_of_two(all - sums[row]);
+  factors[row + 1] = run.write * power_of_two(all - sums[row + 1]);
+  if (lane == 0) *total = all;
+}
+
+template <int kKeys, int kValues>
+struct State {  // fp32 accumulators: warp w holds rows w · kKeys/4 … of the state's slice
+  static constexpr int kTiles = kKeys / 64, kColumns = kValues / 8;
+  float value[kTiles][kColumns][4];
+
+  static LONGHAUL_DEVICE Place at(int tile, int column, int i) {
+    const Place place = c_place(lane_index(), i);
+    return {warp_index() * (kKeys / 4) + tile * 16 + place.row, column * 8 + place.col};
+  }
+  template <class Body>
+  LONGHAUL_DEVICE void each(const Body& body) {
+    LONGHAUL_UNROLL
+    for (int tile = 0; tile < kTiles; ++tile) {
+      LONGHAUL_UNROLL
+      for (int column = 0; column < kColumns; ++column) {
+        LONGHAUL_UNROLL
+        for (int i = 0; i < 4; ++i) body(value[tile][column][i], at(tile, column, i));
+      }
+    }
+  }
+};
+
+// S ← 2^total S + (factors ⊙ k)ᵀ v over the 64 tokens of the chunk.
+template <int kKeys, int kValues>
+LONGHAUL_DEVICE void advance(State<kKeys, kValues>& state, Tile<kKeys> k, Tile<kValues> v, const float* factors, float total) {
+  using S = State<kKeys, kValues>;
+  const float decay = power_of_two(total);
+  state.each([&](float& x, Place) { x *= decay; });
+  LONGHAUL_ROLL
+  for (int token = 0; token < kChunk; token += 16) {
+    FragmentB b[S::kColumns / 2][2];
+    LONGHAUL_UNROLL
+    for (int column = 0; column < S::kColumns / 2; ++column) load_b_transposed(b[column], v, token, column * 16);
+    const int first = token + 2 * (lane_index() % 4);
+    const float near[2] = {factors[first], factors[first + 1]}, far[2] = {factors[first + 8], factors[first + 9]};
+    LONGHAUL_UNROLL
+    for (int tile = 0; tile < S::kTiles; ++tile) {
+      FragmentA a = load_a_transposed(k, token, warp_index() * (kKeys / 4) + tile * 16);
+      LONGHAUL_UNROLL
+      for (int reg = 0; reg < 4; ++reg) {
+        const float* factor = reg < 2 ? near : far;
+        a.reg[reg] = pack(low_half(a.reg[reg]) * factor[0], high_half(a.reg[reg]) * factor[1]);
+      }
+      LONGHAUL_UNROLL
+      for (int column = 0; column < S::kColumns; ++column) multiply_add(state.value[tile][column], a, b[column / 2][column % 2]);
+    }
+  }
+}
+
+// Rows 16 w … of the chunk's output: o = e^b q S + write · A v.
+template <int kKeys, int kValues>
+LONGHAUL_DEVICE void read_out(float (&o)[kValues / 8][4], Tile<kKeys> q, Tile<kKeys> k, Tile<kValues> v, Tile<kValues> state, const float* sums,
+                              float write) {
+  constexpr int kColumns = kValues / 8;
+  const int warp = warp_index(), row0 = warp * 16;
+  float a[kChunk / 8][4] = {};
+  LONGHAUL_ROLL
+  for (int key = 0; key < kKeys; key += 16) {
+    const FragmentA query = load_a(q, row0, key);
+    FragmentB b[2];
+    LONGHAUL_UNROLL
+    for (int column = 0; column < kColumns; column += 2) {
+      load_b_transposed(b, state, key, column * 8);
+      multiply_add(o[column], query, b[0]);
+      multiply_add(o[column + 1], query, b[1]);
+    }
+    LONGHAUL_UNROLL
+    for (int other = 0; other < kChunk / 16; ++other) {
+      if (other > warp) continue;  // above the diagonal
+      load_b(b, k, other * 16, key);
+      multiply_add(a[2 * other], query, b[0]);
+      multiply_add(a[2 * other + 1], query, b[1]);
+    }
+  }
+  const int row = row0 + lane_index() / 4;
+  const float sum[2] = {sums[row], sums[row + 8]}, entering[2] = {power_of_two(sum[0]), power_of_two(sum[1])};
+  LONGHAUL_UNROLL
+  for (int column = 0; column < kColumns; ++column) {
+    LONGHAUL_UNROLL
+    for (int i = 0; i < 4; ++i) o[column][i] *= entering[i >> 1];
+  }
+  LONGHAUL_UNROLL
+  for (int column = 0; column < kChunk / 8; ++column) {
+    LONGHAUL_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const Place place = c_place(lane_index(), i);
+      const int j = column * 8 + place.col;
+      // Selected before the exponential: above the diagonal the difference is positive and may overflow.
+      a[column][i] *= write * power_of_two(j <= row0 + place.row ? sum[i >> 1] - sums[j] : negative_infinity());
+    }
+  }
+  LONGHAUL_UNROLL
+  for (int other = 0; other < kChunk / 16; ++other) {
+    if (other > warp) continue;
+    const FragmentA weights = as_a(a[2 * other], a[2 * other + 1]);
+    LONGHAUL_UNROLL
+    for (int column = 0; column < kColumns; column += 2) {
+      FragmentB b[2];
+      load_b_transposed(b, v, other * 16, column * 8);
+      multiply_add(o[column], weights, b[0]);
+      multiply_add(o[column + 1], weights, b[1]);
+    }
+  }
+}
+
+// The warp's 16 rows to memory; in bf16 by way of its own rows of q, which no other warp reads.
+template <int kKeys, int kValues>
+LONGHAUL_DEVICE void store_output(const Run& run, const Segment& segment, int chunk, int head, int slice, float (&o)[kValues / 8][4], Tile<kKeys> q) {
+  const int row0 = warp_index() * 16, rows = rows_of(segment, chunk), width = run.v.width;
+  const auto offset = [&](int row) { return (token_at(segment, chunk * kChunk + row, run.against) * run.heads + head) * width + slice * kValues; };
+  LONGHAUL_UNROLL
+  for (int column = 0; column < kValues / 8; ++column) {
+    LONGHAUL_UNROLL
+    for (int i = 0; i < 4; ++i) o[column][i] *= run.scale;
+  }
+  if (run.out_fp32 == nullptr) {
+    store_rows(q, row0, 0, o, rows, width - slice * kValues, [&](int row) { return run.out + offset(row); });
+    return;
+  }
+  LONGHAUL_UNROLL
+  for (int column = 0; column < kValues / 8; ++column) {
+    LONGHAUL_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const Place place = c_place(lane_index(), i);
+      const int row = row0 + place.row, col = column * 8 + place.col;
+      if (row < rows && slice * kValues + col < width) run.out_fp32[offset(row) + col] = o[column][i];
+    }
+  }
+}
+
+// kOutput: a segment of a head, whole. Otherwise only the state that a segment adds, started from zero, and its total decay.
+template <int kKeys, int kValues, bool kOutput>
+LONGHAUL_KERNEL(kChunkedThreads) chunked_kernel(Run run) {
+  LONGHAUL_SHARED(shared);
+  constexpr ChunkedShared kShared = chunked_shared(kKeys, kValues);
+  const ChunkedBlock block = chunked_block(blockIdx.x, run.heads, static_cast<int>(divide_up(run.v.width, kValues)));
+  const Segment segment = run.segments[block.segment];
+  if (!kOutput && segment.last) return;
+  const int chunks = chunks_of(segment), head = block.head, col0 = block.slice * kValues;
+  const int64_t direction = run.against ? -1 : 1;
+  float* sums = reinterpret_cast<float*>(shared + kShared.sums);
+  float* factors = reinterpret_cast<float*>(shared + kShared.factors);
+  float* total = reinterpret_cast<float*>(shared + kShared.total);
+  const Tile<kValues> state_tile{reinterpret_cast<Bf16*>(shared + kShared.state)};
+  const auto q_tile = [&](int chunk) { return Tile<kKeys>{reinterpret_cast<Bf16*>(shared + chunk % 2 * kShared.stage)}; };
+  const auto k_tile = [&](int chunk) { return Tile<kKeys>{reinterpret_cast<Bf16*>(shared + chunk % 2 * kShared.stage + kShared.k)}; };
+  const auto v_tile = [&](int chunk) { return Tile<kValues>{reinterpret_cast<Bf16*>(shared + chunk % 2 * kShared.stage + kShared.v)}; };
+  const auto load = [&](int chunk) {
+    if (chunk < chunks) {
+      const int64_t first = token_at(segment, static_cast<int64_t>(chunk) * kChunk, run.against);
+      const int rows = rows_of(segment, chunk);
+      if (kOutput) load_tile<kChunk>(q_tile(chunk), run.q.at(first, head), direction * run.q.stride, rows, run.q.width, run.q.aligned);
+      load_tile<kChunk>(k_tile(chunk), run.k.at(first, head), direction * run.k.stride, rows, run.k.width, run.k.aligned);
+      load_tile<kChunk>(v_tile(chunk), run.v.at(first, head) + col0, direction * run.v.stride, rows, run.v.width - col0, run.v.aligned);
+    }
+    end_copy_group();
+  };
+
+  State<kKeys, kValues> state;
+  const int64_t area = static_cast<int64_t>(run.k.width) * run.v.width;
+  const bool from_initial = segment.index == 0;
+  const int64_t initial_base = (static_cast<int64_t>(segment.document) * run.heads + head) * area;
+  float* saved = run.states + (static_cast<int64_t>(block.segment) * run.heads + head) * area;
+  const auto inside = [&](Place place) { return place.row < run.k.width && col0 + place.col < run.v.width; };
+  state.each([&](float& x, Place place) {
+    x = 0;
+    if (!kOutput || !inside(place)) return;
+    if (!from_initial) x = saved[static_cast<int64_t>(place.row) * run.v.width + col0 + place.col];
+    if (from_initial && run.initial.data != nullptr) {
+      x = run.initial.data[initial_base + place.row * run.initial.row_stride + (col0 + place.col) * run.initial.col_stride];
+    }
+  });
+
+  float log_total = 0;
+  load(0);
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    load(chunk + 1);
+    if (warp_index() == 0) sum_decays(run, segment, chunk, head, sums, factors, total);
+    if (kOutput) {
+      LONGHAUL_UNROLL
+      for (int tile = 0; tile < State<kKeys, kValues>::kTiles; ++tile) {
+        LONGHAUL_UNROLL
+        for (int column = 0; column < kValues / 8; ++column) {
+          LONGHAUL_UNROLL
+          for (int half = 0; half < 2; ++half) {
+            const Place place = State<kKeys, kValues>::at(tile, column, 2 * half);
+            const float* x = state.value[tile][column] + 2 * half;
+            *reinterpret_cast<uint32_t*>(state_tile.at(place.row, place.col)) = pack(x[0], x[1]);
+          }
+        }
+      }
+    }
+    wait_for_copies<1>();
+    __syncthreads();
+    if (kOutput) {
+      float o[kValues / 8][4] = {};
+      read_out<kKeys, kValues>(o, q_tile(chunk), k_tile(chunk), v_tile(chunk), state_tile, sums, run.write);
+      store_output<kKeys, kValues>(run, segment, chunk, head, block.slice, o, q_tile(chunk));
+    }
+    advance(state, k_tile(chunk), v_tile(chunk), factors, *total);
+    log_total += *total;
+    __syncthreads();
+  }
+  wait_for_copies<0>();
+  if (!kOutput) {
+    state.each([&](float& x, Place place) {
+      if (inside(place)) saved[static_cast<int64_t>(place.row) * run.v.width + col0 + place.col] = x;
+    });
+    if (block.slice == 0 && threadIdx.x == 0) run.segment_decays[static_cast<int64_t>(block.segment) * run.heads + head] = power_of_two(log_total);
+  } else if (segment.last && run.final.data != nullptr) {
+    state.each([&](float& x, Place place) {
+      if (inside(place)) run.final.data[initial_base + place.row * run.final.row_stride + (col0 + place.col) * run.final.col_stride] = x;
+    });
+  }
+}
+
+// Turns what each segment adds into what enters it: (a₂, X₂) ∘ (a₁, X₁) = (a₁ a₂, a₂ X₁ + X₂). A thread per element of a head's state.
+LONGHAUL_KERNEL(256) scan_kernel(Run run) {
+  const int64_t area = static_cast<int64_t>(run.k.width) * run.v.width;
+  const int64_t blocks = divide_up(area, 256), element = blockIdx.x % blocks * 256 + threadIdx.x;
+  const int head = static_cast<int>(blockIdx.x / blocks % run.heads), document = static_cast<int>(blockIdx.x / blocks / run.heads);
+  if (element >= area) return;
+  float x = 0;
+  if (run.initial.data != nullptr) {
+    x = run.initial.data[(static_cast<int64_t>(document) * run.heads + head) * area + element / run.v.width * run.initial.row_stride +
+                         element % run.v.width * run.initial.col_stride];
+  }
+  for (int s = run.document_segments[document]; s + 1 < run.document_segments[document + 1]; ++s) {
+    float* here = run.states + (static_cast<int64_t>(s) * run.heads + head) * area + element;
+    const float added = *here;
+    *here = x;
+    x = run.segment_decays[static_cast<int64_t>(s) * run.heads + head] * x + added;
+  }
+  const int last = run.document_segments[document + 1] - 1;
+  run.states[(static_cast<int64_t>(last) * run.heads + head) * area + element] = x;
+}
+
+}  // namespace longhaul::kernels::cuda
