@@ -30,7 +30,9 @@ Machine machine() {
   int devices = 0;
   const cudaError_t status = cudaGetDeviceCount(&devices);
   if (status != cudaSuccess || devices == 0) {
-    found.reason = status != cudaSuccess ? cudaGetErrorString(status) : "CUDA sees no device";
+    found.reason = status == cudaErrorInsufficientDriver ? "no NVIDIA driver, or one too old for the CUDA that this was built with"
+                   : status != cudaSuccess               ? cudaGetErrorString(status)
+                                                         : "CUDA sees no device";
     return found;
   }
   cudaDeviceProp properties{};
