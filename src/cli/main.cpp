@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "cli/register.h"
+#include "tensor/cpu_allocator.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::cli {
@@ -89,6 +90,7 @@ ExitCode run(int count, char** arguments) {
   } catch (const CLI::ParseError& error) {
     throw usage_error(typed, words, error);
   }
+  install_cpu_allocator();
   ExitCode code = ExitCode::kDone;
   translate_torch_errors([&] { code = command.run(); });
   return code;
