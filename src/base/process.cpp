@@ -85,6 +85,7 @@ pid_t spawn(const std::vector<std::string>& argv, const std::vector<std::string>
   sigemptyset(&none);
   sigemptyset(&ignored);
   sigaddset(&ignored, SIGPIPE);
+  sigaddset(&ignored, SIGXFSZ);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setsigmask(&attributes, &none);

@@ -4,6 +4,8 @@
 
 #include <csignal>
 
+#include "base/diagnostics.h"
+
 namespace longhaul {
 namespace {
 
@@ -11,6 +13,7 @@ namespace {
 volatile std::sig_atomic_t stop_requested = 0;
 volatile std::sig_atomic_t interrupted = 0;
 volatile std::sig_atomic_t save_requested = 0;
+volatile std::sig_atomic_t continued = 0;
 
 void on_interrupt(int signal) {
   if (interrupted) _exit(128 + SIGINT);
@@ -19,6 +22,7 @@ void on_interrupt(int signal) {
 }
 void on_stop(int signal) { stop_requested = signal; }
 void on_save(int) { save_requested = 1; }
+void on_continue(int) { continued = 1; }
 
 void handle(int signal, void (*handler)(int)) {
   struct sigaction action{};
@@ -28,14 +32,23 @@ void handle(int signal, void (*handler)(int)) {
   sigaction(signal, &action, nullptr);
 }
 
+bool is_ignored(int signal) {
+  struct sigaction now{};
+  return sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 }  // namespace
 
 void install_signal_handlers() {
   handle(SIGINT, on_interrupt);
   handle(SIGTERM, on_stop);
   handle(SIGXCPU, on_stop);
+  if (!is_ignored(SIGHUP)) handle(SIGHUP, on_stop);
   handle(SIGUSR1, on_save);
+  handle(SIGCONT, on_continue);
   handle(SIGPIPE, SIG_IGN);
+  handle(SIGXFSZ, SIG_IGN);
+  install_diagnostics();
 }
 
 int stop_signal() { return stop_requested; }
@@ -46,12 +59,19 @@ bool take_save_request() {
   return true;
 }
 
+bool take_continued() {
+  if (!continued) return false;
+  continued = 0;
+  return true;
+}
+
 void request_stop(int signal) { stop_requested = signal; }
 
 void clear_signal_requests() {
   stop_requested = 0;
   interrupted = 0;
   save_requested = 0;
+  continued = 0;
 }
 
 }  // namespace longhaul

@@ -1,6 +1,8 @@
-// Requests that arrive as signals (specs: reliability.md §5.11): SIGTERM, SIGXCPU and the first SIGINT ask for save-and-stop, a
-// second SIGINT ends at once; SIGUSR1 asks for a save. SIGPIPE is ignored. A process-wide service: installed once by the
-// command line, read by whoever runs a loop; a library user who never installs it is never affected.
+// Requests that arrive as signals (specs: reliability.md §5.11): SIGTERM, SIGXCPU, SIGHUP (a terminal that was closed; nohup's choice to
+// ignore it stands) and the first SIGINT ask for save-and-stop, a second SIGINT ends at once; SIGUSR1 asks for a save; SIGUSR2 writes
+// diagnostics (base/diagnostics.h); SIGCONT, after a SIGSTOP, is told to the loop, since the world may have moved on meanwhile. SIGPIPE is ignored, and
+// SIGXFSZ, so that a file that grows too large is an error like a full disk. A process-wide service: installed once by
+// the command line, read by whoever runs a loop; a library user who never installs it is never affected.
 #pragma once
 
 namespace longhaul {
@@ -8,6 +10,7 @@ namespace longhaul {
 void install_signal_handlers();
 int stop_signal();           // 0, or the signal that asked to stop
 bool take_save_request();    // true once per SIGUSR1
+bool take_continued();       // true once per SIGCONT
 void request_stop(int signal);  // as if the signal had come (tests, embedding)
 void clear_signal_requests();
 

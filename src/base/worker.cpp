@@ -59,9 +59,10 @@ struct Worker::State {
 Worker::Worker(std::string name) : state_(std::make_unique<State>()) {
   LONGHAUL_ASSERT(name.size() <= 15, "{} is longer than 15 characters", name);
   state_->name = std::move(name);
-  // Signals are for the main thread: the new thread inherits a mask that blocks them all.
+  // Signals are for the main thread: the new thread inherits a mask that blocks them all but the one that asks for its stack.
   sigset_t all, before;
   sigfillset(&all);
+  sigdelset(&all, SIGUSR2);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     state_->thread = std::thread([state = state_.get()] { state->loop(); });

@@ -62,6 +62,31 @@ TEST(Signals, SaveRequestsAreTakenOnce) {
             42);
 }
 
+TEST(Signals, AClosedTerminalStopsUnlessThatIsIgnored) {
+  EXPECT_EQ(in_child([] {
+              raise(SIGHUP);
+              return stop_signal() == SIGHUP ? 42 : 1;
+            }),
+            42);
+  signal(SIGHUP, SIG_IGN);  // as nohup does
+  EXPECT_EQ(in_child([] {
+              raise(SIGHUP);
+              return stop_signal() == 0 ? 42 : 1;
+            }),
+            42);
+  signal(SIGHUP, SIG_DFL);
+}
+
+TEST(Signals, ContinuingIsToldOnce) {
+  EXPECT_EQ(in_child([] {
+              if (take_continued()) return 1;
+              raise(SIGCONT);
+              if (!take_continued()) return 2;
+              return take_continued() ? 3 : 42;
+            }),
+            42);
+}
+
 TEST(Signals, BrokenPipesAreIgnored) {
   EXPECT_EQ(in_child([] {
               int ends[2];

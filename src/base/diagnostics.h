@@ -1,0 +1,18 @@
+// What a running process is doing, written on request (SIGUSR2) while it goes on: the stack of every thread and what it waits for in
+// the kernel, then the process's memory, status and I/O counters (specs: reliability.md §5.8, §5.11).
+//
+//   kill -USR2 PID           # docs/troubleshooting.md#it-hangs says how to read the result
+//
+// Everything is done inside signal handlers without memory allocation or locks, so it works on a process that hangs, whatever it holds.
+// A process-wide service, installed by the command line alone (install_signal_handlers, base/signals.h).
+#pragma once
+
+#include <filesystem>
+
+namespace longhaul {
+
+void install_diagnostics();
+// Where later requests are appended; until then, and where that file cannot be opened, they go to standard error.
+void set_diagnostics_file(const std::filesystem::path& path);
+
+}  // namespace longhaul
