@@ -1,7 +1,9 @@
 #include "base/log.h"
 
-#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/sinks/ansicolor_sink.h>
 #include <spdlog/spdlog.h>
+
+#include "base/progress.h"
 
 namespace longhaul {
 namespace {
@@ -16,9 +18,18 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
   return spdlog::level::info;
 }
 
+// Lines stand alone, also while a progress bar is on the terminal.
+class Sink final : public spdlog::sinks::ansicolor_stderr_sink_mt {
+ public:
+  void log(const spdlog::details::log_msg& message) override {
+    const ProgressPause pause;
+    spdlog::sinks::ansicolor_stderr_sink_mt::log(message);
+  }
+};
+
 spdlog::logger& logger() {
   static const std::shared_ptr<spdlog::logger> instance = [] {
-    auto made = std::make_shared<spdlog::logger>("longhaul", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+    auto made = std::make_shared<spdlog::logger>("longhaul", std::make_shared<Sink>());
     made->set_pattern("%H:%M:%S %^%l%$ %v");
     return made;
   }();

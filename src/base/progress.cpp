@@ -27,6 +27,17 @@ void write_error_stream(std::string_view text) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
+// What stands in the terminal's last line: one bar, the last that was drawn. Never destroyed: threads may log until the process ends.
+struct Screen {
+  std::mutex mutex;
+  const void* owner = nullptr;  // whose bar it is
+  std::string bar;
+};
+Screen& screen() {
+  static Screen& instance = *new Screen;
+  return instance;
+}
+
 size_t terminal_columns() {
   winsize size{};
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
@@ -77,7 +88,10 @@ struct Progress::State {
     if (terminal) {
       const size_t columns = terminal_columns();
       if (text.size() >= columns) text.resize(columns - 1);  // a wrapped line could not be redrawn
-      write_error_stream("\r" + text + "\033[K");
+      const std::lock_guard lock(screen().mutex);
+      screen().owner = this;
+      screen().bar = "\r" + text + "\033[K";
+      write_error_stream(screen().bar);
     } else {
       write_error_stream(text + "\n");
     }
@@ -92,6 +106,8 @@ Progress::~Progress() {
   if (!state_->shown) return;
   const double elapsed_s = state_->watch.seconds();
   const auto done = static_cast<double>(state_->done.load());
+  const std::lock_guard lock(screen().mutex);
+  if (screen().owner == state_.get()) screen().bar.clear();
   write_error_stream(fmt::format("{}{}: {} in {} ({}/s)\n", state_->terminal ? "\r\033[K" : "", state_->label,
                                  amount_text(done, state_->unit), duration_text(elapsed_s),
                                  amount_text(done / elapsed_s, state_->unit)));
@@ -106,6 +122,16 @@ void Progress::advance(int64_t amount) {
   if (!lock || now_ns < state.next_ns.load(std::memory_order_relaxed)) return;
   state.next_ns = now_ns + static_cast<int64_t>((state.terminal ? kBarEvery_s : kLineEvery_s) * 1e9);
   state.draw();
+}
+
+ProgressPause::ProgressPause() {
+  screen().mutex.lock();
+  if (!screen().bar.empty()) write_error_stream("\r\033[K");
+}
+
+ProgressPause::~ProgressPause() {
+  if (!screen().bar.empty()) write_error_stream(screen().bar);
+  screen().mutex.unlock();
 }
 
 void Progress::set_total(int64_t total) { state_->total = total; }

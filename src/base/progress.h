@@ -24,6 +24,16 @@ class Progress {
   std::unique_ptr<State> state_;
 };
 
+// While one lives, no bar stands on the terminal: whoever writes other lines to it (the logger, the lines of a run) holds one meanwhile, so that
+// they do not run into a bar. Then the bar comes back. Hold it for the writing alone: drawing waits. Not nested.
+class ProgressPause {
+ public:
+  ProgressPause();
+  ~ProgressPause();
+  ProgressPause(const ProgressPause&) = delete;
+  ProgressPause& operator=(const ProgressPause&) = delete;
+};
+
 // The text of a bar or a line: "tokenizing 42%  19.5 MB of 46.4 MB  3.8 MB/s  7.1 s left".
 std::string progress_text(const std::string& label, int64_t done, int64_t total, Progress::Unit unit, double elapsed_s,
                           bool bar);

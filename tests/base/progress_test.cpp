@@ -7,8 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/parallel.h"
 
 namespace longhaul {
@@ -64,14 +68,16 @@ TEST(Progress, PrintsPlainLinesWhenNotOnATerminal) {
   EXPECT_THAT(text, Not(HasSubstr("\r")));
 }
 
-TEST(Progress, RedrawsABarOnATerminal) {
+// What `body` writes to standard error when that is a terminal; nothing where there are no pseudo-terminals.
+template <class Body>
+std::optional<std::string> on_a_terminal(Body body) {
   const int master = posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK);
-  if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) GTEST_SKIP() << "no pseudo-terminals here";
+  if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) return std::nullopt;
   const int terminal = open(ptsname(master), O_RDWR | O_NOCTTY);
-  if (terminal < 0) GTEST_SKIP() << "no pseudo-terminals here";
+  if (terminal < 0) return std::nullopt;
   const int saved = dup(STDERR_FILENO);
   dup2(terminal, STDERR_FILENO);
-  work_for(2.5);
+  body();
   dup2(saved, STDERR_FILENO);
   close(saved);
   std::string text;
@@ -79,6 +85,56 @@ TEST(Progress, RedrawsABarOnATerminal) {
   for (ssize_t count = 0; (count = read(master, buffer, sizeof buffer)) > 0;) text.append(buffer, count);
   close(terminal);
   close(master);
+  return text;
+}
+
+// The lines a terminal shows after such output: carriage return, newline, erase to the end of the line, colours.
+std::vector<std::string> screen_of(const std::string& text) {
+  std::vector<std::string> lines(1);
+  size_t column = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\r') {
+      column = 0;
+    } else if (text[i] == '\n') {
+      lines.emplace_back();
+    } else if (text[i] == '\033') {
+      const size_t end = text.find_first_of("Km", i);
+      if (text[end] == 'K') lines.back().resize(std::min(lines.back().size(), column));
+      i = end;
+    } else {
+      if (lines.back().size() <= column) lines.back().resize(column + 1, ' ');
+      lines.back()[column++] = text[i];
+    }
+  }
+  return lines;
+}
+
+TEST(Progress, LogLinesStandAloneAboveTheBar) {
+  const auto text = on_a_terminal([] {
+    Progress progress("counting", 1000);
+    for (const Stopwatch watch; watch.seconds() < 2.2; usleep(5000)) progress.advance(1);
+    log_warning("short");
+    log_warning("and another one");
+    for (const Stopwatch watch; watch.seconds() < 0.2; usleep(5000)) progress.advance(1);
+    log_warning("last");
+  });
+  if (!text) GTEST_SKIP() << "no pseudo-terminals here";
+  const auto lines = screen_of(*text);
+  ASSERT_EQ(lines.size(), 5u) << *text;
+  EXPECT_THAT(lines[0], MatchesRegex("[0-9:]+ warning short"));
+  EXPECT_THAT(lines[1], MatchesRegex("[0-9:]+ warning and another one"));
+  EXPECT_THAT(lines[2], MatchesRegex("[0-9:]+ warning last"));
+  EXPECT_THAT(lines[3], MatchesRegex("counting: [0-9,]+ in .*"));
+  EXPECT_EQ(lines[4], "");
+  // The bar came back at once after a line, before its next redraw.
+  const size_t line = text->find("another one");
+  EXPECT_EQ(text->substr(text->find('\n', line) + 1, 11), "\rcounting [");
+}
+
+TEST(Progress, RedrawsABarOnATerminal) {
+  const auto written = on_a_terminal([] { work_for(2.5); });
+  if (!written) GTEST_SKIP() << "no pseudo-terminals here";
+  const std::string& text = *written;
   EXPECT_THAT(text, HasSubstr("\rcounting ["));
   EXPECT_GE(std::count(text.begin(), text.end(), '\r'), 3);
   EXPECT_THAT(text, HasSubstr("counting: "));
