@@ -1,5 +1,6 @@
 #include "base/machine.h"
 
+#include <malloc.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -210,6 +211,8 @@ bool allow_amx() { return false; }
 
 int64_t resident_bytes() { return kibibytes(colon_file("/proc/self/status"), "VmRSS"); }
 int64_t peak_resident_bytes() { return kibibytes(colon_file("/proc/self/status"), "VmHWM"); }
+
+void return_free_memory() { ::malloc_trim(0); }
 
 int64_t available_memory_bytes() {
   return std::min(kibibytes(colon_file("/proc/meminfo"), "MemAvailable"), group_memory().available);

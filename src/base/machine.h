@@ -20,6 +20,7 @@ struct Machine {
 const Machine& machine();
 bool allow_amx();  // asks the operating system, once, for the tile registers of the whole process; false: there are none
 int64_t resident_bytes();       // of this process
+void return_free_memory();  // gives what the heap holds but nobody uses back to the system
 int64_t peak_resident_bytes();
 int64_t available_memory_bytes();
 

@@ -11,7 +11,7 @@ namespace longhaul::data {
 namespace {
 
 constexpr size_t kLongBytes = 4 << 20;
-constexpr size_t kWaitingBytes = 32 << 20;
+constexpr size_t kWaitingBytes = 16 << 20;
 
 struct Abandoned {};  // thrown through the reader when nobody wants more
 

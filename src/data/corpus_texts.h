@@ -1,5 +1,5 @@
 // CorpusTexts: one side of the corpus to be pulled text by text (training a tokenizer asks for the next one). A background
-// worker reads ahead; at most about 32 MiB wait. A text is a document; documents of more than 4 MiB come in pieces cut at line ends.
+// worker reads ahead; at most about 16 MiB wait. A text is a document; documents of more than 4 MiB come in pieces cut at line ends.
 // Errors of reading are thrown by next(). One thread.
 #pragma once
 

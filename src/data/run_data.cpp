@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/progress.h"
 #include "data/corpus_texts.h"
 #include "data/prepare.h"
@@ -44,6 +45,7 @@ Tokenizer trained_tokenizer(const recipe::DataOptions& options, const Corpus& co
                  .hint = "set data.source to more text, or lower data.held_out_percent"});
   }
   tokenizer.save(path);
+  return_free_memory();  // what counting words took is large, and what follows takes as much again
   log_info("trained a tokenizer of {} entries on {} in {}: {}", count_text(tokenizer.tokens()), bytes_text(bytes), duration_text(watch.seconds()),
            path.string());
   return tokenizer;

@@ -2,6 +2,7 @@
 // Memory stays bounded whatever the input: one line of 200 MB as text and as JSON, packed into a few hundred KB.
 #include "base/machine.h"
 #include "data/support.h"
+#include "data/tokenizer/commands.h"
 
 namespace longhaul::data {
 namespace {
@@ -44,6 +45,23 @@ TEST(BoundedMemory, OneHugeLineThroughARealTokenizer) {
   TemporaryFolder folder;
   write_gzip(folder / "a.txt.gz", "", "");
   expect_bounded(corpus_of(folder / "a.txt.gz"), encoder_of(Tokenizer::bytes()), folder / "cache");
+}
+
+// One file of many documents, and one of a single one: `tokenizer train` holds neither.
+TEST(BoundedMemory, TrainingATokenizer) {
+  TemporaryFolder folder;
+  {
+    gzFile file = gzopen((folder / "a.jsonl.gz").c_str(), "wb1");
+    for (int i = 0; i < 500000; ++i) gzprintf(file, "{\"text\": \"%0392d\"}\n", i % 1000);
+    gzclose(file);
+  }
+  write_gzip(folder / "b.txt.gz", "", "");
+  const int64_t before = peak_resident_bytes();
+  const TrainReport report = train_tokenizer_on_paths({(folder / "a.jsonl.gz").string(), (folder / "b.txt.gz").string()}, folder / "tokenizer.json",
+                                                      {.vocabulary = 300});
+  EXPECT_EQ(report.files, 2);
+  EXPECT_EQ(report.bytes, 500000 * 392 + kBytes);
+  EXPECT_LT(peak_resident_bytes() - before, kGrowth);
 }
 
 TEST(BoundedMemory, ManySmallDocuments) {

@@ -17,8 +17,8 @@ namespace longhaul::data {
 
 namespace {
 
-constexpr size_t kBatchBytes = 64 << 20;
 constexpr size_t kSliceBytes = 512 << 10;
+constexpr size_t kSlicesPerThread = 8;  // read together: enough that no thread waits long for another
 
 // Cuts a text into slices of about kSliceBytes at places where words end anyway.
 void slice(const Tokenizer& cutter, std::string_view text, std::vector<std::string_view>& slices) {
@@ -34,11 +34,12 @@ void slice(const Tokenizer& cutter, std::string_view text, std::vector<std::stri
 std::vector<WordCounts::Counted> count_words(const TextSource& next_text, const Tokenizer& cutter) {
   std::vector<WordCounts> counts(static_cast<size_t>(threads()));
   Progress progress("counting words", 0, Progress::Unit::kBytes);
+  const size_t batch_bytes = kSlicesPerThread * kSliceBytes * counts.size();
   bool more = true;
   while (more) {
     std::vector<std::string> texts;
     size_t bytes = 0;
-    while (bytes < kBatchBytes) {
+    while (bytes < batch_bytes) {
       std::string text;
       more = next_text(text);
       if (!more) break;

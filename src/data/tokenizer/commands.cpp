@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "data/source.h"
+#include "data/corpus_texts.h"
 #include "data/tokenizer/stream_encoder.h"
 
 namespace longhaul::data {
@@ -17,63 +17,21 @@ namespace {
 
 constexpr size_t kTextBytes = 1 << 20;
 
-// Turns the documents of sources, which come by calls, into texts of about kTextBytes that can be asked for. Documents stay
-// apart; a long one is cut after a space or line end where it has one.
-class TextQueue : public DocumentSink {
- public:
-  TextQueue(std::vector<Source> sources, TrainReport& report) : sources_(std::move(sources)), report_(report) {}
-
-  bool next(std::string& text) {
-    while (ready_.empty()) {
-      if (source_ == sources_.size()) return false;
-      if (file_ == sources_[source_].files().size()) {
-        ++source_;
-        file_ = 0;
-        continue;
-      }
-      sources_[source_].read(file_++, *this);
-      ++report_.files;
-    }
-    text = std::move(ready_.back());
-    ready_.pop_back();
-    return true;
-  }
-
-  bool begin(const DocumentInfo&) override { return true; }
-  void text(std::string_view chunk) override {
-    open_.append(chunk);
-    report_.bytes += static_cast<int64_t>(chunk.size());
-    if (open_.size() < 16 * kTextBytes) return;
-    const size_t line = open_.rfind('\n');
-    const size_t cut = line == std::string::npos || line < open_.size() / 2 ? open_.size() : line + 1;
-    std::string rest = open_.substr(cut);
-    open_.resize(cut);
-    ready_.push_back(std::move(open_));
-    open_ = std::move(rest);
-  }
-  void end() override {
-    if (!open_.empty()) ready_.push_back(std::move(open_));
-    open_.clear();
-  }
-
- private:
-  std::vector<Source> sources_;
-  TrainReport& report_;
-  size_t source_ = 0;
-  size_t file_ = 0;
-  std::string open_;
-  std::vector<std::string> ready_;
-};
-
 }  // namespace
 
 TrainReport train_tokenizer_on_paths(const std::vector<std::string>& paths, const std::filesystem::path& out, const TrainOptions& options) {
   const Stopwatch watch;
   TrainReport report;
-  std::vector<Source> sources;
-  for (const std::string& path : paths) sources.push_back(Source::open(path, {}));
-  TextQueue queue(std::move(sources), report);
-  const Tokenizer tokenizer = train_bpe([&](std::string& text) { return queue.next(text); }, options);
+  const Corpus corpus = Corpus::open({.sources = paths, .held_out_percent = 0, .remove_copies = false});
+  for (const Source& source : corpus.sources()) report.files += static_cast<int64_t>(source.files().size());
+  CorpusTexts texts(corpus, Split::kTrain);  // reads ahead, with bounded memory whatever the files' size
+  const Tokenizer tokenizer = train_bpe(
+      [&](std::string& text) {
+        if (!texts.next(text)) return false;
+        report.bytes += static_cast<int64_t>(text.size());
+        return true;
+      },
+      options);
   tokenizer.save(out);
   report.vocabulary = tokenizer.vocabulary();
   report.seconds = watch.seconds();
