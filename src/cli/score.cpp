@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "data/tokenizer/commands.h"
 #include "storage/safetensors.h"
+#include "tensor/to_tensor.h"
 
 namespace longhaul::cli {
 namespace {
@@ -20,13 +21,11 @@ ExitCode run(const Arguments& arguments) {
   if (ids.empty()) {
     throw Error({.code = ExitCode::kData, .what = "there are no ids to score", .expected = "a JSON list of token ids", .where = arguments.ids});
   }
-  Tensor tokens = at::empty({static_cast<int64_t>(ids.size())}, at::kLong);
-  std::copy(ids.begin(), ids.end(), tokens.mutable_data_ptr<int64_t>());
   const at::NoGradGuard no_gradient;
   model::LocalOps ops;
   model::Context context(ops, model.decoder->precision());
   context.training = false;
-  const Tensor hidden = model.decoder->hidden(context, tokens, layout::make_single(tokens.size(0)));
+  const Tensor hidden = model.decoder->hidden(context, to_tensor(ids), layout::make_single(static_cast<int64_t>(ids.size())));
   const Tensor logits = model.decoder->logits(hidden).to(at::kFloat).contiguous();
   storage::LocalFileSystem files;
   const storage::TensorData data{"logits", storage::DType::kF32, {logits.size(0), logits.size(1)},

@@ -5,15 +5,10 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "tensor/to_tensor.h"
 
 namespace longhaul::evaluate {
 namespace {
-
-Tensor as_tensor(const std::vector<int64_t>& values) {
-  Tensor tensor = at::empty({static_cast<int64_t>(values.size())}, at::kLong);
-  std::copy(values.begin(), values.end(), tensor.mutable_data_ptr<int64_t>());
-  return tensor;
-}
 
 // Tokens without a label have loss 0 and change nothing.
 double sum_of(const Tensor& loss_t) {
@@ -34,8 +29,8 @@ EvaluationResult evaluate(model::Decoder& decoder, data::EvaluationReader& reade
   while (const std::optional<data::Batch> batch = reader.next()) {
     model::Context context(ops, decoder.precision());
     context.training = false;
-    const Tensor hidden_td = decoder.hidden(context, as_tensor(batch->inputs), batch->layout);
-    nats += sum_of(decoder.loss_each(hidden_td, as_tensor(batch->labels)));
+    const Tensor hidden_td = decoder.hidden(context, to_tensor(batch->inputs), batch->layout);
+    nats += sum_of(decoder.loss_each(hidden_td, to_tensor(batch->labels)));
     result.tokens += batch->target_tokens;
     result.bytes += batch->target_bytes;
     if (progress) progress(batch->target_tokens);

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "base/error.h"
+#include "tensor/to_tensor.h"
 
 namespace longhaul::generate {
 namespace {
@@ -32,13 +33,11 @@ Tensor advance(model::Decoder& decoder, const std::vector<int64_t>& ids, model::
   LONGHAUL_ASSERT(!ids.empty());
   const at::NoGradGuard no_gradient;
   const int64_t length = static_cast<int64_t>(ids.size()), first = state.tokens;
-  Tensor ids_t = at::empty({length}, at::kLong);
-  std::copy(ids.begin(), ids.end(), ids_t.mutable_data_ptr<int64_t>());
   model::LocalOps ops;
   model::Context context(ops, decoder.precision());
   context.training = false;
   const auto layout = layout::make_packed(std::span(&length, 1), std::span(&first, 1));
-  const Tensor hidden_td = decoder.hidden(context, ids_t, layout, &state);
+  const Tensor hidden_td = decoder.hidden(context, to_tensor(ids), layout, &state);
   return decoder.logits(hidden_td.narrow(0, length - 1, 1)).view({-1});
 }
 

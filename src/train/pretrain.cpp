@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "evaluate/perplexity.h"
 #include "generate/generate.h"
-#include "tensor/memory_purpose.h"
+#include "tensor/to_tensor.h"
 
 namespace longhaul::train {
 namespace {
@@ -15,13 +15,6 @@ data::LoaderOptions loader_options(const recipe::Recipe& recipe, const optim::Tr
   options.first_position = [schedule](int64_t step) { return schedule.first_sample(step + 1); };  // the loader counts from 0
   options.index_folder = folder;
   return options;
-}
-
-Tensor to_tensor(const std::vector<int64_t>& values) {
-  const MemoryPurposeScope scope(MemoryPurpose::kData);
-  Tensor tensor = at::empty({static_cast<int64_t>(values.size())}, at::kLong);
-  std::copy(values.begin(), values.end(), tensor.mutable_data_ptr<int64_t>());
-  return tensor;
 }
 
 }  // namespace
