@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "storage/safetensors.h"
+#include "storage/strict_json.h"
 
 namespace longhaul::storage {
 
@@ -28,14 +29,8 @@ std::string in_tensor(const std::string& where, std::string_view name) {
 // Receives the JSON's events and accepts only
 //   {"__metadata__": {string: string…}, name: {"dtype": string, "shape": [n…], "data_offsets": [n, n]}…}
 // so nesting, types and number forms are checked while reading, whatever the text claims.
-class HeaderEvents {
+class HeaderEvents : public JsonEventTypes {
  public:
-  using number_integer_t = json::number_integer_t;
-  using number_unsigned_t = json::number_unsigned_t;
-  using number_float_t = json::number_float_t;
-  using string_t = json::string_t;
-  using binary_t = json::binary_t;
-
   HeaderEvents(const std::string& where, const SafetensorsLimits& limits, SafetensorsHeader& header)
       : where_(where), limits_(limits), header_(header) {}
 

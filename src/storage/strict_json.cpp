@@ -18,14 +18,8 @@ using nlohmann::json;
 }
 
 // A first pass that builds nothing: depth, lengths and repeated keys.
-class StrictEvents {
+class StrictEvents : public JsonEventTypes {
  public:
-  using number_integer_t = json::number_integer_t;
-  using number_unsigned_t = json::number_unsigned_t;
-  using number_float_t = json::number_float_t;
-  using string_t = json::string_t;
-  using binary_t = json::binary_t;
-
   StrictEvents(const std::string& where, const JsonLimits& limits) : where_(where), limits_(limits) {}
   bool null() { return true; }
   bool boolean(bool) { return true; }

@@ -17,6 +17,15 @@ struct JsonLimits {
   size_t string_bytes = 1 << 20;
 };
 
+// The names nlohmann::json's reader asks of a class that receives its events.
+struct JsonEventTypes {
+  using number_integer_t = nlohmann::json::number_integer_t;
+  using number_unsigned_t = nlohmann::json::number_unsigned_t;
+  using number_float_t = nlohmann::json::number_float_t;
+  using string_t = nlohmann::json::string_t;
+  using binary_t = nlohmann::json::binary_t;
+};
+
 // Throws Error with exit code 66 naming `where`.
 nlohmann::json parse_strict_json(std::string_view text, const std::string& where, const JsonLimits& limits = {});
 

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "recipe/presets.h"
 
 namespace longhaul::layout {
 namespace {
@@ -16,49 +17,9 @@ namespace {
 using recipe::Mixer;
 using recipe::ModelConfig;
 
-ModelConfig minimax_text_01() {
-  ModelConfig config;
-  config.layers = 80;
-  config.hidden = 6144;
-  config.vocabulary = 200064;
-  config.heads = 64;
-  config.kv_heads = 8;
-  config.head_dim = 128;
-  config.mixers.assign(7, Mixer::kLightning);
-  config.mixers.push_back(Mixer::kSoftmax);
-  config.intermediate = 9216;
-  config.experts = 32;
-  config.wiring = recipe::Wiring::kPostNorm;
-  return config;
-}
-
-ModelConfig gpt2_124m() {
-  ModelConfig config;
-  config.layers = 12;
-  config.hidden = 768;
-  config.vocabulary = 50257;
-  config.heads = config.kv_heads = 12;
-  config.channel = recipe::Channel::kGelu;
-  config.intermediate = 3072;
-  config.norm = recipe::Norm::kLayer;
-  config.position = recipe::Position::kLearned;
-  config.max_positions = 1024;
-  config.bias = true;
-  config.tie_embeddings = true;
-  config.initialisation = recipe::Initialisation::kNormal;
-  return config;
-}
-
-ModelConfig llama_3_8b() {
-  ModelConfig config;
-  config.layers = 32;
-  config.hidden = 4096;
-  config.vocabulary = 128256;
-  config.heads = 32;
-  config.head_dim = 128;
-  config.intermediate = 14336;
-  return config;
-}
+ModelConfig minimax_text_01() { return recipe::preset_model("minimax-text-01"); }
+ModelConfig gpt2_124m() { return recipe::preset_model("gpt2-124m"); }
+ModelConfig llama_3_8b() { return recipe::preset_model("llama-3-8b"); }
 
 std::map<std::string, ParameterSpec> by_name(const ModelConfig& config) {
   std::map<std::string, ParameterSpec> map;
