@@ -1,24 +1,18 @@
 // `longhaul compare`: two runs: the first step whose numbers differ, and the first tensor where their checkpoints do.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <cmath>
-#include <filesystem>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 
-#include "base/clock.h"
+#include "checkpoint/compare.h"
 #include "cli/checkpoint_path.h"
 #include "cli/command.h"
 #include "observe/compare.h"
-#include "storage/catalog.h"
-#include "storage/diff.h"
 
 namespace longhaul::cli {
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 struct Arguments {
@@ -26,39 +20,7 @@ struct Arguments {
   bool json = false;
 };
 
-std::map<int64_t, fs::path> checkpoints_by_step(const fs::path& run) {
-  std::map<int64_t, fs::path> found;
-  for (const auto& summary : storage::list_checkpoints(storage::local_file_system(), run / "checkpoints", {.now_s = wall_time_s()})) {
-    if (summary.usable()) found.emplace(summary.name.step, summary.path);  // newest first: of one step the newest stays
-  }
-  return found;
-}
-
-struct CheckpointComparison {
-  int64_t compared = 0;  // steps at which both runs have a checkpoint, up to the first that differs
-  std::optional<int64_t> step;
-  storage::CheckpointDifference difference;
-};
-
-CheckpointComparison compare_checkpoints(const fs::path& first_run, const fs::path& second_run) {
-  const auto first = checkpoints_by_step(first_run), second = checkpoints_by_step(second_run);
-  CheckpointComparison result;
-  for (const auto& [step, path] : first) {
-    const auto other = second.find(step);
-    if (other == second.end()) continue;
-    ++result.compared;
-    auto& files = storage::local_file_system();
-    storage::CheckpointDifference difference =
-        storage::diff(storage::Checkpoint::open(files, path), storage::Checkpoint::open(files, other->second));
-    if (difference.same()) continue;
-    result.step = step;
-    result.difference = std::move(difference);
-    break;
-  }
-  return result;
-}
-
-ordered_json json_of(const observe::Comparison& events, const CheckpointComparison& checkpoints, bool equal) {
+ordered_json json_of(const observe::Comparison& events, const checkpoint::RunDifference& checkpoints, bool equal) {
   ordered_json fields = ordered_json::array();
   for (const auto& field : events.differences) {
     fields.push_back({{"field", field.field}, {"step", field.step}, {"first", field.first}, {"second", field.second},
@@ -70,24 +32,43 @@ ordered_json json_of(const observe::Comparison& events, const CheckpointComparis
                        {"only_in_second", events.only_in_second},
                        {"first_step", events.first_step()},
                        {"fields", fields},
-                       {"checkpoints_compared", checkpoints.compared}};
+                       {"equal_checkpoints", checkpoints.equal_steps}};
   if (checkpoints.step) {
     json["checkpoint_step"] = *checkpoints.step;
     json["first_tensor"] = checkpoints.difference.tensors.front().name;
+    if (const auto* tensor = checkpoints.first_optimizer()) json["first_optimizer_tensor"] = tensor->name;
+    if (const auto* tensor = checkpoints.largest()) json["largest_tensor"] = tensor->name;
     json["checkpoint"] = cli::json_of(checkpoints.difference);
   }
+  if (!checkpoints.commands.empty()) json["commands"] = checkpoints.commands;
   return json;
 }
 
-std::string text_of(const CheckpointComparison& checkpoints) {
-  if (checkpoints.compared == 0) return "no step has a checkpoint in both runs\n";
-  if (!checkpoints.step) return fmt::format("checkpoints at {} steps: equal in every bit\n", checkpoints.compared);
-  const auto& tensor = checkpoints.difference.tensors.front();
-  const std::string how = tensor.kind == storage::TensorDifference::Kind::kValues
-                              ? fmt::format("{} of {} elements, by {:.3g} at most", tensor.different, tensor.elements, tensor.maximum)
-                              : fmt::format("{} {} {}", name_of(tensor.kind), tensor.left, tensor.right);
-  return fmt::format("checkpoints first differ at step {}: tensor {} ({}), and {} more\n", *checkpoints.step, tensor.name, how,
-                     checkpoints.difference.tensors.size() - 1);
+std::string text_of(const storage::TensorDifference& tensor) {
+  if (tensor.kind != storage::TensorDifference::Kind::kValues) {
+    return fmt::format("{} ({} {} {})", tensor.name, name_of(tensor.kind), tensor.left, tensor.right);
+  }
+  return fmt::format("{} ({} of {} elements, by {:.3g} at most)", tensor.name, tensor.different, tensor.elements, tensor.maximum);
+}
+
+std::string text_of(const checkpoint::RunDifference& found, int64_t first_step) {
+  std::string text;
+  if (!found.equal_steps.empty()) text += fmt::format("checkpoints of step {} are equal in every bit\n", fmt::join(found.equal_steps, ", "));
+  if (found.step) {
+    text += fmt::format("checkpoints differ at step {}, in {} tensors; in the order of the model:\n", *found.step, found.difference.tensors.size());
+    const auto add = [&](const char* what, const storage::TensorDifference* tensor) {
+      if (tensor != nullptr) text += fmt::format("  {:<16} {}\n", what, text_of(*tensor));
+    };
+    add("first tensor", found.first_weight());
+    add("first optimizer", found.first_optimizer());
+    add("largest", found.largest());
+  } else if (!found.commands.empty()) {
+    text += fmt::format("no step from {} on has a checkpoint in both runs, so the tensor is not known. To find it (Ctrl-C once it is saved):\n", first_step);
+    for (const std::string& command : found.commands) text += "  " + command + "\n";
+  } else if (found.equal_steps.empty()) {
+    text += "no step has a checkpoint in both runs\n";
+  }
+  return text;
 }
 
 }  // namespace
@@ -103,13 +84,13 @@ void add_compare(CLI::App& program, Command& command) {
   add_json_flag(compare, arguments->json);
   on_run(compare, command, [arguments] {
     const observe::Comparison events = observe::compare(arguments->first, arguments->second);
-    const CheckpointComparison checkpoints = compare_checkpoints(arguments->first, arguments->second);
+    const auto checkpoints = checkpoint::compare_runs(arguments->first, arguments->second, events.first_step());
     const bool equal = events.equal() && !checkpoints.step;
     if (arguments->json) {
       print_json(json_of(events, checkpoints, equal));
     } else {
       const std::string text = events.text();
-      print((text.ends_with('\n') ? text : text + "\n") + text_of(checkpoints));
+      print((text.ends_with('\n') ? text : text + "\n") + text_of(checkpoints, events.first_step()));
     }
     return equal ? ExitCode::kDone : ExitCode::kCheckFailed;
   });
