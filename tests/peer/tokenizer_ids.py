@@ -15,7 +15,11 @@ import subprocess
 import sys
 import tempfile
 
-from tokenizers import AddedToken, Regex, Tokenizer, __version__, decoders, models, normalizers, pre_tokenizers, processors, trainers
+try:
+    from tokenizers import AddedToken, Regex, Tokenizer, __version__, decoders, models, normalizers, pre_tokenizers, processors, trainers
+except ImportError as missing:
+    print(f"skipped: {sys.executable} has no tokenizers package ({missing})")
+    sys.exit(77)
 
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -141,7 +145,8 @@ def main():
     parser.add_argument("--work")
     arguments = parser.parse_args()
     if not __version__.startswith("0.23."):
-        sys.exit(f"needs tokenizers 0.23, found {__version__}")
+        print(f"skipped: needs tokenizers 0.23, found {__version__}")
+        sys.exit(77)
     work = pathlib.Path(arguments.work or tempfile.mkdtemp())
     work.mkdir(parents=True, exist_ok=True)
     files = sorted(p for p in pathlib.Path(arguments.folder).rglob("*" + arguments.ending) if p.is_file())
