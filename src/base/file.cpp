@@ -75,6 +75,12 @@ int flags_of(File::Mode mode) {
   return O_RDONLY;
 }
 
+bool same_file(int descriptor, const fs::path& path) {
+  struct stat ours{}, there{};
+  return descriptor >= 0 && ::fstat(descriptor, &ours) == 0 && ::stat(path.c_str(), &there) == 0 && ours.st_dev == there.st_dev &&
+         ours.st_ino == there.st_ino;
+}
+
 fs::path parent_of(const fs::path& path) {
   const fs::path parent = path.parent_path();
   return parent.empty() ? fs::path(".") : parent;
@@ -109,6 +115,8 @@ File File::open(const fs::path& path, Mode mode, ExitCode missing) {
   if (mode == Mode::kCreate) file.truncate(0);
   return file;
 }
+
+bool File::is_at_its_path() const { return same_file(descriptor_, path_); }
 
 File::~File() {
   if (descriptor_ >= 0) ::close(descriptor_);
@@ -302,9 +310,9 @@ std::span<const std::byte> MappedFile::range(int64_t offset, int64_t length) con
   return {data_ + offset, static_cast<size_t>(length)};
 }
 
-FileLock::FileLock(const fs::path& path) {
-  fs::path lock = path;
-  lock += ".lock";
+FileLock::FileLock(const fs::path& path) : lock_(path) {
+  lock_ += ".lock";
+  const fs::path& lock = lock_;
   descriptor_ = retry([&] { return ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666); });
   if (descriptor_ < 0) fail(errno, "open the lock file", lock);
   char holder[32] = {};
@@ -327,6 +335,8 @@ FileLock::FileLock(const fs::path& path) {
                .where = lock.string(),
                .hint = "wait for it to end or choose another folder"});
 }
+
+bool FileLock::is_at_its_path() const { return same_file(descriptor_, lock_); }
 
 FileLock::~FileLock() {
   // The file stays: removing it would let two processes lock two files of the same name.

@@ -35,6 +35,7 @@ class File {
   void truncate(int64_t size);
   void sync();   // fsync
   void close();  // reports errors, unlike the destructor
+  bool is_at_its_path() const;  // false: the path was removed, or names another file by now
   const std::filesystem::path& path() const { return path_; }
   explicit operator bool() const { return descriptor_ >= 0; }
 
@@ -79,8 +80,10 @@ class FileLock {
   ~FileLock();
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
+  bool is_at_its_path() const;  // false: another process could hold "the same" lock by now
 
  private:
+  std::filesystem::path lock_;
   int descriptor_ = -1;
 };
 

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "base/diagnostics.h"
 #include "base/signals.h"
 #include "cli/command.h"
 #include "kernels/dispatch.h"
@@ -18,22 +19,25 @@ struct Arguments {
   bool fresh = false, explain_dispatch = false, quiet = false;
 };
 
+std::filesystem::path default_folder(const std::string& recipe) { return std::filesystem::path("runs") / std::filesystem::path(recipe).stem(); }
+
 void print_where_things_lie(const train::RunRequest& request, const train::Outcome& outcome) {
   const std::string run = request.run_folder.string();
+  const std::string named = request.run_folder == default_folder(request.recipe.source) ? "" : " --run " + run;
   print(fmt::format("\n{} at step {}. In {}:\n  report.html     the curves, to look at in a browser\n  events.jsonl    every step, one JSON object a line\n"
                     "  checkpoints/    what sample, evaluate and a resumed run read\n  tensorboard/    tensorboard --logdir {}/tensorboard\n\n"
-                    "Next:\n  ./longhaul sample {} --prompt \"import torch\" --tokens 100\n  ./longhaul train {} train.steps={}\n"
+                    "Next:\n  ./longhaul sample {} --prompt \"import torch\" --tokens 100\n  ./longhaul train {} train.steps={}{}\n"
                     "  ./longhaul checkpoint list {}/checkpoints\n",
                     outcome.reason == "finished" ? "Finished" : "Stopped", outcome.step, run, run, run, request.recipe.source,
-                    request.recipe.recipe.train.steps * 2, run));
+                    request.recipe.recipe.train.steps * 2, named, run));
 }
 
 ExitCode run(const Arguments& arguments) {
   install_signal_handlers();
   kernels::Dispatcher::explain(arguments.explain_dispatch);
   train::RunRequest request{.recipe = recipe::load(arguments.recipe, arguments.overrides), .fresh = arguments.fresh, .quiet = arguments.quiet};
-  const std::filesystem::path default_folder = std::filesystem::path("runs") / std::filesystem::path(arguments.recipe).stem();
-  request.run_folder = arguments.run.empty() ? default_folder : std::filesystem::path(arguments.run);
+  request.run_folder = arguments.run.empty() ? default_folder(arguments.recipe) : std::filesystem::path(arguments.run);
+  set_diagnostics_file(request.run_folder / "diagnostics.txt");
   const train::Outcome outcome = train::run_training(request);
   if (!arguments.quiet) print_where_things_lie(request, outcome);
   if (outcome.reason == "signal") return outcome.saved ? ExitCode::kPreemptedSaved : ExitCode::kPreemptedNotSaved;

@@ -60,7 +60,8 @@ struct RunStart {
   int64_t tokens_per_step = 0;
   int64_t sequence = 0;  // tokens
   int64_t vocabulary = 0;
-  std::optional<double> flops_per_token;        // forward and backward
+  // Forward and backward. Attention counts twice over: causal (what `mfu` is made of) and full (PaLM's convention).
+  std::optional<double> flops_per_token, flops_per_token_full_attention;
   std::optional<double> peak_flops_per_second;  // measured on this machine
   std::optional<int64_t> training_tokens;       // one epoch
   std::optional<int64_t> training_bytes;
@@ -78,8 +79,9 @@ struct StepReport {
   double grad_norm = 0;  // before clipping
   double learning_rate = 0;
   double milliseconds = 0;    // the whole step, data wait included
-  std::optional<double> mfu;  // 0..1 of the measured peak
-  std::optional<double> model_flops_per_second;
+  std::optional<double> mfu;  // 0..1 of the measured peak; attention counted causally: half of the square
+  std::optional<double> mfu_full_attention;      // the same step with the whole square counted, as others report it
+  std::optional<double> model_flops_per_second;  // causal
   std::optional<double> data_wait_milliseconds;
   std::optional<double> auxiliary_loss;
   std::optional<int64_t> resident_bytes;
@@ -222,6 +224,7 @@ constexpr auto RunStart::fields() {
                     Field{"sequence", &R::sequence},
                     Field{"vocabulary", &R::vocabulary},
                     Field{"flops_per_token", &R::flops_per_token},
+                    Field{"flops_per_token_full_attention", &R::flops_per_token_full_attention},
                     Field{"peak_flops_per_second", &R::peak_flops_per_second},
                     Field{"training_tokens", &R::training_tokens},
                     Field{"training_bytes", &R::training_bytes},
@@ -238,6 +241,7 @@ constexpr auto StepReport::fields() {
                     Field{"learning_rate", &S::learning_rate},
                     Field{"milliseconds", &S::milliseconds},
                     Field{"mfu", &S::mfu},
+                    Field{"mfu_full_attention", &S::mfu_full_attention},
                     Field{"model_flops_per_second", &S::model_flops_per_second},
                     Field{"data_wait_milliseconds", &S::data_wait_milliseconds},
                     Field{"auxiliary_loss", &S::auxiliary_loss, Digits::kSeventeen},

@@ -81,13 +81,32 @@ EventWriter::EventWriter(EventWriterOptions options) {
     last = common_of(existing, after_last_newline(existing, good_bytes_ - 1), good_bytes_ - 1, "last");
   }
   common_.run = !options.run.empty() ? options.run : !first.run.empty() ? first.run : new_run_name(wall_time_s());
-  common_.generation = options.generation > 0 ? options.generation : last.generation + 1;
+  common_.generation = options.generation > 0 ? options.generation : std::max(last.generation, options.above) + 1;
   common_.rank = options.rank;
 }
 
 void EventWriter::add(std::shared_ptr<EventReader> reader) {
   const std::lock_guard hold(mutex_);
   readers_.push_back({std::move(reader)});
+}
+
+void EventWriter::require_still_ours() const {
+  const std::lock_guard hold(mutex_);
+  const auto refuse = [&](std::string found) {
+    throw Error({.code = ExitCode::kFenced,
+                 .what = "this process slept, and its run was taken over or moved: it must not go on",
+                 .expected = fmt::format("the events of generation {}, locked by this process", common_.generation),
+                 .found = std::move(found),
+                 .where = file_.path().string(),
+                 .hint = "start the run again: it continues from its last checkpoint"});
+  };
+  if (!file_.is_at_its_path()) refuse("another file, or none");
+  if (!lock_->is_at_its_path()) refuse("another lock file, or none");
+  const File now = File::open(file_.path(), File::Mode::kRead, ExitCode::kFenced);
+  const int64_t end = after_last_newline(now, now.size());
+  if (end == 0) return;
+  const int64_t newest = common_of(now, after_last_newline(now, end - 1), end - 1, "last").generation;
+  if (newest > common_.generation) refuse(fmt::format("events of generation {}", newest));
 }
 
 int64_t EventWriter::events_lost() const {

@@ -32,7 +32,8 @@ class EventReader {
 struct EventWriterOptions {
   std::filesystem::path path;  // events.jsonl of rank 0; events/<role>-<n>.jsonl of the others
   std::string run;             // empty: the file's own, else a new one
-  int64_t generation = 0;      // 0: one more than the file's last
+  int64_t generation = 0;      // 0: one more than the file's last, and than `above`
+  int64_t above = 0;           // a generation known from elsewhere (checkpoints), should the file have been lost
   int64_t rank = 0;
 };
 
@@ -43,6 +44,10 @@ class EventWriter {
 
   void add(std::shared_ptr<EventReader> reader);
   void write(EventBody body);
+
+  // For a process that has slept (SIGSTOP, a suspended machine): Error 76 when file or lock lie elsewhere by now, or a later generation
+  // has written meanwhile.
+  void require_still_ours() const;
 
   const std::string& run() const { return common_.run; }
   int64_t generation() const { return common_.generation; }

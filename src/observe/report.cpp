@@ -72,9 +72,13 @@ std::string tiles(const RunData& run) {
     html += tile("Trained on", compact(static_cast<double>(last.tokens)), "tokens",
                  fmt::format("{}{} step{}", count_text(last.step), planned, last.step == 1 ? "" : "s"));
     const double mfu = median(column(run, [](const StepReport& s) { return s.mfu.value_or(std::nan("")); }));
+    const double full = median(column(run, [](const StepReport& s) { return s.mfu_full_attention.value_or(std::nan("")); }));
+    std::string share = "median step";
+    if (std::isfinite(mfu)) share = fmt::format("{} of the measured peak (MFU, causal)", percent(mfu));
+    if (std::isfinite(mfu) && std::isfinite(full)) share += fmt::format("<br>{} with full attention counted", percent(full));
     html +=
         tile("Speed", compact(median(column(run, [](const StepReport& s) { return s.tokens_per_second; }))), "tokens/s",
-             std::isfinite(mfu) ? fmt::format("{} of the measured peak (MFU)", percent(mfu)) : "median step");
+             share);
     double spent_ms = 0;
     for (const StepReport& step : run.steps) spent_ms += std::isfinite(step.milliseconds) ? step.milliseconds : 0;
     html += tile("Time in steps", duration_text(spent_ms / 1000), "",

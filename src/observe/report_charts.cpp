@@ -191,7 +191,7 @@ Chart speed_chart(const RunData& run) {
   if (!ratios.empty()) {  // FLOPs per token do not change within a run, so MFU is the same curve in another unit
     chart.right_ratio = quantile(ratios, 0.5);
     chart.right_percent = true;
-    chart.right_unit = "MFU";
+    chart.right_unit = "MFU, causal";
   }
   fit_from_zero(chart, points);
   return chart;

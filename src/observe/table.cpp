@@ -122,7 +122,8 @@ Table work_table(const ExpectedWork& work) {
   Table table("expected work", {{""}, {"", Align::kRight}});
   const double step = work.flops_per_token * static_cast<double>(work.tokens_per_step);
   const double run = step * static_cast<double>(work.steps);
-  table.row({"one token", compact(work.flops_per_token) + "FLOP"});
+  table.row({"one token, causal attention (MFU)", compact(work.flops_per_token) + "FLOP"});
+  table.row({"one token, full attention (MFU full)", compact(work.flops_per_token_full_attention) + "FLOP"});
   table.row({"one step", compact(step) + "FLOP"});
   if (work.steps > 0) table.row({"whole run", compact(run) + "FLOP"});
   if (work.peak_flops_per_second > 0) {

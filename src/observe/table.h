@@ -63,9 +63,9 @@ struct DataPart {
 };
 Table data_table(std::span<const DataPart> parts);
 
-// Either of the two ways of counting attention (each token sees all of its context, or half of it on average).
 struct ExpectedWork {
-  double flops_per_token = 0;  // forward and backward
+  double flops_per_token = 0;                 // forward and backward, attention counted causally: what MFU is made of
+  double flops_per_token_full_attention = 0;  // the whole square of attention counted
   int64_t tokens_per_step = 0, steps = 0;
   double peak_flops_per_second = 0;  // measured on this machine; 0: unknown
   double assumed_mfu = 0.5;          // for the time estimate

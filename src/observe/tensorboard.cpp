@@ -116,6 +116,7 @@ void TensorBoard::on(const Event& event) {
                                                                 {"learning_rate", step->learning_rate},
                                                                 {"tokens_per_second", step->tokens_per_second}};
     if (step->mfu) scalars.emplace_back("mfu", *step->mfu);
+    if (step->mfu_full_attention) scalars.emplace_back("mfu_full_attention", *step->mfu_full_attention);
     if (step->auxiliary_loss) scalars.emplace_back("auxiliary_loss", *step->auxiliary_loss);
     append(tensorboard_scalars(now, step->step, scalars));
   } else if (const auto* evaluation = std::get_if<Evaluation>(&event.body)) {

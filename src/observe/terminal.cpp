@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/progress.h"
 #include "observe/format.h"
 
 namespace longhaul::observe {
@@ -34,9 +35,12 @@ std::string printable(std::string_view text, bool keep_newlines) {
   return clean;
 }
 
+std::string share(const std::optional<double>& value) { return value ? fixed(*value * 100, 1) + "%" : "-"; }
+
 }  // namespace
 
 void Terminal::on(const Event& event) {
+  const ProgressPause pause;
   std::visit([this](const auto& body) { show(body); }, event.body);
   std::fflush(options_.stream);
 }
@@ -57,9 +61,9 @@ std::string Terminal::position(int64_t step) const {
 }
 
 void Terminal::headings() {
-  const std::string text = fmt::format("{:<{}} {:>{}}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>6}  {:>8}  {:>9}", "",
+  const std::string text = fmt::format("{:<{}} {:>{}}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>6}  {:>8}  {:>8}  {:>9}", "",
                                        kTagWidth, "step", position(0).size(), "loss", "grad norm", "learning", "time",
-                                       "tokens/s", "MFU", "tokens", "data wait");
+                                       "tokens/s", "MFU", "MFU full", "tokens", "data wait");
   fmt::print(options_.stream, "{}{}{}\n", options_.colours ? kDim : "", text, options_.colours ? kPlain : "");
 }
 
@@ -75,10 +79,10 @@ void Terminal::show(const StepReport& step) {
   if (lines_ % std::max<int64_t>(1, options_.headings_every) == 0) headings();
   ++lines_;
   line(unusual ? kRed : kBlue, "train",
-       fmt::format("{}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>6}  {:>8}  {:>9}{}", position(step.step),
+       fmt::format("{}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>6}  {:>8}  {:>8}  {:>9}{}", position(step.step),
                    fixed(step.loss, 4), fixed(step.grad_norm, 3), scientific(step.learning_rate),
                    milliseconds_text(step.milliseconds), grouped(step.tokens_per_second),
-                   step.mfu ? fixed(*step.mfu * 100, 1) + "%" : "-", compact(static_cast<double>(step.tokens)),
+                   share(step.mfu), share(step.mfu_full_attention), compact(static_cast<double>(step.tokens)),
                    step.data_wait_milliseconds ? milliseconds_text(*step.data_wait_milliseconds) : "-",
                    step.skipped.value_or(false) ? "  skipped" : ""));
 }

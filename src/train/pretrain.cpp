@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "evaluate/perplexity.h"
 #include "generate/generate.h"
+#include "tensor/memory_purpose.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::train {

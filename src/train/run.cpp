@@ -55,15 +55,36 @@ void refuse_what_is_not_there(const recipe::TrainOptions& train) {
   }
 }
 
-// An earlier run in the folder: moved aside when a fresh one is asked for, else compared with what is asked for now.
+// An earlier run in the folder: moved aside when a fresh one is asked for (and no process is at it), else compared with what is
+// asked for now.
 void settle_earlier_run(const RunRequest& request) {
   const auto saved_recipe = request.run_folder / "recipe.toml";
   if (request.fresh && std::filesystem::exists(request.run_folder)) {
     const auto aside = fmt::format("{}.before-{:.0f}", request.run_folder.string(), wall_time_s());
+    const FileLock nobody_is_at_it(request.run_folder / "events.jsonl");
     rename_path(request.run_folder, aside);
     log_info("the earlier run now lies in {}", aside);
   } else if (std::filesystem::exists(saved_recipe)) {
     recipe::refuse_changed(recipe::load(saved_recipe), request.recipe);
+  }
+}
+
+// Before minutes go into preparing data: the folder is there, can be written, and no other process is at this run.
+observe::EventWriter open_run_folder(const std::filesystem::path& folder) {
+  try {
+    make_folders(folder);
+    // The events may have been deleted; the checkpoints know how often the run was started all the same.
+    int64_t above = 0;
+    for (const auto& checkpoint : storage::list_checkpoints(storage::local_file_system(), folder / "checkpoints", {.now_s = wall_time_s()})) {
+      above = std::max(above, checkpoint.generation);
+    }
+    return observe::EventWriter({.path = folder / "events.jsonl", .above = above});
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kDisk) throw;
+    ErrorFields fields = error.fields();
+    fields.what = "the run folder cannot be written: " + fields.what;
+    fields.hint = "make room or permit writing there, or choose another folder: --run DIR";
+    throw Error(std::move(fields));
   }
 }
 
@@ -76,7 +97,7 @@ nlohmann::json environment_of(int64_t seed) {
           {"operating_system", here.operating_system}};
 }
 
-void show_tables(const RunRequest& request, const data::RunData& data, Pretrain& task, double flops_per_token, double peak) {
+void show_tables(const RunRequest& request, const data::RunData& data, Pretrain& task, const plan::TokenFlops& flops, double peak) {
   const auto& recipe = request.recipe.recipe;
   std::map<std::string, observe::ParameterGroup> groups;
   for (const auto& spec : layout::parameters(recipe.model)) {
@@ -110,7 +131,8 @@ void show_tables(const RunRequest& request, const data::RunData& data, Pretrain&
   const bool colours = colours_wanted(stdout);
   fmt::print("{}\n{}\n{}\n{}\n", observe::parameter_table(rows).text(colours),
              observe::memory_table(memory, available_memory_bytes()).text(colours), observe::data_table(parts).text(colours),
-             observe::work_table({.flops_per_token = flops_per_token,
+             observe::work_table({.flops_per_token = flops.causal(),
+                                  .flops_per_token_full_attention = flops.full(),
                                   .tokens_per_step = recipe.train.tokens_per_step(),
                                   .steps = recipe.train.steps,
                                   .peak_flops_per_second = peak})
@@ -133,7 +155,7 @@ void show_measured_memory() {
   std::fflush(stdout);
 }
 
-observe::RunStart run_start(const RunRequest& request, const data::RunData& data, double flops_per_token, double peak) {
+observe::RunStart run_start(const RunRequest& request, const data::RunData& data, const plan::TokenFlops& flops, double peak) {
   const auto& recipe = request.recipe.recipe;
   const Machine& here = machine();
   observe::RunStart start{.name = request.run_folder.filename().string(),
@@ -157,7 +179,8 @@ observe::RunStart run_start(const RunRequest& request, const data::RunData& data
                           .tokens_per_step = recipe.train.tokens_per_step(),
                           .sequence = recipe.train.sequence,
                           .vocabulary = recipe.model.vocabulary};
-  if (flops_per_token > 0) start.flops_per_token = flops_per_token;
+  start.flops_per_token = flops.causal();
+  start.flops_per_token_full_attention = flops.full();
   if (peak > 0) start.peak_flops_per_second = peak;
   int64_t tokens = 0, bytes = 0, held_out = 0;
   for (const auto& source : data.sources) {
@@ -176,6 +199,15 @@ void write_sample(Pretrain& task, observe::EventWriter& events, int64_t step) {
   if (const auto sample = task.sample()) events.write(observe::Sample{.step = step, .prompt = sample->prompt, .text = sample->text});
 }
 
+Outcome run_to_its_end(Trainer& trainer, observe::EventWriter& events) {
+  try {
+    return trainer.run();
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kFenced) events.write(observe::End{.reason = "error", .step = trainer.step()});
+    throw;
+  }
+}
+
 // The two uses of the cores agree on their number: docs/design/threads.md.
 void set_compute_threads(int64_t count) {
   set_threads(static_cast<int>(count));
@@ -188,6 +220,7 @@ Outcome run_training(RunRequest request) {
   const recipe::Recipe& recipe = request.recipe.recipe;
   refuse_what_is_not_there(recipe.train);
   settle_earlier_run(request);
+  observe::EventWriter events = open_run_folder(request.run_folder);
   set_compute_threads(recipe.train.threads);
 
   const std::filesystem::path cache = recipe.data.cache.empty() ? user_cache_folder() : std::filesystem::path(recipe.data.cache);
@@ -196,8 +229,6 @@ Outcome run_training(RunRequest request) {
   task.parameters().initialise(static_cast<uint64_t>(recipe.train.seed));
   const auto optimizer = optim::make_optimizer(recipe.optim, task.parameters(), task.precision());
 
-  make_folders(request.run_folder);
-  observe::EventWriter events({.path = request.run_folder / "events.jsonl"});
   write_text_atomically(request.run_folder / "recipe.toml", recipe::to_toml(request.recipe));
   data.tokenizer.save(request.run_folder / "tokenizer.json");
   if (!request.quiet) {
@@ -206,14 +237,21 @@ Outcome run_training(RunRequest request) {
   }
   if (recipe.observe.tensorboard) events.add(std::make_shared<observe::TensorBoard>(request.run_folder / "tensorboard"));
 
-  const double flops = plan::training_flops_per_token(recipe.model, recipe.train.sequence).causal();
+  const plan::TokenFlops flops = plan::training_flops_per_token(recipe.model, recipe.train.sequence);
   const double peak = measured_profile().gemm(name_of(recipe.train.dtype));
   if (!request.quiet) show_tables(request, data, task, flops, peak);
   events.write(run_start(request, data, flops, peak));
 
   storage::LocalFileSystem files;
+  // A page that cannot be written (a full disk) is no reason to end a run.
   const auto refresh_report = [&] {
-    if (recipe.observe.report) observe::write_report(request.run_folder);
+    if (!recipe.observe.report) return;
+    try {
+      observe::write_report(request.run_folder);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kDisk) throw;
+      log_warning("report.html is not brought up to date: {}", error.what());
+    }
   };
   Trainer trainer(task, *optimizer, events, files,
                   {.recipe = request.recipe,
@@ -224,17 +262,19 @@ Outcome run_training(RunRequest request) {
                          data::require_same_data(data::data_position_from_json(saved), task.position_before(1));
                        },
                    .environment = environment_of(recipe.train.seed),
-                   .flops_per_token = flops,
+                   .flops_per_token = flops.causal(),
+                   .flops_per_token_full_attention = flops.full(),
                    .peak_flops_per_second = peak,
                    .stop_requested = stop_signal,
                    .save_requested = take_save_request,
+                   .continued = take_continued,
                    .on_progress = refresh_report});
   const int64_t resumed_at = trainer.resume();
   if (recipe.observe.compression_baseline && !data.held_out().empty() && resumed_at == 0) {
     const data::CompressionBaseline baseline = data::compression_baseline(data.corpus);
     events.write(observe::CompressionBaseline{.gzip_bits_per_byte = baseline.gzip_bits_per_byte(), .xz_bits_per_byte = baseline.xz_bits_per_byte()});
   }
-  const Outcome outcome = trainer.run();
+  const Outcome outcome = run_to_its_end(trainer, events);
   if (outcome.reason == "finished" && resumed_at < recipe.train.steps) {
     write_sample(task, events, outcome.step);
     refresh_report();

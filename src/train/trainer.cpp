@@ -21,6 +21,7 @@ checkpoint::SaverOptions saver_options(const TrainerOptions& options, observe::E
           .self_test = train.checkpoint_self_test,
           .on_result = [&events, run_folder](const checkpoint::SaveResult& result) {
             if (result.failure) {
+              if (result.failure->code() == ExitCode::kFenced) throw *result.failure;  // the run is someone else's: write nothing more
               const bool disk = result.failure->code() == ExitCode::kDisk;
               events.write(observe::Alarm{.kind = disk ? "disk_full" : "checkpoint_failed",
                                           .message = fmt::format("the checkpoint of step {} was not saved; training goes on: {}",
@@ -107,7 +108,10 @@ void Trainer::report(const StepResult& result, double milliseconds) {
                              .milliseconds = milliseconds};
   if (options_.flops_per_token > 0) {
     report.model_flops_per_second = options_.flops_per_token * tokens_per_second;
-    if (options_.peak_flops_per_second > 0) report.mfu = *report.model_flops_per_second / options_.peak_flops_per_second;
+    if (options_.peak_flops_per_second > 0) {
+      report.mfu = *report.model_flops_per_second / options_.peak_flops_per_second;
+      report.mfu_full_attention = options_.flops_per_token_full_attention * tokens_per_second / options_.peak_flops_per_second;
+    }
   }
   report.data_wait_milliseconds = result.data_wait_milliseconds;
   report.auxiliary_loss = result.auxiliary_loss;
@@ -157,6 +161,7 @@ Outcome Trainer::run() {
     if (outcome.signal != 0) outcome.reason = "signal";
     if (outcome.signal == 0 && until_s > 0 && wall_time_s() >= until_s) outcome.reason = "until_time";
     if (outcome.reason != "finished") break;
+    if (options_.continued && options_.continued()) events_.require_still_ours();
     one_step();
     saver_.poll();
     if (due(train().checkpoint_every) || (options_.save_requested && options_.save_requested())) save();

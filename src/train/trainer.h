@@ -2,7 +2,8 @@
 // A process may hold several trainers in several threads: signals and the logger are the only things they share.
 //
 // What ends a run: all steps done, train.until_time, a stop request (signal; see stop_requested), too many skipped steps in a row
-// (Error 67). A run that ends early has saved; `Outcome::reason` says why it ended.
+// (Error 67), a later start of the same run (Error 76: nothing more is written). A run that ends early has saved;
+// `Outcome::reason` says why it ended. A full disk ends no run: saves that fail are told as alarms, and the next one tries again.
 #pragma once
 
 #include <filesystem>
@@ -24,10 +25,12 @@ struct TrainerOptions {
   std::function<nlohmann::json(int64_t next_step)> data_position;  // for checkpoints
   std::function<void(const nlohmann::json& saved)> check_data_position;  // on resume: throws when the data differ
   nlohmann::json environment;                                      // for checkpoints
-  double flops_per_token = 0;                                      // model FLOPs, forward and backward; 0: no MFU
+  double flops_per_token = 0;                                      // model FLOPs, forward and backward, causal; 0: no MFU
+  double flops_per_token_full_attention = 0;                       // the other convention (plan/flops.h)
   double peak_flops_per_second = 0;                                // measured; 0: no MFU
   std::function<int()> stop_requested;                             // a signal number, or 0
   std::function<bool()> save_requested;
+  std::function<bool()> continued;                                 // true once after the process was stopped and woken
   std::function<void()> on_progress;                               // after each evaluation and at the end (report page)
 };
 

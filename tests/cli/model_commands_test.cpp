@@ -49,6 +49,7 @@ TEST_F(ModelCommands, TrainThenUseTheModel) {
   ASSERT_EQ(trained.status, 0) << trained.errors;
   EXPECT_THAT(trained.output, HasSubstr("gzip -9"));
   EXPECT_THAT(trained.output, HasSubstr("Finished at step 6"));
+  EXPECT_THAT(trained.output, HasSubstr("train.steps=12 --run " + run() + "\n"));  // what is said to type goes on with this run
   for (const char* name : {"recipe.toml", "tokenizer.json", "events.jsonl", "report.html", "checkpoints/latest"}) {
     EXPECT_TRUE(fs::exists(fs::path(run()) / name)) << name;
   }

@@ -63,6 +63,8 @@ TEST(Report, HoldsWhatAPersonLooksFor) {
   for (const char* id : {"loss", "gradient", "rate", "speed", "time", "memory"})
     EXPECT_THAT(page, HasSubstr(std::string("id=\"") + id + "\""));
   EXPECT_THAT(page, HasSubstr("bits/byte"));
+  EXPECT_THAT(page, HasSubstr("of the measured peak (MFU, causal)"));
+  EXPECT_THAT(page, HasSubstr("with full attention counted"));
   EXPECT_THAT(page, HasSubstr("14.7 % below</span> gzip −9"));
   EXPECT_THAT(page, HasSubstr("gzip −9  1.820"));
   EXPECT_THAT(page, HasSubstr("<span class=\"status good\">finished</span>"));

@@ -82,6 +82,7 @@ class SyntheticWriter {
                  .sequence = 512,
                  .vocabulary = 8192,
                  .flops_per_token = 4.1e7,
+                 .flops_per_token_full_attention = 4.4e7,
                  .peak_flops_per_second = 1.06e12,
                  .training_tokens = 11'900'000,
                  .training_bytes = 45'100'000,
@@ -111,6 +112,7 @@ class SyntheticWriter {
         .learning_rate = 1.5e-3 * std::min(1.0, x / 0.05) * (x < 0.7 ? 1 : 0.1 + 0.9 * (1 - x) / 0.3),
         .milliseconds = milliseconds,
         .mfu = 8192 / milliseconds * 1e3 * 4.1e7 / 1.06e12,
+        .mfu_full_attention = 8192 / milliseconds * 1e3 * 4.4e7 / 1.06e12,
         .data_wait_milliseconds = 0.3 + 0.2 * noise_.uniform(4 * n + 3),
         .resident_bytes = 1'420'000'000 + step * 1000,
         .skipped = bad ? std::optional(true) : std::nullopt});

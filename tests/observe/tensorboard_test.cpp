@@ -64,7 +64,7 @@ TEST(TensorBoard, EveryProcessWritesANewFileThatSortsLater) {
   const TemporaryFolder folder;
   {
     TensorBoard first(folder / "tensorboard");
-    first.on({.common = {.wall_time = 1.79e9}, .body = StepReport{.step = 1, .loss = 2, .mfu = 0.4}});
+    first.on({.common = {.wall_time = 1.79e9}, .body = StepReport{.step = 1, .loss = 2, .mfu = 0.4, .mfu_full_attention = 0.5}});
     first.on({.common = {.wall_time = 1.79e9 + 1}, .body = Evaluation{.step = 1, .bits_per_byte = 1.7}});
   }
   TensorBoard second(folder / "tensorboard");
@@ -80,7 +80,7 @@ TEST(TensorBoard, EveryProcessWritesANewFileThatSortsLater) {
   const auto first = messages_of(folder / "tensorboard" / files[0].filename());
   ASSERT_EQ(first.size(), 3u);
   EXPECT_THAT(first[0], EndsWith("brain.Event:2"));
-  for (const char* tag : {"loss", "grad_norm", "learning_rate", "tokens_per_second", "mfu"})
+  for (const char* tag : {"loss", "grad_norm", "learning_rate", "tokens_per_second", "mfu", "mfu_full_attention"})
     EXPECT_THAT(first[1], HasSubstr(tag));
   EXPECT_THAT(first[2], HasSubstr("bits_per_byte"));
   const auto again = messages_of(folder / "tensorboard" / files[1].filename());

@@ -49,15 +49,16 @@ TEST(Terminal, StepLinesStandUnderTheirHeadings) {
                                                 .learning_rate = 7.5e-5,
                                                 .milliseconds = 630,
                                                 .mfu = 0.503,
+                                                .mfu_full_attention = 0.5219,
                                                 .data_wait_milliseconds = 0.31},
                                      StepReport{.step = 10, .loss = 3.2, .tokens = 90112, .milliseconds = 12345}}));
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_EQ(lines[0],
-            "             step       loss  grad norm   learning       time   tokens/s     MFU    tokens  data wait");
+            "             step       loss  grad norm   learning       time   tokens/s     MFU  MFU full    tokens  data wait");
   EXPECT_EQ(lines[1],
-            "train       9/400    10.6208      4.075    7.50e-5     630 ms     13,006   50.3%    81.9 k     0.3 ms");
+            "train       9/400    10.6208      4.075    7.50e-5     630 ms     13,006   50.3%     52.2%    81.9 k     0.3 ms");
   EXPECT_EQ(lines[2],
-            "train      10/400     3.2000      0.000          0     12.3 s          0       -    90.1 k          -");
+            "train      10/400     3.2000      0.000          0     12.3 s          0       -         -    90.1 k          -");
 }
 
 TEST(Terminal, MarksWhatIsNotAStep) {
@@ -137,9 +138,10 @@ TEST(Table, StartUpTables) {
   const std::vector<DataPart> data = {{"training", 10, 400, 100}, {"held out", 1, 0, 0}};
   EXPECT_THAT(data_table(data).text(false), HasSubstr("4.00"));
   const std::string work =
-      work_table({.flops_per_token = 4e7, .tokens_per_step = 1000, .steps = 100, .peak_flops_per_second = 1e12})
+      work_table({.flops_per_token = 4e7, .flops_per_token_full_attention = 4.5e7, .tokens_per_step = 1000, .steps = 100, .peak_flops_per_second = 1e12})
           .text(false);
   EXPECT_THAT(work, HasSubstr("40.0 GFLOP"));
+  EXPECT_THAT(work, HasSubstr("full attention (MFU full)  45.0 MFLOP"));
   EXPECT_THAT(work, HasSubstr("8.0 s"));  // 4e12 FLOP at half of 1e12 a second
 }
 

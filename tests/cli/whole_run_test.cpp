@@ -1,0 +1,209 @@
+// ctest: label=full timeout=300
+// `longhaul train` as a process that things happen to: signals, a deadline, a disk that fills up, a folder that may not be written.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/process.h"
+#include "observe/event_log.h"
+#include "storage/catalog.h"
+#include "support/child.h"
+
+namespace longhaul::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class WholeRun : public ::testing::Test {
+ protected:
+  WholeRun() : folder_(fs::temp_directory_path() / ("longhaul-run-" + std::to_string(::getpid()))), run_(folder_ / "run") {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_ / "text");
+    for (int i = 0; i < 20; ++i) std::ofstream(folder_ / "text" / (std::to_string(i) + ".txt")) << std::string(300, 'a') << i << "\n";
+    std::ofstream(folder_ / "tiny.toml") << "version = 1\n[model]\nlayers = 2\nhidden = 32\nheads = 2\nkv_heads = 1\nhead_dim = 16\n"
+                                            "vocabulary = 257\nmixers = [\"lightning\", \"softmax\"]\nintermediate = 32\nrotary_dim = 8\n"
+                                            "[data]\ntokenizer = \"bytes\"\n[train]\nsteps = 1000000\ndtype = \"fp32\"\nbatch = 2\n"
+                                            "micro_batch = 1\nsequence = 32\nevaluate_every = 0\nthreads = 1\n[optim]\nschedule = \"constant\"\n"
+                                            "[sample]\ntokens = 0\n[observe]\ncompression_baseline = false\n";
+  }
+  ~WholeRun() override { fs::remove_all(folder_); }
+
+  std::vector<std::string> words(const std::vector<std::string>& more) const {
+    std::vector<std::string> words{LONGHAUL_PROGRAM, "train", (folder_ / "tiny.toml").string(), "data.source=" + (folder_ / "text").string(),
+                                   "--run", run_.string()};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  std::vector<std::string> environment() const { return {"LONGHAUL_CACHE=" + (folder_ / "cache").string(), "NO_COLOR=1"}; }
+  Child start(const std::vector<std::string>& more = {}) const { return Child(words(more), environment(), folder_ / "output"); }
+  ProcessResult train(const std::vector<std::string>& more) const { return run_process(words(more), environment(), 120); }
+  // With a limit on the size of every file it writes.
+  ProcessResult train_limited(int kib, const std::vector<std::string>& more) const {
+    std::vector<std::string> shell{"bash", "-c", "ulimit -f " + std::to_string(kib) + "; exec \"$@\"", "bash"};
+    for (const std::string& word : words(more)) shell.push_back(word);
+    return run_process(shell, environment(), 120);
+  }
+
+  template <class Type>
+  std::vector<Type> events() const {
+    std::vector<Type> found;
+    if (!fs::exists(run_ / "events.jsonl")) return found;
+    for (const auto& event : observe::read_events(run_ / "events.jsonl")) {
+      if (const auto* body = std::get_if<Type>(&event.body)) found.push_back(*body);
+    }
+    return found;
+  }
+  int64_t steps_done() const {
+    const auto steps = events<observe::StepReport>();
+    return steps.empty() ? 0 : steps.back().step;
+  }
+  int64_t newest_checkpoint() const {
+    const auto search = storage::find_newest_valid(storage::local_file_system(), run_ / "checkpoints");
+    return search.newest ? search.newest->manifest().step : 0;
+  }
+  bool reaches(Child& child, int64_t step) const {
+    return child.wait_for([&] { return steps_done() >= step; });
+  }
+
+  fs::path folder_, run_;
+};
+
+TEST_F(WholeRun, Usr1SavesAndUsr2TellsWhileTrainingGoesOn) {
+  Child child = start({"train.checkpoint_every=0"});
+  ASSERT_TRUE(reaches(child, 2)) << child.output();
+  EXPECT_TRUE(events<observe::CheckpointSaved>().empty());
+
+  child.send(SIGUSR1);
+  ASSERT_TRUE(child.wait_for([&] { return !events<observe::CheckpointSaved>().empty(); })) << child.output();
+  const int64_t saved = events<observe::CheckpointSaved>()[0].step;
+  EXPECT_EQ(newest_checkpoint(), saved);
+  EXPECT_TRUE(reaches(child, saved + 3));
+
+  child.send(SIGUSR2);
+  ASSERT_TRUE(child.wait_for([&] {
+    return fs::exists(run_ / "diagnostics.txt") && read_text(run_ / "diagnostics.txt").find("end of diagnostics") != std::string::npos;
+  })) << child.output();
+  const std::string diagnostics = read_text(run_ / "diagnostics.txt");
+  EXPECT_THAT(diagnostics, HasSubstr("\"longhaul\""));    // the main thread
+  EXPECT_THAT(diagnostics, HasSubstr("\"checkpoint\""));  // its writer
+  EXPECT_THAT(diagnostics, HasSubstr("main"));
+  EXPECT_THAT(diagnostics, Not(HasSubstr("no answer")));
+  EXPECT_TRUE(reaches(child, steps_done() + 3));
+
+  child.send(SIGTERM);
+  EXPECT_EQ(child.wait(), 74) << child.output();
+  EXPECT_EQ(events<observe::End>().back().reason, "signal");
+  EXPECT_EQ(newest_checkpoint(), steps_done());
+}
+
+TEST_F(WholeRun, UntilTimeSavesAndEndsWell) {
+  Child child = start({"train.until_time=+3s", "train.checkpoint_every=0"});
+  EXPECT_EQ(child.wait(), 0) << child.output();
+  EXPECT_EQ(events<observe::End>().back().reason, "until_time");
+  EXPECT_GT(steps_done(), 0);
+  EXPECT_EQ(newest_checkpoint(), steps_done());
+  EXPECT_THAT(child.output(), HasSubstr("Stopped at step " + std::to_string(steps_done())));
+}
+
+TEST_F(WholeRun, AProcessThatSleptGoesOnOnlyWhereTheRunIsStillItsOwn) {
+  Child child = start();
+  ASSERT_TRUE(reaches(child, 2)) << child.output();
+  child.send(SIGSTOP);
+  child.send(SIGCONT);
+  ASSERT_TRUE(reaches(child, steps_done() + 3)) << child.output();
+
+  child.send(SIGSTOP);
+  usleep(200'000);
+  fs::rename(run_, folder_ / "elsewhere");
+  fs::create_directories(run_);
+  child.send(SIGCONT);
+  EXPECT_EQ(child.wait(), 76) << child.output();
+  EXPECT_THAT(child.output(), HasSubstr("taken over or moved"));
+  EXPECT_TRUE(fs::is_empty(run_));
+}
+
+TEST_F(WholeRun, ASecondStartAndAFreshOneAreRefusedWhileOneRuns) {
+  Child child = start();
+  ASSERT_TRUE(reaches(child, 1)) << child.output();
+  for (const std::string flag : {"--quiet", "--fresh"}) {
+    const ProcessResult second = train({flag});
+    EXPECT_EQ(second.status, 64);
+    EXPECT_THAT(second.errors, HasSubstr("held by process " + std::to_string(child.pid())));
+  }
+  EXPECT_TRUE(reaches(child, steps_done() + 2)) << child.output();
+}
+
+TEST_F(WholeRun, ASaveThatFailsForLackOfRoomLosesNothing) {
+  ASSERT_EQ(train({"train.steps=4", "train.checkpoint_every=4"}).status, 0);
+  // Nothing of more than 48 KiB can be written: no checkpoint, no page.
+  const ProcessResult full = train_limited(48, {"train.steps=12", "train.checkpoint_every=4"});
+  EXPECT_EQ(full.status, 73) << full.errors;
+  EXPECT_EQ(steps_done(), 12);
+  const auto alarms = events<observe::Alarm>();
+  ASSERT_EQ(alarms.size(), 2u) << full.output;
+  EXPECT_EQ(alarms[0].kind, "disk_full");
+  EXPECT_THAT(alarms[0].message, HasSubstr("step 8"));
+  EXPECT_THAT(full.output, HasSubstr("alarm"));
+  EXPECT_EQ(newest_checkpoint(), 4);
+
+  const ProcessResult after = train({"train.steps=12", "train.checkpoint_every=4"});
+  EXPECT_EQ(after.status, 0) << after.errors;
+  EXPECT_EQ(events<observe::Resume>().back().step, 4);
+  EXPECT_EQ(newest_checkpoint(), 12);
+}
+
+TEST_F(WholeRun, ADiskThatFillsUpAndIsClearedAgain) {
+  const fs::path disk = folder_ / "disk";
+  fs::create_directories(disk);
+  if (::mount("longhaul-test", disk.c_str(), "tmpfs", 0, "size=8m") != 0) GTEST_SKIP() << "mounting is not allowed here";
+  run_ = disk / "run";
+  {
+    Child child = start({"train.checkpoint_every=5", "train.checkpoint_keep=2"});
+    EXPECT_TRUE(child.wait_for([&] { return events<observe::CheckpointSaved>().size() >= 3; })) << child.output();
+    {
+      std::ofstream filler(disk / "filler", std::ios::binary);
+      const std::string block(4096, 'x');
+      while (filler.write(block.data(), 4096).flush()) {
+      }
+    }
+    EXPECT_TRUE(child.wait_for([&] { return child.output().find("disk_full") != std::string::npos; })) << child.output();
+    const int64_t kept = newest_checkpoint();
+    EXPECT_GT(kept, 0);
+    fs::remove(disk / "filler");
+    EXPECT_TRUE(child.wait_for([&] { return newest_checkpoint() > kept; })) << child.output();
+    child.send(SIGTERM);
+    EXPECT_EQ(child.wait(), 74) << child.output();
+  }
+  std::vector<std::string> kinds;
+  for (const auto& alarm : events<observe::Alarm>()) kinds.push_back(alarm.kind);
+  EXPECT_THAT(kinds, ::testing::Contains("events_lost"));  // the stream says what it lacks
+  EXPECT_EQ(newest_checkpoint(), steps_done());
+  ::umount(disk.c_str());
+}
+
+TEST_F(WholeRun, AFolderThatMayNotBeWrittenIsRefusedBeforeTheWork) {
+  run_ = "/sys/fs/longhaul";  // where even root makes no folder
+  const ProcessResult refused = train({});
+  EXPECT_EQ(refused.status, 73);
+  EXPECT_THAT(refused.errors, HasSubstr("the run folder cannot be written"));
+  EXPECT_THAT(refused.errors, HasSubstr("--run DIR"));
+  EXPECT_FALSE(fs::exists(folder_ / "cache"));  // no data were prepared for nothing
+}
+
+TEST_F(WholeRun, LostEventsDoNotMakeCheckpointsOfThePastLookLikeTheFuture) {
+  ASSERT_EQ(train({"train.steps=2"}).status, 0);
+  ASSERT_EQ(train({"train.steps=4"}).status, 0);  // generation 2
+  fs::remove(run_ / "events.jsonl");
+  const ProcessResult after = train({"train.steps=6"});
+  EXPECT_EQ(after.status, 0) << after.errors;
+  EXPECT_EQ(newest_checkpoint(), 6);
+}
+
+}  // namespace
+}  // namespace longhaul::cli
