@@ -119,7 +119,11 @@ TEST_F(WholeRun, AProcessThatSleptGoesOnOnlyWhereTheRunIsStillItsOwn) {
   ASSERT_TRUE(reaches(child, steps_done() + 3)) << child.output();
 
   child.send(SIGSTOP);
-  usleep(200'000);
+  ASSERT_TRUE(child.wait_for([&] {
+    std::ifstream status("/proc/" + std::to_string(child.pid()) + "/stat");
+    const std::string text{std::istreambuf_iterator<char>(status), {}};
+    return text.find(") T ") != std::string::npos;
+  }));
   fs::rename(run_, folder_ / "elsewhere");
   fs::create_directories(run_);
   child.send(SIGCONT);
