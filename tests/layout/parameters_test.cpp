@@ -141,7 +141,9 @@ TEST(ParameterInit, PreNormAndGpt2ScaleWhatEntersTheResidualStream) {
   EXPECT_EQ(gpt2.at("layers.0.mixer.query.bias").init.kind, Init::Kind::kZeros);
   EXPECT_FALSE(gpt2.at("layers.0.mixer.query.bias").decay);
   EXPECT_TRUE(gpt2.at("position.weight").decay);
-  const auto llama = by_name(llama_3_8b());
+  ModelConfig xavier = llama_3_8b();
+  xavier.initialisation = recipe::Initialisation::kXavierDeepnorm;
+  const auto llama = by_name(xavier);
   EXPECT_DOUBLE_EQ(llama.at("layers.0.mixer.value.weight").init.gain, 1);
   EXPECT_DOUBLE_EQ(llama.at("layers.0.channel.down.weight").init.gain, 1 / 8.0);
   EXPECT_DOUBLE_EQ(llama.at("layers.0.mixer.output.weight").init.std, std::sqrt(2.0 / 8192) / 8);

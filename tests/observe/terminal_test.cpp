@@ -141,7 +141,8 @@ TEST(Table, StartUpTables) {
       work_table({.flops_per_token = 4e7, .flops_per_token_full_attention = 4.5e7, .tokens_per_step = 1000, .steps = 100, .peak_flops_per_second = 1e12})
           .text(false);
   EXPECT_THAT(work, HasSubstr("40.0 GFLOP"));
-  EXPECT_THAT(work, HasSubstr("full attention (MFU full)  45.0 MFLOP"));
+  EXPECT_THAT(work, HasSubstr("causal attention (MFU)        40.0 MFLOP"));
+  EXPECT_THAT(work, HasSubstr("full attention (MFU full)     45.0 MFLOP"));
   EXPECT_THAT(work, HasSubstr("8.0 s"));  // 4e12 FLOP at half of 1e12 a second
 }
 
