@@ -30,7 +30,7 @@ class CompareRuns : public ::testing::Test {
   CompareRuns()
       : folder_(fs::temp_directory_path() / ("longhaul-compare-" + std::to_string(::getpid()))),
         recipe_(recipe::load_defaults({"model.layers=12", "model.hidden=4", "model.heads=1", "model.kv_heads=1", "model.head_dim=4", "model.rotary_dim=2",
-                                       "model.vocabulary=8", "model.intermediate=4", "model.mixers=softmax"})) {
+                                       "model.vocabulary=257", "data.tokenizer=bytes", "model.intermediate=4", "model.mixers=softmax"})) {
     fs::remove_all(folder_);
   }
   ~CompareRuns() override { fs::remove_all(folder_); }
