@@ -47,7 +47,9 @@ CLI::App* add_command_group(CLI::App& parent, const std::string& name, const std
 }
 
 void on_run(CLI::App* command, Command& chosen, std::function<ExitCode()> run) {
-  command->final_callback([&chosen, run = std::move(run)] { chosen.run = run; });
+  command->final_callback([&chosen, command, run = std::move(run)] {
+    if (command->get_subcommands().empty()) chosen.run = run;  // a command under it was typed, and has its own
+  });
 }
 
 void add_json_flag(CLI::App* command, bool& json, const std::string& help) { command->add_flag("--json", json, help); }

@@ -26,6 +26,11 @@ std::string typed_before(const CLI::App& app) {  // "longhaul checkpoint"
   return app.get_parent() == nullptr ? app.get_name() : typed_before(*app.get_parent()) + " " + app.get_name();
 }
 
+bool takes_words(const CLI::App& command) {
+  const auto options = command.get_options();
+  return std::any_of(options.begin(), options.end(), [](const CLI::Option* option) { return option->get_positional(); });
+}
+
 // The command that the words name as far as they do. A word that names none, where one must stand, is refused with the nearest.
 const CLI::App& command_of(const CLI::App& program, const std::vector<std::string>& words) {
   const CLI::App* at = &program;
@@ -33,6 +38,7 @@ const CLI::App& command_of(const CLI::App& program, const std::vector<std::strin
     const std::vector<std::string> names = names_of(*at);
     if (names.empty() || word.empty() || word[0] == '-') break;
     const auto named = at->get_subcommands([&](const CLI::App* each) { return each->get_name() == word; });
+    if (named.empty() && takes_words(*at)) break;
     if (named.empty()) {
       const std::string nearest = nearest_name(word, names);
       throw Error({.code = ExitCode::kUsage,

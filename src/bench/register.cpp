@@ -1,0 +1,14 @@
+#include "bench/register.h"
+
+namespace longhaul::bench {
+
+const std::vector<Benchmark>& benchmarks() {
+  static const std::vector<Benchmark> list = {
+      {"gemm", "LibTorch's matrix products, fp32 and bf16: the limit of what computes", bench_gemm},
+      {"copy", "memory copies, in and out of cache: the limit of what moves", bench_copy},
+      {"linear_recurrence", "the recurrence of lightning attention, checked against its reference", bench_linear_recurrence},
+  };
+  return list;
+}
+
+}  // namespace longhaul::bench

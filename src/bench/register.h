@@ -1,0 +1,21 @@
+// The list of benchmarks. A new one: a file bench/<op>.cpp with its function, its declaration here, its line in register.cpp.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/benchmark.h"
+
+namespace longhaul::bench {
+
+void bench_gemm(const Request& request, Results& into);
+void bench_copy(const Request& request, Results& into);
+void bench_linear_recurrence(const Request& request, Results& into);
+
+struct Benchmark {
+  std::string name, purpose;
+  void (*run)(const Request&, Results&);
+};
+const std::vector<Benchmark>& benchmarks();
+
+}  // namespace longhaul::bench

@@ -1,0 +1,24 @@
+// Whole training steps of a model preset on random tokens: forward, backward, clipping and AdamW, as `longhaul train` runs them (the
+// same Step), without reading data. What the peers in bench/peers/ measure, measured here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "bench/benchmark.h"
+
+namespace longhaul::bench {
+
+struct TrainRequest {
+  std::string preset = "gpt2-124m";
+  int64_t batch = 1, sequence = 1024;  // one micro-batch a step
+  std::string dtype = "bf16";
+  int64_t steps = 5;   // timed, after two that are not
+  uint64_t seed = 0;
+};
+
+// One pass "" whose time is a whole step; figures: tokens_per_second (of the median step), mfu (causal attention), loss_first and
+// loss_last, which the check looks at: steps on one batch must lower its loss.
+Result bench_train(const TrainRequest& request, const MachineProfile& peak);
+
+}  // namespace longhaul::bench
