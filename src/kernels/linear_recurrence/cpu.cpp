@@ -152,14 +152,17 @@ class Walk {
     else worker.write_block(to);
     return to;
   }
-  void enter(Worker& worker, const RecurrenceSegment& segment, int64_t b, int64_t head) const {
-    const int64_t first = b * plan_.block;
+  // Enters block b, and says that block `next` will follow, inside the segment or just outside.
+  void enter(Worker& worker, const RecurrenceSegment& segment, int64_t b, int64_t head, int64_t next) const {
+    const int64_t first = b * plan_.block, following = segment.start + next * plan_.block;
+    const int64_t after = std::min(plan_.block, length(segment.document) - following);
+    if (following >= 0 && after > 0) worker.prefetch_block(segment.document, following, after, head);
     worker.enter_block(segment.document, segment.start + first, std::min(plan_.block, segment.length - first), head);
   }
 
   void forward_blocks(Worker& worker, const RecurrenceSegment& segment, int64_t head, Running& state, Fold* fold) const {
     for (int64_t b = 0; b < blocks_of(segment); ++b) {
-      enter(worker, segment, b, head);
+      enter(worker, segment, b, head, b + 1);
       worker.pack_values();
       worker.read_block(state.or_null());
       const float* const x = addition(worker, segment, b, head, true);
@@ -175,7 +178,7 @@ class Walk {
                                              : boundaries + (segment.slot * job_.heads + head) * area;
     const auto state_of = [&](int64_t b) { return b == 0 ? entering : worker.states + (b - 1) * area; };
     for (int64_t b = 0; b + 1 < blocks; ++b) {
-      enter(worker, segment, b, head);
+      enter(worker, segment, b, head, b + 1);
       worker.pack_values();
       float* const next = worker.states + b * area;
       worker.write_block(next);
@@ -184,7 +187,7 @@ class Walk {
     double sum = 0;
     for (int64_t b = blocks - 1; b >= 0; --b) {
       const int64_t first = b * plan_.block;
-      enter(worker, segment, b, head);
+      enter(worker, segment, b, head, b - 1);
       worker.pack_output_gradients();
       sum += worker.gradient_block(state_of(b), gradient.or_null(), job_.group > 1 ? worker.group_dk + first * job_.keys : nullptr,
                                    job_.group > 1 ? worker.group_dv + first * job_.values : nullptr);
@@ -274,7 +277,7 @@ class Walk {
     const int64_t count = blocks_of(segment);
     for (int64_t i = 0; i < count; ++i) {
       const int64_t b = backward_ ? count - 1 - i : i;
-      enter(worker, segment, b, head);
+      enter(worker, segment, b, head, backward_ ? b - 1 : b + 1);
       if (backward_) worker.pack_output_gradients();
       else worker.pack_values();
       fold.add(loops_, worker.total(), addition(worker, segment, b, head, false), job_.keys, job_.values);

@@ -251,35 +251,40 @@ inline void add_lanes(float* row, int64_t c, int64_t columns, const Lanes& lanes
   }
 }
 
-// Sixteen sums at once: out_n += Σ over the lanes of sums[n].
-inline void add_sums(const Lanes* sums, int64_t count, float* out) {
-  for (int64_t n = 0; n < count; ++n) out[n] += sum_of(sums[n]);
-}
+// Sums of pairs j ≤ i of a diagonal block, one vector of sums each, so that lanes are added up once.
+struct PairSums {
+  Lanes sums[kDiagonal * (kDiagonal + 1) / 2];
+  static constexpr int64_t place(int64_t i, int64_t j) { return i * (i + 1) / 2 + j; }
+};
 
 template <class Element>
 void diagonal_scores(const Element* q, int64_t ld_q, const Element* k, int64_t ld_k, const float* lambda, int64_t rows, int64_t columns,
                      float* a, int64_t ld_a) {
-  for (int64_t i = 0; i < rows; ++i) std::fill_n(a + i * ld_a, i + 1, 0.0f);
+  PairSums pairs;
+  std::fill_n(pairs.sums, PairSums::place(rows, 0), Lanes{});
   for (int64_t c = 0; c < columns; c += kLanes) {
     Lanes decayed[kDiagonal];  // k_j Π_{j < s ≤ i} λ_s
     for (int64_t i = 0; i < rows; ++i) {
       const Lanes query = lanes_at(q + i * ld_q, c, columns), step = lanes_at(lambda + i * columns, c, columns);
+      Lanes* const sums = pairs.sums + PairSums::place(i, 0);
       decayed[i] = lanes_at(k + i * ld_k, c, columns);
-      Lanes products[kDiagonal];
       for (int64_t j = 0; j < i; ++j) {
         decayed[j] *= step;
-        products[j] = query * decayed[j];
+        sums[j] += query * decayed[j];
       }
-      products[i] = query * decayed[i];
-      add_sums(products, i + 1, a + i * ld_a);
+      sums[i] += query * decayed[i];
     }
+  }
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j <= i; ++j) a[i * ld_a + j] = sum_of(pairs.sums[PairSums::place(i, j)]);
   }
 }
 
 template <class Element>
 void diagonal_gradients(const Element* q, int64_t ld_q, const Element* k, int64_t ld_k, const float* lambda, const float* pt, int64_t ld_pt,
                         float scale, int64_t rows, int64_t columns, float* at, float* dq, float* dk, float* moment) {
-  for (int64_t j = 0; j < rows; ++j) std::fill_n(at + j * ld_pt + j, rows - j, 0.0f);
+  PairSums pairs;
+  std::fill_n(pairs.sums, PairSums::place(rows, 0), Lanes{});
   for (int64_t c = 0; c < columns; c += kLanes) {
     Lanes queries[kDiagonal], steps[kDiagonal], d_queries[kDiagonal];
     for (int64_t i = 0; i < rows; ++i) {
@@ -291,15 +296,13 @@ void diagonal_gradients(const Element* q, int64_t ld_q, const Element* k, int64_
       const Lanes key = lanes_at(k + j * ld_k, c, columns);
       const float* const p = pt + j * ld_pt;
       Lanes decay = Lanes{} + 1.0f, d_key = {};
-      Lanes products[kDiagonal];
       for (int64_t i = j; i < rows; ++i) {
         if (i > j) decay *= steps[i];
         const Lanes decayed_query = queries[i] * decay;
-        products[i] = decayed_query * key;
+        pairs.sums[PairSums::place(i, j)] += decayed_query * key;
         d_queries[i] += (scale * p[i]) * (key * decay);
         d_key += (scale * p[i]) * decayed_query;
       }
-      add_sums(products + j, rows - j, at + j * ld_pt + j);
       add_lanes(dk + j * columns, c, columns, d_key);
       add_lanes(moment + j * columns, c, columns, -(key * d_key));
     }
@@ -307,6 +310,9 @@ void diagonal_gradients(const Element* q, int64_t ld_q, const Element* k, int64_
       add_lanes(dq + i * columns, c, columns, d_queries[i]);
       add_lanes(moment + i * columns, c, columns, queries[i] * d_queries[i]);
     }
+  }
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j <= i; ++j) at[j * ld_pt + i] = sum_of(pairs.sums[PairSums::place(i, j)]);
   }
 }
 
@@ -368,6 +374,26 @@ inline void exponentials(const float* g, int64_t ld, int64_t rows, int64_t colum
   }
 }
 
+inline void products(const float* lambda, int64_t rows, int64_t columns, float* total) {
+  std::fill_n(total, columns, 1.0f);
+  for (int64_t i = 0; i < rows; ++i) {
+    const float* const __restrict row = lambda + i * columns;
+    float* const __restrict to = total;
+    for (int64_t c = 0; c < columns; ++c) to[c] *= row[c];
+  }
+}
+
+inline float smallest(const float* x, int64_t count) {
+  float lanes[kLanes];
+  std::fill_n(lanes, kLanes, std::numeric_limits<float>::infinity());
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] = x[i + lane] < lanes[lane] ? x[i + lane] : lanes[lane];
+  }
+  for (int64_t lane = 0; i + lane < count; ++lane) lanes[lane] = x[i + lane] < lanes[lane] ? x[i + lane] : lanes[lane];
+  return *std::min_element(lanes, lanes + kLanes);
+}
+
 inline void decay_mask(const float* lambda, int64_t rows, float scale, float* mask, int64_t ld) {
   for (int64_t i = 0; i < rows; ++i) {
     float* const __restrict row = mask + i * ld;
@@ -405,4 +431,4 @@ constexpr RecurrenceLoops<Element> kRecurrenceLoops = {
     scale_rows<Element>,    join_rows<Element>,    add_rows,           dot_rows<Element>,      mask_scores<Element>,
     mask_pair<Element>,     scale_forward<Element>, scale_backward<Element>, scale_inverse<Element>, add_forward<Element>,
     add_backward<Element>,  add_inverse<Element>,  diagonal_scores<Element>, diagonal_gradients<Element>, tied_keys<Element>, step<Element>};
-constexpr StateLoops kStateLoops = {advance, row_dots, exponentials, decay_mask, decay_gradient};
+constexpr StateLoops kStateLoops = {advance, row_dots, exponentials, products, smallest, decay_mask, decay_gradient};

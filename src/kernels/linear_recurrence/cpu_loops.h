@@ -68,6 +68,8 @@ struct StateLoops {
   void (*advance)(float* out, const float* decay, const float* state, const float* add, int64_t rows, int64_t columns);
   void (*row_dots)(const float* x, const float* y, int64_t rows, int64_t columns, float* out);  // out_r = Σ_c x_rc y_rc
   void (*exponentials)(const float* g, int64_t ld, int64_t rows, int64_t columns, float* lambda);  // lambda [rows × columns]
+  void (*products)(const float* lambda, int64_t rows, int64_t columns, float* total);  // total_c = Π_i λ_ic
+  float (*smallest)(const float* x, int64_t count);
   // mask_ij = scale Π_{j < s ≤ i} λ_s for j ≤ i.
   void (*decay_mask)(const float* lambda, int64_t rows, float scale, float* mask, int64_t ld);
   // d_g_ic = Σ_{s ≥ i} moment_sc + Σ_{j < i} write_jc + total_c − λ_ic tied_ic (tied may be null).

@@ -199,18 +199,47 @@ void RecurrenceWorker<Element>::load_channel_decays(int64_t document, int64_t st
   const auto g = job_.rows(job_.decay, document, start, head);
   state_loops_.exponentials(g.data, g.ld, m_, keys_, lambda_);
   if (job_.tied) loops_.tied_keys(g.data, g.ld, m_, keys_, tied_);
-  std::fill_n(total_, keys_, 1.0f);
-  for (int64_t i = 0; i < m_; ++i) {
-    for (int64_t c = 0; c < keys_; ++c) total_[c] *= lambda_[i * keys_ + c];
-  }
+  state_loops_.products(lambda_, m_, keys_, total_);
   if (job_.smallest_decay == 0) return;
-  const float smallest = *std::min_element(lambda_, lambda_ + m_ * keys_);
+  const float smallest = state_loops_.smallest(lambda_, m_ * keys_);
   if (!(smallest >= job_.smallest_decay * 0.999f)) {  // 0.999: the caller's bound may be rounded
     throw Error({.code = ExitCode::kUsage,
                  .what = "linear_recurrence: log_decay lies below its promised bound",
                  .expected = fmt::format("at least {}", std::log(job_.smallest_decay)),
                  .found = fmt::format("{}", std::log(smallest))});
   }
+}
+
+// Rows of one head lie far apart: the processor does not see them coming.
+template <class Element>
+template <class View>
+void RecurrenceWorker<Element>::prefetch(const View& view, int64_t document, int64_t start, int64_t tokens, int64_t head, int64_t channels,
+                                         bool to_write) const {
+  if (view.data == nullptr) return;
+  const auto rows = job_.rows(view, document, start, head);
+  const int64_t bytes = channels * static_cast<int64_t>(sizeof *rows.data);
+  for (int64_t i = 0; i < tokens; ++i) {
+    const char* const row = reinterpret_cast<const char*>(rows.at(i));
+    for (int64_t at = 0; at < bytes; at += 64) {
+      if (to_write) __builtin_prefetch(row + at, 1, 2);
+      else __builtin_prefetch(row + at, 0, 2);
+    }
+  }
+}
+
+template <class Element>
+void RecurrenceWorker<Element>::prefetch_block(int64_t document, int64_t start, int64_t tokens, int64_t head) const {
+  const int64_t key_head = head / job_.group;
+  prefetch(job_.k, document, start, tokens, key_head, keys_, false);
+  prefetch(job_.v, document, start, tokens, key_head, values_, false);
+  prefetch(job_.q, document, start, tokens, head, keys_, false);
+  prefetch(job_.d_o, document, start, tokens, head, values_, false);
+  if (by_channel_) prefetch(job_.decay, document, start, tokens, head, keys_, false);
+  prefetch(job_.o, document, start, tokens, head, values_, true);
+  prefetch(job_.dq, document, start, tokens, head, keys_, true);
+  if (job_.group > 1) return;  // dk and dv are written once a group
+  prefetch(job_.dk, document, start, tokens, head, keys_, true);
+  prefetch(job_.dv, document, start, tokens, head, values_, true);
 }
 
 template <class Element>

@@ -77,6 +77,7 @@ class RecurrenceWorker {
   RecurrenceWorker(const RecurrenceJob<Element>& job, bool backward);
 
   void enter_block(int64_t document, int64_t start, int64_t tokens, int64_t head);
+  void prefetch_block(int64_t document, int64_t start, int64_t tokens, int64_t head) const;  // of what is entered next
   const float* total() const { return total_; }  // decay of the whole block, one per state row
 
   void pack_values();                     // before write_block and read_block
@@ -117,6 +118,8 @@ class RecurrenceWorker {
   void pack_tokens(const Rows<const Element>& x_rows, int64_t columns, Element* panels) const;
   void multiply_tokens(const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t first, int64_t end, float* c) const;
 
+  template <class View>
+  void prefetch(const View& view, int64_t document, int64_t start, int64_t tokens, int64_t head, int64_t channels, bool to_write) const;
   void enter_head(int64_t head);
   void load_scalar_decays(int64_t document, int64_t start, int64_t head);
   void load_channel_decays(int64_t document, int64_t start, int64_t head);
