@@ -222,8 +222,8 @@ class Walk {
 
   bool walked_by_token(Worker& worker, int64_t document, int64_t head) const {
     if (backward_ || length(document) > kRecurrentTokens) return false;
-    worker.enter_block(document, 0, length(document), head);
-    worker.recurrent_steps(at_or_null(outer_, outer_at(document, head)), ends_ + outer_at(document, head));
+    const int64_t at = outer_at(document, head);
+    worker.recurrent_steps(document, length(document), head, at_or_null(outer_, at), ends_ + at);
     return true;
   }
 

@@ -15,8 +15,8 @@ FlushDenormals::FlushDenormals() {
   before_ = __builtin_ia32_stmxcsr();
   __builtin_ia32_ldmxcsr(static_cast<unsigned>(before_) | 0x8040u);  // flush to zero, denormals are zero
 #elif defined(__aarch64__)
-  before_ = __builtin_aarch64_get_fpcr();
-  __builtin_aarch64_set_fpcr(static_cast<unsigned>(before_) | 1u << 24);
+  asm volatile("mrs %0, fpcr" : "=r"(before_));
+  asm volatile("msr fpcr, %0" : : "r"(before_ | uint64_t{1} << 24));
 #else
   before_ = 0;
 #endif
@@ -26,7 +26,7 @@ FlushDenormals::~FlushDenormals() {
 #if defined(__x86_64__)
   __builtin_ia32_ldmxcsr(static_cast<unsigned>(before_));
 #elif defined(__aarch64__)
-  __builtin_aarch64_set_fpcr(static_cast<unsigned>(before_));
+  asm volatile("msr fpcr, %0" : : "r"(before_));
 #endif
 }
 
@@ -243,12 +243,10 @@ void RecurrenceWorker<Element>::prefetch_block(int64_t document, int64_t start, 
 }
 
 template <class Element>
-void RecurrenceWorker<Element>::enter_block(int64_t document, int64_t start, int64_t tokens, int64_t head) {
-  if (by_channel_ && tokens != m_) {
-    m_ = tokens;
-    list_pairs();
-  }
+void RecurrenceWorker<Element>::place_rows(int64_t document, int64_t start, int64_t tokens, int64_t head) {
+  const bool other_length = tokens != m_;
   m_ = tokens;
+  if (by_channel_ && other_length) list_pairs();
   const int64_t key_head = head / job_.group;
   q_ = job_.rows(job_.q, document, start, head);
   k_ = job_.tied ? Rows<const Element>{tied_, keys_} : job_.rows(job_.k, document, start, key_head);
@@ -259,6 +257,11 @@ void RecurrenceWorker<Element>::enter_block(int64_t document, int64_t start, int
   if (job_.dk.data != nullptr) dk_ = job_.rows(job_.dk, document, start, key_head);
   if (job_.dv.data != nullptr) dv_ = job_.rows(job_.dv, document, start, key_head);
   if (job_.d_decay.data != nullptr && job_.kind != DecayKind::kHead) d_decay_ = job_.rows(job_.d_decay, document, start, head);
+}
+
+template <class Element>
+void RecurrenceWorker<Element>::enter_block(int64_t document, int64_t start, int64_t tokens, int64_t head) {
+  place_rows(document, start, tokens, head);
   if (head != head_) enter_head(head);
   if (by_channel_) {
     load_channel_decays(document, start, head);
@@ -317,11 +320,13 @@ void RecurrenceWorker<Element>::read_block(const float* state) {
 }
 
 template <class Element>
-void RecurrenceWorker<Element>::recurrent_steps(const float* initial, float* state) {
-  for (int64_t i = 0; i < m_; ++i) {
-    if (job_.kind == DecayKind::kHeadToken) std::fill_n(total_, keys_, lambda_[i]);
-    if (job_.kind == DecayKind::kNone || job_.kind == DecayKind::kHead) std::fill_n(total_, keys_, powers_[1]);
-    const float* decay = by_channel_ ? lambda_ + i * keys_ : total_;
+void RecurrenceWorker<Element>::recurrent_steps(int64_t document, int64_t tokens, int64_t head, const float* initial, float* state) {
+  place_rows(document, 0, tokens, head);
+  if (by_channel_) load_channel_decays(document, 0, head);
+  const auto g = job_.kind == DecayKind::kNone ? Rows<const float>{} : job_.rows(job_.decay, document, 0, head);
+  for (int64_t i = 0; i < tokens; ++i) {
+    if (!by_channel_) std::fill_n(total_, keys_, job_.kind == DecayKind::kNone ? 1.0f : std::exp(*g.at(i)));
+    const float* const decay = by_channel_ ? lambda_ + i * keys_ : total_;
     loops_.step(i == 0 ? initial : state, decay, q_.at(i), k_.at(i), v_.at(i), job_.scale, keys_, values_, state, o_.at(i));
   }
 }

@@ -83,7 +83,8 @@ class RecurrenceWorker {
   void pack_values();                     // before write_block and read_block
   void write_block(float* x);
   void read_block(const float* state);    // null: zeros
-  void recurrent_steps(const float* initial, float* state);  // forward of the whole block, token by token
+  // Forward of a short document, token by token, without entering a block.
+  void recurrent_steps(int64_t document, int64_t tokens, int64_t head, const float* initial, float* state);
 
   void pack_output_gradients();           // before gradient_write and gradient_block
   void gradient_write(float* y);
@@ -120,6 +121,7 @@ class RecurrenceWorker {
 
   template <class View>
   void prefetch(const View& view, int64_t document, int64_t start, int64_t tokens, int64_t head, int64_t channels, bool to_write) const;
+  void place_rows(int64_t document, int64_t start, int64_t tokens, int64_t head);
   void enter_head(int64_t head);
   void load_scalar_decays(int64_t document, int64_t start, int64_t head);
   void load_channel_decays(int64_t document, int64_t start, int64_t head);
