@@ -38,9 +38,11 @@ Tensor Experts::forward(Context& context, const Tensor& hidden) {
 
   const Tensor rows = kernels::permute_to_experts(hidden, assignment);
   const Tensor up = kernels::grouped_linear(rows, assignment.rows_per_expert, gate_up_->value,
-                                            {.weight = gate_up_->grad, .postponed = context.postponed_weight_gradients});
+                                            {.weight = gate_up_->grad, .postponed = context.postponed_weight_gradients},
+                                            {.copies = &packed_gate_up_, .version = gate_up_->version});
   const Tensor down = kernels::grouped_linear(kernels::swiglu(up), assignment.rows_per_expert, down_->value,
-                                              {.weight = down_->grad, .postponed = context.postponed_weight_gradients});
+                                              {.weight = down_->grad, .postponed = context.postponed_weight_gradients},
+                                              {.copies = &packed_down_, .version = down_->version});
   if (context.training) add_losses(context, logits, probability, assignment.rows_per_expert);
   return kernels::combine_experts(down, weight, assignment);
 }

@@ -5,6 +5,7 @@
 //   z: c_z · mean logsumexp(router logits)²
 #pragma once
 
+#include "kernels/matmul/packed_weight.h"
 #include "model/module.h"
 #include "recipe/model_config.h"
 
@@ -23,6 +24,7 @@ class Experts final : public ChannelMixer {
   Parameter* router_;
   Parameter* gate_up_;
   Parameter* down_;
+  kernels::PackedWeight packed_gate_up_, packed_down_;
 };
 
 }  // namespace longhaul::model

@@ -19,7 +19,8 @@ Tensor Linear::forward(Context& context, const Tensor& x) const {
   return kernels::linear(x, weight_->value, bias_ != nullptr ? bias_->value : Tensor(),
                          {.weight = weight_->grad,
                           .bias = bias_ != nullptr ? bias_->grad : Tensor(),
-                          .postponed = context.postponed_weight_gradients});
+                          .postponed = context.postponed_weight_gradients},
+                         {.copies = packed_.get(), .version = weight_->version});
 }
 
 }  // namespace longhaul::model

@@ -1,10 +1,12 @@
 // Linear: one matrix product for one or several logical weights of the same input (query, key and value; gate and up). Its
-// gradient goes straight into the parameters' main gradients (kernels/linear).
+// gradient goes straight into the parameters' main gradients (kernels/linear), and the weight is kept packed as well.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "kernels/matmul/packed_weight.h"
 #include "model/context.h"
 #include "model/parameter.h"
 
@@ -20,6 +22,7 @@ class Linear {
  private:
   Parameter* weight_;
   Parameter* bias_ = nullptr;
+  std::shared_ptr<kernels::PackedWeight> packed_ = std::make_shared<kernels::PackedWeight>();  // of the weight; copies of a Linear share it
 };
 
 }  // namespace longhaul::model

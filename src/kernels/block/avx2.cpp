@@ -42,6 +42,7 @@ const BlockKernels kAvx2BlockKernels = {"avx2",
                                         transpose<Avx2, uint16_t>,
                                         transpose<Avx2, float>,
                                         round_bf16<Avx2>,
+                                        round_bf16_with_bias<Avx2>,
                                         nothing,
                                         nothing};
 

@@ -24,6 +24,7 @@ const BlockKernels kAvx512BlockKernels = {"avx512",
                                           transpose<Avx512, uint16_t>,
                                           transpose<Avx512, float>,
                                           round_bf16<Avx512>,
+                                          round_bf16_with_bias<Avx512>,
                                           nothing,
                                           nothing};
 

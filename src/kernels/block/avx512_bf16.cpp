@@ -33,6 +33,7 @@ const BlockKernels kAvx512Bf16BlockKernels = {"avx512_bf16",
                                               transpose<Avx512Bf16, uint16_t>,
                                               transpose<Avx512Bf16, float>,
                                               round_bf16<Avx512Bf16>,
+                                              round_bf16_with_bias<Avx512Bf16>,
                                               nothing,
                                               nothing};
 

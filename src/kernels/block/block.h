@@ -37,6 +37,8 @@ struct BlockKernels {
 
   // out [rows × columns] = c rounded to bf16, to nearest even; NaN stays NaN.
   void (*round_bf16)(const float* c, int64_t ldc, int64_t rows, int64_t columns, uint16_t* out, int64_t ld_out);
+  // The same of c + bias, a bf16 number for each column.
+  void (*round_bf16_with_bias)(const float* c, int64_t ldc, int64_t rows, int64_t columns, const uint16_t* bias, uint16_t* out, int64_t ld_out);
 
   // Of BlockScope.
   void (*enter)();

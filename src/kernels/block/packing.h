@@ -1,72 +1,156 @@
-// Packing, transposing and rounding for the sets of vector_kernels.h, as plain loops that the compiler turns into vectors of the set's
-// own width. Included between LONGHAUL_BEGIN_TARGET and LONGHAUL_END_TARGET.
+// Packing, transposing and rounding for the sets of vector_kernels.h: 128-bit shuffles where elements change places (the compiler's own
+// vectors: SSE, VEX or NEON by the set), and plain loops that it turns into vectors of the set's width. Included between
+// LONGHAUL_BEGIN_TARGET and LONGHAUL_END_TARGET. The template argument Set is only there to make each file's copies its own.
 
 namespace longhaul::kernels {
 namespace {
 
-// Set is only there to make each file's copies its own.
+using Words = uint32_t __attribute__((vector_size(16)));
+using Halves = uint16_t __attribute__((vector_size(16)));
+
+// out[j][i] = a[i][j] of 4 × 4 words; strides in bytes.
+template <class Set>
+inline void transpose_words(const void* a, int64_t stride, void* out, int64_t stride_out) {
+  Words row[4];
+  LONGHAUL_UNROLL
+  for (int i = 0; i < 4; ++i) std::memcpy(&row[i], static_cast<const char*>(a) + i * stride, 16);
+  const Words low01 = __builtin_shufflevector(row[0], row[1], 0, 4, 1, 5), high01 = __builtin_shufflevector(row[0], row[1], 2, 6, 3, 7);
+  const Words low23 = __builtin_shufflevector(row[2], row[3], 0, 4, 1, 5), high23 = __builtin_shufflevector(row[2], row[3], 2, 6, 3, 7);
+  const Words turned[4] = {__builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
+                           __builtin_shufflevector(high01, high23, 0, 1, 4, 5), __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
+  LONGHAUL_UNROLL
+  for (int i = 0; i < 4; ++i) std::memcpy(static_cast<char*>(out) + i * stride_out, &turned[i], 16);
+}
+
+// The same of 8 × 8 halves: pairs of rows are interleaved, which leaves words to transpose, twice over.
+template <class Set>
+inline void transpose_halves(const void* a, int64_t stride, void* out, int64_t stride_out) {
+  Words low[4], high[4];  // pairs of rows 2i and 2i + 1, of the first and the last four columns
+  LONGHAUL_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    Halves even, odd;
+    std::memcpy(&even, static_cast<const char*>(a) + 2 * i * stride, 16);
+    std::memcpy(&odd, static_cast<const char*>(a) + (2 * i + 1) * stride, 16);
+    low[i] = reinterpret_cast<Words>(__builtin_shufflevector(even, odd, 0, 8, 1, 9, 2, 10, 3, 11));
+    high[i] = reinterpret_cast<Words>(__builtin_shufflevector(even, odd, 4, 12, 5, 13, 6, 14, 7, 15));
+  }
+  transpose_words<Set>(low, 16, out, stride_out);
+  transpose_words<Set>(high, 16, static_cast<char*>(out) + 4 * stride_out, stride_out);
+}
+
+template <class Set, class Element>
+void transpose(const Element* a, int64_t ld, int64_t rows, int64_t columns, Element* out, int64_t ld_out) {
+  constexpr int64_t kSize = sizeof(Element), kSide = 16 / kSize;
+  constexpr int64_t kTogether = 64;  // rows whose parts of a column of squares are in the nearest cache
+  const int64_t whole_rows = rows / kSide * kSide, whole_columns = columns / kSide * kSide;
+  for (int64_t first = 0; first < whole_rows; first += kTogether) {
+    const int64_t last = std::min(first + kTogether, whole_rows);
+    for (int64_t j = 0; j < whole_columns; j += kSide) {
+      for (int64_t i = first; i < last; i += kSide) {
+        if constexpr (kSize == 2) transpose_halves<Set>(a + i * ld + j, ld * kSize, out + j * ld_out + i, ld_out * kSize);
+        else transpose_words<Set>(a + i * ld + j, ld * kSize, out + j * ld_out + i, ld_out * kSize);
+      }
+    }
+  }
+  for (int64_t i = whole_rows; i < rows; ++i) {
+    for (int64_t j = 0; j < whole_columns; ++j) out[j * ld_out + i] = a[i * ld + j];
+  }
+  for (int64_t j = whole_columns; j < columns; ++j) {
+    for (int64_t i = 0; i < rows; ++i) out[j * ld_out + i] = a[i * ld + j];
+  }
+}
+
+// A panel of which only `columns` exist, or the rows of one from `first` on: element by element, zeros around.
+template <class Set, class Element>
+void pack_edge(const Element* b, int64_t along, int64_t next, int64_t first, int64_t k, int64_t columns, Element* panel) {
+  constexpr int64_t kTogether = sizeof(Element) == 2 ? 2 : 1;  // k's side by side
+  const int64_t end = kTogether == 2 ? packed_k(k) : k;
+  for (int64_t i = first; i < end; ++i) {
+    for (int64_t x = 0; x < kPanelColumns; ++x) {
+      panel[i / kTogether * kTogether * kPanelColumns + x * kTogether + i % kTogether] = i < k && x < columns ? b[i * next + x * along] : Element{0};
+    }
+  }
+}
+
 template <class Set>
 void pack_bf16(const uint16_t* b, int64_t ld, bool transposed, int64_t k, int64_t n, uint16_t* panels) {
-  const int64_t stride = packed_k(k) * kPanelColumns;
+  const int64_t along = transposed ? ld : 1, next = transposed ? 1 : ld;
   for (int64_t j = 0; j < n; j += kPanelColumns) {
-    uint16_t* const panel = panels + j / kPanelColumns * stride;
-    const int64_t columns = std::min(kPanelColumns, n - j);
-    if (columns < kPanelColumns) std::memset(panel, 0, static_cast<size_t>(stride) * sizeof *panel);
-    for (int64_t i = 0; i < k / 2; ++i) {
-      uint16_t* const row = panel + i * 32;
-      const uint16_t* const from = transposed ? b + j * ld + 2 * i : b + 2 * i * ld + j;
-      const int64_t along = transposed ? ld : 1, next = transposed ? 1 : ld;
-      for (int64_t x = 0; x < columns; ++x) {
-        row[2 * x] = from[x * along];
-        row[2 * x + 1] = from[x * along + next];
+    uint16_t* const panel = panels + j * packed_k(k);
+    const uint16_t* const from = b + j * along;
+    if (n - j < kPanelColumns) {
+      pack_edge<Set>(from, along, next, 0, k, n - j, panel);
+      continue;
+    }
+    const int64_t whole = transposed ? k / 8 * 8 : k / 2 * 2;
+    if (transposed) {
+      for (int64_t i = 0; i < whole; i += 8) {
+        for (int64_t x = 0; x < kPanelColumns; x += 4) transpose_words<Set>(from + x * ld + i, ld * 2, panel + i * kPanelColumns + 2 * x, 64);
+      }
+    } else {
+      for (int64_t i = 0; i < whole; i += 2) {
+        const uint16_t* const even = from + i * ld;
+        const uint16_t* const odd = even + ld;
+        uint32_t pairs[kPanelColumns];
+#pragma omp simd
+        for (int64_t x = 0; x < kPanelColumns; ++x) pairs[x] = even[x] | uint32_t{odd[x]} << 16;
+        std::memcpy(panel + i * kPanelColumns, pairs, sizeof pairs);
       }
     }
-    if (k % 2 != 0) {
-      uint16_t* const row = panel + k / 2 * 32;
-      const uint16_t* const from = transposed ? b + j * ld + k - 1 : b + (k - 1) * ld + j;
-      for (int64_t x = 0; x < kPanelColumns; ++x) {
-        row[2 * x] = x < columns ? from[x * (transposed ? ld : 1)] : uint16_t{0};
-        row[2 * x + 1] = 0;
-      }
-    }
-    const int64_t filled = (k + 1) / 2 * 32;
-    std::memset(panel + filled, 0, static_cast<size_t>(stride - filled) * sizeof *panel);
+    pack_edge<Set>(from, along, next, whole, k, kPanelColumns, panel);
   }
 }
 
 template <class Set>
 void pack_fp32(const float* b, int64_t ld, bool transposed, int64_t k, int64_t n, float* panels) {
+  const int64_t along = transposed ? ld : 1, next = transposed ? 1 : ld;
   for (int64_t j = 0; j < n; j += kPanelColumns) {
     float* const panel = panels + j * k;
-    const int64_t columns = std::min(kPanelColumns, n - j), along = transposed ? ld : 1, next = transposed ? 1 : ld;
     const float* const from = b + j * along;
-    for (int64_t i = 0; i < k; ++i) {
-      for (int64_t x = 0; x < kPanelColumns; ++x) panel[i * kPanelColumns + x] = x < columns ? from[i * next + x * along] : 0.0f;
+    if (n - j < kPanelColumns) {
+      pack_edge<Set>(from, along, next, 0, k, n - j, panel);
+      continue;
     }
+    const int64_t whole = transposed ? k / 4 * 4 : k;
+    for (int64_t i = 0; i < whole; i += transposed ? 4 : 1) {
+      if (transposed) {
+        for (int64_t x = 0; x < kPanelColumns; x += 4) transpose_words<Set>(from + x * ld + i, ld * 4, panel + i * kPanelColumns + x, 64);
+      } else {
+        std::memcpy(panel + i * kPanelColumns, from + i * ld, kPanelColumns * sizeof *panel);
+      }
+    }
+    pack_edge<Set>(from, along, next, whole, k, kPanelColumns, panel);
   }
 }
 
-template <class Set, class Element>
-void transpose(const Element* a, int64_t ld, int64_t rows, int64_t columns, Element* out, int64_t ld_out) {
-  constexpr int64_t kSquare = 16;  // a square of both matrices stays in the nearest cache
-  for (int64_t i0 = 0; i0 < rows; i0 += kSquare) {
-    for (int64_t j0 = 0; j0 < columns; j0 += kSquare) {
-      const int64_t i1 = std::min(i0 + kSquare, rows), j1 = std::min(j0 + kSquare, columns);
-      for (int64_t j = j0; j < j1; ++j) {
-        for (int64_t i = i0; i < i1; ++i) out[j * ld_out + i] = a[i * ld + j];
-      }
-    }
-  }
+inline uint16_t rounded_bits(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+  return static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
 }
 
 template <class Set>
 void round_bf16(const float* c, int64_t ldc, int64_t rows, int64_t columns, uint16_t* out, int64_t ld_out) {
   for (int64_t i = 0; i < rows; ++i) {
+    const float* const from = c + i * ldc;
+    uint16_t* const to = out + i * ld_out;
+#pragma omp simd
+    for (int64_t j = 0; j < columns; ++j) to[j] = rounded_bits(from[j]);
+  }
+}
+
+template <class Set>
+void round_bf16_with_bias(const float* c, int64_t ldc, int64_t rows, int64_t columns, const uint16_t* bias, uint16_t* out, int64_t ld_out) {
+  for (int64_t i = 0; i < rows; ++i) {
+    const float* const from = c + i * ldc;
+    uint16_t* const to = out + i * ld_out;
+#pragma omp simd
     for (int64_t j = 0; j < columns; ++j) {
-      uint32_t bits;
-      std::memcpy(&bits, c + i * ldc + j, sizeof bits);
-      const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-      out[i * ld_out + j] = static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
+      const uint32_t bits = uint32_t{bias[j]} << 16;
+      float added;
+      std::memcpy(&added, &bits, sizeof added);
+      to[j] = rounded_bits(from[j] + added);
     }
   }
 }

@@ -53,6 +53,7 @@ const BlockKernels kPortableBlockKernels = {"portable",
                                             transpose<Portable, uint16_t>,
                                             transpose<Portable, float>,
                                             round_bf16<Portable>,
+                                            round_bf16_with_bias<Portable>,
                                             nothing,
                                             nothing};
 

@@ -2,10 +2,28 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "kernels/dispatch.h"
 #include "kernels/documents.h"
+#include "kernels/matmul/matmul.h"
 
 namespace longhaul::kernels {
 namespace {
+
+// True: the packed kernels take it; `refusal` says why not. LibTorch takes everything.
+bool choose_packed(const std::string& op, const std::string& refusal) {
+  static const std::vector<std::string> kImplementations = {"packed", "libtorch"};
+  return Dispatcher(op).choose(kImplementations, [&](size_t i) { return i == 0 ? refusal : std::string(); }) == 0;
+}
+
+// body(expert, first row, rows) for each expert that has rows.
+template <class Body>
+void for_each_group(const std::vector<int64_t>& rows_per_expert, const Body& body) {
+  int64_t begin = 0;
+  for (size_t e = 0; e < rows_per_expert.size(); ++e) {
+    if (rows_per_expert[e] > 0) body(static_cast<int64_t>(e), begin, rows_per_expert[e]);
+    begin += rows_per_expert[e];
+  }
+}
 
 void run_or_postpone(std::vector<std::function<void()>>* queue, std::function<void()> work) {
   if (queue != nullptr) {
@@ -15,97 +33,106 @@ void run_or_postpone(std::vector<std::function<void()>>* queue, std::function<vo
   }
 }
 
+void torch_weight_gradient(Tensor sink, const Tensor& dy, const Tensor& x) {
+  if (sink.scalar_type() == x.scalar_type()) {
+    sink.addmm_(dy.t(), x);
+  } else {
+    sink.add_(at::mm(dy.t(), x));  // rounded once to bf16, summed in the sink's precision
+  }
+}
+
+void add_weight_gradients_of(const std::string& op, const Tensor& sink, const Tensor& bias_sink, const Tensor& dy, const Tensor& x,
+                             const std::vector<int64_t>& rows_per_expert) {
+  if (choose_packed(op, refuse_packed_weight_gradient(sink, bias_sink, dy, x))) {
+    return packed_weight_gradient(sink, bias_sink, dy, x, rows_per_expert);
+  }
+  if (sink.dim() == 2) {
+    torch_weight_gradient(sink, dy, x);
+    if (bias_sink.defined()) bias_sink.add_(dy.sum(0, false, bias_sink.scalar_type()));
+    return;
+  }
+  for_each_group(rows_per_expert, [&](int64_t e, int64_t begin, int64_t rows) {
+    torch_weight_gradient(sink[e], dy.narrow(0, begin, rows), x.narrow(0, begin, rows));
+  });
+}
+
+Tensor output_of(const std::string& op, const Tensor& x, const Tensor& weight, const Tensor& bias, const std::vector<int64_t>& rows_per_expert,
+                 const KeptPacked& kept) {
+  if (choose_packed(op, refuse_packed(x, weight, kept.copies))) return packed_output(x, rows_per_expert, weight, bias, *kept.copies, kept.version);
+  if (weight.dim() == 2) return bias.defined() ? at::addmm(bias, x, weight.t()) : at::mm(x, weight.t());
+  Tensor y = at::empty({x.size(0), weight.size(1)}, x.options());
+  for_each_group(rows_per_expert, [&](int64_t e, int64_t begin, int64_t rows) {
+    Tensor out = y.narrow(0, begin, rows);
+    at::mm_out(out, x.narrow(0, begin, rows), weight[e].t());
+  });
+  return y;
+}
+
+Tensor input_gradient_of(const std::string& op, const Tensor& dy, const Tensor& weight, const std::vector<int64_t>& rows_per_expert,
+                         const KeptPacked& kept) {
+  if (choose_packed(op, refuse_packed(dy, weight, kept.copies))) return packed_input_gradient(dy, rows_per_expert, weight, *kept.copies, kept.version);
+  if (weight.dim() == 2) return at::mm(dy, weight);
+  Tensor dx = at::empty({dy.size(0), weight.size(2)}, dy.options());
+  for_each_group(rows_per_expert, [&](int64_t e, int64_t begin, int64_t rows) {
+    Tensor out = dx.narrow(0, begin, rows);
+    at::mm_out(out, dy.narrow(0, begin, rows), weight[e]);
+  });
+  return dx;
+}
+
+// One weight [out, in] or one for each expert [experts, out, in]; a bias only beside the former.
 class LinearFunction : public torch::autograd::Function<LinearFunction> {
  public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& weight,
-                        const std::optional<Tensor>& bias, const GradientSink& sink) {
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
+                        const std::vector<int64_t>& rows_per_expert, const GradientSink& sink, const KeptPacked& kept) {
     context->save_for_backward({x, weight});
-    context->saved_data["weight"] = sink.weight;
-    context->saved_data["bias"] = sink.bias;
-    context->saved_data["postponed"] = reinterpret_cast<int64_t>(sink.postponed);
-    return bias ? at::addmm(*bias, x, weight.t()) : at::mm(x, weight.t());
-  }
-
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list gradients) {
-    const auto saved = context->get_saved_variables();
-    const Tensor x = saved[0], weight = saved[1], dy = gradients[0];
     auto& data = context->saved_data;
-    const Tensor sink = data["weight"].toTensor(), bias_sink = data["bias"].toTensor();
-    run_or_postpone(reinterpret_cast<std::vector<std::function<void()>>*>(data["postponed"].toInt()), [=] {
-      add_weight_gradient(sink, dy, x);
-      if (bias_sink.defined()) bias_sink.add_(dy.sum(0, false, bias_sink.scalar_type()));
-    });
-    return {context->needs_input_grad(0) ? at::mm(dy, weight) : Tensor(), Tensor(), Tensor(), Tensor()};
-  }
-};
-
-class GroupedLinearFunction : public torch::autograd::Function<GroupedLinearFunction> {
- public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& weight,
-                        const std::vector<int64_t>& rows_per_expert, const GradientSink& sink) {
-    context->save_for_backward({x, weight});
-    context->saved_data["rows"] = rows_per_expert;
-    context->saved_data["weight"] = sink.weight;
-    context->saved_data["postponed"] = reinterpret_cast<int64_t>(sink.postponed);
-    Tensor y = at::empty({x.size(0), weight.size(1)}, x.options());
-    for_each_group(rows_per_expert, [&](int64_t e, int64_t begin, int64_t rows) {
-      Tensor out = y.narrow(0, begin, rows);
-      at::mm_out(out, x.narrow(0, begin, rows), weight[e].t());
-    });
-    return y;
+    data["rows"] = rows_per_expert;
+    data["weight"] = sink.weight;
+    data["bias"] = sink.bias;
+    data["postponed"] = reinterpret_cast<int64_t>(sink.postponed);
+    data["kept"] = reinterpret_cast<int64_t>(kept.copies);
+    data["version"] = static_cast<int64_t>(kept.version);
+    return output_of(name_of_op(weight), x, weight, bias.value_or(Tensor()), rows_per_expert, kept);
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
     const auto saved = context->get_saved_variables();
-    const Tensor x = saved[0], weight = saved[1], dy = gradients[0].contiguous();
+    const Tensor x = saved[0], weight = saved[1];
+    const Tensor dy = gradients[0].stride(-1) == 1 ? gradients[0] : gradients[0].contiguous();
     auto& data = context->saved_data;
     const std::vector<int64_t> rows_per_expert = data["rows"].toIntVector();
-    const Tensor sink = data["weight"].toTensor();
-    Tensor dx = at::empty_like(x);
-    for_each_group(rows_per_expert, [&](int64_t e, int64_t begin, int64_t rows) {
-      Tensor out = dx.narrow(0, begin, rows);
-      at::mm_out(out, dy.narrow(0, begin, rows), weight[e]);
-    });
-    run_or_postpone(reinterpret_cast<std::vector<std::function<void()>>*>(data["postponed"].toInt()), [=] {
-      for_each_group(rows_per_expert, [&](int64_t e, int64_t begin, int64_t rows) {
-        add_weight_gradient(sink[e], dy.narrow(0, begin, rows), x.narrow(0, begin, rows));
-      });
-    });
-    return {dx, Tensor(), Tensor(), Tensor()};
+    const Tensor sink = data["weight"].toTensor(), bias_sink = data["bias"].toTensor();
+    const KeptPacked kept{reinterpret_cast<PackedWeight*>(data["kept"].toInt()), static_cast<uint64_t>(data["version"].toInt())};
+    const std::string op = name_of_op(weight);
+    run_or_postpone(reinterpret_cast<std::vector<std::function<void()>>*>(data["postponed"].toInt()),
+                    [=] { add_weight_gradients_of(op + "_weight_gradient", sink, bias_sink, dy, x, rows_per_expert); });
+    const Tensor dx = context->needs_input_grad(0) ? input_gradient_of(op + "_input_gradient", dy, weight, rows_per_expert, kept) : Tensor();
+    return {dx, Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 
  private:
-  template <class Body>
-  static void for_each_group(const std::vector<int64_t>& rows_per_expert, const Body& body) {
-    int64_t begin = 0;
-    for (size_t e = 0; e < rows_per_expert.size(); ++e) {
-      if (rows_per_expert[e] > 0) body(static_cast<int64_t>(e), begin, rows_per_expert[e]);
-      begin += rows_per_expert[e];
-    }
-  }
+  static std::string name_of_op(const Tensor& weight) { return weight.dim() == 2 ? "linear" : "grouped_linear"; }
 };
 
 }  // namespace
 
 void add_weight_gradient(const Tensor& sink, const Tensor& dy, const Tensor& x) {
-  Tensor target = sink;
-  if (target.scalar_type() == x.scalar_type()) {
-    target.addmm_(dy.t(), x);
-  } else {
-    target.add_(at::mm(dy.t(), x));  // rounded once to bf16, summed in the sink's precision
-  }
+  add_weight_gradients_of("linear_weight_gradient", sink, Tensor(), dy, x, {x.size(0)});
 }
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const GradientSink& sink) {
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const GradientSink& sink, KeptPacked kept) {
   if (x.dim() != 2 || weight.dim() != 2 || x.size(1) != weight.size(1) || x.scalar_type() != weight.scalar_type()) {
     refuse_argument("linear", "x", "[tokens, in] for a weight " + shape_text(weight), shape_text(x));
   }
-  return LinearFunction::apply(x, weight, bias.defined() ? std::optional<Tensor>(bias) : std::nullopt, sink);
+  if (bias.defined() && (bias.sizes() != at::IntArrayRef({weight.size(0)}) || bias.scalar_type() != x.scalar_type())) {
+    refuse_argument("linear", "bias", "[out] for a weight " + shape_text(weight), shape_text(bias));
+  }
+  return LinearFunction::apply(x, weight, bias.defined() ? std::optional<Tensor>(bias) : std::nullopt, std::vector<int64_t>{x.size(0)}, sink, kept);
 }
 
-Tensor grouped_linear(const Tensor& x, const std::vector<int64_t>& rows_per_expert, const Tensor& weight, const GradientSink& sink) {
+Tensor grouped_linear(const Tensor& x, const std::vector<int64_t>& rows_per_expert, const Tensor& weight, const GradientSink& sink, KeptPacked kept) {
   int64_t rows = 0;
   for (const int64_t count : rows_per_expert) rows += count;
   if (weight.dim() != 3 || weight.size(0) != static_cast<int64_t>(rows_per_expert.size())) {
@@ -114,7 +141,7 @@ Tensor grouped_linear(const Tensor& x, const std::vector<int64_t>& rows_per_expe
   if (x.dim() != 2 || x.size(0) != rows || x.size(1) != weight.size(2) || x.scalar_type() != weight.scalar_type()) {
     refuse_argument("grouped_linear", "x", "[" + std::to_string(rows) + " rows, in] for weights " + shape_text(weight), shape_text(x));
   }
-  return GroupedLinearFunction::apply(x, weight, rows_per_expert, sink);
+  return LinearFunction::apply(x, weight, std::nullopt, rows_per_expert, sink, kept);
 }
 
 }  // namespace longhaul::kernels

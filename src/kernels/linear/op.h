@@ -1,11 +1,16 @@
 // linear: y = x Wᵀ + b for a weight whose gradient is added to a buffer of its own (the main gradient, fp32 while x is bf16) instead
 // of travelling through autograd: several micro-batches add up without a temporary, and a caller may postpone the product.
-// grouped_linear: the same for rows sorted by expert, one weight for each.
+// grouped_linear: the same for rows sorted by expert, one weight for each, all experts in one parallel region.
+//
+// Each of the three products chooses between our packed kernels (matmul/, bf16 and fp32 on the CPU) and LibTorch's; dispatch.h records
+// the choices as linear, linear_input_gradient, linear_weight_gradient and the same with grouped_ in front. The packed ones give the same
+// bits for every number of threads.
 #pragma once
 
 #include <functional>
 #include <vector>
 
+#include "kernels/matmul/packed_weight.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::kernels {
@@ -17,12 +22,20 @@ struct GradientSink {
   std::vector<std::function<void()>>* postponed = nullptr;
 };
 
+// Packed copies of the weight that the caller keeps (until after the backward pass) and the weight's version. Without them LibTorch
+// computes y and the gradient of x, packing inside each call.
+struct KeptPacked {
+  PackedWeight* copies = nullptr;
+  uint64_t version = 0;
+};
+
 // x_ti [tokens, in], weight_oi [out, in], bias_o [out] or undefined → [tokens, out]. Differentiable in x; the gradients of weight and
 // bias are added to the sink.
-Tensor linear(const Tensor& x_ti, const Tensor& weight_oi, const Tensor& bias_o, const GradientSink& sink);
+Tensor linear(const Tensor& x_ti, const Tensor& weight_oi, const Tensor& bias_o, const GradientSink& sink, KeptPacked kept = {});
 
 // x_ri [rows, in] sorted by expert, rows_per_expert on the host, weight_eoi [experts, out, in] → [rows, out]. Experts without rows are skipped.
-Tensor grouped_linear(const Tensor& x_ri, const std::vector<int64_t>& rows_per_expert, const Tensor& weight_eoi, const GradientSink& sink);
+Tensor grouped_linear(const Tensor& x_ri, const std::vector<int64_t>& rows_per_expert, const Tensor& weight_eoi, const GradientSink& sink,
+                      KeptPacked kept = {});
 
 // sink += dyᵀ x, in the sink's precision.
 void add_weight_gradient(const Tensor& sink_oi, const Tensor& dy_to, const Tensor& x_ti);

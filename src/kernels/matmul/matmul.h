@@ -1,0 +1,24 @@
+// The products of linear layers on tensors, by our own packed kernels (product.h): what kernels/linear calls when refuse_… is empty.
+// rows_per_group: one number for an ordinary layer, one for each expert otherwise; rows lie sorted by group.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "kernels/matmul/packed_weight.h"
+
+namespace longhaul::kernels {
+
+// Why the packed kernels do not take this call; empty: they do. x may have any row stride, its columns lie side by side.
+std::string refuse_packed(const Tensor& x, const Tensor& weight, const PackedWeight* kept);
+std::string refuse_packed_weight_gradient(const Tensor& sink, const Tensor& bias_sink, const Tensor& dy, const Tensor& x);
+
+// [rows, in] → [rows, out] with weight [out, in] or [groups, out, in]; bias [out] or undefined, of the type of x.
+Tensor packed_output(const Tensor& x, std::span<const int64_t> rows_per_group, const Tensor& weight, const Tensor& bias, PackedWeight& kept,
+                     uint64_t version);
+// [rows, out] → [rows, in].
+Tensor packed_input_gradient(const Tensor& dy, std::span<const int64_t> rows_per_group, const Tensor& weight, PackedWeight& kept, uint64_t version);
+// sink [out, in] or [groups, out, in] += dyᵀ x; bias_sink (undefined: none; one group only) += Σ_t dy_t.
+void packed_weight_gradient(const Tensor& sink, const Tensor& bias_sink, const Tensor& dy, const Tensor& x, std::span<const int64_t> rows_per_group);
+
+}  // namespace longhaul::kernels

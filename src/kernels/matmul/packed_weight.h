@@ -1,0 +1,35 @@
+// PackedWeight: the packed copies of one weight, kept between calls because every weight is used at least three times a step: one for
+// y = x Wᵀ, one for dx = dy W. Each is made when it is first asked for, and anew when the weight has been written since: its version
+// (raised by the optimizer), its storage, or LibTorch's own count of in-place writes has changed. Belongs to a module, beside the
+// Parameter; not thread-safe. Takes as much memory again as the weight for each copy in use.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/tensor.h"
+
+namespace longhaul::kernels {
+
+class PackedWeight {
+ public:
+  // weight [out, in] or [experts, out, in], contiguous bf16 or fp32 on the CPU. Panels as matmul/panels.h says, one expert behind the other.
+  const void* for_output(const Tensor& weight, uint64_t version) { return fresh(for_output_, weight, version, false); }
+  const void* for_input_gradient(const Tensor& weight, uint64_t version) { return fresh(for_input_gradient_, weight, version, true); }
+
+  int64_t bytes() const;
+  int64_t packings() const { return packings_; }  // so far
+
+ private:
+  struct Copy {
+    Tensor panels;
+    const void* data = nullptr;
+    uint64_t version = 0;
+    int64_t writes = 0;
+  };
+  const void* fresh(Copy& copy, const Tensor& weight, uint64_t version, bool for_input);
+
+  Copy for_output_, for_input_gradient_;
+  int64_t packings_ = 0;
+};
+
+}  // namespace longhaul::kernels

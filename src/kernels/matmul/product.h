@@ -1,0 +1,53 @@
+// The three products of a linear layer on raw memory, for one weight or for many at once (experts): group g takes rows begin … begin + rows
+// of x and y and has its own weight. bf16 (as bits, sums and gradients in fp32) and fp32.
+//
+//   y = x B (+ bias)      B packed as PanelLayout says: Wᵀ for the forward pass, W for the gradient of the input
+//   sink += dyᵀ x         in fp32, straight into the sink; bias_sink += Σ_t dy_t
+//
+// One parallel region for all groups (the weight gradient has two: packing, then products). Results do not depend on the number of
+// threads or on the blocking: every element is summed by one thread, over chunks of k in order (cpu-performance.md §4).
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "kernels/matmul/panels.h"
+
+namespace longhaul::kernels {
+
+struct RowGroup {
+  int64_t begin = 0, rows = 0;
+};
+std::vector<RowGroup> row_groups(std::span<const int64_t> rows_per_group);
+
+template <class Element>
+struct RowProduct {
+  const Element* x;  // [rows × k], stride ldx
+  int64_t ldx;
+  const Element* panels;  // of all groups, PanelLayout<Element>(k, n).size() apart
+  const Element* bias;    // [n] or null; of every group
+  Element* y;             // [rows × n], stride ldy
+  int64_t ldy;
+  int64_t k, n;
+};
+template <class Element>
+void multiply_rows(const RowProduct<Element>& product, std::span<const RowGroup> groups);
+
+// Packs `matrices` weights [out × in], row-major and contiguous: B = Wᵀ (k = in, n = out), or with `for_input` B = W (k = out, n = in).
+template <class Element>
+void pack_weights(const Element* weights, int64_t matrices, int64_t out, int64_t in, bool for_input, Element* panels);
+
+template <class Element>
+struct WeightGradient {
+  const Element* dy;  // [rows × out], stride ld_dy
+  int64_t ld_dy;
+  const Element* x;  // [rows × in], stride ldx
+  int64_t ldx;
+  float* sink;       // [groups, out, in]
+  float* bias_sink;  // [out] or null; with one group only
+  int64_t out, in;
+};
+template <class Element>
+void add_weight_gradients(const WeightGradient<Element>& gradient, std::span<const RowGroup> groups);
+
+}  // namespace longhaul::kernels
