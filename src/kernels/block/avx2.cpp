@@ -19,7 +19,8 @@ namespace {
 struct Avx2 {
   using Real = __m256;
   using Pairs = __m256i;
-  static constexpr int kLanes = 8, kVectors = 2, kRows = 6, kPanels = 1;  // 12 sums in 16 registers
+  static constexpr int kLanes = 8, kVectors = 2, kPanels = 1;
+  static constexpr int kRows = 6, kWidenedRows = 4;  // 12 sums in 16 registers; 8 where rows of A are kept as well
   static inline Real zero() { return _mm256_setzero_ps(); }
   static inline Real load(const float* from) { return _mm256_loadu_ps(from); }
   static inline void store(float* to, Real x) { _mm256_storeu_ps(to, x); }

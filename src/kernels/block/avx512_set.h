@@ -6,7 +6,7 @@ namespace {
 struct Avx512 {
   using Real = __m512;
   using Pairs = uint32_t __attribute__((vector_size(64)));
-  static constexpr int kLanes = 16, kVectors = 1, kRows = 6, kPanels = 4;  // 24 sums in 32 registers
+  static constexpr int kLanes = 16, kVectors = 1, kPanels = 4, kRows = 6, kWidenedRows = 6;  // 24 sums in 32 registers
   static inline Real zero() { return _mm512_setzero_ps(); }
   static inline Real load(const float* from) { return _mm512_loadu_ps(from); }
   static inline void store(float* to, Real x) { _mm512_storeu_ps(to, x); }

@@ -19,9 +19,9 @@ struct Portable {
   using Pairs = uint32_t __attribute__((vector_size(16)));
   static constexpr int kLanes = 4, kVectors = 4, kPanels = 1;
 #ifdef __aarch64__
-  static constexpr int kRows = 6;  // 24 sums in 32 registers
+  static constexpr int kRows = 6, kWidenedRows = 6;  // 24 sums in 32 registers
 #else
-  static constexpr int kRows = 2;  // 8 sums in 16 registers
+  static constexpr int kRows = 2, kWidenedRows = 2;  // 8 sums in 16 registers
 #endif
   static Real zero() { return Real{}; }
   static Real load(const float* from) {

@@ -17,8 +17,8 @@ inline uint32_t pair_at(const uint16_t* a) {
 template <class Set>
 struct Fp32Step {
   using Element = float;
-  static constexpr int kRowsOfB = 1;     // k's one step takes
-  static constexpr int kRowElements = 16;  // elements of a panel one step takes
+  static constexpr int kRowsOfB = 1;  // k's one step takes
+  static constexpr int kRows = Set::kRows;
   static int64_t panel_stride(int64_t k) { return k * kPanelColumns; }
 
   template <int R, int V, class Sums>
@@ -41,7 +41,7 @@ template <class Set>
 struct WidenedStep {
   using Element = uint16_t;
   static constexpr int kRowsOfB = 2;
-  static constexpr int kRowElements = 32;
+  static constexpr int kRows = Set::kWidenedRows;
   static int64_t panel_stride(int64_t k) { return packed_k(k) * kPanelColumns; }
 
   template <int R, int V, bool kBoth, class Sums, class Pair>
@@ -77,6 +77,8 @@ struct WidenedStep {
 
 template <class Set>
 struct PairStep : WidenedStep<Set> {
+  static constexpr int kRows = Set::kRows;
+
   template <int R, int V, class Sums, class Pair>
   static inline void paired(Sums& sums, const Pair& pair_of, const uint16_t* const* panels, int64_t at) {
     typename Set::Pairs b[V];
@@ -148,9 +150,9 @@ constexpr auto blocks_of(std::integer_sequence<int, R...>) {
 template <class Set, template <class> class Step, int P>
 void column_of_blocks(const typename Step<Set>::Element* a, int64_t lda, const typename Step<Set>::Element* b, int64_t m, int64_t k,
                       float* c, int64_t ldc, int64_t columns, bool accumulate) {
-  static constexpr auto kBlocks = blocks_of<Set, Step, P>(std::make_integer_sequence<int, Set::kRows>());
-  for (int64_t i = 0; i < m; i += Set::kRows) {
-    const int64_t rows = std::min<int64_t>(Set::kRows, m - i);
+  static constexpr auto kBlocks = blocks_of<Set, Step, P>(std::make_integer_sequence<int, Step<Set>::kRows>());
+  for (int64_t i = 0; i < m; i += Step<Set>::kRows) {
+    const int64_t rows = std::min<int64_t>(Step<Set>::kRows, m - i);
     kBlocks[static_cast<size_t>(rows - 1)](a + i * lda, lda, b, k, c + i * ldc, ldc, columns, accumulate);
   }
 }

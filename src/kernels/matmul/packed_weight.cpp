@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "kernels/matmul/product.h"
+#include "tensor/memory_purpose.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -10,7 +11,10 @@ template <class Element>
 void pack(const Tensor& weight, bool for_input, Tensor& panels) {
   const int64_t matrices = weight.dim() == 3 ? weight.size(0) : 1, out = weight.size(-2), in = weight.size(-1);
   const int64_t size = matrices * PanelLayout<Element>(for_input ? out : in, for_input ? in : out).size();
-  if (!panels.defined() || panels.numel() != size) panels = at::empty({size}, weight.options().requires_grad(false));
+  if (!panels.defined() || panels.numel() != size) {
+    const MemoryPurposeScope scope(MemoryPurpose::kParameters);
+    panels = at::empty({size}, weight.options().requires_grad(false));
+  }
   pack_weights(static_cast<const Element*>(weight.const_data_ptr()), matrices, out, in, for_input, static_cast<Element*>(panels.mutable_data_ptr()));
 }
 

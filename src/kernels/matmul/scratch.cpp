@@ -1,22 +1,16 @@
 #include "kernels/matmul/scratch.h"
 
-#include <cstdlib>
-#include <new>
+#include "tensor/memory_purpose.h"
 
 namespace longhaul::kernels {
 
-void Scratch::Free::operator()(void* memory) const { std::free(memory); }
-
-void* Scratch::bytes(size_t count) {
-  if (count > size_) {
-    memory_.reset();
-    size_ = 0;
-    const size_t rounded = (count + 4095) / 4096 * 4096;
-    memory_.reset(std::aligned_alloc(4096, rounded));
-    if (!memory_) throw std::bad_alloc();
-    size_ = rounded;
+void* Scratch::bytes(int64_t count) {
+  if (!memory_.defined() || count > memory_.numel()) {
+    const MemoryPurposeScope scope(MemoryPurpose::kWorkspace);
+    memory_ = Tensor();  // its blocks are free for the larger request
+    memory_ = at::empty({count}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
   }
-  return memory_.get();
+  return memory_.mutable_data_ptr();
 }
 
 }  // namespace longhaul::kernels
