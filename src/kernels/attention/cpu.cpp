@@ -65,6 +65,8 @@ void backward(const AttentionProblem& problem, const AttentionResult& result, co
   call.d_q = view<Element>(gradients.q_thd);
   call.d_k = view<Element>(gradients.k_shd);
   call.d_v = view<Element>(gradients.v_shd);
+  const Tensor workspace = at::empty({attention_backward_workspace(call)}, result.logsumexp_th.options());
+  call.workspace = workspace.mutable_data_ptr<float>();
   run_attention_backward(call);
 }
 

@@ -84,10 +84,12 @@ struct AttentionBackward : AttentionSizes {
   KeySource<Element> keys;
   RowView<const float> logsumexp, d_logsumexp;  // the latter's data may be null
   RowView<Element> d_q, d_k, d_v;
+  float* workspace = nullptr;  // [attention_backward_workspace()]
 };
 
 template <class Element>
 void run_attention_forward(const AttentionForward<Element>& call);
+int64_t attention_backward_workspace(const AttentionSizes& sizes);  // elements
 template <class Element>
 void run_attention_backward(const AttentionBackward<Element>& call);
 

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
-#include <memory>
 
 #include "kernels/attention/cpu.h"
 #include "kernels/attention/cpu_parts.h"
@@ -113,10 +112,9 @@ struct QueryTile {
 template <class Element>
 class BackwardItems {
  public:
-  BackwardItems(const AttentionBackward<Element>& call, Plan& plan, float* parts, const Tools& tools, int64_t keys, Arena& arena)
+  BackwardItems(const AttentionBackward<Element>& call, Plan& plan, const Tools& tools, int64_t keys, Arena& arena)
       : call_(call),
         plan_(plan),
-        parts_(parts),
         tools_(tools),
         keys_(arena.take<Element>(keys * call.channels)),
         keys_t_(arena.take<Element>(round_up(keys, kKeyBlock) * call.channels)),
@@ -134,7 +132,7 @@ class BackwardItems {
   void run(const Item& item) {
     Team& team = plan_.teams[static_cast<size_t>(item.team)];
     const AttentionDocument& document = call_.documents[static_cast<size_t>(team.document)];
-    if (item.part >= 0) std::fill_n(parts_ + item.part, part_elements(item), 0.0f);
+    if (item.part >= 0) std::fill_n(call_.workspace + item.part, part_elements(item), 0.0f);
     else zero_unseeing_queries(team, document, item);
     for (int64_t key = item.key; key < item.key_end; key += kPieceKeys) run_piece(item, team, document, key, std::min(item.key_end, key + kPieceKeys));
     if (item.part >= 0 && team.left.fetch_sub(1, std::memory_order_acq_rel) == 1) add_parts(team, document);
@@ -146,7 +144,7 @@ class BackwardItems {
   }
   // dQᵀ of the tile of query `begin` and the group's head g within an item's part.
   float* part_of(const Item& item, int64_t g, int64_t tile) const {
-    return parts_ + item.part + (g * (item.query_tile_end - item.query_tile) + tile - item.query_tile) * call_.channels * kQueryTile;
+    return call_.workspace + item.part + (g * (item.query_tile_end - item.query_tile) + tile - item.query_tile) * call_.channels * kQueryTile;
   }
 
   // The item's tiles cover the queries that see a key: the others get a zero here.
@@ -273,7 +271,6 @@ class BackwardItems {
 
   const AttentionBackward<Element>& call_;
   Plan& plan_;
-  float* parts_;
   const Tools& tools_;
   Element *keys_, *keys_t_, *values_;  // keys_t_: [blocks][channels, kKeyBlock]
   float *d_k_, *d_v_, *scores_, *d_p_;
@@ -283,14 +280,15 @@ class BackwardItems {
 
 }  // namespace
 
+int64_t attention_backward_workspace(const AttentionSizes& sizes) { return make_plan(sizes).part_elements; }
+
 template <class Element>
 void run_attention_backward(const AttentionBackward<Element>& call) {
   Plan plan = make_plan(call);
-  const std::unique_ptr<float[]> parts(new float[static_cast<size_t>(plan.part_elements)]);
   int64_t keys = 1;
   for (const Item& item : plan.items) keys = std::max(keys, std::min(item.key_end - item.key, kPieceKeys));
   for_each_item(static_cast<int64_t>(plan.items.size()), [&](const Tools& tools) {
-    auto pieces = scratch_of_thread([&](Arena& arena) { return BackwardItems<Element>(call, plan, parts.get(), tools, keys, arena); });
+    auto pieces = scratch_of_thread([&](Arena& arena) { return BackwardItems<Element>(call, plan, tools, keys, arena); });
     return [&plan, pieces = std::move(pieces)](int64_t i) mutable {
       pieces.run(plan.items[static_cast<size_t>(plan.order[static_cast<size_t>(i)])]);
     };
