@@ -3,79 +3,128 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "kernels/documents.h"
-#include "kernels/linear/op.h"
+#include "kernels/linear_cross_entropy/problem.h"
 
 namespace longhaul::kernels {
 namespace {
 
-ScalarType sum_type(const Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+constexpr const char* kOp = "linear_cross_entropy";
 
-struct ChunkLoss {
-  Tensor each_t;      // loss of each token
-  Tensor d_logits_tv; // d(sum)/d(logits), where asked for
-};
+using Implementation = Tensor (*)(const CrossEntropyProblem&, const CrossEntropyGradients&);
+constexpr Implementation kImplementations[] = {&cross_entropy_fused, &cross_entropy_chunked, &cross_entropy_reference};
 
-ChunkLoss chunk_loss(const Tensor& hidden, const Tensor& wide_weight, const Tensor& labels, double z_loss, bool want_gradient) {
-  Tensor logits = at::mm(hidden.to(wide_weight.scalar_type()), wide_weight.t());
-  const Tensor mask = labels.ge(0).to(logits.scalar_type());
-  const Tensor index = labels.clamp_min(0).unsqueeze(1);
-  const Tensor lse = logits.logsumexp(1);
-  ChunkLoss loss{lse.sub(logits.gather(1, index).squeeze(1)).add_(lse.square(), z_loss).mul_(mask), Tensor()};
-  if (!want_gradient) return loss;
-  // p · (1 + 2 z lse) − one_hot(label), zero rows where there is no label.
-  logits.sub_(lse.unsqueeze(1)).exp_();
-  logits.mul_(lse.mul(2 * z_loss).add_(1).mul_(mask).unsqueeze(1));
-  logits.scatter_add_(1, index, mask.neg().unsqueeze(1));
-  loss.d_logits_tv = logits;
-  return loss;
+Tensor dispatched(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients) {
+  const size_t choice = linear_cross_entropy_dispatcher().choose({"fused", "chunked", "reference"}, [&](size_t i) {
+    return i == 0 ? refuse_cross_entropy_fused(problem, gradients) : std::string();
+  });
+  return kImplementations[choice](problem, gradients);
 }
 
-class LinearCrossEntropyFunction : public torch::autograd::Function<LinearCrossEntropyFunction> {
+// Tokens with a label, and where they stood.
+struct Labelled {
+  CrossEntropyProblem problem;
+  Tensor rows;  // undefined: all of them
+
+  Tensor spread(const Tensor& values) const {  // back to all tokens, zeros elsewhere
+    if (!rows.defined()) return values;
+    std::vector<int64_t> sizes = values.sizes().vec();
+    sizes[0] = tokens;
+    return at::zeros(sizes, values.options()).index_copy_(0, rows, values);
+  }
+  int64_t tokens = 0;
+};
+
+Labelled labelled(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const LinearCrossEntropyOptions& options) {
+  Labelled result{{hidden.detach().contiguous(), weight.detach().contiguous(), labels.contiguous(), options}, Tensor(), hidden.size(0)};
+  const Tensor has_label = labels.ge(0);
+  if (has_label.all().item<bool>()) return result;
+  result.rows = has_label.nonzero().squeeze(1);
+  result.problem.hidden_td = result.problem.hidden_td.index_select(0, result.rows);
+  result.problem.labels_t = labels.index_select(0, result.rows);
+  return result;
+}
+
+// In order, so that the sum does not depend on the number of threads.
+Tensor sum_in_order(const Tensor& each_t) {
+  const Tensor wide = each_t.to(at::kCPU, at::kDouble);
+  const double* values = wide.const_data_ptr<double>();
+  double sum = 0;
+  for (int64_t t = 0; t < wide.numel(); ++t) sum += values[t];
+  return at::full({}, sum, each_t.options());
+}
+
+class CrossEntropySum : public torch::autograd::Function<CrossEntropySum> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& hidden, const Tensor& weight, const Tensor& labels,
-                        const Tensor& sink, const LinearCrossEntropyOptions& options, bool want_gradient) {
-    const Tensor wide_weight = weight.to(sum_type(hidden));
-    Tensor sum = at::zeros({}, hidden.options().dtype(sum_type(hidden)));
-    Tensor d_hidden, d_weight;
+                        const std::optional<Tensor>& sink, const LinearCrossEntropyOptions& options, bool want_gradient) {
+    const Labelled some = labelled(hidden, weight, labels, options);
+    CrossEntropyGradients gradients;
+    if (want_gradient) gradients = {at::empty_like(some.problem.hidden_td), sink.value_or(Tensor())};
+    const Tensor each_t = dispatched(some.problem, gradients);
     if (want_gradient) {
-      d_hidden = at::empty_like(hidden);
-      d_weight = at::zeros(weight.sizes(), sink.options());
+      context->save_for_backward({hidden, weight, labels});
+      context->saved_data["sink"] = gradients.sink_vd;
+      context->saved_data["d_hidden"] = some.spread(gradients.hidden_td);
+      context->saved_data["z_loss"] = options.z_loss;
+      context->saved_data["chunk"] = options.chunk;
+      context->saved_data["upstream"] = options.upstream;
+      context->saved_data["given_to_sink"] = options.upstream;
     }
-    for (int64_t begin = 0; begin < hidden.size(0); begin += options.chunk) {
-      const int64_t rows = std::min(options.chunk, hidden.size(0) - begin);
-      const Tensor part = hidden.narrow(0, begin, rows);
-      const ChunkLoss loss = chunk_loss(part, wide_weight, labels.narrow(0, begin, rows), options.z_loss, want_gradient);
-      sum.add_(loss.each_t.sum());
-      if (!want_gradient) continue;
-      const Tensor d_logits = loss.d_logits_tv.to(hidden.scalar_type());
-      Tensor target = d_hidden.narrow(0, begin, rows);
-      at::mm_out(target, d_logits, weight);
-      add_weight_gradient(d_weight, d_logits, part);
-    }
-    context->saved_data["d_hidden"] = d_hidden;
-    context->saved_data["d_weight"] = d_weight;
-    context->saved_data["sink"] = sink;
-    return sum;
+    return sum_in_order(each_t);
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
     auto& data = context->saved_data;
-    Tensor sink = data["sink"].toTensor();
-    const double scale = gradients[0].item<double>();
-    sink.add_(data["d_weight"].toTensor(), scale);
+    const double scale = gradients[0].item<double>(), upstream = data["upstream"].toDouble();
+    // What the sink still lacks of this gradient.
+    const double rest = scale - data["given_to_sink"].toDouble();
+    data["given_to_sink"] = 0.0;
+    const Tensor sink = data["sink"].toTensor();
+    if (rest != 0 && sink.defined()) {
+      const auto saved = context->get_saved_variables();
+      const LinearCrossEntropyOptions options{.z_loss = data["z_loss"].toDouble(), .chunk = data["chunk"].toInt(), .upstream = rest};
+      dispatched(labelled(saved[0], saved[1], saved[2], options).problem, {Tensor(), sink});
+    }
     const Tensor d_hidden = data["d_hidden"].toTensor();
-    return {scale == 1.0 ? d_hidden : d_hidden.mul(scale), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+    return {scale == upstream ? d_hidden : d_hidden.mul(scale / upstream), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+  }
+};
+
+class CrossEntropyMean : public torch::autograd::Function<CrossEntropyMean> {
+ public:
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& hidden, const Tensor& weight, const Tensor& labels,
+                        double z_loss, bool want_hidden, bool want_weight) {
+    Labelled some = labelled(hidden, weight, labels, {.z_loss = z_loss});
+    const int64_t count = some.problem.tokens();
+    some.problem.options.upstream = count > 0 ? 1.0 / static_cast<double>(count) : 1.0;
+    CrossEntropyGradients gradients;
+    if (want_hidden) gradients.hidden_td = at::empty_like(some.problem.hidden_td);
+    if (want_weight) gradients.sink_vd = at::zeros(weight.sizes(), weight.options().dtype(some.problem.sum_type()).requires_grad(false));
+    const Tensor each_t = dispatched(some.problem, gradients);
+    context->saved_data["d_hidden"] = want_hidden ? some.spread(gradients.hidden_td) : Tensor();
+    context->saved_data["d_weight"] = want_weight ? gradients.sink_vd.to(weight.scalar_type()) : Tensor();
+    return sum_in_order(each_t).mul_(some.problem.options.upstream);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const double scale = gradients[0].item<double>();
+    const auto scaled = [&](const char* name) {
+      const Tensor gradient = context->saved_data[name].toTensor();
+      return gradient.defined() && scale != 1 ? gradient.mul(scale) : gradient;
+    };
+    return {scaled("d_hidden"), scaled("d_weight"), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
 void check(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const LinearCrossEntropyOptions& options) {
-  constexpr const char* kOp = "linear_cross_entropy";
   if (hidden.dim() != 2 || !at::isFloatingType(hidden.scalar_type())) refuse_argument(kOp, "hidden", "[tokens, hidden], floating point", shape_text(hidden));
-  if (weight.dim() != 2 || weight.size(1) != hidden.size(1) || weight.scalar_type() != hidden.scalar_type()) {
+  if (weight.dim() != 2 || weight.size(0) == 0 || weight.size(1) != hidden.size(1) || weight.scalar_type() != hidden.scalar_type() ||
+      weight.device() != hidden.device()) {
     refuse_argument(kOp, "weight", "[vocabulary, hidden] for hidden " + shape_text(hidden), shape_text(weight));
   }
-  if (labels.sizes() != at::IntArrayRef({hidden.size(0)}) || labels.scalar_type() != at::kLong) {
+  if (labels.sizes() != at::IntArrayRef({hidden.size(0)}) || labels.scalar_type() != at::kLong || labels.device() != hidden.device()) {
     refuse_argument(kOp, "labels", "[" + std::to_string(hidden.size(0)) + "] int64", shape_text(labels));
   }
   if (labels.numel() > 0 && labels.max().item<int64_t>() >= weight.size(0)) {
@@ -84,34 +133,38 @@ void check(const Tensor& hidden, const Tensor& weight, const Tensor& labels, con
   if (options.chunk < 1) refuse_argument(kOp, "chunk", "1 or more", std::to_string(options.chunk));
 }
 
+void check_sink(const Tensor& sink, const Tensor& weight) {
+  if (sink.sizes() != weight.sizes() || !sink.is_contiguous() || !at::isFloatingType(sink.scalar_type()) || sink.device() != weight.device()) {
+    refuse_argument(kOp, "sink", "the shape of weight, contiguous, floating point: " + shape_text(weight), shape_text(sink));
+  }
+}
+
 }  // namespace
+
+const Dispatcher& linear_cross_entropy_dispatcher() {
+  static const Dispatcher dispatcher(kOp);
+  return dispatcher;
+}
 
 Tensor linear_cross_entropy_sum(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const Tensor& sink,
                                 const LinearCrossEntropyOptions& options) {
   check(hidden, weight, labels, options);
+  if (sink.defined()) check_sink(sink, weight);
   const bool want_gradient = at::GradMode::is_enabled() && (hidden.requires_grad() || weight.requires_grad());
-  return LinearCrossEntropyFunction::apply(hidden.contiguous(), weight, labels, sink, options, want_gradient);
+  return CrossEntropySum::apply(hidden, weight, labels, sink.defined() ? std::optional<Tensor>(sink) : std::nullopt, options, want_gradient);
 }
 
 Tensor linear_cross_entropy_each(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const LinearCrossEntropyOptions& options) {
   check(hidden, weight, labels, options);
   const at::NoGradGuard no_gradient;
-  const Tensor wide_weight = weight.to(sum_type(hidden));
-  Tensor each = at::empty({hidden.size(0)}, hidden.options().dtype(sum_type(hidden)));
-  for (int64_t begin = 0; begin < hidden.size(0); begin += options.chunk) {
-    const int64_t rows = std::min(options.chunk, hidden.size(0) - begin);
-    each.narrow(0, begin, rows)
-        .copy_(chunk_loss(hidden.narrow(0, begin, rows), wide_weight, labels.narrow(0, begin, rows), options.z_loss, false).each_t);
-  }
-  return each;
+  const Labelled some = labelled(hidden, weight, labels, options);
+  return some.spread(dispatched(some.problem, {}));
 }
 
-Tensor linear_cross_entropy_reference(const Tensor& hidden, const Tensor& weight, const Tensor& labels, double z_loss) {
-  const ScalarType type = sum_type(hidden);
-  const Tensor logits = at::mm(hidden.to(type), weight.to(type).t());
-  const Tensor lse = logits.logsumexp(1);
-  const Tensor picked = logits.gather(1, labels.clamp_min(0).unsqueeze(1)).squeeze(1);
-  return lse.sub(picked).add(lse.square(), z_loss).mul(labels.ge(0)).sum();
+Tensor linear_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tensor& labels, double z_loss) {
+  check(hidden, weight, labels, {.z_loss = z_loss});
+  const bool gradients = at::GradMode::is_enabled();
+  return CrossEntropyMean::apply(hidden, weight, labels, z_loss, gradients && hidden.requires_grad(), gradients && weight.requires_grad());
 }
 
 }  // namespace longhaul::kernels

@@ -2,26 +2,37 @@
 //
 //   z_t = W h_t (fp32; fp64 for fp64 inputs),  ℓ_t = logsumexp(z_t) − z_t[label_t] + z_loss · logsumexp(z_t)²
 //
-// summed over tokens with label ≥ 0. Tokens are taken in chunks; where gradients are wanted, those of a chunk are computed while its
-// logits are at hand, so the backward pass only scales. Differentiable in hidden; the gradient of the weight goes to its sink.
+// over tokens with label ≥ 0; tokens without one cost nothing. Where gradients are wanted, they are computed in the forward pass, while
+// the logits of a few tokens are at hand; the backward pass only scales. So the forward pass already adds to the weight's sink what
+// the gradient `upstream` of the sum makes of it: a trainer, which calls backward once with 1, pays nothing more. Another gradient, or a
+// second backward pass, is answered rightly too, by a second computation of the weight's gradient.
+//
+// Implementations, in the order they are asked: fused (CPU, bf16 and fp32: one pass over blocks of tokens × vocabulary that stay in
+// cache), chunked (LibTorch products on the logits of `chunk` tokens), reference (plain loops, every case). The result does not
+// depend on the number of threads.
 #pragma once
 
+#include "kernels/dispatch.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::kernels {
 
 struct LinearCrossEntropyOptions {
   double z_loss = 0;
-  int64_t chunk = 1024;  // tokens whose logits exist at once
+  int64_t chunk = 512;   // tokens whose logits, or probabilities, exist at once
+  double upstream = 1;   // the gradient that the sum will be given
 };
 
 // hidden_td [tokens, hidden], weight_vd [vocabulary, hidden], labels_t int64 [tokens] (−1: no loss), sink_vd: gradient of the weight is
-// added there. Result: scalar, fp32 (fp64 for fp64 inputs).
+// added there; undefined: not wanted. Result: scalar, fp32 (fp64 for fp64 inputs). Differentiable in hidden.
 Tensor linear_cross_entropy_sum(const Tensor& hidden_td, const Tensor& weight_vd, const Tensor& labels_t, const Tensor& sink_vd,
                                 const LinearCrossEntropyOptions& options = {});
 // The loss of every token, [tokens], 0 without label; no gradient.
 Tensor linear_cross_entropy_each(const Tensor& hidden_td, const Tensor& weight_vd, const Tensor& labels_t,
                                  const LinearCrossEntropyOptions& options = {});
-Tensor linear_cross_entropy_reference(const Tensor& hidden_td, const Tensor& weight_vd, const Tensor& labels_t, double z_loss);
+// The mean over tokens with a label (0 when there is none), differentiable in hidden and weight.
+Tensor linear_cross_entropy(const Tensor& hidden_td, const Tensor& weight_vd, const Tensor& labels_t, double z_loss);
+
+const Dispatcher& linear_cross_entropy_dispatcher();  // explains its choice; tests read which implementation answered
 
 }  // namespace longhaul::kernels

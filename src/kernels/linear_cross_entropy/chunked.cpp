@@ -1,0 +1,50 @@
+// LibTorch's products on the logits of options.chunk tokens at a time. Takes every dtype and device.
+#include "kernels/linear/op.h"
+#include "kernels/linear_cross_entropy/problem.h"
+
+namespace longhaul::kernels {
+namespace {
+
+struct ChunkLoss {
+  Tensor each_t;       // loss of each token
+  Tensor d_logits_tv;  // where asked for
+};
+
+ChunkLoss chunk_loss(const Tensor& hidden, const Tensor& wide_weight, const Tensor& labels, const LinearCrossEntropyOptions& options,
+                     bool want_gradient) {
+  Tensor logits = at::mm(hidden.to(wide_weight.scalar_type()), wide_weight.t());
+  const Tensor index = labels.unsqueeze(1);
+  const Tensor lse = logits.logsumexp(1);
+  ChunkLoss loss{lse.sub(logits.gather(1, index).squeeze(1)).add_(lse.square(), options.z_loss), Tensor()};
+  if (!want_gradient) return loss;
+  // u (p (1 + 2 ζ L) − one_hot(label))
+  logits.sub_(lse.unsqueeze(1)).exp_();
+  logits.mul_(lse.mul(2 * options.z_loss).add_(1).unsqueeze(1));
+  logits.scatter_add_(1, index, at::full_like(index, -1, logits.options()));
+  if (options.upstream != 1) logits.mul_(options.upstream);
+  loss.d_logits_tv = logits;
+  return loss;
+}
+
+}  // namespace
+
+Tensor cross_entropy_chunked(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients) {
+  const Tensor wide_weight = problem.weight_vd.to(problem.sum_type());
+  Tensor each_t = at::empty({problem.tokens()}, wide_weight.options());
+  for (int64_t begin = 0; begin < problem.tokens(); begin += problem.options.chunk) {
+    const int64_t rows = std::min(problem.options.chunk, problem.tokens() - begin);
+    const Tensor hidden = problem.hidden_td.narrow(0, begin, rows);
+    const ChunkLoss loss = chunk_loss(hidden, wide_weight, problem.labels_t.narrow(0, begin, rows), problem.options, gradients.wanted());
+    each_t.narrow(0, begin, rows).copy_(loss.each_t);
+    if (!gradients.wanted()) continue;
+    const Tensor d_logits = loss.d_logits_tv.to(hidden.scalar_type());
+    if (gradients.hidden_td.defined()) {
+      Tensor target = gradients.hidden_td.narrow(0, begin, rows);
+      at::mm_out(target, d_logits, problem.weight_vd);
+    }
+    if (gradients.sink_vd.defined()) add_weight_gradient(gradients.sink_vd, d_logits, hidden);
+  }
+  return each_t;
+}
+
+}  // namespace longhaul::kernels

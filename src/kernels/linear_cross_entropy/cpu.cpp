@@ -1,0 +1,279 @@
+// Head, loss and gradients in one pass over blocks of tokens × vocabulary that stay in cache, after FlashAttention's online softmax
+// (arXiv 2307.08691 §3.1): with m the largest logit of a token so far and O = Σ_v e^{z_v − m} W_v, both are rescaled when m grows, and
+//
+//   dh = u (1 + 2 ζ L) O / Σ_v e^{z_v − m} − u W_label.
+//
+// For the weight's gradient the terms e^{z_v − m} of `chunk` tokens are kept, each relative to the m of its block; they become dz by one
+// factor a row once L is known. The label's own term is left out of O and of what is kept, and enters with its exact fp32
+// coefficient: its dz = p − 1 would lose its digits in a rounded p.
+//
+// Tokens are shared among threads for the first part, blocks of the vocabulary for the second. No sum's order depends on that.
+#include <c10/util/BFloat16.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "base/parallel.h"
+#include "kernels/block/block.h"
+#include "kernels/linear_cross_entropy/loops.h"
+#include "kernels/linear_cross_entropy/problem.h"
+#include "kernels/scratch.h"
+#include "tensor/memory_purpose.h"
+
+namespace longhaul::kernels {
+namespace {
+
+constexpr int64_t kColumns = 256;    // of the vocabulary at once
+constexpr int64_t kRows = 256;       // tokens at once, at most
+constexpr int64_t kRowGrain = 32;    // tokens a thread takes at least
+constexpr int64_t kDepth = 512;      // tokens that one product of the weight's gradient sums over
+constexpr int64_t kPackColumns = 64;
+
+// The block kernels by element type.
+struct Bf16 {
+  using Element = uint16_t;
+  static constexpr Storage kStorage = Storage::kBf16;
+  static int64_t packed(int64_t k, int64_t n) { return packed_size_bf16(k, n); }
+  static void pack(const Element* b, int64_t ld, bool transposed, int64_t k, int64_t n, Element* panels) {
+    block_kernels().pack_bf16(b, ld, transposed, k, n, panels);
+  }
+  static void multiply(const BlockScope& block, const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t k,
+                       float* c, int64_t ldc, bool accumulate) {
+    block->multiply_bf16(a, lda, panels, m, n, k, c, ldc, accumulate);
+  }
+  static void transpose(const Element* a, int64_t ld, int64_t rows, int64_t columns, Element* out, int64_t ld_out) {
+    block_kernels().transpose_bf16(a, ld, rows, columns, out, ld_out);
+  }
+  static Element rounded(float x) { return c10::BFloat16(x).x; }
+};
+
+struct Fp32 {
+  using Element = float;
+  static constexpr Storage kStorage = Storage::kFp32;
+  static int64_t packed(int64_t k, int64_t n) { return packed_size_fp32(k, n); }
+  static void pack(const Element* b, int64_t ld, bool transposed, int64_t k, int64_t n, Element* panels) {
+    block_kernels().pack_fp32(b, ld, transposed, k, n, panels);
+  }
+  static void multiply(const BlockScope& block, const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t k,
+                       float* c, int64_t ldc, bool accumulate) {
+    block->multiply_fp32(a, lda, panels, m, n, k, c, ldc, accumulate);
+  }
+  static void transpose(const Element* a, int64_t ld, int64_t rows, int64_t columns, Element* out, int64_t ld_out) {
+    block_kernels().transpose_fp32(a, ld, rows, columns, out, ld_out);
+  }
+  static Element rounded(float x) { return x; }
+};
+
+template <class Type>
+class FusedHead {
+ public:
+  using Element = typename Type::Element;
+
+  FusedHead(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients)
+      : options_(problem.options),
+        tokens_(problem.tokens()),
+        channels_(problem.channels()),
+        vocabulary_(problem.vocabulary()),
+        blocks_((vocabulary_ + kColumns - 1) / kColumns),
+        chunk_(std::min(problem.options.chunk, tokens_)),
+        hidden_(elements(problem.hidden_td)),
+        weight_(elements(problem.weight_vd)),
+        labels_(problem.labels_t.const_data_ptr<int64_t>()),
+        d_hidden_(gradients.hidden_td.defined() ? static_cast<Element*>(gradients.hidden_td.mutable_data_ptr()) : nullptr),
+        sink_(gradients.sink_vd.defined() ? gradients.sink_vd.mutable_data_ptr<float>() : nullptr) {}
+
+  Tensor run() {
+    Tensor each_t = at::empty({tokens_}, at::kFloat);
+    if (tokens_ == 0) return each_t;
+    each_ = each_t.mutable_data_ptr<float>();
+    allocate();
+    pack_weight();
+    for (int64_t begin = 0; begin < tokens_; begin += chunk_) {
+      begin_ = begin;
+      rows_ = std::min(chunk_, tokens_ - begin);
+      parallel_for(0, (rows_ + kRowGrain - 1) / kRowGrain, 1,
+                   [&](int64_t from, int64_t to) { token_rows(from * kRowGrain, std::min(rows_, to * kRowGrain)); });
+      if (sink_ == nullptr) continue;
+      pack_hidden();
+      parallel_for(0, blocks_, 1, [&](int64_t from, int64_t to) { vocabulary_blocks(from, to); });
+    }
+    return each_t;
+  }
+
+ private:
+  static const Element* elements(const Tensor& tensor) { return static_cast<const Element*>(tensor.const_data_ptr()); }
+
+  int64_t columns(int64_t block) const { return std::min(kColumns, vocabulary_ - block * kColumns); }
+
+  template <class T>
+  T* take(int64_t count) {
+    held_.push_back(at::empty({count * static_cast<int64_t>(sizeof(T))}, at::kByte));
+    return static_cast<T*>(held_.back().mutable_data_ptr());
+  }
+
+  void allocate() {
+    const MemoryPurposeScope scope(MemoryPurpose::kWorkspace);
+    for_logits_ = take<Element>(blocks_ * Type::packed(channels_, kColumns));
+    if (d_hidden_ != nullptr) for_hidden_ = take<Element>(blocks_ * Type::packed(kColumns, channels_));
+    if (sink_ != nullptr) {
+      terms_ = take<Element>(blocks_ * chunk_ * kColumns);
+      bases_ = take<float>(blocks_ * chunk_);
+      packed_hidden_ = take<Element>((chunk_ + kDepth - 1) / kDepth * Type::packed(kDepth, channels_));
+      lse_ = take<float>(chunk_);
+      factor_ = take<float>(chunk_);
+      label_factor_ = take<float>(chunk_);
+    }
+  }
+
+  void pack_weight() {
+    parallel_for(0, blocks_, 1, [&](int64_t from, int64_t to) {
+      for (int64_t b = from; b < to; ++b) {
+        const Element* rows = weight_ + b * kColumns * channels_;
+        Type::pack(rows, channels_, true, channels_, columns(b), for_logits_ + b * Type::packed(channels_, kColumns));
+        if (for_hidden_ == nullptr) continue;
+        Type::pack(rows, channels_, false, columns(b), channels_, for_hidden_ + b * Type::packed(kColumns, channels_));
+      }
+    });
+  }
+
+  // kDepth tokens after kDepth tokens, each the B of one product.
+  void pack_hidden() {
+    parallel_for(0, (channels_ + kPackColumns - 1) / kPackColumns, 1, [&](int64_t from, int64_t to) {
+      const int64_t first = from * kPackColumns, count = std::min(channels_, to * kPackColumns) - first;
+      for (int64_t k = 0; k < rows_; k += kDepth) {
+        const int64_t depth = std::min(kDepth, rows_ - k);
+        Element* panels = packed_hidden_ + k / kDepth * Type::packed(kDepth, channels_);
+        Type::pack(hidden_ + (begin_ + k) * channels_ + first, channels_, false, depth, count, panels + Type::packed(depth, first));
+      }
+    });
+  }
+
+  // What one thread needs for up to kRows tokens of the chunk.
+  struct Rows {
+    Rows(Arena& arena, int64_t rows, int64_t channels, bool terms_die)
+        : logits(arena.take<float>(rows * kColumns)),
+          sums_rd(arena.take<float>(rows * channels)),
+          terms(arena.take<Element>(terms_die ? rows * kColumns : 0)) {}
+    float *logits, *sums_rd;  // sums_rd is O
+    Element* terms;           // where they are not kept
+    float base[kRows], rescale[kRows], label_logit[kRows];
+    double sum[kRows];
+  };
+
+  void token_rows(int64_t begin, int64_t end) {
+    const bool terms_die = d_hidden_ != nullptr && sink_ == nullptr;
+    Rows scratch = scratch_of_thread([&](Arena& arena) {
+      return Rows(arena, std::min(kRows, end - begin), d_hidden_ != nullptr ? channels_ : 0, terms_die);
+    });
+    const BlockScope block;
+    for (int64_t at = begin; at < end; at += kRows) {
+      const int64_t count = std::min(kRows, end - at);
+      std::fill_n(scratch.base, count, -std::numeric_limits<float>::infinity());
+      std::fill_n(scratch.sum, count, 0.0);
+      for (int64_t b = 0; b < blocks_; ++b) {
+        Element* terms = sink_ != nullptr ? terms_ + (b * chunk_ + at) * kColumns : terms_die ? scratch.terms : nullptr;
+        token_block(block, scratch, at, count, b, terms);
+      }
+      finish(scratch, at, count);
+    }
+  }
+
+  void token_block(const BlockScope& block, Rows& scratch, int64_t at, int64_t count, int64_t b, Element* terms) {
+    const int64_t n = columns(b), first = b * kColumns;
+    const int64_t* labels = labels_ + begin_ + at;
+    float* logits = scratch.logits;
+    Type::multiply(block, hidden_ + (begin_ + at) * channels_, channels_, for_logits_ + b * Type::packed(channels_, kColumns), count, n,
+                   channels_, logits, kColumns, false);
+    for (int64_t r = 0; r < count; ++r) {
+      if (labels[r] >= first && labels[r] < first + n) scratch.label_logit[r] = logits[r * kColumns + labels[r] - first];
+    }
+    absorb_logits({Type::kStorage, count, n, logits, kColumns, terms, kColumns, scratch.base, scratch.sum, scratch.rescale});
+    if (terms == nullptr) return;
+    for (int64_t r = 0; r < count; ++r) {
+      if (labels[r] >= first && labels[r] < first + n) terms[r * kColumns + labels[r] - first] = Element{0};
+    }
+    if (sink_ != nullptr) std::copy_n(scratch.base, count, bases_ + b * chunk_ + at);
+    if (d_hidden_ == nullptr) return;
+    float* sums = scratch.sums_rd;
+    for (int64_t r = 0; r < count && b > 0; ++r) {
+      if (scratch.rescale[r] != 1.0f) scale_row(sums + r * channels_, channels_, scratch.rescale[r]);
+    }
+    Type::multiply(block, terms, kColumns, for_hidden_ + b * Type::packed(kColumns, channels_), count, channels_, n, sums, channels_, b > 0);
+  }
+
+  void finish(const Rows& scratch, int64_t at, int64_t count) {
+    const auto zeta = static_cast<float>(options_.z_loss), upstream = static_cast<float>(options_.upstream);
+    for (int64_t r = 0; r < count; ++r) {
+      const int64_t t = begin_ + at + r;
+      const auto lse = static_cast<float>(scratch.base[r] + std::log(scratch.sum[r]));
+      each_[t] = lse - scratch.label_logit[r] + zeta * lse * lse;
+      const float factor = upstream * (1 + 2 * zeta * lse);
+      const float label_factor = factor * std::exp(scratch.label_logit[r] - lse) - upstream;
+      if (sink_ != nullptr) {
+        lse_[at + r] = lse;
+        factor_[at + r] = factor;
+        label_factor_[at + r] = label_factor;
+      }
+      if (d_hidden_ == nullptr) continue;
+      combine_rows(Type::kStorage, scratch.sums_rd + r * channels_, factor / static_cast<float>(scratch.sum[r]),
+                   weight_ + labels_[t] * channels_, label_factor, channels_, d_hidden_ + t * channels_);
+    }
+  }
+
+  // The rows of the weight's gradient that belong to some blocks of the vocabulary, from all tokens of the chunk.
+  void vocabulary_blocks(int64_t begin, int64_t end) {
+    Element* transposed = scratch_of_thread([&](Arena& arena) { return arena.take<Element>(kColumns * rows_); });
+    const BlockScope block;
+    for (int64_t b = begin; b < end; ++b) {
+      const int64_t n = columns(b), first = b * kColumns;
+      Element* terms = terms_ + b * chunk_ * kColumns;
+      for (int64_t t = 0; t < rows_; ++t) {
+        Element* row = terms + t * kColumns;
+        scale_stored_row(Type::kStorage, row, n, factor_[t] * std::exp(bases_[b * chunk_ + t] - lse_[t]), row);
+        const int64_t label = labels_[begin_ + t] - first;
+        if (label >= 0 && label < n) row[label] = Type::rounded(label_factor_[t]);
+      }
+      Type::transpose(terms, kColumns, rows_, n, transposed, rows_);
+      for (int64_t k = 0; k < rows_; k += kDepth) {
+        Type::multiply(block, transposed + k, rows_, packed_hidden_ + k / kDepth * Type::packed(kDepth, channels_), n, channels_,
+                       std::min(kDepth, rows_ - k), sink_ + first * channels_, channels_, true);
+      }
+    }
+  }
+
+  const LinearCrossEntropyOptions options_;
+  const int64_t tokens_, channels_, vocabulary_, blocks_, chunk_;
+  const Element *hidden_, *weight_;
+  const int64_t* labels_;
+  Element* d_hidden_;
+  float* sink_;
+  float* each_ = nullptr;
+  int64_t begin_ = 0, rows_ = 0;  // the chunk at hand
+
+  std::vector<Tensor> held_;         // holds what follows
+  Element* for_logits_ = nullptr;    // W as the B of h Wᵀ, block after block
+  Element* for_hidden_ = nullptr;    // W as the B of dz W
+  Element* terms_ = nullptr;         // [blocks, chunk, kColumns]: e^{z − base}
+  float* bases_ = nullptr;           // [blocks, chunk]
+  Element* packed_hidden_ = nullptr;
+  float *lse_ = nullptr, *factor_ = nullptr, *label_factor_ = nullptr;  // of the chunk's tokens; dz = factor · p, of the label label_factor
+};
+
+}  // namespace
+
+std::string refuse_cross_entropy_fused(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients) {
+  const ScalarType type = problem.hidden_td.scalar_type();
+  if (!problem.hidden_td.device().is_cpu()) return "the tensors are not on the CPU";
+  if (type != at::kBFloat16 && type != at::kFloat) return "computes in bf16 and fp32";
+  if (gradients.sink_vd.defined() && gradients.sink_vd.scalar_type() != at::kFloat) return "the weight's gradient is not kept in fp32";
+  return "";
+}
+
+Tensor cross_entropy_fused(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients) {
+  return problem.hidden_td.scalar_type() == at::kFloat ? FusedHead<Fp32>(problem, gradients).run()
+                                                        : FusedHead<Bf16>(problem, gradients).run();
+}
+
+}  // namespace longhaul::kernels

@@ -1,0 +1,48 @@
+// The definition, in fp64 whatever the inputs are:
+//
+//   z_v = Σ_d W_vd h_d,   L = log Σ_v e^{z_v},   ℓ = L − z_label + ζ L²
+//   dz_v = u ((1 + 2 ζ L) e^{z_v − L} − [v = label]),   dh_d = Σ_v dz_v W_vd,   dW_vd += dz_v h_d
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/linear_cross_entropy/problem.h"
+
+namespace longhaul::kernels {
+
+Tensor cross_entropy_reference(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients) {
+  const Tensor hidden = problem.hidden_td.to(at::kDouble), weight = problem.weight_vd.to(at::kDouble);
+  const auto h = hidden.accessor<double, 2>(), w = weight.accessor<double, 2>();
+  const auto label = problem.labels_t.accessor<int64_t, 1>();
+  const int64_t channels = problem.channels(), vocabulary = problem.vocabulary();
+  const double zeta = problem.options.z_loss, upstream = problem.options.upstream;
+  Tensor each_t = at::empty({problem.tokens()}, at::kDouble);
+  Tensor d_hidden = at::zeros(hidden.sizes(), at::kDouble), d_weight = at::zeros(weight.sizes(), at::kDouble);
+  auto each = each_t.accessor<double, 1>();
+  auto dh = d_hidden.accessor<double, 2>(), dw = d_weight.accessor<double, 2>();
+  std::vector<double> z(static_cast<size_t>(vocabulary));
+  for (int64_t t = 0; t < problem.tokens(); ++t) {
+    for (int64_t v = 0; v < vocabulary; ++v) {
+      z[static_cast<size_t>(v)] = 0;
+      for (int64_t d = 0; d < channels; ++d) z[static_cast<size_t>(v)] += w[v][d] * h[t][d];
+    }
+    const double largest = *std::max_element(z.begin(), z.end());
+    double sum = 0;
+    for (const double each_z : z) sum += std::exp(each_z - largest);
+    const double lse = largest + std::log(sum);
+    each[t] = lse - z[static_cast<size_t>(label[t])] + zeta * lse * lse;
+    if (!gradients.wanted()) continue;
+    for (int64_t v = 0; v < vocabulary; ++v) {
+      const double dz = upstream * ((1 + 2 * zeta * lse) * std::exp(z[static_cast<size_t>(v)] - lse) - (v == label[t] ? 1 : 0));
+      for (int64_t d = 0; d < channels; ++d) {
+        dh[t][d] += dz * w[v][d];
+        dw[v][d] += dz * h[t][d];
+      }
+    }
+  }
+  if (gradients.hidden_td.defined()) gradients.hidden_td.copy_(d_hidden);
+  if (gradients.sink_vd.defined()) gradients.sink_vd.add_(d_weight);
+  return each_t.to(problem.sum_type());
+}
+
+}  // namespace longhaul::kernels
