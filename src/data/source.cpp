@@ -56,8 +56,11 @@ std::vector<SourceFile> libtorch_files(const SourceOptions& options) {
                  .where = options.libtorch_folder.string(),
                  .hint = "set data.source to a folder of text"});
   }
-  std::vector<SourceFile> files = files_below(options.libtorch_folder, {".py"});
-  return files.empty() ? files_below(options.libtorch_folder, {".h"}) : files;
+  // scripts/package leaves LibTorch's lib/ and nothing else of it, but its texts: there, under the names they have in the wheel.
+  const fs::path packaged = options.libtorch_folder / "share" / "libtorch-python";
+  const fs::path& root = fs::is_directory(packaged) ? packaged : options.libtorch_folder;
+  std::vector<SourceFile> files = files_below(root, {".py"});
+  return files.empty() ? files_below(root, {".h"}) : files;
 }
 
 void read_text_file(ByteStream& stream, size_t file, const std::string& name, DocumentSink& sink, const std::function<void()>& advance) {

@@ -166,6 +166,9 @@ TEST(Source, LibtorchIsItsPythonElseItsHeaders) {
   write_file(folder / "x/b.py", "py");
   write_file(folder / "lib/libtorch.so", "binary");
   EXPECT_EQ(documents_of(Corpus::open(options)), (Documents{{"x/b.py", "py"}}));
+  // As scripts/package lays it out: the same names as in the wheel, so the same documents are held out.
+  write_file(folder / "share/libtorch-python/x/b.py", "packaged");
+  EXPECT_EQ(documents_of(Corpus::open(options)), (Documents{{"x/b.py", "packaged"}}));
 }
 
 }  // namespace
