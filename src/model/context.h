@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model/parallel_ops.h"
+#include "model/rotary.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::model {
@@ -24,6 +25,8 @@ struct Context {
   uint64_t seed = 0;
   int64_t step = 0;
   int64_t micro_batch = 0;
+
+  RotaryTables rotary;
 
   // Scalars that are added to the loss, coefficient inside, already weighted by the micro-batch's tokens (a sum, as the main loss).
   std::vector<Tensor> auxiliary_losses;

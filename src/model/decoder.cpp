@@ -41,38 +41,35 @@ Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Dev
 }
 
 Tensor Decoder::embed(const Tensor& ids, const layout::SequenceLayout& layout) {
-  const Tensor hidden = kernels::embedding(ids, embedding_->value, embedding_->grad);
-  if (position_ == nullptr) return hidden;
+  const kernels::EmbeddingTable table{embedding_->value, embedding_->grad};
+  if (position_ == nullptr) return kernels::embedding(ids, table);
   const auto positions = layout.positions_of_axis(0);
-  for (const int64_t position : positions) {
-    if (position >= config_.max_positions) {
-      throw Error({.code = ExitCode::kUsage,
-                   .what = "a sequence is longer than the model's positions",
-                   .expected = fmt::format("at most {} tokens", config_.max_positions),
-                   .found = fmt::format("position {}", position),
-                   .where = "model.max_positions",
-                   .hint = "shorten the input, or use a model with rotary positions"});
-    }
-  }
   const Tensor index = at::empty({static_cast<int64_t>(positions.size())}, at::kLong);
   std::copy(positions.begin(), positions.end(), index.mutable_data_ptr<int64_t>());
-  return hidden + kernels::embedding(index, position_->value, position_->grad);
+  return kernels::embedding(ids, table, index, {position_->value, position_->grad});
 }
 
-Tensor Decoder::run_layer(Context& context, Layer& layer, Tensor x, const layout::SequenceLayout& layout, MixerState* state) const {
+Tensor Decoder::read(Context& context, const Norm& norm, Stream& stream) const {
   const bool post = config_.wiring == recipe::Wiring::kPostNorm;
-  const double alpha = post ? config_.residual_alpha() : 1, beta = post ? config_.beta : 1;
-  const auto join = [&](const Tensor& residual, const Tensor& branch) {
-    if (!post) return residual + branch;
-    return at::add(residual.mul(alpha), branch, beta);
-  };
-  const Tensor h = layer.mixer_norm.forward(x);
-  x = join(post ? h : x, layer.mixer->forward(context, h, layout, state));
-  if (context.inspect) context.inspect(layer.mixer->name(), x);
-  const Tensor g = layer.channel_norm.forward(x);
-  x = join(post ? g : x, layer.channel->forward(context, g));
-  if (context.inspect) context.inspect(layer.channel->name(), x);
-  return x;
+  if (!stream.branch_td.defined()) {
+    const Tensor normed = norm.forward(stream.residual_td);
+    if (post) stream.residual_td = normed;
+    return normed;
+  }
+  const auto [joined, normed] =
+      norm.forward_joined(stream.residual_td, stream.branch_td, post ? config_.residual_alpha() : 1, post ? config_.beta : 1);
+  if (context.inspect) context.inspect(*stream.writer, joined);
+  stream = {.residual_td = post ? normed : joined};
+  return normed;
+}
+
+void Decoder::run_layer(Context& context, Layer& layer, Stream& stream, const layout::SequenceLayout& layout, MixerState* state) const {
+  const Tensor h = read(context, layer.mixer_norm, stream);
+  stream.branch_td = layer.mixer->forward(context, h, layout, state);
+  stream.writer = &layer.mixer->name();
+  const Tensor g = read(context, layer.channel_norm, stream);
+  stream.branch_td = layer.channel->forward(context, g);
+  stream.writer = &layer.channel->name();
 }
 
 Tensor Decoder::hidden(Context& context, const Tensor& ids, const layout::SequenceLayout& layout, DecoderState* state) {
@@ -82,12 +79,12 @@ Tensor Decoder::hidden(Context& context, const Tensor& ids, const layout::Sequen
     state->layers.resize(layers_.size());
     state->tokens += ids.size(0);
   }
-  Tensor x = embed(ids, layout);
-  if (context.inspect) context.inspect("embedding", x);
+  Stream stream{.residual_td = embed(ids, layout)};
+  if (context.inspect) context.inspect("embedding", stream.residual_td);
   for (size_t l = 0; l < layers_.size(); ++l) {
-    x = run_layer(context, layers_[l], x, layout, state != nullptr ? &state->layers[l] : nullptr);
+    run_layer(context, layers_[l], stream, layout, state != nullptr ? &state->layers[l] : nullptr);
   }
-  return norm_->forward(x);
+  return read(context, *norm_, stream);
 }
 
 Tensor Decoder::logits(const Tensor& hidden) const {

@@ -41,7 +41,13 @@ class Decoder {
     std::unique_ptr<ChannelMixer> channel;
   };
   Tensor embed(const Tensor& ids_t, const layout::SequenceLayout& layout);
-  Tensor run_layer(Context& context, Layer& layer, Tensor hidden_td, const layout::SequenceLayout& layout, MixerState* state) const;
+  // The residual stream between two norms: a branch waits beside it until the norm that reads it joins them in the same pass.
+  struct Stream {
+    Tensor residual_td, branch_td;        // no branch: nothing to join
+    const std::string* writer = nullptr;  // block that wrote the branch
+  };
+  Tensor read(Context& context, const Norm& norm, Stream& stream) const;  // joins, and leaves the residual of the next join
+  void run_layer(Context& context, Layer& layer, Stream& stream, const layout::SequenceLayout& layout, MixerState* state) const;
 
   recipe::ModelConfig config_;
   Precision precision_;

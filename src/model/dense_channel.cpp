@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "kernels/swiglu/op.h"
+#include "kernels/activation/op.h"
 
 namespace longhaul::model {
 namespace {
@@ -21,8 +21,9 @@ DenseChannel::DenseChannel(const recipe::ModelConfig& config, int64_t layer, Par
       down_(parameters, name(), "down", {"down"}, config.bias) {}
 
 Tensor DenseChannel::forward(Context& context, const Tensor& hidden) {
-  const Tensor up = up_.forward(context, hidden);
-  const Tensor active = kind_ == recipe::Channel::kSwiglu ? kernels::swiglu(up) : at::gelu(up, "tanh");
+  const Tensor active = kind_ == recipe::Channel::kSwiglu
+                            ? kernels::swiglu(up_.forward(context, hidden))
+                            : kernels::bias_gelu(up_.forward_without_bias(context, hidden), up_.bias(), up_.bias_gradient());
   return context.ops.sum_over_tensor_ranks(down_.forward(context, active));
 }
 

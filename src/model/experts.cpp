@@ -4,9 +4,8 @@
 
 #include <algorithm>
 
-#include "kernels/experts/op.h"
+#include "kernels/activation/op.h"
 #include "kernels/linear/op.h"
-#include "kernels/swiglu/op.h"
 
 namespace longhaul::model {
 
@@ -29,12 +28,8 @@ Experts::Experts(const recipe::ModelConfig& config, int64_t layer, ParameterSet&
 }
 
 Tensor Experts::forward(Context& context, const Tensor& hidden) {
-  const ScalarType wide = router_->value.scalar_type();
-  const Tensor logits = kernels::linear(hidden.to(wide), router_->value, Tensor(), {.weight = router_->grad});
-  const Tensor probability = logits.softmax(1);
-  const auto [picked, choice] = probability.topk(per_token_, 1);
-  const Tensor weight = picked.div(picked.sum(1, /*keepdim=*/true));
-  const kernels::ExpertAssignment assignment = kernels::assign_experts(choice, experts_);
+  const kernels::Routing routing = kernels::route(hidden, router_->value, per_token_, router_->grad);
+  const kernels::ExpertAssignment assignment = kernels::assign_experts(routing.choice_tk, experts_);
 
   const Tensor rows = kernels::permute_to_experts(hidden, assignment);
   const Tensor up = kernels::grouped_linear(rows, assignment.rows_per_expert, gate_up_->value,
@@ -43,20 +38,19 @@ Tensor Experts::forward(Context& context, const Tensor& hidden) {
   const Tensor down = kernels::grouped_linear(kernels::swiglu(up), assignment.rows_per_expert, down_->value,
                                               {.weight = down_->grad, .postponed = context.postponed_weight_gradients},
                                               {.copies = &packed_down_, .version = down_->version});
-  if (context.training) add_losses(context, logits, probability, assignment.rows_per_expert);
-  return kernels::combine_experts(down, weight, assignment);
+  if (context.training) add_losses(context, routing, assignment.rows_per_expert);
+  return kernels::combine_experts(down, routing.weight_tk, assignment);
 }
 
-void Experts::add_losses(Context& context, const Tensor& logits, const Tensor& probability, const std::vector<int64_t>& rows_per_expert) const {
-  const double tokens = static_cast<double>(logits.size(0));
-  if (tokens == 0) return;
-  const Tensor counts = context.ops.sum_statistics(at::tensor(rows_per_expert, at::kLong).to(logits.scalar_type()));
+// c · E · Σ_e f_e P_e times the tokens: their number cancels against the mean in P.
+void Experts::add_losses(Context& context, const kernels::Routing& routing, const std::vector<int64_t>& rows_per_expert) const {
+  if (routing.choice_tk.size(0) == 0) return;
+  const Tensor counts = context.ops.sum_statistics(at::tensor(rows_per_expert, at::kLong).to(routing.probability_sum_e.scalar_type()));
   const Tensor share = counts.div(counts.sum());
   if (balance_coefficient_ > 0) {
-    const Tensor mean = probability.mean(0);
-    context.auxiliary_losses.push_back(mean.mul(share).sum().mul(balance_coefficient_ * static_cast<double>(experts_) * tokens));
+    context.auxiliary_losses.push_back(routing.probability_sum_e.mul(share).sum().mul(balance_coefficient_ * static_cast<double>(experts_)));
   }
-  if (z_coefficient_ > 0) context.auxiliary_losses.push_back(logits.logsumexp(1).square().sum().mul(z_coefficient_));
+  if (z_coefficient_ > 0) context.auxiliary_losses.push_back(routing.log_sum_square.mul(z_coefficient_));
   double& busiest = context.statistics["router/busiest_expert_share"];
   busiest = std::max(busiest, share.max().item<double>());
 }

@@ -5,6 +5,7 @@
 //   z: c_z · mean logsumexp(router logits)²
 #pragma once
 
+#include "kernels/experts/op.h"
 #include "kernels/matmul/packed_weight.h"
 #include "model/module.h"
 #include "recipe/model_config.h"
@@ -17,7 +18,7 @@ class Experts final : public ChannelMixer {
   Tensor forward(Context& context, const Tensor& hidden_td) override;
 
  private:
-  void add_losses(Context& context, const Tensor& logits_te, const Tensor& probability_te, const std::vector<int64_t>& rows_per_expert) const;
+  void add_losses(Context& context, const kernels::Routing& routing, const std::vector<int64_t>& rows_per_expert) const;
 
   int64_t experts_, per_token_;
   double balance_coefficient_, z_coefficient_;

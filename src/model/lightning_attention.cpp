@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "kernels/activation/op.h"
+
 namespace longhaul::model {
 namespace {
 
@@ -49,14 +51,13 @@ LightningAttention::LightningAttention(const recipe::ModelConfig& config, int64_
 }
 
 Tensor LightningAttention::forward(Context& context, const Tensor& hidden, const layout::SequenceLayout& layout, MixerState* state) {
-  const int64_t tokens = hidden.size(0), width = heads_ * head_dim_;
-  const Tensor qkv = at::silu(qkv_.forward(context, hidden)).view({tokens, 3 * heads_, head_dim_});
-  const auto result = context.ops.linear_recurrence(qkv.narrow(1, 0, heads_), qkv.narrow(1, heads_, heads_), qkv.narrow(1, 2 * heads_, heads_),
-                                                    log_decay_h_, state != nullptr ? state->recurrence_1hkv : Tensor(), layout,
-                                                    {.chunk = chunk_});
+  const kernels::Heads heads = kernels::silu_heads(qkv_.forward(context, hidden), heads_, heads_, head_dim_);
+  const auto result = context.ops.linear_recurrence(heads.q_thd, heads.k_thd, heads.v_thd, log_decay_h_,
+                                                    state != nullptr ? state->recurrence_1hkv : Tensor(), layout, {.chunk = chunk_});
   if (state != nullptr) state->recurrence_1hkv = result.final_state_nhkv;
-  const Tensor y = context.ops.rms_norm(result.o_thd.reshape({tokens, width}), norm_.use(), eps_);
-  return context.ops.sum_over_tensor_ranks(output_.forward(context, at::sigmoid(gate_.forward(context, hidden)).mul(y)));
+  const Tensor o = result.o_thd.reshape({hidden.size(0), heads_ * head_dim_});
+  const Tensor y = context.ops.rms_norm(o, gate_.forward(context, hidden), norm_.use(), eps_);
+  return context.ops.sum_over_tensor_ranks(output_.forward(context, y));
 }
 
 }  // namespace longhaul::model

@@ -16,10 +16,12 @@ Linear::Linear(ParameterSet& parameters, const std::string& prefix, const std::s
 }
 
 Tensor Linear::forward(Context& context, const Tensor& x) const {
-  return kernels::linear(x, weight_->value, bias_ != nullptr ? bias_->value : Tensor(),
-                         {.weight = weight_->grad,
-                          .bias = bias_ != nullptr ? bias_->grad : Tensor(),
-                          .postponed = context.postponed_weight_gradients},
+  return kernels::linear(x, weight_->value, bias(), {.weight = weight_->grad, .bias = bias_gradient(), .postponed = context.postponed_weight_gradients},
+                         {.copies = packed_.get(), .version = weight_->version});
+}
+
+Tensor Linear::forward_without_bias(Context& context, const Tensor& x) const {
+  return kernels::linear(x, weight_->value, Tensor(), {.weight = weight_->grad, .postponed = context.postponed_weight_gradients},
                          {.copies = packed_.get(), .version = weight_->version});
 }
 

@@ -19,6 +19,11 @@ class Linear {
          bool bias);
   Tensor forward(Context& context, const Tensor& x_ti) const;  // [tokens, in] → [tokens, Σ out]
 
+  // For an operator that adds the bias itself and adds to its main gradient. Undefined without bias.
+  Tensor forward_without_bias(Context& context, const Tensor& x_ti) const;
+  Tensor bias() const { return bias_ != nullptr ? bias_->value : Tensor(); }
+  Tensor bias_gradient() const { return bias_ != nullptr ? bias_->grad : Tensor(); }
+
  private:
   Parameter* weight_;
   Parameter* bias_ = nullptr;

@@ -1,8 +1,10 @@
-// Norm: RMSNorm, or LayerNorm with or without bias, over the hidden axis. Statistics and weights in fp32 (fp64 in fp64 models).
+// Norm: RMSNorm, or LayerNorm with or without bias, over the hidden axis, alone or together with the residual join before it
+// (kernels/norm). Statistics and weights in fp32 (fp64 in fp64 models).
 #pragma once
 
 #include <string>
 
+#include "kernels/norm/op.h"
 #include "model/parameter.h"
 #include "recipe/model_config.h"
 
@@ -12,6 +14,7 @@ class Norm {
  public:
   Norm(ParameterSet& parameters, const std::string& prefix, recipe::Norm kind, double eps, bool bias);  // holds prefix.weight (and .bias)
   Tensor forward(const Tensor& x_td) const;
+  kernels::JoinedNorm forward_joined(const Tensor& x_td, const Tensor& branch_td, double alpha, double beta) const;  // of α x + β branch
 
  private:
   recipe::Norm kind_;

@@ -1,7 +1,7 @@
 #include "model/parallel_ops.h"
 
 #include "kernels/documents.h"
-#include "kernels/rms_norm/op.h"
+#include "kernels/norm/op.h"
 
 namespace longhaul::model {
 
@@ -21,6 +21,8 @@ Tensor LocalOps::attention_cached(const Tensor& q, const kernels::KeyValueCache&
   return kernels::attention_paged(q, Tensor(), std::span(&one, 1), options).o_thd;
 }
 
-Tensor LocalOps::rms_norm(const Tensor& x, const Tensor& weight, double eps) { return kernels::rms_norm(x, weight, eps); }
+Tensor LocalOps::rms_norm(const Tensor& x, const Tensor& gate, const Tensor& weight, double eps) {
+  return kernels::rms_norm(x, weight, eps, gate);
+}
 
 }  // namespace longhaul::model

@@ -28,8 +28,9 @@ class ParallelOps {
                            const kernels::AttentionOptions& options) = 0;
   // Decoding: the newest tokens of one sequence, whose keys and values the cache holds already.
   virtual Tensor attention_cached(const Tensor& q_thd, const kernels::KeyValueCache& cache, const kernels::AttentionOptions& options) = 0;
-  // RMSNorm over channels that are cut over the tensor ranks: the mean of squares, and one scalar a token in backward, are summed.
-  virtual Tensor rms_norm(const Tensor& x_tc, const Tensor& weight_c, double eps) = 0;
+  // RMSNorm, times sigmoid(gate) where there is a gate, over channels that are cut over the tensor ranks: the mean of squares, and one
+  // scalar a token in backward, are summed.
+  virtual Tensor rms_norm(const Tensor& x_tc, const Tensor& gate_tc, const Tensor& weight_c, double eps) = 0;
   // Sum over the tensor ranks of a product whose inner dimension is cut over them.
   virtual Tensor sum_over_tensor_ranks(const Tensor& x_td) = 0;
   // Σ over all ranks that share the tokens of an auxiliary statistic (routed tokens per expert, mean probabilities).
@@ -45,7 +46,7 @@ class LocalOps final : public ParallelOps {
   Tensor attention(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const layout::SequenceLayout& layout,
                    const kernels::AttentionOptions& options) override;
   Tensor attention_cached(const Tensor& q_thd, const kernels::KeyValueCache& cache, const kernels::AttentionOptions& options) override;
-  Tensor rms_norm(const Tensor& x_tc, const Tensor& weight_c, double eps) override;
+  Tensor rms_norm(const Tensor& x_tc, const Tensor& gate_tc, const Tensor& weight_c, double eps) override;
   Tensor sum_over_tensor_ranks(const Tensor& x_td) override { return x_td; }
   Tensor sum_statistics(const Tensor& x) override { return x; }
 };

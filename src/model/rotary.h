@@ -1,18 +1,23 @@
-// Rotary positions (arXiv 2104.09864) on the first `dim` channels of every head; the others pass untouched. NeoX pairs (j, j + dim/2),
-// angle = position · base^(−2j/dim) formed in fp64, cos and sin rounded to fp32 (fp64 in fp64 models).
+// The angles of rotary positions (kernels/heads), formed once for the layers of one forward pass that all need the same.
 #pragma once
 
 #include <span>
+#include <vector>
 
-#include "tensor/tensor.h"
+#include "kernels/heads/op.h"
 
 namespace longhaul::model {
 
-struct RotaryTable {
-  Tensor cos_t1r, sin_t1r;  // [tokens, 1, dim/2]
-};
+class RotaryTables {
+ public:
+  // The last table is kept: asking again with the same arguments costs a comparison of the positions.
+  const kernels::RotaryTable& table(std::span<const int64_t> positions, int64_t dim, double base, ScalarType type);
 
-RotaryTable rotary_table(std::span<const int64_t> positions, int64_t dim, double base, ScalarType type);
-Tensor apply_rotary(const Tensor& x_thd, const RotaryTable& table);  // differentiable
+ private:
+  std::vector<int64_t> positions_;
+  int64_t dim_ = 0;
+  double base_ = 0;
+  kernels::RotaryTable table_;
+};
 
 }  // namespace longhaul::model

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "model/rotary.h"
+#include "kernels/heads/op.h"
 
 namespace longhaul::model {
 
@@ -20,13 +20,9 @@ SoftmaxAttention::SoftmaxAttention(const recipe::ModelConfig& config, int64_t la
 
 Tensor SoftmaxAttention::forward(Context& context, const Tensor& hidden, const layout::SequenceLayout& layout, MixerState* state) {
   const int64_t tokens = hidden.size(0);
-  const Tensor qkv = qkv_.forward(context, hidden).view({tokens, heads_ + 2 * kv_heads_, head_dim_});
-  Tensor q = qkv.narrow(1, 0, heads_), k = qkv.narrow(1, heads_, kv_heads_), v = qkv.narrow(1, heads_ + kv_heads_, kv_heads_);
-  if (rotary_dim_ > 0) {
-    const RotaryTable table = rotary_table(layout.positions_of_axis(0), rotary_dim_, rotary_base_, context.precision.reduce);
-    q = apply_rotary(q, table);
-    k = apply_rotary(k, table);
-  }
+  kernels::RotaryTable table;
+  if (rotary_dim_ > 0) table = context.rotary.table(layout.positions_of_axis(0), rotary_dim_, rotary_base_, context.precision.reduce);
+  const auto [q, k, v] = kernels::split_heads(qkv_.forward(context, hidden), heads_, kv_heads_, head_dim_, table);
   const kernels::AttentionOptions options{.scale = 1.0 / std::sqrt(static_cast<double>(head_dim_))};
   Tensor o;
   if (state != nullptr) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "support/instruction_sets.h"
 #include "support/threads.h"
 
 namespace longhaul::kernels {
@@ -47,21 +48,23 @@ TEST(ExpertAssignments, EdgeCases) {
 // There and back with weights: Σ_k w_tk · scale_e(choice) · x_t, known without any sorting.
 TEST(ExpertRows, ComeBackWeighted) {
   const PoisonFreshMemory poison;
-  const Tensor choice = choices();
-  const ExpertAssignment assignment = assign_experts(choice, kExperts);
-  // bf16: weight, product and sum are rounded once each.
-  const std::pair<at::ScalarType, double> types[] = {{at::kDouble, 1e-14}, {at::kFloat, 1e-6}, {at::kBFloat16, 1.2e-2}};
-  for (const auto& [type, tolerance] : types) {
-    const ScalarType wide = type == at::kDouble ? at::kDouble : at::kFloat;
-    const Tensor x = random_tensor({kTokens, 5}, 1, type), weight = random_tensor({kTokens, kChoices}, 2, wide);
-    const Tensor rows = permute_to_experts(x, assignment);
-    const Tensor factor = at::argsort(choice.view(-1), /*stable=*/true, 0, false);
-    const Tensor expert_of_row = choice.view(-1).index_select(0, factor).add(1).to(type).unsqueeze(1);
-    const Tensor y = combine_experts(rows.mul(expert_of_row), weight, assignment);
-    EXPECT_EQ(y.scalar_type(), type);
-    const Tensor expected = x.to(at::kDouble) * weight.to(at::kDouble).mul(choice.add(1)).sum(1, true);
-    EXPECT_LT(relative_error(y, expected), tolerance) << type;
-  }
+  for_each_instruction_set([&] {
+    const Tensor choice = choices();
+    const ExpertAssignment assignment = assign_experts(choice, kExperts);
+    // bf16: weight, product and sum are rounded once each.
+    const std::pair<at::ScalarType, double> types[] = {{at::kDouble, 1e-14}, {at::kFloat, 1e-6}, {at::kBFloat16, 1.2e-2}};
+    for (const auto& [type, tolerance] : types) {
+      const ScalarType wide = type == at::kDouble ? at::kDouble : at::kFloat;
+      const Tensor x = random_tensor({kTokens, 5}, 1, type), weight = random_tensor({kTokens, kChoices}, 2, wide);
+      const Tensor rows = permute_to_experts(x, assignment);
+      const Tensor factor = at::argsort(choice.view(-1), /*stable=*/true, 0, false);
+      const Tensor expert_of_row = choice.view(-1).index_select(0, factor).add(1).to(type).unsqueeze(1);
+      const Tensor y = combine_experts(rows.mul(expert_of_row), weight, assignment);
+      EXPECT_EQ(y.scalar_type(), type);
+      const Tensor expected = x.to(at::kDouble) * weight.to(at::kDouble).mul(choice.add(1)).sum(1, true);
+      EXPECT_LT(relative_error(y, expected), tolerance) << type;
+    }
+  });
 }
 
 TEST(ExpertRows, Gradients) {

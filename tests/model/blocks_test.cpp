@@ -5,7 +5,6 @@
 
 #include "model/experts.h"
 #include "model/lightning_attention.h"
-#include "model/rotary.h"
 #include "support/models.h"
 
 namespace longhaul::model {
@@ -39,34 +38,18 @@ TEST(ResidualAlpha, KnownValue) {
   EXPECT_DOUBLE_EQ(config.residual_alpha(), 3.5565588200778455);
 }
 
-class Rotary : public ::testing::Test {
- protected:
-  static constexpr int64_t kDim = 6, kHeads = 2, kHeadDim = 10;
-  static RotaryTable table(const std::vector<int64_t>& positions) { return rotary_table(positions, kDim, 10000, at::kDouble); }
-};
-
-TEST_F(Rotary, TurnsPairsAndLeavesTheRest) {
-  const Tensor x = random_tensor({3, kHeads, kHeadDim}, 1);
-  const std::vector<int64_t> positions = {0, 5, 1000003};
-  const Tensor y = apply_rotary(x, table(positions));
-  EXPECT_TRUE(y.narrow(2, kDim, kHeadDim - kDim).equal(x.narrow(2, kDim, kHeadDim - kDim)));
-  EXPECT_TRUE(y[0].equal(x[0])) << "position 0";
-  for (int64_t t = 0; t < 3; ++t) {
-    for (int64_t j = 0; j < kDim / 2; ++j) {
-      const double angle = static_cast<double>(positions[static_cast<size_t>(t)]) * std::pow(10000.0, -2.0 * static_cast<double>(j) / kDim);
-      const double a = x[t][1][j].item<double>(), b = x[t][1][j + kDim / 2].item<double>();
-      EXPECT_NEAR(y[t][1][j].item<double>(), a * std::cos(angle) - b * std::sin(angle), 1e-12);
-      EXPECT_NEAR(y[t][1][j + kDim / 2].item<double>(), b * std::cos(angle) + a * std::sin(angle), 1e-12);
-    }
-  }
-  EXPECT_LT(relative_error(y.norm(2, {2}), x.norm(2, {2})), 1e-14) << "a rotation keeps lengths";
-}
-
-TEST_F(Rotary, ProductsDependOnDistancesOnly) {
-  const Tensor q = random_tensor({1, kHeads, kHeadDim}, 2), k = random_tensor({1, kHeads, kHeadDim}, 3);
-  const auto product = [&](int64_t at_q, int64_t at_k) { return apply_rotary(q, table({at_q})).mul(apply_rotary(k, table({at_k}))).sum({0, 2}); };
-  EXPECT_LT(relative_error(product(17, 4), product(100017, 100004)), 1e-9);
-  EXPECT_GT(relative_error(product(17, 4), product(17, 5)), 1e-3);
+// Asked again with the same positions it is the same table; another question gets its own answer.
+TEST(RotaryTables, KeepTheLastAnswer) {
+  RotaryTables tables;
+  const std::vector<int64_t> first = {0, 1, 2}, second = {0, 1, 3};
+  const Tensor cos = tables.table(first, 6, 10000, at::kDouble).cos_tr;
+  EXPECT_TRUE(tables.table(first, 6, 10000, at::kDouble).cos_tr.is_same(cos));
+  const Tensor other = tables.table(second, 6, 10000, at::kDouble).cos_tr;
+  EXPECT_FALSE(other.equal(cos));
+  EXPECT_TRUE(other.equal(kernels::rotary_table(second, 6, 10000, at::kDouble).cos_tr));
+  EXPECT_FALSE(tables.table(second, 6, 500000, at::kDouble).cos_tr.equal(other));
+  EXPECT_EQ(tables.table(second, 4, 10000, at::kDouble).cos_tr.size(1), 2);
+  EXPECT_EQ(tables.table(second, 4, 10000, at::kFloat).cos_tr.scalar_type(), at::kFloat);
 }
 
 struct ExpertsOfOneLayer {

@@ -1,60 +1,138 @@
 #include "kernels/embedding/op.h"
 
+#include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <vector>
 
 #include "base/error.h"
 #include "base/parallel.h"
 #include "kernels/documents.h"
+#include "kernels/embedding/loops.h"
+#include "kernels/vector/tensors.h"
 
 namespace longhaul::kernels {
 namespace {
 
-template <class In, class Real>
-void add_rows(const int64_t* ids, const In* dy, Real* sink, int64_t tokens, int64_t hidden) {
-  parallel_for(0, hidden, 16, [&](int64_t begin, int64_t end) {
-    for (int64_t t = 0; t < tokens; ++t) {
-      Real* row = sink + ids[t] * hidden;
-      const In* g = dy + t * hidden;
-      for (int64_t c = begin; c < end; ++c) row[c] += static_cast<Real>(g[c]);
-    }
-  });
+using torch::autograd::variable_list;
+
+constexpr int64_t kGrain = 16;  // tokens
+
+// Tokens in the order of their ids, equal ones in their own.
+std::vector<int64_t> sorted_tokens(const Tensor& ids) {
+  std::vector<std::pair<int64_t, int64_t>> pairs(static_cast<size_t>(ids.numel()));
+  const int64_t* id = ids.const_data_ptr<int64_t>();
+  for (size_t t = 0; t < pairs.size(); ++t) pairs[t] = {id[t], static_cast<int64_t>(t)};
+  std::sort(pairs.begin(), pairs.end());
+  std::vector<int64_t> order(pairs.size());
+  for (size_t i = 0; i < pairs.size(); ++i) order[i] = pairs[i].second;
+  return order;
+}
+
+void add_gradient(const Tensor& ids, const Tensor& dy, const Tensor& sink) {
+  const std::vector<int64_t> order = sorted_tokens(ids);
+  const EmbeddingBackward problem{.storage = storage_of(dy),
+                                  .tokens = dy.size(0),
+                                  .hidden = dy.size(1),
+                                  .order_t = order.data(),
+                                  .ids_t = ids.const_data_ptr<int64_t>(),
+                                  .dy_td = pointer_to(dy),
+                                  .sink_vd = writable(sink)};
+  parallel_for(0, dy.size(0), kGrain, [&](int64_t begin, int64_t end) { embedding_add_rows(problem, begin, end); });
 }
 
 class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
  public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& ids, const Tensor& table, const Tensor& sink) {
-    context->save_for_backward({ids});
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& ids, const Tensor& table, const std::optional<Tensor>& positions,
+                        const std::optional<Tensor>& position_table, const Tensor& sink, const std::optional<Tensor>& position_sink) {
+    context->save_for_backward({ids, positions.value_or(Tensor())});
     context->saved_data["sink"] = sink;
-    return table.index_select(0, ids);
+    if (position_sink) context->saved_data["position_sink"] = *position_sink;
+    const Tensor out = at::empty({ids.size(0), table.size(1)}, table.options());
+    const EmbeddingForward problem{.storage = storage_of(table),
+                                   .hidden = table.size(1),
+                                   .ids_t = ids.const_data_ptr<int64_t>(),
+                                   .positions_t = positions ? positions->const_data_ptr<int64_t>() : nullptr,
+                                   .table_vd = pointer_to(table),
+                                   .position_table_pd = pointer_to(position_table.value_or(Tensor())),
+                                   .out_td = writable(out)};
+    parallel_for(0, ids.size(0), kGrain, [&](int64_t begin, int64_t end) { embedding_rows(problem, begin, end); });
+    return out;
   }
 
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list gradients) {
-    const Tensor ids = context->get_saved_variables()[0], dy = gradients[0].contiguous();
-    Tensor sink = context->saved_data["sink"].toTensor();
-    AT_DISPATCH_FLOATING_TYPES_AND(at::kBFloat16, dy.scalar_type(), "embedding_gradient", [&] {
-      using Real = std::conditional_t<std::is_same_v<scalar_t, double>, double, float>;
-      add_rows(ids.const_data_ptr<int64_t>(), dy.const_data_ptr<scalar_t>(), sink.mutable_data_ptr<Real>(), dy.size(0), dy.size(1));
-    });
-    return {Tensor(), Tensor(), Tensor()};
+  static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    const Tensor dy = gradients[0].contiguous();
+    add_gradient(saved[0], dy, context->saved_data["sink"].toTensor());
+    if (saved[1].defined()) add_gradient(saved[1], dy, context->saved_data["position_sink"].toTensor());
+    return variable_list(6);
   }
 };
 
+void check_table(const char* argument, const EmbeddingTable& table) {
+  const Tensor& value = table.value_vd;
+  if (value.dim() != 2 || !value.is_contiguous() || !at::isFloatingType(value.scalar_type()) || value.scalar_type() == at::kHalf) {
+    refuse_argument("embedding", argument, "[rows, hidden] in bf16, fp32 or fp64", shape_text(value));
+  }
+  const Tensor& sink = table.sink_vd;
+  if (sink.sizes() != value.sizes() || sink.scalar_type() != wide_type(value) || !sink.is_contiguous()) {
+    refuse_argument("embedding", argument, fmt::format("a sink {}×{} {}", value.size(0), value.size(1), name_of(wide_type(value))), shape_text(sink));
+  }
+}
+
+// The first number outside [0, rows), if any.
+std::optional<int64_t> outside(const Tensor& numbers, int64_t rows) {
+  const Tensor all = numbers.contiguous();
+  const int64_t *number = all.const_data_ptr<int64_t>(), *end = number + all.numel();
+  const int64_t* found = std::find_if(number, end, [&](int64_t n) { return n < 0 || n >= rows; });
+  return found == end ? std::nullopt : std::optional(*found);
+}
+
+void check_numbers(const char* argument, const Tensor& numbers) {
+  if (numbers.dim() != 1 || numbers.scalar_type() != at::kLong) {
+    refuse_argument("embedding", argument, "[tokens] int64", shape_text(numbers));
+  }
+}
+
+void check_ids(const Tensor& ids, const EmbeddingTable& table) {
+  check_table("table", table);
+  check_numbers("ids", ids);
+  if (const auto id = outside(ids, table.value_vd.size(0))) {
+    throw Error({.code = ExitCode::kData,
+                 .what = "a token id lies outside the model's vocabulary",
+                 .expected = fmt::format("0 to {}", table.value_vd.size(0) - 1),
+                 .found = std::to_string(*id),
+                 .hint = "use the tokenizer that the model was trained with"});
+  }
+}
+
 }  // namespace
 
-Tensor embedding(const Tensor& ids, const Tensor& table, const Tensor& sink) {
-  if (ids.dim() != 1 || ids.scalar_type() != at::kLong) refuse_argument("embedding", "ids", "[tokens] int64", shape_text(ids));
-  if (ids.numel() > 0) {
-    const int64_t smallest = ids.min().item<int64_t>(), largest = ids.max().item<int64_t>();
-    if (smallest < 0 || largest >= table.size(0)) {
-      throw Error({.code = ExitCode::kData,
-                   .what = "a token id lies outside the model's vocabulary",
-                   .expected = "0 to " + std::to_string(table.size(0) - 1),
-                   .found = std::to_string(smallest < 0 ? smallest : largest),
-                   .hint = "use the tokenizer that the model was trained with"});
-    }
+Tensor embedding(const Tensor& ids, const EmbeddingTable& table) {
+  check_ids(ids, table);
+  return EmbeddingFunction::apply(ids.contiguous(), table.value_vd, std::nullopt, std::nullopt, table.sink_vd, std::nullopt);
+}
+
+Tensor embedding(const Tensor& ids, const EmbeddingTable& table, const Tensor& positions, const EmbeddingTable& position) {
+  check_ids(ids, table);
+  check_table("position", position);
+  check_numbers("positions", positions);
+  if (positions.sizes() != ids.sizes()) refuse_argument("embedding", "positions", shape_text(ids), shape_text(positions));
+  if (position.value_vd.size(1) != table.value_vd.size(1) || position.value_vd.scalar_type() != table.value_vd.scalar_type()) {
+    refuse_argument("embedding", "position", "the hidden size and dtype of the table, " + shape_text(table.value_vd), shape_text(position.value_vd));
   }
-  return EmbeddingFunction::apply(ids.contiguous(), table, sink);
+  if (const auto beyond = outside(positions, position.value_vd.size(0))) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "a sequence is longer than the model's positions",
+                 .expected = fmt::format("at most {} tokens", position.value_vd.size(0)),
+                 .found = fmt::format("position {}", *beyond),
+                 .where = "model.max_positions",
+                 .hint = "shorten the input, or use a model with rotary positions"});
+  }
+  return EmbeddingFunction::apply(ids.contiguous(), table.value_vd, std::optional<Tensor>(positions.contiguous()),
+                                  std::optional<Tensor>(position.value_vd), table.sink_vd,
+                                  std::optional<Tensor>(position.sink_vd));
 }
 
 }  // namespace longhaul::kernels

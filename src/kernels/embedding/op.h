@@ -1,13 +1,22 @@
-// embedding: rows of a table by token id. The gradient is added to a buffer of its own, columns in parallel and tokens in order, so
-// it is the same for every number of threads.
+// embedding: rows of a table by token id, with the rows of a second table by position added where a model learns positions; one pass,
+// summed in fp32 (fp64 for fp64 tables) and rounded once.
+//
+// The gradients are added to buffers of their own: tokens are sorted by id (stable), every row that occurs is read and written once, by
+// one thread, its tokens in order. So results do not depend on the number of threads.
 #pragma once
 
 #include "tensor/tensor.h"
 
 namespace longhaul::kernels {
 
-// ids_t int64 [tokens], table_vd [vocabulary, hidden] → [tokens, hidden]; the gradient of the table is added to sink_vd.
-// An id outside the table is a kData error: the tokenizer does not belong to this model.
-Tensor embedding(const Tensor& ids_t, const Tensor& table_vd, const Tensor& sink_vd);
+// A table and where its gradient goes: value [rows, hidden] in bf16, fp32 or fp64; sink of the same shape in fp32 (fp64 for fp64).
+struct EmbeddingTable {
+  Tensor value_vd, sink_vd;
+};
+
+// ids_t int64 [tokens] → [tokens, hidden]. An id outside the table is a kData error: the tokenizer does not belong to this model.
+Tensor embedding(const Tensor& ids_t, const EmbeddingTable& table);
+// The same plus the rows positions_t [tokens] of `position`; a position outside it is a kUsage error.
+Tensor embedding(const Tensor& ids_t, const EmbeddingTable& table, const Tensor& positions_t, const EmbeddingTable& position);
 
 }  // namespace longhaul::kernels

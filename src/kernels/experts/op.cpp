@@ -1,32 +1,103 @@
 #include "kernels/experts/op.h"
 
+#include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "base/error.h"
+#include <cstring>
+
 #include "base/parallel.h"
 #include "kernels/documents.h"
+#include "kernels/experts/loops.h"
+#include "kernels/vector/row_blocks.h"
+#include "kernels/vector/tensors.h"
 
 namespace longhaul::kernels {
 namespace {
 
-// out[t] = Σ_k x[place_tk], in the order of k.
-Tensor gather_sum(const Tensor& x_rd, const Tensor& place_tk) {
-  const int64_t tokens = place_tk.size(0), k = place_tk.size(1), hidden = x_rd.size(1);
-  Tensor out = at::empty({tokens, hidden}, x_rd.options());
-  AT_DISPATCH_FLOATING_TYPES_AND(at::kBFloat16, x_rd.scalar_type(), "gather_sum", [&] {
-    using Real = std::conditional_t<std::is_same_v<scalar_t, double>, double, float>;
-    const scalar_t* x = x_rd.const_data_ptr<scalar_t>();
-    const int64_t* place = place_tk.const_data_ptr<int64_t>();
-    scalar_t* y = out.mutable_data_ptr<scalar_t>();
-    parallel_for(0, tokens, 32, [&](int64_t begin, int64_t end) {
-      for (int64_t t = begin; t < end; ++t) {
-        for (int64_t c = 0; c < hidden; ++c) {
-          Real sum = 0;
-          for (int64_t i = 0; i < k; ++i) sum += static_cast<Real>(x[place[t * k + i] * hidden + c]);
-          y[t * hidden + c] = static_cast<scalar_t>(sum);
-        }
-      }
+using torch::autograd::variable_list;
+
+constexpr int64_t kGrain = 16;         // tokens
+constexpr int64_t kColumnGrain = 64;
+
+class RouteFunction : public torch::autograd::Function<RouteFunction> {
+ public:
+  // → {weight, sums [experts + 1], choice}
+  static variable_list forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& router, int64_t k, const Tensor& sink) {
+    const int64_t tokens = x.size(0), experts = router.size(0);
+    const Tensor probability = at::empty({tokens, experts}, router.options().requires_grad(false)), log_sum = at::empty({tokens}, probability.options());
+    const Tensor weight = at::empty({tokens, k}, probability.options()), choice = at::empty({tokens, k}, at::kLong);
+    const RowBlocks blocks = row_blocks(tokens);
+    const Tensor sums = at::empty({blocks.count, experts + 1}, probability.options());
+    const RouteForward problem{.storage = storage_of(x),
+                               .hidden = x.size(1),
+                               .experts = experts,
+                               .k = k,
+                               .x_td = pointer_to(x),
+                               .router_ed = pointer_to(router),
+                               .probability_te = writable(probability),
+                               .log_sum_t = writable(log_sum),
+                               .weight_tk = writable(weight),
+                               .choice_tk = choice.mutable_data_ptr<int64_t>()};
+    parallel_for(0, blocks.count, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t b = begin; b < end; ++b) route_rows(problem, blocks.begin(b), blocks.end(b), writable_row(sums, b));
     });
+    context->save_for_backward({x, router, probability, log_sum, weight, choice});
+    context->saved_data["sink"] = sink;
+    context->mark_non_differentiable({choice});
+    context->set_materialize_grads(false);
+    return {weight, sum_of_blocks(sums), choice};
+  }
+
+  static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    const Tensor &x = saved[0], &router = saved[1], &probability = saved[2];
+    const Tensor d_weight = gradients[0].defined() ? gradients[0].contiguous() : Tensor();
+    const Tensor d_sums = gradients[1].defined() ? gradients[1].contiguous() : Tensor();
+    const Tensor dx = at::empty_like(x), d_logits = at::empty_like(probability), sink = context->saved_data["sink"].toTensor();
+    const RouteBackward problem{.storage = storage_of(x),
+                                .tokens = x.size(0),
+                                .hidden = x.size(1),
+                                .experts = router.size(0),
+                                .k = saved[4].size(1),
+                                .x_td = pointer_to(x),
+                                .router_ed = pointer_to(router),
+                                .probability_te = pointer_to(probability),
+                                .log_sum_t = pointer_to(saved[3]),
+                                .weight_tk = pointer_to(saved[4]),
+                                .choice_tk = saved[5].const_data_ptr<int64_t>(),
+                                .d_weight_tk = pointer_to(d_weight),
+                                .d_sums = pointer_to(d_sums),
+                                .d_logits_te = writable(d_logits),
+                                .dx_td = writable(dx),
+                                .d_router_ed = writable(sink)};
+    parallel_for(0, x.size(0), kGrain, [&](int64_t begin, int64_t end) { route_backward_rows(problem, begin, end); });
+    parallel_for(0, x.size(1), kColumnGrain, [&](int64_t begin, int64_t end) { route_backward_columns(problem, begin, end); });
+    return {dx, Tensor(), Tensor(), Tensor()};
+  }
+};
+
+// out[t] = Σ_k weight · y[place_tk]; weight: undefined for ones.
+Tensor gather_sum(const Tensor& y, const Tensor& weight, const Tensor& place) {
+  const Tensor out = at::empty({place.size(0), y.size(1)}, y.options());
+  const Combine problem{.storage = storage_of(y),
+                        .hidden = y.size(1),
+                        .k = place.size(1),
+                        .place_tk = place.const_data_ptr<int64_t>(),
+                        .weight_tk = pointer_to(weight),
+                        .y_rd = pointer_to(y),
+                        .out_td = writable(out)};
+  parallel_for(0, place.size(0), kGrain, [&](int64_t begin, int64_t end) { combine_rows(problem, begin, end); });
+  return out;
+}
+
+Tensor gather_rows_of(const Tensor& x, const Tensor& source) {
+  const Tensor out = at::empty({source.size(0), x.size(1)}, x.options());
+  const int64_t* token = source.const_data_ptr<int64_t>();
+  const auto* from = static_cast<const char*>(pointer_to(x));
+  auto* to = static_cast<char*>(writable(out));
+  const int64_t bytes = x.size(1) * x.element_size();
+  parallel_for(0, source.size(0), kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) std::memcpy(to + r * bytes, from + token[r] * bytes, static_cast<size_t>(bytes));
   });
   return out;
 }
@@ -35,40 +106,65 @@ class PermuteFunction : public torch::autograd::Function<PermuteFunction> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& source, const Tensor& place) {
     context->save_for_backward({place});
-    return x.index_select(0, source);
+    return gather_rows_of(x, source);
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list gradients) {
-    return {gather_sum(gradients[0].contiguous(), context->get_saved_variables()[0]), Tensor(), Tensor()};
+  static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
+    return {gather_sum(gradients[0].contiguous(), Tensor(), context->get_saved_variables()[0]), Tensor(), Tensor()};
   }
 };
 
 class CombineFunction : public torch::autograd::Function<CombineFunction> {
  public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& y, const Tensor& weight, const Tensor& source,
-                        const Tensor& place) {
-    context->save_for_backward({y, weight, source, place});
-    return gather_sum(y.mul(sorted(weight, place, y.scalar_type())), place);
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& y, const Tensor& weight, const Tensor& place) {
+    context->save_for_backward({y, weight, place});
+    return gather_sum(y, weight, place);
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list gradients) {
+  static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
     const auto saved = context->get_saved_variables();
-    const Tensor &y = saved[0], &weight = saved[1], &source = saved[2], &place = saved[3];
-    const Tensor spread = gradients[0].index_select(0, source);  // [rows, hidden]
-    const Tensor d_row = spread.mul(y).sum(1, false, weight.scalar_type());
-    return {spread.mul(sorted(weight, place, y.scalar_type())), d_row.index_select(0, place.view(-1)).view(weight.sizes()), Tensor(), Tensor()};
-  }
-
- private:
-  // The weight of each sorted row, [rows, 1].
-  static Tensor sorted(const Tensor& weight_tk, const Tensor& place_tk, ScalarType type) {
-    Tensor rows = at::empty({weight_tk.numel()}, weight_tk.options());
-    rows.index_copy_(0, place_tk.view(-1), weight_tk.reshape({-1}));
-    return rows.unsqueeze(1).to(type);
+    const Tensor &y = saved[0], &weight = saved[1], &place = saved[2], d_out = gradients[0].contiguous();
+    const Tensor dy = at::empty_like(y), d_weight = at::empty_like(weight);
+    const Combine problem{.storage = storage_of(y),
+                          .hidden = y.size(1),
+                          .k = place.size(1),
+                          .place_tk = place.const_data_ptr<int64_t>(),
+                          .weight_tk = pointer_to(weight),
+                          .y_rd = pointer_to(y),
+                          .d_out_td = pointer_to(d_out),
+                          .dy_rd = writable(dy),
+                          .d_weight_tk = writable(d_weight)};
+    parallel_for(0, place.size(0), kGrain, [&](int64_t begin, int64_t end) { combine_backward_rows(problem, begin, end); });
+    return {dy, d_weight, Tensor()};
   }
 };
 
+void check_rows(const char* op, const char* argument, const Tensor& x, int64_t rows) {
+  if (x.dim() != 2 || (rows >= 0 && x.size(0) != rows) || !at::isFloatingType(x.scalar_type()) || x.scalar_type() == at::kHalf) {
+    refuse_argument(op, argument, fmt::format("[{}, hidden] in bf16, fp32 or fp64", rows >= 0 ? std::to_string(rows) : "tokens"), shape_text(x));
+  }
+}
+
 }  // namespace
+
+Routing route(const Tensor& hidden, const Tensor& router, int64_t k, const Tensor& sink) {
+  check_rows("route", "hidden", hidden, -1);
+  if (router.dim() != 2 || router.size(1) != hidden.size(1) || router.scalar_type() != wide_type(hidden) || !router.is_contiguous()) {
+    refuse_argument("route", "router", fmt::format("[experts, {}] {}", hidden.size(1), name_of(wide_type(hidden))), shape_text(router));
+  }
+  if (k < 1 || k > router.size(0)) refuse_argument("route", "k", fmt::format("1 to {} experts", router.size(0)), std::to_string(k));
+  if (!sink.defined() || sink.sizes() != router.sizes() || sink.scalar_type() != router.scalar_type() || !sink.is_contiguous()) {
+    refuse_argument("route", "router_sink", shape_text(router), sink.defined() ? shape_text(sink) : "none");
+  }
+  const variable_list results = RouteFunction::apply(hidden.contiguous(), router, k, sink);
+  const int64_t experts = router.size(0);
+  return {results[0], results[2], results[1].narrow(0, 0, experts), results[1].select(0, experts)};
+}
+
+Routing route_reference(const Tensor& hidden, const Tensor& router, int64_t k) {
+  const Tensor logits = at::mm(hidden.to(router.scalar_type()), router.t());
+  const Tensor probability = logits.softmax(1);
+  const auto [picked, choice] = probability.topk(k, 1);
+  return {picked.div(picked.sum(1, /*keepdim=*/true)), choice, probability.sum(0), logits.logsumexp(1).square().sum()};
+}
 
 ExpertAssignment assign_experts(const Tensor& choice_tk, int64_t experts) {
   if (choice_tk.dim() != 2 || choice_tk.scalar_type() != at::kLong) {
@@ -97,11 +193,17 @@ ExpertAssignment assign_experts(const Tensor& choice_tk, int64_t experts) {
 }
 
 Tensor permute_to_experts(const Tensor& x, const ExpertAssignment& assignment) {
-  return PermuteFunction::apply(x, assignment.source_r, assignment.place_tk);
+  check_rows("permute_to_experts", "x", x, assignment.place_tk.size(0));
+  return PermuteFunction::apply(x.contiguous(), assignment.source_r, assignment.place_tk);
 }
 
 Tensor combine_experts(const Tensor& y, const Tensor& weight, const ExpertAssignment& assignment) {
-  return CombineFunction::apply(y, weight, assignment.source_r, assignment.place_tk);
+  check_rows("combine_experts", "y", y, assignment.source_r.size(0));
+  if (weight.sizes() != assignment.place_tk.sizes() || weight.scalar_type() != wide_type(y)) {
+    refuse_argument("combine_experts", "weight", fmt::format("[{}, {}] {}", assignment.place_tk.size(0), assignment.place_tk.size(1), name_of(wide_type(y))),
+                    shape_text(weight));
+  }
+  return CombineFunction::apply(y.contiguous(), weight.contiguous(), assignment.place_tk);
 }
 
 }  // namespace longhaul::kernels

@@ -168,10 +168,11 @@ HWY_INLINE hn::Vec<D> exponential(D d, hn::Vec<D> x) {
   }
 }
 
-// 1/x for x in [1, 1e38]: on x86 the estimate and one Newton step, 2^-22 at most, in a third of a division's time.
+// 1/x for x in [1, 1e38]. AVX-512's estimate has 14 bits, so one Newton step is as good as a division and takes a third of its time;
+// other sets' estimates are too coarse for that.
 template <class D>
 HWY_INLINE hn::Vec<D> reciprocal(D d, hn::Vec<D> x) {
-#if HWY_ARCH_X86
+#if HWY_TARGET == HWY_AVX3
   if constexpr (std::is_same_v<hn::TFromD<D>, float>) {
     const auto estimate = hn::ApproximateReciprocal(x);
     return hn::Mul(estimate, hn::NegMulAdd(x, estimate, hn::Set(d, 2.0f)));

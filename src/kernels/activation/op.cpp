@@ -1,0 +1,152 @@
+#include "kernels/activation/op.h"
+
+#include <fmt/format.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "base/parallel.h"
+#include "kernels/activation/loops.h"
+#include "kernels/documents.h"
+#include "kernels/vector/row_blocks.h"
+#include "kernels/vector/tensors.h"
+
+namespace longhaul::kernels {
+namespace {
+
+using torch::autograd::variable_list;
+
+constexpr int64_t kGrainElements = 1 << 14;  // a thread's share at least: some microseconds of work
+
+int64_t row_grain(int64_t columns) { return std::max<int64_t>(1, kGrainElements / std::max<int64_t>(1, columns)); }
+
+// A gradient [rows, …] as a matrix whose rows are contiguous, however far apart.
+Tensor with_contiguous_rows(const Tensor& dy) { return dy.numel() == 0 || dy[0].is_contiguous() ? dy : dy.contiguous(); }
+
+class SiluHeadsFunction : public torch::autograd::Function<SiluHeadsFunction> {
+ public:
+  static variable_list forward(torch::autograd::AutogradContext* context, const Tensor& x, int64_t heads, int64_t kv_heads, int64_t head_dim) {
+    context->save_for_backward({x});
+    const Tensor y = at::empty_like(x);
+    const Storage storage = storage_of(x);
+    const void* from = pointer_to(x);
+    void* to = writable(y);
+    parallel_for(0, x.numel(), kGrainElements, [&](int64_t begin, int64_t end) { silu_forward(storage, from, to, begin, end); });
+    const Tensor y_thd = y.view({x.size(0), heads + 2 * kv_heads, head_dim});
+    return {y_thd.narrow(1, 0, heads), y_thd.narrow(1, heads, kv_heads), y_thd.narrow(1, heads + kv_heads, kv_heads)};
+  }
+
+  static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
+    const Tensor x = context->get_saved_variables()[0], dx = at::empty_like(x);
+    const int64_t rows = x.size(0), columns = x.size(1);
+    SiluBackward problem{.storage = storage_of(x), .columns = columns, .x_tc = pointer_to(x), .dx_tc = writable(dx)};
+    std::array<Tensor, 3> alive;
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      alive[i] = with_contiguous_rows(gradients[i]);
+      problem.dy[i] = {pointer_to(alive[i]), rows == 0 ? 0 : alive[i].numel() / rows, alive[i].stride(0)};
+    }
+    parallel_for(0, rows, row_grain(columns), [&](int64_t begin, int64_t end) { silu_backward_rows(problem, begin, end); });
+    return {dx, Tensor(), Tensor(), Tensor()};
+  }
+};
+
+class SwigluFunction : public torch::autograd::Function<SwigluFunction> {
+ public:
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x) {
+    context->save_for_backward({x});
+    const int64_t rows = x.size(0), width = x.size(1) / 2;
+    const Tensor y = at::empty({rows, width}, x.options());
+    const Swiglu problem{.storage = storage_of(x), .width = width, .x_t2f = pointer_to(x), .y_tf = writable(y)};
+    parallel_for(0, rows, row_grain(2 * width), [&](int64_t begin, int64_t end) { swiglu_forward_rows(problem, begin, end); });
+    return y;
+  }
+
+  static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
+    const Tensor x = context->get_saved_variables()[0], dy = gradients[0].contiguous(), dx = at::empty_like(x);
+    const Swiglu problem{
+        .storage = storage_of(x), .width = x.size(1) / 2, .x_t2f = pointer_to(x), .dy_tf = pointer_to(dy), .dx_t2f = writable(dx)};
+    parallel_for(0, x.size(0), row_grain(x.size(1)), [&](int64_t begin, int64_t end) { swiglu_backward_rows(problem, begin, end); });
+    return {dx};
+  }
+};
+
+class BiasGeluFunction : public torch::autograd::Function<BiasGeluFunction> {
+ public:
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const std::optional<Tensor>& bias,
+                        const std::optional<Tensor>& sink) {
+    context->save_for_backward({x, bias.value_or(Tensor())});
+    if (sink) context->saved_data["sink"] = *sink;
+    const Tensor y = at::empty_like(x);
+    const BiasGelu problem{.storage = storage_of(x),
+                           .columns = x.size(1),
+                           .x_tc = pointer_to(x),
+                           .bias_c = pointer_to(bias.value_or(Tensor())),
+                           .y_tc = writable(y)};
+    parallel_for(0, x.size(0), row_grain(x.size(1)), [&](int64_t begin, int64_t end) { bias_gelu_forward_rows(problem, begin, end); });
+    return y;
+  }
+
+  static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    const Tensor &x = saved[0], &bias = saved[1], dy = gradients[0].contiguous(), dx = at::empty_like(x);
+    const BiasGelu problem{.storage = storage_of(x),
+                           .columns = x.size(1),
+                           .x_tc = pointer_to(x),
+                           .bias_c = pointer_to(bias),
+                           .dy_tc = pointer_to(dy),
+                           .dx_tc = writable(dx)};
+    const RowBlocks blocks = row_blocks(x.size(0));
+    const Tensor d_bias = bias.defined() ? at::empty({blocks.count, x.size(1)}, x.options().dtype(wide_type(x))) : Tensor();
+    parallel_for(0, blocks.count, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t b = begin; b < end; ++b) bias_gelu_backward_rows(problem, blocks.begin(b), blocks.end(b), writable_row(d_bias, b));
+    });
+    if (bias.defined()) context->saved_data["sink"].toTensor().add_(sum_of_blocks(d_bias));
+    return {dx, Tensor(), Tensor()};
+  }
+};
+
+void check_rows(const char* op, const Tensor& x) {
+  if (x.dim() != 2 || !at::isFloatingType(x.scalar_type()) || x.scalar_type() == at::kHalf) {
+    refuse_argument(op, "x", "[tokens, channels] in bf16, fp32 or fp64", shape_text(x));
+  }
+}
+
+}  // namespace
+
+Heads silu_heads(const Tensor& x, int64_t heads, int64_t kv_heads, int64_t head_dim) {
+  check_rows("silu_heads", x);
+  if (x.size(1) != (heads + 2 * kv_heads) * head_dim) {
+    refuse_argument("silu_heads", "x", fmt::format("[tokens, ({} + 2 · {}) heads · {}]", heads, kv_heads, head_dim), shape_text(x));
+  }
+  const variable_list parts = SiluHeadsFunction::apply(x.contiguous(), heads, kv_heads, head_dim);
+  return {parts[0], parts[1], parts[2]};
+}
+
+Tensor swiglu(const Tensor& x) {
+  check_rows("swiglu", x);
+  if (x.size(1) % 2 != 0) refuse_argument("swiglu", "x", "[tokens, even number]", shape_text(x));
+  return SwigluFunction::apply(x.contiguous());
+}
+
+Tensor bias_gelu(const Tensor& x, const Tensor& bias, const Tensor& sink) {
+  check_rows("bias_gelu", x);
+  if (bias.defined()) {
+    if (bias.sizes() != at::IntArrayRef({x.size(1)}) || bias.scalar_type() != x.scalar_type() || !bias.is_contiguous()) {
+      refuse_argument("bias_gelu", "bias", fmt::format("[{}] {}", x.size(1), name_of(x.scalar_type())), shape_text(bias));
+    }
+    if (!sink.defined() || sink.sizes() != bias.sizes()) {
+      refuse_argument("bias_gelu", "bias_sink", fmt::format("[{}]", x.size(1)), sink.defined() ? shape_text(sink) : "none");
+    }
+  }
+  using Maybe = std::optional<Tensor>;
+  return BiasGeluFunction::apply(x.contiguous(), bias.defined() ? Maybe(bias) : Maybe(), bias.defined() ? Maybe(sink) : Maybe());
+}
+
+Tensor silu_reference(const Tensor& x) { return at::silu(x); }
+
+Tensor swiglu_reference(const Tensor& x) {
+  const auto halves = x.chunk(2, 1);
+  return at::silu(halves[0]).mul(halves[1]);
+}
+
+Tensor bias_gelu_reference(const Tensor& x, const Tensor& bias) { return at::gelu(bias.defined() ? x + bias : x, "tanh"); }
+
+}  // namespace longhaul::kernels

@@ -1,0 +1,32 @@
+// Activations, one pass over memory forward and one backward; nothing but the input is kept.
+//
+//   silu_heads y = x σ(x) over a fused [query | key | value], handed out as three views of heads; backward gathers the three gradients:
+//              dx = dy σ (1 + x (1 − σ))
+//   swiglu     y = silu(gate) up, a row of x holds gate and up side by side       (arXiv 2002.05202)
+//   bias_gelu  y = gelu(x + bias), tanh form; the bias' gradient is added to a sink (kernels/linear) in the same pass
+//
+// Computed in fp32 (fp64 for fp64 inputs) and rounded once to the dtype of x. Column sums are over fixed blocks of rows
+// (kernels/vector/row_blocks.h): results do not depend on the number of threads.
+#pragma once
+
+#include "tensor/tensor.h"
+
+namespace longhaul::kernels {
+
+Tensor swiglu(const Tensor& x_t2f);  // [tokens, 2·F], gate first → [tokens, F]
+
+struct Heads {
+  Tensor q_thd, k_thd, v_thd;  // [tokens, heads, head_dim]; views of one tensor, rows far apart
+};
+// x_tc [tokens, (heads + 2 kv_heads) · head_dim].
+Heads silu_heads(const Tensor& x_tc, int64_t heads, int64_t kv_heads, int64_t head_dim);
+
+// bias_c [channels] in the dtype of x, or undefined; bias_sink_c [channels] fp32 (fp64 for fp64), which its gradient is added to.
+Tensor bias_gelu(const Tensor& x_tc, const Tensor& bias_c, const Tensor& bias_sink_c);
+
+// The same by ATen operators under autograd; bias_gelu's bias gets its gradient from autograd.
+Tensor silu_reference(const Tensor& x_tc);
+Tensor swiglu_reference(const Tensor& x_t2f);
+Tensor bias_gelu_reference(const Tensor& x_tc, const Tensor& bias_c);
+
+}  // namespace longhaul::kernels

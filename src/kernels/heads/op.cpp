@@ -1,0 +1,116 @@
+#include "kernels/heads/op.h"
+
+#include <fmt/format.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <cmath>
+
+#include "base/parallel.h"
+#include "kernels/documents.h"
+#include "kernels/heads/loops.h"
+#include "kernels/vector/tensors.h"
+
+namespace longhaul::kernels {
+namespace {
+
+using torch::autograd::variable_list;
+
+constexpr int64_t kGrain = 16;  // tokens
+
+RotateHeads rotation(const Tensor& x, int64_t rotated, int64_t head_dim, const Tensor& cos, const Tensor& sin) {
+  return {.storage = storage_of(x),
+          .rotated = rotated,
+          .head_dim = head_dim,
+          .pairs = cos.defined() ? cos.size(1) : 0,
+          .row = x.size(1),
+          .cos_tr = pointer_to(cos),
+          .sin_tr = pointer_to(sin),
+          .x_thd = writable(x)};
+}
+
+class SplitHeadsFunction : public torch::autograd::Function<SplitHeadsFunction> {
+ public:
+  static variable_list forward(torch::autograd::AutogradContext* context, const Tensor& x, const std::optional<Tensor>& cos,
+                               const std::optional<Tensor>& sin, int64_t heads, int64_t kv_heads, int64_t head_dim) {
+    // Not an alias that autograd knows of: the outputs stand on their own, and x itself is marked as written to.
+    const Tensor taken = x.variable_data();
+    if (cos) {
+      const RotateHeads problem = rotation(taken, heads + kv_heads, head_dim, *cos, *sin);
+      parallel_for(0, x.size(0), kGrain, [&](int64_t begin, int64_t end) { rotate_rows(problem, begin, end); });
+      x.unsafeGetTensorImpl()->bump_version();
+    }
+    context->save_for_backward({cos.value_or(Tensor()), sin.value_or(Tensor())});
+    context->saved_data["heads"] = std::vector<int64_t>{heads, kv_heads, head_dim};
+    const Tensor x_thd = taken.view({x.size(0), heads + 2 * kv_heads, head_dim});
+    return {x_thd.narrow(1, 0, heads), x_thd.narrow(1, heads, kv_heads), x_thd.narrow(1, heads + kv_heads, kv_heads)};
+  }
+
+  static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    const std::vector<int64_t> counts = context->saved_data["heads"].toIntVector();
+    const int64_t heads = counts[0], kv_heads = counts[1], head_dim = counts[2], tokens = gradients[0].size(0);
+    const Tensor dx = at::empty({tokens, (heads + 2 * kv_heads) * head_dim}, gradients[0].options());
+    GatherHeads problem{.rotate = rotation(dx, heads + kv_heads, head_dim, saved[0], saved[1])};
+    std::array<Tensor, 3> alive;
+    for (size_t i = 0; i < 3; ++i) {
+      const Tensor& dy = gradients[i];
+      alive[i] = tokens == 0 || dy[0].is_contiguous() ? dy : dy.contiguous();
+      problem.parts[i] = pointer_to(alive[i]);
+      problem.elements[i] = (i == 0 ? heads : kv_heads) * head_dim;
+      problem.strides[i] = alive[i].stride(0);
+    }
+    parallel_for(0, tokens, kGrain, [&](int64_t begin, int64_t end) { gather_rows(problem, begin, end); });
+    return {dx, Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+  }
+};
+
+}  // namespace
+
+RotaryTable rotary_table(std::span<const int64_t> positions, int64_t dim, double base, ScalarType type) {
+  const int64_t tokens = static_cast<int64_t>(positions.size()), pairs = dim / 2;
+  Tensor angles = at::empty({tokens, pairs}, at::kDouble);
+  double* out = angles.mutable_data_ptr<double>();
+  std::vector<double> frequency(static_cast<size_t>(pairs));
+  for (int64_t j = 0; j < pairs; ++j) {
+    frequency[static_cast<size_t>(j)] = std::pow(base, -2.0 * static_cast<double>(j) / static_cast<double>(dim));
+  }
+  parallel_for(0, tokens, 256, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      for (int64_t j = 0; j < pairs; ++j) {
+        out[t * pairs + j] = static_cast<double>(positions[static_cast<size_t>(t)]) * frequency[static_cast<size_t>(j)];
+      }
+    }
+  });
+  return {angles.cos().to(type), angles.sin().to(type)};
+}
+
+Heads split_heads(const Tensor& x, int64_t heads, int64_t kv_heads, int64_t head_dim, const RotaryTable& table) {
+  if (x.dim() != 2 || x.size(1) != (heads + 2 * kv_heads) * head_dim || !x.is_contiguous() || !at::isFloatingType(x.scalar_type()) ||
+      x.scalar_type() == at::kHalf) {
+    refuse_argument("split_heads", "x", fmt::format("[tokens, ({} + 2 · {}) heads · {}], contiguous, in bf16, fp32 or fp64", heads, kv_heads, head_dim),
+                    shape_text(x));
+  }
+  const bool rotated = table.cos_tr.defined();
+  if (rotated && (table.cos_tr.dim() != 2 || table.cos_tr.size(0) != x.size(0) || 2 * table.cos_tr.size(1) > head_dim ||
+                  table.cos_tr.scalar_type() != wide_type(x))) {
+    refuse_argument("split_heads", "table", fmt::format("[{} tokens, at most {}] {}", x.size(0), head_dim / 2, name_of(wide_type(x))),
+                    shape_text(table.cos_tr));
+  }
+  if (rotated && x.requires_grad() && x.is_leaf() && at::GradMode::is_enabled()) {
+    refuse_argument("split_heads", "x", "the result of an operator: it is rotated in place", "a leaf that requires gradients");
+  }
+  using Table = std::optional<Tensor>;
+  const variable_list parts = SplitHeadsFunction::apply(x, rotated ? Table(table.cos_tr) : Table(), rotated ? Table(table.sin_tr) : Table(),
+                                                        heads, kv_heads, head_dim);
+  return {parts[0], parts[1], parts[2]};
+}
+
+Tensor rotate_reference(const Tensor& x, const RotaryTable& table) {
+  const int64_t pairs = table.cos_tr.size(1);
+  const Tensor cos = table.cos_tr.unsqueeze(1), sin = table.sin_tr.unsqueeze(1), wide = x.to(cos.scalar_type());
+  const Tensor first = wide.narrow(2, 0, pairs), second = wide.narrow(2, pairs, pairs);
+  const Tensor rest = wide.narrow(2, 2 * pairs, wide.size(2) - 2 * pairs);
+  return at::cat({first * cos - second * sin, second * cos + first * sin, rest}, 2).to(x.scalar_type());
+}
+
+}  // namespace longhaul::kernels

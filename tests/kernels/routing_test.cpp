@@ -1,0 +1,130 @@
+// route: the choice of experts, its weights, statistics and gradients, against ATen operators.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "kernels/experts/op.h"
+#include "support/instruction_sets.h"
+#include "support/threads.h"
+
+namespace longhaul::kernels {
+namespace {
+
+using namespace longhaul::testing;
+
+at::ScalarType wide(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
+
+struct Case {
+  int64_t tokens, hidden, experts, k;
+};
+// Tails of tiles of four tokens, two and four experts, and of vectors; all experts chosen; one expert.
+const Case kCases[] = {{1, 3, 2, 1}, {4, 16, 4, 2}, {7, 17, 5, 2}, {9, 33, 8, 8}, {70, 40, 6, 3}, {5, 8, 1, 1}, {300, 24, 33, 2}};
+
+struct Mix {
+  Tensor weight_tk, probability_e;
+  double z;
+};
+
+// Everything that carries a gradient, in one number.
+Tensor mixed(const Routing& routing, const Mix& mix) {
+  return routing.weight_tk.to(at::kDouble).mul(mix.weight_tk).sum() + routing.probability_sum_e.to(at::kDouble).mul(mix.probability_e).sum() +
+         routing.log_sum_square.to(at::kDouble).mul(mix.z);
+}
+
+// The choice is the same as topk's unless probabilities are closer than rounding, which these are not. fp32: a few dozen roundings;
+// bf16: hidden states are exact in fp32, so only dx is rounded (half a unit: 2^-8 of the largest).
+TEST(Route, EqualsReference) {
+  const PoisonFreshMemory poison;
+  for_each_instruction_set([&] {
+    const std::tuple<at::ScalarType, double, double> types[] = {{at::kDouble, 1e-12, 1e-11}, {at::kFloat, 2e-6, 2e-5}, {at::kBFloat16, 2e-6, 4e-3}};
+    for (const auto& [type, tolerance, dx_tolerance] : types) {
+      for (const Case& each : kCases) {
+        const Tensor hidden = random_tensor({each.tokens, each.hidden}, 1, type).requires_grad_(true);
+        const Tensor router = random_tensor({each.experts, each.hidden}, 2, wide(type)).mul(0.5);
+        const Tensor sink = at::full_like(router, 3);
+        const Mix mix{random_tensor({each.tokens, each.k}, 3), random_tensor({each.experts}, 4), 0.3};
+        const Routing found = route(hidden, router, each.k, sink);
+        mixed(found, mix).backward();
+        const Tensor again = hidden.detach().clone().requires_grad_(true), leaf = router.clone().requires_grad_(true);
+        const Routing expected = route_reference(again, leaf, each.k);
+        mixed(expected, mix).backward();
+        const std::string where = std::to_string(each.tokens) + " tokens, " + std::to_string(each.experts) + " experts";
+        EXPECT_TRUE(found.choice_tk.equal(expected.choice_tk)) << where;
+        EXPECT_LT(relative_error(found.weight_tk, expected.weight_tk), tolerance) << where;
+        EXPECT_LT(relative_error(found.probability_sum_e, expected.probability_sum_e), tolerance) << where;
+        EXPECT_LT(relative_error(found.log_sum_square, expected.log_sum_square), tolerance) << where;
+        EXPECT_EQ(hidden.grad().scalar_type(), type);
+        if (each.experts == 1 && type != at::kDouble) continue;  // only z has a gradient then; sums of zeros follow
+        EXPECT_LT(relative_error(hidden.grad(), again.grad()), dx_tolerance) << where << " " << type;
+        EXPECT_LT(relative_error(sink.sub(3), leaf.grad()), type == at::kDouble ? 1e-12 : 2e-5) << where << " " << type;
+      }
+    }
+  });
+}
+
+TEST(Route, Gradients) {
+  const Tensor router = random_tensor({5, 9}, 2), sink = at::zeros({5, 9}, at::kDouble);
+  const Mix mix{random_tensor({6, 2}, 3), random_tensor({5}, 4), 0.7};
+  check_gradients([&](const std::vector<Tensor>& in) { return mixed(route(in[0], router, 2, sink), mix); }, {random_tensor({6, 9}, 1)});
+}
+
+// What nobody uses brings no gradient: statistics alone, weights alone.
+TEST(Route, EitherHalfMayBeUnused) {
+  const Tensor router = random_tensor({5, 9}, 2), hidden = random_tensor({6, 9}, 1), mix = random_tensor({6, 2}, 3);
+  for (const bool statistics : {true, false}) {
+    const Tensor sink = at::zeros({5, 9}, at::kDouble), x = hidden.clone().requires_grad_(true);
+    const Tensor again = hidden.clone().requires_grad_(true), leaf = router.clone().requires_grad_(true);
+    const auto part = [&](const Routing& routing) { return statistics ? routing.log_sum_square * 2 : routing.weight_tk.mul(mix).sum(); };
+    part(route(x, router, 2, sink)).backward();
+    part(route_reference(again, leaf, 2)).backward();
+    EXPECT_LT(relative_error(x.grad(), again.grad()), 1e-12) << statistics;
+    EXPECT_LT(relative_error(sink, leaf.grad()), 1e-12) << statistics;
+  }
+}
+
+TEST(Route, EqualProbabilitiesChooseTheLowerExpert) {
+  const Routing routing = route(random_tensor({3, 4}, 1), at::zeros({6, 4}, at::kDouble), 3, at::zeros({6, 4}, at::kDouble));
+  EXPECT_TRUE(routing.choice_tk.equal(at::tensor({0, 1, 2}, at::kLong).expand({3, 3})));
+  EXPECT_LT(relative_error(routing.weight_tk, at::full({3, 3}, 1.0 / 3, at::kDouble)), 1e-15);
+  EXPECT_NEAR(routing.log_sum_square.item<double>(), 3 * std::pow(std::log(6.0), 2), 1e-14);
+}
+
+// Logits of hundreds do not overflow; a NaN is not hidden.
+TEST(Route, ExtremeLogits) {
+  const Tensor router = at::tensor({300.0f, -300.0f, 0.0f}).view({3, 1}), x = at::tensor({1.0f, std::nanf("")}).view({2, 1});
+  const Routing routing = route(x, router, 2, at::zeros({3, 1}));
+  EXPECT_EQ(routing.choice_tk[0][0].item<int64_t>(), 0);
+  EXPECT_EQ(routing.weight_tk[0][0].item<float>(), 1);
+  EXPECT_TRUE(routing.weight_tk[1].isnan().all().item<bool>());
+  EXPECT_TRUE(routing.log_sum_square.isnan().item<bool>());
+}
+
+TEST(Route, EdgeCases) {
+  const Tensor router = random_tensor({4, 3}, 1), sink = at::zeros({4, 3}, at::kDouble), none = at::zeros({0, 3}, at::kDouble).requires_grad_(true);
+  const Routing routing = route(none, router, 2, sink);
+  EXPECT_EQ(routing.weight_tk.sizes(), at::IntArrayRef({0, 2}));
+  EXPECT_TRUE(routing.probability_sum_e.eq(0).all().item<bool>());
+  (routing.weight_tk.sum() + routing.log_sum_square).backward();
+  EXPECT_TRUE(sink.eq(0).all().item<bool>());
+  const Tensor x = at::zeros({2, 3}, at::kDouble);
+  EXPECT_THROW(route(x, router, 0, sink), Error);
+  EXPECT_THROW(route(x, router, 5, sink), Error);
+  EXPECT_THROW(route(x, router.to(at::kFloat), 2, sink), Error);
+  EXPECT_THROW(route(x, router, 2, Tensor()), Error);
+  EXPECT_THROW(route(at::zeros({2, 4}, at::kDouble), router, 2, sink), Error);
+}
+
+TEST(Route, SameForEveryNumberOfThreads) {
+  const Tensor router = random_tensor({7, 200}, 2, at::kFloat);
+  const Mix mix{random_tensor({701, 2}, 3), random_tensor({7}, 4), 0.3};
+  expect_same_for_all_threads([&] {
+    const Tensor x = random_tensor({701, 200}, 1, at::kFloat).requires_grad_(true), sink = at::zeros({7, 200});
+    const Routing routing = route(x, router, 2, sink);
+    mixed(routing, mix).backward();
+    return std::vector<Tensor>{routing.weight_tk.detach(), routing.choice_tk, routing.probability_sum_e.detach(), routing.log_sum_square.detach(), x.grad(), sink};
+  });
+}
+
+}  // namespace
+}  // namespace longhaul::kernels
