@@ -7,6 +7,7 @@ const std::vector<Benchmark>& benchmarks() {
       {"gemm", "LibTorch's matrix products, fp32 and bf16: the limit of what computes", bench_gemm},
       {"copy", "memory copies, in and out of cache: the limit of what moves", bench_copy},
       {"linear_recurrence", "the recurrence of lightning attention, checked against its reference", bench_linear_recurrence},
+      {"attention", "softmax attention over whole, packed and long documents, and decoding over a paged cache", bench_attention},
   };
   return list;
 }
