@@ -7,6 +7,7 @@ const std::vector<Benchmark>& benchmarks() {
       {"gemm", "LibTorch's matrix products, fp32 and bf16: the limit of what computes", bench_gemm},
       {"copy", "memory copies, in and out of cache: the limit of what moves", bench_copy},
       {"matmul", "the three products of linear layers and experts, with weights kept packed", bench_matmul},
+      {"linear_cross_entropy", "head and loss with their gradients and without the logits: time and memory", bench_linear_cross_entropy},
       {"linear_recurrence", "the recurrence of lightning attention, checked against its reference", bench_linear_recurrence},
       {"attention", "softmax attention over whole, packed and long documents, and decoding over a paged cache", bench_attention},
   };

@@ -11,6 +11,7 @@ namespace longhaul::bench {
 void bench_gemm(const Request& request, Results& into);
 void bench_copy(const Request& request, Results& into);
 void bench_matmul(const Request& request, Results& into);
+void bench_linear_cross_entropy(const Request& request, Results& into);
 void bench_linear_recurrence(const Request& request, Results& into);
 void bench_attention(const Request& request, Results& into);
 
