@@ -10,6 +10,12 @@ const std::vector<Benchmark>& benchmarks() {
       {"linear_cross_entropy", "head and loss with their gradients and without the logits: time and memory", bench_linear_cross_entropy},
       {"linear_recurrence", "the recurrence of lightning attention, checked against its reference", bench_linear_recurrence},
       {"attention", "softmax attention over whole, packed and long documents, and decoding over a paged cache", bench_attention},
+      {"norm", "RMSNorm and LayerNorm with residual join and gate", bench_norm},
+      {"activation", "SiLU over fused heads, SwiGLU, bias + GeLU", bench_activation},
+      {"heads", "fused query, key and value split into heads with rotary positions", bench_heads},
+      {"embedding", "rows by token and position, and their gradients", bench_embedding},
+      {"experts", "routing, moving tokens to experts and combining them", bench_experts},
+      {"optim", "AdamW with clipping and bf16 refresh in one pass, and the gradient norm", bench_optim},
   };
   return list;
 }

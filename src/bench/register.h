@@ -14,6 +14,12 @@ void bench_matmul(const Request& request, Results& into);
 void bench_linear_cross_entropy(const Request& request, Results& into);
 void bench_linear_recurrence(const Request& request, Results& into);
 void bench_attention(const Request& request, Results& into);
+void bench_norm(const Request& request, Results& into);  // and the other operators bound by memory: elementwise.cpp
+void bench_activation(const Request& request, Results& into);
+void bench_heads(const Request& request, Results& into);
+void bench_embedding(const Request& request, Results& into);
+void bench_experts(const Request& request, Results& into);
+void bench_optim(const Request& request, Results& into);
 
 struct Benchmark {
   std::string name, purpose;

@@ -1,0 +1,72 @@
+// Benchmarks of the optimizer's loops: AdamW with clipping, zeroing of the gradient and refresh of the bf16 weights in one pass, and the
+// gradient norm's sum of squares. Every instruction set's loop must give the bits of the others (tests/optim); here the first elements
+// are compared with the reference.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/parallel.h"
+#include "bench/register.h"
+#include "optim/adamw.h"
+#include "optim/element_loops.h"
+
+namespace longhaul::bench {
+namespace {
+
+constexpr int64_t kElements = int64_t{1} << 24, kGrain = 1 << 14;
+
+struct State {
+  Tensor w = at::randn({kElements}), m = at::randn({kElements}).mul_(0.01), v = at::rand({kElements}).mul_(0.01), g = at::randn({kElements});
+  Tensor value = w.to(at::kBFloat16);
+};
+
+double adamw_error(const optim::AdamwScalars& scalars) {
+  constexpr size_t kChecked = 1000;
+  State state;
+  const auto copy = [&](const Tensor& t) { return std::vector<float>(t.const_data_ptr<float>(), t.const_data_ptr<float>() + kChecked); };
+  std::vector<float> w = copy(state.w), m = copy(state.m), v = copy(state.v);
+  const std::vector<float> g = copy(state.g);
+  optim::element_loops().adamw_bf16(state.w.data_ptr<float>(), state.m.data_ptr<float>(), state.v.data_ptr<float>(), state.g.data_ptr<float>(),
+                                    static_cast<uint16_t*>(state.value.data_ptr()), kElements, scalars);
+  const double lr = 1e-3;
+  optim::adamw_reference<float>(w, m, v, g, {.lr = lr, .beta1 = scalars.beta1, .beta2 = scalars.beta2, .eps = scalars.eps,
+                                             .weight_decay = (1 - scalars.kept_weight) / lr, .gradient_scale = scalars.gradient_scale, .t = 10});
+  double worst = 0;
+  for (size_t i = 0; i < kChecked; ++i) worst = std::max(worst, static_cast<double>(std::abs(state.w.const_data_ptr<float>()[i] - w[i])));
+  return worst;
+}
+
+}  // namespace
+
+void bench_optim(const Request&, Results& into) {
+  const optim::AdamwScalars scalars{.gradient_scale = 0.5, .beta1 = 0.9, .beta2 = 0.95, .kept_weight = 1 - 1e-3 * 0.1,
+                                    .step_size = 1e-3 / (1 - std::pow(0.9, 10)), .inverse_root_correction = 1 / std::sqrt(1 - std::pow(0.95, 10))};
+  const double error = adamw_error(scalars);
+  State state;
+  const optim::ElementLoops& loops = optim::element_loops();
+  const std::string shape = fmt::format("{} Mi", kElements >> 20);
+  const auto measure = [&](const char* name, const char* dtype, double bytes_each, double found_error, const auto& body) {
+    Result result{.name = name, .shape = shape, .dtype = dtype, .implementation = std::string(loops.instruction_set)};
+    result.passes = {{"", time_of([&] { parallel_for(0, kElements, kGrain, body); }), 0, bytes_each * static_cast<double>(kElements)}};
+    result.error = found_error;
+    result.tolerance = 1e-6;
+    into.push_back(std::move(result));
+  };
+  float *w = state.w.data_ptr<float>(), *m = state.m.data_ptr<float>(), *v = state.v.data_ptr<float>(), *g = state.g.data_ptr<float>();
+  auto* value = static_cast<uint16_t*>(state.value.data_ptr());
+  // Read and written: master, m, v, gradient (zeroed); written: the bf16 weights.
+  measure("adamw", "bf16", 34, error, [&](int64_t begin, int64_t end) {
+    loops.adamw_bf16(w + begin, m + begin, v + begin, g + begin, value + begin, end - begin, scalars);
+  });
+  measure("adamw", "fp32", 32, error, [&](int64_t begin, int64_t end) {
+    loops.adamw_fp32(w + begin, m + begin, v + begin, g + begin, end - begin, scalars);
+  });
+  const double expected = state.m.to(at::kDouble).square().sum().item<double>();
+  const double found = loops.squares_fp32(m, kElements);
+  measure("gradient_norm", "fp32", 4, std::abs(found / expected - 1), [&](int64_t begin, int64_t end) {
+    volatile double sum = loops.squares_fp32(m + begin, end - begin);
+    static_cast<void>(sum);
+  });
+}
+
+}  // namespace longhaul::bench
