@@ -174,7 +174,7 @@ void bench_heads(const Request& request, Results& into) {
   }
 }
 
-void bench_embedding(const Request& request, Results& into) {
+void bench_embedding(const Request&, Results& into) {
   constexpr int64_t kVocabulary = 32000;
   const Tensor ids = filled({kTokens}, "ids", at::kDouble).abs().mul(kVocabulary / 5.0).to(at::kLong).clamp(0, kVocabulary - 1);
   const Tensor positions = at::arange(kTokens, at::kLong).remainder(kTokens / 4);
