@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/loaded_library.h"
 #include "base/terminal.h"
 #include "bench/compare.h"
 #include "bench/register.h"
@@ -18,7 +19,7 @@ namespace {
 
 struct Arguments {
   std::vector<std::string> names;
-  bool list = false, fresh = false, json = false, peer = false, explain = false;
+  bool list = false, fresh = false, json = false, peer = false, explain = false, ops_library = false;
 };
 
 std::vector<std::string> known_names() {
@@ -44,9 +45,26 @@ void list_benchmarks(bool json) {
   }
 }
 
+ExitCode run_benchmarks(const Arguments& arguments);
+
+// Beside the program, or in lib/ of a package.
+std::filesystem::path ops_library() {
+  constexpr const char* kName = "liblonghaul_ops.so";
+  const std::filesystem::path folder = file_that_holds(reinterpret_cast<const void*>(&run_benchmarks)).parent_path();
+  for (const auto& path : {folder / kName, folder.parent_path() / "lib" / kName}) {
+    if (std::filesystem::exists(path)) return path;
+  }
+  throw Error({.code = ExitCode::kUsage, .what = "the operators' library is not built", .expected = kName, .where = folder.string(),
+               .hint = "ninja -C build/release longhaul_ops"});
+}
+
 ExitCode run_benchmarks(const Arguments& arguments) {
   if (arguments.list) {
     list_benchmarks(arguments.json);
+    return ExitCode::kDone;
+  }
+  if (arguments.ops_library) {
+    print(ops_library().string() + "\n");
     return ExitCode::kDone;
   }
   kernels::Dispatcher::explain(arguments.explain);
@@ -132,6 +150,7 @@ void add_bench(CLI::App& program, Command& command) {
   bench->add_flag("--peer", arguments->peer, "time what a user would use instead beside it");
   bench->add_flag("--fresh", arguments->fresh, "measure the machine's limits again first");
   bench->add_flag("--explain-dispatch", arguments->explain, "say which implementation took each call, and why others did not");
+  bench->add_flag("--ops-library", arguments->ops_library, "only print the path of the operators' library for torch.ops.load_library");
   add_json_flag(bench, arguments->json, "print one JSON object a line");
   bench->require_subcommand(0, 1);
   on_run(bench, command, [arguments] { return run_benchmarks(*arguments); });
