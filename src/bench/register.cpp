@@ -8,7 +8,7 @@ const std::vector<Benchmark>& benchmarks() {
       {"copy", "memory copies, in and out of cache: the limit of what moves", bench_copy},
       {"matmul", "the three products of linear layers and experts, with weights kept packed", bench_matmul},
       {"linear_cross_entropy", "head and loss with their gradients and without the logits: time and memory", bench_linear_cross_entropy},
-      {"linear_recurrence", "the recurrence of lightning attention, checked against its reference", bench_linear_recurrence},
+      {"linear_recurrence", "the recurrence of lightning attention, decay per head and per channel, one document and packed ones", bench_linear_recurrence},
       {"attention", "softmax attention over whole, packed and long documents, and decoding over a paged cache", bench_attention},
       {"norm", "RMSNorm and LayerNorm with residual join and gate", bench_norm},
       {"activation", "SiLU over fused heads, SwiGLU, bias + GeLU", bench_activation},

@@ -247,7 +247,7 @@ TEST_F(Program, DoctorAndBenchMeasure) {
   EXPECT_THAT(bench.errors, Not(HasSubstr("measuring")));  // the doctor's profile was kept
   const json line = json::parse(bench.output.substr(0, bench.output.find('\n')));
   EXPECT_TRUE(line["correct"].get<bool>());
-  EXPECT_LT(line["relative_error"].get<double>(), 1e-4);
+  EXPECT_LT(line["relative_error"].get<double>(), 5e-3);
   expect_error(run({"bench", "gem"}), 64, "longhaul bench gemm");
 }
 
