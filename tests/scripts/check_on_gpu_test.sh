@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# scripts/check-on-gpu with a GPU and a program that only pretend: every outcome is told, none is passed over. Usage: check_on_gpu_test.sh SOURCE_ROOT
+set -euo pipefail
+source_root=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+mkdir -p "$work/tree/scripts" "$work/tree/build/gpu" "$work/tree/recipes" "$work/bin"
+cp "$source_root"/scripts/{check-on-gpu,common.sh} "$work/tree/scripts"
+script=$work/tree/scripts/check-on-gpu
+printf '#!/bin/sh\necho "GPU 0: pretended"\n' >"$work/bin/nvidia-smi"
+printf '#!/bin/sh\nexit 9\n' >"$work/bin/no-nvidia-smi"
+chmod +x "$work"/bin/*
+
+# The pretended program: `train … train.device=D --run FOLDER` writes two steps; the loss on cuda:0 is multiplied by $work/factor.
+cat >"$work/tree/build/gpu/longhaul" <<PROGRAM
+#!/usr/bin/env bash
+factor=1
+for argument in "\$@"; do
+  [[ \$argument == train.device=cuda* ]] && factor=\$(cat "$work/factor")
+done
+[[ \$factor == refuse ]] && { echo 'error: this build computes on the CPU'; exit 64; }
+[[ \$factor == crash ]] && { echo 'error: out of memory'; exit 68; }
+run=\${*: -1}
+mkdir -p "\$run"
+for step in 1 2; do
+  echo "{\"event\":\"step\",\"step\":\$step,\"loss\":\$(awk -v f="\$factor" -v s=\$step 'BEGIN { print f * (9 - s) }'),\"tokens\":1}" >>"\$run/events.jsonl"
+done
+PROGRAM
+chmod +x "$work/tree/build/gpu/longhaul"
+
+# check NAME STATUS TEXT ARGUMENTS…: ends with STATUS and says TEXT, on a stream or in the summary.
+check() {
+  local name=$1 expected=$2 text=$3 output status=0
+  shift 3
+  rm -rf "$work/out"
+  output=$(PATH=$work/bin:$PATH "$script" "$@" 2>&1) || status=$?
+  output+=$(cat "$work/out/summary.txt" 2>/dev/null || true)
+  if [[ $status == "$expected" && $output == *"$text"* ]]; then
+    echo "ok     $name"
+  else
+    echo "FAILED $name: expected status $expected and \"$text\", got $status: $output"
+    failures=$((failures + 1))
+  fi
+}
+check 'an unknown argument' 64 'not understood' --nonsense
+check 'an unknown part' 64 'no such part' --only everything
+train=(--out "$work/out" --steps 2 --only train)
+echo 1.001 >"$work/factor"
+check 'equal losses pass' 0 'passed       train      gpt2-124m: 2 steps' "${train[@]}"
+echo 1.1 >"$work/factor"
+check 'other losses fail' 1 'losses on the GPU differ' "${train[@]}"
+echo refuse >"$work/factor"
+check 'a program without GPU training says so' 1 'not possible train      first-run: this program does not train on a GPU yet' "${train[@]}"
+echo crash >"$work/factor"
+check 'a crash fails' 1 'first-run on cuda:0 ended with status 68' "${train[@]}"
+echo 1 >"$work/factor"
+check 'fewer steps than asked for fail' 1 'losses on the GPU differ' --out "$work/out" --steps 3 --only train
+check 'no NCCL back end' 1 'not possible nccl' --out "$work/out" --only nccl
+check 'kernels that cannot be built' 1 'gpu-check could not be built' --out "$work/out" --only kernels
+mv "$work/bin/no-nvidia-smi" "$work/bin/nvidia-smi"
+check 'no GPU' 71 'no NVIDIA GPU is visible' --out "$work/out"
+exit $((failures > 0))
