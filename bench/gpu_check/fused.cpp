@@ -1,12 +1,10 @@
 // Checks and timings of swiglu, silu, bias + GeLU, rotary and embedding against their equations in fp64.
 #include <cmath>
 
-#include "kernels/bias_gelu/cuda.h"
-#include "kernels/embedding/cuda.h"
-#include "kernels/rotary/cuda.h"
-#include "kernels/silu/cuda.h"
-#include "kernels/swiglu/cuda.h"
 #include "gpu_check/session.h"
+#include "kernels/activation/cuda.h"
+#include "kernels/embedding/cuda.h"
+#include "kernels/heads/cuda.h"
 
 namespace longhaul::gpu_check {
 namespace {

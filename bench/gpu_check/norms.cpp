@@ -1,9 +1,8 @@
 // Checks and timings of rms_norm and layer_norm, with residual and gate, against their equations in fp64.
 #include <cmath>
 
-#include "kernels/layer_norm/cuda.h"
-#include "kernels/rms_norm/cuda.h"
 #include "gpu_check/session.h"
+#include "kernels/norm/cuda.h"
 
 namespace longhaul::gpu_check {
 namespace {

@@ -290,6 +290,11 @@ bool in_shared(const void* at, size_t bytes) {
   return p >= block->shared && p + bytes <= block->shared + block->shared_bytes;
 }
 
+void land(const Copy& copy) {
+  std::memset(copy.shared, 0, 16);
+  if (copy.bytes > 0) std::memcpy(copy.shared, copy.global, static_cast<size_t>(copy.bytes));
+}
+
 }  // namespace
 
 void set_order(Order order) { chosen_order = order; }
@@ -346,7 +351,9 @@ void copy_async(void* shared, const void* global, int bytes) {
   if (reinterpret_cast<uintptr_t>(shared) % 16 != 0 || reinterpret_cast<uintptr_t>(global) % 16 != 0 || !in_shared(shared, 16)) {
     fail("cp.async wants 16 aligned bytes of shared memory and of global memory");
   }
-  block->lanes[block->current].open_copies.push_back({shared, global, bytes});
+  const Copy copy{shared, global, bytes};
+  if (chosen_order == Order::kShuffled) land(copy);
+  block->lanes[block->current].open_copies.push_back(copy);
 }
 
 void end_copy_group() {
@@ -358,10 +365,7 @@ void end_copy_group() {
 void wait_for_copies(int pending) {
   Lane& lane = block->lanes[block->current];
   while (static_cast<int>(lane.groups.size()) > pending) {
-    for (const Copy& copy : lane.groups.front()) {
-      std::memset(copy.shared, 0, 16);
-      if (copy.bytes > 0) std::memcpy(copy.shared, copy.global, static_cast<size_t>(copy.bytes));
-    }
+    if (chosen_order != Order::kShuffled) std::for_each(lane.groups.front().begin(), lane.groups.front().end(), land);
     lane.groups.pop_front();
   }
 }

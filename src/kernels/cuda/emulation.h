@@ -1,7 +1,7 @@
 // The CUDA execution model on a CPU, so that the very kernels of the GPU run in the tests: one fibre per CUDA thread of a block,
 // blocks one after another. Warp-wide calls complete when all 32 lanes have made the same one, barriers when all threads have; a
 // block that cannot go on is an error that says who waits where. Shared memory starts as NaN in every block and has guards;
-// asynchronous copies happen as late as the program allows. The order in which threads run can be varied: results must not depend
+// asynchronous copies land as late as the program allows, or at once. The order in which threads run can be varied: results must not depend
 // on it. Not for speed. One launch at a time per thread of the host.
 #pragma once
 
@@ -17,7 +17,7 @@ void __syncthreads();
 
 namespace longhaul::kernels::cuda::emulation {
 
-enum class Order { kAscending, kDescending, kShuffled };
+enum class Order { kAscending, kDescending, kShuffled };  // kShuffled: asynchronous copies land at once
 void set_order(Order order);
 
 void run(const char* name, int64_t blocks, int threads, int shared_bytes, const std::function<void()>& body);
