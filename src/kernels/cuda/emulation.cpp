@@ -168,11 +168,29 @@ void meet(Operation operation, void* operands) {
   for (size_t i = 0; i < kWarp; ++i) block->lanes[warp * kWarp + i].state = State::kReady;
 }
 
-std::vector<size_t> running_order(size_t threads, std::mt19937& random) {
-  std::vector<size_t> order(threads);
-  for (size_t i = 0; i < threads; ++i) order[i] = chosen_order == Order::kDescending ? threads - 1 - i : i;
+std::vector<size_t> running_order(size_t count, std::mt19937& random) {
+  std::vector<size_t> order(count);
+  for (size_t i = 0; i < count; ++i) order[i] = chosen_order == Order::kDescending ? count - 1 - i : i;
   if (chosen_order == Order::kShuffled) std::shuffle(order.begin(), order.end(), random);
   return order;
+}
+
+// Runs the lanes of a warp until all wait at a barrier or have ended: warps get as far apart as barriers allow, which shows where one
+// is missing. False: no lane could run.
+bool run_warp(size_t warp, std::mt19937& random) {
+  bool moved = false, again = true;
+  while (again && block->failure.empty()) {
+    again = false;
+    for (const size_t lane : running_order(kWarp, random)) {
+      const size_t index = warp * kWarp + lane;
+      if (block->lanes[index].state != State::kReady) continue;
+      block->current = index;
+      threadIdx.x = static_cast<unsigned>(index);
+      block->scheduler.switch_to(block->lanes[index].fibre);
+      moved = again = true;
+    }
+  }
+  return moved;
 }
 
 void run_block(std::mt19937& random) {
@@ -191,13 +209,7 @@ void run_block(std::mt19937& random) {
   block->at_barrier = block->done = 0;
   while (block->done < static_cast<int>(threads)) {
     bool moved = false;
-    for (size_t i : running_order(threads, random)) {
-      if (block->lanes[i].state != State::kReady) continue;
-      block->current = i;
-      threadIdx.x = static_cast<unsigned>(i);
-      block->scheduler.switch_to(block->lanes[i].fibre);
-      moved = true;
-    }
+    for (const size_t warp : running_order(threads / kWarp, random)) moved = run_warp(warp, random) || moved;
     if (!block->failure.empty()) throw std::runtime_error(block->failure);
     if (!moved) {
       fail("stuck: " + std::to_string(block->at_barrier) + " threads wait at a barrier, " + std::to_string(block->done) + " of " +
