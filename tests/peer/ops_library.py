@@ -66,8 +66,9 @@ def close(found, expected, limit, what):
 
 def compare(what, dtype, arguments, ours, plain):
     """arguments: fp64 tensors that want gradients; ours and plain map them to a tuple of tensors."""
-    rounded = [a.to(dtype).double() for a in arguments]
-    mine = [a.to(dtype).requires_grad_() if a.dim() < 4 or dtype == torch.float64 else a.float().requires_grad_() for a in rounded]
+    rounded = [a.detach().to(dtype).double().clone() for a in arguments]
+    # States are fp32 beside bf16 inputs.
+    mine = [a.clone().to(dtype if a.dim() < 4 or dtype == torch.float64 else torch.float32).requires_grad_() for a in rounded]
     theirs = [a.clone().requires_grad_() for a in rounded]
     found, expected = ours(*mine), plain(*theirs)
     seeds = [rand(*e.shape, seed=90 + i) if e.dim() else torch.tensor(1.0, dtype=torch.float64) for i, e in enumerate(expected)]
