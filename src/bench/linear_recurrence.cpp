@@ -153,6 +153,7 @@ void bench_linear_recurrence(const Request& request, Results& into) {
                                    {"head", 32768, 32, Gate::kHead}};
   const int all = threads();
   for (const Setting& setting : kSettings) {
+    if (setting.tokens != 16384 && !request.peer) continue;  // the long comparisons come with the peer's
     const Inputs inputs = inputs_of(setting.tokens, setting.gate);
     const Tensor gradient = filled("gradient", {setting.tokens, kHeads, kWidth}).to(at::kBFloat16);
     std::vector<int64_t> ends;
