@@ -13,7 +13,7 @@
 #include "bench/register.h"
 #include "kernels/attention/op.h"
 #include "kernels/attention/paged.h"
-#include "kernels/documents.h"
+#include "tensor/to_tensor.h"
 
 namespace longhaul::bench {
 
@@ -69,7 +69,7 @@ double checked_error(const Case& c) {
     const auto type = reference ? at::kDouble : at::kBFloat16;
     const std::vector<Tensor> x = {leaf(q.to(type)), leaf(k.to(type)), leaf(v.to(type))};
     const auto call = reference ? &kernels::attention_reference : &kernels::attention;
-    const Tensor o = call(x[0], x[1], x[2], kernels::offsets_tensor(offsets), Tensor(), {.scale = 0.125, .window = c.window}).o_thd;
+    const Tensor o = call(x[0], x[1], x[2], to_tensor(offsets), Tensor(), {.scale = 0.125, .window = c.window}).o_thd;
     o.backward(gradient.to(type));
     results[reference] = {o.detach(), x[0].grad(), x[1].grad(), x[2].grad()};
   }
@@ -101,7 +101,7 @@ Result result_of(const Case& c, bool with_peer) {
   // Views of one tensor, as a model has them.
   const Tensor qk = filled(c.heads + c.key_heads, c.key), v = leaf(filled(c.key_heads, c.value));
   const Tensor q = leaf(qk.narrow(1, 0, c.heads)), k = leaf(qk.narrow(1, c.heads, c.key_heads));
-  const Tensor gradient = filled(c.heads, c.value), offsets = kernels::offsets_tensor(c.offsets());
+  const Tensor gradient = filled(c.heads, c.value), offsets = to_tensor(c.offsets());
   const kernels::AttentionOptions options{.scale = scale, .window = c.window};
   Result result{.name = "attention", .shape = fmt::format("{}, H {} D {}", c.name, c.heads, c.key), .dtype = "bf16"};
   result.passes = passes_of(c, {q, k, v}, gradient, [&] { return kernels::attention(q, k, v, offsets, Tensor(), options).o_thd; });
@@ -129,7 +129,7 @@ Result decoding() {
   Result result{.name = "attention_paged", .shape = fmt::format("1 query, {} keys, H {} D {}", kTokens, kHeads, kWidth), .dtype = "bf16"};
   result.passes.push_back({"", time_of([&] { o = kernels::attention_paged(q, Tensor(), std::span(&one, 1), options).o_thd; }), 0, 4.0 * kTokens * kHeads * kWidth});
   result.implementation = kernels::Dispatcher::last("attention_paged").chosen;
-  const auto boundaries = [](int64_t end) { return kernels::offsets_tensor(std::vector<int64_t>{0, end}); };
+  const auto boundaries = [](int64_t end) { return to_tensor(std::vector<int64_t>{0, end}); };
   const Tensor expected = kernels::attention_reference(q.to(at::kFloat), cache.keys_shd().to(at::kFloat), cache.values_shd().to(at::kFloat), boundaries(1),
                                                        boundaries(kTokens), options).o_thd;
   result.error = ((o - expected).norm() / expected.norm()).item<double>();

@@ -9,9 +9,9 @@
 #include "base/parallel.h"
 #include "base/random.h"
 #include "bench/register.h"
-#include "kernels/documents.h"
 #include "kernels/linear_recurrence/op.h"
 #include "tensor/random_fill.h"
+#include "tensor/to_tensor.h"
 
 namespace longhaul::bench {
 namespace {
@@ -158,7 +158,7 @@ void bench_linear_recurrence(const Request& request, Results& into) {
     const Tensor gradient = filled("gradient", {setting.tokens, kHeads, kWidth}).to(at::kBFloat16);
     std::vector<int64_t> ends;
     for (int64_t n = 0; n <= setting.documents; ++n) ends.push_back(setting.tokens / setting.documents * n);
-    const Tensor offsets = kernels::offsets_tensor(ends);
+    const Tensor offsets = to_tensor(ends);
     const auto options = options_of(setting.gate);
     Tensor o_thd;
     const auto clear = [&] {

@@ -36,10 +36,4 @@ std::vector<int64_t> document_offsets(const Tensor& offsets, int64_t tokens, con
   return result;
 }
 
-Tensor offsets_tensor(std::span<const int64_t> offsets) {
-  Tensor result = at::empty({static_cast<int64_t>(offsets.size())}, at::kLong);
-  std::copy(offsets.begin(), offsets.end(), result.mutable_data_ptr<int64_t>());
-  return result;
-}
-
 }  // namespace longhaul::kernels

@@ -1,7 +1,6 @@
 // Document boundaries as kernels take them: an int64 tensor [N+1] on the CPU, first 0, ascending, last = number of tokens.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "tensor/tensor.h"
@@ -10,7 +9,6 @@ namespace longhaul::kernels {
 
 // The boundaries as plain numbers; an undefined tensor is one document. Refuses what is not such a list, naming `op`.
 std::vector<int64_t> document_offsets(const Tensor& offsets, int64_t tokens, const char* op);
-Tensor offsets_tensor(std::span<const int64_t> offsets);
 
 // kUsage error that names the operator, the argument, what was expected and what came.
 [[noreturn]] void refuse_argument(const char* op, const char* argument, const std::string& expected, const std::string& found);

@@ -1,19 +1,19 @@
 #include "model/parallel_ops.h"
 
-#include "kernels/documents.h"
 #include "kernels/norm/op.h"
+#include "tensor/to_tensor.h"
 
 namespace longhaul::model {
 
 kernels::LinearRecurrenceResult LocalOps::linear_recurrence(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay,
                                                             const Tensor& initial_state, const layout::SequenceLayout& layout,
                                                             const kernels::LinearRecurrenceOptions& options) {
-  return kernels::linear_recurrence(q, k, v, log_decay, initial_state, kernels::offsets_tensor(layout.document_offsets), options);
+  return kernels::linear_recurrence(q, k, v, log_decay, initial_state, to_tensor(layout.document_offsets), options);
 }
 
 Tensor LocalOps::attention(const Tensor& q, const Tensor& k, const Tensor& v, const layout::SequenceLayout& layout,
                            const kernels::AttentionOptions& options) {
-  return kernels::attention(q, k, v, kernels::offsets_tensor(layout.document_offsets), Tensor(), options).o_thd;
+  return kernels::attention(q, k, v, to_tensor(layout.document_offsets), Tensor(), options).o_thd;
 }
 
 Tensor LocalOps::attention_cached(const Tensor& q, const kernels::KeyValueCache& cache, const kernels::AttentionOptions& options) {

@@ -4,8 +4,8 @@
 #include <toml++/toml.h>
 
 #include "kernels/attention/op.h"
-#include "kernels/documents.h"
 #include "support/tensors.h"
+#include "tensor/to_tensor.h"
 
 namespace longhaul::testing {
 
@@ -28,7 +28,7 @@ struct AttentionCase {
 
   template <class Attention>
   kernels::AttentionResult call(const Attention& attention, const AttentionInputs& in, double scale) const {
-    return attention(in.q, in.k, in.v, kernels::offsets_tensor(offsets), offsets == key_offsets ? Tensor() : kernels::offsets_tensor(key_offsets),
+    return attention(in.q, in.k, in.v, to_tensor(offsets), offsets == key_offsets ? Tensor() : to_tensor(key_offsets),
                      {.scale = scale, .window = window});
   }
 };

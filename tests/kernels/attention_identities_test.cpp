@@ -7,6 +7,7 @@
 #include "kernels/attention/vectors.h"
 #include "kernels/attention_cases.h"
 #include "kernels/block/block.h"
+#include "tensor/to_tensor.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -45,7 +46,7 @@ TEST_P(AttentionIdentities, SplitKeysMergeToTheWhole) {
       keys_each.push_back(100 * i);
     }
     const auto repeated = [&](const Tensor& keys) { return keys.narrow(0, 0, 100).repeat({60, 1, 1}); };
-    const auto early = attention(x.q, repeated(x.k), repeated(x.v), offsets_tensor(one_each), offsets_tensor(keys_each), {.scale = 0.3});
+    const auto early = attention(x.q, repeated(x.k), repeated(x.v), to_tensor(one_each), to_tensor(keys_each), {.scale = 0.3});
     const auto own = attention(x.q, x.k.narrow(0, 100, 60), x.v.narrow(0, 100, 60), {}, {}, {.scale = 0.3});
     Tensor lse;
     const Tensor o = merged(early, own, lse);

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "kernels/linear_recurrence_cases.h"
+#include "tensor/to_tensor.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -54,7 +55,7 @@ TEST_P(LinearRecurrenceCases, ReferenceEqualsTheQuadraticForm) {
   const Case& c = GetParam();
   if (c.tokens() * c.tokens() * c.heads * c.key > 20'000'000) GTEST_SKIP() << "the quadratic form takes too much memory";
   const Inputs in = inputs_of(c);
-  const auto offsets = offsets_tensor(c.offsets);
+  const auto offsets = to_tensor(c.offsets);
   // The steep case overflows the quadratic form's decay gradient (∞ − ∞); its values still must agree.
   const bool decay_gradient = c.steep < 100;
   const auto reference = evaluate(in, decay_gradient, [&](const Inputs& x) {
@@ -68,7 +69,7 @@ TEST_P(LinearRecurrenceCases, ChunkedEqualsReferenceForEveryChunkLength) {
   const Case& c = GetParam();
   if (c.decay != "head" && c.decay != "none") GTEST_SKIP() << "not for the chunked form";
   const PoisonFreshMemory poison;
-  const auto offsets = offsets_tensor(c.offsets);
+  const auto offsets = to_tensor(c.offsets);
   for (const auto& [type, tolerance] : {std::pair{at::kDouble, 1e-11}, {at::kFloat, 1e-5}, {at::kBFloat16, 5e-3}}) {
     const Inputs in = inputs_of(c, type);
     const bool reverse = type == at::kFloat;
@@ -90,7 +91,7 @@ TEST_P(LinearRecurrenceCases, ChunkedEqualsReferenceForEveryChunkLength) {
 TEST_P(LinearRecurrenceCases, PackedDocumentsEqualOneAtATime) {
   const Case& c = GetParam();
   const Inputs in = inputs_of(c);
-  const auto packed = linear_recurrence(in.q, in.k, in.v, in.log_decay, in.initial, offsets_tensor(c.offsets));
+  const auto packed = linear_recurrence(in.q, in.k, in.v, in.log_decay, in.initial, to_tensor(c.offsets));
   for (size_t n = 0; n + 1 < c.offsets.size(); ++n) {
     const auto begin = c.offsets[n], length = c.offsets[n + 1] - begin;
     const auto part = [&](const Tensor& x) { return x.defined() && x.dim() > 1 ? x.narrow(0, begin, length) : x; };
@@ -146,7 +147,7 @@ TEST(LinearRecurrence, GradientsMatchFiniteDifferences) {
     const Inputs in = inputs_of(c);
     longhaul::testing::check_gradients(
         [&](const std::vector<Tensor>& x) {
-          return weigh(linear_recurrence(x[0], x[1], x[2], x[4], x[3], offsets_tensor(c.offsets), {.scale = 0.5, .chunk = 4}));
+          return weigh(linear_recurrence(x[0], x[1], x[2], x[4], x[3], to_tensor(c.offsets), {.scale = 0.5, .chunk = 4}));
         },
         in.all());
   }

@@ -5,6 +5,7 @@
 
 #include "kernels/attention/problem.h"
 #include "kernels/documents.h"
+#include "tensor/to_tensor.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -49,8 +50,8 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
                                                   : attention_forward_reference(problem);
     context->set_materialize_grads(false);
     context->save_for_backward({q, k, v, result.o_thd, result.logsumexp_th});
-    context->saved_data["offsets"] = offsets_tensor(problem.offsets);
-    context->saved_data["key_offsets"] = offsets_tensor(problem.key_offsets);
+    context->saved_data["offsets"] = to_tensor(problem.offsets);
+    context->saved_data["key_offsets"] = to_tensor(problem.key_offsets);
     context->saved_data["scale"] = problem.options.scale;
     context->saved_data["window"] = problem.options.window;
     context->saved_data["implementation"] = implementation;

@@ -4,6 +4,7 @@
 
 #include "kernels/attention/problem.h"
 #include "kernels/documents.h"
+#include "tensor/to_tensor.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -91,7 +92,7 @@ AttentionResult attention_paged(const Tensor& q, const Tensor& offsets, std::spa
     keys.push_back(cache->keys_shd());
     values.push_back(cache->values_shd());
   }
-  return attention(q, at::cat(keys), at::cat(values), offsets_tensor(problem.offsets), offsets_tensor(key_offsets), options);
+  return attention(q, at::cat(keys), at::cat(values), to_tensor(problem.offsets), to_tensor(key_offsets), options);
 }
 
 }  // namespace longhaul::kernels

@@ -6,6 +6,7 @@
 #include "kernels/documents.h"
 #include "kernels/linear_recurrence/cpu.h"
 #include "kernels/linear_recurrence/problem.h"
+#include "tensor/to_tensor.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -34,17 +35,7 @@ struct SavedCall : torch::CustomClassHolder {
   Implementation implementation;
   LinearRecurrenceOptions options;
   std::vector<int64_t> offsets;
-  int64_t key_heads;  // of one tensor that holds q, k and v; 0: three tensors
 };
-
-struct Parts {
-  Tensor q, k, v;
-};
-// q, k, v of one tensor [T, H + 2 Hk, D].
-Parts parts_of(const Tensor& qkv, int64_t key_heads) {
-  const int64_t heads = qkv.size(1) - 2 * key_heads;
-  return {qkv.narrow(1, 0, heads), qkv.narrow(1, heads, key_heads), qkv.narrow(1, heads + key_heads, key_heads)};
-}
 
 LinearRecurrenceResult forward_of(const RecurrenceProblem& problem, Implementation implementation, Tensor* boundaries) {
   switch (implementation) {
@@ -54,48 +45,35 @@ LinearRecurrenceResult forward_of(const RecurrenceProblem& problem, Implementati
   }
 }
 
-// Gradients of q, k, v are written into `into` where its tensors are defined.
 RecurrenceGradients backward_of(const RecurrenceProblem& problem, Implementation implementation, const Tensor& d_o, const Tensor& d_final,
-                                const Tensor& boundaries, const Parts& into) {
+                                const Tensor& boundaries) {
   const bool want_decay = problem.log_decay.defined() && problem.log_decay.requires_grad();
-  if (implementation == kCpu) {
-    const auto like = [](const Tensor& x) { return x.defined() ? at::empty(x.sizes(), x.options()) : Tensor(); };
-    RecurrenceGradients out{into.q, into.k, into.v};
-    if (!into.q.defined()) out = {like(problem.q_thk), like(problem.k_thk), like(problem.v_thv)};
-    const auto fp32 = problem.q_thk.options().dtype(at::kFloat);
-    if (want_decay) out.log_decay = at::empty(problem.log_decay.sizes(), fp32);
-    out.initial_state_nhkv = at::empty({problem.documents(), problem.heads(), problem.q_thk.size(2), problem.v_thv.size(2)}, fp32);
-    recurrence_backward_cpu(problem, d_o, d_final, boundaries, out);
-    if (want_decay) out.log_decay = out.log_decay.to(problem.log_decay.scalar_type());
-    return out;
-  }
-  RecurrenceGradients out = implementation == kChunked ? recurrence_backward_chunked(problem, d_o, d_final)
-                                                       : recurrence_backward_reference(problem, d_o, d_final, want_decay);
-  if (into.q.defined()) {
-    into.q.copy_(out.q_thk);
-    into.k.copy_(out.k_thk);
-    into.v.copy_(out.v_thv);
-  }
+  if (implementation == kChunked) return recurrence_backward_chunked(problem, d_o, d_final);
+  if (implementation == kReference) return recurrence_backward_reference(problem, d_o, d_final, want_decay);
+  const auto like = [](const Tensor& x) { return x.defined() ? at::empty(x.sizes(), x.options()) : Tensor(); };
+  const auto fp32 = problem.q_thk.options().dtype(at::kFloat);
+  RecurrenceGradients out{like(problem.q_thk), like(problem.k_thk), like(problem.v_thv)};
+  if (want_decay) out.log_decay = at::empty(problem.log_decay.sizes(), fp32);
+  out.initial_state_nhkv = at::empty({problem.documents(), problem.heads(), problem.q_thk.size(2), problem.v_thv.size(2)}, fp32);
+  recurrence_backward_cpu(problem, d_o, d_final, boundaries, out);
+  if (want_decay) out.log_decay = out.log_decay.to(problem.log_decay.scalar_type());
   return out;
 }
 
-// x is q, or the one tensor of q, k and v (then k and v of the call are nothing).
 class RecurrenceFunction : public torch::autograd::Function<RecurrenceFunction> {
  public:
-  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const Tensor& x, const std::optional<Tensor>& k,
-                                                const std::optional<Tensor>& v, const std::optional<Tensor>& log_decay,
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const Tensor& q, const std::optional<Tensor>& k,
+                                                const Tensor& v, const std::optional<Tensor>& log_decay,
                                                 const std::optional<Tensor>& initial_state, const RecurrenceProblem& problem,
-                                                Implementation implementation, bool in_one, bool keep) {
+                                                Implementation implementation, bool keep) {
     context->set_materialize_grads(false);
     Tensor boundaries;
     const auto result = forward_of(problem, implementation, keep ? &boundaries : nullptr);
-    context->save_for_backward({x, k.value_or(Tensor()), v.value_or(Tensor()), log_decay.value_or(Tensor()), initial_state.value_or(Tensor()),
-                                boundaries});
+    context->save_for_backward({q, k.value_or(Tensor()), v, log_decay.value_or(Tensor()), initial_state.value_or(Tensor()), boundaries});
     auto saved = c10::make_intrusive<SavedCall>();
     saved->implementation = implementation;
     saved->options = problem.options;
     saved->offsets = problem.offsets;
-    saved->key_heads = in_one ? problem.v_thv.size(1) : 0;
     context->saved_data["call"] = c10::IValue::make_capsule(std::move(saved));
     return {result.o_thd, result.final_state_nhkv};
   }
@@ -105,34 +83,25 @@ class RecurrenceFunction : public torch::autograd::Function<RecurrenceFunction> 
     const auto saved = context->get_saved_variables();
     const auto capsule = context->saved_data.at("call").toCapsule();
     const auto& call = static_cast<const SavedCall&>(*capsule);
-    const bool in_one = call.key_heads > 0;
-    const Parts parts = in_one ? parts_of(saved[0], call.key_heads) : Parts{saved[0], saved[1], saved[2]};
-    const RecurrenceProblem problem =
-        recurrence_problem(parts.q, parts.k, parts.v, saved[3], saved[4], offsets_tensor(call.offsets), call.options);
+    const RecurrenceProblem problem = recurrence_problem(saved[0], saved[1], saved[2], saved[3], saved[4], to_tensor(call.offsets), call.options);
     const Tensor d_o = gradients[0].defined()
                            ? gradients[0]
                            : at::zeros({problem.tokens(), problem.heads(), problem.v_thv.size(2)}, problem.v_thv.options());
-    const Tensor d_qkv = in_one ? at::empty(saved[0].sizes(), saved[0].options()) : Tensor();
-    const auto result = backward_of(problem, call.implementation, d_o, gradients[1], saved[5],
-                                    in_one ? parts_of(d_qkv, call.key_heads) : Parts{});
+    const auto result = backward_of(problem, call.implementation, d_o, gradients[1], saved[5]);
     const Tensor d_initial = saved[4].defined() ? result.initial_state_nhkv : Tensor();
-    const Tensor none;
-    if (in_one) return {d_qkv, none, none, result.log_decay, d_initial, none, none, none, none};
-    return {result.q_thk, result.k_thk, result.v_thv, result.log_decay, d_initial, none, none, none, none};
+    return {result.q_thk, result.k_thk, result.v_thv, result.log_decay, d_initial, Tensor(), Tensor(), Tensor()};
   }
 };
 
-// `x` as RecurrenceFunction takes it.
-LinearRecurrenceResult run(const RecurrenceProblem& problem, Implementation implementation, const Tensor& x, bool in_one) {
+LinearRecurrenceResult run(const RecurrenceProblem& problem, Implementation implementation) {
   const auto optional = [](const Tensor& tensor) { return tensor.defined() ? std::optional<Tensor>(tensor) : std::nullopt; };
-  bool keep = x.requires_grad();
-  for (const Tensor* each : {&problem.k_thk, &problem.v_thv, &problem.log_decay, &problem.initial_state_nhkv}) {
+  bool keep = false;
+  for (const Tensor* each : {&problem.q_thk, &problem.k_thk, &problem.v_thv, &problem.log_decay, &problem.initial_state_nhkv}) {
     keep = keep || (each->defined() && each->requires_grad());
   }
-  const auto outputs =
-      RecurrenceFunction::apply(x, in_one ? std::nullopt : optional(problem.k_thk), in_one ? std::nullopt : optional(problem.v_thv),
-                                optional(problem.log_decay), optional(problem.initial_state_nhkv), problem, implementation, in_one,
-                                keep && at::GradMode::is_enabled());
+  const auto outputs = RecurrenceFunction::apply(problem.q_thk, optional(problem.k_thk), problem.v_thv, optional(problem.log_decay),
+                                                 optional(problem.initial_state_nhkv), problem, implementation,
+                                                 keep && at::GradMode::is_enabled());
   return {outputs[0], outputs[1]};
 }
 
@@ -213,24 +182,13 @@ LinearRecurrenceResult linear_recurrence(const Tensor& q, const Tensor& k, const
                                          const LinearRecurrenceOptions& options) {
   const RecurrenceProblem problem = recurrence_problem(q, k, v, log_decay, initial_state, offsets, options);
   const auto implementation = static_cast<Implementation>(choose(problem));
-  return run(implementation == kCpu ? problem : with_keys(problem), implementation, q, false);
-}
-
-LinearRecurrenceResult linear_recurrence_qkv(const Tensor& qkv, int64_t key_heads, const Tensor& log_decay, const Tensor& initial_state,
-                                             const Tensor& offsets, const LinearRecurrenceOptions& options) {
-  if (qkv.dim() != 3 || key_heads < 1 || qkv.size(1) <= 2 * key_heads) {
-    refuse_argument(kOp, "qkv", fmt::format("[tokens, heads + 2 · {} key heads, channels]", key_heads), shape_text(qkv));
-  }
-  if (options.tied_keys) refuse_argument(kOp, "tied_keys", "false: qkv holds the keys", "true");
-  const Parts parts = parts_of(qkv, key_heads);
-  const RecurrenceProblem problem = recurrence_problem(parts.q, parts.k, parts.v, log_decay, initial_state, offsets, options);
-  return run(problem, static_cast<Implementation>(choose(problem)), qkv, true);
+  return run(implementation == kCpu ? problem : with_keys(problem), implementation);
 }
 
 LinearRecurrenceResult linear_recurrence_reference(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay,
                                                    const Tensor& initial_state, const Tensor& offsets,
                                                    const LinearRecurrenceOptions& options) {
-  return run(with_keys(recurrence_problem(q, k, v, log_decay, initial_state, offsets, options)), kReference, q, false);
+  return run(with_keys(recurrence_problem(q, k, v, log_decay, initial_state, offsets, options)), kReference);
 }
 
 }  // namespace longhaul::kernels

@@ -43,12 +43,6 @@ LinearRecurrenceResult linear_recurrence(const Tensor& q_thk, const Tensor& k_th
                                          const Tensor& initial_state_nhkv, const Tensor& offsets,
                                          const LinearRecurrenceOptions& options = {});
 
-// The same for q, k, v that lie in one tensor [T, H + 2 Hk, D], heads of q first, then of k, then of v: its gradient is one tensor too,
-// whose three parts are written in place.
-LinearRecurrenceResult linear_recurrence_qkv(const Tensor& qkv_thd, int64_t key_heads, const Tensor& log_decay,
-                                             const Tensor& initial_state_nhkv, const Tensor& offsets,
-                                             const LinearRecurrenceOptions& options = {});
-
 // The definition: loops in the dtype of the state, under the equation. Same contract; differentiable likewise.
 LinearRecurrenceResult linear_recurrence_reference(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv,
                                                    const Tensor& log_decay, const Tensor& initial_state_nhkv, const Tensor& offsets,
