@@ -14,4 +14,9 @@ std::filesystem::path file_that_holds(const void* address) {
   return std::filesystem::canonical(info.dli_fname);
 }
 
+void* find_symbol(const char* library, const char* name) {
+  void* const handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);  // never closed: what was found stays valid
+  return handle == nullptr ? nullptr : dlsym(handle, name);
+}
+
 }  // namespace longhaul

@@ -1,4 +1,5 @@
-// Which file of this process holds a function or variable: the shared library it was loaded from, or the program itself.
+// Shared libraries of this process: which file holds a function or variable (the library it was loaded from, or the program itself),
+// and functions of libraries that are there on some machines only.
 #pragma once
 
 #include <filesystem>
@@ -6,5 +7,8 @@
 namespace longhaul {
 
 std::filesystem::path file_that_holds(const void* address);  // without links; kInternal when no file holds it
+
+// Loads the library if need be ("libcuda.so.1", as the linker finds it) and keeps it; null: no such library, or not in it.
+void* find_symbol(const char* library, const char* name);
 
 }  // namespace longhaul

@@ -17,6 +17,7 @@
 #include "base/version.h"
 #include "cli/command.h"
 #include "observe/table.h"
+#include "tensor/device.h"
 #include "tensor/libtorch_folder.h"
 #include "tensor/machine_profile.h"
 
@@ -77,8 +78,26 @@ void look_at_processor(std::vector<Finding>& findings) {
     features.advice = "without AVX2 or NEON training is several times slower: use another machine, or let the virtual one pass the CPU through";
   }
   findings.push_back(std::move(features));
-  const int64_t gpus = cuda_devices();
-  findings.push_back(ok("GPUs", gpus == 0 ? "none; training runs on the CPU" : fmt::format("{}", gpus), {{"count", gpus}}));
+}
+
+void look_at_gpus(std::vector<Finding>& findings) {
+  const int64_t count = gpu_count();
+  ordered_json gpus = ordered_json::array();
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < count; ++i) {
+    const GpuDescription gpu = describe_gpu({at::kCUDA, static_cast<c10::DeviceIndex>(i)});
+    names.push_back(fmt::format("cuda:{} {}, {}, compute capability {}.{}", i, gpu.name, bytes_text(gpu.memory_bytes), gpu.major, gpu.minor));
+    gpus.push_back({{"name", gpu.name}, {"memory_bytes", gpu.memory_bytes}, {"compute_capability", fmt::format("{}.{}", gpu.major, gpu.minor)},
+                    {"multiprocessors", gpu.multiprocessors}});
+  }
+  Finding finding = ok("GPUs", count == 0 ? "none; training runs on the CPU" : fmt::format("{}", fmt::join(names, "; ")),
+                       {{"count", count}, {"libtorch_has_cuda", libtorch_has_cuda()}, {"gpus", gpus}});
+  if (count == 0 && fs::exists("/dev/nvidia0")) {
+    finding.status = "warn";
+    finding.advice = libtorch_has_cuda() ? "a GPU is here, but its driver does not show it: nvidia-smi tells more; CUDA_VISIBLE_DEVICES may hide it"
+                                         : "a GPU is here, but this LibTorch has no CUDA: LONGHAUL_TORCH=<a LibTorch with CUDA> ./longhaul build";
+  }
+  findings.push_back(std::move(finding));
 }
 
 void look_at_memory(std::vector<Finding>& findings) {
@@ -142,6 +161,7 @@ ExitCode examine(bool fresh, bool json) {
   std::vector<Finding> findings;
   look_at_program(findings);
   look_at_processor(findings);
+  look_at_gpus(findings);
   look_at_memory(findings);
   look_at_rates(findings, fresh);
   look_at_disk(findings, "disk of runs", fs::current_path());

@@ -1,6 +1,5 @@
 #include "tensor/libtorch_folder.h"
 
-#include <ATen/Context.h>
 #include <c10/util/Exception.h>
 #if __has_include(<torch/headeronly/version.h>)
 #include <torch/headeronly/version.h>
@@ -19,7 +18,5 @@ std::filesystem::path libtorch_folder() {
 }
 
 std::string libtorch_version() { return TORCH_VERSION; }
-
-int64_t cuda_devices() { return at::hasCUDA() ? static_cast<int64_t>(at::getNumGPUs()) : 0; }
 
 }  // namespace longhaul
