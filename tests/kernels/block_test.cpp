@@ -93,7 +93,7 @@ void check(const Kernels& kernels, const std::function<void(const Element*, int6
         const auto [m, n, k] = size;
         SCOPED_TRACE(fmt::format("{} m {} n {} k {} transposed {} accumulate {}", kernels.name, m, n, k, transposed, accumulate));
         Guarded<Element> a(m, k, k + 3), b(transposed ? n : k, transposed ? k : n, (transposed ? k : n) + 5);
-        const int64_t packed = std::is_same_v<Element, float> ? packed_size_fp32(k, n) : packed_size_bf16(k, n);
+        const int64_t packed = packed_size<Element>(k, n);
         Guarded<Element> panels(1, packed, std::max<int64_t>(packed, 1));
         Guarded<float> c(m, n, n + 2);
         a.fill(random);
@@ -158,7 +158,7 @@ TEST(BlockKernels, PackAlike) {
       for (const bool transposed : {false, true}) {
         Guarded<uint16_t> b(transposed ? n : k, transposed ? k : n, (transposed ? k : n) + 1);
         b.fill(random);
-        std::vector<uint16_t> one(static_cast<size_t>(packed_size_bf16(k, n)), 0x7fff), two = one;
+        std::vector<uint16_t> one(static_cast<size_t>(packed_size<uint16_t>(k, n)), 0x7fff), two = one;
         plain.pack_bf16(b.data(), b.stride(), transposed, k, n, one.data());
         kernels->pack_bf16(b.data(), b.stride(), transposed, k, n, two.data());
         EXPECT_EQ(one, two) << kernels->name << " k " << k << " n " << n;
@@ -235,8 +235,8 @@ TEST(BlockKernels, RowsAndColumnsDoNotSeeTheirNeighbours) {
   for (const Kernels* kernels : usable_block_kernels()) {
     force_block_kernels(kernels->name);
     const BlockScope scope;
-    std::vector<uint16_t> panels(static_cast<size_t>(packed_size_bf16(k, n)));
-    std::vector<float> wide_panels(static_cast<size_t>(packed_size_fp32(k, n)));
+    std::vector<uint16_t> panels(static_cast<size_t>(packed_size<uint16_t>(k, n)));
+    std::vector<float> wide_panels(static_cast<size_t>(packed_size<float>(k, n)));
     kernels->pack_bf16(b.data(), n, false, k, n, panels.data());
     kernels->pack_fp32(wide_b.data(), n, false, k, n, wide_panels.data());
     std::vector<float> whole(m * n), wide_whole(m * n), part(n), wide_part(n);

@@ -170,9 +170,9 @@ TEST(PackedWeight, IsPackedAgainWhenItWasWritten) {
   w.mutable_data_ptr<float>()[3] += 1;  // through a pointer, as optimizers write: they raise the version
   check(2, 3);
   check(2, 3);
-  EXPECT_EQ(kept.bytes(), packed_size_fp32(24, 10) * 4);
+  EXPECT_EQ(kept.bytes(), packed_size<float>(24, 10) * 4);
   packed_input_gradient(random_tensor({4, 10}, 3, at::kFloat), std::vector<int64_t>{4}, w, kept, 2);
-  EXPECT_EQ(kept.bytes(), (packed_size_fp32(24, 10) + packed_size_fp32(10, 24)) * 4);
+  EXPECT_EQ(kept.bytes(), (packed_size<float>(24, 10) + packed_size<float>(10, 24)) * 4);
 }
 
 TEST(PackedLinear, RefusesWithAReason) {

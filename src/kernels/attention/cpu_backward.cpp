@@ -89,19 +89,14 @@ Plan make_plan(const AttentionSizes& sizes) {
   return plan;
 }
 
-template <class Element>
-int64_t panels(int64_t k, int64_t n) {
-  return Tools::panel_elements(static_cast<const Element*>(nullptr), k, n);
-}
-
 // A query tile of one head, prepared for all key blocks.
 template <class Element>
 struct QueryTile {
   QueryTile(const AttentionSizes& sizes, Arena& arena)
-      : q_t(arena.take<Element>(panels<Element>(sizes.channels, kQueryTile))),
-        q(arena.take<Element>(panels<Element>(kQueryTile, sizes.channels))),
-        d_o_t(arena.take<Element>(panels<Element>(sizes.values, kQueryTile))),
-        d_o(arena.take<Element>(panels<Element>(kQueryTile, sizes.values))),
+      : q_t(arena.take<Element>(packed_size<Element>(sizes.channels, kQueryTile))),
+        q(arena.take<Element>(packed_size<Element>(kQueryTile, sizes.channels))),
+        d_o_t(arena.take<Element>(packed_size<Element>(sizes.values, kQueryTile))),
+        d_o(arena.take<Element>(packed_size<Element>(kQueryTile, sizes.values))),
         own_d_q(arena.take<float>(sizes.channels * kQueryTile)) {}
   Element *q_t, *q, *d_o_t, *d_o;  // panels: [channels × queries], [queries × channels], …
   float *own_d_q, *d_q = nullptr;  // [channels, kQueryTile]: dQᵀ so far
@@ -125,7 +120,7 @@ class BackwardItems {
         d_p_(arena.take<float>(kKeyBlock * kQueryTile)),
         p_rows_(arena.take<Element>(kKeyBlock * kQueryTile)),
         ds_rows_(arena.take<Element>(kKeyBlock * kQueryTile)),
-        ds_panels_(arena.take<Element>(panels<Element>(kKeyBlock, kQueryTile))) {
+        ds_panels_(arena.take<Element>(packed_size<Element>(kKeyBlock, kQueryTile))) {
     for (int64_t i = 0; i < kTilesAtOnce; ++i) tiles_.emplace_back(call, arena);
   }
 
@@ -164,7 +159,7 @@ class BackwardItems {
         std::copy_n(rows.k + i * rows.k_stride, call_.channels, keys_ + (r + i) * call_.channels);
         std::copy_n(rows.v + i * rows.v_stride, call_.values, values_ + (r + i) * call_.values);
       }
-      tools_.transpose(rows.k, rows.k_stride, here, call_.channels, keys_t_ + r * call_.channels, kKeyBlock);
+      tools_.block->transpose(rows.k, rows.k_stride, here, call_.channels, keys_t_ + r * call_.channels, kKeyBlock);
     }
     std::fill_n(d_k_, count * call_.channels, 0.0f);
     std::fill_n(d_v_, count * call_.values, 0.0f);
@@ -211,10 +206,10 @@ class BackwardItems {
     tile.queries = std::min(kQueryTile, document.queries - begin);
     const int64_t token = document.q + begin;
     const Element *q = call_.q.at(token, head), *d_o = call_.d_o.at(token, head);
-    tools_.pack(q, call_.q.token, true, call_.channels, tile.queries, tile.q_t);
-    tools_.pack(q, call_.q.token, false, tile.queries, call_.channels, tile.q);
-    tools_.pack(d_o, call_.d_o.token, true, call_.values, tile.queries, tile.d_o_t);
-    tools_.pack(d_o, call_.d_o.token, false, tile.queries, call_.values, tile.d_o);
+    tools_.block->pack(q, call_.q.token, true, call_.channels, tile.queries, tile.q_t);
+    tools_.block->pack(q, call_.q.token, false, tile.queries, call_.channels, tile.q);
+    tools_.block->pack(d_o, call_.d_o.token, true, call_.values, tile.queries, tile.d_o_t);
+    tools_.block->pack(d_o, call_.d_o.token, false, tile.queries, call_.values, tile.d_o);
     tools_.row_dots(d_o, call_.d_o.token, call_.o.at(token, head), call_.o.token, tile.queries, call_.values, tile.common);
     for (int64_t i = 0; i < kQueryTile; ++i) {
       const float logsumexp = i < tile.queries ? *call_.logsumexp.at(token + i, head) : -kInfinity;
@@ -227,8 +222,8 @@ class BackwardItems {
   // Keys [key + block, key + block + seen) against one tile.
   void run_tile(const QueryTile<Element>& tile, const AttentionDocument& document, int64_t key, int64_t block, int64_t seen) {
     const int64_t channels = call_.channels, values = call_.values, columns = packed_n(tile.queries);
-    tools_.multiply(keys_ + block * channels, channels, tile.q_t, seen, columns, channels, scores_, kQueryTile, false);
-    tools_.multiply(values_ + block * values, values, tile.d_o_t, seen, columns, values, d_p_, kQueryTile, false);
+    tools_.block->multiply(keys_ + block * channels, channels, tile.q_t, seen, columns, channels, scores_, kQueryTile, false);
+    tools_.block->multiply(values_ + block * values, values, tile.d_o_t, seen, columns, values, d_p_, kQueryTile, false);
     GradientTile gradient;
     gradient.rows = seen;
     gradient.columns = columns;
@@ -241,9 +236,9 @@ class BackwardItems {
     gradient.logsumexp2 = tile.logsumexp2;
     gradient.common = tile.common;
     tools_.gradient(gradient, p_rows_, ds_rows_, ds_panels_);
-    tools_.multiply(p_rows_, kQueryTile, tile.d_o, seen, values, tile.queries, d_v_ + block * values, values, true);
-    tools_.multiply(ds_rows_, kQueryTile, tile.q, seen, channels, tile.queries, d_k_ + block * channels, channels, true);
-    tools_.multiply(keys_t_ + block * channels, kKeyBlock, ds_panels_, channels, columns, seen, tile.d_q, kQueryTile, true);
+    tools_.block->multiply(p_rows_, kQueryTile, tile.d_o, seen, values, tile.queries, d_v_ + block * values, values, true);
+    tools_.block->multiply(ds_rows_, kQueryTile, tile.q, seen, channels, tile.queries, d_k_ + block * channels, channels, true);
+    tools_.block->multiply(keys_t_ + block * channels, kKeyBlock, ds_panels_, channels, columns, seen, tile.d_q, kQueryTile, true);
   }
 
   // dQᵀ of a tile becomes rows of dQ.

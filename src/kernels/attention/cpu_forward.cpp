@@ -62,13 +62,13 @@ class ForwardItems {
   ForwardItems(const AttentionForward<Element>& call, const Tools& tools, int64_t most_tiles, Arena& arena)
       : call_(call),
         tools_(tools),
-        panel_elements_(Tools::panel_elements(static_cast<const Element*>(nullptr), call.channels, kQueryTile)),
+        panel_elements_(packed_size<Element>(call.channels, kQueryTile)),
         q_panels_(arena.take<Element>(most_tiles * panel_elements_)),
         outputs_(arena.take<float>(most_tiles * call.values * kQueryTile)),
         largest_(arena.take<float>(most_tiles * kQueryTile)),
         sum_(arena.take<float>(most_tiles * kQueryTile)),
         scores_(arena.take<float>(kKeyBlock * kQueryTile)),
-        p_panels_(arena.take<Element>(Tools::panel_elements(static_cast<const Element*>(nullptr), kKeyBlock, kQueryTile))),
+        p_panels_(arena.take<Element>(packed_size<Element>(kKeyBlock, kQueryTile))),
         keys_(arena.take<Element>(kKeyBlock * call.channels)),
         values_t_(arena.take<Element>(kKeyBlock * call.values)),
         row_(arena.take<float>(std::max(call.channels, call.values))) {}
@@ -97,7 +97,7 @@ class ForwardItems {
     for (size_t i = 0; i < tiles_.size(); ++i) {
       const Lanes& tile = tiles_[i];
       const auto at = static_cast<int64_t>(i);
-      tools_.pack(call_.q.at(document.q + tile.token, tile.head), tile.across_heads ? call_.q.head : call_.q.token, true, call_.channels, tile.lanes,
+      tools_.block->pack(call_.q.at(document.q + tile.token, tile.head), tile.across_heads ? call_.q.head : call_.q.token, true, call_.channels, tile.lanes,
                   q_panels_ + at * panel_elements_);
       std::fill_n(largest_ + at * kQueryTile, kQueryTile, -kInfinity);
       std::fill_n(sum_ + at * kQueryTile, kQueryTile, 0.0f);
@@ -108,7 +108,7 @@ class ForwardItems {
   // All tiles against keys [key, key + count).
   void run_block(const Item& item, const AttentionDocument& document, int64_t key, int64_t count) {
     KeyRows<Element> rows = call_.keys.rows(call_.documents, item.document, key, item.key_head, call_.channels, call_.values);
-    tools_.transpose(rows.v, rows.v_stride, count, call_.values, values_t_, kKeyBlock);
+    tools_.block->transpose(rows.v, rows.v_stride, count, call_.values, values_t_, kKeyBlock);
     if (tiles_.size() > 1) {  // rows of a fused qkv lie on a page of memory each: gather them once
       for (int64_t r = 0; r < count; ++r) std::copy_n(rows.k + r * rows.k_stride, call_.channels, keys_ + r * call_.channels);
       rows.k = keys_;
@@ -126,7 +126,7 @@ class ForwardItems {
   void run_tile(int64_t i, const Lanes& lanes, const AttentionDocument& document, const KeyRows<Element>& rows, int64_t key, int64_t seen) {
     const int64_t columns = packed_n(lanes.lanes);
     float* const outputs = outputs_ + i * call_.values * kQueryTile;
-    tools_.multiply(rows.k, rows.k_stride, q_panels_ + i * panel_elements_, seen, columns, call_.channels, scores_, kQueryTile, false);
+    tools_.block->multiply(rows.k, rows.k_stride, q_panels_ + i * panel_elements_, seen, columns, call_.channels, scores_, kQueryTile, false);
     SoftmaxTile tile;
     tile.rows = seen;
     tile.columns = columns;
@@ -146,7 +146,7 @@ class ForwardItems {
     tile.outputs = outputs;
     tile.values = call_.values;
     tools_.softmax(tile, p_panels_);
-    tools_.multiply(values_t_, kKeyBlock, p_panels_, call_.values, columns, seen, outputs, kQueryTile, true);
+    tools_.block->multiply(values_t_, kKeyBlock, p_panels_, call_.values, columns, seen, outputs, kQueryTile, true);
   }
 
   void finish(int64_t i, const AttentionDocument& document) {

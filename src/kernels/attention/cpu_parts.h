@@ -15,29 +15,11 @@ namespace longhaul::kernels {
 
 constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
-// The functions of BlockKernels and AttentionVectors, overloaded by element type.
+// BlockKernels, and the functions of AttentionVectors by element type.
 class Tools {
  public:
-  static int64_t panel_elements(const uint16_t*, int64_t k, int64_t n) { return packed_size_bf16(k, n); }
-  static int64_t panel_elements(const float*, int64_t k, int64_t n) { return packed_size_fp32(k, n); }
-  void pack(const uint16_t* b, int64_t ld, bool transposed, int64_t k, int64_t n, uint16_t* panels) const {
-    block_->pack_bf16(b, ld, transposed, k, n, panels);
-  }
-  void pack(const float* b, int64_t ld, bool transposed, int64_t k, int64_t n, float* panels) const {
-    block_->pack_fp32(b, ld, transposed, k, n, panels);
-  }
-  void multiply(const uint16_t* a, int64_t lda, const uint16_t* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc, bool add) const {
-    block_->multiply_bf16(a, lda, panels, m, n, k, c, ldc, add);
-  }
-  void multiply(const float* a, int64_t lda, const float* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc, bool add) const {
-    block_->multiply_fp32(a, lda, panels, m, n, k, c, ldc, add);
-  }
-  void transpose(const uint16_t* a, int64_t ld, int64_t rows, int64_t columns, uint16_t* out, int64_t ld_out) const {
-    block_->transpose_bf16(a, ld, rows, columns, out, ld_out);
-  }
-  void transpose(const float* a, int64_t ld, int64_t rows, int64_t columns, float* out, int64_t ld_out) const {
-    block_->transpose_fp32(a, ld, rows, columns, out, ld_out);
-  }
+  const BlockScope block;
+
   void softmax(const SoftmaxTile& tile, uint16_t* panels) const { vectors_.softmax_bf16(tile, panels); }
   void softmax(const SoftmaxTile& tile, float* panels) const { vectors_.softmax_fp32(tile, panels); }
   void gradient(const GradientTile& tile, uint16_t* p, uint16_t* ds, uint16_t* panels) const { vectors_.gradient_bf16(tile, p, ds, panels); }
@@ -67,7 +49,6 @@ class Tools {
   void decode(const DecodeRow<float>& row) const { vectors_.decode_fp32(row); }
 
  private:
-  BlockScope block_;
   const AttentionVectors& vectors_ = attention_vectors();
 };
 

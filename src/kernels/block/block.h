@@ -21,7 +21,7 @@ constexpr int64_t kPanelColumns = 16;
 struct BlockKernels {
   const char* name;  // "amx", "avx512_bf16", "avx512", "avx2", "portable"
 
-  // `transposed`: the source is [n × k] row-major with stride ld, else [k × n]. Writes packed_size(k, n) elements.
+  // `transposed`: the source is [n × k] row-major with stride ld, else [k × n]. Writes packed_size<Element>(k, n) elements.
   void (*pack_bf16)(const uint16_t* b, int64_t ld, bool transposed, int64_t k, int64_t n, uint16_t* panels);
   void (*pack_fp32)(const float* b, int64_t ld, bool transposed, int64_t k, int64_t n, float* panels);
 
@@ -43,13 +43,37 @@ struct BlockKernels {
   // Of BlockScope.
   void (*enter)();
   void (*leave)();
+
+  // By element type, for code that is written once for both.
+  void pack(const uint16_t* b, int64_t ld, bool transposed, int64_t k, int64_t n, uint16_t* panels) const { pack_bf16(b, ld, transposed, k, n, panels); }
+  void pack(const float* b, int64_t ld, bool transposed, int64_t k, int64_t n, float* panels) const { pack_fp32(b, ld, transposed, k, n, panels); }
+  void multiply(const uint16_t* a, int64_t lda, const uint16_t* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc,
+                bool accumulate = false) const {
+    multiply_bf16(a, lda, panels, m, n, k, c, ldc, accumulate);
+  }
+  void multiply(const float* a, int64_t lda, const float* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc,
+                bool accumulate = false) const {
+    multiply_fp32(a, lda, panels, m, n, k, c, ldc, accumulate);
+  }
+  void transpose(const uint16_t* a, int64_t ld, int64_t rows, int64_t columns, uint16_t* out, int64_t ld_out) const {
+    transpose_bf16(a, ld, rows, columns, out, ld_out);
+  }
+  void transpose(const float* a, int64_t ld, int64_t rows, int64_t columns, float* out, int64_t ld_out) const {
+    transpose_fp32(a, ld, rows, columns, out, ld_out);
+  }
 };
 
 // Multiples of 32 and of 16; bf16 panels hold packed_k(k) · packed_n(n) elements, fp32 panels k · packed_n(n).
 constexpr int64_t packed_k(int64_t k) { return (k + 31) / 32 * 32; }
 constexpr int64_t packed_n(int64_t n) { return (n + kPanelColumns - 1) / kPanelColumns * kPanelColumns; }
-constexpr int64_t packed_size_bf16(int64_t k, int64_t n) { return packed_k(k) * packed_n(n); }
-constexpr int64_t packed_size_fp32(int64_t k, int64_t n) { return k * packed_n(n); }
+template <class Element>  // uint16_t (bf16) or float
+constexpr int64_t panel_rows(int64_t k) {
+  return sizeof(Element) == 2 ? packed_k(k) : k;
+}
+template <class Element>
+constexpr int64_t packed_size(int64_t k, int64_t n) {
+  return panel_rows<Element>(k) * packed_n(n);
+}
 
 const BlockKernels& block_kernels();  // the best this CPU has, or the forced one
 std::vector<const BlockKernels*> usable_block_kernels();  // best first; "portable" is always there

@@ -31,46 +31,15 @@ constexpr int64_t kRowGrain = 32;    // tokens a thread takes at least
 constexpr int64_t kDepth = 512;      // tokens that one product of the weight's gradient sums over
 constexpr int64_t kPackColumns = 64;
 
-// The block kernels by element type.
-struct Bf16 {
-  using Element = uint16_t;
-  static constexpr Storage kStorage = Storage::kBf16;
-  static int64_t packed(int64_t k, int64_t n) { return packed_size_bf16(k, n); }
-  static void pack(const Element* b, int64_t ld, bool transposed, int64_t k, int64_t n, Element* panels) {
-    block_kernels().pack_bf16(b, ld, transposed, k, n, panels);
-  }
-  static void multiply(const BlockScope& block, const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t k,
-                       float* c, int64_t ldc, bool accumulate) {
-    block->multiply_bf16(a, lda, panels, m, n, k, c, ldc, accumulate);
-  }
-  static void transpose(const Element* a, int64_t ld, int64_t rows, int64_t columns, Element* out, int64_t ld_out) {
-    block_kernels().transpose_bf16(a, ld, rows, columns, out, ld_out);
-  }
-  static Element rounded(float x) { return c10::BFloat16(x).x; }
-};
+template <class Element>
+constexpr Storage kStorage = sizeof(Element) == 2 ? Storage::kBf16 : Storage::kFp32;
 
-struct Fp32 {
-  using Element = float;
-  static constexpr Storage kStorage = Storage::kFp32;
-  static int64_t packed(int64_t k, int64_t n) { return packed_size_fp32(k, n); }
-  static void pack(const Element* b, int64_t ld, bool transposed, int64_t k, int64_t n, Element* panels) {
-    block_kernels().pack_fp32(b, ld, transposed, k, n, panels);
-  }
-  static void multiply(const BlockScope& block, const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t k,
-                       float* c, int64_t ldc, bool accumulate) {
-    block->multiply_fp32(a, lda, panels, m, n, k, c, ldc, accumulate);
-  }
-  static void transpose(const Element* a, int64_t ld, int64_t rows, int64_t columns, Element* out, int64_t ld_out) {
-    block_kernels().transpose_fp32(a, ld, rows, columns, out, ld_out);
-  }
-  static Element rounded(float x) { return x; }
-};
+float rounded_to(float, float x) { return x; }
+uint16_t rounded_to(uint16_t, float x) { return c10::BFloat16(x).x; }
 
-template <class Type>
+template <class Element>
 class FusedHead {
  public:
-  using Element = typename Type::Element;
-
   FusedHead(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients)
       : options_(problem.options),
         tokens_(problem.tokens()),
@@ -115,12 +84,12 @@ class FusedHead {
 
   void allocate() {
     const MemoryPurposeScope scope(MemoryPurpose::kWorkspace);
-    for_logits_ = take<Element>(blocks_ * Type::packed(channels_, kColumns));
-    if (d_hidden_ != nullptr) for_hidden_ = take<Element>(blocks_ * Type::packed(kColumns, channels_));
+    for_logits_ = take<Element>(blocks_ * packed_size<Element>(channels_, kColumns));
+    if (d_hidden_ != nullptr) for_hidden_ = take<Element>(blocks_ * packed_size<Element>(kColumns, channels_));
     if (sink_ != nullptr) {
       terms_ = take<Element>(blocks_ * chunk_ * kColumns);
       bases_ = take<float>(blocks_ * chunk_);
-      packed_hidden_ = take<Element>((chunk_ + kDepth - 1) / kDepth * Type::packed(kDepth, channels_));
+      packed_hidden_ = take<Element>((chunk_ + kDepth - 1) / kDepth * packed_size<Element>(kDepth, channels_));
       lse_ = take<float>(chunk_);
       factor_ = take<float>(chunk_);
       label_factor_ = take<float>(chunk_);
@@ -131,9 +100,9 @@ class FusedHead {
     parallel_for(0, blocks_, 1, [&](int64_t from, int64_t to) {
       for (int64_t b = from; b < to; ++b) {
         const Element* rows = weight_ + b * kColumns * channels_;
-        Type::pack(rows, channels_, true, channels_, columns(b), for_logits_ + b * Type::packed(channels_, kColumns));
+        block_kernels().pack(rows, channels_, true, channels_, columns(b), for_logits_ + b * packed_size<Element>(channels_, kColumns));
         if (for_hidden_ == nullptr) continue;
-        Type::pack(rows, channels_, false, columns(b), channels_, for_hidden_ + b * Type::packed(kColumns, channels_));
+        block_kernels().pack(rows, channels_, false, columns(b), channels_, for_hidden_ + b * packed_size<Element>(kColumns, channels_));
       }
     });
   }
@@ -144,8 +113,8 @@ class FusedHead {
       const int64_t first = from * kPackColumns, count = std::min(channels_, to * kPackColumns) - first;
       for (int64_t k = 0; k < rows_; k += kDepth) {
         const int64_t depth = std::min(kDepth, rows_ - k);
-        Element* panels = packed_hidden_ + k / kDepth * Type::packed(kDepth, channels_);
-        Type::pack(hidden_ + (begin_ + k) * channels_ + first, channels_, false, depth, count, panels + Type::packed(depth, first));
+        Element* panels = packed_hidden_ + k / kDepth * packed_size<Element>(kDepth, channels_);
+        block_kernels().pack(hidden_ + (begin_ + k) * channels_ + first, channels_, false, depth, count, panels + packed_size<Element>(depth, first));
       }
     });
   }
@@ -184,12 +153,12 @@ class FusedHead {
     const int64_t n = columns(b), first = b * kColumns;
     const int64_t* labels = labels_ + begin_ + at;
     float* logits = scratch.logits;
-    Type::multiply(block, hidden_ + (begin_ + at) * channels_, channels_, for_logits_ + b * Type::packed(channels_, kColumns), count, n,
+    block->multiply(hidden_ + (begin_ + at) * channels_, channels_, for_logits_ + b * packed_size<Element>(channels_, kColumns), count, n,
                    channels_, logits, kColumns, false);
     for (int64_t r = 0; r < count; ++r) {
       if (labels[r] >= first && labels[r] < first + n) scratch.label_logit[r] = logits[r * kColumns + labels[r] - first];
     }
-    absorb_logits({Type::kStorage, count, n, logits, kColumns, terms, kColumns, scratch.base, scratch.sum, scratch.rescale});
+    absorb_logits({kStorage<Element>, count, n, logits, kColumns, terms, kColumns, scratch.base, scratch.sum, scratch.rescale});
     if (terms == nullptr) return;
     for (int64_t r = 0; r < count; ++r) {
       if (labels[r] >= first && labels[r] < first + n) terms[r * kColumns + labels[r] - first] = Element{0};
@@ -200,7 +169,7 @@ class FusedHead {
     for (int64_t r = 0; r < count && b > 0; ++r) {
       if (scratch.rescale[r] != 1.0f) scale_row(sums + r * channels_, channels_, scratch.rescale[r]);
     }
-    Type::multiply(block, terms, kColumns, for_hidden_ + b * Type::packed(kColumns, channels_), count, channels_, n, sums, channels_, b > 0);
+    block->multiply(terms, kColumns, for_hidden_ + b * packed_size<Element>(kColumns, channels_), count, channels_, n, sums, channels_, b > 0);
   }
 
   void finish(const Rows& scratch, int64_t at, int64_t count) {
@@ -217,7 +186,7 @@ class FusedHead {
         label_factor_[at + r] = label_factor;
       }
       if (d_hidden_ == nullptr) continue;
-      combine_rows(Type::kStorage, scratch.sums_rd + r * channels_, factor / static_cast<float>(scratch.sum[r]),
+      combine_rows(kStorage<Element>, scratch.sums_rd + r * channels_, factor / static_cast<float>(scratch.sum[r]),
                    weight_ + labels_[t] * channels_, label_factor, channels_, d_hidden_ + t * channels_);
     }
   }
@@ -231,13 +200,13 @@ class FusedHead {
       Element* terms = terms_ + b * chunk_ * kColumns;
       for (int64_t t = 0; t < rows_; ++t) {
         Element* row = terms + t * kColumns;
-        scale_stored_row(Type::kStorage, row, n, factor_[t] * std::exp(bases_[b * chunk_ + t] - lse_[t]), row);
+        scale_stored_row(kStorage<Element>, row, n, factor_[t] * std::exp(bases_[b * chunk_ + t] - lse_[t]), row);
         const int64_t label = labels_[begin_ + t] - first;
-        if (label >= 0 && label < n) row[label] = Type::rounded(label_factor_[t]);
+        if (label >= 0 && label < n) row[label] = rounded_to(Element{}, label_factor_[t]);
       }
-      Type::transpose(terms, kColumns, rows_, n, transposed, rows_);
+      block->transpose(terms, kColumns, rows_, n, transposed, rows_);
       for (int64_t k = 0; k < rows_; k += kDepth) {
-        Type::multiply(block, transposed + k, rows_, packed_hidden_ + k / kDepth * Type::packed(kDepth, channels_), n, channels_,
+        block->multiply(transposed + k, rows_, packed_hidden_ + k / kDepth * packed_size<Element>(kDepth, channels_), n, channels_,
                        std::min(kDepth, rows_ - k), sink_ + first * channels_, channels_, true);
       }
     }
@@ -272,8 +241,8 @@ std::string refuse_cross_entropy_fused(const CrossEntropyProblem& problem, const
 }
 
 Tensor cross_entropy_fused(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients) {
-  return problem.hidden_td.scalar_type() == at::kFloat ? FusedHead<Fp32>(problem, gradients).run()
-                                                        : FusedHead<Bf16>(problem, gradients).run();
+  return problem.hidden_td.scalar_type() == at::kFloat ? FusedHead<float>(problem, gradients).run()
+                                                        : FusedHead<uint16_t>(problem, gradients).run();
 }
 
 }  // namespace longhaul::kernels

@@ -68,10 +68,10 @@ void RecurrenceWorker<Element>::reserve_scratch(bool backward) {
   reserve(a_, square);
   reserve(first_, block_ * wide);
   reserve(second_, block_ * wide);
-  reserve(row_panels_, std::max(packed(wide, block_), packed(block_, wide)));
-  reserve(state_panels_, std::max(packed(keys_, values_), packed(values_, keys_)));
+  reserve(row_panels_, std::max(packed_size<Element>(wide, block_), packed_size<Element>(block_, wide)));
+  reserve(state_panels_, std::max(packed_size<Element>(keys_, values_), packed_size<Element>(values_, keys_)));
   reserve(state_, area);
-  reserve(v_tokens_, strips * packed(kStrip, values_));
+  reserve(v_tokens_, strips * packed_size<Element>(kStrip, values_));
   reserve(scaled_q_, block_ * keys_);
   reserve(scaled_k_, block_ * keys_);
   reserve(transposed_, block_ * keys_);
@@ -94,38 +94,13 @@ void RecurrenceWorker<Element>::reserve_scratch(bool backward) {
   reserve(p_, square);
   reserve(pairs_q_, square);
   reserve(pairs_k_, square);
-  reserve(do_tokens_, strips * packed(kStrip, values_));
-  reserve(q_tokens_, strips * packed(kStrip, keys_));
-  reserve(k_tokens_, strips * packed(kStrip, keys_));
+  reserve(do_tokens_, strips * packed_size<Element>(kStrip, values_));
+  reserve(q_tokens_, strips * packed_size<Element>(kStrip, keys_));
+  reserve(k_tokens_, strips * packed_size<Element>(kStrip, keys_));
   reserve(dots_, 2 * std::max(block_, keys_));
   for (float** pointer : {&key_sum_, &query_sum_}) reserve(*pointer, block_);
   if (!by_channel_) return;
   for (float** pointer : {&dq_sum_, &dk_sum_, &moment_, &written_}) reserve(*pointer, block_ * keys_);
-}
-
-template <class Element>
-int64_t RecurrenceWorker<Element>::packed(int64_t k, int64_t n) const {
-  if constexpr (std::is_same_v<Element, float>) return packed_size_fp32(k, n);
-  else return packed_size_bf16(k, n);
-}
-
-template <class Element>
-void RecurrenceWorker<Element>::pack(const Element* b, int64_t ld, bool transposed, int64_t k, int64_t n, Element* panels) const {
-  if constexpr (std::is_same_v<Element, float>) products_->pack_fp32(b, ld, transposed, k, n, panels);
-  else products_->pack_bf16(b, ld, transposed, k, n, panels);
-}
-
-template <class Element>
-void RecurrenceWorker<Element>::multiply(const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t k, float* c,
-                                         int64_t ldc, bool accumulate) const {
-  if constexpr (std::is_same_v<Element, float>) products_->multiply_fp32(a, lda, panels, m, n, k, c, ldc, accumulate);
-  else products_->multiply_bf16(a, lda, panels, m, n, k, c, ldc, accumulate);
-}
-
-template <class Element>
-void RecurrenceWorker<Element>::transpose(const Element* a, int64_t ld, int64_t rows, int64_t columns, Element* out, int64_t ld_out) const {
-  if constexpr (std::is_same_v<Element, float>) products_->transpose_fp32(a, ld, rows, columns, out, ld_out);
-  else products_->transpose_bf16(a, ld, rows, columns, out, ld_out);
 }
 
 template <class Element>
@@ -138,7 +113,7 @@ const Element* RecurrenceWorker<Element>::rounded(const float* state) const {
 template <class Element>
 void RecurrenceWorker<Element>::pack_tokens(const Rows<const Element>& x_rows, int64_t columns, Element* panels) const {
   for (int64_t t = 0; t < m_; t += kStrip) {
-    pack(x_rows.at(t), x_rows.ld, false, std::min(kStrip, m_ - t), columns, panels + t / kStrip * packed(kStrip, columns));
+    products_->pack(x_rows.at(t), x_rows.ld, false, std::min(kStrip, m_ - t), columns, panels + t / kStrip * packed_size<Element>(kStrip, columns));
   }
 }
 
@@ -147,7 +122,7 @@ template <class Element>
 void RecurrenceWorker<Element>::multiply_tokens(const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t first,
                                                 int64_t end, float* c) const {
   for (int64_t t = first; t < end; t += kStrip) {
-    multiply(a + t, lda, panels + t / kStrip * packed(kStrip, n), m, n, std::min(kStrip, end - t), c, n, t > first);
+    products_->multiply(a + t, lda, panels + t / kStrip * packed_size<Element>(kStrip, n), m, n, std::min(kStrip, end - t), c, n, t > first);
   }
 }
 
@@ -284,16 +259,16 @@ void RecurrenceWorker<Element>::write_block(float* out) {
   } else {
     loops_.scale_rows(k_.data, k_.ld, suffix_, m_, keys_, scaled_k_, keys_);
   }
-  transpose(scaled_k_, keys_, m_, keys_, transposed_, block_);
+  products_->transpose(scaled_k_, keys_, m_, keys_, transposed_, block_);
   multiply_tokens(transposed_, block_, v_tokens_, keys_, values_, 0, m_, out);
 }
 
 template <class Element>
 void RecurrenceWorker<Element>::scalar_scores() const {
-  pack(k_.data, k_.ld, true, keys_, m_, row_panels_);
+  products_->pack(k_.data, k_.ld, true, keys_, m_, row_panels_);
   for (int64_t i = 0; i < m_; i += kStrip) {
     const int64_t rows = std::min(kStrip, m_ - i);
-    multiply(q_.at(i), q_.ld, row_panels_, rows, i + rows, keys_, a_ + i * block_, block_);
+    products_->multiply(q_.at(i), q_.ld, row_panels_, rows, i + rows, keys_, a_ + i * block_, block_);
   }
 }
 
@@ -309,12 +284,12 @@ void RecurrenceWorker<Element>::read_block(const float* state) {
   } else {
     scalar_scores();
   }
-  if (state != nullptr) pack(rounded(state), values_, false, keys_, values_, state_panels_);
+  if (state != nullptr) products_->pack(rounded(state), values_, false, keys_, values_, state_panels_);
   for (int64_t i = 0; i < m_; i += kStrip) {
     const int64_t rows = std::min(kStrip, m_ - i);
     loops_.mask_scores(a_ + i * block_, mask_ + i * block_, block_, i, rows, i + rows, scores_, block_);
     multiply_tokens(scores_, block_, v_tokens_, rows, values_, 0, i + rows, first_);
-    if (state != nullptr) multiply(query.at(i), query.ld, state_panels_, rows, values_, keys_, second_, values_);
+    if (state != nullptr) products_->multiply(query.at(i), query.ld, state_panels_, rows, values_, keys_, second_, values_);
     loops_.join_rows(first_, state != nullptr ? second_ : nullptr, values_, factor + i, rows, values_, o_.at(i), o_.ld);
   }
 }

@@ -108,13 +108,7 @@ class RecurrenceWorker {
     reserve(reinterpret_cast<void**>(&pointer), count * static_cast<int64_t>(sizeof(T)));
   }
 
-  // The products, for this Element.
-  void pack(const Element* b, int64_t ld, bool transposed, int64_t k, int64_t n, Element* panels) const;
-  void multiply(const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc,
-                bool accumulate = false) const;
-  void transpose(const Element* a, int64_t ld, int64_t rows, int64_t columns, Element* out, int64_t ld_out) const;
   const Element* rounded(const float* state) const;  // a state in the products' dtype, [keys × values]
-  int64_t packed(int64_t k, int64_t n) const;
   // B that runs over tokens: packs of kStrip tokens each, so that a product may take some of them.
   void pack_tokens(const Rows<const Element>& x_rows, int64_t columns, Element* panels) const;
   void multiply_tokens(const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t first, int64_t end, float* c) const;

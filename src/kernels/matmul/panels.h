@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/matmul/element.h"
+#include "kernels/block/block.h"
 
 namespace longhaul::kernels {
 
@@ -25,10 +25,10 @@ struct PanelLayout {
   PanelLayout(int64_t k, int64_t n_total) : chunks(k), n(n_total) {}
   Chunks chunks;
   int64_t n;
-  int64_t size() const { return BlockOf<Element>::panel_rows(chunks.k) * packed_n(n); }
+  int64_t size() const { return panel_rows<Element>(chunks.k) * packed_n(n); }
   // Of the panel that begins with column j, a multiple of 16.
   int64_t offset(int64_t chunk, int64_t j) const {
-    return chunks.begin(chunk) * packed_n(n) + j * BlockOf<Element>::panel_rows(chunks.length_of(chunk));
+    return chunks.begin(chunk) * packed_n(n) + j * panel_rows<Element>(chunks.length_of(chunk));
   }
 };
 

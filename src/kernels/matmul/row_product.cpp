@@ -46,12 +46,11 @@ TaskList<Block> blocks_of(std::span<const RowGroup> groups, int64_t k, int64_t n
 template <class Element>
 void multiply_block(const BlockScope& kernels, const RowProduct<Element>& product, const Element* panels, const PanelLayout<Element>& layout,
                     const Block& block, float* c, int64_t ldc) {
-  const auto multiply = kernels.operator->()->*BlockOf<Element>::kMultiply;
   const Element* const x = product.x + block.row * product.ldx;
-  if (layout.chunks.count == 0) return multiply(x, product.ldx, panels, block.rows, block.columns, 0, c, ldc, false);
+  if (layout.chunks.count == 0) return kernels->multiply(x, product.ldx, panels, block.rows, block.columns, 0, c, ldc, false);
   for (int64_t chunk = 0; chunk < layout.chunks.count; ++chunk) {
-    multiply(x + layout.chunks.begin(chunk), product.ldx, panels + layout.offset(chunk, block.column), block.rows, block.columns,
-             layout.chunks.length_of(chunk), c, ldc, chunk > 0);
+    kernels->multiply(x + layout.chunks.begin(chunk), product.ldx, panels + layout.offset(chunk, block.column), block.rows, block.columns,
+                      layout.chunks.length_of(chunk), c, ldc, chunk > 0);
   }
 }
 
@@ -111,13 +110,13 @@ void pack_weights(const Element* weights, int64_t matrices, int64_t out, int64_t
       for (int64_t j = 0; j < n; j += kColumns) pieces.add({matrix, chunk, j}, layout.chunks.length_of(chunk) * kColumns);
     }
   }
-  const auto pack = block_kernels().*BlockOf<Element>::kPack;
+  const BlockKernels& kernels = block_kernels();
   pieces.run(1 << 15, [&](const Piece* first, const Piece* last) {
     for (const Piece* piece = first; piece != last; ++piece) {
       const int64_t from = layout.chunks.begin(piece->chunk);
       const Element* const source = weights + piece->matrix * out * in + (for_input ? from * in + piece->column : piece->column * in + from);
-      pack(source, in, !for_input, layout.chunks.length_of(piece->chunk), std::min(kColumns, n - piece->column),
-           panels + piece->matrix * layout.size() + layout.offset(piece->chunk, piece->column));
+      kernels.pack(source, in, !for_input, layout.chunks.length_of(piece->chunk), std::min(kColumns, n - piece->column),
+                   panels + piece->matrix * layout.size() + layout.offset(piece->chunk, piece->column));
     }
   });
 }

@@ -73,11 +73,11 @@ class Slab {
   }
 
   void pack_dy(const Part& part, int64_t column, int64_t columns) const {
-    const auto transpose = block_kernels().*BlockOf<Element>::kTranspose;
+    const BlockKernels& kernels = block_kernels();
     for (int64_t c = 0; c < part.chunks.count; ++c) {
       const int64_t begin = part.chunks.begin(c), length = part.chunks.length_of(c);
       const Element* const from = gradient_.dy + (part.begin + begin) * gradient_.ld_dy + column;
-      transpose(from, gradient_.ld_dy, length, columns, dy_ + part.dy_offset + begin * gradient_.out + column * length, length);
+      kernels.transpose(from, gradient_.ld_dy, length, columns, dy_ + part.dy_offset + begin * gradient_.out + column * length, length);
       if (gradient_.bias_sink != nullptr) add_rows(from, length, columns, gradient_.bias_sink + column);
     }
   }
@@ -92,11 +92,11 @@ class Slab {
   }
 
   void pack_x(const Part& part, int64_t column, int64_t columns) const {
-    const auto pack = block_kernels().*BlockOf<Element>::kPack;
+    const BlockKernels& kernels = block_kernels();
     const PanelLayout<Element> layout(part.chunks.k, gradient_.in);
     for (int64_t c = 0; c < part.chunks.count; ++c) {
-      pack(gradient_.x + (part.begin + part.chunks.begin(c)) * gradient_.ldx + column, gradient_.ldx, false, part.chunks.length_of(c), columns,
-           x_ + part.x_offset + layout.offset(c, column));
+      kernels.pack(gradient_.x + (part.begin + part.chunks.begin(c)) * gradient_.ldx + column, gradient_.ldx, false, part.chunks.length_of(c), columns,
+                   x_ + part.x_offset + layout.offset(c, column));
     }
   }
 
@@ -126,15 +126,14 @@ class Slab {
   void multiply() const {
     blocks().run(kGrain, [&](const Block* first, const Block* last) {
       const BlockScope kernels;
-      const auto product = kernels.operator->()->*BlockOf<Element>::kMultiply;
       for (const Block* block = first; block != last; ++block) {
         const Part& part = *block->part;
         const PanelLayout<Element> layout(part.chunks.k, gradient_.in);
         float* const c = gradient_.sink + (part.group * gradient_.out + block->row) * gradient_.in + block->column;
         for (int64_t chunk = 0; chunk < part.chunks.count; ++chunk) {
           const int64_t length = part.chunks.length_of(chunk);
-          product(dy_ + part.dy_offset + part.chunks.begin(chunk) * gradient_.out + block->row * length, length,
-                  x_ + part.x_offset + layout.offset(chunk, block->column), block->rows, block->columns, length, c, gradient_.in, true);
+          kernels->multiply(dy_ + part.dy_offset + part.chunks.begin(chunk) * gradient_.out + block->row * length, length,
+                           x_ + part.x_offset + layout.offset(chunk, block->column), block->rows, block->columns, length, c, gradient_.in, true);
         }
       }
     });
