@@ -2,9 +2,11 @@
 
 #include <omp.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <fstream>
@@ -80,6 +82,14 @@ int usable_cores() {
   // Rounded down: a static split over more threads than the quota carries waits for the one that was throttled.
   const double cores = std::min<double>(affinity_cores(), group_cores());
   return std::max(1, static_cast<int>(cores));
+}
+
+void let_waiting_threads_sleep(char** arguments) {
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
+  std::error_code unknown;
+  const fs::path program = fs::read_symlink("/proc/self/exe", unknown);
+  if (unknown || ::setenv("GOMP_SPINCOUNT", "1000", 1) != 0) return;
+  ::execv(program.c_str(), arguments);
 }
 
 void parallel_for(int64_t begin, int64_t end, int64_t grain, const std::function<void(int64_t, int64_t)>& body) {

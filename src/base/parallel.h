@@ -15,6 +15,11 @@ int threads();               // of the calling thread's pool
 void set_threads(int count); // 0: all cores this process may use (affinity and cgroup quota respected)
 int usable_cores();
 
+// First thing in main. GNU OpenMP's threads spin while they wait, for so long that any other busy process makes a training step several
+// times slower (docs/design/threads.md), and it reads its settings before main: so the program starts anew with GOMP_SPINCOUNT=1000 in
+// its environment. Returns when OMP_WAIT_POLICY or GOMP_SPINCOUNT is set already, or when the program cannot be started anew.
+void let_waiting_threads_sleep(char** arguments);
+
 void parallel_for(int64_t begin, int64_t end, int64_t grain, const std::function<void(int64_t, int64_t)>& body);
 
 }  // namespace longhaul

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "cli/register.h"
 #include "tensor/cpu_allocator.h"
 #include "tensor/tensor.h"
@@ -117,4 +118,7 @@ int guarded(int count, char** arguments) {
 }  // namespace
 }  // namespace longhaul::cli
 
-int main(int count, char** arguments) { return longhaul::cli::guarded(count, arguments); }
+int main(int count, char** arguments) {
+  longhaul::let_waiting_threads_sleep(arguments);
+  return longhaul::cli::guarded(count, arguments);
+}

@@ -20,6 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -102,6 +103,19 @@ TEST_F(Program, EveryCommandHasHelpWithThreeExamples) {
   const ProcessResult version = run({"--version"});
   EXPECT_EQ(version.status, 0);
   for (const char* part : {"longhaul ", "commit ", "compiler ", "LibTorch ", "CPU features "}) EXPECT_THAT(version.output, HasSubstr(part));
+}
+
+// OpenMP prints its settings when it is loaded: once for the start that was typed, once for the program's own.
+TEST_F(Program, WaitingThreadsSleepUnlessTheEnvironmentSaysOtherwise) {
+  const auto settings = [](const std::string& more) {
+    std::vector<std::string> words = {"env", "-u", "OMP_WAIT_POLICY", "-u", "GOMP_SPINCOUNT", "OMP_DISPLAY_ENV=VERBOSE"};
+    if (!more.empty()) words.push_back(more);
+    words.insert(words.end(), {LONGHAUL_PROGRAM, "--version"});
+    return run_process(words, {}, 60).errors;
+  };
+  EXPECT_THAT(settings(""), HasSubstr("GOMP_SPINCOUNT = '1000'"));
+  EXPECT_THAT(settings("OMP_WAIT_POLICY=passive"), Not(HasSubstr("GOMP_SPINCOUNT = '1000'")));
+  EXPECT_THAT(settings("GOMP_SPINCOUNT=7"), AllOf(HasSubstr("GOMP_SPINCOUNT = '7'"), Not(HasSubstr("GOMP_SPINCOUNT = '1000'"))));
 }
 
 TEST_F(Program, ConfigShowsChecksComparesAndExplains) {
