@@ -65,7 +65,7 @@ std::string progress_text(const std::string& label, int64_t done, int64_t total,
   }
   text += "  " + amount_text(static_cast<double>(done), unit);
   if (total > 0) text += " of " + amount_text(static_cast<double>(total), unit);
-  text += "  " + amount_text(rate, unit) + "/s";
+  text += "  " + (unit == Progress::Unit::kCount && rate < 10 ? fmt::format("{:.2g}", rate) : amount_text(rate, unit)) + "/s";
   if (total > done && rate > 0) text += "  " + duration_text(static_cast<double>(total - done) / rate) + " left";
   return text;
 }

@@ -42,6 +42,7 @@ TEST(ProgressText, LineAndBar) {
   EXPECT_EQ(progress_text("reading", 500, 1000, Unit::kTokens, 1, true),
             "reading [############............] 50%  500 tokens of 1,000 tokens  500 tokens/s  1.0 s left");
   EXPECT_EQ(progress_text("files", 12, 0, Unit::kCount, 4, true), "files  12  3/s");
+  EXPECT_EQ(progress_text("steps", 3, 0, Unit::kCount, 8, true), "steps  3  0.38/s");
   EXPECT_THAT(progress_text("over", 12, 10, Unit::kCount, 4, true), HasSubstr("100%"));
 }
 
