@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "gpu_check/session.h"
+#include "kernels/linear_recurrence/work.h"
 
 namespace longhaul::gpu_check {
 namespace {
@@ -225,7 +226,7 @@ void check_decode(Session& session) {
   session.compare("linear_recurrence exact", which.name, "state", setup.initial, want.final_state, kFp32);
 }
 
-// One shape, both directions of the chunked form, for several lengths of segments; bytes and FLOPs of the fused form, §2.1 with C = 64.
+// One shape, both directions of the chunked form, for several lengths of segments.
 void time_chunked(Session& session, const Case& which, const std::string& shape, const std::vector<int64_t>& segment_lengths) {
   for (const int64_t segment_tokens : segment_lengths) {
     Case split = which;
@@ -236,11 +237,13 @@ void time_chunked(Session& session, const Case& which, const std::string& shape,
     auto final_state = Buffer<float>::output(setup.states);
     Memory workspace(kernels::cuda::chunked_workspace_bytes(setup.problem, setup.tables.segments, true));
     const kernels::cuda::RecurrenceGradientPointers gradients{setup.d_o.device(), nullptr, d_q.device(), d_k.device(), d_v.device(), nullptr, nullptr};
-    const double token_heads = static_cast<double>(setup.tokens) * which.heads, k = which.keys, v = which.values;
+    const double token_heads = static_cast<double>(setup.tokens) * which.heads;
+    const kernels::RecurrenceWork forward = kernels::forward_work({.block = 64, .keys = which.keys, .values = which.values});
+    const kernels::RecurrenceWork backward = kernels::backward_work({.block = 64, .keys = which.keys, .values = which.values}, 2);
     const std::string name = shape + ", " + std::to_string(setup.tables.segments) + " segments";
-    session.time("linear_recurrence chunked forward", name, token_heads * 4 * (k + v), token_heads * (2 * 64 * (k + v) + 4 * k * v),
+    session.time("linear_recurrence chunked forward", name, token_heads * forward.bytes, token_heads * forward.flops,
                  [&] { kernels::cuda::chunked_forward(setup.problem, setup.tables, o.device(), final_state.device(), workspace.data(), nullptr); });
-    session.time("linear_recurrence chunked backward", name, token_heads * 10 * (k + v), token_heads * (2 * 64 * (3 * k + 2 * v) + 10 * k * v),
+    session.time("linear_recurrence chunked backward", name, token_heads * backward.bytes, token_heads * backward.flops,
                  [&] { kernels::cuda::chunked_backward(setup.problem, setup.tables, gradients, workspace.data(), nullptr); });
   }
 }

@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "bench/register.h"
 #include "kernels/linear_recurrence/op.h"
+#include "kernels/linear_recurrence/work.h"
 #include "tensor/random_fill.h"
 #include "tensor/to_tensor.h"
 
@@ -134,13 +135,13 @@ Peer peer_of(const Inputs& inputs, Gate gate, const Tensor& gradient) {
   return best;
 }
 
-// FLOPs of linear-attention.md §2.1 with blocks of 64 and three quarters of the scores; bytes that must be read and written.
 std::vector<Pass> passes_of(const Setting& setting, const Timing& forward, const Timing& backward) {
-  constexpr double kBlock = 64, kState = static_cast<double>(kWidth * kWidth);
-  const double token_heads = static_cast<double>(setting.tokens * kHeads), width = static_cast<double>(kWidth);
-  const double gates = setting.gate == Gate::kHead ? 0 : 4 * width;
-  return {{"forward", forward, token_heads * (1.5 * kBlock * 2 * width + 4 * kState), token_heads * (8 * width + gates)},
-          {"backward", backward, token_heads * (1.5 * kBlock * 5 * width + 10 * kState), token_heads * (14 * width + 2 * gates)}};
+  // The CPU form's blocks, of which it computes three quarters of the scores.
+  const kernels::RecurrenceShape shape{.block = 64, .keys = kWidth, .values = kWidth, .computed = 0.75, .decay_bytes = setting.gate == Gate::kHead ? 0 : 4 * kWidth};
+  const auto token_heads = static_cast<double>(setting.tokens * kHeads);
+  const kernels::RecurrenceWork there = kernels::forward_work(shape), back = kernels::backward_work(shape);
+  return {{"forward", forward, token_heads * there.flops, token_heads * there.bytes},
+          {"backward", backward, token_heads * back.flops, token_heads * back.bytes}};
 }
 
 }  // namespace

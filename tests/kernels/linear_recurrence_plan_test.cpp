@@ -2,12 +2,36 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/linear_recurrence/work.h"
+
 namespace longhaul::kernels {
 namespace {
 
 RecurrencePlan plan_of(const std::vector<int64_t>& offsets, int64_t heads, int64_t threads, double flops_per_second = 1e11) {
   return plan_recurrence(offsets, 0, RecurrenceExecution::kAuto,
                          {.sequences_per_document = heads, .key = 64, .value = 64, .threads = threads, .flops_per_second = flops_per_second});
+}
+
+// The table of linear-attention.md §2.1, d_k = d_v = 128, bf16.
+TEST(RecurrenceWork, EqualsTheTableOfTheSpecification) {
+  const std::tuple<int64_t, double, double> rows[] = {{64, 98304, 245760}, {128, 131072, 327680}, {256, 196608, 491520}};
+  for (const auto& [block, forward, backward] : rows) {
+    const RecurrenceShape shape{.block = block, .keys = 128, .values = 128};
+    EXPECT_EQ(forward_work(shape).flops, forward);
+    EXPECT_EQ(backward_work(shape).flops, backward);
+    EXPECT_EQ(backward_work(shape).flops, 2.5 * forward_work(shape).flops);
+    EXPECT_EQ(forward_work(shape).bytes, 1024);
+    EXPECT_EQ(backward_work(shape, 2).bytes, 2560);
+  }
+}
+
+// A decay per channel is fp32: 4 d_k more to read, 8 d_k in the backward pass; leaving out half of the scores halves only their products.
+TEST(RecurrenceWork, CountsDecaysAndSkippedScores) {
+  const RecurrenceShape plain{.block = 64, .keys = 32, .values = 96}, gated{.block = 64, .keys = 32, .values = 96, .computed = 0.5, .decay_bytes = 128};
+  EXPECT_EQ(forward_work(gated).bytes - forward_work(plain).bytes, 128);
+  EXPECT_EQ(backward_work(gated).bytes - backward_work(plain).bytes, 256);
+  EXPECT_EQ(forward_work(plain).flops - forward_work(gated).flops, 64 * (32 + 96));
+  EXPECT_EQ(backward_work(plain).bytes, 2 * (4 * 32 + 3 * 96));
 }
 
 TEST(RecurrencePlan, SegmentsTileTheDocuments) {

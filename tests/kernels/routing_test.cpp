@@ -90,6 +90,13 @@ TEST(Route, EqualProbabilitiesChooseTheLowerExpert) {
   EXPECT_NEAR(routing.log_sum_square.item<double>(), 3 * std::pow(std::log(6.0), 2), 1e-14);
 }
 
+// e^{300} is beyond fp32, the ratio of the two is not.
+TEST(Route, LargeLogitsKeepTheirRatio) {
+  const Routing routing = route(at::ones({1, 1}), at::tensor({300.0f, 299.0f, 0.0f}).view({3, 1}), 2, at::zeros({3, 1}));
+  EXPECT_NEAR(routing.weight_tk[0][0].item<double>(), 1 / (1 + std::exp(-1.0)), 1e-6);
+  EXPECT_NEAR(routing.log_sum_square.item<double>(), std::pow(300 + std::log1p(std::exp(-1.0)), 2), 0.02);  // fp32 near 9e4
+}
+
 // Logits of hundreds do not overflow; a NaN is not hidden.
 TEST(Route, ExtremeLogits) {
   const Tensor router = at::tensor({300.0f, -300.0f, 0.0f}).view({3, 1}), x = at::tensor({1.0f, std::nanf("")}).view({2, 1});

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/linear_recurrence/work.h"
+
 namespace longhaul::kernels {
 namespace {
 
@@ -17,8 +19,8 @@ struct Rates {
 
 Rates rates_of(int64_t block, const RecurrenceCost& cost) {
   const double area = static_cast<double>(cost.key) * static_cast<double>(cost.value);
-  const double within = 1.5 * static_cast<double>(block) * static_cast<double>(cost.key + cost.value);  // 2 C (dk + dv), three quarters of it computed
-  return {(within + 2 * area) / cost.flops_per_second, 2 * area / cost.flops_per_second,
+  const double write = 2 * area, all = forward_work({.block = block, .keys = cost.key, .values = cost.value, .computed = 0.75}).flops;
+  return {(all - write) / cost.flops_per_second, write / cost.flops_per_second,
           8 * area / static_cast<double>(block) / kBytesPerSecond};
 }
 
