@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 
 #include "base/error.h"
 #include "data/tokenizer/unicode.h"
@@ -84,26 +85,6 @@ std::string missing_members(std::string_view name) {
   return set;
 }
 
-// \p{name} inside a class: PCRE2's own property and the members that it does not know yet.
-std::string property_set(std::string_view name, std::string_view pattern, const std::string& where) {
-  static const std::array<std::string_view, 7> kGroups = {"L", "M", "N", "P", "S", "Z", "C"};
-  const bool known = std::ranges::find(kCategoryNames, name) != kCategoryNames.end() || std::ranges::find(kGroups, name) != kGroups.end();
-  if (!known || name[0] == 'C') {
-    // Scripts and the rest keep PCRE2's own tables; "unassigned" would not mean the same in two versions of Unicode.
-    if (name == "Cn" || name == "C" || name == "Any" || name.starts_with("Is") || name.starts_with("^")) {
-      refuse(fmt::format("\\p{{{}}}", name), pattern, where);
-    }
-    return fmt::format("\\p{{{}}}", name);
-  }
-  return fmt::format("\\p{{{}}}{}", name, missing_members(name));
-}
-
-std::string word_set(std::string_view pattern, const std::string& where) {
-  std::string set;
-  for (const std::string_view name : {"L", "M", "Nd", "Nl", "Pc"}) set += property_set(name, pattern, where);
-  return set + R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
-}
-
 // Rewrites an Oniguruma pattern for PCRE2.
 class Translator {
  public:
@@ -162,16 +143,16 @@ class Translator {
       case 'S':
         if (in_class) refuse("\\S inside a character class", pattern_, where_);
         return set(std::string(kSpaceSet), true);
-      case 'd': return set(property_set("Nd", pattern_, where_), false);
-      case 'D': return set(property_set("Nd", pattern_, where_), true);
-      case 'w': return set(word_set(pattern_, where_), false);
-      case 'W': return set(word_set(pattern_, where_), true);
+      case 'd': return set(property_set("Nd"), false);
+      case 'D': return set(property_set("Nd"), true);
+      case 'w': return set(word_set(), false);
+      case 'W': return set(word_set(), true);
       case 'p': case 'P': {
         const size_t close = pattern_.find('}', at_);
         if (at_ >= pattern_.size() || pattern_[at_] != '{' || close == std::string_view::npos) refuse("\\p without {…}", pattern_, where_);
         const std::string_view name = pattern_.substr(at_ + 1, close - at_ - 1);
         at_ = close + 1;
-        return set(property_set(name, pattern_, where_), c == 'P');
+        return set(property_set(name), c == 'P');
       }
       case 'n': case 'r': case 't': case 'f': case 'v':
         out_ += c == 'v' ? std::string("\\x0b") : fmt::format("\\{}", c);
@@ -200,6 +181,28 @@ class Translator {
         out_.push_back('\\');
         out_.push_back(c);
     }
+  }
+
+  // \p{name} inside a class: PCRE2's own property and the members that it does not know yet.
+  const std::string& property_set(std::string_view name) {
+    static const std::array<std::string_view, 7> kGroups = {"L", "M", "N", "P", "S", "Z", "C"};
+    const auto kept = property_sets_.find(name);
+    if (kept != property_sets_.end()) return kept->second;
+    std::string set = fmt::format("\\p{{{}}}", name);
+    const bool known = std::ranges::find(kCategoryNames, name) != kCategoryNames.end() || std::ranges::find(kGroups, name) != kGroups.end();
+    if (known && name[0] != 'C') {
+      set += missing_members(name);
+    } else if (name == "Cn" || name == "C" || name == "Any" || name.starts_with("Is") || name.starts_with("^")) {
+      // Scripts and the rest keep PCRE2's own tables; "unassigned" would not mean the same in two versions of Unicode.
+      refuse(fmt::format("\\p{{{}}}", name), pattern_, where_);
+    }
+    return property_sets_.emplace(name, std::move(set)).first->second;
+  }
+
+  std::string word_set() {
+    std::string set;
+    for (const std::string_view name : {"L", "M", "Nd", "Nl", "Pc"}) set += property_set(name);
+    return set + R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
   }
 
   void character_class() {
@@ -234,6 +237,7 @@ class Translator {
   const std::string& where_;
   std::string out_;
   size_t at_ = 0;
+  std::map<std::string, std::string, std::less<>> property_sets_;  // a pattern names the same few again and again
 };
 
 struct MatchData {
