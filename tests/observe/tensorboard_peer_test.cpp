@@ -1,10 +1,8 @@
 // ctest: label=peer timeout=300
-// Our TensorBoard files read by TensorBoard itself. LONGHAUL_PEER_PYTHON names a Python that has the tensorboard
-// package.
+// Our TensorBoard files read by TensorBoard itself.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "base/process.h"
@@ -15,11 +13,6 @@ namespace longhaul::observe {
 namespace {
 
 TEST(TensorBoardPeer, ReadsEveryPointAndDropsWhatAResumeMadeVoid) {
-  const char* named = std::getenv("LONGHAUL_PEER_PYTHON");
-  const std::string python = named != nullptr ? named : "python3";
-  if (run_process({python, "-c", "import tensorboard"}).status != 0)
-    GTEST_SKIP() << python << " has no tensorboard package";
-
   const TemporaryFolder folder;
   auto write = [&](double now, std::optional<int64_t> resumed, int64_t first, int64_t last, float offset) {
     TensorBoard board(folder.path());
@@ -34,8 +27,8 @@ TEST(TensorBoardPeer, ReadsEveryPointAndDropsWhatAResumeMadeVoid) {
   write(1.79e9, std::nullopt, 1, 300, 0);
   write(1.79e9 + 1000, 200, 201, 400, 0.5);
 
-  const auto result = run_process(
-      {python, std::string(LONGHAUL_SOURCE_DIR) + "/tests/peer/tensorboard_read.py", folder.path().string()});
+  const std::string source = LONGHAUL_SOURCE_DIR;
+  const auto result = run_process({source + "/scripts/peer-python", source + "/tests/peer/tensorboard_read.py", folder.path().string()});
   ASSERT_EQ(result.status, 0) << result.errors;
   const auto read = nlohmann::json::parse(result.output);
   RecordProperty("tensorboard", read["version"].get<std::string>());
