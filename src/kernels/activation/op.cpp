@@ -5,6 +5,7 @@
 
 #include "base/parallel.h"
 #include "kernels/activation/loops.h"
+#include "kernels/by_device.h"
 #include "kernels/documents.h"
 #include "kernels/vector/row_blocks.h"
 #include "kernels/vector/tensors.h"
@@ -18,6 +19,11 @@ constexpr int64_t kGrainElements = 1 << 14;  // a thread's share at least: some 
 
 int64_t row_grain(int64_t columns) { return std::max<int64_t>(1, kGrainElements / std::max<int64_t>(1, columns)); }
 
+Heads heads_of(const Tensor& x_tc, int64_t heads, int64_t kv_heads, int64_t head_dim) {
+  const Tensor x_thd = x_tc.view({x_tc.size(0), heads + 2 * kv_heads, head_dim});
+  return {x_thd.narrow(1, 0, heads), x_thd.narrow(1, heads, kv_heads), x_thd.narrow(1, heads + kv_heads, kv_heads)};
+}
+
 // A gradient [rows, …] as a matrix whose rows are contiguous, however far apart.
 Tensor with_contiguous_rows(const Tensor& dy) { return dy.numel() == 0 || dy[0].is_contiguous() ? dy : dy.contiguous(); }
 
@@ -30,8 +36,8 @@ class SiluHeadsFunction : public torch::autograd::Function<SiluHeadsFunction> {
     const void* from = pointer_to(x);
     void* to = writable(y);
     parallel_for(0, x.numel(), kGrainElements, [&](int64_t begin, int64_t end) { silu_forward(storage, from, to, begin, end); });
-    const Tensor y_thd = y.view({x.size(0), heads + 2 * kv_heads, head_dim});
-    return {y_thd.narrow(1, 0, heads), y_thd.narrow(1, heads, kv_heads), y_thd.narrow(1, heads + kv_heads, kv_heads)};
+    const Heads parts = heads_of(y, heads, kv_heads, head_dim);
+    return {parts.q_thd, parts.k_thd, parts.v_thd};
   }
 
   static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
@@ -116,6 +122,9 @@ Heads silu_heads(const Tensor& x, int64_t heads, int64_t kv_heads, int64_t head_
   if (x.size(1) != (heads + 2 * kv_heads) * head_dim) {
     refuse_argument("silu_heads", "x", fmt::format("[tokens, ({} + 2 · {}) heads · {}]", heads, kv_heads, head_dim), shape_text(x));
   }
+  const ByDevice choice = choose_by_device("silu_heads", x);
+  if (choice == ByDevice::kMeta) return heads_of(meta_results({x}, {{x.sizes().vec(), x.scalar_type()}})[0], heads, kv_heads, head_dim);
+  if (choice == ByDevice::kAten) return heads_of(at::silu(x.contiguous()), heads, kv_heads, head_dim);
   const variable_list parts = SiluHeadsFunction::apply(x.contiguous(), heads, kv_heads, head_dim);
   return {parts[0], parts[1], parts[2]};
 }
@@ -123,7 +132,11 @@ Heads silu_heads(const Tensor& x, int64_t heads, int64_t kv_heads, int64_t head_
 Tensor swiglu(const Tensor& x) {
   check_rows("swiglu", x);
   if (x.size(1) % 2 != 0) refuse_argument("swiglu", "x", "[tokens, even number]", shape_text(x));
-  return SwigluFunction::apply(x.contiguous());
+  switch (choose_by_device("swiglu", x)) {
+    case ByDevice::kCpu: return SwigluFunction::apply(x.contiguous());
+    case ByDevice::kMeta: return meta_results({x}, {{{x.size(0), x.size(1) / 2}, x.scalar_type()}})[0];
+    default: return swiglu_reference(x);
+  }
 }
 
 Tensor bias_gelu(const Tensor& x, const Tensor& bias, const Tensor& sink) {
@@ -136,6 +149,11 @@ Tensor bias_gelu(const Tensor& x, const Tensor& bias, const Tensor& sink) {
       refuse_argument("bias_gelu", "bias_sink", fmt::format("[{}]", x.size(1)), sink.defined() ? shape_text(sink) : "none");
     }
   }
+  const ByDevice choice = choose_by_device("bias_gelu", x);
+  if (choice == ByDevice::kMeta) return meta_results({x}, {{x.sizes().vec(), x.scalar_type()}})[0];
+  if (choice == ByDevice::kAten) {
+    return bias_gelu_reference(x, bias.defined() ? with_gradient_to(bias.to(wide_type(x)), sink, x.requires_grad()) : bias);
+  }
   using Maybe = std::optional<Tensor>;
   return BiasGeluFunction::apply(x.contiguous(), bias.defined() ? Maybe(bias) : Maybe(), bias.defined() ? Maybe(sink) : Maybe());
 }
@@ -143,10 +161,13 @@ Tensor bias_gelu(const Tensor& x, const Tensor& bias, const Tensor& sink) {
 Tensor silu_reference(const Tensor& x) { return at::silu(x); }
 
 Tensor swiglu_reference(const Tensor& x) {
-  const auto halves = x.chunk(2, 1);
-  return at::silu(halves[0]).mul(halves[1]);
+  const auto halves = x.to(wide_type(x)).chunk(2, 1);
+  return at::silu(halves[0]).mul(halves[1]).to(x.scalar_type());
 }
 
-Tensor bias_gelu_reference(const Tensor& x, const Tensor& bias) { return at::gelu(bias.defined() ? x + bias : x, "tanh"); }
+Tensor bias_gelu_reference(const Tensor& x, const Tensor& bias) {
+  const Tensor wide = x.to(wide_type(x));
+  return at::gelu(bias.defined() ? wide + bias : wide, "tanh").to(x.scalar_type());
+}
 
 }  // namespace longhaul::kernels

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "kernels/attention/problem.h"
+#include "kernels/by_device.h"
 #include "kernels/documents.h"
 #include "tensor/to_tensor.h"
 
@@ -12,23 +13,24 @@ namespace {
 
 constexpr const char* kOp = "attention";
 
-enum Implementation : size_t { kCpu, kSdpa, kReference };
+enum Implementation : size_t { kCpu, kSdpa, kReference, kMeta, kAten };
 
 std::string refuse_sdpa(const AttentionProblem& problem) {
   if (problem.options.window > 0) return "it has no sliding window";
   if (problem.offsets != problem.key_offsets) return "queries and keys have different documents";
   if (problem.q_thd.size(2) != problem.v_shd.size(2)) return "key and value channels differ";
-  if (!problem.q_thd.device().is_cpu()) return "it runs on the CPU";
+  if (!problem.q_thd.is_cpu()) return kNotOnCpu;
   return "";
 }
 
 AttentionProblem problem_of(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets, const Tensor& key_offsets,
                             const AttentionOptions& options) {
   if (q.dim() != 3 || !at::isFloatingType(q.scalar_type())) refuse_argument(kOp, "q", "[tokens, heads, channels], floating point", shape_text(q));
-  if (k.dim() != 3 || k.size(2) != q.size(2) || k.size(1) == 0 || q.size(1) % k.size(1) != 0 || k.scalar_type() != q.scalar_type()) {
+  if (k.dim() != 3 || k.size(2) != q.size(2) || k.size(1) == 0 || q.size(1) % k.size(1) != 0 || k.scalar_type() != q.scalar_type() ||
+      k.device() != q.device()) {
     refuse_argument(kOp, "k", fmt::format("[keys, a divisor of {}, {}] {}", q.size(1), q.size(2), name_of(q.scalar_type())), shape_text(k));
   }
-  if (v.dim() != 3 || v.size(0) != k.size(0) || v.size(1) != k.size(1) || v.scalar_type() != q.scalar_type()) {
+  if (v.dim() != 3 || v.size(0) != k.size(0) || v.size(1) != k.size(1) || v.scalar_type() != q.scalar_type() || v.device() != q.device()) {
     refuse_argument(kOp, "v", fmt::format("[{}, {}, channels] {}", k.size(0), k.size(1), name_of(q.scalar_type())), shape_text(v));
   }
   if (options.window < 0) refuse_argument(kOp, "window", "0 (none) or more", std::to_string(options.window));
@@ -86,9 +88,18 @@ AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v, con
                           const AttentionOptions& options) {
   const AttentionProblem problem = problem_of(q, k, v, offsets, key_offsets, options);
   static const Dispatcher dispatcher(kOp);
-  const size_t choice = dispatcher.choose({"cpu", "sdpa", "reference"}, [&](size_t i) {
-    return i == kCpu ? refuse_attention_cpu(problem) : i == kSdpa ? refuse_sdpa(problem) : std::string();
+  const size_t choice = dispatcher.choose({"cpu", "sdpa", "reference", "meta", "aten"}, [&](size_t i) {
+    return i == kCpu                              ? refuse_attention_cpu(problem)
+           : i == kSdpa                           ? refuse_sdpa(problem)
+           : i == kReference && !q.is_cpu() ? kNotOnCpu
+           : i == kMeta && !q.is_meta()     ? kNotMeta
+                                                  : std::string();
   });
+  if (choice == kMeta) {
+    const auto results = meta_results({q, k, v}, {{{q.size(0), q.size(1), v.size(2)}, v.scalar_type()}, {{q.size(0), q.size(1)}, problem.sum_type()}});
+    return {results[0], results[1]};
+  }
+  if (choice == kAten) return attention_aten(problem);
   return run(problem, static_cast<Implementation>(choice));
 }
 

@@ -7,7 +7,7 @@
 // tensor: only channels need to be contiguous.
 //
 // Implementations, in the order they are asked: cpu (our own, bf16 and fp32; bitwise independent of the number of threads), sdpa
-// (LibTorch's fused kernel per document; no window), reference (plain loops).
+// (LibTorch's fused kernel per document; no window), reference (plain loops), aten (LibTorch's operators, any device).
 #pragma once
 
 #include "kernels/dispatch.h"

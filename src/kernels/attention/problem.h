@@ -32,6 +32,8 @@ struct AttentionGradients {
   Tensor q_thd, k_shd, v_shd;
 };
 
+AttentionResult attention_aten(const AttentionProblem& problem);  // under autograd
+
 AttentionResult attention_forward_reference(const AttentionProblem& problem);
 AttentionGradients attention_backward_reference(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o_thd,
                                                 const Tensor& d_logsumexp_th);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "kernels/by_device.h"
 #include "kernels/documents.h"
 #include "kernels/embedding/loops.h"
 #include "kernels/vector/tensors.h"
@@ -41,6 +42,32 @@ void add_gradient(const Tensor& ids, const Tensor& dy, const Tensor& sink) {
                                   .sink_vd = writable(sink)};
   parallel_for(0, dy.size(0), kGrain, [&](int64_t begin, int64_t end) { embedding_add_rows(problem, begin, end); });
 }
+
+// Adds up in the order of the rows: on a GPU accumulate sorts first.
+void add_gradient_aten(const Tensor& ids, const Tensor& dy, Tensor sink) {
+  sink.index_put_({ids}, dy.to(sink.scalar_type()), /*accumulate=*/true);
+}
+
+class EmbeddingAten : public torch::autograd::Function<EmbeddingAten> {
+ public:
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& ids, const Tensor& table, const std::optional<Tensor>& positions,
+                        const std::optional<Tensor>& position_table, const Tensor& sink, const std::optional<Tensor>& position_sink) {
+    context->save_for_backward({ids, positions.value_or(Tensor())});
+    context->saved_data["sink"] = sink;
+    if (position_sink) context->saved_data["position_sink"] = *position_sink;
+    const Tensor rows = table.index_select(0, ids);
+    if (!positions) return rows;
+    const ScalarType wide = wide_type(table);
+    return rows.to(wide).add(position_table->index_select(0, *positions)).to(table.scalar_type());
+  }
+
+  static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    add_gradient_aten(saved[0], gradients[0], context->saved_data["sink"].toTensor());
+    if (saved[1].defined()) add_gradient_aten(saved[1], gradients[0], context->saved_data["position_sink"].toTensor());
+    return variable_list(6);
+  }
+};
 
 class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
  public:
@@ -76,14 +103,15 @@ void check_table(const char* argument, const EmbeddingTable& table) {
     refuse_argument("embedding", argument, "[rows, hidden] in bf16, fp32 or fp64", shape_text(value));
   }
   const Tensor& sink = table.sink_vd;
-  if (sink.sizes() != value.sizes() || sink.scalar_type() != wide_type(value) || !sink.is_contiguous()) {
+  if (sink.sizes() != value.sizes() || sink.scalar_type() != wide_type(value) || !sink.is_contiguous() || sink.device() != value.device()) {
     refuse_argument("embedding", argument, fmt::format("a sink {}×{} {}", value.size(0), value.size(1), name_of(wide_type(value))), shape_text(sink));
   }
 }
 
-// The first number outside [0, rows), if any.
+// The first number outside [0, rows), if any. Of meta tensors nobody knows.
 std::optional<int64_t> outside(const Tensor& numbers, int64_t rows) {
-  const Tensor all = numbers.contiguous();
+  if (numbers.is_meta()) return std::nullopt;
+  const Tensor all = numbers.cpu().contiguous();
   const int64_t *number = all.const_data_ptr<int64_t>(), *end = number + all.numel();
   const int64_t* found = std::find_if(number, end, [&](int64_t n) { return n < 0 || n >= rows; });
   return found == end ? std::nullopt : std::optional(*found);
@@ -93,6 +121,22 @@ void check_numbers(const char* argument, const Tensor& numbers) {
   if (numbers.dim() != 1 || numbers.scalar_type() != at::kLong) {
     refuse_argument("embedding", argument, "[tokens] int64", shape_text(numbers));
   }
+}
+
+Tensor apply(const Tensor& ids, const EmbeddingTable& table, const Tensor* positions, const EmbeddingTable* position) {
+  using Maybe = std::optional<Tensor>;
+  const at::Device device = table.value_vd.device();
+  const Tensor rows = ids.to(device).contiguous();
+  const Maybe position_rows = positions != nullptr ? Maybe(positions->to(device).contiguous()) : Maybe();
+  const Maybe position_table = position != nullptr ? Maybe(position->value_vd) : Maybe(), position_sink = position != nullptr ? Maybe(position->sink_vd) : Maybe();
+  const ByDevice choice = choose_by_device("embedding", table.value_vd);
+  if (choice == ByDevice::kMeta) {
+    return meta_results({table.value_vd, position_table.value_or(Tensor())}, {{{ids.size(0), table.value_vd.size(1)}, table.value_vd.scalar_type()}})[0];
+  }
+  if (choice == ByDevice::kAten) {
+    return EmbeddingAten::apply(rows, table.value_vd, position_rows, position_table, table.sink_vd, position_sink);
+  }
+  return EmbeddingFunction::apply(rows, table.value_vd, position_rows, position_table, table.sink_vd, position_sink);
 }
 
 void check_ids(const Tensor& ids, const EmbeddingTable& table) {
@@ -111,7 +155,7 @@ void check_ids(const Tensor& ids, const EmbeddingTable& table) {
 
 Tensor embedding(const Tensor& ids, const EmbeddingTable& table) {
   check_ids(ids, table);
-  return EmbeddingFunction::apply(ids.contiguous(), table.value_vd, std::nullopt, std::nullopt, table.sink_vd, std::nullopt);
+  return apply(ids, table, nullptr, nullptr);
 }
 
 Tensor embedding(const Tensor& ids, const EmbeddingTable& table, const Tensor& positions, const EmbeddingTable& position) {
@@ -119,8 +163,9 @@ Tensor embedding(const Tensor& ids, const EmbeddingTable& table, const Tensor& p
   check_table("position", position);
   check_numbers("positions", positions);
   if (positions.sizes() != ids.sizes()) refuse_argument("embedding", "positions", shape_text(ids), shape_text(positions));
-  if (position.value_vd.size(1) != table.value_vd.size(1) || position.value_vd.scalar_type() != table.value_vd.scalar_type()) {
-    refuse_argument("embedding", "position", "the hidden size and dtype of the table, " + shape_text(table.value_vd), shape_text(position.value_vd));
+  if (position.value_vd.size(1) != table.value_vd.size(1) || position.value_vd.scalar_type() != table.value_vd.scalar_type() ||
+      position.value_vd.device() != table.value_vd.device()) {
+    refuse_argument("embedding", "position", "the hidden size, dtype and device of the table, " + shape_text(table.value_vd), shape_text(position.value_vd));
   }
   if (const auto beyond = outside(positions, position.value_vd.size(0))) {
     throw Error({.code = ExitCode::kUsage,
@@ -130,9 +175,7 @@ Tensor embedding(const Tensor& ids, const EmbeddingTable& table, const Tensor& p
                  .where = "model.max_positions",
                  .hint = "shorten the input, or use a model with rotary positions"});
   }
-  return EmbeddingFunction::apply(ids.contiguous(), table.value_vd, std::optional<Tensor>(positions.contiguous()),
-                                  std::optional<Tensor>(position.value_vd), table.sink_vd,
-                                  std::optional<Tensor>(position.sink_vd));
+  return apply(ids, table, &positions, &position);
 }
 
 }  // namespace longhaul::kernels

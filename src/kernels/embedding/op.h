@@ -14,7 +14,8 @@ struct EmbeddingTable {
   Tensor value_vd, sink_vd;
 };
 
-// ids_t int64 [tokens] → [tokens, hidden]. An id outside the table is a kData error: the tokenizer does not belong to this model.
+// ids_t int64 [tokens] → [tokens, hidden]. ids and positions may lie on the CPU whatever device the tables are on, which is where they
+// are wanted: they are checked there, so ids on a device are copied to the CPU, and the caller waits. An id outside the table is a kData error: the tokenizer does not belong to this model.
 Tensor embedding(const Tensor& ids_t, const EmbeddingTable& table);
 // The same plus the rows positions_t [tokens] of `position`; a position outside it is a kUsage error.
 Tensor embedding(const Tensor& ids_t, const EmbeddingTable& table, const Tensor& positions_t, const EmbeddingTable& position);

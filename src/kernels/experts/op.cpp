@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/parallel.h"
+#include "kernels/by_device.h"
 #include "kernels/documents.h"
 #include "kernels/experts/loops.h"
 #include "kernels/vector/row_blocks.h"
@@ -147,29 +148,65 @@ void check_rows(const char* op, const char* argument, const Tensor& x, int64_t r
 
 Routing route(const Tensor& hidden, const Tensor& router, int64_t k, const Tensor& sink) {
   check_rows("route", "hidden", hidden, -1);
-  if (router.dim() != 2 || router.size(1) != hidden.size(1) || router.scalar_type() != wide_type(hidden) || !router.is_contiguous()) {
+  if (router.dim() != 2 || router.size(1) != hidden.size(1) || router.scalar_type() != wide_type(hidden) || !router.is_contiguous() ||
+      router.device() != hidden.device()) {
     refuse_argument("route", "router", fmt::format("[experts, {}] {}", hidden.size(1), name_of(wide_type(hidden))), shape_text(router));
   }
   if (k < 1 || k > router.size(0)) refuse_argument("route", "k", fmt::format("1 to {} experts", router.size(0)), std::to_string(k));
   if (!sink.defined() || sink.sizes() != router.sizes() || sink.scalar_type() != router.scalar_type() || !sink.is_contiguous()) {
     refuse_argument("route", "router_sink", shape_text(router), sink.defined() ? shape_text(sink) : "none");
   }
-  const variable_list results = RouteFunction::apply(hidden.contiguous(), router, k, sink);
   const int64_t experts = router.size(0);
+  const ByDevice choice = choose_by_device("route", hidden);
+  if (choice == ByDevice::kMeta) {
+    const ScalarType wide = router.scalar_type();
+    const std::vector<Tensor> results = meta_results({hidden}, {{{hidden.size(0), k}, wide}, {{experts}, wide}, {{}, wide}});
+    return {results[0], at::empty({hidden.size(0), k}, hidden.options().dtype(at::kLong).requires_grad(false)), results[1], results[2]};
+  }
+  if (choice == ByDevice::kAten) {
+    return route_reference(hidden, with_gradient_to(router, sink, hidden.requires_grad()), k);
+  }
+  const variable_list results = RouteFunction::apply(hidden.contiguous(), router, k, sink);
   return {results[0], results[2], results[1].narrow(0, 0, experts), results[1].select(0, experts)};
 }
 
 Routing route_reference(const Tensor& hidden, const Tensor& router, int64_t k) {
   const Tensor logits = at::mm(hidden.to(router.scalar_type()), router.t());
   const Tensor probability = logits.softmax(1);
-  const auto [picked, choice] = probability.topk(k, 1);
+  const auto [sorted, order] = probability.sort(/*stable=*/true, 1, /*descending=*/true);  // topk leaves the order of equals open
+  const Tensor picked = sorted.narrow(1, 0, k), choice = order.narrow(1, 0, k);
   return {picked.div(picked.sum(1, /*keepdim=*/true)), choice, probability.sum(0), logits.logsumexp(1).square().sum()};
+}
+
+static ExpertAssignment assign_meta(const Tensor& choice, int64_t experts) {
+  const int64_t rows = choice.numel();
+  ExpertAssignment assignment{at::empty({rows}, choice.options()), at::empty(choice.sizes(), choice.options()), {}};
+  for (int64_t e = 0; e < experts; ++e) assignment.rows_per_expert.push_back(rows / experts + (e < rows % experts ? 1 : 0));
+  return assignment;
+}
+
+static ExpertAssignment assign_aten(const Tensor& choice, int64_t experts) {
+  const int64_t rows = choice.numel(), k = choice.size(1);
+  const Tensor flat = choice.reshape({rows}), order = std::get<1>(flat.sort(/*stable=*/true, 0, /*descending=*/false));
+  const Tensor place = at::empty_like(order).scatter_(0, order, at::arange(rows, order.options()));
+  ExpertAssignment assignment{order.div(k, "floor"), place.view(choice.sizes()), {}};
+  // Numbers that name no expert are counted too, below the first and above the last.
+  const Tensor counts = at::bincount(flat.clamp(-1, experts) + 1, {}, experts + 2).cpu();
+  const int64_t* count = counts.const_data_ptr<int64_t>();
+  if (count[0] + count[experts + 1] > 0) {
+    refuse_argument("assign_experts", "choice", "0 to " + std::to_string(experts - 1), fmt::format("{} numbers outside", count[0] + count[experts + 1]));
+  }
+  assignment.rows_per_expert.assign(count + 1, count + 1 + experts);
+  return assignment;
 }
 
 ExpertAssignment assign_experts(const Tensor& choice_tk, int64_t experts) {
   if (choice_tk.dim() != 2 || choice_tk.scalar_type() != at::kLong) {
     refuse_argument("assign_experts", "choice", "[tokens, k] int64", shape_text(choice_tk));
   }
+  const ByDevice implementation = choose_by_device("assign_experts", choice_tk);
+  if (implementation == ByDevice::kMeta) return assign_meta(choice_tk, experts);
+  if (implementation == ByDevice::kAten) return assign_aten(choice_tk, experts);
   const Tensor choice = choice_tk.contiguous();
   const int64_t tokens = choice.size(0), k = choice.size(1);
   const int64_t* expert = choice.const_data_ptr<int64_t>();
@@ -194,6 +231,14 @@ ExpertAssignment assign_experts(const Tensor& choice_tk, int64_t experts) {
 
 Tensor permute_to_experts(const Tensor& x, const ExpertAssignment& assignment) {
   check_rows("permute_to_experts", "x", x, assignment.place_tk.size(0));
+  const ByDevice choice = choose_by_device("permute_to_experts", x);
+  if (choice == ByDevice::kMeta) return meta_results({x}, {{{assignment.source_r.size(0), x.size(1)}, x.scalar_type()}})[0];
+  if (choice == ByDevice::kAten) {
+    // Each row is written once, and its choices are summed by token: gradients add up in an order that does not vary.
+    const int64_t k = assignment.place_tk.size(1);
+    const Tensor copies = x.unsqueeze(1).expand({x.size(0), k, x.size(1)}).reshape({x.size(0) * k, x.size(1)});
+    return at::zeros_like(copies).index_copy(0, assignment.place_tk.reshape({-1}), copies);
+  }
   return PermuteFunction::apply(x.contiguous(), assignment.source_r, assignment.place_tk);
 }
 
@@ -202,6 +247,12 @@ Tensor combine_experts(const Tensor& y, const Tensor& weight, const ExpertAssign
   if (weight.sizes() != assignment.place_tk.sizes() || weight.scalar_type() != wide_type(y)) {
     refuse_argument("combine_experts", "weight", fmt::format("[{}, {}] {}", assignment.place_tk.size(0), assignment.place_tk.size(1), name_of(wide_type(y))),
                     shape_text(weight));
+  }
+  const ByDevice choice = choose_by_device("combine_experts", y);
+  if (choice == ByDevice::kMeta) return meta_results({y, weight}, {{{weight.size(0), y.size(1)}, y.scalar_type()}})[0];
+  if (choice == ByDevice::kAten) {
+    const Tensor rows = y.index_select(0, assignment.place_tk.reshape({-1})).view({weight.size(0), weight.size(1), y.size(1)});
+    return rows.to(weight.scalar_type()).mul(weight.unsqueeze(2)).sum(1).to(y.scalar_type());
   }
   return CombineFunction::apply(y.contiguous(), weight.contiguous(), assignment.place_tk);
 }

@@ -5,6 +5,9 @@
 //   permute    every token is copied once for each expert it chose, sorted by expert (stable: tokens keep their order)
 //   combine    Σ_k weight · y[place], summed in fp32 in the order of k and rounded once
 //
+// On a GPU assign_experts copies the experts' row counts to the CPU, and the caller waits: the sizes of the products that follow depend on
+// them. For meta tensors, whose choices nobody knows, it spreads the rows evenly.
+//
 // fp32 means fp64 for fp64 inputs. Sums have a fixed order, so results do not depend on the number of threads. No tokens, and experts
 // without tokens, are fine.
 #pragma once

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/parallel.h"
+#include "kernels/by_device.h"
 #include "kernels/documents.h"
 #include "kernels/heads/loops.h"
 #include "kernels/vector/tensors.h"
@@ -66,7 +67,7 @@ class SplitHeadsFunction : public torch::autograd::Function<SplitHeadsFunction> 
 
 }  // namespace
 
-RotaryTable rotary_table(std::span<const int64_t> positions, int64_t dim, double base, ScalarType type) {
+RotaryTable rotary_table(std::span<const int64_t> positions, int64_t dim, double base, ScalarType type, at::Device device) {
   const int64_t tokens = static_cast<int64_t>(positions.size()), pairs = dim / 2;
   Tensor angles = at::empty({tokens, pairs}, at::kDouble);
   double* out = angles.mutable_data_ptr<double>();
@@ -81,7 +82,7 @@ RotaryTable rotary_table(std::span<const int64_t> positions, int64_t dim, double
       }
     }
   });
-  return {angles.cos().to(type), angles.sin().to(type)};
+  return {angles.cos().to(type).to(device), angles.sin().to(type).to(device)};
 }
 
 Heads split_heads(const Tensor& x, int64_t heads, int64_t kv_heads, int64_t head_dim, const RotaryTable& table) {
@@ -92,12 +93,19 @@ Heads split_heads(const Tensor& x, int64_t heads, int64_t kv_heads, int64_t head
   }
   const bool rotated = table.cos_tr.defined();
   if (rotated && (table.cos_tr.dim() != 2 || table.cos_tr.size(0) != x.size(0) || 2 * table.cos_tr.size(1) > head_dim ||
-                  table.cos_tr.scalar_type() != wide_type(x))) {
+                  table.cos_tr.scalar_type() != wide_type(x) || table.cos_tr.device() != x.device())) {
     refuse_argument("split_heads", "table", fmt::format("[{} tokens, at most {}] {}", x.size(0), head_dim / 2, name_of(wide_type(x))),
                     shape_text(table.cos_tr));
   }
   if (rotated && x.requires_grad() && x.is_leaf() && at::GradMode::is_enabled()) {
     refuse_argument("split_heads", "x", "the result of an operator: it is rotated in place", "a leaf that requires gradients");
+  }
+  const ByDevice choice = choose_by_device("split_heads", x);
+  if (choice != ByDevice::kCpu) {
+    const Tensor from = choice == ByDevice::kMeta ? meta_results({x}, {{x.sizes().vec(), x.scalar_type()}})[0] : x;
+    const Tensor x_thd = from.view({x.size(0), heads + 2 * kv_heads, head_dim});
+    const Tensor q = x_thd.narrow(1, 0, heads), k = x_thd.narrow(1, heads, kv_heads), v = x_thd.narrow(1, heads + kv_heads, kv_heads);
+    return rotated && choice == ByDevice::kAten ? Heads{rotate_reference(q, table), rotate_reference(k, table), v} : Heads{q, k, v};
   }
   using Table = std::optional<Tensor>;
   const variable_list parts = SplitHeadsFunction::apply(x, rotated ? Table(table.cos_tr) : Table(), rotated ? Table(table.sin_tr) : Table(),

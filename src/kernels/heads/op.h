@@ -15,10 +15,10 @@ namespace longhaul::kernels {
 struct RotaryTable {
   Tensor cos_tr, sin_tr;  // [tokens, dim/2]; angles formed in fp64
 };
-RotaryTable rotary_table(std::span<const int64_t> positions, int64_t dim, double base, ScalarType type);
+RotaryTable rotary_table(std::span<const int64_t> positions, int64_t dim, double base, ScalarType type, at::Device device = at::kCPU);
 
 // x_tc [tokens, (heads + 2 kv_heads) · head_dim] is used up: its storage holds the heads afterwards, and autograd refuses whoever still
-// needs its old values. Without a table (undefined tensors) nothing is rotated.
+// needs its old values (aten leaves it as it is). Without a table (undefined tensors) nothing is rotated.
 Heads split_heads(const Tensor& x_tc, int64_t heads, int64_t kv_heads, int64_t head_dim, const RotaryTable& table);
 
 // x_thd [tokens, heads, head_dim], rotated by ATen operators under autograd.

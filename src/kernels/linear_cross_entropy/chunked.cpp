@@ -10,18 +10,22 @@ struct ChunkLoss {
   Tensor d_logits_tv;  // where asked for
 };
 
-ChunkLoss chunk_loss(const Tensor& hidden, const Tensor& wide_weight, const Tensor& labels, const LinearCrossEntropyOptions& options,
+ChunkLoss chunk_loss(const Tensor& hidden, const Tensor& wide_weight, const Tensor& labels, const CrossEntropyProblem& problem,
                      bool want_gradient) {
+  const LinearCrossEntropyOptions& options = problem.options;
   Tensor logits = at::mm(hidden.to(wide_weight.scalar_type()), wide_weight.t());
-  const Tensor index = labels.unsqueeze(1);
+  const Tensor index = (problem.all_labelled ? labels : labels.clamp_min(0)).unsqueeze(1);
+  const Tensor unlabelled = problem.all_labelled ? Tensor() : labels.lt(0);
   const Tensor lse = logits.logsumexp(1);
   ChunkLoss loss{lse.sub(logits.gather(1, index).squeeze(1)).add_(lse.square(), options.z_loss), Tensor()};
+  if (!problem.all_labelled) loss.each_t.masked_fill_(unlabelled, 0);
   if (!want_gradient) return loss;
   // u (p (1 + 2 ζ L) − one_hot(label))
   logits.sub_(lse.unsqueeze(1)).exp_();
   logits.mul_(lse.mul(2 * options.z_loss).add_(1).unsqueeze(1));
   logits.scatter_add_(1, index, at::full_like(index, -1, logits.options()));
   if (options.upstream != 1) logits.mul_(options.upstream);
+  if (!problem.all_labelled) logits.masked_fill_(unlabelled.unsqueeze(1), 0);
   loss.d_logits_tv = logits;
   return loss;
 }
@@ -34,7 +38,7 @@ Tensor cross_entropy_chunked(const CrossEntropyProblem& problem, const CrossEntr
   for (int64_t begin = 0; begin < problem.tokens(); begin += problem.options.chunk) {
     const int64_t rows = std::min(problem.options.chunk, problem.tokens() - begin);
     const Tensor hidden = problem.hidden_td.narrow(0, begin, rows);
-    const ChunkLoss loss = chunk_loss(hidden, wide_weight, problem.labels_t.narrow(0, begin, rows), problem.options, gradients.wanted());
+    const ChunkLoss loss = chunk_loss(hidden, wide_weight, problem.labels_t.narrow(0, begin, rows), problem, gradients.wanted());
     each_t.narrow(0, begin, rows).copy_(loss.each_t);
     if (!gradients.wanted()) continue;
     const Tensor d_logits = loss.d_logits_tv.to(hidden.scalar_type());

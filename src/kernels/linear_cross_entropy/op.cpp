@@ -2,6 +2,7 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "kernels/by_device.h"
 #include "kernels/documents.h"
 #include "kernels/linear_cross_entropy/problem.h"
 
@@ -15,12 +16,14 @@ constexpr Implementation kImplementations[] = {&cross_entropy_fused, &cross_entr
 
 Tensor dispatched(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients) {
   const size_t choice = linear_cross_entropy_dispatcher().choose({"fused", "chunked", "reference"}, [&](size_t i) {
-    return i == 0 ? refuse_cross_entropy_fused(problem, gradients) : std::string();
+    return i == 0                                        ? refuse_cross_entropy_fused(problem, gradients)
+           : i == 2 && !problem.hidden_td.is_cpu() ? kNotOnCpu
+                                                         : std::string();
   });
   return kImplementations[choice](problem, gradients);
 }
 
-// Tokens with a label, and where they stood.
+// Tokens with a label, and where they stood; all tokens where choosing would make the host wait for a device.
 struct Labelled {
   CrossEntropyProblem problem;
   Tensor rows;  // undefined: all of them
@@ -36,6 +39,8 @@ struct Labelled {
 
 Labelled labelled(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const LinearCrossEntropyOptions& options) {
   Labelled result{{hidden.detach().contiguous(), weight.detach().contiguous(), labels.contiguous(), options}, Tensor(), hidden.size(0)};
+  result.problem.all_labelled = labels.is_cpu();
+  if (!result.problem.all_labelled) return result;
   const Tensor has_label = labels.ge(0);
   if (has_label.all().item<bool>()) return result;
   result.rows = has_label.nonzero().squeeze(1);
@@ -46,6 +51,7 @@ Labelled labelled(const Tensor& hidden, const Tensor& weight, const Tensor& labe
 
 // In order, so that the sum does not depend on the number of threads.
 Tensor sum_in_order(const Tensor& each_t) {
+  if (!each_t.is_cpu()) return each_t.sum(at::kDouble).to(each_t.scalar_type());
   const Tensor wide = each_t.to(at::kCPU, at::kDouble);
   const double* values = wide.const_data_ptr<double>();
   double sum = 0;
@@ -96,7 +102,7 @@ class CrossEntropyMean : public torch::autograd::Function<CrossEntropyMean> {
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& hidden, const Tensor& weight, const Tensor& labels,
                         double z_loss, bool want_hidden, bool want_weight) {
     Labelled some = labelled(hidden, weight, labels, {.z_loss = z_loss});
-    const int64_t count = some.problem.tokens();
+    const int64_t count = labels.is_cpu() ? some.problem.tokens() : labels.ge(0).sum().item<int64_t>();
     some.problem.options.upstream = count > 0 ? 1.0 / static_cast<double>(count) : 1.0;
     CrossEntropyGradients gradients;
     if (want_hidden) gradients.hidden_td = at::empty_like(some.problem.hidden_td);
@@ -118,6 +124,8 @@ class CrossEntropyMean : public torch::autograd::Function<CrossEntropyMean> {
   }
 };
 
+MetaResult scalar_of(const Tensor& hidden) { return {{}, hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat}; }
+
 void check(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const LinearCrossEntropyOptions& options) {
   if (hidden.dim() != 2 || !at::isFloatingType(hidden.scalar_type())) refuse_argument(kOp, "hidden", "[tokens, hidden], floating point", shape_text(hidden));
   if (weight.dim() != 2 || weight.size(0) == 0 || weight.size(1) != hidden.size(1) || weight.scalar_type() != hidden.scalar_type() ||
@@ -127,7 +135,9 @@ void check(const Tensor& hidden, const Tensor& weight, const Tensor& labels, con
   if (labels.sizes() != at::IntArrayRef({hidden.size(0)}) || labels.scalar_type() != at::kLong || labels.device() != hidden.device()) {
     refuse_argument(kOp, "labels", "[" + std::to_string(hidden.size(0)) + "] int64", shape_text(labels));
   }
-  if (labels.numel() > 0 && labels.max().item<int64_t>() >= weight.size(0)) {
+  if (labels.is_cuda()) {
+    at::_assert_async(labels.lt(weight.size(0)).all(), "linear_cross_entropy: a label is not in the vocabulary");  // the host does not wait
+  } else if (labels.is_cpu() && labels.numel() > 0 && labels.max().item<int64_t>() >= weight.size(0)) {
     refuse_argument(kOp, "labels", "below " + std::to_string(weight.size(0)), std::to_string(labels.max().item<int64_t>()));
   }
   if (options.chunk < 1) refuse_argument(kOp, "chunk", "1 or more", std::to_string(options.chunk));
@@ -150,6 +160,7 @@ Tensor linear_cross_entropy_sum(const Tensor& hidden, const Tensor& weight, cons
                                 const LinearCrossEntropyOptions& options) {
   check(hidden, weight, labels, options);
   if (sink.defined()) check_sink(sink, weight);
+  if (hidden.is_meta()) return meta_results({hidden}, {scalar_of(hidden)})[0];
   const bool want_gradient = at::GradMode::is_enabled() && (hidden.requires_grad() || weight.requires_grad());
   return CrossEntropySum::apply(hidden, weight, labels, sink.defined() ? std::optional<Tensor>(sink) : std::nullopt, options, want_gradient);
 }
@@ -157,12 +168,14 @@ Tensor linear_cross_entropy_sum(const Tensor& hidden, const Tensor& weight, cons
 Tensor linear_cross_entropy_each(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const LinearCrossEntropyOptions& options) {
   check(hidden, weight, labels, options);
   const at::NoGradGuard no_gradient;
+  if (hidden.is_meta()) return at::empty({hidden.size(0)}, hidden.options().dtype(scalar_of(hidden).type));
   const Labelled some = labelled(hidden, weight, labels, options);
   return some.spread(dispatched(some.problem, {}));
 }
 
 Tensor linear_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tensor& labels, double z_loss) {
   check(hidden, weight, labels, {.z_loss = z_loss});
+  if (hidden.is_meta()) return meta_results({hidden, weight}, {scalar_of(hidden)})[0];
   const bool gradients = at::GradMode::is_enabled();
   return CrossEntropyMean::apply(hidden, weight, labels, z_loss, gradients && hidden.requires_grad(), gradients && weight.requires_grad());
 }

@@ -7,8 +7,10 @@
 // the gradient `upstream` of the sum makes of it: a trainer, which calls backward once with 1, pays nothing more. Another gradient, or a
 // second backward pass, is answered rightly too, by a second computation of the weight's gradient.
 //
+// On a GPU the host waits in the backward pass, for the gradient of the sum, and in linear_cross_entropy, for the number of labels.
+//
 // Implementations, in the order they are asked: fused (CPU, bf16 and fp32: one pass over blocks of tokens × vocabulary that stay in
-// cache), chunked (LibTorch products on the logits of `chunk` tokens), reference (plain loops, every case). The result does not
+// cache), chunked (LibTorch products on the logits of `chunk` tokens; any device), reference (plain loops in fp64, to compare with). The result does not
 // depend on the number of threads.
 #pragma once
 

@@ -1,4 +1,5 @@
-// What every implementation of linear_cross_entropy receives: checked arguments of the tokens that have a label, in one struct.
+// What every implementation of linear_cross_entropy receives: checked arguments in one struct. On the CPU only the tokens that have a
+// label; elsewhere all, because picking some would make the host wait: those with a label below 0 get a loss and gradients of 0.
 #pragma once
 
 #include "kernels/linear_cross_entropy/op.h"
@@ -6,8 +7,9 @@
 namespace longhaul::kernels {
 
 struct CrossEntropyProblem {
-  Tensor hidden_td, weight_vd, labels_t;  // contiguous; every label in [0, vocabulary)
+  Tensor hidden_td, weight_vd, labels_t;  // contiguous; every label below vocabulary
   LinearCrossEntropyOptions options;
+  bool all_labelled = true;  // no label is below 0
 
   int64_t tokens() const { return hidden_td.size(0); }
   int64_t channels() const { return hidden_td.size(1); }

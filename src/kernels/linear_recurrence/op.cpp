@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "kernels/by_device.h"
 #include "kernels/documents.h"
 #include "kernels/linear_recurrence/cpu.h"
 #include "kernels/linear_recurrence/problem.h"
@@ -13,10 +14,11 @@ namespace {
 
 constexpr const char* kOp = "linear_recurrence";
 
-enum Implementation : size_t { kCpu, kChunked, kReference };
-const std::vector<std::string> kImplementations = {"cpu", "chunked", "reference"};
+enum Implementation : size_t { kCpu, kChunked, kReference, kMeta, kAten };
+const std::vector<std::string> kImplementations = {"cpu", "chunked", "reference", "meta", "aten"};
 
 std::string refuse_chunked(const RecurrenceProblem& problem) {
+  if (!problem.q_thk.is_cpu()) return kNotOnCpu;
   if (problem.decay == DecayKind::kHeadToken || problem.decay == DecayKind::kKeyToken) return "the decay depends on the token";
   if (problem.log_decay.defined() && problem.log_decay.requires_grad()) return "the decay wants a gradient";
   return "";
@@ -26,6 +28,8 @@ std::string refusal(const RecurrenceProblem& problem, size_t implementation) {
   switch (implementation) {
     case kCpu: return refuse_cpu(problem);
     case kChunked: return refuse_chunked(problem);
+    case kReference: return problem.q_thk.is_cpu() ? "" : kNotOnCpu;
+    case kMeta: return problem.q_thk.is_meta() ? "" : kNotMeta;
     default: return "";
   }
 }
@@ -182,6 +186,13 @@ LinearRecurrenceResult linear_recurrence(const Tensor& q, const Tensor& k, const
                                          const LinearRecurrenceOptions& options) {
   const RecurrenceProblem problem = recurrence_problem(q, k, v, log_decay, initial_state, offsets, options);
   const auto implementation = static_cast<Implementation>(choose(problem));
+  if (implementation == kMeta) {
+    const auto results = meta_results({q, k, v, log_decay, initial_state},
+                                      {{{q.size(0), q.size(1), v.size(2)}, v.scalar_type()},
+                                       {{problem.documents(), q.size(1), q.size(2), v.size(2)}, problem.state_type()}});
+    return {results[0], results[1]};
+  }
+  if (implementation == kAten) return linear_recurrence_aten(with_keys(problem));
   return run(implementation == kCpu ? problem : with_keys(problem), implementation);
 }
 

@@ -7,7 +7,7 @@
 // Heads of q share a head of k and v in groups: H is a multiple of Hk. Source: minimax-01.md §2.3, arXiv 2401.04658.
 //
 // Implementations, in the order they are asked: cpu (our own: bf16 and fp32, every kind of decay), chunked (LibTorch matrix products, own
-// backward, fp64 too; none or per-head decay without gradient), reference (plain loops, every case).
+// backward, fp64 too; none or per-head decay without gradient), reference (plain loops, every case), aten (LibTorch's operators, every case, any device).
 #pragma once
 
 #include <limits>

@@ -30,7 +30,9 @@ RecurrenceProblem recurrence_problem(const Tensor& q_thk, const Tensor& k_thk, c
                                      const Tensor& initial_state_nhkv, const Tensor& offsets,
                                      const LinearRecurrenceOptions& options);
 
-// The two implementations in LibTorch terms (cpu.h has the third), forward and backward, outside autograd. Gradients come in the dtype of their inputs; an undefined
+LinearRecurrenceResult linear_recurrence_aten(const RecurrenceProblem& problem);  // under autograd; keys not tied
+
+// Two implementations for the CPU (cpu.h has the third), forward and backward, outside autograd. Gradients come in the dtype of their inputs; an undefined
 // d_final_state counts as zero.
 LinearRecurrenceResult recurrence_forward_reference(const RecurrenceProblem& problem);
 RecurrenceGradients recurrence_backward_reference(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv,

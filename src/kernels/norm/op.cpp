@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/parallel.h"
+#include "kernels/by_device.h"
 #include "kernels/documents.h"
 #include "kernels/norm/loops.h"
 #include "kernels/vector/row_blocks.h"
@@ -97,6 +98,8 @@ class NormFunction : public torch::autograd::Function<NormFunction> {
   }
 };
 
+MetaResult like(const Tensor& x) { return {x.sizes().vec(), x.scalar_type()}; }
+
 void check_rows(const char* op, const Tensor& x) {
   if (x.dim() != 2 || x.size(1) == 0 || !at::isFloatingType(x.scalar_type()) || x.scalar_type() == at::kHalf) {
     refuse_argument(op, "x", "[tokens, channels] in bf16, fp32 or fp64", shape_text(x));
@@ -105,12 +108,12 @@ void check_rows(const char* op, const Tensor& x) {
 
 // A companion of x: gate or branch.
 void check_like(const char* op, const char* argument, const Tensor& tensor, const Tensor& x) {
-  if (tensor.sizes() != x.sizes() || tensor.scalar_type() != x.scalar_type()) refuse_argument(op, argument, shape_text(x), shape_text(tensor));
+  if (tensor.sizes() != x.sizes() || tensor.scalar_type() != x.scalar_type() || tensor.device() != x.device()) refuse_argument(op, argument, shape_text(x), shape_text(tensor));
 }
 
 void check_weight(const char* op, const char* argument, const Tensor& weight, const Tensor& x) {
   const ScalarType wide = wide_type(x);
-  if (weight.sizes() != at::IntArrayRef({x.size(1)}) || weight.scalar_type() != wide || !weight.is_contiguous()) {
+  if (weight.sizes() != at::IntArrayRef({x.size(1)}) || weight.scalar_type() != wide || !weight.is_contiguous() || weight.device() != x.device()) {
     refuse_argument(op, argument, fmt::format("[{}] {}", x.size(1), name_of(wide)), shape_text(weight));
   }
 }
@@ -121,14 +124,23 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor&
   check_rows("rms_norm", x);
   check_weight("rms_norm", "weight", weight, x);
   if (gate.defined()) check_like("rms_norm", "gate", gate, x);
-  return NormFunction::apply(x.contiguous(), std::nullopt, optional(gate), weight, std::nullopt, NormOptions{.eps = eps})[0];
+  switch (choose_by_device("rms_norm", x)) {
+    case ByDevice::kCpu: return NormFunction::apply(x.contiguous(), std::nullopt, optional(gate), weight, std::nullopt, NormOptions{.eps = eps})[0];
+    case ByDevice::kMeta: return meta_results({x, weight, gate}, {like(x)})[0];
+    default: return rms_norm_reference(x, weight, eps, gate);
+  }
 }
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   check_rows("layer_norm", x);
   check_weight("layer_norm", "weight", weight, x);
   if (bias.defined()) check_weight("layer_norm", "bias", bias, x);
-  return NormFunction::apply(x.contiguous(), std::nullopt, std::nullopt, weight, optional(bias), NormOptions{.kind = NormKind::kLayer, .eps = eps})[0];
+  switch (choose_by_device("layer_norm", x)) {
+    case ByDevice::kCpu:
+      return NormFunction::apply(x.contiguous(), std::nullopt, std::nullopt, weight, optional(bias), NormOptions{.kind = NormKind::kLayer, .eps = eps})[0];
+    case ByDevice::kMeta: return meta_results({x, weight, bias}, {like(x)})[0];
+    default: return layer_norm_reference(x, weight, bias, eps);
+  }
 }
 
 JoinedNorm join_norm(NormKind kind, const Tensor& x, const Tensor& branch, double alpha, double beta, const Tensor& weight, const Tensor& bias,
@@ -140,8 +152,15 @@ JoinedNorm join_norm(NormKind kind, const Tensor& x, const Tensor& branch, doubl
     if (kind == NormKind::kRms) refuse_argument("join_norm", "bias", "none: an RMSNorm has no bias", shape_text(bias));
     check_weight("join_norm", "bias", bias, x);
   }
-  const variable_list both = NormFunction::apply(x.contiguous(), optional(branch), std::nullopt, weight, optional(bias),
-                                                 NormOptions{.kind = kind, .eps = eps, .alpha = alpha, .beta = beta});
+  variable_list both;
+  switch (choose_by_device("join_norm", x)) {
+    case ByDevice::kCpu:
+      both = NormFunction::apply(x.contiguous(), optional(branch), std::nullopt, weight, optional(bias),
+                                 NormOptions{.kind = kind, .eps = eps, .alpha = alpha, .beta = beta});
+      break;
+    case ByDevice::kMeta: both = meta_results({x, branch, weight, bias}, {like(x), like(x)}); break;
+    default: return join_norm_reference(kind, x, branch, alpha, beta, weight, bias, eps);
+  }
   return {both[0], both[1]};
 }
 

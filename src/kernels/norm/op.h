@@ -26,7 +26,7 @@ struct JoinedNorm {
 JoinedNorm join_norm(NormKind kind, const Tensor& x_tc, const Tensor& branch_tc, double alpha, double beta, const Tensor& weight_c,
                      const Tensor& bias_c, double eps);
 
-// The same by ATen operators under autograd.
+// The same by ATen operators under autograd: the references, and what runs where the CPU's loops do not.
 Tensor rms_norm_reference(const Tensor& x_tc, const Tensor& weight_c, double eps, const Tensor& gate_tc = {});
 Tensor layer_norm_reference(const Tensor& x_tc, const Tensor& weight_c, const Tensor& bias_c, double eps);
 JoinedNorm join_norm_reference(NormKind kind, const Tensor& x_tc, const Tensor& branch_tc, double alpha, double beta,

@@ -1,0 +1,33 @@
+// The choice of an operator that has one implementation for each kind of device:
+//
+//   cpu   our vector loops, for CPU tensors
+//   meta  shapes and dtypes only, of results and of gradients
+//   aten  LibTorch's operators under autograd, for tensors of any device
+//
+// aten does not wait for a device; where an operator has to, its header says so.
+#pragma once
+
+#include <vector>
+
+#include "kernels/dispatch.h"
+#include "tensor/tensor.h"
+
+namespace longhaul::kernels {
+
+enum class ByDevice : size_t { kCpu, kMeta, kAten };
+inline const std::string kNotOnCpu = "the tensors are not on the CPU", kNotMeta = "the tensors hold data";  // reasons to refuse
+
+// Chooses for an operator whose first argument is x; recorded under `op`.
+ByDevice choose_by_device(const char* op, const Tensor& x);
+
+struct MetaResult {
+  std::vector<int64_t> sizes;
+  ScalarType type;
+};
+// Meta tensors, through which each of `inputs` (some may be undefined) gets a gradient of its own shape.
+std::vector<Tensor> meta_results(const std::vector<Tensor>& inputs, const std::vector<MetaResult>& results);
+
+// `value`, whose gradient, where it is wanted, is added to `sink` instead of travelling on.
+Tensor with_gradient_to(const Tensor& value, const Tensor& sink, bool wanted);
+
+}  // namespace longhaul::kernels
