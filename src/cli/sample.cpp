@@ -8,6 +8,7 @@
 #include "checkpoint/open_model.h"
 #include "cli/command.h"
 #include "data/tokenizer/commands.h"
+#include "data/tokenizer/continuation.h"
 #include "generate/generate.h"
 
 namespace longhaul::cli {
@@ -23,28 +24,29 @@ ExitCode run(const Arguments& arguments) {
   auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype);
   const auto tokenizer = data::open_tokenizer(arguments.tokenizer.empty() ? model.tokenizer.string() : arguments.tokenizer);
   generate::GenerateSettings settings = arguments.settings;
+  settings.vocabulary = tokenizer.vocabulary();
   if (const auto separator = tokenizer.end_of_document()) settings.stop_id = *separator;
-  std::vector<int64_t> prompt;
-  for (const int32_t id : tokenizer.encode(arguments.prompt)) prompt.push_back(id);
+  const std::vector<int32_t> prompt = tokenizer.encode(arguments.prompt);
+  data::Continuation text(tokenizer, prompt);
   if (!arguments.json) print(arguments.prompt);
   const Stopwatch watch;
-  const auto generation = generate::generate(*model.decoder, prompt, settings, [&](int64_t id) {
+  const auto generation = generate::generate(*model.decoder, {prompt.begin(), prompt.end()}, settings, [&](int64_t id) {
+    const std::string fresh = text.add(static_cast<int32_t>(id));
     if (arguments.json) return;
-    print(tokenizer.decode(std::vector<int32_t>{static_cast<int32_t>(id)}));
+    print(fresh);
     std::fflush(stdout);
   });
   if (!arguments.json) {
-    print("\n");
+    print(text.rest() + "\n");
     return ExitCode::kDone;
   }
-  const std::vector<int32_t> ids(generation.ids.begin(), generation.ids.end());
   print_json({{"prompt", arguments.prompt},
-              {"text", tokenizer.decode(ids)},
+              {"text", text.text() + text.rest()},
               {"ids", generation.ids},
               {"step", model.step},
               {"checkpoint", model.folder.string()},
               {"seed", settings.seed},
-              {"tokens_per_second", static_cast<double>(ids.size()) / std::max(watch.seconds(), 1e-9)}});
+              {"tokens_per_second", static_cast<double>(generation.ids.size()) / std::max(watch.seconds(), 1e-9)}});
   return ExitCode::kDone;
 }
 

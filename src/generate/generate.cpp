@@ -2,6 +2,9 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "base/error.h"
 #include "tensor/to_tensor.h"
 
@@ -63,7 +66,8 @@ Generation generate(model::Decoder& decoder, const std::vector<int64_t>& prompt_
       break;
     }
     const Tensor logits_v = advance(decoder, fresh, state).to(at::kFloat).contiguous();
-    const std::span<const float> row(logits_v.const_data_ptr<float>(), static_cast<size_t>(logits_v.numel()));
+    const int64_t drawable = settings.vocabulary > 0 ? std::min(settings.vocabulary, logits_v.numel()) : logits_v.numel();
+    const std::span<const float> row(logits_v.const_data_ptr<float>(), static_cast<size_t>(drawable));
     const int64_t id = next_token(row, sampler, generation.ids.size());
     if (id == settings.stop_id) {
       generation.finish = Finish::kStop;

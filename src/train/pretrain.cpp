@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "evaluate/perplexity.h"
+#include "data/tokenizer/continuation.h"
 #include "generate/generate.h"
 #include "tensor/memory_purpose.h"
 #include "tensor/to_tensor.h"
@@ -64,18 +65,19 @@ std::optional<TaskSample> Pretrain::sample() {
   const MemoryPurposeScope scope(MemoryPurpose::kActivations);
   const auto& options = recipe_.sample;
   if (options.tokens == 0) return std::nullopt;
-  std::vector<int64_t> prompt;
-  for (const int32_t id : data_.tokenizer.encode(options.prompt)) prompt.push_back(id);
+  const std::vector<int32_t> prompt = data_.tokenizer.encode(options.prompt);
+  data::Continuation text(data_.tokenizer, prompt);
   const auto separator = data_.tokenizer.end_of_document();
-  const generate::Generation generation = generate::generate(decoder_, prompt,
-                                                             {.tokens = options.tokens,
-                                                              .temperature = options.temperature,
-                                                              .top_k = options.top_k,
-                                                              .top_p = options.top_p,
-                                                              .seed = static_cast<uint64_t>(options.seed),
-                                                              .stop_id = separator ? int64_t{*separator} : int64_t{-1}});
-  std::vector<int32_t> ids(generation.ids.begin(), generation.ids.end());
-  return TaskSample{options.prompt, data_.tokenizer.decode(ids)};
+  generate::generate(decoder_, {prompt.begin(), prompt.end()},
+                     {.tokens = options.tokens,
+                      .temperature = options.temperature,
+                      .top_k = options.top_k,
+                      .top_p = options.top_p,
+                      .seed = static_cast<uint64_t>(options.seed),
+                      .vocabulary = data_.tokenizer.vocabulary(),
+                      .stop_id = separator ? int64_t{*separator} : int64_t{-1}},
+                     [&](int64_t id) { text.add(static_cast<int32_t>(id)); });
+  return TaskSample{options.prompt, text.text() + text.rest()};
 }
 
 }  // namespace longhaul::train

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "support/models.h"
 
@@ -77,6 +79,18 @@ TEST(Generate, SameSeedSameText) {
   EXPECT_EQ(text(1).size(), 16u);
   EXPECT_EQ(text(1), text(1));
   EXPECT_NE(text(1), text(2));
+}
+
+// All weights zero: every row is as likely. The tokenizer of this text has 3 tokens, the model 29 rows.
+TEST(Generate, DrawsOnlyWhatTheTokenizerHas) {
+  model::Decoder decoder(llama_like(), Precision::named("fp32"));
+  const auto largest = [&](int64_t vocabulary) {
+    const auto ids = generate(decoder, {1}, {.tokens = 200, .temperature = 1, .top_p = 1, .vocabulary = vocabulary, .stop_id = -1}).ids;
+    return *std::max_element(ids.begin(), ids.end());
+  };
+  EXPECT_EQ(largest(3), 2);
+  EXPECT_GT(largest(0), 2);
+  EXPECT_EQ(largest(1000), largest(0)) << "a tokenizer that knows more than the model";
 }
 
 TEST(Generate, LeavesNoGradient) {
