@@ -1,7 +1,10 @@
 // `longhaul train RECIPE [key=value …] [--run DIR] [--fresh]`
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
+#include <string_view>
 
 #include "base/diagnostics.h"
 #include "base/signals.h"
@@ -21,15 +24,33 @@ struct Arguments {
 
 std::filesystem::path default_folder(const std::string& recipe) { return std::filesystem::path("runs") / std::filesystem::path(recipe).stem(); }
 
-void print_where_things_lie(const train::RunRequest& request, const train::Outcome& outcome) {
+// As a shell must be given it.
+std::string quoted(const std::string& word) {
+  const auto plain = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::string_view("_-=./:,+@%~").find(c) != std::string_view::npos; };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+// What continues this run: the command that was typed; of a finished one with twice the steps.
+std::string next_command(const Arguments& arguments, const train::RunRequest& request, bool finished) {
+  std::string command = "./longhaul train " + quoted(arguments.recipe);
+  for (const std::string& word : arguments.overrides) {
+    if (!finished || !word.starts_with("train.steps=")) command += " " + quoted(word);
+  }
+  if (finished) command += fmt::format(" train.steps={}", request.recipe.recipe.train.steps * 2);
+  return arguments.run.empty() ? command : command + " --run " + quoted(arguments.run);
+}
+
+void print_where_things_lie(const Arguments& arguments, const train::RunRequest& request, const train::Outcome& outcome) {
   const std::string run = request.run_folder.string();
-  const std::string named = request.run_folder == default_folder(request.recipe.source) ? "" : " --run " + run;
+  const bool finished = outcome.reason == "finished";
   print(fmt::format("\n{} at step {}. In {}:\n  report.html     the curves, to look at in a browser\n  events.jsonl    every step, one JSON object a line\n"
                     "  checkpoints/    what sample, evaluate and a resumed run read\n  tensorboard/    tensorboard --logdir {}/tensorboard\n\n"
-                    "Next:\n  ./longhaul sample {} --prompt \"import torch\" --tokens 100\n  ./longhaul train {} train.steps={}{}\n"
+                    "Next:\n  ./longhaul sample {} --prompt \"import torch\" --tokens 100\n  {}\n"
                     "  ./longhaul checkpoint list {}/checkpoints\n",
-                    outcome.reason == "finished" ? "Finished" : "Stopped", outcome.step, run, run, run, request.recipe.source,
-                    request.recipe.recipe.train.steps * 2, named, run));
+                    finished ? "Finished" : "Stopped", outcome.step, run, run, run, next_command(arguments, request, finished), run));
 }
 
 ExitCode run(const Arguments& arguments) {
@@ -39,7 +60,7 @@ ExitCode run(const Arguments& arguments) {
   request.run_folder = arguments.run.empty() ? default_folder(arguments.recipe) : std::filesystem::path(arguments.run);
   set_diagnostics_file(request.run_folder / "diagnostics.txt");
   const train::Outcome outcome = train::run_training(request);
-  if (!arguments.quiet) print_where_things_lie(request, outcome);
+  if (!arguments.quiet) print_where_things_lie(arguments, request, outcome);
   if (outcome.reason == "signal") return outcome.saved ? ExitCode::kPreemptedSaved : ExitCode::kPreemptedNotSaved;
   return outcome.saved ? ExitCode::kDone : ExitCode::kDisk;
 }

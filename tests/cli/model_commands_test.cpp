@@ -19,12 +19,13 @@ using ::testing::HasSubstr;
 
 class ModelCommands : public ::testing::Test {
  protected:
+  // The model has more rows than the tokenizer has tokens (257), as padded vocabularies do.
   ModelCommands() : folder_(fs::temp_directory_path() / ("longhaul-cli-" + std::to_string(::getpid()))) {
     fs::remove_all(folder_);
     fs::create_directories(folder_ / "text");
     for (int i = 0; i < 20; ++i) std::ofstream(folder_ / "text" / (std::to_string(i) + ".txt")) << std::string(300, 'a') << i << "\n";
     std::ofstream(folder_ / "tiny.toml") << "version = 1\n[model]\nlayers = 2\nhidden = 32\nheads = 2\nkv_heads = 1\nhead_dim = 16\n"
-                                            "vocabulary = 257\nmixers = [\"lightning\", \"softmax\"]\nintermediate = 32\nrotary_dim = 8\n"
+                                            "vocabulary = 2048\nmixers = [\"lightning\", \"softmax\"]\nintermediate = 32\nrotary_dim = 8\n"
                                             "[data]\ntokenizer = \"bytes\"\n[train]\nsteps = 6\ndtype = \"fp32\"\nbatch = 2\nmicro_batch = 1\n"
                                             "sequence = 32\nevaluate_every = 3\n[sample]\ntokens = 4\n";
   }
@@ -49,7 +50,9 @@ TEST_F(ModelCommands, TrainThenUseTheModel) {
   ASSERT_EQ(trained.status, 0) << trained.errors;
   EXPECT_THAT(trained.output, HasSubstr("gzip -9"));
   EXPECT_THAT(trained.output, HasSubstr("Finished at step 6"));
-  EXPECT_THAT(trained.output, HasSubstr("train.steps=12 --run " + run() + "\n"));  // what is said to type goes on with this run
+  // What is said to type goes on with this run.
+  EXPECT_THAT(trained.output, HasSubstr("\n  ./longhaul train " + (folder_ / "tiny.toml").string() + " data.source=" + (folder_ / "text").string() +
+                                        " train.steps=12 --run " + run() + "\n"));
   for (const char* name : {"recipe.toml", "tokenizer.json", "events.jsonl", "report.html", "checkpoints/latest"}) {
     EXPECT_TRUE(fs::exists(fs::path(run()) / name)) << name;
   }
@@ -69,7 +72,7 @@ TEST_F(ModelCommands, TrainThenUseTheModel) {
   const auto logits = folder_ / "logits.safetensors";
   ASSERT_EQ(longhaul({"score", run(), "--ids", (folder_ / "ids.json").string(), "--out", logits.string()}).status, 0);
   const auto file = storage::SafetensorsFile::open(storage::LocalFileSystem(), logits);
-  EXPECT_EQ(file.at("logits").shape, (std::vector<int64_t>{3, 257}));
+  EXPECT_EQ(file.at("logits").shape, (std::vector<int64_t>{3, 2048}));
   EXPECT_EQ(file.at("logits").dtype, storage::DType::kF32);
 
   const ProcessResult evaluated = longhaul({"evaluate", run(), "--data", (folder_ / "text").string(), "--json"});
