@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "kernels/block/amx_kernel.h"
+#include "kernels/block/sets.h"
 #include "kernels/tile_emulation.h"
 
 namespace longhaul::kernels {
@@ -253,6 +254,25 @@ TEST(BlockKernels, RowsAndColumnsDoNotSeeTheirNeighbours) {
     }
   }
   force_block_kernels(std::nullopt);
+}
+
+// What AMX is asked before it is used, asked of all, and of products with a wrong element or a swapped pair.
+TEST(BlockKernels, ExactProductsAreToldFromWrongOnes) {
+  for (const BlockKernels* kernels : usable_block_kernels()) EXPECT_TRUE(multiplies_exactly(*kernels)) << kernels->name;
+  BlockKernels emulated = kPortableBlockKernels, wrong = emulated;
+  emulated.multiply_bf16 = [](const uint16_t* a, int64_t lda, const uint16_t* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc, bool add) {
+    TileProduct<EmulatedTiles>::multiply(a, lda, panels, m, n, k, c, ldc, add);
+  };
+  EXPECT_TRUE(multiplies_exactly(emulated));
+  wrong.multiply_bf16 = [](const uint16_t* a, int64_t lda, const uint16_t* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc, bool add) {
+    kPortableBlockKernels.multiply_bf16(a, lda, panels, m, n, k, c, ldc, add);
+    c[(m - 1) * ldc + n - 1] += 1;
+  };
+  EXPECT_FALSE(multiplies_exactly(wrong));
+  wrong.multiply_bf16 = [](const uint16_t* a, int64_t lda, const uint16_t* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc, bool add) {
+    kPortableBlockKernels.multiply_bf16(a + 1, lda, panels, m - 1, n, k, c, ldc, add);
+  };
+  EXPECT_FALSE(multiplies_exactly(wrong));
 }
 
 TEST(BlockKernels, AreChosenByName) {

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstdlib>
+#include <limits>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/machine.h"
 #include "kernels/block/sets.h"
 
@@ -30,7 +33,9 @@ const std::vector<Candidate>& candidates() {
     std::vector<Candidate> result;
 #ifdef __x86_64__
     const bool avx512 = has("avx512f") && has("avx512bw");
-    result.push_back({&amx_block_kernels(), avx512 && has("amx_tile") && has("amx_bf16") && allow_amx()});
+    const bool amx = avx512 && has("amx_tile") && has("amx_bf16") && allow_amx(), exact = !amx || multiplies_exactly(amx_block_kernels());
+    if (!exact) log_warning("matrix products with AMX come out wrong on this machine; using AVX-512 instead. Please report this with the output of doctor");
+    result.push_back({&amx_block_kernels(), amx && exact});
     result.push_back({&kAvx512Bf16BlockKernels, avx512 && has("avx512_bf16")});
     result.push_back({&kAvx512BlockKernels, avx512});
     result.push_back({&kAvx2BlockKernels, has("avx2") && has("fma")});
@@ -65,6 +70,30 @@ thread_local int open_scopes = 0;
 }  // namespace
 
 bool in_block_scope() { return open_scopes > 0; }
+
+bool multiplies_exactly(const BlockKernels& kernels) {
+  constexpr int64_t kM = 35, kN = 45, kK = 70;  // whole tiles and edges of each kind
+  const auto value_of = [](int64_t i) { return static_cast<float>(i * 7 % 13 - 6); };
+  const auto bits_of = [](float value) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16); };
+  std::vector<uint16_t> a(kM * kK), b(kK * kN), panels(packed_size<uint16_t>(kK, kN));
+  for (size_t i = 0; i < a.size(); ++i) a[i] = bits_of(value_of(static_cast<int64_t>(i)));
+  for (size_t i = 0; i < b.size(); ++i) b[i] = bits_of(value_of(static_cast<int64_t>(i) + 5));
+  std::vector<float> c(kM * kN, std::numeric_limits<float>::quiet_NaN());
+  kernels.pack_bf16(b.data(), kN, false, kK, kN, panels.data());
+  ++open_scopes;
+  kernels.enter();
+  kernels.multiply_bf16(a.data(), kK, panels.data(), kM, kN, kK, c.data(), kN, false);
+  kernels.leave();
+  --open_scopes;
+  for (int64_t i = 0; i < kM; ++i) {
+    for (int64_t j = 0; j < kN; ++j) {
+      float sum = 0;
+      for (int64_t x = 0; x < kK; ++x) sum += value_of(i * kK + x) * value_of(x * kN + j + 5);
+      if (c[static_cast<size_t>(i * kN + j)] != sum) return false;
+    }
+  }
+  return true;
+}
 
 std::vector<const BlockKernels*> usable_block_kernels() {
   std::vector<const BlockKernels*> result;

@@ -13,6 +13,10 @@ extern const BlockKernels kPortableBlockKernels;
 
 bool in_block_scope();  // on this thread
 
+// A small bf16 product of whole numbers comes out exact. The tile instructions are asked this before they are used: no machine that has
+// them was there when their kernel was written.
+bool multiplies_exactly(const BlockKernels& kernels);
+
 }  // namespace longhaul::kernels
 
 // Between these two, functions and templates are compiled for the named instructions. Include everything else before.
