@@ -7,11 +7,13 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/machine.h"
 #include "base/progress.h"
 #include "base/random.h"
 #include "model/decoder.h"
 #include "optim/optimizer.h"
 #include "plan/flops.h"
+#include "plan/memory.h"
 #include "recipe/load.h"
 #include "train/step.h"
 
@@ -51,6 +53,7 @@ Result bench_train(const TrainRequest& request, const MachineProfile& peak) {
   constexpr int64_t kUncounted = 2;
   recipe::Recipe recipe = recipe::load_defaults({"model.preset=" + request.preset}).recipe;
   const Precision precision = Precision::named(request.dtype);
+  plan::require_memory(plan::training_state_bytes(recipe.model, request.dtype), available_memory_bytes());
   RandomTokens task(recipe.model, precision, request);
   task.parameters().initialise(request.seed);
   const auto optimizer = optim::make_optimizer(recipe.optim, task.parameters(), precision);

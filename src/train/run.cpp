@@ -20,6 +20,7 @@
 #include "observe/tensorboard.h"
 #include "observe/terminal.h"
 #include "plan/flops.h"
+#include "plan/memory.h"
 #include "recipe/compare.h"
 #include "recipe/write.h"
 #include "storage/catalog.h"
@@ -219,6 +220,7 @@ void set_compute_threads(int64_t count) {
 Outcome run_training(RunRequest request) {
   const recipe::Recipe& recipe = request.recipe.recipe;
   refuse_what_is_not_there(recipe.train);
+  plan::require_memory(plan::training_state_bytes(recipe.model, name_of(recipe.train.dtype)), available_memory_bytes());
   settle_earlier_run(request);
   observe::EventWriter events = open_run_folder(request.run_folder);
   set_compute_threads(recipe.train.threads);

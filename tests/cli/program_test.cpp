@@ -118,6 +118,12 @@ TEST_F(Program, WaitingThreadsSleepUnlessTheEnvironmentSaysOtherwise) {
   EXPECT_THAT(settings("GOMP_SPINCOUNT=7"), AllOf(HasSubstr("GOMP_SPINCOUNT = '7'"), Not(HasSubstr("GOMP_SPINCOUNT = '1000'"))));
 }
 
+TEST_F(Program, AModelLargerThanTheMachineIsRefusedBeforeAnythingIsAllocated) {
+  expect_error(run({"train", path("recipe.toml"), "model.preset=minimax-text-01", "--run", path("large")}), 68, "8.2 TB");
+  EXPECT_FALSE(fs::exists(path("large")));
+  expect_error(run({"bench", "train", "--preset", "minimax-text-01"}), 68, "does not fit into memory");
+}
+
 TEST_F(Program, ConfigShowsChecksComparesAndExplains) {
   const ProcessResult shown = run({"config", "show", path("recipe.toml"), "train.steps=20", "--json"});
   ASSERT_EQ(shown.status, 0) << shown.errors;
