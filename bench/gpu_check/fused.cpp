@@ -96,7 +96,8 @@ void check_rotary(Session& session, int64_t tokens, int heads, int width, int pa
       }
     }
     Buffer<Bf16>& out = inverse ? back : y;
-    kernels::cuda::rotary(x.device(), cos.device(), sin.device(), out.device(), tokens, heads, width, pairs, inverse, nullptr);
+    const int64_t stride = heads * width;
+    kernels::cuda::rotary(x.device(), stride, cos.device(), sin.device(), out.device(), stride, tokens, heads, width, pairs, inverse, nullptr);
     kernels::cuda::runtime::synchronize();
     session.compare("rotary", size_name(tokens, width) + ", " + std::to_string(pairs) + " pairs", inverse ? "inverse" : "y", out, want, kBf16);
   }
@@ -118,7 +119,7 @@ void check_embedding(Session& session, int64_t tokens, int64_t hidden, int64_t v
     want[at(i)] = rows[from];
     want_sink[from] += g[at(i)];
   }
-  kernels::cuda::embedding_forward(ids_on_device.device(), table.device(), out.device(), tokens, hidden, nullptr);
+  kernels::cuda::embedding_forward(ids_on_device.device(), table.device(), nullptr, nullptr, out.device(), tokens, hidden, nullptr);
   kernels::cuda::embedding_gradient(order.device(), starts.device(), distinct.device(), distinct.size(), d_out.device(), sink.device(), hidden, nullptr);
   kernels::cuda::runtime::synchronize();
   session.compare("embedding", size_name(tokens, hidden), "out", out, want, kExact);
@@ -157,7 +158,7 @@ void time_fused(Session& session) {
   });
   Buffer<float> angles(random_fp32(session, rows * 32));
   session.time("rotary", "16384 × 32 × 128, 32 pairs", 4 * values, 0,
-               [&] { kernels::cuda::rotary(x.device(), angles.device(), angles.device(), y.device(), rows, 32, 128, 32, false, nullptr); });
+               [&] { kernels::cuda::rotary(x.device(), 32 * 128, angles.device(), angles.device(), y.device(), 32 * 128, rows, 32, 128, 32, false, nullptr); });
   std::vector<int64_t> ids(at(rows));
   for (int64_t& id : ids) id = static_cast<int64_t>(session.random() % 50257);
   const kernels::cuda::EmbeddingPlan plan = kernels::cuda::plan_embedding(ids);

@@ -15,6 +15,7 @@ struct Case {
   int channels;
   bool centred, residual, bias;
   GateKind gate;
+  float alpha = 1, beta = 1;  // powers of two: products with them are exact, whatever the compiler fuses
 };
 
 const std::vector<Case>& cases() {
@@ -25,6 +26,8 @@ const std::vector<Case>& cases() {
       {"silu gate, more rows than runs", 700, 72, false, false, false, GateKind::kSilu},
       {"layer norm", 33, 768, true, false, true, GateKind::kNone},
       {"layer norm, odd channels, residual", 9, 1101, true, true, true, GateKind::kNone},
+      {"scaled join", 30, 96, false, true, false, GateKind::kNone, 0.5f, 2},
+      {"layer norm, scaled join", 11, 37, true, true, true, GateKind::kNone, 2, 0.25f},
       {"layer norm without bias", 530, 40, true, false, false, GateKind::kNone},
   };
   return all;
@@ -40,7 +43,7 @@ double act_slope(GateKind kind, double x) {
 }
 
 struct Reference {
-  std::vector<double> h, y, d_h, d_gate, d_weight, d_bias;
+  std::vector<double> h, y, d_x, d_branch, d_gate, d_weight, d_bias;
 };
 struct Inputs {
   std::vector<double> x, residual, weight, bias, gate, d_y, d_residual;
@@ -52,7 +55,7 @@ void reference_row(const Case& which, const Inputs& in, double eps, int64_t row,
   for (size_t c = 0; c < count; ++c) {
     out.h[base + c] = in.x[base + c];
     // Rounded as the kernel rounds, so that both normalise the same numbers.
-    if (which.residual) out.h[base + c] = kernels::cuda::to_float(kernels::cuda::to_bf16(static_cast<float>(in.x[base + c] + in.residual[base + c])));
+    if (which.residual) out.h[base + c] = kernels::cuda::to_float(kernels::cuda::to_bf16(static_cast<float>(which.alpha * in.x[base + c] + which.beta * in.residual[base + c])));
     if (which.centred) mean += out.h[base + c] / which.channels;
   }
   for (size_t c = 0; c < count; ++c) squares += (out.h[base + c] - mean) * (out.h[base + c] - mean);
@@ -71,7 +74,11 @@ void reference_row(const Case& which, const Inputs& in, double eps, int64_t row,
     if (which.centred) mean_d += d[c] / which.channels;
     mean_dot += d[c] * n[c] / which.channels;
   }
-  for (size_t c = 0; c < count; ++c) out.d_h[base + c] = inverse * (d[c] - mean_d - n[c] * mean_dot) + (which.residual ? in.d_residual[base + c] : 0);
+  for (size_t c = 0; c < count; ++c) {
+    const double d_h = inverse * (d[c] - mean_d - n[c] * mean_dot) + (which.residual ? in.d_residual[base + c] : 0);
+    out.d_x[base + c] = which.alpha * d_h;
+    out.d_branch[base + c] = which.beta * d_h;
+  }
 }
 
 void check_case(Session& session, const Case& which) {
@@ -80,27 +87,29 @@ void check_case(Session& session, const Case& which) {
       d_residual(random_bf16(session, count));
   Buffer<float> weight(random_fp32(session, which.channels)), bias(random_fp32(session, which.channels));
   Buffer<float> d_weight(random_fp32(session, which.channels)), d_bias(random_fp32(session, which.channels));
-  auto h = Buffer<Bf16>::output(count), y = Buffer<Bf16>::output(count), d_h = Buffer<Bf16>::output(count), d_gate = Buffer<Bf16>::output(count);
+  auto h = Buffer<Bf16>::output(count), y = Buffer<Bf16>::output(count), d_x = Buffer<Bf16>::output(count), d_branch = Buffer<Bf16>::output(count),
+       d_gate = Buffer<Bf16>::output(count);
   auto mean = Buffer<float>::output(which.rows), inverse = Buffer<float>::output(which.rows);
   auto partial = Buffer<float>::output(kernels::cuda::norm_workspace_bytes(which.rows, which.channels) / 4);
   const Inputs in{widened(x.host), widened(residual.host), widened(weight.host), widened(bias.host), widened(gate.host), widened(d_y.host), widened(d_residual.host)};
   const std::vector<double> zeros(static_cast<size_t>(count), 0);
-  Reference want{zeros, zeros, zeros, zeros, widened(d_weight.host), widened(d_bias.host)};
+  Reference want{zeros, zeros, zeros, zeros, zeros, widened(d_weight.host), widened(d_bias.host)};
   for (int64_t row = 0; row < which.rows; ++row) reference_row(which, in, 1e-5, row, want);
 
-  kernels::cuda::Norm norm{which.rows, which.channels, 1e-5f, x.device(), which.residual ? residual.device() : nullptr,
+  kernels::cuda::Norm norm{which.rows, which.channels, 1e-5f, which.alpha, which.beta, x.device(), which.residual ? residual.device() : nullptr,
                            which.residual ? h.device() : nullptr, weight.device(), which.bias ? bias.device() : nullptr, which.gate,
                            which.gate == GateKind::kNone ? nullptr : gate.device(), y.device(), which.centred ? mean.device() : nullptr, inverse.device()};
   (which.centred ? kernels::cuda::layer_norm_forward : kernels::cuda::rms_norm_forward)(norm, nullptr);
   if (which.residual) norm.x = h.device();
-  const kernels::cuda::NormGradient gradient{d_y.device(), which.residual ? d_residual.device() : nullptr, d_h.device(), d_gate.device(), d_weight.device(),
-                                             which.bias ? d_bias.device() : nullptr, partial.device()};
+  const kernels::cuda::NormGradient gradient{d_y.device(), which.residual ? d_residual.device() : nullptr, d_x.device(), which.residual ? d_branch.device() : nullptr,
+                                             d_gate.device(), d_weight.device(), which.bias ? d_bias.device() : nullptr, partial.device()};
   (which.centred ? kernels::cuda::layer_norm_backward : kernels::cuda::rms_norm_backward)(norm, gradient, nullptr);
   kernels::cuda::runtime::synchronize();
   const std::string op = which.centred ? "layer_norm" : "rms_norm";
   if (which.residual) session.compare(op, which.name, "h", h, want.h, kExact);
   session.compare(op, which.name, "y", y, want.y, kBf16);
-  session.compare(op, which.name, "d_h", d_h, want.d_h, kBf16);
+  session.compare(op, which.name, "d_x", d_x, want.d_x, kBf16);
+  if (which.residual) session.compare(op, which.name, "d_branch", d_branch, want.d_branch, kBf16);
   if (which.gate != GateKind::kNone) session.compare(op, which.name, "d_gate", d_gate, want.d_gate, kBf16);
   session.compare(op, which.name, "d_weight", d_weight, want.d_weight, kFp32);
   if (which.bias) session.compare(op, which.name, "d_bias", d_bias, want.d_bias, kFp32);
@@ -120,10 +129,10 @@ void time_norms(Session& session) {
   const auto input = [&] { return Buffer<Bf16>(random_bf16(session, count)); };
   Buffer<Bf16> x = input(), gate = input(), d_y = input();
   Buffer<float> weight(random_fp32(session, channels)), d_weight(random_fp32(session, channels));
-  auto y = Buffer<Bf16>::output(count), d_h = Buffer<Bf16>::output(count), d_gate = Buffer<Bf16>::output(count);
+  auto y = Buffer<Bf16>::output(count), d_x = Buffer<Bf16>::output(count), d_gate = Buffer<Bf16>::output(count);
   auto mean = Buffer<float>::output(rows), inverse = Buffer<float>::output(rows), partial = Buffer<float>::output(kernels::cuda::norm_workspace_bytes(rows, channels) / 4);
-  kernels::cuda::Norm norm{rows, channels, 1e-6f, x.device(), nullptr, nullptr, weight.device(), nullptr, GateKind::kNone, nullptr, y.device(), mean.device(), inverse.device()};
-  const kernels::cuda::NormGradient gradient{d_y.device(), nullptr, d_h.device(), d_gate.device(), d_weight.device(), nullptr, partial.device()};
+  kernels::cuda::Norm norm{rows, channels, 1e-6f, 1, 1, x.device(), nullptr, nullptr, weight.device(), nullptr, GateKind::kNone, nullptr, y.device(), mean.device(), inverse.device()};
+  const kernels::cuda::NormGradient gradient{d_y.device(), nullptr, d_x.device(), nullptr, d_gate.device(), d_weight.device(), nullptr, partial.device()};
   const std::string shape = "16384 × 4096";
   const double values = static_cast<double>(count);
   session.time("rms_norm forward", shape, 4 * values, 0, [&] { kernels::cuda::rms_norm_forward(norm, nullptr); });

@@ -90,6 +90,7 @@ void check_loss(Session& session, const LossCase& which) {
   session.compare(op, name, "d_weight", d_weight, want_d_weight, kBf16);  // d_logits are rounded to bf16
   loss.poison();
   problem.d_h = nullptr;
+  problem.d_weight = nullptr;
   kernels::cuda::linear_cross_entropy(problem, workspace.device(), nullptr);
   kernels::cuda::runtime::synchronize();
   session.compare(op, name, "loss without gradients", loss, want_loss, kFp32);

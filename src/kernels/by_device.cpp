@@ -35,11 +35,15 @@ class MetaFunction : public torch::autograd::Function<MetaFunction> {
 
 }  // namespace
 
-ByDevice choose_by_device(const char* op, const Tensor& x) {
-  static const std::vector<std::string> kImplementations = {"cpu", "meta", "aten"};
+ByDevice choose_by_device(const char* op, const Tensor& x, const std::string& cuda_refusal) {
+  static const std::vector<std::string> kImplementations = {"cuda", "cpu", "meta", "aten"};
   return static_cast<ByDevice>(Dispatcher(op).choose(kImplementations, [&](size_t i) {
-    const auto entry = static_cast<ByDevice>(i);
-    return entry == ByDevice::kCpu && !x.is_cpu() ? kNotOnCpu : entry == ByDevice::kMeta && !x.is_meta() ? kNotMeta : std::string();
+    switch (static_cast<ByDevice>(i)) {
+      case ByDevice::kCuda: return cuda_refusal;
+      case ByDevice::kCpu: return x.is_cpu() ? std::string() : kNotOnCpu;
+      case ByDevice::kMeta: return x.is_meta() ? std::string() : kNotMeta;
+      default: return std::string();
+    }
   }));
 }
 

@@ -1,5 +1,6 @@
 // The choice of an operator that has one implementation for each kind of device:
 //
+//   cuda  our kernels on a GPU (kernels/cuda/calls.h)
 //   cpu   our vector loops, for CPU tensors
 //   meta  shapes and dtypes only, of results and of gradients
 //   aten  LibTorch's operators under autograd, for tensors of any device
@@ -14,11 +15,11 @@
 
 namespace longhaul::kernels {
 
-enum class ByDevice : size_t { kCpu, kMeta, kAten };
+enum class ByDevice : size_t { kCuda, kCpu, kMeta, kAten };
 inline const std::string kNotOnCpu = "the tensors are not on the CPU", kNotMeta = "the tensors hold data";  // reasons to refuse
 
-// Chooses for an operator whose first argument is x; recorded under `op`.
-ByDevice choose_by_device(const char* op, const Tensor& x);
+// Chooses for an operator whose first argument is x; recorded under `op`. `cuda_refusal`: why cuda does not take it, if it does not.
+ByDevice choose_by_device(const char* op, const Tensor& x, const std::string& cuda_refusal);
 
 struct MetaResult {
   std::vector<int64_t> sizes;

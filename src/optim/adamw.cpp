@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "kernels/adamw/cuda_call.h"
+#include "kernels/dispatch.h"
 #include "optim/runs.h"
 
 namespace longhaul::optim {
@@ -46,10 +48,21 @@ AdamW::AdamW(const recipe::OptimOptions& options, model::ParameterSet& set, Prec
     m_.push_back(parameter->trainable ? at::zeros(parameter->value.sizes(), moments) : Tensor());
     v_.push_back(parameter->trainable ? at::zeros(parameter->value.sizes(), moments) : Tensor());
   }
-  fused_ = implementation == AdamwImplementation::kFused || (implementation == AdamwImplementation::kAutomatic && on_cpu);
-  LONGHAUL_ASSERT(!fused_ || on_cpu, "the fused update works on CPU tensors");
   list_pieces();
+  implementation_ = implementation != AdamwImplementation::kAutomatic ? implementation : choose(on_cpu);
+  LONGHAUL_ASSERT(implementation_ != AdamwImplementation::kFused || on_cpu, "the fused update works on CPU tensors");
   add_phase({"update", 0, [this](const StepSettings& settings, const Tensor&, Tensor&) { update(settings); }});
+}
+
+AdamwImplementation AdamW::choose(bool on_cpu) {
+  constexpr AdamwImplementation kImplementations[] = {AdamwImplementation::kCuda, AdamwImplementation::kFused, AdamwImplementation::kTensorOperations};
+  return kImplementations[kernels::Dispatcher("adamw").choose({"cuda", "fused", "tensor operations"}, [&](size_t i) -> std::string {
+    if (i == 1) return on_cpu ? "" : "the tensors are not on the CPU";
+    if (i == 2) return "";
+    if (pieces_.empty()) return "nothing is trained";
+    const Tensor& any = master(pieces_.front().parameter);
+    return any.scalar_type() == at::kFloat ? kernels::refuse_cuda(any, /*bf16_only=*/false) : "the state is not fp32";
+  })];
 }
 
 void AdamW::list_pieces() {
@@ -90,12 +103,40 @@ AdamwScalars AdamW::scalars(const StepSettings& settings) const {
 
 void AdamW::update(const StepSettings& settings) {
   const AdamwScalars common = scalars(settings);
-  if (fused_) return update_fused(common, settings.lr);
+  if (implementation_ == AdamwImplementation::kCuda) return update_on_gpu(common, settings.lr);
+  if (implementation_ == AdamwImplementation::kFused) return update_fused(common, settings.lr);
   for (const Piece& piece : pieces_) {
     AdamwScalars own = common;
     own.kept_weight = 1 - settings.lr * piece.weight_decay;
     update_with_tensor_operations(piece, own);
   }
+}
+
+void AdamW::update_on_gpu(const AdamwScalars& common, double lr) {
+  std::vector<kernels::cuda::AdamwTensor> tensors;
+  for (const Piece& piece : pieces_) {
+    const model::Parameter& parameter = *parameters()[piece.parameter];
+    if (!piece.trainable) {
+      if (common.zero_gradient) parameter.grad.view({-1}).narrow(0, piece.begin, piece.length).zero_();
+      continue;
+    }
+    const auto at = [&](const Tensor& tensor) { return tensor.data_ptr<float>() + piece.begin; };
+    const bool copied = parameter.value.scalar_type() == at::kBFloat16;
+    tensors.push_back({.master = at(master(piece.parameter)),
+                       .m = at(m_[piece.parameter]),
+                       .v = at(v_[piece.parameter]),
+                       .gradient = at(parameter.grad),
+                       .value = copied ? static_cast<kernels::cuda::Bf16*>(parameter.value.data_ptr()) + piece.begin : nullptr,
+                       .count = piece.length,
+                       .kept_weight = static_cast<float>(1 - lr * piece.weight_decay)});
+  }
+  const kernels::cuda::AdamwStep numbers{.beta1 = static_cast<float>(common.beta1),
+                                         .beta2 = static_cast<float>(common.beta2),
+                                         .eps = static_cast<float>(common.eps),
+                                         .step_size = static_cast<float>(common.step_size),
+                                         .inverse_root_correction = static_cast<float>(common.inverse_root_correction),
+                                         .zero_gradient = common.zero_gradient};
+  kernels::cuda_calls<kernels::AdamwCuda>().step(tensors, numbers, static_cast<float>(common.gradient_scale), master(pieces_.front().parameter));
 }
 
 // Threads share all elements evenly, whatever pieces they belong to. Elements do not see each other, so the cuts change nothing.

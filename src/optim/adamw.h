@@ -15,8 +15,9 @@
 
 namespace longhaul::optim {
 
-// How the update is computed: kAutomatic is kFused for CPU tensors and kTensorOperations (LibTorch's, any device) elsewhere.
-enum class AdamwImplementation { kAutomatic, kFused, kTensorOperations };
+// How the update is computed: kAutomatic is the first of these that takes the parameters: our CUDA kernel (fp32 state), the fused loops of
+// the CPU, LibTorch's operations on any device. --explain-dispatch says which, as "adamw".
+enum class AdamwImplementation { kAutomatic, kCuda, kFused, kTensorOperations };
 
 class AdamW final : public Optimizer {
  public:
@@ -35,8 +36,10 @@ class AdamW final : public Optimizer {
     bool trainable = true;
   };
   void list_pieces();
+  AdamwImplementation choose(bool on_cpu);
   AdamwScalars scalars(const StepSettings& settings) const;
   void update(const StepSettings& settings);
+  void update_on_gpu(const AdamwScalars& common, double lr);
   void update_fused(const AdamwScalars& common, double lr);
   void update_piece(const Piece& piece, int64_t begin, int64_t length, const AdamwScalars& scalars);
   void update_with_tensor_operations(const Piece& piece, const AdamwScalars& scalars);
@@ -44,7 +47,7 @@ class AdamW final : public Optimizer {
   recipe::OptimOptions options_;
   std::vector<Tensor> m_, v_;  // per parameter; undefined for frozen ones
   std::vector<Piece> pieces_;
-  bool fused_ = true;
+  AdamwImplementation implementation_ = AdamwImplementation::kFused;
 };
 
 // The reference: one step t (from 1) on one matrix of n elements, in plain loops. Real is float or double.

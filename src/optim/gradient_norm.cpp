@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "kernels/adamw/cuda_call.h"
 #include "optim/element_loops.h"
 #include "optim/runs.h"
 
@@ -40,9 +42,42 @@ std::vector<double> squared_norms(const std::vector<Block>& blocks, size_t tenso
   return sums;
 }
 
+// The norm of all gradients, where they lie on one GPU in fp32.
+std::optional<double> norm_on_gpu(const model::ParameterSet& parameters) {
+  std::vector<kernels::cuda::AdamwTensor> tensors;
+  Tensor any;
+  for (const auto& parameter : parameters.all()) {
+    if (!parameter->trainable) continue;
+    if (parameter->grad.scalar_type() != at::kFloat || !kernels::refuse_cuda(parameter->grad, /*bf16_only=*/false).empty()) return std::nullopt;
+    any = parameter->grad;
+    for (size_t part = 0; part < parameter->parts.size(); ++part) {
+      if (!parameter->parts[part].spec.trainable) continue;
+      for (const Run& run : runs_of(*parameter, part)) {
+        tensors.push_back({.gradient = parameter->grad.data_ptr<float>() + run.begin, .count = run.length});
+      }
+    }
+  }
+  if (tensors.empty()) return std::nullopt;
+  return kernels::cuda_calls<kernels::AdamwCuda>().gradient_norm(tensors, any).item<float>();
+}
+
+// From the squared norm of this rank's gradients.
+void finish(GradientNorm& result, double squares, double scale, const Reducer& reduce) {
+  Tensor partials = at::full({1}, squares, at::kDouble);
+  if (reduce) reduce(partials);
+  result.norm = std::sqrt(partials.item<double>()) * std::abs(scale);
+  result.finite = std::isfinite(result.norm);
+}
+
 }  // namespace
 
 GradientNorm gradient_norm(const model::ParameterSet& parameters, double scale, const Reducer& reduce) {
+  GradientNorm result;
+  // What is not finite is looked for tensor by tensor below.
+  if (const auto norm = norm_on_gpu(parameters); norm && std::isfinite(*norm)) {
+    finish(result, *norm * *norm, scale, reduce);
+    return result;
+  }
   std::vector<const std::string*> names;
   std::vector<double> sums;
   std::vector<Block> blocks;
@@ -72,16 +107,12 @@ GradientNorm gradient_norm(const model::ParameterSet& parameters, double scale, 
     for (size_t i = 0; i < elsewhere.size(); ++i) sums[elsewhere[i].first] = fetched.const_data_ptr<double>()[i];
   }
 
-  GradientNorm result;
   double total = 0;
   for (size_t i = 0; i < sums.size(); ++i) {
     if (result.first_nonfinite.empty() && !std::isfinite(sums[i])) result.first_nonfinite = *names[i];
     total += sums[i];
   }
-  Tensor partials = at::full({1}, total, at::kDouble);
-  if (reduce) reduce(partials);
-  result.norm = std::sqrt(partials.item<double>()) * std::abs(scale);
-  result.finite = std::isfinite(result.norm);
+  finish(result, total, scale, reduce);
   return result;
 }
 

@@ -1,5 +1,6 @@
 // The global L2 norm of all main gradients, and with it, in the same pass, whether they are finite. Sums are fp64 over blocks of
-// fixed size in a fixed order: the bits do not depend on the number of threads, nor on which tensors share a value.
+// fixed size in a fixed order: the bits do not depend on the number of threads, nor on which tensors share a value. On a GPU likewise, by
+// our own kernel where it takes the gradients (fp32), and the caller waits for the result.
 #pragma once
 
 #include <string>

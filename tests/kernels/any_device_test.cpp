@@ -250,7 +250,7 @@ TEST(Meta, Norms) {
 TEST(Meta, ActivationsAndHeads) {
   const Tensor x = meta_leaf({5, 24}), sink = meta({24}, at::kFloat);
   const Heads silu = silu_heads(x, 2, 1, 6);
-  const Heads split = split_heads(x.mul(1), 2, 1, 6, rotary_table(std::vector<int64_t>(5, 1), 4, 1e4, at::kFloat, at::kMeta));
+  const Heads split = split_heads(x.mul(1), 2, 1, 6, {meta({5, 2}, at::kFloat), meta({5, 2}, at::kFloat)});
   const Tensor gelu = bias_gelu(x, meta({24}), sink), swish = swiglu(x);
   for (const Heads& heads : {silu, split}) {
     expect_meta(heads.q_thd, {5, 2, 6}, at::kBFloat16);

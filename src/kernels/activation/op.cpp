@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/parallel.h"
+#include "kernels/activation/cuda_call.h"
 #include "kernels/activation/loops.h"
 #include "kernels/by_device.h"
 #include "kernels/documents.h"
@@ -29,19 +30,29 @@ Tensor with_contiguous_rows(const Tensor& dy) { return dy.numel() == 0 || dy[0].
 
 class SiluHeadsFunction : public torch::autograd::Function<SiluHeadsFunction> {
  public:
-  static variable_list forward(torch::autograd::AutogradContext* context, const Tensor& x, int64_t heads, int64_t kv_heads, int64_t head_dim) {
+  static variable_list forward(torch::autograd::AutogradContext* context, const Tensor& x, int64_t heads, int64_t kv_heads, int64_t head_dim,
+                               bool on_gpu) {
     context->save_for_backward({x});
+    context->saved_data["on_gpu"] = on_gpu;
     const Tensor y = at::empty_like(x);
-    const Storage storage = storage_of(x);
-    const void* from = pointer_to(x);
-    void* to = writable(y);
-    parallel_for(0, x.numel(), kGrainElements, [&](int64_t begin, int64_t end) { silu_forward(storage, from, to, begin, end); });
+    if (on_gpu) {
+      cuda_calls<ActivationCuda>().silu_forward(x, y);
+    } else {
+      const Storage storage = storage_of(x);
+      const void* from = pointer_to(x);
+      void* to = writable(y);
+      parallel_for(0, x.numel(), kGrainElements, [&](int64_t begin, int64_t end) { silu_forward(storage, from, to, begin, end); });
+    }
     const Heads parts = heads_of(y, heads, kv_heads, head_dim);
     return {parts.q_thd, parts.k_thd, parts.v_thd};
   }
 
   static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
     const Tensor x = context->get_saved_variables()[0], dx = at::empty_like(x);
+    if (context->saved_data["on_gpu"].toBool()) {
+      cuda_calls<ActivationCuda>().silu_backward(x, at::cat(gradients, 1), dx);
+      return {dx, Tensor(), Tensor(), Tensor(), Tensor()};
+    }
     const int64_t rows = x.size(0), columns = x.size(1);
     SiluBackward problem{.storage = storage_of(x), .columns = columns, .x_tc = pointer_to(x), .dx_tc = writable(dx)};
     std::array<Tensor, 3> alive;
@@ -50,16 +61,21 @@ class SiluHeadsFunction : public torch::autograd::Function<SiluHeadsFunction> {
       problem.dy[i] = {pointer_to(alive[i]), rows == 0 ? 0 : alive[i].numel() / rows, alive[i].stride(0)};
     }
     parallel_for(0, rows, row_grain(columns), [&](int64_t begin, int64_t end) { silu_backward_rows(problem, begin, end); });
-    return {dx, Tensor(), Tensor(), Tensor()};
+    return {dx, Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
 class SwigluFunction : public torch::autograd::Function<SwigluFunction> {
  public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x) {
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, bool on_gpu) {
     context->save_for_backward({x});
+    context->saved_data["on_gpu"] = on_gpu;
     const int64_t rows = x.size(0), width = x.size(1) / 2;
     const Tensor y = at::empty({rows, width}, x.options());
+    if (on_gpu) {
+      cuda_calls<ActivationCuda>().swiglu_forward(x, y);
+      return y;
+    }
     const Swiglu problem{.storage = storage_of(x), .width = width, .x_t2f = pointer_to(x), .y_tf = writable(y)};
     parallel_for(0, rows, row_grain(2 * width), [&](int64_t begin, int64_t end) { swiglu_forward_rows(problem, begin, end); });
     return y;
@@ -67,20 +83,29 @@ class SwigluFunction : public torch::autograd::Function<SwigluFunction> {
 
   static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
     const Tensor x = context->get_saved_variables()[0], dy = gradients[0].contiguous(), dx = at::empty_like(x);
+    if (context->saved_data["on_gpu"].toBool()) {
+      cuda_calls<ActivationCuda>().swiglu_backward(x, dy, dx);
+      return {dx, Tensor()};
+    }
     const Swiglu problem{
         .storage = storage_of(x), .width = x.size(1) / 2, .x_t2f = pointer_to(x), .dy_tf = pointer_to(dy), .dx_t2f = writable(dx)};
     parallel_for(0, x.size(0), row_grain(x.size(1)), [&](int64_t begin, int64_t end) { swiglu_backward_rows(problem, begin, end); });
-    return {dx};
+    return {dx, Tensor()};
   }
 };
 
 class BiasGeluFunction : public torch::autograd::Function<BiasGeluFunction> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const std::optional<Tensor>& bias,
-                        const std::optional<Tensor>& sink) {
+                        const std::optional<Tensor>& sink, bool on_gpu) {
     context->save_for_backward({x, bias.value_or(Tensor())});
     if (sink) context->saved_data["sink"] = *sink;
+    context->saved_data["on_gpu"] = on_gpu;
     const Tensor y = at::empty_like(x);
+    if (on_gpu) {
+      cuda_calls<ActivationCuda>().bias_gelu_forward(x, bias.value_or(Tensor()), y);
+      return y;
+    }
     const BiasGelu problem{.storage = storage_of(x),
                            .columns = x.size(1),
                            .x_tc = pointer_to(x),
@@ -93,6 +118,10 @@ class BiasGeluFunction : public torch::autograd::Function<BiasGeluFunction> {
   static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
     const auto saved = context->get_saved_variables();
     const Tensor &x = saved[0], &bias = saved[1], dy = gradients[0].contiguous(), dx = at::empty_like(x);
+    if (context->saved_data["on_gpu"].toBool()) {
+      cuda_calls<ActivationCuda>().bias_gelu_backward(x, bias, dy, dx, bias.defined() ? context->saved_data["sink"].toTensor() : Tensor());
+      return {dx, Tensor(), Tensor(), Tensor()};
+    }
     const BiasGelu problem{.storage = storage_of(x),
                            .columns = x.size(1),
                            .x_tc = pointer_to(x),
@@ -105,7 +134,7 @@ class BiasGeluFunction : public torch::autograd::Function<BiasGeluFunction> {
       for (int64_t b = begin; b < end; ++b) bias_gelu_backward_rows(problem, blocks.begin(b), blocks.end(b), writable_row(d_bias, b));
     });
     if (bias.defined()) context->saved_data["sink"].toTensor().add_(sum_of_blocks(d_bias));
-    return {dx, Tensor(), Tensor()};
+    return {dx, Tensor(), Tensor(), Tensor()};
   }
 };
 
@@ -122,21 +151,20 @@ Heads silu_heads(const Tensor& x, int64_t heads, int64_t kv_heads, int64_t head_
   if (x.size(1) != (heads + 2 * kv_heads) * head_dim) {
     refuse_argument("silu_heads", "x", fmt::format("[tokens, ({} + 2 · {}) heads · {}]", heads, kv_heads, head_dim), shape_text(x));
   }
-  const ByDevice choice = choose_by_device("silu_heads", x);
+  const ByDevice choice = choose_by_device("silu_heads", x, refuse_cuda(x));
   if (choice == ByDevice::kMeta) return heads_of(meta_results({x}, {{x.sizes().vec(), x.scalar_type()}})[0], heads, kv_heads, head_dim);
   if (choice == ByDevice::kAten) return heads_of(at::silu(x.contiguous()), heads, kv_heads, head_dim);
-  const variable_list parts = SiluHeadsFunction::apply(x.contiguous(), heads, kv_heads, head_dim);
+  const variable_list parts = SiluHeadsFunction::apply(x.contiguous(), heads, kv_heads, head_dim, choice == ByDevice::kCuda);
   return {parts[0], parts[1], parts[2]};
 }
 
 Tensor swiglu(const Tensor& x) {
   check_rows("swiglu", x);
   if (x.size(1) % 2 != 0) refuse_argument("swiglu", "x", "[tokens, even number]", shape_text(x));
-  switch (choose_by_device("swiglu", x)) {
-    case ByDevice::kCpu: return SwigluFunction::apply(x.contiguous());
-    case ByDevice::kMeta: return meta_results({x}, {{{x.size(0), x.size(1) / 2}, x.scalar_type()}})[0];
-    default: return swiglu_reference(x);
-  }
+  const ByDevice choice = choose_by_device("swiglu", x, refuse_cuda(x));
+  if (choice == ByDevice::kMeta) return meta_results({x}, {{{x.size(0), x.size(1) / 2}, x.scalar_type()}})[0];
+  if (choice == ByDevice::kAten) return swiglu_reference(x);
+  return SwigluFunction::apply(x.contiguous(), choice == ByDevice::kCuda);
 }
 
 Tensor bias_gelu(const Tensor& x, const Tensor& bias, const Tensor& sink) {
@@ -145,17 +173,17 @@ Tensor bias_gelu(const Tensor& x, const Tensor& bias, const Tensor& sink) {
     if (bias.sizes() != at::IntArrayRef({x.size(1)}) || bias.scalar_type() != x.scalar_type() || !bias.is_contiguous()) {
       refuse_argument("bias_gelu", "bias", fmt::format("[{}] {}", x.size(1), name_of(x.scalar_type())), shape_text(bias));
     }
-    if (!sink.defined() || sink.sizes() != bias.sizes()) {
-      refuse_argument("bias_gelu", "bias_sink", fmt::format("[{}]", x.size(1)), sink.defined() ? shape_text(sink) : "none");
+    if (!sink.defined() || sink.sizes() != bias.sizes() || sink.scalar_type() != wide_type(x) || !sink.is_contiguous()) {
+      refuse_argument("bias_gelu", "bias_sink", fmt::format("[{}] {}", x.size(1), name_of(wide_type(x))), sink.defined() ? shape_text(sink) : "none");
     }
   }
-  const ByDevice choice = choose_by_device("bias_gelu", x);
+  const ByDevice choice = choose_by_device("bias_gelu", x, refuse_cuda(x));
   if (choice == ByDevice::kMeta) return meta_results({x}, {{x.sizes().vec(), x.scalar_type()}})[0];
   if (choice == ByDevice::kAten) {
     return bias_gelu_reference(x, bias.defined() ? with_gradient_to(bias.to(wide_type(x)), sink, x.requires_grad()) : bias);
   }
   using Maybe = std::optional<Tensor>;
-  return BiasGeluFunction::apply(x.contiguous(), bias.defined() ? Maybe(bias) : Maybe(), bias.defined() ? Maybe(sink) : Maybe());
+  return BiasGeluFunction::apply(x.contiguous(), bias.defined() ? Maybe(bias) : Maybe(), bias.defined() ? Maybe(sink) : Maybe(), choice == ByDevice::kCuda);
 }
 
 Tensor silu_reference(const Tensor& x) { return at::silu(x); }

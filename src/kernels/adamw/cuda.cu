@@ -92,7 +92,7 @@ LONGHAUL_KERNEL(kThreads) adamw_kernel(AdamwStep step, const float* norm) {
     store_four(tensor.master + i, left, w);
     store_four(tensor.m + i, left, m);
     store_four(tensor.v + i, left, v);
-    store_four(tensor.gradient + i, left, Four{{0, 0, 0, 0}});
+    if (step.zero_gradient) store_four(tensor.gradient + i, left, Four{{0, 0, 0, 0}});
   }
 }
 

@@ -2,7 +2,7 @@
 //
 //   w ← w (1 − lr λ);  m ← β1 m + (1 − β1) g;  v ← β2 v + (1 − β2) g²;  w ← w − step_size · m / (√v · correction + ε)
 //
-// as optim/element_loops.h has it; g is the gradient times scale times the clip factor. Reads and zeroes the gradient, updates m, v and
+// as optim/element_loops.h has it; g is the gradient times scale times the clip factor. Reads the gradient and zeroes it if wanted, updates m, v and
 // master, writes the working copy. Tensors are cut into pieces of kAdamwPiece elements, a block each; the norm adds pieces up in fp64 in
 // their order, so its bits do not depend on scheduling.
 #pragma once
@@ -40,6 +40,7 @@ struct AdamwStep {
   float scale = 1;  // 1 / tokens
   float clip_norm = 0;  // 0: none
   float beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f, step_size = 0, inverse_root_correction = 1;
+  bool zero_gradient = true;
 };
 
 // norm[0] = the gradients' norm times scale; norm[1] = scale · min(1, clip_norm / (norm + 1e-6)), what adamw multiplies gradients by.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "kernels/attention/cuda_call.h"
 #include "kernels/attention/problem.h"
 #include "kernels/by_device.h"
 #include "kernels/documents.h"
@@ -13,7 +14,12 @@ namespace {
 
 constexpr const char* kOp = "attention";
 
-enum Implementation : size_t { kCpu, kSdpa, kReference, kMeta, kAten };
+enum Implementation : size_t { kCuda, kCpu, kSdpa, kReference, kMeta, kAten };
+
+std::string refuse_gpu(const AttentionProblem& problem) {
+  const std::string refusal = refuse_cuda(problem.q_thd);
+  return refusal.empty() ? cuda_calls<AttentionCuda>().refuse(problem) : refusal;
+}
 
 std::string refuse_sdpa(const AttentionProblem& problem) {
   if (problem.options.window > 0) return "it has no sliding window";
@@ -47,7 +53,8 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
  public:
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const Tensor& q, const Tensor& k,
                                                 const Tensor& v, const AttentionProblem& problem, int64_t implementation) {
-    const auto result = implementation == kCpu    ? attention_forward_cpu(problem)
+    const auto result = implementation == kCuda   ? cuda_calls<AttentionCuda>().forward(problem)
+                        : implementation == kCpu  ? attention_forward_cpu(problem)
                         : implementation == kSdpa ? attention_forward_sdpa(problem)
                                                   : attention_forward_reference(problem);
     context->set_materialize_grads(false);
@@ -70,7 +77,8 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
     const Tensor d_o = gradients[0].defined() ? gradients[0] : at::zeros_like(saved[3]);
     // LibTorch's kernel has no gradient for the log-sum-exp; the definition does.
     const int64_t implementation = data.at("implementation").toInt();
-    const auto out = implementation == kCpu                              ? attention_backward_cpu(problem, result, d_o, gradients[1])
+    const auto out = implementation == kCuda                             ? cuda_calls<AttentionCuda>().backward(problem, result, d_o, gradients[1])
+                     : implementation == kCpu                            ? attention_backward_cpu(problem, result, d_o, gradients[1])
                      : implementation == kSdpa && !gradients[1].defined() ? attention_backward_sdpa(problem, result, d_o)
                                                                           : attention_backward_reference(problem, result, d_o, gradients[1]);
     return {out.q_thd, out.k_shd, out.v_shd, Tensor(), Tensor()};
@@ -88,12 +96,13 @@ AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v, con
                           const AttentionOptions& options) {
   const AttentionProblem problem = problem_of(q, k, v, offsets, key_offsets, options);
   static const Dispatcher dispatcher(kOp);
-  const size_t choice = dispatcher.choose({"cpu", "sdpa", "reference", "meta", "aten"}, [&](size_t i) {
-    return i == kCpu                              ? refuse_attention_cpu(problem)
-           : i == kSdpa                           ? refuse_sdpa(problem)
+  const size_t choice = dispatcher.choose({"cuda", "cpu", "sdpa", "reference", "meta", "aten"}, [&](size_t i) {
+    return i == kCuda                       ? refuse_gpu(problem)
+           : i == kCpu                      ? refuse_attention_cpu(problem)
+           : i == kSdpa                     ? refuse_sdpa(problem)
            : i == kReference && !q.is_cpu() ? kNotOnCpu
            : i == kMeta && !q.is_meta()     ? kNotMeta
-                                                  : std::string();
+                                            : std::string();
   });
   if (choice == kMeta) {
     const auto results = meta_results({q, k, v}, {{{q.size(0), q.size(1), v.size(2)}, v.scalar_type()}, {{q.size(0), q.size(1)}, problem.sum_type()}});

@@ -1,4 +1,5 @@
-// Embedding on a GPU: rows of a table by token id, and the gradient of the table.
+// Embedding on a GPU: rows of a table by token id, with the rows of a second one by position added where there is one, and the gradient
+// of a table.
 //
 // The gradient is added up id by id, rows in token order, so it does not vary: the host, which has the ids anyway, sorts them
 // (plan_embedding). ids int64, table and gradients of rows bf16 [·, hidden], the table's gradient fp32.
@@ -34,7 +35,9 @@ inline EmbeddingPlan plan_embedding(std::span<const int64_t> ids) {
   return plan;
 }
 
-void embedding_forward(const int64_t* ids, const Bf16* table, Bf16* out, int64_t tokens, int64_t hidden, Stream stream);
+// positions and position_table: both or neither.
+void embedding_forward(const int64_t* ids, const Bf16* table, const int64_t* positions, const Bf16* position_table, Bf16* out, int64_t tokens, int64_t hidden,
+                       Stream stream);
 // Pointers to a plan on the device; sink [vocabulary, hidden] is added to.
 void embedding_gradient(const int32_t* tokens, const int32_t* starts, const int64_t* ids, int64_t distinct, const Bf16* d_out, float* sink, int64_t hidden,
                         Stream stream);

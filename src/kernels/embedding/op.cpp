@@ -10,8 +10,10 @@
 #include "base/parallel.h"
 #include "kernels/by_device.h"
 #include "kernels/documents.h"
+#include "kernels/embedding/cuda_call.h"
 #include "kernels/embedding/loops.h"
 #include "kernels/vector/tensors.h"
+#include "tensor/device.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -65,6 +67,29 @@ class EmbeddingAten : public torch::autograd::Function<EmbeddingAten> {
     const auto saved = context->get_saved_variables();
     add_gradient_aten(saved[0], gradients[0], context->saved_data["sink"].toTensor());
     if (saved[1].defined()) add_gradient_aten(saved[1], gradients[0], context->saved_data["position_sink"].toTensor());
+    return variable_list(6);
+  }
+};
+
+class EmbeddingGpu : public torch::autograd::Function<EmbeddingGpu> {
+ public:
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& ids_on_cpu, const Tensor& table, const std::optional<Tensor>& positions_on_cpu,
+                        const std::optional<Tensor>& position_table, const Tensor& sink, const std::optional<Tensor>& position_sink) {
+    context->save_for_backward({ids_on_cpu, positions_on_cpu.value_or(Tensor())});
+    context->saved_data["sink"] = sink;
+    if (position_sink) context->saved_data["position_sink"] = *position_sink;
+    const Tensor ids = to_device(ids_on_cpu, table.device()), positions = positions_on_cpu ? to_device(*positions_on_cpu, table.device()) : Tensor();
+    const Tensor out = at::empty({ids.size(0), table.size(1)}, table.options());
+    cuda_calls<EmbeddingCuda>().forward(ids, table, positions, position_table.value_or(Tensor()), out);
+    return out;
+  }
+
+  static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    const Tensor dy = gradients[0].contiguous();
+    const auto add_gradient = cuda_calls<EmbeddingCuda>().add_gradient;
+    add_gradient(saved[0], dy, context->saved_data["sink"].toTensor());
+    if (saved[1].defined()) add_gradient(saved[1], dy, context->saved_data["position_sink"].toTensor());
     return variable_list(6);
   }
 };
@@ -125,13 +150,17 @@ void check_numbers(const char* argument, const Tensor& numbers) {
 
 Tensor apply(const Tensor& ids, const EmbeddingTable& table, const Tensor* positions, const EmbeddingTable* position) {
   using Maybe = std::optional<Tensor>;
-  const at::Device device = table.value_vd.device();
+  const ByDevice choice = choose_by_device("embedding", table.value_vd, refuse_cuda(table.value_vd));
+  // Kernels of ours want the ids on the CPU as well, where they are sorted for the gradient.
+  const at::Device device = choice == ByDevice::kCuda ? at::kCPU : table.value_vd.device();
   const Tensor rows = ids.to(device).contiguous();
   const Maybe position_rows = positions != nullptr ? Maybe(positions->to(device).contiguous()) : Maybe();
   const Maybe position_table = position != nullptr ? Maybe(position->value_vd) : Maybe(), position_sink = position != nullptr ? Maybe(position->sink_vd) : Maybe();
-  const ByDevice choice = choose_by_device("embedding", table.value_vd);
   if (choice == ByDevice::kMeta) {
     return meta_results({table.value_vd, position_table.value_or(Tensor())}, {{{ids.size(0), table.value_vd.size(1)}, table.value_vd.scalar_type()}})[0];
+  }
+  if (choice == ByDevice::kCuda) {
+    return EmbeddingGpu::apply(rows, table.value_vd, position_rows, position_table, table.sink_vd, position_sink);
   }
   if (choice == ByDevice::kAten) {
     return EmbeddingAten::apply(rows, table.value_vd, position_rows, position_table, table.sink_vd, position_sink);

@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "kernels/by_device.h"
 #include "kernels/documents.h"
+#include "kernels/experts/cuda_call.h"
 #include "kernels/experts/loops.h"
 #include "kernels/vector/row_blocks.h"
 #include "kernels/vector/tensors.h"
@@ -19,6 +20,34 @@ using torch::autograd::variable_list;
 
 constexpr int64_t kGrain = 16;         // tokens
 constexpr int64_t kColumnGrain = 64;
+
+// The choice and its weights from logits; the rest of route is LibTorch's on a GPU.
+class RouteGpu : public torch::autograd::Function<RouteGpu> {
+ public:
+  static variable_list forward(torch::autograd::AutogradContext* context, const Tensor& logits, int64_t k) {
+    const auto [weight, choice] = cuda_calls<ExpertsCuda>().route(logits, k);
+    context->save_for_backward({choice, weight});
+    context->saved_data["experts"] = logits.size(1);
+    context->mark_non_differentiable({choice});
+    return {weight, choice};
+  }
+  static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    return {cuda_calls<ExpertsCuda>().route_backward(saved[0], saved[1], gradients[0].contiguous(), context->saved_data["experts"].toInt()), Tensor()};
+  }
+};
+
+Routing route_gpu(const Tensor& hidden, const Tensor& router, int64_t k) {
+  const Tensor logits = at::mm(hidden.to(at::kFloat), router.t());
+  const variable_list chosen = RouteGpu::apply(logits, k);
+  return {chosen[0], chosen[1], logits.softmax(1).sum(0), logits.logsumexp(1).square().sum()};
+}
+
+std::string refuse_route_gpu(const Tensor& hidden, int64_t experts, int64_t k) {
+  const std::string refusal = refuse_cuda(hidden, false);
+  if (!refusal.empty()) return refusal;
+  return hidden.scalar_type() == at::kDouble ? "it computes in fp32" : cuda_calls<ExpertsCuda>().refuse_route(experts, k);
+}
 
 class RouteFunction : public torch::autograd::Function<RouteFunction> {
  public:
@@ -105,25 +134,32 @@ Tensor gather_rows_of(const Tensor& x, const Tensor& source) {
 
 class PermuteFunction : public torch::autograd::Function<PermuteFunction> {
  public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& source, const Tensor& place) {
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& source, const Tensor& place, bool on_gpu) {
     context->save_for_backward({place});
-    return gather_rows_of(x, source);
+    context->saved_data["on_gpu"] = on_gpu;
+    return on_gpu ? cuda_calls<ExpertsCuda>().gather_rows(x, source) : gather_rows_of(x, source);
   }
   static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
-    return {gather_sum(gradients[0].contiguous(), Tensor(), context->get_saved_variables()[0]), Tensor(), Tensor()};
+    const auto sum = context->saved_data["on_gpu"].toBool() ? cuda_calls<ExpertsCuda>().combine : gather_sum;
+    return {sum(gradients[0].contiguous(), Tensor(), context->get_saved_variables()[0]), Tensor(), Tensor(), Tensor()};
   }
 };
 
 class CombineFunction : public torch::autograd::Function<CombineFunction> {
  public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& y, const Tensor& weight, const Tensor& place) {
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& y, const Tensor& weight, const Tensor& place, bool on_gpu) {
     context->save_for_backward({y, weight, place});
-    return gather_sum(y, weight, place);
+    context->saved_data["on_gpu"] = on_gpu;
+    return (on_gpu ? cuda_calls<ExpertsCuda>().combine : gather_sum)(y, weight, place);
   }
   static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
     const auto saved = context->get_saved_variables();
     const Tensor &y = saved[0], &weight = saved[1], &place = saved[2], d_out = gradients[0].contiguous();
     const Tensor dy = at::empty_like(y), d_weight = at::empty_like(weight);
+    if (context->saved_data["on_gpu"].toBool()) {
+      cuda_calls<ExpertsCuda>().combine_backward(y, weight, place, d_out, dy, d_weight);
+      return {dy, d_weight, Tensor(), Tensor()};
+    }
     const Combine problem{.storage = storage_of(y),
                           .hidden = y.size(1),
                           .k = place.size(1),
@@ -134,7 +170,7 @@ class CombineFunction : public torch::autograd::Function<CombineFunction> {
                           .dy_rd = writable(dy),
                           .d_weight_tk = writable(d_weight)};
     parallel_for(0, place.size(0), kGrain, [&](int64_t begin, int64_t end) { combine_backward_rows(problem, begin, end); });
-    return {dy, d_weight, Tensor()};
+    return {dy, d_weight, Tensor(), Tensor()};
   }
 };
 
@@ -157,14 +193,14 @@ Routing route(const Tensor& hidden, const Tensor& router, int64_t k, const Tenso
     refuse_argument("route", "router_sink", shape_text(router), sink.defined() ? shape_text(sink) : "none");
   }
   const int64_t experts = router.size(0);
-  const ByDevice choice = choose_by_device("route", hidden);
+  const ByDevice choice = choose_by_device("route", hidden, refuse_route_gpu(hidden, experts, k));
   if (choice == ByDevice::kMeta) {
     const ScalarType wide = router.scalar_type();
     const std::vector<Tensor> results = meta_results({hidden}, {{{hidden.size(0), k}, wide}, {{experts}, wide}, {{}, wide}});
     return {results[0], at::empty({hidden.size(0), k}, hidden.options().dtype(at::kLong).requires_grad(false)), results[1], results[2]};
   }
-  if (choice == ByDevice::kAten) {
-    return route_reference(hidden, with_gradient_to(router, sink, hidden.requires_grad()), k);
+  if (choice == ByDevice::kAten || choice == ByDevice::kCuda) {
+    return (choice == ByDevice::kCuda ? route_gpu : route_reference)(hidden, with_gradient_to(router, sink, hidden.requires_grad()), k);
   }
   const variable_list results = RouteFunction::apply(hidden.contiguous(), router, k, sink);
   return {results[0], results[2], results[1].narrow(0, 0, experts), results[1].select(0, experts)};
@@ -182,6 +218,19 @@ static ExpertAssignment assign_meta(const Tensor& choice, int64_t experts) {
   const int64_t rows = choice.numel();
   ExpertAssignment assignment{at::empty({rows}, choice.options()), at::empty(choice.sizes(), choice.options()), {}};
   for (int64_t e = 0; e < experts; ++e) assignment.rows_per_expert.push_back(rows / experts + (e < rows % experts ? 1 : 0));
+  return assignment;
+}
+
+static ExpertAssignment assign_gpu(const Tensor& choice, int64_t experts) {
+  ExpertAssignment assignment;
+  Tensor offsets;
+  cuda_calls<ExpertsCuda>().assign(choice, experts, assignment.source_r, assignment.place_tk, offsets);
+  offsets = offsets.cpu();
+  const int64_t* offset = offsets.const_data_ptr<int64_t>();
+  for (int64_t e = 0; e < experts; ++e) assignment.rows_per_expert.push_back(offset[e + 1] - offset[e]);
+  if (offset[experts] != choice.numel()) {
+    refuse_argument("assign_experts", "choice", "0 to " + std::to_string(experts - 1), fmt::format("{} numbers outside", choice.numel() - offset[experts]));
+  }
   return assignment;
 }
 
@@ -204,8 +253,9 @@ ExpertAssignment assign_experts(const Tensor& choice_tk, int64_t experts) {
   if (choice_tk.dim() != 2 || choice_tk.scalar_type() != at::kLong) {
     refuse_argument("assign_experts", "choice", "[tokens, k] int64", shape_text(choice_tk));
   }
-  const ByDevice implementation = choose_by_device("assign_experts", choice_tk);
+  const ByDevice implementation = choose_by_device("assign_experts", choice_tk, refuse_cuda(choice_tk, false));
   if (implementation == ByDevice::kMeta) return assign_meta(choice_tk, experts);
+  if (implementation == ByDevice::kCuda) return assign_gpu(choice_tk, experts);
   if (implementation == ByDevice::kAten) return assign_aten(choice_tk, experts);
   const Tensor choice = choice_tk.contiguous();
   const int64_t tokens = choice.size(0), k = choice.size(1);
@@ -231,7 +281,7 @@ ExpertAssignment assign_experts(const Tensor& choice_tk, int64_t experts) {
 
 Tensor permute_to_experts(const Tensor& x, const ExpertAssignment& assignment) {
   check_rows("permute_to_experts", "x", x, assignment.place_tk.size(0));
-  const ByDevice choice = choose_by_device("permute_to_experts", x);
+  const ByDevice choice = choose_by_device("permute_to_experts", x, refuse_cuda(x));
   if (choice == ByDevice::kMeta) return meta_results({x}, {{{assignment.source_r.size(0), x.size(1)}, x.scalar_type()}})[0];
   if (choice == ByDevice::kAten) {
     // Each row is written once, and its choices are summed by token: gradients add up in an order that does not vary.
@@ -239,7 +289,7 @@ Tensor permute_to_experts(const Tensor& x, const ExpertAssignment& assignment) {
     const Tensor copies = x.unsqueeze(1).expand({x.size(0), k, x.size(1)}).reshape({x.size(0) * k, x.size(1)});
     return at::zeros_like(copies).index_copy(0, assignment.place_tk.reshape({-1}), copies);
   }
-  return PermuteFunction::apply(x.contiguous(), assignment.source_r, assignment.place_tk);
+  return PermuteFunction::apply(x.contiguous(), assignment.source_r, assignment.place_tk, choice == ByDevice::kCuda);
 }
 
 Tensor combine_experts(const Tensor& y, const Tensor& weight, const ExpertAssignment& assignment) {
@@ -248,13 +298,13 @@ Tensor combine_experts(const Tensor& y, const Tensor& weight, const ExpertAssign
     refuse_argument("combine_experts", "weight", fmt::format("[{}, {}] {}", assignment.place_tk.size(0), assignment.place_tk.size(1), name_of(wide_type(y))),
                     shape_text(weight));
   }
-  const ByDevice choice = choose_by_device("combine_experts", y);
+  const ByDevice choice = choose_by_device("combine_experts", y, refuse_cuda(y));
   if (choice == ByDevice::kMeta) return meta_results({y, weight}, {{{weight.size(0), y.size(1)}, y.scalar_type()}})[0];
   if (choice == ByDevice::kAten) {
     const Tensor rows = y.index_select(0, assignment.place_tk.reshape({-1})).view({weight.size(0), weight.size(1), y.size(1)});
     return rows.to(weight.scalar_type()).mul(weight.unsqueeze(2)).sum(1).to(y.scalar_type());
   }
-  return CombineFunction::apply(y.contiguous(), weight.contiguous(), assignment.place_tk);
+  return CombineFunction::apply(y.contiguous(), weight.contiguous(), assignment.place_tk, choice == ByDevice::kCuda);
 }
 
 }  // namespace longhaul::kernels

@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "kernels/by_device.h"
 #include "kernels/documents.h"
+#include "kernels/heads/cuda_call.h"
 #include "kernels/heads/loops.h"
 #include "kernels/vector/tensors.h"
 
@@ -32,15 +33,20 @@ RotateHeads rotation(const Tensor& x, int64_t rotated, int64_t head_dim, const T
 class SplitHeadsFunction : public torch::autograd::Function<SplitHeadsFunction> {
  public:
   static variable_list forward(torch::autograd::AutogradContext* context, const Tensor& x, const std::optional<Tensor>& cos,
-                               const std::optional<Tensor>& sin, int64_t heads, int64_t kv_heads, int64_t head_dim) {
+                               const std::optional<Tensor>& sin, int64_t heads, int64_t kv_heads, int64_t head_dim, bool on_gpu) {
     // Not an alias that autograd knows of: the outputs stand on their own, and x itself is marked as written to.
     const Tensor taken = x.variable_data();
     if (cos) {
-      const RotateHeads problem = rotation(taken, heads + kv_heads, head_dim, *cos, *sin);
-      parallel_for(0, x.size(0), kGrain, [&](int64_t begin, int64_t end) { rotate_rows(problem, begin, end); });
+      if (on_gpu) {
+        cuda_calls<HeadsCuda>().rotate(taken, heads + kv_heads, head_dim, *cos, *sin);
+      } else {
+        const RotateHeads problem = rotation(taken, heads + kv_heads, head_dim, *cos, *sin);
+        parallel_for(0, x.size(0), kGrain, [&](int64_t begin, int64_t end) { rotate_rows(problem, begin, end); });
+      }
       x.unsafeGetTensorImpl()->bump_version();
     }
     context->save_for_backward({cos.value_or(Tensor()), sin.value_or(Tensor())});
+    context->saved_data["on_gpu"] = on_gpu;
     context->saved_data["heads"] = std::vector<int64_t>{heads, kv_heads, head_dim};
     const Tensor x_thd = taken.view({x.size(0), heads + 2 * kv_heads, head_dim});
     return {x_thd.narrow(1, 0, heads), x_thd.narrow(1, heads, kv_heads), x_thd.narrow(1, heads + kv_heads, kv_heads)};
@@ -51,23 +57,29 @@ class SplitHeadsFunction : public torch::autograd::Function<SplitHeadsFunction> 
     const std::vector<int64_t> counts = context->saved_data["heads"].toIntVector();
     const int64_t heads = counts[0], kv_heads = counts[1], head_dim = counts[2], tokens = gradients[0].size(0);
     const Tensor dx = at::empty({tokens, (heads + 2 * kv_heads) * head_dim}, gradients[0].options());
-    GatherHeads problem{.rotate = rotation(dx, heads + kv_heads, head_dim, saved[0], saved[1])};
     std::array<Tensor, 3> alive;
+    for (size_t i = 0; i < 3; ++i) alive[i] = tokens == 0 || gradients[i][0].is_contiguous() ? gradients[i] : gradients[i].contiguous();
+    if (context->saved_data["on_gpu"].toBool()) {
+      const auto gather = cuda_calls<HeadsCuda>().gather;
+      gather(alive[0], dx, 0, saved[0], saved[1]);
+      gather(alive[1], dx, heads * head_dim, saved[0], saved[1]);
+      gather(alive[2], dx, (heads + kv_heads) * head_dim, Tensor(), Tensor());
+      return {dx, Tensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+    }
+    GatherHeads problem{.rotate = rotation(dx, heads + kv_heads, head_dim, saved[0], saved[1])};
     for (size_t i = 0; i < 3; ++i) {
-      const Tensor& dy = gradients[i];
-      alive[i] = tokens == 0 || dy[0].is_contiguous() ? dy : dy.contiguous();
       problem.parts[i] = pointer_to(alive[i]);
       problem.elements[i] = (i == 0 ? heads : kv_heads) * head_dim;
       problem.strides[i] = alive[i].stride(0);
     }
     parallel_for(0, tokens, kGrain, [&](int64_t begin, int64_t end) { gather_rows(problem, begin, end); });
-    return {dx, Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+    return {dx, Tensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
 }  // namespace
 
-RotaryTable rotary_table(std::span<const int64_t> positions, int64_t dim, double base, ScalarType type, at::Device device) {
+RotaryTable rotary_table(std::span<const int64_t> positions, int64_t dim, double base, ScalarType type) {
   const int64_t tokens = static_cast<int64_t>(positions.size()), pairs = dim / 2;
   Tensor angles = at::empty({tokens, pairs}, at::kDouble);
   double* out = angles.mutable_data_ptr<double>();
@@ -82,7 +94,7 @@ RotaryTable rotary_table(std::span<const int64_t> positions, int64_t dim, double
       }
     }
   });
-  return {angles.cos().to(type).to(device), angles.sin().to(type).to(device)};
+  return {angles.cos().to(type), angles.sin().to(type)};
 }
 
 Heads split_heads(const Tensor& x, int64_t heads, int64_t kv_heads, int64_t head_dim, const RotaryTable& table) {
@@ -100,8 +112,8 @@ Heads split_heads(const Tensor& x, int64_t heads, int64_t kv_heads, int64_t head
   if (rotated && x.requires_grad() && x.is_leaf() && at::GradMode::is_enabled()) {
     refuse_argument("split_heads", "x", "the result of an operator: it is rotated in place", "a leaf that requires gradients");
   }
-  const ByDevice choice = choose_by_device("split_heads", x);
-  if (choice != ByDevice::kCpu) {
+  const ByDevice choice = choose_by_device("split_heads", x, refuse_cuda(x));
+  if (choice == ByDevice::kMeta || choice == ByDevice::kAten) {
     const Tensor from = choice == ByDevice::kMeta ? meta_results({x}, {{x.sizes().vec(), x.scalar_type()}})[0] : x;
     const Tensor x_thd = from.view({x.size(0), heads + 2 * kv_heads, head_dim});
     const Tensor q = x_thd.narrow(1, 0, heads), k = x_thd.narrow(1, heads, kv_heads), v = x_thd.narrow(1, heads + kv_heads, kv_heads);
@@ -109,7 +121,7 @@ Heads split_heads(const Tensor& x, int64_t heads, int64_t kv_heads, int64_t head
   }
   using Table = std::optional<Tensor>;
   const variable_list parts = SplitHeadsFunction::apply(x, rotated ? Table(table.cos_tr) : Table(), rotated ? Table(table.sin_tr) : Table(),
-                                                        heads, kv_heads, head_dim);
+                                                        heads, kv_heads, head_dim, choice == ByDevice::kCuda);
   return {parts[0], parts[1], parts[2]};
 }
 

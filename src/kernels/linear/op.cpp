@@ -4,15 +4,33 @@
 
 #include "kernels/dispatch.h"
 #include "kernels/documents.h"
+#include "kernels/matmul/cuda_call.h"
 #include "kernels/matmul/matmul.h"
 
 namespace longhaul::kernels {
 namespace {
 
-// True: the packed kernels take it; `refusal` says why not. LibTorch takes everything.
-bool choose_packed(const std::string& op, const std::string& refusal) {
-  static const std::vector<std::string> kImplementations = {"packed", "libtorch"};
-  return Dispatcher(op).choose(kImplementations, [&](size_t i) { return i == 0 ? refusal : std::string(); }) == 0;
+enum class Product : size_t { kCuda, kPacked, kLibtorch };
+
+// LibTorch takes everything.
+Product choose_product(const std::string& op, const std::string& cuda_refusal, const std::string& packed_refusal) {
+  static const std::vector<std::string> kImplementations = {"cuda", "packed", "libtorch"};
+  return static_cast<Product>(
+      Dispatcher(op).choose(kImplementations, [&](size_t i) { return i == 0 ? cuda_refusal : i == 1 ? packed_refusal : std::string(); }));
+}
+
+std::string refuse_gpu(const Tensor& x, const Tensor& weight) {
+  const std::string refusal = refuse_cuda(x);
+  if (!refusal.empty()) return refusal;
+  if (weight.dim() == 2) return "a single product is left to LibTorch";
+  if (!weight.is_contiguous()) return "the weight is not contiguous";
+  return "";
+}
+
+std::string refuse_gpu_weight_gradient(const Tensor& sink, const Tensor& dy, const Tensor& x) {
+  if (sink.scalar_type() != at::kFloat) return "the sink is not fp32";
+  if (dy.scalar_type() != x.scalar_type()) return "dtypes differ";
+  return refuse_gpu(x, sink);
 }
 
 // body(expert, first row, rows) for each expert that has rows.
@@ -43,9 +61,9 @@ void torch_weight_gradient(Tensor sink, const Tensor& dy, const Tensor& x) {
 
 void add_weight_gradients_of(const std::string& op, const Tensor& sink, const Tensor& bias_sink, const Tensor& dy, const Tensor& x,
                              const std::vector<int64_t>& rows_per_expert) {
-  if (choose_packed(op, refuse_packed_weight_gradient(sink, bias_sink, dy, x))) {
-    return packed_weight_gradient(sink, bias_sink, dy, x, rows_per_expert);
-  }
+  const Product product = choose_product(op, refuse_gpu_weight_gradient(sink, dy, x), refuse_packed_weight_gradient(sink, bias_sink, dy, x));
+  if (product == Product::kCuda) return cuda_calls<MatmulCuda>().add_grouped_weight_gradients(sink, dy.contiguous(), x.contiguous(), rows_per_expert);
+  if (product == Product::kPacked) return packed_weight_gradient(sink, bias_sink, dy, x, rows_per_expert);
   if (sink.dim() == 2) {
     torch_weight_gradient(sink, dy, x);
     if (bias_sink.defined()) bias_sink.add_(dy.sum(0, false, bias_sink.scalar_type()));
@@ -58,7 +76,9 @@ void add_weight_gradients_of(const std::string& op, const Tensor& sink, const Te
 
 Tensor output_of(const std::string& op, const Tensor& x, const Tensor& weight, const Tensor& bias, const std::vector<int64_t>& rows_per_expert,
                  const KeptPacked& kept) {
-  if (choose_packed(op, refuse_packed(x, weight, kept.copies))) return packed_output(x, rows_per_expert, weight, bias, *kept.copies, kept.version);
+  const Product product = choose_product(op, refuse_gpu(x, weight), refuse_packed(x, weight, kept.copies));
+  if (product == Product::kCuda) return cuda_calls<MatmulCuda>().grouped(x.contiguous(), rows_per_expert, weight, false);
+  if (product == Product::kPacked) return packed_output(x, rows_per_expert, weight, bias, *kept.copies, kept.version);
   if (weight.dim() == 2) return bias.defined() ? at::addmm(bias, x, weight.t()) : at::mm(x, weight.t());
   Tensor y = at::empty({x.size(0), weight.size(1)}, x.options());
   for_each_group(rows_per_expert, [&](int64_t e, int64_t begin, int64_t rows) {
@@ -70,7 +90,9 @@ Tensor output_of(const std::string& op, const Tensor& x, const Tensor& weight, c
 
 Tensor input_gradient_of(const std::string& op, const Tensor& dy, const Tensor& weight, const std::vector<int64_t>& rows_per_expert,
                          const KeptPacked& kept) {
-  if (choose_packed(op, refuse_packed(dy, weight, kept.copies))) return packed_input_gradient(dy, rows_per_expert, weight, *kept.copies, kept.version);
+  const Product product = choose_product(op, refuse_gpu(dy, weight), refuse_packed(dy, weight, kept.copies));
+  if (product == Product::kCuda) return cuda_calls<MatmulCuda>().grouped(dy.contiguous(), rows_per_expert, weight, true);
+  if (product == Product::kPacked) return packed_input_gradient(dy, rows_per_expert, weight, *kept.copies, kept.version);
   if (weight.dim() == 2) return at::mm(dy, weight);
   Tensor dx = at::empty({dy.size(0), weight.size(2)}, dy.options());
   for_each_group(rows_per_expert, [&](int64_t e, int64_t begin, int64_t rows) {

@@ -2,7 +2,8 @@
 // of travelling through autograd: several micro-batches add up without a temporary, and a caller may postpone the product.
 // grouped_linear: the same for rows sorted by expert, one weight for each, all experts in one parallel region.
 //
-// Each of the three products chooses between our packed kernels (matmul/, bf16 and fp32 on the CPU) and LibTorch's; dispatch.h records
+// Each of the three products chooses between our CUDA kernels (matmul/, bf16, for experts), our packed kernels (matmul/, bf16 and fp32 on
+// the CPU) and LibTorch's; dispatch.h records
 // the choices as linear, linear_input_gradient, linear_weight_gradient and the same with grouped_ in front. The packed ones give the same
 // bits for every number of threads.
 #pragma once

@@ -59,13 +59,13 @@ void loss_of_rows(const float* logits, const int64_t* labels, float* loss, Bf16*
 
 int64_t linear_cross_entropy_workspace_bytes(const LinearCrossEntropy& p) {
   const int64_t rows = p.chunk < p.tokens ? p.chunk : p.tokens;
-  return rows * padded_vocabulary(p.vocabulary) * (p.d_h != nullptr ? 6 : 4);
+  return rows * padded_vocabulary(p.vocabulary) * (p.wants_gradients() ? 6 : 4);
 }
 
 void linear_cross_entropy(const LinearCrossEntropy& p, void* workspace, Stream stream) {
   const int64_t stride = padded_vocabulary(p.vocabulary), largest = p.chunk < p.tokens ? p.chunk : p.tokens;
   float* logits = static_cast<float*>(workspace);
-  Bf16* d_logits = p.d_h != nullptr ? reinterpret_cast<Bf16*>(logits + largest * stride) : nullptr;
+  Bf16* d_logits = p.wants_gradients() ? reinterpret_cast<Bf16*>(logits + largest * stride) : nullptr;
   for (int64_t begin = 0; begin < p.tokens; begin += p.chunk) {
     const int64_t rows = p.tokens - begin < p.chunk ? p.tokens - begin : p.chunk;
     const Bf16* h = p.h + begin * p.hidden;
@@ -77,18 +77,22 @@ void linear_cross_entropy(const LinearCrossEntropy& p, void* workspace, Stream s
     matmul(forward, stream);
     loss_of_rows(logits, p.labels + begin, p.loss + begin, d_logits, rows, p.vocabulary, stride, p.z_loss, p.scale, stream);
     if (d_logits == nullptr) continue;
-    Matmul input;  // d_h = d_z · W
-    input.m = rows, input.n = p.hidden, input.k = p.vocabulary;
-    input.a = d_logits, input.a_stride = stride;
-    input.b = p.weight, input.b_stride = p.hidden;
-    input.c = p.d_h + begin * p.hidden, input.c_stride = p.hidden;
-    matmul(input, stream);
-    Matmul weight;  // d_W += d_zᵀ · h
-    weight.m = p.vocabulary, weight.n = p.hidden, weight.k = rows;
-    weight.a = d_logits, weight.a_stride = stride, weight.a_transposed = true;
-    weight.b = h, weight.b_stride = p.hidden;
-    weight.c_fp32 = p.d_weight, weight.c_stride = p.hidden, weight.accumulate = true;
-    matmul(weight, stream);
+    if (p.d_h != nullptr) {
+      Matmul input;  // d_h = d_z · W
+      input.m = rows, input.n = p.hidden, input.k = p.vocabulary;
+      input.a = d_logits, input.a_stride = stride;
+      input.b = p.weight, input.b_stride = p.hidden;
+      input.c = p.d_h + begin * p.hidden, input.c_stride = p.hidden;
+      matmul(input, stream);
+    }
+    if (p.d_weight != nullptr) {
+      Matmul weight;  // d_W += d_zᵀ · h
+      weight.m = p.vocabulary, weight.n = p.hidden, weight.k = rows;
+      weight.a = d_logits, weight.a_stride = stride, weight.a_transposed = true;
+      weight.b = h, weight.b_stride = p.hidden;
+      weight.c_fp32 = p.d_weight, weight.c_stride = p.hidden, weight.accumulate = true;
+      matmul(weight, stream);
+    }
   }
 }
 

@@ -17,8 +17,9 @@ struct LinearCrossEntropy {
   const Bf16 *h = nullptr, *weight = nullptr;
   const int64_t* labels = nullptr;  // below 0: no loss
   float* loss = nullptr;            // [T]
-  Bf16* d_h = nullptr;              // null: no gradients wanted
-  float* d_weight = nullptr;
+  Bf16* d_h = nullptr;              // null: not wanted
+  float* d_weight = nullptr;        // likewise
+  LONGHAUL_HD bool wants_gradients() const { return d_h != nullptr || d_weight != nullptr; }
 };
 int64_t linear_cross_entropy_workspace_bytes(const LinearCrossEntropy& problem);
 void linear_cross_entropy(const LinearCrossEntropy& problem, void* workspace, Stream stream);

@@ -4,6 +4,7 @@
 
 #include "kernels/by_device.h"
 #include "kernels/documents.h"
+#include "kernels/linear_cross_entropy/cuda_call.h"
 #include "kernels/linear_cross_entropy/problem.h"
 
 namespace longhaul::kernels {
@@ -11,14 +12,24 @@ namespace {
 
 constexpr const char* kOp = "linear_cross_entropy";
 
+Tensor cross_entropy_cuda(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients) {
+  return cuda_calls<CrossEntropyCuda>().run(problem, gradients);
+}
+
 using Implementation = Tensor (*)(const CrossEntropyProblem&, const CrossEntropyGradients&);
-constexpr Implementation kImplementations[] = {&cross_entropy_fused, &cross_entropy_chunked, &cross_entropy_reference};
+constexpr Implementation kImplementations[] = {&cross_entropy_cuda, &cross_entropy_fused, &cross_entropy_chunked, &cross_entropy_reference};
+
+std::string refuse_gpu(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients) {
+  const std::string refusal = refuse_cuda(problem.hidden_td);
+  if (!refusal.empty()) return refusal;
+  return gradients.sink_vd.defined() && gradients.sink_vd.scalar_type() != at::kFloat ? "the weight's gradient is not kept in fp32" : "";
+}
 
 Tensor dispatched(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients) {
-  const size_t choice = linear_cross_entropy_dispatcher().choose({"fused", "chunked", "reference"}, [&](size_t i) {
-    return i == 0                                        ? refuse_cross_entropy_fused(problem, gradients)
-           : i == 2 && !problem.hidden_td.is_cpu() ? kNotOnCpu
-                                                         : std::string();
+  const size_t choice = linear_cross_entropy_dispatcher().choose({"cuda", "fused", "chunked", "reference"}, [&](size_t i) {
+    if (i == 0) return refuse_gpu(problem, gradients);
+    if (i == 1) return refuse_cross_entropy_fused(problem, gradients);
+    return i == 3 && !problem.hidden_td.is_cpu() ? kNotOnCpu : std::string();
   });
   return kImplementations[choice](problem, gradients);
 }

@@ -6,6 +6,7 @@
 #include "kernels/by_device.h"
 #include "kernels/documents.h"
 #include "kernels/linear_recurrence/cpu.h"
+#include "kernels/linear_recurrence/cuda_call.h"
 #include "kernels/linear_recurrence/problem.h"
 #include "tensor/to_tensor.h"
 
@@ -14,8 +15,13 @@ namespace {
 
 constexpr const char* kOp = "linear_recurrence";
 
-enum Implementation : size_t { kCpu, kChunked, kReference, kMeta, kAten };
-const std::vector<std::string> kImplementations = {"cpu", "chunked", "reference", "meta", "aten"};
+enum Implementation : size_t { kCuda, kCpu, kChunked, kReference, kMeta, kAten };
+const std::vector<std::string> kImplementations = {"cuda", "cpu", "chunked", "reference", "meta", "aten"};
+
+std::string refuse_gpu(const RecurrenceProblem& problem) {
+  const std::string refusal = refuse_cuda(problem.q_thk);
+  return refusal.empty() ? cuda_calls<RecurrenceCuda>().refuse(problem) : refusal;
+}
 
 std::string refuse_chunked(const RecurrenceProblem& problem) {
   if (!problem.q_thk.is_cpu()) return kNotOnCpu;
@@ -26,6 +32,7 @@ std::string refuse_chunked(const RecurrenceProblem& problem) {
 
 std::string refusal(const RecurrenceProblem& problem, size_t implementation) {
   switch (implementation) {
+    case kCuda: return refuse_gpu(problem);
     case kCpu: return refuse_cpu(problem);
     case kChunked: return refuse_chunked(problem);
     case kReference: return problem.q_thk.is_cpu() ? "" : kNotOnCpu;
@@ -43,6 +50,7 @@ struct SavedCall : torch::CustomClassHolder {
 
 LinearRecurrenceResult forward_of(const RecurrenceProblem& problem, Implementation implementation, Tensor* boundaries) {
   switch (implementation) {
+    case kCuda: return cuda_calls<RecurrenceCuda>().forward(problem);
     case kCpu: return recurrence_forward_cpu(problem, boundaries);
     case kChunked: return recurrence_forward_chunked(problem);
     default: return recurrence_forward_reference(problem);
@@ -52,6 +60,7 @@ LinearRecurrenceResult forward_of(const RecurrenceProblem& problem, Implementati
 RecurrenceGradients backward_of(const RecurrenceProblem& problem, Implementation implementation, const Tensor& d_o, const Tensor& d_final,
                                 const Tensor& boundaries) {
   const bool want_decay = problem.log_decay.defined() && problem.log_decay.requires_grad();
+  if (implementation == kCuda) return cuda_calls<RecurrenceCuda>().backward(problem, d_o, d_final, want_decay);
   if (implementation == kChunked) return recurrence_backward_chunked(problem, d_o, d_final);
   if (implementation == kReference) return recurrence_backward_reference(problem, d_o, d_final, want_decay);
   const auto like = [](const Tensor& x) { return x.defined() ? at::empty(x.sizes(), x.options()) : Tensor(); };

@@ -29,7 +29,7 @@ LONGHAUL_KERNEL(kNormThreads) norm_forward_kernel(Norm in) {
     if (in.residual != nullptr) {
       const Eight other = load_eight(in.residual + base + c, in.channels - c);
       LONGHAUL_UNROLL
-      for (int i = 0; i < kUnit; ++i) x.x[i] = to_float(from_float<Bf16>(x.x[i] + other.x[i]));
+      for (int i = 0; i < kUnit; ++i) x.x[i] = to_float(from_float<Bf16>(in.alpha * x.x[i] + in.beta * other.x[i]));
       store_eight(in.h + base + c, in.channels - c, x);  // read again below by this thread alone
     }
     LONGHAUL_UNROLL
@@ -98,14 +98,17 @@ LONGHAUL_KERNEL(kNormThreads) norm_backward_kernel(Norm in, NormGradient out) {
     const float mean_dot = block_sum(dot, scratch) / static_cast<float>(in.channels);
     for (int c = first; c < in.channels; c += step) {
       const Eight h = load_eight(in.x + base + c, in.channels - c), d_y = load_eight(out.d_y + base + c, in.channels - c);
-      Eight gate{}, d_h{};
+      Eight gate{}, d_h{}, d_branch{};
       if (in.gate_kind != GateKind::kNone) gate = load_eight(in.gate + base + c, in.channels - c);
       if (out.d_residual != nullptr) d_h = load_eight(out.d_residual + base + c, in.channels - c);
       for (int i = 0; i < kUnit && c + i < in.channels; ++i) {
         const float n = (h.x[i] - mean) * inverse, g = d_y.x[i] * activation(in.gate_kind, gate.x[i]) * in.weight[c + i];
         d_h.x[i] += inverse * (g - mean_d - n * mean_dot);
+        d_branch.x[i] = in.beta * d_h.x[i];
+        d_h.x[i] *= in.alpha;
       }
-      store_eight(out.d_h + base + c, in.channels - c, d_h);
+      store_eight(out.d_x + base + c, in.channels - c, d_h);
+      if (out.d_branch != nullptr) store_eight(out.d_branch + base + c, in.channels - c, d_branch);
     }
   }
   const int64_t runs = gridDim.x;

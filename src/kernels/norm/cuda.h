@@ -1,7 +1,7 @@
-// rms_norm and layer_norm on a GPU, with the residual added before and a gate applied after where they are given. Sums are fp32.
+// rms_norm and layer_norm on a GPU, with the residual joined before and a gate applied after where they are given. Sums are fp32.
 //
-//   h = x + residual,  n = (h − mean) · r,  y = (n ⊙ w + b) ⊙ act(gate)        mean = 0 for rms_norm; act: none, sigmoid or silu
-//   dn = dy ⊙ act(gate) ⊙ w,  dh = r (dn − mean(dn) − n mean(dn ⊙ n)) + d_residual,  dgate = dy ⊙ (n ⊙ w + b) ⊙ act′(gate)
+//   h = α x + β residual,  n = (h − mean) · r,  y = (n ⊙ w + b) ⊙ act(gate)        mean = 0 for rms_norm; act: none, sigmoid or silu
+//   dn = dy ⊙ act(gate) ⊙ w,  dh = r (dn − mean(dn) − n mean(dn ⊙ n)) + d_residual,  dx = α dh,  d(residual) = β dh,  dgate = dy ⊙ (n ⊙ w + b) ⊙ act′(gate)
 //
 // Weights are fp32; their gradients are added to what is there, in an order that does not vary. h is rounded to bf16 before it is normalised, so that backward, which reads it, sees the same.
 #pragma once
@@ -17,6 +17,7 @@ struct Norm {
   int64_t rows = 0;
   int channels = 0;
   float eps = 1e-6f;
+  float alpha = 1, beta = 1;         // used where residual is given, and in the backward pass
   const Bf16* x = nullptr;           // [rows, channels]; backward: h
   const Bf16* residual = nullptr;    // or null
   Bf16* h = nullptr;                 // where residual is given
@@ -30,7 +31,8 @@ struct Norm {
 struct NormGradient {
   const Bf16* d_y = nullptr;
   const Bf16* d_residual = nullptr;  // what else flows into h, or null
-  Bf16 *d_h = nullptr, *d_gate = nullptr;
+  Bf16 *d_x = nullptr, *d_branch = nullptr;  // α dh; β dh, or null
+  Bf16* d_gate = nullptr;
   float *d_weight = nullptr, *d_bias = nullptr;  // [channels], added to
   float* partial = nullptr;          // norm_workspace_bytes
 };

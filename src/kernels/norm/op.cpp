@@ -6,6 +6,7 @@
 #include "base/parallel.h"
 #include "kernels/by_device.h"
 #include "kernels/documents.h"
+#include "kernels/norm/cuda_call.h"
 #include "kernels/norm/loops.h"
 #include "kernels/vector/row_blocks.h"
 #include "kernels/vector/tensors.h"
@@ -19,42 +20,84 @@ using OptionalTensor = std::optional<Tensor>;
 struct NormOptions {
   NormKind kind = NormKind::kRms;
   double eps = 0, alpha = 1, beta = 1;
+  bool on_gpu = false;
 };
 
 OptionalTensor optional(const Tensor& tensor) { return tensor.defined() ? OptionalTensor(tensor.contiguous()) : std::nullopt; }
+
+void forward_cpu(const NormCall& call) {
+  const NormForward problem{.storage = storage_of(call.x_tc),
+                            .channels = call.x_tc.size(1),
+                            .centred = call.kind == NormKind::kLayer,
+                            .eps = call.eps,
+                            .alpha = call.alpha,
+                            .beta = call.beta,
+                            .x_tc = pointer_to(call.x_tc),
+                            .branch_tc = pointer_to(call.branch_tc),
+                            .gate_tc = pointer_to(call.gate_tc),
+                            .weight_c = pointer_to(call.weight_c),
+                            .bias_c = pointer_to(call.bias_c),
+                            .joined_tc = writable(call.joined_tc),
+                            .y_tc = writable(call.y_tc),
+                            .mean_t = writable(call.mean_t),
+                            .scale_t = writable(call.scale_t)};
+  parallel_for(0, call.x_tc.size(0), 8, [&](int64_t begin, int64_t end) { norm_forward_rows(problem, begin, end); });
+}
+
+void backward_cpu(const NormGradientCall& call) {
+  const RowBlocks blocks = row_blocks(call.z_tc.size(0));
+  const int64_t channels = call.z_tc.size(1);
+  const Tensor dw = at::empty({blocks.count, channels}, call.weight_c.options()), db = call.db_c.defined() ? at::empty_like(dw) : Tensor();
+  const NormBackward problem{.storage = storage_of(call.z_tc),
+                             .channels = channels,
+                             .centred = call.kind == NormKind::kLayer,
+                             .alpha = call.alpha,
+                             .beta = call.beta,
+                             .z_tc = pointer_to(call.z_tc),
+                             .gate_tc = pointer_to(call.gate_tc),
+                             .weight_c = pointer_to(call.weight_c),
+                             .mean_t = pointer_to(call.mean_t),
+                             .scale_t = pointer_to(call.scale_t),
+                             .dy_tc = pointer_to(call.dy_tc),
+                             .d_joined_tc = pointer_to(call.d_joined_tc),
+                             .dx_tc = writable(call.dx_tc),
+                             .d_branch_tc = writable(call.d_branch_tc),
+                             .d_gate_tc = writable(call.d_gate_tc)};
+  parallel_for(0, blocks.count, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) norm_backward_rows(problem, blocks.begin(b), blocks.end(b), writable_row(dw, b), writable_row(db, b));
+  });
+  call.dw_c.add_(sum_of_blocks(dw));
+  if (db.defined()) call.db_c.add_(sum_of_blocks(db));
+}
 
 class NormFunction : public torch::autograd::Function<NormFunction> {
  public:
   // → {y}, or with a branch {z, y}.
   static variable_list forward(torch::autograd::AutogradContext* context, const Tensor& x, const OptionalTensor& branch,
                                const OptionalTensor& gate, const Tensor& weight, const OptionalTensor& bias, const NormOptions& options) {
-    const bool centred = options.kind == NormKind::kLayer;
-    const int64_t rows = x.size(0), channels = x.size(1);
-    const Tensor joined = branch ? at::empty_like(x) : Tensor(), y = at::empty_like(x);
-    const Tensor scale = at::empty({rows}, weight.options()), mean = centred ? at::empty_like(scale) : Tensor();
-    const NormForward problem{.storage = storage_of(x),
-                              .channels = channels,
-                              .centred = centred,
-                              .eps = options.eps,
-                              .alpha = options.alpha,
-                              .beta = options.beta,
-                              .x_tc = pointer_to(x),
-                              .branch_tc = pointer_to(branch.value_or(Tensor())),
-                              .gate_tc = pointer_to(gate.value_or(Tensor())),
-                              .weight_c = pointer_to(weight),
-                              .bias_c = pointer_to(bias.value_or(Tensor())),
-                              .joined_tc = writable(joined),
-                              .y_tc = writable(y),
-                              .mean_t = writable(mean),
-                              .scale_t = writable(scale)};
-    parallel_for(0, rows, 8, [&](int64_t begin, int64_t end) { norm_forward_rows(problem, begin, end); });
-    context->save_for_backward({branch ? joined : x, gate.value_or(Tensor()), weight, mean, scale});
+    const Tensor scale = at::empty({x.size(0)}, weight.options());
+    const NormCall call{.kind = options.kind,
+                        .eps = options.eps,
+                        .alpha = options.alpha,
+                        .beta = options.beta,
+                        .x_tc = x,
+                        .branch_tc = branch.value_or(Tensor()),
+                        .gate_tc = gate.value_or(Tensor()),
+                        .weight_c = weight,
+                        .bias_c = bias.value_or(Tensor()),
+                        .joined_tc = branch ? at::empty_like(x) : Tensor(),
+                        .y_tc = at::empty_like(x),
+                        .mean_t = options.kind == NormKind::kLayer ? at::empty_like(scale) : Tensor(),
+                        .scale_t = scale};
+    (options.on_gpu ? cuda_calls<NormCuda>().forward : forward_cpu)(call);
+    context->save_for_backward({branch ? call.joined_tc : x, call.gate_tc, weight, call.mean_t, scale});
     context->saved_data["alpha"] = options.alpha;
     context->saved_data["beta"] = options.beta;
+    context->saved_data["on_gpu"] = options.on_gpu;
     context->saved_data["branch"] = branch.has_value();
     context->saved_data["bias"] = bias.has_value();
     context->set_materialize_grads(false);
-    return branch ? variable_list{joined, y} : variable_list{y};
+    return branch ? variable_list{call.joined_tc, call.y_tc} : variable_list{call.y_tc};
   }
 
   static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
@@ -66,37 +109,31 @@ class NormFunction : public torch::autograd::Function<NormFunction> {
     Tensor dy = gradients.back(), d_joined = branch ? gradients.front() : Tensor();
     dy = dy.defined() ? dy.contiguous() : at::zeros_like(z);  // the last join of a network may be used without its norm
     if (d_joined.defined()) d_joined = d_joined.contiguous();
-
-    const RowBlocks blocks = row_blocks(z.size(0));
-    const int64_t channels = z.size(1);
-    const Tensor dx = at::empty_like(z), d_branch = branch && alpha != beta ? at::empty_like(z) : Tensor();
-    const Tensor d_gate = gate.defined() ? at::empty_like(gate) : Tensor();
-    const Tensor dw = at::empty({blocks.count, channels}, weight.options());
-    const Tensor db = data["bias"].toBool() ? at::empty_like(dw) : Tensor();
-    const NormBackward problem{.storage = storage_of(z),
-                               .channels = channels,
-                               .centred = mean.defined(),
-                               .alpha = alpha,
-                               .beta = beta,
-                               .z_tc = pointer_to(z),
-                               .gate_tc = pointer_to(gate),
-                               .weight_c = pointer_to(weight),
-                               .mean_t = pointer_to(mean),
-                               .scale_t = pointer_to(scale),
-                               .dy_tc = pointer_to(dy),
-                               .d_joined_tc = pointer_to(d_joined),
-                               .dx_tc = writable(dx),
-                               .d_branch_tc = writable(d_branch),
-                               .d_gate_tc = writable(d_gate)};
-    parallel_for(0, blocks.count, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t b = begin; b < end; ++b) {
-        norm_backward_rows(problem, blocks.begin(b), blocks.end(b), writable_row(dw, b), writable_row(db, b));
-      }
-    });
-    return {dx,      !branch ? Tensor() : alpha == beta ? dx : d_branch, d_gate, sum_of_blocks(dw), db.defined() ? sum_of_blocks(db) : Tensor(),
-            Tensor()};
+    const NormGradientCall call{.kind = mean.defined() ? NormKind::kLayer : NormKind::kRms,
+                                .alpha = branch ? alpha : 1,
+                                .beta = beta,
+                                .z_tc = z,
+                                .gate_tc = gate,
+                                .weight_c = weight,
+                                .mean_t = mean,
+                                .scale_t = scale,
+                                .dy_tc = dy,
+                                .d_joined_tc = d_joined,
+                                .dx_tc = at::empty_like(z),
+                                .d_branch_tc = branch && alpha != beta ? at::empty_like(z) : Tensor(),
+                                .d_gate_tc = gate.defined() ? at::empty_like(gate) : Tensor(),
+                                .dw_c = at::zeros_like(weight),
+                                .db_c = data["bias"].toBool() ? at::zeros_like(weight) : Tensor()};
+    (data["on_gpu"].toBool() ? cuda_calls<NormCuda>().backward : backward_cpu)(call);
+    const Tensor d_branch = !branch ? Tensor() : alpha == beta ? call.dx_tc : call.d_branch_tc;
+    return {call.dx_tc, d_branch, call.d_gate_tc, call.dw_c, call.db_c, Tensor()};
   }
 };
+
+std::string refuse_gpu(const Tensor& x) {
+  const std::string refusal = refuse_cuda(x);
+  return refusal.empty() ? cuda_calls<NormCuda>().refuse(x) : refusal;
+}
 
 MetaResult like(const Tensor& x) { return {x.sizes().vec(), x.scalar_type()}; }
 
@@ -124,23 +161,22 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor&
   check_rows("rms_norm", x);
   check_weight("rms_norm", "weight", weight, x);
   if (gate.defined()) check_like("rms_norm", "gate", gate, x);
-  switch (choose_by_device("rms_norm", x)) {
-    case ByDevice::kCpu: return NormFunction::apply(x.contiguous(), std::nullopt, optional(gate), weight, std::nullopt, NormOptions{.eps = eps})[0];
-    case ByDevice::kMeta: return meta_results({x, weight, gate}, {like(x)})[0];
-    default: return rms_norm_reference(x, weight, eps, gate);
-  }
+  const ByDevice choice = choose_by_device("rms_norm", x, refuse_gpu(x));
+  if (choice == ByDevice::kMeta) return meta_results({x, weight, gate}, {like(x)})[0];
+  if (choice == ByDevice::kAten) return rms_norm_reference(x, weight, eps, gate);
+  return NormFunction::apply(x.contiguous(), std::nullopt, optional(gate), weight, std::nullopt,
+                             NormOptions{.eps = eps, .on_gpu = choice == ByDevice::kCuda})[0];
 }
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   check_rows("layer_norm", x);
   check_weight("layer_norm", "weight", weight, x);
   if (bias.defined()) check_weight("layer_norm", "bias", bias, x);
-  switch (choose_by_device("layer_norm", x)) {
-    case ByDevice::kCpu:
-      return NormFunction::apply(x.contiguous(), std::nullopt, std::nullopt, weight, optional(bias), NormOptions{.kind = NormKind::kLayer, .eps = eps})[0];
-    case ByDevice::kMeta: return meta_results({x, weight, bias}, {like(x)})[0];
-    default: return layer_norm_reference(x, weight, bias, eps);
-  }
+  const ByDevice choice = choose_by_device("layer_norm", x, refuse_gpu(x));
+  if (choice == ByDevice::kMeta) return meta_results({x, weight, bias}, {like(x)})[0];
+  if (choice == ByDevice::kAten) return layer_norm_reference(x, weight, bias, eps);
+  return NormFunction::apply(x.contiguous(), std::nullopt, std::nullopt, weight, optional(bias),
+                             NormOptions{.kind = NormKind::kLayer, .eps = eps, .on_gpu = choice == ByDevice::kCuda})[0];
 }
 
 JoinedNorm join_norm(NormKind kind, const Tensor& x, const Tensor& branch, double alpha, double beta, const Tensor& weight, const Tensor& bias,
@@ -152,15 +188,13 @@ JoinedNorm join_norm(NormKind kind, const Tensor& x, const Tensor& branch, doubl
     if (kind == NormKind::kRms) refuse_argument("join_norm", "bias", "none: an RMSNorm has no bias", shape_text(bias));
     check_weight("join_norm", "bias", bias, x);
   }
-  variable_list both;
-  switch (choose_by_device("join_norm", x)) {
-    case ByDevice::kCpu:
-      both = NormFunction::apply(x.contiguous(), optional(branch), std::nullopt, weight, optional(bias),
-                                 NormOptions{.kind = kind, .eps = eps, .alpha = alpha, .beta = beta});
-      break;
-    case ByDevice::kMeta: both = meta_results({x, branch, weight, bias}, {like(x), like(x)}); break;
-    default: return join_norm_reference(kind, x, branch, alpha, beta, weight, bias, eps);
-  }
+  const ByDevice choice = choose_by_device("join_norm", x, refuse_gpu(x));
+  if (choice == ByDevice::kAten) return join_norm_reference(kind, x, branch, alpha, beta, weight, bias, eps);
+  const variable_list both =
+      choice == ByDevice::kMeta
+          ? meta_results({x, branch, weight, bias}, {like(x), like(x)})
+          : NormFunction::apply(x.contiguous(), optional(branch), std::nullopt, weight, optional(bias),
+                                NormOptions{.kind = kind, .eps = eps, .alpha = alpha, .beta = beta, .on_gpu = choice == ByDevice::kCuda});
   return {both[0], both[1]};
 }
 

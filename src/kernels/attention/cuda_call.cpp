@@ -1,0 +1,79 @@
+#include "kernels/attention/cuda_call.h"
+
+#include <limits>
+
+#include "kernels/attention/cuda.h"
+#include "kernels/cuda/tensors.h"
+
+namespace longhaul::kernels {
+namespace {
+
+constexpr int64_t kMostChannels = 256;
+
+std::string refuse(const AttentionProblem& problem) {
+  const int64_t keys = problem.q_thd.size(2), values = problem.v_shd.size(2);
+  if (std::min(keys, values) < 1 || std::max(keys, values) > kMostChannels) return "it takes heads of 1 to " + std::to_string(kMostChannels) + " channels";
+  if (problem.options.window > std::numeric_limits<int32_t>::max()) return "the window does not fit 32 bits";
+  return "";
+}
+
+// A problem as the kernels take it, and the tensors it points into.
+struct Operands {
+  explicit Operands(const AttentionProblem& problem) : q(problem.q_thd.contiguous()), k(problem.k_shd.contiguous()), v(problem.v_shd.contiguous()) {
+    call = {.tokens = q.size(0),
+            .key_tokens = k.size(0),
+            .heads = static_cast<int>(q.size(1)),
+            .key_heads = static_cast<int>(k.size(1)),
+            .keys = static_cast<int>(q.size(2)),
+            .values = static_cast<int>(v.size(2)),
+            .window = static_cast<int>(problem.options.window),
+            .scale = static_cast<float>(problem.options.scale),
+            .q = cuda::bf16(q),
+            .k = cuda::bf16(k),
+            .v = cuda::bf16(v)};
+  }
+  Tensor q, k, v;
+  cuda::Attention call;
+};
+
+using Tiles = cuda::Table<cuda::AttentionTile>;
+cuda::AttentionTiles pointers(const Tiles& tiles) { return {tiles.data(), static_cast<int>(tiles.size)}; }
+Tiles query_tiles(const AttentionProblem& problem, int rows) {
+  return {cuda::attention_tiles(problem.offsets, problem.key_offsets, rows, false), problem.q_thd};
+}
+
+AttentionResult forward(const AttentionProblem& problem) {
+  const cuda::OnDevice device(problem.q_thd);
+  const Operands in(problem);
+  const AttentionResult result{at::empty({in.call.tokens, in.call.heads, in.call.values}, in.v.options().requires_grad(false)),
+                               cuda::fp32_like(in.q, {in.call.tokens, in.call.heads})};
+  const Tiles tiles = query_tiles(problem, cuda::query_rows(cuda::padded_head(in.call.keys, in.call.values)));
+  cuda::attention_forward(in.call, pointers(tiles), cuda::bf16_out(result.o_thd), cuda::fp32_out(result.logsumexp_th), device.stream());
+  return result;
+}
+
+AttentionGradients backward(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o, const Tensor& d_logsumexp) {
+  const cuda::OnDevice device(problem.q_thd);
+  const Operands in(problem);
+  const AttentionGradients out{at::empty_like(in.q), at::empty_like(in.k), at::empty_like(in.v)};
+  const Tensor o = result.o_thd.contiguous(), logsumexp = result.logsumexp_th.contiguous(), d_o_flat = d_o.contiguous();
+  const Tensor d_logsumexp_flat = cuda::contiguous(d_logsumexp);
+  const Tiles queries = query_tiles(problem, cuda::kBackwardRows);
+  const Tiles keys(cuda::attention_tiles(problem.key_offsets, problem.offsets, cuda::kKeyRows, true), in.q);
+  const Tensor workspace = cuda::workspace(cuda::attention_workspace_bytes(in.call), in.q);
+  cuda::attention_backward(in.call, pointers(queries), pointers(keys),
+                           {.o = cuda::bf16(o),
+                            .logsumexp = cuda::fp32(logsumexp),
+                            .d_o = cuda::bf16(d_o_flat),
+                            .d_logsumexp = cuda::fp32(d_logsumexp_flat),
+                            .d_q = cuda::bf16_out(out.q_thd),
+                            .d_k = cuda::bf16_out(out.k_shd),
+                            .d_v = cuda::bf16_out(out.v_shd)},
+                           workspace.mutable_data_ptr(), device.stream());
+  return out;
+}
+
+const CudaCalls<AttentionCuda> registered({.refuse = refuse, .forward = forward, .backward = backward});
+
+}  // namespace
+}  // namespace longhaul::kernels

@@ -1,0 +1,15 @@
+// attention by CUDA kernels on tensors, forward and backward, outside autograd.
+#pragma once
+
+#include "kernels/attention/problem.h"
+#include "kernels/cuda/calls.h"
+
+namespace longhaul::kernels {
+
+struct AttentionCuda {
+  std::string (*refuse)(const AttentionProblem& problem);
+  AttentionResult (*forward)(const AttentionProblem& problem);
+  AttentionGradients (*backward)(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o_thd, const Tensor& d_logsumexp_th);
+};
+
+}  // namespace longhaul::kernels

@@ -1,0 +1,50 @@
+// What the glue between tensors and CUDA kernels (<op>/cuda_call.cpp) is written with. A call begins with OnDevice, which makes the
+// tensors' device the current one; kernels and copies then run on its current stream, and nothing waits.
+#pragma once
+
+#include <cstring>
+#include <vector>
+
+#include "kernels/cuda/calls.h"
+#include "kernels/cuda/device.h"
+#include "tensor/device.h"
+#include "tensor/tensor.h"
+
+namespace longhaul::kernels::cuda {
+
+class OnDevice {
+ public:
+  explicit OnDevice(const Tensor& x) : scope_(x.device()), stream_(current_stream(x.device())) {}
+  Stream stream() const { return stream_; }
+
+ private:
+  DeviceScope scope_;
+  Stream stream_;
+};
+
+// Null for undefined tensors. Tensors are contiguous.
+inline const Bf16* bf16(const Tensor& x) { return x.defined() ? static_cast<const Bf16*>(x.const_data_ptr()) : nullptr; }
+inline const float* fp32(const Tensor& x) { return x.defined() ? x.const_data_ptr<float>() : nullptr; }
+inline Bf16* bf16_out(const Tensor& x) { return x.defined() ? static_cast<Bf16*>(x.mutable_data_ptr()) : nullptr; }
+inline float* fp32_out(const Tensor& x) { return x.defined() ? x.mutable_data_ptr<float>() : nullptr; }
+
+inline Tensor contiguous(const Tensor& x) { return x.defined() ? x.contiguous() : x; }
+inline Tensor fp32_like(const Tensor& x, at::IntArrayRef sizes) { return at::empty(sizes, x.options().dtype(at::kFloat).requires_grad(false)); }
+
+Tensor workspace(int64_t bytes, const Tensor& like);  // beside `like`
+int multiprocessors();
+
+// The same bytes on the device of `like`. Kept for the thread's next calls on this stream with the same bytes: layers of a step share
+// their documents.
+Tensor table_bytes(const void* bytes, int64_t count, const Tensor& like);
+
+template <class T>
+struct Table {
+  Table(const std::vector<T>& values, const Tensor& like)
+      : memory(table_bytes(values.data(), static_cast<int64_t>(values.size() * sizeof(T)), like)), size(static_cast<int64_t>(values.size())) {}
+  const T* data() const { return static_cast<const T*>(memory.const_data_ptr()); }
+  Tensor memory;
+  int64_t size;
+};
+
+}  // namespace longhaul::kernels::cuda

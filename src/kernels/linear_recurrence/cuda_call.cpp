@@ -1,0 +1,122 @@
+// Which form runs: exact, token by token, for a decay per channel, for the gradient of any decay, and where every document has one
+// token (decoding); else chunked. Either may follow the other: both recompute from the inputs.
+#include "kernels/linear_recurrence/cuda_call.h"
+
+#include "kernels/cuda/tensors.h"
+#include "kernels/linear_recurrence/cuda.h"
+
+namespace longhaul::kernels {
+namespace {
+
+constexpr int64_t kMostChannels = 256;
+
+std::string refuse(const RecurrenceProblem& problem) {
+  const int64_t keys = problem.q_thk.size(2), values = problem.v_thv.size(2);
+  if (std::min(keys, values) < 1 || std::max(keys, values) > kMostChannels) return "it takes heads of 1 to " + std::to_string(kMostChannels) + " channels";
+  return "";
+}
+
+cuda::DecayKind kind_of(DecayKind kind) {
+  switch (kind) {
+    case DecayKind::kNone: return cuda::DecayKind::kNone;
+    case DecayKind::kHead: return cuda::DecayKind::kHead;
+    case DecayKind::kHeadToken: return cuda::DecayKind::kHeadToken;
+    default: return cuda::DecayKind::kChannelToken;
+  }
+}
+
+bool decoding(const RecurrenceProblem& problem) {
+  return std::adjacent_find(problem.offsets.begin(), problem.offsets.end(), [](int64_t a, int64_t b) { return b > a + 1; }) == problem.offsets.end();
+}
+
+// A problem as the kernels take it, and the tensors it points into.
+struct Operands {
+  explicit Operands(const RecurrenceProblem& problem)
+      : q(problem.q_thk.contiguous()),
+        k(problem.k_thk.contiguous()),
+        v(problem.v_thv.contiguous()),
+        log_decay(problem.log_decay.defined() ? problem.log_decay.detach().to(at::kFloat).contiguous() : Tensor()),
+        initial(cuda::contiguous(problem.initial_state_nhkv)),
+        offsets(problem.offsets, q) {
+    call = {.tokens = q.size(0),
+            .documents = static_cast<int>(problem.documents()),
+            .heads = static_cast<int>(q.size(1)),
+            .key_heads = static_cast<int>(k.size(1)),
+            .keys = static_cast<int>(q.size(2)),
+            .values = static_cast<int>(v.size(2)),
+            .kind = kind_of(problem.decay),
+            .scale = static_cast<float>(problem.options.scale),
+            .reverse = problem.options.reverse,
+            .q = cuda::bf16(q),
+            .k = cuda::bf16(k),
+            .v = cuda::bf16(v),
+            .log_decay = cuda::fp32(log_decay),
+            .initial = cuda::fp32(initial),
+            .offsets = offsets.data()};
+  }
+  Tensor state() const { return cuda::fp32_like(q, {call.documents, call.heads, call.keys, call.values}); }
+
+  Tensor q, k, v, log_decay, initial;
+  cuda::Table<int64_t> offsets;
+  cuda::Recurrence call;
+};
+
+// The segments of the chunked form on the device. Forward and backward runs have states of the same area; the slices are the forward's.
+struct Segments {
+  Segments(const RecurrenceProblem& problem, const Operands& in) : Segments(plan_of(problem, in.call), in.q) {}
+  Segments(const cuda::RecurrencePlan& plan, const Tensor& like)
+      : along(plan.along, like), against(plan.against, like), document_segments(plan.document_segments, like) {}
+  static cuda::RecurrencePlan plan_of(const RecurrenceProblem& problem, const cuda::Recurrence& call) {
+    const int64_t slices = cuda::divide_up(call.values, cuda::value_slice(cuda::padded_keys(call.keys)));
+    return cuda::plan_recurrence(problem.offsets, cuda::choose_segment_tokens(call.tokens, call.documents, call.heads, slices, cuda::multiprocessors()));
+  }
+  cuda::RecurrenceTables tables() const { return {along.data(), against.data(), document_segments.data(), count()}; }
+  int count() const { return static_cast<int>(along.size); }
+  cuda::Table<cuda::Segment> along, against;
+  cuda::Table<int32_t> document_segments;
+};
+
+LinearRecurrenceResult forward(const RecurrenceProblem& problem) {
+  const cuda::OnDevice device(problem.q_thk);
+  const Operands in(problem);
+  LinearRecurrenceResult result{at::empty({in.call.tokens, in.call.heads, in.call.values}, in.v.options().requires_grad(false)), in.state()};
+  cuda::Bf16* o = cuda::bf16_out(result.o_thd);
+  float* final_state = cuda::fp32_out(result.final_state_nhkv);
+  if (problem.decay == DecayKind::kKeyToken || decoding(problem)) {
+    cuda::exact_forward(in.call, o, final_state, device.stream());
+    return result;
+  }
+  const Segments segments(problem, in);
+  const Tensor workspace = cuda::workspace(cuda::chunked_workspace_bytes(in.call, segments.count(), false), in.q);
+  cuda::chunked_forward(in.call, segments.tables(), o, final_state, workspace.mutable_data_ptr(), device.stream());
+  return result;
+}
+
+RecurrenceGradients backward(const RecurrenceProblem& problem, const Tensor& d_o, const Tensor& d_final, bool want_decay) {
+  const cuda::OnDevice device(problem.q_thk);
+  const Operands in(problem);
+  const Tensor d_o_flat = d_o.contiguous(), d_final_flat = cuda::contiguous(d_final);
+  RecurrenceGradients out{at::empty_like(in.q), at::empty_like(in.k), at::empty_like(in.v), want_decay ? at::empty_like(in.log_decay) : Tensor(), in.state()};
+  const cuda::RecurrenceGradientPointers gradients{.d_o = cuda::bf16(d_o_flat),
+                                                   .d_final = cuda::fp32(d_final_flat),
+                                                   .d_q = cuda::bf16_out(out.q_thk),
+                                                   .d_k = cuda::bf16_out(out.k_thk),
+                                                   .d_v = cuda::bf16_out(out.v_thv),
+                                                   .d_initial = cuda::fp32_out(out.initial_state_nhkv),
+                                                   .d_log_decay = cuda::fp32_out(out.log_decay)};
+  if (problem.decay == DecayKind::kKeyToken || want_decay) {
+    const Tensor workspace = cuda::workspace(cuda::exact_workspace_bytes(in.call, true), in.q);
+    cuda::exact_backward(in.call, gradients, workspace.mutable_data_ptr(), device.stream());
+    if (want_decay) out.log_decay = out.log_decay.to(problem.log_decay.scalar_type());
+    return out;
+  }
+  const Segments segments(problem, in);
+  const Tensor workspace = cuda::workspace(cuda::chunked_workspace_bytes(in.call, segments.count(), true), in.q);
+  cuda::chunked_backward(in.call, segments.tables(), gradients, workspace.mutable_data_ptr(), device.stream());
+  return out;
+}
+
+const CudaCalls<RecurrenceCuda> registered({.refuse = refuse, .forward = forward, .backward = backward});
+
+}  // namespace
+}  // namespace longhaul::kernels

@@ -1,0 +1,15 @@
+// linear_recurrence by CUDA kernels on tensors, forward and backward, outside autograd; keys are not tied.
+#pragma once
+
+#include "kernels/cuda/calls.h"
+#include "kernels/linear_recurrence/problem.h"
+
+namespace longhaul::kernels {
+
+struct RecurrenceCuda {
+  std::string (*refuse)(const RecurrenceProblem& problem);
+  LinearRecurrenceResult (*forward)(const RecurrenceProblem& problem);
+  RecurrenceGradients (*backward)(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv, bool want_decay);
+};
+
+}  // namespace longhaul::kernels
