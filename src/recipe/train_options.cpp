@@ -124,8 +124,6 @@ void declare(OptionSet& set, TrainOptions& train) {
       .unit("sequences").at_least(1).at_most(1 << 30).also_called({"micro_batch_size"}).may_change();
   set.add("train.sequence", train.sequence, "Tokens per sequence.")
       .unit("tokens").at_least(1).at_most(2147483648.0).also_called({"sequence_length", "seq_length", "seq_len", "block_size"});
-  set.add("train.recompute", train.recompute, "Keep only each layer's input and compute the rest again in the backward pass: less memory, a third more work.")
-      .also_called({"gradient_checkpointing", "activation_checkpointing"}).may_change();
   set.add("train.checkpoint_every", train.checkpoint_every, "Steps between checkpoints; 0: only at the end and when asked to stop.")
       .unit("steps").at_least(0).also_called({"save_every", "save_steps", "save_interval"}).may_change();
   set.add("train.checkpoint_keep", train.checkpoint_keep, "Newest checkpoints that are kept; 0: all.").unit("checkpoints").at_least(0).may_change();

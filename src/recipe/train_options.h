@@ -25,7 +25,6 @@ struct TrainOptions {
   int64_t batch = 8;        // sequences per optimizer step
   int64_t micro_batch = 8;  // sequences per forward and backward pass; divides batch
   int64_t sequence = 512;   // tokens per sequence
-  bool recompute = false;   // keep only layer inputs and compute the rest again in the backward pass
 
   int64_t checkpoint_every = 500;      // steps; 0: only at the end and when asked
   int64_t checkpoint_keep = 3;         // newest checkpoints kept; 0: all

@@ -35,14 +35,6 @@ namespace {
 std::string_view name_of(recipe::Dtype dtype) { return recipe::names_of(dtype)[static_cast<size_t>(dtype)]; }
 
 void refuse_what_is_not_there(const recipe::TrainOptions& train) {
-  if (train.recompute) {
-    throw Error({.code = ExitCode::kUsage,
-                 .what = "recomputation is not in this version",
-                 .expected = "false",
-                 .found = "true",
-                 .where = "train.recompute",
-                 .hint = "lower train.micro_batch to save memory"});
-  }
   if (train.task != "pretrain") {
     throw Error({.code = ExitCode::kUsage, .what = "unknown task", .expected = "pretrain", .found = train.task, .where = "train.task"});
   }

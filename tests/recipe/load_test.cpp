@@ -66,7 +66,7 @@ TEST(RecipeLoad, AnEmptyFileIsTheDefaults) {
 
 TEST(RecipeLoad, OverridesTakeBareTextAndToml) {
   const Recipe recipe = load_defaults({"data.source=/a/b, c", "data.tokenizer=123", "sample.prompt=\"a\\nb\"", "model.mixers=lightning*7,softmax",
-                                       "data.include=['.py','.md']", "train.until_time=04:00", "sample.temperature=1", "train.recompute=true",
+                                       "data.include=['.py','.md']", "train.until_time=04:00", "sample.temperature=1", "train.checkpoint_self_test=true",
                                        "data.cache=", "description=a # b = c", "optim.stages=[{from_step=10, lr=1e-4}]"})
                             .recipe;
   EXPECT_THAT(recipe.data.source, ElementsAre("/a/b, c"));
@@ -79,7 +79,7 @@ TEST(RecipeLoad, OverridesTakeBareTextAndToml) {
   EXPECT_THAT(recipe.data.include, ElementsAre(".py", ".md"));
   EXPECT_EQ(recipe.train.until_time, "04:00");
   EXPECT_EQ(recipe.sample.temperature, 1.0);
-  EXPECT_TRUE(recipe.train.recompute);
+  EXPECT_TRUE(recipe.train.checkpoint_self_test);
   EXPECT_EQ(recipe.data.cache, "");
   EXPECT_EQ(recipe.description, "a # b = c");
   ASSERT_EQ(recipe.optim.stages.size(), 1u);

@@ -147,10 +147,6 @@ TEST_F(TrainRun, OtherDataUnderTheSameNameAreRefusedOnResume) {
   }
 }
 
-TEST_F(TrainRun, RecomputationIsRefusedUntilItExists) {
-  EXPECT_THROW(run_training(request("run", {"train.recompute=true"})), Error);
-}
-
 TEST_F(TrainRun, FreshMovesTheEarlierRunAside) {
   run_training(request("run"));
   RunRequest again = request("run", {"train.seed=7"});
