@@ -49,6 +49,10 @@ std::string amount_text(double amount, Progress::Unit unit) {
   return count_text(whole) + (unit == Progress::Unit::kTokens ? " tokens" : "");
 }
 
+std::string rate_text(double rate, Progress::Unit unit) {
+  return (unit == Progress::Unit::kCount && rate < 10 ? fmt::format("{:.2g}", rate) : amount_text(rate, unit)) + "/s";
+}
+
 }  // namespace
 
 std::string progress_text(const std::string& label, int64_t done, int64_t total, Progress::Unit unit, double elapsed_s,
@@ -65,7 +69,7 @@ std::string progress_text(const std::string& label, int64_t done, int64_t total,
   }
   text += "  " + amount_text(static_cast<double>(done), unit);
   if (total > 0) text += " of " + amount_text(static_cast<double>(total), unit);
-  text += "  " + (unit == Progress::Unit::kCount && rate < 10 ? fmt::format("{:.2g}", rate) : amount_text(rate, unit)) + "/s";
+  text += "  " + rate_text(rate, unit);
   if (total > done && rate > 0) text += "  " + duration_text(static_cast<double>(total - done) / rate) + " left";
   return text;
 }
@@ -108,9 +112,9 @@ Progress::~Progress() {
   const auto done = static_cast<double>(state_->done.load());
   const std::lock_guard lock(screen().mutex);
   if (screen().owner == state_.get()) screen().bar.clear();
-  write_error_stream(fmt::format("{}{}: {} in {} ({}/s)\n", state_->terminal ? "\r\033[K" : "", state_->label,
+  write_error_stream(fmt::format("{}{}: {} in {} ({})\n", state_->terminal ? "\r\033[K" : "", state_->label,
                                  amount_text(done, state_->unit), duration_text(elapsed_s),
-                                 amount_text(done / elapsed_s, state_->unit)));
+                                 rate_text(done / elapsed_s, state_->unit)));
 }
 
 void Progress::advance(int64_t amount) {

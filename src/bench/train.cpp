@@ -10,11 +10,14 @@
 #include "base/machine.h"
 #include "base/progress.h"
 #include "base/random.h"
+#include "kernels/attention/op.h"
 #include "model/decoder.h"
 #include "optim/optimizer.h"
 #include "plan/flops.h"
 #include "plan/memory.h"
 #include "recipe/load.h"
+#include "tensor/random_fill.h"
+#include "tensor/to_tensor.h"
 #include "train/step.h"
 
 namespace longhaul::bench {
@@ -47,6 +50,29 @@ class RandomTokens final : public train::Task {
   Tensor ids_, labels_;
 };
 
+// Milliseconds that softmax attention takes of a step: one layer's operator, forward and backward, at the shape it has in the model.
+double attention_milliseconds(const recipe::ModelConfig& config, const Precision& precision, const TrainRequest& request) {
+  int64_t layers = 0;
+  for (int64_t l = 0; l < config.layers; ++l) layers += config.mixer(l) == recipe::Mixer::kSoftmax ? 1 : 0;
+  if (layers == 0) return 0;
+  const auto layout = layout::make_batch(request.batch, request.sequence);
+  const auto random = [&](const char* name, int64_t heads) {
+    const layout::Shape shape{layout.tokens(), heads, config.head_dim};
+    const Tensor x = at::empty(shape, at::TensorOptions().dtype(precision.compute));
+    fill_normal(x, RandomStream(request.seed, name), 1, shape, layout::Rectangle::whole(shape));
+    return x;
+  };
+  const std::vector<Tensor> in = {random("q", config.heads).requires_grad_(true), random("k", config.kv_heads).requires_grad_(true),
+                                  random("v", config.kv_heads).requires_grad_(true)};
+  const Tensor gradient = random("gradient", config.heads), offsets = to_tensor(layout.document_offsets);
+  const double scale = 1 / std::sqrt(static_cast<double>(config.head_dim));
+  const auto pass = [&] { kernels::attention(in[0], in[1], in[2], offsets, Tensor(), {.scale = scale}).o_thd.backward(gradient); };
+  const auto forget = [&] {
+    for (const Tensor& each : in) each.mutable_grad() = Tensor();
+  };
+  return static_cast<double>(layers) * time_of(pass, 0.5, forget).median;
+}
+
 }  // namespace
 
 Result bench_train(const TrainRequest& request, const MachineProfile& peak) {
@@ -71,11 +97,16 @@ Result bench_train(const TrainRequest& request, const MachineProfile& peak) {
   std::sort(milliseconds.begin(), milliseconds.end());
   const int64_t tokens = request.batch * request.sequence;
   const double median = milliseconds[milliseconds.size() / 2], rate = static_cast<double>(tokens) / (median * 1e-3);
-  const double flops = plan::training_flops_per_token(recipe.model, request.sequence).causal();
+  const plan::TokenFlops work = plan::training_flops_per_token(recipe.model, request.sequence);
+  const double flops = work.causal(), attention = attention_milliseconds(recipe.model, precision, request);
 
   Result result{.name = "train", .shape = fmt::format("{} {} x {}", request.preset, request.batch, request.sequence), .dtype = request.dtype};
   result.passes.push_back({.time = {median, milliseconds.front(), milliseconds.back(), request.steps}, .flops = flops * static_cast<double>(tokens)});
   result.figures = {{"tokens_per_second", rate}, {"mfu", flops * rate / peak.gemm(request.dtype)}, {"loss_first", losses.front()}, {"loss_last", losses.back()}};
+  if (attention > 0) {
+    result.figures.emplace_back("attention_share_measured", attention / median);
+    result.figures.emplace_back("attention_share_predicted", work.attention_causal / flops);
+  }
   const bool learns = std::isfinite(losses.back()) && losses.back() < losses.front();
   result.error = learns ? -1 : 1;
   return result;

@@ -18,7 +18,8 @@ struct TrainRequest {
 };
 
 // One pass "" whose time is a whole step; figures: tokens_per_second (of the median step), mfu (causal attention), loss_first and
-// loss_last, which the check looks at: steps on one batch must lower its loss.
+// loss_last, which the check looks at: steps on one batch must lower its loss. Where the preset has softmax layers, the share of the step
+// that their attention takes: attention_share_measured (the operator alone at the same shape) and attention_share_predicted (by FLOPs).
 Result bench_train(const TrainRequest& request, const MachineProfile& peak);
 
 }  // namespace longhaul::bench
