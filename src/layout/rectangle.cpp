@@ -50,7 +50,11 @@ bool Rectangle::inside(const Shape& shape) const {
 
 std::string Rectangle::text() const {
   std::vector<std::string> ranges;
-  for (size_t d = 0; d < offset.size(); ++d) ranges.push_back(fmt::format("{}:{}", offset[d], offset[d] + length[d]));
+  for (size_t d = 0; d < offset.size(); ++d) {
+    int64_t end = 0;  // of a rectangle from a damaged file it may overflow
+    const bool overflows = __builtin_add_overflow(offset[d], length[d], &end);
+    ranges.push_back(overflows ? fmt::format("{}:{}+{}", offset[d], offset[d], length[d]) : fmt::format("{}:{}", offset[d], end));
+  }
   return fmt::format("[{}]", fmt::join(ranges, ", "));
 }
 

@@ -126,6 +126,7 @@ TEST(RectangleCovering, RefusesWhatLeavesTheShape) {
     EXPECT_THAT(covering_defect({4}, std::vector{outside}).value_or("covered"), testing::HasSubstr("not inside"))
         << outside.text();
   }
+  EXPECT_EQ((Rectangle{{1, huge}, {2, huge}}.text()), "[1:3, 9223372036854775807:9223372036854775807+9223372036854775807]");
   EXPECT_THAT(covering_defect({4}, {}).value_or("covered"), testing::HasSubstr("4 of 4 elements"));
   EXPECT_EQ(covering_defect({0, 4}, {}), std::nullopt);
 }
