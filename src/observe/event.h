@@ -145,6 +145,15 @@ struct Sample {
   static constexpr auto fields();
 };
 
+// What the allocator counted for one purpose, written once the last step is done: one event a purpose, then "together" and
+// "of the machine", which holds free blocks kept for later too.
+struct MeasuredMemory {
+  static constexpr std::string_view kName = "memory";
+  std::string purpose;
+  int64_t bytes = 0, peak_bytes = 0;
+  static constexpr auto fields();
+};
+
 struct End {
   static constexpr std::string_view kName = "end";
   std::string reason;  // "finished", "signal", "until_time", "error"
@@ -153,7 +162,7 @@ struct End {
 };
 
 using EventBody = std::variant<RunStart, StepReport, Evaluation, CompressionBaseline, CheckpointSaved, Resume, Alarm,
-                               NonFinite, Sample, End>;
+                               NonFinite, Sample, MeasuredMemory, End>;
 
 struct Common {
   int64_t schema = kEventSchema;
@@ -274,6 +283,10 @@ constexpr auto NonFinite::fields() {
 }
 constexpr auto Sample::fields() {
   return std::tuple{Field{"step", &Sample::step}, Field{"prompt", &Sample::prompt}, Field{"text", &Sample::text}};
+}
+constexpr auto MeasuredMemory::fields() {
+  using M = MeasuredMemory;
+  return std::tuple{Field{"purpose", &M::purpose}, Field{"bytes", &M::bytes}, Field{"peak_bytes", &M::peak_bytes}};
 }
 constexpr auto End::fields() {
   return std::tuple{Field{"reason", &End::reason}, Field{"step", &End::step}};

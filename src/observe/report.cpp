@@ -213,6 +213,18 @@ std::string recipe_section(const std::vector<RecipeChange>& changes, const std::
   return html + "</table></div></section>\n";
 }
 
+std::string memory(const RunData& run) {
+  if (run.memory.empty()) return "";
+  std::string html =
+      "<section><h2>Memory</h2><p class=\"note\">What the allocator counted, by purpose.</p><div class=\"table\"><table>"
+      "<tr><th>purpose</th><th class=\"n\">peak</th><th class=\"n\">at the end</th></tr>\n";
+  for (const MeasuredMemory& m : run.memory) {
+    html += fmt::format("<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n", html_escaped(m.purpose),
+                        bytes_text(m.peak_bytes), bytes_text(m.bytes));
+  }
+  return html + "</table></div></section>\n";
+}
+
 std::string environment(const RunData& run) {
   if (!run.start) return "";
   const RunStart& s = *run.start;
@@ -261,7 +273,7 @@ std::string report_html(const RunData& run, const std::vector<RecipeChange>& cha
       "<title>{} · Longhaul</title>\n<style>{}</style></head>\n<body>\n",
       html_escaped(title), kReportStyle);
   html += header(run) + tiles(run) + charts_html(run) + evaluations(run) + troubles(run) + samples(run);
-  html += "<div class=\"columns\">" + recipe_section(changes, recipe_remark) + environment(run) + "</div>\n";
+  html += "<div class=\"columns\">" + recipe_section(changes, recipe_remark) + "<div>" + memory(run) + environment(run) + "</div></div>\n";
   html += fmt::format(
       "<footer>Made by Longhaul{} from events.jsonl, last written {}. The page is one file and needs nothing "
       "else.</footer>\n",

@@ -45,6 +45,11 @@ struct Gather {
     if (!data.samples.empty() && data.samples.back().step != sample.step) data.samples.clear();
     data.samples.push_back(sample);
   }
+  void operator()(const MeasuredMemory& memory) {
+    const auto same = [&](const MeasuredMemory& earlier) { return earlier.purpose == memory.purpose; };
+    if (std::ranges::any_of(data.memory, same)) data.memory.clear();  // a later process begins its list
+    data.memory.push_back(memory);
+  }
   void operator()(const End& end) { data.end = end; }
 };
 

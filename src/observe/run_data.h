@@ -30,6 +30,7 @@ struct RunData {
   std::vector<TimedAlarm> alarms;
   std::vector<Sample> samples;  // those of the last step that has any
   std::optional<CompressionBaseline> baseline;
+  std::vector<MeasuredMemory> memory;  // of the latest process that has said it
   std::optional<End> end;      // of the latest process; none: it runs, or was killed
   int64_t repeated_steps = 0;  // done again after a resume
 };

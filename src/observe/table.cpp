@@ -98,7 +98,7 @@ Table memory_table(std::span<const MemoryPurpose> purposes, int64_t available_by
 Table measured_memory_table(std::span<const MeasuredMemory> purposes) {
   Table table("memory, measured", {{"purpose"}, {"at the end", Align::kRight}, {"peak", Align::kRight}});
   for (size_t i = 0; i < purposes.size(); ++i) {
-    std::vector<std::string> cells{purposes[i].name, bytes_text(purposes[i].bytes), bytes_text(purposes[i].peak)};
+    std::vector<std::string> cells{purposes[i].purpose, bytes_text(purposes[i].bytes), bytes_text(purposes[i].peak_bytes)};
     i + 1 < purposes.size() ? table.row(std::move(cells)) : table.total(std::move(cells));
   }
   return table;

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "observe/event.h"
+
 namespace longhaul::observe {
 
 enum class Align { kLeft, kRight };
@@ -50,10 +52,6 @@ struct MemoryPurpose {
 };
 Table memory_table(std::span<const MemoryPurpose> purposes, int64_t available_bytes);
 
-struct MeasuredMemory {
-  std::string name;
-  int64_t bytes = 0, peak = 0;
-};
 // The last entry is set apart.
 Table measured_memory_table(std::span<const MeasuredMemory> purposes);
 

@@ -37,6 +37,7 @@ class Terminal : public EventReader {
   void show(const Alarm& alarm);
   void show(const NonFinite& nonfinite);
   void show(const Sample& sample);
+  void show(const MeasuredMemory&) {}  // a table, when the run is over
   void show(const End& end);
   void headings();
   std::string position(int64_t step) const;  // "100/400"

@@ -133,9 +133,8 @@ void show_tables(const RunRequest& request, const data::RunData& data, Pretrain&
   std::fflush(stdout);
 }
 
-// What the allocator counted, purpose by purpose; "of the machine" holds the cached blocks too.
-void show_measured_memory() {
-  if (!cpu_allocator_installed()) return;
+std::vector<observe::MeasuredMemory> measured_memory() {
+  if (!cpu_allocator_installed()) return {};
   const MemoryStatistics statistics = memory_statistics();
   std::vector<observe::MeasuredMemory> rows;
   for (size_t i = 0; i < kMemoryPurposes; ++i) {
@@ -144,8 +143,7 @@ void show_measured_memory() {
   }
   rows.push_back({"together", statistics.total.bytes, statistics.total.peak});
   rows.push_back({"of the machine", statistics.held_bytes, statistics.peak_held_bytes});
-  fmt::print("\n{}", observe::measured_memory_table(rows).text(colours_wanted(stdout)));
-  std::fflush(stdout);
+  return rows;
 }
 
 observe::RunStart run_start(const RunRequest& request, const data::RunData& data, const plan::TokenFlops& flops, double peak) {
@@ -269,11 +267,14 @@ Outcome run_training(RunRequest request) {
     events.write(observe::CompressionBaseline{.gzip_bits_per_byte = baseline.gzip_bits_per_byte(), .xz_bits_per_byte = baseline.xz_bits_per_byte()});
   }
   const Outcome outcome = run_to_its_end(trainer, events);
-  if (outcome.reason == "finished" && resumed_at < recipe.train.steps) {
-    write_sample(task, events, outcome.step);
-    refresh_report();
+  const std::vector<observe::MeasuredMemory> memory = measured_memory();  // of training: before the sample
+  for (const auto& purpose : memory) events.write(purpose);
+  if (outcome.reason == "finished" && resumed_at < recipe.train.steps) write_sample(task, events, outcome.step);
+  refresh_report();
+  if (!request.quiet && !memory.empty()) {
+    fmt::print("\n{}", observe::measured_memory_table(memory).text(colours_wanted(stdout)));
+    std::fflush(stdout);
   }
-  if (!request.quiet) show_measured_memory();
   return outcome;
 }
 

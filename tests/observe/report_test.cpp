@@ -8,6 +8,7 @@
 #include <cmath>
 #include <regex>
 
+#include "base/progress.h"
 #include "base/temporary_folder.h"
 #include "observe/event_log.h"
 #include "observe/synthetic_run.h"
@@ -71,6 +72,7 @@ TEST(Report, HoldsWhatAPersonLooksFor) {
   EXPECT_THAT(page, HasSubstr("def forward(self, hidden"));
   EXPECT_EQ(count(page, "<path class=\"flag save\" d=\"M"), 4 + 1);  // the checkpoints and the key to the picture
   EXPECT_THAT(page, HasSubstr("All 8 evaluations as a table"));
+  EXPECT_THAT(page, HasSubstr("<td>activations</td><td class=\"n\">" + bytes_text(301'989'888) + "</td><td class=\"n\">" + bytes_text(0)));
   EXPECT_THAT(page, HasSubstr("prefers-color-scheme:dark"));
   EXPECT_THAT(page, HasSubstr("The run folder has no recipe.toml."));
 }
@@ -110,6 +112,7 @@ TEST(Report, AResumedRunShowsEachStepOnce) {
   EXPECT_EQ(run.resumes, std::vector<int64_t>{200});
   EXPECT_EQ(run.generations, 2);
   EXPECT_EQ(run.evaluations.size(), 8u);
+  EXPECT_EQ(run.memory.size(), 3u);  // of one process
   const std::string page = report_html(run, {});
   EXPECT_THAT(page, HasSubstr("resumed once (20 steps done again)"));
   EXPECT_THAT(page, HasSubstr("class=\"mark resume\""));
@@ -164,6 +167,7 @@ TEST(Report, EscapesEverythingThatComesFromOutside) {
   run.alarms.push_back({1, {evil, evil}});
   run.nonfinite.push_back({1, evil, evil, evil});
   run.checkpoints.push_back({1, evil, 1});
+  run.memory.push_back({evil, 1, 1});
   run.end = End{.reason = evil};
   const std::string page = report_html(run, {{evil, evil, evil, evil}}, "");
   EXPECT_THAT(page, Not(HasSubstr("alert(1)</script>")));

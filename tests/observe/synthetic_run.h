@@ -33,6 +33,7 @@ class SyntheticWriter {
     int64_t step = 1;
     if (shape_.resume_at > 0) {
       for (; step <= shape_.resume_at + 20; ++step) one_step(step);
+      add_memory();
       start(2);
       add(Resume{.step = shape_.resume_at});
       step = shape_.resume_at + 1;
@@ -45,6 +46,7 @@ class SyntheticWriter {
                          "self.norm(hidden)\n    for layer in self.layers:\n"
                          "        hidden = layer(hidden, mask)\n    return hidden, torch.norm(hidden, dim=-1)\n"});
     }
+    if (shape_.finished) add_memory();
     if (shape_.finished) add(End{.reason = "finished", .step = shape_.steps});
     return text_;
   }
@@ -89,6 +91,11 @@ class SyntheticWriter {
                  .heldout_bytes = 463'000,
                  .memory_bytes = 8'230'000'000});
     if (shape_.evaluate_every > 0) add(CompressionBaseline{.gzip_bits_per_byte = 1.8203, .xz_bits_per_byte = 1.6671});
+  }
+  void add_memory() {
+    add(MeasuredMemory{"parameters", 18'874'368, 18'874'368});
+    add(MeasuredMemory{"activations", 0, 301'989'888});
+    add(MeasuredMemory{"of the machine", 402'653'184, 505'413'632});
   }
   double curve(int64_t step) const {  // nats per token
     const double x = static_cast<double>(step) / static_cast<double>(shape_.steps);
