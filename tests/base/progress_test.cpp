@@ -141,7 +141,7 @@ TEST(Progress, RedrawsABarOnATerminal) {
   EXPECT_THAT(text, HasSubstr("counting: "));
 }
 
-TEST(Progress, CountsFromSeveralThreads) {
+TEST(ProgressParallel, CountsFromSeveralThreads) {
   testing::internal::CaptureStderr();
   {
     Progress progress("counting", 0);
