@@ -43,7 +43,7 @@ Tensor table_bytes(const void* bytes, int64_t count, const Tensor& like) {
     std::rotate(kept.begin(), entry, entry + 1);
     return kept.front().table;
   }
-  const Tensor host = empty_host_tensor({count}, at::kByte, device);
+  const Tensor host = at::empty({count}, at::kByte);
   if (count > 0) std::memcpy(host.mutable_data_ptr(), bytes, static_cast<size_t>(count));
   kept.push_front({device, stream, host, to_device(host, device)});
   if (kept.size() > kTablesKept) kept.pop_back();

@@ -153,8 +153,9 @@ Tensor apply(const Tensor& ids, const EmbeddingTable& table, const Tensor* posit
   const ByDevice choice = choose_by_device("embedding", table.value_vd, refuse_cuda(table.value_vd));
   // Kernels of ours want the ids on the CPU as well, where they are sorted for the gradient.
   const at::Device device = choice == ByDevice::kCuda ? at::kCPU : table.value_vd.device();
-  const Tensor rows = ids.to(device).contiguous();
-  const Maybe position_rows = positions != nullptr ? Maybe(positions->to(device).contiguous()) : Maybe();
+  const auto there = [&](const Tensor& x) { return x.is_cpu() ? to_device(x.contiguous(), device) : x.to(device).contiguous(); };
+  const Tensor rows = there(ids);
+  const Maybe position_rows = positions != nullptr ? Maybe(there(*positions)) : Maybe();
   const Maybe position_table = position != nullptr ? Maybe(position->value_vd) : Maybe(), position_sink = position != nullptr ? Maybe(position->sink_vd) : Maybe();
   if (choice == ByDevice::kMeta) {
     return meta_results({table.value_vd, position_table.value_or(Tensor())}, {{{ids.size(0), table.value_vd.size(1)}, table.value_vd.scalar_type()}})[0];

@@ -6,6 +6,8 @@
 // D is summed term by term, not taken as a difference of two sums, which one steep decay would leave without digits. A decay per
 // channel holds D for every channel, so its chunks are shorter. Short chunks are padded with zero keys and a decay of 1.
 #include "kernels/linear_recurrence/problem.h"
+#include "tensor/device.h"
+#include "tensor/to_tensor.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -81,7 +83,7 @@ LinearRecurrenceResult linear_recurrence_aten(const RecurrenceProblem& problem) 
                              ? problem.initial_state_nhkv
                              : at::zeros({problem.documents(), problem.heads(), problem.q_thk.size(2), problem.v_thv.size(2)}, options);
   const Places places = places_of(problem, problem.decay == DecayKind::kKeyToken ? kChannelChunk : kChunk);
-  const auto on_device = [&](const std::vector<int64_t>& numbers) { return at::tensor(numbers, at::kLong).to(problem.q_thk.device()); };
+  const auto on_device = [&](const std::vector<int64_t>& numbers) { return to_device(to_tensor(numbers), problem.q_thk.device()); };
   const Tensor padded = at::arange(places.width, options.dtype(at::kLong)).unsqueeze(0).ge(on_device(places.length).unsqueeze(1));
   const Chunks parts = chunks_of(problem, places, on_device(places.token), padded.unsqueeze(2).unsqueeze(3));
 

@@ -1,0 +1,77 @@
+// Whole models through the CUDA kernels, emulated on the CPU: loss and gradients in bf16 are as near to fp64's as those of the CPU's own
+// kernels, and the kernels answered, so that no operator of a training step falls back without being noticed. ctest: timeout=120
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <type_traits>
+
+#include "kernels/cuda/calls.h"
+#include "kernels/dispatch.h"
+#include "support/models.h"
+
+namespace longhaul::model {
+namespace {
+
+using namespace longhaul::testing;
+
+struct OnEmulatedGpu {
+  OnEmulatedGpu() { kernels::emulate_cuda(true); }
+  ~OnEmulatedGpu() { kernels::emulate_cuda(false); }
+};
+
+// The sum in what Decoder::loss returns, the sum itself or beside a count.
+template <class Loss>
+Tensor sum_of(const Loss& loss) {
+  if constexpr (std::is_same_v<Loss, Tensor>) return loss;
+  else return loss.sum;
+}
+
+// The loss, then every gradient, in fp64.
+std::vector<Tensor> step(const recipe::ModelConfig& config, const char* dtype) {
+  Decoder decoder = filled_decoder(config, dtype);
+  for (const auto& parameter : decoder.parameters().all()) {  // the numbers of bf16 in every dtype
+    const at::NoGradGuard guard;
+    parameter->value.copy_(parameter->value.to(at::kBFloat16));
+  }
+  const auto layout = layout::make_packed(std::vector<int64_t>{13, 1, 9});
+  const Tensor ids = id_tensor(random_ids(layout.tokens(), config.vocabulary, 31)), labels = id_tensor(random_ids(layout.tokens(), config.vocabulary, 32));
+  labels[1] = layout::kIgnoreLabel;
+  LocalOps ops;
+  Context context(ops, decoder.precision());
+  Tensor loss = sum_of(decoder.loss(context, decoder.hidden(context, ids, layout), labels));
+  for (const Tensor& auxiliary : context.auxiliary_losses) loss = loss + auxiliary;
+  decoder.parameters().zero_gradients();
+  loss.backward();
+  std::vector<Tensor> results{loss.detach().to(at::kDouble)};
+  for (const auto& parameter : decoder.parameters().all()) results.push_back(parameter->grad.to(at::kDouble));
+  return results;
+}
+
+double distance(const Tensor& a, const Tensor& b) { return (a - b).norm().item<double>() / std::max(b.norm().item<double>(), 1e-30); }
+
+class EmulatedModels : public ::testing::TestWithParam<NamedConfig> {};
+
+TEST_P(EmulatedModels, AreAsExactAsOnTheCpu) {
+  const recipe::ModelConfig& config = GetParam().config;
+  const auto exact = step(config, "fp64"), on_cpu = step(config, "bf16");
+  const OnEmulatedGpu gpu;
+  const auto found = step(config, "bf16");
+  std::vector<std::string> ops = {"embedding", "linear_cross_entropy", "join_norm"};
+  for (const auto mixer : config.mixers) {
+    for (const char* op : mixer == recipe::Mixer::kLightning ? std::vector{"silu_heads", "linear_recurrence", "rms_norm"} : std::vector{"split_heads", "attention"}) {
+      ops.emplace_back(op);
+    }
+  }
+  ops.emplace_back(config.channel == recipe::Channel::kGelu ? "bias_gelu" : "swiglu");
+  if (config.experts > 0) ops.insert(ops.end(), {"route", "assign_experts", "permute_to_experts", "combine_experts", "grouped_linear", "grouped_linear_weight_gradient"});
+  for (const std::string& op : ops) EXPECT_EQ(kernels::Dispatcher::last(op).chosen, "cuda") << op;
+  ASSERT_EQ(found.size(), exact.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    const double error = distance(found[i], exact[i]), expected = distance(on_cpu[i], exact[i]);
+    EXPECT_LT(error, 2 * expected + 5e-3) << i << " (of the CPU: " << expected << ")";
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Kinds, EmulatedModels, ::testing::ValuesIn(small_models()), [](const auto& tested) { return tested.param.name; });
+
+}  // namespace
+}  // namespace longhaul::model
