@@ -142,7 +142,7 @@ void fit_from_zero(Chart& chart, const std::vector<Point>& points) {
   const auto values = finite_values(points);
   const double most = quantile(values, 1), usual = quantile(values, 0.99);
   chart.y_low = 0;
-  chart.y_high = std::max(most > 2 * usual ? usual * 1.5 : most * 1.08, 1e-300);
+  chart.y_high = usual > 0 && most > 2 * usual ? usual * 1.5 : most > 0 ? most * 1.08 : 1;
   if (most > chart.y_high) {
     const std::string peak = chart.tick_form == NumberForm::kMilliseconds ? milliseconds_text(most) : compact(most);
     chart.caption = fmt::format("The peak of {} is beyond the axis.", peak);

@@ -130,6 +130,13 @@ TEST(Report, NanLossesBreakTheLineAndAreMarked) {
   EXPECT_FALSE(std::regex_search(page, coordinates));
 }
 
+// A learning rate of zero, a router without an auxiliary loss: an axis from 0 to 1, not to the smallest number there is.
+TEST(Report, CurvesOfZeros) {
+  RunData run{.run = "zeros"};
+  for (int step = 1; step <= 10; ++step) run.steps.push_back({.step = step, .loss = 3, .milliseconds = 5, .auxiliary_loss = 0.0});
+  EXPECT_THAT(report_html(run, {}), Not(HasSubstr("e-30")));
+}
+
 TEST(Report, EveryLossNan) {
   RunData run{.run = "bad"};
   for (int step = 1; step <= 100; ++step)
