@@ -51,7 +51,24 @@ if(LONGHAUL_TORCH)
   target_include_directories(longhaul_torch SYSTEM INTERFACE ${LONGHAUL_TORCH}/include)
   target_link_libraries(longhaul_torch INTERFACE ${LONGHAUL_TORCH}/lib/libtorch_cpu.so ${LONGHAUL_TORCH}/lib/libc10.so)
   list(APPEND longhaul_rpath ${LONGHAUL_TORCH}/lib)
+  # LibTorch's CUDA part joins by being loaded; no symbol of it is named, so a linker that drops such libraries is told not to.
+  # NVIDIA's libraries are found by the RPATH that LibTorch's own carry.
+  if(EXISTS ${LONGHAUL_TORCH}/lib/libtorch_cuda.so)
+    add_library(longhaul_torch_cuda INTERFACE)
+    target_link_options(longhaul_torch_cuda INTERFACE -Wl,--no-as-needed)
+    target_link_libraries(longhaul_torch_cuda INTERFACE ${LONGHAUL_TORCH}/lib/libtorch_cuda.so ${LONGHAUL_TORCH}/lib/libc10_cuda.so)
+  endif()
 endif()
+
+# For programs that compute: LibTorch's CUDA part, and our kernels with their way in from tensors (src/kernels), where there are any.
+function(longhaul_use_cuda program)
+  if(TARGET longhaul_torch_cuda)
+    target_link_libraries(${program} PRIVATE longhaul_torch_cuda)
+  endif()
+  if(LONGHAUL_WITH_CUDA)
+    target_link_libraries(${program} PRIVATE longhaul_cuda_calls longhaul_cuda_kernels)
+  endif()
+endfunction()
 # The package carries LibTorch in lib/ beside bin/.
 set(CMAKE_BUILD_RPATH ${longhaul_rpath})
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib")

@@ -27,18 +27,18 @@ namespace {
 class RandomTokens final : public train::Task {
  public:
   RandomTokens(const recipe::ModelConfig& config, const Precision& precision, const TrainRequest& request)
-      : layout_(layout::make_batch(request.batch, request.sequence)), decoder_(config, precision) {
+      : layout_(layout::make_batch(request.batch, request.sequence)), decoder_(config, precision, request.device) {
     const RandomStream random(request.seed, "bench/train/tokens");
     std::vector<int64_t> tokens(static_cast<size_t>(layout_.tokens()));
     for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int64_t>(random.below(i, static_cast<uint64_t>(config.vocabulary)));
-    ids_ = at::tensor(tokens, at::kLong);
-    labels_ = at::tensor(layout::shifted_labels(layout_, tokens), at::kLong);
+    ids_ = to_tensor(tokens, request.device);
+    labels_ = to_tensor(layout::shifted_labels(layout_, tokens), request.device);
   }
 
   model::ParameterSet& parameters() override { return decoder_.parameters(); }
   const Precision& precision() const override { return decoder_.precision(); }
   train::StepWork prepare(int64_t) override { return {1, static_cast<double>(layout_.tokens() - layout_.documents()), layout_.tokens()}; }
-  model::LossSum loss(model::Context& context, int64_t) override {
+  Tensor loss(model::Context& context, int64_t) override {
     return decoder_.loss(context, decoder_.hidden(context, ids_, layout_), labels_);
   }
   std::optional<train::TaskEvaluation> evaluate(bool) override { return std::nullopt; }
@@ -58,7 +58,7 @@ double attention_milliseconds(const recipe::ModelConfig& config, const Precision
   const auto layout = layout::make_batch(request.batch, request.sequence);
   const auto random = [&](const char* name, int64_t heads) {
     const layout::Shape shape{layout.tokens(), heads, config.head_dim};
-    const Tensor x = at::empty(shape, at::TensorOptions().dtype(precision.compute));
+    const Tensor x = at::empty(shape, at::TensorOptions().dtype(precision.compute).device(request.device));
     fill_normal(x, RandomStream(request.seed, name), 1, shape, layout::Rectangle::whole(shape));
     return x;
   };
@@ -66,7 +66,10 @@ double attention_milliseconds(const recipe::ModelConfig& config, const Precision
                                   random("v", config.kv_heads).requires_grad_(true)};
   const Tensor gradient = random("gradient", config.heads), offsets = to_tensor(layout.document_offsets);
   const double scale = 1 / std::sqrt(static_cast<double>(config.head_dim));
-  const auto pass = [&] { kernels::attention(in[0], in[1], in[2], offsets, Tensor(), {.scale = scale}).o_thd.backward(gradient); };
+  const auto pass = [&] {
+    kernels::attention(in[0], in[1], in[2], offsets, Tensor(), {.scale = scale}).o_thd.backward(gradient);
+    synchronize(request.device);
+  };
   const auto forget = [&] {
     for (const Tensor& each : in) each.mutable_grad() = Tensor();
   };
@@ -77,9 +80,11 @@ double attention_milliseconds(const recipe::ModelConfig& config, const Precision
 
 Result bench_train(const TrainRequest& request, const MachineProfile& peak) {
   constexpr int64_t kUncounted = 2;
+  const DeviceScope scope(request.device);
   recipe::Recipe recipe = recipe::load_defaults({"model.preset=" + request.preset}).recipe;
   const Precision precision = Precision::named(request.dtype);
-  plan::require_memory(plan::training_state_bytes(recipe.model, request.dtype), available_memory_bytes());
+  plan::require_memory(plan::training_state_bytes(recipe.model, request.dtype),
+                       request.device.is_cuda() ? device_memory(request.device).free_bytes : available_memory_bytes());
   RandomTokens task(recipe.model, precision, request);
   task.parameters().initialise(request.seed);
   const auto optimizer = optim::make_optimizer(recipe.optim, task.parameters(), precision);
@@ -90,6 +95,7 @@ Result bench_train(const TrainRequest& request, const MachineProfile& peak) {
   for (int64_t step = 1; step <= request.steps + kUncounted; ++step) {
     const Stopwatch watch;
     const train::StepResult result = train::run_step(task, *optimizer, ops, step, {.lr = 1e-4, .clip_norm = 1.0, .seed = request.seed});
+    synchronize(request.device);  // the update is only queued
     if (step > kUncounted) milliseconds.push_back(watch.milliseconds());
     losses.push_back(result.loss);
     progress.advance(1);
@@ -101,6 +107,7 @@ Result bench_train(const TrainRequest& request, const MachineProfile& peak) {
   const double flops = work.causal(), attention = attention_milliseconds(recipe.model, precision, request);
 
   Result result{.name = "train", .shape = fmt::format("{} {} x {}", request.preset, request.batch, request.sequence), .dtype = request.dtype};
+  if (request.device.is_cuda()) result.implementation = name_of(request.device);
   result.passes.push_back({.time = {median, milliseconds.front(), milliseconds.back(), request.steps}, .flops = flops * static_cast<double>(tokens)});
   result.figures = {{"tokens_per_second", rate}, {"mfu", flops * rate / peak.gemm(request.dtype)}, {"loss_first", losses.front()}, {"loss_last", losses.back()}};
   if (attention > 0) {

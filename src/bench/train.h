@@ -6,6 +6,7 @@
 #include <string>
 
 #include "bench/benchmark.h"
+#include "tensor/device.h"
 
 namespace longhaul::bench {
 
@@ -15,11 +16,13 @@ struct TrainRequest {
   std::string dtype = "bf16";
   int64_t steps = 5;   // timed, after two that are not
   uint64_t seed = 0;
+  at::Device device = at::kCPU;
 };
 
 // One pass "" whose time is a whole step; figures: tokens_per_second (of the median step), mfu (causal attention), loss_first and
 // loss_last, which the check looks at: steps on one batch must lower its loss. Where the preset has softmax layers, the share of the step
 // that their attention takes: attention_share_measured (the operator alone at the same shape) and attention_share_predicted (by FLOPs).
+// `peak` is the device's.
 Result bench_train(const TrainRequest& request, const MachineProfile& peak);
 
 }  // namespace longhaul::bench

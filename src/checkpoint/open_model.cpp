@@ -6,7 +6,7 @@
 
 namespace longhaul::checkpoint {
 
-OpenModel open_model(const std::filesystem::path& path, const std::string& dtype) {
+OpenModel open_model(const std::filesystem::path& path, const std::string& dtype, at::Device device) {
   const storage::LocalFileSystem files;
   const bool is_run = std::filesystem::is_directory(path / "checkpoints");
   const storage::Checkpoint checkpoint = storage::open_checkpoint(files, is_run ? path / "checkpoints" : path, storage::Depth::kContents);
@@ -23,7 +23,7 @@ OpenModel open_model(const std::filesystem::path& path, const std::string& dtype
   model.tokenizer = std::filesystem::weakly_canonical(model.folder).parent_path().parent_path() / "tokenizer.json";
   const recipe::Dtype saved_dtype = model.recipe.recipe.train.dtype;
   const std::string precision = dtype.empty() ? std::string(recipe::names_of(saved_dtype)[static_cast<size_t>(saved_dtype)]) : dtype;
-  model.decoder = std::make_unique<model::Decoder>(model.recipe.recipe.model, Precision::named(precision));
+  model.decoder = std::make_unique<model::Decoder>(model.recipe.recipe.model, Precision::named(precision), device);
   load_weights(checkpoint, model.decoder->parameters());
   return model;
 }

@@ -31,8 +31,10 @@ void Saver::copy(const std::vector<optim::StateTensor>& state) {
     buffer.offset = part.held.offset;
     buffer.length = part.held.length;
     // Allocated once; contiguous even where the view is a part of a fused value.
-    if (!buffer.copy.defined()) buffer.copy = at::empty(part.held.length, state[i].view.options().device(at::kCPU).requires_grad(false));
-    buffer.copy.copy_(state[i].view.detach());
+    const at::Device device = state[i].view.device();
+    if (!buffer.copy.defined()) buffer.copy = empty_host_tensor(part.held.length, state[i].view.scalar_type(), device);
+    buffer.copy.copy_(state[i].view.detach(), /*non_blocking=*/true);
+    if (i + 1 == state.size()) copied_.emplace(device).record(Stream::current(device));
   }
 }
 
@@ -63,6 +65,7 @@ void Saver::save(int64_t step, const std::vector<optim::StateTensor>& state, sto
   under_way_->blocking_milliseconds = watch.milliseconds();
   worker_.post([this, manifest = std::move(manifest)]() mutable {
     try {
+      if (copied_) copied_->synchronize();
       write(*under_way_, std::move(manifest));
     } catch (const Error& error) {
       under_way_->failure = error;

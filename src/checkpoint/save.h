@@ -1,5 +1,5 @@
-// Saver: saves training state without holding up training: save() copies the state into buffers of its own and returns; a worker
-// writes them under the commit protocol (storage/commit.h) and prunes old checkpoints. One save is under way at a time: the
+// Saver: saves training state without holding up training: save() copies the state into buffers of its own (of a GPU's memory: queues
+// the copies, ahead of the next step's work) and returns; a worker writes them under the commit protocol (storage/commit.h) and prunes old checkpoints. One save is under way at a time: the
 // next one waits for it.
 //
 // A failed write (full disk) never stops training: it is told through `on_result`, and the earlier checkpoints stay as they were.
@@ -18,6 +18,7 @@
 #include "storage/file_system.h"
 #include "storage/manifest.h"
 #include "storage/retention.h"
+#include "tensor/device.h"
 
 namespace longhaul::checkpoint {
 
@@ -59,6 +60,7 @@ class Saver {
   storage::FileSystem& files_;
   SaverOptions options_;
   std::vector<Buffer> buffers_;
+  std::optional<Event> copied_;  // reached when the buffers hold the state
   std::unique_ptr<SaveResult> under_way_;
   std::optional<Error> last_failure_;
   Worker worker_{"checkpoint"};  // last: its thread uses everything above

@@ -112,6 +112,7 @@ void add_compare(CLI::App& bench, Command& command) {
 void add_train(CLI::App& group, Command& command) {
   struct Options {
     bench::TrainRequest request;
+    std::string device = "auto";
     bool json = false, explain = false;
   };
   auto options = std::make_shared<Options>();
@@ -124,12 +125,14 @@ void add_train(CLI::App& group, Command& command) {
   train->add_option("--sequence", options->request.sequence, "tokens a sequence")->check(CLI::Range(int64_t{2}, int64_t{1} << 24))->capture_default_str();
   train->add_option("--dtype", options->request.dtype, "bf16, fp32 or fp64")->check(CLI::IsMember({"bf16", "fp32", "fp64"}))->capture_default_str();
   train->add_option("--steps", options->request.steps, "steps that are timed")->check(CLI::PositiveNumber)->capture_default_str();
+  train->add_option("--device", options->device, "auto (a GPU when there is one), cpu, cuda or cuda:N")->capture_default_str();
   train->add_option("--seed", options->request.seed, "of weights and tokens")->capture_default_str();
   train->add_flag("--explain-dispatch", options->explain, "say which implementation took each call, and why others did not");
   add_json_flag(train, options->json, "print one JSON object");
   on_run(train, command, [options] {
     kernels::Dispatcher::explain(options->explain);
-    const MachineProfile peak = measured_profile();
+    options->request.device = device_named(options->device, "--device");
+    const MachineProfile peak = measured_profile(/*fresh=*/false, options->request.device);
     const bench::Result result = bench::bench_train(options->request, peak);
     if (options->json) print_json(bench::to_json(result, peak));
     else print(bench::table_of({result}, peak, colours_wanted(stdout)));

@@ -80,18 +80,32 @@ void look_at_processor(std::vector<Finding>& findings) {
   findings.push_back(std::move(features));
 }
 
-void look_at_gpus(std::vector<Finding>& findings) {
-  const int64_t count = gpu_count();
-  ordered_json gpus = ordered_json::array();
-  std::vector<std::string> names;
-  for (int64_t i = 0; i < count; ++i) {
-    const GpuDescription gpu = describe_gpu({at::kCUDA, static_cast<c10::DeviceIndex>(i)});
-    names.push_back(fmt::format("cuda:{} {}, {}, compute capability {}.{}", i, gpu.name, bytes_text(gpu.memory_bytes), gpu.major, gpu.minor));
-    gpus.push_back({{"name", gpu.name}, {"memory_bytes", gpu.memory_bytes}, {"compute_capability", fmt::format("{}.{}", gpu.major, gpu.minor)},
-                    {"multiprocessors", gpu.multiprocessors}});
+// A GPU that cannot multiply is told, and no reason to leave the rest of the machine unexamined.
+Finding look_at_gpu(at::Device device, bool fresh) {
+  try {
+    const GpuDescription gpu = describe_gpu(device);
+    const MachineProfile profile = measured_profile(fresh, device);
+    return ok(name_of(device),
+              fmt::format("{}, {}, compute capability {}.{}: bf16 {:.1f} TFLOP/s, fp32 {:.1f} TFLOP/s, copy {:.0f} GB/s{}", gpu.name,
+                          bytes_text(gpu.memory_bytes), gpu.major, gpu.minor, profile.gemm_bf16 / 1e12, profile.gemm_fp32 / 1e12,
+                          profile.copy_bytes_per_second / kGiga, profile.from_cache ? " (measured earlier; --fresh measures again)" : ""),
+              {{"name", gpu.name},
+               {"memory_bytes", gpu.memory_bytes},
+               {"compute_capability", fmt::format("{}.{}", gpu.major, gpu.minor)},
+               {"multiprocessors", gpu.multiprocessors},
+               {"bf16_flops_per_second", profile.gemm_bf16},
+               {"fp32_flops_per_second", profile.gemm_fp32},
+               {"copy_bytes_per_second", profile.copy_bytes_per_second}});
+  } catch (const std::exception& error) {
+    return {name_of(device), "fix", fmt::format("it does not answer: {}", error.what()), "nvidia-smi -q tells more; train.device=cpu trains without it"};
   }
-  Finding finding = ok("GPUs", count == 0 ? "none; training runs on the CPU" : fmt::format("{}", fmt::join(names, "; ")),
-                       {{"count", count}, {"libtorch_has_cuda", libtorch_has_cuda()}, {"gpus", gpus}});
+}
+
+void look_at_gpus(std::vector<Finding>& findings, bool fresh) {
+  const int64_t count = gpu_count();
+  for (int64_t i = 0; i < count; ++i) findings.push_back(look_at_gpu({at::kCUDA, static_cast<c10::DeviceIndex>(i)}, fresh));
+  Finding finding = ok("GPUs", count == 0 ? "none; training runs on the CPU" : fmt::format("{}", count),
+                       {{"count", count}, {"libtorch_has_cuda", libtorch_has_cuda()}});
   if (count == 0 && fs::exists("/dev/nvidia0")) {
     finding.status = "warn";
     finding.advice = libtorch_has_cuda() ? "a GPU is here, but its driver does not show it: nvidia-smi tells more; CUDA_VISIBLE_DEVICES may hide it"
@@ -161,7 +175,7 @@ ExitCode examine(bool fresh, bool json) {
   std::vector<Finding> findings;
   look_at_program(findings);
   look_at_processor(findings);
-  look_at_gpus(findings);
+  look_at_gpus(findings, fresh);
   look_at_memory(findings);
   look_at_rates(findings, fresh);
   look_at_disk(findings, "disk of runs", fs::current_path());

@@ -11,12 +11,13 @@
 #include "data/prepare.h"
 #include "data/tokenizer/commands.h"
 #include "evaluate/perplexity.h"
+#include "tensor/device.h"
 
 namespace longhaul::cli {
 namespace {
 
 struct Arguments {
-  std::string checkpoint, data, tokenizer, dtype;
+  std::string checkpoint, data, tokenizer, dtype, device = "auto";
   int64_t context = 0;
   bool json = false;
 };
@@ -34,7 +35,9 @@ data::PreparedSource prepare_held_out(const std::string& path, const recipe::Dat
 }
 
 ExitCode run(const Arguments& arguments) {
-  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype);
+  const at::Device device = device_named(arguments.device, "--device");
+  const DeviceScope scope(device);
+  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device);
   const auto tokenizer = data::open_tokenizer(arguments.tokenizer.empty() ? model.tokenizer.string() : arguments.tokenizer);
   const auto& recipe = model.recipe.recipe;
   const data::PreparedSource source = prepare_held_out(arguments.data, recipe.data, tokenizer);
@@ -64,6 +67,7 @@ void add_evaluate(CLI::App& program, Command& command) {
   evaluate->add_option("--context", arguments->context, "longest context in tokens (default: train.sequence)");
   evaluate->add_option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
   evaluate->add_option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
+  evaluate->add_option("--device", arguments->device, "auto (a GPU when there is one), cpu, cuda or cuda:N")->capture_default_str();
   add_json_flag(evaluate, arguments->json);
   on_run(evaluate, command, [arguments] { return run(*arguments); });
 }

@@ -10,18 +10,21 @@
 #include "data/tokenizer/commands.h"
 #include "data/tokenizer/continuation.h"
 #include "generate/generate.h"
+#include "tensor/device.h"
 
 namespace longhaul::cli {
 namespace {
 
 struct Arguments {
-  std::string checkpoint, prompt, tokenizer, dtype;
+  std::string checkpoint, prompt, tokenizer, dtype, device = "auto";
   generate::GenerateSettings settings;
   bool json = false;
 };
 
 ExitCode run(const Arguments& arguments) {
-  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype);
+  const at::Device device = device_named(arguments.device, "--device");
+  const DeviceScope scope(device);
+  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device);
   const auto tokenizer = data::open_tokenizer(arguments.tokenizer.empty() ? model.tokenizer.string() : arguments.tokenizer);
   generate::GenerateSettings settings = arguments.settings;
   settings.vocabulary = tokenizer.vocabulary();
@@ -67,6 +70,7 @@ void add_sample(CLI::App& program, Command& command) {
   sample->add_option("--seed", arguments->settings.seed, "of the draws")->capture_default_str();
   sample->add_option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
   sample->add_option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
+  sample->add_option("--device", arguments->device, "auto (a GPU when there is one), cpu, cuda or cuda:N")->capture_default_str();
   add_json_flag(sample, arguments->json);
   on_run(sample, command, [arguments] { return run(*arguments); });
 }

@@ -6,17 +6,20 @@
 #include "cli/command.h"
 #include "data/tokenizer/commands.h"
 #include "storage/safetensors.h"
+#include "tensor/device.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::cli {
 namespace {
 
 struct Arguments {
-  std::string checkpoint, ids, out, dtype;
+  std::string checkpoint, ids, out, dtype, device = "auto";
 };
 
 ExitCode run(const Arguments& arguments) {
-  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype);
+  const at::Device device = device_named(arguments.device, "--device");
+  const DeviceScope scope(device);
+  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device);
   const std::vector<int32_t> ids = data::read_ids(read_text(arguments.ids), arguments.ids);
   if (ids.empty()) {
     throw Error({.code = ExitCode::kData, .what = "there are no ids to score", .expected = "a JSON list of token ids", .where = arguments.ids});
@@ -25,8 +28,8 @@ ExitCode run(const Arguments& arguments) {
   model::LocalOps ops;
   model::Context context(ops, model.decoder->precision());
   context.training = false;
-  const Tensor hidden = model.decoder->hidden(context, to_tensor(ids), layout::make_single(static_cast<int64_t>(ids.size())));
-  const Tensor logits = model.decoder->logits(hidden).to(at::kFloat).contiguous();
+  const Tensor hidden = model.decoder->hidden(context, to_tensor(ids, device), layout::make_single(static_cast<int64_t>(ids.size())));
+  const Tensor logits = model.decoder->logits(hidden).to(at::kFloat).cpu().contiguous();
   storage::LocalFileSystem files;
   const storage::TensorData data{"logits", storage::DType::kF32, {logits.size(0), logits.size(1)},
                                  {static_cast<const std::byte*>(logits.const_data_ptr()), static_cast<size_t>(logits.nbytes())}};
@@ -47,6 +50,7 @@ void add_score(CLI::App& program, Command& command) {
   score->add_option("--ids", arguments->ids, "JSON list of token ids")->required();
   score->add_option("--out", arguments->out, "safetensors file to write")->required();
   score->add_option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
+  score->add_option("--device", arguments->device, "auto (a GPU when there is one), cpu, cuda or cuda:N")->capture_default_str();
   on_run(score, command, [arguments] { return run(*arguments); });
 }
 

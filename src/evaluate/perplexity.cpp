@@ -12,7 +12,7 @@ namespace {
 
 // Tokens without a label have loss 0 and change nothing.
 double sum_of(const Tensor& loss_t) {
-  const Tensor wide = loss_t.to(at::kDouble).contiguous();
+  const Tensor wide = loss_t.to(at::kDouble).cpu().contiguous();
   const double* value = wide.const_data_ptr<double>();
   double sum = 0;
   for (int64_t t = 0; t < wide.numel(); ++t) sum += value[t];
@@ -29,8 +29,8 @@ EvaluationResult evaluate(model::Decoder& decoder, data::EvaluationReader& reade
   while (const std::optional<data::Batch> batch = reader.next()) {
     model::Context context(ops, decoder.precision());
     context.training = false;
-    const Tensor hidden_td = decoder.hidden(context, to_tensor(batch->inputs), batch->layout);
-    nats += sum_of(decoder.loss_each(hidden_td, to_tensor(batch->labels)));
+    const Tensor hidden_td = decoder.hidden(context, to_tensor(batch->inputs, decoder.device()), batch->layout);
+    nats += sum_of(decoder.loss_each(hidden_td, to_tensor(batch->labels, decoder.device())));
     result.tokens += batch->target_tokens;
     result.bytes += batch->target_bytes;
     if (progress) progress(batch->target_tokens);

@@ -40,7 +40,7 @@ Tensor advance(model::Decoder& decoder, const std::vector<int64_t>& ids, model::
   model::Context context(ops, decoder.precision());
   context.training = false;
   const auto layout = layout::make_packed(std::span(&length, 1), std::span(&first, 1));
-  const Tensor hidden_td = decoder.hidden(context, to_tensor(ids), layout, &state);
+  const Tensor hidden_td = decoder.hidden(context, to_tensor(ids, decoder.device()), layout, &state);
   return decoder.logits(hidden_td.narrow(0, length - 1, 1)).view({-1});
 }
 
@@ -65,7 +65,7 @@ Generation generate(model::Decoder& decoder, const std::vector<int64_t>& prompt_
       generation.finish = Finish::kPositions;
       break;
     }
-    const Tensor logits_v = advance(decoder, fresh, state).to(at::kFloat).contiguous();
+    const Tensor logits_v = advance(decoder, fresh, state).to(at::kFloat).cpu().contiguous();
     const int64_t drawable = settings.vocabulary > 0 ? std::min(settings.vocabulary, logits_v.numel()) : logits_v.numel();
     const std::span<const float> row(logits_v.const_data_ptr<float>(), static_cast<size_t>(drawable));
     const int64_t id = next_token(row, sampler, generation.ids.size());

@@ -30,7 +30,7 @@ struct Context {
 
   // Scalars that are added to the loss, coefficient inside, already weighted by the micro-batch's tokens (a sum, as the main loss).
   std::vector<Tensor> auxiliary_losses;
-  std::map<std::string, double> statistics;  // for the step report, e.g. "router/busiest_expert"
+  std::map<std::string, Tensor> statistics;  // scalars by name, "router/busiest_expert_share"; reading one waits for the device
 
   // Set by schedules that compute weight gradients later than input gradients: Linear puts its products there.
   std::vector<std::function<void()>>* postponed_weight_gradients = nullptr;

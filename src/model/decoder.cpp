@@ -9,6 +9,7 @@
 #include "model/experts.h"
 #include "model/lightning_attention.h"
 #include "model/softmax_attention.h"
+#include "tensor/to_tensor.h"
 
 namespace longhaul::model {
 namespace {
@@ -43,10 +44,7 @@ Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Dev
 Tensor Decoder::embed(const Tensor& ids, const layout::SequenceLayout& layout) {
   const kernels::EmbeddingTable table{embedding_->value, embedding_->grad};
   if (position_ == nullptr) return kernels::embedding(ids, table);
-  const auto positions = layout.positions_of_axis(0);
-  const Tensor index = at::empty({static_cast<int64_t>(positions.size())}, at::kLong);
-  std::copy(positions.begin(), positions.end(), index.mutable_data_ptr<int64_t>());
-  return kernels::embedding(ids, table, index, {position_->value, position_->grad});
+  return kernels::embedding(ids, table, to_tensor(layout.positions_of_axis(0), device()), {position_->value, position_->grad});
 }
 
 Tensor Decoder::read(Context& context, const Norm& norm, Stream& stream) const {
@@ -92,9 +90,9 @@ Tensor Decoder::logits(const Tensor& hidden) const {
   return at::mm(hidden.to(precision_.reduce), head_->value.to(precision_.reduce).t());
 }
 
-LossSum Decoder::loss(Context& context, const Tensor& hidden, const Tensor& labels) {
-  LossSum loss{kernels::linear_cross_entropy_sum(hidden, head_->value, labels, head_->grad), labels.ge(0).sum().item<int64_t>()};
-  if (context.inspect) context.inspect("loss", loss.sum);
+Tensor Decoder::loss(Context& context, const Tensor& hidden, const Tensor& labels) {
+  const Tensor loss = kernels::linear_cross_entropy_sum(hidden, head_->value, labels, head_->grad);
+  if (context.inspect) context.inspect("loss", loss);
   return loss;
 }
 

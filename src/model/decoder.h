@@ -24,13 +24,15 @@ class Decoder {
   const Precision& precision() const { return precision_; }
   ParameterSet& parameters() { return parameters_; }
   const ParameterSet& parameters() const { return parameters_; }
+  at::Device device() const { return parameters_.device(); }  // ids and labels must be there
 
   // ids_t int64 [tokens] → final normed hidden states [tokens, hidden]. With a state (one sequence): continues it; the layout's
   // positions must continue too.
   Tensor hidden(Context& context, const Tensor& ids_t, const layout::SequenceLayout& layout, DecoderState* state = nullptr);
   Tensor logits(const Tensor& hidden_td) const;  // [tokens, vocabulary] in fp32 (fp64 in fp64 models); no gradient
-  // Σ of the loss over labelled tokens (labels_t int64 [tokens], −1: none). Auxiliary losses stay in the context: the Step adds them.
-  LossSum loss(Context& context, const Tensor& hidden_td, const Tensor& labels_t);
+  // Scalar: Σ of the loss over labelled tokens (labels_t int64 [tokens], −1: none). Auxiliary losses stay in the context: the Step adds
+  // them.
+  Tensor loss(Context& context, const Tensor& hidden_td, const Tensor& labels_t);
   Tensor loss_each(const Tensor& hidden_td, const Tensor& labels_t) const;  // [tokens], without auxiliary losses and gradient
 
  private:

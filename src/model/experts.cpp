@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "kernels/activation/op.h"
 #include "kernels/linear/op.h"
+#include "tensor/to_tensor.h"
 
 namespace longhaul::model {
 
@@ -45,14 +44,14 @@ Tensor Experts::forward(Context& context, const Tensor& hidden) {
 // c · E · Σ_e f_e P_e times the tokens: their number cancels against the mean in P.
 void Experts::add_losses(Context& context, const kernels::Routing& routing, const std::vector<int64_t>& rows_per_expert) const {
   if (routing.choice_tk.size(0) == 0) return;
-  const Tensor counts = context.ops.sum_statistics(at::tensor(rows_per_expert, at::kLong).to(routing.probability_sum_e.scalar_type()));
+  const Tensor counts = context.ops.sum_statistics(to_tensor(rows_per_expert, routing.probability_sum_e.device()).to(routing.probability_sum_e.scalar_type()));
   const Tensor share = counts.div(counts.sum());
   if (balance_coefficient_ > 0) {
     context.auxiliary_losses.push_back(routing.probability_sum_e.mul(share).sum().mul(balance_coefficient_ * static_cast<double>(experts_)));
   }
   if (z_coefficient_ > 0) context.auxiliary_losses.push_back(routing.log_sum_square.mul(z_coefficient_));
-  double& busiest = context.statistics["router/busiest_expert_share"];
-  busiest = std::max(busiest, share.max().item<double>());
+  Tensor& busiest = context.statistics["router/busiest_expert_share"];
+  busiest = busiest.defined() ? at::maximum(busiest, share.max()) : share.max();
 }
 
 }  // namespace longhaul::model

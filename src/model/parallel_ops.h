@@ -11,11 +11,6 @@
 
 namespace longhaul::model {
 
-struct LossSum {
-  Tensor sum;            // scalar, differentiable: Σ over labelled tokens
-  int64_t tokens = 0;    // that have a label
-};
-
 class ParallelOps {
  public:
   virtual ~ParallelOps() = default;

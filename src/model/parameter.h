@@ -50,6 +50,7 @@ class ParameterSet {
 
   const std::vector<std::unique_ptr<Parameter>>& all() const { return parameters_; }
   const std::vector<layout::ParameterSpec>& specs() const { return specs_; }
+  at::Device device() const { return device_; }
   // Fills every part from its own stream "init/<logical name>" of `seed`: the same numbers under any fusing or sharding.
   void initialise(uint64_t seed);
   void zero_gradients();

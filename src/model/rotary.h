@@ -11,7 +11,7 @@ namespace longhaul::model {
 class RotaryTables {
  public:
   // The last table is kept: asking again with the same arguments costs a comparison of the positions.
-  const kernels::RotaryTable& table(std::span<const int64_t> positions, int64_t dim, double base, ScalarType type);
+  const kernels::RotaryTable& table(std::span<const int64_t> positions, int64_t dim, double base, ScalarType type, at::Device device);
 
  private:
   std::vector<int64_t> positions_;

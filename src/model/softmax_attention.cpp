@@ -21,7 +21,9 @@ SoftmaxAttention::SoftmaxAttention(const recipe::ModelConfig& config, int64_t la
 Tensor SoftmaxAttention::forward(Context& context, const Tensor& hidden, const layout::SequenceLayout& layout, MixerState* state) {
   const int64_t tokens = hidden.size(0);
   kernels::RotaryTable table;
-  if (rotary_dim_ > 0) table = context.rotary.table(layout.positions_of_axis(0), rotary_dim_, rotary_base_, context.precision.reduce);
+  if (rotary_dim_ > 0) {
+    table = context.rotary.table(layout.positions_of_axis(0), rotary_dim_, rotary_base_, context.precision.reduce, hidden.device());
+  }
   const auto [q, k, v] = kernels::split_heads(qkv_.forward(context, hidden), heads_, kv_heads_, head_dim_, table);
   const kernels::AttentionOptions options{.scale = 1.0 / std::sqrt(static_cast<double>(head_dim_))};
   Tensor o;

@@ -88,7 +88,7 @@ GradientNorm gradient_norm(const model::ParameterSet& parameters, double scale, 
       const layout::ParameterSpec& spec = parameter->parts[part].spec;
       if (!spec.trainable) continue;
       if (!parameter->grad.device().is_cpu()) {
-        elsewhere.emplace_back(names.size(), parameter->part_of(parameter->grad, part).to(at::kDouble).square().sum());
+        elsewhere.emplace_back(names.size(), at::linalg_vector_norm(parameter->part_of(parameter->grad, part), 2, std::nullopt, false, at::kDouble).square());
       } else {
         for (const Run& run : runs_of(*parameter, part)) {
           for (int64_t at = 0; at < run.length; at += kBlock) {

@@ -19,6 +19,8 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/parallel.h"
+#include "base/progress.h"
+#include "tensor/device.h"
 #include "tensor/libtorch_folder.h"
 #include "tensor/tensor.h"
 
@@ -31,8 +33,13 @@ constexpr int kProfileVersion = 1;
 constexpr double kBusyProfileLasts_s = 3600;
 constexpr double kUndisturbedShare = 0.75;  // of the threads' time that the processor gave them; compute threads never sleep
 
-std::string machine_key() {
+std::string machine_key(at::Device device) {
   const Machine& here = machine();
+  if (device.is_cuda()) {
+    const GpuDescription gpu = describe_gpu(device);
+    return fmt::format("{}; {}; compute capability {}.{}; {} multiprocessors; LibTorch {}", gpu.name, bytes_text(gpu.memory_bytes), gpu.major,
+                       gpu.minor, gpu.multiprocessors, libtorch_version());
+  }
   return fmt::format("{}; {}; {} threads; LibTorch {}", here.processor, fmt::join(here.features, " "), threads(), libtorch_version());
 }
 
@@ -40,13 +47,15 @@ std::filesystem::path profile_path(const std::string& key) {
   return user_cache_folder() / "machine-profile" / fmt::format("{:016x}.json", xxh3(key));
 }
 
-// Fastest run of `body`, in seconds: other programs only ever make it slower.
-double fastest(double budget_s, int64_t& runs, const std::function<void()>& body) {
+// Fastest run of `body`, in seconds, the device's work included: other programs only ever make it slower.
+double fastest(double budget_s, int64_t& runs, at::Device device, const std::function<void()>& body) {
+  synchronize(device);
   const Stopwatch all;
   double best = std::numeric_limits<double>::infinity();
   do {
     const Stopwatch one;
     body();
+    synchronize(device);
     best = std::min(best, one.seconds());
     ++runs;
   } while (all.seconds() < budget_s);
@@ -54,11 +63,13 @@ double fastest(double budget_s, int64_t& runs, const std::function<void()>& body
 }
 
 // The largest of a few square products that takes no more than about a fifth of a second: a dtype without vector
-// instructions must not stop the clock for minutes.
-double peak_gemm(std::string_view dtype) {
-  const double first = measured_gemm(256, 256, 256, dtype, 0.02).flops_per_second;
-  for (const int64_t n : {2048, 1024, 512}) {
-    if (2.0 * static_cast<double>(n * n * n) / first < 0.2) return std::max(first, measured_gemm(n, n, n, dtype).flops_per_second);
+// instructions must not stop the clock for minutes. A GPU needs larger ones to be busy.
+double peak_gemm(std::string_view dtype, at::Device device) {
+  const std::vector<int64_t> sizes = device.is_cuda() ? std::vector<int64_t>{8192, 4096, 2048} : std::vector<int64_t>{2048, 1024, 512};
+  const int64_t small = device.is_cuda() ? 1024 : 256;
+  const double first = measured_gemm(small, small, small, dtype, 0.02, device).flops_per_second;
+  for (const int64_t n : sizes) {
+    if (2.0 * static_cast<double>(n * n * n) / first < 0.2) return std::max(first, measured_gemm(n, n, n, dtype, 0.4, device).flops_per_second);
   }
   return first;
 }
@@ -107,42 +118,43 @@ double MachineProfile::gemm(std::string_view dtype) const {
   throw Error({.code = ExitCode::kUsage, .what = "no measured rate for this dtype", .expected = "fp32, bf16 or fp64", .found = std::string(dtype)});
 }
 
-GemmRate measured_gemm(int64_t m, int64_t n, int64_t k, std::string_view dtype, double budget_s) {
+GemmRate measured_gemm(int64_t m, int64_t n, int64_t k, std::string_view dtype, double budget_s, at::Device device) {
   const c10::NoGradGuard no_grad;
-  const auto options = at::TensorOptions().dtype(scalar_type_named(dtype));
+  const auto options = at::TensorOptions().dtype(scalar_type_named(dtype)).device(device);
   const Tensor a_mk = at::full({m, k}, 0.5, options), b_nk = at::full({n, k}, 0.25, options);
   Tensor c_mn = at::mm(a_mk, b_nk.t());
   LONGHAUL_ASSERT(c_mn[m - 1][n - 1].item<double>() == 0.125 * static_cast<double>(k) || k > 1024, "a matrix product is wrong");
   GemmRate rate;
-  const double seconds = fastest(budget_s, rate.runs, [&] { at::mm_out(c_mn, a_mk, b_nk.t()); });
+  const double seconds = fastest(budget_s, rate.runs, device, [&] { at::mm_out(c_mn, a_mk, b_nk.t()); });
   rate.milliseconds = seconds * 1e3;
   rate.flops_per_second = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / seconds;
   return rate;
 }
 
-double measured_copy(int64_t bytes, double budget_s) {
+double measured_copy(int64_t bytes, double budget_s, at::Device device) {
   const c10::NoGradGuard no_grad;
-  const Tensor from = at::ones({bytes / 4}, at::kFloat);
+  const Tensor from = at::ones({bytes / 4}, at::TensorOptions().dtype(at::kFloat).device(device));
   Tensor to = at::zeros_like(from);
   int64_t runs = 0;
-  return 2.0 * static_cast<double>(bytes) / fastest(budget_s, runs, [&] { to.copy_(from); });
+  return 2.0 * static_cast<double>(bytes) / fastest(budget_s, runs, device, [&] { to.copy_(from); });
 }
 
-MachineProfile measured_profile(bool fresh) {
-  const std::string key = machine_key();
+MachineProfile measured_profile(bool fresh, at::Device device) {
+  const std::string key = machine_key(device);
   if (!fresh) {
     if (const auto cached = cached_profile(key)) return *cached;
   }
-  log_info("measuring this machine's matrix products and memory (kept in {})", profile_path(key).parent_path().string());
+  log_info("measuring {}'s matrix products and memory (kept in {})", device.is_cuda() ? name_of(device) : "this machine",
+           profile_path(key).parent_path().string());
   MachineProfile profile{.machine = key, .measured_at = wall_time_s(), .threads = threads()};
   const std::clock_t processor_before = std::clock();
   const Stopwatch watch;
-  profile.gemm_fp32 = peak_gemm("fp32");
+  profile.gemm_fp32 = peak_gemm("fp32", device);
   const double processor_s = static_cast<double>(std::clock() - processor_before) / CLOCKS_PER_SEC;
-  profile.busy = processor_s < kUndisturbedShare * watch.seconds() * threads();
-  profile.gemm_bf16 = peak_gemm("bf16");
-  profile.gemm_fp64 = peak_gemm("fp64");
-  profile.copy_bytes_per_second = measured_copy(128 << 20);
+  profile.busy = device.is_cpu() && processor_s < kUndisturbedShare * watch.seconds() * threads();
+  profile.gemm_bf16 = peak_gemm("bf16", device);
+  profile.gemm_fp64 = peak_gemm("fp64", device);
+  profile.copy_bytes_per_second = measured_copy(device.is_cuda() ? 1 << 30 : 128 << 20, 0.3, device);
   keep(profile);
   return profile;
 }

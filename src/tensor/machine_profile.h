@@ -1,8 +1,8 @@
 // MachineProfile: what this machine really reaches, measured: matrix products per dtype and memory copies, on the threads in use.
-// MFU is a share of these numbers, benchmarks print them beside their own, `doctor` shows them.
+// MFU is a share of these numbers, benchmarks print them beside their own, `doctor` shows them. A GPU has a profile of its own.
 //
 // Measuring takes about two seconds, once: the result is kept in the user's cache under the processor, its features, the thread
-// count and the LibTorch version. A busy machine looks slow: a profile whose threads had to wait for other programs is marked,
+// count (or the GPU's name) and the LibTorch version. A busy machine looks slow: a profile whose threads had to wait for other programs is marked,
 // and measured again when it is an hour old.
 #pragma once
 
@@ -10,12 +10,14 @@
 #include <string>
 #include <string_view>
 
+#include <c10/core/Device.h>
+
 namespace longhaul {
 
 struct MachineProfile {
-  std::string machine;  // what it was measured on: processor, features, threads, LibTorch
+  std::string machine;  // what it was measured on: processor, features, threads or GPU, LibTorch
   double measured_at = 0;  // Unix seconds
-  int64_t threads = 0;
+  int64_t threads = 0;  // of a GPU's profile too: that it was measured from
   double gemm_fp32 = 0, gemm_bf16 = 0, gemm_fp64 = 0;  // floating-point operations per second (2·m·n·k a product)
   double copy_bytes_per_second = 0;                    // bytes read plus bytes written
   bool busy = false;  // other programs took part of the cores meanwhile: the true rates are higher
@@ -24,7 +26,7 @@ struct MachineProfile {
   double gemm(std::string_view dtype) const;  // "fp32", "bf16", "fp64"; kUsage for others
 };
 
-MachineProfile measured_profile(bool fresh = false);
+MachineProfile measured_profile(bool fresh = false, at::Device device = at::kCPU);
 
 struct GemmRate {
   double flops_per_second = 0;
@@ -32,7 +34,8 @@ struct GemmRate {
   int64_t runs = 0;
 };
 // C[m,n] = A[m,k] B[n,k]ᵀ, as a linear layer does; the best of as many runs as fit budget_s, one at least.
-GemmRate measured_gemm(int64_t m, int64_t n, int64_t k, std::string_view dtype, double budget_s = 0.4);
-double measured_copy(int64_t bytes, double budget_s = 0.3);  // bytes read plus written per second, out of cache when large
+GemmRate measured_gemm(int64_t m, int64_t n, int64_t k, std::string_view dtype, double budget_s = 0.4, at::Device device = at::kCPU);
+// Bytes read plus written per second, out of cache when large; within the device's memory.
+double measured_copy(int64_t bytes, double budget_s = 0.3, at::Device device = at::kCPU);
 
 }  // namespace longhaul

@@ -26,7 +26,8 @@ void fill_normal(const Tensor& view, const RandomStream& stream, double std, con
       }
     }
   });
-  view.copy_(values.view(held.length));
+  const Tensor box = values.view(held.length);
+  view.copy_(view.is_cpu() ? box : box.to(view.scalar_type()));  // rounded here, so that every device gets the same bits
 }
 
 }  // namespace longhaul

@@ -52,10 +52,10 @@ Precision Precision::named(std::string_view dtype) {
 }
 
 void translate_torch_errors(const std::function<void()>& body) {
-  const auto out_of_memory = [](const std::string& found) {
+  const auto out_of_memory = [](const std::string& what, const std::string& expected, const std::string& found) {
     return Error({.code = ExitCode::kOutOfMemory,
-                  .what = "out of memory",
-                  .expected = bytes_text(machine().memory_bytes) + " or less in use",
+                  .what = what,
+                  .expected = expected,
                   .found = found,
                   .hint = "lower train.micro_batch or train.sequence, or choose a smaller model"});
   };
@@ -63,10 +63,16 @@ void translate_torch_errors(const std::function<void()>& body) {
     body();
   } catch (const Error&) {
     throw;
-  } catch (const c10::OutOfMemoryError& error) {
-    throw out_of_memory(error.what_without_backtrace());
+  } catch (const c10::OutOfMemoryError& error) {  // only GPUs' allocators throw it; its text has the sizes
+    throw out_of_memory("out of memory on the GPU", "", error.what_without_backtrace());
   } catch (const std::bad_alloc&) {
-    throw out_of_memory("an allocation failed with " + bytes_text(resident_bytes()) + " in use");
+    throw out_of_memory("out of memory", bytes_text(machine().memory_bytes) + " or less in use",
+                        "an allocation failed with " + bytes_text(resident_bytes()) + " in use");
+  } catch (const c10::AcceleratorError& error) {
+    throw Error({.code = ExitCode::kDevice,
+                 .what = "the GPU failed",
+                 .found = error.what_without_backtrace(),
+                 .hint = "CUDA_LAUNCH_BLOCKING=1 names the call; train.device=cpu tells whether it is the GPU; nvidia-smi -q shows its errors"});
   } catch (const c10::Error& error) {
     throw Error({.code = ExitCode::kInternal,
                  .what = "LibTorch refused an operation",

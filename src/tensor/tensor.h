@@ -27,7 +27,8 @@ struct Precision {
   static Precision named(std::string_view dtype);  // "bf16", "fp32", "fp64"; fp16 is refused: it is imported, never trained
 };
 
-// Runs `body`, turning what LibTorch throws into Error: out of memory (68), everything else internal (70) with its message.
+// Runs `body`, turning what LibTorch throws into Error: out of memory (68), a failing GPU (71), everything else internal (70) with its
+// message.
 void translate_torch_errors(const std::function<void()>& body);
 
 }  // namespace longhaul

@@ -2,22 +2,23 @@
 
 #include <algorithm>
 
+#include "tensor/device.h"
 #include "tensor/memory_purpose.h"
 
 namespace longhaul {
 namespace {
 
 template <class Number>
-Tensor copied(std::span<const Number> values) {
+Tensor copied(std::span<const Number> values, at::Device device) {
   const MemoryPurposeScope scope(MemoryPurpose::kData);
-  Tensor tensor = at::empty({static_cast<int64_t>(values.size())}, at::kLong);
+  Tensor tensor = empty_host_tensor({static_cast<int64_t>(values.size())}, at::kLong, device);
   std::copy(values.begin(), values.end(), tensor.mutable_data_ptr<int64_t>());
-  return tensor;
+  return device.is_cpu() ? tensor : tensor.to(device, /*non_blocking=*/true);
 }
 
 }  // namespace
 
-Tensor to_tensor(std::span<const int64_t> values) { return copied(values); }
-Tensor to_tensor(std::span<const int32_t> values) { return copied(values); }
+Tensor to_tensor(std::span<const int64_t> values, at::Device device) { return copied(values, device); }
+Tensor to_tensor(std::span<const int32_t> values, at::Device device) { return copied(values, device); }
 
 }  // namespace longhaul

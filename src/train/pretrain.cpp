@@ -21,12 +21,12 @@ data::LoaderOptions loader_options(const recipe::Recipe& recipe, const optim::Tr
 
 }  // namespace
 
-Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data, const std::filesystem::path& index_folder)
+Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data, const std::filesystem::path& index_folder, at::Device device)
     : recipe_(recipe),
       data_(data),
       schedule_(recipe.optim, recipe.train),
       loader_(data.train(), loader_options(recipe, schedule_, index_folder)),
-      decoder_(recipe.model, Precision::named(recipe::names_of(recipe.train.dtype)[static_cast<size_t>(recipe.train.dtype)])) {
+      decoder_(recipe.model, Precision::named(recipe::names_of(recipe.train.dtype)[static_cast<size_t>(recipe.train.dtype)]), device) {
   if (data.tokenizer.vocabulary() > recipe.model.vocabulary) {
     throw Error({.code = ExitCode::kData,
                  .what = "the tokenizer has more entries than the model has rows",
@@ -44,10 +44,10 @@ StepWork Pretrain::prepare(int64_t step) {
   return {static_cast<int64_t>(micro_batches_.size()), work.weight, work.tokens};
 }
 
-model::LossSum Pretrain::loss(model::Context& context, int64_t micro_batch) {
+Tensor Pretrain::loss(model::Context& context, int64_t micro_batch) {
   const data::Batch& batch = micro_batches_[static_cast<size_t>(micro_batch)];
-  const Tensor hidden = decoder_.hidden(context, to_tensor(batch.inputs), batch.layout);
-  return decoder_.loss(context, hidden, to_tensor(batch.labels));
+  const Tensor hidden = decoder_.hidden(context, to_tensor(batch.inputs, decoder_.device()), batch.layout);
+  return decoder_.loss(context, hidden, to_tensor(batch.labels, decoder_.device()));
 }
 
 std::optional<TaskEvaluation> Pretrain::evaluate(bool whole) {

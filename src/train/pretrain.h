@@ -17,7 +17,7 @@ class Pretrain final : public Task {
  public:
   // `data` must outlive the task. index_folder: where packing indexes are cached. Refuses (kData) a tokenizer with more entries than
   // the model has rows.
-  Pretrain(const recipe::Recipe& recipe, const data::RunData& data, const std::filesystem::path& index_folder);
+  Pretrain(const recipe::Recipe& recipe, const data::RunData& data, const std::filesystem::path& index_folder, at::Device device);
 
   model::ParameterSet& parameters() override { return decoder_.parameters(); }
   const Precision& precision() const override { return decoder_.precision(); }
@@ -25,7 +25,7 @@ class Pretrain final : public Task {
   data::DataPosition position_before(int64_t step) const { return loader_.position_before(step - 1); }
 
   StepWork prepare(int64_t step) override;
-  model::LossSum loss(model::Context& context, int64_t micro_batch) override;
+  Tensor loss(model::Context& context, int64_t micro_batch) override;
   std::optional<TaskEvaluation> evaluate(bool whole) override;
   std::optional<TaskSample> sample() override;
 

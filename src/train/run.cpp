@@ -25,6 +25,7 @@
 #include "recipe/write.h"
 #include "storage/catalog.h"
 #include "tensor/cpu_allocator.h"
+#include "tensor/device.h"
 #include "tensor/libtorch_folder.h"
 #include "tensor/machine_profile.h"
 #include "train/pretrain.h"
@@ -32,19 +33,11 @@
 namespace longhaul::train {
 namespace {
 
-std::string_view name_of(recipe::Dtype dtype) { return recipe::names_of(dtype)[static_cast<size_t>(dtype)]; }
+std::string_view text_of(recipe::Dtype dtype) { return recipe::names_of(dtype)[static_cast<size_t>(dtype)]; }
 
 void refuse_what_is_not_there(const recipe::TrainOptions& train) {
   if (train.task != "pretrain") {
     throw Error({.code = ExitCode::kUsage, .what = "unknown task", .expected = "pretrain", .found = train.task, .where = "train.task"});
-  }
-  if (train.device != "auto" && train.device != "cpu") {
-    throw Error({.code = ExitCode::kUsage,
-                 .what = "this build computes on the CPU",
-                 .expected = "auto or cpu",
-                 .found = train.device,
-                 .where = "train.device",
-                 .hint = "train.device=cpu"});
   }
 }
 
@@ -81,17 +74,30 @@ observe::EventWriter open_run_folder(const std::filesystem::path& folder) {
   }
 }
 
-nlohmann::json environment_of(int64_t seed) {
+at::Device device_of(const recipe::TrainOptions& train) {
+  const at::Device device = device_named(train.device);
+  if (device.is_cuda()) {
+    log_warning("training on {}: this has been compiled and tested without a GPU only; scripts/check-on-gpu compares it with the CPU", name_of(device));
+  }
+  return device;
+}
+
+nlohmann::json environment_of(int64_t seed, at::Device device) {
   const Machine& here = machine();
   const BuildVersion& build = build_version();
   return {{"version", build.version},          {"commit", build.commit},        {"compiler", build.compiler},
           {"libtorch", libtorch_version()},    {"host", here.host},             {"processor", here.processor},
           {"cpu_features", here.features},     {"threads", threads()},          {"seed", seed},
-          {"operating_system", here.operating_system}};
+          {"operating_system", here.operating_system},
+          {"device", device.is_cuda() ? fmt::format("{} {}", name_of(device), describe_gpu(device).name) : name_of(device)}};
 }
+
+// Of the memory that weights, gradients and optimizer state take.
+int64_t available_bytes(at::Device device) { return device.is_cuda() ? device_memory(device).free_bytes : available_memory_bytes(); }
 
 void show_tables(const RunRequest& request, const data::RunData& data, Pretrain& task, const plan::TokenFlops& flops, double peak) {
   const auto& recipe = request.recipe.recipe;
+  const at::Device device = task.parameters().device();
   std::map<std::string, observe::ParameterGroup> groups;
   for (const auto& spec : layout::parameters(recipe.model)) {
     const std::string name = spec.expert >= 0 ? "experts" : spec.layer < 0 ? spec.tensor.name.substr(0, spec.tensor.name.find('.')) : "layers, other";
@@ -123,7 +129,7 @@ void show_tables(const RunRequest& request, const data::RunData& data, Pretrain&
   }
   const bool colours = colours_wanted(stdout);
   fmt::print("{}\n{}\n{}\n{}\n", observe::parameter_table(rows).text(colours),
-             observe::memory_table(memory, available_memory_bytes()).text(colours), observe::data_table(parts).text(colours),
+             observe::memory_table(memory, available_bytes(device)).text(colours), observe::data_table(parts).text(colours),
              observe::work_table({.flops_per_token = flops.causal(),
                                   .flops_per_token_full_attention = flops.full(),
                                   .tokens_per_step = recipe.train.tokens_per_step(),
@@ -133,10 +139,16 @@ void show_tables(const RunRequest& request, const data::RunData& data, Pretrain&
   std::fflush(stdout);
 }
 
-std::vector<observe::MeasuredMemory> measured_memory() {
+// A GPU's memory is LibTorch's to count, and it knows no purposes.
+std::vector<observe::MeasuredMemory> measured_memory(at::Device device) {
   if (!cpu_allocator_installed()) return {};
   const MemoryStatistics statistics = memory_statistics();
   std::vector<observe::MeasuredMemory> rows;
+  if (device.is_cuda()) {
+    const DeviceMemory gpu = device_memory(device);
+    rows.push_back({name_of(device) + ", tensors", gpu.allocated_bytes, gpu.peak_allocated_bytes});
+    rows.push_back({name_of(device) + ", held", gpu.held_bytes, gpu.peak_held_bytes});
+  }
   for (size_t i = 0; i < kMemoryPurposes; ++i) {
     const MemoryUse& use = statistics.purposes[i];
     if (use.peak > 0) rows.push_back({std::string(longhaul::name_of(static_cast<MemoryPurpose>(i))), use.bytes, use.peak});
@@ -146,7 +158,7 @@ std::vector<observe::MeasuredMemory> measured_memory() {
   return rows;
 }
 
-observe::RunStart run_start(const RunRequest& request, const data::RunData& data, const plan::TokenFlops& flops, double peak) {
+observe::RunStart run_start(const RunRequest& request, const data::RunData& data, at::Device device, const plan::TokenFlops& flops, double peak) {
   const auto& recipe = request.recipe.recipe;
   const Machine& here = machine();
   observe::RunStart start{.name = request.run_folder.filename().string(),
@@ -158,8 +170,8 @@ observe::RunStart run_start(const RunRequest& request, const data::RunData& data
                           .operating_system = here.operating_system,
                           .processor = here.processor,
                           .cpu_features = here.features,
-                          .device = "cpu",
-                          .dtype = std::string(name_of(recipe.train.dtype)),
+                          .device = name_of(device),
+                          .dtype = std::string(text_of(recipe.train.dtype)),
                           .threads = threads(),
                           .seed = recipe.train.seed,
                           .recipe_hash = sha256_hex(recipe::to_toml(request.recipe)).substr(0, 16),
@@ -210,14 +222,16 @@ void set_compute_threads(int64_t count) {
 Outcome run_training(RunRequest request) {
   const recipe::Recipe& recipe = request.recipe.recipe;
   refuse_what_is_not_there(recipe.train);
-  plan::require_memory(plan::training_state_bytes(recipe.model, name_of(recipe.train.dtype)), available_memory_bytes());
+  const at::Device device = device_of(recipe.train);
+  const DeviceScope scope(device);
+  plan::require_memory(plan::training_state_bytes(recipe.model, text_of(recipe.train.dtype)), available_bytes(device));
   settle_earlier_run(request);
   observe::EventWriter events = open_run_folder(request.run_folder);
   set_compute_threads(recipe.train.threads);
 
   const std::filesystem::path cache = recipe.data.cache.empty() ? user_cache_folder() : std::filesystem::path(recipe.data.cache);
   const data::RunData data = data::open_run_data(recipe.data, libtorch_folder(), cache);
-  Pretrain task(recipe, data, cache / "packing");
+  Pretrain task(recipe, data, cache / "packing", device);
   task.parameters().initialise(static_cast<uint64_t>(recipe.train.seed));
   const auto optimizer = optim::make_optimizer(recipe.optim, task.parameters(), task.precision());
 
@@ -230,9 +244,9 @@ Outcome run_training(RunRequest request) {
   if (recipe.observe.tensorboard) events.add(std::make_shared<observe::TensorBoard>(request.run_folder / "tensorboard"));
 
   const plan::TokenFlops flops = plan::training_flops_per_token(recipe.model, recipe.train.sequence);
-  const double peak = measured_profile().gemm(name_of(recipe.train.dtype));
+  const double peak = measured_profile(/*fresh=*/false, device).gemm(text_of(recipe.train.dtype));
   if (!request.quiet) show_tables(request, data, task, flops, peak);
-  events.write(run_start(request, data, flops, peak));
+  events.write(run_start(request, data, device, flops, peak));
 
   storage::LocalFileSystem files;
   // A page that cannot be written (a full disk) is no reason to end a run.
@@ -253,7 +267,7 @@ Outcome run_training(RunRequest request) {
                        [&](const nlohmann::json& saved) {
                          data::require_same_data(data::data_position_from_json(saved), task.position_before(1));
                        },
-                   .environment = environment_of(recipe.train.seed),
+                   .environment = environment_of(recipe.train.seed, device),
                    .flops_per_token = flops.causal(),
                    .flops_per_token_full_attention = flops.full(),
                    .peak_flops_per_second = peak,
@@ -267,7 +281,7 @@ Outcome run_training(RunRequest request) {
     events.write(observe::CompressionBaseline{.gzip_bits_per_byte = baseline.gzip_bits_per_byte(), .xz_bits_per_byte = baseline.xz_bits_per_byte()});
   }
   const Outcome outcome = run_to_its_end(trainer, events);
-  const std::vector<observe::MeasuredMemory> memory = measured_memory();  // of training: before the sample
+  const std::vector<observe::MeasuredMemory> memory = measured_memory(device);  // of training: before the sample
   for (const auto& purpose : memory) events.write(purpose);
   if (outcome.reason == "finished" && resumed_at < recipe.train.steps) write_sample(task, events, outcome.step);
   refresh_report();

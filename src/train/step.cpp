@@ -1,6 +1,7 @@
 #include "train/step.h"
 
 #include <cmath>
+#include <numeric>
 
 #include "base/clock.h"
 #include "optim/gradient_norm.h"
@@ -33,6 +34,14 @@ std::optional<BadValue> first_bad_block(Task& task, model::ParallelOps& ops, int
   return bad;
 }
 
+// Of fp64 scalars. They are read once, behind the whole step's work: a GPU is not waited for between micro-batches.
+double sum_of(const std::vector<Tensor>& scalars) {
+  if (scalars.empty()) return 0;
+  const Tensor fetched = at::stack(scalars).cpu();
+  const double* const value = fetched.const_data_ptr<double>();
+  return std::accumulate(value, value + fetched.numel(), 0.0);
+}
+
 std::string layer_of(const std::string& tensor) {
   const size_t cut = tensor.rfind('.');
   return cut == std::string::npos ? tensor : tensor.substr(0, cut);
@@ -47,18 +56,23 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, model::ParallelOps&
   result.data_wait_milliseconds = data_watch.milliseconds();
   const double scale = result.work.weight > 0 ? 1.0 / result.work.weight : 0.0;
 
+  std::vector<Tensor> losses, auxiliary_losses;
   for (int64_t m = 0; m < result.work.micro_batches; ++m) {
     const MemoryPurposeScope scope(MemoryPurpose::kActivations);
     model::Context context = context_of(task, ops, step, m, options.seed);
-    const model::LossSum loss = task.loss(context, m);
-    Tensor total = loss.sum;
+    const Tensor loss = task.loss(context, m);
+    Tensor total = loss, auxiliary_sum;
     for (const Tensor& auxiliary : context.auxiliary_losses) {
       total = total + auxiliary;
-      result.auxiliary_loss += auxiliary.item<double>() * scale;
+      const Tensor wide = auxiliary.detach().to(at::kDouble);
+      auxiliary_sum = auxiliary_sum.defined() ? auxiliary_sum + wide : wide;
     }
-    result.loss += loss.sum.item<double>() * scale;
+    losses.push_back(loss.detach().to(at::kDouble));
+    if (auxiliary_sum.defined()) auxiliary_losses.push_back(auxiliary_sum);
     total.backward();
   }
+  result.loss = sum_of(losses) * scale;
+  result.auxiliary_loss = sum_of(auxiliary_losses) * scale;
 
   const optim::GradientNorm norm = optim::gradient_norm(task.parameters(), scale);
   result.gradient_norm = norm.norm;

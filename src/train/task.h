@@ -36,7 +36,7 @@ class Task {
   virtual const Precision& precision() const = 0;
 
   virtual StepWork prepare(int64_t step) = 0;  // fetches the step's data; steps count from 1
-  virtual model::LossSum loss(model::Context& context, int64_t micro_batch) = 0;  // of what prepare() fetched
+  virtual Tensor loss(model::Context& context, int64_t micro_batch) = 0;  // scalar: the sum, of what prepare() fetched
 
   virtual std::optional<TaskEvaluation> evaluate(bool whole) = 0;  // whole: everything held out; nothing: no held-out data
   virtual std::optional<TaskSample> sample() = 0;

@@ -8,6 +8,7 @@
 #include "checkpoint/load.h"
 #include "recipe/write.h"
 #include "storage/catalog.h"
+#include "tensor/device.h"
 
 namespace longhaul::train {
 namespace {
@@ -131,6 +132,7 @@ void Trainer::one_step() {
                                       .clip_norm = options_.recipe.recipe.optim.clip_norm,
                                       .skip_nonfinite = train().skip_nonfinite,
                                       .seed = static_cast<uint64_t>(train().seed)});
+  synchronize(task_.parameters().device());  // the update may only be queued, and its time belongs to this step
   ++step_;
   tokens_ += result.work.tokens;
   skipped_in_a_row_ = result.skipped ? skipped_in_a_row_ + 1 : 0;

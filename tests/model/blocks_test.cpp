@@ -42,14 +42,14 @@ TEST(ResidualAlpha, KnownValue) {
 TEST(RotaryTables, KeepTheLastAnswer) {
   RotaryTables tables;
   const std::vector<int64_t> first = {0, 1, 2}, second = {0, 1, 3};
-  const Tensor cos = tables.table(first, 6, 10000, at::kDouble).cos_tr;
-  EXPECT_TRUE(tables.table(first, 6, 10000, at::kDouble).cos_tr.is_same(cos));
-  const Tensor other = tables.table(second, 6, 10000, at::kDouble).cos_tr;
+  const Tensor cos = tables.table(first, 6, 10000, at::kDouble, at::kCPU).cos_tr;
+  EXPECT_TRUE(tables.table(first, 6, 10000, at::kDouble, at::kCPU).cos_tr.is_same(cos));
+  const Tensor other = tables.table(second, 6, 10000, at::kDouble, at::kCPU).cos_tr;
   EXPECT_FALSE(other.equal(cos));
   EXPECT_TRUE(other.equal(kernels::rotary_table(second, 6, 10000, at::kDouble).cos_tr));
-  EXPECT_FALSE(tables.table(second, 6, 500000, at::kDouble).cos_tr.equal(other));
-  EXPECT_EQ(tables.table(second, 4, 10000, at::kDouble).cos_tr.size(1), 2);
-  EXPECT_EQ(tables.table(second, 4, 10000, at::kFloat).cos_tr.scalar_type(), at::kFloat);
+  EXPECT_FALSE(tables.table(second, 6, 500000, at::kDouble, at::kCPU).cos_tr.equal(other));
+  EXPECT_EQ(tables.table(second, 4, 10000, at::kDouble, at::kCPU).cos_tr.size(1), 2);
+  EXPECT_EQ(tables.table(second, 4, 10000, at::kFloat, at::kCPU).cos_tr.scalar_type(), at::kFloat);
 }
 
 struct ExpertsOfOneLayer {
@@ -127,7 +127,7 @@ TEST(ExpertsBlock, BalancedRoutingCostsTheCoefficientPerToken) {
   layer.experts.forward(layer.context, x);
   ASSERT_EQ(layer.context.auxiliary_losses.size(), 1u);
   EXPECT_NEAR(layer.context.auxiliary_losses[0].item<double>(), layer.config.auxiliary_loss * static_cast<double>(tokens), 1e-12);
-  EXPECT_NEAR(layer.context.statistics.at("router/busiest_expert_share"), 1.0 / static_cast<double>(experts), 1e-15);
+  EXPECT_NEAR(layer.context.statistics.at("router/busiest_expert_share").item<double>(), 1.0 / static_cast<double>(experts), 1e-15);
   layer.context.training = false;
   layer.context.auxiliary_losses.clear();
   layer.experts.forward(layer.context, x);

@@ -43,7 +43,7 @@ Tensor total_loss(Decoder& decoder, const Documents& documents) {
   LocalOps ops;
   Context context(ops, decoder.precision());
   const Tensor hidden = decoder.hidden(context, id_tensor(documents.ids), documents.layout);
-  Tensor loss = decoder.loss(context, hidden, id_tensor(documents.labels)).sum;
+  Tensor loss = decoder.loss(context, hidden, id_tensor(documents.labels));
   for (const Tensor& auxiliary : context.auxiliary_losses) loss = loss + auxiliary;
   return loss;
 }
@@ -146,7 +146,7 @@ TEST_P(DecoderKinds, PostponedWeightGradientsAreTheSameLater) {
   LocalOps ops;
   Context context(ops, decoder.precision());
   context.postponed_weight_gradients = &queue;
-  Tensor loss = decoder.loss(context, decoder.hidden(context, id_tensor(documents.ids), documents.layout), id_tensor(documents.labels)).sum;
+  Tensor loss = decoder.loss(context, decoder.hidden(context, id_tensor(documents.ids), documents.layout), id_tensor(documents.labels));
   for (const Tensor& auxiliary : context.auxiliary_losses) loss = loss + auxiliary;
   loss.backward();
   ASSERT_GE(queue.size(), static_cast<size_t>(4 * GetParam().config.layers));

@@ -19,7 +19,7 @@ factor=1
 for argument in "\$@"; do
   [[ \$argument == train.device=cuda* ]] && factor=\$(cat "$work/factor")
 done
-[[ \$factor == refuse ]] && { echo 'error: this build computes on the CPU'; exit 64; }
+[[ \$factor == refuse ]] && { echo 'error: this LibTorch computes on the CPU alone'; exit 64; }
 [[ \$factor == crash ]] && { echo 'error: out of memory'; exit 68; }
 run=\${*: -1}
 mkdir -p "\$run"
@@ -51,12 +51,12 @@ check 'equal losses pass' 0 'passed       train      gpt2-124m: 2 steps' "${trai
 echo 1.1 >"$work/factor"
 check 'other losses fail' 1 'losses on the GPU differ' "${train[@]}"
 echo refuse >"$work/factor"
-check 'a program without GPU training says so' 1 'not possible train      first-run: this program does not train on a GPU yet' "${train[@]}"
+check 'a LibTorch without CUDA is told' 1 "not possible train      first-run: this program's LibTorch has no CUDA" "${train[@]}"
 echo crash >"$work/factor"
 check 'a crash fails' 1 'first-run on cuda:0 ended with status 68' "${train[@]}"
 echo 1 >"$work/factor"
 check 'fewer steps than asked for fail' 1 'losses on the GPU differ' --out "$work/out" --steps 3 --only train
-check 'no NCCL back end' 1 'not possible nccl' --out "$work/out" --only nccl
+check 'an nccl-check that cannot be built' 1 'failed       nccl       nccl-check could not be built' --out "$work/out" --only nccl
 check 'kernels that cannot be built' 1 'gpu-check could not be built' --out "$work/out" --only kernels
 mv "$work/bin/no-nvidia-smi" "$work/bin/nvidia-smi"
 check 'no GPU' 71 'no NVIDIA GPU is visible' --out "$work/out"

@@ -23,7 +23,7 @@ class RandomTokens final : public Task {
   model::ParameterSet& parameters() override { return decoder_.parameters(); }
   const Precision& precision() const override { return decoder_.precision(); }
   StepWork prepare(int64_t) override { return {.micro_batches = 2, .weight = 24, .tokens = 24}; }
-  model::LossSum loss(model::Context& context, int64_t micro_batch) override {
+  Tensor loss(model::Context& context, int64_t micro_batch) override {
     const Tensor ids = at::arange(12, at::kLong).add(micro_batch).remainder(20);
     return decoder_.loss(context, decoder_.hidden(context, ids, layout::make_single(12)), ids.add(1).remainder(20));
   }
