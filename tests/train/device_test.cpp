@@ -1,0 +1,186 @@
+// Training where tensors do not live on the CPU. On the pretended device (support/pretended_device.h) steps, checkpoints, the numeric
+// guard, decoding and scoring give what the CPU gives, and the host waits for values at two places of a step only. On the meta device
+// whole presets run a step, forward, backward and update, without a byte.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "checkpoint/load.h"
+#include "checkpoint/save.h"
+#include "generate/generate.h"
+#include "model/decoder.h"
+#include "optim/gradient_norm.h"
+#include "recipe/load.h"
+#include "storage/catalog.h"
+#include "support/models.h"
+#include "support/pretended_device.h"
+#include "tensor/to_tensor.h"
+#include "train/step.h"
+
+namespace longhaul::train {
+namespace {
+
+using namespace longhaul::testing;
+
+// Two micro-batches of packed documents, one of a single token.
+class Documents final : public Task {
+ public:
+  Documents(const recipe::ModelConfig& config, const char* dtype, at::Device device) : decoder_(config, Precision::named(dtype), device) {
+    decoder_.parameters().initialise(3);
+  }
+  model::ParameterSet& parameters() override { return decoder_.parameters(); }
+  const Precision& precision() const override { return decoder_.precision(); }
+  model::Decoder& decoder() { return decoder_; }
+  StepWork prepare(int64_t) override { return {.micro_batches = 2, .weight = 26, .tokens = 32}; }
+  Tensor loss(model::Context& context, int64_t micro_batch) override {
+    const auto layout = layout::make_packed(kLengths);
+    const auto ids = random_ids(16, decoder_.config().vocabulary, 40 + static_cast<uint64_t>(micro_batch));
+    const Tensor hidden = decoder_.hidden(context, to_tensor(ids, decoder_.device()), layout);
+    return decoder_.loss(context, hidden, to_tensor(layout::shifted_labels(layout, ids), decoder_.device()));
+  }
+  std::optional<TaskEvaluation> evaluate(bool) override { return std::nullopt; }
+  std::optional<TaskSample> sample() override { return std::nullopt; }
+
+ private:
+  static constexpr std::array<int64_t, 3> kLengths = {9, 1, 6};
+  model::Decoder decoder_;
+};
+
+struct Training {
+  Training(const recipe::ModelConfig& config, const char* dtype, at::Device device)
+      : task(config, dtype, device), optimizer(optim::make_optimizer({}, task.parameters(), task.precision())) {}
+  StepResult step() { return run_step(task, *optimizer, ops, ++steps, {.lr = 0.01, .clip_norm = 0.5, .seed = 1}); }
+
+  Documents task;
+  model::LocalOps ops;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  int64_t steps = 0;
+};
+
+std::vector<Tensor> state_of(optim::Optimizer& optimizer) {
+  std::vector<Tensor> copies;
+  for (const auto& tensor : optimizer.state()) copies.push_back(tensor.view.detach().cpu().clone());
+  return copies;
+}
+
+void expect_close(const std::vector<Tensor>& found, const std::vector<Tensor>& expected, double tolerance) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_LT(relative_error(found[i], expected[i]), tolerance) << i;
+}
+
+class OnAPretendedDevice : public ::testing::TestWithParam<NamedConfig> {
+ protected:
+  void SetUp() override {
+    if (libtorch_has_cuda()) GTEST_SKIP() << "LibTorch with CUDA takes no second accelerator";
+    device_ = pretended_device();
+  }
+  std::optional<at::Device> device_;
+};
+
+TEST_P(OnAPretendedDevice, StepsEqualTheCpus) {
+  // fp64: other orders of sums. Lower precisions: losses to their rounding; a wrong gradient shows above all of these.
+  const std::pair<const char*, double> precisions[] = {{"fp64", 1e-9}, {"fp32", 1e-4}, {"bf16", 2e-2}};
+  for (const auto& [dtype, tolerance] : precisions) {
+    Training there(GetParam().config, dtype, *device_), here(GetParam().config, dtype, at::kCPU);
+    expect_close(state_of(*there.optimizer), state_of(*here.optimizer), 1e-300);
+    for (int step = 0; step < 3; ++step) {
+      const StepResult found = there.step(), expected = here.step();
+      EXPECT_NEAR(found.loss, expected.loss, tolerance * expected.loss) << dtype;
+      EXPECT_NEAR(found.auxiliary_loss, expected.auxiliary_loss, tolerance * std::max(expected.auxiliary_loss, 1e-3)) << dtype;
+      EXPECT_NEAR(found.gradient_norm, expected.gradient_norm, 5 * tolerance * expected.gradient_norm) << dtype;
+      EXPECT_FALSE(found.skipped);
+    }
+    // Adam turns a gradient that is nearly zero into a step of full length: only fp64 can be compared weight by weight.
+    if (std::string(dtype) == "fp64") expect_close(state_of(*there.optimizer), state_of(*here.optimizer), 1e-6);
+  }
+}
+
+// The losses once, the norm once; experts once a layer and micro-batch, to know how many rows each got.
+TEST_P(OnAPretendedDevice, TheHostWaitsTwiceAStep) {
+  Training there(GetParam().config, "fp32", *device_);
+  there.step();
+  pretended_reads();
+  there.step();
+  const auto& config = GetParam().config;
+  EXPECT_LE(pretended_reads(), config.experts > 0 ? 3 + 2 * config.layers : 2);
+}
+
+// Copies are queued ahead of the next step and land while it runs; what is written is the state at the time of the save.
+TEST_P(OnAPretendedDevice, ACheckpointHoldsTheStateOfItsStep) {
+  const auto folder = std::filesystem::temp_directory_path() / ("longhaul-device-" + GetParam().name + std::to_string(::getpid()));
+  Training there(GetParam().config, "bf16", *device_), other(GetParam().config, "bf16", *device_), here(GetParam().config, "bf16", at::kCPU);
+  there.step();
+  const std::vector<Tensor> expected = state_of(*there.optimizer);
+  storage::LocalFileSystem files;
+  {
+    checkpoint::Saver saver(files, {.folder = folder});
+    pretended_reads();
+    saver.save(1, there.optimizer->state(), {});
+    EXPECT_EQ(pretended_reads(), 0) << "the trainer waited for its checkpoint";
+    there.step();
+    saver.wait();
+    EXPECT_FALSE(saver.last_failure()) << saver.last_failure()->what();
+  }
+  const auto search = storage::find_newest_valid(files, folder);
+  ASSERT_TRUE(search.newest);
+  for (Training* training : {&other, &here}) {
+    checkpoint::load_training_state(*search.newest, *training->optimizer);
+    expect_close(state_of(*training->optimizer), expected, 1e-300);
+  }
+  EXPECT_NEAR(other.step().loss, here.step().loss, 0.02 * here.step().loss);
+  std::filesystem::remove_all(folder);
+}
+
+TEST_P(OnAPretendedDevice, ANanIsNamed) {
+  Training there(GetParam().config, "fp32", *device_);
+  size_t part = 0;
+  model::Parameter* const parameter = there.task.parameters().holder_of("layers.1.mixer.output.weight", &part);
+  parameter->part_of(parameter->value.detach(), part).flatten().narrow(0, 5, 1).fill_(std::nan(""));
+  const StepResult result = there.step();
+  ASSERT_TRUE(result.skipped);
+  EXPECT_EQ(result.skipped->layer, "layers.1.mixer");
+  EXPECT_EQ(there.optimizer->steps(), 0);
+}
+
+TEST_P(OnAPretendedDevice, TextsAndScoresEqualTheCpus) {
+  model::Decoder here = filled_decoder(GetParam().config), there(GetParam().config, Precision::named("fp64"), *device_);
+  const at::NoGradGuard no_gradient;
+  for (size_t i = 0; i < here.parameters().all().size(); ++i) there.parameters().all()[i]->value.copy_(here.parameters().all()[i]->value);
+  const generate::GenerateSettings greedy{.tokens = 8, .temperature = 0, .stop_id = 28};
+  EXPECT_EQ(generate::generate(there, {3, 1, 4}, greedy).ids, generate::generate(here, {3, 1, 4}, greedy).ids);
+  const auto ids = random_ids(12, GetParam().config.vocabulary, 9), labels = random_ids(12, GetParam().config.vocabulary, 10);
+  model::LocalOps ops;
+  const auto each = [&](model::Decoder& decoder) {
+    model::Context context(ops, decoder.precision());
+    context.training = false;
+    const Tensor hidden = decoder.hidden(context, to_tensor(ids, decoder.device()), layout::make_single(12));
+    return decoder.loss_each(hidden, to_tensor(labels, decoder.device())).cpu();
+  };
+  EXPECT_LT(relative_error(each(there), each(here)), 1e-10);
+}
+
+INSTANTIATE_TEST_SUITE_P(Small, OnAPretendedDevice, ::testing::ValuesIn(small_models()), [](const auto& named) { return named.param.name; });
+
+// Operators on meta tensors refuse tensors of the host, so a table or a decay that stayed behind is found at the size of real models.
+TEST(OnMeta, PresetsRunAWholeStep) {
+  for (const char* preset : {"gpt2-124m", "first-run", "hybrid-bench", "linear-bench", "llama-3-8b"}) {
+    const recipe::ModelConfig config = recipe::load_defaults({std::string("model.preset=") + preset}).recipe.model;
+    const Precision precision = Precision::named("bf16");
+    model::Decoder decoder(config, precision, at::kMeta);
+    decoder.parameters().initialise(1);
+    const auto optimizer = optim::make_optimizer({}, decoder.parameters(), precision);
+    model::LocalOps ops;
+    model::Context context(ops, precision);
+    const auto layout = layout::make_batch(2, 512);
+    const Tensor ids = at::empty({1024}, at::TensorOptions().dtype(at::kLong).device(at::kMeta));
+    Tensor total = decoder.loss(context, decoder.hidden(context, ids, layout), ids);
+    for (const Tensor& auxiliary : context.auxiliary_losses) total = total + auxiliary;
+    EXPECT_EQ(total.dim(), 0);
+    total.backward();
+    optimizer->step({.lr = 0.1});
+    for (const auto& state : optimizer->state()) EXPECT_TRUE(state.view.is_meta());
+  }
+}
+
+}  // namespace
+}  // namespace longhaul::train
