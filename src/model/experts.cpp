@@ -51,7 +51,7 @@ void Experts::add_losses(Context& context, const kernels::Routing& routing, cons
   }
   if (z_coefficient_ > 0) context.auxiliary_losses.push_back(routing.log_sum_square.mul(z_coefficient_));
   Tensor& busiest = context.statistics["router/busiest_expert_share"];
-  busiest = busiest.defined() ? at::maximum(busiest, share.max()) : share.max();
+  busiest = busiest.defined() ? at::maximum(busiest, share.amax()) : share.amax();
 }
 
 }  // namespace longhaul::model

@@ -8,7 +8,7 @@ namespace longhaul {
 void fill_normal(const Tensor& view, const RandomStream& stream, double std, const layout::Shape& global_shape,
                  const layout::Rectangle& held) {
   const int64_t columns = global_shape.back(), held_columns = held.length.back();
-  if (held.volume() == 0) return;
+  if (held.volume() == 0 || view.is_meta()) return;
   Tensor values = at::empty({held.volume()}, at::kDouble);
   double* out = values.mutable_data_ptr<double>();
   parallel_for(0, held.volume() / held_columns, 16, [&](int64_t begin, int64_t end) {

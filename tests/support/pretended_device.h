@@ -135,17 +135,20 @@ inline at::Tensor host_view(const at::Tensor& tensor) {
   return at::from_blob(flipped(tensor.const_data_ptr()), tensor.sizes(), tensor.strides(), at::TensorOptions().dtype(tensor.scalar_type()));
 }
 
+inline Memory& memory() {
+  static Memory it;
+  return it;
+}
+
 inline at::Tensor empty_strided(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides, std::optional<at::ScalarType> type, std::optional<at::Layout>,
                                 std::optional<at::Device>, std::optional<bool>) {
-  static Memory memory;
-  return at::detail::empty_strided_generic(C10_AS_INTARRAYREF_SLOW(sizes), C10_AS_INTARRAYREF_SLOW(strides), &memory,
+  return at::detail::empty_strided_generic(C10_AS_INTARRAYREF_SLOW(sizes), C10_AS_INTARRAYREF_SLOW(strides), &memory(),
                                            c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type.value_or(at::kFloat));
 }
 
 inline at::Tensor empty(c10::SymIntArrayRef sizes, std::optional<at::ScalarType> type, std::optional<at::Layout>, std::optional<at::Device>,
                         std::optional<bool>, std::optional<at::MemoryFormat> format) {
-  static Memory memory;
-  return at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(sizes), &memory, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+  return at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(sizes), &memory(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                                    type.value_or(at::kFloat), format);
 }
 
@@ -172,7 +175,12 @@ inline at::Tensor copy_from(const at::Tensor& self, const at::Tensor& to, bool n
 }
 
 inline at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& to) {
-  TORCH_CHECK(self.sizes() == to.sizes(), "an operator wants to resize its output on the pretended device");
+  if (self.sizes() != to.sizes()) {
+    const c10::Storage& storage = to.storage();
+    storage.set_data_ptr_noswap(memory().allocate(self.nbytes()));
+    storage.set_nbytes(self.nbytes());
+    to.unsafeGetTensorImpl()->set_sizes_contiguous(self.sizes());
+  }
   return copy_from(self, to, false);
 }
 
@@ -241,6 +249,9 @@ inline at::Device pretended_device() {
   (void)registered;
   return pretended::kDevice;
 }
+
+// At load: LibTorch's autograd engine counts devices once, at the first backward pass of the program.
+inline const bool registered_at_load = !c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA) && pretended_device() == pretended::kDevice;
 
 // Times the host has waited for values of the pretended device since the last call.
 inline int64_t pretended_reads() { return std::exchange(pretended::state().reads, 0); }

@@ -63,9 +63,13 @@ std::vector<Tensor> state_of(optim::Optimizer& optimizer) {
   return copies;
 }
 
-void expect_close(const std::vector<Tensor>& found, const std::vector<Tensor>& expected, double tolerance) {
+// floor: below it is noise. The gradient of a key's bias is zero but for rounding (softmax does not see what all keys share).
+void expect_close(const std::vector<Tensor>& found, const std::vector<Tensor>& expected, double tolerance, double floor = 0) {
   ASSERT_EQ(found.size(), expected.size());
-  for (size_t i = 0; i < found.size(); ++i) EXPECT_LT(relative_error(found[i], expected[i]), tolerance) << i;
+  for (size_t i = 0; i < found.size(); ++i) {
+    const Tensor wide = expected[i].to(at::kDouble), difference = (found[i].to(at::kDouble) - wide).abs();
+    EXPECT_LE(difference.max().item<double>(), tolerance * wide.abs().max().item<double>() + floor) << i;
+  }
 }
 
 class OnAPretendedDevice : public ::testing::TestWithParam<NamedConfig> {
@@ -82,7 +86,7 @@ TEST_P(OnAPretendedDevice, StepsEqualTheCpus) {
   const std::pair<const char*, double> precisions[] = {{"fp64", 1e-9}, {"fp32", 1e-4}, {"bf16", 2e-2}};
   for (const auto& [dtype, tolerance] : precisions) {
     Training there(GetParam().config, dtype, *device_), here(GetParam().config, dtype, at::kCPU);
-    expect_close(state_of(*there.optimizer), state_of(*here.optimizer), 1e-300);
+    expect_close(state_of(*there.optimizer), state_of(*here.optimizer), 0);
     for (int step = 0; step < 3; ++step) {
       const StepResult found = there.step(), expected = here.step();
       EXPECT_NEAR(found.loss, expected.loss, tolerance * expected.loss) << dtype;
@@ -91,18 +95,20 @@ TEST_P(OnAPretendedDevice, StepsEqualTheCpus) {
       EXPECT_FALSE(found.skipped);
     }
     // Adam turns a gradient that is nearly zero into a step of full length: only fp64 can be compared weight by weight.
-    if (std::string(dtype) == "fp64") expect_close(state_of(*there.optimizer), state_of(*here.optimizer), 1e-6);
+    if (std::string(dtype) == "fp64") expect_close(state_of(*there.optimizer), state_of(*here.optimizer), 1e-6, 1e-10);
   }
 }
 
-// The losses once, the norm once; experts once a layer and micro-batch, to know how many rows each got.
-TEST_P(OnAPretendedDevice, TheHostWaitsTwiceAStep) {
+// A step reads the losses and the norm. A micro-batch reads its ids (are they in the table?), positions where they are learned, and the
+// loss's upstream gradient; experts, once a layer, how many rows each got.
+TEST_P(OnAPretendedDevice, TheHostWaitsSeldom) {
   Training there(GetParam().config, "fp32", *device_);
   there.step();
   pretended_reads();
   there.step();
   const auto& config = GetParam().config;
-  EXPECT_LE(pretended_reads(), config.experts > 0 ? 3 + 2 * config.layers : 2);
+  const int64_t losses = config.experts > 0 ? 2 : 1, norm = 1, positions = config.position == recipe::Position::kLearned ? 1 : 0;
+  EXPECT_LE(pretended_reads(), losses + norm + 2 * (2 + positions + (config.experts > 0 ? config.layers : 0)));
 }
 
 // Copies are queued ahead of the next step and land while it runs; what is written is the state at the time of the save.
@@ -125,9 +131,10 @@ TEST_P(OnAPretendedDevice, ACheckpointHoldsTheStateOfItsStep) {
   ASSERT_TRUE(search.newest);
   for (Training* training : {&other, &here}) {
     checkpoint::load_training_state(*search.newest, *training->optimizer);
-    expect_close(state_of(*training->optimizer), expected, 1e-300);
+    expect_close(state_of(*training->optimizer), expected, 0);
   }
-  EXPECT_NEAR(other.step().loss, here.step().loss, 0.02 * here.step().loss);
+  const double found = other.step().loss, loss = here.step().loss;
+  EXPECT_NEAR(found, loss, 0.02 * loss);
   std::filesystem::remove_all(folder);
 }
 

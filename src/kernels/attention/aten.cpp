@@ -19,7 +19,7 @@ AttentionResult document(const Tensor& q_thd, const Tensor& k_shd, const Tensor&
   const Tensor scores = at::matmul(q, k.transpose(1, 2)).mul(problem.options.scale);
   // Relative to the largest score, which the result does not depend on. A row that sees nothing has none, and no sum either.
   const Tensor largest = keys == 0 ? at::zeros({problem.heads(), queries, 1}, q.options())
-                                   : scores.detach().masked_fill(hidden, std::numeric_limits<double>::lowest()).amax(-1, true);
+                                   : scores.detach().masked_fill(hidden, std::numeric_limits<float>::lowest()).amax(-1, true);
   const Tensor terms = scores.sub(largest).masked_fill(hidden, -std::numeric_limits<double>::infinity()).exp();
   const Tensor sum = terms.sum(-1, true), nothing = sum.eq(0), safe = sum.masked_fill(nothing, 1);
   const Tensor o = at::matmul(terms.div(safe), v);
