@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <type_traits>
 
 #include "kernels/cuda/calls.h"
 #include "kernels/dispatch.h"
@@ -19,13 +18,6 @@ struct OnEmulatedGpu {
   ~OnEmulatedGpu() { kernels::emulate_cuda(false); }
 };
 
-// The sum in what Decoder::loss returns, the sum itself or beside a count.
-template <class Loss>
-Tensor sum_of(const Loss& loss) {
-  if constexpr (std::is_same_v<Loss, Tensor>) return loss;
-  else return loss.sum;
-}
-
 // The loss, then every gradient, in fp64.
 std::vector<Tensor> step(const recipe::ModelConfig& config, const char* dtype) {
   Decoder decoder = filled_decoder(config, dtype);
@@ -38,7 +30,7 @@ std::vector<Tensor> step(const recipe::ModelConfig& config, const char* dtype) {
   labels[1] = layout::kIgnoreLabel;
   LocalOps ops;
   Context context(ops, decoder.precision());
-  Tensor loss = sum_of(decoder.loss(context, decoder.hidden(context, ids, layout), labels));
+  Tensor loss = decoder.loss(context, decoder.hidden(context, ids, layout), labels);
   for (const Tensor& auxiliary : context.auxiliary_losses) loss = loss + auxiliary;
   decoder.parameters().zero_gradients();
   loss.backward();
