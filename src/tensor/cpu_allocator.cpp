@@ -22,8 +22,9 @@ void free_block(void* data) { heap.load(std::memory_order_relaxed)->free(data); 
 // Under the label of an Error's field.
 std::string indented(std::string text) {
   while (text.ends_with('\n')) text.pop_back();
-  for (size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1)) text.insert(at + 1, 12, ' ');
-  return text;
+  std::string result;
+  for (const char c : text) result += c == '\n' ? "\n            " : std::string(1, c);
+  return result;
 }
 
 [[noreturn]] void throw_out_of_memory(size_t bytes) {
