@@ -1,8 +1,9 @@
-// Bytes that training keeps from step to step, known before anything is allocated. Activations come on top.
+// Bytes that training keeps from step to step, known before anything is allocated. Activations, and the packed copies of
+// weights that products on a CPU keep, come on top.
 //
 //   bf16: weights 2, gradients 4, optimizer 12 (fp32 master and two moments);  fp32: 4, 4, 8;  fp64: 8, 8, 16 bytes a parameter
 //
-// Norms and routers stay fp32 in a bf16 run; they are counted as bf16 with their master, which differs by less than a thousandth.
+// Norms and routers stay fp32 in a bf16 run; they are counted like the others, a little too high.
 #pragma once
 
 #include <cstdint>

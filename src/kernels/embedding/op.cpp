@@ -45,80 +45,66 @@ void add_gradient(const Tensor& ids, const Tensor& dy, const Tensor& sink) {
   parallel_for(0, dy.size(0), kGrain, [&](int64_t begin, int64_t end) { embedding_add_rows(problem, begin, end); });
 }
 
-// Adds up in the order of the rows: on a GPU accumulate sorts first.
-void add_gradient_aten(const Tensor& ids, const Tensor& dy, Tensor sink) {
-  sink.index_put_({ids}, dy.to(sink.scalar_type()), /*accumulate=*/true);
+Tensor forward_cpu(const Tensor& ids, const Tensor& table, const Tensor& positions, const Tensor& position_table) {
+  const Tensor out = at::empty({ids.size(0), table.size(1)}, table.options());
+  const EmbeddingForward problem{.storage = storage_of(table),
+                                 .hidden = table.size(1),
+                                 .ids_t = ids.const_data_ptr<int64_t>(),
+                                 .positions_t = positions.defined() ? positions.const_data_ptr<int64_t>() : nullptr,
+                                 .table_vd = pointer_to(table),
+                                 .position_table_pd = pointer_to(position_table),
+                                 .out_td = writable(out)};
+  parallel_for(0, ids.size(0), kGrain, [&](int64_t begin, int64_t end) { embedding_rows(problem, begin, end); });
+  return out;
 }
 
-class EmbeddingAten : public torch::autograd::Function<EmbeddingAten> {
- public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& ids, const Tensor& table, const std::optional<Tensor>& positions,
-                        const std::optional<Tensor>& position_table, const Tensor& sink, const std::optional<Tensor>& position_sink) {
-    context->save_for_backward({ids, positions.value_or(Tensor())});
-    context->saved_data["sink"] = sink;
-    if (position_sink) context->saved_data["position_sink"] = *position_sink;
-    const Tensor rows = table.index_select(0, ids);
-    if (!positions) return rows;
-    const ScalarType wide = wide_type(table);
-    return rows.to(wide).add(position_table->index_select(0, *positions)).to(table.scalar_type());
-  }
+Tensor forward_aten(const Tensor& ids, const Tensor& table, const Tensor& positions, const Tensor& position_table) {
+  const Tensor rows = table.index_select(0, ids);
+  if (!positions.defined()) return rows;
+  return rows.to(wide_type(table)).add(position_table.index_select(0, positions)).to(table.scalar_type());
+}
 
-  static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
-    const auto saved = context->get_saved_variables();
-    add_gradient_aten(saved[0], gradients[0], context->saved_data["sink"].toTensor());
-    if (saved[1].defined()) add_gradient_aten(saved[1], gradients[0], context->saved_data["position_sink"].toTensor());
-    return variable_list(6);
-  }
-};
+// Adds up in the order of the rows: on a GPU accumulate sorts first.
+void add_gradient_aten(const Tensor& ids, const Tensor& dy, const Tensor& sink) {
+  Tensor(sink).index_put_({ids}, dy.to(sink.scalar_type()), /*accumulate=*/true);
+}
 
-class EmbeddingGpu : public torch::autograd::Function<EmbeddingGpu> {
- public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& ids_on_cpu, const Tensor& table, const std::optional<Tensor>& positions_on_cpu,
-                        const std::optional<Tensor>& position_table, const Tensor& sink, const std::optional<Tensor>& position_sink) {
-    context->save_for_backward({ids_on_cpu, positions_on_cpu.value_or(Tensor())});
-    context->saved_data["sink"] = sink;
-    if (position_sink) context->saved_data["position_sink"] = *position_sink;
-    const Tensor ids = to_device(ids_on_cpu, table.device()), positions = positions_on_cpu ? to_device(*positions_on_cpu, table.device()) : Tensor();
-    const Tensor out = at::empty({ids.size(0), table.size(1)}, table.options());
-    cuda_calls<EmbeddingCuda>().forward(ids, table, positions, position_table.value_or(Tensor()), out);
-    return out;
-  }
+Tensor forward_cuda(const Tensor& ids, const Tensor& table, const Tensor& positions, const Tensor& position_table) {
+  const auto there = [&](const Tensor& numbers) { return numbers.defined() ? to_device(numbers, table.device()) : Tensor(); };
+  const Tensor out = at::empty({ids.size(0), table.size(1)}, table.options());
+  cuda_calls<EmbeddingCuda>().forward(there(ids), table, there(positions), position_table, out);
+  return out;
+}
 
-  static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
-    const auto saved = context->get_saved_variables();
-    const Tensor dy = gradients[0].contiguous();
-    const auto add_gradient = cuda_calls<EmbeddingCuda>().add_gradient;
-    add_gradient(saved[0], dy, context->saved_data["sink"].toTensor());
-    if (saved[1].defined()) add_gradient(saved[1], dy, context->saved_data["position_sink"].toTensor());
-    return variable_list(6);
-  }
-};
+Tensor forward_of(ByDevice choice, const Tensor& ids, const Tensor& table, const Tensor& positions, const Tensor& position_table) {
+  const auto form = choice == ByDevice::kCuda ? forward_cuda : choice == ByDevice::kAten ? forward_aten : forward_cpu;
+  return form(ids, table, positions, position_table);
+}
+
+void add_gradient_of(ByDevice choice, const Tensor& ids, const Tensor& dy, const Tensor& sink) {
+  if (choice == ByDevice::kCuda) cuda_calls<EmbeddingCuda>().add_gradient(ids, dy, sink);
+  else if (choice == ByDevice::kAten) add_gradient_aten(ids, dy, sink);
+  else add_gradient(ids, dy, sink);
+}
 
 class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& ids, const Tensor& table, const std::optional<Tensor>& positions,
-                        const std::optional<Tensor>& position_table, const Tensor& sink, const std::optional<Tensor>& position_sink) {
+                        const std::optional<Tensor>& position_table, const Tensor& sink, const std::optional<Tensor>& position_sink, ByDevice choice) {
     context->save_for_backward({ids, positions.value_or(Tensor())});
     context->saved_data["sink"] = sink;
     if (position_sink) context->saved_data["position_sink"] = *position_sink;
-    const Tensor out = at::empty({ids.size(0), table.size(1)}, table.options());
-    const EmbeddingForward problem{.storage = storage_of(table),
-                                   .hidden = table.size(1),
-                                   .ids_t = ids.const_data_ptr<int64_t>(),
-                                   .positions_t = positions ? positions->const_data_ptr<int64_t>() : nullptr,
-                                   .table_vd = pointer_to(table),
-                                   .position_table_pd = pointer_to(position_table.value_or(Tensor())),
-                                   .out_td = writable(out)};
-    parallel_for(0, ids.size(0), kGrain, [&](int64_t begin, int64_t end) { embedding_rows(problem, begin, end); });
-    return out;
+    context->saved_data["choice"] = static_cast<int64_t>(choice);
+    return forward_of(choice, ids, table, positions.value_or(Tensor()), position_table.value_or(Tensor()));
   }
 
   static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
     const auto saved = context->get_saved_variables();
+    const auto choice = static_cast<ByDevice>(context->saved_data["choice"].toInt());
     const Tensor dy = gradients[0].contiguous();
-    add_gradient(saved[0], dy, context->saved_data["sink"].toTensor());
-    if (saved[1].defined()) add_gradient(saved[1], dy, context->saved_data["position_sink"].toTensor());
-    return variable_list(6);
+    add_gradient_of(choice, saved[0], dy, context->saved_data["sink"].toTensor());
+    if (saved[1].defined()) add_gradient_of(choice, saved[1], dy, context->saved_data["position_sink"].toTensor());
+    return variable_list(7);
   }
 };
 
@@ -160,13 +146,7 @@ Tensor apply(const Tensor& ids, const EmbeddingTable& table, const Tensor* posit
   if (choice == ByDevice::kMeta) {
     return meta_results({table.value_vd, position_table.value_or(Tensor())}, {{{ids.size(0), table.value_vd.size(1)}, table.value_vd.scalar_type()}})[0];
   }
-  if (choice == ByDevice::kCuda) {
-    return EmbeddingGpu::apply(rows, table.value_vd, position_rows, position_table, table.sink_vd, position_sink);
-  }
-  if (choice == ByDevice::kAten) {
-    return EmbeddingAten::apply(rows, table.value_vd, position_rows, position_table, table.sink_vd, position_sink);
-  }
-  return EmbeddingFunction::apply(rows, table.value_vd, position_rows, position_table, table.sink_vd, position_sink);
+  return EmbeddingFunction::apply(rows, table.value_vd, position_rows, position_table, table.sink_vd, position_sink, choice);
 }
 
 void check_ids(const Tensor& ids, const EmbeddingTable& table) {
