@@ -91,13 +91,13 @@ Tensor Decoder::logits(const Tensor& hidden) const {
 }
 
 Tensor Decoder::loss(Context& context, const Tensor& hidden, const Tensor& labels) {
-  const Tensor loss = kernels::linear_cross_entropy_sum(hidden, head_->value, labels, head_->grad);
+  const Tensor loss = kernels::linear_cross_entropy_sum(hidden, head_->value, labels, head_->grad, {}, head_->kept());
   if (context.inspect) context.inspect("loss", loss);
   return loss;
 }
 
 Tensor Decoder::loss_each(const Tensor& hidden, const Tensor& labels) const {
-  return kernels::linear_cross_entropy_each(hidden, head_->value, labels);
+  return kernels::linear_cross_entropy_each(hidden, head_->value, labels, {}, head_->kept());
 }
 
 }  // namespace longhaul::model

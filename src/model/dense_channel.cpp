@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "kernels/activation/op.h"
-
 namespace longhaul::model {
 namespace {
 
@@ -21,10 +19,8 @@ DenseChannel::DenseChannel(const recipe::ModelConfig& config, int64_t layer, Par
       down_(parameters, name(), "down", {"down"}, config.bias) {}
 
 Tensor DenseChannel::forward(Context& context, const Tensor& hidden) {
-  const Tensor active = kind_ == recipe::Channel::kSwiglu
-                            ? kernels::swiglu(up_.forward(context, hidden))
-                            : kernels::bias_gelu(up_.forward_without_bias(context, hidden), up_.bias(), up_.bias_gradient());
-  return context.ops.sum_over_tensor_ranks(down_.forward(context, active));
+  const auto activation = kind_ == recipe::Channel::kSwiglu ? kernels::Activation::kSwiglu : kernels::Activation::kGelu;
+  return context.ops.sum_over_tensor_ranks(kernels::feed_forward(hidden, activation, up_.weights(context), down_.weights(context)));
 }
 
 }  // namespace longhaul::model

@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "kernels/activation/op.h"
-#include "kernels/linear/op.h"
+#include "kernels/linear/feed_forward.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::model {
@@ -31,12 +30,12 @@ Tensor Experts::forward(Context& context, const Tensor& hidden) {
   const kernels::ExpertAssignment assignment = kernels::assign_experts(routing.choice_tk, experts_);
 
   const Tensor rows = kernels::permute_to_experts(hidden, assignment);
-  const Tensor up = kernels::grouped_linear(rows, assignment.rows_per_expert, gate_up_->value,
-                                            {.weight = gate_up_->grad, .postponed = context.postponed_weight_gradients},
-                                            {.copies = &packed_gate_up_, .version = gate_up_->version});
-  const Tensor down = kernels::grouped_linear(kernels::swiglu(up), assignment.rows_per_expert, down_->value,
-                                              {.weight = down_->grad, .postponed = context.postponed_weight_gradients},
-                                              {.copies = &packed_down_, .version = down_->version});
+  const auto weights = [&](Parameter& parameter) {
+    return kernels::LinearWeights{.weight = parameter.value,
+                                  .sink = {.weight = parameter.grad, .postponed = context.postponed_weight_gradients},
+                                  .kept = parameter.kept()};
+  };
+  const Tensor down = kernels::grouped_feed_forward(rows, assignment.rows_per_expert, kernels::Activation::kSwiglu, weights(*gate_up_), weights(*down_));
   if (context.training) add_losses(context, routing, assignment.rows_per_expert);
   return kernels::combine_experts(down, routing.weight_tk, assignment);
 }

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "kernels/experts/op.h"
-#include "kernels/matmul/packed_weight.h"
 #include "model/module.h"
 #include "recipe/model_config.h"
 
@@ -25,7 +24,6 @@ class Experts final : public ChannelMixer {
   Parameter* router_;
   Parameter* gate_up_;
   Parameter* down_;
-  kernels::PackedWeight packed_gate_up_, packed_down_;
 };
 
 }  // namespace longhaul::model

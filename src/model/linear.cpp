@@ -1,7 +1,5 @@
 #include "model/linear.h"
 
-#include "kernels/linear/op.h"
-
 namespace longhaul::model {
 
 Linear::Linear(ParameterSet& parameters, const std::string& prefix, const std::string& storage, const std::vector<std::string>& outputs,
@@ -15,14 +13,16 @@ Linear::Linear(ParameterSet& parameters, const std::string& prefix, const std::s
   if (bias) bias_ = &parameters.add_stacked(prefix + "." + storage + ".bias", names(".bias"));
 }
 
-Tensor Linear::forward(Context& context, const Tensor& x) const {
-  return kernels::linear(x, weight_->value, bias(), {.weight = weight_->grad, .bias = bias_gradient(), .postponed = context.postponed_weight_gradients},
-                         {.copies = packed_.get(), .version = weight_->version});
+kernels::LinearWeights Linear::weights(Context& context) const {
+  return {.weight = weight_->value,
+          .bias = bias_ != nullptr ? bias_->value : Tensor(),
+          .sink = {.weight = weight_->grad, .bias = bias_ != nullptr ? bias_->grad : Tensor(), .postponed = context.postponed_weight_gradients},
+          .kept = weight_->kept()};
 }
 
-Tensor Linear::forward_without_bias(Context& context, const Tensor& x) const {
-  return kernels::linear(x, weight_->value, Tensor(), {.weight = weight_->grad, .postponed = context.postponed_weight_gradients},
-                         {.copies = packed_.get(), .version = weight_->version});
+Tensor Linear::forward(Context& context, const Tensor& x) const {
+  const kernels::LinearWeights own = weights(context);
+  return kernels::linear(x, own.weight, own.bias, own.sink, own.kept);
 }
 
 }  // namespace longhaul::model

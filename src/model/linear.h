@@ -2,11 +2,10 @@
 // gradient goes straight into the parameters' main gradients (kernels/linear), and the weight is kept packed as well.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "kernels/matmul/packed_weight.h"
+#include "kernels/linear/feed_forward.h"
 #include "model/context.h"
 #include "model/parameter.h"
 
@@ -19,15 +18,11 @@ class Linear {
          bool bias);
   Tensor forward(Context& context, const Tensor& x_ti) const;  // [tokens, in] → [tokens, Σ out]
 
-  // For an operator that adds the bias itself and adds to its main gradient. Undefined without bias.
-  Tensor forward_without_bias(Context& context, const Tensor& x_ti) const;
-  Tensor bias() const { return bias_ != nullptr ? bias_->value : Tensor(); }
-  Tensor bias_gradient() const { return bias_ != nullptr ? bias_->grad : Tensor(); }
+  kernels::LinearWeights weights(Context& context) const;  // for an operator that has the product inside
 
  private:
   Parameter* weight_;
   Parameter* bias_ = nullptr;
-  std::shared_ptr<kernels::PackedWeight> packed_ = std::make_shared<kernels::PackedWeight>();  // of the weight; copies of a Linear share it
 };
 
 }  // namespace longhaul::model

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/matmul/packed_weight.h"
 #include "layout/parameters.h"
 #include "tensor/tensor.h"
 
@@ -29,9 +30,12 @@ struct Parameter {
   Tensor value, grad;
   uint64_t version = 0;  // raised by whoever writes `value`: packed and gathered copies know when they are stale
   bool trainable = true;
+  kernels::PackedWeight packed;  // copies of `value` that products read
 
   // A view of `storage` (value, grad, or anything shaped like them) shaped as part i's held box.
   Tensor part_of(const Tensor& storage, size_t i) const;
+
+  kernels::KeptPacked kept() { return {.copies = &packed, .version = version}; }
 
   // The value inside autograd: what flows back is added to `grad`. Outside a backward pass it is just the value.
   Tensor use();

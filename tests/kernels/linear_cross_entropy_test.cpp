@@ -312,6 +312,51 @@ TEST(LinearCrossEntropy, NaNsAreSeen) {
   EXPECT_TRUE(run(in, {}).loss.isnan().item<bool>());
 }
 
+// The same bits as without kept copies; each copy is packed once for as long as the weight stays as it is.
+TEST(LinearCrossEntropy, KeptCopiesServeEveryCall) {
+  for (const char* name : {"blocks of the vocabulary with a tail", "channels beyond a chunk of k"}) {
+    for (const auto type : {at::kFloat, at::kBFloat16}) {
+      const Case c = case_named(name);
+      const Inputs in = inputs_of(c, type);
+      PackedWeight copies;
+      const auto expect_same = [&](uint64_t version, int64_t packings) {
+        const Tensor hidden = in.hidden.clone().requires_grad_(true), sink = wide_zeros(in.weight);
+        const Tensor loss = linear_cross_entropy_sum(hidden, in.weight, in.labels, sink, c.options, {&copies, version});
+        loss.backward();
+        const Result expected = run(in, c.options);
+        EXPECT_TRUE(loss.equal(expected.loss) && hidden.grad().equal(expected.d_hidden) && sink.equal(expected.d_weight));
+        const Tensor each = linear_cross_entropy_each(in.hidden, in.weight, in.labels, c.options, {&copies, version});
+        EXPECT_TRUE(each.equal(linear_cross_entropy_each(in.hidden, in.weight, in.labels, c.options)));
+        EXPECT_EQ(copies.packings(), packings) << name;
+      };
+      linear_cross_entropy_each(in.hidden, in.weight, in.labels, c.options, {&copies, 1});
+      EXPECT_EQ(copies.packings(), 1) << "without gradients one copy is enough";
+      expect_same(1, 2);
+      expect_same(1, 2);
+      in.weight.mul_(0.5);
+      expect_same(1, 4);
+      expect_same(2, 6);
+    }
+  }
+}
+
+// A second backward pass through kept copies, and a weight whose rows lie apart, which is copied at each call and never packed for later.
+TEST(LinearCrossEntropy, KeptCopiesOfAnotherUpstreamAndOfStrides) {
+  const Case c = case_named("blocks of the vocabulary with a tail");
+  const Inputs in = inputs_of(c, at::kFloat);
+  PackedWeight copies;
+  const Tensor hidden = in.hidden.clone().requires_grad_(true), sink = wide_zeros(in.weight);
+  linear_cross_entropy_sum(hidden, in.weight, in.labels, sink, c.options, {&copies, 1}).mul(3).backward();
+  const Result three = run_plain(in, c.options.z_loss, 3);
+  EXPECT_LT(relative_error(hidden.grad(), three.d_hidden), kFp32.gradient);
+  EXPECT_LT(relative_error(sink, three.d_weight), kFp32.gradient);
+  EXPECT_EQ(copies.packings(), 2);
+  PackedWeight unused;
+  const Tensor apart = in.weight.t().contiguous().t();
+  EXPECT_TRUE(linear_cross_entropy_each(in.hidden, apart, in.labels, c.options, {&unused, 1}).equal(linear_cross_entropy_each(in.hidden, in.weight, in.labels, c.options)));
+  EXPECT_EQ(unused.packings(), 0);
+}
+
 // Strided arguments are taken as they are meant.
 TEST(LinearCrossEntropy, TakesEveryStride) {
   const Case c = case_named("small, odd");

@@ -173,6 +173,9 @@ TEST(PackedWeight, IsPackedAgainWhenItWasWritten) {
   EXPECT_EQ(kept.bytes(), packed_size<float>(24, 10) * 4);
   packed_input_gradient(random_tensor({4, 10}, 3, at::kFloat), std::vector<int64_t>{4}, w, kept, 2);
   EXPECT_EQ(kept.bytes(), (packed_size<float>(24, 10) + packed_size<float>(10, 24)) * 4);
+  EXPECT_EQ(kept.packings(), 4);
+  kept.for_input_gradient(w, 2, 256);  // other chunks: another layout
+  EXPECT_EQ(kept.packings(), 5);
 }
 
 TEST(PackedLinear, RefusesWithAReason) {

@@ -51,8 +51,8 @@ template <class In>
 void swiglu_forward(const Swiglu& p, int64_t begin, int64_t end) {
   const VectorTag<In> d;
   for (int64_t t = begin; t < end; ++t) {
-    const In *gate = static_cast<const In*>(p.x_t2f) + t * 2 * p.width, *up = gate + p.width;
-    In* y = static_cast<In*>(p.y_tf) + t * p.width;
+    const In *gate = static_cast<const In*>(p.gate) + t * p.ld_x, *up = static_cast<const In*>(p.up) + t * p.ld_x;
+    In* y = static_cast<In*>(p.y) + t * p.ld_y;
     walk(d, p.width, [&](auto at) LONGHAUL_VECTOR {
       const auto g = load(d, gate, at);
       store(d, hn::Mul(hn::Mul(g, sigmoid(d, g)), load(d, up, at)), y, at);
@@ -64,9 +64,9 @@ template <class In>
 void swiglu_backward(const Swiglu& p, int64_t begin, int64_t end) {
   const VectorTag<In> d;
   for (int64_t t = begin; t < end; ++t) {
-    const In *gate = static_cast<const In*>(p.x_t2f) + t * 2 * p.width, *up = gate + p.width;
-    const In* dy = static_cast<const In*>(p.dy_tf) + t * p.width;
-    In *d_gate = static_cast<In*>(p.dx_t2f) + t * 2 * p.width, *d_up = d_gate + p.width;
+    const In *gate = static_cast<const In*>(p.gate) + t * p.ld_x, *up = static_cast<const In*>(p.up) + t * p.ld_x;
+    const In* dy = static_cast<const In*>(p.dy) + t * p.ld_y;
+    In *d_gate = static_cast<In*>(p.d_gate) + t * p.ld_x, *d_up = static_cast<In*>(p.d_up) + t * p.ld_x;
     walk(d, p.width, [&](auto at) LONGHAUL_VECTOR {
       const auto g = load(d, gate, at), s = sigmoid(d, g), out = load(d, dy, at);
       store(d, hn::Mul(hn::Mul(out, load(d, up, at)), silu_slope(d, g, s)), d_gate, at);
@@ -88,8 +88,8 @@ void bias_gelu_forward(const BiasGelu& p, int64_t begin, int64_t end) {
   const VectorTag<In> d;
   const auto* bias = static_cast<const In*>(p.bias_c);
   for (int64_t t = begin; t < end; ++t) {
-    const In* x = static_cast<const In*>(p.x_tc) + t * p.columns;
-    In* y = static_cast<In*>(p.y_tc) + t * p.columns;
+    const In* x = static_cast<const In*>(p.x) + t * p.ld_x;
+    In* y = static_cast<In*>(p.y) + t * p.ld_y;
     walk(d, p.columns, [&](auto at) LONGHAUL_VECTOR {
       auto z = load(d, x, at);
       if (bias != nullptr) z = hn::Add(z, load(d, bias, at));
@@ -109,8 +109,8 @@ void bias_gelu_backward(const BiasGelu& p, int64_t begin, int64_t end, void* d_b
   const auto one = hn::Set(d, Real(1));
   const auto linear = hn::Set(d, Real(2 * 0.79788456080286535588)), quadratic = hn::Set(d, Real(6 * 0.79788456080286535588 * 0.044715));
   for (int64_t t = begin; t < end; ++t) {
-    const In *x = static_cast<const In*>(p.x_tc) + t * p.columns, *dy = static_cast<const In*>(p.dy_tc) + t * p.columns;
-    In* dx = static_cast<In*>(p.dx_tc) + t * p.columns;
+    const In *x = static_cast<const In*>(p.x) + t * p.ld_x, *dy = static_cast<const In*>(p.dy) + t * p.ld_y;
+    In* dx = static_cast<In*>(p.dx) + t * p.ld_x;
     walk(d, p.columns, [&](auto at) LONGHAUL_VECTOR {
       auto z = load(d, x, at);
       if (bias != nullptr) z = hn::Add(z, load(d, bias, at));

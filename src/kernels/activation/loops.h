@@ -22,18 +22,25 @@ struct SiluBackward {  // dx = dy · silu'(x); the columns of dy come from up to
   std::array<Rows<const void*>, 3> dy;
   void* dx_tc;
 };
-struct Swiglu {  // rows of x and dx hold gate and up, `width` of each
+struct Swiglu {  // `width` columns of each matrix
   Storage storage;
   int64_t width;
-  const void* x_t2f;
-  const void* dy_tf;
-  void *y_tf, *dx_t2f;
+  const void *gate, *up;
+  int64_t ld_x;  // from row to row of gate, up and their gradients
+  const void* dy;
+  void* y;
+  int64_t ld_y;  // of y and dy
+  void *d_gate, *d_up;
 };
 struct BiasGelu {  // bias is null where there is none
   Storage storage;
   int64_t columns;
-  const void *x_tc, *bias_c, *dy_tc;
-  void *y_tc, *dx_tc;
+  const void *x, *bias_c;
+  int64_t ld_x;  // from row to row of x and dx
+  const void* dy;
+  void* y;
+  int64_t ld_y;  // of y and dy
+  void* dx;
 };
 
 void silu_forward(Storage storage, const void* x, void* y, int64_t begin, int64_t end);  // elements

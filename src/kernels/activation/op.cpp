@@ -65,6 +65,17 @@ class SiluHeadsFunction : public torch::autograd::Function<SiluHeadsFunction> {
   }
 };
 
+// x [tokens, 2·F] holds gate and up side by side; y and dy have rows of F.
+Swiglu swiglu_of(const Tensor& x) {
+  const int64_t width = x.size(1) / 2;
+  return {.storage = storage_of(x),
+          .width = width,
+          .gate = pointer_to(x),
+          .up = static_cast<const std::byte*>(pointer_to(x)) + width * x.element_size(),
+          .ld_x = 2 * width,
+          .ld_y = width};
+}
+
 class SwigluFunction : public torch::autograd::Function<SwigluFunction> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, bool on_gpu) {
@@ -76,7 +87,8 @@ class SwigluFunction : public torch::autograd::Function<SwigluFunction> {
       cuda_calls<ActivationCuda>().swiglu_forward(x, y);
       return y;
     }
-    const Swiglu problem{.storage = storage_of(x), .width = width, .x_t2f = pointer_to(x), .y_tf = writable(y)};
+    Swiglu problem = swiglu_of(x);
+    problem.y = writable(y);
     parallel_for(0, rows, row_grain(2 * width), [&](int64_t begin, int64_t end) { swiglu_forward_rows(problem, begin, end); });
     return y;
   }
@@ -87,8 +99,10 @@ class SwigluFunction : public torch::autograd::Function<SwigluFunction> {
       cuda_calls<ActivationCuda>().swiglu_backward(x, dy, dx);
       return {dx, Tensor()};
     }
-    const Swiglu problem{
-        .storage = storage_of(x), .width = x.size(1) / 2, .x_t2f = pointer_to(x), .dy_tf = pointer_to(dy), .dx_t2f = writable(dx)};
+    Swiglu problem = swiglu_of(x);
+    problem.dy = pointer_to(dy);
+    problem.d_gate = writable(dx);
+    problem.d_up = static_cast<std::byte*>(writable(dx)) + problem.width * x.element_size();
     parallel_for(0, x.size(0), row_grain(x.size(1)), [&](int64_t begin, int64_t end) { swiglu_backward_rows(problem, begin, end); });
     return {dx, Tensor()};
   }
@@ -108,9 +122,11 @@ class BiasGeluFunction : public torch::autograd::Function<BiasGeluFunction> {
     }
     const BiasGelu problem{.storage = storage_of(x),
                            .columns = x.size(1),
-                           .x_tc = pointer_to(x),
+                           .x = pointer_to(x),
                            .bias_c = pointer_to(bias.value_or(Tensor())),
-                           .y_tc = writable(y)};
+                           .ld_x = x.size(1),
+                           .y = writable(y),
+                           .ld_y = x.size(1)};
     parallel_for(0, x.size(0), row_grain(x.size(1)), [&](int64_t begin, int64_t end) { bias_gelu_forward_rows(problem, begin, end); });
     return y;
   }
@@ -124,10 +140,12 @@ class BiasGeluFunction : public torch::autograd::Function<BiasGeluFunction> {
     }
     const BiasGelu problem{.storage = storage_of(x),
                            .columns = x.size(1),
-                           .x_tc = pointer_to(x),
+                           .x = pointer_to(x),
                            .bias_c = pointer_to(bias),
-                           .dy_tc = pointer_to(dy),
-                           .dx_tc = writable(dx)};
+                           .ld_x = x.size(1),
+                           .dy = pointer_to(dy),
+                           .ld_y = x.size(1),
+                           .dx = writable(dx)};
     const RowBlocks blocks = row_blocks(x.size(0));
     const Tensor d_bias = bias.defined() ? at::empty({blocks.count, x.size(1)}, x.options().dtype(wide_type(x))) : Tensor();
     parallel_for(0, blocks.count, 1, [&](int64_t begin, int64_t end) {

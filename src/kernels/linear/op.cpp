@@ -43,14 +43,6 @@ void for_each_group(const std::vector<int64_t>& rows_per_expert, const Body& bod
   }
 }
 
-void run_or_postpone(std::vector<std::function<void()>>* queue, std::function<void()> work) {
-  if (queue != nullptr) {
-    queue->push_back(std::move(work));
-  } else {
-    work();
-  }
-}
-
 void torch_weight_gradient(Tensor sink, const Tensor& dy, const Tensor& x) {
   if (sink.scalar_type() == x.scalar_type()) {
     sink.addmm_(dy.t(), x);
@@ -128,8 +120,8 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
     const Tensor sink = data["weight"].toTensor(), bias_sink = data["bias"].toTensor();
     const KeptPacked kept{reinterpret_cast<PackedWeight*>(data["kept"].toInt()), static_cast<uint64_t>(data["version"].toInt())};
     const std::string op = name_of_op(weight);
-    run_or_postpone(reinterpret_cast<std::vector<std::function<void()>>*>(data["postponed"].toInt()),
-                    [=] { add_weight_gradients_of(op + "_weight_gradient", sink, bias_sink, dy, x, rows_per_expert); });
+    GradientSink{.postponed = reinterpret_cast<std::vector<std::function<void()>>*>(data["postponed"].toInt())}.run(
+        [=] { add_weight_gradients_of(op + "_weight_gradient", sink, bias_sink, dy, x, rows_per_expert); });
     const Tensor dx = context->needs_input_grad(0) ? input_gradient_of(op + "_input_gradient", dy, weight, rows_per_expert, kept) : Tensor();
     return {dx, Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }

@@ -5,7 +5,7 @@
 // Each of the three products chooses between our CUDA kernels (matmul/, bf16, for experts), our packed kernels (matmul/, bf16 and fp32 on
 // the CPU) and LibTorch's; dispatch.h records
 // the choices as linear, linear_input_gradient, linear_weight_gradient and the same with grouped_ in front. The packed ones give the same
-// bits for every number of threads.
+// bits for every number of threads; without kept copies of the weight LibTorch computes y and the gradient of x.
 #pragma once
 
 #include <functional>
@@ -21,13 +21,11 @@ struct GradientSink {
   Tensor weight;  // same shape as the weight
   Tensor bias;    // undefined without bias
   std::vector<std::function<void()>>* postponed = nullptr;
-};
 
-// Packed copies of the weight that the caller keeps (until after the backward pass) and the weight's version. Without them LibTorch
-// computes y and the gradient of x, packing inside each call.
-struct KeptPacked {
-  PackedWeight* copies = nullptr;
-  uint64_t version = 0;
+  void run(std::function<void()> product) const {  // now, or later
+    if (postponed != nullptr) postponed->push_back(std::move(product));
+    else product();
+  }
 };
 
 // x_ti [tokens, in], weight_oi [out, in], bias_o [out] or undefined → [tokens, out]. Differentiable in x; the gradients of weight and

@@ -7,6 +7,9 @@
 // factor a row once L is known. The label's own term is left out of O and of what is kept, and enters with its exact fp32
 // coefficient: its dz = p − 1 would lose its digits in a rounded p.
 //
+// A block of the vocabulary is a chunk of k of the weight's packed copy for dz W (matmul/panels.h), so copies that the caller keeps serve
+// both products.
+//
 // Tokens are shared among threads for the first part, blocks of the vocabulary for the second. No sum's order depends on that.
 #include <c10/util/BFloat16.h>
 
@@ -25,7 +28,7 @@
 namespace longhaul::kernels {
 namespace {
 
-constexpr int64_t kColumns = 256;    // of the vocabulary at once
+constexpr int64_t kColumns = kHeadChunk;  // of the vocabulary at once, at most
 constexpr int64_t kRows = 256;       // tokens at once, at most
 constexpr int64_t kRowGrain = 32;    // tokens a thread takes at least
 constexpr int64_t kDepth = 512;      // tokens that one product of the weight's gradient sums over
@@ -42,12 +45,15 @@ class FusedHead {
  public:
   FusedHead(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients)
       : options_(problem.options),
+        kept_(problem.kept),
         tokens_(problem.tokens()),
         channels_(problem.channels()),
         vocabulary_(problem.vocabulary()),
-        blocks_((vocabulary_ + kColumns - 1) / kColumns),
+        blocks_(vocabulary_, kColumns),
+        layout_(channels_, vocabulary_),
         chunk_(std::min(problem.options.chunk, tokens_)),
         hidden_(elements(problem.hidden_td)),
+        weight_vd_(problem.weight_vd),
         weight_(elements(problem.weight_vd)),
         labels_(problem.labels_t.const_data_ptr<int64_t>()),
         d_hidden_(gradients.hidden_td.defined() ? static_cast<Element*>(gradients.hidden_td.mutable_data_ptr()) : nullptr),
@@ -66,15 +72,13 @@ class FusedHead {
                    [&](int64_t from, int64_t to) { token_rows(from * kRowGrain, std::min(rows_, to * kRowGrain)); });
       if (sink_ == nullptr) continue;
       pack_hidden();
-      parallel_for(0, blocks_, 1, [&](int64_t from, int64_t to) { vocabulary_blocks(from, to); });
+      parallel_for(0, blocks_.count, 1, [&](int64_t from, int64_t to) { vocabulary_blocks(from, to); });
     }
     return each_t;
   }
 
  private:
   static const Element* elements(const Tensor& tensor) { return static_cast<const Element*>(tensor.const_data_ptr()); }
-
-  int64_t columns(int64_t block) const { return std::min(kColumns, vocabulary_ - block * kColumns); }
 
   template <class T>
   T* take(int64_t count) {
@@ -84,11 +88,9 @@ class FusedHead {
 
   void allocate() {
     const MemoryPurposeScope scope(MemoryPurpose::kWorkspace);
-    for_logits_ = take<Element>(blocks_ * packed_size<Element>(channels_, kColumns));
-    if (d_hidden_ != nullptr) for_hidden_ = take<Element>(blocks_ * packed_size<Element>(kColumns, channels_));
     if (sink_ != nullptr) {
-      terms_ = take<Element>(blocks_ * chunk_ * kColumns);
-      bases_ = take<float>(blocks_ * chunk_);
+      terms_ = take<Element>(blocks_.count * chunk_ * kColumns);
+      bases_ = take<float>(blocks_.count * chunk_);
       packed_hidden_ = take<Element>((chunk_ + kDepth - 1) / kDepth * packed_size<Element>(kDepth, channels_));
       lse_ = take<float>(chunk_);
       factor_ = take<float>(chunk_);
@@ -97,14 +99,9 @@ class FusedHead {
   }
 
   void pack_weight() {
-    parallel_for(0, blocks_, 1, [&](int64_t from, int64_t to) {
-      for (int64_t b = from; b < to; ++b) {
-        const Element* rows = weight_ + b * kColumns * channels_;
-        block_kernels().pack(rows, channels_, true, channels_, columns(b), for_logits_ + b * packed_size<Element>(channels_, kColumns));
-        if (for_hidden_ == nullptr) continue;
-        block_kernels().pack(rows, channels_, false, columns(b), channels_, for_hidden_ + b * packed_size<Element>(kColumns, channels_));
-      }
-    });
+    PackedWeight& copies = kept_.copies != nullptr ? *kept_.copies : own_;
+    for_logits_ = static_cast<const Element*>(copies.for_output(weight_vd_, kept_.version));
+    if (d_hidden_ != nullptr) for_hidden_ = static_cast<const Element*>(copies.for_input_gradient(weight_vd_, kept_.version, kColumns));
   }
 
   // kDepth tokens after kDepth tokens, each the B of one product.
@@ -141,7 +138,7 @@ class FusedHead {
       const int64_t count = std::min(kRows, end - at);
       std::fill_n(scratch.base, count, -std::numeric_limits<float>::infinity());
       std::fill_n(scratch.sum, count, 0.0);
-      for (int64_t b = 0; b < blocks_; ++b) {
+      for (int64_t b = 0; b < blocks_.count; ++b) {
         Element* terms = sink_ != nullptr ? terms_ + (b * chunk_ + at) * kColumns : terms_die ? scratch.terms : nullptr;
         token_block(block, scratch, at, count, b, terms);
       }
@@ -150,11 +147,10 @@ class FusedHead {
   }
 
   void token_block(const BlockScope& block, Rows& scratch, int64_t at, int64_t count, int64_t b, Element* terms) {
-    const int64_t n = columns(b), first = b * kColumns;
+    const int64_t n = blocks_.length_of(b), first = blocks_.begin(b);
     const int64_t* labels = labels_ + begin_ + at;
     float* logits = scratch.logits;
-    block->multiply(hidden_ + (begin_ + at) * channels_, channels_, for_logits_ + b * packed_size<Element>(channels_, kColumns), count, n,
-                   channels_, logits, kColumns, false);
+    multiply_panels(block, hidden_ + (begin_ + at) * channels_, channels_, for_logits_, layout_, count, first, n, logits, kColumns);
     for (int64_t r = 0; r < count; ++r) {
       if (labels[r] >= first && labels[r] < first + n) scratch.label_logit[r] = logits[r * kColumns + labels[r] - first];
     }
@@ -169,7 +165,7 @@ class FusedHead {
     for (int64_t r = 0; r < count && b > 0; ++r) {
       if (scratch.rescale[r] != 1.0f) scale_row(sums + r * channels_, channels_, scratch.rescale[r]);
     }
-    block->multiply(terms, kColumns, for_hidden_ + b * packed_size<Element>(kColumns, channels_), count, channels_, n, sums, channels_, b > 0);
+    block->multiply(terms, kColumns, for_hidden_ + first * packed_n(channels_), count, channels_, n, sums, channels_, b > 0);
   }
 
   void finish(const Rows& scratch, int64_t at, int64_t count) {
@@ -196,7 +192,7 @@ class FusedHead {
     Element* transposed = scratch_of_thread([&](Arena& arena) { return arena.take<Element>(kColumns * rows_); });
     const BlockScope block;
     for (int64_t b = begin; b < end; ++b) {
-      const int64_t n = columns(b), first = b * kColumns;
+      const int64_t n = blocks_.length_of(b), first = blocks_.begin(b);
       Element* terms = terms_ + b * chunk_ * kColumns;
       for (int64_t t = 0; t < rows_; ++t) {
         Element* row = terms + t * kColumns;
@@ -213,8 +209,15 @@ class FusedHead {
   }
 
   const LinearCrossEntropyOptions options_;
-  const int64_t tokens_, channels_, vocabulary_, blocks_, chunk_;
-  const Element *hidden_, *weight_;
+  const KeptPacked kept_;
+  PackedWeight own_{MemoryPurpose::kWorkspace};  // where the caller keeps none
+  const int64_t tokens_, channels_, vocabulary_;
+  const Chunks blocks_;                // of the vocabulary
+  const PanelLayout<Element> layout_;  // of for_logits_
+  const int64_t chunk_;
+  const Element* hidden_;
+  const Tensor& weight_vd_;
+  const Element* weight_;
   const int64_t* labels_;
   Element* d_hidden_;
   float* sink_;
@@ -222,8 +225,8 @@ class FusedHead {
   int64_t begin_ = 0, rows_ = 0;  // the chunk at hand
 
   std::vector<Tensor> held_;         // holds what follows
-  Element* for_logits_ = nullptr;    // W as the B of h Wᵀ, block after block
-  Element* for_hidden_ = nullptr;    // W as the B of dz W
+  const Element* for_logits_ = nullptr;  // W as the B of h Wᵀ
+  const Element* for_hidden_ = nullptr;  // W as the B of dz W, block after block
   Element* terms_ = nullptr;         // [blocks, chunk, kColumns]: e^{z − base}
   float* bases_ = nullptr;           // [blocks, chunk]
   Element* packed_hidden_ = nullptr;

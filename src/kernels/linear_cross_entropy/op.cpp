@@ -48,8 +48,9 @@ struct Labelled {
   int64_t tokens = 0;
 };
 
-Labelled labelled(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const LinearCrossEntropyOptions& options) {
-  Labelled result{{hidden.detach().contiguous(), weight.detach().contiguous(), labels.contiguous(), options}, Tensor(), hidden.size(0)};
+Labelled labelled(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const LinearCrossEntropyOptions& options, KeptPacked kept) {
+  if (!weight.is_contiguous()) kept = {};  // a copy of it, made for this call, is not what was packed
+  Labelled result{{hidden.detach().contiguous(), weight.detach().contiguous(), labels.contiguous(), options, kept}, Tensor(), hidden.size(0)};
   result.problem.all_labelled = labels.is_cpu();
   if (!result.problem.all_labelled) return result;
   const Tensor has_label = labels.ge(0);
@@ -73,8 +74,8 @@ Tensor sum_in_order(const Tensor& each_t) {
 class CrossEntropySum : public torch::autograd::Function<CrossEntropySum> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& hidden, const Tensor& weight, const Tensor& labels,
-                        const std::optional<Tensor>& sink, const LinearCrossEntropyOptions& options, bool want_gradient) {
-    const Labelled some = labelled(hidden, weight, labels, options);
+                        const std::optional<Tensor>& sink, const LinearCrossEntropyOptions& options, const KeptPacked& kept, bool want_gradient) {
+    const Labelled some = labelled(hidden, weight, labels, options, kept);
     CrossEntropyGradients gradients;
     if (want_gradient) gradients = {at::empty_like(some.problem.hidden_td), sink.value_or(Tensor())};
     const Tensor each_t = dispatched(some.problem, gradients);
@@ -86,6 +87,8 @@ class CrossEntropySum : public torch::autograd::Function<CrossEntropySum> {
       context->saved_data["chunk"] = options.chunk;
       context->saved_data["upstream"] = options.upstream;
       context->saved_data["given_to_sink"] = options.upstream;
+      context->saved_data["kept"] = reinterpret_cast<int64_t>(kept.copies);
+      context->saved_data["version"] = static_cast<int64_t>(kept.version);
     }
     return sum_in_order(each_t);
   }
@@ -101,10 +104,11 @@ class CrossEntropySum : public torch::autograd::Function<CrossEntropySum> {
     if (rest != 0 && sink.defined()) {
       const auto saved = context->get_saved_variables();
       const LinearCrossEntropyOptions options{.z_loss = data["z_loss"].toDouble(), .chunk = data["chunk"].toInt(), .upstream = rest};
-      dispatched(labelled(saved[0], saved[1], saved[2], options).problem, {Tensor(), sink});
+      const KeptPacked kept{reinterpret_cast<PackedWeight*>(data["kept"].toInt()), static_cast<uint64_t>(data["version"].toInt())};
+      dispatched(labelled(saved[0], saved[1], saved[2], options, kept).problem, {Tensor(), sink});
     }
     const Tensor d_hidden = data["d_hidden"].toTensor();
-    return {scale == upstream ? d_hidden : d_hidden.mul(scale / upstream), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+    return {scale == upstream ? d_hidden : d_hidden.mul(scale / upstream), Tensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
@@ -112,7 +116,7 @@ class CrossEntropyMean : public torch::autograd::Function<CrossEntropyMean> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& hidden, const Tensor& weight, const Tensor& labels,
                         double z_loss, bool want_hidden, bool want_weight) {
-    Labelled some = labelled(hidden, weight, labels, {.z_loss = z_loss});
+    Labelled some = labelled(hidden, weight, labels, {.z_loss = z_loss}, {});
     const int64_t count = labels.is_cpu() ? some.problem.tokens() : labels.ge(0).sum().item<int64_t>();
     some.problem.options.upstream = count > 0 ? 1.0 / static_cast<double>(count) : 1.0;
     CrossEntropyGradients gradients;
@@ -168,19 +172,20 @@ const Dispatcher& linear_cross_entropy_dispatcher() {
 }
 
 Tensor linear_cross_entropy_sum(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const Tensor& sink,
-                                const LinearCrossEntropyOptions& options) {
+                                const LinearCrossEntropyOptions& options, KeptPacked kept) {
   check(hidden, weight, labels, options);
   if (sink.defined()) check_sink(sink, weight);
   if (hidden.is_meta()) return meta_results({hidden}, {scalar_of(hidden)})[0];
   const bool want_gradient = at::GradMode::is_enabled() && (hidden.requires_grad() || weight.requires_grad());
-  return CrossEntropySum::apply(hidden, weight, labels, sink.defined() ? std::optional<Tensor>(sink) : std::nullopt, options, want_gradient);
+  return CrossEntropySum::apply(hidden, weight, labels, sink.defined() ? std::optional<Tensor>(sink) : std::nullopt, options, kept, want_gradient);
 }
 
-Tensor linear_cross_entropy_each(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const LinearCrossEntropyOptions& options) {
+Tensor linear_cross_entropy_each(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const LinearCrossEntropyOptions& options,
+                                 KeptPacked kept) {
   check(hidden, weight, labels, options);
   const at::NoGradGuard no_gradient;
   if (hidden.is_meta()) return at::empty({hidden.size(0)}, hidden.options().dtype(scalar_of(hidden).type));
-  const Labelled some = labelled(hidden, weight, labels, options);
+  const Labelled some = labelled(hidden, weight, labels, options, kept);
   return some.spread(dispatched(some.problem, {}));
 }
 

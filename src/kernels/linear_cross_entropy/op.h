@@ -15,9 +15,13 @@
 #pragma once
 
 #include "kernels/dispatch.h"
+#include "kernels/matmul/packed_weight.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::kernels {
+
+// Words of the vocabulary at once in the fused form: the chunks of k that the weight's packed copy for dz W has.
+inline constexpr int64_t kHeadChunk = 256;
 
 struct LinearCrossEntropyOptions {
   double z_loss = 0;
@@ -26,12 +30,13 @@ struct LinearCrossEntropyOptions {
 };
 
 // hidden_td [tokens, hidden], weight_vd [vocabulary, hidden], labels_t int64 [tokens] (−1: no loss), sink_vd: gradient of the weight is
-// added there; undefined: not wanted. Result: scalar, fp32 (fp64 for fp64 inputs). Differentiable in hidden.
+// added there; undefined: not wanted. Result: scalar, fp32 (fp64 for fp64 inputs). Differentiable in hidden. `kept`: the weight's packed
+// copies; without them the fused form packs the weight at each call.
 Tensor linear_cross_entropy_sum(const Tensor& hidden_td, const Tensor& weight_vd, const Tensor& labels_t, const Tensor& sink_vd,
-                                const LinearCrossEntropyOptions& options = {});
+                                const LinearCrossEntropyOptions& options = {}, KeptPacked kept = {});
 // The loss of every token, [tokens], 0 without label; no gradient.
 Tensor linear_cross_entropy_each(const Tensor& hidden_td, const Tensor& weight_vd, const Tensor& labels_t,
-                                 const LinearCrossEntropyOptions& options = {});
+                                 const LinearCrossEntropyOptions& options = {}, KeptPacked kept = {});
 // The mean over tokens with a label (0 when there is none), differentiable in hidden and weight.
 Tensor linear_cross_entropy(const Tensor& hidden_td, const Tensor& weight_vd, const Tensor& labels_t, double z_loss);
 

@@ -9,6 +9,7 @@ namespace longhaul::kernels {
 struct CrossEntropyProblem {
   Tensor hidden_td, weight_vd, labels_t;  // contiguous; every label below vocabulary
   LinearCrossEntropyOptions options;
+  KeptPacked kept;           // of weight_vd
   bool all_labelled = true;  // no label is below 0
 
   int64_t tokens() const { return hidden_td.size(0); }

@@ -13,12 +13,13 @@ const Element* read(const Tensor& tensor) {
   return tensor.defined() ? static_cast<const Element*>(tensor.const_data_ptr()) : nullptr;
 }
 
-Tensor product(const Tensor& x, std::span<const int64_t> rows_per_group, const void* panels, const Tensor& bias, int64_t k, int64_t n) {
-  Tensor y = at::empty({x.size(0), n}, x.options().requires_grad(false));
+Tensor product(const Tensor& x, std::span<const int64_t> rows_per_group, const void* panels, const Tensor& bias, int64_t k, int64_t n,
+               const Epilogue& epilogue) {
+  const Tensor y = epilogue.keeps ? at::empty({x.size(0), n}, x.options().requires_grad(false)) : Tensor();
   const auto groups = row_groups(rows_per_group);
   const auto run = [&]<class Element>(Element) {
     multiply_rows<Element>({read<Element>(x), x.stride(0), static_cast<const Element*>(panels), read<Element>(bias),
-                            static_cast<Element*>(y.mutable_data_ptr()), n, k, n},
+                            y.defined() ? static_cast<Element*>(y.mutable_data_ptr()) : nullptr, n, k, n, epilogue},
                            groups);
   };
   if (x.scalar_type() == at::kBFloat16) run(uint16_t{});
@@ -47,13 +48,14 @@ std::string refuse_packed_weight_gradient(const Tensor& sink, const Tensor& bias
 }
 
 Tensor packed_output(const Tensor& x, std::span<const int64_t> rows_per_group, const Tensor& weight, const Tensor& bias, PackedWeight& kept,
-                     uint64_t version) {
+                     uint64_t version, const Epilogue& epilogue) {
   const Tensor flat_bias = bias.defined() ? bias.contiguous() : bias;
-  return product(x, rows_per_group, kept.for_output(weight, version), flat_bias, weight.size(-1), weight.size(-2));
+  return product(x, rows_per_group, kept.for_output(weight, version), flat_bias, weight.size(-1), weight.size(-2), epilogue);
 }
 
-Tensor packed_input_gradient(const Tensor& dy, std::span<const int64_t> rows_per_group, const Tensor& weight, PackedWeight& kept, uint64_t version) {
-  return product(dy, rows_per_group, kept.for_input_gradient(weight, version), Tensor(), weight.size(-2), weight.size(-1));
+Tensor packed_input_gradient(const Tensor& dy, std::span<const int64_t> rows_per_group, const Tensor& weight, PackedWeight& kept, uint64_t version,
+                             const Epilogue& epilogue) {
+  return product(dy, rows_per_group, kept.for_input_gradient(weight, version), Tensor(), weight.size(-2), weight.size(-1), epilogue);
 }
 
 void packed_weight_gradient(const Tensor& sink, const Tensor& bias_sink, const Tensor& dy, const Tensor& x, std::span<const int64_t> rows_per_group) {

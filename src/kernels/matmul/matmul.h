@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "kernels/matmul/epilogue.h"
 #include "kernels/matmul/packed_weight.h"
 
 namespace longhaul::kernels {
@@ -13,11 +14,13 @@ namespace longhaul::kernels {
 std::string refuse_packed(const Tensor& x, const Tensor& weight, const PackedWeight* kept);
 std::string refuse_packed_weight_gradient(const Tensor& sink, const Tensor& bias_sink, const Tensor& dy, const Tensor& x);
 
-// [rows, in] → [rows, out] with weight [out, in] or [groups, out, in]; bias [out] or undefined, of the type of x.
+// [rows, in] → [rows, out] with weight [out, in] or [groups, out, in]; bias [out] or undefined, of the type of x. Undefined where the
+// epilogue does not keep it.
 Tensor packed_output(const Tensor& x, std::span<const int64_t> rows_per_group, const Tensor& weight, const Tensor& bias, PackedWeight& kept,
-                     uint64_t version);
+                     uint64_t version, const Epilogue& epilogue = {});
 // [rows, out] → [rows, in].
-Tensor packed_input_gradient(const Tensor& dy, std::span<const int64_t> rows_per_group, const Tensor& weight, PackedWeight& kept, uint64_t version);
+Tensor packed_input_gradient(const Tensor& dy, std::span<const int64_t> rows_per_group, const Tensor& weight, PackedWeight& kept, uint64_t version,
+                             const Epilogue& epilogue = {});
 // sink [out, in] or [groups, out, in] += dyᵀ x; bias_sink (undefined: none; one group only) += Σ_t dy_t.
 void packed_weight_gradient(const Tensor& sink, const Tensor& bias_sink, const Tensor& dy, const Tensor& x, std::span<const int64_t> rows_per_group);
 

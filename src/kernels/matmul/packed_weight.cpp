@@ -2,36 +2,36 @@
 
 #include "base/error.h"
 #include "kernels/matmul/product.h"
-#include "tensor/memory_purpose.h"
 
 namespace longhaul::kernels {
 namespace {
 
 template <class Element>
-void pack(const Tensor& weight, bool for_input, Tensor& panels) {
+void pack(const Tensor& weight, bool for_input, int64_t longest, MemoryPurpose purpose, Tensor& panels) {
   const int64_t matrices = weight.dim() == 3 ? weight.size(0) : 1, out = weight.size(-2), in = weight.size(-1);
-  const int64_t size = matrices * PanelLayout<Element>(for_input ? out : in, for_input ? in : out).size();
+  const int64_t size = matrices * PanelLayout<Element>(for_input ? out : in, for_input ? in : out, longest).size();
   if (!panels.defined() || panels.numel() != size) {
-    const MemoryPurposeScope scope(MemoryPurpose::kParameters);
+    const MemoryPurposeScope scope(purpose);
     panels = at::empty({size}, weight.options().requires_grad(false));
   }
-  pack_weights(static_cast<const Element*>(weight.const_data_ptr()), matrices, out, in, for_input, static_cast<Element*>(panels.mutable_data_ptr()));
+  pack_weights({static_cast<const Element*>(weight.const_data_ptr()), matrices, out, in, for_input, longest}, static_cast<Element*>(panels.mutable_data_ptr()));
 }
 
 }  // namespace
 
-const void* PackedWeight::fresh(Copy& copy, const Tensor& weight, uint64_t version, bool for_input) {
+const void* PackedWeight::fresh(Copy& copy, const Tensor& weight, uint64_t version, bool for_input, int64_t longest) {
   const void* data = weight.const_data_ptr();
   const auto writes = static_cast<int64_t>(weight._version());
   if (!copy.panels.defined() || copy.data != data || copy.version != version || copy.writes != writes ||
-      copy.panels.scalar_type() != weight.scalar_type()) {
+      copy.longest != longest || copy.panels.scalar_type() != weight.scalar_type()) {
     LONGHAUL_ASSERT(weight.is_contiguous(), "a weight that is not contiguous");
     if (copy.panels.defined() && copy.panels.scalar_type() != weight.scalar_type()) copy.panels = Tensor();
-    if (weight.scalar_type() == at::kBFloat16) pack<uint16_t>(weight, for_input, copy.panels);
-    else pack<float>(weight, for_input, copy.panels);
+    if (weight.scalar_type() == at::kBFloat16) pack<uint16_t>(weight, for_input, longest, purpose_, copy.panels);
+    else pack<float>(weight, for_input, longest, purpose_, copy.panels);
     copy.data = data;
     copy.version = version;
     copy.writes = writes;
+    copy.longest = longest;
     ++packings_;
   }
   return copy.panels.const_data_ptr();

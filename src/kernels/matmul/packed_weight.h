@@ -1,20 +1,27 @@
 // PackedWeight: the packed copies of one weight, kept between calls because every weight is used at least three times a step: one for
 // y = x Wᵀ, one for dx = dy W. Each is made when it is first asked for, and anew when the weight has been written since: its version
-// (raised by the optimizer), its storage, or LibTorch's own count of in-place writes has changed. Belongs to a module, beside the
-// Parameter; not thread-safe. Takes as much memory again as the weight for each copy in use.
+// (raised by the optimizer), its storage, or LibTorch's own count of in-place writes has changed. Belongs to the Parameter; not
+// thread-safe. Takes as much memory again as the weight for each copy in use.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/matmul/panels.h"
+#include "tensor/memory_purpose.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::kernels {
 
 class PackedWeight {
  public:
+  explicit PackedWeight(MemoryPurpose purpose = MemoryPurpose::kParameters) : purpose_(purpose) {}
+
   // weight [out, in] or [experts, out, in], contiguous bf16 or fp32 on the CPU. Panels as matmul/panels.h says, one expert behind the other.
-  const void* for_output(const Tensor& weight, uint64_t version) { return fresh(for_output_, weight, version, false); }
-  const void* for_input_gradient(const Tensor& weight, uint64_t version) { return fresh(for_input_gradient_, weight, version, true); }
+  // `longest`: of the chunks of k = out; one number for each weight, or it is packed anew whenever it changes.
+  const void* for_output(const Tensor& weight, uint64_t version) { return fresh(for_output_, weight, version, false, Chunks::kLongest); }
+  const void* for_input_gradient(const Tensor& weight, uint64_t version, int64_t longest = Chunks::kLongest) {
+    return fresh(for_input_gradient_, weight, version, true, longest);
+  }
 
   int64_t bytes() const;
   int64_t packings() const { return packings_; }  // so far
@@ -24,12 +31,20 @@ class PackedWeight {
     Tensor panels;
     const void* data = nullptr;
     uint64_t version = 0;
-    int64_t writes = 0;
+    int64_t writes = 0, longest = 0;
   };
-  const void* fresh(Copy& copy, const Tensor& weight, uint64_t version, bool for_input);
+  const void* fresh(Copy& copy, const Tensor& weight, uint64_t version, bool for_input, int64_t longest);
 
+  MemoryPurpose purpose_;
   Copy for_output_, for_input_gradient_;
   int64_t packings_ = 0;
+};
+
+// Packed copies that the caller keeps (until after the backward pass) and the weight's version. An operator that is given none packs
+// inside each call, or leaves the product to LibTorch.
+struct KeptPacked {
+  PackedWeight* copies = nullptr;
+  uint64_t version = 0;
 };
 
 }  // namespace longhaul::kernels

@@ -1,7 +1,7 @@
 // The three products of a linear layer on raw memory, for one weight or for many at once (experts): group g takes rows begin … begin + rows
 // of x and y and has its own weight. bf16 (as bits, sums and gradients in fp32) and fp32.
 //
-//   y = x B (+ bias)      B packed as PanelLayout says: Wᵀ for the forward pass, W for the gradient of the input
+//   y = x B (+ bias)      B packed as PanelLayout says: Wᵀ for the forward pass, W for the gradient of the input; then the epilogue
 //   sink += dyᵀ x         in fp32, straight into the sink; bias_sink += Σ_t dy_t
 //
 // One parallel region for all groups (the weight gradient has two: packing, then products). Results do not depend on the number of
@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/matmul/epilogue.h"
 #include "kernels/matmul/panels.h"
 
 namespace longhaul::kernels {
@@ -26,16 +27,25 @@ struct RowProduct {
   int64_t ldx;
   const Element* panels;  // of all groups, PanelLayout<Element>(k, n).size() apart
   const Element* bias;    // [n] or null; of every group
-  Element* y;             // [rows × n], stride ldy
+  Element* y;             // [rows × n], stride ldy; null where the epilogue does not keep it
   int64_t ldy;
   int64_t k, n;
+  const Epilogue& epilogue;
 };
 template <class Element>
 void multiply_rows(const RowProduct<Element>& product, std::span<const RowGroup> groups);
 
-// Packs `matrices` weights [out × in], row-major and contiguous: B = Wᵀ (k = in, n = out), or with `for_input` B = W (k = out, n = in).
+// `matrices` weights [out × in], row-major and contiguous, to be packed: B = Wᵀ (k = in, n = out), or with `for_input` B = W (k = out,
+// n = in).
 template <class Element>
-void pack_weights(const Element* weights, int64_t matrices, int64_t out, int64_t in, bool for_input, Element* panels);
+struct WeightsToPack {
+  const Element* weights;
+  int64_t matrices, out, in;
+  bool for_input;
+  int64_t longest = Chunks::kLongest;  // of the chunks of k
+};
+template <class Element>
+void pack_weights(const WeightsToPack<Element>& from, Element* panels);
 
 template <class Element>
 struct WeightGradient {

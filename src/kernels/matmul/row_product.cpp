@@ -17,9 +17,14 @@ struct Block {
 
 // Blocks of y. A block of B (all of k) takes about a third of the second-level cache and is used for one block of rows after the other;
 // where k is so long that the block would be narrow, it is wider all the same, and B streams through.
-TaskList<Block> blocks_of(std::span<const RowGroup> groups, int64_t k, int64_t n, int64_t element_bytes) {
+// halves: blocks of both halves of y at the same columns are one block.
+TaskList<Block> blocks_of(std::span<const RowGroup> groups, int64_t k, int64_t n, int64_t element_bytes, bool halves) {
   const int64_t cache = std::max<int64_t>(machine().l2_bytes, 512 << 10);
   int64_t longest_rows = 192, widest = std::clamp<int64_t>(cache * 3 / 8 / (element_bytes * std::max<int64_t>(k, 1)), 256, 512);
+  if (halves) {
+    widest /= 2;
+    n /= 2;
+  }
   int64_t rows = 0;
   for (const RowGroup& group : groups) rows += group.rows;
   // Enough blocks for every thread, however small the product.
@@ -35,45 +40,66 @@ TaskList<Block> blocks_of(std::span<const RowGroup> groups, int64_t k, int64_t n
     for (int64_t j = 0; j < n; j += columns) {
       for (int64_t i = 0; i < groups[g].rows; i += height) {
         const Block block{static_cast<int64_t>(g), groups[g].begin + i, std::min(height, groups[g].rows - i), j, std::min(columns, n - j)};
-        blocks.add(block, block.rows * block.columns * std::max<int64_t>(k, 1));
+        blocks.add(block, block.rows * block.columns * std::max<int64_t>(k, 1) * (halves ? 2 : 1));
       }
     }
   }
   return blocks;
 }
 
-// c = the block of x B, over all chunks of k.
 template <class Element>
-void multiply_block(const BlockScope& kernels, const RowProduct<Element>& product, const Element* panels, const PanelLayout<Element>& layout,
-                    const Block& block, float* c, int64_t ldc) {
-  const Element* const x = product.x + block.row * product.ldx;
-  if (layout.chunks.count == 0) return kernels->multiply(x, product.ldx, panels, block.rows, block.columns, 0, c, ldc, false);
-  for (int64_t chunk = 0; chunk < layout.chunks.count; ++chunk) {
-    kernels->multiply(x + layout.chunks.begin(chunk), product.ldx, panels + layout.offset(chunk, block.column), block.rows, block.columns,
-                      layout.chunks.length_of(chunk), c, ldc, chunk > 0);
-  }
-}
+class BlockRunner {
+ public:
+  explicit BlockRunner(const RowProduct<Element>& product) : product_(product), layout_(product.k, product.n) {}
 
-template <class Element>
-void run_block(const BlockScope& kernels, const RowProduct<Element>& product, const PanelLayout<Element>& layout, const Block& block) {
-  const Element* const panels = product.panels + block.group * layout.size();
-  Element* const y = product.y + block.row * product.ldy + block.column;
-  const Element* const bias = product.bias == nullptr ? nullptr : product.bias + block.column;
-  if constexpr (std::is_same_v<Element, float>) {
-    multiply_block(kernels, product, panels, layout, block, y, product.ldy);
-    if (bias == nullptr) return;
-    for (int64_t i = 0; i < block.rows; ++i) {
-#pragma omp simd
-      for (int64_t j = 0; j < block.columns; ++j) y[i * product.ldy + j] += bias[j];
+  void run(const Block& block) const {
+    const Epilogue& epilogue = product_.epilogue;
+    const int64_t half = epilogue.halves ? product_.n / 2 : 0;
+    OutputBlock out{block.row, block.rows, block.column, block.columns, nullptr, nullptr, product_.ldy};
+    Element *y = nullptr, *second = nullptr;
+    if (epilogue.keeps) {
+      y = product_.y + block.row * product_.ldy + block.column;
+      second = y + half;
+    } else {
+      static thread_local Scratch scratch;
+      out.ldy = half > 0 ? 2 * block.columns : block.columns;
+      y = scratch.take<Element>(block.rows * out.ldy);
+      second = y + block.columns;
     }
-  } else {
-    static thread_local Scratch scratch;
-    float* const c = scratch.take<float>(block.rows * block.columns);
-    multiply_block(kernels, product, panels, layout, block, c, block.columns);
-    if (bias == nullptr) kernels->round_bf16(c, block.columns, block.rows, block.columns, y, product.ldy);
-    else kernels->round_bf16_with_bias(c, block.columns, block.rows, block.columns, bias, y, product.ldy);
+    compute(block, block.column, y, out.ldy);
+    if (half > 0) compute(block, half + block.column, second, out.ldy);
+    if (!epilogue.run) return;
+    out.y = y;
+    out.y_second = half > 0 ? second : nullptr;
+    epilogue.run(out);
   }
-}
+
+ private:
+  // The block's rows and as many columns from `column` on.
+  void compute(const Block& block, int64_t column, Element* y, int64_t ldy) const {
+    const Element* const panels = product_.panels + block.group * layout_.size();
+    const Element* const x = product_.x + block.row * product_.ldx;
+    const Element* const bias = product_.bias == nullptr ? nullptr : product_.bias + column;
+    if constexpr (std::is_same_v<Element, float>) {
+      multiply_panels(kernels_, x, product_.ldx, panels, layout_, block.rows, column, block.columns, y, ldy);
+      if (bias == nullptr) return;
+      for (int64_t i = 0; i < block.rows; ++i) {
+#pragma omp simd
+        for (int64_t j = 0; j < block.columns; ++j) y[i * ldy + j] += bias[j];
+      }
+    } else {
+      static thread_local Scratch scratch;
+      float* const c = scratch.take<float>(block.rows * block.columns);
+      multiply_panels(kernels_, x, product_.ldx, panels, layout_, block.rows, column, block.columns, c, block.columns);
+      if (bias == nullptr) kernels_->round_bf16(c, block.columns, block.rows, block.columns, y, ldy);
+      else kernels_->round_bf16_with_bias(c, block.columns, block.rows, block.columns, bias, y, ldy);
+    }
+  }
+
+  const BlockScope kernels_;
+  const RowProduct<Element>& product_;
+  const PanelLayout<Element> layout_;
+};
 
 }  // namespace
 
@@ -89,23 +115,22 @@ std::vector<RowGroup> row_groups(std::span<const int64_t> rows_per_group) {
 
 template <class Element>
 void multiply_rows(const RowProduct<Element>& product, std::span<const RowGroup> groups) {
-  const PanelLayout<Element> layout(product.k, product.n);
-  blocks_of(groups, product.k, product.n, sizeof(Element)).run(kGrain, [&](const Block* first, const Block* last) {
-    const BlockScope kernels;
-    for (const Block* block = first; block != last; ++block) run_block(kernels, product, layout, *block);
+  blocks_of(groups, product.k, product.n, sizeof(Element), product.epilogue.halves).run(kGrain, [&](const Block* first, const Block* last) {
+    const BlockRunner<Element> runner(product);
+    for (const Block* block = first; block != last; ++block) runner.run(*block);
   });
 }
 
 template <class Element>
-void pack_weights(const Element* weights, int64_t matrices, int64_t out, int64_t in, bool for_input, Element* panels) {
-  const int64_t k = for_input ? out : in, n = for_input ? in : out;
-  const PanelLayout<Element> layout(k, n);
+void pack_weights(const WeightsToPack<Element>& from, Element* panels) {
+  const int64_t k = from.for_input ? from.out : from.in, n = from.for_input ? from.in : from.out;
+  const PanelLayout<Element> layout(k, n, from.longest);
   constexpr int64_t kColumns = 64;
   struct Piece {
     int64_t matrix, chunk, column;
   };
   TaskList<Piece> pieces;
-  for (int64_t matrix = 0; matrix < matrices; ++matrix) {
+  for (int64_t matrix = 0; matrix < from.matrices; ++matrix) {
     for (int64_t chunk = 0; chunk < layout.chunks.count; ++chunk) {
       for (int64_t j = 0; j < n; j += kColumns) pieces.add({matrix, chunk, j}, layout.chunks.length_of(chunk) * kColumns);
     }
@@ -113,9 +138,10 @@ void pack_weights(const Element* weights, int64_t matrices, int64_t out, int64_t
   const BlockKernels& kernels = block_kernels();
   pieces.run(1 << 15, [&](const Piece* first, const Piece* last) {
     for (const Piece* piece = first; piece != last; ++piece) {
-      const int64_t from = layout.chunks.begin(piece->chunk);
-      const Element* const source = weights + piece->matrix * out * in + (for_input ? from * in + piece->column : piece->column * in + from);
-      kernels.pack(source, in, !for_input, layout.chunks.length_of(piece->chunk), std::min(kColumns, n - piece->column),
+      const int64_t begin = layout.chunks.begin(piece->chunk);
+      const Element* const source =
+          from.weights + piece->matrix * k * n + (from.for_input ? begin * n + piece->column : piece->column * k + begin);
+      kernels.pack(source, from.in, !from.for_input, layout.chunks.length_of(piece->chunk), std::min(kColumns, n - piece->column),
                    panels + piece->matrix * layout.size() + layout.offset(piece->chunk, piece->column));
     }
   });
@@ -123,7 +149,7 @@ void pack_weights(const Element* weights, int64_t matrices, int64_t out, int64_t
 
 template void multiply_rows(const RowProduct<uint16_t>&, std::span<const RowGroup>);
 template void multiply_rows(const RowProduct<float>&, std::span<const RowGroup>);
-template void pack_weights(const uint16_t*, int64_t, int64_t, int64_t, bool, uint16_t*);
-template void pack_weights(const float*, int64_t, int64_t, int64_t, bool, float*);
+template void pack_weights(const WeightsToPack<uint16_t>&, uint16_t*);
+template void pack_weights(const WeightsToPack<float>&, float*);
 
 }  // namespace longhaul::kernels

@@ -1,0 +1,223 @@
+#include "kernels/linear/feed_forward.h"
+
+#include <fmt/format.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "kernels/activation/loops.h"
+#include "kernels/activation/op.h"
+#include "kernels/cuda/calls.h"
+#include "kernels/dispatch.h"
+#include "kernels/documents.h"
+#include "kernels/matmul/matmul.h"
+#include "kernels/vector/tensors.h"
+
+namespace longhaul::kernels {
+namespace {
+
+// Places in a contiguous matrix.
+class Places {
+ public:
+  explicit Places(const Tensor& matrix) : data_(static_cast<std::byte*>(matrix.mutable_data_ptr())), ld_(matrix.size(1)), bytes_(matrix.element_size()) {}
+  void* at(int64_t row, int64_t column) const { return data_ + (row * ld_ + column) * bytes_; }
+  int64_t ld() const { return ld_; }
+
+ private:
+  std::byte* data_;
+  int64_t ld_, bytes_;
+};
+
+const void* from_column(const Tensor& vector, int64_t column) {
+  return vector.defined() ? static_cast<const std::byte*>(vector.const_data_ptr()) + column * vector.element_size() : nullptr;
+}
+
+// Of the product that gives z: writes a = act(z).
+Epilogue activation_of(Activation activation, const Tensor& gelu_bias, const Tensor& a, bool keeps_z) {
+  const Storage storage = storage_of(a);
+  if (activation == Activation::kGelu) {
+    return {.run =
+                [storage, gelu_bias, to = Places(a)](const OutputBlock& block) {
+                  bias_gelu_forward_rows({.storage = storage,
+                                          .columns = block.columns,
+                                          .x = block.y,
+                                          .bias_c = from_column(gelu_bias, block.column),
+                                          .ld_x = block.ldy,
+                                          .y = to.at(block.row, block.column),
+                                          .ld_y = to.ld()},
+                                         0, block.rows);
+                },
+            .keeps = keeps_z};
+  }
+  return {.run =
+              [storage, to = Places(a)](const OutputBlock& block) {
+                swiglu_forward_rows({.storage = storage,
+                                     .width = block.columns,
+                                     .gate = block.y,
+                                     .up = block.y_second,
+                                     .ld_x = block.ldy,
+                                     .y = to.at(block.row, block.column),
+                                     .ld_y = to.ld()},
+                                    0, block.rows);
+              },
+          .halves = true,
+          .keeps = keeps_z};
+}
+
+// Of the product that gives da, the gradient of a: writes dz = da · act'(z).
+Epilogue slope_of(Activation activation, const Tensor& gelu_bias, const Tensor& z, const Tensor& dz) {
+  const Storage storage = storage_of(z);
+  if (activation == Activation::kGelu) {
+    return {.run =
+                [storage, gelu_bias, from = Places(z), to = Places(dz)](const OutputBlock& block) {
+                  bias_gelu_backward_rows({.storage = storage,
+                                           .columns = block.columns,
+                                           .x = from.at(block.row, block.column),
+                                           .bias_c = from_column(gelu_bias, block.column),
+                                           .ld_x = from.ld(),
+                                           .dy = block.y,
+                                           .ld_y = block.ldy,
+                                           .dx = to.at(block.row, block.column)},
+                                          0, block.rows, nullptr);
+                },
+            .keeps = false};
+  }
+  return {.run =
+              [storage, half = z.size(1) / 2, from = Places(z), to = Places(dz)](const OutputBlock& block) {
+                swiglu_backward_rows({.storage = storage,
+                                      .width = block.columns,
+                                      .gate = from.at(block.row, block.column),
+                                      .up = from.at(block.row, half + block.column),
+                                      .ld_x = from.ld(),
+                                      .dy = block.y,
+                                      .ld_y = block.ldy,
+                                      .d_gate = to.at(block.row, block.column),
+                                      .d_up = to.at(block.row, half + block.column)},
+                                     0, block.rows);
+              },
+          .keeps = false};
+}
+
+struct Call : torch::CustomClassHolder {
+  Activation activation;
+  std::vector<int64_t> rows_per_group;
+  LinearWeights up, down;
+
+  // gelu adds the first bias itself, so that z and its bias are rounded as without the epilogue.
+  Tensor gelu_bias() const { return activation == Activation::kGelu ? up.bias : Tensor(); }
+  Tensor product_bias() const { return activation == Activation::kGelu ? Tensor() : up.bias; }
+};
+
+Tensor bias_sink(const LinearWeights& weights) { return weights.bias.defined() ? weights.sink.bias : Tensor(); }
+
+class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction> {
+ public:
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& up, const Tensor& down,
+                        const c10::intrusive_ptr<Call>& call, bool want_gradient) {
+    const std::vector<int64_t>& rows = call->rows_per_group;
+    const Tensor a = at::empty({x.size(0), down.size(-1)}, x.options().requires_grad(false));
+    const Tensor z = packed_output(x, rows, up, call->product_bias(), *call->up.kept.copies, call->up.kept.version,
+                                   activation_of(call->activation, call->gelu_bias(), a, want_gradient));
+    if (want_gradient) {
+      context->save_for_backward({x, z, a, up, down});
+      context->saved_data["call"] = c10::IValue::make_capsule(call);
+    }
+    return packed_output(a, rows, down, call->down.bias, *call->down.kept.copies, call->down.kept.version);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    const Tensor &x = saved[0], &z = saved[1], &a = saved[2], &up = saved[3], &down = saved[4];
+    const auto call = c10::static_intrusive_pointer_cast<Call>(context->saved_data["call"].toCapsule());
+    const std::vector<int64_t>& rows = call->rows_per_group;
+    const Tensor dy = gradients[0].stride(-1) == 1 ? gradients[0] : gradients[0].contiguous(), dz = at::empty_like(z);
+    call->down.sink.run([call, dy, a] { packed_weight_gradient(call->down.sink.weight, bias_sink(call->down), dy, a, call->rows_per_group); });
+    packed_input_gradient(dy, rows, down, *call->down.kept.copies, call->down.kept.version, slope_of(call->activation, call->gelu_bias(), z, dz));
+    call->up.sink.run([call, dz, x] { packed_weight_gradient(call->up.sink.weight, bias_sink(call->up), dz, x, call->rows_per_group); });
+    const Tensor dx = context->needs_input_grad(0) ? packed_input_gradient(dz, rows, up, *call->up.kept.copies, call->up.kept.version) : Tensor();
+    return {dx, Tensor(), Tensor(), Tensor(), Tensor()};
+  }
+};
+
+std::string refuse_fused(const Tensor& x, const Call& call, bool want_gradient) {
+  if (refuse_cuda(x).empty()) return "the CUDA kernels take the parts";
+  for (const LinearWeights* weights : {&call.up, &call.down}) {
+    std::string refusal = refuse_packed(x, weights->weight, weights->kept.copies);
+    if (refusal.empty() && want_gradient) refusal = refuse_packed_weight_gradient(weights->sink.weight, bias_sink(*weights), x, x);
+    if (!refusal.empty()) return refusal;
+  }
+  if (call.activation == Activation::kSwiglu && call.down.weight.size(-1) % kPanelColumns != 0) return "gate and up share a panel of columns";
+  return "";
+}
+
+Tensor composed(const Tensor& x, const Call& call) {
+  const LinearWeights &up = call.up, &down = call.down;
+  if (up.weight.dim() == 3) {
+    const Tensor z = grouped_linear(x, call.rows_per_group, up.weight, up.sink, up.kept);
+    const Tensor a = call.activation == Activation::kSwiglu ? swiglu(z) : bias_gelu(z, Tensor(), Tensor());
+    return grouped_linear(a, call.rows_per_group, down.weight, down.sink, down.kept);
+  }
+  GradientSink up_sink = up.sink;
+  up_sink.bias = call.product_bias().defined() ? up.sink.bias : Tensor();
+  const Tensor z = linear(x, up.weight, call.product_bias(), up_sink, up.kept);
+  const Tensor a = call.activation == Activation::kSwiglu ? swiglu(z) : bias_gelu(z, up.bias, up.sink.bias);
+  return linear(a, down.weight, down.bias, down.sink, down.kept);
+}
+
+Tensor dispatched(const char* op, const Tensor& x, const c10::intrusive_ptr<Call>& call) {
+  const Tensor &up = call->up.weight, &down = call->down.weight;
+  const bool want_gradient = at::GradMode::is_enabled() && (x.requires_grad() || up.requires_grad() || down.requires_grad());
+  const size_t choice =
+      Dispatcher(op).choose({"fused", "composed"}, [&](size_t i) { return i == 0 ? refuse_fused(x, *call, want_gradient) : std::string(); });
+  if (choice == 1) return composed(x, *call);
+  return FeedForwardFunction::apply(x, up, down, call, want_gradient);
+}
+
+void check(const char* op, int64_t dimensions, const Tensor& x, Activation activation, const LinearWeights& up, const LinearWeights& down) {
+  const int64_t parts = activation == Activation::kSwiglu ? 2 : 1;
+  const auto refuse_weight = [&](const char* name, const std::string& expected, const Tensor& weight) { refuse_argument(op, name, expected, shape_text(weight)); };
+  if (up.weight.dim() != dimensions || x.dim() != 2 || up.weight.size(-1) != x.size(1) || up.weight.scalar_type() != x.scalar_type()) {
+    refuse_weight("up", fmt::format("{}, in] for x {}", dimensions == 3 ? "[experts, out" : "[out", shape_text(x)), up.weight);
+  }
+  if (down.weight.dim() != dimensions || down.weight.size(-1) * parts != up.weight.size(-2) || down.weight.scalar_type() != x.scalar_type() ||
+      (dimensions == 3 && down.weight.size(0) != up.weight.size(0))) {
+    refuse_weight("down", fmt::format("[…, out, {} of up's columns] for up {}", parts == 2 ? "half" : "all", shape_text(up.weight)), down.weight);
+  }
+  for (const LinearWeights* weights : {&up, &down}) {
+    if (!weights->bias.defined()) continue;
+    if (dimensions == 3 || weights->bias.sizes() != at::IntArrayRef({weights->weight.size(0)}) || weights->bias.scalar_type() != x.scalar_type()) {
+      refuse_weight("bias", dimensions == 3 ? "none" : "[out] for a weight " + shape_text(weights->weight), weights->bias);
+    }
+  }
+}
+
+c10::intrusive_ptr<Call> call_of(Activation activation, std::vector<int64_t> rows, const LinearWeights& up, const LinearWeights& down) {
+  auto call = c10::make_intrusive<Call>();
+  call->activation = activation;
+  call->rows_per_group = std::move(rows);
+  call->up = up;
+  call->down = down;
+  for (LinearWeights* weights : {&call->up, &call->down}) {
+    if (weights->bias.defined()) weights->bias = weights->bias.contiguous();
+  }
+  return call;
+}
+
+}  // namespace
+
+Tensor feed_forward(const Tensor& x, Activation activation, const LinearWeights& up, const LinearWeights& down) {
+  check("feed_forward", 2, x, activation, up, down);
+  return dispatched("feed_forward", x, call_of(activation, {x.size(0)}, up, down));
+}
+
+Tensor grouped_feed_forward(const Tensor& x, const std::vector<int64_t>& rows_per_expert, Activation activation, const LinearWeights& up,
+                            const LinearWeights& down) {
+  check("grouped_feed_forward", 3, x, activation, up, down);
+  int64_t rows = 0;
+  for (const int64_t count : rows_per_expert) rows += count;
+  if (up.weight.size(0) != static_cast<int64_t>(rows_per_expert.size()) || x.size(0) != rows) {
+    refuse_argument("grouped_feed_forward", "rows_per_expert", fmt::format("{} numbers whose sum is {}", up.weight.size(0), x.size(0)),
+                    fmt::format("{} numbers, sum {}", rows_per_expert.size(), rows));
+  }
+  return dispatched("grouped_feed_forward", x, call_of(activation, rows_per_expert, up, down));
+}
+
+}  // namespace longhaul::kernels
