@@ -144,10 +144,17 @@ void check_decode(Session& session, int heads, int key_heads, int keys, int valu
   Buffer<Bf16> q(random_bf16(session, static_cast<int64_t>(sequences) * heads * keys)),
       k(random_bf16(session, static_cast<int64_t>(pages) * kPage * key_heads * keys)),
       v(random_bf16(session, static_cast<int64_t>(pages) * kPage * key_heads * values));
-  Buffer<int32_t> table_on_device(table), lengths_on_device(lengths);
+  const auto page_table = [&](const Buffer<Bf16>& memory, int channels) {
+    std::vector<const Bf16*> addresses;
+    for (const int32_t page : table)
+      addresses.push_back(memory.device() + static_cast<int64_t>(page) * kPage * key_heads * channels);
+    return Buffer<const Bf16*>(addresses);
+  };
+  const Buffer<const Bf16*> k_pages = page_table(k, keys), v_pages = page_table(v, values);
+  Buffer<int32_t> lengths_on_device(lengths);
   const double scale = 1 / std::sqrt(static_cast<double>(keys));
   const kernels::cuda::AttentionDecode problem{sequences, heads, key_heads, keys, values, window, kPage, width, 600, static_cast<float>(scale),
-                                               q.device(), k.device(), v.device(), table_on_device.device(), lengths_on_device.device()};
+                                               q.device(), k_pages.device(), v_pages.device(), lengths_on_device.device()};
   auto o = Buffer<Bf16>::output(static_cast<int64_t>(sequences) * heads * values);
   auto logsumexp = Buffer<float>::output(static_cast<int64_t>(sequences) * heads);
   auto workspace = Buffer<unsigned char>::output(kernels::cuda::decode_workspace_bytes(problem));
@@ -163,9 +170,14 @@ void check_decode(Session& session, int heads, int key_heads, int keys, int valu
   for (int n = 0; n < sequences; ++n) {
     Inputs in{widened(q.host), zeros(k.size()), zeros(v.size()), no_gradient, no_logsumexp_gradient};
     for (int s = 0; s < lengths[static_cast<size_t>(n)]; ++s) {
-      const int64_t row = static_cast<int64_t>(table[static_cast<size_t>(n * width + s / kPage)]) * kPage + s % kPage;
-      std::copy_n(wide_k.begin() + row * key_heads * keys, key_heads * keys, in.k.begin() + static_cast<int64_t>(s) * key_heads * keys);
-      std::copy_n(wide_v.begin() + row * key_heads * values, key_heads * values, in.v.begin() + static_cast<int64_t>(s) * key_heads * values);
+      for (int h = 0; h < key_heads; ++h) {
+        const int64_t row =
+            (static_cast<int64_t>(table[static_cast<size_t>(n * width + s / kPage)]) * key_heads + h) * kPage +
+            s % kPage;
+        const int64_t to = static_cast<int64_t>(s) * key_heads + h;
+        std::copy_n(wide_k.begin() + row * keys, keys, in.k.begin() + to * keys);
+        std::copy_n(wide_v.begin() + row * values, values, in.v.begin() + to * values);
+      }
     }
     const int64_t last = lengths[static_cast<size_t>(n)], first = window > 0 ? std::max<int64_t>(0, last - window) : 0;
     for (int h = 0; h < heads; ++h) reference_row(which, in, scale, n, h, first, last, want);
@@ -199,20 +211,24 @@ void time_case(Session& session, int64_t length, int heads, int key_heads, int h
 }
 
 void time_decode(Session& session, int sequences, int32_t length, int heads, int key_heads, int head) {
-  constexpr int kPage = 64;
+  constexpr int kPage = 256;  // as KeyValueCache
   const int width = length / kPage;
-  std::vector<int32_t> table(static_cast<size_t>(sequences * width));
-  for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i);
-  Buffer<int32_t> table_on_device(table), lengths(std::vector<int32_t>(static_cast<size_t>(sequences), length));
+  Buffer<int32_t> lengths(std::vector<int32_t>(static_cast<size_t>(sequences), length));
   const int64_t cached = static_cast<int64_t>(sequences) * length * key_heads * head;
   Buffer<Bf16> q(random_bf16(session, static_cast<int64_t>(sequences) * heads * head));
   const Memory k(cached * 2), v(cached * 2);
   kernels::cuda::runtime::fill(k.data(), 0, cached * 2);
   kernels::cuda::runtime::fill(v.data(), 0, cached * 2);
+  const auto page_table = [&](const Memory& memory) {
+    std::vector<const Bf16*> addresses;
+    for (int64_t page = 0; page < static_cast<int64_t>(sequences) * width; ++page)
+      addresses.push_back(static_cast<const Bf16*>(memory.data()) + page * kPage * key_heads * head);
+    return Buffer<const Bf16*>(addresses);
+  };
+  const Buffer<const Bf16*> k_pages = page_table(k), v_pages = page_table(v);
   auto o = Buffer<Bf16>::output(q.size());
   auto logsumexp = Buffer<float>::output(static_cast<int64_t>(sequences) * heads);
-  const kernels::cuda::AttentionDecode problem{sequences, heads, key_heads, head, head, 0, kPage, width, length, 0.1f, q.device(), static_cast<const Bf16*>(k.data()),
-                                               static_cast<const Bf16*>(v.data()), table_on_device.device(), lengths.device()};
+  const kernels::cuda::AttentionDecode problem{sequences, heads, key_heads, head, head, 0, kPage, width, length, 0.1f, q.device(), k_pages.device(), v_pages.device(), lengths.device()};
   Memory workspace(kernels::cuda::decode_workspace_bytes(problem));
   session.time("attention decode", std::to_string(sequences) + " sequences of " + std::to_string(length) + ", " + std::to_string(heads) + "/" + std::to_string(key_heads) + " heads × " + std::to_string(head),
                4 * static_cast<double>(cached), 4 * static_cast<double>(cached) * heads / key_heads,

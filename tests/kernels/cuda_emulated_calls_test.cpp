@@ -136,8 +136,29 @@ TEST(CudaCalls, AttentionWithoutGradientOfTheLogsumexp) {
   }, 1e-2);  // softmax and its gradient are rounded before the products
 }
 
-// The pages are copied together for it: its own kernel for pages wants another layout.
-TEST(CudaCalls, AttentionOverACache) {
+// One new token for each of several caches that end inside, at and beyond pages.
+TEST(CudaCalls, AttentionOverCachesReadsTheirPages) {
+  for (const int64_t window : {0, 100}) {
+    expect_like_fp64({"attention_paged"}, [window](at::ScalarType type) {
+      const std::vector<int64_t> lengths = {300, 1, 256, 770};
+      std::vector<KeyValueCache> caches(lengths.size());
+      std::vector<const KeyValueCache*> pointers;
+      for (size_t n = 0; n < lengths.size(); ++n) {
+        for (const int64_t part : {lengths[n] - 1, int64_t{1}})
+          caches[n].append(rounded({part, 2, 20}, 1 + n + static_cast<uint64_t>(part), type),
+                           rounded({part, 2, 12}, 9 + n, type));
+        pointers.push_back(&caches[n]);
+      }
+      const Tensor q = rounded({4, 6, 40}, 3, type).slice(2, 0, 40, 2);
+      const AttentionResult result = attention_paged(q, to_tensor(std::vector<int64_t>{0, 1, 2, 3, 4}), pointers,
+                                                     {.scale = 0.25, .window = window});
+      return std::vector<Tensor>{result.o_thd, result.logsumexp_th};
+    });
+  }
+}
+
+// Several new tokens: the pages are copied together, as nothing is gained by reading them in place once per token.
+TEST(CudaCalls, AttentionOfSeveralNewTokensGathersTheCache) {
   Dispatcher::force("attention_paged", "gathered");
   expect_like_fp64({"attention"}, [](at::ScalarType type) {
     KeyValueCache cache;
@@ -293,6 +314,11 @@ TEST(CudaCalls, RefuseWhatTheyCannotDo) {
   EXPECT_EQ(refused("linear_recurrence"), "it takes heads of 1 to 256 channels");
   attention(wide_heads, wide_heads, wide_heads, Tensor(), Tensor(), {});
   EXPECT_EQ(refused("attention"), "it takes heads of 1 to 256 channels");
+  KeyValueCache cache;
+  cache.append(at::zeros({3, 1, 8}, kBf16), at::zeros({3, 1, 8}, kBf16));
+  const KeyValueCache* const one = &cache;
+  attention_paged(at::zeros({2, 1, 8}, kBf16), Tensor(), std::span(&one, 1), {});
+  EXPECT_EQ(refused("attention_paged"), "it takes one new token a sequence");
   const Tensor x = at::zeros({2, 8}, kBf16);
   linear(x, at::zeros({4, 8}, kBf16), {}, {.weight = at::zeros({4, 8})});
   EXPECT_EQ(refused("linear"), "a single product is left to LibTorch");
