@@ -1,4 +1,4 @@
-// Checks and timings of linear_recurrence: both forms against the recurrence itself, token by token in fp64.
+// Checks and timings of linear_recurrence: each form against the recurrence itself, token by token in fp64.
 #include "kernels/linear_recurrence/cuda.h"
 
 #include <cmath>
@@ -35,6 +35,9 @@ const std::vector<Case>& cases() {
       {"decay per token and head", {100, 3, 140}, 2, 2, 64, 64, DecayKind::kHeadToken, 2, false, true},
       {"decay per token and head, reverse", {90, 145}, 2, 1, 32, 64, DecayKind::kHeadToken, 2, true, true},
       {"decay per token and channel", {17, 1, 30, 0}, 2, 2, 20, 40, DecayKind::kChannelToken, 2, false, true},
+      {"decay per token and channel, several segments and slices", {300, 65}, 1, 1, 72, 130, DecayKind::kChannelToken, 0.3, false, true},
+      {"decay per token and channel, steep", {130, 64}, 1, 1, 64, 64, DecayKind::kChannelToken, 60, false, true},
+      {"decay per token and channel that underflows", {70}, 2, 2, 16, 8, DecayKind::kChannelToken, 10000},
       {"decay per token and channel, reverse, shared keys", {33}, 4, 2, 40, 8, DecayKind::kChannelToken, 1, true, true},
   };
   return all;
@@ -136,11 +139,16 @@ struct Setup {
         plan(kernels::cuda::plan_recurrence(offsets.host, which.segment_tokens)),
         along(plan.along),
         against(plan.against),
-        document_segments(plan.document_segments) {
+        document_segments(plan.document_segments),
+        chunk_table(kernels::cuda::chunks_of(which.reverse ? plan.against : plan.along, which.reverse)),
+        chunks(chunk_table.chunks),
+        segment_chunks(chunk_table.segment_chunks) {
     problem = {tokens, documents, which.heads, which.key_heads, which.keys, which.values, which.kind, static_cast<float>(scale), which.reverse,
                q.device(), k.device(), v.device(), which.kind == DecayKind::kNone ? nullptr : log_decay.device(),
                which.states ? initial.device() : nullptr, offsets.device()};
     tables = {along.device(), against.device(), document_segments.device(), static_cast<int>(plan.along.size())};
+    two_pass = {which.reverse ? against.device() : along.device(), chunks.device(), segment_chunks.device(), document_segments.device(),
+                tables.segments, static_cast<int>(chunks.size())};
   }
   static std::vector<int64_t> boundaries(const std::vector<int64_t>& lengths) {
     std::vector<int64_t> all{0};
@@ -159,8 +167,12 @@ struct Setup {
   kernels::cuda::RecurrencePlan plan;
   Buffer<kernels::cuda::Segment> along, against;
   Buffer<int32_t> document_segments;
+  kernels::cuda::ChunkTable chunk_table;
+  Buffer<kernels::cuda::Chunk> chunks;
+  Buffer<int32_t> segment_chunks;
   Recurrence problem;
   kernels::cuda::RecurrenceTables tables;
+  kernels::cuda::TwoPassTables two_pass;
 };
 
 Reference reference_of(const Case& which, const Setup& setup, double scale) {
@@ -176,41 +188,71 @@ Reference reference_of(const Case& which, const Setup& setup, double scale) {
   return out;
 }
 
+enum class Form { kChunked, kTwoPass, kExact };
+const char* name_of(Form form) {
+  return form == Form::kChunked ? "linear_recurrence chunked" : form == Form::kTwoPass ? "linear_recurrence two-pass" : "linear_recurrence exact";
+}
+
+// What one form leaves behind; the exact one has no backward pass, the chunked one no gradient of a decay.
+struct Outputs {
+  explicit Outputs(const Setup& setup)
+      : o(Buffer<Bf16>::output(setup.d_o.size())),
+        d_q(Buffer<Bf16>::output(setup.q.size())),
+        d_k(Buffer<Bf16>::output(setup.k.size())),
+        d_v(Buffer<Bf16>::output(setup.v.size())),
+        final_state(Buffer<float>::output(setup.states)),
+        d_initial(Buffer<float>::output(setup.states)),
+        d_log_decay(Buffer<float>::output(setup.decays)) {}
+
+  void run(const Setup& setup, const Case& which, Form form, void* workspace) {
+    const Recurrence& problem = setup.problem;
+    const kernels::cuda::RecurrenceGradientPointers gradients{setup.d_o.device(), which.states ? setup.d_final.device() : nullptr, d_q.device(),
+                                                             d_k.device(), d_v.device(), d_initial.device(),
+                                                             form == Form::kTwoPass ? d_log_decay.device() : nullptr};
+    if (form == Form::kExact) {
+      kernels::cuda::exact_forward(problem, o.device(), final_state.device(), nullptr);
+    } else if (form == Form::kTwoPass) {
+      kernels::cuda::two_pass_forward(problem, setup.two_pass, o.device(), final_state.device(), workspace, nullptr);
+      kernels::cuda::two_pass_backward(problem, setup.two_pass, gradients, workspace, nullptr);
+    } else {
+      kernels::cuda::chunked_forward(problem, setup.tables, o.device(), final_state.device(), workspace, nullptr);
+      kernels::cuda::chunked_backward(problem, setup.tables, gradients, workspace, nullptr);
+    }
+    kernels::cuda::runtime::synchronize();
+  }
+
+  Buffer<Bf16> o, d_q, d_k, d_v;
+  Buffer<float> final_state, d_initial, d_log_decay;
+};
+
+int64_t workspace_bytes(const Setup& setup, Form form) {
+  return form == Form::kExact     ? 0
+         : form == Form::kTwoPass ? kernels::cuda::two_pass_workspace_bytes(setup.problem, setup.two_pass, true)
+                                  : kernels::cuda::chunked_workspace_bytes(setup.problem, setup.tables.segments, true);
+}
+
 void check_case(Session& session, const Case& which) {
   const double scale = 0.7;
   Setup setup(session, which, scale);
   const Reference want = reference_of(which, setup, scale);
-  for (const bool exact : {false, true}) {
-    if (!exact && which.kind == DecayKind::kChannelToken) continue;
-    const std::string op = exact ? "linear_recurrence exact" : "linear_recurrence chunked";
-    auto o = Buffer<Bf16>::output(setup.d_o.size()), d_q = Buffer<Bf16>::output(setup.q.size()), d_k = Buffer<Bf16>::output(setup.k.size()),
-         d_v = Buffer<Bf16>::output(setup.v.size());
-    auto final_state = Buffer<float>::output(setup.states), d_initial = Buffer<float>::output(setup.states),
-         d_log_decay = Buffer<float>::output(setup.decays);
-    const int segments = setup.tables.segments;
-    auto workspace = Buffer<unsigned char>::output(
-        exact ? kernels::cuda::exact_workspace_bytes(setup.problem, true) : kernels::cuda::chunked_workspace_bytes(setup.problem, segments, true));
-    const bool want_decay = exact && which.kind != DecayKind::kNone;
-    const kernels::cuda::RecurrenceGradientPointers gradients{setup.d_o.device(), which.states ? setup.d_final.device() : nullptr, d_q.device(),
-                                                             d_k.device(), d_v.device(), d_initial.device(),
-                                                             want_decay ? d_log_decay.device() : nullptr};
-    if (exact) {
-      kernels::cuda::exact_forward(setup.problem, o.device(), final_state.device(), nullptr);
-      kernels::cuda::exact_backward(setup.problem, gradients, workspace.device(), nullptr);
-    } else {
-      kernels::cuda::chunked_forward(setup.problem, setup.tables, o.device(), final_state.device(), workspace.device(), nullptr);
-      kernels::cuda::chunked_backward(setup.problem, setup.tables, gradients, workspace.device(), nullptr);
-    }
-    kernels::cuda::runtime::synchronize();
-    // The chunked form rounds its states to bf16 where they enter a product; fp32 ones are sums of products of rounded operands.
-    session.compare(op, which.name, "o", o, want.o, kBf16);
-    session.compare(op, which.name, "final_state", final_state, want.final_state, exact ? kFp32 : kBf16);
-    session.compare(op, which.name, "d_q", d_q, want.d_q, kBf16);
-    session.compare(op, which.name, "d_k", d_k, want.d_k, kBf16);
-    session.compare(op, which.name, "d_v", d_v, want.d_v, kBf16);
-    session.compare(op, which.name, "d_initial", d_initial, want.d_initial, exact ? kFp32 : kBf16);
-    if (want_decay) session.compare(op, which.name, "d_log_decay", d_log_decay, want.d_log_decay, {1e-4, 1e-3});  // terms that cancel
+  for (const Form form : {Form::kChunked, Form::kTwoPass, Form::kExact}) {
+    if (form == Form::kChunked && which.kind == DecayKind::kChannelToken) continue;
+    const char* const op = name_of(form);
+    Outputs out(setup);
+    const auto workspace = Buffer<unsigned char>::output(workspace_bytes(setup, form));
+    out.run(setup, which, form, workspace.device());
+    // The chunked forms round their states to bf16 where they enter a product; fp32 ones are sums of products of rounded operands.
+    session.compare(op, which.name, "o", out.o, want.o, kBf16);
+    session.compare(op, which.name, "final_state", out.final_state, want.final_state, form == Form::kExact ? kFp32 : kBf16);
     session.expect(op, which.name, "workspace", workspace.guards_hold(), "wrote outside the workspace");
+    if (form == Form::kExact) continue;
+    session.compare(op, which.name, "d_q", out.d_q, want.d_q, kBf16);
+    session.compare(op, which.name, "d_k", out.d_k, want.d_k, kBf16);
+    session.compare(op, which.name, "d_v", out.d_v, want.d_v, kBf16);
+    session.compare(op, which.name, "d_initial", out.d_initial, want.d_initial, {kBf16.rms, kBf16.worst, 1e-30});  // below that, fp32 ends
+    // Sums, of both signs, of products of operands that were rounded.
+    const Tolerance sums{8e-3, kBf16.worst};
+    if (form == Form::kTwoPass && which.kind != DecayKind::kNone) session.compare(op, which.name, "d_log_decay", out.d_log_decay, want.d_log_decay, sums);
   }
 }
 
@@ -226,42 +268,40 @@ void check_decode(Session& session) {
   session.compare("linear_recurrence exact", which.name, "state", setup.initial, want.final_state, kFp32);
 }
 
-// One shape, both directions of the chunked form, for several lengths of segments.
-void time_chunked(Session& session, const Case& which, const std::string& shape, const std::vector<int64_t>& segment_lengths) {
+// One shape, both directions of a form, for several lengths of segments.
+void time_form(Session& session, Form form, const Case& which, const std::string& shape, const std::vector<int64_t>& segment_lengths) {
   for (const int64_t segment_tokens : segment_lengths) {
     Case split = which;
     split.segment_tokens = segment_tokens;
     Setup setup(session, split, 1);
-    auto o = Buffer<Bf16>::output(setup.d_o.size()), d_q = Buffer<Bf16>::output(setup.q.size()), d_k = Buffer<Bf16>::output(setup.k.size()),
-         d_v = Buffer<Bf16>::output(setup.v.size());
-    auto final_state = Buffer<float>::output(setup.states);
-    Memory workspace(kernels::cuda::chunked_workspace_bytes(setup.problem, setup.tables.segments, true));
-    const kernels::cuda::RecurrenceGradientPointers gradients{setup.d_o.device(), nullptr, d_q.device(), d_k.device(), d_v.device(), nullptr, nullptr};
+    Outputs out(setup);
+    Memory workspace(workspace_bytes(setup, form));
+    const bool two_pass = form == Form::kTwoPass;
+    const kernels::cuda::RecurrenceGradientPointers gradients{setup.d_o.device(), nullptr, out.d_q.device(), out.d_k.device(), out.d_v.device(), nullptr,
+                                                             two_pass ? out.d_log_decay.device() : nullptr};
     const double token_heads = static_cast<double>(setup.tokens) * which.heads;
-    const kernels::RecurrenceWork forward = kernels::forward_work({.block = 64, .keys = which.keys, .values = which.values});
-    const kernels::RecurrenceWork backward = kernels::backward_work({.block = 64, .keys = which.keys, .values = which.values}, 2);
-    const std::string name = shape + ", " + std::to_string(setup.tables.segments) + " segments";
-    session.time("linear_recurrence chunked forward", name, token_heads * forward.bytes, token_heads * forward.flops,
-                 [&] { kernels::cuda::chunked_forward(setup.problem, setup.tables, o.device(), final_state.device(), workspace.data(), nullptr); });
-    session.time("linear_recurrence chunked backward", name, token_heads * backward.bytes, token_heads * backward.flops,
-                 [&] { kernels::cuda::chunked_backward(setup.problem, setup.tables, gradients, workspace.data(), nullptr); });
+    const kernels::RecurrenceShape work{.block = 64, .keys = which.keys, .values = which.values,
+                                        .decay_bytes = which.kind == DecayKind::kChannelToken ? 4 * which.keys : 0};
+    const kernels::RecurrenceWork forward = kernels::forward_work(work), backward = kernels::backward_work(work, 2);
+    const std::string name = shape + ", " + std::to_string(setup.tables.segments) + " segments", op = name_of(form);
+    session.time(op + " forward", name, token_heads * forward.bytes, token_heads * forward.flops, [&] {
+      if (two_pass) return kernels::cuda::two_pass_forward(setup.problem, setup.two_pass, out.o.device(), out.final_state.device(), workspace.data(), nullptr);
+      kernels::cuda::chunked_forward(setup.problem, setup.tables, out.o.device(), out.final_state.device(), workspace.data(), nullptr);
+    });
+    session.time(op + " backward", name, token_heads * backward.bytes, token_heads * backward.flops, [&] {
+      if (two_pass) return kernels::cuda::two_pass_backward(setup.problem, setup.two_pass, gradients, workspace.data(), nullptr);
+      kernels::cuda::chunked_backward(setup.problem, setup.tables, gradients, workspace.data(), nullptr);
+    });
   }
 }
 
-void time_exact(Session& session, const Case& which, const std::string& shape) {
+void time_decode(Session& session, const Case& which, const std::string& shape) {
   Setup setup(session, which, 1);
-  auto o = Buffer<Bf16>::output(setup.d_o.size()), d_q = Buffer<Bf16>::output(setup.q.size()), d_k = Buffer<Bf16>::output(setup.k.size()),
-       d_v = Buffer<Bf16>::output(setup.v.size());
-  auto final_state = Buffer<float>::output(setup.states), d_log_decay = Buffer<float>::output(setup.decays);
+  auto o = Buffer<Bf16>::output(setup.d_o.size());
+  auto final_state = Buffer<float>::output(setup.states);
   const double token_heads = static_cast<double>(setup.tokens) * which.heads, k = which.keys, v = which.values;
-  const double gates = which.kind == DecayKind::kChannelToken ? 4 * k : 0, states = 8 * static_cast<double>(setup.states) * (which.states ? 1 : 0);
-  session.time("linear_recurrence exact forward", shape, token_heads * (4 * (k + v) + gates) + states, token_heads * 4 * k * v,
+  session.time("linear_recurrence exact forward", shape, token_heads * 4 * (k + v) + 8 * static_cast<double>(setup.states), token_heads * 4 * k * v,
                [&] { kernels::cuda::exact_forward(setup.problem, o.device(), final_state.device(), nullptr); });
-  if (which.states) return;  // decoding
-  Memory workspace(kernels::cuda::exact_workspace_bytes(setup.problem, true));
-  const kernels::cuda::RecurrenceGradientPointers gradients{setup.d_o.device(), nullptr, d_q.device(), d_k.device(), d_v.device(), nullptr, d_log_decay.device()};
-  session.time("linear_recurrence exact backward", shape, token_heads * (10 * (k + v) + 2 * gates), token_heads * 10 * k * v,
-               [&] { kernels::cuda::exact_backward(setup.problem, gradients, workspace.data(), nullptr); });
 }
 
 }  // namespace
@@ -272,15 +312,23 @@ void check_linear_recurrence(Session& session) {
 }
 
 void time_linear_recurrence(Session& session) {
-  const int64_t chosen = kernels::cuda::choose_segment_tokens(16384, 1, 64, 2, session.machine.multiprocessors);
-  time_chunked(session, {"", {16384}, 64, 64, 128, 128, DecayKind::kHead, 0.5}, "1 × 16384, 64 heads × 128", {chosen, 8192, 4096, 2048, 1024});
-  time_chunked(session, {"", {32768, 32768, 32768, 32768}, 32, 32, 128, 128, DecayKind::kHead, 0.5}, "4 × 32768, 32 heads × 128",
-               {int64_t{1} << 30, 8192});
-  time_chunked(session, {"", {32768}, 8, 8, 64, 64, DecayKind::kHeadToken, 0.5}, "1 × 32768, 8 heads × 64, decay per token",
-               {kernels::cuda::choose_segment_tokens(32768, 1, 8, 1, session.machine.multiprocessors)});
-  time_exact(session, {"", {4096, 4096}, 16, 16, 128, 128, DecayKind::kChannelToken, 0.5}, "2 × 4096, 16 heads × 128, decay per channel");
-  time_exact(session, {"", std::vector<int64_t>(64, 1), 64, 64, 128, 128, DecayKind::kHead, 0.5, false, true}, "decoding, 64 sequences, 64 heads × 128");
+  const int multiprocessors = session.machine.multiprocessors;
+  const auto chosen = [&](int64_t tokens, int64_t heads, int64_t slices) {
+    return kernels::cuda::choose_segment_tokens(tokens, 1, heads, slices, multiprocessors);
+  };
+  time_form(session, Form::kChunked, {"", {16384}, 64, 64, 128, 128, DecayKind::kHead, 0.5}, "1 × 16384, 64 heads × 128",
+            {chosen(16384, 64, 2), 8192, 4096, 2048, 1024});
+  time_form(session, Form::kChunked, {"", {32768, 32768, 32768, 32768}, 32, 32, 128, 128, DecayKind::kHead, 0.5}, "4 × 32768, 32 heads × 128",
+            {int64_t{1} << 30, 8192});
+  time_form(session, Form::kChunked, {"", {32768}, 8, 8, 64, 64, DecayKind::kHeadToken, 0.5}, "1 × 32768, 8 heads × 64, decay per token",
+            {chosen(32768, 8, 1)});
+  time_form(session, Form::kTwoPass, {"", {32768}, 8, 8, 64, 64, DecayKind::kHeadToken, 0.5}, "1 × 32768, 8 heads × 64, decay per token, its gradient",
+            {chosen(32768, 8, 1)});
+  time_form(session, Form::kTwoPass, {"", {16384}, 8, 8, 64, 64, DecayKind::kChannelToken, 0.5}, "1 × 16384, 8 heads × 64, decay per channel",
+            {chosen(16384, 8, 1), 4096, 1024});
+  time_form(session, Form::kTwoPass, {"", {8192, 8192}, 16, 16, 128, 128, DecayKind::kChannelToken, 0.5}, "2 × 8192, 16 heads × 128, decay per channel",
+            {int64_t{1} << 30, 2048});
+  time_decode(session, {"", std::vector<int64_t>(64, 1), 64, 64, 128, 128, DecayKind::kHead, 0.5, false, true}, "decoding, 64 sequences, 64 heads × 128");
 }
-
 
 }  // namespace longhaul::gpu_check

@@ -86,7 +86,8 @@ TEST_P(CudaCallsRecurrence, EqualsReference) {
         expect_cuda("linear_recurrence");
       }
       const Forced forced("reference");
-      expect_close(found, evaluate(widened(in), decay_gradient, run), kTolerance);
+      // The gradient of a decay adds up products, of both signs, of operands that were rounded.
+      expect_close(found, evaluate(widened(in), decay_gradient, run), decay_gradient ? 8e-3 : kTolerance);
     }
   }
 }

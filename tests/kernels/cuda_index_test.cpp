@@ -167,6 +167,51 @@ TEST(CudaRecurrencePlan, CoversEveryTokenOnceInOrderAndNeverCrossesADocument) {
   }
 }
 
+TEST(CudaRecurrencePlan, ChunksAreThoseOfTheSegmentsOneAfterAnother) {
+  for (const auto& offsets : document_lists()) {
+    const RecurrencePlan plan = plan_recurrence(offsets, 128);
+    for (const bool against : {false, true}) {
+      const auto& segments = against ? plan.against : plan.along;
+      const ChunkTable table = chunks_of(segments, against);
+      ASSERT_EQ(table.segment_chunks.size(), segments.size() + 1);
+      EXPECT_EQ(table.segment_chunks.back(), static_cast<int32_t>(table.chunks.size()));
+      int64_t tokens = 0;
+      for (size_t s = 0; s < segments.size(); ++s) {
+        ASSERT_EQ(table.segment_chunks[s + 1] - table.segment_chunks[s], chunks_of(segments[s]));
+        for (int c = 0; c < chunks_of(segments[s]); ++c) {
+          const Chunk& chunk = table.chunks[static_cast<size_t>(table.segment_chunks[s] + c)];
+          EXPECT_EQ(chunk.first, token_at(segments[s], c * kChunk, against));
+          EXPECT_EQ(chunk.rows, rows_of(segments[s], c));
+          tokens += chunk.rows;
+        }
+      }
+      EXPECT_EQ(tokens, offsets.back());
+    }
+  }
+}
+
+// Halving: every pair of different tokens of a chunk meets at one level, the later one in the right half; tiles meet where their tokens do.
+TEST(CudaRecurrencePlan, LevelsOfHalvingShareOutThePairs) {
+  for (int i = 0; i < kChunk; ++i) {
+    for (int j = 0; j < kChunk; ++j) {
+      int levels = 0;
+      for (int level = 0; level < kLevels; ++level) {
+        if (!tokens_meet(i, j, level)) continue;
+        ++levels;
+        EXPECT_TRUE(tiles_meet(i / 16, j / 16, level));
+        EXPECT_EQ(i / (2 << level), j / (2 << level));
+        EXPECT_EQ((i >> level & 1) != 0, i > j);
+      }
+      EXPECT_EQ(levels, i == j ? 0 : 1) << i << " " << j;
+    }
+  }
+  for (int level = 4; level < kLevels; ++level) {  // of such tiles all tokens meet
+    for (int i = 0; i < kChunk; ++i) {
+      for (int j = 0; j < kChunk; ++j) EXPECT_EQ(tokens_meet(i, j, level), tiles_meet(i / 16, j / 16, level));
+    }
+  }
+}
+
 TEST(CudaRecurrencePlan, BlocksCoverSegmentsHeadsAndSlicesOnce) {
   for (const int heads : {1, 3, 64}) {
     for (const int slices : {1, 2, 8}) {
@@ -174,8 +219,8 @@ TEST(CudaRecurrencePlan, BlocksCoverSegmentsHeadsAndSlicesOnce) {
       const int segments = 5;
       for (int64_t block = 0; block < segments * heads * slices; ++block) {
         const ChunkedBlock where = chunked_block(block, heads, slices);
-        EXPECT_TRUE(where.segment >= 0 && where.segment < segments && where.head >= 0 && where.head < heads && where.slice >= 0 && where.slice < slices);
-        seen.insert({where.segment, where.head, where.slice});
+        EXPECT_TRUE(where.part >= 0 && where.part < segments && where.head >= 0 && where.head < heads && where.slice >= 0 && where.slice < slices);
+        seen.insert({where.part, where.head, where.slice});
       }
       EXPECT_EQ(seen.size(), static_cast<size_t>(segments * heads * slices));
     }
@@ -210,6 +255,15 @@ TEST(CudaSharedMemory, PartsDoNotOverlapAndFit) {
     EXPECT_EQ(exact.bytes - exact.partial, kExactBatch * exact_warps(keys) * 32 * 4);
     EXPECT_LE(exact.bytes, kLargestSharedBytes);
   }
+  constexpr GradientShared gradient = gradient_shared();
+  EXPECT_EQ(gradient.lambda, 3 * kTileBytes);
+  EXPECT_EQ(gradient.sums - gradient.lambda, kChunk * kSlice * 4);
+  EXPECT_EQ(gradient.dots - gradient.sums, 3 * 4 * kSlice * 4);
+  EXPECT_EQ(gradient.stage - gradient.dots, 4 * kSlice * 4);
+  EXPECT_EQ(gradient.g - gradient.rows, kTileBytes);
+  EXPECT_LE(gradient.g + kChunk * kPadded * 4, gradient.bytes);
+  EXPECT_LE(gradient.bytes, kLargestSharedBytes);
+  for (const int part : {gradient.k, gradient.p, gradient.lambda, gradient.stage, gradient.rows, gradient.g}) EXPECT_EQ(part % 128, 0);
   for (const int head : {64, 128, 256}) {
     EXPECT_LE(forward_shared_bytes(head), kLargestSharedBytes);
     EXPECT_LE(backward_shared_bytes(head), kLargestSharedBytes);

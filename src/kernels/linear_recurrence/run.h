@@ -32,7 +32,6 @@ struct Run {
   Bf16* out;     // [T, H, v.width]
   float* out_fp32;  // instead of `out`, where it is not null
   DecayKind kind;
-  bool decay_on_columns;  // kChannelToken: the decayed axis is v's, not k's
   const float* log_decay;
   StateView initial, final;  // data may be null
   const Segment* segments;
