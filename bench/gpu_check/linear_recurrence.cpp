@@ -20,6 +20,7 @@ struct Case {
   double steepest;
   bool reverse = false, states = false;  // states: initial state given, gradient of the final one not zero
   int64_t segment_tokens = 128;
+  bool tied = false;  // k = 1 − λ, one for each head of q
 };
 
 const std::vector<Case>& cases() {
@@ -37,6 +38,8 @@ const std::vector<Case>& cases() {
       {"decay per token and channel", {17, 1, 30, 0}, 2, 2, 20, 40, DecayKind::kChannelToken, 2, false, true},
       {"decay per token and channel, several segments and slices", {300, 65}, 1, 1, 72, 130, DecayKind::kChannelToken, 0.3, false, true},
       {"decay per token and channel, steep", {130, 64}, 1, 1, 64, 64, DecayKind::kChannelToken, 60, false, true},
+      {"tied keys", {150, 1, 0, 70}, 2, 2, 20, 40, DecayKind::kChannelToken, 2, false, true, 128, true},
+      {"tied keys, shared values, reverse, nearly no decay", {100}, 4, 2, 70, 8, DecayKind::kChannelToken, 1e-3, true, false, 64, true},
       {"decay per token and channel that underflows", {70}, 2, 2, 16, 8, DecayKind::kChannelToken, 10000},
       {"decay per token and channel, reverse, shared keys", {33}, 4, 2, 40, 8, DecayKind::kChannelToken, 1, true, true},
   };
@@ -68,7 +71,7 @@ class HeadReference {
         double sum = 0;
         for (int64_t c = 0; c < rows; ++c) {
           double& s = states[size(i) + 1][size(c * cols + d)];
-          s = std::exp(log_decay(t, h, c)) * states[size(i)][size(c * cols + d)] + in_.k[k_at(t, h, c)] * in_.v[v_at(t, h, d)];
+          s = std::exp(log_decay(t, h, c)) * states[size(i)][size(c * cols + d)] + key(t, h, c) * in_.v[v_at(t, h, d)];
           sum += in_.q[q_at(t, h, c)] * s;
         }
         out_.o[o_at(t, h, d)] = scale_ * sum;
@@ -94,6 +97,7 @@ class HeadReference {
     return case_.kind == DecayKind::kHead ? size(h) : case_.kind == DecayKind::kHeadToken ? size(t * case_.heads + h) : q_at(t, h, c);
   }
   double log_decay(int64_t t, int64_t h, int64_t c) const { return case_.kind == DecayKind::kNone ? 0 : in_.log_decay[decay_at(t, h, c)]; }
+  double key(int64_t t, int64_t h, int64_t c) const { return case_.tied ? -std::expm1(log_decay(t, h, c)) : in_.k[k_at(t, h, c)]; }
   int64_t token(int64_t n, int64_t i) const { return case_.reverse ? in_.offsets[size(n) + 1] - 1 - i : in_.offsets[size(n)] + i; }
 
   void step_back(int64_t t, int64_t h, const std::vector<double>& before, const std::vector<double>& now, std::vector<double>& adjoint) {
@@ -105,9 +109,10 @@ class HeadReference {
         const double g = in_.d_o[o_at(t, h, d)];
         adjoint[i] += scale_ * in_.q[q_at(t, h, c)] * g;
         out_.d_q[q_at(t, h, c)] += scale_ * now[i] * g;
-        out_.d_k[k_at(t, h, c)] += adjoint[i] * in_.v[v_at(t, h, d)];
-        out_.d_v[v_at(t, h, d)] += in_.k[k_at(t, h, c)] * adjoint[i];
-        d_log += lambda * before[i] * adjoint[i];
+        const double d_k = adjoint[i] * in_.v[v_at(t, h, d)];
+        if (!case_.tied) out_.d_k[k_at(t, h, c)] += d_k;
+        out_.d_v[v_at(t, h, d)] += key(t, h, c) * adjoint[i];
+        d_log += lambda * before[i] * adjoint[i] - (case_.tied ? lambda * d_k : 0);
         adjoint[i] *= lambda;
       }
       if (case_.kind != DecayKind::kNone) out_.d_log_decay[decay_at(t, h, c)] += d_log;
@@ -130,7 +135,7 @@ struct Setup {
         decays(which.kind == DecayKind::kHead ? which.heads
                                               : tokens * which.heads * (which.kind == DecayKind::kChannelToken ? which.keys : 1)),
         q(random_bf16(session, tokens * which.heads * which.keys, 0.5)),
-        k(random_bf16(session, tokens * which.key_heads * which.keys, 0.5)),
+        k(random_bf16(session, which.tied ? 0 : tokens * which.key_heads * which.keys, 0.5)),
         v(random_bf16(session, tokens * which.key_heads * which.values)),
         log_decay(random_log_decay(session, decays, which.steepest)),
         initial(random_fp32(session, which.states ? states : 0)),
@@ -144,7 +149,7 @@ struct Setup {
         chunks(chunk_table.chunks),
         segment_chunks(chunk_table.segment_chunks) {
     problem = {tokens, documents, which.heads, which.key_heads, which.keys, which.values, which.kind, static_cast<float>(scale), which.reverse,
-               q.device(), k.device(), v.device(), which.kind == DecayKind::kNone ? nullptr : log_decay.device(),
+               q.device(), which.tied ? nullptr : k.device(), v.device(), which.kind == DecayKind::kNone ? nullptr : log_decay.device(),
                which.states ? initial.device() : nullptr, offsets.device()};
     tables = {along.device(), against.device(), document_segments.device(), static_cast<int>(plan.along.size())};
     two_pass = {which.reverse ? against.device() : along.device(), chunks.device(), segment_chunks.device(), document_segments.device(),

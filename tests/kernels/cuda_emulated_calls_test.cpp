@@ -93,6 +93,25 @@ TEST_P(CudaCallsRecurrence, EqualsReference) {
 }
 INSTANTIATE_TEST_SUITE_P(Cases, CudaCallsRecurrence, ::testing::ValuesIn(load_cases()));
 
+// k = 1 − e^g: no key exists outside the kernels, and the gradient of g has both parts.
+TEST(CudaCalls, RecurrenceWithTiedKeys) {
+  for (const bool reverse : {false, true}) {
+    for (const std::vector<int64_t>& offsets : {std::vector<int64_t>{0, 70, 71, 150}, std::vector<int64_t>{0, 1, 2, 3}}) {
+      expect_like_fp64({"linear_recurrence"}, [&](at::ScalarType type) {
+        const int64_t tokens = offsets.back();
+        const Tensor q = leaf({tokens, 4, 24}, 1, type), v = leaf({tokens, 2, 40}, 2, type);
+        const Tensor g = rounded({tokens, 4, 24}, 3, wide(type)).abs().neg().requires_grad_(true);
+        const LinearRecurrenceOptions options{.scale = 0.7, .reverse = reverse, .tied_keys = true};
+        const auto result = linear_recurrence(q, Tensor(), v, g, Tensor(), to_tensor(offsets), options);
+        const auto weights = [&](const Tensor& x, uint64_t seed) { return rounded(x.sizes(), seed, wide(type)); };
+        const Tensor o = result.o_thd.to(wide(type)), state = result.final_state_nhkv;
+        (o.mul(weights(o, 4)).sum() + state.mul(weights(state, 5)).sum()).backward();
+        return std::vector<Tensor>{o.detach(), state.detach(), q.grad(), v.grad(), g.grad()};
+      });
+    }
+  }
+}
+
 TEST(CudaCalls, RecurrenceOfOneTokenATimeTakesStatesAlong) {
   const Tensor q = rounded({4, 2, 8}, 1, kBf16), k = rounded({4, 2, 8}, 2, kBf16), v = rounded({4, 2, 6}, 3, kBf16);
   const Tensor decay = random_tensor({2}, 4).sigmoid().neg().to(at::kFloat);

@@ -141,9 +141,9 @@ TwoPassWorkspace divide_two_pass(const Recurrence& p, const TwoPassTables& table
   take(w.segment_states, segments * state_floats(p));
   take(w.segment_decays, segments * p.heads * p.keys);
   if (!backward) return w;
-  const bool grouped = p.heads != p.key_heads;
+  const bool grouped = p.heads != p.key_heads, tied = p.k == nullptr;
   take(w.d_states, tables.chunk_count * state_floats(p));
-  take(w.wide_k, grouped ? keys : 0);
+  take(w.wide_k, grouped && !tied ? keys : 0);
   take(w.wide_v, grouped ? values : 0);
   take(w.decay_sums, p.kind == DecayKind::kHead || p.kind == DecayKind::kHeadToken ? p.tokens * p.heads * slices_of(p.keys) : 0);
   return w;
@@ -257,7 +257,7 @@ void two_pass_backward(const Recurrence& p, const TwoPassTables& tables, const R
   run_gradients(in, p, gradients, w, stream);
   const int group = p.heads / p.key_heads;
   if (group == 1) return;
-  sum_group(w.wide_k, gradients.d_k, p.tokens, p.key_heads, group, p.keys, stream);
+  if (!tied(in)) sum_group(w.wide_k, gradients.d_k, p.tokens, p.key_heads, group, p.keys, stream);
   sum_group(w.wide_v, gradients.d_v, p.tokens, p.key_heads, group, p.values, stream);
 }
 

@@ -20,7 +20,7 @@ struct Recurrence {
   float scale = 1;
   bool reverse = false;            // documents run from their last token to their first
   const Bf16* q = nullptr;         // [T, H, keys]
-  const Bf16* k = nullptr;         // [T, Hk, keys]
+  const Bf16* k = nullptr;         // [T, Hk, keys]; or null: tied, k = 1 − e^log_decay, for a decay per channel
   const Bf16* v = nullptr;         // [T, Hk, values]
   const float* log_decay = nullptr;  // [H], [T, H] or [T, H, keys], ≤ 0
   const float* initial = nullptr;  // [N, H, keys, values] or null: zeros
@@ -43,7 +43,7 @@ struct TwoPassTables {  // the segments in the order of the problem, and a Chunk
 struct RecurrenceGradientPointers {
   const Bf16* d_o = nullptr;       // [T, H, values]
   const float* d_final = nullptr;  // [N, H, keys, values] or null: zeros
-  Bf16 *d_q = nullptr, *d_k = nullptr, *d_v = nullptr;  // as q, k, v
+  Bf16 *d_q = nullptr, *d_k = nullptr, *d_v = nullptr;  // as q, k, v; of tied keys the gradient goes to the decay
   float* d_initial = nullptr;      // or null: not wanted
   float* d_log_decay = nullptr;    // two-pass form only; or null: not wanted
 };

@@ -33,7 +33,7 @@ bool decoding(const RecurrenceProblem& problem) {
 struct Operands {
   explicit Operands(const RecurrenceProblem& problem)
       : q(problem.q_thk.contiguous()),
-        k(problem.k_thk.contiguous()),
+        k(cuda::contiguous(problem.k_thk)),
         v(problem.v_thv.contiguous()),
         log_decay(problem.log_decay.defined() ? problem.log_decay.detach().to(at::kFloat).contiguous() : Tensor()),
         initial(cuda::contiguous(problem.initial_state_nhkv)),
@@ -41,7 +41,7 @@ struct Operands {
     call = {.tokens = q.size(0),
             .documents = static_cast<int>(problem.documents()),
             .heads = static_cast<int>(q.size(1)),
-            .key_heads = static_cast<int>(k.size(1)),
+            .key_heads = static_cast<int>(v.size(1)),
             .keys = static_cast<int>(q.size(2)),
             .values = static_cast<int>(v.size(2)),
             .kind = kind_of(problem.decay),
@@ -121,7 +121,7 @@ RecurrenceGradients backward(const RecurrenceProblem& problem, const Tensor& d_o
   const cuda::OnDevice device(problem.q_thk);
   const Operands in(problem);
   const Tensor d_o_flat = d_o.contiguous(), d_final_flat = cuda::contiguous(d_final);
-  RecurrenceGradients out{at::empty_like(in.q), at::empty_like(in.k), at::empty_like(in.v), want_decay ? at::empty_like(in.log_decay) : Tensor(), in.state()};
+  RecurrenceGradients out{at::empty_like(in.q), in.k.defined() ? at::empty_like(in.k) : Tensor(), at::empty_like(in.v), want_decay ? at::empty_like(in.log_decay) : Tensor(), in.state()};
   const cuda::RecurrenceGradientPointers gradients{.d_o = cuda::bf16(d_o_flat),
                                                    .d_final = cuda::fp32(d_final_flat),
                                                    .d_q = cuda::bf16_out(out.q_thk),

@@ -34,10 +34,12 @@ LONGHAUL_KERNEL(256) exact_kernel(Run run) {
       const int r = i % rows;
       const bool inside = r < run.k.width;
       q[i] = inside ? to_float(run.q.at(t, head)[r]) : 0.f;
-      k[i] = inside ? run.write * to_float(run.k.at(t, head)[r]) : 0.f;
+      const int64_t of_channel = (t * run.heads + head) * run.k.width + r;
+      const bool tied = run.k.data == nullptr;
+      k[i] = !inside ? 0.f : run.write * (tied ? tied_key(run.log_decay[of_channel]) : to_float(run.k.at(t, head)[r]));
       float log = 0;
       if (run.kind == DecayKind::kHead || run.kind == DecayKind::kHeadToken) log = log2_decay(run, t, head);
-      if (run.kind == DecayKind::kChannelToken && inside) log = run.log_decay[(t * run.heads + head) * run.k.width + r] * kLog2E;
+      if (run.kind == DecayKind::kChannelToken && inside) log = run.log_decay[of_channel] * kLog2E;
       decay[i] = power_of_two(log);
     }
     for (int i = static_cast<int>(threadIdx.x); i < batch * 32; i += static_cast<int>(blockDim.x)) {

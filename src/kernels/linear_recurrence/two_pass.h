@@ -34,6 +34,10 @@ struct TwoPass {
 };
 
 LONGHAUL_DEVICE int64_t token_of(const TwoPass& in, const Chunk& chunk, int row) { return in.reverse ? chunk.first - row : chunk.first + row; }
+LONGHAUL_DEVICE bool tied(const TwoPass& in) { return in.k.data == nullptr; }
+LONGHAUL_DEVICE float key_of(const TwoPass& in, int64_t token, int head, int channel) {
+  return tied(in) ? tied_key(in.log_decay[(token * in.heads + head) * in.q.width + channel]) : to_float(in.k.at(token, head)[channel]);
+}
 LONGHAUL_DEVICE float decay_of(const TwoPass& in, int64_t token, int head, int channel) {
   const int64_t at = in.kind == DecayKind::kHead          ? head
                      : in.kind == DecayKind::kHeadToken ? token * in.heads + head
@@ -62,12 +66,17 @@ LONGHAUL_DEVICE Column column_of_thread() {
   return {static_cast<int>(threadIdx.x) % kSlice, static_cast<int>(threadIdx.x) / kSlice * kQuarter};
 }
 
-// λ of the slice's tokens and channels, 1 where there are none: [kChunk][kSlice].
-LONGHAUL_DEVICE void load_decays(float* lambda, const TwoPass& in, const Chunk& chunk, int head, int slice) {
+// q, k and λ of the slice's tokens and channels; λ, [kChunk][kSlice], is 1 where there are none. Ends a copy group.
+LONGHAUL_DEVICE void load_slice(Tile<kSlice> q, Tile<kSlice> k, float* lambda, const TwoPass& in, const Chunk& chunk, int head, int slice) {
+  load_chunk(q, in, in.q, chunk, head, slice);
+  if (!tied(in)) load_chunk(k, in, in.k, chunk, head, slice);
+  end_copy_group();
   const Column mine = column_of_thread();
   const int channel = slice * kSlice + mine.channel;
   for (int t = mine.first; t < mine.first + kQuarter; ++t) {
-    lambda[t * kSlice + mine.channel] = t < chunk.rows && channel < in.q.width ? decay_of(in, token_of(in, chunk, t), head, channel) : 1.f;
+    const bool inside = t < chunk.rows && channel < in.q.width;
+    lambda[t * kSlice + mine.channel] = inside ? decay_of(in, token_of(in, chunk, t), head, channel) : 1.f;
+    if (tied(in)) *k.at(t, mine.channel) = from_float<Bf16>(inside ? key_of(in, token_of(in, chunk, t), head, channel) : 0.f);
   }
 }
 

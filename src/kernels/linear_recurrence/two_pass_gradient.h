@@ -16,7 +16,7 @@ namespace longhaul::kernels::cuda {
 
 struct GradientPass {
   Bf16 *d_q, *d_k;
-  float* d_k_fp32;   // instead of d_k, where it is not null: [T, H, keys]
+  float* d_k_fp32;   // instead of d_k, where it is not null: [T, H, keys]; neither for tied keys
   float* d_decay;    // kChannelToken: the gradient; else sums over the slice's channels [slices, T, H]; or null: not wanted
 };
 
@@ -189,7 +189,7 @@ LONGHAUL_DEVICE void store_gradients(const TwoPass& in, const GradientPass& pass
     pass.d_q[at] = from_float<Bf16>(sums.q[i]);
     if (pass.d_k_fp32 != nullptr) {
       pass.d_k_fp32[at] = sums.k[i];
-    } else {
+    } else if (!tied(in)) {
       pass.d_k[at] = from_float<Bf16>(sums.k[i]);
     }
     if (pass.d_decay != nullptr && in.kind == DecayKind::kChannelToken) pass.d_decay[at] = sums.decay[i];
@@ -232,10 +232,8 @@ LONGHAUL_KERNEL(kTwoPassThreads) gradients_kernel(TwoPass in, GradientPass pass,
     }
     end_copy_group();
   };
-  load_chunk(q, in, in.q, chunk, head, place.slice);
-  load_chunk(k, in, in.k, chunk, head, place.slice);
+  load_slice(q, k, lambda, in, chunk, head, place.slice);
   load(0);
-  load_decays(lambda, in, chunk, head, place.slice);
   ValueSums values = {};
   for (int step = 0; step < steps; ++step) {
     load(step + 1);
@@ -284,7 +282,10 @@ LONGHAUL_KERNEL(kTwoPassThreads) gradients_kernel(TwoPass in, GradientPass pass,
     for (int t = 0; t < kChunk; ++t) total *= of_channel[t * kSlice];
     const float added = total * through + of_other_quarters(others, mine);
     LONGHAUL_UNROLL
-    for (int i = 0; i < kQuarter; ++i) sums.decay[i] += added;
+    for (int i = 0; i < kQuarter; ++i) {
+      sums.decay[i] += added;
+      if (tied(in)) sums.decay[i] -= of_channel[(mine.first + i) * kSlice] * sums.k[i];  // k = 1 − λ
+    }
   }
   store_gradients(in, pass, chunk, place, mine, sums);
   if (pass.d_decay != nullptr && in.kind != DecayKind::kChannelToken) store_channel_sums(in, pass, chunk, place, mine, sums, g, tokens);

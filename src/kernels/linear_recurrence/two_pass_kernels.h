@@ -36,7 +36,7 @@ LONGHAUL_KERNEL(kTwoPassThreads) prepare_kernel(TwoPass in, Bf16* q_scaled, Bf16
   for (int i = kQuarter - 1; i >= 0; --i) {
     const int64_t token = token_of(in, chunk, mine.first + i);
     if (mine.first + i < chunk.rows) {
-      k_scaled[(token * in.heads + place.head) * in.q.width + channel] = from_float<Bf16>(to_float(in.k.at(token, place.head)[channel]) * after);
+      k_scaled[(token * in.heads + place.head) * in.q.width + channel] = from_float<Bf16>(key_of(in, token, place.head, channel) * after);
     }
     after *= lambda[i];
   }
@@ -214,10 +214,7 @@ LONGHAUL_DEVICE void scores(Tile<kSlice> out, const TwoPass& in, const Chunk& ch
   const Column mine = column_of_thread();
   float a[4][4] = {};
   for (int slice = 0; slice < slices_of(in.q.width); ++slice) {
-    load_chunk(q, in, in.q, chunk, head, slice);
-    load_chunk(k, in, in.k, chunk, head, slice);
-    end_copy_group();
-    load_decays(lambda, in, chunk, head, slice);
+    load_slice(q, k, lambda, in, chunk, head, slice);
     wait_for_copies<0>();
     __syncthreads();
     add_level(a, transposed ? k : q, transposed ? q : k, -1, transposed);
