@@ -54,6 +54,7 @@ void multiply_bf16(const uint16_t* a, int64_t lda, const uint16_t* panels, int64
 BlockKernels with_tiles() {
   BlockKernels kernels = kAvx512BlockKernels;
   kernels.name = "amx";
+  kernels.depth = 32;
   kernels.multiply_bf16 = multiply_bf16;
   kernels.enter = enter;
   kernels.leave = leave;

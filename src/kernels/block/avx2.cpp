@@ -36,6 +36,7 @@ struct Avx2 {
 }  // namespace
 
 const BlockKernels kAvx2BlockKernels = {"avx2",
+                                        2,
                                         pack_bf16<Avx2>,
                                         pack_fp32<Avx2>,
                                         multiply<Avx2, WidenedStep>,

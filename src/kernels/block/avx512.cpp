@@ -17,6 +17,7 @@ LONGHAUL_BEGIN_TARGET("avx512f,avx512bw")
 namespace longhaul::kernels {
 
 const BlockKernels kAvx512BlockKernels = {"avx512",
+                                          2,
                                           pack_bf16<Avx512>,
                                           pack_fp32<Avx512>,
                                           multiply<Avx512, WidenedStep>,

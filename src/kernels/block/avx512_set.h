@@ -15,6 +15,13 @@ struct Avx512 {
   static inline Real multiply_add(Real x, Real y, Real z) { return _mm512_fmadd_ps(x, y, z); }
   static inline Pairs load_pairs(const uint16_t* from) { return reinterpret_cast<Pairs>(_mm512_loadu_si512(from)); }
   static inline Pairs broadcast_pair(uint32_t x) { return reinterpret_cast<Pairs>(_mm512_set1_epi32(static_cast<int>(x))); }
+  static inline Pairs words(const uint16_t* from) {  // by a mask of ones: GCC 12 warns of its header's function without one
+    return reinterpret_cast<Pairs>(_mm512_maskz_cvtepu16_epi32(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from))));
+  }
+  static inline void interleave(const uint16_t* even, const uint16_t* odd, uint16_t* to) {
+    const Pairs pairs = words(even) | words(odd) << 16;
+    std::memcpy(to, &pairs, sizeof pairs);
+  }
   // The compiler's own operators: GCC 12 warns of its header's shift.
   static inline Real even(Pairs x) { return reinterpret_cast<Real>(x << 16); }
   static inline Real odd(Pairs x) { return reinterpret_cast<Real>(x & 0xffff0000u); }

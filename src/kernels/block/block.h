@@ -20,6 +20,7 @@ constexpr int64_t kPanelColumns = 16;
 
 struct BlockKernels {
   const char* name;  // "amx", "avx512_bf16", "avx512", "avx2", "portable"
+  int64_t depth;     // k's that the bf16 product takes at a time: inside a panel it may begin at any multiple of them
 
   // `transposed`: the source is [n × k] row-major with stride ld, else [k × n]. Writes packed_size<Element>(k, n) elements.
   void (*pack_bf16)(const uint16_t* b, int64_t ld, bool transposed, int64_t k, int64_t n, uint16_t* panels);

@@ -72,6 +72,19 @@ void pack_edge(const Element* b, int64_t along, int64_t next, int64_t first, int
   }
 }
 
+// One row of a panel, from two rows of the source.
+template <class Set>
+inline void interleave(const uint16_t* even, const uint16_t* odd, uint16_t* panel) {
+  if constexpr (requires { Set::interleave(even, odd, panel); }) {
+    Set::interleave(even, odd, panel);
+  } else {
+    uint32_t pairs[kPanelColumns];
+#pragma omp simd
+    for (int64_t x = 0; x < kPanelColumns; ++x) pairs[x] = even[x] | uint32_t{odd[x]} << 16;
+    std::memcpy(panel, pairs, sizeof pairs);
+  }
+}
+
 template <class Set>
 void pack_bf16(const uint16_t* b, int64_t ld, bool transposed, int64_t k, int64_t n, uint16_t* panels) {
   const int64_t along = transposed ? ld : 1, next = transposed ? 1 : ld;
@@ -89,12 +102,7 @@ void pack_bf16(const uint16_t* b, int64_t ld, bool transposed, int64_t k, int64_
       }
     } else {
       for (int64_t i = 0; i < whole; i += 2) {
-        const uint16_t* const even = from + i * ld;
-        const uint16_t* const odd = even + ld;
-        uint32_t pairs[kPanelColumns];
-#pragma omp simd
-        for (int64_t x = 0; x < kPanelColumns; ++x) pairs[x] = even[x] | uint32_t{odd[x]} << 16;
-        std::memcpy(panel + i * kPanelColumns, pairs, sizeof pairs);
+        interleave<Set>(from + i * ld, from + (i + 1) * ld, panel + i * kPanelColumns);
       }
     }
     pack_edge<Set>(from, along, next, whole, k, kPanelColumns, panel);

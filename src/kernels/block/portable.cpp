@@ -46,6 +46,7 @@ struct Portable {
 }  // namespace
 
 const BlockKernels kPortableBlockKernels = {"portable",
+                                            2,
                                             pack_bf16<Portable>,
                                             pack_fp32<Portable>,
                                             multiply<Portable, WidenedStep>,
