@@ -72,7 +72,7 @@ class Walk {
     if (plan_.execution == RecurrenceExecution::kFused) {
       const int64_t items = static_cast<int64_t>(order_.size()) * units();
       return share(items, [&](Worker& worker, int64_t item) {
-        walk_document(worker, order_[static_cast<size_t>(item / units())], item % units());
+        walk_document(worker, order_[static_cast<size_t>(item / units())], far_apart(item % units(), units()));
       });
     }
     empty_documents();
@@ -83,12 +83,12 @@ class Walk {
       if (passes_on(plan_.segments[s])) folded.push_back(s);
     }
     share(static_cast<int64_t>(folded.size()) * job_.heads, [&](Worker& worker, int64_t item) {
-      fold_segment(worker, folded[static_cast<size_t>(item / job_.heads)], item % job_.heads);
+      fold_segment(worker, folded[static_cast<size_t>(item / job_.heads)], far_apart(item % job_.heads, job_.heads));
     });
     share(static_cast<int64_t>(order_.size()) * job_.heads, [&](Worker&, int64_t item) { scan(item / job_.heads, item % job_.heads); });
     share(static_cast<int64_t>(plan_.segments.size()) * units(), [&](Worker& worker, int64_t item) {
       const auto s = static_cast<size_t>(item / units());
-      walk_segment(worker, s, item % units());
+      walk_segment(worker, s, far_apart(item % units(), units()));
     });
   }
 
@@ -97,6 +97,8 @@ class Walk {
 
  private:
   int64_t units() const { return backward_ ? job_.heads / job_.group : job_.heads; }  // heads that are walked on their own
+  // An order of heads: threads that walk neighbours at the same time take each other's lines.
+  static int64_t far_apart(int64_t i, int64_t heads) { return i % 2 * ((heads + 1) / 2) + i / 2; }
   int64_t length(int64_t document) const {
     return job_.offsets[static_cast<size_t>(document) + 1] - job_.offsets[static_cast<size_t>(document)];
   }
@@ -152,17 +154,23 @@ class Walk {
     else worker.write_block(to);
     return to;
   }
-  // Enters block b, and says that block `next` will follow, inside the segment or just outside.
-  void enter(Worker& worker, const RecurrenceSegment& segment, int64_t b, int64_t head, int64_t next) const {
-    const int64_t first = b * plan_.block, following = segment.start + next * plan_.block;
-    const int64_t after = std::min(plan_.block, length(segment.document) - following);
-    if (following >= 0 && after > 0) worker.prefetch_block(segment.document, following, after, head);
-    worker.enter_block(segment.document, segment.start + first, std::min(plan_.block, segment.length - first), head);
+  // A step of a walk: where it begins, counted from the document's beginning, and what it reads. Before or behind the document: none.
+  struct Step {
+    int64_t start;
+    unsigned rows;
+  };
+  Step step_of(const RecurrenceSegment& segment, int64_t b, unsigned rows) const { return {segment.start + b * plan_.block, rows}; }
+  // Enters block b to read `rows`, and says what comes next.
+  void enter(Worker& worker, const RecurrenceSegment& segment, int64_t b, int64_t head, unsigned rows, const Step& next) const {
+    const int64_t first = b * plan_.block, after = std::min(plan_.block, length(segment.document) - next.start);
+    worker.enter_block(segment.document, segment.start + first, std::min(plan_.block, segment.length - first), head, rows, backward_ ? b : 0);
+    if (next.start >= 0 && after > 0) worker.announce_block(segment.document, next.start, after, head, next.rows);
   }
 
   void forward_blocks(Worker& worker, const RecurrenceSegment& segment, int64_t head, Running& state, Fold* fold) const {
     for (int64_t b = 0; b < blocks_of(segment); ++b) {
-      enter(worker, segment, b, head, b + 1);
+      constexpr unsigned kRows = kQueries | kKeysAndValues;
+      enter(worker, segment, b, head, kRows, step_of(segment, b + 1, kRows));
       worker.pack_values();
       worker.read_block(state.or_null());
       const float* const x = addition(worker, segment, b, head, true);
@@ -177,8 +185,9 @@ class Walk {
     const float* entering = segment.slot < 0 ? at_or_null(initial, outer_at(segment.document, head))
                                              : boundaries + (segment.slot * job_.heads + head) * area;
     const auto state_of = [&](int64_t b) { return b == 0 ? entering : worker.states + (b - 1) * area; };
+    constexpr unsigned kOfQueries = kQueries | kOutputGradients;
     for (int64_t b = 0; b + 1 < blocks; ++b) {
-      enter(worker, segment, b, head, b + 1);
+      enter(worker, segment, b, head, kKeysAndValues, step_of(segment, b + 1, b + 2 < blocks ? kKeysAndValues : kKeysAndValues | kOfQueries));
       worker.pack_values();
       float* const next = worker.states + b * area;
       worker.write_block(next);
@@ -187,7 +196,8 @@ class Walk {
     double sum = 0;
     for (int64_t b = blocks - 1; b >= 0; --b) {
       const int64_t first = b * plan_.block;
-      enter(worker, segment, b, head, b - 1);
+      const Step next = b > 0 ? step_of(segment, b - 1, kOfQueries) : step_of(segment, -plan_.segment_blocks, kKeysAndValues);
+      enter(worker, segment, b, head, kOfQueries | (b + 1 < blocks ? kKeptKeysAndValues : kKeysAndValues), next);
       worker.pack_output_gradients();
       sum += worker.gradient_block(state_of(b), gradient.or_null(), job_.group > 1 ? worker.group_dk + first * job_.keys : nullptr,
                                    job_.group > 1 ? worker.group_dv + first * job_.values : nullptr);
@@ -277,7 +287,8 @@ class Walk {
     const int64_t count = blocks_of(segment);
     for (int64_t i = 0; i < count; ++i) {
       const int64_t b = backward_ ? count - 1 - i : i;
-      enter(worker, segment, b, head, backward_ ? b - 1 : b + 1);
+      const unsigned rows = backward_ ? kQueries | kOutputGradients : kKeysAndValues;
+      enter(worker, segment, b, head, rows, step_of(segment, backward_ ? b - 1 : b + 1, rows));
       if (backward_) worker.pack_output_gradients();
       else worker.pack_values();
       fold.add(loops_, worker.total(), addition(worker, segment, b, head, false), job_.keys, job_.values);

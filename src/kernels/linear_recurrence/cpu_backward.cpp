@@ -11,7 +11,6 @@
 #include <algorithm>
 
 #include "kernels/linear_recurrence/cpu_worker.h"
-#include "kernels/linear_recurrence/strip.h"
 
 namespace longhaul::kernels {
 
@@ -40,12 +39,12 @@ double RecurrenceWorker<Element>::gradient_block(const float* state, const float
   }
   mask_pairs(!by_channel_ && job_.d_decay.data != nullptr);
   if (d_state != nullptr) products_->pack(rounded(d_state), values_, false, keys_, values_, state_panels_);
-  for (int64_t j = 0; j < m_; j += kStrip) {
-    const int64_t rows = std::min(kStrip, m_ - j);
+  for (int64_t j = 0; j < m_; j += strip_) {
+    const int64_t rows = std::min(strip_, m_ - j);
     multiply_tokens(scores_ + j * block_, block_, do_tokens_, rows, values_, j, m_, first_);
     if (d_state != nullptr) {
       const Rows<const Element> keys = by_channel_ ? Rows<const Element>{scaled_k_, keys_} : k_;
-      products_->multiply(keys.at(j), keys.ld, state_panels_, rows, values_, keys_, second_, values_);
+      multiply(keys.at(j), keys.ld, state_panels_, rows, values_, keys_, second_, values_);
     }
     store(first_, d_state != nullptr ? second_ : nullptr, by_channel_ ? ones_ : suffix_, values_, j, rows, dv_, dv_sums);
   }
@@ -59,8 +58,8 @@ template <class Element>
 void RecurrenceWorker<Element>::scalar_pair_products() const {
   const auto transposed_products = [&](const Rows<const Element>& left, const Rows<const Element>& right, int64_t columns, float* out) {
     products_->pack(right.data, right.ld, true, columns, m_, row_panels_);
-    for (int64_t j = 0; j < m_; j += kStrip) {
-      products_->multiply(left.at(j), left.ld, row_panels_ + j / kPanelColumns * packed_size<Element>(columns, kPanelColumns), std::min(kStrip, m_ - j), m_ - j, columns,
+    for (int64_t j = 0; j < m_; j += strip_) {
+      multiply(left.at(j), left.ld, row_panels_ + j / kPanelColumns * packed_size<Element>(columns, kPanelColumns), std::min(strip_, m_ - j), m_ - j, columns,
                out + j * block_ + j, block_);
     }
   };
@@ -71,12 +70,12 @@ void RecurrenceWorker<Element>::scalar_pair_products() const {
 template <class Element>
 void RecurrenceWorker<Element>::mask_pairs(bool sums) const {
   std::fill_n(query_sum_, m_, 0.0f);
-  if (by_channel_ && job_.channel_block > kStrip) {  // diagonal blocks wider than a strip take its part above the diagonal as well
+  if (by_channel_ && job_.channel_block > strip_) {  // diagonal blocks wider than a strip take its part above the diagonal as well
     std::fill_n(pairs_k_, m_ * block_, Element(0));
     std::fill_n(pairs_q_, m_ * block_, Element(0));
   }
-  for (int64_t j = 0; j < m_; j += kStrip) {
-    const int64_t rows = std::min(kStrip, m_ - j), at = j * block_ + j;
+  for (int64_t j = 0; j < m_; j += strip_) {
+    const int64_t rows = std::min(strip_, m_ - j), at = j * block_ + j;
     loops_.mask_pair(a_ + at, p_ + at, mask_t_ + at, block_, rows, m_ - j, scores_ + at, pairs_k_ + at, block_, sums ? key_sum_ + j : nullptr,
                      query_sum_ + j);
     products_->transpose(pairs_k_ + at, block_, rows, m_ - j, pairs_q_ + at, block_);
@@ -100,22 +99,22 @@ double RecurrenceWorker<Element>::scalar_gradients(const float* state, const flo
   std::fill_n(dots_, 2 * block_, 0.0f);
   pack_tokens(q_, keys_, q_tokens_);
   if (d_state != nullptr) products_->pack(rounded(d_state), values_, true, values_, keys_, state_panels_);
-  for (int64_t j = 0; j < m_; j += kStrip) {
-    const int64_t rows = std::min(kStrip, m_ - j);
+  for (int64_t j = 0; j < m_; j += strip_) {
+    const int64_t rows = std::min(strip_, m_ - j);
     multiply_tokens(pairs_k_ + j * block_, block_, q_tokens_, rows, keys_, j, m_, first_);
     if (d_state != nullptr) {
-      products_->multiply(v_.at(j), v_.ld, state_panels_, rows, keys_, values_, second_, keys_);
+      multiply(v_.at(j), v_.ld, state_panels_, rows, keys_, values_, second_, keys_);
       if (decay) loops_.dot_rows(k_.at(j), k_.ld, second_, keys_, suffix_ + j, rows, keys_, dots_k + j);
     }
     store(first_, d_state != nullptr ? second_ : nullptr, suffix_, keys_, j, rows, dk_, group);
   }
   pack_tokens(k_, keys_, k_tokens_);
   if (state != nullptr) products_->pack(rounded(state), values_, true, values_, keys_, state_panels_);
-  for (int64_t i = 0; i < m_; i += kStrip) {
-    const int64_t rows = std::min(kStrip, m_ - i);
+  for (int64_t i = 0; i < m_; i += strip_) {
+    const int64_t rows = std::min(strip_, m_ - i);
     multiply_tokens(pairs_q_ + i * block_, block_, k_tokens_, rows, keys_, 0, i + rows, first_);
     if (state != nullptr) {
-      products_->multiply(d_o_.at(i), d_o_.ld, state_panels_, rows, keys_, values_, second_, keys_);
+      multiply(d_o_.at(i), d_o_.ld, state_panels_, rows, keys_, values_, second_, keys_);
       if (decay) loops_.dot_rows(q_.at(i), q_.ld, second_, keys_, prefix_ + i, rows, keys_, dots_q + i);
     }
     store(first_, state != nullptr ? second_ : nullptr, prefix_, keys_, i, rows, dq_, nullptr);

@@ -42,7 +42,7 @@ void RecurrenceWorker<Element>::channel_scores() const {
     }
     scale_pair(pair);
     products_->pack(left_factors(pair), keys_, true, keys_, pair.left_rows, row_panels_);
-    products_->multiply(right_factors(pair), keys_, row_panels_, pair.right_rows, pair.left_rows, keys_, out, block_);
+    multiply(right_factors(pair), keys_, row_panels_, pair.right_rows, pair.left_rows, keys_, out, block_);
   }
 }
 
@@ -60,7 +60,7 @@ void RecurrenceWorker<Element>::channel_scores_transposed() const {
     }
     scale_pair(pair);
     products_->pack(right_factors(pair), keys_, true, keys_, pair.right_rows, row_panels_);
-    products_->multiply(left_factors(pair), keys_, row_panels_, pair.left_rows, pair.right_rows, keys_, out, block_);
+    multiply(left_factors(pair), keys_, row_panels_, pair.left_rows, pair.right_rows, keys_, out, block_);
   }
 }
 
@@ -70,23 +70,23 @@ void RecurrenceWorker<Element>::channel_gradients(const float* state, const floa
     if (pair.diagonal && job_.smallest_decay == 0) continue;
     const int64_t left = pair.left * keys_, right = pair.right * keys_;
     products_->pack(left_factors(pair), keys_, false, pair.left_rows, keys_, row_panels_);
-    products_->multiply(pairs_q_ + pair.right * block_ + pair.left, block_, row_panels_, pair.right_rows, keys_, pair.left_rows, first_, keys_);
+    multiply(pairs_q_ + pair.right * block_ + pair.left, block_, row_panels_, pair.right_rows, keys_, pair.left_rows, first_, keys_);
     loops_.add_forward(first_, right_factors(pair), lambda_ + right, pair.right_rows, keys_, !pair.diagonal, 1, 1, dq_sum_ + right,
                        moment_ + right);
     products_->pack(right_factors(pair), keys_, false, pair.right_rows, keys_, row_panels_);
-    products_->multiply(pairs_k_ + pair.left * block_ + pair.right, block_, row_panels_, pair.left_rows, keys_, pair.right_rows, first_, keys_);
+    multiply(pairs_k_ + pair.left * block_ + pair.right, block_, row_panels_, pair.left_rows, keys_, pair.right_rows, first_, keys_);
     (pair.diagonal ? loops_.add_inverse : loops_.add_backward)(first_, left_factors(pair), lambda_ + left, pair.left_rows, keys_, -1,
                                                                 dk_sum_ + left, moment_ + left);
   }
   if (state != nullptr) {
     products_->pack(rounded(state), values_, true, values_, keys_, state_panels_);
-    products_->multiply(d_o_.data, d_o_.ld, state_panels_, m_, keys_, values_, first_, keys_);
+    multiply(d_o_.data, d_o_.ld, state_panels_, m_, keys_, values_, first_, keys_);
     loops_.scale_forward(q_.data, q_.ld, lambda_, m_, keys_, true, job_.scale, scaled_q_);
     loops_.add_forward(first_, scaled_q_, lambda_, m_, keys_, true, job_.scale, 1, dq_sum_, moment_);
   }
   if (d_state != nullptr) {
     products_->pack(rounded(d_state), values_, true, values_, keys_, state_panels_);
-    products_->multiply(v_.data, v_.ld, state_panels_, m_, keys_, values_, first_, keys_);
+    multiply(v_.data, v_.ld, state_panels_, m_, keys_, values_, first_, keys_);
     loops_.add_backward(first_, scaled_k_, lambda_, m_, keys_, 1, dk_sum_, written_);
   }
   store(dq_sum_, nullptr, ones_, keys_, 0, m_, dq_, nullptr);

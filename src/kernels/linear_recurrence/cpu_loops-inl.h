@@ -1,52 +1,9 @@
 // The bodies behind cpu_loops.h, in plain loops that the compiler turns into vectors. cpu_loops.cpp includes this once per instruction
 // set, inside a namespace of its own, between LONGHAUL_BEGIN_TARGET and LONGHAUL_END_TARGET.
 
-using Lanes = float __attribute__((vector_size(64)));  // sixteen partial sums
-constexpr int64_t kLanes = 16, kMaxColumns = 256, kDiagonal = 16;
+#include "kernels/linear_recurrence/cpu_lanes-inl.h"
 
-inline float widen(float x) { return x; }
-inline float widen(uint16_t x) { return std::bit_cast<float>(static_cast<uint32_t>(x) << 16); }
-template <class Element>
-inline Element narrow(float x) {
-  if constexpr (std::is_same_v<Element, float>) {
-    return x;
-  } else {  // to nearest, ties to even
-    const uint32_t bits = std::bit_cast<uint32_t>(x);
-    const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    return static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
-  }
-}
-
-inline float sum_of(const Lanes& lanes) {
-  float sums[kLanes];
-  std::memcpy(sums, &lanes, sizeof sums);
-  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
-    for (int64_t i = 0; i < half; ++i) sums[i] += sums[i + half];
-  }
-  return sums[0];
-}
-
-// Σ value(c) over columns, in sixteen interleaved sums.
-template <class Value>
-inline float sum_over(int64_t columns, const Value& value) {
-  Lanes sums = {};
-  int64_t c = 0;
-  for (; c + kLanes <= columns; c += kLanes) {
-    float terms[kLanes];
-    for (int64_t lane = 0; lane < kLanes; ++lane) terms[lane] = value(c + lane);
-    Lanes add;
-    std::memcpy(&add, terms, sizeof add);
-    sums += add;
-  }
-  if (c < columns) {
-    float terms[kLanes] = {};
-    for (int64_t lane = 0; c + lane < columns; ++lane) terms[lane] = value(c + lane);
-    Lanes add;
-    std::memcpy(&add, terms, sizeof add);
-    sums += add;
-  }
-  return sum_of(sums);
-}
+constexpr int64_t kMaxColumns = 256, kDiagonal = 16;
 
 // e^x for x ≤ 0 (and a little above): 2^n 2^f with n = round(x log2 e), 2^f by its Taylor polynomial (error 5e-9 on |f| ≤ 1/2).
 // Below −87 the result is 0; a NaN stays one.
@@ -66,12 +23,41 @@ inline float exponential(float x) {
 }
 
 template <class Element>
+void copy_rows(const Element* x, int64_t ld, int64_t rows, int64_t columns, Element* out) {
+  constexpr int64_t kLine = 64 / sizeof(Element);
+  for (int64_t i = 0; i < rows; ++i) {
+    const Element* const from = x + i * ld;
+    Element* const to = out + i * columns;
+    int64_t c = 0;
+    for (; c + kLine <= columns; c += kLine) {
+      Lanes line;
+      std::memcpy(&line, from + c, sizeof line);
+      std::memcpy(to + c, &line, sizeof line);
+    }
+    for (; c < columns; ++c) to[c] = from[c];
+  }
+}
+
+template <class Element>
+void round_state(const float* state, int64_t count, Element* out) {
+  for_lanes(count, [&](int64_t i, auto lanes) { store(out + i, load(state + i, lanes), lanes); });
+}
+
+// Results lie as far apart as inputs: a cache would first read their lines, and lose others to them.
+template <class Element>
+inline void store_row(const Element* row, int64_t columns, Element* out) {
+  constexpr int64_t kLine = 64 / sizeof(Element);
+  if (kStreams && columns % kLine == 0 && reinterpret_cast<uintptr_t>(out) % 64 == 0) {
+    for (int64_t c = 0; c < columns; c += kLine) stream_line(row + c, out + c);
+  } else {
+    std::memcpy(out, row, static_cast<size_t>(columns) * sizeof *out);
+  }
+}
+
+template <class Element>
 void scale_rows(const Element* x, int64_t ld, const float* factor, int64_t rows, int64_t columns, Element* out, int64_t ld_out) {
   for (int64_t i = 0; i < rows; ++i) {
-    const Element* const __restrict from = x + i * ld;
-    Element* const __restrict to = out + i * ld_out;
-    const float f = factor[i];
-    for (int64_t c = 0; c < columns; ++c) to[c] = narrow<Element>(f * widen(from[c]));
+    for_lanes(columns, [&](int64_t c, auto count) { store(out + i * ld_out + c, factor[i] * load(x + i * ld + c, count), count); });
   }
 }
 
@@ -79,15 +65,11 @@ template <class Element>
 void join_rows(const float* first, const float* second, int64_t ld, const float* factor, int64_t rows, int64_t columns, Element* out,
                int64_t ld_out) {
   for (int64_t i = 0; i < rows; ++i) {
-    const float* const __restrict a = first + i * ld;
-    Element* const __restrict to = out + i * ld_out;
-    if (second == nullptr) {
-      for (int64_t c = 0; c < columns; ++c) to[c] = narrow<Element>(a[c]);
-      continue;
-    }
-    const float* const __restrict b = second + i * ld;
-    const float f = factor[i];
-    for (int64_t c = 0; c < columns; ++c) to[c] = narrow<Element>(a[c] + f * b[c]);
+    const float *const a = first + i * ld, *const b = second + i * ld;
+    alignas(64) Element row[kMaxColumns];
+    if (second == nullptr) for_lanes(columns, [&](int64_t c, auto count) { store(row + c, load(a + c, count), count); });
+    else for_lanes(columns, [&](int64_t c, auto count) { store(row + c, load(a + c, count) + factor[i] * load(b + c, count), count); });
+    store_row(row, columns, out + i * ld_out);
   }
 }
 
@@ -119,12 +101,10 @@ template <class Element>
 void mask_scores(const float* scores, const float* mask, int64_t ld, int64_t first, int64_t rows, int64_t columns, Element* out,
                  int64_t ld_out) {
   for (int64_t i = 0; i < rows; ++i) {
-    const float* const __restrict from = scores + i * ld;
-    const float* const __restrict factor = mask + i * ld;
-    Element* const __restrict to = out + i * ld_out;
-    const int64_t live = std::min(columns, first + i + 1);
-    for (int64_t j = 0; j < live; ++j) to[j] = narrow<Element>(from[j] * factor[j]);
-    for (int64_t j = live; j < columns; ++j) to[j] = 0;
+    for_lanes(columns, [&](int64_t j, auto count) {
+      const Lanes masked = load(scores + i * ld + j, count) * load(mask + i * ld + j, count);
+      store(out + i * ld_out + j, between(masked, 0, first + i + 1 - j), count);
+    });
   }
 }
 
@@ -132,17 +112,17 @@ template <class Element>
 void mask_pair(const float* a, const float* p, const float* mask, int64_t ld, int64_t rows, int64_t columns, Element* a_out, Element* p_out,
                int64_t ld_out, float* key_sum, float* query_sum) {
   for (int64_t j = 0; j < rows; ++j) {
-    const float *const __restrict aj = a + j * ld, *const __restrict pj = p + j * ld, *const __restrict factor = mask + j * ld;
-    Element *const __restrict a_to = a_out + j * ld_out, *const __restrict p_to = p_out + j * ld_out;
-    for (int64_t i = 0; i < std::min(j, columns); ++i) a_to[i] = p_to[i] = 0;
-    for (int64_t i = j; i < columns; ++i) {
-      a_to[i] = narrow<Element>(aj[i] * factor[i]);
-      p_to[i] = narrow<Element>(pj[i] * factor[i]);
-    }
-    if (key_sum == nullptr) continue;
-    for (int64_t i = j + 1; i < columns; ++i) query_sum[i] += aj[i] * pj[i] * factor[i];
-    const int64_t after = j + 1;
-    key_sum[j] = after < columns ? sum_over(columns - after, [&](int64_t i) { return aj[after + i] * pj[after + i] * factor[after + i]; }) : 0;
+    Lanes sum = {};
+    for_lanes(columns, [&](int64_t i, auto count) {
+      const Lanes factor = load(mask + j * ld + i, count), aj = load(a + j * ld + i, count), pj = load(p + j * ld + i, count);
+      store(a_out + j * ld_out + i, between(aj * factor, j - i, kLanes), count);
+      store(p_out + j * ld_out + i, between(pj * factor, j - i, kLanes), count);
+      if (key_sum == nullptr) return;
+      const Lanes weight = between(aj * pj * factor, j + 1 - i, kLanes);
+      store(query_sum + i, load(query_sum + i, count) + weight, count);
+      sum += weight;
+    });
+    if (key_sum != nullptr) key_sum[j] = sum_of(sum);
   }
 }
 
@@ -180,10 +160,8 @@ inline void walk_inverse(const float* lambda, int64_t rows, int64_t columns, con
 
 template <class Element>
 inline auto scaled_into(const Element* x, int64_t ld, int64_t columns, Element* out) {
-  return [=](int64_t i, const float* __restrict factor) {
-    const Element* const __restrict from = x + i * ld;
-    Element* const __restrict to = out + i * columns;
-    for (int64_t c = 0; c < columns; ++c) to[c] = narrow<Element>(factor[c] * widen(from[c]));
+  return [=](int64_t i, const float* factor) {
+    for_lanes(columns, [&](int64_t c, auto count) { store(out + i * columns + c, load(factor + c, count) * load(x + i * ld + c, count), count); });
   };
 }
 template <class Element>
@@ -231,24 +209,11 @@ void add_inverse(const float* z, const Element* x, const float* lambda, int64_t 
 // Columns c … c + 15 of a row, zeros beyond the last.
 template <class Element>
 inline Lanes lanes_at(const Element* row, int64_t c, int64_t columns) {
-  float values[kLanes] = {};
-  if (c + kLanes <= columns) {
-    for (int64_t lane = 0; lane < kLanes; ++lane) values[lane] = widen(row[c + lane]);
-  } else {
-    for (int64_t lane = 0; c + lane < columns; ++lane) values[lane] = widen(row[c + lane]);
-  }
-  Lanes lanes;
-  std::memcpy(&lanes, values, sizeof lanes);
-  return lanes;
+  return c + kLanes <= columns ? load(row + c) : load(row + c, columns - c);
 }
 inline void add_lanes(float* row, int64_t c, int64_t columns, const Lanes& lanes) {
-  float values[kLanes];
-  std::memcpy(values, &lanes, sizeof values);
-  if (c + kLanes <= columns) {
-    for (int64_t lane = 0; lane < kLanes; ++lane) row[c + lane] += values[lane];
-  } else {
-    for (int64_t lane = 0; c + lane < columns; ++lane) row[c + lane] += values[lane];
-  }
+  if (c + kLanes <= columns) store(row + c, load(row + c) + lanes);
+  else store(row + c, load(row + c, columns - c) + lanes, columns - c);
 }
 
 // Sums of pairs j ≤ i of a diagonal block, one vector of sums each, so that lanes are added up once.
@@ -428,7 +393,7 @@ inline void decay_gradient(const float* moment, const float* write, const float*
 
 template <class Element>
 constexpr RecurrenceLoops<Element> kRecurrenceLoops = {
-    scale_rows<Element>,    join_rows<Element>,    add_rows,           dot_rows<Element>,      mask_scores<Element>,
+    copy_rows<Element>,     round_state<Element>,   scale_rows<Element>,    join_rows<Element>,    add_rows,           dot_rows<Element>,      mask_scores<Element>,
     mask_pair<Element>,     scale_forward<Element>, scale_backward<Element>, scale_inverse<Element>, add_forward<Element>,
     add_backward<Element>,  add_inverse<Element>,  diagonal_scores<Element>, diagonal_gradients<Element>, tied_keys<Element>, step<Element>};
 constexpr StateLoops kStateLoops = {advance, row_dots, exponentials, products, smallest, decay_mask, decay_gradient};

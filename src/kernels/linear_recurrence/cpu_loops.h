@@ -14,9 +14,12 @@ namespace longhaul::kernels {
 
 template <class Element>
 struct RecurrenceLoops {
+  void (*copy_rows)(const Element* x, int64_t ld, int64_t rows, int64_t columns, Element* out);  // out [rows × columns]
+  void (*round_state)(const float* state, int64_t count, Element* out);
   // out_i = factor_i x_i.
   void (*scale_rows)(const Element* x, int64_t ld, const float* factor, int64_t rows, int64_t columns, Element* out, int64_t ld_out);
-  // out_i = first_i + factor_i second_i, rounded once; second may be null. `add_rows` adds to fp32 sums instead.
+  // out_i = first_i + factor_i second_i, rounded once; second may be null. `out` goes past the caches where its rows are whole lines of
+  // them. `add_rows` adds to fp32 sums instead.
   void (*join_rows)(const float* first, const float* second, int64_t ld, const float* factor, int64_t rows, int64_t columns, Element* out,
                     int64_t ld_out);
   void (*add_rows)(const float* first, const float* second, int64_t ld, const float* factor, int64_t rows, int64_t columns, float* out,

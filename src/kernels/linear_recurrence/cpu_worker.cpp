@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "kernels/linear_recurrence/strip.h"
 
 namespace longhaul::kernels {
 
@@ -36,6 +35,7 @@ RecurrenceWorker<Element>::RecurrenceWorker(const RecurrenceJob<Element>& job, b
       loops_(recurrence_loops<Element>()),
       state_loops_(state_loops()),
       block_(job.plan.block),
+      strip_(std::max<int64_t>(16, products_->depth)),
       keys_(job.keys),
       values_(job.values),
       by_channel_(job.kind == DecayKind::kKeyToken) {
@@ -52,13 +52,20 @@ RecurrenceWorker<Element>::RecurrenceWorker(const RecurrenceJob<Element>& job, b
 }
 
 template <class Element>
+RecurrenceWorker<Element>::~RecurrenceWorker() {
+#ifdef __x86_64__
+  __builtin_ia32_sfence();
+#endif
+}
+
+template <class Element>
 void RecurrenceWorker<Element>::reserve(void** pointer, int64_t bytes) {
   reservations_.emplace_back(pointer, (bytes + 63) / 64 * 64);
 }
 
 template <class Element>
 void RecurrenceWorker<Element>::reserve_scratch(bool backward) {
-  const int64_t square = block_ * block_, wide = std::max(keys_, values_), area = keys_ * values_, strips = (block_ + kStrip - 1) / kStrip;
+  const int64_t square = block_ * block_, wide = std::max(keys_, values_), area = keys_ * values_, packs = (block_ + kPack<Element> - 1) / kPack<Element>;
   for (float** pointer : {&x, &entered, &fold_sum, &running}) reserve(*pointer, area);
   for (float** pointer : {&fold_decay, &total_}) reserve(*pointer, keys_);
   for (float** pointer : {&prefix_, &suffix_, &ones_}) reserve(*pointer, block_);
@@ -71,7 +78,11 @@ void RecurrenceWorker<Element>::reserve_scratch(bool backward) {
   reserve(row_panels_, std::max(packed_size<Element>(wide, block_), packed_size<Element>(block_, wide)));
   reserve(state_panels_, std::max(packed_size<Element>(keys_, values_), packed_size<Element>(values_, keys_)));
   reserve(state_, area);
-  reserve(v_tokens_, strips * packed_size<Element>(kStrip, values_));
+  const int64_t places = backward ? job_.plan.segment_blocks : 1;
+  reserve(q_copy_, block_ * keys_);
+  if (!job_.tied) reserve(k_copy_, places * block_ * keys_);
+  reserve(v_copy_, places * block_ * values_);
+  reserve(v_tokens_, packs * packed_size<Element>(kPack<Element>, values_));
   reserve(scaled_q_, block_ * keys_);
   reserve(scaled_k_, block_ * keys_);
   reserve(transposed_, block_ * keys_);
@@ -94,9 +105,10 @@ void RecurrenceWorker<Element>::reserve_scratch(bool backward) {
   reserve(p_, square);
   reserve(pairs_q_, square);
   reserve(pairs_k_, square);
-  reserve(do_tokens_, strips * packed_size<Element>(kStrip, values_));
-  reserve(q_tokens_, strips * packed_size<Element>(kStrip, keys_));
-  reserve(k_tokens_, strips * packed_size<Element>(kStrip, keys_));
+  reserve(d_o_copy_, block_ * values_);
+  reserve(do_tokens_, packs * packed_size<Element>(kPack<Element>, values_));
+  reserve(q_tokens_, packs * packed_size<Element>(kPack<Element>, keys_));
+  reserve(k_tokens_, packs * packed_size<Element>(kPack<Element>, keys_));
   reserve(dots_, 2 * std::max(block_, keys_));
   for (float** pointer : {&key_sum_, &query_sum_}) reserve(*pointer, block_);
   if (!by_channel_) return;
@@ -104,25 +116,38 @@ void RecurrenceWorker<Element>::reserve_scratch(bool backward) {
 }
 
 template <class Element>
+void RecurrenceWorker<Element>::multiply(const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc,
+                                         bool accumulate) const {
+  for (int64_t i = 0; i < m; i += strip_) {
+    next_rows_.fetch_some();
+    products_->multiply(a + i * lda, lda, panels, std::min(strip_, m - i), n, k, c + i * ldc, ldc, accumulate);
+  }
+}
+
+template <class Element>
 const Element* RecurrenceWorker<Element>::rounded(const float* state) const {
   if constexpr (std::is_same_v<Element, float>) return state;
-  else products_->round_bf16(state, values_, keys_, values_, state_, values_);
+  else loops_.round_state(state, keys_ * values_, state_);
   return state_;
 }
 
 template <class Element>
 void RecurrenceWorker<Element>::pack_tokens(const Rows<const Element>& x_rows, int64_t columns, Element* panels) const {
-  for (int64_t t = 0; t < m_; t += kStrip) {
-    products_->pack(x_rows.at(t), x_rows.ld, false, std::min(kStrip, m_ - t), columns, panels + t / kStrip * packed_size<Element>(kStrip, columns));
+  constexpr int64_t kTokens = kPack<Element>;
+  for (int64_t t = 0; t < m_; t += kTokens) {
+    products_->pack(x_rows.at(t), x_rows.ld, false, std::min(kTokens, m_ - t), columns, panels + t / kTokens * packed_size<Element>(kTokens, columns));
   }
 }
 
-// C [m × n] = Σ over tokens first … end − 1 of a's columns times the tokens' rows; first is a multiple of kStrip.
+// C [m × n] = Σ over tokens first … end − 1 of a's columns times the tokens' rows; first is a multiple of strip_.
 template <class Element>
 void RecurrenceWorker<Element>::multiply_tokens(const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t first,
                                                 int64_t end, float* c) const {
-  for (int64_t t = first; t < end; t += kStrip) {
-    products_->multiply(a + t, lda, panels + t / kStrip * packed_size<Element>(kStrip, n), m, n, std::min(kStrip, end - t), c, n, t > first);
+  constexpr int64_t kTokens = kPack<Element>;
+  for (int64_t t = first; t < end;) {
+    const int64_t inside = t % kTokens, next = std::min(end, t - inside + kTokens);
+    multiply(a + t, lda, panels + t / kTokens * packed_size<Element>(kTokens, n) + inside * kPanelColumns, m, n, next - t, c, n, t > first);
+    t = next;
   }
 }
 
@@ -185,36 +210,21 @@ void RecurrenceWorker<Element>::load_channel_decays(int64_t document, int64_t st
   }
 }
 
-// Rows of one head lie far apart: the processor does not see them coming.
 template <class Element>
-template <class View>
-void RecurrenceWorker<Element>::prefetch(const View& view, int64_t document, int64_t start, int64_t tokens, int64_t head, int64_t channels,
-                                         bool to_write) const {
-  if (view.data == nullptr) return;
-  const auto rows = job_.rows(view, document, start, head);
-  const int64_t bytes = channels * static_cast<int64_t>(sizeof *rows.data);
-  for (int64_t i = 0; i < tokens; ++i) {
-    const char* const row = reinterpret_cast<const char*>(rows.at(i));
-    for (int64_t at = 0; at < bytes; at += 64) {
-      if (to_write) __builtin_prefetch(row + at, 1, 2);
-      else __builtin_prefetch(row + at, 0, 2);
-    }
+void RecurrenceWorker<Element>::announce_block(int64_t document, int64_t start, int64_t tokens, int64_t head, unsigned rows) {
+  const auto add = [&](const auto& view, int64_t of_head, int64_t channels) {
+    if (view.data == nullptr) return;
+    const auto from = job_.rows(view, document, start, of_head);
+    const auto size = static_cast<int64_t>(sizeof *from.data);
+    next_rows_.add(from.data, from.ld * size, tokens, channels * size);
+  };
+  if (rows & kQueries) add(job_.q, head, keys_);
+  if (rows & kKeysAndValues) {
+    add(job_.k, head / job_.group, keys_);
+    add(job_.v, head / job_.group, values_);
   }
-}
-
-template <class Element>
-void RecurrenceWorker<Element>::prefetch_block(int64_t document, int64_t start, int64_t tokens, int64_t head) const {
-  const int64_t key_head = head / job_.group;
-  prefetch(job_.k, document, start, tokens, key_head, keys_, false);
-  prefetch(job_.v, document, start, tokens, key_head, values_, false);
-  prefetch(job_.q, document, start, tokens, head, keys_, false);
-  prefetch(job_.d_o, document, start, tokens, head, values_, false);
-  if (by_channel_) prefetch(job_.decay, document, start, tokens, head, keys_, false);
-  prefetch(job_.o, document, start, tokens, head, values_, true);
-  prefetch(job_.dq, document, start, tokens, head, keys_, true);
-  if (job_.group > 1) return;  // dk and dv are written once a group
-  prefetch(job_.dk, document, start, tokens, head, keys_, true);
-  prefetch(job_.dv, document, start, tokens, head, values_, true);
+  if (rows & kOutputGradients) add(job_.d_o, head, values_);
+  if (by_channel_) add(job_.decay, head, keys_);
 }
 
 template <class Element>
@@ -235,8 +245,22 @@ void RecurrenceWorker<Element>::place_rows(int64_t document, int64_t start, int6
 }
 
 template <class Element>
-void RecurrenceWorker<Element>::enter_block(int64_t document, int64_t start, int64_t tokens, int64_t head) {
+void RecurrenceWorker<Element>::copy_rows(unsigned rows, int64_t place) {
+  const auto copy = [&](Rows<const Element>& from, int64_t columns, Element* to, unsigned which) {
+    if (rows & which) loops_.copy_rows(from.data, from.ld, m_, columns, to);
+    from = {to, columns};
+  };
+  copy(q_, keys_, q_copy_, kQueries);
+  if (!job_.tied) copy(k_, keys_, k_copy_ + place * block_ * keys_, kKeysAndValues);
+  copy(v_, values_, v_copy_ + place * block_ * values_, kKeysAndValues);
+  copy(d_o_, values_, d_o_copy_, kOutputGradients);
+}
+
+template <class Element>
+void RecurrenceWorker<Element>::enter_block(int64_t document, int64_t start, int64_t tokens, int64_t head, unsigned rows, int64_t place) {
   place_rows(document, start, tokens, head);
+  next_rows_.clear();
+  copy_rows(rows, place);
   if (head != head_) enter_head(head);
   if (by_channel_) {
     load_channel_decays(document, start, head);
@@ -266,9 +290,9 @@ void RecurrenceWorker<Element>::write_block(float* out) {
 template <class Element>
 void RecurrenceWorker<Element>::scalar_scores() const {
   products_->pack(k_.data, k_.ld, true, keys_, m_, row_panels_);
-  for (int64_t i = 0; i < m_; i += kStrip) {
-    const int64_t rows = std::min(kStrip, m_ - i);
-    products_->multiply(q_.at(i), q_.ld, row_panels_, rows, i + rows, keys_, a_ + i * block_, block_);
+  for (int64_t i = 0; i < m_; i += strip_) {
+    const int64_t rows = std::min(strip_, m_ - i);
+    multiply(q_.at(i), q_.ld, row_panels_, rows, i + rows, keys_, a_ + i * block_, block_);
   }
 }
 
@@ -285,11 +309,11 @@ void RecurrenceWorker<Element>::read_block(const float* state) {
     scalar_scores();
   }
   if (state != nullptr) products_->pack(rounded(state), values_, false, keys_, values_, state_panels_);
-  for (int64_t i = 0; i < m_; i += kStrip) {
-    const int64_t rows = std::min(kStrip, m_ - i);
+  for (int64_t i = 0; i < m_; i += strip_) {
+    const int64_t rows = std::min(strip_, m_ - i);
     loops_.mask_scores(a_ + i * block_, mask_ + i * block_, block_, i, rows, i + rows, scores_, block_);
     multiply_tokens(scores_, block_, v_tokens_, rows, values_, 0, i + rows, first_);
-    if (state != nullptr) products_->multiply(query.at(i), query.ld, state_panels_, rows, values_, keys_, second_, values_);
+    if (state != nullptr) multiply(query.at(i), query.ld, state_panels_, rows, values_, keys_, second_, values_);
     loops_.join_rows(first_, state != nullptr ? second_ : nullptr, values_, factor + i, rows, values_, o_.at(i), o_.ld);
   }
 }

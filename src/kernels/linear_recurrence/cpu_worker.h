@@ -16,6 +16,7 @@
 
 #include "kernels/block/block.h"
 #include "kernels/linear_recurrence/cpu_loops.h"
+#include "kernels/linear_recurrence/far_rows.h"
 #include "kernels/linear_recurrence/plan.h"
 #include "kernels/linear_recurrence/problem.h"
 
@@ -34,6 +35,10 @@ struct HeadView {
   T* data = nullptr;
   int64_t token = 0, head = 0;  // strides
 };
+
+// Tokens that are packed together where a product runs over tokens: without padding for bf16, whose panels are rounded up to 32.
+template <class Element>
+constexpr int64_t kPack = sizeof(Element) == 2 ? 32 : 16;
 
 // What all threads share.
 template <class Element>
@@ -59,6 +64,9 @@ struct RecurrenceJob {
   }
 };
 
+// Which rows of a block a step reads. kKeptKeysAndValues: those that an earlier step copied to the same place.
+enum BlockRows : unsigned { kQueries = 1, kKeysAndValues = 2, kOutputGradients = 4, kKeptKeysAndValues = 8 };
+
 // Flushes denormals to zero while it lives: decayed states reach them, and they are slow on some processors.
 class FlushDenormals {
  public:
@@ -75,9 +83,11 @@ template <class Element>
 class RecurrenceWorker {
  public:
   RecurrenceWorker(const RecurrenceJob<Element>& job, bool backward);
+  ~RecurrenceWorker();  // after it other threads see the results, which go past the caches
 
-  void enter_block(int64_t document, int64_t start, int64_t tokens, int64_t head);
-  void prefetch_block(int64_t document, int64_t start, int64_t tokens, int64_t head) const;  // of what is entered next
+  // Backward has places for the keys and values of a segment's blocks, so that its two walks over them read memory once.
+  void enter_block(int64_t document, int64_t start, int64_t tokens, int64_t head, unsigned rows, int64_t place = 0);
+  void announce_block(int64_t document, int64_t start, int64_t tokens, int64_t head, unsigned rows);  // what is entered next: fetched meanwhile
   const float* total() const { return total_; }  // decay of the whole block, one per state row
 
   void pack_values();                     // before write_block and read_block
@@ -109,13 +119,13 @@ class RecurrenceWorker {
   }
 
   const Element* rounded(const float* state) const;  // a state in the products' dtype, [keys × values]
-  // B that runs over tokens: packs of kStrip tokens each, so that a product may take some of them.
+  // B that runs over tokens: packs of kPack tokens each, so that a product may take some of them.
   void pack_tokens(const Rows<const Element>& x_rows, int64_t columns, Element* panels) const;
   void multiply_tokens(const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t first, int64_t end, float* c) const;
 
-  template <class View>
-  void prefetch(const View& view, int64_t document, int64_t start, int64_t tokens, int64_t head, int64_t channels, bool to_write) const;
+  void multiply(const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc, bool accumulate = false) const;
   void place_rows(int64_t document, int64_t start, int64_t tokens, int64_t head);
+  void copy_rows(unsigned rows, int64_t place);
   void enter_head(int64_t head);
   void load_scalar_decays(int64_t document, int64_t start, int64_t head);
   void load_channel_decays(int64_t document, int64_t start, int64_t head);
@@ -141,7 +151,9 @@ class RecurrenceWorker {
   FlushDenormals flush_;
   const RecurrenceLoops<Element>& loops_;
   const StateLoops& state_loops_;
-  const int64_t block_, keys_, values_;
+  const int64_t block_;
+  const int64_t strip_;  // rows that go through one product of tokens with tokens: what lies beyond the diagonal of their part is left out
+  const int64_t keys_, values_;
   std::vector<std::pair<void**, int64_t>> reservations_;
   Tensor memory_;
 
@@ -152,9 +164,12 @@ class RecurrenceWorker {
   Rows<Element> o_, dq_, dk_, dv_;
   Rows<float> d_decay_;
   std::vector<Pair> pairs_;
+  mutable FarRows next_rows_;
 
   // Its decays: of the rows before and including i, of the rows after j, e^{g} per channel, scale Λ(j → i) and its transpose.
   float *prefix_ = nullptr, *suffix_ = nullptr, *total_ = nullptr, *lambda_ = nullptr, *mask_ = nullptr, *mask_t_ = nullptr, *powers_ = nullptr;
+  // The rows of the block: those of one head lie far apart in memory, often on the same few lines of every cache.
+  Element *q_copy_ = nullptr, *k_copy_ = nullptr, *v_copy_ = nullptr, *d_o_copy_ = nullptr;
   // Operands: panels over channels, panels over tokens, rows scaled by decays, scores in the products' dtype.
   Element *row_panels_ = nullptr, *state_panels_ = nullptr, *v_tokens_ = nullptr, *do_tokens_ = nullptr, *q_tokens_ = nullptr, *k_tokens_ = nullptr;
   Element *scaled_q_ = nullptr, *scaled_k_ = nullptr, *transposed_ = nullptr, *level_q_ = nullptr, *level_k_ = nullptr, *tied_ = nullptr;

@@ -1,4 +1,4 @@
-// linear_recurrence by CUDA kernels on tensors, forward and backward, outside autograd.
+// linear_recurrence by CUDA kernels on tensors, forward and backward, outside autograd; keys are not tied.
 #pragma once
 
 #include "kernels/cuda/calls.h"
