@@ -40,17 +40,16 @@ int64_t attention_workspace_bytes(const Attention& problem);
 void attention_backward(const Attention& problem, const AttentionTiles& query_tiles, const AttentionTiles& key_tiles,
                         const AttentionGradientPointers& gradients, void* workspace, Stream stream);
 
-// One new token for each of `sequences`, keys and values in pages: token s of sequence n lies in row s % page of page
-// table[n · table_width + s / page]. lengths counts the new token too.
+// One new token for each of `sequences`, keys and values in pages, each on its own: head h of token s of sequence n
+// lies in row h · page + s % page of page k_pages[n · table_width + s / page]. lengths counts the new token too.
 struct AttentionDecode {
   int sequences = 0, heads = 0, key_heads = 0, keys = 0, values = 0, window = 0;
   int page = 0, table_width = 0, longest = 0;  // longest: the largest length
   float scale = 1;
-  const Bf16* q = nullptr;        // [N, H, keys]
-  const Bf16* k_pages = nullptr;  // [P, page, Hk, keys]
-  const Bf16* v_pages = nullptr;  // [P, page, Hk, values]
-  const int32_t* table = nullptr;
-  const int32_t* lengths = nullptr;  // [N]
+  const Bf16* q = nullptr;               // [N, H, keys]
+  const Bf16* const* k_pages = nullptr;  // [N, table_width], each [Hk, page, keys]
+  const Bf16* const* v_pages = nullptr;  // [N, table_width], each [Hk, page, values]
+  const int32_t* lengths = nullptr;      // [N]
 };
 int64_t decode_workspace_bytes(const AttentionDecode& problem);
 void attention_decode(const AttentionDecode& problem, Bf16* o, float* logsumexp, void* workspace, Stream stream);

@@ -10,11 +10,14 @@ namespace {
 
 constexpr int64_t kMostChannels = 256;
 
-std::string refuse(const AttentionProblem& problem) {
-  const int64_t keys = problem.q_thd.size(2), values = problem.v_shd.size(2);
-  if (std::min(keys, values) < 1 || std::max(keys, values) > kMostChannels) return "it takes heads of 1 to " + std::to_string(kMostChannels) + " channels";
-  if (problem.options.window > std::numeric_limits<int32_t>::max()) return "the window does not fit 32 bits";
+std::string refuse(int64_t keys, int64_t values, int64_t window) {
+  if (std::min(keys, values) < 1 || std::max(keys, values) > kMostChannels)
+    return "it takes heads of 1 to " + std::to_string(kMostChannels) + " channels";
+  if (window > std::numeric_limits<int32_t>::max()) return "the window does not fit 32 bits";
   return "";
+}
+std::string refuse(const AttentionProblem& problem) {
+  return refuse(problem.q_thd.size(2), problem.v_shd.size(2), problem.options.window);
 }
 
 // A problem as the kernels take it, and the tensors it points into.
@@ -73,7 +76,64 @@ AttentionGradients backward(const AttentionProblem& problem, const AttentionResu
   return out;
 }
 
-const CudaCalls<AttentionCuda> registered({.refuse = refuse, .forward = forward, .backward = backward});
+std::string refuse_paged(const PagedProblem& problem) {
+  for (size_t n = 0; n + 1 < problem.offsets.size(); ++n) {
+    if (problem.offsets[n + 1] - problem.offsets[n] != 1) return "it takes one new token a sequence";
+    if (problem.caches[n]->tokens() > std::numeric_limits<int32_t>::max()) return "a sequence does not fit 32 bits";
+  }
+  if (problem.caches.empty()) return "there is no sequence";
+  return refuse(problem.q_thd.size(2), problem.caches[0]->value_pages()[0].size(2), problem.options.window);
+}
+
+// The addresses of all pages, row by row, unused places null. They change when a page is added, not with every token.
+std::vector<const void*> page_table(const PagedProblem& problem,
+                                    const std::vector<Tensor>& (KeyValueCache::*pages)() const, size_t width) {
+  std::vector<const void*> table(problem.caches.size() * width, nullptr);
+  for (size_t n = 0; n < problem.caches.size(); ++n) {
+    const std::vector<Tensor>& of_cache = (problem.caches[n]->*pages)();
+    std::transform(of_cache.begin(), of_cache.end(), table.begin() + static_cast<std::ptrdiff_t>(n * width),
+                   [](const Tensor& page) { return page.const_data_ptr(); });
+  }
+  return table;
+}
+
+AttentionResult paged(const PagedProblem& problem) {
+  const cuda::OnDevice device(problem.q_thd);
+  const Tensor q = problem.q_thd.contiguous();
+  std::vector<int32_t> lengths;
+  size_t width = 0;
+  for (const KeyValueCache* cache : problem.caches) {
+    lengths.push_back(static_cast<int32_t>(cache->tokens()));
+    width = std::max(width, cache->key_pages().size());
+  }
+  const Tensor &key_page = problem.caches[0]->key_pages()[0], &value_page = problem.caches[0]->value_pages()[0];
+  const cuda::Table<const void*> k_pages(page_table(problem, &KeyValueCache::key_pages, width), q),
+      v_pages(page_table(problem, &KeyValueCache::value_pages, width), q);
+  const cuda::Table<int32_t> lengths_table(lengths, q);
+  const cuda::AttentionDecode call{.sequences = static_cast<int>(problem.caches.size()),
+                                   .heads = static_cast<int>(q.size(1)),
+                                   .key_heads = static_cast<int>(key_page.size(0)),
+                                   .keys = static_cast<int>(q.size(2)),
+                                   .values = static_cast<int>(value_page.size(2)),
+                                   .window = static_cast<int>(problem.options.window),
+                                   .page = static_cast<int>(KeyValueCache::kPageTokens),
+                                   .table_width = static_cast<int>(width),
+                                   .longest = *std::max_element(lengths.begin(), lengths.end()),
+                                   .scale = static_cast<float>(problem.options.scale),
+                                   .q = cuda::bf16(q),
+                                   .k_pages = reinterpret_cast<const cuda::Bf16* const*>(k_pages.data()),
+                                   .v_pages = reinterpret_cast<const cuda::Bf16* const*>(v_pages.data()),
+                                   .lengths = lengths_table.data()};
+  const AttentionResult result{at::empty({call.sequences, call.heads, call.values}, q.options().requires_grad(false)),
+                               cuda::fp32_like(q, {call.sequences, call.heads})};
+  const Tensor workspace = cuda::workspace(cuda::decode_workspace_bytes(call), q);
+  cuda::attention_decode(call, cuda::bf16_out(result.o_thd), cuda::fp32_out(result.logsumexp_th),
+                         workspace.mutable_data_ptr(), device.stream());
+  return result;
+}
+
+const CudaCalls<AttentionCuda> registered(
+    {.refuse = refuse, .forward = forward, .backward = backward, .refuse_paged = refuse_paged, .paged = paged});
 
 }  // namespace
 }  // namespace longhaul::kernels

@@ -23,13 +23,14 @@ LONGHAUL_KERNEL(kDecodeWarps* kWarp) decode_kernel(AttentionDecode in, float* pa
     q[e] = c < in.keys ? to_float(in.q[(static_cast<int64_t>(sequence) * in.heads + head) * in.keys + c]) * in.scale * kLog2E : 0.f;
   }
   for (int key = first + warp_index(); key < last; key += kDecodeWarps) {
-    const int64_t page = in.table[static_cast<int64_t>(sequence) * in.table_width + key / in.page];
-    const int64_t row = (page * in.page + key % in.page) * in.key_heads + key_head;
+    const int64_t page = static_cast<int64_t>(sequence) * in.table_width + key / in.page,
+                  row = static_cast<int64_t>(key_head) * in.page + key % in.page;
+    const Bf16 *k = in.k_pages[page] + row * in.keys, *v = in.v_pages[page] + row * in.values;
     float score = 0;
     LONGHAUL_UNROLL
     for (int e = 0; e < 8; ++e) {
       const int c = e * kWarp + lane;
-      if (c < in.keys) score += q[e] * to_float(in.k_pages[row * in.keys + c]);
+      if (c < in.keys) score += q[e] * to_float(k[c]);
     }
     score = warp_sum(score);
     const float top = fmaxf(largest, score), shrink = power_of_two(largest - top), p = power_of_two(score - top);
@@ -38,7 +39,7 @@ LONGHAUL_KERNEL(kDecodeWarps* kWarp) decode_kernel(AttentionDecode in, float* pa
     LONGHAUL_UNROLL
     for (int e = 0; e < 8; ++e) {
       const int c = e * kWarp + lane;
-      if (c < in.values) acc[e] = acc[e] * shrink + p * to_float(in.v_pages[row * in.values + c]);
+      if (c < in.values) acc[e] = acc[e] * shrink + p * to_float(v[c]);
     }
   }
   float* mine = scratch + warp_index() * (in.values + 2);

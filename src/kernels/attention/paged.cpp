@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "kernels/attention/cuda_call.h"
 #include "kernels/attention/problem.h"
 #include "kernels/documents.h"
 #include "tensor/to_tensor.h"
@@ -45,6 +46,11 @@ void check(const Tensor& q, std::span<const KeyValueCache* const> caches, const 
   }
 }
 
+std::string refuse_gpu(const PagedProblem& problem) {
+  const std::string refusal = refuse_cuda(problem.q_thd);
+  return refusal.empty() ? cuda_calls<AttentionCuda>().refuse_paged(problem) : refusal;
+}
+
 }  // namespace
 
 void KeyValueCache::append(const Tensor& k, const Tensor& v) {
@@ -83,8 +89,12 @@ AttentionResult attention_paged(const Tensor& q, const Tensor& offsets, std::spa
   check(q, caches, problem.offsets);
   if (options.window < 0) refuse_argument(kOp, "window", "0 (none) or more", std::to_string(options.window));
   static const Dispatcher dispatcher(kOp);
-  const size_t choice = dispatcher.choose({"cpu", "gathered"}, [&](size_t i) { return i == 0 ? refuse_attention_paged_cpu(problem) : std::string(); });
-  if (choice == 0) return attention_paged_cpu(problem);
+  const size_t choice = dispatcher.choose({"cuda", "cpu", "gathered"}, [&](size_t i) {
+    if (i == 2) return std::string();
+    return i == 0 ? refuse_gpu(problem) : refuse_attention_paged_cpu(problem);
+  });
+  if (choice == 0) return cuda_calls<AttentionCuda>().paged(problem);
+  if (choice == 1) return attention_paged_cpu(problem);
   std::vector<Tensor> keys, values;
   std::vector<int64_t> key_offsets{0};
   for (const KeyValueCache* cache : caches) {

@@ -32,7 +32,8 @@ class KeyValueCache {
 };
 
 // q_thd [T,H,D] of the newest tokens, which the caches hold already; offsets int64 [N+1]: whose queries, one cache each, or undefined (one).
-// Implementations, in the order they are asked: cpu (reads the pages), gathered (copies them and calls attention).
+// Implementations, in the order they are asked: cuda (bf16 on a GPU, one new token a sequence) and cpu, which read the pages; gathered,
+// which copies them and calls attention.
 AttentionResult attention_paged(const Tensor& q_thd, const Tensor& offsets, std::span<const KeyValueCache* const> caches,
                                 const AttentionOptions& options);
 

@@ -16,7 +16,7 @@ const runtime::Machine& machine() {
 std::string refusal() { return machine().usable ? "" : machine().reason; }
 const CudaCalls<CudaMachine> registered({.refusal = refusal});
 
-constexpr size_t kTablesKept = 32;  // of the microbatches, layouts and operators at hand
+constexpr size_t kTablesKept = 256;  // of the microbatches, layouts and operators at hand; of the pages of each layer's cache
 
 struct Kept {
   at::Device device;

@@ -168,7 +168,7 @@ LONGHAUL_KERNEL(kChunkedThreads) chunked_kernel(Run run) {
   LONGHAUL_SHARED(shared);
   constexpr ChunkedShared kShared = chunked_shared(kKeys, kValues);
   const ChunkedBlock block = chunked_block(blockIdx.x, run.heads, static_cast<int>(divide_up(run.v.width, kValues)));
-  const Segment segment = run.segments[block.segment];
+  const Segment segment = run.segments[block.part];
   if (!kOutput && segment.last) return;
   const int chunks = chunks_of(segment), head = block.head, col0 = block.slice * kValues;
   const int64_t direction = run.against ? -1 : 1;
@@ -194,7 +194,7 @@ LONGHAUL_KERNEL(kChunkedThreads) chunked_kernel(Run run) {
   const int64_t area = static_cast<int64_t>(run.k.width) * run.v.width;
   const bool from_initial = segment.index == 0;
   const int64_t initial_base = (static_cast<int64_t>(segment.document) * run.heads + head) * area;
-  float* saved = run.states + (static_cast<int64_t>(block.segment) * run.heads + head) * area;
+  float* saved = run.states + (static_cast<int64_t>(block.part) * run.heads + head) * area;
   const auto inside = [&](Place place) { return place.row < run.k.width && col0 + place.col < run.v.width; };
   state.each([&](float& x, Place place) {
     x = 0;
@@ -240,7 +240,7 @@ LONGHAUL_KERNEL(kChunkedThreads) chunked_kernel(Run run) {
     state.each([&](float& x, Place place) {
       if (inside(place)) saved[static_cast<int64_t>(place.row) * run.v.width + col0 + place.col] = x;
     });
-    if (block.slice == 0 && threadIdx.x == 0) run.segment_decays[static_cast<int64_t>(block.segment) * run.heads + head] = power_of_two(log_total);
+    if (block.slice == 0 && threadIdx.x == 0) run.segment_decays[static_cast<int64_t>(block.part) * run.heads + head] = power_of_two(log_total);
   } else if (segment.last && run.final.data != nullptr) {
     state.each([&](float& x, Place place) {
       if (inside(place)) run.final.data[initial_base + place.row * run.final.row_stride + (col0 + place.col) * run.final.col_stride] = x;

@@ -3,6 +3,8 @@
 
 #include "kernels/linear_recurrence/chunked_kernels.h"
 #include "kernels/linear_recurrence/exact_kernels.h"
+#include "kernels/linear_recurrence/two_pass_gradient.h"
+#include "kernels/linear_recurrence/two_pass_kernels.h"
 
 namespace longhaul::kernels::cuda {
 namespace {
@@ -77,21 +79,18 @@ Run forward_run(const Recurrence& p, const RecurrenceTables& tables, Bf16* o, fl
   return run;
 }
 
-// The gradients as runs. `final_state`, where wanted, takes S_T (for the gradient of the decay).
+// The gradients as runs.
 struct BackwardRuns {
   Run q, k, v;
 };
-BackwardRuns backward_runs(const Recurrence& p, const RecurrenceTables& tables, const RecurrenceGradientPointers& gradients, float* final_state) {
+BackwardRuns backward_runs(const Recurrence& p, const RecurrenceTables& tables, const RecurrenceGradientPointers& gradients) {
   const Roles roles(p, gradients.d_o);
   BackwardRuns runs{base_run(p, tables, p.reverse), base_run(p, tables, !p.reverse), base_run(p, tables, !p.reverse)};
   runs.q.q = roles.d_o, runs.q.k = roles.v, runs.q.v = roles.k;
   runs.q.out = gradients.d_q;
   runs.q.initial = transposed(p.initial, p);
-  runs.q.final = transposed(final_state, p);
-  runs.q.decay_on_columns = p.kind == DecayKind::kChannelToken;
   runs.k.q = roles.v, runs.k.k = roles.d_o, runs.k.v = roles.q;
   runs.k.initial = transposed(gradients.d_final, p);
-  runs.k.decay_on_columns = p.kind == DecayKind::kChannelToken;
   runs.v.q = roles.k, runs.v.k = roles.q, runs.v.v = roles.d_o;
   runs.v.initial = as_stored(gradients.d_final, p);
   runs.v.final = as_stored(gradients.d_initial, p);
@@ -121,6 +120,89 @@ Workspace divide_workspace(const Recurrence& p, int segments, void* memory) {
   return w;
 }
 
+// The two-pass form's workspace, and its size where `memory` is null.
+struct TwoPassWorkspace {
+  Bf16 *q_scaled, *k_scaled, *states, *d_states;
+  float *decays, *segment_states, *segment_decays, *wide_k, *wide_v, *decay_sums;
+  int64_t bytes;
+};
+TwoPassWorkspace divide_two_pass(const Recurrence& p, const TwoPassTables& tables, bool backward, unsigned char* memory) {
+  TwoPassWorkspace w{};
+  const auto take = [&]<class T>(T*& part, int64_t count) {
+    part = memory != nullptr && count > 0 ? reinterpret_cast<T*>(memory + w.bytes) : nullptr;
+    w.bytes += round_up(count * static_cast<int64_t>(sizeof(T)), 256);
+  };
+  const int64_t keys = p.tokens * p.heads * p.keys, values = p.tokens * p.heads * p.values;
+  const int64_t segments = tables.segment_count > p.documents ? tables.segment_count : 0;
+  take(w.q_scaled, keys);
+  take(w.k_scaled, keys);
+  take(w.decays, static_cast<int64_t>(tables.chunk_count) * p.heads * p.keys);
+  take(w.states, tables.chunk_count * state_floats(p));
+  take(w.segment_states, segments * state_floats(p));
+  take(w.segment_decays, segments * p.heads * p.keys);
+  if (!backward) return w;
+  const bool grouped = p.heads != p.key_heads, tied = p.k == nullptr;
+  take(w.d_states, tables.chunk_count * state_floats(p));
+  take(w.wide_k, grouped && !tied ? keys : 0);
+  take(w.wide_v, grouped ? values : 0);
+  take(w.decay_sums, p.kind == DecayKind::kHead || p.kind == DecayKind::kHeadToken ? p.tokens * p.heads * slices_of(p.keys) : 0);
+  return w;
+}
+
+TwoPass two_pass_of(const Recurrence& p, const TwoPassTables& tables, const Bf16* d_o, const TwoPassWorkspace& w) {
+  const Roles roles(p, d_o);
+  TwoPass in{};
+  in.q = roles.q, in.k = roles.k, in.v = roles.v, in.d_o = roles.d_o;
+  in.q_scaled = rows_view(w.q_scaled, p.heads, 1, p.keys), in.k_scaled = rows_view(w.k_scaled, p.heads, 1, p.keys);
+  in.kind = p.kind;
+  in.log_decay = p.log_decay;
+  in.segments = tables.segments, in.chunks = tables.chunks;
+  in.segment_chunks = tables.segment_chunks, in.document_segments = tables.document_segments;
+  in.segment_count = tables.segment_count, in.chunk_count = tables.chunk_count;
+  in.documents = p.documents;
+  in.heads = p.heads;
+  in.reverse = p.reverse;
+  in.scale = p.scale;
+  in.decays = w.decays, in.states = w.states, in.d_states = w.d_states;
+  in.segment_states = w.segment_states, in.segment_decays = w.segment_decays;
+  return in;
+}
+
+void prepare(const TwoPass& in, const TwoPassWorkspace& w, Stream stream) {
+  const int64_t blocks = static_cast<int64_t>(in.chunk_count) * in.heads * slices_of(in.q.width);
+  launch("linear_recurrence.prepare", prepare_kernel, blocks, kTwoPassThreads, 4 * kSlice * 4, stream, in, w.q_scaled, w.k_scaled);
+}
+
+void run_states(const TwoPass& in, const StatePass& pass, Stream stream) {
+  const int64_t blocks = static_cast<int64_t>(in.segment_count) * in.heads * slices_of(in.q.width) * slices_of(in.v.width);
+  if (in.segment_count > in.documents) {
+    launch("linear_recurrence.state_segments", states_kernel<true>, blocks, kStateThreads, 5 * kTileBytes, stream, in, pass);
+    const int64_t area = static_cast<int64_t>(in.q.width) * in.v.width;
+    launch("linear_recurrence.state_scan", state_scan_kernel, divide_up(area, 256) * in.heads * in.documents, 256, 0, stream, in, pass);
+  }
+  launch("linear_recurrence.states", states_kernel<false>, blocks, kStateThreads, 5 * kTileBytes, stream, in, pass);
+}
+
+void run_outputs(const TwoPass& in, const OutputPass& pass, Stream stream) {
+  launch("linear_recurrence.outputs", outputs_kernel, static_cast<int64_t>(in.chunk_count) * in.heads, kTwoPassThreads, 8 * kTileBytes, stream, in, pass);
+}
+
+void run_gradients(const TwoPass& in, const Recurrence& p, const RecurrenceGradientPointers& gradients, const TwoPassWorkspace& w, Stream stream) {
+  const int slices = slices_of(p.keys);
+  const bool scalar = p.kind != DecayKind::kChannelToken, decay = gradients.d_log_decay != nullptr && p.kind != DecayKind::kNone;
+  const GradientPass pass{gradients.d_q, gradients.d_k, w.wide_k, !decay ? nullptr : scalar ? w.decay_sums : gradients.d_log_decay};
+  launch("linear_recurrence.gradients", gradients_kernel, static_cast<int64_t>(in.chunk_count) * in.heads * slices, kTwoPassThreads,
+         gradient_shared().bytes, stream, in, pass, p.tokens);
+  if (!decay || !scalar) return;
+  const float* sums = w.decay_sums;
+  const int64_t count = p.tokens * p.heads;
+  if (p.kind == DecayKind::kHeadToken) {
+    launch("linear_recurrence.slice_sum", slice_sum_kernel, divide_up(count, 256), 256, 0, stream, sums, gradients.d_log_decay, count, slices);
+  } else {
+    launch("linear_recurrence.token_sum", token_sum_kernel, p.heads, 256, 256 * 8, stream, sums, gradients.d_log_decay, p.tokens * slices, p.heads);
+  }
+}
+
 }  // namespace
 
 int64_t chunked_workspace_bytes(const Recurrence& p, int segments, bool backward) {
@@ -138,7 +220,7 @@ void chunked_forward(const Recurrence& p, const RecurrenceTables& tables, Bf16* 
 void chunked_backward(const Recurrence& p, const RecurrenceTables& tables, const RecurrenceGradientPointers& gradients, void* workspace,
                       Stream stream) {
   const Workspace w = divide_workspace(p, tables.segments, workspace);
-  BackwardRuns runs = backward_runs(p, tables, gradients, nullptr);
+  BackwardRuns runs = backward_runs(p, tables, gradients);
   for (Run* run : {&runs.q, &runs.k, &runs.v}) run->states = w.states, run->segment_decays = w.segment_decays;
   const int group = p.heads / p.key_heads;
   runs.k.out = gradients.d_k;
@@ -152,32 +234,35 @@ void chunked_backward(const Recurrence& p, const RecurrenceTables& tables, const
   sum_group(w.wide_v, gradients.d_v, p.tokens, p.key_heads, group, p.values, stream);
 }
 
-int64_t exact_workspace_bytes(const Recurrence& p, bool backward) {
-  return backward ? 4 * (p.tokens * p.heads * (2 * p.keys + p.values) + p.documents * state_floats(p)) : 0;
+int64_t two_pass_workspace_bytes(const Recurrence& p, const TwoPassTables& tables, bool backward) {
+  return divide_two_pass(p, tables, backward, nullptr).bytes;
+}
+
+void two_pass_forward(const Recurrence& p, const TwoPassTables& tables, Bf16* o, float* final_state, void* workspace, Stream stream) {
+  const TwoPassWorkspace w = divide_two_pass(p, tables, false, static_cast<unsigned char*>(workspace));
+  const TwoPass in = two_pass_of(p, tables, nullptr, w);
+  prepare(in, w, stream);
+  run_states(in, {in.k_scaled, in.v, p.initial, final_state, in.states, false}, stream);
+  run_outputs(in, {in.q_scaled, in.v, in.states, o, nullptr, false}, stream);
+}
+
+void two_pass_backward(const Recurrence& p, const TwoPassTables& tables, const RecurrenceGradientPointers& gradients, void* workspace,
+                       Stream stream) {
+  const TwoPassWorkspace w = divide_two_pass(p, tables, true, static_cast<unsigned char*>(workspace));
+  const TwoPass in = two_pass_of(p, tables, gradients.d_o, w);
+  prepare(in, w, stream);
+  run_states(in, {in.k_scaled, in.v, p.initial, nullptr, in.states, false}, stream);
+  run_states(in, {in.q_scaled, in.d_o, gradients.d_final, gradients.d_initial, in.d_states, true}, stream);
+  run_outputs(in, {in.k_scaled, in.d_o, in.d_states, gradients.d_v, w.wide_v, true}, stream);
+  run_gradients(in, p, gradients, w, stream);
+  const int group = p.heads / p.key_heads;
+  if (group == 1) return;
+  if (!tied(in)) sum_group(w.wide_k, gradients.d_k, p.tokens, p.key_heads, group, p.keys, stream);
+  sum_group(w.wide_v, gradients.d_v, p.tokens, p.key_heads, group, p.values, stream);
 }
 
 void exact_forward(const Recurrence& p, Bf16* o, float* final_state, Stream stream) {
   run_exact(forward_run(p, {}, o, final_state), stream);
-}
-
-void exact_backward(const Recurrence& p, const RecurrenceGradientPointers& gradients, void* workspace, Stream stream) {
-  float* wide_q = static_cast<float*>(workspace);
-  float* wide_k = wide_q + p.tokens * p.heads * p.keys;
-  float* wide_v = wide_k + p.tokens * p.heads * p.keys;
-  float* final_state = wide_v + p.tokens * p.heads * p.values;
-  BackwardRuns runs = backward_runs(p, {}, gradients, final_state);
-  runs.q.out_fp32 = wide_q, runs.k.out_fp32 = wide_k, runs.v.out_fp32 = wide_v;
-  run_exact(runs.q, stream);
-  run_exact(runs.k, stream);
-  run_exact(runs.v, stream);
-  const int group = p.heads / p.key_heads;
-  sum_group(wide_q, gradients.d_q, p.tokens, p.heads, 1, p.keys, stream);
-  sum_group(wide_k, gradients.d_k, p.tokens, p.key_heads, group, p.keys, stream);
-  sum_group(wide_v, gradients.d_v, p.tokens, p.key_heads, group, p.values, stream);
-  if (gradients.d_log_decay == nullptr) return;
-  const DecayGradient decay{p.q, p.k, wide_q, wide_k, final_state, gradients.d_final, p.log_decay, p.offsets, gradients.d_log_decay,
-                            p.documents, p.heads, group, p.keys, p.values, p.kind, p.reverse};
-  launch("linear_recurrence.decay_gradient", decay_gradient_kernel, p.heads, static_cast<int>(round_up(p.keys, kWarp)), 32 * 4, stream, decay);
 }
 
 }  // namespace longhaul::kernels::cuda

@@ -3,8 +3,9 @@
 // Chunked form (decay none, per head, per token and head): chunks of 64 tokens, mma.m16n8k16 with bf16 operands, the state in fp32
 // registers. One kernel serves the forward pass and the three gradients, which are recurrences themselves:
 //   dq = run(do, v, k) along the tokens with Sᵀ;   dk = run(v, do, q) and dv = run(k, q, do) against them with Dᵀ and D.
-// Exact form (every kind, gradients of the decay, one step of decoding): token by token in fp32.
-// Both are deterministic. Tables and workspace belong to the caller and lie on the device.
+// Two-pass form (every kind of decay, and its gradient; two_pass.h): states between chunks in memory, then all chunks at once.
+// Exact form (every kind, one step of decoding): token by token in fp32.
+// All are deterministic. Tables and workspace belong to the caller and lie on the device.
 #pragma once
 
 #include "kernels/cuda/device.h"
@@ -19,7 +20,7 @@ struct Recurrence {
   float scale = 1;
   bool reverse = false;            // documents run from their last token to their first
   const Bf16* q = nullptr;         // [T, H, keys]
-  const Bf16* k = nullptr;         // [T, Hk, keys]
+  const Bf16* k = nullptr;         // [T, Hk, keys]; or null: tied, k = 1 − e^log_decay, for a decay per channel
   const Bf16* v = nullptr;         // [T, Hk, values]
   const float* log_decay = nullptr;  // [H], [T, H] or [T, H, keys], ≤ 0
   const float* initial = nullptr;  // [N, H, keys, values] or null: zeros
@@ -32,12 +33,19 @@ struct RecurrenceTables {  // a RecurrencePlan on the device
   int segments = 0;
 };
 
+struct TwoPassTables {  // the segments in the order of the problem, and a ChunkTable, on the device
+  const Segment* segments = nullptr;
+  const Chunk* chunks = nullptr;
+  const int32_t *segment_chunks = nullptr, *document_segments = nullptr;
+  int segment_count = 0, chunk_count = 0;
+};
+
 struct RecurrenceGradientPointers {
   const Bf16* d_o = nullptr;       // [T, H, values]
   const float* d_final = nullptr;  // [N, H, keys, values] or null: zeros
-  Bf16 *d_q = nullptr, *d_k = nullptr, *d_v = nullptr;  // as q, k, v
+  Bf16 *d_q = nullptr, *d_k = nullptr, *d_v = nullptr;  // as q, k, v; of tied keys the gradient goes to the decay
   float* d_initial = nullptr;      // or null: not wanted
-  float* d_log_decay = nullptr;    // exact form only; or null: not wanted
+  float* d_log_decay = nullptr;    // two-pass form only; or null: not wanted
 };
 
 int64_t chunked_workspace_bytes(const Recurrence& problem, int segments, bool backward);
@@ -45,8 +53,11 @@ void chunked_forward(const Recurrence& problem, const RecurrenceTables& tables, 
 void chunked_backward(const Recurrence& problem, const RecurrenceTables& tables, const RecurrenceGradientPointers& gradients, void* workspace,
                       Stream stream);
 
-int64_t exact_workspace_bytes(const Recurrence& problem, bool backward);
+int64_t two_pass_workspace_bytes(const Recurrence& problem, const TwoPassTables& tables, bool backward);
+void two_pass_forward(const Recurrence& problem, const TwoPassTables& tables, Bf16* o, float* final_state, void* workspace, Stream stream);
+void two_pass_backward(const Recurrence& problem, const TwoPassTables& tables, const RecurrenceGradientPointers& gradients, void* workspace,
+                       Stream stream);
+
 void exact_forward(const Recurrence& problem, Bf16* o, float* final_state, Stream stream);  // final_state may be `initial`: decoding
-void exact_backward(const Recurrence& problem, const RecurrenceGradientPointers& gradients, void* workspace, Stream stream);
 
 }  // namespace longhaul::kernels::cuda

@@ -1,5 +1,5 @@
-// Which form runs: exact, token by token, for a decay per channel, for the gradient of any decay, and where every document has one
-// token (decoding); else chunked. Either may follow the other: both recompute from the inputs.
+// Which form runs: two-pass for a decay per channel and for the gradient of any decay; exact, token by token, forward where every
+// document has one token (decoding); else chunked. Any backward pass may follow any forward pass: all recompute from the inputs.
 #include "kernels/linear_recurrence/cuda_call.h"
 
 #include "kernels/cuda/tensors.h"
@@ -33,7 +33,7 @@ bool decoding(const RecurrenceProblem& problem) {
 struct Operands {
   explicit Operands(const RecurrenceProblem& problem)
       : q(problem.q_thk.contiguous()),
-        k(problem.k_thk.contiguous()),
+        k(cuda::contiguous(problem.k_thk)),
         v(problem.v_thv.contiguous()),
         log_decay(problem.log_decay.defined() ? problem.log_decay.detach().to(at::kFloat).contiguous() : Tensor()),
         initial(cuda::contiguous(problem.initial_state_nhkv)),
@@ -41,7 +41,7 @@ struct Operands {
     call = {.tokens = q.size(0),
             .documents = static_cast<int>(problem.documents()),
             .heads = static_cast<int>(q.size(1)),
-            .key_heads = static_cast<int>(k.size(1)),
+            .key_heads = static_cast<int>(v.size(1)),
             .keys = static_cast<int>(q.size(2)),
             .values = static_cast<int>(v.size(2)),
             .kind = kind_of(problem.decay),
@@ -76,14 +76,39 @@ struct Segments {
   cuda::Table<int32_t> document_segments;
 };
 
+// The tables of the two-pass form: its segments in the order of the problem, and their chunks.
+struct Chunks {
+  Chunks(const RecurrenceProblem& problem, const Operands& in) : Chunks(plan_of(problem, in.call), in.call.reverse, in.q) {}
+  Chunks(const cuda::RecurrencePlan& plan, bool reverse, const Tensor& like)
+      : Chunks(reverse ? plan.against : plan.along, plan.document_segments, cuda::chunks_of(reverse ? plan.against : plan.along, reverse), like) {}
+  Chunks(const std::vector<cuda::Segment>& in_order, const std::vector<int32_t>& of_documents, const cuda::ChunkTable& table, const Tensor& like)
+      : segments(in_order, like), chunks(table.chunks, like), segment_chunks(table.segment_chunks, like), document_segments(of_documents, like) {}
+  static cuda::RecurrencePlan plan_of(const RecurrenceProblem& problem, const cuda::Recurrence& call) {
+    const int64_t slices = cuda::divide_up(call.keys, cuda::kSlice) * cuda::divide_up(call.values, cuda::kSlice);
+    return cuda::plan_recurrence(problem.offsets, cuda::choose_segment_tokens(call.tokens, call.documents, call.heads, slices, cuda::multiprocessors()));
+  }
+  cuda::TwoPassTables tables() const {
+    return {segments.data(), chunks.data(), segment_chunks.data(), document_segments.data(), static_cast<int>(segments.size), static_cast<int>(chunks.size)};
+  }
+  cuda::Table<cuda::Segment> segments;
+  cuda::Table<cuda::Chunk> chunks;
+  cuda::Table<int32_t> segment_chunks, document_segments;
+};
+
 LinearRecurrenceResult forward(const RecurrenceProblem& problem) {
   const cuda::OnDevice device(problem.q_thk);
   const Operands in(problem);
   LinearRecurrenceResult result{at::empty({in.call.tokens, in.call.heads, in.call.values}, in.v.options().requires_grad(false)), in.state()};
   cuda::Bf16* o = cuda::bf16_out(result.o_thd);
   float* final_state = cuda::fp32_out(result.final_state_nhkv);
-  if (problem.decay == DecayKind::kKeyToken || decoding(problem)) {
+  if (decoding(problem)) {
     cuda::exact_forward(in.call, o, final_state, device.stream());
+    return result;
+  }
+  if (problem.decay == DecayKind::kKeyToken) {
+    const Chunks chunks(problem, in);
+    const Tensor workspace = cuda::workspace(cuda::two_pass_workspace_bytes(in.call, chunks.tables(), false), in.q);
+    cuda::two_pass_forward(in.call, chunks.tables(), o, final_state, workspace.mutable_data_ptr(), device.stream());
     return result;
   }
   const Segments segments(problem, in);
@@ -96,7 +121,7 @@ RecurrenceGradients backward(const RecurrenceProblem& problem, const Tensor& d_o
   const cuda::OnDevice device(problem.q_thk);
   const Operands in(problem);
   const Tensor d_o_flat = d_o.contiguous(), d_final_flat = cuda::contiguous(d_final);
-  RecurrenceGradients out{at::empty_like(in.q), at::empty_like(in.k), at::empty_like(in.v), want_decay ? at::empty_like(in.log_decay) : Tensor(), in.state()};
+  RecurrenceGradients out{at::empty_like(in.q), in.k.defined() ? at::empty_like(in.k) : Tensor(), at::empty_like(in.v), want_decay ? at::empty_like(in.log_decay) : Tensor(), in.state()};
   const cuda::RecurrenceGradientPointers gradients{.d_o = cuda::bf16(d_o_flat),
                                                    .d_final = cuda::fp32(d_final_flat),
                                                    .d_q = cuda::bf16_out(out.q_thk),
@@ -105,8 +130,9 @@ RecurrenceGradients backward(const RecurrenceProblem& problem, const Tensor& d_o
                                                    .d_initial = cuda::fp32_out(out.initial_state_nhkv),
                                                    .d_log_decay = cuda::fp32_out(out.log_decay)};
   if (problem.decay == DecayKind::kKeyToken || want_decay) {
-    const Tensor workspace = cuda::workspace(cuda::exact_workspace_bytes(in.call, true), in.q);
-    cuda::exact_backward(in.call, gradients, workspace.mutable_data_ptr(), device.stream());
+    const Chunks chunks(problem, in);
+    const Tensor workspace = cuda::workspace(cuda::two_pass_workspace_bytes(in.call, chunks.tables(), true), in.q);
+    cuda::two_pass_backward(in.call, chunks.tables(), gradients, workspace.mutable_data_ptr(), device.stream());
     if (want_decay) out.log_decay = out.log_decay.to(problem.log_decay.scalar_type());
     return out;
   }

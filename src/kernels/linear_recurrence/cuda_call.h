@@ -1,4 +1,4 @@
-// linear_recurrence by CUDA kernels on tensors, forward and backward, outside autograd; keys are not tied.
+// linear_recurrence by CUDA kernels on tensors, forward and backward, outside autograd.
 #pragma once
 
 #include "kernels/cuda/calls.h"

@@ -202,7 +202,7 @@ LinearRecurrenceResult linear_recurrence(const Tensor& q, const Tensor& k, const
     return {results[0], results[1]};
   }
   if (implementation == kAten) return linear_recurrence_aten(with_keys(problem));
-  return run(implementation == kCpu ? problem : with_keys(problem), implementation);
+  return run(implementation == kCuda || implementation == kCpu ? problem : with_keys(problem), implementation);
 }
 
 LinearRecurrenceResult linear_recurrence_reference(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay,

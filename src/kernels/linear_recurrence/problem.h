@@ -10,7 +10,7 @@ namespace longhaul::kernels {
 enum class DecayKind { kNone, kHead, kHeadToken, kKeyToken };
 
 struct RecurrenceProblem {
-  Tensor q_thk, k_thk, v_thv, log_decay, initial_state_nhkv;  // the last two may be undefined; k with tied keys (cpu only)
+  Tensor q_thk, k_thk, v_thv, log_decay, initial_state_nhkv;  // the last two may be undefined; k with tied keys (cuda and cpu)
   std::vector<int64_t> offsets;                               // document boundaries
   DecayKind decay = DecayKind::kNone;
   LinearRecurrenceOptions options;

@@ -32,7 +32,6 @@ struct Run {
   Bf16* out;     // [T, H, v.width]
   float* out_fp32;  // instead of `out`, where it is not null
   DecayKind kind;
-  bool decay_on_columns;  // kChannelToken: the decayed axis is v's, not k's
   const float* log_decay;
   StateView initial, final;  // data may be null
   const Segment* segments;
@@ -44,6 +43,8 @@ struct Run {
   float write, scale;
   bool against, late;
 };
+
+LONGHAUL_DEVICE float tied_key(float log_decay) { return -expm1f(log_decay); }
 
 LONGHAUL_DEVICE float log2_decay(const Run& run, int64_t token, int head) {
   if (run.kind == DecayKind::kNone) return 0.f;

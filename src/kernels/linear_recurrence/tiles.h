@@ -33,13 +33,44 @@ LONGHAUL_HD int rows_of(const Segment& segment, int chunk) {
   return left < kChunk ? left : kChunk;
 }
 
-// One block of the chunked kernel: a segment of a head, and a slice of the value columns.
+// One block of a kernel: a segment, or a chunk, of a head, and a slice of channels.
 struct ChunkedBlock {
-  int segment, head, slice;
+  int part, head, slice;
 };
 LONGHAUL_HD ChunkedBlock chunked_block(int64_t block, int heads, int slices) {
   return {static_cast<int>(block / slices / heads), static_cast<int>(block / slices % heads), static_cast<int>(block % slices)};
 }
+
+// The two-pass form keeps a table of its chunks, of all segments one after another; its kernels take slices of kSlice channels.
+struct Chunk {
+  int64_t first;  // its first token, in the order of the problem
+  int32_t rows;
+};
+constexpr int kSlice = 64;
+constexpr int kTileValues = kChunk * kSlice, kTileBytes = kTileValues * 2;
+
+constexpr int kTwoPassThreads = 256;
+constexpr int kQuarter = 16;  // tokens of a thread that walks down a channel
+constexpr int kLevels = 6;
+
+LONGHAUL_HD int slices_of(int width) { return static_cast<int>(divide_up(width, kSlice)); }
+
+// Whether tokens of row tiles a and b (of 16 tokens) are partners at this level, all or some of them.
+LONGHAUL_HD bool tiles_meet(int a, int b, int level) { return level >= 4 ? (a ^ b) >> (level - 4) == 1 : a == b; }
+LONGHAUL_HD bool tokens_meet(int i, int j, int level) { return (i ^ j) >> level == 1; }
+
+constexpr int kPadded = kSlice + 8;  // floats of a row of G, so that the eight rows of a fragment lie in different banks
+
+// Shared memory in bytes from the start. The stages of do, v, S, D and what the levels need take turns.
+struct GradientShared {
+  int k, p, lambda, sums, dots, stage, rows, g, bytes;  // q stands at 0
+};
+LONGHAUL_HD constexpr GradientShared gradient_shared() {
+  const int lambda = 3 * kTileBytes, sums = lambda + kChunk * kSlice * 4, dots = sums + 3 * 4 * kSlice * 4, stage = dots + 4 * kSlice * 4;
+  const int rows = stage, g = rows + kTileBytes;
+  return {kTileBytes, 2 * kTileBytes, lambda, sums, dots, stage, rows, g, stage + 8 * kTileBytes};
+}
+
 LONGHAUL_HD int value_slice(int padded_keys) { return padded_keys > 128 ? 32 : 64; }  // columns of the state a block holds in registers
 LONGHAUL_HD int padded_keys(int keys) { return keys <= 64 ? 64 : keys <= 128 ? 128 : 256; }
 
@@ -89,6 +120,20 @@ inline RecurrencePlan plan_recurrence(std::span<const int64_t> offsets, int64_t 
     plan.document_segments.push_back(static_cast<int32_t>(plan.along.size()));
   }
   return plan;
+}
+
+struct ChunkTable {
+  std::vector<Chunk> chunks;
+  std::vector<int32_t> segment_chunks;  // [segments + 1]: where the chunks of each segment begin
+};
+inline ChunkTable chunks_of(std::span<const Segment> segments, bool against) {
+  ChunkTable table;
+  for (const Segment& segment : segments) {
+    table.segment_chunks.push_back(static_cast<int32_t>(table.chunks.size()));
+    for (int c = 0; c < chunks_of(segment); ++c) table.chunks.push_back({token_at(segment, int64_t{c} * kChunk, against), rows_of(segment, c)});
+  }
+  table.segment_chunks.push_back(static_cast<int32_t>(table.chunks.size()));
+  return table;
 }
 
 // Segment length from a cost model. Unsplit, `blocks` = documents · heads · slices run at once and nothing is read twice; splitting
