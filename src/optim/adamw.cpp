@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "kernels/adamw/cuda_call.h"
 #include "kernels/dispatch.h"
+#include "kernels/matmul/tasks.h"
 #include "optim/runs.h"
 
 namespace longhaul::optim {
@@ -14,6 +15,8 @@ namespace {
 
 // Elements a thread takes at least: half a megabyte of traffic, far above the cost of starting a team.
 constexpr int64_t kGrain = 16384;
+// Elements of a stretch, about: its weights are packed from the second-level cache.
+constexpr int64_t kStretch = 32768;
 
 bool implemented(ScalarType master, ScalarType state, const model::Parameter& parameter) {
   if (master != at::kFloat && master != at::kDouble) return false;
@@ -66,7 +69,6 @@ AdamwImplementation AdamW::choose(bool on_cpu) {
 }
 
 void AdamW::list_pieces() {
-  int64_t elements = 0;
   for (size_t p = 0; p < parameters().size(); ++p) {
     const model::Parameter& parameter = *parameters()[p];
     if (!parameter.trainable) continue;
@@ -80,9 +82,8 @@ void AdamW::list_pieces() {
             pieces_.back().weight_decay == weight_decay && pieces_.back().trainable == spec.trainable) {
           pieces_.back().length += run.length;
         } else {
-          pieces_.push_back({p, run.begin, run.length, elements, weight_decay, spec.trainable});
+          pieces_.push_back({p, run.begin, run.length, weight_decay, spec.trainable});
         }
-        elements += run.length;
       }
     }
   }
@@ -139,20 +140,51 @@ void AdamW::update_on_gpu(const AdamwScalars& common, double lr) {
   kernels::cuda_calls<kernels::AdamwCuda>().step(tensors, numbers, static_cast<float>(common.gradient_scale), master(pieces_.front().parameter));
 }
 
+bool AdamW::packs(const Piece& piece) const {
+  const model::Parameter& parameter = *parameters()[piece.parameter];
+  return piece.trainable && parameter.packed.in_use() && piece.length == parameter.value.numel();
+}
+
+// Where packed copies are in use: whole rows, as many at once as they are packed in; elsewhere any elements.
+std::vector<AdamW::Stretch> AdamW::stretches_of(const Piece& piece) const {
+  std::vector<Stretch> result;
+  if (!packs(piece)) {
+    for (int64_t at = 0; at < piece.length; at += kStretch) result.push_back({&piece, piece.begin + at, std::min(kStretch, piece.length - at), false});
+    return result;
+  }
+  const Tensor& value = parameters()[piece.parameter]->value;
+  constexpr int64_t kStep = kernels::PackedWeight::kRowStep;
+  const int64_t columns = value.size(-1), matrix = value.size(-2) * columns, step = std::max<int64_t>(1, kStretch / (kStep * columns)) * kStep * columns;
+  for (int64_t first = 0; first < piece.length; first += matrix) {
+    for (int64_t at = 0; at < matrix; at += step) result.push_back({&piece, first + at, std::min(step, matrix - at), true});
+  }
+  return result;
+}
+
+void AdamW::pack_rows(const Stretch& stretch) {
+  model::Parameter& parameter = *parameters()[stretch.piece->parameter];
+  const int64_t columns = parameter.value.size(-1), rows = parameter.value.size(-2), row = stretch.begin / columns;
+  parameter.packed.pack_rows(parameter.value, row / rows, row % rows, row % rows + stretch.length / columns);
+}
+
 // Threads share all elements evenly, whatever pieces they belong to. Elements do not see each other, so the cuts change nothing.
 void AdamW::update_fused(const AdamwScalars& common, double lr) {
-  if (pieces_.empty()) return;
-  const int64_t elements = pieces_.back().start + pieces_.back().length;
-  parallel_for(0, elements, kGrain, [&](int64_t begin, int64_t end) {
-    auto piece = std::upper_bound(pieces_.begin(), pieces_.end(), begin,
-                                  [](int64_t element, const Piece& p) { return element < p.start + p.length; });
-    for (; piece != pieces_.end() && piece->start < end; ++piece) {
-      const int64_t from = std::max(begin, piece->start), to = std::min(end, piece->start + piece->length);
+  kernels::TaskList<Stretch> stretches;
+  for (const Piece& piece : pieces_) {
+    for (const Stretch& stretch : stretches_of(piece)) stretches.add(stretch, stretch.length);
+  }
+  stretches.run(kGrain, [&](const Stretch* first, const Stretch* last) {
+    for (const Stretch* stretch = first; stretch != last; ++stretch) {
       AdamwScalars own = common;
-      own.kept_weight = 1 - lr * piece->weight_decay;
-      update_piece(*piece, piece->begin + from - piece->start, to - from, own);
+      own.kept_weight = 1 - lr * stretch->piece->weight_decay;
+      update_piece(*stretch->piece, stretch->begin, stretch->length, own);
+      if (stretch->packs) pack_rows(*stretch);
     }
   });
+  for (const Piece& piece : pieces_) {
+    model::Parameter& parameter = *parameters()[piece.parameter];
+    if (packs(piece)) parameter.packed.refreshed(parameter.value, parameter.version + 1);  // the version that step() is about to give it
+  }
 }
 
 void AdamW::update_piece(const Piece& piece, int64_t begin, int64_t length, const AdamwScalars& own) {

@@ -3,7 +3,8 @@
 //   w ← w − lr/(1 − β1^t) · m / (sqrt(v)/sqrt(1 − β2^t) + ε)
 // λ is 0 for tensors whose specification has decay = false; tensors of both kinds may share a value. Moments are fp32 (fp64 where
 // the master is). On a CPU one pass over memory does it all: reads and zeroes the gradient, updates m, v and master, writes the
-// working copy, rounded to nearest even; the result does not depend on the number of threads, nor on the instruction set.
+// working copy, rounded to nearest even, and packs its rows anew where products keep packed copies (Parameter::packed); the result does
+// not depend on the number of threads, nor on the instruction set.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +32,13 @@ class AdamW final : public Optimizer {
   struct Piece {  // a run of elements of one parameter
     size_t parameter = 0;
     int64_t begin = 0, length = 0;
-    int64_t start = 0;  // elements of all pieces before this one
     double weight_decay = 0;
     bool trainable = true;
+  };
+  struct Stretch {  // of a piece, what one thread does at a time
+    const Piece* piece = nullptr;
+    int64_t begin = 0, length = 0;  // elements of the parameter
+    bool packs = false;             // whole rows, which are packed anew
   };
   void list_pieces();
   AdamwImplementation choose(bool on_cpu);
@@ -41,7 +46,10 @@ class AdamW final : public Optimizer {
   void update(const StepSettings& settings);
   void update_on_gpu(const AdamwScalars& common, double lr);
   void update_fused(const AdamwScalars& common, double lr);
+  bool packs(const Piece& piece) const;
+  std::vector<Stretch> stretches_of(const Piece& piece) const;
   void update_piece(const Piece& piece, int64_t begin, int64_t length, const AdamwScalars& scalars);
+  void pack_rows(const Stretch& stretch);
   void update_with_tensor_operations(const Piece& piece, const AdamwScalars& scalars);
 
   recipe::OptimOptions options_;

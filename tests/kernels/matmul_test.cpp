@@ -5,7 +5,10 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
+
 #include "base/error.h"
+#include "base/parallel.h"
 #include "kernels/block/block.h"
 #include "kernels/dispatch.h"
 #include "kernels/linear/op.h"
@@ -176,6 +179,43 @@ TEST(PackedWeight, IsPackedAgainWhenItWasWritten) {
   EXPECT_EQ(kept.packings(), 4);
   kept.for_input_gradient(w, 2, 256);  // other chunks: another layout
   EXPECT_EQ(kept.packings(), 5);
+}
+
+// Row by row, in every order and on several threads, the copies get the bits that packing them whole gives.
+TEST(PackedWeight, RowsPackedByWhoWritesThem) {
+  struct Shape {
+    int64_t matrices, out, in, longest;
+  };
+  for (const auto& [matrices, out, in, longest] : {Shape{1, 1, 1, 512}, Shape{1, 33, 17, 512}, Shape{1, 700, 530, 512}, Shape{1, 777, 40, 256}, Shape{3, 70, 90, 512}}) {
+    for (const ScalarType type : {at::kBFloat16, at::kFloat}) {
+      SCOPED_TRACE(fmt::format("{} x {} x {} {}", matrices, out, in, name_of(type)));
+      const at::NoGradGuard guard;
+      Tensor w = random_tensor({matrices, out, in}, 1, type);
+      if (matrices == 1) w = w[0];
+      on_every_set([&, matrices = matrices, out = out, in = in, longest = longest] {
+        PackedWeight kept;
+        EXPECT_FALSE(kept.in_use());
+        kept.for_output(w, 1);
+        kept.for_input_gradient(w, 1, longest);
+        EXPECT_TRUE(kept.in_use());
+        w.copy_(random_tensor(w.sizes(), 2, type));
+        const int64_t step = 2 * PackedWeight::kRowStep, each = (out + step - 1) / step;
+        parallel_for(0, matrices * each, 1, [&](int64_t from, int64_t to) {
+          for (int64_t i = to - 1; i >= from; --i) kept.pack_rows(w, i / each, i % each * step, std::min(out, (i % each + 1) * step));
+        });
+        kept.refreshed(w, 2);
+        PackedWeight whole;
+        const auto bytes = [&](bool for_input) {
+          return static_cast<size_t>(matrices * w.element_size()) *
+                 static_cast<size_t>(type == at::kFloat ? PanelLayout<float>(for_input ? out : in, for_input ? in : out, longest).size()
+                                                        : PanelLayout<uint16_t>(for_input ? out : in, for_input ? in : out, longest).size());
+        };
+        EXPECT_EQ(std::memcmp(kept.for_output(w, 2), whole.for_output(w, 2), bytes(false)), 0);
+        EXPECT_EQ(std::memcmp(kept.for_input_gradient(w, 2, longest), whole.for_input_gradient(w, 2, longest), bytes(true)), 0);
+        EXPECT_EQ(kept.packings(), 2) << "packed whole once each";
+      });
+    }
+  }
 }
 
 TEST(PackedLinear, RefusesWithAReason) {

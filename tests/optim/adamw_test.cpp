@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "kernels/matmul/matmul.h"
 #include "parameters_for_tests.h"
 
 namespace longhaul::optim {
@@ -238,6 +239,43 @@ TEST(Adamw, ZeroesGradientsWhenAskedAndRaisesVersions) {
       EXPECT_EQ(parameter->version, version + 2);
     }
     EXPECT_EQ(optimizer.steps(), 2);
+  }
+}
+
+// The step leaves packed copies that are in use as packing the new weights would, and the next product packs nothing.
+TEST(Adamw, PacksWhatItWrote) {
+  for (const char* dtype : {"bf16", "fp32"}) {
+    const Precision precision = Precision::named(dtype);
+    for (const int count : {1, 3}) {
+      set_threads(count);
+      model::ParameterSet set = fused_set(precision);
+      fill_values(set);
+      AdamW optimizer(options_for_tests(), set, precision);
+      run_steps(set, optimizer, 1);
+      const auto products = [](model::Parameter& parameter, kernels::PackedWeight& copies) {
+        const Tensor& w = parameter.value;
+        const std::vector<int64_t> rows(w.dim() == 3 ? static_cast<size_t>(w.size(0)) : 1, 4);
+        const auto rows_in_all = static_cast<int64_t>(rows.size()) * 4;
+        return std::array{kernels::packed_output(random_tensor({rows_in_all, w.size(-1)}, 1, w.scalar_type()), rows, w, Tensor(), copies, parameter.version),
+                          kernels::packed_input_gradient(random_tensor({rows_in_all, w.size(-2)}, 2, w.scalar_type()), rows, w, copies, parameter.version)};
+      };
+      const at::NoGradGuard guard;
+      for (const auto& parameter : set.all()) {
+        if (parameter->value.dim() > 1) products(*parameter, parameter->packed);
+      }
+      run_steps(set, optimizer, 2);
+      for (const auto& parameter : set.all()) {
+        if (parameter->value.dim() == 1) continue;
+        SCOPED_TRACE(parameter->name);
+        const int64_t packings = parameter->packed.packings();
+        kernels::PackedWeight whole;
+        const auto found = products(*parameter, parameter->packed), expected = products(*parameter, whole);
+        EXPECT_TRUE(at::equal(found[0], expected[0]) && at::equal(found[1], expected[1]));
+        // Experts' gate decays and up does not: two pieces, whose rows are packed when they are asked for.
+        EXPECT_EQ(parameter->packed.packings() - packings, parameter->name == "experts" ? 2 : 0);
+      }
+      set_threads(0);
+    }
   }
 }
 

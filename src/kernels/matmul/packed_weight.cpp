@@ -37,6 +37,27 @@ const void* PackedWeight::fresh(Copy& copy, const Tensor& weight, uint64_t versi
   return copy.panels.const_data_ptr();
 }
 
+void PackedWeight::pack_rows(const Tensor& weight, int64_t matrix, int64_t begin, int64_t end) {
+  const auto run = [&]<class Element>(Element) {
+    for (Copy* copy : {&for_output_, &for_input_gradient_}) {
+      if (!copy->panels.defined()) continue;
+      const WeightsToPack<Element> from{static_cast<const Element*>(weight.const_data_ptr()), weight.dim() == 3 ? weight.size(0) : 1, weight.size(-2),
+                                        weight.size(-1), copy == &for_input_gradient_, copy->longest};
+      kernels::pack_rows(from, matrix, begin, end, static_cast<Element*>(copy->panels.mutable_data_ptr()));
+    }
+  };
+  if (weight.scalar_type() == at::kBFloat16) run(uint16_t{});
+  else run(float{});
+}
+
+void PackedWeight::refreshed(const Tensor& weight, uint64_t version) {
+  for (Copy* copy : {&for_output_, &for_input_gradient_}) {
+    if (!copy->panels.defined()) continue;
+    copy->version = version;
+    copy->writes = static_cast<int64_t>(weight._version());
+  }
+}
+
 int64_t PackedWeight::bytes() const {
   int64_t sum = 0;
   for (const Copy* copy : {&for_output_, &for_input_gradient_}) {

@@ -1,5 +1,6 @@
 // PackedWeight: the packed copies of one weight, kept between calls because every weight is used at least three times a step: one for
-// y = x Wᵀ, one for dx = dy W. Each is made when it is first asked for, and anew when the weight has been written since: its version
+// y = x Wᵀ, one for dx = dy W. Each is made when it is first asked for, and anew when the weight has been written since and whoever wrote
+// did not pack it: its version
 // (raised by the optimizer), its storage, or LibTorch's own count of in-place writes has changed. Belongs to the Parameter; not
 // thread-safe. Takes as much memory again as the weight for each copy in use.
 #pragma once
@@ -23,8 +24,16 @@ class PackedWeight {
     return fresh(for_input_gradient_, weight, version, true, longest);
   }
 
+  // For an optimizer that writes the weight row by row: packs rows [begin, end) of matrix `matrix` anew in every copy there is, while they
+  // are in cache (begin: a multiple of kRowStep; end: too, or the last row). Several threads may pack different rows. When all rows of all
+  // matrices are packed, refreshed() says so; until then the copies must not be used.
+  static constexpr int64_t kRowStep = 32;
+  bool in_use() const { return for_output_.panels.defined() || for_input_gradient_.panels.defined(); }
+  void pack_rows(const Tensor& weight, int64_t matrix, int64_t begin, int64_t end);
+  void refreshed(const Tensor& weight, uint64_t version);
+
   int64_t bytes() const;
-  int64_t packings() const { return packings_; }  // so far
+  int64_t packings() const { return packings_; }  // so far, of whole copies
 
  private:
   struct Copy {

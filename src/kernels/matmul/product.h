@@ -46,6 +46,10 @@ struct WeightsToPack {
 };
 template <class Element>
 void pack_weights(const WeightsToPack<Element>& from, Element* panels);
+// Rows [begin, end) of one of them, on the calling thread: begin is a multiple of 32, end too or the last row. Rows make panels of their own
+// or stretches of panels, so several threads may pack different rows.
+template <class Element>
+void pack_rows(const WeightsToPack<Element>& from, int64_t matrix, int64_t begin, int64_t end, Element* panels);
 
 template <class Element>
 struct WeightGradient {

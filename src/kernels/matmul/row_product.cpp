@@ -121,35 +121,7 @@ void multiply_rows(const RowProduct<Element>& product, std::span<const RowGroup>
   });
 }
 
-template <class Element>
-void pack_weights(const WeightsToPack<Element>& from, Element* panels) {
-  const int64_t k = from.for_input ? from.out : from.in, n = from.for_input ? from.in : from.out;
-  const PanelLayout<Element> layout(k, n, from.longest);
-  constexpr int64_t kColumns = 64;
-  struct Piece {
-    int64_t matrix, chunk, column;
-  };
-  TaskList<Piece> pieces;
-  for (int64_t matrix = 0; matrix < from.matrices; ++matrix) {
-    for (int64_t chunk = 0; chunk < layout.chunks.count; ++chunk) {
-      for (int64_t j = 0; j < n; j += kColumns) pieces.add({matrix, chunk, j}, layout.chunks.length_of(chunk) * kColumns);
-    }
-  }
-  const BlockKernels& kernels = block_kernels();
-  pieces.run(1 << 15, [&](const Piece* first, const Piece* last) {
-    for (const Piece* piece = first; piece != last; ++piece) {
-      const int64_t begin = layout.chunks.begin(piece->chunk);
-      const Element* const source =
-          from.weights + piece->matrix * k * n + (from.for_input ? begin * n + piece->column : piece->column * k + begin);
-      kernels.pack(source, from.in, !from.for_input, layout.chunks.length_of(piece->chunk), std::min(kColumns, n - piece->column),
-                   panels + piece->matrix * layout.size() + layout.offset(piece->chunk, piece->column));
-    }
-  });
-}
-
 template void multiply_rows(const RowProduct<uint16_t>&, std::span<const RowGroup>);
 template void multiply_rows(const RowProduct<float>&, std::span<const RowGroup>);
-template void pack_weights(const WeightsToPack<uint16_t>&, uint16_t*);
-template void pack_weights(const WeightsToPack<float>&, float*);
 
 }  // namespace longhaul::kernels

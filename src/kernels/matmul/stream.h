@@ -1,0 +1,43 @@
+// Copies past the caches, for data that is not read again soon: its lines are not fetched before they are written, and what the caches hold
+// stays. Other threads see it after the StreamScope has ended.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#ifdef __x86_64__
+#include <emmintrin.h>
+#endif
+
+namespace longhaul::kernels {
+
+class StreamScope {
+ public:
+  StreamScope() = default;
+  StreamScope(const StreamScope&) = delete;
+  StreamScope& operator=(const StreamScope&) = delete;
+  ~StreamScope() {
+#ifdef __x86_64__
+    _mm_sfence();
+#endif
+  }
+};
+
+// Both aligned to 64 bytes, which the number of bytes is a multiple of.
+template <class Element>
+void stream_copy(const Element* from, Element* to, int64_t count) {
+#ifdef __x86_64__
+  const auto* source = reinterpret_cast<const __m128i*>(from);
+  auto* target = reinterpret_cast<__m128i*>(to);
+  for (const auto* const end = source + count * static_cast<int64_t>(sizeof(Element)) / 16; source != end; source += 4, target += 4) {
+    const __m128i a = _mm_load_si128(source), b = _mm_load_si128(source + 1), c = _mm_load_si128(source + 2), d = _mm_load_si128(source + 3);
+    _mm_stream_si128(target, a);
+    _mm_stream_si128(target + 1, b);
+    _mm_stream_si128(target + 2, c);
+    _mm_stream_si128(target + 3, d);
+  }
+#else
+  std::memcpy(to, from, static_cast<size_t>(count) * sizeof(Element));
+#endif
+}
+
+}  // namespace longhaul::kernels
