@@ -9,6 +9,7 @@
 #include "base/parallel.h"
 #include "base/random.h"
 #include "bench/register.h"
+#include "kernels/block/block.h"
 #include "kernels/linear_recurrence/op.h"
 #include "kernels/linear_recurrence/work.h"
 #include "tensor/random_fill.h"
@@ -136,8 +137,9 @@ Peer peer_of(const Inputs& inputs, Gate gate, const Tensor& gradient) {
 }
 
 std::vector<Pass> passes_of(const Setting& setting, const Timing& forward, const Timing& backward) {
-  // The CPU form's blocks, of which it computes three quarters of the scores.
-  const kernels::RecurrenceShape shape{.block = 64, .keys = kWidth, .values = kWidth, .computed = 0.75, .decay_bytes = setting.gate == Gate::kHead ? 0 : 4 * kWidth};
+  // The CPU form's blocks, of whose scores it computes strips up to the diagonal.
+  const double strip = static_cast<double>(std::max<int64_t>(16, kernels::block_kernels().depth));
+  const kernels::RecurrenceShape shape{.block = 64, .keys = kWidth, .values = kWidth, .computed = 0.5 + strip / 128, .decay_bytes = setting.gate == Gate::kHead ? 0 : 4 * kWidth};
   const auto token_heads = static_cast<double>(setting.tokens * kHeads);
   const kernels::RecurrenceWork there = kernels::forward_work(shape), back = kernels::backward_work(shape);
   return {{"forward", forward, token_heads * there.flops, token_heads * there.bytes},

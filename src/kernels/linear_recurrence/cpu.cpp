@@ -16,41 +16,23 @@ namespace {
 constexpr int64_t kRecurrentTokens = 4;   // documents up to this length are walked token by token: no block is worth its packing
 constexpr double kGrainFlops = 1e6;       // of a thread: less is not worth waking one
 
-// The running sum of a segment: what its blocks add, from zero, and their decay.
-struct Fold {
+// The state (or its gradient) on its way through a segment, and the place for its sum and decay.
+struct Passage {
+  const float* entered;
   float *sum, *decay;
-  bool empty = true;
+  bool begun = false;
 
   void add(const StateLoops& loops, const float* total, const float* add, int64_t rows, int64_t columns) {
-    if (empty) {
+    if (!begun) {
       std::copy_n(add, rows * columns, sum);
       std::copy_n(total, rows, decay);
     } else {
       loops.advance(sum, total, sum, add, rows, columns);
       for (int64_t r = 0; r < rows; ++r) decay[r] *= total[r];
     }
-    empty = false;
+    begun = true;
   }
-};
-
-// A state (or its gradient) on its way from block to block; `zero` while nothing was added to nothing.
-struct Running {
-  float* data;
-  bool zero;
-
-  void start(const float* from, int64_t area) {
-    zero = from == nullptr;
-    if (!zero && from != data) std::copy_n(from, area, data);
-  }
-  void advance(const StateLoops& loops, const float* total, const float* add, int64_t rows, int64_t columns) {
-    if (zero) {
-      std::copy_n(add, rows * columns, data);
-    } else {
-      loops.advance(data, total, data, add, rows, columns);
-    }
-    zero = false;
-  }
-  const float* or_null() const { return zero ? nullptr : data; }
+  PassingState now() const { return begun ? PassingState{entered, decay, sum} : PassingState{entered}; }
 };
 
 const float* at_or_null(const float* data, int64_t offset) { return data == nullptr ? nullptr : data + offset; }
@@ -167,19 +149,17 @@ class Walk {
     if (next.start >= 0 && after > 0) worker.announce_block(segment.document, next.start, after, head, next.rows);
   }
 
-  void forward_blocks(Worker& worker, const RecurrenceSegment& segment, int64_t head, Running& state, Fold* fold) const {
+  void forward_blocks(Worker& worker, const RecurrenceSegment& segment, int64_t head, Passage& state) const {
     for (int64_t b = 0; b < blocks_of(segment); ++b) {
       constexpr unsigned kRows = kQueries | kKeysAndValues;
       enter(worker, segment, b, head, kRows, step_of(segment, b + 1, kRows));
       worker.pack_values();
-      worker.read_block(state.or_null());
-      const float* const x = addition(worker, segment, b, head, true);
-      state.advance(loops_, worker.total(), x, job_.keys, job_.values);
-      if (fold != nullptr) fold->add(loops_, worker.total(), x, job_.keys, job_.values);
+      worker.read_block(state.now());
+      state.add(loops_, worker.total(), addition(worker, segment, b, head, true), job_.keys, job_.values);
     }
   }
 
-  void backward_blocks(Worker& worker, size_t s, int64_t head, Running& gradient, Fold* fold) {
+  void backward_blocks(Worker& worker, size_t s, int64_t head, Passage& gradient) {
     const RecurrenceSegment& segment = plan_.segments[s];
     const int64_t blocks = blocks_of(segment), area = job_.area();
     const float* entering = segment.slot < 0 ? at_or_null(initial, outer_at(segment.document, head))
@@ -199,18 +179,19 @@ class Walk {
       const Step next = b > 0 ? step_of(segment, b - 1, kOfQueries) : step_of(segment, -plan_.segment_blocks, kKeysAndValues);
       enter(worker, segment, b, head, kOfQueries | (b + 1 < blocks ? kKeptKeysAndValues : kKeysAndValues), next);
       worker.pack_output_gradients();
-      sum += worker.gradient_block(state_of(b), gradient.or_null(), job_.group > 1 ? worker.group_dk + first * job_.keys : nullptr,
+      sum += worker.gradient_block(state_of(b), gradient.now(), job_.group > 1 ? worker.group_dk + first * job_.keys : nullptr,
                                    job_.group > 1 ? worker.group_dv + first * job_.values : nullptr);
-      const float* const y = addition(worker, segment, b, head, true);
-      gradient.advance(loops_, worker.total(), y, job_.keys, job_.values);
-      if (fold != nullptr) fold->add(loops_, worker.total(), y, job_.keys, job_.values);
+      gradient.add(loops_, worker.total(), addition(worker, segment, b, head, true), job_.keys, job_.values);
     }
     if (!head_sums.empty()) head_sums[s * static_cast<size_t>(job_.heads) + static_cast<size_t>(head)] = sum;
   }
 
-  void blocks(Worker& worker, size_t s, int64_t head, Running& running, Fold* fold) {
-    if (backward_) backward_blocks(worker, s, head, running, fold);
-    else forward_blocks(worker, plan_.segments[s], head, running, fold);
+  // Walks a segment from the state that enters it, and leaves the one that it passes on at `to` (null: known already).
+  void blocks(Worker& worker, size_t s, int64_t head, const float* entered, float* to) {
+    Passage passage{entered, worker.passage_sum, worker.passage_decay};
+    if (backward_) backward_blocks(worker, s, head, passage);
+    else forward_blocks(worker, plan_.segments[s], head, passage);
+    if (to != nullptr) compose(to, worker.passage_decay, entered, worker.passage_sum);
   }
 
   // The heads of one unit, with the sums of a group around them.
@@ -254,24 +235,10 @@ class Walk {
     }
   }
 
-  // The state lives where it ends; before it moves on it is composed as in the other executions.
   void fused_segment(Worker& worker, size_t s, int64_t head) {
-    const RecurrenceSegment& segment = plan_.segments[s];
-    const int64_t at = outer_at(segment.document, head), area = job_.area();
-    Running running{ends_ + at, false};
-    const float* entered = nullptr;
-    if (slot_from(s) < 0) {
-      entered = at_or_null(outer_, at);
-      running.start(entered, area);
-    } else {
-      float* const copy = slots_ != nullptr ? slot(slot_from(s), head) : worker.entered;
-      std::copy_n(running.data, area, copy);
-      entered = copy;
-    }
-    if (!passes_on(segment)) return blocks(worker, s, head, running, nullptr);
-    Fold fold{worker.fold_sum, worker.fold_decay};
-    blocks(worker, s, head, running, &fold);
-    compose(running.data, fold.decay, entered, fold.sum);
+    const int64_t at = outer_at(plan_.segments[s].document, head);
+    const auto place = [&](int64_t slot_index) { return slots_ != nullptr && slot_index >= 0 ? slot(slot_index, head) : ends_ + at; };
+    blocks(worker, s, head, slot_from(s) < 0 ? at_or_null(outer_, at) : place(slot_from(s)), place(slot_to(s)));
   }
 
   void compose(float* out, const float* decay, const float* entered, const float* sum) const {
@@ -283,7 +250,7 @@ class Walk {
 
   void fold_segment(Worker& worker, size_t s, int64_t head) const {
     const RecurrenceSegment& segment = plan_.segments[s];
-    Fold fold{slot(slot_to(s), head), fold_decay(slot_to(s), head)};
+    Passage sum{nullptr, slot(slot_to(s), head), fold_decay(slot_to(s), head)};
     const int64_t count = blocks_of(segment);
     for (int64_t i = 0; i < count; ++i) {
       const int64_t b = backward_ ? count - 1 - i : i;
@@ -291,7 +258,7 @@ class Walk {
       enter(worker, segment, b, head, rows, step_of(segment, backward_ ? b - 1 : b + 1, rows));
       if (backward_) worker.pack_output_gradients();
       else worker.pack_values();
-      fold.add(loops_, worker.total(), addition(worker, segment, b, head, false), job_.keys, job_.values);
+      sum.add(loops_, worker.total(), addition(worker, segment, b, head, false), job_.keys, job_.values);
     }
   }
 
@@ -311,9 +278,7 @@ class Walk {
     if (walked_by_token(worker, segment.document, unit)) return;
     heads_of(worker, segment, unit, [&](int64_t head) {
       const int64_t at = outer_at(segment.document, head);
-      Running running{passes_on(segment) ? worker.running : ends_ + at, false};
-      running.start(slot_from(s) < 0 ? at_or_null(outer_, at) : slot(slot_from(s), head), job_.area());
-      blocks(worker, s, head, running, nullptr);
+      blocks(worker, s, head, slot_from(s) < 0 ? at_or_null(outer_, at) : slot(slot_from(s), head), passes_on(segment) ? nullptr : ends_ + at);
     });
   }
 

@@ -31,22 +31,26 @@ void RecurrenceWorker<Element>::gradient_write(float* y) {
 }
 
 template <class Element>
-double RecurrenceWorker<Element>::gradient_block(const float* state, const float* d_state, float* dk_sums, float* dv_sums) {
+double RecurrenceWorker<Element>::gradient_block(const float* state, const PassingState& d_state, float* dk_sums, float* dv_sums) {
   scalar_pair_products();
   if (by_channel_) {
     channel_scores_transposed();
     loops_.scale_backward(k_.data, k_.ld, lambda_, m_, keys_, scaled_k_);
   }
   mask_pairs(!by_channel_ && job_.d_decay.data != nullptr);
-  if (d_state != nullptr) products_->pack(rounded(d_state), values_, false, keys_, values_, state_panels_);
+  if (!d_state.zero()) {
+    const Element* const operand = rounded(d_state);
+    products_->pack(operand, values_, false, keys_, values_, state_panels_);
+    products_->pack(operand, values_, true, values_, keys_, state_panels_t_);
+  }
   for (int64_t j = 0; j < m_; j += strip_) {
     const int64_t rows = std::min(strip_, m_ - j);
     multiply_tokens(scores_ + j * block_, block_, do_tokens_, rows, values_, j, m_, first_);
-    if (d_state != nullptr) {
+    if (!d_state.zero()) {
       const Rows<const Element> keys = by_channel_ ? Rows<const Element>{scaled_k_, keys_} : k_;
       multiply(keys.at(j), keys.ld, state_panels_, rows, values_, keys_, second_, values_);
     }
-    store(first_, d_state != nullptr ? second_ : nullptr, by_channel_ ? ones_ : suffix_, values_, j, rows, dv_, dv_sums);
+    store(first_, !d_state.zero() ? second_ : nullptr, by_channel_ ? ones_ : suffix_, values_, j, rows, dv_, dv_sums);
   }
   if (!by_channel_) return scalar_gradients(state, d_state, dk_sums);
   channel_gradients(state, d_state, dk_sums);
@@ -93,28 +97,27 @@ void RecurrenceWorker<Element>::store(const float* first, const float* second, c
 }
 
 template <class Element>
-double RecurrenceWorker<Element>::scalar_gradients(const float* state, const float* d_state, float* group) {
+double RecurrenceWorker<Element>::scalar_gradients(const float* state, const PassingState& d_state, float* group) {
   const bool decay = job_.d_decay.data != nullptr;
   float *dots_q = dots_, *dots_k = dots_ + block_;
   std::fill_n(dots_, 2 * block_, 0.0f);
   pack_tokens(q_, keys_, q_tokens_);
-  if (d_state != nullptr) products_->pack(rounded(d_state), values_, true, values_, keys_, state_panels_);
   for (int64_t j = 0; j < m_; j += strip_) {
     const int64_t rows = std::min(strip_, m_ - j);
     multiply_tokens(pairs_k_ + j * block_, block_, q_tokens_, rows, keys_, j, m_, first_);
-    if (d_state != nullptr) {
-      multiply(v_.at(j), v_.ld, state_panels_, rows, keys_, values_, second_, keys_);
+    if (!d_state.zero()) {
+      multiply(v_.at(j), v_.ld, state_panels_t_, rows, keys_, values_, second_, keys_);
       if (decay) loops_.dot_rows(k_.at(j), k_.ld, second_, keys_, suffix_ + j, rows, keys_, dots_k + j);
     }
-    store(first_, d_state != nullptr ? second_ : nullptr, suffix_, keys_, j, rows, dk_, group);
+    store(first_, !d_state.zero() ? second_ : nullptr, suffix_, keys_, j, rows, dk_, group);
   }
   pack_tokens(k_, keys_, k_tokens_);
-  if (state != nullptr) products_->pack(rounded(state), values_, true, values_, keys_, state_panels_);
+  if (state != nullptr) products_->pack(rounded({.entered = state}), values_, true, values_, keys_, state_panels_t_);
   for (int64_t i = 0; i < m_; i += strip_) {
     const int64_t rows = std::min(strip_, m_ - i);
     multiply_tokens(pairs_q_ + i * block_, block_, k_tokens_, rows, keys_, 0, i + rows, first_);
     if (state != nullptr) {
-      multiply(d_o_.at(i), d_o_.ld, state_panels_, rows, keys_, values_, second_, keys_);
+      multiply(d_o_.at(i), d_o_.ld, state_panels_t_, rows, keys_, values_, second_, keys_);
       if (decay) loops_.dot_rows(q_.at(i), q_.ld, second_, keys_, prefix_ + i, rows, keys_, dots_q + i);
     }
     store(first_, state != nullptr ? second_ : nullptr, prefix_, keys_, i, rows, dq_, nullptr);
@@ -123,13 +126,24 @@ double RecurrenceWorker<Element>::scalar_gradients(const float* state, const flo
 }
 
 template <class Element>
-double RecurrenceWorker<Element>::scalar_decay_gradient(const float* state, const float* d_state) {
+bool RecurrenceWorker<Element>::passed_through(const float* state, const PassingState& d_state, float* sums) const {
+  if (state == nullptr || d_state.zero()) return false;
+  const float* gradient = d_state.sum == nullptr ? d_state.entered : d_state.sum;
+  if (d_state.sum != nullptr && d_state.entered != nullptr) {
+    state_loops_.advance(x, d_state.decay, d_state.entered, d_state.sum, keys_, values_);
+    gradient = x;
+  }
+  state_loops_.row_dots(state, gradient, keys_, values_, sums);
+  for (int64_t c = 0; c < keys_; ++c) sums[c] *= total_[c];
+  return true;
+}
+
+template <class Element>
+double RecurrenceWorker<Element>::scalar_decay_gradient(const float* state, const PassingState& d_state) {
   const float *dots_q = dots_, *dots_k = dots_ + block_;
-  double through = 0;  // Λ Σ S ⊙ D
-  if (state != nullptr && d_state != nullptr) {
-    state_loops_.row_dots(state, d_state, keys_, values_, second_);
+  double through = 0;
+  if (passed_through(state, d_state, second_)) {
     for (int64_t c = 0; c < keys_; ++c) through += second_[c];
-    through *= total_[0];
   }
   for (int64_t i = 0; i < m_; ++i) {
     first_[i] = static_cast<float>(through);

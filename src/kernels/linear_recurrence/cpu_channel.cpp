@@ -65,7 +65,7 @@ void RecurrenceWorker<Element>::channel_scores_transposed() const {
 }
 
 template <class Element>
-void RecurrenceWorker<Element>::channel_gradients(const float* state, const float* d_state, float* group) {
+void RecurrenceWorker<Element>::channel_gradients(const float* state, const PassingState& d_state, float* group) {
   for (const Pair& pair : pairs_) {
     if (pair.diagonal && job_.smallest_decay == 0) continue;
     const int64_t left = pair.left * keys_, right = pair.right * keys_;
@@ -78,25 +78,20 @@ void RecurrenceWorker<Element>::channel_gradients(const float* state, const floa
     (pair.diagonal ? loops_.add_inverse : loops_.add_backward)(first_, left_factors(pair), lambda_ + left, pair.left_rows, keys_, -1,
                                                                 dk_sum_ + left, moment_ + left);
   }
+  if (!d_state.zero()) {
+    multiply(v_.data, v_.ld, state_panels_t_, m_, keys_, values_, first_, keys_);
+    loops_.add_backward(first_, scaled_k_, lambda_, m_, keys_, 1, dk_sum_, written_);
+  }
   if (state != nullptr) {
-    products_->pack(rounded(state), values_, true, values_, keys_, state_panels_);
-    multiply(d_o_.data, d_o_.ld, state_panels_, m_, keys_, values_, first_, keys_);
+    products_->pack(rounded({.entered = state}), values_, true, values_, keys_, state_panels_t_);
+    multiply(d_o_.data, d_o_.ld, state_panels_t_, m_, keys_, values_, first_, keys_);
     loops_.scale_forward(q_.data, q_.ld, lambda_, m_, keys_, true, job_.scale, scaled_q_);
     loops_.add_forward(first_, scaled_q_, lambda_, m_, keys_, true, job_.scale, 1, dq_sum_, moment_);
-  }
-  if (d_state != nullptr) {
-    products_->pack(rounded(d_state), values_, true, values_, keys_, state_panels_);
-    multiply(v_.data, v_.ld, state_panels_, m_, keys_, values_, first_, keys_);
-    loops_.add_backward(first_, scaled_k_, lambda_, m_, keys_, 1, dk_sum_, written_);
   }
   store(dq_sum_, nullptr, ones_, keys_, 0, m_, dq_, nullptr);
   if (!job_.tied) store(dk_sum_, nullptr, ones_, keys_, 0, m_, dk_, group);
   if (job_.d_decay.data == nullptr) return;
-  std::fill_n(dots_, keys_, 0.0f);
-  if (state != nullptr && d_state != nullptr) {
-    state_loops_.row_dots(state, d_state, keys_, values_, dots_);
-    for (int64_t c = 0; c < keys_; ++c) dots_[c] *= total_[c];
-  }
+  if (!passed_through(state, d_state, dots_)) std::fill_n(dots_, keys_, 0.0f);
   state_loops_.decay_gradient(moment_, written_, dots_, lambda_, job_.tied ? dk_sum_ : nullptr, m_, keys_, d_decay_.data, d_decay_.ld);
 }
 

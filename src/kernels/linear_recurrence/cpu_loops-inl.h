@@ -39,8 +39,16 @@ void copy_rows(const Element* x, int64_t ld, int64_t rows, int64_t columns, Elem
 }
 
 template <class Element>
-void round_state(const float* state, int64_t count, Element* out) {
-  for_lanes(count, [&](int64_t i, auto lanes) { store(out + i, load(state + i, lanes), lanes); });
+void round_state(const PassingState& state, int64_t rows, int64_t columns, Element* out) {
+  const auto round = [&](const auto& value) {
+    for (int64_t r = 0; r < rows; ++r) {
+      for_lanes(columns, [&](int64_t c, auto count) { store(out + r * columns + c, value(r, r * columns + c, count), count); });
+    }
+  };
+  const float *const entered = state.entered, *const sum = state.sum, *const decay = state.decay;
+  if (sum == nullptr) round([&](int64_t, int64_t at, auto count) { return load(entered + at, count); });
+  else if (entered == nullptr) round([&](int64_t, int64_t at, auto count) { return load(sum + at, count); });
+  else round([&](int64_t r, int64_t at, auto count) { return decay[r] * load(entered + at, count) + load(sum + at, count); });
 }
 
 // Results lie as far apart as inputs: a cache would first read their lines, and lose others to them.

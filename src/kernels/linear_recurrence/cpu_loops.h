@@ -12,10 +12,17 @@
 
 namespace longhaul::kernels {
 
+// A state, or its gradient, on its way through a segment: decay ∘ entered + sum, where sum began from zero with the segment.
+struct PassingState {
+  const float* entered = nullptr;                   // null: zeros
+  const float *decay = nullptr, *sum = nullptr;     // of the blocks so far; null before the first
+  bool zero() const { return entered == nullptr && sum == nullptr; }
+};
+
 template <class Element>
 struct RecurrenceLoops {
   void (*copy_rows)(const Element* x, int64_t ld, int64_t rows, int64_t columns, Element* out);  // out [rows × columns]
-  void (*round_state)(const float* state, int64_t count, Element* out);
+  void (*round_state)(const PassingState& state, int64_t rows, int64_t columns, Element* out);  // not of zeros
   // out_i = factor_i x_i.
   void (*scale_rows)(const Element* x, int64_t ld, const float* factor, int64_t rows, int64_t columns, Element* out, int64_t ld_out);
   // out_i = first_i + factor_i second_i, rounded once; second may be null. `out` goes past the caches where its rows are whole lines of

@@ -66,8 +66,8 @@ void RecurrenceWorker<Element>::reserve(void** pointer, int64_t bytes) {
 template <class Element>
 void RecurrenceWorker<Element>::reserve_scratch(bool backward) {
   const int64_t square = block_ * block_, wide = std::max(keys_, values_), area = keys_ * values_, packs = (block_ + kPack<Element> - 1) / kPack<Element>;
-  for (float** pointer : {&x, &entered, &fold_sum, &running}) reserve(*pointer, area);
-  for (float** pointer : {&fold_decay, &total_}) reserve(*pointer, keys_);
+  for (float** pointer : {&x, &passage_sum}) reserve(*pointer, area);
+  for (float** pointer : {&passage_decay, &total_}) reserve(*pointer, keys_);
   for (float** pointer : {&prefix_, &suffix_, &ones_}) reserve(*pointer, block_);
   reserve(powers_, block_ + 1);
   reserve(mask_, square);
@@ -76,7 +76,7 @@ void RecurrenceWorker<Element>::reserve_scratch(bool backward) {
   reserve(first_, block_ * wide);
   reserve(second_, block_ * wide);
   reserve(row_panels_, std::max(packed_size<Element>(wide, block_), packed_size<Element>(block_, wide)));
-  reserve(state_panels_, std::max(packed_size<Element>(keys_, values_), packed_size<Element>(values_, keys_)));
+  reserve(state_panels_, packed_size<Element>(keys_, values_));
   reserve(state_, area);
   const int64_t places = backward ? job_.plan.segment_blocks : 1;
   reserve(q_copy_, block_ * keys_);
@@ -96,6 +96,7 @@ void RecurrenceWorker<Element>::reserve_scratch(bool backward) {
   }
   if (!backward) return;
   const int64_t segment = block_ * job_.plan.segment_blocks;
+  reserve(state_panels_t_, packed_size<Element>(values_, keys_));
   reserve(states, job_.plan.segment_blocks * area);
   if (job_.group > 1) {
     reserve(group_dk, segment * keys_);
@@ -125,9 +126,8 @@ void RecurrenceWorker<Element>::multiply(const Element* a, int64_t lda, const El
 }
 
 template <class Element>
-const Element* RecurrenceWorker<Element>::rounded(const float* state) const {
-  if constexpr (std::is_same_v<Element, float>) return state;
-  else loops_.round_state(state, keys_ * values_, state_);
+const Element* RecurrenceWorker<Element>::rounded(const PassingState& state) const {
+  loops_.round_state(state, keys_, values_, state_);
   return state_;
 }
 
@@ -297,24 +297,24 @@ void RecurrenceWorker<Element>::scalar_scores() const {
 }
 
 template <class Element>
-void RecurrenceWorker<Element>::read_block(const float* state) {
+void RecurrenceWorker<Element>::read_block(const PassingState& state) {
   Rows<const Element> query = q_;
   const float* factor = prefix_;
   if (by_channel_) {
     channel_scores();
-    if (state != nullptr) loops_.scale_forward(q_.data, q_.ld, lambda_, m_, keys_, true, job_.scale, scaled_q_);
+    if (!state.zero()) loops_.scale_forward(q_.data, q_.ld, lambda_, m_, keys_, true, job_.scale, scaled_q_);
     query = {scaled_q_, keys_};
     factor = ones_;
   } else {
     scalar_scores();
   }
-  if (state != nullptr) products_->pack(rounded(state), values_, false, keys_, values_, state_panels_);
+  if (!state.zero()) products_->pack(rounded(state), values_, false, keys_, values_, state_panels_);
   for (int64_t i = 0; i < m_; i += strip_) {
     const int64_t rows = std::min(strip_, m_ - i);
     loops_.mask_scores(a_ + i * block_, mask_ + i * block_, block_, i, rows, i + rows, scores_, block_);
     multiply_tokens(scores_, block_, v_tokens_, rows, values_, 0, i + rows, first_);
-    if (state != nullptr) multiply(query.at(i), query.ld, state_panels_, rows, values_, keys_, second_, values_);
-    loops_.join_rows(first_, state != nullptr ? second_ : nullptr, values_, factor + i, rows, values_, o_.at(i), o_.ld);
+    if (!state.zero()) multiply(query.at(i), query.ld, state_panels_, rows, values_, keys_, second_, values_);
+    loops_.join_rows(first_, !state.zero() ? second_ : nullptr, values_, factor + i, rows, values_, o_.at(i), o_.ld);
   }
 }
 

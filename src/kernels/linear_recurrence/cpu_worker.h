@@ -92,17 +92,17 @@ class RecurrenceWorker {
 
   void pack_values();                     // before write_block and read_block
   void write_block(float* x);
-  void read_block(const float* state);    // null: zeros
+  void read_block(const PassingState& state);
   // Forward of a short document, token by token, without entering a block.
   void recurrent_steps(int64_t document, int64_t tokens, int64_t head, const float* initial, float* state);
 
   void pack_output_gradients();           // before gradient_write and gradient_block
   void gradient_write(float* y);
   // Rows of dk and dv go to `group_dk`, `group_dv` (sums in fp32) when they are given. Returns Σ_i dg_i for a decay per head.
-  double gradient_block(const float* state, const float* d_state, float* group_dk, float* group_dv);
+  double gradient_block(const float* state, const PassingState& d_state, float* group_dk, float* group_dv);
 
-  // For the walks over blocks: place for states, sums and decays of segments.
-  float *x = nullptr, *entered = nullptr, *fold_sum = nullptr, *fold_decay = nullptr, *running = nullptr;
+  // For the walks over blocks: place for what a block adds, for sums and decays of segments, and for states.
+  float *x = nullptr, *passage_sum = nullptr, *passage_decay = nullptr;
   float *states = nullptr, *group_dk = nullptr, *group_dv = nullptr;
 
  private:
@@ -118,7 +118,7 @@ class RecurrenceWorker {
     reserve(reinterpret_cast<void**>(&pointer), count * static_cast<int64_t>(sizeof(T)));
   }
 
-  const Element* rounded(const float* state) const;  // a state in the products' dtype, [keys × values]
+  const Element* rounded(const PassingState& state) const;  // in the products' dtype, [keys × values]
   // B that runs over tokens: packs of kPack tokens each, so that a product may take some of them.
   void pack_tokens(const Rows<const Element>& x_rows, int64_t columns, Element* panels) const;
   void multiply_tokens(const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t first, int64_t end, float* c) const;
@@ -140,9 +140,10 @@ class RecurrenceWorker {
   void scalar_pair_products() const;
   void mask_pairs(bool sums) const;
   void d_values(float* group) const;
-  double scalar_gradients(const float* state, const float* d_state, float* group);
-  double scalar_decay_gradient(const float* state, const float* d_state);
-  void channel_gradients(const float* state, const float* d_state, float* group);
+  double scalar_gradients(const float* state, const PassingState& d_state, float* group);
+  double scalar_decay_gradient(const float* state, const PassingState& d_state);
+  void channel_gradients(const float* state, const PassingState& d_state, float* group);
+  bool passed_through(const float* state, const PassingState& d_state, float* sums) const;  // Λ ∘ rowsum(S ⊙ D); false: nothing passed
   void store(const float* first, const float* second, const float* factor, int64_t columns, int64_t row, int64_t rows,
              const Rows<Element>& out, float* group) const;
 
@@ -171,7 +172,7 @@ class RecurrenceWorker {
   // The rows of the block: those of one head lie far apart in memory, often on the same few lines of every cache.
   Element *q_copy_ = nullptr, *k_copy_ = nullptr, *v_copy_ = nullptr, *d_o_copy_ = nullptr;
   // Operands: panels over channels, panels over tokens, rows scaled by decays, scores in the products' dtype.
-  Element *row_panels_ = nullptr, *state_panels_ = nullptr, *v_tokens_ = nullptr, *do_tokens_ = nullptr, *q_tokens_ = nullptr, *k_tokens_ = nullptr;
+  Element *row_panels_ = nullptr, *state_panels_ = nullptr, *state_panels_t_ = nullptr, *v_tokens_ = nullptr, *do_tokens_ = nullptr, *q_tokens_ = nullptr, *k_tokens_ = nullptr;
   Element *scaled_q_ = nullptr, *scaled_k_ = nullptr, *transposed_ = nullptr, *level_q_ = nullptr, *level_k_ = nullptr, *tied_ = nullptr;
   Element *scores_ = nullptr, *pairs_q_ = nullptr, *pairs_k_ = nullptr, *state_ = nullptr;
   // Results of products and sums over them.
