@@ -5,6 +5,8 @@
 #include "checkpoint/open_model.h"
 #include "cli/command.h"
 #include "data/tokenizer/commands.h"
+#include "model/context.h"
+#include "model/parallel_ops.h"
 #include "storage/safetensors.h"
 #include "tensor/device.h"
 #include "tensor/to_tensor.h"

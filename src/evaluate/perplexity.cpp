@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "model/context.h"
+#include "model/parallel_ops.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::evaluate {

@@ -6,6 +6,9 @@
 #include <limits>
 
 #include "base/error.h"
+#include "model/context.h"
+#include "model/parallel_ops.h"
+#include "model/state.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::generate {

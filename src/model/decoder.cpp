@@ -5,9 +5,11 @@
 #include "base/error.h"
 #include "kernels/embedding/op.h"
 #include "kernels/linear_cross_entropy/op.h"
+#include "kernels/norm/op.h"
 #include "model/dense_channel.h"
 #include "model/experts.h"
 #include "model/lightning_attention.h"
+#include "model/norm.h"
 #include "model/softmax_attention.h"
 #include "tensor/to_tensor.h"
 
@@ -26,6 +28,22 @@ std::unique_ptr<ChannelMixer> make_channel(const recipe::ModelConfig& config, in
 
 }  // namespace
 
+struct Decoder::Layer {
+  Norm mixer_norm;
+  std::unique_ptr<SequenceMixer> mixer;
+  Norm channel_norm;
+  std::unique_ptr<ChannelMixer> channel;
+};
+
+// The residual stream between two norms: a branch waits beside it until the norm that reads it joins them in the same pass.
+struct Decoder::Stream {
+  Tensor residual_td, branch_td;        // no branch: nothing to join
+  const std::string* writer = nullptr;  // block that wrote the branch
+};
+
+Decoder::~Decoder() = default;
+Decoder::Decoder(Decoder&&) noexcept = default;
+
 Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Device device)
     : config_(config), precision_(precision), parameters_(layout::parameters(config), precision, device) {
   embedding_ = &parameters_.add_stacked("embedding.weight", {"embedding.weight"});
@@ -36,7 +54,7 @@ Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Dev
     Norm channel_norm(parameters_, fmt::format("layers.{}.channel_norm", l), config.norm, config.norm_eps, config.bias);
     layers_.push_back({mixer_norm, std::move(mixer), channel_norm, make_channel(config, l, parameters_)});
   }
-  norm_.emplace(parameters_, "norm", config.norm, config.norm_eps, config.bias);
+  norm_ = std::make_unique<Norm>(parameters_, "norm", config.norm, config.norm_eps, config.bias);
   head_ = config.tie_embeddings ? embedding_ : &parameters_.add_stacked("head.weight", {"head.weight"});
   parameters_.expect_all_taken();
 }

@@ -6,19 +6,25 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <vector>
 
-#include "model/module.h"
-#include "model/norm.h"
+#include "layout/sequence.h"
+#include "model/parameter.h"
 #include "recipe/model_config.h"
 
 namespace longhaul::model {
+
+struct Context;
+struct DecoderState;
+struct MixerState;
+class Norm;
 
 class Decoder {
  public:
   // Allocates parameters of zeros; initialise() or a checkpoint fills them.
   Decoder(const recipe::ModelConfig& config, Precision precision, at::Device device = at::kCPU);
+  ~Decoder();
+  Decoder(Decoder&&) noexcept;
 
   const recipe::ModelConfig& config() const { return config_; }
   const Precision& precision() const { return precision_; }
@@ -36,18 +42,9 @@ class Decoder {
   Tensor loss_each(const Tensor& hidden_td, const Tensor& labels_t) const;  // [tokens], without auxiliary losses and gradient
 
  private:
-  struct Layer {
-    Norm mixer_norm;
-    std::unique_ptr<SequenceMixer> mixer;
-    Norm channel_norm;
-    std::unique_ptr<ChannelMixer> channel;
-  };
+  struct Layer;
+  struct Stream;
   Tensor embed(const Tensor& ids_t, const layout::SequenceLayout& layout);
-  // The residual stream between two norms: a branch waits beside it until the norm that reads it joins them in the same pass.
-  struct Stream {
-    Tensor residual_td, branch_td;        // no branch: nothing to join
-    const std::string* writer = nullptr;  // block that wrote the branch
-  };
   Tensor read(Context& context, const Norm& norm, Stream& stream) const;  // joins, and leaves the residual of the next join
   void run_layer(Context& context, Layer& layer, Stream& stream, const layout::SequenceLayout& layout, MixerState* state) const;
 
@@ -57,7 +54,7 @@ class Decoder {
   Parameter* embedding_;
   Parameter* position_ = nullptr;
   std::vector<Layer> layers_;
-  std::optional<Norm> norm_;
+  std::unique_ptr<Norm> norm_;
   Parameter* head_;
 };
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/activation/op.h"
+#include "kernels/linear_recurrence/op.h"
 
 namespace longhaul::model {
 namespace {

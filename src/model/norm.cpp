@@ -1,5 +1,7 @@
 #include "model/norm.h"
 
+#include "kernels/norm/op.h"
+
 namespace longhaul::model {
 
 Norm::Norm(ParameterSet& parameters, const std::string& prefix, recipe::Norm kind, double eps, bool bias)

@@ -4,9 +4,12 @@
 
 #include <string>
 
-#include "kernels/norm/op.h"
 #include "model/parameter.h"
 #include "recipe/model_config.h"
+
+namespace longhaul::kernels {
+struct JoinedNorm;  // kernels/norm/op.h
+}
 
 namespace longhaul::model {
 

@@ -1,5 +1,8 @@
 #include "model/parallel_ops.h"
 
+#include "kernels/attention/op.h"
+#include "kernels/attention/paged.h"
+#include "kernels/linear_recurrence/op.h"
 #include "kernels/norm/op.h"
 #include "tensor/to_tensor.h"
 

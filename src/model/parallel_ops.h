@@ -3,11 +3,15 @@
 // Tensors are this rank's: [local tokens, …] for hidden states, the rank's heads for mixers.
 #pragma once
 
-#include "kernels/attention/op.h"
-#include "kernels/attention/paged.h"
-#include "kernels/linear_recurrence/op.h"
 #include "layout/sequence.h"
 #include "tensor/tensor.h"
+
+namespace longhaul::kernels {  // attention/op.h, attention/paged.h, linear_recurrence/op.h: for those who call
+struct AttentionOptions;
+class KeyValueCache;
+struct LinearRecurrenceOptions;
+struct LinearRecurrenceResult;
+}  // namespace longhaul::kernels
 
 namespace longhaul::model {
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "kernels/attention/op.h"
 #include "kernels/heads/op.h"
 
 namespace longhaul::model {

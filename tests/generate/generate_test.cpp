@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "model/state.h"
 #include "support/models.h"
 
 namespace longhaul::generate {

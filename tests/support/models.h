@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "model/context.h"
 #include "model/decoder.h"
+#include "model/parallel_ops.h"
 #include "support/tensors.h"
 
 namespace longhaul::testing {

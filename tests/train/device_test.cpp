@@ -9,6 +9,7 @@
 #include "checkpoint/save.h"
 #include "generate/generate.h"
 #include "model/decoder.h"
+#include "model/parallel_ops.h"
 #include "optim/gradient_norm.h"
 #include "recipe/load.h"
 #include "storage/catalog.h"

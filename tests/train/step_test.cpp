@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "model/decoder.h"
+#include "model/parallel_ops.h"
 #include "support/tensors.h"
 
 namespace longhaul::train {
