@@ -7,8 +7,6 @@
 
 #include <cmath>
 
-#include <hwy/targets.h>
-
 #include "base/error.h"
 #include "kernels/block/block.h"
 #include "support/tensors.h"
@@ -183,14 +181,6 @@ TEST(LinearCrossEntropy, EveryInstructionSetIsRight) {
         expect_close(run(in, c.options), run_plain(in, c.options.z_loss), precision, kernels->name);
       }
       force_block_kernels(std::nullopt);
-    }
-    for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {  // of the row loops
-      hwy::SetSupportedTargetsForTest(target);
-      for (const Precisions& precision : {kFp32, kBf16}) {
-        const Inputs in = inputs_of(c, precision.type);
-        expect_close(run(in, c.options), run_plain(in, c.options.z_loss), precision, hwy::TargetName(target));
-      }
-      hwy::SetSupportedTargetsForTest(0);
     }
   }
 }

@@ -1,4 +1,6 @@
 // The vector helpers that the memory-bound operators share: rounding to bf16, tails, exponential and sigmoid, per instruction set.
+#include "kernels/vector/targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/vector_test.cpp"
 #include <hwy/foreach_target.h>
@@ -58,14 +60,6 @@ namespace {
 
 using namespace longhaul::testing;
 
-HWY_EXPORT(exponentials_fp32);
-HWY_EXPORT(exponentials_fp64);
-HWY_EXPORT(sigmoids_fp32);
-HWY_EXPORT(sigmoids_fp64);
-HWY_EXPORT(to_bf16);
-HWY_EXPORT(from_bf16);
-HWY_EXPORT(sum_of_successors);
-
 template <class T>
 std::vector<T> spread(double largest) {
   std::vector<T> x;
@@ -93,10 +87,10 @@ TEST(VectorMath, ExponentialAndSigmoidErrors) {
   const auto exact_exp = [](long double x) { return std::exp(x); };
   const auto exact_sigmoid = [](long double x) { return 1 / (1 + std::exp(-x)); };
   for_each_instruction_set([&] {
-    expect_close<float>([](auto... a) { HWY_DYNAMIC_DISPATCH(exponentials_fp32)(a...); }, exact_exp, 87, std::exp2(-22));
-    expect_close<double>([](auto... a) { HWY_DYNAMIC_DISPATCH(exponentials_fp64)(a...); }, exact_exp, 700, std::exp2(-51));
-    expect_close<float>([](auto... a) { HWY_DYNAMIC_DISPATCH(sigmoids_fp32)(a...); }, exact_sigmoid, 87, std::exp2(-21));
-    expect_close<double>([](auto... a) { HWY_DYNAMIC_DISPATCH(sigmoids_fp64)(a...); }, exact_sigmoid, 700, std::exp2(-50));
+    expect_close<float>([](auto... a) { LONGHAUL_CHOOSE(exponentials_fp32)(a...); }, exact_exp, 87, std::exp2(-22));
+    expect_close<double>([](auto... a) { LONGHAUL_CHOOSE(exponentials_fp64)(a...); }, exact_exp, 700, std::exp2(-51));
+    expect_close<float>([](auto... a) { LONGHAUL_CHOOSE(sigmoids_fp32)(a...); }, exact_sigmoid, 87, std::exp2(-21));
+    expect_close<double>([](auto... a) { LONGHAUL_CHOOSE(sigmoids_fp64)(a...); }, exact_sigmoid, 700, std::exp2(-50));
   });
 }
 
@@ -105,13 +99,13 @@ TEST(VectorMath, BeyondTheRangeItSaturatesAndNansStay) {
   const float x[5] = {infinity, -infinity, nan, 1000, -1000};
   for_each_instruction_set([&] {
     float y[5];
-    HWY_DYNAMIC_DISPATCH(sigmoids_fp32)(x, y, 5);
+    LONGHAUL_CHOOSE(sigmoids_fp32)(x, y, 5);
     EXPECT_EQ(y[0], 1);
     EXPECT_LT(y[1], 1e-37f);
     EXPECT_TRUE(std::isnan(y[2]));
     EXPECT_EQ(y[3], 1);
     EXPECT_LT(y[4], 1e-37f);
-    HWY_DYNAMIC_DISPATCH(exponentials_fp32)(x, y, 5);
+    LONGHAUL_CHOOSE(exponentials_fp32)(x, y, 5);
     EXPECT_TRUE(std::isnan(y[2]));
     EXPECT_TRUE(std::isfinite(y[0]));
   });
@@ -140,10 +134,10 @@ TEST(Bf16, RoundsToNearestEven) {
   }
   for_each_instruction_set([&] {
     std::vector<uint16_t> found(x.size(), 0xdead);
-    HWY_DYNAMIC_DISPATCH(to_bf16)(x.data(), found.data(), static_cast<int64_t>(x.size()));
+    LONGHAUL_CHOOSE(to_bf16)(x.data(), found.data(), static_cast<int64_t>(x.size()));
     for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(found[i], expected[i]) << std::hex << std::bit_cast<uint32_t>(x[i]);
     std::vector<float> back(x.size());
-    HWY_DYNAMIC_DISPATCH(from_bf16)(found.data(), back.data(), static_cast<int64_t>(x.size()));
+    LONGHAUL_CHOOSE(from_bf16)(found.data(), back.data(), static_cast<int64_t>(x.size()));
     for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(std::bit_cast<uint32_t>(back[i]), static_cast<uint32_t>(found[i]) << 16);
   });
 }
@@ -154,10 +148,10 @@ TEST(Walk, TouchesNothingOutside) {
     for (int64_t n = 0; n <= 50; ++n) {
       std::vector<uint16_t> x(static_cast<size_t>(n) + 40, 0x7fc0), y(x.size(), 0xbeef);  // NaN behind the end
       std::fill_n(x.begin(), n, static_cast<uint16_t>(0x4000));                           // 2
-      EXPECT_EQ(HWY_DYNAMIC_DISPATCH(sum_of_successors)(x.data(), n), 3.0f * static_cast<float>(n));
+      EXPECT_EQ(LONGHAUL_CHOOSE(sum_of_successors)(x.data(), n), 3.0f * static_cast<float>(n));
       std::vector<float> wide(x.size(), -7.0f);
-      HWY_DYNAMIC_DISPATCH(from_bf16)(x.data(), wide.data(), n);
-      HWY_DYNAMIC_DISPATCH(to_bf16)(wide.data(), y.data(), n);
+      LONGHAUL_CHOOSE(from_bf16)(x.data(), wide.data(), n);
+      LONGHAUL_CHOOSE(to_bf16)(wide.data(), y.data(), n);
       for (size_t i = 0; i < x.size(); ++i) {
         const bool inside = i < static_cast<size_t>(n);
         ASSERT_EQ(wide[i], inside ? 2.0f : -7.0f) << n << " " << i;

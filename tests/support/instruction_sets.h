@@ -1,20 +1,20 @@
-// The same check under every instruction set that the Highway loops are compiled for and this processor has.
+// The same check under every instruction set that this processor has.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <functional>
 
-#include <hwy/targets.h>
+#include "kernels/block/block.h"
 
 namespace longhaul::testing {
 
 inline void for_each_instruction_set(const std::function<void()>& body) {
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
+  for (const kernels::BlockKernels* set : kernels::usable_block_kernels()) {
+    SCOPED_TRACE(set->name);
+    kernels::force_block_kernels(set->name);
     body();
-    hwy::SetSupportedTargetsForTest(0);
+    kernels::force_block_kernels(std::nullopt);
   }
 }
 

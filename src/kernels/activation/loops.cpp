@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/vector/targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/activation/loops.cpp"
 #include <hwy/foreach_target.h>
@@ -149,22 +151,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace longhaul::kernels {
 
-HWY_EXPORT(silu_any);
-HWY_EXPORT(silu_backward_any);
-HWY_EXPORT(swiglu_forward_any);
-HWY_EXPORT(swiglu_backward_any);
-HWY_EXPORT(bias_gelu_forward_any);
-HWY_EXPORT(bias_gelu_backward_any);
-
 void silu_forward(Storage storage, const void* x, void* y, int64_t begin, int64_t end) {
-  HWY_DYNAMIC_DISPATCH(silu_any)(storage, x, y, begin, end);
+  LONGHAUL_CHOOSE(silu_any)(storage, x, y, begin, end);
 }
-void silu_backward_rows(const SiluBackward& p, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(silu_backward_any)(p, begin, end); }
-void swiglu_forward_rows(const Swiglu& p, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(swiglu_forward_any)(p, begin, end); }
-void swiglu_backward_rows(const Swiglu& p, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(swiglu_backward_any)(p, begin, end); }
-void bias_gelu_forward_rows(const BiasGelu& p, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(bias_gelu_forward_any)(p, begin, end); }
+void silu_backward_rows(const SiluBackward& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(silu_backward_any)(p, begin, end); }
+void swiglu_forward_rows(const Swiglu& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(swiglu_forward_any)(p, begin, end); }
+void swiglu_backward_rows(const Swiglu& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(swiglu_backward_any)(p, begin, end); }
+void bias_gelu_forward_rows(const BiasGelu& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(bias_gelu_forward_any)(p, begin, end); }
 void bias_gelu_backward_rows(const BiasGelu& p, int64_t begin, int64_t end, void* d_bias) {
-  HWY_DYNAMIC_DISPATCH(bias_gelu_backward_any)(p, begin, end, d_bias);
+  LONGHAUL_CHOOSE(bias_gelu_backward_any)(p, begin, end, d_bias);
 }
 
 }  // namespace longhaul::kernels

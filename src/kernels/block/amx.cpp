@@ -55,6 +55,7 @@ BlockKernels with_tiles() {
   BlockKernels kernels = kAvx512BlockKernels;
   kernels.name = "amx";
   kernels.depth = 32;
+  kernels.vectors = VectorSet::kAvx512Bf16;
   kernels.multiply_bf16 = multiply_bf16;
   kernels.enter = enter;
   kernels.leave = leave;

@@ -37,6 +37,7 @@ struct Avx2 {
 
 const BlockKernels kAvx2BlockKernels = {"avx2",
                                         2,
+                                        VectorSet::kAvx2,
                                         pack_bf16<Avx2>,
                                         pack_fp32<Avx2>,
                                         multiply<Avx2, WidenedStep>,

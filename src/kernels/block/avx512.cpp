@@ -18,6 +18,7 @@ namespace longhaul::kernels {
 
 const BlockKernels kAvx512BlockKernels = {"avx512",
                                           2,
+                                          VectorSet::kAvx512,
                                           pack_bf16<Avx512>,
                                           pack_fp32<Avx512>,
                                           multiply<Avx512, WidenedStep>,

@@ -27,6 +27,7 @@ struct Avx512Bf16 : Avx512 {
 
 const BlockKernels kAvx512Bf16BlockKernels = {"avx512_bf16",
                                               2,
+                                              VectorSet::kAvx512Bf16,
                                               pack_bf16<Avx512Bf16>,
                                               pack_fp32<Avx512Bf16>,
                                               multiply<Avx512Bf16, PairStep>,

@@ -32,13 +32,17 @@ const std::vector<Candidate>& candidates() {
   static const std::vector<Candidate> all = [] {
     std::vector<Candidate> result;
 #ifdef __x86_64__
-    const bool avx512 = has("avx512f") && has("avx512bw");
-    const bool amx = avx512 && has("amx_tile") && has("amx_bf16") && allow_amx(), exact = !amx || multiplies_exactly(amx_block_kernels());
+    // Also what Highway's AVX2 and AVX3 take for granted (vector/targets.h); every processor with the former has had it so far.
+    const bool avx2 = has("avx2") && has("fma") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c") && __builtin_cpu_supports("aes") &&
+                      __builtin_cpu_supports("pclmul");
+    const bool avx512 = avx2 && has("avx512f") && has("avx512bw") && __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                        __builtin_cpu_supports("avx512vl");
+    const bool amx = avx512 && has("avx512_bf16") && has("amx_tile") && has("amx_bf16") && allow_amx(), exact = !amx || multiplies_exactly(amx_block_kernels());
     if (!exact) log_warning("matrix products with AMX come out wrong on this machine; using AVX-512 instead. Please report this with the output of doctor");
     result.push_back({&amx_block_kernels(), amx && exact});
     result.push_back({&kAvx512Bf16BlockKernels, avx512 && has("avx512_bf16")});
     result.push_back({&kAvx512BlockKernels, avx512});
-    result.push_back({&kAvx2BlockKernels, has("avx2") && has("fma")});
+    result.push_back({&kAvx2BlockKernels, avx2});
 #endif
     result.push_back({&kPortableBlockKernels, true});
     return result;

@@ -18,9 +18,13 @@ namespace longhaul::kernels {
 
 constexpr int64_t kPanelColumns = 16;
 
+// The sets of vector loops that go with them (vector/targets.h, linear_recurrence/cpu_loops.h).
+enum class VectorSet { kBaseline, kAvx2, kAvx512, kAvx512Bf16 };  // each has what those before it have
+
 struct BlockKernels {
   const char* name;  // "amx", "avx512_bf16", "avx512", "avx2", "portable"
   int64_t depth;     // k's that the bf16 product takes at a time: inside a panel it may begin at any multiple of them
+  VectorSet vectors;
 
   // `transposed`: the source is [n × k] row-major with stride ld, else [k × n]. Writes packed_size<Element>(k, n) elements.
   void (*pack_bf16)(const uint16_t* b, int64_t ld, bool transposed, int64_t k, int64_t n, uint16_t* panels);

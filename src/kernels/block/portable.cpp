@@ -47,6 +47,7 @@ struct Portable {
 
 const BlockKernels kPortableBlockKernels = {"portable",
                                             2,
+                                            VectorSet::kBaseline,
                                             pack_bf16<Portable>,
                                             pack_fp32<Portable>,
                                             multiply<Portable, WidenedStep>,

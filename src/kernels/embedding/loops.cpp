@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "kernels/vector/targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/embedding/loops.cpp"
 #include <hwy/foreach_target.h>
@@ -58,11 +60,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace longhaul::kernels {
 
-HWY_EXPORT(rows_any);
-HWY_EXPORT(add_rows_any);
-
-void embedding_rows(const EmbeddingForward& p, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(rows_any)(p, begin, end); }
-void embedding_add_rows(const EmbeddingBackward& p, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(add_rows_any)(p, begin, end); }
+void embedding_rows(const EmbeddingForward& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(rows_any)(p, begin, end); }
+void embedding_add_rows(const EmbeddingBackward& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(add_rows_any)(p, begin, end); }
 
 }  // namespace longhaul::kernels
 #endif

@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "kernels/vector/targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/experts/loops.cpp"
 #include <hwy/foreach_target.h>
@@ -253,17 +255,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace longhaul::kernels {
 
-HWY_EXPORT(route_any);
-HWY_EXPORT(route_backward_any);
-HWY_EXPORT(route_columns_any);
-HWY_EXPORT(combine_any);
-HWY_EXPORT(combine_backward_any);
-
-void route_rows(const RouteForward& p, int64_t begin, int64_t end, void* sums) { HWY_DYNAMIC_DISPATCH(route_any)(p, begin, end, sums); }
-void route_backward_rows(const RouteBackward& p, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(route_backward_any)(p, begin, end); }
-void route_backward_columns(const RouteBackward& p, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(route_columns_any)(p, begin, end); }
-void combine_rows(const Combine& p, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(combine_any)(p, begin, end); }
-void combine_backward_rows(const Combine& p, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(combine_backward_any)(p, begin, end); }
+void route_rows(const RouteForward& p, int64_t begin, int64_t end, void* sums) { LONGHAUL_CHOOSE(route_any)(p, begin, end, sums); }
+void route_backward_rows(const RouteBackward& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(route_backward_any)(p, begin, end); }
+void route_backward_columns(const RouteBackward& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(route_columns_any)(p, begin, end); }
+void combine_rows(const Combine& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(combine_any)(p, begin, end); }
+void combine_backward_rows(const Combine& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(combine_backward_any)(p, begin, end); }
 
 }  // namespace longhaul::kernels
 #endif

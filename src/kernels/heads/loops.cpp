@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/vector/targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/heads/loops.cpp"
 #include <hwy/foreach_target.h>
@@ -60,11 +62,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace longhaul::kernels {
 
-HWY_EXPORT(rotate_any);
-HWY_EXPORT(gather_any);
-
-void rotate_rows(const RotateHeads& p, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(rotate_any)(p, begin, end); }
-void gather_rows(const GatherHeads& p, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(gather_any)(p, begin, end); }
+void rotate_rows(const RotateHeads& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(rotate_any)(p, begin, end); }
+void gather_rows(const GatherHeads& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(gather_any)(p, begin, end); }
 
 }  // namespace longhaul::kernels
 #endif

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/vector/targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/linear_cross_entropy/loops.cpp"
 #include <hwy/foreach_target.h>
@@ -109,21 +111,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace longhaul::kernels {
 
-HWY_EXPORT(absorb_any);
-HWY_EXPORT(scale_any);
-HWY_EXPORT(scale_stored_any);
-HWY_EXPORT(combine_any);
+void absorb_logits(const LogitBlock& block) { LONGHAUL_CHOOSE(absorb_any)(block); }
 
-void absorb_logits(const LogitBlock& block) { HWY_DYNAMIC_DISPATCH(absorb_any)(block); }
-
-void scale_row(float* row, int64_t count, float factor) { HWY_DYNAMIC_DISPATCH(scale_any)(row, count, factor); }
+void scale_row(float* row, int64_t count, float factor) { LONGHAUL_CHOOSE(scale_any)(row, count, factor); }
 
 void scale_stored_row(Storage storage, const void* from, int64_t count, float factor, void* to) {
-  HWY_DYNAMIC_DISPATCH(scale_stored_any)(storage, from, count, factor, to);
+  LONGHAUL_CHOOSE(scale_stored_any)(storage, from, count, factor, to);
 }
 
 void combine_rows(Storage storage, const float* x, float a, const void* w, float b, int64_t count, void* to) {
-  HWY_DYNAMIC_DISPATCH(combine_any)(storage, x, a, w, b, count, to);
+  LONGHAUL_CHOOSE(combine_any)(storage, x, a, w, b, count, to);
 }
 
 }  // namespace longhaul::kernels

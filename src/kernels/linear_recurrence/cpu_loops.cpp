@@ -8,7 +8,6 @@
 #include <bit>
 #include <cstring>
 #include <limits>
-#include <string_view>
 #include <type_traits>
 
 #include "kernels/block/sets.h"
@@ -40,25 +39,16 @@ LONGHAUL_END_TARGET
 }  // namespace avx512_bf16
 #endif
 
-enum class Set { kBaseline, kAvx2, kAvx512, kAvx512Bf16 };
-
-Set set_of(const BlockKernels& kernels) {
-  const std::string_view name = kernels.name;
-  if (name == "amx" || name == "avx512_bf16") return Set::kAvx512Bf16;
-  if (name == "avx512") return Set::kAvx512;
-  return name == "avx2" ? Set::kAvx2 : Set::kBaseline;
-}
-
 }  // namespace
 
 template <class Element>
 const RecurrenceLoops<Element>& recurrence_loops() {
 #ifdef __x86_64__
-  switch (set_of(block_kernels())) {
-    case Set::kAvx512Bf16: return avx512_bf16::kRecurrenceLoops<Element>;
-    case Set::kAvx512: return avx512::kRecurrenceLoops<Element>;
-    case Set::kAvx2: return avx2::kRecurrenceLoops<Element>;
-    case Set::kBaseline: break;
+  switch (block_kernels().vectors) {
+    case VectorSet::kAvx512Bf16: return avx512_bf16::kRecurrenceLoops<Element>;
+    case VectorSet::kAvx512: return avx512::kRecurrenceLoops<Element>;
+    case VectorSet::kAvx2: return avx2::kRecurrenceLoops<Element>;
+    case VectorSet::kBaseline: break;
   }
 #endif
   return baseline::kRecurrenceLoops<Element>;
@@ -68,11 +58,11 @@ template const RecurrenceLoops<float>& recurrence_loops();
 
 const StateLoops& state_loops() {
 #ifdef __x86_64__
-  switch (set_of(block_kernels())) {
-    case Set::kAvx512Bf16: return avx512_bf16::kStateLoops;
-    case Set::kAvx512: return avx512::kStateLoops;
-    case Set::kAvx2: return avx2::kStateLoops;
-    case Set::kBaseline: break;
+  switch (block_kernels().vectors) {
+    case VectorSet::kAvx512Bf16: return avx512_bf16::kStateLoops;
+    case VectorSet::kAvx512: return avx512::kStateLoops;
+    case VectorSet::kAvx2: return avx2::kStateLoops;
+    case VectorSet::kBaseline: break;
   }
 #endif
   return baseline::kStateLoops;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/vector/targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/norm/loops.cpp"
 #include <hwy/foreach_target.h>
@@ -147,15 +149,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace longhaul::kernels {
 
-HWY_EXPORT(forward_rows_any);
-HWY_EXPORT(backward_rows_any);
-
 void norm_forward_rows(const NormForward& problem, int64_t begin, int64_t end) {
-  HWY_DYNAMIC_DISPATCH(forward_rows_any)(problem, begin, end);
+  LONGHAUL_CHOOSE(forward_rows_any)(problem, begin, end);
 }
 
 void norm_backward_rows(const NormBackward& problem, int64_t begin, int64_t end, void* dw, void* db) {
-  HWY_DYNAMIC_DISPATCH(backward_rows_any)(problem, begin, end, dw, db);
+  LONGHAUL_CHOOSE(backward_rows_any)(problem, begin, end, dw, db);
 }
 
 }  // namespace longhaul::kernels

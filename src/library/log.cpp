@@ -1,0 +1,14 @@
+// The logger of base/log.h inside another's process: warnings and errors are LibTorch's warnings, which Python shows as its own.
+#include "base/log.h"
+
+#include <c10/util/Exception.h>
+
+namespace longhaul {
+
+void set_log_level(LogLevel) {}
+
+void log_line(LogLevel level, std::string_view text) {
+  if (level == LogLevel::kWarning || level == LogLevel::kError) TORCH_WARN("longhaul: ", text);
+}
+
+}  // namespace longhaul
