@@ -52,9 +52,9 @@ class Walk {
 
   void run() {
     if (plan_.execution == RecurrenceExecution::kFused) {
-      const int64_t items = static_cast<int64_t>(order_.size()) * units();
-      return share(items, [&](Worker& worker, int64_t item) {
-        walk_document(worker, order_[static_cast<size_t>(item / units())], far_apart(item % units(), units()));
+      const int64_t each = units_walked_together(), parts = units() / each, documents = static_cast<int64_t>(order_.size());
+      return share(documents * parts, [&](Worker& worker, int64_t item) {
+        walk_document(worker, order_[static_cast<size_t>(item / parts)], far_apart(item % parts, parts) * each, each);
       });
     }
     empty_documents();
@@ -220,18 +220,25 @@ class Walk {
 
   // ---- fused
 
-  void walk_document(Worker& worker, int64_t document, int64_t unit) {
+  // Units that one thread takes through a document segment by segment, so that what lies side by side in memory is read at about the same
+  // time; as many as leave all threads the same work.
+  int64_t units_walked_together() const {
+    int64_t each = units();
+    while (each > 1 && (units() % each != 0 || units() / each % threads() != 0)) --each;
+    return each;
+  }
+
+  void walk_document(Worker& worker, int64_t document, int64_t unit, int64_t units_together) {
     const auto first = static_cast<size_t>(plan_.first_segment[static_cast<size_t>(document)]);
     const auto end = static_cast<size_t>(plan_.first_segment[static_cast<size_t>(document) + 1]);
-    if (first == end) {
-      const int64_t heads = job_.heads / units();
-      for (int64_t h = unit * heads; h < (unit + 1) * heads; ++h) pass_through(document, h);
-      return;
-    }
-    if (walked_by_token(worker, document, unit)) return;
+    const int64_t heads = job_.heads / units();
+    for (int64_t h = unit * heads; first == end && h < (unit + units_together) * heads; ++h) pass_through(document, h);
     for (size_t i = first; i < end; ++i) {
       const size_t s = backward_ ? first + (end - 1 - i) : i;
-      heads_of(worker, plan_.segments[s], unit, [&](int64_t head) { fused_segment(worker, s, head); });
+      for (int64_t u = unit; u < unit + units_together; ++u) {
+        if (walked_by_token(worker, document, u)) continue;  // one segment
+        heads_of(worker, plan_.segments[s], u, [&](int64_t head) { fused_segment(worker, s, head); });
+      }
     }
   }
 
