@@ -255,6 +255,14 @@ TEST(CudaSharedMemory, PartsDoNotOverlapAndFit) {
     EXPECT_EQ(exact.bytes - exact.partial, kExactBatch * exact_warps(keys) * 32 * 4);
     EXPECT_LE(exact.bytes, kLargestSharedBytes);
   }
+  constexpr JoinedShared joined = joined_shared();
+  EXPECT_EQ(joined.stage, 4 * kChunk * kJoinedWidth * 2);
+  EXPECT_EQ(joined.state, 2 * joined.stage);
+  EXPECT_EQ(joined.sums, joined.state + kJoinedWidth * kJoinedWidth * 2);
+  EXPECT_EQ(joined.factors, joined.sums + kChunk * 4);
+  EXPECT_EQ(joined.total, joined.factors + kChunk * 4);
+  EXPECT_GE(joined.bytes, joined.total + 4);
+  EXPECT_LE(joined.bytes, kLargestSharedBytes);
   constexpr GradientShared gradient = gradient_shared();
   EXPECT_EQ(gradient.lambda, 3 * kTileBytes);
   EXPECT_EQ(gradient.sums - gradient.lambda, kChunk * kSlice * 4);

@@ -1,6 +1,7 @@
 // The chunked form of a run (run.h): a block of four warps takes a segment of a head and a slice of the value columns, chunk by chunk.
 // Warp w computes rows 16 w … of the chunk's output, and holds a quarter of the state's rows in registers. For the state of many
-// segments: one pass over all but the last, without output, then a scan.
+// segments: one pass over all but the last, without output, then a scan. The gradients of k and v go together where a block's registers
+// hold the whole state: both runs have the same one, D, one of them its transpose, and what one reads as q the other reads as v.
 #pragma once
 
 #include "kernels/linear_recurrence/run.h"
@@ -52,6 +53,43 @@ struct State {  // fp32 accumulators: warp w holds rows w · kKeys/4 … of the 
       }
     }
   }
+  LONGHAUL_DEVICE void put(Tile<kValues> to) const {  // rounded
+    LONGHAUL_UNROLL
+    for (int tile = 0; tile < kTiles; ++tile) {
+      LONGHAUL_UNROLL
+      for (int column = 0; column < kColumns; ++column) {
+        LONGHAUL_UNROLL
+        for (int half = 0; half < 2; ++half) {
+          const Place place = at(tile, column, 2 * half);
+          const float* x = value[tile][column] + 2 * half;
+          *reinterpret_cast<uint32_t*>(to.at(place.row, place.col)) = pack(x[0], x[1]);
+        }
+      }
+    }
+  }
+  // What enters the segment: the initial state, or what the scan has left.
+  LONGHAUL_DEVICE void enter(const Run& run, const Segment& segment, int part, int head, int col0) {
+    const int64_t area = static_cast<int64_t>(run.k.width) * run.v.width;
+    const bool from_initial = segment.index == 0;
+    const int64_t initial_base = (static_cast<int64_t>(segment.document) * run.heads + head) * area;
+    const float* saved = run.states + (static_cast<int64_t>(part) * run.heads + head) * area;
+    each([&](float& x, Place place) {
+      x = 0;
+      if (place.row >= run.k.width || col0 + place.col >= run.v.width) return;
+      if (!from_initial) x = saved[static_cast<int64_t>(place.row) * run.v.width + col0 + place.col];
+      if (from_initial && run.initial.data != nullptr) {
+        x = run.initial.data[initial_base + place.row * run.initial.row_stride + (col0 + place.col) * run.initial.col_stride];
+      }
+    });
+  }
+  LONGHAUL_DEVICE void leave(const Run& run, const Segment& segment, int head, int col0) {
+    if (segment.last == 0 || run.final.data == nullptr) return;
+    const int64_t base = (static_cast<int64_t>(segment.document) * run.heads + head) * run.k.width * run.v.width;
+    each([&](float& x, Place place) {
+      if (place.row >= run.k.width || col0 + place.col >= run.v.width) return;
+      run.final.data[base + place.row * run.final.row_stride + (col0 + place.col) * run.final.col_stride] = x;
+    });
+  }
 };
 
 // S ← 2^total S + (factors ⊙ k)ᵀ v over the 64 tokens of the chunk.
@@ -81,8 +119,8 @@ LONGHAUL_DEVICE void advance(State<kKeys, kValues>& state, Tile<kKeys> k, Tile<k
   }
 }
 
-// Rows 16 w … of the chunk's output: o = e^b q S + write · A v.
-template <int kKeys, int kValues>
+// Rows 16 w … of the chunk's output: o = e^b q S + write · A v. kTransposed: the tile of the state holds its transpose.
+template <int kKeys, int kValues, bool kTransposed = false>
 LONGHAUL_DEVICE void read_out(float (&o)[kValues / 8][4], Tile<kKeys> q, Tile<kKeys> k, Tile<kValues> v, Tile<kValues> state, const float* sums,
                               float write) {
   constexpr int kColumns = kValues / 8;
@@ -94,7 +132,11 @@ LONGHAUL_DEVICE void read_out(float (&o)[kValues / 8][4], Tile<kKeys> q, Tile<kK
     FragmentB b[2];
     LONGHAUL_UNROLL
     for (int column = 0; column < kColumns; column += 2) {
-      load_b_transposed(b, state, key, column * 8);
+      if constexpr (kTransposed) {
+        load_b(b, state, column * 8, key);
+      } else {
+        load_b_transposed(b, state, key, column * 8);
+      }
       multiply_add(o[column], query, b[0]);
       multiply_add(o[column + 1], query, b[1]);
     }
@@ -191,39 +233,18 @@ LONGHAUL_KERNEL(kChunkedThreads) chunked_kernel(Run run) {
   };
 
   State<kKeys, kValues> state;
-  const int64_t area = static_cast<int64_t>(run.k.width) * run.v.width;
-  const bool from_initial = segment.index == 0;
-  const int64_t initial_base = (static_cast<int64_t>(segment.document) * run.heads + head) * area;
-  float* saved = run.states + (static_cast<int64_t>(block.part) * run.heads + head) * area;
-  const auto inside = [&](Place place) { return place.row < run.k.width && col0 + place.col < run.v.width; };
-  state.each([&](float& x, Place place) {
-    x = 0;
-    if (!kOutput || !inside(place)) return;
-    if (!from_initial) x = saved[static_cast<int64_t>(place.row) * run.v.width + col0 + place.col];
-    if (from_initial && run.initial.data != nullptr) {
-      x = run.initial.data[initial_base + place.row * run.initial.row_stride + (col0 + place.col) * run.initial.col_stride];
-    }
-  });
+  if (kOutput) {
+    state.enter(run, segment, block.part, head, col0);
+  } else {
+    state.each([](float& x, Place) { x = 0; });
+  }
 
   float log_total = 0;
   load(0);
   for (int chunk = 0; chunk < chunks; ++chunk) {
     load(chunk + 1);
     if (warp_index() == 0) sum_decays(run, segment, chunk, head, sums, factors, total);
-    if (kOutput) {
-      LONGHAUL_UNROLL
-      for (int tile = 0; tile < State<kKeys, kValues>::kTiles; ++tile) {
-        LONGHAUL_UNROLL
-        for (int column = 0; column < kValues / 8; ++column) {
-          LONGHAUL_UNROLL
-          for (int half = 0; half < 2; ++half) {
-            const Place place = State<kKeys, kValues>::at(tile, column, 2 * half);
-            const float* x = state.value[tile][column] + 2 * half;
-            *reinterpret_cast<uint32_t*>(state_tile.at(place.row, place.col)) = pack(x[0], x[1]);
-          }
-        }
-      }
-    }
+    if (kOutput) state.put(state_tile);
     wait_for_copies<1>();
     __syncthreads();
     if (kOutput) {
@@ -237,15 +258,68 @@ LONGHAUL_KERNEL(kChunkedThreads) chunked_kernel(Run run) {
   }
   wait_for_copies<0>();
   if (!kOutput) {
+    float* saved = run.states + (static_cast<int64_t>(block.part) * run.heads + head) * run.k.width * run.v.width;
     state.each([&](float& x, Place place) {
-      if (inside(place)) saved[static_cast<int64_t>(place.row) * run.v.width + col0 + place.col] = x;
+      if (place.row < run.k.width && col0 + place.col < run.v.width) saved[static_cast<int64_t>(place.row) * run.v.width + col0 + place.col] = x;
     });
     if (block.slice == 0 && threadIdx.x == 0) run.segment_decays[static_cast<int64_t>(block.part) * run.heads + head] = power_of_two(log_total);
-  } else if (segment.last && run.final.data != nullptr) {
-    state.each([&](float& x, Place place) {
-      if (inside(place)) run.final.data[initial_base + place.row * run.final.row_stride + (col0 + place.col) * run.final.col_stride] = x;
-    });
+  } else {
+    state.leave(run, segment, head, col0);
   }
+}
+
+// The runs of dv (k, q, do with D) and dk (v, do, q with Dᵀ) in one, for keys and values ≤ kJoinedWidth.
+LONGHAUL_KERNEL(kChunkedThreads) joined_kernel(Run of_v, Run of_k) {
+  LONGHAUL_SHARED(shared);
+  constexpr int kWidth = kJoinedWidth;
+  constexpr JoinedShared kShared = joined_shared();
+  const ChunkedBlock block = chunked_block(blockIdx.x, of_v.heads, 1);
+  const Segment segment = of_v.segments[block.part];
+  const int chunks = chunks_of(segment), head = block.head;
+  const int64_t direction = of_v.against ? -1 : 1;
+  float* sums = reinterpret_cast<float*>(shared + kShared.sums);
+  float* factors = reinterpret_cast<float*>(shared + kShared.factors);
+  float* total = reinterpret_cast<float*>(shared + kShared.total);
+  const Tile<kWidth> state_tile{reinterpret_cast<Bf16*>(shared + kShared.state)};
+  enum { kQ, kK, kV, kO };
+  const auto tile = [&](int chunk, int which) { return Tile<kWidth>{reinterpret_cast<Bf16*>(shared + chunk % 2 * kShared.stage) + which * kChunk * kWidth}; };
+  const auto load = [&](int chunk) {
+    if (chunk < chunks) {
+      const int64_t first = token_at(segment, static_cast<int64_t>(chunk) * kChunk, of_v.against);
+      const Rows* rows[] = {&of_v.k, &of_v.q, &of_k.q, &of_v.v};
+      LONGHAUL_UNROLL
+      for (int which = kQ; which <= kO; ++which) {
+        const Rows& from = *rows[which];
+        load_tile<kChunk>(tile(chunk, which), from.at(first, head), direction * from.stride, rows_of(segment, chunk), from.width, from.aligned);
+      }
+    }
+    end_copy_group();
+  };
+  State<kWidth, kWidth> state;
+  state.enter(of_v, segment, block.part, head, 0);
+  load(0);
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    load(chunk + 1);
+    if (warp_index() == 0) sum_decays(of_v, segment, chunk, head, sums, factors, total);
+    state.put(state_tile);
+    wait_for_copies<1>();
+    __syncthreads();
+    // No other warp reads these rows of k, or v, so they may take the output on its way out.
+    {
+      float o[kWidth / 8][4] = {};
+      read_out<kWidth, kWidth>(o, tile(chunk, kK), tile(chunk, kQ), tile(chunk, kO), state_tile, sums, of_v.write);
+      store_output<kWidth, kWidth>(of_v, segment, chunk, head, 0, o, tile(chunk, kK));
+    }
+    {
+      float o[kWidth / 8][4] = {};
+      read_out<kWidth, kWidth, true>(o, tile(chunk, kV), tile(chunk, kO), tile(chunk, kQ), state_tile, sums, of_k.write);
+      store_output<kWidth, kWidth>(of_k, segment, chunk, head, 0, o, tile(chunk, kV));
+    }
+    advance(state, tile(chunk, kQ), tile(chunk, kO), factors, *total);
+    __syncthreads();
+  }
+  wait_for_copies<0>();
+  state.leave(of_v, segment, head, 0);
 }
 
 // Turns what each segment adds into what enters it: (a₂, X₂) ∘ (a₁, X₁) = (a₁ a₂, a₂ X₁ + X₂). A thread per element of a head's state.

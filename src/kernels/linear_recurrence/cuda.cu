@@ -10,15 +10,24 @@ namespace longhaul::kernels::cuda {
 namespace {
 
 template <int kKeys, int kValues>
+int64_t blocks_of(const Run& run) {
+  return run.segment_count * divide_up(run.v.width, kValues) * run.heads;
+}
+
+template <int kKeys, int kValues>
+void find_states(const Run& run, Stream stream) {  // that enter the segments
+  if (run.segment_count == run.documents) return;
+  launch("linear_recurrence.segment_states", chunked_kernel<kKeys, kValues, false>, blocks_of<kKeys, kValues>(run), kChunkedThreads,
+         chunked_shared(kKeys, kValues).bytes, stream, run);
+  const int64_t area = static_cast<int64_t>(run.k.width) * run.v.width;
+  launch("linear_recurrence.scan", scan_kernel, divide_up(area, 256) * run.heads * run.documents, 256, 0, stream, run);
+}
+
+template <int kKeys, int kValues>
 void run_chunked(const Run& run, Stream stream) {
-  const int64_t slices = divide_up(run.v.width, kValues), blocks = run.segment_count * slices * run.heads;
-  const int bytes = chunked_shared(kKeys, kValues).bytes;
-  if (run.segment_count > run.documents) {
-    launch("linear_recurrence.segment_states", chunked_kernel<kKeys, kValues, false>, blocks, kChunkedThreads, bytes, stream, run);
-    const int64_t area = static_cast<int64_t>(run.k.width) * run.v.width;
-    launch("linear_recurrence.scan", scan_kernel, divide_up(area, 256) * run.heads * run.documents, 256, 0, stream, run);
-  }
-  launch("linear_recurrence.chunked", chunked_kernel<kKeys, kValues, true>, blocks, kChunkedThreads, bytes, stream, run);
+  find_states<kKeys, kValues>(run, stream);
+  launch("linear_recurrence.chunked", chunked_kernel<kKeys, kValues, true>, blocks_of<kKeys, kValues>(run), kChunkedThreads,
+         chunked_shared(kKeys, kValues).bytes, stream, run);
 }
 
 void run_chunked(const Run& run, Stream stream) {
@@ -27,6 +36,16 @@ void run_chunked(const Run& run, Stream stream) {
     case 128: return run_chunked<128, 64>(run, stream);
     default: return run_chunked<256, 32>(run, stream);
   }
+}
+
+// The gradients of k and v: together where both fit, else one after the other.
+void run_joined(const Run& of_v, const Run& of_k, Stream stream) {
+  if (of_v.k.width > kJoinedWidth || of_v.v.width > kJoinedWidth) {
+    run_chunked(of_k, stream);
+    return run_chunked(of_v, stream);
+  }
+  find_states<kJoinedWidth, kJoinedWidth>(of_v, stream);
+  launch("linear_recurrence.joined", joined_kernel, blocks_of<kJoinedWidth, kJoinedWidth>(of_v), kChunkedThreads, joined_shared().bytes, stream, of_v, of_k);
 }
 
 void run_exact(const Run& run, Stream stream) {
@@ -227,8 +246,7 @@ void chunked_backward(const Recurrence& p, const RecurrenceTables& tables, const
   runs.v.out = gradients.d_v;
   if (group > 1) runs.k.out_fp32 = w.wide_k, runs.v.out_fp32 = w.wide_v;
   run_chunked(runs.q, stream);
-  run_chunked(runs.k, stream);
-  run_chunked(runs.v, stream);
+  run_joined(runs.v, runs.k, stream);
   if (group == 1) return;
   sum_group(w.wide_k, gradients.d_k, p.tokens, p.key_heads, group, p.keys, stream);
   sum_group(w.wide_v, gradients.d_v, p.tokens, p.key_heads, group, p.values, stream);

@@ -2,7 +2,8 @@
 //
 // Chunked form (decay none, per head, per token and head): chunks of 64 tokens, mma.m16n8k16 with bf16 operands, the state in fp32
 // registers. One kernel serves the forward pass and the three gradients, which are recurrences themselves:
-//   dq = run(do, v, k) along the tokens with Sᵀ;   dk = run(v, do, q) and dv = run(k, q, do) against them with Dᵀ and D.
+//   dq = run(do, v, k) along the tokens with Sᵀ;   dk = run(v, do, q) and dv = run(k, q, do) against them with Dᵀ and D,
+//   the last two in one sweep where keys and values ≤ 64.
 // Two-pass form (every kind of decay, and its gradient; two_pass.h): states between chunks in memory, then all chunks at once.
 // Exact form (every kind, one step of decoding): token by token in fp32.
 // All are deterministic. Tables and workspace belong to the caller and lie on the device.

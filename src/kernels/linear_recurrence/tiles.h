@@ -84,6 +84,16 @@ LONGHAUL_HD constexpr ChunkedShared chunked_shared(int keys, int slice) {
   return {stage, rows, 2 * rows, state, sums, sums + kChunk * 4, sums + 2 * kChunk * 4, sums + 2 * kChunk * 4 + 16};
 }
 
+// The same for the gradients of k and v together: two stages of q, k, v, do, all padded to kJoinedWidth, and the whole state.
+constexpr int kJoinedWidth = 64;
+struct JoinedShared {
+  int stage, state, sums, factors, total, bytes;
+};
+LONGHAUL_HD constexpr JoinedShared joined_shared() {
+  const int stage = 4 * kChunk * kJoinedWidth * 2, state = 2 * stage, sums = state + kJoinedWidth * kJoinedWidth * 2;
+  return {stage, state, sums, sums + kChunk * 4, sums + 2 * kChunk * 4, sums + 2 * kChunk * 4 + 16};
+}
+
 // The exact form: a block holds 32 columns of the state, each warp 32 rows of them; it reads kExactBatch tokens at a time.
 constexpr int kExactBatch = 16;
 LONGHAUL_HD int exact_warps(int keys) { return static_cast<int>(divide_up(keys, 32)); }
