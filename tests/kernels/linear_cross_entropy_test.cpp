@@ -296,6 +296,19 @@ TEST(LinearCrossEntropy, LargeLogitsStayFinite) {
   EXPECT_TRUE(found.d_hidden.isfinite().all().item<bool>() && found.d_weight.isfinite().all().item<bool>());
 }
 
+// The last word, which no vector of the last block reaches, is e^200 times likelier than any other.
+TEST(LinearCrossEntropy, TheLargestLogitMayBeTheLast) {
+  const Case c = case_named("blocks of the vocabulary with a tail");
+  const Inputs in = inputs_of(c, at::kFloat);
+  const Tensor hidden = in.hidden[1].to(at::kDouble);
+  in.weight[c.vocabulary - 1].copy_(hidden.mul(200).div(hidden.square().sum()));
+  for (const BlockKernels* kernels : usable_block_kernels()) {
+    force_block_kernels(kernels->name);
+    expect_close(run(in, c.options), run_plain(in, c.options.z_loss), kFp32, kernels->name);
+    force_block_kernels(std::nullopt);
+  }
+}
+
 TEST(LinearCrossEntropy, NaNsAreSeen) {
   Inputs in = inputs_of(case_named("blocks of the vocabulary with a tail"), at::kBFloat16);
   in.hidden[3][2] = NAN;
