@@ -73,10 +73,10 @@ template <class Element>
 void join_rows(const float* first, const float* second, int64_t ld, const float* factor, int64_t rows, int64_t columns, Element* out,
                int64_t ld_out) {
   for (int64_t i = 0; i < rows; ++i) {
-    const float *const a = first + i * ld, *const b = second + i * ld;
+    const float* const a = first + i * ld;
     alignas(64) Element row[kMaxColumns];
     if (second == nullptr) for_lanes(columns, [&](int64_t c, auto count) { store(row + c, load(a + c, count), count); });
-    else for_lanes(columns, [&](int64_t c, auto count) { store(row + c, load(a + c, count) + factor[i] * load(b + c, count), count); });
+    else for_lanes(columns, [&](int64_t c, auto count) { store(row + c, load(a + c, count) + factor[i] * load(second + i * ld + c, count), count); });
     store_row(row, columns, out + i * ld_out);
   }
 }
