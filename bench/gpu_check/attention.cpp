@@ -53,14 +53,17 @@ struct Inputs {
 
 // Query token t sees key tokens [first, last).
 void reference_row(const Case& which, const Inputs& in, double scale, int64_t t, int64_t h, int64_t first, int64_t last, Reference& out) {
-  const auto at = [](int64_t token, int64_t heads, int64_t head, int64_t width) { return static_cast<size_t>((token * heads + head) * width); };
+  const auto at = [](int64_t token, int64_t heads, int64_t head, int64_t width) {
+    return static_cast<size_t>((token * heads + head) * width);
+  };
   const int64_t key_head = h / (which.heads / which.key_heads);
   const size_t q = at(t, which.heads, h, which.keys), o = at(t, which.heads, h, which.values), row = at(t, which.heads, h, 1);
   std::vector<double> p(static_cast<size_t>(last - first));
   double largest = -std::numeric_limits<double>::infinity(), sum = 0, common = -in.d_logsumexp[row];
   for (int64_t s = first; s < last; ++s) {
     double score = 0;
-    for (int c = 0; c < which.keys; ++c) score += in.q[q + static_cast<size_t>(c)] * in.k[at(s, which.key_heads, key_head, which.keys) + static_cast<size_t>(c)];
+    for (int c = 0; c < which.keys; ++c)
+      score += in.q[q + static_cast<size_t>(c)] * in.k[at(s, which.key_heads, key_head, which.keys) + static_cast<size_t>(c)];
     p[static_cast<size_t>(s - first)] = scale * score;
     largest = std::max(largest, scale * score);
   }
@@ -69,7 +72,8 @@ void reference_row(const Case& which, const Inputs& in, double scale, int64_t t,
   for (double& x : p) x /= sum;
   for (size_t d = 0; d < static_cast<size_t>(which.values); ++d) {
     double total = 0;
-    for (int64_t s = first; s < last; ++s) total += p[static_cast<size_t>(s - first)] * in.v[at(s, which.key_heads, key_head, which.values) + d];
+    for (int64_t s = first; s < last; ++s)
+      total += p[static_cast<size_t>(s - first)] * in.v[at(s, which.key_heads, key_head, which.values) + d];
     out.o[o + d] = total;
     common += total * in.d_o[o + d];
   }
@@ -90,9 +94,11 @@ void reference_row(const Case& which, const Inputs& in, double scale, int64_t t,
 
 void check_case(Session& session, const Case& which) {
   const double scale = 1 / std::sqrt(static_cast<double>(which.keys));
-  const std::vector<int64_t> offsets = boundaries(which.lengths), key_offsets = boundaries(which.key_lengths.empty() ? which.lengths : which.key_lengths);
+  const std::vector<int64_t> offsets = boundaries(which.lengths),
+                             key_offsets = boundaries(which.key_lengths.empty() ? which.lengths : which.key_lengths);
   const int64_t tokens = offsets.back(), key_tokens = key_offsets.back();
-  Buffer<Bf16> q(random_bf16(session, tokens * which.heads * which.keys)), k(random_bf16(session, key_tokens * which.key_heads * which.keys)),
+  Buffer<Bf16> q(random_bf16(session, tokens * which.heads * which.keys)),
+      k(random_bf16(session, key_tokens * which.key_heads * which.keys)),
       v(random_bf16(session, key_tokens * which.key_heads * which.values)), d_o(random_bf16(session, tokens * which.heads * which.values));
   Buffer<float> d_logsumexp(random_fp32(session, tokens * which.heads, which.d_logsumexp ? 1 : 0));
   const Inputs in{widened(q.host), widened(k.host), widened(v.host), widened(d_o.host), widened(d_logsumexp.host)};
@@ -101,25 +107,30 @@ void check_case(Session& session, const Case& which) {
   for (size_t n = 0; n + 1 < offsets.size(); ++n) {
     const int64_t shift = key_offsets[n + 1] - key_offsets[n] - (offsets[n + 1] - offsets[n]);
     for (int64_t t = offsets[n]; t < offsets[n + 1]; ++t) {
-      const int64_t last = std::max<int64_t>(0, t - offsets[n] + shift + 1), first = which.window > 0 ? std::max<int64_t>(0, last - which.window) : 0;
+      const int64_t last = std::max<int64_t>(0, t - offsets[n] + shift + 1),
+                    first = which.window > 0 ? std::max<int64_t>(0, last - which.window) : 0;
       for (int64_t h = 0; h < which.heads; ++h) reference_row(which, in, scale, t, h, key_offsets[n] + first, key_offsets[n] + last, want);
     }
   }
 
-  const Attention problem{tokens, key_tokens, which.heads, which.key_heads, which.keys, which.values, which.window, static_cast<float>(scale),
-                          q.device(), k.device(), v.device()};
+  const Attention problem{tokens,     key_tokens,   which.heads,  which.key_heads,
+                          which.keys, which.values, which.window, static_cast<float>(scale),
+                          q.device(), k.device(),   v.device()};
   const int rows = kernels::cuda::query_rows(kernels::cuda::padded_head(which.keys, which.values));
   Buffer<AttentionTile> forward(kernels::cuda::attention_tiles(offsets, key_offsets, rows, false)),
       queries(kernels::cuda::attention_tiles(offsets, key_offsets, kernels::cuda::kBackwardRows, false)),
       keys(kernels::cuda::attention_tiles(key_offsets, offsets, kernels::cuda::kKeyRows, true));
-  const auto tiles = [](const Buffer<AttentionTile>& table) { return kernels::cuda::AttentionTiles{table.device(), static_cast<int>(table.size())}; };
-  auto o = Buffer<Bf16>::output(d_o.size()), d_q = Buffer<Bf16>::output(q.size()), d_k = Buffer<Bf16>::output(k.size()), d_v = Buffer<Bf16>::output(v.size());
+  const auto tiles = [](const Buffer<AttentionTile>& table) {
+    return kernels::cuda::AttentionTiles{table.device(), static_cast<int>(table.size())};
+  };
+  auto o = Buffer<Bf16>::output(d_o.size()), d_q = Buffer<Bf16>::output(q.size()), d_k = Buffer<Bf16>::output(k.size()),
+       d_v = Buffer<Bf16>::output(v.size());
   auto logsumexp = Buffer<float>::output(tokens * which.heads);
   auto workspace = Buffer<unsigned char>::output(kernels::cuda::attention_workspace_bytes(problem));
   kernels::cuda::attention_forward(problem, tiles(forward), o.device(), logsumexp.device(), nullptr);
   kernels::cuda::attention_backward(problem, tiles(queries), tiles(keys),
-                                    {o.device(), logsumexp.device(), d_o.device(), which.d_logsumexp ? d_logsumexp.device() : nullptr, d_q.device(),
-                                     d_k.device(), d_v.device()},
+                                    {o.device(), logsumexp.device(), d_o.device(), which.d_logsumexp ? d_logsumexp.device() : nullptr,
+                                     d_q.device(), d_k.device(), d_v.device()},
                                     workspace.device(), nullptr);
   kernels::cuda::runtime::synchronize();
   const char* op = "attention";
@@ -146,15 +157,26 @@ void check_decode(Session& session, int heads, int key_heads, int keys, int valu
       v(random_bf16(session, static_cast<int64_t>(pages) * kPage * key_heads * values));
   const auto page_table = [&](const Buffer<Bf16>& memory, int channels) {
     std::vector<const Bf16*> addresses;
-    for (const int32_t page : table)
-      addresses.push_back(memory.device() + static_cast<int64_t>(page) * kPage * key_heads * channels);
+    for (const int32_t page : table) addresses.push_back(memory.device() + static_cast<int64_t>(page) * kPage * key_heads * channels);
     return Buffer<const Bf16*>(addresses);
   };
   const Buffer<const Bf16*> k_pages = page_table(k, keys), v_pages = page_table(v, values);
   Buffer<int32_t> lengths_on_device(lengths);
   const double scale = 1 / std::sqrt(static_cast<double>(keys));
-  const kernels::cuda::AttentionDecode problem{sequences, heads, key_heads, keys, values, window, kPage, width, 600, static_cast<float>(scale),
-                                               q.device(), k_pages.device(), v_pages.device(), lengths_on_device.device()};
+  const kernels::cuda::AttentionDecode problem{sequences,
+                                               heads,
+                                               key_heads,
+                                               keys,
+                                               values,
+                                               window,
+                                               kPage,
+                                               width,
+                                               600,
+                                               static_cast<float>(scale),
+                                               q.device(),
+                                               k_pages.device(),
+                                               v_pages.device(),
+                                               lengths_on_device.device()};
   auto o = Buffer<Bf16>::output(static_cast<int64_t>(sequences) * heads * values);
   auto logsumexp = Buffer<float>::output(static_cast<int64_t>(sequences) * heads);
   auto workspace = Buffer<unsigned char>::output(kernels::cuda::decode_workspace_bytes(problem));
@@ -171,9 +193,7 @@ void check_decode(Session& session, int heads, int key_heads, int keys, int valu
     Inputs in{widened(q.host), zeros(k.size()), zeros(v.size()), no_gradient, no_logsumexp_gradient};
     for (int s = 0; s < lengths[static_cast<size_t>(n)]; ++s) {
       for (int h = 0; h < key_heads; ++h) {
-        const int64_t row =
-            (static_cast<int64_t>(table[static_cast<size_t>(n * width + s / kPage)]) * key_heads + h) * kPage +
-            s % kPage;
+        const int64_t row = (static_cast<int64_t>(table[static_cast<size_t>(n * width + s / kPage)]) * key_heads + h) * kPage + s % kPage;
         const int64_t to = static_cast<int64_t>(s) * key_heads + h;
         std::copy_n(wide_k.begin() + row * keys, keys, in.k.begin() + to * keys);
         std::copy_n(wide_v.begin() + row * values, values, in.v.begin() + to * values);
@@ -182,7 +202,8 @@ void check_decode(Session& session, int heads, int key_heads, int keys, int valu
     const int64_t last = lengths[static_cast<size_t>(n)], first = window > 0 ? std::max<int64_t>(0, last - window) : 0;
     for (int h = 0; h < heads; ++h) reference_row(which, in, scale, n, h, first, last, want);
   }
-  const std::string name = "paged decoding, " + std::to_string(keys) + " × " + std::to_string(values) + ", window " + std::to_string(window);
+  const std::string name =
+      "paged decoding, " + std::to_string(keys) + " × " + std::to_string(values) + ", window " + std::to_string(window);
   session.compare("attention decode", name, "o", o, want.o, kBf16);
   session.compare("attention decode", name, "logsumexp", logsumexp, want.logsumexp, kFp32);
   session.expect("attention decode", name, "workspace", workspace.guards_hold(), "wrote outside the workspace");
@@ -191,21 +212,30 @@ void check_decode(Session& session, int heads, int key_heads, int keys, int valu
 void time_case(Session& session, int64_t length, int heads, int key_heads, int head) {
   const Case which{"", {length}, {}, heads, key_heads, head, head, 0};
   const std::vector<int64_t> offsets = {0, length};
-  Buffer<Bf16> q(random_bf16(session, length * heads * head)), k(random_bf16(session, length * key_heads * head)), v(random_bf16(session, length * key_heads * head)),
-      d_o(random_bf16(session, length * heads * head));
-  auto o = Buffer<Bf16>::output(d_o.size()), d_q = Buffer<Bf16>::output(q.size()), d_k = Buffer<Bf16>::output(k.size()), d_v = Buffer<Bf16>::output(v.size());
+  Buffer<Bf16> q(random_bf16(session, length * heads * head)), k(random_bf16(session, length * key_heads * head)),
+      v(random_bf16(session, length * key_heads * head)), d_o(random_bf16(session, length * heads * head));
+  auto o = Buffer<Bf16>::output(d_o.size()), d_q = Buffer<Bf16>::output(q.size()), d_k = Buffer<Bf16>::output(k.size()),
+       d_v = Buffer<Bf16>::output(v.size());
   auto logsumexp = Buffer<float>::output(length * heads);
-  const Attention problem{length, length, heads, key_heads, head, head, 0, 1 / std::sqrt(static_cast<float>(head)), q.device(), k.device(), v.device()};
+  const Attention problem{length,     length,     heads,     key_heads, head, head, 0, 1 / std::sqrt(static_cast<float>(head)),
+                          q.device(), k.device(), v.device()};
   Memory workspace(kernels::cuda::attention_workspace_bytes(problem));
-  Buffer<AttentionTile> forward(kernels::cuda::attention_tiles(offsets, offsets, kernels::cuda::query_rows(kernels::cuda::padded_head(head, head)), false)),
+  Buffer<AttentionTile> forward(
+      kernels::cuda::attention_tiles(offsets, offsets, kernels::cuda::query_rows(kernels::cuda::padded_head(head, head)), false)),
       queries(kernels::cuda::attention_tiles(offsets, offsets, kernels::cuda::kBackwardRows, false)),
       keys(kernels::cuda::attention_tiles(offsets, offsets, kernels::cuda::kKeyRows, true));
-  const auto tiles = [](const Buffer<AttentionTile>& table) { return kernels::cuda::AttentionTiles{table.device(), static_cast<int>(table.size())}; };
-  const double n = static_cast<double>(length), flops = 2 * n * n * heads * head, bytes = 2 * n * head * (2 * heads + 2 * key_heads);  // causal: half of 4 n² d
-  const std::string shape = "1 × " + std::to_string(length) + ", " + std::to_string(heads) + "/" + std::to_string(key_heads) + " heads × " + std::to_string(head) + ", causal";
-  session.time("attention forward", shape, bytes, flops, [&] { kernels::cuda::attention_forward(problem, tiles(forward), o.device(), logsumexp.device(), nullptr); });
+  const auto tiles = [](const Buffer<AttentionTile>& table) {
+    return kernels::cuda::AttentionTiles{table.device(), static_cast<int>(table.size())};
+  };
+  const double n = static_cast<double>(length), flops = 2 * n * n * heads * head,
+               bytes = 2 * n * head * (2 * heads + 2 * key_heads);  // causal: half of 4 n² d
+  const std::string shape = "1 × " + std::to_string(length) + ", " + std::to_string(heads) + "/" + std::to_string(key_heads) + " heads × " +
+                            std::to_string(head) + ", causal";
+  session.time("attention forward", shape, bytes, flops,
+               [&] { kernels::cuda::attention_forward(problem, tiles(forward), o.device(), logsumexp.device(), nullptr); });
   session.time("attention backward", shape, 2 * bytes, 2.5 * flops, [&] {
-    kernels::cuda::attention_backward(problem, tiles(queries), tiles(keys), {o.device(), logsumexp.device(), d_o.device(), nullptr, d_q.device(), d_k.device(), d_v.device()},
+    kernels::cuda::attention_backward(problem, tiles(queries), tiles(keys),
+                                      {o.device(), logsumexp.device(), d_o.device(), nullptr, d_q.device(), d_k.device(), d_v.device()},
                                       workspace.data(), nullptr);
   });
 }
@@ -228,9 +258,13 @@ void time_decode(Session& session, int sequences, int32_t length, int heads, int
   const Buffer<const Bf16*> k_pages = page_table(k), v_pages = page_table(v);
   auto o = Buffer<Bf16>::output(q.size());
   auto logsumexp = Buffer<float>::output(static_cast<int64_t>(sequences) * heads);
-  const kernels::cuda::AttentionDecode problem{sequences, heads, key_heads, head, head, 0, kPage, width, length, 0.1f, q.device(), k_pages.device(), v_pages.device(), lengths.device()};
+  const kernels::cuda::AttentionDecode problem{
+      sequences,        heads,           key_heads, head, head, 0, kPage, width, length, 0.1f, q.device(), k_pages.device(),
+      v_pages.device(), lengths.device()};
   Memory workspace(kernels::cuda::decode_workspace_bytes(problem));
-  session.time("attention decode", std::to_string(sequences) + " sequences of " + std::to_string(length) + ", " + std::to_string(heads) + "/" + std::to_string(key_heads) + " heads × " + std::to_string(head),
+  session.time("attention decode",
+               std::to_string(sequences) + " sequences of " + std::to_string(length) + ", " + std::to_string(heads) + "/" +
+                   std::to_string(key_heads) + " heads × " + std::to_string(head),
                4 * static_cast<double>(cached), 4 * static_cast<double>(cached) * heads / key_heads,
                [&] { kernels::cuda::attention_decode(problem, o.device(), logsumexp.device(), workspace.data(), nullptr); });
 }

@@ -148,12 +148,28 @@ struct Setup {
         chunk_table(kernels::cuda::chunks_of(which.reverse ? plan.against : plan.along, which.reverse)),
         chunks(chunk_table.chunks),
         segment_chunks(chunk_table.segment_chunks) {
-    problem = {tokens, documents, which.heads, which.key_heads, which.keys, which.values, which.kind, static_cast<float>(scale), which.reverse,
-               q.device(), which.tied ? nullptr : k.device(), v.device(), which.kind == DecayKind::kNone ? nullptr : log_decay.device(),
-               which.states ? initial.device() : nullptr, offsets.device()};
+    problem = {tokens,
+               documents,
+               which.heads,
+               which.key_heads,
+               which.keys,
+               which.values,
+               which.kind,
+               static_cast<float>(scale),
+               which.reverse,
+               q.device(),
+               which.tied ? nullptr : k.device(),
+               v.device(),
+               which.kind == DecayKind::kNone ? nullptr : log_decay.device(),
+               which.states ? initial.device() : nullptr,
+               offsets.device()};
     tables = {along.device(), against.device(), document_segments.device(), static_cast<int>(plan.along.size())};
-    two_pass = {which.reverse ? against.device() : along.device(), chunks.device(), segment_chunks.device(), document_segments.device(),
-                tables.segments, static_cast<int>(chunks.size())};
+    two_pass = {which.reverse ? against.device() : along.device(),
+                chunks.device(),
+                segment_chunks.device(),
+                document_segments.device(),
+                tables.segments,
+                static_cast<int>(chunks.size())};
   }
   static std::vector<int64_t> boundaries(const std::vector<int64_t>& lengths) {
     std::vector<int64_t> all{0};
@@ -181,11 +197,11 @@ struct Setup {
 };
 
 Reference reference_of(const Case& which, const Setup& setup, double scale) {
-  const Inputs in{widened(setup.q.host), widened(setup.k.host), widened(setup.v.host), widened(setup.log_decay.host), widened(setup.initial.host),
-                  widened(setup.d_o.host), widened(setup.d_final.host), setup.offsets.host};
+  const Inputs in{widened(setup.q.host),       widened(setup.k.host),   widened(setup.v.host),       widened(setup.log_decay.host),
+                  widened(setup.initial.host), widened(setup.d_o.host), widened(setup.d_final.host), setup.offsets.host};
   const auto zeros = [](int64_t count) { return std::vector<double>(static_cast<size_t>(count), 0); };
-  Reference out{zeros(setup.d_o.size()), zeros(setup.states), zeros(setup.q.size()), zeros(setup.k.size()), zeros(setup.v.size()),
-                zeros(setup.decays), zeros(setup.states)};
+  Reference out{zeros(setup.d_o.size()), zeros(setup.states), zeros(setup.q.size()), zeros(setup.k.size()),
+                zeros(setup.v.size()),   zeros(setup.decays), zeros(setup.states)};
   HeadReference head(which, in, scale, out);
   for (int64_t n = 0; n < setup.documents; ++n) {
     for (int64_t h = 0; h < which.heads; ++h) head.run(n, h);
@@ -195,7 +211,9 @@ Reference reference_of(const Case& which, const Setup& setup, double scale) {
 
 enum class Form { kChunked, kTwoPass, kExact };
 const char* name_of(Form form) {
-  return form == Form::kChunked ? "linear_recurrence chunked" : form == Form::kTwoPass ? "linear_recurrence two-pass" : "linear_recurrence exact";
+  return form == Form::kChunked   ? "linear_recurrence chunked"
+         : form == Form::kTwoPass ? "linear_recurrence two-pass"
+                                  : "linear_recurrence exact";
 }
 
 // What one form leaves behind; the exact one has no backward pass, the chunked one no gradient of a decay.
@@ -211,9 +229,9 @@ struct Outputs {
 
   void run(const Setup& setup, const Case& which, Form form, void* workspace) {
     const Recurrence& problem = setup.problem;
-    const kernels::cuda::RecurrenceGradientPointers gradients{setup.d_o.device(), which.states ? setup.d_final.device() : nullptr, d_q.device(),
-                                                             d_k.device(), d_v.device(), d_initial.device(),
-                                                             form == Form::kTwoPass ? d_log_decay.device() : nullptr};
+    const kernels::cuda::RecurrenceGradientPointers gradients{
+        setup.d_o.device(), which.states ? setup.d_final.device() : nullptr,        d_q.device(), d_k.device(), d_v.device(),
+        d_initial.device(), form == Form::kTwoPass ? d_log_decay.device() : nullptr};
     if (form == Form::kExact) {
       kernels::cuda::exact_forward(problem, o.device(), final_state.device(), nullptr);
     } else if (form == Form::kTwoPass) {
@@ -257,7 +275,8 @@ void check_case(Session& session, const Case& which) {
     session.compare(op, which.name, "d_initial", out.d_initial, want.d_initial, {kBf16.rms, kBf16.worst, 1e-30});  // below that, fp32 ends
     // Sums, of both signs, of products of operands that were rounded.
     const Tolerance sums{8e-3, kBf16.worst};
-    if (form == Form::kTwoPass && which.kind != DecayKind::kNone) session.compare(op, which.name, "d_log_decay", out.d_log_decay, want.d_log_decay, sums);
+    if (form == Form::kTwoPass && which.kind != DecayKind::kNone)
+      session.compare(op, which.name, "d_log_decay", out.d_log_decay, want.d_log_decay, sums);
   }
 }
 
@@ -282,15 +301,24 @@ void time_form(Session& session, Form form, const Case& which, const std::string
     Outputs out(setup);
     Memory workspace(workspace_bytes(setup, form));
     const bool two_pass = form == Form::kTwoPass;
-    const kernels::cuda::RecurrenceGradientPointers gradients{setup.d_o.device(), nullptr, out.d_q.device(), out.d_k.device(), out.d_v.device(), nullptr,
-                                                             two_pass ? out.d_log_decay.device() : nullptr};
+    const kernels::cuda::RecurrenceGradientPointers gradients{setup.d_o.device(),
+                                                              nullptr,
+                                                              out.d_q.device(),
+                                                              out.d_k.device(),
+                                                              out.d_v.device(),
+                                                              nullptr,
+                                                              two_pass ? out.d_log_decay.device() : nullptr};
     const double token_heads = static_cast<double>(setup.tokens) * which.heads;
-    const kernels::RecurrenceShape work{.block = 64, .keys = which.keys, .values = which.values,
+    const kernels::RecurrenceShape work{.block = 64,
+                                        .keys = which.keys,
+                                        .values = which.values,
                                         .decay_bytes = which.kind == DecayKind::kChannelToken ? 4 * which.keys : 0};
     const kernels::RecurrenceWork forward = kernels::forward_work(work), backward = kernels::backward_work(work, 2);
     const std::string name = shape + ", " + std::to_string(setup.tables.segments) + " segments", op = name_of(form);
     session.time(op + " forward", name, token_heads * forward.bytes, token_heads * forward.flops, [&] {
-      if (two_pass) return kernels::cuda::two_pass_forward(setup.problem, setup.two_pass, out.o.device(), out.final_state.device(), workspace.data(), nullptr);
+      if (two_pass)
+        return kernels::cuda::two_pass_forward(setup.problem, setup.two_pass, out.o.device(), out.final_state.device(), workspace.data(),
+                                               nullptr);
       kernels::cuda::chunked_forward(setup.problem, setup.tables, out.o.device(), out.final_state.device(), workspace.data(), nullptr);
     });
     session.time(op + " backward", name, token_heads * backward.bytes, token_heads * backward.flops, [&] {
@@ -305,8 +333,8 @@ void time_decode(Session& session, const Case& which, const std::string& shape) 
   auto o = Buffer<Bf16>::output(setup.d_o.size());
   auto final_state = Buffer<float>::output(setup.states);
   const double token_heads = static_cast<double>(setup.tokens) * which.heads, k = which.keys, v = which.values;
-  session.time("linear_recurrence exact forward", shape, token_heads * 4 * (k + v) + 8 * static_cast<double>(setup.states), token_heads * 4 * k * v,
-               [&] { kernels::cuda::exact_forward(setup.problem, o.device(), final_state.device(), nullptr); });
+  session.time("linear_recurrence exact forward", shape, token_heads * 4 * (k + v) + 8 * static_cast<double>(setup.states),
+               token_heads * 4 * k * v, [&] { kernels::cuda::exact_forward(setup.problem, o.device(), final_state.device(), nullptr); });
 }
 
 }  // namespace
@@ -323,17 +351,18 @@ void time_linear_recurrence(Session& session) {
   };
   time_form(session, Form::kChunked, {"", {16384}, 64, 64, 128, 128, DecayKind::kHead, 0.5}, "1 × 16384, 64 heads × 128",
             {chosen(16384, 64, 2), 8192, 4096, 2048, 1024});
-  time_form(session, Form::kChunked, {"", {32768, 32768, 32768, 32768}, 32, 32, 128, 128, DecayKind::kHead, 0.5}, "4 × 32768, 32 heads × 128",
-            {int64_t{1} << 30, 8192});
+  time_form(session, Form::kChunked, {"", {32768, 32768, 32768, 32768}, 32, 32, 128, 128, DecayKind::kHead, 0.5},
+            "4 × 32768, 32 heads × 128", {int64_t{1} << 30, 8192});
   time_form(session, Form::kChunked, {"", {32768}, 8, 8, 64, 64, DecayKind::kHeadToken, 0.5}, "1 × 32768, 8 heads × 64, decay per token",
             {chosen(32768, 8, 1)});
-  time_form(session, Form::kTwoPass, {"", {32768}, 8, 8, 64, 64, DecayKind::kHeadToken, 0.5}, "1 × 32768, 8 heads × 64, decay per token, its gradient",
-            {chosen(32768, 8, 1)});
-  time_form(session, Form::kTwoPass, {"", {16384}, 8, 8, 64, 64, DecayKind::kChannelToken, 0.5}, "1 × 16384, 8 heads × 64, decay per channel",
-            {chosen(16384, 8, 1), 4096, 1024});
-  time_form(session, Form::kTwoPass, {"", {8192, 8192}, 16, 16, 128, 128, DecayKind::kChannelToken, 0.5}, "2 × 8192, 16 heads × 128, decay per channel",
-            {int64_t{1} << 30, 2048});
-  time_decode(session, {"", std::vector<int64_t>(64, 1), 64, 64, 128, 128, DecayKind::kHead, 0.5, false, true}, "decoding, 64 sequences, 64 heads × 128");
+  time_form(session, Form::kTwoPass, {"", {32768}, 8, 8, 64, 64, DecayKind::kHeadToken, 0.5},
+            "1 × 32768, 8 heads × 64, decay per token, its gradient", {chosen(32768, 8, 1)});
+  time_form(session, Form::kTwoPass, {"", {16384}, 8, 8, 64, 64, DecayKind::kChannelToken, 0.5},
+            "1 × 16384, 8 heads × 64, decay per channel", {chosen(16384, 8, 1), 4096, 1024});
+  time_form(session, Form::kTwoPass, {"", {8192, 8192}, 16, 16, 128, 128, DecayKind::kChannelToken, 0.5},
+            "2 × 8192, 16 heads × 128, decay per channel", {int64_t{1} << 30, 2048});
+  time_decode(session, {"", std::vector<int64_t>(64, 1), 64, 64, 128, 128, DecayKind::kHead, 0.5, false, true},
+              "decoding, 64 sequences, 64 heads × 128");
 }
 
 }  // namespace longhaul::gpu_check

@@ -54,12 +54,15 @@ int run(const Options& options) {
   Session session(longhaul::kernels::cuda::runtime::machine());
   const auto& machine = session.machine;
   if (!machine.usable) {
-    std::fprintf(stderr, "gpu-check: no GPU can be used here: %s\n  nothing was checked and nothing was timed; run it on a machine with an NVIDIA GPU of sm_80 or later\n",
-                 machine.reason.c_str());
+    std::fprintf(
+        stderr,
+        "gpu-check: no GPU can be used here: %s\n  nothing was checked and nothing was timed; run it on a machine with an NVIDIA GPU of sm_80 or later\n",
+        machine.reason.c_str());
     return kDevice;
   }
-  std::printf("%s, compute capability %d.%d, %d multiprocessors, %.0f GiB, driver for CUDA %d.%d\n", machine.name.c_str(), machine.major, machine.minor,
-              machine.multiprocessors, static_cast<double>(machine.memory_bytes) / (1 << 30), machine.driver_version / 1000, machine.driver_version % 1000 / 10);
+  std::printf("%s, compute capability %d.%d, %d multiprocessors, %.0f GiB, driver for CUDA %d.%d\n", machine.name.c_str(), machine.major,
+              machine.minor, machine.multiprocessors, static_cast<double>(machine.memory_bytes) / (1 << 30), machine.driver_version / 1000,
+              machine.driver_version % 1000 / 10);
   for (const Operator& op : operators()) {
     if (!options.only.empty() && options.only != op.name) continue;
     std::fprintf(stderr, "gpu-check: checking %s\n", op.name);

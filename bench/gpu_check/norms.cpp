@@ -55,7 +55,9 @@ void reference_row(const Case& which, const Inputs& in, double eps, int64_t row,
   for (size_t c = 0; c < count; ++c) {
     out.h[base + c] = in.x[base + c];
     // Rounded as the kernel rounds, so that both normalise the same numbers.
-    if (which.residual) out.h[base + c] = kernels::cuda::to_float(kernels::cuda::to_bf16(static_cast<float>(which.alpha * in.x[base + c] + which.beta * in.residual[base + c])));
+    if (which.residual)
+      out.h[base + c] = kernels::cuda::to_float(
+          kernels::cuda::to_bf16(static_cast<float>(which.alpha * in.x[base + c] + which.beta * in.residual[base + c])));
     if (which.centred) mean += out.h[base + c] / which.channels;
   }
   for (size_t c = 0; c < count; ++c) squares += (out.h[base + c] - mean) * (out.h[base + c] - mean);
@@ -83,26 +85,45 @@ void reference_row(const Case& which, const Inputs& in, double eps, int64_t row,
 
 void check_case(Session& session, const Case& which) {
   const int64_t count = which.rows * which.channels;
-  Buffer<Bf16> x(random_bf16(session, count)), residual(random_bf16(session, count)), gate(random_bf16(session, count)), d_y(random_bf16(session, count)),
-      d_residual(random_bf16(session, count));
+  Buffer<Bf16> x(random_bf16(session, count)), residual(random_bf16(session, count)), gate(random_bf16(session, count)),
+      d_y(random_bf16(session, count)), d_residual(random_bf16(session, count));
   Buffer<float> weight(random_fp32(session, which.channels)), bias(random_fp32(session, which.channels));
   Buffer<float> d_weight(random_fp32(session, which.channels)), d_bias(random_fp32(session, which.channels));
-  auto h = Buffer<Bf16>::output(count), y = Buffer<Bf16>::output(count), d_x = Buffer<Bf16>::output(count), d_branch = Buffer<Bf16>::output(count),
-       d_gate = Buffer<Bf16>::output(count);
+  auto h = Buffer<Bf16>::output(count), y = Buffer<Bf16>::output(count), d_x = Buffer<Bf16>::output(count),
+       d_branch = Buffer<Bf16>::output(count), d_gate = Buffer<Bf16>::output(count);
   auto mean = Buffer<float>::output(which.rows), inverse = Buffer<float>::output(which.rows);
   auto partial = Buffer<float>::output(kernels::cuda::norm_workspace_bytes(which.rows, which.channels) / 4);
-  const Inputs in{widened(x.host), widened(residual.host), widened(weight.host), widened(bias.host), widened(gate.host), widened(d_y.host), widened(d_residual.host)};
+  const Inputs in{widened(x.host),    widened(residual.host), widened(weight.host),    widened(bias.host),
+                  widened(gate.host), widened(d_y.host),      widened(d_residual.host)};
   const std::vector<double> zeros(static_cast<size_t>(count), 0);
   Reference want{zeros, zeros, zeros, zeros, zeros, widened(d_weight.host), widened(d_bias.host)};
   for (int64_t row = 0; row < which.rows; ++row) reference_row(which, in, 1e-5, row, want);
 
-  kernels::cuda::Norm norm{which.rows, which.channels, 1e-5f, which.alpha, which.beta, x.device(), which.residual ? residual.device() : nullptr,
-                           which.residual ? h.device() : nullptr, weight.device(), which.bias ? bias.device() : nullptr, which.gate,
-                           which.gate == GateKind::kNone ? nullptr : gate.device(), y.device(), which.centred ? mean.device() : nullptr, inverse.device()};
+  kernels::cuda::Norm norm{which.rows,
+                           which.channels,
+                           1e-5f,
+                           which.alpha,
+                           which.beta,
+                           x.device(),
+                           which.residual ? residual.device() : nullptr,
+                           which.residual ? h.device() : nullptr,
+                           weight.device(),
+                           which.bias ? bias.device() : nullptr,
+                           which.gate,
+                           which.gate == GateKind::kNone ? nullptr : gate.device(),
+                           y.device(),
+                           which.centred ? mean.device() : nullptr,
+                           inverse.device()};
   (which.centred ? kernels::cuda::layer_norm_forward : kernels::cuda::rms_norm_forward)(norm, nullptr);
   if (which.residual) norm.x = h.device();
-  const kernels::cuda::NormGradient gradient{d_y.device(), which.residual ? d_residual.device() : nullptr, d_x.device(), which.residual ? d_branch.device() : nullptr,
-                                             d_gate.device(), d_weight.device(), which.bias ? d_bias.device() : nullptr, partial.device()};
+  const kernels::cuda::NormGradient gradient{d_y.device(),
+                                             which.residual ? d_residual.device() : nullptr,
+                                             d_x.device(),
+                                             which.residual ? d_branch.device() : nullptr,
+                                             d_gate.device(),
+                                             d_weight.device(),
+                                             which.bias ? d_bias.device() : nullptr,
+                                             partial.device()};
   (which.centred ? kernels::cuda::layer_norm_backward : kernels::cuda::rms_norm_backward)(norm, gradient, nullptr);
   kernels::cuda::runtime::synchronize();
   const std::string op = which.centred ? "layer_norm" : "rms_norm";
@@ -113,7 +134,8 @@ void check_case(Session& session, const Case& which) {
   if (which.gate != GateKind::kNone) session.compare(op, which.name, "d_gate", d_gate, want.d_gate, kBf16);
   session.compare(op, which.name, "d_weight", d_weight, want.d_weight, kFp32);
   if (which.bias) session.compare(op, which.name, "d_bias", d_bias, want.d_bias, kFp32);
-  session.expect(op, which.name, "workspace", partial.guards_hold() && mean.guards_hold() && inverse.guards_hold(), "wrote outside a tensor");
+  session.expect(op, which.name, "workspace", partial.guards_hold() && mean.guards_hold() && inverse.guards_hold(),
+                 "wrote outside a tensor");
 }
 
 }  // namespace
@@ -130,9 +152,13 @@ void time_norms(Session& session) {
   Buffer<Bf16> x = input(), gate = input(), d_y = input();
   Buffer<float> weight(random_fp32(session, channels)), d_weight(random_fp32(session, channels));
   auto y = Buffer<Bf16>::output(count), d_x = Buffer<Bf16>::output(count), d_gate = Buffer<Bf16>::output(count);
-  auto mean = Buffer<float>::output(rows), inverse = Buffer<float>::output(rows), partial = Buffer<float>::output(kernels::cuda::norm_workspace_bytes(rows, channels) / 4);
-  kernels::cuda::Norm norm{rows, channels, 1e-6f, 1, 1, x.device(), nullptr, nullptr, weight.device(), nullptr, GateKind::kNone, nullptr, y.device(), mean.device(), inverse.device()};
-  const kernels::cuda::NormGradient gradient{d_y.device(), nullptr, d_x.device(), nullptr, d_gate.device(), d_weight.device(), nullptr, partial.device()};
+  auto mean = Buffer<float>::output(rows), inverse = Buffer<float>::output(rows),
+       partial = Buffer<float>::output(kernels::cuda::norm_workspace_bytes(rows, channels) / 4);
+  kernels::cuda::Norm norm{
+      rows,       channels,      1e-6f,           1, 1, x.device(), nullptr, nullptr, weight.device(), nullptr, GateKind::kNone, nullptr,
+      y.device(), mean.device(), inverse.device()};
+  const kernels::cuda::NormGradient gradient{d_y.device(),    nullptr,           d_x.device(), nullptr,
+                                             d_gate.device(), d_weight.device(), nullptr,      partial.device()};
   const std::string shape = "16384 × 4096";
   const double values = static_cast<double>(count);
   session.time("rms_norm forward", shape, 4 * values, 0, [&] { kernels::cuda::rms_norm_forward(norm, nullptr); });

@@ -2,17 +2,19 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gpu_check/session.h"
 #include "kernels/experts/cuda.h"
 #include "kernels/linear_cross_entropy/cuda.h"
 #include "kernels/matmul/cuda.h"
-#include "gpu_check/session.h"
 
 namespace longhaul::gpu_check {
 namespace {
 
 using kernels::cuda::Matmul;
 
-size_t at(int64_t i) { return static_cast<size_t>(i); }
+size_t at(int64_t i) {
+  return static_cast<size_t>(i);
+}
 
 double element(const std::vector<double>& x, int64_t row, int64_t col, int64_t rows, int64_t cols, bool transposed) {
   return transposed ? x[at(col * rows + row)] : x[at(row * cols + col)];
@@ -25,7 +27,8 @@ void check_matmul(Session& session, int64_t m, int64_t n, int64_t k, bool a_tran
   const std::vector<double> left = widened(a.host), right = widened(b.host);
   std::vector<double> want = fp32 ? widened(wide.host) : std::vector<double>(at(m * n), 0);
   for (int64_t i = 0; i < m * n; ++i) {
-    for (int64_t j = 0; j < k; ++j) want[at(i)] += element(left, i / n, j, m, k, a_transposed) * element(right, j, i % n, k, n, b_transposed);
+    for (int64_t j = 0; j < k; ++j)
+      want[at(i)] += element(left, i / n, j, m, k, a_transposed) * element(right, j, i % n, k, n, b_transposed);
   }
   Matmul p;
   p.m = m, p.n = n, p.k = k;
@@ -35,7 +38,8 @@ void check_matmul(Session& session, int64_t m, int64_t n, int64_t k, bool a_tran
   if (fp32) p.c_fp32 = wide.device(), p.accumulate = true;
   kernels::cuda::matmul(p, nullptr);
   kernels::cuda::runtime::synchronize();
-  const std::string name = std::to_string(m) + " × " + std::to_string(n) + " × " + std::to_string(k) + (a_transposed ? " Aᵀ" : " A") + (b_transposed ? "Bᵀ" : "B");
+  const std::string name = std::to_string(m) + " × " + std::to_string(n) + " × " + std::to_string(k) + (a_transposed ? " Aᵀ" : " A") +
+                           (b_transposed ? "Bᵀ" : "B");
   if (fp32) {
     session.compare("matmul", name, "c += (fp32)", wide, want, kFp32);
   } else {
@@ -53,7 +57,8 @@ void check_loss(Session& session, const LossCase& which) {
   const double scale = 0.25;
   Buffer<Bf16> h(random_bf16(session, tokens * hidden)), weight(random_bf16(session, vocabulary * hidden, 0.3));
   std::vector<int64_t> labels(at(tokens));
-  for (int64_t t = 0; t < tokens; ++t) labels[at(t)] = t % 5 == 3 ? -1 : t == 0 ? vocabulary - 1 : static_cast<int64_t>(session.random() % static_cast<uint64_t>(vocabulary));
+  for (int64_t t = 0; t < tokens; ++t)
+    labels[at(t)] = t % 5 == 3 ? -1 : t == 0 ? vocabulary - 1 : static_cast<int64_t>(session.random() % static_cast<uint64_t>(vocabulary));
   Buffer<int64_t> labels_on_device(labels);
   Buffer<float> d_weight(random_fp32(session, vocabulary * hidden, 0.1));
   auto loss = Buffer<float>::output(tokens);
@@ -79,12 +84,23 @@ void check_loss(Session& session, const LossCase& which) {
       }
     }
   }
-  kernels::cuda::LinearCrossEntropy problem{tokens, hidden, vocabulary, chunk, static_cast<float>(z_loss), static_cast<float>(scale), h.device(), weight.device(),
-                                            labels_on_device.device(), loss.device(), d_h.device(), d_weight.device()};
+  kernels::cuda::LinearCrossEntropy problem{tokens,
+                                            hidden,
+                                            vocabulary,
+                                            chunk,
+                                            static_cast<float>(z_loss),
+                                            static_cast<float>(scale),
+                                            h.device(),
+                                            weight.device(),
+                                            labels_on_device.device(),
+                                            loss.device(),
+                                            d_h.device(),
+                                            d_weight.device()};
   auto workspace = Buffer<unsigned char>::output(kernels::cuda::linear_cross_entropy_workspace_bytes(problem));
   kernels::cuda::linear_cross_entropy(problem, workspace.device(), nullptr);
   kernels::cuda::runtime::synchronize();
-  const std::string op = "linear_cross_entropy", name = std::to_string(tokens) + " × " + std::to_string(hidden) + " × " + std::to_string(vocabulary) + ", chunks of " + std::to_string(chunk);
+  const std::string op = "linear_cross_entropy", name = std::to_string(tokens) + " × " + std::to_string(hidden) + " × " +
+                                                        std::to_string(vocabulary) + ", chunks of " + std::to_string(chunk);
   session.compare(op, name, "loss", loss, want_loss, kFp32);
   session.compare(op, name, "d_hidden", d_h, want_d_h, kBf16);
   session.compare(op, name, "d_weight", d_weight, want_d_weight, kBf16);  // d_logits are rounded to bf16
@@ -104,11 +120,13 @@ void check_loss_padding(Session& session) {
   Buffer<int64_t> labels(std::vector<int64_t>{20, -1, 0});
   auto loss = Buffer<float>::output(kRows);
   auto d_logits = Buffer<Bf16>::output(kRows * kStride);
-  kernels::cuda::loss_of_rows(logits.device(), labels.device(), loss.device(), d_logits.device(), kRows, kVocabulary, kStride, 0, 1, nullptr);
+  kernels::cuda::loss_of_rows(logits.device(), labels.device(), loss.device(), d_logits.device(), kRows, kVocabulary, kStride, 0, 1,
+                              nullptr);
   kernels::cuda::runtime::synchronize();
   d_logits.download();
   bool zero = true;
-  for (int64_t i = 0; i < kRows * kStride; ++i) zero = zero && (i % kStride < kVocabulary || kernels::cuda::to_float(d_logits.host[at(i)]) == 0);
+  for (int64_t i = 0; i < kRows * kStride; ++i)
+    zero = zero && (i % kStride < kVocabulary || kernels::cuda::to_float(d_logits.host[at(i)]) == 0);
   session.expect("linear_cross_entropy", "padded rows", "zeros in the padding", zero && d_logits.guards_hold());
 }
 
@@ -120,7 +138,10 @@ struct Assignment {
 
 // By sorting, with ties to the lower index.
 Assignment reference_assignment(const std::vector<float>& logits, int64_t tokens, int experts, int choices) {
-  Assignment out{std::vector<int32_t>(at(tokens * choices)), {}, std::vector<int32_t>(at(tokens * choices)), std::vector<int64_t>(at(experts + 1), 0),
+  Assignment out{std::vector<int32_t>(at(tokens * choices)),
+                 {},
+                 std::vector<int32_t>(at(tokens * choices)),
+                 std::vector<int64_t>(at(experts + 1), 0),
                  std::vector<double>(at(tokens * choices))};
   for (int64_t t = 0; t < tokens; ++t) {
     std::vector<int32_t> order(at(experts));
@@ -153,9 +174,11 @@ std::vector<T> downloaded(Buffer<T>& buffer) {
 
 // One layer's way there and back: route, assign, permute, grouped product, combine, and the gradients.
 void check_experts(Session& session, int64_t tokens, int experts, int choices, int64_t hidden, int64_t width, bool one_sided) {
-  const std::string op = "experts", name = std::to_string(tokens) + " tokens, " + std::to_string(choices) + " of " + std::to_string(experts) + (one_sided ? ", most experts idle" : "");
+  const std::string op = "experts", name = std::to_string(tokens) + " tokens, " + std::to_string(choices) + " of " +
+                                           std::to_string(experts) + (one_sided ? ", most experts idle" : "");
   Buffer<float> logits(random_fp32(session, tokens * experts));
-  for (int64_t i = 0; one_sided && i < logits.size(); ++i) logits.host[at(i)] = i % experts < choices ? 5.f : 0.f;  // ties, and experts without tokens
+  for (int64_t i = 0; one_sided && i < logits.size(); ++i)
+    logits.host[at(i)] = i % experts < choices ? 5.f : 0.f;  // ties, and experts without tokens
   logits.upload();
   const int64_t rows = tokens * choices;
   auto choice = Buffer<int32_t>::output(rows), source = Buffer<int32_t>::output(rows), place = Buffer<int32_t>::output(rows);
@@ -171,16 +194,20 @@ void check_experts(Session& session, int64_t tokens, int experts, int choices, i
   session.expect(op, name, "source", downloaded(source) == want.source && source.guards_hold());
   session.expect(op, name, "place", downloaded(place) == want.place && place.guards_hold());
 
-  Buffer<Bf16> x(random_bf16(session, tokens * hidden)), y(random_bf16(session, rows * hidden)), d_out(random_bf16(session, tokens * hidden)),
-      w(random_bf16(session, experts * hidden * width)), d_rows(random_bf16(session, rows * width));
-  auto permuted = Buffer<Bf16>::output(rows * hidden), out = Buffer<Bf16>::output(tokens * hidden), d_y = Buffer<Bf16>::output(rows * hidden),
-       back = Buffer<Bf16>::output(tokens * hidden), product = Buffer<Bf16>::output(rows * width);
+  Buffer<Bf16> x(random_bf16(session, tokens * hidden)), y(random_bf16(session, rows * hidden)),
+      d_out(random_bf16(session, tokens * hidden)), w(random_bf16(session, experts * hidden * width)),
+      d_rows(random_bf16(session, rows * width));
+  auto permuted = Buffer<Bf16>::output(rows * hidden), out = Buffer<Bf16>::output(tokens * hidden),
+       d_y = Buffer<Bf16>::output(rows * hidden), back = Buffer<Bf16>::output(tokens * hidden),
+       product = Buffer<Bf16>::output(rows * width);
   Buffer<float> d_w(random_fp32(session, experts * hidden * width));
   kernels::cuda::permute_forward(x.device(), source.device(), permuted.device(), rows, hidden, nullptr);
   kernels::cuda::combine_forward(y.device(), weight.device(), place.device(), out.device(), tokens, choices, hidden, nullptr);
-  kernels::cuda::combine_backward(y.device(), weight.device(), place.device(), d_out.device(), d_y.device(), d_weight_out.device(), tokens, choices, hidden, nullptr);
+  kernels::cuda::combine_backward(y.device(), weight.device(), place.device(), d_out.device(), d_y.device(), d_weight_out.device(), tokens,
+                                  choices, hidden, nullptr);
   kernels::cuda::combine_forward(y.device(), nullptr, place.device(), back.device(), tokens, choices, hidden, nullptr);
-  kernels::cuda::route_backward(choice.device(), weight.device(), d_weight_out.device(), d_logits.device(), tokens, experts, choices, nullptr);
+  kernels::cuda::route_backward(choice.device(), weight.device(), d_weight_out.device(), d_logits.device(), tokens, experts, choices,
+                                nullptr);
   Matmul forward;  // rows [R, hidden] · W_eᵀ, W_e [width, hidden]
   forward.m = rows, forward.n = width, forward.k = hidden;
   forward.a = permuted.device(), forward.a_stride = hidden;
@@ -198,9 +225,10 @@ void check_experts(Session& session, int64_t tokens, int experts, int choices, i
   kernels::cuda::matmul(gradient, nullptr);
   kernels::cuda::runtime::synchronize();
 
-  const std::vector<double> in = widened(x.host), rows_in = widened(y.host), g = widened(d_out.host), weights = widened(w.host), d_r = widened(d_rows.host);
-  std::vector<double> want_permuted(at(rows * hidden)), want_out(at(tokens * hidden), 0), want_back(at(tokens * hidden), 0), want_d_y(at(rows * hidden)),
-      want_d_weight(at(rows), 0), want_product(at(rows * width), 0), want_d_logits(at(tokens * experts), 0);
+  const std::vector<double> in = widened(x.host), rows_in = widened(y.host), g = widened(d_out.host), weights = widened(w.host),
+                            d_r = widened(d_rows.host);
+  std::vector<double> want_permuted(at(rows * hidden)), want_out(at(tokens * hidden), 0), want_back(at(tokens * hidden), 0),
+      want_d_y(at(rows * hidden)), want_d_weight(at(rows), 0), want_product(at(rows * width), 0), want_d_logits(at(tokens * experts), 0);
   int64_t expert = 0;
   for (int64_t r = 0; r < rows; ++r) {
     while (want.offsets[at(expert + 1)] <= r) ++expert;
@@ -280,7 +308,9 @@ void time_products(Session& session) {
   Buffer<float> d_weight(std::vector<float>(at(vocabulary * hidden)));
   auto loss = Buffer<float>::output(tokens);
   auto d_h = Buffer<Bf16>::output(tokens * hidden);
-  const kernels::cuda::LinearCrossEntropy problem{tokens, hidden, vocabulary, 2048, 0, 1, h.device(), weight.device(), labels_on_device.device(), loss.device(), d_h.device(), d_weight.device()};
+  const kernels::cuda::LinearCrossEntropy problem{
+      tokens,        hidden,       vocabulary,       2048, 0, 1, h.device(), weight.device(), labels_on_device.device(),
+      loss.device(), d_h.device(), d_weight.device()};
   Buffer<unsigned char> workspace(std::vector<unsigned char>(at(kernels::cuda::linear_cross_entropy_workspace_bytes(problem))));
   const double logits = static_cast<double>(tokens) * static_cast<double>(vocabulary);
   session.time("linear_cross_entropy with gradients", "8192 × 768 × 50257", logits * 14, logits * static_cast<double>(hidden) * 6,
@@ -295,18 +325,22 @@ void time_experts(Session& session) {
   auto weight = Buffer<float>::output(rows), d_weight = Buffer<float>::output(rows);
   auto offsets = Buffer<int64_t>::output(experts + 1);
   Buffer<Bf16> x(random_bf16(session, tokens * hidden));
-  auto permuted = Buffer<Bf16>::output(rows * hidden), out = Buffer<Bf16>::output(tokens * hidden), d_y = Buffer<Bf16>::output(rows * hidden);
+  auto permuted = Buffer<Bf16>::output(rows * hidden), out = Buffer<Bf16>::output(tokens * hidden),
+       d_y = Buffer<Bf16>::output(rows * hidden);
   const std::string shape = "16384 tokens × 2048, 2 of 32";
   const double values = static_cast<double>(rows * hidden), tokens_values = static_cast<double>(tokens * hidden);
   session.time("experts route and assign", shape, static_cast<double>(tokens * experts * 4), 0, [&] {
     kernels::cuda::route_forward(logits.device(), choice.device(), weight.device(), tokens, experts, choices, nullptr);
     kernels::cuda::assign_experts(choice.device(), offsets.device(), source.device(), place.device(), tokens, experts, choices, nullptr);
   });
-  session.time("experts permute", shape, 4 * values, 0, [&] { kernels::cuda::permute_forward(x.device(), source.device(), permuted.device(), rows, hidden, nullptr); });
-  session.time("experts combine", shape, 2 * values + 2 * tokens_values, 0,
-               [&] { kernels::cuda::combine_forward(permuted.device(), weight.device(), place.device(), out.device(), tokens, choices, hidden, nullptr); });
+  session.time("experts permute", shape, 4 * values, 0,
+               [&] { kernels::cuda::permute_forward(x.device(), source.device(), permuted.device(), rows, hidden, nullptr); });
+  session.time("experts combine", shape, 2 * values + 2 * tokens_values, 0, [&] {
+    kernels::cuda::combine_forward(permuted.device(), weight.device(), place.device(), out.device(), tokens, choices, hidden, nullptr);
+  });
   session.time("experts combine backward", shape, 6 * values, 0, [&] {
-    kernels::cuda::combine_backward(permuted.device(), weight.device(), place.device(), x.device(), d_y.device(), d_weight.device(), tokens, choices, hidden, nullptr);
+    kernels::cuda::combine_backward(permuted.device(), weight.device(), place.device(), x.device(), d_y.device(), d_weight.device(), tokens,
+                                    choices, hidden, nullptr);
   });
 }
 

@@ -20,7 +20,9 @@ Memory::Memory(Memory&& other) noexcept : base_(std::exchange(other.base_, nullp
 Memory::~Memory() {
   if (base_ != nullptr) runtime::release(base_);
 }
-void Memory::poison() const { runtime::fill(data(), kPoisonByte, bytes_); }
+void Memory::poison() const {
+  runtime::fill(data(), kPoisonByte, bytes_);
+}
 bool Memory::guards_hold() const {
   std::vector<unsigned char> seen(static_cast<size_t>(2 * kGuardBytes));
   runtime::to_host(seen.data(), base_, kGuardBytes);
@@ -53,9 +55,11 @@ void Session::record(const std::string& op, const std::string& case_name, const 
   const double infinite = std::numeric_limits<double>::infinity();
   result.rms = error == 0 ? 0 : size == 0 ? infinite : std::sqrt(error / size);
   result.worst = worst == 0 ? 0 : largest == 0 ? infinite : worst / largest;
-  result.passed = strange == 0 && guards_hold && values.size() == reference.size() && result.rms <= tolerance.rms && result.worst <= tolerance.worst;
+  result.passed =
+      strange == 0 && guards_hold && values.size() == reference.size() && result.rms <= tolerance.rms && result.worst <= tolerance.worst;
   if (values.size() != reference.size()) result.note = "sizes differ";
-  if (strange > 0) result.note = std::to_string(strange) + " of " + std::to_string(reference.size()) + " values are NaN or infinite and should not be";
+  if (strange > 0)
+    result.note = std::to_string(strange) + " of " + std::to_string(reference.size()) + " values are NaN or infinite and should not be";
   if (!guards_hold) result.note = "wrote outside the tensor";
   checks.push_back(result);
 }
@@ -82,7 +86,8 @@ void Session::time(const std::string& op, const std::string& shape, double bytes
   std::sort(rounds.begin(), rounds.end());
   result.ms = rounds[2];
   result.spread = (rounds.back() - rounds.front()) / rounds[2];
-  const double by_memory = copy_bytes_per_s > 0 ? bytes / copy_bytes_per_s : 0, by_matrix = matrix_flops_per_s > 0 ? flops / matrix_flops_per_s : 0;
+  const double by_memory = copy_bytes_per_s > 0 ? bytes / copy_bytes_per_s : 0,
+               by_matrix = matrix_flops_per_s > 0 ? flops / matrix_flops_per_s : 0;
   result.limit = by_memory >= by_matrix ? "memory" : "matrix";
   result.share = std::max(by_memory, by_matrix) * 1e3 / result.ms;
   timings.push_back(result);
@@ -118,7 +123,8 @@ void Session::measure_limits() {
   };
   copy_bytes_per_s = 2.0 * kBytes / fastest([&] { runtime::copy_on_device(to.data(), from.data(), kBytes); });
   const double flops = kernels::cuda::matrix_rate_flops(machine.multiprocessors);
-  matrix_flops_per_s = flops / fastest([&] { kernels::cuda::matrix_rate_kernel(machine.multiprocessors, static_cast<float*>(to.data()), nullptr); });
+  matrix_flops_per_s =
+      flops / fastest([&] { kernels::cuda::matrix_rate_kernel(machine.multiprocessors, static_cast<float*>(to.data()), nullptr); });
 }
 
 bool Session::passed() const {
@@ -148,6 +154,8 @@ std::vector<double> widened(const std::vector<Bf16>& x) {
   std::transform(x.begin(), x.end(), wide.begin(), [](Bf16 value) { return static_cast<double>(kernels::cuda::to_float(value)); });
   return wide;
 }
-std::vector<double> widened(const std::vector<float>& x) { return {x.begin(), x.end()}; }
+std::vector<double> widened(const std::vector<float>& x) {
+  return {x.begin(), x.end()};
+}
 
 }  // namespace longhaul::gpu_check

@@ -82,8 +82,8 @@ struct TimingResult {
   std::string op, shape;
   double ms = 0, spread = 0;  // median and (largest − smallest) / median of the rounds
   double bytes = 0, flops = 0;
-  std::string limit;       // what the share is of
-  double share = 0;        // of that limit
+  std::string limit;  // what the share is of
+  double share = 0;   // of that limit
 };
 
 class Session {
@@ -146,6 +146,5 @@ void check_experts(Session& session);
 void time_experts(Session& session);
 void check_adamw(Session& session);
 void time_adamw(Session& session);
-
 
 }  // namespace longhaul::gpu_check

@@ -29,8 +29,7 @@ constexpr auto make_tables() {
     table[0][byte] = value;
   }
   for (size_t k = 1; k < 8; ++k)
-    for (size_t byte = 0; byte < 256; ++byte)
-      table[k][byte] = (table[k - 1][byte] >> 8) ^ table[0][table[k - 1][byte] & 0xff];
+    for (size_t byte = 0; byte < 256; ++byte) table[k][byte] = (table[k - 1][byte] >> 8) ^ table[0][table[k - 1][byte] & 0xff];
   return table;
 }
 constexpr auto kTables = make_tables();
@@ -88,8 +87,12 @@ uint32_t crc32c(std::string_view data, uint32_t previous) {
   return crc32c(std::as_bytes(std::span(data.data(), data.size())), previous);
 }
 
-uint64_t xxh3(std::span<const std::byte> data) { return XXH3_64bits(data.data(), data.size()); }
-uint64_t xxh3(std::string_view data) { return XXH3_64bits(data.data(), data.size()); }
+uint64_t xxh3(std::span<const std::byte> data) {
+  return XXH3_64bits(data.data(), data.size());
+}
+uint64_t xxh3(std::string_view data) {
+  return XXH3_64bits(data.data(), data.size());
+}
 
 struct Sha256::State {
   EVP_MD_CTX* context = EVP_MD_CTX_new();

@@ -6,8 +6,8 @@
 
 namespace longhaul {
 
-int64_t monotonic_ns();  // CLOCK_MONOTONIC
-double wall_time_s();    // Unix time
+int64_t monotonic_ns();                     // CLOCK_MONOTONIC
+double wall_time_s();                       // Unix time
 std::string wall_time_text(double unix_s);  // "2026-11-21T02:36:05Z"
 
 class Stopwatch {

@@ -32,7 +32,9 @@ struct Stack {
   void* frames[kFrames];
 } g_stack;
 
-pid_t thread_id() { return static_cast<pid_t>(::syscall(SYS_gettid)); }
+pid_t thread_id() {
+  return static_cast<pid_t>(::syscall(SYS_gettid));
+}
 
 // A writer that neither allocates nor locks.
 class Output {
@@ -199,7 +201,7 @@ void on_request(int) {
 void install_diagnostics() {
   void* first[1];
   ::backtrace(first, 1);  // the first call loads libgcc, which allocates: not in a handler
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_handler = on_request;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;

@@ -15,22 +15,38 @@ Error::Error(ErrorFields fields) : fields_(std::move(fields)) {
 
 std::string_view name_of(ExitCode code) {
   switch (code) {
-    case ExitCode::kDone: return "done";
-    case ExitCode::kCheckFailed: return "check failed";
-    case ExitCode::kUsage: return "usage";
-    case ExitCode::kData: return "data";
-    case ExitCode::kCheckpoint: return "checkpoint";
-    case ExitCode::kNumeric: return "numeric";
-    case ExitCode::kOutOfMemory: return "out of memory";
-    case ExitCode::kCommunication: return "communication";
-    case ExitCode::kInternal: return "internal";
-    case ExitCode::kDevice: return "device";
-    case ExitCode::kHang: return "hang";
-    case ExitCode::kDisk: return "disk";
-    case ExitCode::kPreemptedSaved: return "preempted, saved";
-    case ExitCode::kPreemptedNotSaved: return "preempted, not saved";
-    case ExitCode::kFenced: return "fenced";
-    case ExitCode::kDoNotRestart: return "do not restart";
+    case ExitCode::kDone:
+      return "done";
+    case ExitCode::kCheckFailed:
+      return "check failed";
+    case ExitCode::kUsage:
+      return "usage";
+    case ExitCode::kData:
+      return "data";
+    case ExitCode::kCheckpoint:
+      return "checkpoint";
+    case ExitCode::kNumeric:
+      return "numeric";
+    case ExitCode::kOutOfMemory:
+      return "out of memory";
+    case ExitCode::kCommunication:
+      return "communication";
+    case ExitCode::kInternal:
+      return "internal";
+    case ExitCode::kDevice:
+      return "device";
+    case ExitCode::kHang:
+      return "hang";
+    case ExitCode::kDisk:
+      return "disk";
+    case ExitCode::kPreemptedSaved:
+      return "preempted, saved";
+    case ExitCode::kPreemptedNotSaved:
+      return "preempted, not saved";
+    case ExitCode::kFenced:
+      return "fenced";
+    case ExitCode::kDoNotRestart:
+      return "do not restart";
   }
   return "unknown";
 }

@@ -62,8 +62,8 @@ std::string_view name_of(ExitCode code);  // "data"
 }  // namespace longhaul
 
 // LONGHAUL_ASSERT(begin <= end, "begin {} end {}", begin, end): for our own bugs, on in every build.
-#define LONGHAUL_ASSERT(condition, ...)                                                                       \
-  do {                                                                                                        \
-    if (!(condition)) [[unlikely]]                                                                            \
-      ::longhaul::assertion_failed(#condition, __FILE__, __LINE__, ::fmt::format("" __VA_ARGS__));            \
+#define LONGHAUL_ASSERT(condition, ...)                                                            \
+  do {                                                                                             \
+    if (!(condition)) [[unlikely]]                                                                 \
+      ::longhaul::assertion_failed(#condition, __FILE__, __LINE__, ::fmt::format("" __VA_ARGS__)); \
   } while (false)

@@ -19,21 +19,31 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string errno_text(int number) { return std::generic_category().message(number); }
+std::string errno_text(int number) {
+  return std::generic_category().message(number);
+}
 
 std::string hint_for(int number) {
   switch (number) {
     case ENOENT:
-    case ENOTDIR: return "check the path";
+    case ENOTDIR:
+      return "check the path";
     case EACCES:
-    case EPERM: return "check the owner and the permissions with ls -l, or choose another path";
-    case EROFS: return "choose a path on a file system that is mounted writable";
-    case ENOSPC: return "free some space (df -h shows it) or choose another disk";
-    case EDQUOT: return "your disk quota is used up: free some space or choose another disk";
-    case EIO: return "the disk reports an error: look at dmesg and choose another disk";
+    case EPERM:
+      return "check the owner and the permissions with ls -l, or choose another path";
+    case EROFS:
+      return "choose a path on a file system that is mounted writable";
+    case ENOSPC:
+      return "free some space (df -h shows it) or choose another disk";
+    case EDQUOT:
+      return "your disk quota is used up: free some space or choose another disk";
+    case EIO:
+      return "the disk reports an error: look at dmesg and choose another disk";
     case EMFILE:
-    case ENFILE: return "raise the limit of open files: ulimit -n 65536";
-    default: return "";
+    case ENFILE:
+      return "raise the limit of open files: ulimit -n 65536";
+    default:
+      return "";
   }
 }
 
@@ -67,16 +77,21 @@ auto retry(Call call) {
 
 int flags_of(File::Mode mode) {
   switch (mode) {
-    case File::Mode::kRead: return O_RDONLY;
-    case File::Mode::kCreate: return O_RDWR | O_CREAT;  // cut to nothing only once it is known to be a regular file
-    case File::Mode::kAppend: return O_RDWR | O_CREAT | O_APPEND;
-    case File::Mode::kReadWrite: return O_RDWR | O_CREAT;
+    case File::Mode::kRead:
+      return O_RDONLY;
+    case File::Mode::kCreate:
+      return O_RDWR | O_CREAT;  // cut to nothing only once it is known to be a regular file
+    case File::Mode::kAppend:
+      return O_RDWR | O_CREAT | O_APPEND;
+    case File::Mode::kReadWrite:
+      return O_RDWR | O_CREAT;
   }
   return O_RDONLY;
 }
 
 bool same_file(int descriptor, const fs::path& path) {
-  struct stat ours{}, there{};
+  struct stat ours {
+  }, there{};
   return descriptor >= 0 && ::fstat(descriptor, &ours) == 0 && ::stat(path.c_str(), &there) == 0 && ours.st_dev == there.st_dev &&
          ours.st_ino == there.st_ino;
 }
@@ -97,7 +112,7 @@ File File::open(const fs::path& path, Mode mode, ExitCode missing) {
   file.missing_ = missing;
   // O_NONBLOCK: opening a named pipe must not wait for its other end. It changes nothing for regular files.
   file.descriptor_ = retry([&] { return ::open(path.c_str(), flags_of(mode) | O_CLOEXEC | O_NONBLOCK, 0666); });
-  struct stat status{};
+  struct stat status {};
   if (file.descriptor_ < 0) {
     const int number = errno;
     const bool other_kind = ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
@@ -116,7 +131,9 @@ File File::open(const fs::path& path, Mode mode, ExitCode missing) {
   return file;
 }
 
-bool File::is_at_its_path() const { return same_file(descriptor_, path_); }
+bool File::is_at_its_path() const {
+  return same_file(descriptor_, path_);
+}
 
 File::~File() {
   if (descriptor_ >= 0) ::close(descriptor_);
@@ -133,7 +150,7 @@ File& File::operator=(File&& other) noexcept {
 }
 
 int64_t File::size() const {
-  struct stat status{};
+  struct stat status {};
   if (::fstat(descriptor_, &status) != 0) fail(errno, "ask the file's size", path_);
   return status.st_size;
 }
@@ -167,7 +184,9 @@ void File::write(std::span<const std::byte> data) {
   }
 }
 
-void File::write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
+void File::write(std::string_view text) {
+  write(std::as_bytes(std::span(text.data(), text.size())));
+}
 
 void File::write_at(int64_t offset, std::span<const std::byte> data) {
   // Linux sends pwrite to the end of a file opened with O_APPEND, whatever the offset.
@@ -267,7 +286,7 @@ int64_t free_disk_bytes(const fs::path& folder) {
   fs::path existing = fs::absolute(folder);
   std::error_code code;
   while (!fs::exists(existing, code) && existing.has_relative_path()) existing = existing.parent_path();
-  struct statvfs status{};
+  struct statvfs status {};
   if (retry([&] { return ::statvfs(existing.c_str(), &status); }) != 0) fail(errno, "ask for free space", existing);
   return static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize);
 }
@@ -336,7 +355,9 @@ FileLock::FileLock(const fs::path& path) : lock_(path) {
                .hint = "wait for it to end or choose another folder"});
 }
 
-bool FileLock::is_at_its_path() const { return same_file(descriptor_, lock_); }
+bool FileLock::is_at_its_path() const {
+  return same_file(descriptor_, lock_);
+}
 
 FileLock::~FileLock() {
   // The file stays: removing it would let two processes lock two files of the same name.

@@ -27,14 +27,14 @@ class File {
   File& operator=(File&& other) noexcept;
 
   int64_t size() const;
-  void read_exactly(int64_t offset, std::span<std::byte> into) const;     // fewer bytes: error naming both sizes
-  size_t read_some(int64_t offset, std::span<std::byte> into) const;      // 0 at the end
-  void write(std::span<const std::byte> data);                            // at the current position
+  void read_exactly(int64_t offset, std::span<std::byte> into) const;  // fewer bytes: error naming both sizes
+  size_t read_some(int64_t offset, std::span<std::byte> into) const;   // 0 at the end
+  void write(std::span<const std::byte> data);                         // at the current position
   void write(std::string_view text);
-  void write_at(int64_t offset, std::span<const std::byte> data);         // not in mode kAppend
+  void write_at(int64_t offset, std::span<const std::byte> data);  // not in mode kAppend
   void truncate(int64_t size);
-  void sync();   // fsync
-  void close();  // reports errors, unlike the destructor
+  void sync();                  // fsync
+  void close();                 // reports errors, unlike the destructor
   bool is_at_its_path() const;  // false: the path was removed, or names another file by now
   const std::filesystem::path& path() const { return path_; }
   explicit operator bool() const { return descriptor_ >= 0; }
@@ -49,9 +49,10 @@ class File {
 std::string read_text(const std::filesystem::path& path, ExitCode missing = ExitCode::kData, int64_t limit_bytes = 1 << 30);
 void write_text_atomically(const std::filesystem::path& path, std::string_view text);  // temp file, fsync, rename, fsync folder
 void sync_folder(const std::filesystem::path& folder);
-void make_folders(const std::filesystem::path& folder);  // like mkdir -p; kDisk on failure
+void make_folders(const std::filesystem::path& folder);                                // like mkdir -p; kDisk on failure
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);  // on disk when it returns
-std::vector<std::filesystem::path> list_files(const std::filesystem::path& folder);  // recursive, regular files and links to them, sorted bytewise; a missing folder is kData
+std::vector<std::filesystem::path> list_files(
+    const std::filesystem::path& folder);  // recursive, regular files and links to them, sorted bytewise; a missing folder is kData
 int64_t free_disk_bytes(const std::filesystem::path& folder);  // of the nearest parent that exists
 
 // A read-only memory map whose size is checked again before each use of a range: a file that shrank after opening is an

@@ -10,10 +10,14 @@ namespace {
 
 spdlog::level::level_enum spdlog_level(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug: return spdlog::level::debug;
-    case LogLevel::kInfo: return spdlog::level::info;
-    case LogLevel::kWarning: return spdlog::level::warn;
-    case LogLevel::kError: return spdlog::level::err;
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarning:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
   }
   return spdlog::level::info;
 }
@@ -38,7 +42,11 @@ spdlog::logger& logger() {
 
 }  // namespace
 
-void set_log_level(LogLevel level) { logger().set_level(spdlog_level(level)); }
-void log_line(LogLevel level, std::string_view text) { logger().log(spdlog_level(level), text); }
+void set_log_level(LogLevel level) {
+  logger().set_level(spdlog_level(level));
+}
+void log_line(LogLevel level, std::string_view text) {
+  logger().log(spdlog_level(level), text);
+}
 
 }  // namespace longhaul

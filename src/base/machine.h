@@ -9,17 +9,17 @@ namespace longhaul {
 
 struct Machine {
   std::string host;
-  std::string operating_system;  // "Debian GNU/Linux 12 (bookworm), Linux 6.1.0"
-  std::string processor;         // model name of the CPU
+  std::string operating_system;       // "Debian GNU/Linux 12 (bookworm), Linux 6.1.0"
+  std::string processor;              // model name of the CPU
   std::vector<std::string> features;  // of: sse4_2 avx2 fma avx512f avx512bw avx512_bf16 avx512_fp16 amx_tile amx_bf16 amx_int8 neon sve
-  int cores = 0;                 // usable ones
-  int64_t memory_bytes = 0;      // the smaller of physical memory and cgroup limit
+  int cores = 0;                      // usable ones
+  int64_t memory_bytes = 0;           // the smaller of physical memory and cgroup limit
   int64_t l2_bytes = 0, l3_bytes = 0;
 };
 
 const Machine& machine();
-bool allow_amx();  // asks the operating system, once, for the tile registers of the whole process; false: there are none
-int64_t resident_bytes();       // of this process
+bool allow_amx();           // asks the operating system, once, for the tile registers of the whole process; false: there are none
+int64_t resident_bytes();   // of this process
 void return_free_memory();  // gives what the heap holds but nobody uses back to the system
 int64_t peak_resident_bytes();
 int64_t available_memory_bytes();

@@ -10,9 +10,9 @@ namespace longhaul {
 
 inline constexpr size_t kHugePage = size_t{2} << 20;
 
-void* map_huge_pages(size_t bytes);              // a multiple of kHugePage; aligned to it; null: the system has no such range
-void unmap_pages(void* begin, size_t bytes);     // as mapped
-void release_pages(void* begin, size_t bytes);   // the contents are lost, the range stays: it reads as zero and is fresh again
-int64_t page_faults();                           // of this process so far, those that needed no disk
+void* map_huge_pages(size_t bytes);             // a multiple of kHugePage; aligned to it; null: the system has no such range
+void unmap_pages(void* begin, size_t bytes);    // as mapped
+void release_pages(void* begin, size_t bytes);  // the contents are lost, the range stays: it reads as zero and is fresh again
+int64_t page_faults();                          // of this process so far, those that needed no disk
 
 }  // namespace longhaul

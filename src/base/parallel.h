@@ -11,8 +11,8 @@
 
 namespace longhaul {
 
-int threads();               // of the calling thread's pool
-void set_threads(int count); // 0: all cores this process may use (affinity and cgroup quota respected)
+int threads();                // of the calling thread's pool
+void set_threads(int count);  // 0: all cores this process may use (affinity and cgroup quota respected)
 int usable_cores();
 
 // First thing in main. GNU OpenMP's threads spin while they wait, for so long that any other busy process makes a training step several

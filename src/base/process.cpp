@@ -70,8 +70,7 @@ std::vector<char*> merge_environment(const std::vector<std::string>& extra) {
   return merged;
 }
 
-pid_t spawn(const std::vector<std::string>& argv, const std::vector<std::string>& environment, const Pipe& output,
-            const Pipe& errors) {
+pid_t spawn(const std::vector<std::string>& argv, const std::vector<std::string>& environment, const Pipe& output, const Pipe& errors) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
@@ -95,8 +94,7 @@ pid_t spawn(const std::vector<std::string>& argv, const std::vector<std::string>
   for (const std::string& text : argv) arguments.push_back(const_cast<char*>(text.c_str()));
   arguments.push_back(nullptr);
   pid_t child = -1;
-  const int number =
-      posix_spawnp(&child, argv[0].c_str(), &actions, &attributes, arguments.data(), merge_environment(environment).data());
+  const int number = posix_spawnp(&child, argv[0].c_str(), &actions, &attributes, arguments.data(), merge_environment(environment).data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (number != 0) fail(number, argv[0]);
@@ -109,9 +107,12 @@ bool drain(int descriptor, std::string& text) {
   std::array<char, 65536> buffer;
   for (int reads = 0; reads < 32; ++reads) {
     const ssize_t count = ::read(descriptor, buffer.data(), buffer.size());
-    if (count > 0) text.append(buffer.data(), static_cast<size_t>(count));
-    else if (count == 0) return false;
-    else if (errno != EINTR) return errno == EAGAIN;
+    if (count > 0)
+      text.append(buffer.data(), static_cast<size_t>(count));
+    else if (count == 0)
+      return false;
+    else if (errno != EINTR)
+      return errno == EAGAIN;
   }
   return true;
 }

@@ -7,9 +7,9 @@
 namespace longhaul {
 
 struct ProcessResult {
-  int status = 0;  // exit code, or 128 + signal
-  std::string output;  // standard output
-  std::string errors;  // standard error
+  int status = 0;          // exit code, or 128 + signal
+  std::string output;      // standard output
+  std::string errors;      // standard error
   bool timed_out = false;  // it ran past timeout_s and was killed, with everything it had started
 };
 

@@ -55,8 +55,7 @@ std::string rate_text(double rate, Progress::Unit unit) {
 
 }  // namespace
 
-std::string progress_text(const std::string& label, int64_t done, int64_t total, Progress::Unit unit, double elapsed_s,
-                          bool bar) {
+std::string progress_text(const std::string& label, int64_t done, int64_t total, Progress::Unit unit, double elapsed_s, bool bar) {
   const double rate = elapsed_s > 0 ? static_cast<double>(done) / elapsed_s : 0;
   std::string text = label;
   if (total > 0) {
@@ -103,8 +102,7 @@ struct Progress::State {
   }
 };
 
-Progress::Progress(std::string label, int64_t total, Unit unit)
-    : state_(std::make_unique<State>(std::move(label), total, unit)) {}
+Progress::Progress(std::string label, int64_t total, Unit unit) : state_(std::make_unique<State>(std::move(label), total, unit)) {}
 
 Progress::~Progress() {
   if (!state_->shown) return;
@@ -113,8 +111,7 @@ Progress::~Progress() {
   const std::lock_guard lock(screen().mutex);
   if (screen().owner == state_.get()) screen().bar.clear();
   write_error_stream(fmt::format("{}{}: {} in {} ({})\n", state_->terminal ? "\r\033[K" : "", state_->label,
-                                 amount_text(done, state_->unit), duration_text(elapsed_s),
-                                 rate_text(done / elapsed_s, state_->unit)));
+                                 amount_text(done, state_->unit), duration_text(elapsed_s), rate_text(done / elapsed_s, state_->unit)));
 }
 
 void Progress::advance(int64_t amount) {
@@ -138,7 +135,9 @@ ProgressPause::~ProgressPause() {
   screen().mutex.unlock();
 }
 
-void Progress::set_total(int64_t total) { state_->total = total; }
+void Progress::set_total(int64_t total) {
+  state_->total = total;
+}
 
 std::string bytes_text(int64_t bytes) {
   constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};

@@ -21,11 +21,11 @@ class RandomStream {
  public:
   RandomStream(uint64_t seed, std::string_view name);  // key = hash of name and seed
 
-  std::array<uint32_t, 4> block(uint64_t index) const;  // 128 fresh bits
-  uint64_t bits(uint64_t index) const;                  // 64 bits
-  double uniform(uint64_t index) const;                 // [0, 1), 53 bits
-  double normal(uint64_t index) const;                  // N(0, 1), Box–Muller on one block
-  uint64_t below(uint64_t index, uint64_t bound) const; // [0, bound), unbiased to 2^-64 (multiply-shift)
+  std::array<uint32_t, 4> block(uint64_t index) const;   // 128 fresh bits
+  uint64_t bits(uint64_t index) const;                   // 64 bits
+  double uniform(uint64_t index) const;                  // [0, 1), 53 bits
+  double normal(uint64_t index) const;                   // N(0, 1), Box–Muller on one block
+  uint64_t below(uint64_t index, uint64_t bound) const;  // [0, bound), unbiased to 2^-64 (multiply-shift)
 
  private:
   std::array<uint32_t, 2> key_;

@@ -20,12 +20,18 @@ void on_interrupt(int signal) {
   interrupted = 1;
   stop_requested = signal;
 }
-void on_stop(int signal) { stop_requested = signal; }
-void on_save(int) { save_requested = 1; }
-void on_continue(int) { continued = 1; }
+void on_stop(int signal) {
+  stop_requested = signal;
+}
+void on_save(int) {
+  save_requested = 1;
+}
+void on_continue(int) {
+  continued = 1;
+}
 
 void handle(int signal, void (*handler)(int)) {
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_handler = handler;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;  // a request waits for its loop; it is no reason for a read to fail
@@ -33,7 +39,7 @@ void handle(int signal, void (*handler)(int)) {
 }
 
 bool is_ignored(int signal) {
-  struct sigaction now{};
+  struct sigaction now {};
   return sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
@@ -51,7 +57,9 @@ void install_signal_handlers() {
   install_diagnostics();
 }
 
-int stop_signal() { return stop_requested; }
+int stop_signal() {
+  return stop_requested;
+}
 
 bool take_save_request() {
   if (!save_requested) return false;
@@ -65,7 +73,9 @@ bool take_continued() {
   return true;
 }
 
-void request_stop(int signal) { stop_requested = signal; }
+void request_stop(int signal) {
+  stop_requested = signal;
+}
 
 void clear_signal_requests() {
   stop_requested = 0;

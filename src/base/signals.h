@@ -8,9 +8,9 @@
 namespace longhaul {
 
 void install_signal_handlers();
-int stop_signal();           // 0, or the signal that asked to stop
-bool take_save_request();    // true once per SIGUSR1
-bool take_continued();       // true once per SIGCONT
+int stop_signal();              // 0, or the signal that asked to stop
+bool take_save_request();       // true once per SIGUSR1
+bool take_continued();          // true once per SIGCONT
 void request_stop(int signal);  // as if the signal had come (tests, embedding)
 void clear_signal_requests();
 

@@ -41,7 +41,9 @@ struct Case {
     }
     return sum * static_cast<double>(heads);
   }
-  bool peer_can() const { return window == 0 && key == value && heads == key_heads && std::ranges::count(lengths, lengths[0]) == std::ssize(lengths); }
+  bool peer_can() const {
+    return window == 0 && key == value && heads == key_heads && std::ranges::count(lengths, lengths[0]) == std::ssize(lengths);
+  }
 };
 
 std::vector<Case> bench_cases() {
@@ -58,7 +60,9 @@ std::vector<Case> bench_cases() {
   return cases;
 }
 
-Tensor leaf(const Tensor& values) { return values.detach().requires_grad_(); }
+Tensor leaf(const Tensor& values) {
+  return values.detach().requires_grad_();
+}
 
 double checked_error(const Case& c) {
   const std::vector<int64_t> offsets = {0, 150, 151, 300};
@@ -109,9 +113,13 @@ Result result_of(const Case& c, bool with_peer) {
   result.error = checked_error(c);
   result.tolerance = kTolerance;
   if (with_peer && c.peer_can()) {
-    const auto batched = [&](const Tensor& x) { return x.detach().reshape({batch, tokens / batch, x.size(1), x.size(2)}).transpose(1, 2).contiguous(); };
+    const auto batched = [&](const Tensor& x) {
+      return x.detach().reshape({batch, tokens / batch, x.size(1), x.size(2)}).transpose(1, 2).contiguous();
+    };
     const std::vector<Tensor> x = {leaf(batched(q)), leaf(batched(k)), leaf(batched(v))};
-    result.peer = Peer{"LibTorch SDPA", passes_of(c, x, batched(gradient), [&] { return at::scaled_dot_product_attention(x[0], x[1], x[2], {}, 0.0, true, scale); })};
+    result.peer =
+        Peer{"LibTorch SDPA",
+             passes_of(c, x, batched(gradient), [&] { return at::scaled_dot_product_attention(x[0], x[1], x[2], {}, 0.0, true, scale); })};
   }
   return result;
 }
@@ -127,11 +135,13 @@ Result decoding() {
   const kernels::AttentionOptions options{.scale = 0.125};
   Tensor o;
   Result result{.name = "attention_paged", .shape = fmt::format("1 query, {} keys, H {} D {}", kTokens, kHeads, kWidth), .dtype = "bf16"};
-  result.passes.push_back({"", time_of([&] { o = kernels::attention_paged(q, Tensor(), std::span(&one, 1), options).o_thd; }), 0, 4.0 * kTokens * kHeads * kWidth});
+  result.passes.push_back({"", time_of([&] { o = kernels::attention_paged(q, Tensor(), std::span(&one, 1), options).o_thd; }), 0,
+                           4.0 * kTokens * kHeads * kWidth});
   result.implementation = kernels::Dispatcher::last("attention_paged").chosen;
   const auto boundaries = [](int64_t end) { return to_tensor(std::vector<int64_t>{0, end}); };
-  const Tensor expected = kernels::attention_reference(q.to(at::kFloat), cache.keys_shd().to(at::kFloat), cache.values_shd().to(at::kFloat), boundaries(1),
-                                                       boundaries(kTokens), options).o_thd;
+  const Tensor expected = kernels::attention_reference(q.to(at::kFloat), cache.keys_shd().to(at::kFloat), cache.values_shd().to(at::kFloat),
+                                                       boundaries(1), boundaries(kTokens), options)
+                              .o_thd;
   result.error = ((o - expected).norm() / expected.norm()).item<double>();
   result.tolerance = kTolerance;
   return result;

@@ -12,7 +12,9 @@
 namespace longhaul::bench {
 namespace {
 
-std::string key(const char* what, const Pass& pass) { return pass.name.empty() ? what : fmt::format("{}_{}", what, pass.name); }
+std::string key(const char* what, const Pass& pass) {
+  return pass.name.empty() ? what : fmt::format("{}_{}", what, pass.name);
+}
 
 void add_passes(nlohmann::ordered_json& json, const std::vector<Pass>& passes) {
   for (const Pass& pass : passes) {
@@ -56,7 +58,8 @@ double share_of_limit(const Pass& pass, const std::string& dtype, const MachineP
 }
 
 nlohmann::ordered_json to_json(const Result& result, const MachineProfile& peak) {
-  nlohmann::ordered_json json = {{"name", result.name}, {"shape", result.shape}, {"dtype", result.dtype}, {"threads", threads()}, {"machine", peak.machine}};
+  nlohmann::ordered_json json = {
+      {"name", result.name}, {"shape", result.shape}, {"dtype", result.dtype}, {"threads", threads()}, {"machine", peak.machine}};
   if (!result.implementation.empty()) json["implementation"] = result.implementation;
   add_passes(json, result.passes);
   for (const Pass& pass : result.passes) json[key("of_limit", pass)] = share_of_limit(pass, result.dtype, peak);
@@ -79,8 +82,14 @@ nlohmann::ordered_json to_json(const Result& result, const MachineProfile& peak)
 std::string table_of(const Results& results, const MachineProfile& peak, bool colours) {
   using observe::Align;
   const bool peers = std::any_of(results.begin(), results.end(), [](const Result& result) { return result.peer.has_value(); });
-  std::vector<observe::Column> columns = {{"name"}, {"shape"}, {"dtype"}, {"by"}, {"ms", Align::kRight}, {"spread", Align::kRight},
-                                          {"rate", Align::kRight}, {"of limit", Align::kRight}};
+  std::vector<observe::Column> columns = {{"name"},
+                                          {"shape"},
+                                          {"dtype"},
+                                          {"by"},
+                                          {"ms", Align::kRight},
+                                          {"spread", Align::kRight},
+                                          {"rate", Align::kRight},
+                                          {"of limit", Align::kRight}};
   if (peers) columns.insert(columns.end(), {{"peer", Align::kLeft}, {"peer ms", Align::kRight}, {"times faster", Align::kRight}});
   columns.push_back({"check"});
   observe::Table table("benchmarks", columns);
@@ -109,7 +118,8 @@ std::string table_of(const Results& results, const MachineProfile& peak, bool co
   for (const Result& result : results) {
     for (const auto& [name, value] : result.figures) text += fmt::format("{} {}: {} {:.4g}\n", result.name, result.shape, name, value);
     if (result.peak_bytes > 0) text += fmt::format("{} {}: peak memory {:.1f} MB\n", result.name, result.shape, result.peak_bytes * 1e-6);
-    if (result.peer && result.peer->peak_bytes > 0) text += fmt::format("{} {}: peak memory {:.1f} MB\n", result.peer->name, result.shape, result.peer->peak_bytes * 1e-6);
+    if (result.peer && result.peer->peak_bytes > 0)
+      text += fmt::format("{} {}: peak memory {:.1f} MB\n", result.peer->name, result.shape, result.peer->peak_bytes * 1e-6);
   }
   return text;
 }

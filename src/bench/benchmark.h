@@ -30,18 +30,18 @@ struct Pass {
 };
 
 struct Peer {
-  std::string name;  // "LibTorch mm"
+  std::string name;          // "LibTorch mm"
   std::vector<Pass> passes;  // same names, same order
   double peak_bytes = 0;     // 0: not measured
 };
 
 struct Result {
   std::string name, shape, dtype;
-  std::string implementation;   // that answered; empty where there is one only
+  std::string implementation;  // that answered; empty where there is one only
   std::vector<Pass> passes;
-  double error = -1;            // largest relative error of the check; -1: exact by construction
+  double error = -1;  // largest relative error of the check; -1: exact by construction
   double tolerance = 0;
-  double peak_bytes = 0;        // most memory held at once beyond the arguments; 0: not measured
+  double peak_bytes = 0;  // most memory held at once beyond the arguments; 0: not measured
   std::optional<Peer> peer;
   std::vector<std::pair<std::string, double>> figures;  // further figures by name: "tokens_per_second"
 

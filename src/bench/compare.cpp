@@ -13,9 +13,13 @@ namespace {
 
 using nlohmann::json;
 
-bool lower_is_better(const std::string& figure) { return figure.starts_with("milliseconds"); }
+bool lower_is_better(const std::string& figure) {
+  return figure.starts_with("milliseconds");
+}
 
-bool is_compared(const std::string& figure) { return lower_is_better(figure) || figure.ends_with("_per_second"); }
+bool is_compared(const std::string& figure) {
+  return lower_is_better(figure) || figure.ends_with("_per_second");
+}
 
 std::vector<json> read_results(const std::filesystem::path& path) {
   std::vector<json> results;
@@ -26,8 +30,12 @@ std::vector<json> read_results(const std::filesystem::path& path) {
     if (line.empty()) continue;
     json result = json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!result.is_object() || !result.contains("name") || !result.contains("shape")) {
-      throw Error({.code = ExitCode::kUsage, .what = "not an output of bench --json", .expected = "one JSON object a line with name and shape",
-                   .found = line.substr(0, 60), .where = fmt::format("{}:{}", path.string(), number), .hint = "longhaul bench --json > FILE"});
+      throw Error({.code = ExitCode::kUsage,
+                   .what = "not an output of bench --json",
+                   .expected = "one JSON object a line with name and shape",
+                   .found = line.substr(0, 60),
+                   .where = fmt::format("{}:{}", path.string(), number),
+                   .hint = "longhaul bench --json > FILE"});
     }
     results.push_back(std::move(result));
   }
@@ -40,14 +48,17 @@ std::string key_of(const json& result) {
 
 }  // namespace
 
-double Comparison::times_faster() const { return lower_is_better(figure) ? a / b : b / a; }
+double Comparison::times_faster() const {
+  return lower_is_better(figure) ? a / b : b / a;
+}
 
 nlohmann::ordered_json Comparison::json() const {
   return {{"name", name}, {"shape", shape}, {"dtype", dtype}, {"figure", figure}, {"a", a}, {"b", b}, {"times_faster", times_faster()}};
 }
 
 std::string Comparison::text() const {
-  return fmt::format("{:<24} {:<28} {:<5} {:<28} {:>12.4g} {:>12.4g}   {:.2f} times as fast\n", name, shape, dtype, figure, a, b, times_faster());
+  return fmt::format("{:<24} {:<28} {:<5} {:<28} {:>12.4g} {:>12.4g}   {:.2f} times as fast\n", name, shape, dtype, figure, a, b,
+                     times_faster());
 }
 
 std::vector<Comparison> compare_files(const std::filesystem::path& a, const std::filesystem::path& b) {
@@ -65,8 +76,11 @@ std::vector<Comparison> compare_files(const std::filesystem::path& a, const std:
     }
   }
   if (comparisons.empty()) {
-    throw Error({.code = ExitCode::kUsage, .what = "the two files have no result in common", .expected = "the same name, shape and dtype in both",
-                 .found = fmt::format("{} results in the first", earlier.size()), .where = fmt::format("{} and {}", a.string(), b.string())});
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "the two files have no result in common",
+                 .expected = "the same name, shape and dtype in both",
+                 .found = fmt::format("{} results in the first", earlier.size()),
+                 .where = fmt::format("{} and {}", a.string(), b.string())});
   }
   return comparisons;
 }

@@ -94,7 +94,9 @@ void measure(const Request& request, Results& into, const Benchmarked& each, Sca
   into.push_back(std::move(result));
 }
 
-double bytes_of(const Tensor& tensor) { return static_cast<double>(tensor.numel()) * static_cast<double>(tensor.element_size()); }
+double bytes_of(const Tensor& tensor) {
+  return static_cast<double>(tensor.numel()) * static_cast<double>(tensor.element_size());
+}
 
 }  // namespace
 
@@ -105,16 +107,28 @@ void bench_norm(const Request& request, Results& into) {
     const Tensor weight = filled({kChannels}, "weight", at::kFloat), bias = filled({kChannels}, "bias", at::kFloat);
     const double n = bytes_of(x);
     measure(request, into,
-            {"rms_norm", [](const Tensors& v) { return Tensors{kernels::rms_norm(v[0], v[1], kEps)}; },
-             [](const Tensors& v) { return Tensors{kernels::rms_norm_reference(v[0], v[1], kEps)}; }, {x, weight}, 2 * n, 3 * n},
+            {"rms_norm",
+             [](const Tensors& v) { return Tensors{kernels::rms_norm(v[0], v[1], kEps)}; },
+             [](const Tensors& v) { return Tensors{kernels::rms_norm_reference(v[0], v[1], kEps)}; },
+             {x, weight},
+             2 * n,
+             3 * n},
             type);
     measure(request, into,
-            {"rms_norm with gate", [](const Tensors& v) { return Tensors{kernels::rms_norm(v[0], v[2], kEps, v[1])}; },
-             [](const Tensors& v) { return Tensors{kernels::rms_norm_reference(v[0], v[2], kEps, v[1])}; }, {x, other, weight}, 3 * n, 5 * n},
+            {"rms_norm with gate",
+             [](const Tensors& v) { return Tensors{kernels::rms_norm(v[0], v[2], kEps, v[1])}; },
+             [](const Tensors& v) { return Tensors{kernels::rms_norm_reference(v[0], v[2], kEps, v[1])}; },
+             {x, other, weight},
+             3 * n,
+             5 * n},
             type);
     measure(request, into,
-            {"layer_norm", [](const Tensors& v) { return Tensors{kernels::layer_norm(v[0], v[1], v[2], kEps)}; },
-             [](const Tensors& v) { return Tensors{kernels::layer_norm_reference(v[0], v[1], v[2], kEps)}; }, {x, weight, bias}, 2 * n, 3 * n},
+            {"layer_norm",
+             [](const Tensors& v) { return Tensors{kernels::layer_norm(v[0], v[1], v[2], kEps)}; },
+             [](const Tensors& v) { return Tensors{kernels::layer_norm_reference(v[0], v[1], v[2], kEps)}; },
+             {x, weight, bias},
+             2 * n,
+             3 * n},
             type);
     const auto joined = [](auto op) {
       return [op](const Tensors& v) {
@@ -122,7 +136,8 @@ void bench_norm(const Request& request, Results& into) {
         return Tensors{result.joined_tc, result.normed_tc};
       };
     };
-    measure(request, into, {"join_norm", joined(kernels::join_norm), joined(kernels::join_norm_reference), {x, other, weight}, 4 * n, 4 * n}, type);
+    measure(request, into,
+            {"join_norm", joined(kernels::join_norm), joined(kernels::join_norm_reference), {x, other, weight}, 4 * n, 4 * n}, type);
   }
 }
 
@@ -132,7 +147,8 @@ void bench_activation(const Request& request, Results& into) {
     const Tensor sink = at::zeros({2 * kChannels});
     const double n = bytes_of(x);
     measure(request, into,
-            {"silu_heads", [](const Tensors& v) {
+            {"silu_heads",
+             [](const Tensors& v) {
                const kernels::Heads heads = kernels::silu_heads(v[0], 16, 8, 64);
                return Tensors{heads.q_thd, heads.k_thd, heads.v_thd};
              },
@@ -140,15 +156,25 @@ void bench_activation(const Request& request, Results& into) {
                const Tensor y = at::silu(v[0]).view({-1, 32, 64});
                return Tensors{y.narrow(1, 0, 16), y.narrow(1, 16, 8), y.narrow(1, 24, 8)};
              },
-             {x}, 2 * n, 3 * n},
+             {x},
+             2 * n,
+             3 * n},
             type);
     measure(request, into,
-            {"swiglu", [](const Tensors& v) { return Tensors{kernels::swiglu(v[0])}; },
-             [](const Tensors& v) { return Tensors{kernels::swiglu_reference(v[0])}; }, {x}, 1.5 * n, 2.5 * n},
+            {"swiglu",
+             [](const Tensors& v) { return Tensors{kernels::swiglu(v[0])}; },
+             [](const Tensors& v) { return Tensors{kernels::swiglu_reference(v[0])}; },
+             {x},
+             1.5 * n,
+             2.5 * n},
             type);
     measure(request, into,
-            {"bias_gelu", [&](const Tensors& v) { return Tensors{kernels::bias_gelu(v[0], bias, sink)}; },
-             [&](const Tensors& v) { return Tensors{kernels::bias_gelu_reference(v[0], bias)}; }, {x}, 2 * n, 3 * n},
+            {"bias_gelu",
+             [&](const Tensors& v) { return Tensors{kernels::bias_gelu(v[0], bias, sink)}; },
+             [&](const Tensors& v) { return Tensors{kernels::bias_gelu_reference(v[0], bias)}; },
+             {x},
+             2 * n,
+             3 * n},
             type);
   }
 }
@@ -167,8 +193,8 @@ void bench_heads(const Request& request, Results& into) {
     };
     const auto reference = [&](const Tensors& v) {
       const Tensor all = v[0].view({kTokens, -1, kDim});
-      return Tensors{kernels::rotate_reference(all.narrow(1, 0, kHeads), table), kernels::rotate_reference(all.narrow(1, kHeads, kKvHeads), table),
-                     all.narrow(1, kHeads + kKvHeads, kKvHeads)};
+      return Tensors{kernels::rotate_reference(all.narrow(1, 0, kHeads), table),
+                     kernels::rotate_reference(all.narrow(1, kHeads, kKvHeads), table), all.narrow(1, kHeads + kKvHeads, kKvHeads)};
     };
     measure(request, into, {"split_heads and a copy", fast, reference, {x}, 2 * n + 2 * rotated, 2 * n}, type);
   }
@@ -183,10 +209,12 @@ void bench_embedding(const Request&, Results& into) {
     const Tensor table = filled({kVocabulary, kChannels}, "table", type), position = filled({kTokens / 4, kChannels}, "position", type);
     const Tensor sink = at::zeros({kVocabulary, kChannels}), position_sink = at::zeros({kTokens / 4, kChannels});
     const double n = static_cast<double>(kTokens * kChannels * table.element_size());
-    const double rows = (unique + static_cast<double>(kTokens) / 4) * static_cast<double>(kChannels) * 2 * 4;  // of the sinks, read and written
+    const double rows =
+        (unique + static_cast<double>(kTokens) / 4) * static_cast<double>(kChannels) * 2 * 4;  // of the sinks, read and written
     const auto fast = [&](const Tensors& v) { return Tensors{kernels::embedding(ids, {v[0], sink}, positions, {v[1], position_sink})}; };
     const auto reference = [&](const Tensors& v) { return Tensors{at::embedding(v[0], ids) + at::embedding(v[1], positions)}; };
-    Result result{.name = "embedding", .shape = fmt::format("{}x{} of {}", kTokens, kChannels, kVocabulary), .dtype = std::string(name_of(type))};
+    Result result{
+        .name = "embedding", .shape = fmt::format("{}x{} of {}", kTokens, kChannels, kVocabulary), .dtype = std::string(name_of(type))};
     result.error = worst_difference({fast({table, position})[0]}, {reference({table, position})[0]});
     result.tolerance = 4e-3;  // the reference adds in bf16; the gradients go to the sinks (tests/kernels/embedding_test.cpp)
     result.passes = timed(fast, {table, position}, 3 * n, 2 * n + rows);
@@ -202,22 +230,34 @@ void bench_experts(const Request& request, Results& into) {
     const double n = bytes_of(x);
     const auto outputs = [](const kernels::Routing& routing) { return Tensors{routing.weight_tk, routing.probability_sum_e}; };
     measure(request, into,
-            {"route", [&](const Tensors& v) { return outputs(kernels::route(v[0], router, kChoices, sink)); },
-             [&](const Tensors& v) { return outputs(kernels::route_reference(v[0], router, kChoices)); }, {x}, n, 2 * n},
+            {"route",
+             [&](const Tensors& v) { return outputs(kernels::route(v[0], router, kChoices, sink)); },
+             [&](const Tensors& v) { return outputs(kernels::route_reference(v[0], router, kChoices)); },
+             {x},
+             n,
+             2 * n},
             type);
     const kernels::Routing routing = kernels::route(x, router, kChoices, sink);
     const kernels::ExpertAssignment assignment = kernels::assign_experts(routing.choice_tk, kExperts);
     measure(request, into,
-            {"permute", [&](const Tensors& v) { return Tensors{kernels::permute_to_experts(v[0], assignment)}; },
-             [&](const Tensors& v) { return Tensors{v[0].index_select(0, assignment.source_r)}; }, {x}, 3 * n, 3 * n},
+            {"permute",
+             [&](const Tensors& v) { return Tensors{kernels::permute_to_experts(v[0], assignment)}; },
+             [&](const Tensors& v) { return Tensors{v[0].index_select(0, assignment.source_r)}; },
+             {x},
+             3 * n,
+             3 * n},
             type);
     const auto combined = [&](const Tensors& v) {
       const Tensor back = v[0].to(at::kFloat).index_select(0, assignment.place_tk.view(-1)).view({kTokens, kChoices, kChannels});
       return Tensors{back.mul(v[1].unsqueeze(2)).sum(1).to(type)};
     };
     measure(request, into,
-            {"combine", [&](const Tensors& v) { return Tensors{kernels::combine_experts(v[0], v[1], assignment)}; }, combined,
-             {rows, routing.weight_tk.detach()}, 3 * n, 5 * n},
+            {"combine",
+             [&](const Tensors& v) { return Tensors{kernels::combine_experts(v[0], v[1], assignment)}; },
+             combined,
+             {rows, routing.weight_tk.detach()},
+             3 * n,
+             5 * n},
             type);
   }
 }

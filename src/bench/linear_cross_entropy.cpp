@@ -28,7 +28,9 @@ Inputs inputs_of(int64_t tokens, int64_t hidden, int64_t vocabulary) {
           at::arange(tokens, at::kLong).mul(7919).remainder(vocabulary), at::zeros({vocabulary, hidden}, at::kFloat)};
 }
 
-double relative_difference(const Tensor& found, const Tensor& expected) { return ((found - expected).norm() / expected.norm()).item<double>(); }
+double relative_difference(const Tensor& found, const Tensor& expected) {
+  return ((found - expected).norm() / expected.norm()).item<double>();
+}
 
 // Loss and gradients of the operator as dispatched against the reference's. Tokens and vocabulary end within a block.
 double error_of_small() {
@@ -66,7 +68,9 @@ void bench_linear_cross_entropy(const Request& request, Results& into) {
     // The weight's packed copies are kept, as its Parameter keeps them; making them is timed apart: it happens once a step.
     std::optional<kernels::PackedWeight> copies(std::in_place);
     uint64_t version = 0;
-    const auto ours = [&] { kernels::linear_cross_entropy_sum(in.hidden_td, in.weight_vd, in.labels_t, in.sink_vd, {}, {&*copies, version}).backward(); };
+    const auto ours = [&] {
+      kernels::linear_cross_entropy_sum(in.hidden_td, in.weight_vd, in.labels_t, in.sink_vd, {}, {&*copies, version}).backward();
+    };
     const auto packing = [&] {
       ++version;
       copies->for_output(in.weight_vd, version);

@@ -43,8 +43,9 @@ Tensor filled(const char* name, const layout::Shape& shape) {
 // q, k, v as models have them: slices of one tensor. Gates per channel lie in (−1, 0).
 Inputs inputs_of(int64_t tokens, Gate gate) {
   const Tensor qkv = filled("qkv", {tokens, 3 * kHeads, kWidth}).to(at::kBFloat16);
-  Inputs inputs{qkv.narrow(1, 0, kHeads), qkv.narrow(1, kHeads, kHeads), qkv.narrow(1, 2 * kHeads, kHeads),
-                gate == Gate::kHead ? -at::exp2(-at::linspace(1, 8, kHeads, at::kFloat)) : -filled("gate", {tokens, kHeads, kWidth}).sigmoid()};
+  Inputs inputs{
+      qkv.narrow(1, 0, kHeads), qkv.narrow(1, kHeads, kHeads), qkv.narrow(1, 2 * kHeads, kHeads),
+      gate == Gate::kHead ? -at::exp2(-at::linspace(1, 8, kHeads, at::kFloat)) : -filled("gate", {tokens, kHeads, kWidth}).sigmoid()};
   for (Tensor& each : {std::ref(inputs.q), std::ref(inputs.k), std::ref(inputs.v)}) each.requires_grad_();
   if (gate != Gate::kHead) inputs.log_decay.requires_grad_();
   return inputs;
@@ -81,7 +82,9 @@ double error_of(Gate gate) {
 
 // ---- the peer: blocks of `block` tokens, batched over heads and blocks
 
-Tensor in_blocks(const Tensor& x_thd, int64_t block) { return x_thd.view({-1, block, kHeads, kWidth}).permute({2, 0, 1, 3}); }  // [H, n, B, D]
+Tensor in_blocks(const Tensor& x_thd, int64_t block) {
+  return x_thd.view({-1, block, kHeads, kWidth}).permute({2, 0, 1, 3});
+}  // [H, n, B, D]
 
 // The states that enter the blocks: S ← decay ∘ S + add, one after the other.
 Tensor entering(const Tensor& add_hnkv, const Tensor& decay_hnk) {
@@ -127,7 +130,11 @@ Peer peer_of(const Inputs& inputs, Gate gate, const Tensor& gradient) {
     };
     const auto forward = [&] { o_thd = peer_forward(inputs, gate, block); };
     const Timing forward_time = time_of(forward, 0.5, clear);
-    const Timing backward_time = time_of([&] { o_thd.backward(gradient); }, 0.5, [&] { clear(); forward(); });
+    const Timing backward_time = time_of([&] { o_thd.backward(gradient); }, 0.5,
+                                         [&] {
+                                           clear();
+                                           forward();
+                                         });
     if (forward_time.median + backward_time.median >= fastest) continue;
     fastest = forward_time.median + backward_time.median;
     best.name = fmt::format("LibTorch operators, blocks of {}", block);
@@ -139,7 +146,11 @@ Peer peer_of(const Inputs& inputs, Gate gate, const Tensor& gradient) {
 std::vector<Pass> passes_of(const Setting& setting, const Timing& forward, const Timing& backward) {
   // The CPU form's blocks, of whose scores it computes strips up to the diagonal.
   const double strip = static_cast<double>(std::max<int64_t>(16, kernels::block_kernels().depth));
-  const kernels::RecurrenceShape shape{.block = 64, .keys = kWidth, .values = kWidth, .computed = 0.5 + strip / 128, .decay_bytes = setting.gate == Gate::kHead ? 0 : 4 * kWidth};
+  const kernels::RecurrenceShape shape{.block = 64,
+                                       .keys = kWidth,
+                                       .values = kWidth,
+                                       .computed = 0.5 + strip / 128,
+                                       .decay_bytes = setting.gate == Gate::kHead ? 0 : 4 * kWidth};
   const auto token_heads = static_cast<double>(setting.tokens * kHeads);
   const kernels::RecurrenceWork there = kernels::forward_work(shape), back = kernels::backward_work(shape);
   return {{"forward", forward, token_heads * there.flops, token_heads * there.bytes},
@@ -168,7 +179,9 @@ void bench_linear_recurrence(const Request& request, Results& into) {
       for (const Tensor& each : inputs.leaves()) each.mutable_grad() = Tensor();
       if (inputs.log_decay.requires_grad()) inputs.log_decay.mutable_grad() = Tensor();
     };
-    const auto forward = [&] { o_thd = kernels::linear_recurrence(inputs.q, inputs.k, inputs.v, inputs.log_decay, Tensor(), offsets, options).o_thd; };
+    const auto forward = [&] {
+      o_thd = kernels::linear_recurrence(inputs.q, inputs.k, inputs.v, inputs.log_decay, Tensor(), offsets, options).o_thd;
+    };
     const auto backward = [&] { o_thd.backward(gradient); };
     const auto prepare = [&] {
       clear();

@@ -13,7 +13,8 @@ void bench_gemm(const Request&, Results& into) {
     for (const auto& [m, n, k] : kShapes) {
       const GemmRate rate = measured_gemm(m, n, k, dtype, 0.3);
       Result result{.name = "gemm", .shape = fmt::format("{}x{}x{}", m, n, k), .dtype = dtype, .implementation = "libtorch"};
-      result.passes.push_back({.time = {rate.milliseconds, rate.milliseconds, rate.milliseconds, rate.runs}, .flops = 2.0 * static_cast<double>(m * n * k)});
+      result.passes.push_back(
+          {.time = {rate.milliseconds, rate.milliseconds, rate.milliseconds, rate.runs}, .flops = 2.0 * static_cast<double>(m * n * k)});
       into.push_back(result);
     }
   }
@@ -23,7 +24,9 @@ void bench_copy(const Request&, Results& into) {
   for (const int64_t megabytes : {1, 16, 128}) {
     const double bytes = 2.0 * static_cast<double>(megabytes << 20);  // read and written
     const double milliseconds = 1e3 * bytes / measured_copy(megabytes << 20);
-    into.push_back({.name = "copy", .shape = fmt::format("{} MiB", megabytes), .dtype = "fp32",
+    into.push_back({.name = "copy",
+                    .shape = fmt::format("{} MiB", megabytes),
+                    .dtype = "fp32",
                     .passes = {{.time = {milliseconds, milliseconds, milliseconds, 1}, .bytes = bytes}}});
   }
 }

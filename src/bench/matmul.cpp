@@ -21,12 +21,10 @@ struct Shape {
   int64_t experts = 0;  // 0: one weight for all rows
 };
 constexpr Shape kShapes[] = {
-    {"gpt2-124m qkv", 1024, 768, 2304},          {"gpt2-124m output", 1024, 768, 768},
-    {"gpt2-124m up", 1024, 768, 3072},           {"gpt2-124m down", 1024, 3072, 768},
-    {"gpt2-124m up", 512, 768, 3072},            {"gpt2-124m up", 2048, 768, 3072},
-    {"gpt2-124m up", 4096, 768, 3072},           {"gpt2-124m down", 4096, 3072, 768},
-    {"hybrid-bench gate+up", 16384, 512, 2048, 8}, {"hybrid-bench down", 16384, 1024, 512, 8},
-    {"first-run qkv", 2048, 256, 768},           {"first-run gate+up", 4096, 256, 512, 4},
+    {"gpt2-124m qkv", 1024, 768, 2304},         {"gpt2-124m output", 1024, 768, 768}, {"gpt2-124m up", 1024, 768, 3072},
+    {"gpt2-124m down", 1024, 3072, 768},        {"gpt2-124m up", 512, 768, 3072},     {"gpt2-124m up", 2048, 768, 3072},
+    {"gpt2-124m up", 4096, 768, 3072},          {"gpt2-124m down", 4096, 3072, 768},  {"hybrid-bench gate+up", 16384, 512, 2048, 8},
+    {"hybrid-bench down", 16384, 1024, 512, 8}, {"first-run qkv", 2048, 256, 768},    {"first-run gate+up", 4096, 256, 512, 4},
     {"first-run head", 2048, 256, 8192},
 };
 
@@ -103,8 +101,10 @@ Peer torch_products(const Operands& operands, double flops) {
   };
   const auto weight_gradient = [&] {
     for_each_expert(operands, [&](const Tensor&, Tensor sink, const auto& part) {
-      if (operands.x.scalar_type() == at::kFloat) sink.addmm_(part(operands.dy).t(), part(operands.x));
-      else sink.add_(at::mm(part(operands.dy).t(), part(operands.x)));
+      if (operands.x.scalar_type() == at::kFloat)
+        sink.addmm_(part(operands.dy).t(), part(operands.x));
+      else
+        sink.add_(at::mm(part(operands.dy).t(), part(operands.x)));
     });
   };
   return {.name = "LibTorch mm",
@@ -117,14 +117,21 @@ Result measured(const Shape& shape, ScalarType type, bool peer) {
   const Operands operands = operands_of(shape, shape.rows, type);
   const double flops = 2.0 * static_cast<double>(shape.rows) * static_cast<double>(shape.in) * static_cast<double>(shape.out);
   Result result{.name = "matmul",
-                .shape = fmt::format("{} {}x{}x{}{}", shape.layer, shape.rows, shape.in, shape.out, shape.experts > 0 ? fmt::format(" of {}", shape.experts) : ""),
+                .shape = fmt::format("{} {}x{}x{}{}", shape.layer, shape.rows, shape.in, shape.out,
+                                     shape.experts > 0 ? fmt::format(" of {}", shape.experts) : ""),
                 .dtype = std::string(name_of(type)),
                 .implementation = fmt::format("packed, {}", kernels::block_kernels().name)};
   kernels::PackedWeight kept;
-  result.passes.push_back({"forward", time_of([&] { kernels::packed_output(operands.x, operands.rows, operands.weight, Tensor(), kept, 0); }, kBudget_s), flops, 0});
-  result.passes.push_back({"input_gradient", time_of([&] { kernels::packed_input_gradient(operands.dy, operands.rows, operands.weight, kept, 0); }, kBudget_s), flops, 0});
   result.passes.push_back(
-      {"weight_gradient", time_of([&] { kernels::packed_weight_gradient(operands.sink, Tensor(), operands.dy, operands.x, operands.rows); }, kBudget_s), flops, 0});
+      {"forward", time_of([&] { kernels::packed_output(operands.x, operands.rows, operands.weight, Tensor(), kept, 0); }, kBudget_s), flops,
+       0});
+  result.passes.push_back(
+      {"input_gradient", time_of([&] { kernels::packed_input_gradient(operands.dy, operands.rows, operands.weight, kept, 0); }, kBudget_s),
+       flops, 0});
+  result.passes.push_back(
+      {"weight_gradient",
+       time_of([&] { kernels::packed_weight_gradient(operands.sink, Tensor(), operands.dy, operands.x, operands.rows); }, kBudget_s), flops,
+       0});
   uint64_t version = 0;
   const Timing packing = time_of(
       [&] {

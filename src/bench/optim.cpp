@@ -17,7 +17,8 @@ namespace {
 constexpr int64_t kElements = int64_t{1} << 24, kGrain = 1 << 14;
 
 struct State {
-  Tensor w = at::randn({kElements}), m = at::randn({kElements}).mul_(0.01), v = at::rand({kElements}).mul_(0.01), g = at::randn({kElements});
+  Tensor w = at::randn({kElements}), m = at::randn({kElements}).mul_(0.01), v = at::rand({kElements}).mul_(0.01),
+         g = at::randn({kElements});
   Tensor value = w.to(at::kBFloat16);
 };
 
@@ -27,11 +28,17 @@ double adamw_error(const optim::AdamwScalars& scalars) {
   const auto copy = [&](const Tensor& t) { return std::vector<float>(t.const_data_ptr<float>(), t.const_data_ptr<float>() + kChecked); };
   std::vector<float> w = copy(state.w), m = copy(state.m), v = copy(state.v);
   const std::vector<float> g = copy(state.g);
-  optim::element_loops().adamw_bf16(state.w.data_ptr<float>(), state.m.data_ptr<float>(), state.v.data_ptr<float>(), state.g.data_ptr<float>(),
-                                    static_cast<uint16_t*>(state.value.data_ptr()), kElements, scalars);
+  optim::element_loops().adamw_bf16(state.w.data_ptr<float>(), state.m.data_ptr<float>(), state.v.data_ptr<float>(),
+                                    state.g.data_ptr<float>(), static_cast<uint16_t*>(state.value.data_ptr()), kElements, scalars);
   const double lr = 1e-3;
-  optim::adamw_reference<float>(w, m, v, g, {.lr = lr, .beta1 = scalars.beta1, .beta2 = scalars.beta2, .eps = scalars.eps,
-                                             .weight_decay = (1 - scalars.kept_weight) / lr, .gradient_scale = scalars.gradient_scale, .t = 10});
+  optim::adamw_reference<float>(w, m, v, g,
+                                {.lr = lr,
+                                 .beta1 = scalars.beta1,
+                                 .beta2 = scalars.beta2,
+                                 .eps = scalars.eps,
+                                 .weight_decay = (1 - scalars.kept_weight) / lr,
+                                 .gradient_scale = scalars.gradient_scale,
+                                 .t = 10});
   double worst = 0;
   for (size_t i = 0; i < kChecked; ++i) worst = std::max(worst, static_cast<double>(std::abs(state.w.const_data_ptr<float>()[i] - w[i])));
   return worst;
@@ -70,7 +77,10 @@ Result adamw_with_packing(double error) {
     for (size_t i = 0; i < lazy_copies.size(); ++i) ask_for_copies(*lazy->all()[i], lazy_copies[i]);
   };
   // Beside AdamW's 34 bytes of each element: two packed copies written.
-  Result result{.name = "adamw_and_packing", .shape = fmt::format("{} x {}x{}", kWeights, kOut, kIn), .dtype = "bf16", .implementation = "packs in the step"};
+  Result result{.name = "adamw_and_packing",
+                .shape = fmt::format("{} x {}x{}", kWeights, kOut, kIn),
+                .dtype = "bf16",
+                .implementation = "packs in the step"};
   result.passes = {{"", time_of(in_step), 0, 38.0 * static_cast<double>(kWeights * kOut * kIn)}};
   result.figures.emplace_back("milliseconds_lazy", time_of(after_step).median);
   result.error = error;
@@ -81,8 +91,12 @@ Result adamw_with_packing(double error) {
 }  // namespace
 
 void bench_optim(const Request&, Results& into) {
-  const optim::AdamwScalars scalars{.gradient_scale = 0.5, .beta1 = 0.9, .beta2 = 0.95, .kept_weight = 1 - 1e-3 * 0.1,
-                                    .step_size = 1e-3 / (1 - std::pow(0.9, 10)), .inverse_root_correction = 1 / std::sqrt(1 - std::pow(0.95, 10))};
+  const optim::AdamwScalars scalars{.gradient_scale = 0.5,
+                                    .beta1 = 0.9,
+                                    .beta2 = 0.95,
+                                    .kept_weight = 1 - 1e-3 * 0.1,
+                                    .step_size = 1e-3 / (1 - std::pow(0.9, 10)),
+                                    .inverse_root_correction = 1 / std::sqrt(1 - std::pow(0.95, 10))};
   const double error = adamw_error(scalars);
   State state;
   const optim::ElementLoops& loops = optim::element_loops();
@@ -100,9 +114,8 @@ void bench_optim(const Request&, Results& into) {
   measure("adamw", "bf16", 34, error, [&](int64_t begin, int64_t end) {
     loops.adamw_bf16(w + begin, m + begin, v + begin, g + begin, value + begin, end - begin, scalars);
   });
-  measure("adamw", "fp32", 32, error, [&](int64_t begin, int64_t end) {
-    loops.adamw_fp32(w + begin, m + begin, v + begin, g + begin, end - begin, scalars);
-  });
+  measure("adamw", "fp32", 32, error,
+          [&](int64_t begin, int64_t end) { loops.adamw_fp32(w + begin, m + begin, v + begin, g + begin, end - begin, scalars); });
   into.push_back(adamw_with_packing(error));
   const double expected = state.m.to(at::kDouble).square().sum().item<double>();
   const double found = loops.squares_fp32(m, kElements);

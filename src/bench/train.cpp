@@ -106,10 +106,15 @@ Result bench_train(const TrainRequest& request, const MachineProfile& peak) {
   const plan::TokenFlops work = plan::training_flops_per_token(recipe.model, request.sequence);
   const double flops = work.causal(), attention = attention_milliseconds(recipe.model, precision, request);
 
-  Result result{.name = "train", .shape = fmt::format("{} {} x {}", request.preset, request.batch, request.sequence), .dtype = request.dtype};
+  Result result{
+      .name = "train", .shape = fmt::format("{} {} x {}", request.preset, request.batch, request.sequence), .dtype = request.dtype};
   if (request.device.is_cuda()) result.implementation = name_of(request.device);
-  result.passes.push_back({.time = {median, milliseconds.front(), milliseconds.back(), request.steps}, .flops = flops * static_cast<double>(tokens)});
-  result.figures = {{"tokens_per_second", rate}, {"mfu", flops * rate / peak.gemm(request.dtype)}, {"loss_first", losses.front()}, {"loss_last", losses.back()}};
+  result.passes.push_back(
+      {.time = {median, milliseconds.front(), milliseconds.back(), request.steps}, .flops = flops * static_cast<double>(tokens)});
+  result.figures = {{"tokens_per_second", rate},
+                    {"mfu", flops * rate / peak.gemm(request.dtype)},
+                    {"loss_first", losses.front()},
+                    {"loss_last", losses.back()}};
   if (attention > 0) {
     result.figures.emplace_back("attention_share_measured", attention / median);
     result.figures.emplace_back("attention_share_predicted", work.attention_causal / flops);

@@ -14,7 +14,7 @@ struct TrainRequest {
   std::string preset = "gpt2-124m";
   int64_t batch = 1, sequence = 1024;  // one micro-batch a step
   std::string dtype = "bf16";
-  int64_t steps = 5;   // timed, after two that are not
+  int64_t steps = 5;  // timed, after two that are not
   uint64_t seed = 0;
   at::Device device = at::kCPU;
 };

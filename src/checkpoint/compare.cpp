@@ -17,7 +17,9 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::string_view kOptimizer = "optimizer.";
 
-bool is_optimizer(const std::string& name) { return name.starts_with(kOptimizer); }
+bool is_optimizer(const std::string& name) {
+  return name.starts_with(kOptimizer);
+}
 
 std::map<int64_t, fs::path> checkpoints_by_step(const fs::path& run) {
   std::map<int64_t, fs::path> found;
@@ -57,8 +59,8 @@ std::string word(const fs::path& run, const std::string& more = "") {
 }
 
 std::string rerun(const fs::path& run, int64_t step) {
-  return fmt::format("longhaul train {0} train.checkpoint_every={1} train.checkpoint_keep_every={1} --run {2}", word(run, "/recipe.toml"), step,
-                     word(run, "-again"));
+  return fmt::format("longhaul train {0} train.checkpoint_every={1} train.checkpoint_keep_every={1} --run {2}", word(run, "/recipe.toml"),
+                     step, word(run, "-again"));
 }
 
 std::string again(const fs::path& first, const char* first_more, const fs::path& second, const char* second_more) {

@@ -16,10 +16,10 @@
 namespace longhaul::checkpoint {
 
 struct RunDifference {
-  std::vector<int64_t> equal_steps;         // at which both have a checkpoint and all is equal
-  std::optional<int64_t> step;              // the first at which they differ
-  storage::CheckpointDifference difference; // at that step, in the model's order
-  std::vector<std::string> commands;        // what to type for checkpoints that would show it, when these do not
+  std::vector<int64_t> equal_steps;          // at which both have a checkpoint and all is equal
+  std::optional<int64_t> step;               // the first at which they differ
+  storage::CheckpointDifference difference;  // at that step, in the model's order
+  std::vector<std::string> commands;         // what to type for checkpoints that would show it, when these do not
 
   const storage::TensorDifference* first_weight() const;     // null: none differs
   const storage::TensorDifference* first_optimizer() const;  // likewise

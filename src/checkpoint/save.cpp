@@ -45,7 +45,8 @@ void Saver::write(SaveResult& result, storage::Manifest manifest) {
     for (const Buffer& buffer : buffers_) {
       if ((buffer.role == "weight") != weights) continue;
       const auto bytes = std::span(static_cast<const std::byte*>(buffer.copy.const_data_ptr()), static_cast<size_t>(buffer.copy.nbytes()));
-      shards.push_back({buffer.name, buffer.shape, storage_dtype(buffer.copy.scalar_type()), buffer.role, buffer.offset, buffer.length, bytes});
+      shards.push_back(
+          {buffer.name, buffer.shape, storage_dtype(buffer.copy.scalar_type()), buffer.role, buffer.offset, buffer.length, bytes});
     }
     if (!shards.empty()) writer.add(storage::write_checkpoint_file(files_, writer.folder(), name, shards));
   };

@@ -24,16 +24,16 @@ namespace longhaul::checkpoint {
 
 struct SaveResult {
   int64_t step = 0;
-  std::filesystem::path path;       // of the committed checkpoint
-  double blocking_milliseconds = 0; // how long save() held up its caller
-  std::optional<Error> failure;     // set: nothing was committed
+  std::filesystem::path path;        // of the committed checkpoint
+  double blocking_milliseconds = 0;  // how long save() held up its caller
+  std::optional<Error> failure;      // set: nothing was committed
 };
 
 struct SaverOptions {
   std::filesystem::path folder;  // run/checkpoints
   int64_t generation = 1;
   storage::RetentionPolicy retention;
-  bool self_test = false;        // read every byte back and compare
+  bool self_test = false;  // read every byte back and compare
   std::function<void(const SaveResult&)> on_result;
 };
 
@@ -44,8 +44,8 @@ class Saver {
 
   // `manifest`: run_id, parent_step, data_position, recipe, environment and state filled in.
   void save(int64_t step, const std::vector<optim::StateTensor>& state, storage::Manifest manifest);
-  void poll();  // tells of a save that has ended; never waits
-  void wait();  // until the last save is on the disk or has failed
+  void poll();                                                         // tells of a save that has ended; never waits
+  void wait();                                                         // until the last save is on the disk or has failed
   std::optional<Error> last_failure() const { return last_failure_; }  // of the newest finished save
 
  private:

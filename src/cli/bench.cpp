@@ -34,14 +34,19 @@ const bench::Benchmark& benchmark_named(const std::string& name) {
   }
   const std::vector<std::string> names = known_names();
   const std::string nearest = nearest_name(name, names);
-  throw Error({.code = ExitCode::kUsage, .what = "unknown benchmark", .expected = fmt::format("{}", fmt::join(names, ", ")), .found = name,
+  throw Error({.code = ExitCode::kUsage,
+               .what = "unknown benchmark",
+               .expected = fmt::format("{}", fmt::join(names, ", ")),
+               .found = name,
                .hint = nearest.empty() ? "longhaul bench --list" : "longhaul bench " + nearest});
 }
 
 void list_benchmarks(bool json) {
   for (const bench::Benchmark& each : bench::benchmarks()) {
-    if (json) print_json({{"name", each.name}, {"purpose", each.purpose}});
-    else print(fmt::format("{:<22} {}\n", each.name, each.purpose));
+    if (json)
+      print_json({{"name", each.name}, {"purpose", each.purpose}});
+    else
+      print(fmt::format("{:<22} {}\n", each.name, each.purpose));
   }
 }
 
@@ -54,7 +59,10 @@ std::filesystem::path ops_library() {
   for (const auto& path : {folder / kName, folder.parent_path() / "lib" / kName}) {
     if (std::filesystem::exists(path)) return path;
   }
-  throw Error({.code = ExitCode::kUsage, .what = "the operators' library is not built", .expected = kName, .where = folder.string(),
+  throw Error({.code = ExitCode::kUsage,
+               .what = "the operators' library is not built",
+               .expected = kName,
+               .where = folder.string(),
                .hint = "ninja -C build/release longhaul_ops"});
 }
 
@@ -102,8 +110,10 @@ void add_compare(CLI::App& bench, Command& command) {
   add_json_flag(compare, files->json, "print one JSON object a line");
   on_run(compare, command, [files] {
     for (const bench::Comparison& each : bench::compare_files(files->a, files->b)) {
-      if (files->json) print_json(each.json());
-      else print(each.text());
+      if (files->json)
+        print_json(each.json());
+      else
+        print(each.text());
     }
     return ExitCode::kDone;
   });
@@ -122,8 +132,12 @@ void add_train(CLI::App& group, Command& command) {
                                  {"for a script", "bench train --preset gpt2-124m --dtype fp32 --steps 5 --json"}});
   train->add_option("--preset", options->request.preset, "model: see presets/")->capture_default_str();
   train->add_option("--batch", options->request.batch, "sequences a step")->check(CLI::PositiveNumber)->capture_default_str();
-  train->add_option("--sequence", options->request.sequence, "tokens a sequence")->check(CLI::Range(int64_t{2}, int64_t{1} << 24))->capture_default_str();
-  train->add_option("--dtype", options->request.dtype, "bf16, fp32 or fp64")->check(CLI::IsMember({"bf16", "fp32", "fp64"}))->capture_default_str();
+  train->add_option("--sequence", options->request.sequence, "tokens a sequence")
+      ->check(CLI::Range(int64_t{2}, int64_t{1} << 24))
+      ->capture_default_str();
+  train->add_option("--dtype", options->request.dtype, "bf16, fp32 or fp64")
+      ->check(CLI::IsMember({"bf16", "fp32", "fp64"}))
+      ->capture_default_str();
   train->add_option("--steps", options->request.steps, "steps that are timed")->check(CLI::PositiveNumber)->capture_default_str();
   train->add_option("--device", options->device, "auto (a GPU when there is one), cpu, cuda or cuda:N")->capture_default_str();
   train->add_option("--seed", options->request.seed, "of weights and tokens")->capture_default_str();
@@ -134,8 +148,10 @@ void add_train(CLI::App& group, Command& command) {
     options->request.device = device_named(options->device, "--device");
     const MachineProfile peak = measured_profile(/*fresh=*/false, options->request.device);
     const bench::Result result = bench::bench_train(options->request, peak);
-    if (options->json) print_json(bench::to_json(result, peak));
-    else print(bench::table_of({result}, peak, colours_wanted(stdout)));
+    if (options->json)
+      print_json(bench::to_json(result, peak));
+    else
+      print(bench::table_of({result}, peak, colours_wanted(stdout)));
     return result.correct() ? ExitCode::kDone : ExitCode::kCheckFailed;
   });
 }

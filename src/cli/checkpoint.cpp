@@ -66,15 +66,27 @@ void add_list(CLI::App& group, Command& command) {
     const auto summaries = listed(folder);
     if (summaries.empty()) refuse_empty(folder);
     ordered_json json = ordered_json::array();
-    observe::Table table(folder.string(), {{"checkpoint"}, {"step", observe::Align::kRight}, {"start", observe::Align::kRight},
-                                           {"size", observe::Align::kRight}, {"tensors", observe::Align::kRight}, {"saved"}, {""}});
+    observe::Table table(folder.string(), {{"checkpoint"},
+                                           {"step", observe::Align::kRight},
+                                           {"start", observe::Align::kRight},
+                                           {"size", observe::Align::kRight},
+                                           {"tensors", observe::Align::kRight},
+                                           {"saved"},
+                                           {""}});
     for (const auto& summary : summaries) {
-      json.push_back({{"path", summary.path.string()}, {"step", summary.name.step}, {"generation", summary.generation},
-                      {"bytes", summary.bytes}, {"tensors", summary.tensors}, {"wall_time", summary.wall_time},
-                      {"latest", summary.is_latest}, {"protected", summary.is_protected}, {"in_use", summary.is_leased},
-                      {"usable", summary.usable()}, {"defect", summary.defect}});
-      table.row({summary.path.filename().string(), count_text(summary.name.step), count_text(summary.generation),
-                 bytes_text(summary.bytes), count_text(summary.tensors), summary.wall_time, marks_of(summary)});
+      json.push_back({{"path", summary.path.string()},
+                      {"step", summary.name.step},
+                      {"generation", summary.generation},
+                      {"bytes", summary.bytes},
+                      {"tensors", summary.tensors},
+                      {"wall_time", summary.wall_time},
+                      {"latest", summary.is_latest},
+                      {"protected", summary.is_protected},
+                      {"in_use", summary.is_leased},
+                      {"usable", summary.usable()},
+                      {"defect", summary.defect}});
+      table.row({summary.path.filename().string(), count_text(summary.name.step), count_text(summary.generation), bytes_text(summary.bytes),
+                 count_text(summary.tensors), summary.wall_time, marks_of(summary)});
     }
     if (arguments->json) {
       print_json({{"folder", folder.string()}, {"checkpoints", json}});
@@ -88,13 +100,24 @@ void add_list(CLI::App& group, Command& command) {
 ordered_json json_of(const storage::Manifest& manifest) {
   ordered_json tensors = ordered_json::array();
   for (const auto& [name, tensor] : manifest.tensors) {
-    tensors.push_back({{"name", name}, {"dtype", std::string(storage::name_of(tensor.dtype))}, {"shape", tensor.shape},
-                       {"role", tensor.role}, {"shards", tensor.shards.size()}});
+    tensors.push_back({{"name", name},
+                       {"dtype", std::string(storage::name_of(tensor.dtype))},
+                       {"shape", tensor.shape},
+                       {"role", tensor.role},
+                       {"shards", tensor.shards.size()}});
   }
-  return {{"run", manifest.run_id},          {"generation", manifest.generation}, {"step", manifest.step},
-          {"world", manifest.world},         {"parent_step", manifest.parent_step}, {"wall_time", manifest.wall_time},
-          {"bytes", manifest.bytes()},       {"files", manifest.files.size()},    {"tensors", tensors},
-          {"data_position", manifest.data_position}, {"recipe", manifest.recipe}, {"environment", manifest.environment},
+  return {{"run", manifest.run_id},
+          {"generation", manifest.generation},
+          {"step", manifest.step},
+          {"world", manifest.world},
+          {"parent_step", manifest.parent_step},
+          {"wall_time", manifest.wall_time},
+          {"bytes", manifest.bytes()},
+          {"files", manifest.files.size()},
+          {"tensors", tensors},
+          {"data_position", manifest.data_position},
+          {"recipe", manifest.recipe},
+          {"environment", manifest.environment},
           {"state", manifest.state}};
 }
 
@@ -190,7 +213,8 @@ void add_diff(CLI::App& group, Command& command) {
     if (arguments->json) {
       print_json(cli::json_of(difference));
     } else {
-      observe::Table table("tensors that differ", {{"name"}, {"how"}, {"elements", observe::Align::kRight}, {"largest", observe::Align::kRight}});
+      observe::Table table("tensors that differ",
+                           {{"name"}, {"how"}, {"elements", observe::Align::kRight}, {"largest", observe::Align::kRight}});
       for (const auto& tensor : difference.tensors) {
         const bool values = tensor.kind == storage::TensorDifference::Kind::kValues;
         table.row({tensor.name, values ? "values" : fmt::format("{} {} {}", name_of(tensor.kind), tensor.left, tensor.right),
@@ -211,7 +235,9 @@ void add_prune(CLI::App& group, Command& command) {
                                  {"keep two, and every thousandth step", "checkpoint prune runs/first-run --keep 2 --keep-every 1000"},
                                  {"for a script", "checkpoint prune runs/first-run --json"}});
   prune->add_option("PATH", arguments->path, "a run folder or its checkpoints folder")->required();
-  prune->add_option("--keep", arguments->keep, "newest checkpoints kept")->capture_default_str()->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  prune->add_option("--keep", arguments->keep, "newest checkpoints kept")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   prune->add_option("--keep-every", arguments->keep_every, "besides, keep steps that are a multiple of this; 0: none")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
@@ -223,8 +249,9 @@ void add_prune(CLI::App& group, Command& command) {
     if (summaries.empty()) refuse_empty(folder);
     int64_t generation = 0;
     for (const auto& summary : summaries) generation = std::max(generation, summary.generation);
-    const auto report = storage::prune(local_file_system(), folder, {.keep_last = arguments->keep, .keep_every = arguments->keep_every},
-                                       generation, wall_time_s(), arguments->dry_run ? storage::Prune::kOnlyReport : storage::Prune::kRemove);
+    const auto report =
+        storage::prune(local_file_system(), folder, {.keep_last = arguments->keep, .keep_every = arguments->keep_every}, generation,
+                       wall_time_s(), arguments->dry_run ? storage::Prune::kOnlyReport : storage::Prune::kRemove);
     ordered_json removed = ordered_json::array(), kept = ordered_json::array();
     for (const auto& path : report.removed) removed.push_back(path.string());
     for (const auto& each : report.kept) kept.push_back({{"path", each.path.string()}, {"reason", each.reason}});
@@ -243,8 +270,13 @@ void add_prune(CLI::App& group, Command& command) {
 ordered_json json_of(const storage::CheckpointDifference& difference) {
   ordered_json tensors = ordered_json::array();
   for (const auto& tensor : difference.tensors) {
-    tensors.push_back({{"name", tensor.name}, {"kind", std::string(name_of(tensor.kind))}, {"left", tensor.left}, {"right", tensor.right},
-                       {"elements", tensor.elements}, {"different", tensor.different}, {"first_different", tensor.first_different},
+    tensors.push_back({{"name", tensor.name},
+                       {"kind", std::string(name_of(tensor.kind))},
+                       {"left", tensor.left},
+                       {"right", tensor.right},
+                       {"elements", tensor.elements},
+                       {"different", tensor.different},
+                       {"first_different", tensor.first_different},
                        {"maximum", tensor.maximum}});
   }
   return {{"same", difference.same()}, {"equal_tensors", difference.equal}, {"tensors", tensors}};

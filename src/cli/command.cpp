@@ -52,7 +52,9 @@ void on_run(CLI::App* command, Command& chosen, std::function<ExitCode()> run) {
   });
 }
 
-void add_json_flag(CLI::App* command, bool& json, const std::string& help) { command->add_flag("--json", json, help); }
+void add_json_flag(CLI::App* command, bool& json, const std::string& help) {
+  command->add_flag("--json", json, help);
+}
 
 void add_recipe(CLI::App* command, std::string& recipe, std::vector<std::string>& overrides) {
   command->add_option("RECIPE", recipe, "a recipe file (TOML)")->required();
@@ -61,8 +63,11 @@ void add_recipe(CLI::App* command, std::string& recipe, std::vector<std::string>
 
 void print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    throw Error({.code = ExitCode::kDisk, .what = "cannot write the result", .found = std::generic_category().message(errno),
-                 .where = "standard output", .hint = "see where the output is redirected to: is that disk full?"});
+    throw Error({.code = ExitCode::kDisk,
+                 .what = "cannot write the result",
+                 .found = std::generic_category().message(errno),
+                 .where = "standard output",
+                 .hint = "see where the output is redirected to: is that disk full?"});
   }
 }
 

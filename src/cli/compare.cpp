@@ -23,8 +23,13 @@ struct Arguments {
 ordered_json json_of(const observe::Comparison& events, const checkpoint::RunDifference& checkpoints, bool equal) {
   ordered_json fields = ordered_json::array();
   for (const auto& field : events.differences) {
-    fields.push_back({{"field", field.field}, {"step", field.step}, {"first", field.first}, {"second", field.second},
-                      {"steps", field.steps}, {"largest", field.largest}, {"largest_step", field.largest_step}});
+    fields.push_back({{"field", field.field},
+                      {"step", field.step},
+                      {"first", field.first},
+                      {"second", field.second},
+                      {"steps", field.steps},
+                      {"largest", field.largest},
+                      {"largest_step", field.largest_step}});
   }
   ordered_json json = {{"equal", equal},
                        {"steps_in_both", events.steps_in_both},
@@ -53,9 +58,11 @@ std::string text_of(const storage::TensorDifference& tensor) {
 
 std::string text_of(const checkpoint::RunDifference& found, int64_t first_step) {
   std::string text;
-  if (!found.equal_steps.empty()) text += fmt::format("checkpoints of step {} are equal in every bit\n", fmt::join(found.equal_steps, ", "));
+  if (!found.equal_steps.empty())
+    text += fmt::format("checkpoints of step {} are equal in every bit\n", fmt::join(found.equal_steps, ", "));
   if (found.step) {
-    text += fmt::format("checkpoints differ at step {}, in {} tensors; in the order of the model:\n", *found.step, found.difference.tensors.size());
+    text += fmt::format("checkpoints differ at step {}, in {} tensors; in the order of the model:\n", *found.step,
+                        found.difference.tensors.size());
     const auto add = [&](const char* what, const storage::TensorDifference* tensor) {
       if (tensor != nullptr) text += fmt::format("  {:<16} {}\n", what, text_of(*tensor));
     };
@@ -63,7 +70,9 @@ std::string text_of(const checkpoint::RunDifference& found, int64_t first_step) 
     add("first optimizer", found.first_optimizer());
     add("largest", found.largest());
   } else if (!found.commands.empty()) {
-    text += fmt::format("no step from {} on has a checkpoint in both runs, so the tensor is not known. To find it (Ctrl-C once it is saved):\n", first_step);
+    text +=
+        fmt::format("no step from {} on has a checkpoint in both runs, so the tensor is not known. To find it (Ctrl-C once it is saved):\n",
+                    first_step);
     for (const std::string& command : found.commands) text += "  " + command + "\n";
   } else if (found.equal_steps.empty()) {
     text += "no step has a checkpoint in both runs\n";

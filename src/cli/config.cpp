@@ -42,10 +42,11 @@ void add_check(CLI::App& group, Command& command) {
 
 void add_show(CLI::App& group, Command& command) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* show = add_command(group, "show", "every option with its value and where it comes from",
-                               {{"all options, as a recipe file", "config show recipes/first-run.toml"},
-                                {"with overrides, as `train` would run it", "config show recipes/first-run.toml train.steps=20 optim.lr=1e-3"},
-                                {"one value, for a script", "config show recipes/first-run.toml --json | jq .train.steps"}});
+  CLI::App* show =
+      add_command(group, "show", "every option with its value and where it comes from",
+                  {{"all options, as a recipe file", "config show recipes/first-run.toml"},
+                   {"with overrides, as `train` would run it", "config show recipes/first-run.toml train.steps=20 optim.lr=1e-3"},
+                   {"one value, for a script", "config show recipes/first-run.toml --json | jq .train.steps"}});
   add_recipe(show, arguments->recipe, arguments->overrides);
   add_json_flag(show, arguments->json);
   on_run(show, command, [arguments] {
@@ -70,10 +71,11 @@ ordered_json json_of(const recipe::Difference& difference) {
 
 void add_diff(CLI::App& group, Command& command) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* diff = add_command(group, "diff", "the options in which two recipes differ (exit 1 when they do)",
-                               {{"two recipe files", "config diff recipes/first-run.toml mine.toml"},
-                                {"a recipe and what a run was started with", "config diff recipes/first-run.toml runs/first-run/recipe.toml"},
-                                {"two runs, for a script", "config diff runs/a/recipe.toml runs/b/recipe.toml --json"}});
+  CLI::App* diff =
+      add_command(group, "diff", "the options in which two recipes differ (exit 1 when they do)",
+                  {{"two recipe files", "config diff recipes/first-run.toml mine.toml"},
+                   {"a recipe and what a run was started with", "config diff recipes/first-run.toml runs/first-run/recipe.toml"},
+                   {"two runs, for a script", "config diff runs/a/recipe.toml runs/b/recipe.toml --json"}});
   diff->add_option("FIRST", arguments->recipe, "a recipe file")->required();
   diff->add_option("SECOND", arguments->second, "another")->required();
   add_json_flag(diff, arguments->json);

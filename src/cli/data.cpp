@@ -64,9 +64,9 @@ void show(const std::vector<data::PreparedSource>& sources, bool json) {
     row("training", source.train);
     row("held out", source.held_out);
     print(table.text(colours_wanted(stdout)));
-    print(fmt::format("left out: {} copies, {} empty, {} bad lines; documents that are not UTF-8: {}\n{}\n\n", count_text(source.counts.copies),
-                      count_text(source.counts.empty), count_text(source.counts.bad_lines), count_text(source.counts.bad_utf8),
-                      source.folder.string()));
+    print(fmt::format("left out: {} copies, {} empty, {} bad lines; documents that are not UTF-8: {}\n{}\n\n",
+                      count_text(source.counts.copies), count_text(source.counts.empty), count_text(source.counts.bad_lines),
+                      count_text(source.counts.bad_utf8), source.folder.string()));
   }
 }
 

@@ -50,7 +50,8 @@ bool has(const std::string& feature) {
 
 void look_at_program(std::vector<Finding>& findings) {
   const BuildVersion& build = build_version();
-  findings.push_back(ok("longhaul", fmt::format("{}, commit {}", build.version, build.commit), {{"version", build.version}, {"commit", build.commit}}));
+  findings.push_back(
+      ok("longhaul", fmt::format("{}, commit {}", build.version, build.commit), {{"version", build.version}, {"commit", build.commit}}));
   findings.push_back(ok("compiler", build.compiler));
   const std::string version = libtorch_version();
   Finding torch = ok("LibTorch", fmt::format("{} in {}", version, libtorch_folder().string()),
@@ -75,7 +76,8 @@ void look_at_processor(std::vector<Finding>& findings) {
   Finding features = ok("CPU features", fmt::format("{}", fmt::join(here.features, " ")), {{"features", here.features}});
   if (!has("avx2") && !has("neon")) {
     features.status = "warn";
-    features.advice = "without AVX2 or NEON training is several times slower: use another machine, or let the virtual one pass the CPU through";
+    features.advice =
+        "without AVX2 or NEON training is several times slower: use another machine, or let the virtual one pass the CPU through";
   }
   findings.push_back(std::move(features));
 }
@@ -97,7 +99,8 @@ Finding look_at_gpu(at::Device device, bool fresh) {
                {"fp32_flops_per_second", profile.gemm_fp32},
                {"copy_bytes_per_second", profile.copy_bytes_per_second}});
   } catch (const std::exception& error) {
-    return {name_of(device), "fix", fmt::format("it does not answer: {}", error.what()), "nvidia-smi -q tells more; train.device=cpu trains without it"};
+    return {name_of(device), "fix", fmt::format("it does not answer: {}", error.what()),
+            "nvidia-smi -q tells more; train.device=cpu trains without it"};
   }
 }
 
@@ -108,8 +111,9 @@ void look_at_gpus(std::vector<Finding>& findings, bool fresh) {
                        {{"count", count}, {"libtorch_has_cuda", libtorch_has_cuda()}});
   if (count == 0 && fs::exists("/dev/nvidia0")) {
     finding.status = "warn";
-    finding.advice = libtorch_has_cuda() ? "a GPU is here, but its driver does not show it: nvidia-smi tells more; CUDA_VISIBLE_DEVICES may hide it"
-                                         : "a GPU is here, but this LibTorch has no CUDA: LONGHAUL_TORCH=<a LibTorch with CUDA> ./longhaul build";
+    finding.advice = libtorch_has_cuda()
+                         ? "a GPU is here, but its driver does not show it: nvidia-smi tells more; CUDA_VISIBLE_DEVICES may hide it"
+                         : "a GPU is here, but this LibTorch has no CUDA: LONGHAUL_TORCH=<a LibTorch with CUDA> ./longhaul build";
   }
   findings.push_back(std::move(finding));
 }
@@ -133,13 +137,15 @@ void look_at_rates(std::vector<Finding>& findings, bool fresh) {
     fp32.advice = "other programs were using the cores while this was measured: end them, then longhaul doctor --fresh";
   }
   findings.push_back(std::move(fp32));
-  Finding bf16 = ok("bf16 products", fmt::format("{:.1f} GFLOP/s{}", profile.gemm_bf16 / kGiga, when), {{"flops_per_second", profile.gemm_bf16}});
+  Finding bf16 =
+      ok("bf16 products", fmt::format("{:.1f} GFLOP/s{}", profile.gemm_bf16 / kGiga, when), {{"flops_per_second", profile.gemm_bf16}});
   if (profile.gemm_bf16 < profile.gemm_fp32) {
     bf16.status = "warn";
     bf16.advice = "bf16 is slower than fp32 here: train with train.dtype=fp32";
   }
   findings.push_back(std::move(bf16));
-  findings.push_back(ok("fp64 products", fmt::format("{:.1f} GFLOP/s{}", profile.gemm_fp64 / kGiga, when), {{"flops_per_second", profile.gemm_fp64}}));
+  findings.push_back(
+      ok("fp64 products", fmt::format("{:.1f} GFLOP/s{}", profile.gemm_fp64 / kGiga, when), {{"flops_per_second", profile.gemm_fp64}}));
   Finding copy = ok("memory copy", fmt::format("{:.1f} GB/s{}", profile.copy_bytes_per_second / kGiga, when),
                     {{"bytes_per_second", profile.copy_bytes_per_second}});
   copy.status = judged(profile.copy_bytes_per_second, 4 * kGiga, 0);
@@ -151,10 +157,13 @@ void look_at_rates(std::vector<Finding>& findings, bool fresh) {
 void look_at_disk(std::vector<Finding>& findings, const std::string& name, const fs::path& folder) {
   try {
     const DiskRate rate = measured_disk_rate(folder);
-    Finding speed = ok(name, fmt::format("{}: write {:.0f} MB/s, read {:.0f} MB/s, fsync {:.2f} ms", folder.string(), rate.write_bytes_per_second / 1e6,
-                                         rate.read_bytes_per_second / 1e6, rate.fsync_ms),
-                       {{"folder", folder.string()}, {"write_bytes_per_second", rate.write_bytes_per_second},
-                        {"read_bytes_per_second", rate.read_bytes_per_second}, {"fsync_milliseconds", rate.fsync_ms}});
+    Finding speed = ok(name,
+                       fmt::format("{}: write {:.0f} MB/s, read {:.0f} MB/s, fsync {:.2f} ms", folder.string(),
+                                   rate.write_bytes_per_second / 1e6, rate.read_bytes_per_second / 1e6, rate.fsync_ms),
+                       {{"folder", folder.string()},
+                        {"write_bytes_per_second", rate.write_bytes_per_second},
+                        {"read_bytes_per_second", rate.read_bytes_per_second},
+                        {"fsync_milliseconds", rate.fsync_ms}});
     if (rate.write_bytes_per_second < 50e6 || rate.fsync_ms > 200) {
       speed.status = "warn";
       speed.advice = "checkpoints will take long: put runs on a faster disk with --run DIR, the cache with LONGHAUL_CACHE=DIR";
@@ -166,8 +175,11 @@ void look_at_disk(std::vector<Finding>& findings, const std::string& name, const
     if (space.status != "ok") space.advice = "make room (df -h shows where), or use another disk: --run DIR, LONGHAUL_CACHE=DIR";
     findings.push_back(std::move(space));
   } catch (const Error& error) {
-    findings.push_back({name, "fix", error.fields().found + " in " + folder.string(),
-                        "use a folder you may write to: --run DIR for runs, LONGHAUL_CACHE=DIR for the cache", {{"folder", folder.string()}}});
+    findings.push_back({name,
+                        "fix",
+                        error.fields().found + " in " + folder.string(),
+                        "use a folder you may write to: --run DIR for runs, LONGHAUL_CACHE=DIR for the cache",
+                        {{"folder", folder.string()}}});
   }
 }
 
@@ -185,7 +197,11 @@ ExitCode examine(bool fresh, bool json) {
   if (json) {
     ordered_json checks = ordered_json::array();
     for (const Finding& finding : findings) {
-      checks.push_back({{"name", finding.name}, {"status", finding.status}, {"found", finding.found}, {"advice", finding.advice}, {"values", finding.values}});
+      checks.push_back({{"name", finding.name},
+                        {"status", finding.status},
+                        {"found", finding.found},
+                        {"advice", finding.advice},
+                        {"values", finding.values}});
     }
     print_json({{"ok", sound}, {"checks", checks}});
   } else {

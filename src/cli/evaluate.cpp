@@ -45,8 +45,13 @@ ExitCode run(const Arguments& arguments) {
   Progress progress("evaluating", reader.tokens(), Progress::Unit::kTokens);
   const auto result = evaluate::evaluate(*model.decoder, reader, [&](int64_t tokens) { progress.advance(tokens); });
   if (arguments.json) {
-    print_json({{"step", model.step}, {"loss", result.loss}, {"bits_per_byte", result.bits_per_byte}, {"perplexity", result.perplexity},
-                {"tokens", result.tokens}, {"bytes", result.bytes}, {"checkpoint", model.folder.string()}});
+    print_json({{"step", model.step},
+                {"loss", result.loss},
+                {"bits_per_byte", result.bits_per_byte},
+                {"perplexity", result.perplexity},
+                {"tokens", result.tokens},
+                {"bytes", result.bytes},
+                {"checkpoint", model.folder.string()}});
   } else {
     print(fmt::format("step {}: {:.4f} bits per byte, loss {:.4f}, perplexity {:.2f} on {} tokens, {}\n", model.step, result.bits_per_byte,
                       result.loss, result.perplexity, count_text(result.tokens), bytes_text(result.bytes)));
@@ -58,10 +63,11 @@ ExitCode run(const Arguments& arguments) {
 
 void add_evaluate(CLI::App& program, Command& command) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* evaluate = add_command(program, "evaluate", "bits per byte and perplexity of a model on texts",
-                                   {{"every text below a folder", "evaluate runs/first-run --data ~/texts"},
-                                    {"with a longer context than it was trained with", "evaluate runs/first-run --data ~/texts --context 4096"},
-                                    {"for a program", "evaluate runs/first-run --data ~/texts --json"}});
+  CLI::App* evaluate =
+      add_command(program, "evaluate", "bits per byte and perplexity of a model on texts",
+                  {{"every text below a folder", "evaluate runs/first-run --data ~/texts"},
+                   {"with a longer context than it was trained with", "evaluate runs/first-run --data ~/texts --context 4096"},
+                   {"for a program", "evaluate runs/first-run --data ~/texts --json"}});
   evaluate->add_option("CKPT", arguments->checkpoint, "a checkpoint, or a run directory")->required();
   evaluate->add_option("--data", arguments->data, "file or folder of text or JSONL")->required();
   evaluate->add_option("--context", arguments->context, "longest context in tokens (default: train.sequence)");

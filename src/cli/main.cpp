@@ -67,14 +67,18 @@ Error usage_error(const CLI::App& command, const std::vector<std::string>& words
       break;
     }
   }
-  return Error({.code = ExitCode::kUsage, .what = "the command line is not understood", .found = error.what(),
-                .where = typed_before(command), .hint = hint});
+  return Error({.code = ExitCode::kUsage,
+                .what = "the command line is not understood",
+                .found = error.what(),
+                .where = typed_before(command),
+                .hint = hint});
 }
 
 ExitCode run(int count, char** arguments) {
   CLI::App program("Trains large language models with linear and hybrid attention, and keeps them training.", "longhaul");
   program.require_subcommand(1);
-  program.set_version_flag("--version", [] { return version_text(); }, "print version, commit, compiler, LibTorch and CPU features");
+  program.set_version_flag(
+      "--version", [] { return version_text(); }, "print version, commit, compiler, LibTorch and CPU features");
   program.footer(
       "Examples:\n  # A first run, from nothing to a report\n  longhaul train recipes/first-run.toml\n"
       "  # What an option means, and who set it\n  longhaul config explain recipes/first-run.toml optim.lr\n"

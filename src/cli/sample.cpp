@@ -63,7 +63,9 @@ void add_sample(CLI::App& program, Command& command) {
                                   {"for a program", "sample runs/first-run --prompt \"class \" --seed 7 --json"}});
   sample->add_option("CKPT", arguments->checkpoint, "a checkpoint, or a run directory")->required();
   sample->add_option("--prompt", arguments->prompt, "the text to continue");
-  sample->add_option("--tokens", arguments->settings.tokens, "at most this many new tokens")->check(CLI::NonNegativeNumber)->capture_default_str();
+  sample->add_option("--tokens", arguments->settings.tokens, "at most this many new tokens")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   sample->add_option("--temperature", arguments->settings.temperature, "0: always the likeliest token")->capture_default_str();
   sample->add_option("--top-k", arguments->settings.top_k, "keep the k likeliest tokens; 0: all")->capture_default_str();
   sample->add_option("--top-p", arguments->settings.top_p, "keep the likeliest tokens whose probabilities sum to p")->capture_default_str();

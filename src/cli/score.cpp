@@ -24,7 +24,8 @@ ExitCode run(const Arguments& arguments) {
   auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device);
   const std::vector<int32_t> ids = data::read_ids(read_text(arguments.ids), arguments.ids);
   if (ids.empty()) {
-    throw Error({.code = ExitCode::kData, .what = "there are no ids to score", .expected = "a JSON list of token ids", .where = arguments.ids});
+    throw Error(
+        {.code = ExitCode::kData, .what = "there are no ids to score", .expected = "a JSON list of token ids", .where = arguments.ids});
   }
   const at::NoGradGuard no_gradient;
   model::LocalOps ops;
@@ -33,7 +34,9 @@ ExitCode run(const Arguments& arguments) {
   const Tensor hidden = model.decoder->hidden(context, to_tensor(ids, device), layout::make_single(static_cast<int64_t>(ids.size())));
   const Tensor logits = model.decoder->logits(hidden).to(at::kFloat).cpu().contiguous();
   storage::LocalFileSystem files;
-  const storage::TensorData data{"logits", storage::DType::kF32, {logits.size(0), logits.size(1)},
+  const storage::TensorData data{"logits",
+                                 storage::DType::kF32,
+                                 {logits.size(0), logits.size(1)},
                                  {static_cast<const std::byte*>(logits.const_data_ptr()), static_cast<size_t>(logits.nbytes())}};
   storage::write_safetensors(files, arguments.out, {&data, 1});
   print(fmt::format("logits [{}, {}] of step {} written to {}\n", logits.size(0), logits.size(1), model.step, arguments.out));
@@ -44,10 +47,11 @@ ExitCode run(const Arguments& arguments) {
 
 void add_score(CLI::App& program, Command& command) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* score = add_command(program, "score", "write the logits of a list of token ids",
-                                {{"fp32 logits [tokens, vocabulary], tensor name \"logits\"", "score runs/first-run --ids ids.json --out logits.safetensors"},
-                                 {"computed in fp64", "score runs/first-run --ids ids.json --out logits.safetensors --dtype fp64"},
-                                 {"of one checkpoint", "score runs/first-run/checkpoints/step-000000100 --ids ids.json --out logits.safetensors"}});
+  CLI::App* score = add_command(
+      program, "score", "write the logits of a list of token ids",
+      {{"fp32 logits [tokens, vocabulary], tensor name \"logits\"", "score runs/first-run --ids ids.json --out logits.safetensors"},
+       {"computed in fp64", "score runs/first-run --ids ids.json --out logits.safetensors --dtype fp64"},
+       {"of one checkpoint", "score runs/first-run/checkpoints/step-000000100 --ids ids.json --out logits.safetensors"}});
   score->add_option("CKPT", arguments->checkpoint, "a checkpoint, or a run directory")->required();
   score->add_option("--ids", arguments->ids, "JSON list of token ids")->required();
   score->add_option("--out", arguments->out, "safetensors file to write")->required();

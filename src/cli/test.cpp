@@ -5,11 +5,14 @@
 namespace longhaul::cli {
 
 void add_test(CLI::App& program, Command& command) {
-  CLI::App* test = add_command(program, "test", "build and run the tests (from the source tree: ./longhaul test)",
-                               {{"the fast and full tests", "test"}, {"only the fast ones", "test fast"}, {"those against other programs", "test peer"}});
+  CLI::App* test = add_command(
+      program, "test", "build and run the tests (from the source tree: ./longhaul test)",
+      {{"the fast and full tests", "test"}, {"only the fast ones", "test fast"}, {"those against other programs", "test peer"}});
   test->allow_extras();
   on_run(test, command, []() -> ExitCode {
-    throw Error({.code = ExitCode::kUsage, .what = "the program holds no tests of its own", .expected = "the script of the source tree",
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "the program holds no tests of its own",
+                 .expected = "the script of the source tree",
                  .hint = "in the source tree, type ./longhaul test"});
   });
 }

@@ -41,11 +41,14 @@ void add_train_tokenizer(CLI::App& group, Command& command) {
     const data::TrainReport report =
         data::train_tokenizer_on_paths(arguments->paths, arguments->out, {.vocabulary = arguments->vocabulary});
     if (arguments->json) {
-      print_json({{"out", arguments->out}, {"vocabulary", report.vocabulary}, {"files", report.files}, {"bytes", report.bytes},
+      print_json({{"out", arguments->out},
+                  {"vocabulary", report.vocabulary},
+                  {"files", report.files},
+                  {"bytes", report.bytes},
                   {"seconds", report.seconds}});
     } else {
-      print(fmt::format("{}: {} entries from {} files, {} in {}\n", arguments->out, count_text(report.vocabulary),
-                        count_text(report.files), bytes_text(report.bytes), duration_text(report.seconds)));
+      print(fmt::format("{}: {} entries from {} files, {} in {}\n", arguments->out, count_text(report.vocabulary), count_text(report.files),
+                        bytes_text(report.bytes), duration_text(report.seconds)));
     }
     return ExitCode::kDone;
   });
@@ -53,10 +56,11 @@ void add_train_tokenizer(CLI::App& group, Command& command) {
 
 void add_encode(CLI::App& group, Command& command) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* encode = add_command(group, "encode", "files as token ids, one line a file",
-                                 {{"ids separated by spaces", "tokenizer encode tokenizer.json story.txt"},
-                                  {"one JSON object a file", "tokenizer encode tokenizer.json a.txt b.txt --json"},
-                                  {"as a model is prompted, begin-of-text and all", "tokenizer encode tokenizer.json prompt.txt --special"}});
+  CLI::App* encode =
+      add_command(group, "encode", "files as token ids, one line a file",
+                  {{"ids separated by spaces", "tokenizer encode tokenizer.json story.txt"},
+                   {"one JSON object a file", "tokenizer encode tokenizer.json a.txt b.txt --json"},
+                   {"as a model is prompted, begin-of-text and all", "tokenizer encode tokenizer.json prompt.txt --special"}});
   encode->add_option("TOKENIZER", arguments->tokenizer, "a tokenizer.json, or the word bytes")->required();
   encode->add_option("FILE", arguments->paths, "files to encode")->required();
   encode->add_flag("--special", arguments->special, "add the special tokens the tokenizer puts around a text");
@@ -84,10 +88,11 @@ std::vector<int32_t> ids_of(const std::vector<std::string>& words) {
 
 void add_decode(CLI::App& group, Command& command) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* decode = add_command(group, "decode", "token ids as text",
-                                 {{"ids as arguments", "tokenizer decode tokenizer.json 15496 995"},
-                                  {"ids in a file", "tokenizer decode tokenizer.json ids.json"},
-                                  {"there and back", "tokenizer encode tokenizer.json a.txt | longhaul tokenizer decode tokenizer.json -"}});
+  CLI::App* decode =
+      add_command(group, "decode", "token ids as text",
+                  {{"ids as arguments", "tokenizer decode tokenizer.json 15496 995"},
+                   {"ids in a file", "tokenizer decode tokenizer.json ids.json"},
+                   {"there and back", "tokenizer encode tokenizer.json a.txt | longhaul tokenizer decode tokenizer.json -"}});
   decode->add_option("TOKENIZER", arguments->tokenizer, "a tokenizer.json, or the word bytes")->required();
   decode->add_option("IDS", arguments->paths, "ids, one file of ids, or - for standard input");
   add_json_flag(decode, arguments->json, "print {\"text\": …}; bytes that are not UTF-8 become U+FFFD");

@@ -21,12 +21,14 @@ BatchBuilder::Span BatchBuilder::add(int64_t length) {
   return {std::span(batch_.inputs).subspan(begin, count), std::span(batch_.labels).subspan(begin, count)};
 }
 
-void BatchBuilder::join() { join_ = true; }
+void BatchBuilder::join() {
+  join_ = true;
+}
 
 Batch BatchBuilder::finish() {
   batch_.layout = layout::make_packed(lengths_);
-  batch_.target_tokens = static_cast<int64_t>(batch_.labels.size()) -
-                         std::count(batch_.labels.begin(), batch_.labels.end(), layout::kIgnoreLabel);
+  batch_.target_tokens =
+      static_cast<int64_t>(batch_.labels.size()) - std::count(batch_.labels.begin(), batch_.labels.end(), layout::kIgnoreLabel);
   lengths_.clear();
   return std::exchange(batch_, {});
 }

@@ -14,12 +14,12 @@ namespace longhaul::data {
 struct Batch {
   int64_t first_position = 0;  // of the run's sample order; evaluation: of the window order
   int64_t rows = 0;
-  int64_t sequence = 0;        // inputs per row; 0: rows differ in length (evaluation)
+  int64_t sequence = 0;  // inputs per row; 0: rows differ in length (evaluation)
   std::vector<int64_t> inputs;
   std::vector<int64_t> labels;
   layout::SequenceLayout layout;
-  int64_t target_tokens = 0;   // labels that count
-  int64_t target_bytes = 0;    // of text that they stand for
+  int64_t target_tokens = 0;  // labels that count
+  int64_t target_bytes = 0;   // of text that they stand for
   bool operator==(const Batch&) const = default;
 };
 

@@ -41,13 +41,19 @@ Blend::Blend(std::span<const double> weights) {
   double sum = 0;
   for (double weight : weights) {
     if (!(weight >= 0) || !std::isfinite(weight)) {
-      throw Error({.code = ExitCode::kUsage, .what = "bad weight of a dataset", .expected = "a number of at least 0",
-                   .found = fmt::format("{}", weight), .hint = "set data.weights"});
+      throw Error({.code = ExitCode::kUsage,
+                   .what = "bad weight of a dataset",
+                   .expected = "a number of at least 0",
+                   .found = fmt::format("{}", weight),
+                   .hint = "set data.weights"});
     }
     sum += weight;
   }
   if (!(sum > 0)) {
-    throw Error({.code = ExitCode::kUsage, .what = "no dataset has a weight", .expected = "at least one weight above 0", .hint = "set data.weights"});
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "no dataset has a weight",
+                 .expected = "at least one weight above 0",
+                 .hint = "set data.weights"});
   }
   std::vector<double> shares;
   for (double weight : weights) shares.push_back(weight / sum);
@@ -64,7 +70,8 @@ Blend::Blend(std::span<const double> weights) {
       if (counts_[k] == 0 || scale * (n * counts_[k] - given[k] * period) < period) continue;
       // Deadline of k: (given + 1 - 1/scale) / w, compared by cross-multiplication.
       const auto later = [&](size_t a, size_t b) {
-        return static_cast<__int128>(scale * (given[a] + 1) - 1) * counts_[b] > static_cast<__int128>(scale * (given[b] + 1) - 1) * counts_[a];
+        return static_cast<__int128>(scale * (given[a] + 1) - 1) * counts_[b] >
+               static_cast<__int128>(scale * (given[b] + 1) - 1) * counts_[a];
       };
       if (chosen == counts_.size() || later(chosen, k)) chosen = k;
     }

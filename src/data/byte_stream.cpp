@@ -142,9 +142,12 @@ Compression compression_of(std::string_view file_name) {
 
 std::string_view without_compression(std::string_view file_name) {
   switch (compression_of(file_name)) {
-    case Compression::kGzip: return file_name.substr(0, file_name.size() - 3);
-    case Compression::kZstd: return file_name.substr(0, file_name.size() - 4);
-    case Compression::kNone: break;
+    case Compression::kGzip:
+      return file_name.substr(0, file_name.size() - 3);
+    case Compression::kZstd:
+      return file_name.substr(0, file_name.size() - 4);
+    case Compression::kNone:
+      break;
   }
   return file_name;
 }
@@ -152,9 +155,12 @@ std::string_view without_compression(std::string_view file_name) {
 std::unique_ptr<ByteStream> open_stream(const std::filesystem::path& path) {
   File file = File::open(path, File::Mode::kRead, ExitCode::kData);
   switch (compression_of(path.filename().string())) {
-    case Compression::kGzip: return std::make_unique<GzipStream>(std::move(file));
-    case Compression::kZstd: return std::make_unique<ZstdStream>(std::move(file));
-    case Compression::kNone: break;
+    case Compression::kGzip:
+      return std::make_unique<GzipStream>(std::move(file));
+    case Compression::kZstd:
+      return std::make_unique<ZstdStream>(std::move(file));
+    case Compression::kNone:
+      break;
   }
   return std::make_unique<PlainStream>(std::move(file));
 }

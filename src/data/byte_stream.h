@@ -22,7 +22,7 @@ class ByteStream {
 
 enum class Compression { kNone, kGzip, kZstd };
 
-Compression compression_of(std::string_view file_name);         // by its ending
+Compression compression_of(std::string_view file_name);            // by its ending
 std::string_view without_compression(std::string_view file_name);  // "a.jsonl.zst" → "a.jsonl"
 std::unique_ptr<ByteStream> open_stream(const std::filesystem::path& path);
 

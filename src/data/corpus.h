@@ -32,10 +32,10 @@ struct CorpusOptions {
 CorpusOptions corpus_options(const recipe::DataOptions& options, const std::filesystem::path& libtorch_folder);
 
 struct CorpusCounts {
-  int64_t documents = 0;  // given out
-  int64_t bytes = 0;      // of their text
+  int64_t documents = 0;                         // given out
+  int64_t bytes = 0;                             // of their text
   int64_t empty = 0, copies = 0, bad_lines = 0;  // left out
-  int64_t bad_utf8 = 0;   // documents given out that are not valid UTF-8; their bytes are kept as they are
+  int64_t bad_utf8 = 0;                          // documents given out that are not valid UTF-8; their bytes are kept as they are
 };
 
 // The place just after a document: where a reader that was interrupted goes on.

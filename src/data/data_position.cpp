@@ -10,9 +10,12 @@ using nlohmann::json;
 json to_json(const DataPosition& position) {
   json skip = json::array();
   for (const SampleRange& range : position.skip) skip.push_back({range.begin, range.end});
-  return {{"first_sample", position.first_sample}, {"skip", skip},
-          {"datasets", position.datasets},         {"tokenizer_sha256", position.tokenizer_sha256},
-          {"sequence", position.sequence},         {"seed", position.seed},
+  return {{"first_sample", position.first_sample},
+          {"skip", skip},
+          {"datasets", position.datasets},
+          {"tokenizer_sha256", position.tokenizer_sha256},
+          {"sequence", position.sequence},
+          {"seed", position.seed},
           {"packing", position.packing}};
 }
 
@@ -44,7 +47,8 @@ void require_same_data(const DataPosition& saved, const DataPosition& now) {
   require("tokenizer", saved.tokenizer_sha256, now.tokenizer_sha256, "use the run's tokenizer.json, or start anew with --fresh");
   require("training text", fmt::format("{}", fmt::join(saved.datasets, ", ")), fmt::format("{}", fmt::join(now.datasets, ", ")),
           "restore the files of data.source, or start anew with --fresh");
-  require("sequence length", std::to_string(saved.sequence), std::to_string(now.sequence), "set train.sequence back, or start anew with --fresh");
+  require("sequence length", std::to_string(saved.sequence), std::to_string(now.sequence),
+          "set train.sequence back, or start anew with --fresh");
   require("order of the samples", fmt::format("packing version {}", saved.packing), fmt::format("packing version {}", now.packing),
           "go on with the Longhaul that wrote it, or start anew with --fresh");
   require("seed of the data order", std::to_string(saved.seed), std::to_string(now.seed), "set data.seed back, or start anew with --fresh");

@@ -21,7 +21,9 @@ namespace {
                .hint = fmt::format("remove {}; the next start prepares the data again", path.parent_path().string())});
 }
 
-std::string checksum_text(const json& content) { return fmt::format("{:016x}", xxh3(content.dump())); }
+std::string checksum_text(const json& content) {
+  return fmt::format("{:016x}", xxh3(content.dump()));
+}
 
 uint64_t number_of_hex(const std::string& hex) {
   size_t used = 0;
@@ -38,14 +40,21 @@ json to_json(const CorpusCounts& c) {
 }
 
 CorpusCounts counts_from_json(const json& j) {
-  return {.documents = j.at("documents"), .bytes = j.at("bytes"),         .empty = j.at("empty"),
-          .copies = j.at("copies"),       .bad_lines = j.at("bad_lines"), .bad_utf8 = j.at("bad_utf8")};
+  return {.documents = j.at("documents"),
+          .bytes = j.at("bytes"),
+          .empty = j.at("empty"),
+          .copies = j.at("copies"),
+          .bad_lines = j.at("bad_lines"),
+          .bad_utf8 = j.at("bad_utf8")};
 }
 
 json to_json(const std::vector<ShardEntry>& shards) {
   json list = json::array();
   for (const ShardEntry& s : shards) {
-    list.push_back({{"file", s.file}, {"documents", s.documents}, {"tokens", s.tokens}, {"bytes", s.text_bytes},
+    list.push_back({{"file", s.file},
+                    {"documents", s.documents},
+                    {"tokens", s.tokens},
+                    {"bytes", s.text_bytes},
                     {"checksum", fmt::format("{:016x}", s.checksum)}});
   }
   return list;
@@ -88,7 +97,8 @@ TokenDataset TokenDataset::open(const fs::path& folder, const std::vector<ShardE
     TokenShard shard = TokenShard::open(path, &identity);
     const ShardHeader& header = shard.header();
     if (header.blocks_checksum != entry.checksum || header.documents != entry.documents || header.tokens != entry.tokens) {
-      refuse(path, fmt::format("the shard with checksum {:016x}", entry.checksum), fmt::format("{:016x}: another file", header.blocks_checksum));
+      refuse(path, fmt::format("the shard with checksum {:016x}", entry.checksum),
+             fmt::format("{:016x}: another file", header.blocks_checksum));
     }
     dataset.first_document_.push_back(dataset.documents_);
     dataset.documents_ += header.documents;
@@ -155,7 +165,8 @@ PreparedSource PreparedSource::open(const fs::path& folder, const ShardIdentity*
   std::vector<ShardEntry> train, held_out;
   try {
     if (manifest.at("format") != "longhaul-token-dataset") refuse(path, "format longhaul-token-dataset", manifest.at("format").dump());
-    if (manifest.at("version") != kManifestVersion) refuse(path, fmt::format("version {}", kManifestVersion), manifest.at("version").dump());
+    if (manifest.at("version") != kManifestVersion)
+      refuse(path, fmt::format("version {}", kManifestVersion), manifest.at("version").dump());
     prepared.source = manifest.at("source");
     prepared.identity = {manifest.at("tokenizer_sha256"), manifest.at("preparation"), manifest.at("vocabulary"), manifest.at("separator")};
     prepared.counts = counts_from_json(manifest.at("counts"));

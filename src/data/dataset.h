@@ -36,7 +36,7 @@ class TokenDataset {
   const std::string& fingerprint() const { return fingerprint_; }  // of the content: 64 hexadecimal digits
   const std::filesystem::path& folder() const { return folder_; }
 
-  int64_t length(int64_t document) const;      // tokens, without separator
+  int64_t length(int64_t document) const;  // tokens, without separator
   int64_t text_bytes(int64_t document) const;
   void read(int64_t document, int64_t first, std::span<int64_t> into) const;  // tokens first … of the document
   // Lengths of all documents in order; made anew at each call (8 bytes a document).

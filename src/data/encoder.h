@@ -16,7 +16,7 @@ struct Encoder {
   using Piecewise = std::function<void(std::string_view piece, bool last, std::vector<int32_t>& ids)>;
 
   std::function<void(std::string_view text, std::vector<int32_t>& ids)> encode;  // appends; called from several threads
-  std::function<Piecewise()> piecewise;  // gives the ids of encode of the whole
+  std::function<Piecewise()> piecewise;                                          // gives the ids of encode of the whole
   int64_t vocabulary = 0;
   int32_t separator = 0;  // id of the end-of-document token
   std::string sha256;     // of the tokenizer's definition

@@ -15,10 +15,10 @@
 namespace longhaul::data {
 
 struct EvaluationOptions {
-  int64_t context = 512;          // longest window, inputs
+  int64_t context = 512;  // longest window, inputs
   int64_t tokens_per_batch = 4096;
-  int64_t overlap = 0;            // below context
-  int64_t limit_tokens = 0;       // stop after this many targets, documents taken in a fixed random order; 0: all, in corpus order
+  int64_t overlap = 0;       // below context
+  int64_t limit_tokens = 0;  // stop after this many targets, documents taken in a fixed random order; 0: all, in corpus order
 };
 
 class EvaluationReader {
@@ -39,9 +39,9 @@ class EvaluationReader {
   std::vector<const TokenDataset*> datasets_;
   EvaluationOptions options_;
   int64_t documents_ = 0;
-  int64_t ordinal_ = 0;     // of the current document, in reading order
-  int64_t done_ = 0;        // labels of it already given out
-  int64_t targets_ = 0;     // given out
+  int64_t ordinal_ = 0;  // of the current document, in reading order
+  int64_t done_ = 0;     // labels of it already given out
+  int64_t targets_ = 0;  // given out
   int64_t windows_ = 0;
   std::optional<Window> waiting_;  // did not fit into the last batch
 };

@@ -97,7 +97,8 @@ class LineReader {
     }
     // The scanner has the last word: it keeps bad UTF-8 and it can say what is wrong.
     std::string decoded;
-    JsonTextScanner scanner(options_.field, [] {}, [&](std::string_view piece_of_text) { decoded += piece_of_text; });
+    JsonTextScanner scanner(
+        options_.field, [] {}, [&](std::string_view piece_of_text) { decoded += piece_of_text; });
     if (scanner.feed(line_) && scanner.finish()) {
       deliver(decoded);
     } else if (options_.skip_bad_lines) {

@@ -16,8 +16,8 @@ namespace longhaul::data {
 
 struct JsonLinesOptions {
   size_t file = 0;
-  std::string name;   // of documents
-  std::string path;   // of errors
+  std::string name;  // of documents
+  std::string path;  // of errors
   std::string field;
   bool skip_bad_lines = false;
   int64_t after_line = 0;

@@ -10,7 +10,9 @@ constexpr size_t kMaxKey = 1 << 16;
 constexpr size_t kMaxScalar = 1 << 10;
 constexpr size_t kFlushBytes = 1 << 16;
 
-bool blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+bool blank(char c) {
+  return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
 
 // -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?
 bool number(std::string_view s) {
@@ -96,7 +98,8 @@ bool JsonTextScanner::structural(char c) {
     case State::kValueOrEnd:
       if (c == ']') return close_container(c);
       return open_value(c);
-    case State::kValue: return open_value(c);
+    case State::kValue:
+      return open_value(c);
     case State::kAfterValue:
       if (c == ',') {
         state_ = containers_.back() == '{' ? State::kKey : State::kValue;
@@ -104,9 +107,11 @@ bool JsonTextScanner::structural(char c) {
       }
       if (c != '}' && c != ']') return fail("no ',' after a value");
       return close_container(c);
-    case State::kDone: return fail("text after the object");
+    case State::kDone:
+      return fail("text after the object");
     case State::kString:
-    case State::kScalar: break;
+    case State::kScalar:
+      break;
   }
   return fail("broken JSON");
 }

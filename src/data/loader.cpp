@@ -20,7 +20,7 @@ struct Loader::Prefetch {
     int64_t first, rows;
     std::shared_future<Batch> batch;
   };
-  std::map<int64_t, Slot> slots;  // by step
+  std::map<int64_t, Slot> slots;   // by step
   Worker worker{"data-prefetch"};  // last: ends before the slots go
 };
 
@@ -32,7 +32,9 @@ std::vector<double> weights_of(const std::vector<const TokenDataset*>& datasets,
   }
   for (const TokenDataset* dataset : datasets) {
     if (dataset->documents() == 0) {
-      throw Error({.code = ExitCode::kData, .what = "a dataset has no document to train on", .where = dataset->folder().string(),
+      throw Error({.code = ExitCode::kData,
+                   .what = "a dataset has no document to train on",
+                   .where = dataset->folder().string(),
                    .hint = "set data.source to more text"});
     }
     if (dataset->identity().tokenizer_sha256 != datasets[0]->identity().tokenizer_sha256) {
@@ -111,9 +113,8 @@ std::shared_ptr<const PackingIndex> Loader::index(int64_t dataset, int64_t epoch
   auto& slot = indexes_->open[{dataset, epoch}];
   if (!slot) {
     const TokenDataset& of = *datasets_[static_cast<size_t>(dataset)];
-    slot = std::make_shared<PackingIndex>(
-        PackingIndex::open_or_make(of, options_.sequence, epoch, options_.seed,
-                                   options_.index_folder.empty() ? of.folder().parent_path() : options_.index_folder));
+    slot = std::make_shared<PackingIndex>(PackingIndex::open_or_make(
+        of, options_.sequence, epoch, options_.seed, options_.index_folder.empty() ? of.folder().parent_path() : options_.index_folder));
     // Two epochs meet in a batch; older ones are not needed again in order, and open quickly when they are.
     std::erase_if(indexes_->open, [&](const auto& entry) { return entry.first.first == dataset && entry.first.second < epoch - 1; });
     return indexes_->open[{dataset, epoch}];
@@ -148,7 +149,9 @@ Batch Loader::batch_of(int64_t first_position, int64_t rows) const {
   return builder.finish();
 }
 
-Batch Loader::batch_at(int64_t step) const { return batch_at(step, 0, 1); }
+Batch Loader::batch_at(int64_t step) const {
+  return batch_at(step, 0, 1);
+}
 
 Batch Loader::batch_at(int64_t step, int64_t rank, int64_t ranks) const {
   const int64_t first = options_.first_position(step), rows = options_.first_position(step + 1) - first;

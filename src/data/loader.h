@@ -28,7 +28,7 @@ struct LoaderOptions {
   int64_t sequence = 512;
   uint64_t seed = 0;
   std::function<int64_t(int64_t step)> first_position;  // of a step; steps count from 0
-  std::vector<double> weights;         // empty: by size in tokens
+  std::vector<double> weights;                          // empty: by size in tokens
   std::vector<SampleRange> skip;
   bool document_boundaries = true;     // false: a row is one document for the model, whatever it holds
   int64_t prefetch = 2;                // steps prepared ahead; 0: none

@@ -128,7 +128,8 @@ PackingIndex PackingIndex::open(const fs::path& path, const PackingKey& key, int
   if (index.file_.size() < static_cast<int64_t>(sizeof raw)) refuse(path, "a header", fmt::format("{} bytes", index.file_.size()));
   std::memcpy(&raw, index.file_.range(0, sizeof raw).data(), sizeof raw);
   if (std::memcmp(raw.magic, kMagic, sizeof kMagic) != 0) refuse(path, "a file that begins with LHPACKED", "other bytes");
-  if (raw.version != kPackingVersion) refuse(path, fmt::format("format version {}", kPackingVersion), fmt::format("version {}", raw.version));
+  if (raw.version != kPackingVersion)
+    refuse(path, fmt::format("format version {}", kPackingVersion), fmt::format("version {}", raw.version));
   if (header_checksum(raw) != raw.checksum) refuse(path, "a header with the right checksum", "a damaged header");
   const bool same = std::string_view(raw.dataset, sizeof raw.dataset) == key.dataset && raw.sequence == key.sequence &&
                     raw.epoch == key.epoch && raw.seed == key.seed && raw.documents == documents;
@@ -142,7 +143,8 @@ PackingIndex PackingIndex::open(const fs::path& path, const PackingKey& key, int
   return index;
 }
 
-PackingIndex PackingIndex::open_or_make(const TokenDataset& dataset, int64_t sequence, int64_t epoch, uint64_t seed, const fs::path& folder) {
+PackingIndex PackingIndex::open_or_make(const TokenDataset& dataset, int64_t sequence, int64_t epoch, uint64_t seed,
+                                        const fs::path& folder) {
   LONGHAUL_ASSERT(sequence > 0, "sequence {}", sequence);
   const PackingKey key{dataset.fingerprint(), sequence, epoch, seed};
   const fs::path path = file_of(key, folder);
@@ -165,7 +167,8 @@ std::vector<Segment> PackingIndex::sample(const TokenDataset& dataset, int64_t i
   std::vector<Segment> segments;
   int64_t left = sequence_;
   for (; left > 0 && entry.ordinal < documents_; ++entry.ordinal, entry.start = 0) {
-    const auto document = static_cast<int64_t>(permutation_at(document_order_, static_cast<uint64_t>(documents_), static_cast<uint64_t>(entry.ordinal)));
+    const auto document =
+        static_cast<int64_t>(permutation_at(document_order_, static_cast<uint64_t>(documents_), static_cast<uint64_t>(entry.ordinal)));
     const int64_t length = std::min(left, dataset.length(document) + 1 - entry.start);
     LONGHAUL_ASSERT(length > 0, "packing index points behind document {}", document);
     segments.push_back({document, entry.start, length});
@@ -177,7 +180,8 @@ std::vector<Segment> PackingIndex::sample(const TokenDataset& dataset, int64_t i
 
 void read_segment(const TokenDataset& dataset, const Segment& segment, std::span<int64_t> inputs, std::span<int64_t> labels) {
   const auto length = static_cast<size_t>(segment.length);
-  LONGHAUL_ASSERT(inputs.size() == length && labels.size() == length, "{} inputs, {} labels, length {}", inputs.size(), labels.size(), length);
+  LONGHAUL_ASSERT(inputs.size() == length && labels.size() == length, "{} inputs, {} labels, length {}", inputs.size(), labels.size(),
+                  length);
   const int64_t separator = dataset.identity().separator;
   if (segment.document == kPadding) {
     std::fill(inputs.begin(), inputs.end(), separator);

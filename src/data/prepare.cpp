@@ -19,7 +19,7 @@ using nlohmann::json;
 namespace {
 
 constexpr std::array<const char*, 2> kSideFolder = {"train", "held-out"};  // by Split
-constexpr int64_t kShardDocuments = 4 << 20;  // bounds the tables of an open shard at 64 MiB
+constexpr int64_t kShardDocuments = 4 << 20;                               // bounds the tables of an open shard at 64 MiB
 
 struct State {
   CorpusPosition next;
@@ -168,10 +168,13 @@ class Preparation final : public CorpusSink {
     }
     state_.counts = written_.counts;
     state_.next = written_.next;
-    write_checked_json(folder_ / "state.json",
-                       {{"preparation", identity_.preparation}, {"tokenizer_sha256", identity_.tokenizer_sha256},
-                        {"file", state_.next.file}, {"line", state_.next.line}, {"counts", to_json(state_.counts)},
-                        {kSideFolder[0], to_json(state_.shards[0])}, {kSideFolder[1], to_json(state_.shards[1])}});
+    write_checked_json(folder_ / "state.json", {{"preparation", identity_.preparation},
+                                                {"tokenizer_sha256", identity_.tokenizer_sha256},
+                                                {"file", state_.next.file},
+                                                {"line", state_.next.line},
+                                                {"counts", to_json(state_.counts)},
+                                                {kSideFolder[0], to_json(state_.shards[0])},
+                                                {kSideFolder[1], to_json(state_.shards[1])}});
     if (options_.after_commit) options_.after_commit();
   }
 
@@ -209,8 +212,8 @@ PreparedSource prepare(const Corpus& corpus, size_t source, const Encoder& encod
   identity.tokenizer_sha256 = encoder.sha256;
   identity.vocabulary = encoder.vocabulary;
   identity.separator = encoder.separator;
-  identity.preparation = sha256_hex(fmt::format("{} {} {} {} {}", corpus.key(source), encoder.sha256, encoder.vocabulary,
-                                                encoder.separator, kShardVersion));
+  identity.preparation =
+      sha256_hex(fmt::format("{} {} {} {} {}", corpus.key(source), encoder.sha256, encoder.vocabulary, encoder.separator, kShardVersion));
   const fs::path folder = cache / ("tokens-" + identity.preparation.substr(0, 16));
   const auto reuse = [&]() -> std::optional<PreparedSource> {
     if (!fs::exists(folder / "dataset.json")) return std::nullopt;
@@ -234,16 +237,22 @@ PreparedSource prepare(const Corpus& corpus, size_t source, const Encoder& encod
     preparation.finish(counts, input.files().size());
   }
   const State& done = preparation.state();
-  write_checked_json(folder / "dataset.json",
-                     {{"format", "longhaul-token-dataset"}, {"version", kManifestVersion}, {"source", input.name()},
-                      {"preparation", identity.preparation}, {"tokenizer_sha256", identity.tokenizer_sha256},
-                      {"vocabulary", identity.vocabulary}, {"separator", identity.separator}, {"counts", to_json(done.counts)},
-                      {"train", to_json(done.shards[0])}, {"held_out", to_json(done.shards[1])}});
+  write_checked_json(folder / "dataset.json", {{"format", "longhaul-token-dataset"},
+                                               {"version", kManifestVersion},
+                                               {"source", input.name()},
+                                               {"preparation", identity.preparation},
+                                               {"tokenizer_sha256", identity.tokenizer_sha256},
+                                               {"vocabulary", identity.vocabulary},
+                                               {"separator", identity.separator},
+                                               {"counts", to_json(done.counts)},
+                                               {"train", to_json(done.shards[0])},
+                                               {"held_out", to_json(done.shards[1])}});
   fs::remove(folder / "state.json");
   return PreparedSource::open(folder, &identity);
 }
 
-std::vector<PreparedSource> prepare_all(const Corpus& corpus, const Encoder& encoder, const fs::path& cache, const PrepareOptions& options) {
+std::vector<PreparedSource> prepare_all(const Corpus& corpus, const Encoder& encoder, const fs::path& cache,
+                                        const PrepareOptions& options) {
   std::vector<PreparedSource> prepared;
   for (size_t s = 0; s < corpus.sources().size(); ++s) {
     prepared.push_back(prepare(corpus, s, encoder, cache, options));
@@ -253,7 +262,8 @@ std::vector<PreparedSource> prepare_all(const Corpus& corpus, const Encoder& enc
       throw Error({.code = ExitCode::kData,
                    .what = last.counts.documents == 0 ? "the corpus is empty" : "the corpus leaves nothing to train on",
                    .expected = "at least one document that is not empty, not a copy and not held out",
-                   .found = fmt::format("{} documents held out, {} empty, {} copies", last.held_out.documents(), last.counts.empty, last.counts.copies),
+                   .found = fmt::format("{} documents held out, {} empty, {} copies", last.held_out.documents(), last.counts.empty,
+                                        last.counts.copies),
                    .where = last.source,
                    .hint = "set data.source to more text, or lower data.held_out_percent"});
     }

@@ -19,10 +19,10 @@
 namespace longhaul::data {
 
 struct PrepareOptions {
-  int64_t shard_tokens = 64 << 20;           // committed when the open shards hold this many
-  int64_t batch_bytes = 16 << 20;            // of text encoded at once
-  int64_t long_document_bytes = 4 << 20;     // beyond: in pieces
-  std::function<void()> after_commit;        // called after each state file (tests stop there)
+  int64_t shard_tokens = 64 << 20;        // committed when the open shards hold this many
+  int64_t batch_bytes = 16 << 20;         // of text encoded at once
+  int64_t long_document_bytes = 4 << 20;  // beyond: in pieces
+  std::function<void()> after_commit;     // called after each state file (tests stop there)
 };
 
 PreparedSource prepare(const Corpus& corpus, size_t source, const Encoder& encoder, const std::filesystem::path& cache,

@@ -46,8 +46,8 @@ Tokenizer trained_tokenizer(const recipe::DataOptions& options, const Corpus& co
   }
   tokenizer.save(path);
   return_free_memory();  // what counting words took is large, and what follows takes as much again
-  log_info("trained a tokenizer of {} entries on {} in {}: {}", count_text(tokenizer.tokens()), bytes_text(bytes), duration_text(watch.seconds()),
-           path.string());
+  log_info("trained a tokenizer of {} entries on {} in {}: {}", count_text(tokenizer.tokens()), bytes_text(bytes),
+           duration_text(watch.seconds()), path.string());
   return tokenizer;
 }
 
@@ -61,8 +61,12 @@ std::vector<const TokenDataset*> those_with_documents(const std::vector<Prepared
 
 }  // namespace
 
-std::vector<const TokenDataset*> RunData::train() const { return those_with_documents(sources, &PreparedSource::train); }
-std::vector<const TokenDataset*> RunData::held_out() const { return those_with_documents(sources, &PreparedSource::held_out); }
+std::vector<const TokenDataset*> RunData::train() const {
+  return those_with_documents(sources, &PreparedSource::train);
+}
+std::vector<const TokenDataset*> RunData::held_out() const {
+  return those_with_documents(sources, &PreparedSource::held_out);
+}
 
 Tokenizer open_tokenizer(const recipe::DataOptions& options, const Corpus& corpus, const fs::path& cache) {
   if (options.tokenizer == "train") return trained_tokenizer(options, corpus, cache);

@@ -35,7 +35,9 @@ struct RawHeader {  // as it lies in the file
 };
 static_assert(sizeof(RawHeader) == kShardHeaderBytes);
 
-int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+int64_t round_up(int64_t value, int64_t to) {
+  return (value + to - 1) / to * to;
+}
 
 struct Sections {
   int64_t ends, text_bytes, checksums, file;  // offsets
@@ -86,7 +88,8 @@ ShardHeader parse_shard_header(std::span<const std::byte> bytes, int64_t file_by
   }
   // From here on the header says what its writer meant; numbers that make no sense are still refused before they are used.
   constexpr int64_t kMost = int64_t{1} << 48;
-  const bool widths = (raw.token_bytes == 2 || raw.token_bytes == 4) && raw.block_bytes == kShardBlockBytes && raw.header_bytes == kShardHeaderBytes;
+  const bool widths =
+      (raw.token_bytes == 2 || raw.token_bytes == 4) && raw.block_bytes == kShardBlockBytes && raw.header_bytes == kShardHeaderBytes;
   const bool counts = raw.tokens >= 0 && raw.tokens < kMost && raw.documents >= 0 && raw.documents < kMost && raw.text_bytes >= 0;
   const bool ids = raw.vocabulary > 0 && raw.vocabulary <= (raw.token_bytes == 2 ? int64_t{1} << 16 : int64_t{1} << 31) &&
                    raw.separator >= 0 && raw.separator < raw.vocabulary;
@@ -100,7 +103,8 @@ ShardHeader parse_shard_header(std::span<const std::byte> bytes, int64_t file_by
   header.file_bytes = raw.file_bytes;
   header.blocks_checksum = raw.blocks_checksum;
   if (sections_of(header).file != raw.file_bytes) refuse(where, "sizes that add up", "a header whose sizes do not");
-  if (file_bytes != raw.file_bytes) refuse(where, fmt::format("{} bytes", raw.file_bytes), fmt::format("{} bytes: the file is truncated or was appended to", file_bytes));
+  if (file_bytes != raw.file_bytes)
+    refuse(where, fmt::format("{} bytes", raw.file_bytes), fmt::format("{} bytes: the file is truncated or was appended to", file_bytes));
   return header;
 }
 
@@ -133,7 +137,8 @@ void ShardWriter::flush_block() {
 
 void ShardWriter::append(std::span<const int32_t> tokens) {
   for (int32_t id : tokens) {
-    if (id >= 0 && id < header_.identity.vocabulary) [[likely]] continue;
+    if (id >= 0 && id < header_.identity.vocabulary) [[likely]]
+      continue;
     throw Error({.code = ExitCode::kData,
                  .what = "the tokenizer gave an id outside its vocabulary",
                  .expected = fmt::format("0 to {}", header_.identity.vocabulary - 1),
@@ -221,7 +226,8 @@ TokenShard TokenShard::open(const std::filesystem::path& path, const ShardIdenti
   if (previous != header.tokens) refuse(where, fmt::format("documents of {} tokens", header.tokens), fmt::format("{}", previous));
   int64_t bytes = 0;
   for (int64_t of_document : shard.text_bytes()) {
-    if (of_document < 0 || of_document > header.text_bytes - bytes) refuse(where, "documents of at least 0 bytes that add up", fmt::format("{}", of_document));
+    if (of_document < 0 || of_document > header.text_bytes - bytes)
+      refuse(where, "documents of at least 0 bytes that add up", fmt::format("{}", of_document));
     bytes += of_document;
   }
   if (bytes != header.text_bytes) refuse(where, fmt::format("documents of {} bytes", header.text_bytes), fmt::format("{}", bytes));

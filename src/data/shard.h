@@ -61,9 +61,9 @@ class ShardWriter {
   std::filesystem::path path_, partial_;
   ShardHeader header_;
   File file_;
-  std::vector<std::byte> block_;       // not yet written, less than kShardBlockBytes
+  std::vector<std::byte> block_;  // not yet written, less than kShardBlockBytes
   std::vector<uint64_t> checksums_;
-  std::vector<int64_t> ends_;          // per document: tokens of the shard up to its end
+  std::vector<int64_t> ends_;  // per document: tokens of the shard up to its end
   std::vector<int64_t> text_bytes_;
 };
 

@@ -130,8 +130,14 @@ void Source::read(size_t file, DocumentSink& sink, int64_t after_line, const std
     if (entry.bytes == 0) {  // an empty file is an empty document, whatever its ending
       if (sink.begin({file, 0, entry.name})) sink.end();
     } else if (entry.json_lines) {
-      read_json_lines(*stream, {.file = file, .name = entry.name, .path = entry.path.string(), .field = options_.jsonl_field,
-                                .skip_bad_lines = options_.skip_bad_lines, .after_line = after_line}, sink, advance);
+      read_json_lines(*stream,
+                      {.file = file,
+                       .name = entry.name,
+                       .path = entry.path.string(),
+                       .field = options_.jsonl_field,
+                       .skip_bad_lines = options_.skip_bad_lines,
+                       .after_line = after_line},
+                      sink, advance);
     } else {
       read_text_file(*stream, file, entry.name, sink, advance);
     }

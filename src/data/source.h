@@ -25,10 +25,10 @@ struct SourceOptions {
 
 struct SourceFile {
   std::filesystem::path path;
-  std::string name;            // relative to the source's root, with '/'
-  int64_t bytes = 0;           // on the disk
+  std::string name;   // relative to the source's root, with '/'
+  int64_t bytes = 0;  // on the disk
   int64_t modified_ns = 0;
-  bool json_lines = false;     // by its ending: .jsonl or .ndjson
+  bool json_lines = false;  // by its ending: .jsonl or .ndjson
 };
 
 // A document's identity is its file's name, or "name:line" in JSON Lines; lines count from 1.

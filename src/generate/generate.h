@@ -18,7 +18,7 @@ struct GenerateSettings {
   double top_p = 0.95;
   uint64_t seed = 0;
   int64_t vocabulary = 0;  // ids below this are drawn: a model may have more rows than its tokenizer has tokens. 0: all of the model's
-  int64_t stop_id = -1;  // the end-of-document separator: put before the prompt; drawing it ends the text. −1: none
+  int64_t stop_id = -1;    // the end-of-document separator: put before the prompt; drawing it ends the text. −1: none
   SamplerSettings sampler() const { return {temperature, top_k, top_p, seed}; }
 };
 

@@ -19,7 +19,8 @@ class GradientToSink : public torch::autograd::Function<GradientToSink> {
 
 class MetaFunction : public torch::autograd::Function<MetaFunction> {
  public:
-  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, at::TensorList inputs, const std::vector<MetaResult>& results) {
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, at::TensorList inputs,
+                                                const std::vector<MetaResult>& results) {
     context->save_for_backward(inputs.vec());
     torch::autograd::variable_list outputs;
     for (const MetaResult& each : results) outputs.push_back(at::empty(each.sizes, at::TensorOptions().dtype(each.type).device(at::kMeta)));
@@ -39,10 +40,14 @@ ByDevice choose_by_device(const char* op, const Tensor& x, const std::string& cu
   static const std::vector<std::string> kImplementations = {"cuda", "cpu", "meta", "aten"};
   return static_cast<ByDevice>(Dispatcher(op).choose(kImplementations, [&](size_t i) {
     switch (static_cast<ByDevice>(i)) {
-      case ByDevice::kCuda: return cuda_refusal;
-      case ByDevice::kCpu: return x.is_cpu() ? std::string() : kNotOnCpu;
-      case ByDevice::kMeta: return x.is_meta() ? std::string() : kNotMeta;
-      default: return std::string();
+      case ByDevice::kCuda:
+        return cuda_refusal;
+      case ByDevice::kCpu:
+        return x.is_cpu() ? std::string() : kNotOnCpu;
+      case ByDevice::kMeta:
+        return x.is_meta() ? std::string() : kNotMeta;
+      default:
+        return std::string();
     }
   }));
 }

@@ -26,8 +26,7 @@ void print_once(const Choice& choice) {
 
 }  // namespace
 
-size_t Dispatcher::choose(const std::vector<std::string>& implementations,
-                          const std::function<std::string(size_t)>& refusal) const {
+size_t Dispatcher::choose(const std::vector<std::string>& implementations, const std::function<std::string(size_t)>& refusal) const {
   const auto want = forced.find(op_);
   Choice choice{.op = op_};
   for (size_t i = 0; i < implementations.size(); ++i) {
@@ -48,7 +47,9 @@ size_t Dispatcher::choose(const std::vector<std::string>& implementations,
                .found = reasons.empty() ? "no implementation of that name" : reasons});
 }
 
-const Choice& Dispatcher::last(const std::string& op) { return last_choice[op]; }
+const Choice& Dispatcher::last(const std::string& op) {
+  return last_choice[op];
+}
 
 void Dispatcher::force(const std::string& op, std::optional<std::string> implementation) {
   if (implementation) {
@@ -58,6 +59,8 @@ void Dispatcher::force(const std::string& op, std::optional<std::string> impleme
   }
 }
 
-void Dispatcher::explain(bool on) { explaining = on; }
+void Dispatcher::explain(bool on) {
+  explaining = on;
+}
 
 }  // namespace longhaul::kernels

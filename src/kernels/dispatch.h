@@ -22,9 +22,9 @@ class Dispatcher {
   // Asks in order; `refusals[i]` is the reason of implementations[i], empty: it takes the call. Returns its index. The last one
   // must take everything. A name forced by force() is asked alone and its refusal is an error.
   size_t choose(const std::vector<std::string>& implementations, const std::function<std::string(size_t)>& refusal) const;
-  static const Choice& last(const std::string& op);  // of this thread
+  static const Choice& last(const std::string& op);                                     // of this thread
   static void force(const std::string& op, std::optional<std::string> implementation);  // of this thread; tests and benchmarks
-  static void explain(bool on);  // whole process: log each new choice once
+  static void explain(bool on);                                                         // whole process: log each new choice once
 
  private:
   std::string op_;

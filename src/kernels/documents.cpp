@@ -8,10 +8,7 @@
 namespace longhaul::kernels {
 
 void refuse_argument(const char* op, const char* argument, const std::string& expected, const std::string& found) {
-  throw Error({.code = ExitCode::kUsage,
-               .what = fmt::format("{}: bad argument {}", op, argument),
-               .expected = expected,
-               .found = found});
+  throw Error({.code = ExitCode::kUsage, .what = fmt::format("{}: bad argument {}", op, argument), .expected = expected, .found = found});
 }
 
 std::string shape_text(const Tensor& tensor) {

@@ -36,8 +36,7 @@ std::optional<int64_t> product_of(std::initializer_list<int64_t> sizes) {
 }
 
 // world / (a·b·pp), or an error that shows the product.
-int64_t rest_of_world(int64_t world, std::string_view side, Axis outer, int64_t outer_size, Axis inner,
-                      int64_t inner_size, int64_t pp) {
+int64_t rest_of_world(int64_t world, std::string_view side, Axis outer, int64_t outer_size, Axis inner, int64_t inner_size, int64_t pp) {
   const std::optional<int64_t> product = product_of({pp, outer_size, inner_size});
   if (product && *product <= world && world % *product == 0) return world / *product;
   throw Error({.code = ExitCode::kUsage,
@@ -45,8 +44,7 @@ int64_t rest_of_world(int64_t world, std::string_view side, Axis outer, int64_t 
                .expected = fmt::format("pp·{}·{} divides the number of ranks", name_of(outer), name_of(inner)),
                .found = fmt::format("{}·{}·{} = {}, and {} is not a multiple of it", pp, outer_size, inner_size,
                                     product ? std::to_string(*product) : "more than 2^63", world),
-               .hint = fmt::format("lower pp, {} or {}, or start a multiple of their product", name_of(outer),
-                                   name_of(inner))});
+               .hint = fmt::format("lower pp, {} or {}, or start a multiple of their product", name_of(outer), name_of(inner))});
 }
 
 }  // namespace
@@ -72,16 +70,10 @@ std::string AxisSet::text() const {
 
 Mesh::Mesh(int64_t world, const MeshShape& shape) : world_(world) {
   if (world < 1) {
-    throw Error({.code = ExitCode::kUsage,
-                 .what = "a mesh needs ranks",
-                 .expected = "at least 1",
-                 .found = std::to_string(world)});
+    throw Error({.code = ExitCode::kUsage, .what = "a mesh needs ranks", .expected = "at least 1", .found = std::to_string(world)});
   }
-  const std::pair<Axis, int64_t> chosen[] = {{Axis::kPp, shape.pp},
-                                             {Axis::kCp, shape.cp},
-                                             {Axis::kTp, shape.tp},
-                                             {Axis::kEp, shape.ep},
-                                             {Axis::kEtp, shape.etp}};
+  const std::pair<Axis, int64_t> chosen[] = {
+      {Axis::kPp, shape.pp}, {Axis::kCp, shape.cp}, {Axis::kTp, shape.tp}, {Axis::kEp, shape.ep}, {Axis::kEtp, shape.etp}};
   for (const auto& [axis, length] : chosen) {
     if (length < 1) {
       throw Error({.code = ExitCode::kUsage,
@@ -198,19 +190,17 @@ std::vector<GroupKind> Mesh::group_kinds() const {
   using enum Axis;
   std::vector<GroupKind> kinds;
   const auto add = [&](AxisSet axes) { kinds.push_back({axes.text(), groups(axes)}); };
-  for (AxisSet axes : {AxisSet{kDp, kCp}, AxisSet{kDp}, AxisSet{kCp}, AxisSet{kPp, kTp}, AxisSet{kTp}, AxisSet{kPp}})
-    add(axes);
+  for (AxisSet axes : {AxisSet{kDp, kCp}, AxisSet{kDp}, AxisSet{kCp}, AxisSet{kPp, kTp}, AxisSet{kTp}, AxisSet{kPp}}) add(axes);
   kinds.push_back({"embedding", embedding_groups()});
   for (AxisSet axes : {AxisSet{kDp, kCp, kTp}, AxisSet{kDp, kTp}, AxisSet{kCp, kTp}}) add(axes);
-  for (AxisSet axes : {AxisSet{kEp}, AxisSet{kEtp}, AxisSet{kEp, kEtp}, AxisSet{kPp, kEp, kEtp}, AxisSet{kEdp}})
-    add(axes);
+  for (AxisSet axes : {AxisSet{kEp}, AxisSet{kEtp}, AxisSet{kEp, kEtp}, AxisSet{kPp, kEp, kEtp}, AxisSet{kEdp}}) add(axes);
   return kinds;
 }
 
 std::string Mesh::text() const {
-  return fmt::format("{} ranks: pp {} × dp {} × cp {} × tp {}, experts pp {} × edp {} × ep {} × etp {}", world_,
-                     size(Axis::kPp), size(Axis::kDp), size(Axis::kCp), size(Axis::kTp), size(Axis::kPp),
-                     size(Axis::kEdp), size(Axis::kEp), size(Axis::kEtp));
+  return fmt::format("{} ranks: pp {} × dp {} × cp {} × tp {}, experts pp {} × edp {} × ep {} × etp {}", world_, size(Axis::kPp),
+                     size(Axis::kDp), size(Axis::kCp), size(Axis::kTp), size(Axis::kPp), size(Axis::kEdp), size(Axis::kEp),
+                     size(Axis::kEtp));
 }
 
 }  // namespace longhaul::layout

@@ -98,10 +98,7 @@ void Builder::bias(const std::string& name, int64_t channels, SplitRule split) {
 }
 
 void Builder::linear(const std::string& name, Role role, int64_t out, int64_t in, SplitRule split, bool with_bias) {
-  append({.tensor = {name + ".weight", {out, in}, role},
-          .init = matrix_init(role, out, in),
-          .split = split,
-          .decay = true});
+  append({.tensor = {name + ".weight", {out, in}, role}, .init = matrix_init(role, out, in), .split = split, .decay = true});
   if (with_bias) bias(name, out, split.dimension == 0 ? split : SplitRule{});
 }
 

@@ -11,8 +11,7 @@ namespace longhaul::layout {
 namespace {
 
 [[noreturn]] void refuse(std::string what, std::string expected, std::string found) {
-  throw Error(
-      {.code = ExitCode::kUsage, .what = std::move(what), .expected = std::move(expected), .found = std::move(found)});
+  throw Error({.code = ExitCode::kUsage, .what = std::move(what), .expected = std::move(expected), .found = std::move(found)});
 }
 
 // Every piece that a cut deals out must be whole units: the dimension is a multiple of the unit, and so is every piece
@@ -24,8 +23,7 @@ void check_dimension(const std::vector<Cut>& cuts, int64_t length) {
     if (!whole_units) {
       refuse(fmt::format("a dimension cannot be cut over {} by units of {}", name_of(cut.axis), cut.unit),
              "a unit that divides the dimension and the unit of the cut before it",
-             kept == 0 ? fmt::format("length {}", length)
-                       : fmt::format("length {}, cut before by units of {}", length, kept));
+             kept == 0 ? fmt::format("length {}", length) : fmt::format("length {}, cut before by units of {}", length, kept));
     }
     kept = cut.unit;
   }
@@ -67,8 +65,7 @@ void check(const Placement& placement, const Mesh& mesh, const Shape& global_sha
   }
   AxisSet used;
   const auto use = [&](Axis axis) {
-    if (used.contains(axis))
-      refuse(fmt::format("placement {} uses {} twice", placement.text(), name_of(axis)), "each axis once", "twice");
+    if (used.contains(axis)) refuse(fmt::format("placement {} uses {} twice", placement.text(), name_of(axis)), "each axis once", "twice");
     used = used | AxisSet{axis};
   };
   for (size_t d = 0; d < global_shape.size(); ++d) {

@@ -103,9 +103,8 @@ std::optional<std::string> covering_defect(const Shape& shape, std::span<const R
     order.push_back(i);
   }
   const size_t axis = sweep_dimension(shape.size(), rectangles, order);
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return std::pair(rectangles[a].offset[axis], a) < std::pair(rectangles[b].offset[axis], b);
-  });
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return std::pair(rectangles[a].offset[axis], a) < std::pair(rectangles[b].offset[axis], b); });
   for (size_t i = 0; i < order.size(); ++i) {
     const Rectangle& rectangle = rectangles[order[i]];
     const int64_t end = rectangle.offset[axis] + rectangle.length[axis];
@@ -117,8 +116,7 @@ std::optional<std::string> covering_defect(const Shape& shape, std::span<const R
     held += rectangle.volume();  // disjoint and inside, so this never exceeds the shape's volume
   }
   const int64_t missing = volume(shape) - held;
-  if (missing != 0)
-    return fmt::format("{} of {} elements of shape {} are missing", missing, volume(shape), shape_text(shape));
+  if (missing != 0) return fmt::format("{} of {} elements of shape {} are missing", missing, volume(shape), shape_text(shape));
   return std::nullopt;
 }
 

@@ -12,10 +12,8 @@ namespace longhaul::layout {
 namespace {
 
 [[noreturn]] void refuse(std::string expected, std::string found) {
-  throw Error({.code = ExitCode::kUsage,
-               .what = "a sequence layout is inconsistent",
-               .expected = std::move(expected),
-               .found = std::move(found)});
+  throw Error(
+      {.code = ExitCode::kUsage, .what = "a sequence layout is inconsistent", .expected = std::move(expected), .found = std::move(found)});
 }
 
 }  // namespace
@@ -39,13 +37,11 @@ std::span<const int64_t> SequenceLayout::positions_of_axis(int64_t axis) const {
 
 void SequenceLayout::validate() const {
   if (document_offsets.empty() || document_offsets.front() != 0) {
-    refuse("document offsets that begin with 0",
-           document_offsets.empty() ? "no offsets" : std::to_string(document_offsets.front()));
+    refuse("document offsets that begin with 0", document_offsets.empty() ? "no offsets" : std::to_string(document_offsets.front()));
   }
   for (size_t i = 1; i < document_offsets.size(); ++i) {
     if (document_offsets[i] < document_offsets[i - 1]) {
-      refuse("ascending document offsets",
-             fmt::format("{} after {} at document {}", document_offsets[i], document_offsets[i - 1], i - 1));
+      refuse("ascending document offsets", fmt::format("{} after {} at document {}", document_offsets[i], document_offsets[i - 1], i - 1));
     }
   }
   if (position_axes < 1) refuse("at least one position axis", std::to_string(position_axes));
@@ -65,8 +61,7 @@ SequenceLayout make_packed(std::span<const int64_t> document_lengths) {
 
 SequenceLayout make_packed(std::span<const int64_t> document_lengths, std::span<const int64_t> first_positions) {
   if (first_positions.size() != document_lengths.size()) {
-    refuse(fmt::format("a first position for each of {} documents", document_lengths.size()),
-           std::to_string(first_positions.size()));
+    refuse(fmt::format("a first position for each of {} documents", document_lengths.size()), std::to_string(first_positions.size()));
   }
   SequenceLayout layout;
   for (size_t i = 0; i < document_lengths.size(); ++i) {
@@ -88,14 +83,12 @@ SequenceLayout make_batch(int64_t batch, int64_t sequence) {
   return make_packed(std::vector<int64_t>(static_cast<size_t>(batch), sequence));
 }
 
-std::vector<int64_t> shifted_labels(const SequenceLayout& layout, std::span<const int64_t> tokens,
-                                    std::span<const int64_t> next_tokens) {
+std::vector<int64_t> shifted_labels(const SequenceLayout& layout, std::span<const int64_t> tokens, std::span<const int64_t> next_tokens) {
   if (static_cast<int64_t>(tokens.size()) != layout.tokens()) {
     refuse(fmt::format("{} token ids", layout.tokens()), std::to_string(tokens.size()));
   }
   if (!next_tokens.empty() && static_cast<int64_t>(next_tokens.size()) != layout.documents()) {
-    refuse(fmt::format("a next token for each of {} documents", layout.documents()),
-           std::to_string(next_tokens.size()));
+    refuse(fmt::format("a next token for each of {} documents", layout.documents()), std::to_string(next_tokens.size()));
   }
   std::vector<int64_t> labels(tokens.size(), kIgnoreLabel);
   for (int64_t i = 0; i < layout.documents(); ++i) {
@@ -138,8 +131,7 @@ std::vector<int64_t> inverse_permutation(std::span<const int64_t> permutation) {
   std::vector<int64_t> inverse(permutation.size(), -1);
   for (size_t i = 0; i < permutation.size(); ++i) {
     const int64_t element = permutation[i];
-    const bool fresh =
-        element >= 0 && element < static_cast<int64_t>(permutation.size()) && inverse[static_cast<size_t>(element)] < 0;
+    const bool fresh = element >= 0 && element < static_cast<int64_t>(permutation.size()) && inverse[static_cast<size_t>(element)] < 0;
     LONGHAUL_ASSERT(fresh, "element {} of {}", element, permutation.size());
     inverse[static_cast<size_t>(element)] = static_cast<int64_t>(i);
   }

@@ -17,10 +17,9 @@ namespace longhaul::layout {
 inline constexpr int64_t kIgnoreLabel = -1;  // no loss at this token
 
 struct SequenceLayout {
-  std::vector<int64_t> document_offsets = {
-      0};                          // [documents + 1], first 0, ascending, last = tokens; a document may be empty
-  int64_t position_axes = 1;       // 1 text, 2 images, 3 video
-  std::vector<int64_t> positions;  // [position_axes, tokens], row-major
+  std::vector<int64_t> document_offsets = {0};  // [documents + 1], first 0, ascending, last = tokens; a document may be empty
+  int64_t position_axes = 1;                    // 1 text, 2 images, 3 video
+  std::vector<int64_t> positions;               // [position_axes, tokens], row-major
 
   int64_t tokens() const { return document_offsets.back(); }
   int64_t documents() const { return static_cast<int64_t>(document_offsets.size()) - 1; }

@@ -5,8 +5,7 @@
 namespace longhaul::layout {
 
 Range even_part(int64_t total, int64_t parts, int64_t index) {
-  LONGHAUL_ASSERT(total >= 0 && parts >= 1 && index >= 0 && index < parts, "total {} parts {} index {}", total, parts,
-                  index);
+  LONGHAUL_ASSERT(total >= 0 && parts >= 1 && index >= 0 && index < parts, "total {} parts {} index {}", total, parts, index);
   const int64_t length = total / parts;
   const int64_t longer = total % parts;  // the first parts take one more
   return {index * length + (index < longer ? index : longer), length + (index < longer ? 1 : 0)};

@@ -15,7 +15,9 @@ namespace {
 
 using OptionalTensor = std::optional<Tensor>;
 
-Tensor defined_or_none(const OptionalTensor& tensor) { return tensor ? *tensor : Tensor(); }
+Tensor defined_or_none(const OptionalTensor& tensor) {
+  return tensor ? *tensor : Tensor();
+}
 
 std::tuple<Tensor, Tensor> recurrence(const Tensor& q, const Tensor& k, const Tensor& v, const OptionalTensor& log_decay,
                                       const OptionalTensor& initial_state, const OptionalTensor& cu_seqlens, double scale, bool reverse) {
@@ -24,15 +26,19 @@ std::tuple<Tensor, Tensor> recurrence(const Tensor& q, const Tensor& k, const Te
   return {std::move(result.o_thd), std::move(result.final_state_nhkv)};
 }
 
-std::tuple<Tensor, Tensor> softmax_attention(const Tensor& q, const Tensor& k, const Tensor& v, const OptionalTensor& cu_seqlens, int64_t window,
-                                             double scale) {
+std::tuple<Tensor, Tensor> softmax_attention(const Tensor& q, const Tensor& k, const Tensor& v, const OptionalTensor& cu_seqlens,
+                                             int64_t window, double scale) {
   auto result = attention(q, k, v, defined_or_none(cu_seqlens), Tensor(), {.scale = scale, .window = window});
   return {std::move(result.o_thd), std::move(result.logsumexp_th)};
 }
 
-ScalarType wide(const Tensor& tensor) { return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+ScalarType wide(const Tensor& tensor) {
+  return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
 
-int64_t documents_of(const OptionalTensor& cu_seqlens) { return cu_seqlens ? cu_seqlens->size(0) - 1 : 1; }
+int64_t documents_of(const OptionalTensor& cu_seqlens) {
+  return cu_seqlens ? cu_seqlens->size(0) - 1 : 1;
+}
 
 std::tuple<Tensor, Tensor> recurrence_shapes(const Tensor& q, const Tensor&, const Tensor& v, const OptionalTensor&, const OptionalTensor&,
                                              const OptionalTensor& cu_seqlens, double, bool) {
@@ -44,7 +50,9 @@ std::tuple<Tensor, Tensor> attention_shapes(const Tensor& q, const Tensor&, cons
   return {at::empty({q.size(0), q.size(1), v.size(2)}, v.options()), at::empty({q.size(0), q.size(1)}, q.options().dtype(wide(q)))};
 }
 
-Tensor cross_entropy_shape(const Tensor& hidden, const Tensor&, const Tensor&, double) { return at::empty({}, hidden.options().dtype(wide(hidden))); }
+Tensor cross_entropy_shape(const Tensor& hidden, const Tensor&, const Tensor&, double) {
+  return at::empty({}, hidden.options().dtype(wide(hidden)));
+}
 
 }  // namespace
 

@@ -35,7 +35,8 @@ Tensor Experts::forward(Context& context, const Tensor& hidden) {
                                   .sink = {.weight = parameter.grad, .postponed = context.postponed_weight_gradients},
                                   .kept = parameter.kept()};
   };
-  const Tensor down = kernels::grouped_feed_forward(rows, assignment.rows_per_expert, kernels::Activation::kSwiglu, weights(*gate_up_), weights(*down_));
+  const Tensor down =
+      kernels::grouped_feed_forward(rows, assignment.rows_per_expert, kernels::Activation::kSwiglu, weights(*gate_up_), weights(*down_));
   if (context.training) add_losses(context, routing, assignment.rows_per_expert);
   return kernels::combine_experts(down, routing.weight_tk, assignment);
 }
@@ -43,10 +44,12 @@ Tensor Experts::forward(Context& context, const Tensor& hidden) {
 // c · E · Σ_e f_e P_e times the tokens: their number cancels against the mean in P.
 void Experts::add_losses(Context& context, const kernels::Routing& routing, const std::vector<int64_t>& rows_per_expert) const {
   if (routing.choice_tk.size(0) == 0) return;
-  const Tensor counts = context.ops.sum_statistics(to_tensor(rows_per_expert, routing.probability_sum_e.device()).to(routing.probability_sum_e.scalar_type()));
+  const Tensor counts = context.ops.sum_statistics(
+      to_tensor(rows_per_expert, routing.probability_sum_e.device()).to(routing.probability_sum_e.scalar_type()));
   const Tensor share = counts.div(counts.sum());
   if (balance_coefficient_ > 0) {
-    context.auxiliary_losses.push_back(routing.probability_sum_e.mul(share).sum().mul(balance_coefficient_ * static_cast<double>(experts_)));
+    context.auxiliary_losses.push_back(
+        routing.probability_sum_e.mul(share).sum().mul(balance_coefficient_ * static_cast<double>(experts_)));
   }
   if (z_coefficient_ > 0) context.auxiliary_losses.push_back(routing.log_sum_square.mul(z_coefficient_));
   Tensor& busiest = context.statistics["router/busiest_expert_share"];

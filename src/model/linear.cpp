@@ -14,10 +14,11 @@ Linear::Linear(ParameterSet& parameters, const std::string& prefix, const std::s
 }
 
 kernels::LinearWeights Linear::weights(Context& context) const {
-  return {.weight = weight_->value,
-          .bias = bias_ != nullptr ? bias_->value : Tensor(),
-          .sink = {.weight = weight_->grad, .bias = bias_ != nullptr ? bias_->grad : Tensor(), .postponed = context.postponed_weight_gradients},
-          .kept = weight_->kept()};
+  return {
+      .weight = weight_->value,
+      .bias = bias_ != nullptr ? bias_->value : Tensor(),
+      .sink = {.weight = weight_->grad, .bias = bias_ != nullptr ? bias_->grad : Tensor(), .postponed = context.postponed_weight_gradients},
+      .kept = weight_->kept()};
 }
 
 Tensor Linear::forward(Context& context, const Tensor& x) const {

@@ -18,8 +18,7 @@ class UseFunction : public torch::autograd::Function<UseFunction> {
     context->saved_data["grad"] = grad;
     return value.view_as(value);
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list gradients) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
     Tensor grad = context->saved_data["grad"].toTensor();
     if (gradients[0].defined()) grad.add_(gradients[0]);
     return {Tensor(), Tensor()};
@@ -37,7 +36,9 @@ Tensor Parameter::part_of(const Tensor& storage, size_t i) const {
   return view.view(part.held.length);
 }
 
-Tensor Parameter::use() { return UseFunction::apply(value, grad); }
+Tensor Parameter::use() {
+  return UseFunction::apply(value, grad);
+}
 
 ParameterSet::ParameterSet(std::vector<layout::ParameterSpec> specs, Precision precision, at::Device device)
     : specs_(std::move(specs)), taken_(specs_.size(), false), precision_(precision), device_(device) {}
@@ -64,7 +65,8 @@ Parameter& ParameterSet::store(std::string name, std::vector<Part> parts, at::In
   parameter->parts = std::move(parts);
   const auto options = at::TensorOptions().device(device_);
   const MemoryPurposeScope of_value(MemoryPurpose::kParameters);
-  parameter->value = at::zeros(sizes, options.dtype(kept_wide(parameter->parts[0].spec) ? precision_.reduce : precision_.compute)).requires_grad_(true);
+  parameter->value =
+      at::zeros(sizes, options.dtype(kept_wide(parameter->parts[0].spec) ? precision_.reduce : precision_.compute)).requires_grad_(true);
   const MemoryPurposeScope of_gradient(MemoryPurpose::kGradients);
   parameter->grad = at::zeros(sizes, options.dtype(precision_.main_gradient));
   parameters_.push_back(std::move(parameter));
@@ -116,8 +118,12 @@ void ParameterSet::initialise(uint64_t seed) {
       const auto& spec = parameter->parts[i].spec;
       Tensor view = parameter->part_of(parameter->value.detach(), i);
       switch (spec.init.kind) {
-        case layout::Init::Kind::kOnes: view.fill_(1); break;
-        case layout::Init::Kind::kZeros: view.zero_(); break;
+        case layout::Init::Kind::kOnes:
+          view.fill_(1);
+          break;
+        case layout::Init::Kind::kZeros:
+          view.zero_();
+          break;
         case layout::Init::Kind::kNormal:
           fill_normal(view, RandomStream(seed, "init/" + spec.tensor.name), spec.init.std, spec.tensor.global_shape,
                       parameter->parts[i].held);

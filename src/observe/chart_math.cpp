@@ -53,8 +53,7 @@ std::vector<Point> over_windows(const std::vector<Point>& finite, double window,
 
 std::vector<Point> finite_only(std::span<const Point> points) {
   std::vector<Point> finite;
-  std::copy_if(points.begin(), points.end(), std::back_inserter(finite),
-               [](const Point& p) { return std::isfinite(p.y); });
+  std::copy_if(points.begin(), points.end(), std::back_inserter(finite), [](const Point& p) { return std::isfinite(p.y); });
   return finite;
 }
 
@@ -64,9 +63,8 @@ std::vector<Point> smoothed(std::span<const Point> points, double window) {
   const auto finite = finite_only(points);
   std::vector<double> sums = {0};
   for (const Point& p : finite) sums.push_back(sums.back() + p.y);
-  return over_windows(finite, window, [&](size_t begin, size_t end) {
-    return (sums[end] - sums[begin]) / static_cast<double>(end - begin);
-  });
+  return over_windows(finite, window,
+                      [&](size_t begin, size_t end) { return (sums[end] - sums[begin]) / static_cast<double>(end - begin); });
 }
 
 std::vector<Point> running_median(std::span<const Point> points, double window) {

@@ -14,8 +14,7 @@
 namespace longhaul::observe {
 namespace {
 
-constexpr std::array<const char*, 6> kFields = {"loss",   "grad_norm",      "learning_rate",
-                                                "tokens", "auxiliary_loss", "evaluation.loss"};
+constexpr std::array<const char*, 6> kFields = {"loss", "grad_norm", "learning_rate", "tokens", "auxiliary_loss", "evaluation.loss"};
 constexpr size_t kEvaluationLoss = 5;
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 using Values = std::array<double, kFields.size()>;
@@ -29,12 +28,8 @@ Steps read(const std::filesystem::path& run) {
   Steps steps;
   for_each_event(events_file(run), [&](const Event& event) {
     if (const auto* step = std::get_if<StepReport>(&event.body)) {
-      steps.values[step->step] = {step->loss,
-                                  step->grad_norm,
-                                  step->learning_rate,
-                                  static_cast<double>(step->tokens),
-                                  step->auxiliary_loss.value_or(kNone),
-                                  kNone};
+      steps.values[step->step] = {
+          step->loss, step->grad_norm, step->learning_rate, static_cast<double>(step->tokens), step->auxiliary_loss.value_or(kNone), kNone};
     } else if (const auto* evaluation = std::get_if<Evaluation>(&event.body)) {
       steps.evaluations[evaluation->step] = evaluation->loss;
     } else if (const auto* resume = std::get_if<Resume>(&event.body)) {
@@ -51,8 +46,7 @@ bool same(double a, double b) {
 
 void note(FieldDifference& difference, int64_t step, double a, double b) {
   if (same(a, b)) return;
-  const double distance =
-      std::isfinite(a) && std::isfinite(b) ? std::abs(a - b) : std::numeric_limits<double>::infinity();
+  const double distance = std::isfinite(a) && std::isfinite(b) ? std::abs(a - b) : std::numeric_limits<double>::infinity();
   if (difference.steps++ == 0) {
     difference.step = step;
     difference.first = a;
@@ -88,8 +82,7 @@ Comparison compare(const std::filesystem::path& first_run, const std::filesystem
     fields[f].field = kFields[f];
     if (fields[f].steps > 0) result.differences.push_back(fields[f]);
   }
-  std::stable_sort(result.differences.begin(), result.differences.end(),
-                   [](const auto& a, const auto& b) { return a.step < b.step; });
+  std::stable_sort(result.differences.begin(), result.differences.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
   return result;
 }
 
@@ -102,9 +95,8 @@ std::string Comparison::text() const {
   } else {
     text = fmt::format("of {} steps in both, step {} is the first that differs\n", steps_in_both, first_step());
     for (const auto& d : differences) {
-      text += fmt::format(
-          "  {:<16} first at step {}: {:.17g} and {:.17g}; differs in {} steps, by at most {:.3g} (step {})\n", d.field,
-          d.step, d.first, d.second, d.steps, d.largest, d.largest_step);
+      text += fmt::format("  {:<16} first at step {}: {:.17g} and {:.17g}; differs in {} steps, by at most {:.3g} (step {})\n", d.field,
+                          d.step, d.first, d.second, d.steps, d.largest, d.largest_step);
     }
   }
   if (only_in_first > 0) text += fmt::format("{} steps are only in the first run\n", only_in_first);

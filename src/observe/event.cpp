@@ -59,10 +59,7 @@ class LineWriter {
       return;
     }
     key(name) += "null";
-    note_ += fmt::format("{}{}={}", note_.empty() ? "" : "; ", name,
-                         std::isnan(value) ? "nan"
-                         : value > 0       ? "inf"
-                                           : "-inf");
+    note_ += fmt::format("{}{}={}", note_.empty() ? "" : "; ", name, std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
   }
 
   std::string line_, note_;
@@ -101,8 +98,7 @@ class LineReader {
     refuse(where_, fmt::format("\"{}\" to be {}", name, type), found.dump().substr(0, 80));
   }
   void read(const nlohmann::json& json, std::string_view name, int64_t& value) const {
-    if (!json.is_number_integer() || (json.is_number_unsigned() && json.get<uint64_t>() > INT64_MAX))
-      wrong(name, "a whole number", json);
+    if (!json.is_number_integer() || (json.is_number_unsigned() && json.get<uint64_t>() > INT64_MAX)) wrong(name, "a whole number", json);
     value = json.get<int64_t>();
   }
   void read(const nlohmann::json& json, std::string_view name, bool& value) const {
@@ -131,10 +127,8 @@ class LineReader {
     const auto note = object_.find("note");
     if (note != object_.end() && note->is_string()) {
       const std::string text = "; " + note->get<std::string>() + ";";
-      if (text.find(fmt::format("; {}=inf;", name)) != std::string::npos)
-        return std::numeric_limits<double>::infinity();
-      if (text.find(fmt::format("; {}=-inf;", name)) != std::string::npos)
-        return -std::numeric_limits<double>::infinity();
+      if (text.find(fmt::format("; {}=inf;", name)) != std::string::npos) return std::numeric_limits<double>::infinity();
+      if (text.find(fmt::format("; {}=-inf;", name)) != std::string::npos) return -std::numeric_limits<double>::infinity();
     }
     return std::numeric_limits<double>::quiet_NaN();
   }
@@ -153,8 +147,7 @@ Common common_of(const nlohmann::json& object, std::string_view where) {
   Common common;
   LineReader(object, where).fields(common);
   if (common.schema > kEventSchema) {
-    refuse(where, fmt::format("schema {} or less", kEventSchema),
-           fmt::format("schema {}, written by a newer Longhaul", common.schema));
+    refuse(where, fmt::format("schema {} or less", kEventSchema), fmt::format("schema {}, written by a newer Longhaul", common.schema));
   }
   return common;
 }

@@ -78,8 +78,8 @@ struct StepReport {
   double tokens_per_second = 0;
   double grad_norm = 0;  // before clipping
   double learning_rate = 0;
-  double milliseconds = 0;    // the whole step, data wait included
-  std::optional<double> mfu;  // 0..1 of the measured peak; attention counted causally: half of the square
+  double milliseconds = 0;                       // the whole step, data wait included
+  std::optional<double> mfu;                     // 0..1 of the measured peak; attention counted causally: half of the square
   std::optional<double> mfu_full_attention;      // the same step with the whole square counted, as others report it
   std::optional<double> model_flops_per_second;  // causal
   std::optional<double> data_wait_milliseconds;
@@ -116,8 +116,7 @@ struct CheckpointSaved {
 
 struct Resume {
   static constexpr std::string_view kName = "resume";
-  int64_t step =
-      0;  // of the checkpoint: the next step done is step + 1, and later steps in the file before this are void
+  int64_t step = 0;  // of the checkpoint: the next step done is step + 1, and later steps in the file before this are void
   static constexpr auto fields();
 };
 
@@ -161,8 +160,8 @@ struct End {
   static constexpr auto fields();
 };
 
-using EventBody = std::variant<RunStart, StepReport, Evaluation, CompressionBaseline, CheckpointSaved, Resume, Alarm,
-                               NonFinite, Sample, MeasuredMemory, End>;
+using EventBody = std::variant<RunStart, StepReport, Evaluation, CompressionBaseline, CheckpointSaved, Resume, Alarm, NonFinite, Sample,
+                               MeasuredMemory, End>;
 
 struct Common {
   int64_t schema = kEventSchema;
@@ -260,8 +259,7 @@ constexpr auto StepReport::fields() {
 constexpr auto Evaluation::fields() {
   using E = Evaluation;
   return std::tuple{Field{"step", &E::step}, Field{"loss", &E::loss, Digits::kSeventeen},
-                    Field{"bits_per_byte", &E::bits_per_byte, Digits::kSeventeen},
-                    Field{"perplexity", &E::perplexity, Digits::kSeventeen}};
+                    Field{"bits_per_byte", &E::bits_per_byte, Digits::kSeventeen}, Field{"perplexity", &E::perplexity, Digits::kSeventeen}};
 }
 constexpr auto CompressionBaseline::fields() {
   return std::tuple{Field{"gzip_bits_per_byte", &CompressionBaseline::gzip_bits_per_byte},
@@ -278,8 +276,8 @@ constexpr auto Alarm::fields() {
   return std::tuple{Field{"kind", &Alarm::kind}, Field{"message", &Alarm::message}};
 }
 constexpr auto NonFinite::fields() {
-  return std::tuple{Field{"step", &NonFinite::step}, Field{"layer", &NonFinite::layer},
-                    Field{"tensor", &NonFinite::tensor}, Field{"phase", &NonFinite::phase}};
+  return std::tuple{Field{"step", &NonFinite::step}, Field{"layer", &NonFinite::layer}, Field{"tensor", &NonFinite::tensor},
+                    Field{"phase", &NonFinite::phase}};
 }
 constexpr auto Sample::fields() {
   return std::tuple{Field{"step", &Sample::step}, Field{"prompt", &Sample::prompt}, Field{"text", &Sample::text}};

@@ -57,8 +57,7 @@ Common common_of(const File& file, int64_t begin, int64_t end, std::string_view 
 std::string new_run_name(double now_s) {
   std::string name = wall_time_text(now_s);
   std::erase_if(name, [](char c) { return c == '-' || c == ':' || c == 'Z'; });
-  return fmt::format("{}-{:08x}", name,
-                     static_cast<uint32_t>(xxh3(fmt::format("{} {}", machine().host, monotonic_ns()))));
+  return fmt::format("{}-{:08x}", name, static_cast<uint32_t>(xxh3(fmt::format("{} {}", machine().host, monotonic_ns()))));
 }
 
 }  // namespace
@@ -71,8 +70,7 @@ EventWriter::EventWriter(EventWriterOptions options) {
   const int64_t size = existing.size();
   good_bytes_ = after_last_newline(existing, size);
   if (good_bytes_ < size) {
-    log_warning("{}: the last line was torn by a crash; its {} bytes are cut off", options.path.string(),
-                size - good_bytes_);
+    log_warning("{}: the last line was torn by a crash; its {} bytes are cut off", options.path.string(), size - good_bytes_);
     file_.truncate(good_bytes_);
   }
   Common first{.run = "", .generation = 0}, last = first;
@@ -127,16 +125,15 @@ void EventWriter::write_locked(EventBody body) {
   hand_out(event);
   if (!written && lost_now_++ == 0) {
     ++lost_;
-    hand_out({.common = common_,
-              .body = Alarm{.kind = "events_lost",
-                            .message = fmt::format("events cannot be written to {}; training goes on without them",
-                                                   file_.path().string())}});
+    hand_out(
+        {.common = common_,
+         .body = Alarm{.kind = "events_lost",
+                       .message = fmt::format("events cannot be written to {}; training goes on without them", file_.path().string())}});
   } else if (!written) {
     ++lost_;
   } else if (lost_now_ > 0) {
     const int64_t lost = std::exchange(lost_now_, 0);
-    write_locked(
-        Alarm{.kind = "events_lost", .message = fmt::format("{} events before this one could not be written", lost)});
+    write_locked(Alarm{.kind = "events_lost", .message = fmt::format("{} events before this one could not be written", lost)});
   }
 }
 
@@ -206,13 +203,12 @@ std::filesystem::path events_file(const std::filesystem::path& run) {
   if (std::filesystem::is_regular_file(run, ignored)) return run;
   const auto file = run / "events.jsonl";
   if (std::filesystem::is_regular_file(file, ignored)) return file;
-  throw Error(
-      {.code = ExitCode::kData,
-       .what = "no run there",
-       .expected = "a run folder with an events.jsonl, or such a file",
-       .found = std::filesystem::exists(run, ignored) ? "a folder without events.jsonl" : "no such file or folder",
-       .where = run.string(),
-       .hint = "name the folder given to train with --run"});
+  throw Error({.code = ExitCode::kData,
+               .what = "no run there",
+               .expected = "a run folder with an events.jsonl, or such a file",
+               .found = std::filesystem::exists(run, ignored) ? "a folder without events.jsonl" : "no such file or folder",
+               .where = run.string(),
+               .hint = "name the folder given to train with --run"});
 }
 
 }  // namespace longhaul::observe

@@ -31,9 +31,8 @@ std::vector<double> column(const RunData& run, Value value) {
 }
 
 std::string tile(const std::string& name, const std::string& value, const std::string& unit, const std::string& more) {
-  return fmt::format(
-      "<div class=\"tile\"><span class=\"name\">{}</span><b>{}{}</b><span class=\"more\">{}</span></div>\n", name,
-      value, unit.empty() ? "" : " <small>" + unit + "</small>", more);
+  return fmt::format("<div class=\"tile\"><span class=\"name\">{}</span><b>{}{}</b><span class=\"more\">{}</span></div>\n", name, value,
+                     unit.empty() ? "" : " <small>" + unit + "</small>", more);
 }
 
 std::string quality_tile(const RunData& run) {
@@ -76,9 +75,7 @@ std::string tiles(const RunData& run) {
     std::string share = "median step";
     if (std::isfinite(mfu)) share = fmt::format("{} of the measured peak (MFU, causal)", percent(mfu));
     if (std::isfinite(mfu) && std::isfinite(full)) share += fmt::format("<br>{} with full attention counted", percent(full));
-    html +=
-        tile("Speed", compact(median(column(run, [](const StepReport& s) { return s.tokens_per_second; }))), "tokens/s",
-             share);
+    html += tile("Speed", compact(median(column(run, [](const StepReport& s) { return s.tokens_per_second; }))), "tokens/s", share);
     double spent_ms = 0;
     for (const StepReport& step : run.steps) spent_ms += std::isfinite(step.milliseconds) ? step.milliseconds : 0;
     html += tile("Time in steps", duration_text(spent_ms / 1000), "",
@@ -88,10 +85,9 @@ std::string tiles(const RunData& run) {
   }
   if (run.start) {
     const RunStart& s = *run.start;
-    const std::string used =
-        s.parameters_per_token > 0 && s.parameters_per_token < s.parameters
-            ? fmt::format("{} used per token", compact(static_cast<double>(s.parameters_per_token)))
-            : html_escaped(s.model);
+    const std::string used = s.parameters_per_token > 0 && s.parameters_per_token < s.parameters
+                                 ? fmt::format("{} used per token", compact(static_cast<double>(s.parameters_per_token)))
+                                 : html_escaped(s.model);
     html += tile("Parameters", compact(static_cast<double>(s.parameters)), "", used);
   }
   return html + "</div>\n";
@@ -117,13 +113,12 @@ std::string header(const RunData& run) {
   if (start.threads > 0) parts.push_back(fmt::format("{} threads", start.threads));
   if (!run.resumes.empty()) {
     const std::string times = run.resumes.size() == 1 ? "once" : fmt::format("{} times", run.resumes.size());
-    parts.push_back(fmt::format("resumed {} ({} step{} done again)", times, run.repeated_steps,
-                                run.repeated_steps == 1 ? "" : "s"));
+    parts.push_back(fmt::format("resumed {} ({} step{} done again)", times, run.repeated_steps, run.repeated_steps == 1 ? "" : "s"));
   }
   std::string line;
   for (const auto& part : parts) line += (line.empty() ? "" : " · ") + html_escaped(part);
-  return fmt::format("<header><div class=\"kicker\">Longhaul run report</div><h1>{}</h1><p>{}{}</p></header>\n",
-                     html_escaped(title), status(run), line);
+  return fmt::format("<header><div class=\"kicker\">Longhaul run report</div><h1>{}</h1><p>{}{}</p></header>\n", html_escaped(title),
+                     status(run), line);
 }
 
 std::string charts_html(const RunData& run) {
@@ -133,13 +128,11 @@ std::string charts_html(const RunData& run) {
   for (const Chart& chart : charts) html += chart.html();
   html += "</div>\n<p class=\"legend\">";
   auto key = [&](const char* style, const char* text) {
-    html += fmt::format("<svg viewBox=\"0 0 10 10\"><path class=\"flag {}\" d=\"M5 0l4 5l-4 5l-4 -5z\"/></svg>{}",
-                        style, text);
+    html += fmt::format("<svg viewBox=\"0 0 10 10\"><path class=\"flag {}\" d=\"M5 0l4 5l-4 5l-4 -5z\"/></svg>{}", style, text);
   };
   if (!run.checkpoints.empty()) key("save", "checkpoint");
   if (!run.resumes.empty()) key("resume", "resumed");
-  if (std::any_of(run.steps.begin(), run.steps.end(),
-                  [](const auto& s) { return !std::isfinite(s.loss) || s.skipped.value_or(false); })) {
+  if (std::any_of(run.steps.begin(), run.steps.end(), [](const auto& s) { return !std::isfinite(s.loss) || s.skipped.value_or(false); })) {
     key("bad", "skipped or not finite");
   }
   return html + " <output id=\"step\"></output></p>\n";
@@ -154,8 +147,8 @@ std::string troubles(const RunData& run) {
   size_t shown = 0;
   for (const auto& [when, alarm] : run.alarms) {
     if (++shown > kMost) break;
-    html += fmt::format("<tr><td class=\"dim\">{}</td><td class=\"bad\">{}</td><td>{}</td></tr>\n",
-                        wall_time_text(when), html_escaped(alarm.kind), html_escaped(alarm.message));
+    html += fmt::format("<tr><td class=\"dim\">{}</td><td class=\"bad\">{}</td><td>{}</td></tr>\n", wall_time_text(when),
+                        html_escaped(alarm.kind), html_escaped(alarm.message));
   }
   for (const NonFinite& n : run.nonfinite) {
     if (++shown > kMost) break;
@@ -178,21 +171,19 @@ std::string evaluations(const RunData& run) {
       "<th class=\"n\">loss</th><th class=\"n\">bits per byte</th><th class=\"n\">perplexity</th></tr>\n",
       run.evaluations.size());
   for (const Evaluation& e : run.evaluations) {
-    html += fmt::format(
-        "<tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
-        count_text(e.step), fixed(e.loss, 4), fixed(e.bits_per_byte, 4), fixed(e.perplexity, 2));
+    html += fmt::format("<tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
+                        count_text(e.step), fixed(e.loss, 4), fixed(e.bits_per_byte, 4), fixed(e.perplexity, 2));
   }
   return html + "</table></div></details>\n";
 }
 
 std::string samples(const RunData& run) {
   if (run.samples.empty()) return "";
-  std::string html =
-      fmt::format("<section><h2>What it writes</h2><p class=\"note\">Sampled after step {}; the prompt is grey.</p>\n",
-                  count_text(run.samples.back().step));
+  std::string html = fmt::format("<section><h2>What it writes</h2><p class=\"note\">Sampled after step {}; the prompt is grey.</p>\n",
+                                 count_text(run.samples.back().step));
   for (const Sample& sample : run.samples) {
-    html += fmt::format("<pre><span class=\"prompt\">{}</span><span class=\"text\">{}</span></pre>\n",
-                        html_escaped(sample.prompt), html_escaped(sample.text));
+    html += fmt::format("<pre><span class=\"prompt\">{}</span><span class=\"text\">{}</span></pre>\n", html_escaped(sample.prompt),
+                        html_escaped(sample.text));
   }
   return html + "</section>\n";
 }
@@ -205,10 +196,9 @@ std::string recipe_section(const std::vector<RecipeChange>& changes, const std::
       "<p class=\"note\">Values that are not the default, and where they come from.</p><div "
       "class=\"table\"><table><tr><th>option</th><th>value</th><th>default</th><th>from</th></tr>\n";
   for (const auto& change : changes) {
-    html += fmt::format(
-        "<tr><td class=\"c\">{}</td><td class=\"c\">{}</td><td class=\"c dim\">{}</td><td class=\"dim\">{}</td></tr>\n",
-        html_escaped(change.key), html_escaped(change.value), html_escaped(change.default_value),
-        html_escaped(change.origin));
+    html +=
+        fmt::format("<tr><td class=\"c\">{}</td><td class=\"c\">{}</td><td class=\"c dim\">{}</td><td class=\"dim\">{}</td></tr>\n",
+                    html_escaped(change.key), html_escaped(change.value), html_escaped(change.default_value), html_escaped(change.origin));
   }
   return html + "</table></div></section>\n";
 }
@@ -256,16 +246,14 @@ std::string environment(const RunData& run) {
       {"held-out text", s.heldout_bytes ? bytes_text(*s.heldout_bytes) : ""}};
   std::string html = "<section><h2>Environment</h2><div class=\"table\"><table>\n";
   for (const auto& [name, value] : rows) {
-    if (!value.empty())
-      html += fmt::format("<tr><td class=\"dim\">{}</td><td>{}</td></tr>\n", name, html_escaped(value));
+    if (!value.empty()) html += fmt::format("<tr><td class=\"dim\">{}</td><td>{}</td></tr>\n", name, html_escaped(value));
   }
   return html + "</table></div></section>\n";
 }
 
 }  // namespace
 
-std::string report_html(const RunData& run, const std::vector<RecipeChange>& changes,
-                        const std::string& recipe_remark) {
+std::string report_html(const RunData& run, const std::vector<RecipeChange>& changes, const std::string& recipe_remark) {
   const std::string title = run.start && !run.start->name.empty() ? run.start->name : run.run;
   std::string html = fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "

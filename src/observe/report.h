@@ -24,7 +24,6 @@ std::vector<RecipeChange> recipe_changes(const std::filesystem::path& recipe_fil
 double smoothing_window(size_t points);  // how many points a smoothed curve averages over; 1: it is shown as it is
 std::vector<Chart> report_charts(const RunData& run);
 // `recipe_remark` stands where the recipe's table would, when there is none.
-std::string report_html(const RunData& run, const std::vector<RecipeChange>& changes,
-                        const std::string& recipe_remark = "");
+std::string report_html(const RunData& run, const std::vector<RecipeChange>& changes, const std::string& recipe_remark = "");
 
 }  // namespace longhaul::observe

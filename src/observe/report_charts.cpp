@@ -51,19 +51,17 @@ void mark_events(const RunData& run, Chart& chart) {
                            .style = "save"});
   }
   for (const int64_t step : run.resumes) {
-    chart.marks.push_back({.x = static_cast<double>(step),
-                           .title = fmt::format("resumed from step {}", step),
-                           .style = "resume",
-                           .through = true});
+    chart.marks.push_back(
+        {.x = static_cast<double>(step), .title = fmt::format("resumed from step {}", step), .style = "resume", .through = true});
   }
   int64_t shown = 0;
   for (const StepReport& step : run.steps) {
     if (std::isfinite(step.loss) && !step.skipped.value_or(false)) continue;
     if (++shown > 200) break;  // beyond that the axis is red anyway
-    chart.marks.push_back({.x = static_cast<double>(step.step),
-                           .title = fmt::format("step {}: loss {}{}", step.step, fixed(step.loss, 4),
-                                                step.skipped.value_or(false) ? ", skipped" : ""),
-                           .style = "bad"});
+    chart.marks.push_back(
+        {.x = static_cast<double>(step.step),
+         .title = fmt::format("step {}: loss {}{}", step.step, fixed(step.loss, 4), step.skipped.value_or(false) ? ", skipped" : ""),
+         .style = "bad"});
   }
   std::erase_if(chart.marks, [&](const Mark& mark) { return mark.x > chart.x_max; });
 }
@@ -88,8 +86,7 @@ void add_curve(Chart& chart, const std::vector<Point>& points, Series series, Mi
 // Loss in nats per token on the left. A held-out token has a fixed number of bytes, so bits per byte are the same axis
 // in another unit, and what gzip and xz reach are lines on it.
 Chart loss_chart(const RunData& run) {
-  Chart chart{
-      .id = "loss", .title = "Loss", .unit = "nats per token", .width = 1080, .height = 400, .x_max = last_step(run)};
+  Chart chart{.id = "loss", .title = "Loss", .unit = "nats per token", .width = 1080, .height = 400, .x_max = last_step(run)};
   const auto points = points_of(run, [](const StepReport& s) { return s.loss; });
   add_curve(chart, points, {.name = "training", .style = "train"});
 
@@ -98,8 +95,7 @@ Chart loss_chart(const RunData& run) {
     if (e.loss > 0 && std::isfinite(e.bits_per_byte / e.loss) && e.bits_per_byte > 0) ratio = e.bits_per_byte / e.loss;
   }
   std::vector<Point> heldout;
-  for (const Evaluation& e : run.evaluations)
-    heldout.push_back({static_cast<double>(e.step), ratio > 0 ? e.bits_per_byte : e.loss});
+  for (const Evaluation& e : run.evaluations) heldout.push_back({static_cast<double>(e.step), ratio > 0 ? e.bits_per_byte : e.loss});
   if (!heldout.empty()) {
     chart.series.push_back({.name = ratio > 0 ? "held out, bits per byte" : "held out",
                             .style = "eval",
@@ -112,10 +108,10 @@ Chart loss_chart(const RunData& run) {
     chart.right_ratio = ratio;
     chart.right_unit = "bits per byte";
     if (run.baseline) {
-      chart.references.push_back({run.baseline->gzip_bits_per_byte / ratio,
-                                  fmt::format("gzip −9  {}", fixed(run.baseline->gzip_bits_per_byte, 3)), "gzip"});
-      chart.references.push_back({run.baseline->xz_bits_per_byte / ratio,
-                                  fmt::format("xz −9  {}", fixed(run.baseline->xz_bits_per_byte, 3)), "xz"});
+      chart.references.push_back(
+          {run.baseline->gzip_bits_per_byte / ratio, fmt::format("gzip −9  {}", fixed(run.baseline->gzip_bits_per_byte, 3)), "gzip"});
+      chart.references.push_back(
+          {run.baseline->xz_bits_per_byte / ratio, fmt::format("xz −9  {}", fixed(run.baseline->xz_bits_per_byte, 3)), "xz"});
     }
   }
   // The first steps fall from ln(vocabulary) so fast that they would take most of the picture: they may leave it at the
@@ -150,11 +146,8 @@ void fit_from_zero(Chart& chart, const std::vector<Point>& points) {
 }
 
 Chart gradient_chart(const RunData& run) {
-  Chart chart{.id = "gradient",
-              .title = "Gradient norm",
-              .unit = "before clipping",
-              .x_max = last_step(run),
-              .tick_form = NumberForm::kFixed3};
+  Chart chart{
+      .id = "gradient", .title = "Gradient norm", .unit = "before clipping", .x_max = last_step(run), .tick_form = NumberForm::kFixed3};
   const auto points = points_of(run, [](const StepReport& s) { return s.grad_norm; });
   add_curve(chart, points, {.name = "norm", .style = "train", .form = NumberForm::kFixed3});
   std::vector<double> values = finite_values(points);
@@ -174,8 +167,7 @@ Chart gradient_chart(const RunData& run) {
 Chart rate_chart(const RunData& run) {
   Chart chart{.id = "rate", .title = "Learning rate", .x_max = last_step(run), .tick_form = NumberForm::kScientific};
   const auto points = points_of(run, [](const StepReport& s) { return s.learning_rate; });
-  chart.series.push_back(
-      {.name = "rate", .style = "train", .points = thinned(points, kBuckets), .form = NumberForm::kScientific});
+  chart.series.push_back({.name = "rate", .style = "train", .points = thinned(points, kBuckets), .form = NumberForm::kScientific});
   fit_from_zero(chart, points);
   return chart;
 }
@@ -201,8 +193,7 @@ Chart time_chart(const RunData& run) {
   Chart chart{.id = "time", .title = "Step time", .x_max = last_step(run), .tick_form = NumberForm::kMilliseconds};
   const auto points = points_of(run, [](const StepReport& s) { return s.milliseconds; });
   add_curve(chart, points, {.name = "step", .style = "train", .form = NumberForm::kMilliseconds}, Middle::kMedian);
-  const auto waits =
-      points_of(run, [](const StepReport& s) { return s.data_wait_milliseconds.value_or(std::nan("")); });
+  const auto waits = points_of(run, [](const StepReport& s) { return s.data_wait_milliseconds.value_or(std::nan("")); });
   if (!finite_values(waits).empty()) {
     chart.series.push_back({.name = "waiting for data",
                             .style = "eval",
@@ -241,12 +232,10 @@ std::vector<Chart> report_charts(const RunData& run) {
   charts.push_back(speed_chart(run));
   charts.push_back(time_chart(run));
   add_optional(charts, run, {.id = "memory", .title = "Memory", .unit = "GB resident"},
-               {.name = "resident", .style = "train", .form = NumberForm::kFixed3}, [](const StepReport& s) {
-                 return s.resident_bytes ? static_cast<double>(*s.resident_bytes) * 1e-9 : std::nan("");
-               });
+               {.name = "resident", .style = "train", .form = NumberForm::kFixed3},
+               [](const StepReport& s) { return s.resident_bytes ? static_cast<double>(*s.resident_bytes) * 1e-9 : std::nan(""); });
   add_optional(charts, run, {.id = "auxiliary", .title = "Auxiliary loss", .unit = "of the routers"},
-               {.name = "auxiliary", .style = "train"},
-               [](const StepReport& s) { return s.auxiliary_loss.value_or(std::nan("")); });
+               {.name = "auxiliary", .style = "train"}, [](const StepReport& s) { return s.auxiliary_loss.value_or(std::nan("")); });
   if (charts.size() % 2 == 0) {  // beside the wide first one the others stand in pairs
     charts.back().width = charts.front().width;
     charts.back().height = 200;

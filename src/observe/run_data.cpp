@@ -10,8 +10,7 @@ namespace {
 // Drops the records from `step` on (none, when the run only went forward) and says how many that were.
 template <class Record>
 int64_t drop_from(std::vector<Record>& records, int64_t step) {
-  const auto first =
-      std::lower_bound(records.begin(), records.end(), step, [](const Record& r, int64_t s) { return r.step < s; });
+  const auto first = std::lower_bound(records.begin(), records.end(), step, [](const Record& r, int64_t s) { return r.step < s; });
   const auto dropped = records.end() - first;
   records.erase(first, records.end());
   return dropped;

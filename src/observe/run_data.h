@@ -31,8 +31,8 @@ struct RunData {
   std::vector<Sample> samples;  // those of the last step that has any
   std::optional<CompressionBaseline> baseline;
   std::vector<MeasuredMemory> memory;  // of the latest process that has said it
-  std::optional<End> end;      // of the latest process; none: it runs, or was killed
-  int64_t repeated_steps = 0;  // done again after a resume
+  std::optional<End> end;              // of the latest process; none: it runs, or was killed
+  int64_t repeated_steps = 0;          // done again after a resume
 };
 
 RunData read_run(const std::filesystem::path& run);  // a run folder or an events.jsonl

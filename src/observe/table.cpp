@@ -65,11 +65,9 @@ std::string Table::text(bool colours) const {
 }
 
 Table parameter_table(std::span<const ParameterGroup> groups) {
-  Table table("parameters", {{"group"},
-                             {"tensors", Align::kRight},
-                             {"values", Align::kRight},
-                             {"used per token", Align::kRight},
-                             {"share", Align::kRight}});
+  Table table(
+      "parameters",
+      {{"group"}, {"tensors", Align::kRight}, {"values", Align::kRight}, {"used per token", Align::kRight}, {"share", Align::kRight}});
   ParameterGroup all{.name = "total"};
   for (const auto& group : groups) {
     all.tensors += group.tensors;
@@ -105,14 +103,11 @@ Table measured_memory_table(std::span<const MeasuredMemory> purposes) {
 }
 
 Table data_table(std::span<const DataPart> parts) {
-  Table table("data", {{"part"},
-                       {"documents", Align::kRight},
-                       {"size", Align::kRight},
-                       {"tokens", Align::kRight},
-                       {"bytes per token", Align::kRight}});
+  Table table(
+      "data",
+      {{"part"}, {"documents", Align::kRight}, {"size", Align::kRight}, {"tokens", Align::kRight}, {"bytes per token", Align::kRight}});
   for (const auto& part : parts) {
-    const std::string ratio =
-        part.tokens > 0 ? fixed(static_cast<double>(part.bytes) / static_cast<double>(part.tokens), 2) : "";
+    const std::string ratio = part.tokens > 0 ? fixed(static_cast<double>(part.bytes) / static_cast<double>(part.tokens), 2) : "";
     table.row({part.name, count_text(part.documents), bytes_text(part.bytes), count_text(part.tokens), ratio});
   }
   return table;

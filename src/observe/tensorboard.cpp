@@ -61,8 +61,7 @@ std::string tensorboard_version(double wall_time) {
   return out;
 }
 
-std::string tensorboard_scalars(double wall_time, int64_t step,
-                                const std::vector<std::pair<std::string_view, double>>& scalars) {
+std::string tensorboard_scalars(double wall_time, int64_t step, const std::vector<std::pair<std::string_view, double>>& scalars) {
   std::string summary;
   for (const auto& [tag, number] : scalars) {
     std::string value;
@@ -91,8 +90,7 @@ TensorBoard::TensorBoard(std::filesystem::path folder) : folder_(std::move(folde
 void TensorBoard::open(double wall_time) {
   std::filesystem::path path;
   for (int serial = 0; path.empty() || std::filesystem::exists(path); ++serial) {
-    path = folder_ /
-           fmt::format("events.out.tfevents.{:010}.{}.{:03}", static_cast<int64_t>(wall_time), machine().host, serial);
+    path = folder_ / fmt::format("events.out.tfevents.{:010}.{}.{:03}", static_cast<int64_t>(wall_time), machine().host, serial);
   }
   file_ = File::open(path, File::Mode::kAppend);
   append(tensorboard_version(wall_time));
@@ -120,8 +118,7 @@ void TensorBoard::on(const Event& event) {
     if (step->auxiliary_loss) scalars.emplace_back("auxiliary_loss", *step->auxiliary_loss);
     append(tensorboard_scalars(now, step->step, scalars));
   } else if (const auto* evaluation = std::get_if<Evaluation>(&event.body)) {
-    append(tensorboard_scalars(now, evaluation->step,
-                               {{"bits_per_byte", evaluation->bits_per_byte}, {"heldout_loss", evaluation->loss}}));
+    append(tensorboard_scalars(now, evaluation->step, {{"bits_per_byte", evaluation->bits_per_byte}, {"heldout_loss", evaluation->loss}}));
   } else if (const auto* resume = std::get_if<Resume>(&event.body)) {
     append(tensorboard_session_start(now, resume->step + 1));
   }

@@ -35,7 +35,9 @@ std::string printable(std::string_view text, bool keep_newlines) {
   return clean;
 }
 
-std::string share(const std::optional<double>& value) { return value ? fixed(*value * 100, 1) + "%" : "-"; }
+std::string share(const std::optional<double>& value) {
+  return value ? fixed(*value * 100, 1) + "%" : "-";
+}
 
 }  // namespace
 
@@ -61,9 +63,9 @@ std::string Terminal::position(int64_t step) const {
 }
 
 void Terminal::headings() {
-  const std::string text = fmt::format("{:<{}} {:>{}}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>6}  {:>8}  {:>8}  {:>9}", "",
-                                       kTagWidth, "step", position(0).size(), "loss", "grad norm", "learning", "time",
-                                       "tokens/s", "MFU", "MFU full", "tokens", "data wait");
+  const std::string text =
+      fmt::format("{:<{}} {:>{}}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>6}  {:>8}  {:>8}  {:>9}", "", kTagWidth, "step", position(0).size(),
+                  "loss", "grad norm", "learning", "time", "tokens/s", "MFU", "MFU full", "tokens", "data wait");
   fmt::print(options_.stream, "{}{}{}\n", options_.colours ? kDim : "", text, options_.colours ? kPlain : "");
 }
 
@@ -79,10 +81,10 @@ void Terminal::show(const StepReport& step) {
   if (lines_ % std::max<int64_t>(1, options_.headings_every) == 0) headings();
   ++lines_;
   line(unusual ? kRed : kBlue, "train",
-       fmt::format("{}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>6}  {:>8}  {:>8}  {:>9}{}", position(step.step),
-                   fixed(step.loss, 4), fixed(step.grad_norm, 3), scientific(step.learning_rate),
-                   milliseconds_text(step.milliseconds), grouped(step.tokens_per_second),
-                   share(step.mfu), share(step.mfu_full_attention), compact(static_cast<double>(step.tokens)),
+       fmt::format("{}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>6}  {:>8}  {:>8}  {:>9}{}", position(step.step), fixed(step.loss, 4),
+                   fixed(step.grad_norm, 3), scientific(step.learning_rate), milliseconds_text(step.milliseconds),
+                   grouped(step.tokens_per_second), share(step.mfu), share(step.mfu_full_attention),
+                   compact(static_cast<double>(step.tokens)),
                    step.data_wait_milliseconds ? milliseconds_text(*step.data_wait_milliseconds) : "-",
                    step.skipped.value_or(false) ? "  skipped" : ""));
 }
@@ -90,13 +92,11 @@ void Terminal::show(const StepReport& step) {
 void Terminal::show(const Evaluation& evaluation) {
   std::string baselines;
   if (baseline_) {
-    baselines = fmt::format("   (gzip -9 {}, xz -9 {})", fixed(baseline_->gzip_bits_per_byte, 4),
-                            fixed(baseline_->xz_bits_per_byte, 4));
+    baselines = fmt::format("   (gzip -9 {}, xz -9 {})", fixed(baseline_->gzip_bits_per_byte, 4), fixed(baseline_->xz_bits_per_byte, 4));
   }
-  line(
-      kGreen, "eval",
-      fmt::format("{}  {:>9}  {} bits per byte   perplexity {}{}", position(evaluation.step), fixed(evaluation.loss, 4),
-                  fixed(evaluation.bits_per_byte, 4), fixed(evaluation.perplexity, 2), baselines));
+  line(kGreen, "eval",
+       fmt::format("{}  {:>9}  {} bits per byte   perplexity {}{}", position(evaluation.step), fixed(evaluation.loss, 4),
+                   fixed(evaluation.bits_per_byte, 4), fixed(evaluation.perplexity, 2), baselines));
 }
 
 void Terminal::show(const CompressionBaseline& baseline) {
@@ -122,8 +122,8 @@ void Terminal::show(const Alarm& alarm) {
 
 void Terminal::show(const NonFinite& nonfinite) {
   line(kRed, "nan",
-       fmt::format("{}  {} of {}: {} is not finite", position(nonfinite.step), nonfinite.phase,
-                   printable(nonfinite.layer, false), printable(nonfinite.tensor, false)));
+       fmt::format("{}  {} of {}: {} is not finite", position(nonfinite.step), nonfinite.phase, printable(nonfinite.layer, false),
+                   printable(nonfinite.tensor, false)));
 }
 
 void Terminal::show(const Sample& sample) {

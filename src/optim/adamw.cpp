@@ -21,27 +21,25 @@ constexpr int64_t kStretch = 32768;
 bool implemented(ScalarType master, ScalarType state, const model::Parameter& parameter) {
   if (master != at::kFloat && master != at::kDouble) return false;
   const ScalarType value = parameter.value.scalar_type();
-  return state == master && parameter.grad.scalar_type() == master &&
-         (value == master || (value == at::kBFloat16 && master == at::kFloat));
+  return state == master && parameter.grad.scalar_type() == master && (value == master || (value == at::kBFloat16 && master == at::kFloat));
 }
 
 void require_implemented(const Precision& precision, const model::Parameter& parameter) {
   if (implemented(precision.master, precision.state, parameter)) return;
-  throw Error({.code = ExitCode::kUsage,
-               .what = "adamw has no implementation for these dtypes",
-               .expected = "master, moments and main gradient all fp32 or all fp64; working weights of the same dtype, or bf16 "
-                           "beside fp32",
-               .found = fmt::format("{}: master {}, moments {}, main gradient {}, working weights {}", parameter.name,
-                                    name_of(precision.master), name_of(precision.state),
-                                    name_of(parameter.grad.scalar_type()), name_of(parameter.value.scalar_type())),
-               .where = "train.dtype",
-               .hint = "train.dtype=bf16"});
+  throw Error(
+      {.code = ExitCode::kUsage,
+       .what = "adamw has no implementation for these dtypes",
+       .expected = "master, moments and main gradient all fp32 or all fp64; working weights of the same dtype, or bf16 "
+                   "beside fp32",
+       .found = fmt::format("{}: master {}, moments {}, main gradient {}, working weights {}", parameter.name, name_of(precision.master),
+                            name_of(precision.state), name_of(parameter.grad.scalar_type()), name_of(parameter.value.scalar_type())),
+       .where = "train.dtype",
+       .hint = "train.dtype=bf16"});
 }
 
 }  // namespace
 
-AdamW::AdamW(const recipe::OptimOptions& options, model::ParameterSet& set, Precision precision,
-             AdamwImplementation implementation)
+AdamW::AdamW(const recipe::OptimOptions& options, model::ParameterSet& set, Precision precision, AdamwImplementation implementation)
     : Optimizer(set, precision), options_(options) {
   bool on_cpu = true;
   for (const auto& parameter : parameters()) {
@@ -58,7 +56,8 @@ AdamW::AdamW(const recipe::OptimOptions& options, model::ParameterSet& set, Prec
 }
 
 AdamwImplementation AdamW::choose(bool on_cpu) {
-  constexpr AdamwImplementation kImplementations[] = {AdamwImplementation::kCuda, AdamwImplementation::kFused, AdamwImplementation::kTensorOperations};
+  constexpr AdamwImplementation kImplementations[] = {AdamwImplementation::kCuda, AdamwImplementation::kFused,
+                                                      AdamwImplementation::kTensorOperations};
   return kImplementations[kernels::Dispatcher("adamw").choose({"cuda", "fused", "tensor operations"}, [&](size_t i) -> std::string {
     if (i == 1) return on_cpu ? "" : "the tensors are not on the CPU";
     if (i == 2) return "";
@@ -137,7 +136,8 @@ void AdamW::update_on_gpu(const AdamwScalars& common, double lr) {
                                          .step_size = static_cast<float>(common.step_size),
                                          .inverse_root_correction = static_cast<float>(common.inverse_root_correction),
                                          .zero_gradient = common.zero_gradient};
-  kernels::cuda_calls<kernels::AdamwCuda>().step(tensors, numbers, static_cast<float>(common.gradient_scale), master(pieces_.front().parameter));
+  kernels::cuda_calls<kernels::AdamwCuda>().step(tensors, numbers, static_cast<float>(common.gradient_scale),
+                                                 master(pieces_.front().parameter));
 }
 
 bool AdamW::packs(const Piece& piece) const {
@@ -149,12 +149,14 @@ bool AdamW::packs(const Piece& piece) const {
 std::vector<AdamW::Stretch> AdamW::stretches_of(const Piece& piece) const {
   std::vector<Stretch> result;
   if (!packs(piece)) {
-    for (int64_t at = 0; at < piece.length; at += kStretch) result.push_back({&piece, piece.begin + at, std::min(kStretch, piece.length - at), false});
+    for (int64_t at = 0; at < piece.length; at += kStretch)
+      result.push_back({&piece, piece.begin + at, std::min(kStretch, piece.length - at), false});
     return result;
   }
   const Tensor& value = parameters()[piece.parameter]->value;
   constexpr int64_t kStep = kernels::PackedWeight::kRowStep;
-  const int64_t columns = value.size(-1), matrix = value.size(-2) * columns, step = std::max<int64_t>(1, kStretch / (kStep * columns)) * kStep * columns;
+  const int64_t columns = value.size(-1), matrix = value.size(-2) * columns,
+                step = std::max<int64_t>(1, kStretch / (kStep * columns)) * kStep * columns;
   for (int64_t first = 0; first < piece.length; first += matrix) {
     for (int64_t at = 0; at < matrix; at += step) result.push_back({&piece, first + at, std::min(step, matrix - at), true});
   }
@@ -196,13 +198,15 @@ void AdamW::update_piece(const Piece& piece, int64_t begin, int64_t length, cons
   const bool fp64 = w.scalar_type() == at::kDouble;
   if (!piece.trainable) {
     if (!own.zero_gradient) return;
-    if (fp64) std::fill_n(at(parameter.grad, double{}), length, 0.0);
-    else std::fill_n(at(parameter.grad, float{}), length, 0.0f);
+    if (fp64)
+      std::fill_n(at(parameter.grad, double{}), length, 0.0);
+    else
+      std::fill_n(at(parameter.grad, float{}), length, 0.0f);
   } else if (fp64) {
     loops.adamw_fp64(at(w, double{}), at(m, double{}), at(v, double{}), at(parameter.grad, double{}), length, own);
   } else if (parameter.value.scalar_type() == at::kBFloat16) {
-    loops.adamw_bf16(at(w, float{}), at(m, float{}), at(v, float{}), at(parameter.grad, float{}),
-                     at(parameter.value, uint16_t{}), length, own);
+    loops.adamw_bf16(at(w, float{}), at(m, float{}), at(v, float{}), at(parameter.grad, float{}), at(parameter.value, uint16_t{}), length,
+                     own);
   } else {
     loops.adamw_fp32(at(w, float{}), at(m, float{}), at(v, float{}), at(parameter.grad, float{}), length, own);
   }

@@ -24,9 +24,7 @@ void adamw_reference(std::span<Real> weight, std::span<Real> m, std::span<Real> 
   }
 }
 
-template void adamw_reference(std::span<float>, std::span<float>, std::span<float>, std::span<const float>,
-                              const AdamwReferenceStep&);
-template void adamw_reference(std::span<double>, std::span<double>, std::span<double>, std::span<const double>,
-                              const AdamwReferenceStep&);
+template void adamw_reference(std::span<float>, std::span<float>, std::span<float>, std::span<const float>, const AdamwReferenceStep&);
+template void adamw_reference(std::span<double>, std::span<double>, std::span<double>, std::span<const double>, const AdamwReferenceStep&);
 
 }  // namespace longhaul::optim

@@ -67,21 +67,23 @@ LONGHAUL_INLINE double squares_loop(const Real* __restrict x, int64_t n) {
 }
 
 // One struct of functions per instruction set.
-#define LONGHAUL_ELEMENT_LOOPS(SET, TARGET)                                                                          \
-  TARGET void adamw_fp32_##SET(float* w, float* m, float* v, float* g, int64_t n, const AdamwScalars& scalars) {     \
-    adamw_loop<float, false>(w, m, v, g, nullptr, n, scalars);                                                       \
-  }                                                                                                                  \
-  TARGET void adamw_fp64_##SET(double* w, double* m, double* v, double* g, int64_t n, const AdamwScalars& scalars) { \
-    adamw_loop<double, false>(w, m, v, g, nullptr, n, scalars);                                                      \
-  }                                                                                                                  \
-  TARGET void adamw_bf16_##SET(float* w, float* m, float* v, float* g, uint16_t* value, int64_t n,                   \
-                               const AdamwScalars& scalars) {                                                        \
-    adamw_loop<float, true>(w, m, v, g, value, n, scalars);                                                          \
-  }                                                                                                                  \
-  TARGET double squares_fp32_##SET(const float* x, int64_t n) { return squares_loop(x, n); }                         \
-  TARGET double squares_fp64_##SET(const double* x, int64_t n) { return squares_loop(x, n); }                        \
-  constexpr ElementLoops k_##SET{#SET,             adamw_fp32_##SET,  adamw_fp64_##SET,                              \
-                                 adamw_bf16_##SET, squares_fp32_##SET, squares_fp64_##SET};
+#define LONGHAUL_ELEMENT_LOOPS(SET, TARGET)                                                                                       \
+  TARGET void adamw_fp32_##SET(float* w, float* m, float* v, float* g, int64_t n, const AdamwScalars& scalars) {                  \
+    adamw_loop<float, false>(w, m, v, g, nullptr, n, scalars);                                                                    \
+  }                                                                                                                               \
+  TARGET void adamw_fp64_##SET(double* w, double* m, double* v, double* g, int64_t n, const AdamwScalars& scalars) {              \
+    adamw_loop<double, false>(w, m, v, g, nullptr, n, scalars);                                                                   \
+  }                                                                                                                               \
+  TARGET void adamw_bf16_##SET(float* w, float* m, float* v, float* g, uint16_t* value, int64_t n, const AdamwScalars& scalars) { \
+    adamw_loop<float, true>(w, m, v, g, value, n, scalars);                                                                       \
+  }                                                                                                                               \
+  TARGET double squares_fp32_##SET(const float* x, int64_t n) {                                                                   \
+    return squares_loop(x, n);                                                                                                    \
+  }                                                                                                                               \
+  TARGET double squares_fp64_##SET(const double* x, int64_t n) {                                                                  \
+    return squares_loop(x, n);                                                                                                    \
+  }                                                                                                                               \
+  constexpr ElementLoops k_##SET{#SET, adamw_fp32_##SET, adamw_fp64_##SET, adamw_bf16_##SET, squares_fp32_##SET, squares_fp64_##SET};
 
 LONGHAUL_ELEMENT_LOOPS(baseline, )
 #ifdef __x86_64__

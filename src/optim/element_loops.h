@@ -13,8 +13,8 @@ namespace longhaul::optim {
 struct AdamwScalars {
   double gradient_scale = 1;
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
-  double kept_weight = 1;            // 1 − lr · weight decay
-  double step_size = 0;              // lr / (1 − beta1^t)
+  double kept_weight = 1;              // 1 − lr · weight decay
+  double step_size = 0;                // lr / (1 − beta1^t)
   double inverse_root_correction = 1;  // 1 / sqrt(1 − beta2^t)
   bool zero_gradient = true;
 };
@@ -22,8 +22,7 @@ struct AdamwScalars {
 // Updates n elements of m, v and master from grad. `value`, where there is one, is the working copy in bf16 (its bits).
 template <class Real>
 using AdamwLoop = void (*)(Real* master, Real* m, Real* v, Real* grad, int64_t n, const AdamwScalars& scalars);
-using AdamwBf16Loop = void (*)(float* master, float* m, float* v, float* grad, uint16_t* value, int64_t n,
-                               const AdamwScalars& scalars);
+using AdamwBf16Loop = void (*)(float* master, float* m, float* v, float* grad, uint16_t* value, int64_t n, const AdamwScalars& scalars);
 // Sum of squares, added up in fp64 in sixteen interleaved sums.
 template <class Real>
 using SquaresLoop = double (*)(const Real* x, int64_t n);
@@ -38,6 +37,8 @@ struct ElementLoops {
 };
 
 const std::vector<ElementLoops>& usable_element_loops();  // those this processor can run, best first
-inline const ElementLoops& element_loops() { return usable_element_loops().front(); }
+inline const ElementLoops& element_loops() {
+  return usable_element_loops().front();
+}
 
 }  // namespace longhaul::optim

@@ -25,9 +25,12 @@ struct Block {
 double squares(const Block& block) {
   const ElementLoops& loops = element_loops();
   switch (block.gradient->scalar_type()) {
-    case at::kFloat: return loops.squares_fp32(block.gradient->const_data_ptr<float>() + block.begin, block.length);
-    case at::kDouble: return loops.squares_fp64(block.gradient->const_data_ptr<double>() + block.begin, block.length);
-    default: LONGHAUL_ASSERT(false, "a main gradient in {}", name_of(block.gradient->scalar_type()));
+    case at::kFloat:
+      return loops.squares_fp32(block.gradient->const_data_ptr<float>() + block.begin, block.length);
+    case at::kDouble:
+      return loops.squares_fp64(block.gradient->const_data_ptr<double>() + block.begin, block.length);
+    default:
+      LONGHAUL_ASSERT(false, "a main gradient in {}", name_of(block.gradient->scalar_type()));
   }
 }
 
@@ -48,7 +51,8 @@ std::optional<double> norm_on_gpu(const model::ParameterSet& parameters) {
   Tensor any;
   for (const auto& parameter : parameters.all()) {
     if (!parameter->trainable) continue;
-    if (parameter->grad.scalar_type() != at::kFloat || !kernels::refuse_cuda(parameter->grad, /*bf16_only=*/false).empty()) return std::nullopt;
+    if (parameter->grad.scalar_type() != at::kFloat || !kernels::refuse_cuda(parameter->grad, /*bf16_only=*/false).empty())
+      return std::nullopt;
     any = parameter->grad;
     for (size_t part = 0; part < parameter->parts.size(); ++part) {
       if (!parameter->parts[part].spec.trainable) continue;
@@ -88,7 +92,8 @@ GradientNorm gradient_norm(const model::ParameterSet& parameters, double scale, 
       const layout::ParameterSpec& spec = parameter->parts[part].spec;
       if (!spec.trainable) continue;
       if (!parameter->grad.device().is_cpu()) {
-        elsewhere.emplace_back(names.size(), at::linalg_vector_norm(parameter->part_of(parameter->grad, part), 2, std::nullopt, false, at::kDouble).square());
+        elsewhere.emplace_back(
+            names.size(), at::linalg_vector_norm(parameter->part_of(parameter->grad, part), 2, std::nullopt, false, at::kDouble).square());
       } else {
         for (const Run& run : runs_of(*parameter, part)) {
           for (int64_t at = 0; at < run.length; at += kBlock) {

@@ -56,16 +56,14 @@ void Optimizer::step(const StepSettings& settings, const Reducer& reduce) {
   ++steps_;
 }
 
-void Optimizer::append_state(std::vector<StateTensor>& to, size_t parameter, const std::string& kind,
-                             const Tensor& storage) const {
+void Optimizer::append_state(std::vector<StateTensor>& to, size_t parameter, const std::string& kind, const Tensor& storage) const {
   const model::Parameter& holder = *parameters()[parameter];
   for (size_t part = 0; part < holder.parts.size(); ++part) {
     to.push_back({holder.parts[part].spec.tensor.name, kind, &holder, part, holder.part_of(storage, part)});
   }
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const recipe::OptimOptions& options, model::ParameterSet& parameters,
-                                          Precision precision) {
+std::unique_ptr<Optimizer> make_optimizer(const recipe::OptimOptions& options, model::ParameterSet& parameters, Precision precision) {
   const MemoryPurposeScope scope(MemoryPurpose::kOptimizer);
   if (options.name == "adamw") return std::make_unique<AdamW>(options, parameters, precision);
   throw Error({.code = ExitCode::kUsage,

@@ -80,7 +80,6 @@ class Optimizer {
 };
 
 // The optimizer that optim.name asks for; kUsage for a name that is not known.
-std::unique_ptr<Optimizer> make_optimizer(const recipe::OptimOptions& options, model::ParameterSet& parameters,
-                                          Precision precision);
+std::unique_ptr<Optimizer> make_optimizer(const recipe::OptimOptions& options, model::ParameterSet& parameters, Precision precision);
 
 }  // namespace longhaul::optim

@@ -10,7 +10,7 @@
 namespace longhaul::optim {
 
 struct Run {
-  int64_t begin = 0;   // element of the storage
+  int64_t begin = 0;  // element of the storage
   int64_t length = 0;
   bool operator==(const Run&) const = default;
 };

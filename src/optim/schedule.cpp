@@ -9,7 +9,9 @@
 namespace longhaul::optim {
 namespace {
 
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
 
 }  // namespace
 
@@ -51,8 +53,8 @@ TrainSchedule::TrainSchedule(const recipe::OptimOptions& optim, const recipe::Tr
 
 const StageState& TrainSchedule::stage(int64_t step) const {
   LONGHAUL_ASSERT(step >= 1, "steps count from 1, this is {}", step);
-  const auto after = std::upper_bound(stages_.begin(), stages_.end(), step,
-                                      [](int64_t s, const StageState& state) { return s < state.first_step; });
+  const auto after =
+      std::upper_bound(stages_.begin(), stages_.end(), step, [](int64_t s, const StageState& state) { return s < state.first_step; });
   return *(after - 1);
 }
 
@@ -61,12 +63,13 @@ int64_t TrainSchedule::first_sample(int64_t step) const {
   return state.first_sample + (step - state.first_step) * state.batch;
 }
 
-int64_t TrainSchedule::tokens_before(int64_t step) const { return first_sample(step) * sequence_; }
+int64_t TrainSchedule::tokens_before(int64_t step) const {
+  return first_sample(step) * sequence_;
+}
 
 double TrainSchedule::learning_rate(int64_t step) const {
   const double peak = stage(step).peak_lr;
-  const double warmup =
-      step < optim_.warmup_steps ? static_cast<double>(step) / static_cast<double>(optim_.warmup_steps) : 1.0;
+  const double warmup = step < optim_.warmup_steps ? static_cast<double>(step) / static_cast<double>(optim_.warmup_steps) : 1.0;
   return peak * warmup * decay(step);
 }
 
@@ -83,10 +86,14 @@ double TrainSchedule::decay(int64_t step) const {
   const double done = length <= 0 ? 1.0 : std::min(1.0, static_cast<double>(step - from) / static_cast<double>(length));
   const double end = optim_.final_lr_fraction;
   switch (optim_.schedule) {
-    case recipe::Schedule::kConstant: return 1;
-    case recipe::Schedule::kLinear: return end + (1 - end) * (1 - done);
-    case recipe::Schedule::kCosine: return end + (1 - end) * 0.5 * (1 + std::cos(std::numbers::pi * done));
-    case recipe::Schedule::kWsd: return std::pow(end, done);
+    case recipe::Schedule::kConstant:
+      return 1;
+    case recipe::Schedule::kLinear:
+      return end + (1 - end) * (1 - done);
+    case recipe::Schedule::kCosine:
+      return end + (1 - end) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+    case recipe::Schedule::kWsd:
+      return std::pow(end, done);
   }
   LONGHAUL_ASSERT(false, "schedule {}", static_cast<int>(optim_.schedule));
 }

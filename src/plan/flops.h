@@ -12,7 +12,7 @@
 namespace longhaul::plan {
 
 struct TokenFlops {
-  double matrices = 0;   // 6·N_mm
+  double matrices = 0;  // 6·N_mm
   double recurrence = 0;
   double attention_full = 0, attention_causal = 0;
   double full() const { return matrices + recurrence + attention_full; }

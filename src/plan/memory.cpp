@@ -17,13 +17,14 @@ TrainingState training_state_bytes(const recipe::ModelConfig& config, std::strin
 
 void require_memory(const TrainingState& state, int64_t available_bytes) {
   if (state.total() <= available_bytes) return;
-  throw Error({.code = ExitCode::kOutOfMemory,
-               .what = "the model does not fit into memory",
-               .expected = fmt::format("at most {}, which is free here", bytes_text(available_bytes)),
-               .found = fmt::format("{}: {} of weights, {} of gradients, {} of the optimizer; activations not counted", bytes_text(state.total()),
-                                    bytes_text(state.weights), bytes_text(state.gradients), bytes_text(state.optimizer)),
-               .where = "model",
-               .hint = "choose a smaller model, such as model.preset=first-run, or a machine with more memory; nothing was allocated"});
+  throw Error(
+      {.code = ExitCode::kOutOfMemory,
+       .what = "the model does not fit into memory",
+       .expected = fmt::format("at most {}, which is free here", bytes_text(available_bytes)),
+       .found = fmt::format("{}: {} of weights, {} of gradients, {} of the optimizer; activations not counted", bytes_text(state.total()),
+                            bytes_text(state.weights), bytes_text(state.gradients), bytes_text(state.optimizer)),
+       .where = "model",
+       .hint = "choose a smaller model, such as model.preset=first-run, or a machine with more memory; nothing was allocated"});
 }
 
 }  // namespace longhaul::plan

@@ -10,7 +10,9 @@ using Problems = std::vector<Problem>;
 
 constexpr int64_t kByteTokens = 257;  // 256 bytes and the end of a document
 
-bool has_mixer(const ModelConfig& model, Mixer mixer) { return std::ranges::find(model.mixers, mixer) != model.mixers.end(); }
+bool has_mixer(const ModelConfig& model, Mixer mixer) {
+  return std::ranges::find(model.mixers, mixer) != model.mixers.end();
+}
 
 void heads(const ModelConfig& model, Problems& out) {
   if (!has_mixer(model, Mixer::kSoftmax)) return;
@@ -40,24 +42,31 @@ void channels(const ModelConfig& model, Problems& out) {
                    fmt::format("model.experts_per_token={}", model.experts)});
   }
   if (model.experts > 0 && model.channel != Channel::kSwiglu) {
-    out.push_back({{"model.experts", "model.channel"}, "experts are SwiGLU; model.channel = gelu is for dense layers", "model.channel=swiglu"});
+    out.push_back(
+        {{"model.experts", "model.channel"}, "experts are SwiGLU; model.channel = gelu is for dense layers", "model.channel=swiglu"});
   }
   if (model.bias && (model.experts > 0 || model.channel == Channel::kSwiglu || has_mixer(model, Mixer::kLightning))) {
     out.push_back({{"model.bias", "model.channel", "model.mixers"},
-                   "model.bias is for softmax attention with the gelu channel mixer; lightning, SwiGLU and expert layers have no biases", "model.bias=false"});
+                   "model.bias is for softmax attention with the gelu channel mixer; lightning, SwiGLU and expert layers have no biases",
+                   "model.bias=false"});
   }
-  const double matrices = static_cast<double>(std::max<int64_t>(model.experts, 1)) * 3 * static_cast<double>(model.hidden) * static_cast<double>(model.intermediate) +
+  const double matrices = static_cast<double>(std::max<int64_t>(model.experts, 1)) * 3 * static_cast<double>(model.hidden) *
+                              static_cast<double>(model.intermediate) +
                           5.0 * static_cast<double>(model.hidden) * static_cast<double>(model.heads) * static_cast<double>(model.head_dim);
-  const double parameters = static_cast<double>(model.layers) * matrices + 2.0 * static_cast<double>(model.vocabulary) * static_cast<double>(model.hidden);
+  const double parameters =
+      static_cast<double>(model.layers) * matrices + 2.0 * static_cast<double>(model.vocabulary) * static_cast<double>(model.hidden);
   if (parameters > 1e15) {
     out.push_back({{"model.layers", "model.hidden", "model.experts", "model.intermediate"},
-                   fmt::format("the model would have about {:.1e} parameters; sizes are counted up to 1e15", parameters), "check for a zero too many"});
+                   fmt::format("the model would have about {:.1e} parameters; sizes are counted up to 1e15", parameters),
+                   "check for a zero too many"});
   }
 }
 
 void positions(const ModelConfig& model, Problems& out) {
   if (model.position == Position::kLearned && model.max_positions == 0) {
-    out.push_back({{"model.position", "model.max_positions"}, "learned positions need a table: model.max_positions is 0", "model.max_positions=1024"});
+    out.push_back({{"model.position", "model.max_positions"},
+                   "learned positions need a table: model.max_positions is 0",
+                   "model.max_positions=1024"});
   }
 }
 
@@ -71,20 +80,25 @@ void family(const ModelConfig& model, Problems& out) {
   if (model.family == "gpt2") {
     refuse(model.norm != Norm::kLayer || model.channel != Channel::kGelu || !model.bias, {"model.norm", "model.channel", "model.bias"},
            "it has layer normalisation, the gelu channel mixer, and biases");
-    refuse(model.position != Position::kLearned || !model.tie_embeddings, {"model.position", "model.tie_embeddings"}, "it has learned positions and tied embeddings");
-    refuse(lightning || model.experts > 0 || model.wiring != Wiring::kPreNorm, {"model.mixers", "model.experts", "model.wiring"}, "it is dense, softmax and pre_norm");
-    refuse(model.kv_heads != model.heads || model.heads * model.head_dim != model.hidden, {"model.kv_heads", "model.heads", "model.head_dim", "model.hidden"},
+    refuse(model.position != Position::kLearned || !model.tie_embeddings, {"model.position", "model.tie_embeddings"},
+           "it has learned positions and tied embeddings");
+    refuse(lightning || model.experts > 0 || model.wiring != Wiring::kPreNorm, {"model.mixers", "model.experts", "model.wiring"},
+           "it is dense, softmax and pre_norm");
+    refuse(model.kv_heads != model.heads || model.heads * model.head_dim != model.hidden,
+           {"model.kv_heads", "model.heads", "model.head_dim", "model.hidden"},
            "it has as many key heads as heads, and heads · head_dim = hidden");
   } else if (model.family == "llama") {
     refuse(model.norm != Norm::kRms || model.channel != Channel::kSwiglu || model.bias, {"model.norm", "model.channel", "model.bias"},
            "it has RMS normalisation, SwiGLU, and no biases");
-    refuse(lightning || model.experts > 0 || model.wiring != Wiring::kPreNorm, {"model.mixers", "model.experts", "model.wiring"}, "it is dense, softmax and pre_norm");
-    refuse(model.position != Position::kRotary || model.rotary_dim != model.head_dim, {"model.position", "model.rotary_dim", "model.head_dim"},
-           "it rotates whole heads: rotary_dim = head_dim");
+    refuse(lightning || model.experts > 0 || model.wiring != Wiring::kPreNorm, {"model.mixers", "model.experts", "model.wiring"},
+           "it is dense, softmax and pre_norm");
+    refuse(model.position != Position::kRotary || model.rotary_dim != model.head_dim,
+           {"model.position", "model.rotary_dim", "model.head_dim"}, "it rotates whole heads: rotary_dim = head_dim");
   } else if (model.family == "minimax") {
     refuse(model.norm != Norm::kRms || model.channel != Channel::kSwiglu || model.bias, {"model.norm", "model.channel", "model.bias"},
            "it has RMS normalisation, SwiGLU, and no biases");
-    refuse(model.experts == 0 || model.position != Position::kRotary, {"model.experts", "model.position"}, "it has experts and rotary positions");
+    refuse(model.experts == 0 || model.position != Position::kRotary, {"model.experts", "model.position"},
+           "it has experts and rotary positions");
   }
 }
 
@@ -105,12 +119,15 @@ void training(const Recipe& recipe, Problems& out) {
                            : fmt::format("train.batch={}", train.batch / train.micro_batch * train.micro_batch)});
   }
   if (recipe.model.max_positions > 0 && train.sequence > recipe.model.max_positions && recipe.model.position != Position::kNone) {
-    out.push_back({{"train.sequence", "model.max_positions"},
-                   fmt::format("train.sequence = {} is longer than the model's model.max_positions = {}", train.sequence, recipe.model.max_positions),
-                   fmt::format("train.sequence={}", recipe.model.max_positions)});
+    out.push_back(
+        {{"train.sequence", "model.max_positions"},
+         fmt::format("train.sequence = {} is longer than the model's model.max_positions = {}", train.sequence, recipe.model.max_positions),
+         fmt::format("train.sequence={}", recipe.model.max_positions)});
   }
   if (!is_device(train.device)) {
-    out.push_back({{"train.device"}, fmt::format("train.device = {} is none of auto, cpu, cuda, cuda:N", Value(train.device).described()), "train.device=auto"});
+    out.push_back({{"train.device"},
+                   fmt::format("train.device = {} is none of auto, cpu, cuda, cuda:N", Value(train.device).described()),
+                   "train.device=auto"});
   }
   try {
     parse_until_time(train.until_time, 0);
@@ -133,7 +150,8 @@ void data(const Recipe& recipe, Problems& out) {
     out.push_back({{"data.tokenizer"}, "data.tokenizer is empty", "data.tokenizer=train, bytes, or the path of a tokenizer.json"});
   } else if (options.tokenizer == "train" && options.vocabulary > recipe.model.vocabulary) {
     out.push_back({{"data.vocabulary", "model.vocabulary"},
-                   fmt::format("data.vocabulary = {} tokens do not fit the model.vocabulary = {} rows of the embedding", options.vocabulary, recipe.model.vocabulary),
+                   fmt::format("data.vocabulary = {} tokens do not fit the model.vocabulary = {} rows of the embedding", options.vocabulary,
+                               recipe.model.vocabulary),
                    fmt::format("data.vocabulary={}", std::max<int64_t>(recipe.model.vocabulary, kByteTokens))});
   } else if (options.tokenizer == "bytes" && recipe.model.vocabulary < kByteTokens) {
     out.push_back({{"data.tokenizer", "model.vocabulary"},
@@ -149,10 +167,12 @@ void stages(const Recipe& recipe, Problems& out) {
     auto refuse = [&](const std::string& reason, const std::string& hint) {
       out.push_back({{"optim.stages"}, fmt::format("stage {} of optim.stages: {}", i + 1, reason), hint});
     };
-    if ((stage.from_step > 0) == (stage.from_tokens > 0)) refuse("needs exactly one of from_step and from_tokens, above 0", "{ from_step = 1000, lr = 1e-4 }");
+    if ((stage.from_step > 0) == (stage.from_tokens > 0))
+      refuse("needs exactly one of from_step and from_tokens, above 0", "{ from_step = 1000, lr = 1e-4 }");
     if (stage.lr == 0 && stage.batch == 0) refuse("changes nothing: neither lr nor batch is given", "{ from_step = 1000, lr = 1e-4 }");
     if (stage.batch % recipe.train.micro_batch != 0) {
-      refuse(fmt::format("batch = {} must be a multiple of train.micro_batch = {}", stage.batch, recipe.train.micro_batch), "choose a multiple");
+      refuse(fmt::format("batch = {} must be a multiple of train.micro_batch = {}", stage.batch, recipe.train.micro_batch),
+             "choose a multiple");
     }
     if (i == 0) continue;
     const OptimStage& before = list[i - 1];
@@ -177,7 +197,8 @@ void refuse_all(const Problems& found, const LoadedRecipe* loaded) {
     }
   }
   throw Error({.code = ExitCode::kUsage,
-               .what = found.size() == 1 ? "the recipe asks for the impossible" : fmt::format("the recipe asks for {} impossible things", found.size()),
+               .what = found.size() == 1 ? "the recipe asks for the impossible"
+                                         : fmt::format("the recipe asks for {} impossible things", found.size()),
                .expected = "",
                .found = reasons,
                .where = where,
@@ -203,7 +224,11 @@ std::vector<Problem> problems(const Recipe& recipe) {
   return out;
 }
 
-void check(const LoadedRecipe& loaded) { refuse_all(problems(loaded.recipe), &loaded); }
-void check(const Recipe& recipe) { refuse_all(problems(recipe), nullptr); }
+void check(const LoadedRecipe& loaded) {
+  refuse_all(problems(loaded.recipe), &loaded);
+}
+void check(const Recipe& recipe) {
+  refuse_all(problems(recipe), nullptr);
+}
 
 }  // namespace longhaul::recipe

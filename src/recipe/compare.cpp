@@ -9,7 +9,8 @@ namespace {
 // What to type for this value after "key=", quoted for a shell where that is needed.
 std::string typed(const Value& value) {
   const std::string text = value.is_text() ? value.as_text() : value.toml();
-  const bool plain = !text.empty() && text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:+-,") == std::string::npos;
+  const bool plain =
+      !text.empty() && text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:+-,") == std::string::npos;
   if (plain) return text;
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -30,7 +31,8 @@ std::vector<Difference> differences(const LoadedRecipe& first, const LoadedRecip
     const Option& option = options_a.all()[i];
     const Value value_a = option.get(), value_b = options_b.all()[i].get();
     if (value_a == value_b) continue;
-    out.push_back({option.name, value_a, value_b, origin_text(first.origin(option.name)), origin_text(second.origin(option.name)), option.on_resume});
+    out.push_back(
+        {option.name, value_a, value_b, origin_text(first.origin(option.name)), origin_text(second.origin(option.name)), option.on_resume});
   }
   return out;
 }

@@ -22,8 +22,8 @@ struct DataOptions {
   std::string tokenizer = "train";
   int64_t vocabulary = 8192;  // entries of a tokenizer that is trained here
 
-  int64_t held_out_percent = 1;  // documents whose path (JSONL: path:line) hash mod 100 is below this are held out
-  bool remove_copies = true;     // of documents with equal bytes only the first is kept
+  int64_t held_out_percent = 1;     // documents whose path (JSONL: path:line) hash mod 100 is below this are held out
+  bool remove_copies = true;        // of documents with equal bytes only the first is kept
   bool document_boundaries = true;  // attention and recurrences never cross from one document into the next
 
   int64_t seed = 0;      // of the order in which samples are read; apart from train.seed

@@ -54,13 +54,20 @@ std::string suggestion(const OptionSet& options, const Entry& entry, const std::
 
 void refuse_version(const TomlEntry& entry, const std::string& where) {
   if (!entry.value.is_integer() || entry.value.as_integer() < 1) {
-    throw Error({.code = ExitCode::kUsage, .what = "the recipe's version is not a version", .expected = fmt::format("version = {}", kRecipeVersion),
-                 .found = entry.is_section ? "a section" : entry.value.described(), .where = where, .hint = fmt::format("write version = {}", kRecipeVersion)});
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "the recipe's version is not a version",
+                 .expected = fmt::format("version = {}", kRecipeVersion),
+                 .found = entry.is_section ? "a section" : entry.value.described(),
+                 .where = where,
+                 .hint = fmt::format("write version = {}", kRecipeVersion)});
   }
   if (entry.value.as_integer() > kRecipeVersion) {
-    throw Error({.code = ExitCode::kUsage, .what = "the recipe was written for a newer Longhaul",
-                 .expected = fmt::format("version {} or older", kRecipeVersion), .found = fmt::format("version {}", entry.value.as_integer()),
-                 .where = where, .hint = "update Longhaul, or start from a recipe of this version"});
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "the recipe was written for a newer Longhaul",
+                 .expected = fmt::format("version {} or older", kRecipeVersion),
+                 .found = fmt::format("version {}", entry.value.as_integer()),
+                 .where = where,
+                 .hint = "update Longhaul, or start from a recipe of this version"});
   }
 }
 
@@ -85,7 +92,10 @@ std::vector<std::string_view> lines_of(std::string_view text) {
 std::string read_recipe(const std::filesystem::path& path, const std::string& asked_by) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
-    throw Error({.code = ExitCode::kUsage, .what = "cannot find the recipe", .expected = "a TOML file", .found = "no such file",
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "cannot find the recipe",
+                 .expected = "a TOML file",
+                 .found = "no such file",
                  .where = asked_by.empty() ? path.string() : fmt::format("{} (base of {})", path.string(), asked_by),
                  .hint = "ls recipes/ shows the recipes that come with Longhaul"});
   }
@@ -95,21 +105,34 @@ std::string read_recipe(const std::filesystem::path& path, const std::string& as
 // Entries of a file, those of its base first.
 void read_file(std::string_view text, const std::string& name, const std::filesystem::path& folder, int depth, std::vector<Entry>& out) {
   if (static_cast<int64_t>(text.size()) > kRecipeSizeLimitBytes) {
-    throw Error({.code = ExitCode::kUsage, .what = "the recipe is too large", .expected = fmt::format("at most {} bytes", kRecipeSizeLimitBytes),
-                 .found = fmt::format("{} bytes", text.size()), .where = name, .hint = "is this really a recipe?"});
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "the recipe is too large",
+                 .expected = fmt::format("at most {} bytes", kRecipeSizeLimitBytes),
+                 .found = fmt::format("{} bytes", text.size()),
+                 .where = name,
+                 .hint = "is this really a recipe?"});
   }
   const std::vector<TomlEntry> entries = read_toml(text, name);
   for (const TomlEntry& entry : entries) {
     const std::string where = fmt::format("{}:{}:{}", name, entry.line, entry.column);
     if (entry.key == "version") refuse_version(entry, where);
     if (entry.key != "base") continue;
-    if (entry.is_section || !entry.value.is_text() || entry.value.as_text().empty() || entry.value.as_text().find('\0') != std::string::npos) {
-      throw Error({.code = ExitCode::kUsage, .what = "base is not a file name", .expected = "the path of another recipe, from this one's folder",
-                   .found = entry.is_section ? "a section" : entry.value.described(), .where = where, .hint = "base = \"first-run.toml\""});
+    if (entry.is_section || !entry.value.is_text() || entry.value.as_text().empty() ||
+        entry.value.as_text().find('\0') != std::string::npos) {
+      throw Error({.code = ExitCode::kUsage,
+                   .what = "base is not a file name",
+                   .expected = "the path of another recipe, from this one's folder",
+                   .found = entry.is_section ? "a section" : entry.value.described(),
+                   .where = where,
+                   .hint = "base = \"first-run.toml\""});
     }
     if (depth >= kLongestBaseChain) {
-      throw Error({.code = ExitCode::kUsage, .what = "the recipes' bases never end", .expected = fmt::format("at most {} files that build on each other", kLongestBaseChain),
-                   .found = "a longer chain, perhaps a circle", .where = where, .hint = "remove this line"});
+      throw Error({.code = ExitCode::kUsage,
+                   .what = "the recipes' bases never end",
+                   .expected = fmt::format("at most {} files that build on each other", kLongestBaseChain),
+                   .found = "a longer chain, perhaps a circle",
+                   .where = where,
+                   .hint = "remove this line"});
     }
     const std::filesystem::path base = folder / entry.value.as_text();
     read_file(read_recipe(base, name), base.lexically_normal().string(), base.parent_path(), depth + 1, out);
@@ -117,7 +140,10 @@ void read_file(std::string_view text, const std::string& name, const std::filesy
   const std::vector<std::string_view> lines = lines_of(text);
   for (const TomlEntry& entry : entries) {
     if (entry.key == "version" || entry.key == "base") continue;
-    out.push_back({.key = entry.key, .value = entry.value, .typed = {}, .is_section = entry.is_section,
+    out.push_back({.key = entry.key,
+                   .value = entry.value,
+                   .typed = {},
+                   .is_section = entry.is_section,
                    .origin = {Origin::Kind::kFile, fmt::format("{}:{}", name, entry.line), noted_origin(lines, entry.line)},
                    .where = fmt::format("{}:{}:{}", name, entry.line, entry.column)});
   }
@@ -126,15 +152,23 @@ void read_file(std::string_view text, const std::string& name, const std::filesy
 Entry read_override(const std::string& argument) {
   const size_t equals = argument.find('=');
   if (equals == std::string::npos || equals == 0) {
-    throw Error({.code = ExitCode::kUsage, .what = "cannot understand an argument", .expected = "key=value, such as train.steps=20",
-                 .found = argument.substr(0, 200), .where = "command line", .hint = "write the key, an equals sign and the value without spaces"});
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "cannot understand an argument",
+                 .expected = "key=value, such as train.steps=20",
+                 .found = argument.substr(0, 200),
+                 .where = "command line",
+                 .hint = "write the key, an equals sign and the value without spaces"});
   }
   std::string key = argument.substr(0, equals);
   std::string typed = argument.substr(equals + 1);
   while (!key.empty() && key.back() == ' ') key.pop_back();
   while (!typed.empty() && typed.front() == ' ') typed.erase(0, 1);
-  return {.key = key, .value = read_override_value(typed), .typed = typed, .is_section = false,
-          .origin = {Origin::Kind::kCommandLine, "", ""}, .where = fmt::format("command line: {}", argument.substr(0, 200))};
+  return {.key = key,
+          .value = read_override_value(typed),
+          .typed = typed,
+          .is_section = false,
+          .origin = {Origin::Kind::kCommandLine, "", ""},
+          .where = fmt::format("command line: {}", argument.substr(0, 200))};
 }
 
 // For text options what was typed is meant literally unless it is quoted: data.tokenizer=123 is a name, not a number.
@@ -161,28 +195,38 @@ void apply(const OptionSet& options, const Entry& entry, LoadedRecipe& loaded) {
                  .expected = mismatch.expected,
                  .found = mismatch.found,
                  .where = entry.where,
-                 .hint = fraction ? "write all the digits; 1_000_000 is fine" : fmt::format("longhaul config explain RECIPE {} says more", option->name)});
+                 .hint = fraction ? "write all the digits; 1_000_000 is fine"
+                                  : fmt::format("longhaul config explain RECIPE {} says more", option->name)});
   }
   loaded.origins[option->name] = entry.origin;
 }
 
 // The preset named by the last entry that names one, as entries that come before all others.
 std::vector<Entry> preset_entries(const std::vector<Entry>& entries) {
-  const auto last = std::find_if(entries.rbegin(), entries.rend(), [](const Entry& entry) { return entry.key == "model.preset" && !entry.is_section; });
+  const auto last =
+      std::find_if(entries.rbegin(), entries.rend(), [](const Entry& entry) { return entry.key == "model.preset" && !entry.is_section; });
   if (last == entries.rend()) return {};
   const std::string name = last->value.is_text() ? last->value.as_text() : last->typed;
   if (name.empty()) return {};
   const Preset* preset = find_preset(name);
   if (!preset) {
-    throw Error({.code = ExitCode::kUsage, .what = "there is no such model preset", .expected = "one of " + join_names(),
-                 .found = last->value.described(), .where = last->where, .hint = "model.preset=first-run"});
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "there is no such model preset",
+                 .expected = "one of " + join_names(),
+                 .found = last->value.described(),
+                 .where = last->where,
+                 .hint = "model.preset=first-run"});
   }
   std::vector<Entry> out;
   const std::string source = fmt::format("presets/{}.toml", name);
   for (const TomlEntry& entry : read_toml(preset->text, source)) {
     if (entry.key == "version" || entry.key == "description") continue;
-    out.push_back({.key = entry.key, .value = entry.value, .typed = {}, .is_section = entry.is_section,
-                   .origin = {Origin::Kind::kPreset, name, ""}, .where = fmt::format("{}:{}:{}", source, entry.line, entry.column)});
+    out.push_back({.key = entry.key,
+                   .value = entry.value,
+                   .typed = {},
+                   .is_section = entry.is_section,
+                   .origin = {Origin::Kind::kPreset, name, ""},
+                   .where = fmt::format("{}:{}:{}", source, entry.line, entry.column)});
   }
   return out;
 }
@@ -203,10 +247,14 @@ LoadedRecipe resolve(std::vector<Entry> entries, const std::vector<std::string>&
 
 std::string Origin::text() const {
   switch (kind) {
-    case Kind::kDefault: return "default";
-    case Kind::kPreset: return "preset " + detail;
-    case Kind::kFile: return detail;
-    case Kind::kCommandLine: return "command line";
+    case Kind::kDefault:
+      return "default";
+    case Kind::kPreset:
+      return "preset " + detail;
+    case Kind::kFile:
+      return detail;
+    case Kind::kCommandLine:
+      return "command line";
   }
   return "";
 }
@@ -230,6 +278,8 @@ LoadedRecipe load_text(std::string_view text, const std::string& name, const std
   return resolve(std::move(entries), overrides, name);
 }
 
-LoadedRecipe load_defaults(const std::vector<std::string>& overrides) { return resolve({}, overrides, ""); }
+LoadedRecipe load_defaults(const std::vector<std::string>& overrides) {
+  return resolve({}, overrides, "");
+}
 
 }  // namespace longhaul::recipe

@@ -17,8 +17,8 @@ namespace longhaul::recipe {
 struct Origin {
   enum class Kind { kDefault, kPreset, kFile, kCommandLine };
   Kind kind = Kind::kDefault;
-  std::string detail;  // preset name; "file:line"
-  std::string earlier; // for a value read from a run directory's recipe.toml: the origin noted there
+  std::string detail;        // preset name; "file:line"
+  std::string earlier;       // for a value read from a run directory's recipe.toml: the origin noted there
   std::string text() const;  // "default", "preset first-run", "recipes/first-run.toml:12", "command line"
 };
 

@@ -6,13 +6,27 @@
 
 namespace longhaul::recipe {
 
-std::vector<std::string_view> names_of(Mixer) { return {"softmax", "lightning"}; }
-std::vector<std::string_view> names_of(Norm) { return {"rms", "layer"}; }
-std::vector<std::string_view> names_of(Channel) { return {"swiglu", "gelu"}; }
-std::vector<std::string_view> names_of(Wiring) { return {"pre_norm", "post_norm"}; }
-std::vector<std::string_view> names_of(Position) { return {"rotary", "learned", "none"}; }
-std::vector<std::string_view> names_of(Initialisation) { return {"xavier_deepnorm", "normal"}; }
-std::vector<std::string_view> names_of(LayerFactor) { return {"official", "hugging_face"}; }
+std::vector<std::string_view> names_of(Mixer) {
+  return {"softmax", "lightning"};
+}
+std::vector<std::string_view> names_of(Norm) {
+  return {"rms", "layer"};
+}
+std::vector<std::string_view> names_of(Channel) {
+  return {"swiglu", "gelu"};
+}
+std::vector<std::string_view> names_of(Wiring) {
+  return {"pre_norm", "post_norm"};
+}
+std::vector<std::string_view> names_of(Position) {
+  return {"rotary", "learned", "none"};
+}
+std::vector<std::string_view> names_of(Initialisation) {
+  return {"xavier_deepnorm", "normal"};
+}
+std::vector<std::string_view> names_of(LayerFactor) {
+  return {"official", "hugging_face"};
+}
 
 double ModelConfig::residual_alpha() const {
   return alpha != 0 ? alpha : std::pow(2.0 * static_cast<double>(layers), 0.25);
@@ -20,50 +34,105 @@ double ModelConfig::residual_alpha() const {
 
 void declare(OptionSet& set, ModelConfig& model) {
   // Upper limits are far beyond any machine; they keep every product of sizes inside 63 bits.
-  set.add("model.preset", model.preset, "Name of a built-in model shape that fills this section; keys given here win over it.").may_change();
+  set.add("model.preset", model.preset, "Name of a built-in model shape that fills this section; keys given here win over it.")
+      .may_change();
   set.add("model.family", model.family, "Whose public tensor names import and export use.")
       .one_of({"longhaul", "gpt2", "llama", "minimax"});
   set.add("model.layers", model.layers, "Number of layers, each a sequence mixer followed by a channel mixer.")
-      .at_least(1).at_most(10000).also_called({"num_hidden_layers", "n_layer", "num_layers", "n_layers"});
+      .at_least(1)
+      .at_most(10000)
+      .also_called({"num_hidden_layers", "n_layer", "num_layers", "n_layers"});
   set.add("model.hidden", model.hidden, "Width of the residual stream.")
-      .unit("channels").at_least(1).at_most(1 << 18).also_called({"hidden_size", "n_embd", "d_model", "dim"});
+      .unit("channels")
+      .at_least(1)
+      .at_most(1 << 18)
+      .also_called({"hidden_size", "n_embd", "d_model", "dim"});
   set.add("model.vocabulary", model.vocabulary, "Rows of the embedding and of the output head; a tokenizer may use fewer, never more.")
-      .unit("entries").at_least(2).at_most(1 << 26).also_called({"vocab_size", "vocab"});
-  set.add("model.heads", model.heads, "Heads of every sequence mixer.").at_least(1).at_most(1 << 16).also_called({"num_attention_heads", "n_head", "n_heads"});
+      .unit("entries")
+      .at_least(2)
+      .at_most(1 << 26)
+      .also_called({"vocab_size", "vocab"});
+  set.add("model.heads", model.heads, "Heads of every sequence mixer.")
+      .at_least(1)
+      .at_most(1 << 16)
+      .also_called({"num_attention_heads", "n_head", "n_heads"});
   set.add("model.kv_heads", model.kv_heads, "Key and value heads of softmax layers, shared by groups of query heads; divides model.heads.")
-      .at_least(1).at_most(1 << 16).also_called({"num_key_value_heads", "n_kv_heads"});
+      .at_least(1)
+      .at_most(1 << 16)
+      .also_called({"num_key_value_heads", "n_kv_heads"});
   set.add("model.head_dim", model.head_dim, "Width of one head; model.heads times this need not equal model.hidden.")
-      .unit("channels").at_least(1).at_most(1 << 14);
-  set.add("model.mixers", model.mixers,
-          "Sequence mixer of each layer as a pattern repeated over the layers, first layer first; [\"lightning*7\", \"softmax\"] is the 7:1 hybrid.")
+      .unit("channels")
+      .at_least(1)
+      .at_most(1 << 14);
+  set.add(
+         "model.mixers", model.mixers,
+         "Sequence mixer of each layer as a pattern repeated over the layers, first layer first; [\"lightning*7\", \"softmax\"] is the 7:1 hybrid.")
       .also_called({"attn_type_list", "layer_types", "attention"});
-  set.add("model.channel", model.channel, "Channel mixer: swiglu (gate, up, down) or gelu (up, tanh-GeLU, down).").also_called({"hidden_act", "activation", "mlp"});
+  set.add("model.channel", model.channel, "Channel mixer: swiglu (gate, up, down) or gelu (up, tanh-GeLU, down).")
+      .also_called({"hidden_act", "activation", "mlp"});
   set.add("model.intermediate", model.intermediate, "Inner width of one expert, or of the dense channel mixer.")
-      .unit("channels").at_least(1).at_most(1 << 22).also_called({"intermediate_size", "ffn_dim", "n_inner"});
-  set.add("model.experts", model.experts, "Experts of every channel mixer; 0 makes it dense.").at_least(0).at_most(1 << 13).also_called({"num_local_experts", "num_experts"});
+      .unit("channels")
+      .at_least(1)
+      .at_most(1 << 22)
+      .also_called({"intermediate_size", "ffn_dim", "n_inner"});
+  set.add("model.experts", model.experts, "Experts of every channel mixer; 0 makes it dense.")
+      .at_least(0)
+      .at_most(1 << 13)
+      .also_called({"num_local_experts", "num_experts"});
   set.add("model.experts_per_token", model.experts_per_token, "Experts that each token is sent to.")
-      .at_least(1).at_most(1 << 13).also_called({"num_experts_per_tok", "top_k_experts"});
+      .at_least(1)
+      .at_most(1 << 13)
+      .also_called({"num_experts_per_tok", "top_k_experts"});
   set.add("model.auxiliary_loss", model.auxiliary_loss, "Coefficient of the loss that evens out the experts' load.")
-      .at_least(0).at_most(1000).also_called({"router_aux_loss_coef", "aux_loss"});
+      .at_least(0)
+      .at_most(1000)
+      .also_called({"router_aux_loss_coef", "aux_loss"});
   set.add("model.z_loss", model.z_loss, "Coefficient of the mean squared log-sum-exp of the router logits.").at_least(0).at_most(1000);
   set.add("model.norm", model.norm, "Normalisation: rms, or layer (mean removed, and a bias when model.bias is set).");
-  set.add("model.norm_eps", model.norm_eps, "Added to the mean square inside every normalisation.").above(0).at_most(1).also_called({"rms_norm_eps", "layer_norm_epsilon"});
-  set.add("model.lightning_norm_eps", model.lightning_norm_eps, "The same for the normalisation over all heads of a lightning layer.").above(0).at_most(1);
+  set.add("model.norm_eps", model.norm_eps, "Added to the mean square inside every normalisation.")
+      .above(0)
+      .at_most(1)
+      .also_called({"rms_norm_eps", "layer_norm_epsilon"});
+  set.add("model.lightning_norm_eps", model.lightning_norm_eps, "The same for the normalisation over all heads of a lightning layer.")
+      .above(0)
+      .at_most(1);
   set.add("model.wiring", model.wiring, "pre_norm: x + f(norm(x)). post_norm: alpha·h + beta·f(h) with h = norm(x), as in DeepNorm.");
-  set.add("model.alpha", model.alpha, "Residual factor of post_norm; 0 means (2·layers)^0.25. pre_norm ignores it.").at_least(0).at_most(1000);
+  set.add("model.alpha", model.alpha, "Residual factor of post_norm; 0 means (2·layers)^0.25. pre_norm ignores it.")
+      .at_least(0)
+      .at_most(1000);
   set.add("model.beta", model.beta, "Branch factor of post_norm. pre_norm ignores it.").above(0).at_most(1000);
-  set.add("model.position", model.position, "How softmax layers learn of order: rotary, learned (a table added to the embedding), or none.");
-  set.add("model.rotary_dim", model.rotary_dim, "Rotated channels of each softmax head, from the first on; even.").unit("channels").at_least(0).at_most(1 << 14);
-  set.add("model.rotary_base", model.rotary_base, "Base of the rotary frequencies.").above(1).at_most(1e15).also_called({"rope_theta", "rope_base"});
-  set.add("model.max_positions", model.max_positions, "Longest sequence: rows of the table of learned positions; with rotary positions 0 means no limit.")
-      .unit("tokens").at_least(0).at_most(2147483648.0).also_called({"max_position_embeddings", "n_positions", "n_ctx", "context_length"});
+  set.add("model.position", model.position,
+          "How softmax layers learn of order: rotary, learned (a table added to the embedding), or none.");
+  set.add("model.rotary_dim", model.rotary_dim, "Rotated channels of each softmax head, from the first on; even.")
+      .unit("channels")
+      .at_least(0)
+      .at_most(1 << 14);
+  set.add("model.rotary_base", model.rotary_base, "Base of the rotary frequencies.")
+      .above(1)
+      .at_most(1e15)
+      .also_called({"rope_theta", "rope_base"});
+  set.add("model.max_positions", model.max_positions,
+          "Longest sequence: rows of the table of learned positions; with rotary positions 0 means no limit.")
+      .unit("tokens")
+      .at_least(0)
+      .at_most(2147483648.0)
+      .also_called({"max_position_embeddings", "n_positions", "n_ctx", "context_length"});
   set.add("model.bias", model.bias, "A bias on every linear layer and layer normalisation, as in GPT-2.");
-  set.add("model.tie_embeddings", model.tie_embeddings, "One matrix serves as the embedding and as the output head.").also_called({"tie_word_embeddings"});
+  set.add("model.tie_embeddings", model.tie_embeddings, "One matrix serves as the embedding and as the output head.")
+      .also_called({"tie_word_embeddings"});
   set.add("model.layer_factor", model.layer_factor, "Formula by which the decay slopes of lightning layers depend on depth.");
   set.add("model.chunk", model.chunk, "Block length of the chunked recurrence; changes speed and rounding, not the function.")
-      .unit("tokens").at_least(1).at_most(65536).may_change();
-  set.add("model.initialisation", model.initialisation, "xavier_deepnorm: Xavier with DeepNorm gains. normal: model.initial_std everywhere.").also_called({"init", "initialization"});
-  set.add("model.initial_std", model.initial_std, "Standard deviation of initialisation = normal.").above(0).at_most(10).also_called({"initializer_range", "init_std"});
+      .unit("tokens")
+      .at_least(1)
+      .at_most(65536)
+      .may_change();
+  set.add("model.initialisation", model.initialisation,
+          "xavier_deepnorm: Xavier with DeepNorm gains. normal: model.initial_std everywhere.")
+      .also_called({"init", "initialization"});
+  set.add("model.initial_std", model.initial_std, "Standard deviation of initialisation = normal.")
+      .above(0)
+      .at_most(10)
+      .also_called({"initializer_range", "init_std"});
 }
 
 }  // namespace longhaul::recipe

@@ -13,8 +13,8 @@ class OptionSet;
 
 enum class Mixer { kSoftmax, kLightning };
 enum class Norm { kRms, kLayer };
-enum class Channel { kSwiglu, kGelu };     // gelu: up, tanh-GeLU, down (GPT-2)
-enum class Wiring { kPreNorm, kPostNorm }; // post: residual = the normed tensor, times alpha (DeepNorm, minimax-01.md §2.1)
+enum class Channel { kSwiglu, kGelu };      // gelu: up, tanh-GeLU, down (GPT-2)
+enum class Wiring { kPreNorm, kPostNorm };  // post: residual = the normed tensor, times alpha (DeepNorm, minimax-01.md §2.1)
 enum class Position { kRotary, kLearned, kNone };
 enum class Initialisation { kXavierDeepnorm, kNormal };
 enum class LayerFactor { kOfficial, kHuggingFace };  // of the lightning decay slopes, minimax-01.md §2.2
@@ -29,43 +29,43 @@ std::vector<std::string_view> names_of(Initialisation);
 std::vector<std::string_view> names_of(LayerFactor);
 
 struct ModelConfig {
-  std::string preset;      // name of presets/<name>.toml that filled the defaults; empty: none
+  std::string preset;               // name of presets/<name>.toml that filled the defaults; empty: none
   std::string family = "longhaul";  // whose public tensor names import and export use: longhaul, gpt2, llama, minimax
 
   int64_t layers = 8;
   int64_t hidden = 512;
-  int64_t vocabulary = 32000;     // rows of the embedding; the tokenizer may use fewer
+  int64_t vocabulary = 32000;  // rows of the embedding; the tokenizer may use fewer
   int64_t heads = 8;
-  int64_t kv_heads = 8;           // softmax layers only; divides heads
+  int64_t kv_heads = 8;  // softmax layers only; divides heads
   int64_t head_dim = 64;
   std::vector<Mixer> mixers = {Mixer::kSoftmax};  // pattern repeated over the layers
 
   Channel channel = Channel::kSwiglu;
-  int64_t intermediate = 2048;    // width of one expert, or of the dense channel mixer
-  int64_t experts = 0;            // 0: dense
+  int64_t intermediate = 2048;  // width of one expert, or of the dense channel mixer
+  int64_t experts = 0;          // 0: dense
   int64_t experts_per_token = 2;
-  double auxiliary_loss = 0.01;   // coefficient · E · Σ f P, f normalised by tokens · k (minimax-01.md §2.5)
-  double z_loss = 0.0;            // coefficient of mean (logsumexp of router logits)²
+  double auxiliary_loss = 0.01;  // coefficient · E · Σ f P, f normalised by tokens · k (minimax-01.md §2.5)
+  double z_loss = 0.0;           // coefficient of mean (logsumexp of router logits)²
 
   Norm norm = Norm::kRms;
   double norm_eps = 1e-5;
   double lightning_norm_eps = 1e-6;  // the norm over all heads of a lightning layer
   Wiring wiring = Wiring::kPreNorm;
-  double alpha = 0;               // residual factor of post-norm; 0: (2·layers)^0.25. Pre-norm ignores it
-  double beta = 1;                // branch factor of post-norm
+  double alpha = 0;  // residual factor of post-norm; 0: (2·layers)^0.25. Pre-norm ignores it
+  double beta = 1;   // branch factor of post-norm
 
   Position position = Position::kRotary;
-  int64_t rotary_dim = 64;        // first channels of each softmax head; NeoX pairs (j, j + rotary_dim/2)
+  int64_t rotary_dim = 64;  // first channels of each softmax head; NeoX pairs (j, j + rotary_dim/2)
   double rotary_base = 10000;
-  int64_t max_positions = 0;      // learned positions: rows of the table; rotary: 0 = no limit
-  bool bias = false;              // on every linear layer and layer norm (GPT-2)
+  int64_t max_positions = 0;  // learned positions: rows of the table; rotary: 0 = no limit
+  bool bias = false;          // on every linear layer and layer norm (GPT-2)
   bool tie_embeddings = false;
 
   LayerFactor layer_factor = LayerFactor::kOfficial;
-  int64_t chunk = 256;            // block length of the chunked recurrence
+  int64_t chunk = 256;  // block length of the chunked recurrence
 
   Initialisation initialisation = Initialisation::kXavierDeepnorm;
-  double initial_std = 0.02;      // kNormal only
+  double initial_std = 0.02;  // kNormal only
 
   Mixer mixer(int64_t layer) const { return mixers[static_cast<size_t>(layer) % mixers.size()]; }
   double residual_alpha() const;  // alpha with the 0 resolved

@@ -4,7 +4,9 @@
 
 namespace longhaul::recipe {
 
-std::vector<std::string_view> names_of(Schedule) { return {"constant", "linear", "cosine", "wsd"}; }
+std::vector<std::string_view> names_of(Schedule) {
+  return {"constant", "linear", "cosine", "wsd"};
+}
 
 void declare(OptionSet& set, OptimStage& stage) {
   set.add("from_step", stage.from_step, "First step of the stage; give this or from_tokens.").unit("steps").at_least(0);
@@ -19,18 +21,41 @@ void declare(OptionSet& set, OptimOptions& optim) {
   set.add("optim.beta1", optim.beta1, "Decay of the first moment per step.").at_least(0).at_most(0.999999999).also_called({"adam_beta1"});
   set.add("optim.beta2", optim.beta2, "Decay of the second moment per step.").at_least(0).at_most(0.999999999).also_called({"adam_beta2"});
   set.add("optim.eps", optim.eps, "Added to the root of the second moment.").above(0).at_most(1).also_called({"adam_eps", "epsilon"});
-  set.add("optim.weight_decay", optim.weight_decay, "Decoupled weight decay of matrices; norms and biases have none.").at_least(0).at_most(100).also_called({"wd"}).may_change();
-  set.add("optim.clip_norm", optim.clip_norm, "Gradients are scaled down to this global norm; 0: never.").at_least(0).at_most(1e12).also_called({"grad_clip", "max_grad_norm", "clip"}).may_change();
-  set.add("optim.warmup_steps", optim.warmup_steps, "Steps over which the learning rate rises linearly from 0.").unit("steps").at_least(0).also_called({"warmup"}).may_change();
-  set.add("optim.schedule", optim.schedule,
-          "Learning rate after warm-up: constant; linear or cosine down to its final fraction; wsd (constant, then an exponential fall at the end).")
-      .also_called({"lr_schedule", "lr_decay_style", "scheduler"}).may_change();
-  set.add("optim.decay_steps", optim.decay_steps,
-          "linear, cosine: steps from the end of warm-up to the final rate, 0: until train.steps. wsd: length of the fall, 0: a tenth of train.steps.")
-      .unit("steps").at_least(0).also_called({"lr_decay_steps", "lr_decay_iters"}).may_change();
-  set.add("optim.final_lr_fraction", optim.final_lr_fraction, "Learning rate at the end of the decay as a fraction of the peak.").at_least(0).at_most(1).also_called({"min_lr"}).may_change();
-  set.add_tables("optim.stages", optim.stages,
-                 "Stages that change the learning rate or the batch on the way, for example [{ from_tokens = 69000000000, batch = 4096 }].");
+  set.add("optim.weight_decay", optim.weight_decay, "Decoupled weight decay of matrices; norms and biases have none.")
+      .at_least(0)
+      .at_most(100)
+      .also_called({"wd"})
+      .may_change();
+  set.add("optim.clip_norm", optim.clip_norm, "Gradients are scaled down to this global norm; 0: never.")
+      .at_least(0)
+      .at_most(1e12)
+      .also_called({"grad_clip", "max_grad_norm", "clip"})
+      .may_change();
+  set.add("optim.warmup_steps", optim.warmup_steps, "Steps over which the learning rate rises linearly from 0.")
+      .unit("steps")
+      .at_least(0)
+      .also_called({"warmup"})
+      .may_change();
+  set.add(
+         "optim.schedule", optim.schedule,
+         "Learning rate after warm-up: constant; linear or cosine down to its final fraction; wsd (constant, then an exponential fall at the end).")
+      .also_called({"lr_schedule", "lr_decay_style", "scheduler"})
+      .may_change();
+  set.add(
+         "optim.decay_steps", optim.decay_steps,
+         "linear, cosine: steps from the end of warm-up to the final rate, 0: until train.steps. wsd: length of the fall, 0: a tenth of train.steps.")
+      .unit("steps")
+      .at_least(0)
+      .also_called({"lr_decay_steps", "lr_decay_iters"})
+      .may_change();
+  set.add("optim.final_lr_fraction", optim.final_lr_fraction, "Learning rate at the end of the decay as a fraction of the peak.")
+      .at_least(0)
+      .at_most(1)
+      .also_called({"min_lr"})
+      .may_change();
+  set.add_tables(
+      "optim.stages", optim.stages,
+      "Stages that change the learning rate or the batch on the way, for example [{ from_tokens = 69000000000, batch = 4096 }].");
 }
 
 }  // namespace longhaul::recipe

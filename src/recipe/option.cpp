@@ -96,16 +96,26 @@ std::string_view last_part(std::string_view name) {
 
 std::string Option::type_text() const {
   switch (kind) {
-    case Kind::kBool: return "true or false";
-    case Kind::kInteger: return "whole number";
-    case Kind::kNumber: return "number";
-    case Kind::kText: return choices.empty() ? "text" : "one of";
-    case Kind::kEnum: return "one of";
-    case Kind::kIntegers: return "list of whole numbers";
-    case Kind::kNumbers: return "list of numbers";
-    case Kind::kTexts: return "list of texts";
-    case Kind::kEnums: return "list of names";
-    case Kind::kTables: return "list of tables";
+    case Kind::kBool:
+      return "true or false";
+    case Kind::kInteger:
+      return "whole number";
+    case Kind::kNumber:
+      return "number";
+    case Kind::kText:
+      return choices.empty() ? "text" : "one of";
+    case Kind::kEnum:
+      return "one of";
+    case Kind::kIntegers:
+      return "list of whole numbers";
+    case Kind::kNumbers:
+      return "list of numbers";
+    case Kind::kTexts:
+      return "list of texts";
+    case Kind::kEnums:
+      return "list of names";
+    case Kind::kTables:
+      return "list of tables";
   }
   return "";
 }
@@ -113,15 +123,24 @@ std::string Option::type_text() const {
 std::string Option::expected_text() const {
   const std::string unit_text = unit.empty() ? "" : fmt::format(" ({})", unit);
   switch (kind) {
-    case Kind::kBool: return "true or false";
-    case Kind::kInteger: return "a whole number" + range_text(*this) + unit_text;
-    case Kind::kNumber: return "a number" + range_text(*this) + unit_text;
-    case Kind::kText: return choices.empty() ? "text" : "one of " + joined(choices);
-    case Kind::kEnum: return "one of " + joined(choices);
-    case Kind::kIntegers: return "a list of whole numbers" + range_text(*this) + unit_text;
-    case Kind::kNumbers: return "a list of numbers" + range_text(*this) + unit_text;
-    case Kind::kTexts: return "a list of texts";
-    case Kind::kEnums: return fmt::format("a list of {}; \"{}*7\" stands for seven of them", joined(choices), choices.front());
+    case Kind::kBool:
+      return "true or false";
+    case Kind::kInteger:
+      return "a whole number" + range_text(*this) + unit_text;
+    case Kind::kNumber:
+      return "a number" + range_text(*this) + unit_text;
+    case Kind::kText:
+      return choices.empty() ? "text" : "one of " + joined(choices);
+    case Kind::kEnum:
+      return "one of " + joined(choices);
+    case Kind::kIntegers:
+      return "a list of whole numbers" + range_text(*this) + unit_text;
+    case Kind::kNumbers:
+      return "a list of numbers" + range_text(*this) + unit_text;
+    case Kind::kTexts:
+      return "a list of texts";
+    case Kind::kEnums:
+      return fmt::format("a list of {}; \"{}*7\" stands for seven of them", joined(choices), choices.front());
     case Kind::kTables: {
       std::vector<std::string> keys;
       for (const Option& field : fields) keys.push_back(field.name);

@@ -52,28 +52,50 @@ struct Option {
   std::optional<double> minimum, maximum;
   bool minimum_allowed = true;  // false: the value must be above the minimum
   OnResume on_resume = OnResume::kSame;
-  std::vector<std::string> also_called;  // other programs' names, used only to guess what an unknown key meant
-  std::vector<Option> fields;            // kTables: the keys of one entry
-  std::function<Value()> get;            // the bound field as a Value
+  std::vector<std::string> also_called;      // other programs' names, used only to guess what an unknown key meant
+  std::vector<Option> fields;                // kTables: the keys of one entry
+  std::function<Value()> get;                // the bound field as a Value
   std::function<void(const Value&)> assign;  // without checks of range; throws Mismatch when the type is wrong
 
-  void set(const Value& value) const;      // checks type, choices and range; throws Mismatch and leaves the field as it was
-  std::string expected_text() const;       // "a whole number of at least 1 (steps)"
-  std::string type_text() const;           // "whole number", "list of text"
-  std::string_view section() const;        // "train"; empty for a key without a dot
+  void set(const Value& value) const;  // checks type, choices and range; throws Mismatch and leaves the field as it was
+  std::string expected_text() const;   // "a whole number of at least 1 (steps)"
+  std::string type_text() const;       // "whole number", "list of text"
+  std::string_view section() const;    // "train"; empty for a key without a dot
 };
 
 // What add() returns: refines the option just declared.
 class OptionBuilder {
  public:
   explicit OptionBuilder(Option& option) : option_(option) {}
-  OptionBuilder& unit(std::string text) { option_.unit = std::move(text); return *this; }
-  OptionBuilder& at_least(double value) { option_.minimum = value; return *this; }
-  OptionBuilder& above(double value) { option_.minimum = value; option_.minimum_allowed = false; return *this; }
-  OptionBuilder& at_most(double value) { option_.maximum = value; return *this; }
-  OptionBuilder& one_of(std::vector<std::string> names) { option_.choices = std::move(names); return *this; }
-  OptionBuilder& may_change() { option_.on_resume = OnResume::kMayChange; return *this; }
-  OptionBuilder& also_called(std::vector<std::string> names) { option_.also_called = std::move(names); return *this; }
+  OptionBuilder& unit(std::string text) {
+    option_.unit = std::move(text);
+    return *this;
+  }
+  OptionBuilder& at_least(double value) {
+    option_.minimum = value;
+    return *this;
+  }
+  OptionBuilder& above(double value) {
+    option_.minimum = value;
+    option_.minimum_allowed = false;
+    return *this;
+  }
+  OptionBuilder& at_most(double value) {
+    option_.maximum = value;
+    return *this;
+  }
+  OptionBuilder& one_of(std::vector<std::string> names) {
+    option_.choices = std::move(names);
+    return *this;
+  }
+  OptionBuilder& may_change() {
+    option_.on_resume = OnResume::kMayChange;
+    return *this;
+  }
+  OptionBuilder& also_called(std::vector<std::string> names) {
+    option_.also_called = std::move(names);
+    return *this;
+  }
 
  private:
   Option& option_;
@@ -89,7 +111,7 @@ class OptionSet {
   OptionBuilder add_tables(std::string name, std::vector<Entry>& field, std::string help);
 
   const std::vector<Option>& all() const& { return options_; }
-  const std::vector<Option>& all() && = delete;  // of a temporary it would dangle
+  const std::vector<Option>& all() && = delete;     // of a temporary it would dangle
   const Option* find(std::string_view name) const;  // nullptr when there is none
   // The declared name most like `unknown`, or empty: by spelling, by last part, by another program's name for it.
   std::string nearest(std::string_view unknown) const;
@@ -129,19 +151,26 @@ OptionBuilder OptionSet::add(std::string name, Field& field, std::string help) {
     return OptionBuilder(option);
   };
   if constexpr (std::is_same_v<Field, bool>) {
-    return bind(Kind::kBool, [bound] { return Value(*bound); }, [bound](const Value& v) { *bound = to_bool(v); });
+    return bind(
+        Kind::kBool, [bound] { return Value(*bound); }, [bound](const Value& v) { *bound = to_bool(v); });
   } else if constexpr (std::is_same_v<Field, int64_t>) {
-    return bind(Kind::kInteger, [bound] { return Value(*bound); }, [bound](const Value& v) { *bound = to_integer(v); });
+    return bind(
+        Kind::kInteger, [bound] { return Value(*bound); }, [bound](const Value& v) { *bound = to_integer(v); });
   } else if constexpr (std::is_same_v<Field, double>) {
-    return bind(Kind::kNumber, [bound] { return Value(*bound); }, [bound](const Value& v) { *bound = to_number(v); });
+    return bind(
+        Kind::kNumber, [bound] { return Value(*bound); }, [bound](const Value& v) { *bound = to_number(v); });
   } else if constexpr (std::is_same_v<Field, std::string>) {
-    return bind(Kind::kText, [bound] { return Value(*bound); }, [bound](const Value& v) { *bound = to_text(v); });
+    return bind(
+        Kind::kText, [bound] { return Value(*bound); }, [bound](const Value& v) { *bound = to_text(v); });
   } else if constexpr (std::is_same_v<Field, std::vector<int64_t>>) {
-    return bind(Kind::kIntegers, [bound] { return Value::list(*bound); }, [bound](const Value& v) { *bound = to_integers(v); });
+    return bind(
+        Kind::kIntegers, [bound] { return Value::list(*bound); }, [bound](const Value& v) { *bound = to_integers(v); });
   } else if constexpr (std::is_same_v<Field, std::vector<double>>) {
-    return bind(Kind::kNumbers, [bound] { return Value::list(*bound); }, [bound](const Value& v) { *bound = to_numbers(v); });
+    return bind(
+        Kind::kNumbers, [bound] { return Value::list(*bound); }, [bound](const Value& v) { *bound = to_numbers(v); });
   } else if constexpr (std::is_same_v<Field, std::vector<std::string>>) {
-    return bind(Kind::kTexts, [bound] { return Value::list(*bound); }, [bound](const Value& v) { *bound = to_texts(v); });
+    return bind(
+        Kind::kTexts, [bound] { return Value::list(*bound); }, [bound](const Value& v) { *bound = to_texts(v); });
   } else if constexpr (std::is_enum_v<Field>) {
     OptionBuilder builder = bind(
         Kind::kEnum, [bound] { return Value(std::string(name_of_value(*bound))); },

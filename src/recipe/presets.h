@@ -13,8 +13,8 @@ struct Preset {
   std::string_view text;  // the TOML
 };
 
-const std::vector<Preset>& presets();             // sorted by name
-const Preset* find_preset(std::string_view name); // nullptr when there is none
-ModelConfig preset_model(std::string_view name);  // throws kUsage with the list of names when there is none
+const std::vector<Preset>& presets();              // sorted by name
+const Preset* find_preset(std::string_view name);  // nullptr when there is none
+ModelConfig preset_model(std::string_view name);   // throws kUsage with the list of names when there is none
 
 }  // namespace longhaul::recipe

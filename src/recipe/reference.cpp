@@ -59,7 +59,9 @@ std::string reference_markdown() {
       "An unknown key, a wrong type or a value out of range ends the program with exit code 64 before anything starts.\n"
       "Keys marked *same* must keep their value when a run is resumed.\n\n"
       "| key | meaning |\n|---|---|\n";
-  out += fmt::format("| `version` | Version of the file format, now {}. A file of a newer version is refused; without the key the version is 1. |\n", kRecipeVersion);
+  out += fmt::format(
+      "| `version` | Version of the file format, now {}. A file of a newer version is refused; without the key the version is 1. |\n",
+      kRecipeVersion);
   out += "| `base` | Another recipe, by its path from this file's folder, that is read first. |\n\n";
   for (const Section& section : kSections) {
     out += section.name.empty() ? fmt::format("## {}\n\n", section.title) : fmt::format("## [{}] {}\n\n", section.name, section.title);

@@ -42,9 +42,7 @@ class Guard {
 
  private:
   char peek(size_t ahead) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0'; }
-  [[noreturn]] void refuse(std::string_view found) const {
-    refuse_toml(name_, line_, static_cast<int64_t>(at_ - line_start_) + 1, found);
-  }
+  [[noreturn]] void refuse(std::string_view found) const { refuse_toml(name_, line_, static_cast<int64_t>(at_ - line_start_) + 1, found); }
 
   void new_line() {
     ++at_;
@@ -84,7 +82,8 @@ class Guard {
     while (at_ < text_.size()) {
       const char c = text_[at_];
       if (quote == '"' && c == '\\') {
-        if (std::string_view(" \t\r\n").find(peek(1)) != std::string_view::npos) refuse("a line that continues after \\; write it as one line");
+        if (std::string_view(" \t\r\n").find(peek(1)) != std::string_view::npos)
+          refuse("a line that continues after \\; write it as one line");
         at_ += 2;
       } else if (many_lines ? text_.substr(at_, 3) == triple : c == quote) {
         at_ += many_lines ? 3 : 1;
@@ -119,6 +118,8 @@ void refuse_toml(const std::string& name, int64_t line, int64_t column, std::str
                .hint = "recipes/first-run.toml is a working example"});
 }
 
-void guard_toml(std::string_view text, const std::string& name) { Guard(text, name).run(); }
+void guard_toml(std::string_view text, const std::string& name) {
+  Guard(text, name).run();
+}
 
 }  // namespace longhaul::recipe

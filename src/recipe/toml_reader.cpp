@@ -21,12 +21,18 @@ std::string printed(const T& value) {
 
 Value value_of(const toml::node& node) {
   switch (node.type()) {
-    case toml::node_type::boolean: return Value(node.as_boolean()->get());
-    case toml::node_type::integer: return Value(static_cast<int64_t>(node.as_integer()->get()));
-    case toml::node_type::floating_point: return Value(node.as_floating_point()->get());
-    case toml::node_type::date: return Value(printed(node.as_date()->get()));
-    case toml::node_type::time: return Value(printed(node.as_time()->get()));
-    case toml::node_type::date_time: return Value(printed(node.as_date_time()->get()));
+    case toml::node_type::boolean:
+      return Value(node.as_boolean()->get());
+    case toml::node_type::integer:
+      return Value(static_cast<int64_t>(node.as_integer()->get()));
+    case toml::node_type::floating_point:
+      return Value(node.as_floating_point()->get());
+    case toml::node_type::date:
+      return Value(printed(node.as_date()->get()));
+    case toml::node_type::time:
+      return Value(printed(node.as_time()->get()));
+    case toml::node_type::date_time:
+      return Value(printed(node.as_date_time()->get()));
     case toml::node_type::array: {
       Value::List items;
       for (const toml::node& item : *node.as_array()) items.push_back(value_of(item));
@@ -42,7 +48,8 @@ Value value_of(const toml::node& node) {
       for (auto& [position, entry] : sorted) table.push_back(std::move(entry));
       return Value(std::move(table));
     }
-    default: return Value(std::string(node.as_string()->get()));
+    default:
+      return Value(std::string(node.as_string()->get()));
   }
 }
 
@@ -66,9 +73,8 @@ std::vector<TomlEntry> read_toml(std::string_view text, const std::string& name)
     const toml::table table = toml::parse(text, name);
     std::vector<TomlEntry> entries;
     flatten(table, "", entries);
-    std::ranges::stable_sort(entries, [](const TomlEntry& a, const TomlEntry& b) {
-      return std::pair(a.line, a.column) < std::pair(b.line, b.column);
-    });
+    std::ranges::stable_sort(
+        entries, [](const TomlEntry& a, const TomlEntry& b) { return std::pair(a.line, a.column) < std::pair(b.line, b.column); });
     return entries;
   } catch (const toml::parse_error& error) {
     const toml::source_position at = error.source().begin;
@@ -84,7 +90,8 @@ Value read_override_value(std::string_view typed) {
     const toml::node* node = table.get("value");
     // A line break or a comment in what was typed would end the value early: then it is plain text.
     if (table.size() == 1 && node && typed.find_first_of("\n#") == std::string_view::npos) return value_of(*node);
-    if (table.size() == 1 && node && (node->is_array() || node->is_string()) && typed.find('\n') == std::string_view::npos) return value_of(*node);
+    if (table.size() == 1 && node && (node->is_array() || node->is_string()) && typed.find('\n') == std::string_view::npos)
+      return value_of(*node);
   } catch (const toml::parse_error&) {
   } catch (const Error&) {  // not TOML by the guard's account
   }

@@ -11,8 +11,8 @@
 namespace longhaul::recipe {
 
 struct TomlEntry {
-  std::string key;  // dotted
-  Value value;      // unused for a section
+  std::string key;          // dotted
+  Value value;              // unused for a section
   bool is_section = false;  // "[train]" itself; listed so that an unknown empty section is found
   int64_t line = 0, column = 0;
 };

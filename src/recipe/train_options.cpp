@@ -108,36 +108,82 @@ double parse_until_time(std::string_view text, double now_unix_s) {
   return moment;
 }
 
-std::vector<std::string_view> names_of(Dtype) { return {"bf16", "fp32", "fp64"}; }
+std::vector<std::string_view> names_of(Dtype) {
+  return {"bf16", "fp32", "fp64"};
+}
 
 void declare(OptionSet& set, TrainOptions& train) {
   set.add("train.task", train.task, "What is learned.").one_of({"pretrain"});
   set.add("train.steps", train.steps, "Optimizer steps of the whole run, resumed parts included.")
-      .unit("steps").at_least(1).also_called({"max_steps", "max_iters", "iterations", "train_iters"}).may_change();
+      .unit("steps")
+      .at_least(1)
+      .also_called({"max_steps", "max_iters", "iterations", "train_iters"})
+      .may_change();
   set.add("train.seed", train.seed, "Seed of the initial weights and of every random stream except the order of the data.").at_least(0);
-  set.add("train.dtype", train.dtype, "Working precision; master weights and moments are fp32, or fp64 when this is fp64.").also_called({"precision"});
+  set.add("train.dtype", train.dtype, "Working precision; master weights and moments are fp32, or fp64 when this is fp64.")
+      .also_called({"precision"});
   set.add("train.device", train.device, "Where the run computes: auto (a GPU when there is one), cpu, cuda, or cuda:N.").may_change();
-  set.add("train.threads", train.threads, "Compute threads; 0: every core this process may use.").unit("threads").at_least(0).at_most(65536).may_change();
+  set.add("train.threads", train.threads, "Compute threads; 0: every core this process may use.")
+      .unit("threads")
+      .at_least(0)
+      .at_most(65536)
+      .may_change();
   set.add("train.batch", train.batch, "Sequences per optimizer step; a multiple of train.micro_batch.")
-      .unit("sequences").at_least(1).at_most(1 << 30).also_called({"batch_size", "global_batch_size"});
+      .unit("sequences")
+      .at_least(1)
+      .at_most(1 << 30)
+      .also_called({"batch_size", "global_batch_size"});
   set.add("train.micro_batch", train.micro_batch, "Sequences per forward and backward pass; changes memory and rounding, not the gradient.")
-      .unit("sequences").at_least(1).at_most(1 << 30).also_called({"micro_batch_size"}).may_change();
+      .unit("sequences")
+      .at_least(1)
+      .at_most(1 << 30)
+      .also_called({"micro_batch_size"})
+      .may_change();
   set.add("train.sequence", train.sequence, "Tokens per sequence.")
-      .unit("tokens").at_least(1).at_most(2147483648.0).also_called({"sequence_length", "seq_length", "seq_len", "block_size"});
+      .unit("tokens")
+      .at_least(1)
+      .at_most(2147483648.0)
+      .also_called({"sequence_length", "seq_length", "seq_len", "block_size"});
   set.add("train.checkpoint_every", train.checkpoint_every, "Steps between checkpoints; 0: only at the end and when asked to stop.")
-      .unit("steps").at_least(0).also_called({"save_every", "save_steps", "save_interval"}).may_change();
-  set.add("train.checkpoint_keep", train.checkpoint_keep, "Newest checkpoints that are kept; 0: all.").unit("checkpoints").at_least(0).may_change();
-  set.add("train.checkpoint_keep_every", train.checkpoint_keep_every, "Besides those, checkpoints whose step is a multiple of this are kept; 0: none.")
-      .unit("steps").at_least(0).may_change();
-  set.add("train.checkpoint_self_test", train.checkpoint_self_test, "Read every checkpoint back after it is written and compare checksums.").may_change();
+      .unit("steps")
+      .at_least(0)
+      .also_called({"save_every", "save_steps", "save_interval"})
+      .may_change();
+  set.add("train.checkpoint_keep", train.checkpoint_keep, "Newest checkpoints that are kept; 0: all.")
+      .unit("checkpoints")
+      .at_least(0)
+      .may_change();
+  set.add("train.checkpoint_keep_every", train.checkpoint_keep_every,
+          "Besides those, checkpoints whose step is a multiple of this are kept; 0: none.")
+      .unit("steps")
+      .at_least(0)
+      .may_change();
+  set.add("train.checkpoint_self_test", train.checkpoint_self_test, "Read every checkpoint back after it is written and compare checksums.")
+      .may_change();
   set.add("train.evaluate_every", train.evaluate_every, "Steps between evaluations on the held-out part; 0: never.")
-      .unit("steps").at_least(0).also_called({"eval_every", "eval_interval", "eval_steps"}).may_change();
-  set.add("train.evaluate_tokens", train.evaluate_tokens, "Held-out tokens read by evaluations on the way; 0: all. The last evaluation reads all of them.")
-      .unit("tokens").at_least(0).may_change();
-  set.add("train.until_time", train.until_time, "Save and stop then: \"2026-11-21T04:00\" or \"04:00\" local time, or \"+90m\" after the start; empty: no limit.").may_change();
-  set.add("train.log_every", train.log_every, "Steps between lines on the terminal; events.jsonl has every step.").unit("steps").at_least(1).may_change();
-  set.add("train.skip_nonfinite", train.skip_nonfinite, "A step whose loss or gradient is NaN or infinite changes nothing and is counted; otherwise it ends the run.").may_change();
-  set.add("train.nonfinite_limit", train.nonfinite_limit, "Skipped steps in a row that end the run with exit code 67.").unit("steps").at_least(1).may_change();
+      .unit("steps")
+      .at_least(0)
+      .also_called({"eval_every", "eval_interval", "eval_steps"})
+      .may_change();
+  set.add("train.evaluate_tokens", train.evaluate_tokens,
+          "Held-out tokens read by evaluations on the way; 0: all. The last evaluation reads all of them.")
+      .unit("tokens")
+      .at_least(0)
+      .may_change();
+  set.add("train.until_time", train.until_time,
+          "Save and stop then: \"2026-11-21T04:00\" or \"04:00\" local time, or \"+90m\" after the start; empty: no limit.")
+      .may_change();
+  set.add("train.log_every", train.log_every, "Steps between lines on the terminal; events.jsonl has every step.")
+      .unit("steps")
+      .at_least(1)
+      .may_change();
+  set.add("train.skip_nonfinite", train.skip_nonfinite,
+          "A step whose loss or gradient is NaN or infinite changes nothing and is counted; otherwise it ends the run.")
+      .may_change();
+  set.add("train.nonfinite_limit", train.nonfinite_limit, "Skipped steps in a row that end the run with exit code 67.")
+      .unit("steps")
+      .at_least(1)
+      .may_change();
 }
 
 }  // namespace longhaul::recipe

@@ -16,29 +16,29 @@ std::vector<std::string_view> names_of(Dtype);
 
 struct TrainOptions {
   std::string task = "pretrain";
-  int64_t steps = 1000;        // of the whole run, resumed parts included
-  int64_t seed = 0;            // of initialisation and every random stream but the data order
-  Dtype dtype = Dtype::kBf16;  // working precision; master weights and moments are fp32 (fp64 when this is fp64)
-  std::string device = "auto"; // auto, cpu, cuda, cuda:N
-  int64_t threads = 0;         // compute threads; 0: all usable cores
+  int64_t steps = 1000;         // of the whole run, resumed parts included
+  int64_t seed = 0;             // of initialisation and every random stream but the data order
+  Dtype dtype = Dtype::kBf16;   // working precision; master weights and moments are fp32 (fp64 when this is fp64)
+  std::string device = "auto";  // auto, cpu, cuda, cuda:N
+  int64_t threads = 0;          // compute threads; 0: all usable cores
 
   int64_t batch = 8;        // sequences per optimizer step
   int64_t micro_batch = 8;  // sequences per forward and backward pass; divides batch
   int64_t sequence = 512;   // tokens per sequence
 
-  int64_t checkpoint_every = 500;      // steps; 0: only at the end and when asked
-  int64_t checkpoint_keep = 3;         // newest checkpoints kept; 0: all
-  int64_t checkpoint_keep_every = 0;   // besides, keep those whose step is a multiple of this; 0: none
-  bool checkpoint_self_test = false;   // read every checkpoint back and compare checksums
+  int64_t checkpoint_every = 500;     // steps; 0: only at the end and when asked
+  int64_t checkpoint_keep = 3;        // newest checkpoints kept; 0: all
+  int64_t checkpoint_keep_every = 0;  // besides, keep those whose step is a multiple of this; 0: none
+  bool checkpoint_self_test = false;  // read every checkpoint back and compare checksums
 
   int64_t evaluate_every = 500;      // steps; 0: never
   int64_t evaluate_tokens = 262144;  // of the held-out part, in the evaluations on the way; 0: all. The last one reads all
 
-  std::string until_time;   // save and stop at "2026-11-21T04:00", "04:00" (local), or "+90m" after the start; empty: no limit
-  int64_t log_every = 1;    // steps between lines on the terminal; events are written for every step
+  std::string until_time;  // save and stop at "2026-11-21T04:00", "04:00" (local), or "+90m" after the start; empty: no limit
+  int64_t log_every = 1;   // steps between lines on the terminal; events are written for every step
 
-  bool skip_nonfinite = true;          // a step whose loss or gradient is NaN or Inf changes nothing; it is counted and reported
-  int64_t nonfinite_limit = 10;        // skipped steps in a row after which the run ends with exit code 67
+  bool skip_nonfinite = true;    // a step whose loss or gradient is NaN or Inf changes nothing; it is counted and reported
+  int64_t nonfinite_limit = 10;  // skipped steps in a row after which the run ends with exit code 67
 
   int64_t micro_batches() const { return batch / micro_batch; }
   int64_t tokens_per_step() const { return batch * sequence; }

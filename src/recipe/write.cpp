@@ -10,11 +10,14 @@ namespace {
 
 // A comment ends at the line; a file name may hold anything.
 std::string one_line(std::string text) {
-  std::ranges::replace_if(text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
+  std::ranges::replace_if(
+      text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
   return text;
 }
 
-std::string origin_note(const Origin& origin) { return one_line(origin.earlier.empty() ? origin.text() : origin.earlier); }
+std::string origin_note(const Origin& origin) {
+  return one_line(origin.earlier.empty() ? origin.text() : origin.earlier);
+}
 
 nlohmann::ordered_json json_of(const Value& value) {
   if (value.is_bool()) return value.as_bool();
@@ -55,7 +58,8 @@ std::string explain_one(const LoadedRecipe& loaded, const Option& option, const 
 
 std::string to_toml(const LoadedRecipe& loaded) {
   Recipe recipe = loaded.recipe;
-  std::string out = "# Resolved recipe: every option of this run, with where its value came from. Written by Longhaul; a run can be started from it.\n";
+  std::string out =
+      "# Resolved recipe: every option of this run, with where its value came from. Written by Longhaul; a run can be started from it.\n";
   if (!loaded.source.empty()) out += fmt::format("# Resolved from {}\n", one_line(loaded.source));
   out += fmt::format("version = {}\n", kRecipeVersion);
   std::string section;
@@ -99,12 +103,13 @@ std::string explain(const LoadedRecipe& loaded, const std::string& key) {
   }
   if (!out.empty()) return out;
   const std::string nearest = options.nearest(key);
-  throw Error({.code = ExitCode::kUsage,
-               .what = fmt::format("there is no option {}", key.substr(0, 120)),
-               .expected = nearest.empty() ? "an option such as train.steps, or a section such as train" : fmt::format("did you mean {}?", nearest),
-               .found = key.substr(0, 120),
-               .where = "",
-               .hint = nearest.empty() ? "longhaul config show RECIPE lists them all" : "longhaul config explain RECIPE " + nearest});
+  throw Error(
+      {.code = ExitCode::kUsage,
+       .what = fmt::format("there is no option {}", key.substr(0, 120)),
+       .expected = nearest.empty() ? "an option such as train.steps, or a section such as train" : fmt::format("did you mean {}?", nearest),
+       .found = key.substr(0, 120),
+       .where = "",
+       .hint = nearest.empty() ? "longhaul config show RECIPE lists them all" : "longhaul config explain RECIPE " + nearest});
 }
 
 }  // namespace longhaul::recipe

@@ -33,16 +33,14 @@ std::string latest_name(const FileSystem& files, const fs::path& checkpoints) {
 
 bool newer(const CheckpointSummary& a, const CheckpointSummary& b) {
   const auto rank = [](const CheckpointSummary& s) {
-    return std::tuple(s.usable(), s.generation, s.name.step, s.name.kind == CheckpointName::Kind::kCommitted,
-                      s.name.generation);
+    return std::tuple(s.usable(), s.generation, s.name.step, s.name.kind == CheckpointName::Kind::kCommitted, s.name.generation);
   };
   return rank(a) > rank(b);
 }
 
 }  // namespace
 
-std::vector<CheckpointSummary> list_checkpoints(const FileSystem& files, const fs::path& checkpoints,
-                                                const CatalogOptions& options) {
+std::vector<CheckpointSummary> list_checkpoints(const FileSystem& files, const fs::path& checkpoints, const CatalogOptions& options) {
   const std::string latest = latest_name(files, checkpoints);
   const std::vector<FolderEntry> entries = files.list(checkpoints);
   std::vector<CheckpointSummary> found;
@@ -102,10 +100,10 @@ Checkpoint open_checkpoint(const FileSystem& files, const fs::path& path, Depth 
   // Folders of checkpoints are told by their entries; everything else is taken for a checkpoint, so that the error about a
   // missing manifest names it.
   const auto entries = files.list(path);
-  const bool is_folder_of_checkpoints = !files.exists(path / kManifestName) &&
-                                        std::any_of(entries.begin(), entries.end(), [](const FolderEntry& entry) {
-                                          return entry.is_folder && parse_checkpoint_name(entry.name);
-                                        });
+  const bool is_folder_of_checkpoints =
+      !files.exists(path / kManifestName) && std::any_of(entries.begin(), entries.end(), [](const FolderEntry& entry) {
+        return entry.is_folder && parse_checkpoint_name(entry.name);
+      });
   if (!is_folder_of_checkpoints) {
     Checkpoint checkpoint = Checkpoint::open(files, path);
     if (depth == Depth::kContents) checkpoint.verify();
@@ -117,8 +115,11 @@ Checkpoint open_checkpoint(const FileSystem& files, const fs::path& path, Depth 
   for (const Search::Rejected& rejected : search.rejected) {
     reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "\n", rejected.path.filename().string(), rejected.reason);
   }
-  throw Error({.code = ExitCode::kCheckpoint, .what = "no valid checkpoint in the folder", .expected = "at least one",
-               .found = reasons.empty() ? "only unfinished ones" : reasons, .where = path.string()});
+  throw Error({.code = ExitCode::kCheckpoint,
+               .what = "no valid checkpoint in the folder",
+               .expected = "at least one",
+               .found = reasons.empty() ? "only unfinished ones" : reasons,
+               .where = path.string()});
 }
 
 Lease::Lease(FileSystem& files, const fs::path& checkpoint, const std::string& holder)

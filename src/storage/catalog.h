@@ -27,8 +27,8 @@ struct CheckpointSummary {
 };
 
 struct CatalogOptions {
-  double now_s = 0;               // Unix time, for the age of leases
-  double lease_expires_s = 86400; // an older lease belongs to a job that died
+  double now_s = 0;                // Unix time, for the age of leases
+  double lease_expires_s = 86400;  // an older lease belongs to a job that died
 };
 
 // Committed (and displaced) checkpoints, newest first, defective ones last. Unfinished folders are not listed.

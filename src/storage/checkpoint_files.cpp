@@ -12,13 +12,16 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kPieceBytes = 4 << 20;       // of verification
-constexpr int64_t kGapBytes = 64 << 10;        // runs closer than this are read in one pread
-constexpr int64_t kGatherBytes = 16 << 20;     // at most so much at once
+constexpr int64_t kPieceBytes = 4 << 20;    // of verification
+constexpr int64_t kGapBytes = 64 << 10;     // runs closer than this are read in one pread
+constexpr int64_t kGatherBytes = 16 << 20;  // at most so much at once
 
 [[noreturn]] void damaged(const fs::path& file, const std::string& tensor, const std::string& what, const std::string& expected,
                           const std::string& found) {
-  throw Error({.code = ExitCode::kCheckpoint, .what = what, .expected = expected, .found = found,
+  throw Error({.code = ExitCode::kCheckpoint,
+               .what = what,
+               .expected = expected,
+               .found = found,
                .where = tensor.empty() ? file.string() : fmt::format("{}, tensor '{}'", file.string(), printable(tensor)),
                .hint = "use another checkpoint: `longhaul checkpoint list` shows which are valid"});
 }
@@ -29,8 +32,7 @@ layout::Rectangle rectangle_of(const ManifestShard& shard) {
 }
 
 // Reads the runs of one stored piece. Short runs that lie close together (a column of a wide matrix) share a read.
-void read_runs(const SafetensorsFile& file, const TensorInfo& stored, std::span<const layout::CopyRun> runs,
-               std::span<std::byte> into) {
+void read_runs(const SafetensorsFile& file, const TensorInfo& stored, std::span<const layout::CopyRun> runs, std::span<std::byte> into) {
   std::vector<std::byte> gathered;
   for (size_t first = 0; first < runs.size();) {
     const int64_t begin = runs[first].source_offset;
@@ -115,8 +117,7 @@ void Checkpoint::read(const std::string& name, const layout::Rectangle& needed, 
     return;
   }
   const int64_t size = element_bytes(tensor.dtype);
-  LONGHAUL_ASSERT(needed.volume() * size == static_cast<int64_t>(into.size()), "{} bytes for {} of '{}'", into.size(),
-                  needed.text(), name);
+  LONGHAUL_ASSERT(needed.volume() * size == static_cast<int64_t>(into.size()), "{} bytes for {} of '{}'", into.size(), needed.text(), name);
   for (const ManifestShard& shard : tensor.shards) {
     const auto runs = layout::copy_plan(rectangle_of(shard), needed, size);
     if (runs.empty()) continue;

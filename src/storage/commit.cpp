@@ -33,7 +33,9 @@ void make_folders_durably(FileSystem& files, const fs::path& folder) {
 
 }  // namespace
 
-std::string step_name(int64_t step) { return fmt::format("{}{:09}", kStepPrefix, step); }
+std::string step_name(int64_t step) {
+  return fmt::format("{}{:09}", kStepPrefix, step);
+}
 
 std::optional<CheckpointName> parse_checkpoint_name(std::string_view name) {
   if (!name.starts_with(kStepPrefix)) return std::nullopt;
@@ -72,21 +74,23 @@ std::string shard_key(const std::string& tensor, std::span<const int64_t> shape,
   return key + "]";
 }
 
-FileReport write_checkpoint_file(FileSystem& files, const fs::path& folder, const std::string& name,
-                                 std::span<const ShardSource> shards, int64_t alignment) {
+FileReport write_checkpoint_file(FileSystem& files, const fs::path& folder, const std::string& name, std::span<const ShardSource> shards,
+                                 int64_t alignment) {
   LONGHAUL_ASSERT(is_plain_file_name(name), "file name '{}'", name);
   FileReport report{.file = {.name = name}};
   std::vector<TensorInfo> tensors;
   std::unordered_map<std::string, const ShardSource*> by_key;
   for (const ShardSource& shard : shards) {
-    LONGHAUL_ASSERT(shard.offset.size() == shard.shape.size() && shard.length.size() == shard.shape.size(), "tensor '{}'",
-                    shard.tensor);
+    LONGHAUL_ASSERT(shard.offset.size() == shard.shape.size() && shard.length.size() == shard.shape.size(), "tensor '{}'", shard.tensor);
     const std::string key = shard_key(shard.tensor, shard.shape, shard.offset, shard.length);
-    LONGHAUL_ASSERT(tensor_bytes(shard.dtype, shard.length, key) == static_cast<int64_t>(shard.data.size()),
-                    "'{}' comes with {} bytes", key, shard.data.size());
+    LONGHAUL_ASSERT(tensor_bytes(shard.dtype, shard.length, key) == static_cast<int64_t>(shard.data.size()), "'{}' comes with {} bytes",
+                    key, shard.data.size());
     LONGHAUL_ASSERT(by_key.emplace(key, &shard).second, "'{}' is given twice", key);
     tensors.push_back({.name = key, .dtype = shard.dtype, .shape = shard.length});
-    report.shards.push_back({.tensor = shard.tensor, .shape = shard.shape, .dtype = shard.dtype, .role = shard.role,
+    report.shards.push_back({.tensor = shard.tensor,
+                             .shape = shard.shape,
+                             .dtype = shard.dtype,
+                             .role = shard.role,
                              .shard = {.file = name, .key = key, .offset = shard.offset, .length = shard.length}});
   }
   SafetensorsWriter writer(files, folder / name, std::move(tensors), {{"format", "longhaul-checkpoint"}}, alignment);
@@ -116,7 +120,9 @@ CheckpointWriter::~CheckpointWriter() {
   }
 }
 
-void CheckpointWriter::add(FileReport report) { reports_.push_back(std::move(report)); }
+void CheckpointWriter::add(FileReport report) {
+  reports_.push_back(std::move(report));
+}
 
 void CheckpointWriter::gather(Manifest& manifest) const {
   manifest.step = step_;
@@ -131,7 +137,8 @@ void CheckpointWriter::gather(Manifest& manifest) const {
           reported.tensor, ManifestTensor{.shape = reported.shape, .dtype = reported.dtype, .role = reported.role});
       ManifestTensor& tensor = at->second;
       if (!added && (tensor.shape != reported.shape || tensor.dtype != reported.dtype || tensor.role != reported.role)) {
-        throw Error({.code = ExitCode::kCheckpoint, .what = "writers disagree about a tensor",
+        throw Error({.code = ExitCode::kCheckpoint,
+                     .what = "writers disagree about a tensor",
                      .expected = fmt::format("{} [{}]", name_of(tensor.dtype), fmt::join(tensor.shape, ", ")),
                      .found = fmt::format("{} [{}]", name_of(reported.dtype), fmt::join(reported.shape, ", ")),
                      .where = fmt::format("{}, tensor '{}'", report.file.name, printable(reported.tensor))});
@@ -165,8 +172,10 @@ void CheckpointWriter::refuse_if_superseded() const {
     }
   }
   if (newest > generation_) {
-    throw Error({.code = ExitCode::kFenced, .what = "a later start of this run has saved checkpoints: this process must not",
-                 .expected = fmt::format("no generation above {}", generation_), .found = fmt::format("generation {}", newest),
+    throw Error({.code = ExitCode::kFenced,
+                 .what = "a later start of this run has saved checkpoints: this process must not",
+                 .expected = fmt::format("no generation above {}", generation_),
+                 .found = fmt::format("generation {}", newest),
                  .where = checkpoints_.string()});
   }
 }

@@ -20,7 +20,9 @@ T load(const std::byte* at) {
   return value;
 }
 
-double from_bf16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+double from_bf16(uint16_t bits) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
 
 double from_f16(uint16_t bits) {
   const int exponent = bits >> 10 & 31;
@@ -37,16 +39,26 @@ double from_f16(uint16_t bits) {
 // The element as a number; 64-bit integers are compared apart because a double does not hold them all.
 double number_at(DType dtype, const std::byte* at) {
   switch (dtype) {
-    case DType::kI8: return load<int8_t>(at);
-    case DType::kI16: return load<int16_t>(at);
-    case DType::kU16: return load<uint16_t>(at);
-    case DType::kI32: return load<int32_t>(at);
-    case DType::kU32: return load<uint32_t>(at);
-    case DType::kF16: return from_f16(load<uint16_t>(at));
-    case DType::kBF16: return from_bf16(load<uint16_t>(at));
-    case DType::kF32: return load<float>(at);
-    case DType::kF64: return load<double>(at);
-    default: return load<uint8_t>(at);  // bool, unsigned bytes, and the raw byte of the 8-bit floats
+    case DType::kI8:
+      return load<int8_t>(at);
+    case DType::kI16:
+      return load<int16_t>(at);
+    case DType::kU16:
+      return load<uint16_t>(at);
+    case DType::kI32:
+      return load<int32_t>(at);
+    case DType::kU32:
+      return load<uint32_t>(at);
+    case DType::kF16:
+      return from_f16(load<uint16_t>(at));
+    case DType::kBF16:
+      return from_bf16(load<uint16_t>(at));
+    case DType::kF32:
+      return load<float>(at);
+    case DType::kF64:
+      return load<double>(at);
+    default:
+      return load<uint8_t>(at);  // bool, unsigned bytes, and the raw byte of the 8-bit floats
   }
 }
 
@@ -72,8 +84,8 @@ double distance_at(DType dtype, const std::byte* a, const std::byte* b) {
   return gap(number_at(dtype, a), number_at(dtype, b));
 }
 
-void compare_block(DType dtype, std::span<const std::byte> left, std::span<const std::byte> right, int64_t first_index,
-                   int64_t size, TensorDifference& difference) {
+void compare_block(DType dtype, std::span<const std::byte> left, std::span<const std::byte> right, int64_t first_index, int64_t size,
+                   TensorDifference& difference) {
   if (std::memcmp(left.data(), right.data(), left.size()) == 0) return;
   const int64_t count = static_cast<int64_t>(left.size()) / size;
   for (int64_t i = 0; i < count; ++i) {
@@ -127,11 +139,11 @@ CheckpointDifference diff(const Checkpoint& left, const Checkpoint& right) {
     if (a == nullptr || b == nullptr) {
       result.tensors.push_back({.name = name, .kind = b == nullptr ? Kind::kOnlyLeft : Kind::kOnlyRight});
     } else if (a->shape != b->shape) {
-      result.tensors.push_back({.name = name, .kind = Kind::kShape, .left = layout::shape_text(a->shape),
-                                .right = layout::shape_text(b->shape)});
+      result.tensors.push_back(
+          {.name = name, .kind = Kind::kShape, .left = layout::shape_text(a->shape), .right = layout::shape_text(b->shape)});
     } else if (a->dtype != b->dtype) {
-      result.tensors.push_back({.name = name, .kind = Kind::kDType, .left = std::string(name_of(a->dtype)),
-                                .right = std::string(name_of(b->dtype))});
+      result.tensors.push_back(
+          {.name = name, .kind = Kind::kDType, .left = std::string(name_of(a->dtype)), .right = std::string(name_of(b->dtype))});
     } else {
       TensorDifference difference = compare_values(name, left, right);
       if (difference.different == 0) {
@@ -146,11 +158,16 @@ CheckpointDifference diff(const Checkpoint& left, const Checkpoint& right) {
 
 std::string_view name_of(TensorDifference::Kind kind) {
   switch (kind) {
-    case TensorDifference::Kind::kOnlyLeft: return "only in the first";
-    case TensorDifference::Kind::kOnlyRight: return "only in the second";
-    case TensorDifference::Kind::kShape: return "other shape";
-    case TensorDifference::Kind::kDType: return "other dtype";
-    case TensorDifference::Kind::kValues: return "other values";
+    case TensorDifference::Kind::kOnlyLeft:
+      return "only in the first";
+    case TensorDifference::Kind::kOnlyRight:
+      return "only in the second";
+    case TensorDifference::Kind::kShape:
+      return "other shape";
+    case TensorDifference::Kind::kDType:
+      return "other dtype";
+    case TensorDifference::Kind::kValues:
+      return "other values";
   }
   return "";
 }

@@ -14,11 +14,11 @@ struct TensorDifference {
   enum class Kind { kOnlyLeft, kOnlyRight, kShape, kDType, kValues };
   std::string name;
   Kind kind = Kind::kValues;
-  std::string left, right;      // shapes or dtypes that differ
-  int64_t elements = 0;         // kValues: of the tensor
-  int64_t different = 0;        // how many differ in their bits
-  int64_t first_different = -1; // row-major index
-  double maximum = 0;           // largest |left - right|; infinite where only one side is NaN or infinite
+  std::string left, right;       // shapes or dtypes that differ
+  int64_t elements = 0;          // kValues: of the tensor
+  int64_t different = 0;         // how many differ in their bits
+  int64_t first_different = -1;  // row-major index
+  double maximum = 0;            // largest |left - right|; infinite where only one side is NaN or infinite
 };
 
 struct CheckpointDifference {

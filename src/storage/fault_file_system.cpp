@@ -58,8 +58,10 @@ void FaultFileSystem::step(Needs needs, const fs::path& path) {
   const bool now = operations_++ == fail_at_ && fault_ != Fault::kNone;
   if (now && fault_ != Fault::kIo) full_ = true;
   if (!now && !(full_ && needs == Needs::kSpace)) return;
-  throw Error({.code = ExitCode::kDisk, .what = "cannot write",
-               .found = full_ ? "No space left on device" : "Input/output error", .where = path.string()});
+  throw Error({.code = ExitCode::kDisk,
+               .what = "cannot write",
+               .found = full_ ? "No space left on device" : "Input/output error",
+               .where = path.string()});
 }
 
 std::unique_ptr<FileWriter> FaultFileSystem::create(const fs::path& path) {

@@ -21,8 +21,7 @@ class FaultFileSystem final : public FileSystem {
   int64_t operations() const { return operations_; }  // since the last fail_at, flip_bit_of_write or clear
 
   std::unique_ptr<FileWriter> create(const std::filesystem::path& path) override;
-  std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing,
-                                   Links links = Links::kRefuse) const override;
+  std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing, Links links = Links::kRefuse) const override;
   void make_folders(const std::filesystem::path& folder) override;
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override;
   void remove(const std::filesystem::path& path) override;

@@ -46,15 +46,22 @@ std::unique_ptr<FileWriter> LocalFileSystem::create(const fs::path& path) {
 std::unique_ptr<FileReader> LocalFileSystem::open(const fs::path& path, ExitCode missing, Links links) const {
   std::error_code code;
   if (links == Links::kRefuse && fs::is_symlink(fs::symlink_status(path, code))) {
-    throw Error({.code = missing, .what = "refusing to read a symbolic link", .expected = "a regular file",
-                 .found = "a symbolic link", .where = path.string()});
+    throw Error({.code = missing,
+                 .what = "refusing to read a symbolic link",
+                 .expected = "a regular file",
+                 .found = "a symbolic link",
+                 .where = path.string()});
   }
   return std::make_unique<LocalReader>(File::open(path, File::Mode::kRead, missing));
 }
 
-void LocalFileSystem::make_folders(const fs::path& folder) { longhaul::make_folders(folder); }
+void LocalFileSystem::make_folders(const fs::path& folder) {
+  longhaul::make_folders(folder);
+}
 
-void LocalFileSystem::rename(const fs::path& from, const fs::path& to) { rename_path(from, to); }
+void LocalFileSystem::rename(const fs::path& from, const fs::path& to) {
+  rename_path(from, to);
+}
 
 void LocalFileSystem::remove(const fs::path& path) {
   std::error_code code;
@@ -104,8 +111,11 @@ std::string read_small_file(const FileSystem& files, const fs::path& path, ExitC
   const auto reader = files.open(path, missing);
   const int64_t size = reader->size();
   if (size > limit_bytes) {
-    throw Error({.code = missing, .what = "the file is too large", .expected = fmt::format("at most {} bytes", limit_bytes),
-                 .found = fmt::format("{} bytes", size), .where = path.string()});
+    throw Error({.code = missing,
+                 .what = "the file is too large",
+                 .expected = fmt::format("at most {} bytes", limit_bytes),
+                 .found = fmt::format("{} bytes", size),
+                 .where = path.string()});
   }
   std::string text(static_cast<size_t>(size), '\0');
   reader->read_exactly(0, std::as_writable_bytes(std::span(text.data(), text.size())));

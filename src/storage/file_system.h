@@ -25,13 +25,13 @@ namespace longhaul::storage {
 class FileReader {
  public:
   virtual ~FileReader() = default;
-  virtual int64_t size() const = 0;  // asked anew each time: a file may shrink after opening
+  virtual int64_t size() const = 0;                                                // asked anew each time: a file may shrink after opening
   virtual void read_exactly(int64_t offset, std::span<std::byte> into) const = 0;  // fewer bytes: Error, exit code 73
 };
 
 class FileWriter {
  public:
-  virtual ~FileWriter() = default;  // closes; what was not synced may be lost
+  virtual ~FileWriter() = default;                          // closes; what was not synced may be lost
   virtual void write(std::span<const std::byte> data) = 0;  // appends
   virtual void sync() = 0;   // after a failed sync the file counts as lost: write another one, never sync again
   virtual void close() = 0;  // reports what the destructor cannot
@@ -49,8 +49,7 @@ class FileSystem {
   virtual ~FileSystem() = default;
 
   virtual std::unique_ptr<FileWriter> create(const std::filesystem::path& path) = 0;  // truncates
-  virtual std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing,
-                                           Links links = Links::kRefuse) const = 0;
+  virtual std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing, Links links = Links::kRefuse) const = 0;
   virtual void make_folders(const std::filesystem::path& folder) = 0;  // like mkdir -p
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
   virtual void remove(const std::filesystem::path& path) = 0;  // a file or an empty folder; a missing one is no error

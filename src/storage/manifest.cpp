@@ -23,9 +23,12 @@ constexpr size_t kHashLength = 64;
 constexpr size_t kSealLength = kSealStart.size() + kHashLength + kSealEnd.size();
 constexpr size_t kMaximumRank = 8;
 
-[[noreturn]] void unusable(const std::string& where, const std::string& what, const std::string& expected,
-                           const std::string& found) {
-  throw Error({.code = ExitCode::kCheckpoint, .what = what, .expected = expected, .found = found, .where = where,
+[[noreturn]] void unusable(const std::string& where, const std::string& what, const std::string& expected, const std::string& found) {
+  throw Error({.code = ExitCode::kCheckpoint,
+               .what = what,
+               .expected = expected,
+               .found = found,
+               .where = where,
                .hint = "use another checkpoint: `longhaul checkpoint list` shows which are valid"});
 }
 
@@ -33,12 +36,13 @@ std::string tensor_at(const std::string& where, const std::string& name) {
   return fmt::format("{}, tensor '{}'", where, printable(name));
 }
 
-std::string crc_text(uint32_t crc) { return fmt::format("{:08x}", crc); }
+std::string crc_text(uint32_t crc) {
+  return fmt::format("{:08x}", crc);
+}
 
 bool is_hex(std::string_view text, size_t length) {
-  return text.size() == length && std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-         });
+  return text.size() == length &&
+         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
 uint32_t crc_from(const std::string& text, const std::string& where) {
@@ -47,11 +51,7 @@ uint32_t crc_from(const std::string& text, const std::string& where) {
 }
 
 ordered_json shard_json(const ManifestShard& shard) {
-  return {{"file", shard.file},
-          {"key", shard.key},
-          {"offset", shard.offset},
-          {"length", shard.length},
-          {"crc32c", crc_text(shard.crc32c)}};
+  return {{"file", shard.file}, {"key", shard.key}, {"offset", shard.offset}, {"length", shard.length}, {"crc32c", crc_text(shard.crc32c)}};
 }
 
 ManifestShard shard_from(const json& value, const std::string& where) {

@@ -43,7 +43,7 @@ struct ManifestTensor {
 
 struct Manifest {
   std::string run_id;
-  int64_t generation = 0;    // counts the starts of a run; a later one supersedes
+  int64_t generation = 0;  // counts the starts of a run; a later one supersedes
   int64_t step = 0;
   int64_t world = 1;         // ranks that wrote it
   int64_t parent_step = -1;  // step of the checkpoint the run came from; -1: none

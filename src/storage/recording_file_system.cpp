@@ -18,7 +18,9 @@ class RecordingFileSystem::Writer final : public FileWriter {
  public:
   Writer(RecordingFileSystem& disk, int node) : disk_(disk), node_(node) {}
   void write(std::span<const std::byte> data) override {
-    disk_.record({.kind = DiskOperation::Kind::kWrite, .node = node_, .offset = position_,
+    disk_.record({.kind = DiskOperation::Kind::kWrite,
+                  .node = node_,
+                  .offset = position_,
                   .data = std::vector<std::byte>(data.begin(), data.end())});
     position_ += static_cast<int64_t>(data.size());
   }
@@ -37,8 +39,11 @@ class RecordingFileSystem::Reader final : public FileReader {
   int64_t size() const override { return static_cast<int64_t>(node_->data.size()); }
   void read_exactly(int64_t offset, std::span<std::byte> into) const override {
     if (offset < 0 || offset > size() || static_cast<int64_t>(into.size()) > size() - offset) {
-      throw Error({.code = ExitCode::kDisk, .what = "the file is too short", .expected = fmt::format("{} bytes", into.size()),
-                   .found = fmt::format("{} bytes in all", size()), .where = path_.string()});
+      throw Error({.code = ExitCode::kDisk,
+                   .what = "the file is too short",
+                   .expected = fmt::format("{} bytes", into.size()),
+                   .found = fmt::format("{} bytes in all", size()),
+                   .where = path_.string()});
     }
     if (!into.empty()) std::memcpy(into.data(), node_->data.data() + offset, into.size());
   }
@@ -137,8 +142,8 @@ std::unique_ptr<FileWriter> RecordingFileSystem::create(const fs::path& path) {
 std::unique_ptr<FileReader> RecordingFileSystem::open(const fs::path& path, ExitCode missing, Links) const {
   const int node = find(path);
   if (node < 0 || nodes_[static_cast<size_t>(node)]->is_folder) {
-    throw Error({.code = missing, .what = "cannot open the file", .expected = "a regular file", .found = "no such file",
-                 .where = path.string()});
+    throw Error(
+        {.code = missing, .what = "cannot open the file", .expected = "a regular file", .found = "no such file", .where = path.string()});
   }
   return std::make_unique<Reader>(nodes_[static_cast<size_t>(node)], path);
 }
@@ -159,8 +164,12 @@ void RecordingFileSystem::rename(const fs::path& from, const fs::path& to) {
   if (target >= 0 && nodes_[static_cast<size_t>(target)]->is_folder && !nodes_[static_cast<size_t>(target)]->entries.empty()) {
     throw Error({.code = ExitCode::kDisk, .what = "cannot rename", .found = "the target folder is not empty", .where = to.string()});
   }
-  record({.kind = DiskOperation::Kind::kMove, .node = node, .folder = folder_of(from), .to_folder = folder_of(to),
-          .name = from.filename().string(), .to_name = to.filename().string()});
+  record({.kind = DiskOperation::Kind::kMove,
+          .node = node,
+          .folder = folder_of(from),
+          .to_folder = folder_of(to),
+          .name = from.filename().string(),
+          .to_name = to.filename().string()});
 }
 
 void RecordingFileSystem::remove(const fs::path& path) {
@@ -186,7 +195,9 @@ std::vector<FolderEntry> RecordingFileSystem::list(const fs::path& folder) const
   return entries;
 }
 
-bool RecordingFileSystem::exists(const fs::path& path) const { return find(path) >= 0; }
+bool RecordingFileSystem::exists(const fs::path& path) const {
+  return find(path) >= 0;
+}
 
 double RecordingFileSystem::modified_s(const fs::path& path) const {
   const int node = find(path);
@@ -200,7 +211,9 @@ void RecordingFileSystem::flip_bit(const fs::path& path, int64_t byte, int bit) 
   nodes_[static_cast<size_t>(node)]->data[static_cast<size_t>(byte)] ^= static_cast<std::byte>(1 << bit);
 }
 
-int64_t RecordingFileSystem::file_bytes(const fs::path& path) const { return open(path, ExitCode::kDisk)->size(); }
+int64_t RecordingFileSystem::file_bytes(const fs::path& path) const {
+  return open(path, ExitCode::kDisk)->size();
+}
 
 std::vector<size_t> RecordingFileSystem::pending(size_t prefix) const {
   using Kind = DiskOperation::Kind;

@@ -18,9 +18,9 @@ namespace longhaul::storage {
 struct DiskOperation {
   enum class Kind { kLink, kMove, kUnlink, kTruncate, kWrite, kSyncFile, kSyncFolder };
   Kind kind = Kind::kWrite;
-  int node = 0;            // the file or folder it is about
-  int folder = 0;          // holder of the name (kLink, kMove, kUnlink)
-  int to_folder = 0;       // kMove
+  int node = 0;       // the file or folder it is about
+  int folder = 0;     // holder of the name (kLink, kMove, kUnlink)
+  int to_folder = 0;  // kMove
   std::string name, to_name;
   bool is_folder = false;  // kLink
   int64_t offset = 0;      // kWrite
@@ -40,8 +40,7 @@ class RecordingFileSystem final : public FileSystem {
   ~RecordingFileSystem() override;
 
   std::unique_ptr<FileWriter> create(const std::filesystem::path& path) override;
-  std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing,
-                                   Links links = Links::kRefuse) const override;
+  std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing, Links links = Links::kRefuse) const override;
   void make_folders(const std::filesystem::path& folder) override;
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override;
   void remove(const std::filesystem::path& path) override;
@@ -50,7 +49,7 @@ class RecordingFileSystem final : public FileSystem {
   bool exists(const std::filesystem::path& path) const override;
   double modified_s(const std::filesystem::path& path) const override;
 
-  void set_time_s(double now_s) { now_s_ = now_s; }  // what modified_s of later changes reports
+  void set_time_s(double now_s) { now_s_ = now_s; }                         // what modified_s of later changes reports
   void flip_bit(const std::filesystem::path& path, int64_t byte, int bit);  // not recorded: decay, not an operation
   int64_t file_bytes(const std::filesystem::path& path) const;
 

@@ -20,8 +20,8 @@ std::string reason_to_keep(const CheckpointSummary& summary, int64_t position, c
 }
 
 // Unfinished folders of earlier generations, once they are old, and what an interrupted removal left.
-std::vector<fs::path> leftovers(const FileSystem& files, const fs::path& checkpoints, const RetentionPolicy& policy,
-                                int64_t generation, double now_s) {
+std::vector<fs::path> leftovers(const FileSystem& files, const fs::path& checkpoints, const RetentionPolicy& policy, int64_t generation,
+                                double now_s) {
   std::vector<fs::path> found;
   for (const FolderEntry& entry : files.list(checkpoints)) {
     if (!entry.is_folder) continue;
@@ -38,8 +38,8 @@ std::vector<fs::path> leftovers(const FileSystem& files, const fs::path& checkpo
 
 }  // namespace
 
-PruneReport prune(FileSystem& files, const fs::path& checkpoints, const RetentionPolicy& policy, int64_t generation,
-                  double now_s, Prune mode) {
+PruneReport prune(FileSystem& files, const fs::path& checkpoints, const RetentionPolicy& policy, int64_t generation, double now_s,
+                  Prune mode) {
   PruneReport report;
   bool verified = false;  // whether a checkpoint newer than the one looked at has been read back whole
   int64_t position = 0;

@@ -32,7 +32,7 @@ struct PruneReport {
 enum class Prune { kRemove, kOnlyReport };
 
 // `generation`: of the caller; its own unfinished folder is in flight and left alone.
-PruneReport prune(FileSystem& files, const std::filesystem::path& checkpoints, const RetentionPolicy& policy,
-                  int64_t generation, double now_s, Prune mode = Prune::kRemove);
+PruneReport prune(FileSystem& files, const std::filesystem::path& checkpoints, const RetentionPolicy& policy, int64_t generation,
+                  double now_s, Prune mode = Prune::kRemove);
 
 }  // namespace longhaul::storage

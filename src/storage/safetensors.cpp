@@ -12,14 +12,17 @@ namespace {
 
 constexpr size_t kBufferBytes = 1 << 20;  // small tensors are gathered into writes of this size
 
-std::string header_text(const std::vector<TensorInfo>& tensors, const std::map<std::string, std::string>& metadata,
-                        int64_t alignment, const std::string& where) {
+std::string header_text(const std::vector<TensorInfo>& tensors, const std::map<std::string, std::string>& metadata, int64_t alignment,
+                        const std::string& where) {
   const auto quoted = [&](const std::string& text) {
     try {
       return nlohmann::json(text).dump();
     } catch (const nlohmann::json::exception&) {
-      throw Error({.code = ExitCode::kCheckpoint, .what = "the name cannot be stored", .expected = "UTF-8",
-                   .found = printable(text), .where = where});
+      throw Error({.code = ExitCode::kCheckpoint,
+                   .what = "the name cannot be stored",
+                   .expected = "UTF-8",
+                   .found = printable(text),
+                   .where = where});
     }
   };
   std::string text = "{";
@@ -49,8 +52,8 @@ std::array<std::byte, 8> little_endian(uint64_t value) {
 
 }  // namespace
 
-SafetensorsFile SafetensorsFile::open(const FileSystem& files, const std::filesystem::path& path,
-                                      const SafetensorsLimits& limits, Links links) {
+SafetensorsFile SafetensorsFile::open(const FileSystem& files, const std::filesystem::path& path, const SafetensorsLimits& limits,
+                                      Links links) {
   SafetensorsFile file;
   file.path_ = path;
   file.reader_ = files.open(path, ExitCode::kCheckpoint, links);
@@ -79,8 +82,11 @@ const TensorInfo* SafetensorsFile::find(std::string_view name) const {
 const TensorInfo& SafetensorsFile::at(std::string_view name) const {
   const TensorInfo* tensor = find(name);
   if (tensor == nullptr) {
-    throw Error({.code = ExitCode::kCheckpoint, .what = "the file lacks a tensor", .expected = printable(name, 512),
-                 .found = fmt::format("{} other tensors", tensors().size()), .where = path_.string()});
+    throw Error({.code = ExitCode::kCheckpoint,
+                 .what = "the file lacks a tensor",
+                 .expected = printable(name, 512),
+                 .found = fmt::format("{} other tensors", tensors().size()),
+                 .where = path_.string()});
   }
   return *tensor;
 }
@@ -88,17 +94,20 @@ const TensorInfo& SafetensorsFile::at(std::string_view name) const {
 void SafetensorsFile::read_raw(int64_t offset, std::span<std::byte> into) const {
   const int64_t now = reader_->size();
   if (now != size_) {
-    throw Error({.code = ExitCode::kCheckpoint, .what = "the file changed its size after it was opened",
-                 .expected = fmt::format("{} bytes", size_), .found = fmt::format("{} bytes", now), .where = path_.string()});
+    throw Error({.code = ExitCode::kCheckpoint,
+                 .what = "the file changed its size after it was opened",
+                 .expected = fmt::format("{} bytes", size_),
+                 .found = fmt::format("{} bytes", now),
+                 .where = path_.string()});
   }
-  LONGHAUL_ASSERT(offset >= 0 && static_cast<int64_t>(into.size()) <= size_ - offset, "offset {} length {} of {}", offset,
-                  into.size(), size_);
+  LONGHAUL_ASSERT(offset >= 0 && static_cast<int64_t>(into.size()) <= size_ - offset, "offset {} length {} of {}", offset, into.size(),
+                  size_);
   if (!into.empty()) reader_->read_exactly(offset, into);
 }
 
 void SafetensorsFile::read(const TensorInfo& tensor, int64_t first_byte, std::span<std::byte> into) const {
-  LONGHAUL_ASSERT(first_byte >= 0 && first_byte + static_cast<int64_t>(into.size()) <= tensor.bytes(),
-                  "{} bytes at {} of tensor '{}'", into.size(), first_byte, tensor.name);
+  LONGHAUL_ASSERT(first_byte >= 0 && first_byte + static_cast<int64_t>(into.size()) <= tensor.bytes(), "{} bytes at {} of tensor '{}'",
+                  into.size(), first_byte, tensor.name);
   read_raw(header_.data_begin + tensor.begin + first_byte, into);
 }
 
@@ -115,8 +124,8 @@ struct SafetensorsWriter::State {
   Sha256 sha256;
   std::vector<std::byte> buffer;
   WrittenFile result;
-  size_t current = 0;       // tensor being written
-  int64_t position = 0;     // bytes of data received
+  size_t current = 0;    // tensor being written
+  int64_t position = 0;  // bytes of data received
   uint32_t current_crc = 0;
 
   void put(std::span<const std::byte> data) {
@@ -150,9 +159,8 @@ SafetensorsWriter::SafetensorsWriter(FileSystem& files, const std::filesystem::p
     : tensors_(std::move(tensors)), state_(std::make_unique<State>()) {
   LONGHAUL_ASSERT(alignment >= 1 && (alignment & (alignment - 1)) == 0, "alignment {}", alignment);
   state_->where = path.string();
-  std::sort(tensors_.begin(), tensors_.end(), [](const TensorInfo& a, const TensorInfo& b) {
-    return a.dtype != b.dtype ? a.dtype > b.dtype : a.name < b.name;
-  });
+  std::sort(tensors_.begin(), tensors_.end(),
+            [](const TensorInfo& a, const TensorInfo& b) { return a.dtype != b.dtype ? a.dtype > b.dtype : a.name < b.name; });
   int64_t position = 0;
   for (TensorInfo& tensor : tensors_) {
     tensor.begin = position;
@@ -189,8 +197,7 @@ void SafetensorsWriter::write(std::span<const std::byte> data) {
 
 WrittenFile SafetensorsWriter::finish() {
   State& state = *state_;
-  LONGHAUL_ASSERT(state.current == tensors_.size(), "{}: data of tensor '{}' missing", state.where,
-                  tensors_[state.current].name);
+  LONGHAUL_ASSERT(state.current == tensors_.size(), "{}: data of tensor '{}' missing", state.where, tensors_[state.current].name);
   state.flush();
   state.file->sync();
   state.file->close();
@@ -211,8 +218,8 @@ WrittenFile write_safetensors(FileSystem& files, const std::filesystem::path& pa
   temporary += ".tmp";
   SafetensorsWriter writer(files, temporary, std::move(infos), metadata);
   for (const TensorInfo& tensor : writer.tensors()) {
-    LONGHAUL_ASSERT(static_cast<int64_t>(data.at(tensor.name).size()) == tensor.bytes(), "tensor '{}' has {} bytes, not {}",
-                    tensor.name, data.at(tensor.name).size(), tensor.bytes());
+    LONGHAUL_ASSERT(static_cast<int64_t>(data.at(tensor.name).size()) == tensor.bytes(), "tensor '{}' has {} bytes, not {}", tensor.name,
+                    data.at(tensor.name).size(), tensor.bytes());
     writer.write(data.at(tensor.name));
   }
   WrittenFile written = writer.finish();

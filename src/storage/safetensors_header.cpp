@@ -17,8 +17,11 @@ namespace {
 using nlohmann::json;
 
 [[noreturn]] void malformed(const std::string& where, std::string what, std::string expected, std::string found) {
-  throw Error({.code = ExitCode::kCheckpoint, .what = std::move(what), .expected = std::move(expected),
-               .found = std::move(found), .where = where,
+  throw Error({.code = ExitCode::kCheckpoint,
+               .what = std::move(what),
+               .expected = std::move(expected),
+               .found = std::move(found),
+               .where = where,
                .hint = "the file is not a usable safetensors file: copy or download it again, or use another checkpoint"});
 }
 
@@ -46,8 +49,7 @@ class HeaderEvents : public JsonEventTypes {
     if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return unexpected(fmt::format("{}", value));
     if (place_ == Place::kShape) {
       if (static_cast<int64_t>(tensor_.shape.size()) >= limits_.rank) {
-        malformed(in_tensor(where_, tensor_.name), "the tensor has too many dimensions",
-                  fmt::format("at most {}", limits_.rank), "more");
+        malformed(in_tensor(where_, tensor_.name), "the tensor has too many dimensions", fmt::format("at most {}", limits_.rank), "more");
       }
       tensor_.shape.push_back(static_cast<int64_t>(value));
       return true;
@@ -182,9 +184,8 @@ class HeaderEvents : public JsonEventTypes {
 
 // Ranges must tile the data: no hole, no overlap, nothing behind the last one.
 void check_ranges(SafetensorsHeader& header, int64_t file_bytes, const std::string& where) {
-  std::sort(header.tensors.begin(), header.tensors.end(), [](const TensorInfo& a, const TensorInfo& b) {
-    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
-  });
+  std::sort(header.tensors.begin(), header.tensors.end(),
+            [](const TensorInfo& a, const TensorInfo& b) { return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name); });
   int64_t previous_end = 0;
   for (const TensorInfo& tensor : header.tensors) {
     const std::string at = in_tensor(where, tensor.name);
@@ -245,14 +246,12 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> start, int
     malformed(where, "the file is too short for a safetensors file", "at least 8 bytes", fmt::format("{} bytes", file_bytes));
   }
   if (file_bytes > limits.total_bytes) {
-    malformed(where, "the file is too large", fmt::format("at most {} bytes", limits.total_bytes),
-              fmt::format("{} bytes", file_bytes));
+    malformed(where, "the file is too large", fmt::format("at most {} bytes", limits.total_bytes), fmt::format("{} bytes", file_bytes));
   }
   uint64_t length = 0;
   for (int i = 7; i >= 0; --i) length = length << 8 | static_cast<uint64_t>(start[static_cast<size_t>(i)]);
   if (length > static_cast<uint64_t>(limits.header_bytes)) {
-    malformed(where, "the header is too long", fmt::format("at most {} bytes", limits.header_bytes),
-              fmt::format("{} bytes", length));
+    malformed(where, "the header is too long", fmt::format("at most {} bytes", limits.header_bytes), fmt::format("{} bytes", length));
   }
   SafetensorsHeader header;
   header.data_begin = 8 + static_cast<int64_t>(length);

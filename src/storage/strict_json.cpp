@@ -11,9 +11,12 @@ namespace {
 
 using nlohmann::json;
 
-[[noreturn]] void malformed(const std::string& where, const std::string& what, const std::string& expected,
-                            const std::string& found) {
-  throw Error({.code = ExitCode::kCheckpoint, .what = what, .expected = expected, .found = found, .where = where,
+[[noreturn]] void malformed(const std::string& where, const std::string& what, const std::string& expected, const std::string& found) {
+  throw Error({.code = ExitCode::kCheckpoint,
+               .what = what,
+               .expected = expected,
+               .found = found,
+               .where = where,
                .hint = "the file is damaged or not ours; `longhaul checkpoint verify` tells which checkpoints are whole"});
 }
 
@@ -95,8 +98,8 @@ std::string JsonFields::text(const char* key) {
 
 int64_t JsonFields::integer(const char* key, int64_t lowest) {
   const json& value = take(key);
-  const bool fits = value.is_number_integer() && !(value.is_number_unsigned() && value.get<uint64_t>() >
-                                                   static_cast<uint64_t>(std::numeric_limits<int64_t>::max()));
+  const bool fits = value.is_number_integer() &&
+                    !(value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()));
   if (!fits || value.get<int64_t>() < lowest) {
     refuse(fmt::format("'{}' is out of range", key), fmt::format("a whole number from {}", lowest), printable(value.dump()));
   }
@@ -110,8 +113,7 @@ std::vector<int64_t> JsonFields::integers(const char* key, size_t most) {
   }
   std::vector<int64_t> result;
   for (const json& value : values) {
-    const bool fits = value.is_number_unsigned() &&
-                      value.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+    const bool fits = value.is_number_unsigned() && value.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
     if (!fits) refuse(fmt::format("'{}' is malformed", key), "whole numbers that are not negative", printable(value.dump()));
     result.push_back(value.get<int64_t>());
   }

@@ -34,7 +34,7 @@ class JsonFields {
  public:
   JsonFields(const nlohmann::json& object, std::string where);
   std::string text(const char* key);
-  int64_t integer(const char* key, int64_t lowest);  // whole numbers only, at least `lowest`
+  int64_t integer(const char* key, int64_t lowest);             // whole numbers only, at least `lowest`
   std::vector<int64_t> integers(const char* key, size_t most);  // not negative
   const nlohmann::json& object(const char* key);
   const nlohmann::json& array(const char* key);

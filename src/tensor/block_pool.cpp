@@ -18,13 +18,16 @@ struct PageRange {
 
 namespace {
 
-size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
-const char* end_of(const Block* block) { return reinterpret_cast<const char*>(block) + block->size; }
+size_t round_up(size_t value, size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+const char* end_of(const Block* block) {
+  return reinterpret_cast<const char*>(block) + block->size;
+}
 
 }  // namespace
 
-BlockPool::BlockPool(size_t range_bytes, size_t grain, size_t smallest)
-    : range_bytes_(range_bytes), grain_(grain), smallest_(smallest) {
+BlockPool::BlockPool(size_t range_bytes, size_t grain, size_t smallest) : range_bytes_(range_bytes), grain_(grain), smallest_(smallest) {
   LONGHAUL_ASSERT(range_bytes % kHugePage == 0 && grain % alignof(Block) == 0 && smallest >= sizeof(Block));
 }
 
@@ -32,9 +35,13 @@ BlockPool::~BlockPool() {
   for (const auto& range : ranges_) unmap_pages(range->begin, range->size);
 }
 
-BlockPool& BlockPool::of(const Block* block) { return *block->range->pool; }
+BlockPool& BlockPool::of(const Block* block) {
+  return *block->range->pool;
+}
 
-size_t BlockPool::rounded(size_t size) const { return std::max(round_up(size, grain_), smallest_); }
+size_t BlockPool::rounded(size_t size) const {
+  return std::max(round_up(size, grain_), smallest_);
+}
 
 Block* BlockPool::after(Block* block) const {
   char* next = reinterpret_cast<char*>(block) + block->size;

@@ -17,8 +17,8 @@
 
 namespace longhaul {
 
-struct Slab;        // of CachingHeap
-struct PageRange;   // of BlockPool
+struct Slab;       // of CachingHeap
+struct PageRange;  // of BlockPool
 
 enum class BlockState : uint32_t {  // odd numbers: a header that was overwritten is seen
   kUsed = 0x5ee0c0de,
@@ -30,14 +30,14 @@ enum class BlockState : uint32_t {  // odd numbers: a header that was overwritte
 struct alignas(64) Block {
   BlockState state;
   MemoryPurpose purpose;
-  bool guarded;         // filled and fenced by the test mode
-  uint64_t size;        // whole, this header included
-  uint64_t requested;   // bytes the user asked for
+  bool guarded;        // filled and fenced by the test mode
+  uint64_t size;       // whole, this header included
+  uint64_t requested;  // bytes the user asked for
   union {
-    PageRange* range;   // kUsed, kFree
-    Slab* slab;         // kSmallUsed, kSmallFree
+    PageRange* range;  // kUsed, kFree
+    Slab* slab;        // kSmallUsed, kSmallFree
   };
-  Block* neighbour;     // the block before this one in its range, null for the first; of a free small block: the next free one
+  Block* neighbour;  // the block before this one in its range, null for the first; of a free small block: the next free one
 
   char* data() { return reinterpret_cast<char*>(this) + sizeof(Block); }
   static Block* of(void* data) { return reinterpret_cast<Block*>(static_cast<char*>(data) - sizeof(Block)); }
@@ -50,15 +50,15 @@ class BlockPool {
   BlockPool(size_t range_bytes, size_t grain, size_t smallest);
   ~BlockPool();
 
-  size_t rounded(size_t size) const;           // what a block of at least `size` takes
-  Block* find(size_t size);                    // the free block to cut from; maps a range if need be; null: no address space
+  size_t rounded(size_t size) const;                          // what a block of at least `size` takes
+  Block* find(size_t size);                                   // the free block to cut from; maps a range if need be; null: no address space
   size_t fresh_bytes(const Block* block, size_t size) const;  // how much held_bytes() grows by cutting `size` from it
-  Block* cut(Block* block, size_t size);       // in use from now on
+  Block* cut(Block* block, size_t size);                      // in use from now on
   void free(Block* block);
-  void trim();                                 // whole pages inside free blocks go back to the system, empty ranges are unmapped
+  void trim();  // whole pages inside free blocks go back to the system, empty ranges are unmapped
   size_t held_bytes() const { return held_; }
   void for_each_used(const std::function<void(Block*)>& body) const;
-  static BlockPool& of(const Block* block);    // the pool that a used block was cut from
+  static BlockPool& of(const Block* block);  // the pool that a used block was cut from
 
  private:
   Block* map_range(size_t size);

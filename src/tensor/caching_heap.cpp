@@ -23,8 +23,8 @@ struct Slab {
 
 namespace {
 
-constexpr size_t kSmallest = 128;            // a header and 64 bytes
-constexpr size_t kLargestSmall = 16 << 10;   // header included, as all sizes here
+constexpr size_t kSmallest = 128;           // a header and 64 bytes
+constexpr size_t kLargestSmall = 16 << 10;  // header included, as all sizes here
 constexpr size_t kLargestMedium = 1 << 20;
 constexpr size_t kSlabBytes = 256 << 10;
 constexpr size_t kGuardBytes = 64;
@@ -44,8 +44,12 @@ size_t class_bytes(size_t index) {
   return (size_t{1} << above) + ((index - 3) % 4 + 1) * (size_t{1} << (above - 2));
 }
 
-Slab* slab_in(Block* block) { return reinterpret_cast<Slab*>(block->data()); }
-Block* block_under(Slab* slab) { return Block::of(slab); }
+Slab* slab_in(Block* block) {
+  return reinterpret_cast<Slab*>(block->data());
+}
+Block* block_under(Slab* slab) {
+  return Block::of(slab);
+}
 Block* entry(Slab* slab, size_t i) {
   return reinterpret_cast<Block*>(reinterpret_cast<char*>(slab) + sizeof(Block) + i * slab->entry_bytes);
 }

@@ -55,9 +55,9 @@ class Stream {
   static Stream current(at::Device device);  // of this thread
   static Stream another(at::Device device);  // one of LibTorch's pool, beside the current one
   at::Device device() const { return stream_.device(); }
-  void* handle() const;             // cudaStream_t; null on the CPU
-  void wait(const Event& event);    // what is queued from now on runs after the event; the caller does not wait
-  void synchronize() const;         // the caller waits until the stream is empty
+  void* handle() const;           // cudaStream_t; null on the CPU
+  void wait(const Event& event);  // what is queued from now on runs after the event; the caller does not wait
+  void synchronize() const;       // the caller waits until the stream is empty
 
  private:
   friend class Event;
@@ -65,16 +65,18 @@ class Stream {
   c10::Stream stream_;
 };
 
-inline void* current_stream(at::Device device) { return Stream::current(device).handle(); }
+inline void* current_stream(at::Device device) {
+  return Stream::current(device).handle();
+}
 void synchronize(at::Device device);  // the caller waits for all streams of the device
 
 // A point in a stream's queue.
 class Event {
  public:
   explicit Event(at::Device device);
-  void record(const Stream& stream);  // behind all that is queued there now; recording again moves the event
-  bool reached() const;               // an event that was never recorded has been reached
-  void synchronize() const;           // the caller waits for it
+  void record(const Stream& stream);                      // behind all that is queued there now; recording again moves the event
+  bool reached() const;                                   // an event that was never recorded has been reached
+  void synchronize() const;                               // the caller waits for it
   double milliseconds_since(const Event& earlier) const;  // both recorded; waits for this one
 
  private:

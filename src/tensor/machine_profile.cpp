@@ -37,8 +37,8 @@ std::string machine_key(at::Device device) {
   const Machine& here = machine();
   if (device.is_cuda()) {
     const GpuDescription gpu = describe_gpu(device);
-    return fmt::format("{}; {}; compute capability {}.{}; {} multiprocessors; LibTorch {}", gpu.name, bytes_text(gpu.memory_bytes), gpu.major,
-                       gpu.minor, gpu.multiprocessors, libtorch_version());
+    return fmt::format("{}; {}; compute capability {}.{}; {} multiprocessors; LibTorch {}", gpu.name, bytes_text(gpu.memory_bytes),
+                       gpu.major, gpu.minor, gpu.multiprocessors, libtorch_version());
   }
   return fmt::format("{}; {}; {} threads; LibTorch {}", here.processor, fmt::join(here.features, " "), threads(), libtorch_version());
 }
@@ -69,7 +69,8 @@ double peak_gemm(std::string_view dtype, at::Device device) {
   const int64_t small = device.is_cuda() ? 1024 : 256;
   const double first = measured_gemm(small, small, small, dtype, 0.02, device).flops_per_second;
   for (const int64_t n : sizes) {
-    if (2.0 * static_cast<double>(n * n * n) / first < 0.2) return std::max(first, measured_gemm(n, n, n, dtype, 0.4, device).flops_per_second);
+    if (2.0 * static_cast<double>(n * n * n) / first < 0.2)
+      return std::max(first, measured_gemm(n, n, n, dtype, 0.4, device).flops_per_second);
   }
   return first;
 }
@@ -81,10 +82,15 @@ std::optional<MachineProfile> cached_profile(const std::string& key) {
   try {
     const json read = json::parse(read_text(path, ExitCode::kData, 1 << 16));
     if (read.at("version") != kProfileVersion || read.at("machine") != key) return std::nullopt;
-    MachineProfile profile{.machine = key, .measured_at = read.at("measured_at"), .threads = read.at("threads"),
-                           .gemm_fp32 = read.at("gemm_fp32"), .gemm_bf16 = read.at("gemm_bf16"),
-                           .gemm_fp64 = read.at("gemm_fp64"), .copy_bytes_per_second = read.at("copy_bytes_per_second"),
-                           .busy = read.at("busy"), .from_cache = true};
+    MachineProfile profile{.machine = key,
+                           .measured_at = read.at("measured_at"),
+                           .threads = read.at("threads"),
+                           .gemm_fp32 = read.at("gemm_fp32"),
+                           .gemm_bf16 = read.at("gemm_bf16"),
+                           .gemm_fp64 = read.at("gemm_fp64"),
+                           .copy_bytes_per_second = read.at("copy_bytes_per_second"),
+                           .busy = read.at("busy"),
+                           .from_cache = true};
     if (profile.busy && wall_time_s() - profile.measured_at > kBusyProfileLasts_s) return std::nullopt;
     const bool sound = profile.gemm_fp32 > 0 && profile.gemm_bf16 > 0 && profile.gemm_fp64 > 0 && profile.copy_bytes_per_second > 0;
     return sound ? std::optional(profile) : std::nullopt;
@@ -95,10 +101,14 @@ std::optional<MachineProfile> cached_profile(const std::string& key) {
 }
 
 void keep(const MachineProfile& profile) {
-  const json written = {{"version", kProfileVersion},         {"machine", profile.machine},
-                        {"measured_at", profile.measured_at}, {"threads", profile.threads},
-                        {"gemm_fp32", profile.gemm_fp32},     {"gemm_bf16", profile.gemm_bf16},
-                        {"gemm_fp64", profile.gemm_fp64},     {"copy_bytes_per_second", profile.copy_bytes_per_second},
+  const json written = {{"version", kProfileVersion},
+                        {"machine", profile.machine},
+                        {"measured_at", profile.measured_at},
+                        {"threads", profile.threads},
+                        {"gemm_fp32", profile.gemm_fp32},
+                        {"gemm_bf16", profile.gemm_bf16},
+                        {"gemm_fp64", profile.gemm_fp64},
+                        {"copy_bytes_per_second", profile.copy_bytes_per_second},
                         {"busy", profile.busy}};
   const auto path = profile_path(profile.machine);
   try {
@@ -115,7 +125,8 @@ double MachineProfile::gemm(std::string_view dtype) const {
   if (dtype == "fp32") return gemm_fp32;
   if (dtype == "bf16") return gemm_bf16;
   if (dtype == "fp64") return gemm_fp64;
-  throw Error({.code = ExitCode::kUsage, .what = "no measured rate for this dtype", .expected = "fp32, bf16 or fp64", .found = std::string(dtype)});
+  throw Error(
+      {.code = ExitCode::kUsage, .what = "no measured rate for this dtype", .expected = "fp32, bf16 or fp64", .found = std::string(dtype)});
 }
 
 GemmRate measured_gemm(int64_t m, int64_t n, int64_t k, std::string_view dtype, double budget_s, at::Device device) {

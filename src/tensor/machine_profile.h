@@ -15,12 +15,12 @@
 namespace longhaul {
 
 struct MachineProfile {
-  std::string machine;  // what it was measured on: processor, features, threads or GPU, LibTorch
-  double measured_at = 0;  // Unix seconds
-  int64_t threads = 0;  // of a GPU's profile too: that it was measured from
+  std::string machine;                                 // what it was measured on: processor, features, threads or GPU, LibTorch
+  double measured_at = 0;                              // Unix seconds
+  int64_t threads = 0;                                 // of a GPU's profile too: that it was measured from
   double gemm_fp32 = 0, gemm_bf16 = 0, gemm_fp64 = 0;  // floating-point operations per second (2·m·n·k a product)
   double copy_bytes_per_second = 0;                    // bytes read plus bytes written
-  bool busy = false;  // other programs took part of the cores meanwhile: the true rates are higher
+  bool busy = false;                                   // other programs took part of the cores meanwhile: the true rates are higher
   bool from_cache = false;
 
   double gemm(std::string_view dtype) const;  // "fp32", "bf16", "fp64"; kUsage for others

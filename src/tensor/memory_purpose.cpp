@@ -9,20 +9,34 @@ thread_local MemoryPurpose current_purpose = MemoryPurpose::kOther;
 
 std::string_view name_of(MemoryPurpose purpose) {
   switch (purpose) {
-    case MemoryPurpose::kParameters: return "parameters";
-    case MemoryPurpose::kGradients: return "gradients";
-    case MemoryPurpose::kOptimizer: return "optimizer state";
-    case MemoryPurpose::kActivations: return "activations";
-    case MemoryPurpose::kWorkspace: return "workspace";
-    case MemoryPurpose::kData: return "data";
-    case MemoryPurpose::kCheckpoint: return "checkpoint copy";
-    case MemoryPurpose::kOther: return "other";
+    case MemoryPurpose::kParameters:
+      return "parameters";
+    case MemoryPurpose::kGradients:
+      return "gradients";
+    case MemoryPurpose::kOptimizer:
+      return "optimizer state";
+    case MemoryPurpose::kActivations:
+      return "activations";
+    case MemoryPurpose::kWorkspace:
+      return "workspace";
+    case MemoryPurpose::kData:
+      return "data";
+    case MemoryPurpose::kCheckpoint:
+      return "checkpoint copy";
+    case MemoryPurpose::kOther:
+      return "other";
   }
   return "unknown";
 }
 
-MemoryPurposeScope::MemoryPurposeScope(MemoryPurpose purpose) : before_(current_purpose) { current_purpose = purpose; }
-MemoryPurposeScope::~MemoryPurposeScope() { current_purpose = before_; }
-MemoryPurpose MemoryPurposeScope::current() { return current_purpose; }
+MemoryPurposeScope::MemoryPurposeScope(MemoryPurpose purpose) : before_(current_purpose) {
+  current_purpose = purpose;
+}
+MemoryPurposeScope::~MemoryPurposeScope() {
+  current_purpose = before_;
+}
+MemoryPurpose MemoryPurposeScope::current() {
+  return current_purpose;
+}
 
 }  // namespace longhaul

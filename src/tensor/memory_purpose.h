@@ -37,10 +37,10 @@ struct MemoryUse {
 
 struct MemoryStatistics {
   std::array<MemoryUse, kMemoryPurposes> purposes;
-  MemoryUse total;             // its peak is that of the sum, not the sum of the peaks
-  int64_t held_bytes = 0;      // taken from the system: in use, cached, headers and rounding; whole huge pages
+  MemoryUse total;         // its peak is that of the sum, not the sum of the peaks
+  int64_t held_bytes = 0;  // taken from the system: in use, cached, headers and rounding; whole huge pages
   int64_t peak_held_bytes = 0;
-  int64_t allocations = 0;     // so far
+  int64_t allocations = 0;  // so far
   const MemoryUse& of(MemoryPurpose purpose) const { return purposes[static_cast<size_t>(purpose)]; }
 };
 

@@ -69,10 +69,11 @@ void translate_torch_errors(const std::function<void()>& body) {
     throw out_of_memory("out of memory", bytes_text(machine().memory_bytes) + " or less in use",
                         "an allocation failed with " + bytes_text(resident_bytes()) + " in use");
   } catch (const c10::AcceleratorError& error) {
-    throw Error({.code = ExitCode::kDevice,
-                 .what = "the GPU failed",
-                 .found = error.what_without_backtrace(),
-                 .hint = "CUDA_LAUNCH_BLOCKING=1 names the call; train.device=cpu tells whether it is the GPU; nvidia-smi -q shows its errors"});
+    throw Error(
+        {.code = ExitCode::kDevice,
+         .what = "the GPU failed",
+         .found = error.what_without_backtrace(),
+         .hint = "CUDA_LAUNCH_BLOCKING=1 names the call; train.device=cpu tells whether it is the GPU; nvidia-smi -q shows its errors"});
   } catch (const c10::Error& error) {
     throw Error({.code = ExitCode::kInternal,
                  .what = "LibTorch refused an operation",

@@ -14,16 +14,16 @@ namespace longhaul {
 using at::ScalarType;
 using at::Tensor;
 
-std::string_view name_of(ScalarType type);          // "bf16", "fp32", "fp64", "int64", …
+std::string_view name_of(ScalarType type);            // "bf16", "fp32", "fp64", "int64", …
 ScalarType scalar_type_named(std::string_view name);  // kUsage for unknown names
 
 // Who is kept in which dtype (design: one type, overrides per role). fp64 keeps everything in fp64: it is what proofs use.
 struct Precision {
-  ScalarType compute = at::kFloat;        // working weights and activations
-  ScalarType main_gradient = at::kFloat;  // Parameter::grad
-  ScalarType master = at::kFloat;         // the optimizer's copy of the weights
-  ScalarType state = at::kFloat;          // moments
-  ScalarType reduce = at::kFloat;         // norms, softmax, router, logits, recurrence state
+  ScalarType compute = at::kFloat;                 // working weights and activations
+  ScalarType main_gradient = at::kFloat;           // Parameter::grad
+  ScalarType master = at::kFloat;                  // the optimizer's copy of the weights
+  ScalarType state = at::kFloat;                   // moments
+  ScalarType reduce = at::kFloat;                  // norms, softmax, router, logits, recurrence state
   static Precision named(std::string_view dtype);  // "bf16", "fp32", "fp64"; fp16 is refused: it is imported, never trained
 };
 

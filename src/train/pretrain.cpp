@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "evaluate/perplexity.h"
 #include "data/tokenizer/continuation.h"
+#include "evaluate/perplexity.h"
 #include "generate/generate.h"
 #include "tensor/memory_purpose.h"
 #include "tensor/to_tensor.h"
@@ -12,7 +12,8 @@
 namespace longhaul::train {
 namespace {
 
-data::LoaderOptions loader_options(const recipe::Recipe& recipe, const optim::TrainSchedule& schedule, const std::filesystem::path& folder) {
+data::LoaderOptions loader_options(const recipe::Recipe& recipe, const optim::TrainSchedule& schedule,
+                                   const std::filesystem::path& folder) {
   data::LoaderOptions options = data::loader_options(recipe.data, recipe.train.sequence);
   options.first_position = [schedule](int64_t step) { return schedule.first_sample(step + 1); };  // the loader counts from 0
   options.index_folder = folder;

@@ -33,7 +33,9 @@
 namespace longhaul::train {
 namespace {
 
-std::string_view text_of(recipe::Dtype dtype) { return recipe::names_of(dtype)[static_cast<size_t>(dtype)]; }
+std::string_view text_of(recipe::Dtype dtype) {
+  return recipe::names_of(dtype)[static_cast<size_t>(dtype)];
+}
 
 void refuse_what_is_not_there(const recipe::TrainOptions& train) {
   if (train.task != "pretrain") {
@@ -61,7 +63,8 @@ observe::EventWriter open_run_folder(const std::filesystem::path& folder) {
     make_folders(folder);
     // The events may have been deleted; the checkpoints know how often the run was started all the same.
     int64_t above = 0;
-    for (const auto& checkpoint : storage::list_checkpoints(storage::local_file_system(), folder / "checkpoints", {.now_s = wall_time_s()})) {
+    for (const auto& checkpoint :
+         storage::list_checkpoints(storage::local_file_system(), folder / "checkpoints", {.now_s = wall_time_s()})) {
       above = std::max(above, checkpoint.generation);
     }
     return observe::EventWriter({.path = folder / "events.jsonl", .above = above});
@@ -77,7 +80,8 @@ observe::EventWriter open_run_folder(const std::filesystem::path& folder) {
 at::Device device_of(const recipe::TrainOptions& train) {
   const at::Device device = device_named(train.device);
   if (device.is_cuda()) {
-    log_warning("training on {}: this has been compiled and tested without a GPU only; scripts/check-on-gpu compares it with the CPU", name_of(device));
+    log_warning("training on {}: this has been compiled and tested without a GPU only; scripts/check-on-gpu compares it with the CPU",
+                name_of(device));
   }
   return device;
 }
@@ -85,22 +89,32 @@ at::Device device_of(const recipe::TrainOptions& train) {
 nlohmann::json environment_of(int64_t seed, at::Device device) {
   const Machine& here = machine();
   const BuildVersion& build = build_version();
-  return {{"version", build.version},          {"commit", build.commit},        {"compiler", build.compiler},
-          {"libtorch", libtorch_version()},    {"host", here.host},             {"processor", here.processor},
-          {"cpu_features", here.features},     {"threads", threads()},          {"seed", seed},
+  return {{"version", build.version},
+          {"commit", build.commit},
+          {"compiler", build.compiler},
+          {"libtorch", libtorch_version()},
+          {"host", here.host},
+          {"processor", here.processor},
+          {"cpu_features", here.features},
+          {"threads", threads()},
+          {"seed", seed},
           {"operating_system", here.operating_system},
           {"device", device.is_cuda() ? fmt::format("{} {}", name_of(device), describe_gpu(device).name) : name_of(device)}};
 }
 
 // Of the memory that weights, gradients and optimizer state take.
-int64_t available_bytes(at::Device device) { return device.is_cuda() ? device_memory(device).free_bytes : available_memory_bytes(); }
+int64_t available_bytes(at::Device device) {
+  return device.is_cuda() ? device_memory(device).free_bytes : available_memory_bytes();
+}
 
 void show_tables(const RunRequest& request, const data::RunData& data, Pretrain& task, const plan::TokenFlops& flops, double peak) {
   const auto& recipe = request.recipe.recipe;
   const at::Device device = task.parameters().device();
   std::map<std::string, observe::ParameterGroup> groups;
   for (const auto& spec : layout::parameters(recipe.model)) {
-    const std::string name = spec.expert >= 0 ? "experts" : spec.layer < 0 ? spec.tensor.name.substr(0, spec.tensor.name.find('.')) : "layers, other";
+    const std::string name = spec.expert >= 0 ? "experts"
+                             : spec.layer < 0 ? spec.tensor.name.substr(0, spec.tensor.name.find('.'))
+                                              : "layers, other";
     auto& group = groups[name];
     group.name = name;
     ++group.tensors;
@@ -158,7 +172,8 @@ std::vector<observe::MeasuredMemory> measured_memory(at::Device device) {
   return rows;
 }
 
-observe::RunStart run_start(const RunRequest& request, const data::RunData& data, at::Device device, const plan::TokenFlops& flops, double peak) {
+observe::RunStart run_start(const RunRequest& request, const data::RunData& data, at::Device device, const plan::TokenFlops& flops,
+                            double peak) {
   const auto& recipe = request.recipe.recipe;
   const Machine& here = machine();
   observe::RunStart start{.name = request.run_folder.filename().string(),
@@ -259,26 +274,26 @@ Outcome run_training(RunRequest request) {
       log_warning("report.html is not brought up to date: {}", error.what());
     }
   };
-  Trainer trainer(task, *optimizer, events, files,
-                  {.recipe = request.recipe,
-                   .run_folder = request.run_folder,
-                   .data_position = [&](int64_t step) { return data::to_json(task.position_before(step)); },
-                   .check_data_position =
-                       [&](const nlohmann::json& saved) {
-                         data::require_same_data(data::data_position_from_json(saved), task.position_before(1));
-                       },
-                   .environment = environment_of(recipe.train.seed, device),
-                   .flops_per_token = flops.causal(),
-                   .flops_per_token_full_attention = flops.full(),
-                   .peak_flops_per_second = peak,
-                   .stop_requested = stop_signal,
-                   .save_requested = take_save_request,
-                   .continued = take_continued,
-                   .on_progress = refresh_report});
+  Trainer trainer(
+      task, *optimizer, events, files,
+      {.recipe = request.recipe,
+       .run_folder = request.run_folder,
+       .data_position = [&](int64_t step) { return data::to_json(task.position_before(step)); },
+       .check_data_position =
+           [&](const nlohmann::json& saved) { data::require_same_data(data::data_position_from_json(saved), task.position_before(1)); },
+       .environment = environment_of(recipe.train.seed, device),
+       .flops_per_token = flops.causal(),
+       .flops_per_token_full_attention = flops.full(),
+       .peak_flops_per_second = peak,
+       .stop_requested = stop_signal,
+       .save_requested = take_save_request,
+       .continued = take_continued,
+       .on_progress = refresh_report});
   const int64_t resumed_at = trainer.resume();
   if (recipe.observe.compression_baseline && !data.held_out().empty() && resumed_at == 0) {
     const data::CompressionBaseline baseline = data::compression_baseline(data.corpus);
-    events.write(observe::CompressionBaseline{.gzip_bits_per_byte = baseline.gzip_bits_per_byte(), .xz_bits_per_byte = baseline.xz_bits_per_byte()});
+    events.write(
+        observe::CompressionBaseline{.gzip_bits_per_byte = baseline.gzip_bits_per_byte(), .xz_bits_per_byte = baseline.xz_bits_per_byte()});
   }
   const Outcome outcome = run_to_its_end(trainer, events);
   const std::vector<observe::MeasuredMemory> memory = measured_memory(device);  // of training: before the sample

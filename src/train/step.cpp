@@ -19,7 +19,8 @@ model::Context context_of(Task& task, model::ParallelOps& ops, int64_t step, int
 }
 
 // Runs the forward passes again and names the first block whose output is not finite.
-std::optional<BadValue> first_bad_block(Task& task, model::ParallelOps& ops, int64_t step, const StepOptions& options, int64_t micro_batches) {
+std::optional<BadValue> first_bad_block(Task& task, model::ParallelOps& ops, int64_t step, const StepOptions& options,
+                                        int64_t micro_batches) {
   const at::NoGradGuard no_gradient;
   const MemoryPurposeScope scope(MemoryPurpose::kActivations);
   std::optional<BadValue> bad;

@@ -35,7 +35,7 @@ class Task {
   virtual model::ParameterSet& parameters() = 0;
   virtual const Precision& precision() const = 0;
 
-  virtual StepWork prepare(int64_t step) = 0;  // fetches the step's data; steps count from 1
+  virtual StepWork prepare(int64_t step) = 0;                             // fetches the step's data; steps count from 1
   virtual Tensor loss(model::Context& context, int64_t micro_batch) = 0;  // scalar: the sum, of what prepare() fetched
 
   virtual std::optional<TaskEvaluation> evaluate(bool whole) = 0;  // whole: everything held out; nothing: no held-out data

@@ -16,23 +16,24 @@ namespace {
 checkpoint::SaverOptions saver_options(const TrainerOptions& options, observe::EventWriter& events) {
   const auto& train = options.recipe.recipe.train;
   const std::filesystem::path run_folder = options.run_folder;
-  return {.folder = run_folder / "checkpoints",
-          .generation = events.generation(),
-          .retention = {.keep_last = train.checkpoint_keep > 0 ? train.checkpoint_keep : INT64_MAX, .keep_every = train.checkpoint_keep_every},
-          .self_test = train.checkpoint_self_test,
-          .on_result = [&events, run_folder](const checkpoint::SaveResult& result) {
-            if (result.failure) {
-              if (result.failure->code() == ExitCode::kFenced) throw *result.failure;  // the run is someone else's: write nothing more
-              const bool disk = result.failure->code() == ExitCode::kDisk;
-              events.write(observe::Alarm{.kind = disk ? "disk_full" : "checkpoint_failed",
-                                          .message = fmt::format("the checkpoint of step {} was not saved; training goes on: {}",
-                                                                 result.step, result.failure->what())});
-              return;
-            }
-            events.write(observe::CheckpointSaved{.step = result.step,
-                                                  .path = result.path.lexically_relative(run_folder).string(),
-                                                  .blocking_milliseconds = result.blocking_milliseconds});
-          }};
+  return {
+      .folder = run_folder / "checkpoints",
+      .generation = events.generation(),
+      .retention = {.keep_last = train.checkpoint_keep > 0 ? train.checkpoint_keep : INT64_MAX, .keep_every = train.checkpoint_keep_every},
+      .self_test = train.checkpoint_self_test,
+      .on_result = [&events, run_folder](const checkpoint::SaveResult& result) {
+        if (result.failure) {
+          if (result.failure->code() == ExitCode::kFenced) throw *result.failure;  // the run is someone else's: write nothing more
+          const bool disk = result.failure->code() == ExitCode::kDisk;
+          events.write(observe::Alarm{.kind = disk ? "disk_full" : "checkpoint_failed",
+                                      .message = fmt::format("the checkpoint of step {} was not saved; training goes on: {}", result.step,
+                                                             result.failure->what())});
+          return;
+        }
+        events.write(observe::CheckpointSaved{.step = result.step,
+                                              .path = result.path.lexically_relative(run_folder).string(),
+                                              .blocking_milliseconds = result.blocking_milliseconds});
+      }};
 }
 
 }  // namespace
@@ -79,7 +80,8 @@ storage::Manifest Trainer::manifest() const {
   manifest.data_position = options_.data_position ? options_.data_position(step_ + 1) : nlohmann::json::object();
   manifest.recipe = {{"toml", recipe::to_toml(options_.recipe)}};
   manifest.environment = options_.environment;
-  manifest.state = {{"optimizer_steps", optimizer_.steps()}, {"tokens", tokens_}, {"skipped", skipped_}, {"skipped_in_a_row", skipped_in_a_row_}};
+  manifest.state = {
+      {"optimizer_steps", optimizer_.steps()}, {"tokens", tokens_}, {"skipped", skipped_}, {"skipped_in_a_row", skipped_in_a_row_}};
   return manifest;
 }
 

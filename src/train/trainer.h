@@ -22,23 +22,23 @@ namespace longhaul::train {
 struct TrainerOptions {
   recipe::LoadedRecipe recipe;
   std::filesystem::path run_folder;
-  std::function<nlohmann::json(int64_t next_step)> data_position;  // for checkpoints
+  std::function<nlohmann::json(int64_t next_step)> data_position;        // for checkpoints
   std::function<void(const nlohmann::json& saved)> check_data_position;  // on resume: throws when the data differ
-  nlohmann::json environment;                                      // for checkpoints
-  double flops_per_token = 0;                                      // model FLOPs, forward and backward, causal; 0: no MFU
-  double flops_per_token_full_attention = 0;                       // the other convention (plan/flops.h)
-  double peak_flops_per_second = 0;                                // measured; 0: no MFU
-  std::function<int()> stop_requested;                             // a signal number, or 0
+  nlohmann::json environment;                                            // for checkpoints
+  double flops_per_token = 0;                                            // model FLOPs, forward and backward, causal; 0: no MFU
+  double flops_per_token_full_attention = 0;                             // the other convention (plan/flops.h)
+  double peak_flops_per_second = 0;                                      // measured; 0: no MFU
+  std::function<int()> stop_requested;                                   // a signal number, or 0
   std::function<bool()> save_requested;
-  std::function<bool()> continued;                                 // true once after the process was stopped and woken
-  std::function<void()> on_progress;                               // after each evaluation and at the end (report page)
+  std::function<bool()> continued;    // true once after the process was stopped and woken
+  std::function<void()> on_progress;  // after each evaluation and at the end (report page)
 };
 
 struct Outcome {
   std::string reason;  // "finished", "signal", "until_time"
   int64_t step = 0;    // last step done
   int signal = 0;
-  bool saved = true;   // the state at `step` is on the disk
+  bool saved = true;  // the state at `step` is on the disk
 };
 
 class Trainer {

@@ -6,8 +6,12 @@ namespace longhaul {
 namespace {
 
 TEST(Error, PrintsEveryFieldThatIsSet) {
-  const Error error({.code = ExitCode::kData, .what = "cannot read the corpus", .expected = "a folder", .found = "nothing",
-                     .where = "data.source", .hint = "set data.source"});
+  const Error error({.code = ExitCode::kData,
+                     .what = "cannot read the corpus",
+                     .expected = "a folder",
+                     .found = "nothing",
+                     .where = "data.source",
+                     .hint = "set data.source"});
   EXPECT_STREQ(error.what(),
                "cannot read the corpus\n  expected  a folder\n  found     nothing\n  where     data.source\n  try       set data.source");
   EXPECT_EQ(static_cast<int>(error.code()), 65);

@@ -31,7 +31,9 @@ ErrorFields fields_of_error(Call call) {
   return {};
 }
 
-std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
 
 TEST(File, WritesAndReads) {
   const TemporaryFolder folder;
@@ -225,8 +227,8 @@ TEST(Folders, MakesListsAndRenames) {
   for (const char* name : {"b/z", "b/c/y", "a", "b.txt", "B"}) File::open(folder.path() / name, File::Mode::kCreate);
   fs::create_symlink("a", folder / "link");
   fs::create_symlink("nowhere", folder / "dangling");
-  const std::vector<fs::path> expected = {folder / "B",         folder / "a",   folder / "b.txt",
-                                          folder.path() / "b/c/y", folder.path() / "b/z", folder / "link"};
+  const std::vector<fs::path> expected = {folder / "B",          folder / "a",   folder / "b.txt", folder.path() / "b/c/y",
+                                          folder.path() / "b/z", folder / "link"};
   EXPECT_EQ(list_files(folder.path()), expected);
   rename_path(folder / "a", folder.path() / "b/c/a");
   EXPECT_FALSE(fs::exists(folder / "a"));

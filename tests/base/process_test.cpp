@@ -20,8 +20,7 @@ TEST(Process, CapturesBothStreamsAndTheStatus) {
 }
 
 TEST(Process, TakesMoreThanAPipeHoldsOnBothStreams) {
-  const ProcessResult result =
-      run_process({"sh", "-c", "head -c 3000000 /dev/zero & head -c 3000000 /dev/zero >&2; wait"});
+  const ProcessResult result = run_process({"sh", "-c", "head -c 3000000 /dev/zero & head -c 3000000 /dev/zero >&2; wait"});
   EXPECT_EQ(result.status, 0);
   EXPECT_EQ(result.output.size(), 3'000'000u);
   EXPECT_EQ(result.errors.size(), 3'000'000u);
@@ -39,7 +38,9 @@ TEST(Process, AddsAndReplacesVariables) {
   EXPECT_EQ(result.output, "replaced new kept\n");
 }
 
-TEST(Process, StandardInputIsEmpty) { EXPECT_EQ(run_process({"cat"}).output, ""); }
+TEST(Process, StandardInputIsEmpty) {
+  EXPECT_EQ(run_process({"cat"}).output, "");
+}
 
 TEST(Process, ReportsSignalsAs128PlusTheirNumber) {
   EXPECT_EQ(run_process({"sh", "-c", "kill -TERM $$"}).status, 128 + SIGTERM);

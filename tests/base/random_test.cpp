@@ -46,7 +46,7 @@ TEST(RandomStream, UniformMomentsAndRange) {
     sum += value;
     squares += value * value;
   }
-  EXPECT_NEAR(sum / kCount, 0.5, 0.003);           // 4.6 standard errors
+  EXPECT_NEAR(sum / kCount, 0.5, 0.003);  // 4.6 standard errors
   EXPECT_NEAR(squares / kCount, 1.0 / 3, 0.003);
 }
 

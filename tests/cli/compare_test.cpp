@@ -29,8 +29,9 @@ class CompareRuns : public ::testing::Test {
  protected:
   CompareRuns()
       : folder_(fs::temp_directory_path() / ("longhaul-compare-" + std::to_string(::getpid()))),
-        recipe_(recipe::load_defaults({"model.layers=12", "model.hidden=4", "model.heads=1", "model.kv_heads=1", "model.head_dim=4", "model.rotary_dim=2",
-                                       "model.vocabulary=257", "data.tokenizer=bytes", "model.intermediate=4", "model.mixers=softmax"})) {
+        recipe_(recipe::load_defaults({"model.layers=12", "model.hidden=4", "model.heads=1", "model.kv_heads=1", "model.head_dim=4",
+                                       "model.rotary_dim=2", "model.vocabulary=257", "data.tokenizer=bytes", "model.intermediate=4",
+                                       "model.mixers=softmax"})) {
     fs::remove_all(folder_);
   }
   ~CompareRuns() override { fs::remove_all(folder_); }
@@ -48,8 +49,12 @@ class CompareRuns : public ::testing::Test {
         values.emplace_back(static_cast<size_t>(spec.elements()));
         if (const auto found = changed.find(name); found != changed.end()) values.back()[1] = found->second;
         const auto& shape = spec.tensor.global_shape;
-        shards.push_back({.tensor = name, .shape = shape, .dtype = storage::DType::kF32, .role = "weight",
-                          .offset = std::vector<int64_t>(shape.size(), 0), .length = shape});
+        shards.push_back({.tensor = name,
+                          .shape = shape,
+                          .dtype = storage::DType::kF32,
+                          .role = "weight",
+                          .offset = std::vector<int64_t>(shape.size(), 0),
+                          .length = shape});
       }
     }
     for (size_t i = 0; i < shards.size(); ++i) shards[i].data = std::as_bytes(std::span(values[i]));
@@ -80,8 +85,12 @@ TEST_F(CompareRuns, TheFirstTensorIsTheFirstOfTheModel) {
   events("a", 100), events("b", 4);
   save("a", 3), save("b", 3);
   save("a", 6);
-  save("b", 6, {{"layers.10.channel.up.weight", 1.0f}, {"layers.2.mixer.key.weight", 0.5f}, {"norm.weight", 0.25f},
-                {"optimizer.m.layers.2.channel_norm.weight", 3.0f}, {"optimizer.m.layers.11.mixer.query.weight", 4.0f}});
+  save("b", 6,
+       {{"layers.10.channel.up.weight", 1.0f},
+        {"layers.2.mixer.key.weight", 0.5f},
+        {"norm.weight", 0.25f},
+        {"optimizer.m.layers.2.channel_norm.weight", 3.0f},
+        {"optimizer.m.layers.11.mixer.query.weight", 4.0f}});
   const json found = json::parse(compare({"--json"}).output);
   EXPECT_EQ(found["first_step"], 4);
   EXPECT_EQ(found["equal_checkpoints"], json::array({3}));
@@ -113,8 +122,9 @@ TEST_F(CompareRuns, WithoutACheckpointThatTellsTheCommandsThatMakeOneAreGiven) {
   EXPECT_EQ(text.status, 1);
   EXPECT_THAT(text.output, HasSubstr("no step from 4 on has a checkpoint in both runs"));
   for (const std::string run : {"a", "b"}) {
-    EXPECT_THAT(text.output, HasSubstr("longhaul train " + path(run) + "/recipe.toml train.checkpoint_every=4 train.checkpoint_keep_every=4 --run " +
-                                       path(run) + "-again"));
+    EXPECT_THAT(text.output,
+                HasSubstr("longhaul train " + path(run) + "/recipe.toml train.checkpoint_every=4 train.checkpoint_keep_every=4 --run " +
+                          path(run) + "-again"));
   }
   EXPECT_THAT(text.output, HasSubstr("longhaul compare " + path("a") + "-again " + path("b") + "-again"));
 
@@ -130,12 +140,18 @@ TEST_F(CompareRuns, TheCommandsThatAreGivenWork) {
   fs::create_directories(folder_ / "text");
   for (int i = 0; i < 20; ++i) std::ofstream(folder_ / "text" / (std::to_string(i) + ".txt")) << std::string(300, 'a') << i << "\n";
   const auto run = [&](const std::string& words) {
-    return run_process({"bash", "-c", words}, {"NO_COLOR=1", "LONGHAUL_CACHE=" + path("cache"), "PATH=" + fs::path(LONGHAUL_PROGRAM).parent_path().string() + ":/usr/bin:/bin"}, 60);
+    return run_process(
+        {"bash", "-c", words},
+        {"NO_COLOR=1", "LONGHAUL_CACHE=" + path("cache"), "PATH=" + fs::path(LONGHAUL_PROGRAM).parent_path().string() + ":/usr/bin:/bin"},
+        60);
   };
-  std::ofstream(folder_ / "tiny.toml") << "version = 1\n[model]\nlayers = 1\nhidden = 16\nheads = 1\nkv_heads = 1\nhead_dim = 16\n"
-                                          "vocabulary = 257\nmixers = [\"lightning\"]\nintermediate = 16\nrotary_dim = 8\n"
-                                          "[data]\ntokenizer = \"bytes\"\nsource = [\"" << path("text") << "\"]\n[train]\nsteps = 6\ndtype = \"fp32\"\nbatch = 1\n"
-                                          "micro_batch = 1\nsequence = 32\nevaluate_every = 0\ncheckpoint_every = 0\n[optim]\nwarmup_steps = 0\n[sample]\ntokens = 0\n";
+  std::ofstream(folder_ / "tiny.toml")
+      << "version = 1\n[model]\nlayers = 1\nhidden = 16\nheads = 1\nkv_heads = 1\nhead_dim = 16\n"
+         "vocabulary = 257\nmixers = [\"lightning\"]\nintermediate = 16\nrotary_dim = 8\n"
+         "[data]\ntokenizer = \"bytes\"\nsource = [\""
+      << path("text")
+      << "\"]\n[train]\nsteps = 6\ndtype = \"fp32\"\nbatch = 1\n"
+         "micro_batch = 1\nsequence = 32\nevaluate_every = 0\ncheckpoint_every = 0\n[optim]\nwarmup_steps = 0\n[sample]\ntokens = 0\n";
   const std::string train = "longhaul train " + path("tiny.toml") + " --quiet --run ";
   ASSERT_EQ(run(train + path("a") + " train.checkpoint_every=2 train.checkpoint_keep=0").status, 0);
   ASSERT_EQ(run(train + path("b") + " optim.schedule=linear").status, 0);

@@ -24,10 +24,11 @@ class ModelCommands : public ::testing::Test {
     fs::remove_all(folder_);
     fs::create_directories(folder_ / "text");
     for (int i = 0; i < 20; ++i) std::ofstream(folder_ / "text" / (std::to_string(i) + ".txt")) << std::string(300, 'a') << i << "\n";
-    std::ofstream(folder_ / "tiny.toml") << "version = 1\n[model]\nlayers = 2\nhidden = 32\nheads = 2\nkv_heads = 1\nhead_dim = 16\n"
-                                            "vocabulary = 2048\nmixers = [\"lightning\", \"softmax\"]\nintermediate = 32\nrotary_dim = 8\n"
-                                            "[data]\ntokenizer = \"bytes\"\n[train]\nsteps = 6\ndtype = \"fp32\"\nbatch = 2\nmicro_batch = 1\n"
-                                            "sequence = 32\nevaluate_every = 3\n[sample]\ntokens = 4\n";
+    std::ofstream(folder_ / "tiny.toml")
+        << "version = 1\n[model]\nlayers = 2\nhidden = 32\nheads = 2\nkv_heads = 1\nhead_dim = 16\n"
+           "vocabulary = 2048\nmixers = [\"lightning\", \"softmax\"]\nintermediate = 32\nrotary_dim = 8\n"
+           "[data]\ntokenizer = \"bytes\"\n[train]\nsteps = 6\ndtype = \"fp32\"\nbatch = 2\nmicro_batch = 1\n"
+           "sequence = 32\nevaluate_every = 3\n[sample]\ntokens = 4\n";
   }
   ~ModelCommands() override { fs::remove_all(folder_); }
 
@@ -37,7 +38,8 @@ class ModelCommands : public ::testing::Test {
   }
   std::string run() const { return (folder_ / "run").string(); }
   ProcessResult train(std::vector<std::string> more = {}) const {
-    std::vector<std::string> arguments{"train", (folder_ / "tiny.toml").string(), "data.source=" + (folder_ / "text").string(), "--run", run()};
+    std::vector<std::string> arguments{"train", (folder_ / "tiny.toml").string(), "data.source=" + (folder_ / "text").string(), "--run",
+                                       run()};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return longhaul(arguments);
   }
@@ -51,8 +53,8 @@ TEST_F(ModelCommands, TrainThenUseTheModel) {
   EXPECT_THAT(trained.output, HasSubstr("gzip -9"));
   EXPECT_THAT(trained.output, HasSubstr("Finished at step 6"));
   // What is said to type goes on with this run.
-  EXPECT_THAT(trained.output, HasSubstr("\n  ./longhaul train " + (folder_ / "tiny.toml").string() + " data.source=" + (folder_ / "text").string() +
-                                        " train.steps=12 --run " + run() + "\n"));
+  EXPECT_THAT(trained.output, HasSubstr("\n  ./longhaul train " + (folder_ / "tiny.toml").string() +
+                                        " data.source=" + (folder_ / "text").string() + " train.steps=12 --run " + run() + "\n"));
   for (const char* name : {"recipe.toml", "tokenizer.json", "events.jsonl", "report.html", "checkpoints/latest"}) {
     EXPECT_TRUE(fs::exists(fs::path(run()) / name)) << name;
   }

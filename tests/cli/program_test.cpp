@@ -49,8 +49,13 @@ class Program : public ::testing::Test {
   fs::path save(const std::string& run, int64_t step, float first) const {
     auto& files = storage::local_file_system();
     std::vector<float> values = {first, 1, 2, 3, 4, 5, 6, 7};
-    const storage::ShardSource shard{.tensor = "w", .shape = {8}, .dtype = storage::DType::kF32, .role = "weight", .offset = {0},
-                                     .length = {8}, .data = std::as_bytes(std::span(values))};
+    const storage::ShardSource shard{.tensor = "w",
+                                     .shape = {8},
+                                     .dtype = storage::DType::kF32,
+                                     .role = "weight",
+                                     .offset = {0},
+                                     .length = {8},
+                                     .data = std::as_bytes(std::span(values))};
     storage::CheckpointWriter writer(files, folder_ / run / "checkpoints", step, 1);
     writer.add(storage::write_checkpoint_file(files, writer.folder(), "rank-00000.safetensors", {&shard, 1}));
     storage::Manifest manifest;
@@ -87,17 +92,36 @@ TEST_F(Program, BadCommandLinesAre64AndNameTheNearest) {
 }
 
 TEST_F(Program, EveryCommandHasHelpWithThreeExamples) {
-  const std::vector<std::vector<std::string>> commands = {
-      {}, {"config"}, {"config", "check"}, {"config", "show"}, {"config", "diff"}, {"config", "explain"}, {"tokenizer"}, {"tokenizer", "train"},
-      {"tokenizer", "encode"}, {"tokenizer", "decode"}, {"data"}, {"data", "prepare"}, {"data", "verify"}, {"data", "show"}, {"checkpoint"},
-      {"checkpoint", "list"}, {"checkpoint", "show"}, {"checkpoint", "verify"}, {"checkpoint", "diff"}, {"checkpoint", "prune"}, {"compare"},
-      {"doctor"}, {"bench"}};
+  const std::vector<std::vector<std::string>> commands = {{},
+                                                          {"config"},
+                                                          {"config", "check"},
+                                                          {"config", "show"},
+                                                          {"config", "diff"},
+                                                          {"config", "explain"},
+                                                          {"tokenizer"},
+                                                          {"tokenizer", "train"},
+                                                          {"tokenizer", "encode"},
+                                                          {"tokenizer", "decode"},
+                                                          {"data"},
+                                                          {"data", "prepare"},
+                                                          {"data", "verify"},
+                                                          {"data", "show"},
+                                                          {"checkpoint"},
+                                                          {"checkpoint", "list"},
+                                                          {"checkpoint", "show"},
+                                                          {"checkpoint", "verify"},
+                                                          {"checkpoint", "diff"},
+                                                          {"checkpoint", "prune"},
+                                                          {"compare"},
+                                                          {"doctor"},
+                                                          {"bench"}};
   for (auto words : commands) {
     words.push_back("--help");
     const ProcessResult result = run(words);
     EXPECT_EQ(result.status, 0) << result.errors;
     size_t examples = 0;
-    for (size_t at = result.output.find("\n  longhaul "); at != std::string::npos; at = result.output.find("\n  longhaul ", at + 1)) ++examples;
+    for (size_t at = result.output.find("\n  longhaul "); at != std::string::npos; at = result.output.find("\n  longhaul ", at + 1))
+      ++examples;
     EXPECT_EQ(examples, 3u) << words[0] << "\n" << result.output;
   }
   const ProcessResult version = run({"--version"});
@@ -148,7 +172,8 @@ TEST_F(Program, ConfigShowsChecksComparesAndExplains) {
 }
 
 TEST_F(Program, TokenizerTrainsEncodesAndDecodes) {
-  const ProcessResult trained = run({"tokenizer", "train", "--vocabulary", "280", "--out", path("tokenizer.json"), path("texts"), "--json"});
+  const ProcessResult trained =
+      run({"tokenizer", "train", "--vocabulary", "280", "--out", path("tokenizer.json"), path("texts"), "--json"});
   ASSERT_EQ(trained.status, 0) << trained.errors;
   EXPECT_EQ(json::parse(trained.output)["vocabulary"], 280);
 
@@ -164,7 +189,8 @@ TEST_F(Program, TokenizerTrainsEncodesAndDecodes) {
   EXPECT_EQ(json::parse(line)["file"], path("texts/1.txt"));
 
   write("ids.json", first.dump());
-  EXPECT_EQ(run({"tokenizer", "decode", path("tokenizer.json"), path("ids.json")}).output, "the cat sat on mat 0\nand then it slept the day away\n");
+  EXPECT_EQ(run({"tokenizer", "decode", path("tokenizer.json"), path("ids.json")}).output,
+            "the cat sat on mat 0\nand then it slept the day away\n");
   EXPECT_EQ(run({"tokenizer", "decode", "bytes", "104", "105"}).output, "hi");
 
   expect_error(run({"tokenizer", "encode", path("missing.json"), path("texts/0.txt")}), 65, "missing.json");

@@ -26,17 +26,18 @@ class WholeRun : public ::testing::Test {
     fs::remove_all(folder_);
     fs::create_directories(folder_ / "text");
     for (int i = 0; i < 20; ++i) std::ofstream(folder_ / "text" / (std::to_string(i) + ".txt")) << std::string(300, 'a') << i << "\n";
-    std::ofstream(folder_ / "tiny.toml") << "version = 1\n[model]\nlayers = 2\nhidden = 32\nheads = 2\nkv_heads = 1\nhead_dim = 16\n"
-                                            "vocabulary = 257\nmixers = [\"lightning\", \"softmax\"]\nintermediate = 32\nrotary_dim = 8\n"
-                                            "[data]\ntokenizer = \"bytes\"\n[train]\nsteps = 1000000\ndtype = \"fp32\"\nbatch = 2\n"
-                                            "micro_batch = 1\nsequence = 32\nevaluate_every = 0\nthreads = 1\n[optim]\nschedule = \"constant\"\n"
-                                            "[sample]\ntokens = 0\n[observe]\ncompression_baseline = false\n";
+    std::ofstream(folder_ / "tiny.toml")
+        << "version = 1\n[model]\nlayers = 2\nhidden = 32\nheads = 2\nkv_heads = 1\nhead_dim = 16\n"
+           "vocabulary = 257\nmixers = [\"lightning\", \"softmax\"]\nintermediate = 32\nrotary_dim = 8\n"
+           "[data]\ntokenizer = \"bytes\"\n[train]\nsteps = 1000000\ndtype = \"fp32\"\nbatch = 2\n"
+           "micro_batch = 1\nsequence = 32\nevaluate_every = 0\nthreads = 1\n[optim]\nschedule = \"constant\"\n"
+           "[sample]\ntokens = 0\n[observe]\ncompression_baseline = false\n";
   }
   ~WholeRun() override { fs::remove_all(folder_); }
 
   std::vector<std::string> words(const std::vector<std::string>& more) const {
-    std::vector<std::string> words{LONGHAUL_PROGRAM, "train", (folder_ / "tiny.toml").string(), "data.source=" + (folder_ / "text").string(),
-                                   "--run", run_.string()};
+    std::vector<std::string> words{
+        LONGHAUL_PROGRAM, "train", (folder_ / "tiny.toml").string(), "data.source=" + (folder_ / "text").string(), "--run", run_.string()};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }

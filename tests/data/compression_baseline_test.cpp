@@ -24,7 +24,8 @@ TEST(CompressionBaseline, IsWhatTheProgramsMakeOfTheJoinedText) {
   EXPECT_LT(found.xz_bytes, found.gzip_bytes);
   write_file(folder / "joined", joined);
   const auto program = [&](const char* command) {
-    return static_cast<int64_t>(std::stoll(run_process({"sh", "-c", fmt::format("{} -9 < {} | wc -c", command, (folder / "joined").string())}).output));
+    return static_cast<int64_t>(
+        std::stoll(run_process({"sh", "-c", fmt::format("{} -9 < {} | wc -c", command, (folder / "joined").string())}).output));
   };
   EXPECT_NEAR(static_cast<double>(program("gzip")), static_cast<double>(found.gzip_bytes), 0.005 * static_cast<double>(found.gzip_bytes));
   if (run_process({"sh", "-c", "command -v xz"}).status == 0) {

@@ -123,7 +123,7 @@ TEST(CorpusPulled, TextsComeInOrderAndMayBeAbandoned) {
   EXPECT_TRUE(abandoned.next(text));
   std::filesystem::remove(folder / "0003.txt");
   CorpusTexts failing(corpus, Split::kTrain);
-  EXPECT_THROW(while (failing.next(text)) {}, Error);
+  EXPECT_THROW(while (failing.next(text)){}, Error);
 }
 
 }  // namespace

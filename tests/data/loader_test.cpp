@@ -209,9 +209,10 @@ TEST_F(LoaderTest, DamagedShardReachesTheOneWhoTakes) {
 }
 
 TEST_F(LoaderTest, EvaluationCountsEveryByteOnce) {
-  for (const EvaluationOptions& options : {EvaluationOptions{.context = 16, .tokens_per_batch = 64}, EvaluationOptions{.context = 16, .tokens_per_batch = 64, .overlap = 5},
-                                           EvaluationOptions{.context = 1, .tokens_per_batch = 1}, EvaluationOptions{.context = 1000, .tokens_per_batch = 100},
-                                           EvaluationOptions{.context = 50, .tokens_per_batch = 1000, .overlap = 49}}) {
+  for (const EvaluationOptions& options :
+       {EvaluationOptions{.context = 16, .tokens_per_batch = 64}, EvaluationOptions{.context = 16, .tokens_per_batch = 64, .overlap = 5},
+        EvaluationOptions{.context = 1, .tokens_per_batch = 1}, EvaluationOptions{.context = 1000, .tokens_per_batch = 100},
+        EvaluationOptions{.context = 50, .tokens_per_batch = 1000, .overlap = 49}}) {
     EvaluationReader reader({&a_.train, &b_.train}, options);
     int64_t targets = 0, bytes = 0, position = 0;
     std::string text;

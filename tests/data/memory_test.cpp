@@ -57,8 +57,8 @@ TEST(BoundedMemory, TrainingATokenizer) {
   }
   write_gzip(folder / "b.txt.gz", "", "");
   const int64_t before = peak_resident_bytes();
-  const TrainReport report = train_tokenizer_on_paths({(folder / "a.jsonl.gz").string(), (folder / "b.txt.gz").string()}, folder / "tokenizer.json",
-                                                      {.vocabulary = 300});
+  const TrainReport report = train_tokenizer_on_paths({(folder / "a.jsonl.gz").string(), (folder / "b.txt.gz").string()},
+                                                      folder / "tokenizer.json", {.vocabulary = 300});
   EXPECT_EQ(report.files, 2);
   EXPECT_EQ(report.bytes, 500000 * 392 + kBytes);
   EXPECT_LT(peak_resident_bytes() - before, kGrowth);

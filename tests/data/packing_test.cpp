@@ -37,7 +37,8 @@ TEST_F(PackingTest, EveryLabelOfEveryDocumentComesOncePerEpoch) {
       }
       ASSERT_EQ(length, sequence);
     }
-    std::sort(all.begin(), all.end(), [](const Segment& a, const Segment& b) { return std::tie(a.document, a.start) < std::tie(b.document, b.start); });
+    std::sort(all.begin(), all.end(),
+              [](const Segment& a, const Segment& b) { return std::tie(a.document, a.start) < std::tie(b.document, b.start); });
     for (size_t i = 0; i < all.size(); ++i) {
       const Segment& segment = all[i];
       std::vector<int64_t> inputs(static_cast<size_t>(segment.length)), labels(inputs.size());
@@ -126,8 +127,15 @@ TEST_F(PackingTest, IndexIsReusedAndMadeAgainWhenDamaged) {
 }
 
 TEST(Blend, CountsStayWithinOneOfTheWeightsAtEveryPrefix) {
-  const std::vector<std::vector<double>> cases = {{1}, {1, 1}, {0.7, 0.3}, {7, 2, 1}, {0.5, 0, 0.5}, {1e-3, 1},
-                                                  {3.14159, 2.71828, 1.41421, 0.57721}, {123456, 7891, 55}, std::vector<double>(17, 1.0)};
+  const std::vector<std::vector<double>> cases = {{1},
+                                                  {1, 1},
+                                                  {0.7, 0.3},
+                                                  {7, 2, 1},
+                                                  {0.5, 0, 0.5},
+                                                  {1e-3, 1},
+                                                  {3.14159, 2.71828, 1.41421, 0.57721},
+                                                  {123456, 7891, 55},
+                                                  std::vector<double>(17, 1.0)};
   for (const auto& weights : cases) {
     const Blend blend(weights);
     std::vector<int64_t> given(weights.size(), 0);

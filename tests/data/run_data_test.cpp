@@ -8,7 +8,8 @@ TEST(RunData, TrainsTheTokenizerOnceAndPreparesOnce) {
   TemporaryFolder folder;
   for (int i = 0; i < 60; ++i) {
     std::string text;
-    for (int k = 0; k < 50; ++k) text += fmt::format("def function_{}_{}(value):\n    return value + {}\n", i, k * i % 17, k * k * 7919 % 100003);
+    for (int k = 0; k < 50; ++k)
+      text += fmt::format("def function_{}_{}(value):\n    return value + {}\n", i, k * i % 17, k * k * 7919 % 100003);
     write_file(folder / fmt::format("text/{}.py", i), text);
   }
   recipe::DataOptions options;
@@ -38,7 +39,8 @@ TEST(RunData, TrainsTheTokenizerOnceAndPreparesOnce) {
 
 TEST(RunData, TokenizerIsTrainedOnTheTrainingPartOnly) {
   TemporaryFolder folder;
-  for (int i = 0; i < 40; ++i) write_file(folder / fmt::format("text/{}.txt", i), fmt::format("plain words number {} and some more plain words\n", i));
+  for (int i = 0; i < 40; ++i)
+    write_file(folder / fmt::format("text/{}.txt", i), fmt::format("plain words number {} and some more plain words\n", i));
   recipe::DataOptions options;
   options.source = {(folder / "text").string()};
   options.vocabulary = 300;

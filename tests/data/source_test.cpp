@@ -43,7 +43,8 @@ TEST(Source, TruncatedOrDamagedCompressionIsAnError) {
   std::string text;
   for (int i = 0; i < 100000; ++i) text += std::to_string(i * 7919) + "\n";
   for (const auto& [ending, packed] : {std::pair{"gz", gzipped(text)}, std::pair{"zst", zstd_compressed(text)}}) {
-    for (const std::string& broken : {packed.substr(0, packed.size() / 2), packed.substr(0, packed.size() - 1), std::string(), "plain text" + packed}) {
+    for (const std::string& broken :
+         {packed.substr(0, packed.size() / 2), packed.substr(0, packed.size() - 1), std::string(), "plain text" + packed}) {
       TemporaryFolder folder;
       const auto path = folder / fmt::format("a.txt.{}", ending);
       write_file(path, broken);
@@ -62,7 +63,9 @@ TEST(Source, TruncatedOrDamagedCompressionIsAnError) {
 TEST(Source, JsonLines) {
   TemporaryFolder folder;
   const auto path = folder / "a.jsonl";
-  write_file(path, "\xEF\xBB\xBF{\"text\": \"one\\n\\u00e9\", \"id\": 1}\n\n{\"id\": {\"text\": \"inner\"}, \"text\": \"two\"}\r\n  \n{\"text\":\"\"}\n{\"text\":\"last\"}");
+  write_file(
+      path,
+      "\xEF\xBB\xBF{\"text\": \"one\\n\\u00e9\", \"id\": 1}\n\n{\"id\": {\"text\": \"inner\"}, \"text\": \"two\"}\r\n  \n{\"text\":\"\"}\n{\"text\":\"last\"}");
   EXPECT_EQ(documents_of(corpus_of(path)), (Documents{{"a.jsonl:1", "one\n\xc3\xa9"}, {"a.jsonl:3", "two"}, {"a.jsonl:6", "last"}}));
   write_file(folder / "b.jsonl.gz", gzipped("{\"body\": \"x\"}\n{\"body\": \"y\"}\n"));
   CorpusOptions options;
@@ -74,8 +77,8 @@ TEST(Source, JsonLines) {
 TEST(Source, BadJsonLineNamesFileAndLine) {
   TemporaryFolder folder;
   const auto path = folder / "a.jsonl";
-  for (const char* bad : {"{\"text\": \"x\"", "[1]", "{\"text\": 3}", "{\"other\": \"x\"}", "nonsense", "{\"text\": \"x\"} y", "{\"text\": \"\\q\"}",
-                          "{\"text\": \"x\",}", "{\"text\": \"x\", \"a\": 01}", "{\"text\": \"a\tb\"}"}) {
+  for (const char* bad : {"{\"text\": \"x\"", "[1]", "{\"text\": 3}", "{\"other\": \"x\"}", "nonsense", "{\"text\": \"x\"} y",
+                          "{\"text\": \"\\q\"}", "{\"text\": \"x\",}", "{\"text\": \"x\", \"a\": 01}", "{\"text\": \"a\tb\"}"}) {
     write_file(path, fmt::format("{{\"text\": \"good\"}}\n{}\n{{\"text\": \"better\"}}\n", bad));
     const Error error = error_of([&] { documents_of(corpus_of(path)); });
     EXPECT_EQ(error.code(), ExitCode::kData) << bad;
@@ -114,8 +117,10 @@ TEST(Source, ScannerOfLongLinesAgreesWithNlohmann) {
     for (size_t piece = 1; piece <= line.size(); ++piece) {
       std::string got;
       int begun = 0;
-      JsonTextScanner scanner("text", [&] { ++begun; }, [&](std::string_view text) { got += text; });
-      for (size_t at = 0; at < line.size(); at += piece) ASSERT_TRUE(scanner.feed(std::string_view(line).substr(at, piece))) << scanner.reason();
+      JsonTextScanner scanner(
+          "text", [&] { ++begun; }, [&](std::string_view text) { got += text; });
+      for (size_t at = 0; at < line.size(); at += piece)
+        ASSERT_TRUE(scanner.feed(std::string_view(line).substr(at, piece))) << scanner.reason();
       ASSERT_TRUE(scanner.finish()) << scanner.reason();
       EXPECT_EQ(got, expected);
       EXPECT_EQ(begun, 1);

@@ -88,12 +88,21 @@ TEST(TokenizerDefinition, WrongPartsAreRefusedWithTheirPlace) {
   expect_refused([](Json& j) { j["model"]["unk_token"] = "?"; }, "unk_token");
   expect_refused([](Json& j) { j["added_tokens"][0]["id"] = 9; }, "t.json:/added_tokens/0/id");
   expect_refused([](Json& j) { j["added_tokens"].push_back(j["added_tokens"][0]); }, "a second time");
-  expect_refused([](Json& j) { j["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "(a"}}}, {"behavior", "Isolated"}, {"invert", false}}; },
-                 "t.json:/pre_tokenizer/pattern");
-  expect_refused([](Json& j) { j["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "\\bx"}}}, {"behavior", "Isolated"}, {"invert", false}}; },
-                 "\\b in");
-  expect_refused([](Json& j) { j["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"String", "x"}}}, {"behavior", "Sideways"}, {"invert", false}}; },
-                 "Sideways");
+  expect_refused(
+      [](Json& j) {
+        j["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "(a"}}}, {"behavior", "Isolated"}, {"invert", false}};
+      },
+      "t.json:/pre_tokenizer/pattern");
+  expect_refused(
+      [](Json& j) {
+        j["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "\\bx"}}}, {"behavior", "Isolated"}, {"invert", false}};
+      },
+      "\\b in");
+  expect_refused(
+      [](Json& j) {
+        j["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"String", "x"}}}, {"behavior", "Sideways"}, {"invert", false}};
+      },
+      "Sideways");
 }
 
 TEST(TokenizerDefinition, BrokenFilesAreRefused) {
@@ -132,8 +141,9 @@ TEST(TokenizerDefinition, IdsWithoutATokenAreRefused) {
 
 TEST(TokenizerDefinition, WrongTrainingOptionsAreUsageErrors) {
   const TextSource none = [](std::string&) { return false; };
-  for (const TrainOptions& options : {TrainOptions{.vocabulary = 256}, TrainOptions{.vocabulary = 1 << 30}, TrainOptions{.special_tokens = {"<x>", "<x>"}},
-                                      TrainOptions{.special_tokens = {""}}, TrainOptions{.special_tokens = {"a"}}}) {
+  for (const TrainOptions& options :
+       {TrainOptions{.vocabulary = 256}, TrainOptions{.vocabulary = 1 << 30}, TrainOptions{.special_tokens = {"<x>", "<x>"}},
+        TrainOptions{.special_tokens = {""}}, TrainOptions{.special_tokens = {"a"}}}) {
     try {
       train_bpe(none, options);
       ADD_FAILURE();

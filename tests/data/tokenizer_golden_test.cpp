@@ -26,9 +26,13 @@ const Json& golden() {
   return json;
 }
 
-std::vector<std::string> golden_texts() { return golden().at("texts").get<std::vector<std::string>>(); }
+std::vector<std::string> golden_texts() {
+  return golden().at("texts").get<std::vector<std::string>>();
+}
 
-Tokenizer golden_tokenizer(const Json& item) { return Tokenizer::from_json(item.at("definition").dump(), item.at("name").get<std::string>()); }
+Tokenizer golden_tokenizer(const Json& item) {
+  return Tokenizer::from_json(item.at("definition").dump(), item.at("name").get<std::string>());
+}
 
 std::string random_bytes(uint64_t seed, size_t size, bool texty) {
   const RandomStream random(seed, "test/tokenizer");
@@ -181,12 +185,12 @@ TEST(TokenizerModel, OneHugeWordTakesNoQuadraticTime) {
 
 TEST(TokenizerUnicode, NormalizationFollowsThePeersTables) {
   EXPECT_EQ(nfc("e\xCC\x81"), "\xC3\xA9");
-  EXPECT_EQ(nfc("\xE1\x84\x80\xE1\x85\xA1"), "\xEA\xB0\x80");              // Hangul
-  EXPECT_EQ(nfc("\xE2\x84\xAB"), "\xC3\x85");                              // Angstrom sign
-  EXPECT_EQ(nfc("q\xCC\x87\xCC\xA3"), "q\xCC\xA3\xCC\x87");                // reordered marks
-  EXPECT_EQ(nfc("a\xFF\xCC\x81"), "a\xFF\xCC\x81");                        // a bad byte stands between
-  EXPECT_EQ(nfc("e\xE1\xAA\xBF\xCC\x81"), "e\xE1\xAA\xBF\xCC\x81");        // U+1ABF is too new for the peer to reorder
-  EXPECT_EQ(class_of(0x1C89), CharClass::kLetter);                         // Unicode 16
+  EXPECT_EQ(nfc("\xE1\x84\x80\xE1\x85\xA1"), "\xEA\xB0\x80");        // Hangul
+  EXPECT_EQ(nfc("\xE2\x84\xAB"), "\xC3\x85");                        // Angstrom sign
+  EXPECT_EQ(nfc("q\xCC\x87\xCC\xA3"), "q\xCC\xA3\xCC\x87");          // reordered marks
+  EXPECT_EQ(nfc("a\xFF\xCC\x81"), "a\xFF\xCC\x81");                  // a bad byte stands between
+  EXPECT_EQ(nfc("e\xE1\xAA\xBF\xCC\x81"), "e\xE1\xAA\xBF\xCC\x81");  // U+1ABF is too new for the peer to reorder
+  EXPECT_EQ(class_of(0x1C89), CharClass::kLetter);                   // Unicode 16
   EXPECT_EQ(class_of(0x10D40), CharClass::kNumber);
   EXPECT_EQ(class_of(0x180E), CharClass::kOther);
   EXPECT_EQ(class_of(0x85), CharClass::kSpace);
@@ -194,8 +198,10 @@ TEST(TokenizerUnicode, NormalizationFollowsThePeersTables) {
 
 TEST(TokenizerCommands, IdsAreReadInEveryWritingAndOthersRefused) {
   const std::vector<int32_t> ids{1, 22, 333};
-  for (const char* text : {"[1,22,333]", "{\"file\":\"x\",\"ids\":[1, 22, 333]}\n", "1 22 333\n", " 1,22\n333"}) EXPECT_EQ(read_ids(text, "t"), ids);
-  for (const char* text : {"[1,-2]", "[1.5]", "{\"id\":1}", "1 x", "[1", "99999999999999"}) EXPECT_THROW(read_ids(text, "t"), Error) << text;
+  for (const char* text : {"[1,22,333]", "{\"file\":\"x\",\"ids\":[1, 22, 333]}\n", "1 22 333\n", " 1,22\n333"})
+    EXPECT_EQ(read_ids(text, "t"), ids);
+  for (const char* text : {"[1,-2]", "[1.5]", "{\"id\":1}", "1 x", "[1", "99999999999999"})
+    EXPECT_THROW(read_ids(text, "t"), Error) << text;
 }
 
 }  // namespace

@@ -50,7 +50,8 @@ TEST_F(Perplexity, UniformModelHasKnownBitsPerByte) {
 
 TEST_F(Perplexity, EveryByteCountsOnceHoweverTheTextIsCut) {
   model::Decoder decoder(byte_model(), Precision::named("fp64"));
-  for (const data::EvaluationOptions& options : {data::EvaluationOptions{.context = 7, .tokens_per_batch = 20}, data::EvaluationOptions{.context = 16, .tokens_per_batch = 1, .overlap = 5},
+  for (const data::EvaluationOptions& options : {data::EvaluationOptions{.context = 7, .tokens_per_batch = 20},
+                                                 data::EvaluationOptions{.context = 16, .tokens_per_batch = 1, .overlap = 5},
                                                  data::EvaluationOptions{.context = 4096, .tokens_per_batch = 100000}}) {
     const EvaluationResult result = run(decoder, options);
     EXPECT_EQ(result.bytes, held_out().text_bytes());

@@ -38,8 +38,7 @@ void run(const std::string& input) {
 
 class Mutator {
  public:
-  Mutator(const std::vector<std::string>& corpus, uint64_t iteration)
-      : corpus_(corpus), stream_(iteration, "fuzz/mutation") {}
+  Mutator(const std::vector<std::string>& corpus, uint64_t iteration) : corpus_(corpus), stream_(iteration, "fuzz/mutation") {}
 
   std::string make() {
     std::string text = corpus_[below(corpus_.size())];
@@ -52,8 +51,23 @@ class Mutator {
   uint64_t below(uint64_t bound) { return bound == 0 ? 0 : stream_.below(next_++, bound); }
 
   void change(std::string& text) {
-    static const char* const kTokens[] = {"0", "-1", "1e9", "18446744073709551616", "9223372036854775807", "{}", "[]", "\"\"",
-                                          "null", "[[[[[[[[", "\xff", "\\u0000", "\n", "true", "0.5", "F32", "F4"};
+    static const char* const kTokens[] = {"0",
+                                          "-1",
+                                          "1e9",
+                                          "18446744073709551616",
+                                          "9223372036854775807",
+                                          "{}",
+                                          "[]",
+                                          "\"\"",
+                                          "null",
+                                          "[[[[[[[[",
+                                          "\xff",
+                                          "\\u0000",
+                                          "\n",
+                                          "true",
+                                          "0.5",
+                                          "F32",
+                                          "F4"};
     const size_t at = below(text.size() + 1), length = below(std::min<size_t>(text.size() - at, 32) + 1);
     switch (below(8)) {
       case 0:

@@ -31,7 +31,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   size_t produced = 0;
-  data::JsonTextScanner scanner("text", [] {}, [&](std::string_view piece) { produced += piece.size(); });
+  data::JsonTextScanner scanner(
+      "text", [] {}, [&](std::string_view piece) { produced += piece.size(); });
   const size_t half = size / 2;
   if (scanner.feed(text.substr(0, half)) && scanner.feed(text.substr(half))) scanner.finish();
   if (produced > 3 * size) __builtin_trap();

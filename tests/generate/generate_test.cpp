@@ -66,7 +66,8 @@ TEST_P(Decoding, GreedyTextIsTheFullPassRepeated) {
     ids.push_back(next);
   }
   std::vector<int64_t> streamed;
-  const Generation generation = generate(decoder, prompt, {.tokens = 8, .temperature = 0, .stop_id = 28}, [&](int64_t id) { streamed.push_back(id); });
+  const Generation generation =
+      generate(decoder, prompt, {.tokens = 8, .temperature = 0, .stop_id = 28}, [&](int64_t id) { streamed.push_back(id); });
   EXPECT_EQ(generation.ids, expected);
   EXPECT_EQ(streamed, expected);
   EXPECT_EQ(generation.prefill_tokens, 4);
@@ -76,7 +77,9 @@ INSTANTIATE_TEST_SUITE_P(Small, Decoding, ::testing::ValuesIn(small_models()), [
 
 TEST(Generate, SameSeedSameText) {
   model::Decoder decoder = filled_decoder(hybrid_experts_post_norm(), "fp32");
-  const auto text = [&](uint64_t seed) { return generate(decoder, {5}, {.tokens = 16, .temperature = 1, .top_p = 1, .seed = seed, .stop_id = -1}).ids; };
+  const auto text = [&](uint64_t seed) {
+    return generate(decoder, {5}, {.tokens = 16, .temperature = 1, .top_p = 1, .seed = seed, .stop_id = -1}).ids;
+  };
   EXPECT_EQ(text(1).size(), 16u);
   EXPECT_EQ(text(1), text(1));
   EXPECT_NE(text(1), text(2));

@@ -22,10 +22,14 @@ std::vector<Tensor> run(const Op& op, const Tensor& x_in) {
   return {y.detach(), x.grad()};
 }
 
-at::ScalarType wide(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
+at::ScalarType wide(at::ScalarType type) {
+  return type == at::kDouble ? at::kDouble : at::kFloat;
+}
 
 // Any matrix is one of heads of one channel, without keys and values.
-Tensor whole_silu(const Tensor& x) { return silu_heads(x, x.size(1), 0, 1).q_thd.squeeze(2); }
+Tensor whole_silu(const Tensor& x) {
+  return silu_heads(x, x.size(1), 0, 1).q_thd.squeeze(2);
+}
 
 // bf16: swiglu's reference rounds silu(gate) to bf16 before the product, ours once; two units (2^-7) bound that.
 const std::pair<at::ScalarType, double> kTolerances[] = {{at::kDouble, 1e-13}, {at::kFloat, 2e-6}, {at::kBFloat16, 8e-3}};
@@ -38,7 +42,8 @@ TEST(Activations, EqualTheirReferences) {
       for (const auto& sizes : kShapes) {
         const Tensor x = random_tensor(sizes, 1, type).mul(4);
         const auto expect = [&](const std::vector<Tensor>& found, const std::vector<Tensor>& expected, const char* name) {
-          for (size_t i = 0; i < 2; ++i) EXPECT_LT(relative_error(found[i], expected[i]), tolerance) << name << " " << type << " " << x.sizes() << " " << i;
+          for (size_t i = 0; i < 2; ++i)
+            EXPECT_LT(relative_error(found[i], expected[i]), tolerance) << name << " " << type << " " << x.sizes() << " " << i;
         };
         expect(run(whole_silu, x), run(silu_reference, x), "silu");
         expect(run(swiglu, x), run(swiglu_reference, x), "swiglu");
@@ -65,7 +70,8 @@ TEST(BiasGelu, EqualsReference) {
         expected.backward(dy.to(at::kDouble));
         EXPECT_LT(relative_error(y, expected), tolerance) << type << x.sizes();
         EXPECT_LT(relative_error(x.grad(), wide_x.grad()), tolerance) << type << x.sizes();
-        EXPECT_LT(relative_error(sink.sub(2), wide_bias.grad()), type == at::kDouble ? 1e-13 : 2e-6) << type << x.sizes() << ": sums are wide";
+        EXPECT_LT(relative_error(sink.sub(2), wide_bias.grad()), type == at::kDouble ? 1e-13 : 2e-6)
+            << type << x.sizes() << ": sums are wide";
       }
     }
   });
@@ -104,7 +110,8 @@ TEST(Activations, Gradients) {
   check_gradients([&](const std::vector<Tensor>& in) { return swiglu(in[0]).mul(mix).sum(); }, {random_tensor({7, 10}, 1)});
   check_gradients([&](const std::vector<Tensor>& in) { return whole_silu(in[0]).mul(wide_mix).sum(); }, {random_tensor({7, 10}, 1)});
   const Tensor bias = random_tensor({10}, 5), sink = at::zeros({10}, at::kDouble);
-  check_gradients([&](const std::vector<Tensor>& in) { return bias_gelu(in[0], bias, sink).mul(wide_mix).sum(); }, {random_tensor({7, 10}, 1)});
+  check_gradients([&](const std::vector<Tensor>& in) { return bias_gelu(in[0], bias, sink).mul(wide_mix).sum(); },
+                  {random_tensor({7, 10}, 1)});
 }
 
 TEST(SiluHeads, AreSiluInPieces) {

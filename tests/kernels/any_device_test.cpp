@@ -100,7 +100,9 @@ void expect_same_by_aten(const std::vector<std::string>& ops, const Run& run, do
   for (size_t i = 0; i < found.size(); ++i) EXPECT_LT(relative_error(found[i], expected[i]), tolerance) << ops[0] << " " << i;
 }
 
-Tensor leaf(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type = at::kDouble) { return random_tensor(sizes, seed, type).requires_grad_(true); }
+Tensor leaf(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type = at::kDouble) {
+  return random_tensor(sizes, seed, type).requires_grad_(true);
+}
 
 TEST(AtenFused, NormsEqualTheLoops) {
   expect_same_by_aten({"rms_norm", "layer_norm", "join_norm"}, [] {
@@ -135,14 +137,18 @@ TEST(AtenFused, EmbeddingEqualsTheLoops) {
   const Tensor ids = at::tensor(std::vector<int64_t>{3, 0, 3, 9, 3, 1}), positions = at::tensor(std::vector<int64_t>{0, 1, 2, 0, 1, 3});
   for (const bool with_positions : {false, true}) {
     for (const auto& [type, tolerance] : {std::pair{at::kDouble, 1e-14}, {at::kBFloat16, 1e-6}}) {
-      expect_same_by_aten({"embedding"}, [&, type = type] {
-        const auto wide = at::TensorOptions().dtype(type == at::kDouble ? at::kDouble : at::kFloat);
-        const EmbeddingTable table{leaf({10, 5}, 1, type), at::full({10, 5}, 2.0, wide)}, position{leaf({4, 5}, 2, type), at::full({4, 5}, 2.0, wide)};
-        const Tensor y = with_positions ? embedding(ids, table, positions, position) : embedding(ids, table);
-        y.backward(random_tensor({6, 5}, 3, type));
-        EXPECT_FALSE(table.value_vd.grad().defined());
-        return std::vector<Tensor>{y.detach(), table.sink_vd, position.sink_vd};
-      }, tolerance);
+      expect_same_by_aten(
+          {"embedding"},
+          [&, type = type] {
+            const auto wide = at::TensorOptions().dtype(type == at::kDouble ? at::kDouble : at::kFloat);
+            const EmbeddingTable table{leaf({10, 5}, 1, type), at::full({10, 5}, 2.0, wide)},
+                position{leaf({4, 5}, 2, type), at::full({4, 5}, 2.0, wide)};
+            const Tensor y = with_positions ? embedding(ids, table, positions, position) : embedding(ids, table);
+            y.backward(random_tensor({6, 5}, 3, type));
+            EXPECT_FALSE(table.value_vd.grad().defined());
+            return std::vector<Tensor>{y.detach(), table.sink_vd, position.sink_vd};
+          },
+          tolerance);
     }
   }
 }
@@ -152,9 +158,12 @@ TEST(AtenFused, ExpertsEqualTheLoops) {
     const Tensor x = leaf({11, 6}, 1), router = random_tensor({5, 6}, 2), sink = at::full({5, 6}, 3.0, at::kDouble);
     const Routing routing = route(x, router, 3, sink);
     const ExpertAssignment assignment = assign_experts(routing.choice_tk, 5);
-    const Tensor rows = permute_to_experts(x, assignment), y = combine_experts(rows.mul(random_tensor({33, 6}, 3)), routing.weight_tk, assignment);
-    (y.mul(random_tensor({11, 6}, 4)).sum() + routing.probability_sum_e.mul(random_tensor({5}, 5)).sum() + routing.log_sum_square * 0.2).backward();
-    return std::vector<Tensor>{y.detach(), rows.detach(), x.grad(), sink, to_tensor(assignment.rows_per_expert), assignment.source_r, assignment.place_tk};
+    const Tensor rows = permute_to_experts(x, assignment),
+                 y = combine_experts(rows.mul(random_tensor({33, 6}, 3)), routing.weight_tk, assignment);
+    (y.mul(random_tensor({11, 6}, 4)).sum() + routing.probability_sum_e.mul(random_tensor({5}, 5)).sum() + routing.log_sum_square * 0.2)
+        .backward();
+    return std::vector<Tensor>{y.detach(),          rows.detach(),      x.grad(), sink, to_tensor(assignment.rows_per_expert),
+                               assignment.source_r, assignment.place_tk};
   });
 }
 
@@ -171,7 +180,8 @@ TEST(AtenFused, TokensWithoutLabelHaveNoLoss) {
   const Tensor labels = at::tensor(std::vector<int64_t>{3, -1, 0, 8, -5, 2, -1});
   const LinearCrossEntropyOptions options{.z_loss = 0.1, .chunk = 3, .upstream = 0.5};
   const auto run = [&](const Tensor& rows) {
-    CrossEntropyProblem problem{rows.defined() ? hidden.index_select(0, rows) : hidden, weight, rows.defined() ? labels.index_select(0, rows) : labels, options};
+    CrossEntropyProblem problem{rows.defined() ? hidden.index_select(0, rows) : hidden, weight,
+                                rows.defined() ? labels.index_select(0, rows) : labels, options};
     problem.all_labelled = rows.defined();
     const CrossEntropyGradients gradients{at::full_like(problem.hidden_td, NAN), at::ones_like(weight)};
     return std::vector<Tensor>{cross_entropy_chunked(problem, gradients), gradients.hidden_td, gradients.sink_vd};
@@ -184,8 +194,12 @@ TEST(AtenFused, TokensWithoutLabelHaveNoLoss) {
 }
 
 // Meta tensors: what an operator makes of shapes.
-Tensor meta(at::IntArrayRef sizes, at::ScalarType type = at::kBFloat16) { return at::empty(sizes, at::TensorOptions().dtype(type).device(at::kMeta)); }
-Tensor meta_leaf(at::IntArrayRef sizes, at::ScalarType type = at::kBFloat16) { return meta(sizes, type).requires_grad_(true); }
+Tensor meta(at::IntArrayRef sizes, at::ScalarType type = at::kBFloat16) {
+  return at::empty(sizes, at::TensorOptions().dtype(type).device(at::kMeta));
+}
+Tensor meta_leaf(at::IntArrayRef sizes, at::ScalarType type = at::kBFloat16) {
+  return meta(sizes, type).requires_grad_(true);
+}
 
 void expect_meta(const Tensor& tensor, at::IntArrayRef sizes, at::ScalarType type) {
   ASSERT_TRUE(tensor.defined());
@@ -198,12 +212,15 @@ void backward(const std::vector<Tensor>& outputs) {
   for (const Tensor& each : outputs) loss = loss.defined() ? loss + each.sum(at::kFloat) : each.sum(at::kFloat);
   loss.backward();
 }
-void expect_gradient(const Tensor& input) { expect_meta(input.grad(), input.sizes(), input.scalar_type()); }
+void expect_gradient(const Tensor& input) {
+  expect_meta(input.grad(), input.sizes(), input.scalar_type());
+}
 
 TEST(Meta, LinearRecurrence) {
   const Tensor offsets = to_tensor(std::vector<int64_t>{0, 30, 30, 100});
   for (const std::vector<int64_t>& decay : {std::vector<int64_t>{}, {4}, {100, 4}, {100, 4, 8}}) {
-    const Tensor q = meta_leaf({100, 4, 8}), k = meta_leaf({100, 2, 8}), v = meta_leaf({100, 2, 6}), initial = meta_leaf({3, 4, 8, 6}, at::kFloat);
+    const Tensor q = meta_leaf({100, 4, 8}), k = meta_leaf({100, 2, 8}), v = meta_leaf({100, 2, 6}),
+                 initial = meta_leaf({3, 4, 8, 6}, at::kFloat);
     const Tensor log_decay = decay.empty() ? Tensor() : meta_leaf(decay, at::kFloat);
     const auto result = linear_recurrence(q, k, v, log_decay, initial, offsets);
     EXPECT_EQ(Dispatcher::last("linear_recurrence").chosen, "meta");
@@ -217,7 +234,8 @@ TEST(Meta, LinearRecurrence) {
 
 TEST(Meta, Attention) {
   const Tensor q = meta_leaf({70, 4, 8}), k = meta_leaf({90, 2, 8}), v = meta_leaf({90, 2, 6});
-  const AttentionResult result = attention(q, k, v, to_tensor(std::vector<int64_t>{0, 0, 70}), to_tensor(std::vector<int64_t>{0, 10, 90}), {.scale = 1, .window = 5});
+  const AttentionResult result =
+      attention(q, k, v, to_tensor(std::vector<int64_t>{0, 0, 70}), to_tensor(std::vector<int64_t>{0, 10, 90}), {.scale = 1, .window = 5});
   expect_meta(result.o_thd, {70, 4, 6}, at::kBFloat16);
   expect_meta(result.logsumexp_th, {70, 4}, at::kFloat);
   backward({result.o_thd, result.logsumexp_th});
@@ -239,7 +257,8 @@ TEST(Meta, LinearCrossEntropy) {
 }
 
 TEST(Meta, Norms) {
-  const Tensor x = meta_leaf({5, 8}), branch = meta_leaf({5, 8}), gate = meta_leaf({5, 8}), weight = meta_leaf({8}, at::kFloat), bias = meta_leaf({8}, at::kFloat);
+  const Tensor x = meta_leaf({5, 8}), branch = meta_leaf({5, 8}), gate = meta_leaf({5, 8}), weight = meta_leaf({8}, at::kFloat),
+               bias = meta_leaf({8}, at::kFloat);
   const Tensor rms = rms_norm(x, weight, 1e-5, gate), layer = layer_norm(x, weight, bias, 1e-5);
   const JoinedNorm joined = join_norm(NormKind::kRms, x, branch, 1, 1, weight, {}, 1e-5);
   for (const Tensor& each : {rms, layer, joined.joined_tc, joined.normed_tc}) expect_meta(each, {5, 8}, at::kBFloat16);

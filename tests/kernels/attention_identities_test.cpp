@@ -27,7 +27,9 @@ class AttentionIdentities : public ::testing::TestWithParam<Precision> {
 
 Tensor merged(const AttentionResult& a, const AttentionResult& b, Tensor& lse) {
   lse = at::logaddexp(a.logsumexp_th, b.logsumexp_th);
-  const auto weighed = [&](const AttentionResult& part) { return part.o_thd.to(lse.scalar_type()) * (part.logsumexp_th - lse).exp().unsqueeze(2); };
+  const auto weighed = [&](const AttentionResult& part) {
+    return part.o_thd.to(lse.scalar_type()) * (part.logsumexp_th - lse).exp().unsqueeze(2);
+  };
   return weighed(a) + weighed(b);
 }
 
@@ -62,7 +64,8 @@ TEST_P(AttentionIdentities, PackedIsOneAtATime) {
   packed.key_offsets = packed.offsets;
   const AttentionInputs in = inputs_of(packed, type());
   const auto of = [](const AttentionCase& c, const AttentionInputs& x) {
-    AttentionInputs leaves{x.q.detach().clone().requires_grad_(), x.k.detach().clone().requires_grad_(), x.v.detach().clone().requires_grad_()};
+    AttentionInputs leaves{x.q.detach().clone().requires_grad_(), x.k.detach().clone().requires_grad_(),
+                           x.v.detach().clone().requires_grad_()};
     const auto result = c.call(attention, leaves, 0.3);
     if (result.o_thd.numel() > 0) result.o_thd.backward(result.o_thd.detach());
     return std::vector<Tensor>{result.o_thd.detach(), leaves.q.grad(), leaves.k.grad(), leaves.v.grad()};
@@ -79,7 +82,8 @@ TEST_P(AttentionIdentities, PackedIsOneAtATime) {
 }
 
 TEST_P(AttentionIdentities, GroupedHeadsAreRepeatedHeads) {
-  const AttentionCase grouped{.name = "grouped", .offsets = {0, 100}, .key_offsets = {0, 100}, .heads = 6, .key_heads = 2, .key = 16, .value = 16};
+  const AttentionCase grouped{
+      .name = "grouped", .offsets = {0, 100}, .key_offsets = {0, 100}, .heads = 6, .key_heads = 2, .key = 16, .value = 16};
   const AttentionInputs in = inputs_of(grouped, type());
   const auto few = evaluate(in, [&](const AttentionInputs& x) { return grouped.call(attention, x, 0.3); });
   const auto many = evaluate(in, [&](const AttentionInputs& x) {
@@ -89,7 +93,8 @@ TEST_P(AttentionIdentities, GroupedHeadsAreRepeatedHeads) {
 }
 
 TEST_P(AttentionIdentities, WindowAsLongAsTheDocumentIsNone) {
-  const AttentionCase plain{.name = "plain", .offsets = {0, 150}, .key_offsets = {0, 150}, .heads = 2, .key_heads = 1, .key = 16, .value = 16};
+  const AttentionCase plain{
+      .name = "plain", .offsets = {0, 150}, .key_offsets = {0, 150}, .heads = 2, .key_heads = 1, .key = 16, .value = 16};
   AttentionCase wide = plain;
   wide.window = 150;
   const AttentionInputs in = inputs_of(plain, type());
@@ -104,8 +109,8 @@ TEST_P(AttentionIdentities, LastQueriesAloneSeeAllKeys) {
   for (const int64_t window : {0, 170}) {
     const auto whole = attention(in.q, in.k, in.v, {}, {}, {.scale = 0.3, .window = window});
     for (const int64_t count : {1, 2, 3, 20, 70}) {
-      const auto last = attention(in.q.narrow(0, 300 - count, count), in.k, in.v, at::tensor({int64_t{0}, count}, at::kLong), at::tensor({0, 300}, at::kLong),
-                                  {.scale = 0.3, .window = window});
+      const auto last = attention(in.q.narrow(0, 300 - count, count), in.k, in.v, at::tensor({int64_t{0}, count}, at::kLong),
+                                  at::tensor({0, 300}, at::kLong), {.scale = 0.3, .window = window});
       expect_near(last.o_thd, whole.o_thd.narrow(0, 300 - count, count), tolerance(), "o");
       expect_near(last.logsumexp_th, whole.logsumexp_th.narrow(0, 300 - count, count), tolerance(), "logsumexp");
     }
@@ -139,7 +144,8 @@ TEST_P(AttentionIdentities, LargeScoresStayFinite) {
 
 // A NaN is not lost, and reaches nobody who does not see it.
 TEST_P(AttentionIdentities, NanReachesThoseWhoSeeItAndNoOtherDocument) {
-  const AttentionCase c{.name = "nan", .offsets = {0, 200, 300}, .key_offsets = {0, 200, 300}, .heads = 2, .key_heads = 2, .key = 16, .value = 16};
+  const AttentionCase c{
+      .name = "nan", .offsets = {0, 200, 300}, .key_offsets = {0, 200, 300}, .heads = 2, .key_heads = 2, .key = 16, .value = 16};
   AttentionInputs in = inputs_of(c, type());
   in.k[130][1][3] = NAN;
   const auto result = c.call(attention, in, 0.3);
@@ -158,7 +164,8 @@ INSTANTIATE_TEST_SUITE_P(Types, AttentionIdentities,
 // Outputs with guard bands around every row.
 TEST(AttentionCpu, WritesNothingButItsRows) {
   constexpr int64_t kTokens = 150, kHeads = 2, kChannels = 5, kBand = 3, kRow = kHeads * (kChannels + kBand);
-  const Tensor q = random_tensor({kTokens, kHeads, kChannels}, 1, at::kFloat), k = random_tensor({kTokens, kHeads, kChannels}, 2, at::kFloat);
+  const Tensor q = random_tensor({kTokens, kHeads, kChannels}, 1, at::kFloat),
+               k = random_tensor({kTokens, kHeads, kChannels}, 2, at::kFloat);
   const auto banded = [&] { return at::full({kTokens, kRow}, 7.0f); };
   const auto view = [&](const Tensor& x) { return RowView<float>{x.mutable_data_ptr<float>(), kRow, kChannels + kBand}; };
   const auto in = [&](const Tensor& x) { return RowView<const float>{x.const_data_ptr<float>(), kHeads * kChannels, kChannels}; };

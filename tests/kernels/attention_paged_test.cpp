@@ -39,8 +39,9 @@ TEST_P(PagedAttention, IsAttentionOverAllKeysSoFar) {
       const KeyValueCache* const one = &cache;
       const auto paged = attention_paged(fresh, {}, std::span(&one, 1), options);
       EXPECT_EQ(Dispatcher::last("attention_paged").chosen, answers);
-      const auto whole = attention_reference(fresh.to(at::kDouble), k.narrow(0, 0, tokens).to(at::kDouble), v.narrow(0, 0, tokens).to(at::kDouble),
-                                             at::tensor({int64_t{0}, count}, at::kLong), at::tensor({int64_t{0}, tokens}, at::kLong), options);
+      const auto whole =
+          attention_reference(fresh.to(at::kDouble), k.narrow(0, 0, tokens).to(at::kDouble), v.narrow(0, 0, tokens).to(at::kDouble),
+                              at::tensor({int64_t{0}, count}, at::kLong), at::tensor({int64_t{0}, tokens}, at::kLong), options);
       expect_near(paged.o_thd, whole.o_thd, tolerance, "o");
       expect_near(paged.logsumexp_th, whole.logsumexp_th, tolerance, "logsumexp");
     }
@@ -51,7 +52,8 @@ TEST_P(PagedAttention, IsAttentionOverAllKeysSoFar) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, PagedAttention,
-                         ::testing::Values(Heads{4, 4, 16, 16, 0}, Heads{8, 2, 16, 8, 0}, Heads{70, 1, 5, 9, 0}, Heads{2, 1, 64, 64, 130}, Heads{5, 1, 8, 8, 200}));
+                         ::testing::Values(Heads{4, 4, 16, 16, 0}, Heads{8, 2, 16, 8, 0}, Heads{70, 1, 5, 9, 0}, Heads{2, 1, 64, 64, 130},
+                                           Heads{5, 1, 8, 8, 200}));
 
 TEST(PagedCache, GrowsByPageAndLeavesPagesWhereTheyAre) {
   KeyValueCache cache;
@@ -106,7 +108,9 @@ TEST(PagedCache, RefusesBadArgumentsByName) {
   EXPECT_THAT(refused([&] { cache.append(at::zeros({2, 1, 8}), at::zeros({2, 1, 8})); }), HasSubstr("bad argument k"));
   EXPECT_THAT(refused([&] { cache.append(x, at::zeros({2, 2, 4})); }), HasSubstr("bad argument v"));
   const KeyValueCache* const one = &cache;
-  const auto call = [&](const Tensor& q, const Tensor& offsets = {}) { return [&, q, offsets] { attention_paged(q, offsets, std::span(&one, 1), {}); }; };
+  const auto call = [&](const Tensor& q, const Tensor& offsets = {}) {
+    return [&, q, offsets] { attention_paged(q, offsets, std::span(&one, 1), {}); };
+  };
   EXPECT_THAT(refused(call(at::zeros({2, 8}))), HasSubstr("bad argument q"));
   EXPECT_THAT(refused(call(at::zeros({2, 2, 8}).requires_grad_())), HasSubstr("no gradient"));
   EXPECT_THAT(refused(call(at::zeros({3, 2, 8}))), HasSubstr("at least the 3 tokens"));

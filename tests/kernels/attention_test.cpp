@@ -8,9 +8,9 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "kernels/attention_cases.h"
 #include "kernels/block/block.h"
 #include "kernels/documents.h"
-#include "kernels/attention_cases.h"
 #include "support/threads.h"
 
 namespace longhaul::kernels {
@@ -91,7 +91,10 @@ TEST_P(AttentionCases, ViewsOfOneTensorGiveTheSameBits) {
   if (c.offsets != c.key_offsets || c.key != c.value) GTEST_SKIP() << "they do not fit one tensor";
   const AttentionInputs in = inputs_of(c, at::kBFloat16);
   const AttentionInputs views = in.in_one_tensor();
-  const auto of = [&](const AttentionInputs& x) { return evaluate(x, [&](const AttentionInputs& y) { return c.call(attention, y, 0.3); }, false); };
+  const auto of = [&](const AttentionInputs& x) {
+    return evaluate(
+        x, [&](const AttentionInputs& y) { return c.call(attention, y, 0.3); }, false);
+  };
   const auto plain = of(in), strided = of(views);
   EXPECT_EQ(Dispatcher::last("attention").chosen, "cpu");
   EXPECT_TRUE(strided.result.o_thd.equal(plain.result.o_thd));
@@ -102,7 +105,14 @@ INSTANTIATE_TEST_SUITE_P(Cases, AttentionCases, ::testing::ValuesIn(attention_ca
 
 TEST(Attention, GradientsMatchFiniteDifferences) {
   for (const bool fewer_keys : {false, true}) {
-    const AttentionCase c{.name = "gradients", .offsets = {0, 6, 9}, .key_offsets = {0, 6, fewer_keys ? 8 : 9}, .heads = 2, .key_heads = 1, .key = 4, .value = 3, .window = 4};
+    const AttentionCase c{.name = "gradients",
+                          .offsets = {0, 6, 9},
+                          .key_offsets = {0, 6, fewer_keys ? 8 : 9},
+                          .heads = 2,
+                          .key_heads = 1,
+                          .key = 4,
+                          .value = 3,
+                          .window = 4};
     const AttentionInputs in = inputs_of(c);
     check_gradients(
         [&](const std::vector<Tensor>& x) {
@@ -119,8 +129,10 @@ TEST(Attention, SaysWhoAnswersAndWhyOthersDoNot) {
     attention(q, k, v, {}, {}, options);
     std::string text = Dispatcher::last("attention").chosen;
     for (const auto& [name, reason] : Dispatcher::last("attention").refusals) {
-      if (name == "cuda") EXPECT_EQ(reason, "the tensors are not on a GPU");
-      else text += "; " + name + ": " + reason;
+      if (name == "cuda")
+        EXPECT_EQ(reason, "the tensors are not on a GPU");
+      else
+        text += "; " + name + ": " + reason;
     }
     return text;
   };
@@ -135,8 +147,8 @@ TEST(Attention, SaysWhoAnswersAndWhyOthersDoNot) {
 }
 
 TEST(Attention, RefusesBadArgumentsByName) {
-  const auto refused = [](const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {}, const Tensor& offsets = {},
-                          const Tensor& key_offsets = {}) -> std::string {
+  const auto refused = [](const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {},
+                          const Tensor& offsets = {}, const Tensor& key_offsets = {}) -> std::string {
     try {
       attention(q, k, v, offsets, key_offsets, options);
     } catch (const Error& error) {

@@ -29,7 +29,9 @@ float widened(uint16_t bits) {
   std::memcpy(&value, &wide, 4);
   return value;
 }
-float widened(float value) { return value; }
+float widened(float value) {
+  return value;
+}
 
 template <class Element>
 Element narrowed(float value) {
@@ -80,13 +82,15 @@ struct Size {
   int64_t m, n, k;
 };
 // Edges of every blocking: 1, 6 and 16 rows, 16 and 64 columns, pairs and 32s of k; and none at all.
-const std::vector<Size> kSizes = {{1, 1, 1},   {1, 16, 2},   {6, 64, 32},  {7, 65, 33},   {13, 17, 31},  {16, 16, 32}, {17, 33, 65}, {32, 32, 64},
-                                  {33, 31, 1}, {5, 80, 100}, {48, 48, 96}, {64, 128, 70}, {31, 95, 257}, {0, 16, 32},  {4, 0, 32},   {20, 40, 0}};
+const std::vector<Size> kSizes = {{1, 1, 1},     {1, 16, 2},   {6, 64, 32}, {7, 65, 33},  {13, 17, 31}, {16, 16, 32},
+                                  {17, 33, 65},  {32, 32, 64}, {33, 31, 1}, {5, 80, 100}, {48, 48, 96}, {64, 128, 70},
+                                  {31, 95, 257}, {0, 16, 32},  {4, 0, 32},  {20, 40, 0}};
 
 using Kernels = BlockKernels;
 
 template <class Element>
-void check(const Kernels& kernels, const std::function<void(const Element*, int64_t, const Element*, int64_t, int64_t, int64_t, float*, int64_t, bool)>& multiply) {
+void check(const Kernels& kernels,
+           const std::function<void(const Element*, int64_t, const Element*, int64_t, int64_t, int64_t, float*, int64_t, bool)>& multiply) {
   std::mt19937 random(7);
   for (const Size& size : kSizes) {
     for (const bool transposed : {false, true}) {
@@ -101,8 +105,10 @@ void check(const Kernels& kernels, const std::function<void(const Element*, int6
         b.fill(random);
         if (accumulate) c.fill(random);
         Guarded<float> before = c;
-        if constexpr (std::is_same_v<Element, float>) kernels.pack_fp32(b.data(), b.stride(), transposed, k, n, panels.data());
-        else kernels.pack_bf16(b.data(), b.stride(), transposed, k, n, panels.data());
+        if constexpr (std::is_same_v<Element, float>)
+          kernels.pack_fp32(b.data(), b.stride(), transposed, k, n, panels.data());
+        else
+          kernels.pack_bf16(b.data(), b.stride(), transposed, k, n, panels.data());
         multiply(a.data(), a.stride(), panels.data(), m, n, k, c.data(), c.stride(), accumulate);
         EXPECT_EQ(a.broken() + b.broken() + panels.broken() + c.broken(), 0);
         for (int64_t i = 0; i < m; ++i) {
@@ -199,9 +205,10 @@ TEST(BlockKernels, Transpose) {
 TEST(BlockKernels, RoundToNearestEven) {
   const float infinity = std::numeric_limits<float>::infinity();
   // 1 + 2^-8 lies between two bf16 numbers: to the even one; a little more: up.
-  const std::vector<std::pair<float, uint16_t>> values = {{1.0f, 0x3f80},        {1.00390625f, 0x3f80},       {1.01171875f, 0x3f82}, {1.00390637f, 0x3f81},
-                                                          {-1.00390637f, 0xbf81}, {3.4e38f, 0x7f80},           {infinity, 0x7f80},    {-infinity, 0xff80},
-                                                          {0.0f, 0},              {-0.0f, 0x8000},             {1e-40f, 0x0001}};
+  const std::vector<std::pair<float, uint16_t>> values = {{1.0f, 0x3f80},        {1.00390625f, 0x3f80},  {1.01171875f, 0x3f82},
+                                                          {1.00390637f, 0x3f81}, {-1.00390637f, 0xbf81}, {3.4e38f, 0x7f80},
+                                                          {infinity, 0x7f80},    {-infinity, 0xff80},    {0.0f, 0},
+                                                          {-0.0f, 0x8000},       {1e-40f, 0x0001}};
   for (const Kernels* kernels : usable_block_kernels()) {
     for (const auto& [rows, columns, unused] : kSizes) {
       Guarded<float> c(rows, columns, columns + 3);
@@ -260,18 +267,17 @@ TEST(BlockKernels, RowsAndColumnsDoNotSeeTheirNeighbours) {
 TEST(BlockKernels, ExactProductsAreToldFromWrongOnes) {
   for (const BlockKernels* kernels : usable_block_kernels()) EXPECT_TRUE(multiplies_exactly(*kernels)) << kernels->name;
   BlockKernels emulated = kPortableBlockKernels, wrong = emulated;
-  emulated.multiply_bf16 = [](const uint16_t* a, int64_t lda, const uint16_t* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc, bool add) {
-    TileProduct<EmulatedTiles>::multiply(a, lda, panels, m, n, k, c, ldc, add);
-  };
+  emulated.multiply_bf16 = [](const uint16_t* a, int64_t lda, const uint16_t* panels, int64_t m, int64_t n, int64_t k, float* c,
+                              int64_t ldc, bool add) { TileProduct<EmulatedTiles>::multiply(a, lda, panels, m, n, k, c, ldc, add); };
   EXPECT_TRUE(multiplies_exactly(emulated));
-  wrong.multiply_bf16 = [](const uint16_t* a, int64_t lda, const uint16_t* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc, bool add) {
+  wrong.multiply_bf16 = [](const uint16_t* a, int64_t lda, const uint16_t* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc,
+                           bool add) {
     kPortableBlockKernels.multiply_bf16(a, lda, panels, m, n, k, c, ldc, add);
     c[(m - 1) * ldc + n - 1] += 1;
   };
   EXPECT_FALSE(multiplies_exactly(wrong));
-  wrong.multiply_bf16 = [](const uint16_t* a, int64_t lda, const uint16_t* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc, bool add) {
-    kPortableBlockKernels.multiply_bf16(a + 1, lda, panels, m - 1, n, k, c, ldc, add);
-  };
+  wrong.multiply_bf16 = [](const uint16_t* a, int64_t lda, const uint16_t* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc,
+                           bool add) { kPortableBlockKernels.multiply_bf16(a + 1, lda, panels, m - 1, n, k, c, ldc, add); };
   EXPECT_FALSE(multiplies_exactly(wrong));
 }
 
@@ -294,9 +300,7 @@ TEST(BlockKernels, MultiplyOnlyInsideAScope) {
   float x = 1;
   EXPECT_THROW(block_kernels().multiply_fp32(&x, 1, &x, 0, 0, 0, &x, 1, false), Error);
   const BlockScope scope;
-  {
-    const BlockScope inner;
-  }
+  { const BlockScope inner; }
   EXPECT_NO_THROW(scope->multiply_fp32(&x, 1, &x, 0, 0, 0, &x, 1, false));
   EXPECT_THROW(force_block_kernels("portable"), Error);
 }

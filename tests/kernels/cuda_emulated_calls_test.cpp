@@ -37,7 +37,9 @@ class OnEmulatedGpu {
   PoisonFreshMemory poison_;
 };
 
-void expect_cuda(const std::string& op) { EXPECT_EQ(Dispatcher::last(op).chosen, "cuda") << op; }
+void expect_cuda(const std::string& op) {
+  EXPECT_EQ(Dispatcher::last(op).chosen, "cuda") << op;
+}
 
 // ‖a − b‖ / ‖b‖ of everything that came out, against the same run in fp64 by the loops of the CPU. One rounding to bf16 is 1.7e-3 in the
 // mean; what is kept in bf16 on the way (normed rows, probabilities) is rounded once more: 5e-3 bounds both.
@@ -59,16 +61,28 @@ void expect_like_fp64(const std::vector<std::string>& ops, const Run& run, doubl
 }
 
 // The same values in every type: rounded to bf16 first.
-Tensor rounded(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) { return random_tensor(sizes, seed, kBf16).to(type); }
-Tensor leaf(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) { return rounded(sizes, seed, type).requires_grad_(true); }
-at::ScalarType wide(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
-Tensor wide_leaf(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) { return leaf(sizes, seed, wide(type)); }
-Tensor full(at::IntArrayRef sizes, double value, at::ScalarType type) { return at::full(sizes, value, at::TensorOptions().dtype(type)); }
+Tensor rounded(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) {
+  return random_tensor(sizes, seed, kBf16).to(type);
+}
+Tensor leaf(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) {
+  return rounded(sizes, seed, type).requires_grad_(true);
+}
+at::ScalarType wide(at::ScalarType type) {
+  return type == at::kDouble ? at::kDouble : at::kFloat;
+}
+Tensor wide_leaf(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) {
+  return leaf(sizes, seed, wide(type));
+}
+Tensor full(at::IntArrayRef sizes, double value, at::ScalarType type) {
+  return at::full(sizes, value, at::TensorOptions().dtype(type));
+}
 
 class CudaCallsRecurrence : public ::testing::TestWithParam<Case> {};
 
 // Every other element of wider rows.
-Tensor strided(const Tensor& x) { return at::stack({x, x.mul(3)}, -1).select(-1, 0); }
+Tensor strided(const Tensor& x) {
+  return at::stack({x, x.mul(3)}, -1).select(-1, 0);
+}
 
 TEST_P(CudaCallsRecurrence, EqualsReference) {
   const Case& c = GetParam();
@@ -78,7 +92,9 @@ TEST_P(CudaCallsRecurrence, EqualsReference) {
     for (const bool reverse : {false, true}) {
       if (reverse != decay_gradient && c.tokens() > 500) continue;
       const LinearRecurrenceOptions options{.scale = 0.7, .reverse = reverse};
-      const auto run = [&](const Inputs& x) { return linear_recurrence(x.q, strided(x.k), x.v, x.log_decay, x.initial, to_tensor(c.offsets), options); };
+      const auto run = [&](const Inputs& x) {
+        return linear_recurrence(x.q, strided(x.k), x.v, x.log_decay, x.initial, to_tensor(c.offsets), options);
+      };
       Evaluation found;
       {
         const OnEmulatedGpu gpu;
@@ -143,17 +159,22 @@ TEST_P(CudaCallsAttention, EqualsReference) {
     expect_cuda("attention");
   }
   // See cases.toml for the tolerance.
-  expect_same(found, longhaul::testing::evaluate(in.to(at::kDouble), [&](const AttentionInputs& x) { return c.call(attention_reference, x, 0.3); }), 1.5e-2);
+  expect_same(
+      found, longhaul::testing::evaluate(in.to(at::kDouble), [&](const AttentionInputs& x) { return c.call(attention_reference, x, 0.3); }),
+      1.5e-2);
 }
 INSTANTIATE_TEST_SUITE_P(Cases, CudaCallsAttention, ::testing::ValuesIn(attention_cases()));
 
 TEST(CudaCalls, AttentionWithoutGradientOfTheLogsumexp) {
-  expect_like_fp64({"attention"}, [](at::ScalarType type) {
-    const Tensor q = leaf({70, 2, 16}, 1, type), k = leaf({70, 1, 16}, 2, type), v = leaf({70, 1, 16}, 3, type);
-    const Tensor o = attention(q, k, v, to_tensor(std::vector<int64_t>{0, 30, 70}), Tensor(), {.scale = 0.25}).o_thd;
-    o.backward(rounded({70, 2, 16}, 4, type));
-    return std::vector<Tensor>{o.detach(), q.grad(), k.grad(), v.grad()};
-  }, 1e-2);  // softmax and its gradient are rounded before the products
+  expect_like_fp64(
+      {"attention"},
+      [](at::ScalarType type) {
+        const Tensor q = leaf({70, 2, 16}, 1, type), k = leaf({70, 1, 16}, 2, type), v = leaf({70, 1, 16}, 3, type);
+        const Tensor o = attention(q, k, v, to_tensor(std::vector<int64_t>{0, 30, 70}), Tensor(), {.scale = 0.25}).o_thd;
+        o.backward(rounded({70, 2, 16}, 4, type));
+        return std::vector<Tensor>{o.detach(), q.grad(), k.grad(), v.grad()};
+      },
+      1e-2);  // softmax and its gradient are rounded before the products
 }
 
 // One new token for each of several caches that end inside, at and beyond pages.
@@ -165,13 +186,12 @@ TEST(CudaCalls, AttentionOverCachesReadsTheirPages) {
       std::vector<const KeyValueCache*> pointers;
       for (size_t n = 0; n < lengths.size(); ++n) {
         for (const int64_t part : {lengths[n] - 1, int64_t{1}})
-          caches[n].append(rounded({part, 2, 20}, 1 + n + static_cast<uint64_t>(part), type),
-                           rounded({part, 2, 12}, 9 + n, type));
+          caches[n].append(rounded({part, 2, 20}, 1 + n + static_cast<uint64_t>(part), type), rounded({part, 2, 12}, 9 + n, type));
         pointers.push_back(&caches[n]);
       }
       const Tensor q = rounded({4, 6, 40}, 3, type).slice(2, 0, 40, 2);
-      const AttentionResult result = attention_paged(q, to_tensor(std::vector<int64_t>{0, 1, 2, 3, 4}), pointers,
-                                                     {.scale = 0.25, .window = window});
+      const AttentionResult result =
+          attention_paged(q, to_tensor(std::vector<int64_t>{0, 1, 2, 3, 4}), pointers, {.scale = 0.25, .window = window});
       return std::vector<Tensor>{result.o_thd, result.logsumexp_th};
     });
   }
@@ -225,12 +245,19 @@ TEST(CudaCalls, Norms) {
         const Tensor weight = wide_leaf({channels}, 4, type), bias = wide_leaf({channels}, 5, type);
         const JoinedNorm layer = join_norm(NormKind::kLayer, x, branch, 1, beta, weight, bias, 1e-5);
         const JoinedNorm rms = join_norm(NormKind::kRms, x, branch, 2 * beta, beta, weight, {}, 1e-5);
-        const std::vector<Tensor> outputs = {rms_norm(x, weight, 1e-5, gate), rms_norm(x, weight, 1e-5), layer_norm(branch, weight, bias, 1e-5),
-                                             layer_norm(gate, weight, {}, 1e-5), layer.joined_tc, layer.normed_tc, rms.joined_tc, rms.normed_tc};
+        const std::vector<Tensor> outputs = {rms_norm(x, weight, 1e-5, gate),
+                                             rms_norm(x, weight, 1e-5),
+                                             layer_norm(branch, weight, bias, 1e-5),
+                                             layer_norm(gate, weight, {}, 1e-5),
+                                             layer.joined_tc,
+                                             layer.normed_tc,
+                                             rms.joined_tc,
+                                             rms.normed_tc};
         Tensor loss = full({}, 0, wide(type));
         std::vector<Tensor> results;
         for (size_t i = 0; i < outputs.size(); ++i) {
-          if (i != 6) loss = loss + outputs[i].to(wide(type)).mul(rounded({rows, channels}, 10 + i, wide(type))).sum();  // one join goes unused
+          if (i != 6)
+            loss = loss + outputs[i].to(wide(type)).mul(rounded({rows, channels}, 10 + i, wide(type))).sum();  // one join goes unused
           results.push_back(outputs[i].detach());
         }
         loss.backward();
@@ -243,7 +270,8 @@ TEST(CudaCalls, Norms) {
 
 TEST(CudaCalls, Activations) {
   expect_like_fp64({"swiglu", "silu_heads", "bias_gelu"}, [](at::ScalarType type) {
-    const Tensor x = leaf({19, 24}, 1, type), bias = rounded({24}, 2, type), sink = full({24}, 2, wide(type)), plain = leaf({19, 24}, 3, type);
+    const Tensor x = leaf({19, 24}, 1, type), bias = rounded({24}, 2, type), sink = full({24}, 2, wide(type)),
+                 plain = leaf({19, 24}, 3, type);
     const Heads heads = silu_heads(x, 2, 1, 6);
     const Tensor gelu = bias_gelu(x, bias, sink), without = bias_gelu(plain, {}, {}), y = swiglu(strided(plain));
     // Gradients that are pieces of a longer row, and one that is transposed.
@@ -252,8 +280,15 @@ TEST(CudaCalls, Activations) {
     gelu.backward(rounded({19, 24}, 6, type));
     without.backward(rounded({19, 24}, 7, type));
     y.backward(rounded({19, 12}, 8, type));
-    return std::vector<Tensor>{heads.q_thd.detach(), heads.k_thd.detach(), heads.v_thd.detach(), gelu.detach(), without.detach(), y.detach(), x.grad(),
-                               plain.grad(), sink};
+    return std::vector<Tensor>{heads.q_thd.detach(),
+                               heads.k_thd.detach(),
+                               heads.v_thd.detach(),
+                               gelu.detach(),
+                               without.detach(),
+                               y.detach(),
+                               x.grad(),
+                               plain.grad(),
+                               sink};
   });
 }
 
@@ -265,7 +300,8 @@ TEST(CudaCalls, Heads) {
       const RotaryTable table = dim > 0 ? rotary_table(positions, dim, 10000, wide(type)) : RotaryTable{};
       const Heads heads = split_heads(x.mul(1), 2, 1, 10, table);
       const std::vector<Tensor> results = {heads.q_thd.detach().clone(), heads.k_thd.detach().clone(), heads.v_thd.detach().clone()};
-      (at::cat({heads.q_thd, heads.k_thd}, 1).mul(rounded({5, 3, 10}, 2, type)).sum() + heads.v_thd.mul(rounded({5, 1, 10}, 3, type)).sum()).backward();
+      (at::cat({heads.q_thd, heads.k_thd}, 1).mul(rounded({5, 3, 10}, 2, type)).sum() + heads.v_thd.mul(rounded({5, 1, 10}, 3, type)).sum())
+          .backward();
       return std::vector<Tensor>{results[0], results[1], results[2], x.grad()};
     });
   }
@@ -275,7 +311,8 @@ TEST(CudaCalls, Embedding) {
   const Tensor ids = at::tensor(std::vector<int64_t>{3, 0, 3, 9, 3, 1}), positions = at::tensor(std::vector<int64_t>{0, 1, 2, 0, 1, 3});
   for (const bool with_positions : {false, true}) {
     expect_like_fp64({"embedding"}, [&](at::ScalarType type) {
-      const EmbeddingTable table{leaf({10, 21}, 1, type), full({10, 21}, 2, wide(type))}, position{leaf({4, 21}, 2, type), full({4, 21}, 3, wide(type))};
+      const EmbeddingTable table{leaf({10, 21}, 1, type), full({10, 21}, 2, wide(type))},
+          position{leaf({4, 21}, 2, type), full({4, 21}, 3, wide(type))};
       const Tensor y = with_positions ? embedding(ids, table, positions, position) : embedding(ids, table);
       y.backward(rounded({6, 21}, 3, type));
       EXPECT_FALSE(table.value_vd.grad().defined());
@@ -286,7 +323,12 @@ TEST(CudaCalls, Embedding) {
 
 // From hidden states to the sum over experts.
 TEST(CudaCalls, Experts) {
-  const std::vector<std::string> ops = {"route", "assign_experts", "permute_to_experts", "combine_experts", "grouped_linear", "grouped_linear_input_gradient",
+  const std::vector<std::string> ops = {"route",
+                                        "assign_experts",
+                                        "permute_to_experts",
+                                        "combine_experts",
+                                        "grouped_linear",
+                                        "grouped_linear_input_gradient",
                                         "grouped_linear_weight_gradient"};
   expect_like_fp64(ops, [](at::ScalarType type) {
     const Tensor x = leaf({30, 16}, 1, type), weight = rounded({5, 24, 16}, 4, type).mul(0.25), sink = full({5, 24, 16}, 3, wide(type));
@@ -300,9 +342,19 @@ TEST(CudaCalls, Experts) {
     (y.to(type_of_sum).mul(rounded({30, 24}, 5, type_of_sum)).sum() + routing.probability_sum_e.mul(rounded({5}, 6, type_of_sum)).sum() +
      routing.log_sum_square.mul(0.2))
         .backward();
-    return std::vector<Tensor>{routing.weight_tk.detach(), routing.choice_tk, routing.probability_sum_e.detach(), routing.log_sum_square.detach(),
-                               to_tensor(assignment.rows_per_expert), assignment.source_r, assignment.place_tk, rows.detach(), up.detach(), y.detach(),
-                               x.grad(), sink, router_sink};
+    return std::vector<Tensor>{routing.weight_tk.detach(),
+                               routing.choice_tk,
+                               routing.probability_sum_e.detach(),
+                               routing.log_sum_square.detach(),
+                               to_tensor(assignment.rows_per_expert),
+                               assignment.source_r,
+                               assignment.place_tk,
+                               rows.detach(),
+                               up.detach(),
+                               y.detach(),
+                               x.grad(),
+                               sink,
+                               router_sink};
   });
 }
 

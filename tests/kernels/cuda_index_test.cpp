@@ -24,7 +24,8 @@ TEST(CudaFragments, AreThoseOfThePtxManual) {
   for (int lane = 0; lane < 32; ++lane) {
     const int group = lane >> 2, in_group = lane % 4;
     for (int i = 0; i < 8; ++i) {
-      const int row = (0 <= i && i < 2) || (4 <= i && i < 6) ? group : group + 8, col = i < 4 ? in_group * 2 + (i & 1) : in_group * 2 + (i & 1) + 8;
+      const int row = (0 <= i && i < 2) || (4 <= i && i < 6) ? group : group + 8,
+                col = i < 4 ? in_group * 2 + (i & 1) : in_group * 2 + (i & 1) + 8;
       const Place place = a_place(lane, i / 2, i % 2);
       EXPECT_EQ(place.row, row);
       EXPECT_EQ(place.col, col);
@@ -59,11 +60,13 @@ TEST(CudaFragments, ArriveFromSharedMemoryAsTheProductWantsThem) {
   for (int lane = 0; lane < 32; ++lane) {
     for (int half = 0; half < 2; ++half) {
       for (int reg = 0; reg < 4; ++reg) {
-        const Place a = a_place(lane, reg, half), plain = loaded(a_address, reg, lane, half, false), moved = loaded(a_address_transposed, reg, lane, half, true);
+        const Place a = a_place(lane, reg, half), plain = loaded(a_address, reg, lane, half, false),
+                    moved = loaded(a_address_transposed, reg, lane, half, true);
         EXPECT_EQ(std::pair(plain.row, plain.col), std::pair(a.row, a.col));
         EXPECT_EQ(std::pair(moved.col, moved.row), std::pair(a.row, a.col));  // stored [k][m]
         // Registers 0, 1 are the fragment of columns 0 … 7, registers 2, 3 that of 8 … 15.
-        const Place b = b_place(lane, reg % 2, half), of_rows = loaded(b_address, reg, lane, half, false), of_columns = loaded(b_address_transposed, reg, lane, half, true);
+        const Place b = b_place(lane, reg % 2, half), of_rows = loaded(b_address, reg, lane, half, false),
+                    of_columns = loaded(b_address_transposed, reg, lane, half, true);
         EXPECT_EQ(std::pair(of_rows.col, of_rows.row), std::pair(b.row, b.col + reg / 2 * 8));  // stored [n][k]
         EXPECT_EQ(std::pair(of_columns.row, of_columns.col), std::pair(b.row, b.col + reg / 2 * 8));
       }
@@ -122,7 +125,8 @@ TEST_P(CudaTile, EightRowsOfOneLoadLieInDifferentBanks) {
 }
 
 std::vector<std::vector<int64_t>> document_lists() {
-  std::vector<std::vector<int64_t>> lists = {{0}, {0, 0, 0}, {1}, {63}, {64}, {65}, {1, 0, 63, 64, 65, 0, 7}, {500, 913, 1213}, {127, 129, 0, 1000, 1, 1}, {4096}};
+  std::vector<std::vector<int64_t>> lists = {
+      {0}, {0, 0, 0}, {1}, {63}, {64}, {65}, {1, 0, 63, 64, 65, 0, 7}, {500, 913, 1213}, {127, 129, 0, 1000, 1, 1}, {4096}};
   for (auto& list : lists) {
     int64_t sum = 0;
     for (int64_t& length : list) length = sum += length;
@@ -219,7 +223,8 @@ TEST(CudaRecurrencePlan, BlocksCoverSegmentsHeadsAndSlicesOnce) {
       const int segments = 5;
       for (int64_t block = 0; block < segments * heads * slices; ++block) {
         const ChunkedBlock where = chunked_block(block, heads, slices);
-        EXPECT_TRUE(where.part >= 0 && where.part < segments && where.head >= 0 && where.head < heads && where.slice >= 0 && where.slice < slices);
+        EXPECT_TRUE(where.part >= 0 && where.part < segments && where.head >= 0 && where.head < heads && where.slice >= 0 &&
+                    where.slice < slices);
         seen.insert({where.part, where.head, where.slice});
       }
       EXPECT_EQ(seen.size(), static_cast<size_t>(segments * heads * slices));
@@ -304,7 +309,8 @@ TEST(CudaAttentionTiles, SeeExactlyWhatTheDefinitionSays) {
             EXPECT_TRUE(tokens.insert(tile.begin + row).second);
             const Range visible = visible_keys(tile.first + row, tile.shift, tile.others, window);
             EXPECT_TRUE(visible.first >= visible.last || (visible.first >= range.first && visible.last <= range.last));
-            for (int key = visible.first; key < visible.last; ++key) EXPECT_TRUE(seen.insert({tile.begin + row, tile.other_begin + key}).second);
+            for (int key = visible.first; key < visible.last; ++key)
+              EXPECT_TRUE(seen.insert({tile.begin + row, tile.other_begin + key}).second);
           }
           for (int key = 0; key < tile.others; key += kKeyRows) {
             bool all = key + kKeyRows <= tile.others;
@@ -324,7 +330,8 @@ TEST(CudaAttentionTiles, SeeExactlyWhatTheDefinitionSays) {
         for (int row = 0; row < tile.rows; ++row) {
           const Range seeing = seeing_queries(tile.first + row, tile.shift, tile.others, window);
           EXPECT_TRUE(seeing.first >= seeing.last || (seeing.first >= range.first && seeing.last <= range.last));
-          for (int query = seeing.first; query < seeing.last; ++query) EXPECT_TRUE(seen.insert({tile.other_begin + query, tile.begin + row}).second);
+          for (int query = seeing.first; query < seeing.last; ++query)
+            EXPECT_TRUE(seen.insert({tile.other_begin + query, tile.begin + row}).second);
         }
       }
       EXPECT_EQ(seen, wanted);
@@ -343,7 +350,8 @@ TEST(CudaMatmulBlocks, CoverEveryElementOfEveryGroupOnce) {
       if (block.group < 0) continue;
       EXPECT_EQ(block.first, offsets[static_cast<size_t>(block.group)]);
       EXPECT_EQ(block.last, offsets[static_cast<size_t>(block.group) + 1]);
-      for (int64_t row = block.row; row < std::min(block.row + kBlockRows, block.last - block.first); ++row) ++seen[{block.first + row, block.column}];
+      for (int64_t row = block.row; row < std::min(block.row + kBlockRows, block.last - block.first); ++row)
+        ++seen[{block.first + row, block.column}];
     }
     EXPECT_EQ(seen.size(), static_cast<size_t>(rows * column_blocks));
     for (const auto& [where, times] : seen) EXPECT_EQ(times, 1);

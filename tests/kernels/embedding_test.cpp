@@ -11,8 +11,12 @@ namespace {
 
 using namespace longhaul::testing;
 
-Tensor ids_of(std::vector<int64_t> ids) { return at::tensor(at::ArrayRef<int64_t>(ids), at::kLong); }
-at::ScalarType wide(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
+Tensor ids_of(std::vector<int64_t> ids) {
+  return at::tensor(at::ArrayRef<int64_t>(ids), at::kLong);
+}
+at::ScalarType wide(at::ScalarType type) {
+  return type == at::kDouble ? at::kDouble : at::kFloat;
+}
 
 EmbeddingTable random_table(int64_t rows, int64_t hidden, uint64_t seed, at::ScalarType type = at::kDouble) {
   return {random_tensor({rows, hidden}, seed, type).requires_grad_(true), at::zeros({rows, hidden}, at::TensorOptions().dtype(wide(type)))};
@@ -46,12 +50,16 @@ TEST(Embedding, AddsPositions) {
     for (const auto& [type, tolerance] : types) {
       const EmbeddingTable table = random_table(10, 19, 1, type), position = random_table(4, 19, 3, type);
       const Tensor dy = random_tensor({6, 19}, 2, type), y = embedding(ids, table, positions, position);
-      const Tensor expected = table.value_vd.to(at::kDouble).index_select(0, ids) + position.value_vd.to(at::kDouble).index_select(0, positions);
+      const Tensor expected =
+          table.value_vd.to(at::kDouble).index_select(0, ids) + position.value_vd.to(at::kDouble).index_select(0, positions);
       EXPECT_LT(relative_error(y, expected), tolerance) << type;
       y.backward(dy);
       const double sum_tolerance = type == at::kDouble ? 1e-15 : 1e-6;
-      EXPECT_LT(relative_error(table.sink_vd, at::zeros({10, 19}, at::kDouble).index_add(0, ids, dy.to(at::kDouble))), sum_tolerance) << type;
-      EXPECT_LT(relative_error(position.sink_vd, at::zeros({4, 19}, at::kDouble).index_add(0, positions, dy.to(at::kDouble))), sum_tolerance) << type;
+      EXPECT_LT(relative_error(table.sink_vd, at::zeros({10, 19}, at::kDouble).index_add(0, ids, dy.to(at::kDouble))), sum_tolerance)
+          << type;
+      EXPECT_LT(relative_error(position.sink_vd, at::zeros({4, 19}, at::kDouble).index_add(0, positions, dy.to(at::kDouble))),
+                sum_tolerance)
+          << type;
     }
   });
 }

@@ -70,7 +70,8 @@ TEST(ExpertRows, ComeBackWeighted) {
 TEST(ExpertRows, Gradients) {
   const ExpertAssignment assignment = assign_experts(choices(), kExperts);
   const Tensor mix = random_tensor({kTokens, 5}, 3), row_mix = random_tensor({kTokens * kChoices, 5}, 4);
-  check_gradients([&](const std::vector<Tensor>& in) { return permute_to_experts(in[0], assignment).mul(row_mix).sum(); }, {random_tensor({kTokens, 5}, 1)});
+  check_gradients([&](const std::vector<Tensor>& in) { return permute_to_experts(in[0], assignment).mul(row_mix).sum(); },
+                  {random_tensor({kTokens, 5}, 1)});
   check_gradients([&](const std::vector<Tensor>& in) { return combine_experts(in[0], in[1], assignment).mul(mix).sum(); },
                   {random_tensor({kTokens * kChoices, 5}, 1), random_tensor({kTokens, kChoices}, 2)});
 }
@@ -79,7 +80,8 @@ TEST(ExpertRows, SameForEveryNumberOfThreads) {
   auto generator = at::detail::createCPUGenerator(1);
   const ExpertAssignment assignment = assign_experts(at::randint(8, {700, 3}, generator, at::TensorOptions().dtype(at::kLong)), 8);
   expect_same_for_all_threads([&] {
-    const Tensor x = random_tensor({700, 64}, 1, at::kFloat).requires_grad_(true), weight = random_tensor({700, 3}, 2, at::kFloat).requires_grad_(true);
+    const Tensor x = random_tensor({700, 64}, 1, at::kFloat).requires_grad_(true),
+                 weight = random_tensor({700, 3}, 2, at::kFloat).requires_grad_(true);
     const Tensor y = combine_experts(permute_to_experts(x, assignment), weight, assignment);
     y.backward(random_tensor({700, 64}, 3, at::kFloat));
     return std::vector<Tensor>{y.detach(), x.grad(), weight.grad()};

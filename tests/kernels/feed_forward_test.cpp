@@ -32,9 +32,17 @@ struct Result {
 
 Inputs inputs_of(Activation activation, const Size& size, ScalarType type, bool bias) {
   const int64_t columns = size.width * (activation == Activation::kSwiglu ? 2 : 1);
-  const auto scaled = [&](int64_t out, int64_t in, uint64_t seed) { return random_tensor({out, in}, seed).div(std::sqrt(static_cast<double>(in))).to(type); };
-  Inputs inputs{activation, {}, random_tensor({size.tokens, size.in}, 1, type), scaled(columns, size.in, 2), Tensor(), scaled(size.out, size.width, 3),
-                Tensor(), random_tensor({size.tokens, size.out}, 4, type)};
+  const auto scaled = [&](int64_t out, int64_t in, uint64_t seed) {
+    return random_tensor({out, in}, seed).div(std::sqrt(static_cast<double>(in))).to(type);
+  };
+  Inputs inputs{activation,
+                {},
+                random_tensor({size.tokens, size.in}, 1, type),
+                scaled(columns, size.in, 2),
+                Tensor(),
+                scaled(size.out, size.width, 3),
+                Tensor(),
+                random_tensor({size.tokens, size.out}, 4, type)};
   if (bias) {
     inputs.up_bias = random_tensor({columns}, 5, type);
     inputs.down_bias = random_tensor({size.out}, 6, type);
@@ -46,14 +54,25 @@ Inputs grouped(const std::vector<int64_t>& rows, int64_t in, int64_t width, int6
   int64_t total = 0;
   for (const int64_t count : rows) total += count;
   const auto experts = static_cast<int64_t>(rows.size());
-  return {Activation::kSwiglu, rows, random_tensor({total, in}, 1, type), random_tensor({experts, 2 * width, in}, 2).mul(0.1).to(type), Tensor(),
-          random_tensor({experts, out, width}, 3).mul(0.1).to(type), Tensor(), random_tensor({total, out}, 4, type)};
+  return {Activation::kSwiglu,
+          rows,
+          random_tensor({total, in}, 1, type),
+          random_tensor({experts, 2 * width, in}, 2).mul(0.1).to(type),
+          Tensor(),
+          random_tensor({experts, out, width}, 3).mul(0.1).to(type),
+          Tensor(),
+          random_tensor({total, out}, 4, type)};
 }
 
 struct Weights {  // with sinks that hold 1 before
   explicit Weights(const Tensor& weight, const Tensor& bias) {
-    const auto sink_of = [](const Tensor& t) { return at::ones(t.sizes(), at::TensorOptions().dtype(t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat)); };
-    layer = {.weight = weight, .bias = bias, .sink = {.weight = sink_of(weight), .bias = bias.defined() ? sink_of(bias) : Tensor()}, .kept = {&copies, 1}};
+    const auto sink_of = [](const Tensor& t) {
+      return at::ones(t.sizes(), at::TensorOptions().dtype(t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat));
+    };
+    layer = {.weight = weight,
+             .bias = bias,
+             .sink = {.weight = sink_of(weight), .bias = bias.defined() ? sink_of(bias) : Tensor()},
+             .kept = {&copies, 1}};
   }
   PackedWeight copies;
   LinearWeights layer;
@@ -73,7 +92,12 @@ Result run(const Inputs& in, const std::string& implementation) {
   EXPECT_EQ(Dispatcher::last(op).chosen, implementation);
   y.backward(in.dy);
   const auto gained = [](const Tensor& sink) { return sink.defined() ? sink - 1 : Tensor(); };
-  return {y.detach(), x.grad(), gained(up.layer.sink.weight), gained(down.layer.sink.weight), gained(up.layer.sink.bias), gained(down.layer.sink.bias)};
+  return {y.detach(),
+          x.grad(),
+          gained(up.layer.sink.weight),
+          gained(down.layer.sink.weight),
+          gained(up.layer.sink.bias),
+          gained(down.layer.sink.bias)};
 }
 
 // Plain ATen in fp64, expert by expert.
@@ -131,10 +155,12 @@ void expect_fused_is_composed(const Inputs& in) {
 // Below, at and beyond a panel, a block of rows, a block of columns and a chunk of k.
 TEST(FeedForward, FusedIsComposedAndRight) {
   const PoisonFreshMemory poison;
-  for (const auto& size : {Size{1, 20, 16, 17}, Size{37, 12, 48, 9}, Size{200, 33, 80, 70}, Size{46, 600, 144, 130}, Size{230, 20, 528, 24}}) {
+  for (const auto& size :
+       {Size{1, 20, 16, 17}, Size{37, 12, 48, 9}, Size{200, 33, 80, 70}, Size{46, 600, 144, 130}, Size{230, 20, 528, 24}}) {
     for (const auto activation : {Activation::kGelu, Activation::kSwiglu}) {
       for (const ScalarType type : {at::kBFloat16, at::kFloat}) {
-        SCOPED_TRACE(fmt::format("{} {} {} {} {} {}", size.tokens, size.in, size.width, size.out, static_cast<int>(activation), name_of(type)));
+        SCOPED_TRACE(
+            fmt::format("{} {} {} {} {} {}", size.tokens, size.in, size.width, size.out, static_cast<int>(activation), name_of(type)));
         expect_fused_is_composed(inputs_of(activation, size, type, size.in % 2 == 0));
       }
     }

@@ -32,7 +32,8 @@ TEST(Rotary, TurnsPairsAndLeavesTheRest) {
   for (int64_t t = 0; t < 3; ++t) {
     for (int64_t h = 0; h < kHeads + kKvHeads; ++h) {
       for (int64_t j = 0; j < kDim / 2; ++j) {
-        const double angle = static_cast<double>(positions[static_cast<size_t>(t)]) * std::pow(10000.0, -2.0 * static_cast<double>(j) / kDim);
+        const double angle =
+            static_cast<double>(positions[static_cast<size_t>(t)]) * std::pow(10000.0, -2.0 * static_cast<double>(j) / kDim);
         const double a = x_thd[t][h][j].item<double>(), b = x_thd[t][h][j + kDim / 2].item<double>();
         EXPECT_NEAR(y[t][h][j].item<double>(), a * std::cos(angle) - b * std::sin(angle), 1e-12);
         EXPECT_NEAR(y[t][h][j + kDim / 2].item<double>(), b * std::cos(angle) + a * std::sin(angle), 1e-12);
@@ -65,7 +66,8 @@ TEST(Rotary, EqualsReference) {
           const Tensor x = random_tensor({tokens, kAll * head_dim}, 1, type).requires_grad_(true);
           const Heads heads = split_heads(x * 1, kHeads, kKvHeads, head_dim, table);
           const Tensor again = x.detach().clone().requires_grad_(true), again_thd = again.view({tokens, kAll, head_dim});
-          const Tensor q = rotate_reference(again_thd.narrow(1, 0, kHeads), table), k = rotate_reference(again_thd.narrow(1, kHeads, kKvHeads), table);
+          const Tensor q = rotate_reference(again_thd.narrow(1, 0, kHeads), table),
+                       k = rotate_reference(again_thd.narrow(1, kHeads, kKvHeads), table);
           const Tensor v = again_thd.narrow(1, kHeads + kKvHeads, kKvHeads);
           EXPECT_LT(relative_error(heads.q_thd, q), tolerance) << type << " " << head_dim << " " << dim;
           EXPECT_LT(relative_error(heads.k_thd, k), tolerance) << type << " " << head_dim << " " << dim;

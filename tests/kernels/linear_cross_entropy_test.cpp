@@ -23,7 +23,9 @@ struct Case {
   double spread;
   LinearCrossEntropyOptions options;
 };
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.name;
+}
 
 std::vector<Case> load_cases() {
   const auto table = toml::parse_file(LONGHAUL_SOURCE_DIR "/src/kernels/linear_cross_entropy/cases.toml");
@@ -31,8 +33,13 @@ std::vector<Case> load_cases() {
   for (const auto& node : *table["case"].as_array()) {
     const auto& entry = *node.as_table();
     const auto integer = [&](const char* key) { return *entry[key].value<int64_t>(); };
-    cases.push_back({*entry["name"].value<std::string>(), integer("tokens"), integer("hidden"), integer("vocabulary"), integer("unlabelled"),
-                     *entry["spread"].value<double>(), {.z_loss = *entry["z_loss"].value<double>(), .chunk = integer("chunk")}});
+    cases.push_back({*entry["name"].value<std::string>(),
+                     integer("tokens"),
+                     integer("hidden"),
+                     integer("vocabulary"),
+                     integer("unlabelled"),
+                     *entry["spread"].value<double>(),
+                     {.z_loss = *entry["z_loss"].value<double>(), .chunk = integer("chunk")}});
   }
   return cases;
 }
@@ -139,7 +146,11 @@ TEST_P(LinearCrossEntropyCases, EveryRowIsRight) {
   const Result found = run(in, c.options), expected = run_plain(in, c.options.z_loss);
   const auto worst = [](const Tensor& a, const Tensor& b) {
     if (a.numel() == 0) return 0.0;
-    return (a.to(at::kDouble) - b).norm(2, {1}).div(b.norm(2, {1}).clamp_min(1e-3 * b.norm(2, {1}).max().item<double>() + 1e-30)).max().item<double>();
+    return (a.to(at::kDouble) - b)
+        .norm(2, {1})
+        .div(b.norm(2, {1}).clamp_min(1e-3 * b.norm(2, {1}).max().item<double>() + 1e-30))
+        .max()
+        .item<double>();
   };
   EXPECT_LT(worst(found.d_hidden, expected.d_hidden), 1e-3);  // 2e-5 of the largest row, for rows a thousandth of it
   EXPECT_LT(worst(found.d_weight, expected.d_weight), 1e-3);
@@ -194,7 +205,8 @@ TEST(LinearCrossEntropy, EveryUpstreamGradientIsAnswered) {
       LinearCrossEntropyOptions options = c.options;
       options.upstream = promised;
       for (const double outer : {1.0, 0.25, -2.0}) {
-        expect_close(run(in, options, outer), run_plain(in, options.z_loss, outer), precision, fmt::format("{} promised, {} came", promised, outer));
+        expect_close(run(in, options, outer), run_plain(in, options.z_loss, outer), precision,
+                     fmt::format("{} promised, {} came", promised, outer));
       }
     }
     const Tensor hidden = in.hidden.clone().requires_grad_(true), sink = wide_zeros(in.weight);
@@ -232,7 +244,8 @@ TEST(LinearCrossEntropy, GradientsOfTheSumByFiniteDifferences) {
           return linear_cross_entropy_sum(x[0], in.weight, in.labels, at::zeros_like(in.weight), {.z_loss = 0.02, .chunk = 5});
         },
         {in.hidden});
-    check_gradients([&](const std::vector<Tensor>& x) { return linear_cross_entropy(x[0], x[1], in.labels, 0.02); }, {in.hidden, in.weight});
+    check_gradients([&](const std::vector<Tensor>& x) { return linear_cross_entropy(x[0], x[1], in.labels, 0.02); },
+                    {in.hidden, in.weight});
   }
 }
 
@@ -256,7 +269,8 @@ TEST(LinearCrossEntropy, FusedGradientsByFiniteDifferences) {
     const int64_t rows = std::min<int64_t>(100, c.vocabulary - first);
     Tensor direction = at::zeros_like(in.weight);
     direction.narrow(0, first, rows).copy_(random_tensor({rows, c.hidden}, 9, at::kFloat));
-    expect_slope(found.d_weight, direction, (sum_at(in.hidden, in.weight + h * direction) - sum_at(in.hidden, in.weight - h * direction)) / (2 * h));
+    expect_slope(found.d_weight, direction,
+                 (sum_at(in.hidden, in.weight + h * direction) - sum_at(in.hidden, in.weight - h * direction)) / (2 * h));
   }
 }
 
@@ -356,7 +370,8 @@ TEST(LinearCrossEntropy, KeptCopiesOfAnotherUpstreamAndOfStrides) {
   EXPECT_EQ(copies.packings(), 2);
   PackedWeight unused;
   const Tensor apart = in.weight.t().contiguous().t();
-  EXPECT_TRUE(linear_cross_entropy_each(in.hidden, apart, in.labels, c.options, {&unused, 1}).equal(linear_cross_entropy_each(in.hidden, in.weight, in.labels, c.options)));
+  EXPECT_TRUE(linear_cross_entropy_each(in.hidden, apart, in.labels, c.options, {&unused, 1})
+                  .equal(linear_cross_entropy_each(in.hidden, in.weight, in.labels, c.options)));
   EXPECT_EQ(unused.packings(), 0);
 }
 

@@ -22,7 +22,9 @@ struct Case {
   int64_t tokens() const { return offsets.back(); }
 };
 
-inline void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+inline void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.name;
+}
 
 inline std::vector<Case> load_cases() {
   const auto table = toml::parse_file(LONGHAUL_SOURCE_DIR "/src/kernels/linear_recurrence/cases.toml");
@@ -59,7 +61,8 @@ inline Inputs inputs_of(const Case& c, at::ScalarType type = at::kDouble) {
   const auto decay = [&](at::IntArrayRef sizes) {
     const Tensor normal = random_tensor(sizes, 5);
     Tensor g = normal.sigmoid().mul(-c.steep);
-    if (c.spikes) g = at::where(normal.gt(1), at::scalar_tensor(-1e4, at::kDouble), at::where(normal.lt(-1), at::scalar_tensor(-0.0, at::kDouble), g));
+    if (c.spikes)
+      g = at::where(normal.gt(1), at::scalar_tensor(-1e4, at::kDouble), at::where(normal.lt(-1), at::scalar_tensor(-0.0, at::kDouble), g));
     return g.to(type == at::kDouble ? at::kDouble : at::kFloat);
   };
   if (c.decay == "head") in.log_decay = decay({c.heads});
@@ -106,7 +109,6 @@ Evaluation evaluate(const Inputs& values, bool decay_gradient, const F& f) {
   }
   return evaluation;
 }
-
 
 inline void expect_close(const Evaluation& a, const Evaluation& b, double tolerance) {
   EXPECT_LT(rms_error(a.result.o_thd, b.result.o_thd), tolerance) << "o";

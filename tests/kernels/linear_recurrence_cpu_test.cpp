@@ -18,9 +18,8 @@ constexpr std::pair<at::ScalarType, double> kTypes[] = {{at::kFloat, 1e-5}, {at:
 
 Evaluation run_cpu(const Case& c, const Inputs& in, const LinearRecurrenceOptions& options) {
   const Forced forced("cpu");
-  return evaluate(in, true, [&](const Inputs& x) {
-    return linear_recurrence(x.q, x.k, x.v, x.log_decay, x.initial, to_tensor(c.offsets), options);
-  });
+  return evaluate(in, true,
+                  [&](const Inputs& x) { return linear_recurrence(x.q, x.k, x.v, x.log_decay, x.initial, to_tensor(c.offsets), options); });
 }
 
 Evaluation oracle(const Case& c, const Inputs& in, const LinearRecurrenceOptions& options) {
@@ -73,7 +72,8 @@ TEST_P(LinearRecurrenceCpuCases, GiveTheSameBitsHoweverTheyAreRun) {
 INSTANTIATE_TEST_SUITE_P(Cases, LinearRecurrenceCpuCases, ::testing::ValuesIn(load_cases()));
 
 Case case_of(const std::string& decay, std::vector<int64_t> offsets, int64_t key = 24, int64_t value = 40, double steep = 0.3) {
-  return {.name = decay, .decay = decay, .offsets = std::move(offsets), .heads = 4, .key_heads = 2, .key = key, .value = value, .steep = steep};
+  return {
+      .name = decay, .decay = decay, .offsets = std::move(offsets), .heads = 4, .key_heads = 2, .key = key, .value = value, .steep = steep};
 }
 const char* const kKinds[] = {"none", "head", "head_token", "key_token"};
 
@@ -117,7 +117,9 @@ TEST(LinearRecurrenceCpu, SplittingASequenceCarriesStateAndGradient) {
       Tensor state = x.initial;
       std::vector<Tensor> outputs;
       for (const auto& [begin, length] : std::vector<std::pair<int64_t, int64_t>>{{0, 37}, {37, 1}, {38, 0}, {38, 600}, {638, 62}}) {
-        const auto part = [&, from = begin, count = length](const Tensor& t) { return t.defined() && t.dim() > 1 ? t.narrow(0, from, count) : t; };
+        const auto part = [&, from = begin, count = length](const Tensor& t) {
+          return t.defined() && t.dim() > 1 ? t.narrow(0, from, count) : t;
+        };
         const auto result = linear_recurrence(part(x.q), part(x.k), part(x.v), part(x.log_decay), state, Tensor());
         outputs.push_back(result.o_thd);
         state = result.final_state_nhkv;
@@ -203,7 +205,8 @@ TEST(LinearRecurrenceCpu, TiedKeysEqualKeysMadeByHand) {
       const auto run = [&](const Inputs& values, const char* implementation) {
         return evaluate(values, true, [&](const Inputs& x) {
           const Forced forced(implementation);
-          return linear_recurrence(x.q, Tensor(), x.v, x.log_decay, x.initial, to_tensor(c.offsets), {.scale = 0.7, .reverse = reverse, .tied_keys = true});
+          return linear_recurrence(x.q, Tensor(), x.v, x.log_decay, x.initial, to_tensor(c.offsets),
+                                   {.scale = 0.7, .reverse = reverse, .tied_keys = true});
         });
       };
       const auto expected = evaluate(widened(in), true, [&](const Inputs& x) {
@@ -215,7 +218,8 @@ TEST(LinearRecurrenceCpu, TiedKeysEqualKeysMadeByHand) {
         const auto tied = run(values, implementation);
         EXPECT_LT(rms_error(tied.result.o_thd, expected.result.o_thd), bound);
         EXPECT_LT(rms_error(tied.result.final_state_nhkv, expected.result.final_state_nhkv), bound);
-        for (const size_t i : {0, 2, 3, 4}) EXPECT_LT(rms_error(tied.gradients[i], expected.gradients[i]), bound) << implementation << " gradient " << i;
+        for (const size_t i : {0, 2, 3, 4})
+          EXPECT_LT(rms_error(tied.gradients[i], expected.gradients[i]), bound) << implementation << " gradient " << i;
       }
     }
   }

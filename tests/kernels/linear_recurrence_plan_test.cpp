@@ -8,8 +8,9 @@ namespace longhaul::kernels {
 namespace {
 
 RecurrencePlan plan_of(const std::vector<int64_t>& offsets, int64_t heads, int64_t threads, double flops_per_second = 1e11) {
-  return plan_recurrence(offsets, 0, RecurrenceExecution::kAuto,
-                         {.sequences_per_document = heads, .key = 64, .value = 64, .threads = threads, .flops_per_second = flops_per_second});
+  return plan_recurrence(
+      offsets, 0, RecurrenceExecution::kAuto,
+      {.sequences_per_document = heads, .key = 64, .value = 64, .threads = threads, .flops_per_second = flops_per_second});
 }
 
 // The table of linear-attention.md §2.1, d_k = d_v = 128, bf16.
@@ -27,7 +28,8 @@ TEST(RecurrenceWork, EqualsTheTableOfTheSpecification) {
 
 // A decay per channel is fp32: 4 d_k more to read, 8 d_k in the backward pass; leaving out half of the scores halves only their products.
 TEST(RecurrenceWork, CountsDecaysAndSkippedScores) {
-  const RecurrenceShape plain{.block = 64, .keys = 32, .values = 96}, gated{.block = 64, .keys = 32, .values = 96, .computed = 0.5, .decay_bytes = 128};
+  const RecurrenceShape plain{.block = 64, .keys = 32, .values = 96},
+      gated{.block = 64, .keys = 32, .values = 96, .computed = 0.5, .decay_bytes = 128};
   EXPECT_EQ(forward_work(gated).bytes - forward_work(plain).bytes, 128);
   EXPECT_EQ(backward_work(gated).bytes - backward_work(plain).bytes, 256);
   EXPECT_EQ(forward_work(plain).flops - forward_work(gated).flops, 64 * (32 + 96));

@@ -15,9 +15,13 @@ struct Result {
   Tensor y, dx, dw, db;
 };
 
-ScalarType sink_type(ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
+ScalarType sink_type(ScalarType type) {
+  return type == at::kDouble ? at::kDouble : at::kFloat;
+}
 
-Tensor leaf(const Tensor& value) { return value.detach().clone().requires_grad_(true); }
+Tensor leaf(const Tensor& value) {
+  return value.detach().clone().requires_grad_(true);
+}
 
 Result run_linear(const Tensor& x_in, const Tensor& w_in, const Tensor& b_in, const Tensor& dy) {
   const Tensor x = leaf(x_in), w = leaf(w_in), b = b_in.defined() ? leaf(b_in) : Tensor();
@@ -61,7 +65,8 @@ TEST(Linear, EqualsPlainProducts) {
 
 TEST(Linear, GradientOfTheInput) {
   const Tensor w = random_tensor({5, 8}, 2), mix = random_tensor({6, 5}, 3);
-  check_gradients([&](const std::vector<Tensor>& in) { return linear(in[0], w, Tensor(), {.weight = at::zeros_like(w)}).mul(mix).sum(); }, {random_tensor({6, 8}, 1)});
+  check_gradients([&](const std::vector<Tensor>& in) { return linear(in[0], w, Tensor(), {.weight = at::zeros_like(w)}).mul(mix).sum(); },
+                  {random_tensor({6, 8}, 1)});
 }
 
 TEST(Linear, MicroBatchesAddUpInTheSink) {
@@ -72,7 +77,8 @@ TEST(Linear, MicroBatchesAddUpInTheSink) {
 }
 
 TEST(Linear, PostponedProductsRunWhenCalled) {
-  const Tensor x = leaf(random_tensor({20, 8}, 1)), w = leaf(random_tensor({5, 8}, 2)), b = leaf(random_tensor({5}, 4)), dy = random_tensor({20, 5}, 3);
+  const Tensor x = leaf(random_tensor({20, 8}, 1)), w = leaf(random_tensor({5, 8}, 2)), b = leaf(random_tensor({5}, 4)),
+               dy = random_tensor({20, 5}, 3);
   const Tensor sink = at::zeros({5, 8}, at::kDouble), bias_sink = at::zeros({5}, at::kDouble);
   std::vector<std::function<void()>> queue;
   linear(x, w, b, {.weight = sink, .bias = bias_sink, .postponed = &queue}).backward(dy);
@@ -95,7 +101,8 @@ TEST(GroupedLinear, EqualsOneProductPerExpert) {
   const PoisonFreshMemory poison;
   const std::vector<int64_t> rows = {5, 0, 1, 12, 0};
   for (const auto& [type, tolerance] : kTypes) {
-    const Tensor x = leaf(random_tensor({18, 7}, 1, type)), w = leaf(random_tensor({5, 6, 7}, 2, type)), dy = random_tensor({18, 6}, 3, type);
+    const Tensor x = leaf(random_tensor({18, 7}, 1, type)), w = leaf(random_tensor({5, 6, 7}, 2, type)),
+                 dy = random_tensor({18, 6}, 3, type);
     const Tensor sink = at::zeros({5, 6, 7}, at::TensorOptions().dtype(sink_type(type)));
     const Tensor y = grouped_linear(x, rows, w, {.weight = sink});
     y.backward(dy);
@@ -117,8 +124,11 @@ TEST(GroupedLinear, EqualsOneProductPerExpert) {
 
 TEST(GroupedLinear, GradientOfTheInput) {
   const Tensor w = random_tensor({3, 5, 8}, 2), mix = random_tensor({6, 5}, 3);
-  check_gradients([&](const std::vector<Tensor>& in) { return grouped_linear(in[0], {4, 0, 2}, w, {.weight = at::zeros_like(w)}).mul(mix).sum(); },
-                  {random_tensor({6, 8}, 1)});
+  check_gradients(
+      [&](const std::vector<Tensor>& in) {
+        return grouped_linear(in[0], {4, 0, 2}, w, {.weight = at::zeros_like(w)}).mul(mix).sum();
+      },
+      {random_tensor({6, 8}, 1)});
 }
 
 TEST(GroupedLinear, EdgeCases) {

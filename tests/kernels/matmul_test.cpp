@@ -24,12 +24,15 @@ struct Outcome {
   Tensor y, dx, dw, db;
 };
 
-Tensor wide(const Tensor& tensor) { return tensor.defined() ? tensor.detach().to(at::kDouble) : Tensor(); }
+Tensor wide(const Tensor& tensor) {
+  return tensor.defined() ? tensor.detach().to(at::kDouble) : Tensor();
+}
 
 // Group by group in fp64. Experts' weights have three dimensions.
 Outcome expected(const Tensor& x, const std::vector<int64_t>& rows, const Tensor& w, const Tensor& b, const Tensor& dy) {
   const Tensor x64 = wide(x), dy64 = wide(dy), w64 = w.dim() == 3 ? wide(w) : wide(w).unsqueeze(0);
-  Outcome out{at::zeros({x.size(0), w.size(-2)}, at::kDouble), at::zeros(x.sizes(), at::kDouble), at::zeros(w64.sizes(), at::kDouble), dy64.sum(0)};
+  Outcome out{at::zeros({x.size(0), w.size(-2)}, at::kDouble), at::zeros(x.sizes(), at::kDouble), at::zeros(w64.sizes(), at::kDouble),
+              dy64.sum(0)};
   int64_t begin = 0;
   for (size_t g = 0; g < rows.size(); ++g) {
     const auto part = [&](const Tensor& tensor) { return tensor.narrow(0, begin, rows[g]); };
@@ -45,10 +48,12 @@ Outcome expected(const Tensor& x, const std::vector<int64_t>& rows, const Tensor
 }
 
 // Through linear and grouped_linear; the sinks hold 1 before.
-Outcome packed(const Tensor& x_in, const std::vector<int64_t>& rows, const Tensor& w, const Tensor& b, const Tensor& dy, PackedWeight& kept) {
+Outcome packed(const Tensor& x_in, const std::vector<int64_t>& rows, const Tensor& w, const Tensor& b, const Tensor& dy,
+               PackedWeight& kept) {
   const Tensor x = x_in.detach().requires_grad_(true);
   const Tensor dw = at::ones(w.sizes(), at::kFloat), db = b.defined() ? at::ones(b.sizes(), at::kFloat) : Tensor();
-  const Tensor y = w.dim() == 3 ? grouped_linear(x, rows, w, {.weight = dw}, {.copies = &kept}) : linear(x, w, b, {.weight = dw, .bias = db}, {.copies = &kept});
+  const Tensor y = w.dim() == 3 ? grouped_linear(x, rows, w, {.weight = dw}, {.copies = &kept})
+                                : linear(x, w, b, {.weight = dw, .bias = db}, {.copies = &kept});
   const std::string op = w.dim() == 3 ? "grouped_linear" : "linear";
   EXPECT_EQ(Dispatcher::last(op).chosen, "packed");
   y.backward(dy);
@@ -83,7 +88,7 @@ struct Size {
   int64_t rows, in, out;
 };
 // Below, at and beyond a panel, a block, a chunk of k (512), and several of them.
-const std::vector<Size> kSizes = {{1, 1, 1},    {1, 256, 40},   {3, 17, 5},    {37, 12, 9},    {64, 64, 64},
+const std::vector<Size> kSizes = {{1, 1, 1},     {1, 256, 40},   {3, 17, 5},    {37, 12, 9},     {64, 64, 64},
                                   {200, 33, 70}, {46, 600, 130}, {530, 48, 19}, {70, 513, 1025}, {1030, 65, 40}};
 
 TEST(PackedLinear, EqualsFp64) {
@@ -128,7 +133,8 @@ TEST(PackedGroupedLinear, EqualsFp64) {
       for (const int64_t count : rows) total += count;
       const auto experts = static_cast<int64_t>(rows.size());
       SCOPED_TRACE(fmt::format("{} rows of {} experts {}", total, experts, name_of(type)));
-      const Tensor x = random_tensor({total, 70}, 1, type), w = random_tensor({experts, 90, 70}, 2, type), dy = random_tensor({total, 90}, 3, type);
+      const Tensor x = random_tensor({total, 70}, 1, type), w = random_tensor({experts, 90, 70}, 2, type),
+                   dy = random_tensor({total, 90}, 3, type);
       const Outcome exact = expected(x, rows, w, Tensor(), dy);
       on_every_set([&] {
         PackedWeight kept;
@@ -141,7 +147,8 @@ TEST(PackedGroupedLinear, EqualsFp64) {
 // More rows than are packed at once, cut inside an expert.
 TEST(PackedGroupedLinear, ManyRows) {
   const std::vector<int64_t> rows = {3000, 0, 2500, 4096};
-  const Tensor x = random_tensor({9596, 20}, 1, at::kBFloat16), w = random_tensor({4, 18, 20}, 2, at::kBFloat16), dy = random_tensor({9596, 18}, 3, at::kBFloat16);
+  const Tensor x = random_tensor({9596, 20}, 1, at::kBFloat16), w = random_tensor({4, 18, 20}, 2, at::kBFloat16),
+               dy = random_tensor({9596, 18}, 3, at::kBFloat16);
   PackedWeight kept;
   expect_close(packed(x, rows, w, Tensor(), dy, kept), expected(x, rows, w, Tensor(), dy), at::kBFloat16);
 }
@@ -149,7 +156,8 @@ TEST(PackedGroupedLinear, ManyRows) {
 TEST(PackedGroupedLinear, SameForEveryNumberOfThreads) {
   for (const ScalarType type : {at::kBFloat16, at::kFloat}) {
     const std::vector<int64_t> rows = {700, 3, 0, 97};
-    const Tensor x = random_tensor({800, 540}, 1, type), w = random_tensor({4, 200, 540}, 2, type), dy = random_tensor({800, 200}, 3, type), b = random_tensor({200}, 4, type);
+    const Tensor x = random_tensor({800, 540}, 1, type), w = random_tensor({4, 200, 540}, 2, type), dy = random_tensor({800, 200}, 3, type),
+                 b = random_tensor({200}, 4, type);
     expect_same_for_all_threads([&] {
       PackedWeight kept, kept_single;
       const Outcome grouped = packed(x, rows, w, Tensor(), dy, kept), single = packed(x, {800}, w[1], b, dy, kept_single);
@@ -186,7 +194,8 @@ TEST(PackedWeight, RowsPackedByWhoWritesThem) {
   struct Shape {
     int64_t matrices, out, in, longest;
   };
-  for (const auto& [matrices, out, in, longest] : {Shape{1, 1, 1, 512}, Shape{1, 33, 17, 512}, Shape{1, 700, 530, 512}, Shape{1, 777, 40, 256}, Shape{3, 70, 90, 512}}) {
+  for (const auto& [matrices, out, in, longest] :
+       {Shape{1, 1, 1, 512}, Shape{1, 33, 17, 512}, Shape{1, 700, 530, 512}, Shape{1, 777, 40, 256}, Shape{3, 70, 90, 512}}) {
     for (const ScalarType type : {at::kBFloat16, at::kFloat}) {
       SCOPED_TRACE(fmt::format("{} x {} x {} {}", matrices, out, in, name_of(type)));
       const at::NoGradGuard guard;
@@ -207,8 +216,9 @@ TEST(PackedWeight, RowsPackedByWhoWritesThem) {
         PackedWeight whole;
         const auto bytes = [&](bool for_input) {
           return static_cast<size_t>(matrices * w.element_size()) *
-                 static_cast<size_t>(type == at::kFloat ? PanelLayout<float>(for_input ? out : in, for_input ? in : out, longest).size()
-                                                        : PanelLayout<uint16_t>(for_input ? out : in, for_input ? in : out, longest).size());
+                 static_cast<size_t>(type == at::kFloat
+                                         ? PanelLayout<float>(for_input ? out : in, for_input ? in : out, longest).size()
+                                         : PanelLayout<uint16_t>(for_input ? out : in, for_input ? in : out, longest).size());
         };
         EXPECT_EQ(std::memcmp(kept.for_output(w, 2), whole.for_output(w, 2), bytes(false)), 0);
         EXPECT_EQ(std::memcmp(kept.for_input_gradient(w, 2, longest), whole.for_input_gradient(w, 2, longest), bytes(true)), 0);

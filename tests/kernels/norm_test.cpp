@@ -26,7 +26,9 @@ const Tolerance kTolerances[] = {{at::kDouble, 1e-12, 1e-12}, {at::kFloat, 1e-5,
 // One vector, less, more, and tails of every instruction set's width; one row, a whole block of rows, one more.
 const std::vector<std::vector<int64_t>> kShapes = {{1, 3}, {5, 7}, {8, 16}, {9, 17}, {64, 33}, {130, 200}};
 
-at::ScalarType wide(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
+at::ScalarType wide(at::ScalarType type) {
+  return type == at::kDouble ? at::kDouble : at::kFloat;
+}
 
 // Values and the gradients of all inputs, with a random gradient for each output.
 using Inputs = std::vector<Tensor>;
@@ -75,7 +77,8 @@ TEST(RmsNorm, EqualsReference) {
         expect_equal([](const Inputs& v) { return Inputs{rms_norm(v[0], v[1], kEps)}; },
                      [](const Inputs& v) { return Inputs{rms_norm_reference(v[0], v[1], kEps)}; }, {in.x, in.weight}, 1, tolerance);
         expect_equal([](const Inputs& v) { return Inputs{rms_norm(v[0], v[2], kEps, v[1])}; },
-                     [](const Inputs& v) { return Inputs{rms_norm_reference(v[0], v[2], kEps, v[1])}; }, {in.x, in.other, in.weight}, 1, tolerance);
+                     [](const Inputs& v) { return Inputs{rms_norm_reference(v[0], v[2], kEps, v[1])}; }, {in.x, in.other, in.weight}, 1,
+                     tolerance);
       }
     }
   });
@@ -88,9 +91,11 @@ TEST(LayerNorm, EqualsReference) {
       for (const auto& sizes : kShapes) {
         const Operands in = operands(sizes, tolerance.type);
         expect_equal([](const Inputs& v) { return Inputs{layer_norm(v[0], v[1], v[2], kEps)}; },
-                     [](const Inputs& v) { return Inputs{layer_norm_reference(v[0], v[1], v[2], kEps)}; }, {in.x, in.weight, in.bias}, 1, tolerance);
+                     [](const Inputs& v) { return Inputs{layer_norm_reference(v[0], v[1], v[2], kEps)}; }, {in.x, in.weight, in.bias}, 1,
+                     tolerance);
         expect_equal([](const Inputs& v) { return Inputs{layer_norm(v[0], v[1], Tensor(), kEps)}; },
-                     [](const Inputs& v) { return Inputs{layer_norm_reference(v[0], v[1], Tensor(), kEps)}; }, {in.x, in.weight}, 1, tolerance);
+                     [](const Inputs& v) { return Inputs{layer_norm_reference(v[0], v[1], Tensor(), kEps)}; }, {in.x, in.weight}, 1,
+                     tolerance);
       }
     }
   });
@@ -140,7 +145,8 @@ TEST(JoinNorm, EitherResultMayBeUnused) {
 
 TEST(RmsNorm, Gradients) {
   const Tensor mix = random_tensor({7, 9}, 3);
-  check_gradients([&](const std::vector<Tensor>& in) { return rms_norm(in[0], in[1], kEps).mul(mix).sum(); }, {random_tensor({7, 9}, 1), random_tensor({9}, 2)});
+  check_gradients([&](const std::vector<Tensor>& in) { return rms_norm(in[0], in[1], kEps).mul(mix).sum(); },
+                  {random_tensor({7, 9}, 1), random_tensor({9}, 2)});
   check_gradients([&](const std::vector<Tensor>& in) { return rms_norm(in[0], in[1], kEps, in[2]).mul(mix).sum(); },
                   {random_tensor({7, 9}, 1), random_tensor({9}, 2), random_tensor({7, 9}, 4)});
 }
@@ -194,7 +200,8 @@ TEST(RmsNorm, NansStayInTheirRow) {
 }
 
 TEST(JoinNorm, SameForEveryNumberOfThreads) {
-  const Tensor x = random_tensor({1700, 96}, 1, at::kFloat), branch = random_tensor({1700, 96}, 2, at::kFloat), w = random_tensor({96}, 3, at::kFloat);
+  const Tensor x = random_tensor({1700, 96}, 1, at::kFloat), branch = random_tensor({1700, 96}, 2, at::kFloat),
+               w = random_tensor({96}, 3, at::kFloat);
   expect_same_for_all_threads([&] {
     return run(
         [](const Inputs& v) {

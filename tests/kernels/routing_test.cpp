@@ -13,7 +13,9 @@ namespace {
 
 using namespace longhaul::testing;
 
-at::ScalarType wide(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
+at::ScalarType wide(at::ScalarType type) {
+  return type == at::kDouble ? at::kDouble : at::kFloat;
+}
 
 struct Case {
   int64_t tokens, hidden, experts, k;
@@ -28,8 +30,8 @@ struct Mix {
 
 // Everything that carries a gradient, in one number.
 Tensor mixed(const Routing& routing, const Mix& mix) {
-  return routing.weight_tk.to(at::kDouble).mul(mix.weight_tk).sum() + routing.probability_sum_e.to(at::kDouble).mul(mix.probability_e).sum() +
-         routing.log_sum_square.to(at::kDouble).mul(mix.z);
+  return routing.weight_tk.to(at::kDouble).mul(mix.weight_tk).sum() +
+         routing.probability_sum_e.to(at::kDouble).mul(mix.probability_e).sum() + routing.log_sum_square.to(at::kDouble).mul(mix.z);
 }
 
 // The choice is the same as topk's unless probabilities are closer than rounding, which these are not. fp32: a few dozen roundings;
@@ -37,7 +39,8 @@ Tensor mixed(const Routing& routing, const Mix& mix) {
 TEST(Route, EqualsReference) {
   const PoisonFreshMemory poison;
   for_each_instruction_set([&] {
-    const std::tuple<at::ScalarType, double, double> types[] = {{at::kDouble, 1e-12, 1e-11}, {at::kFloat, 2e-6, 2e-5}, {at::kBFloat16, 2e-6, 4e-3}};
+    const std::tuple<at::ScalarType, double, double> types[] = {
+        {at::kDouble, 1e-12, 1e-11}, {at::kFloat, 2e-6, 2e-5}, {at::kBFloat16, 2e-6, 4e-3}};
     for (const auto& [type, tolerance, dx_tolerance] : types) {
       for (const Case& each : kCases) {
         const Tensor hidden = random_tensor({each.tokens, each.hidden}, 1, type).requires_grad_(true);
@@ -108,7 +111,8 @@ TEST(Route, ExtremeLogits) {
 }
 
 TEST(Route, EdgeCases) {
-  const Tensor router = random_tensor({4, 3}, 1), sink = at::zeros({4, 3}, at::kDouble), none = at::zeros({0, 3}, at::kDouble).requires_grad_(true);
+  const Tensor router = random_tensor({4, 3}, 1), sink = at::zeros({4, 3}, at::kDouble),
+               none = at::zeros({0, 3}, at::kDouble).requires_grad_(true);
   const Routing routing = route(none, router, 2, sink);
   EXPECT_EQ(routing.weight_tk.sizes(), at::IntArrayRef({0, 2}));
   EXPECT_TRUE(routing.probability_sum_e.eq(0).all().item<bool>());
@@ -129,7 +133,8 @@ TEST(Route, SameForEveryNumberOfThreads) {
     const Tensor x = random_tensor({701, 200}, 1, at::kFloat).requires_grad_(true), sink = at::zeros({7, 200});
     const Routing routing = route(x, router, 2, sink);
     mixed(routing, mix).backward();
-    return std::vector<Tensor>{routing.weight_tk.detach(), routing.choice_tk, routing.probability_sum_e.detach(), routing.log_sum_square.detach(), x.grad(), sink};
+    return std::vector<Tensor>{routing.weight_tk.detach(),      routing.choice_tk, routing.probability_sum_e.detach(),
+                               routing.log_sum_square.detach(), x.grad(),          sink};
   });
 }
 

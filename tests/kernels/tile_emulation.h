@@ -31,7 +31,8 @@ struct EmulatedTiles {
   }
   template <int T>
   static void load(const void* from, int64_t stride) {
-    for (int r = 0; r < 16; ++r) std::memcpy(tile<T>().row[static_cast<size_t>(r)].data(), static_cast<const uint8_t*>(from) + r * stride, 64);
+    for (int r = 0; r < 16; ++r)
+      std::memcpy(tile<T>().row[static_cast<size_t>(r)].data(), static_cast<const uint8_t*>(from) + r * stride, 64);
   }
   template <int T>
   static void load_once(const void* from, int64_t stride) {

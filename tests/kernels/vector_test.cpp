@@ -21,10 +21,18 @@ void sigmoids(const T* x, T* y, int64_t n) {
   walk(d, n, [&](auto at) LONGHAUL_VECTOR { store(d, sigmoid(d, load(d, x, at)), y, at); });
 }
 
-void exponentials_fp32(const float* x, float* y, int64_t n) { exponentials(x, y, n); }
-void exponentials_fp64(const double* x, double* y, int64_t n) { exponentials(x, y, n); }
-void sigmoids_fp32(const float* x, float* y, int64_t n) { sigmoids(x, y, n); }
-void sigmoids_fp64(const double* x, double* y, int64_t n) { sigmoids(x, y, n); }
+void exponentials_fp32(const float* x, float* y, int64_t n) {
+  exponentials(x, y, n);
+}
+void exponentials_fp64(const double* x, double* y, int64_t n) {
+  exponentials(x, y, n);
+}
+void sigmoids_fp32(const float* x, float* y, int64_t n) {
+  sigmoids(x, y, n);
+}
+void sigmoids_fp64(const double* x, double* y, int64_t n) {
+  sigmoids(x, y, n);
+}
 void to_bf16(const float* x, uint16_t* y, int64_t n) {
   const hn::ScalableTag<float> d;
   walk(d, n, [&](auto at) LONGHAUL_VECTOR { store(d, load(d, x, at), y, at); });
@@ -37,7 +45,9 @@ void from_bf16(const uint16_t* x, float* y, int64_t n) {
 float sum_of_successors(const uint16_t* x, int64_t n) {
   const hn::ScalableTag<float> d;
   auto sum = hn::Zero(d);
-  walk(d, n, [&](auto at) LONGHAUL_VECTOR { sum = hn::Add(sum, only(d, hn::Add(as_stored<uint16_t>(d, load(d, x, at)), hn::Set(d, 1.0f)), at)); });
+  walk(d, n, [&](auto at) LONGHAUL_VECTOR {
+    sum = hn::Add(sum, only(d, hn::Add(as_stored<uint16_t>(d, load(d, x, at)), hn::Set(d, 1.0f)), at));
+  });
   return sum_of_lanes(d, sum);
 }
 

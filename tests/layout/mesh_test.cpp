@@ -65,8 +65,7 @@ TEST(MeshGolden, ThirtyTwoRanks) {
 TEST(MeshGolden, MappingsWhosePipelinesNeedTheSlowestAxis) {
   // With any other order of axes these two have different pipelines on the two sides.
   const Mesh large(128, {.pp = 8, .tp = 2, .ep = 8});
-  for (int64_t stage = 0; stage < 8; ++stage)
-    EXPECT_EQ(large.groups({kPp}).front()[static_cast<size_t>(stage)], 16 * stage);
+  for (int64_t stage = 0; stage < 8; ++stage) EXPECT_EQ(large.groups({kPp}).front()[static_cast<size_t>(stage)], 16 * stage);
   EXPECT_EQ(large.size(kDp), 8);
   EXPECT_EQ(large.size(kEdp), 2);
   const Mesh small(16, {.pp = 2, .cp = 2, .tp = 2, .ep = 8});
@@ -135,8 +134,8 @@ TEST(MeshProperty, EveryGroupKindPartitionsOrJoinsEnds) {
   const Mesh mesh(32, {.pp = 2, .cp = 2, .tp = 2, .ep = 4, .etp = 2});
   std::vector<std::string> names;
   for (const GroupKind& kind : mesh.group_kinds()) names.push_back(kind.name);
-  EXPECT_THAT(names, testing::ElementsAre("dp-cp", "dp", "cp", "pp-tp", "tp", "pp", "embedding", "dp-cp-tp", "dp-tp",
-                                          "cp-tp", "ep", "etp", "ep-etp", "pp-ep-etp", "edp"));
+  EXPECT_THAT(names, testing::ElementsAre("dp-cp", "dp", "cp", "pp-tp", "tp", "pp", "embedding", "dp-cp-tp", "dp-tp", "cp-tp", "ep", "etp",
+                                          "ep-etp", "pp-ep-etp", "edp"));
   for (const GroupKind& kind : mesh.group_kinds()) {
     int64_t ranks = 0;
     for (const std::vector<int64_t>& group : kind.groups) ranks += static_cast<int64_t>(group.size());

@@ -17,9 +17,15 @@ namespace {
 using recipe::Mixer;
 using recipe::ModelConfig;
 
-ModelConfig minimax_text_01() { return recipe::preset_model("minimax-text-01"); }
-ModelConfig gpt2_124m() { return recipe::preset_model("gpt2-124m"); }
-ModelConfig llama_3_8b() { return recipe::preset_model("llama-3-8b"); }
+ModelConfig minimax_text_01() {
+  return recipe::preset_model("minimax-text-01");
+}
+ModelConfig gpt2_124m() {
+  return recipe::preset_model("gpt2-124m");
+}
+ModelConfig llama_3_8b() {
+  return recipe::preset_model("llama-3-8b");
+}
 
 std::map<std::string, ParameterSpec> by_name(const ModelConfig& config) {
   std::map<std::string, ParameterSpec> map;
@@ -42,8 +48,7 @@ TEST(ParameterNames, MiniMaxText01WholeList) {
   const auto map = by_name(minimax_text_01());
   // The public index holds 8,243 tensors; there a lightning layer's query, key and value are one.
   EXPECT_EQ(map.size(), 8243U + 70 * 2);
-  std::map<std::string, Shape> expected = {
-      {"embedding.weight", {200064, 6144}}, {"norm.weight", {6144}}, {"head.weight", {200064, 6144}}};
+  std::map<std::string, Shape> expected = {{"embedding.weight", {200064, 6144}}, {"norm.weight", {6144}}, {"head.weight", {200064, 6144}}};
   for (int64_t layer = 0; layer < 80; ++layer) {
     const std::string prefix = fmt::format("layers.{}.", layer);
     const bool softmax = layer % 8 == 7;
@@ -81,12 +86,11 @@ TEST(ParameterNames, OrderIsTheModelsOrder) {
   config.mixers = {Mixer::kLightning};
   std::vector<std::string> names;
   for (const ParameterSpec& spec : parameters(config)) names.push_back(spec.tensor.name);
-  EXPECT_THAT(names, testing::ElementsAre(
-                         "embedding.weight", "layers.0.mixer_norm.weight", "layers.0.mixer.query.weight",
-                         "layers.0.mixer.key.weight", "layers.0.mixer.value.weight", "layers.0.mixer.gate.weight",
-                         "layers.0.mixer.norm.weight", "layers.0.mixer.output.weight", "layers.0.channel_norm.weight",
-                         "layers.0.channel.gate.weight", "layers.0.channel.up.weight", "layers.0.channel.down.weight",
-                         "norm.weight", "head.weight"));
+  EXPECT_THAT(names, testing::ElementsAre("embedding.weight", "layers.0.mixer_norm.weight", "layers.0.mixer.query.weight",
+                                          "layers.0.mixer.key.weight", "layers.0.mixer.value.weight", "layers.0.mixer.gate.weight",
+                                          "layers.0.mixer.norm.weight", "layers.0.mixer.output.weight", "layers.0.channel_norm.weight",
+                                          "layers.0.channel.gate.weight", "layers.0.channel.up.weight", "layers.0.channel.down.weight",
+                                          "norm.weight", "head.weight"));
 }
 
 TEST(ParameterNames, BiasesAndLearnedPositions) {
@@ -114,8 +118,7 @@ TEST(ParameterInit, DeepNormGainsOfTheReportedModel) {
   EXPECT_DOUBLE_EQ(std_of("layers.0.mixer.value.weight"), beta * std::sqrt(2.0 / (6144 + 8192)));
   EXPECT_DOUBLE_EQ(std_of("layers.0.mixer.output.weight"), beta * std::sqrt(2.0 / (6144 + 8192)));
   for (const char* name : {"gate", "up", "down"}) {
-    EXPECT_DOUBLE_EQ(std_of(fmt::format("layers.3.experts.31.{}.weight", name).c_str()),
-                     beta * std::sqrt(2.0 / (6144 + 9216)));
+    EXPECT_DOUBLE_EQ(std_of(fmt::format("layers.3.experts.31.{}.weight", name).c_str()), beta * std::sqrt(2.0 / (6144 + 9216)));
   }
   EXPECT_DOUBLE_EQ(std_of("layers.0.router.weight"), std::sqrt(2.0 / (6144 + 32)));
   EXPECT_DOUBLE_EQ(std_of("embedding.weight"), std::sqrt(2.0 / (6144 + 200064)));
@@ -170,8 +173,7 @@ TEST(ParameterPlacement, EveryParameterIsTiledByItsFirstCopies) {
       for (int64_t rank = 0; rank < mesh.world(); ++rank) {
         if (is_first_copy(one, mesh, rank)) first.push_back(rectangle_of(one, mesh, rank, spec.tensor.global_shape));
       }
-      EXPECT_EQ(covering_defect(spec.tensor.global_shape, first), std::nullopt)
-          << spec.tensor.name << " " << one.text();
+      EXPECT_EQ(covering_defect(spec.tensor.global_shape, first), std::nullopt) << spec.tensor.name << " " << one.text();
     }
     for (int64_t rank = 0; rank < mesh.world(); ++rank) {
       held[static_cast<size_t>(rank)] += rectangle_of(placement, mesh, rank, spec.tensor.global_shape).volume();
@@ -212,12 +214,9 @@ TEST(ParameterPlacement, RefusesHeadsAndExpertsThatDoNotDivide) {
       return error.what();
     }
   };
-  EXPECT_THAT(refused("layers.7.mixer.key.weight", Mesh(16, {.tp = 16})),
-              testing::HasSubstr("8 heads cannot be dealt out to 16"));
-  EXPECT_THAT(refused("layers.0.mixer.norm.weight", Mesh(3, {.tp = 3})),
-              testing::HasSubstr("64 heads cannot be dealt out to 3"));
-  EXPECT_THAT(refused("layers.0.experts.0.up.weight", Mesh(5, {.ep = 5})),
-              testing::HasSubstr("32 experts cannot be dealt out to 5"));
+  EXPECT_THAT(refused("layers.7.mixer.key.weight", Mesh(16, {.tp = 16})), testing::HasSubstr("8 heads cannot be dealt out to 16"));
+  EXPECT_THAT(refused("layers.0.mixer.norm.weight", Mesh(3, {.tp = 3})), testing::HasSubstr("64 heads cannot be dealt out to 3"));
+  EXPECT_THAT(refused("layers.0.experts.0.up.weight", Mesh(5, {.ep = 5})), testing::HasSubstr("32 experts cannot be dealt out to 5"));
 }
 
 TEST(ParameterRole, NamesAreDistinct) {

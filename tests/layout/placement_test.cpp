@@ -26,9 +26,7 @@ Placement random_placement(Draw& draw, const Mesh& mesh, size_t dimensions) {
   for (const Axis axis : (draw.coin() ? kDenseAxes : kExpertAxes).axes()) {
     const int64_t use = draw.between(0, 3);
     if (use == 0) placement.pins.push_back({axis, draw.between(0, mesh.size(axis) - 1)});
-    if (use >= 2)
-      placement.dimensions[static_cast<size_t>(draw.between(0, static_cast<int64_t>(dimensions) - 1))].push_back(
-          {axis, 1});
+    if (use >= 2) placement.dimensions[static_cast<size_t>(draw.between(0, static_cast<int64_t>(dimensions) - 1))].push_back({axis, 1});
   }
   return placement;
 }
@@ -97,10 +95,8 @@ TEST(PlacementKnown, RowCutKeepsRowsWholeAndCutsVectorsByElement) {
   const Mesh mesh(4, {});
   for (int64_t rank = 0; rank < 4; ++rank) {
     EXPECT_EQ(rectangle_of(row_cut(Placement::replicated(2), mesh, {kDp}), mesh, rank, {3, 1000}).length[1], 1000);
-    EXPECT_EQ(rectangle_of(row_cut(Placement::replicated(2), mesh, {kDp}), mesh, rank, {3, 1000}).length[0],
-              rank < 3 ? 1 : 0);
-    EXPECT_EQ(rectangle_of(row_cut(Placement::replicated(1), mesh, {kDp}), mesh, rank, {10}).length[0],
-              rank < 2 ? 3 : 2);
+    EXPECT_EQ(rectangle_of(row_cut(Placement::replicated(2), mesh, {kDp}), mesh, rank, {3, 1000}).length[0], rank < 3 ? 1 : 0);
+    EXPECT_EQ(rectangle_of(row_cut(Placement::replicated(1), mesh, {kDp}), mesh, rank, {10}).length[0], rank < 2 ? 3 : 2);
   }
 }
 

@@ -87,11 +87,7 @@ TEST(SequenceRefusal, SaysWhichRuleIsBroken) {
   expect_refused([] { make_packed(std::vector<int64_t>{2}, std::vector<int64_t>{}); }, "first position");
   expect_refused([] { make_batch(-1, 2); }, "at least 0 sequences");
   expect_refused([] { shifted_labels(make_single(2), std::vector<int64_t>{1}); }, "2 token ids");
-  expect_refused(
-      [] {
-        shifted_labels(make_single(1), std::vector<int64_t>{1}, std::vector<int64_t>{1, 2});
-      },
-      "next token");
+  expect_refused([] { shifted_labels(make_single(1), std::vector<int64_t>{1}, std::vector<int64_t>{1, 2}); }, "next token");
 }
 
 TEST(ContextSplitTest, KnownZigzag) {

@@ -104,7 +104,8 @@ TEST(ExpertsBlock, OutputIsTheWeightedSumOfTheChosenExperts) {
 TEST(ExpertsBlock, WeightsSumToOne) {
   ExpertsOfOneLayer layer(expert_config());
   for (int64_t e = 1; e < layer.config.experts; ++e) {
-    for (const char* matrix : {"gate", "up", "down"}) layer.value(fmt::format("experts.{}.{}", e, matrix)).copy_(layer.value(fmt::format("experts.0.{}", matrix)));
+    for (const char* matrix : {"gate", "up", "down"})
+      layer.value(fmt::format("experts.{}.{}", e, matrix)).copy_(layer.value(fmt::format("experts.0.{}", matrix)));
   }
   const Tensor x = random_tensor({9, layer.config.hidden}, 4);
   const at::NoGradGuard guard;

@@ -26,7 +26,8 @@ std::vector<Tensor> step(const recipe::ModelConfig& config, const char* dtype) {
     parameter->value.copy_(parameter->value.to(at::kBFloat16));
   }
   const auto layout = layout::make_packed(std::vector<int64_t>{13, 1, 9});
-  const Tensor ids = id_tensor(random_ids(layout.tokens(), config.vocabulary, 31)), labels = id_tensor(random_ids(layout.tokens(), config.vocabulary, 32));
+  const Tensor ids = id_tensor(random_ids(layout.tokens(), config.vocabulary, 31)),
+               labels = id_tensor(random_ids(layout.tokens(), config.vocabulary, 32));
   labels[1] = layout::kIgnoreLabel;
   LocalOps ops;
   Context context(ops, decoder.precision());
@@ -39,7 +40,9 @@ std::vector<Tensor> step(const recipe::ModelConfig& config, const char* dtype) {
   return results;
 }
 
-double distance(const Tensor& a, const Tensor& b) { return (a - b).norm().item<double>() / std::max(b.norm().item<double>(), 1e-30); }
+double distance(const Tensor& a, const Tensor& b) {
+  return (a - b).norm().item<double>() / std::max(b.norm().item<double>(), 1e-30);
+}
 
 class EmulatedModels : public ::testing::TestWithParam<NamedConfig> {};
 
@@ -50,12 +53,15 @@ TEST_P(EmulatedModels, AreAsExactAsOnTheCpu) {
   const auto found = step(config, "bf16");
   std::vector<std::string> ops = {"embedding", "linear_cross_entropy", "join_norm"};
   for (const auto mixer : config.mixers) {
-    for (const char* op : mixer == recipe::Mixer::kLightning ? std::vector{"silu_heads", "linear_recurrence", "rms_norm"} : std::vector{"split_heads", "attention"}) {
+    for (const char* op : mixer == recipe::Mixer::kLightning ? std::vector{"silu_heads", "linear_recurrence", "rms_norm"}
+                                                             : std::vector{"split_heads", "attention"}) {
       ops.emplace_back(op);
     }
   }
   ops.emplace_back(config.channel == recipe::Channel::kGelu ? "bias_gelu" : "swiglu");
-  if (config.experts > 0) ops.insert(ops.end(), {"route", "assign_experts", "permute_to_experts", "combine_experts", "grouped_linear", "grouped_linear_weight_gradient"});
+  if (config.experts > 0)
+    ops.insert(ops.end(),
+               {"route", "assign_experts", "permute_to_experts", "combine_experts", "grouped_linear", "grouped_linear_weight_gradient"});
   for (const std::string& op : ops) EXPECT_EQ(kernels::Dispatcher::last(op).chosen, "cuda") << op;
   ASSERT_EQ(found.size(), exact.size());
   for (size_t i = 0; i < found.size(); ++i) {

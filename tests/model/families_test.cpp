@@ -89,7 +89,8 @@ TEST(PublicTensors, MinimaxQkvRowsAreGroupedByHead) {
   const char* parts[] = {"query", "key", "value"};
   for (int64_t h = 0; h < 64; ++h) {
     for (int64_t i = 0; i < 3; ++i) {
-      const PublicPiece expected{std::string("layers.1.mixer.") + parts[i] + ".weight", {{128 * h, 0}, {128, 6144}}, {{384 * h + 128 * i, 0}, {128, 6144}}, false};
+      const PublicPiece expected{
+          std::string("layers.1.mixer.") + parts[i] + ".weight", {{128 * h, 0}, {128, 6144}}, {{384 * h + 128 * i, 0}, {128, 6144}}, false};
       ASSERT_EQ(pieces[static_cast<size_t>(3 * h + i)], expected) << h << " " << parts[i];
     }
   }

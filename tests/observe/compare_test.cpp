@@ -21,11 +21,8 @@ void write_run(const std::filesystem::path& folder, const std::vector<EventBody>
 std::vector<EventBody> steps(int count) {
   std::vector<EventBody> bodies = {RunStart{}};
   for (int step = 1; step <= count; ++step) {
-    bodies.push_back(StepReport{.step = step,
-                                .loss = 3.0 / step,
-                                .tokens = step * 10,
-                                .tokens_per_second = 1.0 * step,
-                                .grad_norm = 1.0 / step});
+    bodies.push_back(
+        StepReport{.step = step, .loss = 3.0 / step, .tokens = step * 10, .tokens_per_second = 1.0 * step, .grad_norm = 1.0 / step});
   }
   return bodies;
 }

@@ -70,8 +70,7 @@ TEST(EventLog, OneWriterAtATime) {
 TEST(EventLog, ATornLastLineIsCut) {
   const TemporaryFolder folder;
   const std::string line = to_json({.common = {.run = "r"}, .body = Resume{.step = 1}});
-  for (const size_t kept :
-       {size_t{1}, line.size() / 2, line.size()}) {  // the whole line without its newline is torn too
+  for (const size_t kept : {size_t{1}, line.size() / 2, line.size()}) {  // the whole line without its newline is torn too
     const auto path = folder / ("events" + std::to_string(kept));
     append(path, line + "\n" + line.substr(0, kept));
     EXPECT_EQ(read_events(path).size(), 1u);
@@ -104,8 +103,7 @@ TEST(EventLog, LinesThatCrossReadChunksAreWhole) {
     EventWriter writer({.path = folder / "events.jsonl"});
     for (int i = 0; i < 40; ++i) writer.write(Sample{.step = i, .text = std::string(100'000 + i, 'x')});
   }
-  EventWriter again(
-      {.path = folder / "events.jsonl"});  // finds first and last line, both longer than what it reads at once
+  EventWriter again({.path = folder / "events.jsonl"});  // finds first and last line, both longer than what it reads at once
   EXPECT_EQ(again.generation(), 2);
   const auto events = read_events(folder / "events.jsonl");
   ASSERT_EQ(events.size(), 40u);

@@ -40,22 +40,19 @@ std::string refusal(const std::string& line) {
 }
 
 TEST(Event, IsOneLineWithTheCommonFieldsFirst) {
-  EXPECT_EQ(
-      line_of(Resume{.step = 12}),
-      R"({"schema":1,"run":"r","generation":2,"rank":0,"wall_time":1.5,"monotonic_ns":7,"event":"resume","step":12})");
+  EXPECT_EQ(line_of(Resume{.step = 12}),
+            R"({"schema":1,"run":"r","generation":2,"rank":0,"wall_time":1.5,"monotonic_ns":7,"event":"resume","step":12})");
 }
 
 TEST(Event, LossesHaveSeventeenDigits) {
-  EXPECT_THAT(
-      line_of(StepReport{.step = 1, .loss = 0.1, .grad_norm = 2}),
-      HasSubstr(R"("loss":0.10000000000000001,"tokens":0,"tokens_per_second":0,"grad_norm":2.0000000000000000,)"));
+  EXPECT_THAT(line_of(StepReport{.step = 1, .loss = 0.1, .grad_norm = 2}),
+              HasSubstr(R"("loss":0.10000000000000001,"tokens":0,"tokens_per_second":0,"grad_norm":2.0000000000000000,)"));
   EXPECT_THAT(line_of(Evaluation{.loss = 1.0 / 3}), HasSubstr(R"("loss":0.33333333333333331)"));
 }
 
 TEST(Event, NumbersReadBackBitForBit) {
   for (const double value : {0.1, 1.0 / 3, 1e-320, -0.0, 1.7976931348623157e308, 2.3025850929940457}) {
-    const auto step =
-        through_json(StepReport{.loss = value, .grad_norm = value, .learning_rate = value, .milliseconds = value});
+    const auto step = through_json(StepReport{.loss = value, .grad_norm = value, .learning_rate = value, .milliseconds = value});
     EXPECT_EQ(std::bit_cast<uint64_t>(step.loss), std::bit_cast<uint64_t>(value)) << value;
     EXPECT_EQ(std::bit_cast<uint64_t>(step.grad_norm), std::bit_cast<uint64_t>(value)) << value;
     EXPECT_EQ(step.milliseconds, value);
@@ -103,8 +100,7 @@ TEST(Event, EveryTypeReadsBack) {
     EXPECT_EQ(line_of(event->body), line_of(Body{}));
   });
   EXPECT_EQ(types, 11);
-  EXPECT_EQ(through_json(RunStart{.cpu_features = {"avx2", "fma"}}).cpu_features,
-            (std::vector<std::string>{"avx2", "fma"}));
+  EXPECT_EQ(through_json(RunStart{.cpu_features = {"avx2", "fma"}}).cpu_features, (std::vector<std::string>{"avx2", "fma"}));
 }
 
 TEST(Event, ALaterVersionsEventsAndFieldsArePassedOver) {

@@ -36,8 +36,7 @@ void expect_balanced(const std::string& html) {
   std::string text = html;
   for (const char* raw : {"style", "script"}) {  // their content is not markup
     const std::string close = std::string("</") + raw + ">";
-    for (size_t at = text.find(std::string("<") + raw); at != std::string::npos;
-         at = text.find(std::string("<") + raw, at + 1)) {
+    for (size_t at = text.find(std::string("<") + raw); at != std::string::npos; at = text.find(std::string("<") + raw, at + 1)) {
       const size_t begin = text.find('>', at) + 1;
       text.erase(begin, text.find(close, begin) - begin);
     }
@@ -79,13 +78,11 @@ TEST(Report, HoldsWhatAPersonLooksFor) {
 
 TEST(Report, FetchesNothing) {
   const std::string page = page_of({});
-  for (const char* sign : {"http://", "https://", "src=", "@import", "url(h", "<link"})
-    EXPECT_THAT(page, Not(HasSubstr(sign)));
+  for (const char* sign : {"http://", "https://", "src=", "@import", "url(h", "<link"}) EXPECT_THAT(page, Not(HasSubstr(sign)));
 }
 
 TEST(Report, OneStepWithoutEvaluation) {
-  const std::string page =
-      page_of({.steps = 1, .evaluate_every = 0, .checkpoint_every = 0, .finished = false, .sample = false});
+  const std::string page = page_of({.steps = 1, .evaluate_every = 0, .checkpoint_every = 0, .finished = false, .sample = false});
   expect_balanced(page);
   EXPECT_THAT(page, HasSubstr("not ended"));
   EXPECT_THAT(page, HasSubstr("<circle class=\"dot train\""));  // one point has no line
@@ -106,8 +103,7 @@ TEST(Report, AResumedRunShowsEachStepOnce) {
   test::write_synthetic_run(folder.path(), {.resume_at = 200});
   const RunData run = read_run(folder.path());
   EXPECT_EQ(run.steps.size(), 400u);
-  EXPECT_TRUE(
-      std::is_sorted(run.steps.begin(), run.steps.end(), [](const auto& a, const auto& b) { return a.step < b.step; }));
+  EXPECT_TRUE(std::is_sorted(run.steps.begin(), run.steps.end(), [](const auto& a, const auto& b) { return a.step < b.step; }));
   EXPECT_EQ(run.repeated_steps, 20);
   EXPECT_EQ(run.resumes, std::vector<int64_t>{200});
   EXPECT_EQ(run.generations, 2);
@@ -149,8 +145,7 @@ TEST(Report, EveryLossNan) {
 
 TEST(Report, AHundredThousandStepsStaySmallAndKeepTheirSpikes) {
   RunData run{.run = "long"};
-  for (int step = 1; step <= 100'000; ++step)
-    run.steps.push_back({.step = step, .loss = step == 54'321 ? 9.75 : 2.0, .milliseconds = 1});
+  for (int step = 1; step <= 100'000; ++step) run.steps.push_back({.step = step, .loss = step == 54'321 ? 9.75 : 2.0, .milliseconds = 1});
   const auto charts = report_charts(run);
   const auto& raw = charts.at(0).series.at(0).points;
   EXPECT_LE(raw.size(), 1001u);
@@ -161,14 +156,8 @@ TEST(Report, AHundredThousandStepsStaySmallAndKeepTheirSpikes) {
 TEST(Report, EscapesEverythingThatComesFromOutside) {
   const std::string evil = "</script><script>alert(1)</script>\"'&<b>\x01";
   RunData run{.run = evil};
-  run.start = RunStart{.name = evil,
-                       .version = evil,
-                       .commit = evil,
-                       .host = evil,
-                       .processor = evil,
-                       .cpu_features = {evil},
-                       .dtype = evil,
-                       .model = evil};
+  run.start = RunStart{
+      .name = evil, .version = evil, .commit = evil, .host = evil, .processor = evil, .cpu_features = {evil}, .dtype = evil, .model = evil};
   run.steps.push_back({.step = 1, .loss = 1});
   run.samples.push_back({.prompt = evil, .text = evil});
   run.alarms.push_back({1, {evil, evil}});
@@ -189,14 +178,12 @@ TEST(Report, RecipeChangesHaveTheirOrigin) {
   test::write_synthetic_run(folder.path(), {.steps = 3});
   write_text_atomically(folder / "recipe.toml", "version = 1\n[train]\nsteps = 77\n");
   const auto changes = recipe_changes(folder / "recipe.toml");
-  const auto found =
-      std::find_if(changes.begin(), changes.end(), [](const auto& change) { return change.key == "train.steps"; });
+  const auto found = std::find_if(changes.begin(), changes.end(), [](const auto& change) { return change.key == "train.steps"; });
   ASSERT_NE(found, changes.end());
   EXPECT_EQ(found->value, "77");
   EXPECT_EQ(found->default_value, "1000");
   EXPECT_THAT(found->origin, HasSubstr("recipe.toml:3"));
-  EXPECT_THAT(read_text(write_report(folder.path())),
-              HasSubstr("<td class=\"c\">train.steps</td><td class=\"c\">77</td>"));
+  EXPECT_THAT(read_text(write_report(folder.path())), HasSubstr("<td class=\"c\">train.steps</td><td class=\"c\">77</td>"));
   write_text_atomically(folder / "recipe.toml", "[train\n");
   EXPECT_THAT(read_text(write_report(folder.path())), HasSubstr("recipe.toml cannot be read"));
 }

@@ -19,8 +19,7 @@ TEST(TensorBoardPeer, ReadsEveryPointAndDropsWhatAResumeMadeVoid) {
     if (resumed) board.on({.common = {.wall_time = now}, .body = Resume{.step = *resumed}});
     for (int64_t step = first; step <= last; ++step) {
       board.on({.common = {.wall_time = now + static_cast<double>(step)},
-                .body = StepReport{
-                    .step = step, .loss = 1.0 / static_cast<double>(step) + offset, .grad_norm = 2, .mfu = 0.5}});
+                .body = StepReport{.step = step, .loss = 1.0 / static_cast<double>(step) + offset, .grad_norm = 2, .mfu = 0.5}});
     }
     board.on({.common = {.wall_time = now + 500}, .body = Evaluation{.step = last, .loss = 3, .bits_per_byte = 1.75}});
   };

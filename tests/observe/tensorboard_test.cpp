@@ -51,8 +51,7 @@ std::vector<std::string> messages_of(const std::filesystem::path& path) {
   std::vector<std::string> messages;
   for (size_t at = 0; at < bytes.size();) {
     uint64_t length = 0;
-    for (int i = 7; i >= 0; --i)
-      length = length << 8 | static_cast<unsigned char>(bytes.at(at + static_cast<size_t>(i)));
+    for (int i = 7; i >= 0; --i) length = length << 8 | static_cast<unsigned char>(bytes.at(at + static_cast<size_t>(i)));
     messages.push_back(bytes.substr(at + 12, length));
     EXPECT_EQ(tensorboard_record(messages.back()), bytes.substr(at, 16 + length));
     at += 16 + length;

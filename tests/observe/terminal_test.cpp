@@ -53,27 +53,20 @@ TEST(Terminal, StepLinesStandUnderTheirHeadings) {
                                                 .data_wait_milliseconds = 0.31},
                                      StepReport{.step = 10, .loss = 3.2, .tokens = 90112, .milliseconds = 12345}}));
   ASSERT_EQ(lines.size(), 3u);
-  EXPECT_EQ(lines[0],
-            "             step       loss  grad norm   learning       time   tokens/s     MFU  MFU full    tokens  data wait");
-  EXPECT_EQ(lines[1],
-            "train       9/400    10.6208      4.075    7.50e-5     630 ms     13,006   50.3%     52.2%    81.9 k     0.3 ms");
-  EXPECT_EQ(lines[2],
-            "train      10/400     3.2000      0.000          0     12.3 s          0       -         -    90.1 k          -");
+  EXPECT_EQ(lines[0], "             step       loss  grad norm   learning       time   tokens/s     MFU  MFU full    tokens  data wait");
+  EXPECT_EQ(lines[1], "train       9/400    10.6208      4.075    7.50e-5     630 ms     13,006   50.3%     52.2%    81.9 k     0.3 ms");
+  EXPECT_EQ(lines[2], "train      10/400     3.2000      0.000          0     12.3 s          0       -         -    90.1 k          -");
 }
 
 TEST(Terminal, MarksWhatIsNotAStep) {
   const std::string text =
       shown({RunStart{.steps = 100}, CompressionBaseline{1.82, 1.66}, Resume{.step = 50},
              Evaluation{.step = 60, .loss = 3.5, .bits_per_byte = 1.7, .perplexity = 33.1},
-             CheckpointSaved{.step = 60, .path = "checkpoints/step-000000060", .blocking_milliseconds = 12},
-             Alarm{"disk_full", "no space"},
+             CheckpointSaved{.step = 60, .path = "checkpoints/step-000000060", .blocking_milliseconds = 12}, Alarm{"disk_full", "no space"},
              NonFinite{.step = 61, .layer = "layers.3", .tensor = "output", .phase = "forward"},
              Sample{.step = 61, .prompt = "def", .text = " f():"}, End{.reason = "signal", .step = 61}});
   EXPECT_THAT(text, HasSubstr("resume     50/100  going on from the checkpoint of step 50\n"));
-  EXPECT_THAT(
-      text,
-      HasSubstr(
-          "eval       60/100     3.5000  1.7000 bits per byte   perplexity 33.10   (gzip -9 1.8200, xz -9 1.6600)\n"));
+  EXPECT_THAT(text, HasSubstr("eval       60/100     3.5000  1.7000 bits per byte   perplexity 33.10   (gzip -9 1.8200, xz -9 1.6600)\n"));
   EXPECT_THAT(text, HasSubstr("save       60/100  checkpoints/step-000000060   training waited 12 ms\n"));
   EXPECT_THAT(text, HasSubstr("alarm   disk_full: no space\n"));
   EXPECT_THAT(text, HasSubstr("nan        61/100  forward of layers.3: output is not finite\n"));
@@ -125,8 +118,7 @@ TEST(Table, AlignsByDisplayCells) {
   table.row({"grün", "1"});
   table.row({"模型", "23,456"});
   table.total({"total", "7"});
-  EXPECT_EQ(table.text(false),
-            "memory\n  purpose     size\n  grün           1\n  模型      23,456\n  total          7\n");
+  EXPECT_EQ(table.text(false), "memory\n  purpose     size\n  grün           1\n  模型      23,456\n  total          7\n");
   EXPECT_THAT(table.text(true), StartsWith("\x1b[1mmemory\x1b[0m\n"));
 }
 
@@ -137,9 +129,12 @@ TEST(Table, StartUpTables) {
   EXPECT_THAT(memory_table(memory, 8'000'000).text(false), HasSubstr("50.0 %"));
   const std::vector<DataPart> data = {{"training", 10, 400, 100}, {"held out", 1, 0, 0}};
   EXPECT_THAT(data_table(data).text(false), HasSubstr("4.00"));
-  const std::string work =
-      work_table({.flops_per_token = 4e7, .flops_per_token_full_attention = 4.5e7, .tokens_per_step = 1000, .steps = 100, .peak_flops_per_second = 1e12})
-          .text(false);
+  const std::string work = work_table({.flops_per_token = 4e7,
+                                       .flops_per_token_full_attention = 4.5e7,
+                                       .tokens_per_step = 1000,
+                                       .steps = 100,
+                                       .peak_flops_per_second = 1e12})
+                               .text(false);
   EXPECT_THAT(work, HasSubstr("40.0 GFLOP"));
   EXPECT_THAT(work, HasSubstr("causal attention (MFU)        40.0 MFLOP"));
   EXPECT_THAT(work, HasSubstr("full attention (MFU full)     45.0 MFLOP"));

@@ -18,9 +18,13 @@ using longhaul::testing::random_tensor;
 using longhaul::testing::relative_error;
 using namespace longhaul::optim::testing;  // NOLINT: this test's own helpers
 
-recipe::OptimOptions options_for_tests() { return {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1}; }
+recipe::OptimOptions options_for_tests() {
+  return {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+}
 
-StepSettings settings_of(int64_t step) { return {.lr = 1e-2 / static_cast<double>(step), .gradient_scale = 0.125}; }
+StepSettings settings_of(int64_t step) {
+  return {.lr = 1e-2 / static_cast<double>(step), .gradient_scale = 0.125};
+}
 
 void run_steps(model::ParameterSet& set, Optimizer& optimizer, int64_t steps) {
   for (int64_t step = 1; step <= steps; ++step) {
@@ -49,8 +53,13 @@ std::map<std::string, std::array<Tensor, 3>> reference_run(at::ScalarType type, 
       const Tensor g = random_tensor(each.tensor.global_shape, seed_of(name, static_cast<uint64_t>(step)), type);
       const recipe::OptimOptions o = options_for_tests();
       adamw_reference<Real>(span(w), span(m), span(v), span(g),
-                            {.lr = settings_of(step).lr, .beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps,
-                             .weight_decay = each.decay ? o.weight_decay : 0, .gradient_scale = 0.125, .t = step});
+                            {.lr = settings_of(step).lr,
+                             .beta1 = o.beta1,
+                             .beta2 = o.beta2,
+                             .eps = o.eps,
+                             .weight_decay = each.decay ? o.weight_decay : 0,
+                             .gradient_scale = 0.125,
+                             .t = step});
     }
     result[name] = {w, m, v};
   }
@@ -74,7 +83,8 @@ void compare_with_reference(const std::string& dtype, AdamwImplementation implem
 // The gradients and values of specs/optimizers.md §12: wd 1e-2 and β (0.9, 0.999), after three steps.
 TEST(AdamwReference, GoldenVector) {
   std::vector<double> w{0.5, -0.25, 0.125, -1, 0.75, 0.3}, m(6), v(6);
-  const std::vector<std::vector<double>> gradients{{0.1, -0.2, 0.3, -0.4, 0.5, -0.6}, {0.2, 0.1, -0.3, 0.05, -0.15, 0.25}, {-0.1, 0.4, 0.2, 0.3, 0, -0.5}};
+  const std::vector<std::vector<double>> gradients{
+      {0.1, -0.2, 0.3, -0.4, 0.5, -0.6}, {0.2, 0.1, -0.3, 0.05, -0.15, 0.25}, {-0.1, 0.4, 0.2, 0.3, 0, -0.5}};
   for (int64_t t = 1; t <= 3; ++t) {
     adamw_reference<double>(w, m, v, gradients[static_cast<size_t>(t - 1)],
                             {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .weight_decay = 1e-2, .t = t});
@@ -145,8 +155,8 @@ TEST(Adamw, WorkingCopyIsMasterRounded) {
 // subnormals.
 TEST(Adamw, Bf16RoundingOfSpecialValues) {
   const float infinity = std::numeric_limits<float>::infinity();
-  const Tensor special = at::tensor({1.0f, 1.00390625f, 1.01171875f, 1.00390637f, -1.00390625f, 3.4028235e38f, infinity, -infinity,
-                                     1e-40f, -0.0f, 0.1f, std::numeric_limits<float>::quiet_NaN()});
+  const Tensor special = at::tensor({1.0f, 1.00390625f, 1.01171875f, 1.00390637f, -1.00390625f, 3.4028235e38f, infinity, -infinity, 1e-40f,
+                                     -0.0f, 0.1f, std::numeric_limits<float>::quiet_NaN()});
   for (const ElementLoops& loops : usable_element_loops()) {
     Tensor master = special.clone(), m = at::zeros({12}), v = at::zeros({12}), g = at::zeros({12});
     Tensor copy = at::zeros({12}, at::kBFloat16);
@@ -214,7 +224,8 @@ TEST(Adamw, ThreadsAndInstructionSetsChangeNoBit) {
     const AdamwScalars scalars{.gradient_scale = 0.7, .kept_weight = 0.99, .step_size = 0.01, .zero_gradient = false};
     for (int i = 0; i < 3; ++i) {
       loops.adamw_fp32(master.data_ptr<float>(), m.data_ptr<float>(), v.data_ptr<float>(), grad.data_ptr<float>(), 1003, scalars);
-      loops.adamw_fp64(master64.data_ptr<double>(), m64.data_ptr<double>(), v64.data_ptr<double>(), grad64.data_ptr<double>(), 1003, scalars);
+      loops.adamw_fp64(master64.data_ptr<double>(), m64.data_ptr<double>(), v64.data_ptr<double>(), grad64.data_ptr<double>(), 1003,
+                       scalars);
     }
     weights.push_back(master);
     doubles.push_back(master64);
@@ -256,8 +267,10 @@ TEST(Adamw, PacksWhatItWrote) {
         const Tensor& w = parameter.value;
         const std::vector<int64_t> rows(w.dim() == 3 ? static_cast<size_t>(w.size(0)) : 1, 4);
         const auto rows_in_all = static_cast<int64_t>(rows.size()) * 4;
-        return std::array{kernels::packed_output(random_tensor({rows_in_all, w.size(-1)}, 1, w.scalar_type()), rows, w, Tensor(), copies, parameter.version),
-                          kernels::packed_input_gradient(random_tensor({rows_in_all, w.size(-2)}, 2, w.scalar_type()), rows, w, copies, parameter.version)};
+        return std::array{kernels::packed_output(random_tensor({rows_in_all, w.size(-1)}, 1, w.scalar_type()), rows, w, Tensor(), copies,
+                                                 parameter.version),
+                          kernels::packed_input_gradient(random_tensor({rows_in_all, w.size(-2)}, 2, w.scalar_type()), rows, w, copies,
+                                                         parameter.version)};
       };
       const at::NoGradGuard guard;
       for (const auto& parameter : set.all()) {
@@ -281,7 +294,8 @@ TEST(Adamw, PacksWhatItWrote) {
 
 TEST(Adamw, FrozenTensorsStay) {
   const Precision precision = Precision::named("fp32");
-  model::ParameterSet set({spec("a", {3, 4}, true), spec("frozen.part", {2, 4}, true, false), spec("frozen.whole", {5}, true)}, precision, at::kCPU);
+  model::ParameterSet set({spec("a", {3, 4}, true), spec("frozen.part", {2, 4}, true, false), spec("frozen.whole", {5}, true)}, precision,
+                          at::kCPU);
   set.add_stacked("a", {"a", "frozen.part"});
   set.add_stacked("frozen.whole", {"frozen.whole"}).trainable = false;
   fill_values(set);

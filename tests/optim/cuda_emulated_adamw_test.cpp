@@ -52,7 +52,8 @@ TEST(CudaCallsAdamw, EqualsTheFusedLoops) {
       const Trained found(dtype, zero_gradients);
       EXPECT_EQ(kernels::Dispatcher::last("adamw").chosen, "cuda");
       ASSERT_EQ(found.state.size(), expected.state.size());
-      for (size_t i = 0; i < found.state.size(); ++i) EXPECT_LT(relative_error(found.state[i], expected.state[i]), tolerance) << dtype << " " << i;
+      for (size_t i = 0; i < found.state.size(); ++i)
+        EXPECT_LT(relative_error(found.state[i], expected.state[i]), tolerance) << dtype << " " << i;
       for (size_t i = 0; i < found.norms.size(); ++i) EXPECT_NEAR(found.norms[i] / expected.norms[i], 1, 1e-6);
     }
   }

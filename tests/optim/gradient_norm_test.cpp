@@ -77,7 +77,8 @@ TEST(GradientNorm, ThreadsFusingAndInstructionSetsChangeNoBit) {
 }
 
 TEST(GradientNorm, NamesTheFirstTensorThatIsNotFinite) {
-  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()}) {
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()}) {
     model::ParameterSet set = fused_set(Precision::named("fp32"));
     fill_gradients(set, 1);
     grad_of(set, "expert.1.up").select(0, 3).select(0, 5).fill_(bad);
@@ -117,7 +118,7 @@ TEST(GradientNorm, RunsOfParts) {
   model::ParameterSet set = fused_set(Precision::named("fp32"));
   EXPECT_EQ(runs_of(*set.all()[0], 1), (std::vector<optim::Run>{{35, 21}}));
   EXPECT_EQ(runs_of(*set.all()[2], 3), (std::vector<optim::Run>{{72, 24}}));  // second expert's up
-  model::Parameter cut = *set.all()[0];                                // a part that is some columns of its storage
+  model::Parameter cut = *set.all()[0];                                       // a part that is some columns of its storage
   cut.parts[0].slice = {{1, 2}, {2, 3}};
   EXPECT_EQ(runs_of(cut, 0), (std::vector<optim::Run>{{9, 3}, {16, 3}}));
 }

@@ -21,9 +21,9 @@ inline layout::ParameterSpec spec(const std::string& name, layout::Shape shape, 
 // Query [5, 7], key [3, 7], a norm [37], which is fp32 beside bf16 weights too, two experts of gate [4, 6] and up [4, 6] (one kind
 // with decay, one without), and a table of more than one block.
 inline std::vector<layout::ParameterSpec> small_specs() {
-  return {spec("query", {5, 7}, true),      spec("key", {3, 7}, true),         spec("norm", {37}, false),
+  return {spec("query", {5, 7}, true),         spec("key", {3, 7}, true),          spec("norm", {37}, false),
           spec("expert.0.gate", {4, 6}, true), spec("expert.0.up", {4, 6}, false), spec("expert.1.gate", {4, 6}, true),
-          spec("expert.1.up", {4, 6}, false), spec("table", {331, 257}, true)};
+          spec("expert.1.up", {4, 6}, false),  spec("table", {331, 257}, true)};
 }
 
 inline model::ParameterSet fused_set(Precision precision) {
@@ -74,7 +74,8 @@ inline void fill_gradients(const model::ParameterSet& set, uint64_t step) {
 }
 
 inline bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.scalar_type() == b.scalar_type() && at::equal(a.contiguous().view({-1}).view(at::kByte), b.contiguous().view({-1}).view(at::kByte));
+  return a.scalar_type() == b.scalar_type() &&
+         at::equal(a.contiguous().view({-1}).view(at::kByte), b.contiguous().view({-1}).view(at::kByte));
 }
 
 }  // namespace longhaul::optim::testing

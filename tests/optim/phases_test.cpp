@@ -48,10 +48,13 @@ class TrustRatio final : public Optimizer {
   }
 };
 
-std::vector<layout::ParameterSpec> two_matrices(int64_t rows) { return {spec("a", {rows, 3}, true), spec("b", {rows, 2}, true)}; }
+std::vector<layout::ParameterSpec> two_matrices(int64_t rows) {
+  return {spec("a", {rows, 3}, true), spec("b", {rows, 2}, true)};
+}
 
 TEST(Phases, RowsCutOverTwoRanksEqualTheWhole) {
-  const Tensor a = random_tensor({6, 3}, 1), b = random_tensor({6, 2}, 2), grad_a = random_tensor({6, 3}, 3), grad_b = random_tensor({6, 2}, 4);
+  const Tensor a = random_tensor({6, 3}, 1), b = random_tensor({6, 2}, 2), grad_a = random_tensor({6, 3}, 3),
+               grad_b = random_tensor({6, 2}, 4);
   const auto make = [&](int64_t from, int64_t rows) {
     model::ParameterSet set(two_matrices(rows), Precision::named("fp64"), at::kCPU);
     for (const char* name : {"a", "b"}) set.add_stacked(name, {name});

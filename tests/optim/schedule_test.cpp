@@ -34,8 +34,8 @@ TEST(Schedule, LinearKnownValues) {
 }
 
 TEST(Schedule, CosineKnownValues) {
-  const TrainSchedule schedule(
-      {.lr = 1.0, .warmup_steps = 10, .schedule = Schedule::kCosine, .decay_steps = 60, .final_lr_fraction = 0.1}, {.steps = 1000});
+  const TrainSchedule schedule({.lr = 1.0, .warmup_steps = 10, .schedule = Schedule::kCosine, .decay_steps = 60, .final_lr_fraction = 0.1},
+                               {.steps = 1000});
   EXPECT_DOUBLE_EQ(schedule.learning_rate(10), 1.0);
   EXPECT_DOUBLE_EQ(schedule.learning_rate(30), 0.1 + 0.9 * 0.75);  // cos(60°) = 1/2
   EXPECT_DOUBLE_EQ(schedule.learning_rate(40), 0.55);
@@ -59,8 +59,8 @@ TEST(Schedule, WsdKnownValues) {
 TEST(Schedule, ContinuousAtItsBorders) {
   for (const Schedule kind : {Schedule::kConstant, Schedule::kLinear, Schedule::kCosine, Schedule::kWsd}) {
     for (const int64_t decay_steps : {0, 300, 990}) {
-      const TrainSchedule schedule(
-          {.lr = 1.0, .warmup_steps = 100, .schedule = kind, .decay_steps = decay_steps, .final_lr_fraction = 0.1}, {.steps = 1000});
+      const TrainSchedule schedule({.lr = 1.0, .warmup_steps = 100, .schedule = kind, .decay_steps = decay_steps, .final_lr_fraction = 0.1},
+                                   {.steps = 1000});
       const int64_t length = kind == Schedule::kWsd && decay_steps == 0 ? 100 : decay_steps == 0 ? 900 : decay_steps;
       const double steepest = 1.0 / 100 + 2.4 / static_cast<double>(length);
       for (int64_t step = 1; step < 1200; ++step) {
@@ -102,7 +102,8 @@ TEST(Schedule, MiniMaxText01) {
   // The run ends where 11.4e12 tokens are reached; the last 1e12 of them are the fall.
   const int64_t decay_steps = std::llround(1e12 / (16384.0 * 8192.0));
   const StageState last = stages.stages().back();
-  const int64_t steps = last.first_step - 1 + std::llround((11.4e12 - static_cast<double>(stages.tokens_before(last.first_step))) / (16384.0 * 8192.0));
+  const int64_t steps =
+      last.first_step - 1 + std::llround((11.4e12 - static_cast<double>(stages.tokens_before(last.first_step))) / (16384.0 * 8192.0));
   options.decay_steps = decay_steps;
   TrainOptions train = before;
   train.steps = steps;

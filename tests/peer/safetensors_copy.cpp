@@ -25,7 +25,9 @@ int main(int argc, char** argv) {
     }
     const auto written = storage::write_safetensors(files, argv[2], tensors, in.metadata());
     for (const storage::TensorInfo& tensor : in.tensors()) {
-      const nlohmann::json line = {{"name", tensor.name}, {"dtype", std::string(name_of(tensor.dtype))}, {"shape", tensor.shape},
+      const nlohmann::json line = {{"name", tensor.name},
+                                   {"dtype", std::string(name_of(tensor.dtype))},
+                                   {"shape", tensor.shape},
                                    {"crc32c", written.crc32c.at(tensor.name)}};
       std::printf("%s\n", line.dump().c_str());
     }

@@ -7,7 +7,9 @@
 namespace longhaul::plan {
 namespace {
 
-recipe::ModelConfig text_01() { return recipe::preset_model("minimax-text-01"); }
+recipe::ModelConfig text_01() {
+  return recipe::preset_model("minimax-text-01");
+}
 
 // Known values: megascale.md §8.6, whose figures are given to four or five digits.
 TEST(Flops, MiniMaxText01) {
@@ -21,8 +23,14 @@ TEST(Flops, MiniMaxText01) {
 
 // Equation 8.2 (Narayanan 2021): h 12,288, 96 layers, 2,048 tokens, vocabulary 64,000.
 TEST(Flops, DenseGpt) {
-  recipe::ModelConfig config{.layers = 96, .hidden = 12288, .vocabulary = 64000, .heads = 96, .kv_heads = 96, .head_dim = 128,
-                             .channel = recipe::Channel::kGelu, .intermediate = 4 * 12288};
+  recipe::ModelConfig config{.layers = 96,
+                             .hidden = 12288,
+                             .vocabulary = 64000,
+                             .heads = 96,
+                             .kv_heads = 96,
+                             .head_dim = 128,
+                             .channel = recipe::Channel::kGelu,
+                             .intermediate = 4 * 12288};
   EXPECT_NEAR(training_flops_per_token(config, 2048).full(), 1.07739e12, 1e7);
   EXPECT_NEAR(training_flops_per_token(config, 2048).causal(), 1.06289e12, 1e7);
 }

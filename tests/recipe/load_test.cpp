@@ -15,7 +15,9 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-LoadedRecipe from(const std::string& text, const std::vector<std::string>& overrides = {}) { return load_text(text, "r.toml", overrides); }
+LoadedRecipe from(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  return load_text(text, "r.toml", overrides);
+}
 
 ErrorFields refused(const std::string& text, const std::vector<std::string>& overrides = {}) {
   const ErrorFields fields = error_of([&] { from(text, overrides); });
@@ -26,8 +28,9 @@ ErrorFields refused(const std::string& text, const std::vector<std::string>& ove
 }
 
 struct TemporaryFolder {
-  std::filesystem::path path = std::filesystem::path(testing::TempDir()) / ("recipe-" + std::to_string(::testing::UnitTest::GetInstance()->random_seed()) + "-" +
-                                                                           ::testing::UnitTest::GetInstance()->current_test_info()->name());
+  std::filesystem::path path =
+      std::filesystem::path(testing::TempDir()) / ("recipe-" + std::to_string(::testing::UnitTest::GetInstance()->random_seed()) + "-" +
+                                                   ::testing::UnitTest::GetInstance()->current_test_info()->name());
   TemporaryFolder() {
     std::filesystem::remove_all(path);
     std::filesystem::create_directories(path);
@@ -65,10 +68,11 @@ TEST(RecipeLoad, AnEmptyFileIsTheDefaults) {
 }
 
 TEST(RecipeLoad, OverridesTakeBareTextAndToml) {
-  const Recipe recipe = load_defaults({"data.source=/a/b, c", "data.tokenizer=123", "sample.prompt=\"a\\nb\"", "model.mixers=lightning*7,softmax",
-                                       "data.include=['.py','.md']", "train.until_time=04:00", "sample.temperature=1", "train.checkpoint_self_test=true",
-                                       "data.cache=", "description=a # b = c", "optim.stages=[{from_step=10, lr=1e-4}]"})
-                            .recipe;
+  const Recipe recipe =
+      load_defaults({"data.source=/a/b, c", "data.tokenizer=123", "sample.prompt=\"a\\nb\"", "model.mixers=lightning*7,softmax",
+                     "data.include=['.py','.md']", "train.until_time=04:00", "sample.temperature=1", "train.checkpoint_self_test=true",
+                     "data.cache=", "description=a # b = c", "optim.stages=[{from_step=10, lr=1e-4}]"})
+          .recipe;
   EXPECT_THAT(recipe.data.source, ElementsAre("/a/b, c"));
   EXPECT_EQ(recipe.data.tokenizer, "123");
   EXPECT_EQ(recipe.sample.prompt, "a\nb");
@@ -87,7 +91,9 @@ TEST(RecipeLoad, OverridesTakeBareTextAndToml) {
   EXPECT_EQ(recipe.optim.stages[0].lr, 1e-4);
 }
 
-TEST(RecipeLoad, TheLastOverrideOfAKeyWins) { EXPECT_EQ(load_defaults({"train.steps=1", "train.steps=2"}).recipe.train.steps, 2); }
+TEST(RecipeLoad, TheLastOverrideOfAKeyWins) {
+  EXPECT_EQ(load_defaults({"train.steps=1", "train.steps=2"}).recipe.train.steps, 2);
+}
 
 TEST(RecipeLoad, ThePresetOfTheCommandLineReplacesTheFiles) {
   const LoadedRecipe loaded = from("[model]\npreset = \"first-run\"\n", {"model.preset=linear-bench"});
@@ -97,7 +103,10 @@ TEST(RecipeLoad, ThePresetOfTheCommandLineReplacesTheFiles) {
 }
 
 TEST(RecipeLoad, StagesMayBeArraysOfTables) {
-  const Recipe recipe = from("[[optim.stages]]\nfrom_tokens = 69_000_000_000\nbatch = 16\n[[optim.stages]]\nfrom_tokens = 790_000_000_000\nbatch = 32\nlr = 1e-4\n").recipe;
+  const Recipe recipe =
+      from(
+          "[[optim.stages]]\nfrom_tokens = 69_000_000_000\nbatch = 16\n[[optim.stages]]\nfrom_tokens = 790_000_000_000\nbatch = 32\nlr = 1e-4\n")
+          .recipe;
   ASSERT_EQ(recipe.optim.stages.size(), 2u);
   EXPECT_EQ(recipe.optim.stages[0].from_tokens, 69000000000);
   EXPECT_EQ(recipe.optim.stages[1].lr, 1e-4);
@@ -216,7 +225,8 @@ TEST(RecipeBadInput, SizeAndDepthAreCapped) {
   refused(spaced + "=1");
   EXPECT_EQ(load_defaults({"description=" + std::string(100000, '[')}).recipe.description.size(), 100000u);
   // What only looks deep is fine.
-  EXPECT_EQ(from("description = '" + std::string(1000, '.') + "[[[['\n# " + std::string(1000, '[') + "\n").recipe.description.size(), 1004u);
+  EXPECT_EQ(from("description = '" + std::string(1000, '.') + "[[[['\n# " + std::string(1000, '[') + "\n").recipe.description.size(),
+            1004u);
 }
 
 }  // namespace

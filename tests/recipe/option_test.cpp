@@ -11,7 +11,9 @@ namespace longhaul::recipe {
 namespace {
 
 enum class Colour { kRed, kGreen };
-EnumNames names_of(Colour) { return {"red", "green"}; }
+EnumNames names_of(Colour) {
+  return {"red", "green"};
+}
 
 struct Shelf {
   bool open = false;
@@ -37,7 +39,9 @@ void declare(OptionSet& set, Shelf& shelf) {
   set.add("shelf.pattern", shelf.pattern, "Pattern.");
 }
 
-Value text(const std::string& value) { return Value(value); }
+Value text(const std::string& value) {
+  return Value(value);
+}
 
 TEST(RecipeOption, BindsEveryTypeToItsField) {
   Shelf shelf;

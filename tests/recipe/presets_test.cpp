@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 
-
 #include "base/file.h"
 #include "recipe/check.h"
 #include "recipe/load.h"
@@ -29,7 +28,8 @@ TEST(RecipePresets, AreTheFilesOfTheFolder) {
 TEST(RecipePresets, FillTheModelSectionOnlyAndHoldTogether) {
   for (const Preset& preset : presets()) {
     for (const TomlEntry& entry : read_toml(preset.text, std::string(preset.name))) {
-      EXPECT_TRUE(entry.key == "version" || entry.key == "description" || entry.key == "model" || entry.key.starts_with("model.")) << entry.key;
+      EXPECT_TRUE(entry.key == "version" || entry.key == "description" || entry.key == "model" || entry.key.starts_with("model."))
+          << entry.key;
       EXPECT_NE(entry.key, "model.preset");
     }
     const ModelConfig model = preset_model(preset.name);

@@ -19,7 +19,8 @@ using testing::Not;
 
 LoadedRecipe example() {
   return load_text("[model]\npreset = \"first-run\"\n[train]\nsteps = 10\n", "recipes/x.toml",
-                   {"optim.lr=0.1234567890123456789", "optim.stages=[{from_step=5, lr=1e-4, batch=16}]", "sample.prompt=\"a # b\\n\\\"c\"", "data.weights=[0.3]"});
+                   {"optim.lr=0.1234567890123456789", "optim.stages=[{from_step=5, lr=1e-4, batch=16}]", "sample.prompt=\"a # b\\n\\\"c\"",
+                    "data.weights=[0.3]"});
 }
 
 TEST(RecipeWrite, TomlReadsBackEqualAndKeepsOrigins) {

@@ -28,8 +28,12 @@ std::filesystem::path save_grid(FileSystem& files, int64_t step, int64_t rows, i
       for (int64_t r = r0; r < r1; ++r) {
         for (int64_t c = c0; c < c1; ++c) content.push_back(value(r * columns + c));
       }
-      halves[(i + j) % 2].push_back({.tensor = "w", .shape = {rows, columns}, .dtype = DType::kF32, .role = "weight",
-                                     .offset = {r0, c0}, .length = {r1 - r0, c1 - c0}});
+      halves[(i + j) % 2].push_back({.tensor = "w",
+                                     .shape = {rows, columns},
+                                     .dtype = DType::kF32,
+                                     .role = "weight",
+                                     .offset = {r0, c0},
+                                     .length = {r1 - r0, c1 - c0}});
     }
   }
   size_t next[2] = {0, 0};
@@ -54,7 +58,9 @@ TEST(CheckpointReading, AnyRectangleFromAnyLayout) {
     const Checkpoint checkpoint = Checkpoint::open(disk, path);
     checkpoint.verify();
     for (uint64_t trial = 0; trial < 60; ++trial) {
-      const auto at = [&](uint64_t k, int64_t bound) { return static_cast<int64_t>(random.below(trial * 4 + k, static_cast<uint64_t>(bound))); };
+      const auto at = [&](uint64_t k, int64_t bound) {
+        return static_cast<int64_t>(random.below(trial * 4 + k, static_cast<uint64_t>(bound)));
+      };
       layout::Rectangle needed{.offset = {at(0, kRows), at(1, kColumns)}, .length = {0, 0}};
       needed.length = {1 + at(2, kRows - needed.offset[0]), 1 + at(3, kColumns - needed.offset[1])};
       std::vector<float> into(static_cast<size_t>(needed.volume()), -1);
@@ -122,8 +128,9 @@ TEST(CheckpointDamage, MissingShortLongSwappedAndStaleFiles) {
   EXPECT_THAT(damaged([](auto& disk, auto& path) { disk.remove(path / kManifestName); }), HasSubstr(kManifestName));
   for (const int64_t change : {-9, -1, 1, 4096}) {
     EXPECT_THAT(damaged([&](auto& disk, auto& path) {
-      rewrite(disk, path / "rank-00000.safetensors", disk.file_bytes(path / "rank-00000.safetensors") + change);
-    }), HasSubstr("rank-00000.safetensors"));
+                  rewrite(disk, path / "rank-00000.safetensors", disk.file_bytes(path / "rank-00000.safetensors") + change);
+                }),
+                HasSubstr("rank-00000.safetensors"));
   }
   damaged([&](auto& disk, auto& path) { rewrite(disk, path / "rank-00000.safetensors", 0); });
   damaged([&](auto& disk, auto& path) {
@@ -133,8 +140,9 @@ TEST(CheckpointDamage, MissingShortLongSwappedAndStaleFiles) {
   });
   // The other save's file has the same size and layout: only checksums can tell.
   EXPECT_THAT(damaged([&](auto& disk, auto& path) {
-    disk.rename(path.parent_path() / "step-000000013" / "rank-00000.safetensors", path / "rank-00000.safetensors");
-  }), HasSubstr("rank-00000.safetensors"));
+                disk.rename(path.parent_path() / "step-000000013" / "rank-00000.safetensors", path / "rank-00000.safetensors");
+              }),
+              HasSubstr("rank-00000.safetensors"));
   damaged([&](auto& disk, auto& path) { disk.rename(path.parent_path() / "step-000000013" / kManifestName, path / kManifestName); });
 }
 
@@ -146,8 +154,8 @@ TEST(CheckpointDiffing, NamesWhatDiffersAndHowMuch) {
   EXPECT_TRUE(diff(left, same).same()) << "how a tensor was cut does not matter";
   EXPECT_EQ(diff(left, same).equal, 1);
   const Checkpoint right = Checkpoint::open(disk, save_grid(disk, 3, 9, 7, 1, 1, [&](int64_t i) {
-    return i == 40 ? value(i) + 2.25f : i == 50 ? value(i) - 1 : value(i);
-  }));
+                                              return i == 40 ? value(i) + 2.25f : i == 50 ? value(i) - 1 : value(i);
+                                            }));
   const CheckpointDifference values = diff(left, right);
   ASSERT_EQ(values.tensors.size(), 1u);
   EXPECT_EQ(values.tensors[0].different, 2);
@@ -174,9 +182,9 @@ TEST(CheckpointDiffing, EveryNumericTypeAsNumbers) {
     double maximum;
   };
   const std::vector<Case> cases = {
-      {DType::kBF16, {0x80, 0x3f}, {0x00, 0xc0}, 3},                    // 1, -2
-      {DType::kF16, {0x00, 0x3c}, {0x00, 0xc0}, 3},                     // 1, -2
-      {DType::kF16, {0x01, 0x00}, {0x00, 0x00}, 0x1p-24},               // smallest subnormal
+      {DType::kBF16, {0x80, 0x3f}, {0x00, 0xc0}, 3},       // 1, -2
+      {DType::kF16, {0x00, 0x3c}, {0x00, 0xc0}, 3},        // 1, -2
+      {DType::kF16, {0x01, 0x00}, {0x00, 0x00}, 0x1p-24},  // smallest subnormal
       {DType::kF32, {0, 0, 0x80, 0x3f}, {0, 0, 0, 0xc0}, 3},
       {DType::kF64, {0, 0, 0, 0, 0, 0, 0xf0, 0x3f}, {0, 0, 0, 0, 0, 0, 0, 0xc0}, 3},
       {DType::kI8, {0xff}, {0x01}, 2},
@@ -194,8 +202,8 @@ TEST(CheckpointDiffing, EveryNumericTypeAsNumbers) {
   int64_t step = 0;
   for (const Case& c : cases) {
     const auto save = [&](const std::vector<uint8_t>& bytes) {
-      const ShardSource shard{.tensor = "x", .shape = {1}, .dtype = c.dtype, .offset = {0}, .length = {1},
-                              .data = std::as_bytes(std::span(bytes))};
+      const ShardSource shard{
+          .tensor = "x", .shape = {1}, .dtype = c.dtype, .offset = {0}, .length = {1}, .data = std::as_bytes(std::span(bytes))};
       CheckpointWriter writer(disk, kFolder, ++step, 1);
       writer.add(write_checkpoint_file(disk, writer.folder(), "a.safetensors", {&shard, 1}));
       return Checkpoint::open(disk, writer.commit({}));

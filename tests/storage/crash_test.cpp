@@ -58,8 +58,8 @@ void check_prefix(const RecordingFileSystem& disk, size_t begin, size_t prefix, 
   if (recent <= 10) {
     for (size_t subset = 0; subset < size_t{2} << recent; ++subset) {
       check([&](size_t operation) {
-        const size_t bit = operation < begin ? recent
-                                             : static_cast<size_t>(std::lower_bound(first_recent, pending.end(), operation) - first_recent);
+        const size_t bit =
+            operation < begin ? recent : static_cast<size_t>(std::lower_bound(first_recent, pending.end(), operation) - first_recent);
         return Survival{(subset >> bit & 1) != 0 ? Kind::kWhole : Kind::kLost};
       });
     }
@@ -104,8 +104,8 @@ TEST(CrashReplay, EveryPrefixAndUnsyncedSubsetLoadsOldOrNew) {
   EXPECT_GT(replay.found_old, 100u);
   EXPECT_GT(replay.found_new, 100u);
   EXPECT_EQ(replay.exhaustive, replay.prefixes) << "the log grew: raise the limit, or say here why not all subsets are run";
-  fmt::print("{} prefixes, {} disk states: {} load the old checkpoint, {} the new one\n", replay.prefixes, replay.states,
-             replay.found_old, replay.found_new);
+  fmt::print("{} prefixes, {} disk states: {} load the old checkpoint, {} the new one\n", replay.prefixes, replay.states, replay.found_old,
+             replay.found_new);
 }
 
 // The checker itself must be able to fail: a commit without syncs is caught.

@@ -24,11 +24,21 @@ inline std::vector<FileReport> write_test_files(FileSystem& files, const std::fi
   const auto weight = random_bytes(6 * 4 * 4, seed), norm = random_bytes(4 * 2, seed + 1), count = random_bytes(8, seed + 2);
   const std::span<const std::byte> all(weight);
   const std::vector<ShardSource> first = {
-      {.tensor = "layers.0.weight", .shape = {6, 4}, .dtype = DType::kF32, .role = "weight", .offset = {0, 0}, .length = {4, 4},
+      {.tensor = "layers.0.weight",
+       .shape = {6, 4},
+       .dtype = DType::kF32,
+       .role = "weight",
+       .offset = {0, 0},
+       .length = {4, 4},
        .data = all.first(64)},
       {.tensor = "norm", .shape = {4}, .dtype = DType::kBF16, .role = "weight", .offset = {0}, .length = {4}, .data = norm}};
   const std::vector<ShardSource> second = {
-      {.tensor = "layers.0.weight", .shape = {6, 4}, .dtype = DType::kF32, .role = "weight", .offset = {4, 0}, .length = {2, 4},
+      {.tensor = "layers.0.weight",
+       .shape = {6, 4},
+       .dtype = DType::kF32,
+       .role = "weight",
+       .offset = {4, 0},
+       .length = {2, 4},
        .data = all.subspan(64)},
       {.tensor = "optimizer.count", .shape = {}, .dtype = DType::kI64, .role = "optimizer", .data = count}};
   return {write_checkpoint_file(files, folder, "rank-00000.safetensors", first, alignment),

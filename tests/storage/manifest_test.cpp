@@ -106,9 +106,7 @@ TEST(ManifestText, RefusesWhatIsInconsistent) {
 }
 
 TEST(ManifestText, RefusesDeepAndRepeatedJson) {
-  const auto sealed = [](const std::string& body) {
-    return body + ",\n\"manifest_sha256\": \"" + sha256_hex(body) + "\"\n}\n";
-  };
+  const auto sealed = [](const std::string& body) { return body + ",\n\"manifest_sha256\": \"" + sha256_hex(body) + "\"\n}\n"; };
   EXPECT_THAT(refusal(sealed("{\"recipe\": " + std::string(100'000, '['))), HasSubstr("nested"));
   std::string body = to_text(example());
   body.resize(body.find(",\n\"manifest_sha256\""));

@@ -27,9 +27,7 @@ std::vector<int64_t> steps_in(const FileSystem& files) {
 
 class Retention : public ::testing::Test {
  protected:
-  void save(int64_t step, int64_t generation = 1) {
-    save_test_checkpoint(disk, kFolder, step, generation, static_cast<uint64_t>(step));
-  }
+  void save(int64_t step, int64_t generation = 1) { save_test_checkpoint(disk, kFolder, step, generation, static_cast<uint64_t>(step)); }
   RecordingFileSystem disk;
 };
 
@@ -53,7 +51,8 @@ TEST_F(Retention, OnlyReportingRemovesNothing) {
 
 TEST_F(Retention, NothingGoesUnlessANewerOneVerifies) {
   for (int64_t step = 10; step <= 50; step += 10) save(step);
-  disk.flip_bit(kFolder / step_name(50) / "rank-00001.safetensors", disk.file_bytes(kFolder / step_name(50) / "rank-00001.safetensors") - 1, 0);
+  disk.flip_bit(kFolder / step_name(50) / "rank-00001.safetensors", disk.file_bytes(kFolder / step_name(50) / "rank-00001.safetensors") - 1,
+                0);
   disk.flip_bit(kFolder / step_name(40) / kManifestName, 30, 1);
   prune(disk, kFolder, {.keep_last = 1}, 1, 0);
   // 50 is damaged and 40 unreadable: both stay to be looked into; 30 is the newest whole one.
@@ -153,9 +152,9 @@ TEST(CommitProtocol, NamesAreParsedStrictly) {
   EXPECT_EQ(parse_checkpoint_name("step-12345678901")->step, 12'345'678'901);
   EXPECT_EQ(parse_checkpoint_name("step-000000012.tmp-7")->generation, 7);
   EXPECT_EQ(parse_checkpoint_name("step-000000012.replaced-7")->kind, CheckpointName::Kind::kReplaced);
-  for (const char* name : {"step-12", "step-", "step-00000001x", "step--00000012", "step-000000012.", "step-000000012.tmp-",
-                           "step-000000012.tmp-x", "step-000000012.old-1", "Step-000000012", ".deleted-step-000000012",
-                           "step-99999999999999999999"}) {
+  for (const char* name :
+       {"step-12", "step-", "step-00000001x", "step--00000012", "step-000000012.", "step-000000012.tmp-", "step-000000012.tmp-x",
+        "step-000000012.old-1", "Step-000000012", ".deleted-step-000000012", "step-99999999999999999999"}) {
     EXPECT_FALSE(parse_checkpoint_name(name).has_value()) << name;
   }
 }

@@ -39,7 +39,9 @@ std::string refusal(const std::string& content, const SafetensorsLimits& limits 
   return error.what();
 }
 
-std::string one(const std::string& fields, const std::string& name = "a") { return "{\"" + name + "\":{" + fields + "}}"; }
+std::string one(const std::string& fields, const std::string& name = "a") {
+  return "{\"" + name + "\":{" + fields + "}}";
+}
 
 TEST(SafetensorsMalformed, Lengths) {
   EXPECT_THAT(refusal(""), HasSubstr("too short"));
@@ -97,8 +99,8 @@ TEST(SafetensorsMalformed, RepeatedKeys) {
 }
 
 TEST(SafetensorsMalformed, NumberForms) {
-  for (const std::string number : {"4.0", "4e0", "0.4e1", "-4", "-0", "9007199254740993", "18446744073709551615",
-                                   "18446744073709551616", "1e400", "04", "+4", "0x4", "NaN", "Infinity", "9223372036854775808"}) {
+  for (const std::string number : {"4.0", "4e0", "0.4e1", "-4", "-0", "9007199254740993", "18446744073709551615", "18446744073709551616",
+                                   "1e400", "04", "+4", "0x4", "NaN", "Infinity", "9223372036854775808"}) {
     SCOPED_TRACE(number);
     refusal(file_of(one(R"("dtype":"U8","shape":[)" + number + R"(],"data_offsets":[0,4])"), 4));
     refusal(file_of(one(R"("dtype":"U8","shape":[4],"data_offsets":[0,)" + number + "])"), 4));
@@ -128,7 +130,8 @@ TEST(SafetensorsMalformed, ShapesAndTypes) {
   const std::string big = "4611686018427387904";
   EXPECT_THAT(refusal(file_of(one(R"("dtype":"U8","shape":[)" + big + ",4],\"data_offsets\":[0,0]"), 0)), HasSubstr("too large"));
   EXPECT_THAT(refusal(file_of(one(R"("dtype":"F64","shape":[)" + big + "],\"data_offsets\":[0,0]"), 0)), HasSubstr("too large"));
-  EXPECT_THAT(refusal(file_of(one(R"("dtype":"U8","shape":[)" + big + "," + big + ",0],\"data_offsets\":[0,0]"), 0)), HasSubstr("too large"));
+  EXPECT_THAT(refusal(file_of(one(R"("dtype":"U8","shape":[)" + big + "," + big + ",0],\"data_offsets\":[0,0]"), 0)),
+              HasSubstr("too large"));
   EXPECT_THAT(refusal(file_of(one(R"("dtype":"F33","shape":[1],"data_offsets":[0,4])"), 4)), HasSubstr("unknown dtype"));
   EXPECT_THAT(refusal(file_of(one(R"("dtype":"f32","shape":[1],"data_offsets":[0,4])"), 4)), HasSubstr("unknown dtype"));
   EXPECT_THAT(refusal(file_of(one(R"("dtype":"F4","shape":[3],"data_offsets":[0,2])"), 2)), HasSubstr("whole bytes"));
@@ -148,8 +151,10 @@ TEST(SafetensorsMalformed, NamesAndMetadata) {
   refusal(file_of(R"({"__metadata__":{"k":["m"]}})", 0));
   refusal(file_of(R"({"__metadata__":"text"})", 0));
   refusal(file_of("{\"__metadata__\":{\"k\":\"" + std::string(17 << 20, 'x') + "\"}}", 0));
-  EXPECT_THAT(refusal(file_of(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"b":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", 0),
-                      {.tensors = 1}), HasSubstr("too many tensors"));
+  EXPECT_THAT(
+      refusal(file_of(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"b":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", 0),
+              {.tensors = 1}),
+      HasSubstr("too many tensors"));
 }
 
 TEST(SafetensorsMalformed, ManyTensorsOnTheSameBytes) {
@@ -163,8 +168,10 @@ TEST(SafetensorsMalformed, ManyTensorsOnTheSameBytes) {
 TEST(SafetensorsAccepts, UnusualButLegal) {
   RecordingFileSystem disk;
   // Names are never paths; NaN bytes, empty tensors, scalars, any order of keys and offsets, spaces behind the header.
-  put(disk, "/f", file_of(R"({"../../etc/passwd":{"shape":[],"data_offsets":[3,7],"dtype":"F32"},"/abs":{"dtype":"BF16","shape":[0,9],)"
-                          R"("data_offsets":[3,3]},"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"__metadata__":{"k":"v"}}   )", 7));
+  put(disk, "/f",
+      file_of(R"({"../../etc/passwd":{"shape":[],"data_offsets":[3,7],"dtype":"F32"},"/abs":{"dtype":"BF16","shape":[0,9],)"
+              R"("data_offsets":[3,3]},"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"__metadata__":{"k":"v"}}   )",
+              7));
   const auto file = SafetensorsFile::open(disk, "/f");
   EXPECT_EQ(file.tensors().size(), 3u);
   EXPECT_EQ(file.read("../../etc/passwd").size(), 4u);
@@ -243,8 +250,11 @@ TEST(SafetensorsWriting, AllTypesRoundTrip) {
 TEST(SafetensorsWriting, PiecesAndAlignment) {
   RecordingFileSystem disk;
   const auto data = random_bytes(3 << 20, 5);
-  SafetensorsWriter writer(disk, "/f", {{.name = "b", .dtype = DType::kU8, .shape = {1}}, {.name = "e", .dtype = DType::kF64, .shape = {0}},
-                                        {.name = "a", .dtype = DType::kU8, .shape = {(3 << 20) - 1}}}, {}, 4096);
+  SafetensorsWriter writer(disk, "/f",
+                           {{.name = "b", .dtype = DType::kU8, .shape = {1}},
+                            {.name = "e", .dtype = DType::kF64, .shape = {0}},
+                            {.name = "a", .dtype = DType::kU8, .shape = {(3 << 20) - 1}}},
+                           {}, 4096);
   EXPECT_EQ(writer.tensors()[1].name, "a");
   for (size_t at = 0; at < data.size();) {
     const size_t count = std::min<size_t>(data.size() - at, 1 + at % 70'001 * 7);
@@ -263,8 +273,9 @@ TEST(SafetensorsWriting, RefusesWhatItCouldNotReadAgain) {
   RecordingFileSystem disk;
   const std::byte byte{1};
   const auto name_refused = [&](const std::string& name) {
-    return error_of([&] { write_safetensors(disk, "/f", std::vector<TensorData>{{name, DType::kU8, {1}, {&byte, 1}}}); }).code() ==
-           ExitCode::kCheckpoint;
+    return error_of([&] {
+             write_safetensors(disk, "/f", std::vector<TensorData>{{name, DType::kU8, {1}, {&byte, 1}}});
+           }).code() == ExitCode::kCheckpoint;
   };
   EXPECT_TRUE(name_refused(""));
   EXPECT_TRUE(name_refused("\xff"));

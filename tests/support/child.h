@@ -18,7 +18,8 @@ namespace longhaul {
 
 class Child {
  public:
-  Child(std::vector<std::string> words, const std::vector<std::string>& environment, std::filesystem::path output) : output_(std::move(output)) {
+  Child(std::vector<std::string> words, const std::vector<std::string>& environment, std::filesystem::path output)
+      : output_(std::move(output)) {
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
@@ -63,7 +64,8 @@ class Child {
  private:
   bool has_ended() {
     int status = 0;
-    if (status_ < 0 && ::waitpid(pid_, &status, WNOHANG) == pid_) status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (status_ < 0 && ::waitpid(pid_, &status, WNOHANG) == pid_)
+      status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     return status_ >= 0;
   }
 

@@ -44,7 +44,9 @@ inline State& state() {
 inline thread_local bool inside_operator = false;
 
 // Addresses with this bit flipped are nobody's, on x86-64 and on aarch64.
-inline void* flipped(const void* address) { return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(address) ^ (uintptr_t{1} << 52)); }
+inline void* flipped(const void* address) {
+  return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(address) ^ (uintptr_t{1} << 52));
+}
 
 inline void land_all() {
   const std::lock_guard lock(state().mutex);
@@ -140,8 +142,8 @@ inline Memory& memory() {
   return it;
 }
 
-inline at::Tensor empty_strided(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides, std::optional<at::ScalarType> type, std::optional<at::Layout>,
-                                std::optional<at::Device>, std::optional<bool>) {
+inline at::Tensor empty_strided(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides, std::optional<at::ScalarType> type,
+                                std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>) {
   return at::detail::empty_strided_generic(C10_AS_INTARRAYREF_SLOW(sizes), C10_AS_INTARRAYREF_SLOW(strides), &memory(),
                                            c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type.value_or(at::kFloat));
 }
@@ -193,8 +195,10 @@ inline void refuse_mixture(const c10::OperatorHandle& op, const torch::jit::Stac
   };
   const size_t arguments = op.schema().arguments().size();
   for (size_t i = stack.size() - arguments; i < stack.size(); ++i) {
-    if (stack[i].isTensor()) look(stack[i].toTensor());
-    else if (stack[i].isTensorList()) for (const at::Tensor& tensor : stack[i].toTensorList()) look(tensor);
+    if (stack[i].isTensor())
+      look(stack[i].toTensor());
+    else if (stack[i].isTensorList())
+      for (const at::Tensor& tensor : stack[i].toTensorList()) look(tensor);
     else if (stack[i].isOptionalTensorList()) {
       for (const auto& each : stack[i].toOptionalTensorList()) {
         const std::optional<at::Tensor> tensor = each;
@@ -231,7 +235,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("view", TORCH_FN(at::native::view));
   library.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
 }
-TORCH_LIBRARY_IMPL(_, PrivateUse1, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&on_the_cpu>()); }
+TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&on_the_cpu>());
+}
 
 }  // namespace longhaul::pretended
 
@@ -254,6 +260,8 @@ inline at::Device pretended_device() {
 inline const bool registered_at_load = !c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA) && pretended_device() == pretended::kDevice;
 
 // Times the host has waited for values of the pretended device since the last call.
-inline int64_t pretended_reads() { return std::exchange(pretended::state().reads, 0); }
+inline int64_t pretended_reads() {
+  return std::exchange(pretended::state().reads, 0);
+}
 
 }  // namespace longhaul

@@ -12,8 +12,8 @@
 namespace longhaul {
 namespace {
 
-using ::testing::HasSubstr;
 using at::Tensor;
+using ::testing::HasSubstr;
 
 class CpuAllocator : public ::testing::Test {
  protected:

@@ -115,7 +115,8 @@ TEST_P(OnAPretendedDevice, TheHostWaitsSeldom) {
 // Copies are queued ahead of the next step and land while it runs; what is written is the state at the time of the save.
 TEST_P(OnAPretendedDevice, ACheckpointHoldsTheStateOfItsStep) {
   const auto folder = std::filesystem::temp_directory_path() / ("longhaul-device-" + GetParam().name + std::to_string(::getpid()));
-  Training there(GetParam().config, "bf16", *device_), other(GetParam().config, "bf16", *device_), here(GetParam().config, "bf16", at::kCPU);
+  Training there(GetParam().config, "bf16", *device_), other(GetParam().config, "bf16", *device_),
+      here(GetParam().config, "bf16", at::kCPU);
   there.step();
   const std::vector<Tensor> expected = state_of(*there.optimizer);
   storage::LocalFileSystem files;
@@ -167,7 +168,8 @@ TEST_P(OnAPretendedDevice, TextsAndScoresEqualTheCpus) {
   EXPECT_LT(relative_error(each(there), each(here)), 1e-10);
 }
 
-INSTANTIATE_TEST_SUITE_P(Small, OnAPretendedDevice, ::testing::ValuesIn(small_models()), [](const auto& named) { return named.param.name; });
+INSTANTIATE_TEST_SUITE_P(Small, OnAPretendedDevice, ::testing::ValuesIn(small_models()),
+                         [](const auto& named) { return named.param.name; });
 
 // Operators on meta tensors refuse tensors of the host, so a table or a decay that stayed behind is found at the size of real models.
 TEST(OnMeta, PresetsRunAWholeStep) {

@@ -42,13 +42,34 @@ class TrainRun : public ::testing::Test {
   }
 
   RunRequest request(const std::string& name, std::vector<std::string> more = {}) const {
-    std::vector<std::string> overrides{
-        "model.layers=2", "model.hidden=32", "model.heads=2", "model.kv_heads=1", "model.head_dim=16", "model.vocabulary=257",
-        "model.mixers=lightning,softmax", "model.intermediate=32", "model.experts=2", "model.rotary_dim=8", "model.tie_embeddings=true",
-        "data.tokenizer=bytes", "data.source=" + (folder_ / "text").string(), "data.cache=" + (folder_ / "cache").string(),
-        "train.dtype=fp32", "train.batch=4", "train.micro_batch=2", "train.sequence=32", "train.steps=12", "train.checkpoint_every=5",
-        "train.evaluate_every=0", "train.threads=1", "optim.lr=0.01", "optim.warmup_steps=3", "sample.tokens=0",
-        "observe.compression_baseline=false", "observe.tensorboard=false", "observe.report=false"};
+    std::vector<std::string> overrides{"model.layers=2",
+                                       "model.hidden=32",
+                                       "model.heads=2",
+                                       "model.kv_heads=1",
+                                       "model.head_dim=16",
+                                       "model.vocabulary=257",
+                                       "model.mixers=lightning,softmax",
+                                       "model.intermediate=32",
+                                       "model.experts=2",
+                                       "model.rotary_dim=8",
+                                       "model.tie_embeddings=true",
+                                       "data.tokenizer=bytes",
+                                       "data.source=" + (folder_ / "text").string(),
+                                       "data.cache=" + (folder_ / "cache").string(),
+                                       "train.dtype=fp32",
+                                       "train.batch=4",
+                                       "train.micro_batch=2",
+                                       "train.sequence=32",
+                                       "train.steps=12",
+                                       "train.checkpoint_every=5",
+                                       "train.evaluate_every=0",
+                                       "train.threads=1",
+                                       "optim.lr=0.01",
+                                       "optim.warmup_steps=3",
+                                       "sample.tokens=0",
+                                       "observe.compression_baseline=false",
+                                       "observe.tensorboard=false",
+                                       "observe.report=false"};
     overrides.insert(overrides.end(), more.begin(), more.end());
     return {.recipe = recipe::load_defaults(overrides), .run_folder = folder_ / name, .quiet = true};
   }

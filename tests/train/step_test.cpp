@@ -64,8 +64,10 @@ TEST_F(StepGuard, AStepChangesWeightsAndLowersTheLoss) {
 
 TEST_F(StepGuard, ANanIsNamedByItsFirstBlockAndChangesNothing) {
   step(1);
-  for (const auto& [tensor_name, block] : std::vector<std::pair<std::string, std::string>>{
-           {"layers.0.mixer.output.weight", "layers.0.mixer"}, {"layers.1.channel.down.weight", "layers.1.channel"}, {"head.weight", "loss"}}) {
+  for (const auto& [tensor_name, block] :
+       std::vector<std::pair<std::string, std::string>>{{"layers.0.mixer.output.weight", "layers.0.mixer"},
+                                                        {"layers.1.channel.down.weight", "layers.1.channel"},
+                                                        {"head.weight", "loss"}}) {
     const Tensor weight = tensor(tensor_name);
     const double kept = weight.flatten()[5].item<double>();
     weight.flatten()[5].fill_(std::nan(""));

@@ -70,7 +70,7 @@ class Bpe {
   TextIds ids_;
   std::vector<std::string> tokens_;
   FlatMap<Merge> merges_;
-  std::vector<int32_t> symbols_;           // id of a one-character token, by code (by byte for byte-level)
+  std::vector<int32_t> symbols_;            // id of a one-character token, by code (by byte for byte-level)
   std::array<int32_t, 256> byte_tokens_{};  // <0x00> …, for byte_fallback
   bool all_joined_ = false;                 // pieces cannot be told apart: never cut a word
   std::vector<uint64_t> joined_bytes_;      // byte level: 256 × 256 bits

@@ -193,16 +193,21 @@ class PairMerger {
 void check(const TrainOptions& options) {
   const int64_t least = 256 + static_cast<int64_t>(options.special_tokens.size());
   if (options.vocabulary < least || options.vocabulary > (1 << 24)) {
-    throw Error({.code = ExitCode::kUsage, .what = "cannot train a tokenizer of this size",
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "cannot train a tokenizer of this size",
                  .expected = fmt::format("a vocabulary from {} (bytes and special tokens) to 16777216", least),
-                 .found = fmt::format("{}", options.vocabulary), .hint = "--vocabulary 8192"});
+                 .found = fmt::format("{}", options.vocabulary),
+                 .hint = "--vocabulary 8192"});
   }
   for (size_t i = 0; i < options.special_tokens.size(); ++i) {
     const std::string& token = options.special_tokens[i];
     const bool again = std::find(options.special_tokens.begin(), options.special_tokens.begin() + static_cast<std::ptrdiff_t>(i), token) !=
                        options.special_tokens.begin() + static_cast<std::ptrdiff_t>(i);
-    if (token.empty() || again || !valid_utf8(token) || decode_utf8(token.data(), token.data() + token.size()).length == static_cast<int>(token.size())) {
-      throw Error({.code = ExitCode::kUsage, .what = "cannot use a special token", .expected = "different texts of two or more characters in UTF-8",
+    if (token.empty() || again || !valid_utf8(token) ||
+        decode_utf8(token.data(), token.data() + token.size()).length == static_cast<int>(token.size())) {
+      throw Error({.code = ExitCode::kUsage,
+                   .what = "cannot use a special token",
+                   .expected = "different texts of two or more characters in UTF-8",
                    .found = fmt::format("\"{}\"", token)});
     }
   }

@@ -75,8 +75,11 @@ void write_encoded_files(const Tokenizer& tokenizer, const std::vector<std::file
 
 std::vector<int32_t> read_ids(std::string_view text, const std::string& where) {
   const auto refuse = [&](std::string found) {
-    throw Error({.code = ExitCode::kData, .what = "cannot read token ids", .expected = "a JSON array, an object with \"ids\", or numbers",
-                 .found = std::move(found), .where = where});
+    throw Error({.code = ExitCode::kData,
+                 .what = "cannot read token ids",
+                 .expected = "a JSON array, an object with \"ids\", or numbers",
+                 .found = std::move(found),
+                 .where = where});
   };
   std::vector<int32_t> ids;
   const size_t first = text.find_first_not_of(" \t\r\n");
@@ -106,6 +109,8 @@ std::vector<int32_t> read_ids(std::string_view text, const std::string& where) {
   return ids;
 }
 
-Tokenizer open_tokenizer(const std::string& name) { return name == "bytes" ? Tokenizer::bytes() : Tokenizer::load(name); }
+Tokenizer open_tokenizer(const std::string& name) {
+  return name == "bytes" ? Tokenizer::bytes() : Tokenizer::load(name);
+}
 
 }  // namespace longhaul::data

@@ -12,9 +12,9 @@ namespace longhaul::data {
 class Continuation {
  public:
   Continuation(const Tokenizer& tokenizer, std::vector<int32_t> prompt);  // the tokenizer must outlive it
-  std::string add(int32_t id);          // what can be shown now: whole characters only
-  std::string rest() const;             // what is left when no token follows
-  const std::string& text() const { return text_; }  // all that add() gave out
+  std::string add(int32_t id);                                            // what can be shown now: whole characters only
+  std::string rest() const;                                               // what is left when no token follows
+  const std::string& text() const { return text_; }                       // all that add() gave out
 
  private:
   const Tokenizer& tokenizer_;

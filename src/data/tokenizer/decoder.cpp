@@ -4,7 +4,9 @@
 
 namespace longhaul::data {
 
-Decoder::Decoder(const JsonView& definition) : present_(!definition.is_null()) { read(definition, 0); }
+Decoder::Decoder(const JsonView& definition) : present_(!definition.is_null()) {
+  read(definition, 0);
+}
 
 void Decoder::read(const JsonView& definition, int depth) {
   if (definition.is_null()) return;
@@ -20,7 +22,9 @@ void Decoder::read(const JsonView& definition, int depth) {
   } else if (type == "Fuse") {
     steps_.push_back({.kind = Step::Kind::kFuse});
   } else if (type == "Strip") {
-    steps_.push_back({.kind = Step::Kind::kStrip, .text = definition.at("content").string(), .start = definition.at("start").integer(0, 1 << 20),
+    steps_.push_back({.kind = Step::Kind::kStrip,
+                      .text = definition.at("content").string(),
+                      .start = definition.at("start").integer(0, 1 << 20),
                       .stop = definition.at("stop").integer(0, 1 << 20)});
     if (steps_.back().text.empty()) definition.at("content").fail("one character", "none");
   } else if (type == "Replace") {
@@ -35,7 +39,8 @@ void Decoder::read(const JsonView& definition, int depth) {
     steps_.push_back(std::move(step));
   } else if (type == "Metaspace") {
     const std::string scheme = definition.has("prepend_scheme") ? definition.at("prepend_scheme").string() : "always";
-    steps_.push_back({.kind = Step::Kind::kMetaspace, .text = definition.at("replacement").string(),
+    steps_.push_back({.kind = Step::Kind::kMetaspace,
+                      .text = definition.at("replacement").string(),
                       .drop_first = scheme != "never" && definition.boolean_or("add_prefix_space", true)});
     if (steps_.back().text.empty()) definition.at("replacement").fail("one character", "none");
   } else {

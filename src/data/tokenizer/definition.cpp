@@ -28,8 +28,13 @@ Json pre_tokenizer(PreTokenizerKind kind) {
 std::string trained_definition(const TrainedModel& model, PreTokenizerKind kind) {
   Json added = Json::array();
   for (const int32_t id : model.special) {
-    added.push_back({{"id", id}, {"content", model.tokens[static_cast<size_t>(id)]}, {"single_word", false}, {"lstrip", false},
-                     {"rstrip", false}, {"normalized", false}, {"special", true}});
+    added.push_back({{"id", id},
+                     {"content", model.tokens[static_cast<size_t>(id)]},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", true}});
   }
   Json vocabulary = Json::object();
   for (size_t id = 0; id < model.tokens.size(); ++id) vocabulary.get_ref<Json::object_t&>().emplace_back(model.tokens[id], id);
@@ -37,19 +42,25 @@ std::string trained_definition(const TrainedModel& model, PreTokenizerKind kind)
   for (const auto& [left, right] : model.merges) {
     merges.push_back(Json::array({model.tokens[static_cast<size_t>(left)], model.tokens[static_cast<size_t>(right)]}));
   }
-  const Json root = {
-      {"version", "1.0"},
-      {"truncation", nullptr},
-      {"padding", nullptr},
-      {"added_tokens", added},
-      {"normalizer", kind == PreTokenizerKind::kQwen ? Json{{"type", "NFC"}} : Json(nullptr)},
-      {"pre_tokenizer", pre_tokenizer(kind)},
-      {"post_processor", nullptr},
-      {"decoder", byte_level(true)},
-      {"model",
-       {{"type", "BPE"}, {"dropout", nullptr}, {"unk_token", nullptr}, {"continuing_subword_prefix", nullptr},
-        {"end_of_word_suffix", nullptr}, {"fuse_unk", false}, {"byte_fallback", false}, {"ignore_merges", false},
-        {"vocab", vocabulary}, {"merges", merges}}}};
+  const Json root = {{"version", "1.0"},
+                     {"truncation", nullptr},
+                     {"padding", nullptr},
+                     {"added_tokens", added},
+                     {"normalizer", kind == PreTokenizerKind::kQwen ? Json{{"type", "NFC"}} : Json(nullptr)},
+                     {"pre_tokenizer", pre_tokenizer(kind)},
+                     {"post_processor", nullptr},
+                     {"decoder", byte_level(true)},
+                     {"model",
+                      {{"type", "BPE"},
+                       {"dropout", nullptr},
+                       {"unk_token", nullptr},
+                       {"continuing_subword_prefix", nullptr},
+                       {"end_of_word_suffix", nullptr},
+                       {"fuse_unk", false},
+                       {"byte_fallback", false},
+                       {"ignore_merges", false},
+                       {"vocab", vocabulary},
+                       {"merges", merges}}}};
   return root.dump(1) + "\n";
 }
 

@@ -14,9 +14,9 @@ namespace longhaul::data {
 enum class PreTokenizerKind : uint8_t { kGpt2, kLlama3, kQwen, kNone };  // kNone: the text is one word (bytes)
 
 struct TrainedModel {
-  std::vector<std::string> tokens;                    // by id, in the byte-level alphabet; special tokens as they are
-  std::vector<std::pair<int32_t, int32_t>> merges;    // by rank
-  std::vector<int32_t> special;                       // ids
+  std::vector<std::string> tokens;                  // by id, in the byte-level alphabet; special tokens as they are
+  std::vector<std::pair<int32_t, int32_t>> merges;  // by rank
+  std::vector<int32_t> special;                     // ids
 };
 
 std::string trained_definition(const TrainedModel& model, PreTokenizerKind kind);

@@ -15,7 +15,9 @@ inline uint64_t mix_bits(uint64_t key) {
   return key ^ key >> 32;
 }
 
-inline uint64_t pair_key(int32_t left, int32_t right) { return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right); }
+inline uint64_t pair_key(int32_t left, int32_t right) {
+  return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
+}
 
 template <class Value>
 class FlatMap {

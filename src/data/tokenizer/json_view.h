@@ -45,8 +45,9 @@ class JsonView {
     return value_->get<bool>();
   }
   int64_t integer(int64_t least, int64_t most) const {
-    const bool fits = value_->is_number_integer() &&
-                      (!value_->is_number_unsigned() || value_->get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()));
+    const bool fits =
+        value_->is_number_integer() &&
+        (!value_->is_number_unsigned() || value_->get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()));
     if (!fits || value_->get<int64_t>() < least || value_->get<int64_t>() > most) {
       fail(fmt::format("a whole number from {} to {}", least, most), brief());
     }
@@ -58,12 +59,18 @@ class JsonView {
     if (!good) fail(std::string(expected), brief());
   }
   [[noreturn]] void fail(std::string expected, std::string found) const {
-    throw Error({.code = ExitCode::kData, .what = "malformed tokenizer definition", .expected = std::move(expected),
-                 .found = std::move(found), .where = where_});
+    throw Error({.code = ExitCode::kData,
+                 .what = "malformed tokenizer definition",
+                 .expected = std::move(expected),
+                 .found = std::move(found),
+                 .where = where_});
   }
   [[noreturn]] void unsupported(std::string what, std::string expected) const {
-    throw Error({.code = ExitCode::kData, .what = "this tokenizer definition uses a part that is not supported",
-                 .expected = std::move(expected), .found = std::move(what), .where = where_,
+    throw Error({.code = ExitCode::kData,
+                 .what = "this tokenizer definition uses a part that is not supported",
+                 .expected = std::move(expected),
+                 .found = std::move(what),
+                 .where = where_,
                  .hint = "docs/formats/tokenizer.md lists what is read"});
   }
 

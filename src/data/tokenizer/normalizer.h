@@ -23,8 +23,8 @@ class Normalizer {
   std::string_view apply(std::string_view text, bool continued, std::deque<std::string>& storage) const;
 
   bool empty() const { return steps_.empty(); }
-  bool only_nfc() const;         // every step is NFC
-  bool by_character() const;     // every step prepends, or replaces single characters: text may be cut between any two
+  bool only_nfc() const;           // every step is NFC
+  bool by_character() const;       // every step prepends, or replaces single characters: text may be cut between any two
   char32_t space_becomes() const;  // what the steps make of a space (single-character replacements only)
 
  private:

@@ -152,7 +152,8 @@ void PreTokenizer::run_step(const Step& step, const Piece& piece, std::deque<std
         break;
       }
       std::vector<Match> found;
-      for (size_t at = text.find(step.replacement); at != std::string::npos; at = text.find(step.replacement, at + step.replacement.size())) {
+      for (size_t at = text.find(step.replacement); at != std::string::npos;
+           at = text.find(step.replacement, at + step.replacement.size())) {
         found.push_back({static_cast<int64_t>(at), static_cast<int64_t>(at + step.replacement.size())});
       }
       split(whole, found, Behavior::kMergedWithNext, false, to);
@@ -242,7 +243,8 @@ int64_t PreTokenizer::last_safe_cut(std::string_view text, bool nfc_before) cons
   if (step.kind == Step::Kind::kScanner) {
     for (int64_t cut = data::last_safe_cut(step.family, text); cut > 0;
          cut = data::last_safe_cut(step.family, text.substr(0, static_cast<size_t>(cut)))) {
-      const bool ascii = static_cast<uint8_t>(text[static_cast<size_t>(cut)]) < 0x80 && static_cast<uint8_t>(text[static_cast<size_t>(cut - 1)]) < 0x80;
+      const bool ascii =
+          static_cast<uint8_t>(text[static_cast<size_t>(cut)]) < 0x80 && static_cast<uint8_t>(text[static_cast<size_t>(cut - 1)]) < 0x80;
       if (ascii || !nfc_before) return cut;
     }
     return 0;

@@ -44,7 +44,7 @@ class PreTokenizer {
   // For streaming: the largest position at which `text` may be cut without changing any word, whatever follows; -1: no rule
   // is known for this pre-tokenizer. `text` ends on a character boundary.
   int64_t last_safe_cut(std::string_view text, bool nfc_before) const;
-  bool whole_text_is_a_word() const;  // no step cuts
+  bool whole_text_is_a_word() const;             // no step cuts
   char32_t space_becomes(char32_t space) const;  // what Metaspace writes for a space
 
  private:

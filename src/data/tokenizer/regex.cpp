@@ -22,9 +22,11 @@ constexpr std::array<std::string_view, 29> kCategoryNames = {"Cn", "Lu", "Ll", "
                                                              "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Co"};
 
 [[noreturn]] void refuse(std::string_view what, std::string_view pattern, const std::string& where) {
-  throw Error({.code = ExitCode::kData, .what = "cannot use a regular expression of the tokenizer",
+  throw Error({.code = ExitCode::kData,
+               .what = "cannot use a regular expression of the tokenizer",
                .expected = "groups, alternatives, character classes, \\s \\S \\d \\D \\w \\W \\p{…}, quantifiers and look-around",
-               .found = fmt::format("{} in {}", what, pattern), .where = where});
+               .found = fmt::format("{} in {}", what, pattern),
+               .where = where});
 }
 
 // Does PCRE2's own table disagree with the peer's for the category? Found once per category by asking PCRE2 about every code
@@ -139,22 +141,32 @@ class Translator {
       }
     };
     switch (c) {
-      case 's': return set(std::string(kSpaceSet), false);
+      case 's':
+        return set(std::string(kSpaceSet), false);
       case 'S':
         if (in_class) refuse("\\S inside a character class", pattern_, where_);
         return set(std::string(kSpaceSet), true);
-      case 'd': return set(property_set("Nd"), false);
-      case 'D': return set(property_set("Nd"), true);
-      case 'w': return set(word_set(), false);
-      case 'W': return set(word_set(), true);
-      case 'p': case 'P': {
+      case 'd':
+        return set(property_set("Nd"), false);
+      case 'D':
+        return set(property_set("Nd"), true);
+      case 'w':
+        return set(word_set(), false);
+      case 'W':
+        return set(word_set(), true);
+      case 'p':
+      case 'P': {
         const size_t close = pattern_.find('}', at_);
         if (at_ >= pattern_.size() || pattern_[at_] != '{' || close == std::string_view::npos) refuse("\\p without {…}", pattern_, where_);
         const std::string_view name = pattern_.substr(at_ + 1, close - at_ - 1);
         at_ = close + 1;
         return set(property_set(name), c == 'P');
       }
-      case 'n': case 'r': case 't': case 'f': case 'v':
+      case 'n':
+      case 'r':
+      case 't':
+      case 'f':
+      case 'v':
         out_ += c == 'v' ? std::string("\\x0b") : fmt::format("\\{}", c);
         return;
       case 'x': {
@@ -271,8 +283,10 @@ struct Regex::Compiled {
     if (count < 0) {
       std::array<PCRE2_UCHAR, 128> message{};
       pcre2_get_error_message(count, message.data(), message.size());
-      throw Error({.code = ExitCode::kData, .what = "a regular expression of the tokenizer failed on the text",
-                   .found = reinterpret_cast<const char*>(message.data()), .where = fmt::format("{}, pattern {}", where, pattern)});
+      throw Error({.code = ExitCode::kData,
+                   .what = "a regular expression of the tokenizer failed on the text",
+                   .found = reinterpret_cast<const char*>(message.data()),
+                   .where = fmt::format("{}, pattern {}", where, pattern)});
     }
     const PCRE2_SIZE* vector = pcre2_get_ovector_pointer(scratch.data);
     found = {static_cast<int64_t>(vector[0]), static_cast<int64_t>(vector[1])};

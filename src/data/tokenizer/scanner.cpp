@@ -24,7 +24,8 @@ struct Looked {
 
 inline Looked look(const char* at, const char* end) {
   const uint8_t first = static_cast<uint8_t>(*at);
-  if (first < 0x80) [[likely]] return {kAscii.of[first], 1};
+  if (first < 0x80) [[likely]]
+    return {kAscii.of[first], 1};
   const Decoded decoded = decode_utf8(at, end);
   return {class_of(decoded.code), decoded.length};
 }
@@ -38,7 +39,9 @@ inline const char* run_of(CharClass kind, const char* at, const char* end) {
   return at;
 }
 
-inline bool newline(char c) { return c == '\n' || c == '\r'; }
+inline bool newline(char c) {
+  return c == '\n' || c == '\r';
+}
 
 // \s+(?!\S)|\s+ : a run of spaces leaves its last character to the word that follows, unless it is alone.
 const char* spaces(const char* at, const char* end) {

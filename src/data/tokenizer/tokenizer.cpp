@@ -23,8 +23,8 @@ struct Tokenizer::Parts {
   Bpe model;
   AddedTokens added;
   Decoder decoder;
-  std::vector<int32_t> before, after;       // what the post-processor puts around the text
-  std::vector<std::string> byte_texts;      // by id, when the decoder is ByteLevel alone
+  std::vector<int32_t> before, after;   // what the post-processor puts around the text
+  std::vector<std::string> byte_texts;  // by id, when the decoder is ByteLevel alone
   int64_t vocabulary = 0, tokens = 0;
   char32_t space_becomes = U' ';
 
@@ -47,8 +47,11 @@ void check_depth(std::string_view text, const std::string& where) {
       for (++at; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\';
     } else if (c == '[' || c == '{') {
       if (++depth > kMostLevels) {
-        throw Error({.code = ExitCode::kData, .what = "malformed tokenizer definition",
-                     .expected = fmt::format("at most {} levels of brackets", kMostLevels), .found = "more", .where = fmt::format("{}, byte {}", where, at)});
+        throw Error({.code = ExitCode::kData,
+                     .what = "malformed tokenizer definition",
+                     .expected = fmt::format("at most {} levels of brackets", kMostLevels),
+                     .found = "more",
+                     .where = fmt::format("{}, byte {}", where, at)});
       }
     } else if (c == ']' || c == '}') {
       --depth;
@@ -132,8 +135,11 @@ Tokenizer Tokenizer::load(const std::filesystem::path& path) {
 
 Tokenizer Tokenizer::from_json(std::string text, const std::string& where) {
   if (static_cast<int64_t>(text.size()) > kMostBytes) {
-    throw Error({.code = ExitCode::kData, .what = "malformed tokenizer definition", .expected = fmt::format("at most {} bytes", kMostBytes),
-                 .found = fmt::format("{} bytes", text.size()), .where = where});
+    throw Error({.code = ExitCode::kData,
+                 .what = "malformed tokenizer definition",
+                 .expected = fmt::format("at most {} bytes", kMostBytes),
+                 .found = fmt::format("{} bytes", text.size()),
+                 .where = where});
   }
   check_depth(text, where);
   auto parts = std::make_shared<Parts>();
@@ -141,7 +147,8 @@ Tokenizer Tokenizer::from_json(std::string text, const std::string& where) {
   try {
     json = nlohmann::json::parse(text);
   } catch (const nlohmann::json::exception& problem) {
-    throw Error({.code = ExitCode::kData, .what = "malformed tokenizer definition", .expected = "JSON", .found = problem.what(), .where = where});
+    throw Error(
+        {.code = ExitCode::kData, .what = "malformed tokenizer definition", .expected = "JSON", .found = problem.what(), .where = where});
   }
   parts->read(JsonView(json, where + ":"));
   parts->sha256 = sha256_hex(text);
@@ -150,9 +157,13 @@ Tokenizer Tokenizer::from_json(std::string text, const std::string& where) {
   return Tokenizer(std::move(parts));
 }
 
-Tokenizer Tokenizer::bytes() { return from_json(bytes_definition(), "bytes"); }
+Tokenizer Tokenizer::bytes() {
+  return from_json(bytes_definition(), "bytes");
+}
 
-void Tokenizer::save(const std::filesystem::path& path) const { write_text_atomically(path, parts_->definition); }
+void Tokenizer::save(const std::filesystem::path& path) const {
+  write_text_atomically(path, parts_->definition);
+}
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special) const {
   std::vector<int32_t> ids;
@@ -237,8 +248,11 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) c
     const int32_t id = ids[i];
     const std::string* token = parts.text_of(id);
     if (token == nullptr) {
-      throw Error({.code = ExitCode::kData, .what = "cannot decode", .expected = fmt::format("ids of tokens, below {}", parts.vocabulary),
-                   .found = fmt::format("{} at position {}", id, i), .where = parts.where});
+      throw Error({.code = ExitCode::kData,
+                   .what = "cannot decode",
+                   .expected = fmt::format("ids of tokens, below {}", parts.vocabulary),
+                   .found = fmt::format("{} at position {}", id, i),
+                   .where = parts.where});
     }
     if (skip_special && is_special(id)) continue;
     if (fast) {
@@ -250,10 +264,18 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) c
   return fast ? text : parts.decoder.decode(std::move(tokens));
 }
 
-int64_t Tokenizer::vocabulary() const { return parts_->vocabulary; }
-int64_t Tokenizer::tokens() const { return parts_->tokens; }
-const std::string& Tokenizer::sha256() const { return parts_->sha256; }
-const std::string& Tokenizer::definition() const { return parts_->definition; }
+int64_t Tokenizer::vocabulary() const {
+  return parts_->vocabulary;
+}
+int64_t Tokenizer::tokens() const {
+  return parts_->tokens;
+}
+const std::string& Tokenizer::sha256() const {
+  return parts_->sha256;
+}
+const std::string& Tokenizer::definition() const {
+  return parts_->definition;
+}
 
 std::optional<int32_t> Tokenizer::id_of(std::string_view token) const {
   if (const auto id = parts_->added.id_of(token)) return id;

@@ -38,8 +38,8 @@ class Tokenizer {
   // The bytes that the ids stand for. An id without a token is Error 65.
   std::string decode(std::span<const int32_t> ids, bool skip_special = false) const;
 
-  int64_t vocabulary() const;  // highest id + 1: rows an embedding needs
-  int64_t tokens() const;      // ids that have a token
+  int64_t vocabulary() const;                                  // highest id + 1: rows an embedding needs
+  int64_t tokens() const;                                      // ids that have a token
   std::optional<int32_t> id_of(std::string_view token) const;  // as written in the file ("Ġthe") or an added token's text
   std::optional<std::string> token_of(int32_t id) const;
   bool is_special(int32_t id) const;

@@ -16,11 +16,19 @@ namespace {
 
 CharClass class_from(char32_t code, uint8_t properties) {
   switch (static_cast<Category>(properties & 31)) {
-    case Category::kLu: case Category::kLl: case Category::kLt: case Category::kLm: case Category::kLo:
+    case Category::kLu:
+    case Category::kLl:
+    case Category::kLt:
+    case Category::kLm:
+    case Category::kLo:
       return CharClass::kLetter;
-    case Category::kNd: case Category::kNl: case Category::kNo:
+    case Category::kNd:
+    case Category::kNl:
+    case Category::kNo:
       return CharClass::kNumber;
-    case Category::kZs: case Category::kZl: case Category::kZp:
+    case Category::kZs:
+    case Category::kZl:
+    case Category::kZp:
       return CharClass::kSpace;
     default:
       return (code >= 9 && code <= 13) || code == 0x85 ? CharClass::kSpace : CharClass::kOther;
@@ -57,7 +65,9 @@ struct TableStorage {
   }
 };
 
-bool continuation(char c) { return (static_cast<uint8_t>(c) & 0xC0) == 0x80; }
+bool continuation(char c) {
+  return (static_cast<uint8_t>(c) & 0xC0) == 0x80;
+}
 
 struct ByteAlphabet {
   std::array<char32_t, 256> to_char;
@@ -190,9 +200,13 @@ std::string nfc(std::string_view text) {
   return result;
 }
 
-char32_t byte_to_char(uint8_t byte) { return byte_alphabet().to_char[byte]; }
+char32_t byte_to_char(uint8_t byte) {
+  return byte_alphabet().to_char[byte];
+}
 
-int char_to_byte(char32_t code) { return code < 0x180 ? byte_alphabet().to_byte[code] : -1; }
+int char_to_byte(char32_t code) {
+  return code < 0x180 ? byte_alphabet().to_byte[code] : -1;
+}
 
 std::string bytes_to_chars(std::string_view bytes) {
   std::string chars;

@@ -12,8 +12,35 @@
 namespace longhaul::data {
 
 enum class Category : uint8_t {
-  kCn, kLu, kLl, kLt, kLm, kLo, kMn, kMc, kMe, kNd, kNl, kNo, kPc, kPd, kPs,
-  kPe, kPi, kPf, kPo, kSm, kSc, kSk, kSo, kZs, kZl, kZp, kCc, kCf, kCo,
+  kCn,
+  kLu,
+  kLl,
+  kLt,
+  kLm,
+  kLo,
+  kMn,
+  kMc,
+  kMe,
+  kNd,
+  kNl,
+  kNo,
+  kPc,
+  kPd,
+  kPs,
+  kPe,
+  kPi,
+  kPf,
+  kPo,
+  kSm,
+  kSc,
+  kSk,
+  kSo,
+  kZs,
+  kZl,
+  kZp,
+  kCc,
+  kCf,
+  kCo,
 };
 
 inline constexpr uint8_t kNumericProperty = 1 << 5;
@@ -36,7 +63,7 @@ struct Decoded {
   char32_t code;
   int length;  // bytes
 };
-Decoded decode_utf8(const char* at, const char* end);         // at < end
+Decoded decode_utf8(const char* at, const char* end);           // at < end
 Decoded decode_utf8_before(const char* begin, const char* at);  // the character that ends at `at`; begin < at
 void append_utf8(std::string& to, char32_t code);
 bool valid_utf8(std::string_view text);
@@ -46,13 +73,17 @@ inline uint8_t properties_of(char32_t code) {
   const UnicodeTables& tables = unicode_tables();
   return tables.properties[tables.blocks[code >> 8] * 256 + (code & 255)];
 }
-inline Category category_of(char32_t code) { return static_cast<Category>(properties_of(code) & 31); }
+inline Category category_of(char32_t code) {
+  return static_cast<Category>(properties_of(code) & 31);
+}
 inline CharClass class_of(char32_t code) {
   if (code >= kBadByte) return CharClass::kOther;
   const UnicodeTables& tables = unicode_tables();
   return tables.classes[tables.blocks[code >> 8] * 256 + (code & 255)];
 }
-inline bool is_space(char32_t code) { return class_of(code) == CharClass::kSpace; }
+inline bool is_space(char32_t code) {
+  return class_of(code) == CharClass::kSpace;
+}
 
 // Normalization form C. `already_nfc` is a quick test that may say no for text that is.
 bool already_nfc(std::string_view text);
@@ -60,8 +91,8 @@ std::string nfc(std::string_view text);
 
 // Byte-level alphabets write each byte as one printable character (GPT-2's table).
 char32_t byte_to_char(uint8_t byte);
-int char_to_byte(char32_t code);                        // -1: not in the alphabet
-std::string bytes_to_chars(std::string_view bytes);     // UTF-8 of the characters
+int char_to_byte(char32_t code);                                  // -1: not in the alphabet
+std::string bytes_to_chars(std::string_view bytes);               // UTF-8 of the characters
 bool chars_to_bytes(std::string_view chars, std::string& bytes);  // false: some character is not in the alphabet
 
 }  // namespace longhaul::data

@@ -27,7 +27,9 @@ void swiglu_backward(const Tensor& x, const Tensor& dy, const Tensor& dx) {
   cuda::swiglu_backward(bf16(x), bf16(dy), bf16_out(dx), dy.size(0), dy.size(1), device.stream());
 }
 
-Tensor wide(const Tensor& bias) { return bias.defined() ? bias.to(at::kFloat) : bias; }
+Tensor wide(const Tensor& bias) {
+  return bias.defined() ? bias.to(at::kFloat) : bias;
+}
 
 void bias_gelu_forward(const Tensor& x, const Tensor& bias, const Tensor& y) {
   const cuda::OnDevice device(x);
@@ -37,8 +39,8 @@ void bias_gelu_forward(const Tensor& x, const Tensor& bias, const Tensor& y) {
 void bias_gelu_backward(const Tensor& x, const Tensor& bias, const Tensor& dy, const Tensor& dx, const Tensor& sink) {
   const cuda::OnDevice device(x);
   const Tensor wide_bias = wide(bias), partial = cuda::workspace(cuda::bias_gelu_workspace_bytes(x.size(0), x.size(1)), x);
-  cuda::bias_gelu_backward(bf16(x), cuda::fp32(wide_bias), bf16(dy), bf16_out(dx), cuda::fp32_out(sink), partial.mutable_data_ptr(), x.size(0), x.size(1),
-                           device.stream());
+  cuda::bias_gelu_backward(bf16(x), cuda::fp32(wide_bias), bf16(dy), bf16_out(dx), cuda::fp32_out(sink), partial.mutable_data_ptr(),
+                           x.size(0), x.size(1), device.stream());
 }
 
 const CudaCalls<ActivationCuda> registered({.silu_forward = silu_forward,

@@ -18,7 +18,9 @@ using torch::autograd::variable_list;
 
 constexpr int64_t kGrainElements = 1 << 14;  // a thread's share at least: some microseconds of work
 
-int64_t row_grain(int64_t columns) { return std::max<int64_t>(1, kGrainElements / std::max<int64_t>(1, columns)); }
+int64_t row_grain(int64_t columns) {
+  return std::max<int64_t>(1, kGrainElements / std::max<int64_t>(1, columns));
+}
 
 Heads heads_of(const Tensor& x_tc, int64_t heads, int64_t kv_heads, int64_t head_dim) {
   const Tensor x_thd = x_tc.view({x_tc.size(0), heads + 2 * kv_heads, head_dim});
@@ -26,12 +28,14 @@ Heads heads_of(const Tensor& x_tc, int64_t heads, int64_t kv_heads, int64_t head
 }
 
 // A gradient [rows, …] as a matrix whose rows are contiguous, however far apart.
-Tensor with_contiguous_rows(const Tensor& dy) { return dy.numel() == 0 || dy[0].is_contiguous() ? dy : dy.contiguous(); }
+Tensor with_contiguous_rows(const Tensor& dy) {
+  return dy.numel() == 0 || dy[0].is_contiguous() ? dy : dy.contiguous();
+}
 
 class SiluHeadsFunction : public torch::autograd::Function<SiluHeadsFunction> {
  public:
-  static variable_list forward(torch::autograd::AutogradContext* context, const Tensor& x, int64_t heads, int64_t kv_heads, int64_t head_dim,
-                               bool on_gpu) {
+  static variable_list forward(torch::autograd::AutogradContext* context, const Tensor& x, int64_t heads, int64_t kv_heads,
+                               int64_t head_dim, bool on_gpu) {
     context->save_for_backward({x});
     context->saved_data["on_gpu"] = on_gpu;
     const Tensor y = at::empty_like(x);
@@ -192,7 +196,8 @@ Tensor bias_gelu(const Tensor& x, const Tensor& bias, const Tensor& sink) {
       refuse_argument("bias_gelu", "bias", fmt::format("[{}] {}", x.size(1), name_of(x.scalar_type())), shape_text(bias));
     }
     if (!sink.defined() || sink.sizes() != bias.sizes() || sink.scalar_type() != wide_type(x) || !sink.is_contiguous()) {
-      refuse_argument("bias_gelu", "bias_sink", fmt::format("[{}] {}", x.size(1), name_of(wide_type(x))), sink.defined() ? shape_text(sink) : "none");
+      refuse_argument("bias_gelu", "bias_sink", fmt::format("[{}] {}", x.size(1), name_of(wide_type(x))),
+                      sink.defined() ? shape_text(sink) : "none");
     }
   }
   const ByDevice choice = choose_by_device("bias_gelu", x, refuse_cuda(x));
@@ -201,10 +206,13 @@ Tensor bias_gelu(const Tensor& x, const Tensor& bias, const Tensor& sink) {
     return bias_gelu_reference(x, bias.defined() ? with_gradient_to(bias.to(wide_type(x)), sink, x.requires_grad()) : bias);
   }
   using Maybe = std::optional<Tensor>;
-  return BiasGeluFunction::apply(x.contiguous(), bias.defined() ? Maybe(bias) : Maybe(), bias.defined() ? Maybe(sink) : Maybe(), choice == ByDevice::kCuda);
+  return BiasGeluFunction::apply(x.contiguous(), bias.defined() ? Maybe(bias) : Maybe(), bias.defined() ? Maybe(sink) : Maybe(),
+                                 choice == ByDevice::kCuda);
 }
 
-Tensor silu_reference(const Tensor& x) { return at::silu(x); }
+Tensor silu_reference(const Tensor& x) {
+  return at::silu(x);
+}
 
 Tensor swiglu_reference(const Tensor& x) {
   const auto halves = x.to(wide_type(x)).chunk(2, 1);

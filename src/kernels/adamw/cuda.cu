@@ -67,7 +67,8 @@ LONGHAUL_KERNEL(kThreads) norm_kernel(AdamwStep step, const double* partial, flo
   double total = 0;
   for (int i = 0; i < kThreads; ++i) total += scratch[i];
   const double size = sqrt(total) * static_cast<double>(step.scale);
-  const double clip = step.clip_norm > 0 && size + 1e-6 > static_cast<double>(step.clip_norm) ? static_cast<double>(step.clip_norm) / (size + 1e-6) : 1.0;
+  const double clip =
+      step.clip_norm > 0 && size + 1e-6 > static_cast<double>(step.clip_norm) ? static_cast<double>(step.clip_norm) / (size + 1e-6) : 1.0;
   norm[0] = static_cast<float>(size);
   norm[1] = static_cast<float>(clip * static_cast<double>(step.scale));
 }
@@ -98,7 +99,9 @@ LONGHAUL_KERNEL(kThreads) adamw_kernel(AdamwStep step, const float* norm) {
 
 }  // namespace
 
-int64_t gradient_norm_workspace_bytes(int64_t piece_count) { return piece_count * 8; }
+int64_t gradient_norm_workspace_bytes(int64_t piece_count) {
+  return piece_count * 8;
+}
 
 void gradient_norm(const AdamwStep& step, float* norm, void* workspace, Stream stream) {
   double* partial = static_cast<double*>(workspace);
@@ -106,6 +109,8 @@ void gradient_norm(const AdamwStep& step, float* norm, void* workspace, Stream s
   launch("adamw.norm", norm_kernel, 1, kThreads, kThreads * 8, stream, step, static_cast<const double*>(partial), norm);
 }
 
-void adamw(const AdamwStep& step, const float* norm, Stream stream) { launch("adamw", adamw_kernel, step.piece_count, kThreads, 0, stream, step, norm); }
+void adamw(const AdamwStep& step, const float* norm, Stream stream) {
+  launch("adamw", adamw_kernel, step.piece_count, kThreads, 0, stream, step, norm);
+}
 
 }  // namespace longhaul::kernels::cuda

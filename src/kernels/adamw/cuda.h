@@ -37,7 +37,7 @@ struct AdamwStep {
   const AdamwTensor* tensors = nullptr;  // on the device
   const AdamwPiece* pieces = nullptr;    // likewise
   int64_t piece_count = 0;
-  float scale = 1;  // 1 / tokens
+  float scale = 1;      // 1 / tokens
   float clip_norm = 0;  // 0: none
   float beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f, step_size = 0, inverse_root_correction = 1;
   bool zero_gradient = true;

@@ -10,9 +10,12 @@ namespace {
 // Queries [tokens, H, D] of one document against its keys; both may be none.
 AttentionResult document(const Tensor& q_thd, const Tensor& k_shd, const Tensor& v_shd, const AttentionProblem& problem) {
   const int64_t queries = q_thd.size(0), keys = k_shd.size(0), shift = keys - queries;
-  const auto by_head = [&](const Tensor& x) { return x.to(problem.sum_type()).repeat_interleave(problem.heads() / x.size(1), 1).transpose(0, 1); };
+  const auto by_head = [&](const Tensor& x) {
+    return x.to(problem.sum_type()).repeat_interleave(problem.heads() / x.size(1), 1).transpose(0, 1);
+  };
   const Tensor q = by_head(q_thd), k = by_head(k_shd), v = by_head(v_shd);
-  const Tensor last = at::arange(queries, q.options().dtype(at::kLong)).unsqueeze(1).add(shift), at_key = at::arange(keys, last.options()).unsqueeze(0);
+  const Tensor last = at::arange(queries, q.options().dtype(at::kLong)).unsqueeze(1).add(shift),
+               at_key = at::arange(keys, last.options()).unsqueeze(0);
   Tensor hidden = at_key.gt(last);
   if (problem.options.window > 0) hidden = hidden.logical_or(at_key.le(last.sub(problem.options.window)));
 
@@ -34,8 +37,8 @@ AttentionResult attention_aten(const AttentionProblem& problem) {
   for (size_t n = 0; n + 1 < problem.offsets.size(); ++n) {
     const int64_t begin = problem.offsets[n], queries = problem.offsets[n + 1] - begin;
     const int64_t first_key = problem.key_offsets[n], keys = problem.key_offsets[n + 1] - first_key;
-    const AttentionResult part =
-        document(problem.q_thd.narrow(0, begin, queries), problem.k_shd.narrow(0, first_key, keys), problem.v_shd.narrow(0, first_key, keys), problem);
+    const AttentionResult part = document(problem.q_thd.narrow(0, begin, queries), problem.k_shd.narrow(0, first_key, keys),
+                                          problem.v_shd.narrow(0, first_key, keys), problem);
     o.push_back(part.o_thd);
     logsumexp.push_back(part.logsumexp_th);
   }

@@ -23,7 +23,9 @@ RowView<const Element> const_view(const Tensor& x_thc) {
   return {static_cast<const Element*>(x_thc.const_data_ptr()), x_thc.stride(0), x_thc.stride(1)};
 }
 
-bool rows_are_whole(const Tensor& x_thc) { return x_thc.size(2) <= 1 || x_thc.stride(2) == 1; }
+bool rows_are_whole(const Tensor& x_thc) {
+  return x_thc.size(2) <= 1 || x_thc.stride(2) == 1;
+}
 
 void set_sizes(AttentionSizes& sizes, const AttentionProblem& problem) {
   for (size_t n = 0; n + 1 < problem.offsets.size(); ++n) {
@@ -109,32 +111,43 @@ std::string refuse_attention_cpu(const AttentionProblem& problem) {
   return refuse(problem.q_thd, problem.options);
 }
 
-std::string refuse_attention_paged_cpu(const PagedProblem& problem) { return refuse(problem.q_thd, problem.options); }
+std::string refuse_attention_paged_cpu(const PagedProblem& problem) {
+  return refuse(problem.q_thd, problem.options);
+}
 
 AttentionResult attention_paged_cpu(const PagedProblem& problem) {
   const Tensor &q = problem.q_thd, &keys = problem.caches[0]->key_pages().front();
   const int64_t values = problem.caches[0]->value_pages().front().size(2);
-  const AttentionResult result{at::empty({q.size(0), q.size(1), values}, q.options()), at::empty({q.size(0), q.size(1)}, q.options().dtype(at::kFloat))};
-  if (q.scalar_type() == at::kBFloat16) paged<uint16_t>(problem, result, keys);
-  else paged<float>(problem, result, keys);
+  const AttentionResult result{at::empty({q.size(0), q.size(1), values}, q.options()),
+                               at::empty({q.size(0), q.size(1)}, q.options().dtype(at::kFloat))};
+  if (q.scalar_type() == at::kBFloat16)
+    paged<uint16_t>(problem, result, keys);
+  else
+    paged<float>(problem, result, keys);
   return result;
 }
 
 AttentionResult attention_forward_cpu(const AttentionProblem& problem) {
   const Tensor &q = problem.q_thd, &v = problem.v_shd;
-  const AttentionResult result{at::empty({q.size(0), q.size(1), v.size(2)}, v.options()), at::empty({q.size(0), q.size(1)}, q.options().dtype(at::kFloat))};
-  if (q.scalar_type() == at::kBFloat16) forward<uint16_t>(problem, result);
-  else forward<float>(problem, result);
+  const AttentionResult result{at::empty({q.size(0), q.size(1), v.size(2)}, v.options()),
+                               at::empty({q.size(0), q.size(1)}, q.options().dtype(at::kFloat))};
+  if (q.scalar_type() == at::kBFloat16)
+    forward<uint16_t>(problem, result);
+  else
+    forward<float>(problem, result);
   return result;
 }
 
 AttentionGradients attention_backward_cpu(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o,
                                           const Tensor& d_logsumexp) {
   const Tensor &q = problem.q_thd, &k = problem.k_shd, &v = problem.v_shd;
-  const AttentionGradients gradients{at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()), at::empty(v.sizes(), v.options())};
+  const AttentionGradients gradients{at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()),
+                                     at::empty(v.sizes(), v.options())};
   const Tensor d_o_rows = rows_are_whole(d_o) ? d_o : d_o.contiguous();
-  if (q.scalar_type() == at::kBFloat16) backward<uint16_t>(problem, result, d_o_rows, d_logsumexp, gradients);
-  else backward<float>(problem, result, d_o_rows, d_logsumexp, gradients);
+  if (q.scalar_type() == at::kBFloat16)
+    backward<uint16_t>(problem, result, d_o_rows, d_logsumexp, gradients);
+  else
+    backward<float>(problem, result, d_o_rows, d_logsumexp, gradients);
   return gradients;
 }
 

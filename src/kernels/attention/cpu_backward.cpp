@@ -29,9 +29,9 @@ struct Team {
 };
 
 struct Item {
-  int64_t team, key, key_end;        // keys of the document
+  int64_t team, key, key_end;          // keys of the document
   int64_t query_tile, query_tile_end;  // tiles of its queries that see them
-  int64_t part;                      // where its part of dQ begins; −1: it writes dQ itself
+  int64_t part;                        // where its part of dQ begins; −1: it writes dQ itself
   int64_t cost;
 };
 
@@ -42,7 +42,9 @@ struct Plan {
   int64_t part_elements = 0;
 };
 
-int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+int64_t round_up(int64_t n, int64_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
 
 // Queries [first, second) see some key of [key, end).
 std::pair<int64_t, int64_t> queries_of_keys(const AttentionDocument& document, int64_t window, int64_t key, int64_t end) {
@@ -57,7 +59,8 @@ Plan make_plan(const AttentionSizes& sizes) {
   plan.teams = std::vector<Team>(sizes.documents.size() * static_cast<size_t>(sizes.key_heads));
   for (size_t n = 0; n < sizes.documents.size(); ++n) {
     const AttentionDocument& document = sizes.documents[n];
-    const int64_t share = total_keys == 0 ? 1 : (kWantedItems * document.keys + total_keys * sizes.key_heads - 1) / (total_keys * sizes.key_heads);
+    const int64_t share =
+        total_keys == 0 ? 1 : (kWantedItems * document.keys + total_keys * sizes.key_heads - 1) / (total_keys * sizes.key_heads);
     const int64_t ranges = std::clamp<int64_t>(std::min(share, document.keys / kShortestRange), 1, kMostRanges);
     const int64_t length = std::max(round_up((document.keys + ranges - 1) / ranges, kKeyBlock), kKeyBlock);
     const int64_t cuts = std::max<int64_t>(1, (document.keys + length - 1) / length);
@@ -73,7 +76,8 @@ Plan make_plan(const AttentionSizes& sizes) {
         const int64_t key = c * length, end = std::min(document.keys, key + length);
         const auto [first, last] = queries_of_keys(document, sizes.window, key, end);
         Item item{teams, key, end, first / kQueryTile, (last + kQueryTile - 1) / kQueryTile, -1, 0};
-        const int64_t reach = sizes.window > 0 ? std::min(last - first, sizes.window) : (last - first + std::max<int64_t>(0, last - (end - document.shift()))) / 2;
+        const int64_t reach = sizes.window > 0 ? std::min(last - first, sizes.window)
+                                               : (last - first + std::max<int64_t>(0, last - (end - document.shift()))) / 2;
         item.cost = (end - key) * reach;
         if (!direct) {
           item.part = plan.part_elements;
@@ -127,9 +131,12 @@ class BackwardItems {
   void run(const Item& item) {
     Team& team = plan_.teams[static_cast<size_t>(item.team)];
     const AttentionDocument& document = call_.documents[static_cast<size_t>(team.document)];
-    if (item.part >= 0) std::fill_n(call_.workspace + item.part, part_elements(item), 0.0f);
-    else zero_unseeing_queries(team, document, item);
-    for (int64_t key = item.key; key < item.key_end; key += kPieceKeys) run_piece(item, team, document, key, std::min(item.key_end, key + kPieceKeys));
+    if (item.part >= 0)
+      std::fill_n(call_.workspace + item.part, part_elements(item), 0.0f);
+    else
+      zero_unseeing_queries(team, document, item);
+    for (int64_t key = item.key; key < item.key_end; key += kPieceKeys)
+      run_piece(item, team, document, key, std::min(item.key_end, key + kPieceKeys));
     if (item.part >= 0 && team.left.fetch_sub(1, std::memory_order_acq_rel) == 1) add_parts(team, document);
   }
 
@@ -139,14 +146,16 @@ class BackwardItems {
   }
   // dQᵀ of the tile of query `begin` and the group's head g within an item's part.
   float* part_of(const Item& item, int64_t g, int64_t tile) const {
-    return call_.workspace + item.part + (g * (item.query_tile_end - item.query_tile) + tile - item.query_tile) * call_.channels * kQueryTile;
+    return call_.workspace + item.part +
+           (g * (item.query_tile_end - item.query_tile) + tile - item.query_tile) * call_.channels * kQueryTile;
   }
 
   // The item's tiles cover the queries that see a key: the others get a zero here.
   void zero_unseeing_queries(const Team& team, const AttentionDocument& document, const Item& item) {
     for (int64_t t = 0; t < document.queries; ++t) {
       if (item.key < item.key_end && t >= item.query_tile * kQueryTile && t < item.query_tile_end * kQueryTile) continue;
-      for (int64_t g = 0; g < call_.group(); ++g) std::fill_n(call_.d_q.at(document.q + t, team.key_head * call_.group() + g), call_.channels, Element{});
+      for (int64_t g = 0; g < call_.group(); ++g)
+        std::fill_n(call_.d_q.at(document.q + t, team.key_head * call_.group() + g), call_.channels, Element{});
     }
   }
 
@@ -214,8 +223,10 @@ class BackwardItems {
     for (int64_t i = 0; i < kQueryTile; ++i) {
       const float logsumexp = i < tile.queries ? *call_.logsumexp.at(token + i, head) : -kInfinity;
       tile.logsumexp2[i] = logsumexp == -kInfinity ? kInfinity : logsumexp * kLog2E;  // no key was visible: all probabilities are 0
-      if (i >= tile.queries) tile.common[i] = 0;
-      else if (call_.d_logsumexp.data != nullptr) tile.common[i] -= *call_.d_logsumexp.at(token + i, head);
+      if (i >= tile.queries)
+        tile.common[i] = 0;
+      else if (call_.d_logsumexp.data != nullptr)
+        tile.common[i] -= *call_.d_logsumexp.at(token + i, head);
     }
   }
 
@@ -275,7 +286,9 @@ class BackwardItems {
 
 }  // namespace
 
-int64_t attention_backward_workspace(const AttentionSizes& sizes) { return make_plan(sizes).part_elements; }
+int64_t attention_backward_workspace(const AttentionSizes& sizes) {
+  return make_plan(sizes).part_elements;
+}
 
 template <class Element>
 void run_attention_backward(const AttentionBackward<Element>& call) {

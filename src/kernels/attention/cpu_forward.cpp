@@ -29,7 +29,9 @@ struct Lanes {
   bool across_heads;
 };
 
-bool goes_by_rows(const AttentionSizes& sizes, const AttentionDocument& document) { return document.queries * sizes.group() <= kDecodeRows; }
+bool goes_by_rows(const AttentionSizes& sizes, const AttentionDocument& document) {
+  return document.queries * sizes.group() <= kDecodeRows;
+}
 
 std::vector<Item> items_of(const AttentionSizes& sizes) {
   std::vector<Item> items;
@@ -91,14 +93,15 @@ class ForwardItems {
       for (int64_t g = 0; g < group; g += kQueryTile) tiles_.push_back({0, head + g, std::min(kQueryTile, group - g), true});
     } else {
       for (int64_t g = 0; g < group; ++g) {
-        for (int64_t t = item.begin; t < item.end; t += kQueryTile) tiles_.push_back({t, head + g, std::min(kQueryTile, item.end - t), false});
+        for (int64_t t = item.begin; t < item.end; t += kQueryTile)
+          tiles_.push_back({t, head + g, std::min(kQueryTile, item.end - t), false});
       }
     }
     for (size_t i = 0; i < tiles_.size(); ++i) {
       const Lanes& tile = tiles_[i];
       const auto at = static_cast<int64_t>(i);
-      tools_.block->pack(call_.q.at(document.q + tile.token, tile.head), tile.across_heads ? call_.q.head : call_.q.token, true, call_.channels, tile.lanes,
-                  q_panels_ + at * panel_elements_);
+      tools_.block->pack(call_.q.at(document.q + tile.token, tile.head), tile.across_heads ? call_.q.head : call_.q.token, true,
+                         call_.channels, tile.lanes, q_panels_ + at * panel_elements_);
       std::fill_n(largest_ + at * kQueryTile, kQueryTile, -kInfinity);
       std::fill_n(sum_ + at * kQueryTile, kQueryTile, 0.0f);
       std::fill_n(outputs_ + at * call_.values * kQueryTile, call_.values * kQueryTile, 0.0f);
@@ -126,7 +129,8 @@ class ForwardItems {
   void run_tile(int64_t i, const Lanes& lanes, const AttentionDocument& document, const KeyRows<Element>& rows, int64_t key, int64_t seen) {
     const int64_t columns = packed_n(lanes.lanes);
     float* const outputs = outputs_ + i * call_.values * kQueryTile;
-    tools_.block->multiply(rows.k, rows.k_stride, q_panels_ + i * panel_elements_, seen, columns, call_.channels, scores_, kQueryTile, false);
+    tools_.block->multiply(rows.k, rows.k_stride, q_panels_ + i * panel_elements_, seen, columns, call_.channels, scores_, kQueryTile,
+                           false);
     SoftmaxTile tile;
     tile.rows = seen;
     tile.columns = columns;
@@ -156,8 +160,8 @@ class ForwardItems {
       const int64_t token = document.q + lanes.token + (lanes.across_heads ? 0 : lane), head = lanes.head + (lanes.across_heads ? lane : 0);
       factors[lane] = close_row(largest_[i * kQueryTile + lane], sum_[i * kQueryTile + lane], call_.logsumexp.at(token, head));
     }
-    tools_.leave(outputs_ + i * call_.values * kQueryTile, kQueryTile, call_.values, lanes.lanes, factors, call_.o.at(document.q + lanes.token, lanes.head),
-                 lanes.across_heads ? call_.o.head : call_.o.token);
+    tools_.leave(outputs_ + i * call_.values * kQueryTile, kQueryTile, call_.values, lanes.lanes, factors,
+                 call_.o.at(document.q + lanes.token, lanes.head), lanes.across_heads ? call_.o.head : call_.o.token);
   }
 
   // Writes the log-sum-exp of a row and returns 1/ℓ; a row that saw no key gives −∞ and 0.
@@ -182,9 +186,9 @@ class ForwardItems {
     while (key < last) {
       const int64_t block = key / kKeyBlock * kKeyBlock, end = std::min(last, block + kKeyBlock);
       const auto rows = call_.keys.rows(call_.documents, item.document, block, item.key_head, call_.channels, call_.values);
-      tools_.decode(DecodeRow<Element>{row_, rows.k + (key - block) * rows.k_stride, rows.v + (key - block) * rows.v_stride, rows.k_stride, rows.v_stride,
-                                       end - key, call_.channels, call_.values, static_cast<float>(call_.scale) * kLog2E, scores_, &largest, &sum,
-                                       outputs_});
+      tools_.decode(DecodeRow<Element>{row_, rows.k + (key - block) * rows.k_stride, rows.v + (key - block) * rows.v_stride, rows.k_stride,
+                                       rows.v_stride, end - key, call_.channels, call_.values, static_cast<float>(call_.scale) * kLog2E,
+                                       scores_, &largest, &sum, outputs_});
       key = end;
     }
     const float factor = close_row(largest, sum, call_.logsumexp.at(document.q + t, h));

@@ -22,9 +22,12 @@ class Tools {
 
   void softmax(const SoftmaxTile& tile, uint16_t* panels) const { vectors_.softmax_bf16(tile, panels); }
   void softmax(const SoftmaxTile& tile, float* panels) const { vectors_.softmax_fp32(tile, panels); }
-  void gradient(const GradientTile& tile, uint16_t* p, uint16_t* ds, uint16_t* panels) const { vectors_.gradient_bf16(tile, p, ds, panels); }
+  void gradient(const GradientTile& tile, uint16_t* p, uint16_t* ds, uint16_t* panels) const {
+    vectors_.gradient_bf16(tile, p, ds, panels);
+  }
   void gradient(const GradientTile& tile, float* p, float* ds, float* panels) const { vectors_.gradient_fp32(tile, p, ds, panels); }
-  void leave(const float* in, int64_t stride, int64_t rows, int64_t columns, const float* factors, uint16_t* out, int64_t out_stride) const {
+  void leave(const float* in, int64_t stride, int64_t rows, int64_t columns, const float* factors, uint16_t* out,
+             int64_t out_stride) const {
     vectors_.leave_bf16(in, stride, rows, columns, factors, out, out_stride);
   }
   void leave(const float* in, int64_t stride, int64_t rows, int64_t columns, const float* factors, float* out, int64_t out_stride) const {

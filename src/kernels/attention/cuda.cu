@@ -116,7 +116,8 @@ LONGHAUL_DEVICE void softmax_step(float (&s)[kKeyRows / 8][4], float (&largest)[
 }
 
 template <int kHead>
-LONGHAUL_KERNEL(query_rows(kHead) * 2) forward_kernel(Arguments in) {
+LONGHAUL_KERNEL(query_rows(kHead) * 2)
+forward_kernel(Arguments in) {
   LONGHAUL_SHARED(shared);
   constexpr int kRows = query_rows(kHead);
   const AttentionTile tile = in.tiles[blockIdx.x / static_cast<unsigned>(in.heads)];
@@ -125,7 +126,8 @@ LONGHAUL_KERNEL(query_rows(kHead) * 2) forward_kernel(Arguments in) {
   const auto k_tile = [&](int step) { return Tile<kHead>{q.data + (kRows + step % 2 * 2 * kKeyRows) * kHead}; };
   const auto v_tile = [&](int step) { return Tile<kHead>{q.data + (kRows + (step % 2 * 2 + 1) * kKeyRows) * kHead}; };
   const Range range = keys_of_tile(tile, in.window);
-  const int first_step = range.first / kKeyRows, steps = range.last > range.first ? static_cast<int>(divide_up(range.last, kKeyRows)) - first_step : 0;
+  const int first_step = range.first / kKeyRows,
+            steps = range.last > range.first ? static_cast<int>(divide_up(range.last, kKeyRows)) - first_step : 0;
   const auto load = [&](int step) {
     if (step < steps) {
       const int key = (first_step + step) * kKeyRows, rows = tile.others - key < kKeyRows ? tile.others - key : kKeyRows;
@@ -188,7 +190,8 @@ LONGHAUL_KERNEL(128) row_dot_kernel(const Bf16* o, const Bf16* d_o, const float*
 // dk and dv of a tile of keys, over all query heads of the group and all queries that see it. Everything is transposed: rows are
 // keys. With kSplit 2, two warps share 16 keys and each holds half of the columns.
 template <int kHead>
-LONGHAUL_KERNEL(kHead <= 128 ? 128 : 256) key_gradient_kernel(Arguments in) {
+LONGHAUL_KERNEL(kHead <= 128 ? 128 : 256)
+key_gradient_kernel(Arguments in) {
   LONGHAUL_SHARED(shared);
   constexpr int kStages = backward_stages(kHead), kColumns = (kHead <= 128 ? kHead : kHead / 2) / 8;
   const int key_heads = in.heads / in.group;
@@ -201,7 +204,8 @@ LONGHAUL_KERNEL(kHead <= 128 ? 128 : 256) key_gradient_kernel(Arguments in) {
   float* row_dots = logsumexp + kKeyRows;
   const Range range = queries_of_tile(tile, in.window);
   const int first_step = range.first / kKeyRows;
-  const int per_head = range.last > range.first ? static_cast<int>(divide_up(range.last, kKeyRows)) - first_step : 0, steps = per_head * in.group;
+  const int per_head = range.last > range.first ? static_cast<int>(divide_up(range.last, kKeyRows)) - first_step : 0,
+            steps = per_head * in.group;
   const auto query_of = [&](int step) { return (first_step + step % per_head) * kKeyRows; };
   const auto head_of = [&](int step) { return key_head * in.group + step / per_head; };
   const auto load = [&](int step) {
@@ -257,13 +261,16 @@ LONGHAUL_KERNEL(kHead <= 128 ? 128 : 256) key_gradient_kernel(Arguments in) {
     LONGHAUL_UNROLL
     for (int i = 0; i < 4; ++i) d_k[column][i] *= in.scale;
   }
-  store_rows(k, row0, col0, d_k, tile.rows, in.k.width - col0, [&](int row) { return in.d_k + ((tile.begin + row) * key_heads + key_head) * in.k.width + col0; });
-  store_rows(v, row0, col0, d_v, tile.rows, in.v.width - col0, [&](int row) { return in.d_v + ((tile.begin + row) * key_heads + key_head) * in.v.width + col0; });
+  store_rows(k, row0, col0, d_k, tile.rows, in.k.width - col0,
+             [&](int row) { return in.d_k + ((tile.begin + row) * key_heads + key_head) * in.k.width + col0; });
+  store_rows(v, row0, col0, d_v, tile.rows, in.v.width - col0,
+             [&](int row) { return in.d_v + ((tile.begin + row) * key_heads + key_head) * in.v.width + col0; });
 }
 
 // dq of a tile of 64 queries of one head, over all keys that it sees.
 template <int kHead>
-LONGHAUL_KERNEL(128) query_gradient_kernel(Arguments in) {
+LONGHAUL_KERNEL(128)
+query_gradient_kernel(Arguments in) {
   LONGHAUL_SHARED(shared);
   constexpr int kStages = backward_stages(kHead);
   const AttentionTile tile = in.tiles[blockIdx.x / static_cast<unsigned>(in.heads)];
@@ -272,7 +279,8 @@ LONGHAUL_KERNEL(128) query_gradient_kernel(Arguments in) {
   const auto k_tile = [&](int step) { return Tile<kHead>{d_o.data + (1 + step % kStages * 2) * kKeyRows * kHead}; };
   const auto v_tile = [&](int step) { return Tile<kHead>{d_o.data + (2 + step % kStages * 2) * kKeyRows * kHead}; };
   const Range range = keys_of_tile(tile, in.window);
-  const int first_step = range.first / kKeyRows, steps = range.last > range.first ? static_cast<int>(divide_up(range.last, kKeyRows)) - first_step : 0;
+  const int first_step = range.first / kKeyRows,
+            steps = range.last > range.first ? static_cast<int>(divide_up(range.last, kKeyRows)) - first_step : 0;
   const auto load = [&](int step) {
     if (step < steps) {
       const int key = (first_step + step) * kKeyRows, rows = tile.others - key < kKeyRows ? tile.others - key : kKeyRows;
@@ -345,10 +353,11 @@ template <int kHead>
 void run_backward(Arguments in, const AttentionTiles& query_tiles, const AttentionTiles& key_tiles, Stream stream) {
   const int bytes = backward_shared_bytes(kHead);
   in.tiles = key_tiles.tiles;
-  launch("attention.key_gradient", key_gradient_kernel<kHead>, static_cast<int64_t>(key_tiles.count) * in.heads / in.group, kHead <= 128 ? 128 : 256,
-         bytes, stream, in);
+  launch("attention.key_gradient", key_gradient_kernel<kHead>, static_cast<int64_t>(key_tiles.count) * in.heads / in.group,
+         kHead <= 128 ? 128 : 256, bytes, stream, in);
   in.tiles = query_tiles.tiles;
-  launch("attention.query_gradient", query_gradient_kernel<kHead>, static_cast<int64_t>(query_tiles.count) * in.heads, 128, bytes, stream, in);
+  launch("attention.query_gradient", query_gradient_kernel<kHead>, static_cast<int64_t>(query_tiles.count) * in.heads, 128, bytes, stream,
+         in);
 }
 
 }  // namespace
@@ -360,29 +369,37 @@ void attention_forward(const Attention& p, const AttentionTiles& tiles, Bf16* o,
   const int head = padded_head(p.keys, p.values), bytes = forward_shared_bytes(head), threads = query_rows(head) * 2;
   const int64_t blocks = static_cast<int64_t>(tiles.count) * p.heads;
   switch (head) {
-    case 64: return launch("attention.forward", forward_kernel<64>, blocks, threads, bytes, stream, in);
-    case 128: return launch("attention.forward", forward_kernel<128>, blocks, threads, bytes, stream, in);
-    default: return launch("attention.forward", forward_kernel<256>, blocks, threads, bytes, stream, in);
+    case 64:
+      return launch("attention.forward", forward_kernel<64>, blocks, threads, bytes, stream, in);
+    case 128:
+      return launch("attention.forward", forward_kernel<128>, blocks, threads, bytes, stream, in);
+    default:
+      return launch("attention.forward", forward_kernel<256>, blocks, threads, bytes, stream, in);
   }
 }
 
-int64_t attention_workspace_bytes(const Attention& p) { return p.tokens * p.heads * 4; }
+int64_t attention_workspace_bytes(const Attention& p) {
+  return p.tokens * p.heads * 4;
+}
 
 void attention_backward(const Attention& p, const AttentionTiles& query_tiles, const AttentionTiles& key_tiles,
                         const AttentionGradientPointers& gradients, void* workspace, Stream stream) {
   float* row_dots = static_cast<float*>(workspace);
   const int64_t rows = p.tokens * p.heads;
-  launch("attention.row_dot", row_dot_kernel, divide_up(rows, 4), 128, 0, stream, gradients.o, gradients.d_o, gradients.d_logsumexp, row_dots, rows,
-         p.values);
+  launch("attention.row_dot", row_dot_kernel, divide_up(rows, 4), 128, 0, stream, gradients.o, gradients.d_o, gradients.d_logsumexp,
+         row_dots, rows, p.values);
   Arguments in = arguments_of(p, query_tiles);
   in.d_o = side_of(gradients.d_o, p.heads, p.values);
   in.logsumexp = gradients.logsumexp;
   in.row_dots = row_dots;
   in.d_q = gradients.d_q, in.d_k = gradients.d_k, in.d_v = gradients.d_v;
   switch (padded_head(p.keys, p.values)) {
-    case 64: return run_backward<64>(in, query_tiles, key_tiles, stream);
-    case 128: return run_backward<128>(in, query_tiles, key_tiles, stream);
-    default: return run_backward<256>(in, query_tiles, key_tiles, stream);
+    case 64:
+      return run_backward<64>(in, query_tiles, key_tiles, stream);
+    case 128:
+      return run_backward<128>(in, query_tiles, key_tiles, stream);
+    default:
+      return run_backward<256>(in, query_tiles, key_tiles, stream);
   }
 }
 
@@ -394,7 +411,8 @@ void attention_decode(const AttentionDecode& p, Bf16* o, float* logsumexp, void*
   const int parts = static_cast<int>(divide_up(p.longest, kDecodePart));
   const int64_t rows = static_cast<int64_t>(p.sequences) * p.heads;
   float* partial = static_cast<float*>(workspace);
-  launch("attention.decode", decode_kernel, rows * parts, kDecodeWarps * kWarp, kDecodeWarps * (p.values + 2) * 4, stream, p, partial, parts);
+  launch("attention.decode", decode_kernel, rows * parts, kDecodeWarps * kWarp, kDecodeWarps * (p.values + 2) * 4, stream, p, partial,
+         parts);
   launch("attention.merge", merge_kernel, divide_up(rows, 4), 128, 0, stream, p, static_cast<const float*>(partial), parts, o, logsumexp);
 }
 

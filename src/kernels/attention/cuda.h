@@ -26,8 +26,8 @@ struct AttentionTiles {
 };
 
 struct AttentionGradientPointers {
-  const Bf16* o = nullptr;            // [T, H, values], from the forward pass
-  const float* logsumexp = nullptr;   // [T, H], likewise
+  const Bf16* o = nullptr;           // [T, H, values], from the forward pass
+  const float* logsumexp = nullptr;  // [T, H], likewise
   const Bf16* d_o = nullptr;
   const float* d_logsumexp = nullptr;  // or null: zeros
   Bf16 *d_q = nullptr, *d_k = nullptr, *d_v = nullptr;

@@ -22,7 +22,8 @@ std::string refuse(const AttentionProblem& problem) {
 
 // A problem as the kernels take it, and the tensors it points into.
 struct Operands {
-  explicit Operands(const AttentionProblem& problem) : q(problem.q_thd.contiguous()), k(problem.k_shd.contiguous()), v(problem.v_shd.contiguous()) {
+  explicit Operands(const AttentionProblem& problem)
+      : q(problem.q_thd.contiguous()), k(problem.k_shd.contiguous()), v(problem.v_shd.contiguous()) {
     call = {.tokens = q.size(0),
             .key_tokens = k.size(0),
             .heads = static_cast<int>(q.size(1)),
@@ -40,7 +41,9 @@ struct Operands {
 };
 
 using Tiles = cuda::Table<cuda::AttentionTile>;
-cuda::AttentionTiles pointers(const Tiles& tiles) { return {tiles.data(), static_cast<int>(tiles.size)}; }
+cuda::AttentionTiles pointers(const Tiles& tiles) {
+  return {tiles.data(), static_cast<int>(tiles.size)};
+}
 Tiles query_tiles(const AttentionProblem& problem, int rows) {
   return {cuda::attention_tiles(problem.offsets, problem.key_offsets, rows, false), problem.q_thd};
 }
@@ -86,8 +89,7 @@ std::string refuse_paged(const PagedProblem& problem) {
 }
 
 // The addresses of all pages, row by row, unused places null. They change when a page is added, not with every token.
-std::vector<const void*> page_table(const PagedProblem& problem,
-                                    const std::vector<Tensor>& (KeyValueCache::*pages)() const, size_t width) {
+std::vector<const void*> page_table(const PagedProblem& problem, const std::vector<Tensor>& (KeyValueCache::*pages)() const, size_t width) {
   std::vector<const void*> table(problem.caches.size() * width, nullptr);
   for (size_t n = 0; n < problem.caches.size(); ++n) {
     const std::vector<Tensor>& of_cache = (problem.caches[n]->*pages)();
@@ -127,8 +129,8 @@ AttentionResult paged(const PagedProblem& problem) {
   const AttentionResult result{at::empty({call.sequences, call.heads, call.values}, q.options().requires_grad(false)),
                                cuda::fp32_like(q, {call.sequences, call.heads})};
   const Tensor workspace = cuda::workspace(cuda::decode_workspace_bytes(call), q);
-  cuda::attention_decode(call, cuda::bf16_out(result.o_thd), cuda::fp32_out(result.logsumexp_th),
-                         workspace.mutable_data_ptr(), device.stream());
+  cuda::attention_decode(call, cuda::bf16_out(result.o_thd), cuda::fp32_out(result.logsumexp_th), workspace.mutable_data_ptr(),
+                         device.stream());
   return result;
 }
 

@@ -15,7 +15,8 @@ LONGHAUL_KERNEL(kDecodeWarps* kWarp) decode_kernel(AttentionDecode in, float* pa
   const int part = static_cast<int>(blockIdx.x) % parts, head = static_cast<int>(blockIdx.x) / parts % in.heads;
   const int sequence = static_cast<int>(blockIdx.x) / parts / in.heads, key_head = head / (in.heads / in.key_heads), lane = lane_index();
   const Range range = visible_keys(in.lengths[sequence] - 1, 0, in.lengths[sequence], in.window);
-  const int first = clamp_to(part * kDecodePart, range.first, range.last), last = clamp_to((part + 1) * kDecodePart, range.first, range.last);
+  const int first = clamp_to(part * kDecodePart, range.first, range.last),
+            last = clamp_to((part + 1) * kDecodePart, range.first, range.last);
   float q[8], acc[8] = {}, largest = negative_infinity(), sum = 0;
   LONGHAUL_UNROLL
   for (int e = 0; e < 8; ++e) {

@@ -31,7 +31,8 @@ std::string refuse_sdpa(const AttentionProblem& problem) {
 
 AttentionProblem problem_of(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets, const Tensor& key_offsets,
                             const AttentionOptions& options) {
-  if (q.dim() != 3 || !at::isFloatingType(q.scalar_type())) refuse_argument(kOp, "q", "[tokens, heads, channels], floating point", shape_text(q));
+  if (q.dim() != 3 || !at::isFloatingType(q.scalar_type()))
+    refuse_argument(kOp, "q", "[tokens, heads, channels], floating point", shape_text(q));
   if (k.dim() != 3 || k.size(2) != q.size(2) || k.size(1) == 0 || q.size(1) % k.size(1) != 0 || k.scalar_type() != q.scalar_type() ||
       k.device() != q.device()) {
     refuse_argument(kOp, "k", fmt::format("[keys, a divisor of {}, {}] {}", q.size(1), q.size(2), name_of(q.scalar_type())), shape_text(k));
@@ -44,7 +45,8 @@ AttentionProblem problem_of(const Tensor& q, const Tensor& k, const Tensor& v, c
   problem.key_offsets = key_offsets.defined() ? document_offsets(key_offsets, k.size(0), kOp) : problem.offsets;
   if (problem.key_offsets.back() != k.size(0)) refuse_argument(kOp, "k", fmt::format("{} tokens, as q", q.size(0)), shape_text(k));
   if (problem.key_offsets.size() != problem.offsets.size()) {
-    refuse_argument(kOp, "key_offsets", fmt::format("{} documents", problem.documents()), fmt::format("{}", problem.key_offsets.size() - 1));
+    refuse_argument(kOp, "key_offsets", fmt::format("{} documents", problem.documents()),
+                    fmt::format("{}", problem.key_offsets.size() - 1));
   }
   return problem;
 }
@@ -67,20 +69,21 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
     return {result.o_thd, result.logsumexp_th};
   }
 
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list gradients) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
     const auto saved = context->get_saved_variables();
     const auto& data = context->saved_data;
-    const AttentionProblem problem = problem_of(saved[0], saved[1], saved[2], data.at("offsets").toTensor(), data.at("key_offsets").toTensor(),
-                                                {.scale = data.at("scale").toDouble(), .window = data.at("window").toInt()});
+    const AttentionProblem problem =
+        problem_of(saved[0], saved[1], saved[2], data.at("offsets").toTensor(), data.at("key_offsets").toTensor(),
+                   {.scale = data.at("scale").toDouble(), .window = data.at("window").toInt()});
     const AttentionResult result{saved[3], saved[4]};
     const Tensor d_o = gradients[0].defined() ? gradients[0] : at::zeros_like(saved[3]);
     // LibTorch's kernel has no gradient for the log-sum-exp; the definition does.
     const int64_t implementation = data.at("implementation").toInt();
-    const auto out = implementation == kCuda                             ? cuda_calls<AttentionCuda>().backward(problem, result, d_o, gradients[1])
-                     : implementation == kCpu                            ? attention_backward_cpu(problem, result, d_o, gradients[1])
-                     : implementation == kSdpa && !gradients[1].defined() ? attention_backward_sdpa(problem, result, d_o)
-                                                                          : attention_backward_reference(problem, result, d_o, gradients[1]);
+    const auto out = implementation == kCuda  ? cuda_calls<AttentionCuda>().backward(problem, result, d_o, gradients[1])
+                     : implementation == kCpu ? attention_backward_cpu(problem, result, d_o, gradients[1])
+                     : implementation == kSdpa && !gradients[1].defined()
+                         ? attention_backward_sdpa(problem, result, d_o)
+                         : attention_backward_reference(problem, result, d_o, gradients[1]);
     return {out.q_thd, out.k_shd, out.v_shd, Tensor(), Tensor()};
   }
 };
@@ -105,7 +108,8 @@ AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v, con
                                             : std::string();
   });
   if (choice == kMeta) {
-    const auto results = meta_results({q, k, v}, {{{q.size(0), q.size(1), v.size(2)}, v.scalar_type()}, {{q.size(0), q.size(1)}, problem.sum_type()}});
+    const auto results =
+        meta_results({q, k, v}, {{{q.size(0), q.size(1), v.size(2)}, v.scalar_type()}, {{q.size(0), q.size(1)}, problem.sum_type()}});
     return {results[0], results[1]};
   }
   if (choice == kAten) return attention_aten(problem);

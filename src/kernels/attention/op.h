@@ -21,14 +21,14 @@ struct AttentionOptions {
 };
 
 struct AttentionResult {
-  Tensor o_thd;           // [T, H, Dv], dtype of v
-  Tensor logsumexp_th;    // [T, H] fp32 (fp64 for fp64 inputs)
+  Tensor o_thd;         // [T, H, Dv], dtype of v
+  Tensor logsumexp_th;  // [T, H] fp32 (fp64 for fp64 inputs)
 };
 
 // q_thd [T,H,D], k_shd [S,Hk,D], v_shd [S,Hk,Dv]; offsets int64 [N+1] on the CPU, boundaries of q's documents, or undefined (one).
 // key_offsets: boundaries of k's and v's documents where they differ from q's (decoding: the last q token sees the last key), or undefined.
-AttentionResult attention(const Tensor& q_thd, const Tensor& k_shd, const Tensor& v_shd, const Tensor& offsets,
-                          const Tensor& key_offsets, const AttentionOptions& options);
+AttentionResult attention(const Tensor& q_thd, const Tensor& k_shd, const Tensor& v_shd, const Tensor& offsets, const Tensor& key_offsets,
+                          const AttentionOptions& options);
 
 AttentionResult attention_reference(const Tensor& q_thd, const Tensor& k_shd, const Tensor& v_shd, const Tensor& offsets,
                                     const Tensor& key_offsets, const AttentionOptions& options);

@@ -23,8 +23,10 @@ void write_pages(std::vector<Tensor>& pages, int64_t tokens, const Tensor& x_shd
 }
 
 void check(const Tensor& q, std::span<const KeyValueCache* const> caches, const std::vector<int64_t>& offsets) {
-  if (q.dim() != 3 || !at::isFloatingType(q.scalar_type())) refuse_argument(kOp, "q", "[tokens, heads, channels], floating point", shape_text(q));
-  if (q.requires_grad() && at::GradMode::is_enabled()) refuse_argument(kOp, "q", "no gradient wanted: a cache keeps none", "a tensor that requires one");
+  if (q.dim() != 3 || !at::isFloatingType(q.scalar_type()))
+    refuse_argument(kOp, "q", "[tokens, heads, channels], floating point", shape_text(q));
+  if (q.requires_grad() && at::GradMode::is_enabled())
+    refuse_argument(kOp, "q", "no gradient wanted: a cache keeps none", "a tensor that requires one");
   if (caches.size() + 1 != offsets.size()) {
     refuse_argument(kOp, "caches", fmt::format("{}, one for each document of q", offsets.size() - 1), std::to_string(caches.size()));
   }
@@ -32,11 +34,13 @@ void check(const Tensor& q, std::span<const KeyValueCache* const> caches, const 
     const KeyValueCache& cache = *caches[n];
     const int64_t queries = offsets[n + 1] - offsets[n];
     if (cache.tokens() < std::max<int64_t>(queries, 1)) {
-      refuse_argument(kOp, "caches", fmt::format("at least the {} tokens of document {} of q, and one", queries, n), fmt::format("{} tokens", cache.tokens()));
+      refuse_argument(kOp, "caches", fmt::format("at least the {} tokens of document {} of q, and one", queries, n),
+                      fmt::format("{} tokens", cache.tokens()));
     }
     const Tensor& page = cache.key_pages().front();
     if (page.size(2) != q.size(2) || q.size(1) % page.size(0) != 0 || page.scalar_type() != q.scalar_type()) {
-      refuse_argument(kOp, "caches", fmt::format("keys of a divisor of {} heads with {} channels, {}", q.size(1), q.size(2), name_of(q.scalar_type())),
+      refuse_argument(kOp, "caches",
+                      fmt::format("keys of a divisor of {} heads with {} channels, {}", q.size(1), q.size(2), name_of(q.scalar_type())),
                       shape_text(page));
     }
     const Tensor &keys = caches[0]->key_pages().front(), &values = caches[0]->value_pages().front();
@@ -62,8 +66,10 @@ void KeyValueCache::append(const Tensor& k, const Tensor& v) {
     const auto same = [](const Tensor& page, const Tensor& x) {
       return page.size(0) == x.size(1) && page.size(2) == x.size(2) && page.scalar_type() == x.scalar_type();
     };
-    if (!same(keys_.front(), k)) refuse_argument(kOp, "k", "heads, channels and dtype of the pages so far: " + shape_text(keys_.front()), shape_text(k));
-    if (!same(values_.front(), v)) refuse_argument(kOp, "v", "heads, channels and dtype of the pages so far: " + shape_text(values_.front()), shape_text(v));
+    if (!same(keys_.front(), k))
+      refuse_argument(kOp, "k", "heads, channels and dtype of the pages so far: " + shape_text(keys_.front()), shape_text(k));
+    if (!same(values_.front(), v))
+      refuse_argument(kOp, "v", "heads, channels and dtype of the pages so far: " + shape_text(values_.front()), shape_text(v));
   }
   const at::NoGradGuard no_gradient;
   write_pages(keys_, tokens_, k);
@@ -84,7 +90,8 @@ Tensor KeyValueCache::gathered(const std::vector<Tensor>& pages) const {
   return at::cat(pages, 1).narrow(1, 0, tokens_).transpose(0, 1).contiguous();
 }
 
-AttentionResult attention_paged(const Tensor& q, const Tensor& offsets, std::span<const KeyValueCache* const> caches, const AttentionOptions& options) {
+AttentionResult attention_paged(const Tensor& q, const Tensor& offsets, std::span<const KeyValueCache* const> caches,
+                                const AttentionOptions& options) {
   PagedProblem problem{q, document_offsets(offsets, q.size(0), kOp), caches, options};
   check(q, caches, problem.offsets);
   if (options.window < 0) refuse_argument(kOp, "window", "0 (none) or more", std::to_string(options.window));

@@ -19,10 +19,10 @@ class KeyValueCache {
   // k_shd [S,Hk,D], v_shd [S,Hk,Dv]: the next S tokens. Shapes and dtype as the first time.
   void append(const Tensor& k_shd, const Tensor& v_shd);
   int64_t tokens() const { return tokens_; }
-  int64_t bytes() const;                                 // of all pages
+  int64_t bytes() const;                                              // of all pages
   const std::vector<Tensor>& key_pages() const { return keys_; }      // each [Hk, kPageTokens, D]; beyond tokens() unset
   const std::vector<Tensor>& value_pages() const { return values_; }  // each [Hk, kPageTokens, Dv]
-  Tensor keys_shd() const { return gathered(keys_); }    // copies of all tokens, for the implementations that know no pages
+  Tensor keys_shd() const { return gathered(keys_); }                 // copies of all tokens, for the implementations that know no pages
   Tensor values_shd() const { return gathered(values_); }
 
  private:

@@ -20,10 +20,10 @@ struct Tile {
 };
 
 struct SoftmaxTile : Tile {
-  float* scores;       // [rows, columns] of q·k; the invisible ones are overwritten
-  float factor;        // scale · log2 e > 0: probabilities are 2^(factor · score − largest)
+  float* scores;         // [rows, columns] of q·k; the invisible ones are overwritten
+  float factor;          // scale · log2 e > 0: probabilities are 2^(factor · score − largest)
   float *largest, *sum;  // [columns] so far; −∞ and 0 before the first tile
-  float* outputs;      // [values, columns] so far, rescaled here when the largest score grows much
+  float* outputs;        // [values, columns] so far, rescaled here when the largest score grows much
   int64_t values, outputs_stride;
 };
 
@@ -41,7 +41,7 @@ struct DecodeRow {
   const Element *k, *v;
   int64_t k_stride, v_stride, rows, channels, values;
   float factor;
-  float* scores;  // [rows], scratch
+  float* scores;         // [rows], scratch
   float *largest, *sum;  // one each
   float* outputs;        // [values]
 };
@@ -58,11 +58,13 @@ struct AttentionVectors {
   void (*gradient_fp32)(const GradientTile& tile, float* probabilities, float* d_scores, float* panels);
 
   // out[c][r] = in[r][c] · factors[c] for in [rows, columns]: outputs of columns to row-major, to nearest even for bf16.
-  void (*leave_bf16)(const float* in, int64_t stride, int64_t rows, int64_t columns, const float* factors, uint16_t* out, int64_t out_stride);
+  void (*leave_bf16)(const float* in, int64_t stride, int64_t rows, int64_t columns, const float* factors, uint16_t* out,
+                     int64_t out_stride);
   void (*leave_fp32)(const float* in, int64_t stride, int64_t rows, int64_t columns, const float* factors, float* out, int64_t out_stride);
 
   // out[r] = Σ_c a[r][c] b[r][c]
-  void (*row_dots_bf16)(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t b_stride, int64_t rows, int64_t columns, float* out);
+  void (*row_dots_bf16)(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t b_stride, int64_t rows, int64_t columns,
+                        float* out);
   void (*row_dots_fp32)(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t rows, int64_t columns, float* out);
 
   // out[r][c] = in[r][c] · factor for contiguous rows; to nearest even for bf16.

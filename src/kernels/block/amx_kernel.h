@@ -26,10 +26,14 @@ class TileProduct {
     for (int64_t i = 0; i < m; i += 2 * kSide) {
       for (int64_t j = 0; j < n; j += 2 * kSide) {
         const bool two_rows = m - i > kSide, two_columns = n - j > kSide;
-        if (two_rows && two_columns) product.block<true, true>(i, j);
-        else if (two_rows) product.block<true, false>(i, j);
-        else if (two_columns) product.block<false, true>(i, j);
-        else product.block<false, false>(i, j);
+        if (two_rows && two_columns)
+          product.block<true, true>(i, j);
+        else if (two_rows)
+          product.block<true, false>(i, j);
+        else if (two_columns)
+          product.block<false, true>(i, j);
+        else
+          product.block<false, false>(i, j);
       }
     }
   }
@@ -102,7 +106,8 @@ class TileProduct {
   int64_t ldc;
   bool accumulate;
 
-  TileProduct(const uint16_t* a_, int64_t lda_, const uint16_t* panels_, int64_t m_, int64_t n_, int64_t k_, float* c_, int64_t ldc_, bool accumulate_)
+  TileProduct(const uint16_t* a_, int64_t lda_, const uint16_t* panels_, int64_t m_, int64_t n_, int64_t k_, float* c_, int64_t ldc_,
+              bool accumulate_)
       : a(a_), lda(lda_), panels(panels_), m(m_), n(n_), k(k_), c(c_), ldc(ldc_), accumulate(accumulate_) {}
 };
 

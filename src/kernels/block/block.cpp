@@ -33,12 +33,15 @@ const std::vector<Candidate>& candidates() {
     std::vector<Candidate> result;
 #ifdef __x86_64__
     // Also what Highway's AVX2 and AVX3 take for granted (vector/targets.h); every processor with the former has had it so far.
-    const bool avx2 = has("avx2") && has("fma") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c") && __builtin_cpu_supports("aes") &&
-                      __builtin_cpu_supports("pclmul");
-    const bool avx512 = avx2 && has("avx512f") && has("avx512bw") && __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-                        __builtin_cpu_supports("avx512vl");
-    const bool amx = avx512 && has("avx512_bf16") && has("amx_tile") && has("amx_bf16") && allow_amx(), exact = !amx || multiplies_exactly(amx_block_kernels());
-    if (!exact) log_warning("matrix products with AMX come out wrong on this machine; using AVX-512 instead. Please report this with the output of doctor");
+    const bool avx2 = has("avx2") && has("fma") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c") &&
+                      __builtin_cpu_supports("aes") && __builtin_cpu_supports("pclmul");
+    const bool avx512 = avx2 && has("avx512f") && has("avx512bw") && __builtin_cpu_supports("avx512cd") &&
+                        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    const bool amx = avx512 && has("avx512_bf16") && has("amx_tile") && has("amx_bf16") && allow_amx(),
+               exact = !amx || multiplies_exactly(amx_block_kernels());
+    if (!exact)
+      log_warning(
+          "matrix products with AMX come out wrong on this machine; using AVX-512 instead. Please report this with the output of doctor");
     result.push_back({&amx_block_kernels(), amx && exact});
     result.push_back({&kAvx512Bf16BlockKernels, avx512 && has("avx512_bf16")});
     result.push_back({&kAvx512BlockKernels, avx512});
@@ -73,7 +76,9 @@ thread_local int open_scopes = 0;
 
 }  // namespace
 
-bool in_block_scope() { return open_scopes > 0; }
+bool in_block_scope() {
+  return open_scopes > 0;
+}
 
 bool multiplies_exactly(const BlockKernels& kernels) {
   constexpr int64_t kM = 35, kN = 45, kK = 70;  // whole tiles and edges of each kind

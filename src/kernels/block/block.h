@@ -43,15 +43,20 @@ struct BlockKernels {
   // out [rows × columns] = c rounded to bf16, to nearest even; NaN stays NaN.
   void (*round_bf16)(const float* c, int64_t ldc, int64_t rows, int64_t columns, uint16_t* out, int64_t ld_out);
   // The same of c + bias, a bf16 number for each column.
-  void (*round_bf16_with_bias)(const float* c, int64_t ldc, int64_t rows, int64_t columns, const uint16_t* bias, uint16_t* out, int64_t ld_out);
+  void (*round_bf16_with_bias)(const float* c, int64_t ldc, int64_t rows, int64_t columns, const uint16_t* bias, uint16_t* out,
+                               int64_t ld_out);
 
   // Of BlockScope.
   void (*enter)();
   void (*leave)();
 
   // By element type, for code that is written once for both.
-  void pack(const uint16_t* b, int64_t ld, bool transposed, int64_t k, int64_t n, uint16_t* panels) const { pack_bf16(b, ld, transposed, k, n, panels); }
-  void pack(const float* b, int64_t ld, bool transposed, int64_t k, int64_t n, float* panels) const { pack_fp32(b, ld, transposed, k, n, panels); }
+  void pack(const uint16_t* b, int64_t ld, bool transposed, int64_t k, int64_t n, uint16_t* panels) const {
+    pack_bf16(b, ld, transposed, k, n, panels);
+  }
+  void pack(const float* b, int64_t ld, bool transposed, int64_t k, int64_t n, float* panels) const {
+    pack_fp32(b, ld, transposed, k, n, panels);
+  }
   void multiply(const uint16_t* a, int64_t lda, const uint16_t* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc,
                 bool accumulate = false) const {
     multiply_bf16(a, lda, panels, m, n, k, c, ldc, accumulate);
@@ -69,8 +74,12 @@ struct BlockKernels {
 };
 
 // Multiples of 32 and of 16; bf16 panels hold packed_k(k) · packed_n(n) elements, fp32 panels k · packed_n(n).
-constexpr int64_t packed_k(int64_t k) { return (k + 31) / 32 * 32; }
-constexpr int64_t packed_n(int64_t n) { return (n + kPanelColumns - 1) / kPanelColumns * kPanelColumns; }
+constexpr int64_t packed_k(int64_t k) {
+  return (k + 31) / 32 * 32;
+}
+constexpr int64_t packed_n(int64_t n) {
+  return (n + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
+}
 template <class Element>  // uint16_t (bf16) or float
 constexpr int64_t panel_rows(int64_t k) {
   return sizeof(Element) == 2 ? packed_k(k) : k;
@@ -80,7 +89,7 @@ constexpr int64_t packed_size(int64_t k, int64_t n) {
   return panel_rows<Element>(k) * packed_n(n);
 }
 
-const BlockKernels& block_kernels();  // the best this CPU has, or the forced one
+const BlockKernels& block_kernels();                      // the best this CPU has, or the forced one
 std::vector<const BlockKernels*> usable_block_kernels();  // best first; "portable" is always there
 
 // For tests and benchmarks; LONGHAUL_CPU=avx2 in the environment does the same from the start. Not while a BlockScope lives. A name

@@ -47,8 +47,10 @@ void transpose(const Element* a, int64_t ld, int64_t rows, int64_t columns, Elem
     const int64_t last = std::min(first + kTogether, whole_rows);
     for (int64_t j = 0; j < whole_columns; j += kSide) {
       for (int64_t i = first; i < last; i += kSide) {
-        if constexpr (kSize == 2) transpose_halves<Set>(a + i * ld + j, ld * kSize, out + j * ld_out + i, ld_out * kSize);
-        else transpose_words<Set>(a + i * ld + j, ld * kSize, out + j * ld_out + i, ld_out * kSize);
+        if constexpr (kSize == 2)
+          transpose_halves<Set>(a + i * ld + j, ld * kSize, out + j * ld_out + i, ld_out * kSize);
+        else
+          transpose_words<Set>(a + i * ld + j, ld * kSize, out + j * ld_out + i, ld_out * kSize);
       }
     }
   }
@@ -67,7 +69,8 @@ void pack_edge(const Element* b, int64_t along, int64_t next, int64_t first, int
   const int64_t end = kTogether == 2 ? packed_k(k) : k;
   for (int64_t i = first; i < end; ++i) {
     for (int64_t x = 0; x < kPanelColumns; ++x) {
-      panel[i / kTogether * kTogether * kPanelColumns + x * kTogether + i % kTogether] = i < k && x < columns ? b[i * next + x * along] : Element{0};
+      panel[i / kTogether * kTogether * kPanelColumns + x * kTogether + i % kTogether] =
+          i < k && x < columns ? b[i * next + x * along] : Element{0};
     }
   }
 }
@@ -98,7 +101,8 @@ void pack_bf16(const uint16_t* b, int64_t ld, bool transposed, int64_t k, int64_
     const int64_t whole = transposed ? k / 8 * 8 : k / 2 * 2;
     if (transposed) {
       for (int64_t i = 0; i < whole; i += 8) {
-        for (int64_t x = 0; x < kPanelColumns; x += 4) transpose_words<Set>(from + x * ld + i, ld * 2, panel + i * kPanelColumns + 2 * x, 64);
+        for (int64_t x = 0; x < kPanelColumns; x += 4)
+          transpose_words<Set>(from + x * ld + i, ld * 2, panel + i * kPanelColumns + 2 * x, 64);
       }
     } else {
       for (int64_t i = 0; i < whole; i += 2) {

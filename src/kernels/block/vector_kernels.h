@@ -48,7 +48,8 @@ struct WidenedStep {
   static inline void widened(Sums& sums, const Pair& pair_of, const uint16_t* const* panels, int64_t at) {
     typename Set::Real b[V];
     LONGHAUL_UNROLL
-    for (int v = 0; v < V; ++v) b[v] = Set::even(Set::load_pairs(panels[v / Set::kVectors] + at * 32 + v % Set::kVectors * Set::kLanes * 2));
+    for (int v = 0; v < V; ++v)
+      b[v] = Set::even(Set::load_pairs(panels[v / Set::kVectors] + at * 32 + v % Set::kVectors * Set::kLanes * 2));
     LONGHAUL_UNROLL
     for (int r = 0; r < R; ++r) {
       const typename Set::Real x = Set::even(Set::broadcast_pair(pair_of(r)));
@@ -67,11 +68,13 @@ struct WidenedStep {
   }
   template <int R, int V, class Sums>
   static inline void step(Sums& sums, const uint16_t* a, int64_t lda, const uint16_t* const* panels, int64_t at) {
-    widened<R, V, true>(sums, [&](int r) { return pair_at(a + r * lda + 2 * at); }, panels, at);
+    widened<R, V, true>(
+        sums, [&](int r) { return pair_at(a + r * lda + 2 * at); }, panels, at);
   }
   template <int R, int V, class Sums>
   static inline void last(Sums& sums, const uint16_t* a, int64_t lda, const uint16_t* const* panels, int64_t at) {
-    widened<R, V, false>(sums, [&](int r) { return uint32_t{a[r * lda + 2 * at]}; }, panels, at);
+    widened<R, V, false>(
+        sums, [&](int r) { return uint32_t{a[r * lda + 2 * at]}; }, panels, at);
   }
 };
 
@@ -93,12 +96,14 @@ struct PairStep : WidenedStep<Set> {
   }
   template <int R, int V, class Sums>
   static inline void step(Sums& sums, const uint16_t* a, int64_t lda, const uint16_t* const* panels, int64_t at) {
-    paired<R, V>(sums, [&](int r) { return pair_at(a + r * lda + 2 * at); }, panels, at);
+    paired<R, V>(
+        sums, [&](int r) { return pair_at(a + r * lda + 2 * at); }, panels, at);
   }
   // The last k of an odd count: nothing beyond A is read, and the panel holds a zero there.
   template <int R, int V, class Sums>
   static inline void last(Sums& sums, const uint16_t* a, int64_t lda, const uint16_t* const* panels, int64_t at) {
-    paired<R, V>(sums, [&](int r) { return uint32_t{a[r * lda + 2 * at]}; }, panels, at);
+    paired<R, V>(
+        sums, [&](int r) { return uint32_t{a[r * lda + 2 * at]}; }, panels, at);
   }
 };
 

@@ -49,9 +49,15 @@ LONGHAUL_HD float to_float(Bf16 x) {
   memcpy(&y, &bits, 4);
   return y;
 }
-LONGHAUL_HD float to_float(float x) { return x; }
-LONGHAUL_HD float low_half(uint32_t pair) { return to_float(Bf16{static_cast<uint16_t>(pair & 0xffffu)}); }
-LONGHAUL_HD float high_half(uint32_t pair) { return to_float(Bf16{static_cast<uint16_t>(pair >> 16)}); }
+LONGHAUL_HD float to_float(float x) {
+  return x;
+}
+LONGHAUL_HD float low_half(uint32_t pair) {
+  return to_float(Bf16{static_cast<uint16_t>(pair & 0xffffu)});
+}
+LONGHAUL_HD float high_half(uint32_t pair) {
+  return to_float(Bf16{static_cast<uint16_t>(pair >> 16)});
+}
 
 // To nearest, ties to even; a NaN stays a NaN.
 LONGHAUL_HD Bf16 to_bf16(float x) {
@@ -91,9 +97,15 @@ LONGHAUL_HD float power_of_two(float x) {  // 2^x; 0 for −infinity
 }
 constexpr float kLog2E = 1.4426950408889634f;
 constexpr float kLn2 = 0.6931471805599453f;
-LONGHAUL_HD float exponential(float x) { return power_of_two(x * kLog2E); }
-LONGHAUL_HD float sigmoid(float x) { return 1.f / (1.f + exponential(-x)); }
-LONGHAUL_HD float negative_infinity() { return -INFINITY; }
+LONGHAUL_HD float exponential(float x) {
+  return power_of_two(x * kLog2E);
+}
+LONGHAUL_HD float sigmoid(float x) {
+  return 1.f / (1.f + exponential(-x));
+}
+LONGHAUL_HD float negative_infinity() {
+  return -INFINITY;
+}
 
 constexpr int kLargestSharedBytes = 163 * 1024;  // per block on sm_80; sm_90 has 227 KiB
 
@@ -102,7 +114,8 @@ template <class... Parameters, class... Arguments>
 void launch(const char* name, void (*kernel)(Parameters...), int64_t blocks, int threads, int shared_bytes, Stream stream,
             Arguments... arguments) {
   if (blocks == 0) return;
-  if (blocks > 0x7fffffff) throw std::runtime_error(std::string(name) + ": " + std::to_string(blocks) + " blocks are more than a launch takes");
+  if (blocks > 0x7fffffff)
+    throw std::runtime_error(std::string(name) + ": " + std::to_string(blocks) + " blocks are more than a launch takes");
   if (shared_bytes > kLargestSharedBytes) {
     throw std::runtime_error(std::string(name) + ": " + std::to_string(shared_bytes) + " bytes of shared memory wanted, " +
                              std::to_string(kLargestSharedBytes) + " is the most");

@@ -309,10 +309,13 @@ void land(const Copy& copy) {
 
 }  // namespace
 
-void set_order(Order order) { chosen_order = order; }
+void set_order(Order order) {
+  chosen_order = order;
+}
 
 void run(const char* name, int64_t blocks, int threads, int shared_bytes, const std::function<void()>& body) {
-  if (threads < 1 || threads % kWarp != 0 || threads > 1024) throw std::runtime_error(std::string(name) + ": not a block size of whole warps: " + std::to_string(threads));
+  if (threads < 1 || threads % kWarp != 0 || threads > 1024)
+    throw std::runtime_error(std::string(name) + ": not a block size of whole warps: " + std::to_string(threads));
   Block state;
   state.name = name;
   state.body = &body;
@@ -320,7 +323,8 @@ void run(const char* name, int64_t blocks, int threads, int shared_bytes, const 
   state.at_warp.resize(static_cast<size_t>(threads) / kWarp);
   state.stacks.reset(new unsigned char[kStackBytes * static_cast<size_t>(threads)]);
   state.shared_bytes = static_cast<size_t>(shared_bytes);
-  const size_t all_bytes = (state.shared_bytes + 2 * kGuardBytes + 127) / 128 * 128;  // the guard is a multiple of 128: aligned as on the device
+  const size_t all_bytes =
+      (state.shared_bytes + 2 * kGuardBytes + 127) / 128 * 128;  // the guard is a multiple of 128: aligned as on the device
   const std::unique_ptr<void, decltype(&std::free)> memory(std::aligned_alloc(128, all_bytes), &std::free);
   state.shared = static_cast<unsigned char*>(memory.get()) + kGuardBytes;
   block = &state;
@@ -334,7 +338,9 @@ void run(const char* name, int64_t blocks, int threads, int shared_bytes, const 
   block = nullptr;
 }
 
-unsigned char* shared_memory() { return block->shared; }
+unsigned char* shared_memory() {
+  return block->shared;
+}
 
 void multiply_add(float* c, const uint32_t* a, const uint32_t* b) {
   MultiplyAdd operands{c, a, b};
@@ -342,7 +348,8 @@ void multiply_add(float* c, const uint32_t* a, const uint32_t* b) {
 }
 
 void load_matrices(uint32_t* reg, const void* row, bool transposed) {
-  if (reinterpret_cast<uintptr_t>(row) % 16 != 0 || !in_shared(row, 16)) fail("ldmatrix from an address that is not 16 aligned bytes of shared memory");
+  if (reinterpret_cast<uintptr_t>(row) % 16 != 0 || !in_shared(row, 16))
+    fail("ldmatrix from an address that is not 16 aligned bytes of shared memory");
   LoadMatrices operands{reg, static_cast<const uint16_t*>(row)};
   meet(transposed ? load_matrices_all<true> : load_matrices_all<false>, &operands);
 }

@@ -144,9 +144,15 @@ struct Tile {
   LONGHAUL_DEVICE Bf16* at(int row, int col) const { return data + tile_offset(row, col, kWidth); }
 };
 
-LONGHAUL_DEVICE bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
-LONGHAUL_DEVICE int lane_index() { return static_cast<int>(threadIdx.x) % kWarp; }
-LONGHAUL_DEVICE int warp_index() { return static_cast<int>(threadIdx.x) / kWarp; }
+LONGHAUL_DEVICE bool is_aligned(const void* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
+}
+LONGHAUL_DEVICE int lane_index() {
+  return static_cast<int>(threadIdx.x) % kWarp;
+}
+LONGHAUL_DEVICE int warp_index() {
+  return static_cast<int>(threadIdx.x) / kWarp;
+}
 
 // Fragments at corner (row, col) of the operand's tile. A from [m][k]; transposed from [k][m], still at (k, m) of the tile.
 template <int kWidth>
@@ -208,14 +214,16 @@ LONGHAUL_DEVICE void load_tile(Tile<kWidth> tile, const Bf16* first, int64_t str
 // Sixteen rows of accumulators to global memory in bf16, by way of rows row0 … of `own`, which no other warp may be using, so that
 // stores are 16 bytes wide. Row i, counted in the tile, goes to row_pointer(i); rows from `rows` on and columns from `cols` on are dropped.
 template <int kWidth, int kColumns, class RowPointer>
-LONGHAUL_DEVICE void store_rows(Tile<kWidth> own, int row0, int col0, const float (&x)[kColumns][4], int rows, int cols, const RowPointer& row_pointer) {
+LONGHAUL_DEVICE void store_rows(Tile<kWidth> own, int row0, int col0, const float (&x)[kColumns][4], int rows, int cols,
+                                const RowPointer& row_pointer) {
   synchronize_warp();
   LONGHAUL_UNROLL
   for (int column = 0; column < kColumns; ++column) {
     LONGHAUL_UNROLL
     for (int half = 0; half < 2; ++half) {
       const Place place = c_place(lane_index(), 2 * half);
-      *reinterpret_cast<uint32_t*>(own.at(row0 + place.row, col0 + column * 8 + place.col)) = pack(x[column][2 * half], x[column][2 * half + 1]);
+      *reinterpret_cast<uint32_t*>(own.at(row0 + place.row, col0 + column * 8 + place.col)) =
+          pack(x[column][2 * half], x[column][2 * half + 1]);
     }
   }
   synchronize_warp();

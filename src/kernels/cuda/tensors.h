@@ -23,13 +23,25 @@ class OnDevice {
 };
 
 // Null for undefined tensors. Tensors are contiguous.
-inline const Bf16* bf16(const Tensor& x) { return x.defined() ? static_cast<const Bf16*>(x.const_data_ptr()) : nullptr; }
-inline const float* fp32(const Tensor& x) { return x.defined() ? x.const_data_ptr<float>() : nullptr; }
-inline Bf16* bf16_out(const Tensor& x) { return x.defined() ? static_cast<Bf16*>(x.mutable_data_ptr()) : nullptr; }
-inline float* fp32_out(const Tensor& x) { return x.defined() ? x.mutable_data_ptr<float>() : nullptr; }
+inline const Bf16* bf16(const Tensor& x) {
+  return x.defined() ? static_cast<const Bf16*>(x.const_data_ptr()) : nullptr;
+}
+inline const float* fp32(const Tensor& x) {
+  return x.defined() ? x.const_data_ptr<float>() : nullptr;
+}
+inline Bf16* bf16_out(const Tensor& x) {
+  return x.defined() ? static_cast<Bf16*>(x.mutable_data_ptr()) : nullptr;
+}
+inline float* fp32_out(const Tensor& x) {
+  return x.defined() ? x.mutable_data_ptr<float>() : nullptr;
+}
 
-inline Tensor contiguous(const Tensor& x) { return x.defined() ? x.contiguous() : x; }
-inline Tensor fp32_like(const Tensor& x, at::IntArrayRef sizes) { return at::empty(sizes, x.options().dtype(at::kFloat).requires_grad(false)); }
+inline Tensor contiguous(const Tensor& x) {
+  return x.defined() ? x.contiguous() : x;
+}
+inline Tensor fp32_like(const Tensor& x, at::IntArrayRef sizes) {
+  return at::empty(sizes, x.options().dtype(at::kFloat).requires_grad(false));
+}
 
 Tensor workspace(int64_t bytes, const Tensor& like);  // beside `like`
 int multiprocessors();
@@ -41,7 +53,8 @@ Tensor table_bytes(const void* bytes, int64_t count, const Tensor& like);
 template <class T>
 struct Table {
   Table(const std::vector<T>& values, const Tensor& like)
-      : memory(table_bytes(values.data(), static_cast<int64_t>(values.size() * sizeof(T)), like)), size(static_cast<int64_t>(values.size())) {}
+      : memory(table_bytes(values.data(), static_cast<int64_t>(values.size() * sizeof(T)), like)),
+        size(static_cast<int64_t>(values.size())) {}
   const T* data() const { return static_cast<const T*>(memory.const_data_ptr()); }
   Tensor memory;
   int64_t size;

@@ -82,15 +82,19 @@ Tensor forward_of(ByDevice choice, const Tensor& ids, const Tensor& table, const
 }
 
 void add_gradient_of(ByDevice choice, const Tensor& ids, const Tensor& dy, const Tensor& sink) {
-  if (choice == ByDevice::kCuda) cuda_calls<EmbeddingCuda>().add_gradient(ids, dy, sink);
-  else if (choice == ByDevice::kAten) add_gradient_aten(ids, dy, sink);
-  else add_gradient(ids, dy, sink);
+  if (choice == ByDevice::kCuda)
+    cuda_calls<EmbeddingCuda>().add_gradient(ids, dy, sink);
+  else if (choice == ByDevice::kAten)
+    add_gradient_aten(ids, dy, sink);
+  else
+    add_gradient(ids, dy, sink);
 }
 
 class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
  public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& ids, const Tensor& table, const std::optional<Tensor>& positions,
-                        const std::optional<Tensor>& position_table, const Tensor& sink, const std::optional<Tensor>& position_sink, ByDevice choice) {
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& ids, const Tensor& table,
+                        const std::optional<Tensor>& positions, const std::optional<Tensor>& position_table, const Tensor& sink,
+                        const std::optional<Tensor>& position_sink, ByDevice choice) {
     context->save_for_backward({ids, positions.value_or(Tensor())});
     context->saved_data["sink"] = sink;
     if (position_sink) context->saved_data["position_sink"] = *position_sink;
@@ -115,7 +119,8 @@ void check_table(const char* argument, const EmbeddingTable& table) {
   }
   const Tensor& sink = table.sink_vd;
   if (sink.sizes() != value.sizes() || sink.scalar_type() != wide_type(value) || !sink.is_contiguous() || sink.device() != value.device()) {
-    refuse_argument("embedding", argument, fmt::format("a sink {}×{} {}", value.size(0), value.size(1), name_of(wide_type(value))), shape_text(sink));
+    refuse_argument("embedding", argument, fmt::format("a sink {}×{} {}", value.size(0), value.size(1), name_of(wide_type(value))),
+                    shape_text(sink));
   }
 }
 
@@ -142,9 +147,11 @@ Tensor apply(const Tensor& ids, const EmbeddingTable& table, const Tensor* posit
   const auto there = [&](const Tensor& x) { return x.is_cpu() ? to_device(x.contiguous(), device) : x.to(device).contiguous(); };
   const Tensor rows = there(ids);
   const Maybe position_rows = positions != nullptr ? Maybe(there(*positions)) : Maybe();
-  const Maybe position_table = position != nullptr ? Maybe(position->value_vd) : Maybe(), position_sink = position != nullptr ? Maybe(position->sink_vd) : Maybe();
+  const Maybe position_table = position != nullptr ? Maybe(position->value_vd) : Maybe(),
+              position_sink = position != nullptr ? Maybe(position->sink_vd) : Maybe();
   if (choice == ByDevice::kMeta) {
-    return meta_results({table.value_vd, position_table.value_or(Tensor())}, {{{ids.size(0), table.value_vd.size(1)}, table.value_vd.scalar_type()}})[0];
+    return meta_results({table.value_vd, position_table.value_or(Tensor())},
+                        {{{ids.size(0), table.value_vd.size(1)}, table.value_vd.scalar_type()}})[0];
   }
   return EmbeddingFunction::apply(rows, table.value_vd, position_rows, position_table, table.sink_vd, position_sink, choice);
 }
@@ -175,7 +182,8 @@ Tensor embedding(const Tensor& ids, const EmbeddingTable& table, const Tensor& p
   if (positions.sizes() != ids.sizes()) refuse_argument("embedding", "positions", shape_text(ids), shape_text(positions));
   if (position.value_vd.size(1) != table.value_vd.size(1) || position.value_vd.scalar_type() != table.value_vd.scalar_type() ||
       position.value_vd.device() != table.value_vd.device()) {
-    refuse_argument("embedding", "position", "the hidden size, dtype and device of the table, " + shape_text(table.value_vd), shape_text(position.value_vd));
+    refuse_argument("embedding", "position", "the hidden size, dtype and device of the table, " + shape_text(table.value_vd),
+                    shape_text(position.value_vd));
   }
   if (const auto beyond = outside(positions, position.value_vd.size(0))) {
     throw Error({.code = ExitCode::kUsage,

@@ -47,8 +47,9 @@ LONGHAUL_KERNEL(128) route_kernel(const float* logits, int32_t* choice, float* w
 }
 
 // w = softmax of the chosen logits: dz_i = w_i (dw_i − Σ_j w_j dw_j). A thread per token and expert.
-LONGHAUL_KERNEL(256) route_backward_kernel(const int32_t* choice, const float* weight, const float* d_weight, float* d_logits, int64_t tokens, int experts,
-                                           int choices) {
+LONGHAUL_KERNEL(256)
+route_backward_kernel(const int32_t* choice, const float* weight, const float* d_weight, float* d_logits, int64_t tokens, int experts,
+                      int choices) {
   const int64_t index = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x, token = index / experts;
   if (token >= tokens) return;
   float mean = 0, d = 0;
@@ -78,7 +79,8 @@ LONGHAUL_KERNEL(32) offsets_kernel(int64_t* offsets, int experts) {
   for (int e = 0; e < experts; ++e) offsets[e + 1] += offsets[e];
 }
 // … and places them in order: of 256 choices at a time, a warp's vote says how many before this one are the expert's.
-LONGHAUL_KERNEL(256) place_kernel(const int32_t* choice, const int64_t* offsets, int32_t* source, int32_t* place, int64_t rows, int choices) {
+LONGHAUL_KERNEL(256)
+place_kernel(const int32_t* choice, const int64_t* offsets, int32_t* source, int32_t* place, int64_t rows, int choices) {
   LONGHAUL_SHARED(shared);
   int32_t* counts = reinterpret_cast<int32_t*>(shared);  // of each warp
   int64_t next = offsets[blockIdx.x];
@@ -113,7 +115,8 @@ LONGHAUL_KERNEL(256) permute_kernel(const Bf16* x, const int32_t* source, Bf16* 
   store_eight(rows + row * hidden + c, hidden - c, load_eight(x + source[row] * hidden + c, hidden - c));
 }
 
-LONGHAUL_KERNEL(256) combine_kernel(const Bf16* y, const float* weight, const int32_t* place, Bf16* out, int64_t tokens, int choices, int64_t hidden) {
+LONGHAUL_KERNEL(256)
+combine_kernel(const Bf16* y, const float* weight, const int32_t* place, Bf16* out, int64_t tokens, int choices, int64_t hidden) {
   const int64_t units = divide_up(hidden, kUnit), index = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
   if (index >= tokens * units) return;
   const int64_t token = index / units, c = index % units * kUnit;
@@ -128,8 +131,9 @@ LONGHAUL_KERNEL(256) combine_kernel(const Bf16* y, const float* weight, const in
 }
 
 // A warp per choice: dy[place] = w · dout, dw = dout · y[place].
-LONGHAUL_KERNEL(128) combine_backward_kernel(const Bf16* y, const float* weight, const int32_t* place, const Bf16* d_out, Bf16* d_y, float* d_weight,
-                                             int64_t count, int choices, int64_t hidden) {
+LONGHAUL_KERNEL(128)
+combine_backward_kernel(const Bf16* y, const float* weight, const int32_t* place, const Bf16* d_out, Bf16* d_y, float* d_weight,
+                        int64_t count, int choices, int64_t hidden) {
   const int64_t index = static_cast<int64_t>(blockIdx.x) * 4 + warp_index();
   if (index >= count) return;
   const int64_t row = place[index];
@@ -156,29 +160,35 @@ void route_forward(const float* logits, int32_t* choice, float* weight, int64_t 
     throw std::runtime_error("experts.route: at most " + std::to_string(kMostExperts) + " experts and " + std::to_string(kMostChoices) +
                              " choices, of so many experts; " + std::to_string(experts) + " and " + std::to_string(choices) + " came");
   }
-  launch("experts.route", route_kernel, divide_up(tokens, 4), 128, 4 * kMostChoices * 4, stream, logits, choice, weight, tokens, experts, choices);
+  launch("experts.route", route_kernel, divide_up(tokens, 4), 128, 4 * kMostChoices * 4, stream, logits, choice, weight, tokens, experts,
+         choices);
 }
-void route_backward(const int32_t* choice, const float* weight, const float* d_weight, float* d_logits, int64_t tokens, int experts, int choices,
+void route_backward(const int32_t* choice, const float* weight, const float* d_weight, float* d_logits, int64_t tokens, int experts,
+                    int choices, Stream stream) {
+  launch("experts.route_backward", route_backward_kernel, divide_up(tokens * experts, 256), 256, 0, stream, choice, weight, d_weight,
+         d_logits, tokens, experts, choices);
+}
+void assign_experts(const int32_t* choice, int64_t* offsets, int32_t* source, int32_t* place, int64_t tokens, int experts, int choices,
                     Stream stream) {
-  launch("experts.route_backward", route_backward_kernel, divide_up(tokens * experts, 256), 256, 0, stream, choice, weight, d_weight, d_logits, tokens,
-         experts, choices);
-}
-void assign_experts(const int32_t* choice, int64_t* offsets, int32_t* source, int32_t* place, int64_t tokens, int experts, int choices, Stream stream) {
   const int64_t rows = tokens * choices;
   launch("experts.count", count_kernel, experts, 256, 256 * 4, stream, choice, offsets, rows);
   launch("experts.offsets", offsets_kernel, 1, 32, 0, stream, offsets, experts);
-  launch("experts.place", place_kernel, experts, 256, 8 * 4, stream, choice, static_cast<const int64_t*>(offsets), source, place, rows, choices);
+  launch("experts.place", place_kernel, experts, 256, 8 * 4, stream, choice, static_cast<const int64_t*>(offsets), source, place, rows,
+         choices);
 }
 void permute_forward(const Bf16* x, const int32_t* source, Bf16* rows, int64_t count, int64_t hidden, Stream stream) {
-  launch("experts.permute", permute_kernel, divide_up(count * divide_up(hidden, kUnit), 256), 256, 0, stream, x, source, rows, count, hidden);
+  launch("experts.permute", permute_kernel, divide_up(count * divide_up(hidden, kUnit), 256), 256, 0, stream, x, source, rows, count,
+         hidden);
 }
-void combine_forward(const Bf16* y, const float* weight, const int32_t* place, Bf16* out, int64_t tokens, int choices, int64_t hidden, Stream stream) {
-  launch("experts.combine", combine_kernel, divide_up(tokens * divide_up(hidden, kUnit), 256), 256, 0, stream, y, weight, place, out, tokens, choices, hidden);
+void combine_forward(const Bf16* y, const float* weight, const int32_t* place, Bf16* out, int64_t tokens, int choices, int64_t hidden,
+                     Stream stream) {
+  launch("experts.combine", combine_kernel, divide_up(tokens * divide_up(hidden, kUnit), 256), 256, 0, stream, y, weight, place, out,
+         tokens, choices, hidden);
 }
-void combine_backward(const Bf16* y, const float* weight, const int32_t* place, const Bf16* d_out, Bf16* d_y, float* d_weight, int64_t tokens, int choices,
-                      int64_t hidden, Stream stream) {
-  launch("experts.combine_backward", combine_backward_kernel, divide_up(tokens * choices, 4), 128, 0, stream, y, weight, place, d_out, d_y, d_weight,
-         tokens * choices, choices, hidden);
+void combine_backward(const Bf16* y, const float* weight, const int32_t* place, const Bf16* d_out, Bf16* d_y, float* d_weight,
+                      int64_t tokens, int choices, int64_t hidden, Stream stream) {
+  launch("experts.combine_backward", combine_backward_kernel, divide_up(tokens * choices, 4), 128, 0, stream, y, weight, place, d_out, d_y,
+         d_weight, tokens * choices, choices, hidden);
 }
 
 }  // namespace longhaul::kernels::cuda

@@ -11,9 +11,15 @@ using cuda::bf16_out;
 using cuda::fp32;
 using cuda::fp32_out;
 
-Tensor narrow_numbers(const Tensor& numbers) { return numbers.to(at::kInt).contiguous(); }  // the kernels count in int32
-const int32_t* int32(const Tensor& numbers) { return numbers.const_data_ptr<int32_t>(); }
-Tensor empty_int32(at::IntArrayRef sizes, const Tensor& like) { return at::empty(sizes, like.options().dtype(at::kInt).requires_grad(false)); }
+Tensor narrow_numbers(const Tensor& numbers) {
+  return numbers.to(at::kInt).contiguous();
+}  // the kernels count in int32
+const int32_t* int32(const Tensor& numbers) {
+  return numbers.const_data_ptr<int32_t>();
+}
+Tensor empty_int32(at::IntArrayRef sizes, const Tensor& like) {
+  return at::empty(sizes, like.options().dtype(at::kInt).requires_grad(false));
+}
 
 std::string refuse_route(int64_t experts, int64_t k) {
   if (experts > cuda::kMostExperts) return "it takes at most " + std::to_string(cuda::kMostExperts) + " experts";
@@ -25,8 +31,8 @@ std::pair<Tensor, Tensor> route(const Tensor& logits, int64_t k) {
   const cuda::OnDevice device(logits);
   const int64_t tokens = logits.size(0);
   const Tensor choice = empty_int32({tokens, k}, logits), weight = cuda::fp32_like(logits, {tokens, k});
-  cuda::route_forward(fp32(logits), choice.mutable_data_ptr<int32_t>(), fp32_out(weight), tokens, static_cast<int>(logits.size(1)), static_cast<int>(k),
-                      device.stream());
+  cuda::route_forward(fp32(logits), choice.mutable_data_ptr<int32_t>(), fp32_out(weight), tokens, static_cast<int>(logits.size(1)),
+                      static_cast<int>(k), device.stream());
   return {weight, choice.to(at::kLong)};
 }
 
@@ -43,8 +49,9 @@ void assign(const Tensor& choice, int64_t experts, Tensor& source, Tensor& place
   const Tensor numbers = narrow_numbers(choice);
   const Tensor sources = empty_int32({choice.numel()}, choice), places = empty_int32(choice.sizes(), choice);
   offsets = at::empty({experts + 1}, choice.options());
-  cuda::assign_experts(int32(numbers), offsets.mutable_data_ptr<int64_t>(), sources.mutable_data_ptr<int32_t>(), places.mutable_data_ptr<int32_t>(),
-                       choice.size(0), static_cast<int>(experts), static_cast<int>(choice.size(1)), device.stream());
+  cuda::assign_experts(int32(numbers), offsets.mutable_data_ptr<int64_t>(), sources.mutable_data_ptr<int32_t>(),
+                       places.mutable_data_ptr<int32_t>(), choice.size(0), static_cast<int>(experts), static_cast<int>(choice.size(1)),
+                       device.stream());
   source = sources.to(at::kLong);
   place = places.to(at::kLong);
 }
@@ -59,11 +66,13 @@ Tensor gather_rows(const Tensor& x, const Tensor& source) {
 Tensor combine(const Tensor& y, const Tensor& weight, const Tensor& place) {
   const cuda::OnDevice device(y);
   const Tensor numbers = narrow_numbers(place), out = at::empty({place.size(0), y.size(1)}, y.options().requires_grad(false));
-  cuda::combine_forward(bf16(y), fp32(weight), int32(numbers), bf16_out(out), place.size(0), static_cast<int>(place.size(1)), y.size(1), device.stream());
+  cuda::combine_forward(bf16(y), fp32(weight), int32(numbers), bf16_out(out), place.size(0), static_cast<int>(place.size(1)), y.size(1),
+                        device.stream());
   return out;
 }
 
-void combine_backward(const Tensor& y, const Tensor& weight, const Tensor& place, const Tensor& d_out, const Tensor& dy, const Tensor& d_weight) {
+void combine_backward(const Tensor& y, const Tensor& weight, const Tensor& place, const Tensor& d_out, const Tensor& dy,
+                      const Tensor& d_weight) {
   const cuda::OnDevice device(y);
   const Tensor numbers = narrow_numbers(place);
   cuda::combine_backward(bf16(y), fp32(weight), int32(numbers), bf16(d_out), bf16_out(dy), fp32_out(d_weight), place.size(0),

@@ -27,8 +27,8 @@ struct RouteBackward {
   void *d_logits_te, *dx_td;
   void* d_router_ed;  // added to
 };
-void route_backward_rows(const RouteBackward& problem, int64_t begin, int64_t end);        // d_logits and dx of tokens [begin, end)
-void route_backward_columns(const RouteBackward& problem, int64_t begin, int64_t end);     // d_router's columns [begin, end), after that
+void route_backward_rows(const RouteBackward& problem, int64_t begin, int64_t end);     // d_logits and dx of tokens [begin, end)
+void route_backward_columns(const RouteBackward& problem, int64_t begin, int64_t end);  // d_router's columns [begin, end), after that
 
 struct Combine {
   Storage storage;
@@ -37,7 +37,7 @@ struct Combine {
   const void* weight_tk;  // null: ones
   const void* y_rd;
   void* out_td;
-  const void* d_out_td;         // backward: dy[place] = weight · d_out, d_weight = ⟨d_out, y[place]⟩
+  const void* d_out_td;  // backward: dy[place] = weight · d_out, d_weight = ⟨d_out, y[place]⟩
   void *dy_rd, *d_weight_tk;
 };
 void combine_rows(const Combine& problem, int64_t begin, int64_t end);  // out[t] = Σ_k weight · y[place], in the order of k

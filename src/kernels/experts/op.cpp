@@ -18,7 +18,7 @@ namespace {
 
 using torch::autograd::variable_list;
 
-constexpr int64_t kGrain = 16;         // tokens
+constexpr int64_t kGrain = 16;  // tokens
 constexpr int64_t kColumnGrain = 64;
 
 // The choice and its weights from logits; the rest of route is LibTorch's on a GPU.
@@ -33,7 +33,8 @@ class RouteGpu : public torch::autograd::Function<RouteGpu> {
   }
   static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
     const auto saved = context->get_saved_variables();
-    return {cuda_calls<ExpertsCuda>().route_backward(saved[0], saved[1], gradients[0].contiguous(), context->saved_data["experts"].toInt()), Tensor()};
+    return {cuda_calls<ExpertsCuda>().route_backward(saved[0], saved[1], gradients[0].contiguous(), context->saved_data["experts"].toInt()),
+            Tensor()};
   }
 };
 
@@ -52,9 +53,11 @@ std::string refuse_route_gpu(const Tensor& hidden, int64_t experts, int64_t k) {
 class RouteFunction : public torch::autograd::Function<RouteFunction> {
  public:
   // → {weight, sums [experts + 1], choice}
-  static variable_list forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& router, int64_t k, const Tensor& sink) {
+  static variable_list forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& router, int64_t k,
+                               const Tensor& sink) {
     const int64_t tokens = x.size(0), experts = router.size(0);
-    const Tensor probability = at::empty({tokens, experts}, router.options().requires_grad(false)), log_sum = at::empty({tokens}, probability.options());
+    const Tensor probability = at::empty({tokens, experts}, router.options().requires_grad(false)),
+                 log_sum = at::empty({tokens}, probability.options());
     const Tensor weight = at::empty({tokens, k}, probability.options()), choice = at::empty({tokens, k}, at::kLong);
     const RowBlocks blocks = row_blocks(tokens);
     const Tensor sums = at::empty({blocks.count, experts + 1}, probability.options());
@@ -134,7 +137,8 @@ Tensor gather_rows_of(const Tensor& x, const Tensor& source) {
 
 class PermuteFunction : public torch::autograd::Function<PermuteFunction> {
  public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& source, const Tensor& place, bool on_gpu) {
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& source, const Tensor& place,
+                        bool on_gpu) {
     context->save_for_backward({place});
     context->saved_data["on_gpu"] = on_gpu;
     return on_gpu ? cuda_calls<ExpertsCuda>().gather_rows(x, source) : gather_rows_of(x, source);
@@ -147,7 +151,8 @@ class PermuteFunction : public torch::autograd::Function<PermuteFunction> {
 
 class CombineFunction : public torch::autograd::Function<CombineFunction> {
  public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& y, const Tensor& weight, const Tensor& place, bool on_gpu) {
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& y, const Tensor& weight, const Tensor& place,
+                        bool on_gpu) {
     context->save_for_backward({y, weight, place});
     context->saved_data["on_gpu"] = on_gpu;
     return (on_gpu ? cuda_calls<ExpertsCuda>().combine : gather_sum)(y, weight, place);
@@ -176,7 +181,8 @@ class CombineFunction : public torch::autograd::Function<CombineFunction> {
 
 void check_rows(const char* op, const char* argument, const Tensor& x, int64_t rows) {
   if (x.dim() != 2 || (rows >= 0 && x.size(0) != rows) || !at::isFloatingType(x.scalar_type()) || x.scalar_type() == at::kHalf) {
-    refuse_argument(op, argument, fmt::format("[{}, hidden] in bf16, fp32 or fp64", rows >= 0 ? std::to_string(rows) : "tokens"), shape_text(x));
+    refuse_argument(op, argument, fmt::format("[{}, hidden] in bf16, fp32 or fp64", rows >= 0 ? std::to_string(rows) : "tokens"),
+                    shape_text(x));
   }
 }
 
@@ -229,7 +235,8 @@ static ExpertAssignment assign_gpu(const Tensor& choice, int64_t experts) {
   const int64_t* offset = offsets.const_data_ptr<int64_t>();
   for (int64_t e = 0; e < experts; ++e) assignment.rows_per_expert.push_back(offset[e + 1] - offset[e]);
   if (offset[experts] != choice.numel()) {
-    refuse_argument("assign_experts", "choice", "0 to " + std::to_string(experts - 1), fmt::format("{} numbers outside", choice.numel() - offset[experts]));
+    refuse_argument("assign_experts", "choice", "0 to " + std::to_string(experts - 1),
+                    fmt::format("{} numbers outside", choice.numel() - offset[experts]));
   }
   return assignment;
 }
@@ -243,7 +250,8 @@ static ExpertAssignment assign_aten(const Tensor& choice, int64_t experts) {
   const Tensor counts = at::bincount(flat.clamp(-1, experts) + 1, {}, experts + 2).cpu();
   const int64_t* count = counts.const_data_ptr<int64_t>();
   if (count[0] + count[experts + 1] > 0) {
-    refuse_argument("assign_experts", "choice", "0 to " + std::to_string(experts - 1), fmt::format("{} numbers outside", count[0] + count[experts + 1]));
+    refuse_argument("assign_experts", "choice", "0 to " + std::to_string(experts - 1),
+                    fmt::format("{} numbers outside", count[0] + count[experts + 1]));
   }
   assignment.rows_per_expert.assign(count + 1, count + 1 + experts);
   return assignment;
@@ -295,7 +303,8 @@ Tensor permute_to_experts(const Tensor& x, const ExpertAssignment& assignment) {
 Tensor combine_experts(const Tensor& y, const Tensor& weight, const ExpertAssignment& assignment) {
   check_rows("combine_experts", "y", y, assignment.source_r.size(0));
   if (weight.sizes() != assignment.place_tk.sizes() || weight.scalar_type() != wide_type(y)) {
-    refuse_argument("combine_experts", "weight", fmt::format("[{}, {}] {}", assignment.place_tk.size(0), assignment.place_tk.size(1), name_of(wide_type(y))),
+    refuse_argument("combine_experts", "weight",
+                    fmt::format("[{}, {}] {}", assignment.place_tk.size(0), assignment.place_tk.size(1), name_of(wide_type(y))),
                     shape_text(weight));
   }
   const ByDevice choice = choose_by_device("combine_experts", y, refuse_cuda(y));

@@ -19,10 +19,10 @@
 namespace longhaul::kernels {
 
 struct Routing {
-  Tensor weight_tk;             // fp32, of the chosen, best first
-  Tensor choice_tk;             // int64
-  Tensor probability_sum_e;     // fp32: Σ_t p_te
-  Tensor log_sum_square;        // fp32 scalar: Σ_t (log Σ_e exp logit_te)²
+  Tensor weight_tk;          // fp32, of the chosen, best first
+  Tensor choice_tk;          // int64
+  Tensor probability_sum_e;  // fp32: Σ_t p_te
+  Tensor log_sum_square;     // fp32 scalar: Σ_t (log Σ_e exp logit_te)²
 };
 // hidden_td in bf16, fp32 or fp64; router_ed [experts, hidden] fp32. All but choice_tk are differentiable in hidden; the gradient of
 // the router is added to router_sink_ed.
@@ -30,8 +30,8 @@ Routing route(const Tensor& hidden_td, const Tensor& router_ed, int64_t k, const
 Routing route_reference(const Tensor& hidden_td, const Tensor& router_ed, int64_t k);  // ATen; the router's gradient through autograd
 
 struct ExpertAssignment {
-  Tensor source_r;   // int64 [tokens · k]: token of each sorted row
-  Tensor place_tk;   // int64 [tokens, k]: sorted row of each choice
+  Tensor source_r;  // int64 [tokens · k]: token of each sorted row
+  Tensor place_tk;  // int64 [tokens, k]: sorted row of each choice
   std::vector<int64_t> rows_per_expert;
 };
 

@@ -7,7 +7,7 @@
 
 namespace longhaul::kernels::cuda {
 
-void rotary(const Bf16* x, int64_t x_stride, const float* cos, const float* sin, Bf16* y, int64_t y_stride, int64_t tokens, int heads, int width, int pairs,
-            bool inverse, Stream stream);
+void rotary(const Bf16* x, int64_t x_stride, const float* cos, const float* sin, Bf16* y, int64_t y_stride, int64_t tokens, int heads,
+            int width, int pairs, bool inverse, Stream stream);
 
 }  // namespace longhaul::kernels::cuda

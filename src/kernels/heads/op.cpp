@@ -100,7 +100,8 @@ RotaryTable rotary_table(std::span<const int64_t> positions, int64_t dim, double
 Heads split_heads(const Tensor& x, int64_t heads, int64_t kv_heads, int64_t head_dim, const RotaryTable& table) {
   if (x.dim() != 2 || x.size(1) != (heads + 2 * kv_heads) * head_dim || !x.is_contiguous() || !at::isFloatingType(x.scalar_type()) ||
       x.scalar_type() == at::kHalf) {
-    refuse_argument("split_heads", "x", fmt::format("[tokens, ({} + 2 · {}) heads · {}], contiguous, in bf16, fp32 or fp64", heads, kv_heads, head_dim),
+    refuse_argument("split_heads", "x",
+                    fmt::format("[tokens, ({} + 2 · {}) heads · {}], contiguous, in bf16, fp32 or fp64", heads, kv_heads, head_dim),
                     shape_text(x));
   }
   const bool rotated = table.cos_tr.defined();

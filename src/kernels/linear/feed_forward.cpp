@@ -17,7 +17,8 @@ namespace {
 // Places in a contiguous matrix.
 class Places {
  public:
-  explicit Places(const Tensor& matrix) : data_(static_cast<std::byte*>(matrix.mutable_data_ptr())), ld_(matrix.size(1)), bytes_(matrix.element_size()) {}
+  explicit Places(const Tensor& matrix)
+      : data_(static_cast<std::byte*>(matrix.mutable_data_ptr())), ld_(matrix.size(1)), bytes_(matrix.element_size()) {}
   void* at(int64_t row, int64_t column) const { return data_ + (row * ld_ + column) * bytes_; }
   int64_t ld() const { return ld_; }
 
@@ -106,7 +107,9 @@ struct Call : torch::CustomClassHolder {
   Tensor product_bias() const { return activation == Activation::kGelu ? Tensor() : up.bias; }
 };
 
-Tensor bias_sink(const LinearWeights& weights) { return weights.bias.defined() ? weights.sink.bias : Tensor(); }
+Tensor bias_sink(const LinearWeights& weights) {
+  return weights.bias.defined() ? weights.sink.bias : Tensor();
+}
 
 class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction> {
  public:
@@ -129,10 +132,13 @@ class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction
     const auto call = c10::static_intrusive_pointer_cast<Call>(context->saved_data["call"].toCapsule());
     const std::vector<int64_t>& rows = call->rows_per_group;
     const Tensor dy = gradients[0].stride(-1) == 1 ? gradients[0] : gradients[0].contiguous(), dz = at::empty_like(z);
-    call->down.sink.run([call, dy, a] { packed_weight_gradient(call->down.sink.weight, bias_sink(call->down), dy, a, call->rows_per_group); });
-    packed_input_gradient(dy, rows, down, *call->down.kept.copies, call->down.kept.version, slope_of(call->activation, call->gelu_bias(), z, dz));
+    call->down.sink.run(
+        [call, dy, a] { packed_weight_gradient(call->down.sink.weight, bias_sink(call->down), dy, a, call->rows_per_group); });
+    packed_input_gradient(dy, rows, down, *call->down.kept.copies, call->down.kept.version,
+                          slope_of(call->activation, call->gelu_bias(), z, dz));
     call->up.sink.run([call, dz, x] { packed_weight_gradient(call->up.sink.weight, bias_sink(call->up), dz, x, call->rows_per_group); });
-    const Tensor dx = context->needs_input_grad(0) ? packed_input_gradient(dz, rows, up, *call->up.kept.copies, call->up.kept.version) : Tensor();
+    const Tensor dx =
+        context->needs_input_grad(0) ? packed_input_gradient(dz, rows, up, *call->up.kept.copies, call->up.kept.version) : Tensor();
     return {dx, Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
@@ -144,7 +150,8 @@ std::string refuse_fused(const Tensor& x, const Call& call, bool want_gradient) 
     if (refusal.empty() && want_gradient) refusal = refuse_packed_weight_gradient(weights->sink.weight, bias_sink(*weights), x, x);
     if (!refusal.empty()) return refusal;
   }
-  if (call.activation == Activation::kSwiglu && call.down.weight.size(-1) % kPanelColumns != 0) return "gate and up share a panel of columns";
+  if (call.activation == Activation::kSwiglu && call.down.weight.size(-1) % kPanelColumns != 0)
+    return "gate and up share a panel of columns";
   return "";
 }
 
@@ -165,25 +172,29 @@ Tensor composed(const Tensor& x, const Call& call) {
 Tensor dispatched(const char* op, const Tensor& x, const c10::intrusive_ptr<Call>& call) {
   const Tensor &up = call->up.weight, &down = call->down.weight;
   const bool want_gradient = at::GradMode::is_enabled() && (x.requires_grad() || up.requires_grad() || down.requires_grad());
-  const size_t choice =
-      Dispatcher(op).choose({"fused", "composed"}, [&](size_t i) { return i == 0 ? refuse_fused(x, *call, want_gradient) : std::string(); });
+  const size_t choice = Dispatcher(op).choose({"fused", "composed"},
+                                              [&](size_t i) { return i == 0 ? refuse_fused(x, *call, want_gradient) : std::string(); });
   if (choice == 1) return composed(x, *call);
   return FeedForwardFunction::apply(x, up, down, call, want_gradient);
 }
 
 void check(const char* op, int64_t dimensions, const Tensor& x, Activation activation, const LinearWeights& up, const LinearWeights& down) {
   const int64_t parts = activation == Activation::kSwiglu ? 2 : 1;
-  const auto refuse_weight = [&](const char* name, const std::string& expected, const Tensor& weight) { refuse_argument(op, name, expected, shape_text(weight)); };
+  const auto refuse_weight = [&](const char* name, const std::string& expected, const Tensor& weight) {
+    refuse_argument(op, name, expected, shape_text(weight));
+  };
   if (up.weight.dim() != dimensions || x.dim() != 2 || up.weight.size(-1) != x.size(1) || up.weight.scalar_type() != x.scalar_type()) {
     refuse_weight("up", fmt::format("{}, in] for x {}", dimensions == 3 ? "[experts, out" : "[out", shape_text(x)), up.weight);
   }
-  if (down.weight.dim() != dimensions || down.weight.size(-1) * parts != up.weight.size(-2) || down.weight.scalar_type() != x.scalar_type() ||
-      (dimensions == 3 && down.weight.size(0) != up.weight.size(0))) {
-    refuse_weight("down", fmt::format("[…, out, {} of up's columns] for up {}", parts == 2 ? "half" : "all", shape_text(up.weight)), down.weight);
+  if (down.weight.dim() != dimensions || down.weight.size(-1) * parts != up.weight.size(-2) ||
+      down.weight.scalar_type() != x.scalar_type() || (dimensions == 3 && down.weight.size(0) != up.weight.size(0))) {
+    refuse_weight("down", fmt::format("[…, out, {} of up's columns] for up {}", parts == 2 ? "half" : "all", shape_text(up.weight)),
+                  down.weight);
   }
   for (const LinearWeights* weights : {&up, &down}) {
     if (!weights->bias.defined()) continue;
-    if (dimensions == 3 || weights->bias.sizes() != at::IntArrayRef({weights->weight.size(0)}) || weights->bias.scalar_type() != x.scalar_type()) {
+    if (dimensions == 3 || weights->bias.sizes() != at::IntArrayRef({weights->weight.size(0)}) ||
+        weights->bias.scalar_type() != x.scalar_type()) {
       refuse_weight("bias", dimensions == 3 ? "none" : "[out] for a weight " + shape_text(weights->weight), weights->bias);
     }
   }

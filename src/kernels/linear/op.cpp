@@ -15,8 +15,9 @@ enum class Product : size_t { kCuda, kPacked, kLibtorch };
 // LibTorch takes everything.
 Product choose_product(const std::string& op, const std::string& cuda_refusal, const std::string& packed_refusal) {
   static const std::vector<std::string> kImplementations = {"cuda", "packed", "libtorch"};
-  return static_cast<Product>(
-      Dispatcher(op).choose(kImplementations, [&](size_t i) { return i == 0 ? cuda_refusal : i == 1 ? packed_refusal : std::string(); }));
+  return static_cast<Product>(Dispatcher(op).choose(kImplementations, [&](size_t i) {
+    return i == 0 ? cuda_refusal : i == 1 ? packed_refusal : std::string();
+  }));
 }
 
 std::string refuse_gpu(const Tensor& x, const Tensor& weight) {
@@ -53,8 +54,10 @@ void torch_weight_gradient(Tensor sink, const Tensor& dy, const Tensor& x) {
 
 void add_weight_gradients_of(const std::string& op, const Tensor& sink, const Tensor& bias_sink, const Tensor& dy, const Tensor& x,
                              const std::vector<int64_t>& rows_per_expert) {
-  const Product product = choose_product(op, refuse_gpu_weight_gradient(sink, dy, x), refuse_packed_weight_gradient(sink, bias_sink, dy, x));
-  if (product == Product::kCuda) return cuda_calls<MatmulCuda>().add_grouped_weight_gradients(sink, dy.contiguous(), x.contiguous(), rows_per_expert);
+  const Product product =
+      choose_product(op, refuse_gpu_weight_gradient(sink, dy, x), refuse_packed_weight_gradient(sink, bias_sink, dy, x));
+  if (product == Product::kCuda)
+    return cuda_calls<MatmulCuda>().add_grouped_weight_gradients(sink, dy.contiguous(), x.contiguous(), rows_per_expert);
   if (product == Product::kPacked) return packed_weight_gradient(sink, bias_sink, dy, x, rows_per_expert);
   if (sink.dim() == 2) {
     torch_weight_gradient(sink, dy, x);
@@ -66,8 +69,8 @@ void add_weight_gradients_of(const std::string& op, const Tensor& sink, const Te
   });
 }
 
-Tensor output_of(const std::string& op, const Tensor& x, const Tensor& weight, const Tensor& bias, const std::vector<int64_t>& rows_per_expert,
-                 const KeptPacked& kept) {
+Tensor output_of(const std::string& op, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                 const std::vector<int64_t>& rows_per_expert, const KeptPacked& kept) {
   const Product product = choose_product(op, refuse_gpu(x, weight), refuse_packed(x, weight, kept.copies));
   if (product == Product::kCuda) return cuda_calls<MatmulCuda>().grouped(x.contiguous(), rows_per_expert, weight, false);
   if (product == Product::kPacked) return packed_output(x, rows_per_expert, weight, bias, *kept.copies, kept.version);
@@ -110,8 +113,7 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
     return output_of(name_of_op(weight), x, weight, bias.value_or(Tensor()), rows_per_expert, kept);
   }
 
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list gradients) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
     const auto saved = context->get_saved_variables();
     const Tensor x = saved[0], weight = saved[1];
     const Tensor dy = gradients[0].stride(-1) == 1 ? gradients[0] : gradients[0].contiguous();
@@ -122,7 +124,8 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
     const std::string op = name_of_op(weight);
     GradientSink{.postponed = reinterpret_cast<std::vector<std::function<void()>>*>(data["postponed"].toInt())}.run(
         [=] { add_weight_gradients_of(op + "_weight_gradient", sink, bias_sink, dy, x, rows_per_expert); });
-    const Tensor dx = context->needs_input_grad(0) ? input_gradient_of(op + "_input_gradient", dy, weight, rows_per_expert, kept) : Tensor();
+    const Tensor dx =
+        context->needs_input_grad(0) ? input_gradient_of(op + "_input_gradient", dy, weight, rows_per_expert, kept) : Tensor();
     return {dx, Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 
@@ -143,10 +146,12 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const G
   if (bias.defined() && (bias.sizes() != at::IntArrayRef({weight.size(0)}) || bias.scalar_type() != x.scalar_type())) {
     refuse_argument("linear", "bias", "[out] for a weight " + shape_text(weight), shape_text(bias));
   }
-  return LinearFunction::apply(x, weight, bias.defined() ? std::optional<Tensor>(bias) : std::nullopt, std::vector<int64_t>{x.size(0)}, sink, kept);
+  return LinearFunction::apply(x, weight, bias.defined() ? std::optional<Tensor>(bias) : std::nullopt, std::vector<int64_t>{x.size(0)},
+                               sink, kept);
 }
 
-Tensor grouped_linear(const Tensor& x, const std::vector<int64_t>& rows_per_expert, const Tensor& weight, const GradientSink& sink, KeptPacked kept) {
+Tensor grouped_linear(const Tensor& x, const std::vector<int64_t>& rows_per_expert, const Tensor& weight, const GradientSink& sink,
+                      KeptPacked kept) {
   int64_t rows = 0;
   for (const int64_t count : rows_per_expert) rows += count;
   if (weight.dim() != 3 || weight.size(0) != static_cast<int64_t>(rows_per_expert.size())) {

@@ -23,8 +23,10 @@ struct GradientSink {
   std::vector<std::function<void()>>* postponed = nullptr;
 
   void run(std::function<void()> product) const {  // now, or later
-    if (postponed != nullptr) postponed->push_back(std::move(product));
-    else product();
+    if (postponed != nullptr)
+      postponed->push_back(std::move(product));
+    else
+      product();
   }
 };
 

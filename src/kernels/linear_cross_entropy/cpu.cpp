@@ -29,16 +29,20 @@ namespace longhaul::kernels {
 namespace {
 
 constexpr int64_t kColumns = kHeadChunk;  // of the vocabulary at once, at most
-constexpr int64_t kRows = 256;       // tokens at once, at most
-constexpr int64_t kRowGrain = 32;    // tokens a thread takes at least
-constexpr int64_t kDepth = 512;      // tokens that one product of the weight's gradient sums over
+constexpr int64_t kRows = 256;            // tokens at once, at most
+constexpr int64_t kRowGrain = 32;         // tokens a thread takes at least
+constexpr int64_t kDepth = 512;           // tokens that one product of the weight's gradient sums over
 constexpr int64_t kPackColumns = 64;
 
 template <class Element>
 constexpr Storage kStorage = sizeof(Element) == 2 ? Storage::kBf16 : Storage::kFp32;
 
-float rounded_to(float, float x) { return x; }
-uint16_t rounded_to(uint16_t, float x) { return c10::BFloat16(x).x; }
+float rounded_to(float, float x) {
+  return x;
+}
+uint16_t rounded_to(uint16_t, float x) {
+  return c10::BFloat16(x).x;
+}
 
 template <class Element>
 class FusedHead {
@@ -111,7 +115,8 @@ class FusedHead {
       for (int64_t k = 0; k < rows_; k += kDepth) {
         const int64_t depth = std::min(kDepth, rows_ - k);
         Element* panels = packed_hidden_ + k / kDepth * packed_size<Element>(kDepth, channels_);
-        block_kernels().pack(hidden_ + (begin_ + k) * channels_ + first, channels_, false, depth, count, panels + packed_size<Element>(depth, first));
+        block_kernels().pack(hidden_ + (begin_ + k) * channels_ + first, channels_, false, depth, count,
+                             panels + packed_size<Element>(depth, first));
       }
     });
   }
@@ -130,9 +135,8 @@ class FusedHead {
 
   void token_rows(int64_t begin, int64_t end) {
     const bool terms_die = d_hidden_ != nullptr && sink_ == nullptr;
-    Rows scratch = scratch_of_thread([&](Arena& arena) {
-      return Rows(arena, std::min(kRows, end - begin), d_hidden_ != nullptr ? channels_ : 0, terms_die);
-    });
+    Rows scratch = scratch_of_thread(
+        [&](Arena& arena) { return Rows(arena, std::min(kRows, end - begin), d_hidden_ != nullptr ? channels_ : 0, terms_die); });
     const BlockScope block;
     for (int64_t at = begin; at < end; at += kRows) {
       const int64_t count = std::min(kRows, end - at);
@@ -203,7 +207,7 @@ class FusedHead {
       block->transpose(terms, kColumns, rows_, n, transposed, rows_);
       for (int64_t k = 0; k < rows_; k += kDepth) {
         block->multiply(transposed + k, rows_, packed_hidden_ + k / kDepth * packed_size<Element>(kDepth, channels_), n, channels_,
-                       std::min(kDepth, rows_ - k), sink_ + first * channels_, channels_, true);
+                        std::min(kDepth, rows_ - k), sink_ + first * channels_, channels_, true);
       }
     }
   }
@@ -224,11 +228,11 @@ class FusedHead {
   float* each_ = nullptr;
   int64_t begin_ = 0, rows_ = 0;  // the chunk at hand
 
-  std::vector<Tensor> held_;         // holds what follows
+  std::vector<Tensor> held_;             // holds what follows
   const Element* for_logits_ = nullptr;  // W as the B of h Wᵀ
   const Element* for_hidden_ = nullptr;  // W as the B of dz W, block after block
-  Element* terms_ = nullptr;         // [blocks, chunk, kColumns]: e^{z − base}
-  float* bases_ = nullptr;           // [blocks, chunk]
+  Element* terms_ = nullptr;             // [blocks, chunk, kColumns]: e^{z − base}
+  float* bases_ = nullptr;               // [blocks, chunk]
   Element* packed_hidden_ = nullptr;
   float *lse_ = nullptr, *factor_ = nullptr, *label_factor_ = nullptr;  // of the chunk's tokens; dz = factor · p, of the label label_factor
 };
@@ -245,7 +249,7 @@ std::string refuse_cross_entropy_fused(const CrossEntropyProblem& problem, const
 
 Tensor cross_entropy_fused(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients) {
   return problem.hidden_td.scalar_type() == at::kFloat ? FusedHead<float>(problem, gradients).run()
-                                                        : FusedHead<uint16_t>(problem, gradients).run();
+                                                       : FusedHead<uint16_t>(problem, gradients).run();
 }
 
 }  // namespace longhaul::kernels

@@ -47,12 +47,14 @@ LONGHAUL_KERNEL(kThreads) loss_kernel(LossRows in) {
   }
 }
 
-int64_t padded_vocabulary(int64_t vocabulary) { return round_up(vocabulary, kUnit); }  // rows of 16-byte units for the products
+int64_t padded_vocabulary(int64_t vocabulary) {
+  return round_up(vocabulary, kUnit);
+}  // rows of 16-byte units for the products
 
 }  // namespace
 
-void loss_of_rows(const float* logits, const int64_t* labels, float* loss, Bf16* d_logits, int64_t rows, int64_t vocabulary, int64_t stride, float z_loss,
-                  float scale, Stream stream) {
+void loss_of_rows(const float* logits, const int64_t* labels, float* loss, Bf16* d_logits, int64_t rows, int64_t vocabulary, int64_t stride,
+                  float z_loss, float scale, Stream stream) {
   const LossRows in{logits, labels, loss, d_logits, vocabulary, stride, z_loss, scale};
   launch("linear_cross_entropy.loss", loss_kernel, rows, kThreads, kThreads / kWarp * 4, stream, in);
 }

@@ -26,7 +26,7 @@ void linear_cross_entropy(const LinearCrossEntropy& problem, void* workspace, St
 
 // Rows of logits [rows, stride] fp32, of which the first `vocabulary` count: losses, and, where d_logits is given, its bf16 rows
 // [rows, stride] = scale · (p (1 + 2 z_loss lse) − one_hot(label)), 0 in the padding and where there is no label.
-void loss_of_rows(const float* logits, const int64_t* labels, float* loss, Bf16* d_logits, int64_t rows, int64_t vocabulary, int64_t stride, float z_loss,
-                  float scale, Stream stream);
+void loss_of_rows(const float* logits, const int64_t* labels, float* loss, Bf16* d_logits, int64_t rows, int64_t vocabulary, int64_t stride,
+                  float z_loss, float scale, Stream stream);
 
 }  // namespace longhaul::kernels::cuda

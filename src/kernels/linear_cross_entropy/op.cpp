@@ -48,9 +48,11 @@ struct Labelled {
   int64_t tokens = 0;
 };
 
-Labelled labelled(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const LinearCrossEntropyOptions& options, KeptPacked kept) {
+Labelled labelled(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const LinearCrossEntropyOptions& options,
+                  KeptPacked kept) {
   if (!weight.is_contiguous()) kept = {};  // a copy of it, made for this call, is not what was packed
-  Labelled result{{hidden.detach().contiguous(), weight.detach().contiguous(), labels.contiguous(), options, kept}, Tensor(), hidden.size(0)};
+  Labelled result{
+      {hidden.detach().contiguous(), weight.detach().contiguous(), labels.contiguous(), options, kept}, Tensor(), hidden.size(0)};
   result.problem.all_labelled = labels.is_cpu();
   if (!result.problem.all_labelled) return result;
   const Tensor has_label = labels.ge(0);
@@ -74,7 +76,8 @@ Tensor sum_in_order(const Tensor& each_t) {
 class CrossEntropySum : public torch::autograd::Function<CrossEntropySum> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& hidden, const Tensor& weight, const Tensor& labels,
-                        const std::optional<Tensor>& sink, const LinearCrossEntropyOptions& options, const KeptPacked& kept, bool want_gradient) {
+                        const std::optional<Tensor>& sink, const LinearCrossEntropyOptions& options, const KeptPacked& kept,
+                        bool want_gradient) {
     const Labelled some = labelled(hidden, weight, labels, options, kept);
     CrossEntropyGradients gradients;
     if (want_gradient) gradients = {at::empty_like(some.problem.hidden_td), sink.value_or(Tensor())};
@@ -93,8 +96,7 @@ class CrossEntropySum : public torch::autograd::Function<CrossEntropySum> {
     return sum_in_order(each_t);
   }
 
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list gradients) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
     auto& data = context->saved_data;
     const double scale = gradients[0].item<double>(), upstream = data["upstream"].toDouble();
     // What the sink still lacks of this gradient.
@@ -128,8 +130,7 @@ class CrossEntropyMean : public torch::autograd::Function<CrossEntropyMean> {
     return sum_in_order(each_t).mul_(some.problem.options.upstream);
   }
 
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list gradients) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
     const double scale = gradients[0].item<double>();
     const auto scaled = [&](const char* name) {
       const Tensor gradient = context->saved_data[name].toTensor();
@@ -139,10 +140,13 @@ class CrossEntropyMean : public torch::autograd::Function<CrossEntropyMean> {
   }
 };
 
-MetaResult scalar_of(const Tensor& hidden) { return {{}, hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat}; }
+MetaResult scalar_of(const Tensor& hidden) {
+  return {{}, hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat};
+}
 
 void check(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const LinearCrossEntropyOptions& options) {
-  if (hidden.dim() != 2 || !at::isFloatingType(hidden.scalar_type())) refuse_argument(kOp, "hidden", "[tokens, hidden], floating point", shape_text(hidden));
+  if (hidden.dim() != 2 || !at::isFloatingType(hidden.scalar_type()))
+    refuse_argument(kOp, "hidden", "[tokens, hidden], floating point", shape_text(hidden));
   if (weight.dim() != 2 || weight.size(0) == 0 || weight.size(1) != hidden.size(1) || weight.scalar_type() != hidden.scalar_type() ||
       weight.device() != hidden.device()) {
     refuse_argument(kOp, "weight", "[vocabulary, hidden] for hidden " + shape_text(hidden), shape_text(weight));
@@ -159,7 +163,8 @@ void check(const Tensor& hidden, const Tensor& weight, const Tensor& labels, con
 }
 
 void check_sink(const Tensor& sink, const Tensor& weight) {
-  if (sink.sizes() != weight.sizes() || !sink.is_contiguous() || !at::isFloatingType(sink.scalar_type()) || sink.device() != weight.device()) {
+  if (sink.sizes() != weight.sizes() || !sink.is_contiguous() || !at::isFloatingType(sink.scalar_type()) ||
+      sink.device() != weight.device()) {
     refuse_argument(kOp, "sink", "the shape of weight, contiguous, floating point: " + shape_text(weight), shape_text(sink));
   }
 }
@@ -177,7 +182,8 @@ Tensor linear_cross_entropy_sum(const Tensor& hidden, const Tensor& weight, cons
   if (sink.defined()) check_sink(sink, weight);
   if (hidden.is_meta()) return meta_results({hidden}, {scalar_of(hidden)})[0];
   const bool want_gradient = at::GradMode::is_enabled() && (hidden.requires_grad() || weight.requires_grad());
-  return CrossEntropySum::apply(hidden, weight, labels, sink.defined() ? std::optional<Tensor>(sink) : std::nullopt, options, kept, want_gradient);
+  return CrossEntropySum::apply(hidden, weight, labels, sink.defined() ? std::optional<Tensor>(sink) : std::nullopt, options, kept,
+                                want_gradient);
 }
 
 Tensor linear_cross_entropy_each(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const LinearCrossEntropyOptions& options,

@@ -25,8 +25,8 @@ inline constexpr int64_t kHeadChunk = 256;
 
 struct LinearCrossEntropyOptions {
   double z_loss = 0;
-  int64_t chunk = 512;   // tokens whose logits, or probabilities, exist at once
-  double upstream = 1;   // the gradient that the sum will be given
+  int64_t chunk = 512;  // tokens whose logits, or probabilities, exist at once
+  double upstream = 1;  // the gradient that the sum will be given
 };
 
 // hidden_td [tokens, hidden], weight_vd [vocabulary, hidden], labels_t int64 [tokens] (−1: no loss), sink_vd: gradient of the weight is

@@ -16,8 +16,8 @@ constexpr int64_t kChunk = 64, kChannelChunk = 16;
 constexpr double kSmallestLog = -800;  // e^−800 is 0 in fp64 too; a steeper decay would only cost the sums digits
 
 struct Places {
-  std::vector<int64_t> token;     // [chunks · width]: of each place; 0 where padded
-  std::vector<int64_t> place;     // [tokens]
+  std::vector<int64_t> token;             // [chunks · width]: of each place; 0 where padded
+  std::vector<int64_t> place;             // [tokens]
   std::vector<int64_t> length, document;  // of each chunk
   int64_t width = 0;
   int64_t chunks() const { return static_cast<int64_t>(length.size()); }
@@ -43,10 +43,10 @@ Places places_of(const RecurrenceProblem& problem, int64_t width) {
 
 // Of one kind of decay, in the state's dtype. Without a decay per channel the last axis of the decays has length 1.
 struct Chunks {
-  Tensor q, k, v;      // [C, H, B, D], padded keys zero
-  Tensor within;       // [C, H, B, B, K or 1]: e^{D_ij} for j ≤ i, else 0
-  Tensor from_begin;   // [C, H, B, K or 1]: e^{D_i0}
-  Tensor to_end;       // [C, H, B, K or 1]: e^{D_mj}
+  Tensor q, k, v;     // [C, H, B, D], padded keys zero
+  Tensor within;      // [C, H, B, B, K or 1]: e^{D_ij} for j ≤ i, else 0
+  Tensor from_begin;  // [C, H, B, K or 1]: e^{D_i0}
+  Tensor to_end;      // [C, H, B, K or 1]: e^{D_mj}
 };
 
 Chunks chunks_of(const RecurrenceProblem& problem, const Places& places, const Tensor& token, const Tensor& padded_cb11) {
@@ -97,7 +97,8 @@ LinearRecurrenceResult linear_recurrence_aten(const RecurrenceProblem& problem) 
   }
   const Tensor read = entering.empty() ? parts.v : at::matmul(parts.q.mul(parts.from_begin), at::stack(entering));
   const Tensor o = read.add(at::matmul(scores_of(parts), parts.v)).mul(problem.options.scale).transpose(1, 2);
-  const Tensor o_thd = o.reshape({places.chunks() * places.width, problem.heads(), problem.v_thv.size(2)}).index_select(0, on_device(places.place));
+  const Tensor o_thd =
+      o.reshape({places.chunks() * places.width, problem.heads(), problem.v_thv.size(2)}).index_select(0, on_device(places.place));
   return {o_thd.to(problem.v_thv.scalar_type()), at::stack(state)};
 }
 

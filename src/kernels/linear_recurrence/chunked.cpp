@@ -20,11 +20,11 @@ struct Chunk {
 // Which token stands at which place of which chunk; the same for every tensor of the problem.
 struct ChunkTable {
   std::vector<Chunk> chunks;
-  int64_t width = 0;       // padded chunk length
-  Tensor gather;           // [chunks · width] token of each place, 0 where padded; undefined when it is the identity
-  Tensor scatter;          // [tokens] place of each token
-  Tensor valid_cb11;       // [chunks, width, 1, 1] 1 for real tokens; undefined when all are
-  Tensor lengths;          // [chunks]
+  int64_t width = 0;  // padded chunk length
+  Tensor gather;      // [chunks · width] token of each place, 0 where padded; undefined when it is the identity
+  Tensor scatter;     // [tokens] place of each token
+  Tensor valid_cb11;  // [chunks, width, 1, 1] 1 for real tokens; undefined when all are
+  Tensor lengths;     // [chunks]
 };
 
 ChunkTable chunk_table(const RecurrenceProblem& problem) {
@@ -66,11 +66,11 @@ ChunkTable chunk_table(const RecurrenceProblem& problem) {
 
 // The pieces both directions need, batched over [chunks, heads].
 struct Chunked {
-  Tensor q, k, v;          // [C, H, B, D] in the state's dtype, padded keys zero
-  Tensor decay_q_hb1;      // e^{γi}
-  Tensor decay_k_chb1;     // e^{γ(m−j)}
-  Tensor mask_hbb;         // M
-  Tensor decay_chunk_ch;   // e^{γm}, contiguous
+  Tensor q, k, v;         // [C, H, B, D] in the state's dtype, padded keys zero
+  Tensor decay_q_hb1;     // e^{γi}
+  Tensor decay_k_chb1;    // e^{γ(m−j)}
+  Tensor mask_hbb;        // M
+  Tensor decay_chunk_ch;  // e^{γm}, contiguous
 };
 
 Tensor to_chunks(const ChunkTable& table, const Tensor& x_thd, ScalarType type, int64_t repeat, bool zero_padding) {
@@ -209,8 +209,7 @@ RecurrenceGradients recurrence_backward_chunked(const RecurrenceProblem& problem
   Tensor d_k = at::matmul(parts.v, leaving.transpose(2, 3)).mul_(parts.decay_k_chb1).add_(at::matmul(p.transpose(2, 3), parts.q));
   const Tensor a = at::matmul(parts.q, parts.k.transpose(2, 3)).mul_(parts.mask_hbb);
   Tensor d_v = at::matmul(k_decayed, leaving).add_(at::matmul(a.transpose(2, 3), d_o));
-  return {from_chunks(table, d_q, 1, problem.q_thk.scalar_type()),
-          from_chunks(table, d_k, problem.group(), problem.k_thk.scalar_type()),
+  return {from_chunks(table, d_q, 1, problem.q_thk.scalar_type()), from_chunks(table, d_k, problem.group(), problem.k_thk.scalar_type()),
           from_chunks(table, d_v, problem.group(), problem.v_thv.scalar_type()), Tensor(), d_state};
 }
 

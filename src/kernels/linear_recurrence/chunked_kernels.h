@@ -121,8 +121,8 @@ LONGHAUL_DEVICE void advance(State<kKeys, kValues>& state, Tile<kKeys> k, Tile<k
 
 // Rows 16 w … of the chunk's output: o = e^b q S + write · A v. kTransposed: the tile of the state holds its transpose.
 template <int kKeys, int kValues, bool kTransposed = false>
-LONGHAUL_DEVICE void read_out(float (&o)[kValues / 8][4], Tile<kKeys> q, Tile<kKeys> k, Tile<kValues> v, Tile<kValues> state, const float* sums,
-                              float write) {
+LONGHAUL_DEVICE void read_out(float (&o)[kValues / 8][4], Tile<kKeys> q, Tile<kKeys> k, Tile<kValues> v, Tile<kValues> state,
+                              const float* sums, float write) {
   constexpr int kColumns = kValues / 8;
   const int warp = warp_index(), row0 = warp * 16;
   float a[kChunk / 8][4] = {};
@@ -181,9 +181,12 @@ LONGHAUL_DEVICE void read_out(float (&o)[kValues / 8][4], Tile<kKeys> q, Tile<kK
 
 // The warp's 16 rows to memory; in bf16 by way of its own rows of q, which no other warp reads.
 template <int kKeys, int kValues>
-LONGHAUL_DEVICE void store_output(const Run& run, const Segment& segment, int chunk, int head, int slice, float (&o)[kValues / 8][4], Tile<kKeys> q) {
+LONGHAUL_DEVICE void store_output(const Run& run, const Segment& segment, int chunk, int head, int slice, float (&o)[kValues / 8][4],
+                                  Tile<kKeys> q) {
   const int row0 = warp_index() * 16, rows = rows_of(segment, chunk), width = run.v.width;
-  const auto offset = [&](int row) { return (token_at(segment, chunk * kChunk + row, run.against) * run.heads + head) * width + slice * kValues; };
+  const auto offset = [&](int row) {
+    return (token_at(segment, chunk * kChunk + row, run.against) * run.heads + head) * width + slice * kValues;
+  };
   LONGHAUL_UNROLL
   for (int column = 0; column < kValues / 8; ++column) {
     LONGHAUL_UNROLL
@@ -206,7 +209,8 @@ LONGHAUL_DEVICE void store_output(const Run& run, const Segment& segment, int ch
 
 // kOutput: a segment of a head, whole. Otherwise only the state that a segment adds, started from zero, and its total decay.
 template <int kKeys, int kValues, bool kOutput>
-LONGHAUL_KERNEL(kChunkedThreads) chunked_kernel(Run run) {
+LONGHAUL_KERNEL(kChunkedThreads)
+chunked_kernel(Run run) {
   LONGHAUL_SHARED(shared);
   constexpr ChunkedShared kShared = chunked_shared(kKeys, kValues);
   const ChunkedBlock block = chunked_block(blockIdx.x, run.heads, static_cast<int>(divide_up(run.v.width, kValues)));
@@ -260,9 +264,11 @@ LONGHAUL_KERNEL(kChunkedThreads) chunked_kernel(Run run) {
   if (!kOutput) {
     float* saved = run.states + (static_cast<int64_t>(block.part) * run.heads + head) * run.k.width * run.v.width;
     state.each([&](float& x, Place place) {
-      if (place.row < run.k.width && col0 + place.col < run.v.width) saved[static_cast<int64_t>(place.row) * run.v.width + col0 + place.col] = x;
+      if (place.row < run.k.width && col0 + place.col < run.v.width)
+        saved[static_cast<int64_t>(place.row) * run.v.width + col0 + place.col] = x;
     });
-    if (block.slice == 0 && threadIdx.x == 0) run.segment_decays[static_cast<int64_t>(block.part) * run.heads + head] = power_of_two(log_total);
+    if (block.slice == 0 && threadIdx.x == 0)
+      run.segment_decays[static_cast<int64_t>(block.part) * run.heads + head] = power_of_two(log_total);
   } else {
     state.leave(run, segment, head, col0);
   }
@@ -282,7 +288,9 @@ LONGHAUL_KERNEL(kChunkedThreads) joined_kernel(Run of_v, Run of_k) {
   float* total = reinterpret_cast<float*>(shared + kShared.total);
   const Tile<kWidth> state_tile{reinterpret_cast<Bf16*>(shared + kShared.state)};
   enum { kQ, kK, kV, kO };
-  const auto tile = [&](int chunk, int which) { return Tile<kWidth>{reinterpret_cast<Bf16*>(shared + chunk % 2 * kShared.stage) + which * kChunk * kWidth}; };
+  const auto tile = [&](int chunk, int which) {
+    return Tile<kWidth>{reinterpret_cast<Bf16*>(shared + chunk % 2 * kShared.stage) + which * kChunk * kWidth};
+  };
   const auto load = [&](int chunk) {
     if (chunk < chunks) {
       const int64_t first = token_at(segment, static_cast<int64_t>(chunk) * kChunk, of_v.against);
@@ -290,7 +298,8 @@ LONGHAUL_KERNEL(kChunkedThreads) joined_kernel(Run of_v, Run of_k) {
       LONGHAUL_UNROLL
       for (int which = kQ; which <= kO; ++which) {
         const Rows& from = *rows[which];
-        load_tile<kChunk>(tile(chunk, which), from.at(first, head), direction * from.stride, rows_of(segment, chunk), from.width, from.aligned);
+        load_tile<kChunk>(tile(chunk, which), from.at(first, head), direction * from.stride, rows_of(segment, chunk), from.width,
+                          from.aligned);
       }
     }
     end_copy_group();

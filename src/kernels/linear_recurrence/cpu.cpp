@@ -13,8 +13,8 @@
 namespace longhaul::kernels {
 namespace {
 
-constexpr int64_t kRecurrentTokens = 4;   // documents up to this length are walked token by token: no block is worth its packing
-constexpr double kGrainFlops = 1e6;       // of a thread: less is not worth waking one
+constexpr int64_t kRecurrentTokens = 4;  // documents up to this length are walked token by token: no block is worth its packing
+constexpr double kGrainFlops = 1e6;      // of a thread: less is not worth waking one
 
 // The state (or its gradient) on its way through a segment, and the place for its sum and decay.
 struct Passage {
@@ -35,7 +35,9 @@ struct Passage {
   PassingState now() const { return begun ? PassingState{entered, decay, sum} : PassingState{entered}; }
 };
 
-const float* at_or_null(const float* data, int64_t offset) { return data == nullptr ? nullptr : data + offset; }
+const float* at_or_null(const float* data, int64_t offset) {
+  return data == nullptr ? nullptr : data + offset;
+}
 
 // Both directions: segments, the states between them, and how work is handed out.
 template <class Element>
@@ -74,7 +76,7 @@ class Walk {
     });
   }
 
-  std::vector<double> head_sums;     // [segments, heads] Σ dg of a decay per head
+  std::vector<double> head_sums;      // [segments, heads] Σ dg of a decay per head
   const float* boundaries = nullptr;  // backward: the forward's slots
 
  private:
@@ -106,7 +108,8 @@ class Walk {
   template <class Body>
   void share(int64_t items, const Body& body) const {
     const double flops = static_cast<double>(job_.offsets.back() * job_.heads) * 4.0 * static_cast<double>(job_.area());
-    const int64_t workers = std::clamp<int64_t>(static_cast<int64_t>(flops / kGrainFlops), 1, std::max<int64_t>(1, std::min<int64_t>(threads(), items)));
+    const int64_t workers =
+        std::clamp<int64_t>(static_cast<int64_t>(flops / kGrainFlops), 1, std::max<int64_t>(1, std::min<int64_t>(threads(), items)));
     std::atomic<int64_t> next = 0;
     parallel_for(0, workers, 1, [&](int64_t, int64_t) {
       Worker worker(job_, backward_);
@@ -122,8 +125,10 @@ class Walk {
   }
   void pass_through(int64_t document, int64_t head) const {
     float* const to = ends_ + outer_at(document, head);
-    if (outer_ == nullptr) std::fill_n(to, job_.area(), 0.0f);
-    else std::copy_n(outer_ + outer_at(document, head), job_.area(), to);
+    if (outer_ == nullptr)
+      std::fill_n(to, job_.area(), 0.0f);
+    else
+      std::copy_n(outer_ + outer_at(document, head), job_.area(), to);
   }
 
   // ---- the blocks of one segment
@@ -132,8 +137,10 @@ class Walk {
   const float* addition(Worker& worker, const RecurrenceSegment& segment, int64_t b, int64_t head, bool known) const {
     float* const to = kept_.defined() && passes_on(segment) ? kept(segment.first_block + b, head) : worker.x;
     if (known && to != worker.x) return to;
-    if (backward_) worker.gradient_write(to);
-    else worker.write_block(to);
+    if (backward_)
+      worker.gradient_write(to);
+    else
+      worker.write_block(to);
     return to;
   }
   // A step of a walk: where it begins, counted from the document's beginning, and what it reads. Before or behind the document: none.
@@ -145,7 +152,8 @@ class Walk {
   // Enters block b to read `rows`, and says what comes next.
   void enter(Worker& worker, const RecurrenceSegment& segment, int64_t b, int64_t head, unsigned rows, const Step& next) const {
     const int64_t first = b * plan_.block, after = std::min(plan_.block, length(segment.document) - next.start);
-    worker.enter_block(segment.document, segment.start + first, std::min(plan_.block, segment.length - first), head, rows, backward_ ? b : 0);
+    worker.enter_block(segment.document, segment.start + first, std::min(plan_.block, segment.length - first), head, rows,
+                       backward_ ? b : 0);
     if (next.start >= 0 && after > 0) worker.announce_block(segment.document, next.start, after, head, next.rows);
   }
 
@@ -162,12 +170,13 @@ class Walk {
   void backward_blocks(Worker& worker, size_t s, int64_t head, Passage& gradient) {
     const RecurrenceSegment& segment = plan_.segments[s];
     const int64_t blocks = blocks_of(segment), area = job_.area();
-    const float* entering = segment.slot < 0 ? at_or_null(initial, outer_at(segment.document, head))
-                                             : boundaries + (segment.slot * job_.heads + head) * area;
+    const float* entering =
+        segment.slot < 0 ? at_or_null(initial, outer_at(segment.document, head)) : boundaries + (segment.slot * job_.heads + head) * area;
     const auto state_of = [&](int64_t b) { return b == 0 ? entering : worker.states + (b - 1) * area; };
     constexpr unsigned kOfQueries = kQueries | kOutputGradients;
     for (int64_t b = 0; b + 1 < blocks; ++b) {
-      enter(worker, segment, b, head, kKeysAndValues, step_of(segment, b + 1, b + 2 < blocks ? kKeysAndValues : kKeysAndValues | kOfQueries));
+      enter(worker, segment, b, head, kKeysAndValues,
+            step_of(segment, b + 1, b + 2 < blocks ? kKeysAndValues : kKeysAndValues | kOfQueries));
       worker.pack_values();
       float* const next = worker.states + b * area;
       worker.write_block(next);
@@ -189,8 +198,10 @@ class Walk {
   // Walks a segment from the state that enters it, and leaves the one that it passes on at `to` (null: known already).
   void blocks(Worker& worker, size_t s, int64_t head, const float* entered, float* to) {
     Passage passage{entered, worker.passage_sum, worker.passage_decay};
-    if (backward_) backward_blocks(worker, s, head, passage);
-    else forward_blocks(worker, plan_.segments[s], head, passage);
+    if (backward_)
+      backward_blocks(worker, s, head, passage);
+    else
+      forward_blocks(worker, plan_.segments[s], head, passage);
     if (to != nullptr) compose(to, worker.passage_decay, entered, worker.passage_sum);
   }
 
@@ -249,8 +260,10 @@ class Walk {
   }
 
   void compose(float* out, const float* decay, const float* entered, const float* sum) const {
-    if (entered != nullptr) loops_.advance(out, decay, entered, sum, job_.keys, job_.values);
-    else if (out != sum) std::copy_n(sum, job_.area(), out);
+    if (entered != nullptr)
+      loops_.advance(out, decay, entered, sum, job_.keys, job_.values);
+    else if (out != sum)
+      std::copy_n(sum, job_.area(), out);
   }
 
   // ---- segmented and two-pass
@@ -263,8 +276,10 @@ class Walk {
       const int64_t b = backward_ ? count - 1 - i : i;
       const unsigned rows = backward_ ? kQueries | kOutputGradients : kKeysAndValues;
       enter(worker, segment, b, head, rows, step_of(segment, backward_ ? b - 1 : b + 1, rows));
-      if (backward_) worker.pack_output_gradients();
-      else worker.pack_values();
+      if (backward_)
+        worker.pack_output_gradients();
+      else
+        worker.pack_values();
       sum.add(loops_, worker.total(), addition(worker, segment, b, head, false), job_.keys, job_.values);
     }
   }
@@ -285,7 +300,8 @@ class Walk {
     if (walked_by_token(worker, segment.document, unit)) return;
     heads_of(worker, segment, unit, [&](int64_t head) {
       const int64_t at = outer_at(segment.document, head);
-      blocks(worker, s, head, slot_from(s) < 0 ? at_or_null(outer_, at) : slot(slot_from(s), head), passes_on(segment) ? nullptr : ends_ + at);
+      blocks(worker, s, head, slot_from(s) < 0 ? at_or_null(outer_, at) : slot(slot_from(s), head),
+             passes_on(segment) ? nullptr : ends_ + at);
     });
   }
 
@@ -293,9 +309,9 @@ class Walk {
   const RecurrencePlan& plan_;
   const bool backward_;
   const StateLoops& loops_ = state_loops();
-  const float* outer_;  // [documents, heads, area] states (gradients) that come from outside, or null
-  float* ends_;         // the same, that leave
-  float* slots_;        // [slots, heads, area] between segments; null: not kept
+  const float* outer_;          // [documents, heads, area] states (gradients) that come from outside, or null
+  float* ends_;                 // the same, that leave
+  float* slots_;                // [slots, heads, area] between segments; null: not kept
   std::vector<int64_t> order_;  // documents, longest first
   Tensor fold_decays_, kept_;
 
@@ -313,7 +329,9 @@ HeadView<T> view_of(const Tensor& x) {
   return x.defined() ? HeadView<T>{bits<T>(x), x.stride(0), x.stride(1)} : HeadView<T>{};
 }
 
-Tensor rows_contiguous(const Tensor& x) { return !x.defined() || x.size(-1) <= 1 || x.stride(-1) == 1 ? x : x.contiguous(); }
+Tensor rows_contiguous(const Tensor& x) {
+  return !x.defined() || x.size(-1) <= 1 || x.stride(-1) == 1 ? x : x.contiguous();
+}
 
 double products_per_second() {
   const std::string_view set = block_kernels().name;  // of one thread, in blocks of this operator; only their order of magnitude matters
@@ -322,7 +340,8 @@ double products_per_second() {
 
 template <class Element>
 RecurrenceJob<Element> job_of(const RecurrenceProblem& problem, const Tensor& log_decay) {
-  RecurrenceJob<Element> job{.q = view_of<const Element>(problem.q_thk), .k = view_of<const Element>(problem.k_thk), .v = view_of<const Element>(problem.v_thv)};
+  RecurrenceJob<Element> job{
+      .q = view_of<const Element>(problem.q_thk), .k = view_of<const Element>(problem.k_thk), .v = view_of<const Element>(problem.v_thv)};
   job.kind = problem.decay;
   job.tied = problem.options.tied_keys;
   job.reverse = problem.options.reverse;
@@ -332,8 +351,10 @@ RecurrenceJob<Element> job_of(const RecurrenceProblem& problem, const Tensor& lo
   job.values = problem.v_thv.size(2);
   job.scale = static_cast<float>(problem.options.scale);
   job.offsets = problem.offsets;
-  if (job.kind == DecayKind::kHead) job.decay = {log_decay.const_data_ptr<float>(), 0, log_decay.stride(0)};
-  else if (log_decay.defined()) job.decay = view_of<const float>(log_decay);
+  if (job.kind == DecayKind::kHead)
+    job.decay = {log_decay.const_data_ptr<float>(), 0, log_decay.stride(0)};
+  else if (log_decay.defined())
+    job.decay = view_of<const float>(log_decay);
   job.plan = plan_recurrence(problem.offsets, problem.options.block, problem.options.execution,
                              {job.heads, job.keys, job.values, threads(), products_per_second()});
   job.channel_block = std::min<int64_t>(job.channel_block, job.plan.block);
@@ -363,9 +384,10 @@ LinearRecurrenceResult forward(const RecurrenceProblem& problem, Tensor* boundar
                                 at::empty({problem.documents(), job.heads, job.keys, job.values}, fp32)};
   job.o = view_of<Element>(result.o_thd);
   Tensor slots;
-  if (boundaries != nullptr || job.plan.execution != RecurrenceExecution::kFused) slots = at::empty({job.plan.slots, job.heads, job.keys, job.values}, fp32);
-  Walk<Element> walk(job, false, initial.defined() ? initial.const_data_ptr<float>() : nullptr, result.final_state_nhkv.mutable_data_ptr<float>(),
-                     slots.defined() ? slots.mutable_data_ptr<float>() : nullptr);
+  if (boundaries != nullptr || job.plan.execution != RecurrenceExecution::kFused)
+    slots = at::empty({job.plan.slots, job.heads, job.keys, job.values}, fp32);
+  Walk<Element> walk(job, false, initial.defined() ? initial.const_data_ptr<float>() : nullptr,
+                     result.final_state_nhkv.mutable_data_ptr<float>(), slots.defined() ? slots.mutable_data_ptr<float>() : nullptr);
   walk.run();
   if (boundaries != nullptr) *boundaries = slots;
   return result;
@@ -381,13 +403,15 @@ void backward(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Ten
   job.dk = view_of<Element>(out.k_thk);
   job.dv = view_of<Element>(out.v_thv);
   const bool per_head = job.kind == DecayKind::kHead;
-  if (out.log_decay.defined()) job.d_decay = {out.log_decay.mutable_data_ptr<float>(), per_head ? 0 : out.log_decay.stride(0), per_head ? 0 : out.log_decay.stride(1)};
+  if (out.log_decay.defined())
+    job.d_decay = {out.log_decay.mutable_data_ptr<float>(), per_head ? 0 : out.log_decay.stride(0), per_head ? 0 : out.log_decay.stride(1)};
   const Tensor initial = problem.initial_state_nhkv.defined() ? problem.initial_state_nhkv.contiguous() : Tensor();
   const Tensor d_final = d_final_nhkv.defined() ? d_final_nhkv.to(at::kFloat).contiguous() : Tensor();
   Tensor slots;
-  if (job.plan.execution != RecurrenceExecution::kFused) slots = at::empty({job.plan.slots, job.heads, job.keys, job.values}, d_o.options().dtype(at::kFloat));
-  Walk<Element> walk(job, true, d_final.defined() ? d_final.const_data_ptr<float>() : nullptr, out.initial_state_nhkv.mutable_data_ptr<float>(),
-                     slots.defined() ? slots.mutable_data_ptr<float>() : nullptr);
+  if (job.plan.execution != RecurrenceExecution::kFused)
+    slots = at::empty({job.plan.slots, job.heads, job.keys, job.values}, d_o.options().dtype(at::kFloat));
+  Walk<Element> walk(job, true, d_final.defined() ? d_final.const_data_ptr<float>() : nullptr,
+                     out.initial_state_nhkv.mutable_data_ptr<float>(), slots.defined() ? slots.mutable_data_ptr<float>() : nullptr);
   walk.boundaries = boundaries.defined() ? boundaries.const_data_ptr<float>() : nullptr;
   walk.initial = initial.defined() ? initial.const_data_ptr<float>() : nullptr;
   const auto heads = static_cast<size_t>(job.heads);
@@ -426,8 +450,10 @@ LinearRecurrenceResult recurrence_forward_cpu(const RecurrenceProblem& problem, 
 
 void recurrence_backward_cpu(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv, const Tensor& boundaries,
                              RecurrenceGradients& out) {
-  if (problem.q_thk.scalar_type() == at::kFloat) backward<float>(problem, d_o_thd, d_final_nhkv, boundaries, out);
-  else backward<uint16_t>(problem, d_o_thd, d_final_nhkv, boundaries, out);
+  if (problem.q_thk.scalar_type() == at::kFloat)
+    backward<float>(problem, d_o_thd, d_final_nhkv, boundaries, out);
+  else
+    backward<uint16_t>(problem, d_o_thd, d_final_nhkv, boundaries, out);
 }
 
 }  // namespace longhaul::kernels

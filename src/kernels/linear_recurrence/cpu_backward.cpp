@@ -63,8 +63,8 @@ void RecurrenceWorker<Element>::scalar_pair_products() const {
   const auto transposed_products = [&](const Rows<const Element>& left, const Rows<const Element>& right, int64_t columns, float* out) {
     products_->pack(right.data, right.ld, true, columns, m_, row_panels_);
     for (int64_t j = 0; j < m_; j += strip_) {
-      multiply(left.at(j), left.ld, row_panels_ + j / kPanelColumns * packed_size<Element>(columns, kPanelColumns), std::min(strip_, m_ - j), m_ - j, columns,
-               out + j * block_ + j, block_);
+      multiply(left.at(j), left.ld, row_panels_ + j / kPanelColumns * packed_size<Element>(columns, kPanelColumns),
+               std::min(strip_, m_ - j), m_ - j, columns, out + j * block_ + j, block_);
     }
   };
   transposed_products(v_, d_o_, values_, p_);
@@ -80,15 +80,15 @@ void RecurrenceWorker<Element>::mask_pairs(bool sums) const {
   }
   for (int64_t j = 0; j < m_; j += strip_) {
     const int64_t rows = std::min(strip_, m_ - j), at = j * block_ + j;
-    loops_.mask_pair(a_ + at, p_ + at, mask_t_ + at, block_, rows, m_ - j, scores_ + at, pairs_k_ + at, block_, sums ? key_sum_ + j : nullptr,
-                     query_sum_ + j);
+    loops_.mask_pair(a_ + at, p_ + at, mask_t_ + at, block_, rows, m_ - j, scores_ + at, pairs_k_ + at, block_,
+                     sums ? key_sum_ + j : nullptr, query_sum_ + j);
     products_->transpose(pairs_k_ + at, block_, rows, m_ - j, pairs_q_ + at, block_);
   }
 }
 
 template <class Element>
-void RecurrenceWorker<Element>::store(const float* first, const float* second, const float* factor, int64_t columns, int64_t row, int64_t rows,
-                                      const Rows<Element>& out, float* group) const {
+void RecurrenceWorker<Element>::store(const float* first, const float* second, const float* factor, int64_t columns, int64_t row,
+                                      int64_t rows, const Rows<Element>& out, float* group) const {
   if (group != nullptr) {
     loops_.add_rows(first, second, columns, factor + row, rows, columns, group + row * columns, columns);
   } else {

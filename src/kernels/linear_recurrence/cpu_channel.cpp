@@ -27,9 +27,10 @@ void RecurrenceWorker<Element>::list_pairs() {
 // The rows of both sides of a pair, scaled.
 template <class Element>
 void RecurrenceWorker<Element>::scale_pair(const Pair& pair) const {
-  loops_.scale_forward(q_.at(pair.right), q_.ld, lambda_ + pair.right * keys_, pair.right_rows, keys_, !pair.diagonal, 1, right_factors(pair));
-  (pair.diagonal ? loops_.scale_inverse : loops_.scale_backward)(k_.at(pair.left), k_.ld, lambda_ + pair.left * keys_, pair.left_rows, keys_,
-                                                                  left_factors(pair));
+  loops_.scale_forward(q_.at(pair.right), q_.ld, lambda_ + pair.right * keys_, pair.right_rows, keys_, !pair.diagonal, 1,
+                       right_factors(pair));
+  (pair.diagonal ? loops_.scale_inverse : loops_.scale_backward)(k_.at(pair.left), k_.ld, lambda_ + pair.left * keys_, pair.left_rows,
+                                                                 keys_, left_factors(pair));
 }
 
 template <class Element>
@@ -37,7 +38,8 @@ void RecurrenceWorker<Element>::channel_scores() const {
   for (const Pair& pair : pairs_) {
     float* const out = a_ + pair.right * block_ + pair.left;
     if (pair.diagonal && job_.smallest_decay == 0) {
-      loops_.diagonal_scores(q_.at(pair.right), q_.ld, k_.at(pair.left), k_.ld, lambda_ + pair.left * keys_, pair.left_rows, keys_, out, block_);
+      loops_.diagonal_scores(q_.at(pair.right), q_.ld, k_.at(pair.left), k_.ld, lambda_ + pair.left * keys_, pair.left_rows, keys_, out,
+                             block_);
       continue;
     }
     scale_pair(pair);
@@ -54,8 +56,8 @@ void RecurrenceWorker<Element>::channel_scores_transposed() const {
     float* const out = a_ + pair.left * block_ + pair.right;
     const int64_t at = pair.left * keys_;
     if (pair.diagonal && job_.smallest_decay == 0) {
-      loops_.diagonal_gradients(q_.at(pair.right), q_.ld, k_.at(pair.left), k_.ld, lambda_ + at, p_ + pair.left * block_ + pair.right, block_,
-                                job_.scale, pair.left_rows, keys_, out, dq_sum_ + at, dk_sum_ + at, moment_ + at);
+      loops_.diagonal_gradients(q_.at(pair.right), q_.ld, k_.at(pair.left), k_.ld, lambda_ + at, p_ + pair.left * block_ + pair.right,
+                                block_, job_.scale, pair.left_rows, keys_, out, dq_sum_ + at, dk_sum_ + at, moment_ + at);
       continue;
     }
     scale_pair(pair);
@@ -76,7 +78,7 @@ void RecurrenceWorker<Element>::channel_gradients(const float* state, const Pass
     products_->pack(right_factors(pair), keys_, false, pair.right_rows, keys_, row_panels_);
     multiply(pairs_k_ + pair.left * block_ + pair.right, block_, row_panels_, pair.left_rows, keys_, pair.right_rows, first_, keys_);
     (pair.diagonal ? loops_.add_inverse : loops_.add_backward)(first_, left_factors(pair), lambda_ + left, pair.left_rows, keys_, -1,
-                                                                dk_sum_ + left, moment_ + left);
+                                                               dk_sum_ + left, moment_ + left);
   }
   if (!d_state.zero()) {
     multiply(v_.data, v_.ld, state_panels_t_, m_, keys_, values_, first_, keys_);

@@ -46,9 +46,12 @@ void round_state(const PassingState& state, int64_t rows, int64_t columns, Eleme
     }
   };
   const float *const entered = state.entered, *const sum = state.sum, *const decay = state.decay;
-  if (sum == nullptr) round([&](int64_t, int64_t at, auto count) { return load(entered + at, count); });
-  else if (entered == nullptr) round([&](int64_t, int64_t at, auto count) { return load(sum + at, count); });
-  else round([&](int64_t r, int64_t at, auto count) { return decay[r] * load(entered + at, count) + load(sum + at, count); });
+  if (sum == nullptr)
+    round([&](int64_t, int64_t at, auto count) { return load(entered + at, count); });
+  else if (entered == nullptr)
+    round([&](int64_t, int64_t at, auto count) { return load(sum + at, count); });
+  else
+    round([&](int64_t r, int64_t at, auto count) { return decay[r] * load(entered + at, count) + load(sum + at, count); });
 }
 
 // Results lie as far apart as inputs: a cache would first read their lines, and lose others to them.
@@ -75,8 +78,11 @@ void join_rows(const float* first, const float* second, int64_t ld, const float*
   for (int64_t i = 0; i < rows; ++i) {
     const float* const a = first + i * ld;
     alignas(64) Element row[kMaxColumns];
-    if (second == nullptr) for_lanes(columns, [&](int64_t c, auto count) { store(row + c, load(a + c, count), count); });
-    else for_lanes(columns, [&](int64_t c, auto count) { store(row + c, load(a + c, count) + factor[i] * load(second + i * ld + c, count), count); });
+    if (second == nullptr)
+      for_lanes(columns, [&](int64_t c, auto count) { store(row + c, load(a + c, count), count); });
+    else
+      for_lanes(columns,
+                [&](int64_t c, auto count) { store(row + c, load(a + c, count) + factor[i] * load(second + i * ld + c, count), count); });
     store_row(row, columns, out + i * ld_out);
   }
 }
@@ -169,7 +175,8 @@ inline void walk_inverse(const float* lambda, int64_t rows, int64_t columns, con
 template <class Element>
 inline auto scaled_into(const Element* x, int64_t ld, int64_t columns, Element* out) {
   return [=](int64_t i, const float* factor) {
-    for_lanes(columns, [&](int64_t c, auto count) { store(out + i * columns + c, load(factor + c, count) * load(x + i * ld + c, count), count); });
+    for_lanes(columns,
+              [&](int64_t c, auto count) { store(out + i * columns + c, load(factor + c, count) * load(x + i * ld + c, count), count); });
   };
 }
 template <class Element>
@@ -191,7 +198,7 @@ inline auto added_into(const float* z, const Element* x, int64_t columns, float 
   return [=](int64_t i, const float* __restrict factor) {
     const float* const __restrict from = z + i * columns;
     const Element* const __restrict seen = x + i * columns;
-    float *const __restrict to = sum + i * columns, *const __restrict product = moment + i * columns;
+    float* const __restrict to = sum + i * columns, * const __restrict product = moment + i * columns;
     for (int64_t c = 0; c < columns; ++c) {
       to[c] += factor[c] * from[c];
       product[c] += weight * (widen(seen[c]) * from[c]);
@@ -220,8 +227,10 @@ inline Lanes lanes_at(const Element* row, int64_t c, int64_t columns) {
   return c + kLanes <= columns ? load(row + c) : load(row + c, columns - c);
 }
 inline void add_lanes(float* row, int64_t c, int64_t columns, const Lanes& lanes) {
-  if (c + kLanes <= columns) store(row + c, load(row + c) + lanes);
-  else store(row + c, load(row + c, columns - c) + lanes, columns - c);
+  if (c + kLanes <= columns)
+    store(row + c, load(row + c) + lanes);
+  else
+    store(row + c, load(row + c, columns - c) + lanes, columns - c);
 }
 
 // Sums of pairs j ≤ i of a diagonal block, one vector of sums each, so that lanes are added up once.
@@ -297,7 +306,8 @@ void tied_keys(const float* g, int64_t ld, int64_t rows, int64_t columns, Elemen
     for (int64_t c = 0; c < columns; ++c) {
       const float x = from[c];
       // −(e^x − 1): near 0 by its Taylor polynomial, whose first omitted term is x^7/5040 < 4e-10 of x.
-      const float near = -x * (1 + x * (1.0f / 2) * (1 + x * (1.0f / 3) * (1 + x * (1.0f / 4) * (1 + x * (1.0f / 5) * (1 + x * (1.0f / 6))))));
+      const float near =
+          -x * (1 + x * (1.0f / 2) * (1 + x * (1.0f / 3) * (1 + x * (1.0f / 4) * (1 + x * (1.0f / 5) * (1 + x * (1.0f / 6))))));
       to[c] = narrow<Element>(x > -0.25f ? near : 1 - exponential(x));
     }
   }
@@ -376,8 +386,8 @@ inline void decay_mask(const float* lambda, int64_t rows, float scale, float* ma
   }
 }
 
-inline void decay_gradient(const float* moment, const float* write, const float* total, const float* lambda, const float* tied, int64_t rows,
-                           int64_t columns, float* d_g, int64_t ld) {
+inline void decay_gradient(const float* moment, const float* write, const float* total, const float* lambda, const float* tied,
+                           int64_t rows, int64_t columns, float* d_g, int64_t ld) {
   alignas(64) float sum[kMaxColumns];
   std::copy_n(total, columns, sum);
   for (int64_t i = 0; i < rows; ++i) {
@@ -401,7 +411,8 @@ inline void decay_gradient(const float* moment, const float* write, const float*
 
 template <class Element>
 constexpr RecurrenceLoops<Element> kRecurrenceLoops = {
-    copy_rows<Element>,     round_state<Element>,   scale_rows<Element>,    join_rows<Element>,    add_rows,           dot_rows<Element>,      mask_scores<Element>,
-    mask_pair<Element>,     scale_forward<Element>, scale_backward<Element>, scale_inverse<Element>, add_forward<Element>,
-    add_backward<Element>,  add_inverse<Element>,  diagonal_scores<Element>, diagonal_gradients<Element>, tied_keys<Element>, step<Element>};
+    copy_rows<Element>,          round_state<Element>, scale_rows<Element>,   join_rows<Element>,     add_rows,
+    dot_rows<Element>,           mask_scores<Element>, mask_pair<Element>,    scale_forward<Element>, scale_backward<Element>,
+    scale_inverse<Element>,      add_forward<Element>, add_backward<Element>, add_inverse<Element>,   diagonal_scores<Element>,
+    diagonal_gradients<Element>, tied_keys<Element>,   step<Element>};
 constexpr StateLoops kStateLoops = {advance, row_dots, exponentials, products, smallest, decay_mask, decay_gradient};

@@ -45,10 +45,14 @@ template <class Element>
 const RecurrenceLoops<Element>& recurrence_loops() {
 #ifdef __x86_64__
   switch (block_kernels().vectors) {
-    case VectorSet::kAvx512Bf16: return avx512_bf16::kRecurrenceLoops<Element>;
-    case VectorSet::kAvx512: return avx512::kRecurrenceLoops<Element>;
-    case VectorSet::kAvx2: return avx2::kRecurrenceLoops<Element>;
-    case VectorSet::kBaseline: break;
+    case VectorSet::kAvx512Bf16:
+      return avx512_bf16::kRecurrenceLoops<Element>;
+    case VectorSet::kAvx512:
+      return avx512::kRecurrenceLoops<Element>;
+    case VectorSet::kAvx2:
+      return avx2::kRecurrenceLoops<Element>;
+    case VectorSet::kBaseline:
+      break;
   }
 #endif
   return baseline::kRecurrenceLoops<Element>;
@@ -59,10 +63,14 @@ template const RecurrenceLoops<float>& recurrence_loops();
 const StateLoops& state_loops() {
 #ifdef __x86_64__
   switch (block_kernels().vectors) {
-    case VectorSet::kAvx512Bf16: return avx512_bf16::kStateLoops;
-    case VectorSet::kAvx512: return avx512::kStateLoops;
-    case VectorSet::kAvx2: return avx2::kStateLoops;
-    case VectorSet::kBaseline: break;
+    case VectorSet::kAvx512Bf16:
+      return avx512_bf16::kStateLoops;
+    case VectorSet::kAvx512:
+      return avx512::kStateLoops;
+    case VectorSet::kAvx2:
+      return avx2::kStateLoops;
+    case VectorSet::kBaseline:
+      break;
   }
 #endif
   return baseline::kStateLoops;

@@ -14,15 +14,15 @@ namespace longhaul::kernels {
 
 // A state, or its gradient, on its way through a segment: decay ∘ entered + sum, where sum began from zero with the segment.
 struct PassingState {
-  const float* entered = nullptr;                   // null: zeros
-  const float *decay = nullptr, *sum = nullptr;     // of the blocks so far; null before the first
+  const float* entered = nullptr;                // null: zeros
+  const float *decay = nullptr, *sum = nullptr;  // of the blocks so far; null before the first
   bool zero() const { return entered == nullptr && sum == nullptr; }
 };
 
 template <class Element>
 struct RecurrenceLoops {
   void (*copy_rows)(const Element* x, int64_t ld, int64_t rows, int64_t columns, Element* out);  // out [rows × columns]
-  void (*round_state)(const PassingState& state, int64_t rows, int64_t columns, Element* out);  // not of zeros
+  void (*round_state)(const PassingState& state, int64_t rows, int64_t columns, Element* out);   // not of zeros
   // out_i = factor_i x_i.
   void (*scale_rows)(const Element* x, int64_t ld, const float* factor, int64_t rows, int64_t columns, Element* out, int64_t ld_out);
   // out_i = first_i + factor_i second_i, rounded once; second may be null. `out` goes past the caches where its rows are whole lines of
@@ -76,9 +76,9 @@ struct RecurrenceLoops {
 struct StateLoops {
   // out = decay_r state + add, row by row; out may be state or add.
   void (*advance)(float* out, const float* decay, const float* state, const float* add, int64_t rows, int64_t columns);
-  void (*row_dots)(const float* x, const float* y, int64_t rows, int64_t columns, float* out);  // out_r = Σ_c x_rc y_rc
+  void (*row_dots)(const float* x, const float* y, int64_t rows, int64_t columns, float* out);     // out_r = Σ_c x_rc y_rc
   void (*exponentials)(const float* g, int64_t ld, int64_t rows, int64_t columns, float* lambda);  // lambda [rows × columns]
-  void (*products)(const float* lambda, int64_t rows, int64_t columns, float* total);  // total_c = Π_i λ_ic
+  void (*products)(const float* lambda, int64_t rows, int64_t columns, float* total);              // total_c = Π_i λ_ic
   float (*smallest)(const float* x, int64_t count);
   // mask_ij = scale Π_{j < s ≤ i} λ_s for j ≤ i.
   void (*decay_mask)(const float* lambda, int64_t rows, float scale, float* mask, int64_t ld);

@@ -65,7 +65,8 @@ void RecurrenceWorker<Element>::reserve(void** pointer, int64_t bytes) {
 
 template <class Element>
 void RecurrenceWorker<Element>::reserve_scratch(bool backward) {
-  const int64_t square = block_ * block_, wide = std::max(keys_, values_), area = keys_ * values_, packs = (block_ + kPack<Element> - 1) / kPack<Element>;
+  const int64_t square = block_ * block_, wide = std::max(keys_, values_), area = keys_ * values_,
+                packs = (block_ + kPack<Element> - 1) / kPack<Element>;
   for (float** pointer : {&x, &passage_sum}) reserve(*pointer, area);
   for (float** pointer : {&passage_decay, &total_}) reserve(*pointer, keys_);
   for (float** pointer : {&prefix_, &suffix_, &ones_}) reserve(*pointer, block_);
@@ -117,8 +118,8 @@ void RecurrenceWorker<Element>::reserve_scratch(bool backward) {
 }
 
 template <class Element>
-void RecurrenceWorker<Element>::multiply(const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc,
-                                         bool accumulate) const {
+void RecurrenceWorker<Element>::multiply(const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t k, float* c,
+                                         int64_t ldc, bool accumulate) const {
   for (int64_t i = 0; i < m; i += strip_) {
     next_rows_.fetch_some();
     products_->multiply(a + i * lda, lda, panels, std::min(strip_, m - i), n, k, c + i * ldc, ldc, accumulate);
@@ -135,7 +136,8 @@ template <class Element>
 void RecurrenceWorker<Element>::pack_tokens(const Rows<const Element>& x_rows, int64_t columns, Element* panels) const {
   constexpr int64_t kTokens = kPack<Element>;
   for (int64_t t = 0; t < m_; t += kTokens) {
-    products_->pack(x_rows.at(t), x_rows.ld, false, std::min(kTokens, m_ - t), columns, panels + t / kTokens * packed_size<Element>(kTokens, columns));
+    products_->pack(x_rows.at(t), x_rows.ld, false, std::min(kTokens, m_ - t), columns,
+                    panels + t / kTokens * packed_size<Element>(kTokens, columns));
   }
 }
 

@@ -87,16 +87,17 @@ class RecurrenceWorker {
 
   // Backward has places for the keys and values of a segment's blocks, so that its two walks over them read memory once.
   void enter_block(int64_t document, int64_t start, int64_t tokens, int64_t head, unsigned rows, int64_t place = 0);
-  void announce_block(int64_t document, int64_t start, int64_t tokens, int64_t head, unsigned rows);  // what is entered next: fetched meanwhile
+  void announce_block(int64_t document, int64_t start, int64_t tokens, int64_t head,
+                      unsigned rows);            // what is entered next: fetched meanwhile
   const float* total() const { return total_; }  // decay of the whole block, one per state row
 
-  void pack_values();                     // before write_block and read_block
+  void pack_values();  // before write_block and read_block
   void write_block(float* x);
   void read_block(const PassingState& state);
   // Forward of a short document, token by token, without entering a block.
   void recurrent_steps(int64_t document, int64_t tokens, int64_t head, const float* initial, float* state);
 
-  void pack_output_gradients();           // before gradient_write and gradient_block
+  void pack_output_gradients();  // before gradient_write and gradient_block
   void gradient_write(float* y);
   // Rows of dk and dv go to `group_dk`, `group_dv` (sums in fp32) when they are given. Returns Σ_i dg_i for a decay per head.
   double gradient_block(const float* state, const PassingState& d_state, float* group_dk, float* group_dv);
@@ -121,9 +122,11 @@ class RecurrenceWorker {
   const Element* rounded(const PassingState& state) const;  // in the products' dtype, [keys × values]
   // B that runs over tokens: packs of kPack tokens each, so that a product may take some of them.
   void pack_tokens(const Rows<const Element>& x_rows, int64_t columns, Element* panels) const;
-  void multiply_tokens(const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t first, int64_t end, float* c) const;
+  void multiply_tokens(const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t first, int64_t end,
+                       float* c) const;
 
-  void multiply(const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc, bool accumulate = false) const;
+  void multiply(const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc,
+                bool accumulate = false) const;
   void place_rows(int64_t document, int64_t start, int64_t tokens, int64_t head);
   void copy_rows(unsigned rows, int64_t place);
   void enter_head(int64_t head);
@@ -168,11 +171,13 @@ class RecurrenceWorker {
   mutable FarRows next_rows_;
 
   // Its decays: of the rows before and including i, of the rows after j, e^{g} per channel, scale Λ(j → i) and its transpose.
-  float *prefix_ = nullptr, *suffix_ = nullptr, *total_ = nullptr, *lambda_ = nullptr, *mask_ = nullptr, *mask_t_ = nullptr, *powers_ = nullptr;
+  float *prefix_ = nullptr, *suffix_ = nullptr, *total_ = nullptr, *lambda_ = nullptr, *mask_ = nullptr, *mask_t_ = nullptr,
+        *powers_ = nullptr;
   // The rows of the block: those of one head lie far apart in memory, often on the same few lines of every cache.
   Element *q_copy_ = nullptr, *k_copy_ = nullptr, *v_copy_ = nullptr, *d_o_copy_ = nullptr;
   // Operands: panels over channels, panels over tokens, rows scaled by decays, scores in the products' dtype.
-  Element *row_panels_ = nullptr, *state_panels_ = nullptr, *state_panels_t_ = nullptr, *v_tokens_ = nullptr, *do_tokens_ = nullptr, *q_tokens_ = nullptr, *k_tokens_ = nullptr;
+  Element *row_panels_ = nullptr, *state_panels_ = nullptr, *state_panels_t_ = nullptr, *v_tokens_ = nullptr, *do_tokens_ = nullptr,
+          *q_tokens_ = nullptr, *k_tokens_ = nullptr;
   Element *scaled_q_ = nullptr, *scaled_k_ = nullptr, *transposed_ = nullptr, *level_q_ = nullptr, *level_k_ = nullptr, *tied_ = nullptr;
   Element *scores_ = nullptr, *pairs_q_ = nullptr, *pairs_k_ = nullptr, *state_ = nullptr;
   // Results of products and sums over them.

@@ -32,9 +32,12 @@ void run_chunked(const Run& run, Stream stream) {
 
 void run_chunked(const Run& run, Stream stream) {
   switch (padded_keys(run.k.width)) {
-    case 64: return run_chunked<64, 64>(run, stream);
-    case 128: return run_chunked<128, 64>(run, stream);
-    default: return run_chunked<256, 32>(run, stream);
+    case 64:
+      return run_chunked<64, 64>(run, stream);
+    case 128:
+      return run_chunked<128, 64>(run, stream);
+    default:
+      return run_chunked<256, 32>(run, stream);
   }
 }
 
@@ -45,7 +48,8 @@ void run_joined(const Run& of_v, const Run& of_k, Stream stream) {
     return run_chunked(of_v, stream);
   }
   find_states<kJoinedWidth, kJoinedWidth>(of_v, stream);
-  launch("linear_recurrence.joined", joined_kernel, blocks_of<kJoinedWidth, kJoinedWidth>(of_v), kChunkedThreads, joined_shared().bytes, stream, of_v, of_k);
+  launch("linear_recurrence.joined", joined_kernel, blocks_of<kJoinedWidth, kJoinedWidth>(of_v), kChunkedThreads, joined_shared().bytes,
+         stream, of_v, of_k);
 }
 
 void run_exact(const Run& run, Stream stream) {
@@ -85,8 +89,12 @@ Run base_run(const Recurrence& p, const RecurrenceTables& tables, bool against) 
   return run;
 }
 
-StateView as_stored(const float* data, const Recurrence& p) { return {const_cast<float*>(data), p.values, 1}; }
-StateView transposed(const float* data, const Recurrence& p) { return {const_cast<float*>(data), 1, p.values}; }
+StateView as_stored(const float* data, const Recurrence& p) {
+  return {const_cast<float*>(data), p.values, 1};
+}
+StateView transposed(const float* data, const Recurrence& p) {
+  return {const_cast<float*>(data), 1, p.values};
+}
 
 Run forward_run(const Recurrence& p, const RecurrenceTables& tables, Bf16* o, float* final_state) {
   const Roles roles(p);
@@ -129,7 +137,9 @@ void sum_group(const float* x, Bf16* out, int64_t tokens, int heads_out, int gro
 struct Workspace {
   float *states, *segment_decays, *wide_k, *wide_v;
 };
-int64_t state_floats(const Recurrence& p) { return static_cast<int64_t>(p.heads) * p.keys * p.values; }
+int64_t state_floats(const Recurrence& p) {
+  return static_cast<int64_t>(p.heads) * p.keys * p.values;
+}
 Workspace divide_workspace(const Recurrence& p, int segments, void* memory) {
   Workspace w{};
   w.states = static_cast<float*>(memory);
@@ -203,10 +213,12 @@ void run_states(const TwoPass& in, const StatePass& pass, Stream stream) {
 }
 
 void run_outputs(const TwoPass& in, const OutputPass& pass, Stream stream) {
-  launch("linear_recurrence.outputs", outputs_kernel, static_cast<int64_t>(in.chunk_count) * in.heads, kTwoPassThreads, 8 * kTileBytes, stream, in, pass);
+  launch("linear_recurrence.outputs", outputs_kernel, static_cast<int64_t>(in.chunk_count) * in.heads, kTwoPassThreads, 8 * kTileBytes,
+         stream, in, pass);
 }
 
-void run_gradients(const TwoPass& in, const Recurrence& p, const RecurrenceGradientPointers& gradients, const TwoPassWorkspace& w, Stream stream) {
+void run_gradients(const TwoPass& in, const Recurrence& p, const RecurrenceGradientPointers& gradients, const TwoPassWorkspace& w,
+                   Stream stream) {
   const int slices = slices_of(p.keys);
   const bool scalar = p.kind != DecayKind::kChannelToken, decay = gradients.d_log_decay != nullptr && p.kind != DecayKind::kNone;
   const GradientPass pass{gradients.d_q, gradients.d_k, w.wide_k, !decay ? nullptr : scalar ? w.decay_sums : gradients.d_log_decay};
@@ -216,9 +228,11 @@ void run_gradients(const TwoPass& in, const Recurrence& p, const RecurrenceGradi
   const float* sums = w.decay_sums;
   const int64_t count = p.tokens * p.heads;
   if (p.kind == DecayKind::kHeadToken) {
-    launch("linear_recurrence.slice_sum", slice_sum_kernel, divide_up(count, 256), 256, 0, stream, sums, gradients.d_log_decay, count, slices);
+    launch("linear_recurrence.slice_sum", slice_sum_kernel, divide_up(count, 256), 256, 0, stream, sums, gradients.d_log_decay, count,
+           slices);
   } else {
-    launch("linear_recurrence.token_sum", token_sum_kernel, p.heads, 256, 256 * 8, stream, sums, gradients.d_log_decay, p.tokens * slices, p.heads);
+    launch("linear_recurrence.token_sum", token_sum_kernel, p.heads, 256, 256 * 8, stream, sums, gradients.d_log_decay, p.tokens * slices,
+           p.heads);
   }
 }
 

@@ -19,12 +19,12 @@ struct Recurrence {
   int documents = 0, heads = 0, key_heads = 0, keys = 0, values = 0;  // heads a multiple of key_heads; keys, values 1 … 256
   DecayKind kind = DecayKind::kNone;
   float scale = 1;
-  bool reverse = false;            // documents run from their last token to their first
-  const Bf16* q = nullptr;         // [T, H, keys]
-  const Bf16* k = nullptr;         // [T, Hk, keys]; or null: tied, k = 1 − e^log_decay, for a decay per channel
-  const Bf16* v = nullptr;         // [T, Hk, values]
+  bool reverse = false;              // documents run from their last token to their first
+  const Bf16* q = nullptr;           // [T, H, keys]
+  const Bf16* k = nullptr;           // [T, Hk, keys]; or null: tied, k = 1 − e^log_decay, for a decay per channel
+  const Bf16* v = nullptr;           // [T, Hk, values]
   const float* log_decay = nullptr;  // [H], [T, H] or [T, H, keys], ≤ 0
-  const float* initial = nullptr;  // [N, H, keys, values] or null: zeros
+  const float* initial = nullptr;    // [N, H, keys, values] or null: zeros
   const int64_t* offsets = nullptr;  // [N + 1]
 };
 
@@ -42,17 +42,18 @@ struct TwoPassTables {  // the segments in the order of the problem, and a Chunk
 };
 
 struct RecurrenceGradientPointers {
-  const Bf16* d_o = nullptr;       // [T, H, values]
-  const float* d_final = nullptr;  // [N, H, keys, values] or null: zeros
+  const Bf16* d_o = nullptr;                            // [T, H, values]
+  const float* d_final = nullptr;                       // [N, H, keys, values] or null: zeros
   Bf16 *d_q = nullptr, *d_k = nullptr, *d_v = nullptr;  // as q, k, v; of tied keys the gradient goes to the decay
-  float* d_initial = nullptr;      // or null: not wanted
-  float* d_log_decay = nullptr;    // two-pass form only; or null: not wanted
+  float* d_initial = nullptr;                           // or null: not wanted
+  float* d_log_decay = nullptr;                         // two-pass form only; or null: not wanted
 };
 
 int64_t chunked_workspace_bytes(const Recurrence& problem, int segments, bool backward);
-void chunked_forward(const Recurrence& problem, const RecurrenceTables& tables, Bf16* o, float* final_state, void* workspace, Stream stream);
-void chunked_backward(const Recurrence& problem, const RecurrenceTables& tables, const RecurrenceGradientPointers& gradients, void* workspace,
-                      Stream stream);
+void chunked_forward(const Recurrence& problem, const RecurrenceTables& tables, Bf16* o, float* final_state, void* workspace,
+                     Stream stream);
+void chunked_backward(const Recurrence& problem, const RecurrenceTables& tables, const RecurrenceGradientPointers& gradients,
+                      void* workspace, Stream stream);
 
 int64_t two_pass_workspace_bytes(const Recurrence& problem, const TwoPassTables& tables, bool backward);
 void two_pass_forward(const Recurrence& problem, const TwoPassTables& tables, Bf16* o, float* final_state, void* workspace, Stream stream);

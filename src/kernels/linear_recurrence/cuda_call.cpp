@@ -12,21 +12,27 @@ constexpr int64_t kMostChannels = 256;
 
 std::string refuse(const RecurrenceProblem& problem) {
   const int64_t keys = problem.q_thk.size(2), values = problem.v_thv.size(2);
-  if (std::min(keys, values) < 1 || std::max(keys, values) > kMostChannels) return "it takes heads of 1 to " + std::to_string(kMostChannels) + " channels";
+  if (std::min(keys, values) < 1 || std::max(keys, values) > kMostChannels)
+    return "it takes heads of 1 to " + std::to_string(kMostChannels) + " channels";
   return "";
 }
 
 cuda::DecayKind kind_of(DecayKind kind) {
   switch (kind) {
-    case DecayKind::kNone: return cuda::DecayKind::kNone;
-    case DecayKind::kHead: return cuda::DecayKind::kHead;
-    case DecayKind::kHeadToken: return cuda::DecayKind::kHeadToken;
-    default: return cuda::DecayKind::kChannelToken;
+    case DecayKind::kNone:
+      return cuda::DecayKind::kNone;
+    case DecayKind::kHead:
+      return cuda::DecayKind::kHead;
+    case DecayKind::kHeadToken:
+      return cuda::DecayKind::kHeadToken;
+    default:
+      return cuda::DecayKind::kChannelToken;
   }
 }
 
 bool decoding(const RecurrenceProblem& problem) {
-  return std::adjacent_find(problem.offsets.begin(), problem.offsets.end(), [](int64_t a, int64_t b) { return b > a + 1; }) == problem.offsets.end();
+  return std::adjacent_find(problem.offsets.begin(), problem.offsets.end(), [](int64_t a, int64_t b) { return b > a + 1; }) ==
+         problem.offsets.end();
 }
 
 // A problem as the kernels take it, and the tensors it points into.
@@ -68,7 +74,8 @@ struct Segments {
       : along(plan.along, like), against(plan.against, like), document_segments(plan.document_segments, like) {}
   static cuda::RecurrencePlan plan_of(const RecurrenceProblem& problem, const cuda::Recurrence& call) {
     const int64_t slices = cuda::divide_up(call.values, cuda::value_slice(cuda::padded_keys(call.keys)));
-    return cuda::plan_recurrence(problem.offsets, cuda::choose_segment_tokens(call.tokens, call.documents, call.heads, slices, cuda::multiprocessors()));
+    return cuda::plan_recurrence(problem.offsets,
+                                 cuda::choose_segment_tokens(call.tokens, call.documents, call.heads, slices, cuda::multiprocessors()));
   }
   cuda::RecurrenceTables tables() const { return {along.data(), against.data(), document_segments.data(), count()}; }
   int count() const { return static_cast<int>(along.size); }
@@ -80,15 +87,26 @@ struct Segments {
 struct Chunks {
   Chunks(const RecurrenceProblem& problem, const Operands& in) : Chunks(plan_of(problem, in.call), in.call.reverse, in.q) {}
   Chunks(const cuda::RecurrencePlan& plan, bool reverse, const Tensor& like)
-      : Chunks(reverse ? plan.against : plan.along, plan.document_segments, cuda::chunks_of(reverse ? plan.against : plan.along, reverse), like) {}
-  Chunks(const std::vector<cuda::Segment>& in_order, const std::vector<int32_t>& of_documents, const cuda::ChunkTable& table, const Tensor& like)
-      : segments(in_order, like), chunks(table.chunks, like), segment_chunks(table.segment_chunks, like), document_segments(of_documents, like) {}
+      : Chunks(reverse ? plan.against : plan.along, plan.document_segments, cuda::chunks_of(reverse ? plan.against : plan.along, reverse),
+               like) {}
+  Chunks(const std::vector<cuda::Segment>& in_order, const std::vector<int32_t>& of_documents, const cuda::ChunkTable& table,
+         const Tensor& like)
+      : segments(in_order, like),
+        chunks(table.chunks, like),
+        segment_chunks(table.segment_chunks, like),
+        document_segments(of_documents, like) {}
   static cuda::RecurrencePlan plan_of(const RecurrenceProblem& problem, const cuda::Recurrence& call) {
     const int64_t slices = cuda::divide_up(call.keys, cuda::kSlice) * cuda::divide_up(call.values, cuda::kSlice);
-    return cuda::plan_recurrence(problem.offsets, cuda::choose_segment_tokens(call.tokens, call.documents, call.heads, slices, cuda::multiprocessors()));
+    return cuda::plan_recurrence(problem.offsets,
+                                 cuda::choose_segment_tokens(call.tokens, call.documents, call.heads, slices, cuda::multiprocessors()));
   }
   cuda::TwoPassTables tables() const {
-    return {segments.data(), chunks.data(), segment_chunks.data(), document_segments.data(), static_cast<int>(segments.size), static_cast<int>(chunks.size)};
+    return {segments.data(),
+            chunks.data(),
+            segment_chunks.data(),
+            document_segments.data(),
+            static_cast<int>(segments.size),
+            static_cast<int>(chunks.size)};
   }
   cuda::Table<cuda::Segment> segments;
   cuda::Table<cuda::Chunk> chunks;
@@ -98,7 +116,8 @@ struct Chunks {
 LinearRecurrenceResult forward(const RecurrenceProblem& problem) {
   const cuda::OnDevice device(problem.q_thk);
   const Operands in(problem);
-  LinearRecurrenceResult result{at::empty({in.call.tokens, in.call.heads, in.call.values}, in.v.options().requires_grad(false)), in.state()};
+  LinearRecurrenceResult result{at::empty({in.call.tokens, in.call.heads, in.call.values}, in.v.options().requires_grad(false)),
+                                in.state()};
   cuda::Bf16* o = cuda::bf16_out(result.o_thd);
   float* final_state = cuda::fp32_out(result.final_state_nhkv);
   if (decoding(problem)) {
@@ -121,7 +140,8 @@ RecurrenceGradients backward(const RecurrenceProblem& problem, const Tensor& d_o
   const cuda::OnDevice device(problem.q_thk);
   const Operands in(problem);
   const Tensor d_o_flat = d_o.contiguous(), d_final_flat = cuda::contiguous(d_final);
-  RecurrenceGradients out{at::empty_like(in.q), in.k.defined() ? at::empty_like(in.k) : Tensor(), at::empty_like(in.v), want_decay ? at::empty_like(in.log_decay) : Tensor(), in.state()};
+  RecurrenceGradients out{at::empty_like(in.q), in.k.defined() ? at::empty_like(in.k) : Tensor(), at::empty_like(in.v),
+                          want_decay ? at::empty_like(in.log_decay) : Tensor(), in.state()};
   const cuda::RecurrenceGradientPointers gradients{.d_o = cuda::bf16(d_o_flat),
                                                    .d_final = cuda::fp32(d_final_flat),
                                                    .d_q = cuda::bf16_out(out.q_thk),

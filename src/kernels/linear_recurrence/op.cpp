@@ -32,12 +32,18 @@ std::string refuse_chunked(const RecurrenceProblem& problem) {
 
 std::string refusal(const RecurrenceProblem& problem, size_t implementation) {
   switch (implementation) {
-    case kCuda: return refuse_gpu(problem);
-    case kCpu: return refuse_cpu(problem);
-    case kChunked: return refuse_chunked(problem);
-    case kReference: return problem.q_thk.is_cpu() ? "" : kNotOnCpu;
-    case kMeta: return problem.q_thk.is_meta() ? "" : kNotMeta;
-    default: return "";
+    case kCuda:
+      return refuse_gpu(problem);
+    case kCpu:
+      return refuse_cpu(problem);
+    case kChunked:
+      return refuse_chunked(problem);
+    case kReference:
+      return problem.q_thk.is_cpu() ? "" : kNotOnCpu;
+    case kMeta:
+      return problem.q_thk.is_meta() ? "" : kNotMeta;
+    default:
+      return "";
   }
 }
 
@@ -50,10 +56,14 @@ struct SavedCall : torch::CustomClassHolder {
 
 LinearRecurrenceResult forward_of(const RecurrenceProblem& problem, Implementation implementation, Tensor* boundaries) {
   switch (implementation) {
-    case kCuda: return cuda_calls<RecurrenceCuda>().forward(problem);
-    case kCpu: return recurrence_forward_cpu(problem, boundaries);
-    case kChunked: return recurrence_forward_chunked(problem);
-    default: return recurrence_forward_reference(problem);
+    case kCuda:
+      return cuda_calls<RecurrenceCuda>().forward(problem);
+    case kCpu:
+      return recurrence_forward_cpu(problem, boundaries);
+    case kChunked:
+      return recurrence_forward_chunked(problem);
+    default:
+      return recurrence_forward_reference(problem);
   }
 }
 
@@ -91,12 +101,12 @@ class RecurrenceFunction : public torch::autograd::Function<RecurrenceFunction> 
     return {result.o_thd, result.final_state_nhkv};
   }
 
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list gradients) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
     const auto saved = context->get_saved_variables();
     const auto capsule = context->saved_data.at("call").toCapsule();
     const auto& call = static_cast<const SavedCall&>(*capsule);
-    const RecurrenceProblem problem = recurrence_problem(saved[0], saved[1], saved[2], saved[3], saved[4], to_tensor(call.offsets), call.options);
+    const RecurrenceProblem problem =
+        recurrence_problem(saved[0], saved[1], saved[2], saved[3], saved[4], to_tensor(call.offsets), call.options);
     const Tensor d_o = gradients[0].defined()
                            ? gradients[0]
                            : at::zeros({problem.tokens(), problem.heads(), problem.v_thv.size(2)}, problem.v_thv.options());
@@ -112,9 +122,9 @@ LinearRecurrenceResult run(const RecurrenceProblem& problem, Implementation impl
   for (const Tensor* each : {&problem.q_thk, &problem.k_thk, &problem.v_thv, &problem.log_decay, &problem.initial_state_nhkv}) {
     keep = keep || (each->defined() && each->requires_grad());
   }
-  const auto outputs = RecurrenceFunction::apply(problem.q_thk, optional(problem.k_thk), problem.v_thv, optional(problem.log_decay),
-                                                 optional(problem.initial_state_nhkv), problem, implementation,
-                                                 keep && at::GradMode::is_enabled());
+  const auto outputs =
+      RecurrenceFunction::apply(problem.q_thk, optional(problem.k_thk), problem.v_thv, optional(problem.log_decay),
+                                optional(problem.initial_state_nhkv), problem, implementation, keep && at::GradMode::is_enabled());
   return {outputs[0], outputs[1]};
 }
 
@@ -141,7 +151,8 @@ void check_dtype(const Tensor& tensor, const Tensor& like, const char* argument)
 
 RecurrenceProblem recurrence_problem(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay,
                                      const Tensor& initial_state, const Tensor& offsets, const LinearRecurrenceOptions& options) {
-  if (q.dim() != 3 || !at::isFloatingType(q.scalar_type())) refuse_argument(kOp, "q", "[tokens, heads, key channels], floating point", shape_text(q));
+  if (q.dim() != 3 || !at::isFloatingType(q.scalar_type()))
+    refuse_argument(kOp, "q", "[tokens, heads, key channels], floating point", shape_text(q));
   const int64_t tokens = q.size(0), heads = q.size(1), key = q.size(2);
   if (v.dim() != 3 || v.size(0) != tokens || v.size(1) == 0 || heads % v.size(1) != 0) {
     refuse_argument(kOp, "v", fmt::format("[{}, a divisor of {}, value channels]", tokens, heads), shape_text(v));
@@ -178,8 +189,9 @@ RecurrenceProblem recurrence_problem(const Tensor& q, const Tensor& k, const Ten
   if (initial_state.defined()) {
     const std::vector<int64_t> expected{problem.documents(), heads, key, v.size(2)};
     if (initial_state.sizes() != at::IntArrayRef(expected) || initial_state.scalar_type() != problem.state_type()) {
-      refuse_argument(kOp, "initial_state", fmt::format("[{}, {}, {}, {}] {}", expected[0], expected[1], expected[2], expected[3],
-                                                        name_of(problem.state_type())), shape_text(initial_state));
+      refuse_argument(kOp, "initial_state",
+                      fmt::format("[{}, {}, {}, {}] {}", expected[0], expected[1], expected[2], expected[3], name_of(problem.state_type())),
+                      shape_text(initial_state));
     }
   }
   return problem;
@@ -191,14 +203,13 @@ const Dispatcher& linear_recurrence_dispatcher() {
 }
 
 LinearRecurrenceResult linear_recurrence(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay,
-                                         const Tensor& initial_state, const Tensor& offsets,
-                                         const LinearRecurrenceOptions& options) {
+                                         const Tensor& initial_state, const Tensor& offsets, const LinearRecurrenceOptions& options) {
   const RecurrenceProblem problem = recurrence_problem(q, k, v, log_decay, initial_state, offsets, options);
   const auto implementation = static_cast<Implementation>(choose(problem));
   if (implementation == kMeta) {
-    const auto results = meta_results({q, k, v, log_decay, initial_state},
-                                      {{{q.size(0), q.size(1), v.size(2)}, v.scalar_type()},
-                                       {{problem.documents(), q.size(1), q.size(2), v.size(2)}, problem.state_type()}});
+    const auto results =
+        meta_results({q, k, v, log_decay, initial_state}, {{{q.size(0), q.size(1), v.size(2)}, v.scalar_type()},
+                                                           {{problem.documents(), q.size(1), q.size(2), v.size(2)}, problem.state_type()}});
     return {results[0], results[1]};
   }
   if (implementation == kAten) return linear_recurrence_aten(with_keys(problem));

@@ -28,7 +28,7 @@ struct LinearRecurrenceOptions {
   // A bound of the gate: log_decay ≥ this, which the caller knows (HGRN2: the layer's lower bound). With −5 or more, the cpu form takes a
   // faster path for a decay per channel; a value below the bound is an error.
   double log_decay_bound = -std::numeric_limits<double>::infinity();
-  int64_t block = 0;  // of the cpu form: a power of two from 16 to 256; 0: chosen
+  int64_t block = 0;                                           // of the cpu form: a power of two from 16 to 256; 0: chosen
   RecurrenceExecution execution = RecurrenceExecution::kAuto;  // of the cpu form; the result does not depend on it
 };
 
@@ -44,8 +44,8 @@ LinearRecurrenceResult linear_recurrence(const Tensor& q_thk, const Tensor& k_th
                                          const LinearRecurrenceOptions& options = {});
 
 // The definition: loops in the dtype of the state, under the equation. Same contract; differentiable likewise.
-LinearRecurrenceResult linear_recurrence_reference(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv,
-                                                   const Tensor& log_decay, const Tensor& initial_state_nhkv, const Tensor& offsets,
+LinearRecurrenceResult linear_recurrence_reference(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv, const Tensor& log_decay,
+                                                   const Tensor& initial_state_nhkv, const Tensor& offsets,
                                                    const LinearRecurrenceOptions& options = {});
 
 const Dispatcher& linear_recurrence_dispatcher();  // explains its choice; tests read which implementation answered

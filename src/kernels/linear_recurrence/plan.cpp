@@ -7,9 +7,9 @@
 namespace longhaul::kernels {
 namespace {
 
-constexpr int64_t kBlock = 64;           // the products within a block grow with it, the work on states shrinks; 64 is best for 32 … 256 channels
-constexpr int64_t kSegmentBlocks = 8;    // backward holds this many states per thread in the cache
-constexpr double kBytesPerSecond = 1e10;  // of one thread to memory
+constexpr int64_t kBlock = 64;  // the products within a block grow with it, the work on states shrinks; 64 is best for 32 … 256 channels
+constexpr int64_t kSegmentBlocks = 8;                // backward holds this many states per thread in the cache
+constexpr double kBytesPerSecond = 1e10;             // of one thread to memory
 constexpr double kTwoPassBytes = 512.0 * (1 << 20);  // more than this is not kept
 
 // Seconds per token and head of the products that read the state and of those that write to it.
@@ -20,8 +20,7 @@ struct Rates {
 Rates rates_of(int64_t block, const RecurrenceCost& cost) {
   const double area = static_cast<double>(cost.key) * static_cast<double>(cost.value);
   const double write = 2 * area, all = forward_work({.block = block, .keys = cost.key, .values = cost.value, .computed = 0.75}).flops;
-  return {(all - write) / cost.flops_per_second, write / cost.flops_per_second,
-          8 * area / static_cast<double>(block) / kBytesPerSecond};
+  return {(all - write) / cost.flops_per_second, write / cost.flops_per_second, 8 * area / static_cast<double>(block) / kBytesPerSecond};
 }
 
 RecurrenceExecution cheapest(const RecurrencePlan& plan, std::span<const int64_t> offsets, const RecurrenceCost& cost) {

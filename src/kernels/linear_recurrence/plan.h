@@ -26,7 +26,7 @@ struct RecurrenceSegment {
 };
 
 struct RecurrencePlan {
-  int64_t block = 0;           // tokens that go through one set of products
+  int64_t block = 0;  // tokens that go through one set of products
   int64_t segment_blocks = 0;
   std::vector<RecurrenceSegment> segments;  // by document
   std::vector<int64_t> first_segment;       // [documents + 1]

@@ -27,8 +27,7 @@ struct RecurrenceGradients {
 };
 
 RecurrenceProblem recurrence_problem(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv, const Tensor& log_decay,
-                                     const Tensor& initial_state_nhkv, const Tensor& offsets,
-                                     const LinearRecurrenceOptions& options);
+                                     const Tensor& initial_state_nhkv, const Tensor& offsets, const LinearRecurrenceOptions& options);
 
 LinearRecurrenceResult linear_recurrence_aten(const RecurrenceProblem& problem);  // under autograd; keys not tied
 

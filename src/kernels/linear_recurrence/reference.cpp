@@ -31,9 +31,12 @@ struct View {
   const Real* v_row(int64_t t, int64_t h) const { return v.const_data_ptr<Real>() + (t * key_heads + h / group) * values; }
   int64_t decay_index(int64_t t, int64_t h, int64_t c) const {
     switch (kind) {
-      case DecayKind::kHead: return h;
-      case DecayKind::kHeadToken: return t * heads + h;
-      default: return (t * heads + h) * keys + c;
+      case DecayKind::kHead:
+        return h;
+      case DecayKind::kHeadToken:
+        return t * heads + h;
+      default:
+        return (t * heads + h) * keys + c;
     }
   }
   Real lambda(int64_t t, int64_t h, int64_t c) const {
@@ -66,9 +69,8 @@ LinearRecurrenceResult forward(const RecurrenceProblem& problem) {
   const View<Real> view(problem);
   const auto options = problem.q_thk.options().dtype(view.type);
   Tensor o = at::empty({problem.tokens(), view.heads, view.values}, options);
-  Tensor final_state = problem.initial_state_nhkv.defined()
-                           ? problem.initial_state_nhkv.clone(at::MemoryFormat::Contiguous)
-                           : at::zeros({problem.documents(), view.heads, view.keys, view.values}, options);
+  Tensor final_state = problem.initial_state_nhkv.defined() ? problem.initial_state_nhkv.clone(at::MemoryFormat::Contiguous)
+                                                            : at::zeros({problem.documents(), view.heads, view.keys, view.values}, options);
   const Real scale = static_cast<Real>(problem.options.scale);
   for (size_t n = 0; n + 1 < problem.offsets.size(); ++n) {
     for (int64_t h = 0; h < view.heads; ++h) {

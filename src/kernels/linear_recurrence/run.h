@@ -18,7 +18,9 @@ struct Rows {  // [tokens, heads, width]; head h of the run reads head h / group
   int group, width;
   int64_t stride;  // between tokens
   bool aligned;
-  LONGHAUL_DEVICE const Bf16* at(int64_t token, int head) const { return data + token * stride + static_cast<int64_t>(head / group) * width; }
+  LONGHAUL_DEVICE const Bf16* at(int64_t token, int head) const {
+    return data + token * stride + static_cast<int64_t>(head / group) * width;
+  }
 };
 
 // A state [N, H, rows, cols] in memory that may hold its transpose.
@@ -28,8 +30,8 @@ struct StateView {
 };
 
 struct Run {
-  Rows q, k, v;  // k.width × v.width is the state
-  Bf16* out;     // [T, H, v.width]
+  Rows q, k, v;     // k.width × v.width is the state
+  Bf16* out;        // [T, H, v.width]
   float* out_fp32;  // instead of `out`, where it is not null
   DecayKind kind;
   const float* log_decay;
@@ -44,7 +46,9 @@ struct Run {
   bool against, late;
 };
 
-LONGHAUL_DEVICE float tied_key(float log_decay) { return -expm1f(log_decay); }
+LONGHAUL_DEVICE float tied_key(float log_decay) {
+  return -expm1f(log_decay);
+}
 
 LONGHAUL_DEVICE float log2_decay(const Run& run, int64_t token, int head) {
   if (run.kind == DecayKind::kNone) return 0.f;

@@ -19,15 +19,19 @@ enum class DecayKind : int { kNone, kHead, kHeadToken, kChannelToken };
 constexpr int kChunk = 64;
 
 struct Segment {
-  int64_t first;     // the token it begins with, in the order of the run
-  int32_t length;    // tokens
+  int64_t first;   // the token it begins with, in the order of the run
+  int32_t length;  // tokens
   int32_t document;
-  int32_t index;     // within its document, in the order of the run
-  int32_t last;      // 1: the last of its document
+  int32_t index;  // within its document, in the order of the run
+  int32_t last;   // 1: the last of its document
 };
 
-LONGHAUL_HD int64_t token_at(const Segment& segment, int64_t i, bool against) { return against ? segment.first - i : segment.first + i; }
-LONGHAUL_HD int chunks_of(const Segment& segment) { return static_cast<int>(divide_up(segment.length, kChunk)); }
+LONGHAUL_HD int64_t token_at(const Segment& segment, int64_t i, bool against) {
+  return against ? segment.first - i : segment.first + i;
+}
+LONGHAUL_HD int chunks_of(const Segment& segment) {
+  return static_cast<int>(divide_up(segment.length, kChunk));
+}
 LONGHAUL_HD int rows_of(const Segment& segment, int chunk) {
   const int left = segment.length - chunk * kChunk;
   return left < kChunk ? left : kChunk;
@@ -53,11 +57,17 @@ constexpr int kTwoPassThreads = 256;
 constexpr int kQuarter = 16;  // tokens of a thread that walks down a channel
 constexpr int kLevels = 6;
 
-LONGHAUL_HD int slices_of(int width) { return static_cast<int>(divide_up(width, kSlice)); }
+LONGHAUL_HD int slices_of(int width) {
+  return static_cast<int>(divide_up(width, kSlice));
+}
 
 // Whether tokens of row tiles a and b (of 16 tokens) are partners at this level, all or some of them.
-LONGHAUL_HD bool tiles_meet(int a, int b, int level) { return level >= 4 ? (a ^ b) >> (level - 4) == 1 : a == b; }
-LONGHAUL_HD bool tokens_meet(int i, int j, int level) { return (i ^ j) >> level == 1; }
+LONGHAUL_HD bool tiles_meet(int a, int b, int level) {
+  return level >= 4 ? (a ^ b) >> (level - 4) == 1 : a == b;
+}
+LONGHAUL_HD bool tokens_meet(int i, int j, int level) {
+  return (i ^ j) >> level == 1;
+}
 
 constexpr int kPadded = kSlice + 8;  // floats of a row of G, so that the eight rows of a fragment lie in different banks
 
@@ -71,8 +81,12 @@ LONGHAUL_HD constexpr GradientShared gradient_shared() {
   return {kTileBytes, 2 * kTileBytes, lambda, sums, dots, stage, rows, g, stage + 8 * kTileBytes};
 }
 
-LONGHAUL_HD int value_slice(int padded_keys) { return padded_keys > 128 ? 32 : 64; }  // columns of the state a block holds in registers
-LONGHAUL_HD int padded_keys(int keys) { return keys <= 64 ? 64 : keys <= 128 ? 128 : 256; }
+LONGHAUL_HD int value_slice(int padded_keys) {
+  return padded_keys > 128 ? 32 : 64;
+}  // columns of the state a block holds in registers
+LONGHAUL_HD int padded_keys(int keys) {
+  return keys <= 64 ? 64 : keys <= 128 ? 128 : 256;
+}
 
 // Shared memory of the chunked kernel, in bytes from the start: two stages of q, k, v; the state in bf16; sums of decays, factors.
 struct ChunkedShared {
@@ -96,7 +110,9 @@ LONGHAUL_HD constexpr JoinedShared joined_shared() {
 
 // The exact form: a block holds 32 columns of the state, each warp 32 rows of them; it reads kExactBatch tokens at a time.
 constexpr int kExactBatch = 16;
-LONGHAUL_HD int exact_warps(int keys) { return static_cast<int>(divide_up(keys, 32)); }
+LONGHAUL_HD int exact_warps(int keys) {
+  return static_cast<int>(divide_up(keys, 32));
+}
 struct ExactShared {
   int k, decay, v, partial, bytes;  // q stands at 0
 };
@@ -106,8 +122,8 @@ LONGHAUL_HD ExactShared exact_shared(int keys) {
 }
 
 struct RecurrencePlan {
-  std::vector<Segment> along, against;      // the same number, document by document
-  std::vector<int32_t> document_segments;   // [N + 1]: where the segments of each document begin
+  std::vector<Segment> along, against;     // the same number, document by document
+  std::vector<int32_t> document_segments;  // [N + 1]: where the segments of each document begin
 };
 
 // Documents longer than `segment_tokens` become segments of nearly equal length, whole chunks but for the last.
@@ -140,7 +156,8 @@ inline ChunkTable chunks_of(std::span<const Segment> segments, bool against) {
   ChunkTable table;
   for (const Segment& segment : segments) {
     table.segment_chunks.push_back(static_cast<int32_t>(table.chunks.size()));
-    for (int c = 0; c < chunks_of(segment); ++c) table.chunks.push_back({token_at(segment, int64_t{c} * kChunk, against), rows_of(segment, c)});
+    for (int c = 0; c < chunks_of(segment); ++c)
+      table.chunks.push_back({token_at(segment, int64_t{c} * kChunk, against), rows_of(segment, c)});
   }
   table.segment_chunks.push_back(static_cast<int32_t>(table.chunks.size()));
   return table;
@@ -150,7 +167,7 @@ inline ChunkTable chunks_of(std::span<const Segment> segments, bool against) {
 // re-reads k and v and moves two fp32 states per segment, which pays when whole documents leave multiprocessors without work.
 inline int64_t choose_segment_tokens(int64_t tokens, int64_t documents, int64_t heads, int64_t slices, int64_t multiprocessors) {
   const int64_t blocks = std::max<int64_t>(1, documents * heads * slices);
-  if (blocks * 10 >= multiprocessors * 9) return INT32_MAX / 2;  // unsplit
+  if (blocks * 10 >= multiprocessors * 9) return INT32_MAX / 2;           // unsplit
   const int64_t wanted = divide_up(2 * multiprocessors, heads * slices);  // two blocks for each
   return std::max<int64_t>(512, round_up(divide_up(tokens, std::max<int64_t>(wanted, 1)), kChunk));
 }

@@ -26,20 +26,24 @@ struct TwoPass {
   int segment_count, chunk_count, documents, heads;
   bool reverse;
   float scale;
-  Rows q_scaled, k_scaled;      // q̃, k̃ [T, H, keys]
-  float* decays;                // Λ(0 → m) [chunks, H, keys]
-  Bf16 *states, *d_states;      // S entering, D leaving each chunk [chunks, H, keys, values]
-  float* segment_states;        // [segments, H, keys, values]: what enters each, on the way of a pass
-  float* segment_decays;        // [segments, H, keys]
+  Rows q_scaled, k_scaled;  // q̃, k̃ [T, H, keys]
+  float* decays;            // Λ(0 → m) [chunks, H, keys]
+  Bf16 *states, *d_states;  // S entering, D leaving each chunk [chunks, H, keys, values]
+  float* segment_states;    // [segments, H, keys, values]: what enters each, on the way of a pass
+  float* segment_decays;    // [segments, H, keys]
 };
 
-LONGHAUL_DEVICE int64_t token_of(const TwoPass& in, const Chunk& chunk, int row) { return in.reverse ? chunk.first - row : chunk.first + row; }
-LONGHAUL_HD bool tied(const TwoPass& in) { return in.k.data == nullptr; }
+LONGHAUL_DEVICE int64_t token_of(const TwoPass& in, const Chunk& chunk, int row) {
+  return in.reverse ? chunk.first - row : chunk.first + row;
+}
+LONGHAUL_HD bool tied(const TwoPass& in) {
+  return in.k.data == nullptr;
+}
 LONGHAUL_DEVICE float key_of(const TwoPass& in, int64_t token, int head, int channel) {
   return tied(in) ? tied_key(in.log_decay[(token * in.heads + head) * in.q.width + channel]) : to_float(in.k.at(token, head)[channel]);
 }
 LONGHAUL_DEVICE float decay_of(const TwoPass& in, int64_t token, int head, int channel) {
-  const int64_t at = in.kind == DecayKind::kHead          ? head
+  const int64_t at = in.kind == DecayKind::kHead        ? head
                      : in.kind == DecayKind::kHeadToken ? token * in.heads + head
                                                         : (token * in.heads + head) * in.q.width + channel;
   return in.kind == DecayKind::kNone ? 1.f : power_of_two(fmaxf(in.log_decay[at] * kLog2E, kSmallestLog));
@@ -47,13 +51,14 @@ LONGHAUL_DEVICE float decay_of(const TwoPass& in, int64_t token, int head, int c
 
 // One slice of a chunk's rows to a shared tile; rows and columns that are not there become zero.
 LONGHAUL_DEVICE void load_chunk(Tile<kSlice> tile, const TwoPass& in, const Rows& rows, const Chunk& chunk, int head, int slice) {
-  load_tile<kChunk>(tile, rows.at(chunk.first, head) + slice * kSlice, in.reverse ? -rows.stride : rows.stride, chunk.rows, rows.width - slice * kSlice,
-                    rows.aligned);
+  load_tile<kChunk>(tile, rows.at(chunk.first, head) + slice * kSlice, in.reverse ? -rows.stride : rows.stride, chunk.rows,
+                    rows.width - slice * kSlice, rows.aligned);
 }
 LONGHAUL_DEVICE int64_t state_base(const TwoPass& in, int chunk, int head) {
   return (static_cast<int64_t>(chunk) * in.heads + head) * in.q.width * in.v.width;
 }
-LONGHAUL_DEVICE void load_state(Tile<kSlice> tile, const TwoPass& in, const Bf16* states, int chunk, int head, int key_slice, int value_slice) {
+LONGHAUL_DEVICE void load_state(Tile<kSlice> tile, const TwoPass& in, const Bf16* states, int chunk, int head, int key_slice,
+                                int value_slice) {
   const Bf16* first = states + state_base(in, chunk, head) + static_cast<int64_t>(key_slice) * kSlice * in.v.width + value_slice * kSlice;
   load_tile<kSlice>(tile, first, in.v.width, in.q.width - key_slice * kSlice, in.v.width - value_slice * kSlice, in.v.width % kUnit == 0);
 }
@@ -110,7 +115,8 @@ LONGHAUL_DEVICE void level_factors(const float* lambda, int level, int first, fl
 }
 
 // The level's rows F of the slice.
-LONGHAUL_DEVICE void fill_level(Tile<kSlice> rows, Tile<kSlice> q, Tile<kSlice> k, int level, const Column& mine, const float (&factor)[kQuarter]) {
+LONGHAUL_DEVICE void fill_level(Tile<kSlice> rows, Tile<kSlice> q, Tile<kSlice> k, int level, const Column& mine,
+                                const float (&factor)[kQuarter]) {
   LONGHAUL_UNROLL
   for (int i = 0; i < kQuarter; ++i) {
     const int t = mine.first + i;

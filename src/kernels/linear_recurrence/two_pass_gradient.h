@@ -16,8 +16,8 @@ namespace longhaul::kernels::cuda {
 
 struct GradientPass {
   Bf16 *d_q, *d_k;
-  float* d_k_fp32;   // instead of d_k, where it is not null: [T, H, keys]; neither for tied keys
-  float* d_decay;    // kChannelToken: the gradient; else sums over the slice's channels [slices, T, H]; or null: not wanted
+  float* d_k_fp32;  // instead of d_k, where it is not null: [T, H, keys]; neither for tied keys
+  float* d_decay;   // kChannelToken: the gradient; else sums over the slice's channels [slices, T, H]; or null: not wanted
 };
 
 // What a thread gathers for its channel and quarter of the tokens.
@@ -93,7 +93,9 @@ LONGHAUL_DEVICE void level_products(float (&x)[4][4], Tile<kSlice> p, Tile<kSlic
     LONGHAUL_UNROLL
     for (int reg = 0; reg < 4; ++reg) {
       const Place low = a_place(lane_index(), reg, 0), high = a_place(lane_index(), reg, 1);
-      const uint32_t keep = level >= 4 ? 0xffffffffu : (tokens_meet(low.row, low.col, level) ? 0xffffu : 0u) | (tokens_meet(high.row, high.col, level) ? 0xffff0000u : 0u);
+      const uint32_t keep =
+          level >= 4 ? 0xffffffffu
+                     : (tokens_meet(low.row, low.col, level) ? 0xffffu : 0u) | (tokens_meet(high.row, high.col, level) ? 0xffff0000u : 0u);
       a.reg[reg] &= keep;
     }
     LONGHAUL_UNROLL
@@ -107,7 +109,8 @@ LONGHAUL_DEVICE void level_products(float (&x)[4][4], Tile<kSlice> p, Tile<kSlic
 }
 
 // The parts through S: reads of the chunk's tokens, weighted Λ(0 → t). Returns the quarter's sum of q ⊙ dq.
-LONGHAUL_DEVICE float take_reads(ColumnGradients& sums, const float* g, const float* lambda, Tile<kSlice> q, const Column& mine, float scale) {
+LONGHAUL_DEVICE float take_reads(ColumnGradients& sums, const float* g, const float* lambda, Tile<kSlice> q, const Column& mine,
+                                 float scale) {
   float f = scale, running = 0;
   for (int t = 0; t < mine.first; ++t) f *= lambda[t * kSlice];
   LONGHAUL_UNROLL
@@ -139,7 +142,8 @@ LONGHAUL_DEVICE float take_writes(ColumnGradients& sums, const float* g, const f
   return running;
 }
 // A level's parts. Returns the sum of the quarter's last half, which the other quarter of that half needs at the first level.
-LONGHAUL_DEVICE float take_level(ColumnGradients& sums, const float* g, Tile<kSlice> q, Tile<kSlice> k, int level, const Column& mine, const float (&factor)[kQuarter]) {
+LONGHAUL_DEVICE float take_level(ColumnGradients& sums, const float* g, Tile<kSlice> q, Tile<kSlice> k, int level, const Column& mine,
+                                 const float (&factor)[kQuarter]) {
   const int half = 1 << level;
   float running = 0;
   LONGHAUL_UNROLL
@@ -178,8 +182,8 @@ LONGHAUL_DEVICE float of_other_quarters(const float* sums, const Column& mine) {
   return sum;
 }
 
-LONGHAUL_DEVICE void store_gradients(const TwoPass& in, const GradientPass& pass, const Chunk& chunk, const ChunkedBlock& place, const Column& mine,
-                                     const ColumnGradients& sums) {
+LONGHAUL_DEVICE void store_gradients(const TwoPass& in, const GradientPass& pass, const Chunk& chunk, const ChunkedBlock& place,
+                                     const Column& mine, const ColumnGradients& sums) {
   const int channel = place.slice * kSlice + mine.channel;
   if (channel >= in.q.width) return;
   LONGHAUL_UNROLL
@@ -197,8 +201,8 @@ LONGHAUL_DEVICE void store_gradients(const TwoPass& in, const GradientPass& pass
 }
 
 // A scalar decay: the sum over the slice's channels, for each token, by way of G.
-LONGHAUL_DEVICE void store_channel_sums(const TwoPass& in, const GradientPass& pass, const Chunk& chunk, const ChunkedBlock& place, const Column& mine,
-                                        const ColumnGradients& sums, float* g, int64_t tokens) {
+LONGHAUL_DEVICE void store_channel_sums(const TwoPass& in, const GradientPass& pass, const Chunk& chunk, const ChunkedBlock& place,
+                                        const Column& mine, const ColumnGradients& sums, float* g, int64_t tokens) {
   __syncthreads();
   LONGHAUL_UNROLL
   for (int i = 0; i < kQuarter; ++i) g[(mine.first + i) * kPadded + mine.channel] = sums.decay[i];
@@ -218,10 +222,13 @@ LONGHAUL_KERNEL_OF_TWO(kTwoPassThreads) gradients_kernel(TwoPass in, GradientPas
   const ChunkedBlock place = chunked_block(blockIdx.x, in.heads, slices_of(in.q.width));
   const Chunk chunk = in.chunks[place.part];
   const int head = place.head;
-  const Tile<kSlice> q{reinterpret_cast<Bf16*>(shared)}, k{q.data + kTileValues}, p{q.data + 2 * kTileValues}, rows{reinterpret_cast<Bf16*>(shared + kShared.rows)};
+  const Tile<kSlice> q{reinterpret_cast<Bf16*>(shared)}, k{q.data + kTileValues}, p{q.data + 2 * kTileValues},
+      rows{reinterpret_cast<Bf16*>(shared + kShared.rows)};
   float *lambda = reinterpret_cast<float*>(shared + kShared.lambda), *others = reinterpret_cast<float*>(shared + kShared.sums);
   float *dots = reinterpret_cast<float*>(shared + kShared.dots), *g = reinterpret_cast<float*>(shared + kShared.g);
-  const auto tile = [&](int step, int which) { return Tile<kSlice>{reinterpret_cast<Bf16*>(shared + kShared.stage) + (step % 2 * 4 + which) * kTileValues}; };
+  const auto tile = [&](int step, int which) {
+    return Tile<kSlice>{reinterpret_cast<Bf16*>(shared + kShared.stage) + (step % 2 * 4 + which) * kTileValues};
+  };
   const int steps = slices_of(in.v.width);
   const auto load = [&](int step) {
     if (step < steps) {

@@ -45,7 +45,8 @@ LONGHAUL_KERNEL(kTwoPassThreads) prepare_kernel(TwoPass in, Bf16* q_scaled, Bf16
     const int64_t token = token_of(in, chunk, mine.first + i);
     before *= lambda[i];
     if (mine.first + i < chunk.rows) {
-      q_scaled[(token * in.heads + place.head) * in.q.width + channel] = from_float<Bf16>(in.scale * to_float(in.q.at(token, place.head)[channel]) * before);
+      q_scaled[(token * in.heads + place.head) * in.q.width + channel] =
+          from_float<Bf16>(in.scale * to_float(in.q.at(token, place.head)[channel]) * before);
     }
   }
 }
@@ -60,12 +61,17 @@ struct StatePass {
 };
 constexpr int kStateThreads = 128;
 
-LONGHAUL_DEVICE bool begins_pass(const StatePass& pass, const Segment& segment) { return pass.against ? segment.last != 0 : segment.index == 0; }
-LONGHAUL_DEVICE bool ends_pass(const StatePass& pass, const Segment& segment) { return pass.against ? segment.index == 0 : segment.last != 0; }
+LONGHAUL_DEVICE bool begins_pass(const StatePass& pass, const Segment& segment) {
+  return pass.against ? segment.last != 0 : segment.index == 0;
+}
+LONGHAUL_DEVICE bool ends_pass(const StatePass& pass, const Segment& segment) {
+  return pass.against ? segment.index == 0 : segment.last != 0;
+}
 
 // A block: a segment, a head, 64 × 64 of the state in the registers of four warps. kSegments: only what a segment adds, from zero.
 template <bool kSegments>
-LONGHAUL_KERNEL(kStateThreads) states_kernel(TwoPass in, StatePass pass) {
+LONGHAUL_KERNEL(kStateThreads)
+states_kernel(TwoPass in, StatePass pass) {
   LONGHAUL_SHARED(shared);
   const int value_slices = slices_of(in.v.width);
   const ChunkedBlock place = chunked_block(blockIdx.x, in.heads, slices_of(in.q.width) * value_slices);
@@ -74,7 +80,9 @@ LONGHAUL_KERNEL(kStateThreads) states_kernel(TwoPass in, StatePass pass) {
   if (kSegments && ends_pass(pass, segment)) return;
   const int first_chunk = in.segment_chunks[place.part], chunks = in.segment_chunks[place.part + 1] - first_chunk;
   const auto chunk_at = [&](int step) { return pass.against ? first_chunk + chunks - 1 - step : first_chunk + step; };
-  const auto tile = [&](int step, int which) { return Tile<kSlice>{reinterpret_cast<Bf16*>(shared) + (step % 2 * 2 + which) * kTileValues}; };
+  const auto tile = [&](int step, int which) {
+    return Tile<kSlice>{reinterpret_cast<Bf16*>(shared) + (step % 2 * 2 + which) * kTileValues};
+  };
   const Tile<kSlice> leaving{reinterpret_cast<Bf16*>(shared) + 4 * kTileValues};
   const auto load = [&](int step) {
     if (step < chunks) {
@@ -115,7 +123,8 @@ LONGHAUL_KERNEL(kStateThreads) states_kernel(TwoPass in, StatePass pass) {
     const int chunk = chunk_at(step);
     if (!kSegments) {
       Bf16* out = pass.out + state_base(in, chunk, head) + value0;
-      store_rows(leaving, row0, 0, state, in.q.width - key0, in.v.width - value0, [&](int row) { return out + static_cast<int64_t>(key0 + row) * in.v.width; });
+      store_rows(leaving, row0, 0, state, in.q.width - key0, in.v.width - value0,
+                 [&](int row) { return out + static_cast<int64_t>(key0 + row) * in.v.width; });
     }
     LONGHAUL_UNROLL
     for (int half = 0; half < 2; ++half) {
@@ -159,7 +168,8 @@ LONGHAUL_KERNEL(kStateThreads) states_kernel(TwoPass in, StatePass pass) {
 
 // Turns what each segment adds into what enters it, as scan_kernel does, with a decay per row. A thread per element of a head's state.
 LONGHAUL_KERNEL(256) state_scan_kernel(TwoPass in, StatePass pass) {
-  const int64_t area = static_cast<int64_t>(in.q.width) * in.v.width, blocks = divide_up(area, 256), element = blockIdx.x % blocks * 256 + threadIdx.x;
+  const int64_t area = static_cast<int64_t>(in.q.width) * in.v.width, blocks = divide_up(area, 256),
+                element = blockIdx.x % blocks * 256 + threadIdx.x;
   const int head = static_cast<int>(blockIdx.x / blocks % in.heads), document = static_cast<int>(blockIdx.x / blocks / in.heads);
   if (element >= area) return;
   float x = pass.initial != nullptr ? pass.initial[(static_cast<int64_t>(document) * in.heads + head) * area + element] : 0.f;
@@ -187,7 +197,8 @@ LONGHAUL_DEVICE void add_level(float (&a)[4][4], Tile<kSlice> rows, Tile<kSlice>
   const int lane = lane_index(), row_tile = warp_index() % 4, part = warp_index() / 4 * 8;
   LONGHAUL_UNROLL
   for (int other = 0; other < 4; ++other) {
-    const bool self = level < 0, takes = self || level < 4 ? other == row_tile : tiles_meet(row_tile, other, level) && (other < row_tile) != transposed;
+    const bool self = level < 0,
+               takes = self || level < 4 ? other == row_tile : tiles_meet(row_tile, other, level) && (other < row_tile) != transposed;
     if (!takes) continue;
     float x[4] = {};
     LONGHAUL_UNROLL
@@ -281,7 +292,8 @@ LONGHAUL_KERNEL(kTwoPassThreads) outputs_kernel(TwoPass in, OutputPass pass) {
       const int value0 = step / key_slices * kSlice;
       const auto offset = [&](int row) { return (token_of(in, chunk, row) * in.heads + head) * pass.right.width + value0; };
       if (pass.out_fp32 == nullptr) {
-        store_rows(leaving, row_tile * 16, col0, o, chunk.rows, pass.right.width - value0 - col0, [&](int row) { return pass.out + offset(row) + col0; });
+        store_rows(leaving, row_tile * 16, col0, o, chunk.rows, pass.right.width - value0 - col0,
+                   [&](int row) { return pass.out + offset(row) + col0; });
       }
       LONGHAUL_UNROLL
       for (int column = 0; column < 4; ++column) {
@@ -289,7 +301,8 @@ LONGHAUL_KERNEL(kTwoPassThreads) outputs_kernel(TwoPass in, OutputPass pass) {
         for (int i = 0; i < 4; ++i) {
           const Place at = c_place(lane_index(), i);
           const int row = row_tile * 16 + at.row, col = col0 + column * 8 + at.col;
-          if (pass.out_fp32 != nullptr && row < chunk.rows && value0 + col < pass.right.width) pass.out_fp32[offset(row) + col] = o[column][i];
+          if (pass.out_fp32 != nullptr && row < chunk.rows && value0 + col < pass.right.width)
+            pass.out_fp32[offset(row) + col] = o[column][i];
           o[column][i] = 0;
         }
       }

@@ -12,7 +12,8 @@ namespace longhaul::kernels {
 
 struct RecurrenceShape {
   int64_t block = 64, keys = 64, values = 64;
-  double computed = 1;      // share of the block × block products that is computed: 1/2 + c/2C when squares of c above the diagonal are left out
+  double computed =
+      1;  // share of the block × block products that is computed: 1/2 + c/2C when squares of c above the diagonal are left out
   int64_t element_bytes = 2;
   int64_t decay_bytes = 0;  // of log_decay per token and head: 4 d_k for a decay per channel
 };

@@ -15,16 +15,22 @@ struct Operands {
 LONGHAUL_DEVICE MatmulBlock block_of(const Matmul& p) {
   const int64_t row_blocks = divide_up(p.m, kBlockRows), column_blocks = divide_up(p.n, kBlockColumns), index = blockIdx.x;
   switch (p.grouping) {
-    case Matmul::Grouping::kRows: return row_grouped_block(index, column_blocks, p.offsets, p.groups);
-    case Matmul::Grouping::kDepth: return depth_grouped_block(index, row_blocks, column_blocks, p.offsets);
-    default: return {0, index / column_blocks * kBlockRows, index % column_blocks * kBlockColumns, 0, p.m};
+    case Matmul::Grouping::kRows:
+      return row_grouped_block(index, column_blocks, p.offsets, p.groups);
+    case Matmul::Grouping::kDepth:
+      return depth_grouped_block(index, row_blocks, column_blocks, p.offsets);
+    default:
+      return {0, index / column_blocks * kBlockRows, index % column_blocks * kBlockColumns, 0, p.m};
   }
 }
 
-LONGHAUL_DEVICE int at_most(int64_t x, int limit) { return x < limit ? static_cast<int>(x) : limit; }
+LONGHAUL_DEVICE int at_most(int64_t x, int limit) {
+  return x < limit ? static_cast<int>(x) : limit;
+}
 
 template <bool kATransposed, bool kBTransposed>
-LONGHAUL_KERNEL(kThreads) matmul_kernel(Operands in) {
+LONGHAUL_KERNEL(kThreads)
+matmul_kernel(Operands in) {
   LONGHAUL_SHARED(shared);
   constexpr int kAWidth = kATransposed ? kBlockRows : kBlockDepth, kBWidth = kBTransposed ? kBlockDepth : kBlockColumns;
   const Matmul& p = in.p;
@@ -38,13 +44,16 @@ LONGHAUL_KERNEL(kThreads) matmul_kernel(Operands in) {
   const int steps = static_cast<int>(divide_up(depth, kBlockDepth));
   Bf16* memory = reinterpret_cast<Bf16*>(shared);
   const auto a_tile = [&](int step) { return Tile<kAWidth>{memory + step % kMatmulStages * kBlockRows * kBlockDepth}; };
-  const auto b_tile = [&](int step) { return Tile<kBWidth>{memory + (kMatmulStages * kBlockRows + step % kMatmulStages * kBlockColumns) * kBlockDepth}; };
+  const auto b_tile = [&](int step) {
+    return Tile<kBWidth>{memory + (kMatmulStages * kBlockRows + step % kMatmulStages * kBlockColumns) * kBlockDepth};
+  };
   const auto load = [&](int step) {
     if (step < steps) {
       const int64_t k = static_cast<int64_t>(step) * kBlockDepth;
       const int k_left = at_most(depth - k, kBlockDepth);
       if constexpr (kATransposed) {
-        load_tile<kBlockDepth>(a_tile(step), p.a + (depth_base + k) * p.a_stride + row_base + block.row, p.a_stride, k_left, m_left, in.a_aligned);
+        load_tile<kBlockDepth>(a_tile(step), p.a + (depth_base + k) * p.a_stride + row_base + block.row, p.a_stride, k_left, m_left,
+                               in.a_aligned);
       } else {
         load_tile<kBlockRows>(a_tile(step), p.a + (row_base + block.row) * p.a_stride + k, p.a_stride, m_left, k_left, in.a_aligned);
       }
@@ -148,7 +157,8 @@ void matmul(const Matmul& p, Stream stream) {
   const int64_t column_blocks = divide_up(p.n, kBlockColumns);
   const int64_t row_blocks = p.grouping == Matmul::Grouping::kRows ? largest_row_blocks(p.m, p.groups) : divide_up(p.m, kBlockRows);
   const int64_t blocks = row_blocks * column_blocks * (p.grouping == Matmul::Grouping::kDepth ? p.groups : 1);
-  const Operands in{p, aligned(p.a, p.a_stride, p.a_transposed ? p.m : p.k, 0), aligned(p.b, p.b_stride, p.b_transposed ? p.k : p.n, p.b_group)};
+  const Operands in{p, aligned(p.a, p.a_stride, p.a_transposed ? p.m : p.k, 0),
+                    aligned(p.b, p.b_stride, p.b_transposed ? p.k : p.n, p.b_group)};
   const auto start = [&](void (*kernel)(Operands)) { launch("matmul", kernel, blocks, kThreads, kMatmulSharedBytes, stream, in); };
   if (p.a_transposed) {
     start(p.b_transposed ? matmul_kernel<true, true> : matmul_kernel<true, false>);

@@ -11,7 +11,8 @@ struct MatmulCuda {
   // Of expert e with weight [out, in]: y = x Wᵀ, or with `transposed` y = x W.
   Tensor (*grouped)(const Tensor& x_ri, const std::vector<int64_t>& rows_per_expert, const Tensor& weight_eoi, bool transposed);
   // sink[e] += dyᵀ x over the rows of expert e.
-  void (*add_grouped_weight_gradients)(const Tensor& sink_eoi, const Tensor& dy_ro, const Tensor& x_ri, const std::vector<int64_t>& rows_per_expert);
+  void (*add_grouped_weight_gradients)(const Tensor& sink_eoi, const Tensor& dy_ro, const Tensor& x_ri,
+                                       const std::vector<int64_t>& rows_per_expert);
 };
 
 }  // namespace longhaul::kernels

@@ -17,8 +17,8 @@ struct OutputBlock {
 
 struct Epilogue {
   std::function<void(const OutputBlock&)> run;  // empty: nothing is done
-  bool halves = false;  // columns j and n/2 + j come together (gate and up); n/2 is a multiple of kPanelColumns
-  bool keeps = true;    // false: blocks die with the epilogue, the result has no place in memory
+  bool halves = false;                          // columns j and n/2 + j come together (gate and up); n/2 is a multiple of kPanelColumns
+  bool keeps = true;                            // false: blocks die with the epilogue, the result has no place in memory
 };
 
 }  // namespace longhaul::kernels

@@ -5,8 +5,12 @@
 namespace longhaul::kernels {
 namespace {
 
-bool element_known(const Tensor& tensor) { return tensor.scalar_type() == at::kBFloat16 || tensor.scalar_type() == at::kFloat; }
-bool columns_side_by_side(const Tensor& tensor) { return tensor.size(1) <= 1 || tensor.stride(1) == 1; }
+bool element_known(const Tensor& tensor) {
+  return tensor.scalar_type() == at::kBFloat16 || tensor.scalar_type() == at::kFloat;
+}
+bool columns_side_by_side(const Tensor& tensor) {
+  return tensor.size(1) <= 1 || tensor.stride(1) == 1;
+}
 
 template <class Element>
 const Element* read(const Tensor& tensor) {
@@ -22,8 +26,10 @@ Tensor product(const Tensor& x, std::span<const int64_t> rows_per_group, const v
                             y.defined() ? static_cast<Element*>(y.mutable_data_ptr()) : nullptr, n, k, n, epilogue},
                            groups);
   };
-  if (x.scalar_type() == at::kBFloat16) run(uint16_t{});
-  else run(float{});
+  if (x.scalar_type() == at::kBFloat16)
+    run(uint16_t{});
+  else
+    run(float{});
   return y;
 }
 
@@ -42,7 +48,8 @@ std::string refuse_packed_weight_gradient(const Tensor& sink, const Tensor& bias
   if (!x.device().is_cpu()) return "it runs on the CPU";
   if (!element_known(x) || dy.scalar_type() != x.scalar_type()) return "it computes in bf16 and fp32";
   if (sink.scalar_type() != at::kFloat || !sink.is_contiguous()) return "the sink is not contiguous fp32";
-  if (bias_sink.defined() && (bias_sink.scalar_type() != at::kFloat || !bias_sink.is_contiguous())) return "the sink of the bias is not contiguous fp32";
+  if (bias_sink.defined() && (bias_sink.scalar_type() != at::kFloat || !bias_sink.is_contiguous()))
+    return "the sink of the bias is not contiguous fp32";
   if (!columns_side_by_side(x) || !columns_side_by_side(dy)) return "the columns of an input do not lie side by side";
   return "";
 }
@@ -53,20 +60,23 @@ Tensor packed_output(const Tensor& x, std::span<const int64_t> rows_per_group, c
   return product(x, rows_per_group, kept.for_output(weight, version), flat_bias, weight.size(-1), weight.size(-2), epilogue);
 }
 
-Tensor packed_input_gradient(const Tensor& dy, std::span<const int64_t> rows_per_group, const Tensor& weight, PackedWeight& kept, uint64_t version,
-                             const Epilogue& epilogue) {
+Tensor packed_input_gradient(const Tensor& dy, std::span<const int64_t> rows_per_group, const Tensor& weight, PackedWeight& kept,
+                             uint64_t version, const Epilogue& epilogue) {
   return product(dy, rows_per_group, kept.for_input_gradient(weight, version), Tensor(), weight.size(-2), weight.size(-1), epilogue);
 }
 
-void packed_weight_gradient(const Tensor& sink, const Tensor& bias_sink, const Tensor& dy, const Tensor& x, std::span<const int64_t> rows_per_group) {
+void packed_weight_gradient(const Tensor& sink, const Tensor& bias_sink, const Tensor& dy, const Tensor& x,
+                            std::span<const int64_t> rows_per_group) {
   const auto groups = row_groups(rows_per_group);
   const auto run = [&]<class Element>(Element) {
     add_weight_gradients<Element>({read<Element>(dy), dy.stride(0), read<Element>(x), x.stride(0), static_cast<float*>(sink.data_ptr()),
                                    bias_sink.defined() ? static_cast<float*>(bias_sink.data_ptr()) : nullptr, dy.size(1), x.size(1)},
                                   groups);
   };
-  if (x.scalar_type() == at::kBFloat16) run(uint16_t{});
-  else run(float{});
+  if (x.scalar_type() == at::kBFloat16)
+    run(uint16_t{});
+  else
+    run(float{});
 }
 
 }  // namespace longhaul::kernels

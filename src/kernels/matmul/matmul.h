@@ -19,9 +19,10 @@ std::string refuse_packed_weight_gradient(const Tensor& sink, const Tensor& bias
 Tensor packed_output(const Tensor& x, std::span<const int64_t> rows_per_group, const Tensor& weight, const Tensor& bias, PackedWeight& kept,
                      uint64_t version, const Epilogue& epilogue = {});
 // [rows, out] → [rows, in].
-Tensor packed_input_gradient(const Tensor& dy, std::span<const int64_t> rows_per_group, const Tensor& weight, PackedWeight& kept, uint64_t version,
-                             const Epilogue& epilogue = {});
+Tensor packed_input_gradient(const Tensor& dy, std::span<const int64_t> rows_per_group, const Tensor& weight, PackedWeight& kept,
+                             uint64_t version, const Epilogue& epilogue = {});
 // sink [out, in] or [groups, out, in] += dyᵀ x; bias_sink (undefined: none; one group only) += Σ_t dy_t.
-void packed_weight_gradient(const Tensor& sink, const Tensor& bias_sink, const Tensor& dy, const Tensor& x, std::span<const int64_t> rows_per_group);
+void packed_weight_gradient(const Tensor& sink, const Tensor& bias_sink, const Tensor& dy, const Tensor& x,
+                            std::span<const int64_t> rows_per_group);
 
 }  // namespace longhaul::kernels

@@ -15,8 +15,8 @@ void pack_past_caches(const Element* source, int64_t ld, bool transposed, int64_
 
 // Panels lie apart by the whole chunk, so a stretch of k goes into each by a call of its own.
 template <class Element>
-void pack_rows_for_input(const WeightsToPack<Element>& from, const PanelLayout<Element>& layout, const Element* rows, int64_t begin, int64_t end,
-                         Element* panels) {
+void pack_rows_for_input(const WeightsToPack<Element>& from, const PanelLayout<Element>& layout, const Element* rows, int64_t begin,
+                         int64_t end, Element* panels) {
   for (int64_t at = begin; at < end;) {
     const int64_t chunk = at / layout.chunks.length, into = at - layout.chunks.begin(chunk);
     const int64_t count = std::min(end - at, layout.chunks.length_of(chunk) - into);

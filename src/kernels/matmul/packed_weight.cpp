@@ -14,7 +14,8 @@ void pack(const Tensor& weight, bool for_input, int64_t longest, MemoryPurpose p
     const MemoryPurposeScope scope(purpose);
     panels = at::empty({size}, weight.options().requires_grad(false));
   }
-  pack_weights({static_cast<const Element*>(weight.const_data_ptr()), matrices, out, in, for_input, longest}, static_cast<Element*>(panels.mutable_data_ptr()));
+  pack_weights({static_cast<const Element*>(weight.const_data_ptr()), matrices, out, in, for_input, longest},
+               static_cast<Element*>(panels.mutable_data_ptr()));
 }
 
 }  // namespace
@@ -22,12 +23,14 @@ void pack(const Tensor& weight, bool for_input, int64_t longest, MemoryPurpose p
 const void* PackedWeight::fresh(Copy& copy, const Tensor& weight, uint64_t version, bool for_input, int64_t longest) {
   const void* data = weight.const_data_ptr();
   const auto writes = static_cast<int64_t>(weight._version());
-  if (!copy.panels.defined() || copy.data != data || copy.version != version || copy.writes != writes ||
-      copy.longest != longest || copy.panels.scalar_type() != weight.scalar_type()) {
+  if (!copy.panels.defined() || copy.data != data || copy.version != version || copy.writes != writes || copy.longest != longest ||
+      copy.panels.scalar_type() != weight.scalar_type()) {
     LONGHAUL_ASSERT(weight.is_contiguous(), "a weight that is not contiguous");
     if (copy.panels.defined() && copy.panels.scalar_type() != weight.scalar_type()) copy.panels = Tensor();
-    if (weight.scalar_type() == at::kBFloat16) pack<uint16_t>(weight, for_input, longest, purpose_, copy.panels);
-    else pack<float>(weight, for_input, longest, purpose_, copy.panels);
+    if (weight.scalar_type() == at::kBFloat16)
+      pack<uint16_t>(weight, for_input, longest, purpose_, copy.panels);
+    else
+      pack<float>(weight, for_input, longest, purpose_, copy.panels);
     copy.data = data;
     copy.version = version;
     copy.writes = writes;
@@ -41,13 +44,19 @@ void PackedWeight::pack_rows(const Tensor& weight, int64_t matrix, int64_t begin
   const auto run = [&]<class Element>(Element) {
     for (Copy* copy : {&for_output_, &for_input_gradient_}) {
       if (!copy->panels.defined()) continue;
-      const WeightsToPack<Element> from{static_cast<const Element*>(weight.const_data_ptr()), weight.dim() == 3 ? weight.size(0) : 1, weight.size(-2),
-                                        weight.size(-1), copy == &for_input_gradient_, copy->longest};
+      const WeightsToPack<Element> from{static_cast<const Element*>(weight.const_data_ptr()),
+                                        weight.dim() == 3 ? weight.size(0) : 1,
+                                        weight.size(-2),
+                                        weight.size(-1),
+                                        copy == &for_input_gradient_,
+                                        copy->longest};
       kernels::pack_rows(from, matrix, begin, end, static_cast<Element*>(copy->panels.mutable_data_ptr()));
     }
   };
-  if (weight.scalar_type() == at::kBFloat16) run(uint16_t{});
-  else run(float{});
+  if (weight.scalar_type() == at::kBFloat16)
+    run(uint16_t{});
+  else
+    run(float{});
 }
 
 void PackedWeight::refreshed(const Tensor& weight, uint64_t version) {

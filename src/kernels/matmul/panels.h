@@ -35,12 +35,12 @@ struct PanelLayout {
 
 // c [rows × columns] = A B for the columns of B from `column` on, a multiple of 16: over all chunks, in order.
 template <class Element>
-void multiply_panels(const BlockScope& kernels, const Element* a, int64_t lda, const Element* panels, const PanelLayout<Element>& layout, int64_t rows,
-                     int64_t column, int64_t columns, float* c, int64_t ldc) {
+void multiply_panels(const BlockScope& kernels, const Element* a, int64_t lda, const Element* panels, const PanelLayout<Element>& layout,
+                     int64_t rows, int64_t column, int64_t columns, float* c, int64_t ldc) {
   if (layout.chunks.count == 0) return kernels->multiply(a, lda, panels, rows, columns, 0, c, ldc, false);
   for (int64_t chunk = 0; chunk < layout.chunks.count; ++chunk) {
-    kernels->multiply(a + layout.chunks.begin(chunk), lda, panels + layout.offset(chunk, column), rows, columns, layout.chunks.length_of(chunk), c,
-                      ldc, chunk > 0);
+    kernels->multiply(a + layout.chunks.begin(chunk), lda, panels + layout.offset(chunk, column), rows, columns,
+                      layout.chunks.length_of(chunk), c, ldc, chunk > 0);
   }
 }
 

@@ -30,8 +30,10 @@ TaskList<Block> blocks_of(std::span<const RowGroup> groups, int64_t k, int64_t n
   // Enough blocks for every thread, however small the product.
   const auto too_few = [&] { return (rows / longest_rows + 1) * (n / widest + 1) < 3 * threads(); };
   while (threads() > 1 && too_few() && (widest > 64 || longest_rows > 48)) {
-    if (widest > 64) widest /= 2;
-    else longest_rows /= 2;
+    if (widest > 64)
+      widest /= 2;
+    else
+      longest_rows /= 2;
   }
   TaskList<Block> blocks;
   const int64_t columns = even_part(n, widest, 64);
@@ -91,8 +93,10 @@ class BlockRunner {
       static thread_local Scratch scratch;
       float* const c = scratch.take<float>(block.rows * block.columns);
       multiply_panels(kernels_, x, product_.ldx, panels, layout_, block.rows, column, block.columns, c, block.columns);
-      if (bias == nullptr) kernels_->round_bf16(c, block.columns, block.rows, block.columns, y, ldy);
-      else kernels_->round_bf16_with_bias(c, block.columns, block.rows, block.columns, bias, y, ldy);
+      if (bias == nullptr)
+        kernels_->round_bf16(c, block.columns, block.rows, block.columns, y, ldy);
+      else
+        kernels_->round_bf16_with_bias(c, block.columns, block.rows, block.columns, bias, y, ldy);
     }
   }
 

@@ -29,7 +29,8 @@ void stream_copy(const Element* from, Element* to, int64_t count) {
   const auto* source = reinterpret_cast<const __m128i*>(from);
   auto* target = reinterpret_cast<__m128i*>(to);
   for (const auto* const end = source + count * static_cast<int64_t>(sizeof(Element)) / 16; source != end; source += 4, target += 4) {
-    const __m128i a = _mm_load_si128(source), b = _mm_load_si128(source + 1), c = _mm_load_si128(source + 2), d = _mm_load_si128(source + 3);
+    const __m128i a = _mm_load_si128(source), b = _mm_load_si128(source + 1), c = _mm_load_si128(source + 2),
+                  d = _mm_load_si128(source + 3);
     _mm_stream_si128(target, a);
     _mm_stream_si128(target + 1, b);
     _mm_stream_si128(target + 2, c);

@@ -17,7 +17,9 @@ struct Part {
   int64_t dy_offset, x_offset;
 };
 
-float widened(float value) { return value; }
+float widened(float value) {
+  return value;
+}
 float widened(uint16_t bits) {
   const uint32_t wide = uint32_t{bits} << 16;
   float value;
@@ -66,8 +68,10 @@ class Slab {
     }
     strips.run(1 << 15, [&](const Strip* first, const Strip* last) {
       for (const Strip* strip = first; strip != last; ++strip) {
-        if (strip->of_dy) pack_dy(*strip->part, strip->column, std::min(kStrip, gradient_.out - strip->column));
-        else pack_x(*strip->part, strip->column, std::min(kStrip, gradient_.in - strip->column));
+        if (strip->of_dy)
+          pack_dy(*strip->part, strip->column, std::min(kStrip, gradient_.out - strip->column));
+        else
+          pack_x(*strip->part, strip->column, std::min(kStrip, gradient_.in - strip->column));
       }
     });
   }
@@ -95,8 +99,8 @@ class Slab {
     const BlockKernels& kernels = block_kernels();
     const PanelLayout<Element> layout(part.chunks.k, gradient_.in);
     for (int64_t c = 0; c < part.chunks.count; ++c) {
-      kernels.pack(gradient_.x + (part.begin + part.chunks.begin(c)) * gradient_.ldx + column, gradient_.ldx, false, part.chunks.length_of(c), columns,
-                   x_ + part.x_offset + layout.offset(c, column));
+      kernels.pack(gradient_.x + (part.begin + part.chunks.begin(c)) * gradient_.ldx + column, gradient_.ldx, false,
+                   part.chunks.length_of(c), columns, x_ + part.x_offset + layout.offset(c, column));
     }
   }
 
@@ -107,8 +111,10 @@ class Slab {
       return static_cast<int64_t>(parts_.size()) * (gradient_.out / longest + 1) * (gradient_.in / widest + 1) < 3 * threads();
     };
     while (threads() > 1 && too_few() && (widest > 64 || longest > 48)) {
-      if (widest > 64) widest /= 2;
-      else longest /= 2;
+      if (widest > 64)
+        widest /= 2;
+      else
+        longest /= 2;
     }
     const int64_t rows = even_part(gradient_.out, longest, 32), columns = even_part(gradient_.in, widest, 64);
     TaskList<Block> result;
@@ -133,7 +139,8 @@ class Slab {
         for (int64_t chunk = 0; chunk < part.chunks.count; ++chunk) {
           const int64_t length = part.chunks.length_of(chunk);
           kernels->multiply(dy_ + part.dy_offset + part.chunks.begin(chunk) * gradient_.out + block->row * length, length,
-                           x_ + part.x_offset + layout.offset(chunk, block->column), block->rows, block->columns, length, c, gradient_.in, true);
+                            x_ + part.x_offset + layout.offset(chunk, block->column), block->rows, block->columns, length, c, gradient_.in,
+                            true);
         }
       }
     });

@@ -17,7 +17,8 @@ LONGHAUL_DEVICE float activation_slope(GateKind kind, float x) {
 }
 
 template <bool kCentred>
-LONGHAUL_KERNEL(kNormThreads) norm_forward_kernel(Norm in) {
+LONGHAUL_KERNEL(kNormThreads)
+norm_forward_kernel(Norm in) {
   LONGHAUL_SHARED(shared);
   float* scratch = reinterpret_cast<float*>(shared);
   const int64_t row = blockIdx.x, base = row * in.channels;
@@ -65,7 +66,8 @@ LONGHAUL_KERNEL(kNormThreads) norm_forward_kernel(Norm in) {
 
 // A block takes a run of rows; each thread adds up the weight gradient of its own columns in shared memory.
 template <bool kCentred>
-LONGHAUL_KERNEL(kNormThreads) norm_backward_kernel(Norm in, NormGradient out) {
+LONGHAUL_KERNEL(kNormThreads)
+norm_backward_kernel(Norm in, NormGradient out) {
   LONGHAUL_SHARED(shared);
   float* scratch = reinterpret_cast<float*>(shared);
   float *d_weight = scratch + 8, *d_bias = d_weight + in.channels;
@@ -135,11 +137,15 @@ void norm_backward(const char* name, const Norm& in, const NormGradient& out, St
 
 }  // namespace
 
-void rms_norm_forward(const Norm& norm, Stream stream) { norm_forward<false>("rms_norm.forward", norm, stream); }
+void rms_norm_forward(const Norm& norm, Stream stream) {
+  norm_forward<false>("rms_norm.forward", norm, stream);
+}
 void rms_norm_backward(const Norm& norm, const NormGradient& gradient, Stream stream) {
   norm_backward<false>("rms_norm.backward", norm, gradient, stream);
 }
-void layer_norm_forward(const Norm& norm, Stream stream) { norm_forward<true>("layer_norm.forward", norm, stream); }
+void layer_norm_forward(const Norm& norm, Stream stream) {
+  norm_forward<true>("layer_norm.forward", norm, stream);
+}
 void layer_norm_backward(const Norm& norm, const NormGradient& gradient, Stream stream) {
   norm_backward<true>("layer_norm.backward", norm, gradient, stream);
 }

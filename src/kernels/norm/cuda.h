@@ -17,10 +17,10 @@ struct Norm {
   int64_t rows = 0;
   int channels = 0;
   float eps = 1e-6f;
-  float alpha = 1, beta = 1;         // used where residual is given, and in the backward pass
-  const Bf16* x = nullptr;           // [rows, channels]; backward: h
-  const Bf16* residual = nullptr;    // or null
-  Bf16* h = nullptr;                 // where residual is given
+  float alpha = 1, beta = 1;                       // used where residual is given, and in the backward pass
+  const Bf16* x = nullptr;                         // [rows, channels]; backward: h
+  const Bf16* residual = nullptr;                  // or null
+  Bf16* h = nullptr;                               // where residual is given
   const float *weight = nullptr, *bias = nullptr;  // [channels]; bias or null
   GateKind gate_kind = GateKind::kNone;
   const Bf16* gate = nullptr;
@@ -30,14 +30,16 @@ struct Norm {
 
 struct NormGradient {
   const Bf16* d_y = nullptr;
-  const Bf16* d_residual = nullptr;  // what else flows into h, or null
+  const Bf16* d_residual = nullptr;          // what else flows into h, or null
   Bf16 *d_x = nullptr, *d_branch = nullptr;  // α dh; β dh, or null
   Bf16* d_gate = nullptr;
   float *d_weight = nullptr, *d_bias = nullptr;  // [channels], added to
-  float* partial = nullptr;          // norm_workspace_bytes
+  float* partial = nullptr;                      // norm_workspace_bytes
 };
 
-LONGHAUL_HD int64_t norm_workspace_bytes(int64_t rows, int channels) { return row_runs(rows) * channels * 2 * 4; }
+LONGHAUL_HD int64_t norm_workspace_bytes(int64_t rows, int channels) {
+  return row_runs(rows) * channels * 2 * 4;
+}
 
 // norm.x is h in the backward pass.
 void rms_norm_forward(const Norm& norm, Stream stream);

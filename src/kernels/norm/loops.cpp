@@ -30,15 +30,19 @@ void forward_row(const NormForward& p, int64_t t) {
       // Statistics of what is stored, which is what backward will see.
       const auto v = as_stored<In>(d, hn::MulAdd(alpha, load(d, x, at), hn::Mul(beta, load(d, branch, at))));
       store(d, v, joined, at);
-      if constexpr (kCentred) sum = hn::Add(sum, v);
-      else squares = hn::MulAdd(v, v, squares);
+      if constexpr (kCentred)
+        sum = hn::Add(sum, v);
+      else
+        squares = hn::MulAdd(v, v, squares);
     });
     z = joined;
   } else {
     walk(d, n, [&](auto at) LONGHAUL_VECTOR {
       const auto v = load(d, x, at);
-      if constexpr (kCentred) sum = hn::Add(sum, v);
-      else squares = hn::MulAdd(v, v, squares);
+      if constexpr (kCentred)
+        sum = hn::Add(sum, v);
+      else
+        squares = hn::MulAdd(v, v, squares);
     });
   }
   Real mean = 0;
@@ -109,7 +113,7 @@ void backward_row(const NormBackward& p, int64_t t, RealOf<In>* dn_row, RealOf<I
   }
   const auto mean_dot = hn::Set(d, sum_of_lanes(d, dot) / static_cast<Real>(n));
   const auto mean_dn = hn::Set(d, p.centred ? sum_of_lanes(d, sum) / static_cast<Real>(n) : Real(0));
-  const auto *d_joined = static_cast<const In*>(p.d_joined_tc) + row;
+  const auto* d_joined = static_cast<const In*>(p.d_joined_tc) + row;
   auto *dx = static_cast<In*>(p.dx_tc) + row, *d_branch = static_cast<In*>(p.d_branch_tc) + row;
   const auto alpha = hn::Set(d, static_cast<Real>(p.alpha)), beta = hn::Set(d, static_cast<Real>(p.beta));
   walk(d, n, [&](auto at) LONGHAUL_VECTOR {

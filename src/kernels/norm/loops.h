@@ -11,13 +11,13 @@ namespace longhaul::kernels {
 struct NormForward {
   Storage storage;
   int64_t channels;
-  bool centred;                  // LayerNorm: subtract the mean
+  bool centred;  // LayerNorm: subtract the mean
   double eps, alpha, beta;
   const void *x_tc, *branch_tc;  // with a branch, z = α x + β branch goes to joined; without, z = x
   const void* gate_tc;           // y is multiplied by sigmoid(gate)
   const void *weight_c, *bias_c;
   void *joined_tc, *y_tc;
-  void *mean_t, *scale_t;        // mean_t only when centred; scale = 1 / sqrt(variance + eps)
+  void *mean_t, *scale_t;  // mean_t only when centred; scale = 1 / sqrt(variance + eps)
 };
 void norm_forward_rows(const NormForward& problem, int64_t begin, int64_t end);
 

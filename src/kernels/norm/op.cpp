@@ -23,7 +23,9 @@ struct NormOptions {
   bool on_gpu = false;
 };
 
-OptionalTensor optional(const Tensor& tensor) { return tensor.defined() ? OptionalTensor(tensor.contiguous()) : std::nullopt; }
+OptionalTensor optional(const Tensor& tensor) {
+  return tensor.defined() ? OptionalTensor(tensor.contiguous()) : std::nullopt;
+}
 
 void forward_cpu(const NormCall& call) {
   const NormForward problem{.storage = storage_of(call.x_tc),
@@ -64,7 +66,8 @@ void backward_cpu(const NormGradientCall& call) {
                              .d_branch_tc = writable(call.d_branch_tc),
                              .d_gate_tc = writable(call.d_gate_tc)};
   parallel_for(0, blocks.count, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b) norm_backward_rows(problem, blocks.begin(b), blocks.end(b), writable_row(dw, b), writable_row(db, b));
+    for (int64_t b = begin; b < end; ++b)
+      norm_backward_rows(problem, blocks.begin(b), blocks.end(b), writable_row(dw, b), writable_row(db, b));
   });
   call.dw_c.add_(sum_of_blocks(dw));
   if (db.defined()) call.db_c.add_(sum_of_blocks(db));
@@ -135,7 +138,9 @@ std::string refuse_gpu(const Tensor& x) {
   return refusal.empty() ? cuda_calls<NormCuda>().refuse(x) : refusal;
 }
 
-MetaResult like(const Tensor& x) { return {x.sizes().vec(), x.scalar_type()}; }
+MetaResult like(const Tensor& x) {
+  return {x.sizes().vec(), x.scalar_type()};
+}
 
 void check_rows(const char* op, const Tensor& x) {
   if (x.dim() != 2 || x.size(1) == 0 || !at::isFloatingType(x.scalar_type()) || x.scalar_type() == at::kHalf) {
@@ -145,12 +150,14 @@ void check_rows(const char* op, const Tensor& x) {
 
 // A companion of x: gate or branch.
 void check_like(const char* op, const char* argument, const Tensor& tensor, const Tensor& x) {
-  if (tensor.sizes() != x.sizes() || tensor.scalar_type() != x.scalar_type() || tensor.device() != x.device()) refuse_argument(op, argument, shape_text(x), shape_text(tensor));
+  if (tensor.sizes() != x.sizes() || tensor.scalar_type() != x.scalar_type() || tensor.device() != x.device())
+    refuse_argument(op, argument, shape_text(x), shape_text(tensor));
 }
 
 void check_weight(const char* op, const char* argument, const Tensor& weight, const Tensor& x) {
   const ScalarType wide = wide_type(x);
-  if (weight.sizes() != at::IntArrayRef({x.size(1)}) || weight.scalar_type() != wide || !weight.is_contiguous() || weight.device() != x.device()) {
+  if (weight.sizes() != at::IntArrayRef({x.size(1)}) || weight.scalar_type() != wide || !weight.is_contiguous() ||
+      weight.device() != x.device()) {
     refuse_argument(op, argument, fmt::format("[{}] {}", x.size(1), name_of(wide)), shape_text(weight));
   }
 }
@@ -179,8 +186,8 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
                              NormOptions{.kind = NormKind::kLayer, .eps = eps, .on_gpu = choice == ByDevice::kCuda})[0];
 }
 
-JoinedNorm join_norm(NormKind kind, const Tensor& x, const Tensor& branch, double alpha, double beta, const Tensor& weight, const Tensor& bias,
-                     double eps) {
+JoinedNorm join_norm(NormKind kind, const Tensor& x, const Tensor& branch, double alpha, double beta, const Tensor& weight,
+                     const Tensor& bias, double eps) {
   check_rows("join_norm", x);
   check_like("join_norm", "branch", branch, x);
   check_weight("join_norm", "weight", weight, x);

@@ -11,9 +11,12 @@ enum class Storage { kBf16, kFp32, kFp64 };  // bf16 is held as its bits, uint16
 template <class Body>
 void with_storage(Storage storage, const Body& body) {
   switch (storage) {
-    case Storage::kBf16: return body(uint16_t{});
-    case Storage::kFp32: return body(float{});
-    case Storage::kFp64: return body(double{});
+    case Storage::kBf16:
+      return body(uint16_t{});
+    case Storage::kFp32:
+      return body(float{});
+    case Storage::kFp64:
+      return body(double{});
   }
 }
 

@@ -12,7 +12,7 @@
 #define HWY_DISABLED_TARGETS ((HWY_AVX3 - 1) | HWY_SSE4 | HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 
 #ifdef __x86_64__
-#define LONGHAUL_CHOOSE(function)                                                                   \
+#define LONGHAUL_CHOOSE(function)                                                                              \
   (::longhaul::kernels::block_kernels().vectors >= ::longhaul::kernels::VectorSet::kAvx512 ? &N_AVX3::function \
    : ::longhaul::kernels::block_kernels().vectors == ::longhaul::kernels::VectorSet::kAvx2 ? &N_AVX2::function \
                                                                                            : &HWY_STATIC_DISPATCH(function))

@@ -31,9 +31,11 @@ std::string defect(const ModelConfig& config) {
   const bool dense_softmax = config.experts == 0 && !has_lightning(config);
   if (config.family == "gpt2") {
     if (!dense_softmax || config.kv_heads != config.heads) return "GPT-2 is dense softmax attention with as many key heads as heads";
-    if (config.channel != recipe::Channel::kGelu || config.norm != recipe::Norm::kLayer || !config.bias) return "GPT-2 has GeLU, layer norms and biases";
+    if (config.channel != recipe::Channel::kGelu || config.norm != recipe::Norm::kLayer || !config.bias)
+      return "GPT-2 has GeLU, layer norms and biases";
     if (config.position != recipe::Position::kLearned || !config.tie_embeddings) return "GPT-2 has learned positions and tied embeddings";
-  } else if (config.channel != recipe::Channel::kSwiglu || config.norm != recipe::Norm::kRms || config.bias || config.position == recipe::Position::kLearned) {
+  } else if (config.channel != recipe::Channel::kSwiglu || config.norm != recipe::Norm::kRms || config.bias ||
+             config.position == recipe::Position::kLearned) {
     return "the family has SwiGLU, RMS norms, no biases and no learned positions";
   } else if (config.family == "llama" && !dense_softmax) {
     return "Llama is dense softmax attention";

@@ -14,10 +14,10 @@ namespace longhaul::model {
 
 // A block of a public tensor that holds a block of a logical one.
 struct PublicPiece {
-  std::string logical;              // "layers.3.mixer.query.weight"
+  std::string logical;  // "layers.3.mixer.query.weight"
   layout::Rectangle of_logical;
-  layout::Rectangle of_public;      // same shape, or its transpose
-  bool transposed = false;          // public element (i, j) of the block is logical element (j, i)
+  layout::Rectangle of_public;  // same shape, or its transpose
+  bool transposed = false;      // public element (i, j) of the block is logical element (j, i)
   bool operator==(const PublicPiece&) const = default;
 };
 

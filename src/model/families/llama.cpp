@@ -10,9 +10,9 @@ namespace longhaul::model {
 
 std::vector<PublicTensor> llama_tensors(const recipe::ModelConfig& config) {
   static constexpr std::pair<const char*, const char*> kOfLayer[] = {
-      {"input_layernorm", "mixer_norm"},      {"self_attn.q_proj", "mixer.query"},  {"self_attn.k_proj", "mixer.key"},
-      {"self_attn.v_proj", "mixer.value"},    {"self_attn.o_proj", "mixer.output"}, {"post_attention_layernorm", "channel_norm"},
-      {"mlp.gate_proj", "channel.gate"},      {"mlp.up_proj", "channel.up"},        {"mlp.down_proj", "channel.down"},
+      {"input_layernorm", "mixer_norm"},   {"self_attn.q_proj", "mixer.query"},  {"self_attn.k_proj", "mixer.key"},
+      {"self_attn.v_proj", "mixer.value"}, {"self_attn.o_proj", "mixer.output"}, {"post_attention_layernorm", "channel_norm"},
+      {"mlp.gate_proj", "channel.gate"},   {"mlp.up_proj", "channel.up"},        {"mlp.down_proj", "channel.down"},
   };
   PublicTensors tensors(config, "bf16");
   tensors.whole("model.embed_tokens.weight", "embedding.weight");

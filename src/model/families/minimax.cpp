@@ -7,7 +7,8 @@
 namespace longhaul::model {
 namespace {
 
-void add_mixer(PublicTensors& tensors, const recipe::ModelConfig& config, int64_t layer, const std::string& ours, const std::string& theirs) {
+void add_mixer(PublicTensors& tensors, const recipe::ModelConfig& config, int64_t layer, const std::string& ours,
+               const std::string& theirs) {
   if (config.mixer(layer) == recipe::Mixer::kLightning) {
     tensors.stacked(theirs + "qkv_proj.weight", {ours + "query.weight", ours + "key.weight", ours + "value.weight"}, config.head_dim);
     tensors.whole(theirs + "output_gate.weight", ours + "gate.weight");
