@@ -8,7 +8,11 @@ namespace longhaul::data {
 namespace {
 
 constexpr int64_t kBytes = 200'000'000;
+#ifdef __SANITIZE_ADDRESS__
+constexpr int64_t kGrowth = 500'000'000;  // with what AddressSanitizer keeps of freed memory (256 MB) and its shadow
+#else
 constexpr int64_t kGrowth = 100'000'000;
+#endif
 
 void write_gzip(const std::filesystem::path& path, const std::string& before, const std::string& after) {
   gzFile file = gzopen(path.c_str(), "wb1");

@@ -28,14 +28,14 @@ void* allocate(int64_t bytes) {
 void release(void* memory) {
   std::free(memory);
 }
+void copy_on_device(void* to, const void* from, int64_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));  // empty buffers have no address
+}
 void to_device(void* device, const void* host, int64_t bytes) {
-  std::memcpy(device, host, static_cast<size_t>(bytes));
+  copy_on_device(device, host, bytes);
 }
 void to_host(void* host, const void* device, int64_t bytes) {
-  std::memcpy(host, device, static_cast<size_t>(bytes));
-}
-void copy_on_device(void* to, const void* from, int64_t bytes) {
-  std::memcpy(to, from, static_cast<size_t>(bytes));
+  copy_on_device(host, device, bytes);
 }
 void fill(void* device, unsigned char byte, int64_t bytes) {
   std::memset(device, byte, static_cast<size_t>(bytes));
