@@ -9,15 +9,9 @@
 namespace longhaul::gpu_check {
 namespace {
 
-double logistic(double x) {
-  return 1 / (1 + std::exp(-x));
-}
-size_t at(int64_t i) {
-  return static_cast<size_t>(i);
-}
-std::string size_name(int64_t rows, int64_t width) {
-  return std::to_string(rows) + " × " + std::to_string(width);
-}
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+size_t at(int64_t i) { return static_cast<size_t>(i); }
+std::string size_name(int64_t rows, int64_t width) { return std::to_string(rows) + " × " + std::to_string(width); }
 
 void check_swiglu(Session& session, int64_t rows, int64_t width) {
   Buffer<Bf16> x(random_bf16(session, rows * 2 * width, 2)), d_y(random_bf16(session, rows * width));

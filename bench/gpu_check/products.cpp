@@ -12,9 +12,7 @@ namespace {
 
 using kernels::cuda::Matmul;
 
-size_t at(int64_t i) {
-  return static_cast<size_t>(i);
-}
+size_t at(int64_t i) { return static_cast<size_t>(i); }
 
 double element(const std::vector<double>& x, int64_t row, int64_t col, int64_t rows, int64_t cols, bool transposed) {
   return transposed ? x[at(col * rows + row)] : x[at(row * cols + col)];

@@ -20,9 +20,7 @@ Memory::Memory(Memory&& other) noexcept : base_(std::exchange(other.base_, nullp
 Memory::~Memory() {
   if (base_ != nullptr) runtime::release(base_);
 }
-void Memory::poison() const {
-  runtime::fill(data(), kPoisonByte, bytes_);
-}
+void Memory::poison() const { runtime::fill(data(), kPoisonByte, bytes_); }
 bool Memory::guards_hold() const {
   std::vector<unsigned char> seen(static_cast<size_t>(2 * kGuardBytes));
   runtime::to_host(seen.data(), base_, kGuardBytes);
@@ -154,8 +152,6 @@ std::vector<double> widened(const std::vector<Bf16>& x) {
   std::transform(x.begin(), x.end(), wide.begin(), [](Bf16 value) { return static_cast<double>(kernels::cuda::to_float(value)); });
   return wide;
 }
-std::vector<double> widened(const std::vector<float>& x) {
-  return {x.begin(), x.end()};
-}
+std::vector<double> widened(const std::vector<float>& x) { return {x.begin(), x.end()}; }
 
 }  // namespace longhaul::gpu_check

@@ -83,16 +83,10 @@ uint32_t crc32c(std::span<const std::byte> data, uint32_t previous) {
   return crc32c_tables(data, previous);
 }
 
-uint32_t crc32c(std::string_view data, uint32_t previous) {
-  return crc32c(std::as_bytes(std::span(data.data(), data.size())), previous);
-}
+uint32_t crc32c(std::string_view data, uint32_t previous) { return crc32c(std::as_bytes(std::span(data.data(), data.size())), previous); }
 
-uint64_t xxh3(std::span<const std::byte> data) {
-  return XXH3_64bits(data.data(), data.size());
-}
-uint64_t xxh3(std::string_view data) {
-  return XXH3_64bits(data.data(), data.size());
-}
+uint64_t xxh3(std::span<const std::byte> data) { return XXH3_64bits(data.data(), data.size()); }
+uint64_t xxh3(std::string_view data) { return XXH3_64bits(data.data(), data.size()); }
 
 struct Sha256::State {
   EVP_MD_CTX* context = EVP_MD_CTX_new();

@@ -32,9 +32,7 @@ struct Stack {
   void* frames[kFrames];
 } g_stack;
 
-pid_t thread_id() {
-  return static_cast<pid_t>(::syscall(SYS_gettid));
-}
+pid_t thread_id() { return static_cast<pid_t>(::syscall(SYS_gettid)); }
 
 // A writer that neither allocates nor locks.
 class Output {

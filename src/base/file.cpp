@@ -19,9 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string errno_text(int number) {
-  return std::generic_category().message(number);
-}
+std::string errno_text(int number) { return std::generic_category().message(number); }
 
 std::string hint_for(int number) {
   switch (number) {
@@ -131,9 +129,7 @@ File File::open(const fs::path& path, Mode mode, ExitCode missing) {
   return file;
 }
 
-bool File::is_at_its_path() const {
-  return same_file(descriptor_, path_);
-}
+bool File::is_at_its_path() const { return same_file(descriptor_, path_); }
 
 File::~File() {
   if (descriptor_ >= 0) ::close(descriptor_);
@@ -184,9 +180,7 @@ void File::write(std::span<const std::byte> data) {
   }
 }
 
-void File::write(std::string_view text) {
-  write(std::as_bytes(std::span(text.data(), text.size())));
-}
+void File::write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
 
 void File::write_at(int64_t offset, std::span<const std::byte> data) {
   // Linux sends pwrite to the end of a file opened with O_APPEND, whatever the offset.
@@ -355,9 +349,7 @@ FileLock::FileLock(const fs::path& path) : lock_(path) {
                .hint = "wait for it to end or choose another folder"});
 }
 
-bool FileLock::is_at_its_path() const {
-  return same_file(descriptor_, lock_);
-}
+bool FileLock::is_at_its_path() const { return same_file(descriptor_, lock_); }
 
 FileLock::~FileLock() {
   // The file stays: removing it would let two processes lock two files of the same name.

@@ -110,9 +110,7 @@ std::vector<std::string> processor_features() {
   return features;
 }
 #else
-std::vector<std::string> processor_features() {
-  return {};
-}
+std::vector<std::string> processor_features() { return {}; }
 #endif
 
 std::string processor_text() {
@@ -208,24 +206,14 @@ bool allow_amx() {
   return allowed;
 }
 #else
-bool allow_amx() {
-  return false;
-}
+bool allow_amx() { return false; }
 #endif
 
-int64_t resident_bytes() {
-  return kibibytes(colon_file("/proc/self/status"), "VmRSS");
-}
-int64_t peak_resident_bytes() {
-  return kibibytes(colon_file("/proc/self/status"), "VmHWM");
-}
+int64_t resident_bytes() { return kibibytes(colon_file("/proc/self/status"), "VmRSS"); }
+int64_t peak_resident_bytes() { return kibibytes(colon_file("/proc/self/status"), "VmHWM"); }
 
-void return_free_memory() {
-  ::malloc_trim(0);
-}
+void return_free_memory() { ::malloc_trim(0); }
 
-int64_t available_memory_bytes() {
-  return std::min(kibibytes(colon_file("/proc/meminfo"), "MemAvailable"), group_memory().available);
-}
+int64_t available_memory_bytes() { return std::min(kibibytes(colon_file("/proc/meminfo"), "MemAvailable"), group_memory().available); }
 
 }  // namespace longhaul

@@ -71,9 +71,7 @@ double group_cores() {
 
 }  // namespace
 
-int threads() {
-  return omp_in_parallel() ? 1 : omp_get_max_threads();
-}
+int threads() { return omp_in_parallel() ? 1 : omp_get_max_threads(); }
 
 void set_threads(int count) {
   LONGHAUL_ASSERT(count >= 0, "count {}", count);

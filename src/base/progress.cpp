@@ -135,9 +135,7 @@ ProgressPause::~ProgressPause() {
   screen().mutex.unlock();
 }
 
-void Progress::set_total(int64_t total) {
-  state_->total = total;
-}
+void Progress::set_total(int64_t total) { state_->total = total; }
 
 std::string bytes_text(int64_t bytes) {
   constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};

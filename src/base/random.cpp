@@ -21,12 +21,8 @@ constexpr int kPhiloxRounds = 10;
 constexpr uint64_t kShuffledSize = 64;  // below it a permutation is drawn whole: a small Feistel network mixes badly
 constexpr int kFeistelRounds = 6;
 
-uint64_t join(uint32_t low, uint32_t high) {
-  return uint64_t{high} << 32 | low;
-}
-double unit_interval(uint64_t bits) {
-  return static_cast<double>(bits >> 11) * 0x1p-53;
-}
+uint64_t join(uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; }
+double unit_interval(uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
 
 }  // namespace
 
@@ -59,9 +55,7 @@ uint64_t RandomStream::bits(uint64_t index) const {
   return join(words[0], words[1]);
 }
 
-double RandomStream::uniform(uint64_t index) const {
-  return unit_interval(bits(index));
-}
+double RandomStream::uniform(uint64_t index) const { return unit_interval(bits(index)); }
 
 double RandomStream::normal(uint64_t index) const {
   const auto words = block(index);

@@ -20,15 +20,9 @@ void on_interrupt(int signal) {
   interrupted = 1;
   stop_requested = signal;
 }
-void on_stop(int signal) {
-  stop_requested = signal;
-}
-void on_save(int) {
-  save_requested = 1;
-}
-void on_continue(int) {
-  continued = 1;
-}
+void on_stop(int signal) { stop_requested = signal; }
+void on_save(int) { save_requested = 1; }
+void on_continue(int) { continued = 1; }
 
 void handle(int signal, void (*handler)(int)) {
   struct sigaction action {};
@@ -57,9 +51,7 @@ void install_signal_handlers() {
   install_diagnostics();
 }
 
-int stop_signal() {
-  return stop_requested;
-}
+int stop_signal() { return stop_requested; }
 
 bool take_save_request() {
   if (!save_requested) return false;
@@ -73,9 +65,7 @@ bool take_continued() {
   return true;
 }
 
-void request_stop(int signal) {
-  stop_requested = signal;
-}
+void request_stop(int signal) { stop_requested = signal; }
 
 void clear_signal_requests() {
   stop_requested = 0;

@@ -7,9 +7,7 @@
 
 namespace longhaul {
 
-bool is_terminal(std::FILE* stream) {
-  return isatty(fileno(stream)) == 1;
-}
+bool is_terminal(std::FILE* stream) { return isatty(fileno(stream)) == 1; }
 
 bool colours_wanted(std::FILE* stream) {
   const char* no_color = std::getenv("NO_COLOR");

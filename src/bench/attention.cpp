@@ -60,9 +60,7 @@ std::vector<Case> bench_cases() {
   return cases;
 }
 
-Tensor leaf(const Tensor& values) {
-  return values.detach().requires_grad_();
-}
+Tensor leaf(const Tensor& values) { return values.detach().requires_grad_(); }
 
 double checked_error(const Case& c) {
   const std::vector<int64_t> offsets = {0, 150, 151, 300};

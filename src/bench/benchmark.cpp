@@ -12,9 +12,7 @@
 namespace longhaul::bench {
 namespace {
 
-std::string key(const char* what, const Pass& pass) {
-  return pass.name.empty() ? what : fmt::format("{}_{}", what, pass.name);
-}
+std::string key(const char* what, const Pass& pass) { return pass.name.empty() ? what : fmt::format("{}_{}", what, pass.name); }
 
 void add_passes(nlohmann::ordered_json& json, const std::vector<Pass>& passes) {
   for (const Pass& pass : passes) {

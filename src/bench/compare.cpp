@@ -13,13 +13,9 @@ namespace {
 
 using nlohmann::json;
 
-bool lower_is_better(const std::string& figure) {
-  return figure.starts_with("milliseconds");
-}
+bool lower_is_better(const std::string& figure) { return figure.starts_with("milliseconds"); }
 
-bool is_compared(const std::string& figure) {
-  return lower_is_better(figure) || figure.ends_with("_per_second");
-}
+bool is_compared(const std::string& figure) { return lower_is_better(figure) || figure.ends_with("_per_second"); }
 
 std::vector<json> read_results(const std::filesystem::path& path) {
   std::vector<json> results;
@@ -48,9 +44,7 @@ std::string key_of(const json& result) {
 
 }  // namespace
 
-double Comparison::times_faster() const {
-  return lower_is_better(figure) ? a / b : b / a;
-}
+double Comparison::times_faster() const { return lower_is_better(figure) ? a / b : b / a; }
 
 nlohmann::ordered_json Comparison::json() const {
   return {{"name", name}, {"shape", shape}, {"dtype", dtype}, {"figure", figure}, {"a", a}, {"b", b}, {"times_faster", times_faster()}};

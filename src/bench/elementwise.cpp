@@ -94,9 +94,7 @@ void measure(const Request& request, Results& into, const Benchmarked& each, Sca
   into.push_back(std::move(result));
 }
 
-double bytes_of(const Tensor& tensor) {
-  return static_cast<double>(tensor.numel()) * static_cast<double>(tensor.element_size());
-}
+double bytes_of(const Tensor& tensor) { return static_cast<double>(tensor.numel()) * static_cast<double>(tensor.element_size()); }
 
 }  // namespace
 

@@ -17,9 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::string_view kOptimizer = "optimizer.";
 
-bool is_optimizer(const std::string& name) {
-  return name.starts_with(kOptimizer);
-}
+bool is_optimizer(const std::string& name) { return name.starts_with(kOptimizer); }
 
 std::map<int64_t, fs::path> checkpoints_by_step(const fs::path& run) {
   std::map<int64_t, fs::path> found;

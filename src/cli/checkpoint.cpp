@@ -282,9 +282,7 @@ ordered_json json_of(const storage::CheckpointDifference& difference) {
   return {{"same", difference.same()}, {"equal_tensors", difference.equal}, {"tensors", tensors}};
 }
 
-fs::path checkpoints_folder(const fs::path& path) {
-  return fs::is_directory(path / "checkpoints") ? path / "checkpoints" : path;
-}
+fs::path checkpoints_folder(const fs::path& path) { return fs::is_directory(path / "checkpoints") ? path / "checkpoints" : path; }
 
 bool holds_checkpoints(const fs::path& folder) {
   if (local_file_system().exists(folder / storage::kManifestName)) return false;

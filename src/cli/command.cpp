@@ -52,9 +52,7 @@ void on_run(CLI::App* command, Command& chosen, std::function<ExitCode()> run) {
   });
 }
 
-void add_json_flag(CLI::App* command, bool& json, const std::string& help) {
-  command->add_flag("--json", json, help);
-}
+void add_json_flag(CLI::App* command, bool& json, const std::string& help) { command->add_flag("--json", json, help); }
 
 void add_recipe(CLI::App* command, std::string& recipe, std::vector<std::string>& overrides) {
   command->add_option("RECIPE", recipe, "a recipe file (TOML)")->required();

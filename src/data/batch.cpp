@@ -21,9 +21,7 @@ BatchBuilder::Span BatchBuilder::add(int64_t length) {
   return {std::span(batch_.inputs).subspan(begin, count), std::span(batch_.labels).subspan(begin, count)};
 }
 
-void BatchBuilder::join() {
-  join_ = true;
-}
+void BatchBuilder::join() { join_ = true; }
 
 Batch BatchBuilder::finish() {
   batch_.layout = layout::make_packed(lengths_);

@@ -21,9 +21,7 @@ namespace {
                .hint = fmt::format("remove {}; the next start prepares the data again", path.parent_path().string())});
 }
 
-std::string checksum_text(const json& content) {
-  return fmt::format("{:016x}", xxh3(content.dump()));
-}
+std::string checksum_text(const json& content) { return fmt::format("{:016x}", xxh3(content.dump())); }
 
 uint64_t number_of_hex(const std::string& hex) {
   size_t used = 0;

@@ -10,9 +10,7 @@ constexpr size_t kMaxKey = 1 << 16;
 constexpr size_t kMaxScalar = 1 << 10;
 constexpr size_t kFlushBytes = 1 << 16;
 
-bool blank(char c) {
-  return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
+bool blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
 // -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?
 bool number(std::string_view s) {

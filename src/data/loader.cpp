@@ -149,9 +149,7 @@ Batch Loader::batch_of(int64_t first_position, int64_t rows) const {
   return builder.finish();
 }
 
-Batch Loader::batch_at(int64_t step) const {
-  return batch_at(step, 0, 1);
-}
+Batch Loader::batch_at(int64_t step) const { return batch_at(step, 0, 1); }
 
 Batch Loader::batch_at(int64_t step, int64_t rank, int64_t ranks) const {
   const int64_t first = options_.first_position(step), rows = options_.first_position(step + 1) - first;

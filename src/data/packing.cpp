@@ -37,9 +37,7 @@ struct Entry {      // where a piece of the row begins
   int64_t start;    // input of that document
 };
 
-uint64_t header_checksum(const RawHeader& raw) {
-  return xxh3(std::as_bytes(std::span(&raw, 1)).first(offsetof(RawHeader, checksum)));
-}
+uint64_t header_checksum(const RawHeader& raw) { return xxh3(std::as_bytes(std::span(&raw, 1)).first(offsetof(RawHeader, checksum))); }
 
 // of: "documents" or "samples".
 RandomStream order_of(const char* of, const PackingKey& key) {

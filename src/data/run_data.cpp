@@ -61,12 +61,8 @@ std::vector<const TokenDataset*> those_with_documents(const std::vector<Prepared
 
 }  // namespace
 
-std::vector<const TokenDataset*> RunData::train() const {
-  return those_with_documents(sources, &PreparedSource::train);
-}
-std::vector<const TokenDataset*> RunData::held_out() const {
-  return those_with_documents(sources, &PreparedSource::held_out);
-}
+std::vector<const TokenDataset*> RunData::train() const { return those_with_documents(sources, &PreparedSource::train); }
+std::vector<const TokenDataset*> RunData::held_out() const { return those_with_documents(sources, &PreparedSource::held_out); }
 
 Tokenizer open_tokenizer(const recipe::DataOptions& options, const Corpus& corpus, const fs::path& cache) {
   if (options.tokenizer == "train") return trained_tokenizer(options, corpus, cache);

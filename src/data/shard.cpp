@@ -35,9 +35,7 @@ struct RawHeader {  // as it lies in the file
 };
 static_assert(sizeof(RawHeader) == kShardHeaderBytes);
 
-int64_t round_up(int64_t value, int64_t to) {
-  return (value + to - 1) / to * to;
-}
+int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 
 struct Sections {
   int64_t ends, text_bytes, checksums, file;  // offsets

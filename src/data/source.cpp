@@ -15,9 +15,7 @@ namespace {
 
 constexpr size_t kChunkBytes = 1 << 20;
 
-bool hidden(std::string_view relative) {
-  return relative.starts_with('.') || relative.find("/.") != std::string_view::npos;
-}
+bool hidden(std::string_view relative) { return relative.starts_with('.') || relative.find("/.") != std::string_view::npos; }
 
 bool ending_fits(std::string_view name, const std::vector<std::string>& endings) {
   const std::string_view plain = without_compression(name);

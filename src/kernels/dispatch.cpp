@@ -47,9 +47,7 @@ size_t Dispatcher::choose(const std::vector<std::string>& implementations, const
                .found = reasons.empty() ? "no implementation of that name" : reasons});
 }
 
-const Choice& Dispatcher::last(const std::string& op) {
-  return last_choice[op];
-}
+const Choice& Dispatcher::last(const std::string& op) { return last_choice[op]; }
 
 void Dispatcher::force(const std::string& op, std::optional<std::string> implementation) {
   if (implementation) {
@@ -59,8 +57,6 @@ void Dispatcher::force(const std::string& op, std::optional<std::string> impleme
   }
 }
 
-void Dispatcher::explain(bool on) {
-  explaining = on;
-}
+void Dispatcher::explain(bool on) { explaining = on; }
 
 }  // namespace longhaul::kernels

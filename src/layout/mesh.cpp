@@ -22,9 +22,7 @@ const std::array<Axis, 4>& order_of(AxisSet axes) {
   return kDenseAxes.contains(axes) ? kDenseOrder : kExpertOrder;
 }
 
-size_t at(Axis axis) {
-  return static_cast<size_t>(axis);
-}
+size_t at(Axis axis) { return static_cast<size_t>(axis); }
 
 // Product of the sizes, or nothing when it exceeds 64 bits.
 std::optional<int64_t> product_of(std::initializer_list<int64_t> sizes) {
@@ -49,9 +47,7 @@ int64_t rest_of_world(int64_t world, std::string_view side, Axis outer, int64_t 
 
 }  // namespace
 
-std::string_view name_of(Axis axis) {
-  return kAxisNames[at(axis)];
-}
+std::string_view name_of(Axis axis) { return kAxisNames[at(axis)]; }
 
 std::vector<Axis> AxisSet::axes() const {
   std::vector<Axis> list;

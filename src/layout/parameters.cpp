@@ -19,9 +19,7 @@ constexpr std::array<std::string_view, 17> kRoleNames = {
     "expert_gate", "expert_up", "expert_down", "channel_gate", "channel_up", "channel_down", "head", "bias"};
 
 // Weights through which a layer adds to the residual stream.
-bool writes_residual(Role role) {
-  return role == Role::kOutput || role == Role::kChannelDown || role == Role::kExpertDown;
-}
+bool writes_residual(Role role) { return role == Role::kOutput || role == Role::kChannelDown || role == Role::kExpertDown; }
 
 // The matrices whose Xavier gain DeepNorm scales by beta: what makes up the size of a branch's output. Queries, keys
 // and gates only steer it.
@@ -173,13 +171,9 @@ std::vector<ParameterSpec> Builder::build() {
 
 }  // namespace
 
-std::string_view name_of(Role role) {
-  return kRoleNames[static_cast<size_t>(role)];
-}
+std::string_view name_of(Role role) { return kRoleNames[static_cast<size_t>(role)]; }
 
-std::vector<ParameterSpec> parameters(const ModelConfig& config) {
-  return Builder(config).build();
-}
+std::vector<ParameterSpec> parameters(const ModelConfig& config) { return Builder(config).build(); }
 
 int64_t parameter_count(const ModelConfig& config) {
   int64_t count = 0;

@@ -31,9 +31,7 @@ void check_dimension(const std::vector<Cut>& cuts, int64_t length) {
 
 }  // namespace
 
-Placement Placement::replicated(size_t dimension_count) {
-  return {std::vector<std::vector<Cut>>(dimension_count), {}};
-}
+Placement Placement::replicated(size_t dimension_count) { return {std::vector<std::vector<Cut>>(dimension_count), {}}; }
 
 AxisSet Placement::axes() const {
   AxisSet used;

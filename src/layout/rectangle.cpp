@@ -18,17 +18,11 @@ int64_t volume(const Shape& shape) {
   return product;
 }
 
-std::string shape_text(const Shape& shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
-}
+std::string shape_text(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
-Rectangle Rectangle::whole(const Shape& shape) {
-  return {std::vector<int64_t>(shape.size(), 0), shape};
-}
+Rectangle Rectangle::whole(const Shape& shape) { return {std::vector<int64_t>(shape.size(), 0), shape}; }
 
-int64_t Rectangle::volume() const {
-  return layout::volume(length);
-}
+int64_t Rectangle::volume() const { return layout::volume(length); }
 
 bool Rectangle::contains(const Rectangle& inner) const {
   LONGHAUL_ASSERT(offset.size() == inner.offset.size(), "{} and {}", text(), inner.text());

@@ -74,9 +74,7 @@ SequenceLayout make_packed(std::span<const int64_t> document_lengths, std::span<
   return layout;
 }
 
-SequenceLayout make_single(int64_t tokens) {
-  return make_packed(std::span(&tokens, 1));
-}
+SequenceLayout make_single(int64_t tokens) { return make_packed(std::span(&tokens, 1)); }
 
 SequenceLayout make_batch(int64_t batch, int64_t sequence) {
   if (batch < 0) refuse("a batch of at least 0 sequences", std::to_string(batch));

@@ -15,9 +15,7 @@ namespace {
 
 using OptionalTensor = std::optional<Tensor>;
 
-Tensor defined_or_none(const OptionalTensor& tensor) {
-  return tensor ? *tensor : Tensor();
-}
+Tensor defined_or_none(const OptionalTensor& tensor) { return tensor ? *tensor : Tensor(); }
 
 std::tuple<Tensor, Tensor> recurrence(const Tensor& q, const Tensor& k, const Tensor& v, const OptionalTensor& log_decay,
                                       const OptionalTensor& initial_state, const OptionalTensor& cu_seqlens, double scale, bool reverse) {
@@ -32,13 +30,9 @@ std::tuple<Tensor, Tensor> softmax_attention(const Tensor& q, const Tensor& k, c
   return {std::move(result.o_thd), std::move(result.logsumexp_th)};
 }
 
-ScalarType wide(const Tensor& tensor) {
-  return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-}
+ScalarType wide(const Tensor& tensor) { return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
 
-int64_t documents_of(const OptionalTensor& cu_seqlens) {
-  return cu_seqlens ? cu_seqlens->size(0) - 1 : 1;
-}
+int64_t documents_of(const OptionalTensor& cu_seqlens) { return cu_seqlens ? cu_seqlens->size(0) - 1 : 1; }
 
 std::tuple<Tensor, Tensor> recurrence_shapes(const Tensor& q, const Tensor&, const Tensor& v, const OptionalTensor&, const OptionalTensor&,
                                              const OptionalTensor& cu_seqlens, double, bool) {

@@ -36,9 +36,7 @@ Tensor Parameter::part_of(const Tensor& storage, size_t i) const {
   return view.view(part.held.length);
 }
 
-Tensor Parameter::use() {
-  return UseFunction::apply(value, grad);
-}
+Tensor Parameter::use() { return UseFunction::apply(value, grad); }
 
 ParameterSet::ParameterSet(std::vector<layout::ParameterSpec> specs, Precision precision, at::Device device)
     : specs_(std::move(specs)), taken_(specs_.size(), false), precision_(precision), device_(device) {}

@@ -40,9 +40,7 @@ Steps read(const std::filesystem::path& run) {
   return steps;
 }
 
-bool same(double a, double b) {
-  return (std::isnan(a) && std::isnan(b)) || std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
-}
+bool same(double a, double b) { return (std::isnan(a) && std::isnan(b)) || std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
 void note(FieldDifference& difference, int64_t step, double a, double b) {
   if (same(a, b)) return;

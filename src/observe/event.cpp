@@ -16,9 +16,7 @@ struct IsOptional : std::false_type {};
 template <class T>
 struct IsOptional<std::optional<T>> : std::true_type {};
 
-std::string quoted(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
+std::string quoted(const std::string& text) { return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
 
 class LineWriter {
  public:
@@ -166,9 +164,7 @@ std::string to_json(const Event& event) {
   return writer.finish();
 }
 
-Common common_from_json(std::string_view line, std::string_view where) {
-  return common_of(parse_line(line, where), where);
-}
+Common common_from_json(std::string_view line, std::string_view where) { return common_of(parse_line(line, where), where); }
 
 std::optional<Event> from_json(std::string_view line, std::string_view where) {
   const nlohmann::json object = parse_line(line, where);

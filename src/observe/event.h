@@ -191,9 +191,7 @@ Common common_from_json(std::string_view line, std::string_view where = "");  //
 // Calls body.template operator()<Type>() for every type of EventBody.
 template <class Body>
 void for_each_event_type(Body&& body) {
-  [&]<size_t... i>(std::index_sequence<i...>) {
-    (body.template operator()<std::variant_alternative_t<i, EventBody>>(), ...);
-  }
+  [&]<size_t... i>(std::index_sequence<i...>) { (body.template operator()<std::variant_alternative_t<i, EventBody>>(), ...); }
   (std::make_index_sequence<std::variant_size_v<EventBody>>{});
 }
 
@@ -269,12 +267,8 @@ constexpr auto CheckpointSaved::fields() {
   return std::tuple{Field{"step", &CheckpointSaved::step}, Field{"path", &CheckpointSaved::path},
                     Field{"blocking_milliseconds", &CheckpointSaved::blocking_milliseconds}};
 }
-constexpr auto Resume::fields() {
-  return std::tuple{Field{"step", &Resume::step}};
-}
-constexpr auto Alarm::fields() {
-  return std::tuple{Field{"kind", &Alarm::kind}, Field{"message", &Alarm::message}};
-}
+constexpr auto Resume::fields() { return std::tuple{Field{"step", &Resume::step}}; }
+constexpr auto Alarm::fields() { return std::tuple{Field{"kind", &Alarm::kind}, Field{"message", &Alarm::message}}; }
 constexpr auto NonFinite::fields() {
   return std::tuple{Field{"step", &NonFinite::step}, Field{"layer", &NonFinite::layer}, Field{"tensor", &NonFinite::tensor},
                     Field{"phase", &NonFinite::phase}};
@@ -286,8 +280,6 @@ constexpr auto MeasuredMemory::fields() {
   using M = MeasuredMemory;
   return std::tuple{Field{"purpose", &M::purpose}, Field{"bytes", &M::bytes}, Field{"peak_bytes", &M::peak_bytes}};
 }
-constexpr auto End::fields() {
-  return std::tuple{Field{"reason", &End::reason}, Field{"step", &End::step}};
-}
+constexpr auto End::fields() { return std::tuple{Field{"reason", &End::reason}, Field{"step", &End::step}}; }
 
 }  // namespace longhaul::observe

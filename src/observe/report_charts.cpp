@@ -218,9 +218,7 @@ void add_optional(std::vector<Chart>& charts, const RunData& run, Chart chart, S
 
 }  // namespace
 
-double smoothing_window(size_t points) {
-  return points < 60 ? 1 : std::max(5.0, static_cast<double>(points) / 40);
-}
+double smoothing_window(size_t points) { return points < 60 ? 1 : std::max(5.0, static_cast<double>(points) / 40); }
 
 std::vector<Chart> report_charts(const RunData& run) {
   std::vector<Chart> charts;

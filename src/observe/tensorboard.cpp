@@ -81,9 +81,7 @@ std::string tensorboard_session_start(double wall_time, int64_t step) {
   return out;
 }
 
-TensorBoard::TensorBoard(std::filesystem::path folder) : folder_(std::move(folder)) {
-  make_folders(folder_);
-}
+TensorBoard::TensorBoard(std::filesystem::path folder) : folder_(std::move(folder)) { make_folders(folder_); }
 
 // TensorBoard reads the files of a folder in the order of their names, so a file of the same second gets a later
 // number.

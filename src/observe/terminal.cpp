@@ -35,9 +35,7 @@ std::string printable(std::string_view text, bool keep_newlines) {
   return clean;
 }
 
-std::string share(const std::optional<double>& value) {
-  return value ? fixed(*value * 100, 1) + "%" : "-";
-}
+std::string share(const std::optional<double>& value) { return value ? fixed(*value * 100, 1) + "%" : "-"; }
 
 }  // namespace
 
@@ -132,8 +130,6 @@ void Terminal::show(const Sample& sample) {
   fmt::print(options_.stream, "{}{}{}{}\n", options_.colours ? kDim : "", prompt, options_.colours ? kPlain : "", text);
 }
 
-void Terminal::show(const End& end) {
-  line(kDim, "end", fmt::format("{}  {}", position(end.step), end.reason));
-}
+void Terminal::show(const End& end) { line(kDim, "end", fmt::format("{}  {}", position(end.step), end.reason)); }
 
 }  // namespace longhaul::observe

@@ -77,12 +77,8 @@ LONGHAUL_INLINE double squares_loop(const Real* __restrict x, int64_t n) {
   TARGET void adamw_bf16_##SET(float* w, float* m, float* v, float* g, uint16_t* value, int64_t n, const AdamwScalars& scalars) { \
     adamw_loop<float, true>(w, m, v, g, value, n, scalars);                                                                       \
   }                                                                                                                               \
-  TARGET double squares_fp32_##SET(const float* x, int64_t n) {                                                                   \
-    return squares_loop(x, n);                                                                                                    \
-  }                                                                                                                               \
-  TARGET double squares_fp64_##SET(const double* x, int64_t n) {                                                                  \
-    return squares_loop(x, n);                                                                                                    \
-  }                                                                                                                               \
+  TARGET double squares_fp32_##SET(const float* x, int64_t n) { return squares_loop(x, n); }                                      \
+  TARGET double squares_fp64_##SET(const double* x, int64_t n) { return squares_loop(x, n); }                                     \
   constexpr ElementLoops k_##SET{#SET, adamw_fp32_##SET, adamw_fp64_##SET, adamw_bf16_##SET, squares_fp32_##SET, squares_fp64_##SET};
 
 LONGHAUL_ELEMENT_LOOPS(baseline, )

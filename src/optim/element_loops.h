@@ -37,8 +37,6 @@ struct ElementLoops {
 };
 
 const std::vector<ElementLoops>& usable_element_loops();  // those this processor can run, best first
-inline const ElementLoops& element_loops() {
-  return usable_element_loops().front();
-}
+inline const ElementLoops& element_loops() { return usable_element_loops().front(); }
 
 }  // namespace longhaul::optim

@@ -121,8 +121,6 @@ GradientNorm gradient_norm(const model::ParameterSet& parameters, double scale, 
   return result;
 }
 
-double clip_factor(double norm, double clip_norm) {
-  return clip_norm == 0 ? 1.0 : std::min(1.0, clip_norm / (norm + 1e-6));
-}
+double clip_factor(double norm, double clip_norm) { return clip_norm == 0 ? 1.0 : std::min(1.0, clip_norm / (norm + 1e-6)); }
 
 }  // namespace longhaul::optim

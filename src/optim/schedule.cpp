@@ -9,9 +9,7 @@
 namespace longhaul::optim {
 namespace {
 
-int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
@@ -63,9 +61,7 @@ int64_t TrainSchedule::first_sample(int64_t step) const {
   return state.first_sample + (step - state.first_step) * state.batch;
 }
 
-int64_t TrainSchedule::tokens_before(int64_t step) const {
-  return first_sample(step) * sequence_;
-}
+int64_t TrainSchedule::tokens_before(int64_t step) const { return first_sample(step) * sequence_; }
 
 double TrainSchedule::learning_rate(int64_t step) const {
   const double peak = stage(step).peak_lr;

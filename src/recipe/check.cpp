@@ -10,9 +10,7 @@ using Problems = std::vector<Problem>;
 
 constexpr int64_t kByteTokens = 257;  // 256 bytes and the end of a document
 
-bool has_mixer(const ModelConfig& model, Mixer mixer) {
-  return std::ranges::find(model.mixers, mixer) != model.mixers.end();
-}
+bool has_mixer(const ModelConfig& model, Mixer mixer) { return std::ranges::find(model.mixers, mixer) != model.mixers.end(); }
 
 void heads(const ModelConfig& model, Problems& out) {
   if (!has_mixer(model, Mixer::kSoftmax)) return;
@@ -224,11 +222,7 @@ std::vector<Problem> problems(const Recipe& recipe) {
   return out;
 }
 
-void check(const LoadedRecipe& loaded) {
-  refuse_all(problems(loaded.recipe), &loaded);
-}
-void check(const Recipe& recipe) {
-  refuse_all(problems(recipe), nullptr);
-}
+void check(const LoadedRecipe& loaded) { refuse_all(problems(loaded.recipe), &loaded); }
+void check(const Recipe& recipe) { refuse_all(problems(recipe), nullptr); }
 
 }  // namespace longhaul::recipe

@@ -278,8 +278,6 @@ LoadedRecipe load_text(std::string_view text, const std::string& name, const std
   return resolve(std::move(entries), overrides, name);
 }
 
-LoadedRecipe load_defaults(const std::vector<std::string>& overrides) {
-  return resolve({}, overrides, "");
-}
+LoadedRecipe load_defaults(const std::vector<std::string>& overrides) { return resolve({}, overrides, ""); }
 
 }  // namespace longhaul::recipe

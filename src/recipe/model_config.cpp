@@ -6,31 +6,15 @@
 
 namespace longhaul::recipe {
 
-std::vector<std::string_view> names_of(Mixer) {
-  return {"softmax", "lightning"};
-}
-std::vector<std::string_view> names_of(Norm) {
-  return {"rms", "layer"};
-}
-std::vector<std::string_view> names_of(Channel) {
-  return {"swiglu", "gelu"};
-}
-std::vector<std::string_view> names_of(Wiring) {
-  return {"pre_norm", "post_norm"};
-}
-std::vector<std::string_view> names_of(Position) {
-  return {"rotary", "learned", "none"};
-}
-std::vector<std::string_view> names_of(Initialisation) {
-  return {"xavier_deepnorm", "normal"};
-}
-std::vector<std::string_view> names_of(LayerFactor) {
-  return {"official", "hugging_face"};
-}
+std::vector<std::string_view> names_of(Mixer) { return {"softmax", "lightning"}; }
+std::vector<std::string_view> names_of(Norm) { return {"rms", "layer"}; }
+std::vector<std::string_view> names_of(Channel) { return {"swiglu", "gelu"}; }
+std::vector<std::string_view> names_of(Wiring) { return {"pre_norm", "post_norm"}; }
+std::vector<std::string_view> names_of(Position) { return {"rotary", "learned", "none"}; }
+std::vector<std::string_view> names_of(Initialisation) { return {"xavier_deepnorm", "normal"}; }
+std::vector<std::string_view> names_of(LayerFactor) { return {"official", "hugging_face"}; }
 
-double ModelConfig::residual_alpha() const {
-  return alpha != 0 ? alpha : std::pow(2.0 * static_cast<double>(layers), 0.25);
-}
+double ModelConfig::residual_alpha() const { return alpha != 0 ? alpha : std::pow(2.0 * static_cast<double>(layers), 0.25); }
 
 void declare(OptionSet& set, ModelConfig& model) {
   // Upper limits are far beyond any machine; they keep every product of sizes inside 63 bits.

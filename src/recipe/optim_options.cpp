@@ -4,9 +4,7 @@
 
 namespace longhaul::recipe {
 
-std::vector<std::string_view> names_of(Schedule) {
-  return {"constant", "linear", "cosine", "wsd"};
-}
+std::vector<std::string_view> names_of(Schedule) { return {"constant", "linear", "cosine", "wsd"}; }
 
 void declare(OptionSet& set, OptimStage& stage) {
   set.add("from_step", stage.from_step, "First step of the stage; give this or from_tokens.").unit("steps").at_least(0);

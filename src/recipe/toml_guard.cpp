@@ -118,8 +118,6 @@ void refuse_toml(const std::string& name, int64_t line, int64_t column, std::str
                .hint = "recipes/first-run.toml is a working example"});
 }
 
-void guard_toml(std::string_view text, const std::string& name) {
-  Guard(text, name).run();
-}
+void guard_toml(std::string_view text, const std::string& name) { Guard(text, name).run(); }
 
 }  // namespace longhaul::recipe

@@ -108,9 +108,7 @@ double parse_until_time(std::string_view text, double now_unix_s) {
   return moment;
 }
 
-std::vector<std::string_view> names_of(Dtype) {
-  return {"bf16", "fp32", "fp64"};
-}
+std::vector<std::string_view> names_of(Dtype) { return {"bf16", "fp32", "fp64"}; }
 
 void declare(OptionSet& set, TrainOptions& train) {
   set.add("train.task", train.task, "What is learned.").one_of({"pretrain"});

@@ -15,9 +15,7 @@ std::string one_line(std::string text) {
   return text;
 }
 
-std::string origin_note(const Origin& origin) {
-  return one_line(origin.earlier.empty() ? origin.text() : origin.earlier);
-}
+std::string origin_note(const Origin& origin) { return one_line(origin.earlier.empty() ? origin.text() : origin.earlier); }
 
 nlohmann::ordered_json json_of(const Value& value) {
   if (value.is_bool()) return value.as_bool();

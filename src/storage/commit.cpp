@@ -33,9 +33,7 @@ void make_folders_durably(FileSystem& files, const fs::path& folder) {
 
 }  // namespace
 
-std::string step_name(int64_t step) {
-  return fmt::format("{}{:09}", kStepPrefix, step);
-}
+std::string step_name(int64_t step) { return fmt::format("{}{:09}", kStepPrefix, step); }
 
 std::optional<CheckpointName> parse_checkpoint_name(std::string_view name) {
   if (!name.starts_with(kStepPrefix)) return std::nullopt;
@@ -120,9 +118,7 @@ CheckpointWriter::~CheckpointWriter() {
   }
 }
 
-void CheckpointWriter::add(FileReport report) {
-  reports_.push_back(std::move(report));
-}
+void CheckpointWriter::add(FileReport report) { reports_.push_back(std::move(report)); }
 
 void CheckpointWriter::gather(Manifest& manifest) const {
   manifest.step = step_;

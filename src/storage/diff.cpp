@@ -20,9 +20,7 @@ T load(const std::byte* at) {
   return value;
 }
 
-double from_bf16(uint16_t bits) {
-  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-}
+double from_bf16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 
 double from_f16(uint16_t bits) {
   const int exponent = bits >> 10 & 31;

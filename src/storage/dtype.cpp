@@ -20,9 +20,7 @@ constexpr std::array<Row, kDTypeCount> kRows = {{
 
 }  // namespace
 
-std::string_view name_of(DType dtype) {
-  return kRows[static_cast<size_t>(dtype)].name;
-}
+std::string_view name_of(DType dtype) { return kRows[static_cast<size_t>(dtype)].name; }
 
 std::optional<DType> dtype_named(std::string_view name) {
   for (size_t i = 0; i < kRows.size(); ++i) {
@@ -31,8 +29,6 @@ std::optional<DType> dtype_named(std::string_view name) {
   return std::nullopt;
 }
 
-int bits_of(DType dtype) {
-  return kRows[static_cast<size_t>(dtype)].bits;
-}
+int bits_of(DType dtype) { return kRows[static_cast<size_t>(dtype)].bits; }
 
 }  // namespace longhaul::storage

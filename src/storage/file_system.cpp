@@ -55,13 +55,9 @@ std::unique_ptr<FileReader> LocalFileSystem::open(const fs::path& path, ExitCode
   return std::make_unique<LocalReader>(File::open(path, File::Mode::kRead, missing));
 }
 
-void LocalFileSystem::make_folders(const fs::path& folder) {
-  longhaul::make_folders(folder);
-}
+void LocalFileSystem::make_folders(const fs::path& folder) { longhaul::make_folders(folder); }
 
-void LocalFileSystem::rename(const fs::path& from, const fs::path& to) {
-  rename_path(from, to);
-}
+void LocalFileSystem::rename(const fs::path& from, const fs::path& to) { rename_path(from, to); }
 
 void LocalFileSystem::remove(const fs::path& path) {
   std::error_code code;

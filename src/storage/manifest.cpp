@@ -32,13 +32,9 @@ constexpr size_t kMaximumRank = 8;
                .hint = "use another checkpoint: `longhaul checkpoint list` shows which are valid"});
 }
 
-std::string tensor_at(const std::string& where, const std::string& name) {
-  return fmt::format("{}, tensor '{}'", where, printable(name));
-}
+std::string tensor_at(const std::string& where, const std::string& name) { return fmt::format("{}, tensor '{}'", where, printable(name)); }
 
-std::string crc_text(uint32_t crc) {
-  return fmt::format("{:08x}", crc);
-}
+std::string crc_text(uint32_t crc) { return fmt::format("{:08x}", crc); }
 
 bool is_hex(std::string_view text, size_t length) {
   return text.size() == length &&
@@ -66,9 +62,7 @@ ManifestShard shard_from(const json& value, const std::string& where) {
   return shard;
 }
 
-ordered_json file_json(const ManifestFile& file) {
-  return {{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}};
-}
+ordered_json file_json(const ManifestFile& file) { return {{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}}; }
 
 ManifestFile file_from(const json& value, const std::string& where) {
   JsonFields fields(value, where);

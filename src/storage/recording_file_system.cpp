@@ -195,9 +195,7 @@ std::vector<FolderEntry> RecordingFileSystem::list(const fs::path& folder) const
   return entries;
 }
 
-bool RecordingFileSystem::exists(const fs::path& path) const {
-  return find(path) >= 0;
-}
+bool RecordingFileSystem::exists(const fs::path& path) const { return find(path) >= 0; }
 
 double RecordingFileSystem::modified_s(const fs::path& path) const {
   const int node = find(path);
@@ -211,9 +209,7 @@ void RecordingFileSystem::flip_bit(const fs::path& path, int64_t byte, int bit) 
   nodes_[static_cast<size_t>(node)]->data[static_cast<size_t>(byte)] ^= static_cast<std::byte>(1 << bit);
 }
 
-int64_t RecordingFileSystem::file_bytes(const fs::path& path) const {
-  return open(path, ExitCode::kDisk)->size();
-}
+int64_t RecordingFileSystem::file_bytes(const fs::path& path) const { return open(path, ExitCode::kDisk)->size(); }
 
 std::vector<size_t> RecordingFileSystem::pending(size_t prefix) const {
   using Kind = DiskOperation::Kind;

@@ -25,9 +25,7 @@ using nlohmann::json;
                .hint = "the file is not a usable safetensors file: copy or download it again, or use another checkpoint"});
 }
 
-std::string in_tensor(const std::string& where, std::string_view name) {
-  return fmt::format("{}, tensor '{}'", where, printable(name));
-}
+std::string in_tensor(const std::string& where, std::string_view name) { return fmt::format("{}, tensor '{}'", where, printable(name)); }
 
 // Receives the JSON's events and accepts only
 //   {"__metadata__": {string: string…}, name: {"dtype": string, "shape": [n…], "data_offsets": [n, n]}…}

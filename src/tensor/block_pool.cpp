@@ -18,12 +18,8 @@ struct PageRange {
 
 namespace {
 
-size_t round_up(size_t value, size_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
-const char* end_of(const Block* block) {
-  return reinterpret_cast<const char*>(block) + block->size;
-}
+size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
+const char* end_of(const Block* block) { return reinterpret_cast<const char*>(block) + block->size; }
 
 }  // namespace
 
@@ -35,13 +31,9 @@ BlockPool::~BlockPool() {
   for (const auto& range : ranges_) unmap_pages(range->begin, range->size);
 }
 
-BlockPool& BlockPool::of(const Block* block) {
-  return *block->range->pool;
-}
+BlockPool& BlockPool::of(const Block* block) { return *block->range->pool; }
 
-size_t BlockPool::rounded(size_t size) const {
-  return std::max(round_up(size, grain_), smallest_);
-}
+size_t BlockPool::rounded(size_t size) const { return std::max(round_up(size, grain_), smallest_); }
 
 Block* BlockPool::after(Block* block) const {
   char* next = reinterpret_cast<char*>(block) + block->size;

@@ -44,12 +44,8 @@ size_t class_bytes(size_t index) {
   return (size_t{1} << above) + ((index - 3) % 4 + 1) * (size_t{1} << (above - 2));
 }
 
-Slab* slab_in(Block* block) {
-  return reinterpret_cast<Slab*>(block->data());
-}
-Block* block_under(Slab* slab) {
-  return Block::of(slab);
-}
+Slab* slab_in(Block* block) { return reinterpret_cast<Slab*>(block->data()); }
+Block* block_under(Slab* slab) { return Block::of(slab); }
 Block* entry(Slab* slab, size_t i) {
   return reinterpret_cast<Block*>(reinterpret_cast<char*>(slab) + sizeof(Block) + i * slab->entry_bytes);
 }

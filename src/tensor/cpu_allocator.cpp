@@ -17,9 +17,7 @@ namespace {
 
 std::atomic<CachingHeap*> heap{nullptr};  // never destroyed: tensors of static lifetime may be freed after main
 
-void free_block(void* data) {
-  heap.load(std::memory_order_relaxed)->free(data);
-}
+void free_block(void* data) { heap.load(std::memory_order_relaxed)->free(data); }
 
 // Under the label of an Error's field.
 std::string indented(std::string text) {
@@ -65,13 +63,9 @@ void install_cpu_allocator(int64_t limit_bytes) {
   });
 }
 
-bool cpu_allocator_installed() {
-  return heap != nullptr;
-}
+bool cpu_allocator_installed() { return heap != nullptr; }
 
-MemoryStatistics memory_statistics() {
-  return cpu_allocator_installed() ? heap.load()->statistics() : MemoryStatistics();
-}
+MemoryStatistics memory_statistics() { return cpu_allocator_installed() ? heap.load()->statistics() : MemoryStatistics(); }
 
 void reset_memory_peaks() {
   if (cpu_allocator_installed()) heap.load()->reset_peaks();

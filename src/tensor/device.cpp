@@ -18,14 +18,10 @@ namespace {
 
 using c10::impl::VirtualGuardImpl;
 
-VirtualGuardImpl interface_of(at::Device device) {
-  return VirtualGuardImpl(device.type());
-}
+VirtualGuardImpl interface_of(at::Device device) { return VirtualGuardImpl(device.type()); }
 
 // Whether calls return before their work is done. Devices beside CUDA's come from tests.
-bool queues(at::Device device) {
-  return !device.is_cpu() && !device.is_meta();
-}
+bool queues(at::Device device) { return !device.is_cpu() && !device.is_meta(); }
 
 std::optional<int64_t> gpu_number(std::string_view text) {
   if (text == "cuda") return 0;
@@ -130,17 +126,11 @@ at::Device device_named(std::string_view text, std::string_view where) {
                .hint = fmt::format("{}=auto", where)});
 }
 
-std::string name_of(at::Device device) {
-  return device.str();
-}
+std::string name_of(at::Device device) { return device.str(); }
 
-bool libtorch_has_cuda() {
-  return c10::impl::hasDeviceGuardImpl(at::kCUDA);
-}
+bool libtorch_has_cuda() { return c10::impl::hasDeviceGuardImpl(at::kCUDA); }
 
-int64_t gpu_count() {
-  return libtorch_has_cuda() ? VirtualGuardImpl(at::kCUDA).deviceCount() : 0;
-}
+int64_t gpu_count() { return libtorch_has_cuda() ? VirtualGuardImpl(at::kCUDA).deviceCount() : 0; }
 
 GpuDescription describe_gpu(at::Device device) {
   LONGHAUL_ASSERT(device.is_cuda() && device.has_index(), "{} is no numbered GPU", device.str());
@@ -161,29 +151,21 @@ DeviceMemory device_memory(at::Device device) {
           .total_bytes = static_cast<int64_t>(total_bytes)};
 }
 
-void reset_device_memory_peaks(at::Device device) {
-  allocator_of(device).resetPeakStats(device.index());
-}
+void reset_device_memory_peaks(at::Device device) { allocator_of(device).resetPeakStats(device.index()); }
 
-Stream Stream::current(at::Device device) {
-  return Stream(interface_of(device).getStream(device));
-}
+Stream Stream::current(at::Device device) { return Stream(interface_of(device).getStream(device)); }
 
 Stream Stream::another(at::Device device) {
   return Stream(queues(device) ? interface_of(device).getStreamFromGlobalPool(device) : interface_of(device).getStream(device));
 }
 
-void* Stream::handle() const {
-  return queues(device()) ? interface_of(device()).getStreamNativeHandle(stream_) : nullptr;
-}
+void* Stream::handle() const { return queues(device()) ? interface_of(device()).getStreamNativeHandle(stream_) : nullptr; }
 
 void Stream::wait(const Event& event) {
   if (event.event_) event.event_->block(stream_);
 }
 
-void Stream::synchronize() const {
-  interface_of(device()).synchronizeStream(stream_);
-}
+void Stream::synchronize() const { interface_of(device()).synchronizeStream(stream_); }
 
 void synchronize(at::Device device) {
   if (queues(device)) interface_of(device).synchronizeDevice(device.index());
@@ -198,9 +180,7 @@ void Event::record(const Stream& stream) {
   recorded_ns_ = monotonic_ns();
 }
 
-bool Event::reached() const {
-  return !event_ || event_->query();
-}
+bool Event::reached() const { return !event_ || event_->query(); }
 
 void Event::synchronize() const {
   if (event_) event_->synchronize();

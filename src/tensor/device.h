@@ -65,9 +65,7 @@ class Stream {
   c10::Stream stream_;
 };
 
-inline void* current_stream(at::Device device) {
-  return Stream::current(device).handle();
-}
+inline void* current_stream(at::Device device) { return Stream::current(device).handle(); }
 void synchronize(at::Device device);  // the caller waits for all streams of the device
 
 // A point in a stream's queue.

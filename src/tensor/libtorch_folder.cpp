@@ -17,8 +17,6 @@ std::filesystem::path libtorch_folder() {
   return file_that_holds(reinterpret_cast<const void*>(in_libc10)).parent_path().parent_path();
 }
 
-std::string libtorch_version() {
-  return TORCH_VERSION;
-}
+std::string libtorch_version() { return TORCH_VERSION; }
 
 }  // namespace longhaul

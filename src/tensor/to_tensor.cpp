@@ -18,11 +18,7 @@ Tensor copied(std::span<const Number> values, at::Device device) {
 
 }  // namespace
 
-Tensor to_tensor(std::span<const int64_t> values, at::Device device) {
-  return copied(values, device);
-}
-Tensor to_tensor(std::span<const int32_t> values, at::Device device) {
-  return copied(values, device);
-}
+Tensor to_tensor(std::span<const int64_t> values, at::Device device) { return copied(values, device); }
+Tensor to_tensor(std::span<const int32_t> values, at::Device device) { return copied(values, device); }
 
 }  // namespace longhaul

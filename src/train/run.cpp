@@ -33,9 +33,7 @@
 namespace longhaul::train {
 namespace {
 
-std::string_view text_of(recipe::Dtype dtype) {
-  return recipe::names_of(dtype)[static_cast<size_t>(dtype)];
-}
+std::string_view text_of(recipe::Dtype dtype) { return recipe::names_of(dtype)[static_cast<size_t>(dtype)]; }
 
 void refuse_what_is_not_there(const recipe::TrainOptions& train) {
   if (train.task != "pretrain") {
@@ -103,9 +101,7 @@ nlohmann::json environment_of(int64_t seed, at::Device device) {
 }
 
 // Of the memory that weights, gradients and optimizer state take.
-int64_t available_bytes(at::Device device) {
-  return device.is_cuda() ? device_memory(device).free_bytes : available_memory_bytes();
-}
+int64_t available_bytes(at::Device device) { return device.is_cuda() ? device_memory(device).free_bytes : available_memory_bytes(); }
 
 void show_tables(const RunRequest& request, const data::RunData& data, Pretrain& task, const plan::TokenFlops& flops, double peak) {
   const auto& recipe = request.recipe.recipe;

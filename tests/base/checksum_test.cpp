@@ -14,9 +14,7 @@ std::string random_text(uint64_t length) {
   return text;
 }
 
-std::span<const std::byte> bytes_of(std::string_view text) {
-  return std::as_bytes(std::span(text.data(), text.size()));
-}
+std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
 
 TEST(Checksum, Crc32cKnownValues) {
   EXPECT_EQ(crc32c("123456789"), 0xe3069283u);

@@ -17,9 +17,7 @@ TEST(Error, PrintsEveryFieldThatIsSet) {
   EXPECT_EQ(static_cast<int>(error.code()), 65);
 }
 
-TEST(Error, LeavesEmptyFieldsOut) {
-  EXPECT_STREQ(Error({.code = ExitCode::kUsage, .what = "unknown key"}).what(), "unknown key");
-}
+TEST(Error, LeavesEmptyFieldsOut) { EXPECT_STREQ(Error({.code = ExitCode::kUsage, .what = "unknown key"}).what(), "unknown key"); }
 
 TEST(Error, AssertionNamesFileAndValues) {
   try {

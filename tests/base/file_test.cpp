@@ -31,9 +31,7 @@ ErrorFields fields_of_error(Call call) {
   return {};
 }
 
-std::span<const std::byte> bytes_of(std::string_view text) {
-  return std::as_bytes(std::span(text.data(), text.size()));
-}
+std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
 
 TEST(File, WritesAndReads) {
   const TemporaryFolder folder;

@@ -38,13 +38,9 @@ TEST(Process, AddsAndReplacesVariables) {
   EXPECT_EQ(result.output, "replaced new kept\n");
 }
 
-TEST(Process, StandardInputIsEmpty) {
-  EXPECT_EQ(run_process({"cat"}).output, "");
-}
+TEST(Process, StandardInputIsEmpty) { EXPECT_EQ(run_process({"cat"}).output, ""); }
 
-TEST(Process, ReportsSignalsAs128PlusTheirNumber) {
-  EXPECT_EQ(run_process({"sh", "-c", "kill -TERM $$"}).status, 128 + SIGTERM);
-}
+TEST(Process, ReportsSignalsAs128PlusTheirNumber) { EXPECT_EQ(run_process({"sh", "-c", "kill -TERM $$"}).status, 128 + SIGTERM); }
 
 TEST(Process, ChildDoesNotInheritIgnoredPipeSignals) {
   signal(SIGPIPE, SIG_IGN);

@@ -6,9 +6,7 @@
 namespace longhaul::data {
 namespace {
 
-ShardIdentity identity_of(int64_t vocabulary) {
-  return {sha256_hex("tokenizer"), sha256_hex("preparation"), vocabulary, 0};
-}
+ShardIdentity identity_of(int64_t vocabulary) { return {sha256_hex("tokenizer"), sha256_hex("preparation"), vocabulary, 0}; }
 
 std::vector<std::vector<int32_t>> sample_documents(int64_t vocabulary, int count) {
   std::vector<std::vector<int32_t>> documents;

@@ -26,9 +26,7 @@ const Json& golden() {
   return json;
 }
 
-std::vector<std::string> golden_texts() {
-  return golden().at("texts").get<std::vector<std::string>>();
-}
+std::vector<std::string> golden_texts() { return golden().at("texts").get<std::vector<std::string>>(); }
 
 Tokenizer golden_tokenizer(const Json& item) {
   return Tokenizer::from_json(item.at("definition").dump(), item.at("name").get<std::string>());

@@ -39,9 +39,7 @@ std::vector<float> logs(const std::vector<double>& weights) {
   return logits;
 }
 
-TEST(Sampler, DrawsTheSoftmax) {
-  expect_distribution(frequencies(logs({1, 5, 2, 0, 4}), {}), {1, 5, 2, 0, 4});
-}
+TEST(Sampler, DrawsTheSoftmax) { expect_distribution(frequencies(logs({1, 5, 2, 0, 4}), {}), {1, 5, 2, 0, 4}); }
 
 TEST(Sampler, TemperatureDividesTheLogits) {
   expect_distribution(frequencies(logs({1, 5, 2, 4}), {.temperature = 0.5}), {1, 25, 4, 16});
@@ -64,9 +62,7 @@ TEST(Sampler, TopPKeepsTheShortestSufficientRun) {
 }
 
 // Top-p counts probabilities among what top-k left: 5/8 of {5, 3} is already 0.6.
-TEST(Sampler, TopPFollowsTopK) {
-  expect_distribution(frequencies(logs({0.05, 0.5, 0.15, 0.3}), {.top_k = 2, .top_p = 0.6}), {0, 1, 0, 0});
-}
+TEST(Sampler, TopPFollowsTopK) { expect_distribution(frequencies(logs({0.05, 0.5, 0.15, 0.3}), {.top_k = 2, .top_p = 0.6}), {0, 1, 0, 0}); }
 
 TEST(Sampler, TemperatureZeroIsTheLikeliestWithTheLowestId) {
   const std::vector<float> logits = {-3, 7, 2, 7};

@@ -22,14 +22,10 @@ std::vector<Tensor> run(const Op& op, const Tensor& x_in) {
   return {y.detach(), x.grad()};
 }
 
-at::ScalarType wide(at::ScalarType type) {
-  return type == at::kDouble ? at::kDouble : at::kFloat;
-}
+at::ScalarType wide(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
 
 // Any matrix is one of heads of one channel, without keys and values.
-Tensor whole_silu(const Tensor& x) {
-  return silu_heads(x, x.size(1), 0, 1).q_thd.squeeze(2);
-}
+Tensor whole_silu(const Tensor& x) { return silu_heads(x, x.size(1), 0, 1).q_thd.squeeze(2); }
 
 // bf16: swiglu's reference rounds silu(gate) to bf16 before the product, ours once; two units (2^-7) bound that.
 const std::pair<at::ScalarType, double> kTolerances[] = {{at::kDouble, 1e-13}, {at::kFloat, 2e-6}, {at::kBFloat16, 8e-3}};

@@ -197,9 +197,7 @@ TEST(AtenFused, TokensWithoutLabelHaveNoLoss) {
 Tensor meta(at::IntArrayRef sizes, at::ScalarType type = at::kBFloat16) {
   return at::empty(sizes, at::TensorOptions().dtype(type).device(at::kMeta));
 }
-Tensor meta_leaf(at::IntArrayRef sizes, at::ScalarType type = at::kBFloat16) {
-  return meta(sizes, type).requires_grad_(true);
-}
+Tensor meta_leaf(at::IntArrayRef sizes, at::ScalarType type = at::kBFloat16) { return meta(sizes, type).requires_grad_(true); }
 
 void expect_meta(const Tensor& tensor, at::IntArrayRef sizes, at::ScalarType type) {
   ASSERT_TRUE(tensor.defined());
@@ -212,9 +210,7 @@ void backward(const std::vector<Tensor>& outputs) {
   for (const Tensor& each : outputs) loss = loss.defined() ? loss + each.sum(at::kFloat) : each.sum(at::kFloat);
   loss.backward();
 }
-void expect_gradient(const Tensor& input) {
-  expect_meta(input.grad(), input.sizes(), input.scalar_type());
-}
+void expect_gradient(const Tensor& input) { expect_meta(input.grad(), input.sizes(), input.scalar_type()); }
 
 TEST(Meta, LinearRecurrence) {
   const Tensor offsets = to_tensor(std::vector<int64_t>{0, 30, 30, 100});

@@ -33,9 +33,7 @@ struct AttentionCase {
   }
 };
 
-inline void PrintTo(const AttentionCase& c, std::ostream* out) {
-  *out << c.name;
-}
+inline void PrintTo(const AttentionCase& c, std::ostream* out) { *out << c.name; }
 
 inline std::vector<AttentionCase> attention_cases() {
   const auto table = toml::parse_file(LONGHAUL_SOURCE_DIR "/src/kernels/attention/cases.toml");

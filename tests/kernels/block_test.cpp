@@ -29,9 +29,7 @@ float widened(uint16_t bits) {
   std::memcpy(&value, &wide, 4);
   return value;
 }
-float widened(float value) {
-  return value;
-}
+float widened(float value) { return value; }
 
 template <class Element>
 Element narrowed(float value) {

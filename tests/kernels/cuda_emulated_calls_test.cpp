@@ -37,9 +37,7 @@ class OnEmulatedGpu {
   PoisonFreshMemory poison_;
 };
 
-void expect_cuda(const std::string& op) {
-  EXPECT_EQ(Dispatcher::last(op).chosen, "cuda") << op;
-}
+void expect_cuda(const std::string& op) { EXPECT_EQ(Dispatcher::last(op).chosen, "cuda") << op; }
 
 // ‖a − b‖ / ‖b‖ of everything that came out, against the same run in fp64 by the loops of the CPU. One rounding to bf16 is 1.7e-3 in the
 // mean; what is kept in bf16 on the way (normed rows, probabilities) is rounded once more: 5e-3 bounds both.
@@ -61,28 +59,16 @@ void expect_like_fp64(const std::vector<std::string>& ops, const Run& run, doubl
 }
 
 // The same values in every type: rounded to bf16 first.
-Tensor rounded(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) {
-  return random_tensor(sizes, seed, kBf16).to(type);
-}
-Tensor leaf(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) {
-  return rounded(sizes, seed, type).requires_grad_(true);
-}
-at::ScalarType wide(at::ScalarType type) {
-  return type == at::kDouble ? at::kDouble : at::kFloat;
-}
-Tensor wide_leaf(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) {
-  return leaf(sizes, seed, wide(type));
-}
-Tensor full(at::IntArrayRef sizes, double value, at::ScalarType type) {
-  return at::full(sizes, value, at::TensorOptions().dtype(type));
-}
+Tensor rounded(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) { return random_tensor(sizes, seed, kBf16).to(type); }
+Tensor leaf(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) { return rounded(sizes, seed, type).requires_grad_(true); }
+at::ScalarType wide(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
+Tensor wide_leaf(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) { return leaf(sizes, seed, wide(type)); }
+Tensor full(at::IntArrayRef sizes, double value, at::ScalarType type) { return at::full(sizes, value, at::TensorOptions().dtype(type)); }
 
 class CudaCallsRecurrence : public ::testing::TestWithParam<Case> {};
 
 // Every other element of wider rows.
-Tensor strided(const Tensor& x) {
-  return at::stack({x, x.mul(3)}, -1).select(-1, 0);
-}
+Tensor strided(const Tensor& x) { return at::stack({x, x.mul(3)}, -1).select(-1, 0); }
 
 TEST_P(CudaCallsRecurrence, EqualsReference) {
   const Case& c = GetParam();

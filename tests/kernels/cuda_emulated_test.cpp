@@ -31,27 +31,13 @@ void run_checks(void (*check)(Session&)) {
   }
 }
 
-TEST(CudaEmulatedRecurrence, AgreesWithTheReference) {
-  run_checks(check_linear_recurrence);
-}
-TEST(CudaEmulatedAttention, AgreesWithTheReference) {
-  run_checks(check_attention);
-}
-TEST(CudaEmulatedNorms, AgreeWithTheReference) {
-  run_checks(check_norms);
-}
-TEST(CudaEmulatedFused, AgreesWithTheReference) {
-  run_checks(check_fused);
-}
-TEST(CudaEmulatedProducts, AgreeWithTheReference) {
-  run_checks(check_products);
-}
-TEST(CudaEmulatedExperts, AgreeWithTheReference) {
-  run_checks(check_experts);
-}
-TEST(CudaEmulatedAdamw, AgreesWithTheReference) {
-  run_checks(check_adamw);
-}
+TEST(CudaEmulatedRecurrence, AgreesWithTheReference) { run_checks(check_linear_recurrence); }
+TEST(CudaEmulatedAttention, AgreesWithTheReference) { run_checks(check_attention); }
+TEST(CudaEmulatedNorms, AgreeWithTheReference) { run_checks(check_norms); }
+TEST(CudaEmulatedFused, AgreesWithTheReference) { run_checks(check_fused); }
+TEST(CudaEmulatedProducts, AgreeWithTheReference) { run_checks(check_products); }
+TEST(CudaEmulatedExperts, AgreeWithTheReference) { run_checks(check_experts); }
+TEST(CudaEmulatedAdamw, AgreesWithTheReference) { run_checks(check_adamw); }
 
 // What the emulation itself must notice.
 using kernels::cuda::Bf16;

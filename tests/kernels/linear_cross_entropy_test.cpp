@@ -23,9 +23,7 @@ struct Case {
   double spread;
   LinearCrossEntropyOptions options;
 };
-void PrintTo(const Case& c, std::ostream* out) {
-  *out << c.name;
-}
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 std::vector<Case> load_cases() {
   const auto table = toml::parse_file(LONGHAUL_SOURCE_DIR "/src/kernels/linear_cross_entropy/cases.toml");

@@ -22,9 +22,7 @@ struct Case {
   int64_t tokens() const { return offsets.back(); }
 };
 
-inline void PrintTo(const Case& c, std::ostream* out) {
-  *out << c.name;
-}
+inline void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 inline std::vector<Case> load_cases() {
   const auto table = toml::parse_file(LONGHAUL_SOURCE_DIR "/src/kernels/linear_recurrence/cases.toml");

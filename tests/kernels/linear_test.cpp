@@ -15,13 +15,9 @@ struct Result {
   Tensor y, dx, dw, db;
 };
 
-ScalarType sink_type(ScalarType type) {
-  return type == at::kDouble ? at::kDouble : at::kFloat;
-}
+ScalarType sink_type(ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
 
-Tensor leaf(const Tensor& value) {
-  return value.detach().clone().requires_grad_(true);
-}
+Tensor leaf(const Tensor& value) { return value.detach().clone().requires_grad_(true); }
 
 Result run_linear(const Tensor& x_in, const Tensor& w_in, const Tensor& b_in, const Tensor& dy) {
   const Tensor x = leaf(x_in), w = leaf(w_in), b = b_in.defined() ? leaf(b_in) : Tensor();

@@ -24,9 +24,7 @@ struct Outcome {
   Tensor y, dx, dw, db;
 };
 
-Tensor wide(const Tensor& tensor) {
-  return tensor.defined() ? tensor.detach().to(at::kDouble) : Tensor();
-}
+Tensor wide(const Tensor& tensor) { return tensor.defined() ? tensor.detach().to(at::kDouble) : Tensor(); }
 
 // Group by group in fp64. Experts' weights have three dimensions.
 Outcome expected(const Tensor& x, const std::vector<int64_t>& rows, const Tensor& w, const Tensor& b, const Tensor& dy) {

@@ -26,9 +26,7 @@ const Tolerance kTolerances[] = {{at::kDouble, 1e-12, 1e-12}, {at::kFloat, 1e-5,
 // One vector, less, more, and tails of every instruction set's width; one row, a whole block of rows, one more.
 const std::vector<std::vector<int64_t>> kShapes = {{1, 3}, {5, 7}, {8, 16}, {9, 17}, {64, 33}, {130, 200}};
 
-at::ScalarType wide(at::ScalarType type) {
-  return type == at::kDouble ? at::kDouble : at::kFloat;
-}
+at::ScalarType wide(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
 
 // Values and the gradients of all inputs, with a random gradient for each output.
 using Inputs = std::vector<Tensor>;

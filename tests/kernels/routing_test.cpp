@@ -13,9 +13,7 @@ namespace {
 
 using namespace longhaul::testing;
 
-at::ScalarType wide(at::ScalarType type) {
-  return type == at::kDouble ? at::kDouble : at::kFloat;
-}
+at::ScalarType wide(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
 
 struct Case {
   int64_t tokens, hidden, experts, k;

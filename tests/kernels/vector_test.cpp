@@ -21,18 +21,10 @@ void sigmoids(const T* x, T* y, int64_t n) {
   walk(d, n, [&](auto at) LONGHAUL_VECTOR { store(d, sigmoid(d, load(d, x, at)), y, at); });
 }
 
-void exponentials_fp32(const float* x, float* y, int64_t n) {
-  exponentials(x, y, n);
-}
-void exponentials_fp64(const double* x, double* y, int64_t n) {
-  exponentials(x, y, n);
-}
-void sigmoids_fp32(const float* x, float* y, int64_t n) {
-  sigmoids(x, y, n);
-}
-void sigmoids_fp64(const double* x, double* y, int64_t n) {
-  sigmoids(x, y, n);
-}
+void exponentials_fp32(const float* x, float* y, int64_t n) { exponentials(x, y, n); }
+void exponentials_fp64(const double* x, double* y, int64_t n) { exponentials(x, y, n); }
+void sigmoids_fp32(const float* x, float* y, int64_t n) { sigmoids(x, y, n); }
+void sigmoids_fp64(const double* x, double* y, int64_t n) { sigmoids(x, y, n); }
 void to_bf16(const float* x, uint16_t* y, int64_t n) {
   const hn::ScalableTag<float> d;
   walk(d, n, [&](auto at) LONGHAUL_VECTOR { store(d, load(d, x, at), y, at); });

@@ -17,15 +17,9 @@ namespace {
 using recipe::Mixer;
 using recipe::ModelConfig;
 
-ModelConfig minimax_text_01() {
-  return recipe::preset_model("minimax-text-01");
-}
-ModelConfig gpt2_124m() {
-  return recipe::preset_model("gpt2-124m");
-}
-ModelConfig llama_3_8b() {
-  return recipe::preset_model("llama-3-8b");
-}
+ModelConfig minimax_text_01() { return recipe::preset_model("minimax-text-01"); }
+ModelConfig gpt2_124m() { return recipe::preset_model("gpt2-124m"); }
+ModelConfig llama_3_8b() { return recipe::preset_model("llama-3-8b"); }
 
 std::map<std::string, ParameterSpec> by_name(const ModelConfig& config) {
   std::map<std::string, ParameterSpec> map;

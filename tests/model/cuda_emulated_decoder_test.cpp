@@ -40,9 +40,7 @@ std::vector<Tensor> step(const recipe::ModelConfig& config, const char* dtype) {
   return results;
 }
 
-double distance(const Tensor& a, const Tensor& b) {
-  return (a - b).norm().item<double>() / std::max(b.norm().item<double>(), 1e-30);
-}
+double distance(const Tensor& a, const Tensor& b) { return (a - b).norm().item<double>() / std::max(b.norm().item<double>(), 1e-30); }
 
 class EmulatedModels : public ::testing::TestWithParam<NamedConfig> {};
 

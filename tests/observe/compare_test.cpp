@@ -27,9 +27,7 @@ std::vector<EventBody> steps(int count) {
   return bodies;
 }
 
-StepReport& step_of(std::vector<EventBody>& bodies, int step) {
-  return std::get<StepReport>(bodies[static_cast<size_t>(step)]);
-}
+StepReport& step_of(std::vector<EventBody>& bodies, int step) { return std::get<StepReport>(bodies[static_cast<size_t>(step)]); }
 
 TEST(Compare, EqualRunsThatDifferOnlyInTime) {
   const TemporaryFolder folder;

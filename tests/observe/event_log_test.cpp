@@ -23,9 +23,7 @@ struct Failing : EventReader {
   void on(const Event&) override { throw Error({.code = ExitCode::kDisk, .what = "no space"}); }
 };
 
-void append(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream(path, std::ios::app | std::ios::binary) << text;
-}
+void append(const std::filesystem::path& path, const std::string& text) { std::ofstream(path, std::ios::app | std::ios::binary) << text; }
 
 TEST(EventLog, WritesLinesAndHandsThemToReaders) {
   const TemporaryFolder folder;

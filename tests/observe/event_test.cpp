@@ -18,9 +18,7 @@ using ::testing::StartsWith;
 
 const Common kCommon{.run = "r", .generation = 2, .rank = 0, .wall_time = 1.5, .monotonic_ns = 7};
 
-std::string line_of(EventBody body) {
-  return to_json({.common = kCommon, .body = std::move(body)});
-}
+std::string line_of(EventBody body) { return to_json({.common = kCommon, .body = std::move(body)}); }
 
 template <class Body>
 Body through_json(const Body& body) {

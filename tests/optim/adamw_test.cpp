@@ -18,13 +18,9 @@ using longhaul::testing::random_tensor;
 using longhaul::testing::relative_error;
 using namespace longhaul::optim::testing;  // NOLINT: this test's own helpers
 
-recipe::OptimOptions options_for_tests() {
-  return {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
-}
+recipe::OptimOptions options_for_tests() { return {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1}; }
 
-StepSettings settings_of(int64_t step) {
-  return {.lr = 1e-2 / static_cast<double>(step), .gradient_scale = 0.125};
-}
+StepSettings settings_of(int64_t step) { return {.lr = 1e-2 / static_cast<double>(step), .gradient_scale = 0.125}; }
 
 void run_steps(model::ParameterSet& set, Optimizer& optimizer, int64_t steps) {
   for (int64_t step = 1; step <= steps; ++step) {

@@ -48,9 +48,7 @@ class TrustRatio final : public Optimizer {
   }
 };
 
-std::vector<layout::ParameterSpec> two_matrices(int64_t rows) {
-  return {spec("a", {rows, 3}, true), spec("b", {rows, 2}, true)};
-}
+std::vector<layout::ParameterSpec> two_matrices(int64_t rows) { return {spec("a", {rows, 3}, true), spec("b", {rows, 2}, true)}; }
 
 TEST(Phases, RowsCutOverTwoRanksEqualTheWhole) {
   const Tensor a = random_tensor({6, 3}, 1), b = random_tensor({6, 2}, 2), grad_a = random_tensor({6, 3}, 3),

@@ -7,9 +7,7 @@
 namespace longhaul::plan {
 namespace {
 
-recipe::ModelConfig text_01() {
-  return recipe::preset_model("minimax-text-01");
-}
+recipe::ModelConfig text_01() { return recipe::preset_model("minimax-text-01"); }
 
 // Known values: megascale.md §8.6, whose figures are given to four or five digits.
 TEST(Flops, MiniMaxText01) {

@@ -15,9 +15,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-LoadedRecipe from(const std::string& text, const std::vector<std::string>& overrides = {}) {
-  return load_text(text, "r.toml", overrides);
-}
+LoadedRecipe from(const std::string& text, const std::vector<std::string>& overrides = {}) { return load_text(text, "r.toml", overrides); }
 
 ErrorFields refused(const std::string& text, const std::vector<std::string>& overrides = {}) {
   const ErrorFields fields = error_of([&] { from(text, overrides); });
@@ -91,9 +89,7 @@ TEST(RecipeLoad, OverridesTakeBareTextAndToml) {
   EXPECT_EQ(recipe.optim.stages[0].lr, 1e-4);
 }
 
-TEST(RecipeLoad, TheLastOverrideOfAKeyWins) {
-  EXPECT_EQ(load_defaults({"train.steps=1", "train.steps=2"}).recipe.train.steps, 2);
-}
+TEST(RecipeLoad, TheLastOverrideOfAKeyWins) { EXPECT_EQ(load_defaults({"train.steps=1", "train.steps=2"}).recipe.train.steps, 2); }
 
 TEST(RecipeLoad, ThePresetOfTheCommandLineReplacesTheFiles) {
   const LoadedRecipe loaded = from("[model]\npreset = \"first-run\"\n", {"model.preset=linear-bench"});

@@ -11,9 +11,7 @@ namespace longhaul::recipe {
 namespace {
 
 enum class Colour { kRed, kGreen };
-EnumNames names_of(Colour) {
-  return {"red", "green"};
-}
+EnumNames names_of(Colour) { return {"red", "green"}; }
 
 struct Shelf {
   bool open = false;
@@ -39,9 +37,7 @@ void declare(OptionSet& set, Shelf& shelf) {
   set.add("shelf.pattern", shelf.pattern, "Pattern.");
 }
 
-Value text(const std::string& value) {
-  return Value(value);
-}
+Value text(const std::string& value) { return Value(value); }
 
 TEST(RecipeOption, BindsEveryTypeToItsField) {
   Shelf shelf;

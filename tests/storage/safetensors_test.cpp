@@ -39,9 +39,7 @@ std::string refusal(const std::string& content, const SafetensorsLimits& limits 
   return error.what();
 }
 
-std::string one(const std::string& fields, const std::string& name = "a") {
-  return "{\"" + name + "\":{" + fields + "}}";
-}
+std::string one(const std::string& fields, const std::string& name = "a") { return "{\"" + name + "\":{" + fields + "}}"; }
 
 TEST(SafetensorsMalformed, Lengths) {
   EXPECT_THAT(refusal(""), HasSubstr("too short"));

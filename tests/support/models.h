@@ -17,9 +17,7 @@ struct NamedConfig {
   std::string name;
   recipe::ModelConfig config;
 };
-inline void PrintTo(const NamedConfig& named, std::ostream* out) {
-  *out << named.name;
-}
+inline void PrintTo(const NamedConfig& named, std::ostream* out) { *out << named.name; }
 
 inline recipe::ModelConfig small_config() {
   recipe::ModelConfig config;
@@ -104,8 +102,6 @@ inline std::vector<int64_t> random_ids(int64_t count, int64_t vocabulary, uint64
   return {ids.const_data_ptr<int64_t>(), ids.const_data_ptr<int64_t>() + count};
 }
 
-inline Tensor id_tensor(const std::vector<int64_t>& ids) {
-  return at::tensor(at::ArrayRef<int64_t>(ids), at::kLong);
-}
+inline Tensor id_tensor(const std::vector<int64_t>& ids) { return at::tensor(at::ArrayRef<int64_t>(ids), at::kLong); }
 
 }  // namespace longhaul::testing

@@ -44,9 +44,7 @@ inline State& state() {
 inline thread_local bool inside_operator = false;
 
 // Addresses with this bit flipped are nobody's, on x86-64 and on aarch64.
-inline void* flipped(const void* address) {
-  return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(address) ^ (uintptr_t{1} << 52));
-}
+inline void* flipped(const void* address) { return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(address) ^ (uintptr_t{1} << 52)); }
 
 inline void land_all() {
   const std::lock_guard lock(state().mutex);
@@ -235,9 +233,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("view", TORCH_FN(at::native::view));
   library.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
 }
-TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
-  library.fallback(torch::CppFunction::makeFromBoxedFunction<&on_the_cpu>());
-}
+TORCH_LIBRARY_IMPL(_, PrivateUse1, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&on_the_cpu>()); }
 
 }  // namespace longhaul::pretended
 
@@ -260,8 +256,6 @@ inline at::Device pretended_device() {
 inline const bool registered_at_load = !c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA) && pretended_device() == pretended::kDevice;
 
 // Times the host has waited for values of the pretended device since the last call.
-inline int64_t pretended_reads() {
-  return std::exchange(pretended::state().reads, 0);
-}
+inline int64_t pretended_reads() { return std::exchange(pretended::state().reads, 0); }
 
 }  // namespace longhaul

@@ -18,9 +18,7 @@ using ::testing::HasSubstr;
 
 constexpr size_t kKiB = 1 << 10, kMiB = 1 << 20;
 
-char* bytes_of(void* data) {
-  return static_cast<char*>(data);
-}
+char* bytes_of(void* data) { return static_cast<char*>(data); }
 
 TEST(CachingHeap, EverySizeIsAlignedAndWritable) {
   CachingHeap heap;

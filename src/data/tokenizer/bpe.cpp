@@ -150,9 +150,7 @@ std::optional<int32_t> Bpe::id_of(std::string_view token) const {
   return found->second;
 }
 
-bool Bpe::joined(int32_t left, int32_t right) const {
-  return all_joined_ || joined_symbols_.find(pair_key(left, right)) != nullptr;
-}
+bool Bpe::joined(int32_t left, int32_t right) const { return all_joined_ || joined_symbols_.find(pair_key(left, right)) != nullptr; }
 
 bool Bpe::never_joined(char32_t left, char32_t right) const {
   if (byte_level_ || ignore_merges_ || all_joined_) return false;

@@ -109,8 +109,6 @@ std::vector<int32_t> read_ids(std::string_view text, const std::string& where) {
   return ids;
 }
 
-Tokenizer open_tokenizer(const std::string& name) {
-  return name == "bytes" ? Tokenizer::bytes() : Tokenizer::load(name);
-}
+Tokenizer open_tokenizer(const std::string& name) { return name == "bytes" ? Tokenizer::bytes() : Tokenizer::load(name); }
 
 }  // namespace longhaul::data

@@ -36,8 +36,6 @@ std::string Continuation::add(int32_t id) {
   return fresh;
 }
 
-std::string Continuation::rest() const {
-  return shown_ < decoded_.size() ? decoded_.substr(shown_) : "";
-}
+std::string Continuation::rest() const { return shown_ < decoded_.size() ? decoded_.substr(shown_) : ""; }
 
 }  // namespace longhaul::data

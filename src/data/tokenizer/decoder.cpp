@@ -4,9 +4,7 @@
 
 namespace longhaul::data {
 
-Decoder::Decoder(const JsonView& definition) : present_(!definition.is_null()) {
-  read(definition, 0);
-}
+Decoder::Decoder(const JsonView& definition) : present_(!definition.is_null()) { read(definition, 0); }
 
 void Decoder::read(const JsonView& definition, int depth) {
   if (definition.is_null()) return;

@@ -6,9 +6,7 @@
 
 namespace longhaul::data {
 
-Normalizer::Normalizer(const JsonView& definition) {
-  read(definition, 0);
-}
+Normalizer::Normalizer(const JsonView& definition) { read(definition, 0); }
 
 void Normalizer::read(const JsonView& definition, int depth) {
   if (definition.is_null()) return;

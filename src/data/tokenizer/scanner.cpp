@@ -39,9 +39,7 @@ inline const char* run_of(CharClass kind, const char* at, const char* end) {
   return at;
 }
 
-inline bool newline(char c) {
-  return c == '\n' || c == '\r';
-}
+inline bool newline(char c) { return c == '\n' || c == '\r'; }
 
 // \s+(?!\S)|\s+ : a run of spaces leaves its last character to the word that follows, unless it is alone.
 const char* spaces(const char* at, const char* end) {

@@ -157,13 +157,9 @@ Tokenizer Tokenizer::from_json(std::string text, const std::string& where) {
   return Tokenizer(std::move(parts));
 }
 
-Tokenizer Tokenizer::bytes() {
-  return from_json(bytes_definition(), "bytes");
-}
+Tokenizer Tokenizer::bytes() { return from_json(bytes_definition(), "bytes"); }
 
-void Tokenizer::save(const std::filesystem::path& path) const {
-  write_text_atomically(path, parts_->definition);
-}
+void Tokenizer::save(const std::filesystem::path& path) const { write_text_atomically(path, parts_->definition); }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special) const {
   std::vector<int32_t> ids;
@@ -264,18 +260,10 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) c
   return fast ? text : parts.decoder.decode(std::move(tokens));
 }
 
-int64_t Tokenizer::vocabulary() const {
-  return parts_->vocabulary;
-}
-int64_t Tokenizer::tokens() const {
-  return parts_->tokens;
-}
-const std::string& Tokenizer::sha256() const {
-  return parts_->sha256;
-}
-const std::string& Tokenizer::definition() const {
-  return parts_->definition;
-}
+int64_t Tokenizer::vocabulary() const { return parts_->vocabulary; }
+int64_t Tokenizer::tokens() const { return parts_->tokens; }
+const std::string& Tokenizer::sha256() const { return parts_->sha256; }
+const std::string& Tokenizer::definition() const { return parts_->definition; }
 
 std::optional<int32_t> Tokenizer::id_of(std::string_view token) const {
   if (const auto id = parts_->added.id_of(token)) return id;

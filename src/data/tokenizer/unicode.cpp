@@ -65,9 +65,7 @@ struct TableStorage {
   }
 };
 
-bool continuation(char c) {
-  return (static_cast<uint8_t>(c) & 0xC0) == 0x80;
-}
+bool continuation(char c) { return (static_cast<uint8_t>(c) & 0xC0) == 0x80; }
 
 struct ByteAlphabet {
   std::array<char32_t, 256> to_char;
@@ -200,13 +198,9 @@ std::string nfc(std::string_view text) {
   return result;
 }
 
-char32_t byte_to_char(uint8_t byte) {
-  return byte_alphabet().to_char[byte];
-}
+char32_t byte_to_char(uint8_t byte) { return byte_alphabet().to_char[byte]; }
 
-int char_to_byte(char32_t code) {
-  return code < 0x180 ? byte_alphabet().to_byte[code] : -1;
-}
+int char_to_byte(char32_t code) { return code < 0x180 ? byte_alphabet().to_byte[code] : -1; }
 
 std::string bytes_to_chars(std::string_view bytes) {
   std::string chars;

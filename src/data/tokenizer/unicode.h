@@ -73,17 +73,13 @@ inline uint8_t properties_of(char32_t code) {
   const UnicodeTables& tables = unicode_tables();
   return tables.properties[tables.blocks[code >> 8] * 256 + (code & 255)];
 }
-inline Category category_of(char32_t code) {
-  return static_cast<Category>(properties_of(code) & 31);
-}
+inline Category category_of(char32_t code) { return static_cast<Category>(properties_of(code) & 31); }
 inline CharClass class_of(char32_t code) {
   if (code >= kBadByte) return CharClass::kOther;
   const UnicodeTables& tables = unicode_tables();
   return tables.classes[tables.blocks[code >> 8] * 256 + (code & 255)];
 }
-inline bool is_space(char32_t code) {
-  return class_of(code) == CharClass::kSpace;
-}
+inline bool is_space(char32_t code) { return class_of(code) == CharClass::kSpace; }
 
 // Normalization form C. `already_nfc` is a quick test that may say no for text that is.
 bool already_nfc(std::string_view text);

@@ -49,13 +49,9 @@ silu_kernel(const Bf16* x, const Bf16* d_y, Bf16* out, int64_t n) {
 constexpr float kRootTwoOverPi = 0.7978845608028654f, kCube = 0.044715f;
 
 // tanh(z) = 1 − 2 / (e^{2z} + 1): right at both ends, where e^{2z} is 0 or infinite.
-LONGHAUL_DEVICE float hyperbolic_tangent(float z) {
-  return 1.f - 2.f / (exponential(2.f * z) + 1.f);
-}
+LONGHAUL_DEVICE float hyperbolic_tangent(float z) { return 1.f - 2.f / (exponential(2.f * z) + 1.f); }
 
-LONGHAUL_DEVICE float gelu(float u) {
-  return 0.5f * u * (1.f + hyperbolic_tangent(kRootTwoOverPi * (u + kCube * u * u * u)));
-}
+LONGHAUL_DEVICE float gelu(float u) { return 0.5f * u * (1.f + hyperbolic_tangent(kRootTwoOverPi * (u + kCube * u * u * u))); }
 LONGHAUL_DEVICE float gelu_slope(float u) {
   const float t = hyperbolic_tangent(kRootTwoOverPi * (u + kCube * u * u * u));
   return 0.5f * (1.f + t) + 0.5f * u * (1.f - t * t) * kRootTwoOverPi * (1.f + 3.f * kCube * u * u);
@@ -126,9 +122,7 @@ void bias_gelu_forward(const Bf16* x, const float* bias, Bf16* y, int64_t rows, 
   launch("bias_gelu.forward", bias_gelu_forward_kernel, divide_up(rows * divide_up(width, kUnit), 256), 256, 0, stream, x, bias, y, rows,
          width);
 }
-int64_t bias_gelu_workspace_bytes(int64_t rows, int64_t width) {
-  return row_runs(rows) * width * 4;
-}
+int64_t bias_gelu_workspace_bytes(int64_t rows, int64_t width) { return row_runs(rows) * width * 4; }
 void bias_gelu_backward(const Bf16* x, const float* bias, const Bf16* d_y, Bf16* d_x, float* d_bias, void* workspace, int64_t rows,
                         int64_t width, Stream stream) {
   float* partial = static_cast<float*>(workspace);

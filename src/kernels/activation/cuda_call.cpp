@@ -27,9 +27,7 @@ void swiglu_backward(const Tensor& x, const Tensor& dy, const Tensor& dx) {
   cuda::swiglu_backward(bf16(x), bf16(dy), bf16_out(dx), dy.size(0), dy.size(1), device.stream());
 }
 
-Tensor wide(const Tensor& bias) {
-  return bias.defined() ? bias.to(at::kFloat) : bias;
-}
+Tensor wide(const Tensor& bias) { return bias.defined() ? bias.to(at::kFloat) : bias; }
 
 void bias_gelu_forward(const Tensor& x, const Tensor& bias, const Tensor& y) {
   const cuda::OnDevice device(x);

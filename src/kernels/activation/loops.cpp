@@ -154,18 +154,10 @@ namespace longhaul::kernels {
 void silu_forward(Storage storage, const void* x, void* y, int64_t begin, int64_t end) {
   LONGHAUL_CHOOSE(silu_any)(storage, x, y, begin, end);
 }
-void silu_backward_rows(const SiluBackward& p, int64_t begin, int64_t end) {
-  LONGHAUL_CHOOSE(silu_backward_any)(p, begin, end);
-}
-void swiglu_forward_rows(const Swiglu& p, int64_t begin, int64_t end) {
-  LONGHAUL_CHOOSE(swiglu_forward_any)(p, begin, end);
-}
-void swiglu_backward_rows(const Swiglu& p, int64_t begin, int64_t end) {
-  LONGHAUL_CHOOSE(swiglu_backward_any)(p, begin, end);
-}
-void bias_gelu_forward_rows(const BiasGelu& p, int64_t begin, int64_t end) {
-  LONGHAUL_CHOOSE(bias_gelu_forward_any)(p, begin, end);
-}
+void silu_backward_rows(const SiluBackward& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(silu_backward_any)(p, begin, end); }
+void swiglu_forward_rows(const Swiglu& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(swiglu_forward_any)(p, begin, end); }
+void swiglu_backward_rows(const Swiglu& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(swiglu_backward_any)(p, begin, end); }
+void bias_gelu_forward_rows(const BiasGelu& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(bias_gelu_forward_any)(p, begin, end); }
 void bias_gelu_backward_rows(const BiasGelu& p, int64_t begin, int64_t end, void* d_bias) {
   LONGHAUL_CHOOSE(bias_gelu_backward_any)(p, begin, end, d_bias);
 }

@@ -18,9 +18,7 @@ using torch::autograd::variable_list;
 
 constexpr int64_t kGrainElements = 1 << 14;  // a thread's share at least: some microseconds of work
 
-int64_t row_grain(int64_t columns) {
-  return std::max<int64_t>(1, kGrainElements / std::max<int64_t>(1, columns));
-}
+int64_t row_grain(int64_t columns) { return std::max<int64_t>(1, kGrainElements / std::max<int64_t>(1, columns)); }
 
 Heads heads_of(const Tensor& x_tc, int64_t heads, int64_t kv_heads, int64_t head_dim) {
   const Tensor x_thd = x_tc.view({x_tc.size(0), heads + 2 * kv_heads, head_dim});
@@ -28,9 +26,7 @@ Heads heads_of(const Tensor& x_tc, int64_t heads, int64_t kv_heads, int64_t head
 }
 
 // A gradient [rows, …] as a matrix whose rows are contiguous, however far apart.
-Tensor with_contiguous_rows(const Tensor& dy) {
-  return dy.numel() == 0 || dy[0].is_contiguous() ? dy : dy.contiguous();
-}
+Tensor with_contiguous_rows(const Tensor& dy) { return dy.numel() == 0 || dy[0].is_contiguous() ? dy : dy.contiguous(); }
 
 class SiluHeadsFunction : public torch::autograd::Function<SiluHeadsFunction> {
  public:
@@ -210,9 +206,7 @@ Tensor bias_gelu(const Tensor& x, const Tensor& bias, const Tensor& sink) {
                                  choice == ByDevice::kCuda);
 }
 
-Tensor silu_reference(const Tensor& x) {
-  return at::silu(x);
-}
+Tensor silu_reference(const Tensor& x) { return at::silu(x); }
 
 Tensor swiglu_reference(const Tensor& x) {
   const auto halves = x.to(wide_type(x)).chunk(2, 1);

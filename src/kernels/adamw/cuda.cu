@@ -99,9 +99,7 @@ LONGHAUL_KERNEL(kThreads) adamw_kernel(AdamwStep step, const float* norm) {
 
 }  // namespace
 
-int64_t gradient_norm_workspace_bytes(int64_t piece_count) {
-  return piece_count * 8;
-}
+int64_t gradient_norm_workspace_bytes(int64_t piece_count) { return piece_count * 8; }
 
 void gradient_norm(const AdamwStep& step, float* norm, void* workspace, Stream stream) {
   double* partial = static_cast<double*>(workspace);

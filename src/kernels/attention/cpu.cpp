@@ -23,9 +23,7 @@ RowView<const Element> const_view(const Tensor& x_thc) {
   return {static_cast<const Element*>(x_thc.const_data_ptr()), x_thc.stride(0), x_thc.stride(1)};
 }
 
-bool rows_are_whole(const Tensor& x_thc) {
-  return x_thc.size(2) <= 1 || x_thc.stride(2) == 1;
-}
+bool rows_are_whole(const Tensor& x_thc) { return x_thc.size(2) <= 1 || x_thc.stride(2) == 1; }
 
 void set_sizes(AttentionSizes& sizes, const AttentionProblem& problem) {
   for (size_t n = 0; n + 1 < problem.offsets.size(); ++n) {
@@ -111,9 +109,7 @@ std::string refuse_attention_cpu(const AttentionProblem& problem) {
   return refuse(problem.q_thd, problem.options);
 }
 
-std::string refuse_attention_paged_cpu(const PagedProblem& problem) {
-  return refuse(problem.q_thd, problem.options);
-}
+std::string refuse_attention_paged_cpu(const PagedProblem& problem) { return refuse(problem.q_thd, problem.options); }
 
 AttentionResult attention_paged_cpu(const PagedProblem& problem) {
   const Tensor &q = problem.q_thd, &keys = problem.caches[0]->key_pages().front();

@@ -42,9 +42,7 @@ struct Plan {
   int64_t part_elements = 0;
 };
 
-int64_t round_up(int64_t n, int64_t unit) {
-  return (n + unit - 1) / unit * unit;
-}
+int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 // Queries [first, second) see some key of [key, end).
 std::pair<int64_t, int64_t> queries_of_keys(const AttentionDocument& document, int64_t window, int64_t key, int64_t end) {
@@ -286,9 +284,7 @@ class BackwardItems {
 
 }  // namespace
 
-int64_t attention_backward_workspace(const AttentionSizes& sizes) {
-  return make_plan(sizes).part_elements;
-}
+int64_t attention_backward_workspace(const AttentionSizes& sizes) { return make_plan(sizes).part_elements; }
 
 template <class Element>
 void run_attention_backward(const AttentionBackward<Element>& call) {

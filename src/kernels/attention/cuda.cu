@@ -378,9 +378,7 @@ void attention_forward(const Attention& p, const AttentionTiles& tiles, Bf16* o,
   }
 }
 
-int64_t attention_workspace_bytes(const Attention& p) {
-  return p.tokens * p.heads * 4;
-}
+int64_t attention_workspace_bytes(const Attention& p) { return p.tokens * p.heads * 4; }
 
 void attention_backward(const Attention& p, const AttentionTiles& query_tiles, const AttentionTiles& key_tiles,
                         const AttentionGradientPointers& gradients, void* workspace, Stream stream) {

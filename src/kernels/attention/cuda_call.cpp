@@ -16,9 +16,7 @@ std::string refuse(int64_t keys, int64_t values, int64_t window) {
   if (window > std::numeric_limits<int32_t>::max()) return "the window does not fit 32 bits";
   return "";
 }
-std::string refuse(const AttentionProblem& problem) {
-  return refuse(problem.q_thd.size(2), problem.v_shd.size(2), problem.options.window);
-}
+std::string refuse(const AttentionProblem& problem) { return refuse(problem.q_thd.size(2), problem.v_shd.size(2), problem.options.window); }
 
 // A problem as the kernels take it, and the tensors it points into.
 struct Operands {
@@ -41,9 +39,7 @@ struct Operands {
 };
 
 using Tiles = cuda::Table<cuda::AttentionTile>;
-cuda::AttentionTiles pointers(const Tiles& tiles) {
-  return {tiles.data(), static_cast<int>(tiles.size)};
-}
+cuda::AttentionTiles pointers(const Tiles& tiles) { return {tiles.data(), static_cast<int>(tiles.size)}; }
 Tiles query_tiles(const AttentionProblem& problem, int rows) {
   return {cuda::attention_tiles(problem.offsets, problem.key_offsets, rows, false), problem.q_thd};
 }

@@ -28,9 +28,7 @@ struct AttentionTile {
   int32_t shift;        // keys − queries of the document
 };
 
-LONGHAUL_HD int clamp_to(int x, int low, int high) {
-  return x < low ? low : x > high ? high : x;
-}
+LONGHAUL_HD int clamp_to(int x, int low, int high) { return x < low ? low : x > high ? high : x; }
 
 // Keys that the query at position p sees.
 LONGHAUL_HD Range visible_keys(int p, int shift, int keys, int window) {
@@ -62,16 +60,10 @@ LONGHAUL_HD constexpr int padded_head(int keys, int values) {
   const int larger = keys > values ? keys : values;
   return larger <= 64 ? 64 : larger <= 128 ? 128 : 256;
 }
-LONGHAUL_HD constexpr int query_rows(int head) {
-  return head <= 128 ? 128 : 64;
-}  // of a forward tile
+LONGHAUL_HD constexpr int query_rows(int head) { return head <= 128 ? 128 : 64; }  // of a forward tile
 constexpr int kBackwardRows = 64;
-LONGHAUL_HD constexpr int backward_stages(int head) {
-  return head <= 128 ? 2 : 1;
-}
-LONGHAUL_HD constexpr int forward_shared_bytes(int head) {
-  return (query_rows(head) + 4 * kKeyRows) * head * 2;
-}
+LONGHAUL_HD constexpr int backward_stages(int head) { return head <= 128 ? 2 : 1; }
+LONGHAUL_HD constexpr int forward_shared_bytes(int head) { return (query_rows(head) + 4 * kKeyRows) * head * 2; }
 LONGHAUL_HD constexpr int backward_shared_bytes(int head) {
   return (2 + 2 * backward_stages(head)) * kBackwardRows * head * 2 + 2 * kBackwardRows * 4;
 }

@@ -54,9 +54,7 @@ void exp2_all(const float* x, int64_t count, float* out) {
 }
 
 // bf16 to nearest, ties away from zero: one addition. NaNs that come from bf16 or from arithmetic keep a bit and stay NaN.
-HWY_INLINE hn::Vec<Bits> rounded_bits(Real x) {
-  return hn::Add(hn::BitCast(kBits, x), hn::Set(kBits, 0x8000u));
-}
+HWY_INLINE hn::Vec<Bits> rounded_bits(Real x) { return hn::Add(hn::BitCast(kBits, x), hn::Set(kBits, 0x8000u)); }
 // To nearest, ties to even; NaN becomes the plain one.
 HWY_INLINE hn::Vec<Bits> even_bits(Real x) {
   const auto bits = hn::BitCast(kBits, x);
@@ -67,18 +65,12 @@ HWY_INLINE hn::Vec<Bits> even_bits(Real x) {
 HWY_INLINE hn::Vec<Halves> upper_halves(hn::Vec<Bits> bits) {
   return hn::DemoteTo(kHalves, hn::BitCast(hn::RebindToSigned<Bits>(), hn::ShiftRight<16>(bits)));
 }
-HWY_INLINE Real load(const float* from) {
-  return hn::LoadU(kReals, from);
-}
+HWY_INLINE Real load(const float* from) { return hn::LoadU(kReals, from); }
 HWY_INLINE Real load(const uint16_t* from) {
   return hn::BitCast(kReals, hn::ShiftLeft<16>(hn::PromoteTo(kBits, hn::LoadU(kHalves, from))));
 }
-HWY_INLINE void store_row(Real x, uint16_t* to) {
-  hn::StoreU(upper_halves(rounded_bits(x)), kHalves, to);
-}
-HWY_INLINE void store_row(Real x, float* to) {
-  hn::StoreU(x, kReals, to);
-}
+HWY_INLINE void store_row(Real x, uint16_t* to) { hn::StoreU(upper_halves(rounded_bits(x)), kHalves, to); }
+HWY_INLINE void store_row(Real x, float* to) { hn::StoreU(x, kReals, to); }
 
 // The first `count` lanes, rounded as results are.
 HWY_INLINE void store_even(Real x, uint16_t* to, int64_t count) {
@@ -103,12 +95,8 @@ HWY_INLINE void store_pair(Real a, Real b, float* panels, int64_t padded, int64_
   hn::StoreU(a, kReals, to);
   if (row + 1 < padded) hn::StoreU(b, kReals, to + 16);
 }
-HWY_INLINE int64_t padded_rows(const uint16_t*, int64_t rows) {
-  return packed_k(rows);
-}
-HWY_INLINE int64_t padded_rows(const float*, int64_t rows) {
-  return rows;
-}
+HWY_INLINE int64_t padded_rows(const uint16_t*, int64_t rows) { return packed_k(rows); }
+HWY_INLINE int64_t padded_rows(const float*, int64_t rows) { return rows; }
 
 // The rows that some column of the group at `column` sees, [begin, end), and those that all of them see, [full_begin, full_end).
 struct VisibleRows {
@@ -268,9 +256,7 @@ void leave(const float* in, int64_t stride, int64_t rows, int64_t columns, const
   }
 }
 
-HWY_INLINE float as_float(float x) {
-  return x;
-}
+HWY_INLINE float as_float(float x) { return x; }
 HWY_INLINE float as_float(uint16_t x) {
   const uint32_t bits = uint32_t{x} << 16;
   float result;

@@ -17,9 +17,7 @@
 #if HWY_ONCE
 namespace longhaul::kernels {
 
-const AttentionVectors& attention_vectors() {
-  return LONGHAUL_CHOOSE(vectors)();
-}
+const AttentionVectors& attention_vectors() { return LONGHAUL_CHOOSE(vectors)(); }
 
 }  // namespace longhaul::kernels
 #endif

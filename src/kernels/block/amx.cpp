@@ -43,9 +43,7 @@ void enter() {
   static constexpr TileConfiguration kConfiguration;
   asm volatile("ldtilecfg %0" ::"m"(kConfiguration));
 }
-void leave() {
-  asm volatile("tilerelease" ::);
-}
+void leave() { asm volatile("tilerelease" ::); }
 
 void multiply_bf16(const uint16_t* a, int64_t lda, const uint16_t* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc,
                    bool accumulate) {

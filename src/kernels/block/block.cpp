@@ -76,9 +76,7 @@ thread_local int open_scopes = 0;
 
 }  // namespace
 
-bool in_block_scope() {
-  return open_scopes > 0;
-}
+bool in_block_scope() { return open_scopes > 0; }
 
 bool multiplies_exactly(const BlockKernels& kernels) {
   constexpr int64_t kM = 35, kN = 45, kK = 70;  // whole tiles and edges of each kind

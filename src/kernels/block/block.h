@@ -74,12 +74,8 @@ struct BlockKernels {
 };
 
 // Multiples of 32 and of 16; bf16 panels hold packed_k(k) · packed_n(n) elements, fp32 panels k · packed_n(n).
-constexpr int64_t packed_k(int64_t k) {
-  return (k + 31) / 32 * 32;
-}
-constexpr int64_t packed_n(int64_t n) {
-  return (n + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
-}
+constexpr int64_t packed_k(int64_t k) { return (k + 31) / 32 * 32; }
+constexpr int64_t packed_n(int64_t n) { return (n + kPanelColumns - 1) / kPanelColumns * kPanelColumns; }
 template <class Element>  // uint16_t (bf16) or float
 constexpr int64_t panel_rows(int64_t k) {
   return sizeof(Element) == 2 ? packed_k(k) : k;

@@ -23,40 +23,24 @@ struct Portable {
 #else
   static constexpr int kRows = 2, kWidenedRows = 2;  // 8 sums in 16 registers
 #endif
-  static Real zero() {
-    return Real{};
-  }
+  static Real zero() { return Real{}; }
   static Real load(const float* from) {
     Real x;
     std::memcpy(&x, from, sizeof x);
     return x;
   }
-  static void store(float* to, Real x) {
-    std::memcpy(to, &x, sizeof x);
-  }
-  static Real broadcast(float x) {
-    return Real{x, x, x, x};
-  }
-  static Real add(Real x, Real y) {
-    return x + y;
-  }
-  static Real multiply_add(Real x, Real y, Real z) {
-    return x * y + z;
-  }
+  static void store(float* to, Real x) { std::memcpy(to, &x, sizeof x); }
+  static Real broadcast(float x) { return Real{x, x, x, x}; }
+  static Real add(Real x, Real y) { return x + y; }
+  static Real multiply_add(Real x, Real y, Real z) { return x * y + z; }
   static Pairs load_pairs(const uint16_t* from) {
     Pairs x;
     std::memcpy(&x, from, sizeof x);
     return x;
   }
-  static Pairs broadcast_pair(uint32_t x) {
-    return Pairs{x, x, x, x};
-  }
-  static Real even(Pairs x) {
-    return std::bit_cast<Real>(x << 16);
-  }
-  static Real odd(Pairs x) {
-    return std::bit_cast<Real>(x & 0xffff0000u);
-  }
+  static Pairs broadcast_pair(uint32_t x) { return Pairs{x, x, x, x}; }
+  static Real even(Pairs x) { return std::bit_cast<Real>(x << 16); }
+  static Real odd(Pairs x) { return std::bit_cast<Real>(x & 0xffff0000u); }
 };
 
 }  // namespace

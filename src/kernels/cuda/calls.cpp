@@ -7,9 +7,7 @@ thread_local bool emulating = false;
 
 }  // namespace
 
-void emulate_cuda(bool on) {
-  emulating = on;
-}
+void emulate_cuda(bool on) { emulating = on; }
 
 std::string refuse_cuda(const Tensor& x, bool bf16_only) {
   if (!x.is_cuda() && !(x.is_cpu() && emulating)) return "the tensors are not on a GPU";

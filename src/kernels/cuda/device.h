@@ -49,15 +49,9 @@ LONGHAUL_HD float to_float(Bf16 x) {
   memcpy(&y, &bits, 4);
   return y;
 }
-LONGHAUL_HD float to_float(float x) {
-  return x;
-}
-LONGHAUL_HD float low_half(uint32_t pair) {
-  return to_float(Bf16{static_cast<uint16_t>(pair & 0xffffu)});
-}
-LONGHAUL_HD float high_half(uint32_t pair) {
-  return to_float(Bf16{static_cast<uint16_t>(pair >> 16)});
-}
+LONGHAUL_HD float to_float(float x) { return x; }
+LONGHAUL_HD float low_half(uint32_t pair) { return to_float(Bf16{static_cast<uint16_t>(pair & 0xffffu)}); }
+LONGHAUL_HD float high_half(uint32_t pair) { return to_float(Bf16{static_cast<uint16_t>(pair >> 16)}); }
 
 // To nearest, ties to even; a NaN stays a NaN.
 LONGHAUL_HD Bf16 to_bf16(float x) {
@@ -97,15 +91,9 @@ LONGHAUL_HD float power_of_two(float x) {  // 2^x; 0 for −infinity
 }
 constexpr float kLog2E = 1.4426950408889634f;
 constexpr float kLn2 = 0.6931471805599453f;
-LONGHAUL_HD float exponential(float x) {
-  return power_of_two(x * kLog2E);
-}
-LONGHAUL_HD float sigmoid(float x) {
-  return 1.f / (1.f + exponential(-x));
-}
-LONGHAUL_HD float negative_infinity() {
-  return -INFINITY;
-}
+LONGHAUL_HD float exponential(float x) { return power_of_two(x * kLog2E); }
+LONGHAUL_HD float sigmoid(float x) { return 1.f / (1.f + exponential(-x)); }
+LONGHAUL_HD float negative_infinity() { return -INFINITY; }
 
 constexpr int kLargestSharedBytes = 163 * 1024;  // per block on sm_80; sm_90 has 227 KiB
 

@@ -309,9 +309,7 @@ void land(const Copy& copy) {
 
 }  // namespace
 
-void set_order(Order order) {
-  chosen_order = order;
-}
+void set_order(Order order) { chosen_order = order; }
 
 void run(const char* name, int64_t blocks, int threads, int shared_bytes, const std::function<void()>& body) {
   if (threads < 1 || threads % kWarp != 0 || threads > 1024)
@@ -338,9 +336,7 @@ void run(const char* name, int64_t blocks, int threads, int shared_bytes, const 
   block = nullptr;
 }
 
-unsigned char* shared_memory() {
-  return block->shared;
-}
+unsigned char* shared_memory() { return block->shared; }
 
 void multiply_add(float* c, const uint32_t* a, const uint32_t* b) {
   MultiplyAdd operands{c, a, b};

@@ -24,26 +24,14 @@ constexpr int kWarp = 32;
 constexpr int kUnit = 8;  // bf16 values in 16 bytes
 
 // Value `half` (0, 1) of register `reg` of `lane`.
-LONGHAUL_HD Place a_place(int lane, int reg, int half) {
-  return {lane / 4 + 8 * (reg & 1), 2 * (lane % 4) + half + 8 * (reg >> 1)};
-}
-LONGHAUL_HD Place b_place(int lane, int reg, int half) {
-  return {2 * (lane % 4) + half + 8 * reg, lane / 4};
-}
-LONGHAUL_HD Place c_place(int lane, int index) {
-  return {lane / 4 + 8 * (index >> 1), 2 * (lane % 4) + (index & 1)};
-}
+LONGHAUL_HD Place a_place(int lane, int reg, int half) { return {lane / 4 + 8 * (reg & 1), 2 * (lane % 4) + half + 8 * (reg >> 1)}; }
+LONGHAUL_HD Place b_place(int lane, int reg, int half) { return {2 * (lane % 4) + half + 8 * reg, lane / 4}; }
+LONGHAUL_HD Place c_place(int lane, int index) { return {lane / 4 + 8 * (index >> 1), 2 * (lane % 4) + (index & 1)}; }
 
 // Where `lane` points ldmatrix.x4 so that the four 8×8 matrices arrive as the registers of a fragment, relative to its corner.
-LONGHAUL_HD Place a_address(int lane) {
-  return {(lane / 8 & 1) * 8 + lane % 8, (lane / 16) * 8};
-}  // A stored [m][k]
-LONGHAUL_HD Place a_address_transposed(int lane) {
-  return {(lane / 16) * 8 + lane % 8, (lane / 8 & 1) * 8};
-}  // A stored [k][m], .trans
-LONGHAUL_HD Place b_address(int lane) {
-  return {(lane / 16) * 8 + lane % 8, (lane / 8 & 1) * 8};
-}  // two B's stored [n][k]
+LONGHAUL_HD Place a_address(int lane) { return {(lane / 8 & 1) * 8 + lane % 8, (lane / 16) * 8}; }             // A stored [m][k]
+LONGHAUL_HD Place a_address_transposed(int lane) { return {(lane / 16) * 8 + lane % 8, (lane / 8 & 1) * 8}; }  // A stored [k][m], .trans
+LONGHAUL_HD Place b_address(int lane) { return {(lane / 16) * 8 + lane % 8, (lane / 8 & 1) * 8}; }             // two B's stored [n][k]
 LONGHAUL_HD Place b_address_transposed(int lane) {
   return {(lane / 8 & 1) * 8 + lane % 8, (lane / 16) * 8};
 }  // two B's stored [k][n], .trans
@@ -55,11 +43,7 @@ LONGHAUL_HD int tile_offset(int row, int col, int width) {
   return row * width + moved * kUnit + col % kUnit;
 }
 
-LONGHAUL_HD int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-LONGHAUL_HD int64_t round_up(int64_t a, int64_t b) {
-  return divide_up(a, b) * b;
-}
+LONGHAUL_HD int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+LONGHAUL_HD int64_t round_up(int64_t a, int64_t b) { return divide_up(a, b) * b; }
 
 }  // namespace longhaul::kernels::cuda

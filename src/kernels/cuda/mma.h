@@ -144,15 +144,9 @@ struct Tile {
   LONGHAUL_DEVICE Bf16* at(int row, int col) const { return data + tile_offset(row, col, kWidth); }
 };
 
-LONGHAUL_DEVICE bool is_aligned(const void* pointer) {
-  return reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
-}
-LONGHAUL_DEVICE int lane_index() {
-  return static_cast<int>(threadIdx.x) % kWarp;
-}
-LONGHAUL_DEVICE int warp_index() {
-  return static_cast<int>(threadIdx.x) / kWarp;
-}
+LONGHAUL_DEVICE bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
+LONGHAUL_DEVICE int lane_index() { return static_cast<int>(threadIdx.x) % kWarp; }
+LONGHAUL_DEVICE int warp_index() { return static_cast<int>(threadIdx.x) / kWarp; }
 
 // Fragments at corner (row, col) of the operand's tile. A from [m][k]; transposed from [k][m], still at (k, m) of the tile.
 template <int kWidth>

@@ -54,9 +54,7 @@ void* allocate(int64_t bytes) {
   check(cudaMalloc(&memory, static_cast<size_t>(bytes)), ("cudaMalloc of " + std::to_string(bytes) + " bytes").c_str());
   return memory;
 }
-void release(void* memory) {
-  check(cudaFree(memory), "cudaFree");
-}
+void release(void* memory) { check(cudaFree(memory), "cudaFree"); }
 void to_device(void* device, const void* host, int64_t bytes) {
   check(cudaMemcpy(device, host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice), "copy to the device");
 }
@@ -66,16 +64,10 @@ void to_host(void* host, const void* device, int64_t bytes) {
 void copy_on_device(void* to, const void* from, int64_t bytes) {
   check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice), "copy on the device");
 }
-void fill(void* device, unsigned char byte, int64_t bytes) {
-  check(cudaMemset(device, byte, static_cast<size_t>(bytes)), "cudaMemset");
-}
-void synchronize() {
-  check(cudaDeviceSynchronize(), "a kernel failed");
-}
+void fill(void* device, unsigned char byte, int64_t bytes) { check(cudaMemset(device, byte, static_cast<size_t>(bytes)), "cudaMemset"); }
+void synchronize() { check(cudaDeviceSynchronize(), "a kernel failed"); }
 
-void start_timer() {
-  check(cudaEventRecord(timer().begin), "cudaEventRecord");
-}
+void start_timer() { check(cudaEventRecord(timer().begin), "cudaEventRecord"); }
 double stop_timer_ms() {
   check(cudaEventRecord(timer().end), "cudaEventRecord");
   check(cudaEventSynchronize(timer().end), "a timed kernel failed");

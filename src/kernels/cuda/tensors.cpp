@@ -13,9 +13,7 @@ const runtime::Machine& machine() {
   return found;
 }
 
-std::string refusal() {
-  return machine().usable ? "" : machine().reason;
-}
+std::string refusal() { return machine().usable ? "" : machine().reason; }
 const CudaCalls<CudaMachine> registered({.refusal = refusal});
 
 constexpr size_t kTablesKept = 256;  // of the microbatches, layouts and operators at hand; of the pages of each layer's cache
@@ -28,9 +26,7 @@ struct Kept {
 
 }  // namespace
 
-int multiprocessors() {
-  return machine().multiprocessors;
-}
+int multiprocessors() { return machine().multiprocessors; }
 
 Tensor workspace(int64_t bytes, const Tensor& like) {
   const MemoryPurposeScope scope(MemoryPurpose::kWorkspace);

@@ -23,22 +23,12 @@ class OnDevice {
 };
 
 // Null for undefined tensors. Tensors are contiguous.
-inline const Bf16* bf16(const Tensor& x) {
-  return x.defined() ? static_cast<const Bf16*>(x.const_data_ptr()) : nullptr;
-}
-inline const float* fp32(const Tensor& x) {
-  return x.defined() ? x.const_data_ptr<float>() : nullptr;
-}
-inline Bf16* bf16_out(const Tensor& x) {
-  return x.defined() ? static_cast<Bf16*>(x.mutable_data_ptr()) : nullptr;
-}
-inline float* fp32_out(const Tensor& x) {
-  return x.defined() ? x.mutable_data_ptr<float>() : nullptr;
-}
+inline const Bf16* bf16(const Tensor& x) { return x.defined() ? static_cast<const Bf16*>(x.const_data_ptr()) : nullptr; }
+inline const float* fp32(const Tensor& x) { return x.defined() ? x.const_data_ptr<float>() : nullptr; }
+inline Bf16* bf16_out(const Tensor& x) { return x.defined() ? static_cast<Bf16*>(x.mutable_data_ptr()) : nullptr; }
+inline float* fp32_out(const Tensor& x) { return x.defined() ? x.mutable_data_ptr<float>() : nullptr; }
 
-inline Tensor contiguous(const Tensor& x) {
-  return x.defined() ? x.contiguous() : x;
-}
+inline Tensor contiguous(const Tensor& x) { return x.defined() ? x.contiguous() : x; }
 inline Tensor fp32_like(const Tensor& x, at::IntArrayRef sizes) {
   return at::empty(sizes, x.options().dtype(at::kFloat).requires_grad(false));
 }

@@ -60,12 +60,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace longhaul::kernels {
 
-void embedding_rows(const EmbeddingForward& p, int64_t begin, int64_t end) {
-  LONGHAUL_CHOOSE(rows_any)(p, begin, end);
-}
-void embedding_add_rows(const EmbeddingBackward& p, int64_t begin, int64_t end) {
-  LONGHAUL_CHOOSE(add_rows_any)(p, begin, end);
-}
+void embedding_rows(const EmbeddingForward& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(rows_any)(p, begin, end); }
+void embedding_add_rows(const EmbeddingBackward& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(add_rows_any)(p, begin, end); }
 
 }  // namespace longhaul::kernels
 #endif

@@ -11,12 +11,8 @@ using cuda::bf16_out;
 using cuda::fp32;
 using cuda::fp32_out;
 
-Tensor narrow_numbers(const Tensor& numbers) {
-  return numbers.to(at::kInt).contiguous();
-}  // the kernels count in int32
-const int32_t* int32(const Tensor& numbers) {
-  return numbers.const_data_ptr<int32_t>();
-}
+Tensor narrow_numbers(const Tensor& numbers) { return numbers.to(at::kInt).contiguous(); }  // the kernels count in int32
+const int32_t* int32(const Tensor& numbers) { return numbers.const_data_ptr<int32_t>(); }
 Tensor empty_int32(at::IntArrayRef sizes, const Tensor& like) {
   return at::empty(sizes, like.options().dtype(at::kInt).requires_grad(false));
 }

@@ -255,21 +255,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace longhaul::kernels {
 
-void route_rows(const RouteForward& p, int64_t begin, int64_t end, void* sums) {
-  LONGHAUL_CHOOSE(route_any)(p, begin, end, sums);
-}
-void route_backward_rows(const RouteBackward& p, int64_t begin, int64_t end) {
-  LONGHAUL_CHOOSE(route_backward_any)(p, begin, end);
-}
-void route_backward_columns(const RouteBackward& p, int64_t begin, int64_t end) {
-  LONGHAUL_CHOOSE(route_columns_any)(p, begin, end);
-}
-void combine_rows(const Combine& p, int64_t begin, int64_t end) {
-  LONGHAUL_CHOOSE(combine_any)(p, begin, end);
-}
-void combine_backward_rows(const Combine& p, int64_t begin, int64_t end) {
-  LONGHAUL_CHOOSE(combine_backward_any)(p, begin, end);
-}
+void route_rows(const RouteForward& p, int64_t begin, int64_t end, void* sums) { LONGHAUL_CHOOSE(route_any)(p, begin, end, sums); }
+void route_backward_rows(const RouteBackward& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(route_backward_any)(p, begin, end); }
+void route_backward_columns(const RouteBackward& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(route_columns_any)(p, begin, end); }
+void combine_rows(const Combine& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(combine_any)(p, begin, end); }
+void combine_backward_rows(const Combine& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(combine_backward_any)(p, begin, end); }
 
 }  // namespace longhaul::kernels
 #endif

@@ -6,9 +6,7 @@
 namespace longhaul::kernels {
 namespace {
 
-int pairs_of(const Tensor& cos) {
-  return cos.defined() ? static_cast<int>(cos.size(1)) : 0;
-}
+int pairs_of(const Tensor& cos) { return cos.defined() ? static_cast<int>(cos.size(1)) : 0; }
 
 void rotate(const Tensor& x, int64_t heads, int64_t head_dim, const Tensor& cos, const Tensor& sin) {
   const cuda::OnDevice device(x);

@@ -62,12 +62,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace longhaul::kernels {
 
-void rotate_rows(const RotateHeads& p, int64_t begin, int64_t end) {
-  LONGHAUL_CHOOSE(rotate_any)(p, begin, end);
-}
-void gather_rows(const GatherHeads& p, int64_t begin, int64_t end) {
-  LONGHAUL_CHOOSE(gather_any)(p, begin, end);
-}
+void rotate_rows(const RotateHeads& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(rotate_any)(p, begin, end); }
+void gather_rows(const GatherHeads& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(gather_any)(p, begin, end); }
 
 }  // namespace longhaul::kernels
 #endif

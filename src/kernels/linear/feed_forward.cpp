@@ -107,9 +107,7 @@ struct Call : torch::CustomClassHolder {
   Tensor product_bias() const { return activation == Activation::kGelu ? Tensor() : up.bias; }
 };
 
-Tensor bias_sink(const LinearWeights& weights) {
-  return weights.bias.defined() ? weights.sink.bias : Tensor();
-}
+Tensor bias_sink(const LinearWeights& weights) { return weights.bias.defined() ? weights.sink.bias : Tensor(); }
 
 class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction> {
  public:

@@ -37,12 +37,8 @@ constexpr int64_t kPackColumns = 64;
 template <class Element>
 constexpr Storage kStorage = sizeof(Element) == 2 ? Storage::kBf16 : Storage::kFp32;
 
-float rounded_to(float, float x) {
-  return x;
-}
-uint16_t rounded_to(uint16_t, float x) {
-  return c10::BFloat16(x).x;
-}
+float rounded_to(float, float x) { return x; }
+uint16_t rounded_to(uint16_t, float x) { return c10::BFloat16(x).x; }
 
 template <class Element>
 class FusedHead {

@@ -47,9 +47,7 @@ LONGHAUL_KERNEL(kThreads) loss_kernel(LossRows in) {
   }
 }
 
-int64_t padded_vocabulary(int64_t vocabulary) {
-  return round_up(vocabulary, kUnit);
-}  // rows of 16-byte units for the products
+int64_t padded_vocabulary(int64_t vocabulary) { return round_up(vocabulary, kUnit); }  // rows of 16-byte units for the products
 
 }  // namespace
 

@@ -68,9 +68,7 @@ void absorb(const LogitBlock& block) {
   }
 }
 
-void absorb_any(const LogitBlock& block) {
-  block.storage == Storage::kBf16 ? absorb<uint16_t>(block) : absorb<float>(block);
-}
+void absorb_any(const LogitBlock& block) { block.storage == Storage::kBf16 ? absorb<uint16_t>(block) : absorb<float>(block); }
 
 template <class From, class To>
 void scaled(const From* from, int64_t count, float factor, To* to) {
@@ -79,9 +77,7 @@ void scaled(const From* from, int64_t count, float factor, To* to) {
   walk(d, count, [&](auto at) LONGHAUL_VECTOR { store(d, hn::Mul(load(d, from, at), f), to, at); });
 }
 
-void scale_any(float* row, int64_t count, float factor) {
-  scaled(row, count, factor, row);
-}
+void scale_any(float* row, int64_t count, float factor) { scaled(row, count, factor, row); }
 
 void scale_stored_any(Storage storage, const void* from, int64_t count, float factor, void* to) {
   if (storage == Storage::kBf16) {
@@ -114,13 +110,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace longhaul::kernels {
 
-void absorb_logits(const LogitBlock& block) {
-  LONGHAUL_CHOOSE(absorb_any)(block);
-}
+void absorb_logits(const LogitBlock& block) { LONGHAUL_CHOOSE(absorb_any)(block); }
 
-void scale_row(float* row, int64_t count, float factor) {
-  LONGHAUL_CHOOSE(scale_any)(row, count, factor);
-}
+void scale_row(float* row, int64_t count, float factor) { LONGHAUL_CHOOSE(scale_any)(row, count, factor); }
 
 void scale_stored_row(Storage storage, const void* from, int64_t count, float factor, void* to) {
   LONGHAUL_CHOOSE(scale_stored_any)(storage, from, count, factor, to);

@@ -140,9 +140,7 @@ class CrossEntropyMean : public torch::autograd::Function<CrossEntropyMean> {
   }
 };
 
-MetaResult scalar_of(const Tensor& hidden) {
-  return {{}, hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat};
-}
+MetaResult scalar_of(const Tensor& hidden) { return {{}, hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat}; }
 
 void check(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const LinearCrossEntropyOptions& options) {
   if (hidden.dim() != 2 || !at::isFloatingType(hidden.scalar_type()))

@@ -35,9 +35,7 @@ struct Passage {
   PassingState now() const { return begun ? PassingState{entered, decay, sum} : PassingState{entered}; }
 };
 
-const float* at_or_null(const float* data, int64_t offset) {
-  return data == nullptr ? nullptr : data + offset;
-}
+const float* at_or_null(const float* data, int64_t offset) { return data == nullptr ? nullptr : data + offset; }
 
 // Both directions: segments, the states between them, and how work is handed out.
 template <class Element>
@@ -329,9 +327,7 @@ HeadView<T> view_of(const Tensor& x) {
   return x.defined() ? HeadView<T>{bits<T>(x), x.stride(0), x.stride(1)} : HeadView<T>{};
 }
 
-Tensor rows_contiguous(const Tensor& x) {
-  return !x.defined() || x.size(-1) <= 1 || x.stride(-1) == 1 ? x : x.contiguous();
-}
+Tensor rows_contiguous(const Tensor& x) { return !x.defined() || x.size(-1) <= 1 || x.stride(-1) == 1 ? x : x.contiguous(); }
 
 double products_per_second() {
   const std::string_view set = block_kernels().name;  // of one thread, in blocks of this operator; only their order of magnitude matters

@@ -4,12 +4,8 @@
 using Lanes = float __attribute__((vector_size(64)));  // sixteen partial sums
 constexpr int64_t kLanes = 16;
 
-inline float widen(float x) {
-  return x;
-}
-inline float widen(uint16_t x) {
-  return std::bit_cast<float>(static_cast<uint32_t>(x) << 16);
-}
+inline float widen(float x) { return x; }
+inline float widen(uint16_t x) { return std::bit_cast<float>(static_cast<uint32_t>(x) << 16); }
 template <class Element>
 inline Element narrow(float x) {
   if constexpr (std::is_same_v<Element, float>) {
@@ -32,9 +28,7 @@ inline Lanes load(const uint16_t* x) {
   for (int64_t lane = 0; lane < kLanes; ++lane) values[lane] = widen(x[lane]);
   return load(values);
 }
-inline void store(float* x, const Lanes& lanes) {
-  std::memcpy(x, &lanes, sizeof lanes);
-}
+inline void store(float* x, const Lanes& lanes) { std::memcpy(x, &lanes, sizeof lanes); }
 inline void store(uint16_t* x, const Lanes& lanes) {
 #ifdef LONGHAUL_CONVERTS_BF16
   const __m256bh rounded = _mm512_cvtneps_pbh(reinterpret_cast<__m512>(lanes));  // takes denormals as 0, as FlushDenormals does

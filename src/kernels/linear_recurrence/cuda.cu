@@ -89,12 +89,8 @@ Run base_run(const Recurrence& p, const RecurrenceTables& tables, bool against) 
   return run;
 }
 
-StateView as_stored(const float* data, const Recurrence& p) {
-  return {const_cast<float*>(data), p.values, 1};
-}
-StateView transposed(const float* data, const Recurrence& p) {
-  return {const_cast<float*>(data), 1, p.values};
-}
+StateView as_stored(const float* data, const Recurrence& p) { return {const_cast<float*>(data), p.values, 1}; }
+StateView transposed(const float* data, const Recurrence& p) { return {const_cast<float*>(data), 1, p.values}; }
 
 Run forward_run(const Recurrence& p, const RecurrenceTables& tables, Bf16* o, float* final_state) {
   const Roles roles(p);
@@ -137,9 +133,7 @@ void sum_group(const float* x, Bf16* out, int64_t tokens, int heads_out, int gro
 struct Workspace {
   float *states, *segment_decays, *wide_k, *wide_v;
 };
-int64_t state_floats(const Recurrence& p) {
-  return static_cast<int64_t>(p.heads) * p.keys * p.values;
-}
+int64_t state_floats(const Recurrence& p) { return static_cast<int64_t>(p.heads) * p.keys * p.values; }
 Workspace divide_workspace(const Recurrence& p, int segments, void* memory) {
   Workspace w{};
   w.states = static_cast<float*>(memory);

@@ -46,9 +46,7 @@ struct Run {
   bool against, late;
 };
 
-LONGHAUL_DEVICE float tied_key(float log_decay) {
-  return -expm1f(log_decay);
-}
+LONGHAUL_DEVICE float tied_key(float log_decay) { return -expm1f(log_decay); }
 
 LONGHAUL_DEVICE float log2_decay(const Run& run, int64_t token, int head) {
   if (run.kind == DecayKind::kNone) return 0.f;

@@ -26,12 +26,8 @@ struct Segment {
   int32_t last;   // 1: the last of its document
 };
 
-LONGHAUL_HD int64_t token_at(const Segment& segment, int64_t i, bool against) {
-  return against ? segment.first - i : segment.first + i;
-}
-LONGHAUL_HD int chunks_of(const Segment& segment) {
-  return static_cast<int>(divide_up(segment.length, kChunk));
-}
+LONGHAUL_HD int64_t token_at(const Segment& segment, int64_t i, bool against) { return against ? segment.first - i : segment.first + i; }
+LONGHAUL_HD int chunks_of(const Segment& segment) { return static_cast<int>(divide_up(segment.length, kChunk)); }
 LONGHAUL_HD int rows_of(const Segment& segment, int chunk) {
   const int left = segment.length - chunk * kChunk;
   return left < kChunk ? left : kChunk;
@@ -57,17 +53,11 @@ constexpr int kTwoPassThreads = 256;
 constexpr int kQuarter = 16;  // tokens of a thread that walks down a channel
 constexpr int kLevels = 6;
 
-LONGHAUL_HD int slices_of(int width) {
-  return static_cast<int>(divide_up(width, kSlice));
-}
+LONGHAUL_HD int slices_of(int width) { return static_cast<int>(divide_up(width, kSlice)); }
 
 // Whether tokens of row tiles a and b (of 16 tokens) are partners at this level, all or some of them.
-LONGHAUL_HD bool tiles_meet(int a, int b, int level) {
-  return level >= 4 ? (a ^ b) >> (level - 4) == 1 : a == b;
-}
-LONGHAUL_HD bool tokens_meet(int i, int j, int level) {
-  return (i ^ j) >> level == 1;
-}
+LONGHAUL_HD bool tiles_meet(int a, int b, int level) { return level >= 4 ? (a ^ b) >> (level - 4) == 1 : a == b; }
+LONGHAUL_HD bool tokens_meet(int i, int j, int level) { return (i ^ j) >> level == 1; }
 
 constexpr int kPadded = kSlice + 8;  // floats of a row of G, so that the eight rows of a fragment lie in different banks
 
@@ -81,12 +71,8 @@ LONGHAUL_HD constexpr GradientShared gradient_shared() {
   return {kTileBytes, 2 * kTileBytes, lambda, sums, dots, stage, rows, g, stage + 8 * kTileBytes};
 }
 
-LONGHAUL_HD int value_slice(int padded_keys) {
-  return padded_keys > 128 ? 32 : 64;
-}  // columns of the state a block holds in registers
-LONGHAUL_HD int padded_keys(int keys) {
-  return keys <= 64 ? 64 : keys <= 128 ? 128 : 256;
-}
+LONGHAUL_HD int value_slice(int padded_keys) { return padded_keys > 128 ? 32 : 64; }  // columns of the state a block holds in registers
+LONGHAUL_HD int padded_keys(int keys) { return keys <= 64 ? 64 : keys <= 128 ? 128 : 256; }
 
 // Shared memory of the chunked kernel, in bytes from the start: two stages of q, k, v; the state in bf16; sums of decays, factors.
 struct ChunkedShared {
@@ -110,9 +96,7 @@ LONGHAUL_HD constexpr JoinedShared joined_shared() {
 
 // The exact form: a block holds 32 columns of the state, each warp 32 rows of them; it reads kExactBatch tokens at a time.
 constexpr int kExactBatch = 16;
-LONGHAUL_HD int exact_warps(int keys) {
-  return static_cast<int>(divide_up(keys, 32));
-}
+LONGHAUL_HD int exact_warps(int keys) { return static_cast<int>(divide_up(keys, 32)); }
 struct ExactShared {
   int k, decay, v, partial, bytes;  // q stands at 0
 };

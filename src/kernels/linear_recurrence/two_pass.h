@@ -36,9 +36,7 @@ struct TwoPass {
 LONGHAUL_DEVICE int64_t token_of(const TwoPass& in, const Chunk& chunk, int row) {
   return in.reverse ? chunk.first - row : chunk.first + row;
 }
-LONGHAUL_HD bool tied(const TwoPass& in) {
-  return in.k.data == nullptr;
-}
+LONGHAUL_HD bool tied(const TwoPass& in) { return in.k.data == nullptr; }
 LONGHAUL_DEVICE float key_of(const TwoPass& in, int64_t token, int head, int channel) {
   return tied(in) ? tied_key(in.log_decay[(token * in.heads + head) * in.q.width + channel]) : to_float(in.k.at(token, head)[channel]);
 }

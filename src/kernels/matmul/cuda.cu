@@ -24,9 +24,7 @@ LONGHAUL_DEVICE MatmulBlock block_of(const Matmul& p) {
   }
 }
 
-LONGHAUL_DEVICE int at_most(int64_t x, int limit) {
-  return x < limit ? static_cast<int>(x) : limit;
-}
+LONGHAUL_DEVICE int at_most(int64_t x, int limit) { return x < limit ? static_cast<int>(x) : limit; }
 
 template <bool kATransposed, bool kBTransposed>
 LONGHAUL_KERNEL(kThreads)

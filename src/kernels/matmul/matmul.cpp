@@ -5,12 +5,8 @@
 namespace longhaul::kernels {
 namespace {
 
-bool element_known(const Tensor& tensor) {
-  return tensor.scalar_type() == at::kBFloat16 || tensor.scalar_type() == at::kFloat;
-}
-bool columns_side_by_side(const Tensor& tensor) {
-  return tensor.size(1) <= 1 || tensor.stride(1) == 1;
-}
+bool element_known(const Tensor& tensor) { return tensor.scalar_type() == at::kBFloat16 || tensor.scalar_type() == at::kFloat; }
+bool columns_side_by_side(const Tensor& tensor) { return tensor.size(1) <= 1 || tensor.stride(1) == 1; }
 
 template <class Element>
 const Element* read(const Tensor& tensor) {

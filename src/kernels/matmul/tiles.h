@@ -16,9 +16,7 @@ struct MatmulBlock {
 };
 
 // Row blocks that all groups together can need at most: the host need not know the sizes of groups.
-LONGHAUL_HD int64_t largest_row_blocks(int64_t rows, int groups) {
-  return rows / kBlockRows + groups;
-}
+LONGHAUL_HD int64_t largest_row_blocks(int64_t rows, int groups) { return rows / kBlockRows + groups; }
 
 // Block `index` of a product whose rows fall into groups, offsets[g] … offsets[g + 1]. group −1: nothing to do.
 LONGHAUL_HD MatmulBlock row_grouped_block(int64_t index, int64_t column_blocks, const int64_t* offsets, int groups) {

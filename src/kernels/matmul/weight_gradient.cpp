@@ -17,9 +17,7 @@ struct Part {
   int64_t dy_offset, x_offset;
 };
 
-float widened(float value) {
-  return value;
-}
+float widened(float value) { return value; }
 float widened(uint16_t bits) {
   const uint32_t wide = uint32_t{bits} << 16;
   float value;

@@ -137,15 +137,11 @@ void norm_backward(const char* name, const Norm& in, const NormGradient& out, St
 
 }  // namespace
 
-void rms_norm_forward(const Norm& norm, Stream stream) {
-  norm_forward<false>("rms_norm.forward", norm, stream);
-}
+void rms_norm_forward(const Norm& norm, Stream stream) { norm_forward<false>("rms_norm.forward", norm, stream); }
 void rms_norm_backward(const Norm& norm, const NormGradient& gradient, Stream stream) {
   norm_backward<false>("rms_norm.backward", norm, gradient, stream);
 }
-void layer_norm_forward(const Norm& norm, Stream stream) {
-  norm_forward<true>("layer_norm.forward", norm, stream);
-}
+void layer_norm_forward(const Norm& norm, Stream stream) { norm_forward<true>("layer_norm.forward", norm, stream); }
 void layer_norm_backward(const Norm& norm, const NormGradient& gradient, Stream stream) {
   norm_backward<true>("layer_norm.backward", norm, gradient, stream);
 }

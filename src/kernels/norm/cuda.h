@@ -37,9 +37,7 @@ struct NormGradient {
   float* partial = nullptr;                      // norm_workspace_bytes
 };
 
-LONGHAUL_HD int64_t norm_workspace_bytes(int64_t rows, int channels) {
-  return row_runs(rows) * channels * 2 * 4;
-}
+LONGHAUL_HD int64_t norm_workspace_bytes(int64_t rows, int channels) { return row_runs(rows) * channels * 2 * 4; }
 
 // norm.x is h in the backward pass.
 void rms_norm_forward(const Norm& norm, Stream stream);

@@ -12,9 +12,7 @@ std::string refuse(const Tensor& x) {
   return x.size(1) > kMostChannels ? "it takes at most " + std::to_string(kMostChannels) + " channels" : std::string();
 }
 
-cuda::GateKind gate_kind(const Tensor& gate) {
-  return gate.defined() ? cuda::GateKind::kSigmoid : cuda::GateKind::kNone;
-}
+cuda::GateKind gate_kind(const Tensor& gate) { return gate.defined() ? cuda::GateKind::kSigmoid : cuda::GateKind::kNone; }
 
 void forward(const NormCall& call) {
   const cuda::OnDevice device(call.x_tc);

@@ -153,9 +153,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace longhaul::kernels {
 
-void norm_forward_rows(const NormForward& problem, int64_t begin, int64_t end) {
-  LONGHAUL_CHOOSE(forward_rows_any)(problem, begin, end);
-}
+void norm_forward_rows(const NormForward& problem, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(forward_rows_any)(problem, begin, end); }
 
 void norm_backward_rows(const NormBackward& problem, int64_t begin, int64_t end, void* dw, void* db) {
   LONGHAUL_CHOOSE(backward_rows_any)(problem, begin, end, dw, db);

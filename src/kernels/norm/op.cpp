@@ -23,9 +23,7 @@ struct NormOptions {
   bool on_gpu = false;
 };
 
-OptionalTensor optional(const Tensor& tensor) {
-  return tensor.defined() ? OptionalTensor(tensor.contiguous()) : std::nullopt;
-}
+OptionalTensor optional(const Tensor& tensor) { return tensor.defined() ? OptionalTensor(tensor.contiguous()) : std::nullopt; }
 
 void forward_cpu(const NormCall& call) {
   const NormForward problem{.storage = storage_of(call.x_tc),
@@ -138,9 +136,7 @@ std::string refuse_gpu(const Tensor& x) {
   return refusal.empty() ? cuda_calls<NormCuda>().refuse(x) : refusal;
 }
 
-MetaResult like(const Tensor& x) {
-  return {x.sizes().vec(), x.scalar_type()};
-}
+MetaResult like(const Tensor& x) { return {x.sizes().vec(), x.scalar_type()}; }
 
 void check_rows(const char* op, const Tensor& x) {
   if (x.dim() != 2 || x.size(1) == 0 || !at::isFloatingType(x.scalar_type()) || x.scalar_type() == at::kHalf) {

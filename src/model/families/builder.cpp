@@ -18,9 +18,7 @@ const Shape& PublicTensors::shape_of(const std::string& logical) const {
   return found->second;
 }
 
-void PublicTensors::whole(const std::string& name, const std::string& logical) {
-  whole(name, logical, dtype_);
-}
+void PublicTensors::whole(const std::string& name, const std::string& logical) { whole(name, logical, dtype_); }
 
 void PublicTensors::whole(const std::string& name, const std::string& logical, std::string_view dtype) {
   const Shape& shape = shape_of(logical);
