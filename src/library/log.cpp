@@ -5,8 +5,6 @@
 
 namespace longhaul {
 
-void set_log_level(LogLevel) {}
-
 void log_line(LogLevel level, std::string_view text) {
   if (level == LogLevel::kWarning || level == LogLevel::kError) TORCH_WARN("longhaul: ", text);
 }
