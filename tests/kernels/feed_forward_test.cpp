@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "kernels/activation/op.h"
-#include "kernels/block/block.h"
 #include "kernels/dispatch.h"
+#include "support/instruction_sets.h"
 #include "support/threads.h"
 
 namespace longhaul::kernels {
@@ -141,15 +141,12 @@ void expect_close(const Result& found, const Result& exact, ScalarType type) {
 void expect_fused_is_composed(const Inputs& in) {
   const Result composed = run(in, "composed"), exact = plain(in);
   expect_close(composed, exact, in.x.scalar_type());
-  for (const BlockKernels* kernels : usable_block_kernels()) {
-    force_block_kernels(kernels->name);
-    SCOPED_TRACE(kernels->name);
+  for_each_instruction_set([&] {
     const Result fused = run(in, "fused"), same_set = run(in, "composed");
     expect_close(fused, exact, in.x.scalar_type());
     const std::vector<Tensor> a = fused.of_products(), b = same_set.of_products();
     for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].equal(b[i])) << "result " << i;
-  }
-  force_block_kernels(std::nullopt);
+  });
 }
 
 // Below, at and beyond a panel, a block of rows, a block of columns and a chunk of k.

@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "kernels/block/block.h"
+#include "support/instruction_sets.h"
 #include "support/tensors.h"
 #include "support/threads.h"
 
@@ -183,14 +183,12 @@ TEST(LinearCrossEntropy, EveryInstructionSetIsRight) {
   const PoisonFreshMemory poison;
   for (const char* name : {"blocks of the vocabulary with a tail", "a chunk that is no multiple of anything"}) {
     const Case c = case_named(name);
-    for (const BlockKernels* kernels : usable_block_kernels()) {
-      force_block_kernels(kernels->name);
+    for_each_instruction_set([&] {
       for (const Precisions& precision : {kFp32, kBf16}) {
         const Inputs in = inputs_of(c, precision.type);
-        expect_close(run(in, c.options), run_plain(in, c.options.z_loss), precision, kernels->name);
+        expect_close(run(in, c.options), run_plain(in, c.options.z_loss), precision, name);
       }
-      force_block_kernels(std::nullopt);
-    }
+    });
   }
 }
 
@@ -314,11 +312,7 @@ TEST(LinearCrossEntropy, TheLargestLogitMayBeTheLast) {
   const Inputs in = inputs_of(c, at::kFloat);
   const Tensor hidden = in.hidden[1].to(at::kDouble);
   in.weight[c.vocabulary - 1].copy_(hidden.mul(200).div(hidden.square().sum()));
-  for (const BlockKernels* kernels : usable_block_kernels()) {
-    force_block_kernels(kernels->name);
-    expect_close(run(in, c.options), run_plain(in, c.options.z_loss), kFp32, kernels->name);
-    force_block_kernels(std::nullopt);
-  }
+  for_each_instruction_set([&] { expect_close(run(in, c.options), run_plain(in, c.options.z_loss), kFp32, "the last word"); });
 }
 
 TEST(LinearCrossEntropy, NaNsAreSeen) {
