@@ -8,8 +8,7 @@ namespace longhaul::checkpoint {
 
 OpenModel open_model(const std::filesystem::path& path, const std::string& dtype, at::Device device) {
   const storage::LocalFileSystem files;
-  const bool is_run = std::filesystem::is_directory(path / "checkpoints");
-  const storage::Checkpoint checkpoint = storage::open_checkpoint(files, is_run ? path / "checkpoints" : path, storage::Depth::kContents);
+  const storage::Checkpoint checkpoint = storage::open_checkpoint(files, path, storage::Depth::kContents);
   const auto& saved = checkpoint.manifest().recipe;
   if (!saved.contains("toml") || !saved["toml"].is_string()) {
     throw Error({.code = ExitCode::kCheckpoint,

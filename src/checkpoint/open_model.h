@@ -17,7 +17,7 @@ struct OpenModel {
   std::unique_ptr<model::Decoder> decoder;
 };
 
-// path: a checkpoint, a folder of checkpoints, or a run folder (the newest valid one). dtype: "bf16", "fp32", "fp64"; empty: the
+// path: as storage::resolve takes it; of several checkpoints the newest valid one. dtype: "bf16", "fp32", "fp64"; empty: the
 // recipe's. Every byte is verified first. kCheckpoint errors.
 OpenModel open_model(const std::filesystem::path& path, const std::string& dtype = "", at::Device device = at::kCPU);
 

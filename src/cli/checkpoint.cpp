@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/progress.h"
 #include "base/terminal.h"
-#include "cli/checkpoint_path.h"
+#include "cli/checkpoint_json.h"
 #include "cli/command.h"
 #include "observe/table.h"
 #include "storage/catalog.h"
@@ -35,13 +35,16 @@ std::vector<storage::CheckpointSummary> listed(const fs::path& folder) {
   return storage::list_checkpoints(local_file_system(), folder, {.now_s = wall_time_s()});
 }
 
-[[noreturn]] void refuse_empty(const fs::path& folder) {
+// The checkpoints of a run, and the folder they are in; Error (66) when there are none, or when `path` is one of them.
+std::pair<fs::path, std::vector<storage::CheckpointSummary>> all_of(const std::string& path) {
+  const auto [folder, is_one] = storage::resolve(local_file_system(), path);
+  auto summaries = is_one ? std::vector<storage::CheckpointSummary>() : listed(folder);
+  if (!summaries.empty()) return {folder, std::move(summaries)};
   throw Error({.code = ExitCode::kCheckpoint,
-               .what = "no checkpoint here",
-               .expected = "a run folder, its checkpoints folder, or one checkpoint",
-               .found = fs::exists(folder) ? "a folder without checkpoints" : "no such folder",
-               .where = folder.string(),
-               .hint = "longhaul train RECIPE --run DIR saves them in DIR/checkpoints"});
+               .what = "no checkpoints here",
+               .expected = "a run folder or its checkpoints folder",
+               .found = is_one ? "one checkpoint" : "only unfinished ones",
+               .where = folder.string()});
 }
 
 std::string marks_of(const storage::CheckpointSummary& summary) {
@@ -62,9 +65,7 @@ void add_list(CLI::App& group, Command& command) {
   list->add_option("PATH", arguments->path, "a run folder or its checkpoints folder")->required();
   add_json_flag(list, arguments->json);
   on_run(list, command, [arguments] {
-    const fs::path folder = checkpoints_folder(arguments->path);
-    const auto summaries = listed(folder);
-    if (summaries.empty()) refuse_empty(folder);
+    const auto [folder, summaries] = all_of(arguments->path);
     ordered_json json = ordered_json::array();
     observe::Table table(folder.string(), {{"checkpoint"},
                                            {"step", observe::Align::kRight},
@@ -127,11 +128,11 @@ void add_show(CLI::App& group, Command& command) {
                                {{"the newest of a run", "checkpoint show runs/first-run"},
                                 {"with every tensor", "checkpoint show runs/first-run/checkpoints/step-000000200 --tensors"},
                                 {"with recipe and environment, for a script", "checkpoint show runs/first-run --json"}});
-  show->add_option("PATH", arguments->path, "a checkpoint, or a run folder: its newest")->required();
+  show->add_option("PATH", arguments->path, "a checkpoint, `latest`, or a run folder: its newest")->required();
   show->add_flag("--tensors", arguments->tensors, "list every tensor");
   add_json_flag(show, arguments->json);
   on_run(show, command, [arguments] {
-    const auto checkpoint = storage::open_checkpoint(local_file_system(), checkpoints_folder(arguments->path));
+    const auto checkpoint = storage::open_checkpoint(local_file_system(), arguments->path);
     const storage::Manifest& manifest = checkpoint.manifest();
     if (arguments->json) {
       ordered_json json = json_of(manifest);
@@ -166,16 +167,15 @@ void add_verify(CLI::App& group, Command& command) {
                                  {{"one checkpoint", "checkpoint verify runs/first-run/checkpoints/step-000000200"},
                                   {"all of a run", "checkpoint verify runs/first-run"},
                                   {"for a script", "checkpoint verify runs/first-run --json"}});
-  verify->add_option("PATH", arguments->path, "a checkpoint, or a run folder: all of its checkpoints")->required();
+  verify->add_option("PATH", arguments->path, "a checkpoint, `latest`, or a run folder: all of its checkpoints")->required();
   add_json_flag(verify, arguments->json);
   on_run(verify, command, [arguments] {
-    const fs::path folder = checkpoints_folder(arguments->path);
+    const auto [folder, is_one] = storage::resolve(local_file_system(), arguments->path);
     std::vector<fs::path> paths;
-    if (holds_checkpoints(folder)) {
-      for (const auto& summary : listed(folder)) paths.push_back(summary.path);
-      if (paths.empty()) refuse_empty(folder);
-    } else {
+    if (is_one) {
       paths.push_back(folder);
+    } else {
+      for (const auto& summary : all_of(arguments->path).second) paths.push_back(summary.path);
     }
     std::optional<Error> first_defect;
     for (const fs::path& path : paths) {
@@ -203,12 +203,12 @@ void add_diff(CLI::App& group, Command& command) {
                                {{"two checkpoints", "checkpoint diff runs/a/checkpoints/step-000000200 runs/b/checkpoints/step-000000200"},
                                 {"the newest of two runs", "checkpoint diff runs/a runs/b"},
                                 {"for a script", "checkpoint diff runs/a runs/b --json"}});
-  diff->add_option("FIRST", arguments->path, "a checkpoint, or a run folder: its newest")->required();
+  diff->add_option("FIRST", arguments->path, "a checkpoint, `latest`, or a run folder: its newest")->required();
   diff->add_option("SECOND", arguments->second, "another")->required();
   add_json_flag(diff, arguments->json);
   on_run(diff, command, [arguments] {
-    const auto first = storage::open_checkpoint(local_file_system(), checkpoints_folder(arguments->path));
-    const auto second = storage::open_checkpoint(local_file_system(), checkpoints_folder(arguments->second));
+    const auto first = storage::open_checkpoint(local_file_system(), arguments->path);
+    const auto second = storage::open_checkpoint(local_file_system(), arguments->second);
     const storage::CheckpointDifference difference = storage::diff(first, second);
     if (arguments->json) {
       print_json(cli::json_of(difference));
@@ -244,9 +244,7 @@ void add_prune(CLI::App& group, Command& command) {
   prune->add_flag("--dry-run", arguments->dry_run, "only say what would be removed");
   add_json_flag(prune, arguments->json);
   on_run(prune, command, [arguments] {
-    const fs::path folder = checkpoints_folder(arguments->path);
-    const auto summaries = listed(folder);
-    if (summaries.empty()) refuse_empty(folder);
+    const auto [folder, summaries] = all_of(arguments->path);
     int64_t generation = 0;
     for (const auto& summary : summaries) generation = std::max(generation, summary.generation);
     const auto report =
@@ -280,15 +278,6 @@ ordered_json json_of(const storage::CheckpointDifference& difference) {
                        {"maximum", tensor.maximum}});
   }
   return {{"same", difference.same()}, {"equal_tensors", difference.equal}, {"tensors", tensors}};
-}
-
-fs::path checkpoints_folder(const fs::path& path) { return fs::is_directory(path / "checkpoints") ? path / "checkpoints" : path; }
-
-bool holds_checkpoints(const fs::path& folder) {
-  if (local_file_system().exists(folder / storage::kManifestName)) return false;
-  const auto entries = local_file_system().list(folder);
-  return std::any_of(entries.begin(), entries.end(),
-                     [](const storage::FolderEntry& entry) { return entry.is_folder && storage::parse_checkpoint_name(entry.name); });
 }
 
 void add_checkpoint(CLI::App& program, Command& command) {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/compare.h"
-#include "cli/checkpoint_path.h"
+#include "cli/checkpoint_json.h"
 #include "cli/command.h"
 #include "observe/compare.h"
 

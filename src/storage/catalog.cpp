@@ -96,15 +96,36 @@ Search find_newest_valid(const FileSystem& files, const fs::path& checkpoints, D
   return search;
 }
 
-Checkpoint open_checkpoint(const FileSystem& files, const fs::path& path, Depth depth) {
-  // Folders of checkpoints are told by their entries; everything else is taken for a checkpoint, so that the error about a
-  // missing manifest names it.
-  const auto entries = files.list(path);
-  const bool is_folder_of_checkpoints =
-      !files.exists(path / kManifestName) && std::any_of(entries.begin(), entries.end(), [](const FolderEntry& entry) {
-        return entry.is_folder && parse_checkpoint_name(entry.name);
-      });
-  if (!is_folder_of_checkpoints) {
+NamedCheckpoints resolve(const FileSystem& files, const fs::path& named) {
+  const fs::path path = named.has_filename() ? named : named.parent_path();  // "runs/a/"
+  std::string found = "no such file or folder";
+  if (files.is_folder(path)) {
+    if (files.exists(path / kManifestName)) return {path, true};
+    if (files.is_folder(path / "checkpoints")) return {path / "checkpoints", false};
+    const auto entries = files.list(path);
+    if (std::any_of(entries.begin(), entries.end(),
+                    [](const FolderEntry& entry) { return entry.is_folder && parse_checkpoint_name(entry.name); })) {
+      return {path, false};
+    }
+    found = "a folder without manifest.json and without checkpoints";
+  } else if (files.exists(path)) {
+    const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
+    if (path.filename() == kManifestName) return {folder, true};
+    const std::string name = path.filename() == kLatestName ? latest_name(files, folder) : std::string();
+    if (!name.empty()) return {folder / name, true};
+    found = path.filename() == kLatestName ? "a file that names no checkpoint" : "a file";
+  }
+  throw Error({.code = ExitCode::kCheckpoint,
+               .what = "no checkpoint here",
+               .expected = "a run folder, its checkpoints folder, one checkpoint in it, or its file 'latest'",
+               .found = found,
+               .where = path.string(),
+               .hint = "longhaul train RECIPE --run DIR saves them in DIR/checkpoints"});
+}
+
+Checkpoint open_checkpoint(const FileSystem& files, const fs::path& named, Depth depth) {
+  const auto [path, is_one] = resolve(files, named);
+  if (is_one) {
     Checkpoint checkpoint = Checkpoint::open(files, path);
     if (depth == Depth::kContents) checkpoint.verify();
     return checkpoint;

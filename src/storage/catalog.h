@@ -47,8 +47,15 @@ struct Search {
 enum class Depth { kSizes, kContents /*every byte, as on every restart*/ };
 Search find_newest_valid(const FileSystem& files, const std::filesystem::path& checkpoints, Depth depth = Depth::kContents);
 
-// A folder of checkpoints or one checkpoint, as people name it on the command line: the newest valid one of the first, the
-// second itself. Error (66) when there is none, listing what was rejected and why.
+// What a path that a person typed names: all checkpoints of a run (its folder, or the `checkpoints` inside), or one of them (its
+// folder, a manifest.json, or `latest`, which names one). Error (66) for any other file.
+struct NamedCheckpoints {
+  std::filesystem::path folder;  // of all, or of the one
+  bool is_one = false;
+};
+NamedCheckpoints resolve(const FileSystem& files, const std::filesystem::path& path);
+
+// The checkpoint that resolve() finds, of several the newest valid one. Error (66) when there is none, listing what was rejected and why.
 Checkpoint open_checkpoint(const FileSystem& files, const std::filesystem::path& path, Depth depth = Depth::kSizes);
 
 // Keeps retention away from a checkpoint while the object lives: a restarting job takes one on what it is about to load.

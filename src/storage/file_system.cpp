@@ -90,6 +90,11 @@ bool LocalFileSystem::exists(const fs::path& path) const {
   return fs::exists(fs::symlink_status(path, code));
 }
 
+bool LocalFileSystem::is_folder(const fs::path& path) const {
+  std::error_code code;
+  return fs::is_directory(path, code);
+}
+
 double LocalFileSystem::modified_s(const fs::path& path) const {
   std::error_code code;
   const auto time = fs::last_write_time(path, code);

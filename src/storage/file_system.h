@@ -56,6 +56,7 @@ class FileSystem {
   virtual void sync_folder(const std::filesystem::path& folder) = 0;
   virtual std::vector<FolderEntry> list(const std::filesystem::path& folder) const = 0;  // sorted; missing folder: empty
   virtual bool exists(const std::filesystem::path& path) const = 0;
+  virtual bool is_folder(const std::filesystem::path& path) const = 0;     // or a link to one
   virtual double modified_s(const std::filesystem::path& path) const = 0;  // Unix time of the last change
 };
 
@@ -70,6 +71,7 @@ class LocalFileSystem final : public FileSystem {
   void sync_folder(const std::filesystem::path& folder) override;
   std::vector<FolderEntry> list(const std::filesystem::path& folder) const override;
   bool exists(const std::filesystem::path& path) const override;
+  bool is_folder(const std::filesystem::path& path) const override;
   double modified_s(const std::filesystem::path& path) const override;
 };
 

@@ -197,6 +197,11 @@ std::vector<FolderEntry> RecordingFileSystem::list(const fs::path& folder) const
 
 bool RecordingFileSystem::exists(const fs::path& path) const { return find(path) >= 0; }
 
+bool RecordingFileSystem::is_folder(const fs::path& path) const {
+  const int node = find(path);
+  return node >= 0 && nodes_[static_cast<size_t>(node)]->is_folder;
+}
+
 double RecordingFileSystem::modified_s(const fs::path& path) const {
   const int node = find(path);
   if (node < 0) throw Error({.code = ExitCode::kDisk, .what = "no such file", .where = path.string()});

@@ -47,6 +47,7 @@ class RecordingFileSystem final : public FileSystem {
   void sync_folder(const std::filesystem::path& folder) override;
   std::vector<FolderEntry> list(const std::filesystem::path& folder) const override;
   bool exists(const std::filesystem::path& path) const override;
+  bool is_folder(const std::filesystem::path& path) const override;
   double modified_s(const std::filesystem::path& path) const override;
 
   void set_time_s(double now_s) { now_s_ = now_s; }                         // what modified_s of later changes reports

@@ -66,6 +66,11 @@ TEST_F(ModelCommands, TrainThenUseTheModel) {
   const ProcessResult sampled = longhaul({"sample", run(), "--prompt", "aaa", "--tokens", "5", "--seed", "3", "--json"});
   ASSERT_EQ(sampled.status, 0) << sampled.errors;
   const auto sample = nlohmann::json::parse(sampled.output);
+  for (const char* name : {"checkpoints", "checkpoints/latest", "checkpoints/step-000000008"}) {
+    const ProcessResult same = longhaul({"sample", run() + "/" + name, "--prompt", "aaa", "--tokens", "5", "--seed", "3", "--json"});
+    ASSERT_EQ(same.status, 0) << same.errors;
+    EXPECT_EQ(nlohmann::json::parse(same.output)["ids"], sample["ids"]) << name;
+  }
   EXPECT_EQ(sample["step"], 8);
   EXPECT_EQ(sample["prompt"], "aaa");
   EXPECT_EQ(longhaul({"sample", run(), "--prompt", "aaa", "--tokens", "5", "--seed", "3"}).status, 0);

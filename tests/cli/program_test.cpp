@@ -237,6 +237,12 @@ TEST_F(Program, CheckpointsAreListedVerifiedComparedAndPruned) {
   EXPECT_EQ(json::parse(run({"checkpoint", "show", path("a"), "--json"}).output)["tensors"][0]["name"], "w");
   EXPECT_EQ(run({"checkpoint", "verify", newest.string()}).status, 0);
   EXPECT_EQ(run({"checkpoint", "verify", path("a")}).status, 0);
+  for (const char* name : {"a/checkpoints/", "a/checkpoints/latest", "a/checkpoints/step-000000020/manifest.json"}) {
+    EXPECT_EQ(json::parse(run({"checkpoint", "show", path(name), "--json"}).output)["step"], 20) << name;
+  }
+  EXPECT_EQ(run({"checkpoint", "verify", path("a/checkpoints/latest")}).status, 0);
+  expect_error(run({"checkpoint", "list", newest.string()}), 66, "one checkpoint");
+  expect_error(run({"checkpoint", "verify", path("recipe.toml")}), 66, "recipe.toml");
   EXPECT_EQ(run({"checkpoint", "diff", newest.string(), newest.string()}).status, 0);
   const ProcessResult differ = run({"checkpoint", "diff", path("a"), path("b"), "--json"});
   EXPECT_EQ(differ.status, 1);

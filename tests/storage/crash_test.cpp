@@ -135,6 +135,7 @@ TEST(CrashReplay, MissingSyncWouldBeNoticed) {
     void sync_folder(const std::filesystem::path& folder) override { inner_.sync_folder(folder); }
     std::vector<FolderEntry> list(const std::filesystem::path& folder) const override { return inner_.list(folder); }
     bool exists(const std::filesystem::path& path) const override { return inner_.exists(path); }
+    bool is_folder(const std::filesystem::path& path) const override { return inner_.is_folder(path); }
     double modified_s(const std::filesystem::path& path) const override { return inner_.modified_s(path); }
 
    private:

@@ -10,6 +10,7 @@
 namespace longhaul::storage {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -114,6 +115,33 @@ TEST_F(Retention, LatestIsOnlyAHint) {
   disk.remove(kFolder / kLatestName);
   EXPECT_EQ(open_checkpoint(disk, kFolder).manifest().step, 20);
   EXPECT_EQ(open_checkpoint(disk, kFolder / step_name(10)).manifest().step, 10);
+}
+
+TEST_F(Retention, APathNamesAllCheckpointsOrOne) {
+  save(10);
+  save(20);
+  const auto resolved = [&](const std::filesystem::path& path) {
+    const NamedCheckpoints found = resolve(disk, path);
+    return std::pair(found.folder.string(), found.is_one);
+  };
+  const std::string all = kFolder.string(), newest = (kFolder / step_name(20)).string();
+  const std::filesystem::path run = kFolder.parent_path();
+  for (const auto& path : {run, run / "", kFolder, kFolder / ""}) EXPECT_EQ(resolved(path), std::pair(all, false)) << path;
+  for (const auto& path : {kFolder / kLatestName, std::filesystem::path(newest), std::filesystem::path(newest + "/"),
+                           kFolder / step_name(20) / kManifestName}) {
+    EXPECT_EQ(resolved(path), std::pair(newest, true)) << path;
+    EXPECT_EQ(open_checkpoint(disk, path).manifest().step, 20);
+  }
+  replace_file(disk, kFolder / kLatestName, "step-000000010\n");
+  EXPECT_EQ(open_checkpoint(disk, kFolder / kLatestName, Depth::kContents).manifest().step, 10) << "what it names, when it is named itself";
+
+  replace_file(disk, kFolder / kLatestName, "garbage\n");
+  disk.remove(kFolder / step_name(10) / kManifestName);
+  for (const auto& path : {kFolder / kLatestName, kFolder / step_name(10), kFolder / step_name(20) / "rank-00000.safetensors"}) {
+    const Error error = error_of([&] { resolve(disk, path); });
+    EXPECT_EQ(error.code(), ExitCode::kCheckpoint) << path;
+    EXPECT_THAT(error.what(), AllOf(HasSubstr(path.string()), HasSubstr("found "))) << path;
+  }
 }
 
 TEST_F(Retention, NoValidCheckpointSaysWhy) {
