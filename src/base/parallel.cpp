@@ -13,6 +13,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/error.h"
 
@@ -69,9 +70,38 @@ double group_cores() {
   return cores;
 }
 
+// Each piece once, by a thread of its own as far as there are threads; the exception handling is inside `piece`.
+#ifdef __SANITIZE_THREAD__
+// GNU OpenMP's barriers are invisible to ThreadSanitizer: under it the team is of plain threads, which it follows.
+thread_local bool plain_team = false;
+
+bool in_team() { return plain_team; }
+
+template <typename Piece>
+void run_pieces(int64_t pieces, const Piece& piece) {
+  std::vector<std::thread> team;
+  for (int64_t i = 0; i < pieces; ++i) {
+    team.emplace_back([&piece, i] {
+      plain_team = true;
+      piece(i);
+    });
+  }
+  for (std::thread& thread : team) thread.join();
+}
+#else
+bool in_team() { return omp_in_parallel() != 0; }
+
+template <typename Piece>
+void run_pieces(int64_t pieces, const Piece& piece) {
+  // The whole team starts, even when there are fewer pieces: a smaller team would make OpenMP end threads and start them anew.
+#pragma omp parallel for schedule(static, 1)
+  for (int64_t i = 0; i < pieces; ++i) piece(i);
+}
+#endif
+
 }  // namespace
 
-int threads() { return omp_in_parallel() ? 1 : omp_get_max_threads(); }
+int threads() { return in_team() ? 1 : omp_get_max_threads(); }
 
 void set_threads(int count) {
   LONGHAUL_ASSERT(count >= 0, "count {}", count);
@@ -101,20 +131,16 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, const std::function
 
   std::exception_ptr error;
   std::mutex error_mutex;
-  // The whole team starts, even when there are fewer pieces: a smaller team would make OpenMP end threads and start them anew.
-#pragma omp parallel
-  {
-    const int64_t share = count / pieces, longer = count % pieces;  // the first `longer` pieces have one element more
-    for (int64_t piece = omp_get_thread_num(); piece < pieces; piece += omp_get_num_threads()) {
-      const int64_t from = begin + piece * share + std::min(piece, longer);
-      try {
-        body(from, from + share + (piece < longer ? 1 : 0));
-      } catch (...) {
-        const std::lock_guard lock(error_mutex);
-        if (!error) error = std::current_exception();
-      }
+  const int64_t share = count / pieces, longer = count % pieces;  // the first `longer` pieces have one element more
+  run_pieces(pieces, [&](int64_t piece) {
+    const int64_t from = begin + piece * share + std::min(piece, longer);
+    try {
+      body(from, from + share + (piece < longer ? 1 : 0));
+    } catch (...) {
+      const std::lock_guard lock(error_mutex);
+      if (!error) error = std::current_exception();
     }
-  }
+  });
   if (error) std::rethrow_exception(error);
 }
 

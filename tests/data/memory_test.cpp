@@ -8,8 +8,8 @@ namespace longhaul::data {
 namespace {
 
 constexpr int64_t kBytes = 200'000'000;
-#ifdef __SANITIZE_ADDRESS__
-constexpr int64_t kGrowth = 500'000'000;  // with what AddressSanitizer keeps of freed memory (256 MB) and its shadow
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int64_t kGrowth = 500'000'000;  // with the sanitizer's shadow, and the freed memory that AddressSanitizer keeps (256 MB)
 #else
 constexpr int64_t kGrowth = 100'000'000;
 #endif

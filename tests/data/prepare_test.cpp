@@ -1,3 +1,4 @@
+#include <atomic>
 #include <map>
 
 #include "base/file.h"
@@ -85,10 +86,9 @@ TEST(Prepare, InterruptedPreparationGoesOn) {
     const auto left = std::filesystem::directory_iterator(cache)->path();
     write_file(left / "train/shard-00099.tokens.partial", "torn");
     write_file(left / "train/shard-00050.tokens", "not in the state");
-    int64_t encoded = 0;
+    std::atomic<int64_t> encoded = 0;
     Encoder counting = byte_encoder();
     counting.encode = [&, encode = counting.encode](std::string_view text, std::vector<int32_t>& ids) {
-#pragma omp atomic
       ++encoded;
       encode(text, ids);
     };
