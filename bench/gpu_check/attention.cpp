@@ -33,6 +33,8 @@ const std::vector<Case>& cases() {
       {"more keys than queries", {3, 65}, {140, 200}, 2, 1, 64, 64, 0},
       {"more queries than keys: rows without any key", {140, 5}, {70, 0}, 2, 2, 64, 64, 0, true},
       {"window, more keys than queries", {30}, {200}, 2, 2, 64, 64, 50},
+      {"three steps of keys for two tiles of queries", {130}, {385}, 1, 1, 128, 128, 0},
+      {"keys 40, values 72, five steps", {70}, {600}, 2, 1, 40, 72, 0},
   };
   return all;
 }
@@ -137,6 +139,14 @@ void check_case(Session& session, const Case& which) {
   // Gradients: p, ds and o are rounded to bf16 on the way, and do·o − do·v cancels, so their error is about twice that of one rounding.
   session.compare(op, which.name, "o", o, want.o, kBf16);
   session.compare(op, which.name, "logsumexp", logsumexp, want.logsumexp, kFp32);
+  if (kernels::cuda::attention_wgmma_refusal(problem).empty()) {
+    o.poison();
+    logsumexp.poison();
+    kernels::cuda::attention_forward_wgmma(problem, tiles(forward), o.device(), logsumexp.device(), nullptr);
+    kernels::cuda::runtime::synchronize();
+    session.compare("attention, wgmma", which.name, "o", o, want.o, kBf16);
+    session.compare("attention, wgmma", which.name, "logsumexp", logsumexp, want.logsumexp, kFp32);
+  }
   // One visible key: the softmax is constant and its gradient zero.
   const Tolerance gradient{8e-3, 3e-2, which.window == 1 ? 1.0 : 0.0};
   session.compare(op, which.name, "d_q", d_q, want.d_q, gradient);
@@ -233,6 +243,10 @@ void time_case(Session& session, int64_t length, int heads, int key_heads, int h
                             std::to_string(head) + ", causal";
   session.time("attention forward", shape, bytes, flops,
                [&] { kernels::cuda::attention_forward(problem, tiles(forward), o.device(), logsumexp.device(), nullptr); });
+  if (kernels::cuda::attention_wgmma_refusal(problem).empty()) {  // in the same form, so that the two lines can be compared
+    session.time("attention forward, wgmma", shape, bytes, flops,
+                 [&] { kernels::cuda::attention_forward_wgmma(problem, tiles(forward), o.device(), logsumexp.device(), nullptr); });
+  }
   session.time("attention backward", shape, 2 * bytes, 2.5 * flops, [&] {
     kernels::cuda::attention_backward(problem, tiles(queries), tiles(keys),
                                       {o.device(), logsumexp.device(), d_o.device(), nullptr, d_q.device(), d_k.device(), d_v.device()},

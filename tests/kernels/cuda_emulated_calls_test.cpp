@@ -138,16 +138,21 @@ TEST_P(CudaCallsAttention, EqualsReference) {
   const bool in_one = c.offsets == c.key_offsets && c.key == c.value;
   if (c.key_offsets.back() * c.offsets.back() * c.heads * (c.key + c.value) > 40'000'000) GTEST_SKIP() << "slow when emulated";
   const auto run = [&](const AttentionInputs& x) { return c.call(attention, x, 0.3); };
-  AttentionEvaluation found;
-  {
+  const AttentionEvaluation expected =
+      longhaul::testing::evaluate(in.to(at::kDouble), [&](const AttentionInputs& x) { return c.call(attention_reference, x, 0.3); });
+  const bool for_wgmma = c.key % 8 == 0 && c.value % 8 == 0 && std::max(c.key, c.value) <= 128;
+  for (const char* form : {"cuda", "cuda_wgmma"}) {
     const OnEmulatedGpu gpu;
-    found = longhaul::testing::evaluate(in_one ? in.in_one_tensor() : in, run);
-    expect_cuda("attention");
+    Dispatcher::force("attention", form);
+    if (form == std::string("cuda") || for_wgmma) {
+      // See cases.toml for the tolerance.
+      expect_same(longhaul::testing::evaluate(in_one ? in.in_one_tensor() : in, run), expected, 1.5e-2);
+      EXPECT_EQ(Dispatcher::last("attention").chosen, form);
+    } else {
+      EXPECT_THROW(run(in), Error);
+    }
+    Dispatcher::force("attention", std::nullopt);
   }
-  // See cases.toml for the tolerance.
-  expect_same(
-      found, longhaul::testing::evaluate(in.to(at::kDouble), [&](const AttentionInputs& x) { return c.call(attention_reference, x, 0.3); }),
-      1.5e-2);
 }
 INSTANTIATE_TEST_SUITE_P(Cases, CudaCallsAttention, ::testing::ValuesIn(attention_cases()));
 
@@ -372,6 +377,24 @@ TEST(CudaCalls, RefuseWhatTheyCannotDo) {
   EXPECT_EQ(refused("linear_recurrence"), "it takes heads of 1 to 256 channels");
   attention(wide_heads, wide_heads, wide_heads, Tensor(), Tensor(), {});
   EXPECT_EQ(refused("attention"), "it takes heads of 1 to 256 channels");
+  const auto refused_by_wgmma = [](int64_t channels, double scale, int64_t offset) -> std::string {
+    const Tensor x = at::zeros({3 * channels + offset}, kBf16).slice(0, offset).view({3, 1, channels});
+    Dispatcher::force("attention", "cuda_wgmma");
+    std::string reason;
+    try {
+      attention(x, x, x, Tensor(), Tensor(), {.scale = scale});
+    } catch (const Error& error) {
+      reason = error.fields().found;
+    }
+    Dispatcher::force("attention", std::nullopt);
+    return reason;
+  };
+  EXPECT_EQ(refused_by_wgmma(64, 1, 0), "");
+  EXPECT_EQ(refused_by_wgmma(136, 1, 0), "cuda_wgmma: wgmma takes heads of up to 128 channels");
+  EXPECT_EQ(refused_by_wgmma(64, 0, 0), "cuda_wgmma: wgmma wants a scale above 0");
+  for (const auto& [channels, offset] : {std::pair<int64_t, int64_t>{60, 0}, {64, 4}})
+    EXPECT_EQ(refused_by_wgmma(channels, 1, offset),
+              "cuda_wgmma: wgmma wants channels in multiples of 8, and q, k, v at multiples of 16 bytes");
   KeyValueCache cache;
   cache.append(at::zeros({3, 1, 8}, kBf16), at::zeros({3, 1, 8}, kBf16));
   const KeyValueCache* const one = &cache;

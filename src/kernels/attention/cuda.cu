@@ -2,28 +2,10 @@
 #include "kernels/attention/cuda.h"
 
 #include "kernels/attention/decode_kernels.h"
-#include "kernels/cuda/mma.h"
+#include "kernels/attention/forward_wgmma.h"
 
 namespace longhaul::kernels::cuda {
 namespace {
-
-struct Side {  // [tokens, heads, width]
-  const Bf16* data;
-  int heads, width;
-  bool aligned;
-  LONGHAUL_DEVICE const Bf16* at(int64_t token, int head) const { return data + (token * heads + head) * width; }
-  LONGHAUL_DEVICE int64_t stride() const { return static_cast<int64_t>(heads) * width; }
-};
-
-struct Arguments {
-  Side q, k, v, d_o;
-  Bf16 *o, *d_q, *d_k, *d_v;
-  float* logsumexp_out;
-  const float *logsumexp, *row_dots;  // [T, H]
-  const AttentionTile* tiles;
-  int heads, group, window;
-  float scale;
-};
 
 template <int kHead>
 LONGHAUL_DEVICE void load_side(Tile<kHead> tile, const Side& side, int64_t token, int head, int rows) {
@@ -63,23 +45,6 @@ LONGHAUL_DEVICE void multiply_columns(float (&out)[kColumns][4], const float (&p
       load_b_transposed(right, b, row * 16, col0 + column * 8);
       multiply_add(out[column], left, right[0]);
       multiply_add(out[column + 1], left, right[1]);
-    }
-  }
-}
-
-// Masks scores of 16 queries (from row0 of the tile) against keys first_key …
-LONGHAUL_DEVICE void mask_scores(float (&s)[kKeyRows / 8][4], const AttentionTile& tile, int row0, int first_key, int window) {
-  LONGHAUL_UNROLL
-  for (int half = 0; half < 2; ++half) {
-    const int row = row0 + c_place(lane_index(), 2 * half).row;
-    const Range range = row < tile.rows ? visible_keys(tile.first + row, tile.shift, tile.others, window) : Range{0, 0};
-    LONGHAUL_UNROLL
-    for (int column = 0; column < kKeyRows / 8; ++column) {
-      LONGHAUL_UNROLL
-      for (int i = 0; i < 2; ++i) {
-        const int key = first_key + column * 8 + c_place(lane_index(), i).col;
-        if (key < range.first || key >= range.last) s[column][2 * half + i] = negative_infinity();
-      }
     }
   }
 }
@@ -361,6 +326,26 @@ void run_backward(Arguments in, const AttentionTiles& query_tiles, const Attenti
 }
 
 }  // namespace
+
+std::string attention_wgmma_refusal(const Attention& p) {
+  if (padded_head(p.keys, p.values) > 128) return "wgmma takes heads of up to 128 channels";
+  if (!(p.scale > 0)) return "wgmma wants a scale above 0";
+  const Arguments in = arguments_of(p, {});
+  if (!in.q.aligned || !in.k.aligned || !in.v.aligned)
+    return "wgmma wants channels in multiples of 8, and q, k, v at multiples of 16 bytes";
+  return refuse_wgmma();
+}
+
+void attention_forward_wgmma(const Attention& p, const AttentionTiles& tiles, Bf16* o, float* logsumexp, Stream stream) {
+  if (const std::string refusal = attention_wgmma_refusal(p); !refusal.empty())
+    throw std::runtime_error("attention.forward_wgmma: " + refusal);
+  Arguments in = arguments_of(p, tiles);
+  in.o = o;
+  in.logsumexp_out = logsumexp;
+  const int head = padded_head(p.keys, p.values);
+  launch("attention.forward_wgmma", head == 64 ? forward_wgmma_kernel<64> : forward_wgmma_kernel<128>,
+         static_cast<int64_t>(tiles.count) * p.heads, kWgmmaThreads, wgmma_shared_bytes(head), stream, in);
+}
 
 void attention_forward(const Attention& p, const AttentionTiles& tiles, Bf16* o, float* logsumexp, Stream stream) {
   Arguments in = arguments_of(p, tiles);

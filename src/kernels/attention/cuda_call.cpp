@@ -18,22 +18,27 @@ std::string refuse(int64_t keys, int64_t values, int64_t window) {
 }
 std::string refuse(const AttentionProblem& problem) { return refuse(problem.q_thd.size(2), problem.v_shd.size(2), problem.options.window); }
 
+cuda::Attention call_of(const AttentionOptions& options, const Tensor& q, const Tensor& k, const Tensor& v) {
+  return {.tokens = q.size(0),
+          .key_tokens = k.size(0),
+          .heads = static_cast<int>(q.size(1)),
+          .key_heads = static_cast<int>(k.size(1)),
+          .keys = static_cast<int>(q.size(2)),
+          .values = static_cast<int>(v.size(2)),
+          .window = static_cast<int>(options.window),
+          .scale = static_cast<float>(options.scale),
+          .q = cuda::bf16(q),
+          .k = cuda::bf16(k),
+          .v = cuda::bf16(v)};
+}
+
 // A problem as the kernels take it, and the tensors it points into.
 struct Operands {
   explicit Operands(const AttentionProblem& problem)
-      : q(problem.q_thd.contiguous()), k(problem.k_shd.contiguous()), v(problem.v_shd.contiguous()) {
-    call = {.tokens = q.size(0),
-            .key_tokens = k.size(0),
-            .heads = static_cast<int>(q.size(1)),
-            .key_heads = static_cast<int>(k.size(1)),
-            .keys = static_cast<int>(q.size(2)),
-            .values = static_cast<int>(v.size(2)),
-            .window = static_cast<int>(problem.options.window),
-            .scale = static_cast<float>(problem.options.scale),
-            .q = cuda::bf16(q),
-            .k = cuda::bf16(k),
-            .v = cuda::bf16(v)};
-  }
+      : q(problem.q_thd.contiguous()),
+        k(problem.k_shd.contiguous()),
+        v(problem.v_shd.contiguous()),
+        call(call_of(problem.options, q, k, v)) {}
   Tensor q, k, v;
   cuda::Attention call;
 };
@@ -44,15 +49,26 @@ Tiles query_tiles(const AttentionProblem& problem, int rows) {
   return {cuda::attention_tiles(problem.offsets, problem.key_offsets, rows, false), problem.q_thd};
 }
 
-AttentionResult forward(const AttentionProblem& problem) {
+std::string refuse_wgmma(const AttentionProblem& problem) {
+  const cuda::OnDevice device(problem.q_thd);
+  cuda::Attention call = call_of(problem.options, problem.q_thd, problem.k_shd, problem.v_shd);
+  if (!problem.q_thd.is_contiguous()) call.q = nullptr;  // the copy that will be made is aligned
+  if (!problem.k_shd.is_contiguous()) call.k = nullptr;
+  if (!problem.v_shd.is_contiguous()) call.v = nullptr;
+  return cuda::attention_wgmma_refusal(call);
+}
+
+AttentionResult forward_by(const AttentionProblem& problem, decltype(cuda::attention_forward)* kernel) {
   const cuda::OnDevice device(problem.q_thd);
   const Operands in(problem);
   const AttentionResult result{at::empty({in.call.tokens, in.call.heads, in.call.values}, in.v.options().requires_grad(false)),
                                cuda::fp32_like(in.q, {in.call.tokens, in.call.heads})};
   const Tiles tiles = query_tiles(problem, cuda::query_rows(cuda::padded_head(in.call.keys, in.call.values)));
-  cuda::attention_forward(in.call, pointers(tiles), cuda::bf16_out(result.o_thd), cuda::fp32_out(result.logsumexp_th), device.stream());
+  kernel(in.call, pointers(tiles), cuda::bf16_out(result.o_thd), cuda::fp32_out(result.logsumexp_th), device.stream());
   return result;
 }
+AttentionResult forward(const AttentionProblem& problem) { return forward_by(problem, cuda::attention_forward); }
+AttentionResult forward_wgmma(const AttentionProblem& problem) { return forward_by(problem, cuda::attention_forward_wgmma); }
 
 AttentionGradients backward(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o, const Tensor& d_logsumexp) {
   const cuda::OnDevice device(problem.q_thd);
@@ -130,8 +146,13 @@ AttentionResult paged(const PagedProblem& problem) {
   return result;
 }
 
-const CudaCalls<AttentionCuda> registered(
-    {.refuse = refuse, .forward = forward, .backward = backward, .refuse_paged = refuse_paged, .paged = paged});
+const CudaCalls<AttentionCuda> registered({.refuse = refuse,
+                                           .forward = forward,
+                                           .refuse_wgmma = refuse_wgmma,
+                                           .forward_wgmma = forward_wgmma,
+                                           .backward = backward,
+                                           .refuse_paged = refuse_paged,
+                                           .paged = paged});
 
 }  // namespace
 }  // namespace longhaul::kernels

@@ -14,11 +14,20 @@ namespace {
 
 constexpr const char* kOp = "attention";
 
-enum Implementation : size_t { kCuda, kCpu, kSdpa, kReference, kMeta, kAten };
+// Of the two forms on a GPU the first that is asked: plain mma until gpu-check has timed both on Hopper (docs/design/cuda.md).
+constexpr bool kWgmmaFirst = false;
+
+enum Implementation : size_t { kCuda = kWgmmaFirst ? 1 : 0, kCudaWgmma = 1 - kCuda, kCpu = 2, kSdpa, kReference, kMeta, kAten };
+const std::vector<std::string> kImplementations = {
+    kWgmmaFirst ? "cuda_wgmma" : "cuda", kWgmmaFirst ? "cuda" : "cuda_wgmma", "cpu", "sdpa", "reference", "meta", "aten"};
 
 std::string refuse_gpu(const AttentionProblem& problem) {
   const std::string refusal = refuse_cuda(problem.q_thd);
   return refusal.empty() ? cuda_calls<AttentionCuda>().refuse(problem) : refusal;
+}
+std::string refuse_wgmma(const AttentionProblem& problem) {
+  const std::string refusal = refuse_gpu(problem);
+  return refusal.empty() ? cuda_calls<AttentionCuda>().refuse_wgmma(problem) : refusal;
 }
 
 std::string refuse_sdpa(const AttentionProblem& problem) {
@@ -55,10 +64,11 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
  public:
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const Tensor& q, const Tensor& k,
                                                 const Tensor& v, const AttentionProblem& problem, int64_t implementation) {
-    const auto result = implementation == kCuda   ? cuda_calls<AttentionCuda>().forward(problem)
-                        : implementation == kCpu  ? attention_forward_cpu(problem)
-                        : implementation == kSdpa ? attention_forward_sdpa(problem)
-                                                  : attention_forward_reference(problem);
+    const auto result = implementation == kCuda        ? cuda_calls<AttentionCuda>().forward(problem)
+                        : implementation == kCudaWgmma ? cuda_calls<AttentionCuda>().forward_wgmma(problem)
+                        : implementation == kCpu       ? attention_forward_cpu(problem)
+                        : implementation == kSdpa      ? attention_forward_sdpa(problem)
+                                                       : attention_forward_reference(problem);
     context->set_materialize_grads(false);
     context->save_for_backward({q, k, v, result.o_thd, result.logsumexp_th});
     context->saved_data["offsets"] = to_tensor(problem.offsets);
@@ -79,11 +89,11 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
     const Tensor d_o = gradients[0].defined() ? gradients[0] : at::zeros_like(saved[3]);
     // LibTorch's kernel has no gradient for the log-sum-exp; the definition does.
     const int64_t implementation = data.at("implementation").toInt();
-    const auto out = implementation == kCuda  ? cuda_calls<AttentionCuda>().backward(problem, result, d_o, gradients[1])
-                     : implementation == kCpu ? attention_backward_cpu(problem, result, d_o, gradients[1])
-                     : implementation == kSdpa && !gradients[1].defined()
-                         ? attention_backward_sdpa(problem, result, d_o)
-                         : attention_backward_reference(problem, result, d_o, gradients[1]);
+    const auto out =
+        implementation == kCuda || implementation == kCudaWgmma ? cuda_calls<AttentionCuda>().backward(problem, result, d_o, gradients[1])
+        : implementation == kCpu                                ? attention_backward_cpu(problem, result, d_o, gradients[1])
+        : implementation == kSdpa && !gradients[1].defined()    ? attention_backward_sdpa(problem, result, d_o)
+                                                                : attention_backward_reference(problem, result, d_o, gradients[1]);
     return {out.q_thd, out.k_shd, out.v_shd, Tensor(), Tensor()};
   }
 };
@@ -99,8 +109,9 @@ AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v, con
                           const AttentionOptions& options) {
   const AttentionProblem problem = problem_of(q, k, v, offsets, key_offsets, options);
   static const Dispatcher dispatcher(kOp);
-  const size_t choice = dispatcher.choose({"cuda", "cpu", "sdpa", "reference", "meta", "aten"}, [&](size_t i) {
+  const size_t choice = dispatcher.choose(kImplementations, [&](size_t i) {
     return i == kCuda                       ? refuse_gpu(problem)
+           : i == kCudaWgmma                ? refuse_wgmma(problem)
            : i == kCpu                      ? refuse_attention_cpu(problem)
            : i == kSdpa                     ? refuse_sdpa(problem)
            : i == kReference && !q.is_cpu() ? kNotOnCpu

@@ -49,11 +49,11 @@ LONGHAUL_HD Range queries_of_tile(const AttentionTile& tile, int window) {
   return {seeing_queries(tile.first, tile.shift, tile.others, window).first,
           seeing_queries(tile.first + tile.rows - 1, tile.shift, tile.others, window).last};
 }
-// Whether every query of the tile sees all of the keys [first, first + kKeyRows): no mask is needed there.
-LONGHAUL_HD bool all_visible(const AttentionTile& tile, int first_key, int window) {
+// Whether every query of the tile sees all of the keys [first, first + keys): no mask is needed there.
+LONGHAUL_HD bool all_visible(const AttentionTile& tile, int first_key, int window, int keys = kKeyRows) {
   const Range of_first = visible_keys(tile.first, tile.shift, tile.others, window);
   const Range of_last = visible_keys(tile.first + tile.rows - 1, tile.shift, tile.others, window);
-  return first_key >= of_last.first && first_key + kKeyRows <= of_first.last;
+  return first_key >= of_last.first && first_key + keys <= of_first.last;
 }
 
 LONGHAUL_HD constexpr int padded_head(int keys, int values) {
@@ -66,6 +66,15 @@ LONGHAUL_HD constexpr int backward_stages(int head) { return head <= 128 ? 2 : 1
 LONGHAUL_HD constexpr int forward_shared_bytes(int head) { return (query_rows(head) + 4 * kKeyRows) * head * 2; }
 LONGHAUL_HD constexpr int backward_shared_bytes(int head) {
   return (2 + 2 * backward_stages(head)) * kBackwardRows * head * 2 + 2 * kBackwardRows * 4;
+}
+
+// The forward pass by wgmma (forward_wgmma.h): tiles of query_rows, steps of kWgmmaKeys keys, two of each of k and v at a time.
+constexpr int kWgmmaKeys = 128, kWgmmaStages = 2;
+constexpr int kWgmmaThreads = 3 * 128;  // two warp groups that compute, one that loads
+constexpr int kWgmmaWorkBytes = 64;     // what the block is about
+LONGHAUL_HD constexpr int wgmma_tile_bytes(int head) { return 128 * head * 2; }
+LONGHAUL_HD constexpr int wgmma_shared_bytes(int head) {  // with what aligns the tiles, and the barriers
+  return 1024 + (1 + 2 * kWgmmaStages) * wgmma_tile_bytes(head) + 4 * kWgmmaStages * 8 + kWgmmaWorkBytes;
 }
 
 // Tiles of `rows` tokens. `offsets` are the documents of the tiles' own tokens, `other_offsets` those of the other side.
