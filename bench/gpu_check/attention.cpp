@@ -129,30 +129,32 @@ void check_case(Session& session, const Case& which) {
        d_v = Buffer<Bf16>::output(v.size());
   auto logsumexp = Buffer<float>::output(tokens * which.heads);
   auto workspace = Buffer<unsigned char>::output(kernels::cuda::attention_workspace_bytes(problem));
-  kernels::cuda::attention_forward(problem, tiles(forward), o.device(), logsumexp.device(), nullptr);
-  kernels::cuda::attention_backward(problem, tiles(queries), tiles(keys),
-                                    {o.device(), logsumexp.device(), d_o.device(), which.d_logsumexp ? d_logsumexp.device() : nullptr,
-                                     d_q.device(), d_k.device(), d_v.device()},
-                                    workspace.device(), nullptr);
-  kernels::cuda::runtime::synchronize();
-  const char* op = "attention";
-  // Gradients: p, ds and o are rounded to bf16 on the way, and do·o − do·v cancels, so their error is about twice that of one rounding.
-  session.compare(op, which.name, "o", o, want.o, kBf16);
-  session.compare(op, which.name, "logsumexp", logsumexp, want.logsumexp, kFp32);
-  if (kernels::cuda::attention_wgmma_refusal(problem).empty()) {
-    o.poison();
-    logsumexp.poison();
-    kernels::cuda::attention_forward_wgmma(problem, tiles(forward), o.device(), logsumexp.device(), nullptr);
+  const kernels::cuda::AttentionGradientPointers gradients{
+      o.device(),   logsumexp.device(), d_o.device(), which.d_logsumexp ? d_logsumexp.device() : nullptr,
+      d_q.device(), d_k.device(),       d_v.device()};
+  const auto compare = [&](const char* op) {
     kernels::cuda::runtime::synchronize();
-    session.compare("attention, wgmma", which.name, "o", o, want.o, kBf16);
-    session.compare("attention, wgmma", which.name, "logsumexp", logsumexp, want.logsumexp, kFp32);
-  }
-  // One visible key: the softmax is constant and its gradient zero.
-  const Tolerance gradient{8e-3, 3e-2, which.window == 1 ? 1.0 : 0.0};
-  session.compare(op, which.name, "d_q", d_q, want.d_q, gradient);
-  session.compare(op, which.name, "d_k", d_k, want.d_k, gradient);
-  session.compare(op, which.name, "d_v", d_v, want.d_v, kBf16);
-  session.expect(op, which.name, "workspace", workspace.guards_hold(), "wrote outside the workspace");
+    // Gradients: p, ds and o are rounded to bf16 on the way, and do·o − do·v cancels, so their error is about twice that of one rounding.
+    session.compare(op, which.name, "o", o, want.o, kBf16);
+    session.compare(op, which.name, "logsumexp", logsumexp, want.logsumexp, kFp32);
+    // One visible key: the softmax is constant and its gradient zero.
+    const Tolerance gradient{8e-3, 3e-2, which.window == 1 ? 1.0 : 0.0};
+    session.compare(op, which.name, "d_q", d_q, want.d_q, gradient);
+    session.compare(op, which.name, "d_k", d_k, want.d_k, gradient);
+    session.compare(op, which.name, "d_v", d_v, want.d_v, kBf16);
+    session.expect(op, which.name, "workspace", workspace.guards_hold(), "wrote outside the workspace");
+  };
+  kernels::cuda::attention_forward(problem, tiles(forward), o.device(), logsumexp.device(), nullptr);
+  kernels::cuda::attention_backward(problem, tiles(queries), tiles(keys), gradients, workspace.device(), nullptr);
+  compare("attention");
+  if (!kernels::cuda::attention_wgmma_refusal(problem).empty()) return;
+  for (Buffer<Bf16>* each : {&o, &d_q, &d_k, &d_v}) each->poison();
+  logsumexp.poison();
+  workspace.poison();
+  const Buffer<AttentionTile> wide_keys(kernels::cuda::attention_tiles(key_offsets, offsets, kernels::cuda::kWgmmaRows, true));
+  kernels::cuda::attention_forward_wgmma(problem, tiles(forward), o.device(), logsumexp.device(), nullptr);
+  kernels::cuda::attention_backward_wgmma(problem, tiles(forward), tiles(wide_keys), gradients, workspace.device(), nullptr);
+  compare("attention, wgmma");
 }
 
 // Pages in shuffled order; lengths around a page's and a part's size.
@@ -243,14 +245,16 @@ void time_case(Session& session, int64_t length, int heads, int key_heads, int h
                             std::to_string(head) + ", causal";
   session.time("attention forward", shape, bytes, flops,
                [&] { kernels::cuda::attention_forward(problem, tiles(forward), o.device(), logsumexp.device(), nullptr); });
-  if (kernels::cuda::attention_wgmma_refusal(problem).empty()) {  // in the same form, so that the two lines can be compared
-    session.time("attention forward, wgmma", shape, bytes, flops,
-                 [&] { kernels::cuda::attention_forward_wgmma(problem, tiles(forward), o.device(), logsumexp.device(), nullptr); });
-  }
-  session.time("attention backward", shape, 2 * bytes, 2.5 * flops, [&] {
-    kernels::cuda::attention_backward(problem, tiles(queries), tiles(keys),
-                                      {o.device(), logsumexp.device(), d_o.device(), nullptr, d_q.device(), d_k.device(), d_v.device()},
-                                      workspace.data(), nullptr);
+  const kernels::cuda::AttentionGradientPointers gradients{o.device(),   logsumexp.device(), d_o.device(), nullptr,
+                                                           d_q.device(), d_k.device(),       d_v.device()};
+  session.time("attention backward", shape, 2 * bytes, 2.5 * flops,
+               [&] { kernels::cuda::attention_backward(problem, tiles(queries), tiles(keys), gradients, workspace.data(), nullptr); });
+  if (!kernels::cuda::attention_wgmma_refusal(problem).empty()) return;  // below the lines above, so that each pair can be compared
+  const Buffer<AttentionTile> wide_keys(kernels::cuda::attention_tiles(offsets, offsets, kernels::cuda::kWgmmaRows, true));
+  session.time("attention forward, wgmma", shape, bytes, flops,
+               [&] { kernels::cuda::attention_forward_wgmma(problem, tiles(forward), o.device(), logsumexp.device(), nullptr); });
+  session.time("attention backward, wgmma", shape, 2 * bytes, 2.5 * flops, [&] {
+    kernels::cuda::attention_backward_wgmma(problem, tiles(forward), tiles(wide_keys), gradients, workspace.data(), nullptr);
   });
 }
 

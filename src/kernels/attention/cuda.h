@@ -1,6 +1,6 @@
 // attention on a GPU: raw pointers, sizes and a stream (contract: op.h; FlashAttention-2, arXiv 2307.08691, megascale.md §12).
 //
-// mma.m16n8k16 with bf16 operands, or wgmma on Hopper for the forward pass (forward_wgmma.h); scores, softmax and sums in fp32. The backward pass computes dk, dv in blocks over keys and dq in
+// mma.m16n8k16 with bf16 operands, or wgmma on Hopper (forward_wgmma.h, backward_wgmma.h); scores, softmax and sums in fp32. The backward pass computes dk, dv in blocks over keys and dq in
 // blocks over queries: each score twice, nothing added from several blocks, so results are deterministic. Head sizes 1 … 256; the
 // sizes of k and v may differ. Tables (tiles.h) and workspace belong to the caller and lie on the device.
 #pragma once
@@ -42,6 +42,9 @@ void attention_forward_wgmma(const Attention& problem, const AttentionTiles& til
 int64_t attention_workspace_bytes(const Attention& problem);
 void attention_backward(const Attention& problem, const AttentionTiles& query_tiles, const AttentionTiles& key_tiles,
                         const AttentionGradientPointers& gradients, void* workspace, Stream stream);
+// The same, by wgmma (backward_wgmma.h), under the same conditions, and with o's gradient at a multiple of 16 bytes. Both tables of kWgmmaRows.
+void attention_backward_wgmma(const Attention& problem, const AttentionTiles& query_tiles, const AttentionTiles& key_tiles,
+                              const AttentionGradientPointers& gradients, void* workspace, Stream stream);
 
 // One new token for each of `sequences`, keys and values in pages, each on its own: head h of token s of sequence n
 // lies in row h · page + s % page of page k_pages[n · table_width + s / page]. lengths counts the new token too.

@@ -58,6 +58,8 @@ std::string refuse_wgmma(const AttentionProblem& problem) {
   return cuda::attention_wgmma_refusal(call);
 }
 
+Tensor aligned(const Tensor& x) { return reinterpret_cast<uintptr_t>(x.const_data_ptr()) % 16 == 0 ? x : x.clone(); }
+
 AttentionResult forward_by(const AttentionProblem& problem, decltype(cuda::attention_forward)* kernel) {
   const cuda::OnDevice device(problem.q_thd);
   const Operands in(problem);
@@ -70,25 +72,33 @@ AttentionResult forward_by(const AttentionProblem& problem, decltype(cuda::atten
 AttentionResult forward(const AttentionProblem& problem) { return forward_by(problem, cuda::attention_forward); }
 AttentionResult forward_wgmma(const AttentionProblem& problem) { return forward_by(problem, cuda::attention_forward_wgmma); }
 
-AttentionGradients backward(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o, const Tensor& d_logsumexp) {
+AttentionGradients backward_by(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o, const Tensor& d_logsumexp,
+                               int query_rows, int key_rows, decltype(cuda::attention_backward)* kernels) {
   const cuda::OnDevice device(problem.q_thd);
   const Operands in(problem);
   const AttentionGradients out{at::empty_like(in.q), at::empty_like(in.k), at::empty_like(in.v)};
-  const Tensor o = result.o_thd.contiguous(), logsumexp = result.logsumexp_th.contiguous(), d_o_flat = d_o.contiguous();
+  const Tensor o = result.o_thd.contiguous(), logsumexp = result.logsumexp_th.contiguous(), d_o_flat = aligned(d_o.contiguous());
   const Tensor d_logsumexp_flat = cuda::contiguous(d_logsumexp);
-  const Tiles queries = query_tiles(problem, cuda::kBackwardRows);
-  const Tiles keys(cuda::attention_tiles(problem.key_offsets, problem.offsets, cuda::kKeyRows, true), in.q);
+  const Tiles queries = query_tiles(problem, query_rows);
+  const Tiles keys(cuda::attention_tiles(problem.key_offsets, problem.offsets, key_rows, true), in.q);
   const Tensor workspace = cuda::workspace(cuda::attention_workspace_bytes(in.call), in.q);
-  cuda::attention_backward(in.call, pointers(queries), pointers(keys),
-                           {.o = cuda::bf16(o),
-                            .logsumexp = cuda::fp32(logsumexp),
-                            .d_o = cuda::bf16(d_o_flat),
-                            .d_logsumexp = cuda::fp32(d_logsumexp_flat),
-                            .d_q = cuda::bf16_out(out.q_thd),
-                            .d_k = cuda::bf16_out(out.k_shd),
-                            .d_v = cuda::bf16_out(out.v_shd)},
-                           workspace.mutable_data_ptr(), device.stream());
+  kernels(in.call, pointers(queries), pointers(keys),
+          {.o = cuda::bf16(o),
+           .logsumexp = cuda::fp32(logsumexp),
+           .d_o = cuda::bf16(d_o_flat),
+           .d_logsumexp = cuda::fp32(d_logsumexp_flat),
+           .d_q = cuda::bf16_out(out.q_thd),
+           .d_k = cuda::bf16_out(out.k_shd),
+           .d_v = cuda::bf16_out(out.v_shd)},
+          workspace.mutable_data_ptr(), device.stream());
   return out;
+}
+AttentionGradients backward(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o, const Tensor& d_logsumexp) {
+  return backward_by(problem, result, d_o, d_logsumexp, cuda::kBackwardRows, cuda::kKeyRows, cuda::attention_backward);
+}
+AttentionGradients backward_wgmma(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o,
+                                  const Tensor& d_logsumexp) {
+  return backward_by(problem, result, d_o, d_logsumexp, cuda::kWgmmaRows, cuda::kWgmmaRows, cuda::attention_backward_wgmma);
 }
 
 std::string refuse_paged(const PagedProblem& problem) {
@@ -148,9 +158,10 @@ AttentionResult paged(const PagedProblem& problem) {
 
 const CudaCalls<AttentionCuda> registered({.refuse = refuse,
                                            .forward = forward,
+                                           .backward = backward,
                                            .refuse_wgmma = refuse_wgmma,
                                            .forward_wgmma = forward_wgmma,
-                                           .backward = backward,
+                                           .backward_wgmma = backward_wgmma,
                                            .refuse_paged = refuse_paged,
                                            .paged = paged});
 

@@ -9,15 +9,10 @@
 // The loading group waits for its own copies, fences them for the tensor cores, and only then says that a stage is full.
 #pragma once
 
-#include "kernels/attention/kernel_parts.h"
-#include "kernels/cuda/barriers.h"
+#include "kernels/attention/wgmma_parts.h"
 
 namespace longhaul::kernels::cuda {
 namespace {
-
-constexpr int kComputeGroups = 2, kGroupRows = 64, kComputeWarps = kComputeGroups * 4;
-constexpr int kLoadRegisters = 40, kComputeRegisters = 232;                     // 168 a thread at the start: 65,536 / 384, in eights
-constexpr int kTurnBarrier = 1, kGroupBarrier = kTurnBarrier + kComputeGroups;  // one for each group
 
 // What a block is about: kept in shared memory, as the warp groups that compute need their registers.
 struct WgmmaWork {
@@ -53,31 +48,6 @@ struct WgmmaShared {
   LONGHAUL_DEVICE WgmmaWork& work() const { return *reinterpret_cast<WgmmaWork*>(barriers(4)); }
 };
 
-// Rows first … first + kRows − 1 of a tile by kThreads threads, of which this is `thread`; rows from `rows` on are zeros. A thread keeps to
-// one unit of the panels' rows, and to rows with one remainder by 8, so that the swizzle is computed once.
-template <int kRows, int kThreads, int kTileRows, int kWidth>
-LONGHAUL_DEVICE void load_panels(Panels<kTileRows, kWidth> tile, const Side& side, int64_t token, int head, int first, int rows,
-                                 int thread) {
-  constexpr int kUnits = kPanelColumns / kUnit, kStep = kThreads / kUnits;
-  static_assert(kStep % 8 == 0 && kRows % kStep == 0);
-  const int unit = thread % kUnits * kUnit, begin = first + thread / kUnits;
-  LONGHAUL_ROLL
-  for (int panel = 0; panel < kWidth; panel += kPanelColumns) {
-    Bf16* to = tile.at(begin, panel + unit);
-    const int last = panel + unit < side.width ? rows : 0;
-    int64_t from = side.at(token + begin, head) - side.data + panel + unit;
-    LONGHAUL_UNROLL_BY_4
-    for (int row = begin; row < first + kRows; row += kStep) {
-      copy_async(to, side.data + (row < last ? from : 0), row < last ? 16 : 0);
-      to += kStep * kPanelColumns;
-      from += kStep * side.stride();
-    }
-  }
-  end_copy_group();
-  wait_for_copies<0>();
-  fence_async_proxy();
-}
-
 // By two warps, the keys or the values of all steps.
 template <bool kValues, int kHead>
 LONGHAUL_DEVICE void load_steps(const Arguments& in, const WgmmaShared<kHead>& shared, const WgmmaWork& work) {
@@ -88,6 +58,7 @@ LONGHAUL_DEVICE void load_steps(const Arguments& in, const WgmmaShared<kHead>& s
     if (use > 0) shared.empty(kValues, step).wait(use - 1);
     load_panels<kWgmmaKeys, kThreads>(kValues ? shared.v(step) : shared.k(step), kValues ? in.v : in.k, work.tile.other_begin + key,
                                       work.key_head, 0, work.tile.others - key, static_cast<int>(threadIdx.x) % kThreads);
+    finish_panels();
     shared.full(kValues, step).arrive();
   }
 }
@@ -117,15 +88,6 @@ LONGHAUL_DEVICE void softmax_of(float (&s)[kColumns][4], float (&largest)[2], fl
   }
 }
 
-template <int kColumns>
-LONGHAUL_DEVICE void scale_rows(float (&o)[kColumns][4], const float (&factor)[2]) {
-  LONGHAUL_UNROLL
-  for (int column = 0; column < kColumns; ++column) {
-    LONGHAUL_UNROLL
-    for (int i = 0; i < 4; ++i) o[column][i] *= factor[i >> 1];
-  }
-}
-
 // What a warp group that computes holds.
 template <int kHead>
 struct WgmmaRows {
@@ -144,13 +106,9 @@ struct WgmmaRows {
     wgmma_commit();
   }
   LONGHAUL_DEVICE void take_scores(const Arguments& in, const WgmmaWork& work, int group, int step) {
-    const int first = group * kGroupRows, left = work.tile.rows - first, key = work.first_key + step * kWgmmaKeys;
-    AttentionTile own = work.tile;
-    own.first += first;
-    own.rows = clamp_to(left, 1, kGroupRows);
-    if (!all_visible(own, key, in.window, kWgmmaKeys)) {
+    const int first = group * kGroupRows, key = work.first_key + step * kWgmmaKeys;
+    if (!sees_all<false>(work.tile, first, kGroupRows, key, kWgmmaKeys, in.window))
       mask_scores(s, work.tile, first + warp_index() % 4 * 16, key, in.window);
-    }
     softmax_of(s, largest, sum, shrink, in.scale * kLog2E);
   }
   LONGHAUL_DEVICE void take_probabilities() {
@@ -158,12 +116,6 @@ struct WgmmaRows {
     for (int row = 0; row < kWgmmaKeys / 16; ++row) p[row] = as_a(s[2 * row], s[2 * row + 1]);
   }
 };
-
-// One arrival a warp, when all its lanes are through.
-LONGHAUL_DEVICE void release(PhaseBarrier& barrier) {
-  synchronize_warp();
-  if (lane_index() == 0) barrier.arrive();
-}
 
 template <int kHead>
 LONGHAUL_DEVICE void walk_steps(const Arguments& in, const WgmmaShared<kHead>& shared, const WgmmaWork& work, int group,
@@ -226,6 +178,7 @@ LONGHAUL_DEVICE void compute_rows(const Arguments& in, const WgmmaShared<kHead>&
   if (work.steps > 0) {
     load_panels<kGroupRows, kGroup>(shared.q(), in.q, work.tile.begin, work.head, group * kGroupRows, work.tile.rows,
                                     static_cast<int>(threadIdx.x) % kGroup);
+    finish_panels();
     named_barrier_meet(kGroupBarrier + group, kGroup);
     walk_steps(in, shared, work, group, rows);
     named_barrier_meet(kGroupBarrier + group, kGroup);  // q is about to be written over: the products of all four warps are done
@@ -244,11 +197,8 @@ LONGHAUL_DEVICE void compute_rows(const Arguments& in, const WgmmaShared<kHead>&
     }
   }
   scale_rows(rows.o, inverse);
-  LONGHAUL_UNROLL
-  for (int col = 0; col < kHead; col += kPanelColumns) {
-    store_rows(shared.q().panel(col), row0, 0, reinterpret_cast<const float(&)[kPanelColumns / 8][4]>(rows.o[col / 8]), work.tile.rows,
-               in.v.width - col, [&](int row) { return in.o + ((work.tile.begin + row) * in.heads + work.head) * in.v.width + col; });
-  }
+  store_panels(shared.q(), row0, rows.o, work.tile.rows, in.v.width,
+               [&](int row) { return in.o + ((work.tile.begin + row) * in.heads + work.head) * in.v.width; });
 }
 
 template <int kHead>

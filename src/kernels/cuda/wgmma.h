@@ -83,6 +83,14 @@ LONGHAUL_DEVICE void hold(FragmentA (&a)[kCount]) {
 #endif
 }
 
+// The same pointer, of which the compiler knows nothing: what is computed from it in a loop stays there and takes no registers outside.
+LONGHAUL_DEVICE unsigned char* unknown(unsigned char* pointer) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("" : "+l"(pointer));
+#endif
+  return pointer;
+}
+
 LONGHAUL_DEVICE void wgmma_fence() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -111,7 +119,20 @@ LONGHAUL_DEVICE void wgmma_wait() {
   LONGHAUL_C4(i), LONGHAUL_C4(i + 1), LONGHAUL_C4(i + 2), LONGHAUL_C4(i + 3), LONGHAUL_C4(i + 4), LONGHAUL_C4(i + 5), LONGHAUL_C4(i + 6), \
       LONGHAUL_C4(i + 7)
 
-// c[64 × 128] = or += a[64 × 16] · b[128 × 16]ᵀ, both of_rows.
+// c[64 × N] = or += a[64 × 16] · b[N × 16]ᵀ, both of_rows: N is 64 or 128.
+template <bool kAdd>
+LONGHAUL_DEVICE void group_multiply(float (&c)[8][4], uint64_t a, uint64_t b) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile(
+      "{.reg .pred add; setp.ne.b32 add, %34, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}"
+      ", %32, %33, add, 1, 1, 0, 0;}"
+      : LONGHAUL_C32(0)
+      : "l"(a), "l"(b), "n"(static_cast<int>(kAdd)));
+#elif !defined(__CUDACC__)
+  emulation::multiply_group({.c = &c[0][0], .columns = 64, .add = kAdd, .a_registers = nullptr, .a = a, .b = b, .b_n_major = false});
+#endif
+}
 template <bool kAdd>
 LONGHAUL_DEVICE void group_multiply(float (&c)[16][4], uint64_t a, uint64_t b) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
