@@ -19,6 +19,8 @@ OpenModel open_model(const std::filesystem::path& path, const std::string& dtype
   OpenModel model{.recipe = recipe::load_text(saved["toml"].get<std::string>(), (checkpoint.folder() / "manifest.json").string()),
                   .folder = checkpoint.folder(),
                   .step = checkpoint.manifest().step};
+  const auto& position = checkpoint.manifest().data_position;
+  if (position.is_object()) model.tokenizer_sha256 = position.value("tokenizer_sha256", "");
   model.tokenizer = std::filesystem::weakly_canonical(model.folder).parent_path().parent_path() / "tokenizer.json";
   const recipe::Dtype saved_dtype = model.recipe.recipe.train.dtype;
   const std::string precision = dtype.empty() ? std::string(recipe::names_of(saved_dtype)[static_cast<size_t>(saved_dtype)]) : dtype;

@@ -13,6 +13,7 @@ struct OpenModel {
   recipe::LoadedRecipe recipe;
   std::filesystem::path folder;     // of the checkpoint
   std::filesystem::path tokenizer;  // run folder's tokenizer.json; may be missing when the checkpoint was moved
+  std::string tokenizer_sha256;     // of the one that it was trained with; empty when the checkpoint does not say
   int64_t step = 0;
   std::unique_ptr<model::Decoder> decoder;
 };

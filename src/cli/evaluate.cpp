@@ -7,9 +7,9 @@
 #include "base/progress.h"
 #include "checkpoint/open_model.h"
 #include "cli/command.h"
+#include "cli/model_tokenizer.h"
 #include "data/corpus.h"
 #include "data/prepare.h"
-#include "data/tokenizer/commands.h"
 #include "evaluate/perplexity.h"
 #include "tensor/device.h"
 
@@ -38,7 +38,7 @@ ExitCode run(const Arguments& arguments) {
   const at::Device device = device_named(arguments.device, "--device");
   const DeviceScope scope(device);
   auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device);
-  const auto tokenizer = data::open_tokenizer(arguments.tokenizer.empty() ? model.tokenizer.string() : arguments.tokenizer);
+  const auto tokenizer = tokenizer_for(model, arguments.tokenizer);
   const auto& recipe = model.recipe.recipe;
   const data::PreparedSource source = prepare_held_out(arguments.data, recipe.data, tokenizer);
   data::EvaluationReader reader({&source.held_out}, {.context = arguments.context > 0 ? arguments.context : recipe.train.sequence});
@@ -70,7 +70,7 @@ void add_evaluate(CLI::App& program, Command& command) {
                    {"for a program", "evaluate runs/first-run --data ~/texts --json"}});
   evaluate->add_option("CKPT", arguments->checkpoint, "a checkpoint, or a run directory")->required();
   evaluate->add_option("--data", arguments->data, "file or folder of text or JSONL")->required();
-  evaluate->add_option("--context", arguments->context, "longest context in tokens (default: train.sequence)");
+  evaluate->add_option("--context", arguments->context, "longest context in tokens (default: train.sequence)")->check(CLI::PositiveNumber);
   evaluate->add_option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
   evaluate->add_option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
   evaluate->add_option("--device", arguments->device, "auto (a GPU when there is one), cpu, cuda or cuda:N")->capture_default_str();

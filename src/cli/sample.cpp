@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "checkpoint/open_model.h"
 #include "cli/command.h"
-#include "data/tokenizer/commands.h"
+#include "cli/model_tokenizer.h"
 #include "data/tokenizer/continuation.h"
 #include "generate/generate.h"
 #include "tensor/device.h"
@@ -25,7 +25,7 @@ ExitCode run(const Arguments& arguments) {
   const at::Device device = device_named(arguments.device, "--device");
   const DeviceScope scope(device);
   auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device);
-  const auto tokenizer = data::open_tokenizer(arguments.tokenizer.empty() ? model.tokenizer.string() : arguments.tokenizer);
+  const auto tokenizer = tokenizer_for(model, arguments.tokenizer);
   generate::GenerateSettings settings = arguments.settings;
   settings.vocabulary = tokenizer.vocabulary();
   if (const auto separator = tokenizer.end_of_document()) settings.stop_id = *separator;
@@ -66,9 +66,16 @@ void add_sample(CLI::App& program, Command& command) {
   sample->add_option("--tokens", arguments->settings.tokens, "at most this many new tokens")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  sample->add_option("--temperature", arguments->settings.temperature, "0: always the likeliest token")->capture_default_str();
-  sample->add_option("--top-k", arguments->settings.top_k, "keep the k likeliest tokens; 0: all")->capture_default_str();
-  sample->add_option("--top-p", arguments->settings.top_p, "keep the likeliest tokens whose probabilities sum to p")->capture_default_str();
+  sample->add_option("--temperature", arguments->settings.temperature, "0: always the likeliest token")
+      ->check(CLI::Range(0.0, 1000.0))
+      ->capture_default_str();
+  sample->add_option("--top-k", arguments->settings.top_k, "keep the k likeliest tokens; 0: all")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  sample->add_option("--top-p", arguments->settings.top_p, "keep the likeliest tokens whose probabilities sum to p")
+      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
   sample->add_option("--seed", arguments->settings.seed, "of the draws")->capture_default_str();
   sample->add_option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
   sample->add_option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");

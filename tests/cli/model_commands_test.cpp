@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/process.h"
+#include "cli/model_tokenizer.h"
 #include "storage/safetensors.h"
 
 namespace longhaul::cli {
@@ -96,6 +97,36 @@ TEST_F(ModelCommands, RefusalsHaveTheirExitCodes) {
   std::ofstream(folder_ / "bad.json") << "[1, \"two\"]";
   EXPECT_EQ(longhaul({"score", run(), "--ids", (folder_ / "bad.json").string(), "--out", (folder_ / "o").string()}).status, 65);
   EXPECT_EQ(longhaul({"evaluate", run(), "--data", (folder_ / "nothing").string()}).status, 65);
+  EXPECT_EQ(longhaul({"evaluate", run(), "--data", (folder_ / "text").string(), "--context", "-5"}).status, 64);
+  const ProcessResult cold = longhaul({"sample", run(), "--prompt", "a", "--temperature", "-1"});
+  EXPECT_EQ(cold.status, 64);
+  EXPECT_EQ(cold.output, "");
+}
+
+// A run folder's tokenizer.json may have been exchanged, and --tokenizer may name another model's.
+TEST_F(ModelCommands, ATokenizerThatIsNotTheModelsIsNotTakenSilently) {
+  checkpoint::OpenModel model{.tokenizer = folder_ / "tokenizer.json"};
+  model.recipe.recipe.model.vocabulary = 257;
+  const auto refusal = [&](const std::string& named) {
+    try {
+      tokenizer_for(model, named);
+      return std::string();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kData);
+      return error.fields().what + ": " + error.fields().found;
+    }
+  };
+  EXPECT_THAT(refusal(""), HasSubstr("not there"));
+  const data::Tokenizer bytes = data::Tokenizer::bytes();
+  bytes.save(model.tokenizer);
+  EXPECT_EQ(refusal(""), "");
+  model.tokenizer_sha256 = bytes.sha256();
+  EXPECT_EQ(refusal(""), "");
+  model.tokenizer_sha256 = std::string(64, '0');
+  EXPECT_THAT(refusal(""), HasSubstr("trained with: " + bytes.sha256()));
+  EXPECT_EQ(refusal("bytes"), "");  // asked for, and warned of
+  model.recipe.recipe.model.vocabulary = 256;
+  EXPECT_THAT(refusal("bytes"), HasSubstr("more entries than the model has rows: 257"));
 }
 
 }  // namespace
