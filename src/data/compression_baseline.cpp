@@ -4,9 +4,13 @@
 #include <zlib.h>
 
 #include <array>
-#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
 
+#include "base/checksum.h"
 #include "base/error.h"
+#include "base/file.h"
+#include "base/folders.h"
 #include "base/progress.h"
 
 namespace longhaul::data {
@@ -93,6 +97,23 @@ CompressionBaseline compression_baseline(const Corpus& corpus) {
   result.gzip_bytes = gzip.finish();
   result.xz_bytes = xz.finish();
   return result;
+}
+
+CompressionBaseline compression_baseline(const Corpus& corpus, const std::filesystem::path& cache, Baseline wanted) {
+  std::string keys;
+  for (size_t source = 0; source < corpus.sources().size(); ++source) keys += " " + corpus.key(source);
+  const auto path = cache / fmt::format("compression-{}.json", sha256_hex("longhaul compression 1" + keys).substr(0, 16));
+  if (wanted == Baseline::kKept && std::filesystem::exists(path)) {
+    const auto json = nlohmann::json::parse(read_text(path), nullptr, /*allow_exceptions=*/false);
+    const auto number = [&](const char* name) { return json.is_object() ? json.value(name, nlohmann::json()) : nlohmann::json(); };
+    const auto bytes = number("bytes"), gzip = number("gzip_bytes"), xz = number("xz_bytes");
+    if (bytes.is_number_integer() && gzip.is_number_integer() && xz.is_number_integer()) return {bytes, gzip, xz};
+  }
+  const CompressionBaseline found = compression_baseline(corpus);
+  make_folders(cache);
+  write_text_atomically(path,
+                        nlohmann::json{{"bytes", found.bytes}, {"gzip_bytes", found.gzip_bytes}, {"xz_bytes", found.xz_bytes}}.dump());
+  return found;
 }
 
 }  // namespace longhaul::data

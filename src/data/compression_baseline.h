@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 
 #include "data/corpus.h"
 
@@ -16,5 +17,9 @@ struct CompressionBaseline {
 };
 
 CompressionBaseline compression_baseline(const Corpus& corpus);
+
+// The same, kept in the cache folder: kNew compresses and keeps it, kKept takes what an earlier start of a run kept of this text.
+enum class Baseline { kNew, kKept };
+CompressionBaseline compression_baseline(const Corpus& corpus, const std::filesystem::path& cache, Baseline wanted);
 
 }  // namespace longhaul::data

@@ -246,8 +246,6 @@ Outcome run_training(RunRequest request) {
   task.parameters().initialise(static_cast<uint64_t>(recipe.train.seed));
   const auto optimizer = optim::make_optimizer(recipe.optim, task.parameters(), task.precision());
 
-  write_text_atomically(request.run_folder / "recipe.toml", recipe::to_toml(request.recipe));
-  data.tokenizer.save(request.run_folder / "tokenizer.json");
   if (!request.quiet) {
     events.add(std::make_shared<observe::Terminal>(
         observe::TerminalOptions{.stream = stdout, .colours = colours_wanted(stdout), .log_every = recipe.train.log_every}));
@@ -286,8 +284,11 @@ Outcome run_training(RunRequest request) {
        .continued = take_continued,
        .on_progress = refresh_report});
   const int64_t resumed_at = trainer.resume();
-  if (recipe.observe.compression_baseline && !data.held_out().empty() && resumed_at == 0) {
-    const data::CompressionBaseline baseline = data::compression_baseline(data.corpus);
+  // Not before: a start that is refused leaves what the checkpoints belong to.
+  write_text_atomically(request.run_folder / "recipe.toml", recipe::to_toml(request.recipe));
+  data.tokenizer.save(request.run_folder / "tokenizer.json");
+  if (recipe.observe.compression_baseline && !data.held_out().empty()) {
+    const auto baseline = data::compression_baseline(data.corpus, cache, resumed_at > 0 ? data::Baseline::kKept : data::Baseline::kNew);
     events.write(
         observe::CompressionBaseline{.gzip_bits_per_byte = baseline.gzip_bits_per_byte(), .xz_bits_per_byte = baseline.xz_bits_per_byte()});
   }

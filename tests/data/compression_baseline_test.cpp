@@ -31,6 +31,20 @@ TEST(CompressionBaseline, IsWhatTheProgramsMakeOfTheJoinedText) {
   if (run_process({"sh", "-c", "command -v xz"}).status == 0) {
     EXPECT_EQ(program("xz -T1"), found.xz_bytes);
   }
+
+  // Kept for the next start of a run; another text is another file, and a damaged one is made anew.
+  const auto kept = [&](Baseline wanted) { return compression_baseline(corpus, folder / "cache", wanted).gzip_bytes; };
+  EXPECT_EQ(kept(Baseline::kNew), found.gzip_bytes);
+  const auto file = std::filesystem::directory_iterator(folder / "cache")->path();
+  write_file(file, R"({"bytes":1,"gzip_bytes":2,"xz_bytes":3})");
+  EXPECT_EQ(kept(Baseline::kKept), 2);
+  EXPECT_EQ(kept(Baseline::kNew), found.gzip_bytes);
+  EXPECT_EQ(kept(Baseline::kKept), found.gzip_bytes);
+  write_file(file, R"({"bytes":1,"gzip)");
+  EXPECT_EQ(kept(Baseline::kKept), found.gzip_bytes);
+  write_file(folder / "text/00.txt", "another text\n");
+  write_file(file, R"({"bytes":1,"gzip_bytes":2,"xz_bytes":3})");
+  EXPECT_NE(compression_baseline(corpus_of(folder / "text", 50), folder / "cache", Baseline::kKept).gzip_bytes, 2);
 }
 
 }  // namespace

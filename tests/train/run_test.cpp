@@ -158,14 +158,31 @@ TEST_F(TrainRun, AChangedOptionThatMustStayIsRefusedBeforeAnythingIsTouched) {
 }
 
 TEST_F(TrainRun, OtherDataUnderTheSameNameAreRefusedOnResume) {
-  run_training(request("run"));
-  std::ofstream(folder_ / "text" / "0.txt", std::ios::app) << "one line more\n";
+  const std::vector<std::string> trained{"data.tokenizer=train", "data.vocabulary=260", "model.vocabulary=260"};
+  run_training(request("run", trained));
+  const std::string tokenizer = read_text(folder_ / "run" / "tokenizer.json"), recipe = read_text(folder_ / "run" / "recipe.toml");
+  for (int i = 0; i < 40; ++i) std::ofstream(folder_ / "text" / (std::to_string(i) + ".txt")) << std::string(1000, 'z') << i << "\n";
+  auto more = trained;
+  more.emplace_back("train.steps=20");
   try {
-    run_training(request("run", {"train.steps=20"}));
+    run_training(request("run", more));
     FAIL() << "the run went on";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kData) << error.what();
   }
+  // What the run's checkpoints are used with is still theirs.
+  EXPECT_EQ(read_text(folder_ / "run" / "tokenizer.json"), tokenizer);
+  EXPECT_EQ(read_text(folder_ / "run" / "recipe.toml"), recipe);
+}
+
+// The lines of evaluations have gzip and xz beside them, after a resume too.
+TEST_F(TrainRun, EveryStartSaysWhatCompressorsMakeOfTheText) {
+  for (const char* steps : {"train.steps=3", "train.steps=5"}) run_training(request("run", {"observe.compression_baseline=true", steps}));
+  const auto found = events<observe::CompressionBaseline>("run");
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_GT(found[0].gzip_bits_per_byte, 0);
+  EXPECT_EQ(found[1].gzip_bits_per_byte, found[0].gzip_bits_per_byte);
+  EXPECT_EQ(found[1].xz_bits_per_byte, found[0].xz_bits_per_byte);
 }
 
 TEST_F(TrainRun, FreshMovesTheEarlierRunAside) {
