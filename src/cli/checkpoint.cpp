@@ -52,7 +52,7 @@ std::string marks_of(const storage::CheckpointSummary& summary) {
   if (summary.is_latest) marks.emplace_back("latest");
   if (summary.is_protected) marks.emplace_back("protected");
   if (summary.is_leased) marks.emplace_back("in use");
-  if (!summary.usable()) marks.push_back("unusable: " + summary.defect);
+  if (!summary.usable()) marks.push_back("unusable: " + summary.defect.substr(0, summary.defect.find('\n')));  // --json has all of it
   return fmt::format("{}", fmt::join(marks, ", "));
 }
 

@@ -131,7 +131,10 @@ Checkpoint open_checkpoint(const FileSystem& files, const fs::path& named, Depth
     return checkpoint;
   }
   Search search = find_newest_valid(files, path, depth);
-  if (search.newest) return std::move(*search.newest);
+  if (search.newest) {
+    for (const Search::Rejected& rejected : search.rejected) log_warning("passed over {}: {}", rejected.path.string(), rejected.reason);
+    return std::move(*search.newest);
+  }
   std::string reasons;
   for (const Search::Rejected& rejected : search.rejected) {
     reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "\n", rejected.path.filename().string(), rejected.reason);

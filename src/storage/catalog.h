@@ -55,7 +55,8 @@ struct NamedCheckpoints {
 };
 NamedCheckpoints resolve(const FileSystem& files, const std::filesystem::path& path);
 
-// The checkpoint that resolve() finds, of several the newest valid one. Error (66) when there is none, listing what was rejected and why.
+// The checkpoint that resolve() finds; of several the newest valid one, with a warning about those passed over. Error (66) when there is
+// none, listing what was rejected and why.
 Checkpoint open_checkpoint(const FileSystem& files, const std::filesystem::path& path, Depth depth = Depth::kSizes);
 
 // Keeps retention away from a checkpoint while the object lives: a restarting job takes one on what it is about to load.

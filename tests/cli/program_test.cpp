@@ -260,6 +260,16 @@ TEST_F(Program, CheckpointsAreListedVerifiedComparedAndPruned) {
   expect_error(damaged, 66, "rank-00000.safetensors");
   EXPECT_THAT(damaged.errors, HasSubstr("w"));
   expect_error(run({"checkpoint", "verify", path("texts")}), 66, "manifest.json");
+
+  // A damaged newest one: the next older is taken, which is said; the list says it in one line.
+  save("b", 10, 0);
+  fs::resize_file(folder_ / "b/checkpoints/step-000000020/rank-00000.safetensors", 10);
+  const ProcessResult shown = run({"checkpoint", "show", path("b"), "--json"});
+  EXPECT_EQ(json::parse(shown.output)["step"], 10);
+  EXPECT_THAT(shown.errors, AllOf(HasSubstr("passed over"), HasSubstr("step-000000020")));
+  const std::string table = run({"checkpoint", "list", path("b")}).output;
+  EXPECT_THAT(table, HasSubstr("unusable: a file of the checkpoint has the wrong size"));
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 4) << table;  // folder, headings, two checkpoints
   expect_error(run({"checkpoint", "list", path("nowhere")}), 66, "nowhere");
 }
 
