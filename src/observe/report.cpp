@@ -197,7 +197,7 @@ std::string recipe_section(const std::vector<RecipeChange>& changes, const std::
       "class=\"table\"><table><tr><th>option</th><th>value</th><th>default</th><th>from</th></tr>\n";
   for (const auto& change : changes) {
     html +=
-        fmt::format("<tr><td class=\"c\">{}</td><td class=\"c\">{}</td><td class=\"c dim\">{}</td><td class=\"dim\">{}</td></tr>\n",
+        fmt::format("<tr><td class=\"c key\">{}</td><td class=\"c\">{}</td><td class=\"c dim\">{}</td><td class=\"dim\">{}</td></tr>\n",
                     html_escaped(change.key), html_escaped(change.value), html_escaped(change.default_value), html_escaped(change.origin));
   }
   return html + "</table></div></section>\n";

@@ -64,6 +64,7 @@ th{text-align:left;font-weight:400;font-size:12px;color:var(--muted)}
 th,td{padding:6px 18px 6px 0;border-bottom:1px solid var(--rule);vertical-align:top;overflow-wrap:anywhere}
 td.n,th.n{text-align:right;white-space:nowrap}
 code,td.c{font:12.5px/1.55 var(--mono)}
+td.key{white-space:nowrap}
 td.dim{color:var(--muted)}td.bad{color:var(--bad)}
 .columns{display:grid;grid-template-columns:3fr 2fr;gap:0 48px}
 .table{overflow-x:auto}

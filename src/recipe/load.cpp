@@ -1,5 +1,7 @@
 #include "recipe/load.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "base/file.h"
@@ -23,9 +25,9 @@ struct Entry {
   std::string where;  // for errors
 };
 
-std::string join_names() {
-  std::string names;
-  for (const Preset& preset : presets()) names += fmt::format("{}{}", names.empty() ? "" : ", ", preset.name);
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const Preset& preset : presets()) names.emplace_back(preset.name);
   return names;
 }
 
@@ -210,12 +212,13 @@ std::vector<Entry> preset_entries(const std::vector<Entry>& entries) {
   if (name.empty()) return {};
   const Preset* preset = find_preset(name);
   if (!preset) {
+    const std::string near = nearest_spelling(name, preset_names());
     throw Error({.code = ExitCode::kUsage,
                  .what = "there is no such model preset",
-                 .expected = "one of " + join_names(),
+                 .expected = fmt::format("one of {}", fmt::join(preset_names(), ", ")),
                  .found = last->value.described(),
                  .where = last->where,
-                 .hint = "model.preset=first-run"});
+                 .hint = near.empty() ? "longhaul config show RECIPE model.preset=NAME says what is in one" : "model.preset=" + near});
   }
   std::vector<Entry> out;
   const std::string source = fmt::format("presets/{}.toml", name);

@@ -225,6 +225,17 @@ std::string OptionSet::nearest_section(std::string_view unknown) const {
   return best;
 }
 
+std::string nearest_spelling(std::string_view typed, const std::vector<std::string>& known) {
+  std::string best;
+  double least = kWrongLetters;
+  for (const std::string& name : known) {
+    if (wrong_share(typed, name) >= least) continue;
+    least = wrong_share(typed, name);
+    best = name;
+  }
+  return best;
+}
+
 void read_table(const OptionSet& fields, const Value& value) {
   std::vector<std::string> keys;
   for (const Option& field : fields.all()) keys.push_back(field.name);

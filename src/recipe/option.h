@@ -122,6 +122,9 @@ class OptionSet {
   std::vector<Option> options_;
 };
 
+// The one of `known` that is spelled most like `typed`, or empty when none is near.
+std::string nearest_spelling(std::string_view typed, const std::vector<std::string>& known);
+
 // Reads one entry of a list of tables; throws Mismatch that names the key.
 void read_table(const OptionSet& fields, const Value& value);
 Value table_of(const OptionSet& fields);

@@ -176,14 +176,17 @@ TEST(Report, EscapesEverythingThatComesFromOutside) {
 TEST(Report, RecipeChangesHaveTheirOrigin) {
   const TemporaryFolder folder;
   test::write_synthetic_run(folder.path(), {.steps = 3});
-  write_text_atomically(folder / "recipe.toml", "version = 1\n[train]\nsteps = 77\n");
+  write_text_atomically(folder / "recipe.toml", "# Resolved recipe\nversion = 1\n[train]\nsteps = 77\nbatch = 24  # recipes/mine.toml:9\n");
   const auto changes = recipe_changes(folder / "recipe.toml");
   const auto found = std::find_if(changes.begin(), changes.end(), [](const auto& change) { return change.key == "train.steps"; });
   ASSERT_NE(found, changes.end());
   EXPECT_EQ(found->value, "77");
   EXPECT_EQ(found->default_value, "1000");
-  EXPECT_THAT(found->origin, HasSubstr("recipe.toml:3"));
-  EXPECT_THAT(read_text(write_report(folder.path())), HasSubstr("<td class=\"c\">train.steps</td><td class=\"c\">77</td>"));
+  EXPECT_THAT(found->origin, HasSubstr("recipe.toml:4"));
+  const auto batch = std::find_if(changes.begin(), changes.end(), [](const auto& change) { return change.key == "train.batch"; });
+  ASSERT_NE(batch, changes.end());
+  EXPECT_EQ(batch->origin, "recipes/mine.toml:9");
+  EXPECT_THAT(read_text(write_report(folder.path())), HasSubstr("<td class=\"c key\">train.steps</td><td class=\"c\">77</td>"));
   write_text_atomically(folder / "recipe.toml", "[train\n");
   EXPECT_THAT(read_text(write_report(folder.path())), HasSubstr("recipe.toml cannot be read"));
 }
