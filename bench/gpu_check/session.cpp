@@ -100,6 +100,7 @@ const std::vector<Operator>& operators() {
       {"products", check_products, time_products},
       {"experts", check_experts, time_experts},
       {"adamw", check_adamw, time_adamw},
+      {"attention_wgmma", check_attention_wgmma, time_attention_wgmma},  // last: the newest, and for one kind of GPU
   };
   return all;
 }

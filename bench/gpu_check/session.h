@@ -136,6 +136,8 @@ void check_linear_recurrence(Session& session);
 void time_linear_recurrence(Session& session);
 void check_attention(Session& session);
 void time_attention(Session& session);
+void check_attention_wgmma(Session& session);
+void time_attention_wgmma(Session& session);
 void check_norms(Session& session);
 void time_norms(Session& session);
 void check_fused(Session& session);

@@ -58,6 +58,37 @@ echo 1 >"$work/factor"
 check 'fewer steps than asked for fail' 1 'losses on the GPU differ' --out "$work/out" --steps 3 --only train
 check 'an nccl-check that cannot be built' 1 'failed       nccl       nccl-check could not be built' --out "$work/out" --only nccl
 check 'kernels that cannot be built' 1 'gpu-check could not be built' --out "$work/out" --only kernels
+
+# Pretended builds, and a gpu-check of three groups, the second of which does what $work/second says.
+for tool in cmake ninja; do printf '#!/bin/sh\nexit 0\n' >"$work/bin/$tool"; done
+cat >"$work/tree/build/gpu/gpu-check" <<PROGRAM
+#!/usr/bin/env bash
+[[ \$1 == --help ]] && { echo 'groups: first second third'; exit 0; }
+echo "gpu-check: checking \$2" >&2
+echo "table of \$2"
+second=\$(cat "$work/second")
+[[ \$2 == second && \$second == crash ]] && { echo 'gpu-check: an illegal memory access' >&2; exit 71; }
+[[ \$2 == second && \$second == hang ]] && sleep 60
+passed=true
+[[ \$2 == second && \$second == fail ]] && passed=false
+echo "{\"op\": \"\$2\", \"passed\": \$passed, \"rms\": 0}" >"\$4"
+[[ \$passed == true ]]
+PROGRAM
+chmod +x "$work"/bin/* "$work/tree/build/gpu/gpu-check"
+export CHECK_LIMIT_S=2
+kernels=(--out "$work/out" --only kernels)
+echo pass >"$work/second"
+check 'all groups pass' 0 'passed       kernels    3 checks' "${kernels[@]}"
+echo fail >"$work/second"
+check 'a check fails' 1 'failed       kernels    second: 1 checks failed' "${kernels[@]}"
+echo hang >"$work/second"
+check 'a kernel hangs' 1 'second did not end within 2 s' "${kernels[@]}"
+echo crash >"$work/second"
+check 'a kernel crashes' 1 'second ended with status 71: gpu-check: an illegal memory access' "${kernels[@]}"
+after=$(tr -d ' \n' <"$work/out/gpu-check.json")
+[[ $after == '[{"op":"first","passed":true,"rms":0},{"op":"third","passed":true,"rms":0}]' ]] && grep -q 'table of third' "$work/out/gpu-check.txt" ||
+  { echo "FAILED the groups around a crash: $after"; failures=$((failures + 1)); }
+(($(find "$work/out" -type f | wc -l) <= 8)) || { echo "FAILED more than eight files"; failures=$((failures + 1)); }
 mv "$work/bin/no-nvidia-smi" "$work/bin/nvidia-smi"
 check 'no GPU' 71 'no NVIDIA GPU is visible' --out "$work/out"
 exit $((failures > 0))

@@ -181,8 +181,9 @@ LONGHAUL_DEVICE void group_multiply_add(float (&c)[16][4], const FragmentA& a, u
 #undef LONGHAUL_C4
 #undef LONGHAUL_C32
 
-// Why kernels with wgmma cannot run on the current device; empty: they can. Their code is for compute capability 9.0 and nothing else.
-inline std::string refuse_wgmma() {
+// Why kernels with wgmma cannot run on the current device; empty: they can. Their code is for compute capability 9.0 and nothing else. For .cu
+// files: it is nvcc, or the emulation, that knows.
+static inline std::string refuse_wgmma() {
 #if defined(__CUDACC__)
   int device = 0, major = 0, minor = 0;
   if (cudaGetDevice(&device) != cudaSuccess || cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
