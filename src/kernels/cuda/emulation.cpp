@@ -114,6 +114,10 @@ bool may_run(const Lane& lane) { return lane.state == State::kReady || (lane.sta
 // is missing. False: no lane could run.
 bool run_warp(size_t warp, std::mt19937& random) {
   bool moved = false, again = true;
+  for (size_t i = 0; i < kWarp; ++i) {
+    Lane& lane = block->lanes[warp * kWarp + i];
+    if (lane.state == State::kGivingWay) lane.state = State::kReady;  // all other warps have had their turn
+  }
   while (again && block->failure.empty()) {
     again = false;
     for (const size_t lane : running_order(kWarp, random)) {

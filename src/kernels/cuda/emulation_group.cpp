@@ -218,11 +218,15 @@ void phase_init(void* barrier, int count) {
 }
 void phase_arrive(void* barrier) {
   Phase phase = read_phase(barrier);
-  if (--phase.pending == 0) {
+  const bool over = --phase.pending == 0;
+  if (over) {
     phase.pending = phase.expected;
     ++phase.phase;
   }
   std::memcpy(barrier, &phase, sizeof phase);
+  if (!over) return;
+  block->lanes[block->current].state = State::kGivingWay;  // those who waited act before whoever let them goes on
+  leave();
 }
 bool phase_is_over(const Lane& lane) { return (read_phase(lane.phased).phase & 1u) != lane.parity; }
 void phase_wait(const void* barrier, uint32_t parity) {

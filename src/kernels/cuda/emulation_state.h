@@ -65,7 +65,7 @@ struct Copy {
 
 using Operation = void (*)(void* const operands[]);  // of all lanes of a warp or of a warp group
 
-enum class State { kReady, kAtWarp, kAtGroup, kAtBarrier, kAtNamedBarrier, kAwaiting, kDone };
+enum class State { kReady, kAtWarp, kAtGroup, kAtBarrier, kAtNamedBarrier, kAwaiting, kGivingWay, kDone };
 
 struct Lane {
   Fibre fibre;
