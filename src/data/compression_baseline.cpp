@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/folders.h"
+#include "base/log.h"
 #include "base/progress.h"
 
 namespace longhaul::data {
@@ -110,9 +111,13 @@ CompressionBaseline compression_baseline(const Corpus& corpus, const std::filesy
     if (bytes.is_number_integer() && gzip.is_number_integer() && xz.is_number_integer()) return {bytes, gzip, xz};
   }
   const CompressionBaseline found = compression_baseline(corpus);
-  make_folders(cache);
-  write_text_atomically(path,
-                        nlohmann::json{{"bytes", found.bytes}, {"gzip_bytes", found.gzip_bytes}, {"xz_bytes", found.xz_bytes}}.dump());
+  try {
+    make_folders(cache);
+    const nlohmann::json kept = {{"bytes", found.bytes}, {"gzip_bytes", found.gzip_bytes}, {"xz_bytes", found.xz_bytes}};
+    write_text_atomically(path, kept.dump());
+  } catch (const Error& error) {  // a cache that others own, perhaps: the next start compresses again
+    log_warning("what compressors make of the text is not kept: {}", error.what());
+  }
   return found;
 }
 

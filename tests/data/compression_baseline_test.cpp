@@ -42,6 +42,7 @@ TEST(CompressionBaseline, IsWhatTheProgramsMakeOfTheJoinedText) {
   EXPECT_EQ(kept(Baseline::kKept), found.gzip_bytes);
   write_file(file, R"({"bytes":1,"gzip)");
   EXPECT_EQ(kept(Baseline::kKept), found.gzip_bytes);
+  EXPECT_EQ(compression_baseline(corpus, file, Baseline::kKept).gzip_bytes, found.gzip_bytes) << "a folder that cannot be made";
   write_file(folder / "text/00.txt", "another text\n");
   write_file(file, R"({"bytes":1,"gzip_bytes":2,"xz_bytes":3})");
   EXPECT_NE(compression_baseline(corpus_of(folder / "text", 50), folder / "cache", Baseline::kKept).gzip_bytes, 2);
