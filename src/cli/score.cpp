@@ -27,6 +27,16 @@ ExitCode run(const Arguments& arguments) {
     throw Error(
         {.code = ExitCode::kData, .what = "there are no ids to score", .expected = "a JSON list of token ids", .where = arguments.ids});
   }
+  const int64_t rows = model.recipe.recipe.model.vocabulary;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= 0 && ids[i] < rows) continue;
+    throw Error({.code = ExitCode::kData,
+                 .what = "a token id lies outside the model's vocabulary",
+                 .expected = fmt::format("0 to {}", rows - 1),
+                 .found = fmt::format("{} in place {} of {}", ids[i], i + 1, ids.size()),
+                 .where = arguments.ids,
+                 .hint = "use the tokenizer that the model was trained with"});
+  }
   const at::NoGradGuard no_gradient;
   model::LocalOps ops;
   model::Context context(ops, model.decoder->precision());

@@ -16,6 +16,7 @@ namespace longhaul::cli {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class ModelCommands : public ::testing::Test {
@@ -96,6 +97,10 @@ TEST_F(ModelCommands, RefusalsHaveTheirExitCodes) {
   EXPECT_EQ(longhaul({"sample", (folder_ / "nothing").string(), "--prompt", "a"}).status, 66);
   std::ofstream(folder_ / "bad.json") << "[1, \"two\"]";
   EXPECT_EQ(longhaul({"score", run(), "--ids", (folder_ / "bad.json").string(), "--out", (folder_ / "o").string()}).status, 65);
+  std::ofstream(folder_ / "big.json") << "[1, 2048]";
+  const ProcessResult foreign = longhaul({"score", run(), "--ids", (folder_ / "big.json").string(), "--out", (folder_ / "o").string()});
+  EXPECT_EQ(foreign.status, 65);
+  EXPECT_THAT(foreign.errors, AllOf(HasSubstr("0 to 2047"), HasSubstr("2048 in place 2 of 2"), HasSubstr("big.json")));
   EXPECT_EQ(longhaul({"evaluate", run(), "--data", (folder_ / "nothing").string()}).status, 65);
   EXPECT_EQ(longhaul({"evaluate", run(), "--data", (folder_ / "text").string(), "--context", "-5"}).status, 64);
   const ProcessResult cold = longhaul({"sample", run(), "--prompt", "a", "--temperature", "-1"});
