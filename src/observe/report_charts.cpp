@@ -232,8 +232,11 @@ std::vector<Chart> report_charts(const RunData& run) {
   add_optional(charts, run, {.id = "memory", .title = "Memory", .unit = "GB resident"},
                {.name = "resident", .style = "train", .form = NumberForm::kFixed3},
                [](const StepReport& s) { return s.resident_bytes ? static_cast<double>(*s.resident_bytes) * 1e-9 : std::nan(""); });
-  add_optional(charts, run, {.id = "auxiliary", .title = "Auxiliary loss", .unit = "of the routers"},
-               {.name = "auxiliary", .style = "train"}, [](const StepReport& s) { return s.auxiliary_loss.value_or(std::nan("")); });
+  // A model without experts has none: 0 at every step.
+  if (std::ranges::any_of(run.steps, [](const StepReport& s) { return s.auxiliary_loss.value_or(0) != 0; })) {
+    add_optional(charts, run, {.id = "auxiliary", .title = "Auxiliary loss", .unit = "of the routers"},
+                 {.name = "auxiliary", .style = "train"}, [](const StepReport& s) { return s.auxiliary_loss.value_or(std::nan("")); });
+  }
   if (charts.size() % 2 == 0) {  // beside the wide first one the others stand in pairs
     charts.back().width = charts.front().width;
     charts.back().height = 200;

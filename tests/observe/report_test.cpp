@@ -16,6 +16,7 @@
 namespace longhaul::observe {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -126,11 +127,13 @@ TEST(Report, NanLossesBreakTheLineAndAreMarked) {
   EXPECT_FALSE(std::regex_search(page, coordinates));
 }
 
-// A learning rate of zero, a router without an auxiliary loss: an axis from 0 to 1, not to the smallest number there is.
+// A learning rate of zero: an axis from 0 to 1, not to the smallest number there is. A model without experts: no chart of their loss.
 TEST(Report, CurvesOfZeros) {
   RunData run{.run = "zeros"};
   for (int step = 1; step <= 10; ++step) run.steps.push_back({.step = step, .loss = 3, .milliseconds = 5, .auxiliary_loss = 0.0});
-  EXPECT_THAT(report_html(run, {}), Not(HasSubstr("e-30")));
+  EXPECT_THAT(report_html(run, {}), AllOf(Not(HasSubstr("e-30")), Not(HasSubstr("Auxiliary loss"))));
+  run.steps[5].auxiliary_loss = 0.1;
+  EXPECT_THAT(report_html(run, {}), HasSubstr("Auxiliary loss"));
 }
 
 TEST(Report, EveryLossNan) {
