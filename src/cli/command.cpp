@@ -73,6 +73,32 @@ void print_json(const nlohmann::ordered_json& json) {
   print(json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
+std::string troubleshooting_of(ExitCode code) {
+  const auto part = [&]() -> std::string_view {
+    switch (code) {
+      case ExitCode::kUsage:
+        return "recipes";
+      case ExitCode::kData:
+        return "data";
+      case ExitCode::kCheckpoint:
+        return "checkpoints";
+      case ExitCode::kNumeric:
+        return "steps-are-skipped-not-finite";
+      case ExitCode::kOutOfMemory:
+        return "out-of-memory";
+      case ExitCode::kDevice:
+        return "the-gpu-is-refused";
+      case ExitCode::kDisk:
+        return "the-disk-is-full";
+      case ExitCode::kFenced:
+        return "this-process-slept-and-its-run-was-taken-over-or-moved";
+      default:
+        return "";
+    }
+  }();
+  return part.empty() ? "" : fmt::format("docs/troubleshooting.md#{}", part);
+}
+
 std::string nearest_name(std::string_view typed, const std::vector<std::string>& names) {
   std::string nearest;
   size_t least = std::max<size_t>(1, typed.size() / 2) + 1;

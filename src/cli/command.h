@@ -48,6 +48,9 @@ void add_recipe(CLI::App* command, std::string& recipe, std::vector<std::string>
 void print(std::string_view text);
 void print_json(const nlohmann::ordered_json& json);  // one line; bytes that are not UTF-8 become U+FFFD
 
+// The page, and the part of it, that helps with errors of this kind: "docs/troubleshooting.md#data". Empty: none does.
+std::string troubleshooting_of(ExitCode code);
+
 // The name most like `typed`, or empty when none is near.
 std::string nearest_name(std::string_view typed, const std::vector<std::string>& names);
 

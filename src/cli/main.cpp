@@ -103,7 +103,13 @@ ExitCode run(int count, char** arguments) {
   }
   install_cpu_allocator();
   ExitCode code = ExitCode::kDone;
-  translate_torch_errors([&] { code = command.run(); });
+  try {
+    translate_torch_errors([&] { code = command.run(); });
+  } catch (const Error& error) {
+    const std::string page = troubleshooting_of(error.code());
+    fmt::print(stderr, "error: {}\n{}", error.what(), page.empty() ? "" : fmt::format("  {:<9} {}\n", "read", page));
+    return error.code();
+  }
   return code;
 }
 

@@ -271,6 +271,8 @@ TEST_F(Program, CheckpointsAreListedVerifiedComparedAndPruned) {
   EXPECT_THAT(table, HasSubstr("unusable: a file of the checkpoint has the wrong size"));
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 4) << table;  // folder, headings, two checkpoints
   expect_error(run({"checkpoint", "list", path("nowhere")}), 66, "nowhere");
+  EXPECT_THAT(run({"checkpoint", "list", path("nowhere")}).errors,
+              ::testing::EndsWith("  read      docs/troubleshooting.md#checkpoints\n"));
 }
 
 TEST_F(Program, CompareNamesTheFirstStepAndTensor) {
@@ -311,6 +313,30 @@ TEST_F(Program, DoctorAndBenchMeasure) {
   EXPECT_TRUE(line["correct"].get<bool>());
   EXPECT_LT(line["relative_error"].get<double>(), 5e-3);
   expect_error(run({"bench", "gem"}), 64, "longhaul bench gemm");
+}
+
+// Errors name the part of docs/troubleshooting.md that helps; it is there, under the anchor that GitHub makes of its heading.
+TEST(Troubleshooting, EveryErrorThatNamesAPartOfThePageNamesOneThatIsThere) {
+  std::ifstream page(LONGHAUL_SOURCE_DIR "/docs/troubleshooting.md");
+  std::vector<std::string> anchors;
+  for (std::string line; std::getline(page, line);) {
+    if (!line.starts_with("##")) continue;
+    std::string anchor = "docs/troubleshooting.md#";
+    for (const char c : line.substr(line.find(' ') + 1)) {
+      if (std::isalnum(static_cast<unsigned char>(c)) != 0) anchor += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+      if (c == ' ' || c == '-') anchor += '-';
+    }
+    anchors.push_back(anchor);
+  }
+  ASSERT_GT(anchors.size(), 20u);
+  size_t named = 0;
+  for (int code = 1; code < 100; ++code) {
+    const std::string part = troubleshooting_of(static_cast<ExitCode>(code));
+    if (part.empty()) continue;
+    ++named;
+    EXPECT_THAT(anchors, ::testing::Contains(part));
+  }
+  EXPECT_EQ(named, 8u);
 }
 
 TEST(NearestName, FindsTypingErrorsAndLeavesStrangersAlone) {
