@@ -33,6 +33,7 @@ void run_checks(void (*check)(Session&)) {
 
 TEST(CudaEmulatedRecurrence, AgreesWithTheReference) { run_checks(check_linear_recurrence); }
 TEST(CudaEmulatedAttention, AgreesWithTheReference) { run_checks(check_attention); }
+TEST(CudaEmulatedProductsByWarpGroups, AgreeWithTheReference) { run_checks(check_wgmma); }
 TEST(CudaEmulatedAttentionWgmma, AgreesWithTheReference) { run_checks(check_attention_wgmma); }
 TEST(CudaEmulatedNorms, AgreeWithTheReference) { run_checks(check_norms); }
 TEST(CudaEmulatedFused, AgreesWithTheReference) { run_checks(check_fused); }
