@@ -1,6 +1,8 @@
 #include "kernels/by_device.h"
 
+#include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/functions/basic_ops.h>
 
 namespace longhaul::kernels {
 namespace {
@@ -56,6 +58,21 @@ std::vector<Tensor> meta_results(const std::vector<Tensor>& inputs, const std::v
   std::vector<Tensor> defined;
   std::copy_if(inputs.begin(), inputs.end(), std::back_inserter(defined), [](const Tensor& x) { return x.defined(); });
   return MetaFunction::apply(at::TensorList(defined), results);
+}
+
+std::vector<Tensor> once_differentiable(const char* op, const std::function<std::vector<Tensor>()>& backward) {
+  std::vector<Tensor> gradients;
+  {
+    const at::NoGradGuard guard;
+    gradients = backward();
+  }
+  if (!at::GradMode::is_enabled()) return gradients;
+  for (Tensor& gradient : gradients) {
+    if (gradient.defined()) gradient = gradient.detach().requires_grad_(true);
+  }
+  const auto node = std::make_shared<torch::autograd::DelayedError>(fmt::format("{} has no second derivative", op),
+                                                                    static_cast<int64_t>(gradients.size()));
+  return (*node)(std::move(gradients));
 }
 
 Tensor with_gradient_to(const Tensor& value, const Tensor& sink, bool wanted) {

@@ -165,7 +165,7 @@ TEST(Attention, RefusesBadArgumentsByName) {
   EXPECT_THAT(refused(q, k, at::zeros({5, 2, 8})), HasSubstr("bad argument v"));
   EXPECT_THAT(refused(at::zeros({5, 2, 8}), k, k), HasSubstr("bad argument k"));
   EXPECT_THAT(refused(q, k, k, {.window = -1}), HasSubstr("bad argument window"));
-  EXPECT_THAT(refused(q, k, k, {}, at::tensor({0, 3}, at::kLong)), HasSubstr("bad argument offsets"));
+  EXPECT_THAT(refused(q, k, k, {}, at::tensor({0, 3}, at::kLong)), HasSubstr("bad argument offsets (cu_seqlens)"));
   EXPECT_THAT(refused(q, k, k, {}, {}, at::tensor({0, 1, 4}, at::kLong)), HasSubstr("bad argument key_offsets"));
 }
 

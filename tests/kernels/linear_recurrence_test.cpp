@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "base/error.h"
 #include "kernels/linear_recurrence_cases.h"
@@ -153,6 +154,37 @@ TEST(LinearRecurrence, GradientsMatchFiniteDifferences) {
   }
 }
 
+// A log_decay of −∞ is a decay of 0: no implementation may make 0 · ∞ of it.
+TEST(LinearRecurrence, ADecayWithoutEndForgetsAtOnce) {
+  for (const std::string kind : {"head", "head_token", "key_token"}) {
+    for (const char* implementation : {"cpu", "chunked", "reference", "aten"}) {
+      if (implementation == std::string("chunked") && kind != "head") continue;  // it refuses them
+      Case c;
+      c.offsets = {0, 70, 71, 71, 150};
+      c.heads = c.key_heads = 2;
+      c.key = 6;
+      c.value = 5;
+      c.steep = 1;
+      c.decay = kind;
+      Inputs in = inputs_of(c, at::kFloat);
+      in.log_decay = at::full_like(in.log_decay, -INFINITY);
+      const Forced forced(implementation);
+      const auto found = linear_recurrence(in.q, in.k, in.v, in.log_decay, in.initial, to_tensor(c.offsets), {});
+      const Tensor own = (in.q * in.k).sum(2, true) * in.v;  // what a token sees: itself
+      EXPECT_LT(relative_error(found.o_thd, own), 1e-6) << kind << " " << implementation;
+      EXPECT_TRUE(found.final_state_nhkv.isfinite().all().item<bool>()) << kind << " " << implementation;
+    }
+  }
+}
+
+// What is asked of a gradient as a function of q, k, v, … is refused instead of answered with zeros.
+TEST(LinearRecurrence, RefusesASecondDerivative) {
+  const Tensor q = random_tensor({9, 2, 4}, 1).requires_grad_(true), k = random_tensor({9, 2, 4}, 2), v = random_tensor({9, 2, 4}, 3);
+  const Tensor loss = linear_recurrence(q, k, v, {}, {}, {}).o_thd.square().sum();
+  const Tensor slope = torch::autograd::grad({loss}, {q}, {}, /*retain_graph=*/true, /*create_graph=*/true).front();
+  EXPECT_THROW(slope.sum().backward(), std::exception);
+}
+
 TEST(LinearRecurrence, RefusesBadArgumentsByName) {
   const Tensor q = at::zeros({4, 2, 3}), k = at::zeros({4, 2, 3}), v = at::zeros({4, 2, 5});
   const auto refused = [](const auto& call) -> std::string {
@@ -171,9 +203,30 @@ TEST(LinearRecurrence, RefusesBadArgumentsByName) {
   EXPECT_THAT(refused([&] { linear_recurrence(q, k.to(at::kDouble), v, {}, {}, {}); }), HasSubstr("bad argument k"));
   EXPECT_THAT(refused([&] { linear_recurrence(q, k, at::zeros({3, 2, 5}), {}, {}, {}); }), HasSubstr("bad argument v"));
   EXPECT_THAT(refused([&] { linear_recurrence(q, k, v, at::zeros({7}), {}, {}); }), HasSubstr("bad argument log_decay"));
+  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{2}, {4, 2}, {4, 2, 3}}) {
+    Tensor rising = at::full(sizes, -0.5);
+    rising.view({-1})[1] = 2e-3;
+    EXPECT_THAT(refused([&] { linear_recurrence(q, k, v, rising, {}, {}); }), HasSubstr("bad argument log_decay"));
+    EXPECT_THAT(refused([&] { linear_recurrence_reference(q, k, v, rising, {}, {}); }), HasSubstr("bad argument log_decay"));
+  }
+  EXPECT_THAT(refused([&] { linear_recurrence(q, k, v, at::zeros({2}, at::kLong), {}, {}); }), HasSubstr("bad argument log_decay"));
+  // Another device: nothing may be read from it, nor left unwritten.
+  const auto elsewhere = [](const Tensor& x) { return x.to(at::kMeta); };
+  EXPECT_THAT(refused([&] { linear_recurrence(q, elsewhere(k), v, {}, {}, {}); }), HasSubstr("[4, 2, 3] fp32 on meta"));
+  EXPECT_THAT(refused([&] { linear_recurrence(q, k, v, elsewhere(at::zeros({2})), {}, {}); }), HasSubstr("bad argument log_decay"));
+  EXPECT_THAT(refused([&] {
+                linear_recurrence(q, k, v, {}, elsewhere(at::zeros({1, 2, 3, 5})), {});
+              }),
+              HasSubstr("bad argument initial_state"));
   EXPECT_THAT(refused([&] { linear_recurrence(q, k, v, {}, at::zeros({2, 2, 3, 5}), {}); }), HasSubstr("bad argument initial_state"));
-  EXPECT_THAT(refused([&] { linear_recurrence(q, k, v, {}, {}, at::tensor({0, 3}, at::kLong)); }), HasSubstr("bad argument offsets"));
-  EXPECT_THAT(refused([&] { linear_recurrence(q, k, v, {}, {}, at::tensor({0, 3, 2, 4}, at::kLong)); }), HasSubstr("bad argument offsets"));
+  EXPECT_THAT(refused([&] {
+                linear_recurrence(q, k, v, {}, {}, at::tensor({0, 3}, at::kLong));
+              }),
+              HasSubstr("bad argument offsets (cu_seqlens)"));
+  EXPECT_THAT(refused([&] {
+                linear_recurrence(q, k, v, {}, {}, at::tensor({0, 3, 2, 4}, at::kLong));
+              }),
+              HasSubstr("bad argument offsets (cu_seqlens)"));
 }
 
 }  // namespace

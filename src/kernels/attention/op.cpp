@@ -80,22 +80,24 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
-    const auto saved = context->get_saved_variables();
-    const auto& data = context->saved_data;
-    const AttentionProblem problem =
-        problem_of(saved[0], saved[1], saved[2], data.at("offsets").toTensor(), data.at("key_offsets").toTensor(),
-                   {.scale = data.at("scale").toDouble(), .window = data.at("window").toInt()});
-    const AttentionResult result{saved[3], saved[4]};
-    const Tensor d_o = gradients[0].defined() ? gradients[0] : at::zeros_like(saved[3]);
-    // LibTorch's kernel has no gradient for the log-sum-exp; the definition does.
-    const int64_t implementation = data.at("implementation").toInt();
-    const auto out = implementation == kCuda        ? cuda_calls<AttentionCuda>().backward(problem, result, d_o, gradients[1])
-                     : implementation == kCudaWgmma ? cuda_calls<AttentionCuda>().backward_wgmma(problem, result, d_o, gradients[1])
-                     : implementation == kCpu       ? attention_backward_cpu(problem, result, d_o, gradients[1])
-                     : implementation == kSdpa && !gradients[1].defined()
-                         ? attention_backward_sdpa(problem, result, d_o)
-                         : attention_backward_reference(problem, result, d_o, gradients[1]);
-    return {out.q_thd, out.k_shd, out.v_shd, Tensor(), Tensor()};
+    return once_differentiable(kOp, [&]() -> std::vector<Tensor> {
+      const auto saved = context->get_saved_variables();
+      const auto& data = context->saved_data;
+      const AttentionProblem problem =
+          problem_of(saved[0], saved[1], saved[2], data.at("offsets").toTensor(), data.at("key_offsets").toTensor(),
+                     {.scale = data.at("scale").toDouble(), .window = data.at("window").toInt()});
+      const AttentionResult result{saved[3], saved[4]};
+      const Tensor d_o = gradients[0].defined() ? gradients[0] : at::zeros_like(saved[3]);
+      // LibTorch's kernel has no gradient for the log-sum-exp; the definition does.
+      const int64_t implementation = data.at("implementation").toInt();
+      const auto out = implementation == kCuda        ? cuda_calls<AttentionCuda>().backward(problem, result, d_o, gradients[1])
+                       : implementation == kCudaWgmma ? cuda_calls<AttentionCuda>().backward_wgmma(problem, result, d_o, gradients[1])
+                       : implementation == kCpu       ? attention_backward_cpu(problem, result, d_o, gradients[1])
+                       : implementation == kSdpa && !gradients[1].defined()
+                           ? attention_backward_sdpa(problem, result, d_o)
+                           : attention_backward_reference(problem, result, d_o, gradients[1]);
+      return {out.q_thd, out.k_shd, out.v_shd, Tensor(), Tensor()};
+    });
   }
 };
 

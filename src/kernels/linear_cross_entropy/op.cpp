@@ -97,20 +97,22 @@ class CrossEntropySum : public torch::autograd::Function<CrossEntropySum> {
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
-    auto& data = context->saved_data;
-    const double scale = gradients[0].item<double>(), upstream = data["upstream"].toDouble();
-    // What the sink still lacks of this gradient.
-    const double rest = scale - data["given_to_sink"].toDouble();
-    data["given_to_sink"] = 0.0;
-    const Tensor sink = data["sink"].toTensor();
-    if (rest != 0 && sink.defined()) {
-      const auto saved = context->get_saved_variables();
-      const LinearCrossEntropyOptions options{.z_loss = data["z_loss"].toDouble(), .chunk = data["chunk"].toInt(), .upstream = rest};
-      const KeptPacked kept{reinterpret_cast<PackedWeight*>(data["kept"].toInt()), static_cast<uint64_t>(data["version"].toInt())};
-      dispatched(labelled(saved[0], saved[1], saved[2], options, kept).problem, {Tensor(), sink});
-    }
-    const Tensor d_hidden = data["d_hidden"].toTensor();
-    return {scale == upstream ? d_hidden : d_hidden.mul(scale / upstream), Tensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+    return once_differentiable(kOp, [&]() -> std::vector<Tensor> {
+      auto& data = context->saved_data;
+      const double scale = gradients[0].item<double>(), upstream = data["upstream"].toDouble();
+      // What the sink still lacks of this gradient.
+      const double rest = scale - data["given_to_sink"].toDouble();
+      data["given_to_sink"] = 0.0;
+      const Tensor sink = data["sink"].toTensor();
+      if (rest != 0 && sink.defined()) {
+        const auto saved = context->get_saved_variables();
+        const LinearCrossEntropyOptions options{.z_loss = data["z_loss"].toDouble(), .chunk = data["chunk"].toInt(), .upstream = rest};
+        const KeptPacked kept{reinterpret_cast<PackedWeight*>(data["kept"].toInt()), static_cast<uint64_t>(data["version"].toInt())};
+        dispatched(labelled(saved[0], saved[1], saved[2], options, kept).problem, {Tensor(), sink});
+      }
+      const Tensor d_hidden = data["d_hidden"].toTensor();
+      return {scale == upstream ? d_hidden : d_hidden.mul(scale / upstream), Tensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+    });
   }
 };
 
@@ -131,12 +133,14 @@ class CrossEntropyMean : public torch::autograd::Function<CrossEntropyMean> {
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
-    const double scale = gradients[0].item<double>();
-    const auto scaled = [&](const char* name) {
-      const Tensor gradient = context->saved_data[name].toTensor();
-      return gradient.defined() && scale != 1 ? gradient.mul(scale) : gradient;
-    };
-    return {scaled("d_hidden"), scaled("d_weight"), Tensor(), Tensor(), Tensor(), Tensor()};
+    return once_differentiable(kOp, [&]() -> std::vector<Tensor> {
+      const double scale = gradients[0].item<double>();
+      const auto scaled = [&](const char* name) {
+        const Tensor gradient = context->saved_data[name].toTensor();
+        return gradient.defined() && scale != 1 ? gradient.mul(scale) : gradient;
+      };
+      return {scaled("d_hidden"), scaled("d_weight"), Tensor(), Tensor(), Tensor(), Tensor()};
+    });
   }
 };
 

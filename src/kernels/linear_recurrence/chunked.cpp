@@ -12,6 +12,8 @@
 namespace longhaul::kernels {
 namespace {
 
+constexpr double kSmallestLog = -800;  // e^−800 is 0 in fp64 too; −∞ · 0 would be NaN
+
 struct Chunk {
   int64_t document, length;
   bool first, last;  // of its document
@@ -96,7 +98,8 @@ Chunked prepare(const RecurrenceProblem& problem, const ChunkTable& table) {
   parts.q = to_chunks(table, problem.q_thk.contiguous(), type, 1, false);
   parts.k = to_chunks(table, problem.k_thk.contiguous(), type, problem.group(), true);
   parts.v = to_chunks(table, problem.v_thv.contiguous(), type, problem.group(), true);
-  const Tensor gamma = problem.decay == DecayKind::kHead ? problem.log_decay.detach().to(type) : at::zeros({heads}, parts.q.options());
+  const Tensor gamma = problem.decay == DecayKind::kHead ? problem.log_decay.detach().to(type).clamp_min(kSmallestLog)
+                                                         : at::zeros({heads}, parts.q.options());
   const Tensor i = at::arange(1, table.width + 1, parts.q.options());
   parts.decay_q_hb1 = gamma.view({heads, 1}).mul(i.view({1, -1})).exp().unsqueeze(2);
   const Tensor remaining = (table.lengths.to(type).unsqueeze(1) - i.unsqueeze(0)).clamp_min(0);  // [C, B]; padded keys are zero anyway

@@ -102,17 +102,19 @@ class RecurrenceFunction : public torch::autograd::Function<RecurrenceFunction> 
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
-    const auto saved = context->get_saved_variables();
-    const auto capsule = context->saved_data.at("call").toCapsule();
-    const auto& call = static_cast<const SavedCall&>(*capsule);
-    const RecurrenceProblem problem =
-        recurrence_problem(saved[0], saved[1], saved[2], saved[3], saved[4], to_tensor(call.offsets), call.options);
-    const Tensor d_o = gradients[0].defined()
-                           ? gradients[0]
-                           : at::zeros({problem.tokens(), problem.heads(), problem.v_thv.size(2)}, problem.v_thv.options());
-    const auto result = backward_of(problem, call.implementation, d_o, gradients[1], saved[5]);
-    const Tensor d_initial = saved[4].defined() ? result.initial_state_nhkv : Tensor();
-    return {result.q_thk, result.k_thk, result.v_thv, result.log_decay, d_initial, Tensor(), Tensor(), Tensor()};
+    return once_differentiable(kOp, [&]() -> std::vector<Tensor> {
+      const auto saved = context->get_saved_variables();
+      const auto capsule = context->saved_data.at("call").toCapsule();
+      const auto& call = static_cast<const SavedCall&>(*capsule);
+      const RecurrenceProblem problem =
+          recurrence_problem(saved[0], saved[1], saved[2], saved[3], saved[4], to_tensor(call.offsets), call.options);
+      const Tensor d_o = gradients[0].defined()
+                             ? gradients[0]
+                             : at::zeros({problem.tokens(), problem.heads(), problem.v_thv.size(2)}, problem.v_thv.options());
+      const auto result = backward_of(problem, call.implementation, d_o, gradients[1], saved[5]);
+      const Tensor d_initial = saved[4].defined() ? result.initial_state_nhkv : Tensor();
+      return {result.q_thk, result.k_thk, result.v_thv, result.log_decay, d_initial, Tensor(), Tensor(), Tensor()};
+    });
   }
 };
 
@@ -145,6 +147,16 @@ void check_dtype(const Tensor& tensor, const Tensor& like, const char* argument)
   if (tensor.scalar_type() != like.scalar_type() || tensor.device() != like.device()) {
     refuse_argument(kOp, argument, "dtype and device of q: " + shape_text(like), shape_text(tensor));
   }
+}
+
+// λ ≤ 1 is what keeps every product of decays finite. Rounded gates and finite differences may step over it: over 256 tokens, the longest
+// block, this much makes 1.3. On a GPU the host would have to wait, so there it is the caller's promise.
+constexpr double kLargestLogDecay = 1e-3;
+
+void check_decays(const Tensor& log_decay) {
+  if (!log_decay.defined() || !log_decay.is_cpu() || log_decay.numel() == 0) return;
+  const double largest = log_decay.detach().max().item<double>();
+  if (largest > kLargestLogDecay) refuse_argument(kOp, "log_decay", "0 or less", fmt::format("{}", largest));
 }
 
 }  // namespace
@@ -185,12 +197,16 @@ RecurrenceProblem recurrence_problem(const Tensor& q, const Tensor& k, const Ten
     } else {
       refuse_argument(kOp, "log_decay", fmt::format("[{1}], [{0}, {1}] or [{0}, {1}, {2}]", tokens, heads, key), shape_text(log_decay));
     }
+    if (!at::isFloatingType(log_decay.scalar_type()) || log_decay.device() != q.device())
+      refuse_argument(kOp, "log_decay", "floating point on the device of q: " + shape_text(q), shape_text(log_decay));
   }
   if (initial_state.defined()) {
     const std::vector<int64_t> expected{problem.documents(), heads, key, v.size(2)};
-    if (initial_state.sizes() != at::IntArrayRef(expected) || initial_state.scalar_type() != problem.state_type()) {
+    if (initial_state.sizes() != at::IntArrayRef(expected) || initial_state.scalar_type() != problem.state_type() ||
+        initial_state.device() != q.device()) {
       refuse_argument(kOp, "initial_state",
-                      fmt::format("[{}, {}, {}, {}] {}", expected[0], expected[1], expected[2], expected[3], name_of(problem.state_type())),
+                      fmt::format("[{}, {}, {}, {}] {} on the device of q", expected[0], expected[1], expected[2], expected[3],
+                                  name_of(problem.state_type())),
                       shape_text(initial_state));
     }
   }
@@ -205,6 +221,7 @@ const Dispatcher& linear_recurrence_dispatcher() {
 LinearRecurrenceResult linear_recurrence(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay,
                                          const Tensor& initial_state, const Tensor& offsets, const LinearRecurrenceOptions& options) {
   const RecurrenceProblem problem = recurrence_problem(q, k, v, log_decay, initial_state, offsets, options);
+  check_decays(log_decay);
   const auto implementation = static_cast<Implementation>(choose(problem));
   if (implementation == kMeta) {
     const auto results =
@@ -219,7 +236,9 @@ LinearRecurrenceResult linear_recurrence(const Tensor& q, const Tensor& k, const
 LinearRecurrenceResult linear_recurrence_reference(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay,
                                                    const Tensor& initial_state, const Tensor& offsets,
                                                    const LinearRecurrenceOptions& options) {
-  return run(with_keys(recurrence_problem(q, k, v, log_decay, initial_state, offsets, options)), kReference);
+  const RecurrenceProblem problem = recurrence_problem(q, k, v, log_decay, initial_state, offsets, options);
+  check_decays(log_decay);
+  return run(with_keys(problem), kReference);
 }
 
 }  // namespace longhaul::kernels

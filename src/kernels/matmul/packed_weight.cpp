@@ -18,11 +18,14 @@ void pack(const Tensor& weight, bool for_input, int64_t longest, MemoryPurpose p
                static_cast<Element*>(panels.mutable_data_ptr()));
 }
 
+// In-place writes so far. Tensors made in inference mode count none; a copy of theirs does not outlive the call it is made for.
+int64_t writes_to(const Tensor& weight) { return weight.is_inference() ? 0 : static_cast<int64_t>(weight._version()); }
+
 }  // namespace
 
 const void* PackedWeight::fresh(Copy& copy, const Tensor& weight, uint64_t version, bool for_input, int64_t longest) {
   const void* data = weight.const_data_ptr();
-  const auto writes = static_cast<int64_t>(weight._version());
+  const int64_t writes = writes_to(weight);
   if (!copy.panels.defined() || copy.data != data || copy.version != version || copy.writes != writes || copy.longest != longest ||
       copy.panels.scalar_type() != weight.scalar_type()) {
     LONGHAUL_ASSERT(weight.is_contiguous(), "a weight that is not contiguous");
@@ -63,7 +66,7 @@ void PackedWeight::refreshed(const Tensor& weight, uint64_t version) {
   for (Copy* copy : {&for_output_, &for_input_gradient_}) {
     if (!copy->panels.defined()) continue;
     copy->version = version;
-    copy->writes = static_cast<int64_t>(weight._version());
+    copy->writes = writes_to(weight);
   }
 }
 
