@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "kernels/block/block.h"
+#include "kernels/linear_recurrence/cpu.h"
 #include "kernels/linear_recurrence_cases.h"
 #include "support/threads.h"
 #include "tensor/to_tensor.h"
@@ -192,6 +193,39 @@ TEST(LinearRecurrenceCpu, TakesSlicesOfOneTensorInPlace) {
     EXPECT_TRUE(result.o_thd.equal(apart.result.o_thd));
     EXPECT_TRUE(qkv.grad().equal(at::cat({apart.gradients[0], apart.gradients[1], apart.gradients[2]}, 1)));
     EXPECT_TRUE(initial.grad().equal(apart.gradients[3]));
+  }
+}
+
+// Gradients into the middle of larger tensors: what lies around each row stays.
+TEST(LinearRecurrenceCpu, WritesNothingButItsRows) {
+  for (const char* kind : kKinds) {
+    for (const auto& [type, tolerance] : kTypes) {
+      SCOPED_TRACE(kind);
+      const Case c = case_of(kind, {0, 70, 70, 71, 135});
+      const Inputs in = inputs_of(c, type);
+      const Tensor d_o = random_tensor({135, 4, 40}, 31, type);
+      if (in.log_decay.defined()) in.log_decay.requires_grad_(true);
+      const RecurrenceProblem problem = recurrence_problem(in.q, in.k, in.v, in.log_decay, in.initial, to_tensor(c.offsets), {});
+      std::vector<Tensor> bands;
+      const auto within = [&](const Tensor& like, int64_t beside) {  // three rows and `beside` channels of 7 around it
+        auto sizes = like.sizes().vec();
+        sizes.front() += 6;
+        sizes.back() += 2 * beside;
+        bands.push_back(at::full(sizes, 7, like.options().requires_grad(false)));
+        return bands.back().narrow(0, 3, like.size(0)).narrow(-1, beside, like.size(-1));
+      };
+      RecurrenceGradients out{within(in.q, 5), within(in.k, 5), within(in.v, 5), Tensor(), within(in.initial, 0)};
+      if (in.log_decay.defined()) out.log_decay = within(in.log_decay, 0);
+      Tensor boundaries;
+      recurrence_forward_cpu(problem, &boundaries);
+      recurrence_backward_cpu(problem, d_o, Tensor(), boundaries, out);
+      for (const Tensor* inner : {&out.q_thk, &out.k_thk, &out.v_thv, &out.initial_state_nhkv, &out.log_decay}) {
+        if (!inner->defined()) continue;
+        EXPECT_FALSE(inner->eq(7).all().item<bool>()) << "not written";
+        inner->fill_(7);
+      }
+      for (const Tensor& each : bands) EXPECT_TRUE(each.eq(7).all().item<bool>()) << "written beside its rows";
+    }
   }
 }
 
