@@ -64,7 +64,7 @@ TEST(RecurrencePlan, SegmentsTileTheDocuments) {
 TEST(RecurrencePlan, FusesWhileHeadsAndDocumentsKeepTheThreadsBusy) {
   EXPECT_EQ(plan_of({0, 16384}, 8, 1).execution, RecurrenceExecution::kFused);
   EXPECT_EQ(plan_of({0, 16384}, 8, 2).execution, RecurrenceExecution::kFused);
-  EXPECT_EQ(plan_of({0, 400, 800, 1200, 1600}, 1, 64).execution, RecurrenceExecution::kFused);  // nothing to cut
+  EXPECT_EQ(plan_of({0, 250, 500, 750, 1000}, 1, 64).execution, RecurrenceExecution::kFused);  // nothing to cut
   EXPECT_NE(plan_of({0, 16384}, 1, 16).execution, RecurrenceExecution::kFused);
   EXPECT_NE(plan_of({0, 16384}, 8, 64).execution, RecurrenceExecution::kFused);
 }
@@ -74,6 +74,18 @@ TEST(RecurrencePlan, KeepsProductsWhereMemoryIsFasterThanMakingThemAgain) {
   EXPECT_EQ(plan_of({0, 16384}, 1, 16, 1e10).execution, RecurrenceExecution::kTwoPass);
   EXPECT_EQ(plan_of({0, 16384}, 1, 16, 1e12).execution, RecurrenceExecution::kSegmented);
   EXPECT_EQ(plan_of({0, 4'000'000}, 4, 64, 1e10).execution, RecurrenceExecution::kSegmented);
+}
+
+TEST(RecurrencePlan, BlocksAreShortWhereStatesAreSmallAndProductsSlow) {
+  const auto block_of = [](int64_t key, int64_t value, double flops_per_second) {
+    const std::vector<int64_t> offsets{0, 1000};
+    return plan_recurrence(offsets, 0, RecurrenceExecution::kAuto, {.key = key, .value = value, .flops_per_second = flops_per_second})
+        .block;
+  };
+  EXPECT_EQ(block_of(64, 64, 1e11), 32);
+  EXPECT_EQ(block_of(64, 65, 1e11), 64);
+  EXPECT_EQ(block_of(64, 64, 6e11), 64);
+  EXPECT_EQ(plan_recurrence(std::vector<int64_t>{0, 9}, 128, RecurrenceExecution::kAuto, {}).block, 128);
 }
 
 // The segments, and so every rounding, are those of the shape.

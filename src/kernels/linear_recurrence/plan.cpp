@@ -7,10 +7,13 @@
 namespace longhaul::kernels {
 namespace {
 
-constexpr int64_t kBlock = 64;  // the products within a block grow with it, the work on states shrinks; 64 is best for 32 … 256 channels
 constexpr int64_t kSegmentBlocks = 8;                // backward holds this many states per thread in the cache
 constexpr double kBytesPerSecond = 1e10;             // of one thread to memory
 constexpr double kTwoPassBytes = 512.0 * (1 << 20);  // more than this is not kept
+
+// The products within a block grow with it, the work on states shrinks. Measured on Zen 4 (docs/log.md): 32 for up to 64 × 64 channels, 64
+// above; where products are several times faster than there (AMX), the work on states decides.
+int64_t best_block(const RecurrenceCost& cost) { return cost.key * cost.value <= 64 * 64 && cost.flops_per_second < 3e11 ? 32 : 64; }
 
 // Seconds per token and head of the products that read the state and of those that write to it.
 struct Rates {
@@ -41,7 +44,7 @@ RecurrenceExecution cheapest(const RecurrencePlan& plan, std::span<const int64_t
 }  // namespace
 
 RecurrencePlan plan_recurrence(std::span<const int64_t> offsets, int64_t block, RecurrenceExecution execution, const RecurrenceCost& cost) {
-  RecurrencePlan plan{.block = block == 0 ? kBlock : block, .segment_blocks = kSegmentBlocks};
+  RecurrencePlan plan{.block = block == 0 ? best_block(cost) : block, .segment_blocks = kSegmentBlocks};
   const int64_t span = plan.block * plan.segment_blocks;
   plan.first_segment.push_back(0);
   for (size_t n = 0; n + 1 < offsets.size(); ++n) {
