@@ -1,5 +1,5 @@
 // `longhaul compare`: which tensor is named first, at which step, and what is said when no checkpoint tells.
-// ctest: label=full timeout=120
+// ctest: label=full timeout=600
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -74,7 +74,7 @@ class CompareRuns : public ::testing::Test {
   ProcessResult compare(const std::vector<std::string>& more = {}) const {
     std::vector<std::string> words{LONGHAUL_PROGRAM, "compare", path("a"), path("b")};
     words.insert(words.end(), more.begin(), more.end());
-    return run_process(words, {"NO_COLOR=1"}, 60);
+    return run_process(words, {"NO_COLOR=1"}, 180);
   }
 
   fs::path folder_;

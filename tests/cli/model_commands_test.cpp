@@ -1,4 +1,4 @@
-// ctest: label=full timeout=180
+// ctest: label=full timeout=600
 // train, sample, score and evaluate as a person types them, on a tiny model.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ class ModelCommands : public ::testing::Test {
 
   ProcessResult longhaul(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), LONGHAUL_PROGRAM);
-    return run_process(arguments, {"LONGHAUL_CACHE=" + (folder_ / "cache").string()}, 120);
+    return run_process(arguments, {"LONGHAUL_CACHE=" + (folder_ / "cache").string()}, 180);
   }
   std::string run() const { return (folder_ / "run").string(); }
   ProcessResult train(std::vector<std::string> more = {}) const {

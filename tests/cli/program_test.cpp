@@ -1,5 +1,5 @@
 // The program itself, started as a user starts it: exit codes, messages, and the forms that scripts rely on.
-// ctest: label=full timeout=120
+// ctest: label=full timeout=600
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ class Program : public ::testing::Test {
   void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name, std::ios::binary) << text; }
   ProcessResult run(std::vector<std::string> words) const {
     words.insert(words.begin(), LONGHAUL_PROGRAM);
-    return run_process(words, {"LONGHAUL_CACHE=" + path("cache"), "NO_COLOR=1"}, 60);
+    return run_process(words, {"LONGHAUL_CACHE=" + path("cache"), "NO_COLOR=1"}, 180);
   }
 
   // A checkpoint of one tensor, w = [0, 1, …, 7] with `first` in front.
@@ -135,7 +135,7 @@ TEST_F(Program, WaitingThreadsSleepUnlessTheEnvironmentSaysOtherwise) {
     std::vector<std::string> words = {"env", "-u", "OMP_WAIT_POLICY", "-u", "GOMP_SPINCOUNT", "OMP_DISPLAY_ENV=VERBOSE"};
     if (!more.empty()) words.push_back(more);
     words.insert(words.end(), {LONGHAUL_PROGRAM, "--version"});
-    return run_process(words, {}, 60).errors;
+    return run_process(words, {}, 180).errors;
   };
   EXPECT_THAT(settings(""), HasSubstr("GOMP_SPINCOUNT = '1000'"));
   EXPECT_THAT(settings("OMP_WAIT_POLICY=passive"), Not(HasSubstr("GOMP_SPINCOUNT = '1000'")));

@@ -1,4 +1,4 @@
-// ctest: label=full timeout=300
+// ctest: label=full timeout=600
 // `longhaul train` as a process that things happen to: signals, a deadline, a disk that fills up, a folder that may not be written.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,12 +43,12 @@ class WholeRun : public ::testing::Test {
   }
   std::vector<std::string> environment() const { return {"LONGHAUL_CACHE=" + (folder_ / "cache").string(), "NO_COLOR=1"}; }
   Child start(const std::vector<std::string>& more = {}) const { return Child(words(more), environment(), folder_ / "output"); }
-  ProcessResult train(const std::vector<std::string>& more) const { return run_process(words(more), environment(), 120); }
+  ProcessResult train(const std::vector<std::string>& more) const { return run_process(words(more), environment(), 180); }
   // With a limit on the size of every file it writes.
   ProcessResult train_limited(int kib, const std::vector<std::string>& more) const {
     std::vector<std::string> shell{"bash", "-c", "ulimit -f " + std::to_string(kib) + "; exec \"$@\"", "bash"};
     for (const std::string& word : words(more)) shell.push_back(word);
-    return run_process(shell, environment(), 120);
+    return run_process(shell, environment(), 180);
   }
 
   template <class Type>
