@@ -66,6 +66,9 @@ void add_sample(CLI::App& program, Command& command) {
   sample->add_option("--tokens", arguments->settings.tokens, "at most this many new tokens")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  sample->add_option("--min-tokens", arguments->settings.min_tokens, "the document does not end before this many")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   sample->add_option("--temperature", arguments->settings.temperature, "0: always the likeliest token")
       ->check(CLI::Range(0.0, 1000.0))
       ->capture_default_str();

@@ -70,6 +70,10 @@ Generation generate(model::Decoder& decoder, const std::vector<int64_t>& prompt_
     }
     const Tensor logits_v = advance(decoder, fresh, state).to(at::kFloat).cpu().contiguous();
     const int64_t drawable = settings.vocabulary > 0 ? std::min(settings.vocabulary, logits_v.numel()) : logits_v.numel();
+    const bool may_stop = static_cast<int64_t>(generation.ids.size()) >= settings.min_tokens;
+    if (settings.stop_id >= 0 && settings.stop_id < drawable && !may_stop) {
+      logits_v.mutable_data_ptr<float>()[settings.stop_id] = -std::numeric_limits<float>::infinity();
+    }
     const std::span<const float> row(logits_v.const_data_ptr<float>(), static_cast<size_t>(drawable));
     const int64_t id = next_token(row, sampler, generation.ids.size());
     if (id == settings.stop_id) {

@@ -12,7 +12,8 @@
 namespace longhaul::generate {
 
 struct GenerateSettings {
-  int64_t tokens = 100;  // at most this many new ones
+  int64_t tokens = 100;    // at most this many new ones
+  int64_t min_tokens = 0;  // before so many, the separator is not drawn
   double temperature = 0.8;
   int64_t top_k = 0;
   double top_p = 0.95;

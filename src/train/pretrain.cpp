@@ -71,6 +71,7 @@ std::optional<TaskSample> Pretrain::sample() {
   const auto separator = data_.tokenizer.end_of_document();
   generate::generate(decoder_, {prompt.begin(), prompt.end()},
                      {.tokens = options.tokens,
+                      .min_tokens = options.tokens,  // a short document would show little of how the model writes
                       .temperature = options.temperature,
                       .top_k = options.top_k,
                       .top_p = options.top_p,

@@ -116,6 +116,9 @@ TEST(Generate, StopsAtTheSeparator) {
   EXPECT_EQ(all.finish, Finish::kTokens);
   EXPECT_EQ(all.prefill_tokens, 1) << "an empty prompt begins with the separator";
   EXPECT_TRUE(generate(decoder, {7}, {.tokens = 0, .stop_id = 28}).ids.empty());
+  const Generation later = generate(decoder, {7}, {.tokens = 5, .min_tokens = 2, .temperature = 0, .stop_id = 0});
+  EXPECT_EQ(later.ids, (std::vector<int64_t>{1, 1})) << "the next likeliest, until the text may end";
+  EXPECT_EQ(later.finish, Finish::kStop);
 }
 
 TEST(Generate, LearnedPositionsEnd) {
