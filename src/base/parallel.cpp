@@ -99,6 +99,8 @@ void run_pieces(int64_t pieces, const Piece& piece) {
 }
 #endif
 
+thread_local int64_t opened_regions = 0;
+
 }  // namespace
 
 int threads() { return in_team() ? 1 : omp_get_max_threads(); }
@@ -129,6 +131,7 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, const std::function
   const int64_t pieces = std::clamp<int64_t>(count / grain, 1, threads());
   if (pieces == 1) return body(begin, end);
 
+  ++opened_regions;
   std::exception_ptr error;
   std::mutex error_mutex;
   const int64_t share = count / pieces, longer = count % pieces;  // the first `longer` pieces have one element more
@@ -143,5 +146,7 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, const std::function
   });
   if (error) std::rethrow_exception(error);
 }
+
+int64_t parallel_regions() { return opened_regions; }
 
 }  // namespace longhaul

@@ -22,4 +22,6 @@ void let_waiting_threads_sleep(char** arguments);
 
 void parallel_for(int64_t begin, int64_t end, int64_t grain, const std::function<void(int64_t, int64_t)>& body);
 
+int64_t parallel_regions();  // that this thread has opened with parallel_for so far: at each, all threads wait for the last one
+
 }  // namespace longhaul

@@ -178,6 +178,41 @@ TEST(LinearRecurrenceCpu, KindsOfDecayNest) {
   for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(zero.gradients[i].equal(none.gradients[i]));
 }
 
+// The columns of the state do not meet: slices of the values give slices of every result that has value columns, bit by bit, and parts of
+// the gradients that do not.
+TEST(LinearRecurrenceCpu, SlicesOfTheValuesGiveTheSameBits) {
+  for (const char* kind : kKinds) {
+    for (const auto& [type, tolerance] : kTypes) {
+      const Case c = case_of(kind, {0, 70, 71, 135}, 24, 80);
+      const Inputs in = inputs_of(c, type);
+      const Tensor d_o = random_tensor({135, 4, 80}, 31, type), d_final = random_tensor(in.initial.sizes(), 32, at::kFloat);
+      struct Results {
+        Tensor o, final, dv, d_initial, dq, dk;
+      };
+      const auto of_columns = [&](int64_t first, int64_t count) {
+        const auto slice = [&](const Tensor& x) { return x.narrow(-1, first, count).contiguous(); };
+        const RecurrenceProblem problem =
+            recurrence_problem(in.q, in.k, slice(in.v), in.log_decay, slice(in.initial), to_tensor(c.offsets), {});
+        Tensor boundaries;
+        const LinearRecurrenceResult result = recurrence_forward_cpu(problem, &boundaries);
+        RecurrenceGradients out{at::empty_like(in.q), at::empty_like(in.k), at::empty_like(problem.v_thv), Tensor(),
+                                at::empty_like(problem.initial_state_nhkv)};
+        recurrence_backward_cpu(problem, slice(d_o), slice(d_final), boundaries, out);
+        return Results{result.o_thd,           result.final_state_nhkv,  out.v_thv,
+                       out.initial_state_nhkv, out.q_thk.to(at::kFloat), out.k_thk.to(at::kFloat)};
+      };
+      const Results whole = of_columns(0, 80), left = of_columns(0, 48), right = of_columns(48, 32);
+      const auto joined = [](const Tensor& a, const Tensor& b) { return at::cat({a, b}, -1); };
+      EXPECT_TRUE(joined(left.o, right.o).equal(whole.o)) << kind;
+      EXPECT_TRUE(joined(left.final, right.final).equal(whole.final)) << kind;
+      EXPECT_TRUE(joined(left.dv, right.dv).equal(whole.dv)) << kind;
+      EXPECT_TRUE(joined(left.d_initial, right.d_initial).equal(whole.d_initial)) << kind;
+      EXPECT_LT(rms_error(left.dq + right.dq, whole.dq), tolerance) << kind;
+      EXPECT_LT(rms_error(left.dk + right.dk, whole.dk), tolerance) << kind;
+    }
+  }
+}
+
 // q, k, v as slices of one tensor, which is how a layer's projection leaves them: read where they lie.
 TEST(LinearRecurrenceCpu, TakesSlicesOfOneTensorInPlace) {
   const PoisonFreshMemory poison;
