@@ -1,5 +1,6 @@
 // Two outputs of `longhaul bench … --json` side by side: results are matched by name, shape and dtype, and every figure whose name
-// begins with "milliseconds" or ends in "_per_second" is compared. A file that is not such an output is a kUsage error naming the line.
+// begins with "milliseconds" or ends in "_per_second" is compared. Of several results with one key the last counts. A file that is not
+// such an output, and two that have nothing in common, are kUsage errors.
 #pragma once
 
 #include <filesystem>
@@ -7,17 +8,27 @@
 #include <string>
 #include <vector>
 
+#include "observe/table.h"
+
 namespace longhaul::bench {
 
-struct Comparison {
+struct ComparedFigure {
   std::string name, shape, dtype, figure;
   double a = 0, b = 0;
   double times_faster() const;  // above 1: b is better
 
   nlohmann::ordered_json json() const;
-  std::string text() const;  // one aligned line
 };
 
-std::vector<Comparison> compare_files(const std::filesystem::path& a, const std::filesystem::path& b);
+struct FileComparison {
+  std::vector<ComparedFigure> figures;              // in the order of b
+  std::vector<std::string> only_in_a, only_in_b;    // results without a partner: "name, shape, dtype"
+  std::vector<std::string> machines_a, machines_b;  // that the paired results name
+
+  observe::Table table() const;
+  std::string remarks() const;  // what the table does not show: results without a partner, machines that differ; a line each, or empty
+};
+
+FileComparison compare_files(const std::filesystem::path& a, const std::filesystem::path& b);
 
 }  // namespace longhaul::bench

@@ -63,7 +63,7 @@ std::filesystem::path ops_library() {
                .what = "the operators' library is not built",
                .expected = kName,
                .where = folder.string(),
-               .hint = "ninja -C build/release longhaul_ops"});
+               .hint = "./longhaul build, in the source folder"});
 }
 
 ExitCode run_benchmarks(const Arguments& arguments) {
@@ -109,11 +109,11 @@ void add_compare(CLI::App& bench, Command& command) {
   compare->add_option("B", files->b, "JSON lines of a later run")->required();
   add_json_flag(compare, files->json, "print one JSON object a line");
   on_run(compare, command, [files] {
-    for (const bench::Comparison& each : bench::compare_files(files->a, files->b)) {
-      if (files->json)
-        print_json(each.json());
-      else
-        print(each.text());
+    const bench::FileComparison comparison = bench::compare_files(files->a, files->b);
+    if (files->json) {
+      for (const bench::ComparedFigure& each : comparison.figures) print_json(each.json());
+    } else {
+      print(comparison.table().text(colours_wanted(stdout)) + comparison.remarks());
     }
     return ExitCode::kDone;
   });
