@@ -112,14 +112,19 @@ std::string table_of(const Results& results, const MachineProfile& peak, bool co
       table.row(row);
     }
   }
-  std::string text = table.text(colours);
+  observe::Table others("beside times", {{"name"}, {"shape"}, {"figure"}, {"value", Align::kRight}});
+  bool any = false;
+  const auto other = [&](const std::string& name, const Result& result, const std::string& figure, const std::string& value) {
+    any = true;
+    others.row({name, result.shape, figure, value});
+  };
   for (const Result& result : results) {
-    for (const auto& [name, value] : result.figures) text += fmt::format("{} {}: {} {:.4g}\n", result.name, result.shape, name, value);
-    if (result.peak_bytes > 0) text += fmt::format("{} {}: peak memory {:.1f} MB\n", result.name, result.shape, result.peak_bytes * 1e-6);
+    for (const auto& [name, value] : result.figures) other(result.name, result, name, fmt::format("{:.4g}", value));
+    if (result.peak_bytes > 0) other(result.name, result, "peak memory", fmt::format("{:.1f} MB", result.peak_bytes * 1e-6));
     if (result.peer && result.peer->peak_bytes > 0)
-      text += fmt::format("{} {}: peak memory {:.1f} MB\n", result.peer->name, result.shape, result.peer->peak_bytes * 1e-6);
+      other(result.peer->name, result, "peak memory", fmt::format("{:.1f} MB", result.peer->peak_bytes * 1e-6));
   }
-  return text;
+  return table.text(colours) + (any ? others.text(colours) : "");
 }
 
 }  // namespace longhaul::bench
