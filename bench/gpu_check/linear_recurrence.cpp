@@ -1,9 +1,12 @@
 // Checks and timings of linear_recurrence: each form against the recurrence itself, token by token in fp64.
 #include "kernels/linear_recurrence/cuda.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "gpu_check/session.h"
+#include "kernels/linear_recurrence/segment_cost.h"
 #include "kernels/linear_recurrence/work.h"
 
 namespace longhaul::gpu_check {
@@ -30,6 +33,8 @@ const std::vector<Case>& cases() {
       {"no decay, several segments", {193, 100, 300}, 2, 2, 64, 64, DecayKind::kNone, 0, false, true},
       {"shared key heads", {70, 20, 150}, 4, 2, 32, 40, DecayKind::kHead, 0.3, false, true},
       {"head size 128, reverse", {200}, 1, 1, 128, 128, DecayKind::kHead, 0.5, true, true},
+      {"heads of 128 and 72, several segments, shared keys", {150, 0, 70}, 2, 1, 128, 72, DecayKind::kHeadToken, 0.5, false, true, 64},
+      {"heads of 20 and 100, reverse, several segments", {140, 1}, 1, 1, 20, 100, DecayKind::kHead, 0.2, true, false, 64},
       {"head size 256 and 96", {130}, 1, 1, 256, 96, DecayKind::kHead, 0.5, false, true},
       {"keys 60, values 192", {131, 2}, 2, 1, 60, 192, DecayKind::kHeadToken, 0.7},
       {"steep decay that underflows", {130}, 2, 2, 16, 16, DecayKind::kHead, 10000},
@@ -280,6 +285,57 @@ void check_case(Session& session, const Case& which) {
   }
 }
 
+// Nobody can look at a decay on the device before a kernel does, so one that is none (above 0 by more than rounding, or NaN) shows as NaN:
+// in o from its token on, in the final state, in the gradients, and in no other head. One within rounding does not.
+void check_impossible_decays(Session& session) {
+  for (const DecayKind kind : {DecayKind::kHead, DecayKind::kHeadToken, DecayKind::kChannelToken}) {
+    for (const float bad :
+         {2 * kernels::cuda::kLargestLogDecay, std::numeric_limits<float>::quiet_NaN(), 0.9f * kernels::cuda::kLargestLogDecay}) {
+      const Case which{"", {100}, 2, 2, 24, 40, kind, 0.5, false, true};
+      Setup setup(session, which, 1);
+      const int64_t token = 70, head = 1;
+      setup.log_decay.host[static_cast<size_t>(kind == DecayKind::kHead        ? head
+                                               : kind == DecayKind::kHeadToken ? token * which.heads + head
+                                                                               : (token * which.heads + head) * which.keys + 3)] = bad;
+      setup.log_decay.upload();
+      const bool shows = !(bad < kernels::cuda::kLargestLogDecay);
+      const std::string name = std::string(kind == DecayKind::kHead        ? "decay per head"
+                                           : kind == DecayKind::kHeadToken ? "decay per token and head"
+                                                                           : "decay per token and channel") +
+                               (bad != bad ? ", NaN"
+                                : shows    ? ", above 0"
+                                           : ", 0 but for rounding");
+      for (const Form form : {Form::kChunked, Form::kTwoPass, Form::kExact}) {
+        if (form == Form::kChunked && kind == DecayKind::kChannelToken) continue;
+        Outputs out(setup);
+        const Memory workspace(workspace_bytes(setup, form));
+        out.run(setup, which, form, workspace.data());
+        const auto nans = [&](auto& buffer, int64_t of_head, int64_t width, int64_t first_row) {  // of [rows, heads, width]
+          buffer.download();
+          int64_t count = 0;
+          for (int64_t i = 0; i < buffer.size(); ++i) {
+            const float x = kernels::cuda::to_float(buffer.host[static_cast<size_t>(i)]);
+            count += i / width % which.heads == of_head && i / width / which.heads >= first_row && x != x;
+          }
+          return count;
+        };
+        const int64_t area = which.keys * which.values, after = shows ? (100 - token) * which.values : 0;
+        session.expect(name_of(form), name, "o", nans(out.o, head, which.values, token) == after && nans(out.o, 0, which.values, 0) == 0);
+        session.expect(name_of(form), name, "final_state",
+                       (nans(out.final_state, head, area, 0) > 0) == shows && nans(out.final_state, 0, area, 0) == 0);
+        if (form == Form::kExact) continue;
+        const auto gradient = [&](const char* tensor, auto& buffer, int64_t width) {
+          session.expect(name_of(form), name, tensor, (nans(buffer, head, width, 0) > 0) == shows && nans(buffer, 0, width, 0) == 0);
+        };
+        gradient("d_q", out.d_q, which.keys);
+        gradient("d_k", out.d_k, which.keys);
+        gradient("d_v", out.d_v, which.values);
+        gradient("d_initial", out.d_initial, area);
+      }
+    }
+  }
+}
+
 // One token for each of many sequences, the state in place.
 void check_decode(Session& session) {
   const Case which{"one step of decoding", {1, 1, 1, 1, 1}, 4, 2, 64, 48, DecayKind::kHead, 0.5, false, true};
@@ -342,25 +398,33 @@ void time_decode(Session& session, const Case& which, const std::string& shape) 
 void check_linear_recurrence(Session& session) {
   for (const Case& which : cases()) check_case(session, which);
   check_decode(session);
+  check_impossible_decays(session);
 }
 
 void time_linear_recurrence(Session& session) {
   const int multiprocessors = session.machine.multiprocessors;
-  const auto chosen = [&](int64_t tokens, int64_t heads, int64_t slices) {
-    return kernels::cuda::choose_segment_tokens(tokens, 1, heads, slices, multiprocessors);
+  const auto time = [&](Form form, const Case& which, const char* shape, std::vector<int64_t> segment_lengths) {
+    const bool two_pass = form == Form::kTwoPass;
+    const auto offsets = Setup::boundaries(which.lengths);
+    for (const bool backward : {false, true}) {  // what the model takes, where it is not in the list
+      const auto walks = two_pass ? kernels::cuda::two_pass_walks(which.heads, which.keys, which.values)
+                                  : kernels::cuda::chunked_walks(which.heads, which.keys, which.values, backward);
+      const int64_t chosen = kernels::cuda::choose_segment_tokens(offsets, walks, multiprocessors);
+      if (std::find(segment_lengths.begin(), segment_lengths.end(), chosen) == segment_lengths.end()) segment_lengths.push_back(chosen);
+    }
+    time_form(session, form, which, shape, segment_lengths);
   };
-  time_form(session, Form::kChunked, {"", {16384}, 64, 64, 128, 128, DecayKind::kHead, 0.5}, "1 × 16384, 64 heads × 128",
-            {chosen(16384, 64, 2), 8192, 4096, 2048, 1024});
-  time_form(session, Form::kChunked, {"", {32768, 32768, 32768, 32768}, 32, 32, 128, 128, DecayKind::kHead, 0.5},
-            "4 × 32768, 32 heads × 128", {int64_t{1} << 30, 8192});
-  time_form(session, Form::kChunked, {"", {32768}, 8, 8, 64, 64, DecayKind::kHeadToken, 0.5}, "1 × 32768, 8 heads × 64, decay per token",
-            {chosen(32768, 8, 1)});
-  time_form(session, Form::kTwoPass, {"", {32768}, 8, 8, 64, 64, DecayKind::kHeadToken, 0.5},
-            "1 × 32768, 8 heads × 64, decay per token, its gradient", {chosen(32768, 8, 1)});
-  time_form(session, Form::kTwoPass, {"", {16384}, 8, 8, 64, 64, DecayKind::kChannelToken, 0.5},
-            "1 × 16384, 8 heads × 64, decay per channel", {chosen(16384, 8, 1), 4096, 1024});
-  time_form(session, Form::kTwoPass, {"", {8192, 8192}, 16, 16, 128, 128, DecayKind::kChannelToken, 0.5},
-            "2 × 8192, 16 heads × 128, decay per channel", {int64_t{1} << 30, 2048});
+  constexpr int64_t kUnsplit = kernels::cuda::kUnsplit;
+  time(Form::kChunked, {"", {16384}, 64, 64, 128, 128, DecayKind::kHead, 0.5}, "1 × 16384, 64 heads × 128", {kUnsplit, 8192, 4096, 1024});
+  time(Form::kChunked, {"", {32768, 32768, 32768, 32768}, 32, 32, 128, 128, DecayKind::kHead, 0.5}, "4 × 32768, 32 heads × 128",
+       {kUnsplit, 8192});
+  time(Form::kChunked, {"", {32768}, 8, 8, 64, 64, DecayKind::kHeadToken, 0.5}, "1 × 32768, 8 heads × 64, decay per token", {});
+  time(Form::kTwoPass, {"", {32768}, 8, 8, 64, 64, DecayKind::kHeadToken, 0.5}, "1 × 32768, 8 heads × 64, decay per token, its gradient",
+       {});
+  time(Form::kTwoPass, {"", {16384}, 8, 8, 64, 64, DecayKind::kChannelToken, 0.5}, "1 × 16384, 8 heads × 64, decay per channel",
+       {4096, 1024});
+  time(Form::kTwoPass, {"", {8192, 8192}, 16, 16, 128, 128, DecayKind::kChannelToken, 0.5}, "2 × 8192, 16 heads × 128, decay per channel",
+       {kUnsplit, 2048});
   time_decode(session, {"", std::vector<int64_t>(64, 1), 64, 64, 128, 128, DecayKind::kHead, 0.5, false, true},
               "decoding, 64 sequences, 64 heads × 128");
 }

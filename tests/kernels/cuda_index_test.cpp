@@ -12,7 +12,7 @@
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/wgmma.h"
 #include "kernels/embedding/cuda.h"
-#include "kernels/linear_recurrence/tiles.h"
+#include "kernels/linear_recurrence/segment_cost.h"
 #include "kernels/matmul/tiles.h"
 
 namespace longhaul::kernels::cuda {
@@ -251,11 +251,34 @@ TEST(CudaRecurrencePlan, BlocksCoverSegmentsHeadsAndSlicesOnce) {
   }
 }
 
-TEST(CudaRecurrencePlan, SplitsOnlyWhereWholeDocumentsLeaveMultiprocessorsIdle) {
-  EXPECT_GT(choose_segment_tokens(16384, 1, 64, 2, 132), 1 << 20);  // 128 blocks for 132
-  EXPECT_LT(choose_segment_tokens(16384, 1, 8, 1, 132), 16384);
-  EXPECT_GE(choose_segment_tokens(1000, 1, 1, 1, 132), 512);
-  for (int64_t tokens : {0, 1, 1000, 1 << 20}) EXPECT_GE(choose_segment_tokens(tokens, 0, 1, 1, 132), kChunk);
+TEST(CudaRecurrencePlan, EachHalfOfEightWarpsComputesAllRowsAndQuartersShareTheScores) {
+  for (const int half : {0, 4}) {
+    std::set<int> tiles;
+    for (int warp = half; warp < half + 4; ++warp) tiles.insert(row_tile(warp));
+    EXPECT_EQ(tiles, (std::set<int>{0, 1, 2, 3}));
+  }
+  for (int warp = 0; warp < 4; ++warp) EXPECT_EQ(row_tile(warp) + row_tile(warp + 4), 3);
+}
+
+TEST(CudaRecurrencePlan, SplitsWhereWholeDocumentsLeaveMultiprocessorsIdle) {
+  using Offsets = std::vector<int64_t>;
+  const auto segment = [](const Offsets& offsets, int64_t heads, int64_t width, bool backward) {
+    return choose_segment_tokens(offsets, chunked_walks(heads, width, width, backward), 132);
+  };
+  EXPECT_EQ(segment({0, 16384}, 64, 128, false), 8192);  // two blocks of four warps for nearly each multiprocessor
+  EXPECT_EQ(segment({0, 16384}, 64, 128, true), 8192);   // the joined sweep of 64 heads: 128 blocks
+  EXPECT_EQ(segment({0, 32768, 65536, 98304, 131072}, 32, 128, false), kUnsplit);
+  EXPECT_EQ(segment({0, 32768, 65536, 98304, 131072}, 32, 128, true), kUnsplit);
+  EXPECT_LE(segment({0, 32768}, 8, 64, false), 2048);
+  EXPECT_LE(segment({0, 16384, 16385, 16386, 16390}, 8, 64, false), 2048);  // short documents beside a long one
+  EXPECT_EQ(segment({0, 600}, 1, 64, false), kUnsplit);
+  for (const bool backward : {false, true}) {
+    for (const Offsets& offsets : {Offsets{0}, Offsets{0, 0}, Offsets{0, 1}, Offsets{0, 1000}, Offsets{0, 1 << 20}}) {
+      EXPECT_GE(segment(offsets, 1, 200, backward), kShortestSegment);
+      EXPECT_GE(choose_segment_tokens(offsets, two_pass_walks(1, 200, 3), 132), kShortestSegment);
+    }
+  }
+  EXPECT_LE(choose_segment_tokens(Offsets{0, 16384}, two_pass_walks(8, 64, 64), 132), 1024);
 }
 
 TEST(CudaSharedMemory, PartsDoNotOverlapAndFit) {
@@ -267,26 +290,24 @@ TEST(CudaSharedMemory, PartsDoNotOverlapAndFit) {
     EXPECT_EQ(shared.v, shared.k + kChunk * padded * 2);
     EXPECT_EQ(shared.stage, shared.v + kChunk * slice * 2);
     EXPECT_EQ(shared.state, 2 * shared.stage);
-    EXPECT_EQ(shared.sums, shared.state + padded * slice * 2);
-    EXPECT_EQ(shared.factors, shared.sums + kChunk * 4);
-    EXPECT_EQ(shared.total, shared.factors + kChunk * 4);
-    EXPECT_GE(shared.bytes, shared.total + 4);
+    EXPECT_EQ(shared.decays, shared.state + padded * slice * 2);
+    EXPECT_EQ(shared.bytes, shared.decays + 2 * static_cast<int>(sizeof(ChunkDecays)));
     EXPECT_LE(shared.bytes, kLargestSharedBytes);
-    for (const int part : {shared.k, shared.v, shared.stage, shared.state, shared.sums}) EXPECT_EQ(part % 128, 0);
+    for (const int part : {shared.k, shared.v, shared.stage, shared.state, shared.decays}) EXPECT_EQ(part % 128, 0);
     const ExactShared exact = exact_shared(keys);
     EXPECT_GE(exact_warps(keys) * 32, keys);
     EXPECT_LE(exact_warps(keys) * 32, 256);  // the kernel's launch bound
     EXPECT_EQ(exact.bytes - exact.partial, kExactBatch * exact_warps(keys) * 32 * 4);
     EXPECT_LE(exact.bytes, kLargestSharedBytes);
   }
-  constexpr JoinedShared joined = joined_shared();
-  EXPECT_EQ(joined.stage, 4 * kChunk * kJoinedWidth * 2);
-  EXPECT_EQ(joined.state, 2 * joined.stage);
-  EXPECT_EQ(joined.sums, joined.state + kJoinedWidth * kJoinedWidth * 2);
-  EXPECT_EQ(joined.factors, joined.sums + kChunk * 4);
-  EXPECT_EQ(joined.total, joined.factors + kChunk * 4);
-  EXPECT_GE(joined.bytes, joined.total + 4);
-  EXPECT_LE(joined.bytes, kLargestSharedBytes);
+  for (const int width : {64, kJoinedWidth}) {
+    const JoinedShared joined = joined_shared(width);
+    EXPECT_EQ(joined.stage, 4 * kChunk * width * 2);
+    EXPECT_EQ(joined.state, 2 * joined.stage);
+    EXPECT_EQ(joined.decays, joined.state + width * width * 2);
+    EXPECT_EQ(joined.bytes, joined.decays + 2 * static_cast<int>(sizeof(ChunkDecays)));
+    EXPECT_LE(joined.bytes, kLargestSharedBytes);
+  }
   constexpr GradientShared gradient = gradient_shared();
   EXPECT_EQ(gradient.lambda, 3 * kTileBytes);
   EXPECT_EQ(gradient.sums - gradient.lambda, kChunk * kSlice * 4);

@@ -1,17 +1,18 @@
 // The chunked form of a run (run.h): a block of four warps takes a segment of a head and a slice of the value columns, chunk by chunk.
-// Warp w computes rows 16 w … of the chunk's output, and holds a quarter of the state's rows in registers. For the state of many
-// segments: one pass over all but the last, without output, then a scan. The gradients of k and v go together where a block's registers
-// hold the whole state: both runs have the same one, D, one of them its transpose, and what one reads as q the other reads as v.
+// Warp w computes 16 rows of the chunk's output (row_tile), and holds an equal share of the state's rows in registers. For the state of
+// many segments: one pass over all but the last, without output, then a scan. The gradients of k and v go together where a block's
+// registers hold the whole state: both runs have the same one, D, one of them its transpose, and what one reads as q the other reads as v.
+// Heads of up to 64: the same four warps do both; of up to 128: four warps each.
 #pragma once
 
 #include "kernels/linear_recurrence/run.h"
 
 namespace longhaul::kernels::cuda {
 
-constexpr int kChunkedThreads = 128;
+constexpr int kChunkedWarps = 4;
 
-// Sums of decays of a chunk, by the first warp: b into `sums`, write · 2^(total − b) into `factors`.
-LONGHAUL_DEVICE void sum_decays(const Run& run, const Segment& segment, int chunk, int head, float* sums, float* factors, float* total) {
+// By one warp.
+LONGHAUL_DEVICE void sum_decays(const Run& run, const Segment& segment, int chunk, int head, ChunkDecays& out) {
   const int lane = lane_index(), rows = rows_of(segment, chunk), row = 2 * lane;
   float g[2];
   LONGHAUL_UNROLL
@@ -26,21 +27,24 @@ LONGHAUL_DEVICE void sum_decays(const Run& run, const Segment& segment, int chun
   const float neighbour = shuffle(inclusive, lane - 1);
   const float entering = lane == 0 ? 0.f : neighbour;
   const float all = shuffle(inclusive, kWarp - 1);
-  sums[row] = run.late ? entering : entering + g[0];
-  sums[row + 1] = run.late ? entering + g[0] : inclusive;
-  factors[row] = run.write * power_of_two(all - sums[row]);
-  factors[row + 1] = run.write * power_of_two(all - sums[row + 1]);
-  if (lane == 0) *total = all;
+  const float sums[2] = {run.late ? entering : entering + g[0], run.late ? entering + g[0] : inclusive};
+  LONGHAUL_UNROLL
+  for (int i = 0; i < 2; ++i) {
+    out.sums[row + i] = sums[i];
+    out.factors[row + i] = run.write * power_of_two(all - sums[i]);
+  }
+  if (lane == 0) out.total = all;
 }
 
-template <int kKeys, int kValues>
-struct State {  // fp32 accumulators: warp w holds rows w · kKeys/4 … of the state's slice
-  static constexpr int kTiles = kKeys / 64, kColumns = kValues / 8;
+// fp32 accumulators of kKeys × kValues: each of kWarps warps holds as many rows.
+template <int kKeys, int kValues, int kWarps = kChunkedWarps>
+struct State {
+  static constexpr int kRows = kKeys / kWarps, kTiles = kRows / 16, kColumns = kValues / 8;
   float value[kTiles][kColumns][4];
 
   static LONGHAUL_DEVICE Place at(int tile, int column, int i) {
     const Place place = c_place(lane_index(), i);
-    return {warp_index() * (kKeys / 4) + tile * 16 + place.row, column * 8 + place.col};
+    return {warp_index() * kRows + tile * 16 + place.row, column * 8 + place.col};
   }
   template <class Body>
   LONGHAUL_DEVICE void each(const Body& body) {
@@ -93,10 +97,10 @@ struct State {  // fp32 accumulators: warp w holds rows w · kKeys/4 … of the 
 };
 
 // S ← 2^total S + (factors ⊙ k)ᵀ v over the 64 tokens of the chunk.
-template <int kKeys, int kValues>
-LONGHAUL_DEVICE void advance(State<kKeys, kValues>& state, Tile<kKeys> k, Tile<kValues> v, const float* factors, float total) {
-  using S = State<kKeys, kValues>;
-  const float decay = power_of_two(total);
+template <int kKeys, int kValues, int kWarps>
+LONGHAUL_DEVICE void advance(State<kKeys, kValues, kWarps>& state, Tile<kKeys> k, Tile<kValues> v, const ChunkDecays& decays) {
+  using S = State<kKeys, kValues, kWarps>;
+  const float decay = power_of_two(decays.total), *factors = decays.factors;
   state.each([&](float& x, Place) { x *= decay; });
   LONGHAUL_ROLL
   for (int token = 0; token < kChunk; token += 16) {
@@ -107,7 +111,7 @@ LONGHAUL_DEVICE void advance(State<kKeys, kValues>& state, Tile<kKeys> k, Tile<k
     const float near[2] = {factors[first], factors[first + 1]}, far[2] = {factors[first + 8], factors[first + 9]};
     LONGHAUL_UNROLL
     for (int tile = 0; tile < S::kTiles; ++tile) {
-      FragmentA a = load_a_transposed(k, token, warp_index() * (kKeys / 4) + tile * 16);
+      FragmentA a = load_a_transposed(k, token, warp_index() * S::kRows + tile * 16);
       LONGHAUL_UNROLL
       for (int reg = 0; reg < 4; ++reg) {
         const float* factor = reg < 2 ? near : far;
@@ -119,12 +123,12 @@ LONGHAUL_DEVICE void advance(State<kKeys, kValues>& state, Tile<kKeys> k, Tile<k
   }
 }
 
-// Rows 16 w … of the chunk's output: o = e^b q S + write · A v. kTransposed: the tile of the state holds its transpose.
+// The warp's 16 rows of the chunk's output: o = e^b q S + write · A v. kTransposed: the tile of the state holds its transpose.
 template <int kKeys, int kValues, bool kTransposed = false>
 LONGHAUL_DEVICE void read_out(float (&o)[kValues / 8][4], Tile<kKeys> q, Tile<kKeys> k, Tile<kValues> v, Tile<kValues> state,
                               const float* sums, float write) {
   constexpr int kColumns = kValues / 8;
-  const int warp = warp_index(), row0 = warp * 16;
+  const int last = row_tile(warp_index()), row0 = last * 16;
   float a[kChunk / 8][4] = {};
   LONGHAUL_ROLL
   for (int key = 0; key < kKeys; key += 16) {
@@ -142,7 +146,7 @@ LONGHAUL_DEVICE void read_out(float (&o)[kValues / 8][4], Tile<kKeys> q, Tile<kK
     }
     LONGHAUL_UNROLL
     for (int other = 0; other < kChunk / 16; ++other) {
-      if (other > warp) continue;  // above the diagonal
+      if (other > last) continue;  // above the diagonal
       load_b(b, k, other * 16, key);
       multiply_add(a[2 * other], query, b[0]);
       multiply_add(a[2 * other + 1], query, b[1]);
@@ -167,7 +171,7 @@ LONGHAUL_DEVICE void read_out(float (&o)[kValues / 8][4], Tile<kKeys> q, Tile<kK
   }
   LONGHAUL_UNROLL
   for (int other = 0; other < kChunk / 16; ++other) {
-    if (other > warp) continue;
+    if (other > last) continue;
     const FragmentA weights = as_a(a[2 * other], a[2 * other + 1]);
     LONGHAUL_UNROLL
     for (int column = 0; column < kColumns; column += 2) {
@@ -179,11 +183,11 @@ LONGHAUL_DEVICE void read_out(float (&o)[kValues / 8][4], Tile<kKeys> q, Tile<kK
   }
 }
 
-// The warp's 16 rows to memory; in bf16 by way of its own rows of q, which no other warp reads.
+// The warp's rows to memory; in bf16 by way of the same rows of q, which no other warp reads.
 template <int kKeys, int kValues>
 LONGHAUL_DEVICE void store_output(const Run& run, const Segment& segment, int chunk, int head, int slice, float (&o)[kValues / 8][4],
                                   Tile<kKeys> q) {
-  const int row0 = warp_index() * 16, rows = rows_of(segment, chunk), width = run.v.width;
+  const int row0 = row_tile(warp_index()) * 16, rows = rows_of(segment, chunk), width = run.v.width;
   const auto offset = [&](int row) {
     return (token_at(segment, chunk * kChunk + row, run.against) * run.heads + head) * width + slice * kValues;
   };
@@ -209,7 +213,7 @@ LONGHAUL_DEVICE void store_output(const Run& run, const Segment& segment, int ch
 
 // kOutput: a segment of a head, whole. Otherwise only the state that a segment adds, started from zero, and its total decay.
 template <int kKeys, int kValues, bool kOutput>
-LONGHAUL_KERNEL(kChunkedThreads)
+LONGHAUL_KERNEL(kChunkedWarps* kWarp)
 chunked_kernel(Run run) {
   LONGHAUL_SHARED(shared);
   constexpr ChunkedShared kShared = chunked_shared(kKeys, kValues);
@@ -218,9 +222,7 @@ chunked_kernel(Run run) {
   if (!kOutput && segment.last) return;
   const int chunks = chunks_of(segment), head = block.head, col0 = block.slice * kValues;
   const int64_t direction = run.against ? -1 : 1;
-  float* sums = reinterpret_cast<float*>(shared + kShared.sums);
-  float* factors = reinterpret_cast<float*>(shared + kShared.factors);
-  float* total = reinterpret_cast<float*>(shared + kShared.total);
+  const auto decays = [&](int chunk) -> ChunkDecays& { return reinterpret_cast<ChunkDecays*>(shared + kShared.decays)[chunk % 2]; };
   const Tile<kValues> state_tile{reinterpret_cast<Bf16*>(shared + kShared.state)};
   const auto q_tile = [&](int chunk) { return Tile<kKeys>{reinterpret_cast<Bf16*>(shared + chunk % 2 * kShared.stage)}; };
   const auto k_tile = [&](int chunk) { return Tile<kKeys>{reinterpret_cast<Bf16*>(shared + chunk % 2 * kShared.stage + kShared.k)}; };
@@ -245,19 +247,20 @@ chunked_kernel(Run run) {
 
   float log_total = 0;
   load(0);
+  if (warp_index() == 0) sum_decays(run, segment, 0, head, decays(0));
   for (int chunk = 0; chunk < chunks; ++chunk) {
     load(chunk + 1);
-    if (warp_index() == 0) sum_decays(run, segment, chunk, head, sums, factors, total);
     if (kOutput) state.put(state_tile);
     wait_for_copies<1>();
     __syncthreads();
     if (kOutput) {
       float o[kValues / 8][4] = {};
-      read_out<kKeys, kValues>(o, q_tile(chunk), k_tile(chunk), v_tile(chunk), state_tile, sums, run.write);
+      read_out<kKeys, kValues>(o, q_tile(chunk), k_tile(chunk), v_tile(chunk), state_tile, decays(chunk).sums, run.write);
       store_output<kKeys, kValues>(run, segment, chunk, head, block.slice, o, q_tile(chunk));
     }
-    advance(state, k_tile(chunk), v_tile(chunk), factors, *total);
-    log_total += *total;
+    if (warp_index() == 0 && chunk + 1 < chunks) sum_decays(run, segment, chunk + 1, head, decays(chunk + 1));  // it has few scores
+    advance(state, k_tile(chunk), v_tile(chunk), decays(chunk));
+    log_total += decays(chunk).total;
     __syncthreads();
   }
   wait_for_copies<0>();
@@ -274,18 +277,21 @@ chunked_kernel(Run run) {
   }
 }
 
-// The runs of dv (k, q, do with D) and dk (v, do, q with Dᵀ) in one, for keys and values ≤ kJoinedWidth.
-LONGHAUL_KERNEL(kChunkedThreads) joined_kernel(Run of_v, Run of_k) {
+// The runs of dv (k, q, do with D) and dk (v, do, q with Dᵀ) in one, for keys and values ≤ kWidth.
+template <int kWidth>
+constexpr int kJoinedWarps = kWidth == 64 ? kChunkedWarps : 2 * kChunkedWarps;
+
+template <int kWidth>
+LONGHAUL_KERNEL(kJoinedWarps<kWidth>* kWarp)
+joined_kernel(Run of_v, Run of_k) {
   LONGHAUL_SHARED(shared);
-  constexpr int kWidth = kJoinedWidth;
-  constexpr JoinedShared kShared = joined_shared();
+  constexpr JoinedShared kShared = joined_shared(kWidth);
+  constexpr bool kHalves = kJoinedWarps<kWidth> == 2 * kChunkedWarps;  // the first half of the warps computes dv, the second dk
   const ChunkedBlock block = chunked_block(blockIdx.x, of_v.heads, 1);
   const Segment segment = of_v.segments[block.part];
   const int chunks = chunks_of(segment), head = block.head;
   const int64_t direction = of_v.against ? -1 : 1;
-  float* sums = reinterpret_cast<float*>(shared + kShared.sums);
-  float* factors = reinterpret_cast<float*>(shared + kShared.factors);
-  float* total = reinterpret_cast<float*>(shared + kShared.total);
+  const auto decays = [&](int chunk) -> ChunkDecays& { return reinterpret_cast<ChunkDecays*>(shared + kShared.decays)[chunk % 2]; };
   const Tile<kWidth> state_tile{reinterpret_cast<Bf16*>(shared + kShared.state)};
   enum { kQ, kK, kV, kO };
   const auto tile = [&](int chunk, int which) {
@@ -304,27 +310,28 @@ LONGHAUL_KERNEL(kChunkedThreads) joined_kernel(Run of_v, Run of_k) {
     }
     end_copy_group();
   };
-  State<kWidth, kWidth> state;
+  State<kWidth, kWidth, kJoinedWarps<kWidth>> state;
   state.enter(of_v, segment, block.part, head, 0);
   load(0);
+  if (warp_index() == 0) sum_decays(of_v, segment, 0, head, decays(0));
   for (int chunk = 0; chunk < chunks; ++chunk) {
     load(chunk + 1);
-    if (warp_index() == 0) sum_decays(of_v, segment, chunk, head, sums, factors, total);
     state.put(state_tile);
     wait_for_copies<1>();
     __syncthreads();
     // No other warp reads these rows of k, or v, so they may take the output on its way out.
-    {
+    if (!kHalves || warp_index() < kChunkedWarps) {
       float o[kWidth / 8][4] = {};
-      read_out<kWidth, kWidth>(o, tile(chunk, kK), tile(chunk, kQ), tile(chunk, kO), state_tile, sums, of_v.write);
+      read_out<kWidth, kWidth>(o, tile(chunk, kK), tile(chunk, kQ), tile(chunk, kO), state_tile, decays(chunk).sums, of_v.write);
       store_output<kWidth, kWidth>(of_v, segment, chunk, head, 0, o, tile(chunk, kK));
     }
-    {
+    if (!kHalves || warp_index() >= kChunkedWarps) {
       float o[kWidth / 8][4] = {};
-      read_out<kWidth, kWidth, true>(o, tile(chunk, kV), tile(chunk, kO), tile(chunk, kQ), state_tile, sums, of_k.write);
+      read_out<kWidth, kWidth, true>(o, tile(chunk, kV), tile(chunk, kO), tile(chunk, kQ), state_tile, decays(chunk).sums, of_k.write);
       store_output<kWidth, kWidth>(of_k, segment, chunk, head, 0, o, tile(chunk, kV));
     }
-    advance(state, tile(chunk, kQ), tile(chunk, kO), factors, *total);
+    if (warp_index() == 0 && chunk + 1 < chunks) sum_decays(of_v, segment, chunk + 1, head, decays(chunk + 1));
+    advance(state, tile(chunk, kQ), tile(chunk, kO), decays(chunk));
     __syncthreads();
   }
   wait_for_copies<0>();

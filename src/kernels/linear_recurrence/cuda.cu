@@ -17,7 +17,7 @@ int64_t blocks_of(const Run& run) {
 template <int kKeys, int kValues>
 void find_states(const Run& run, Stream stream) {  // that enter the segments
   if (run.segment_count == run.documents) return;
-  launch("linear_recurrence.segment_states", chunked_kernel<kKeys, kValues, false>, blocks_of<kKeys, kValues>(run), kChunkedThreads,
+  launch("linear_recurrence.segment_states", chunked_kernel<kKeys, kValues, false>, blocks_of<kKeys, kValues>(run), kChunkedWarps * kWarp,
          chunked_shared(kKeys, kValues).bytes, stream, run);
   const int64_t area = static_cast<int64_t>(run.k.width) * run.v.width;
   launch("linear_recurrence.scan", scan_kernel, divide_up(area, 256) * run.heads * run.documents, 256, 0, stream, run);
@@ -26,7 +26,7 @@ void find_states(const Run& run, Stream stream) {  // that enter the segments
 template <int kKeys, int kValues>
 void run_chunked(const Run& run, Stream stream) {
   find_states<kKeys, kValues>(run, stream);
-  launch("linear_recurrence.chunked", chunked_kernel<kKeys, kValues, true>, blocks_of<kKeys, kValues>(run), kChunkedThreads,
+  launch("linear_recurrence.chunked", chunked_kernel<kKeys, kValues, true>, blocks_of<kKeys, kValues>(run), kChunkedWarps * kWarp,
          chunked_shared(kKeys, kValues).bytes, stream, run);
 }
 
@@ -41,15 +41,20 @@ void run_chunked(const Run& run, Stream stream) {
   }
 }
 
+template <int kWidth>
+void run_joined(const Run& of_v, const Run& of_k, Stream stream) {
+  find_states<kWidth, 64>(of_v, stream);
+  launch("linear_recurrence.joined", joined_kernel<kWidth>, blocks_of<kWidth, kWidth>(of_v), kJoinedWarps<kWidth> * kWarp,
+         joined_shared(kWidth).bytes, stream, of_v, of_k);
+}
+
 // The gradients of k and v: together where both fit, else one after the other.
 void run_joined(const Run& of_v, const Run& of_k, Stream stream) {
-  if (of_v.k.width > kJoinedWidth || of_v.v.width > kJoinedWidth) {
-    run_chunked(of_k, stream);
-    return run_chunked(of_v, stream);
-  }
-  find_states<kJoinedWidth, kJoinedWidth>(of_v, stream);
-  launch("linear_recurrence.joined", joined_kernel, blocks_of<kJoinedWidth, kJoinedWidth>(of_v), kChunkedThreads, joined_shared().bytes,
-         stream, of_v, of_k);
+  const int width = std::max(of_v.k.width, of_v.v.width);
+  if (width <= 64) return run_joined<64>(of_v, of_k, stream);
+  if (width <= kJoinedWidth) return run_joined<kJoinedWidth>(of_v, of_k, stream);
+  run_chunked(of_k, stream);
+  run_chunked(of_v, stream);
 }
 
 void run_exact(const Run& run, Stream stream) {

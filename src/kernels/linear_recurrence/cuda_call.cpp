@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/tensors.h"
 #include "kernels/linear_recurrence/cuda.h"
+#include "kernels/linear_recurrence/segment_cost.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -67,15 +68,14 @@ struct Operands {
   cuda::Recurrence call;
 };
 
-// The segments of the chunked form on the device. Forward and backward runs have states of the same area; the slices are the forward's.
+// The segments of the chunked form on the device, one plan for all sweeps of a pass.
 struct Segments {
-  Segments(const RecurrenceProblem& problem, const Operands& in) : Segments(plan_of(problem, in.call), in.q) {}
+  Segments(const RecurrenceProblem& problem, const Operands& in, bool backward) : Segments(plan_of(problem, in.call, backward), in.q) {}
   Segments(const cuda::RecurrencePlan& plan, const Tensor& like)
       : along(plan.along, like), against(plan.against, like), document_segments(plan.document_segments, like) {}
-  static cuda::RecurrencePlan plan_of(const RecurrenceProblem& problem, const cuda::Recurrence& call) {
-    const int64_t slices = cuda::divide_up(call.values, cuda::value_slice(cuda::padded_keys(call.keys)));
-    return cuda::plan_recurrence(problem.offsets,
-                                 cuda::choose_segment_tokens(call.tokens, call.documents, call.heads, slices, cuda::multiprocessors()));
+  static cuda::RecurrencePlan plan_of(const RecurrenceProblem& problem, const cuda::Recurrence& call, bool backward) {
+    const auto walks = cuda::chunked_walks(call.heads, call.keys, call.values, backward);
+    return cuda::plan_recurrence(problem.offsets, cuda::choose_segment_tokens(problem.offsets, walks, cuda::multiprocessors()));
   }
   cuda::RecurrenceTables tables() const { return {along.data(), against.data(), document_segments.data(), count()}; }
   int count() const { return static_cast<int>(along.size); }
@@ -96,9 +96,8 @@ struct Chunks {
         segment_chunks(table.segment_chunks, like),
         document_segments(of_documents, like) {}
   static cuda::RecurrencePlan plan_of(const RecurrenceProblem& problem, const cuda::Recurrence& call) {
-    const int64_t slices = cuda::divide_up(call.keys, cuda::kSlice) * cuda::divide_up(call.values, cuda::kSlice);
-    return cuda::plan_recurrence(problem.offsets,
-                                 cuda::choose_segment_tokens(call.tokens, call.documents, call.heads, slices, cuda::multiprocessors()));
+    const auto walks = cuda::two_pass_walks(call.heads, call.keys, call.values);
+    return cuda::plan_recurrence(problem.offsets, cuda::choose_segment_tokens(problem.offsets, walks, cuda::multiprocessors()));
   }
   cuda::TwoPassTables tables() const {
     return {segments.data(),
@@ -130,7 +129,7 @@ LinearRecurrenceResult forward(const RecurrenceProblem& problem) {
     cuda::two_pass_forward(in.call, chunks.tables(), o, final_state, workspace.mutable_data_ptr(), device.stream());
     return result;
   }
-  const Segments segments(problem, in);
+  const Segments segments(problem, in, false);
   const Tensor workspace = cuda::workspace(cuda::chunked_workspace_bytes(in.call, segments.count(), false), in.q);
   cuda::chunked_forward(in.call, segments.tables(), o, final_state, workspace.mutable_data_ptr(), device.stream());
   return result;
@@ -156,7 +155,7 @@ RecurrenceGradients backward(const RecurrenceProblem& problem, const Tensor& d_o
     if (want_decay) out.log_decay = out.log_decay.to(problem.log_decay.scalar_type());
     return out;
   }
-  const Segments segments(problem, in);
+  const Segments segments(problem, in, true);
   const Tensor workspace = cuda::workspace(cuda::chunked_workspace_bytes(in.call, segments.count(), true), in.q);
   cuda::chunked_backward(in.call, segments.tables(), gradients, workspace.mutable_data_ptr(), device.stream());
   return out;

@@ -39,7 +39,7 @@ LONGHAUL_KERNEL(256) exact_kernel(Run run) {
       k[i] = !inside ? 0.f : run.write * (tied ? tied_key(run.log_decay[of_channel]) : to_float(run.k.at(t, head)[r]));
       float log = 0;
       if (run.kind == DecayKind::kHead || run.kind == DecayKind::kHeadToken) log = log2_decay(run, t, head);
-      if (run.kind == DecayKind::kChannelToken && inside) log = run.log_decay[of_channel] * kLog2E;
+      if (run.kind == DecayKind::kChannelToken && inside) log = in_log2(run.log_decay[of_channel]);
       decay[i] = power_of_two(log);
     }
     for (int i = static_cast<int>(threadIdx.x); i < batch * 32; i += static_cast<int>(blockDim.x)) {

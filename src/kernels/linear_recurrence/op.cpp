@@ -8,6 +8,7 @@
 #include "kernels/linear_recurrence/cpu.h"
 #include "kernels/linear_recurrence/cuda_call.h"
 #include "kernels/linear_recurrence/problem.h"
+#include "kernels/linear_recurrence/tiles.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::kernels {
@@ -149,14 +150,11 @@ void check_dtype(const Tensor& tensor, const Tensor& like, const char* argument)
   }
 }
 
-// λ ≤ 1 is what keeps every product of decays finite. Rounded gates and finite differences may step over it: over 256 tokens, the longest
-// block, this much makes 1.3. On a GPU the host would have to wait, so there it is the caller's promise.
-constexpr double kLargestLogDecay = 1e-3;
-
+// On a GPU the host would have to wait: there the kernels answer with NaN.
 void check_decays(const Tensor& log_decay) {
   if (!log_decay.defined() || !log_decay.is_cpu() || log_decay.numel() == 0) return;
   const double largest = log_decay.detach().max().item<double>();
-  if (largest > kLargestLogDecay) refuse_argument(kOp, "log_decay", "0 or less", fmt::format("{}", largest));
+  if (largest > cuda::kLargestLogDecay) refuse_argument(kOp, "log_decay", "0 or less", fmt::format("{}", largest));
 }
 
 }  // namespace

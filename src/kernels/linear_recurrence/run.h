@@ -48,10 +48,13 @@ struct Run {
 
 LONGHAUL_DEVICE float tied_key(float log_decay) { return -expm1f(log_decay); }
 
+LONGHAUL_DEVICE float in_log2(float log_decay) {  // NaN says that it is none
+  return log_decay <= kLargestLogDecay ? fmaxf(log_decay * kLog2E, kSmallestLog) : NAN;
+}
+
 LONGHAUL_DEVICE float log2_decay(const Run& run, int64_t token, int head) {
   if (run.kind == DecayKind::kNone) return 0.f;
-  const float g = run.kind == DecayKind::kHead ? run.log_decay[head] : run.log_decay[token * run.heads + head];
-  return fmaxf(g * kLog2E, kSmallestLog);
+  return in_log2(run.kind == DecayKind::kHead ? run.log_decay[head] : run.log_decay[token * run.heads + head]);
 }
 
 }  // namespace longhaul::kernels::cuda

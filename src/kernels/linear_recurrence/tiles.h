@@ -18,6 +18,11 @@ enum class DecayKind : int { kNone, kHead, kHeadToken, kChannelToken };
 
 constexpr int kChunk = 64;
 
+// λ ≤ 1 is what keeps every product of decays finite. Rounded gates and finite differences may step over it: over 256 tokens, the longest
+// block of any form, this much makes 1.3. The host refuses more where it can look (op.cpp); on a GPU it would have to wait for it, so there
+// the results of a larger one, or of a NaN, are NaN (run.h).
+constexpr float kLargestLogDecay = 1e-3f;
+
 struct Segment {
   int64_t first;   // the token it begins with, in the order of the run
   int32_t length;  // tokens
@@ -74,25 +79,34 @@ LONGHAUL_HD constexpr GradientShared gradient_shared() {
 LONGHAUL_HD int value_slice(int padded_keys) { return padded_keys > 128 ? 32 : 64; }  // columns of the state a block holds in registers
 LONGHAUL_HD int padded_keys(int keys) { return keys <= 64 ? 64 : keys <= 128 ? 128 : 256; }
 
-// Shared memory of the chunked kernel, in bytes from the start: two stages of q, k, v; the state in bf16; sums of decays, factors.
+// Sums b of log-decays within a chunk, write · 2^(total − b), and their total. Two of them take turns.
+struct ChunkDecays {
+  float sums[kChunk], factors[kChunk], total, unused[3];
+};
+
+// Shared memory of the chunked kernel, in bytes from the start: two stages of q, k, v; the state in bf16; decays.
 struct ChunkedShared {
-  int stage, k, v, state, sums, factors, total, bytes;
+  int stage, k, v, state, decays, bytes;
 };
 LONGHAUL_HD constexpr ChunkedShared chunked_shared(int keys, int slice) {
   const int rows = kChunk * keys * 2, values = kChunk * slice * 2, stage = 2 * rows + values;
-  const int state = 2 * stage, sums = state + keys * slice * 2;
-  return {stage, rows, 2 * rows, state, sums, sums + kChunk * 4, sums + 2 * kChunk * 4, sums + 2 * kChunk * 4 + 16};
+  const int state = 2 * stage, decays = state + keys * slice * 2;
+  return {stage, rows, 2 * rows, state, decays, decays + 2 * static_cast<int>(sizeof(ChunkDecays))};
 }
 
-// The same for the gradients of k and v together: two stages of q, k, v, do, all padded to kJoinedWidth, and the whole state.
-constexpr int kJoinedWidth = 64;
+// The same for the gradients of k and v together: two stages of q, k, v, do, all padded to `width`, and the whole state.
+constexpr int kJoinedWidth = 128;  // at most; where it is 64 and less, a block has half the warps
 struct JoinedShared {
-  int stage, state, sums, factors, total, bytes;
+  int stage, state, decays, bytes;
 };
-LONGHAUL_HD constexpr JoinedShared joined_shared() {
-  const int stage = 4 * kChunk * kJoinedWidth * 2, state = 2 * stage, sums = state + kJoinedWidth * kJoinedWidth * 2;
-  return {stage, state, sums, sums + kChunk * 4, sums + 2 * kChunk * 4, sums + 2 * kChunk * 4 + 16};
+LONGHAUL_HD constexpr JoinedShared joined_shared(int width) {
+  const int stage = 4 * kChunk * width * 2, state = 2 * stage, decays = state + width * width * 2;
+  return {stage, state, decays, decays + 2 * static_cast<int>(sizeof(ChunkDecays))};
 }
+
+// Which 16 rows of a chunk's output a warp computes. Row tile r takes r + 1 products of scores with values, and warps w and w + 4 share
+// a quarter of the multiprocessor: between them they have as many as any other two.
+LONGHAUL_HD int row_tile(int warp) { return warp < 4 ? warp : 7 - warp; }
 
 // The exact form: a block holds 32 columns of the state, each warp 32 rows of them; it reads kExactBatch tokens at a time.
 constexpr int kExactBatch = 16;
@@ -145,15 +159,6 @@ inline ChunkTable chunks_of(std::span<const Segment> segments, bool against) {
   }
   table.segment_chunks.push_back(static_cast<int32_t>(table.chunks.size()));
   return table;
-}
-
-// Segment length from a cost model. Unsplit, `blocks` = documents · heads · slices run at once and nothing is read twice; splitting
-// re-reads k and v and moves two fp32 states per segment, which pays when whole documents leave multiprocessors without work.
-inline int64_t choose_segment_tokens(int64_t tokens, int64_t documents, int64_t heads, int64_t slices, int64_t multiprocessors) {
-  const int64_t blocks = std::max<int64_t>(1, documents * heads * slices);
-  if (blocks * 10 >= multiprocessors * 9) return INT32_MAX / 2;           // unsplit
-  const int64_t wanted = divide_up(2 * multiprocessors, heads * slices);  // two blocks for each
-  return std::max<int64_t>(512, round_up(divide_up(tokens, std::max<int64_t>(wanted, 1)), kChunk));
 }
 
 }  // namespace longhaul::kernels::cuda

@@ -44,7 +44,7 @@ LONGHAUL_DEVICE float decay_of(const TwoPass& in, int64_t token, int head, int c
   const int64_t at = in.kind == DecayKind::kHead        ? head
                      : in.kind == DecayKind::kHeadToken ? token * in.heads + head
                                                         : (token * in.heads + head) * in.q.width + channel;
-  return in.kind == DecayKind::kNone ? 1.f : power_of_two(fmaxf(in.log_decay[at] * kLog2E, kSmallestLog));
+  return in.kind == DecayKind::kNone ? 1.f : power_of_two(in_log2(in.log_decay[at]));
 }
 
 // One slice of a chunk's rows to a shared tile; rows and columns that are not there become zero.
