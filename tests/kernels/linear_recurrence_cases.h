@@ -24,20 +24,24 @@ struct Case {
 
 inline void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
+inline Case case_from(const toml::table& entry, const std::string& decay) {
+  Case c{.name = *entry["name"].value<std::string>(), .decay = decay};
+  for (const auto& length : *entry["lengths"].as_array()) c.offsets.push_back(c.offsets.back() + *length.value<int64_t>());
+  c.heads = *entry["heads"].value<int64_t>();
+  c.key_heads = *entry["key_heads"].value<int64_t>();
+  c.key = *entry["key"].value<int64_t>();
+  c.value = *entry["value"].value<int64_t>();
+  c.steep = entry["steep"].value_or(0.0);
+  c.spikes = entry["spikes"].value_or(false);
+  return c;
+}
+
 inline std::vector<Case> load_cases() {
   const auto table = toml::parse_file(LONGHAUL_SOURCE_DIR "/src/kernels/linear_recurrence/cases.toml");
   std::vector<Case> cases;
   for (const auto& node : *table["case"].as_array()) {
     const auto& entry = *node.as_table();
-    Case c{.name = *entry["name"].value<std::string>(), .decay = *entry["decay"].value<std::string>()};
-    for (const auto& length : *entry["lengths"].as_array()) c.offsets.push_back(c.offsets.back() + *length.value<int64_t>());
-    c.heads = *entry["heads"].value<int64_t>();
-    c.key_heads = *entry["key_heads"].value<int64_t>();
-    c.key = *entry["key"].value<int64_t>();
-    c.value = *entry["value"].value<int64_t>();
-    c.steep = *entry["steep"].value<double>();
-    c.spikes = entry["spikes"].value_or(false);
-    cases.push_back(c);
+    cases.push_back(case_from(entry, *entry["decay"].value<std::string>()));
   }
   return cases;
 }

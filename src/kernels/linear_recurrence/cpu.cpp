@@ -2,6 +2,8 @@
 #include "kernels/linear_recurrence/cpu.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string_view>
 
 #include "kernels/linear_recurrence/cpu_walk.h"
@@ -26,8 +28,45 @@ double products_per_second() {
   return set == "amx" ? 6e11 : set == "avx512_bf16" ? 1.2e11 : set == "portable" ? 4e9 : 5e10;
 }
 
+// log_decay as the loops read it: fp32, or a gate's logits, which stay as they are; and its γ.
+struct Decay {
+  explicit Decay(const RecurrenceProblem& problem) {
+    if (!problem.log_decay.defined()) return;
+    given = problem.gated() ? problem.log_decay.detach() : problem.log_decay.detach().to(at::kFloat);
+    if (problem.decay == DecayKind::kKeyToken) given = rows_contiguous(given);
+    if (!problem.gate().lower_bound_hk.defined()) return;
+    lower_bound = problem.gate().lower_bound_hk.detach().contiguous();
+    least = lower_bound.min().item<double>();
+  }
+  bool bf16() const { return given.defined() && given.scalar_type() == at::kBFloat16; }
+  Tensor given, lower_bound;
+  double least = 0;  // γ
+};
+
+RecurrenceJobGate gate_of(const RecurrenceProblem& problem, const Decay& decay) {
+  RecurrenceJobGate gate{.kind = problem.gate().kind, .inverse_divisor = static_cast<float>(1 / problem.gate().divisor)};
+  if (decay.bf16()) gate.logits = view_of<const uint16_t>(decay.given);
+  if (decay.lower_bound.defined()) gate.lower_bound = decay.lower_bound.const_data_ptr<float>();
+  gate.small_decays = decay.least < static_cast<double>(kSmallDecay);
+  return gate;
+}
+
+// The bound of a decay per channel that its blocks may rely on.
 template <class Element>
-RecurrenceJob<Element> job_of(const RecurrenceProblem& problem, const Tensor& log_decay) {
+void use_bound(RecurrenceJob<Element>& job, const RecurrenceProblem& problem, const Decay& decay) {
+  // e^{80} is as far as a product of gates may fall for its inverse, times a value, to stay finite.
+  constexpr double kRange = 80;
+  const double own = decay.least > 0 ? std::log(decay.least) : -std::numeric_limits<double>::infinity();
+  const double bound = std::max(problem.options.log_decay_bound, own);
+  job.channel_block = std::min<int64_t>(job.channel_block, job.plan.block);
+  if (job.kind != DecayKind::kKeyToken || bound * static_cast<double>(job.channel_block) < -kRange) return;
+  while (job.channel_block < job.plan.block && bound * static_cast<double>(2 * job.channel_block) >= -kRange) job.channel_block *= 2;
+  job.smallest_decay = static_cast<float>(std::exp(bound));
+  job.promised = problem.options.log_decay_bound > own;
+}
+
+template <class Element>
+RecurrenceJob<Element> job_of(const RecurrenceProblem& problem, const Decay& decay) {
   RecurrenceJob<Element> job{
       .q = view_of<const Element>(problem.q_thk), .k = view_of<const Element>(problem.k_thk), .v = view_of<const Element>(problem.v_thv)};
   job.kind = problem.decay;
@@ -39,32 +78,20 @@ RecurrenceJob<Element> job_of(const RecurrenceProblem& problem, const Tensor& lo
   job.values = problem.v_thv.size(2);
   job.scale = static_cast<float>(problem.options.scale);
   job.offsets = problem.offsets;
+  job.gate = gate_of(problem, decay);
   if (job.kind == DecayKind::kHead)
-    job.decay = {log_decay.const_data_ptr<float>(), 0, log_decay.stride(0)};
-  else if (log_decay.defined())
-    job.decay = view_of<const float>(log_decay);
+    job.decay = {decay.given.const_data_ptr<float>(), 0, decay.given.stride(0)};
+  else if (decay.given.defined() && job.gate.logits.data == nullptr)
+    job.decay = view_of<const float>(decay.given);
   job.plan = plan_recurrence(problem.offsets, problem.options.block, problem.options.execution,
                              {job.heads, job.keys, job.values, threads(), products_per_second()});
-  job.channel_block = std::min<int64_t>(job.channel_block, job.plan.block);
-  // e^{80} is as far as a product of gates may fall for its inverse, times a value, to stay finite.
-  constexpr double kRange = 80;
-  const double bound = problem.options.log_decay_bound;
-  if (job.kind == DecayKind::kKeyToken && bound * static_cast<double>(job.channel_block) >= -kRange) {
-    while (job.channel_block < job.plan.block && bound * static_cast<double>(2 * job.channel_block) >= -kRange) job.channel_block *= 2;
-    job.smallest_decay = static_cast<float>(std::exp(bound));
-  }
+  use_bound(job, problem, decay);
   return job;
-}
-
-Tensor fp32_decay(const RecurrenceProblem& problem) {
-  if (!problem.log_decay.defined()) return {};
-  const Tensor decay = problem.log_decay.detach().to(at::kFloat);
-  return problem.decay == DecayKind::kKeyToken ? rows_contiguous(decay) : decay;
 }
 
 template <class Element>
 LinearRecurrenceResult forward(const RecurrenceProblem& problem, Tensor* boundaries) {
-  const Tensor decay = fp32_decay(problem);
+  const Decay decay(problem);
   RecurrenceJob<Element> job = job_of<Element>(problem, decay);
   const Tensor initial = problem.initial_state_nhkv.defined() ? problem.initial_state_nhkv.contiguous() : Tensor();
   const auto fp32 = problem.q_thk.options().dtype(at::kFloat);
@@ -81,17 +108,29 @@ LinearRecurrenceResult forward(const RecurrenceProblem& problem, Tensor* boundar
   return result;
 }
 
+// out_i = Σ over segments of sums [segments, count].
+void add_segments(const std::vector<double>& sums, size_t count, float* out) {
+  for (size_t i = 0; i < count; ++i) {
+    double sum = 0;
+    for (size_t at = i; at < sums.size(); at += count) sum += sums[at];
+    out[i] = static_cast<float>(sum);
+  }
+}
+
 template <class Element>
 void backward(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv, const Tensor& boundaries,
               RecurrenceGradients& out) {
-  const Tensor decay = fp32_decay(problem), d_o = rows_contiguous(d_o_thd);
+  const Decay decay(problem);
+  const Tensor d_o = rows_contiguous(d_o_thd);
   RecurrenceJob<Element> job = job_of<Element>(problem, decay);
   job.d_o = view_of<const Element>(d_o);
   job.dq = view_of<Element>(out.q_thk);
   job.dk = view_of<Element>(out.k_thk);
   job.dv = view_of<Element>(out.v_thv);
   const bool per_head = job.kind == DecayKind::kHead;
-  if (out.log_decay.defined())
+  if (out.log_decay.defined() && problem.gated() && decay.bf16())
+    job.gate.d_logits = view_of<uint16_t>(out.log_decay);
+  else if (out.log_decay.defined())
     job.d_decay = {out.log_decay.mutable_data_ptr<float>(), per_head ? 0 : out.log_decay.stride(0), per_head ? 0 : out.log_decay.stride(1)};
   const Tensor initial = problem.initial_state_nhkv.defined() ? problem.initial_state_nhkv.contiguous() : Tensor();
   const Tensor d_final = d_final_nhkv.defined() ? d_final_nhkv.to(at::kFloat).contiguous() : Tensor();
@@ -104,17 +143,11 @@ void backward(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Ten
   walk.initial = initial.defined() ? initial.const_data_ptr<float>() : nullptr;
   const auto heads = static_cast<size_t>(job.heads);
   if (per_head && out.log_decay.defined()) walk.head_sums.assign(job.plan.segments.size() * heads, 0.0);
+  const size_t bounds = out.lower_bound_hk.defined() ? heads * static_cast<size_t>(job.keys) : 0;
+  walk.lower_bound_sums.assign(job.plan.segments.size() * bounds, 0.0);
   walk.run();
-  if (walk.head_sums.empty()) {
-    if (per_head && out.log_decay.defined()) out.log_decay.zero_();
-    return;
-  }
-  float* const d_gamma = out.log_decay.mutable_data_ptr<float>();
-  for (size_t h = 0; h < heads; ++h) {
-    double sum = 0;
-    for (size_t s = 0; s < job.plan.segments.size(); ++s) sum += walk.head_sums[s * heads + h];
-    d_gamma[h] = static_cast<float>(sum);
-  }
+  if (per_head && out.log_decay.defined()) add_segments(walk.head_sums, heads, out.log_decay.mutable_data_ptr<float>());
+  if (bounds > 0) add_segments(walk.lower_bound_sums, bounds, out.lower_bound_hk.mutable_data_ptr<float>());
 }
 
 }  // namespace
@@ -122,6 +155,8 @@ void backward(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Ten
 std::string refuse_cpu(const RecurrenceProblem& problem) {
   const auto type = problem.q_thk.scalar_type();
   if (type != at::kBFloat16 && type != at::kFloat) return "takes bf16 and fp32";
+  const auto logits = problem.gated() ? problem.log_decay.scalar_type() : at::kFloat;
+  if (logits != at::kBFloat16 && logits != at::kFloat) return "takes logits of bf16 and fp32";
   if (!problem.q_thk.device().is_cpu()) return "the tensors are not on the CPU";
   for (const int64_t channels : {problem.q_thk.size(2), problem.v_thv.size(2)}) {
     if (channels < 1 || channels > 256) return "takes 1 to 256 channels";

@@ -15,7 +15,7 @@ std::string refuse_cpu(const RecurrenceProblem& problem);  // empty: takes it
 LinearRecurrenceResult recurrence_forward_cpu(const RecurrenceProblem& problem, Tensor* boundaries);
 
 // Writes into the tensors of `out`, which may be slices of larger ones (channels contiguous): q, k (unless keys are tied), v, initial_state
-// (contiguous), and log_decay where it is defined (fp32, contiguous).
+// (contiguous), and where they are defined log_decay (contiguous; fp32, or for a gate as its logits) and lower_bound (contiguous).
 void recurrence_backward_cpu(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv, const Tensor& boundaries,
                              RecurrenceGradients& out);
 

@@ -37,7 +37,7 @@ double RecurrenceWorker<Element>::gradient_block(const float* state, const Passi
     channel_scores_transposed();
     loops_.scale_backward(k_.data, k_.ld, lambda_, m_, keys_, scaled_k_);
   }
-  mask_pairs(!by_channel_ && job_.d_decay.data != nullptr);
+  mask_pairs(!by_channel_ && job_.wants_decay());
   if (!d_state.zero()) {
     const Element* const operand = rounded(d_state);
     products_->pack(operand, values_, false, keys_, values_, state_panels_);
@@ -98,7 +98,7 @@ void RecurrenceWorker<Element>::store(const float* first, const float* second, c
 
 template <class Element>
 double RecurrenceWorker<Element>::scalar_gradients(const float* state, const PassingState& d_state, float* group) {
-  const bool decay = job_.d_decay.data != nullptr;
+  const bool decay = job_.wants_decay();
   float *dots_q = dots_, *dots_k = dots_ + block_;
   std::fill_n(dots_, 2 * block_, 0.0f);
   pack_tokens(q_, keys_, q_tokens_);
@@ -153,8 +153,14 @@ double RecurrenceWorker<Element>::scalar_decay_gradient(const float* state, cons
   for (int64_t i = m_ - 1; i >= 0; --i) {
     later += dots_q[i] + (query_sum_[i] - key_sum_[i]);
     const double gradient = first_[i] + later;
-    if (job_.kind == DecayKind::kHeadToken) *d_decay_.at(i) = static_cast<float>(gradient);
+    second_[i] = static_cast<float>(gradient);
     sum += gradient;
+  }
+  if (job_.gated()) {
+    state_loops_.gate_gradient(head_gate(head_), logits_, m_, lambda_, 1, m_, second_, nullptr);
+    logit_gradients(m_, 1, second_);
+  } else if (job_.kind == DecayKind::kHeadToken) {
+    for (int64_t i = 0; i < m_; ++i) *d_decay_.at(i) = second_[i];
   }
   return sum;
 }

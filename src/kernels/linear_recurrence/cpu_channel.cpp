@@ -92,9 +92,11 @@ void RecurrenceWorker<Element>::channel_gradients(const float* state, const Pass
   }
   store(dq_sum_, nullptr, ones_, keys_, 0, m_, dq_, nullptr);
   if (!job_.tied) store(dk_sum_, nullptr, ones_, keys_, 0, m_, dk_, group);
-  if (job_.d_decay.data == nullptr) return;
+  if (!job_.wants_decay()) return;
   if (!passed_through(state, d_state, dots_)) std::fill_n(dots_, keys_, 0.0f);
-  state_loops_.decay_gradient(moment_, written_, dots_, lambda_, job_.tied ? dk_sum_ : nullptr, m_, keys_, d_decay_.data, d_decay_.ld);
+  const Rows<float> d_log = job_.gated() ? Rows<float>{first_, keys_} : d_decay_;
+  state_loops_.decay_gradient(moment_, written_, dots_, lambda_, job_.tied ? dk_sum_ : nullptr, m_, keys_, d_log.data, d_log.ld);
+  if (job_.gated()) channel_gate_gradients(state, d_state);
 }
 
 template class RecurrenceWorker<uint16_t>;

@@ -298,18 +298,18 @@ void diagonal_gradients(const Element* q, int64_t ld_q, const Element* k, int64_
   }
 }
 
+// 1 − e^x for x ≤ 0: near 0 by its Taylor polynomial, whose first omitted term is x^7/5040 < 4e-10 of x.
+inline float one_less_exponential(float x) {
+  const float near = -x * (1 + x * (1.0f / 2) * (1 + x * (1.0f / 3) * (1 + x * (1.0f / 4) * (1 + x * (1.0f / 5) * (1 + x * (1.0f / 6))))));
+  return x > -0.25f ? near : 1 - exponential(x);
+}
+
 template <class Element>
 void tied_keys(const float* g, int64_t ld, int64_t rows, int64_t columns, Element* out) {
   for (int64_t i = 0; i < rows; ++i) {
     const float* const __restrict from = g + i * ld;
     Element* const __restrict to = out + i * columns;
-    for (int64_t c = 0; c < columns; ++c) {
-      const float x = from[c];
-      // −(e^x − 1): near 0 by its Taylor polynomial, whose first omitted term is x^7/5040 < 4e-10 of x.
-      const float near =
-          -x * (1 + x * (1.0f / 2) * (1 + x * (1.0f / 3) * (1 + x * (1.0f / 4) * (1 + x * (1.0f / 5) * (1 + x * (1.0f / 6))))));
-      to[c] = narrow<Element>(x > -0.25f ? near : 1 - exponential(x));
-    }
+    for (int64_t c = 0; c < columns; ++c) to[c] = narrow<Element>(one_less_exponential(from[c]));
   }
 }
 
@@ -409,10 +409,19 @@ inline void decay_gradient(const float* moment, const float* write, const float*
   }
 }
 
+inline void widen_rows(const uint16_t* x, int64_t ld, int64_t rows, int64_t columns, float* out) {
+  for (int64_t i = 0; i < rows; ++i) {
+    for_lanes(columns, [&](int64_t c, auto count) { store(out + i * columns + c, load(x + i * ld + c, count), count); });
+  }
+}
+
+#include "kernels/linear_recurrence/cpu_gate-inl.h"
+
 template <class Element>
 constexpr RecurrenceLoops<Element> kRecurrenceLoops = {
     copy_rows<Element>,          round_state<Element>, scale_rows<Element>,   join_rows<Element>,     add_rows,
     dot_rows<Element>,           mask_scores<Element>, mask_pair<Element>,    scale_forward<Element>, scale_backward<Element>,
     scale_inverse<Element>,      add_forward<Element>, add_backward<Element>, add_inverse<Element>,   diagonal_scores<Element>,
-    diagonal_gradients<Element>, tied_keys<Element>,   step<Element>};
-constexpr StateLoops kStateLoops = {advance, row_dots, exponentials, products, smallest, decay_mask, decay_gradient};
+    diagonal_gradients<Element>, tied_keys<Element>,   step<Element>,         gate_rows<Element>,     channel_slopes<Element>};
+constexpr StateLoops kStateLoops = {advance,    row_dots,       exponentials, products,     smallest,
+                                    decay_mask, decay_gradient, widen_rows,   gate_gradient};

@@ -19,6 +19,14 @@ struct PassingState {
   bool zero() const { return entered == nullptr && sum == nullptr; }
 };
 
+// A gate of one head (op.h).
+struct HeadGate {
+  const float* lower_bound = nullptr;  // γ, of each column; null: log_sigmoid
+  float inverse_divisor = 1;           // 1/τ
+};
+// A gradient of λ is that of log λ over λ, which is a sum in which larger terms cancel: where a decay is smaller than this, too little is left of it.
+constexpr float kSmallDecay = 1.0f / 64;
+
 template <class Element>
 struct RecurrenceLoops {
   void (*copy_rows)(const Element* x, int64_t ld, int64_t rows, int64_t columns, Element* out);  // out [rows × columns]
@@ -70,6 +78,14 @@ struct RecurrenceLoops {
   // One token of the recurrence itself: after_r = λ_r before_r + k_r v (before null: zeros; may be after), out = scale Σ_r q_r after_r.
   void (*step)(const float* before, const float* lambda, const Element* q, const Element* k, const Element* v, float scale, int64_t rows,
                int64_t columns, float* after, Element* out);
+
+  // Decays and, where they are asked for, keys tied to them, of a gate's logits.
+  void (*gate_rows)(const HeadGate& gate, const float* x, int64_t ld, int64_t rows, int64_t columns, float* lambda, Element* keys);
+  // The gradient of one channel's λ without λ as a factor, token by token: slope_i = Σ_v S_{i−1} ⊙ D_i, from its rows of the state that
+  // enters (null: zeros) and of the gradient that leaves (overwritten). q, k and lambda point at the channel, their rows ld apart; v and
+  // d_o are [rows × columns], as is `before`, which takes the states.
+  void (*channel_slopes)(const float* state, float* gradient, const Element* q, const Element* k, int64_t ld, const Element* v,
+                         const Element* d_o, const float* lambda, float scale, int64_t rows, int64_t columns, float* before, float* slope);
 };
 
 // Those that know no Element.
@@ -85,6 +101,10 @@ struct StateLoops {
   // d_g_ic = Σ_{s ≥ i} moment_sc + Σ_{j < i} write_jc + total_c − λ_ic tied_ic (tied may be null).
   void (*decay_gradient)(const float* moment, const float* write, const float* total, const float* lambda, const float* tied, int64_t rows,
                          int64_t columns, float* d_g, int64_t ld);
+  void (*widen_rows)(const uint16_t* x, int64_t ld, int64_t rows, int64_t columns, float* out);
+  // Turns the gradient of log λ, [rows × columns], into that of the logits. d_bound (or null) += that of γ, but for decays below kSmallDecay.
+  void (*gate_gradient)(const HeadGate& gate, const float* x, int64_t ld, const float* lambda, int64_t rows, int64_t columns,
+                        float* gradient, float* d_bound);
 };
 
 template <class Element>

@@ -72,8 +72,9 @@ class Walk {
     });
   }
 
-  std::vector<double> head_sums;      // [segments, heads] Σ dg of a decay per head
-  const float* boundaries = nullptr;  // backward: the forward's slots
+  std::vector<double> head_sums;         // [segments, heads] Σ dg of a decay per head
+  std::vector<double> lower_bound_sums;  // [segments, heads, keys] Σ of a gate's dγ
+  const float* boundaries = nullptr;     // backward: the forward's slots
 
  private:
   int64_t units() const { return backward_ ? job_.heads / job_.group : job_.heads; }  // heads that are walked on their own
@@ -179,6 +180,8 @@ class Walk {
       if (state_of(b) != nullptr) loops_.advance(next, worker.total(), state_of(b), next, job_.keys, job_.values);
     }
     double sum = 0;
+    const size_t of_head = s * static_cast<size_t>(job_.heads) + static_cast<size_t>(head);
+    if (!lower_bound_sums.empty()) worker.lower_bound_sums = lower_bound_sums.data() + of_head * static_cast<size_t>(job_.keys);
     for (int64_t b = blocks - 1; b >= 0; --b) {
       const int64_t first = b * plan_.block;
       const Step next = b > 0 ? step_of(segment, b - 1, kOfQueries) : step_of(segment, -plan_.segment_blocks, kKeysAndValues);
@@ -188,7 +191,7 @@ class Walk {
                                    job_.group > 1 ? worker.group_dv + first * job_.values : nullptr);
       gradient.add(loops_, worker.total(), addition(worker, segment, b, head, true), job_.keys, job_.values);
     }
-    if (!head_sums.empty()) head_sums[s * static_cast<size_t>(job_.heads) + static_cast<size_t>(head)] = sum;
+    if (!head_sums.empty()) head_sums[of_head] = sum;
   }
 
   // Walks a segment from the state that enters it, and leaves the one that it passes on at `to` (null: known already).

@@ -89,6 +89,7 @@ void RecurrenceWorker<Element>::reserve_scratch(bool backward) {
   reserve(transposed_, block_ * keys_);
   reserve(scores_, square);
   if (job_.tied) reserve(tied_, block_ * keys_);
+  if (job_.gated()) reserve(logits_, block_ * (by_channel_ ? keys_ : 1));
   if (by_channel_) {
     int64_t levels = 1;
     for (int64_t half = block_ / 2; half >= job_.channel_block; half /= 2) ++levels;
@@ -115,6 +116,7 @@ void RecurrenceWorker<Element>::reserve_scratch(bool backward) {
   for (float** pointer : {&key_sum_, &query_sum_}) reserve(*pointer, block_);
   if (!by_channel_) return;
   for (float** pointer : {&dq_sum_, &dk_sum_, &moment_, &written_}) reserve(*pointer, block_ * keys_);
+  if (job_.gated()) reserve(bound_sum_, keys_);
 }
 
 template <class Element>
@@ -181,9 +183,7 @@ void RecurrenceWorker<Element>::load_scalar_decays(int64_t document, int64_t sta
     std::fill_n(total_, keys_, powers_[m_]);
     return;
   }
-  const auto g = job_.rows(job_.decay, document, start, head);
-  for (int64_t i = 0; i < m_; ++i) first_[i] = *g.at(i);
-  state_loops_.exponentials(first_, m_, 1, m_, lambda_);
+  scalar_lambdas(document, start, head);
   state_loops_.decay_mask(lambda_, m_, job_.scale, mask_, block_);
   if (mask_t_ != nullptr) products_->transpose_fp32(mask_, block_, m_, m_, mask_t_, block_);
   float before = 1, after = 1;
@@ -196,13 +196,30 @@ void RecurrenceWorker<Element>::load_scalar_decays(int64_t document, int64_t sta
   std::fill_n(total_, keys_, before);
 }
 
+// λ of a decay per token and head.
+template <class Element>
+void RecurrenceWorker<Element>::scalar_lambdas(int64_t document, int64_t start, int64_t head) {
+  if (job_.gated()) {
+    load_logits(document, start, head, 1);
+    return loops_.gate_rows(head_gate(head), logits_, m_, 1, m_, lambda_, nullptr);
+  }
+  const auto g = job_.rows(job_.decay, document, start, head);
+  for (int64_t i = 0; i < m_; ++i) first_[i] = *g.at(i);
+  state_loops_.exponentials(first_, m_, 1, m_, lambda_);
+}
+
 template <class Element>
 void RecurrenceWorker<Element>::load_channel_decays(int64_t document, int64_t start, int64_t head) {
-  const auto g = job_.rows(job_.decay, document, start, head);
-  state_loops_.exponentials(g.data, g.ld, m_, keys_, lambda_);
-  if (job_.tied) loops_.tied_keys(g.data, g.ld, m_, keys_, tied_);
+  if (job_.gated()) {
+    load_logits(document, start, head, keys_);
+    loops_.gate_rows(head_gate(head), x_.data, x_.ld, m_, keys_, lambda_, job_.tied ? tied_ : nullptr);
+  } else {
+    const auto g = job_.rows(job_.decay, document, start, head);
+    state_loops_.exponentials(g.data, g.ld, m_, keys_, lambda_);
+    if (job_.tied) loops_.tied_keys(g.data, g.ld, m_, keys_, tied_);
+  }
   state_loops_.products(lambda_, m_, keys_, total_);
-  if (job_.smallest_decay == 0) return;
+  if (!job_.promised) return;
   const float smallest = state_loops_.smallest(lambda_, m_ * keys_);
   if (!(smallest >= job_.smallest_decay * 0.999f)) {  // 0.999: the caller's bound may be rounded
     throw Error({.code = ExitCode::kUsage,
@@ -226,7 +243,10 @@ void RecurrenceWorker<Element>::announce_block(int64_t document, int64_t start, 
     add(job_.v, head / job_.group, values_);
   }
   if (rows & kOutputGradients) add(job_.d_o, head, values_);
-  if (by_channel_) add(job_.decay, head, keys_);
+  if (by_channel_) {
+    add(job_.decay, head, keys_);
+    add(job_.gate.logits, head, keys_);
+  }
 }
 
 template <class Element>
@@ -243,6 +263,7 @@ void RecurrenceWorker<Element>::place_rows(int64_t document, int64_t start, int6
   if (job_.dq.data != nullptr) dq_ = job_.rows(job_.dq, document, start, head);
   if (job_.dk.data != nullptr) dk_ = job_.rows(job_.dk, document, start, key_head);
   if (job_.dv.data != nullptr) dv_ = job_.rows(job_.dv, document, start, key_head);
+  if (job_.gate.d_logits.data != nullptr) d_logits_ = job_.rows(job_.gate.d_logits, document, start, head);
   if (job_.d_decay.data != nullptr && job_.kind != DecayKind::kHead) d_decay_ = job_.rows(job_.d_decay, document, start, head);
 }
 
@@ -324,9 +345,10 @@ template <class Element>
 void RecurrenceWorker<Element>::recurrent_steps(int64_t document, int64_t tokens, int64_t head, const float* initial, float* state) {
   place_rows(document, 0, tokens, head);
   if (by_channel_) load_channel_decays(document, 0, head);
-  const auto g = job_.kind == DecayKind::kNone ? Rows<const float>{} : job_.rows(job_.decay, document, 0, head);
+  if (job_.kind == DecayKind::kHeadToken) scalar_lambdas(document, 0, head);
+  const float of_head = job_.kind == DecayKind::kHead ? std::exp(job_.decay.data[head * job_.decay.head]) : 1.0f;
   for (int64_t i = 0; i < tokens; ++i) {
-    if (!by_channel_) std::fill_n(total_, keys_, job_.kind == DecayKind::kNone ? 1.0f : std::exp(*g.at(i)));
+    if (!by_channel_) std::fill_n(total_, keys_, job_.kind == DecayKind::kHeadToken ? lambda_[i] : of_head);
     const float* const decay = by_channel_ ? lambda_ + i * keys_ : total_;
     loops_.step(i == 0 ? initial : state, decay, q_.at(i), k_.at(i), v_.at(i), job_.scale, keys_, values_, state, o_.at(i));
   }

@@ -40,6 +40,16 @@ struct HeadView {
 template <class Element>
 constexpr int64_t kPack = sizeof(Element) == 2 ? 32 : 16;
 
+// A gate's part of a job. Logits of fp32 stand in RecurrenceJob::decay, and their gradient in d_decay.
+struct RecurrenceJobGate {
+  RecurrenceGate::Kind kind = RecurrenceGate::Kind::kNone;
+  float inverse_divisor = 1;
+  const float* lower_bound = nullptr;  // γ [heads, keys]
+  bool small_decays = false;           // some γ is below kSmallDecay
+  HeadView<const uint16_t> logits;     // of bf16
+  HeadView<uint16_t> d_logits;
+};
+
 // What all threads share.
 template <class Element>
 struct RecurrenceJob {
@@ -53,10 +63,14 @@ struct RecurrenceJob {
   float scale = 1;
   int64_t channel_block = 16;  // decay per channel: tokens of a diagonal block
   float smallest_decay = 0;    // e^bound of the gate's known bound; 0: none, diagonal blocks take the exact path
+  bool promised = false;       // the bound is the caller's word, which is checked
+  RecurrenceJobGate gate;
   std::span<const int64_t> offsets;
   RecurrencePlan plan;
 
   int64_t area() const { return keys * values; }
+  bool gated() const { return gate.kind != RecurrenceGate::Kind::kNone; }
+  bool wants_decay() const { return d_decay.data != nullptr || gate.d_logits.data != nullptr; }
   template <class T>
   Rows<T> rows(const HeadView<T>& view, int64_t document, int64_t start, int64_t head) const {
     const int64_t token = reverse ? offsets[static_cast<size_t>(document) + 1] - 1 - start : offsets[static_cast<size_t>(document)] + start;
@@ -105,6 +119,7 @@ class RecurrenceWorker {
   // For the walks over blocks: place for what a block adds, for sums and decays of segments, and for states.
   float *x = nullptr, *passage_sum = nullptr, *passage_decay = nullptr;
   float *states = nullptr, *group_dk = nullptr, *group_dv = nullptr;
+  double* lower_bound_sums = nullptr;  // [keys] of the head in work: gradient_block adds the gradient of γ; null: not wanted
 
  private:
   struct Pair {  // rows of one block of scores and their place in the factors of a level
@@ -131,7 +146,14 @@ class RecurrenceWorker {
   void copy_rows(unsigned rows, int64_t place);
   void enter_head(int64_t head);
   void load_scalar_decays(int64_t document, int64_t start, int64_t head);
+  void scalar_lambdas(int64_t document, int64_t start, int64_t head);
   void load_channel_decays(int64_t document, int64_t start, int64_t head);
+  // cpu_gate.cpp
+  HeadGate head_gate(int64_t head) const;
+  void load_logits(int64_t document, int64_t start, int64_t head, int64_t columns);
+  void logit_gradients(int64_t rows, int64_t columns, const float* gradients);
+  void channel_gate_gradients(const float* state, const PassingState& d_state);
+  void small_decay_slopes(const float* state, const PassingState& d_state);
   void list_pairs();
   Element* left_factors(const Pair& pair) const { return level_k_ + (pair.level * block_ + pair.left) * keys_; }
   Element* right_factors(const Pair& pair) const { return level_q_ + (pair.level * block_ + pair.right) * keys_; }
@@ -167,6 +189,8 @@ class RecurrenceWorker {
   Rows<const Element> q_, k_, v_, d_o_;
   Rows<Element> o_, dq_, dk_, dv_;
   Rows<float> d_decay_;
+  Rows<uint16_t> d_logits_;
+  Rows<const float> x_;  // a gate's logits
   std::vector<Pair> pairs_;
   mutable FarRows next_rows_;
 
@@ -183,6 +207,7 @@ class RecurrenceWorker {
   // Results of products and sums over them.
   float *a_ = nullptr, *p_ = nullptr, *first_ = nullptr, *second_ = nullptr, *dots_ = nullptr, *key_sum_ = nullptr, *query_sum_ = nullptr;
   float *dq_sum_ = nullptr, *dk_sum_ = nullptr, *moment_ = nullptr, *written_ = nullptr, *ones_ = nullptr;
+  float *logits_ = nullptr, *bound_sum_ = nullptr;  // of a gate
 };
 
 extern template class RecurrenceWorker<uint16_t>;

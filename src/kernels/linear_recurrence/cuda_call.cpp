@@ -12,6 +12,7 @@ namespace {
 constexpr int64_t kMostChannels = 256;
 
 std::string refuse(const RecurrenceProblem& problem) {
+  if (problem.gated()) return "the decay is a gate";
   const int64_t keys = problem.q_thk.size(2), values = problem.v_thv.size(2);
   if (std::min(keys, values) < 1 || std::max(keys, values) > kMostChannels)
     return "it takes heads of 1 to " + std::to_string(kMostChannels) + " channels";

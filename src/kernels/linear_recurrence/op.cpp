@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <cmath>
+
 #include "kernels/by_device.h"
 #include "kernels/documents.h"
 #include "kernels/linear_recurrence/cpu.h"
 #include "kernels/linear_recurrence/cuda_call.h"
-#include "kernels/linear_recurrence/problem.h"
+#include "kernels/linear_recurrence/gate.h"
 #include "kernels/linear_recurrence/tiles.h"
 #include "tensor/to_tensor.h"
 
@@ -70,14 +72,15 @@ LinearRecurrenceResult forward_of(const RecurrenceProblem& problem, Implementati
 
 RecurrenceGradients backward_of(const RecurrenceProblem& problem, Implementation implementation, const Tensor& d_o, const Tensor& d_final,
                                 const Tensor& boundaries) {
-  const bool want_decay = problem.log_decay.defined() && problem.log_decay.requires_grad();
+  const bool want_decay = wants_decay(problem);
   if (implementation == kCuda) return cuda_calls<RecurrenceCuda>().backward(problem, d_o, d_final, want_decay);
   if (implementation == kChunked) return recurrence_backward_chunked(problem, d_o, d_final);
   if (implementation == kReference) return recurrence_backward_reference(problem, d_o, d_final, want_decay);
   const auto like = [](const Tensor& x) { return x.defined() ? at::empty(x.sizes(), x.options()) : Tensor(); };
   const auto fp32 = problem.q_thk.options().dtype(at::kFloat);
   RecurrenceGradients out{like(problem.q_thk), like(problem.k_thk), like(problem.v_thv)};
-  if (want_decay) out.log_decay = at::empty(problem.log_decay.sizes(), fp32);
+  if (want_decay) out.log_decay = at::empty(problem.log_decay.sizes(), problem.gated() ? problem.log_decay.options() : fp32);
+  if (want_decay && problem.gate().lower_bound_hk.defined()) out.lower_bound_hk = at::empty_like(problem.gate().lower_bound_hk);
   out.initial_state_nhkv = at::empty({problem.documents(), problem.heads(), problem.q_thk.size(2), problem.v_thv.size(2)}, fp32);
   recurrence_backward_cpu(problem, d_o, d_final, boundaries, out);
   if (want_decay) out.log_decay = out.log_decay.to(problem.log_decay.scalar_type());
@@ -88,15 +91,17 @@ class RecurrenceFunction : public torch::autograd::Function<RecurrenceFunction> 
  public:
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const Tensor& q, const std::optional<Tensor>& k,
                                                 const Tensor& v, const std::optional<Tensor>& log_decay,
-                                                const std::optional<Tensor>& initial_state, const RecurrenceProblem& problem,
-                                                Implementation implementation, bool keep) {
+                                                const std::optional<Tensor>& initial_state, const std::optional<Tensor>& lower_bound,
+                                                const RecurrenceProblem& problem, Implementation implementation, bool keep) {
     context->set_materialize_grads(false);
     Tensor boundaries;
     const auto result = forward_of(problem, implementation, keep ? &boundaries : nullptr);
-    context->save_for_backward({q, k.value_or(Tensor()), v, log_decay.value_or(Tensor()), initial_state.value_or(Tensor()), boundaries});
+    context->save_for_backward({q, k.value_or(Tensor()), v, log_decay.value_or(Tensor()), initial_state.value_or(Tensor()),
+                                lower_bound.value_or(Tensor()), boundaries});
     auto saved = c10::make_intrusive<SavedCall>();
     saved->implementation = implementation;
     saved->options = problem.options;
+    saved->options.gate.lower_bound_hk = Tensor();
     saved->offsets = problem.offsets;
     context->saved_data["call"] = c10::IValue::make_capsule(std::move(saved));
     return {result.o_thd, result.final_state_nhkv};
@@ -107,14 +112,16 @@ class RecurrenceFunction : public torch::autograd::Function<RecurrenceFunction> 
       const auto saved = context->get_saved_variables();
       const auto capsule = context->saved_data.at("call").toCapsule();
       const auto& call = static_cast<const SavedCall&>(*capsule);
+      LinearRecurrenceOptions options = call.options;
+      options.gate.lower_bound_hk = saved[5];
       const RecurrenceProblem problem =
-          recurrence_problem(saved[0], saved[1], saved[2], saved[3], saved[4], to_tensor(call.offsets), call.options);
+          recurrence_problem(saved[0], saved[1], saved[2], saved[3], saved[4], to_tensor(call.offsets), options);
       const Tensor d_o = gradients[0].defined()
                              ? gradients[0]
                              : at::zeros({problem.tokens(), problem.heads(), problem.v_thv.size(2)}, problem.v_thv.options());
-      const auto result = backward_of(problem, call.implementation, d_o, gradients[1], saved[5]);
+      const auto result = backward_of(problem, call.implementation, d_o, gradients[1], saved[6]);
       const Tensor d_initial = saved[4].defined() ? result.initial_state_nhkv : Tensor();
-      return {result.q_thk, result.k_thk, result.v_thv, result.log_decay, d_initial, Tensor(), Tensor(), Tensor()};
+      return {result.q_thk, result.k_thk, result.v_thv, result.log_decay, d_initial, result.lower_bound_hk, Tensor(), Tensor(), Tensor()};
     });
   }
 };
@@ -122,20 +129,22 @@ class RecurrenceFunction : public torch::autograd::Function<RecurrenceFunction> 
 LinearRecurrenceResult run(const RecurrenceProblem& problem, Implementation implementation) {
   const auto optional = [](const Tensor& tensor) { return tensor.defined() ? std::optional<Tensor>(tensor) : std::nullopt; };
   bool keep = false;
-  for (const Tensor* each : {&problem.q_thk, &problem.k_thk, &problem.v_thv, &problem.log_decay, &problem.initial_state_nhkv}) {
+  for (const Tensor* each :
+       {&problem.q_thk, &problem.k_thk, &problem.v_thv, &problem.log_decay, &problem.initial_state_nhkv, &problem.gate().lower_bound_hk}) {
     keep = keep || (each->defined() && each->requires_grad());
   }
-  const auto outputs =
-      RecurrenceFunction::apply(problem.q_thk, optional(problem.k_thk), problem.v_thv, optional(problem.log_decay),
-                                optional(problem.initial_state_nhkv), problem, implementation, keep && at::GradMode::is_enabled());
+  const auto outputs = RecurrenceFunction::apply(problem.q_thk, optional(problem.k_thk), problem.v_thv, optional(problem.log_decay),
+                                                 optional(problem.initial_state_nhkv), optional(problem.gate().lower_bound_hk), problem,
+                                                 implementation, keep && at::GradMode::is_enabled());
   return {outputs[0], outputs[1]};
 }
 
-// Gives keys to implementations that want them: 1 − e^g, and v for each of them.
+// Gives keys to implementations that want them: 1 − e^g (a gate makes its own), and v for each of them.
 RecurrenceProblem with_keys(RecurrenceProblem problem) {
   if (!problem.options.tied_keys) return problem;
-  problem.k_thk = problem.log_decay.expm1().neg().to(problem.q_thk.scalar_type());
   problem.v_thv = problem.v_thv.repeat_interleave(problem.group(), 1);
+  if (problem.gated()) return problem;
+  problem.k_thk = problem.log_decay.expm1().neg().to(problem.q_thk.scalar_type());
   problem.options.tied_keys = false;
   return problem;
 }
@@ -155,6 +164,40 @@ void check_decays(const Tensor& log_decay) {
   if (!log_decay.defined() || !log_decay.is_cpu() || log_decay.numel() == 0) return;
   const double largest = log_decay.detach().max().item<double>();
   if (largest > cuda::kLargestLogDecay) refuse_argument(kOp, "log_decay", "0 or less", fmt::format("{}", largest));
+}
+
+// A gate's decays are at most 1 by themselves, if γ is: a few numbers, unlike the logits.
+void check_values(const RecurrenceProblem& problem) {
+  if (!problem.gated()) return check_decays(problem.log_decay);
+  const Tensor& bound = problem.gate().lower_bound_hk;
+  if (!bound.defined() || !bound.is_cpu()) return;
+  const at::NoGradGuard no_gradients;
+  if (bound.ge(0).logical_and(bound.lt(1)).all().item<bool>()) return;
+  refuse_argument(kOp, "gate.lower_bound", "numbers from 0 to less than 1",
+                  fmt::format("{} to {}", bound.min().item<double>(), bound.max().item<double>()));
+}
+
+void check_gate(const RecurrenceProblem& problem) {
+  const RecurrenceGate& gate = problem.gate();
+  const Tensor& bound = gate.lower_bound_hk;
+  const bool bounded = gate.kind == RecurrenceGate::Kind::kLowerBounded;
+  if (!bounded && bound.defined()) refuse_argument(kOp, "gate.lower_bound", "nothing, for another gate", shape_text(bound));
+  if (!(gate.divisor > 0) || !std::isfinite(gate.divisor) || (gate.divisor != 1 && gate.kind != RecurrenceGate::Kind::kLogSigmoid))
+    refuse_argument(kOp, "gate.divisor", "above 0, and 1 but for log_sigmoid", fmt::format("{}", gate.divisor));
+  if (!problem.gated()) return;
+  const int64_t tokens = problem.tokens(), heads = problem.heads(), key = problem.q_thk.size(2);
+  if (problem.decay != DecayKind::kKeyToken && (bounded || problem.decay != DecayKind::kHeadToken)) {
+    refuse_argument(kOp, "log_decay",
+                    bounded ? fmt::format("logits [{}, {}, {}]", tokens, heads, key)
+                            : fmt::format("logits [{0}, {1}] or [{0}, {1}, {2}]", tokens, heads, key),
+                    shape_text(problem.log_decay));
+  }
+  if (!bounded) return;
+  if (!bound.defined() || bound.sizes() != at::IntArrayRef({heads, key}) || bound.scalar_type() != problem.state_type() ||
+      bound.device() != problem.q_thk.device()) {
+    refuse_argument(kOp, "gate.lower_bound", fmt::format("[{}, {}] {} on the device of q", heads, key, name_of(problem.state_type())),
+                    shape_text(bound));
+  }
 }
 
 }  // namespace
@@ -198,6 +241,7 @@ RecurrenceProblem recurrence_problem(const Tensor& q, const Tensor& k, const Ten
     if (!at::isFloatingType(log_decay.scalar_type()) || log_decay.device() != q.device())
       refuse_argument(kOp, "log_decay", "floating point on the device of q: " + shape_text(q), shape_text(log_decay));
   }
+  check_gate(problem);
   if (initial_state.defined()) {
     const std::vector<int64_t> expected{problem.documents(), heads, key, v.size(2)};
     if (initial_state.sizes() != at::IntArrayRef(expected) || initial_state.scalar_type() != problem.state_type() ||
@@ -219,15 +263,15 @@ const Dispatcher& linear_recurrence_dispatcher() {
 LinearRecurrenceResult linear_recurrence(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay,
                                          const Tensor& initial_state, const Tensor& offsets, const LinearRecurrenceOptions& options) {
   const RecurrenceProblem problem = recurrence_problem(q, k, v, log_decay, initial_state, offsets, options);
-  check_decays(log_decay);
+  check_values(problem);
   const auto implementation = static_cast<Implementation>(choose(problem));
   if (implementation == kMeta) {
-    const auto results =
-        meta_results({q, k, v, log_decay, initial_state}, {{{q.size(0), q.size(1), v.size(2)}, v.scalar_type()},
-                                                           {{problem.documents(), q.size(1), q.size(2), v.size(2)}, problem.state_type()}});
+    const auto results = meta_results({q, k, v, log_decay, initial_state, options.gate.lower_bound_hk},
+                                      {{{q.size(0), q.size(1), v.size(2)}, v.scalar_type()},
+                                       {{problem.documents(), q.size(1), q.size(2), v.size(2)}, problem.state_type()}});
     return {results[0], results[1]};
   }
-  if (implementation == kAten) return linear_recurrence_aten(with_keys(problem));
+  if (implementation == kAten) return linear_recurrence_aten(with_gate_made(with_keys(problem)));
   return run(implementation == kCuda || implementation == kCpu ? problem : with_keys(problem), implementation);
 }
 
@@ -235,7 +279,7 @@ LinearRecurrenceResult linear_recurrence_reference(const Tensor& q, const Tensor
                                                    const Tensor& initial_state, const Tensor& offsets,
                                                    const LinearRecurrenceOptions& options) {
   const RecurrenceProblem problem = recurrence_problem(q, k, v, log_decay, initial_state, offsets, options);
-  check_decays(log_decay);
+  check_values(problem);
   return run(with_keys(problem), kReference);
 }
 

@@ -19,12 +19,28 @@
 
 namespace longhaul::kernels {
 
+// A decay that is a gate. What is given in place of log_decay are then the logits x of a projection, bf16 or fp32 (fp64 for fp64 inputs),
+// [T,H,Dk], or [T,H] for log_sigmoid. The operator forms the decay, and the keys where they are tied to it, in fp32 where it reads
+// them, and stores neither. Gradients go to x and γ, the latter a sum over tokens in a fixed order. linear-attention.md §5.2, §5.3:
+//
+//   log_sigmoid     log λ = logσ(x) / τ        k = 1 − λ                GLA (τ = 16), MetaLA, gated RetNet
+//   lower_bounded   λ = γ + (1 − γ) σ(x)       k = (1 − γ) σ(−x)        HGRN2
+//
+// The least γ is a bound of the gate, so that the cpu form's fast path is taken by itself.
+struct RecurrenceGate {
+  enum class Kind { kNone, kLogSigmoid, kLowerBounded };
+  Kind kind = Kind::kNone;  // none: log_decay is given
+  double divisor = 1;       // τ, above 0
+  Tensor lower_bound_hk;    // γ [H,Dk] in [0, 1), fp32 (fp64 for fp64 inputs)
+};
+
 struct LinearRecurrenceOptions {
   double scale = 1.0;
   bool reverse = false;  // runs each document from its last token to its first
   int64_t chunk = 64;    // block length of the chunked form; the result does not depend on it beyond rounding
-  // k is not given (an undefined tensor): k_t = 1 − e^{log_decay_t}, for a decay per channel; its gradient goes to log_decay.
+  // k is not given (an undefined tensor): k_t = 1 − λ_t, for a decay per channel; its gradient goes to log_decay, or to the gate.
   bool tied_keys = false;
+  RecurrenceGate gate;
   // A bound of the gate: log_decay ≥ this, which the caller knows (HGRN2: the layer's lower bound). With −5 or more, the cpu form takes a
   // faster path for a decay per channel; a value below the bound is an error.
   double log_decay_bound = -std::numeric_limits<double>::infinity();
@@ -37,7 +53,7 @@ struct LinearRecurrenceResult {
   Tensor final_state_nhkv;  // [N, H, Dk, Dv]
 };
 
-// q_thk [T,H,Dk], k_thk [T,Hk,Dk], v_thv [T,Hk,Dv]; log_decay undefined, [H], [T,H] or [T,H,Dk], ≤ 0: more than 1e-3
+// q_thk [T,H,Dk], k_thk [T,Hk,Dk], v_thv [T,Hk,Dv]; log_decay undefined, [H], [T,H] or [T,H,Dk], or a gate's logits; ≤ 0: more than 1e-3
 // is an error on the CPU; on a GPU, where the host does not wait to look, it makes what follows in its document and head NaN, as a NaN does;
 // initial_state_nhkv [N,H,Dk,Dv] or undefined (zeros); offsets: int64 [N+1] on the CPU, document boundaries, or undefined (one document).
 LinearRecurrenceResult linear_recurrence(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv, const Tensor& log_decay,

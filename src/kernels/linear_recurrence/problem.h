@@ -10,11 +10,13 @@ namespace longhaul::kernels {
 enum class DecayKind { kNone, kHead, kHeadToken, kKeyToken };
 
 struct RecurrenceProblem {
-  Tensor q_thk, k_thk, v_thv, log_decay, initial_state_nhkv;  // the last two may be undefined; k with tied keys (cuda and cpu)
+  Tensor q_thk, k_thk, v_thv, log_decay, initial_state_nhkv;  // the last two may be undefined, and k with tied keys; of a gate the logits
   std::vector<int64_t> offsets;                               // document boundaries
   DecayKind decay = DecayKind::kNone;
   LinearRecurrenceOptions options;
 
+  const RecurrenceGate& gate() const { return options.gate; }
+  bool gated() const { return options.gate.kind != RecurrenceGate::Kind::kNone; }
   int64_t tokens() const { return q_thk.size(0); }
   int64_t heads() const { return q_thk.size(1); }
   int64_t group() const { return q_thk.size(1) / v_thv.size(1); }  // query heads per key head
@@ -24,15 +26,21 @@ struct RecurrenceProblem {
 
 struct RecurrenceGradients {
   Tensor q_thk, k_thk, v_thv, log_decay, initial_state_nhkv;  // log_decay only where it was asked for
+  Tensor lower_bound_hk;                                      // of a gate's γ; with log_decay, where it was asked for
 };
+// Whether backward is asked for a gradient of log_decay, or of a gate's logits or γ.
+inline bool wants_decay(const RecurrenceProblem& problem) {
+  const auto wants = [](const Tensor& x) { return x.defined() && x.requires_grad(); };
+  return wants(problem.log_decay) || wants(problem.gate().lower_bound_hk);
+}
 
 RecurrenceProblem recurrence_problem(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv, const Tensor& log_decay,
                                      const Tensor& initial_state_nhkv, const Tensor& offsets, const LinearRecurrenceOptions& options);
 
-LinearRecurrenceResult linear_recurrence_aten(const RecurrenceProblem& problem);  // under autograd; keys not tied
+LinearRecurrenceResult linear_recurrence_aten(const RecurrenceProblem& problem);  // under autograd; keys not tied, no gate
 
 // Two implementations for the CPU (cpu.h has the third), forward and backward, outside autograd. Gradients come in the dtype of their inputs; an undefined
-// d_final_state counts as zero.
+// d_final_state counts as zero. The reference takes tied keys of a gate, not of a given log_decay; with them k and v have the heads of q.
 LinearRecurrenceResult recurrence_forward_reference(const RecurrenceProblem& problem);
 RecurrenceGradients recurrence_backward_reference(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv,
                                                   bool want_decay);

@@ -2,10 +2,10 @@
 //
 //   S_t = λ_t ⊙ S_{t-1} + k_tᵀ v_t          o_t = scale · q_t S_t
 //   D_t = scale · q_tᵀ do_t + λ_{t+1} ⊙ D_{t+1}      (D of the last token also takes the final state's gradient)
-//   dq_t = scale · S_t do_t     dk_t = D_t v_t     dv_t = k_t D_t     dlogλ_t = Σ_v λ_t ⊙ S_{t-1} ⊙ D_t     dS_0 = λ_1 ⊙ D_1
+//   dq_t = scale · S_t do_t     dk_t = D_t v_t     dv_t = k_t D_t     dλ_t = Σ_v S_{t-1} ⊙ D_t     dS_0 = λ_1 ⊙ D_1
 #include <cmath>
 
-#include "kernels/linear_recurrence/problem.h"
+#include "kernels/linear_recurrence/gate.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -15,13 +15,16 @@ template <class Real>
 struct View {
   explicit View(const RecurrenceProblem& problem)
       : type(problem.state_type()),
+        given(problem.log_decay.defined() ? problem.log_decay.detach().to(type) : Tensor()),
         q(problem.q_thk.to(type).contiguous()),
-        k(problem.k_thk.to(type).contiguous()),
+        k(problem.options.tied_keys ? gate_keys(problem.gate(), given) : problem.k_thk.to(type).contiguous()),
         v(problem.v_thv.to(type).contiguous()),
-        decay(problem.log_decay.defined() ? problem.log_decay.to(type).contiguous() : Tensor()),
+        decay(problem.gated()   ? gate_decay(problem.gate(), given)
+              : given.defined() ? given.exp().contiguous()
+                                : Tensor()),
         kind(problem.decay),
         heads(problem.heads()),
-        key_heads(problem.k_thk.size(1)),
+        key_heads(k.size(1)),
         group(problem.group()),
         keys(problem.q_thk.size(2)),
         values(problem.v_thv.size(2)) {}
@@ -40,11 +43,12 @@ struct View {
     }
   }
   Real lambda(int64_t t, int64_t h, int64_t c) const {
-    return kind == DecayKind::kNone ? Real(1) : std::exp(decay.const_data_ptr<Real>()[decay_index(t, h, c)]);
+    return kind == DecayKind::kNone ? Real(1) : decay.const_data_ptr<Real>()[decay_index(t, h, c)];
   }
 
   ScalarType type;
-  Tensor q, k, v, decay;
+  Tensor given;           // log_decay, or a gate's logits
+  Tensor q, k, v, decay;  // λ
   DecayKind kind;
   int64_t heads, key_heads, group, keys, values;
 };
@@ -113,17 +117,17 @@ void backward_head(const RecurrenceProblem& problem, const View<Real>& view, siz
     Real* dv = out.v.template mutable_data_ptr<Real>() + (t * view.key_heads + h / view.group) * values;
     for (int64_t c = 0; c < keys; ++c) {
       const Real lambda = view.lambda(t, h, c);
-      Real d_log = 0;
+      Real d_lambda = 0;
       for (int64_t d = 0; d < values; ++d) {
         Real& total = d_state[c * values + d];
         total += scale * q[c] * g[d];
         dq[c] += scale * now[c * values + d] * g[d];
         dk[c] += total * v[d];
         dv[d] += k[c] * total;
-        d_log += lambda * before[c * values + d] * total;
+        d_lambda += before[c * values + d] * total;
         total *= lambda;
       }
-      if (out.decay.defined()) out.decay.template mutable_data_ptr<Real>()[view.decay_index(t, h, c)] += d_log;
+      if (out.decay.defined()) out.decay.template mutable_data_ptr<Real>()[view.decay_index(t, h, c)] += d_lambda;
     }
   }
 }
@@ -154,8 +158,16 @@ RecurrenceGradients backward(const RecurrenceProblem& problem, const Tensor& d_o
       backward_head(problem, view, n, h, d_o.const_data_ptr<Real>(), states, out);
     }
   }
-  return {out.q.to(problem.q_thk.scalar_type()), out.k.to(problem.k_thk.scalar_type()), out.v.to(problem.v_thv.scalar_type()),
-          want_decay ? out.decay.to(problem.log_decay.scalar_type()) : Tensor(), out.state};
+  RecurrenceGradients result{.q_thk = out.q.to(problem.q_thk.scalar_type()),
+                             .k_thk = problem.options.tied_keys ? Tensor() : out.k.to(problem.k_thk.scalar_type()),
+                             .v_thv = out.v.to(problem.v_thv.scalar_type()),
+                             .initial_state_nhkv = out.state};
+  if (!want_decay) return result;
+  GateGradients of_gate{view.decay * out.decay, Tensor()};  // of a given log_decay
+  if (problem.gated()) of_gate = gate_gradients(problem.gate(), view.given, problem.options.tied_keys ? out.decay - out.k : out.decay);
+  result.log_decay = of_gate.logits.to(problem.log_decay.scalar_type());
+  result.lower_bound_hk = of_gate.lower_bound_hk;
+  return result;
 }
 
 }  // namespace
