@@ -1,9 +1,10 @@
-// linear_recurrence at the sizes of the training benchmarks: decay per head, per channel (exact) and per channel with a known bound (fast path),
-// one document and packed ones, one thread and all. The peer is the chunked form as one writes it in LibTorch operators (batched products in bf16, autograd), with the block length
+// linear_recurrence at the sizes of the training benchmarks: decay per head, per channel (exact) and per channel with a known bound (fast path), and
+// the latter two as gates made from logits inside (log_sigmoid; lower-bounded with tied keys); one document and packed ones, one thread and all. The peer is the chunked form as one writes it in LibTorch operators (batched products in bf16, autograd), with the block length
 // that is best for it; linear-attention.md §2.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "base/parallel.h"
@@ -21,7 +22,8 @@ namespace {
 constexpr int64_t kHeads = 8, kWidth = 64;
 constexpr double kScale = 0.125;
 
-enum class Gate { kHead, kChannel, kBoundedChannel };
+enum class Gate { kHead, kChannel, kBoundedChannel, kLogSigmoid, kLowerBounded };
+bool from_logits(Gate gate) { return gate == Gate::kLogSigmoid || gate == Gate::kLowerBounded; }
 
 struct Setting {
   const char* name;
@@ -30,8 +32,16 @@ struct Setting {
 };
 
 struct Inputs {
-  Tensor q, k, v, log_decay;
-  std::vector<Tensor> leaves() const { return {q, k, v}; }
+  Tensor q, k, v, log_decay;  // k undefined where it is tied; of a gate the logits
+  std::vector<Tensor> leaves() const {
+    std::vector<Tensor> all{q, v};
+    if (k.defined()) all.push_back(k);
+    if (log_decay.requires_grad()) all.push_back(log_decay);
+    return all;
+  }
+  void clear() const {
+    for (const Tensor& each : leaves()) each.mutable_grad() = Tensor();
+  }
 };
 
 Tensor filled(const char* name, const layout::Shape& shape) {
@@ -47,14 +57,34 @@ Inputs inputs_of(int64_t tokens, Gate gate) {
       qkv.narrow(1, 0, kHeads), qkv.narrow(1, kHeads, kHeads), qkv.narrow(1, 2 * kHeads, kHeads),
       gate == Gate::kHead ? -at::exp2(-at::linspace(1, 8, kHeads, at::kFloat)) : -filled("gate", {tokens, kHeads, kWidth}).sigmoid()};
   for (Tensor& each : {std::ref(inputs.q), std::ref(inputs.k), std::ref(inputs.v)}) each.requires_grad_();
+  if (from_logits(gate)) inputs.log_decay = filled("gate", {tokens, kHeads, kWidth}).to(at::kBFloat16);
+  if (gate == Gate::kLowerBounded) inputs.k = Tensor();
   if (gate != Gate::kHead) inputs.log_decay.requires_grad_();
   return inputs;
 }
 
-kernels::LinearRecurrenceOptions options_of(Gate gate) {
-  kernels::LinearRecurrenceOptions options{.scale = kScale};
+const double kLeastDecay = std::exp(-1.0);  // γ of the lower-bounded gate
+
+kernels::LinearRecurrenceOptions options_of(Gate gate, ScalarType type = at::kFloat) {
+  kernels::LinearRecurrenceOptions options{.scale = kScale, .tied_keys = gate == Gate::kLowerBounded};
   if (gate == Gate::kBoundedChannel) options.log_decay_bound = -1;
+  if (gate == Gate::kLogSigmoid) options.gate.kind = kernels::RecurrenceGate::Kind::kLogSigmoid;
+  if (gate == Gate::kLowerBounded)
+    options.gate = {.kind = kernels::RecurrenceGate::Kind::kLowerBounded, .lower_bound_hk = at::full({kHeads, kWidth}, kLeastDecay, type)};
   return options;
+}
+
+// What a caller does without the gate: log_decay and keys made of the logits beforehand, then the call with both.
+Tensor call_with_gate_made(const Inputs& inputs, Gate gate, const Tensor& offsets) {
+  const Tensor x = inputs.log_decay.to(at::kFloat);
+  kernels::LinearRecurrenceOptions options{.scale = kScale};
+  Tensor g = at::log_sigmoid(x), k = inputs.k;
+  if (gate == Gate::kLowerBounded) {
+    g = x.sigmoid().mul(1 - kLeastDecay).add(kLeastDecay).log();
+    k = x.neg().sigmoid().mul(1 - kLeastDecay).to(at::kBFloat16);
+    options.log_decay_bound = -1;
+  }
+  return kernels::linear_recurrence(inputs.q, k, inputs.v, g, Tensor(), offsets, options).o_thd;
 }
 
 // The largest ‖x − reference‖ / ‖reference‖ of output and gradients, the reference in fp64 on the same numbers.
@@ -62,15 +92,16 @@ double error_of(Gate gate) {
   constexpr int64_t kTokens = 300;
   std::vector<Tensor> results[2];
   for (const bool reference : {false, true}) {
-    const Inputs inputs = inputs_of(kTokens, gate);
-    std::vector<Tensor> leaves;
-    for (const Tensor& each : {inputs.q, inputs.k, inputs.v, inputs.log_decay}) {
-      leaves.push_back((reference ? each.detach().to(at::kDouble) : each.detach()).requires_grad_());
-    }
+    Inputs inputs = inputs_of(kTokens, gate);
+    std::vector<Tensor*> leaves{&inputs.q, &inputs.v, &inputs.log_decay};
+    if (inputs.k.defined()) leaves.push_back(&inputs.k);
+    for (Tensor* each : leaves) *each = (reference ? each->detach().to(at::kDouble) : each->detach()).requires_grad_();
     const auto call = reference ? &kernels::linear_recurrence_reference : &kernels::linear_recurrence;
-    const Tensor o_thd = call(leaves[0], leaves[1], leaves[2], leaves[3], Tensor(), Tensor(), options_of(gate)).o_thd;
+    const auto options = options_of(gate, reference ? at::kDouble : at::kFloat);
+    const Tensor o_thd = call(inputs.q, inputs.k, inputs.v, inputs.log_decay, Tensor(), Tensor(), options).o_thd;
     o_thd.backward(filled("gradient", {kTokens, kHeads, kWidth}).to(o_thd.scalar_type()));
-    results[reference] = {o_thd.detach(), leaves[0].grad(), leaves[1].grad(), leaves[2].grad(), leaves[3].grad()};
+    results[reference] = {o_thd.detach()};
+    for (const Tensor* each : leaves) results[reference].push_back(each->grad());
   }
   double worst = 0;
   for (size_t i = 0; i < results[0].size(); ++i) {
@@ -124,10 +155,7 @@ Peer peer_of(const Inputs& inputs, Gate gate, const Tensor& gradient) {
   double fastest = std::numeric_limits<double>::infinity();
   for (const int64_t block : gate == Gate::kHead ? std::vector<int64_t>{64, 128, 256} : std::vector<int64_t>{32, 64}) {
     Tensor o_thd;
-    const auto clear = [&] {
-      for (const Tensor& each : inputs.leaves()) each.mutable_grad() = Tensor();
-      if (inputs.log_decay.requires_grad()) inputs.log_decay.mutable_grad() = Tensor();
-    };
+    const auto clear = [&] { inputs.clear(); };
     const auto forward = [&] { o_thd = peer_forward(inputs, gate, block); };
     const Timing forward_time = time_of(forward, 0.5, clear);
     const Timing backward_time = time_of([&] { o_thd.backward(gradient); }, 0.5,
@@ -143,14 +171,16 @@ Peer peer_of(const Inputs& inputs, Gate gate, const Tensor& gradient) {
   return best;
 }
 
+int64_t decay_bytes(Gate gate) {
+  if (gate == Gate::kHead || gate == Gate::kLowerBounded) return 0;  // the latter's logits are read instead of keys
+  return gate == Gate::kLogSigmoid ? 2 * kWidth : 4 * kWidth;
+}
+
 std::vector<Pass> passes_of(const Setting& setting, const Timing& forward, const Timing& backward) {
   // The CPU form's blocks, of whose scores it computes strips up to the diagonal.
   const double strip = static_cast<double>(std::max<int64_t>(16, kernels::block_kernels().depth));
-  const kernels::RecurrenceShape shape{.block = 64,
-                                       .keys = kWidth,
-                                       .values = kWidth,
-                                       .computed = 0.5 + strip / 128,
-                                       .decay_bytes = setting.gate == Gate::kHead ? 0 : 4 * kWidth};
+  const kernels::RecurrenceShape shape{
+      .block = 64, .keys = kWidth, .values = kWidth, .computed = 0.5 + strip / 128, .decay_bytes = decay_bytes(setting.gate)};
   const auto token_heads = static_cast<double>(setting.tokens * kHeads);
   const kernels::RecurrenceWork there = kernels::forward_work(shape), back = kernels::backward_work(shape);
   return {{"forward", forward, token_heads * there.flops, token_heads * there.bytes},
@@ -163,6 +193,8 @@ void bench_linear_recurrence(const Request& request, Results& into) {
   constexpr Setting kSettings[] = {{"head", 16384, 1, Gate::kHead},
                                    {"channel", 16384, 1, Gate::kChannel},
                                    {"channel bounded", 16384, 1, Gate::kBoundedChannel},
+                                   {"channel gate", 16384, 1, Gate::kLogSigmoid},
+                                   {"channel gate bounded tied", 16384, 1, Gate::kLowerBounded},
                                    {"head", 32768, 1, Gate::kHead},
                                    {"head", 32768, 32, Gate::kHead}};
   const int all = threads();
@@ -175,10 +207,7 @@ void bench_linear_recurrence(const Request& request, Results& into) {
     const Tensor offsets = to_tensor(ends);
     const auto options = options_of(setting.gate);
     Tensor o_thd;
-    const auto clear = [&] {
-      for (const Tensor& each : inputs.leaves()) each.mutable_grad() = Tensor();
-      if (inputs.log_decay.requires_grad()) inputs.log_decay.mutable_grad() = Tensor();
-    };
+    const auto clear = [&] { inputs.clear(); };
     const auto forward = [&] {
       o_thd = kernels::linear_recurrence(inputs.q, inputs.k, inputs.v, inputs.log_decay, Tensor(), offsets, options).o_thd;
     };
@@ -201,7 +230,16 @@ void bench_linear_recurrence(const Request& request, Results& into) {
       result.figures.emplace_back("milliseconds_backward_one_thread", time_of(backward, 0.3, prepare).median);
       set_threads(all);
     }
-    if (request.peer && setting.tokens == 16384) result.peer = peer_of(inputs, setting.gate, gradient);
+    if (from_logits(setting.gate)) {
+      const auto apart = [&] { o_thd = call_with_gate_made(inputs, setting.gate, offsets); };
+      const auto prepare_apart = [&] {
+        clear();
+        apart();
+      };
+      result.figures.emplace_back("milliseconds_forward_gate_made_before", time_of(apart, 0.3, clear).median);
+      result.figures.emplace_back("milliseconds_backward_gate_made_before", time_of(backward, 0.3, prepare_apart).median);
+    }
+    if (request.peer && setting.tokens == 16384 && !from_logits(setting.gate)) result.peer = peer_of(inputs, setting.gate, gradient);
     into.push_back(result);
   }
 }

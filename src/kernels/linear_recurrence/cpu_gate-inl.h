@@ -26,6 +26,7 @@ inline float log_sigmoid(float x) {
 
 template <class Element>
 void gate_rows(const HeadGate& gate, const float* x, int64_t ld, int64_t rows, int64_t columns, float* lambda, Element* keys) {
+  const float inverse_divisor = gate.inverse_divisor;
   for (int64_t i = 0; i < rows; ++i) {
     alignas(64) float key[kMaxColumns];
     const float* const __restrict from = x + i * ld;
@@ -39,11 +40,11 @@ void gate_rows(const HeadGate& gate, const float* x, int64_t ld, int64_t rows, i
       }
     } else {
       alignas(64) float g[kMaxColumns];
-      for (int64_t c = 0; c < columns; ++c) {
-        g[c] = gate.inverse_divisor * log_sigmoid(from[c]);
-        to[c] = exponential(g[c]);
+      for (int64_t c = 0; c < columns; ++c) g[c] = inverse_divisor * log_sigmoid(from[c]);
+      for (int64_t c = 0; c < columns; ++c) to[c] = exponential(g[c]);
+      if (keys != nullptr) {
+        for (int64_t c = 0; c < columns; ++c) key[c] = one_less_exponential(g[c]);
       }
-      for (int64_t c = 0; keys != nullptr && c < columns; ++c) key[c] = one_less_exponential(g[c]);
     }
     if (keys == nullptr) continue;
     for_lanes(columns, [&](int64_t c, auto count) { store(keys + i * columns + c, load(key + c, count), count); });
@@ -52,11 +53,12 @@ void gate_rows(const HeadGate& gate, const float* x, int64_t ld, int64_t rows, i
 
 inline void gate_gradient(const HeadGate& gate, const float* x, int64_t ld, const float* lambda, int64_t rows, int64_t columns,
                           float* gradient, float* d_bound) {
+  const float inverse_divisor = gate.inverse_divisor;
   for (int64_t i = 0; i < rows; ++i) {
     const float* const __restrict from = x + i * ld, * const __restrict decay = lambda + i * columns;
     float* const __restrict d = gradient + i * columns;
     if (gate.lower_bound == nullptr) {
-      for (int64_t c = 0; c < columns; ++c) d[c] *= gate.inverse_divisor * sigmoids(from[c]).rest;
+      for (int64_t c = 0; c < columns; ++c) d[c] *= inverse_divisor * sigmoids(from[c]).rest;
       continue;
     }
     const float* const __restrict bound = gate.lower_bound;
