@@ -53,8 +53,8 @@ struct LinearRecurrenceResult {
   Tensor final_state_nhkv;  // [N, H, Dk, Dv]
 };
 
-// q_thk [T,H,Dk], k_thk [T,Hk,Dk], v_thv [T,Hk,Dv]; log_decay undefined, [H], [T,H] or [T,H,Dk], or a gate's logits; ≤ 0: more than 1e-3
-// is an error on the CPU; on a GPU, where the host does not wait to look, it makes what follows in its document and head NaN, as a NaN does;
+// q_thk [T,H,Dk], k_thk [T,Hk,Dk], v_thv [T,Hk,Dv]; log_decay undefined, [H], [T,H] or [T,H,Dk], ≤ 0: more than 1e-3
+// is an error on the CPU; on a GPU, where the host does not wait to look, it makes what follows in its document and head NaN, as a NaN does; or a gate's logits;
 // initial_state_nhkv [N,H,Dk,Dv] or undefined (zeros); offsets: int64 [N+1] on the CPU, document boundaries, or undefined (one document).
 LinearRecurrenceResult linear_recurrence(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv, const Tensor& log_decay,
                                          const Tensor& initial_state_nhkv, const Tensor& offsets,
