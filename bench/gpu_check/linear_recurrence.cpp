@@ -5,26 +5,18 @@
 #include <cmath>
 #include <limits>
 
-#include "gpu_check/session.h"
+#include "gpu_check/linear_recurrence_reference.h"
 #include "kernels/linear_recurrence/segment_cost.h"
 #include "kernels/linear_recurrence/work.h"
 
 namespace longhaul::gpu_check {
 namespace {
 
-using kernels::cuda::DecayKind;
 using kernels::cuda::Recurrence;
 
-struct Case {
-  const char* name;
-  std::vector<int64_t> lengths;
-  int heads, key_heads, keys, values;
-  DecayKind kind;
-  double steepest;
-  bool reverse = false, states = false;  // states: initial state given, gradient of the final one not zero
-  int64_t segment_tokens = 128;
-  bool tied = false;  // k = 1 − λ, one for each head of q
-};
+using Case = RecurrenceCase;
+using Reference = RecurrenceReference;
+using Inputs = RecurrenceInputs;
 
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
@@ -46,89 +38,38 @@ const std::vector<Case>& cases() {
       {"tied keys", {150, 1, 0, 70}, 2, 2, 20, 40, DecayKind::kChannelToken, 2, false, true, 128, true},
       {"tied keys, shared values, reverse, nearly no decay", {100}, 4, 2, 70, 8, DecayKind::kChannelToken, 1e-3, true, false, 64, true},
       {"decay per token and channel that underflows", {70}, 2, 2, 16, 8, DecayKind::kChannelToken, 10000},
+      {"gate per head", {70, 1, 0, 65}, 2, 2, 70, 8, DecayKind::kHeadToken, 3, false, true, 64, false, RecurrenceGateKind::kLogSigmoid},
+      {"gate, tied keys", {100, 1}, 2, 1, 20, 40, DecayKind::kChannelToken, 3, false, true, 64, true, RecurrenceGateKind::kLogSigmoid},
+      {"lower-bounded gate, tied keys, several segments",
+       {150, 1, 0, 70},
+       2,
+       2,
+       70,
+       24,
+       DecayKind::kChannelToken,
+       3,
+       true,
+       true,
+       64,
+       true,
+       RecurrenceGateKind::kLowerBounded},
+      {"lower-bounded gate of decays near 0",
+       {90},
+       2,
+       1,
+       16,
+       8,
+       DecayKind::kChannelToken,
+       1000,
+       false,
+       true,
+       128,
+       false,
+       RecurrenceGateKind::kLowerBounded},
       {"decay per token and channel, reverse, shared keys", {33}, 4, 2, 40, 8, DecayKind::kChannelToken, 1, true, true},
   };
   return all;
 }
-
-struct Reference {  // [T, heads …] as the kernels have them
-  std::vector<double> o, final_state, d_q, d_k, d_v, d_log_decay, d_initial;
-};
-
-struct Inputs {
-  std::vector<double> q, k, v, log_decay, initial, d_o, d_final;
-  std::vector<int64_t> offsets;
-};
-
-// S_t = λ_t ⊙ S_{t−1} + k_tᵀ v_t, o_t = scale · q_t S_t, and its adjoint, of one head of one document.
-class HeadReference {
- public:
-  HeadReference(const Case& which, const Inputs& in, double scale, Reference& out) : case_(which), in_(in), scale_(scale), out_(out) {}
-
-  void run(int64_t n, int64_t h) {
-    const int64_t length = in_.offsets[static_cast<size_t>(n) + 1] - in_.offsets[static_cast<size_t>(n)];
-    const int64_t rows = case_.keys, cols = case_.values, area = rows * cols, base = (n * case_.heads + h) * area;
-    std::vector<std::vector<double>> states(static_cast<size_t>(length) + 1, std::vector<double>(static_cast<size_t>(area), 0));
-    for (int64_t i = 0; i < area; ++i) states[0][size(i)] = in_.initial.empty() ? 0 : in_.initial[size(base + i)];
-    for (int64_t i = 0; i < length; ++i) {
-      const int64_t t = token(n, i);
-      for (int64_t d = 0; d < cols; ++d) {
-        double sum = 0;
-        for (int64_t c = 0; c < rows; ++c) {
-          double& s = states[size(i) + 1][size(c * cols + d)];
-          s = std::exp(log_decay(t, h, c)) * states[size(i)][size(c * cols + d)] + key(t, h, c) * in_.v[v_at(t, h, d)];
-          sum += in_.q[q_at(t, h, c)] * s;
-        }
-        out_.o[o_at(t, h, d)] = scale_ * sum;
-      }
-    }
-    std::vector<double> adjoint(size(area), 0);
-    for (int64_t i = 0; i < area; ++i) {
-      out_.final_state[size(base + i)] = states[size(length)][size(i)];
-      adjoint[size(i)] = in_.d_final.empty() ? 0 : in_.d_final[size(base + i)];
-    }
-    for (int64_t i = length - 1; i >= 0; --i) step_back(token(n, i), h, states[size(i)], states[size(i) + 1], adjoint);
-    for (int64_t i = 0; i < area; ++i) out_.d_initial[size(base + i)] = adjoint[size(i)];
-  }
-
- private:
-  static size_t size(int64_t i) { return static_cast<size_t>(i); }
-  int64_t group() const { return case_.heads / case_.key_heads; }
-  size_t q_at(int64_t t, int64_t h, int64_t c) const { return size((t * case_.heads + h) * case_.keys + c); }
-  size_t k_at(int64_t t, int64_t h, int64_t c) const { return size((t * case_.key_heads + h / group()) * case_.keys + c); }
-  size_t v_at(int64_t t, int64_t h, int64_t d) const { return size((t * case_.key_heads + h / group()) * case_.values + d); }
-  size_t o_at(int64_t t, int64_t h, int64_t d) const { return size((t * case_.heads + h) * case_.values + d); }
-  size_t decay_at(int64_t t, int64_t h, int64_t c) const {
-    return case_.kind == DecayKind::kHead ? size(h) : case_.kind == DecayKind::kHeadToken ? size(t * case_.heads + h) : q_at(t, h, c);
-  }
-  double log_decay(int64_t t, int64_t h, int64_t c) const { return case_.kind == DecayKind::kNone ? 0 : in_.log_decay[decay_at(t, h, c)]; }
-  double key(int64_t t, int64_t h, int64_t c) const { return case_.tied ? -std::expm1(log_decay(t, h, c)) : in_.k[k_at(t, h, c)]; }
-  int64_t token(int64_t n, int64_t i) const { return case_.reverse ? in_.offsets[size(n) + 1] - 1 - i : in_.offsets[size(n)] + i; }
-
-  void step_back(int64_t t, int64_t h, const std::vector<double>& before, const std::vector<double>& now, std::vector<double>& adjoint) {
-    for (int64_t c = 0; c < case_.keys; ++c) {
-      const double lambda = std::exp(log_decay(t, h, c));
-      double d_log = 0;
-      for (int64_t d = 0; d < case_.values; ++d) {
-        const size_t i = size(c * case_.values + d);
-        const double g = in_.d_o[o_at(t, h, d)];
-        adjoint[i] += scale_ * in_.q[q_at(t, h, c)] * g;
-        out_.d_q[q_at(t, h, c)] += scale_ * now[i] * g;
-        const double d_k = adjoint[i] * in_.v[v_at(t, h, d)];
-        if (!case_.tied) out_.d_k[k_at(t, h, c)] += d_k;
-        out_.d_v[v_at(t, h, d)] += key(t, h, c) * adjoint[i];
-        d_log += lambda * before[i] * adjoint[i] - (case_.tied ? lambda * d_k : 0);
-        adjoint[i] *= lambda;
-      }
-      if (case_.kind != DecayKind::kNone) out_.d_log_decay[decay_at(t, h, c)] += d_log;
-    }
-  }
-
-  const Case& case_;
-  const Inputs& in_;
-  double scale_;
-  Reference& out_;
-};
 
 // Inputs, tables and outputs of one case on the device.
 struct Setup {
@@ -142,7 +83,9 @@ struct Setup {
         q(random_bf16(session, tokens * which.heads * which.keys, 0.5)),
         k(random_bf16(session, which.tied ? 0 : tokens * which.key_heads * which.keys, 0.5)),
         v(random_bf16(session, tokens * which.key_heads * which.values)),
-        log_decay(random_log_decay(session, decays, which.steepest)),
+        log_decay(random_log_decay(session, which.gated() ? 0 : decays, which.steepest)),
+        logits(random_bf16(session, which.gated() ? decays : 0, static_cast<float>(which.steepest))),
+        lower_bound(random_bounds(session, which)),
         initial(random_fp32(session, which.states ? states : 0)),
         d_o(random_bf16(session, tokens * which.heads * which.values)),
         d_final(random_fp32(session, which.states ? states : 0)),
@@ -165,9 +108,13 @@ struct Setup {
                q.device(),
                which.tied ? nullptr : k.device(),
                v.device(),
-               which.kind == DecayKind::kNone ? nullptr : log_decay.device(),
+               which.kind == DecayKind::kNone || which.gated() ? nullptr : log_decay.device(),
                which.states ? initial.device() : nullptr,
                offsets.device()};
+    if (which.gated()) {
+      problem.gate = {which.gate, static_cast<float>(1 / kGateDivisor), logits.device(),
+                      which.gate == RecurrenceGateKind::kLowerBounded ? lower_bound.device() : nullptr};
+    }
     tables = {along.device(), against.device(), document_segments.device(), static_cast<int>(plan.along.size())};
     two_pass = {which.reverse ? against.device() : along.device(),
                 chunks.device(),
@@ -182,12 +129,22 @@ struct Setup {
     return all;
   }
 
+  // γ from 0 to below 0.5.
+  static std::vector<float> random_bounds(Session& session, const Case& which) {
+    std::vector<float> values =
+        random_log_decay(session, which.gate == RecurrenceGateKind::kLowerBounded ? which.heads * which.keys : 0, 0.5);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = i % 4 == 0 ? 0 : -values[i];
+    return values;
+  }
+
   Buffer<int64_t> offsets;
   int64_t tokens;
   int documents;
   int64_t states, decays;
   Buffer<Bf16> q, k, v;
-  Buffer<float> log_decay, initial;
+  Buffer<float> log_decay;
+  Buffer<Bf16> logits;
+  Buffer<float> lower_bound, initial;
   Buffer<Bf16> d_o;
   Buffer<float> d_final;
   kernels::cuda::RecurrencePlan plan;
@@ -202,11 +159,12 @@ struct Setup {
 };
 
 Reference reference_of(const Case& which, const Setup& setup, double scale) {
-  const Inputs in{widened(setup.q.host),       widened(setup.k.host),   widened(setup.v.host),       widened(setup.log_decay.host),
-                  widened(setup.initial.host), widened(setup.d_o.host), widened(setup.d_final.host), setup.offsets.host};
+  const Inputs in{widened(setup.q.host),           widened(setup.k.host),   widened(setup.v.host),       widened(setup.log_decay.host),
+                  widened(setup.initial.host),     widened(setup.d_o.host), widened(setup.d_final.host), widened(setup.logits.host),
+                  widened(setup.lower_bound.host), setup.offsets.host};
   const auto zeros = [](int64_t count) { return std::vector<double>(static_cast<size_t>(count), 0); };
   Reference out{zeros(setup.d_o.size()), zeros(setup.states), zeros(setup.q.size()), zeros(setup.k.size()),
-                zeros(setup.v.size()),   zeros(setup.decays), zeros(setup.states)};
+                zeros(setup.v.size()),   zeros(setup.decays), zeros(setup.states),   zeros(setup.lower_bound.size())};
   HeadReference head(which, in, scale, out);
   for (int64_t n = 0; n < setup.documents; ++n) {
     for (int64_t h = 0; h < which.heads; ++h) head.run(n, h);
@@ -230,13 +188,21 @@ struct Outputs {
         d_v(Buffer<Bf16>::output(setup.v.size())),
         final_state(Buffer<float>::output(setup.states)),
         d_initial(Buffer<float>::output(setup.states)),
-        d_log_decay(Buffer<float>::output(setup.decays)) {}
+        d_log_decay(Buffer<float>::output(setup.problem.gate.logits != nullptr ? 0 : setup.decays)),
+        d_logits(Buffer<Bf16>::output(setup.logits.size())),
+        d_bound(Buffer<float>::output(setup.lower_bound.size())) {}
 
   void run(const Setup& setup, const Case& which, Form form, void* workspace) {
     const Recurrence& problem = setup.problem;
-    const kernels::cuda::RecurrenceGradientPointers gradients{
-        setup.d_o.device(), which.states ? setup.d_final.device() : nullptr,        d_q.device(), d_k.device(), d_v.device(),
-        d_initial.device(), form == Form::kTwoPass ? d_log_decay.device() : nullptr};
+    const kernels::cuda::RecurrenceGradientPointers gradients{setup.d_o.device(),
+                                                              which.states ? setup.d_final.device() : nullptr,
+                                                              d_q.device(),
+                                                              d_k.device(),
+                                                              d_v.device(),
+                                                              d_initial.device(),
+                                                              form == Form::kTwoPass && !which.gated() ? d_log_decay.device() : nullptr,
+                                                              form == Form::kTwoPass && which.gated() ? d_logits.device() : nullptr,
+                                                              which.gate == RecurrenceGateKind::kLowerBounded ? d_bound.device() : nullptr};
     if (form == Form::kExact) {
       kernels::cuda::exact_forward(problem, o.device(), final_state.device(), nullptr);
     } else if (form == Form::kTwoPass) {
@@ -251,6 +217,8 @@ struct Outputs {
 
   Buffer<Bf16> o, d_q, d_k, d_v;
   Buffer<float> final_state, d_initial, d_log_decay;
+  Buffer<Bf16> d_logits;
+  Buffer<float> d_bound;
 };
 
 int64_t workspace_bytes(const Setup& setup, Form form) {
@@ -280,8 +248,13 @@ void check_case(Session& session, const Case& which) {
     session.compare(op, which.name, "d_initial", out.d_initial, want.d_initial, {kBf16.rms, kBf16.worst, 1e-30});  // below that, fp32 ends
     // Sums, of both signs, of products of operands that were rounded.
     const Tolerance sums{8e-3, kBf16.worst};
-    if (form == Form::kTwoPass && which.kind != DecayKind::kNone)
+    if (form != Form::kTwoPass || which.kind == DecayKind::kNone) continue;
+    if (!which.gated()) {
       session.compare(op, which.name, "d_log_decay", out.d_log_decay, want.d_log_decay, sums);
+      continue;
+    }
+    session.compare(op, which.name, "d_logits", out.d_logits, want.d_log_decay, sums);
+    if (which.gate == RecurrenceGateKind::kLowerBounded) session.compare(op, which.name, "d_lower_bound", out.d_bound, want.d_bound, sums);
   }
 }
 

@@ -14,7 +14,7 @@
 #include "kernels/heads/op.h"
 #include "kernels/linear/op.h"
 #include "kernels/linear_cross_entropy/cuda_call.h"
-#include "kernels/linear_recurrence_cases.h"
+#include "kernels/linear_recurrence_gate_cases.h"
 #include "kernels/norm/op.h"
 #include "tensor/to_tensor.h"
 
@@ -110,6 +110,54 @@ TEST(CudaCalls, RecurrenceWithTiedKeys) {
         (o.mul(weights(o, 4)).sum() + state.mul(weights(state, 5)).sum()).backward();
         return std::vector<Tensor>{o.detach(), state.detach(), q.grad(), v.grad(), g.grad()};
       });
+    }
+  }
+}
+
+// Gates made in the kernels, of logits in bf16 and fp32.
+class CudaCallsRecurrenceGate : public ::testing::TestWithParam<GateCase> {};
+
+TEST_P(CudaCallsRecurrenceGate, EqualsReference) {
+  const GateCase& c = GetParam();
+  if (c.shape.tokens() * c.shape.heads * c.shape.key * c.shape.value > 3'000'000) GTEST_SKIP() << "slow when emulated";
+  for (const at::ScalarType logits : {at::kFloat, kBf16}) {
+    const bool reverse = logits == kBf16;
+    const GateInputs in = gate_inputs(c, kBf16, logits), wide = widened(in);
+    std::vector<Tensor> found;
+    {
+      const OnEmulatedGpu gpu;
+      found = run_gate(c, in, gate_options(c, in, reverse));
+      expect_cuda("linear_recurrence");
+    }
+    const Forced forced("reference");
+    EXPECT_EQ(found[6].scalar_type(), logits);
+    // The gradient of a decay adds up products, of both signs, of operands that were rounded.
+    expect_gate_close(found, run_gate(c, wide, gate_options(c, wide, reverse)), 8e-3);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Cases, CudaCallsRecurrenceGate, ::testing::ValuesIn(load_gate_cases()));
+
+// One token a document: the exact form, with decays per channel and per head; and without gradients the chunked one.
+TEST(CudaCalls, RecurrenceOfGatesForward) {
+  for (const GateCase& each : load_gate_cases()) {
+    for (const std::vector<int64_t>& offsets : {std::vector<int64_t>{0, 1, 2, 3}, std::vector<int64_t>{0, 70}}) {
+      GateCase c = each;
+      c.shape.offsets = offsets;
+      c.shape.key = std::min<int64_t>(c.shape.key, 40);
+      const GateInputs in = gate_inputs(c, kBf16, kBf16), wide = widened(in);
+      const auto run = [&](const GateInputs& x) {
+        const auto result = linear_recurrence(x.q, x.k, x.v, x.x, x.initial, to_tensor(offsets), gate_options(c, x));
+        return std::vector<Tensor>{result.o_thd, result.final_state_nhkv};
+      };
+      std::vector<Tensor> found;
+      {
+        const OnEmulatedGpu gpu;
+        found = run(in);
+        expect_cuda("linear_recurrence");
+      }
+      const Forced forced("reference");
+      SCOPED_TRACE(c.shape.name);
+      expect_gate_close(found, run(wide), kTolerance);
     }
   }
 }

@@ -82,6 +82,7 @@ Run base_run(const Recurrence& p, const RecurrenceTables& tables, bool against) 
   Run run{};
   run.kind = p.kind;
   run.log_decay = p.log_decay;
+  run.gate = p.gate;
   run.segments = against ? tables.against : tables.along;
   run.document_segments = tables.document_segments;
   run.segment_count = tables.segments;
@@ -151,7 +152,7 @@ Workspace divide_workspace(const Recurrence& p, int segments, void* memory) {
 // The two-pass form's workspace, and its size where `memory` is null.
 struct TwoPassWorkspace {
   Bf16 *q_scaled, *k_scaled, *states, *d_states;
-  float *decays, *segment_states, *segment_decays, *wide_k, *wide_v, *decay_sums;
+  float *decays, *segment_states, *segment_decays, *wide_k, *wide_v, *decay_sums, *bound_sums;
   int64_t bytes;
 };
 TwoPassWorkspace divide_two_pass(const Recurrence& p, const TwoPassTables& tables, bool backward, unsigned char* memory) {
@@ -174,6 +175,7 @@ TwoPassWorkspace divide_two_pass(const Recurrence& p, const TwoPassTables& table
   take(w.wide_k, grouped && !tied ? keys : 0);
   take(w.wide_v, grouped ? values : 0);
   take(w.decay_sums, p.kind == DecayKind::kHead || p.kind == DecayKind::kHeadToken ? p.tokens * p.heads * slices_of(p.keys) : 0);
+  take(w.bound_sums, bounded(p.gate) ? static_cast<int64_t>(tables.chunk_count) * p.heads * p.keys : 0);
   return w;
 }
 
@@ -184,6 +186,7 @@ TwoPass two_pass_of(const Recurrence& p, const TwoPassTables& tables, const Bf16
   in.q_scaled = rows_view(w.q_scaled, p.heads, 1, p.keys), in.k_scaled = rows_view(w.k_scaled, p.heads, 1, p.keys);
   in.kind = p.kind;
   in.log_decay = p.log_decay;
+  in.gate = p.gate;
   in.segments = tables.segments, in.chunks = tables.chunks;
   in.segment_chunks = tables.segment_chunks, in.document_segments = tables.document_segments;
   in.segment_count = tables.segment_count, in.chunk_count = tables.chunk_count;
@@ -219,16 +222,29 @@ void run_outputs(const TwoPass& in, const OutputPass& pass, Stream stream) {
 void run_gradients(const TwoPass& in, const Recurrence& p, const RecurrenceGradientPointers& gradients, const TwoPassWorkspace& w,
                    Stream stream) {
   const int slices = slices_of(p.keys);
-  const bool scalar = p.kind != DecayKind::kChannelToken, decay = gradients.d_log_decay != nullptr && p.kind != DecayKind::kNone;
-  const GradientPass pass{gradients.d_q, gradients.d_k, w.wide_k, !decay ? nullptr : scalar ? w.decay_sums : gradients.d_log_decay};
+  const bool scalar = p.kind != DecayKind::kChannelToken, wanted = gradients.d_log_decay != nullptr || gradients.d_logits != nullptr;
+  const bool decay = wanted && p.kind != DecayKind::kNone, bound = gradients.d_lower_bound != nullptr;
+  const GradientPass pass{gradients.d_q,
+                          gradients.d_k,
+                          w.wide_k,
+                          !decay   ? nullptr
+                          : scalar ? w.decay_sums
+                                   : gradients.d_log_decay,
+                          scalar ? nullptr : gradients.d_logits,
+                          bound ? w.bound_sums : nullptr};
   launch("linear_recurrence.gradients", gradients_kernel, static_cast<int64_t>(in.chunk_count) * in.heads * slices, kTwoPassThreads,
          gradient_shared().bytes, stream, in, pass, p.tokens);
+  if (bound) {
+    const int64_t channels = static_cast<int64_t>(p.heads) * p.keys;
+    launch("linear_recurrence.bound_sum", bound_sum_kernel, divide_up(channels, 256), 256, 0, stream, w.bound_sums, gradients.d_lower_bound,
+           channels, in.chunk_count);
+  }
   if (!decay || !scalar) return;
   const float* sums = w.decay_sums;
   const int64_t count = p.tokens * p.heads;
   if (p.kind == DecayKind::kHeadToken) {
-    launch("linear_recurrence.slice_sum", slice_sum_kernel, divide_up(count, 256), 256, 0, stream, sums, gradients.d_log_decay, count,
-           slices);
+    launch("linear_recurrence.slice_sum", slice_sum_kernel, divide_up(count, 256), 256, 0, stream, sums, p.gate, p.log_decay,
+           gradients.d_log_decay, gradients.d_logits, count, slices);
   } else {
     launch("linear_recurrence.token_sum", token_sum_kernel, p.heads, 256, 256 * 8, stream, sums, gradients.d_log_decay, p.tokens * slices,
            p.heads);

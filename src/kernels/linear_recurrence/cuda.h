@@ -10,6 +10,7 @@
 #pragma once
 
 #include "kernels/cuda/device.h"
+#include "kernels/linear_recurrence/gate_kernels.h"
 #include "kernels/linear_recurrence/tiles.h"
 
 namespace longhaul::kernels::cuda {
@@ -21,11 +22,12 @@ struct Recurrence {
   float scale = 1;
   bool reverse = false;              // documents run from their last token to their first
   const Bf16* q = nullptr;           // [T, H, keys]
-  const Bf16* k = nullptr;           // [T, Hk, keys]; or null: tied, k = 1 − e^log_decay, for a decay per channel
+  const Bf16* k = nullptr;           // [T, Hk, keys]; or null: tied, k = 1 − λ, for a decay per channel
   const Bf16* v = nullptr;           // [T, Hk, values]
-  const float* log_decay = nullptr;  // [H], [T, H] or [T, H, keys], ≤ 0
+  const float* log_decay = nullptr;  // [H], [T, H] or [T, H, keys], ≤ 0; or a gate's fp32 logits
   const float* initial = nullptr;    // [N, H, keys, values] or null: zeros
   const int64_t* offsets = nullptr;  // [N + 1]
+  RecurrenceGate gate;
 };
 
 struct RecurrenceTables {  // a RecurrencePlan on the device
@@ -46,7 +48,9 @@ struct RecurrenceGradientPointers {
   const float* d_final = nullptr;                       // [N, H, keys, values] or null: zeros
   Bf16 *d_q = nullptr, *d_k = nullptr, *d_v = nullptr;  // as q, k, v; of tied keys the gradient goes to the decay
   float* d_initial = nullptr;                           // or null: not wanted
-  float* d_log_decay = nullptr;                         // two-pass form only; or null: not wanted
+  float* d_log_decay = nullptr;                         // two-pass form only; or null: not wanted. Of a gate's fp32 logits, or
+  Bf16* d_logits = nullptr;                             // of bf16 ones
+  float* d_lower_bound = nullptr;                       // of a gate's γ, beside one of these
 };
 
 int64_t chunked_workspace_bytes(const Recurrence& problem, int segments, bool backward);

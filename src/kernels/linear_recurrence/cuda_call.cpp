@@ -12,7 +12,8 @@ namespace {
 constexpr int64_t kMostChannels = 256;
 
 std::string refuse(const RecurrenceProblem& problem) {
-  if (problem.gated()) return "the decay is a gate";
+  const auto logits = problem.gated() ? problem.log_decay.scalar_type() : at::kFloat;
+  if (logits != at::kBFloat16 && logits != at::kFloat) return "it takes logits of bf16 and fp32";
   const int64_t keys = problem.q_thk.size(2), values = problem.v_thv.size(2);
   if (std::min(keys, values) < 1 || std::max(keys, values) > kMostChannels)
     return "it takes heads of 1 to " + std::to_string(kMostChannels) + " channels";
@@ -32,6 +33,18 @@ cuda::DecayKind kind_of(DecayKind kind) {
   }
 }
 
+cuda::RecurrenceGateKind kind_of(RecurrenceGate::Kind kind) {
+  switch (kind) {
+    case RecurrenceGate::Kind::kNone:
+      return cuda::RecurrenceGateKind::kNone;
+    case RecurrenceGate::Kind::kLogSigmoid:
+      return cuda::RecurrenceGateKind::kLogSigmoid;
+    default:
+      return cuda::RecurrenceGateKind::kLowerBounded;
+  }
+}
+bool bf16_logits(const RecurrenceProblem& problem) { return problem.gated() && problem.log_decay.scalar_type() == at::kBFloat16; }
+
 bool decoding(const RecurrenceProblem& problem) {
   return std::adjacent_find(problem.offsets.begin(), problem.offsets.end(), [](int64_t a, int64_t b) { return b > a + 1; }) ==
          problem.offsets.end();
@@ -43,7 +56,9 @@ struct Operands {
       : q(problem.q_thk.contiguous()),
         k(cuda::contiguous(problem.k_thk)),
         v(problem.v_thv.contiguous()),
-        log_decay(problem.log_decay.defined() ? problem.log_decay.detach().to(at::kFloat).contiguous() : Tensor()),
+        log_decay(problem.log_decay.defined() && !bf16_logits(problem) ? problem.log_decay.detach().to(at::kFloat).contiguous() : Tensor()),
+        logits(bf16_logits(problem) ? problem.log_decay.detach().contiguous() : Tensor()),
+        lower_bound(cuda::contiguous(problem.gate().lower_bound_hk)),
         initial(cuda::contiguous(problem.initial_state_nhkv)),
         offsets(problem.offsets, q) {
     call = {.tokens = q.size(0),
@@ -60,11 +75,15 @@ struct Operands {
             .v = cuda::bf16(v),
             .log_decay = cuda::fp32(log_decay),
             .initial = cuda::fp32(initial),
-            .offsets = offsets.data()};
+            .offsets = offsets.data(),
+            .gate = {.kind = kind_of(problem.gate().kind),
+                     .inverse_divisor = static_cast<float>(1 / problem.gate().divisor),
+                     .logits = cuda::bf16(logits),
+                     .lower_bound = cuda::fp32(lower_bound)}};
   }
   Tensor state() const { return cuda::fp32_like(q, {call.documents, call.heads, call.keys, call.values}); }
 
-  Tensor q, k, v, log_decay, initial;
+  Tensor q, k, v, log_decay, logits, lower_bound, initial;
   cuda::Table<int64_t> offsets;
   cuda::Recurrence call;
 };
@@ -141,14 +160,17 @@ RecurrenceGradients backward(const RecurrenceProblem& problem, const Tensor& d_o
   const Operands in(problem);
   const Tensor d_o_flat = d_o.contiguous(), d_final_flat = cuda::contiguous(d_final);
   RecurrenceGradients out{at::empty_like(in.q), in.k.defined() ? at::empty_like(in.k) : Tensor(), at::empty_like(in.v),
-                          want_decay ? at::empty_like(in.log_decay) : Tensor(), in.state()};
+                          want_decay ? at::empty_like(in.logits.defined() ? in.logits : in.log_decay) : Tensor(), in.state()};
+  if (want_decay && in.lower_bound.defined()) out.lower_bound_hk = at::empty_like(in.lower_bound);
   const cuda::RecurrenceGradientPointers gradients{.d_o = cuda::bf16(d_o_flat),
                                                    .d_final = cuda::fp32(d_final_flat),
                                                    .d_q = cuda::bf16_out(out.q_thk),
                                                    .d_k = cuda::bf16_out(out.k_thk),
                                                    .d_v = cuda::bf16_out(out.v_thv),
                                                    .d_initial = cuda::fp32_out(out.initial_state_nhkv),
-                                                   .d_log_decay = cuda::fp32_out(out.log_decay)};
+                                                   .d_log_decay = in.logits.defined() ? nullptr : cuda::fp32_out(out.log_decay),
+                                                   .d_logits = in.logits.defined() ? cuda::bf16_out(out.log_decay) : nullptr,
+                                                   .d_lower_bound = cuda::fp32_out(out.lower_bound_hk)};
   if (problem.decay == DecayKind::kKeyToken || want_decay) {
     const Chunks chunks(problem, in);
     const Tensor workspace = cuda::workspace(cuda::two_pass_workspace_bytes(in.call, chunks.tables(), true), in.q);

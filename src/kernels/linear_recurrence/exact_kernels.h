@@ -36,11 +36,20 @@ LONGHAUL_KERNEL(256) exact_kernel(Run run) {
       q[i] = inside ? to_float(run.q.at(t, head)[r]) : 0.f;
       const int64_t of_channel = (t * run.heads + head) * run.k.width + r;
       const bool tied = run.k.data == nullptr;
-      k[i] = !inside ? 0.f : run.write * (tied ? tied_key(run.log_decay[of_channel]) : to_float(run.k.at(t, head)[r]));
-      float log = 0;
+      float log = 0, key = 0;
+      if (inside && !tied) key = to_float(run.k.at(t, head)[r]);
       if (run.kind == DecayKind::kHead || run.kind == DecayKind::kHeadToken) log = log2_decay(run, t, head);
-      if (run.kind == DecayKind::kChannelToken && inside) log = in_log2(run.log_decay[of_channel]);
-      decay[i] = power_of_two(log);
+      if (run.kind == DecayKind::kChannelToken && inside && gated(run.gate)) {
+        const Logit x = logit_at(run.gate, run.log_decay, of_channel);
+        const float bound = bound_at(run.gate, head * run.k.width + r);
+        decay[i] = gate_decay(run.gate, x, bound);
+        if (tied) key = gate_key(run.gate, x, bound);
+      } else {
+        if (run.kind == DecayKind::kChannelToken && inside) log = in_log2(run.log_decay[of_channel]);
+        if (inside && tied) key = tied_key(run.log_decay[of_channel]);
+        decay[i] = power_of_two(log);
+      }
+      k[i] = run.write * key;
     }
     for (int i = static_cast<int>(threadIdx.x); i < batch * 32; i += static_cast<int>(blockDim.x)) {
       const int c = slice * 32 + i % 32;

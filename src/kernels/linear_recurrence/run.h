@@ -7,6 +7,7 @@
 #pragma once
 
 #include "kernels/cuda/mma.h"
+#include "kernels/linear_recurrence/gate_kernels.h"
 #include "kernels/linear_recurrence/tiles.h"
 
 namespace longhaul::kernels::cuda {
@@ -35,6 +36,7 @@ struct Run {
   float* out_fp32;  // instead of `out`, where it is not null
   DecayKind kind;
   const float* log_decay;
+  RecurrenceGate gate;
   StateView initial, final;  // data may be null
   const Segment* segments;
   const int32_t* document_segments;
@@ -54,6 +56,7 @@ LONGHAUL_DEVICE float in_log2(float log_decay) {  // NaN says that it is none
 
 LONGHAUL_DEVICE float log2_decay(const Run& run, int64_t token, int head) {
   if (run.kind == DecayKind::kNone) return 0.f;
+  if (gated(run.gate)) return in_log2(gate_log_decay(run.gate, logit_at(run.gate, run.log_decay, token * run.heads + head)));
   return in_log2(run.kind == DecayKind::kHead ? run.log_decay[head] : run.log_decay[token * run.heads + head]);
 }
 

@@ -20,6 +20,7 @@ struct TwoPass {
   Rows q, k, v, d_o;
   DecayKind kind;
   const float* log_decay;
+  RecurrenceGate gate;
   const Segment* segments;  // in the order of the problem
   const Chunk* chunks;
   const int32_t *segment_chunks, *document_segments;
@@ -37,14 +38,24 @@ LONGHAUL_DEVICE int64_t token_of(const TwoPass& in, const Chunk& chunk, int row)
   return in.reverse ? chunk.first - row : chunk.first + row;
 }
 LONGHAUL_HD bool tied(const TwoPass& in) { return in.k.data == nullptr; }
+LONGHAUL_DEVICE int64_t decay_place(const TwoPass& in, int64_t token, int head, int channel) {
+  return in.kind == DecayKind::kHead        ? head
+         : in.kind == DecayKind::kHeadToken ? token * in.heads + head
+                                            : (token * in.heads + head) * in.q.width + channel;
+}
+LONGHAUL_DEVICE Logit logit_of(const TwoPass& in, int64_t token, int head, int channel) {
+  return logit_at(in.gate, in.log_decay, decay_place(in, token, head, channel));
+}
+LONGHAUL_DEVICE float bound_of(const TwoPass& in, int head, int channel) { return bound_at(in.gate, head * in.q.width + channel); }
 LONGHAUL_DEVICE float key_of(const TwoPass& in, int64_t token, int head, int channel) {
-  return tied(in) ? tied_key(in.log_decay[(token * in.heads + head) * in.q.width + channel]) : to_float(in.k.at(token, head)[channel]);
+  if (!tied(in)) return to_float(in.k.at(token, head)[channel]);
+  if (gated(in.gate)) return gate_key(in.gate, logit_of(in, token, head, channel), bound_of(in, head, channel));
+  return tied_key(in.log_decay[decay_place(in, token, head, channel)]);
 }
 LONGHAUL_DEVICE float decay_of(const TwoPass& in, int64_t token, int head, int channel) {
-  const int64_t at = in.kind == DecayKind::kHead        ? head
-                     : in.kind == DecayKind::kHeadToken ? token * in.heads + head
-                                                        : (token * in.heads + head) * in.q.width + channel;
-  return in.kind == DecayKind::kNone ? 1.f : power_of_two(in_log2(in.log_decay[at]));
+  if (in.kind == DecayKind::kNone) return 1.f;
+  if (gated(in.gate)) return gate_decay(in.gate, logit_of(in, token, head, channel), bound_of(in, head, channel));
+  return power_of_two(in_log2(in.log_decay[decay_place(in, token, head, channel)]));
 }
 
 // One slice of a chunk's rows to a shared tile; rows and columns that are not there become zero.

@@ -16,9 +16,12 @@ namespace longhaul::kernels::cuda {
 
 struct GradientPass {
   Bf16 *d_q, *d_k;
-  float* d_k_fp32;  // instead of d_k, where it is not null: [T, H, keys]; neither for tied keys
-  float* d_decay;   // kChannelToken: the gradient; else sums over the slice's channels [slices, T, H]; or null: not wanted
+  float* d_k_fp32;    // instead of d_k, where it is not null: [T, H, keys]; neither for tied keys
+  float* d_decay;     // kChannelToken: the gradient; else sums over the slice's channels [slices, T, H]; or null: not wanted
+  Bf16* d_logits;     // instead of d_decay, of a gate per channel with bf16 logits
+  float* bound_sums;  // of a gate's γ [chunks, H, keys]; or null: not wanted
 };
+LONGHAUL_HD bool wants_decay(const GradientPass& pass) { return pass.d_decay != nullptr || pass.d_logits != nullptr; }
 
 // What a thread gathers for its channel and quarter of the tokens.
 struct ColumnGradients {
@@ -196,8 +199,35 @@ LONGHAUL_DEVICE void store_gradients(const TwoPass& in, const GradientPass& pass
     } else if (!tied(in)) {
       pass.d_k[at] = from_float<Bf16>(sums.k[i]);
     }
-    if (pass.d_decay != nullptr && in.kind == DecayKind::kChannelToken) pass.d_decay[at] = sums.decay[i];
+    if (!wants_decay(pass) || in.kind != DecayKind::kChannelToken) continue;
+    float d_log = sums.decay[i];
+    if (gated(in.gate)) d_log *= gate_slope(in.gate, logit_at(in.gate, in.log_decay, at), bound_of(in, place.head, channel));
+    if (pass.d_logits != nullptr) {
+      pass.d_logits[at] = from_float<Bf16>(d_log);
+    } else {
+      pass.d_decay[at] = d_log;
+    }
   }
+}
+
+// What the chunk gives a gate's γ, by way of [4][kSlice] floats.
+LONGHAUL_DEVICE void store_bound_sums(const TwoPass& in, const GradientPass& pass, const Chunk& chunk, const ChunkedBlock& place,
+                                      const Column& mine, const ColumnGradients& sums, float* of_quarters) {
+  const int channel = place.slice * kSlice + mine.channel;
+  const bool inside = channel < in.q.width;
+  float sum = 0;
+  LONGHAUL_UNROLL
+  for (int i = 0; i < kQuarter; ++i) {
+    if (!inside || mine.first + i >= chunk.rows) continue;
+    const Logit x = logit_of(in, token_of(in, chunk, mine.first + i), place.head, channel);
+    sum += sums.decay[i] * bound_slope(in.gate, x, bound_of(in, place.head, channel));
+  }
+  __syncthreads();
+  of_quarters[mine.first / kQuarter * kSlice + mine.channel] = sum;
+  __syncthreads();
+  if (mine.first != 0 || !inside) return;
+  for (int quarter = 1; quarter < 4; ++quarter) sum += of_quarters[quarter * kSlice + mine.channel];
+  pass.bound_sums[(static_cast<int64_t>(place.part) * in.heads + place.head) * in.q.width + channel] = sum;
 }
 
 // A scalar decay: the sum over the slice's channels, for each token, by way of G.
@@ -283,7 +313,7 @@ LONGHAUL_KERNEL_OF_TWO(kTwoPassThreads) gradients_kernel(TwoPass in, GradientPas
     const float sum = take_level(sums, g, q, k, level, mine, factor);
     if (level == kLevels - 1) others[8 * kSlice + mine_of_quarters] = sum;
   }
-  if (pass.d_decay != nullptr) {
+  if (wants_decay(pass)) {
     float through = 0, total = 1;
     for (int quarter = 0; quarter < 4; ++quarter) through += dots[quarter * kSlice + mine.channel];
     for (int t = 0; t < kChunk; ++t) total *= of_channel[t * kSlice];
@@ -294,17 +324,33 @@ LONGHAUL_KERNEL_OF_TWO(kTwoPassThreads) gradients_kernel(TwoPass in, GradientPas
       if (tied(in)) sums.decay[i] -= of_channel[(mine.first + i) * kSlice] * sums.k[i];  // k = 1 − λ
     }
   }
+  if (pass.bound_sums != nullptr) store_bound_sums(in, pass, chunk, place, mine, sums, others);
   store_gradients(in, pass, chunk, place, mine, sums);
   if (pass.d_decay != nullptr && in.kind != DecayKind::kChannelToken) store_channel_sums(in, pass, chunk, place, mine, sums, g, tokens);
 }
 
-// Adds up the slices [slices, T, H] of the gradient of a decay per token and head.
-LONGHAUL_KERNEL(256) slice_sum_kernel(const float* x, float* out, int64_t count, int slices) {
+// Adds up the slices [slices, T, H] of the gradient of a decay per token and head; of a gate the gradient of its logits, in bf16 where
+// out_bf16 is not null.
+LONGHAUL_KERNEL(256)
+slice_sum_kernel(const float* x, RecurrenceGate gate, const float* log_decay, float* out, Bf16* out_bf16, int64_t count, int slices) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
   if (i >= count) return;
   float sum = 0;
   for (int slice = 0; slice < slices; ++slice) sum += x[slice * count + i];
-  out[i] = sum;
+  if (gated(gate)) sum *= gate_slope(gate, logit_at(gate, log_decay, i), 0.f);
+  if (out_bf16 != nullptr) {
+    out_bf16[i] = from_float<Bf16>(sum);
+  } else {
+    out[i] = sum;
+  }
+}
+// The gradient of γ: over the chunks, in order.
+LONGHAUL_KERNEL(256) bound_sum_kernel(const float* x, float* out, int64_t count, int chunks) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
+  if (i >= count) return;
+  double sum = 0;
+  for (int chunk = 0; chunk < chunks; ++chunk) sum += x[chunk * count + i];
+  out[i] = static_cast<float>(sum);
 }
 // And over the tokens, for a decay per head: a block a head, in fp64, in an order that only depends on the sizes.
 LONGHAUL_KERNEL(256) token_sum_kernel(const float* x, float* out, int64_t rows, int heads) {
