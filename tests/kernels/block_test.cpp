@@ -80,9 +80,9 @@ struct Size {
   int64_t m, n, k;
 };
 // Edges of every blocking: 1, 6 and 16 rows, 16 and 64 columns, pairs and 32s of k; and none at all.
-const std::vector<Size> kSizes = {{1, 1, 1},     {1, 16, 2},   {6, 64, 32}, {7, 65, 33},  {13, 17, 31}, {16, 16, 32},
-                                  {17, 33, 65},  {32, 32, 64}, {33, 31, 1}, {5, 80, 100}, {48, 48, 96}, {64, 128, 70},
-                                  {31, 95, 257}, {0, 16, 32},  {4, 0, 32},  {20, 40, 0}};
+const std::vector<Size> kSizes = {{1, 1, 1},     {1, 16, 2},   {6, 64, 32}, {7, 65, 33},  {13, 17, 31},  {16, 16, 32},
+                                  {17, 33, 65},  {32, 32, 64}, {33, 31, 1}, {5, 80, 100}, {48, 48, 96},  {64, 128, 70},
+                                  {31, 95, 257}, {0, 16, 32},  {4, 0, 32},  {20, 40, 0},  {70, 600, 20}, {35, 40, 1030}};
 
 using Kernels = BlockKernels;
 
@@ -151,6 +151,31 @@ TEST(BlockKernels, TilesOfAmxEqualPlainLoops) {
   check<uint16_t>(kernels, TileProduct<EmulatedTiles>::multiply);
   EXPECT_GT(EmulatedTiles::products, 0);
   EXPECT_EQ(EmulatedTiles::mistakes, 0);
+  EmulatedTiles::release();
+}
+
+// Rows of A a multiple of 2 KiB apart are copied for a large B: the same sums in the same order. A small B is loaded into the nearest cache.
+TEST(BlockKernels, TilesOfAmxTakeRowsThatShareTheirPlacesInTheCache) {
+  constexpr int64_t kM = 70, kK = 136;
+  std::mt19937 random(11);
+  EmulatedTiles::configure();
+  for (const int64_t n : {80, 160}) {
+    Guarded<uint16_t> near(kM, kK, kK + 1), far(kM, kK, 1024), b(kK, n, n),
+        panels(1, packed_size<uint16_t>(kK, n), packed_size<uint16_t>(kK, n));
+    near.fill(random);
+    b.fill(random);
+    for (int64_t i = 0; i < kM; ++i) std::copy_n(&near.at(i, 0), kK, &far.at(i, 0));
+    block_kernels().pack_bf16(b.data(), n, false, kK, n, panels.data());
+    Guarded<float> expected(kM, n, n), found(kM, n, n);
+    TileProduct<EmulatedTiles>::multiply(near.data(), near.stride(), panels.data(), kM, n, kK, expected.data(), n, false);
+    EmulatedTiles::past = 0;
+    TileProduct<EmulatedTiles>::multiply(far.data(), far.stride(), panels.data(), kM, n, kK, found.data(), n, false);
+    EXPECT_EQ(EmulatedTiles::past > 0, n == 160);
+    for (int64_t i = 0; i < kM; ++i) {
+      for (int64_t j = 0; j < n; ++j) ASSERT_EQ(found.at(i, j), expected.at(i, j)) << "row " << i << " column " << j;
+    }
+    EXPECT_EQ(found.broken(), 0);
+  }
   EmulatedTiles::release();
 }
 

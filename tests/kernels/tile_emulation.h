@@ -17,7 +17,7 @@ struct EmulatedTiles {
   };
   static inline thread_local std::array<Tile, 8> tiles;
   static inline thread_local bool configured = false;
-  static inline thread_local int64_t mistakes = 0, products = 0;
+  static inline thread_local int64_t mistakes = 0, products = 0, past = 0;  // past: tiles loaded by load_past
 
   static void configure() {  // LDTILECFG zeroes all tiles
     tiles = {};
@@ -35,7 +35,8 @@ struct EmulatedTiles {
       std::memcpy(tile<T>().row[static_cast<size_t>(r)].data(), static_cast<const uint8_t*>(from) + r * stride, 64);
   }
   template <int T>
-  static void load_once(const void* from, int64_t stride) {
+  static void load_past(const void* from, int64_t stride) {
+    ++past;
     load<T>(from, stride);
   }
   template <int T>

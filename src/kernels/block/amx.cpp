@@ -17,7 +17,7 @@ struct AmxTiles {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(T) : "memory");
   }
   template <int T>
-  static void load_once(const void* from, int64_t stride) {
+  static void load_past(const void* from, int64_t stride) {
     asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(T) : "memory");
   }
   template <int T>
