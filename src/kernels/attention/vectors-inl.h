@@ -74,11 +74,13 @@ HWY_INLINE void store_row(Real x, float* to) { hn::StoreU(x, kReals, to); }
 
 // The first `count` lanes, rounded as results are.
 HWY_INLINE void store_even(Real x, uint16_t* to, int64_t count) {
+  if (count == static_cast<int64_t>(hn::Lanes(kReals))) return hn::StoreU(upper_halves(even_bits(x)), kHalves, to);
   uint16_t halves[16];
   hn::StoreU(upper_halves(even_bits(x)), kHalves, halves);
   std::memcpy(to, halves, static_cast<size_t>(count) * sizeof *to);
 }
 HWY_INLINE void store_even(Real x, float* to, int64_t count) {
+  if (count == static_cast<int64_t>(hn::Lanes(kReals))) return hn::StoreU(x, kReals, to);
   float values[16];
   hn::StoreU(x, kReals, values);
   std::memcpy(to, values, static_cast<size_t>(count) * sizeof *to);
@@ -237,6 +239,22 @@ void gradient(const GradientTile& tile, Element* probabilities, Element* d_score
   }
 }
 
+// square[j][i] = in[i][j] for `lanes` rows and columns, a multiple of 4: four by four.
+HWY_INLINE void turn_square(const float* in, int64_t stride, int64_t lanes, float (*square)[16]) {
+  using Four = float __attribute__((vector_size(16)));
+  for (int64_t i = 0; i < lanes; i += 4) {
+    for (int64_t j = 0; j < lanes; j += 4) {
+      Four row[4];
+      for (int r = 0; r < 4; ++r) std::memcpy(&row[r], in + (i + r) * stride + j, sizeof(Four));
+      const Four low01 = __builtin_shufflevector(row[0], row[1], 0, 4, 1, 5), high01 = __builtin_shufflevector(row[0], row[1], 2, 6, 3, 7);
+      const Four low23 = __builtin_shufflevector(row[2], row[3], 0, 4, 1, 5), high23 = __builtin_shufflevector(row[2], row[3], 2, 6, 3, 7);
+      const Four turned[4] = {__builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
+                              __builtin_shufflevector(high01, high23, 0, 1, 4, 5), __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
+      for (int r = 0; r < 4; ++r) std::memcpy(square[j + r] + i, &turned[r], sizeof(Four));
+    }
+  }
+}
+
 template <class Element>
 void leave(const float* in, int64_t stride, int64_t rows, int64_t columns, const float* factors, Element* out, int64_t out_stride) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(kReals));
@@ -246,8 +264,12 @@ void leave(const float* in, int64_t stride, int64_t rows, int64_t columns, const
     const int64_t width = std::min(lanes, columns - c);
     for (int64_t r = 0; r < rows; r += lanes) {
       const int64_t height = std::min(lanes, rows - r);
-      for (int64_t i = 0; i < height; ++i) {
-        for (int64_t j = 0; j < width; ++j) square[j][i] = in[(r + i) * stride + c + j];
+      if (width == lanes && height == lanes) {
+        turn_square(in + r * stride + c, stride, lanes, square);
+      } else {
+        for (int64_t i = 0; i < height; ++i) {
+          for (int64_t j = 0; j < width; ++j) square[j][i] = in[(r + i) * stride + c + j];
+        }
       }
       for (int64_t j = 0; j < width; ++j) {
         store_even(hn::Mul(load(square[j]), hn::Set(kReals, factors[c + j])), out + (c + j) * out_stride + r, height);

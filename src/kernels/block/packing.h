@@ -41,16 +41,20 @@ inline void transpose_halves(const void* a, int64_t stride, void* out, int64_t s
 template <class Set, class Element>
 void transpose(const Element* a, int64_t ld, int64_t rows, int64_t columns, Element* out, int64_t ld_out) {
   constexpr int64_t kSize = sizeof(Element), kSide = 16 / kSize;
-  constexpr int64_t kTogether = 64;  // rows whose parts of a column of squares are in the nearest cache
+  // A line of each of a few rows is used up at once: rows may lie so far apart that they share a place in the nearest cache. A stretch of
+  // rows fills whole lines of the result before the next columns.
+  constexpr int64_t kTogether = 64, kLine = 64 / kSize;
   const int64_t whole_rows = rows / kSide * kSide, whole_columns = columns / kSide * kSide;
   for (int64_t first = 0; first < whole_rows; first += kTogether) {
     const int64_t last = std::min(first + kTogether, whole_rows);
-    for (int64_t j = 0; j < whole_columns; j += kSide) {
+    for (int64_t line = 0; line < whole_columns; line += kLine) {
       for (int64_t i = first; i < last; i += kSide) {
-        if constexpr (kSize == 2)
-          transpose_halves<Set>(a + i * ld + j, ld * kSize, out + j * ld_out + i, ld_out * kSize);
-        else
-          transpose_words<Set>(a + i * ld + j, ld * kSize, out + j * ld_out + i, ld_out * kSize);
+        for (int64_t j = line; j < std::min(line + kLine, whole_columns); j += kSide) {
+          if constexpr (kSize == 2)
+            transpose_halves<Set>(a + i * ld + j, ld * kSize, out + j * ld_out + i, ld_out * kSize);
+          else
+            transpose_words<Set>(a + i * ld + j, ld * kSize, out + j * ld_out + i, ld_out * kSize);
+        }
       }
     }
   }
