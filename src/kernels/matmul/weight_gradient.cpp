@@ -1,3 +1,4 @@
+#include "kernels/matmul/column_sums.h"
 #include "kernels/matmul/product.h"
 #include "kernels/matmul/scratch.h"
 #include "kernels/matmul/tasks.h"
@@ -16,15 +17,6 @@ struct Part {
   Chunks chunks;  // of its rows
   int64_t dy_offset, x_offset;
 };
-
-float widened(float value) { return value; }
-float widened(uint16_t bits) {
-  const uint32_t wide = uint32_t{bits} << 16;
-  float value;
-  static_assert(sizeof value == sizeof wide);
-  __builtin_memcpy(&value, &wide, sizeof value);
-  return value;
-}
 
 template <class Element>
 class Slab {
@@ -80,17 +72,8 @@ class Slab {
       const int64_t begin = part.chunks.begin(c), length = part.chunks.length_of(c);
       const Element* const from = gradient_.dy + (part.begin + begin) * gradient_.ld_dy + column;
       kernels.transpose(from, gradient_.ld_dy, length, columns, dy_ + part.dy_offset + begin * gradient_.out + column * length, length);
-      if (gradient_.bias_sink != nullptr) add_rows(from, length, columns, gradient_.bias_sink + column);
+      if (gradient_.bias_sink != nullptr) add_column_sums(from, gradient_.ld_dy, length, columns, gradient_.bias_sink + column);
     }
-  }
-
-  void add_rows(const Element* from, int64_t rows, int64_t columns, float* to) const {
-    float sums[kStrip] = {};
-    for (int64_t i = 0; i < rows; ++i) {
-#pragma omp simd
-      for (int64_t j = 0; j < columns; ++j) sums[j] += widened(from[i * gradient_.ld_dy + j]);
-    }
-    for (int64_t j = 0; j < columns; ++j) to[j] += sums[j];
   }
 
   void pack_x(const Part& part, int64_t column, int64_t columns) const {
