@@ -172,9 +172,10 @@ Reference reference_of(const Case& which, const Setup& setup, double scale) {
   return out;
 }
 
-enum class Form { kChunked, kTwoPass, kExact };
+enum class Form { kChunked, kWgmma, kTwoPass, kExact };
 const char* name_of(Form form) {
   return form == Form::kChunked   ? "linear_recurrence chunked"
+         : form == Form::kWgmma   ? "linear_recurrence chunked, wgmma"
          : form == Form::kTwoPass ? "linear_recurrence two-pass"
                                   : "linear_recurrence exact";
 }
@@ -208,6 +209,9 @@ struct Outputs {
     } else if (form == Form::kTwoPass) {
       kernels::cuda::two_pass_forward(problem, setup.two_pass, o.device(), final_state.device(), workspace, nullptr);
       kernels::cuda::two_pass_backward(problem, setup.two_pass, gradients, workspace, nullptr);
+    } else if (form == Form::kWgmma) {
+      kernels::cuda::chunked_forward_wgmma(problem, setup.tables, o.device(), final_state.device(), workspace, nullptr);
+      kernels::cuda::chunked_backward_wgmma(problem, setup.tables, gradients, workspace, nullptr);
     } else {
       kernels::cuda::chunked_forward(problem, setup.tables, o.device(), final_state.device(), workspace, nullptr);
       kernels::cuda::chunked_backward(problem, setup.tables, gradients, workspace, nullptr);
@@ -221,18 +225,26 @@ struct Outputs {
   Buffer<float> d_bound;
 };
 
+bool takes(const Setup& setup, Form form) {
+  if (form == Form::kWgmma && !kernels::cuda::chunked_wgmma_refusal(setup.problem).empty()) return false;
+  return setup.problem.kind != DecayKind::kChannelToken || form == Form::kTwoPass || form == Form::kExact;
+}
+
 int64_t workspace_bytes(const Setup& setup, Form form) {
   return form == Form::kExact     ? 0
          : form == Form::kTwoPass ? kernels::cuda::two_pass_workspace_bytes(setup.problem, setup.two_pass, true)
                                   : kernels::cuda::chunked_workspace_bytes(setup.problem, setup.tables.segments, true);
 }
 
-void check_case(Session& session, const Case& which) {
+using Forms = std::initializer_list<Form>;
+constexpr Forms kPlain = {Form::kChunked, Form::kTwoPass, Form::kExact}, kOnHopper = {Form::kWgmma};
+
+void check_case(Session& session, const Case& which, Forms forms) {
   const double scale = 0.7;
   Setup setup(session, which, scale);
   const Reference want = reference_of(which, setup, scale);
-  for (const Form form : {Form::kChunked, Form::kTwoPass, Form::kExact}) {
-    if (form == Form::kChunked && which.kind == DecayKind::kChannelToken) continue;
+  for (const Form form : forms) {
+    if (!takes(setup, form)) continue;
     const char* const op = name_of(form);
     Outputs out(setup);
     const auto workspace = Buffer<unsigned char>::output(workspace_bytes(setup, form));
@@ -260,7 +272,7 @@ void check_case(Session& session, const Case& which) {
 
 // Nobody can look at a decay on the device before a kernel does, so one that is none (above 0 by more than rounding, or NaN) shows as NaN:
 // in o from its token on, in the final state, in the gradients, and in no other head. One within rounding does not.
-void check_impossible_decays(Session& session) {
+void check_impossible_decays(Session& session, Forms forms) {
   for (const DecayKind kind : {DecayKind::kHead, DecayKind::kHeadToken, DecayKind::kChannelToken}) {
     for (const float bad :
          {2 * kernels::cuda::kLargestLogDecay, std::numeric_limits<float>::quiet_NaN(), 0.9f * kernels::cuda::kLargestLogDecay}) {
@@ -278,8 +290,8 @@ void check_impossible_decays(Session& session) {
                                (bad != bad ? ", NaN"
                                 : shows    ? ", above 0"
                                            : ", 0 but for rounding");
-      for (const Form form : {Form::kChunked, Form::kTwoPass, Form::kExact}) {
-        if (form == Form::kChunked && kind == DecayKind::kChannelToken) continue;
+      for (const Form form : forms) {
+        if (!takes(setup, form)) continue;
         Outputs out(setup);
         const Memory workspace(workspace_bytes(setup, form));
         out.run(setup, which, form, workspace.data());
@@ -344,15 +356,18 @@ void time_form(Session& session, Form form, const Case& which, const std::string
                                         .decay_bytes = which.kind == DecayKind::kChannelToken ? 4 * which.keys : 0};
     const kernels::RecurrenceWork forward = kernels::forward_work(work), backward = kernels::backward_work(work, 2);
     const std::string name = shape + ", " + std::to_string(setup.tables.segments) + " segments", op = name_of(form);
+    const bool wgmma = form == Form::kWgmma;
     session.time(op + " forward", name, token_heads * forward.bytes, token_heads * forward.flops, [&] {
       if (two_pass)
         return kernels::cuda::two_pass_forward(setup.problem, setup.two_pass, out.o.device(), out.final_state.device(), workspace.data(),
                                                nullptr);
-      kernels::cuda::chunked_forward(setup.problem, setup.tables, out.o.device(), out.final_state.device(), workspace.data(), nullptr);
+      (wgmma ? kernels::cuda::chunked_forward_wgmma : kernels::cuda::chunked_forward)(setup.problem, setup.tables, out.o.device(),
+                                                                                      out.final_state.device(), workspace.data(), nullptr);
     });
     session.time(op + " backward", name, token_heads * backward.bytes, token_heads * backward.flops, [&] {
       if (two_pass) return kernels::cuda::two_pass_backward(setup.problem, setup.two_pass, gradients, workspace.data(), nullptr);
-      kernels::cuda::chunked_backward(setup.problem, setup.tables, gradients, workspace.data(), nullptr);
+      (wgmma ? kernels::cuda::chunked_backward_wgmma : kernels::cuda::chunked_backward)(setup.problem, setup.tables, gradients,
+                                                                                        workspace.data(), nullptr);
     });
   }
 }
@@ -369,28 +384,46 @@ void time_decode(Session& session, const Case& which, const std::string& shape) 
 }  // namespace
 
 void check_linear_recurrence(Session& session) {
-  for (const Case& which : cases()) check_case(session, which);
+  for (const Case& which : cases()) check_case(session, which, kPlain);
   check_decode(session);
-  check_impossible_decays(session);
+  check_impossible_decays(session, kPlain);
 }
 
-void time_linear_recurrence(Session& session) {
-  const int multiprocessors = session.machine.multiprocessors;
-  const auto time = [&](Form form, const Case& which, const char* shape, std::vector<int64_t> segment_lengths) {
-    const bool two_pass = form == Form::kTwoPass;
-    const auto offsets = Setup::boundaries(which.lengths);
-    for (const bool backward : {false, true}) {  // what the model takes, where it is not in the list
-      const auto walks = two_pass ? kernels::cuda::two_pass_walks(which.heads, which.keys, which.values)
+void check_linear_recurrence_wgmma(Session& session) {
+  for (const Case& which : cases()) check_case(session, which, kOnHopper);
+  check_impossible_decays(session, kOnHopper);
+}
+
+namespace {
+
+// A form's shape, for these lengths of segments and those that the model takes.
+void time_shape(Session& session, Form form, const Case& which, const char* shape, std::vector<int64_t> segment_lengths) {
+  const auto walks_of = [&](bool backward) {
+    return form == Form::kTwoPass ? kernels::cuda::two_pass_walks(which.heads, which.keys, which.values)
+           : form == Form::kWgmma ? kernels::cuda::wgmma_walks(which.heads, which.keys, which.values, backward)
                                   : kernels::cuda::chunked_walks(which.heads, which.keys, which.values, backward);
-      const int64_t chosen = kernels::cuda::choose_segment_tokens(offsets, walks, multiprocessors);
-      if (std::find(segment_lengths.begin(), segment_lengths.end(), chosen) == segment_lengths.end()) segment_lengths.push_back(chosen);
-    }
-    time_form(session, form, which, shape, segment_lengths);
   };
-  constexpr int64_t kUnsplit = kernels::cuda::kUnsplit;
-  time(Form::kChunked, {"", {16384}, 64, 64, 128, 128, DecayKind::kHead, 0.5}, "1 × 16384, 64 heads × 128", {kUnsplit, 8192, 4096, 1024});
-  time(Form::kChunked, {"", {32768, 32768, 32768, 32768}, 32, 32, 128, 128, DecayKind::kHead, 0.5}, "4 × 32768, 32 heads × 128",
-       {kUnsplit, 8192});
+  for (const bool backward : {false, true}) {
+    const int64_t chosen =
+        kernels::cuda::choose_segment_tokens(Setup::boundaries(which.lengths), walks_of(backward), session.machine.multiprocessors);
+    if (std::find(segment_lengths.begin(), segment_lengths.end(), chosen) == segment_lengths.end()) segment_lengths.push_back(chosen);
+  }
+  time_form(session, form, which, shape, segment_lengths);
+}
+
+constexpr int64_t kUnsplit = kernels::cuda::kUnsplit;
+const Case kLightning{"", {16384}, 64, 64, 128, 128, DecayKind::kHead, 0.5};
+const Case kLong{"", {32768, 32768, 32768, 32768}, 32, 32, 128, 128, DecayKind::kHead, 0.5};
+constexpr const char *kLightningName = "1 × 16384, 64 heads × 128", *kLongName = "4 × 32768, 32 heads × 128";
+
+}  // namespace
+
+void time_linear_recurrence(Session& session) {
+  const auto time = [&](Form form, const Case& which, const char* shape, const std::vector<int64_t>& segment_lengths) {
+    time_shape(session, form, which, shape, segment_lengths);
+  };
+  time(Form::kChunked, kLightning, kLightningName, {kUnsplit, 8192, 4096, 1024});
+  time(Form::kChunked, kLong, kLongName, {kUnsplit, 8192});
   time(Form::kChunked, {"", {32768}, 8, 8, 64, 64, DecayKind::kHeadToken, 0.5}, "1 × 32768, 8 heads × 64, decay per token", {});
   time(Form::kTwoPass, {"", {32768}, 8, 8, 64, 64, DecayKind::kHeadToken, 0.5}, "1 × 32768, 8 heads × 64, decay per token, its gradient",
        {});
@@ -400,6 +433,17 @@ void time_linear_recurrence(Session& session) {
        {kUnsplit, 2048});
   time_decode(session, {"", std::vector<int64_t>(64, 1), 64, 64, 128, 128, DecayKind::kHead, 0.5, false, true},
               "decoding, 64 sequences, 64 heads × 128");
+}
+
+// The same shapes in both forms, one below the other: which of them is the default is decided here.
+void time_linear_recurrence_wgmma(Session& session) {
+  Recurrence wide;
+  wide.keys = wide.values = 128;
+  if (!kernels::cuda::chunked_wgmma_refusal(wide).empty()) return;
+  for (const Form form : {Form::kChunked, Form::kWgmma}) {
+    time_shape(session, form, kLightning, kLightningName, {kUnsplit});
+    time_shape(session, form, kLong, kLongName, {kUnsplit});
+  }
 }
 
 }  // namespace longhaul::gpu_check

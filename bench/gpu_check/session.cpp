@@ -104,6 +104,7 @@ const std::vector<Operator>& operators() {
       {"adamw", check_adamw, time_adamw},
       {"wgmma", check_wgmma, time_wgmma},
       {"attention_wgmma", check_attention_wgmma, time_attention_wgmma},  // last: the newest, and for one kind of GPU
+      {"linear_recurrence_wgmma", check_linear_recurrence_wgmma, time_linear_recurrence_wgmma},
   };
   return all;
 }

@@ -140,6 +140,8 @@ void check_wgmma(Session& session);
 void time_wgmma(Session& session);
 void check_attention_wgmma(Session& session);
 void time_attention_wgmma(Session& session);
+void check_linear_recurrence_wgmma(Session& session);
+void time_linear_recurrence_wgmma(Session& session);
 void check_norms(Session& session);
 void time_norms(Session& session);
 void check_fused(Session& session);

@@ -178,6 +178,44 @@ TEST(CudaCalls, RecurrenceOfOneTokenATimeTakesStatesAlong) {
   EXPECT_LT(rms_error(state, whole.final_state_nhkv), kTolerance);
 }
 
+// By wgmma where heads are wide, forward and backward, beside the other form; and why not elsewhere.
+TEST(CudaCalls, RecurrenceByWarpGroups) {
+  for (const int64_t documents : {1, 3}) {
+    const std::vector<int64_t> offsets = documents == 1 ? std::vector<int64_t>{0, 70} : std::vector<int64_t>{0, 65, 65, 90};
+    const auto run = [&](const char* form) {
+      const OnEmulatedGpu gpu;
+      Dispatcher::force("linear_recurrence", form);
+      const Tensor q = leaf({offsets.back(), 2, 96}, 1, kBf16), k = leaf({offsets.back(), 1, 96}, 2, kBf16),
+                   v = leaf({offsets.back(), 1, 72}, 3, kBf16), initial = wide_leaf({documents, 2, 96, 72}, 4, kBf16);
+      const Tensor decay = random_tensor({offsets.back(), 2}, 5).abs().neg().to(at::kFloat);
+      const auto result = linear_recurrence(q, k, v, decay, initial, to_tensor(offsets), {.scale = 0.5});
+      EXPECT_EQ(Dispatcher::last("linear_recurrence").chosen, form);
+      (result.o_thd.to(at::kFloat).square().sum() + result.final_state_nhkv.square().sum()).backward();
+      Dispatcher::force("linear_recurrence", std::nullopt);
+      return std::vector<Tensor>{result.o_thd, result.final_state_nhkv, q.grad(), k.grad(), v.grad(), initial.grad()};
+    };
+    const std::vector<Tensor> by_mma = run("cuda"), by_wgmma = run("cuda_wgmma");
+    for (size_t i = 0; i < by_mma.size(); ++i) EXPECT_LT(rms_error(by_wgmma[i], by_mma[i]), kTolerance) << i;
+  }
+  const OnEmulatedGpu gpu;
+  const auto refused = [](int64_t channels, bool per_channel) -> std::string {
+    const Tensor x = at::zeros({3, 1, channels}, kBf16);
+    Dispatcher::force("linear_recurrence", "cuda_wgmma");
+    std::string reason;
+    try {
+      linear_recurrence(x, x, x, per_channel ? x.to(at::kFloat) : Tensor(), Tensor(), Tensor());
+    } catch (const Error& error) {
+      reason = error.fields().found;
+    }
+    Dispatcher::force("linear_recurrence", std::nullopt);
+    return reason;
+  };
+  EXPECT_EQ(refused(128, false), "");
+  EXPECT_EQ(refused(136, false), "cuda_wgmma: wgmma takes heads of up to 128 channels");
+  EXPECT_EQ(refused(64, false), "cuda_wgmma: in heads of up to 64 channels half of its products would be of zeros");
+  EXPECT_EQ(refused(128, true), "cuda_wgmma: a decay per channel has no form by wgmma");
+}
+
 class CudaCallsAttention : public ::testing::TestWithParam<AttentionCase> {};
 
 TEST_P(CudaCallsAttention, EqualsReference) {

@@ -1,5 +1,5 @@
 // The CUDA kernels, emulated on the CPU (kernels/cuda/emulation.h), under the checks that gpu-check runs on a GPU: references in fp64,
-// NaN in every output and in shared memory, guard bands. Each group runs in two orders of threads. ctest: label=fast timeout=240
+// NaN in every output and in shared memory, guard bands. Each group runs in two orders of threads or three. ctest: label=fast timeout=240
 #include <gtest/gtest.h>
 
 #include "gpu_check/session.h"
@@ -11,9 +11,11 @@ namespace {
 
 namespace emulation = kernels::cuda::emulation;
 
-void run_checks(void (*check)(Session&)) {
+using Orders = std::initializer_list<emulation::Order>;
+
+void run_checks(void (*check)(Session&), Orders orders = {emulation::Order::kDescending, emulation::Order::kShuffled}) {
   std::vector<double> errors;
-  for (const emulation::Order order : {emulation::Order::kDescending, emulation::Order::kShuffled}) {
+  for (const emulation::Order order : orders) {
     emulation::set_order(order);
     Session session(kernels::cuda::runtime::machine());
     ASSERT_TRUE(session.machine.emulated);
@@ -35,6 +37,10 @@ TEST(CudaEmulatedRecurrence, AgreesWithTheReference) { run_checks(check_linear_r
 TEST(CudaEmulatedAttention, AgreesWithTheReference) { run_checks(check_attention); }
 TEST(CudaEmulatedProductsByWarpGroups, AgreeWithTheReference) { run_checks(check_wgmma); }
 TEST(CudaEmulatedAttentionWgmma, AgreesWithTheReference) { run_checks(check_attention_wgmma); }
+// Warp groups of different tasks: either may be ahead.
+TEST(CudaEmulatedRecurrenceWgmma, AgreesWithTheReference) {
+  run_checks(check_linear_recurrence_wgmma, {emulation::Order::kAscending, emulation::Order::kDescending, emulation::Order::kShuffled});
+}
 TEST(CudaEmulatedNorms, AgreeWithTheReference) { run_checks(check_norms); }
 TEST(CudaEmulatedFused, AgreesWithTheReference) { run_checks(check_fused); }
 TEST(CudaEmulatedProducts, AgreeWithTheReference) { run_checks(check_products); }

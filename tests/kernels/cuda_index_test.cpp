@@ -271,6 +271,8 @@ TEST(CudaRecurrencePlan, SplitsWhereWholeDocumentsLeaveMultiprocessorsIdle) {
   EXPECT_EQ(segment({0, 32768, 65536, 98304, 131072}, 32, 128, true), kUnsplit);
   EXPECT_LE(segment({0, 32768}, 8, 64, false), 2048);
   EXPECT_LE(segment({0, 16384, 16385, 16386, 16390}, 8, 64, false), 2048);  // short documents beside a long one
+  for (const bool backward : {false, true})
+    EXPECT_EQ(choose_segment_tokens(Offsets{0, 16384}, wgmma_walks(64, 128, 128, backward), 132), kUnsplit);
   EXPECT_EQ(segment({0, 600}, 1, 64, false), kUnsplit);
   for (const bool backward : {false, true}) {
     for (const Offsets& offsets : {Offsets{0}, Offsets{0, 0}, Offsets{0, 1}, Offsets{0, 1000}, Offsets{0, 1 << 20}}) {
@@ -308,6 +310,16 @@ TEST(CudaSharedMemory, PartsDoNotOverlapAndFit) {
     EXPECT_EQ(joined.bytes, joined.decays + 2 * static_cast<int>(sizeof(ChunkDecays)));
     EXPECT_LE(joined.bytes, kLargestSharedBytes);
   }
+  constexpr WgmmaRunShared run = wgmma_run_shared();
+  EXPECT_EQ(run.k, kChunk * kRunKeys * 2);
+  EXPECT_EQ(run.v, 2 * run.k);
+  EXPECT_EQ(run.stage, run.v + kChunk * kRunSlice * 2);
+  EXPECT_EQ(run.state, kRunStages * run.stage);
+  EXPECT_EQ(run.decays, run.state + 2 * kRunSlice * kRunKeys * 2);
+  EXPECT_EQ(run.bytes, run.decays + 2 * static_cast<int>(sizeof(ChunkDecays)) + kPatternBytes);
+  EXPECT_LE(run.bytes, kLargestSharedBytes);
+  for (const int part : {run.k, run.v, run.stage, run.state, kChunk * kPanelRowBytes, kRunSlice * kPanelRowBytes})
+    EXPECT_EQ(part % kPatternBytes, 0);
   constexpr GradientShared gradient = gradient_shared();
   EXPECT_EQ(gradient.lambda, 3 * kTileBytes);
   EXPECT_EQ(gradient.sums - gradient.lambda, kChunk * kSlice * 4);

@@ -36,28 +36,32 @@ LONGHAUL_DEVICE void sum_decays(const Run& run, const Segment& segment, int chun
   if (lane == 0) out.total = all;
 }
 
-// fp32 accumulators of kKeys × kValues: each of kWarps warps holds as many rows.
-template <int kKeys, int kValues, int kWarps = kChunkedWarps>
+// fp32 accumulators of kHeight × kWidth, keys × values or, kTransposed, values × keys: each of kWarps warps holds as many rows.
+template <int kHeight, int kWidth, int kWarps = kChunkedWarps, bool kTransposed = false>
 struct State {
-  static constexpr int kRows = kKeys / kWarps, kTiles = kRows / 16, kColumns = kValues / 8;
+  static constexpr int kRows = kHeight / kWarps, kTiles = kRows / 16, kColumns = kWidth / 8;
   float value[kTiles][kColumns][4];
 
   static LONGHAUL_DEVICE Place at(int tile, int column, int i) {
     const Place place = c_place(lane_index(), i);
-    return {warp_index() * kRows + tile * 16 + place.row, column * 8 + place.col};
+    return {(kTransposed ? warp_index() % kWarps : warp_index()) * kRows + tile * 16 + place.row, column * 8 + place.col};
   }
   template <class Body>
-  LONGHAUL_DEVICE void each(const Body& body) {
+  LONGHAUL_DEVICE void each(const Body& body) {  // of (value, its key and value channel)
     LONGHAUL_UNROLL
     for (int tile = 0; tile < kTiles; ++tile) {
       LONGHAUL_UNROLL
       for (int column = 0; column < kColumns; ++column) {
         LONGHAUL_UNROLL
-        for (int i = 0; i < 4; ++i) body(value[tile][column][i], at(tile, column, i));
+        for (int i = 0; i < 4; ++i) {
+          const Place place = at(tile, column, i);
+          body(value[tile][column][i], kTransposed ? Place{place.col, place.row} : place);
+        }
       }
     }
   }
-  LONGHAUL_DEVICE void put(Tile<kValues> to) const {  // rounded
+  template <class Shared>
+  LONGHAUL_DEVICE void put(Shared to) const {  // rounded
     LONGHAUL_UNROLL
     for (int tile = 0; tile < kTiles; ++tile) {
       LONGHAUL_UNROLL
@@ -96,29 +100,61 @@ struct State {
   }
 };
 
+// Columns of a fragment, which are 16 tokens, by the factors of these.
+LONGHAUL_DEVICE void scale_tokens(FragmentA& a, const float* factors) {
+  const float* factor = factors + 2 * (lane_index() % 4);
+  LONGHAUL_UNROLL
+  for (int reg = 0; reg < 4; ++reg) {
+    const float* of = reg < 2 ? factor : factor + 8;
+    a.reg[reg] = pack(low_half(a.reg[reg]) * of[0], high_half(a.reg[reg]) * of[1]);
+  }
+}
+
 // S ← 2^total S + (factors ⊙ k)ᵀ v over the 64 tokens of the chunk.
 template <int kKeys, int kValues, int kWarps>
 LONGHAUL_DEVICE void advance(State<kKeys, kValues, kWarps>& state, Tile<kKeys> k, Tile<kValues> v, const ChunkDecays& decays) {
   using S = State<kKeys, kValues, kWarps>;
-  const float decay = power_of_two(decays.total), *factors = decays.factors;
+  const float decay = power_of_two(decays.total);
   state.each([&](float& x, Place) { x *= decay; });
   LONGHAUL_ROLL
   for (int token = 0; token < kChunk; token += 16) {
     FragmentB b[S::kColumns / 2][2];
     LONGHAUL_UNROLL
     for (int column = 0; column < S::kColumns / 2; ++column) load_b_transposed(b[column], v, token, column * 16);
-    const int first = token + 2 * (lane_index() % 4);
-    const float near[2] = {factors[first], factors[first + 1]}, far[2] = {factors[first + 8], factors[first + 9]};
     LONGHAUL_UNROLL
     for (int tile = 0; tile < S::kTiles; ++tile) {
       FragmentA a = load_a_transposed(k, token, warp_index() * S::kRows + tile * 16);
-      LONGHAUL_UNROLL
-      for (int reg = 0; reg < 4; ++reg) {
-        const float* factor = reg < 2 ? near : far;
-        a.reg[reg] = pack(low_half(a.reg[reg]) * factor[0], high_half(a.reg[reg]) * factor[1]);
-      }
+      scale_tokens(a, decays.factors + token);
       LONGHAUL_UNROLL
       for (int column = 0; column < S::kColumns; ++column) multiply_add(state.value[tile][column], a, b[column / 2][column % 2]);
+    }
+  }
+}
+
+// The warp's rows of what the state has given.
+template <int kColumns>
+LONGHAUL_DEVICE void decay_rows(float (&o)[kColumns][4], const float* sums) {
+  const int row = row_tile(warp_index()) * 16 + lane_index() / 4;
+  const float entering[2] = {power_of_two(sums[row]), power_of_two(sums[row + 8])};
+  LONGHAUL_UNROLL
+  for (int column = 0; column < kColumns; ++column) {
+    LONGHAUL_UNROLL
+    for (int i = 0; i < 4; ++i) o[column][i] *= entering[i >> 1];
+  }
+}
+
+// The warp's rows of A: zero above the diagonal.
+LONGHAUL_DEVICE void weigh_scores(float (&a)[kChunk / 8][4], const float* sums, float write) {
+  const int row0 = row_tile(warp_index()) * 16, row = row0 + lane_index() / 4;
+  const float sum[2] = {sums[row], sums[row + 8]};
+  LONGHAUL_UNROLL
+  for (int column = 0; column < kChunk / 8; ++column) {
+    LONGHAUL_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const Place place = c_place(lane_index(), i);
+      const int j = column * 8 + place.col;
+      // Selected before the exponential: above the diagonal the difference is positive and may overflow.
+      a[column][i] *= write * power_of_two(j <= row0 + place.row ? sum[i >> 1] - sums[j] : negative_infinity());
     }
   }
 }
@@ -152,23 +188,8 @@ LONGHAUL_DEVICE void read_out(float (&o)[kValues / 8][4], Tile<kKeys> q, Tile<kK
       multiply_add(a[2 * other + 1], query, b[1]);
     }
   }
-  const int row = row0 + lane_index() / 4;
-  const float sum[2] = {sums[row], sums[row + 8]}, entering[2] = {power_of_two(sum[0]), power_of_two(sum[1])};
-  LONGHAUL_UNROLL
-  for (int column = 0; column < kColumns; ++column) {
-    LONGHAUL_UNROLL
-    for (int i = 0; i < 4; ++i) o[column][i] *= entering[i >> 1];
-  }
-  LONGHAUL_UNROLL
-  for (int column = 0; column < kChunk / 8; ++column) {
-    LONGHAUL_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const Place place = c_place(lane_index(), i);
-      const int j = column * 8 + place.col;
-      // Selected before the exponential: above the diagonal the difference is positive and may overflow.
-      a[column][i] *= write * power_of_two(j <= row0 + place.row ? sum[i >> 1] - sums[j] : negative_infinity());
-    }
-  }
+  decay_rows(o, sums);
+  weigh_scores(a, sums, write);
   LONGHAUL_UNROLL
   for (int other = 0; other < kChunk / 16; ++other) {
     if (other > last) continue;
@@ -184,15 +205,16 @@ LONGHAUL_DEVICE void read_out(float (&o)[kValues / 8][4], Tile<kKeys> q, Tile<kK
 }
 
 // The warp's rows to memory; in bf16 by way of the same rows of q, which no other warp reads.
-template <int kKeys, int kValues>
-LONGHAUL_DEVICE void store_output(const Run& run, const Segment& segment, int chunk, int head, int slice, float (&o)[kValues / 8][4],
-                                  Tile<kKeys> q) {
+template <int kColumns, int kWidth>
+LONGHAUL_DEVICE void store_output(const Run& run, const Segment& segment, int chunk, int head, int slice, float (&o)[kColumns][4],
+                                  Tile<kWidth> q) {
+  constexpr int kValues = kColumns * 8;
   const int row0 = row_tile(warp_index()) * 16, rows = rows_of(segment, chunk), width = run.v.width;
   const auto offset = [&](int row) {
     return (token_at(segment, chunk * kChunk + row, run.against) * run.heads + head) * width + slice * kValues;
   };
   LONGHAUL_UNROLL
-  for (int column = 0; column < kValues / 8; ++column) {
+  for (int column = 0; column < kColumns; ++column) {
     LONGHAUL_UNROLL
     for (int i = 0; i < 4; ++i) o[column][i] *= run.scale;
   }
@@ -201,7 +223,7 @@ LONGHAUL_DEVICE void store_output(const Run& run, const Segment& segment, int ch
     return;
   }
   LONGHAUL_UNROLL
-  for (int column = 0; column < kValues / 8; ++column) {
+  for (int column = 0; column < kColumns; ++column) {
     LONGHAUL_UNROLL
     for (int i = 0; i < 4; ++i) {
       const Place place = c_place(lane_index(), i);
@@ -256,7 +278,7 @@ chunked_kernel(Run run) {
     if (kOutput) {
       float o[kValues / 8][4] = {};
       read_out<kKeys, kValues>(o, q_tile(chunk), k_tile(chunk), v_tile(chunk), state_tile, decays(chunk).sums, run.write);
-      store_output<kKeys, kValues>(run, segment, chunk, head, block.slice, o, q_tile(chunk));
+      store_output(run, segment, chunk, head, block.slice, o, q_tile(chunk));
     }
     if (warp_index() == 0 && chunk + 1 < chunks) sum_decays(run, segment, chunk + 1, head, decays(chunk + 1));  // it has few scores
     advance(state, k_tile(chunk), v_tile(chunk), decays(chunk));
@@ -323,12 +345,12 @@ joined_kernel(Run of_v, Run of_k) {
     if (!kHalves || warp_index() < kChunkedWarps) {
       float o[kWidth / 8][4] = {};
       read_out<kWidth, kWidth>(o, tile(chunk, kK), tile(chunk, kQ), tile(chunk, kO), state_tile, decays(chunk).sums, of_v.write);
-      store_output<kWidth, kWidth>(of_v, segment, chunk, head, 0, o, tile(chunk, kK));
+      store_output(of_v, segment, chunk, head, 0, o, tile(chunk, kK));
     }
     if (!kHalves || warp_index() >= kChunkedWarps) {
       float o[kWidth / 8][4] = {};
       read_out<kWidth, kWidth, true>(o, tile(chunk, kV), tile(chunk, kO), tile(chunk, kQ), state_tile, decays(chunk).sums, of_k.write);
-      store_output<kWidth, kWidth>(of_k, segment, chunk, head, 0, o, tile(chunk, kV));
+      store_output(of_k, segment, chunk, head, 0, o, tile(chunk, kV));
     }
     if (warp_index() == 0 && chunk + 1 < chunks) sum_decays(of_v, segment, chunk + 1, head, decays(chunk + 1));
     advance(state, tile(chunk, kQ), tile(chunk, kO), decays(chunk));

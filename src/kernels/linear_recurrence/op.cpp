@@ -18,12 +18,21 @@ namespace {
 
 constexpr const char* kOp = "linear_recurrence";
 
-enum Implementation : size_t { kCuda, kCpu, kChunked, kReference, kMeta, kAten };
-const std::vector<std::string> kImplementations = {"cuda", "cpu", "chunked", "reference", "meta", "aten"};
+// Of the two forms on a GPU the first that is asked: plain mma until gpu-check has timed both on Hopper (docs/design/cuda.md).
+constexpr bool kWgmmaFirst = false;
+
+enum Implementation : size_t { kCuda = kWgmmaFirst ? 1 : 0, kCudaWgmma = 1 - kCuda, kCpu = 2, kChunked, kReference, kMeta, kAten };
+const std::vector<std::string> kImplementations = {
+    kWgmmaFirst ? "cuda_wgmma" : "cuda", kWgmmaFirst ? "cuda" : "cuda_wgmma", "cpu", "chunked", "reference", "meta", "aten"};
 
 std::string refuse_gpu(const RecurrenceProblem& problem) {
   const std::string refusal = refuse_cuda(problem.q_thk);
   return refusal.empty() ? cuda_calls<RecurrenceCuda>().refuse(problem) : refusal;
+}
+
+std::string refuse_wgmma(const RecurrenceProblem& problem) {
+  const std::string refusal = refuse_gpu(problem);
+  return refusal.empty() ? cuda_calls<RecurrenceCuda>().refuse_wgmma(problem) : refusal;
 }
 
 std::string refuse_chunked(const RecurrenceProblem& problem) {
@@ -37,6 +46,8 @@ std::string refusal(const RecurrenceProblem& problem, size_t implementation) {
   switch (implementation) {
     case kCuda:
       return refuse_gpu(problem);
+    case kCudaWgmma:
+      return refuse_wgmma(problem);
     case kCpu:
       return refuse_cpu(problem);
     case kChunked:
@@ -61,6 +72,8 @@ LinearRecurrenceResult forward_of(const RecurrenceProblem& problem, Implementati
   switch (implementation) {
     case kCuda:
       return cuda_calls<RecurrenceCuda>().forward(problem);
+    case kCudaWgmma:
+      return cuda_calls<RecurrenceCuda>().forward_wgmma(problem);
     case kCpu:
       return recurrence_forward_cpu(problem, boundaries);
     case kChunked:
@@ -74,6 +87,7 @@ RecurrenceGradients backward_of(const RecurrenceProblem& problem, Implementation
                                 const Tensor& boundaries) {
   const bool want_decay = wants_decay(problem);
   if (implementation == kCuda) return cuda_calls<RecurrenceCuda>().backward(problem, d_o, d_final, want_decay);
+  if (implementation == kCudaWgmma) return cuda_calls<RecurrenceCuda>().backward_wgmma(problem, d_o, d_final, want_decay);
   if (implementation == kChunked) return recurrence_backward_chunked(problem, d_o, d_final);
   if (implementation == kReference) return recurrence_backward_reference(problem, d_o, d_final, want_decay);
   const auto like = [](const Tensor& x) { return x.defined() ? at::empty(x.sizes(), x.options()) : Tensor(); };

@@ -6,7 +6,8 @@
 // document. The state is fp32 (fp64 for fp64 inputs) whatever the inputs are. Differentiable in q, k, v, log_decay and initial_state.
 // Heads of q share a head of k and v in groups: H is a multiple of Hk. Source: minimax-01.md §2.3, arXiv 2401.04658.
 //
-// Implementations, in the order they are asked: cuda (our own: bf16 on a GPU, every kind of decay), cpu (our own: bf16 and fp32, every kind of decay), chunked (LibTorch matrix products, own
+// Implementations, in the order they are asked: cuda (our own: bf16 on a GPU, every kind of decay), cuda_wgmma (the same
+// by Hopper's own products, heads of 65 to 128 channels, scalar decays), cpu (our own: bf16 and fp32, every kind of decay), chunked (LibTorch matrix products, own
 // backward, fp64 too; none or per-head decay without gradient), reference (plain loops, every case), aten (LibTorch's operators, every case, any device).
 #pragma once
 
