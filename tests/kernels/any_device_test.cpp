@@ -228,6 +228,16 @@ TEST(Meta, LinearRecurrence) {
   }
 }
 
+TEST(Meta, LinearRecurrenceOfAGate) {
+  const Tensor q = meta_leaf({100, 4, 8}), v = meta_leaf({100, 2, 6}), x = meta_leaf({100, 4, 8}), bound = meta_leaf({4, 8}, at::kFloat);
+  const auto result =
+      linear_recurrence(q, Tensor(), v, x, Tensor(), Tensor(),
+                        {.tied_keys = true, .gate = {.kind = RecurrenceGate::Kind::kLowerBounded, .lower_bound_hk = bound}});
+  EXPECT_EQ(Dispatcher::last("linear_recurrence").chosen, "meta");
+  backward({result.o_thd, result.final_state_nhkv});
+  for (const Tensor& each : {q, v, x, bound}) expect_gradient(each);
+}
+
 TEST(Meta, Attention) {
   const Tensor q = meta_leaf({70, 4, 8}), k = meta_leaf({90, 2, 8}), v = meta_leaf({90, 2, 6});
   const AttentionResult result =

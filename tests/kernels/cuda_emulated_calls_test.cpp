@@ -137,17 +137,19 @@ TEST_P(CudaCallsRecurrenceGate, EqualsReference) {
 }
 INSTANTIATE_TEST_SUITE_P(Cases, CudaCallsRecurrenceGate, ::testing::ValuesIn(load_gate_cases()));
 
-// One token a document: the exact form, with decays per channel and per head; and without gradients the chunked one.
-TEST(CudaCalls, RecurrenceOfGatesForward) {
+// One token a document: the exact form, with decays per channel and per head; and without gradients of the gate the chunked one.
+TEST(CudaCalls, RecurrenceOfGatesWithoutTheirGradients) {
   for (const GateCase& each : load_gate_cases()) {
     for (const std::vector<int64_t>& offsets : {std::vector<int64_t>{0, 1, 2, 3}, std::vector<int64_t>{0, 70}}) {
       GateCase c = each;
       c.shape.offsets = offsets;
       c.shape.key = std::min<int64_t>(c.shape.key, 40);
       const GateInputs in = gate_inputs(c, kBf16, kBf16), wide = widened(in);
-      const auto run = [&](const GateInputs& x) {
-        const auto result = linear_recurrence(x.q, x.k, x.v, x.x, x.initial, to_tensor(offsets), gate_options(c, x));
-        return std::vector<Tensor>{result.o_thd, result.final_state_nhkv};
+      const auto run = [&](const GateInputs& x) {  // gradients of the values alone
+        const Tensor v = x.v.clone().requires_grad_(true);
+        const auto result = linear_recurrence(x.q, x.k, v, x.x, x.initial, to_tensor(offsets), gate_options(c, x));
+        weigh(result).backward();
+        return std::vector<Tensor>{result.o_thd.detach(), result.final_state_nhkv.detach(), Tensor(), Tensor(), v.grad()};
       };
       std::vector<Tensor> found;
       {

@@ -110,11 +110,11 @@ LinearRecurrenceResult forward(const RecurrenceProblem& problem, Tensor* boundar
 
 // out_i = Σ over segments of sums [segments, count].
 void add_segments(const std::vector<double>& sums, size_t count, float* out) {
-  for (size_t i = 0; i < count; ++i) {
-    double sum = 0;
-    for (size_t at = i; at < sums.size(); at += count) sum += sums[at];
-    out[i] = static_cast<float>(sum);
+  std::vector<double> total(count, 0.0);
+  for (size_t segment = 0; segment < sums.size(); segment += count) {
+    for (size_t i = 0; i < count; ++i) total[i] += sums[segment + i];
   }
+  for (size_t i = 0; i < count; ++i) out[i] = static_cast<float>(total[i]);
 }
 
 template <class Element>
