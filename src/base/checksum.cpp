@@ -11,6 +11,10 @@
 
 #if defined(__x86_64__)
 #include <nmmintrin.h>
+#elif defined(__aarch64__)
+#include <arm_acle.h>
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace longhaul {
@@ -34,29 +38,33 @@ constexpr auto make_tables() {
 }
 constexpr auto kTables = make_tables();
 
+// The instructions for it: one for eight bytes, one for a single byte.
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) uint32_t crc32c_sse42(std::span<const std::byte> data, uint32_t previous) {
+#define LONGHAUL_CRC_TARGET __attribute__((target("sse4.2")))
+bool has_crc_instructions() { return __builtin_cpu_supports("sse4.2"); }
+LONGHAUL_CRC_TARGET uint32_t crc_of_word(uint32_t crc, uint64_t word) { return static_cast<uint32_t>(_mm_crc32_u64(crc, word)); }
+LONGHAUL_CRC_TARGET uint32_t crc_of_byte(uint32_t crc, uint8_t byte) { return _mm_crc32_u8(crc, byte); }
+#elif defined(__aarch64__)
+#define LONGHAUL_CRC_TARGET __attribute__((target("+crc")))
+bool has_crc_instructions() { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0; }
+LONGHAUL_CRC_TARGET uint32_t crc_of_word(uint32_t crc, uint64_t word) { return __crc32cd(crc, word); }
+LONGHAUL_CRC_TARGET uint32_t crc_of_byte(uint32_t crc, uint8_t byte) { return __crc32cb(crc, byte); }
+#endif
+
+#ifdef LONGHAUL_CRC_TARGET
+LONGHAUL_CRC_TARGET uint32_t crc32c_instructions(std::span<const std::byte> data, uint32_t previous) {
   const std::byte* at = data.data();
   size_t left = data.size();
-  uint64_t crc = ~previous;
+  uint32_t crc = ~previous;
   for (; left >= 8; left -= 8, at += 8) {
     uint64_t word;
     std::memcpy(&word, at, 8);
-    crc = _mm_crc32_u64(crc, word);
+    crc = crc_of_word(crc, word);
   }
-  auto tail = static_cast<uint32_t>(crc);
-  for (; left > 0; --left, ++at) tail = _mm_crc32_u8(tail, static_cast<uint8_t>(*at));
-  return ~tail;
+  for (; left > 0; --left, ++at) crc = crc_of_byte(crc, static_cast<uint8_t>(*at));
+  return ~crc;
 }
 #endif
-
-bool has_crc_instruction() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("sse4.2");
-#else
-  return false;
-#endif
-}
 
 }  // namespace
 
@@ -76,9 +84,9 @@ uint32_t crc32c_tables(std::span<const std::byte> data, uint32_t previous) {
 }
 
 uint32_t crc32c(std::span<const std::byte> data, uint32_t previous) {
-#if defined(__x86_64__)
-  static const bool kHardware = has_crc_instruction();
-  if (kHardware) return crc32c_sse42(data, previous);
+#ifdef LONGHAUL_CRC_TARGET
+  static const bool kHasInstructions = has_crc_instructions();
+  if (kHasInstructions) return crc32c_instructions(data, previous);
 #endif
   return crc32c_tables(data, previous);
 }
