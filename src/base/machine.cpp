@@ -102,10 +102,11 @@ std::vector<std::string> processor_features() {
 }
 #elif defined(__aarch64__)
 std::vector<std::string> processor_features() {
-  constexpr unsigned long kAsimd = 1UL << 1, kSve = 1UL << 22;  // bits of AT_HWCAP on arm64 Linux
+  constexpr unsigned long kAsimd = 1UL << 1, kSve = 1UL << 22, kBf16 = 1UL << 14;  // bits of AT_HWCAP on arm64 Linux, the last of AT_HWCAP2
   const unsigned long bits = getauxval(AT_HWCAP);
   std::vector<std::string> features;
   if (bits & kAsimd) features.emplace_back("neon");
+  if (getauxval(AT_HWCAP2) & kBf16) features.emplace_back("neon_bf16");
   if (bits & kSve) features.emplace_back("sve");
   return features;
 }

@@ -46,6 +46,8 @@ const std::vector<Candidate>& candidates() {
     result.push_back({&kAvx512Bf16BlockKernels, avx512 && has("avx512_bf16")});
     result.push_back({&kAvx512BlockKernels, avx512});
     result.push_back({&kAvx2BlockKernels, avx2});
+#elif defined(__aarch64__)
+    result.push_back({&kNeonBf16BlockKernels, has("neon_bf16")});
 #endif
     result.push_back({&kPortableBlockKernels, true});
     return result;

@@ -22,7 +22,7 @@ constexpr int64_t kPanelColumns = 16;
 enum class VectorSet { kBaseline, kAvx2, kAvx512, kAvx512Bf16 };  // each has what those before it have
 
 struct BlockKernels {
-  const char* name;  // "amx", "avx512_bf16", "avx512", "avx2", "portable"
+  const char* name;  // "amx", "avx512_bf16", "avx512", "avx2", "neon_bf16", "portable"
   int64_t depth;     // k's that the bf16 product takes at a time: inside a panel it may begin at any multiple of them
   VectorSet vectors;
 

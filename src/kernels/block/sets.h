@@ -8,6 +8,8 @@ namespace longhaul::kernels {
 #ifdef __x86_64__
 extern const BlockKernels kAvx512Bf16BlockKernels, kAvx512BlockKernels, kAvx2BlockKernels;
 const BlockKernels& amx_block_kernels();
+#elif defined(__aarch64__)
+extern const BlockKernels kNeonBf16BlockKernels;
 #endif
 extern const BlockKernels kPortableBlockKernels;
 

@@ -86,7 +86,7 @@ struct PairStep : WidenedStep<Set> {
   static inline void paired(Sums& sums, const Pair& pair_of, const uint16_t* const* panels, int64_t at) {
     typename Set::Pairs b[V];
     LONGHAUL_UNROLL
-    for (int v = 0; v < V; ++v) b[v] = Set::load_pairs(panels[v] + at * 32);
+    for (int v = 0; v < V; ++v) b[v] = Set::load_pairs(panels[v / Set::kVectors] + at * 32 + v % Set::kVectors * Set::kLanes * 2);
     LONGHAUL_UNROLL
     for (int r = 0; r < R; ++r) {
       const typename Set::Pairs x = Set::broadcast_pair(pair_of(r));

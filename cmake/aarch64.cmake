@@ -1,0 +1,15 @@
+# Toolchain for an aarch64 Linux, compiled here: cmake -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DLONGHAUL_SYSROOT=FOLDER.
+# The sysroot holds a Debian's libraries and headers for arm64; scripts/check-on-arm makes one.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+set(CMAKE_SYSROOT ${LONGHAUL_SYSROOT})
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES LONGHAUL_SYSROOT)
+set(ENV{PKG_CONFIG_LIBDIR} ${LONGHAUL_SYSROOT}/usr/lib/aarch64-linux-gnu/pkgconfig:${LONGHAUL_SYSROOT}/usr/share/pkgconfig)
+set(ENV{PKG_CONFIG_SYSROOT_DIR} ${LONGHAUL_SYSROOT})
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+foreach(kind LIBRARY INCLUDE PACKAGE)
+  set(CMAKE_FIND_ROOT_PATH_MODE_${kind} ONLY)
+endforeach()

@@ -1,0 +1,45 @@
+#ifdef __aarch64__
+#include <arm_neon.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "kernels/block/sets.h"
+
+LONGHAUL_BEGIN_TARGET("arch=armv8.2-a+bf16")
+#include "kernels/block/packing.h"
+#include "kernels/block/portable_set.h"
+#include "kernels/block/vector_kernels.h"
+
+namespace longhaul::kernels {
+namespace {
+
+struct NeonBf16 : Portable {
+  static inline Real dot_pairs(Real sum, Pairs x, Pairs y) {  // BFDOT: rounds both products of a pair and their sum, to odd
+    return vbfdotq_f32(sum, std::bit_cast<bfloat16x8_t>(x), std::bit_cast<bfloat16x8_t>(y));
+  }
+};
+
+}  // namespace
+
+const BlockKernels kNeonBf16BlockKernels = {"neon_bf16",
+                                            2,
+                                            VectorSet::kBaseline,
+                                            pack_bf16<NeonBf16>,
+                                            pack_fp32<NeonBf16>,
+                                            multiply<NeonBf16, PairStep>,
+                                            multiply<NeonBf16, Fp32Step>,
+                                            transpose<NeonBf16, uint16_t>,
+                                            transpose<NeonBf16, float>,
+                                            round_bf16<NeonBf16>,
+                                            round_bf16_with_bias<NeonBf16>,
+                                            nothing,
+                                            nothing};
+
+}  // namespace longhaul::kernels
+LONGHAUL_END_TARGET
+#endif
