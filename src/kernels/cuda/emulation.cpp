@@ -133,6 +133,10 @@ bool run_warp(size_t warp, std::mt19937& random) {
   return moved;
 }
 
+bool anyone_gives_way() {
+  return std::any_of(block->lanes.begin(), block->lanes.end(), [](const Lane& lane) { return lane.state == State::kGivingWay; });
+}
+
 void run_block(std::mt19937& random) {
   const size_t threads = block->lanes.size();
   unsigned char *below = block->shared - kGuardBytes, *above = block->shared + block->shared_bytes;
@@ -152,7 +156,10 @@ void run_block(std::mt19937& random) {
   reset_groups();
   while (block->done < static_cast<int>(threads)) {
     bool moved = false;
-    for (const size_t warp : running_order(threads / kWarp, random)) moved = run_warp(warp, random) || moved;
+    for (const size_t warp : running_order(threads / kWarp, random)) {
+      moved = run_warp(warp, random) || moved;
+      if (moved && chosen_order == Order::kAscending && !anyone_gives_way()) break;  // the last lag behind as far as barriers allow
+    }
     if (!block->failure.empty()) throw std::runtime_error(block->failure);
     if (!moved) {
       fail("stuck: " + std::to_string(block->at_barrier) + " threads wait at a barrier, " + std::to_string(block->done) + " of " +
