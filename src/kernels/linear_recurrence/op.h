@@ -6,9 +6,13 @@
 // document. The state is fp32 (fp64 for fp64 inputs) whatever the inputs are. Differentiable in q, k, v, log_decay and initial_state.
 // Heads of q share a head of k and v in groups: H is a multiple of Hk. Source: minimax-01.md §2.3, arXiv 2401.04658.
 //
-// Implementations, in the order they are asked: cuda (our own: bf16 on a GPU, every kind of decay), cuda_wgmma (the same
-// by Hopper's own products, heads of 65 to 128 channels, scalar decays), cpu (our own: bf16 and fp32, every kind of decay), chunked (LibTorch matrix products, own
-// backward, fp64 too; none or per-head decay without gradient), reference (plain loops, every case), aten (LibTorch's operators, every case, any device).
+// Implementations, in the order they are asked:
+//   cuda        our own, bf16 on a GPU, every kind of decay
+//   cuda_wgmma  the same by Hopper's own products: heads of 65 to 128 channels, scalar decays
+//   cpu         our own, bf16 and fp32, every kind of decay
+//   chunked     LibTorch's matrix products with a backward pass of its own, fp64 too: no decay, or one per head without gradient
+//   reference   plain loops, every case
+//   aten        LibTorch's operators, every case, any device
 #pragma once
 
 #include <limits>
@@ -54,9 +58,11 @@ struct LinearRecurrenceResult {
   Tensor final_state_nhkv;  // [N, H, Dk, Dv]
 };
 
-// q_thk [T,H,Dk], k_thk [T,Hk,Dk], v_thv [T,Hk,Dv]; log_decay undefined, [H], [T,H] or [T,H,Dk], ≤ 0: more than 1e-3
-// is an error on the CPU; on a GPU, where the host does not wait to look, it makes what follows in its document and head NaN, as a NaN does; or a gate's logits;
+// q_thk [T,H,Dk], k_thk [T,Hk,Dk], v_thv [T,Hk,Dv]; log_decay undefined, [H], [T,H] or [T,H,Dk], or a gate's logits;
 // initial_state_nhkv [N,H,Dk,Dv] or undefined (zeros); offsets: int64 [N+1] on the CPU, document boundaries, or undefined (one document).
+//
+// A log_decay above 1e-3 (0 but for rounding) is an error on the CPU. On a GPU, where the host does not wait to look, it makes what follows
+// it in its document and head NaN, as a NaN does.
 LinearRecurrenceResult linear_recurrence(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv, const Tensor& log_decay,
                                          const Tensor& initial_state_nhkv, const Tensor& offsets,
                                          const LinearRecurrenceOptions& options = {});
