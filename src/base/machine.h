@@ -11,8 +11,8 @@ struct Machine {
   std::string host;
   std::string operating_system;  // "Debian GNU/Linux 12 (bookworm), Linux 6.1.0"
   std::string processor;         // model name of the CPU
-  std::vector<std::string>
-      features;              // of: sse4_2 avx2 fma avx512f avx512bw avx512_bf16 avx512_fp16 amx_tile amx_bf16 amx_int8 neon neon_bf16 sve
+  // Of: sse4_2 avx2 fma avx512f avx512bw avx512_bf16 avx512_fp16 amx_tile amx_bf16 amx_int8 neon neon_bf16 sve.
+  std::vector<std::string> features;
   int cores = 0;             // usable ones
   int64_t memory_bytes = 0;  // the smaller of physical memory and cgroup limit
   int64_t l2_bytes = 0, l3_bytes = 0;
