@@ -14,6 +14,7 @@
 #include "recipe/load.h"
 #include "recipe/write.h"
 #include "storage/commit.h"
+#include "support/places.h"
 
 namespace longhaul::cli {
 namespace {
@@ -72,7 +73,7 @@ class CompareRuns : public ::testing::Test {
     }
   }
   ProcessResult compare(const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> words{LONGHAUL_PROGRAM, "compare", path("a"), path("b")};
+    std::vector<std::string> words{program_file(), "compare", path("a"), path("b")};
     words.insert(words.end(), more.begin(), more.end());
     return run_process(words, {"NO_COLOR=1"}, 180);
   }
@@ -142,7 +143,7 @@ TEST_F(CompareRuns, TheCommandsThatAreGivenWork) {
   const auto run = [&](const std::string& words) {
     return run_process(
         {"bash", "-c", words},
-        {"NO_COLOR=1", "LONGHAUL_CACHE=" + path("cache"), "PATH=" + fs::path(LONGHAUL_PROGRAM).parent_path().string() + ":/usr/bin:/bin"},
+        {"NO_COLOR=1", "LONGHAUL_CACHE=" + path("cache"), "PATH=" + fs::path(program_file()).parent_path().string() + ":/usr/bin:/bin"},
         60);
   };
   std::ofstream(folder_ / "tiny.toml")

@@ -11,6 +11,7 @@
 #include "base/process.h"
 #include "cli/model_tokenizer.h"
 #include "storage/safetensors.h"
+#include "support/places.h"
 
 namespace longhaul::cli {
 namespace {
@@ -35,7 +36,7 @@ class ModelCommands : public ::testing::Test {
   ~ModelCommands() override { fs::remove_all(folder_); }
 
   ProcessResult longhaul(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(), LONGHAUL_PROGRAM);
+    arguments.insert(arguments.begin(), program_file());
     return run_process(arguments, {"LONGHAUL_CACHE=" + (folder_ / "cache").string()}, 180);
   }
   std::string run() const { return (folder_ / "run").string(); }

@@ -14,6 +14,7 @@
 #include "base/process.h"
 #include "cli/command.h"
 #include "storage/commit.h"
+#include "support/places.h"
 
 namespace longhaul::cli {
 namespace {
@@ -41,7 +42,7 @@ class Program : public ::testing::Test {
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
   void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name, std::ios::binary) << text; }
   ProcessResult run(std::vector<std::string> words) const {
-    words.insert(words.begin(), LONGHAUL_PROGRAM);
+    words.insert(words.begin(), program_file());
     return run_process(words, {"LONGHAUL_CACHE=" + path("cache"), "NO_COLOR=1"}, 180);
   }
 
@@ -134,7 +135,7 @@ TEST_F(Program, WaitingThreadsSleepUnlessTheEnvironmentSaysOtherwise) {
   const auto settings = [](const std::string& more) {
     std::vector<std::string> words = {"env", "-u", "OMP_WAIT_POLICY", "-u", "GOMP_SPINCOUNT", "OMP_DISPLAY_ENV=VERBOSE"};
     if (!more.empty()) words.push_back(more);
-    words.insert(words.end(), {LONGHAUL_PROGRAM, "--version"});
+    words.insert(words.end(), {program_file(), "--version"});
     return run_process(words, {}, 180).errors;
   };
   EXPECT_THAT(settings(""), HasSubstr("GOMP_SPINCOUNT = '1000'"));
@@ -317,7 +318,7 @@ TEST_F(Program, DoctorAndBenchMeasure) {
 
 // Errors name the part of docs/troubleshooting.md that helps; it is there, under the anchor that GitHub makes of its heading.
 TEST(Troubleshooting, EveryErrorThatNamesAPartOfThePageNamesOneThatIsThere) {
-  std::ifstream page(LONGHAUL_SOURCE_DIR "/docs/troubleshooting.md");
+  std::ifstream page(source_folder() + "/docs/troubleshooting.md");
   std::vector<std::string> anchors;
   for (std::string line; std::getline(page, line);) {
     if (!line.starts_with("##")) continue;

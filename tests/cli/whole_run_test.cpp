@@ -12,6 +12,7 @@
 #include "observe/event_log.h"
 #include "storage/catalog.h"
 #include "support/child.h"
+#include "support/places.h"
 
 namespace longhaul::cli {
 namespace {
@@ -37,7 +38,7 @@ class WholeRun : public ::testing::Test {
 
   std::vector<std::string> words(const std::vector<std::string>& more) const {
     std::vector<std::string> words{
-        LONGHAUL_PROGRAM, "train", (folder_ / "tiny.toml").string(), "data.source=" + (folder_ / "text").string(), "--run", run_.string()};
+        program_file(), "train", (folder_ / "tiny.toml").string(), "data.source=" + (folder_ / "text").string(), "--run", run_.string()};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }

@@ -15,6 +15,7 @@
 #include "data/tokenizer/stream_encoder.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/unicode.h"
+#include "support/places.h"
 
 namespace longhaul::data {
 namespace {
@@ -22,7 +23,7 @@ namespace {
 using Json = nlohmann::json;
 
 const Json& golden() {
-  static const Json json = Json::parse(read_text(std::string(LONGHAUL_SOURCE_DIR) + "/tests/golden/tokenizer_golden.json"));
+  static const Json json = Json::parse(read_text(source_folder() + "/tests/golden/tokenizer_golden.json"));
   return json;
 }
 

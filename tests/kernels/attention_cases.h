@@ -6,6 +6,7 @@
 #include "kernels/attention/op.h"
 #include "support/tensors.h"
 #include "tensor/to_tensor.h"
+#include "support/places.h"
 
 namespace longhaul::testing {
 
@@ -36,7 +37,7 @@ struct AttentionCase {
 inline void PrintTo(const AttentionCase& c, std::ostream* out) { *out << c.name; }
 
 inline std::vector<AttentionCase> attention_cases() {
-  const auto table = toml::parse_file(LONGHAUL_SOURCE_DIR "/src/kernels/attention/cases.toml");
+  const auto table = toml::parse_file(source_folder() + "/src/kernels/attention/cases.toml");
   std::vector<AttentionCase> cases;
   for (const auto& node : *table["case"].as_array()) {
     const auto& entry = *node.as_table();

@@ -11,6 +11,7 @@
 #include "support/instruction_sets.h"
 #include "support/tensors.h"
 #include "support/threads.h"
+#include "support/places.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -26,7 +27,7 @@ struct Case {
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 std::vector<Case> load_cases() {
-  const auto table = toml::parse_file(LONGHAUL_SOURCE_DIR "/src/kernels/linear_cross_entropy/cases.toml");
+  const auto table = toml::parse_file(source_folder() + "/src/kernels/linear_cross_entropy/cases.toml");
   std::vector<Case> cases;
   for (const auto& node : *table["case"].as_array()) {
     const auto& entry = *node.as_table();

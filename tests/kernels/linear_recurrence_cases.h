@@ -8,6 +8,7 @@
 #include "kernels/documents.h"
 #include "kernels/linear_recurrence/op.h"
 #include "support/tensors.h"
+#include "support/places.h"
 
 namespace longhaul::kernels {
 
@@ -37,7 +38,7 @@ inline Case case_from(const toml::table& entry, const std::string& decay) {
 }
 
 inline std::vector<Case> load_cases() {
-  const auto table = toml::parse_file(LONGHAUL_SOURCE_DIR "/src/kernels/linear_recurrence/cases.toml");
+  const auto table = toml::parse_file(source_folder() + "/src/kernels/linear_recurrence/cases.toml");
   std::vector<Case> cases;
   for (const auto& node : *table["case"].as_array()) {
     const auto& entry = *node.as_table();

@@ -3,6 +3,7 @@
 
 #include "kernels/linear_recurrence_cases.h"
 #include "tensor/to_tensor.h"
+#include "support/places.h"
 
 namespace longhaul::kernels {
 
@@ -16,7 +17,7 @@ struct GateCase {
 inline void PrintTo(const GateCase& c, std::ostream* out) { *out << c.shape.name; }
 
 inline std::vector<GateCase> load_gate_cases() {
-  const auto table = toml::parse_file(LONGHAUL_SOURCE_DIR "/src/kernels/linear_recurrence/cases.toml");
+  const auto table = toml::parse_file(source_folder() + "/src/kernels/linear_recurrence/cases.toml");
   std::vector<GateCase> cases;
   for (const auto& node : *table["gate_case"].as_array()) {
     const auto& entry = *node.as_table();

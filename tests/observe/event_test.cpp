@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "support/places.h"
 
 namespace longhaul::observe {
 namespace {
@@ -126,7 +127,7 @@ TEST(Event, WhatDoesNotFitIsRefusedWithItsPlace) {
 }
 
 TEST(Event, ThePageOfTheFormatNamesEveryEventAndField) {
-  const std::string page = read_text(std::string(LONGHAUL_SOURCE_DIR) + "/docs/formats/events.md");
+  const std::string page = read_text(source_folder() + "/docs/formats/events.md");
   for_each_field<Common>([&](const auto& field) { EXPECT_THAT(page, HasSubstr("`" + std::string(field.name) + "`")); });
   for_each_event_type([&]<class Body>() {
     const std::string heading = "### `" + std::string(Body::kName) + "`";

@@ -8,6 +8,7 @@
 #include "base/process.h"
 #include "base/temporary_folder.h"
 #include "observe/tensorboard.h"
+#include "support/places.h"
 
 namespace longhaul::observe {
 namespace {
@@ -26,7 +27,7 @@ TEST(TensorBoardPeer, ReadsEveryPointAndDropsWhatAResumeMadeVoid) {
   write(1.79e9, std::nullopt, 1, 300, 0);
   write(1.79e9 + 1000, 200, 201, 400, 0.5);
 
-  const std::string source = LONGHAUL_SOURCE_DIR;
+  const std::string source = source_folder();
   const auto result = run_process({source + "/scripts/peer-python", source + "/tests/peer/tensorboard_read.py", folder.path().string()});
   ASSERT_EQ(result.status, 0) << result.errors;
   const auto read = nlohmann::json::parse(result.output);

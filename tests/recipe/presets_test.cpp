@@ -8,11 +8,12 @@
 #include "recipe/load.h"
 #include "recipe/support.h"
 #include "recipe/toml_reader.h"
+#include "support/places.h"
 
 namespace longhaul::recipe {
 namespace {
 
-const std::filesystem::path kRoot = LONGHAUL_SOURCE_DIR;
+const std::filesystem::path kRoot = source_folder();
 
 TEST(RecipePresets, AreTheFilesOfTheFolder) {
   std::vector<std::string> files, compiled;

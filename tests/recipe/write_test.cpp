@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "recipe/compare.h"
 #include "recipe/support.h"
+#include "support/places.h"
 
 namespace longhaul::recipe {
 namespace {
@@ -107,7 +108,7 @@ TEST(RecipeResume, RefusesChangedOptionsThatMustStay) {
 }
 
 TEST(RecipeReference, TheCheckedInPageIsCurrent) {
-  const std::filesystem::path page = std::filesystem::path(LONGHAUL_SOURCE_DIR) / "docs/reference/recipe.md";
+  const std::filesystem::path page = std::filesystem::path(source_folder()) / "docs/reference/recipe.md";
   if (std::getenv("LONGHAUL_WRITE_REFERENCE")) write_text_atomically(page, reference_markdown());
   EXPECT_EQ(read_text(page), reference_markdown()) << "run scripts/make-recipe-reference";
 }

@@ -6,12 +6,13 @@
 #include <cstdlib>
 
 #include "files_for_tests.h"
+#include "support/places.h"
 
 namespace longhaul::storage {
 namespace {
 
 TEST(CompatCheckpoint, VersionOneReads) {
-  const auto folder = std::filesystem::path(LONGHAUL_SOURCE_DIR) / "tests" / "compat" / "checkpoint-v1";
+  const auto folder = std::filesystem::path(source_folder()) / "tests" / "compat" / "checkpoint-v1";
   const Checkpoint checkpoint = open_checkpoint(local_file_system(), folder, Depth::kContents);
   const Manifest& manifest = checkpoint.manifest();
   EXPECT_EQ(manifest.run_id, "test");
