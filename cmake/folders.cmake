@@ -1,25 +1,20 @@
-# longhaul_folder(NAME LINKS targets…)   the library of src/NAME: all its .cpp files.
-# longhaul_tests(NAME)                   the test program of tests/NAME: all its *_test.cpp files, one ctest entry per suite.
+# longhaul_folder(NAME [UPPER] LINKS targets…)   the library of src/NAME: all its .cpp files. UPPER: of the floor that computes.
+# longhaul_tests(NAME)                           the test program of tests/NAME: all its *_test.cpp files, one ctest entry per suite.
 #
 # A test source may say in a comment   // ctest: label=full timeout=120   (default: label=fast timeout=60).
 
 function(longhaul_folder name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LINKS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "UPPER" "" "LINKS")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   add_library(longhaul_${name} STATIC ${sources})
   target_include_directories(longhaul_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(longhaul_${name} PUBLIC ${arg_LINKS})
-endfunction()
-
-# The upper floor shares one precompiled ATen header.
-function(longhaul_use_aten_header name)
-  if(NOT TARGET longhaul_aten_header)
-    file(WRITE ${CMAKE_BINARY_DIR}/aten_header.cpp "")
-    add_library(longhaul_aten_header OBJECT ${CMAKE_BINARY_DIR}/aten_header.cpp)
-    target_link_libraries(longhaul_aten_header PRIVATE longhaul_torch longhaul_openmp)
-    target_precompile_headers(longhaul_aten_header PRIVATE <ATen/ATen.h>)
+  set(floor ground)
+  if(arg_UPPER)
+    set(floor upper)
   endif()
-  target_precompile_headers(${name} REUSE_FROM longhaul_aten_header)
+  longhaul_use_header(longhaul_${name} ${floor})
+  set_target_properties(longhaul_${name} PROPERTIES LONGHAUL_FLOOR ${floor})
 endfunction()
 
 function(longhaul_tests name)
@@ -33,9 +28,9 @@ function(longhaul_tests name)
   set(program ${name}_test)
   add_executable(${program} ${sources})
   target_link_libraries(${program} PRIVATE longhaul_${name} longhaul_places GTest::gmock GTest::gtest_main)
-  get_target_property(shares_aten_header longhaul_${name} PRECOMPILE_HEADERS_REUSE_FROM)
-  if(shares_aten_header)
-    longhaul_use_aten_header(${program})
+  get_target_property(floor longhaul_${name} LONGHAUL_FLOOR)
+  longhaul_use_header(${program} ${floor}_test)
+  if(floor STREQUAL upper)
     longhaul_use_cuda(${program})
   endif()
   foreach(source ${sources})
