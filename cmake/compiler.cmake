@@ -14,7 +14,7 @@ if(CCACHE)
   # Precompiled headers need the sloppiness; the compiler is known by its content, so a rebuilt image still hits. Paths below this tree
   # are taken relative to the build folder and the folder itself is not hashed: another clone or worktree finds the same objects.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
-      CCACHE_COMPILERCHECK=content CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
+      CCACHE_COMPILERCHECK=content CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_PCH_EXTSUM=1 ${CCACHE})
 endif()
 find_program(MOLD mold)
 find_program(LLD ld.lld)

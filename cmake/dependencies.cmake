@@ -50,6 +50,7 @@ if(LONGHAUL_TORCH)
     message(FATAL_ERROR "LONGHAUL_TORCH=${LONGHAUL_TORCH} holds no lib/libtorch_cpu.so. Let ./longhaul find or fetch LibTorch, "
                         "or name the folder that holds its include/ and lib/.")
   endif()
+  file(SHA256 ${LONGHAUL_TORCH}/lib/libc10.so torch_version)
   add_library(longhaul_torch INTERFACE)
   target_include_directories(longhaul_torch SYSTEM INTERFACE ${LONGHAUL_TORCH}/include)
   target_link_libraries(longhaul_torch INTERFACE ${LONGHAUL_TORCH}/lib/libtorch_cpu.so ${LONGHAUL_TORCH}/lib/libc10.so)

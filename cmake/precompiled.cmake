@@ -23,6 +23,9 @@ function(longhaul_use_header target floor)
       target_link_libraries(${header} PRIVATE GTest::gmock GTest::gtest)
     endif()
     target_precompile_headers(${header} PRIVATE ${longhaul_header_${floor}})
+    # What is in it, for the compiler cache: the same here and in every other clone.
+    file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${header}.dir/cmake_pch.hxx.gch.sum
+      "${longhaul_header_${floor}} ${CMAKE_CXX_COMPILER_VERSION} fmt ${fmt_VERSION} json ${nlohmann_json_VERSION} gtest ${GTest_VERSION} ${torch_version}")
   endif()
   target_precompile_headers(${target} REUSE_FROM ${header})
 endfunction()
