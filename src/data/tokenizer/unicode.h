@@ -1,4 +1,4 @@
-// What the tokenizer needs of Unicode: UTF-8 decoding that never fails, general categories, and NFC.
+// What the tokenizer needs of Unicode beside base/utf8.h: general categories and NFC.
 // The tables are the peer's own (unicode_table.h), so characters that are newer than a system library's Unicode version are
 // classified as Hugging Face `tokenizers` classifies them. A byte that is not part of well-formed UTF-8 is a character of
 // its own, of category Cc like a control character: not a letter, not a number, not a space. Nothing here allocates or
@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+
+#include "base/utf8.h"
 
 namespace longhaul::data {
 
@@ -46,7 +48,6 @@ enum class Category : uint8_t {
 inline constexpr uint8_t kNumericProperty = 1 << 5;
 inline constexpr uint8_t kWordProperty = 1 << 6;
 inline constexpr uint8_t kComposingProperty = 1 << 7;
-inline constexpr char32_t kBadByte = 0x110000;  // the code of a byte that is not UTF-8
 
 // Classes of the pre-tokenizers' scanners.
 enum class CharClass : uint8_t { kOther, kLetter, kNumber, kSpace };
@@ -59,14 +60,8 @@ struct UnicodeTables {
 };
 const UnicodeTables& unicode_tables();
 
-struct Decoded {
-  char32_t code;
-  int length;  // bytes
-};
-Decoded decode_utf8(const char* at, const char* end);           // at < end
 Decoded decode_utf8_before(const char* begin, const char* at);  // the character that ends at `at`; begin < at
 void append_utf8(std::string& to, char32_t code);
-bool valid_utf8(std::string_view text);
 
 inline uint8_t properties_of(char32_t code) {
   if (code >= kBadByte) return static_cast<uint8_t>(Category::kCc);
