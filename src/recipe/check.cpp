@@ -139,6 +139,13 @@ void data(const Recipe& recipe, Problems& out) {
   if (options.source.empty() || std::ranges::any_of(options.source, &std::string::empty)) {
     out.push_back({{"data.source"}, "data.source names nothing to train on", "data.source=/a/folder/of/text, or data.source=libtorch"});
   }
+  if (std::ranges::any_of(options.validation, &std::string::empty)) {
+    out.push_back(
+        {{"data.validation"}, "data.validation has an entry that names nothing", "data.validation=/a/folder/of/text, or leave it out"});
+  }
+  if (std::ranges::any_of(options.include, &std::string::empty)) {
+    out.push_back({{"data.include"}, "data.include has an empty entry: every name ends so", "data.include=.py,.md, or leave it out"});
+  }
   if (!options.weights.empty() && options.weights.size() != options.source.size()) {
     out.push_back({{"data.weights", "data.source"},
                    fmt::format("data.weights has {} numbers for {} entries of data.source", options.weights.size(), options.source.size()),

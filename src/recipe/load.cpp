@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "base/file.h"
+#include "base/path_text.h"
+#include "base/utf8.h"
 #include "recipe/check.h"
 #include "recipe/presets.h"
 #include "recipe/toml_reader.h"
@@ -173,11 +175,21 @@ Entry read_override(const std::string& argument) {
           .where = fmt::format("command line: {}", argument.substr(0, 200))};
 }
 
-// For text options what was typed is meant literally unless it is quoted: data.tokenizer=123 is a name, not a number.
+// For text options what was typed is meant literally unless it is quoted: data.tokenizer=123 is a name, not a number. A list of texts
+// is split at its commas then.
 Value override_for(const Option& option, const Entry& entry) {
   const bool text = option.kind == Kind::kText || option.kind == Kind::kEnum || option.kind == Kind::kTexts || option.kind == Kind::kEnums;
-  if (!text || entry.origin.kind != Origin::Kind::kCommandLine || entry.value.is_text() || entry.value.is_list()) return entry.value;
-  return Value(entry.typed);
+  if (!text || entry.origin.kind != Origin::Kind::kCommandLine || entry.value.is_list()) return entry.value;
+  const bool quoted = entry.value.is_text() && (entry.typed.starts_with('"') || entry.typed.starts_with('\''));
+  // A recipe is UTF-8: a path that is not is written in another way. Of what was quoted, TOML has seen to that.
+  const auto item = [&](std::string_view typed) {
+    return Value(option.is_path && !valid_utf8(typed) ? text_of_path(typed) : std::string(typed));
+  };
+  if (option.kind != Kind::kTexts) return quoted ? entry.value : item(entry.typed);
+  if (quoted) return Value(Value::List{entry.value});
+  Value::List items;  // a,b
+  for (const std::string_view typed : split_at_commas(entry.typed)) items.push_back(item(typed));
+  return Value(std::move(items));
 }
 
 void apply(const OptionSet& options, const Entry& entry, LoadedRecipe& loaded) {
@@ -270,8 +282,9 @@ const Origin& LoadedRecipe::origin(const std::string& key) const {
 
 LoadedRecipe load(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
   std::vector<Entry> entries;
-  read_file(read_recipe(path, ""), path.string(), path.parent_path(), 1, entries);
-  return resolve(std::move(entries), overrides, path.string());
+  const std::string name = text_of_path(path);
+  read_file(read_recipe(path, ""), name, path.parent_path(), 1, entries);
+  return resolve(std::move(entries), overrides, name);
 }
 
 LoadedRecipe load_text(std::string_view text, const std::string& name, const std::vector<std::string>& overrides,

@@ -27,13 +27,8 @@ Value::List items_of(const Value& value, bool split) {
   if (value.is_list()) return value.as_list();
   if (!split || !value.is_text()) return {value};
   Value::List items;
-  std::string_view rest = value.as_text();
-  while (true) {
-    const size_t comma = rest.find(',');
-    items.emplace_back(std::string(trimmed(rest.substr(0, comma))));
-    if (comma == std::string_view::npos) return items;
-    rest.remove_prefix(comma + 1);
-  }
+  for (const std::string_view item : split_at_commas(value.as_text())) items.emplace_back(std::string(item));
+  return items;
 }
 
 std::string range_text(const Option& option) {
@@ -234,6 +229,17 @@ std::string nearest_spelling(std::string_view typed, const std::vector<std::stri
     best = name;
   }
   return best;
+}
+
+std::vector<std::string_view> split_at_commas(std::string_view text) {
+  std::vector<std::string_view> items;
+  if (trimmed(text).empty()) return items;
+  while (true) {
+    const size_t comma = text.find(',');
+    items.push_back(trimmed(text.substr(0, comma)));
+    if (comma == std::string_view::npos) return items;
+    text.remove_prefix(comma + 1);
+  }
 }
 
 void read_table(const OptionSet& fields, const Value& value) {

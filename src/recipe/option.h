@@ -52,6 +52,7 @@ struct Option {
   std::optional<double> minimum, maximum;
   bool minimum_allowed = true;  // false: the value must be above the minimum
   OnResume on_resume = OnResume::kSame;
+  bool is_path = false;                      // its texts are paths (base/path_text.h) or words
   std::vector<std::string> also_called;      // other programs' names, used only to guess what an unknown key meant
   std::vector<Option> fields;                // kTables: the keys of one entry
   std::function<Value()> get;                // the bound field as a Value
@@ -92,6 +93,10 @@ class OptionBuilder {
     option_.on_resume = OnResume::kMayChange;
     return *this;
   }
+  OptionBuilder& path() {
+    option_.is_path = true;
+    return *this;
+  }
   OptionBuilder& also_called(std::vector<std::string> names) {
     option_.also_called = std::move(names);
     return *this;
@@ -124,6 +129,9 @@ class OptionSet {
 
 // The one of `known` that is spelled most like `typed`, or empty when none is near.
 std::string nearest_spelling(std::string_view typed, const std::vector<std::string>& known);
+
+// "a, b" is {"a", "b"}; "" is no item.
+std::vector<std::string_view> split_at_commas(std::string_view text);
 
 // Reads one entry of a list of tables; throws Mismatch that names the key.
 void read_table(const OptionSet& fields, const Value& value);

@@ -65,13 +65,36 @@ TEST(RecipeLoad, AnEmptyFileIsTheDefaults) {
   EXPECT_TRUE(load_defaults().origins.empty());
 }
 
+TEST(RecipeLoad, ListsOfTextsAreSplitAtCommasUnlessQuoted) {
+  const auto source = [](const std::string& typed) { return load_defaults({"data.source=" + typed}).recipe.data.source; };
+  EXPECT_THAT(source("a,b"), ElementsAre("a", "b"));
+  EXPECT_THAT(source("/a b , c/d"), ElementsAre("/a b", "c/d"));
+  EXPECT_THAT(source("\"a,b\""), ElementsAre("a,b"));
+  EXPECT_THAT(source("'a,b'"), ElementsAre("a,b"));
+  EXPECT_THAT(source("[\"a,b\", 'c']"), ElementsAre("a,b", "c"));
+  EXPECT_THAT(from("[data]\nsource = \"a,b\"\n").recipe.data.source, ElementsAre("a,b"));
+  EXPECT_TRUE(load_defaults({"data.validation="}).recipe.data.validation.empty());
+  EXPECT_THROW(load_defaults({"data.source=a,,b"}), Error);
+  EXPECT_THROW(load_defaults({"data.source="}), Error);
+}
+
+// The text of such a path is in base/path_text.h.
+TEST(RecipeLoad, APathThatIsNotUtf8IsWrittenAnotherWay) {
+  const LoadedRecipe loaded = load_defaults({"data.source=/caf\xe9,b", "data.validation=\xff", "data.cache=c\x80", "data.tokenizer=t\xfe"});
+  EXPECT_THAT(loaded.recipe.data.source, ElementsAre("file:/caf%E9", "b"));
+  EXPECT_THAT(loaded.recipe.data.validation, ElementsAre("file:%FF"));
+  EXPECT_EQ(loaded.recipe.data.cache, "file:c%80");
+  EXPECT_EQ(loaded.recipe.data.tokenizer, "file:t%FE");
+  EXPECT_EQ(load_text(to_toml(loaded), "again").recipe, loaded.recipe);
+}
+
 TEST(RecipeLoad, OverridesTakeBareTextAndToml) {
   const Recipe recipe =
       load_defaults({"data.source=/a/b, c", "data.tokenizer=123", "sample.prompt=\"a\\nb\"", "model.mixers=lightning*7,softmax",
                      "data.include=['.py','.md']", "train.until_time=04:00", "sample.temperature=1", "train.checkpoint_self_test=true",
                      "data.cache=", "description=a # b = c", "optim.stages=[{from_step=10, lr=1e-4}]"})
           .recipe;
-  EXPECT_THAT(recipe.data.source, ElementsAre("/a/b, c"));
+  EXPECT_THAT(recipe.data.source, ElementsAre("/a/b", "c"));
   EXPECT_EQ(recipe.data.tokenizer, "123");
   EXPECT_EQ(recipe.sample.prompt, "a\nb");
   EXPECT_EQ(recipe.model.mixers.size(), 8u);
