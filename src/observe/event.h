@@ -86,6 +86,7 @@ struct StepReport {
   std::optional<double> auxiliary_loss;
   std::optional<int64_t> resident_bytes;
   std::optional<bool> skipped;  // the update was not applied (non-finite gradient)
+  std::optional<double> epoch;  // how often the training data have been read, this step included
   static constexpr auto fields();
 };
 
@@ -252,7 +253,8 @@ constexpr auto StepReport::fields() {
                     Field{"data_wait_milliseconds", &S::data_wait_milliseconds},
                     Field{"auxiliary_loss", &S::auxiliary_loss, Digits::kSeventeen},
                     Field{"resident_bytes", &S::resident_bytes},
-                    Field{"skipped", &S::skipped}};
+                    Field{"skipped", &S::skipped},
+                    Field{"epoch", &S::epoch}};
 }
 constexpr auto Evaluation::fields() {
   using E = Evaluation;

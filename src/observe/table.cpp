@@ -103,12 +103,16 @@ Table measured_memory_table(std::span<const MeasuredMemory> purposes) {
 }
 
 Table data_table(std::span<const DataPart> parts) {
-  Table table(
-      "data",
-      {{"part"}, {"documents", Align::kRight}, {"size", Align::kRight}, {"tokens", Align::kRight}, {"bytes per token", Align::kRight}});
+  Table table("data", {{"part"},
+                       {"documents", Align::kRight},
+                       {"size", Align::kRight},
+                       {"tokens", Align::kRight},
+                       {"bytes per token", Align::kRight},
+                       {"epochs", Align::kRight}});
   for (const auto& part : parts) {
     const std::string ratio = part.tokens > 0 ? fixed(static_cast<double>(part.bytes) / static_cast<double>(part.tokens), 2) : "";
-    table.row({part.name, count_text(part.documents), bytes_text(part.bytes), count_text(part.tokens), ratio});
+    table.row({part.name, count_text(part.documents), part.bytes > 0 ? bytes_text(part.bytes) : "",
+               part.tokens > 0 ? count_text(part.tokens) : "", ratio, part.epochs > 0 ? fixed(part.epochs, 2) : ""});
   }
   return table;
 }

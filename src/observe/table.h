@@ -56,8 +56,9 @@ Table memory_table(std::span<const MemoryPurpose> purposes, int64_t available_by
 Table measured_memory_table(std::span<const MeasuredMemory> purposes);
 
 struct DataPart {
-  std::string name;  // "training", "held out"
+  std::string name;  // "training", "held out", "left out: copies"
   int64_t documents = 0, bytes = 0, tokens = 0;
+  double epochs = 0;  // how often the run reads it; cells that would be 0 are empty
 };
 Table data_table(std::span<const DataPart> parts);
 

@@ -40,9 +40,11 @@ Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data, cons
 
 StepWork Pretrain::prepare(int64_t step) {
   data::Batch batch = loader_.take(step - 1);
-  const StepWork work{.weight = static_cast<double>(batch.target_tokens), .tokens = static_cast<int64_t>(batch.inputs.size())};
   micro_batches_ = data::micro_batches(batch, recipe_.train.micro_batch);
-  return {static_cast<int64_t>(micro_batches_.size()), work.weight, work.tokens};
+  return {.micro_batches = static_cast<int64_t>(micro_batches_.size()),
+          .weight = static_cast<double>(batch.target_tokens),
+          .tokens = static_cast<int64_t>(batch.inputs.size()),
+          .epoch = epochs_after(step)};
 }
 
 Tensor Pretrain::loss(model::Context& context, int64_t micro_batch) {

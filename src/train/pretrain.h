@@ -24,6 +24,8 @@ class Pretrain final : public Task {
   model::Decoder& decoder() { return decoder_; }
   data::DataPosition position_before(int64_t step) const { return loader_.position_before(step - 1); }
 
+  double epochs_after(int64_t step) const { return loader_.epochs_at(step); }  // the loader's next step is step + 1 of the trainer
+
   StepWork prepare(int64_t step) override;
   Tensor loss(model::Context& context, int64_t micro_batch) override;
   std::optional<TaskEvaluation> evaluate(bool whole) override;

@@ -17,6 +17,7 @@ struct StepWork {
   int64_t micro_batches = 0;
   double weight = 0;   // that the summed loss is divided by: labelled tokens of the whole step
   int64_t tokens = 0;  // that count as trained
+  double epoch = 0;    // how often the data have been read after this step; 0: unknown
 };
 
 struct TaskEvaluation {

@@ -119,6 +119,7 @@ void Trainer::report(const StepResult& result, double milliseconds) {
   report.data_wait_milliseconds = result.data_wait_milliseconds;
   report.auxiliary_loss = result.auxiliary_loss;
   report.resident_bytes = resident_bytes();
+  if (result.work.epoch > 0) report.epoch = result.work.epoch;
   if (result.skipped) {
     report.skipped = true;
     events_.write(observe::NonFinite{

@@ -73,11 +73,12 @@ TEST(Event, NonFiniteNumbersAreNullWithANote) {
 
 TEST(Event, OptionalFieldsAreLeftOutWhenUnset) {
   EXPECT_EQ(line_of(StepReport{}).find("mfu"), std::string::npos);
-  const auto step = through_json(StepReport{.mfu = 0.5, .mfu_full_attention = 0.625, .resident_bytes = 9, .skipped = true});
+  const auto step = through_json(StepReport{.mfu = 0.5, .mfu_full_attention = 0.625, .resident_bytes = 9, .skipped = true, .epoch = 1.5});
   EXPECT_EQ(step.mfu, 0.5);
   EXPECT_EQ(step.mfu_full_attention, 0.625);
   EXPECT_EQ(step.resident_bytes, 9);
   EXPECT_EQ(step.skipped, true);
+  EXPECT_EQ(step.epoch, 1.5);
   EXPECT_FALSE(step.data_wait_milliseconds.has_value());
 }
 

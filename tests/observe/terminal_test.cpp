@@ -127,8 +127,8 @@ TEST(Table, StartUpTables) {
   EXPECT_THAT(parameter_table(groups).text(false), HasSubstr("total             9    4,000            3,250"));
   const std::vector<MemoryPurpose> memory = {{"parameters", 2'000'000}, {"gradients", 2'000'000}};
   EXPECT_THAT(memory_table(memory, 8'000'000).text(false), HasSubstr("50.0 %"));
-  const std::vector<DataPart> data = {{"training", 10, 400, 100}, {"held out", 1, 0, 0}};
-  EXPECT_THAT(data_table(data).text(false), HasSubstr("4.00"));
+  const std::vector<DataPart> data = {{"training", 10, 400, 100, 2.5}, {"left out: copies", 7, 0, 0}};
+  EXPECT_THAT(data_table(data).text(false), testing::AllOf(HasSubstr("4.00     2.50"), HasSubstr("left out: copies           7\n")));
   const std::string work = work_table({.flops_per_token = 4e7,
                                        .flops_per_token_full_attention = 4.5e7,
                                        .tokens_per_step = 1000,
