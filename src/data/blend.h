@@ -1,7 +1,8 @@
-// Blend: which dataset sample i of a run comes from, and which of that dataset's samples it is, both in O(1). Weights are turned
-// into whole numbers that add up to a period (exactly, when some period up to 65,536 allows it; otherwise rounded to 65,536 parts),
-// and one period is laid out so that every dataset's count over the first n samples, for every n, differs from n · weight by less
-// than 1 (the chairman assignment rule, Tijdeman 1980). Immutable.
+// Blend: which dataset sample i of a run comes from, and which of that dataset's samples it is. No table and no period: the datasets
+// are the leaves of a binary tree (Huffman's, by weight); at each node, of the first n samples that reach it, n · share, rounded, go to
+// the lighter side. So the count of every dataset over the first n samples, for every n, differs from n · weight by less than 2,
+// whatever the weights, and a sample is found in as many steps as its leaf is deep: one for two datasets, about log2(1 / weight).
+// Shares are whole multiples of 2^-64. Immutable.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,8 @@ namespace longhaul::data {
 
 class Blend {
  public:
-  explicit Blend(std::span<const double> weights);  // ≥ 0, at least one > 0; need not add up to 1. kUsage otherwise
+  // Each ≥ 0, at least one > 0; need not add up to 1. kUsage otherwise, and for a share below 2^-64.
+  explicit Blend(std::span<const double> weights);
 
   struct Place {
     int64_t dataset = 0;
@@ -20,17 +22,17 @@ class Blend {
     bool operator==(const Place&) const = default;
   };
   Place at(int64_t sample) const;
-  int64_t datasets() const { return static_cast<int64_t>(counts_.size()); }
-  double weight(int64_t dataset) const;  // as used
-  int64_t period() const { return static_cast<int64_t>(table_.size()); }
+  int64_t datasets() const { return static_cast<int64_t>(shares_.size()); }
+  double weight(int64_t dataset) const { return shares_[static_cast<size_t>(dataset)]; }  // they add up to 1
 
  private:
-  struct Slot {
-    int32_t dataset;
-    int32_t rank;  // samples of that dataset before it in the period
+  struct Node {
+    uint64_t share = 0;             // of `lighter`, times 2^64; at most a half
+    int32_t lighter = 0, rest = 0;  // a node, or ~dataset
   };
-  std::vector<Slot> table_;
-  std::vector<int64_t> counts_;  // of each dataset in a period
+  std::vector<Node> nodes_;
+  int32_t root_ = 0;
+  std::vector<double> shares_;
 };
 
 }  // namespace longhaul::data

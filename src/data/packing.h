@@ -29,7 +29,7 @@ struct Segment {
   bool operator==(const Segment&) const = default;
 };
 inline constexpr int64_t kPadding = -1;
-inline constexpr uint32_t kPackingVersion = 2;
+inline constexpr uint32_t kPackingVersion = 3;
 
 struct PackingKey {
   std::string dataset;  // TokenDataset::fingerprint()

@@ -109,9 +109,9 @@ TEST_F(PackingTest, IndexIsReusedAndMadeAgainWhenDamaged) {
   const TokenDataset& data = prepared_.train;
   const auto path = PackingIndex::open_or_make(data, 64, 0, 1, folder_ / "index").path();
   const std::string good = read_file(path);
-  const auto time = std::filesystem::last_write_time(path);
+  std::filesystem::create_hard_link(path, folder_ / "the file itself");
   PackingIndex::open_or_make(data, 64, 0, 1, folder_ / "index");
-  EXPECT_EQ(std::filesystem::last_write_time(path), time);
+  EXPECT_TRUE(std::filesystem::equivalent(path, folder_ / "the file itself")) << "made again";
   const PackingKey key{data.fingerprint(), 64, 0, 1};
   for (size_t at = 0; at < good.size(); ++at) {
     std::string bad = good;
@@ -126,36 +126,52 @@ TEST_F(PackingTest, IndexIsReusedAndMadeAgainWhenDamaged) {
   EXPECT_EQ(error_of([&] { PackingIndex::open(path, {data.fingerprint(), 64, 1, 1}, data.documents()); }).code(), ExitCode::kData);
 }
 
-TEST(Blend, CountsStayWithinOneOfTheWeightsAtEveryPrefix) {
+TEST(Blend, CountsStayWithinTwoOfTheWeightsAtEveryPrefix) {
   const std::vector<std::vector<double>> cases = {{1},
                                                   {1, 1},
                                                   {0.7, 0.3},
                                                   {7, 2, 1},
                                                   {0.5, 0, 0.5},
                                                   {1e-3, 1},
+                                                  {1e-5, 1, 1e-5, 1e-5},
+                                                  {1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89},
                                                   {3.14159, 2.71828, 1.41421, 0.57721},
                                                   {123456, 7891, 55},
                                                   std::vector<double>(17, 1.0)};
   for (const auto& weights : cases) {
     const Blend blend(weights);
     std::vector<int64_t> given(weights.size(), 0);
-    const int64_t samples = std::max<int64_t>(2 * blend.period() + 5, 1000);
     double sum = 0;
     for (double weight : weights) sum += weight;
-    for (int64_t n = 0; n < samples; ++n) {
+    for (int64_t n = 0; n < 300000; ++n) {
       const Blend::Place place = blend.at(n);
       ASSERT_EQ(place.index, given[static_cast<size_t>(place.dataset)]++);
+      if (n > 1000 && n % 97 != 0) continue;
       for (size_t k = 0; k < weights.size(); ++k) {
-        ASSERT_LT(std::abs(static_cast<double>(n + 1) * blend.weight(static_cast<int64_t>(k)) - static_cast<double>(given[k])), 1.0);
+        ASSERT_LT(std::abs(static_cast<double>(n + 1) * weights[k] / sum - static_cast<double>(given[k])), 2.0) << k << " of " << n;
       }
     }
-    for (size_t k = 0; k < weights.size(); ++k) EXPECT_NEAR(blend.weight(static_cast<int64_t>(k)), weights[k] / sum, 1.0 / 65536);
+    for (size_t k = 0; k < weights.size(); ++k) EXPECT_DOUBLE_EQ(blend.weight(static_cast<int64_t>(k)), weights[k] / sum);
   }
-  EXPECT_EQ(Blend(std::vector<double>{0.7, 0.3}).period(), 10);
+}
+
+// There is no smallest weight: each is sampled in its proportion, far out in a run too.
+TEST(Blend, SmallWeightsAreSampled) {
+  for (const double weight : {1.0 / 70000, 1e-6, 1e-9, 1e-12}) {
+    const Blend blend(std::vector<double>{1 - weight, weight});
+    for (const int64_t samples : {int64_t{1} << 20, int64_t{1} << 40, int64_t{1} << 55}) {
+      const Blend::Place place = blend.at(samples);
+      const int64_t of_small = place.dataset == 1 ? place.index : samples - place.index;
+      EXPECT_NEAR(static_cast<double>(of_small), static_cast<double>(samples) * weight,
+                  1.01 + static_cast<double>(samples) * weight * 1e-9);
+    }
+  }
+  const Blend third(std::vector<double>{1e-6, 1, 1e-6});
+  EXPECT_NEAR(static_cast<double>(third.at(1000000000).index), 1e9 * (1 - 2e-6), 10);
 }
 
 TEST(Blend, BadWeightsAreRefused) {
-  for (const auto& weights : {std::vector<double>{}, {0, 0}, {1, -1}, {NAN, 1}, {INFINITY}}) {
+  for (const auto& weights : {std::vector<double>{}, {0, 0}, {1, -1}, {NAN, 1}, {INFINITY}, {1e308, 1e308}, {1, 1e-20}}) {
     EXPECT_EQ(error_of([&] { Blend blend(weights); }).code(), ExitCode::kUsage);
   }
 }
