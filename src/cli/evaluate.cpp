@@ -26,6 +26,7 @@ struct Arguments {
 data::PreparedSource prepare_held_out(const std::string& path, const recipe::DataOptions& trained_on, const data::Tokenizer& tokenizer) {
   recipe::DataOptions options = trained_on;
   options.source = {path};
+  options.validation.clear();
   options.weights.clear();
   options.include.clear();
   options.held_out_percent = 100;

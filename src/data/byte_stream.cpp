@@ -1,5 +1,6 @@
 #include "data/byte_stream.h"
 
+#include <lzma.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -132,24 +133,61 @@ class ZstdStream final : public ByteStream {
   int64_t offset_ = 0;
 };
 
+class XzStream final : public ByteStream {
+ public:
+  explicit XzStream(File file) : input_(std::move(file)), buffer_(kInputBytes) {
+    LONGHAUL_ASSERT(lzma_stream_decoder(&state_, kXzMemoryBytes, LZMA_CONCATENATED) == LZMA_OK, "lzma_stream_decoder");
+  }
+  ~XzStream() override { lzma_end(&state_); }
+  XzStream(const XzStream&) = delete;
+  XzStream& operator=(const XzStream&) = delete;
+
+  size_t read(std::span<char> into) override {
+    state_.next_out = reinterpret_cast<uint8_t*>(into.data());
+    state_.avail_out = into.size();
+    while (state_.avail_out == into.size() && !done_) step();
+    return into.size() - state_.avail_out;
+  }
+  int64_t consumed_bytes() const override { return offset_; }
+
+ private:
+  void step() {
+    if (state_.avail_in == 0 && !at_end_) {
+      const size_t got = input_.read_some(offset_, std::as_writable_bytes(std::span(buffer_)));
+      offset_ += static_cast<int64_t>(got);
+      at_end_ = got == 0;
+      state_.next_in = reinterpret_cast<const uint8_t*>(buffer_.data());
+      state_.avail_in = got;
+    }
+    const lzma_ret code = lzma_code(&state_, at_end_ ? LZMA_FINISH : LZMA_RUN);
+    if (code == LZMA_STREAM_END) {
+      done_ = true;
+    } else if (code == LZMA_BUF_ERROR && at_end_) {
+      damaged(input_.path(), "xz", fmt::format("the end of the file after {} bytes, inside a stream", offset_));
+    } else if (code != LZMA_OK) {
+      damaged(input_.path(), "xz", code == LZMA_FORMAT_ERROR ? "another format" : fmt::format("liblzma code {}", static_cast<int>(code)));
+    }
+  }
+
+  static constexpr uint64_t kXzMemoryBytes = uint64_t{1} << 30;  // a dictionary beyond xz -9 needs no more than this or is refused
+  File input_;
+  std::vector<char> buffer_;
+  lzma_stream state_ = LZMA_STREAM_INIT;
+  bool at_end_ = false, done_ = false;
+  int64_t offset_ = 0;
+};
+
 }  // namespace
 
 Compression compression_of(std::string_view file_name) {
   if (file_name.ends_with(".gz")) return Compression::kGzip;
   if (file_name.ends_with(".zst")) return Compression::kZstd;
+  if (file_name.ends_with(".xz")) return Compression::kXz;
   return Compression::kNone;
 }
 
 std::string_view without_compression(std::string_view file_name) {
-  switch (compression_of(file_name)) {
-    case Compression::kGzip:
-      return file_name.substr(0, file_name.size() - 3);
-    case Compression::kZstd:
-      return file_name.substr(0, file_name.size() - 4);
-    case Compression::kNone:
-      break;
-  }
-  return file_name;
+  return compression_of(file_name) == Compression::kNone ? file_name : file_name.substr(0, file_name.rfind('.'));
 }
 
 std::unique_ptr<ByteStream> open_stream(const std::filesystem::path& path) {
@@ -159,6 +197,8 @@ std::unique_ptr<ByteStream> open_stream(const std::filesystem::path& path) {
       return std::make_unique<GzipStream>(std::move(file));
     case Compression::kZstd:
       return std::make_unique<ZstdStream>(std::move(file));
+    case Compression::kXz:
+      return std::make_unique<XzStream>(std::move(file));
     case Compression::kNone:
       break;
   }

@@ -1,6 +1,6 @@
-// Bytes of a file, one chunk after the other, with .gz and .zst undone on the way. Memory: one buffer of input and what the
-// decompressor needs (32 KiB for gzip; for zstd the window that the file declares, at most 128 MiB).
-// Files of several gzip members or zstd frames are read to their end. A truncated or damaged one is an error (65) that names it.
+// Bytes of a file, one chunk after the other, with .gz, .zst and .xz undone on the way. Memory: one buffer of input and what the
+// decompressor needs (32 KiB for gzip; for zstd the window that the file declares, at most 128 MiB; for xz its dictionary, 64 MiB after xz -9).
+// Files of several gzip members, zstd frames or xz streams are read to their end. A truncated or damaged one is an error (65) that names it.
 // One ByteStream belongs to one thread.
 #pragma once
 
@@ -20,7 +20,7 @@ class ByteStream {
   virtual int64_t consumed_bytes() const = 0;     // of the file as it lies on the disk, for progress
 };
 
-enum class Compression { kNone, kGzip, kZstd };
+enum class Compression { kNone, kGzip, kZstd, kXz };
 
 Compression compression_of(std::string_view file_name);            // by its ending
 std::string_view without_compression(std::string_view file_name);  // "a.jsonl.zst" → "a.jsonl"

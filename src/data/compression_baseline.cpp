@@ -13,6 +13,7 @@
 #include "base/folders.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "data/cache.h"
 
 namespace longhaul::data {
 namespace {
@@ -103,12 +104,15 @@ CompressionBaseline compression_baseline(const Corpus& corpus) {
 CompressionBaseline compression_baseline(const Corpus& corpus, const std::filesystem::path& cache, Baseline wanted) {
   std::string keys;
   for (size_t source = 0; source < corpus.sources().size(); ++source) keys += " " + corpus.key(source);
-  const auto path = cache / fmt::format("compression-{}.json", sha256_hex("longhaul compression 1" + keys).substr(0, 16));
+  const auto path = cache / fmt::format("compression-{}.json", sha256_hex("longhaul compression 2" + keys).substr(0, 16));
   if (wanted == Baseline::kKept && std::filesystem::exists(path)) {
     const auto json = nlohmann::json::parse(read_text(path), nullptr, /*allow_exceptions=*/false);
     const auto number = [&](const char* name) { return json.is_object() ? json.value(name, nlohmann::json()) : nlohmann::json(); };
     const auto bytes = number("bytes"), gzip = number("gzip_bytes"), xz = number("xz_bytes");
-    if (bytes.is_number_integer() && gzip.is_number_integer() && xz.is_number_integer()) return {bytes, gzip, xz};
+    if (bytes.is_number_integer() && gzip.is_number_integer() && xz.is_number_integer()) {
+      mark_used(path);
+      return {bytes, gzip, xz};
+    }
   }
   const CompressionBaseline found = compression_baseline(corpus);
   try {

@@ -1,5 +1,5 @@
 // What general compressors make of the held-out text: the yardstick a language model has to beat. The held-out documents are joined
-// in path order, nothing between them, and streamed through zlib level 9 with gzip framing (`gzip -9`) and liblzma preset 9
+// in the order of the corpus, nothing between them, and streamed through zlib level 9 with gzip framing (`gzip -9`) and liblzma preset 9
 // (`xz -9`, which takes up to 674 MB when the text is longer than 64 MiB; less in proportion below).
 #pragma once
 

@@ -1,23 +1,18 @@
 #include "data/corpus.h"
 
 #include <simdjson.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <mutex>
-#include <unordered_set>
 
 #include "base/checksum.h"
 #include "base/error.h"
-#include "base/log.h"
-#include "base/progress.h"
 
 namespace longhaul::data {
 
-struct LazyCopies {
+struct LazySurvey {
   std::mutex mutex;
-  bool found = false;
-  Corpus::Copies copies;
+  std::optional<Survey> survey;
 };
 
 namespace {
@@ -61,122 +56,108 @@ class Utf8Check {
   bool valid_ = true;
 };
 
-// 128 bits of XXH3: a false copy among 10^9 documents has a chance of 10^-21, and no one gains by making one.
-struct DigestHash {
-  size_t operator()(const XXH128_hash_t& digest) const { return digest.low64; }
-};
-struct DigestEqual {
-  bool operator()(const XXH128_hash_t& a, const XXH128_hash_t& b) const { return a.low64 == b.low64 && a.high64 == b.high64; }
-};
-using Digests = std::unordered_set<XXH128_hash_t, DigestHash, DigestEqual>;
-
-class CopyFinder final : public DocumentSink {
- public:
-  explicit CopyFinder(std::set<std::pair<size_t, int64_t>>& copies, Digests& seen)
-      : copies_(copies), seen_(seen), hash_(XXH3_createState(), &XXH3_freeState) {
-    LONGHAUL_ASSERT(hash_ != nullptr, "XXH3_createState");
-  }
-  bool begin(const DocumentInfo& document) override {
-    place_ = {document.file, document.line};
-    XXH3_128bits_reset(hash_.get());
-    empty_ = true;
-    return true;
-  }
-  void text(std::string_view chunk) override {
-    empty_ = empty_ && chunk.empty();
-    XXH3_128bits_update(hash_.get(), chunk.data(), chunk.size());
-  }
-  void end() override {
-    if (!empty_ && !seen_.insert(XXH3_128bits_digest(hash_.get())).second) copies_.insert(place_);
-  }
-
- private:
-  std::set<std::pair<size_t, int64_t>>& copies_;
-  Digests& seen_;
-  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash_;
-  std::pair<size_t, int64_t> place_;
-  bool empty_ = true;
-};
-
-// Turns a source's documents into the corpus's: leaves out copies and empty ones, tells the split, counts.
+// Turns a source's documents into the corpus's: leaves out what the survey says and empty ones, tells the split, cuts, counts.
 class Filter final : public DocumentSink {
  public:
-  Filter(const Corpus& corpus, size_t source, std::optional<Split> only, const std::set<std::pair<size_t, int64_t>>* copies,
-         CorpusSink& sink, CorpusCounts counts)
-      : corpus_(corpus), source_(source), only_(only), copies_(copies), sink_(sink), counts_(counts) {}
+  Filter(const Corpus& corpus, size_t source, std::optional<Split> only, CorpusSink& sink, CorpusPosition from, CorpusCounts counts)
+      : corpus_(corpus), source_(source), only_(only), sink_(sink), second_part_only_(from.part == 1), counts_(counts) {}
 
   bool begin(const DocumentInfo& document) override {
-    split_ = corpus_.split_of(source_, document.identity);
-    if (only_ && *only_ != split_) return false;
-    if (copies_ != nullptr && copies_->contains({document.file, document.line})) {
+    const Survey::Decision decision = corpus_.survey().decision(source_, document.file, document.line);
+    using What = Survey::Decision::What;
+    if (decision.what == What::kBad) return false;  // bad_line() follows
+    if (decision.what == What::kCopy) {
       ++counts_.copies;
       return false;
     }
     document_ = document;
-    begun_ = false;
-    utf8_.reset();
-    return true;
+    cut_bytes_ = decision.what == What::kCut ? decision.cut_bytes : 0;
+    begin_part(decision.split);
+    return cut_bytes_ > 0 || wanted_;
   }
   void text(std::string_view chunk) override {
-    if (chunk.empty()) return;
+    if (cut_bytes_ > 0) {
+      const std::string_view first = chunk.substr(0, static_cast<size_t>(std::min(cut_bytes_, static_cast<int64_t>(chunk.size()))));
+      give(first);
+      cut_bytes_ -= static_cast<int64_t>(first.size());
+      if (cut_bytes_ > 0) return;
+      chunk.remove_prefix(first.size());
+      end_part({document_.file, std::max<int64_t>(0, document_.line - 1), 1});
+      begin_part(Split::kHeldOut);
+    }
+    give(chunk);
+  }
+  void end() override {
+    if (!begun_ && wanted_) ++counts_.empty;
+    const bool whole_file = document_.line == 0;
+    end_part(whole_file ? CorpusPosition{document_.file + 1} : CorpusPosition{document_.file, document_.line});
+  }
+  void bad_line(const DocumentInfo&, const std::string& where, const std::string&) override {
+    if (begun_) {
+      throw Error({.code = ExitCode::kData,
+                   .what = "a file of the corpus changed while it was read",
+                   .where = where,
+                   .hint = "start again when nothing writes to it"});
+    }
+    ++counts_.bad_lines;
+  }
+  void not_text(size_t file, const std::string&) override {
+    ++counts_.not_text;
+    counts_.not_text_bytes += corpus_.sources()[source_].files()[file].bytes;
+  }
+  const CorpusCounts& counts() const { return counts_; }
+
+ private:
+  void begin_part(Split split) {
+    split_ = split;
+    begun_ = false;
+    const bool done_before = split == Split::kTrain && second_part_only_;
+    wanted_ = (!only_ || *only_ == split) && !done_before;
+    if (split == Split::kHeldOut) second_part_only_ = false;
+    utf8_.reset();
+  }
+  void give(std::string_view chunk) {
+    if (chunk.empty() || !wanted_) return;
     if (!begun_) sink_.begin(document_, split_);
     begun_ = true;
     counts_.bytes += static_cast<int64_t>(chunk.size());
     utf8_.text(chunk);
     sink_.text(chunk);
   }
-  void end() override {
-    if (!begun_) {
-      ++counts_.empty;
-      return;
-    }
+  void end_part(const CorpusPosition& after) {
+    if (!begun_) return;
+    begun_ = false;
     ++counts_.documents;
+    counts_.cut += after.part;
     if (!utf8_.valid()) ++counts_.bad_utf8;
-    const bool whole_file = document_.line == 0;
-    sink_.end(counts_, whole_file ? CorpusPosition{document_.file + 1, 0} : CorpusPosition{document_.file, document_.line});
+    sink_.end(counts_, after);
   }
-  void bad_line(const std::string& where, const std::string& reason) override {
-    if (++counts_.bad_lines <= 10) log_warning("{}: bad line left out: {}", where, reason);
-  }
-  const CorpusCounts& counts() const { return counts_; }
 
- private:
   const Corpus& corpus_;
   size_t source_;
   std::optional<Split> only_;
-  const std::set<std::pair<size_t, int64_t>>* copies_;
   CorpusSink& sink_;
+  bool second_part_only_;  // of the next document: its first was read before an interruption
   CorpusCounts counts_;
   DocumentInfo document_;
   Split split_ = Split::kTrain;
-  bool begun_ = false;
+  int64_t cut_bytes_ = 0;  // left before the cut; 0: none, or passed
+  bool begun_ = false, wanted_ = false;
   Utf8Check utf8_;
 };
-
-std::string file_held_out_for_want_of_another(const Source& source, int64_t percent) {
-  std::string smallest;
-  uint64_t smallest_hash = ~uint64_t{0};
-  int64_t text_files = 0;
-  for (const SourceFile& file : source.files()) {
-    if (file.json_lines) return "";
-    if (file.bytes == 0) continue;
-    ++text_files;
-    const uint64_t hash = xxh3(file.name);
-    if (hash % 100 < static_cast<uint64_t>(percent)) return "";
-    if (hash < smallest_hash) smallest = file.name, smallest_hash = hash;
-  }
-  return text_files >= 2 ? smallest : "";
-}
 
 }  // namespace
 
 CorpusOptions corpus_options(const recipe::DataOptions& options, const std::filesystem::path& libtorch_folder) {
   CorpusOptions result;
   result.sources = options.source;
+  result.validation = options.validation;
   result.source.endings = options.include;
   result.source.jsonl_field = options.jsonl_field;
+  result.source.skip_bad_lines = options.skip_bad_lines;
+  result.source.keep_binary = options.keep_binary;
   result.source.libtorch_folder = libtorch_folder;
-  result.held_out_percent = options.held_out_percent;
+  result.held_out_percent = options.percent_held_out();
   result.remove_copies = options.remove_copies;
   return result;
 }
@@ -184,22 +165,34 @@ CorpusOptions corpus_options(const recipe::DataOptions& options, const std::file
 Corpus Corpus::open(CorpusOptions options) {
   Corpus corpus;
   corpus.options_ = std::move(options);
-  corpus.lazy_ = std::make_shared<LazyCopies>();
-  for (const std::string& name : corpus.options_.sources) {
-    corpus.sources_.push_back(Source::open(name, corpus.options_.source));
-    const int64_t percent = corpus.options_.held_out_percent;
-    corpus.also_held_out_.push_back(percent > 0 ? file_held_out_for_want_of_another(corpus.sources_.back(), percent) : "");
+  corpus.lazy_ = std::make_shared<LazySurvey>();
+  for (const auto* names : {&corpus.options_.sources, &corpus.options_.validation}) {
+    for (const std::string& name : *names) corpus.sources_.push_back(Source::open(name, corpus.options_.source));
   }
-  if (corpus.sources_.empty()) {
+  if (corpus.options_.sources.empty()) {
     throw Error({.code = ExitCode::kData, .what = "the corpus is empty", .expected = "at least one source", .hint = "set data.source"});
   }
   return corpus;
 }
 
-Split Corpus::split_of(size_t source, std::string_view identity) const {
-  const bool held_out = xxh3(identity) % 100 < static_cast<uint64_t>(options_.held_out_percent) ||
-                        (!also_held_out_[source].empty() && identity == also_held_out_[source]);
-  return held_out ? Split::kHeldOut : Split::kTrain;
+const Survey& Corpus::survey() const {
+  std::lock_guard lock(lazy_->mutex);
+  if (!lazy_->survey) lazy_->survey = Survey::of(sources_, options_);
+  return *lazy_->survey;
+}
+
+// A document may be a copy of one in a source read before; without removal of copies, what is held out for want of another is so in
+// every source.
+std::vector<size_t> Corpus::sources_that_decide_about(size_t source) const {
+  const size_t trained = options_.sources.size();
+  const bool share = options_.held_out_percent > 0 && options_.held_out_percent < 100;
+  std::vector<size_t> result;
+  for (size_t s = 0; s < sources_.size(); ++s) {
+    const bool before = s <= source && options_.remove_copies;
+    const bool decides = is_validation(source) ? s >= trained && before : s >= trained || before || (share && !options_.remove_copies);
+    if (s == source || decides) result.push_back(s);
+  }
+  return result;
 }
 
 std::string Corpus::key(size_t source) const {
@@ -209,49 +202,30 @@ std::string Corpus::key(size_t source) const {
     hash.update(std::as_bytes(std::span(&length, 1)));
     hash.update(std::as_bytes(std::span(text)));
   };
-  const auto add_listing = [&](const Source& from) {
-    for (const SourceFile& file : from.files()) {
+  add("longhaul corpus 2");
+  add(options_.source.jsonl_field);
+  add(fmt::format("{} {} {} {}", options_.source.skip_bad_lines, options_.source.keep_binary, options_.held_out_percent,
+                  options_.remove_copies));
+  for (const size_t s : sources_that_decide_about(source)) {
+    add(fmt::format("{} {}", is_validation(s), s == source));
+    for (const SourceFile& file : sources_[s].files()) {
       add(file.name);
       add(fmt::format("{} {} {}", file.bytes, file.modified_ns, file.json_lines));
     }
-    add("end of source");
-  };
-  add("longhaul corpus 1");
-  add(options_.source.jsonl_field);
-  add(fmt::format("{} {} {}", options_.source.skip_bad_lines, options_.held_out_percent, options_.remove_copies));
-  // Which documents of a source are copies depends on the sources before it.
-  for (size_t s = options_.remove_copies ? 0 : source; s <= source; ++s) add_listing(sources_[s]);
-  return hash.hex();
-}
-
-const Corpus::Copies& Corpus::copies() const {
-  std::lock_guard lock(lazy_->mutex);
-  if (lazy_->found) return lazy_->copies;
-  lazy_->copies.of_source.assign(sources_.size(), {});
-  Digests seen;
-  int64_t total = 0;
-  for (const Source& source : sources_) total += source.bytes();
-  Progress progress("looking for copies", total, Progress::Unit::kBytes);
-  for (size_t s = 0; s < sources_.size(); ++s) {
-    CopyFinder finder(lazy_->copies.of_source[s], seen);
-    for (size_t f = 0; f < sources_[s].files().size(); ++f) sources_[s].read(f, finder, 0, [&](int64_t n) { progress.advance(n); });
   }
-  lazy_->found = true;
-  return lazy_->copies;
+  return hash.hex();
 }
 
 CorpusCounts Corpus::read(size_t source, std::optional<Split> only, CorpusSink& sink, CorpusPosition from, CorpusCounts counts,
                           const std::function<void(int64_t)>& progress) const {
   LONGHAUL_ASSERT(source < sources_.size(), "source {} of {}", source, sources_.size());
   const Source& input = sources_[source];
-  Filter filter(*this, source, only, options_.remove_copies ? &copies().of_source[source] : nullptr, sink, counts);
+  Filter filter(*this, source, only, sink, from, counts);
   for (size_t f = 0; f < input.files().size(); ++f) {
-    if (f < from.file) {
-      if (progress) progress(input.files()[f].bytes);
-      continue;
-    }
     const SourceFile& file = input.files()[f];
-    if (only && !file.json_lines && split_of(source, file.name) != *only) {  // not even opened
+    const Survey::Decision decision = survey().decision(source, f, 0);
+    const bool other_side = only && !file.json_lines && decision.what == Survey::Decision::What::kGiven && decision.split != *only;
+    if (f < from.file || other_side) {  // not even opened
       if (progress) progress(file.bytes);
       continue;
     }

@@ -1,47 +1,37 @@
-// Corpus: the sources of a run with three decisions made per document: is it a copy of an earlier one (left out when asked), is
-// it empty (left out), is it trained on or held out. Everything that reads the corpus (tokenizer training, preparation of token
-// shards, the compression baseline) goes through here, so all of them see the same split.
-//
-// Held out: xxh3(identity) % 100 < held_out_percent, where the identity is the file's path relative to the source's root, or
-// "path:line" in JSON Lines. A document never changes sides when others are added. When no file of a source with several text
-// files would be held out, the one with the smallest hash is, so that small folders can be evaluated too.
+// Corpus: the sources of a run with what is decided about each document (data/survey.h): is it given out or left out, and is it
+// trained on or held out. Everything that reads the corpus (tokenizer training, preparation of token shards, the compression
+// baseline) goes through here, so all of them see the same split.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "data/source.h"
+#include "data/survey.h"
 #include "recipe/data_options.h"
 
 namespace longhaul::data {
 
-enum class Split { kTrain, kHeldOut };
-
-struct CorpusOptions {
-  std::vector<std::string> sources;
-  SourceOptions source;
-  int64_t held_out_percent = 1;
-  bool remove_copies = true;  // keeps about 40 bytes per document in memory while it looks
-};
 CorpusOptions corpus_options(const recipe::DataOptions& options, const std::filesystem::path& libtorch_folder);
 
 struct CorpusCounts {
-  int64_t documents = 0;                         // given out
-  int64_t bytes = 0;                             // of their text
-  int64_t empty = 0, copies = 0, bad_lines = 0;  // left out
-  int64_t bad_utf8 = 0;                          // documents given out that are not valid UTF-8; their bytes are kept as they are
+  int64_t documents = 0;                                       // given out; the parts of a cut one count each
+  int64_t bytes = 0;                                           // of their text
+  int64_t cut = 0;                                             // documents given out in two parts
+  int64_t empty = 0, copies = 0, bad_lines = 0, not_text = 0;  // left out
+  int64_t not_text_bytes = 0;                                  // of those files on the disk
+  int64_t bad_utf8 = 0;  // documents given out that are not valid UTF-8; their bytes are kept as they are
 };
 
 // The place just after a document: where a reader that was interrupted goes on.
 struct CorpusPosition {
   size_t file = 0;
   int64_t line = 0;  // 0: before the file's first document
+  int64_t part = 0;  // 1: the training part of the document that follows has been read too
 };
 
 class CorpusSink {
@@ -59,7 +49,9 @@ class Corpus {
 
   const std::vector<Source>& sources() const { return sources_; }
   const CorpusOptions& options() const { return options_; }
-  Split split_of(size_t source, std::string_view identity) const;
+  bool is_validation(size_t source) const { return source >= options_.sources.size(); }
+  // Made by one pass over everything when first asked for.
+  const Survey& survey() const;
 
   // SHA-256 over all that decides which documents come out in which order: names, sizes and modification times of the files, and
   // the options. Does not read the files.
@@ -70,17 +62,11 @@ class Corpus {
                     const std::function<void(int64_t)>& progress = {}) const;
 
  private:
-  using DocumentPlace = std::pair<size_t, int64_t>;  // file, line
-  struct Copies {
-    std::vector<std::set<DocumentPlace>> of_source;
-  };
-  const Copies& copies() const;  // found by one pass over everything when first asked for
+  std::vector<size_t> sources_that_decide_about(size_t source) const;
 
   CorpusOptions options_;
-  std::vector<Source> sources_;
-  std::vector<std::string> also_held_out_;  // per source: the file held out for want of another
-  std::shared_ptr<struct LazyCopies> lazy_;
-  friend struct LazyCopies;
+  std::vector<Source> sources_;  // options.sources, then options.validation
+  std::shared_ptr<struct LazySurvey> lazy_;
 };
 
 // Text of one side, chunk by chunk, document after document: what tokenizer training and compression need.

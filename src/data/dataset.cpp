@@ -30,20 +30,33 @@ uint64_t number_of_hex(const std::string& hex) {
   return value;
 }
 
+// In the order in which they are written. Those of a manifest made before there were binary files and cuts may be absent.
+constexpr std::pair<const char*, int64_t CorpusCounts::*> kCounts[] = {{"documents", &CorpusCounts::documents},
+                                                                       {"bytes", &CorpusCounts::bytes},
+                                                                       {"empty", &CorpusCounts::empty},
+                                                                       {"copies", &CorpusCounts::copies},
+                                                                       {"bad_lines", &CorpusCounts::bad_lines},
+                                                                       {"bad_utf8", &CorpusCounts::bad_utf8},
+                                                                       {"not_text", &CorpusCounts::not_text},
+                                                                       {"not_text_bytes", &CorpusCounts::not_text_bytes},
+                                                                       {"cut", &CorpusCounts::cut}};
+constexpr size_t kCountsAlwaysThere = 6;
+
 }  // namespace
 
-json to_json(const CorpusCounts& c) {
-  return {{"documents", c.documents}, {"bytes", c.bytes},         {"empty", c.empty},
-          {"copies", c.copies},       {"bad_lines", c.bad_lines}, {"bad_utf8", c.bad_utf8}};
+json to_json(const CorpusCounts& counts) {
+  json result;
+  for (const auto& [name, member] : kCounts) result[name] = counts.*member;
+  return result;
 }
 
 CorpusCounts counts_from_json(const json& j) {
-  return {.documents = j.at("documents"),
-          .bytes = j.at("bytes"),
-          .empty = j.at("empty"),
-          .copies = j.at("copies"),
-          .bad_lines = j.at("bad_lines"),
-          .bad_utf8 = j.at("bad_utf8")};
+  CorpusCounts counts;
+  for (size_t i = 0; i < std::size(kCounts); ++i) {
+    const auto& [name, member] = kCounts[i];
+    counts.*member = i < kCountsAlwaysThere ? j.at(name).get<int64_t>() : j.value(name, int64_t{0});
+  }
+  return counts;
 }
 
 json to_json(const std::vector<ShardEntry>& shards) {
@@ -168,6 +181,9 @@ PreparedSource PreparedSource::open(const fs::path& folder, const ShardIdentity*
     prepared.source = manifest.at("source");
     prepared.identity = {manifest.at("tokenizer_sha256"), manifest.at("preparation"), manifest.at("vocabulary"), manifest.at("separator")};
     prepared.counts = counts_from_json(manifest.at("counts"));
+    for (const json& file : manifest.value("not_text", json::array())) {
+      prepared.not_text.push_back({file.at("name"), file.at("bytes"), file.at("reason")});
+    }
     train = shards_from_json(manifest.at("train"));
     held_out = shards_from_json(manifest.at("held_out"));
   } catch (const json::exception& problem) {
@@ -184,6 +200,32 @@ PreparedSource PreparedSource::open(const fs::path& folder, const ShardIdentity*
   prepared.train = TokenDataset::open(folder / "train", train, prepared.identity);
   prepared.held_out = TokenDataset::open(folder / "held-out", held_out, prepared.identity);
   return prepared;
+}
+
+std::vector<DataPart> parts_of(std::span<const PreparedSource> sources) {
+  DataPart train{"training"}, held_out{"held out"}, copies{"left out: copies"}, empty{"left out: empty"}, bad_lines{"left out: bad lines"},
+      not_text{"left out: not text"};
+  int64_t cut = 0;
+  for (const PreparedSource& source : sources) {
+    for (const auto& [part, side] : {std::pair(&train, &source.train), std::pair(&held_out, &source.held_out)}) {
+      part->documents += side->documents();
+      part->bytes += side->text_bytes();
+      part->tokens += side->tokens();
+      part->shards += side->shards();
+    }
+    copies.documents += source.counts.copies;
+    empty.documents += source.counts.empty;
+    bad_lines.documents += source.counts.bad_lines;
+    not_text.documents += source.counts.not_text;
+    not_text.bytes += source.counts.not_text_bytes;
+    cut += source.counts.cut;
+  }
+  if (cut > 0) held_out.name = cut == held_out.documents ? "held out: the text's end" : "held out, some a text's end";
+  std::vector<DataPart> parts{train, held_out};
+  for (const DataPart& left_out : {copies, empty, bad_lines, not_text}) {
+    if (left_out.documents > 0) parts.push_back(left_out);
+  }
+  return parts;
 }
 
 }  // namespace longhaul::data

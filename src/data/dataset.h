@@ -63,13 +63,22 @@ struct PreparedSource {
   std::filesystem::path folder;
   ShardIdentity identity;
   CorpusCounts counts;
-  TokenDataset train, held_out;
+  std::vector<LeftOutFile> not_text;  // the first kNamedFiles of them
+  TokenDataset train, held_out;       // of a validation source the first is empty
   bool reused = false;
 
   static PreparedSource open(const std::filesystem::path& folder, const ShardIdentity* expected = nullptr);
 };
 
 inline constexpr int kManifestVersion = 1;
+inline constexpr size_t kNamedFiles = 100;
+
+// What became of the documents, for tables: "training", "held out", then what was left out, if anything.
+struct DataPart {
+  std::string name;
+  int64_t documents = 0, bytes = 0, tokens = 0, shards = 0;
+};
+std::vector<DataPart> parts_of(std::span<const PreparedSource> sources);
 
 nlohmann::json to_json(const CorpusCounts& counts);
 CorpusCounts counts_from_json(const nlohmann::json& json);

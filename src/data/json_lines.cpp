@@ -18,7 +18,7 @@ class LineReader {
   LineReader(const JsonLinesOptions& options, DocumentSink& sink) : options_(options), sink_(sink) {}
 
   void piece(std::string_view bytes) {
-    if (number_ <= options_.after_line) return;
+    if (number_ <= options_.after_line || given_up_) return;
     if (!scanner_ && line_.size() + bytes.size() <= options_.simdjson_limit_bytes) {
       line_ += bytes;
       return;
@@ -29,51 +29,58 @@ class LineReader {
       line_.clear();
       line_.shrink_to_fit();
     }
-    scan(bytes);
+    if (!given_up_) scan(bytes);
   }
 
   void end_of_line() {
-    if (number_ > options_.after_line) {
-      if (scanner_) {
-        if (!scanner_->finish()) refuse_scanned();
-        if (wanted_) sink_.end();
-        scanner_.reset();
-      } else {
+    if (number_ > options_.after_line && !given_up_) {
+      if (!scanner_) {
         short_line();
+      } else if (!scanner_->finish()) {
+        bad(scanner_->reason());
+      } else if (values_ > 1) {
+        bad(fmt::format("\"{}\" twice in a line of more than {} bytes", options_.field, options_.simdjson_limit_bytes));
+      } else if (wanted_) {
+        sink_.end();
       }
     }
+    scanner_.reset();
+    given_up_ = false;
     line_.clear();
     ++number_;
   }
 
  private:
   DocumentInfo document() const { return {options_.file, number_, fmt::format("{}:{}", options_.name, number_)}; }
-  std::string where() const { return fmt::format("{}:{}", options_.path, number_); }
 
   void open_scanner() {
+    values_ = 0;
     wanted_ = false;
     scanner_ = std::make_unique<JsonTextScanner>(
-        options_.field, [this] { wanted_ = sink_.begin(document()); },
+        options_.field,
+        [this] {
+          if (++values_ == 1) wanted_ = sink_.begin(document());
+        },
         [this](std::string_view text) {
-          if (wanted_) sink_.text(text);
+          if (wanted_ && values_ == 1) sink_.text(text);
         });
   }
 
   void scan(std::string_view bytes) {
-    if (!scanner_->feed(bytes)) refuse_scanned();
+    if (scanner_->feed(bytes)) return;
+    bad(scanner_->reason());
+    given_up_ = true;
   }
 
-  // Part of the document may have been given out already and cannot be taken back, so this is an error even where bad lines
-  // are to be skipped.
-  [[noreturn]] void refuse_scanned() { refuse(scanner_->reason()); }
-
-  [[noreturn]] void refuse(const std::string& reason) const {
+  void bad(const std::string& reason) const {
+    const std::string where = fmt::format("{}:{}", options_.path, number_);
+    if (options_.skip_bad_lines) return sink_.bad_line(document(), where, reason);
     throw Error({.code = ExitCode::kData,
                  .what = "bad line in a JSON Lines file",
                  .expected = fmt::format("a JSON object with a string \"{}\"", options_.field),
                  .found = reason,
-                 .where = where(),
-                 .hint = "mend the line, or name the right key with data.jsonl_field"});
+                 .where = where,
+                 .hint = "mend the line, name the right key with data.jsonl_field, or leave such lines out with data.skip_bad_lines=true"});
   }
 
   void deliver(std::string_view text) {
@@ -83,28 +90,26 @@ class LineReader {
   }
 
   void short_line() {
-    std::string_view line = line_;
-    if (number_ == 1 && line.starts_with(kByteOrderMark)) line_.erase(0, kByteOrderMark.size());
-    line = line_;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
+    if (number_ == 1 && line_.starts_with(kByteOrderMark)) line_.erase(0, kByteOrderMark.size());
+    if (line_.find_first_not_of(" \t\r") == std::string::npos) return;
     line_.reserve(line_.size() + simdjson::SIMDJSON_PADDING);
     simdjson::dom::object object;
-    std::string_view text;
-    if (parser_.parse(line_.data(), line_.size(), false).get(object) == simdjson::SUCCESS &&
-        object.at_key(options_.field).get(text) == simdjson::SUCCESS) {
-      deliver(text);
-      return;
+    if (parser_.parse(line_.data(), line_.size(), false).get(object) == simdjson::SUCCESS) {
+      std::string_view text;
+      bool found = false;
+      for (const auto [key, value] : object) {
+        if (key == options_.field) found = value.get(text) == simdjson::SUCCESS;
+      }
+      if (found) return deliver(text);
     }
     // The scanner has the last word: it keeps bad UTF-8 and it can say what is wrong.
     std::string decoded;
     JsonTextScanner scanner(
-        options_.field, [] {}, [&](std::string_view piece_of_text) { decoded += piece_of_text; });
+        options_.field, [&] { decoded.clear(); }, [&](std::string_view piece_of_text) { decoded += piece_of_text; });
     if (scanner.feed(line_) && scanner.finish()) {
       deliver(decoded);
-    } else if (options_.skip_bad_lines) {
-      sink_.bad_line(where(), scanner.reason());
     } else {
-      refuse(scanner.reason());
+      bad(scanner.reason());
     }
   }
 
@@ -113,7 +118,9 @@ class LineReader {
   simdjson::dom::parser parser_;
   std::unique_ptr<JsonTextScanner> scanner_;  // of a line beyond the limit
   std::string line_;
-  bool wanted_ = false;
+  int values_ = 0;         // of the field, in the line being scanned
+  bool wanted_ = false;    // … and the sink wants it
+  bool given_up_ = false;  // the rest of the line is passed over
   int64_t number_ = 1;
 };
 

@@ -1,6 +1,7 @@
 // JSON Lines: one JSON object a line, one of its strings the document. Lines of ordinary length are parsed by simdjson. Longer
 // ones, and ones that simdjson refuses (bad UTF-8, lone surrogates), go through JsonTextScanner, which takes a line in pieces,
-// keeps bad bytes, and holds nothing but a few flags; so one line of 5 GB needs no memory.
+// keeps bad bytes, and holds nothing but a few flags; so one line of 5 GB needs no memory. Of a key that stands twice in a line the last
+// value counts, as everywhere in JSON; a line too long to be looked at whole is a bad line then.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,8 @@ struct JsonLinesOptions {
 void read_json_lines(ByteStream& stream, const JsonLinesOptions& options, DocumentSink& sink, const std::function<void()>& advance);
 
 // Takes one JSON object in pieces and gives out the decoded text of one top-level string field as it comes. \u escapes of lone
-// surrogates become their three-byte form, so that nothing is lost; other bytes are passed through unchecked.
+// surrogates become their three-byte form, so that nothing is lost; other bytes are passed through unchecked. `begin` is called where
+// a value of the field begins: again when the key stands there again, and then what came before does not count.
 class JsonTextScanner {
  public:
   JsonTextScanner(std::string field, std::function<void()> begin, std::function<void(std::string_view)> text);
@@ -35,7 +37,6 @@ class JsonTextScanner {
   // False: the line is not an object with that string; reason() says why. The rest of the line need not be fed.
   bool feed(std::string_view piece);
   bool finish();  // at the end of the line
-  bool found() const { return found_; }
   const std::string& reason() const { return reason_; }
 
  private:
@@ -63,7 +64,8 @@ class JsonTextScanner {
   std::string out_;           // decoded text not yet given out
   bool reading_key_ = false;  // the string being read is a key
   bool wanted_ = false;       // … or the field's value
-  bool found_ = false;
+  bool found_ = false;        // the field's last value so far is a string
+  bool not_string_ = false;   // … is something else
   bool escaped_ = false;
   int hex_left_ = 0;
   uint32_t hex_ = 0;

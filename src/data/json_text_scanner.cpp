@@ -69,7 +69,7 @@ bool JsonTextScanner::feed(std::string_view piece) {
 
 bool JsonTextScanner::finish() {
   if (state_ != State::kDone) return fail(state_ == State::kStart ? "an empty line" : "the line ends inside the object");
-  return found_ || fail("no string \"" + field_ + "\"");
+  return found_ || fail(not_string_ ? "\"" + field_ + "\" is not a string" : "no string \"" + field_ + "\"");
 }
 
 bool JsonTextScanner::structural(char c) {
@@ -115,15 +115,15 @@ bool JsonTextScanner::structural(char c) {
 }
 
 bool JsonTextScanner::open_value(char c) {
-  const bool is_field = containers_.size() == 1 && !found_ && key_ == field_;
-  if (is_field && c != '"') return fail("\"" + field_ + "\" is not a string");
+  const bool is_field = containers_.size() == 1 && key_ == field_;
+  if (is_field) {
+    found_ = c == '"';
+    not_string_ = !found_;
+  }
   if (c == '"') {
     wanted_ = is_field;
     state_ = State::kString;
-    if (is_field) {
-      found_ = true;
-      begin_();
-    }
+    if (is_field) begin_();
     return true;
   }
   if (c == '{' || c == '[') {

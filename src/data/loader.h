@@ -60,7 +60,7 @@ class Loader {
   std::vector<Segment> segments_of(int64_t sample) const;
 
   DataPosition position_before(int64_t step) const;  // the data position when `step` is the next one to train
-  double epochs_at(int64_t step) const;              // of the whole blend, for display
+  double epochs_at(int64_t step) const;              // how often the whole has been read before `step`; for display
   const Blend& blend() const { return blend_; }
 
  private:

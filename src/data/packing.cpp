@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "data/cache.h"
 
 namespace longhaul::data {
 namespace fs = std::filesystem;
@@ -148,7 +149,9 @@ PackingIndex PackingIndex::open_or_make(const TokenDataset& dataset, int64_t seq
   const fs::path path = file_of(key, folder);
   if (fs::exists(path)) {
     try {
-      return open(path, key, dataset.documents());
+      PackingIndex index = open(path, key, dataset.documents());
+      mark_used(path);
+      return index;
     } catch (const Error& problem) {
       log_warning("making the packing index again: {}", problem.what());
     }

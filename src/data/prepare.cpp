@@ -10,7 +10,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/parallel.h"
+#include "base/path_text.h"
 #include "base/progress.h"
+#include "data/cache.h"
 
 namespace longhaul::data {
 namespace fs = std::filesystem;
@@ -19,7 +21,8 @@ using nlohmann::json;
 namespace {
 
 constexpr std::array<const char*, 2> kSideFolder = {"train", "held-out"};  // by Split
-constexpr int64_t kShardDocuments = 4 << 20;                               // bounds the tables of an open shard at 64 MiB
+constexpr size_t kFilesInLog = 3;
+constexpr int64_t kShardDocuments = 4 << 20;  // bounds the tables of an open shard at 64 MiB
 
 struct State {
   CorpusPosition next;
@@ -42,7 +45,7 @@ class Preparation final : public CorpusSink {
       try {
         const json saved = read_checked_json(path);
         if (saved.at("preparation") == identity_.preparation && saved.at("tokenizer_sha256") == identity_.tokenizer_sha256) {
-          state_.next = {saved.at("file"), saved.at("line")};
+          state_.next = {saved.at("file"), saved.at("line"), saved.at("part")};
           state_.counts = counts_from_json(saved.at("counts"));
           for (size_t side = 0; side < 2; ++side) state_.shards[side] = shards_from_json(saved.at(kSideFolder[side]));
           for (size_t side = 0; side < 2; ++side) TokenDataset::open(folder_ / kSideFolder[side], state_.shards[side], identity_);
@@ -172,6 +175,7 @@ class Preparation final : public CorpusSink {
                                                 {"tokenizer_sha256", identity_.tokenizer_sha256},
                                                 {"file", state_.next.file},
                                                 {"line", state_.next.line},
+                                                {"part", state_.next.part},
                                                 {"counts", to_json(state_.counts)},
                                                 {kSideFolder[0], to_json(state_.shards[0])},
                                                 {kSideFolder[1], to_json(state_.shards[1])}});
@@ -198,11 +202,30 @@ class Preparation final : public CorpusSink {
 
 void report(const PreparedSource& prepared) {
   const CorpusCounts& c = prepared.counts;
-  log_info("{} {}: {} documents, {}, {} tokens for training, {} held out ({} documents); left out: {} copies, {} empty{}{}",
+  const auto if_any = [](int64_t count, const std::string& text) { return count > 0 ? text : std::string(); };
+  log_info("{} {}: {} documents, {}, {} tokens for training, {} held out ({} documents{}); left out: {} copies, {} empty{}{}{}",
            prepared.reused ? "reusing the prepared" : "prepared", prepared.source, count_text(c.documents), bytes_text(c.bytes),
            count_text(prepared.train.tokens()), count_text(prepared.held_out.tokens()), count_text(prepared.held_out.documents()),
-           count_text(c.copies), count_text(c.empty), c.bad_lines > 0 ? fmt::format(", {} bad lines", count_text(c.bad_lines)) : "",
-           c.bad_utf8 > 0 ? fmt::format("; {} documents are not UTF-8 (their bytes are kept)", count_text(c.bad_utf8)) : "");
+           if_any(c.cut, ": the text's end"), count_text(c.copies), count_text(c.empty),
+           if_any(c.bad_lines, fmt::format(", {} bad lines", count_text(c.bad_lines))),
+           if_any(c.not_text, fmt::format(", {} files that are not text ({})", count_text(c.not_text), bytes_text(c.not_text_bytes))),
+           if_any(c.bad_utf8, fmt::format("; {} documents are not UTF-8 (their bytes are kept)", count_text(c.bad_utf8))));
+  for (size_t i = 0; i < prepared.not_text.size(); ++i) {
+    const LeftOutFile& file = prepared.not_text[i];
+    if (i == kFilesInLog) {
+      log_info("longhaul data show {} names more of them", text_of_path(prepared.folder));
+      break;
+    }
+    log_info("left out, not text: {} ({}; data.keep_binary=true reads it all the same)", file.name, file.reason);
+  }
+}
+
+json json_of(const std::vector<LeftOutFile>& files) {
+  json list = json::array();
+  for (const LeftOutFile& file : files) {
+    if (list.size() < kNamedFiles) list.push_back({{"name", file.name}, {"bytes", file.bytes}, {"reason", file.reason}});
+  }
+  return list;
 }
 
 }  // namespace
@@ -219,6 +242,7 @@ PreparedSource prepare(const Corpus& corpus, size_t source, const Encoder& encod
     if (!fs::exists(folder / "dataset.json")) return std::nullopt;
     PreparedSource prepared = PreparedSource::open(folder, &identity);
     prepared.reused = true;
+    mark_used(folder / "dataset.json");
     return prepared;
   };
   if (auto prepared = reuse()) return std::move(*prepared);
@@ -245,6 +269,7 @@ PreparedSource prepare(const Corpus& corpus, size_t source, const Encoder& encod
                                                {"vocabulary", identity.vocabulary},
                                                {"separator", identity.separator},
                                                {"counts", to_json(done.counts)},
+                                               {"not_text", json_of(corpus.survey().not_text(source))},
                                                {"train", to_json(done.shards[0])},
                                                {"held_out", to_json(done.shards[1])}});
   fs::remove(folder / "state.json");
@@ -258,16 +283,18 @@ std::vector<PreparedSource> prepare_all(const Corpus& corpus, const Encoder& enc
     prepared.push_back(prepare(corpus, s, encoder, cache, options));
     report(prepared.back());
     const PreparedSource& last = prepared.back();
-    if (last.train.documents() == 0) {
+    if (last.train.documents() + last.held_out.documents() == 0 || (last.train.documents() == 0 && !corpus.is_validation(s))) {
       throw Error({.code = ExitCode::kData,
                    .what = last.counts.documents == 0 ? "the corpus is empty" : "the corpus leaves nothing to train on",
                    .expected = "at least one document that is not empty, not a copy and not held out",
-                   .found = fmt::format("{} documents held out, {} empty, {} copies", last.held_out.documents(), last.counts.empty,
-                                        last.counts.copies),
+                   .found = fmt::format("{} documents held out, {} empty, {} copies, {} bad lines, {} files that are not text",
+                                        last.held_out.documents(), last.counts.empty, last.counts.copies, last.counts.bad_lines,
+                                        last.counts.not_text),
                    .where = last.source,
-                   .hint = "set data.source to more text, or lower data.held_out_percent"});
+                   .hint = last.counts.not_text > 0 ? "longhaul data show names files that are not text; data.keep_binary=true reads them"
+                                                    : "name more text, or lower data.held_out_percent"});
     }
-    if (last.held_out.documents() == 0 && corpus.options().held_out_percent > 0) {
+    if (last.held_out.documents() == 0 && corpus.options().held_out_percent > 0 && corpus.options().validation.empty()) {
       log_warning("no document of {} is held out: nothing of it can be evaluated", last.source);
     }
   }

@@ -3,9 +3,12 @@
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/folders.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "base/path_text.h"
 #include "base/progress.h"
+#include "data/cache.h"
 #include "data/corpus_texts.h"
 #include "data/prepare.h"
 #include "data/tokenizer/bpe_trainer.h"
@@ -22,6 +25,7 @@ Tokenizer trained_tokenizer(const recipe::DataOptions& options, const Corpus& co
   const fs::path path = cache / fmt::format("tokenizer-{}.json", key.substr(0, 16));
   if (fs::exists(path)) {
     log_info("reusing the tokenizer trained on this text: {}", path.string());
+    mark_used(path);
     return Tokenizer::load(path);
   }
   make_folders(cache);
@@ -67,7 +71,11 @@ std::vector<const TokenDataset*> RunData::held_out() const { return those_with_d
 Tokenizer open_tokenizer(const recipe::DataOptions& options, const Corpus& corpus, const fs::path& cache) {
   if (options.tokenizer == "train") return trained_tokenizer(options, corpus, cache);
   if (options.tokenizer == "bytes") return Tokenizer::bytes();
-  return Tokenizer::load(options.tokenizer);
+  return Tokenizer::load(path_of_text(options.tokenizer));
+}
+
+fs::path cache_folder(const recipe::DataOptions& options) {
+  return options.cache.empty() ? user_cache_folder() : path_of_text(options.cache);
 }
 
 RunData open_run_data(const recipe::DataOptions& options, const fs::path& libtorch_folder, const fs::path& cache) {

@@ -19,9 +19,12 @@ struct RunData {
   Tokenizer tokenizer;
   std::vector<PreparedSource> sources;
 
-  std::vector<const TokenDataset*> train() const;
-  std::vector<const TokenDataset*> held_out() const;  // those that hold documents
+  std::vector<const TokenDataset*> train() const;     // those that hold documents
+  std::vector<const TokenDataset*> held_out() const;  // what to evaluate on: held out, or of data.validation
 };
+
+// data.cache, or the user's cache folder.
+std::filesystem::path cache_folder(const recipe::DataOptions& options);
 
 // Trains it, loads it, or takes the bytes, as options.tokenizer says.
 Tokenizer open_tokenizer(const recipe::DataOptions& options, const Corpus& corpus, const std::filesystem::path& cache);

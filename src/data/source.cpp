@@ -6,8 +6,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/path_text.h"
 #include "data/byte_stream.h"
 #include "data/json_lines.h"
+#include "data/text_check.h"
 
 namespace longhaul::data {
 namespace fs = std::filesystem;
@@ -61,28 +63,38 @@ std::vector<SourceFile> libtorch_files(const SourceOptions& options) {
   return files.empty() ? files_below(root, {".h"}) : files;
 }
 
-void read_text_file(ByteStream& stream, size_t file, const std::string& name, DocumentSink& sink, const std::function<void()>& advance) {
+void read_text_file(ByteStream& stream, const DocumentInfo& document, bool keep_binary, DocumentSink& sink,
+                    const std::function<void()>& advance) {
   std::vector<char> buffer(kChunkBytes);
-  const bool wanted = sink.begin({file, 0, name});
-  if (wanted) {
-    while (const size_t got = stream.read(buffer)) {
-      sink.text({buffer.data(), got});
-      advance();
-    }
-    sink.end();
+  size_t filled = 0;
+  while (filled < kTextCheckBytes) {
+    const size_t got = stream.read(std::span(buffer).subspan(filled));
+    if (got == 0) break;
+    filled += got;
   }
+  if (!keep_binary) {
+    const std::string reason = why_not_text({buffer.data(), std::min(filled, kTextCheckBytes)});
+    if (!reason.empty()) return sink.not_text(document.file, reason);
+  }
+  if (!sink.begin(document)) return;
+  for (; filled > 0; filled = stream.read(buffer)) {
+    sink.text({buffer.data(), filled});
+    advance();
+  }
+  sink.end();
 }
 
 }  // namespace
 
-void DocumentSink::bad_line(const std::string&, const std::string&) {}
+void DocumentSink::bad_line(const DocumentInfo&, const std::string&, const std::string&) {}
+void DocumentSink::not_text(size_t, const std::string&) {}
 
 Source Source::open(const std::string& source, const SourceOptions& options) {
   Source result;
-  result.name_ = source;
+  const fs::path path = path_of_text(source);
+  result.name_ = text_of_path(path);
   result.options_ = options;
   std::error_code problem;
-  const fs::path path(source);
   if (source == "libtorch") {
     result.files_ = libtorch_files(options);
   } else if (fs::is_directory(path, problem)) {
@@ -93,10 +105,10 @@ Source Source::open(const std::string& source, const SourceOptions& options) {
   } else {
     throw Error({.code = ExitCode::kData,
                  .what = "cannot read the corpus",
-                 .expected = "a folder of text, a file, a .jsonl file (any of them .gz or .zst), or the word libtorch",
+                 .expected = "a folder of text, a file, a .jsonl file (any of them .gz, .zst or .xz), or the word libtorch",
                  .found = problem ? problem.message() : "no such file or folder",
-                 .where = source,
-                 .hint = "set data.source to an existing path"});
+                 .where = path.string(),
+                 .hint = "name an existing path; one that contains a comma as '[\"a,b\"]'"});
   }
   if (result.files_.empty()) {
     std::string endings;
@@ -137,10 +149,10 @@ void Source::read(size_t file, DocumentSink& sink, int64_t after_line, const std
                        .after_line = after_line},
                       sink, advance);
     } else {
-      read_text_file(*stream, file, entry.name, sink, advance);
+      read_text_file(*stream, {file, 0, entry.name}, options_.keep_binary, sink, advance);
     }
   }
-  if (progress) progress(entry.bytes - reported);  // also what a skipped document left unread
+  if (progress) progress(entry.bytes - reported);  // also what a document that was left out left unread
 }
 
 }  // namespace longhaul::data

@@ -1,9 +1,10 @@
 // Sources: where text comes from. A source is a folder (every text file below it, in bytewise order of the relative path), one
 // file, a JSON Lines file (one document a line), or the word "libtorch" (real text that every machine with Longhaul has: the
-// Python sources of the LibTorch in use, its C++ headers when it has no Python). Any file may be compressed (.gz, .zst).
+// Python sources of the LibTorch in use, its C++ headers when it has no Python). Any file may be compressed (.gz, .zst, .xz).
 //
 // Documents are streamed in chunks, so memory does not depend on the input: not on its size, nor on one huge line or document.
-// Bytes are kept as they are, bad UTF-8 included. Hidden files and folders (".git") inside a folder are left out.
+// Bytes are kept as they are, bad UTF-8 included. Left out are hidden files and folders (".git") inside a folder, and files that
+// are not text (data/text_check.h). Paths and names may be any bytes; a source's name is the text of its path (base/path_text.h).
 // A Source is immutable and may be read from several threads.
 #pragma once
 
@@ -17,9 +18,10 @@
 namespace longhaul::data {
 
 struct SourceOptions {
-  std::vector<std::string> endings;       // of a folder, only files whose names end so (before .gz or .zst); empty: all
+  std::vector<std::string> endings;       // of a folder, only files whose names end so (before .gz, .zst or .xz); empty: all
   std::string jsonl_field = "text";       // which string of each line is the document
   bool skip_bad_lines = false;            // JSON Lines: count bad lines and go on; false: the first is an error naming file:line
+  bool keep_binary = false;               // files that are not text are read all the same
   std::filesystem::path libtorch_folder;  // what "libtorch" stands for: the folder that holds LibTorch's include/ and lib/
 };
 
@@ -38,19 +40,23 @@ struct DocumentInfo {
   std::string identity;
 };
 
-// Calls come in the order begin, text*, end. begin returns false to skip the document (its text is still read through).
+// Calls come in the order begin, text*, end. begin returns false to skip the document.
 class DocumentSink {
  public:
   virtual ~DocumentSink() = default;
   virtual bool begin(const DocumentInfo& document) = 0;
   virtual void text(std::string_view chunk) = 0;
   virtual void end() = 0;
-  virtual void bad_line(const std::string& where, const std::string& reason);  // only with skip_bad_lines
+  // Only with skip_bad_lines. A line too long to be looked at whole is known to be bad only after begin() and some text of it, which
+  // are void then: end() does not come.
+  virtual void bad_line(const DocumentInfo& document, const std::string& where, const std::string& reason);
+  virtual void not_text(size_t file, const std::string& reason);  // instead of the file's document
 };
 
 class Source {
  public:
-  static Source open(const std::string& source, const SourceOptions& options);  // kData: missing, unreadable, no file that fits
+  // `source` as in a recipe: base/path_text.h. kData: missing, unreadable, no file that fits.
+  static Source open(const std::string& source, const SourceOptions& options);
 
   const std::vector<SourceFile>& files() const { return files_; }
   const std::string& name() const { return name_; }

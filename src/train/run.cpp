@@ -6,7 +6,6 @@
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/folders.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/parallel.h"
@@ -128,15 +127,9 @@ void show_tables(const RunRequest& request, const data::RunData& data, Pretrain&
   const int64_t copies = recipe.train.dtype == recipe::Dtype::kBf16 ? 3 : 2;  // moments, and masters beside bf16 weights
   const std::vector<observe::MemoryPurpose> memory{{"weights", weights}, {"gradients", gradients}, {"optimizer", copies * gradients}};
 
-  std::vector<observe::DataPart> parts{{"training"}, {"held out"}};
-  for (const auto& source : data.sources) {
-    const data::TokenDataset* sides[] = {&source.train, &source.held_out};
-    for (size_t i = 0; i < 2; ++i) {
-      parts[i].documents += sides[i]->documents();
-      parts[i].bytes += sides[i]->text_bytes();
-      parts[i].tokens += sides[i]->tokens();
-    }
-  }
+  std::vector<observe::DataPart> parts;
+  for (const data::DataPart& part : data::parts_of(data.sources)) parts.push_back({part.name, part.documents, part.bytes, part.tokens});
+  parts[0].epochs = task.epochs_after(recipe.train.steps);
   const bool colours = colours_wanted(stdout);
   fmt::print("{}\n{}\n{}\n{}\n", observe::parameter_table(rows).text(colours),
              observe::memory_table(memory, available_bytes(device)).text(colours), observe::data_table(parts).text(colours),
@@ -240,7 +233,7 @@ Outcome run_training(RunRequest request) {
   observe::EventWriter events = open_run_folder(request.run_folder);
   set_compute_threads(recipe.train.threads);
 
-  const std::filesystem::path cache = recipe.data.cache.empty() ? user_cache_folder() : std::filesystem::path(recipe.data.cache);
+  const std::filesystem::path cache = data::cache_folder(recipe.data);
   const data::RunData data = data::open_run_data(recipe.data, libtorch_folder(), cache);
   Pretrain task(recipe, data, cache / "packing", device);
   task.parameters().initialise(static_cast<uint64_t>(recipe.train.seed));

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <set>
 
 #include "data/corpus_texts.h"
@@ -5,38 +6,6 @@
 
 namespace longhaul::data {
 namespace {
-
-TEST(CorpusSplit, HeldOutIsTheHashOfThePathModulo100) {
-  TemporaryFolder folder;
-  for (int i = 0; i < 400; ++i) write_file(folder / fmt::format("f{}.txt", i), fmt::format("text {}", i));
-  const Corpus corpus = corpus_of(folder.path(), 3);
-  Collector all;
-  corpus.read(0, std::nullopt, all);
-  int held_out = 0;
-  for (size_t i = 0; i < all.documents.size(); ++i) {
-    const bool expected = xxh3(all.documents[i].first) % 100 < 3;
-    EXPECT_EQ(all.splits[i] == Split::kHeldOut, expected) << all.documents[i].first;
-    held_out += expected;
-  }
-  EXPECT_GT(held_out, 0);
-  Collector train, held;
-  corpus.read(0, Split::kTrain, train);
-  corpus.read(0, Split::kHeldOut, held);
-  EXPECT_EQ(held.documents.size(), static_cast<size_t>(held_out));
-  EXPECT_EQ(train.documents.size() + held.documents.size(), 400u);
-}
-
-TEST(CorpusSplit, SmallFolderHoldsOutTheFileWithTheSmallestHash) {
-  TemporaryFolder folder;
-  for (int i = 0; i < 5; ++i) write_file(folder / fmt::format("f{}.txt", i), fmt::format("text {}", i));
-  Collector held;
-  corpus_of(folder.path(), 1).read(0, Split::kHeldOut, held);
-  ASSERT_EQ(held.documents.size(), 1u);
-  for (int i = 0; i < 5; ++i) EXPECT_LE(xxh3(held.documents[0].first), xxh3(fmt::format("f{}.txt", i)));
-  Collector none;
-  corpus_of(folder.path(), 0).read(0, Split::kHeldOut, none);
-  EXPECT_TRUE(none.documents.empty());
-}
 
 TEST(CorpusCopies, OnlyTheFirstOfEqualDocumentsIsKeptAcrossSourcesAndKinds) {
   TemporaryFolder folder;
@@ -97,13 +66,22 @@ TEST(CorpusKey, ChangesWithWhatDecidesTheDocuments) {
   EXPECT_EQ(corpus_of(folder.path()).key(0), *keys.begin());
   keys.insert(corpus_of(folder.path(), 5).key(0));
   keys.insert(corpus_of(folder.path(), 5, true).key(0));
+  CorpusOptions options{.sources = {folder.path().string()}, .held_out_percent = 0, .remove_copies = false};
+  EXPECT_EQ(Corpus::open(options).key(0), *std::find(keys.begin(), keys.end(), corpus_of(folder.path()).key(0)));
+  options.source.skip_bad_lines = true;
+  keys.insert(Corpus::open(options).key(0));
+  options.source.keep_binary = true;
+  keys.insert(Corpus::open(options).key(0));
+  options.validation = {(folder / "a.txt").string()};
+  keys.insert(Corpus::open(options).key(0));
+  keys.insert(Corpus::open(options).key(1));
   write_file(folder / "c.txt", "c");
   keys.insert(corpus_of(folder.path()).key(0));
   write_file(folder / "c.txt", "cc");
   keys.insert(corpus_of(folder.path()).key(0));
   std::filesystem::rename(folder / "c.txt", folder / "d.txt");
   keys.insert(corpus_of(folder.path()).key(0));
-  EXPECT_EQ(keys.size(), 6u);
+  EXPECT_EQ(keys.size(), 10u);
 }
 
 TEST(CorpusPulled, TextsComeInOrderAndMayBeAbandoned) {

@@ -133,6 +133,13 @@ TEST_F(LoaderTest, EveryEpochHoldsEverySampleOnceInAnotherOrder) {
   EXPECT_EQ(bytes, a_.train.text_bytes());
 }
 
+TEST_F(LoaderTest, EpochsAreCountedOverTheWhole) {
+  Loader loader({&a_.train, &b_.train}, options(32, 6));
+  const auto samples = static_cast<double>(PackingIndex::samples(a_.train, 32) + PackingIndex::samples(b_.train, 32));
+  EXPECT_EQ(loader.epochs_at(0), 0);
+  EXPECT_DOUBLE_EQ(loader.epochs_at(7), 42 / samples);
+}
+
 TEST_F(LoaderTest, TakingPrefetchesWhatBatchAtGives) {
   LoaderOptions staged = options();
   // The batch grows: 2 rows a step for ten steps, then 5.

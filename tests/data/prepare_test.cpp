@@ -100,6 +100,34 @@ TEST(Prepare, InterruptedPreparationGoesOn) {
   EXPECT_GE(commits, 4);
 }
 
+// Between the two parts of a document that is cut, too.
+TEST(Prepare, InterruptedInsideACutDocumentGoesOn) {
+  for (const char* name : {"book.txt", "book.jsonl"}) {
+    TemporaryFolder folder;
+    std::string text, line;
+    for (int i = 0; i < 3000; ++i) text += fmt::format("line {} of the book\n", i), line += fmt::format("line {} of the book\\n", i);
+    const bool json = std::string_view(name).ends_with(".jsonl");
+    write_file(folder / "text" / name, json ? "{\"text\":\"\"}\n{\"text\":\"" + line + "\"}\n{\"text\":\"\"}\n" : text);
+    write_file(folder / "text/z.txt", "");
+    const Corpus corpus = corpus_of(folder / "text", 5, true);
+    PrepareOptions options{.shard_tokens = 1000, .long_document_bytes = 5000};
+    const PreparedSource whole = prepare(corpus, 0, byte_encoder(), folder / "whole", options);
+    EXPECT_EQ(whole.train.documents(), 1);
+    EXPECT_EQ(whole.held_out.documents(), 1);
+    EXPECT_EQ(text_of(whole.train, 0) + text_of(whole.held_out, 0), text);
+    for (int stop = 1; stop <= 2; ++stop) {
+      const auto cache = folder / fmt::format("cache-{}", stop);
+      int commits = 0;
+      options.after_commit = [&] {
+        if (++commits == stop) throw Interrupted();
+      };
+      EXPECT_THROW(prepare(corpus, 0, byte_encoder(), cache, options), Interrupted);
+      options.after_commit = nullptr;
+      EXPECT_EQ(files_below(prepare(corpus, 0, byte_encoder(), cache, options).folder), files_below(whole.folder)) << name << stop;
+    }
+  }
+}
+
 TEST(Prepare, ThreadsDoNotChangeTheFiles) {
   TemporaryFolder folder;
   write_documents(folder / "text", 80);

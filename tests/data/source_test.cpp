@@ -25,24 +25,29 @@ TEST(Source, EndingsLookBehindCompression) {
   write_file(folder / "b.py.gz", gzipped("b"));
   write_file(folder / "c.py.zst", zstd_compressed("c"));
   write_file(folder / "d.txt", "d");
+  write_file(folder / "e.py.xz", xz_compressed("e"));
   CorpusOptions options;
   options.sources = {folder.path().string()};
   options.source.endings = {".py"};
-  EXPECT_EQ(documents_of(Corpus::open(options)), (Documents{{"a.py", "a"}, {"b.py.gz", "b"}, {"c.py.zst", "c"}}));
+  EXPECT_EQ(documents_of(Corpus::open(options)), (Documents{{"a.py", "a"}, {"b.py.gz", "b"}, {"c.py.zst", "c"}, {"e.py.xz", "e"}}));
 }
 
-TEST(Source, SeveralGzipMembersAndZstdFramesAreOneText) {
+TEST(Source, SeveralGzipMembersZstdFramesAndXzStreamsAreOneText) {
   TemporaryFolder folder;
   const std::string big(3 << 20, 'x');
   write_file(folder / "a.txt.gz", gzipped("one ") + gzipped(big) + gzipped(" end") + std::string(512, '\0'));
   write_file(folder / "b.txt.zst", zstd_compressed("one ") + zstd_compressed(big) + zstd_compressed(" end"));
-  for (const auto& [name, text] : documents_of(corpus_of(folder.path()))) EXPECT_EQ(text, "one " + big + " end") << name;
+  write_file(folder / "c.txt.xz", xz_compressed("one ") + xz_compressed(big) + xz_compressed(" end") + std::string(512, '\0'));
+  const Documents documents = documents_of(corpus_of(folder.path()));
+  ASSERT_EQ(documents.size(), 3u);
+  for (const auto& [name, text] : documents) EXPECT_EQ(text, "one " + big + " end") << name;
 }
 
 TEST(Source, TruncatedOrDamagedCompressionIsAnError) {
   std::string text;
   for (int i = 0; i < 100000; ++i) text += std::to_string(i * 7919) + "\n";
-  for (const auto& [ending, packed] : {std::pair{"gz", gzipped(text)}, std::pair{"zst", zstd_compressed(text)}}) {
+  for (const auto& [ending, packed] :
+       {std::pair{"gz", gzipped(text)}, std::pair{"zst", zstd_compressed(text)}, std::pair{"xz", xz_compressed(text)}}) {
     for (const std::string& broken :
          {packed.substr(0, packed.size() / 2), packed.substr(0, packed.size() - 1), std::string(), "plain text" + packed}) {
       TemporaryFolder folder;
@@ -90,6 +95,22 @@ TEST(Source, BadJsonLineNamesFileAndLine) {
     const CorpusCounts counts = Corpus::open(options).read(0, std::nullopt, all);
     EXPECT_EQ(all.documents.size(), 2u) << bad;
     EXPECT_EQ(counts.bad_lines, 1) << bad;
+  }
+}
+
+// As JavaScript, Python and nlohmann read it.
+TEST(Source, OfAKeyThatStandsTwiceTheLastValueCounts) {
+  TemporaryFolder folder;
+  const std::vector<std::string> lines = {R"({"text": "one", "text": "two"})", R"({"text": 1, "a": 2, "text": "two"})",
+                                          R"({"text": "a", "t\u0065xt": "two", "b": {"text": "three"}})",
+                                          "{\"text\": \"\xff\", \"text\": \"two\"}"};
+  for (const std::string& line : lines) {
+    write_file(folder / "a.jsonl", line + "\n");
+    EXPECT_EQ(documents_of(corpus_of(folder / "a.jsonl")), (Documents{{"a.jsonl:1", "two"}})) << line;
+  }
+  for (const char* line : {R"({"text": "one", "text": 2})", R"({"text": "one", "text": null})"}) {
+    write_file(folder / "a.jsonl", line);
+    EXPECT_EQ(error_of([&] { documents_of(corpus_of(folder / "a.jsonl")); }).fields().found, "\"text\" is not a string") << line;
   }
 }
 
@@ -158,6 +179,17 @@ TEST(Source, MissingEmptyAndUnreadableAreErrors) {
   const Corpus corpus = corpus_of(folder.path());
   std::filesystem::remove(folder / "a.txt");  // after it was listed
   EXPECT_EQ(error_of([&] { documents_of(corpus); }).code(), ExitCode::kData);
+}
+
+TEST(Source, TildeIsTheHomeFolder) {
+  TemporaryFolder folder;
+  write_file(folder / "texts/a.txt", "at home");
+  const char* before = std::getenv("HOME");
+  const std::string home = before == nullptr ? "" : before;
+  ::setenv("HOME", folder.path().c_str(), 1);
+  EXPECT_EQ(documents_of(Corpus::open({.sources = {"~/texts"}, .held_out_percent = 0, .remove_copies = false})),
+            (Documents{{"a.txt", "at home"}}));
+  if (before != nullptr) ::setenv("HOME", home.c_str(), 1);
 }
 
 TEST(Source, LibtorchIsItsPythonElseItsHeaders) {

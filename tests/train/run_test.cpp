@@ -105,6 +105,30 @@ TEST_F(TrainRun, LearnsAndSaves) {
   EXPECT_EQ(storage::list_checkpoints(storage::LocalFileSystem(), folder_ / "run" / "checkpoints", {}).size(), 3u);  // the last three
 }
 
+// Recipe, events and checkpoints hold UTF-8; paths need not be.
+TEST_F(TrainRun, PathsThatAreNotUtf8AreTrainedOnAndResumed) {
+  const fs::path odd = folder_ / "caf\xe9";
+  fs::create_directories(odd);
+  for (int i = 0; i < 10; ++i) std::ofstream(odd / ("na\xefve" + std::to_string(i))) << std::string(400, static_cast<char>('a' + i));
+  const auto run = [&](const char* steps) {
+    return run_training(request("run \xff", {"data.source=" + odd.string(), steps, "train.evaluate_every=5"}));
+  };
+  EXPECT_EQ(run("train.steps=5").step, 5);
+  EXPECT_EQ(run("train.steps=10").step, 10);
+  EXPECT_EQ(events<observe::Resume>("run \xff").back().step, 5);
+  EXPECT_EQ(recipe::load(folder_ / "run \xff" / "recipe.toml").recipe.data.source, std::vector{"file:" + (folder_ / "caf%E9").string()});
+}
+
+TEST_F(TrainRun, StepsSayHowOftenTheDataHaveBeenRead) {
+  run_training(request("run", {"data.held_out_percent=0"}));
+  int64_t bytes = 0, files = 0;
+  for (const auto& file : fs::directory_iterator(folder_ / "text")) bytes += static_cast<int64_t>(file.file_size()), ++files;
+  const auto samples = static_cast<double>((bytes + files + 31) / 32);
+  const auto steps = events<observe::StepReport>("run");
+  ASSERT_EQ(steps.size(), 12u);
+  for (const auto& step : steps) EXPECT_DOUBLE_EQ(step.epoch.value(), static_cast<double>(step.step * 4) / samples);
+}
+
 TEST_F(TrainRun, ResumedRunEqualsTheUninterruptedOneBitByBit) {
   for (const std::string dtype : {"train.dtype=fp32", "train.dtype=bf16"}) {
     const std::string whole = "whole " + dtype, parts = "parts " + dtype;
