@@ -1,4 +1,4 @@
-// `longhaul data`: make the token shards a recipe trains on, check them, show their sizes.
+// `longhaul data`: make the token shards a recipe trains on, check them, show their sizes, be rid of old ones.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,11 +6,13 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
+#include "base/clock.h"
 #include "base/folders.h"
+#include "base/path_text.h"
 #include "base/progress.h"
 #include "base/terminal.h"
 #include "cli/command.h"
+#include "data/cache.h"
 #include "data/run_data.h"
 #include "observe/table.h"
 #include "recipe/load.h"
@@ -25,7 +27,8 @@ using nlohmann::ordered_json;
 struct Arguments {
   std::string path;
   std::vector<std::string> overrides;
-  bool json = false;
+  double days = 30;
+  bool all = false, yes = false, json = false;
 };
 
 ordered_json json_of(const data::TokenDataset& side) {
@@ -33,41 +36,57 @@ ordered_json json_of(const data::TokenDataset& side) {
 }
 
 ordered_json json_of(const data::PreparedSource& source) {
+  ordered_json not_text = ordered_json::array();
+  for (const auto& file : source.not_text) not_text.push_back({{"name", file.name}, {"bytes", file.bytes}, {"reason", file.reason}});
   return {{"source", source.source},
-          {"folder", source.folder.string()},
+          {"folder", text_of_path(source.folder)},
           {"vocabulary", source.identity.vocabulary},
           {"tokenizer_sha256", source.identity.tokenizer_sha256},
           {"train", json_of(source.train)},
           {"held_out", json_of(source.held_out)},
+          {"cut", source.counts.cut},
           {"empty", source.counts.empty},
           {"copies", source.counts.copies},
           {"bad_lines", source.counts.bad_lines},
-          {"bad_utf8", source.counts.bad_utf8}};
+          {"bad_utf8", source.counts.bad_utf8},
+          {"not_text", source.counts.not_text},
+          {"not_text_bytes", source.counts.not_text_bytes},
+          {"not_text_files", not_text}};
+}
+
+// A cell that says nothing is empty.
+std::string if_any(int64_t count, std::string text) { return count > 0 ? std::move(text) : std::string(); }
+
+void show(const data::PreparedSource& source) {
+  observe::Table table(source.source, {{"part"},
+                                       {"documents", observe::Align::kRight},
+                                       {"bytes", observe::Align::kRight},
+                                       {"tokens", observe::Align::kRight},
+                                       {"shards", observe::Align::kRight}});
+  for (const data::DataPart& part : data::parts_of({&source, 1})) {
+    table.row({part.name, count_text(part.documents), if_any(part.bytes, bytes_text(part.bytes)),
+               if_any(part.tokens, count_text(part.tokens)), if_any(part.shards, count_text(part.shards))});
+  }
+  print(table.text(colours_wanted(stdout)));
+  for (const auto& file : source.not_text) print(fmt::format("not text: {} ({}, {})\n", file.name, bytes_text(file.bytes), file.reason));
+  const int64_t unnamed = source.counts.not_text - static_cast<int64_t>(source.not_text.size());
+  if (unnamed > 0) print(fmt::format("not text: {} more\n", count_text(unnamed)));
+  if (source.counts.bad_utf8 > 0) {
+    print(fmt::format("documents with bytes that are not UTF-8, kept as they are: {}\n", count_text(source.counts.bad_utf8)));
+  }
+  print(fmt::format("{}\n\n", text_of_path(source.folder)));
 }
 
 void show(const std::vector<data::PreparedSource>& sources, bool json) {
-  if (json) {
-    ordered_json list = ordered_json::array();
-    for (const auto& source : sources) list.push_back(json_of(source));
-    print_json({{"sources", list}});
-    return;
-  }
+  ordered_json list = ordered_json::array();
   for (const auto& source : sources) {
-    observe::Table table(source.source, {{"part"},
-                                         {"documents", observe::Align::kRight},
-                                         {"bytes", observe::Align::kRight},
-                                         {"tokens", observe::Align::kRight},
-                                         {"shards", observe::Align::kRight}});
-    const auto row = [&](const char* name, const data::TokenDataset& side) {
-      table.row({name, count_text(side.documents()), bytes_text(side.text_bytes()), count_text(side.tokens()), count_text(side.shards())});
-    };
-    row("training", source.train);
-    row("held out", source.held_out);
-    print(table.text(colours_wanted(stdout)));
-    print(fmt::format("left out: {} copies, {} empty, {} bad lines; documents that are not UTF-8: {}\n{}\n\n",
-                      count_text(source.counts.copies), count_text(source.counts.empty), count_text(source.counts.bad_lines),
-                      count_text(source.counts.bad_utf8), source.folder.string()));
+    if (json) {
+      list.push_back(json_of(source));
+    } else {
+      show(source);
+    }
   }
+  if (json) print_json({{"sources", list}});
 }
 
 // The folder itself when it is a prepared source, else those right below it (a cache folder).
@@ -105,8 +124,7 @@ void add_prepare(CLI::App& group, Command& command) {
   on_run(prepare, command, [arguments] {
     const recipe::LoadedRecipe loaded = recipe::load(arguments->path, arguments->overrides);
     const recipe::DataOptions& options = loaded.recipe.data;
-    const fs::path cache = options.cache.empty() ? user_cache_folder() : fs::path(options.cache);
-    show(data::open_run_data(options, libtorch_folder(), cache).sources, arguments->json);
+    show(data::open_run_data(options, libtorch_folder(), data::cache_folder(options)).sources, arguments->json);
     return ExitCode::kDone;
   });
 }
@@ -152,16 +170,76 @@ void add_show(CLI::App& group, Command& command) {
   });
 }
 
+// Entries that no run has used for so long, or all; removed only with --yes.
+ExitCode clean(const Arguments& arguments) {
+  const fs::path folder = arguments.path.empty() ? user_cache_folder() : fs::path(arguments.path);
+  const double now_s = wall_time_s();
+  observe::Table table(text_of_path(folder),
+                       {{"file or folder"}, {"holds"}, {"size", observe::Align::kRight}, {"last used", observe::Align::kRight}, {""}});
+  ordered_json list = ordered_json::array();
+  int64_t found = 0, removed = 0;
+  for (const data::CacheEntry& entry : data::list_cache(folder)) {
+    const double days = std::max(0.0, (now_s - entry.used_s) / 86400);
+    if (!arguments.all && days < arguments.days) continue;
+    const bool gone = arguments.yes && data::remove_from_cache(entry);
+    found += entry.bytes;
+    removed += gone ? entry.bytes : 0;
+    const std::string name = text_of_path(entry.path.lexically_relative(folder));
+    list.push_back({{"path", text_of_path(entry.path)},
+                    {"kind", data::name_of(entry.kind)},
+                    {"bytes", entry.bytes},
+                    {"last_used", entry.used_s},
+                    {"removed", gone}});
+    table.row({name, data::name_of(entry.kind), bytes_text(entry.bytes), fmt::format("{:.0f} days ago", days),
+               gone            ? "removed"
+               : arguments.yes ? "is being prepared: stays"
+                               : ""});
+  }
+  if (arguments.json) {
+    print_json({{"folder", text_of_path(folder)}, {"entries", list}, {"bytes", found}, {"removed_bytes", removed}});
+    return ExitCode::kDone;
+  }
+  if (!list.empty()) print(table.text(colours_wanted(stdout)));
+  if (list.empty()) {
+    const std::string since =
+        arguments.all ? "" : fmt::format(" that was not used for {:g} days; --all takes the rest too", arguments.days);
+    print(fmt::format("nothing of prepared data in {}{}\n", text_of_path(folder), since));
+  } else if (arguments.yes) {
+    print(fmt::format("removed {}; what is needed again is made again\n", bytes_text(removed)));
+  } else {
+    print(fmt::format("{} could be removed: add --yes\n", bytes_text(found)));
+  }
+  return ExitCode::kDone;
+}
+
+void add_clean(CLI::App& group, Command& command) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* cleaned =
+      add_command(group, "clean", "list, and with --yes remove, prepared data, tokenizers and packing indexes that no recent run used",
+                  {{"what has not been used for 30 days, and its size", "data clean"},
+                   {"remove what has not been used for a week", "data clean --older-than 7 --yes"},
+                   {"remove all of it", "data clean --all --yes"}});
+  cleaned->add_option("FOLDER", arguments->path, "a cache folder (default: the user's)");
+  cleaned->add_option("--older-than", arguments->days, "days since a run last used it")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  cleaned->add_flag("--all", arguments->all, "whenever it was used");
+  cleaned->add_flag("--yes", arguments->yes, "remove what is listed");
+  add_json_flag(cleaned, arguments->json);
+  on_run(cleaned, command, [arguments] { return clean(*arguments); });
+}
+
 }  // namespace
 
 void add_data(CLI::App& program, Command& command) {
-  CLI::App* group = add_command_group(program, "data", "prepare, check and show training data",
+  CLI::App* group = add_command_group(program, "data", "prepare, check, show and clean up training data",
                                       {{"make it", "data prepare recipes/first-run.toml"},
                                        {"check it", "data verify ~/.cache/longhaul"},
                                        {"how much there is", "data show ~/.cache/longhaul"}});
   add_prepare(*group, command);
   add_verify(*group, command);
   add_show(*group, command);
+  add_clean(*group, command);
 }
 
 }  // namespace longhaul::cli

@@ -107,6 +107,7 @@ TEST_F(Program, EveryCommandHasHelpWithThreeExamples) {
                                                           {"data", "prepare"},
                                                           {"data", "verify"},
                                                           {"data", "show"},
+                                                          {"data", "clean"},
                                                           {"checkpoint"},
                                                           {"checkpoint", "list"},
                                                           {"checkpoint", "show"},
@@ -224,6 +225,56 @@ TEST_F(Program, DataIsPreparedVerifiedAndShown) {
   expect_error(run({"data", "verify", folder}), 65, "train");
   expect_error(run({"data", "verify", path("texts")}), 65, "no prepared data");
   expect_error(run({"data", "prepare", path("recipe.toml"), "data.source=" + path("nowhere")}), 65, "nowhere");
+}
+
+TEST_F(Program, DataOfOddNamesAndFilesThatAreNotText) {
+  const std::string odd = path("caf\xe9");
+  fs::create_directories(odd);
+  write("caf\xe9/na\xefve.txt", "some text of its own\n");
+  write("caf\xe9/plain.txt", "some other text\n");
+  write("caf\xe9/\xff.bin", std::string(10, '\0'));
+  for (const std::string& source : {odd, "file:" + path("caf%E9")}) {
+    const ProcessResult prepared = run({"data", "prepare", path("recipe.toml"), "data.source=" + source, "--json"});
+    ASSERT_EQ(prepared.status, 0) << prepared.errors;
+    const json found = json::parse(prepared.output)["sources"][0];
+    EXPECT_EQ(found["source"], "file:" + path("caf%E9"));
+    EXPECT_EQ(found["not_text"], 1);
+    EXPECT_EQ(found["not_text_bytes"], 10);
+    EXPECT_EQ(found["not_text_files"][0]["name"], "file:%FF.bin");
+    EXPECT_THAT(run({"data", "show", found["folder"]}).output, AllOf(HasSubstr("left out: not text"), HasSubstr("file:%FF.bin")));
+  }
+  expect_error(run({"data", "prepare", path("recipe.toml"), "data.source=" + path("caf\xe8")}), 65, "no such file");
+  expect_error(run({"data", "prepare", path("recipe.toml"), "data.source=file:%zz"}), 64, "%25");
+  const ProcessResult shown = run({"config", "show", path("recipe.toml"), "data.source=" + odd});
+  EXPECT_EQ(shown.status, 0);
+  EXPECT_THAT(shown.output, HasSubstr("file:"));
+}
+
+TEST_F(Program, CleanRemovesWhatNoRecentRunUsed) {
+  ASSERT_EQ(run({"data", "prepare", path("recipe.toml")}).status, 0);
+  const auto clean = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"data", "clean", "--json"});
+    const ProcessResult result = run(more);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    return json::parse(result.output);
+  };
+  EXPECT_EQ(clean({})["entries"].size(), 0u) << "it was used just now";
+  const json listed = clean({"--all"});
+  ASSERT_EQ(listed["entries"].size(), 1u);
+  EXPECT_EQ(listed["entries"][0]["kind"], "token shards");
+  EXPECT_GT(listed["bytes"].get<int64_t>(), 0);
+  EXPECT_EQ(listed["removed_bytes"], 0);
+  EXPECT_TRUE(fs::exists(listed["entries"][0]["path"].get<std::string>())) << "without --yes nothing is removed";
+  EXPECT_THAT(run({"data", "clean", "--all"}).output, HasSubstr("add --yes"));
+  for (const auto& entry : fs::recursive_directory_iterator(path("cache"))) {
+    fs::last_write_time(entry.path(), fs::file_time_type::clock::now() - std::chrono::hours(24 * 40));
+  }
+  EXPECT_EQ(clean({"--older-than", "50"})["entries"].size(), 0u);
+  const json removed = clean({"--yes"});
+  EXPECT_EQ(removed["removed_bytes"], removed["bytes"]);
+  EXPECT_TRUE(removed["entries"][0]["removed"].get<bool>());
+  EXPECT_FALSE(fs::exists(removed["entries"][0]["path"].get<std::string>()));
+  EXPECT_THAT(run({"data", "clean", path("cache"), "--all"}).output, HasSubstr("nothing"));
 }
 
 TEST_F(Program, CheckpointsAreListedVerifiedComparedAndPruned) {
