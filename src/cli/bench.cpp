@@ -11,6 +11,7 @@
 #include "bench/register.h"
 #include "bench/train.h"
 #include "cli/command.h"
+#include "cli/output.h"
 #include "kernels/dispatch.h"
 #include "observe/table.h"
 
@@ -95,20 +96,20 @@ ExitCode run_benchmarks(const Arguments& arguments) {
   return correct ? ExitCode::kDone : ExitCode::kCheckFailed;
 }
 
-void add_compare(CLI::App& bench, Command& command) {
+void add_compare(Command& bench) {
   struct Files {
     std::string a, b;
     bool json = false;
   };
   auto files = std::make_shared<Files>();
-  CLI::App* compare = add_command(bench, "compare", "two outputs of `bench … --json` side by side",
-                                  {{"before and after a change", "bench compare before.json after.json"},
-                                   {"how the files are made", "bench attention --json > before.json"},
-                                   {"for a script", "bench compare before.json after.json --json"}});
-  compare->add_option("A", files->a, "JSON lines of an earlier run")->required();
-  compare->add_option("B", files->b, "JSON lines of a later run")->required();
-  add_json_flag(compare, files->json, "print one JSON object a line");
-  on_run(compare, command, [files] {
+  Command compare = bench.add("compare", "two outputs of `bench … --json` side by side",
+                              {{"before and after a change", "bench compare before.json after.json"},
+                               {"how the files are made", "bench attention --json > before.json"},
+                               {"for a script", "bench compare before.json after.json --json"}});
+  compare.option("A", files->a, "JSON lines of an earlier run").required();
+  compare.option("B", files->b, "JSON lines of a later run").required();
+  compare.json_flag(files->json, "print one JSON object a line");
+  compare.on_run([files] {
     const bench::FileComparison comparison = bench::compare_files(files->a, files->b);
     if (files->json) {
       for (const bench::ComparedFigure& each : comparison.figures) print_json(each.json());
@@ -119,31 +120,27 @@ void add_compare(CLI::App& bench, Command& command) {
   });
 }
 
-void add_train(CLI::App& group, Command& command) {
+void add_train(Command& group) {
   struct Options {
     bench::TrainRequest request;
     std::string device = "auto";
     bool json = false, explain = false;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* train = add_command(group, "train", "whole training steps of a preset on random tokens",
-                                {{"GPT-2 in bf16", "bench train --preset gpt2-124m --batch 1 --sequence 1024 --dtype bf16"},
-                                 {"a hybrid with experts, long", "bench train --preset hybrid-bench --batch 1 --sequence 8192"},
-                                 {"for a script", "bench train --preset gpt2-124m --dtype fp32 --steps 5 --json"}});
-  train->add_option("--preset", options->request.preset, "model: see presets/")->capture_default_str();
-  train->add_option("--batch", options->request.batch, "sequences a step")->check(CLI::PositiveNumber)->capture_default_str();
-  train->add_option("--sequence", options->request.sequence, "tokens a sequence")
-      ->check(CLI::Range(int64_t{2}, int64_t{1} << 24))
-      ->capture_default_str();
-  train->add_option("--dtype", options->request.dtype, "bf16, fp32 or fp64")
-      ->check(CLI::IsMember({"bf16", "fp32", "fp64"}))
-      ->capture_default_str();
-  train->add_option("--steps", options->request.steps, "steps that are timed")->check(CLI::PositiveNumber)->capture_default_str();
-  train->add_option("--device", options->device, "auto (a GPU when there is one), cpu, cuda or cuda:N")->capture_default_str();
-  train->add_option("--seed", options->request.seed, "of weights and tokens")->capture_default_str();
-  train->add_flag("--explain-dispatch", options->explain, "say which implementation took each call, and why others did not");
-  add_json_flag(train, options->json, "print one JSON object");
-  on_run(train, command, [options] {
+  Command train = group.add("train", "whole training steps of a preset on random tokens",
+                            {{"GPT-2 in bf16", "bench train --preset gpt2-124m --batch 1 --sequence 1024 --dtype bf16"},
+                             {"a hybrid with experts, long", "bench train --preset hybrid-bench --batch 1 --sequence 8192"},
+                             {"for a script", "bench train --preset gpt2-124m --dtype fp32 --steps 5 --json"}});
+  train.option("--preset", options->request.preset, "model: see presets/").default_shown();
+  train.option("--batch", options->request.batch, "sequences a step").at_least(1).default_shown();
+  train.option("--sequence", options->request.sequence, "tokens a sequence").at_least(2).at_most(1 << 24).default_shown();
+  train.option("--dtype", options->request.dtype, "bf16, fp32 or fp64").one_of({"bf16", "fp32", "fp64"}).default_shown();
+  train.option("--steps", options->request.steps, "steps that are timed").at_least(1).default_shown();
+  train.option("--device", options->device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
+  train.option("--seed", options->request.seed, "of weights and tokens").default_shown();
+  train.flag("--explain-dispatch", options->explain, "say which implementation took each call, and why others did not");
+  train.json_flag(options->json, "print one JSON object");
+  train.on_run([options] {
     kernels::Dispatcher::explain(options->explain);
     options->request.device = device_named(options->device, "--device");
     const MachineProfile peak = measured_profile(/*fresh=*/false, options->request.device);
@@ -158,23 +155,22 @@ void add_train(CLI::App& group, Command& command) {
 
 }  // namespace
 
-void add_bench(CLI::App& program, Command& command) {
+void add_bench(Command& program) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* bench = add_command(program, "bench", "measure operators beside this machine's limits (exit 1: a wrong answer)",
-                                {{"everything", "bench"},
-                                 {"one of them, beside its peer", "bench linear_recurrence --peer"},
-                                 {"for a script", "bench gemm copy --json"}});
-  bench->add_option("NAME", arguments->names, fmt::format("{}; all when none is named", fmt::join(known_names(), ", ")));
-  bench->add_flag("--list", arguments->list, "only list them");
-  bench->add_flag("--peer", arguments->peer, "time what a user would use instead beside it");
-  bench->add_flag("--fresh", arguments->fresh, "measure the machine's limits again first");
-  bench->add_flag("--explain-dispatch", arguments->explain, "say which implementation took each call, and why others did not");
-  bench->add_flag("--ops-library", arguments->ops_library, "only print the path of the operators' library for torch.ops.load_library");
-  add_json_flag(bench, arguments->json, "print one JSON object a line");
-  bench->require_subcommand(0, 1);
-  on_run(bench, command, [arguments] { return run_benchmarks(*arguments); });
-  add_train(*bench, command);
-  add_compare(*bench, command);
+  Command bench = program.add("bench", "measure operators beside this machine's limits (exit 1: a wrong answer)",
+                              {{"everything", "bench"},
+                               {"one of them, beside its peer", "bench linear_recurrence --peer"},
+                               {"for a script", "bench gemm copy --json"}});
+  bench.option("NAME", arguments->names, fmt::format("{}; all when none is named", fmt::join(known_names(), ", ")));
+  bench.flag("--list", arguments->list, "only list them");
+  bench.flag("--peer", arguments->peer, "time what a user would use instead beside it");
+  bench.flag("--fresh", arguments->fresh, "measure the machine's limits again first");
+  bench.flag("--explain-dispatch", arguments->explain, "say which implementation took each call, and why others did not");
+  bench.flag("--ops-library", arguments->ops_library, "only print the path of the operators' library for torch.ops.load_library");
+  bench.json_flag(arguments->json, "print one JSON object a line");
+  bench.on_run([arguments] { return run_benchmarks(*arguments); });
+  add_train(bench);
+  add_compare(bench);
 }
 
 }  // namespace longhaul::cli

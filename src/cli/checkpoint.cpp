@@ -13,6 +13,7 @@
 #include "base/terminal.h"
 #include "cli/checkpoint_json.h"
 #include "cli/command.h"
+#include "cli/output.h"
 #include "observe/table.h"
 #include "storage/catalog.h"
 #include "storage/diff.h"
@@ -56,15 +57,15 @@ std::string marks_of(const storage::CheckpointSummary& summary) {
   return fmt::format("{}", fmt::join(marks, ", "));
 }
 
-void add_list(CLI::App& group, Command& command) {
+void add_list(Command& group) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* list = add_command(group, "list", "the checkpoints of a run, newest first",
-                               {{"of a run", "checkpoint list runs/first-run"},
-                                {"of a folder of checkpoints", "checkpoint list runs/first-run/checkpoints"},
-                                {"for a script", "checkpoint list runs/first-run --json"}});
-  list->add_option("PATH", arguments->path, "a run folder or its checkpoints folder")->required();
-  add_json_flag(list, arguments->json);
-  on_run(list, command, [arguments] {
+  Command list = group.add("list", "the checkpoints of a run, newest first",
+                           {{"of a run", "checkpoint list runs/first-run"},
+                            {"of a folder of checkpoints", "checkpoint list runs/first-run/checkpoints"},
+                            {"for a script", "checkpoint list runs/first-run --json"}});
+  list.option("PATH", arguments->path, "a run folder or its checkpoints folder").required();
+  list.json_flag(arguments->json);
+  list.on_run([arguments] {
     const auto [folder, summaries] = all_of(arguments->path);
     ordered_json json = ordered_json::array();
     observe::Table table(folder.string(), {{"checkpoint"},
@@ -122,16 +123,16 @@ ordered_json json_of(const storage::Manifest& manifest) {
           {"state", manifest.state}};
 }
 
-void add_show(CLI::App& group, Command& command) {
+void add_show(Command& group) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* show = add_command(group, "show", "what one checkpoint holds: where it came from, its tensors",
-                               {{"the newest of a run", "checkpoint show runs/first-run"},
-                                {"with every tensor", "checkpoint show runs/first-run/checkpoints/step-000000200 --tensors"},
-                                {"with recipe and environment, for a script", "checkpoint show runs/first-run --json"}});
-  show->add_option("PATH", arguments->path, "a checkpoint, `latest`, or a run folder: its newest")->required();
-  show->add_flag("--tensors", arguments->tensors, "list every tensor");
-  add_json_flag(show, arguments->json);
-  on_run(show, command, [arguments] {
+  Command show = group.add("show", "what one checkpoint holds: where it came from, its tensors",
+                           {{"the newest of a run", "checkpoint show runs/first-run"},
+                            {"with every tensor", "checkpoint show runs/first-run/checkpoints/step-000000200 --tensors"},
+                            {"with recipe and environment, for a script", "checkpoint show runs/first-run --json"}});
+  show.option("PATH", arguments->path, "a checkpoint, `latest`, or a run folder: its newest").required();
+  show.flag("--tensors", arguments->tensors, "list every tensor");
+  show.json_flag(arguments->json);
+  show.on_run([arguments] {
     const auto checkpoint = storage::open_checkpoint(local_file_system(), arguments->path);
     const storage::Manifest& manifest = checkpoint.manifest();
     if (arguments->json) {
@@ -161,15 +162,15 @@ void verify_one(const fs::path& path) {
   checkpoint.verify([&](int64_t bytes) { progress.advance(bytes); });
 }
 
-void add_verify(CLI::App& group, Command& command) {
+void add_verify(Command& group) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* verify = add_command(group, "verify", "read every byte and compare checksums (exit 66 names file and tensor)",
-                                 {{"one checkpoint", "checkpoint verify runs/first-run/checkpoints/step-000000200"},
-                                  {"all of a run", "checkpoint verify runs/first-run"},
-                                  {"for a script", "checkpoint verify runs/first-run --json"}});
-  verify->add_option("PATH", arguments->path, "a checkpoint, `latest`, or a run folder: all of its checkpoints")->required();
-  add_json_flag(verify, arguments->json);
-  on_run(verify, command, [arguments] {
+  Command verify = group.add("verify", "read every byte and compare checksums (exit 66 names file and tensor)",
+                             {{"one checkpoint", "checkpoint verify runs/first-run/checkpoints/step-000000200"},
+                              {"all of a run", "checkpoint verify runs/first-run"},
+                              {"for a script", "checkpoint verify runs/first-run --json"}});
+  verify.option("PATH", arguments->path, "a checkpoint, `latest`, or a run folder: all of its checkpoints").required();
+  verify.json_flag(arguments->json);
+  verify.on_run([arguments] {
     const auto [folder, is_one] = storage::resolve(local_file_system(), arguments->path);
     std::vector<fs::path> paths;
     if (is_one) {
@@ -197,16 +198,16 @@ void add_verify(CLI::App& group, Command& command) {
   });
 }
 
-void add_diff(CLI::App& group, Command& command) {
+void add_diff(Command& group) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* diff = add_command(group, "diff", "the tensors in which two checkpoints differ (exit 1 when they do)",
-                               {{"two checkpoints", "checkpoint diff runs/a/checkpoints/step-000000200 runs/b/checkpoints/step-000000200"},
-                                {"the newest of two runs", "checkpoint diff runs/a runs/b"},
-                                {"for a script", "checkpoint diff runs/a runs/b --json"}});
-  diff->add_option("FIRST", arguments->path, "a checkpoint, `latest`, or a run folder: its newest")->required();
-  diff->add_option("SECOND", arguments->second, "another")->required();
-  add_json_flag(diff, arguments->json);
-  on_run(diff, command, [arguments] {
+  Command diff = group.add("diff", "the tensors in which two checkpoints differ (exit 1 when they do)",
+                           {{"two checkpoints", "checkpoint diff runs/a/checkpoints/step-000000200 runs/b/checkpoints/step-000000200"},
+                            {"the newest of two runs", "checkpoint diff runs/a runs/b"},
+                            {"for a script", "checkpoint diff runs/a runs/b --json"}});
+  diff.option("FIRST", arguments->path, "a checkpoint, `latest`, or a run folder: its newest").required();
+  diff.option("SECOND", arguments->second, "another").required();
+  diff.json_flag(arguments->json);
+  diff.on_run([arguments] {
     const auto first = storage::open_checkpoint(local_file_system(), arguments->path);
     const auto second = storage::open_checkpoint(local_file_system(), arguments->second);
     const storage::CheckpointDifference difference = storage::diff(first, second);
@@ -228,22 +229,20 @@ void add_diff(CLI::App& group, Command& command) {
   });
 }
 
-void add_prune(CLI::App& group, Command& command) {
+void add_prune(Command& group) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* prune = add_command(group, "prune", "remove old checkpoints, after the newest has been verified",
-                                {{"what would go, keeping three", "checkpoint prune runs/first-run --keep 3 --dry-run"},
-                                 {"keep two, and every thousandth step", "checkpoint prune runs/first-run --keep 2 --keep-every 1000"},
-                                 {"for a script", "checkpoint prune runs/first-run --json"}});
-  prune->add_option("PATH", arguments->path, "a run folder or its checkpoints folder")->required();
-  prune->add_option("--keep", arguments->keep, "newest checkpoints kept")
-      ->capture_default_str()
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  prune->add_option("--keep-every", arguments->keep_every, "besides, keep steps that are a multiple of this; 0: none")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  prune->add_flag("--dry-run", arguments->dry_run, "only say what would be removed");
-  add_json_flag(prune, arguments->json);
-  on_run(prune, command, [arguments] {
+  Command prune = group.add("prune", "remove old checkpoints, after the newest has been verified",
+                            {{"what would go, keeping three", "checkpoint prune runs/first-run --keep 3 --dry-run"},
+                             {"keep two, and every thousandth step", "checkpoint prune runs/first-run --keep 2 --keep-every 1000"},
+                             {"for a script", "checkpoint prune runs/first-run --json"}});
+  prune.option("PATH", arguments->path, "a run folder or its checkpoints folder").required();
+  prune.option("--keep", arguments->keep, "newest checkpoints kept").default_shown().at_least(1).at_most(1e12);
+  prune.option("--keep-every", arguments->keep_every, "besides, keep steps that are a multiple of this; 0: none")
+      .default_shown()
+      .at_least(0);
+  prune.flag("--dry-run", arguments->dry_run, "only say what would be removed");
+  prune.json_flag(arguments->json);
+  prune.on_run([arguments] {
     const auto [folder, summaries] = all_of(arguments->path);
     int64_t generation = 0;
     for (const auto& summary : summaries) generation = std::max(generation, summary.generation);
@@ -280,16 +279,16 @@ ordered_json json_of(const storage::CheckpointDifference& difference) {
   return {{"same", difference.same()}, {"equal_tensors", difference.equal}, {"tensors", tensors}};
 }
 
-void add_checkpoint(CLI::App& program, Command& command) {
-  CLI::App* group = add_command_group(program, "checkpoint", "list, show, verify, compare and prune checkpoints",
-                                      {{"what a run has saved", "checkpoint list runs/first-run"},
-                                       {"is every byte in order?", "checkpoint verify runs/first-run"},
-                                       {"where two runs differ", "checkpoint diff runs/a runs/b"}});
-  add_list(*group, command);
-  add_show(*group, command);
-  add_verify(*group, command);
-  add_diff(*group, command);
-  add_prune(*group, command);
+void add_checkpoint(Command& program) {
+  Command group = program.add_group("checkpoint", "list, show, verify, compare and prune checkpoints",
+                                    {{"what a run has saved", "checkpoint list runs/first-run"},
+                                     {"is every byte in order?", "checkpoint verify runs/first-run"},
+                                     {"where two runs differ", "checkpoint diff runs/a runs/b"}});
+  add_list(group);
+  add_show(group);
+  add_verify(group);
+  add_diff(group);
+  add_prune(group);
 }
 
 }  // namespace longhaul::cli

@@ -1,55 +1,111 @@
 // Command: how a subcommand joins the program. Each has one file with one function
 //
-//   void add_checkpoint(CLI::App& program, Command& command);
+//   void add_checkpoint(Command& program);
 //
-// listed in register.cpp. It declares its arguments with CLI11 and, through on_run(), what to do when it was the one typed.
-// Nothing runs while the command line is read; main() runs it afterwards and turns what it throws into a message and an exit
-// code. Subcommands hold no logic of their own: they read arguments, call one of the folders above, and print.
+// listed in register.cpp. It declares its arguments and, through on_run(), what to do when it was the one typed. Nothing runs
+// while the command line is read; main() runs it afterwards and turns what it throws into a message and an exit code.
+// Subcommands hold no logic of their own: they read arguments, call one of the folders above, and print (cli/output.h).
 //
-//   struct Arguments { std::string path; bool json = false; };
+//   struct Arguments { std::string path; int64_t keep = 3; bool json = false; };
 //   auto arguments = std::make_shared<Arguments>();
-//   CLI::App* verify = add_command(*group, "verify", "check every byte", {{"what it does", "checkpoint verify runs/a"}, …});
-//   verify->add_option("PATH", arguments->path, "a checkpoint")->required();
-//   on_run(verify, command, [arguments] { …; return ExitCode::kDone; });
+//   Command prune = group.add("prune", "remove old checkpoints", {{"keep two", "checkpoint prune runs/a --keep 2"}, …});
+//   prune.option("PATH", arguments->path, "a run folder").required();
+//   prune.option("--keep", arguments->keep, "newest checkpoints kept").at_least(1).default_shown();
+//   prune.json_flag(arguments->json);
+//   prune.on_run([arguments] { …; return ExitCode::kDone; });
+//
+// The variables are filled while the command line is read and must outlive it: they belong to what on_run() holds. CLI11 does the
+// reading; only command.cpp knows it, because its header costs ten seconds in every file that includes it.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
+#include <cstdint>
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/error.h"
 
-namespace longhaul::cli {
+namespace CLI {
+class App;
+}
 
-struct Command {
-  std::function<ExitCode()> run;  // of the subcommand that was typed
-};
+namespace longhaul::cli {
 
 struct Example {
   std::string explanation;
   std::string typed;  // without "longhaul " in front
 };
 
-// --help of every command ends with its examples: three of them.
-CLI::App* add_command(CLI::App& parent, const std::string& name, const std::string& purpose, const std::vector<Example>& examples);
-// A command that only holds others (`checkpoint`): one of them must follow.
-CLI::App* add_command_group(CLI::App& parent, const std::string& name, const std::string& purpose, const std::vector<Example>& examples);
+// Refines an argument that was just declared. A value that is refused ends the program with kUsage (64).
+class Option {
+ public:
+  Option& required();
+  Option& default_shown();  // --help tells the value that the variable has now
+  // Of numbers.
+  Option& at_least(double least);
+  Option& above(double limit);
+  Option& at_most(double most);
+  // Of text.
+  Option& one_of(std::vector<std::string> choices);
 
-void on_run(CLI::App* command, Command& chosen, std::function<ExitCode()> run);
-void add_json_flag(CLI::App* command, bool& json, const std::string& help = "print JSON for machines");
-// The positional RECIPE with its overrides: `RECIPE [key=value …]`.
-void add_recipe(CLI::App* command, std::string& recipe, std::vector<std::string>& overrides);
+ private:
+  friend class Command;
+  struct State;
+  explicit Option(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  std::shared_ptr<State> state_;
+};
 
-// To standard output. kDisk when it cannot be written (a full disk behind a redirection).
-void print(std::string_view text);
-void print_json(const nlohmann::ordered_json& json);  // one line; bytes that are not UTF-8 become U+FFFD
+// One command, by reference: copies are the same command. Valid as long as its Program.
+class Command {
+ public:
+  // A command below this one. --help of every command ends with its examples: three of them.
+  Command add(const std::string& name, const std::string& purpose, const std::vector<Example>& examples);
+  // One that only holds others (`checkpoint`): one of them must follow.
+  Command add_group(const std::string& name, const std::string& purpose, const std::vector<Example>& examples);
+  void heading(const std::string& text);  // commands added from here on stand under it in --help
 
-// The page, and the part of it, that helps with errors of this kind: "docs/troubleshooting.md#data". Empty: none does.
-std::string troubleshooting_of(ExitCode code);
+  // A name with dashes ("--out") takes a value, one without ("PATH") is a word in its place.
+  Option option(const std::string& name, std::string& into, const std::string& help);
+  Option option(const std::string& name, std::vector<std::string>& into, const std::string& help);
+  Option option(const std::string& name, int64_t& into, const std::string& help);
+  Option option(const std::string& name, uint64_t& into, const std::string& help);
+  Option option(const std::string& name, double& into, const std::string& help);
+  void flag(const std::string& name, bool& into, const std::string& help);
+  void json_flag(bool& json, const std::string& help = "print JSON for machines");
+  // The positional RECIPE with its overrides: `RECIPE [key=value …]`.
+  void recipe(std::string& recipe, std::vector<std::string>& overrides);
+  void allow_any_words();
+
+  void on_run(std::function<ExitCode()> run);
+
+ private:
+  friend class Program;
+  struct Shared;  // of all commands of a program
+  Command(CLI::App* app, std::shared_ptr<Shared> shared) : app_(app), shared_(std::move(shared)) {}
+  template <class Number>
+  Option number(const std::string& name, const char* type, Number& into, const std::string& help);
+
+  CLI::App* app_;
+  std::shared_ptr<Shared> shared_;
+};
+
+// The whole command line: a command that the others stand below.
+class Program {
+ public:
+  Program(const std::string& name, const std::string& purpose, const std::vector<Example>& examples, std::function<std::string()> version);
+  ~Program();
+  Command& root() { return root_; }
+
+  // What the words ask for, to be called; words[0] is the program. --help and --version are printed here and leave nothing to do.
+  // Error (64) with the nearest name when they are not understood.
+  std::function<ExitCode()> read(int count, char** words);
+
+ private:
+  std::unique_ptr<CLI::App> app_;
+  Command root_;
+};
 
 // The name most like `typed`, or empty when none is near.
 std::string nearest_name(std::string_view typed, const std::vector<std::string>& names);

@@ -8,6 +8,7 @@
 #include "checkpoint/compare.h"
 #include "cli/checkpoint_json.h"
 #include "cli/command.h"
+#include "cli/output.h"
 #include "observe/compare.h"
 
 namespace longhaul::cli {
@@ -82,16 +83,16 @@ std::string text_of(const checkpoint::RunDifference& found, int64_t first_step) 
 
 }  // namespace
 
-void add_compare(CLI::App& program, Command& command) {
+void add_compare(Command& program) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* compare = add_command(program, "compare", "two runs: the first step and tensor that differ (exit 1 when one does)",
-                                  {{"was the resumed run the same?", "compare runs/whole runs/resumed"},
-                                   {"two seeds", "compare runs/seed-0 runs/seed-1"},
-                                   {"for a script", "compare runs/a runs/b --json"}});
-  compare->add_option("RUN_A", arguments->first, "a run folder")->required();
-  compare->add_option("RUN_B", arguments->second, "another")->required();
-  add_json_flag(compare, arguments->json);
-  on_run(compare, command, [arguments] {
+  Command compare = program.add("compare", "two runs: the first step and tensor that differ (exit 1 when one does)",
+                                {{"was the resumed run the same?", "compare runs/whole runs/resumed"},
+                                 {"two seeds", "compare runs/seed-0 runs/seed-1"},
+                                 {"for a script", "compare runs/a runs/b --json"}});
+  compare.option("RUN_A", arguments->first, "a run folder").required();
+  compare.option("RUN_B", arguments->second, "another").required();
+  compare.json_flag(arguments->json);
+  compare.on_run([arguments] {
     const observe::Comparison events = observe::compare(arguments->first, arguments->second);
     const auto checkpoints = checkpoint::compare_runs(arguments->first, arguments->second, events.first_step());
     const bool equal = events.equal() && !checkpoints.step;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/output.h"
 #include "recipe/check.h"
 #include "recipe/compare.h"
 #include "recipe/load.h"
@@ -21,15 +22,15 @@ struct Arguments {
   bool json = false;
 };
 
-void add_check(CLI::App& group, Command& command) {
+void add_check(Command& group) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* check = add_command(group, "check", "refuse unknown keys, wrong values and impossible combinations",
-                                {{"is this recipe in order?", "config check recipes/first-run.toml"},
-                                 {"with one value set otherwise", "config check recipes/first-run.toml train.sequence=4096"},
-                                 {"for a script", "config check recipes/first-run.toml --json"}});
-  add_recipe(check, arguments->recipe, arguments->overrides);
-  add_json_flag(check, arguments->json);
-  on_run(check, command, [arguments] {
+  Command check = group.add("check", "refuse unknown keys, wrong values and impossible combinations",
+                            {{"is this recipe in order?", "config check recipes/first-run.toml"},
+                             {"with one value set otherwise", "config check recipes/first-run.toml train.sequence=4096"},
+                             {"for a script", "config check recipes/first-run.toml --json"}});
+  check.recipe(arguments->recipe, arguments->overrides);
+  check.json_flag(arguments->json);
+  check.on_run([arguments] {
     const recipe::LoadedRecipe loaded = recipe::load(arguments->recipe, arguments->overrides);
     if (arguments->json) {
       print_json({{"recipe", arguments->recipe}, {"ok", true}, {"options_set", loaded.origins.size()}});
@@ -40,16 +41,15 @@ void add_check(CLI::App& group, Command& command) {
   });
 }
 
-void add_show(CLI::App& group, Command& command) {
+void add_show(Command& group) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* show =
-      add_command(group, "show", "every option with its value and where it comes from",
-                  {{"all options, as a recipe file", "config show recipes/first-run.toml"},
-                   {"with overrides, as `train` would run it", "config show recipes/first-run.toml train.steps=20 optim.lr=1e-3"},
-                   {"one value, for a script", "config show recipes/first-run.toml --json | jq .train.steps"}});
-  add_recipe(show, arguments->recipe, arguments->overrides);
-  add_json_flag(show, arguments->json);
-  on_run(show, command, [arguments] {
+  Command show = group.add("show", "every option with its value and where it comes from",
+                           {{"all options, as a recipe file", "config show recipes/first-run.toml"},
+                            {"with overrides, as `train` would run it", "config show recipes/first-run.toml train.steps=20 optim.lr=1e-3"},
+                            {"one value, for a script", "config show recipes/first-run.toml --json | jq .train.steps"}});
+  show.recipe(arguments->recipe, arguments->overrides);
+  show.json_flag(arguments->json);
+  show.on_run([arguments] {
     const recipe::LoadedRecipe loaded = recipe::load(arguments->recipe, arguments->overrides);
     if (arguments->json) {
       print_json(recipe::to_json(loaded));
@@ -69,17 +69,16 @@ ordered_json json_of(const recipe::Difference& difference) {
           {"on_resume", difference.on_resume == recipe::OnResume::kSame ? "same" : "may_change"}};
 }
 
-void add_diff(CLI::App& group, Command& command) {
+void add_diff(Command& group) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* diff =
-      add_command(group, "diff", "the options in which two recipes differ (exit 1 when they do)",
-                  {{"two recipe files", "config diff recipes/first-run.toml mine.toml"},
-                   {"a recipe and what a run was started with", "config diff recipes/first-run.toml runs/first-run/recipe.toml"},
-                   {"two runs, for a script", "config diff runs/a/recipe.toml runs/b/recipe.toml --json"}});
-  diff->add_option("FIRST", arguments->recipe, "a recipe file")->required();
-  diff->add_option("SECOND", arguments->second, "another")->required();
-  add_json_flag(diff, arguments->json);
-  on_run(diff, command, [arguments] {
+  Command diff = group.add("diff", "the options in which two recipes differ (exit 1 when they do)",
+                           {{"two recipe files", "config diff recipes/first-run.toml mine.toml"},
+                            {"a recipe and what a run was started with", "config diff recipes/first-run.toml runs/first-run/recipe.toml"},
+                            {"two runs, for a script", "config diff runs/a/recipe.toml runs/b/recipe.toml --json"}});
+  diff.option("FIRST", arguments->recipe, "a recipe file").required();
+  diff.option("SECOND", arguments->second, "another").required();
+  diff.json_flag(arguments->json);
+  diff.on_run([arguments] {
     const recipe::LoadedRecipe first = recipe::load(arguments->recipe), second = recipe::load(arguments->second);
     const auto differences = recipe::differences(first, second);
     if (arguments->json) {
@@ -93,17 +92,17 @@ void add_diff(CLI::App& group, Command& command) {
   });
 }
 
-void add_explain(CLI::App& group, Command& command) {
+void add_explain(Command& group) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* explain = add_command(group, "explain", "what an option means, its range, its value here and who set it",
-                                  {{"one option", "config explain recipes/first-run.toml optim.lr"},
-                                   {"a whole section", "config explain recipes/first-run.toml train"},
-                                   {"under an override", "config explain recipes/first-run.toml model.layers model.preset=gpt2-124m"}});
-  explain->add_option("RECIPE", arguments->recipe, "a recipe file (TOML)")->required();
-  explain->add_option("KEY", arguments->key, "an option or a section, as optim.lr or train")->required();
-  explain->add_option("key=value", arguments->overrides, "options of the recipe to set otherwise");
-  add_json_flag(explain, arguments->json);
-  on_run(explain, command, [arguments] {
+  Command explain = group.add("explain", "what an option means, its range, its value here and who set it",
+                              {{"one option", "config explain recipes/first-run.toml optim.lr"},
+                               {"a whole section", "config explain recipes/first-run.toml train"},
+                               {"under an override", "config explain recipes/first-run.toml model.layers model.preset=gpt2-124m"}});
+  explain.option("RECIPE", arguments->recipe, "a recipe file (TOML)").required();
+  explain.option("KEY", arguments->key, "an option or a section, as optim.lr or train").required();
+  explain.option("key=value", arguments->overrides, "options of the recipe to set otherwise");
+  explain.json_flag(arguments->json);
+  explain.on_run([arguments] {
     const recipe::LoadedRecipe loaded = recipe::load(arguments->recipe, arguments->overrides);
     const std::string text = recipe::explain(loaded, arguments->key);
     if (arguments->json) {
@@ -117,15 +116,15 @@ void add_explain(CLI::App& group, Command& command) {
 
 }  // namespace
 
-void add_config(CLI::App& program, Command& command) {
-  CLI::App* group = add_command_group(program, "config", "check, show, compare and explain recipes",
-                                      {{"is a recipe in order?", "config check recipes/first-run.toml"},
-                                       {"every option with its origin", "config show recipes/first-run.toml"},
-                                       {"what an option means", "config explain recipes/first-run.toml optim.lr"}});
-  add_check(*group, command);
-  add_show(*group, command);
-  add_diff(*group, command);
-  add_explain(*group, command);
+void add_config(Command& program) {
+  Command group = program.add_group("config", "check, show, compare and explain recipes",
+                                    {{"is a recipe in order?", "config check recipes/first-run.toml"},
+                                     {"every option with its origin", "config show recipes/first-run.toml"},
+                                     {"what an option means", "config explain recipes/first-run.toml optim.lr"}});
+  add_check(group);
+  add_show(group);
+  add_diff(group);
+  add_explain(group);
 }
 
 }  // namespace longhaul::cli

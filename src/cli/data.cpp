@@ -12,6 +12,7 @@
 #include "base/progress.h"
 #include "base/terminal.h"
 #include "cli/command.h"
+#include "cli/output.h"
 #include "data/cache.h"
 #include "data/run_data.h"
 #include "observe/table.h"
@@ -64,8 +65,8 @@ void show(const data::PreparedSource& source) {
                                        {"tokens", observe::Align::kRight},
                                        {"shards", observe::Align::kRight}});
   for (const data::DataPart& part : data::parts_of({&source, 1})) {
-    table.row({part.name, count_text(part.documents), if_any(part.bytes, bytes_text(part.bytes)),
-               if_any(part.tokens, count_text(part.tokens)), if_any(part.shards, count_text(part.shards))});
+    table.row({part.name, count_text(part.documents), if_any(part.bytes, bytes_text(part.bytes)), if_any(part.tokens, count_text(part.tokens)),
+               if_any(part.shards, count_text(part.shards))});
   }
   print(table.text(colours_wanted(stdout)));
   for (const auto& file : source.not_text) print(fmt::format("not text: {} ({}, {})\n", file.name, bytes_text(file.bytes), file.reason));
@@ -113,15 +114,15 @@ std::vector<data::PreparedSource> prepared_below(const fs::path& folder) {
   return sources;
 }
 
-void add_prepare(CLI::App& group, Command& command) {
+void add_prepare(Command& group) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* prepare = add_command(group, "prepare", "train or load the tokenizer and write token shards, once",
-                                  {{"before a run", "data prepare recipes/first-run.toml"},
-                                   {"your own text", "data prepare recipes/first-run.toml data.source=/a/folder/of/text"},
-                                   {"where they went, for a script", "data prepare recipes/first-run.toml --json"}});
-  add_recipe(prepare, arguments->path, arguments->overrides);
-  add_json_flag(prepare, arguments->json);
-  on_run(prepare, command, [arguments] {
+  Command prepare = group.add("prepare", "train or load the tokenizer and write token shards, once",
+                              {{"before a run", "data prepare recipes/first-run.toml"},
+                               {"your own text", "data prepare recipes/first-run.toml data.source=/a/folder/of/text"},
+                               {"where they went, for a script", "data prepare recipes/first-run.toml --json"}});
+  prepare.recipe(arguments->path, arguments->overrides);
+  prepare.json_flag(arguments->json);
+  prepare.on_run([arguments] {
     const recipe::LoadedRecipe loaded = recipe::load(arguments->path, arguments->overrides);
     const recipe::DataOptions& options = loaded.recipe.data;
     show(data::open_run_data(options, libtorch_folder(), data::cache_folder(options)).sources, arguments->json);
@@ -129,15 +130,15 @@ void add_prepare(CLI::App& group, Command& command) {
   });
 }
 
-void add_verify(CLI::App& group, Command& command) {
+void add_verify(Command& group) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* verify = add_command(group, "verify", "read every byte of prepared data and compare checksums (exit 65 names the shard)",
-                                 {{"one prepared source", "data verify ~/.cache/longhaul/tokens-0123456789abcdef"},
-                                  {"everything in a cache", "data verify ~/.cache/longhaul"},
-                                  {"for a script", "data verify ~/.cache/longhaul --json"}});
-  verify->add_option("FOLDER", arguments->path, "a prepared source, or a folder that holds some")->required();
-  add_json_flag(verify, arguments->json);
-  on_run(verify, command, [arguments] {
+  Command verify = group.add("verify", "read every byte of prepared data and compare checksums (exit 65 names the shard)",
+                             {{"one prepared source", "data verify ~/.cache/longhaul/tokens-0123456789abcdef"},
+                              {"everything in a cache", "data verify ~/.cache/longhaul"},
+                              {"for a script", "data verify ~/.cache/longhaul --json"}});
+  verify.option("FOLDER", arguments->path, "a prepared source, or a folder that holds some").required();
+  verify.json_flag(arguments->json);
+  verify.on_run([arguments] {
     const auto sources = prepared_below(arguments->path);
     int64_t shards = 0, tokens = 0;
     for (const auto& source : sources) {
@@ -156,15 +157,15 @@ void add_verify(CLI::App& group, Command& command) {
   });
 }
 
-void add_show(CLI::App& group, Command& command) {
+void add_show(Command& group) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* shown = add_command(group, "show", "documents, bytes and tokens of prepared data",
-                                {{"everything in a cache", "data show ~/.cache/longhaul"},
-                                 {"one prepared source", "data show ~/.cache/longhaul/tokens-0123456789abcdef"},
-                                 {"for a script", "data show ~/.cache/longhaul --json"}});
-  shown->add_option("FOLDER", arguments->path, "a prepared source, or a folder that holds some")->required();
-  add_json_flag(shown, arguments->json);
-  on_run(shown, command, [arguments] {
+  Command shown = group.add("show", "documents, bytes and tokens of prepared data",
+                            {{"everything in a cache", "data show ~/.cache/longhaul"},
+                             {"one prepared source", "data show ~/.cache/longhaul/tokens-0123456789abcdef"},
+                             {"for a script", "data show ~/.cache/longhaul --json"}});
+  shown.option("FOLDER", arguments->path, "a prepared source, or a folder that holds some").required();
+  shown.json_flag(arguments->json);
+  shown.on_run([arguments] {
     show(prepared_below(arguments->path), arguments->json);
     return ExitCode::kDone;
   });
@@ -191,9 +192,7 @@ ExitCode clean(const Arguments& arguments) {
                     {"last_used", entry.used_s},
                     {"removed", gone}});
     table.row({name, data::name_of(entry.kind), bytes_text(entry.bytes), fmt::format("{:.0f} days ago", days),
-               gone            ? "removed"
-               : arguments.yes ? "is being prepared: stays"
-                               : ""});
+               gone ? "removed" : arguments.yes ? "is being prepared: stays" : ""});
   }
   if (arguments.json) {
     print_json({{"folder", text_of_path(folder)}, {"entries", list}, {"bytes", found}, {"removed_bytes", removed}});
@@ -201,8 +200,7 @@ ExitCode clean(const Arguments& arguments) {
   }
   if (!list.empty()) print(table.text(colours_wanted(stdout)));
   if (list.empty()) {
-    const std::string since =
-        arguments.all ? "" : fmt::format(" that was not used for {:g} days; --all takes the rest too", arguments.days);
+    const std::string since = arguments.all ? "" : fmt::format(" that was not used for {:g} days; --all takes the rest too", arguments.days);
     print(fmt::format("nothing of prepared data in {}{}\n", text_of_path(folder), since));
   } else if (arguments.yes) {
     print(fmt::format("removed {}; what is needed again is made again\n", bytes_text(removed)));
@@ -212,34 +210,31 @@ ExitCode clean(const Arguments& arguments) {
   return ExitCode::kDone;
 }
 
-void add_clean(CLI::App& group, Command& command) {
+void add_clean(Command& group) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* cleaned =
-      add_command(group, "clean", "list, and with --yes remove, prepared data, tokenizers and packing indexes that no recent run used",
-                  {{"what has not been used for 30 days, and its size", "data clean"},
-                   {"remove what has not been used for a week", "data clean --older-than 7 --yes"},
-                   {"remove all of it", "data clean --all --yes"}});
-  cleaned->add_option("FOLDER", arguments->path, "a cache folder (default: the user's)");
-  cleaned->add_option("--older-than", arguments->days, "days since a run last used it")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  cleaned->add_flag("--all", arguments->all, "whenever it was used");
-  cleaned->add_flag("--yes", arguments->yes, "remove what is listed");
-  add_json_flag(cleaned, arguments->json);
-  on_run(cleaned, command, [arguments] { return clean(*arguments); });
+  Command command = group.add("clean", "list, and with --yes remove, prepared data, tokenizers and packing indexes that no recent run used",
+                              {{"what has not been used for 30 days, and its size", "data clean"},
+                               {"remove what has not been used for a week", "data clean --older-than 7 --yes"},
+                               {"remove all of it", "data clean --all --yes"}});
+  command.option("FOLDER", arguments->path, "a cache folder (default: the user's)");
+  command.option("--older-than", arguments->days, "days since a run last used it").at_least(0).default_shown();
+  command.flag("--all", arguments->all, "whenever it was used");
+  command.flag("--yes", arguments->yes, "remove what is listed");
+  command.json_flag(arguments->json);
+  command.on_run([arguments] { return clean(*arguments); });
 }
 
 }  // namespace
 
-void add_data(CLI::App& program, Command& command) {
-  CLI::App* group = add_command_group(program, "data", "prepare, check, show and clean up training data",
-                                      {{"make it", "data prepare recipes/first-run.toml"},
-                                       {"check it", "data verify ~/.cache/longhaul"},
-                                       {"how much there is", "data show ~/.cache/longhaul"}});
-  add_prepare(*group, command);
-  add_verify(*group, command);
-  add_show(*group, command);
-  add_clean(*group, command);
+void add_data(Command& program) {
+  Command group = program.add_group("data", "prepare, check, show and clean up training data",
+                                    {{"make it", "data prepare recipes/first-run.toml"},
+                                     {"check it", "data verify ~/.cache/longhaul"},
+                                     {"how much there is", "data show ~/.cache/longhaul"}});
+  add_prepare(group);
+  add_verify(group);
+  add_show(group);
+  add_clean(group);
 }
 
 }  // namespace longhaul::cli

@@ -16,6 +16,7 @@
 #include "base/terminal.h"
 #include "base/version.h"
 #include "cli/command.h"
+#include "cli/output.h"
 #include "observe/table.h"
 #include "tensor/device.h"
 #include "tensor/libtorch_folder.h"
@@ -217,18 +218,18 @@ ExitCode examine(bool fresh, bool json) {
 
 }  // namespace
 
-void add_doctor(CLI::App& program, Command& command) {
+void add_doctor(Command& program) {
   struct Arguments {
     bool fresh = false, json = false;
   };
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* doctor = add_command(program, "doctor", "what this machine is and can do, and what to mend (exit 1: something must be)",
-                                 {{"before a first run", "doctor"},
-                                  {"measure again, on an idle machine", "doctor --fresh"},
-                                  {"for a script", "doctor --json | jq '.checks[] | select(.status != \"ok\")'"}});
-  doctor->add_flag("--fresh", arguments->fresh, "measure matrix products and memory again instead of using what the cache holds");
-  add_json_flag(doctor, arguments->json);
-  on_run(doctor, command, [arguments] { return examine(arguments->fresh, arguments->json); });
+  Command doctor = program.add("doctor", "what this machine is and can do, and what to mend (exit 1: something must be)",
+                               {{"before a first run", "doctor"},
+                                {"measure again, on an idle machine", "doctor --fresh"},
+                                {"for a script", "doctor --json | jq '.checks[] | select(.status != \"ok\")'"}});
+  doctor.flag("--fresh", arguments->fresh, "measure matrix products and memory again instead of using what the cache holds");
+  doctor.json_flag(arguments->json);
+  doctor.on_run([arguments] { return examine(arguments->fresh, arguments->json); });
 }
 
 }  // namespace longhaul::cli

@@ -8,6 +8,7 @@
 #include "checkpoint/open_model.h"
 #include "cli/command.h"
 #include "cli/model_tokenizer.h"
+#include "cli/output.h"
 #include "data/corpus.h"
 #include "data/prepare.h"
 #include "evaluate/perplexity.h"
@@ -62,21 +63,21 @@ ExitCode run(const Arguments& arguments) {
 
 }  // namespace
 
-void add_evaluate(CLI::App& program, Command& command) {
+void add_evaluate(Command& program) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* evaluate =
-      add_command(program, "evaluate", "bits per byte and perplexity of a model on texts",
+  Command evaluate =
+      program.add("evaluate", "bits per byte and perplexity of a model on texts",
                   {{"every text below a folder", "evaluate runs/first-run --data ~/texts"},
                    {"with a longer context than it was trained with", "evaluate runs/first-run --data ~/texts --context 4096"},
                    {"for a program", "evaluate runs/first-run --data ~/texts --json"}});
-  evaluate->add_option("CKPT", arguments->checkpoint, "a checkpoint, or a run directory")->required();
-  evaluate->add_option("--data", arguments->data, "file or folder of text or JSONL")->required();
-  evaluate->add_option("--context", arguments->context, "longest context in tokens (default: train.sequence)")->check(CLI::PositiveNumber);
-  evaluate->add_option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
-  evaluate->add_option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
-  evaluate->add_option("--device", arguments->device, "auto (a GPU when there is one), cpu, cuda or cuda:N")->capture_default_str();
-  add_json_flag(evaluate, arguments->json);
-  on_run(evaluate, command, [arguments] { return run(*arguments); });
+  evaluate.option("CKPT", arguments->checkpoint, "a checkpoint, or a run directory").required();
+  evaluate.option("--data", arguments->data, "file or folder of text or JSONL").required();
+  evaluate.option("--context", arguments->context, "longest context in tokens (default: train.sequence)").at_least(1);
+  evaluate.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
+  evaluate.option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
+  evaluate.option("--device", arguments->device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
+  evaluate.json_flag(arguments->json);
+  evaluate.on_run([arguments] { return run(*arguments); });
 }
 
 }  // namespace longhaul::cli

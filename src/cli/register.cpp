@@ -2,22 +2,22 @@
 
 namespace longhaul::cli {
 
-void add_train(CLI::App& program, Command& command);
-void add_sample(CLI::App& program, Command& command);
-void add_score(CLI::App& program, Command& command);
-void add_evaluate(CLI::App& program, Command& command);
-void add_tokenizer(CLI::App& program, Command& command);
-void add_data(CLI::App& program, Command& command);
-void add_config(CLI::App& program, Command& command);
-void add_checkpoint(CLI::App& program, Command& command);
-void add_compare(CLI::App& program, Command& command);
-void add_doctor(CLI::App& program, Command& command);
-void add_bench(CLI::App& program, Command& command);
-void add_test(CLI::App& program, Command& command);
+void add_train(Command& program);
+void add_sample(Command& program);
+void add_score(Command& program);
+void add_evaluate(Command& program);
+void add_tokenizer(Command& program);
+void add_data(Command& program);
+void add_config(Command& program);
+void add_checkpoint(Command& program);
+void add_compare(Command& program);
+void add_doctor(Command& program);
+void add_bench(Command& program);
+void add_test(Command& program);
 
 namespace {
 
-using Add = void (*)(CLI::App&, Command&);
+using Add = void (*)(Command&);
 
 struct Group {
   const char* heading;
@@ -36,12 +36,10 @@ const std::vector<Group>& groups() {
 
 }  // namespace
 
-void register_commands(CLI::App& program, Command& command) {
+void register_commands(Command& program) {
   for (const Group& group : groups()) {
-    const size_t before = program.get_subcommands({}).size();
-    for (const Add add : group.commands) add(program, command);
-    const auto all = program.get_subcommands({});
-    for (size_t i = before; i < all.size(); ++i) all[i]->group(group.heading);
+    program.heading(group.heading);
+    for (const Add add : group.commands) add(program);
   }
 }
 

@@ -1,11 +1,13 @@
 // Everything the program can be asked for, listed by name: the plug-in point of the command line.
 #pragma once
 
+#include <string>
+
 #include "cli/command.h"
 
 namespace longhaul::cli {
 
-void register_commands(CLI::App& program, Command& command);
+void register_commands(Command& program);
 std::string version_text();  // what --version prints
 
 }  // namespace longhaul::cli

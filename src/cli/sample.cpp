@@ -8,6 +8,7 @@
 #include "checkpoint/open_model.h"
 #include "cli/command.h"
 #include "cli/model_tokenizer.h"
+#include "cli/output.h"
 #include "data/tokenizer/continuation.h"
 #include "generate/generate.h"
 #include "tensor/device.h"
@@ -55,36 +56,31 @@ ExitCode run(const Arguments& arguments) {
 
 }  // namespace
 
-void add_sample(CLI::App& program, Command& command) {
+void add_sample(Command& program) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* sample = add_command(program, "sample", "continue a text with a trained model",
-                                 {{"the newest checkpoint of a run", "sample runs/first-run --prompt \"import torch\" --tokens 100"},
-                                  {"the likeliest continuation", "sample runs/first-run --prompt \"def \" --temperature 0"},
-                                  {"for a program", "sample runs/first-run --prompt \"class \" --seed 7 --json"}});
-  sample->add_option("CKPT", arguments->checkpoint, "a checkpoint, or a run directory")->required();
-  sample->add_option("--prompt", arguments->prompt, "the text to continue");
-  sample->add_option("--tokens", arguments->settings.tokens, "at most this many new tokens")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  sample->add_option("--min-tokens", arguments->settings.min_tokens, "the document does not end before this many")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  sample->add_option("--temperature", arguments->settings.temperature, "0: always the likeliest token")
-      ->check(CLI::Range(0.0, 1000.0))
-      ->capture_default_str();
-  sample->add_option("--top-k", arguments->settings.top_k, "keep the k likeliest tokens; 0: all")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  sample->add_option("--top-p", arguments->settings.top_p, "keep the likeliest tokens whose probabilities sum to p")
-      ->check(CLI::PositiveNumber)
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
-  sample->add_option("--seed", arguments->settings.seed, "of the draws")->capture_default_str();
-  sample->add_option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
-  sample->add_option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
-  sample->add_option("--device", arguments->device, "auto (a GPU when there is one), cpu, cuda or cuda:N")->capture_default_str();
-  add_json_flag(sample, arguments->json);
-  on_run(sample, command, [arguments] { return run(*arguments); });
+  Command sample = program.add("sample", "continue a text with a trained model",
+                               {{"the newest checkpoint of a run", "sample runs/first-run --prompt \"import torch\" --tokens 100"},
+                                {"the likeliest continuation", "sample runs/first-run --prompt \"def \" --temperature 0"},
+                                {"for a program", "sample runs/first-run --prompt \"class \" --seed 7 --json"}});
+  sample.option("CKPT", arguments->checkpoint, "a checkpoint, or a run directory").required();
+  sample.option("--prompt", arguments->prompt, "the text to continue");
+  sample.option("--tokens", arguments->settings.tokens, "at most this many new tokens").at_least(0).default_shown();
+  sample.option("--min-tokens", arguments->settings.min_tokens, "the document does not end before this many").at_least(0).default_shown();
+  sample.option("--temperature", arguments->settings.temperature, "0: always the likeliest token")
+      .at_least(0)
+      .at_most(1000)
+      .default_shown();
+  sample.option("--top-k", arguments->settings.top_k, "keep the k likeliest tokens; 0: all").at_least(0).default_shown();
+  sample.option("--top-p", arguments->settings.top_p, "keep the likeliest tokens whose probabilities sum to p")
+      .above(0)
+      .at_most(1)
+      .default_shown();
+  sample.option("--seed", arguments->settings.seed, "of the draws").default_shown();
+  sample.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
+  sample.option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
+  sample.option("--device", arguments->device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
+  sample.json_flag(arguments->json);
+  sample.on_run([arguments] { return run(*arguments); });
 }
 
 }  // namespace longhaul::cli

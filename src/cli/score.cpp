@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "checkpoint/open_model.h"
 #include "cli/command.h"
+#include "cli/output.h"
 #include "data/tokenizer/commands.h"
 #include "model/context.h"
 #include "model/parallel_ops.h"
@@ -55,19 +56,19 @@ ExitCode run(const Arguments& arguments) {
 
 }  // namespace
 
-void add_score(CLI::App& program, Command& command) {
+void add_score(Command& program) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* score = add_command(
-      program, "score", "write the logits of a list of token ids",
+  Command score = program.add(
+      "score", "write the logits of a list of token ids",
       {{"fp32 logits [tokens, vocabulary], tensor name \"logits\"", "score runs/first-run --ids ids.json --out logits.safetensors"},
        {"computed in fp64", "score runs/first-run --ids ids.json --out logits.safetensors --dtype fp64"},
        {"of one checkpoint", "score runs/first-run/checkpoints/step-000000100 --ids ids.json --out logits.safetensors"}});
-  score->add_option("CKPT", arguments->checkpoint, "a checkpoint, or a run directory")->required();
-  score->add_option("--ids", arguments->ids, "JSON list of token ids")->required();
-  score->add_option("--out", arguments->out, "safetensors file to write")->required();
-  score->add_option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
-  score->add_option("--device", arguments->device, "auto (a GPU when there is one), cpu, cuda or cuda:N")->capture_default_str();
-  on_run(score, command, [arguments] { return run(*arguments); });
+  score.option("CKPT", arguments->checkpoint, "a checkpoint, or a run directory").required();
+  score.option("--ids", arguments->ids, "JSON list of token ids").required();
+  score.option("--out", arguments->out, "safetensors file to write").required();
+  score.option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
+  score.option("--device", arguments->device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
+  score.on_run([arguments] { return run(*arguments); });
 }
 
 }  // namespace longhaul::cli

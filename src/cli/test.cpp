@@ -4,12 +4,12 @@
 
 namespace longhaul::cli {
 
-void add_test(CLI::App& program, Command& command) {
-  CLI::App* test = add_command(
-      program, "test", "build and run the tests (from the source tree: ./longhaul test)",
+void add_test(Command& program) {
+  Command test = program.add(
+      "test", "build and run the tests (from the source tree: ./longhaul test)",
       {{"the fast and full tests", "test"}, {"only the fast ones", "test fast"}, {"those against other programs", "test peer"}});
-  test->allow_extras();
-  on_run(test, command, []() -> ExitCode {
+  test.allow_any_words();
+  test.on_run([]() -> ExitCode {
     throw Error({.code = ExitCode::kUsage,
                  .what = "the program holds no tests of its own",
                  .expected = "the script of the source tree",

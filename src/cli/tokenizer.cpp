@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/progress.h"
 #include "cli/command.h"
+#include "cli/output.h"
 #include "data/tokenizer/commands.h"
 
 namespace longhaul::cli {
@@ -25,19 +26,20 @@ struct Arguments {
   bool json = false, special = false;
 };
 
-void add_train_tokenizer(CLI::App& group, Command& command) {
+void add_train_tokenizer(Command& group) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* train = add_command(group, "train", "byte-level BPE trained on files and folders",
-                                {{"8,192 entries from a folder", "tokenizer train --vocabulary 8192 --out tokenizer.json texts/"},
-                                 {"from compressed JSON Lines", "tokenizer train --vocabulary 32000 --out tokenizer.json pages.jsonl.zst"},
-                                 {"the figures, for a script", "tokenizer train --vocabulary 8192 --out tokenizer.json texts/ --json"}});
-  train->add_option("--vocabulary", arguments->vocabulary, "entries in all: special tokens, 256 bytes and merges")
-      ->required()
-      ->check(CLI::Range(int64_t{257}, int64_t{1} << 24));
-  train->add_option("--out", arguments->out, "where to write tokenizer.json")->required();
-  train->add_option("PATH", arguments->paths, "files and folders of text or JSONL, compressed or not")->required();
-  add_json_flag(train, arguments->json);
-  on_run(train, command, [arguments] {
+  Command train = group.add("train", "byte-level BPE trained on files and folders",
+                            {{"8,192 entries from a folder", "tokenizer train --vocabulary 8192 --out tokenizer.json texts/"},
+                             {"from compressed JSON Lines", "tokenizer train --vocabulary 32000 --out tokenizer.json pages.jsonl.zst"},
+                             {"the figures, for a script", "tokenizer train --vocabulary 8192 --out tokenizer.json texts/ --json"}});
+  train.option("--vocabulary", arguments->vocabulary, "entries in all: special tokens, 256 bytes and merges")
+      .required()
+      .at_least(257)
+      .at_most(1 << 24);
+  train.option("--out", arguments->out, "where to write tokenizer.json").required();
+  train.option("PATH", arguments->paths, "files and folders of text or JSONL, compressed or not").required();
+  train.json_flag(arguments->json);
+  train.on_run([arguments] {
     const data::TrainReport report =
         data::train_tokenizer_on_paths(arguments->paths, arguments->out, {.vocabulary = arguments->vocabulary});
     if (arguments->json) {
@@ -54,18 +56,17 @@ void add_train_tokenizer(CLI::App& group, Command& command) {
   });
 }
 
-void add_encode(CLI::App& group, Command& command) {
+void add_encode(Command& group) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* encode =
-      add_command(group, "encode", "files as token ids, one line a file",
-                  {{"ids separated by spaces", "tokenizer encode tokenizer.json story.txt"},
-                   {"one JSON object a file", "tokenizer encode tokenizer.json a.txt b.txt --json"},
-                   {"as a model is prompted, begin-of-text and all", "tokenizer encode tokenizer.json prompt.txt --special"}});
-  encode->add_option("TOKENIZER", arguments->tokenizer, "a tokenizer.json, or the word bytes")->required();
-  encode->add_option("FILE", arguments->paths, "files to encode")->required();
-  encode->add_flag("--special", arguments->special, "add the special tokens the tokenizer puts around a text");
-  add_json_flag(encode, arguments->json, "print {\"file\": …, \"ids\": […]}, one line a file");
-  on_run(encode, command, [arguments] {
+  Command encode = group.add("encode", "files as token ids, one line a file",
+                             {{"ids separated by spaces", "tokenizer encode tokenizer.json story.txt"},
+                              {"one JSON object a file", "tokenizer encode tokenizer.json a.txt b.txt --json"},
+                              {"as a model is prompted, begin-of-text and all", "tokenizer encode tokenizer.json prompt.txt --special"}});
+  encode.option("TOKENIZER", arguments->tokenizer, "a tokenizer.json, or the word bytes").required();
+  encode.option("FILE", arguments->paths, "files to encode").required();
+  encode.flag("--special", arguments->special, "add the special tokens the tokenizer puts around a text");
+  encode.json_flag(arguments->json, "print {\"file\": …, \"ids\": […]}, one line a file");
+  encode.on_run([arguments] {
     data::write_encoded_files(data::open_tokenizer(arguments->tokenizer), {arguments->paths.begin(), arguments->paths.end()},
                               arguments->json, arguments->special, [](std::string_view text) { print(text); });
     return ExitCode::kDone;
@@ -86,17 +87,16 @@ std::vector<int32_t> ids_of(const std::vector<std::string>& words) {
   return data::read_ids(fmt::format("{}", fmt::join(words, " ")), "the command line");
 }
 
-void add_decode(CLI::App& group, Command& command) {
+void add_decode(Command& group) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* decode =
-      add_command(group, "decode", "token ids as text",
-                  {{"ids as arguments", "tokenizer decode tokenizer.json 15496 995"},
-                   {"ids in a file", "tokenizer decode tokenizer.json ids.json"},
-                   {"there and back", "tokenizer encode tokenizer.json a.txt | longhaul tokenizer decode tokenizer.json -"}});
-  decode->add_option("TOKENIZER", arguments->tokenizer, "a tokenizer.json, or the word bytes")->required();
-  decode->add_option("IDS", arguments->paths, "ids, one file of ids, or - for standard input");
-  add_json_flag(decode, arguments->json, "print {\"text\": …}; bytes that are not UTF-8 become U+FFFD");
-  on_run(decode, command, [arguments] {
+  Command decode = group.add("decode", "token ids as text",
+                             {{"ids as arguments", "tokenizer decode tokenizer.json 15496 995"},
+                              {"ids in a file", "tokenizer decode tokenizer.json ids.json"},
+                              {"there and back", "tokenizer encode tokenizer.json a.txt | longhaul tokenizer decode tokenizer.json -"}});
+  decode.option("TOKENIZER", arguments->tokenizer, "a tokenizer.json, or the word bytes").required();
+  decode.option("IDS", arguments->paths, "ids, one file of ids, or - for standard input");
+  decode.json_flag(arguments->json, "print {\"text\": …}; bytes that are not UTF-8 become U+FFFD");
+  decode.on_run([arguments] {
     const data::Tokenizer tokenizer = data::open_tokenizer(arguments->tokenizer);
     const std::string text = tokenizer.decode(ids_of(arguments->paths));
     if (arguments->json) {
@@ -110,14 +110,14 @@ void add_decode(CLI::App& group, Command& command) {
 
 }  // namespace
 
-void add_tokenizer(CLI::App& program, Command& command) {
-  CLI::App* group = add_command_group(program, "tokenizer", "train a tokenizer; text to ids and back",
-                                      {{"train one", "tokenizer train --vocabulary 8192 --out tokenizer.json texts/"},
-                                       {"text to ids", "tokenizer encode tokenizer.json story.txt --json"},
-                                       {"ids to text", "tokenizer decode tokenizer.json 15496 995"}});
-  add_train_tokenizer(*group, command);
-  add_encode(*group, command);
-  add_decode(*group, command);
+void add_tokenizer(Command& program) {
+  Command group = program.add_group("tokenizer", "train a tokenizer; text to ids and back",
+                                    {{"train one", "tokenizer train --vocabulary 8192 --out tokenizer.json texts/"},
+                                     {"text to ids", "tokenizer encode tokenizer.json story.txt --json"},
+                                     {"ids to text", "tokenizer decode tokenizer.json 15496 995"}});
+  add_train_tokenizer(group);
+  add_encode(group);
+  add_decode(group);
 }
 
 }  // namespace longhaul::cli

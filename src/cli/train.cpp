@@ -9,6 +9,7 @@
 #include "base/diagnostics.h"
 #include "base/signals.h"
 #include "cli/command.h"
+#include "cli/output.h"
 #include "kernels/dispatch.h"
 #include "recipe/load.h"
 #include "train/run.h"
@@ -73,19 +74,19 @@ ExitCode run(const Arguments& arguments) {
 
 }  // namespace
 
-void add_train(CLI::App& program, Command& command) {
+void add_train(Command& program) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* train = add_command(
-      program, "train", "train the model a recipe describes; a second start continues the run",
+  Command train = program.add(
+      "train", "train the model a recipe describes; a second start continues the run",
       {{"from nothing to a report on this machine", "train recipes/first-run.toml"},
        {"another folder of text, and twice the steps", "train recipes/first-run.toml data.source=~/texts train.steps=2000 --run runs/mine"},
        {"begin anew; the earlier run is moved aside", "train recipes/first-run.toml --fresh"}});
-  add_recipe(train, arguments->recipe, arguments->overrides);
-  train->add_option("--run", arguments->run, "run directory (default: runs/<name of the recipe>)");
-  train->add_flag("--fresh", arguments->fresh, "begin anew; an earlier run in that directory is moved aside");
-  train->add_flag("--quiet", arguments->quiet, "print nothing but warnings and errors");
-  train->add_flag("--explain-dispatch", arguments->explain_dispatch, "say which implementation of each operator was chosen, and why");
-  on_run(train, command, [arguments] { return run(*arguments); });
+  train.recipe(arguments->recipe, arguments->overrides);
+  train.option("--run", arguments->run, "run directory (default: runs/<name of the recipe>)");
+  train.flag("--fresh", arguments->fresh, "begin anew; an earlier run in that directory is moved aside");
+  train.flag("--quiet", arguments->quiet, "print nothing but warnings and errors");
+  train.flag("--explain-dispatch", arguments->explain_dispatch, "say which implementation of each operator was chosen, and why");
+  train.on_run([arguments] { return run(*arguments); });
 }
 
 }  // namespace longhaul::cli

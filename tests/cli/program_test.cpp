@@ -13,6 +13,7 @@
 
 #include "base/process.h"
 #include "cli/command.h"
+#include "cli/output.h"
 #include "storage/commit.h"
 #include "support/places.h"
 

@@ -1,0 +1,19 @@
+// What subcommands print: results go to standard output, and nothing else does.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace longhaul::cli {
+
+// To standard output. kDisk when it cannot be written (a full disk behind a redirection).
+void print(std::string_view text);
+void print_json(const nlohmann::ordered_json& json);  // one line; bytes that are not UTF-8 become U+FFFD
+
+// The page, and the part of it, that helps with errors of this kind: "docs/troubleshooting.md#data". Empty: none does.
+std::string troubleshooting_of(ExitCode code);
+
+}  // namespace longhaul::cli
