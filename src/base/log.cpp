@@ -43,6 +43,7 @@ spdlog::logger& logger() {
 }  // namespace
 
 void set_log_level(LogLevel level) { logger().set_level(spdlog_level(level)); }
+bool log_shows(LogLevel level) { return logger().should_log(spdlog_level(level)); }
 void log_line(LogLevel level, std::string_view text) { logger().log(spdlog_level(level), text); }
 
 }  // namespace longhaul

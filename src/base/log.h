@@ -1,6 +1,6 @@
 // The process's one logger. Lines go to standard error so that standard output stays free for results and --json.
 //   log_info("loaded {} tokens", n);
-// Thread-safe. Levels: debug, info, warning, error. Set once by the command line.
+// Thread-safe. Levels: debug, info, warning, error. Set once by the command line. Progress (base/progress.h) counts as information.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,6 +13,7 @@ namespace longhaul {
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
 void set_log_level(LogLevel level);
+bool log_shows(LogLevel level);
 void log_line(LogLevel level, std::string_view text);
 
 template <class... Args>

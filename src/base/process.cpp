@@ -126,6 +126,14 @@ bool ended(pid_t child, int& status, int flags) {
 
 }  // namespace
 
+void open_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
+    // The lowest free descriptor is this one: those before it are open by now. Without /dev/null nothing could be said either.
+    if (::open("/dev/null", O_RDWR) != stream) ::_exit(static_cast<int>(ExitCode::kDisk));
+  }
+}
+
 ProcessResult run_process(const std::vector<std::string>& argv, const std::vector<std::string>& environment, double timeout_s) {
   LONGHAUL_ASSERT(!argv.empty(), "no program");
   constexpr int kSlice_ms = 20;  // how soon the end of a child is seen whose pipes live on in a grandchild

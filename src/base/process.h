@@ -1,4 +1,4 @@
-// Child processes: run a program, capture what it prints.
+// Processes: child processes that are run for what they print, and the standard streams of this one.
 #pragma once
 
 #include <string>
@@ -15,5 +15,9 @@ struct ProcessResult {
 
 // argv[0] is looked up on PATH. Throws kUsage when it is not found. environment: extra NAME=VALUE entries.
 ProcessResult run_process(const std::vector<std::string>& argv, const std::vector<std::string>& environment = {}, double timeout_s = 600);
+
+// First thing in main. A standard stream that was closed (`>&-`) would be the next file to be opened, and log lines would land in it:
+// opens those of descriptors 0, 1 and 2 that are closed on /dev/null.
+void open_standard_streams();
 
 }  // namespace longhaul

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 
 namespace longhaul {
 namespace {
@@ -118,7 +119,7 @@ void Progress::advance(int64_t amount) {
   State& state = *state_;
   state.done.fetch_add(amount, std::memory_order_relaxed);
   const int64_t now_ns = monotonic_ns();
-  if (now_ns < state.next_ns.load(std::memory_order_relaxed)) return;
+  if (now_ns < state.next_ns.load(std::memory_order_relaxed) || !log_shows(LogLevel::kInfo)) return;
   const std::unique_lock lock(state.mutex, std::try_to_lock);
   if (!lock || now_ns < state.next_ns.load(std::memory_order_relaxed)) return;
   state.next_ns = now_ns + static_cast<int64_t>((state.terminal ? kBarEvery_s : kLineEvery_s) * 1e9);

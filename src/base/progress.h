@@ -1,5 +1,6 @@
 // Progress of anything that takes longer than two seconds. On a terminal: one bar that redraws; otherwise: a plain line now
-// and then. Silent for the first two seconds, so short work prints nothing. Writes to standard error. Thread-safe.
+// and then. Silent for the first two seconds, so short work prints nothing, and where the logger shows no information
+// (base/log.h). Writes to standard error. Thread-safe.
 //
 //   Progress progress("tokenizing", total_bytes, Progress::Unit::kBytes);
 //   progress.advance(n);           // destructor prints the closing line when anything was shown

@@ -2,10 +2,24 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
-#include <string_view>
+#include <system_error>
+
+#include "base/error.h"
 
 namespace longhaul {
+
+void write_stream(std::FILE* stream, std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stream) == text.size() && std::fflush(stream) == 0) return;
+  const int number = errno;
+  std::clearerr(stream);
+  throw Error({.code = ExitCode::kDisk,
+               .what = "cannot write the result",
+               .found = std::generic_category().message(number),
+               .where = stream == stderr ? "standard error" : "standard output",
+               .hint = "see where the output is redirected to: is that disk full?"});
+}
 
 bool is_terminal(std::FILE* stream) { return isatty(fileno(stream)) == 1; }
 

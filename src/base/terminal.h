@@ -1,11 +1,14 @@
-// Whether a stream is a terminal, and whether colours are wanted there (https://no-color.org: any non-empty NO_COLOR
-// turns them off, as does TERM=dumb).
+// The standard streams: writing all of a text or saying why not, whether a stream is a terminal, and whether colours are wanted there
+// (https://no-color.org: any non-empty NO_COLOR turns them off, as does TERM=dumb).
 #pragma once
 
 #include <cstdio>
+#include <string_view>
 
 namespace longhaul {
 
+// Written and flushed. kDisk when that fails (a full disk behind a redirection); the stream can be written again afterwards.
+void write_stream(std::FILE* stream, std::string_view text);
 bool is_terminal(std::FILE* stream);
 bool colours_wanted(std::FILE* stream);
 

@@ -1,7 +1,11 @@
 #include "base/process.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 
@@ -47,6 +51,32 @@ TEST(Process, ChildDoesNotInheritIgnoredPipeSignals) {
   // With SIGPIPE ignored the shell's child would print "Broken pipe" instead of dying of it.
   EXPECT_EQ(run_process({"sh", "-c", "kill -PIPE $$; exit 3"}).status, 128 + SIGPIPE);
   signal(SIGPIPE, SIG_DFL);
+}
+
+// What is opened next must not become a standard stream: log lines would land in it.
+TEST(StandardStreams, ThoseThatAreClosedAreOpenedOnNothing) {
+  for (int closed = 1; closed < 8; ++closed) {  // every choice of the three
+    const pid_t child = ::fork();
+    if (child == 0) {
+      for (int stream = 0; stream < 3; ++stream) {
+        if ((closed >> stream & 1) != 0) ::close(stream);
+      }
+      open_standard_streams();
+      struct stat stream_is {
+      }, nothing{};
+      ::stat("/dev/null", &nothing);
+      for (int stream = 0; stream < 3; ++stream) {
+        if ((closed >> stream & 1) == 0) continue;
+        if (::fstat(stream, &stream_is) != 0 || stream_is.st_rdev != nothing.st_rdev) ::_exit(10 + stream);
+        char byte = 0;
+        if (stream == 0 ? ::read(stream, &byte, 1) != 0 : ::write(stream, "x", 1) != 1) ::_exit(20 + stream);
+      }
+      ::_exit(::open("/dev/zero", O_RDONLY) > 2 ? 0 : 1);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "closed " << closed << ", status " << status;
+  }
 }
 
 TEST(Process, UnknownProgramIsAUsageError) {

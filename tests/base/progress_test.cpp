@@ -132,6 +132,14 @@ TEST(Progress, LogLinesStandAloneAboveTheBar) {
   EXPECT_EQ(text->substr(text->find('\n', line) + 1, 11), "\rcounting [");
 }
 
+TEST(Progress, IsInformationAndHiddenWhereThatIs) {
+  testing::internal::CaptureStderr();
+  set_log_level(LogLevel::kWarning);
+  work_for(2.2);
+  set_log_level(LogLevel::kInfo);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
 TEST(Progress, RedrawsABarOnATerminal) {
   const auto written = on_a_terminal([] { work_for(2.5); });
   if (!written) GTEST_SKIP() << "no pseudo-terminals here";

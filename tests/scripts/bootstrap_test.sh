@@ -92,4 +92,28 @@ fi
 echo 'bash command:bash required' >"$work/list"
 output=$("$install" "$work/list" 2>&1)
 check 'silent when nothing is to do' 0 '' test -z "$output"
+
+# ./longhaul, before a program and a script that only tell what they were given.
+tree=$work/tree
+mkdir -p "$tree/scripts" "$tree/build/release"
+cp "$source_root/longhaul" "$tree/"
+cat >"$tree/scripts/build" <<'END'
+#!/usr/bin/env bash
+open=$(for stream in 0 1 2; do readlink "/proc/$$/fd/$stream" || echo closed; done)
+echo "$open" >"${BASH_SOURCE[0]%/*}/../streams"
+END
+chmod +x "$tree/scripts/build"
+ln -s "$(type -P true)" "$tree/build/release/longhaul"
+streams() { paste -sd ' ' "$tree/streams"; }
+# A standard stream is never a file that was opened since.
+"$tree/longhaul" train <&- >&- 2>&-
+check './longhaul with closed streams' 0 '/dev/null /dev/null /dev/null' streams
+"$tree/longhaul" train <&- >/dev/null 2>/dev/zero
+check './longhaul without input' 0 '/dev/null /dev/null /dev/zero' streams
+"$tree/longhaul" train </dev/zero >/dev/zero 2>&-
+check './longhaul without messages' 0 '/dev/zero /dev/zero /dev/null' streams
+"$tree/longhaul" train </dev/zero >&- 2>/dev/zero
+check './longhaul without output' 0 '/dev/zero /dev/null /dev/zero' streams
+ln -sf "$(type -P sh)" "$tree/build/release/longhaul"
+check 'the program is called as ./longhaul was' 0 "$tree/longhaul -c" "$tree/longhaul" -c 'tr "\0" " " </proc/$$/cmdline'
 exit $((failures > 0))
