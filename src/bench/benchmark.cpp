@@ -51,13 +51,13 @@ Timing time_of(const std::function<void()>& work, double budget_s, const std::fu
 double share_of_limit(const Pass& pass, const std::string& dtype, const MachineProfile& peak) {
   const double seconds = pass.time.median * 1e-3;
   if (seconds <= 0) return 0;
-  const double by_flops = pass.flops > 0 ? pass.flops / peak.gemm(dtype) : 0, by_bytes = pass.bytes / peak.copy_bytes_per_second;
+  const double by_flops = pass.flops > 0 ? pass.flops / peak.gemm(dtype) : 0, by_bytes = pass.bytes / peak.memory_bytes_per_second;
   return std::max(by_flops, by_bytes) / seconds;
 }
 
 nlohmann::ordered_json to_json(const Result& result, const MachineProfile& peak) {
-  nlohmann::ordered_json json = {
-      {"name", result.name}, {"shape", result.shape}, {"dtype", result.dtype}, {"threads", threads()}, {"machine", peak.machine}};
+  nlohmann::ordered_json json = {{"name", result.name},  {"shape", result.shape},   {"dtype", result.dtype},
+                                 {"threads", threads()}, {"machine", peak.machine}, {"limits_measured", wall_time_text(peak.measured_at)}};
   if (!result.implementation.empty()) json["implementation"] = result.implementation;
   add_passes(json, result.passes);
   for (const Pass& pass : result.passes) json[key("of_limit", pass)] = share_of_limit(pass, result.dtype, peak);
@@ -90,7 +90,7 @@ std::string table_of(const Results& results, const MachineProfile& peak, bool co
                                           {"of limit", Align::kRight}};
   if (peers) columns.insert(columns.end(), {{"peer", Align::kLeft}, {"peer ms", Align::kRight}, {"times faster", Align::kRight}});
   columns.push_back({"check"});
-  observe::Table table("benchmarks", columns);
+  observe::Table table("benchmarks; limits " + peak.when(), columns);
   for (const Result& result : results) {
     for (size_t i = 0; i < result.passes.size(); ++i) {
       const Pass& pass = result.passes[i];

@@ -57,7 +57,7 @@ struct Request {
 // Runs `work` until budget_s is used up and at least three times, after one run that is not counted; `before` is not timed.
 Timing time_of(const std::function<void()>& work, double budget_s = 0.5, const std::function<void()>& before = {});
 
-// Share of what the machine can do: FLOPs against its matrix products in this dtype, bytes against its copies; the larger of both.
+// Share of what the machine can do: FLOPs against its matrix products in this dtype, bytes against its memory; the larger of both.
 double share_of_limit(const Pass& pass, const std::string& dtype, const MachineProfile& peak);
 
 nlohmann::ordered_json to_json(const Result& result, const MachineProfile& peak);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/disk_rate.h"
 #include "base/file.h"
 #include "base/folders.h"
@@ -14,6 +15,7 @@
 #include "base/parallel.h"
 #include "base/progress.h"
 #include "base/terminal.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "cli/command.h"
 #include "cli/output.h"
@@ -67,11 +69,12 @@ void look_at_program(std::vector<Finding>& findings) {
 void look_at_processor(std::vector<Finding>& findings) {
   const Machine& here = machine();
   findings.push_back(ok("machine", fmt::format("{}, {}", here.host, here.operating_system)));
-  Finding processor = ok("processor", fmt::format("{}, {} cores, {} threads in use", here.processor, here.cores, threads()),
-                         {{"cores", here.cores}, {"threads", threads()}});
+  Finding processor =
+      ok("processor", fmt::format("{}, {}, {} in use", here.processor, counted(here.cores, "core"), counted(threads(), "thread")),
+         {{"cores", here.cores}, {"threads", threads()}});
   if (threads() < here.cores) {
     processor.status = "warn";
-    processor.advice = fmt::format("{} cores are idle: unset OMP_NUM_THREADS or set train.threads=0", here.cores - threads());
+    processor.advice = counted(here.cores - threads(), "core") + " idle: unset OMP_NUM_THREADS or set train.threads=0";
   }
   findings.push_back(std::move(processor));
   Finding features = ok("CPU features", fmt::format("{}", fmt::join(here.features, " ")), {{"features", here.features}});
@@ -89,16 +92,16 @@ Finding look_at_gpu(at::Device device, bool fresh) {
     const GpuDescription gpu = describe_gpu(device);
     const MachineProfile profile = measured_profile(fresh, device);
     return ok(name_of(device),
-              fmt::format("{}, {}, compute capability {}.{}: bf16 {:.1f} TFLOP/s, fp32 {:.1f} TFLOP/s, copy {:.0f} GB/s{}", gpu.name,
+              fmt::format("{}, {}, compute capability {}.{}: bf16 {:.1f} TFLOP/s, fp32 {:.1f} TFLOP/s, memory {:.0f} GB/s ({})", gpu.name,
                           bytes_text(gpu.memory_bytes), gpu.major, gpu.minor, profile.gemm_bf16 / 1e12, profile.gemm_fp32 / 1e12,
-                          profile.copy_bytes_per_second / kGiga, profile.from_cache ? " (measured earlier; --fresh measures again)" : ""),
+                          profile.memory_bytes_per_second / kGiga, profile.when()),
               {{"name", gpu.name},
                {"memory_bytes", gpu.memory_bytes},
                {"compute_capability", fmt::format("{}.{}", gpu.major, gpu.minor)},
                {"multiprocessors", gpu.multiprocessors},
                {"bf16_flops_per_second", profile.gemm_bf16},
                {"fp32_flops_per_second", profile.gemm_fp32},
-               {"copy_bytes_per_second", profile.copy_bytes_per_second}});
+               {"memory_bytes_per_second", profile.memory_bytes_per_second}});
   } catch (const std::exception& error) {
     return {name_of(device), "fix", fmt::format("it does not answer: {}", error.what()),
             "nvidia-smi -q tells more; train.device=cpu trains without it"};
@@ -130,28 +133,28 @@ void look_at_memory(std::vector<Finding>& findings) {
 
 void look_at_rates(std::vector<Finding>& findings, bool fresh) {
   const MachineProfile profile = measured_profile(fresh);
-  const std::string when = profile.from_cache ? " (measured earlier; --fresh measures again)" : "";
-  Finding fp32 = ok("fp32 products", fmt::format("{:.1f} GFLOP/s{}", profile.gemm_fp32 / kGiga, when),
+  findings.push_back(ok("limits", profile.when() + (profile.from_cache ? "; --fresh measures again" : ""),
+                        {{"measured_at", wall_time_text(profile.measured_at)}, {"measurements", profile.measurements}}));
+  Finding fp32 = ok("fp32 products", fmt::format("{:.1f} GFLOP/s", profile.gemm_fp32 / kGiga),
                     {{"flops_per_second", profile.gemm_fp32}, {"busy", profile.busy}});
   if (profile.busy) {
     fp32.status = "warn";
-    fp32.advice = "other programs were using the cores while this was measured: end them, then longhaul doctor --fresh";
+    fp32.advice = "other programs were using the cores while this was measured: end them, then " + program_command("doctor --fresh");
   }
   findings.push_back(std::move(fp32));
-  Finding bf16 =
-      ok("bf16 products", fmt::format("{:.1f} GFLOP/s{}", profile.gemm_bf16 / kGiga, when), {{"flops_per_second", profile.gemm_bf16}});
+  Finding bf16 = ok("bf16 products", fmt::format("{:.1f} GFLOP/s", profile.gemm_bf16 / kGiga), {{"flops_per_second", profile.gemm_bf16}});
   if (profile.gemm_bf16 < profile.gemm_fp32) {
     bf16.status = "warn";
     bf16.advice = "bf16 is slower than fp32 here: train with train.dtype=fp32";
   }
   findings.push_back(std::move(bf16));
   findings.push_back(
-      ok("fp64 products", fmt::format("{:.1f} GFLOP/s{}", profile.gemm_fp64 / kGiga, when), {{"flops_per_second", profile.gemm_fp64}}));
-  Finding copy = ok("memory copy", fmt::format("{:.1f} GB/s{}", profile.copy_bytes_per_second / kGiga, when),
-                    {{"bytes_per_second", profile.copy_bytes_per_second}});
-  copy.status = judged(profile.copy_bytes_per_second, 4 * kGiga, 0);
-  if (copy.status != "ok") copy.advice = "other programs may be using the memory: end them, then longhaul doctor --fresh";
-  findings.push_back(std::move(copy));
+      ok("fp64 products", fmt::format("{:.1f} GFLOP/s", profile.gemm_fp64 / kGiga), {{"flops_per_second", profile.gemm_fp64}}));
+  Finding memory = ok("memory rate", fmt::format("{:.1f} GB/s", profile.memory_bytes_per_second / kGiga),
+                      {{"bytes_per_second", profile.memory_bytes_per_second}});
+  memory.status = judged(profile.memory_bytes_per_second, 4 * kGiga, 0);
+  if (memory.status != "ok") memory.advice = "other programs may be using the memory: end them, then " + program_command("doctor --fresh");
+  findings.push_back(std::move(memory));
 }
 
 // Two disks matter: the one of the cache and the one runs are written to.

@@ -181,14 +181,16 @@ int64_t parameter_count(const ModelConfig& config) {
   return count;
 }
 
+int64_t activated_elements(const ParameterSpec& spec, const ModelConfig& config) {
+  const Role role = spec.tensor.role;
+  const bool table = role == Role::kEmbedding || role == Role::kPosition || role == Role::kHead;
+  // Experts have one size, so any experts_per_token of them count what the chosen ones do.
+  return !table && spec.expert < config.experts_per_token ? spec.elements() : 0;
+}
+
 int64_t activated_parameter_count(const ModelConfig& config) {
   int64_t count = 0;
-  for (const ParameterSpec& spec : parameters(config)) {
-    const Role role = spec.tensor.role;
-    const bool table = role == Role::kEmbedding || role == Role::kPosition || role == Role::kHead;
-    // Experts have one size, so any experts_per_token of them count what the chosen ones do.
-    if (!table && spec.expert < config.experts_per_token) count += spec.elements();
-  }
+  for (const ParameterSpec& spec : parameters(config)) count += activated_elements(spec, config);
   return count;
 }
 

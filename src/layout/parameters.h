@@ -82,8 +82,9 @@ std::vector<ParameterSpec> parameters(const recipe::ModelConfig& config);
 
 int64_t parameter_count(const recipe::ModelConfig& config);
 // What one token passes through: experts_per_token of the experts; without embedding, learned positions and head (the
-// definition behind the published 45.9B of MiniMax-Text-01).
-int64_t activated_parameter_count(const recipe::ModelConfig& config);
+// definition behind the published 45.9B of MiniMax-Text-01). Every figure of "parameters used per token" is this one.
+int64_t activated_elements(const ParameterSpec& spec, const recipe::ModelConfig& config);  // of one tensor
+int64_t activated_parameter_count(const recipe::ModelConfig& config);                      // of all
 
 // Where the mesh puts a parameter whose layer belongs to pipeline stage `stage`. Refuses (kUsage) heads or experts that
 // the mesh cannot deal out evenly.

@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 
+#include "base/text.h"
 #include "observe/event_log.h"
 
 namespace longhaul::observe {
@@ -89,16 +90,16 @@ std::string Comparison::text() const {
   if (steps_in_both == 0) {
     text = "the two runs have no step in common\n";
   } else if (differences.empty()) {
-    text = fmt::format("{} steps are equal to the last bit\n", steps_in_both);
+    text = counted(steps_in_both, "step") + (steps_in_both == 1 ? " is" : " are") + " equal to the last bit\n";
   } else {
-    text = fmt::format("of {} steps in both, step {} is the first that differs\n", steps_in_both, first_step());
+    text = fmt::format("of {} in both, step {} is the first that differs\n", counted(steps_in_both, "step"), first_step());
     for (const auto& d : differences) {
-      text += fmt::format("  {:<16} first at step {}: {:.17g} and {:.17g}; differs in {} steps, by at most {:.3g} (step {})\n", d.field,
-                          d.step, d.first, d.second, d.steps, d.largest, d.largest_step);
+      text += fmt::format("  {:<16} first at step {}: {:.17g} and {:.17g}; differs in {}, by at most {:.3g} (step {})\n", d.field, d.step,
+                          d.first, d.second, counted(d.steps, "step"), d.largest, d.largest_step);
     }
   }
-  if (only_in_first > 0) text += fmt::format("{} steps are only in the first run\n", only_in_first);
-  if (only_in_second > 0) text += fmt::format("{} steps are only in the second run\n", only_in_second);
+  if (only_in_first > 0) text += "only in the first run: " + counted(only_in_first, "step") + "\n";
+  if (only_in_second > 0) text += "only in the second run: " + counted(only_in_second, "step") + "\n";
   return text;
 }
 

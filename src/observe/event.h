@@ -55,7 +55,7 @@ struct RunStart {
   std::string recipe_hash;
   std::string model;  // preset or family
   int64_t parameters = 0;
-  int64_t parameters_per_token = 0;  // those one token passes through; fewer than `parameters` with experts
+  int64_t parameters_per_token = 0;  // those one token passes through: chosen experts; without embedding, positions, head
   int64_t steps = 0;                 // planned; 0: until stopped
   int64_t tokens_per_step = 0;
   int64_t sequence = 0;  // tokens

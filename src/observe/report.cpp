@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/progress.h"
+#include "base/text.h"
 #include "observe/event_log.h"
 #include "observe/format.h"
 #include "observe/report_page.h"
@@ -85,9 +86,10 @@ std::string tiles(const RunData& run) {
   }
   if (run.start) {
     const RunStart& s = *run.start;
-    const std::string used = s.parameters_per_token > 0 && s.parameters_per_token < s.parameters
-                                 ? fmt::format("{} used per token", compact(static_cast<double>(s.parameters_per_token)))
-                                 : html_escaped(s.model);
+    const std::string used =
+        s.parameters_per_token > 0 && s.parameters_per_token < s.parameters
+            ? fmt::format("{} per token, without embedding and head", compact(static_cast<double>(s.parameters_per_token)))
+            : html_escaped(s.model);
     html += tile("Parameters", compact(static_cast<double>(s.parameters)), "", used);
   }
   return html + "</div>\n";
@@ -110,10 +112,10 @@ std::string header(const RunData& run) {
   std::vector<std::string> parts = {when};
   if (!start.model.empty()) parts.push_back(start.model);
   if (!start.dtype.empty()) parts.push_back(fmt::format("{} on {}", start.dtype, start.processor));
-  if (start.threads > 0) parts.push_back(fmt::format("{} threads", start.threads));
+  if (start.threads > 0) parts.push_back(counted(start.threads, "thread"));
   if (!run.resumes.empty()) {
     const std::string times = run.resumes.size() == 1 ? "once" : fmt::format("{} times", run.resumes.size());
-    parts.push_back(fmt::format("resumed {} ({} step{} done again)", times, run.repeated_steps, run.repeated_steps == 1 ? "" : "s"));
+    parts.push_back(fmt::format("resumed {} ({} done again)", times, counted(run.repeated_steps, "step")));
   }
   std::string line;
   for (const auto& part : parts) line += (line.empty() ? "" : " · ") + html_escaped(part);

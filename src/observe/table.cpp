@@ -65,9 +65,8 @@ std::string Table::text(bool colours) const {
 }
 
 Table parameter_table(std::span<const ParameterGroup> groups) {
-  Table table(
-      "parameters",
-      {{"group"}, {"tensors", Align::kRight}, {"values", Align::kRight}, {"used per token", Align::kRight}, {"share", Align::kRight}});
+  Table table("parameters; those that a token passes through: without embedding and head, chosen experts alone",
+              {{"group"}, {"tensors", Align::kRight}, {"values", Align::kRight}, {"per token", Align::kRight}, {"share", Align::kRight}});
   ParameterGroup all{.name = "total"};
   for (const auto& group : groups) {
     all.tensors += group.tensors;
@@ -126,7 +125,8 @@ Table work_table(const ExpectedWork& work) {
   table.row({"one step", compact(step) + "FLOP"});
   if (work.steps > 0) table.row({"whole run", compact(run) + "FLOP"});
   if (work.peak_flops_per_second > 0) {
-    table.row({"measured peak", compact(work.peak_flops_per_second) + "FLOP/s"});
+    const std::string when = work.peak_measured_at > 0 ? ", " + wall_time_text(work.peak_measured_at) : "";
+    table.row({"measured peak" + when, compact(work.peak_flops_per_second) + "FLOP/s"});
     const double rate = work.peak_flops_per_second * work.assumed_mfu;
     const std::string at = fmt::format(" at {:.0f} % of it", work.assumed_mfu * 100);
     table.row({"one step" + at, duration_text(step / rate)});

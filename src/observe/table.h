@@ -42,7 +42,7 @@ class Table {
 struct ParameterGroup {
   std::string name;  // "embedding", "mixer", "experts"
   int64_t tensors = 0, values = 0;
-  int64_t values_per_token = 0;  // those one token uses
+  int64_t values_per_token = 0;  // those one token passes through (layout::activated_elements)
 };
 Table parameter_table(std::span<const ParameterGroup> groups);
 
@@ -67,6 +67,7 @@ struct ExpectedWork {
   double flops_per_token_full_attention = 0;  // the whole square of attention counted
   int64_t tokens_per_step = 0, steps = 0;
   double peak_flops_per_second = 0;  // measured on this machine; 0: unknown
+  double peak_measured_at = 0;       // Unix seconds; 0: unknown
   double assumed_mfu = 0.5;          // for the time estimate
 };
 Table work_table(const ExpectedWork& work);

@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "base/progress.h"
+#include "base/terminal.h"
+#include "base/text.h"
 #include "observe/format.h"
 
 namespace longhaul::observe {
@@ -19,20 +21,8 @@ constexpr const char* kCyan = "\x1b[36m";
 constexpr const char* kRed = "\x1b[1;31m";
 constexpr int kTagWidth = 7;
 
-// Control characters of text that comes from data or a model would move the cursor or recolour the terminal.
-std::string printable(std::string_view text, bool keep_newlines) {
-  std::string clean;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte != 0x7f) {
-      clean += c;
-    } else if (keep_newlines && (c == '\n' || c == '\t')) {
-      clean += c;
-    } else {
-      clean += fmt::format("\\x{:02x}", byte);
-    }
-  }
-  return clean;
+std::string tagged(std::string_view style, const char* tag, const std::string& text) {
+  return fmt::format("{}{:<{}}{} {}\n", style, tag, kTagWidth, style.empty() ? "" : kPlain, text);
 }
 
 std::string share(const std::optional<double>& value) { return value ? fixed(*value * 100, 1) + "%" : "-"; }
@@ -41,17 +31,16 @@ std::string share(const std::optional<double>& value) { return value ? fixed(*va
 
 void Terminal::on(const Event& event) {
   const ProgressPause pause;
-  std::visit([this](const auto& body) { show(body); }, event.body);
-  std::fflush(options_.stream);
+  const bool is_alarm = std::holds_alternative<Alarm>(event.body) || std::holds_alternative<NonFinite>(event.body);
+  if (is_alarm || !options_.quiet) std::visit([this](const auto& body) { show(body); }, event.body);
 }
 
 void Terminal::line(const char* style, const char* tag, const std::string& text) {
-  const std::string padded = fmt::format("{:<{}}", tag, kTagWidth);
-  if (options_.colours) {
-    fmt::print(options_.stream, "{}{}{} {}\n", style, padded, kPlain, text);
-  } else {
-    fmt::print(options_.stream, "{} {}\n", padded, text);
-  }
+  write_stream(options_.stream, tagged(options_.colours ? style : "", tag, text));
+}
+
+void Terminal::alarm_line(const char* tag, const std::string& text) {
+  write_stream(options_.alarms, tagged(options_.alarm_colours ? kRed : "", tag, text));
 }
 
 std::string Terminal::position(int64_t step) const {
@@ -63,8 +52,8 @@ std::string Terminal::position(int64_t step) const {
 void Terminal::headings() {
   const std::string text =
       fmt::format("{:<{}} {:>{}}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>6}  {:>8}  {:>8}  {:>9}", "", kTagWidth, "step", position(0).size(),
-                  "loss", "grad norm", "learning", "time", "tokens/s", "MFU", "MFU full", "tokens", "data wait");
-  fmt::print(options_.stream, "{}{}{}\n", options_.colours ? kDim : "", text, options_.colours ? kPlain : "");
+                  "loss", "grad norm", "rate", "time", "tokens/s", "MFU", "MFU full", "tokens", "data wait");
+  write_stream(options_.stream, fmt::format("{}{}{}\n", options_.colours ? kDim : "", text, options_.colours ? kPlain : ""));
 }
 
 void Terminal::show(const RunStart& start) {
@@ -106,7 +95,7 @@ void Terminal::show(const CompressionBaseline& baseline) {
 
 void Terminal::show(const CheckpointSaved& checkpoint) {
   line(kCyan, "save",
-       fmt::format("{}  {}   training waited {}", position(checkpoint.step), printable(checkpoint.path, false),
+       fmt::format("{}  {}   training waited {}", position(checkpoint.step), printable(checkpoint.path),
                    milliseconds_text(checkpoint.blocking_milliseconds)));
 }
 
@@ -115,19 +104,18 @@ void Terminal::show(const Resume& resume) {
 }
 
 void Terminal::show(const Alarm& alarm) {
-  line(kRed, "alarm", fmt::format("{}: {}", printable(alarm.kind, false), printable(alarm.message, false)));
+  alarm_line("alarm", fmt::format("{}: {}", printable(alarm.kind), printable(alarm.message, LineEnds::kKept)));
 }
 
 void Terminal::show(const NonFinite& nonfinite) {
-  line(kRed, "nan",
-       fmt::format("{}  {} of {}: {} is not finite", position(nonfinite.step), nonfinite.phase, printable(nonfinite.layer, false),
-                   printable(nonfinite.tensor, false)));
+  alarm_line("nan", fmt::format("{}  {} of {}: {} is not finite", position(nonfinite.step), nonfinite.phase, printable(nonfinite.layer),
+                                printable(nonfinite.tensor)));
 }
 
 void Terminal::show(const Sample& sample) {
   line(kGreen, "sample", fmt::format("{}  a prompt and how the model goes on:", position(sample.step)));
-  const std::string prompt = printable(sample.prompt, true), text = printable(sample.text, true);
-  fmt::print(options_.stream, "{}{}{}{}\n", options_.colours ? kDim : "", prompt, options_.colours ? kPlain : "", text);
+  const std::string prompt = printable(sample.prompt, LineEnds::kKept), text = printable(sample.text, LineEnds::kKept);
+  write_stream(options_.stream, fmt::format("{}{}{}{}\n", options_.colours ? kDim : "", prompt, options_.colours ? kPlain : "", text));
 }
 
 void Terminal::show(const End& end) { line(kDim, "end", fmt::format("{}  {}", position(end.step), end.reason)); }

@@ -1,10 +1,10 @@
 // What a person sees while a run goes: one aligned line a step under headings, evaluations, checkpoints and alarms
 // marked by the word they begin with. Everything is taken from events, so a finished run can be shown again from its
-// file.
+// file. Alarms (NaNs among them) have a stream of their own, standard error, and are shown whatever else is not.
 //
 //   writer.add(std::make_shared<Terminal>(TerminalOptions{.stream = stdout, .colours = colours_wanted(stdout)}));
 //
-// Not thread-safe by itself; EventWriter calls readers one at a time.
+// Not thread-safe by itself; EventWriter calls readers one at a time. kDisk when a stream cannot be written.
 #pragma once
 
 #include <cstdio>
@@ -18,6 +18,9 @@ namespace longhaul::observe {
 struct TerminalOptions {
   std::FILE* stream = stdout;
   bool colours = false;
+  std::FILE* alarms = stderr;
+  bool alarm_colours = false;
+  bool quiet = false;           // alarms alone
   int64_t log_every = 1;        // steps; the first and the last planned one are always shown
   int64_t headings_every = 50;  // step lines between repeated headings
 };
@@ -43,6 +46,7 @@ class Terminal : public EventReader {
   std::string position(int64_t step) const;  // "100/400"
   // `style` is an escape sequence for the tag only.
   void line(const char* style, const char* tag, const std::string& text);
+  void alarm_line(const char* tag, const std::string& text);
 
   TerminalOptions options_;
   int64_t planned_steps_ = 0;

@@ -1,9 +1,9 @@
-// MachineProfile: what this machine really reaches, measured: matrix products per dtype and memory copies, on the threads in use.
+// MachineProfile: what this machine really reaches, measured: matrix products per dtype and memory, on the threads in use.
 // MFU is a share of these numbers, benchmarks print them beside their own, `doctor` shows them. A GPU has a profile of its own.
 //
 // Measuring takes about two seconds, once: the result is kept in the user's cache under the processor, its features, the thread
-// count (or the GPU's name) and the LibTorch version. A busy machine looks slow: a profile whose threads had to wait for other programs is marked,
-// and measured again when it is an hour old.
+// count (or the GPU's name) and the LibTorch version. Other programs only ever make a machine look slower, so a limit is the best of
+// all measurements; a profile whose threads had to wait for others in all of them is marked, and measured again when it is an hour old.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,16 @@ namespace longhaul {
 
 struct MachineProfile {
   std::string machine;                                 // what it was measured on: processor, features, threads or GPU, LibTorch
-  double measured_at = 0;                              // Unix seconds
+  double measured_at = 0;                              // Unix seconds, of the last measurement
+  int64_t measurements = 1;                            // whose best these are
   int64_t threads = 0;                                 // of a GPU's profile too: that it was measured from
   double gemm_fp32 = 0, gemm_bf16 = 0, gemm_fp64 = 0;  // floating-point operations per second (2·m·n·k a product)
-  double copy_bytes_per_second = 0;                    // bytes read plus bytes written
-  bool busy = false;                                   // other programs took part of the cores meanwhile: the true rates are higher
+  double memory_bytes_per_second = 0;                  // bytes read plus bytes written, see measured_memory
+  bool busy = false;                                   // other programs took part of the cores each time: the true rates are higher
   bool from_cache = false;
 
   double gemm(std::string_view dtype) const;  // "fp32", "bf16", "fp64"; kUsage for others
+  std::string when() const;                   // "measured 2026-11-21T02:36:05Z, the best of 3"
 };
 
 MachineProfile measured_profile(bool fresh = false, at::Device device = at::kCPU);
@@ -37,5 +39,8 @@ struct GemmRate {
 GemmRate measured_gemm(int64_t m, int64_t n, int64_t k, std::string_view dtype, double budget_s = 0.4, at::Device device = at::kCPU);
 // Bytes read plus written per second, out of cache when large; within the device's memory.
 double measured_copy(int64_t bytes, double budget_s = 0.3, at::Device device = at::kCPU);
+// The limit of any mix of reading and writing: the best of copying, reading alone, and updating in place. A copy alone is none: a store to a
+// line that was not read makes the processor read it first, and an update in place (an optimizer's) does not pay for that.
+double measured_memory(int64_t bytes, double budget_s = 0.3, at::Device device = at::kCPU);
 
 }  // namespace longhaul

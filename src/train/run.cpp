@@ -102,7 +102,8 @@ nlohmann::json environment_of(int64_t seed, at::Device device) {
 // Of the memory that weights, gradients and optimizer state take.
 int64_t available_bytes(at::Device device) { return device.is_cuda() ? device_memory(device).free_bytes : available_memory_bytes(); }
 
-void show_tables(const RunRequest& request, const data::RunData& data, Pretrain& task, const plan::TokenFlops& flops, double peak) {
+void show_tables(const RunRequest& request, const data::RunData& data, Pretrain& task, const plan::TokenFlops& flops,
+                 const MachineProfile& profile) {
   const auto& recipe = request.recipe.recipe;
   const at::Device device = task.parameters().device();
   std::map<std::string, observe::ParameterGroup> groups;
@@ -114,7 +115,7 @@ void show_tables(const RunRequest& request, const data::RunData& data, Pretrain&
     group.name = name;
     ++group.tensors;
     group.values += spec.elements();
-    group.values_per_token += spec.expert >= 0 ? spec.elements() * recipe.model.experts_per_token / recipe.model.experts : spec.elements();
+    group.values_per_token += layout::activated_elements(spec, recipe.model);
   }
   std::vector<observe::ParameterGroup> rows;
   for (const auto& [name, group] : groups) rows.push_back(group);
@@ -137,7 +138,8 @@ void show_tables(const RunRequest& request, const data::RunData& data, Pretrain&
                                   .flops_per_token_full_attention = flops.full(),
                                   .tokens_per_step = recipe.train.tokens_per_step(),
                                   .steps = recipe.train.steps,
-                                  .peak_flops_per_second = peak})
+                                  .peak_flops_per_second = profile.gemm(text_of(recipe.train.dtype)),
+                                  .peak_measured_at = profile.measured_at})
                  .text(colours));
   std::fflush(stdout);
 }
@@ -239,15 +241,17 @@ Outcome run_training(RunRequest request) {
   task.parameters().initialise(static_cast<uint64_t>(recipe.train.seed));
   const auto optimizer = optim::make_optimizer(recipe.optim, task.parameters(), task.precision());
 
-  if (!request.quiet) {
-    events.add(std::make_shared<observe::Terminal>(
-        observe::TerminalOptions{.stream = stdout, .colours = colours_wanted(stdout), .log_every = recipe.train.log_every}));
-  }
+  events.add(std::make_shared<observe::Terminal>(observe::TerminalOptions{.stream = stdout,
+                                                                          .colours = colours_wanted(stdout),
+                                                                          .alarm_colours = colours_wanted(stderr),
+                                                                          .quiet = request.quiet,
+                                                                          .log_every = recipe.train.log_every}));
   if (recipe.observe.tensorboard) events.add(std::make_shared<observe::TensorBoard>(request.run_folder / "tensorboard"));
 
   const plan::TokenFlops flops = plan::training_flops_per_token(recipe.model, recipe.train.sequence);
-  const double peak = measured_profile(/*fresh=*/false, device).gemm(text_of(recipe.train.dtype));
-  if (!request.quiet) show_tables(request, data, task, flops, peak);
+  const MachineProfile profile = measured_profile(/*fresh=*/false, device);
+  const double peak = profile.gemm(text_of(recipe.train.dtype));
+  if (!request.quiet) show_tables(request, data, task, flops, profile);
   events.write(run_start(request, data, device, flops, peak));
 
   storage::LocalFileSystem files;

@@ -16,7 +16,7 @@ struct RunRequest {
   recipe::LoadedRecipe recipe;
   std::filesystem::path run_folder;
   bool fresh = false;  // an earlier run in that folder is moved aside, never deleted
-  bool quiet = false;  // no tables and no step lines
+  bool quiet = false;  // no tables and no step lines; alarms all the same
 };
 
 Outcome run_training(RunRequest request);

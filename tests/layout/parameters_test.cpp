@@ -38,6 +38,23 @@ TEST(ParameterCount, PublishedModels) {
   EXPECT_EQ(activated_parameter_count(llama_3_8b()), 8'030'261'248 - 2 * 128256 * 4096LL);
 }
 
+TEST(ParameterCount, WhatATokenPassesThroughIsTheSumOverTheTensors) {
+  for (const recipe::ModelConfig& config : {minimax_text_01(), gpt2_124m(), llama_3_8b()}) {
+    int64_t sum = 0;
+    for (const ParameterSpec& spec : parameters(config)) {
+      const int64_t used = activated_elements(spec, config);
+      EXPECT_TRUE(used == 0 || used == spec.elements()) << spec.tensor.name;
+      sum += used;
+    }
+    EXPECT_EQ(sum, activated_parameter_count(config));
+  }
+  // The tables of words and positions are looked up or, as the head, left out by the published definition.
+  for (const ParameterSpec& spec : parameters(gpt2_124m())) {
+    const bool table = spec.tensor.name.starts_with("embedding") || spec.tensor.name.starts_with("position");
+    EXPECT_EQ(activated_elements(spec, gpt2_124m()) == 0, table) << spec.tensor.name;
+  }
+}
+
 TEST(ParameterNames, MiniMaxText01WholeList) {
   const auto map = by_name(minimax_text_01());
   // The public index holds 8,243 tensors; there a lightning layer's query, key and value are one.

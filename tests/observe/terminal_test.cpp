@@ -20,17 +20,25 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-std::string shown(const std::vector<EventBody>& bodies, TerminalOptions options = {}) {
-  std::FILE* file = std::tmpfile();
-  options.stream = file;
-  Terminal terminal(options);
-  for (const auto& body : bodies) terminal.on({.body = body});
+std::string read_back(std::FILE* file) {
   std::string text(static_cast<size_t>(std::ftell(file)), '\0');
   std::rewind(file);
   EXPECT_EQ(std::fread(text.data(), 1, text.size(), file), text.size());
   std::fclose(file);
   return text;
 }
+
+struct Shown {
+  std::string output, alarms;
+};
+Shown both_shown(const std::vector<EventBody>& bodies, TerminalOptions options = {}) {
+  options.stream = std::tmpfile();
+  options.alarms = std::tmpfile();
+  Terminal terminal(options);
+  for (const auto& body : bodies) terminal.on({.body = body});
+  return {read_back(options.stream), read_back(options.alarms)};
+}
+std::string shown(const std::vector<EventBody>& bodies, TerminalOptions options = {}) { return both_shown(bodies, options).output; }
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -53,23 +61,22 @@ TEST(Terminal, StepLinesStandUnderTheirHeadings) {
                                                 .data_wait_milliseconds = 0.31},
                                      StepReport{.step = 10, .loss = 3.2, .tokens = 90112, .milliseconds = 12345}}));
   ASSERT_EQ(lines.size(), 3u);
-  EXPECT_EQ(lines[0], "             step       loss  grad norm   learning       time   tokens/s     MFU  MFU full    tokens  data wait");
+  EXPECT_EQ(lines[0], "             step       loss  grad norm       rate       time   tokens/s     MFU  MFU full    tokens  data wait");
   EXPECT_EQ(lines[1], "train       9/400    10.6208      4.075    7.50e-5     630 ms     13,006   50.3%     52.2%    81.9 k     0.3 ms");
   EXPECT_EQ(lines[2], "train      10/400     3.2000      0.000          0     12.3 s          0       -         -    90.1 k          -");
 }
 
 TEST(Terminal, MarksWhatIsNotAStep) {
-  const std::string text =
-      shown({RunStart{.steps = 100}, CompressionBaseline{1.82, 1.66}, Resume{.step = 50},
-             Evaluation{.step = 60, .loss = 3.5, .bits_per_byte = 1.7, .perplexity = 33.1},
-             CheckpointSaved{.step = 60, .path = "checkpoints/step-000000060", .blocking_milliseconds = 12}, Alarm{"disk_full", "no space"},
-             NonFinite{.step = 61, .layer = "layers.3", .tensor = "output", .phase = "forward"},
-             Sample{.step = 61, .prompt = "def", .text = " f():"}, End{.reason = "signal", .step = 61}});
+  const auto [text, alarms] =
+      both_shown({RunStart{.steps = 100}, CompressionBaseline{1.82, 1.66}, Resume{.step = 50},
+                  Evaluation{.step = 60, .loss = 3.5, .bits_per_byte = 1.7, .perplexity = 33.1},
+                  CheckpointSaved{.step = 60, .path = "checkpoints/step-000000060", .blocking_milliseconds = 12},
+                  Alarm{"disk_full", "no space"}, NonFinite{.step = 61, .layer = "layers.3", .tensor = "output", .phase = "forward"},
+                  Sample{.step = 61, .prompt = "def", .text = " f():"}, End{.reason = "signal", .step = 61}});
   EXPECT_THAT(text, HasSubstr("resume     50/100  going on from the checkpoint of step 50\n"));
   EXPECT_THAT(text, HasSubstr("eval       60/100     3.5000  1.7000 bits per byte   perplexity 33.10   (gzip -9 1.8200, xz -9 1.6600)\n"));
   EXPECT_THAT(text, HasSubstr("save       60/100  checkpoints/step-000000060   training waited 12 ms\n"));
-  EXPECT_THAT(text, HasSubstr("alarm   disk_full: no space\n"));
-  EXPECT_THAT(text, HasSubstr("nan        61/100  forward of layers.3: output is not finite\n"));
+  EXPECT_EQ(alarms, "alarm   disk_full: no space\nnan        61/100  forward of layers.3: output is not finite\n");
   EXPECT_THAT(text, HasSubstr("\ndef f():\n"));
   EXPECT_THAT(text, HasSubstr("end        61/100  signal\n"));
 }
@@ -85,9 +92,32 @@ TEST(Terminal, LogEveryShowsFirstLastAndUnusualSteps) {
   EXPECT_THAT(lines[5], HasSubstr("25/25"));
 }
 
+// A whole Error is an alarm's message: several lines, which stay lines.
+TEST(Terminal, AlarmsAreShownWhateverElseIsNot) {
+  const auto [text, alarms] =
+      both_shown({RunStart{.steps = 2}, StepReport{.step = 1}, Alarm{"checkpoint_failed", "not saved: no room\n  where     /a\x1b[2J\r"},
+                  CheckpointSaved{.step = 2, .path = "p"}, NonFinite{.step = 2, .layer = "l", .tensor = "t", .phase = "backward"},
+                  Sample{.text = "a"}, End{.reason = "finished", .step = 2}},
+                 {.quiet = true});
+  EXPECT_EQ(text, "");
+  EXPECT_EQ(
+      alarms,
+      "alarm   checkpoint_failed: not saved: no room\n  where     /a\\x1b[2J\\x0d\nnan             2  backward of l: t is not finite\n");
+}
+
+TEST(Terminal, AStreamThatCannotBeWrittenIsSaid) {
+  std::FILE* full = std::fopen("/dev/full", "w");
+  ASSERT_NE(full, nullptr);
+  Terminal terminal({.stream = full});
+  EXPECT_THROW(terminal.on({.body = StepReport{.step = 1}}), Error);
+  std::fclose(full);
+}
+
 TEST(Terminal, ColoursOnlyWhenAsked) {
   EXPECT_THAT(shown({StepReport{.step = 1}}), Not(HasSubstr("\x1b")));
   EXPECT_THAT(shown({StepReport{.step = 1}}, {.colours = true}), HasSubstr("\x1b[34mtrain"));
+  EXPECT_THAT(both_shown({Alarm{"a", "b"}}, {.colours = true}).alarms, Not(HasSubstr("\x1b")));
+  EXPECT_EQ(both_shown({Alarm{"a", "b"}}, {.alarm_colours = true}).alarms, "\x1b[1;31malarm  \x1b[0m a: b\n");
   std::FILE* file = std::tmpfile();
   EXPECT_FALSE(colours_wanted(file));  // not a terminal
   EXPECT_FALSE(is_terminal(file));
@@ -124,7 +154,7 @@ TEST(Table, AlignsByDisplayCells) {
 
 TEST(Table, StartUpTables) {
   const std::vector<ParameterGroup> groups = {{"embedding", 1, 3000, 3000}, {"experts", 8, 1000, 250}};
-  EXPECT_THAT(parameter_table(groups).text(false), HasSubstr("total             9    4,000            3,250"));
+  EXPECT_THAT(parameter_table(groups).text(false), HasSubstr("total             9    4,000      3,250"));
   const std::vector<MemoryPurpose> memory = {{"parameters", 2'000'000}, {"gradients", 2'000'000}};
   EXPECT_THAT(memory_table(memory, 8'000'000).text(false), HasSubstr("50.0 %"));
   const std::vector<DataPart> data = {{"training", 10, 400, 100, 2.5}, {"left out: copies", 7, 0, 0}};
@@ -133,8 +163,10 @@ TEST(Table, StartUpTables) {
                                        .flops_per_token_full_attention = 4.5e7,
                                        .tokens_per_step = 1000,
                                        .steps = 100,
-                                       .peak_flops_per_second = 1e12})
+                                       .peak_flops_per_second = 1e12,
+                                       .peak_measured_at = 1763692565})
                                .text(false);
+  EXPECT_THAT(work, HasSubstr("measured peak, 2025-11-21T02:36:05Z"));
   EXPECT_THAT(work, HasSubstr("40.0 GFLOP"));
   EXPECT_THAT(work, HasSubstr("causal attention (MFU)        40.0 MFLOP"));
   EXPECT_THAT(work, HasSubstr("full attention (MFU full)     45.0 MFLOP"));
