@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace longhaul::recipe {
 
 namespace {
@@ -148,7 +150,8 @@ void data(const Recipe& recipe, Problems& out) {
   }
   if (!options.weights.empty() && options.weights.size() != options.source.size()) {
     out.push_back({{"data.weights", "data.source"},
-                   fmt::format("data.weights has {} numbers for {} entries of data.source", options.weights.size(), options.source.size()),
+                   fmt::format("data.weights has {} for {} of data.source", counted(static_cast<int64_t>(options.weights.size()), "number"),
+                               counted(static_cast<int64_t>(options.source.size()), "entry", "entries")),
                    "give one weight per source, or none"});
   }
   if (options.tokenizer.empty()) {

@@ -2,19 +2,18 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+#include "recipe/toml_reader.h"
+
 namespace longhaul::recipe {
 
 namespace {
 
-// What to type for this value after "key=", quoted for a shell where that is needed.
+// What to type after "key=" to get this value: text as it is where that is read back as the same text.
 std::string typed(const Value& value) {
-  const std::string text = value.is_text() ? value.as_text() : value.toml();
-  const bool plain =
-      !text.empty() && text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:+-,") == std::string::npos;
-  if (plain) return text;
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
+  if (!value.is_text() || value.as_text().starts_with(' ')) return value.toml();
+  const Value read = read_override_value(value.as_text());
+  return read.is_list() || (read.is_text() && read != value) ? value.toml() : value.as_text();
 }
 
 std::string origin_text(const Origin& origin) {
@@ -61,11 +60,12 @@ void refuse_changed(const LoadedRecipe& saved, const LoadedRecipe& now) {
     const std::string separator = expected.empty() ? "" : "\n  ";
     expected += fmt::format("{}{} = {} ({})", separator, each.key, each.first.toml(), each.first_origin);
     found += fmt::format("{}{} = {} ({})", separator, each.key, each.second.toml(), each.second_origin);
-    arguments += fmt::format(" {}={}", each.key, typed(each.first));
+    arguments += fmt::format(" {}={}", each.key, shell_quoted(typed(each.first)));
   }
   throw Error({.code = ExitCode::kUsage,
-               .what = changed.size() == 1 ? fmt::format("{} cannot change in the middle of a run", changed.front().key)
-                                           : fmt::format("{} options cannot change in the middle of a run", changed.size()),
+               .what = changed.size() == 1
+                           ? fmt::format("{} cannot change in the middle of a run", changed.front().key)
+                           : counted(static_cast<int64_t>(changed.size()), "option") + " cannot change in the middle of a run",
                .expected = expected,
                .found = found,
                .where = saved.source,

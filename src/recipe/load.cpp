@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/path_text.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "recipe/check.h"
 #include "recipe/presets.h"
@@ -47,13 +48,14 @@ std::string suggestion(const OptionSet& options, const Entry& entry, const std::
 [[noreturn]] void refuse_unknown(const OptionSet& options, const Entry& entry) {
   static constexpr size_t kShown = 120;
   const std::string nearest = entry.is_section ? options.nearest_section(entry.key) : options.nearest(entry.key);
+  const std::string shown = printable(entry.key.substr(0, kShown));
   const std::string written = entry.is_section ? fmt::format("[{}]", nearest) : nearest;
   throw Error({.code = ExitCode::kUsage,
-               .what = fmt::format("the recipe has no {} {}", entry.is_section ? "section" : "key", entry.key.substr(0, kShown)),
+               .what = fmt::format("the recipe has no {} {}", entry.is_section ? "section" : "key", shown),
                .expected = suggestion(options, entry, nearest),
-               .found = entry.key.substr(0, kShown),
+               .found = shown,
                .where = entry.where,
-               .hint = nearest.empty() ? "longhaul config show RECIPE lists every key with its value" : "write " + written});
+               .hint = nearest.empty() ? program_command("config show RECIPE") + " lists every key with its value" : "write " + written});
 }
 
 void refuse_version(const TomlEntry& entry, const std::string& where) {
@@ -159,7 +161,7 @@ Entry read_override(const std::string& argument) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "cannot understand an argument",
                  .expected = "key=value, such as train.steps=20",
-                 .found = argument.substr(0, 200),
+                 .found = printable(argument.substr(0, 200)),
                  .where = "command line",
                  .hint = "write the key, an equals sign and the value without spaces"});
   }
@@ -172,7 +174,7 @@ Entry read_override(const std::string& argument) {
           .typed = typed,
           .is_section = false,
           .origin = {Origin::Kind::kCommandLine, "", ""},
-          .where = fmt::format("command line: {}", argument.substr(0, 200))};
+          .where = "command line: " + printable(argument.substr(0, 200))};
 }
 
 // For text options what was typed is meant literally unless it is quoted: data.tokenizer=123 is a name, not a number. A list of texts
@@ -204,13 +206,13 @@ void apply(const OptionSet& options, const Entry& entry, LoadedRecipe& loaded) {
     option->set(entry.is_section ? Value(Value::Table()) : override_for(*option, entry));
   } catch (const Mismatch& mismatch) {
     const bool fraction = option->kind == Kind::kInteger && entry.value.is_number();
-    throw Error({.code = ExitCode::kUsage,
-                 .what = fmt::format("{} cannot have this value", option->name),
-                 .expected = mismatch.expected,
-                 .found = mismatch.found,
-                 .where = entry.where,
-                 .hint = fraction ? "write all the digits; 1_000_000 is fine"
-                                  : fmt::format("longhaul config explain RECIPE {} says more", option->name)});
+    throw Error(
+        {.code = ExitCode::kUsage,
+         .what = fmt::format("{} cannot have this value", option->name),
+         .expected = mismatch.expected,
+         .found = mismatch.found,
+         .where = entry.where,
+         .hint = fraction ? "write all the digits; 1_000_000 is fine" : program_command("config explain " + option->name) + " says more"});
   }
   loaded.origins[option->name] = entry.origin;
 }
@@ -225,12 +227,13 @@ std::vector<Entry> preset_entries(const std::vector<Entry>& entries) {
   const Preset* preset = find_preset(name);
   if (!preset) {
     const std::string near = nearest_spelling(name, preset_names());
-    throw Error({.code = ExitCode::kUsage,
-                 .what = "there is no such model preset",
-                 .expected = fmt::format("one of {}", fmt::join(preset_names(), ", ")),
-                 .found = last->value.described(),
-                 .where = last->where,
-                 .hint = near.empty() ? "longhaul config show RECIPE model.preset=NAME says what is in one" : "model.preset=" + near});
+    throw Error(
+        {.code = ExitCode::kUsage,
+         .what = "there is no such model preset",
+         .expected = fmt::format("one of {}", fmt::join(preset_names(), ", ")),
+         .found = last->value.described(),
+         .where = last->where,
+         .hint = near.empty() ? program_command("config show RECIPE model.preset=NAME") + " says what is in one" : "model.preset=" + near});
   }
   std::vector<Entry> out;
   const std::string source = fmt::format("presets/{}.toml", name);

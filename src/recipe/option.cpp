@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/text.h"
+
 namespace longhaul::recipe {
 
 namespace {
@@ -40,6 +42,11 @@ std::string range_text(const Option& option) {
   return fmt::format(" from {} to {}", number(*option.minimum), number(*option.maximum));
 }
 
+bool is_utf8(const Value& value) {
+  if (value.is_text()) return !first_byte_not_utf8(value.as_text());
+  return !value.is_list() || std::ranges::all_of(value.as_list(), is_utf8);
+}
+
 bool in_range(const Option& option, const Value& value) {
   if (value.is_list()) return std::ranges::all_of(value.as_list(), [&](const Value& item) { return in_range(option, item); });
   if (value.is_text()) return value.as_text().find('\0') == std::string::npos;
@@ -48,26 +55,6 @@ bool in_range(const Option& option, const Value& value) {
   if (!std::isfinite(number)) return false;
   if (option.minimum && (option.minimum_allowed ? number < *option.minimum : number <= *option.minimum)) return false;
   return !option.maximum || number <= *option.maximum;
-}
-
-// Optimal string alignment distance: insertions, deletions, substitutions, swaps of neighbours.
-size_t spelling_distance(std::string_view a, std::string_view b) {
-  std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
-  for (size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
-  for (size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    for (size_t j = 1; j <= b.size(); ++j) {
-      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
-    }
-  }
-  return d[a.size()][b.size()];
-}
-
-constexpr double kWrongLetters = 0.34;  // share that a guess may have
-
-double wrong_share(std::string_view typed, std::string_view known) {
-  return static_cast<double>(spelling_distance(typed, known)) / static_cast<double>(std::max<size_t>({typed.size(), known.size(), 1}));
 }
 
 // What was typed, as keys are written: lower case, underscores, no leading dashes; cut when it is absurdly long.
@@ -158,6 +145,10 @@ void Option::set(const Value& value) const {
     throw Mismatch{kind == Kind::kTables ? mismatch.expected : expected_text(), mismatch.found};
   }
   const Value after = get();
+  if (!any_bytes && !is_utf8(after)) {
+    assign(before);
+    throw Mismatch{kind == Kind::kText ? "text in UTF-8" : expected_text() + ", in UTF-8", value.described()};
+  }
   const bool chosen = kind != Kind::kText || choices.empty() || std::ranges::find(choices, after.as_text()) != choices.end();
   if (chosen && in_range(*this, after)) return;
   assign(before);
@@ -188,16 +179,16 @@ std::string OptionSet::nearest(std::string_view unknown) const {
   double least = 10;
   for (const Option& option : options_) {  // the last part is right: another section was meant
     const bool same = last_part(option.name) == part || std::ranges::find(option.also_called, part) != option.also_called.end();
-    if (same && wrong_share(key, option.name) < least) {
-      least = wrong_share(key, option.name);
+    if (same && spelling_difference(key, option.name) < least) {
+      least = spelling_difference(key, option.name);
       best = option.name;
     }
   }
   if (!best.empty()) return best;
-  least = kWrongLetters;
+  least = kNearSpelling;
   auto consider = [&](std::string_view typed, std::string_view known, const std::string& name) {
-    if (wrong_share(typed, known) >= least) return;
-    least = wrong_share(typed, known);
+    if (spelling_difference(typed, known) >= least) return;
+    least = spelling_difference(typed, known);
     best = name;
   };
   for (const Option& option : options_) {
@@ -211,24 +202,24 @@ std::string OptionSet::nearest(std::string_view unknown) const {
 std::string OptionSet::nearest_section(std::string_view unknown) const {
   const std::string key = as_key(unknown);
   std::string best;
-  double least = kWrongLetters * 2;  // sections are few and short
+  double least = kNearSpelling * 2;  // sections are few and short
   for (const Option& option : options_) {
-    if (option.section().empty() || wrong_share(key, option.section()) >= least) continue;
-    least = wrong_share(key, option.section());
+    if (option.section().empty() || spelling_difference(key, option.section()) >= least) continue;
+    least = spelling_difference(key, option.section());
     best = option.section();
   }
   return best;
 }
 
-std::string nearest_spelling(std::string_view typed, const std::vector<std::string>& known) {
-  std::string best;
-  double least = kWrongLetters;
-  for (const std::string& name : known) {
-    if (wrong_share(typed, name) >= least) continue;
-    least = wrong_share(typed, name);
-    best = name;
+std::vector<std::string> OptionSet::meant_by(std::string_view word) const {
+  const std::string key = as_key(word);
+  std::vector<std::string> names;
+  for (const Option& option : options_) {
+    if (option.name == key || last_part(option.name) == key) names.push_back(option.name);
   }
-  return best;
+  if (names.empty()) names.push_back(nearest(word));
+  std::erase(names, "");
+  return names;
 }
 
 std::vector<std::string_view> split_at_commas(std::string_view text) {

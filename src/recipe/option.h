@@ -51,6 +51,7 @@ struct Option {
   std::vector<std::string> choices;  // kEnum, kEnums, and texts restricted to a list
   std::optional<double> minimum, maximum;
   bool minimum_allowed = true;  // false: the value must be above the minimum
+  bool any_bytes = false;  // of texts: a path may be no UTF-8. TOML cannot hold such a value, so whoever allows it must write it otherwise
   OnResume on_resume = OnResume::kSame;
   bool is_path = false;                      // its texts are paths (base/path_text.h) or words
   std::vector<std::string> also_called;      // other programs' names, used only to guess what an unknown key meant
@@ -89,6 +90,10 @@ class OptionBuilder {
     option_.choices = std::move(names);
     return *this;
   }
+  OptionBuilder& any_bytes() {
+    option_.any_bytes = true;
+    return *this;
+  }
   OptionBuilder& may_change() {
     option_.on_resume = OnResume::kMayChange;
     return *this;
@@ -121,14 +126,13 @@ class OptionSet {
   // The declared name most like `unknown`, or empty: by spelling, by last part, by another program's name for it.
   std::string nearest(std::string_view unknown) const;
   std::string nearest_section(std::string_view unknown) const;
+  // The options that a word alone may mean: all whose last part it is ("--seed": train.seed, data.seed, …), else the nearest.
+  std::vector<std::string> meant_by(std::string_view word) const;
 
  private:
   Option& append(std::string name, Kind kind, std::string help);
   std::vector<Option> options_;
 };
-
-// The one of `known` that is spelled most like `typed`, or empty when none is near.
-std::string nearest_spelling(std::string_view typed, const std::vector<std::string>& known);
 
 // "a, b" is {"a", "b"}; "" is no item.
 std::vector<std::string_view> split_at_commas(std::string_view text);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
+
 namespace longhaul::recipe {
 
 namespace {
@@ -62,7 +64,7 @@ std::string Value::toml() const {
 
 std::string Value::described() const {
   static constexpr size_t kLongest = 80;
-  std::string text = toml();
+  std::string text = printable(toml());
   if (text.size() > kLongest) {
     size_t end = kLongest;
     while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // not inside a UTF-8 character

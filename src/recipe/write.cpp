@@ -2,20 +2,14 @@
 
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
+#include "base/text.h"
 
 namespace longhaul::recipe {
 
 namespace {
 
-// A comment ends at the line; a file name may hold anything.
-std::string one_line(std::string text) {
-  std::ranges::replace_if(
-      text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
-  return text;
-}
-
-std::string origin_note(const Origin& origin) { return one_line(origin.earlier.empty() ? origin.text() : origin.earlier); }
+// A comment ends at the line and is UTF-8; a file name may hold anything.
+std::string origin_note(const Origin& origin) { return printable(origin.earlier.empty() ? origin.text() : origin.earlier); }
 
 nlohmann::ordered_json json_of(const Value& value) {
   if (value.is_bool()) return value.as_bool();
@@ -39,9 +33,9 @@ std::string_view last_part(const Option& option) {
 
 std::string explain_one(const LoadedRecipe& loaded, const Option& option, const Value& initial) {
   std::string out = fmt::format("{} = {}\n", option.name, option.get().toml());
-  out += fmt::format("  from       {}\n", one_line(loaded.origin(option.name).text()));
+  out += fmt::format("  from       {}\n", printable(loaded.origin(option.name).text()));
   const std::string& earlier = loaded.origin(option.name).earlier;
-  if (!earlier.empty()) out += fmt::format("  before     {}\n", one_line(earlier));
+  if (!earlier.empty()) out += fmt::format("  before     {}\n", printable(earlier));
   out += fmt::format("  default    {}\n", initial.toml());
   out += fmt::format("  takes      {}\n", option.expected_text());
   out += fmt::format("  on resume  {}\n", option.on_resume == OnResume::kSame ? "must stay the same" : "may change");
@@ -58,7 +52,7 @@ std::string to_toml(const LoadedRecipe& loaded) {
   Recipe recipe = loaded.recipe;
   std::string out =
       "# Resolved recipe: every option of this run, with where its value came from. Written by Longhaul; a run can be started from it.\n";
-  if (!loaded.source.empty()) out += fmt::format("# Resolved from {}\n", one_line(loaded.source));
+  if (!loaded.source.empty()) out += fmt::format("# Resolved from {}\n", printable(loaded.source));
   out += fmt::format("version = {}\n", kRecipeVersion);
   std::string section;
   const OptionSet options = options_of(recipe);
@@ -107,7 +101,8 @@ std::string explain(const LoadedRecipe& loaded, const std::string& key) {
        .expected = nearest.empty() ? "an option such as train.steps, or a section such as train" : fmt::format("did you mean {}?", nearest),
        .found = key.substr(0, 120),
        .where = "",
-       .hint = nearest.empty() ? "longhaul config show RECIPE lists them all" : "longhaul config explain RECIPE " + nearest});
+       .hint = nearest.empty() ? program_command("config explain train") + " explains those of a section"
+                               : program_command("config explain " + nearest)});
 }
 
 }  // namespace longhaul::recipe

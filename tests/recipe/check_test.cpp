@@ -56,7 +56,7 @@ TEST(RecipeCheck, RefusesImpossibleRuns) {
   EXPECT_THAT(reason({"data.source=[]"}), HasSubstr("nothing to train on"));
   EXPECT_THAT(reason({"data.validation=a,,b"}), HasSubstr("names nothing"));
   EXPECT_THAT(reason({"data.include=.py,"}), HasSubstr("every name ends so"));
-  EXPECT_THAT(reason({"data.weights=[1.0, 2.0]"}), HasSubstr("2 numbers for 1 entries"));
+  EXPECT_THAT(reason({"data.weights=[1.0, 2.0]"}), HasSubstr("2 numbers for 1 entry of"));
   EXPECT_THAT(reason({"data.vocabulary=32001"}), HasSubstr("do not fit"));
   EXPECT_THAT(reason({"data.tokenizer=bytes", "model.vocabulary=256"}), HasSubstr("257"));
   EXPECT_THAT(reason({"data.tokenizer="}), HasSubstr("empty"));

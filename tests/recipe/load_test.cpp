@@ -216,6 +216,21 @@ TEST(RecipeBadInput, ArgumentsThatAreNotKeyValue) {
   EXPECT_EQ(load_defaults({"description=\"a\"\nvalue2 = 3"}).recipe.description, "\"a\"\nvalue2 = 3");
 }
 
+// A run would train to its end and then find that it cannot write its recipe down.
+TEST(RecipeBadInput, TextThatIsNotUtf8IsRefusedWithItsKey) {
+  for (const std::string key : {"sample.prompt", "description", "data.source", "data.tokenizer", "data.cache"}) {
+    const ErrorFields fields = refused("", {key + "=a\xff"});
+    EXPECT_THAT(fields.what, HasSubstr(key));
+    EXPECT_THAT(fields.expected, HasSubstr("UTF-8"));
+    EXPECT_EQ(fields.found, "\"a\\xff\" (text)");
+    EXPECT_EQ(fields.where, "command line: " + key + "=a\\xff");
+  }
+  EXPECT_THAT(refused("", {"data.include=['.py','\xc3']"}).what, HasSubstr("data.include"));
+  EXPECT_THAT(refused("", {"\xff=1"}).found, HasSubstr("\\xff"));
+  EXPECT_THAT(refused("[sample]\nprompt = \"\xff\"\n").where, HasSubstr("r.toml:2"));
+  EXPECT_EQ(load_defaults({"sample.prompt=\xc3\xa4"}).recipe.sample.prompt, "\xc3\xa4");
+}
+
 TEST(RecipeBadInput, NewerAndBrokenVersionsAreRefused) {
   EXPECT_THAT(refused("version = 2\n").what, HasSubstr("newer"));
   refused("version = 0\n");

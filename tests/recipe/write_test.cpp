@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/process.h"
 #include "recipe/compare.h"
 #include "recipe/support.h"
 #include "support/places.h"
@@ -105,6 +106,25 @@ TEST(RecipeResume, RefusesChangedOptionsThatMustStay) {
   EXPECT_THAT(fields.hint, HasSubstr("--fresh"));
   EXPECT_EQ(fields.where, "runs/a/recipe.toml");
   EXPECT_THAT(fields.what + fields.expected, Not(HasSubstr("train.steps")));
+}
+
+// What is said to type for a text gives that text again.
+TEST(RecipeResume, TheArgumentsItNamesGiveTheSavedValues) {
+  for (const std::string prompt : {"plain", "it's", "\"quoted\"", " leading", "['a']", "a\nb", "", "17", "# no comment"}) {
+    LoadedRecipe saved = load_defaults(), now = load_defaults();
+    saved.recipe.data.jsonl_field = prompt;
+    now.recipe.data.jsonl_field = "other";
+    const std::string hint = error_of([&] { refuse_changed(saved, now); }).hint;
+    const std::string before = "to go on with this run, add ", after = "; to begin a new one";
+    const std::string words = hint.substr(before.size(), hint.find(after) - before.size());
+    const ProcessResult typed = run_process({"sh", "-c", "printf '%s' " + words});
+    EXPECT_EQ(load_defaults({typed.output}).recipe.data.jsonl_field, prompt) << words;
+  }
+}
+
+TEST(RecipeWrite, AFileNameThatIsNotUtf8LeavesTheRecipeReadable) {
+  LoadedRecipe loaded = load_text("[train]\nsteps = 7\n", "a\xff\n.toml");
+  EXPECT_EQ(load_text(to_toml(loaded), "again.toml").recipe, loaded.recipe);
 }
 
 TEST(RecipeReference, TheCheckedInPageIsCurrent) {

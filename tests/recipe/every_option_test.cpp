@@ -1,0 +1,202 @@
+// Every declared option, parsed from a recipe, changes the field it names and no other option. A new option needs a row here.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "recipe/load.h"
+
+namespace longhaul::recipe {
+namespace {
+
+struct Row {
+  std::string key;
+  std::string value;                           // as TOML; not the default
+  std::function<bool(const Recipe&)> arrived;  // in the field that the name means
+  std::string partner;                         // other keys without which the value is refused
+  std::string why;                             // that partner is needed
+};
+
+const std::vector<Row>& rows() {
+  static const std::vector<Row> all = {
+      {"description", "\"for a test\"", [](const Recipe& r) { return r.description == "for a test"; }, "", ""},
+
+      {"model.preset", "\"linear-bench\"", [](const Recipe& r) { return r.model.preset == "linear-bench"; }, "", ""},
+      {"model.family", "\"llama\"", [](const Recipe& r) { return r.model.family == "llama"; }, "", ""},
+      {"model.layers", "3", [](const Recipe& r) { return r.model.layers == 3; }, "", ""},
+      {"model.hidden", "96", [](const Recipe& r) { return r.model.hidden == 96; }, "", ""},
+      {"model.vocabulary", "9000", [](const Recipe& r) { return r.model.vocabulary == 9000; }, "", ""},
+      {"model.heads", "16", [](const Recipe& r) { return r.model.heads == 16; }, "", ""},
+      {"model.kv_heads", "2", [](const Recipe& r) { return r.model.kv_heads == 2; }, "", ""},
+      {"model.head_dim", "80", [](const Recipe& r) { return r.model.head_dim == 80; }, "", ""},
+      {"model.mixers", "[\"lightning\", \"softmax\"]",
+       [](const Recipe& r) {
+         return r.model.mixers == std::vector{Mixer::kLightning, Mixer::kSoftmax};
+       },
+       "", ""},
+      {"model.channel", "\"gelu\"", [](const Recipe& r) { return r.model.channel == Channel::kGelu; }, "", ""},
+      {"model.intermediate", "100", [](const Recipe& r) { return r.model.intermediate == 100; }, "", ""},
+      {"model.experts", "6", [](const Recipe& r) { return r.model.experts == 6; }, "", ""},
+      {"model.experts_per_token", "3", [](const Recipe& r) { return r.model.experts_per_token == 3; }, "", ""},
+      {"model.auxiliary_loss", "0.5", [](const Recipe& r) { return r.model.auxiliary_loss == 0.5; }, "", ""},
+      {"model.z_loss", "0.25", [](const Recipe& r) { return r.model.z_loss == 0.25; }, "", ""},
+      {"model.norm", "\"layer\"", [](const Recipe& r) { return r.model.norm == Norm::kLayer; }, "", ""},
+      {"model.norm_eps", "1e-4", [](const Recipe& r) { return r.model.norm_eps == 1e-4; }, "", ""},
+      {"model.lightning_norm_eps", "1e-3", [](const Recipe& r) { return r.model.lightning_norm_eps == 1e-3; }, "", ""},
+      {"model.wiring", "\"post_norm\"", [](const Recipe& r) { return r.model.wiring == Wiring::kPostNorm; }, "", ""},
+      {"model.alpha", "2.5", [](const Recipe& r) { return r.model.alpha == 2.5; }, "", ""},
+      {"model.beta", "0.75", [](const Recipe& r) { return r.model.beta == 0.75; }, "", ""},
+      {"model.position", "\"none\"", [](const Recipe& r) { return r.model.position == Position::kNone; }, "", ""},
+      {"model.rotary_dim", "32", [](const Recipe& r) { return r.model.rotary_dim == 32; }, "", ""},
+      {"model.rotary_base", "500000.0", [](const Recipe& r) { return r.model.rotary_base == 500000; }, "", ""},
+      {"model.max_positions", "4096", [](const Recipe& r) { return r.model.max_positions == 4096; }, "", ""},
+      {"model.bias", "true", [](const Recipe& r) { return r.model.bias; }, "model.channel = \"gelu\"", "SwiGLU has no biases"},
+      {"model.tie_embeddings", "true", [](const Recipe& r) { return r.model.tie_embeddings; }, "", ""},
+      {"model.layer_factor", "\"hugging_face\"", [](const Recipe& r) { return r.model.layer_factor == LayerFactor::kHuggingFace; }, "", ""},
+      {"model.chunk", "128", [](const Recipe& r) { return r.model.chunk == 128; }, "", ""},
+      {"model.initialisation", "\"normal\"", [](const Recipe& r) { return r.model.initialisation == Initialisation::kNormal; }, "", ""},
+      {"model.initial_std", "0.5", [](const Recipe& r) { return r.model.initial_std == 0.5; }, "", ""},
+
+      {"data.source", "[\"a\", \"b\"]",
+       [](const Recipe& r) {
+         return r.data.source == std::vector<std::string>{"a", "b"};
+       },
+       "", ""},
+      {"data.weights", "[0.5]", [](const Recipe& r) { return r.data.weights == std::vector{0.5}; }, "", ""},
+      {"data.include", "[\".md\"]", [](const Recipe& r) { return r.data.include == std::vector<std::string>{".md"}; }, "", ""},
+      {"data.jsonl_field", "\"content\"", [](const Recipe& r) { return r.data.jsonl_field == "content"; }, "", ""},
+      {"data.tokenizer", "\"bytes\"", [](const Recipe& r) { return r.data.tokenizer == "bytes"; }, "", ""},
+      {"data.vocabulary", "300", [](const Recipe& r) { return r.data.vocabulary == 300; }, "", ""},
+      {"data.held_out_percent", "7", [](const Recipe& r) { return r.data.held_out_percent == 7; }, "", ""},
+      {"data.remove_copies", "false", [](const Recipe& r) { return !r.data.remove_copies; }, "", ""},
+      {"data.document_boundaries", "false", [](const Recipe& r) { return !r.data.document_boundaries; }, "", ""},
+      {"data.seed", "11", [](const Recipe& r) { return r.data.seed == 11; }, "", ""},
+      {"data.prefetch", "9", [](const Recipe& r) { return r.data.prefetch == 9; }, "", ""},
+      {"data.cache", "\"/c\"", [](const Recipe& r) { return r.data.cache == "/c"; }, "", ""},
+
+      {"train.steps", "77", [](const Recipe& r) { return r.train.steps == 77; }, "", ""},
+      {"train.seed", "12", [](const Recipe& r) { return r.train.seed == 12; }, "", ""},
+      {"train.dtype", "\"fp64\"", [](const Recipe& r) { return r.train.dtype == Dtype::kFp64; }, "", ""},
+      {"train.device", "\"cpu\"", [](const Recipe& r) { return r.train.device == "cpu"; }, "", ""},
+      {"train.threads", "5", [](const Recipe& r) { return r.train.threads == 5; }, "", ""},
+      {"train.batch", "24", [](const Recipe& r) { return r.train.batch == 24; }, "", ""},
+      {"train.micro_batch", "2", [](const Recipe& r) { return r.train.micro_batch == 2; }, "", ""},
+      {"train.sequence", "1000", [](const Recipe& r) { return r.train.sequence == 1000; }, "", ""},
+      {"train.checkpoint_every", "41", [](const Recipe& r) { return r.train.checkpoint_every == 41; }, "", ""},
+      {"train.checkpoint_keep", "42", [](const Recipe& r) { return r.train.checkpoint_keep == 42; }, "", ""},
+      {"train.checkpoint_keep_every", "43", [](const Recipe& r) { return r.train.checkpoint_keep_every == 43; }, "", ""},
+      {"train.checkpoint_self_test", "true", [](const Recipe& r) { return r.train.checkpoint_self_test; }, "", ""},
+      {"train.evaluate_every", "44", [](const Recipe& r) { return r.train.evaluate_every == 44; }, "", ""},
+      {"train.evaluate_tokens", "45", [](const Recipe& r) { return r.train.evaluate_tokens == 45; }, "", ""},
+      {"train.until_time", "\"+90m\"", [](const Recipe& r) { return r.train.until_time == "+90m"; }, "", ""},
+      {"train.log_every", "46", [](const Recipe& r) { return r.train.log_every == 46; }, "", ""},
+      {"train.skip_nonfinite", "false", [](const Recipe& r) { return !r.train.skip_nonfinite; }, "", ""},
+      {"train.nonfinite_limit", "47", [](const Recipe& r) { return r.train.nonfinite_limit == 47; }, "", ""},
+
+      {"optim.lr", "0.125", [](const Recipe& r) { return r.optim.lr == 0.125; }, "", ""},
+      {"optim.beta1", "0.25", [](const Recipe& r) { return r.optim.beta1 == 0.25; }, "", ""},
+      {"optim.beta2", "0.375", [](const Recipe& r) { return r.optim.beta2 == 0.375; }, "", ""},
+      {"optim.eps", "1e-3", [](const Recipe& r) { return r.optim.eps == 1e-3; }, "", ""},
+      {"optim.weight_decay", "0.625", [](const Recipe& r) { return r.optim.weight_decay == 0.625; }, "", ""},
+      {"optim.clip_norm", "3.5", [](const Recipe& r) { return r.optim.clip_norm == 3.5; }, "", ""},
+      {"optim.warmup_steps", "51", [](const Recipe& r) { return r.optim.warmup_steps == 51; }, "", ""},
+      {"optim.schedule", "\"wsd\"", [](const Recipe& r) { return r.optim.schedule == Schedule::kWsd; }, "", ""},
+      {"optim.decay_steps", "52", [](const Recipe& r) { return r.optim.decay_steps == 52; }, "", ""},
+      {"optim.final_lr_fraction", "0.5", [](const Recipe& r) { return r.optim.final_lr_fraction == 0.5; }, "", ""},
+      {"optim.stages", "[{ from_step = 5, lr = 0.5, batch = 16 }, { from_step = 9, batch = 24 }]",
+       [](const Recipe& r) {
+         const OptimStage first{.from_step = 5, .lr = 0.5, .batch = 16}, second{.from_step = 9, .batch = 24};
+         return r.optim.stages == std::vector{first, second};
+       },
+       "", ""},
+
+      {"sample.prompt", "\"Once\"", [](const Recipe& r) { return r.sample.prompt == "Once"; }, "", ""},
+      {"sample.tokens", "61", [](const Recipe& r) { return r.sample.tokens == 61; }, "", ""},
+      {"sample.temperature", "1.5", [](const Recipe& r) { return r.sample.temperature == 1.5; }, "", ""},
+      {"sample.top_k", "62", [](const Recipe& r) { return r.sample.top_k == 62; }, "", ""},
+      {"sample.top_p", "0.5", [](const Recipe& r) { return r.sample.top_p == 0.5; }, "", ""},
+      {"sample.seed", "63", [](const Recipe& r) { return r.sample.seed == 63; }, "", ""},
+
+      {"observe.tensorboard", "false", [](const Recipe& r) { return !r.observe.tensorboard; }, "", ""},
+      {"observe.report", "false", [](const Recipe& r) { return !r.observe.report; }, "", ""},
+      {"observe.compression_baseline", "false", [](const Recipe& r) { return !r.observe.compression_baseline; }, "", ""},
+  };
+  return all;
+}
+
+// Options without a row, and why.
+const std::map<std::string, std::string>& exceptions() {
+  static const std::map<std::string, std::string> all = {
+      {"train.task", "has one choice, which is the default"},
+      {"optim.name", "has one choice, which is the default"},
+  };
+  return all;
+}
+
+std::map<std::string, Value> values_of(Recipe recipe) {
+  std::map<std::string, Value> values;
+  const OptionSet options = options_of(recipe);
+  for (const Option& option : options.all()) values.emplace(option.name, option.get());
+  return values;
+}
+
+TEST(RecipeEveryOption, HasARowOrAReason) {
+  Recipe recipe;
+  const OptionSet options = options_of(recipe);
+  std::set<std::string> known;
+  for (const Row& row : rows()) {
+    EXPECT_TRUE(known.insert(row.key).second) << row.key << " twice";
+    EXPECT_EQ(row.partner.empty(), row.why.empty()) << row.key;
+  }
+  for (const auto& [key, reason] : exceptions()) {
+    EXPECT_TRUE(known.insert(key).second) << key << " has a row";
+    const Option* option = options.find(key);
+    ASSERT_NE(option, nullptr) << key;
+    EXPECT_EQ(option->choices.size(), 1u) << key << ": the reason no longer holds: " << reason;
+  }
+  std::set<std::string> declared;
+  for (const Option& option : options.all()) declared.insert(option.name);
+  EXPECT_EQ(known, declared);
+}
+
+TEST(RecipeEveryOption, ChangesTheFieldItNamesAndNoOtherOption) {
+  for (const Row& row : rows()) {
+    const std::string partner = row.partner.empty() ? "" : row.partner + "\n";
+    const LoadedRecipe before = load_text(partner, "r.toml");
+    const LoadedRecipe after = load_text(partner + row.key + " = " + row.value + "\n", "r.toml");
+    EXPECT_FALSE(row.arrived(before.recipe)) << row.key << ": the value is the default";
+    EXPECT_TRUE(row.arrived(after.recipe)) << row.key << " does not arrive";
+    const auto old_values = values_of(before.recipe), new_values = values_of(after.recipe);
+    for (const auto& [key, value] : new_values) {
+      const bool by_preset = row.key == "model.preset" && key.starts_with("model.");
+      if (key == row.key || by_preset) continue;
+      EXPECT_EQ(value, old_values.at(key)) << row.key << " changes " << key;
+    }
+    EXPECT_NE(new_values.at(row.key), old_values.at(row.key)) << row.key;
+    // From the command line as well.
+    std::vector<std::string> words = {row.key + "=" + row.value};
+    EXPECT_TRUE(row.arrived(load_text(partner, "r.toml", words).recipe)) << row.key << " as an argument";
+  }
+}
+
+// `--steps 5` is answered with what it means: for the last part of every name.
+TEST(RecipeEveryOption, IsMeantByItsLastPart) {
+  Recipe recipe;
+  const OptionSet options = options_of(recipe);
+  for (const Option& option : options.all()) {
+    std::string part = option.name.substr(option.name.find('.') == std::string::npos ? 0 : option.name.find('.') + 1);
+    EXPECT_THAT(options.meant_by("--" + part), ::testing::Contains(option.name));
+    std::replace(part.begin(), part.end(), '_', '-');
+    EXPECT_THAT(options.meant_by("--" + part), ::testing::Contains(option.name));
+  }
+  EXPECT_THAT(options.meant_by("--seed"), ::testing::UnorderedElementsAre("train.seed", "data.seed", "sample.seed"));
+  EXPECT_THAT(options.meant_by("--train.steps"), ::testing::ElementsAre("train.steps"));
+  EXPECT_THAT(options.meant_by("--learning-rate"), ::testing::ElementsAre("optim.lr"));
+  EXPECT_THAT(options.meant_by("--zzzzqqqq"), ::testing::IsEmpty());
+}
+
+}  // namespace
+}  // namespace longhaul::recipe
