@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 
 namespace longhaul::bench {
 namespace {
@@ -33,7 +34,7 @@ std::vector<json> read_results(const std::filesystem::path& path) {
                    .expected = "one JSON object a line with name and shape",
                    .found = line.substr(0, 60),
                    .where = fmt::format("{}:{}", path.string(), number),
-                   .hint = "longhaul bench --json > FILE"});
+                   .hint = program_command("bench --json > FILE")});
     }
     results.push_back(std::move(result));
   }

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "layout/parameters.h"
 #include "recipe/load.h"
 #include "storage/catalog.h"
@@ -51,18 +52,15 @@ void sort_by_model(std::vector<storage::TensorDifference>& tensors, const std::m
 }
 
 // As a word of a shell. `more`: added to the path.
-std::string word(const fs::path& run, const std::string& more = "") {
-  const std::string text = run.string() + more;
-  return text.find_first_of(" \t'\"\\$`&;|<>()*?[]#~!") == std::string::npos ? text : "'" + text + "'";
-}
+std::string word(const fs::path& run, const std::string& more = "") { return shell_quoted(run.string() + more); }
 
 std::string rerun(const fs::path& run, int64_t step) {
-  return fmt::format("longhaul train {0} train.checkpoint_every={1} train.checkpoint_keep_every={1} --run {2}", word(run, "/recipe.toml"),
-                     step, word(run, "-again"));
+  return program_command(fmt::format("train {0} train.checkpoint_every={1} train.checkpoint_keep_every={1} --run {2}",
+                                     word(run, "/recipe.toml"), step, word(run, "-again")));
 }
 
 std::string again(const fs::path& first, const char* first_more, const fs::path& second, const char* second_more) {
-  return fmt::format("longhaul compare {} {}", word(first, first_more), word(second, second_more));
+  return program_command(fmt::format("compare {} {}", word(first, first_more), word(second, second_more)));
 }
 
 // One of the runs may have a checkpoint at or after the step already; then the other one alone is done again.

@@ -7,6 +7,7 @@
 
 #include "base/loaded_library.h"
 #include "base/terminal.h"
+#include "base/text.h"
 #include "bench/compare.h"
 #include "bench/register.h"
 #include "bench/train.h"
@@ -34,12 +35,12 @@ const bench::Benchmark& benchmark_named(const std::string& name) {
     if (name == each.name) return each;
   }
   const std::vector<std::string> names = known_names();
-  const std::string nearest = nearest_name(name, names);
+  const std::string nearest = nearest_spelling(name, names);
   throw Error({.code = ExitCode::kUsage,
                .what = "unknown benchmark",
                .expected = fmt::format("{}", fmt::join(names, ", ")),
                .found = name,
-               .hint = nearest.empty() ? "longhaul bench --list" : "longhaul bench " + nearest});
+               .hint = program_command(nearest.empty() ? "bench --list" : "bench " + nearest)});
 }
 
 void list_benchmarks(bool json) {

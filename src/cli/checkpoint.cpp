@@ -4,13 +4,17 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 
 #include "base/clock.h"
 #include "base/progress.h"
 #include "base/terminal.h"
+#include "base/text.h"
 #include "cli/checkpoint_json.h"
 #include "cli/command.h"
 #include "cli/output.h"
@@ -70,7 +74,7 @@ void add_list(Command& group) {
     ordered_json json = ordered_json::array();
     observe::Table table(folder.string(), {{"checkpoint"},
                                            {"step", observe::Align::kRight},
-                                           {"start", observe::Align::kRight},
+                                           {"generation", observe::Align::kRight},
                                            {"size", observe::Align::kRight},
                                            {"tensors", observe::Align::kRight},
                                            {"saved"},
@@ -123,6 +127,33 @@ ordered_json json_of(const storage::Manifest& manifest) {
           {"state", manifest.state}};
 }
 
+// A value of the free sections: text as it is, everything else as JSON.
+std::string cell(const nlohmann::json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
+observe::Table table_of(const storage::Checkpoint& checkpoint) {
+  const storage::Manifest& manifest = checkpoint.manifest();
+  observe::Table table(checkpoint.folder().string(), {{""}, {""}});
+  table.row({"run", manifest.run_id});
+  table.row({"step", count_text(manifest.step)});
+  table.row({"generation", count_text(manifest.generation)});
+  if (manifest.parent_step >= 0) table.row({"resumed from step", count_text(manifest.parent_step)});
+  table.row({"saved", fmt::format("{} by {}", manifest.wall_time, counted(manifest.world, "process", "processes"))});
+  table.row({"size", fmt::format("{} in {}", bytes_text(manifest.bytes()), counted(static_cast<int64_t>(manifest.files.size()), "file"))});
+  std::map<std::string, std::pair<int64_t, int64_t>> roles;  // tensors and values
+  for (const auto& [name, tensor] : manifest.tensors) {
+    auto& [tensors, values] = roles[tensor.role];
+    ++tensors;
+    values += std::accumulate(tensor.shape.begin(), tensor.shape.end(), int64_t{1}, std::multiplies<>());
+  }
+  for (const auto& [role, counts] : roles) {
+    table.row({"tensors, " + role, fmt::format("{} of {}", count_text(counts.first), counted(counts.second, "value"))});
+  }
+  for (const auto* section : {&manifest.state, &manifest.environment}) {
+    for (const auto& [name, value] : section->items()) table.row({name, cell(value)});
+  }
+  return table;
+}
+
 void add_show(Command& group) {
   auto arguments = std::make_shared<Arguments>();
   Command show = group.add("show", "what one checkpoint holds: where it came from, its tensors",
@@ -141,10 +172,7 @@ void add_show(Command& group) {
       print_json(json);
       return ExitCode::kDone;
     }
-    print(fmt::format("{}\nrun {}, step {}, start {}, saved {} by {} processes\n{} in {} files, {} tensors\nstate {}\nenvironment {}\n",
-                      checkpoint.folder().string(), manifest.run_id, manifest.step, manifest.generation, manifest.wall_time, manifest.world,
-                      bytes_text(manifest.bytes()), manifest.files.size(), count_text(static_cast<int64_t>(manifest.tensors.size())),
-                      manifest.state.dump(), manifest.environment.dump()));
+    print(table_of(checkpoint).text(colours_wanted(stdout)));
     if (!arguments->tensors) return ExitCode::kDone;
     observe::Table table("tensors", {{"name"}, {"dtype"}, {"shape"}, {"role"}});
     for (const auto& [name, tensor] : manifest.tensors) {
@@ -223,7 +251,7 @@ void add_diff(Command& group) {
                    values ? fmt::format("{:.3g}", tensor.maximum) : ""});
       }
       if (!difference.same()) print(table.text(colours_wanted(stdout)));
-      print(fmt::format("{} tensors are equal in every bit, {} differ\n", difference.equal, difference.tensors.size()));
+      print(fmt::format("{} equal in every bit, {} differ\n", counted(difference.equal, "tensor"), difference.tensors.size()));
     }
     return difference.same() ? ExitCode::kDone : ExitCode::kCheckFailed;
   });

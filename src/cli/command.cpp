@@ -8,33 +8,22 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <numeric>
 #include <optional>
 #include <type_traits>
 
+#include "base/text.h"
 #include "cli/output.h"
+#include "recipe/recipe.h"
 
 namespace longhaul::cli {
 namespace {
 
-std::string footer_of(const std::string& program, const std::vector<Example>& examples) {
-  std::string text = "Examples:\n";
-  for (const Example& example : examples) text += fmt::format("  # {}\n  {} {}\n", example.explanation, program, example.typed);
-  return text;
-}
+constexpr const char* kOverrides = "key=value";
 
-// Insertions, deletions and substitutions between two words.
-size_t spelling_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, substituted}));
-    }
-  }
-  return row.back();
+std::string footer_of(const std::vector<Example>& examples) {
+  std::string text = "Examples:\n";
+  for (const Example& example : examples) text += fmt::format("  # {}\n  {}\n", example.explanation, program_command(example.typed));
+  return text;
 }
 
 std::vector<std::string> names_of(const CLI::App& app) {
@@ -61,7 +50,7 @@ const CLI::App& command_of(const CLI::App& program, const std::vector<std::strin
     const auto named = at->get_subcommands([&](const CLI::App* each) { return each->get_name() == word; });
     if (named.empty() && takes_words(*at)) break;
     if (named.empty()) {
-      const std::string nearest = nearest_name(word, names);
+      const std::string nearest = nearest_spelling(word, names);
       throw Error({.code = ExitCode::kUsage,
                    .what = "unknown command",
                    .expected = fmt::format("{}", fmt::join(names, ", ")),
@@ -73,19 +62,38 @@ const CLI::App& command_of(const CLI::App& program, const std::vector<std::strin
   return *at;
 }
 
+// What `--steps 5` means where a recipe's options are set as train.steps=5; empty: nothing.
+std::string override_meant(const std::vector<std::string>& words, size_t i) {
+  const size_t equals = words[i].find('=');
+  std::string value = "VALUE";
+  if (equals != std::string::npos) {
+    value = words[i].substr(equals + 1);
+  } else if (i + 1 < words.size() && !words[i + 1].starts_with("--")) {
+    value = words[i + 1];
+  }
+  std::string meant;
+  recipe::Recipe recipe;
+  for (const std::string& name : recipe::options_of(recipe).meant_by(words[i].substr(0, equals))) {
+    meant += (meant.empty() ? "" : " or ") + name + "=" + shell_quoted(value);
+  }
+  return meant;
+}
+
 Error usage_error(const CLI::App& command, const std::vector<std::string>& words, const CLI::ParseError& error) {
   std::vector<std::string> known;
   for (const CLI::Option* option : command.get_options()) {
     for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
   }
+  const bool takes_overrides = command.get_option_no_throw(kOverrides) != nullptr;
   std::string hint = typed_before(command) + " --help";
-  for (const std::string& word : words) {
-    const std::string name = word.substr(0, word.find('='));
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string name = words[i].substr(0, words[i].find('='));
     if (!name.starts_with("--") || std::find(known.begin(), known.end(), name) != known.end()) continue;
-    if (const std::string nearest = nearest_name(name, known); !nearest.empty()) {
-      hint = fmt::format("did you mean {}? {}", nearest, hint);
-      break;
-    }
+    std::string meant = nearest_spelling(name, known);
+    if (meant.empty() && takes_overrides) meant = override_meant(words, i);
+    if (meant.empty()) continue;
+    hint = fmt::format("did you mean {}? {}", meant, hint);
+    break;
   }
   return Error({.code = ExitCode::kUsage,
                 .what = "the command line is not understood",
@@ -97,7 +105,6 @@ Error usage_error(const CLI::App& command, const std::vector<std::string>& words
 }  // namespace
 
 struct Command::Shared {
-  std::string program;                  // as it is typed
   std::string heading = "Subcommands";  // of the commands added next
   std::function<ExitCode()> run;        // of the subcommand that was typed
 };
@@ -108,7 +115,7 @@ struct Option::State {
   std::string type;     // INT, UINT, FLOAT; of numbers
   std::string initial;  // the variable's value when it was declared
   std::optional<double> least, most;
-  bool least_allowed = true;
+  bool least_allowed = true, may_be_empty = false;
 
   // As --help shows it: INT:POSITIVE.
   void show_type() const {
@@ -181,9 +188,14 @@ Option& Option::one_of(std::vector<std::string> choices) {
   return *this;
 }
 
+Option& Option::may_be_empty() {
+  state_->may_be_empty = true;
+  return *this;
+}
+
 Command Command::add(const std::string& name, const std::string& purpose, const std::vector<Example>& examples) {
   CLI::App* app = app_->add_subcommand(name, purpose);
-  app->footer(footer_of(shared_->program, examples));
+  app->footer(footer_of(examples));
   app->require_subcommand(0, 1);
   app->group(app_->get_parent() == nullptr ? shared_->heading : "Subcommands");
   return {app, shared_};
@@ -198,7 +210,10 @@ Command Command::add_group(const std::string& name, const std::string& purpose, 
 void Command::heading(const std::string& text) { shared_->heading = text; }
 
 Option Command::option(const std::string& name, std::string& into, const std::string& help) {
-  return Option(std::make_shared<Option::State>(Option::State{.option = app_->add_option(name, into, help), .initial = into}));
+  auto state = std::make_shared<Option::State>(Option::State{.option = app_->add_option(name, into, help), .initial = into});
+  const auto wrong = [state](const std::string& text) { return text.empty() && !state->may_be_empty ? "it is empty" : ""; };
+  state->option->check(CLI::Validator(wrong, ""));
+  return Option(std::move(state));
 }
 
 Option Command::option(const std::string& name, std::vector<std::string>& into, const std::string& help) {
@@ -224,9 +239,13 @@ Option Command::option(const std::string& name, double& into, const std::string&
 void Command::flag(const std::string& name, bool& into, const std::string& help) { app_->add_flag(name, into, help); }
 void Command::json_flag(bool& json, const std::string& help) { flag("--json", json, help); }
 
-void Command::recipe(std::string& recipe, std::vector<std::string>& overrides) {
-  option("RECIPE", recipe, "a recipe file (TOML)").required();
-  option("key=value", overrides, "options of the recipe to set otherwise, as train.steps=20");
+void Command::recipe(std::string& path, std::vector<std::string>& words) {
+  option("RECIPE", path, "a recipe file (TOML)").required();
+  overrides(words);
+}
+
+void Command::overrides(std::vector<std::string>& words) {
+  option(kOverrides, words, "options of the recipe to set otherwise, as train.steps=20");
 }
 
 void Command::allow_any_words() { app_->allow_extras(); }
@@ -237,13 +256,11 @@ void Command::on_run(std::function<ExitCode()> run) {
   });
 }
 
-Program::Program(const std::string& name, const std::string& purpose, const std::vector<Example>& examples,
-                 std::function<std::string()> version)
-    : app_(std::make_unique<CLI::App>(purpose, name)),
-      root_(app_.get(), std::make_shared<Command::Shared>(Command::Shared{.program = name})) {
+Program::Program(const std::string& purpose, const std::vector<Example>& examples, std::function<std::string()> version)
+    : app_(std::make_unique<CLI::App>(purpose, program_name())), root_(app_.get(), std::make_shared<Command::Shared>()) {
   app_->require_subcommand(1);
   app_->set_version_flag("--version", std::move(version), "print version, commit, compiler, LibTorch and CPU features");
-  app_->footer(footer_of(name, examples) + "\nEvery command has --help with examples. Exit codes: docs/reference/exit-codes.md\n");
+  app_->footer(footer_of(examples) + "\nEvery command has --help with examples. Exit codes: docs/reference/exit-codes.md\n");
 }
 
 Program::~Program() = default;
@@ -266,18 +283,6 @@ std::function<ExitCode()> Program::read(int count, char** words) {
     throw usage_error(command, typed, error);
   }
   return root_.shared_->run;
-}
-
-std::string nearest_name(std::string_view typed, const std::vector<std::string>& names) {
-  std::string nearest;
-  size_t least = std::max<size_t>(1, typed.size() / 2) + 1;
-  for (const std::string& name : names) {
-    if (const size_t distance = spelling_distance(typed, name); distance < least) {
-      least = distance;
-      nearest = name;
-    }
-  }
-  return nearest;
 }
 
 }  // namespace longhaul::cli

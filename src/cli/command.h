@@ -22,7 +22,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -35,7 +34,7 @@ namespace longhaul::cli {
 
 struct Example {
   std::string explanation;
-  std::string typed;  // without "longhaul " in front
+  std::string typed;  // without the program's name in front
 };
 
 // Refines an argument that was just declared. A value that is refused ends the program with kUsage (64).
@@ -47,8 +46,9 @@ class Option {
   Option& at_least(double least);
   Option& above(double limit);
   Option& at_most(double most);
-  // Of text.
+  // Of text; which must not be empty unless said so.
   Option& one_of(std::vector<std::string> choices);
+  Option& may_be_empty();
 
  private:
   friend class Command;
@@ -75,7 +75,8 @@ class Command {
   void flag(const std::string& name, bool& into, const std::string& help);
   void json_flag(bool& json, const std::string& help = "print JSON for machines");
   // The positional RECIPE with its overrides: `RECIPE [key=value …]`.
-  void recipe(std::string& recipe, std::vector<std::string>& overrides);
+  void recipe(std::string& path, std::vector<std::string>& words);
+  void overrides(std::vector<std::string>& words);  // alone
   void allow_any_words();
 
   void on_run(std::function<ExitCode()> run);
@@ -94,7 +95,8 @@ class Command {
 // The whole command line: a command that the others stand below.
 class Program {
  public:
-  Program(const std::string& name, const std::string& purpose, const std::vector<Example>& examples, std::function<std::string()> version);
+  // Called as program_name() (base/text.h) says.
+  Program(const std::string& purpose, const std::vector<Example>& examples, std::function<std::string()> version);
   ~Program();
   Command& root() { return root_; }
 
@@ -106,8 +108,5 @@ class Program {
   std::unique_ptr<CLI::App> app_;
   Command root_;
 };
-
-// The name most like `typed`, or empty when none is near.
-std::string nearest_name(std::string_view typed, const std::vector<std::string>& names);
 
 }  // namespace longhaul::cli

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "checkpoint/compare.h"
 #include "cli/checkpoint_json.h"
 #include "cli/command.h"
@@ -62,8 +63,8 @@ std::string text_of(const checkpoint::RunDifference& found, int64_t first_step) 
   if (!found.equal_steps.empty())
     text += fmt::format("checkpoints of step {} are equal in every bit\n", fmt::join(found.equal_steps, ", "));
   if (found.step) {
-    text += fmt::format("checkpoints differ at step {}, in {} tensors; in the order of the model:\n", *found.step,
-                        found.difference.tensors.size());
+    text += fmt::format("checkpoints differ at step {}, in {}; in the order of the model:\n", *found.step,
+                        counted(static_cast<int64_t>(found.difference.tensors.size()), "tensor"));
     const auto add = [&](const char* what, const storage::TensorDifference* tensor) {
       if (tensor != nullptr) text += fmt::format("  {:<16} {}\n", what, text_of(*tensor));
     };

@@ -3,7 +3,9 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "recipe/check.h"
@@ -35,7 +37,7 @@ void add_check(Command& group) {
     if (arguments->json) {
       print_json({{"recipe", arguments->recipe}, {"ok", true}, {"options_set", loaded.origins.size()}});
     } else {
-      print(fmt::format("{} is in order: {} options differ from their defaults\n", arguments->recipe, loaded.origins.size()));
+      print(fmt::format("{} is in order: {} set\n", arguments->recipe, counted(static_cast<int64_t>(loaded.origins.size()), "option")));
     }
     return ExitCode::kDone;
   });
@@ -92,26 +94,44 @@ void add_diff(Command& group) {
   });
 }
 
+// `explain KEY` and `explain RECIPE KEY`, each with overrides: a recipe is a file, and its name no option's.
+ExitCode explain(Arguments arguments) {
+  if (!arguments.key.empty() && arguments.key.find('=') != std::string::npos) {
+    arguments.overrides.insert(arguments.overrides.begin(), std::exchange(arguments.key, ""));
+  }
+  const bool without_recipe = arguments.key.empty();
+  if (without_recipe) arguments.key = std::exchange(arguments.recipe, "");
+  const bool recipe_alone = without_recipe && arguments.key.ends_with(".toml");
+  if (arguments.key.empty() || recipe_alone) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "there is nothing to explain",
+                 .expected = "an option or a section, as optim.lr or train",
+                 .found = recipe_alone ? "a recipe alone" : "none",
+                 .where = arguments.key,
+                 .hint = program_command("config explain " + (recipe_alone ? shell_quoted(arguments.key) + " " : "") + "optim.lr")});
+  }
+  const recipe::LoadedRecipe loaded =
+      without_recipe ? recipe::load_defaults(arguments.overrides) : recipe::load(arguments.recipe, arguments.overrides);
+  const std::string text = recipe::explain(loaded, arguments.key);
+  if (arguments.json) {
+    print_json({{"key", arguments.key}, {"origin", loaded.origin(arguments.key).text()}, {"text", text}});
+  } else {
+    print(text.ends_with('\n') ? text : text + "\n");
+  }
+  return ExitCode::kDone;
+}
+
 void add_explain(Command& group) {
   auto arguments = std::make_shared<Arguments>();
-  Command explain = group.add("explain", "what an option means, its range, its value here and who set it",
-                              {{"one option", "config explain recipes/first-run.toml optim.lr"},
-                               {"a whole section", "config explain recipes/first-run.toml train"},
+  Command command = group.add("explain", "what an option means, its range, its value here and who set it",
+                              {{"one option", "config explain optim.lr"},
+                               {"a whole section, as a recipe has it", "config explain recipes/first-run.toml train"},
                                {"under an override", "config explain recipes/first-run.toml model.layers model.preset=gpt2-124m"}});
-  explain.option("RECIPE", arguments->recipe, "a recipe file (TOML)").required();
-  explain.option("KEY", arguments->key, "an option or a section, as optim.lr or train").required();
-  explain.option("key=value", arguments->overrides, "options of the recipe to set otherwise");
-  explain.json_flag(arguments->json);
-  explain.on_run([arguments] {
-    const recipe::LoadedRecipe loaded = recipe::load(arguments->recipe, arguments->overrides);
-    const std::string text = recipe::explain(loaded, arguments->key);
-    if (arguments->json) {
-      print_json({{"key", arguments->key}, {"origin", loaded.origin(arguments->key).text()}, {"text", text}});
-    } else {
-      print(text.ends_with('\n') ? text : text + "\n");
-    }
-    return ExitCode::kDone;
-  });
+  command.option("RECIPE", arguments->recipe, "a recipe file (TOML); may be left out");
+  command.option("KEY", arguments->key, "an option or a section, as optim.lr or train");
+  command.overrides(arguments->overrides);
+  command.json_flag(arguments->json);
+  command.on_run([arguments] { return explain(*arguments); });
 }
 
 }  // namespace
@@ -120,7 +140,7 @@ void add_config(Command& program) {
   Command group = program.add_group("config", "check, show, compare and explain recipes",
                                     {{"is a recipe in order?", "config check recipes/first-run.toml"},
                                      {"every option with its origin", "config show recipes/first-run.toml"},
-                                     {"what an option means", "config explain recipes/first-run.toml optim.lr"}});
+                                     {"what an option means", "config explain optim.lr"}});
   add_check(group);
   add_show(group);
   add_diff(group);

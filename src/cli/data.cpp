@@ -11,6 +11,7 @@
 #include "base/path_text.h"
 #include "base/progress.h"
 #include "base/terminal.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "data/cache.h"
@@ -107,7 +108,7 @@ std::vector<data::PreparedSource> prepared_below(const fs::path& folder) {
                  .what = "no prepared data here",
                  .expected = "a folder with dataset.json, or a cache folder that holds such folders",
                  .where = folder.string(),
-                 .hint = "longhaul data prepare RECIPE makes it and prints the folder"});
+                 .hint = program_command("data prepare RECIPE") + " makes it and prints the folder"});
   }
   std::vector<data::PreparedSource> sources;
   for (const fs::path& each : folders) sources.push_back(data::PreparedSource::open(each));
@@ -151,7 +152,8 @@ void add_verify(Command& group) {
     if (arguments->json) {
       print_json({{"ok", true}, {"sources", sources.size()}, {"shards", shards}, {"tokens", tokens}});
     } else {
-      print(fmt::format("in order: {} sources, {} shards, {} tokens\n", sources.size(), shards, count_text(tokens)));
+      print(fmt::format("in order: {}, {}, {}\n", counted(static_cast<int64_t>(sources.size()), "source"), counted(shards, "shard"),
+                        counted(tokens, "token")));
     }
     return ExitCode::kDone;
   });

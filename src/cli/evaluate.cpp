@@ -5,6 +5,7 @@
 
 #include "base/folders.h"
 #include "base/progress.h"
+#include "base/text.h"
 #include "checkpoint/open_model.h"
 #include "cli/command.h"
 #include "cli/model_tokenizer.h"
@@ -18,15 +19,16 @@ namespace longhaul::cli {
 namespace {
 
 struct Arguments {
-  std::string checkpoint, data, tokenizer, dtype, device = "auto";
+  std::string checkpoint, data, jsonl_field, tokenizer, dtype, device = "auto";
   int64_t context = 0;
   bool json = false;
 };
 
 // The texts below `path`, all of them held out, as token shards in the user's cache.
-data::PreparedSource prepare_held_out(const std::string& path, const recipe::DataOptions& trained_on, const data::Tokenizer& tokenizer) {
+data::PreparedSource prepare_held_out(const Arguments& arguments, const recipe::DataOptions& trained_on, const data::Tokenizer& tokenizer) {
   recipe::DataOptions options = trained_on;
-  options.source = {path};
+  options.source = {arguments.data};
+  if (!arguments.jsonl_field.empty()) options.jsonl_field = arguments.jsonl_field;
   options.validation.clear();
   options.weights.clear();
   options.include.clear();
@@ -42,7 +44,7 @@ ExitCode run(const Arguments& arguments) {
   auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device);
   const auto tokenizer = tokenizer_for(model, arguments.tokenizer);
   const auto& recipe = model.recipe.recipe;
-  const data::PreparedSource source = prepare_held_out(arguments.data, recipe.data, tokenizer);
+  const data::PreparedSource source = prepare_held_out(arguments, recipe.data, tokenizer);
   data::EvaluationReader reader({&source.held_out}, {.context = arguments.context > 0 ? arguments.context : recipe.train.sequence});
   Progress progress("evaluating", reader.tokens(), Progress::Unit::kTokens);
   const auto result = evaluate::evaluate(*model.decoder, reader, [&](int64_t tokens) { progress.advance(tokens); });
@@ -55,8 +57,8 @@ ExitCode run(const Arguments& arguments) {
                 {"bytes", result.bytes},
                 {"checkpoint", model.folder.string()}});
   } else {
-    print(fmt::format("step {}: {:.4f} bits per byte, loss {:.4f}, perplexity {:.2f} on {} tokens, {}\n", model.step, result.bits_per_byte,
-                      result.loss, result.perplexity, count_text(result.tokens), bytes_text(result.bytes)));
+    print(fmt::format("step {}: {:.4f} bits per byte, loss {:.4f}, perplexity {:.2f} on {}, {}\n", model.step, result.bits_per_byte,
+                      result.loss, result.perplexity, counted(result.tokens, "token"), bytes_text(result.bytes)));
   }
   return ExitCode::kDone;
 }
@@ -72,6 +74,8 @@ void add_evaluate(Command& program) {
                    {"for a program", "evaluate runs/first-run --data ~/texts --json"}});
   evaluate.option("CKPT", arguments->checkpoint, "a checkpoint, or a run directory").required();
   evaluate.option("--data", arguments->data, "file or folder of text or JSONL").required();
+  evaluate.option("--jsonl-field", arguments->jsonl_field,
+                  "key that holds the text of a document in JSONL files (default: data.jsonl_field)");
   evaluate.option("--context", arguments->context, "longest context in tokens (default: train.sequence)").at_least(1);
   evaluate.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
   evaluate.option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");

@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "base/process.h"
+#include "base/text.h"
 #include "cli/output.h"
 #include "cli/register.h"
 #include "tensor/cpu_allocator.h"
@@ -16,7 +18,7 @@ namespace longhaul::cli {
 namespace {
 
 ExitCode run(int count, char** arguments) {
-  Program program("longhaul", "Trains large language models with linear and hybrid attention, and keeps them training.",
+  Program program("Trains large language models with linear and hybrid attention, and keeps them training.",
                   {{"A first run, from nothing to a report", "train recipes/first-run.toml"},
                    {"What an option means, and who set it", "config explain recipes/first-run.toml optim.lr"},
                    {"What this machine is and can do", "doctor"}},
@@ -51,6 +53,8 @@ int guarded(int count, char** arguments) {
 }  // namespace longhaul::cli
 
 int main(int count, char** arguments) {
+  longhaul::open_standard_streams();
   longhaul::let_waiting_threads_sleep(arguments);
+  if (count > 0) longhaul::set_program_name(arguments[0]);
   return longhaul::cli::guarded(count, arguments);
 }

@@ -2,22 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstdio>
 #include <nlohmann/json.hpp>
-#include <system_error>
+
+#include "base/terminal.h"
 
 namespace longhaul::cli {
 
-void print(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    throw Error({.code = ExitCode::kDisk,
-                 .what = "cannot write the result",
-                 .found = std::generic_category().message(errno),
-                 .where = "standard output",
-                 .hint = "see where the output is redirected to: is that disk full?"});
-  }
-}
+void print(std::string_view text) { write_stream(stdout, text); }
 
 void print_json(const nlohmann::ordered_json& json) {
   print(json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");

@@ -1,8 +1,8 @@
 // `longhaul sample CKPT --prompt TEXT --tokens N --seed S [--json]`
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/clock.h"
 #include "checkpoint/open_model.h"
@@ -23,6 +23,14 @@ struct Arguments {
 };
 
 ExitCode run(const Arguments& arguments) {
+  if (arguments.settings.min_tokens > arguments.settings.tokens) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "a text cannot be longer than it may become",
+                 .expected = fmt::format("at most --tokens = {}", arguments.settings.tokens),
+                 .found = fmt::format("--min-tokens {}", arguments.settings.min_tokens),
+                 .where = "command line",
+                 .hint = fmt::format("--tokens {}", arguments.settings.min_tokens)});
+  }
   const at::Device device = device_named(arguments.device, "--device");
   const DeviceScope scope(device);
   auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device);
@@ -32,16 +40,15 @@ ExitCode run(const Arguments& arguments) {
   if (const auto separator = tokenizer.end_of_document()) settings.stop_id = *separator;
   const std::vector<int32_t> prompt = tokenizer.encode(arguments.prompt);
   data::Continuation text(tokenizer, prompt);
-  if (!arguments.json) print(arguments.prompt);
+  std::string before = arguments.prompt;  // said with the first token: a prompt that is refused is not
+  const auto say = [&](const std::string& fresh) { print(std::exchange(before, "") + fresh); };
   const Stopwatch watch;
   const auto generation = generate::generate(*model.decoder, {prompt.begin(), prompt.end()}, settings, [&](int64_t id) {
     const std::string fresh = text.add(static_cast<int32_t>(id));
-    if (arguments.json) return;
-    print(fresh);
-    std::fflush(stdout);
+    if (!arguments.json) say(fresh);
   });
   if (!arguments.json) {
-    print(text.rest() + "\n");
+    say(text.rest() + "\n");
     return ExitCode::kDone;
   }
   print_json({{"prompt", arguments.prompt},
@@ -63,7 +70,7 @@ void add_sample(Command& program) {
                                 {"the likeliest continuation", "sample runs/first-run --prompt \"def \" --temperature 0"},
                                 {"for a program", "sample runs/first-run --prompt \"class \" --seed 7 --json"}});
   sample.option("CKPT", arguments->checkpoint, "a checkpoint, or a run directory").required();
-  sample.option("--prompt", arguments->prompt, "the text to continue");
+  sample.option("--prompt", arguments->prompt, "the text to continue").may_be_empty();
   sample.option("--tokens", arguments->settings.tokens, "at most this many new tokens").at_least(0).default_shown();
   sample.option("--min-tokens", arguments->settings.min_tokens, "the document does not end before this many").at_least(0).default_shown();
   sample.option("--temperature", arguments->settings.temperature, "0: always the likeliest token")

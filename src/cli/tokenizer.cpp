@@ -12,15 +12,17 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/progress.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "data/tokenizer/commands.h"
+#include "recipe/data_options.h"
 
 namespace longhaul::cli {
 namespace {
 
 struct Arguments {
-  std::string tokenizer, out;
+  std::string tokenizer, out, jsonl_field = recipe::DataOptions{}.jsonl_field;
   std::vector<std::string> paths;
   int64_t vocabulary = 8192;
   bool json = false, special = false;
@@ -37,11 +39,12 @@ void add_train_tokenizer(Command& group) {
       .at_least(257)
       .at_most(1 << 24);
   train.option("--out", arguments->out, "where to write tokenizer.json").required();
+  train.option("--jsonl-field", arguments->jsonl_field, "key that holds the text of a document in JSONL files").default_shown();
   train.option("PATH", arguments->paths, "files and folders of text or JSONL, compressed or not").required();
   train.json_flag(arguments->json);
   train.on_run([arguments] {
     const data::TrainReport report =
-        data::train_tokenizer_on_paths(arguments->paths, arguments->out, {.vocabulary = arguments->vocabulary});
+        data::train_tokenizer_on_paths(arguments->paths, arguments->jsonl_field, arguments->out, {.vocabulary = arguments->vocabulary});
     if (arguments->json) {
       print_json({{"out", arguments->out},
                   {"vocabulary", report.vocabulary},
@@ -49,8 +52,8 @@ void add_train_tokenizer(Command& group) {
                   {"bytes", report.bytes},
                   {"seconds", report.seconds}});
     } else {
-      print(fmt::format("{}: {} entries from {} files, {} in {}\n", arguments->out, count_text(report.vocabulary), count_text(report.files),
-                        bytes_text(report.bytes), duration_text(report.seconds)));
+      print(fmt::format("{}: {} from {}, {} in {}\n", arguments->out, counted(report.vocabulary, "entry", "entries"),
+                        counted(report.files, "file"), bytes_text(report.bytes), duration_text(report.seconds)));
     }
     return ExitCode::kDone;
   });
@@ -89,10 +92,11 @@ std::vector<int32_t> ids_of(const std::vector<std::string>& words) {
 
 void add_decode(Command& group) {
   auto arguments = std::make_shared<Arguments>();
-  Command decode = group.add("decode", "token ids as text",
-                             {{"ids as arguments", "tokenizer decode tokenizer.json 15496 995"},
-                              {"ids in a file", "tokenizer decode tokenizer.json ids.json"},
-                              {"there and back", "tokenizer encode tokenizer.json a.txt | longhaul tokenizer decode tokenizer.json -"}});
+  Command decode =
+      group.add("decode", "token ids as text",
+                {{"ids as arguments", "tokenizer decode tokenizer.json 15496 995"},
+                 {"ids in a file", "tokenizer decode tokenizer.json ids.json"},
+                 {"there and back", "tokenizer encode tokenizer.json a.txt | " + program_command("tokenizer decode tokenizer.json -")}});
   decode.option("TOKENIZER", arguments->tokenizer, "a tokenizer.json, or the word bytes").required();
   decode.option("IDS", arguments->paths, "ids, one file of ids, or - for standard input");
   decode.json_flag(arguments->json, "print {\"text\": …}; bytes that are not UTF-8 become U+FFFD");

@@ -1,13 +1,12 @@
 // `longhaul train RECIPE [key=value …] [--run DIR] [--fresh]`
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cctype>
 #include <filesystem>
-#include <string_view>
 
 #include "base/diagnostics.h"
+#include "base/log.h"
 #include "base/signals.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "kernels/dispatch.h"
@@ -27,49 +26,53 @@ std::filesystem::path default_folder(const std::string& recipe) {
   return std::filesystem::path("runs") / std::filesystem::path(recipe).stem();
 }
 
-// As a shell must be given it.
-std::string quoted(const std::string& word) {
-  const auto plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::string_view("_-=./:,+@%~").find(c) != std::string_view::npos;
-  };
-  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
+std::string key_of(const std::string& override) { return override.substr(0, override.find_first_of(" =")); }
 
 // What continues this run: the command that was typed; of a finished one with twice the steps.
 std::string next_command(const Arguments& arguments, const train::RunRequest& request, bool finished) {
-  std::string command = "./longhaul train " + quoted(arguments.recipe);
+  std::string words = "train " + shell_quoted(arguments.recipe);
   for (const std::string& word : arguments.overrides) {
-    if (!finished || !word.starts_with("train.steps=")) command += " " + quoted(word);
+    if (!finished || key_of(word) != "train.steps") words += " " + shell_quoted(word);
   }
-  if (finished) command += fmt::format(" train.steps={}", request.recipe.recipe.train.steps * 2);
-  return arguments.run.empty() ? command : command + " --run " + quoted(arguments.run);
+  if (finished) words += fmt::format(" train.steps={}", request.recipe.recipe.train.steps * 2);
+  return program_command(arguments.run.empty() ? words : words + " --run " + shell_quoted(arguments.run));
 }
 
 void print_where_things_lie(const Arguments& arguments, const train::RunRequest& request, const train::Outcome& outcome) {
   const std::string run = request.run_folder.string();
   const bool finished = outcome.reason == "finished";
-  print(fmt::format(
-      "\n{} at step {}. In {}:\n  report.html     the curves, to look at in a browser\n  events.jsonl    every step, one JSON object a line\n"
-      "  checkpoints/    what sample, evaluate and a resumed run read\n  tensorboard/    tensorboard --logdir {}/tensorboard\n\n"
-      "Next:\n  ./longhaul sample {} --prompt \"import torch\" --tokens 100\n  {}\n"
-      "  ./longhaul checkpoint list {}/checkpoints\n",
-      finished ? "Finished" : "Stopped", outcome.step, run, run, run, next_command(arguments, request, finished), run));
+  print(fmt::format("\n{} at step {}. In {}:\n", finished ? "Finished" : "Stopped", outcome.step, run) +
+        "  report.html     the curves, to look at in a browser\n  events.jsonl    every step, one JSON object a line\n"
+        "  checkpoints/    what sample, evaluate and a resumed run read\n  tensorboard/    tensorboard --logdir " +
+        shell_quoted(run + "/tensorboard") + "\n\nNext:\n");
+  std::string prompt = request.recipe.recipe.sample.prompt;
+  prompt.erase(prompt.find_last_not_of(" \n") + 1);
+  for (const std::string& command :
+       {program_command(fmt::format("sample {} --prompt {} --tokens 100", shell_quoted(run), shell_quoted(prompt))),
+        next_command(arguments, request, finished), program_command("checkpoint list " + shell_quoted(run))}) {
+    print("  " + command + "\n");
+  }
 }
 
 ExitCode run(const Arguments& arguments) {
   install_signal_handlers();
+  if (arguments.quiet) set_log_level(LogLevel::kWarning);
   kernels::Dispatcher::explain(arguments.explain_dispatch);
   train::RunRequest request{
       .recipe = recipe::load(arguments.recipe, arguments.overrides), .fresh = arguments.fresh, .quiet = arguments.quiet};
   request.run_folder = arguments.run.empty() ? default_folder(arguments.recipe) : std::filesystem::path(arguments.run);
   set_diagnostics_file(request.run_folder / "diagnostics.txt");
   const train::Outcome outcome = train::run_training(request);
+  const bool signalled = outcome.reason == "signal";
+  if (!outcome.saved) {
+    throw Error({.code = signalled ? ExitCode::kPreemptedNotSaved : ExitCode::kDisk,
+                 .what = "the last state of the run is not saved",
+                 .found = fmt::format("the checkpoint of step {} failed (the alarm above says why)", outcome.step),
+                 .where = request.run_folder.string(),
+                 .hint = "make room, then go on from the last good checkpoint: " + next_command(arguments, request, /*finished=*/false)});
+  }
   if (!arguments.quiet) print_where_things_lie(arguments, request, outcome);
-  if (outcome.reason == "signal") return outcome.saved ? ExitCode::kPreemptedSaved : ExitCode::kPreemptedNotSaved;
-  return outcome.saved ? ExitCode::kDone : ExitCode::kDisk;
+  return signalled ? ExitCode::kPreemptedSaved : ExitCode::kDone;
 }
 
 }  // namespace

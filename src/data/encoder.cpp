@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "data/tokenizer/stream_encoder.h"
 
 namespace longhaul::data {
@@ -14,7 +15,7 @@ Encoder encoder_of(const Tokenizer& tokenizer) {
                  .what = "the tokenizer cannot separate documents",
                  .expected = fmt::format("an added token {} (or <|endoftext|>, <|end_of_text|>, </s>)", kEndOfDocument),
                  .found = "none",
-                 .hint = "longhaul tokenizer train makes one that can"});
+                 .hint = program_command("tokenizer train") + " makes one that can"});
   }
   Encoder encoder;
   encoder.encode = [tokenizer](std::string_view text, std::vector<int32_t>& ids) { tokenizer.encode_append(text, ids); };

@@ -12,6 +12,7 @@
 #include "base/parallel.h"
 #include "base/path_text.h"
 #include "base/progress.h"
+#include "base/text.h"
 #include "data/cache.h"
 
 namespace longhaul::data {
@@ -49,7 +50,7 @@ class Preparation final : public CorpusSink {
           state_.counts = counts_from_json(saved.at("counts"));
           for (size_t side = 0; side < 2; ++side) state_.shards[side] = shards_from_json(saved.at(kSideFolder[side]));
           for (size_t side = 0; side < 2; ++side) TokenDataset::open(folder_ / kSideFolder[side], state_.shards[side], identity_);
-          log_info("going on with the preparation of {} documents already tokenized", count_text(state_.counts.documents));
+          log_info("going on with the preparation: {} tokenized already", counted(state_.counts.documents, "document"));
         }
       } catch (const std::exception& problem) {
         log_warning("the interrupted preparation in {} cannot be continued and begins anew: {}", folder_.string(), problem.what());
@@ -203,17 +204,17 @@ class Preparation final : public CorpusSink {
 void report(const PreparedSource& prepared) {
   const CorpusCounts& c = prepared.counts;
   const auto if_any = [](int64_t count, const std::string& text) { return count > 0 ? text : std::string(); };
-  log_info("{} {}: {} documents, {}, {} tokens for training, {} held out ({} documents{}); left out: {} copies, {} empty{}{}{}",
-           prepared.reused ? "reusing the prepared" : "prepared", prepared.source, count_text(c.documents), bytes_text(c.bytes),
-           count_text(prepared.train.tokens()), count_text(prepared.held_out.tokens()), count_text(prepared.held_out.documents()),
-           if_any(c.cut, ": the text's end"), count_text(c.copies), count_text(c.empty),
-           if_any(c.bad_lines, fmt::format(", {} bad lines", count_text(c.bad_lines))),
-           if_any(c.not_text, fmt::format(", {} files that are not text ({})", count_text(c.not_text), bytes_text(c.not_text_bytes))),
-           if_any(c.bad_utf8, fmt::format("; {} documents are not UTF-8 (their bytes are kept)", count_text(c.bad_utf8))));
+  log_info("{} {}: {}, {}, {} for training, {} held out ({}{}); left out: {}, {} empty{}{}{}",
+           prepared.reused ? "reusing the prepared" : "prepared", prepared.source, counted(c.documents, "document"), bytes_text(c.bytes),
+           counted(prepared.train.tokens(), "token"), count_text(prepared.held_out.tokens()), counted(prepared.held_out.documents(), "document"),
+           if_any(c.cut, ": the text's end"), counted(c.copies, "copy", "copies"), count_text(c.empty),
+           if_any(c.bad_lines, ", " + counted(c.bad_lines, "bad line")),
+           if_any(c.not_text, fmt::format(", {} not text ({})", counted(c.not_text, "file"), bytes_text(c.not_text_bytes))),
+           if_any(c.bad_utf8, fmt::format("; not UTF-8 (bytes are kept): {}", counted(c.bad_utf8, "document"))));
   for (size_t i = 0; i < prepared.not_text.size(); ++i) {
     const LeftOutFile& file = prepared.not_text[i];
     if (i == kFilesInLog) {
-      log_info("longhaul data show {} names more of them", text_of_path(prepared.folder));
+      log_info("more of them: {}", program_command("data show " + shell_quoted(text_of_path(prepared.folder))));
       break;
     }
     log_info("left out, not text: {} ({}; data.keep_binary=true reads it all the same)", file.name, file.reason);

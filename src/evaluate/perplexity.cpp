@@ -43,7 +43,7 @@ EvaluationResult evaluate(model::Decoder& decoder, data::EvaluationReader& reade
                  .expected = "at least one document",
                  .found = "none",
                  .where = "data.held_out_percent",
-                 .hint = "raise data.held_out_percent"});
+                 .hint = "in a run, raise data.held_out_percent; else name a text that is not empty"});
   }
   result.loss = nats / static_cast<double>(result.tokens);
   result.perplexity = std::exp(result.loss);

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "base/log.h"
+#include "base/text.h"
 
 namespace longhaul::storage {
 
@@ -120,7 +121,7 @@ NamedCheckpoints resolve(const FileSystem& files, const fs::path& named) {
                .expected = "a run folder, its checkpoints folder, one checkpoint in it, or its file 'latest'",
                .found = found,
                .where = path.string(),
-               .hint = "longhaul train RECIPE --run DIR saves them in DIR/checkpoints"});
+               .hint = program_command("train RECIPE --run DIR") + " saves them in DIR/checkpoints"});
 }
 
 Checkpoint open_checkpoint(const FileSystem& files, const fs::path& named, Depth depth) {

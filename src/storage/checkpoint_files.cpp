@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/checksum.h"
+#include "base/text.h"
 #include "storage/commit.h"
 
 namespace longhaul::storage {
@@ -23,7 +24,7 @@ constexpr int64_t kGatherBytes = 16 << 20;  // at most so much at once
                .expected = expected,
                .found = found,
                .where = tensor.empty() ? file.string() : fmt::format("{}, tensor '{}'", file.string(), printable(tensor)),
-               .hint = "use another checkpoint: `longhaul checkpoint list` shows which are valid"});
+               .hint = "use another checkpoint: " + program_command("checkpoint list") + " shows which are valid"});
 }
 
 layout::Rectangle rectangle_of(const ManifestShard& shard) {

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "base/checksum.h"
+#include "base/text.h"
 #include "layout/rectangle.h"
 #include "storage/safetensors.h"
 #include "storage/strict_json.h"
@@ -29,7 +30,7 @@ constexpr size_t kMaximumRank = 8;
                .expected = expected,
                .found = found,
                .where = where,
-               .hint = "use another checkpoint: `longhaul checkpoint list` shows which are valid"});
+               .hint = "use another checkpoint: " + program_command("checkpoint list") + " shows which are valid"});
 }
 
 std::string tensor_at(const std::string& where, const std::string& name) { return fmt::format("{}, tensor '{}'", where, printable(name)); }

@@ -3,6 +3,7 @@
 #include <limits>
 #include <unordered_set>
 
+#include "base/text.h"
 #include "storage/safetensors.h"
 
 namespace longhaul::storage {
@@ -17,7 +18,7 @@ using nlohmann::json;
                .expected = expected,
                .found = found,
                .where = where,
-               .hint = "the file is damaged or not ours; `longhaul checkpoint verify` tells which checkpoints are whole"});
+               .hint = "the file is damaged or not ours; " + program_command("checkpoint verify") + " tells which checkpoints are whole"});
 }
 
 // A first pass that builds nothing: depth, lengths and repeated keys.

@@ -29,13 +29,14 @@ using ::testing::Not;
 class CompareRuns : public ::testing::Test {
  protected:
   CompareRuns()
-      : folder_(fs::temp_directory_path() / ("longhaul-compare-" + std::to_string(::getpid()))),
+      : root_(fs::temp_directory_path() / ("longhaul-compare-" + std::to_string(::getpid()))),
+        folder_(root_),
         recipe_(recipe::load_defaults({"model.layers=12", "model.hidden=4", "model.heads=1", "model.kv_heads=1", "model.head_dim=4",
                                        "model.rotary_dim=2", "model.vocabulary=257", "data.tokenizer=bytes", "model.intermediate=4",
                                        "model.mixers=softmax"})) {
-    fs::remove_all(folder_);
+    fs::remove_all(root_);
   }
-  ~CompareRuns() override { fs::remove_all(folder_); }
+  ~CompareRuns() override { fs::remove_all(root_); }
 
   std::string path(const std::string& run) const { return (folder_ / run).string(); }
 
@@ -78,7 +79,7 @@ class CompareRuns : public ::testing::Test {
     return run_process(words, {"NO_COLOR=1"}, 180);
   }
 
-  fs::path folder_;
+  fs::path root_, folder_;
   recipe::LoadedRecipe recipe_;
 };
 
@@ -124,27 +125,30 @@ TEST_F(CompareRuns, WithoutACheckpointThatTellsTheCommandsThatMakeOneAreGiven) {
   EXPECT_THAT(text.output, HasSubstr("no step from 4 on has a checkpoint in both runs"));
   for (const std::string run : {"a", "b"}) {
     EXPECT_THAT(text.output,
-                HasSubstr("longhaul train " + path(run) + "/recipe.toml train.checkpoint_every=4 train.checkpoint_keep_every=4 --run " +
-                          path(run) + "-again"));
+                HasSubstr(program_file() + " train " + path(run) +
+                          "/recipe.toml train.checkpoint_every=4 train.checkpoint_keep_every=4 --run " + path(run) + "-again"));
   }
-  EXPECT_THAT(text.output, HasSubstr("longhaul compare " + path("a") + "-again " + path("b") + "-again"));
+  EXPECT_THAT(text.output, HasSubstr(program_file() + " compare " + path("a") + "-again " + path("b") + "-again"));
 
   save("b", 8);  // one of them suffices then
   text = compare();
-  EXPECT_THAT(text.output, HasSubstr("longhaul train " + path("a") + "/recipe.toml train.checkpoint_every=8"));
-  EXPECT_THAT(text.output, HasSubstr("longhaul compare " + path("a") + "-again " + path("b") + "\n"));
+  EXPECT_THAT(text.output, HasSubstr(program_file() + " train " + path("a") + "/recipe.toml train.checkpoint_every=8"));
+  EXPECT_THAT(text.output, HasSubstr(program_file() + " compare " + path("a") + "-again " + path("b") + "\n"));
   EXPECT_THAT(text.output, Not(HasSubstr(path("b") + "-again")));
 }
 
 TEST_F(CompareRuns, TheCommandsThatAreGivenWork) {
-  // Two real runs that part at step 3, by their learning rate, and keep no checkpoint in common.
+  // Two real runs that part at step 3, by their learning rate, and keep no checkpoint in common. Their names need quotes, and no longhaul
+  // is on PATH.
+  folder_ = root_ / "it's here";
   fs::create_directories(folder_ / "text");
   for (int i = 0; i < 20; ++i) std::ofstream(folder_ / "text" / (std::to_string(i) + ".txt")) << std::string(300, 'a') << i << "\n";
-  const auto run = [&](const std::string& words) {
-    return run_process(
-        {"bash", "-c", words},
-        {"NO_COLOR=1", "LONGHAUL_CACHE=" + path("cache"), "PATH=" + fs::path(program_file()).parent_path().string() + ":/usr/bin:/bin"},
-        60);
+  const std::vector<std::string> environment = {"NO_COLOR=1", "LONGHAUL_CACHE=" + path("cache"), "PATH=/usr/bin:/bin"};
+  const auto run = [&](const std::string& words) { return run_process({"bash", "-c", words}, environment, 60); };
+  const auto train = [&](const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> words{program_file(), "train", path("tiny.toml"), "--quiet", "--run", path(name)};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_process(words, environment, 60).status;
   };
   std::ofstream(folder_ / "tiny.toml")
       << "version = 1\n[model]\nlayers = 1\nhidden = 16\nheads = 1\nkv_heads = 1\nhead_dim = 16\n"
@@ -153,9 +157,8 @@ TEST_F(CompareRuns, TheCommandsThatAreGivenWork) {
       << path("text")
       << "\"]\n[train]\nsteps = 6\ndtype = \"fp32\"\nbatch = 1\n"
          "micro_batch = 1\nsequence = 32\nevaluate_every = 0\ncheckpoint_every = 0\n[optim]\nwarmup_steps = 0\n[sample]\ntokens = 0\n";
-  const std::string train = "longhaul train " + path("tiny.toml") + " --quiet --run ";
-  ASSERT_EQ(run(train + path("a") + " train.checkpoint_every=2 train.checkpoint_keep=0").status, 0);
-  ASSERT_EQ(run(train + path("b") + " optim.schedule=linear").status, 0);
+  ASSERT_EQ(train("a", {"train.checkpoint_every=2", "train.checkpoint_keep=0"}), 0);
+  ASSERT_EQ(train("b", {"optim.schedule=linear"}), 0);
   fs::remove_all(folder_ / "b" / "checkpoints");
   const json found = json::parse(compare({"--json"}).output);
   ASSERT_TRUE(found.contains("commands")) << found;

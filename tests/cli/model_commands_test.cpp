@@ -9,7 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/process.h"
+#include "base/progress.h"
 #include "cli/model_tokenizer.h"
+#include "observe/event_log.h"
 #include "storage/safetensors.h"
 #include "support/places.h"
 
@@ -56,8 +58,17 @@ TEST_F(ModelCommands, TrainThenUseTheModel) {
   EXPECT_THAT(trained.output, HasSubstr("gzip -9"));
   EXPECT_THAT(trained.output, HasSubstr("Finished at step 6"));
   // What is said to type goes on with this run.
-  EXPECT_THAT(trained.output, HasSubstr("\n  ./longhaul train " + (folder_ / "tiny.toml").string() +
+  EXPECT_THAT(trained.output, HasSubstr("\n  " + program_file() + " train " + (folder_ / "tiny.toml").string() +
                                         " data.source=" + (folder_ / "text").string() + " train.steps=12 --run " + run() + "\n"));
+  // One figure of the parameters that a token passes through: in the table, in the events.
+  const size_t total = trained.output.find("\n  total ");
+  ASSERT_NE(total, std::string::npos) << trained.output;
+  const std::string row = trained.output.substr(total + 1, trained.output.find('\n', total + 1) - total - 1);
+  const auto start = std::get<observe::RunStart>(observe::read_events(fs::path(run()) / "events.jsonl").front().body);
+  EXPECT_THAT(row, ::testing::EndsWith(" " + count_text(start.parameters_per_token)));
+  EXPECT_THAT(row, HasSubstr(" " + count_text(start.parameters) + " "));
+  EXPECT_THAT(trained.output, HasSubstr("measured peak, 20"));  // with its date
+
   for (const char* name : {"recipe.toml", "tokenizer.json", "events.jsonl", "report.html", "checkpoints/latest"}) {
     EXPECT_TRUE(fs::exists(fs::path(run()) / name)) << name;
   }
@@ -76,7 +87,10 @@ TEST_F(ModelCommands, TrainThenUseTheModel) {
   }
   EXPECT_EQ(sample["step"], 8);
   EXPECT_EQ(sample["prompt"], "aaa");
-  EXPECT_EQ(longhaul({"sample", run(), "--prompt", "aaa", "--tokens", "5", "--seed", "3"}).status, 0);
+  const ProcessResult printed = longhaul({"sample", run(), "--prompt", "aaa", "--tokens", "5", "--seed", "3"});
+  EXPECT_EQ(printed.status, 0);
+  EXPECT_THAT(printed.output, ::testing::StartsWith("aaa"));
+  EXPECT_EQ(longhaul({"sample", run(), "--prompt", "aaa", "--tokens", "0"}).output, "aaa\n");
 
   std::ofstream(folder_ / "ids.json") << "[97, 97, 10]";
   const auto logits = folder_ / "logits.safetensors";
@@ -107,6 +121,15 @@ TEST_F(ModelCommands, RefusalsHaveTheirExitCodes) {
   const ProcessResult cold = longhaul({"sample", run(), "--prompt", "a", "--temperature", "-1"});
   EXPECT_EQ(cold.status, 64);
   EXPECT_EQ(cold.output, "");
+}
+
+// The prompt is part of the result: a refusal has none.
+TEST_F(ModelCommands, APromptThatIsRefusedIsNotPrinted) {
+  ASSERT_EQ(train({"model.mixers=softmax", "model.position=learned", "model.max_positions=32"}).status, 0);
+  const ProcessResult refused = longhaul({"sample", run(), "--prompt", std::string(40, 'a')});
+  EXPECT_EQ(refused.status, 64);
+  EXPECT_THAT(refused.errors, HasSubstr("longer than the model's positions"));
+  EXPECT_EQ(refused.output, "");
 }
 
 // A run folder's tokenizer.json may have been exchanged, and --tokenizer may name another model's.

@@ -93,6 +93,55 @@ TEST_F(Program, BadCommandLinesAre64AndNameTheNearest) {
   EXPECT_EQ(run({}).status, 64);
 }
 
+TEST_F(Program, NumbersAndPathsThatCannotBeMeantAreRefused) {
+  const auto refused = [&](std::vector<std::string> words, const std::string& part) {
+    const ProcessResult result = run(std::move(words));
+    expect_error(result, 64, part);
+    EXPECT_LT(result.errors.size(), 600u) << result.errors;  // no limit of 309 digits
+    EXPECT_EQ(result.output, "");
+  };
+  refused({"sample", "run", "--seed", "-1"}, "--seed: -1 is not a whole number of at least 0");
+  refused({"sample", "run", "--seed", "18446744073709551616"}, "--seed: 18446744073709551616 does not fit into 64 bits");
+  refused({"sample", "run", "--tokens", "99999999999999999999"}, "does not fit into 64 bits");
+  refused({"sample", "run", "--tokens", "-1"}, "--tokens: -1 is not a whole number of at least 0");
+  refused({"sample", "run", "--tokens", "5x"}, "5x");
+  refused({"sample", "run", "--tokens", "1e2"}, "1e2");
+  refused({"sample", "run", "--top-p", "0"}, "--top-p: 0 is not a number above 0 and at most 1");
+  refused({"sample", "run", "--temperature", "nan"}, "--temperature: nan is not a number from 0 to 1000");
+  refused({"sample", "run", "--tokens", "3", "--min-tokens", "4"}, "--min-tokens 4");
+  refused({"checkpoint", "prune", "run", "--keep", "0"}, "--keep: 0 is not a whole number from 1 to");
+  refused({"bench", "train", "--batch", "0"}, "--batch: 0 is not a whole number of at least 1");
+  refused({"bench", "train", "--dtype", "fp16"}, "fp16");
+  refused({"train", path("recipe.toml"), "--run", ""}, "--run: it is empty");
+  refused({"score", "run", "--ids", "", "--out", "o"}, "--ids: it is empty");
+}
+
+// A recipe's options are set as key=value, and other programs' habits are answered with that.
+TEST_F(Program, OptionsOfTheRecipeTypedAsOptionsAreAnsweredWithWhatToType) {
+  expect_error(run({"train", path("recipe.toml"), "--steps", "5"}), 64, "did you mean train.steps=5?");
+  expect_error(run({"config", "show", path("recipe.toml"), "--steps=5"}), 64, "did you mean train.steps=5?");
+  expect_error(run({"train", path("recipe.toml"), "--learning-rate", "1e-3"}), 64, "did you mean optim.lr=1e-3?");
+  expect_error(run({"train", path("recipe.toml"), "--seed", "5"}), 64, "data.seed=5 or train.seed=5 or sample.seed=5");
+  expect_error(run({"train", path("recipe.toml"), "--prompt", "it's"}), 64, "sample.prompt='it'\\''s'");
+  expect_error(run({"train", path("recipe.toml"), "--fersh"}), 64, "did you mean --fresh?");
+}
+
+TEST_F(Program, ARecipeWhoseTextIsNotUtf8IsRefusedBeforeAnyWork) {
+  expect_error(run({"train", path("recipe.toml"), "sample.prompt=a\xff", "--run", path("run")}), 64, "sample.prompt");
+  EXPECT_FALSE(fs::exists(path("run")));
+}
+
+// What is said to type begins with what was typed, here under a name and in a folder that are not the program's own.
+TEST_F(Program, KnowsTheNameItWasStartedBy) {
+  const auto named = [&](const std::string& words) {
+    return run_process({"bash", "-c", "exec -a ./longhaul \"$0\" " + words, program_file()}, {"LONGHAUL_CACHE=" + path("cache")}, 180);
+  };
+  expect_error(named("bench gem"), 64, "try       ./longhaul bench gemm");
+  expect_error(named("config explain zzzz"), 64, "./longhaul config explain train");
+  EXPECT_THAT(named("train --help").output, HasSubstr("\n  ./longhaul train recipes/first-run.toml\n"));
+  EXPECT_THAT(named("bench --ops-library").output, ::testing::EndsWith("/liblonghaul_ops.so\n"));
+}
+
 TEST_F(Program, EveryCommandHasHelpWithThreeExamples) {
   const std::vector<std::vector<std::string>> commands = {{},
                                                           {"config"},
@@ -123,8 +172,8 @@ TEST_F(Program, EveryCommandHasHelpWithThreeExamples) {
     const ProcessResult result = run(words);
     EXPECT_EQ(result.status, 0) << result.errors;
     size_t examples = 0;
-    for (size_t at = result.output.find("\n  longhaul "); at != std::string::npos; at = result.output.find("\n  longhaul ", at + 1))
-      ++examples;
+    const std::string typed = "\n  " + program_file() + " ";  // as it was started: what is shown can be typed
+    for (size_t at = result.output.find(typed); at != std::string::npos; at = result.output.find(typed, at + 1)) ++examples;
     EXPECT_EQ(examples, 3u) << words[0] << "\n" << result.output;
   }
   const ProcessResult version = run({"--version"});
@@ -172,6 +221,17 @@ TEST_F(Program, ConfigShowsChecksComparesAndExplains) {
   const ProcessResult explained = run({"config", "explain", path("recipe.toml"), "optim.lr"});
   EXPECT_EQ(explained.status, 0);
   EXPECT_THAT(explained.output, HasSubstr("optim.lr"));
+
+  // Without a recipe as well, with and without overrides.
+  const ProcessResult alone = run({"config", "explain", "optim.lr"});
+  EXPECT_EQ(alone.status, 0) << alone.errors;
+  EXPECT_THAT(alone.output, AllOf(HasSubstr("optim.lr = 0.001\n"), HasSubstr("default    0.001")));
+  EXPECT_THAT(run({"config", "explain", "optim.lr", "optim.lr=0.5", "optim.eps=0.1"}).output, HasSubstr("optim.lr = 0.5\n"));
+  EXPECT_THAT(run({"config", "explain", path("recipe.toml"), "data.held_out_percent", "data.seed=1"}).output, HasSubstr("= 20\n"));
+  EXPECT_THAT(run({"config", "explain", "sample"}).output, AllOf(HasSubstr("sample.prompt"), HasSubstr("sample.seed")));
+  expect_error(run({"config", "explain", path("recipe.toml")}), 64, "config explain " + path("recipe.toml") + " optim.lr");
+  expect_error(run({"config", "explain"}), 64, "nothing to explain");
+  expect_error(run({"config", "explain", "train.stps"}), 64, "config explain train.steps");
 }
 
 TEST_F(Program, TokenizerTrainsEncodesAndDecodes) {
@@ -288,6 +348,12 @@ TEST_F(Program, CheckpointsAreListedVerifiedComparedAndPruned) {
   EXPECT_EQ(listed[0]["step"], 20);
   EXPECT_TRUE(listed[0]["latest"].get<bool>());
   EXPECT_EQ(json::parse(run({"checkpoint", "show", path("a"), "--json"}).output)["tensors"][0]["name"], "w");
+  const std::string shown_table = run({"checkpoint", "show", path("a")}).output;
+  EXPECT_THAT(shown_table, AllOf(HasSubstr("\n  run              a\n"), HasSubstr("\n  step             20\n"),
+                                 HasSubstr("\n  generation "), HasSubstr(" by 1 process\n"), HasSubstr(" in 1 file\n"),
+                                 HasSubstr("\n  tensors, weight  1 of 8 values\n"), Not(HasSubstr("{"))));
+  EXPECT_THAT(run({"checkpoint", "show", path("a"), "--tensors"}).output, HasSubstr("w       F32    [8]"));
+  EXPECT_THAT(run({"checkpoint", "list", path("a")}).output, HasSubstr("generation"));
   EXPECT_EQ(run({"checkpoint", "verify", newest.string()}).status, 0);
   EXPECT_EQ(run({"checkpoint", "verify", path("a")}).status, 0);
   for (const char* name : {"a/checkpoints/", "a/checkpoints/latest", "a/checkpoints/step-000000020/manifest.json"}) {
@@ -357,7 +423,8 @@ TEST_F(Program, DoctorAndBenchMeasure) {
       EXPECT_GT(check["values"]["flops_per_second"].get<double>(), 1e8);
     }
   }
-  EXPECT_THAT(names, ::testing::IsSupersetOf({"compiler", "LibTorch", "CPU features", "GPUs", "memory copy", "disk of the cache"}));
+  EXPECT_THAT(names,
+              ::testing::IsSupersetOf({"compiler", "LibTorch", "CPU features", "GPUs", "limits", "memory rate", "disk of the cache"}));
 
   const ProcessResult bench = run({"bench", "linear_recurrence", "--json"});
   ASSERT_EQ(bench.status, 0) << bench.errors;
@@ -390,13 +457,6 @@ TEST(Troubleshooting, EveryErrorThatNamesAPartOfThePageNamesOneThatIsThere) {
     EXPECT_THAT(anchors, ::testing::Contains(part));
   }
   EXPECT_EQ(named, 8u);
-}
-
-TEST(NearestName, FindsTypingErrorsAndLeavesStrangersAlone) {
-  const std::vector<std::string> names = {"train", "sample", "checkpoint"};
-  EXPECT_EQ(nearest_name("trian", names), "train");
-  EXPECT_EQ(nearest_name("chekpoint", names), "checkpoint");
-  EXPECT_EQ(nearest_name("xyzzy", names), "");
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ namespace longhaul::cli {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -155,13 +156,43 @@ TEST_F(WholeRun, ASaveThatFailsForLackOfRoomLosesNothing) {
   ASSERT_EQ(alarms.size(), 2u) << full.output;
   EXPECT_EQ(alarms[0].kind, "disk_full");
   EXPECT_THAT(alarms[0].message, HasSubstr("step 8"));
-  EXPECT_THAT(full.output, HasSubstr("alarm"));
+  EXPECT_THAT(full.errors, HasSubstr("alarm   disk_full: the checkpoint of step 8 was not saved; training goes on: "));
+  EXPECT_THAT(full.errors, AllOf(HasSubstr("\n  where "), Not(HasSubstr("\\x0a"))));  // an error's lines are lines
+  EXPECT_THAT(full.errors, HasSubstr("error: the last state of the run is not saved"));
+  EXPECT_THAT(full.output, Not(HasSubstr("alarm")));
   EXPECT_EQ(newest_checkpoint(), 4);
+  // Quiet or not.
+  const ProcessResult quiet = train_limited(48, {"train.steps=12", "train.checkpoint_every=4", "--quiet"});
+  EXPECT_EQ(quiet.status, 73);
+  EXPECT_EQ(quiet.output, "");
+  EXPECT_THAT(quiet.errors, AllOf(HasSubstr("alarm   disk_full: "), HasSubstr("error: the last state of the run is not saved")));
 
   const ProcessResult after = train({"train.steps=12", "train.checkpoint_every=4"});
   EXPECT_EQ(after.status, 0) << after.errors;
   EXPECT_EQ(events<observe::Resume>().back().step, 4);
   EXPECT_EQ(newest_checkpoint(), 12);
+}
+
+TEST_F(WholeRun, QuietSaysNothingWhenAllIsWell) {
+  const ProcessResult quiet = train({"train.steps=3", "--quiet"});  // which prepares data and measures the machine too
+  EXPECT_EQ(quiet.status, 0);
+  EXPECT_EQ(quiet.output, "");
+  EXPECT_EQ(quiet.errors, "");
+}
+
+// A closed descriptor is the next one to be opened: what is printed would land in the events or the lock.
+TEST_F(WholeRun, ClosedStandardStreamsAreNotTheRunsFiles) {
+  int64_t steps = 0;
+  for (const std::string closed : {">&- 2>&-", ">&-", "2>&-", "<&- >&- 2>&-"}) {
+    steps += 2;
+    std::vector<std::string> shell{"bash", "-c", "exec \"$@\" " + closed, "bash"};
+    for (const std::string& word : words({"train.steps=" + std::to_string(steps)})) shell.push_back(word);
+    EXPECT_EQ(run_process(shell, environment(), 180).status, 0) << closed;
+    EXPECT_EQ(steps_done(), steps) << closed;  // reads every line
+    EXPECT_EQ(newest_checkpoint(), steps) << closed;
+    EXPECT_THAT(read_text(run_ / "events.jsonl.lock"), ::testing::MatchesRegex("[0-9]*\n?")) << closed;
+  }
+  EXPECT_EQ(events<observe::Resume>().size(), 3u);
 }
 
 TEST_F(WholeRun, ADiskThatFillsUpAndIsClearedAgain) {

@@ -61,7 +61,7 @@ TEST(BoundedMemory, TrainingATokenizer) {
   }
   write_gzip(folder / "b.txt.gz", "", "");
   const int64_t before = peak_resident_bytes();
-  const TrainReport report = train_tokenizer_on_paths({(folder / "a.jsonl.gz").string(), (folder / "b.txt.gz").string()},
+  const TrainReport report = train_tokenizer_on_paths({(folder / "a.jsonl.gz").string(), (folder / "b.txt.gz").string()}, "text",
                                                       folder / "tokenizer.json", {.vocabulary = 300});
   EXPECT_EQ(report.files, 2);
   EXPECT_EQ(report.bytes, 500000 * 392 + kBytes);

@@ -19,10 +19,12 @@ constexpr size_t kTextBytes = 1 << 20;
 
 }  // namespace
 
-TrainReport train_tokenizer_on_paths(const std::vector<std::string>& paths, const std::filesystem::path& out, const TrainOptions& options) {
+TrainReport train_tokenizer_on_paths(const std::vector<std::string>& paths, const std::string& jsonl_field,
+                                     const std::filesystem::path& out, const TrainOptions& options) {
   const Stopwatch watch;
   TrainReport report;
-  const Corpus corpus = Corpus::open({.sources = paths, .held_out_percent = 0, .remove_copies = false});
+  const Corpus corpus =
+      Corpus::open({.sources = paths, .source = {.jsonl_field = jsonl_field}, .held_out_percent = 0, .remove_copies = false});
   for (const Source& source : corpus.sources()) report.files += static_cast<int64_t>(source.files().size());
   CorpusTexts texts(corpus, Split::kTrain);  // reads ahead, with bounded memory whatever the files' size
   const Tokenizer tokenizer = train_bpe(

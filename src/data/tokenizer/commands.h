@@ -23,7 +23,8 @@ struct TrainReport {
   double seconds = 0;
 };
 // Trains on every document below the paths (folders, files, .jsonl, compressed or not; see source.h) and writes `out`.
-TrainReport train_tokenizer_on_paths(const std::vector<std::string>& paths, const std::filesystem::path& out, const TrainOptions& options);
+TrainReport train_tokenizer_on_paths(const std::vector<std::string>& paths, const std::string& jsonl_field,
+                                     const std::filesystem::path& out, const TrainOptions& options);
 
 // One line a file: {"file": …, "ids": […]}; without json the ids separated by spaces. Any size of file, bounded memory.
 void write_encoded_files(const Tokenizer& tokenizer, const std::vector<std::filesystem::path>& files, bool json, bool add_special,
