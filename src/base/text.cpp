@@ -1,11 +1,11 @@
 #include "base/text.h"
 
 #include <fmt/format.h>
-#include <utf8proc.h>
 
 #include <algorithm>
 
 #include "base/progress.h"
+#include "base/utf8.h"
 
 namespace longhaul {
 namespace {
@@ -22,14 +22,6 @@ size_t spelling_distance(std::string_view a, std::string_view b) {
     }
   }
   return d[a.size()][b.size()];
-}
-
-// Of the character that the text begins with; 0 where that is none.
-size_t character_bytes(std::string_view text) {
-  utf8proc_int32_t character = 0;
-  const auto used =
-      utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()), &character);
-  return used > 0 ? static_cast<size_t>(used) : 0;
 }
 
 std::string& name_of_program() {
@@ -65,7 +57,8 @@ std::string nearest_spelling(std::string_view typed, const std::vector<std::stri
 std::string printable(std::string_view text, LineEnds line_ends) {
   std::string clean;
   while (!text.empty()) {
-    const size_t length = character_bytes(text);
+    const Decoded next = decode_utf8(text.data(), text.data() + text.size());
+    const size_t length = next.code == kBadByte ? 0 : static_cast<size_t>(next.length);
     const auto byte = static_cast<unsigned char>(text[0]);
     const bool kept = line_ends == LineEnds::kKept && (byte == '\n' || byte == '\t');
     if (length == 0 || ((byte < 0x20 || byte == 0x7f) && !kept)) {
@@ -76,15 +69,6 @@ std::string printable(std::string_view text, LineEnds line_ends) {
     text.remove_prefix(std::max<size_t>(length, 1));
   }
   return clean;
-}
-
-std::optional<size_t> first_byte_not_utf8(std::string_view text) {
-  for (size_t at = 0; at < text.size();) {
-    const size_t length = character_bytes(text.substr(at));
-    if (length == 0) return at;
-    at += length;
-  }
-  return std::nullopt;
 }
 
 std::string shell_quoted(std::string_view word) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,9 +21,6 @@ std::string nearest_spelling(std::string_view typed, const std::vector<std::stri
 // not UTF-8 as \x1b; line ends and tabs as well unless they are kept.
 enum class LineEnds { kEscaped, kKept };
 std::string printable(std::string_view text, LineEnds line_ends = LineEnds::kEscaped);
-
-// The place of the first byte that is no part of well-formed UTF-8; nothing when all is.
-std::optional<size_t> first_byte_not_utf8(std::string_view text);
 
 // One word as a POSIX shell must be given it: a.txt, 'it'\''s'.
 std::string shell_quoted(std::string_view word);

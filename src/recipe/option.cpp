@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "base/utf8.h"
 
 namespace longhaul::recipe {
 
@@ -43,7 +44,7 @@ std::string range_text(const Option& option) {
 }
 
 bool is_utf8(const Value& value) {
-  if (value.is_text()) return !first_byte_not_utf8(value.as_text());
+  if (value.is_text()) return valid_utf8(value.as_text());
   return !value.is_list() || std::ranges::all_of(value.as_list(), is_utf8);
 }
 
@@ -145,7 +146,7 @@ void Option::set(const Value& value) const {
     throw Mismatch{kind == Kind::kTables ? mismatch.expected : expected_text(), mismatch.found};
   }
   const Value after = get();
-  if (!any_bytes && !is_utf8(after)) {
+  if (!is_utf8(after)) {
     assign(before);
     throw Mismatch{kind == Kind::kText ? "text in UTF-8" : expected_text() + ", in UTF-8", value.described()};
   }

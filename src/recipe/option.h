@@ -51,7 +51,6 @@ struct Option {
   std::vector<std::string> choices;  // kEnum, kEnums, and texts restricted to a list
   std::optional<double> minimum, maximum;
   bool minimum_allowed = true;  // false: the value must be above the minimum
-  bool any_bytes = false;  // of texts: a path may be no UTF-8. TOML cannot hold such a value, so whoever allows it must write it otherwise
   OnResume on_resume = OnResume::kSame;
   bool is_path = false;                      // its texts are paths (base/path_text.h) or words
   std::vector<std::string> also_called;      // other programs' names, used only to guess what an unknown key meant
@@ -88,10 +87,6 @@ class OptionBuilder {
   }
   OptionBuilder& one_of(std::vector<std::string> names) {
     option_.choices = std::move(names);
-    return *this;
-  }
-  OptionBuilder& any_bytes() {
-    option_.any_bytes = true;
     return *this;
   }
   OptionBuilder& may_change() {

@@ -44,16 +44,6 @@ TEST(Text, ControlCharactersAndBadBytesAreShownNotObeyed) {
   EXPECT_EQ(printable("\xe2\x82"), "\\xe2\\x82");  // cut short
 }
 
-TEST(Text, BytesThatAreNotUtf8AreFound) {
-  EXPECT_FALSE(first_byte_not_utf8(""));
-  EXPECT_FALSE(first_byte_not_utf8(std::string("a\0b \xe2\x82\xac \xf0\x9f\x98\x80", 12)));
-  EXPECT_EQ(first_byte_not_utf8("ab\xff"), 2u);
-  EXPECT_EQ(first_byte_not_utf8("\xed\xa0\x80"), 0u);      // a surrogate
-  EXPECT_EQ(first_byte_not_utf8("a\xc0\x80"), 1u);         // a longer form of NUL
-  EXPECT_EQ(first_byte_not_utf8("\xf4\x90\x80\x80"), 0u);  // beyond Unicode
-  EXPECT_EQ(first_byte_not_utf8("ab\xe2\x82"), 2u);        // cut short
-}
-
 TEST(Text, CommandsBeginWithTheNameTheProgramWasStartedBy) {
   EXPECT_EQ(program_command("doctor --fresh"), "longhaul doctor --fresh");
   set_program_name("/my tools/longhaul");

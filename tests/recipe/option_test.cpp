@@ -102,14 +102,10 @@ TEST(RecipeOption, RefusesAndLeavesTheFieldAsItWas) {
   refused("shelf.pattern", text("red*1000001"));
 }
 
-TEST(RecipeOption, OnlyWhereItSaysSoMayTextBeAnyBytes) {
-  std::string path, label;
+TEST(RecipeOption, TextIsUtf8) {
+  std::string label;
   OptionSet set;
-  set.add("path", path, "Path.").any_bytes();
   set.add("label", label, "Label.");
-  set.find("path")->set(text("a\xff"));
-  EXPECT_EQ(path, "a\xff");
-  EXPECT_THROW(set.find("path")->set(text(std::string("a\0", 2))), Mismatch);
   EXPECT_THROW(set.find("label")->set(text("a\xff")), Mismatch);
   EXPECT_EQ(label, "");
 }

@@ -1,0 +1,66 @@
+// ctest: label=full timeout=600
+// The recipes that come with Longhaul: each is in order as it stands, and each trains, shrunk to a model of seconds.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/process.h"
+#include "recipe/load.h"
+#include "support/places.h"
+
+namespace longhaul::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> recipes() {
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(fs::path(source_folder()) / "recipes")) found.push_back(entry.path());
+  return found;
+}
+
+TEST(Recipes, AreInOrderAsTheyStand) {
+  ASSERT_GE(recipes().size(), 4u);
+  for (const fs::path& path : recipes()) {
+    EXPECT_EQ(path.extension(), ".toml");
+    const auto loaded = recipe::load(path);
+    EXPECT_FALSE(loaded.recipe.description.empty()) << path;
+    // What the first comment says to type is this file.
+    std::ifstream file(path);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    EXPECT_THAT(text, ::testing::HasSubstr("./longhaul train recipes/" + path.filename().string())) << path;
+  }
+}
+
+TEST(Recipes, Train) {
+  const fs::path folder = fs::temp_directory_path() / ("longhaul-recipes-" + std::to_string(::getpid()));
+  fs::remove_all(folder);
+  fs::create_directories(folder / "text");
+  for (int i = 0; i < 20; ++i)
+    std::ofstream(folder / "text" / (std::to_string(i) + ".txt")) << "the cat sat on mat " << i << "\n" << std::string(60, 'a');
+  for (const fs::path& path : recipes()) {
+    const fs::path run = folder / path.stem();
+    const ProcessResult trained = run_process({program_file(),         "train",
+                                               path.string(),          "--run",
+                                               run.string(),           "data.source=" + (folder / "text").string(),
+                                               "data.vocabulary=260",  "model.layers=2",
+                                               "model.hidden=32",      "model.heads=2",
+                                               "model.kv_heads=2",     "model.head_dim=16",
+                                               "model.rotary_dim=8",   "model.intermediate=32",
+                                               "model.vocabulary=260", "train.steps=2",
+                                               "train.sequence=32",    "train.batch=2",
+                                               "train.micro_batch=1",  "train.threads=1",
+                                               "sample.tokens=3"},
+                                              {"LONGHAUL_CACHE=" + (folder / "cache").string(), "NO_COLOR=1"}, 180);
+    EXPECT_EQ(trained.status, 0) << path << "\n" << trained.errors;
+    EXPECT_THAT(trained.output, ::testing::HasSubstr("Finished at step 2")) << path;
+    EXPECT_TRUE(fs::exists(run / "checkpoints/latest")) << path;
+  }
+  fs::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace longhaul::cli
