@@ -66,8 +66,8 @@ void show(const data::PreparedSource& source) {
                                        {"tokens", observe::Align::kRight},
                                        {"shards", observe::Align::kRight}});
   for (const data::DataPart& part : data::parts_of({&source, 1})) {
-    table.row({part.name, count_text(part.documents), if_any(part.bytes, bytes_text(part.bytes)), if_any(part.tokens, count_text(part.tokens)),
-               if_any(part.shards, count_text(part.shards))});
+    table.row({part.name, count_text(part.documents), if_any(part.bytes, bytes_text(part.bytes)),
+               if_any(part.tokens, count_text(part.tokens)), if_any(part.shards, count_text(part.shards))});
   }
   print(table.text(colours_wanted(stdout)));
   for (const auto& file : source.not_text) print(fmt::format("not text: {} ({}, {})\n", file.name, bytes_text(file.bytes), file.reason));
@@ -194,7 +194,9 @@ ExitCode clean(const Arguments& arguments) {
                     {"last_used", entry.used_s},
                     {"removed", gone}});
     table.row({name, data::name_of(entry.kind), bytes_text(entry.bytes), fmt::format("{:.0f} days ago", days),
-               gone ? "removed" : arguments.yes ? "is being prepared: stays" : ""});
+               gone            ? "removed"
+               : arguments.yes ? "is being prepared: stays"
+                               : ""});
   }
   if (arguments.json) {
     print_json({{"folder", text_of_path(folder)}, {"entries", list}, {"bytes", found}, {"removed_bytes", removed}});
@@ -202,7 +204,8 @@ ExitCode clean(const Arguments& arguments) {
   }
   if (!list.empty()) print(table.text(colours_wanted(stdout)));
   if (list.empty()) {
-    const std::string since = arguments.all ? "" : fmt::format(" that was not used for {:g} days; --all takes the rest too", arguments.days);
+    const std::string since =
+        arguments.all ? "" : fmt::format(" that was not used for {:g} days; --all takes the rest too", arguments.days);
     print(fmt::format("nothing of prepared data in {}{}\n", text_of_path(folder), since));
   } else if (arguments.yes) {
     print(fmt::format("removed {}; what is needed again is made again\n", bytes_text(removed)));

@@ -80,8 +80,9 @@ class LineReader {
                  .expected = fmt::format("a JSON object with a string \"{}\"", options_.field),
                  .found = reason,
                  .where = where,
-                 .hint = "mend the line, name the right key (data.jsonl_field in a recipe, --jsonl-field elsewhere), or leave such lines out "
-                         "with data.skip_bad_lines=true"});
+                 .hint =
+                     "mend the line, name the right key (data.jsonl_field in a recipe, --jsonl-field elsewhere), or leave such lines out "
+                     "with data.skip_bad_lines=true"});
   }
 
   void deliver(std::string_view text) {

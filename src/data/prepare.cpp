@@ -206,9 +206,9 @@ void report(const PreparedSource& prepared) {
   const auto if_any = [](int64_t count, const std::string& text) { return count > 0 ? text : std::string(); };
   log_info("{} {}: {}, {}, {} for training, {} held out ({}{}); left out: {}, {} empty{}{}{}",
            prepared.reused ? "reusing the prepared" : "prepared", prepared.source, counted(c.documents, "document"), bytes_text(c.bytes),
-           counted(prepared.train.tokens(), "token"), count_text(prepared.held_out.tokens()), counted(prepared.held_out.documents(), "document"),
-           if_any(c.cut, ": the text's end"), counted(c.copies, "copy", "copies"), count_text(c.empty),
-           if_any(c.bad_lines, ", " + counted(c.bad_lines, "bad line")),
+           counted(prepared.train.tokens(), "token"), count_text(prepared.held_out.tokens()),
+           counted(prepared.held_out.documents(), "document"), if_any(c.cut, ": the text's end"), counted(c.copies, "copy", "copies"),
+           count_text(c.empty), if_any(c.bad_lines, ", " + counted(c.bad_lines, "bad line")),
            if_any(c.not_text, fmt::format(", {} not text ({})", counted(c.not_text, "file"), bytes_text(c.not_text_bytes))),
            if_any(c.bad_utf8, fmt::format("; not UTF-8 (bytes are kept): {}", counted(c.bad_utf8, "document"))));
   for (size_t i = 0; i < prepared.not_text.size(); ++i) {

@@ -4,9 +4,9 @@
 #include <toml++/toml.h>
 
 #include "kernels/attention/op.h"
+#include "support/places.h"
 #include "support/tensors.h"
 #include "tensor/to_tensor.h"
-#include "support/places.h"
 
 namespace longhaul::testing {
 

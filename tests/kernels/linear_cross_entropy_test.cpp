@@ -9,9 +9,9 @@
 
 #include "base/error.h"
 #include "support/instruction_sets.h"
+#include "support/places.h"
 #include "support/tensors.h"
 #include "support/threads.h"
-#include "support/places.h"
 
 namespace longhaul::kernels {
 namespace {

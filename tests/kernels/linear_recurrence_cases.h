@@ -7,8 +7,8 @@
 
 #include "kernels/documents.h"
 #include "kernels/linear_recurrence/op.h"
-#include "support/tensors.h"
 #include "support/places.h"
+#include "support/tensors.h"
 
 namespace longhaul::kernels {
 

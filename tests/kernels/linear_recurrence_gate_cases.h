@@ -2,8 +2,8 @@
 #pragma once
 
 #include "kernels/linear_recurrence_cases.h"
-#include "tensor/to_tensor.h"
 #include "support/places.h"
+#include "tensor/to_tensor.h"
 
 namespace longhaul::kernels {
 
