@@ -25,6 +25,7 @@ void BatchBuilder::join() { join_ = true; }
 
 Batch BatchBuilder::finish() {
   batch_.layout = layout::make_packed(lengths_);
+  if (batch_.sequence > 0) batch_.layout = layout::in_rows(std::move(batch_.layout), batch_.sequence);
   batch_.target_tokens =
       static_cast<int64_t>(batch_.labels.size()) - std::count(batch_.labels.begin(), batch_.labels.end(), layout::kIgnoreLabel);
   lengths_.clear();
@@ -48,8 +49,8 @@ std::vector<Batch> micro_batches(const Batch& batch, int64_t rows) {
       const auto d = static_cast<size_t>(document);
       lengths.push_back(batch.layout.document_offsets[d + 1] - batch.layout.document_offsets[d]);
     }
-    part.layout = layout::make_packed(lengths);
-    LONGHAUL_ASSERT(part.layout.tokens() == end - begin, "a document reaches over a row's end");
+    part.layout = layout::in_rows(layout::make_packed(lengths), batch.sequence);
+    LONGHAUL_ASSERT(part.layout.tokens() == end - begin, "{} tokens in rows of {}", part.layout.tokens(), end - begin);
     part.target_tokens = end - begin - std::count(part.labels.begin(), part.labels.end(), layout::kIgnoreLabel);
     // Bytes are known for the whole batch only; their share goes by targets, and the shares add up.
     const int64_t before = std::count_if(batch.labels.begin(), batch.labels.begin() + begin, [](int64_t l) { return l >= 0; });

@@ -1,6 +1,6 @@
 // Batch: the tokens of one optimizer step or micro-batch, packed end to end: `rows` samples of `sequence` inputs each.
 // Inputs and labels are [tokens]; a label of -1 (layout::kIgnoreLabel) takes no part in the loss. The layout's documents are the
-// parts of documents inside the samples; none reaches over a sample's end. Plain data.
+// parts of documents inside the samples; none reaches over a sample's end. Samples are the layout's rows. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class BatchBuilder {
   Span add(int64_t length);
   void join();  // the next span goes on with the document of the last one
   int64_t tokens() const { return static_cast<int64_t>(batch_.inputs.size()); }
-  Batch finish();  // counts the targets, makes the layout
+  Batch finish();  // counts the targets, makes the layout, in rows where `sequence` is set
 
   Batch& batch() { return batch_; }
 

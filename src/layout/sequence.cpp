@@ -16,6 +16,30 @@ namespace {
       {.code = ExitCode::kUsage, .what = "a sequence layout is inconsistent", .expected = std::move(expected), .found = std::move(found)});
 }
 
+// Of documents or rows.
+void check_offsets(const char* what, std::span<const int64_t> offsets) {
+  if (offsets.empty() || offsets.front() != 0) {
+    refuse(fmt::format("{} offsets that begin with 0", what), offsets.empty() ? "no offsets" : std::to_string(offsets.front()));
+  }
+  for (size_t i = 1; i < offsets.size(); ++i) {
+    if (offsets[i] < offsets[i - 1]) {
+      refuse(fmt::format("ascending {} offsets", what), fmt::format("{} after {} at {} {}", offsets[i], offsets[i - 1], what, i - 1));
+    }
+  }
+}
+
+void check_rows(const SequenceLayout& layout) {
+  check_offsets("row", layout.row_offsets);
+  if (layout.row_offsets.back() != layout.tokens()) {
+    refuse(fmt::format("rows of {} tokens together", layout.tokens()), std::to_string(layout.row_offsets.back()));
+  }
+  for (const int64_t offset : layout.row_offsets) {
+    if (!std::binary_search(layout.document_offsets.begin(), layout.document_offsets.end(), offset)) {
+      refuse("rows that end where documents end", fmt::format("a document that reaches over token {}, where a row ends", offset));
+    }
+  }
+}
+
 }  // namespace
 
 Range SequenceLayout::document(int64_t index) const {
@@ -36,14 +60,8 @@ std::span<const int64_t> SequenceLayout::positions_of_axis(int64_t axis) const {
 }
 
 void SequenceLayout::validate() const {
-  if (document_offsets.empty() || document_offsets.front() != 0) {
-    refuse("document offsets that begin with 0", document_offsets.empty() ? "no offsets" : std::to_string(document_offsets.front()));
-  }
-  for (size_t i = 1; i < document_offsets.size(); ++i) {
-    if (document_offsets[i] < document_offsets[i - 1]) {
-      refuse("ascending document offsets", fmt::format("{} after {} at document {}", document_offsets[i], document_offsets[i - 1], i - 1));
-    }
-  }
+  check_offsets("document", document_offsets);
+  if (!row_offsets.empty()) check_rows(*this);
   if (position_axes < 1) refuse("at least one position axis", std::to_string(position_axes));
   if (static_cast<int64_t>(positions.size()) != position_axes * tokens()) {
     refuse(fmt::format("{} positions: {} axes of {} tokens", position_axes * tokens(), position_axes, tokens()),
@@ -78,7 +96,18 @@ SequenceLayout make_single(int64_t tokens) { return make_packed(std::span(&token
 
 SequenceLayout make_batch(int64_t batch, int64_t sequence) {
   if (batch < 0) refuse("a batch of at least 0 sequences", std::to_string(batch));
-  return make_packed(std::vector<int64_t>(static_cast<size_t>(batch), sequence));
+  SequenceLayout layout = make_packed(std::vector<int64_t>(static_cast<size_t>(batch), sequence));
+  layout.row_offsets = layout.document_offsets;
+  return layout;
+}
+
+SequenceLayout in_rows(SequenceLayout layout, int64_t sequence) {
+  if (sequence < 1) refuse("rows of at least 1 token", std::to_string(sequence));
+  layout.row_offsets.clear();
+  for (int64_t offset = 0; offset < layout.tokens(); offset += sequence) layout.row_offsets.push_back(offset);
+  layout.row_offsets.push_back(layout.tokens());
+  layout.validate();
+  return layout;
 }
 
 std::vector<int64_t> shifted_labels(const SequenceLayout& layout, std::span<const int64_t> tokens, std::span<const int64_t> next_tokens) {

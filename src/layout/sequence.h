@@ -20,6 +20,10 @@ struct SequenceLayout {
   std::vector<int64_t> document_offsets = {0};  // [documents + 1], first 0, ascending, last = tokens; a document may be empty
   int64_t position_axes = 1;                    // 1 text, 2 images, 3 video
   std::vector<int64_t> positions;               // [position_axes, tokens], row-major
+  // Rows: the sequences of a batch (train.sequence tokens), whatever documents are packed into them; as document_offsets, and a row ends
+  // where a document ends. Empty: one row of all tokens. A micro-batch never cuts a row, so what is defined row by row (the balance of
+  // experts) does not depend on how a batch is cut.
+  std::vector<int64_t> row_offsets = {};
 
   int64_t tokens() const { return document_offsets.back(); }
   int64_t documents() const { return static_cast<int64_t>(document_offsets.size()) - 1; }
@@ -34,7 +38,9 @@ SequenceLayout make_packed(std::span<const int64_t> document_lengths);  // posit
 // The same for documents that began in an earlier row: document i starts at position first_positions[i].
 SequenceLayout make_packed(std::span<const int64_t> document_lengths, std::span<const int64_t> first_positions);
 SequenceLayout make_single(int64_t tokens);
-SequenceLayout make_batch(int64_t batch, int64_t sequence);
+SequenceLayout make_batch(int64_t batch, int64_t sequence);  // each sequence is a document and a row
+// The same documents in rows of `sequence` tokens each; a document that reaches over a row's end is a kUsage error.
+SequenceLayout in_rows(SequenceLayout layout, int64_t sequence);
 
 // Label of each token: the next token of its document, kIgnoreLabel at the document's last one. A document that goes on
 // beyond the row names its next token in next_tokens ([documents], kIgnoreLabel where it ends here).

@@ -61,6 +61,7 @@ TEST_F(LoaderTest, WithoutBoundariesARowIsOneDocument) {
   joined.document_boundaries = false;
   const Batch with = Loader({&b_.train}, options(128)).batch_at(1), without = Loader({&b_.train}, joined).batch_at(1);
   EXPECT_EQ(without.layout, layout::make_batch(6, 128));
+  EXPECT_EQ(with.layout.row_offsets, without.layout.row_offsets);
   EXPECT_GT(with.layout.documents(), 6);
   EXPECT_EQ(with.inputs, without.inputs);
   EXPECT_EQ(with.labels, without.labels);
@@ -96,6 +97,7 @@ TEST_F(LoaderTest, MicroBatchesAreTheBatch) {
     Batch same = loader.batch_of(14 + row, part.rows);
     same.target_bytes = part.target_bytes;
     EXPECT_EQ(part, same);
+    EXPECT_EQ(part.layout.row_offsets.size(), static_cast<size_t>(part.rows) + 1);
     row += part.rows;
     targets += part.target_tokens;
     bytes += part.target_bytes;

@@ -22,6 +22,16 @@ std::vector<int64_t> random_lengths(Draw& draw) {
   return lengths;
 }
 
+void expect_refused(const std::function<void()>& call, const std::string& words) {
+  try {
+    call();
+    ADD_FAILURE() << "accepted; should say: " << words;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    EXPECT_THAT(error.what(), testing::HasSubstr(words));
+  }
+}
+
 TEST(SequenceLayoutTest, PackedDocuments) {
   const SequenceLayout layout = make_packed(std::vector<int64_t>{3, 0, 2});
   EXPECT_THAT(layout.document_offsets, ElementsAre(0, 3, 3, 5));
@@ -44,6 +54,26 @@ TEST(SequenceLayoutTest, SingleBatchAndContinued) {
   EXPECT_EQ(empty.tokens(), 0);
 }
 
+TEST(SequenceLayoutTest, Rows) {
+  EXPECT_TRUE(make_packed(std::vector<int64_t>{3, 5}).row_offsets.empty()) << "one row";
+  EXPECT_THAT(make_batch(2, 3).row_offsets, ElementsAre(0, 3, 6));
+  EXPECT_THAT(in_rows(make_packed(std::vector<int64_t>{3, 1, 4, 2}), 4).row_offsets, ElementsAre(0, 4, 8, 10));
+  expect_refused([] { in_rows(make_packed(std::vector<int64_t>{3, 5}), 4); }, "reaches over token 4");
+  expect_refused([] { in_rows(make_single(3), 0); }, "at least 1 token");
+  const auto validate = [](std::vector<int64_t> rows) {
+    return [rows] {
+      SequenceLayout layout = make_packed(std::vector<int64_t>{2, 2});
+      layout.row_offsets = rows;
+      layout.validate();
+    };
+  };
+  validate({0, 0, 2, 4})();
+  expect_refused(validate({0, 2}), "rows of 4 tokens");
+  expect_refused(validate({1, 4}), "row offsets that begin with 0");
+  expect_refused(validate({0, 3, 4}), "reaches over token 3");
+  expect_refused(validate({0, 4, 2, 4}), "ascending row offsets");
+}
+
 TEST(SequenceLayoutTest, LabelsAreShiftedInsideDocuments) {
   const SequenceLayout layout = make_packed(std::vector<int64_t>{3, 0, 1, 2});
   const std::vector<int64_t> tokens = {10, 11, 12, 20, 30, 31};
@@ -60,16 +90,6 @@ TEST(SequenceLayoutTest, PositionAxes) {
   EXPECT_THAT(image.positions_of_axis(1), ElementsAre(0, 1, 0, 1));
   const LocalSequence last = local_view(image, 2, 1, ContextSplit::kContiguous);
   EXPECT_THAT(last.positions, ElementsAre(1, 1, 0, 1));
-}
-
-void expect_refused(const std::function<void()>& call, const std::string& words) {
-  try {
-    call();
-    ADD_FAILURE() << "accepted; should say: " << words;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::kUsage);
-    EXPECT_THAT(error.what(), testing::HasSubstr(words));
-  }
 }
 
 TEST(SequenceRefusal, SaysWhichRuleIsBroken) {
