@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "checkpoint/open_model.h"
 #include "cli/command.h"
 #include "cli/model_tokenizer.h"
@@ -47,13 +48,16 @@ ExitCode run(const Arguments& arguments) {
     const std::string fresh = text.add(static_cast<int32_t>(id));
     if (!arguments.json) say(fresh);
   });
-  if (!arguments.json) {
-    say(text.rest() + "\n");
-    return ExitCode::kDone;
+  if (!arguments.json) say(text.rest() + "\n");
+  if (generation.finish == generate::Finish::kPositions) {
+    log_warning("the text ends after {} of {} tokens: the model has {} positions (model.max_positions), and all are used",
+                generation.ids.size(), settings.tokens, model.decoder->config().max_positions);
   }
+  if (!arguments.json) return ExitCode::kDone;
   print_json({{"prompt", arguments.prompt},
               {"text", text.text() + text.rest()},
               {"ids", generation.ids},
+              {"finish", generate::name_of(generation.finish)},
               {"step", model.step},
               {"checkpoint", model.folder.string()},
               {"seed", settings.seed},

@@ -33,7 +33,30 @@ std::vector<int64_t> with_separator(const std::vector<int64_t>& prompt, int64_t 
   return ids;
 }
 
+void check(const GenerateSettings& settings) {
+  check(settings.sampler());
+  if (settings.min_tokens <= settings.tokens) return;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "more tokens are asked for at least than at most",
+               .expected = fmt::format("min_tokens of at most tokens, {}", settings.tokens),
+               .found = fmt::format("min_tokens {}", settings.min_tokens),
+               .where = "--min-tokens and --tokens",
+               .hint = fmt::format("--tokens {}", settings.min_tokens)});
+}
+
 }  // namespace
+
+std::string_view name_of(Finish finish) {
+  switch (finish) {
+    case Finish::kTokens:
+      return "tokens";
+    case Finish::kStop:
+      return "stop";
+    case Finish::kPositions:
+      return "positions";
+  }
+  LONGHAUL_ASSERT(false, "finish {}", static_cast<int>(finish));
+}
 
 Tensor advance(model::Decoder& decoder, const std::vector<int64_t>& ids, model::DecoderState& state) {
   LONGHAUL_ASSERT(!ids.empty());
@@ -49,8 +72,8 @@ Tensor advance(model::Decoder& decoder, const std::vector<int64_t>& ids, model::
 
 Generation generate(model::Decoder& decoder, const std::vector<int64_t>& prompt_ids, const GenerateSettings& settings,
                     const std::function<void(int64_t id)>& on_token) {
+  check(settings);
   const SamplerSettings sampler = settings.sampler();
-  check(sampler);
   std::vector<int64_t> fresh = with_separator(prompt_ids, settings.stop_id);
   const int64_t positions = positions_of(decoder.config());
   Generation generation{.prefill_tokens = static_cast<int64_t>(fresh.size())};

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "generate/sampler.h"
@@ -13,7 +14,7 @@ namespace longhaul::generate {
 
 struct GenerateSettings {
   int64_t tokens = 100;    // at most this many new ones
-  int64_t min_tokens = 0;  // before so many, the separator is not drawn
+  int64_t min_tokens = 0;  // before so many, the separator is not drawn; at most `tokens`
   double temperature = 0.8;
   int64_t top_k = 0;
   double top_p = 0.95;
@@ -24,15 +25,16 @@ struct GenerateSettings {
 };
 
 enum class Finish { kTokens, kStop, kPositions };  // all tokens drawn; separator drawn; learned positions used up
+std::string_view name_of(Finish finish);           // "tokens", "stop", "positions"
 
 struct Generation {
-  std::vector<int64_t> ids;  // new tokens, without a separator that ended them
-  Finish finish = Finish::kTokens;
-  int64_t prefill_tokens = 0;  // prompt and separator
+  std::vector<int64_t> ids;         // new tokens, without a separator that ended them
+  Finish finish = Finish::kTokens;  // why it ended
+  int64_t prefill_tokens = 0;       // prompt and separator
 };
 
-// on_token is called with each new token as soon as it is drawn. A prompt that does not fit the model's learned positions, or an
-// empty one without a separator, is a kUsage error; ids outside the vocabulary are kData.
+// on_token is called with each new token as soon as it is drawn. Settings out of range, a prompt that does not fit the model's learned
+// positions, or an empty one without a separator, are kUsage errors; ids outside the vocabulary are kData.
 Generation generate(model::Decoder& decoder, const std::vector<int64_t>& prompt_ids, const GenerateSettings& settings,
                     const std::function<void(int64_t id)>& on_token = {});
 

@@ -5,7 +5,7 @@
 namespace longhaul::recipe {
 
 void declare(OptionSet& set, GenerateOptions& sample) {
-  set.add("sample.prompt", sample.prompt, "Text that the sample completes.").may_change();
+  set.add("sample.prompt", sample.prompt, "Text that the sample completes; empty: the beginning of a held-out document.").may_change();
   set.add("sample.tokens", sample.tokens, "Length of the completion; 0: no sample at the end of a run.")
       .unit("tokens")
       .at_least(0)

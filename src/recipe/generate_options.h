@@ -10,7 +10,7 @@ namespace longhaul::recipe {
 class OptionSet;
 
 struct GenerateOptions {
-  std::string prompt = "def forward(self, x):\n";
+  std::string prompt;        // empty: the beginning of a held-out document
   int64_t tokens = 100;      // new tokens; 0: no sample at the end of a run
   double temperature = 0.8;  // 0: always the likeliest token
   int64_t top_k = 0;         // keep the k likeliest tokens; 0: all

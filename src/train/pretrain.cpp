@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "base/log.h"
 #include "data/tokenizer/continuation.h"
 #include "evaluate/perplexity.h"
 #include "generate/generate.h"
@@ -18,6 +21,27 @@ data::LoaderOptions loader_options(const recipe::Recipe& recipe, const optim::Tr
   options.first_position = [schedule](int64_t step) { return schedule.first_sample(step + 1); };  // the loader counts from 0
   options.index_folder = folder;
   return options;
+}
+
+// The first tokens of a held-out document, at most half of it, in whole characters: of the first document that is long enough, else of the
+// longest. Empty where nothing is held out.
+std::vector<int32_t> held_out_beginning(const data::RunData& data, int64_t most_tokens) {
+  const data::TokenDataset* from = nullptr;
+  int64_t document = 0, length = 0;
+  for (const data::TokenDataset* dataset : data.held_out()) {
+    for (int64_t d = 0; d < dataset->documents() && length < 2 * most_tokens; ++d) {
+      if (dataset->length(d) > length) from = dataset, document = d, length = dataset->length(d);
+    }
+  }
+  std::vector<int64_t> ids(static_cast<size_t>(std::clamp<int64_t>((length + 1) / 2, 0, most_tokens)));
+  if (from != nullptr) from->read(document, 0, ids);
+  data::Continuation shown(data.tokenizer, {});
+  size_t whole = 0;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    shown.add(static_cast<int32_t>(ids[i]));
+    if (shown.rest().empty()) whole = i + 1;
+  }
+  return {ids.begin(), ids.begin() + static_cast<ptrdiff_t>(whole)};
 }
 
 }  // namespace
@@ -68,20 +92,26 @@ std::optional<TaskSample> Pretrain::sample() {
   const MemoryPurposeScope scope(MemoryPurpose::kActivations);
   const auto& options = recipe_.sample;
   if (options.tokens == 0) return std::nullopt;
-  const std::vector<int32_t> prompt = data_.tokenizer.encode(options.prompt);
+  constexpr int64_t kPromptTokens = 32;
+  const bool given = !options.prompt.empty();
+  const std::vector<int32_t> prompt = given ? data_.tokenizer.encode(options.prompt) : held_out_beginning(data_, kPromptTokens);
   data::Continuation text(data_.tokenizer, prompt);
   const auto separator = data_.tokenizer.end_of_document();
-  generate::generate(decoder_, {prompt.begin(), prompt.end()},
-                     {.tokens = options.tokens,
-                      .min_tokens = options.tokens,  // a short document would show little of how the model writes
-                      .temperature = options.temperature,
-                      .top_k = options.top_k,
-                      .top_p = options.top_p,
-                      .seed = static_cast<uint64_t>(options.seed),
-                      .vocabulary = data_.tokenizer.vocabulary(),
-                      .stop_id = separator ? int64_t{*separator} : int64_t{-1}},
-                     [&](int64_t id) { text.add(static_cast<int32_t>(id)); });
-  return TaskSample{options.prompt, text.text() + text.rest()};
+  const auto generation = generate::generate(decoder_, {prompt.begin(), prompt.end()},
+                                             {.tokens = options.tokens,
+                                              .min_tokens = options.tokens,  // a short document would show little of how the model writes
+                                              .temperature = options.temperature,
+                                              .top_k = options.top_k,
+                                              .top_p = options.top_p,
+                                              .seed = static_cast<uint64_t>(options.seed),
+                                              .vocabulary = data_.tokenizer.vocabulary(),
+                                              .stop_id = separator ? int64_t{*separator} : int64_t{-1}},
+                                             [&](int64_t id) { text.add(static_cast<int32_t>(id)); });
+  if (generation.finish == generate::Finish::kPositions) {
+    log_warning("the sample ends after {} of {} tokens: the model's positions are used up (model.max_positions = {})",
+                generation.ids.size(), options.tokens, recipe_.model.max_positions);
+  }
+  return TaskSample{given ? options.prompt : data_.tokenizer.decode(prompt), text.text() + text.rest()};
 }
 
 }  // namespace longhaul::train

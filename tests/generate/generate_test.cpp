@@ -85,6 +85,21 @@ TEST(Generate, SameSeedSameText) {
   EXPECT_NE(text(1), text(2));
 }
 
+// All weights zero: every id is as likely at every token. Five standard deviations of a count
+// whose mean is 1,160 / 29 = 40 are 31.
+TEST(Generate, DrawsSpreadOverTheVocabulary) {
+  model::Decoder decoder(llama_like(), Precision::named("fp32"));
+  const auto ids = generate(decoder, {1}, {.tokens = 1160, .temperature = 1, .top_p = 1, .stop_id = -1}).ids;
+  std::vector<int64_t> counts(29, 0);
+  int64_t repeated = 0;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    ++counts[static_cast<size_t>(ids[i])];
+    repeated += i > 0 && ids[i] == ids[i - 1] ? 1 : 0;
+  }
+  for (int64_t id = 0; id < 29; ++id) EXPECT_NEAR(static_cast<double>(counts[static_cast<size_t>(id)]), 40, 31) << id;
+  EXPECT_NEAR(static_cast<double>(repeated), 40, 31) << "neighbours are independent";
+}
+
 // All weights zero: every row is as likely. The tokenizer of this text has 3 tokens, the model 29 rows.
 TEST(Generate, DrawsOnlyWhatTheTokenizerHas) {
   model::Decoder decoder(llama_like(), Precision::named("fp32"));
@@ -127,6 +142,7 @@ TEST(Generate, LearnedPositionsEnd) {
   const Generation full = generate(decoder, std::vector<int64_t>(23, 1), greedy);
   EXPECT_EQ(full.ids.size(), 1u) << "the last token needs no position of its own";
   EXPECT_EQ(full.finish, Finish::kPositions);
+  EXPECT_EQ(name_of(full.finish), "positions");
   EXPECT_EQ(generate(decoder, std::vector<int64_t>(20, 1), greedy).ids.size(), 4u);
   const auto code = [&](const std::vector<int64_t>& prompt, const GenerateSettings& settings) {
     try {
@@ -140,6 +156,8 @@ TEST(Generate, LearnedPositionsEnd) {
   EXPECT_EQ(code({}, {.stop_id = -1}), ExitCode::kUsage) << "nothing to continue";
   EXPECT_EQ(code({29}, greedy), ExitCode::kData);
   EXPECT_EQ(code({1}, {.temperature = -1}), ExitCode::kUsage);
+  EXPECT_EQ(code({1}, {.tokens = 3, .min_tokens = 4}), ExitCode::kUsage);
+  EXPECT_EQ(code({1}, {.tokens = 3, .min_tokens = 3}), ExitCode::kDone);
 }
 
 }  // namespace

@@ -64,6 +64,14 @@ TEST(Sampler, TopPKeepsTheShortestSufficientRun) {
 // Top-p counts probabilities among what top-k left: 5/8 of {5, 3} is already 0.6.
 TEST(Sampler, TopPFollowsTopK) { expect_distribution(frequencies(logs({0.05, 0.5, 0.15, 0.3}), {.top_k = 2, .top_p = 0.6}), {0, 1, 0, 0}); }
 
+// Temperature first: of 1, 5, 2, 4 it makes 1, 25, 4, 16 (of 46), or 1, √5, √2, 2 (of 6.65); top-p counts those.
+TEST(Sampler, TemperatureChangesWhatTopPKeeps) {
+  const auto logits = logs({1, 5, 2, 4});
+  expect_distribution(frequencies(logits, {.temperature = 0.5, .top_p = 0.8}), {0, 25, 0, 16});
+  expect_distribution(frequencies(logits, {.temperature = 2, .top_p = 0.8}), {0, std::sqrt(5), std::sqrt(2), 2});
+  expect_distribution(frequencies(logits, {.temperature = 0.5, .top_k = 3, .top_p = 0.95}), {0, 25, 4, 16});
+}
+
 TEST(Sampler, TemperatureZeroIsTheLikeliestWithTheLowestId) {
   const std::vector<float> logits = {-3, 7, 2, 7};
   for (uint64_t i = 0; i < 20; ++i) EXPECT_EQ(next_token(logits, {.temperature = 0, .seed = i}, i), 1);
