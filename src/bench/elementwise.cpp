@@ -226,7 +226,7 @@ void bench_experts(const Request& request, Results& into) {
     const Tensor x = filled({kTokens, kChannels}, "x", type), rows = filled({kTokens * kChoices, kChannels}, "rows", type);
     const Tensor router = filled({kExperts, kChannels}, "router", at::kFloat).mul(0.03), sink = at::zeros_like(router);
     const double n = bytes_of(x);
-    const auto outputs = [](const kernels::Routing& routing) { return Tensors{routing.weight_tk, routing.probability_sum_e}; };
+    const auto outputs = [](const kernels::Routing& routing) { return Tensors{routing.weight_tk, routing.probability_sum_se}; };
     measure(request, into,
             {"route",
              [&](const Tensors& v) { return outputs(kernels::route(v[0], router, kChoices, sink)); },

@@ -1,4 +1,5 @@
-// open_model: a trained model from its checkpoint alone: the recipe comes from the manifest, weights from the tensors.
+// open_model: a trained model from its checkpoint alone, for inference: the recipe comes from the manifest, weights from the tensors; it
+// has no gradients.
 #pragma once
 
 #include <filesystem>

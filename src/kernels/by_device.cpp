@@ -75,8 +75,8 @@ std::vector<Tensor> once_differentiable(const char* op, const std::function<std:
   return (*node)(std::move(gradients));
 }
 
-Tensor with_gradient_to(const Tensor& value, const Tensor& sink, bool wanted) {
-  if (!wanted || !at::GradMode::is_enabled()) return value.detach();
+Tensor with_gradient_to(const Tensor& value, const Tensor& sink) {
+  if (!sink.defined() || !at::GradMode::is_enabled()) return value.detach();
   return GradientToSink::apply(value.detach().requires_grad_(true), sink);
 }
 

@@ -33,7 +33,7 @@ std::vector<Tensor> meta_results(const std::vector<Tensor>& inputs, const std::v
 // backward again) gets an error instead of a silent zero.
 std::vector<Tensor> once_differentiable(const char* op, const std::function<std::vector<Tensor>()>& backward);
 
-// `value`, whose gradient, where it is wanted, is added to `sink` instead of travelling on.
-Tensor with_gradient_to(const Tensor& value, const Tensor& sink, bool wanted);
+// `value`, whose gradient is added to `sink` instead of travelling on; without a sink it has none.
+Tensor with_gradient_to(const Tensor& value, const Tensor& sink);
 
 }  // namespace longhaul::kernels

@@ -1,5 +1,9 @@
 // Context: what every block needs besides its input: whether it trains, who crosses ranks, and where losses and statistics that are
 // not the main loss go. One per forward pass of one micro-batch; owned by the Step.
+//
+// An auxiliary loss joins the graph at the activation beside which it was computed: there the backward pass meets it, with a gradient of
+// 1, however often the forward pass of its block was run. So the gradient of the main loss must begin as 1 too (both are sums over tokens,
+// and the Step divides the gradients), and nobody needs to collect it. What is kept here of it is its value, for reports.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +32,11 @@ struct Context {
 
   RotaryTables rotary;
 
-  // Scalars that are added to the loss, coefficient inside, already weighted by the micro-batch's tokens (a sum, as the main loss).
-  std::vector<Tensor> auxiliary_losses;
-  std::map<std::string, Tensor> statistics;  // scalars by name, "router/busiest_expert_share"; reading one waits for the device
+  // The activation, through which the backward pass of `loss` will run beside its own. `loss`: a scalar, coefficient inside, a sum over the
+  // tokens. Recorded under the block's name: a block that is recomputed writes the same value again.
+  Tensor join_auxiliary_loss(const std::string& block, const Tensor& activation, const Tensor& loss);
+  std::map<std::string, Tensor> auxiliary_losses;  // by block, without gradient; reading one waits for the device
+  std::map<std::string, Tensor> statistics;        // scalars by name, "router/busiest_expert_share"; likewise
 
   // Set by schedules that compute weight gradients later than input gradients: Linear puts its products there.
   std::vector<std::function<void()>>* postponed_weight_gradients = nullptr;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/embedding/op.h"
+#include "kernels/linear/op.h"
 #include "kernels/linear_cross_entropy/op.h"
 #include "kernels/norm/op.h"
 #include "model/dense_channel.h"
@@ -44,8 +45,8 @@ struct Decoder::Stream {
 Decoder::~Decoder() = default;
 Decoder::Decoder(Decoder&&) noexcept = default;
 
-Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Device device)
-    : config_(config), precision_(precision), parameters_(layout::parameters(config), precision, device) {
+Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Device device, Use use)
+    : config_(config), precision_(precision), parameters_(layout::parameters(config), precision, device, use) {
   embedding_ = &parameters_.add_stacked("embedding.weight", {"embedding.weight"});
   if (config.position == recipe::Position::kLearned) position_ = &parameters_.add_stacked("position.weight", {"position.weight"});
   for (int64_t l = 0; l < config.layers; ++l) {
@@ -84,7 +85,7 @@ void Decoder::run_layer(Context& context, Layer& layer, Stream& stream, const la
   stream.branch_td = layer.mixer->forward(context, h, layout, state);
   stream.writer = &layer.mixer->name();
   const Tensor g = read(context, layer.channel_norm, stream);
-  stream.branch_td = layer.channel->forward(context, g);
+  stream.branch_td = layer.channel->forward(context, g, layout);
   stream.writer = &layer.channel->name();
 }
 
@@ -103,10 +104,7 @@ Tensor Decoder::hidden(Context& context, const Tensor& ids, const layout::Sequen
   return read(context, *norm_, stream);
 }
 
-Tensor Decoder::logits(const Tensor& hidden) const {
-  const at::NoGradGuard no_gradient;
-  return at::mm(hidden.to(precision_.reduce), head_->value.to(precision_.reduce).t());
-}
+Tensor Decoder::logits(const Tensor& hidden) const { return kernels::linear_wide(hidden, head_->value, head_->kept()); }
 
 Tensor Decoder::loss(Context& context, const Tensor& hidden, const Tensor& labels) {
   const Tensor loss = kernels::linear_cross_entropy_sum(hidden, head_->value, labels, head_->grad, {}, head_->kept());

@@ -22,7 +22,7 @@ class Norm;
 class Decoder {
  public:
   // Allocates parameters of zeros; initialise() or a checkpoint fills them.
-  Decoder(const recipe::ModelConfig& config, Precision precision, at::Device device = at::kCPU);
+  Decoder(const recipe::ModelConfig& config, Precision precision, at::Device device = at::kCPU, Use use = Use::kTraining);
   ~Decoder();
   Decoder(Decoder&&) noexcept;
 
@@ -36,8 +36,8 @@ class Decoder {
   // positions must continue too.
   Tensor hidden(Context& context, const Tensor& ids_t, const layout::SequenceLayout& layout, DecoderState* state = nullptr);
   Tensor logits(const Tensor& hidden_td) const;  // [tokens, vocabulary] in fp32 (fp64 in fp64 models); no gradient
-  // Scalar: Σ of the loss over labelled tokens (labels_t int64 [tokens], −1: none). Auxiliary losses stay in the context: the Step adds
-  // them.
+  // Scalar: Σ of the loss over labelled tokens (labels_t int64 [tokens], −1: none). Auxiliary losses are not in the number, but its backward
+  // pass runs theirs (Context::join_auxiliary_loss).
   Tensor loss(Context& context, const Tensor& hidden_td, const Tensor& labels_t);
   Tensor loss_each(const Tensor& hidden_td, const Tensor& labels_t) const;  // [tokens], without auxiliary losses and gradient
 

@@ -18,7 +18,7 @@ DenseChannel::DenseChannel(const recipe::ModelConfig& config, int64_t layer, Par
       up_(parameters, name(), kind_ == recipe::Channel::kSwiglu ? "gate_up" : "up", up_names(kind_), config.bias),
       down_(parameters, name(), "down", {"down"}, config.bias) {}
 
-Tensor DenseChannel::forward(Context& context, const Tensor& hidden) {
+Tensor DenseChannel::forward(Context& context, const Tensor& hidden, const layout::SequenceLayout&) {
   const auto activation = kind_ == recipe::Channel::kSwiglu ? kernels::Activation::kSwiglu : kernels::Activation::kGelu;
   return context.ops.sum_over_tensor_ranks(kernels::feed_forward(hidden, activation, up_.weights(context), down_.weights(context)));
 }

@@ -25,8 +25,9 @@ Experts::Experts(const recipe::ModelConfig& config, int64_t layer, ParameterSet&
   down_ = &parameters.add_experts(name() + ".down.weight", down);
 }
 
-Tensor Experts::forward(Context& context, const Tensor& hidden) {
-  const kernels::Routing routing = kernels::route(hidden, router_->value, per_token_, router_->grad);
+Tensor Experts::forward(Context& context, const Tensor& hidden, const layout::SequenceLayout& layout) {
+  const Tensor sequence_offsets = layout.row_offsets.size() < 2 ? Tensor() : to_tensor(layout.row_offsets);
+  const kernels::Routing routing = kernels::route(hidden, router_->value, per_token_, router_->grad, sequence_offsets);
   const kernels::ExpertAssignment assignment = kernels::assign_experts(routing.choice_tk, experts_);
 
   const Tensor rows = kernels::permute_to_experts(hidden, assignment);
@@ -37,23 +38,28 @@ Tensor Experts::forward(Context& context, const Tensor& hidden) {
   };
   const Tensor down =
       kernels::grouped_feed_forward(rows, assignment.rows_per_expert, kernels::Activation::kSwiglu, weights(*gate_up_), weights(*down_));
-  if (context.training) add_losses(context, routing, assignment.rows_per_expert);
-  return kernels::combine_experts(down, routing.weight_tk, assignment);
+  const Tensor output = kernels::combine_experts(down, routing.weight_tk, assignment);
+  return context.training ? with_losses(context, output, routing) : output;
 }
 
-// c · E · Σ_e f_e P_e times the tokens: their number cancels against the mean in P.
-void Experts::add_losses(Context& context, const kernels::Routing& routing, const std::vector<int64_t>& rows_per_expert) const {
-  if (routing.choice_tk.size(0) == 0) return;
-  const Tensor counts = context.ops.sum_statistics(
-      to_tensor(rows_per_expert, routing.probability_sum_e.device()).to(routing.probability_sum_e.scalar_type()));
-  const Tensor share = counts.div(counts.sum());
-  if (balance_coefficient_ > 0) {
-    context.auxiliary_losses.push_back(
-        routing.probability_sum_e.mul(share).sum().mul(balance_coefficient_ * static_cast<double>(experts_)));
-  }
-  if (z_coefficient_ > 0) context.auxiliary_losses.push_back(routing.log_sum_square.mul(z_coefficient_));
+Tensor Experts::with_losses(Context& context, const Tensor& output, const kernels::Routing& routing) const {
+  const Tensor& probability = routing.probability_sum_se;
+  const Tensor counts = context.ops.sum_statistics(routing.count_se.to(probability.scalar_type()));
+  const Tensor all = counts.sum(0), share = all.div(all.sum().clamp_min(1)).amax();
   Tensor& busiest = context.statistics["router/busiest_expert_share"];
-  busiest = busiest.defined() ? at::maximum(busiest, share.amax()) : share.amax();
+  busiest = busiest.defined() ? at::maximum(busiest, share) : share;
+
+  Tensor loss;
+  if (balance_coefficient_ > 0) {
+    // The tokens of a sequence cancel against the mean in P. Clamped: an empty one has no choices.
+    const Tensor share_se = counts.div(counts.sum(1, /*keepdim=*/true).clamp_min(1));
+    loss = probability.mul(share_se).sum().mul(balance_coefficient_ * static_cast<double>(experts_));
+  }
+  if (z_coefficient_ > 0) {
+    const Tensor z = routing.log_sum_square.mul(z_coefficient_);
+    loss = loss.defined() ? loss + z : z;
+  }
+  return loss.defined() ? context.join_auxiliary_loss(name(), output, loss) : output;
 }
 
 }  // namespace longhaul::model

@@ -1,8 +1,13 @@
 // Mixture of experts without dropping (minimax-01.md §2.5): an fp32 router chooses k experts a token; their weights are the
-// softmax over all experts, renormalised over the chosen ones. Auxiliary losses, weighted by the tokens of the micro-batch:
+// softmax over all experts, renormalised over the chosen ones. Auxiliary losses, each a sum over tokens as the main loss is:
 //
-//   balance: c · E · Σ_e f_e P_e, f_e = share of the T·k choices that went to e (a constant), P_e = mean router probability
-//   z: c_z · mean logsumexp(router logits)²
+//   balance: Σ over sequences s of T_s · c · E · Σ_e f_se P_se, with T_s the tokens of s, f_se = share of its T_s·k choices that went
+//            to e (a constant), P_se = mean router probability over its tokens
+//   z:       Σ_t c_z · logsumexp(router logits of t)²                                                       (ST-MoE, arXiv 2202.08906)
+//
+// A sequence is a row of the batch (layout/sequence.h), whatever documents are packed into it: balance is asked of every sequence by
+// itself, as in DeepSeek-V3 (arXiv 2412.19437 §2.1.2), where GShard and Switch (2006.16668, 2101.03961) ask it of whatever a device
+// happens to hold at once. So neither micro-batches nor ranks change the loss (arXiv 2501.11873 on what they change otherwise).
 #pragma once
 
 #include "kernels/experts/op.h"
@@ -14,10 +19,10 @@ namespace longhaul::model {
 class Experts final : public ChannelMixer {
  public:
   Experts(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters);
-  Tensor forward(Context& context, const Tensor& hidden_td) override;
+  Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceLayout& layout) override;
 
  private:
-  void add_losses(Context& context, const kernels::Routing& routing, const std::vector<int64_t>& rows_per_expert) const;
+  Tensor with_losses(Context& context, const Tensor& output_td, const kernels::Routing& routing) const;
 
   int64_t experts_, per_token_;
   double balance_coefficient_, z_coefficient_;

@@ -33,7 +33,7 @@ class SequenceMixer : public Module {
 class ChannelMixer : public Module {
  public:
   using Module::Module;
-  virtual Tensor forward(Context& context, const Tensor& hidden_td) = 0;
+  virtual Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceLayout& layout) = 0;
 };
 
 }  // namespace longhaul::model

@@ -1,29 +1,20 @@
 #include "model/parameter.h"
 
-#include <torch/csrc/autograd/custom_function.h>
-
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/by_device.h"
 #include "tensor/memory_purpose.h"
 #include "tensor/random_fill.h"
 
 namespace longhaul::model {
 namespace {
 
-// Identity whose backward adds to the parameter's main gradient and hands nothing on.
-class UseFunction : public torch::autograd::Function<UseFunction> {
- public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& value, const Tensor& grad) {
-    context->saved_data["grad"] = grad;
-    return value.view_as(value);
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
-    Tensor grad = context->saved_data["grad"].toTensor();
-    if (gradients[0].defined()) grad.add_(gradients[0]);
-    return {Tensor(), Tensor()};
-  }
-};
+// Norms and the router compute in fp32 whatever the working precision is (minimax-01.md §2.5, §12).
+bool kept_wide(const layout::ParameterSpec& spec) {
+  return spec.tensor.role == layout::Role::kNorm || spec.tensor.role == layout::Role::kRouter ||
+         (spec.tensor.role == layout::Role::kBias && spec.tensor.name.ends_with("norm.bias"));
+}
 
 }  // namespace
 
@@ -36,25 +27,28 @@ Tensor Parameter::part_of(const Tensor& storage, size_t i) const {
   return view.view(part.held.length);
 }
 
-Tensor Parameter::use() { return UseFunction::apply(value, grad); }
-
-ParameterSet::ParameterSet(std::vector<layout::ParameterSpec> specs, Precision precision, at::Device device)
-    : specs_(std::move(specs)), taken_(specs_.size(), false), precision_(precision), device_(device) {}
-
-const layout::ParameterSpec& ParameterSet::take(const std::string& name) {
-  for (size_t i = 0; i < specs_.size(); ++i) {
-    if (specs_[i].tensor.name != name) continue;
-    LONGHAUL_ASSERT(!taken_[i], "parameter {} is built twice", name);
-    taken_[i] = true;
-    return specs_[i];
-  }
-  LONGHAUL_ASSERT(false, "no parameter is called {}", name);
+void Parameter::freeze() {
+  grad = Tensor();
+  value.requires_grad_(false);
 }
 
-// Norms and the router compute in fp32 whatever the working precision is (minimax-01.md §2.5, §12).
-static bool kept_wide(const layout::ParameterSpec& spec) {
-  return spec.tensor.role == layout::Role::kNorm || spec.tensor.role == layout::Role::kRouter ||
-         (spec.tensor.role == layout::Role::kBias && spec.tensor.name.ends_with("norm.bias"));
+Tensor Parameter::use() { return kernels::with_gradient_to(value, grad); }
+
+ParameterSet::ParameterSet(std::vector<layout::ParameterSpec> specs, Precision precision, at::Device device, Use use)
+    : specs_(std::move(specs)), precision_(precision), device_(device), use_(use) {
+  places_.reserve(specs_.size());
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    const bool fresh = places_.emplace(specs_[i].tensor.name, Place{.spec = i}).second;
+    LONGHAUL_ASSERT(fresh, "two parameters are called {}", specs_[i].tensor.name);
+  }
+}
+
+const layout::ParameterSpec& ParameterSet::take(const std::string& name) {
+  const auto found = places_.find(name);
+  LONGHAUL_ASSERT(found != places_.end(), "no parameter is called {}", name);
+  LONGHAUL_ASSERT(!found->second.taken, "parameter {} is built twice", name);
+  found->second.taken = true;
+  return specs_[found->second.spec];
 }
 
 Parameter& ParameterSet::store(std::string name, std::vector<Part> parts, at::IntArrayRef sizes) {
@@ -62,11 +56,19 @@ Parameter& ParameterSet::store(std::string name, std::vector<Part> parts, at::In
   parameter->name = std::move(name);
   parameter->parts = std::move(parts);
   const auto options = at::TensorOptions().device(device_);
+  const bool trains = use_ == Use::kTraining && std::ranges::any_of(parameter->parts, [](const Part& part) { return part.spec.trainable; });
   const MemoryPurposeScope of_value(MemoryPurpose::kParameters);
   parameter->value =
-      at::zeros(sizes, options.dtype(kept_wide(parameter->parts[0].spec) ? precision_.reduce : precision_.compute)).requires_grad_(true);
-  const MemoryPurposeScope of_gradient(MemoryPurpose::kGradients);
-  parameter->grad = at::zeros(sizes, options.dtype(precision_.main_gradient));
+      at::zeros(sizes, options.dtype(kept_wide(parameter->parts[0].spec) ? precision_.reduce : precision_.compute)).requires_grad_(trains);
+  if (trains) {
+    const MemoryPurposeScope of_gradient(MemoryPurpose::kGradients);
+    parameter->grad = at::zeros(sizes, options.dtype(precision_.main_gradient));
+  }
+  for (size_t part = 0; part < parameter->parts.size(); ++part) {
+    Place& place = places_.at(parameter->parts[part].spec.tensor.name);
+    place.holder = parameter.get();
+    place.part = part;
+  }
   parameters_.push_back(std::move(parameter));
   return *parameters_.back();
 }
@@ -105,8 +107,8 @@ Parameter& ParameterSet::add_experts(const std::string& storage_name, const std:
 }
 
 void ParameterSet::expect_all_taken() const {
-  for (size_t i = 0; i < specs_.size(); ++i) {
-    LONGHAUL_ASSERT(taken_[i], "no module holds parameter {}", specs_[i].tensor.name);
+  for (const layout::ParameterSpec& spec : specs_) {
+    LONGHAUL_ASSERT(places_.at(spec.tensor.name).taken, "no module holds parameter {}", spec.tensor.name);
   }
 }
 
@@ -133,18 +135,16 @@ void ParameterSet::initialise(uint64_t seed) {
 }
 
 void ParameterSet::zero_gradients() {
-  for (const auto& parameter : parameters_) parameter->grad.zero_();
+  for (const auto& parameter : parameters_) {
+    if (parameter->trainable()) parameter->grad.zero_();
+  }
 }
 
 Parameter* ParameterSet::holder_of(const std::string& logical_name, size_t* part) const {
-  for (const auto& parameter : parameters_) {
-    for (size_t i = 0; i < parameter->parts.size(); ++i) {
-      if (parameter->parts[i].spec.tensor.name != logical_name) continue;
-      if (part != nullptr) *part = i;
-      return parameter.get();
-    }
-  }
-  return nullptr;
+  const auto found = places_.find(logical_name);
+  if (found == places_.end() || found->second.holder == nullptr) return nullptr;
+  if (part != nullptr) *part = found->second.part;
+  return found->second.holder;
 }
 
 }  // namespace longhaul::model

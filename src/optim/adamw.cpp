@@ -43,11 +43,11 @@ AdamW::AdamW(const recipe::OptimOptions& options, model::ParameterSet& set, Prec
     : Optimizer(set, precision), options_(options) {
   bool on_cpu = true;
   for (const auto& parameter : parameters()) {
-    if (parameter->trainable) require_implemented(precision, *parameter);
+    if (parameter->trainable()) require_implemented(precision, *parameter);
     on_cpu = on_cpu && parameter->value.device().is_cpu();
     const auto moments = parameter->value.options().dtype(precision.state).requires_grad(false);
-    m_.push_back(parameter->trainable ? at::zeros(parameter->value.sizes(), moments) : Tensor());
-    v_.push_back(parameter->trainable ? at::zeros(parameter->value.sizes(), moments) : Tensor());
+    m_.push_back(parameter->trainable() ? at::zeros(parameter->value.sizes(), moments) : Tensor());
+    v_.push_back(parameter->trainable() ? at::zeros(parameter->value.sizes(), moments) : Tensor());
   }
   list_pieces();
   implementation_ = implementation != AdamwImplementation::kAutomatic ? implementation : choose(on_cpu);
@@ -70,7 +70,7 @@ AdamwImplementation AdamW::choose(bool on_cpu) {
 void AdamW::list_pieces() {
   for (size_t p = 0; p < parameters().size(); ++p) {
     const model::Parameter& parameter = *parameters()[p];
-    if (!parameter.trainable) continue;
+    if (!parameter.trainable()) continue;
     LONGHAUL_ASSERT(parameter.grad.is_contiguous(), "gradient of {} is not stored in row-major order", parameter.name);
     for (size_t part = 0; part < parameter.parts.size(); ++part) {
       const layout::ParameterSpec& spec = parameter.parts[part].spec;
@@ -233,7 +233,7 @@ std::vector<StateTensor> AdamW::state() {
   std::vector<StateTensor> result;
   for (size_t p = 0; p < parameters().size(); ++p) {
     append_state(result, p, "master", master(p));
-    if (!parameters()[p]->trainable) continue;
+    if (!parameters()[p]->trainable()) continue;
     append_state(result, p, "m", m_[p]);
     append_state(result, p, "v", v_[p]);
   }

@@ -50,7 +50,7 @@ std::optional<double> norm_on_gpu(const model::ParameterSet& parameters) {
   std::vector<kernels::cuda::AdamwTensor> tensors;
   Tensor any;
   for (const auto& parameter : parameters.all()) {
-    if (!parameter->trainable) continue;
+    if (!parameter->trainable()) continue;
     if (parameter->grad.scalar_type() != at::kFloat || !kernels::refuse_cuda(parameter->grad, /*bf16_only=*/false).empty())
       return std::nullopt;
     any = parameter->grad;
@@ -87,7 +87,7 @@ GradientNorm gradient_norm(const model::ParameterSet& parameters, double scale, 
   std::vector<Block> blocks;
   std::vector<std::pair<size_t, Tensor>> elsewhere;  // squared norms of tensors that are not on the CPU
   for (const auto& parameter : parameters.all()) {
-    if (!parameter->trainable) continue;
+    if (!parameter->trainable()) continue;
     for (size_t part = 0; part < parameter->parts.size(); ++part) {
       const layout::ParameterSpec& spec = parameter->parts[part].spec;
       if (!spec.trainable) continue;

@@ -11,7 +11,7 @@ namespace longhaul::optim {
 Optimizer::Optimizer(model::ParameterSet& parameters, Precision precision) : parameters_(parameters) {
   for (const auto& parameter : parameters_.all()) {
     const Tensor value = parameter->value.detach();
-    const bool shared = !parameter->trainable || value.scalar_type() == precision.master;
+    const bool shared = !parameter->trainable() || value.scalar_type() == precision.master;
     masters_.push_back(shared ? value : at::empty_like(value, value.options().dtype(precision.master)));
   }
   take_masters_from_values();
@@ -47,11 +47,7 @@ void Optimizer::step(const StepSettings& settings, const Reducer& reduce) {
     sums = partials;
   }
   for (const auto& parameter : parameters()) {
-    if (parameter->trainable) {
-      ++parameter->version;
-    } else if (settings.zero_gradients) {
-      parameter->grad.zero_();
-    }
+    if (parameter->trainable()) ++parameter->version;
   }
   ++steps_;
 }

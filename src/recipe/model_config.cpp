@@ -67,7 +67,9 @@ void declare(OptionSet& set, ModelConfig& model) {
       .at_least(1)
       .at_most(1 << 13)
       .also_called({"num_experts_per_tok", "top_k_experts"});
-  set.add("model.auxiliary_loss", model.auxiliary_loss, "Coefficient of the loss that evens out the experts' load.")
+  set.add(
+         "model.auxiliary_loss", model.auxiliary_loss,
+         "Coefficient of the loss that evens out the experts' load in each sequence by itself: sum over experts of experts times the share of its choices times the mean router probability, times its tokens.")
       .at_least(0)
       .at_most(1000)
       .also_called({"router_aux_loss_coef", "aux_loss"});

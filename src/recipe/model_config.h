@@ -44,7 +44,7 @@ struct ModelConfig {
   int64_t intermediate = 2048;  // width of one expert, or of the dense channel mixer
   int64_t experts = 0;          // 0: dense
   int64_t experts_per_token = 2;
-  double auxiliary_loss = 0.01;  // coefficient · E · Σ f P, f normalised by tokens · k (minimax-01.md §2.5)
+  double auxiliary_loss = 0.01;  // coefficient · E · Σ f P of each sequence, f normalised by tokens · k (model/experts.h)
   double z_loss = 0.0;           // coefficient of mean (logsumexp of router logits)²
 
   Norm norm = Norm::kRms;

@@ -123,7 +123,7 @@ void show_tables(const RunRequest& request, const data::RunData& data, Pretrain&
   int64_t weights = 0, gradients = 0;
   for (const auto& parameter : task.parameters().all()) {
     weights += static_cast<int64_t>(parameter->value.nbytes());
-    gradients += static_cast<int64_t>(parameter->grad.nbytes());
+    if (parameter->trainable()) gradients += static_cast<int64_t>(parameter->grad.nbytes());
   }
   const int64_t copies = recipe.train.dtype == recipe::Dtype::kBf16 ? 3 : 2;  // moments, and masters beside bf16 weights
   const std::vector<observe::MemoryPurpose> memory{{"weights", weights}, {"gradients", gradients}, {"optimizer", copies * gradients}};

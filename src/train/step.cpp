@@ -62,15 +62,9 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, model::ParallelOps&
     const MemoryPurposeScope scope(MemoryPurpose::kActivations);
     model::Context context = context_of(task, ops, step, m, options.seed);
     const Tensor loss = task.loss(context, m);
-    Tensor total = loss, auxiliary_sum;
-    for (const Tensor& auxiliary : context.auxiliary_losses) {
-      total = total + auxiliary;
-      const Tensor wide = auxiliary.detach().to(at::kDouble);
-      auxiliary_sum = auxiliary_sum.defined() ? auxiliary_sum + wide : wide;
-    }
     losses.push_back(loss.detach().to(at::kDouble));
-    if (auxiliary_sum.defined()) auxiliary_losses.push_back(auxiliary_sum);
-    total.backward();
+    for (const auto& [block, auxiliary] : context.auxiliary_losses) auxiliary_losses.push_back(auxiliary.to(at::kDouble));
+    loss.backward();  // auxiliary losses are part of the graph
   }
   result.loss = sum_of(losses) * scale;
   result.auxiliary_loss = sum_of(auxiliary_losses) * scale;

@@ -27,7 +27,7 @@ struct BadValue {
 
 struct StepResult {
   double loss = 0;            // mean per unit of weight, auxiliary losses not included
-  double auxiliary_loss = 0;  // mean likewise
+  double auxiliary_loss = 0;  // mean likewise; of the experts' routers
   double gradient_norm = 0;   // before clipping
   StepWork work;
   double data_wait_milliseconds = 0;

@@ -73,6 +73,14 @@ TEST(BiasGelu, EqualsReference) {
   });
 }
 
+TEST(BiasGelu, AFrozenBiasGetsNoGradient) {
+  const Tensor bias = random_tensor({6}, 2), dy = random_tensor({5, 6}, 3), sink = at::zeros({6}, at::kDouble);
+  const Tensor x = random_tensor({5, 6}, 1).requires_grad_(true), again = x.detach().clone().requires_grad_(true);
+  bias_gelu(x, bias, Tensor()).backward(dy);
+  bias_gelu(again, bias, sink).backward(dy);
+  EXPECT_TRUE(x.grad().equal(again.grad()));
+}
+
 TEST(Activations, KnownValues) {
   const Tensor x = at::tensor({0.0, 1.0, -2.0, 3.0, 5.0, 0.5}, at::kDouble).view({1, 6});  // gates 0, 1, −2; ups 3, 5, 0.5
   const Tensor y = swiglu(x);

@@ -156,14 +156,15 @@ TEST(AtenFused, EmbeddingEqualsTheLoops) {
 TEST(AtenFused, ExpertsEqualTheLoops) {
   expect_same_by_aten({"route", "assign_experts", "permute_to_experts", "combine_experts"}, [] {
     const Tensor x = leaf({11, 6}, 1), router = random_tensor({5, 6}, 2), sink = at::full({5, 6}, 3.0, at::kDouble);
-    const Routing routing = route(x, router, 3, sink);
+    const Routing routing = route(x, router, 3, sink, at::tensor(std::vector<int64_t>{0, 4, 11}));
     const ExpertAssignment assignment = assign_experts(routing.choice_tk, 5);
     const Tensor rows = permute_to_experts(x, assignment),
                  y = combine_experts(rows.mul(random_tensor({33, 6}, 3)), routing.weight_tk, assignment);
-    (y.mul(random_tensor({11, 6}, 4)).sum() + routing.probability_sum_e.mul(random_tensor({5}, 5)).sum() + routing.log_sum_square * 0.2)
+    (y.mul(random_tensor({11, 6}, 4)).sum() + routing.probability_sum_se.mul(random_tensor({2, 5}, 5)).sum() + routing.log_sum_square * 0.2)
         .backward();
-    return std::vector<Tensor>{y.detach(),          rows.detach(),      x.grad(), sink, to_tensor(assignment.rows_per_expert),
-                               assignment.source_r, assignment.place_tk};
+    return std::vector<Tensor>{
+        y.detach(),          rows.detach(),      x.grad(), sink, routing.count_se, to_tensor(assignment.rows_per_expert),
+        assignment.source_r, assignment.place_tk};
   });
 }
 
@@ -300,7 +301,9 @@ TEST(Meta, EmbeddingWithIdsOnTheCpu) {
 
 TEST(Meta, ExpertsAndLinear) {
   const Tensor x = meta_leaf({7, 6}), router = meta({5, 6}, at::kFloat), router_sink = meta({5, 6}, at::kFloat);
-  const Routing routing = route(x, router, 2, router_sink);
+  const Routing routing = route(x, router, 2, router_sink, at::tensor(std::vector<int64_t>{0, 3, 7}));
+  expect_meta(routing.probability_sum_se, {2, 5}, at::kFloat);
+  expect_meta(routing.count_se, {2, 5}, at::kLong);
   expect_meta(routing.weight_tk, {7, 2}, at::kFloat);
   expect_meta(routing.choice_tk, {7, 2}, at::kLong);
   const ExpertAssignment assignment = assign_experts(routing.choice_tk, 5);
@@ -311,7 +314,7 @@ TEST(Meta, ExpertsAndLinear) {
   const Tensor down = linear(up, meta({6, 8}), meta({6}), {.weight = meta({6, 8}, at::kFloat), .bias = meta({6}, at::kFloat)});
   const Tensor y = combine_experts(down, routing.weight_tk, assignment);
   expect_meta(y, {7, 6}, at::kBFloat16);
-  backward({y, routing.probability_sum_e, routing.log_sum_square});
+  backward({y, routing.probability_sum_se, routing.log_sum_square});
   expect_gradient(x);
 }
 

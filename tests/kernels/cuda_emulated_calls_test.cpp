@@ -412,18 +412,19 @@ TEST(CudaCalls, Experts) {
   expect_like_fp64(ops, [](at::ScalarType type) {
     const Tensor x = leaf({30, 16}, 1, type), weight = rounded({5, 24, 16}, 4, type).mul(0.25), sink = full({5, 24, 16}, 3, wide(type));
     const Tensor router = rounded({5, 16}, 2, wide(type)), router_sink = full({5, 16}, 3, wide(type));
-    const Routing routing = route(x, router, 2, router_sink);
+    const Routing routing = route(x, router, 2, router_sink, at::tensor(std::vector<int64_t>{0, 13, 30}));
     const ExpertAssignment assignment = assign_experts(routing.choice_tk, 5);
     const Tensor rows = permute_to_experts(x, assignment);
     const Tensor up = grouped_linear(rows, assignment.rows_per_expert, weight, {.weight = sink});
     const Tensor y = combine_experts(up, routing.weight_tk, assignment);
     const auto type_of_sum = wide(type);
-    (y.to(type_of_sum).mul(rounded({30, 24}, 5, type_of_sum)).sum() + routing.probability_sum_e.mul(rounded({5}, 6, type_of_sum)).sum() +
-     routing.log_sum_square.mul(0.2))
+    (y.to(type_of_sum).mul(rounded({30, 24}, 5, type_of_sum)).sum() +
+     routing.probability_sum_se.mul(rounded({2, 5}, 6, type_of_sum)).sum() + routing.log_sum_square.mul(0.2))
         .backward();
     return std::vector<Tensor>{routing.weight_tk.detach(),
                                routing.choice_tk,
-                               routing.probability_sum_e.detach(),
+                               routing.probability_sum_se.detach(),
+                               routing.count_se,
                                routing.log_sum_square.detach(),
                                to_tensor(assignment.rows_per_expert),
                                assignment.source_r,

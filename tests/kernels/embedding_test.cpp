@@ -67,6 +67,13 @@ TEST(Embedding, AddsToWhatTheSinkHolds) {
   EXPECT_TRUE(table.sink_vd[0].eq(2).all().item<bool>());
 }
 
+TEST(Embedding, AFrozenTableIsLeftAlone) {
+  const EmbeddingTable frozen{random_tensor({4, 3}, 1), Tensor()}, position = random_table(2, 3, 2);
+  EXPECT_FALSE(embedding(ids_of({1, 2}), frozen).requires_grad());
+  embedding(ids_of({1, 2}), frozen, ids_of({0, 1}), position).sum().backward();
+  EXPECT_TRUE(position.sink_vd.eq(1).all().item<bool>());
+}
+
 TEST(Embedding, RefusesForeignIdsAndPositions) {
   const EmbeddingTable table = random_table(4, 3, 1), position = random_table(2, 3, 2);
   EXPECT_EQ(embedding(ids_of({}), table).sizes(), at::IntArrayRef({0, 3}));

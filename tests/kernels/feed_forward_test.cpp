@@ -247,5 +247,38 @@ TEST(FeedForward, RefusesWrongArguments) {
   EXPECT_THROW(grouped_feed_forward(experts.x, {5}, Activation::kSwiglu, expert_up.layer, expert_down.layer), Error) << "one expert's rows";
 }
 
+// Frozen weights: the gradients of the input and of what trains stay the same, and nothing is computed for the rest.
+TEST(FeedForward, FrozenWeightsGetNothing) {
+  const Inputs dense = inputs_of(Activation::kGelu, {20, 32, 48, 32}, at::kFloat, true),
+               experts = grouped({7, 0, 13}, 32, 64, 32, at::kFloat);
+  for (const Inputs* in : {&dense, &experts}) {
+    for (const char* implementation : {"fused", "composed"}) {
+      const Result all = run(*in, implementation);
+      for (const int frozen : {1, 2, 3}) {  // up, down, both
+        SCOPED_TRACE(fmt::format("{} experts, {}, frozen {}", in->rows.size(), implementation, frozen));
+        Weights up(in->up, in->up_bias), down(in->down, in->down_bias);
+        std::vector<std::function<void()>> queue;
+        if (frozen & 1) up.layer.sink = {};
+        if (frozen & 2) down.layer.sink = {};
+        up.layer.sink.postponed = down.layer.sink.postponed = &queue;
+        const Tensor x = in->x.detach().requires_grad_(true);
+        const std::string op = in->rows.empty() ? "feed_forward" : "grouped_feed_forward";
+        Dispatcher::force(op, implementation);
+        call(*in, x, up.layer, down.layer).backward(in->dy);
+        Dispatcher::force(op, std::nullopt);
+        EXPECT_EQ(Dispatcher::last(op).chosen, implementation);
+        EXPECT_TRUE(x.grad().equal(all.dx));
+        EXPECT_EQ(queue.size(), frozen == 3 ? 0u : 1u);
+        for (const auto& product : queue) product();
+        if (frozen == 1) {
+          EXPECT_TRUE(down.layer.sink.weight.sub(1).equal(all.d_down));
+        } else if (frozen == 2) {
+          EXPECT_TRUE(up.layer.sink.weight.sub(1).equal(all.d_up));
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace longhaul::kernels

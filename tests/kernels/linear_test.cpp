@@ -86,6 +86,30 @@ TEST(Linear, PostponedProductsRunWhenCalled) {
   EXPECT_LT(relative_error(bias_sink, dy.sum(0)), 1e-13);
 }
 
+// Frozen weights: no product for them, now or later; the input's gradient is the same.
+TEST(Linear, WithoutSinksOnlyTheInputHasAGradient) {
+  const Tensor w = random_tensor({5, 8}, 2), b = random_tensor({5}, 4), dy = random_tensor({20, 5}, 3), x = leaf(random_tensor({20, 8}, 1));
+  std::vector<std::function<void()>> queue;
+  linear(x, w, b, {.postponed = &queue}).backward(dy);
+  EXPECT_TRUE(queue.empty());
+  EXPECT_LT(relative_error(x.grad(), at::mm(dy, w)), 1e-13);
+  const Tensor bias_sink = at::ones({5}, at::kDouble);
+  linear(random_tensor({20, 8}, 1), w, leaf(b), {.bias = bias_sink}).backward(dy);  // a bias without its weight
+  EXPECT_LT(relative_error(bias_sink - 1, dy.sum(0)), 1e-13);
+}
+
+// More rows than are widened at once.
+TEST(LinearWide, KeepsTheSumsOfRoundedProducts) {
+  const PoisonFreshMemory poison;
+  for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    const Tensor x = random_tensor({3, 24}, 1, type), w = random_tensor({1500, 24}, 2, type);
+    const Tensor y = linear_wide(x, w);
+    EXPECT_EQ(y.scalar_type(), sink_type(type));
+    EXPECT_LT(relative_error(y, at::mm(x.to(at::kDouble), w.to(at::kDouble).t())), type == at::kDouble ? 1e-14 : 1e-6) << type;
+  }
+  EXPECT_THROW(linear_wide(random_tensor({3, 7}, 1), random_tensor({5, 8}, 2)), Error);
+}
+
 TEST(Linear, RefusesShapes) {
   const Tensor w = random_tensor({5, 8}, 2);
   EXPECT_THROW(linear(random_tensor({3, 7}, 1), w, Tensor(), {.weight = w}), Error);

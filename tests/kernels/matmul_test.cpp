@@ -256,5 +256,22 @@ TEST(Chunks, CoverEveryK) {
   }
 }
 
+// Exact products of bf16, summed in fp32 and not rounded: what is left is the order of the sums.
+TEST(PackedWide, KeepsItsSums) {
+  const PoisonFreshMemory poison;
+  on_every_set([] {
+    for (const auto type : {at::kBFloat16, at::kFloat}) {
+      for (const int64_t rows : {1, 5, 200}) {
+        const Tensor x = random_tensor({rows, 70}, 1, type), w = random_tensor({333, 70}, 2, type);
+        PackedWeight kept;
+        const Tensor y = linear_wide(x, w, {.copies = &kept});
+        EXPECT_EQ(Dispatcher::last("linear_wide").chosen, "packed");
+        EXPECT_EQ(y.scalar_type(), at::kFloat);
+        EXPECT_LT(relative_error(y, at::mm(wide(x), wide(w).t())), 1e-6) << type << " " << rows;
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace longhaul::kernels

@@ -22,14 +22,21 @@ struct Case {
 const Case kCases[] = {{1, 3, 2, 1}, {4, 16, 4, 2}, {7, 17, 5, 2}, {9, 33, 8, 8}, {70, 40, 6, 3}, {5, 8, 1, 1}, {300, 24, 33, 2}};
 
 struct Mix {
-  Tensor weight_tk, probability_e;
+  Tensor weight_tk, probability_se;
   double z;
 };
+
+// One sequence, or four: some tokens, none, one, the rest.
+std::vector<Tensor> sequences_of(int64_t tokens) {
+  const int64_t first = tokens / 3;
+  return {Tensor(), at::tensor(std::vector<int64_t>{0, first, first, std::min(first + 1, tokens), tokens})};
+}
+int64_t sequences(const Tensor& offsets) { return offsets.defined() ? offsets.numel() - 1 : 1; }
 
 // Everything that carries a gradient, in one number.
 Tensor mixed(const Routing& routing, const Mix& mix) {
   return routing.weight_tk.to(at::kDouble).mul(mix.weight_tk).sum() +
-         routing.probability_sum_e.to(at::kDouble).mul(mix.probability_e).sum() + routing.log_sum_square.to(at::kDouble).mul(mix.z);
+         routing.probability_sum_se.to(at::kDouble).mul(mix.probability_se).sum() + routing.log_sum_square.to(at::kDouble).mul(mix.z);
 }
 
 // The choice is the same as topk's unless probabilities are closer than rounding, which these are not. fp32: a few dozen roundings;
@@ -40,34 +47,78 @@ TEST(Route, EqualsReference) {
     const std::tuple<at::ScalarType, double, double> types[] = {
         {at::kDouble, 1e-12, 1e-11}, {at::kFloat, 2e-6, 2e-5}, {at::kBFloat16, 2e-6, 4e-3}};
     for (const auto& [type, tolerance, dx_tolerance] : types) {
-      for (const Case& each : kCases) {
-        const Tensor hidden = random_tensor({each.tokens, each.hidden}, 1, type).requires_grad_(true);
-        const Tensor router = random_tensor({each.experts, each.hidden}, 2, wide(type)).mul(0.5);
-        const Tensor sink = at::full_like(router, 3);
-        const Mix mix{random_tensor({each.tokens, each.k}, 3), random_tensor({each.experts}, 4), 0.3};
-        const Routing found = route(hidden, router, each.k, sink);
-        mixed(found, mix).backward();
-        const Tensor again = hidden.detach().clone().requires_grad_(true), leaf = router.clone().requires_grad_(true);
-        const Routing expected = route_reference(again, leaf, each.k);
-        mixed(expected, mix).backward();
-        const std::string where = std::to_string(each.tokens) + " tokens, " + std::to_string(each.experts) + " experts";
-        EXPECT_TRUE(found.choice_tk.equal(expected.choice_tk)) << where;
-        EXPECT_LT(relative_error(found.weight_tk, expected.weight_tk), tolerance) << where;
-        EXPECT_LT(relative_error(found.probability_sum_e, expected.probability_sum_e), tolerance) << where;
-        EXPECT_LT(relative_error(found.log_sum_square, expected.log_sum_square), tolerance) << where;
-        EXPECT_EQ(hidden.grad().scalar_type(), type);
-        if (each.experts == 1 && type != at::kDouble) continue;  // only z has a gradient then; sums of zeros follow
-        EXPECT_LT(relative_error(hidden.grad(), again.grad()), dx_tolerance) << where << " " << type;
-        EXPECT_LT(relative_error(sink.sub(3), leaf.grad()), type == at::kDouble ? 1e-12 : 2e-5) << where << " " << type;
-      }
+      for (const Case& each : kCases)
+        for (const Tensor& offsets : sequences_of(each.tokens)) {
+          const Tensor hidden = random_tensor({each.tokens, each.hidden}, 1, type).requires_grad_(true);
+          const Tensor router = random_tensor({each.experts, each.hidden}, 2, wide(type)).mul(0.5);
+          const Tensor sink = at::full_like(router, 3);
+          const Mix mix{random_tensor({each.tokens, each.k}, 3), random_tensor({sequences(offsets), each.experts}, 4), 0.3};
+          const Routing found = route(hidden, router, each.k, sink, offsets);
+          mixed(found, mix).backward();
+          const Tensor again = hidden.detach().clone().requires_grad_(true), leaf = router.clone().requires_grad_(true);
+          const Routing expected = route_reference(again, leaf, each.k, offsets);
+          mixed(expected, mix).backward();
+          const std::string where = std::to_string(each.tokens) + " tokens, " + std::to_string(each.experts) + " experts, " +
+                                    std::to_string(sequences(offsets)) + " sequences";
+          EXPECT_TRUE(found.choice_tk.equal(expected.choice_tk)) << where;
+          EXPECT_LT(relative_error(found.weight_tk, expected.weight_tk), tolerance) << where;
+          EXPECT_LT(relative_error(found.probability_sum_se, expected.probability_sum_se), tolerance) << where;
+          EXPECT_TRUE(found.count_se.equal(expected.count_se)) << where;
+          EXPECT_LT(relative_error(found.log_sum_square, expected.log_sum_square), tolerance) << where;
+          EXPECT_EQ(hidden.grad().scalar_type(), type);
+          if (each.experts == 1 && type != at::kDouble) continue;  // only z has a gradient then; sums of zeros follow
+          EXPECT_LT(relative_error(hidden.grad(), again.grad()), dx_tolerance) << where << " " << type;
+          EXPECT_LT(relative_error(sink.sub(3), leaf.grad()), type == at::kDouble ? 1e-12 : 2e-5) << where << " " << type;
+        }
     }
   });
 }
 
 TEST(Route, Gradients) {
   const Tensor router = random_tensor({5, 9}, 2), sink = at::zeros({5, 9}, at::kDouble);
-  const Mix mix{random_tensor({6, 2}, 3), random_tensor({5}, 4), 0.7};
-  check_gradients([&](const std::vector<Tensor>& in) { return mixed(route(in[0], router, 2, sink), mix); }, {random_tensor({6, 9}, 1)});
+  for (const Tensor& offsets : sequences_of(6)) {
+    const Mix mix{random_tensor({6, 2}, 3), random_tensor({sequences(offsets), 5}, 4), 0.7};
+    check_gradients([&](const std::vector<Tensor>& in) { return mixed(route(in[0], router, 2, sink, offsets), mix); },
+                    {random_tensor({6, 9}, 1)});
+  }
+}
+
+// Three sequences, and their statistics by hand.
+TEST(Route, StatisticsAreOfEachSequence) {
+  const Tensor router = random_tensor({5, 9}, 2), x = random_tensor({6, 9}, 1), probability = at::mm(x, router.t()).softmax(1);
+  const std::vector<int64_t> offsets = {0, 2, 2, 6};
+  const Routing routing = route(x, router, 2, Tensor(), at::tensor(offsets));
+  for (int64_t s = 0; s < 3; ++s) {
+    std::vector<int64_t> counts(5, 0);
+    Tensor sum = at::zeros({5}, at::kDouble);
+    for (int64_t t = offsets[static_cast<size_t>(s)]; t < offsets[static_cast<size_t>(s) + 1]; ++t) {
+      sum += probability[t];
+      for (int64_t k = 0; k < 2; ++k) ++counts[static_cast<size_t>(routing.choice_tk[t][k].item<int64_t>())];
+    }
+    EXPECT_LT((routing.probability_sum_se[s] - sum).abs().max().item<double>(), 1e-14) << s;
+    EXPECT_TRUE(routing.count_se[s].equal(at::tensor(counts))) << s;
+  }
+  EXPECT_THROW(route(x, router, 2, Tensor(), at::tensor(std::vector<int64_t>{0, 5})), Error) << "tokens in no sequence";
+}
+
+// Of a sequence alone and among others: the same bits.
+TEST(Route, ASequencesStatisticsDoNotDependOnItsNeighbours) {
+  const Tensor router = random_tensor({7, 40}, 2, at::kFloat), x = random_tensor({300, 40}, 1, at::kFloat);
+  const Routing all = route(x, router, 2, Tensor(), at::tensor(std::vector<int64_t>{0, 37, 300}));
+  const Routing last = route(x.narrow(0, 37, 263), router, 2, Tensor());
+  EXPECT_TRUE(all.probability_sum_se[1].equal(last.probability_sum_se[0]));
+  EXPECT_TRUE(all.count_se[1].equal(last.count_se[0]));
+}
+
+// A frozen router: the same results and gradients of hidden, nothing where its gradient would go.
+TEST(Route, WithoutASink) {
+  const Tensor router = random_tensor({5, 9}, 2), sink = at::zeros({5, 9}, at::kDouble);
+  const Mix mix{random_tensor({6, 2}, 3), random_tensor({1, 5}, 4), 0.7};
+  const Tensor x = random_tensor({6, 9}, 1).requires_grad_(true), again = x.detach().clone().requires_grad_(true);
+  mixed(route(x, router, 2, Tensor()), mix).backward();
+  mixed(route(again, router, 2, sink), mix).backward();
+  EXPECT_TRUE(x.grad().equal(again.grad()));
+  EXPECT_GT(sink.abs().max().item<double>(), 0);
 }
 
 // What nobody uses brings no gradient: statistics alone, weights alone.
@@ -113,26 +164,32 @@ TEST(Route, EdgeCases) {
                none = at::zeros({0, 3}, at::kDouble).requires_grad_(true);
   const Routing routing = route(none, router, 2, sink);
   EXPECT_EQ(routing.weight_tk.sizes(), at::IntArrayRef({0, 2}));
-  EXPECT_TRUE(routing.probability_sum_e.eq(0).all().item<bool>());
+  EXPECT_TRUE(routing.probability_sum_se.eq(0).all().item<bool>());
   (routing.weight_tk.sum() + routing.log_sum_square).backward();
   EXPECT_TRUE(sink.eq(0).all().item<bool>());
   const Tensor x = at::zeros({2, 3}, at::kDouble);
   EXPECT_THROW(route(x, router, 0, sink), Error);
   EXPECT_THROW(route(x, router, 5, sink), Error);
   EXPECT_THROW(route(x, router.to(at::kFloat), 2, sink), Error);
-  EXPECT_THROW(route(x, router, 2, Tensor()), Error);
+  EXPECT_THROW(route(x, router, 2, at::zeros({4, 4}, at::kDouble)), Error);
   EXPECT_THROW(route(at::zeros({2, 4}, at::kDouble), router, 2, sink), Error);
 }
 
 TEST(Route, SameForEveryNumberOfThreads) {
   const Tensor router = random_tensor({7, 200}, 2, at::kFloat);
-  const Mix mix{random_tensor({701, 2}, 3), random_tensor({7}, 4), 0.3};
+  const Mix mix{random_tensor({701, 2}, 3), random_tensor({2, 7}, 4), 0.3};
+  const Tensor offsets = at::tensor(std::vector<int64_t>{0, 333, 701});
   expect_same_for_all_threads([&] {
     const Tensor x = random_tensor({701, 200}, 1, at::kFloat).requires_grad_(true), sink = at::zeros({7, 200});
-    const Routing routing = route(x, router, 2, sink);
+    const Routing routing = route(x, router, 2, sink, offsets);
     mixed(routing, mix).backward();
-    return std::vector<Tensor>{routing.weight_tk.detach(),      routing.choice_tk, routing.probability_sum_e.detach(),
-                               routing.log_sum_square.detach(), x.grad(),          sink};
+    return std::vector<Tensor>{routing.weight_tk.detach(),
+                               routing.choice_tk,
+                               routing.probability_sum_se.detach(),
+                               routing.count_se,
+                               routing.log_sum_square.detach(),
+                               x.grad(),
+                               sink};
   });
 }
 

@@ -1,7 +1,9 @@
 // The blocks of a decoder, each against its definition: decay slopes, rotary positions, experts, initialisation.
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
+#include <functional>
 
 #include "model/experts.h"
 #include "model/lightning_attention.h"
@@ -68,6 +70,8 @@ struct ExpertsOfOneLayer {
     Parameter* holder = parameters.holder_of("layers.0." + name + ".weight", &part);
     return holder->part_of(holder->value.detach(), part);
   }
+  Tensor forward(const Tensor& x) { return experts.forward(context, x, layout::make_single(x.size(0))); }
+  double auxiliary_loss() const { return context.auxiliary_losses.at("layers.0.experts").item<double>(); }
 };
 
 recipe::ModelConfig expert_config() {
@@ -81,7 +85,7 @@ TEST(ExpertsBlock, OutputIsTheWeightedSumOfTheChosenExperts) {
   ExpertsOfOneLayer layer(expert_config());
   const Tensor x = random_tensor({9, layer.config.hidden}, 4);
   const at::NoGradGuard guard;
-  const Tensor y = layer.experts.forward(layer.context, x);
+  const Tensor y = layer.forward(x);
   for (int64_t t = 0; t < x.size(0); ++t) {
     const Tensor probability = at::mv(layer.value("router"), x[t]).softmax(0);
     const Tensor order = probability.argsort(0, /*descending=*/true);
@@ -110,7 +114,7 @@ TEST(ExpertsBlock, WeightsSumToOne) {
   const Tensor x = random_tensor({9, layer.config.hidden}, 4);
   const at::NoGradGuard guard;
   const Tensor inner = at::silu(at::mm(x, layer.value("experts.0.gate").t())) * at::mm(x, layer.value("experts.0.up").t());
-  EXPECT_LT(relative_error(layer.experts.forward(layer.context, x), at::mm(inner, layer.value("experts.0.down").t())), 1e-13);
+  EXPECT_LT(relative_error(layer.forward(x), at::mm(inner, layer.value("experts.0.down").t())), 1e-13);
 }
 
 TEST(ExpertsBlock, BalancedRoutingCostsTheCoefficientPerToken) {
@@ -125,13 +129,12 @@ TEST(ExpertsBlock, BalancedRoutingCostsTheCoefficientPerToken) {
     router.select(0, (e + 1) % experts).select(0, e).fill_(1.0);
   }
   for (int64_t t = 0; t < tokens; ++t) x.select(0, t).select(0, t % experts).fill_(1);
-  layer.experts.forward(layer.context, x);
-  ASSERT_EQ(layer.context.auxiliary_losses.size(), 1u);
-  EXPECT_NEAR(layer.context.auxiliary_losses[0].item<double>(), layer.config.auxiliary_loss * static_cast<double>(tokens), 1e-12);
+  layer.forward(x);
+  EXPECT_NEAR(layer.auxiliary_loss(), layer.config.auxiliary_loss * static_cast<double>(tokens), 1e-12);
   EXPECT_NEAR(layer.context.statistics.at("router/busiest_expert_share").item<double>(), 1.0 / static_cast<double>(experts), 1e-15);
   layer.context.training = false;
   layer.context.auxiliary_losses.clear();
-  layer.experts.forward(layer.context, x);
+  layer.forward(x);
   EXPECT_TRUE(layer.context.auxiliary_losses.empty()) << "none outside training";
 }
 
@@ -141,9 +144,72 @@ TEST(ExpertsBlock, ZLossOfEqualLogits) {
   config.z_loss = 0.5;
   ExpertsOfOneLayer layer(config);
   layer.value("router").zero_();  // logsumexp = ln E
-  layer.experts.forward(layer.context, random_tensor({7, config.hidden}, 4));
-  ASSERT_EQ(layer.context.auxiliary_losses.size(), 1u);
-  EXPECT_NEAR(layer.context.auxiliary_losses[0].item<double>(), 0.5 * 7 * std::pow(std::log(4.0), 2), 1e-12);
+  layer.forward(random_tensor({7, config.hidden}, 4));
+  EXPECT_NEAR(layer.auxiliary_loss(), 0.5 * 7 * std::pow(std::log(4.0), 2), 1e-12);
+}
+
+// Runs `forward` without keeping what its backward pass needs, and once more in the backward pass, as torch.utils.checkpoint does.
+class Recompute : public torch::autograd::Function<Recompute> {
+ public:
+  using Forward = std::function<Tensor(const Tensor&)>;
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, Forward* block) {
+    context->save_for_backward({x});
+    context->saved_data["block"] = reinterpret_cast<int64_t>(block);
+    return (*block)(x);  // gradients are off here
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
+    const Tensor x = context->get_saved_variables()[0].detach().requires_grad_(true);
+    {
+      const at::AutoGradMode on(true);
+      (*reinterpret_cast<Forward*>(context->saved_data["block"].toInt()))(x).backward(gradients[0]);
+    }
+    return {x.grad(), Tensor()};
+  }
+};
+
+// The backward pass meets the auxiliary losses once however often the forward pass ran, and they are reported once.
+TEST(ExpertsBlock, RecomputationCountsAuxiliaryLossesOnce) {
+  recipe::ModelConfig config = expert_config();
+  config.z_loss = 0.5;
+  ExpertsOfOneLayer kept(config), recomputed(config), without(config);
+  without.context.training = false;
+  const Tensor x = random_tensor({9, config.hidden}, 4).requires_grad_(true), again = x.detach().clone().requires_grad_(true),
+               dy = random_tensor({9, config.hidden}, 5);
+  kept.forward(x).backward(dy);
+  Recompute::Forward block = [&](const Tensor& hidden) { return recomputed.forward(hidden); };
+  Recompute::apply(again, &block).backward(dy);
+  without.forward(x.detach().requires_grad_(true)).backward(dy);
+  EXPECT_EQ(recomputed.context.auxiliary_losses.size(), 1u);
+  EXPECT_EQ(recomputed.auxiliary_loss(), kept.auxiliary_loss());
+  EXPECT_TRUE(again.grad().equal(x.grad()));
+  for (size_t p = 0; p < kept.parameters.all().size(); ++p) {
+    const Parameter& parameter = *kept.parameters.all()[p];
+    EXPECT_TRUE(recomputed.parameters.all()[p]->grad.equal(parameter.grad)) << parameter.name;
+  }
+  const auto router = [](ExpertsOfOneLayer& layer) { return layer.parameters.holder_of("layers.0.router.weight")->grad; };
+  EXPECT_GT(relative_error(router(kept), router(without)), 1e-3) << "the losses are trained";
+}
+
+// Two sequences, each unbalanced another way, are not balanced because their sum is.
+TEST(ExpertsBlock, BalanceIsAskedOfEverySequence) {
+  recipe::ModelConfig config = expert_config();
+  config.experts = 2;
+  config.experts_per_token = 1;
+  ExpertsOfOneLayer layer(config);
+  Tensor router = layer.value("router");
+  router.zero_();
+  Tensor x = at::zeros({8, config.hidden}, at::kDouble);
+  for (int64_t e = 0; e < 2; ++e) {
+    router[e].select(0, e).fill_(40);  // certain
+    x.narrow(0, 4 * e, 4).select(1, e).fill_(1);
+  }
+  auto layout = layout::make_single(8);
+  layer.experts.forward(layer.context, x, layout);
+  EXPECT_NEAR(layer.auxiliary_loss(), config.auxiliary_loss * 8, 1e-12) << "one sequence: balanced";
+  layout = layout::make_batch(2, 4);
+  layer.experts.forward(layer.context, x, layout);
+  EXPECT_NEAR(layer.auxiliary_loss(), config.auxiliary_loss * 8 * 2, 1e-12) << "all tokens of a sequence go to one of two experts";
+  EXPECT_NEAR(layer.context.statistics.at("router/busiest_expert_share").item<double>(), 0.5, 1e-15);
 }
 
 TEST(Initialise, SameSeedSameNumbersWithTheStandardDeviationOfTheList) {

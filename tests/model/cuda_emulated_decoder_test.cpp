@@ -18,24 +18,25 @@ struct OnEmulatedGpu {
   ~OnEmulatedGpu() { kernels::emulate_cuda(false); }
 };
 
-// The loss, then every gradient, in fp64.
+// The loss, the auxiliary losses, then every gradient, in fp64.
 std::vector<Tensor> step(const recipe::ModelConfig& config, const char* dtype) {
   Decoder decoder = filled_decoder(config, dtype);
   for (const auto& parameter : decoder.parameters().all()) {  // the numbers of bf16 in every dtype
     const at::NoGradGuard guard;
     parameter->value.copy_(parameter->value.to(at::kBFloat16));
   }
-  const auto layout = layout::make_packed(std::vector<int64_t>{13, 1, 9});
+  auto layout = layout::make_packed(std::vector<int64_t>{13, 1, 9});
+  layout.row_offsets = {0, 14, 23};
   const Tensor ids = id_tensor(random_ids(layout.tokens(), config.vocabulary, 31)),
                labels = id_tensor(random_ids(layout.tokens(), config.vocabulary, 32));
   labels[1] = layout::kIgnoreLabel;
   LocalOps ops;
   Context context(ops, decoder.precision());
-  Tensor loss = decoder.loss(context, decoder.hidden(context, ids, layout), labels);
-  for (const Tensor& auxiliary : context.auxiliary_losses) loss = loss + auxiliary;
+  const Tensor loss = decoder.loss(context, decoder.hidden(context, ids, layout), labels);
   decoder.parameters().zero_gradients();
   loss.backward();
   std::vector<Tensor> results{loss.detach().to(at::kDouble)};
+  for (const auto& [block, auxiliary] : context.auxiliary_losses) results.push_back(auxiliary.to(at::kDouble));
   for (const auto& parameter : decoder.parameters().all()) results.push_back(parameter->grad.to(at::kDouble));
   return results;
 }

@@ -68,6 +68,7 @@ inline void fill_values(const model::ParameterSet& set) {
 
 inline void fill_gradients(const model::ParameterSet& set, uint64_t step) {
   for (const auto& each : set.specs()) {
+    if (!set.holder_of(each.tensor.name)->trainable()) continue;
     Tensor grad = grad_of(set, each.tensor.name);
     grad.copy_(longhaul::testing::random_tensor(grad.sizes(), seed_of(each.tensor.name, step)));
   }

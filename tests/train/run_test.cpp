@@ -229,8 +229,8 @@ TEST_F(TrainRun, ASignalSavesAndStops) {
 }
 
 TEST_F(TrainRun, MicroBatchesDoNotChangeGradients) {
-  // fp64, no auxiliary loss (it is defined per micro-batch): only the order of sums differs.
-  const std::vector<std::string> base{"train.dtype=fp64", "model.auxiliary_loss=0"};
+  // fp64: only the order of sums differs.
+  const std::vector<std::string> base{"train.dtype=fp64", "model.experts=4", "model.auxiliary_loss=0.5", "model.z_loss=0.1"};
   const auto with = [&](const std::string& micro_batch) {
     auto more = base;
     more.push_back(micro_batch);
@@ -241,7 +241,11 @@ TEST_F(TrainRun, MicroBatchesDoNotChangeGradients) {
   const auto one = events<observe::StepReport>("one"), four = events<observe::StepReport>("four");
   ASSERT_EQ(one.size(), four.size());
   EXPECT_NEAR(one[0].grad_norm, four[0].grad_norm, 1e-12 * one[0].grad_norm);
-  for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(one[i].loss, four[i].loss, 1e-10);
+  for (size_t i = 0; i < one.size(); ++i) {
+    EXPECT_NEAR(one[i].loss, four[i].loss, 1e-10);
+    EXPECT_GT(*one[i].auxiliary_loss, 0.5) << "one a layer when balanced, and z";
+    EXPECT_NEAR(*one[i].auxiliary_loss, *four[i].auxiliary_loss, 1e-10);
+  }
 }
 
 TEST_F(TrainRun, RefusesATokenizerLargerThanTheModel) {

@@ -113,7 +113,7 @@ class BiasGeluFunction : public torch::autograd::Function<BiasGeluFunction> {
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const std::optional<Tensor>& bias,
                         const std::optional<Tensor>& sink, bool on_gpu) {
     context->save_for_backward({x, bias.value_or(Tensor())});
-    if (sink) context->saved_data["sink"] = *sink;
+    context->saved_data["sink"] = sink.value_or(Tensor());
     context->saved_data["on_gpu"] = on_gpu;
     const Tensor y = at::empty_like(x);
     if (on_gpu) {
@@ -134,8 +134,9 @@ class BiasGeluFunction : public torch::autograd::Function<BiasGeluFunction> {
   static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
     const auto saved = context->get_saved_variables();
     const Tensor &x = saved[0], &bias = saved[1], dy = gradients[0].contiguous(), dx = at::empty_like(x);
+    const Tensor sink = context->saved_data["sink"].toTensor();
     if (context->saved_data["on_gpu"].toBool()) {
-      cuda_calls<ActivationCuda>().bias_gelu_backward(x, bias, dy, dx, bias.defined() ? context->saved_data["sink"].toTensor() : Tensor());
+      cuda_calls<ActivationCuda>().bias_gelu_backward(x, bias, dy, dx, sink);
       return {dx, Tensor(), Tensor(), Tensor()};
     }
     const BiasGelu problem{.storage = storage_of(x),
@@ -147,11 +148,11 @@ class BiasGeluFunction : public torch::autograd::Function<BiasGeluFunction> {
                            .ld_y = x.size(1),
                            .dx = writable(dx)};
     const RowBlocks blocks = row_blocks(x.size(0));
-    const Tensor d_bias = bias.defined() ? at::empty({blocks.count, x.size(1)}, x.options().dtype(wide_type(x))) : Tensor();
+    const Tensor d_bias = sink.defined() ? at::empty({blocks.count, x.size(1)}, x.options().dtype(wide_type(x))) : Tensor();
     parallel_for(0, blocks.count, 1, [&](int64_t begin, int64_t end) {
       for (int64_t b = begin; b < end; ++b) bias_gelu_backward_rows(problem, blocks.begin(b), blocks.end(b), writable_row(d_bias, b));
     });
-    if (bias.defined()) context->saved_data["sink"].toTensor().add_(sum_of_blocks(d_bias));
+    if (sink.defined()) sink.add_(sum_of_blocks(d_bias));
     return {dx, Tensor(), Tensor(), Tensor()};
   }
 };
@@ -191,19 +192,18 @@ Tensor bias_gelu(const Tensor& x, const Tensor& bias, const Tensor& sink) {
     if (bias.sizes() != at::IntArrayRef({x.size(1)}) || bias.scalar_type() != x.scalar_type() || !bias.is_contiguous()) {
       refuse_argument("bias_gelu", "bias", fmt::format("[{}] {}", x.size(1), name_of(x.scalar_type())), shape_text(bias));
     }
-    if (!sink.defined() || sink.sizes() != bias.sizes() || sink.scalar_type() != wide_type(x) || !sink.is_contiguous()) {
-      refuse_argument("bias_gelu", "bias_sink", fmt::format("[{}] {}", x.size(1), name_of(wide_type(x))),
-                      sink.defined() ? shape_text(sink) : "none");
+    if (sink.defined() && (sink.sizes() != bias.sizes() || sink.scalar_type() != wide_type(x) || !sink.is_contiguous())) {
+      refuse_argument("bias_gelu", "bias_sink", fmt::format("[{}] {}", x.size(1), name_of(wide_type(x))), shape_text(sink));
     }
   }
   const ByDevice choice = choose_by_device("bias_gelu", x, refuse_cuda(x));
   if (choice == ByDevice::kMeta) return meta_results({x}, {{x.sizes().vec(), x.scalar_type()}})[0];
   if (choice == ByDevice::kAten) {
-    return bias_gelu_reference(x, bias.defined() ? with_gradient_to(bias.to(wide_type(x)), sink, x.requires_grad()) : bias);
+    return bias_gelu_reference(x, bias.defined() ? with_gradient_to(bias.to(wide_type(x)), sink) : bias);
   }
   using Maybe = std::optional<Tensor>;
-  return BiasGeluFunction::apply(x.contiguous(), bias.defined() ? Maybe(bias) : Maybe(), bias.defined() ? Maybe(sink) : Maybe(),
-                                 choice == ByDevice::kCuda);
+  return BiasGeluFunction::apply(x.contiguous(), bias.defined() ? Maybe(bias) : Maybe(),
+                                 bias.defined() && sink.defined() ? Maybe(sink) : Maybe(), choice == ByDevice::kCuda);
 }
 
 Tensor silu_reference(const Tensor& x) { return at::silu(x); }

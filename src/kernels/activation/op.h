@@ -21,7 +21,8 @@ struct Heads {
 // x_tc [tokens, (heads + 2 kv_heads) · head_dim].
 Heads silu_heads(const Tensor& x_tc, int64_t heads, int64_t kv_heads, int64_t head_dim);
 
-// bias_c [channels] in the dtype of x, or undefined; bias_sink_c [channels] fp32 (fp64 for fp64), which its gradient is added to.
+// bias_c [channels] in the dtype of x, or undefined; bias_sink_c [channels] fp32 (fp64 for fp64), which its gradient is added to
+// (undefined: not wanted).
 Tensor bias_gelu(const Tensor& x_tc, const Tensor& bias_c, const Tensor& bias_sink_c);
 
 // The same by ATen operators under autograd: the references, and what runs where the CPU's loops do not. bias_gelu's bias gets its gradient from autograd.

@@ -82,6 +82,7 @@ Tensor forward_of(ByDevice choice, const Tensor& ids, const Tensor& table, const
 }
 
 void add_gradient_of(ByDevice choice, const Tensor& ids, const Tensor& dy, const Tensor& sink) {
+  if (!sink.defined()) return;
   if (choice == ByDevice::kCuda)
     cuda_calls<EmbeddingCuda>().add_gradient(ids, dy, sink);
   else if (choice == ByDevice::kAten)
@@ -93,11 +94,11 @@ void add_gradient_of(ByDevice choice, const Tensor& ids, const Tensor& dy, const
 class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& ids, const Tensor& table,
-                        const std::optional<Tensor>& positions, const std::optional<Tensor>& position_table, const Tensor& sink,
-                        const std::optional<Tensor>& position_sink, ByDevice choice) {
+                        const std::optional<Tensor>& positions, const std::optional<Tensor>& position_table,
+                        const std::optional<Tensor>& sink, const std::optional<Tensor>& position_sink, ByDevice choice) {
     context->save_for_backward({ids, positions.value_or(Tensor())});
-    context->saved_data["sink"] = sink;
-    if (position_sink) context->saved_data["position_sink"] = *position_sink;
+    context->saved_data["sink"] = sink.value_or(Tensor());
+    context->saved_data["position_sink"] = position_sink.value_or(Tensor());
     context->saved_data["choice"] = static_cast<int64_t>(choice);
     return forward_of(choice, ids, table, positions.value_or(Tensor()), position_table.value_or(Tensor()));
   }
@@ -118,6 +119,7 @@ void check_table(const char* argument, const EmbeddingTable& table) {
     refuse_argument("embedding", argument, "[rows, hidden] in bf16, fp32 or fp64", shape_text(value));
   }
   const Tensor& sink = table.sink_vd;
+  if (!sink.defined()) return;
   if (sink.sizes() != value.sizes() || sink.scalar_type() != wide_type(value) || !sink.is_contiguous() || sink.device() != value.device()) {
     refuse_argument("embedding", argument, fmt::format("a sink {}×{} {}", value.size(0), value.size(1), name_of(wide_type(value))),
                     shape_text(sink));
@@ -146,14 +148,15 @@ Tensor apply(const Tensor& ids, const EmbeddingTable& table, const Tensor* posit
   const at::Device device = choice == ByDevice::kCuda ? at::kCPU : table.value_vd.device();
   const auto there = [&](const Tensor& x) { return x.is_cpu() ? to_device(x.contiguous(), device) : x.to(device).contiguous(); };
   const Tensor rows = there(ids);
+  const auto maybe = [](const Tensor& x) { return x.defined() ? Maybe(x) : Maybe(); };
   const Maybe position_rows = positions != nullptr ? Maybe(there(*positions)) : Maybe();
   const Maybe position_table = position != nullptr ? Maybe(position->value_vd) : Maybe(),
-              position_sink = position != nullptr ? Maybe(position->sink_vd) : Maybe();
+              position_sink = position != nullptr ? maybe(position->sink_vd) : Maybe();
   if (choice == ByDevice::kMeta) {
     return meta_results({table.value_vd, position_table.value_or(Tensor())},
                         {{{ids.size(0), table.value_vd.size(1)}, table.value_vd.scalar_type()}})[0];
   }
-  return EmbeddingFunction::apply(rows, table.value_vd, position_rows, position_table, table.sink_vd, position_sink, choice);
+  return EmbeddingFunction::apply(rows, table.value_vd, position_rows, position_table, maybe(table.sink_vd), position_sink, choice);
 }
 
 void check_ids(const Tensor& ids, const EmbeddingTable& table) {

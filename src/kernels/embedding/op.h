@@ -9,7 +9,8 @@
 
 namespace longhaul::kernels {
 
-// A table and where its gradient goes: value [rows, hidden] in bf16, fp32 or fp64; sink of the same shape in fp32 (fp64 for fp64).
+// A table and where its gradient goes: value [rows, hidden] in bf16, fp32 or fp64; sink of the same shape in fp32 (fp64 for fp64);
+// undefined: not wanted.
 struct EmbeddingTable {
   Tensor value_vd, sink_vd;
 };

@@ -102,17 +102,21 @@ void route(const RouteForward& p, int64_t begin, int64_t end, void* sums_any) {
 }
 
 // d_logit_e = p_e (dP_e − Σ_j p_j dP_j) + 2 dz log_sum p_e, and for the chosen + w (dw − Σ_j w_j dw_j)        (minimax-01.md §2.6)
+// dP is that of the token's sequence.
 template <class Real>
 void logit_gradients(const RouteBackward& p, int64_t t) {
   const Real* probability = static_cast<const Real*>(p.probability_te) + t * p.experts;
   Real* d_logits = static_cast<Real*>(p.d_logits_te) + t * p.experts;
   std::fill_n(d_logits, p.experts, Real(0));
-  if (p.d_sums != nullptr) {
-    const auto* d_sums = static_cast<const Real*>(p.d_sums);
+  if (p.d_probability_sum_se != nullptr) {
+    const auto* d_sum = static_cast<const Real*>(p.d_probability_sum_se) + p.sequence_t[t] * p.experts;
     Real mean = 0;
-    for (int64_t e = 0; e < p.experts; ++e) mean += probability[e] * d_sums[e];
-    const Real z = 2 * d_sums[p.experts] * static_cast<const Real*>(p.log_sum_t)[t];
-    for (int64_t e = 0; e < p.experts; ++e) d_logits[e] = probability[e] * (d_sums[e] - mean + z);
+    for (int64_t e = 0; e < p.experts; ++e) mean += probability[e] * d_sum[e];
+    for (int64_t e = 0; e < p.experts; ++e) d_logits[e] = probability[e] * (d_sum[e] - mean);
+  }
+  if (p.d_log_sum_square != nullptr) {
+    const Real z = 2 * *static_cast<const Real*>(p.d_log_sum_square) * static_cast<const Real*>(p.log_sum_t)[t];
+    for (int64_t e = 0; e < p.experts; ++e) d_logits[e] += z * probability[e];
   }
   if (p.d_weight_tk != nullptr) {
     const Real *weight = static_cast<const Real*>(p.weight_tk) + t * p.k, *d_weight = static_cast<const Real*>(p.d_weight_tk) + t * p.k;

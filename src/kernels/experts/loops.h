@@ -22,8 +22,8 @@ struct RouteBackward {
   Storage storage;
   int64_t tokens, hidden, experts, k;
   const void *x_td, *router_ed, *probability_te, *log_sum_t, *weight_tk;
-  const int64_t* choice_tk;
-  const void *d_weight_tk, *d_sums;  // of weight_tk, and of the sums as above; null: none
+  const int64_t *choice_tk, *sequence_t;
+  const void *d_weight_tk, *d_probability_sum_se, *d_log_sum_square;  // null: none
   void *d_logits_te, *dx_td;
   void* d_router_ed;  // added to
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/parallel.h"
@@ -12,6 +13,7 @@
 #include "kernels/experts/loops.h"
 #include "kernels/vector/row_blocks.h"
 #include "kernels/vector/tensors.h"
+#include "tensor/device.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -38,10 +40,53 @@ class RouteGpu : public torch::autograd::Function<RouteGpu> {
   }
 };
 
-Routing route_gpu(const Tensor& hidden, const Tensor& router, int64_t k) {
+// Where the tokens of each sequence lie.
+struct Sequences {
+  std::vector<int64_t> offsets;
+
+  int64_t count() const { return static_cast<int64_t>(offsets.size()) - 1; }
+  int64_t begin(int64_t sequence) const { return offsets[static_cast<size_t>(sequence)]; }
+  int64_t length(int64_t sequence) const { return begin(sequence + 1) - begin(sequence); }
+  // int64 [tokens]: the sequence that each token belongs to.
+  Tensor of_tokens() const {
+    const Tensor numbers = at::empty({offsets.back()}, at::kLong);
+    auto* number = numbers.mutable_data_ptr<int64_t>();
+    for (int64_t s = 0; s < count(); ++s) std::fill(number + begin(s), number + begin(s + 1), s);
+    return numbers;
+  }
+  // Σ of the rows of each: [tokens, …] → [sequences, …].
+  Tensor sum(const Tensor& rows) const {
+    std::vector<Tensor> sums;
+    for (int64_t s = 0; s < count(); ++s) sums.push_back(rows.narrow(0, begin(s), length(s)).sum(0));
+    return at::stack(sums);
+  }
+  // Whole numbers, so the order in which a device adds them up does not matter.
+  Tensor choices_per_expert(const Tensor& choice, int64_t experts) const {
+    const Tensor cell = count() == 1 ? choice : choice.add(to_device(of_tokens(), choice.device()).unsqueeze(1), experts);
+    const Tensor counts = at::zeros({count() * experts}, choice.options());
+    return counts.scatter_add_(0, cell.reshape({-1}), at::ones({choice.numel()}, choice.options())).view({count(), experts});
+  }
+};
+
+// All but the choice and its weights.
+Routing with_statistics(const Tensor& weight, const Tensor& choice, const Tensor& logits, const Tensor& probability,
+                        const Sequences& sequences) {
+  return {weight, choice, sequences.sum(probability), sequences.choices_per_expert(choice, logits.size(1)),
+          logits.logsumexp(1).square().sum()};
+}
+
+Routing route_gpu(const Tensor& hidden, const Tensor& router, int64_t k, const Sequences& sequences) {
   const Tensor logits = at::mm(hidden.to(at::kFloat), router.t());
   const variable_list chosen = RouteGpu::apply(logits, k);
-  return {chosen[0], chosen[1], logits.softmax(1).sum(0), logits.logsumexp(1).square().sum()};
+  return with_statistics(chosen[0], chosen[1], logits, logits.softmax(1), sequences);
+}
+
+Routing route_aten(const Tensor& hidden, const Tensor& router, int64_t k, const Sequences& sequences) {
+  const Tensor logits = at::mm(hidden.to(router.scalar_type()), router.t());
+  const Tensor probability = logits.softmax(1);
+  const auto [sorted, order] = probability.sort(/*stable=*/true, 1, /*descending=*/true);  // topk leaves the order of equals open
+  const Tensor picked = sorted.narrow(1, 0, k);
+  return with_statistics(picked.div(picked.sum(1, /*keepdim=*/true)), order.narrow(1, 0, k), logits, probability, sequences);
 }
 
 std::string refuse_route_gpu(const Tensor& hidden, int64_t experts, int64_t k) {
@@ -50,17 +95,44 @@ std::string refuse_route_gpu(const Tensor& hidden, int64_t experts, int64_t k) {
   return hidden.scalar_type() == at::kDouble ? "it computes in fp32" : cuda_calls<ExpertsCuda>().refuse_route(experts, k);
 }
 
+// Tokens [begin, end) that one thread sums: no sequence's end lies inside, and a sequence is cut the same way wherever it stands.
+struct Block {
+  int64_t sequence, begin, end;
+};
+
+std::vector<Block> blocks_of(const Sequences& sequences) {
+  std::vector<Block> result;
+  for (int64_t s = 0; s < sequences.count(); ++s) {
+    const RowBlocks blocks = row_blocks(sequences.length(s));
+    for (int64_t b = 0; b < blocks.count; ++b)
+      result.push_back({s, sequences.begin(s) + blocks.begin(b), sequences.begin(s) + blocks.end(b)});
+  }
+  return result;
+}
+
+// [blocks, experts + 1] → [sequences, experts + 1].
+Tensor sums_of_sequences(const Tensor& sums, const std::vector<Block>& blocks, int64_t sequences) {
+  const Tensor result = at::empty({sequences, sums.size(1)}, sums.options());
+  auto first = blocks.begin();
+  for (int64_t s = 0; s < sequences; ++s) {
+    const auto last = std::find_if(first, blocks.end(), [&](const Block& block) { return block.sequence != s; });
+    result[s].copy_(sum_of_blocks(sums.narrow(0, first - blocks.begin(), last - first)));
+    first = last;
+  }
+  return result;
+}
+
 class RouteFunction : public torch::autograd::Function<RouteFunction> {
  public:
-  // → {weight, sums [experts + 1], choice}
+  // → {weight, choice, probability sums, log-sum square}
   static variable_list forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& router, int64_t k,
-                               const Tensor& sink) {
+                               const std::optional<Tensor>& sink, const Sequences& sequences) {
     const int64_t tokens = x.size(0), experts = router.size(0);
     const Tensor probability = at::empty({tokens, experts}, router.options().requires_grad(false)),
                  log_sum = at::empty({tokens}, probability.options());
     const Tensor weight = at::empty({tokens, k}, probability.options()), choice = at::empty({tokens, k}, at::kLong);
-    const RowBlocks blocks = row_blocks(tokens);
-    const Tensor sums = at::empty({blocks.count, experts + 1}, probability.options());
+    const std::vector<Block> blocks = blocks_of(sequences);
+    const Tensor sums = at::empty({static_cast<int64_t>(blocks.size()), experts + 1}, probability.options());
     const RouteForward problem{.storage = storage_of(x),
                                .hidden = x.size(1),
                                .experts = experts,
@@ -71,21 +143,25 @@ class RouteFunction : public torch::autograd::Function<RouteFunction> {
                                .log_sum_t = writable(log_sum),
                                .weight_tk = writable(weight),
                                .choice_tk = choice.mutable_data_ptr<int64_t>()};
-    parallel_for(0, blocks.count, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t b = begin; b < end; ++b) route_rows(problem, blocks.begin(b), blocks.end(b), writable_row(sums, b));
+    parallel_for(0, sums.size(0), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t b = begin; b < end; ++b) {
+        const Block& block = blocks[static_cast<size_t>(b)];
+        route_rows(problem, block.begin, block.end, writable_row(sums, b));
+      }
     });
-    context->save_for_backward({x, router, probability, log_sum, weight, choice});
-    context->saved_data["sink"] = sink;
+    const Tensor totals = sums_of_sequences(sums, blocks, sequences.count());
+    context->save_for_backward({x, router, probability, log_sum, weight, choice, sequences.of_tokens()});
+    context->saved_data["sink"] = sink.value_or(Tensor());
     context->mark_non_differentiable({choice});
     context->set_materialize_grads(false);
-    return {weight, sum_of_blocks(sums), choice};
+    return {weight, choice, totals.narrow(1, 0, experts).clone(), totals.select(1, experts).sum()};
   }
 
   static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
     const auto saved = context->get_saved_variables();
     const Tensor &x = saved[0], &router = saved[1], &probability = saved[2];
-    const Tensor d_weight = gradients[0].defined() ? gradients[0].contiguous() : Tensor();
-    const Tensor d_sums = gradients[1].defined() ? gradients[1].contiguous() : Tensor();
+    const auto contiguous = [](const Tensor& gradient) { return gradient.defined() ? gradient.contiguous() : gradient; };
+    const Tensor d_weight = contiguous(gradients[0]), d_sum = contiguous(gradients[2]), d_square = contiguous(gradients[3]);
     const Tensor dx = at::empty_like(x), d_logits = at::empty_like(probability), sink = context->saved_data["sink"].toTensor();
     const RouteBackward problem{.storage = storage_of(x),
                                 .tokens = x.size(0),
@@ -98,14 +174,18 @@ class RouteFunction : public torch::autograd::Function<RouteFunction> {
                                 .log_sum_t = pointer_to(saved[3]),
                                 .weight_tk = pointer_to(saved[4]),
                                 .choice_tk = saved[5].const_data_ptr<int64_t>(),
+                                .sequence_t = saved[6].const_data_ptr<int64_t>(),
                                 .d_weight_tk = pointer_to(d_weight),
-                                .d_sums = pointer_to(d_sums),
+                                .d_probability_sum_se = pointer_to(d_sum),
+                                .d_log_sum_square = pointer_to(d_square),
                                 .d_logits_te = writable(d_logits),
                                 .dx_td = writable(dx),
                                 .d_router_ed = writable(sink)};
     parallel_for(0, x.size(0), kGrain, [&](int64_t begin, int64_t end) { route_backward_rows(problem, begin, end); });
-    parallel_for(0, x.size(1), kColumnGrain, [&](int64_t begin, int64_t end) { route_backward_columns(problem, begin, end); });
-    return {dx, Tensor(), Tensor(), Tensor()};
+    if (sink.defined()) {
+      parallel_for(0, x.size(1), kColumnGrain, [&](int64_t begin, int64_t end) { route_backward_columns(problem, begin, end); });
+    }
+    return {dx, Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
@@ -188,36 +268,36 @@ void check_rows(const char* op, const char* argument, const Tensor& x, int64_t r
 
 }  // namespace
 
-Routing route(const Tensor& hidden, const Tensor& router, int64_t k, const Tensor& sink) {
+Routing route(const Tensor& hidden, const Tensor& router, int64_t k, const Tensor& sink, const Tensor& sequence_offsets) {
   check_rows("route", "hidden", hidden, -1);
   if (router.dim() != 2 || router.size(1) != hidden.size(1) || router.scalar_type() != wide_type(hidden) || !router.is_contiguous() ||
       router.device() != hidden.device()) {
     refuse_argument("route", "router", fmt::format("[experts, {}] {}", hidden.size(1), name_of(wide_type(hidden))), shape_text(router));
   }
   if (k < 1 || k > router.size(0)) refuse_argument("route", "k", fmt::format("1 to {} experts", router.size(0)), std::to_string(k));
-  if (!sink.defined() || sink.sizes() != router.sizes() || sink.scalar_type() != router.scalar_type() || !sink.is_contiguous()) {
-    refuse_argument("route", "router_sink", shape_text(router), sink.defined() ? shape_text(sink) : "none");
+  if (sink.defined() && (sink.sizes() != router.sizes() || sink.scalar_type() != router.scalar_type() || !sink.is_contiguous())) {
+    refuse_argument("route", "router_sink", shape_text(router), shape_text(sink));
   }
   const int64_t experts = router.size(0);
+  const Sequences sequences{document_offsets(sequence_offsets, hidden.size(0), "route")};
   const ByDevice choice = choose_by_device("route", hidden, refuse_route_gpu(hidden, experts, k));
   if (choice == ByDevice::kMeta) {
     const ScalarType wide = router.scalar_type();
-    const std::vector<Tensor> results = meta_results({hidden}, {{{hidden.size(0), k}, wide}, {{experts}, wide}, {{}, wide}});
-    return {results[0], at::empty({hidden.size(0), k}, hidden.options().dtype(at::kLong).requires_grad(false)), results[1], results[2]};
+    const std::vector<Tensor> results =
+        meta_results({hidden}, {{{hidden.size(0), k}, wide}, {{sequences.count(), experts}, wide}, {{}, wide}});
+    const auto numbers = hidden.options().dtype(at::kLong).requires_grad(false);
+    return {results[0], at::empty({hidden.size(0), k}, numbers), results[1], at::empty({sequences.count(), experts}, numbers), results[2]};
   }
   if (choice == ByDevice::kAten || choice == ByDevice::kCuda) {
-    return (choice == ByDevice::kCuda ? route_gpu : route_reference)(hidden, with_gradient_to(router, sink, hidden.requires_grad()), k);
+    return (choice == ByDevice::kCuda ? route_gpu : route_aten)(hidden, with_gradient_to(router, sink), k, sequences);
   }
-  const variable_list results = RouteFunction::apply(hidden.contiguous(), router, k, sink);
-  return {results[0], results[2], results[1].narrow(0, 0, experts), results[1].select(0, experts)};
+  const variable_list results =
+      RouteFunction::apply(hidden.contiguous(), router, k, sink.defined() ? std::optional<Tensor>(sink) : std::nullopt, sequences);
+  return {results[0], results[1], results[2], sequences.choices_per_expert(results[1], experts), results[3]};
 }
 
-Routing route_reference(const Tensor& hidden, const Tensor& router, int64_t k) {
-  const Tensor logits = at::mm(hidden.to(router.scalar_type()), router.t());
-  const Tensor probability = logits.softmax(1);
-  const auto [sorted, order] = probability.sort(/*stable=*/true, 1, /*descending=*/true);  // topk leaves the order of equals open
-  const Tensor picked = sorted.narrow(1, 0, k), choice = order.narrow(1, 0, k);
-  return {picked.div(picked.sum(1, /*keepdim=*/true)), choice, probability.sum(0), logits.logsumexp(1).square().sum()};
+Routing route_reference(const Tensor& hidden, const Tensor& router, int64_t k, const Tensor& sequence_offsets) {
+  return route_aten(hidden, router, k, {document_offsets(sequence_offsets, hidden.size(0), "route_reference")});
 }
 
 static ExpertAssignment assign_meta(const Tensor& choice, int64_t experts) {

@@ -1,7 +1,8 @@
 // Choosing experts, and moving tokens to them and back (minimax-01.md §2.5, §2.6).
 //
 //   route      logits = hidden routerᵀ in fp32, p = softmax(logits), the k largest of them (ties: the lower expert), renormalised to sum
-//              to one; with the statistics that the auxiliary losses need. Gradients flow through p and the weights, not the selection
+//              to one; with the statistics that the auxiliary losses need, of each sequence by itself. Gradients flow through p and the
+//              weights, not the selection
 //   permute    every token is copied once for each expert it chose, sorted by expert (stable: tokens keep their order)
 //   combine    Σ_k weight · y[place], summed in fp32 in the order of k and rounded once
 //
@@ -19,15 +20,19 @@
 namespace longhaul::kernels {
 
 struct Routing {
-  Tensor weight_tk;          // fp32, of the chosen, best first
-  Tensor choice_tk;          // int64
-  Tensor probability_sum_e;  // fp32: Σ_t p_te
-  Tensor log_sum_square;     // fp32 scalar: Σ_t (log Σ_e exp logit_te)²
+  Tensor weight_tk;           // fp32, of the chosen, best first
+  Tensor choice_tk;           // int64
+  Tensor probability_sum_se;  // fp32 [sequences, experts]: Σ_t p_te over the tokens of each sequence
+  Tensor count_se;            // int64 [sequences, experts]: how often its tokens chose each expert
+  Tensor log_sum_square;      // fp32 scalar: Σ_t (log Σ_e exp logit_te)²
 };
-// hidden_td in bf16, fp32 or fp64; router_ed [experts, hidden] fp32. All but choice_tk are differentiable in hidden; the gradient of
-// the router is added to router_sink_ed.
-Routing route(const Tensor& hidden_td, const Tensor& router_ed, int64_t k, const Tensor& router_sink_ed);
-Routing route_reference(const Tensor& hidden_td, const Tensor& router_ed, int64_t k);  // ATen; the router's gradient through autograd
+// hidden_td in bf16, fp32 or fp64; router_ed [experts, hidden] fp32. sequence_offsets int64 [sequences + 1] on the CPU, as document offsets
+// are; undefined: one sequence. Weights and sums are differentiable in hidden; the gradient of the router is added to router_sink_ed
+// (undefined: not wanted).
+Routing route(const Tensor& hidden_td, const Tensor& router_ed, int64_t k, const Tensor& router_sink_ed,
+              const Tensor& sequence_offsets = {});
+// ATen; the router's gradient through autograd.
+Routing route_reference(const Tensor& hidden_td, const Tensor& router_ed, int64_t k, const Tensor& sequence_offsets = {});
 
 struct ExpertAssignment {
   Tensor source_r;  // int64 [tokens · k]: token of each sorted row

@@ -109,6 +109,13 @@ struct Call : torch::CustomClassHolder {
 
 Tensor bias_sink(const LinearWeights& weights) { return weights.bias.defined() ? weights.sink.bias : Tensor(); }
 
+// sink += dyᵀ x, now or later, where the weight's gradient is wanted.
+void add_gradients(const LinearWeights& weights, const std::vector<int64_t>& rows, const Tensor& dy, const Tensor& x) {
+  if (!weights.sink.weight.defined()) return;
+  weights.sink.run(
+      [sink = weights.sink.weight, bias = bias_sink(weights), rows, dy, x] { packed_weight_gradient(sink, bias, dy, x, rows); });
+}
+
 class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& up, const Tensor& down,
@@ -130,22 +137,26 @@ class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction
     const auto call = c10::static_intrusive_pointer_cast<Call>(context->saved_data["call"].toCapsule());
     const std::vector<int64_t>& rows = call->rows_per_group;
     const Tensor dy = gradients[0].stride(-1) == 1 ? gradients[0] : gradients[0].contiguous(), dz = at::empty_like(z);
-    call->down.sink.run(
-        [call, dy, a] { packed_weight_gradient(call->down.sink.weight, bias_sink(call->down), dy, a, call->rows_per_group); });
+    add_gradients(call->down, rows, dy, a);
     packed_input_gradient(dy, rows, down, *call->down.kept.copies, call->down.kept.version,
                           slope_of(call->activation, call->gelu_bias(), z, dz));
-    call->up.sink.run([call, dz, x] { packed_weight_gradient(call->up.sink.weight, bias_sink(call->up), dz, x, call->rows_per_group); });
+    add_gradients(call->up, rows, dz, x);
     const Tensor dx =
         context->needs_input_grad(0) ? packed_input_gradient(dz, rows, up, *call->up.kept.copies, call->up.kept.version) : Tensor();
     return {dx, Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
+std::string refuse_gradients(const LinearWeights& weights, const Tensor& x) {
+  if (weights.sink.weight.defined()) return refuse_packed_weight_gradient(weights.sink.weight, bias_sink(weights), x, x);
+  return bias_sink(weights).defined() ? "a bias trains without its weight" : "";
+}
+
 std::string refuse_fused(const Tensor& x, const Call& call, bool want_gradient) {
   if (refuse_cuda(x).empty()) return "the CUDA kernels take the parts";
   for (const LinearWeights* weights : {&call.up, &call.down}) {
     std::string refusal = refuse_packed(x, weights->weight, weights->kept.copies);
-    if (refusal.empty() && want_gradient) refusal = refuse_packed_weight_gradient(weights->sink.weight, bias_sink(*weights), x, x);
+    if (refusal.empty() && want_gradient) refusal = refuse_gradients(*weights, x);
     if (!refusal.empty()) return refusal;
   }
   if (call.activation == Activation::kSwiglu && call.down.weight.size(-1) % kPanelColumns != 0)
@@ -168,12 +179,14 @@ Tensor composed(const Tensor& x, const Call& call) {
 }
 
 Tensor dispatched(const char* op, const Tensor& x, const c10::intrusive_ptr<Call>& call) {
-  const Tensor &up = call->up.weight, &down = call->down.weight;
-  const bool want_gradient = at::GradMode::is_enabled() && (x.requires_grad() || up.requires_grad() || down.requires_grad());
+  const auto trains = [](const LinearWeights& weights) {
+    return weights.weight.requires_grad() || (weights.bias.defined() && weights.bias.requires_grad());
+  };
+  const bool want_gradient = at::GradMode::is_enabled() && (x.requires_grad() || trains(call->up) || trains(call->down));
   const size_t choice = Dispatcher(op).choose({"fused", "composed"},
                                               [&](size_t i) { return i == 0 ? refuse_fused(x, *call, want_gradient) : std::string(); });
   if (choice == 1) return composed(x, *call);
-  return FeedForwardFunction::apply(x, up, down, call, want_gradient);
+  return FeedForwardFunction::apply(x, call->up.weight, call->down.weight, call, want_gradient);
 }
 
 void check(const char* op, int64_t dimensions, const Tensor& x, Activation activation, const LinearWeights& up, const LinearWeights& down) {

@@ -2,6 +2,8 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+
 #include "kernels/dispatch.h"
 #include "kernels/documents.h"
 #include "kernels/matmul/cuda_call.h"
@@ -54,6 +56,10 @@ void torch_weight_gradient(Tensor sink, const Tensor& dy, const Tensor& x) {
 
 void add_weight_gradients_of(const std::string& op, const Tensor& sink, const Tensor& bias_sink, const Tensor& dy, const Tensor& x,
                              const std::vector<int64_t>& rows_per_expert) {
+  if (!sink.defined()) {  // a bias may train without its weight
+    bias_sink.add_(dy.sum(0, false, bias_sink.scalar_type()));
+    return;
+  }
   const Product product =
       choose_product(op, refuse_gpu_weight_gradient(sink, dy, x), refuse_packed_weight_gradient(sink, bias_sink, dy, x));
   if (product == Product::kCuda)
@@ -102,7 +108,7 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
                         const std::vector<int64_t>& rows_per_expert, const GradientSink& sink, const KeptPacked& kept) {
-    context->save_for_backward({x, weight});
+    context->save_for_backward({sink.weight.defined() ? x : Tensor(), weight});
     auto& data = context->saved_data;
     data["rows"] = rows_per_expert;
     data["weight"] = sink.weight;
@@ -122,8 +128,8 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
     const Tensor sink = data["weight"].toTensor(), bias_sink = data["bias"].toTensor();
     const KeptPacked kept{reinterpret_cast<PackedWeight*>(data["kept"].toInt()), static_cast<uint64_t>(data["version"].toInt())};
     const std::string op = name_of_op(weight);
-    GradientSink{.postponed = reinterpret_cast<std::vector<std::function<void()>>*>(data["postponed"].toInt())}.run(
-        [=] { add_weight_gradients_of(op + "_weight_gradient", sink, bias_sink, dy, x, rows_per_expert); });
+    const GradientSink to{sink, bias_sink, reinterpret_cast<std::vector<std::function<void()>>*>(data["postponed"].toInt())};
+    if (to.wanted()) to.run([=] { add_weight_gradients_of(op + "_weight_gradient", sink, bias_sink, dy, x, rows_per_expert); });
     const Tensor dx =
         context->needs_input_grad(0) ? input_gradient_of(op + "_input_gradient", dy, weight, rows_per_expert, kept) : Tensor();
     return {dx, Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
@@ -139,10 +145,31 @@ void add_weight_gradient(const Tensor& sink, const Tensor& dy, const Tensor& x) 
   add_weight_gradients_of("linear_weight_gradient", sink, Tensor(), dy, x, {x.size(0)});
 }
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const GradientSink& sink, KeptPacked kept) {
+static void check_product(const char* op, const Tensor& x, const Tensor& weight) {
   if (x.dim() != 2 || weight.dim() != 2 || x.size(1) != weight.size(1) || x.scalar_type() != weight.scalar_type()) {
-    refuse_argument("linear", "x", "[tokens, in] for a weight " + shape_text(weight), shape_text(x));
+    refuse_argument(op, "x", "[tokens, in] for a weight " + shape_text(weight), shape_text(x));
   }
+}
+
+Tensor linear_wide(const Tensor& x, const Tensor& weight, KeptPacked kept) {
+  check_product("linear_wide", x, weight);
+  const at::NoGradGuard no_gradient;
+  const Product product = choose_product("linear_wide", "it is left to LibTorch", refuse_packed(x, weight, kept.copies));
+  if (product == Product::kPacked) return packed_wide_output(x, weight, *kept.copies, kept.version);
+  if (x.scalar_type() != at::kBFloat16) return at::mm(x, weight.t());
+  // LibTorch rounds its results to bf16. Some rows of the weight at a time are widened: never a copy of all of it.
+  constexpr int64_t kRows = 1024;
+  const Tensor wide = x.to(at::kFloat);
+  const Tensor y = at::empty({x.size(0), weight.size(0)}, wide.options());
+  for (int64_t begin = 0; begin < weight.size(0); begin += kRows) {
+    const int64_t rows = std::min(kRows, weight.size(0) - begin);
+    y.narrow(1, begin, rows).copy_(at::mm(wide, weight.narrow(0, begin, rows).to(at::kFloat).t()));
+  }
+  return y;
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const GradientSink& sink, KeptPacked kept) {
+  check_product("linear", x, weight);
   if (bias.defined() && (bias.sizes() != at::IntArrayRef({weight.size(0)}) || bias.scalar_type() != x.scalar_type())) {
     refuse_argument("linear", "bias", "[out] for a weight " + shape_text(weight), shape_text(bias));
   }

@@ -3,8 +3,8 @@
 // grouped_linear: the same for rows sorted by expert, one weight for each, all experts in one parallel region.
 //
 // Each of the three products chooses between our CUDA kernels (matmul/, bf16, for experts), our packed kernels (matmul/, bf16 and fp32 on
-// the CPU) and LibTorch's; dispatch.h records
-// the choices as linear, linear_input_gradient, linear_weight_gradient and the same with grouped_ in front. The packed ones give the same
+// the CPU) and LibTorch's; dispatch.h records the choices as linear, linear_input_gradient, linear_weight_gradient and the same with
+// grouped_ in front, and as linear_wide. The packed ones give the same
 // bits for every number of threads; without kept copies of the weight LibTorch computes y and the gradient of x.
 #pragma once
 
@@ -16,12 +16,14 @@
 
 namespace longhaul::kernels {
 
-// Where the gradient of a weight goes. `postponed`: when set, the product is put there instead of being computed at once.
+// Where the gradients of a weight and its bias go; undefined: not wanted, and not computed. `postponed`: when set, the product is put
+// there instead of being computed at once.
 struct GradientSink {
   Tensor weight;  // same shape as the weight
-  Tensor bias;    // undefined without bias
+  Tensor bias;
   std::vector<std::function<void()>>* postponed = nullptr;
 
+  bool wanted() const { return weight.defined() || bias.defined(); }
   void run(std::function<void()> product) const {  // now, or later
     if (postponed != nullptr)
       postponed->push_back(std::move(product));
@@ -37,6 +39,9 @@ Tensor linear(const Tensor& x_ti, const Tensor& weight_oi, const Tensor& bias_o,
 // x_ri [rows, in] sorted by expert, rows_per_expert on the host, weight_eoi [experts, out, in] → [rows, out]. Experts without rows are skipped.
 Tensor grouped_linear(const Tensor& x_ri, const std::vector<int64_t>& rows_per_expert, const Tensor& weight_eoi, const GradientSink& sink,
                       KeptPacked kept = {});
+
+// x Wᵀ [tokens, out] in fp32 (fp64 for fp64) of a weight [out, in], its sums not rounded to the dtype of x: logits. No gradient.
+Tensor linear_wide(const Tensor& x_ti, const Tensor& weight_oi, KeptPacked kept = {});
 
 // sink += dyᵀ x, in the sink's precision.
 void add_weight_gradient(const Tensor& sink_oi, const Tensor& dy_to, const Tensor& x_ti);

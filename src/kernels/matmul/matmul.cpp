@@ -56,6 +56,21 @@ Tensor packed_output(const Tensor& x, std::span<const int64_t> rows_per_group, c
   return product(x, rows_per_group, kept.for_output(weight, version), flat_bias, weight.size(-1), weight.size(-2), epilogue);
 }
 
+Tensor packed_wide_output(const Tensor& x, const Tensor& weight, PackedWeight& kept, uint64_t version) {
+  const int64_t k = weight.size(1), n = weight.size(0);
+  const Tensor y = at::empty({x.size(0), n}, x.options().dtype(at::kFloat).requires_grad(false));
+  const void* const panels = kept.for_output(weight, version);
+  const auto run = [&]<class Element>(Element) {
+    multiply_rows_wide<Element>(
+        {read<Element>(x), x.stride(0), static_cast<const Element*>(panels), y.mutable_data_ptr<float>(), x.size(0), k, n});
+  };
+  if (x.scalar_type() == at::kBFloat16)
+    run(uint16_t{});
+  else
+    run(float{});
+  return y;
+}
+
 Tensor packed_input_gradient(const Tensor& dy, std::span<const int64_t> rows_per_group, const Tensor& weight, PackedWeight& kept,
                              uint64_t version, const Epilogue& epilogue) {
   return product(dy, rows_per_group, kept.for_input_gradient(weight, version), Tensor(), weight.size(-2), weight.size(-1), epilogue);

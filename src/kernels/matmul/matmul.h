@@ -18,6 +18,8 @@ std::string refuse_packed_weight_gradient(const Tensor& sink, const Tensor& bias
 // epilogue does not keep it.
 Tensor packed_output(const Tensor& x, std::span<const int64_t> rows_per_group, const Tensor& weight, const Tensor& bias, PackedWeight& kept,
                      uint64_t version, const Epilogue& epilogue = {});
+// [rows, in] → [rows, out] in fp32, as the sums come out, with weight [out, in].
+Tensor packed_wide_output(const Tensor& x, const Tensor& weight, PackedWeight& kept, uint64_t version);
 // [rows, out] → [rows, in].
 Tensor packed_input_gradient(const Tensor& dy, std::span<const int64_t> rows_per_group, const Tensor& weight, PackedWeight& kept,
                              uint64_t version, const Epilogue& epilogue = {});

@@ -2,6 +2,7 @@
 // of x and y and has its own weight. bf16 (as bits, sums and gradients in fp32) and fp32.
 //
 //   y = x B (+ bias)      B packed as PanelLayout says: Wᵀ for the forward pass, W for the gradient of the input; then the epilogue
+//   y = x B in fp32       the sums as they come out, for one weight
 //   sink += dyᵀ x         in fp32, straight into the sink; bias_sink += Σ_t dy_t
 //
 // One parallel region for all groups (the weight gradient has two: packing, then products). Results do not depend on the number of
@@ -34,6 +35,17 @@ struct RowProduct {
 };
 template <class Element>
 void multiply_rows(const RowProduct<Element>& product, std::span<const RowGroup> groups);
+
+template <class Element>
+struct WideProduct {
+  const Element* x;  // [rows × k], stride ldx
+  int64_t ldx;
+  const Element* panels;
+  float* y;  // [rows × n]
+  int64_t rows, k, n;
+};
+template <class Element>
+void multiply_rows_wide(const WideProduct<Element>& product);
 
 // `matrices` weights [out × in], row-major and contiguous, to be packed: B = Wᵀ (k = in, n = out), or with `for_input` B = W (k = out,
 // n = in).

@@ -125,7 +125,22 @@ void multiply_rows(const RowProduct<Element>& product, std::span<const RowGroup>
   });
 }
 
+template <class Element>
+void multiply_rows_wide(const WideProduct<Element>& product) {
+  const RowGroup all{.rows = product.rows};
+  const PanelLayout<Element> layout(product.k, product.n);
+  blocks_of(std::span(&all, 1), product.k, product.n, sizeof(Element), false).run(kGrain, [&](const Block* first, const Block* last) {
+    const BlockScope kernels;
+    for (const Block* block = first; block != last; ++block) {
+      multiply_panels(kernels, product.x + block->row * product.ldx, product.ldx, product.panels, layout, block->rows, block->column,
+                      block->columns, product.y + block->row * product.n + block->column, product.n);
+    }
+  });
+}
+
 template void multiply_rows(const RowProduct<uint16_t>&, std::span<const RowGroup>);
 template void multiply_rows(const RowProduct<float>&, std::span<const RowGroup>);
+template void multiply_rows_wide(const WideProduct<uint16_t>&);
+template void multiply_rows_wide(const WideProduct<float>&);
 
 }  // namespace longhaul::kernels
