@@ -1,0 +1,82 @@
+// Decoder against an independent forward and backward pass (support/plain_decoder.h): logits, losses and every gradient, in fp64.
+// ctest: timeout=120
+#include <gtest/gtest.h>
+
+#include "support/models.h"
+#include "support/plain_decoder.h"
+
+namespace longhaul::model {
+namespace {
+
+using namespace longhaul::testing;
+
+// What the small models leave out: every layer lightning, biases beside lightning, Hugging Face's slopes, three of five experts in a
+// pre-norm model; factors of one's own, LayerNorm without bias, GeLU and no positions in a post-norm one.
+std::vector<NamedConfig> models() {
+  std::vector<NamedConfig> all = small_models();
+  recipe::ModelConfig lightning = small_config();
+  lightning.mixers = {recipe::Mixer::kLightning};
+  lightning.heads = 6;
+  lightning.bias = true;
+  lightning.layer_factor = recipe::LayerFactor::kHuggingFace;
+  lightning.lightning_norm_eps = 1e-3;
+  lightning.experts = 5;
+  lightning.experts_per_token = 3;
+  lightning.auxiliary_loss = 0.3;
+  lightning.z_loss = 0.2;
+  all.push_back({"lightning_experts_pre_norm", lightning});
+  recipe::ModelConfig post = small_config();
+  post.wiring = recipe::Wiring::kPostNorm;
+  post.mixers = {recipe::Mixer::kSoftmax, recipe::Mixer::kLightning};
+  post.alpha = 1.7;
+  post.beta = 0.6;
+  post.norm = recipe::Norm::kLayer;
+  post.norm_eps = 1e-3;
+  post.channel = recipe::Channel::kGelu;
+  post.position = recipe::Position::kNone;
+  all.push_back({"layer_norm_post_norm", post});
+  return all;
+}
+
+class ForwardPass : public ::testing::TestWithParam<NamedConfig> {};
+
+TEST_P(ForwardPass, EqualsThePublishedDefinitions) {
+  const recipe::ModelConfig& config = GetParam().config;
+  Decoder decoder = filled_decoder(config);
+  auto layout = layout::make_packed(std::vector<int64_t>{7, 1, 5, 6});
+  layout.row_offsets = {0, 8, 19};
+  const Tensor ids = id_tensor(random_ids(layout.tokens(), config.vocabulary, 31)),
+               labels = id_tensor(random_ids(layout.tokens(), config.vocabulary, 32));
+  labels[3] = layout::kIgnoreLabel;
+
+  const LogicalTensors leaves = leaves_of(decoder.parameters());
+  const PlainDecoder::Result expected = PlainDecoder(config, leaves).run(ids, labels, layout);
+  (expected.loss + expected.auxiliary).backward();
+
+  LocalOps ops;
+  Context context(ops, decoder.precision());
+  decoder.parameters().zero_gradients();
+  const Tensor hidden = decoder.hidden(context, ids, layout), loss = decoder.loss(context, hidden, labels);
+  loss.backward();
+  double auxiliary = 0;
+  for (const auto& [block, value] : context.auxiliary_losses) auxiliary += value.item<double>();
+
+  EXPECT_LT(relative_error(decoder.logits(hidden), expected.logits_tv), 1e-10);
+  EXPECT_LT(relative_error(loss, expected.loss), 1e-10);
+  EXPECT_NEAR(auxiliary, expected.auxiliary.item<double>(), 1e-10);
+  if (config.experts > 0) {
+    EXPECT_GT(auxiliary, 0.1);
+  }
+  for (const auto& [name, leaf] : leaves) {
+    size_t part = 0;
+    const Parameter* holder = decoder.parameters().holder_of(name, &part);
+    const Tensor found = holder->part_of(holder->grad, part), wanted = leaf.grad().defined() ? leaf.grad() : at::zeros_like(leaf);
+    const double scale = std::max(wanted.abs().max().item<double>(), 1e-3);  // of the keys' biases it is 0
+    EXPECT_LE((found - wanted).abs().max().item<double>(), 1e-10 * scale) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ForwardPass, ::testing::ValuesIn(models()), [](const auto& named) { return named.param.name; });
+
+}  // namespace
+}  // namespace longhaul::model

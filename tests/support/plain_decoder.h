@@ -1,0 +1,185 @@
+// A decoder in plain fp64 ATen, head by head and token by token, written from the published definitions alone: MiniMax-01 (arXiv
+// 2501.08313) for both mixers, the experts and the post-norm wiring, RoFormer (2104.09864) with NeoX pairs, SwiGLU (2002.05202), GPT-2's
+// GeLU and learned positions, sequence-wise balance (2412.19437). It shares with src/model the names and shapes of logical tensors only.
+#pragma once
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "layout/sequence.h"
+#include "model/parameter.h"
+#include "recipe/model_config.h"
+#include "support/tensors.h"
+
+namespace longhaul::testing {
+
+using LogicalTensors = std::map<std::string, Tensor>;
+
+// Copies of all logical tensors as fp64 leaves.
+inline LogicalTensors leaves_of(const model::ParameterSet& parameters) {
+  LogicalTensors leaves;
+  for (const auto& spec : parameters.specs()) {
+    size_t part = 0;
+    const model::Parameter* holder = parameters.holder_of(spec.tensor.name, &part);
+    leaves[spec.tensor.name] = holder->part_of(holder->value.detach(), part).to(at::kDouble, false, /*copy=*/true).requires_grad_(true);
+  }
+  return leaves;
+}
+
+class PlainDecoder {
+ public:
+  PlainDecoder(const recipe::ModelConfig& config, LogicalTensors weights) : c(config), weights_(std::move(weights)) {}
+
+  struct Result {
+    Tensor logits_tv, loss, auxiliary;  // sums over tokens
+  };
+  Result run(const Tensor& ids, const Tensor& labels, const layout::SequenceLayout& layout) {
+    layout_ = layout;
+    auxiliary_ = at::zeros({}, at::kDouble);
+    Tensor x = weight("embedding").index_select(0, ids);
+    if (c.position == recipe::Position::kLearned) x = x + weight("position").index_select(0, positions());
+    const bool post = c.wiring == recipe::Wiring::kPostNorm;
+    const double alpha = !post ? 1 : c.alpha > 0 ? c.alpha : std::pow(2.0 * static_cast<double>(c.layers), 0.25), beta = post ? c.beta : 1;
+    for (int64_t l = 0; l < c.layers; ++l) {
+      const std::string layer = "layers." + std::to_string(l) + ".";
+      const Tensor h = norm(x, layer + "mixer_norm", c.norm_eps);
+      x = alpha * (post ? h : x) +
+          beta * (c.mixer(l) == recipe::Mixer::kSoftmax ? softmax(h, layer + "mixer.") : lightning(h, layer + "mixer.", l));
+      const Tensor g = norm(x, layer + "channel_norm", c.norm_eps);
+      x = alpha * (post ? g : x) + beta * (c.experts > 0 ? experts(g, layer) : dense(g, layer + "channel."));
+    }
+    const Tensor logits = at::mm(norm(x, "norm", c.norm_eps), weight(c.tie_embeddings ? "embedding" : "head").t());
+    Tensor loss = at::zeros({}, at::kDouble);
+    for (int64_t t = 0; t < ids.size(0); ++t) {
+      const auto label = labels[t].item<int64_t>();
+      if (label >= 0) loss = loss + logits[t].logsumexp(0) - logits[t][label];
+    }
+    return {logits, loss, auxiliary_};
+  }
+
+ private:
+  Tensor weight(const std::string& name) const { return weights_.at(name + ".weight"); }
+  Tensor positions() const { return at::tensor(layout_.positions); }
+
+  Tensor linear(const Tensor& x, const std::string& name) const {
+    const Tensor y = at::mm(x, weight(name).t());
+    return weights_.contains(name + ".bias") ? y + weights_.at(name + ".bias") : y;
+  }
+  static Tensor rms(const Tensor& x, double eps) { return x / (x.square().mean(1, true) + eps).sqrt(); }
+  Tensor norm(const Tensor& x, const std::string& name, double eps) const {
+    const Tensor scaled = (c.norm == recipe::Norm::kRms ? rms(x, eps) : rms(x - x.mean(1, true), eps)) * weight(name);
+    return weights_.contains(name + ".bias") ? scaled + weights_.at(name + ".bias") : scaled;
+  }
+
+  // Channels j and j + R/2 of the first R turn together by position · base^(−2j/R).
+  Tensor rotated(const Tensor& x, const Tensor& position) const {
+    const int64_t half = c.rotary_dim / 2;
+    if (c.position != recipe::Position::kRotary || half == 0) return x;
+    const Tensor power = at::arange(half, at::kDouble) * (-2.0 / static_cast<double>(c.rotary_dim));
+    const Tensor angle = at::outer(position.to(at::kDouble), at::pow(at::Scalar(c.rotary_base), power));
+    const Tensor a = x.narrow(1, 0, half), b = x.narrow(1, half, half), rest = x.narrow(1, 2 * half, x.size(1) - 2 * half);
+    return at::cat({a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin(), rest}, 1);
+  }
+
+  // body(first token, tokens, head) → [tokens, head_dim], for every document and head, put back together.
+  template <class Body>
+  Tensor by_document_and_head(const Body& body) const {
+    std::vector<Tensor> documents;
+    for (int64_t d = 0; d < layout_.documents(); ++d) {
+      const auto document = layout_.document(d);
+      std::vector<Tensor> heads;
+      for (int64_t n = 0; n < c.heads; ++n) heads.push_back(body(document.begin, document.length, n));
+      documents.push_back(at::cat(heads, 1));
+    }
+    return at::cat(documents, 0);
+  }
+
+  Tensor softmax(const Tensor& h, const std::string& name) const {
+    const Tensor q = linear(h, name + "query"), k = linear(h, name + "key"), v = linear(h, name + "value");
+    const auto head = [&](const Tensor& x, int64_t begin, int64_t count, int64_t n) {
+      return x.narrow(0, begin, count).narrow(1, n * c.head_dim, c.head_dim);
+    };
+    const Tensor o = by_document_and_head([&](int64_t begin, int64_t count, int64_t n) {
+      const int64_t group = n / (c.heads / c.kv_heads);
+      const Tensor where = positions().narrow(0, begin, count);
+      const Tensor qs = rotated(head(q, begin, count, n), where), ks = rotated(head(k, begin, count, group), where),
+                   vs = head(v, begin, count, group);
+      std::vector<Tensor> rows;
+      for (int64_t i = 0; i < count; ++i) {
+        const Tensor score = at::mv(ks.narrow(0, 0, i + 1), qs[i]) / std::sqrt(static_cast<double>(c.head_dim));
+        rows.push_back(at::mv(vs.narrow(0, 0, i + 1).t(), score.softmax(0)));
+      }
+      return at::stack(rows);
+    });
+    return linear(o, name + "output");
+  }
+
+  double slope(int64_t n, int64_t l) const {
+    const auto ladder = [](int64_t of, int64_t i) { return std::pow(2.0, -8.0 * static_cast<double>(i) / static_cast<double>(of)); };
+    const bool plain = c.layer_factor == recipe::LayerFactor::kHuggingFace;
+    int64_t power = 1;
+    while (2 * power <= c.heads) power *= 2;
+    const double base = plain ? ladder(c.heads, n + 1) : n < power ? ladder(power, n + 1) : ladder(2 * power, 2 * (n - power) + 1);
+    const double depth = c.layers <= 1 ? 0 : static_cast<double>(l) / (static_cast<double>(c.layers - 1) + (plain ? 1e-5 : 0));
+    return base * (1 - depth + 1e-5);
+  }
+  Tensor lightning(const Tensor& h, const std::string& name, int64_t l) const {
+    const Tensor q = at::silu(linear(h, name + "query")), k = at::silu(linear(h, name + "key")), v = at::silu(linear(h, name + "value"));
+    const Tensor o = by_document_and_head([&](int64_t begin, int64_t count, int64_t n) {
+      const auto row = [&](const Tensor& x, int64_t t) { return x[begin + t].narrow(0, n * c.head_dim, c.head_dim); };
+      Tensor state = at::zeros({c.head_dim, c.head_dim}, at::kDouble);
+      std::vector<Tensor> rows;
+      for (int64_t t = 0; t < count; ++t) {
+        state = std::exp(-slope(n, l)) * state + at::outer(row(k, t), row(v, t));
+        rows.push_back(at::mv(state.t(), row(q, t)));
+      }
+      return at::stack(rows);
+    });
+    return linear(at::sigmoid(linear(h, name + "gate")) * rms(o, c.lightning_norm_eps) * weight(name + "norm"), name + "output");
+  }
+
+  Tensor dense(const Tensor& g, const std::string& name) const {
+    const Tensor up = linear(g, name + "up");
+    if (c.channel == recipe::Channel::kSwiglu) return linear(at::silu(linear(g, name + "gate")) * up, name + "down");
+    return linear(0.5 * up * (1 + at::tanh(std::sqrt(2 / M_PI) * (up + 0.044715 * up.pow(3)))), name + "down");
+  }
+
+  Tensor experts(const Tensor& g, const std::string& layer) {
+    const Tensor router = at::mm(g, weight(layer + "router").t()), probability = router.softmax(1);
+    const Tensor order = probability.detach().argsort(/*stable=*/true, 1, /*descending=*/true);
+    std::vector<Tensor> rows;
+    for (int64_t t = 0; t < g.size(0); ++t) {
+      Tensor sum = at::zeros({c.hidden}, at::kDouble), all = at::zeros({}, at::kDouble);
+      for (int64_t i = 0; i < c.experts_per_token; ++i) {
+        const auto e = order[t][i].item<int64_t>();
+        const std::string name = layer + "experts." + std::to_string(e) + ".";
+        sum = sum + probability[t][e] *
+                        at::mv(weight(name + "down"), at::silu(at::mv(weight(name + "gate"), g[t])) * at::mv(weight(name + "up"), g[t]));
+        all = all + probability[t][e];
+      }
+      rows.push_back(sum / all);
+    }
+    auxiliary_ = auxiliary_ + c.z_loss * router.logsumexp(1).square().sum();
+    for (size_t r = 0; r + 1 < layout_.row_offsets.size(); ++r) {
+      const int64_t begin = layout_.row_offsets[r], tokens = layout_.row_offsets[r + 1] - begin;
+      Tensor balance = at::zeros({}, at::kDouble);
+      for (int64_t e = 0; e < c.experts; ++e) {
+        double chosen = 0;
+        for (int64_t t = begin; t < begin + tokens; ++t) chosen += order[t].narrow(0, 0, c.experts_per_token).eq(e).sum().item<double>();
+        balance =
+            balance + chosen / static_cast<double>(tokens * c.experts_per_token) * probability.narrow(0, begin, tokens).select(1, e).mean();
+      }
+      auxiliary_ = auxiliary_ + static_cast<double>(tokens * c.experts) * c.auxiliary_loss * balance;
+    }
+    return at::stack(rows);
+  }
+
+  const recipe::ModelConfig c;
+  LogicalTensors weights_;
+  layout::SequenceLayout layout_;
+  Tensor auxiliary_;
+};
+
+}  // namespace longhaul::testing
