@@ -6,10 +6,9 @@
 #include <map>
 #include <tuple>
 
-#include "base/clock.h"
 #include "base/text.h"
+#include "checkpoint/saved_recipe.h"
 #include "layout/parameters.h"
-#include "recipe/load.h"
 #include "storage/catalog.h"
 
 namespace longhaul::checkpoint {
@@ -22,7 +21,7 @@ bool is_optimizer(const std::string& name) { return name.starts_with(kOptimizer)
 
 std::map<int64_t, fs::path> checkpoints_by_step(const fs::path& run) {
   std::map<int64_t, fs::path> found;
-  for (const auto& summary : storage::list_checkpoints(storage::local_file_system(), run / "checkpoints", {.now_s = wall_time_s()})) {
+  for (const auto& summary : storage::list_checkpoints(storage::local_file_system(), run / "checkpoints")) {
     if (summary.usable()) found.emplace(summary.name.step, summary.path);  // newest first: of one step the newest stays
   }
   return found;
@@ -31,10 +30,8 @@ std::map<int64_t, fs::path> checkpoints_by_step(const fs::path& run) {
 // Where each logical tensor stands in the model; empty when the checkpoint does not say which model it holds.
 std::map<std::string, size_t> model_order(const storage::Checkpoint& checkpoint) {
   std::map<std::string, size_t> order;
-  const auto& saved = checkpoint.manifest().recipe;
-  if (!saved.contains("toml") || !saved["toml"].is_string()) return order;
-  const auto recipe = recipe::load_text(saved["toml"].get<std::string>(), (checkpoint.folder() / "manifest.json").string());
-  for (const auto& spec : layout::parameters(recipe.recipe.model)) order.emplace(spec.tensor.name, order.size());
+  if (!checkpoint.manifest().recipe.contains("toml")) return order;
+  for (const auto& spec : layout::parameters(saved_recipe(checkpoint).recipe.model)) order.emplace(spec.tensor.name, order.size());
   return order;
 }
 

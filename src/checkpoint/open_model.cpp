@@ -1,7 +1,7 @@
 #include "checkpoint/open_model.h"
 
-#include "base/error.h"
 #include "checkpoint/load.h"
+#include "checkpoint/saved_recipe.h"
 #include "storage/catalog.h"
 
 namespace longhaul::checkpoint {
@@ -9,16 +9,7 @@ namespace longhaul::checkpoint {
 OpenModel open_model(const std::filesystem::path& path, const std::string& dtype, at::Device device) {
   const storage::LocalFileSystem files;
   const storage::Checkpoint checkpoint = storage::open_checkpoint(files, path, storage::Depth::kContents);
-  const auto& saved = checkpoint.manifest().recipe;
-  if (!saved.contains("toml") || !saved["toml"].is_string()) {
-    throw Error({.code = ExitCode::kCheckpoint,
-                 .what = "the checkpoint does not say which model it holds",
-                 .expected = "recipe.toml inside its manifest",
-                 .where = checkpoint.folder().string()});
-  }
-  OpenModel model{.recipe = recipe::load_text(saved["toml"].get<std::string>(), (checkpoint.folder() / "manifest.json").string()),
-                  .folder = checkpoint.folder(),
-                  .step = checkpoint.manifest().step};
+  OpenModel model{.recipe = saved_recipe(checkpoint), .folder = checkpoint.folder(), .step = checkpoint.manifest().step};
   const auto& position = checkpoint.manifest().data_position;
   if (position.is_object()) model.tokenizer_sha256 = position.value("tokenizer_sha256", "");
   model.tokenizer = std::filesystem::weakly_canonical(model.folder).parent_path().parent_path() / "tokenizer.json";

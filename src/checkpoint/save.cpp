@@ -4,10 +4,17 @@
 #include "base/log.h"
 #include "checkpoint/naming.h"
 #include "storage/checkpoint_files.h"
-#include "storage/commit.h"
 #include "tensor/memory_purpose.h"
 
 namespace longhaul::checkpoint {
+namespace {
+
+Error error_of(const std::exception& thrown) {
+  if (const auto* error = dynamic_cast<const Error*>(&thrown)) return *error;
+  return Error({.code = ExitCode::kInternal, .what = "saving a checkpoint failed", .found = thrown.what()});
+}
+
+}  // namespace
 
 Saver::Saver(storage::FileSystem& files, SaverOptions options) : files_(files), options_(std::move(options)) {}
 
@@ -53,8 +60,26 @@ void Saver::write(SaveResult& result, storage::Manifest manifest) {
   write_file(kModelFile, true);
   write_file(kOptimizerFile, false);
   result.path = writer.commit(std::move(manifest));
-  if (options_.self_test) storage::Checkpoint::open(files_, result.path).verify();
-  storage::prune(files_, options_.folder, options_.retention, options_.generation, wall_time_s());
+  if (options_.self_test) {
+    storage::Checkpoint::open(files_, result.path).verify();
+    verified_.insert(result.path);
+  }
+  keep_house(result, writer);
+}
+
+void Saver::keep_house(SaveResult& result, storage::CheckpointWriter& writer) {
+  const auto attempt = [&](const char* what, const std::function<void()>& chore) {
+    try {
+      chore();
+    } catch (const std::exception& thrown) {
+      ErrorFields fields = error_of(thrown).fields();
+      fields.what = fmt::format("{}: {}", what, fields.what);
+      result.afterwards.emplace_back(std::move(fields));
+    }
+  };
+  attempt("the file `latest` is not up to date", [&] { writer.point_latest_here(); });
+  attempt("old checkpoints were not removed",
+          [&] { storage::prune(files_, options_.folder, options_.retention, options_.generation, wall_time_s(), verified_); });
 }
 
 void Saver::save(int64_t step, const std::vector<optim::StateTensor>& state, storage::Manifest manifest) {
@@ -68,10 +93,8 @@ void Saver::save(int64_t step, const std::vector<optim::StateTensor>& state, sto
     try {
       if (copied_) copied_->synchronize();
       write(*under_way_, std::move(manifest));
-    } catch (const Error& error) {
-      under_way_->failure = error;
-    } catch (const std::exception& error) {
-      under_way_->failure = Error({.code = ExitCode::kInternal, .what = "saving a checkpoint failed", .found = error.what()});
+    } catch (const std::exception& thrown) {
+      under_way_->failure = error_of(thrown);
     }
   });
 }

@@ -2,8 +2,9 @@
 // the copies, ahead of the next step's work) and returns; a worker writes them under the commit protocol (storage/commit.h) and prunes old checkpoints. One save is under way at a time: the
 // next one waits for it.
 //
-// A failed write (full disk) never stops training: it is told through `on_result`, and the earlier checkpoints stay as they were.
-// One Saver, one trainer thread; on_result is called on that thread, from save(), poll() and wait().
+// A failed write (full disk) never stops training: it is told through `on_result`, and the earlier checkpoints stay as they were. A
+// checkpoint that is committed stays committed: what fails after that is told beside it. One Saver, one trainer thread; on_result is
+// called on that thread, from save(), poll() and wait().
 #pragma once
 
 #include <filesystem>
@@ -15,6 +16,7 @@
 
 #include "base/worker.h"
 #include "optim/optimizer.h"
+#include "storage/commit.h"
 #include "storage/file_system.h"
 #include "storage/manifest.h"
 #include "storage/retention.h"
@@ -26,7 +28,8 @@ struct SaveResult {
   int64_t step = 0;
   std::filesystem::path path;        // of the committed checkpoint
   double blocking_milliseconds = 0;  // how long save() held up its caller
-  std::optional<Error> failure;      // set: nothing was committed
+  std::optional<Error> failure;      // set: there is no such checkpoint, or (self_test) what is there does not read back
+  std::vector<Error> afterwards;     // what failed once it was committed: bringing `latest` up to date, removing old checkpoints
 };
 
 struct SaverOptions {
@@ -56,10 +59,12 @@ class Saver {
   };
   void copy(const std::vector<optim::StateTensor>& state);
   void write(SaveResult& result, storage::Manifest manifest);
+  void keep_house(SaveResult& result, storage::CheckpointWriter& writer);
 
   storage::FileSystem& files_;
   SaverOptions options_;
   std::vector<Buffer> buffers_;
+  storage::VerifiedPaths verified_;
   std::optional<Event> copied_;  // reached when the buffers hold the state
   std::unique_ptr<SaveResult> under_way_;
   std::optional<Error> last_failure_;

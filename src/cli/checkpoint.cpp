@@ -36,9 +36,7 @@ struct Arguments {
   bool dry_run = false, tensors = false, json = false;
 };
 
-std::vector<storage::CheckpointSummary> listed(const fs::path& folder) {
-  return storage::list_checkpoints(local_file_system(), folder, {.now_s = wall_time_s()});
-}
+std::vector<storage::CheckpointSummary> listed(const fs::path& folder) { return storage::list_checkpoints(local_file_system(), folder); }
 
 // The checkpoints of a run, and the folder they are in; Error (66) when there are none, or when `path` is one of them.
 std::pair<fs::path, std::vector<storage::CheckpointSummary>> all_of(const std::string& path) {
@@ -56,7 +54,6 @@ std::string marks_of(const storage::CheckpointSummary& summary) {
   std::vector<std::string> marks;
   if (summary.is_latest) marks.emplace_back("latest");
   if (summary.is_protected) marks.emplace_back("protected");
-  if (summary.is_leased) marks.emplace_back("in use");
   if (!summary.usable()) marks.push_back("unusable: " + summary.defect.substr(0, summary.defect.find('\n')));  // --json has all of it
   return fmt::format("{}", fmt::join(marks, ", "));
 }
@@ -88,7 +85,6 @@ void add_list(Command& group) {
                       {"wall_time", summary.wall_time},
                       {"latest", summary.is_latest},
                       {"protected", summary.is_protected},
-                      {"in_use", summary.is_leased},
                       {"usable", summary.usable()},
                       {"defect", summary.defect}});
       table.row({summary.path.filename().string(), count_text(summary.name.step), count_text(summary.generation), bytes_text(summary.bytes),
@@ -259,7 +255,7 @@ void add_diff(Command& group) {
 
 void add_prune(Command& group) {
   auto arguments = std::make_shared<Arguments>();
-  Command prune = group.add("prune", "remove old checkpoints, after the newest has been verified",
+  Command prune = group.add("prune", "remove old checkpoints, once a newer one has been verified",
                             {{"what would go, keeping three", "checkpoint prune runs/first-run --keep 3 --dry-run"},
                              {"keep two, and every thousandth step", "checkpoint prune runs/first-run --keep 2 --keep-every 1000"},
                              {"for a script", "checkpoint prune runs/first-run --json"}});
@@ -274,9 +270,10 @@ void add_prune(Command& group) {
     const auto [folder, summaries] = all_of(arguments->path);
     int64_t generation = 0;
     for (const auto& summary : summaries) generation = std::max(generation, summary.generation);
+    storage::VerifiedPaths verified;
     const auto report =
         storage::prune(local_file_system(), folder, {.keep_last = arguments->keep, .keep_every = arguments->keep_every}, generation,
-                       wall_time_s(), arguments->dry_run ? storage::Prune::kOnlyReport : storage::Prune::kRemove);
+                       wall_time_s(), verified, arguments->dry_run ? storage::Prune::kOnlyReport : storage::Prune::kRemove);
     ordered_json removed = ordered_json::array(), kept = ordered_json::array();
     for (const auto& path : report.removed) removed.push_back(path.string());
     for (const auto& each : report.kept) kept.push_back({{"path", each.path.string()}, {"reason", each.reason}});

@@ -35,6 +35,16 @@ DataPosition data_position_from_json(const json& j) {
   }
 }
 
+namespace {
+
+std::string text_of(const std::vector<SampleRange>& skip) {
+  std::string text;
+  for (const SampleRange& range : skip) text += fmt::format("{}[{}, {})", text.empty() ? "" : ", ", range.begin, range.end);
+  return text.empty() ? "none" : text;
+}
+
+}  // namespace
+
 void require_same_data(const DataPosition& saved, const DataPosition& now) {
   const auto require = [](const char* what, const std::string& before, const std::string& after, const char* hint) {
     if (before == after) return;
@@ -52,6 +62,10 @@ void require_same_data(const DataPosition& saved, const DataPosition& now) {
   require("order of the samples", fmt::format("packing version {}", saved.packing), fmt::format("packing version {}", now.packing),
           "go on with the Longhaul that wrote it, or start anew with --fresh");
   require("seed of the data order", std::to_string(saved.seed), std::to_string(now.seed), "set data.seed back, or start anew with --fresh");
+  require("list of samples to skip", text_of(saved.skip), text_of(now.skip),
+          "go on with the list it was saved with, or start anew with --fresh");
+  require("first sample of the next step", std::to_string(saved.first_sample), std::to_string(now.first_sample),
+          "set train.batch and optim.stages back, or start anew with --fresh");
 }
 
 }  // namespace longhaul::data

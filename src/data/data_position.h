@@ -32,8 +32,8 @@ struct DataPosition {
 
 nlohmann::json to_json(const DataPosition& position);
 DataPosition data_position_from_json(const nlohmann::json& json);  // kCheckpoint when a field is missing
-// A run that resumes must see the same data in the same order: kData, naming what differs. The first sample and the skip list may
-// differ: they are what resuming sets.
+// A run that resumes must go on with the same data in the same order: kData, naming what differs. `now`: the position at which this
+// start would go on from the checkpoint.
 void require_same_data(const DataPosition& saved, const DataPosition& now);
 
 }  // namespace longhaul::data

@@ -79,7 +79,9 @@ EventWriter::EventWriter(EventWriterOptions options) {
     last = common_of(existing, after_last_newline(existing, good_bytes_ - 1), good_bytes_ - 1, "last");
   }
   common_.run = !options.run.empty() ? options.run : !first.run.empty() ? first.run : new_run_name(wall_time_s());
-  common_.generation = options.generation > 0 ? options.generation : std::max(last.generation, options.above) + 1;
+  common_.generation = options.generation > 0     ? options.generation
+                       : options.claim_generation ? options.claim_generation(last.generation)
+                                                  : last.generation + 1;
   common_.rank = options.rank;
 }
 

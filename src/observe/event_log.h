@@ -32,8 +32,9 @@ class EventReader {
 struct EventWriterOptions {
   std::filesystem::path path;  // events.jsonl of rank 0; events/<role>-<n>.jsonl of the others
   std::string run;             // empty: the file's own, else a new one
-  int64_t generation = 0;      // 0: one more than the file's last, and than `above`
-  int64_t above = 0;           // a generation known from elsewhere (checkpoints), should the file have been lost
+  int64_t generation = 0;      // 0: what claim_generation says; without it, one more than the file's last
+  // Given the file's last generation, one above it that is nobody else's: where checkpoints are shared, the file alone cannot tell.
+  std::function<int64_t(int64_t last)> claim_generation;
   int64_t rank = 0;
 };
 

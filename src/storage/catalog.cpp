@@ -12,13 +12,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kLeaseInfix = ".lease-", kKeepSuffix = ".keep";
-
-fs::path beside(const fs::path& checkpoint, const std::string& suffix) {
-  fs::path path = checkpoint;
-  path += suffix;
-  return path;
-}
+constexpr std::string_view kKeepSuffix = ".keep";
 
 // `latest` as it stands; empty when there is none or it does not name a checkpoint.
 std::string latest_name(const FileSystem& files, const fs::path& checkpoints) {
@@ -34,53 +28,57 @@ std::string latest_name(const FileSystem& files, const fs::path& checkpoints) {
 
 bool newer(const CheckpointSummary& a, const CheckpointSummary& b) {
   const auto rank = [](const CheckpointSummary& s) {
-    return std::tuple(s.usable(), s.generation, s.name.step, s.name.kind == CheckpointName::Kind::kCommitted, s.name.generation);
+    return std::tuple(s.usable(), s.generation, s.name.step, s.name.kind == CheckpointName::Kind::kCommitted, s.name.attempt);
   };
   return rank(a) > rank(b);
 }
 
-}  // namespace
-
-std::vector<CheckpointSummary> list_checkpoints(const FileSystem& files, const fs::path& checkpoints, const CatalogOptions& options) {
-  const std::string latest = latest_name(files, checkpoints);
-  const std::vector<FolderEntry> entries = files.list(checkpoints);
-  std::vector<CheckpointSummary> found;
-  for (const FolderEntry& entry : entries) {
-    const auto name = parse_checkpoint_name(entry.name);
-    if (!entry.is_folder || !name || name->kind == CheckpointName::Kind::kTemporary) continue;
-    CheckpointSummary summary{.path = checkpoints / entry.name, .name = *name};
-    summary.is_latest = entry.name == latest;
-    for (const FolderEntry& other : entries) {
-      if (other.name == entry.name + std::string(kKeepSuffix)) summary.is_protected = true;
-      if (other.name.starts_with(entry.name + std::string(kLeaseInfix)) &&
-          files.modified_s(checkpoints / other.name) > options.now_s - options.lease_expires_s) {
-        summary.is_leased = true;
-      }
-    }
-    try {
-      const Checkpoint checkpoint = Checkpoint::open(files, summary.path);
-      const Manifest& manifest = checkpoint.manifest();
-      summary.run_id = manifest.run_id;
-      summary.wall_time = manifest.wall_time;
-      summary.generation = manifest.generation;
-      summary.bytes = manifest.bytes();
-      summary.tensors = static_cast<int64_t>(manifest.tensors.size());
-      summary.files = static_cast<int64_t>(manifest.files.size());
-      if (manifest.step != name->step) {
-        summary.defect = fmt::format("its manifest is of step {}, not {}", manifest.step, name->step);
-      }
-    } catch (const Error& error) {
-      summary.defect = error.what();
-    }
-    found.push_back(std::move(summary));
+std::string defect_of(const CheckpointName& name, const Manifest& manifest) {
+  if (manifest.step != name.step) return fmt::format("its manifest is of step {}, not {}", manifest.step, name.step);
+  if (manifest.generation != name.generation.value_or(manifest.generation)) {
+    return fmt::format("its manifest is of generation {}, not {}", manifest.generation, *name.generation);
   }
-  std::sort(found.begin(), found.end(), newer);
-  return found;
+  return {};
 }
 
-Search find_newest_valid(const FileSystem& files, const fs::path& checkpoints, Depth depth) {
+CheckpointSummary summary_of(const FileSystem& files, const fs::path& path, const CheckpointName& name) {
+  CheckpointSummary summary{.path = path, .name = name, .generation = name.generation.value_or(0)};
+  try {
+    const Checkpoint checkpoint = Checkpoint::open(files, path);
+    const Manifest& manifest = checkpoint.manifest();
+    summary.run_id = manifest.run_id;
+    summary.wall_time = manifest.wall_time;
+    summary.generation = manifest.generation;
+    summary.bytes = manifest.bytes();
+    summary.tensors = static_cast<int64_t>(manifest.tensors.size());
+    summary.files = static_cast<int64_t>(manifest.files.size());
+    summary.defect = defect_of(name, manifest);
+  } catch (const Error& error) {
+    summary.defect = error.what();
+  }
+  return summary;
+}
+
+// The newest of all, or of one step; empty: there is none.
+fs::path newest_path(const FileSystem& files, const fs::path& checkpoints, std::optional<int64_t> step) {
+  for (const CheckpointSummary& summary : list_checkpoints(files, checkpoints)) {
+    if (summary.name.step == step.value_or(summary.name.step)) return summary.path;
+  }
+  return {};
+}
+
+std::vector<std::string> committed_names(const FileSystem& files, const fs::path& checkpoints) {
+  std::vector<std::string> names;
+  for (const FolderEntry& entry : files.list(checkpoints)) {
+    const auto name = parse_checkpoint_name(entry.name);
+    if (name && name->kind != CheckpointName::Kind::kTemporary) names.push_back(entry.name);
+  }
+  return names;
+}
+
+Search search_once(const FileSystem& files, const std::vector<CheckpointSummary>& summaries, Depth depth) {
   Search search;
-  for (const CheckpointSummary& summary : list_checkpoints(files, checkpoints, {})) {
+  for (const CheckpointSummary& summary : summaries) {
     if (!summary.usable()) {
       search.rejected.push_back({summary.path, summary.defect});
       continue;
@@ -97,6 +95,39 @@ Search find_newest_valid(const FileSystem& files, const fs::path& checkpoints, D
   return search;
 }
 
+}  // namespace
+
+std::vector<CheckpointSummary> list_checkpoints(const FileSystem& files, const fs::path& checkpoints) {
+  const std::string latest = latest_name(files, checkpoints);
+  const std::vector<FolderEntry> entries = files.list(checkpoints);
+  std::vector<CheckpointSummary> found;
+  for (const FolderEntry& entry : entries) {
+    const auto name = parse_checkpoint_name(entry.name);
+    if (!entry.is_folder || !name || name->kind == CheckpointName::Kind::kTemporary) continue;
+    CheckpointSummary summary = summary_of(files, checkpoints / entry.name, *name);
+    if (!summary.usable() && !files.exists(summary.path)) continue;
+    summary.is_latest = entry.name == latest;
+    const std::string keep = entry.name + std::string(kKeepSuffix);
+    summary.is_protected = std::any_of(entries.begin(), entries.end(), [&](const FolderEntry& other) { return other.name == keep; });
+    found.push_back(std::move(summary));
+  }
+  std::sort(found.begin(), found.end(), newer);
+  return found;
+}
+
+Search find_newest_valid(const FileSystem& files, const fs::path& checkpoints, Depth depth) {
+  std::vector<std::string> names = committed_names(files, checkpoints);
+  for (;;) {
+    Search search = search_once(files, list_checkpoints(files, checkpoints), depth);
+    if (search.newest) return search;
+    // What was there may have been pruned while it was read; then something newer is there. Names are never used twice: the same ones
+    // before and after have been there all the time.
+    std::vector<std::string> now = committed_names(files, checkpoints);
+    if (now == names) return search;
+    names = std::move(now);
+  }
+}
+
 NamedCheckpoints resolve(const FileSystem& files, const fs::path& named) {
   const fs::path path = named.has_filename() ? named : named.parent_path();  // "runs/a/"
   std::string found = "no such file or folder";
@@ -109,12 +140,17 @@ NamedCheckpoints resolve(const FileSystem& files, const fs::path& named) {
       return {path, false};
     }
     found = "a folder without manifest.json and without checkpoints";
-  } else if (files.exists(path)) {
+  } else {
     const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
-    if (path.filename() == kManifestName) return {folder, true};
-    const std::string name = path.filename() == kLatestName ? latest_name(files, folder) : std::string();
-    if (!name.empty()) return {folder / name, true};
-    found = path.filename() == kLatestName ? "a file that names no checkpoint" : "a file";
+    const bool there = files.exists(path);
+    if (there && path.filename() == kManifestName) return {folder, true};
+    const auto name = parse_checkpoint_name(path.filename().string());
+    const bool of_a_step = name && name->kind == CheckpointName::Kind::kCommitted && !name->generation;
+    if (of_a_step || path.filename() == kLatestName) {
+      const fs::path newest = newest_path(files, folder, of_a_step ? std::optional(name->step) : std::nullopt);
+      if (!newest.empty()) return {newest, true};
+    }
+    if (there) found = "a file";
   }
   throw Error({.code = ExitCode::kCheckpoint,
                .what = "no checkpoint here",
@@ -145,32 +181,6 @@ Checkpoint open_checkpoint(const FileSystem& files, const fs::path& named, Depth
                .expected = "at least one",
                .found = reasons.empty() ? "only unfinished ones" : reasons,
                .where = path.string()});
-}
-
-Lease::Lease(FileSystem& files, const fs::path& checkpoint, const std::string& holder)
-    : files_(files), path_(beside(checkpoint, std::string(kLeaseInfix) + holder)) {
-  LONGHAUL_ASSERT(is_plain_file_name(holder), "holder '{}'", holder);
-  const std::string text = holder + "\n";
-  const auto file = files_.create(path_);
-  file->write(std::as_bytes(std::span(text.data(), text.size())));
-  file->close();
-}
-
-Lease::~Lease() {
-  try {
-    files_.remove(path_);
-  } catch (const std::exception& error) {
-    log_warning("could not remove a lease (it expires by itself): {}", error.what());
-  }
-}
-
-void protect(FileSystem& files, const fs::path& checkpoint) {
-  replace_file(files, beside(checkpoint, std::string(kKeepSuffix)), "protected\n");
-}
-
-void unprotect(FileSystem& files, const fs::path& checkpoint) {
-  files.remove(beside(checkpoint, std::string(kKeepSuffix)));
-  files.sync_folder(checkpoint.parent_path());
 }
 
 }  // namespace longhaul::storage

@@ -21,19 +21,15 @@ struct CheckpointSummary {
   std::string run_id, wall_time;
   int64_t generation = 0;
   int64_t bytes = 0, tensors = 0, files = 0;
-  bool is_latest = false, is_protected = false, is_leased = false;
+  bool is_latest = false;     // `latest` names it
+  bool is_protected = false;  // a file of its name with ".keep" behind it lies beside it
 
   bool usable() const { return defect.empty(); }
 };
 
-struct CatalogOptions {
-  double now_s = 0;                // Unix time, for the age of leases
-  double lease_expires_s = 86400;  // an older lease belongs to a job that died
-};
-
-// Committed (and displaced) checkpoints, newest first, defective ones last. Unfinished folders are not listed.
-std::vector<CheckpointSummary> list_checkpoints(const FileSystem& files, const std::filesystem::path& checkpoints,
-                                                const CatalogOptions& options);
+// Committed (and displaced) checkpoints, newest first, defective ones last. Newest: the highest generation, of that the highest step.
+// Unfinished folders are not listed, nor those that somebody removed meanwhile.
+std::vector<CheckpointSummary> list_checkpoints(const FileSystem& files, const std::filesystem::path& checkpoints);
 
 struct Search {
   std::optional<Checkpoint> newest;
@@ -47,8 +43,9 @@ struct Search {
 enum class Depth { kSizes, kContents /*every byte, as on every restart*/ };
 Search find_newest_valid(const FileSystem& files, const std::filesystem::path& checkpoints, Depth depth = Depth::kContents);
 
-// What a path that a person typed names: all checkpoints of a run (its folder, or the `checkpoints` inside), or one of them (its
-// folder, a manifest.json, or `latest`, which names one). Error (66) for any other file.
+// What a path that a person typed names: all checkpoints of a run (its folder, or the `checkpoints` inside), or one of them: its
+// folder, its manifest.json, "step-000000012" for the newest of that step, or `latest` for the newest of all, which is looked up: the
+// file of that name may be stale or missing. Error (66) for anything else.
 struct NamedCheckpoints {
   std::filesystem::path folder;  // of all, or of the one
   bool is_one = false;
@@ -58,21 +55,5 @@ NamedCheckpoints resolve(const FileSystem& files, const std::filesystem::path& p
 // The checkpoint that resolve() finds; of several the newest valid one, with a warning about those passed over. Error (66) when there is
 // none, listing what was rejected and why.
 Checkpoint open_checkpoint(const FileSystem& files, const std::filesystem::path& path, Depth depth = Depth::kSizes);
-
-// Keeps retention away from a checkpoint while the object lives: a restarting job takes one on what it is about to load.
-class Lease {
- public:
-  Lease(FileSystem& files, const std::filesystem::path& checkpoint, const std::string& holder);
-  ~Lease();
-  Lease(const Lease&) = delete;
-  Lease& operator=(const Lease&) = delete;
-
- private:
-  FileSystem& files_;
-  std::filesystem::path path_;
-};
-
-void protect(FileSystem& files, const std::filesystem::path& checkpoint);  // step-….keep beside it: never pruned
-void unprotect(FileSystem& files, const std::filesystem::path& checkpoint);
 
 }  // namespace longhaul::storage

@@ -27,11 +27,6 @@ constexpr int64_t kGatherBytes = 16 << 20;  // at most so much at once
                .hint = "use another checkpoint: " + program_command("checkpoint list") + " shows which are valid"});
 }
 
-layout::Rectangle rectangle_of(const ManifestShard& shard) {
-  if (shard.length.empty()) return layout::Rectangle::whole({1});
-  return {.offset = shard.offset, .length = shard.length};
-}
-
 // Reads the runs of one stored piece. Short runs that lie close together (a column of a wide matrix) share a read.
 void read_runs(const SafetensorsFile& file, const TensorInfo& stored, std::span<const layout::CopyRun> runs, std::span<std::byte> into) {
   std::vector<std::byte> gathered;

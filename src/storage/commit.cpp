@@ -1,7 +1,6 @@
 #include "storage/commit.h"
 
 #include <algorithm>
-#include <charconv>
 #include <unordered_map>
 
 #include "base/clock.h"
@@ -11,56 +10,6 @@
 namespace longhaul::storage {
 
 namespace fs = std::filesystem;
-
-namespace {
-
-constexpr std::string_view kStepPrefix = "step-", kTemporaryInfix = ".tmp-", kReplacedInfix = ".replaced-";
-
-std::optional<int64_t> whole_number(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
-}
-
-// A new folder survives a crash only when the folder that holds it was synced, up to the first one that existed before.
-void make_folders_durably(FileSystem& files, const fs::path& folder) {
-  if (folder.empty() || files.exists(folder)) return;
-  make_folders_durably(files, folder.parent_path());
-  files.make_folders(folder);
-  files.sync_folder(folder.has_parent_path() ? folder.parent_path() : fs::path("."));
-}
-
-}  // namespace
-
-std::string step_name(int64_t step) { return fmt::format("{}{:09}", kStepPrefix, step); }
-
-std::optional<CheckpointName> parse_checkpoint_name(std::string_view name) {
-  if (!name.starts_with(kStepPrefix)) return std::nullopt;
-  CheckpointName result;
-  std::string_view number = name.substr(kStepPrefix.size());
-  const size_t dot = number.find('.');
-  if (dot != std::string_view::npos) {
-    std::string_view tail = number.substr(dot);
-    number = number.substr(0, dot);
-    if (tail.starts_with(kTemporaryInfix)) {
-      result.kind = CheckpointName::Kind::kTemporary;
-      tail.remove_prefix(kTemporaryInfix.size());
-    } else if (tail.starts_with(kReplacedInfix)) {
-      result.kind = CheckpointName::Kind::kReplaced;
-      tail.remove_prefix(kReplacedInfix.size());
-    } else {
-      return std::nullopt;
-    }
-    const auto generation = whole_number(tail);
-    if (!generation) return std::nullopt;
-    result.generation = *generation;
-  }
-  const auto step = whole_number(number);
-  if (!step || number.size() < 9) return std::nullopt;
-  result.step = *step;
-  return result;
-}
 
 std::string shard_key(const std::string& tensor, std::span<const int64_t> shape, std::span<const int64_t> offset,
                       std::span<const int64_t> length) {
@@ -104,13 +53,13 @@ CheckpointWriter::CheckpointWriter(FileSystem& files, fs::path checkpoints, int6
     : files_(files), checkpoints_(std::move(checkpoints)), step_(step), generation_(generation) {
   LONGHAUL_ASSERT(step >= 0 && generation >= 0, "step {} generation {}", step, generation);
   make_folders_durably(files_, checkpoints_);
-  temporary_ = checkpoints_ / fmt::format("{}{}{}", step_name(step), kTemporaryInfix, generation);
+  temporary_ = checkpoints_ / CheckpointName{CheckpointName::Kind::kTemporary, step, generation}.text();
   remove_tree(files_, temporary_);  // of a save that failed: its files are lost
   files_.make_folders(temporary_);
 }
 
 CheckpointWriter::~CheckpointWriter() {
-  if (committed_) return;
+  if (!committed_.empty()) return;
   try {
     remove_tree(files_, temporary_);  // needs no rename and no sync: nobody takes this name for a checkpoint
   } catch (const std::exception& error) {
@@ -145,63 +94,58 @@ void CheckpointWriter::gather(Manifest& manifest) const {
   check_consistent(manifest, temporary_.string());
 }
 
-void CheckpointWriter::write_manifest(const Manifest& manifest) {
-  const std::string text = to_text(manifest);
-  const fs::path draft = temporary_ / "manifest.tmp";
-  const auto file = files_.create(draft);
-  file->write(std::as_bytes(std::span(text.data(), text.size())));
-  file->sync();
-  file->close();
-  files_.rename(draft, temporary_ / kManifestName);
-  files_.sync_folder(temporary_);
+// A courtesy, not the safeguard: that the names differ is what keeps this process from taking anything from the later start.
+void CheckpointWriter::refuse_if_superseded() const {
+  const int64_t newest = newest_committed_generation(files_, checkpoints_);
+  if (newest <= generation_) return;
+  throw Error({.code = ExitCode::kFenced,
+               .what = "a later start of this run has saved checkpoints: this process must not",
+               .expected = fmt::format("no generation above {}", generation_),
+               .found = fmt::format("generation {}", newest),
+               .where = checkpoints_.string()});
 }
 
-void CheckpointWriter::refuse_if_superseded() const {
-  int64_t newest = -1;
-  for (const FolderEntry& entry : files_.list(checkpoints_)) {
-    const auto name = parse_checkpoint_name(entry.name);
-    if (!name || name->kind != CheckpointName::Kind::kCommitted) continue;
-    try {
-      newest = std::max(newest, read_manifest(files_, checkpoints_ / entry.name).generation);
-    } catch (const Error&) {
-      continue;  // a broken checkpoint proves nothing
-    }
-  }
-  if (newest > generation_) {
-    throw Error({.code = ExitCode::kFenced,
-                 .what = "a later start of this run has saved checkpoints: this process must not",
-                 .expected = fmt::format("no generation above {}", generation_),
-                 .found = fmt::format("generation {}", newest),
-                 .where = checkpoints_.string()});
-  }
+// Only this process makes names of its generation, so nobody takes the name before it is used. It is a second attempt where the first
+// one got its name, but the disk failed to say that the name is durable.
+fs::path CheckpointWriter::unused_name() const {
+  CheckpointName name{CheckpointName::Kind::kCommitted, step_, generation_};
+  while (files_.exists(checkpoints_ / name.text())) ++name.attempt;
+  return checkpoints_ / name.text();
 }
 
 fs::path CheckpointWriter::commit(Manifest manifest) {
-  LONGHAUL_ASSERT(!committed_, "{} is committed already", temporary_.string());
+  LONGHAUL_ASSERT(committed_.empty(), "{} is committed already", temporary_.string());
   gather(manifest);
   refuse_if_superseded();
-  write_manifest(manifest);
-  const fs::path target = checkpoints_ / step_name(step_);
-  fs::path displaced;
-  if (files_.exists(target)) {
-    // The same step saved again, after a rollback. Its predecessor stays readable under another name until we are durable.
-    displaced = checkpoints_ / fmt::format("{}{}{}", step_name(step_), kReplacedInfix, generation_);
-    if (files_.exists(displaced)) discard_folder(files_, displaced);
-    files_.rename(target, displaced);
-  }
+  const fs::path target = unused_name();
+  const fs::path draft = temporary_ / "manifest.tmp";
+  write_synced(files_, draft, to_text(manifest));
+  files_.rename(draft, temporary_ / kManifestName);
+  // Already here, where a full disk still fails the save as a whole; point_latest_here() has only to move it.
+  write_synced(files_, temporary_ / kLatestName, target.filename().string() + "\n");
+  files_.sync_folder(temporary_);
   files_.rename(temporary_, target);
-  committed_ = true;
+  committed_ = target;
   files_.sync_folder(checkpoints_);
-  replace_file(files_, checkpoints_ / kLatestName, step_name(step_) + "\n");
-  if (!displaced.empty()) discard_folder(files_, displaced);
   return target;
+}
+
+void CheckpointWriter::point_latest_here() {
+  LONGHAUL_ASSERT(!committed_.empty(), "{} is not committed", temporary_.string());
+  files_.rename(committed_ / kLatestName, checkpoints_ / kLatestName);
+  files_.sync_folder(checkpoints_);
 }
 
 void discard_folder(FileSystem& files, const fs::path& folder) {
   const fs::path parent = folder.parent_path();
-  const fs::path doomed = parent / (".deleted-" + folder.filename().string());
+  const fs::path doomed = parent / (std::string(kDeletedPrefix) + folder.filename().string());
   remove_tree(files, doomed);  // of an earlier attempt
-  files.rename(folder, doomed);
+  try {
+    files.rename(folder, doomed);
+  } catch (const Error&) {
+    if (files.exists(folder)) throw;
+    return;
+  }
   files.sync_folder(parent);  // before the first file goes
   remove_tree(files, doomed);
 }

@@ -3,41 +3,27 @@
 //   CheckpointWriter writer(files, run / "checkpoints", step, generation);      // coordinator: step-000000012.tmp-3/
 //   FileReport report = write_checkpoint_file(files, writer.folder(), "rank-00000.safetensors", shards);   // every writer
 //   writer.add(report);                                                         // coordinator gathers the reports
-//   writer.commit(manifest);                                                    // step-000000012/, then `latest`
+//   writer.commit(manifest);                                                    // step-000000012.g3/: it exists
+//   writer.point_latest_here();                                                 // a hint for people and scripts
 //
-// Every file is synced before it is reported; the manifest comes last; one rename of the folder makes the checkpoint exist.
-// Any failure throws and leaves the earlier checkpoints as they were: exit code 73 from the disk, 66 when the reports do not
-// make up the tensors, 76 when a later generation has committed meanwhile. A failed sync loses the file: nothing is retried,
-// the next save writes new files. One thread per object; writers of different files may run at once.
+// Every file is synced before it is reported; the manifest comes last; one rename of the folder, to a name that was never used before
+// (checkpoint_name.h), makes the checkpoint exist. Any failure of commit() throws and leaves the earlier checkpoints as they were: exit
+// code 73 from the disk, 66 when the reports do not make up the tensors, 76 when a later generation has committed meanwhile. A failed
+// sync loses the file: nothing is retried, the next save writes new files. One thread per object; writers of different files may run
+// at once.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "storage/checkpoint_name.h"
 #include "storage/file_system.h"
 #include "storage/manifest.h"
 
 namespace longhaul::storage {
-
-inline constexpr const char* kLatestName = "latest";
-
-// Names inside the folder of checkpoints:
-//   step-000000012              a checkpoint          step-000000012.tmp-3         being written by generation 3
-//   step-000000012.replaced-3   the one that generation 3's save of the same step displaced, until that is on the disk
-//   .deleted-…                  being removed         step-000000012.lease-NAME, step-000000012.keep   see catalog.h
-struct CheckpointName {
-  enum class Kind { kCommitted, kReplaced, kTemporary };
-  Kind kind = Kind::kCommitted;
-  int64_t step = 0;
-  int64_t generation = 0;  // of kReplaced and kTemporary
-};
-std::string step_name(int64_t step);  // "step-000000012"
-std::optional<CheckpointName> parse_checkpoint_name(std::string_view name);
 
 // A rectangle of a logical tensor, with its row-major bytes.
 struct ShardSource {
@@ -68,20 +54,22 @@ class CheckpointWriter {
   void add(FileReport report);
   // Step, generation, files and tensors of `manifest` are filled in here. Returns the checkpoint's folder.
   std::filesystem::path commit(Manifest manifest);
+  // After commit(). When it throws, the checkpoint is there all the same, and readers find it: none believes `latest`.
+  void point_latest_here();
 
  private:
   void gather(Manifest& manifest) const;
-  void write_manifest(const Manifest& manifest);
   void refuse_if_superseded() const;
+  std::filesystem::path unused_name() const;
 
   FileSystem& files_;
-  std::filesystem::path checkpoints_, temporary_;
+  std::filesystem::path checkpoints_, temporary_, committed_;  // committed_: empty before commit()
   int64_t step_, generation_;
   std::vector<FileReport> reports_;
-  bool committed_ = false;
 };
 
-// Moves the folder out of the way in one rename, then removes it: a half-removed checkpoint is never taken for a checkpoint.
+// Moves the folder out of the way in one rename, then removes it: a half-removed checkpoint is never taken for a checkpoint. Nothing
+// happens when somebody else did it meanwhile.
 void discard_folder(FileSystem& files, const std::filesystem::path& folder);
 
 Manifest read_manifest(const FileSystem& files, const std::filesystem::path& checkpoint);

@@ -69,13 +69,14 @@ std::unique_ptr<FileWriter> FaultFileSystem::create(const fs::path& path) {
   return std::make_unique<Writer>(*this, inner_.create(path), path);
 }
 
-std::unique_ptr<FileReader> FaultFileSystem::open(const fs::path& path, ExitCode missing, Links links) const {
-  return inner_.open(path, missing, links);
-}
-
 void FaultFileSystem::make_folders(const fs::path& folder) {
   step(Needs::kSpace, folder);
   inner_.make_folders(folder);
+}
+
+bool FaultFileSystem::make_new_folder(const fs::path& folder) {
+  step(Needs::kSpace, folder);
+  return inner_.make_new_folder(folder);
 }
 
 void FaultFileSystem::rename(const fs::path& from, const fs::path& to) {

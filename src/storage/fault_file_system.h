@@ -5,15 +5,15 @@
 
 #include <memory>
 
-#include "storage/file_system.h"
+#include "storage/wrapped_file_system.h"
 
 namespace longhaul::storage {
 
-class FaultFileSystem final : public FileSystem {
+class FaultFileSystem final : public WrappedFileSystem {
  public:
   enum class Fault { kNone, kNoSpace, kIo, kShortWrite };
 
-  explicit FaultFileSystem(FileSystem& inner) : inner_(inner) {}
+  using WrappedFileSystem::WrappedFileSystem;
   // The operation with this number (0 is the first from now on) fails. kIo fails once; the other two leave the disk full.
   void fail_at(int64_t operation, Fault fault);
   void flip_bit_of_write(int64_t write, int64_t byte, int bit);  // the n-th write from now on stores a flipped bit, silently
@@ -21,15 +21,11 @@ class FaultFileSystem final : public FileSystem {
   int64_t operations() const { return operations_; }  // since the last fail_at, flip_bit_of_write or clear
 
   std::unique_ptr<FileWriter> create(const std::filesystem::path& path) override;
-  std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing, Links links = Links::kRefuse) const override;
   void make_folders(const std::filesystem::path& folder) override;
+  bool make_new_folder(const std::filesystem::path& folder) override;
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override;
   void remove(const std::filesystem::path& path) override;
   void sync_folder(const std::filesystem::path& folder) override;
-  std::vector<FolderEntry> list(const std::filesystem::path& folder) const override { return inner_.list(folder); }
-  bool exists(const std::filesystem::path& path) const override { return inner_.exists(path); }
-  bool is_folder(const std::filesystem::path& path) const override { return inner_.is_folder(path); }
-  double modified_s(const std::filesystem::path& path) const override { return inner_.modified_s(path); }
 
  private:
   class Writer;
@@ -37,7 +33,6 @@ class FaultFileSystem final : public FileSystem {
   void step(Needs needs, const std::filesystem::path& path);  // counts, and throws when it is the operation's turn
   bool next_write_is_short() const { return fault_ == Fault::kShortWrite && operations_ == fail_at_; }
 
-  FileSystem& inner_;
   Fault fault_ = Fault::kNone;
   int64_t operations_ = 0, fail_at_ = -1;
   int64_t writes_ = 0, flip_write_ = -1, flip_byte_ = 0;

@@ -57,7 +57,19 @@ std::unique_ptr<FileReader> LocalFileSystem::open(const fs::path& path, ExitCode
 
 void LocalFileSystem::make_folders(const fs::path& folder) { longhaul::make_folders(folder); }
 
-void LocalFileSystem::rename(const fs::path& from, const fs::path& to) { rename_path(from, to); }
+bool LocalFileSystem::make_new_folder(const fs::path& folder) {
+  std::error_code code;
+  const bool made = fs::create_directory(folder, code);
+  if (code) disk_error("cannot make the folder", folder, code);
+  return made;
+}
+
+// Without a sync, unlike rename_path: the caller says when names become durable.
+void LocalFileSystem::rename(const fs::path& from, const fs::path& to) {
+  std::error_code code;
+  fs::rename(from, to, code);
+  if (code) disk_error("cannot rename to " + to.string(), from, code);
+}
 
 void LocalFileSystem::remove(const fs::path& path) {
   std::error_code code;
@@ -103,6 +115,8 @@ double LocalFileSystem::modified_s(const fs::path& path) const {
   return std::chrono::duration<double>(since).count();
 }
 
+int64_t LocalFileSystem::free_bytes(const fs::path& folder) const { return free_disk_bytes(folder); }
+
 LocalFileSystem& local_file_system() {
   static LocalFileSystem files;
   return files;
@@ -123,17 +137,19 @@ std::string read_small_file(const FileSystem& files, const fs::path& path, ExitC
   return text;
 }
 
-void replace_file(FileSystem& files, const fs::path& path, std::string_view text) {
-  fs::path temporary = path;
-  temporary += ".tmp";
-  {
-    const auto writer = files.create(temporary);
-    writer->write(std::as_bytes(std::span(text.data(), text.size())));
-    writer->sync();
-    writer->close();
-  }
-  files.rename(temporary, path);
-  files.sync_folder(path.parent_path());
+void write_synced(FileSystem& files, const fs::path& path, std::string_view text) {
+  const auto writer = files.create(path);
+  writer->write(std::as_bytes(std::span(text.data(), text.size())));
+  writer->sync();
+  writer->close();
+}
+
+// A new folder survives a crash only when the folder that holds it was synced, up to the first one that existed before.
+void make_folders_durably(FileSystem& files, const fs::path& folder) {
+  if (folder.empty() || files.exists(folder)) return;
+  make_folders_durably(files, folder.parent_path());
+  files.make_folders(folder);
+  files.sync_folder(folder.has_parent_path() ? folder.parent_path() : fs::path("."));
 }
 
 void remove_tree(FileSystem& files, const fs::path& folder) {

@@ -4,6 +4,7 @@
 // Rules every implementation keeps:
 // - what was written is durable only after FileWriter::sync(); a created, renamed or removed name only after sync_folder() of
 //   the folder that holds it; rename replaces its target atomically;
+// - make_new_folder gives a name to one caller only, also between machines that share the disk (mkdir is atomic on NFS too);
 // - failures throw Error with exit code 73 (disk), a missing file on open() with the exit code the caller names;
 // - open() refuses symbolic links unless told otherwise, and everything that is not a regular file.
 // One FileReader may be used by several threads at once (pread); a FileWriter belongs to one thread.
@@ -50,14 +51,16 @@ class FileSystem {
 
   virtual std::unique_ptr<FileWriter> create(const std::filesystem::path& path) = 0;  // truncates
   virtual std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing, Links links = Links::kRefuse) const = 0;
-  virtual void make_folders(const std::filesystem::path& folder) = 0;  // like mkdir -p
+  virtual void make_folders(const std::filesystem::path& folder) = 0;     // like mkdir -p
+  virtual bool make_new_folder(const std::filesystem::path& folder) = 0;  // false: the name is taken
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
   virtual void remove(const std::filesystem::path& path) = 0;  // a file or an empty folder; a missing one is no error
   virtual void sync_folder(const std::filesystem::path& folder) = 0;
   virtual std::vector<FolderEntry> list(const std::filesystem::path& folder) const = 0;  // sorted; missing folder: empty
   virtual bool exists(const std::filesystem::path& path) const = 0;
-  virtual bool is_folder(const std::filesystem::path& path) const = 0;     // or a link to one
-  virtual double modified_s(const std::filesystem::path& path) const = 0;  // Unix time of the last change
+  virtual bool is_folder(const std::filesystem::path& path) const = 0;        // or a link to one
+  virtual double modified_s(const std::filesystem::path& path) const = 0;     // Unix time of the last change
+  virtual int64_t free_bytes(const std::filesystem::path& folder) const = 0;  // of the nearest parent that exists
 };
 
 // The machine's own disk.
@@ -66,6 +69,7 @@ class LocalFileSystem final : public FileSystem {
   std::unique_ptr<FileWriter> create(const std::filesystem::path& path) override;
   std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing, Links links) const override;
   void make_folders(const std::filesystem::path& folder) override;
+  bool make_new_folder(const std::filesystem::path& folder) override;
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override;
   void remove(const std::filesystem::path& path) override;
   void sync_folder(const std::filesystem::path& folder) override;
@@ -73,14 +77,15 @@ class LocalFileSystem final : public FileSystem {
   bool exists(const std::filesystem::path& path) const override;
   bool is_folder(const std::filesystem::path& path) const override;
   double modified_s(const std::filesystem::path& path) const override;
+  int64_t free_bytes(const std::filesystem::path& folder) const override;
 };
 
 LocalFileSystem& local_file_system();  // stateless, shared
 
 // Conveniences over any FileSystem.
 std::string read_small_file(const FileSystem& files, const std::filesystem::path& path, ExitCode missing, int64_t limit_bytes);
-// `path`.tmp, sync, rename, sync of the folder: afterwards the file holds the old or the new text, never a mixture.
-void replace_file(FileSystem& files, const std::filesystem::path& path, std::string_view text);
-void remove_tree(FileSystem& files, const std::filesystem::path& folder);  // a missing folder is no error
+void write_synced(FileSystem& files, const std::filesystem::path& path, std::string_view text);  // the content; the name is not yet durable
+void make_folders_durably(FileSystem& files, const std::filesystem::path& folder);  // like mkdir -p, and on the disk when it returns
+void remove_tree(FileSystem& files, const std::filesystem::path& folder);           // a missing folder is no error
 
 }  // namespace longhaul::storage

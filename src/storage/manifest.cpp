@@ -6,7 +6,6 @@
 
 #include "base/checksum.h"
 #include "base/text.h"
-#include "layout/rectangle.h"
 #include "storage/safetensors.h"
 #include "storage/strict_json.h"
 
@@ -90,12 +89,6 @@ std::string_view unsealed(std::string_view text, const std::string& where) {
   return body;
 }
 
-// Rectangles have at least one dimension: a scalar is [1].
-layout::Rectangle rectangle_of(const ManifestShard& shard) {
-  if (shard.length.empty()) return layout::Rectangle::whole({1});
-  return {.offset = shard.offset, .length = shard.length};
-}
-
 // Bounds and sizes first, in numbers that cannot overflow; only then the geometry.
 void check_tiling(const ManifestTensor& tensor, const std::string& where) {
   const int64_t whole = tensor_bytes(tensor.dtype, tensor.shape, where);
@@ -138,6 +131,11 @@ void read_tensors(const json& tensors, Manifest& manifest, const std::string& wh
 }
 
 }  // namespace
+
+layout::Rectangle rectangle_of(const ManifestShard& shard) {
+  if (shard.length.empty()) return layout::Rectangle::whole({1});
+  return {.offset = shard.offset, .length = shard.length};
+}
 
 int64_t Manifest::bytes() const {
   int64_t sum = 0;

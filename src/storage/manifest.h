@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "layout/rectangle.h"
 #include "storage/dtype.h"
 
 namespace longhaul::storage {
@@ -33,6 +34,8 @@ struct ManifestShard {
   std::vector<int64_t> offset, length;  // the rectangle of the logical tensor; [] for a scalar
   uint32_t crc32c = 0;                  // of the stored bytes
 };
+
+layout::Rectangle rectangle_of(const ManifestShard& shard);  // of a scalar: [1]
 
 struct ManifestTensor {
   std::vector<int64_t> shape;  // global

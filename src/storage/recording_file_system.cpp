@@ -158,6 +158,12 @@ void RecordingFileSystem::make_folders(const fs::path& folder) {
   }
 }
 
+bool RecordingFileSystem::make_new_folder(const fs::path& folder) {
+  if (find(folder) >= 0) return false;
+  add_node(folder_of(folder), folder.filename().string(), true);
+  return true;
+}
+
 void RecordingFileSystem::rename(const fs::path& from, const fs::path& to) {
   const int node = find(from), target = find(to);
   if (node < 0) throw Error({.code = ExitCode::kDisk, .what = "cannot rename", .found = "no such file", .where = from.string()});
@@ -212,6 +218,15 @@ void RecordingFileSystem::flip_bit(const fs::path& path, int64_t byte, int bit) 
   const int node = find(path);
   LONGHAUL_ASSERT(node >= 0 && byte < file_bytes(path), "byte {} of {}", byte, path.string());
   nodes_[static_cast<size_t>(node)]->data[static_cast<size_t>(byte)] ^= static_cast<std::byte>(1 << bit);
+}
+
+std::unique_ptr<RecordingFileSystem> RecordingFileSystem::clone() const {
+  auto copy = std::make_unique<RecordingFileSystem>();
+  copy->nodes_.clear();
+  for (const auto& node : nodes_) copy->nodes_.push_back(std::make_shared<Node>(*node));
+  copy->now_s_ = now_s_;
+  copy->free_bytes_ = free_bytes_;
+  return copy;
 }
 
 int64_t RecordingFileSystem::file_bytes(const fs::path& path) const { return open(path, ExitCode::kDisk)->size(); }

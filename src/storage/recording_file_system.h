@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <vector>
@@ -42,6 +43,7 @@ class RecordingFileSystem final : public FileSystem {
   std::unique_ptr<FileWriter> create(const std::filesystem::path& path) override;
   std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing, Links links = Links::kRefuse) const override;
   void make_folders(const std::filesystem::path& folder) override;
+  bool make_new_folder(const std::filesystem::path& folder) override;
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override;
   void remove(const std::filesystem::path& path) override;
   void sync_folder(const std::filesystem::path& folder) override;
@@ -49,10 +51,13 @@ class RecordingFileSystem final : public FileSystem {
   bool exists(const std::filesystem::path& path) const override;
   bool is_folder(const std::filesystem::path& path) const override;
   double modified_s(const std::filesystem::path& path) const override;
+  int64_t free_bytes(const std::filesystem::path&) const override { return free_bytes_; }
 
   void set_time_s(double now_s) { now_s_ = now_s; }                         // what modified_s of later changes reports
+  void set_free_bytes(int64_t bytes) { free_bytes_ = bytes; }               // what free_bytes reports; nothing else follows from it
   void flip_bit(const std::filesystem::path& path, int64_t byte, int bit);  // not recorded: decay, not an operation
   int64_t file_bytes(const std::filesystem::path& path) const;
+  std::unique_ptr<RecordingFileSystem> clone() const;  // the disk as it stands, with an empty log
 
   const std::vector<DiskOperation>& log() const { return log_; }
   // Operations among the first `prefix` that change the disk and were not durable when the prefix ended.
@@ -73,6 +78,7 @@ class RecordingFileSystem final : public FileSystem {
   std::vector<std::shared_ptr<Node>> nodes_;  // shared with open files, as a real disk keeps unlinked ones
   std::vector<DiskOperation> log_;
   double now_s_ = 0;
+  int64_t free_bytes_ = std::numeric_limits<int64_t>::max();
 };
 
 }  // namespace longhaul::storage

@@ -1,22 +1,88 @@
 #include "storage/retention.h"
 
+#include <algorithm>
+#include <map>
+
 namespace longhaul::storage {
 
 namespace fs = std::filesystem;
 
 namespace {
 
-// Why a usable checkpoint stays; empty: it may go. `position` counts the committed ones from the newest.
-std::string reason_to_keep(const CheckpointSummary& summary, int64_t position, const RetentionPolicy& policy) {
-  if (summary.is_protected || policy.protected_steps.contains(summary.name.step)) return "protected";
-  if (summary.is_leased) return "a job is about to load it";
+struct Plan {
+  std::vector<fs::path> newer;  // than the first of `removed`, in order as far as is known
+  PruneReport report;
+};
+
+// Why a usable checkpoint stays; empty: it may go. `position` counts from the newest.
+std::string reason_to_keep(const CheckpointSummary& summary, bool superseded, int64_t position, const RetentionPolicy& policy,
+                           int64_t generation) {
+  if (summary.generation > generation) return "of a later start of the run";
+  if (summary.is_protected) return "protected";
   if (summary.is_latest) return "latest points to it";
-  if (summary.name.kind == CheckpointName::Kind::kReplaced) return "";
+  if (superseded) return "";
   if (position < policy.keep_last) return fmt::format("among the newest {}", policy.keep_last);
   if (policy.keep_every > 0 && summary.name.step % policy.keep_every == 0) {
     return fmt::format("its step is a multiple of {}", policy.keep_every);
   }
   return "";
+}
+
+// `damaged`: path → what was found when it was read; they count for nothing.
+Plan plan_of(const std::vector<CheckpointSummary>& summaries, const std::map<fs::path, std::string>& damaged, const RetentionPolicy& policy,
+             int64_t generation) {
+  Plan plan;
+  std::set<int64_t> steps;
+  int64_t position = 0;
+  for (const CheckpointSummary& summary : summaries) {
+    if (!summary.usable()) {
+      plan.report.kept.push_back({summary.path, "it is not valid; remove it by hand when nobody needs to look into it"});
+      continue;
+    }
+    if (const auto found = damaged.find(summary.path); found != damaged.end()) {
+      plan.report.kept.push_back({summary.path, "damaged: " + found->second});
+      continue;
+    }
+    const bool superseded = !steps.insert(summary.name.step).second;  // the step was saved again since, after a rollback say
+    const std::string reason = reason_to_keep(summary, superseded, position, policy, generation);
+    position += superseded ? 0 : 1;
+    if (plan.report.removed.empty() && !reason.empty()) plan.newer.push_back(summary.path);
+    if (reason.empty()) {
+      plan.report.removed.push_back(summary.path);
+    } else {
+      plan.report.kept.push_back({summary.path, reason});
+    }
+  }
+  return plan;
+}
+
+// What goes, once something newer is known to be whole. Of the newer ones the newest is read, which then serves longest.
+PruneReport verified_plan(const FileSystem& files, const fs::path& checkpoints, const RetentionPolicy& policy, int64_t generation,
+                          VerifiedPaths& verified) {
+  const std::vector<CheckpointSummary> summaries = list_checkpoints(files, checkpoints);
+  std::map<fs::path, std::string> damaged;
+  for (;;) {
+    Plan plan = plan_of(summaries, damaged, policy, generation);
+    const bool known = std::any_of(plan.newer.begin(), plan.newer.end(), [&](const fs::path& path) { return verified.contains(path); });
+    if (known || plan.report.removed.empty()) return std::move(plan.report);
+    LONGHAUL_ASSERT(!plan.newer.empty(), "keep_last {}", policy.keep_last);
+    const fs::path& newest = plan.newer.front();
+    try {
+      Checkpoint::open(files, newest).verify();
+      verified.insert(newest);
+    } catch (const Error& error) {
+      damaged.emplace(newest, error.what());
+    }
+  }
+}
+
+bool is_older(const FileSystem& files, const fs::path& path, double than_s) {
+  try {
+    return files.modified_s(path) < than_s;
+  } catch (const Error&) {
+    if (files.exists(path)) throw;
+    return false;  // its owner has just removed it, or given it its name
+  }
 }
 
 // Unfinished folders of earlier generations, once they are old, and what an interrupted removal left.
@@ -26,10 +92,10 @@ std::vector<fs::path> leftovers(const FileSystem& files, const fs::path& checkpo
   for (const FolderEntry& entry : files.list(checkpoints)) {
     if (!entry.is_folder) continue;
     const fs::path path = checkpoints / entry.name;
-    if (entry.name.starts_with(".deleted-")) found.push_back(path);
+    if (entry.name.starts_with(kDeletedPrefix)) found.push_back(path);
     const auto name = parse_checkpoint_name(entry.name);
-    if (name && name->kind == CheckpointName::Kind::kTemporary && name->generation < generation &&
-        files.modified_s(path) < now_s - policy.orphans_after_s) {
+    if (name && name->kind == CheckpointName::Kind::kTemporary && *name->generation < generation &&
+        is_older(files, path, now_s - policy.orphans_after_s)) {
       found.push_back(path);
     }
   }
@@ -39,39 +105,13 @@ std::vector<fs::path> leftovers(const FileSystem& files, const fs::path& checkpo
 }  // namespace
 
 PruneReport prune(FileSystem& files, const fs::path& checkpoints, const RetentionPolicy& policy, int64_t generation, double now_s,
-                  Prune mode) {
-  PruneReport report;
-  bool verified = false;  // whether a checkpoint newer than the one looked at has been read back whole
-  int64_t position = 0;
-  for (const CheckpointSummary& summary :
-       list_checkpoints(files, checkpoints, {.now_s = now_s, .lease_expires_s = policy.lease_expires_s})) {
-    if (!summary.usable()) {
-      report.kept.push_back({summary.path, "it is not valid; remove it by hand when nobody needs to look into it"});
-      continue;
-    }
-    if (!verified) {
-      try {
-        Checkpoint::open(files, summary.path).verify();
-        verified = true;
-        report.kept.push_back({summary.path, "the newest verified one"});
-        if (summary.name.kind == CheckpointName::Kind::kCommitted) ++position;
-      } catch (const Error& error) {
-        report.kept.push_back({summary.path, fmt::format("damaged: {}", error.what())});
-      }
-      continue;
-    }
-    const std::string reason = reason_to_keep(summary, position, policy);
-    if (summary.name.kind == CheckpointName::Kind::kCommitted) ++position;
-    if (reason.empty()) {
-      report.removed.push_back(summary.path);
-    } else {
-      report.kept.push_back({summary.path, reason});
-    }
-  }
+                  VerifiedPaths& verified, Prune mode) {
+  LONGHAUL_ASSERT(policy.keep_last >= 1, "keep_last {}", policy.keep_last);
+  PruneReport report = verified_plan(files, checkpoints, policy, generation, verified);
   for (const fs::path& path : leftovers(files, checkpoints, policy, generation, now_s)) report.removed.push_back(path);
   if (mode == Prune::kOnlyReport) return report;
   for (const fs::path& path : report.removed) {
-    if (path.filename().string().starts_with(".deleted-")) {
+    if (path.filename().string().starts_with(kDeletedPrefix)) {
       remove_tree(files, path);
     } else {
       discard_folder(files, path);

@@ -1,7 +1,7 @@
-// Retention: which checkpoints stay. Kept are the newest `keep_last`, every one whose step is a multiple of `keep_every`, the
-// protected ones, the target of `latest`, those with a live lease, and whatever this version cannot read. Nothing goes
-// before a newer checkpoint is committed and every byte of it has been verified. Removing begins with a rename, so a
-// half-removed checkpoint is never taken for one. One process prunes a folder at a time.
+// Retention: which checkpoints stay. Kept are the newest `keep_last`, every one whose step is a multiple of `keep_every`, those marked
+// with a ".keep" file, the target of `latest`, and whatever is damaged or of a later generation than the caller's. Nothing goes before a
+// newer checkpoint has been read back whole; a name is never used twice, so one reading serves until that checkpoint itself is due.
+// Removing begins with a rename, so a half-removed checkpoint is never taken for one. Several processes may prune a folder at once.
 #pragma once
 
 #include <set>
@@ -13,11 +13,9 @@
 namespace longhaul::storage {
 
 struct RetentionPolicy {
-  int64_t keep_last = 3;
-  int64_t keep_every = 0;             // steps; 0: none for this reason
-  std::set<int64_t> protected_steps;  // beside the ones marked with protect()
-  double orphans_after_s = 86400;     // unfinished folders of earlier generations go after this age
-  double lease_expires_s = 86400;
+  int64_t keep_last = 3;           // at least 1
+  int64_t keep_every = 0;          // steps; 0: none for this reason
+  double orphans_after_s = 86400;  // unfinished folders of earlier generations go after this age
 };
 
 struct PruneReport {
@@ -31,8 +29,12 @@ struct PruneReport {
 
 enum class Prune { kRemove, kOnlyReport };
 
-// `generation`: of the caller; its own unfinished folder is in flight and left alone.
+// Checkpoints that this process has read back whole and found in order.
+using VerifiedPaths = std::set<std::filesystem::path>;
+
+// `generation`: of the caller; its own unfinished folder is in flight and left alone. `verified`: what need not be read again; what is
+// read now is added.
 PruneReport prune(FileSystem& files, const std::filesystem::path& checkpoints, const RetentionPolicy& policy, int64_t generation,
-                  double now_s, Prune mode = Prune::kRemove);
+                  double now_s, VerifiedPaths& verified, Prune mode = Prune::kRemove);
 
 }  // namespace longhaul::storage

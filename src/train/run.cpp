@@ -12,6 +12,7 @@
 #include "base/signals.h"
 #include "base/terminal.h"
 #include "base/version.h"
+#include "checkpoint/saved_recipe.h"
 #include "data/compression_baseline.h"
 #include "layout/parameters.h"
 #include "observe/report.h"
@@ -41,7 +42,7 @@ void refuse_what_is_not_there(const recipe::TrainOptions& train) {
 }
 
 // An earlier run in the folder: moved aside when a fresh one is asked for (and no process is at it), else compared with what is
-// asked for now.
+// asked for now. recipe.toml may have been edited or lost; what the newest checkpoint recorded counts as well.
 void settle_earlier_run(const RunRequest& request) {
   const auto saved_recipe = request.run_folder / "recipe.toml";
   if (request.fresh && std::filesystem::exists(request.run_folder)) {
@@ -49,22 +50,22 @@ void settle_earlier_run(const RunRequest& request) {
     const FileLock nobody_is_at_it(request.run_folder / "events.jsonl");
     rename_path(request.run_folder, aside);
     log_info("the earlier run now lies in {}", aside);
-  } else if (std::filesystem::exists(saved_recipe)) {
-    recipe::refuse_changed(recipe::load(saved_recipe), request.recipe);
+    return;
   }
+  if (std::filesystem::exists(saved_recipe)) recipe::refuse_changed(recipe::load(saved_recipe), request.recipe);
+  storage::LocalFileSystem files;
+  const auto checkpoints = storage::list_checkpoints(files, request.run_folder / "checkpoints");
+  if (checkpoints.empty() || !checkpoints.front().usable()) return;
+  recipe::refuse_changed(checkpoint::saved_recipe(storage::Checkpoint::open(files, checkpoints.front().path)), request.recipe);
 }
 
 // Before minutes go into preparing data: the folder is there, can be written, and no other process is at this run.
 observe::EventWriter open_run_folder(const std::filesystem::path& folder) {
   try {
     make_folders(folder);
-    // The events may have been deleted; the checkpoints know how often the run was started all the same.
-    int64_t above = 0;
-    for (const auto& checkpoint :
-         storage::list_checkpoints(storage::local_file_system(), folder / "checkpoints", {.now_s = wall_time_s()})) {
-      above = std::max(above, checkpoint.generation);
-    }
-    return observe::EventWriter({.path = folder / "events.jsonl", .above = above});
+    return observe::EventWriter({.path = folder / "events.jsonl", .claim_generation = [&](int64_t last) {
+                                   return storage::claim_generation(storage::local_file_system(), folder / "checkpoints", last);
+                                 }});
   } catch (const Error& error) {
     if (error.code() != ExitCode::kDisk) throw;
     ErrorFields fields = error.fields();
@@ -265,21 +266,24 @@ Outcome run_training(RunRequest request) {
       log_warning("report.html is not brought up to date: {}", error.what());
     }
   };
-  Trainer trainer(
-      task, *optimizer, events, files,
-      {.recipe = request.recipe,
-       .run_folder = request.run_folder,
-       .data_position = [&](int64_t step) { return data::to_json(task.position_before(step)); },
-       .check_data_position =
-           [&](const nlohmann::json& saved) { data::require_same_data(data::data_position_from_json(saved), task.position_before(1)); },
-       .environment = environment_of(recipe.train.seed, device),
-       .flops_per_token = flops.causal(),
-       .flops_per_token_full_attention = flops.full(),
-       .peak_flops_per_second = peak,
-       .stop_requested = stop_signal,
-       .save_requested = take_save_request,
-       .continued = take_continued,
-       .on_progress = refresh_report});
+  // Once more: the checkpoint that loads need not be the newest, which may turn out to be damaged.
+  const auto check_saved = [&](const storage::Checkpoint& saved) {
+    recipe::refuse_changed(checkpoint::saved_recipe(saved), request.recipe);
+    data::require_same_data(data::data_position_from_json(saved.manifest().data_position), task.position_before(saved.manifest().step + 1));
+  };
+  Trainer trainer(task, *optimizer, events, files,
+                  {.recipe = request.recipe,
+                   .run_folder = request.run_folder,
+                   .data_position = [&](int64_t step) { return data::to_json(task.position_before(step)); },
+                   .check_saved = check_saved,
+                   .environment = environment_of(recipe.train.seed, device),
+                   .flops_per_token = flops.causal(),
+                   .flops_per_token_full_attention = flops.full(),
+                   .peak_flops_per_second = peak,
+                   .stop_requested = stop_signal,
+                   .save_requested = take_save_request,
+                   .continued = take_continued,
+                   .on_progress = refresh_report});
   const int64_t resumed_at = trainer.resume();
   // Not before: a start that is refused leaves what the checkpoints belong to.
   write_text_atomically(request.run_folder / "recipe.toml", recipe::to_toml(request.recipe));

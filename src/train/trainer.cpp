@@ -33,6 +33,10 @@ checkpoint::SaverOptions saver_options(const TrainerOptions& options, observe::E
         events.write(observe::CheckpointSaved{.step = result.step,
                                               .path = result.path.lexically_relative(run_folder).string(),
                                               .blocking_milliseconds = result.blocking_milliseconds});
+        for (const Error& trouble : result.afterwards) {
+          events.write(observe::Alarm{.kind = "checkpoint_upkeep",
+                                      .message = fmt::format("the checkpoint of step {} is saved; {}", result.step, trouble.what())});
+        }
       }};
 }
 
@@ -52,7 +56,7 @@ int64_t Trainer::resume() {
   for (const auto& rejected : search.rejected) log_warning("passed over {}: {}", rejected.path.string(), rejected.reason);
   if (!search.newest) return 0;
   const storage::Manifest& saved = search.newest->manifest();
-  if (options_.check_data_position) options_.check_data_position(saved.data_position);
+  if (options_.check_saved) options_.check_saved(*search.newest);
   checkpoint::load_training_state(*search.newest, optimizer_);
   const auto number = [&](const char* key) {
     if (!saved.state.contains(key) || !saved.state[key].is_number_integer()) {

@@ -14,6 +14,7 @@
 #include "observe/event_log.h"
 #include "optim/schedule.h"
 #include "recipe/load.h"
+#include "storage/checkpoint_files.h"
 #include "train/step.h"
 #include "train/task.h"
 
@@ -22,13 +23,13 @@ namespace longhaul::train {
 struct TrainerOptions {
   recipe::LoadedRecipe recipe;
   std::filesystem::path run_folder;
-  std::function<nlohmann::json(int64_t next_step)> data_position;        // for checkpoints
-  std::function<void(const nlohmann::json& saved)> check_data_position;  // on resume: throws when the data differ
-  nlohmann::json environment;                                            // for checkpoints
-  double flops_per_token = 0;                                            // model FLOPs, forward and backward, causal; 0: no MFU
-  double flops_per_token_full_attention = 0;                             // the other convention (plan/flops.h)
-  double peak_flops_per_second = 0;                                      // measured; 0: no MFU
-  std::function<int()> stop_requested;                                   // a signal number, or 0
+  std::function<nlohmann::json(int64_t next_step)> data_position;     // for checkpoints
+  std::function<void(const storage::Checkpoint& saved)> check_saved;  // on resume: throws when it is of another run
+  nlohmann::json environment;                                         // for checkpoints
+  double flops_per_token = 0;                                         // model FLOPs, forward and backward, causal; 0: no MFU
+  double flops_per_token_full_attention = 0;                          // the other convention (plan/flops.h)
+  double peak_flops_per_second = 0;                                   // measured; 0: no MFU
+  std::function<int()> stop_requested;                                // a signal number, or 0
   std::function<bool()> save_requested;
   std::function<bool()> continued;    // true once after the process was stopped and woken
   std::function<void()> on_progress;  // after each evaluation and at the end (report page)

@@ -62,7 +62,9 @@ class Program : public ::testing::Test {
     writer.add(storage::write_checkpoint_file(files, writer.folder(), "rank-00000.safetensors", {&shard, 1}));
     storage::Manifest manifest;
     manifest.run_id = run;
-    return writer.commit(manifest);
+    const fs::path path = writer.commit(manifest);
+    writer.point_latest_here();
+    return path;
   }
   void events(const std::string& run, const std::string& second_loss) const {
     const std::string common = R"({"schema":1,"run":"r","generation":1,"rank":0,"wall_time":1.0,"monotonic_ns":1,)";
@@ -356,7 +358,8 @@ TEST_F(Program, CheckpointsAreListedVerifiedComparedAndPruned) {
   EXPECT_THAT(run({"checkpoint", "list", path("a")}).output, HasSubstr("generation"));
   EXPECT_EQ(run({"checkpoint", "verify", newest.string()}).status, 0);
   EXPECT_EQ(run({"checkpoint", "verify", path("a")}).status, 0);
-  for (const char* name : {"a/checkpoints/", "a/checkpoints/latest", "a/checkpoints/step-000000020/manifest.json"}) {
+  for (const char* name :
+       {"a/checkpoints/", "a/checkpoints/latest", "a/checkpoints/step-000000020", "a/checkpoints/step-000000020.g1/manifest.json"}) {
     EXPECT_EQ(json::parse(run({"checkpoint", "show", path(name), "--json"}).output)["step"], 20) << name;
   }
   EXPECT_EQ(run({"checkpoint", "verify", path("a/checkpoints/latest")}).status, 0);
@@ -382,7 +385,7 @@ TEST_F(Program, CheckpointsAreListedVerifiedComparedAndPruned) {
 
   // A damaged newest one: the next older is taken, which is said; the list says it in one line.
   save("b", 10, 0);
-  fs::resize_file(folder_ / "b/checkpoints/step-000000020/rank-00000.safetensors", 10);
+  fs::resize_file(folder_ / "b/checkpoints/step-000000020.g1/rank-00000.safetensors", 10);
   const ProcessResult shown = run({"checkpoint", "show", path("b"), "--json"});
   EXPECT_EQ(json::parse(shown.output)["step"], 10);
   EXPECT_THAT(shown.errors, AllOf(HasSubstr("passed over"), HasSubstr("step-000000020")));

@@ -185,9 +185,15 @@ TEST_F(LoaderTest, DataPositionKeepsAndComparesWhatDecidesTheOrder) {
   EXPECT_EQ(position.first_sample, 54);
   EXPECT_EQ(data_position_from_json(nlohmann::json::parse(to_json(position).dump())), position);
   EXPECT_EQ(error_of([&] { data_position_from_json(nlohmann::json::object()); }).code(), ExitCode::kCheckpoint);
-  require_same_data(position, Loader({&a_.train}, options()).position_before(2));
-  EXPECT_EQ(error_of([&] { require_same_data(position, Loader({&b_.train}, options()).position_before(9)); }).code(), ExitCode::kData);
-  EXPECT_EQ(error_of([&] { require_same_data(position, Loader({&a_.train}, options(33)).position_before(9)); }).code(), ExitCode::kData);
+  require_same_data(position, Loader({&a_.train}, with_skip).position_before(9));
+  for (const DataPosition& elsewhere :
+       {Loader({&a_.train}, options()).position_before(9), Loader({&a_.train}, with_skip).position_before(8)}) {
+    EXPECT_EQ(error_of([&] { require_same_data(position, elsewhere); }).code(), ExitCode::kData);
+  }
+  LoaderOptions longer = options(33);
+  longer.skip = with_skip.skip;
+  EXPECT_EQ(error_of([&] { require_same_data(position, Loader({&b_.train}, with_skip).position_before(9)); }).code(), ExitCode::kData);
+  EXPECT_EQ(error_of([&] { require_same_data(position, Loader({&a_.train}, longer).position_before(9)); }).code(), ExitCode::kData);
 }
 
 TEST_F(LoaderTest, BadBlendsAreRefused) {

@@ -59,6 +59,19 @@ TEST(EventLog, ASecondProcessKeepsTheRunAndRaisesTheGeneration) {
   EXPECT_EQ(read_events(path).back().common.generation, 2);
 }
 
+TEST(EventLog, TheGenerationIsClaimedWhereItCanBeAskedFor) {
+  const TemporaryFolder folder;
+  const auto path = folder / "events.jsonl";
+  EventWriter({.path = path, .generation = 3}).write(RunStart{});
+  int64_t asked = -1;
+  EventWriter writer({.path = path, .claim_generation = [&](int64_t last) {
+                        asked = last;
+                        return int64_t{9};
+                      }});
+  EXPECT_EQ(asked, 3);
+  EXPECT_EQ(writer.generation(), 9);
+}
+
 TEST(EventLog, OneWriterAtATime) {
   const TemporaryFolder folder;
   const EventWriter writer({.path = folder / "events.jsonl"});

@@ -79,7 +79,7 @@ TEST(CheckpointReading, AnyRectangleFromAnyLayout) {
 TEST(CheckpointReading, WholeTensorsKeepTheirNamesForOtherReaders) {
   RecordingFileSystem disk;
   const auto path = save_test_checkpoint(disk, kFolder, 12, 1, 7);
-  EXPECT_EQ(path.filename(), "step-000000012");
+  EXPECT_EQ(path.filename(), "step-000000012.g1");
   EXPECT_NE(SafetensorsFile::open(disk, path / "rank-00000.safetensors").find("norm"), nullptr);
   EXPECT_NE(SafetensorsFile::open(disk, path / "rank-00000.safetensors").find("layers.0.weight[0:4,0:4]"), nullptr);
   const Checkpoint checkpoint = Checkpoint::open(disk, path);
@@ -109,6 +109,21 @@ TEST(CheckpointDamage, AFlippedBitAnywhereIsNoticedAndNamed) {
   Checkpoint::open(disk, path).verify();
 }
 
+// Metadata belong to no tensor, so no crc32c covers them and the header still reads: the file's own hash is all there is.
+TEST(CheckpointDamage, AChangedLetterOfTheMetadataIsNoticed) {
+  RecordingFileSystem disk;
+  const auto path = save_test_checkpoint(disk, kFolder, 12, 1, 7) / "rank-00001.safetensors";
+  const std::string text = read_small_file(disk, path, ExitCode::kDisk, 1 << 20);
+  const size_t letter = text.find("longhaul-checkpoint");
+  ASSERT_NE(letter, std::string::npos);
+  disk.flip_bit(path, static_cast<int64_t>(letter), 0);
+  const Checkpoint checkpoint = Checkpoint::open(disk, path.parent_path());
+  EXPECT_EQ(checkpoint.read_tensor("optimizer.count"), random_bytes(8, 9)) << "the tensors are as they were";
+  const Error error = error_of([&] { checkpoint.verify(); });
+  EXPECT_EQ(error.code(), ExitCode::kCheckpoint);
+  EXPECT_THAT(error.what(), ::testing::AllOf(HasSubstr("rank-00001.safetensors"), HasSubstr("sha256")));
+}
+
 TEST(CheckpointDamage, MissingShortLongSwappedAndStaleFiles) {
   const auto damaged = [](const std::function<void(RecordingFileSystem&, const std::filesystem::path&)>& damage) {
     RecordingFileSystem disk;
@@ -122,7 +137,7 @@ TEST(CheckpointDamage, MissingShortLongSwappedAndStaleFiles) {
   const auto rewrite = [](RecordingFileSystem& disk, const std::filesystem::path& path, int64_t bytes) {
     std::string content = read_small_file(disk, path, ExitCode::kDisk, 1 << 20);
     content.resize(static_cast<size_t>(bytes), '\0');
-    replace_file(disk, path, content);
+    write_synced(disk, path, content);
   };
   EXPECT_THAT(damaged([](auto& disk, auto& path) { disk.remove(path / "rank-00001.safetensors"); }), HasSubstr("rank-00001"));
   EXPECT_THAT(damaged([](auto& disk, auto& path) { disk.remove(path / kManifestName); }), HasSubstr(kManifestName));
@@ -140,10 +155,10 @@ TEST(CheckpointDamage, MissingShortLongSwappedAndStaleFiles) {
   });
   // The other save's file has the same size and layout: only checksums can tell.
   EXPECT_THAT(damaged([&](auto& disk, auto& path) {
-                disk.rename(path.parent_path() / "step-000000013" / "rank-00000.safetensors", path / "rank-00000.safetensors");
+                disk.rename(path.parent_path() / name_of_save(13, 1) / "rank-00000.safetensors", path / "rank-00000.safetensors");
               }),
               HasSubstr("rank-00000.safetensors"));
-  damaged([&](auto& disk, auto& path) { disk.rename(path.parent_path() / "step-000000013" / kManifestName, path / kManifestName); });
+  damaged([&](auto& disk, auto& path) { disk.rename(path.parent_path() / name_of_save(13, 1) / kManifestName, path / kManifestName); });
 }
 
 TEST(CheckpointDiffing, NamesWhatDiffersAndHowMuch) {

@@ -10,7 +10,7 @@
 #include "files_for_tests.h"
 #include "storage/fault_file_system.h"
 #include "storage/recording_file_system.h"
-#include "storage/retention.h"
+#include "storage/wrapped_file_system.h"
 
 namespace longhaul::storage {
 namespace {
@@ -90,7 +90,7 @@ TEST(CrashReplay, EveryPrefixAndUnsyncedSubsetLoadsOldOrNew) {
            {20, 1, 200}, {30, 2, 300}, {30, 3, 400} /*the same step again, after a rollback*/}) {
     save_test_checkpoint(disk, kFolder, step, generation, seed);
     const size_t committed = disk.log().size();
-    prune(disk, kFolder, policy, generation, 0);
+    prune_unread(disk, kFolder, policy, generation, 0);
     for (size_t prefix = begin; prefix <= disk.log().size(); ++prefix) {
       SCOPED_TRACE(fmt::format("step {} generation {} prefix {}", step, generation, prefix));
       ++replay.prefixes;
@@ -100,7 +100,7 @@ TEST(CrashReplay, EveryPrefixAndUnsyncedSubsetLoadsOldOrNew) {
     begin = disk.log().size() + 1;
     older = seed;
   }
-  EXPECT_EQ(list_checkpoints(disk, kFolder, {}).size(), 1u);
+  EXPECT_EQ(list_checkpoints(disk, kFolder).size(), 1u);
   EXPECT_GT(replay.found_old, 100u);
   EXPECT_GT(replay.found_new, 100u);
   EXPECT_EQ(replay.exhaustive, replay.prefixes) << "the log grew: raise the limit, or say here why not all subsets are run";
@@ -110,9 +110,9 @@ TEST(CrashReplay, EveryPrefixAndUnsyncedSubsetLoadsOldOrNew) {
 
 // The checker itself must be able to fail: a commit without syncs is caught.
 TEST(CrashReplay, MissingSyncWouldBeNoticed) {
-  class Forgetful final : public FileSystem {
+  class Forgetful final : public WrappedFileSystem {
    public:
-    explicit Forgetful(FileSystem& inner) : inner_(inner) {}
+    using WrappedFileSystem::WrappedFileSystem;
     std::unique_ptr<FileWriter> create(const std::filesystem::path& path) override {
       class Writer final : public FileWriter {
        public:
@@ -126,20 +126,6 @@ TEST(CrashReplay, MissingSyncWouldBeNoticed) {
       };
       return std::make_unique<Writer>(inner_.create(path));
     }
-    std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing, Links links) const override {
-      return inner_.open(path, missing, links);
-    }
-    void make_folders(const std::filesystem::path& folder) override { inner_.make_folders(folder); }
-    void rename(const std::filesystem::path& from, const std::filesystem::path& to) override { inner_.rename(from, to); }
-    void remove(const std::filesystem::path& path) override { inner_.remove(path); }
-    void sync_folder(const std::filesystem::path& folder) override { inner_.sync_folder(folder); }
-    std::vector<FolderEntry> list(const std::filesystem::path& folder) const override { return inner_.list(folder); }
-    bool exists(const std::filesystem::path& path) const override { return inner_.exists(path); }
-    bool is_folder(const std::filesystem::path& path) const override { return inner_.is_folder(path); }
-    double modified_s(const std::filesystem::path& path) const override { return inner_.modified_s(path); }
-
-   private:
-    FileSystem& inner_;
   };
   RecordingFileSystem disk;
   Forgetful forgetful(disk);
@@ -158,7 +144,7 @@ TEST(DiskFull, AtEveryOperationTheOldCheckpointStays) {
       FaultFileSystem faulty(disk);
       const auto save = [&] {
         save_test_checkpoint(faulty, kFolder, 20, 1, 200);
-        prune(faulty, kFolder, {.keep_last = 1}, 1, 0);
+        prune_unread(faulty, kFolder, {.keep_last = 1}, 1, 0);
       };
       if (at == 0) {
         save();
@@ -175,7 +161,7 @@ TEST(DiskFull, AtEveryOperationTheOldCheckpointStays) {
       ASSERT_TRUE(search.newest.has_value());
       const uint64_t seed = verified_seed(*search.newest);
       EXPECT_TRUE(seed == 100 || seed == 200);
-      EXPECT_TRUE(disk.exists(kFolder / step_name(10)) || seed == 200);
+      EXPECT_TRUE(disk.exists(kFolder / name_of_save(10, 1)) || seed == 200);
       // Space returns: the next save works, whatever the failed one left behind.
       faulty.clear();
       save_test_checkpoint(faulty, kFolder, 20, 1, 300);
@@ -194,7 +180,7 @@ TEST(DiskFull, SilentBitFlipOnTheWayToTheDiskIsNoticed) {
     FaultFileSystem faulty(disk);
     faulty.flip_bit_of_write(write, 70, 3);
     save_test_checkpoint(faulty, kFolder, 20, 1, 200);
-    const PruneReport report = prune(faulty, kFolder, {.keep_last = 1}, 1, 0);
+    const PruneReport report = prune_unread(faulty, kFolder, {.keep_last = 1}, 1, 0);
     EXPECT_TRUE(report.removed.empty()) << "nothing goes before the new one is verified";
     const Search search = find_newest_valid(disk, kFolder);
     ASSERT_TRUE(search.newest.has_value());

@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "storage/catalog.h"
 #include "storage/commit.h"
+#include "storage/retention.h"
 
 namespace longhaul::storage {
 
@@ -52,7 +53,20 @@ inline std::filesystem::path save_test_checkpoint(FileSystem& files, const std::
   Manifest manifest{.run_id = "test", .world = 2, .wall_time = "2026-01-01T00:00:00Z"};
   manifest.data_position = {{"first_sample", step * 8}};
   manifest.state = {{"seed_of_contents", seed}};
-  return writer.commit(std::move(manifest));
+  const auto path = writer.commit(std::move(manifest));
+  writer.point_latest_here();
+  return path;
+}
+
+// "step-000000012.g3"
+inline std::string name_of_save(int64_t step, int64_t generation, int64_t attempt = 1) {
+  return CheckpointName{CheckpointName::Kind::kCommitted, step, generation, attempt}.text();
+}
+
+inline PruneReport prune_unread(FileSystem& files, const std::filesystem::path& checkpoints, const RetentionPolicy& policy,
+                                int64_t generation, double now_s, Prune mode = Prune::kRemove) {
+  VerifiedPaths verified;
+  return prune(files, checkpoints, policy, generation, now_s, verified, mode);
 }
 
 template <class Function>

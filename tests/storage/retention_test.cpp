@@ -6,6 +6,7 @@
 
 #include "files_for_tests.h"
 #include "storage/recording_file_system.h"
+#include "support/counting_reads.h"
 
 namespace longhaul::storage {
 namespace {
@@ -26,6 +27,8 @@ std::vector<int64_t> steps_in(const FileSystem& files) {
   return steps;
 }
 
+constexpr int64_t kBytesOfOne = 96 + 8 + 8;  // tensors of a test checkpoint
+
 class Retention : public ::testing::Test {
  protected:
   void save(int64_t step, int64_t generation = 1) { save_test_checkpoint(disk, kFolder, step, generation, static_cast<uint64_t>(step)); }
@@ -34,28 +37,102 @@ class Retention : public ::testing::Test {
 
 TEST_F(Retention, NewestEveryMthAndProtectedStay) {
   for (int64_t step = 10; step <= 100; step += 10) save(step);
-  protect(disk, kFolder / step_name(20));
-  prune(disk, kFolder, {.keep_last = 2, .keep_every = 40, .protected_steps = {70}}, 1, 0);
-  EXPECT_THAT(steps_in(disk), ElementsAre(20, 40, 70, 80, 90, 100));
-  unprotect(disk, kFolder / step_name(20));
-  const PruneReport report = prune(disk, kFolder, {.keep_last = 1}, 1, 0);
+  const std::filesystem::path keep = kFolder / (name_of_save(20, 1) + ".keep");
+  write_synced(disk, keep, "");
+  prune_unread(disk, kFolder, {.keep_last = 2, .keep_every = 40}, 1, 0);
+  EXPECT_THAT(steps_in(disk), ElementsAre(20, 40, 80, 90, 100));
+  disk.remove(keep);
+  const PruneReport report = prune_unread(disk, kFolder, {.keep_last = 1}, 1, 0);
   EXPECT_THAT(steps_in(disk), ElementsAre(100));
-  EXPECT_EQ(report.removed.size(), 5u);
+  EXPECT_EQ(report.removed.size(), 4u);
+}
+
+TEST_F(Retention, NamesOfOlderVersionsAreListedReadAndPruned) {
+  save(10, 1);
+  save(20, 1);
+  save(20, 2);
+  disk.rename(kFolder / name_of_save(10, 1), kFolder / "step-000000010");
+  disk.rename(kFolder / name_of_save(20, 1), kFolder / "step-000000020.replaced-2");
+  disk.rename(kFolder / name_of_save(20, 2), kFolder / "step-000000020");
+  std::vector<std::string> names;
+  for (const CheckpointSummary& summary : list_checkpoints(disk, kFolder)) names.push_back(summary.path.filename());
+  EXPECT_THAT(names, ElementsAre("step-000000020", "step-000000020.replaced-2", "step-000000010"));
+  EXPECT_EQ(open_checkpoint(disk, kFolder / "step-000000020").manifest().generation, 2);
+  EXPECT_EQ(error_of([&] { save(30, 1); }).code(), ExitCode::kFenced) << "the manifest says what the name does not";
+  EXPECT_EQ(claim_generation(disk, kFolder, 0), 3);
+  disk.remove(kFolder / kLatestName);
+  EXPECT_EQ(prune_unread(disk, kFolder, {.keep_last = 2}, 2, 0).removed,
+            std::vector<std::filesystem::path>{kFolder / "step-000000020.replaced-2"});
+  EXPECT_THAT(steps_in(disk), ElementsAre(10, 20));
+}
+
+TEST_F(Retention, AFolderUnderAnothersNameIsNotTaken) {
+  save(10, 1);
+  save(20, 2);
+  disk.rename(kFolder / name_of_save(10, 1), kFolder / name_of_save(10, 3));
+  const Search search = find_newest_valid(disk, kFolder);
+  EXPECT_EQ(search.newest->manifest().step, 20);
+  ASSERT_EQ(search.rejected.size(), 1u);
+  EXPECT_THAT(search.rejected[0].reason, HasSubstr("generation 1, not 3"));
+}
+
+// A checkpoint is read back once, and serves for what goes until it is due itself: of each save's bytes a third is read with three kept.
+TEST_F(Retention, ACheckpointIsReadBackAtMostOnce) {
+  CountingReads counting(disk);
+  VerifiedPaths verified;
+  std::vector<int64_t> read;
+  for (int64_t step = 1; step <= 12; ++step) {
+    save(step);
+    counting.tensor_bytes_read = 0;
+    prune(counting, kFolder, {.keep_last = 3}, 1, 0, verified);
+    read.push_back(counting.tensor_bytes_read);
+  }
+  EXPECT_THAT(read, ElementsAre(0, 0, 0, kBytesOfOne, 0, 0, kBytesOfOne, 0, 0, kBytesOfOne, 0, 0));
+  EXPECT_THAT(steps_in(disk), ElementsAre(10, 11, 12));
+
+  // What was read back when it was saved (self-test) is not read again.
+  save(13);
+  verified = {kFolder / name_of_save(13, 1)};
+  counting.tensor_bytes_read = 0;
+  EXPECT_EQ(prune(counting, kFolder, {.keep_last = 1}, 1, 0, verified).removed.size(), 3u);
+  EXPECT_EQ(counting.tensor_bytes_read, 0);
+}
+
+// That an older checkpoint was in order says nothing of what is removed on the strength of newer ones.
+TEST_F(Retention, NothingGoesOnTheStrengthOfAnUnreadOne) {
+  VerifiedPaths verified;
+  for (int64_t step = 10; step <= 30; step += 10) save(step);
+  const auto data = kFolder / name_of_save(30, 1) / "rank-00000.safetensors";
+  disk.flip_bit(data, disk.file_bytes(data) - 1, 0);
+  verified = {kFolder / name_of_save(20, 1)};
+  prune(disk, kFolder, {.keep_last = 2}, 1, 0, verified);
+  EXPECT_THAT(steps_in(disk), ElementsAre(20, 30)) << "20 was read and is newer than 10";
+  prune(disk, kFolder, {.keep_last = 1}, 1, 0, verified);
+  EXPECT_THAT(steps_in(disk), ElementsAre(20, 30)) << "30 is damaged";
+  EXPECT_FALSE(verified.contains(kFolder / name_of_save(30, 1)));
+}
+
+TEST_F(Retention, AnEarlierStartRemovesNothingOfALaterOne) {
+  save(10, 1);
+  for (int64_t step = 20; step <= 50; step += 10) save(step, 2);
+  const PruneReport report = prune_unread(disk, kFolder, {.keep_last = 1}, 1, 0);
+  EXPECT_THAT(report.removed, ElementsAre(kFolder / name_of_save(10, 1)));
+  EXPECT_THAT(steps_in(disk), ElementsAre(20, 30, 40, 50));
 }
 
 TEST_F(Retention, OnlyReportingRemovesNothing) {
   for (int64_t step = 10; step <= 50; step += 10) save(step);
   const size_t operations = disk.log().size();
-  EXPECT_EQ(prune(disk, kFolder, {.keep_last = 3}, 1, 0, Prune::kOnlyReport).removed.size(), 2u);
+  EXPECT_EQ(prune_unread(disk, kFolder, {.keep_last = 3}, 1, 0, Prune::kOnlyReport).removed.size(), 2u);
   EXPECT_EQ(disk.log().size(), operations);
 }
 
 TEST_F(Retention, NothingGoesUnlessANewerOneVerifies) {
   for (int64_t step = 10; step <= 50; step += 10) save(step);
-  disk.flip_bit(kFolder / step_name(50) / "rank-00001.safetensors", disk.file_bytes(kFolder / step_name(50) / "rank-00001.safetensors") - 1,
-                0);
-  disk.flip_bit(kFolder / step_name(40) / kManifestName, 30, 1);
-  prune(disk, kFolder, {.keep_last = 1}, 1, 0);
+  disk.flip_bit(kFolder / name_of_save(50, 1) / "rank-00001.safetensors",
+                disk.file_bytes(kFolder / name_of_save(50, 1) / "rank-00001.safetensors") - 1, 0);
+  disk.flip_bit(kFolder / name_of_save(40, 1) / kManifestName, 30, 1);
+  prune_unread(disk, kFolder, {.keep_last = 1}, 1, 0);
   // 50 is damaged and 40 unreadable: both stay to be looked into; 30 is the newest whole one.
   EXPECT_THAT(steps_in(disk), ElementsAre(30, 40, 50));
   const Search search = find_newest_valid(disk, kFolder);
@@ -63,19 +140,13 @@ TEST_F(Retention, NothingGoesUnlessANewerOneVerifies) {
   EXPECT_EQ(search.rejected.size(), 2u);
 }
 
-TEST_F(Retention, TargetOfLatestAndLeasedOnesStay) {
+TEST_F(Retention, TheTargetOfLatestStays) {
   for (int64_t step = 10; step <= 50; step += 10) save(step);
-  replace_file(disk, kFolder / kLatestName, step_name(10) + "\n");
-  disk.set_time_s(1000 * kDay);
-  {
-    const Lease lease(disk, kFolder / step_name(20), "node-3");
-    prune(disk, kFolder, {.keep_last = 1}, 1, 1000.5 * kDay);
-    EXPECT_THAT(steps_in(disk), ElementsAre(10, 20, 50));
-    prune(disk, kFolder, {.keep_last = 1}, 1, 1001.5 * kDay);
-    EXPECT_THAT(steps_in(disk), ElementsAre(10, 50)) << "a lease older than a day belongs to a dead job";
-  }
+  write_synced(disk, kFolder / kLatestName, name_of_save(10, 1) + "\n");
+  prune_unread(disk, kFolder, {.keep_last = 1}, 1, 0);
+  EXPECT_THAT(steps_in(disk), ElementsAre(10, 50));
   save(60);
-  prune(disk, kFolder, {.keep_last = 1}, 1, 0);
+  prune_unread(disk, kFolder, {.keep_last = 1}, 1, 0);
   EXPECT_THAT(steps_in(disk), ElementsAre(60));
 }
 
@@ -86,10 +157,10 @@ TEST_F(Retention, OrphansGoAfterADayAndTheInFlightOneStays) {
   disk.make_folders(kFolder / "step-000000020.tmp-2");
   disk.make_folders(kFolder / ".deleted-step-000000005");
   disk.make_folders(kFolder / "somebody-elses-folder");
-  prune(disk, kFolder, {}, 2, 100.9 * kDay);
+  prune_unread(disk, kFolder, {}, 2, 100.9 * kDay);
   EXPECT_TRUE(disk.exists(kFolder / "step-000000020.tmp-1"));
   EXPECT_FALSE(disk.exists(kFolder / ".deleted-step-000000005"));
-  prune(disk, kFolder, {}, 2, 101.1 * kDay);
+  prune_unread(disk, kFolder, {}, 2, 101.1 * kDay);
   EXPECT_FALSE(disk.exists(kFolder / "step-000000020.tmp-1"));
   EXPECT_TRUE(disk.exists(kFolder / "step-000000020.tmp-2"));
   EXPECT_TRUE(disk.exists(kFolder / "somebody-elses-folder"));
@@ -108,13 +179,13 @@ TEST_F(Retention, ALaterGenerationSupersedesAndFencesTheEarlier) {
 TEST_F(Retention, LatestIsOnlyAHint) {
   save(10);
   save(20);
-  for (const std::string text : {"", "step-000000099\n", "../../etc", "garbage\n\n", "step-000000010\n"}) {
-    replace_file(disk, kFolder / kLatestName, text);
+  for (const std::string text : {"", "step-000000099.g1\n", "../../etc", "garbage\n\n", "step-000000010.g1\n"}) {
+    write_synced(disk, kFolder / kLatestName, text);
     EXPECT_EQ(find_newest_valid(disk, kFolder).newest->manifest().step, 20) << text;
   }
   disk.remove(kFolder / kLatestName);
   EXPECT_EQ(open_checkpoint(disk, kFolder).manifest().step, 20);
-  EXPECT_EQ(open_checkpoint(disk, kFolder / step_name(10)).manifest().step, 10);
+  EXPECT_EQ(open_checkpoint(disk, kFolder / name_of_save(10, 1)).manifest().step, 10);
 }
 
 TEST_F(Retention, APathNamesAllCheckpointsOrOne) {
@@ -124,20 +195,27 @@ TEST_F(Retention, APathNamesAllCheckpointsOrOne) {
     const NamedCheckpoints found = resolve(disk, path);
     return std::pair(found.folder.string(), found.is_one);
   };
-  const std::string all = kFolder.string(), newest = (kFolder / step_name(20)).string();
+  const std::string all = kFolder.string(), newest = (kFolder / name_of_save(20, 1)).string();
   const std::filesystem::path run = kFolder.parent_path();
   for (const auto& path : {run, run / "", kFolder, kFolder / ""}) EXPECT_EQ(resolved(path), std::pair(all, false)) << path;
   for (const auto& path : {kFolder / kLatestName, std::filesystem::path(newest), std::filesystem::path(newest + "/"),
-                           kFolder / step_name(20) / kManifestName}) {
+                           kFolder / name_of_save(20, 1) / kManifestName}) {
     EXPECT_EQ(resolved(path), std::pair(newest, true)) << path;
     EXPECT_EQ(open_checkpoint(disk, path).manifest().step, 20);
   }
-  replace_file(disk, kFolder / kLatestName, "step-000000010\n");
-  EXPECT_EQ(open_checkpoint(disk, kFolder / kLatestName, Depth::kContents).manifest().step, 10) << "what it names, when it is named itself";
+  for (const std::string text : {"step-000000010.g1\n", "garbage\n"}) {
+    write_synced(disk, kFolder / kLatestName, text);
+    EXPECT_EQ(resolved(kFolder / kLatestName), std::pair(newest, true)) << "what lies there, not what the file says: " << text;
+  }
+  disk.remove(kFolder / kLatestName);
+  EXPECT_EQ(resolved(kFolder / kLatestName), std::pair(newest, true));
 
-  replace_file(disk, kFolder / kLatestName, "garbage\n");
-  disk.remove(kFolder / step_name(10) / kManifestName);
-  for (const auto& path : {kFolder / kLatestName, kFolder / step_name(10), kFolder / step_name(20) / "rank-00000.safetensors"}) {
+  save(10, 4);
+  EXPECT_EQ(resolved(kFolder / "step-000000010").first, (kFolder / name_of_save(10, 4)).string()) << "of a step, the newest";
+  EXPECT_EQ(resolved(kFolder / name_of_save(10, 1)).first, (kFolder / name_of_save(10, 1)).string());
+  disk.remove(kFolder / name_of_save(10, 1) / kManifestName);
+  for (const auto& path : {kFolder / name_of_save(10, 1), kFolder / name_of_save(20, 1) / "rank-00000.safetensors",
+                           kFolder / "step-000000011", run / kLatestName}) {
     const Error error = error_of([&] { resolve(disk, path); });
     EXPECT_EQ(error.code(), ExitCode::kCheckpoint) << path;
     EXPECT_THAT(error.what(), AllOf(HasSubstr(path.string()), HasSubstr("found "))) << path;
@@ -146,7 +224,7 @@ TEST_F(Retention, APathNamesAllCheckpointsOrOne) {
 
 TEST_F(Retention, NoValidCheckpointSaysWhy) {
   save(10);
-  disk.remove(kFolder / step_name(10) / "rank-00000.safetensors");
+  disk.remove(kFolder / name_of_save(10, 1) / "rank-00000.safetensors");
   const Error error = error_of([&] { open_checkpoint(disk, kFolder); });
   EXPECT_EQ(error.code(), ExitCode::kCheckpoint);
   EXPECT_THAT(error.what(), HasSubstr("rank-00000.safetensors"));
@@ -174,15 +252,37 @@ TEST(CommitProtocol, WritersMustAgreeAndBeComplete) {
 }
 
 TEST(CommitProtocol, NamesAreParsedStrictly) {
-  EXPECT_EQ(step_name(12), "step-000000012");
-  EXPECT_EQ(step_name(12'345'678'901), "step-12345678901");
-  EXPECT_EQ(parse_checkpoint_name("step-000000012")->step, 12);
-  EXPECT_EQ(parse_checkpoint_name("step-12345678901")->step, 12'345'678'901);
-  EXPECT_EQ(parse_checkpoint_name("step-000000012.tmp-7")->generation, 7);
-  EXPECT_EQ(parse_checkpoint_name("step-000000012.replaced-7")->kind, CheckpointName::Kind::kReplaced);
-  for (const char* name :
-       {"step-12", "step-", "step-00000001x", "step--00000012", "step-000000012.", "step-000000012.tmp-", "step-000000012.tmp-x",
-        "step-000000012.old-1", "Step-000000012", ".deleted-step-000000012", "step-99999999999999999999"}) {
+  using Kind = CheckpointName::Kind;
+  const std::vector<std::pair<std::string, CheckpointName>> names = {{"step-000000012.g3", {Kind::kCommitted, 12, 3}},
+                                                                     {"step-000000012.g3-2", {Kind::kCommitted, 12, 3, 2}},
+                                                                     {"step-12345678901.g0", {Kind::kCommitted, 12'345'678'901, 0}},
+                                                                     {"step-000000012.tmp-7", {Kind::kTemporary, 12, 7}},
+                                                                     {"step-000000012", {Kind::kCommitted, 12, std::nullopt}}};
+  for (const auto& [text, name] : names) {
+    EXPECT_EQ(name.text(), text);
+    EXPECT_EQ(parse_checkpoint_name(text), name) << text;
+  }
+  EXPECT_EQ(parse_checkpoint_name("step-000000012.replaced-7"), (CheckpointName{Kind::kReplaced, 12, std::nullopt}));
+  for (const char* name : {"step-12",
+                           "step-",
+                           "step-00000001x",
+                           "step--00000012",
+                           "step-000000012.",
+                           "step-000000012.tmp-",
+                           "step-000000012.tmp-x",
+                           "step-000000012.old-1",
+                           "Step-000000012",
+                           ".deleted-step-000000012",
+                           "step-99999999999999999999",
+                           "step-000000012.g",
+                           "step-000000012.g03",
+                           "step-000000012.g-3",
+                           "step-000000012.g3-",
+                           "step-000000012.g3-0",
+                           "step-000000012.g3-1",
+                           "step-000000012.g3-02",
+                           "step-0000000012",
+                           "step-000000012.g3.keep"}) {
     EXPECT_FALSE(parse_checkpoint_name(name).has_value()) << name;
   }
 }
@@ -193,11 +293,11 @@ TEST(CommitProtocol, OnTheRealDisk) {
   FileSystem& files = local_file_system();
   for (int64_t step = 1; step <= 4; ++step) save_test_checkpoint(files, folder, step, 1, static_cast<uint64_t>(step));
   save_test_checkpoint(files, folder, 4, 2, 9);
-  prune(files, folder, {.keep_last = 2}, 2, 1e12);
+  prune_unread(files, folder, {.keep_last = 2}, 2, 1e12);
   std::vector<std::string> names;
   for (const FolderEntry& entry : files.list(folder)) names.push_back(entry.name);
-  EXPECT_THAT(names, ElementsAre("latest", "step-000000003", "step-000000004"));
-  EXPECT_EQ(read_small_file(files, folder / kLatestName, ExitCode::kCheckpoint, 100), "step-000000004\n");
+  EXPECT_THAT(names, ElementsAre("latest", "step-000000003.g1", "step-000000004.g2"));
+  EXPECT_EQ(read_small_file(files, folder / kLatestName, ExitCode::kCheckpoint, 100), "step-000000004.g2\n");
   const Search search = find_newest_valid(files, folder);
   EXPECT_EQ(search.newest->manifest().generation, 2);
   EXPECT_EQ(search.newest->read_tensor("layers.0.weight"), random_bytes(96, 9));

@@ -18,12 +18,14 @@
 #include "data/tokenizer/tokenizer.h"
 #include "observe/compare.h"
 #include "observe/event_log.h"
+#include "recipe/write.h"
 #include "storage/catalog.h"
 
 namespace longhaul::train {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class TrainRun : public ::testing::Test {
@@ -88,6 +90,16 @@ class TrainRun : public ::testing::Test {
     return result;
   }
 
+  fs::path checkpoint(const std::string& run, int64_t step) const {
+    return storage::resolve(storage::LocalFileSystem(), folder_ / run / "checkpoints" / storage::CheckpointName{.step = step}.text())
+        .folder;
+  }
+  static void reseal(const fs::path& checkpoint, const std::function<void(storage::Manifest&)>& change) {
+    storage::Manifest manifest = storage::read_manifest(storage::LocalFileSystem(), checkpoint);
+    change(manifest);
+    write_text_atomically(checkpoint / "manifest.json", storage::to_text(manifest));
+  }
+
   fs::path folder_;
 };
 
@@ -102,7 +114,7 @@ TEST_F(TrainRun, LearnsAndSaves) {
   const auto evaluations = events<observe::Evaluation>("run");
   ASSERT_EQ(evaluations.size(), 2u);
   EXPECT_LT(evaluations[1].loss, evaluations[0].loss);
-  EXPECT_EQ(storage::list_checkpoints(storage::LocalFileSystem(), folder_ / "run" / "checkpoints", {}).size(), 3u);  // the last three
+  EXPECT_EQ(storage::list_checkpoints(storage::LocalFileSystem(), folder_ / "run" / "checkpoints").size(), 3u);  // the last three
 }
 
 // Recipe, events and checkpoints hold UTF-8; paths need not be.
@@ -179,6 +191,76 @@ TEST_F(TrainRun, AChangedOptionThatMustStayIsRefusedBeforeAnythingIsTouched) {
     EXPECT_THAT(error.what(), HasSubstr("train.seed"));
   }
   EXPECT_EQ(read_text(folder_ / "run" / "events.jsonl"), before);
+}
+
+// Whatever became of recipe.toml: the checkpoint says what the run is.
+TEST_F(TrainRun, AChangedOptionIsRefusedByTheCheckpointToo) {
+  run_training(request("run"));
+  const auto sidecar = folder_ / "run" / "recipe.toml";
+  const auto manifest = storage::open_checkpoint(storage::LocalFileSystem(), folder_ / "run").folder() / "manifest.json";
+  const auto before = read_text(folder_ / "run" / "events.jsonl");
+  for (const auto& [option, was] : std::vector<std::pair<std::string, std::string>>{{"train.batch=8", "4"}, {"data.seed=5", "0"}}) {
+    const std::string key = option.substr(0, option.find('='));
+    for (const bool edited : {false, true}) {
+      fs::remove(sidecar);
+      if (edited) std::ofstream(sidecar) << recipe::to_toml(request("run", {option, "train.steps=20"}).recipe);
+      try {
+        run_training(request("run", {option, "train.steps=20"}));
+        FAIL() << "the run went on";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::kUsage) << error.what();
+        EXPECT_THAT(error.fields().expected, AllOf(HasSubstr(key + " = " + was + " ("), HasSubstr(manifest.string())));
+        EXPECT_THAT(error.fields().found, HasSubstr(key + " = " + option.substr(key.size() + 1) + " (command line"));
+      }
+    }
+  }
+  EXPECT_EQ(read_text(folder_ / "run" / "events.jsonl"), before);
+  fs::remove(sidecar);
+  EXPECT_EQ(run_training(request("run", {"train.steps=14"})).step, 14) << "what may change does";
+}
+
+// The newest checkpoint may turn out to be damaged, and the one that loads instead be of another run.
+TEST_F(TrainRun, TheCheckpointThatLoadsIsComparedToo) {
+  run_training(request("run"));
+  {
+    std::fstream weights(checkpoint("run", 12) / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+    weights.seekp(-3, std::ios::end);
+    weights.put('x');
+  }
+  reseal(checkpoint("run", 10),
+         [&](storage::Manifest& manifest) { manifest.recipe["toml"] = recipe::to_toml(request("run", {"train.batch=8"}).recipe); });
+  try {
+    run_training(request("run", {"train.steps=20"}));
+    FAIL() << "the run went on";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage) << error.what();
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("train.batch"), HasSubstr("step-000000010")));
+  }
+}
+
+// Samples would be lost or come twice where this start goes on at another one than the checkpoint stopped at.
+TEST_F(TrainRun, ACheckpointThatStoppedAtAnotherSampleIsRefused) {
+  run_training(request("run"));
+  const auto untouched = storage::read_manifest(storage::LocalFileSystem(), checkpoint("run", 12));
+  EXPECT_EQ(untouched.data_position.at("first_sample"), 12 * 4);
+  const auto refused = [&](const std::function<void(nlohmann::json&)>& change) {
+    reseal(checkpoint("run", 12), [&](storage::Manifest& manifest) {
+      manifest = untouched;
+      change(manifest.data_position);
+    });
+    try {
+      run_training(request("run", {"train.steps=20"}));
+      return std::string("the run went on");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kData) << error.what();
+      return fmt::format("{}: {} / {}", error.fields().what, error.fields().expected, error.fields().found);
+    }
+  };
+  EXPECT_THAT(refused([](auto& position) { position["first_sample"] = 44; }), HasSubstr("first sample of the next step changed since"));
+  EXPECT_THAT(refused([](auto& position) { position["first_sample"] = 44; }), HasSubstr(": 44 / 48"));
+  EXPECT_THAT(refused([](auto& position) { position["skip"] = {{3, 5}, {8, 9}}; }), HasSubstr("samples to skip changed since"));
+  EXPECT_THAT(refused([](auto& position) { position["skip"] = {{3, 5}, {8, 9}}; }), HasSubstr(": [3, 5), [8, 9) / none"));
+  EXPECT_EQ(refused([](auto&) {}), "the run went on");
 }
 
 TEST_F(TrainRun, OtherDataUnderTheSameNameAreRefusedOnResume) {

@@ -1,0 +1,176 @@
+// Saver: what is told of a save, what two saves in a row do to each other, how much is read back.
+#include "checkpoint/save.h"
+
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include "checkpoint/load.h"
+#include "storage/fault_file_system.h"
+#include "storage/recording_file_system.h"
+#include "support/counting_reads.h"
+#include "training_for_tests.h"
+
+namespace longhaul::checkpoint {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const std::filesystem::path kFolder = "/run/checkpoints";
+
+class Saving : public ::testing::Test {
+ protected:
+  SaverOptions options(storage::RetentionPolicy retention = {}) {
+    return {.folder = kFolder, .retention = retention, .on_result = [this](const SaveResult& result) { results.push_back(result); }};
+  }
+  std::vector<int64_t> steps_there() const {
+    std::vector<int64_t> steps;
+    for (const auto& summary : storage::list_checkpoints(disk, kFolder)) steps.push_back(summary.name.step);
+    return steps;
+  }
+
+  TinyTraining training;
+  storage::RecordingFileSystem disk;
+  std::vector<SaveResult> results;
+};
+
+// Fails to give the name that `refused` is part of.
+class NoRename final : public storage::WrappedFileSystem {
+ public:
+  using WrappedFileSystem::WrappedFileSystem;
+  void rename(const std::filesystem::path& from, const std::filesystem::path& to) override {
+    if (!refused.empty() && to.filename().string().find(refused) != std::string::npos) {
+      throw Error({.code = ExitCode::kDisk, .what = "cannot rename", .found = "Input/output error", .where = to.string()});
+    }
+    inner_.rename(from, to);
+  }
+  std::string refused;
+};
+
+TEST_F(Saving, WhatFailsAfterTheCommitIsToldBesideIt) {
+  NoRename files(disk);
+  Saver saver(files, options({.keep_last = 1}));
+  const auto save = [&](int64_t step) {
+    saver.save(step, training.state(), training.manifest());
+    saver.wait();
+    return results.back();
+  };
+  save(1);
+  files.refused = "latest";
+  const SaveResult stale = save(2);
+  EXPECT_FALSE(stale.failure);
+  EXPECT_FALSE(saver.last_failure());
+  ASSERT_EQ(stale.afterwards.size(), 1u);
+  EXPECT_THAT(stale.afterwards[0].what(), HasSubstr("`latest`"));
+  EXPECT_EQ(stale.path.filename(), "step-000000002.g1");
+  EXPECT_EQ(storage::open_checkpoint(disk, kFolder / storage::kLatestName).manifest().step, 2) << "a stale hint misleads nobody";
+
+  files.refused = ".deleted-";
+  const SaveResult crowded = save(3);
+  EXPECT_FALSE(crowded.failure);
+  ASSERT_EQ(crowded.afterwards.size(), 1u);
+  EXPECT_THAT(crowded.afterwards[0].what(), HasSubstr("old checkpoints were not removed"));
+
+  files.refused = "step-000000004.g1";  // the commit itself
+  const SaveResult lost = save(4);
+  ASSERT_TRUE(lost.failure);
+  EXPECT_EQ(lost.failure->code(), ExitCode::kDisk);
+  EXPECT_THAT(lost.afterwards, IsEmpty());
+
+  files.refused.clear();
+  EXPECT_THAT(save(5).afterwards, IsEmpty());
+  EXPECT_THAT(steps_there(), ElementsAre(5));
+}
+
+TEST_F(Saving, ASelfTestThatFindsDamageIsAFailure) {
+  storage::FaultFileSystem files(disk);
+  SaverOptions with_self_test = options();
+  with_self_test.self_test = true;
+  Saver saver(files, with_self_test);
+  saver.save(1, training.state(), training.manifest());
+  saver.wait();
+  files.flip_bit_of_write(0, 5000, 3);
+  saver.save(2, training.state(), training.manifest());
+  saver.wait();
+  EXPECT_FALSE(results[0].failure);
+  ASSERT_TRUE(results[1].failure);
+  EXPECT_EQ(results[1].failure->code(), ExitCode::kCheckpoint);
+  EXPECT_EQ(storage::find_newest_valid(disk, kFolder).newest->manifest().step, 1);
+}
+
+TEST_F(Saving, ACheckpointIsReadBackAtMostOnce) {
+  int64_t state_bytes = 0;
+  for (const auto& tensor : training.state()) state_bytes += static_cast<int64_t>(tensor.view.nbytes());
+  for (const bool self_test : {false, true}) {
+    storage::CountingReads files(disk);
+    SaverOptions counted = options({.keep_last = 2});
+    counted.generation = self_test ? 2 : 1;
+    counted.self_test = self_test;
+    Saver saver(files, counted);
+    for (int64_t step = 1; step <= 8; ++step) saver.save(step, training.state(), training.manifest());
+    saver.wait();
+    // Each by the self-test; without it those alone on whose strength others go: the 3rd, 5th and 7th.
+    EXPECT_EQ(files.tensor_bytes_read, (self_test ? 8 : 3) * state_bytes);
+    EXPECT_THAT(steps_there(), ElementsAre(8, 7));
+  }
+}
+
+// The first file that is created waits until the door opens, or until it is clear that nobody will open it: a second save that waits
+// for the first never does.
+class SlowDisk final : public storage::WrappedFileSystem {
+ public:
+  using WrappedFileSystem::WrappedFileSystem;
+  std::unique_ptr<storage::FileWriter> create(const std::filesystem::path& path) override {
+    std::unique_lock lock(mutex_);
+    arrived_ = true;
+    changed_.notify_all();
+    changed_.wait_for(lock, std::chrono::milliseconds(300), [this] { return open_; });
+    open_ = true;
+    return inner_.create(path);
+  }
+  void wait_until_writing() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return arrived_; });
+  }
+  void open_door() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool arrived_ = false, open_ = false;
+};
+
+TEST_F(Saving, ASecondSaveChangesNothingOfTheFirstThatIsStillBeingWritten) {
+  SlowDisk files(disk);
+  std::vector<Tensor> first;
+  {
+    Saver saver(files, options());
+    for (const auto& tensor : training.state()) first.push_back(tensor.view.clone());
+    saver.save(1, training.state(), training.manifest());
+    files.wait_until_writing();
+    training.add_to_weights(1);
+    saver.save(2, training.state(), training.manifest());
+    files.open_door();
+  }
+  EXPECT_FALSE(results.at(0).failure) << results[0].failure->what();
+  EXPECT_FALSE(results.at(1).failure) << results[1].failure->what();
+  for (const int64_t step : {1, 2}) {
+    TinyTraining loaded;
+    load_training_state(storage::Checkpoint::open(disk, results[static_cast<size_t>(step) - 1].path), *loaded.optimizer);
+    const auto state = loaded.state();
+    for (size_t i = 0; i < state.size(); ++i) {
+      EXPECT_TRUE(at::equal(state[i].view, step == 1 ? first[i] : first[i] + 1)) << "step " << step << " " << state[i].name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace longhaul::checkpoint
