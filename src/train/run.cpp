@@ -12,6 +12,7 @@
 #include "base/signals.h"
 #include "base/terminal.h"
 #include "base/version.h"
+#include "checkpoint/disk_need.h"
 #include "checkpoint/saved_recipe.h"
 #include "data/compression_baseline.h"
 #include "layout/parameters.h"
@@ -256,6 +257,8 @@ Outcome run_training(RunRequest request) {
   events.write(run_start(request, data, device, flops, peak));
 
   storage::LocalFileSystem files;
+  const auto disk = checkpoint::disk_need(files, request.run_folder / "checkpoints", optimizer->state(), recipe.train);
+  if (const auto warning = disk.warning()) log_warning("{}", *warning);
   // A page that cannot be written (a full disk) is no reason to end a run.
   const auto refresh_report = [&] {
     if (!recipe.observe.report) return;
