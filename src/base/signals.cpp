@@ -2,25 +2,50 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <ctime>
 
+#include "base/clock.h"
 #include "base/diagnostics.h"
+#include "base/error.h"
 
 namespace longhaul {
 namespace {
 
-// Written by handlers, so nothing but sig_atomic_t.
-volatile std::sig_atomic_t stop_requested = 0;
-volatile std::sig_atomic_t interrupted = 0;
-volatile std::sig_atomic_t save_requested = 0;
-volatile std::sig_atomic_t continued = 0;
+// Written by handlers, in whichever thread one runs: nothing but atomics without a lock.
+using Flag = std::atomic<int>;
+static_assert(Flag::is_always_lock_free);
+Flag stop_requested = 0;
+Flag stop_requests = 0;  // how many there have been
+Flag interrupted = 0;
+Flag save_requested = 0;
+Flag continued = 0;
+Flag on_terminal = 0;  // standard error is one
+
+void request(int signal) {
+  stop_requested = signal;
+  ++stop_requests;
+}
+
+// Whoever pressed Ctrl-C sees at once that it was heard: the step, or the save, may take a while yet.
+void say_that_it_was_heard() {
+  constexpr char kText[] = "\nstopping as soon as what was done is saved; Ctrl-C again aborts at once\n";
+  const int begin = on_terminal ? 0 : 1;  // there, the cursor stands behind ^C, or in a progress bar
+  const int before = errno;
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText + begin, sizeof(kText) - 1 - static_cast<size_t>(begin));
+  errno = before;
+}
 
 void on_interrupt(int signal) {
   if (interrupted) _exit(128 + SIGINT);
   interrupted = 1;
-  stop_requested = signal;
+  request(signal);
+  say_that_it_was_heard();
 }
-void on_stop(int signal) { stop_requested = signal; }
+void on_stop(int signal) { request(signal); }
 void on_save(int) { save_requested = 1; }
 void on_continue(int) { continued = 1; }
 
@@ -40,6 +65,7 @@ bool is_ignored(int signal) {
 }  // namespace
 
 void install_signal_handlers() {
+  on_terminal = ::isatty(STDERR_FILENO);
   handle(SIGINT, on_interrupt);
   handle(SIGTERM, on_stop);
   handle(SIGXCPU, on_stop);
@@ -53,19 +79,32 @@ void install_signal_handlers() {
 
 int stop_signal() { return stop_requested; }
 
-bool take_save_request() {
-  if (!save_requested) return false;
-  save_requested = 0;
-  return true;
+void throw_if_stop_requested(std::string_view doing) {
+  const int signal = stop_signal();
+  if (signal == 0) return;
+  throw Error({.code = ExitCode::kPreemptedNotSaved,
+               .what = fmt::format("stopped while {}", doing),
+               .found = fmt::format("signal {}", signal),
+               .hint = "start again: what was finished is kept"});
 }
 
-bool take_continued() {
-  if (!continued) return false;
-  continued = 0;
-  return true;
+bool pause_unless_stopped(double seconds) {
+  constexpr int64_t kSlice_ns = 50'000'000;  // within which a request is noticed that another thread took
+  const int before = stop_requests;
+  const int64_t end_ns = monotonic_ns() + static_cast<int64_t>(seconds * 1e9);
+  while (stop_requests == before) {
+    const int64_t left_ns = end_ns - monotonic_ns();
+    if (left_ns <= 0) return true;
+    const std::timespec slice{.tv_sec = 0, .tv_nsec = std::min(left_ns, kSlice_ns)};
+    ::nanosleep(&slice, nullptr);
+  }
+  return false;
 }
 
-void request_stop(int signal) { stop_requested = signal; }
+bool take_save_request() { return save_requested.exchange(0) != 0; }
+bool take_continued() { return continued.exchange(0) != 0; }
+
+void request_stop(int signal) { request(signal); }
 
 void clear_signal_requests() {
   stop_requested = 0;

@@ -1,14 +1,20 @@
 // Requests that arrive as signals (specs: reliability.md §5.11): SIGTERM, SIGXCPU, SIGHUP (a terminal that was closed; nohup's choice to
-// ignore it stands) and the first SIGINT ask for save-and-stop, a second SIGINT ends at once; SIGUSR1 asks for a save; SIGUSR2 writes
+// ignore it stands) and the first SIGINT, which says on standard error that it was heard, ask for save-and-stop, a second SIGINT ends at once; SIGUSR1 asks for a save; SIGUSR2 writes
 // diagnostics (base/diagnostics.h); SIGCONT, after a SIGSTOP, is told to the loop, since the world may have moved on meanwhile. SIGPIPE is ignored, and
 // SIGXFSZ, so that a file that grows too large is an error like a full disk. A process-wide service: installed once by
 // the command line, read by whoever runs a loop; a library user who never installs it is never affected.
 #pragma once
 
+#include <string_view>
+
 namespace longhaul {
 
 void install_signal_handlers();
-int stop_signal();              // 0, or the signal that asked to stop
+int stop_signal();  // 0, or the signal that asked to stop
+// Error 75 after a request to stop: for long work that has nothing to save, wherever it makes progress. `doing`: "reading the corpus".
+void throw_if_stop_requested(std::string_view doing);
+// Waits so long; false: a request to stop that came meanwhile ended it. An earlier request does not.
+bool pause_unless_stopped(double seconds);
 bool take_save_request();       // true once per SIGUSR1
 bool take_continued();          // true once per SIGCONT
 void request_stop(int signal);  // as if the signal had come (tests, embedding)

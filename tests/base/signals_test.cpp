@@ -4,7 +4,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <string>
+#include <thread>
+
+#include "base/error.h"
 
 namespace longhaul {
 namespace {
@@ -39,6 +45,54 @@ TEST(Signals, TheSecondInterruptEndsAtOnce) {
               return 42;
             }),
             130);
+}
+
+// At once, from the handler: the loop that would act on it may be in the middle of a long step. Once only, and on no other signal.
+TEST(Signals, TheFirstInterruptSaysThatItWasHeard) {
+  EXPECT_EQ(in_child([] {
+              int ends[2];
+              if (pipe(ends) != 0) return 1;
+              dup2(ends[1], STDERR_FILENO);
+              close(ends[1]);
+              install_signal_handlers();
+              raise(SIGTERM);
+              errno = 77;
+              raise(SIGINT);
+              if (errno != 77) return 2;
+              dup2(STDOUT_FILENO, STDERR_FILENO);  // the pipe has no writer any more: reading ends
+              std::string said(1000, '\0');
+              size_t length = 0;
+              while (const ssize_t got = read(ends[0], said.data() + length, said.size() - length)) length += static_cast<size_t>(got);
+              said.resize(length);
+              return said == "stopping as soon as what was done is saved; Ctrl-C again aborts at once\n" ? 42 : 3;
+            }),
+            42);
+}
+
+TEST(Signals, WorkThatSavesNothingStopsWithAnErrorOfItsOwn) {
+  EXPECT_NO_THROW(throw_if_stop_requested("testing"));
+  request_stop(SIGTERM);
+  try {
+    throw_if_stop_requested("testing");
+    ADD_FAILURE() << "went on";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kPreemptedNotSaved);
+    EXPECT_EQ(error.fields().what, "stopped while testing");
+  }
+  clear_signal_requests();
+}
+
+TEST(Signals, APauseEndsByItselfOrByTheNextRequest) {
+  request_stop(SIGTERM);  // an earlier one does not count
+  EXPECT_TRUE(pause_unless_stopped(0.001));
+  std::atomic<bool> ended = false;
+  std::thread person([&] {
+    while (!ended) request_stop(SIGTERM);
+  });
+  EXPECT_FALSE(pause_unless_stopped(1e6));
+  ended = true;
+  person.join();
+  clear_signal_requests();
 }
 
 TEST(Signals, AnInterruptAfterATerminationStillSavesOnce) {
