@@ -35,7 +35,9 @@ Batch BatchBuilder::finish() {
 std::vector<Batch> micro_batches(const Batch& batch, int64_t rows) {
   LONGHAUL_ASSERT(rows > 0 && batch.sequence > 0, "rows {} sequence {}", rows, batch.sequence);
   std::vector<Batch> parts;
-  int64_t document = 0;
+  // Bytes are known for the whole batch only; their share goes by targets, and the shares add up.
+  const auto share = [&](int64_t count) { return batch.target_tokens == 0 ? 0 : batch.target_bytes * count / batch.target_tokens; };
+  int64_t document = 0, targets = 0;  // of the parts so far
   for (int64_t first = 0; first < batch.rows; first += rows) {
     Batch part;
     part.rows = std::min(rows, batch.rows - first);
@@ -52,10 +54,8 @@ std::vector<Batch> micro_batches(const Batch& batch, int64_t rows) {
     part.layout = layout::in_rows(layout::make_packed(lengths), batch.sequence);
     LONGHAUL_ASSERT(part.layout.tokens() == end - begin, "{} tokens in rows of {}", part.layout.tokens(), end - begin);
     part.target_tokens = end - begin - std::count(part.labels.begin(), part.labels.end(), layout::kIgnoreLabel);
-    // Bytes are known for the whole batch only; their share goes by targets, and the shares add up.
-    const int64_t before = std::count_if(batch.labels.begin(), batch.labels.begin() + begin, [](int64_t l) { return l >= 0; });
-    const auto share = [&](int64_t targets) { return batch.target_tokens == 0 ? 0 : batch.target_bytes * targets / batch.target_tokens; };
-    part.target_bytes = share(before + part.target_tokens) - share(before);
+    part.target_bytes = share(targets + part.target_tokens) - share(targets);
+    targets += part.target_tokens;
     parts.push_back(std::move(part));
   }
   return parts;
