@@ -117,6 +117,12 @@ ShardWriter::ShardWriter(std::filesystem::path path, ShardIdentity identity) : p
   block_.reserve(kShardBlockBytes);
 }
 
+ShardWriter::~ShardWriter() {
+  if (!file_) return;
+  std::error_code ignored;  // what stays is removed by the next preparation
+  std::filesystem::remove(partial_, ignored);
+}
+
 void ShardWriter::put(std::span<const std::byte> data) {
   while (!data.empty()) {
     const size_t part = std::min(data.size(), static_cast<size_t>(kShardBlockBytes) - block_.size());

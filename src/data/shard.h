@@ -46,6 +46,7 @@ class ShardWriter {
  public:
   ShardWriter(std::filesystem::path path, ShardIdentity identity);  // writes path.partial
   ShardWriter(ShardWriter&&) = default;
+  ~ShardWriter();  // removes what was not finished
 
   void append(std::span<const int32_t> tokens);
   void end_document(int64_t text_bytes);

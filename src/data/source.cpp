@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/path_text.h"
+#include "base/signals.h"
 #include "data/byte_stream.h"
 #include "data/json_lines.h"
 #include "data/text_check.h"
@@ -133,6 +134,7 @@ void Source::read(size_t file, DocumentSink& sink, int64_t after_line, const std
   const auto stream = open_stream(entry.path);
   int64_t reported = 0;
   const auto advance = [&] {
+    throw_if_stop_requested("reading the corpus");
     if (progress) progress(stream->consumed_bytes() - reported);
     reported = stream->consumed_bytes();
   };

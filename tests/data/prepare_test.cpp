@@ -1,8 +1,10 @@
 #include <atomic>
+#include <csignal>
 #include <map>
 
 #include "base/file.h"
 #include "base/parallel.h"
+#include "base/signals.h"
 #include "data/support.h"
 
 namespace longhaul::data {
@@ -126,6 +128,35 @@ TEST(Prepare, InterruptedInsideACutDocumentGoesOn) {
       EXPECT_EQ(files_below(prepare(corpus, 0, byte_encoder(), cache, options).folder), files_below(whole.folder)) << name << stop;
     }
   }
+}
+
+// A request to stop ends a preparation soon, with an error of its own; what it had open is gone, what it had finished stays.
+TEST(Prepare, ARequestToStopLeavesNothingHalfWritten) {
+  TemporaryFolder folder;
+  write_documents(folder / "text", 120);
+  const Corpus corpus = corpus_of(folder / "text", 10);
+  PrepareOptions options{.shard_tokens = 8000, .batch_bytes = 3000};
+  const auto whole = files_below(prepare(corpus, 0, byte_encoder(), folder / "whole", options).folder);
+  const auto cache = folder / "cache";
+  int commits = 0;
+  options.after_commit = [&] { ++commits; };
+  std::atomic<int64_t> encoded = 0;
+  Encoder stopping = byte_encoder();
+  stopping.encode = [&, encode = stopping.encode](std::string_view text, std::vector<int32_t>& ids) {
+    if (++encoded == 60) request_stop(SIGINT);
+    encode(text, ids);
+  };
+  EXPECT_EQ(error_of([&] { prepare(corpus, 0, stopping, cache, options); }).code(), ExitCode::kPreemptedNotSaved);
+  clear_signal_requests();
+  EXPECT_LT(encoded, 90) << "it went on";
+  EXPECT_GT(commits, 0);
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(cache))
+    EXPECT_NE(entry.path().extension(), ".partial") << entry.path();
+
+  const int64_t before = encoded;
+  const PreparedSource prepared = prepare(corpus, 0, stopping, cache, options);
+  EXPECT_EQ(files_below(prepared.folder), whole);
+  EXPECT_LT(encoded - before, 120) << "began anew";
 }
 
 TEST(Prepare, ThreadsDoNotChangeTheFiles) {

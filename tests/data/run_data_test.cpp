@@ -1,5 +1,11 @@
 #include "data/run_data.h"
+
+#include <csignal>
+
+#include "base/file.h"
+#include "base/signals.h"
 #include "data/support.h"
+#include "data/tokenizer/bpe_trainer.h"
 
 namespace longhaul::data {
 namespace {
@@ -53,6 +59,30 @@ TEST(RunData, TokenizerIsTrainedOnTheTrainingPartOnly) {
   for (const auto& [identity, text] : held.documents) std::filesystem::remove((folder / "text") / identity);
   options.held_out_percent = 0;
   EXPECT_EQ(open_tokenizer(options, Corpus::open(corpus_options(options, {})), folder / "two").sha256(), first);
+}
+
+// While it reads, and while it merges pairs.
+TEST(RunData, ARequestToStopEndsTheTrainingOfATokenizer) {
+  TemporaryFolder folder;
+  write_documents(folder / "text", 5);
+  recipe::DataOptions options;
+  options.source = {(folder / "text").string()};
+  options.vocabulary = 300;
+  request_stop(SIGINT);
+  const Error reading = error_of([&] { open_run_data(options, {}, folder / "cache"); });
+  clear_signal_requests();
+  EXPECT_EQ(reading.code(), ExitCode::kPreemptedNotSaved);
+  EXPECT_TRUE(list_files(folder / "cache").empty());
+
+  const TextSource ending = [given = false](std::string& text) mutable {
+    if (given) request_stop(SIGINT);
+    text = "one two three one two three four five";
+    return !std::exchange(given, true);
+  };
+  const Error merging = error_of([&] { train_bpe(ending, {.vocabulary = 300}); });
+  clear_signal_requests();
+  EXPECT_EQ(merging.code(), ExitCode::kPreemptedNotSaved);
+  EXPECT_EQ(merging.fields().what, "stopped while training the tokenizer");
 }
 
 TEST(RunData, TokenizerFromTheRecipe) {

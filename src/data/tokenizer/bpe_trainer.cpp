@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/progress.h"
+#include "base/signals.h"
 #include "data/tokenizer/flat_map.h"
 #include "data/tokenizer/unicode.h"
 #include "data/tokenizer/word_counts.h"
@@ -251,6 +252,7 @@ Tokenizer train_bpe(const TextSource& next_text, const TrainOptions& options) {
     model.merges.emplace_back(left, right);
     merger.merge(best, place->second);
     progress.advance(fresh);
+    throw_if_stop_requested("training the tokenizer");
   }
   return Tokenizer::from_json(trained_definition(model, options.pre_tokenizer), "trained tokenizer");
 }
