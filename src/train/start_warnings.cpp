@@ -1,0 +1,58 @@
+#include "train/start_warnings.h"
+
+#include <fmt/format.h>
+
+#include "base/progress.h"
+#include "optim/schedule.h"
+
+namespace longhaul::train {
+namespace {
+
+std::string about_tokens(const recipe::TrainOptions& train, int64_t tokens) {
+  if (tokens < train.sequence) {
+    return fmt::format(
+        "the corpus has {} training tokens, fewer than one sequence of {}: the rest of every sequence is padding. "
+        "Name more text (data.source), or shorten train.sequence",
+        count_text(tokens), count_text(train.sequence));
+  }
+  if (tokens < train.tokens_per_step()) {
+    return fmt::format(
+        "the corpus has {} training tokens, fewer than the {} of one step: every step reads all of them more than once. "
+        "Name more text (data.source), or lower train.batch",
+        count_text(tokens), count_text(train.tokens_per_step()));
+  }
+  return "";
+}
+
+std::string about_warmup(const recipe::Recipe& recipe) {
+  if (recipe.optim.warmup_steps < recipe.train.steps) return "";
+  return fmt::format(
+      "the learning rate rises until the end: optim.warmup_steps is {}, train.steps {}. "
+      "Fewer of the former, or more of the latter, leave steps at the full rate",
+      count_text(recipe.optim.warmup_steps), count_text(recipe.train.steps));
+}
+
+// A schedule that ran to its end has brought the rate down; another length stretches it, and the rate is up again.
+std::string about_rate(const recipe::Recipe& recipe, const StartFacts& facts) {
+  if (!facts.earlier || facts.resume_step < facts.earlier->train.steps) return "";
+  const double ended_at = optim::TrainSchedule(facts.earlier->optim, facts.earlier->train).learning_rate(facts.resume_step);
+  const double goes_on_at = optim::TrainSchedule(recipe.optim, recipe.train).learning_rate(facts.resume_step + 1);
+  if (goes_on_at <= ended_at * 1.01) return "";
+  return fmt::format(
+      "the learning rate rises again, from {:.3g} at step {} to {:.3g}: the schedule had come to its end at train.steps={}, and is now "
+      "stretched to {}. The loss will rise with it; optim.schedule=constant optim.lr={:.3g} goes on as it ended",
+      ended_at, count_text(facts.resume_step), goes_on_at, facts.earlier->train.steps, recipe.train.steps, ended_at);
+}
+
+}  // namespace
+
+std::vector<std::string> start_warnings(const recipe::Recipe& recipe, const StartFacts& facts) {
+  std::vector<std::string> warnings;
+  if (facts.resume_step >= recipe.train.steps) return warnings;
+  for (const std::string& text : {about_tokens(recipe.train, facts.training_tokens), about_warmup(recipe), about_rate(recipe, facts)}) {
+    if (!text.empty()) warnings.push_back(text);
+  }
+  return warnings;
+}
+
+}  // namespace longhaul::train

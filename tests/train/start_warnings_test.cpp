@@ -1,0 +1,70 @@
+#include "train/start_warnings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace longhaul::train {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+recipe::Recipe usual() {
+  recipe::Recipe recipe;
+  recipe.train.steps = 1000;
+  recipe.train.batch = 4;
+  recipe.train.sequence = 512;
+  recipe.optim.lr = 1e-3;
+  recipe.optim.warmup_steps = 100;
+  return recipe;
+}
+
+TEST(StartWarnings, NothingIsSaidOfAnOrdinaryRun) {
+  EXPECT_THAT(start_warnings(usual(), {.training_tokens = 2048}), IsEmpty());
+  EXPECT_THAT(start_warnings(usual(), {.training_tokens = 1'000'000, .resume_step = 600, .earlier = usual()}), IsEmpty());
+}
+
+TEST(StartWarnings, TextThatIsShorterThanASequenceOrAStep) {
+  EXPECT_THAT(start_warnings(usual(), {.training_tokens = 13}),
+              ElementsAre(AllOf(StartsWith("the corpus has 13 training tokens, fewer than one sequence of 512"), HasSubstr("padding"),
+                                HasSubstr("data.source"))));
+  EXPECT_THAT(
+      start_warnings(usual(), {.training_tokens = 2047}),
+      ElementsAre(AllOf(StartsWith("the corpus has 2,047 training tokens, fewer than the 2,048 of one step"), HasSubstr("train.batch"))));
+}
+
+TEST(StartWarnings, AWarmUpThatDoesNotEndInTheRun) {
+  recipe::Recipe recipe = usual();
+  recipe.train.steps = 100;
+  EXPECT_THAT(start_warnings(recipe, {.training_tokens = 9999}),
+              ElementsAre(AllOf(HasSubstr("optim.warmup_steps is 100"), HasSubstr("train.steps 100"))));
+  recipe.train.steps = 101;
+  EXPECT_THAT(start_warnings(recipe, {.training_tokens = 9999}), IsEmpty());
+}
+
+TEST(StartWarnings, ALearningRateThatRisesAgain) {
+  recipe::Recipe longer = usual();
+  longer.train.steps = 2000;
+  // The cosine had come down to a tenth at step 1,000; over 2,000 steps it stands at 58 % there.
+  EXPECT_THAT(
+      start_warnings(longer, {.training_tokens = 9999, .resume_step = 1000, .earlier = usual()}),
+      ElementsAre(AllOf(StartsWith("the learning rate rises again, from 0.0001 at step 1,000 to 0.000586"), HasSubstr("train.steps=1000"),
+                        HasSubstr("stretched to 2000"), HasSubstr("optim.schedule=constant optim.lr=0.0001"))));
+  // Before its end a schedule may be stretched without a word, and what it advises brings no warning.
+  EXPECT_THAT(start_warnings(longer, {.training_tokens = 9999, .resume_step = 999, .earlier = usual()}), IsEmpty());
+  longer.optim.schedule = recipe::Schedule::kConstant;
+  longer.optim.lr = 1e-4;
+  EXPECT_THAT(start_warnings(longer, {.training_tokens = 9999, .resume_step = 1000, .earlier = usual()}), IsEmpty());
+}
+
+TEST(StartWarnings, NothingIsSaidWhenNoStepIsLeft) {
+  recipe::Recipe recipe = usual();
+  recipe.optim.warmup_steps = 5000;
+  EXPECT_THAT(start_warnings(recipe, {.training_tokens = 13, .resume_step = 1000, .earlier = usual()}), IsEmpty());
+}
+
+}  // namespace
+}  // namespace longhaul::train
