@@ -41,7 +41,7 @@ class RandomTokens final : public train::Task {
   Tensor loss(model::Context& context, int64_t) override {
     return decoder_.loss(context, decoder_.hidden(context, ids_, layout_), labels_);
   }
-  std::optional<train::TaskEvaluation> evaluate(bool) override { return std::nullopt; }
+  std::optional<train::TaskEvaluation> evaluate(bool, const std::function<bool()>&) override { return std::nullopt; }
   std::optional<train::TaskSample> sample() override { return std::nullopt; }
 
  private:

@@ -47,7 +47,10 @@ ExitCode run(const Arguments& arguments) {
   const data::PreparedSource source = prepare_held_out(arguments, recipe.data, tokenizer);
   data::EvaluationReader reader({&source.held_out}, {.context = arguments.context > 0 ? arguments.context : recipe.train.sequence});
   Progress progress("evaluating", reader.tokens(), Progress::Unit::kTokens);
-  const auto result = evaluate::evaluate(*model.decoder, reader, [&](int64_t tokens) { progress.advance(tokens); });
+  const auto result = *evaluate::evaluate(*model.decoder, reader, [&](int64_t tokens) {
+    progress.advance(tokens);
+    return true;
+  });
   if (arguments.json) {
     print_json({{"step", model.step},
                 {"loss", result.loss},

@@ -23,7 +23,8 @@ double sum_of(const Tensor& loss_t) {
 
 }  // namespace
 
-EvaluationResult evaluate(model::Decoder& decoder, data::EvaluationReader& reader, const std::function<void(int64_t tokens)>& progress) {
+std::optional<EvaluationResult> evaluate(model::Decoder& decoder, data::EvaluationReader& reader,
+                                         const std::function<bool(int64_t tokens)>& progress) {
   const at::NoGradGuard no_gradient;
   model::LocalOps ops;
   EvaluationResult result;
@@ -35,7 +36,7 @@ EvaluationResult evaluate(model::Decoder& decoder, data::EvaluationReader& reade
     nats += sum_of(decoder.loss_each(hidden_td, to_tensor(batch->labels, decoder.device())));
     result.tokens += batch->target_tokens;
     result.bytes += batch->target_bytes;
-    if (progress) progress(batch->target_tokens);
+    if (progress && !progress(batch->target_tokens)) return std::nullopt;
   }
   if (result.tokens == 0) {
     throw Error({.code = ExitCode::kData,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "data/evaluation.h"
 #include "model/decoder.h"
@@ -18,8 +19,9 @@ struct EvaluationResult {
   int64_t bytes = 0;
 };
 
-// Reads until the reader ends. `progress` is called after each batch with the targets it had. No target at all is a kData error.
-EvaluationResult evaluate(model::Decoder& decoder, data::EvaluationReader& reader,
-                          const std::function<void(int64_t tokens)>& progress = {});
+// Reads until the reader ends. `progress` is called after each batch with the targets it had; when it says false, reading stops and there
+// is no result. No target at all is a kData error.
+std::optional<EvaluationResult> evaluate(model::Decoder& decoder, data::EvaluationReader& reader,
+                                         const std::function<bool(int64_t tokens)>& progress = {});
 
 }  // namespace longhaul::evaluate

@@ -50,6 +50,7 @@ class EventWriter {
   // has written meanwhile.
   void require_still_ours() const;
 
+  const std::filesystem::path& path() const { return file_.path(); }
   const std::string& run() const { return common_.run; }
   int64_t generation() const { return common_.generation; }
   int64_t events_lost() const;  // that could not be written

@@ -77,15 +77,16 @@ Tensor Pretrain::loss(model::Context& context, int64_t micro_batch) {
   return decoder_.loss(context, hidden, to_tensor(batch.labels, decoder_.device()));
 }
 
-std::optional<TaskEvaluation> Pretrain::evaluate(bool whole) {
+std::optional<TaskEvaluation> Pretrain::evaluate(bool whole, const std::function<bool()>& go_on) {
   const MemoryPurposeScope scope(MemoryPurpose::kActivations);
   const auto held_out = data_.held_out();
   if (held_out.empty()) return std::nullopt;
   data::EvaluationReader reader(held_out, {.context = recipe_.train.sequence,
                                            .tokens_per_batch = recipe_.train.micro_batch * recipe_.train.sequence,
                                            .limit_tokens = whole ? 0 : recipe_.train.evaluate_tokens});
-  const evaluate::EvaluationResult result = evaluate::evaluate(decoder_, reader);
-  return TaskEvaluation{result.loss, result.bits_per_byte, result.perplexity};
+  const auto result = evaluate::evaluate(decoder_, reader, [&](int64_t) { return go_on(); });
+  if (!result) return std::nullopt;
+  return TaskEvaluation{result->loss, result->bits_per_byte, result->perplexity};
 }
 
 std::optional<TaskSample> Pretrain::sample() {

@@ -28,7 +28,7 @@ class Pretrain final : public Task {
 
   StepWork prepare(int64_t step) override;
   Tensor loss(model::Context& context, int64_t micro_batch) override;
-  std::optional<TaskEvaluation> evaluate(bool whole) override;
+  std::optional<TaskEvaluation> evaluate(bool whole, const std::function<bool()>& go_on) override;
   std::optional<TaskSample> sample() override;
 
  private:

@@ -17,6 +17,7 @@
 #include "data/compression_baseline.h"
 #include "layout/parameters.h"
 #include "observe/report.h"
+#include "observe/report_writer.h"
 #include "observe/table.h"
 #include "observe/tensorboard.h"
 #include "observe/terminal.h"
@@ -30,6 +31,7 @@
 #include "tensor/libtorch_folder.h"
 #include "tensor/machine_profile.h"
 #include "train/pretrain.h"
+#include "train/start_warnings.h"
 
 namespace longhaul::train {
 namespace {
@@ -165,6 +167,12 @@ std::vector<observe::MeasuredMemory> measured_memory(at::Device device) {
   return rows;
 }
 
+int64_t training_tokens(const data::RunData& data) {
+  int64_t tokens = 0;
+  for (const auto& source : data.sources) tokens += source.train.tokens();
+  return tokens;
+}
+
 observe::RunStart run_start(const RunRequest& request, const data::RunData& data, at::Device device, const plan::TokenFlops& flops,
                             double peak) {
   const auto& recipe = request.recipe.recipe;
@@ -193,28 +201,26 @@ observe::RunStart run_start(const RunRequest& request, const data::RunData& data
   start.flops_per_token = flops.causal();
   start.flops_per_token_full_attention = flops.full();
   if (peak > 0) start.peak_flops_per_second = peak;
-  int64_t tokens = 0, bytes = 0, held_out = 0;
+  int64_t bytes = 0, held_out = 0;
   for (const auto& source : data.sources) {
-    tokens += source.train.tokens();
     bytes += source.train.text_bytes();
     held_out += source.held_out.text_bytes();
   }
-  start.training_tokens = tokens;
+  start.training_tokens = training_tokens(data);
   start.training_bytes = bytes;
   start.heldout_bytes = held_out;
   start.memory_bytes = here.memory_bytes;
   return start;
 }
 
-void write_sample(Pretrain& task, observe::EventWriter& events, int64_t step) {
-  if (const auto sample = task.sample()) events.write(observe::Sample{.step = step, .prompt = sample->prompt, .text = sample->text});
-}
-
-Outcome run_to_its_end(Trainer& trainer, observe::EventWriter& events) {
+// The page stands when the run has ended, however it ended; a run that is someone else's by now is not touched.
+Outcome run_to_its_end(Trainer& trainer, observe::ReportWriter* report) {
   try {
-    return trainer.run();
+    const Outcome outcome = trainer.run();
+    if (report != nullptr) report->finish();
+    return outcome;
   } catch (const Error& error) {
-    if (error.code() != ExitCode::kFenced) events.write(observe::End{.reason = "error", .step = trainer.step()});
+    if (report != nullptr && error.code() != ExitCode::kFenced) report->finish();
     throw;
   }
 }
@@ -259,21 +265,17 @@ Outcome run_training(RunRequest request) {
   storage::LocalFileSystem files;
   const auto disk = checkpoint::disk_need(files, request.run_folder / "checkpoints", optimizer->state(), recipe.train);
   if (const auto warning = disk.warning()) log_warning("{}", *warning);
-  // A page that cannot be written (a full disk) is no reason to end a run.
-  const auto refresh_report = [&] {
-    if (!recipe.observe.report) return;
-    try {
-      observe::write_report(request.run_folder);
-    } catch (const Error& error) {
-      if (error.code() != ExitCode::kDisk) throw;
-      log_warning("report.html is not brought up to date: {}", error.what());
-    }
-  };
+  std::optional<observe::ReportWriter> report;
+  if (recipe.observe.report) report.emplace([folder = request.run_folder] { observe::write_report(folder); });
   // Once more: the checkpoint that loads need not be the newest, which may turn out to be damaged.
+  StartFacts facts{.training_tokens = training_tokens(data)};
   const auto check_saved = [&](const storage::Checkpoint& saved) {
-    recipe::refuse_changed(checkpoint::saved_recipe(saved), request.recipe);
+    const recipe::LoadedRecipe earlier = checkpoint::saved_recipe(saved);
+    recipe::refuse_changed(earlier, request.recipe);
     data::require_same_data(data::data_position_from_json(saved.manifest().data_position), task.position_before(saved.manifest().step + 1));
+    facts.earlier = earlier.recipe;
   };
+  std::vector<observe::MeasuredMemory> memory;
   Trainer trainer(task, *optimizer, events, files,
                   {.recipe = request.recipe,
                    .run_folder = request.run_folder,
@@ -286,8 +288,17 @@ Outcome run_training(RunRequest request) {
                    .stop_requested = stop_signal,
                    .save_requested = take_save_request,
                    .continued = take_continued,
-                   .on_progress = refresh_report});
-  const int64_t resumed_at = trainer.resume();
+                   .on_evaluated =
+                       [&] {
+                         if (report) report->refresh();
+                       },
+                   .on_trained =
+                       [&] {
+                         memory = measured_memory(device);
+                         for (const auto& purpose : memory) events.write(purpose);
+                       }});
+  const int64_t resumed_at = facts.resume_step = trainer.resume();
+  for (const std::string& text : start_warnings(recipe, facts)) log_warning("{}", text);
   // Not before: a start that is refused leaves what the checkpoints belong to.
   write_text_atomically(request.run_folder / "recipe.toml", recipe::to_toml(request.recipe));
   data.tokenizer.save(request.run_folder / "tokenizer.json");
@@ -296,11 +307,7 @@ Outcome run_training(RunRequest request) {
     events.write(
         observe::CompressionBaseline{.gzip_bits_per_byte = baseline.gzip_bits_per_byte(), .xz_bits_per_byte = baseline.xz_bits_per_byte()});
   }
-  const Outcome outcome = run_to_its_end(trainer, events);
-  const std::vector<observe::MeasuredMemory> memory = measured_memory(device);  // of training: before the sample
-  for (const auto& purpose : memory) events.write(purpose);
-  if (outcome.reason == "finished" && resumed_at < recipe.train.steps) write_sample(task, events, outcome.step);
-  refresh_report();
+  const Outcome outcome = run_to_its_end(trainer, report ? &*report : nullptr);
   if (!request.quiet && !memory.empty()) {
     fmt::print("\n{}", observe::measured_memory_table(memory).text(colours_wanted(stdout)));
     std::fflush(stdout);

@@ -71,8 +71,9 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, model::ParallelOps&
 
   const optim::GradientNorm norm = optim::gradient_norm(task.parameters(), scale);
   result.gradient_norm = norm.norm;
-  if ((!norm.finite || !std::isfinite(result.loss)) && options.skip_nonfinite) {
+  if (!norm.finite || !std::isfinite(result.loss)) {
     result.skipped = first_bad_block(task, ops, step, options, result.work.micro_batches);
+    if (!result.skipped && norm.finite) result.skipped = BadValue{"loss", "output", "loss"};
     if (!result.skipped) result.skipped = BadValue{layer_of(norm.first_nonfinite), norm.first_nonfinite, "gradient"};
     task.parameters().zero_gradients();
     return result;

@@ -1,6 +1,6 @@
 // Step: one optimizer step on the micro-batches a Task prepared: forward and backward of each, gradients added up in the main
 // gradients, their norm, clipping, the update. A step whose loss or gradient is NaN or Inf changes nothing; the first block whose
-// output is not finite is found by running the offending micro-batch again.
+// output is not finite is found by running the micro-batches again.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,6 @@ namespace longhaul::train {
 struct StepOptions {
   double lr = 0;
   double clip_norm = 0;
-  bool skip_nonfinite = true;  // false: a NaN or Inf is applied like any other number
   uint64_t seed = 0;
 };
 

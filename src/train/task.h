@@ -5,6 +5,7 @@
 // step is cut into micro-batches does not change its gradient. One task, one trainer thread.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -39,7 +40,8 @@ class Task {
   virtual StepWork prepare(int64_t step) = 0;                             // fetches the step's data; steps count from 1
   virtual Tensor loss(model::Context& context, int64_t micro_batch) = 0;  // scalar: the sum, of what prepare() fetched
 
-  virtual std::optional<TaskEvaluation> evaluate(bool whole) = 0;  // whole: everything held out; nothing: no held-out data
+  // whole: everything held out. go_on is asked between batches. Nothing: no held-out data, or go_on said no.
+  virtual std::optional<TaskEvaluation> evaluate(bool whole, const std::function<bool()>& go_on) = 0;
   virtual std::optional<TaskSample> sample() = 0;
 };
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/machine.h"
@@ -13,31 +15,27 @@
 namespace longhaul::train {
 namespace {
 
-checkpoint::SaverOptions saver_options(const TrainerOptions& options, observe::EventWriter& events) {
+// Before the last save is tried again. A batch system that sent a signal kills soon; a person can cut the wait with another one.
+constexpr std::array kRetryPauses_s = {1.0, 2.0, 4.0};
+
+checkpoint::SaverOptions saver_options(const TrainerOptions& options, int64_t generation) {
   const auto& train = options.recipe.recipe.train;
-  const std::filesystem::path run_folder = options.run_folder;
   return {
-      .folder = run_folder / "checkpoints",
-      .generation = events.generation(),
+      .folder = options.run_folder / "checkpoints",
+      .generation = generation,
       .retention = {.keep_last = train.checkpoint_keep > 0 ? train.checkpoint_keep : INT64_MAX, .keep_every = train.checkpoint_keep_every},
-      .self_test = train.checkpoint_self_test,
-      .on_result = [&events, run_folder](const checkpoint::SaveResult& result) {
-        if (result.failure) {
-          if (result.failure->code() == ExitCode::kFenced) throw *result.failure;  // the run is someone else's: write nothing more
-          const bool disk = result.failure->code() == ExitCode::kDisk;
-          events.write(observe::Alarm{.kind = disk ? "disk_full" : "checkpoint_failed",
-                                      .message = fmt::format("the checkpoint of step {} was not saved; training goes on: {}", result.step,
-                                                             result.failure->what())});
-          return;
-        }
-        events.write(observe::CheckpointSaved{.step = result.step,
-                                              .path = result.path.lexically_relative(run_folder).string(),
-                                              .blocking_milliseconds = result.blocking_milliseconds});
-        for (const Error& trouble : result.afterwards) {
-          events.write(observe::Alarm{.kind = "checkpoint_upkeep",
-                                      .message = fmt::format("the checkpoint of step {} is saved; {}", result.step, trouble.what())});
-        }
-      }};
+      .self_test = train.checkpoint_self_test};
+}
+
+// Whether an earlier process came to the end at this step, with all that follows the last step, and none has gone on since.
+bool ended_at(const std::filesystem::path& events, int64_t step) {
+  bool ended = false;
+  observe::for_each_event(events, [&](const observe::Event& event) {
+    if (std::holds_alternative<observe::StepReport>(event.body)) ended = false;
+    const auto* end = std::get_if<observe::End>(&event.body);
+    if (end != nullptr && end->reason == "finished" && end->step == step) ended = true;
+  });
+  return ended;
 }
 
 }  // namespace
@@ -49,7 +47,11 @@ Trainer::Trainer(Task& task, optim::Optimizer& optimizer, observe::EventWriter& 
       files_(files),
       options_(std::move(options)),
       schedule_(options_.recipe.recipe.optim, options_.recipe.recipe.train),
-      saver_(files, saver_options(options_, events)) {}
+      saver_(files, [this] {
+        checkpoint::SaverOptions saver = saver_options(options_, events_.generation());
+        saver.on_result = [this](const checkpoint::SaveResult& result) { on_save_ended(result); };
+        return saver;
+      }()) {}
 
 int64_t Trainer::resume() {
   const auto search = storage::find_newest_valid(files_, options_.run_folder / "checkpoints");
@@ -72,6 +74,7 @@ int64_t Trainer::resume() {
   skipped_ = number("skipped");
   skipped_in_a_row_ = number("skipped_in_a_row");
   step_ = saved_step_ = parent_step_ = saved.step;
+  if (step_ >= train().steps) judged_ = ended_at(events_.path(), step_);
   events_.write(observe::Resume{.step = step_});
   return step_;
 }
@@ -89,19 +92,70 @@ storage::Manifest Trainer::manifest() const {
   return manifest;
 }
 
-void Trainer::save() {
-  saver_.save(step_, optimizer_.state(), manifest());
-  saved_step_ = step_;
+void Trainer::save() { saver_.save(step_, optimizer_.state(), manifest()); }
+
+void Trainer::on_save_ended(const checkpoint::SaveResult& result) {
+  if (!result.failure) {
+    saved_step_ = result.step;
+    events_.write(observe::CheckpointSaved{.step = result.step,
+                                           .path = result.path.lexically_relative(options_.run_folder).string(),
+                                           .blocking_milliseconds = result.blocking_milliseconds});
+    for (const Error& trouble : result.afterwards) {
+      events_.write(observe::Alarm{.kind = "checkpoint_upkeep",
+                                   .message = fmt::format("the checkpoint of step {} is saved; {}", result.step, trouble.what())});
+    }
+    return;
+  }
+  if (result.failure->code() == ExitCode::kFenced) throw *result.failure;  // the run is someone else's: write nothing more
+  events_.write(observe::Alarm{
+      .kind = result.failure->code() == ExitCode::kDisk ? "disk_full" : "checkpoint_failed",
+      .message = fmt::format("the checkpoint of step {} was not saved, those before it stay: {}", result.step, result.failure->what())});
+}
+
+void Trainer::save_at_the_end() {
+  saver_.wait();  // for one that is under way: it may be of this step
+  for (size_t attempt = 0; saved_step_ != step_; ++attempt) {
+    if (attempt > 0) {
+      if (attempt > kRetryPauses_s.size()) break;
+      log_warning("saving step {} again in {:.0f} s; a signal ends the wait", step_, kRetryPauses_s[attempt - 1]);
+      if (!options_.pause(kRetryPauses_s[attempt - 1])) break;
+    }
+    save();
+    saver_.wait();
+  }
+  if (saved_step_ == step_) return;
+  const std::string message =
+      fmt::format("the state at step {} is not on the disk: {}", step_,
+                  saved_step_ < 0 ? "there is no checkpoint, a start begins anew"
+                                  : fmt::format("a start goes on from step {}, and does {} again", saved_step_, step_ - saved_step_));
+  events_.write(observe::Alarm{.kind = "not_saved", .message = message});
+}
+
+// A signal or the clock; the first of them stands.
+bool Trainer::stopping() {
+  if (outcome_.reason != "finished") return true;
+  outcome_.signal = options_.stop_requested ? options_.stop_requested() : 0;
+  if (outcome_.signal != 0) {
+    outcome_.reason = "signal";
+  } else if (until_s_ > 0 && wall_time_s() >= until_s_) {
+    outcome_.reason = "until_time";
+  }
+  return outcome_.reason != "finished";
 }
 
 void Trainer::evaluate(bool whole) {
-  const auto evaluation = task_.evaluate(whole);
-  if (evaluation) {
-    events_.write(observe::Evaluation{
-        .step = step_, .loss = evaluation->loss, .bits_per_byte = evaluation->bits_per_byte, .perplexity = evaluation->perplexity});
-  }
-  evaluated_step_ = step_;
-  if (options_.on_progress) options_.on_progress();
+  const auto evaluation = task_.evaluate(whole, [this] { return !stopping(); });
+  if (!evaluation) return;
+  events_.write(observe::Evaluation{
+      .step = step_, .loss = evaluation->loss, .bits_per_byte = evaluation->bits_per_byte, .perplexity = evaluation->perplexity});
+  if (options_.on_evaluated) options_.on_evaluated();
+}
+
+// Of the state at the end: the whole evaluation, and a sample.
+void Trainer::judge() {
+  if (train().evaluate_every > 0) evaluate(true);
+  if (stopping()) return;
+  if (const auto sample = task_.sample()) events_.write(observe::Sample{.step = step_, .prompt = sample->prompt, .text = sample->text});
 }
 
 void Trainer::report(const StepResult& result, double milliseconds) {
@@ -132,12 +186,21 @@ void Trainer::report(const StepResult& result, double milliseconds) {
   events_.write(report);
 }
 
+void Trainer::refuse_nonfinite(const BadValue& bad) const {
+  if (train().skip_nonfinite && skipped_in_a_row_ < train().nonfinite_limit) return;
+  throw Error({.code = ExitCode::kNumeric,
+               .what = train().skip_nonfinite ? fmt::format("{} steps in a row gave a NaN or Inf", skipped_in_a_row_)
+                                              : "the step gave a NaN or Inf, and none may be skipped (train.skip_nonfinite)",
+               .found = fmt::format("{} of {} in the {} pass", bad.tensor, bad.layer, bad.phase),
+               .where = fmt::format("step {}", step_),
+               .hint = "lower optim.lr, or go back to an earlier checkpoint"});
+}
+
 void Trainer::one_step() {
   const Stopwatch watch;
   const StepResult result = run_step(task_, optimizer_, ops_, step_ + 1,
                                      {.lr = schedule_.learning_rate(step_ + 1),
                                       .clip_norm = options_.recipe.recipe.optim.clip_norm,
-                                      .skip_nonfinite = train().skip_nonfinite,
                                       .seed = static_cast<uint64_t>(train().seed)});
   synchronize(task_.parameters().device());  // the update may only be queued, and its time belongs to this step
   ++step_;
@@ -145,42 +208,39 @@ void Trainer::one_step() {
   skipped_in_a_row_ = result.skipped ? skipped_in_a_row_ + 1 : 0;
   skipped_ += result.skipped ? 1 : 0;
   report(result, watch.milliseconds());
-  if (skipped_in_a_row_ > 0 && skipped_in_a_row_ >= train().nonfinite_limit) {
-    throw Error({.code = ExitCode::kNumeric,
-                 .what = fmt::format("{} steps in a row gave a NaN or Inf", skipped_in_a_row_),
-                 .found = fmt::format("{} of {} in the {} pass", result.skipped->tensor, result.skipped->layer, result.skipped->phase),
-                 .where = fmt::format("step {}", step_),
-                 .hint = "lower optim.lr, or go back to an earlier checkpoint"});
-  }
+  if (result.skipped) refuse_nonfinite(*result.skipped);
 }
 
-void Trainer::finish(const std::string& reason) {
-  if (saved_step_ != step_) save();
-  saver_.wait();
-  events_.write(observe::End{.reason = reason, .step = step_});
-  if (options_.on_progress) options_.on_progress();
-}
-
-Outcome Trainer::run() {
-  const double until_s = recipe::parse_until_time(train().until_time, wall_time_s());
+void Trainer::steps() {
   const auto due = [&](int64_t every) { return every > 0 && step_ % every == 0; };
-  Outcome outcome{.reason = "finished"};
-  while (step_ < train().steps) {
-    outcome.signal = options_.stop_requested ? options_.stop_requested() : 0;
-    if (outcome.signal != 0) outcome.reason = "signal";
-    if (outcome.signal == 0 && until_s > 0 && wall_time_s() >= until_s) outcome.reason = "until_time";
-    if (outcome.reason != "finished") break;
+  while (step_ < train().steps && !stopping()) {
     if (options_.continued && options_.continued()) events_.require_still_ours();
     one_step();
     saver_.poll();
     if (due(train().checkpoint_every) || (options_.save_requested && options_.save_requested())) save();
     if (due(train().evaluate_every) && step_ < train().steps) evaluate(false);
   }
-  if (outcome.reason == "finished" && train().evaluate_every > 0 && evaluated_step_ != step_) evaluate(true);
-  finish(outcome.reason);
-  outcome.step = step_;
-  outcome.saved = !saver_.last_failure().has_value();
-  return outcome;
+}
+
+Outcome Trainer::run() {
+  until_s_ = recipe::parse_until_time(train().until_time, wall_time_s());
+  outcome_ = {};
+  try {
+    steps();
+    save_at_the_end();
+    if (options_.on_trained) options_.on_trained();
+    if (!stopping() && !judged_) judge();
+    events_.write(observe::End{.reason = outcome_.reason, .step = step_});
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kFenced) {
+      saver_.wait();  // what is under way ends before the end is told
+      events_.write(observe::End{.reason = "error", .step = step_});
+    }
+    throw;
+  }
+  outcome_.step = step_;
+  outcome_.saved = saved_step_ == step_;
+  return outcome_;
 }
 
 }  // namespace longhaul::train

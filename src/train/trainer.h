@@ -1,15 +1,20 @@
 // Trainer: the loop. Steps, evaluations, checkpoints, signals, the numeric guard and the events that tell of them; it knows no model.
 // A process may hold several trainers in several threads: signals and the logger are the only things they share.
 //
-// What ends a run: all steps done, train.until_time, a stop request (signal; see stop_requested), too many skipped steps in a row
-// (Error 67), a later start of the same run (Error 76: nothing more is written). A run that ends early has saved;
-// `Outcome::reason` says why it ended. A full disk ends no run: saves that fail are told as alarms, and the next one tries again.
+// What ends a run: all steps done, train.until_time, a stop request (signal; see stop_requested), too many skipped steps in a row, or
+// a single one without train.skip_nonfinite (Error 67), a later start of the same run (Error 76: nothing more is written). The state at
+// the end is saved first, and the whole evaluation and the sample come after it: whoever ends them ends no training. A start that
+// finds all steps done and these two not does them then. `Outcome::reason` says why the run ended.
+//
+// A full disk ends no run: saves that fail are told as alarms, and the next one tries again. The last one has no next one: it is tried a
+// few times, and then `Outcome::saved` is false and an alarm says from where a start goes on.
 #pragma once
 
 #include <filesystem>
 #include <functional>
 #include <string>
 
+#include "base/signals.h"
 #include "checkpoint/save.h"
 #include "observe/event_log.h"
 #include "optim/schedule.h"
@@ -31,13 +36,15 @@ struct TrainerOptions {
   double peak_flops_per_second = 0;                                   // measured; 0: no MFU
   std::function<int()> stop_requested;                                // a signal number, or 0
   std::function<bool()> save_requested;
-  std::function<bool()> continued;    // true once after the process was stopped and woken
-  std::function<void()> on_progress;  // after each evaluation and at the end (report page)
+  std::function<bool()> continued;                                   // true once after the process was stopped and woken
+  std::function<bool(double seconds)> pause = pause_unless_stopped;  // before a failed last save is tried again; false: give it up
+  std::function<void()> on_evaluated;                                // after each evaluation
+  std::function<void()> on_trained;                                  // once no step follows and the state is saved
 };
 
 struct Outcome {
-  std::string reason;  // "finished", "signal", "until_time"
-  int64_t step = 0;    // last step done
+  std::string reason = "finished";  // or "signal", "until_time"
+  int64_t step = 0;                 // last step done
   int signal = 0;
   bool saved = true;  // the state at `step` is on the disk
 };
@@ -52,11 +59,16 @@ class Trainer {
   int64_t step() const { return step_; }
 
  private:
+  void steps();
   void one_step();
   void report(const StepResult& result, double milliseconds);
+  void refuse_nonfinite(const BadValue& bad) const;
+  bool stopping();
   void evaluate(bool whole);
+  void judge();
   void save();
-  void finish(const std::string& reason);
+  void on_save_ended(const checkpoint::SaveResult& result);
+  void save_at_the_end();
   storage::Manifest manifest() const;
   const recipe::TrainOptions& train() const { return options_.recipe.recipe.train; }
 
@@ -67,9 +79,13 @@ class Trainer {
   TrainerOptions options_;
   optim::TrainSchedule schedule_;
   model::LocalOps ops_;
-  checkpoint::Saver saver_;
   int64_t step_ = 0, tokens_ = 0, skipped_ = 0, skipped_in_a_row_ = 0;
-  int64_t saved_step_ = -1, evaluated_step_ = -1, parent_step_ = -1;
+  int64_t saved_step_ = -1;  // newest on the disk; -1: none
+  int64_t parent_step_ = -1;
+  bool judged_ = false;  // an earlier process has evaluated the state at the end
+  double until_s_ = 0;
+  Outcome outcome_;
+  checkpoint::Saver saver_;  // last: what it calls at the end uses everything above
 };
 
 }  // namespace longhaul::train

@@ -105,6 +105,15 @@ TEST_F(WholeRun, Usr1SavesAndUsr2TellsWhileTrainingGoesOn) {
   EXPECT_EQ(newest_checkpoint(), steps_done());
 }
 
+TEST_F(WholeRun, AnInterruptIsHeardAndSaves) {
+  Child child = start({"train.checkpoint_every=0"});
+  ASSERT_TRUE(reaches(child, 2)) << child.output();
+  child.send(SIGINT);
+  EXPECT_EQ(child.wait(), 74) << child.output();
+  EXPECT_THAT(child.output(), HasSubstr("stopping as soon as what was done is saved; Ctrl-C again aborts at once\n"));
+  EXPECT_EQ(newest_checkpoint(), steps_done());
+}
+
 TEST_F(WholeRun, UntilTimeSavesAndEndsWell) {
   Child child = start({"train.until_time=+3s", "train.checkpoint_every=0"});
   EXPECT_EQ(child.wait(), 0) << child.output();
@@ -153,11 +162,13 @@ TEST_F(WholeRun, ASaveThatFailsForLackOfRoomLosesNothing) {
   EXPECT_EQ(full.status, 73) << full.errors;
   EXPECT_EQ(steps_done(), 12);
   const auto alarms = events<observe::Alarm>();
-  ASSERT_EQ(alarms.size(), 2u) << full.output;
+  ASSERT_EQ(alarms.size(), 7u) << full.output;  // steps 8 and 12, four more attempts at the latter, and what they come to
   EXPECT_EQ(alarms[0].kind, "disk_full");
   EXPECT_THAT(alarms[0].message, HasSubstr("step 8"));
-  EXPECT_THAT(full.errors, HasSubstr("alarm   disk_full: the checkpoint of step 8 was not saved; training goes on: "));
+  EXPECT_THAT(full.errors, HasSubstr("alarm   disk_full: the checkpoint of step 8 was not saved, those before it stay: "));
   EXPECT_THAT(full.errors, AllOf(HasSubstr("\n  where "), Not(HasSubstr("\\x0a"))));  // an error's lines are lines
+  EXPECT_EQ(alarms.back().kind, "not_saved");
+  EXPECT_THAT(full.errors, HasSubstr("the state at step 12 is not on the disk: a start goes on from step 4, and does 8 again"));
   EXPECT_THAT(full.errors, HasSubstr("error: the last state of the run is not saved"));
   EXPECT_THAT(full.output, Not(HasSubstr("alarm")));
   EXPECT_EQ(newest_checkpoint(), 4);

@@ -29,7 +29,7 @@ class Perplexity : public ::testing::Test {
   const data::TokenDataset& held_out() const { return source_->held_out; }
   EvaluationResult run(model::Decoder& decoder, data::EvaluationOptions options) {
     data::EvaluationReader reader({&held_out()}, options);
-    return evaluate(decoder, reader);
+    return *evaluate(decoder, reader);
   }
 
   TemporaryFolder folder_;
@@ -79,10 +79,22 @@ TEST_F(Perplexity, IsTheMeanLossOfTheDocuments) {
   }
   int64_t seen = 0;
   data::EvaluationReader reader({&held_out()}, {.context = 4096, .tokens_per_batch = 200});
-  const EvaluationResult result = evaluate(decoder, reader, [&](int64_t tokens) { seen += tokens; });
+  const EvaluationResult result = *evaluate(decoder, reader, [&](int64_t tokens) {
+    seen += tokens;
+    return true;
+  });
   EXPECT_NEAR(result.loss, nats / targets, 1e-10);
   EXPECT_EQ(seen, result.tokens);
   EXPECT_NEAR(run(decoder, {.context = 4096, .tokens_per_batch = 1}).loss, result.loss, 1e-10);
+}
+
+TEST_F(Perplexity, StopsBetweenBatchesWhenToldTo) {
+  model::Decoder decoder = filled_decoder(byte_model());
+  data::EvaluationReader reader({&held_out()}, {.context = 32, .tokens_per_batch = 64});
+  int batches = 0;
+  EXPECT_FALSE(evaluate(decoder, reader, [&](int64_t) { return ++batches < 2; }));
+  EXPECT_EQ(batches, 2);
+  EXPECT_TRUE(reader.next()) << "the text was read to its end";
 }
 
 TEST_F(Perplexity, RefusesNothingToEvaluate) {

@@ -39,7 +39,7 @@ class Documents final : public Task {
     const Tensor hidden = decoder_.hidden(context, to_tensor(ids, decoder_.device()), layout);
     return decoder_.loss(context, hidden, to_tensor(layout::shifted_labels(layout, ids), decoder_.device()));
   }
-  std::optional<TaskEvaluation> evaluate(bool) override { return std::nullopt; }
+  std::optional<TaskEvaluation> evaluate(bool, const std::function<bool()>&) override { return std::nullopt; }
   std::optional<TaskSample> sample() override { return std::nullopt; }
 
  private:

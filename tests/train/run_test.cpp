@@ -303,11 +303,72 @@ TEST_F(TrainRun, FreshMovesTheEarlierRunAside) {
 }
 
 TEST_F(TrainRun, ASignalSavesAndStops) {
+  run_training(request("prepares the data", {"train.steps=1"}));
   request_stop(15);
   const Outcome outcome = run_training(request("run"));
   EXPECT_EQ(outcome.reason, "signal");
   EXPECT_EQ(outcome.signal, 15);
   EXPECT_TRUE(outcome.saved);
+}
+
+TEST_F(TrainRun, ASignalEndsThePreparationOfDataAndTheNextStartMakesIt) {
+  request_stop(2);
+  try {
+    run_training(request("run"));
+    FAIL() << "it went on";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kPreemptedNotSaved);
+    EXPECT_THAT(error.what(), HasSubstr("stopped while reading the corpus"));
+  }
+  EXPECT_TRUE(events<observe::StepReport>("run").empty());
+  clear_signal_requests();
+  EXPECT_EQ(run_training(request("run")).step, 12);
+  run_training(request("undisturbed"));
+  EXPECT_EQ(losses("run"), losses("undisturbed"));
+}
+
+// Weights grow by themselves until a number is beyond what fp32 can hold.
+TEST_F(TrainRun, WhereNoStepMayBeSkippedANanEndsTheRunAndKeepsItsCheckpoint) {
+  const std::vector<std::string> diverging{"optim.schedule=constant",  "optim.lr=100",           "optim.weight_decay=100",
+                                           "optim.warmup_steps=0",     "train.steps=60",         "train.checkpoint_every=0",
+                                           "train.nonfinite_limit=60", "train.checkpoint_keep=1"};
+  for (const std::string name : {"ends", "skips"}) {
+    run_training(request(name, {"train.steps=5"}));
+    auto more = diverging;
+    more.push_back(name == "ends" ? "train.skip_nonfinite=false" : "train.nonfinite_limit=1");
+    try {
+      run_training(request(name, more));
+      FAIL() << "the run went on";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kNumeric) << error.what();
+    }
+    const auto kept = storage::list_checkpoints(storage::LocalFileSystem(), folder_ / name / "checkpoints");
+    ASSERT_EQ(kept.size(), 1u);
+    EXPECT_EQ(kept[0].name.step, 5);
+    EXPECT_TRUE(*events<observe::StepReport>(name).back().skipped);
+    EXPECT_EQ(events<observe::End>(name).back().reason, "error");
+  }
+  const auto ends = events<observe::NonFinite>("ends"), skips = events<observe::NonFinite>("skips");
+  ASSERT_EQ(ends.size(), 1u);
+  ASSERT_EQ(skips.size(), 1u);
+  EXPECT_EQ(ends[0].step, skips[0].step);
+  EXPECT_EQ(ends[0].layer, skips[0].layer);
+  EXPECT_EQ(ends[0].tensor, skips[0].tensor);
+  EXPECT_EQ(ends[0].phase, skips[0].phase);
+  EXPECT_THAT(ends[0].layer, HasSubstr("layers."));
+}
+
+TEST_F(TrainRun, ThePageOfAnEndedRunIsWhole) {
+  run_training(request("run", {"observe.report=true", "train.evaluate_every=5", "sample.tokens=4"}));
+  const std::string page = read_text(folder_ / "run" / "report.html");
+  EXPECT_THAT(page, HasSubstr("<span class=\"status good\">finished</span>"));
+  EXPECT_THAT(page, HasSubstr("All 3 evaluations as a table"));
+  EXPECT_THAT(page, HasSubstr("<h2>What it writes"));
+  // An error is an end too.
+  EXPECT_THROW(run_training(request("run", {"observe.report=true", "train.steps=60", "train.evaluate_every=5", "optim.lr=100",
+                                            "optim.weight_decay=100", "optim.schedule=constant", "train.skip_nonfinite=false"})),
+               Error);
+  EXPECT_THAT(read_text(folder_ / "run" / "report.html"), HasSubstr("<span class=\"status bad\">error</span>"));
 }
 
 TEST_F(TrainRun, MicroBatchesDoNotChangeGradients) {

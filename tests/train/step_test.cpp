@@ -1,11 +1,13 @@
-// One optimizer step on a decoder with random tokens: the numeric guard.
+// One optimizer step: its numbers worked out by hand, and the numeric guard.
 #include "train/step.h"
 
 #include <gtest/gtest.h>
 
 #include "model/decoder.h"
 #include "model/parallel_ops.h"
+#include "support/models.h"
 #include "support/tensors.h"
+#include "train/by_hand.h"
 
 namespace longhaul::train {
 namespace {
@@ -20,7 +22,10 @@ recipe::ModelConfig tiny_model() {
 
 class RandomTokens final : public Task {
  public:
-  RandomTokens() : decoder_(tiny_model(), Precision::named("fp32")) { decoder_.parameters().initialise(3); }
+  explicit RandomTokens(const recipe::ModelConfig& config = tiny_model(), const char* dtype = "fp32")
+      : decoder_(config, Precision::named(dtype)) {
+    decoder_.parameters().initialise(3);
+  }
   model::ParameterSet& parameters() override { return decoder_.parameters(); }
   const Precision& precision() const override { return decoder_.precision(); }
   StepWork prepare(int64_t) override { return {.micro_batches = 2, .weight = 24, .tokens = 24}; }
@@ -28,7 +33,7 @@ class RandomTokens final : public Task {
     const Tensor ids = at::arange(12, at::kLong).add(micro_batch).remainder(20);
     return decoder_.loss(context, decoder_.hidden(context, ids, layout::make_single(12)), ids.add(1).remainder(20));
   }
-  std::optional<TaskEvaluation> evaluate(bool) override { return std::nullopt; }
+  std::optional<TaskEvaluation> evaluate(bool, const std::function<bool()>&) override { return std::nullopt; }
   std::optional<TaskSample> sample() override { return std::nullopt; }
 
  private:
@@ -83,6 +88,132 @@ TEST_F(StepGuard, ANanIsNamedByItsFirstBlockAndChangesNothing) {
     weight.flatten()[5].fill_(kept);
   }
   EXPECT_FALSE(step(2).skipped);  // and training goes on
+}
+
+// The vector task's step beside the same numbers by hand. An epsilon far above the gradients: Adam would hide their scale.
+class StepByHand : public ::testing::Test {
+ protected:
+  static recipe::OptimOptions options(double clip_norm) { return {.eps = 10, .clip_norm = clip_norm}; }
+  StepResult step(int64_t number, double lr, double clip_norm) {
+    return run_step(task_, *optimizer_, ops_, number, {.lr = lr, .clip_norm = clip_norm});
+  }
+  void expect_value(const Tensor& expected) const {
+    EXPECT_LT((task_.value() - expected).abs().max().item<double>(), 1e-12) << task_.value() << expected;
+  }
+
+  testing::VectorTask task_;
+  model::LocalOps ops_;
+  std::unique_ptr<optim::Optimizer> optimizer_ = optim::make_optimizer(options(0), task_.parameters(), task_.precision());
+  testing::Tensors by_hand_{{"w", at::arange(1, 4, at::kDouble)}};
+  const Tensor mean_ = 2 * testing::VectorTask::slope() / testing::VectorTask::kWeight;
+};
+
+TEST_F(StepByHand, TheSumOfTheMicroBatchesIsDividedByTheWeight) {
+  testing::AdamwByHand adamw(options(0));
+  for (int64_t s = 1; s <= 3; ++s) {
+    const double loss = (by_hand_["w"] * mean_).sum().item<double>();
+    const double norm = adamw.step(by_hand_, {{"w", mean_}}, 0.5);
+    const StepResult result = step(s, 0.5, 0);
+    EXPECT_NEAR(result.loss, loss, 1e-14);
+    EXPECT_NEAR(result.gradient_norm, norm, 1e-14);
+    EXPECT_EQ(result.auxiliary_loss, 0);
+    EXPECT_EQ(result.work.tokens, 10);
+    expect_value(by_hand_["w"]);
+  }
+}
+
+TEST_F(StepByHand, AGradientAboveTheLimitIsClipped) {
+  testing::AdamwByHand adamw(options(0.1));
+  for (int64_t s = 1; s <= 3; ++s) {
+    const double norm = adamw.step(by_hand_, {{"w", mean_}}, 0.5);
+    ASSERT_GT(norm, 0.3);
+    EXPECT_NEAR(step(s, 0.5, 0.1).gradient_norm, norm, 1e-14);
+    expect_value(by_hand_["w"]);
+  }
+}
+
+TEST_F(StepByHand, AuxiliaryLossesAreTrainedAndToldApart) {
+  task_.auxiliary_slope = at::tensor({-2.0, 5.0, 0.25}, at::kDouble);
+  const Tensor both = mean_ + 2 * task_.auxiliary_slope / testing::VectorTask::kWeight;
+  const double auxiliary = (task_.value() * task_.auxiliary_slope).sum().item<double>() * 2 / testing::VectorTask::kWeight;
+  const double loss = (task_.value() * mean_).sum().item<double>();
+  testing::AdamwByHand(options(0)).step(by_hand_, {{"w", both}}, 0.5);
+  const StepResult result = step(1, 0.5, 0);
+  EXPECT_NEAR(result.loss, loss, 1e-14);
+  EXPECT_NEAR(result.auxiliary_loss, auxiliary, 1e-14);
+  expect_value(by_hand_["w"]);
+}
+
+TEST_F(StepByHand, ANanGradientBehindAFiniteLossChangesNothing) {
+  task_.loss_of = [](const Tensor& w, int64_t, int64_t m) {
+    return (w * testing::VectorTask::slope()).sum() + (m == 1 ? testing::nan_gradient(w) : w.sum() * 0);
+  };
+  const StepResult result = step(1, 0.5, 0);
+  EXPECT_NEAR(result.loss, (by_hand_["w"] * mean_).sum().item<double>(), 1e-14);
+  ASSERT_TRUE(result.skipped);
+  EXPECT_EQ(result.skipped->phase, "gradient");
+  EXPECT_EQ(result.skipped->tensor, "layers.0.vector");
+  EXPECT_EQ(result.skipped->layer, "layers.0");
+  EXPECT_EQ(optimizer_->steps(), 0);
+  expect_value(by_hand_["w"]);
+
+  // Nothing of it stays: the next step is an ordinary first one.
+  task_.loss_of = [](const Tensor& w, int64_t, int64_t) { return (w * testing::VectorTask::slope()).sum(); };
+  testing::AdamwByHand(options(0)).step(by_hand_, {{"w", mean_}}, 0.5);
+  EXPECT_FALSE(step(2, 0.5, 0).skipped);
+  expect_value(by_hand_["w"]);
+}
+
+TEST_F(StepByHand, ANanInTheSecondMicroBatchAloneIsNamed) {
+  task_.loss_of = [](const Tensor& w, int64_t, int64_t m) { return m == 1 ? testing::nan_loss(w) : w.sum(); };
+  const StepResult result = step(1, 0.5, 0);
+  ASSERT_TRUE(result.skipped);
+  EXPECT_EQ(result.skipped->layer, "block of micro-batch 1");
+  EXPECT_EQ(result.skipped->phase, "forward");
+  expect_value(by_hand_["w"]);
+}
+
+// The gradient is finite and no block says anything: what is left is the loss.
+TEST_F(StepByHand, ANanLossWithAFiniteGradientIsTheLosss) {
+  class Silent final : public Task {
+   public:
+    explicit Silent(testing::VectorTask& inner) : inner_(inner) {}
+    model::ParameterSet& parameters() override { return inner_.parameters(); }
+    const Precision& precision() const override { return inner_.precision(); }
+    StepWork prepare(int64_t step) override { return inner_.prepare(step); }
+    Tensor loss(model::Context& context, int64_t micro_batch) override {
+      context.inspect = nullptr;
+      return inner_.loss(context, micro_batch) + std::nan("");
+    }
+    std::optional<TaskEvaluation> evaluate(bool, const std::function<bool()>&) override { return std::nullopt; }
+    std::optional<TaskSample> sample() override { return std::nullopt; }
+
+   private:
+    testing::VectorTask& inner_;
+  } silent(task_);
+  const StepResult result = run_step(silent, *optimizer_, ops_, 1, {.lr = 0.5});
+  ASSERT_TRUE(result.skipped);
+  EXPECT_EQ(result.skipped->layer, "loss");
+  EXPECT_EQ(result.skipped->phase, "loss");
+}
+
+// The balance loss of a model with experts moves its routers.
+TEST(StepWithExperts, RoutersLearnFromTheirAuxiliaryLoss) {
+  std::vector<Tensor> moved;
+  for (const double coefficient : {0.0, 2.0}) {
+    recipe::ModelConfig config = longhaul::testing::hybrid_experts_post_norm();
+    config.auxiliary_loss = coefficient;
+    config.z_loss = 0;
+    RandomTokens task(config, "fp64");
+    model::LocalOps ops;
+    const auto optimizer = optim::make_optimizer({.eps = 10, .weight_decay = 0}, task.parameters(), task.precision());
+    const Tensor router = task.parameters().holder_of("layers.0.router.weight")->value.detach();
+    const Tensor before = router.clone();
+    const StepResult result = run_step(task, *optimizer, ops, 1, {.lr = 1});
+    EXPECT_EQ(result.auxiliary_loss > 0, coefficient > 0);
+    moved.push_back(router - before);
+  }
+  EXPECT_GT((moved[1] - moved[0]).norm().item<double>(), 0.1 * moved[0].norm().item<double>());
 }
 
 }  // namespace
