@@ -72,7 +72,7 @@ TEST(RunData, ARequestToStopEndsTheTrainingOfATokenizer) {
   const Error reading = error_of([&] { open_run_data(options, {}, folder / "cache"); });
   clear_signal_requests();
   EXPECT_EQ(reading.code(), ExitCode::kPreemptedNotSaved);
-  EXPECT_TRUE(list_files(folder / "cache").empty());
+  EXPECT_TRUE(!std::filesystem::exists(folder / "cache") || list_files(folder / "cache").empty());
 
   const TextSource ending = [given = false](std::string& text) mutable {
     if (given) request_stop(SIGINT);

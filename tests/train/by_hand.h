@@ -75,8 +75,8 @@ class VectorTask final : public Task {
     return {.micro_batches = 2, .weight = kWeight, .tokens = 10};
   }
   Tensor loss(model::Context& context, int64_t micro_batch) override {
-    const Tensor w = parameter_->use();
-    if (auxiliary_slope.defined()) context.auxiliary_losses.push_back((w * auxiliary_slope).sum());
+    Tensor w = parameter_->use();
+    if (auxiliary_slope.defined()) w = context.join_auxiliary_loss("layers.0", w, (w * auxiliary_slope).sum());
     const Tensor loss = loss_of(w, step_, micro_batch);
     if (context.inspect) context.inspect("block of micro-batch " + std::to_string(micro_batch), loss);
     return loss;

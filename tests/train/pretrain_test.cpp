@@ -56,7 +56,7 @@ struct PlainModel {
 
 class PretrainByHand : public ::testing::Test {
  protected:
-  explicit PretrainByHand(int documents = 12) {
+  explicit PretrainByHand(int documents = 40) {
     for (int d = 0; d < documents; ++d) {
       std::string text;
       for (int i = 0; i <= d % 5; ++i) text += "line " + std::to_string(i * d) + " of " + std::to_string(d) + "\n";
