@@ -50,7 +50,7 @@ bool read_ending(std::string_view ending, CheckpointName& name) {
 
 std::string CheckpointName::text() const {
   std::string name = fmt::format("{}{:09}", kStepPrefix, step);
-  if (!generation) return name;
+  if (!generation || (kind == Kind::kCommitted && generation == 1 && attempt == 1)) return name;
   if (kind == Kind::kTemporary) return fmt::format("{}{}{}", name, kTemporaryInfix, *generation);
   name += fmt::format("{}{}", kGenerationInfix, *generation);
   return attempt == 1 ? name : fmt::format("{}-{}", name, attempt);

@@ -1,9 +1,9 @@
 // Names inside the folder of checkpoints, and the generations they carry. A generation is one start of a run; a later one supersedes.
 //
+//   step-000000012            a checkpoint of a run's first generation; older versions named those of all so: the manifest says which
 //   step-000000012.g3         a checkpoint of generation 3          step-000000012.tmp-3   being written by generation 3
 //   step-000000012.g3-2       the second one that it committed for this step: the first could not be made durable
 //   .deleted-…                being removed                         .generations/3         taken: no other start gets this number
-//   step-000000012            a checkpoint as older versions named them; its manifest says which generation
 //   step-000000012.replaced-3 likewise, displaced by generation 3's save of the same step
 //
 // Two starts of one run may write here at once, from machines between which no lock holds. Then this is what keeps the earlier one's
@@ -29,7 +29,7 @@ struct CheckpointName {
   enum class Kind { kCommitted, kReplaced, kTemporary };
   Kind kind = Kind::kCommitted;
   int64_t step = 0;
-  std::optional<int64_t> generation;  // none: a name of an older version, which does not say
+  std::optional<int64_t> generation;  // none: the name does not say; read_manifest() does
   int64_t attempt = 1;                // of kCommitted: a later one supersedes
 
   std::string text() const;

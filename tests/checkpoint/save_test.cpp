@@ -66,7 +66,7 @@ TEST_F(Saving, WhatFailsAfterTheCommitIsToldBesideIt) {
   EXPECT_FALSE(saver.last_failure());
   ASSERT_EQ(stale.afterwards.size(), 1u);
   EXPECT_THAT(stale.afterwards[0].what(), HasSubstr("`latest`"));
-  EXPECT_EQ(stale.path.filename(), "step-000000002.g1");
+  EXPECT_EQ(stale.path.filename(), "step-000000002");
   EXPECT_EQ(storage::open_checkpoint(disk, kFolder / storage::kLatestName).manifest().step, 2) << "a stale hint misleads nobody";
 
   files.refused = ".deleted-";
@@ -75,7 +75,7 @@ TEST_F(Saving, WhatFailsAfterTheCommitIsToldBesideIt) {
   ASSERT_EQ(crowded.afterwards.size(), 1u);
   EXPECT_THAT(crowded.afterwards[0].what(), HasSubstr("old checkpoints were not removed"));
 
-  files.refused = "step-000000004.g1";  // the commit itself
+  files.refused = "step-000000004";  // the commit itself
   const SaveResult lost = save(4);
   ASSERT_TRUE(lost.failure);
   EXPECT_EQ(lost.failure->code(), ExitCode::kDisk);

@@ -359,7 +359,7 @@ TEST_F(Program, CheckpointsAreListedVerifiedComparedAndPruned) {
   EXPECT_EQ(run({"checkpoint", "verify", newest.string()}).status, 0);
   EXPECT_EQ(run({"checkpoint", "verify", path("a")}).status, 0);
   for (const char* name :
-       {"a/checkpoints/", "a/checkpoints/latest", "a/checkpoints/step-000000020", "a/checkpoints/step-000000020.g1/manifest.json"}) {
+       {"a/checkpoints/", "a/checkpoints/latest", "a/checkpoints/step-000000020", "a/checkpoints/step-000000020/manifest.json"}) {
     EXPECT_EQ(json::parse(run({"checkpoint", "show", path(name), "--json"}).output)["step"], 20) << name;
   }
   EXPECT_EQ(run({"checkpoint", "verify", path("a/checkpoints/latest")}).status, 0);
@@ -385,7 +385,7 @@ TEST_F(Program, CheckpointsAreListedVerifiedComparedAndPruned) {
 
   // A damaged newest one: the next older is taken, which is said; the list says it in one line.
   save("b", 10, 0);
-  fs::resize_file(folder_ / "b/checkpoints/step-000000020.g1/rank-00000.safetensors", 10);
+  fs::resize_file(folder_ / "b/checkpoints/step-000000020/rank-00000.safetensors", 10);
   const ProcessResult shown = run({"checkpoint", "show", path("b"), "--json"});
   EXPECT_EQ(json::parse(shown.output)["step"], 10);
   EXPECT_THAT(shown.errors, AllOf(HasSubstr("passed over"), HasSubstr("step-000000020")));

@@ -87,7 +87,7 @@ def main():
             (folder / "text" / f"{i}.txt").write_text("a" * 300 + f"{i}\n")
         (folder / "tiny.toml").write_text(RECIPE)
         longhaul(folder, "train", folder / "tiny.toml", f"data.source={folder / 'text'}", "--run", folder / "run", "--quiet")
-        checkpoint = folder / "run" / "checkpoints" / "step-000000002.g1"
+        checkpoint = folder / "run" / "checkpoints" / "step-000000002"
         count = read_checkpoint(checkpoint)
         assert count > 20, count
         (folder / "ids.json").write_text("[1, 2, 3, 250]")

@@ -79,7 +79,7 @@ TEST(CheckpointReading, AnyRectangleFromAnyLayout) {
 TEST(CheckpointReading, WholeTensorsKeepTheirNamesForOtherReaders) {
   RecordingFileSystem disk;
   const auto path = save_test_checkpoint(disk, kFolder, 12, 1, 7);
-  EXPECT_EQ(path.filename(), "step-000000012.g1");
+  EXPECT_EQ(path.filename(), "step-000000012");
   EXPECT_NE(SafetensorsFile::open(disk, path / "rank-00000.safetensors").find("norm"), nullptr);
   EXPECT_NE(SafetensorsFile::open(disk, path / "rank-00000.safetensors").find("layers.0.weight[0:4,0:4]"), nullptr);
   const Checkpoint checkpoint = Checkpoint::open(disk, path);

@@ -179,7 +179,7 @@ TEST_F(Retention, ALaterGenerationSupersedesAndFencesTheEarlier) {
 TEST_F(Retention, LatestIsOnlyAHint) {
   save(10);
   save(20);
-  for (const std::string text : {"", "step-000000099.g1\n", "../../etc", "garbage\n\n", "step-000000010.g1\n"}) {
+  for (const std::string text : {"", "step-000000099\n", "../../etc", "garbage\n\n", "step-000000010\n"}) {
     write_synced(disk, kFolder / kLatestName, text);
     EXPECT_EQ(find_newest_valid(disk, kFolder).newest->manifest().step, 20) << text;
   }
@@ -203,7 +203,7 @@ TEST_F(Retention, APathNamesAllCheckpointsOrOne) {
     EXPECT_EQ(resolved(path), std::pair(newest, true)) << path;
     EXPECT_EQ(open_checkpoint(disk, path).manifest().step, 20);
   }
-  for (const std::string text : {"step-000000010.g1\n", "garbage\n"}) {
+  for (const std::string text : {"step-000000010\n", "garbage\n"}) {
     write_synced(disk, kFolder / kLatestName, text);
     EXPECT_EQ(resolved(kFolder / kLatestName), std::pair(newest, true)) << "what lies there, not what the file says: " << text;
   }
@@ -255,6 +255,7 @@ TEST(CommitProtocol, NamesAreParsedStrictly) {
   using Kind = CheckpointName::Kind;
   const std::vector<std::pair<std::string, CheckpointName>> names = {{"step-000000012.g3", {Kind::kCommitted, 12, 3}},
                                                                      {"step-000000012.g3-2", {Kind::kCommitted, 12, 3, 2}},
+                                                                     {"step-000000012.g1-2", {Kind::kCommitted, 12, 1, 2}},
                                                                      {"step-12345678901.g0", {Kind::kCommitted, 12'345'678'901, 0}},
                                                                      {"step-000000012.tmp-7", {Kind::kTemporary, 12, 7}},
                                                                      {"step-000000012", {Kind::kCommitted, 12, std::nullopt}}};
@@ -262,6 +263,7 @@ TEST(CommitProtocol, NamesAreParsedStrictly) {
     EXPECT_EQ(name.text(), text);
     EXPECT_EQ(parse_checkpoint_name(text), name) << text;
   }
+  EXPECT_EQ((CheckpointName{Kind::kCommitted, 12, 1}).text(), "step-000000012");
   EXPECT_EQ(parse_checkpoint_name("step-000000012.replaced-7"), (CheckpointName{Kind::kReplaced, 12, std::nullopt}));
   for (const char* name : {"step-12",
                            "step-",
@@ -276,6 +278,7 @@ TEST(CommitProtocol, NamesAreParsedStrictly) {
                            "step-99999999999999999999",
                            "step-000000012.g",
                            "step-000000012.g03",
+                           "step-000000012.g1",
                            "step-000000012.g-3",
                            "step-000000012.g3-",
                            "step-000000012.g3-0",
@@ -296,7 +299,7 @@ TEST(CommitProtocol, OnTheRealDisk) {
   prune_unread(files, folder, {.keep_last = 2}, 2, 1e12);
   std::vector<std::string> names;
   for (const FolderEntry& entry : files.list(folder)) names.push_back(entry.name);
-  EXPECT_THAT(names, ElementsAre("latest", "step-000000003.g1", "step-000000004.g2"));
+  EXPECT_THAT(names, ElementsAre("latest", "step-000000003", "step-000000004.g2"));
   EXPECT_EQ(read_small_file(files, folder / kLatestName, ExitCode::kCheckpoint, 100), "step-000000004.g2\n");
   const Search search = find_newest_valid(files, folder);
   EXPECT_EQ(search.newest->manifest().generation, 2);
