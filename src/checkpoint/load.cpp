@@ -47,7 +47,7 @@ void load_weights(const storage::Checkpoint& checkpoint, model::ParameterSet& pa
       known.insert(part.spec.tensor.name);
       read_into(checkpoint, part.spec.tensor.name, part.spec.tensor, part.held, parameter->part_of(parameter->value.detach(), i));
     }
-    ++parameter->version;
+    parameter->written();
   }
   refuse_unknown_tensors(checkpoint, known, true);
 }

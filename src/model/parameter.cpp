@@ -130,7 +130,7 @@ void ParameterSet::initialise(uint64_t seed) {
           break;
       }
     }
-    ++parameter->version;
+    parameter->written();
   }
 }
 

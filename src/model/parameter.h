@@ -30,11 +30,14 @@ struct Parameter {
   std::vector<Part> parts;
   layout::AxisSet gradient_partial_over;  // axes over which the gradient is still a partial sum
   Tensor value, grad;                     // grad: undefined where nothing trains
-  uint64_t version = 0;                   // raised by whoever writes `value`: packed and gathered copies know when they are stale
+  uint64_t version = 0;                   // raised by written(): packed and gathered copies know when they are stale
   kernels::PackedWeight packed;           // copies of `value` that products read
 
   // A view of `storage` (value, grad, or anything shaped like them) shaped as part i's held box.
   Tensor part_of(const Tensor& storage, size_t i) const;
+
+  // Whoever writes `value` says so.
+  void written() { packed.written(++version); }
 
   kernels::KeptPacked kept() { return {.copies = &packed, .version = version}; }
 

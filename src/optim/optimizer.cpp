@@ -28,7 +28,7 @@ void Optimizer::refresh_values() {
   for (size_t i = 0; i < masters_.size(); ++i) {
     const Tensor value = parameters()[i]->value.detach();
     if (!masters_[i].is_alias_of(value)) value.copy_(masters_[i]);
-    ++parameters()[i]->version;
+    parameters()[i]->written();
   }
 }
 
@@ -47,7 +47,7 @@ void Optimizer::step(const StepSettings& settings, const Reducer& reduce) {
     sums = partials;
   }
   for (const auto& parameter : parameters()) {
-    if (parameter->trainable()) ++parameter->version;
+    if (parameter->trainable()) parameter->written();
   }
   ++steps_;
 }

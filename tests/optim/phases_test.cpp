@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "base/error.h"
 #include "optim/optimizer.h"
 #include "parameters_for_tests.h"
 
@@ -94,6 +95,7 @@ TEST(Phases, StepsAndVersionsCount) {
   optimizer.step({.lr = 0.1});
   EXPECT_EQ(optimizer.steps(), 2);
   EXPECT_EQ(set.all()[1]->version, 2U);
+  EXPECT_THROW(set.all()[1]->packed.expect_newest(1), Error) << "a backward pass of the version before";
   optimizer.set_steps(40);
   EXPECT_EQ(optimizer.steps(), 40);
 }

@@ -23,7 +23,20 @@ int64_t writes_to(const Tensor& weight) { return weight.is_inference() ? 0 : sta
 
 }  // namespace
 
+void PackedWeight::written(uint64_t version) {
+  expect_newest(version);
+  newest_ = version;
+}
+
+void PackedWeight::expect_newest(uint64_t version) const {
+  LONGHAUL_ASSERT(version >= newest_,
+                  "version {} of a weight is asked for after it was written and became version {}: a backward pass must run before the "
+                  "weights of its forward pass are updated",
+                  version, newest_);
+}
+
 const void* PackedWeight::fresh(Copy& copy, const Tensor& weight, uint64_t version, bool for_input, int64_t longest) {
+  written(version);
   const void* data = weight.const_data_ptr();
   const int64_t writes = writes_to(weight);
   if (!copy.panels.defined() || copy.data != data || copy.version != version || copy.writes != writes || copy.longest != longest ||
@@ -63,6 +76,7 @@ void PackedWeight::pack_rows(const Tensor& weight, int64_t matrix, int64_t begin
 }
 
 void PackedWeight::refreshed(const Tensor& weight, uint64_t version) {
+  written(version);
   for (Copy* copy : {&for_output_, &for_input_gradient_}) {
     if (!copy->panels.defined()) continue;
     copy->version = version;

@@ -1,8 +1,9 @@
 // PackedWeight: the packed copies of one weight, kept between calls because every weight is used at least three times a step: one for
 // y = x Wᵀ, one for dx = dy W. Each is made when it is first asked for, and anew when the weight has been written since and whoever wrote
 // did not pack it: its version
-// (raised by the optimizer), its storage, or LibTorch's own count of in-place writes has changed. Belongs to the Parameter; not
-// thread-safe. Takes as much memory again as the weight for each copy in use.
+// (raised by the optimizer), its storage, or LibTorch's own count of in-place writes has changed. Versions only rise: who asks for one that
+// is not the newest would get other values than it had before, as a backward pass after an update, and gets an internal error instead.
+// Belongs to the Parameter; not thread-safe. Takes as much memory again as the weight for each copy in use.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +33,10 @@ class PackedWeight {
   void pack_rows(const Tensor& weight, int64_t matrix, int64_t begin, int64_t end);
   void refreshed(const Tensor& weight, uint64_t version);
 
+  // The weight has been written and now has this version. Without it a copy made later for an older version would go unnoticed.
+  void written(uint64_t version);
+  void expect_newest(uint64_t version) const;
+
   int64_t bytes() const;
   int64_t packings() const { return packings_; }  // so far, of whole copies
 
@@ -47,6 +52,7 @@ class PackedWeight {
   MemoryPurpose purpose_;
   Copy for_output_, for_input_gradient_;
   int64_t packings_ = 0;
+  uint64_t newest_ = 0;  // version that was ever named
 };
 
 // Packed copies that the caller keeps (until after the backward pass) and the weight's version. An operator that is given none packs
