@@ -38,18 +38,18 @@ class MetaFunction : public torch::autograd::Function<MetaFunction> {
 
 }  // namespace
 
-ByDevice choose_by_device(const char* op, const Tensor& x, const std::string& cuda_refusal) {
-  static const std::vector<std::string> kImplementations = {"cuda", "cpu", "meta", "aten"};
-  return static_cast<ByDevice>(Dispatcher(op).choose(kImplementations, [&](size_t i) {
+ByDevice choose_by_device(const char* op, const Tensor& x, Refusal cuda_refusal) {
+  static constexpr std::string_view kImplementations[] = {"cuda", "cpu", "meta", "aten"};
+  return static_cast<ByDevice>(Dispatcher(op, kImplementations).choose([&](size_t i) {
     switch (static_cast<ByDevice>(i)) {
       case ByDevice::kCuda:
         return cuda_refusal;
       case ByDevice::kCpu:
-        return x.is_cpu() ? std::string() : kNotOnCpu;
+        return x.is_cpu() ? Refusal() : kNotOnCpu;
       case ByDevice::kMeta:
-        return x.is_meta() ? std::string() : kNotMeta;
+        return x.is_meta() ? Refusal() : kNotMeta;
       default:
-        return std::string();
+        return Refusal();
     }
   }));
 }

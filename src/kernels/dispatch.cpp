@@ -1,5 +1,6 @@
 #include "kernels/dispatch.h"
 
+#include <array>
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -11,9 +12,27 @@
 namespace longhaul::kernels {
 namespace {
 
-thread_local std::map<std::string, Choice> last_choice;
-thread_local std::map<std::string, std::string> forced;
+struct Record {
+  std::span<const std::string_view> implementations;
+  size_t chosen = 0;
+  std::array<Refusal, Dispatcher::kMostImplementations> refusals;  // empty: took the call, or was not asked
+
+  std::vector<std::pair<std::string, std::string>> reasons() const {
+    std::vector<std::pair<std::string, std::string>> result;
+    for (size_t i = 0; i < implementations.size(); ++i) {
+      if (!refusals[i].empty()) result.emplace_back(implementations[i], refusals[i].reason());
+    }
+    return result;
+  }
+};
+
+thread_local std::map<std::string_view, Record> last_record;  // by the operator's name, a literal
+thread_local std::map<std::string, std::string, std::less<>> forced;
 std::atomic<bool> explaining{false};
+
+Choice choice_of(std::string_view op, const Record& record) {
+  return {std::string(op), std::string(record.implementations[record.chosen]), record.reasons()};
+}
 
 void print_once(const Choice& choice) {
   std::string line = choice.op + " → " + choice.chosen;
@@ -26,28 +45,29 @@ void print_once(const Choice& choice) {
 
 }  // namespace
 
-size_t Dispatcher::choose(const std::vector<std::string>& implementations, const std::function<std::string(size_t)>& refusal) const {
+size_t Dispatcher::choose(Refusal (*refuse)(const void*, size_t), const void* context) const {
   const auto want = forced.find(op_);
-  Choice choice{.op = op_};
-  for (size_t i = 0; i < implementations.size(); ++i) {
-    if (want != forced.end() && want->second != implementations[i]) continue;
-    std::string reason = refusal(i);
-    if (reason.empty()) {
-      choice.chosen = implementations[i];
-      if (explaining) print_once(choice);
-      last_choice[op_] = std::move(choice);
-      return i;
-    }
-    choice.refusals.emplace_back(implementations[i], std::move(reason));
+  Record record{.implementations = implementations_};
+  for (size_t i = 0; i < implementations_.size(); ++i) {
+    if (want != forced.end() && want->second != implementations_[i]) continue;
+    record.refusals[i] = refuse(context, i);
+    if (!record.refusals[i].empty()) continue;
+    record.chosen = i;
+    if (explaining) print_once(choice_of(op_, record));
+    last_record[op_] = record;
+    return i;
   }
   std::string reasons;
-  for (const auto& [name, reason] : choice.refusals) reasons += (reasons.empty() ? "" : "; ") + name + ": " + reason;
+  for (const auto& [name, reason] : record.reasons()) reasons += (reasons.empty() ? "" : "; ") + name + ": " + reason;
   throw Error({.code = ExitCode::kUsage,
-               .what = "no implementation of " + op_ + " takes this call",
+               .what = "no implementation of " + std::string(op_) + " takes this call",
                .found = reasons.empty() ? "no implementation of that name" : reasons});
 }
 
-const Choice& Dispatcher::last(const std::string& op) { return last_choice[op]; }
+Choice Dispatcher::last(std::string_view op) {
+  const auto record = last_record.find(op);
+  return record == last_record.end() ? Choice{} : choice_of(op, record->second);
+}
 
 void Dispatcher::force(const std::string& op, std::optional<std::string> implementation) {
   if (implementation) {

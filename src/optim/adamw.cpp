@@ -58,12 +58,13 @@ AdamW::AdamW(const recipe::OptimOptions& options, model::ParameterSet& set, Prec
 AdamwImplementation AdamW::choose(bool on_cpu) {
   constexpr AdamwImplementation kImplementations[] = {AdamwImplementation::kCuda, AdamwImplementation::kFused,
                                                       AdamwImplementation::kTensorOperations};
-  return kImplementations[kernels::Dispatcher("adamw").choose({"cuda", "fused", "tensor operations"}, [&](size_t i) -> std::string {
+  static constexpr std::string_view kNames[] = {"cuda", "fused", "tensor operations"};
+  return kImplementations[kernels::Dispatcher("adamw", kNames).choose([&](size_t i) -> kernels::Refusal {
     if (i == 1) return on_cpu ? "" : "the tensors are not on the CPU";
     if (i == 2) return "";
     if (pieces_.empty()) return "nothing is trained";
     const Tensor& any = master(pieces_.front().parameter);
-    return any.scalar_type() == at::kFloat ? kernels::refuse_cuda(any, /*bf16_only=*/false) : "the state is not fp32";
+    return any.scalar_type() == at::kFloat ? kernels::refuse_cuda(any, /*bf16_only=*/false) : kernels::Refusal("the state is not fp32");
   })];
 }
 

@@ -52,7 +52,7 @@ TEST_P(AtenRecurrence, EqualsReference) {
       });
     };
     const Evaluation found = with("aten"), expected = with("reference");
-    EXPECT_EQ(linear_recurrence_dispatcher().last("linear_recurrence").chosen, "reference");
+    EXPECT_EQ(Dispatcher::last("linear_recurrence").chosen, "reference");
     expect_close(found, expected, kTolerance);
   }
 }

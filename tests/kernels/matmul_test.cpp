@@ -1,6 +1,7 @@
 // The packed products of linear and grouped_linear against fp64, by every instruction set of this machine; packed copies that go stale.
 #include "kernels/matmul/matmul.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
@@ -187,6 +188,35 @@ TEST(PackedWeight, IsPackedAgainWhenItWasWritten) {
   EXPECT_EQ(kept.packings(), 5);
 }
 
+// A backward pass after the weights were written would take the new ones for those of its forward pass.
+TEST(PackedWeight, RefusesAnOlderVersionThanTheNewest) {
+  const auto refused = [](const auto& body) -> std::string {
+    try {
+      body();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "taken";
+  };
+  const Tensor x = random_tensor({4, 24}, 1, at::kFloat).requires_grad_(true), w = random_tensor({10, 24}, 2, at::kFloat);
+  const Tensor sink = at::zeros({10, 24}, at::kFloat);
+  for (const bool packed_anew : {false, true}) {
+    PackedWeight kept;
+    const Tensor y = linear(x, w, Tensor(), {.weight = sink}, {&kept, 1});
+    w.mutable_data_ptr<float>()[3] += 1;  // unseen by LibTorch
+    if (packed_anew)
+      linear(x, w, Tensor(), {.weight = sink}, {&kept, 2});  // another forward pass of the new version
+    else
+      kept.written(2);
+    EXPECT_THAT(refused([&] { y.backward(at::ones_like(y)); }), ::testing::HasSubstr("a backward pass must run before"));
+  }
+  PackedWeight kept;
+  kept.for_output(w, 1);
+  kept.refreshed(w, 2);
+  EXPECT_THAT(refused([&] { kept.for_input_gradient(w, 1); }), ::testing::HasSubstr("version 1 of a weight"));
+  kept.for_input_gradient(w, 2);
+}
+
 // Row by row, in every order and on several threads, the copies get the bits that packing them whole gives.
 TEST(PackedWeight, RowsPackedByWhoWritesThem) {
   struct Shape {
@@ -229,14 +259,14 @@ TEST(PackedWeight, RowsPackedByWhoWritesThem) {
 TEST(PackedLinear, RefusesWithAReason) {
   PackedWeight kept;
   const Tensor x = random_tensor({4, 8}, 1, at::kFloat), w = random_tensor({6, 8}, 2, at::kFloat);
-  EXPECT_EQ(refuse_packed(x, w, &kept), "");
-  EXPECT_NE(refuse_packed(x, w, nullptr), "");
-  EXPECT_NE(refuse_packed(x.to(at::kDouble), w.to(at::kDouble), &kept), "");
-  EXPECT_NE(refuse_packed(random_tensor({8, 4}, 1, at::kFloat).t(), w, &kept), "");
-  EXPECT_NE(refuse_packed(x, random_tensor({8, 6}, 2, at::kFloat).t(), &kept), "");
+  EXPECT_TRUE(refuse_packed(x, w, &kept).empty());
+  EXPECT_FALSE(refuse_packed(x, w, nullptr).empty());
+  EXPECT_FALSE(refuse_packed(x.to(at::kDouble), w.to(at::kDouble), &kept).empty());
+  EXPECT_FALSE(refuse_packed(random_tensor({8, 4}, 1, at::kFloat).t(), w, &kept).empty());
+  EXPECT_FALSE(refuse_packed(x, random_tensor({8, 6}, 2, at::kFloat).t(), &kept).empty());
   const Tensor sink = at::zeros({6, 8}, at::kFloat), dy = random_tensor({4, 6}, 3, at::kFloat);
-  EXPECT_EQ(refuse_packed_weight_gradient(sink, Tensor(), dy, x), "");
-  EXPECT_NE(refuse_packed_weight_gradient(sink.to(at::kBFloat16), Tensor(), dy, x), "");
+  EXPECT_TRUE(refuse_packed_weight_gradient(sink, Tensor(), dy, x).empty());
+  EXPECT_FALSE(refuse_packed_weight_gradient(sink.to(at::kBFloat16), Tensor(), dy, x).empty());
   Dispatcher::force("linear", "packed");
   EXPECT_THROW(linear(x, w, Tensor(), {.weight = sink}), Error) << "forced, and it refuses";
   Dispatcher::force("linear", std::nullopt);

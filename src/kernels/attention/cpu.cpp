@@ -1,8 +1,6 @@
 // From tensors to the plain pointers of cpu.h.
 #include "kernels/attention/cpu.h"
 
-#include <fmt/format.h>
-
 #include "kernels/attention/problem.h"
 
 namespace longhaul::kernels {
@@ -93,10 +91,10 @@ void paged(const PagedProblem& problem, const AttentionResult& result, const Ten
   run_attention_forward(call);
 }
 
-std::string refuse(const Tensor& q, const AttentionOptions& options) {
+Refusal refuse(const Tensor& q, const AttentionOptions& options) {
   const ScalarType type = q.scalar_type();
   if (!q.device().is_cpu()) return "it runs on the CPU";
-  if (type != at::kBFloat16 && type != at::kFloat) return fmt::format("it takes bf16 and fp32, not {}", name_of(type));
+  if (type != at::kBFloat16 && type != at::kFloat) return "it takes bf16 and fp32";
   if (!rows_are_whole(q)) return "channels are not contiguous";
   if (!(options.scale > 0)) return "the scale is not positive";
   return "";
@@ -104,12 +102,12 @@ std::string refuse(const Tensor& q, const AttentionOptions& options) {
 
 }  // namespace
 
-std::string refuse_attention_cpu(const AttentionProblem& problem) {
+Refusal refuse_attention_cpu(const AttentionProblem& problem) {
   if (!rows_are_whole(problem.k_shd) || !rows_are_whole(problem.v_shd)) return "channels are not contiguous";
   return refuse(problem.q_thd, problem.options);
 }
 
-std::string refuse_attention_paged_cpu(const PagedProblem& problem) { return refuse(problem.q_thd, problem.options); }
+Refusal refuse_attention_paged_cpu(const PagedProblem& problem) { return refuse(problem.q_thd, problem.options); }
 
 AttentionResult attention_paged_cpu(const PagedProblem& problem) {
   const Tensor &q = problem.q_thd, &keys = problem.caches[0]->key_pages().front();

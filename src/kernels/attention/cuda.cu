@@ -328,7 +328,7 @@ void run_backward(Arguments in, const AttentionTiles& query_tiles, const Attenti
 
 }  // namespace
 
-std::string attention_wgmma_refusal(const Attention& p) {
+const char* attention_wgmma_refusal(const Attention& p) {
   if (padded_head(p.keys, p.values) > 128) return "wgmma takes heads of up to 128 channels";
   if (!(p.scale > 0)) return "wgmma wants a scale above 0";
   const Arguments in = arguments_of(p, {});

@@ -10,13 +10,13 @@ namespace {
 
 constexpr int64_t kMostChannels = 256;
 
-std::string refuse(int64_t keys, int64_t values, int64_t window) {
-  if (std::min(keys, values) < 1 || std::max(keys, values) > kMostChannels)
-    return "it takes heads of 1 to " + std::to_string(kMostChannels) + " channels";
+Refusal refuse(int64_t keys, int64_t values, int64_t window) {
+  static_assert(kMostChannels == 256);
+  if (std::min(keys, values) < 1 || std::max(keys, values) > kMostChannels) return "it takes heads of 1 to 256 channels";
   if (window > std::numeric_limits<int32_t>::max()) return "the window does not fit 32 bits";
   return "";
 }
-std::string refuse(const AttentionProblem& problem) { return refuse(problem.q_thd.size(2), problem.v_shd.size(2), problem.options.window); }
+Refusal refuse(const AttentionProblem& problem) { return refuse(problem.q_thd.size(2), problem.v_shd.size(2), problem.options.window); }
 
 cuda::Attention call_of(const AttentionOptions& options, const Tensor& q, const Tensor& k, const Tensor& v) {
   return {.tokens = q.size(0),
@@ -49,7 +49,7 @@ Tiles query_tiles(const AttentionProblem& problem, int rows) {
   return {cuda::attention_tiles(problem.offsets, problem.key_offsets, rows, false), problem.q_thd};
 }
 
-std::string refuse_wgmma(const AttentionProblem& problem) {
+Refusal refuse_wgmma(const AttentionProblem& problem) {
   const cuda::OnDevice device(problem.q_thd);
   cuda::Attention call = call_of(problem.options, problem.q_thd, problem.k_shd, problem.v_shd);
   if (!problem.q_thd.is_contiguous()) call.q = nullptr;  // the copy that will be made is aligned
@@ -101,7 +101,7 @@ AttentionGradients backward_wgmma(const AttentionProblem& problem, const Attenti
   return backward_by(problem, result, d_o, d_logsumexp, cuda::kWgmmaRows, cuda::kWgmmaRows, cuda::attention_backward_wgmma);
 }
 
-std::string refuse_paged(const PagedProblem& problem) {
+Refusal refuse_paged(const PagedProblem& problem) {
   for (size_t n = 0; n + 1 < problem.offsets.size(); ++n) {
     if (problem.offsets[n + 1] - problem.offsets[n] != 1) return "it takes one new token a sequence";
     if (problem.caches[n]->tokens() > std::numeric_limits<int32_t>::max()) return "a sequence does not fit 32 bits";

@@ -8,15 +8,15 @@
 namespace longhaul::kernels {
 
 struct AttentionCuda {
-  std::string (*refuse)(const AttentionProblem& problem);
+  Refusal (*refuse)(const AttentionProblem& problem);
   AttentionResult (*forward)(const AttentionProblem& problem);
   AttentionGradients (*backward)(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o_thd,
                                  const Tensor& d_logsumexp_th);
-  std::string (*refuse_wgmma)(const AttentionProblem& problem);  // beyond what `refuse` says
+  Refusal (*refuse_wgmma)(const AttentionProblem& problem);  // beyond what `refuse` says
   AttentionResult (*forward_wgmma)(const AttentionProblem& problem);
   AttentionGradients (*backward_wgmma)(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o_thd,
                                        const Tensor& d_logsumexp_th);
-  std::string (*refuse_paged)(const PagedProblem& problem);
+  Refusal (*refuse_paged)(const PagedProblem& problem);
   AttentionResult (*paged)(const PagedProblem& problem);
 };
 

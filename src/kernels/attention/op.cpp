@@ -18,19 +18,19 @@ constexpr const char* kOp = "attention";
 constexpr bool kWgmmaFirst = false;
 
 enum Implementation : size_t { kCuda = kWgmmaFirst ? 1 : 0, kCudaWgmma = 1 - kCuda, kCpu = 2, kSdpa, kReference, kMeta, kAten };
-const std::vector<std::string> kImplementations = {
+constexpr std::string_view kImplementations[] = {
     kWgmmaFirst ? "cuda_wgmma" : "cuda", kWgmmaFirst ? "cuda" : "cuda_wgmma", "cpu", "sdpa", "reference", "meta", "aten"};
 
-std::string refuse_gpu(const AttentionProblem& problem) {
-  const std::string refusal = refuse_cuda(problem.q_thd);
+Refusal refuse_gpu(const AttentionProblem& problem) {
+  const Refusal refusal = refuse_cuda(problem.q_thd);
   return refusal.empty() ? cuda_calls<AttentionCuda>().refuse(problem) : refusal;
 }
-std::string refuse_wgmma(const AttentionProblem& problem) {
-  const std::string refusal = refuse_gpu(problem);
+Refusal refuse_wgmma(const AttentionProblem& problem) {
+  const Refusal refusal = refuse_gpu(problem);
   return refusal.empty() ? cuda_calls<AttentionCuda>().refuse_wgmma(problem) : refusal;
 }
 
-std::string refuse_sdpa(const AttentionProblem& problem) {
+Refusal refuse_sdpa(const AttentionProblem& problem) {
   if (problem.options.window > 0) return "it has no sliding window";
   if (problem.offsets != problem.key_offsets) return "queries and keys have different documents";
   if (problem.q_thd.size(2) != problem.v_shd.size(2)) return "key and value channels differ";
@@ -111,15 +111,14 @@ AttentionResult run(const AttentionProblem& problem, Implementation implementati
 AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets, const Tensor& key_offsets,
                           const AttentionOptions& options) {
   const AttentionProblem problem = problem_of(q, k, v, offsets, key_offsets, options);
-  static const Dispatcher dispatcher(kOp);
-  const size_t choice = dispatcher.choose(kImplementations, [&](size_t i) {
+  const size_t choice = Dispatcher(kOp, kImplementations).choose([&](size_t i) {
     return i == kCuda                       ? refuse_gpu(problem)
            : i == kCudaWgmma                ? refuse_wgmma(problem)
            : i == kCpu                      ? refuse_attention_cpu(problem)
            : i == kSdpa                     ? refuse_sdpa(problem)
            : i == kReference && !q.is_cpu() ? kNotOnCpu
            : i == kMeta && !q.is_meta()     ? kNotMeta
-                                            : std::string();
+                                            : Refusal();
   });
   if (choice == kMeta) {
     const auto results =

@@ -50,8 +50,8 @@ void check(const Tensor& q, std::span<const KeyValueCache* const> caches, const 
   }
 }
 
-std::string refuse_gpu(const PagedProblem& problem) {
-  const std::string refusal = refuse_cuda(problem.q_thd);
+Refusal refuse_gpu(const PagedProblem& problem) {
+  const Refusal refusal = refuse_cuda(problem.q_thd);
   return refusal.empty() ? cuda_calls<AttentionCuda>().refuse_paged(problem) : refusal;
 }
 
@@ -95,9 +95,9 @@ AttentionResult attention_paged(const Tensor& q, const Tensor& offsets, std::spa
   PagedProblem problem{q, document_offsets(offsets, q.size(0), kOp), caches, options};
   check(q, caches, problem.offsets);
   if (options.window < 0) refuse_argument(kOp, "window", "0 (none) or more", std::to_string(options.window));
-  static const Dispatcher dispatcher(kOp);
-  const size_t choice = dispatcher.choose({"cuda", "cpu", "gathered"}, [&](size_t i) {
-    if (i == 2) return std::string();
+  static constexpr std::string_view kImplementations[] = {"cuda", "cpu", "gathered"};
+  const size_t choice = Dispatcher(kOp, kImplementations).choose([&](size_t i) {
+    if (i == 2) return Refusal();
     return i == 0 ? refuse_gpu(problem) : refuse_attention_paged_cpu(problem);
   });
   if (choice == 0) return cuda_calls<AttentionCuda>().paged(problem);

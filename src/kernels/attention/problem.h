@@ -2,7 +2,6 @@
 #pragma once
 
 #include <span>
-#include <string>
 #include <vector>
 
 #include "kernels/attention/op.h"
@@ -37,11 +36,11 @@ AttentionResult attention_aten(const AttentionProblem& problem);  // under autog
 AttentionResult attention_forward_reference(const AttentionProblem& problem);
 AttentionGradients attention_backward_reference(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o_thd,
                                                 const Tensor& d_logsumexp_th);
-std::string refuse_attention_cpu(const AttentionProblem& problem);  // why not, or empty
+Refusal refuse_attention_cpu(const AttentionProblem& problem);  // why not, or empty
 AttentionResult attention_forward_cpu(const AttentionProblem& problem);
 AttentionGradients attention_backward_cpu(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o_thd,
                                           const Tensor& d_logsumexp_th);
-std::string refuse_attention_paged_cpu(const PagedProblem& problem);
+Refusal refuse_attention_paged_cpu(const PagedProblem& problem);
 AttentionResult attention_paged_cpu(const PagedProblem& problem);
 AttentionResult attention_forward_sdpa(const AttentionProblem& problem);
 AttentionGradients attention_backward_sdpa(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o_thd);

@@ -7,8 +7,7 @@
 // Operators ask refuse_cuda first and then call cuda_calls<NormCuda>(). Thread-safe.
 #pragma once
 
-#include <string>
-
+#include "kernels/dispatch.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::kernels {
@@ -33,11 +32,11 @@ const Calls& cuda_calls() {
 }
 
 struct CudaMachine {
-  std::string (*refusal)();  // why no kernel can run on this machine; empty: they can
+  Refusal (*refusal)();  // why no kernel can run on this machine; empty: they can
 };
 
 // Why CUDA kernels do not take x, or, with `bf16_only`, one of its dtype; empty: they do.
-std::string refuse_cuda(const Tensor& x, bool bf16_only = true);
+Refusal refuse_cuda(const Tensor& x, bool bf16_only = true);
 
 // For tests that hold the emulation: until set to false, CPU tensors of this thread count as lying on a GPU.
 void emulate_cuda(bool on);

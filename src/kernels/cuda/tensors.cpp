@@ -13,7 +13,7 @@ const runtime::Machine& machine() {
   return found;
 }
 
-std::string refusal() { return machine().usable ? "" : machine().reason; }
+Refusal refusal() { return machine().usable ? Refusal() : Refusal(machine().reason.c_str()); }
 const CudaCalls<CudaMachine> registered({.refusal = refusal});
 
 constexpr size_t kTablesKept = 256;  // of the microbatches, layouts and operators at hand; of the pages of each layer's cache

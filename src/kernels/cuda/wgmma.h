@@ -183,7 +183,7 @@ LONGHAUL_DEVICE void group_multiply_add(float (&c)[16][4], const FragmentA& a, u
 
 // Why kernels with wgmma cannot run on the current device; empty: they can. Their code is for compute capability 9.0 and nothing else. For .cu
 // files: it is nvcc, or the emulation, that knows.
-static inline std::string refuse_wgmma() {
+static inline const char* refuse_wgmma() {
 #if defined(__CUDACC__)
   int device = 0, major = 0, minor = 0;
   if (cudaGetDevice(&device) != cudaSuccess || cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
@@ -191,7 +191,9 @@ static inline std::string refuse_wgmma() {
     return "the device does not say what it is";
   }
   if (major != 9 || minor != 0) {
-    return "wgmma is for compute capability 9.0, and this device has " + std::to_string(major) + "." + std::to_string(minor);
+    static const std::string reason =
+        "wgmma is for compute capability 9.0, and this device has " + std::to_string(major) + "." + std::to_string(minor);
+    return reason.c_str();
   }
 #endif
   return "";

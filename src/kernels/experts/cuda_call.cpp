@@ -17,9 +17,10 @@ Tensor empty_int32(at::IntArrayRef sizes, const Tensor& like) {
   return at::empty(sizes, like.options().dtype(at::kInt).requires_grad(false));
 }
 
-std::string refuse_route(int64_t experts, int64_t k) {
-  if (experts > cuda::kMostExperts) return "it takes at most " + std::to_string(cuda::kMostExperts) + " experts";
-  if (k > cuda::kMostChoices) return "it takes at most " + std::to_string(cuda::kMostChoices) + " experts for a token";
+Refusal refuse_route(int64_t experts, int64_t k) {
+  static_assert(cuda::kMostExperts == 1024 && cuda::kMostChoices == 32);
+  if (experts > cuda::kMostExperts) return "it takes at most 1024 experts";
+  if (k > cuda::kMostChoices) return "it takes at most 32 experts for a token";
   return "";
 }
 

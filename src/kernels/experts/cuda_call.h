@@ -9,7 +9,7 @@
 namespace longhaul::kernels {
 
 struct ExpertsCuda {
-  std::string (*refuse_route)(int64_t experts, int64_t k);
+  Refusal (*refuse_route)(int64_t experts, int64_t k);
   std::pair<Tensor, Tensor> (*route)(const Tensor& logits_te, int64_t k);  // weight [T, k], choice int64 [T, k]
   Tensor (*route_backward)(const Tensor& choice_tk, const Tensor& weight_tk, const Tensor& d_weight_tk, int64_t experts);  // d_logits
   // source [T · k], place [T, k], and the offsets [experts + 1] of the experts' rows.

@@ -89,10 +89,10 @@ Routing route_aten(const Tensor& hidden, const Tensor& router, int64_t k, const 
   return with_statistics(picked.div(picked.sum(1, /*keepdim=*/true)), order.narrow(1, 0, k), logits, probability, sequences);
 }
 
-std::string refuse_route_gpu(const Tensor& hidden, int64_t experts, int64_t k) {
-  const std::string refusal = refuse_cuda(hidden, false);
+Refusal refuse_route_gpu(const Tensor& hidden, int64_t experts, int64_t k) {
+  const Refusal refusal = refuse_cuda(hidden, false);
   if (!refusal.empty()) return refusal;
-  return hidden.scalar_type() == at::kDouble ? "it computes in fp32" : cuda_calls<ExpertsCuda>().refuse_route(experts, k);
+  return hidden.scalar_type() == at::kDouble ? Refusal("it computes in fp32") : cuda_calls<ExpertsCuda>().refuse_route(experts, k);
 }
 
 // Tokens [begin, end) that one thread sums: no sequence's end lies inside, and a sequence is cut the same way wherever it stands.

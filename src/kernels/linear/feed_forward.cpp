@@ -147,15 +147,15 @@ class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction
   }
 };
 
-std::string refuse_gradients(const LinearWeights& weights, const Tensor& x) {
+Refusal refuse_gradients(const LinearWeights& weights, const Tensor& x) {
   if (weights.sink.weight.defined()) return refuse_packed_weight_gradient(weights.sink.weight, bias_sink(weights), x, x);
   return bias_sink(weights).defined() ? "a bias trains without its weight" : "";
 }
 
-std::string refuse_fused(const Tensor& x, const Call& call, bool want_gradient) {
+Refusal refuse_fused(const Tensor& x, const Call& call, bool want_gradient) {
   if (refuse_cuda(x).empty()) return "the CUDA kernels take the parts";
   for (const LinearWeights* weights : {&call.up, &call.down}) {
-    std::string refusal = refuse_packed(x, weights->weight, weights->kept.copies);
+    Refusal refusal = refuse_packed(x, weights->weight, weights->kept.copies);
     if (refusal.empty() && want_gradient) refusal = refuse_gradients(*weights, x);
     if (!refusal.empty()) return refusal;
   }
@@ -178,13 +178,15 @@ Tensor composed(const Tensor& x, const Call& call) {
   return linear(a, down.weight, down.bias, down.sink, down.kept);
 }
 
-Tensor dispatched(const char* op, const Tensor& x, const c10::intrusive_ptr<Call>& call) {
+constexpr std::string_view kImplementations[] = {"fused", "composed"};
+constexpr Dispatcher kFeedForward("feed_forward", kImplementations), kGrouped("grouped_feed_forward", kImplementations);
+
+Tensor dispatched(const Dispatcher& dispatcher, const Tensor& x, const c10::intrusive_ptr<Call>& call) {
   const auto trains = [](const LinearWeights& weights) {
     return weights.weight.requires_grad() || (weights.bias.defined() && weights.bias.requires_grad());
   };
   const bool want_gradient = at::GradMode::is_enabled() && (x.requires_grad() || trains(call->up) || trains(call->down));
-  const size_t choice = Dispatcher(op).choose({"fused", "composed"},
-                                              [&](size_t i) { return i == 0 ? refuse_fused(x, *call, want_gradient) : std::string(); });
+  const size_t choice = dispatcher.choose([&](size_t i) { return i == 0 ? refuse_fused(x, *call, want_gradient) : Refusal(); });
   if (choice == 1) return composed(x, *call);
   return FeedForwardFunction::apply(x, call->up.weight, call->down.weight, call, want_gradient);
 }
@@ -227,7 +229,7 @@ c10::intrusive_ptr<Call> call_of(Activation activation, std::vector<int64_t> row
 
 Tensor feed_forward(const Tensor& x, Activation activation, const LinearWeights& up, const LinearWeights& down) {
   check("feed_forward", 2, x, activation, up, down);
-  return dispatched("feed_forward", x, call_of(activation, {x.size(0)}, up, down));
+  return dispatched(kFeedForward, x, call_of(activation, {x.size(0)}, up, down));
 }
 
 Tensor grouped_feed_forward(const Tensor& x, const std::vector<int64_t>& rows_per_expert, Activation activation, const LinearWeights& up,
@@ -239,7 +241,7 @@ Tensor grouped_feed_forward(const Tensor& x, const std::vector<int64_t>& rows_pe
     refuse_argument("grouped_feed_forward", "rows_per_expert", fmt::format("{} numbers whose sum is {}", up.weight.size(0), x.size(0)),
                     fmt::format("{} numbers, sum {}", rows_per_expert.size(), rows));
   }
-  return dispatched("grouped_feed_forward", x, call_of(activation, rows_per_expert, up, down));
+  return dispatched(kGrouped, x, call_of(activation, rows_per_expert, up, down));
 }
 
 }  // namespace longhaul::kernels

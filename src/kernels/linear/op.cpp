@@ -14,23 +14,35 @@ namespace {
 
 enum class Product : size_t { kCuda, kPacked, kLibtorch };
 
+constexpr std::string_view kImplementations[] = {"cuda", "packed", "libtorch"};
+
+// Each product of a layer is a choice of its own.
+struct Products {
+  Dispatcher output, input_gradient, weight_gradient;
+};
+constexpr Products kSingle{
+    {"linear", kImplementations}, {"linear_input_gradient", kImplementations}, {"linear_weight_gradient", kImplementations}},
+    kGrouped{{"grouped_linear", kImplementations},
+             {"grouped_linear_input_gradient", kImplementations},
+             {"grouped_linear_weight_gradient", kImplementations}};
+constexpr Dispatcher kWide("linear_wide", kImplementations);
+const Products& products_of(const Tensor& weight) { return weight.dim() == 2 ? kSingle : kGrouped; }
+
 // LibTorch takes everything.
-Product choose_product(const std::string& op, const std::string& cuda_refusal, const std::string& packed_refusal) {
-  static const std::vector<std::string> kImplementations = {"cuda", "packed", "libtorch"};
-  return static_cast<Product>(Dispatcher(op).choose(kImplementations, [&](size_t i) {
-    return i == 0 ? cuda_refusal : i == 1 ? packed_refusal : std::string();
-  }));
+Product choose(const Dispatcher& dispatcher, Refusal cuda, Refusal packed) {
+  const Refusal refusals[] = {cuda, packed, {}};
+  return static_cast<Product>(dispatcher.choose([&](size_t i) { return refusals[i]; }));
 }
 
-std::string refuse_gpu(const Tensor& x, const Tensor& weight) {
-  const std::string refusal = refuse_cuda(x);
+Refusal refuse_gpu(const Tensor& x, const Tensor& weight) {
+  const Refusal refusal = refuse_cuda(x);
   if (!refusal.empty()) return refusal;
   if (weight.dim() == 2) return "a single product is left to LibTorch";
   if (!weight.is_contiguous()) return "the weight is not contiguous";
   return "";
 }
 
-std::string refuse_gpu_weight_gradient(const Tensor& sink, const Tensor& dy, const Tensor& x) {
+Refusal refuse_gpu_weight_gradient(const Tensor& sink, const Tensor& dy, const Tensor& x) {
   if (sink.scalar_type() != at::kFloat) return "the sink is not fp32";
   if (dy.scalar_type() != x.scalar_type()) return "dtypes differ";
   return refuse_gpu(x, sink);
@@ -54,14 +66,14 @@ void torch_weight_gradient(Tensor sink, const Tensor& dy, const Tensor& x) {
   }
 }
 
-void add_weight_gradients_of(const std::string& op, const Tensor& sink, const Tensor& bias_sink, const Tensor& dy, const Tensor& x,
+void add_weight_gradients_of(const Tensor& sink, const Tensor& bias_sink, const Tensor& dy, const Tensor& x,
                              const std::vector<int64_t>& rows_per_expert) {
   if (!sink.defined()) {  // a bias may train without its weight
     bias_sink.add_(dy.sum(0, false, bias_sink.scalar_type()));
     return;
   }
-  const Product product =
-      choose_product(op, refuse_gpu_weight_gradient(sink, dy, x), refuse_packed_weight_gradient(sink, bias_sink, dy, x));
+  const Product product = choose(products_of(sink).weight_gradient, refuse_gpu_weight_gradient(sink, dy, x),
+                                 refuse_packed_weight_gradient(sink, bias_sink, dy, x));
   if (product == Product::kCuda)
     return cuda_calls<MatmulCuda>().add_grouped_weight_gradients(sink, dy.contiguous(), x.contiguous(), rows_per_expert);
   if (product == Product::kPacked) return packed_weight_gradient(sink, bias_sink, dy, x, rows_per_expert);
@@ -75,9 +87,9 @@ void add_weight_gradients_of(const std::string& op, const Tensor& sink, const Te
   });
 }
 
-Tensor output_of(const std::string& op, const Tensor& x, const Tensor& weight, const Tensor& bias,
-                 const std::vector<int64_t>& rows_per_expert, const KeptPacked& kept) {
-  const Product product = choose_product(op, refuse_gpu(x, weight), refuse_packed(x, weight, kept.copies));
+Tensor output_of(const Tensor& x, const Tensor& weight, const Tensor& bias, const std::vector<int64_t>& rows_per_expert,
+                 const KeptPacked& kept) {
+  const Product product = choose(products_of(weight).output, refuse_gpu(x, weight), refuse_packed(x, weight, kept.copies));
   if (product == Product::kCuda) return cuda_calls<MatmulCuda>().grouped(x.contiguous(), rows_per_expert, weight, false);
   if (product == Product::kPacked) return packed_output(x, rows_per_expert, weight, bias, *kept.copies, kept.version);
   if (weight.dim() == 2) return bias.defined() ? at::addmm(bias, x, weight.t()) : at::mm(x, weight.t());
@@ -89,9 +101,9 @@ Tensor output_of(const std::string& op, const Tensor& x, const Tensor& weight, c
   return y;
 }
 
-Tensor input_gradient_of(const std::string& op, const Tensor& dy, const Tensor& weight, const std::vector<int64_t>& rows_per_expert,
-                         const KeptPacked& kept) {
-  const Product product = choose_product(op, refuse_gpu(dy, weight), refuse_packed(dy, weight, kept.copies));
+Tensor input_gradient_of(const Tensor& dy, const Tensor& weight, const std::vector<int64_t>& rows_per_expert, const KeptPacked& kept) {
+  if (kept.copies != nullptr) kept.copies->expect_newest(kept.version);
+  const Product product = choose(products_of(weight).input_gradient, refuse_gpu(dy, weight), refuse_packed(dy, weight, kept.copies));
   if (product == Product::kCuda) return cuda_calls<MatmulCuda>().grouped(dy.contiguous(), rows_per_expert, weight, true);
   if (product == Product::kPacked) return packed_input_gradient(dy, rows_per_expert, weight, *kept.copies, kept.version);
   if (weight.dim() == 2) return at::mm(dy, weight);
@@ -116,7 +128,7 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
     data["postponed"] = reinterpret_cast<int64_t>(sink.postponed);
     data["kept"] = reinterpret_cast<int64_t>(kept.copies);
     data["version"] = static_cast<int64_t>(kept.version);
-    return output_of(name_of_op(weight), x, weight, bias.value_or(Tensor()), rows_per_expert, kept);
+    return output_of(x, weight, bias.value_or(Tensor()), rows_per_expert, kept);
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
@@ -127,22 +139,17 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
     const std::vector<int64_t> rows_per_expert = data["rows"].toIntVector();
     const Tensor sink = data["weight"].toTensor(), bias_sink = data["bias"].toTensor();
     const KeptPacked kept{reinterpret_cast<PackedWeight*>(data["kept"].toInt()), static_cast<uint64_t>(data["version"].toInt())};
-    const std::string op = name_of_op(weight);
     const GradientSink to{sink, bias_sink, reinterpret_cast<std::vector<std::function<void()>>*>(data["postponed"].toInt())};
-    if (to.wanted()) to.run([=] { add_weight_gradients_of(op + "_weight_gradient", sink, bias_sink, dy, x, rows_per_expert); });
-    const Tensor dx =
-        context->needs_input_grad(0) ? input_gradient_of(op + "_input_gradient", dy, weight, rows_per_expert, kept) : Tensor();
+    if (to.wanted()) to.run([=] { add_weight_gradients_of(sink, bias_sink, dy, x, rows_per_expert); });
+    const Tensor dx = context->needs_input_grad(0) ? input_gradient_of(dy, weight, rows_per_expert, kept) : Tensor();
     return {dx, Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
-
- private:
-  static std::string name_of_op(const Tensor& weight) { return weight.dim() == 2 ? "linear" : "grouped_linear"; }
 };
 
 }  // namespace
 
 void add_weight_gradient(const Tensor& sink, const Tensor& dy, const Tensor& x) {
-  add_weight_gradients_of("linear_weight_gradient", sink, Tensor(), dy, x, {x.size(0)});
+  add_weight_gradients_of(sink, Tensor(), dy, x, {x.size(0)});
 }
 
 static void check_product(const char* op, const Tensor& x, const Tensor& weight) {
@@ -154,7 +161,7 @@ static void check_product(const char* op, const Tensor& x, const Tensor& weight)
 Tensor linear_wide(const Tensor& x, const Tensor& weight, KeptPacked kept) {
   check_product("linear_wide", x, weight);
   const at::NoGradGuard no_gradient;
-  const Product product = choose_product("linear_wide", "it is left to LibTorch", refuse_packed(x, weight, kept.copies));
+  const Product product = choose(kWide, "it is left to LibTorch", refuse_packed(x, weight, kept.copies));
   if (product == Product::kPacked) return packed_wide_output(x, weight, *kept.copies, kept.version);
   if (x.scalar_type() != at::kBFloat16) return at::mm(x, weight.t());
   // LibTorch rounds its results to bf16. Some rows of the weight at a time are widened: never a copy of all of it.

@@ -235,7 +235,7 @@ class FusedHead {
 
 }  // namespace
 
-std::string refuse_cross_entropy_fused(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients) {
+Refusal refuse_cross_entropy_fused(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients) {
   const ScalarType type = problem.hidden_td.scalar_type();
   if (!problem.hidden_td.device().is_cpu()) return "the tensors are not on the CPU";
   if (type != at::kBFloat16 && type != at::kFloat) return "computes in bf16 and fp32";

@@ -19,17 +19,18 @@ Tensor cross_entropy_cuda(const CrossEntropyProblem& problem, const CrossEntropy
 using Implementation = Tensor (*)(const CrossEntropyProblem&, const CrossEntropyGradients&);
 constexpr Implementation kImplementations[] = {&cross_entropy_cuda, &cross_entropy_fused, &cross_entropy_chunked, &cross_entropy_reference};
 
-std::string refuse_gpu(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients) {
-  const std::string refusal = refuse_cuda(problem.hidden_td);
+Refusal refuse_gpu(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients) {
+  const Refusal refusal = refuse_cuda(problem.hidden_td);
   if (!refusal.empty()) return refusal;
   return gradients.sink_vd.defined() && gradients.sink_vd.scalar_type() != at::kFloat ? "the weight's gradient is not kept in fp32" : "";
 }
 
 Tensor dispatched(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients) {
-  const size_t choice = linear_cross_entropy_dispatcher().choose({"cuda", "fused", "chunked", "reference"}, [&](size_t i) {
+  static constexpr std::string_view kNames[] = {"cuda", "fused", "chunked", "reference"};
+  const size_t choice = Dispatcher(kOp, kNames).choose([&](size_t i) {
     if (i == 0) return refuse_gpu(problem, gradients);
     if (i == 1) return refuse_cross_entropy_fused(problem, gradients);
-    return i == 3 && !problem.hidden_td.is_cpu() ? kNotOnCpu : std::string();
+    return i == 3 && !problem.hidden_td.is_cpu() ? kNotOnCpu : Refusal();
   });
   return kImplementations[choice](problem, gradients);
 }
@@ -172,11 +173,6 @@ void check_sink(const Tensor& sink, const Tensor& weight) {
 }
 
 }  // namespace
-
-const Dispatcher& linear_cross_entropy_dispatcher() {
-  static const Dispatcher dispatcher(kOp);
-  return dispatcher;
-}
 
 Tensor linear_cross_entropy_sum(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const Tensor& sink,
                                 const LinearCrossEntropyOptions& options, KeptPacked kept) {

@@ -40,6 +40,4 @@ Tensor linear_cross_entropy_each(const Tensor& hidden_td, const Tensor& weight_v
 // The mean over tokens with a label (0 when there is none), differentiable in hidden and weight.
 Tensor linear_cross_entropy(const Tensor& hidden_td, const Tensor& weight_vd, const Tensor& labels_t, double z_loss);
 
-const Dispatcher& linear_cross_entropy_dispatcher();  // explains its choice; tests read which implementation answered
-
 }  // namespace longhaul::kernels

@@ -29,6 +29,6 @@ struct CrossEntropyGradients {
 Tensor cross_entropy_reference(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients);
 Tensor cross_entropy_chunked(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients);
 Tensor cross_entropy_fused(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients);
-std::string refuse_cross_entropy_fused(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients);
+Refusal refuse_cross_entropy_fused(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients);
 
 }  // namespace longhaul::kernels

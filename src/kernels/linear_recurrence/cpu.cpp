@@ -152,7 +152,7 @@ void backward(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Ten
 
 }  // namespace
 
-std::string refuse_cpu(const RecurrenceProblem& problem) {
+Refusal refuse_cpu(const RecurrenceProblem& problem) {
   const auto type = problem.q_thk.scalar_type();
   if (type != at::kBFloat16 && type != at::kFloat) return "takes bf16 and fp32";
   const auto logits = problem.gated() ? problem.log_decay.scalar_type() : at::kFloat;

@@ -3,13 +3,11 @@
 // any execution. Backward keeps the inputs and one state per segment, and recomputes the rest (linear-attention.md §2).
 #pragma once
 
-#include <string>
-
 #include "kernels/linear_recurrence/problem.h"
 
 namespace longhaul::kernels {
 
-std::string refuse_cpu(const RecurrenceProblem& problem);  // empty: takes it
+Refusal refuse_cpu(const RecurrenceProblem& problem);  // empty: takes it
 
 // `boundaries` receives the states between segments, which backward wants; null: not kept.
 LinearRecurrenceResult recurrence_forward_cpu(const RecurrenceProblem& problem, Tensor* boundaries);

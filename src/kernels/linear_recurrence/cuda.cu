@@ -301,8 +301,9 @@ void chunked_backward(const Recurrence& p, const RecurrenceTables& tables, const
   backward_by(kernels, p, tables, gradients, workspace, stream);
 }
 
-std::string chunked_wgmma_refusal(const Recurrence& p) {
-  if (std::max(p.keys, p.values) > kRunKeys) return "wgmma takes heads of up to " + std::to_string(kRunKeys) + " channels";
+const char* chunked_wgmma_refusal(const Recurrence& p) {
+  static_assert(kRunKeys == 128);
+  if (std::max(p.keys, p.values) > kRunKeys) return "wgmma takes heads of up to 128 channels";
   return refuse_wgmma();
 }
 

@@ -61,7 +61,7 @@ void chunked_backward(const Recurrence& problem, const RecurrenceTables& tables,
                       void* workspace, Stream stream);
 
 // The same, by wgmma, where nothing speaks against it: a device of compute capability 9.0, heads of up to 128.
-std::string chunked_wgmma_refusal(const Recurrence& problem);
+const char* chunked_wgmma_refusal(const Recurrence& problem);
 void chunked_forward_wgmma(const Recurrence& problem, const RecurrenceTables& tables, Bf16* o, float* final_state, void* workspace,
                            Stream stream);
 void chunked_backward_wgmma(const Recurrence& problem, const RecurrenceTables& tables, const RecurrenceGradientPointers& gradients,

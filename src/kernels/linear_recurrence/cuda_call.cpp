@@ -11,12 +11,12 @@ namespace {
 
 constexpr int64_t kMostChannels = 256;
 
-std::string refuse(const RecurrenceProblem& problem) {
+Refusal refuse(const RecurrenceProblem& problem) {
   const auto logits = problem.gated() ? problem.log_decay.scalar_type() : at::kFloat;
   if (logits != at::kBFloat16 && logits != at::kFloat) return "it takes logits of bf16 and fp32";
   const int64_t keys = problem.q_thk.size(2), values = problem.v_thv.size(2);
-  if (std::min(keys, values) < 1 || std::max(keys, values) > kMostChannels)
-    return "it takes heads of 1 to " + std::to_string(kMostChannels) + " channels";
+  static_assert(kMostChannels == 256);
+  if (std::min(keys, values) < 1 || std::max(keys, values) > kMostChannels) return "it takes heads of 1 to 256 channels";
   return "";
 }
 
@@ -187,7 +187,7 @@ RecurrenceGradients backward_by(const RecurrenceProblem& problem, const Tensor& 
   return out;
 }
 
-std::string refuse_wgmma(const RecurrenceProblem& problem) {
+Refusal refuse_wgmma(const RecurrenceProblem& problem) {
   const cuda::OnDevice device(problem.q_thk);
   if (problem.decay == DecayKind::kKeyToken) return "a decay per channel has no form by wgmma";
   cuda::Recurrence call;

@@ -7,10 +7,10 @@
 namespace longhaul::kernels {
 
 struct RecurrenceCuda {
-  std::string (*refuse)(const RecurrenceProblem& problem);
+  Refusal (*refuse)(const RecurrenceProblem& problem);
   LinearRecurrenceResult (*forward)(const RecurrenceProblem& problem);
   RecurrenceGradients (*backward)(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv, bool want_decay);
-  std::string (*refuse_wgmma)(const RecurrenceProblem& problem);  // beyond what `refuse` says
+  Refusal (*refuse_wgmma)(const RecurrenceProblem& problem);  // beyond what `refuse` says
   LinearRecurrenceResult (*forward_wgmma)(const RecurrenceProblem& problem);
   RecurrenceGradients (*backward_wgmma)(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv,
                                         bool want_decay);

@@ -22,27 +22,27 @@ constexpr const char* kOp = "linear_recurrence";
 constexpr bool kWgmmaFirst = false;
 
 enum Implementation : size_t { kCuda = kWgmmaFirst ? 1 : 0, kCudaWgmma = 1 - kCuda, kCpu = 2, kChunked, kReference, kMeta, kAten };
-const std::vector<std::string> kImplementations = {
+constexpr std::string_view kImplementations[] = {
     kWgmmaFirst ? "cuda_wgmma" : "cuda", kWgmmaFirst ? "cuda" : "cuda_wgmma", "cpu", "chunked", "reference", "meta", "aten"};
 
-std::string refuse_gpu(const RecurrenceProblem& problem) {
-  const std::string refusal = refuse_cuda(problem.q_thk);
+Refusal refuse_gpu(const RecurrenceProblem& problem) {
+  const Refusal refusal = refuse_cuda(problem.q_thk);
   return refusal.empty() ? cuda_calls<RecurrenceCuda>().refuse(problem) : refusal;
 }
 
-std::string refuse_wgmma(const RecurrenceProblem& problem) {
-  const std::string refusal = refuse_gpu(problem);
+Refusal refuse_wgmma(const RecurrenceProblem& problem) {
+  const Refusal refusal = refuse_gpu(problem);
   return refusal.empty() ? cuda_calls<RecurrenceCuda>().refuse_wgmma(problem) : refusal;
 }
 
-std::string refuse_chunked(const RecurrenceProblem& problem) {
+Refusal refuse_chunked(const RecurrenceProblem& problem) {
   if (!problem.q_thk.is_cpu()) return kNotOnCpu;
   if (problem.decay == DecayKind::kHeadToken || problem.decay == DecayKind::kKeyToken) return "the decay depends on the token";
   if (problem.log_decay.defined() && problem.log_decay.requires_grad()) return "the decay wants a gradient";
   return "";
 }
 
-std::string refusal(const RecurrenceProblem& problem, size_t implementation) {
+Refusal refusal(const RecurrenceProblem& problem, size_t implementation) {
   switch (implementation) {
     case kCuda:
       return refuse_gpu(problem);
@@ -53,9 +53,9 @@ std::string refusal(const RecurrenceProblem& problem, size_t implementation) {
     case kChunked:
       return refuse_chunked(problem);
     case kReference:
-      return problem.q_thk.is_cpu() ? "" : kNotOnCpu;
+      return problem.q_thk.is_cpu() ? Refusal() : kNotOnCpu;
     case kMeta:
-      return problem.q_thk.is_meta() ? "" : kNotMeta;
+      return problem.q_thk.is_meta() ? Refusal() : kNotMeta;
     default:
       return "";
   }
@@ -164,7 +164,7 @@ RecurrenceProblem with_keys(RecurrenceProblem problem) {
 }
 
 size_t choose(const RecurrenceProblem& problem) {
-  return linear_recurrence_dispatcher().choose(kImplementations, [&](size_t i) { return refusal(problem, i); });
+  return Dispatcher(kOp, kImplementations).choose([&](size_t i) { return refusal(problem, i); });
 }
 
 void check_dtype(const Tensor& tensor, const Tensor& like, const char* argument) {
@@ -267,11 +267,6 @@ RecurrenceProblem recurrence_problem(const Tensor& q, const Tensor& k, const Ten
     }
   }
   return problem;
-}
-
-const Dispatcher& linear_recurrence_dispatcher() {
-  static const Dispatcher dispatcher(kOp);
-  return dispatcher;
 }
 
 LinearRecurrenceResult linear_recurrence(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay,

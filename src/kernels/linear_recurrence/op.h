@@ -16,7 +16,6 @@
 #pragma once
 
 #include <limits>
-#include <string>
 
 #include "kernels/dispatch.h"
 #include "kernels/linear_recurrence/plan.h"
@@ -71,7 +70,5 @@ LinearRecurrenceResult linear_recurrence(const Tensor& q_thk, const Tensor& k_th
 LinearRecurrenceResult linear_recurrence_reference(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv, const Tensor& log_decay,
                                                    const Tensor& initial_state_nhkv, const Tensor& offsets,
                                                    const LinearRecurrenceOptions& options = {});
-
-const Dispatcher& linear_recurrence_dispatcher();  // explains its choice; tests read which implementation answered
 
 }  // namespace longhaul::kernels

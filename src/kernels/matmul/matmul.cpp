@@ -31,7 +31,7 @@ Tensor product(const Tensor& x, std::span<const int64_t> rows_per_group, const v
 
 }  // namespace
 
-std::string refuse_packed(const Tensor& x, const Tensor& weight, const PackedWeight* kept) {
+Refusal refuse_packed(const Tensor& x, const Tensor& weight, const PackedWeight* kept) {
   if (!x.device().is_cpu()) return "it runs on the CPU";
   if (!element_known(x)) return "it computes in bf16 and fp32";
   if (kept == nullptr) return "the weight is not kept packed";
@@ -40,7 +40,7 @@ std::string refuse_packed(const Tensor& x, const Tensor& weight, const PackedWei
   return "";
 }
 
-std::string refuse_packed_weight_gradient(const Tensor& sink, const Tensor& bias_sink, const Tensor& dy, const Tensor& x) {
+Refusal refuse_packed_weight_gradient(const Tensor& sink, const Tensor& bias_sink, const Tensor& dy, const Tensor& x) {
   if (!x.device().is_cpu()) return "it runs on the CPU";
   if (!element_known(x) || dy.scalar_type() != x.scalar_type()) return "it computes in bf16 and fp32";
   if (sink.scalar_type() != at::kFloat || !sink.is_contiguous()) return "the sink is not contiguous fp32";

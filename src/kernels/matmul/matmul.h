@@ -3,16 +3,16 @@
 #pragma once
 
 #include <span>
-#include <string>
 
+#include "kernels/dispatch.h"
 #include "kernels/matmul/epilogue.h"
 #include "kernels/matmul/packed_weight.h"
 
 namespace longhaul::kernels {
 
 // Why the packed kernels do not take this call; empty: they do. x may have any row stride, its columns lie side by side.
-std::string refuse_packed(const Tensor& x, const Tensor& weight, const PackedWeight* kept);
-std::string refuse_packed_weight_gradient(const Tensor& sink, const Tensor& bias_sink, const Tensor& dy, const Tensor& x);
+Refusal refuse_packed(const Tensor& x, const Tensor& weight, const PackedWeight* kept);
+Refusal refuse_packed_weight_gradient(const Tensor& sink, const Tensor& bias_sink, const Tensor& dy, const Tensor& x);
 
 // [rows, in] → [rows, out] with weight [out, in] or [groups, out, in]; bias [out] or undefined, of the type of x. Undefined where the
 // epilogue does not keep it.

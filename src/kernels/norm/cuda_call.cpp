@@ -8,8 +8,9 @@ namespace {
 
 constexpr int64_t kMostChannels = 16384;  // the sums of a run of rows lie in shared memory
 
-std::string refuse(const Tensor& x) {
-  return x.size(1) > kMostChannels ? "it takes at most " + std::to_string(kMostChannels) + " channels" : std::string();
+Refusal refuse(const Tensor& x) {
+  static_assert(kMostChannels == 16384);
+  return x.size(1) > kMostChannels ? "it takes at most 16384 channels" : "";
 }
 
 cuda::GateKind gate_kind(const Tensor& gate) { return gate.defined() ? cuda::GateKind::kSigmoid : cuda::GateKind::kNone; }

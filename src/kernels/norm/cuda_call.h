@@ -23,7 +23,7 @@ struct NormGradientCall {
 };
 
 struct NormCuda {
-  std::string (*refuse)(const Tensor& x_tc);
+  Refusal (*refuse)(const Tensor& x_tc);
   void (*forward)(const NormCall& call);
   void (*backward)(const NormGradientCall& call);
 };

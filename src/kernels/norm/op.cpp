@@ -131,8 +131,8 @@ class NormFunction : public torch::autograd::Function<NormFunction> {
   }
 };
 
-std::string refuse_gpu(const Tensor& x) {
-  const std::string refusal = refuse_cuda(x);
+Refusal refuse_gpu(const Tensor& x) {
+  const Refusal refusal = refuse_cuda(x);
   return refusal.empty() ? cuda_calls<NormCuda>().refuse(x) : refusal;
 }
 
