@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "kernels/dispatch.h"
 #include "support/tensors.h"
 
 namespace longhaul::kernels {
@@ -70,6 +71,19 @@ TEST(Linear, MicroBatchesAddUpInTheSink) {
   const Tensor sink = at::ones({5, 8}, at::kDouble);
   for (const int64_t begin : {0, 10}) linear(x.narrow(0, begin, 10), w, Tensor(), {.weight = sink}).backward(dy.narrow(0, begin, 10));
   EXPECT_LT(relative_error(sink - 1, at::mm(dy.t(), x)), 1e-13);
+}
+
+// bf16 products add up in the sink's fp32: rounded to bf16 first, each micro-batch would bring an error of 2e-3.
+TEST(Linear, TheSinkGetsUnroundedProducts) {
+  const Tensor x = random_tensor({300, 24}, 1, at::kBFloat16), dy = random_tensor({300, 16}, 2, at::kBFloat16);
+  const Tensor expected = at::mm(dy.to(at::kDouble).t(), x.to(at::kDouble));
+  const Tensor packed = at::zeros({16, 24}, at::kFloat), strided = at::zeros({24, 16}, at::kFloat).t();
+  add_weight_gradient(packed, dy, x);
+  EXPECT_EQ(Dispatcher::last("linear_weight_gradient").chosen, "packed");
+  add_weight_gradient(strided, dy, x);
+  EXPECT_EQ(Dispatcher::last("linear_weight_gradient").chosen, "libtorch");
+  EXPECT_LT(relative_error(packed, expected), 1e-6);
+  EXPECT_LT(relative_error(strided, expected), 1e-6);
 }
 
 TEST(Linear, PostponedProductsRunWhenCalled) {

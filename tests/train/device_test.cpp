@@ -8,6 +8,7 @@
 #include "checkpoint/load.h"
 #include "checkpoint/save.h"
 #include "generate/generate.h"
+#include "kernels/linear/op.h"
 #include "model/decoder.h"
 #include "model/parallel_ops.h"
 #include "optim/gradient_norm.h"
@@ -98,6 +99,16 @@ TEST_P(OnAPretendedDevice, StepsEqualTheCpus) {
     // Adam turns a gradient that is nearly zero into a step of full length: only fp64 can be compared weight by weight.
     if (std::string(dtype) == "fp64") expect_close(state_of(*there.optimizer), state_of(*here.optimizer), 1e-6, 1e-10);
   }
+}
+
+// Micro-batches add up in fp32: none is rounded to bf16 on its way into the main gradient.
+TEST(PretendedDevice, WeightGradientsAreNotRounded) {
+  if (libtorch_has_cuda()) GTEST_SKIP() << "LibTorch with CUDA takes no second accelerator";
+  const at::Device device = pretended_device();
+  const Tensor x = random_tensor({300, 24}, 1, at::kBFloat16), dy = random_tensor({300, 16}, 2, at::kBFloat16);
+  const Tensor sink = at::zeros({16, 24}, at::TensorOptions().dtype(at::kFloat).device(device));
+  kernels::add_weight_gradient(sink, to_device(dy, device), to_device(x, device));
+  expect_close({sink.cpu()}, {at::mm(dy.to(at::kDouble).t(), x.to(at::kDouble))}, 1e-6);
 }
 
 // A step reads the losses and the norm. A micro-batch reads its ids (are they in the table?), positions where they are learned, and the

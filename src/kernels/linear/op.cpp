@@ -58,11 +58,13 @@ void for_each_group(const std::vector<int64_t>& rows_per_expert, const Body& bod
   }
 }
 
+// sink += dyᵀ x without a rounding to the inputs' precision, which every micro-batch would add again.
 void torch_weight_gradient(Tensor sink, const Tensor& dy, const Tensor& x) {
-  if (sink.scalar_type() == x.scalar_type()) {
-    sink.addmm_(dy.t(), x);
+  const ScalarType type = sink.scalar_type();
+  if (type == at::kFloat && x.scalar_type() == at::kBFloat16 && x.is_cuda()) {
+    sink.add_(at::mm(dy.t(), x, type));  // bf16 products with fp32 sums, which LibTorch has on a GPU only
   } else {
-    sink.add_(at::mm(dy.t(), x));  // rounded once to bf16, summed in the sink's precision
+    sink.addmm_(dy.t().to(type), x.to(type));  // of the same type: no copies
   }
 }
 
