@@ -4,7 +4,7 @@
 //   struct Pieces { explicit Pieces(Arena& arena) : scores(arena.take<float>(n)) {} float* scores; };
 //   const auto pieces = scratch_of_thread<Pieces>([&](Arena& arena) { return Pieces(arena); });
 //
-// One user per thread at a time: a kernel does not call another that uses it.
+// One user per thread at a time: a kernel does not call another that uses it. Counted as workspace (tensor/memory_purpose.h).
 #pragma once
 
 #include <cstddef>
@@ -31,10 +31,15 @@ class Arena {
 };
 
 template <class Make>
-auto scratch_of_thread(const Make& make) {
+size_t scratch_bytes(const Make& make) {
   Arena counted(nullptr);
   make(counted);
-  Arena arena(thread_buffer(counted.used()));
+  return counted.used();
+}
+
+template <class Make>
+auto scratch_of_thread(const Make& make) {
+  Arena arena(thread_buffer(scratch_bytes(make)));
   return make(arena);
 }
 

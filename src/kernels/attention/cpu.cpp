@@ -1,7 +1,10 @@
 // From tensors to the plain pointers of cpu.h.
 #include "kernels/attention/cpu.h"
 
+#include "base/parallel.h"
 #include "kernels/attention/problem.h"
+#include "kernels/attention/workspace.h"
+#include "tensor/memory_purpose.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -63,8 +66,10 @@ void backward(const AttentionProblem& problem, const AttentionResult& result, co
   call.d_q = view<Element>(gradients.q_thd);
   call.d_k = view<Element>(gradients.k_shd);
   call.d_v = view<Element>(gradients.v_shd);
-  const Tensor workspace = at::empty({attention_backward_workspace(call)}, result.logsumexp_th.options());
-  call.workspace = workspace.mutable_data_ptr<float>();
+  const MemoryPurposeScope scope(MemoryPurpose::kWorkspace);
+  const Tensor workspace =
+      at::empty({attention_backward_workspace(call, sizeof(Element), threads()).shared}, result.logsumexp_th.options().dtype(at::kByte));
+  call.workspace = static_cast<float*>(workspace.mutable_data_ptr());
   run_attention_backward(call);
 }
 

@@ -67,6 +67,8 @@ struct AttentionSizes {
   int64_t heads, key_heads, channels, values;
   int64_t window;
   double scale;  // > 0
+  // What the backward pass may hold of dQ in fp32, in bytes; of one document and kv head it must hold all. The result does not depend on it.
+  int64_t most_shared = int64_t{256} << 20;
   int64_t group() const { return heads / key_heads; }
 };
 
@@ -84,12 +86,11 @@ struct AttentionBackward : AttentionSizes {
   KeySource<Element> keys;
   RowView<const float> logsumexp, d_logsumexp;  // the latter's data may be null
   RowView<Element> d_q, d_k, d_v;
-  float* workspace = nullptr;  // [attention_backward_workspace()]
+  float* workspace = nullptr;  // attention_backward_workspace().shared bytes
 };
 
 template <class Element>
 void run_attention_forward(const AttentionForward<Element>& call);
-int64_t attention_backward_workspace(const AttentionSizes& sizes);  // elements
 template <class Element>
 void run_attention_backward(const AttentionBackward<Element>& call);
 

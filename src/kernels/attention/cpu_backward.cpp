@@ -4,42 +4,45 @@
 //   Sᵀ = K_j Q_iᵀ,  P = 2^(S − L),  dPᵀ = V_j dO_iᵀ,  dS = P ∘ (dP − D),  D = Σ dO∘O − dL
 //   dV_j += Pᵀ dO_i,  dK_j += dSᵀ Q_i,  dQ_iᵀ += K_jᵀ dSᵀ
 //
-// Where a document's keys are one range, dQ is written at once. Otherwise each range keeps its own part of dQ, and who finishes the last
-// range of a kv head adds the parts in ascending order. The cut into ranges depends on shapes only.
+// Where a document's keys are one piece, dQ is written at once. Otherwise the pieces of a kv head add to one dQ in fp32, tile by tile in
+// ascending order: a piece waits for the one before it at each tile, and the last one that sees a tile writes it out. Items are handed out so
+// that a piece never comes before an earlier one of its kv head; so who waits, waits for a thread that is at work. Where the dQ of all kv
+// heads would exceed most_shared, they take turns in waves. The cut into pieces depends on shapes only, and what is added in which
+// order on that alone.
 #include <atomic>
 #include <cmath>
 #include <limits>
 
 #include "kernels/attention/cpu.h"
 #include "kernels/attention/cpu_parts.h"
+#include "kernels/attention/workspace.h"
 #include "kernels/scratch.h"
 
 namespace longhaul::kernels {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr int64_t kWantedItems = 32, kMostRanges = 8, kShortestRange = 512;
-constexpr int64_t kPieceKeys = 2048;  // dK and dV of so many keys are in work at once; longer ranges go piece by piece
+constexpr int64_t kWantedItems = 32, kMostCuts = 8, kShortestCut = 512;
+constexpr int64_t kPieceKeys = 2048;  // dK and dV of so many keys are in work at once
 constexpr int64_t kTilesAtOnce = 8;   // query tiles prepared together
 
-// The ranges of one document and kv head.
+// The pieces of one document and kv head.
 struct Team {
-  int64_t document, key_head, first_item, items;
-  std::atomic<int64_t> left;
+  int64_t document, key_head;
+  int64_t length, pieces;      // keys of a piece, but the last; pieces of them
+  int64_t tiles;               // of its queries
+  int64_t d_q = -1, turn = 0;  // where its dQ begins in the workspace, −1: not needed; and its turns, [group, tiles]
 };
 
 struct Item {
-  int64_t team, key, key_end;          // keys of the document
-  int64_t query_tile, query_tile_end;  // tiles of its queries that see them
-  int64_t part;                        // where its part of dQ begins; −1: it writes dQ itself
-  int64_t cost;
+  int64_t team, piece, cost;
 };
 
 struct Plan {
   std::vector<Team> teams;
-  std::vector<Item> items;  // by team and range
-  std::vector<int64_t> order;
-  int64_t part_elements = 0;
+  std::vector<std::vector<Item>> waves;     // one after another, each in the order in which its items are handed out
+  int64_t elements = 0;                     // of the workspace
+  std::vector<std::atomic<int32_t>> turns;  // of each tile and head whose dQ is shared: the piece that may add to it
 };
 
 int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
@@ -50,45 +53,115 @@ std::pair<int64_t, int64_t> queries_of_keys(const AttentionDocument& document, i
   return {first, window > 0 ? std::clamp<int64_t>(end - 1 - document.shift() + window, first, document.queries) : document.queries};
 }
 
-Plan make_plan(const AttentionSizes& sizes) {
-  Plan plan;
-  int64_t total_keys = 0, teams = 0;
-  for (const AttentionDocument& document : sizes.documents) total_keys += document.keys;
-  plan.teams = std::vector<Team>(sizes.documents.size() * static_cast<size_t>(sizes.key_heads));
+// Pieces [first, second) have keys that some query of the tile sees.
+std::pair<int64_t, int64_t> pieces_of_tile(const AttentionDocument& document, int64_t window, int64_t length, int64_t tile) {
+  const int64_t begin = tile * kQueryTile, last = document.last_key(std::min(begin + kQueryTile, document.queries) - 1);
+  return {document.first_key(begin, window) / length, (last + length - 1) / length};
+}
+
+// Keys of a piece: enough pieces for many threads, but none of fewer than kShortestCut keys, and none of more than kPieceKeys.
+int64_t piece_length(const AttentionSizes& sizes, int64_t keys, int64_t all_keys) {
+  const int64_t share = all_keys == 0 ? 1 : (kWantedItems * keys + all_keys * sizes.key_heads - 1) / (all_keys * sizes.key_heads);
+  const int64_t cuts = std::clamp<int64_t>(std::min(share, keys / kShortestCut), 1, kMostCuts);
+  return std::clamp(round_up((keys + cuts - 1) / cuts, kKeyBlock), kKeyBlock, kPieceKeys);
+}
+
+std::vector<Team> teams_of(const AttentionSizes& sizes) {
+  std::vector<Team> teams;
+  int64_t all_keys = 0;
+  for (const AttentionDocument& document : sizes.documents) all_keys += document.keys;
   for (size_t n = 0; n < sizes.documents.size(); ++n) {
     const AttentionDocument& document = sizes.documents[n];
-    const int64_t share =
-        total_keys == 0 ? 1 : (kWantedItems * document.keys + total_keys * sizes.key_heads - 1) / (total_keys * sizes.key_heads);
-    const int64_t ranges = std::clamp<int64_t>(std::min(share, document.keys / kShortestRange), 1, kMostRanges);
-    const int64_t length = std::max(round_up((document.keys + ranges - 1) / ranges, kKeyBlock), kKeyBlock);
-    const int64_t cuts = std::max<int64_t>(1, (document.keys + length - 1) / length);
-    const bool direct = document.keys <= kPieceKeys && cuts == 1;
-    for (int64_t h = 0; h < sizes.key_heads; ++h, ++teams) {
-      Team& team = plan.teams[static_cast<size_t>(teams)];
-      team.document = static_cast<int64_t>(n);
-      team.key_head = h;
-      team.first_item = static_cast<int64_t>(plan.items.size());
-      team.items = cuts;
-      team.left = cuts;
-      for (int64_t c = 0; c < cuts; ++c) {
-        const int64_t key = c * length, end = std::min(document.keys, key + length);
-        const auto [first, last] = queries_of_keys(document, sizes.window, key, end);
-        Item item{teams, key, end, first / kQueryTile, (last + kQueryTile - 1) / kQueryTile, -1, 0};
-        const int64_t reach = sizes.window > 0 ? std::min(last - first, sizes.window)
-                                               : (last - first + std::max<int64_t>(0, last - (end - document.shift()))) / 2;
-        item.cost = (end - key) * reach;
-        if (!direct) {
-          item.part = plan.part_elements;
-          plan.part_elements += (item.query_tile_end - item.query_tile) * sizes.group() * sizes.channels * kQueryTile;
-        }
-        plan.items.push_back(item);
-      }
+    const int64_t length = piece_length(sizes, document.keys, all_keys);
+    for (int64_t h = 0; h < sizes.key_heads; ++h) {
+      teams.push_back({.document = static_cast<int64_t>(n),
+                       .key_head = h,
+                       .length = length,
+                       .pieces = std::max<int64_t>(1, (document.keys + length - 1) / length),
+                       .tiles = (document.queries + kQueryTile - 1) / kQueryTile});
     }
   }
-  for (size_t i = 0; i < plan.items.size(); ++i) plan.order.push_back(static_cast<int64_t>(i));
-  std::stable_sort(plan.order.begin(), plan.order.end(),
-                   [&](int64_t a, int64_t b) { return plan.items[static_cast<size_t>(a)].cost > plan.items[static_cast<size_t>(b)].cost; });
+  return teams;
+}
+
+int64_t d_q_elements(const AttentionSizes& sizes, const Team& team) {
+  return team.pieces > 1 ? sizes.group() * team.tiles * sizes.channels * kQueryTile : 0;
+}
+
+// Of the workspace.
+int64_t elements_of(const AttentionSizes& sizes, const std::vector<Team>& teams) {
+  int64_t all = 0, largest = 0;
+  for (const Team& team : teams) {
+    all += d_q_elements(sizes, team);
+    largest = std::max(largest, d_q_elements(sizes, team));
+  }
+  return std::min(all, std::max(largest, sizes.most_shared / static_cast<int64_t>(sizeof(float))));
+}
+
+// Pairs of the team's pieces with the queries that see them, about; never less than those of a later piece.
+std::vector<int64_t> costs_of(const AttentionSizes& sizes, const Team& team) {
+  const AttentionDocument& document = sizes.documents[static_cast<size_t>(team.document)];
+  std::vector<int64_t> costs(static_cast<size_t>(team.pieces));
+  int64_t later = 0;
+  for (int64_t p = team.pieces - 1; p >= 0; --p) {
+    const int64_t key = p * team.length, end = std::min(document.keys, key + team.length);
+    const auto [first, last] = queries_of_keys(document, sizes.window, key, end);
+    const int64_t reach = sizes.window > 0 ? std::min(last - first, sizes.window)
+                                           : (last - first + std::max<int64_t>(0, last - (end - document.shift()))) / 2;
+    later = std::max(later, (end - key) * reach);
+    costs[static_cast<size_t>(p)] = later;
+  }
+  return costs;
+}
+
+// The items of teams [first, end): the costliest first, a team's in ascending order, and of equal ones those of different teams beside each
+// other, so that few threads wait for each other.
+std::vector<Item> wave_of(const AttentionSizes& sizes, const std::vector<Team>& teams, size_t first, size_t end) {
+  std::vector<Item> items;
+  for (size_t t = first; t < end; ++t) {
+    const std::vector<int64_t> costs = costs_of(sizes, teams[t]);
+    for (size_t p = 0; p < costs.size(); ++p) items.push_back({static_cast<int64_t>(t), static_cast<int64_t>(p), costs[p]});
+  }
+  std::stable_sort(items.begin(), items.end(),
+                   [](const Item& a, const Item& b) { return a.cost != b.cost ? a.cost > b.cost : a.piece < b.piece; });
+  return items;
+}
+
+Plan make_plan(const AttentionSizes& sizes) {
+  Plan plan{.teams = teams_of(sizes)};
+  plan.elements = elements_of(sizes, plan.teams);
+  int64_t used = 0, turns = 0;
+  size_t first = 0;
+  for (size_t t = 0; t < plan.teams.size(); ++t) {
+    Team& team = plan.teams[t];
+    const int64_t elements = d_q_elements(sizes, team);
+    if (elements == 0) continue;
+    if (used + elements > plan.elements) {
+      plan.waves.push_back(wave_of(sizes, plan.teams, first, t));
+      first = t;
+      used = 0;
+    }
+    team.d_q = used;
+    used += elements;
+    team.turn = turns;
+    turns += sizes.group() * team.tiles;
+  }
+  plan.waves.push_back(wave_of(sizes, plan.teams, first, plan.teams.size()));
+  plan.turns = std::vector<std::atomic<int32_t>>(static_cast<size_t>(turns));
+  for (const Team& team : plan.teams) {
+    if (team.d_q < 0) continue;
+    const AttentionDocument& document = sizes.documents[static_cast<size_t>(team.document)];
+    for (int64_t i = 0; i < sizes.group() * team.tiles; ++i) {
+      plan.turns[static_cast<size_t>(team.turn + i)] =
+          static_cast<int32_t>(pieces_of_tile(document, sizes.window, team.length, i % team.tiles).first);
+    }
+  }
   return plan;
+}
+
+void wait_for(const std::atomic<int32_t>& turn, int64_t piece) {
+  for (int32_t now = turn.load(std::memory_order_acquire); now != piece; now = turn.load(std::memory_order_acquire))
+    turn.wait(now, std::memory_order_acquire);
 }
 
 // A query tile of one head, prepared for all key blocks.
@@ -127,38 +200,36 @@ class BackwardItems {
   }
 
   void run(const Item& item) {
-    Team& team = plan_.teams[static_cast<size_t>(item.team)];
+    const Team& team = plan_.teams[static_cast<size_t>(item.team)];
     const AttentionDocument& document = call_.documents[static_cast<size_t>(team.document)];
-    if (item.part >= 0)
-      std::fill_n(call_.workspace + item.part, part_elements(item), 0.0f);
-    else
-      zero_unseeing_queries(team, document, item);
-    for (int64_t key = item.key; key < item.key_end; key += kPieceKeys)
-      run_piece(item, team, document, key, std::min(item.key_end, key + kPieceKeys));
-    if (item.part >= 0 && team.left.fetch_sub(1, std::memory_order_acq_rel) == 1) add_parts(team, document);
+    if (item.piece == 0) zero_unseeing_queries(team, document);
+    const int64_t key = item.piece * team.length, count = std::min(document.keys - key, team.length);
+    if (count == 0) return;
+    read_keys(team, key, count);
+    std::fill_n(d_k_, count * call_.channels, 0.0f);
+    std::fill_n(d_v_, count * call_.values, 0.0f);
+    const auto [first, last] = queries_of_keys(document, call_.window, key, key + count);
+    for (int64_t g = 0; g < call_.group(); ++g) {
+      for (int64_t t = first / kQueryTile; t * kQueryTile < last; t += kTilesAtOnce)
+        run_tiles(item, team, g, t, std::min(t + kTilesAtOnce, (last + kQueryTile - 1) / kQueryTile), key, count);
+    }
+    const auto scale = static_cast<float>(call_.scale);
+    tools_.scale_rows(d_k_, count, call_.channels, scale, call_.d_k.at(document.k + key, team.key_head), call_.d_k.token);
+    tools_.scale_rows(d_v_, count, call_.values, 1.0f, call_.d_v.at(document.k + key, team.key_head), call_.d_v.token);
   }
 
  private:
-  int64_t part_elements(const Item& item) const {
-    return (item.query_tile_end - item.query_tile) * call_.group() * call_.channels * kQueryTile;
-  }
-  // dQᵀ of the tile of query `begin` and the group's head g within an item's part.
-  float* part_of(const Item& item, int64_t g, int64_t tile) const {
-    return call_.workspace + item.part +
-           (g * (item.query_tile_end - item.query_tile) + tile - item.query_tile) * call_.channels * kQueryTile;
-  }
-
-  // The item's tiles cover the queries that see a key: the others get a zero here.
-  void zero_unseeing_queries(const Team& team, const AttentionDocument& document, const Item& item) {
-    for (int64_t t = 0; t < document.queries; ++t) {
-      if (item.key < item.key_end && t >= item.query_tile * kQueryTile && t < item.query_tile_end * kQueryTile) continue;
+  // Whole tiles of queries that see no key at all are in no piece. Such queries come first.
+  void zero_unseeing_queries(const Team& team, const AttentionDocument& document) {
+    const int64_t unseeing =
+        document.keys == 0 ? document.queries : std::clamp<int64_t>(-document.shift(), 0, document.queries) / kQueryTile * kQueryTile;
+    for (int64_t t = 0; t < unseeing; ++t) {
       for (int64_t g = 0; g < call_.group(); ++g)
         std::fill_n(call_.d_q.at(document.q + t, team.key_head * call_.group() + g), call_.channels, Element{});
     }
   }
 
-  void run_piece(const Item& item, const Team& team, const AttentionDocument& document, int64_t key, int64_t end) {
-    const int64_t count = end - key;
+  void read_keys(const Team& team, int64_t key, int64_t count) {
     for (int64_t r = 0; r < count; r += kKeyBlock) {
       const int64_t here = std::min(kKeyBlock, count - r);
       const auto rows = call_.keys.rows(call_.documents, team.document, key + r, team.key_head, call_.channels, call_.values);
@@ -168,28 +239,16 @@ class BackwardItems {
       }
       tools_.block->transpose(rows.k, rows.k_stride, here, call_.channels, keys_t_ + r * call_.channels, kKeyBlock);
     }
-    std::fill_n(d_k_, count * call_.channels, 0.0f);
-    std::fill_n(d_v_, count * call_.values, 0.0f);
-    const auto [first, last] = queries_of_keys(document, call_.window, key, end);
-    for (int64_t g = 0; g < call_.group(); ++g) {
-      for (int64_t t = first / kQueryTile * kQueryTile; t < last; t += kTilesAtOnce * kQueryTile) {
-        run_tiles(item, team, document, g, t, std::min(last, t + kTilesAtOnce * kQueryTile), key, count);
-      }
-    }
-    const auto scale = static_cast<float>(call_.scale);
-    tools_.scale_rows(d_k_, count, call_.channels, scale, call_.d_k.at(document.k + key, team.key_head), call_.d_k.token);
-    tools_.scale_rows(d_v_, count, call_.values, 1.0f, call_.d_v.at(document.k + key, team.key_head), call_.d_v.token);
   }
 
-  // Queries [begin, end) of the group's head g against the piece [key, key + count).
-  void run_tiles(const Item& item, const Team& team, const AttentionDocument& document, int64_t g, int64_t begin, int64_t end, int64_t key,
-                 int64_t count) {
-    const int64_t head = team.key_head * call_.group() + g, used = (end - begin + kQueryTile - 1) / kQueryTile;
+  // Tiles [begin, end) of the group's head g against the piece [key, key + count).
+  void run_tiles(const Item& item, const Team& team, int64_t g, int64_t begin, int64_t end, int64_t key, int64_t count) {
+    const AttentionDocument& document = call_.documents[static_cast<size_t>(team.document)];
+    const int64_t head = team.key_head * call_.group() + g, used = end - begin;
     for (int64_t i = 0; i < used; ++i) {
       QueryTile<Element>& tile = tiles_[static_cast<size_t>(i)];
-      prepare(tile, document, head, begin + i * kQueryTile);
-      tile.d_q = item.part >= 0 ? part_of(item, g, tile.begin / kQueryTile) : tile.own_d_q;
-      if (item.part < 0) std::fill_n(tile.d_q, call_.channels * kQueryTile, 0.0f);
+      prepare(tile, document, head, (begin + i) * kQueryTile);
+      take_d_q(tile, item, team, document, g);
     }
     for (int64_t block = 0; block < count; block += kKeyBlock) {
       const int64_t here = std::min(kKeyBlock, count - block);
@@ -200,11 +259,28 @@ class BackwardItems {
         run_tile(tile, document, key, block, seen);
       }
     }
-    if (item.part >= 0) return;
-    for (int64_t i = 0; i < used; ++i) {
-      const QueryTile<Element>& tile = tiles_[static_cast<size_t>(i)];
-      leave(tile.d_q, document.q + tile.begin, tile.queries, head);
+    for (int64_t i = 0; i < used; ++i) pass_on_d_q(tiles_[static_cast<size_t>(i)], item, team, document, g);
+  }
+
+  std::atomic<int32_t>& turn_of(const QueryTile<Element>& tile, const Team& team, int64_t g) const {
+    return plan_.turns[static_cast<size_t>(team.turn + g * team.tiles + tile.begin / kQueryTile)];
+  }
+  // dQᵀ of the tile as the pieces before this one left it.
+  void take_d_q(QueryTile<Element>& tile, const Item& item, const Team& team, const AttentionDocument& document, int64_t g) const {
+    const int64_t index = tile.begin / kQueryTile, elements = call_.channels * kQueryTile;
+    tile.d_q = team.d_q < 0 ? tile.own_d_q : call_.workspace + team.d_q + (g * team.tiles + index) * elements;
+    if (team.d_q >= 0) wait_for(turn_of(tile, team, g), item.piece);
+    if (item.piece == pieces_of_tile(document, call_.window, team.length, index).first) std::fill_n(tile.d_q, elements, 0.0f);
+  }
+  // To the next piece that sees the tile, or out.
+  void pass_on_d_q(const QueryTile<Element>& tile, const Item& item, const Team& team, const AttentionDocument& document, int64_t g) const {
+    if (item.piece + 1 == pieces_of_tile(document, call_.window, team.length, tile.begin / kQueryTile).second) {
+      leave(tile.d_q, document.q + tile.begin, tile.queries, team.key_head * call_.group() + g);
+      return;
     }
+    std::atomic<int32_t>& turn = turn_of(tile, team, g);
+    turn.store(static_cast<int32_t>(item.piece + 1), std::memory_order_release);
+    turn.notify_all();
   }
 
   // The whole tile, whatever part of it sees the piece, so that sums do not depend on where the piece begins.
@@ -251,26 +327,10 @@ class BackwardItems {
   }
 
   // dQᵀ of a tile becomes rows of dQ.
-  void leave(const float* d_q, int64_t token, int64_t queries, int64_t head) {
+  void leave(const float* d_q, int64_t token, int64_t queries, int64_t head) const {
     float factors[kQueryTile];
     std::fill_n(factors, kQueryTile, static_cast<float>(call_.scale));
     tools_.leave(d_q, kQueryTile, call_.channels, queries, factors, call_.d_q.at(token, head), call_.d_q.token);
-  }
-
-  void add_parts(const Team& team, const AttentionDocument& document) {
-    const int64_t elements = call_.channels * kQueryTile;
-    float* const sum = tiles_[0].own_d_q;
-    for (int64_t g = 0; g < call_.group(); ++g) {
-      for (int64_t t = 0; t < document.queries; t += kQueryTile) {
-        std::fill_n(sum, elements, 0.0f);
-        for (int64_t i = team.first_item; i < team.first_item + team.items; ++i) {
-          const Item& item = plan_.items[static_cast<size_t>(i)];
-          const int64_t tile = t / kQueryTile;
-          if (tile >= item.query_tile && tile < item.query_tile_end) tools_.add(part_of(item, g, tile), elements, sum);
-        }
-        leave(sum, document.q + t, std::min(kQueryTile, document.queries - t), team.key_head * call_.group() + g);
-      }
-    }
   }
 
   const AttentionBackward<Element>& call_;
@@ -282,21 +342,43 @@ class BackwardItems {
   std::vector<QueryTile<Element>> tiles_;
 };
 
+int64_t longest_piece(const AttentionSizes& sizes, const Plan& plan) {
+  int64_t longest = 1;
+  for (const Team& team : plan.teams)
+    longest = std::max(longest, std::min(team.length, sizes.documents[static_cast<size_t>(team.document)].keys));
+  return longest;
+}
+
+template <class Element>
+int64_t thread_bytes(const AttentionSizes& sizes, Plan& plan) {
+  AttentionBackward<Element> call;
+  static_cast<AttentionSizes&>(call) = sizes;
+  const Tools tools;
+  const int64_t keys = longest_piece(sizes, plan);
+  return static_cast<int64_t>(scratch_bytes([&](Arena& arena) { return BackwardItems<Element>(call, plan, tools, keys, arena); }));
+}
+
 }  // namespace
 
-int64_t attention_backward_workspace(const AttentionSizes& sizes) { return make_plan(sizes).part_elements; }
+AttentionWorkspace attention_backward_workspace(const AttentionSizes& sizes, int64_t element_bytes, int64_t threads) {
+  Plan plan = make_plan(sizes);
+  size_t most = 0;
+  for (const auto& wave : plan.waves) most = std::max(most, wave.size());
+  return {.shared = plan.elements * static_cast<int64_t>(sizeof(float)),
+          .thread = element_bytes == 2 ? thread_bytes<uint16_t>(sizes, plan) : thread_bytes<float>(sizes, plan),
+          .threads = std::min(static_cast<int64_t>(most), threads)};
+}
 
 template <class Element>
 void run_attention_backward(const AttentionBackward<Element>& call) {
   Plan plan = make_plan(call);
-  int64_t keys = 1;
-  for (const Item& item : plan.items) keys = std::max(keys, std::min(item.key_end - item.key, kPieceKeys));
-  for_each_item(static_cast<int64_t>(plan.items.size()), [&](const Tools& tools) {
-    auto pieces = scratch_of_thread([&](Arena& arena) { return BackwardItems<Element>(call, plan, tools, keys, arena); });
-    return [&plan, pieces = std::move(pieces)](int64_t i) mutable {
-      pieces.run(plan.items[static_cast<size_t>(plan.order[static_cast<size_t>(i)])]);
-    };
-  });
+  const int64_t keys = longest_piece(call, plan);
+  for (const std::vector<Item>& wave : plan.waves) {
+    for_each_item(static_cast<int64_t>(wave.size()), [&](const Tools& tools) {
+      auto pieces = scratch_of_thread([&](Arena& arena) { return BackwardItems<Element>(call, plan, tools, keys, arena); });
+      return [&wave, pieces = std::move(pieces)](int64_t i) mutable { pieces.run(wave[static_cast<size_t>(i)]); };
+    });
+  }
 }
 
 template void run_attention_backward<uint16_t>(const AttentionBackward<uint16_t>&);

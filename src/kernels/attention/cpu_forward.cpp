@@ -8,6 +8,7 @@
 
 #include "kernels/attention/cpu.h"
 #include "kernels/attention/cpu_parts.h"
+#include "kernels/attention/workspace.h"
 #include "kernels/scratch.h"
 
 namespace longhaul::kernels {
@@ -33,7 +34,7 @@ bool goes_by_rows(const AttentionSizes& sizes, const AttentionDocument& document
   return document.queries * sizes.group() <= kDecodeRows;
 }
 
-std::vector<Item> items_of(const AttentionSizes& sizes) {
+std::vector<Item> items_of(const AttentionSizes& sizes, int64_t threads) {
   std::vector<Item> items;
   const auto cut = [&](int64_t length) {
     items.clear();
@@ -51,11 +52,18 @@ std::vector<Item> items_of(const AttentionSizes& sizes) {
   };
   // Longer items prepare fewer key blocks, shorter ones keep more threads busy; results are the same.
   int64_t length = std::max(kItemQueries / sizes.group() / kQueryTile, int64_t{1}) * kQueryTile;
-  for (cut(length); static_cast<int64_t>(items.size()) < 4 * threads() && length > kQueryTile; cut(length)) {
+  for (cut(length); static_cast<int64_t>(items.size()) < 4 * threads && length > kQueryTile; cut(length)) {
     length = std::max(length / 2 / kQueryTile, int64_t{1}) * kQueryTile;
   }
   std::stable_sort(items.begin(), items.end(), [](const Item& a, const Item& b) { return a.cost > b.cost; });
   return items;
+}
+
+// The most tiles that one item has.
+int64_t most_tiles_of(const AttentionSizes& sizes, const std::vector<Item>& items) {
+  int64_t most = 1;
+  for (const Item& item : items) most = std::max(most, sizes.group() * ((item.end - item.begin + kQueryTile - 1) / kQueryTile));
+  return most;
 }
 
 template <class Element>
@@ -205,13 +213,27 @@ class ForwardItems {
   std::vector<Lanes> tiles_;
 };
 
+template <class Element>
+int64_t thread_bytes(const AttentionSizes& sizes, int64_t most_tiles) {
+  AttentionForward<Element> call;
+  static_cast<AttentionSizes&>(call) = sizes;
+  const Tools tools;
+  return static_cast<int64_t>(scratch_bytes([&](Arena& arena) { return ForwardItems<Element>(call, tools, most_tiles, arena); }));
+}
+
 }  // namespace
+
+AttentionWorkspace attention_forward_workspace(const AttentionSizes& sizes, int64_t element_bytes, int64_t threads) {
+  const std::vector<Item> items = items_of(sizes, threads);
+  const int64_t most_tiles = most_tiles_of(sizes, items);
+  return {.thread = element_bytes == 2 ? thread_bytes<uint16_t>(sizes, most_tiles) : thread_bytes<float>(sizes, most_tiles),
+          .threads = std::min<int64_t>(static_cast<int64_t>(items.size()), threads)};
+}
 
 template <class Element>
 void run_attention_forward(const AttentionForward<Element>& call) {
-  const std::vector<Item> items = items_of(call);
-  int64_t most_tiles = 1;
-  for (const Item& item : items) most_tiles = std::max(most_tiles, call.group() * ((item.end - item.begin + kQueryTile - 1) / kQueryTile));
+  const std::vector<Item> items = items_of(call, threads());
+  const int64_t most_tiles = most_tiles_of(call, items);
   for_each_item(static_cast<int64_t>(items.size()), [&](const Tools& tools) {
     auto pieces = scratch_of_thread([&](Arena& arena) { return ForwardItems<Element>(call, tools, most_tiles, arena); });
     return [&items, pieces](int64_t i) mutable { pieces.run(items[static_cast<size_t>(i)]); };

@@ -45,7 +45,6 @@ class Tools {
   void row_dots(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t rows, int64_t columns, float* out) const {
     vectors_.row_dots_fp32(a, lda, b, ldb, rows, columns, out);
   }
-  void add(const float* from, int64_t count, float* into) const { vectors_.add(from, count, into); }
   void widen(const uint16_t* from, int64_t count, float* to) const { vectors_.widen_bf16(from, count, to); }
   void widen(const float* from, int64_t count, float* to) const { std::copy_n(from, count, to); }
   void decode(const DecodeRow<uint16_t>& row) const { vectors_.decode_bf16(row); }

@@ -316,13 +316,6 @@ void scale_rows(const float* in, int64_t rows, int64_t columns, float factor, El
   }
 }
 
-void add(const float* from, int64_t count, float* into) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(kReals));
-  int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) hn::StoreU(hn::Add(load(into + i), load(from + i)), kReals, into + i);
-  for (; i < count; ++i) into[i] += from[i];
-}
-
 void widen(const uint16_t* from, int64_t count, float* to) {
   for (int64_t i = 0; i < count; ++i) to[i] = as_float(from[i]);
 }
@@ -392,7 +385,6 @@ const AttentionVectors& vectors() {
                                              row_dots<float>,
                                              scale_rows<uint16_t>,
                                              scale_rows<float>,
-                                             add,
                                              widen,
                                              decode<uint16_t>,
                                              decode<float>,

@@ -71,7 +71,6 @@ struct AttentionVectors {
   void (*scale_rows_bf16)(const float* in, int64_t rows, int64_t columns, float factor, uint16_t* out, int64_t out_stride);
   void (*scale_rows_fp32)(const float* in, int64_t rows, int64_t columns, float factor, float* out, int64_t out_stride);
 
-  void (*add)(const float* from, int64_t count, float* into);  // into += from
   void (*widen_bf16)(const uint16_t* from, int64_t count, float* to);
   void (*decode_bf16)(const DecodeRow<uint16_t>& row);
   void (*decode_fp32)(const DecodeRow<float>& row);
