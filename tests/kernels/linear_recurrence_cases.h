@@ -95,18 +95,30 @@ inline double rms_error(const Tensor& a, const Tensor& b) {
   return difference == 0 ? 0 : difference / std::max(size, 1e-30);
 }
 
+// The worst of rms_error over stretches of eight tokens of one channel of all heads, [T, H, D]: what is lost at few places shows.
+inline double worst_stretch(const Tensor& a, const Tensor& b) {
+  EXPECT_EQ(a.sizes(), b.sizes());
+  const auto stretches = [](const Tensor& x) {  // [stretches, 8 H, D]; the last ones overlap
+    return x.detach().to(at::kDouble).unfold(0, 8, 1).permute({0, 3, 1, 2}).flatten(1, 2);
+  };
+  const Tensor wide_a = stretches(a), wide_b = stretches(b);
+  const Tensor ratios = (wide_a - wide_b).square().sum(1).sqrt().div(wide_b.square().sum(1).sqrt().clamp_min(1e-300));
+  return ratios.isfinite().all().item<bool>() ? ratios.max().item<double>() : INFINITY;
+}
+
 struct Evaluation {
   LinearRecurrenceResult result;
   std::vector<Tensor> gradients;
 };
 
+// `upstream`: the gradient that the loss gets.
 template <class F>
-Evaluation evaluate(const Inputs& values, bool decay_gradient, const F& f) {
+Evaluation evaluate(const Inputs& values, bool decay_gradient, const F& f, double upstream = 1) {
   Inputs in = values;
   for (Tensor* t : {&in.q, &in.k, &in.v, &in.initial}) *t = t->detach().clone().requires_grad_(true);
   if (in.log_decay.defined()) in.log_decay = in.log_decay.detach().clone().requires_grad_(decay_gradient);
   Evaluation evaluation{f(in), {}};
-  weigh(evaluation.result).backward();
+  weigh(evaluation.result).mul(upstream).backward();
   for (const Tensor& t : in.all()) {
     if (t.requires_grad()) evaluation.gradients.push_back(t.grad());
   }

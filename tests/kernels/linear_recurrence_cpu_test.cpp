@@ -309,6 +309,22 @@ TEST(LinearRecurrenceCpu, BoundedGatesTakeTheFastPath) {
   }
 }
 
+// Decays per channel are looked at block by block, and in short documents token by token.
+TEST(LinearRecurrenceCpu, RefusesARisingDecayWhereverItStands) {
+  const Case c = case_of("key_token", {0, 3, 153}, 20, 8);
+  const Inputs in = inputs_of(c, at::kFloat);
+  for (const int64_t token : {0, 2, 3, 100, 152}) {
+    for (const int64_t channel : {0, 19}) {
+      const Tensor decay = in.log_decay.clone();
+      decay[token][3][channel] = 0.0005;  // rounding
+      linear_recurrence(in.q, in.k, in.v, decay, in.initial, to_tensor(c.offsets), {.reverse = token == 100});
+      EXPECT_EQ(Dispatcher::last("linear_recurrence").chosen, "cpu");
+      decay[token][3][channel] = 0.01;
+      EXPECT_THROW(linear_recurrence(in.q, in.k, in.v, decay, in.initial, to_tensor(c.offsets), {.reverse = token == 100}), Error) << token;
+    }
+  }
+}
+
 TEST(LinearRecurrenceCpu, RefusesAGateBelowItsBound) {
   const Case c = case_of("key_token", {0, 70}, 8, 8, 3.0);
   const Inputs in = inputs_of(c, at::kFloat);

@@ -72,29 +72,30 @@ inline LinearRecurrenceOptions gate_options(const GateCase& c, const GateInputs&
 
 // [o, final state, gradients of what is defined, by kGateInputs].
 template <class F>
-std::vector<Tensor> evaluate_gate(const GateInputs& values, const F& f) {
+std::vector<Tensor> evaluate_gate(const GateInputs& values, const F& f, double upstream = 1) {
   GateInputs in = values;
   for (Tensor* each : in.all()) {
     if (each->defined()) *each = each->detach().clone().requires_grad_(true);
   }
   const LinearRecurrenceResult result = f(in);
-  weigh(result).backward();
+  weigh(result).mul(upstream).backward();
   std::vector<Tensor> all{result.o_thd.detach(), result.final_state_nhkv.detach()};
   for (Tensor* each : in.all()) all.push_back(each->defined() ? each->grad() : Tensor());
   return all;
 }
 
-inline std::vector<Tensor> run_gate(const GateCase& c, const GateInputs& in, const LinearRecurrenceOptions& options) {
-  return evaluate_gate(in, [&](const GateInputs& x) {
+inline std::vector<Tensor> run_gate(const GateCase& c, const GateInputs& in, const LinearRecurrenceOptions& options, double upstream = 1) {
+  const auto call = [&](const GateInputs& x) {
     LinearRecurrenceOptions of_leaf = options;
     of_leaf.gate.lower_bound_hk = x.bound;
     return linear_recurrence(x.q, x.k, x.v, x.x, x.initial, to_tensor(c.shape.offsets), of_leaf);
-  });
+  };
+  return evaluate_gate(in, call, upstream);
 }
 inline std::vector<Tensor> run_gate_by(const char* implementation, const GateCase& c, const GateInputs& in,
-                                       const LinearRecurrenceOptions& options) {
+                                       const LinearRecurrenceOptions& options, double upstream = 1) {
   const Forced forced(implementation);
-  return run_gate(c, in, options);
+  return run_gate(c, in, options, upstream);
 }
 
 inline void expect_gate_close(const std::vector<Tensor>& found, const std::vector<Tensor>& expected, double tolerance) {

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <string_view>
 
 #include "kernels/linear_recurrence/cpu_walk.h"
+#include "kernels/stream.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -19,6 +21,12 @@ T* bits(const Tensor& tensor) {  // bf16 as its bits
 template <class T>
 HeadView<T> view_of(const Tensor& x) {
   return x.defined() ? HeadView<T>{bits<T>(x), x.stride(0), x.stride(1)} : HeadView<T>{};
+}
+
+int64_t bytes_of(std::initializer_list<Tensor> tensors) {
+  int64_t sum = 0;
+  for (const Tensor& each : tensors) sum += each.defined() ? static_cast<int64_t>(each.nbytes()) : 0;
+  return sum;
 }
 
 Tensor rows_contiguous(const Tensor& x) { return !x.defined() || x.size(-1) <= 1 || x.stride(-1) == 1 ? x : x.contiguous(); }
@@ -54,7 +62,8 @@ RecurrenceJobGate gate_of(const RecurrenceProblem& problem, const Decay& decay) 
 // The bound of a decay per channel that its blocks may rely on.
 template <class Element>
 void use_bound(RecurrenceJob<Element>& job, const RecurrenceProblem& problem, const Decay& decay) {
-  // e^{80} is as far as a product of gates may fall for its inverse, times a value, to stay finite.
+  // How far a product of gates may fall within a diagonal block. Its factors then stay within e^{±40}: one of them times a gradient of 1e-20 is
+  // still a normal number (denormal ones count as 0), and two of them, above the diagonal, are finite.
   constexpr double kRange = 80;
   const double own = decay.least > 0 ? std::log(decay.least) : -std::numeric_limits<double>::infinity();
   const double bound = std::max(problem.options.log_decay_bound, own);
@@ -98,6 +107,7 @@ LinearRecurrenceResult forward(const RecurrenceProblem& problem, Tensor* boundar
   LinearRecurrenceResult result{at::empty({problem.tokens(), job.heads, job.values}, problem.v_thv.options()),
                                 at::empty({problem.documents(), job.heads, job.keys, job.values}, fp32)};
   job.o = view_of<Element>(result.o_thd);
+  job.past_caches = past_caches(bytes_of({result.o_thd}));
   Tensor slots;
   if (boundaries != nullptr || job.plan.execution != RecurrenceExecution::kFused)
     slots = at::empty({job.plan.slots, job.heads, job.keys, job.values}, fp32);
@@ -127,6 +137,7 @@ void backward(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Ten
   job.dq = view_of<Element>(out.q_thk);
   job.dk = view_of<Element>(out.k_thk);
   job.dv = view_of<Element>(out.v_thv);
+  job.past_caches = past_caches(bytes_of({out.q_thk, out.k_thk, out.v_thv, out.log_decay}));
   const bool per_head = job.kind == DecayKind::kHead;
   if (out.log_decay.defined() && problem.gated() && decay.bf16())
     job.gate.d_logits = view_of<uint16_t>(out.log_decay);
@@ -135,8 +146,10 @@ void backward(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Ten
   const Tensor initial = problem.initial_state_nhkv.defined() ? problem.initial_state_nhkv.contiguous() : Tensor();
   const Tensor d_final = d_final_nhkv.defined() ? d_final_nhkv.to(at::kFloat).contiguous() : Tensor();
   Tensor slots;
-  if (job.plan.execution != RecurrenceExecution::kFused)
+  if (job.plan.execution != RecurrenceExecution::kFused) {
+    const MemoryPurposeScope scope(MemoryPurpose::kWorkspace);
     slots = at::empty({job.plan.slots, job.heads, job.keys, job.values}, d_o.options().dtype(at::kFloat));
+  }
   Walk<Element> walk(job, true, d_final.defined() ? d_final.const_data_ptr<float>() : nullptr,
                      out.initial_state_nhkv.mutable_data_ptr<float>(), slots.defined() ? slots.mutable_data_ptr<float>() : nullptr);
   walk.boundaries = boundaries.defined() ? boundaries.const_data_ptr<float>() : nullptr;

@@ -22,7 +22,7 @@ void RecurrenceWorker<Element>::pack_output_gradients() {
 template <class Element>
 void RecurrenceWorker<Element>::gradient_write(float* y) {
   if (by_channel_) {
-    loops_.scale_forward(q_.data, q_.ld, lambda_, m_, keys_, true, job_.scale, scaled_q_);
+    loops_.scale_forward(q_.data, q_.ld, lambda_, m_, keys_, job_.scale, scaled_q_);
   } else {
     loops_.scale_rows(q_.data, q_.ld, prefix_, m_, keys_, scaled_q_, keys_);
   }
@@ -92,7 +92,7 @@ void RecurrenceWorker<Element>::store(const float* first, const float* second, c
   if (group != nullptr) {
     loops_.add_rows(first, second, columns, factor + row, rows, columns, group + row * columns, columns);
   } else {
-    loops_.join_rows(first, second, columns, factor + row, rows, columns, out.at(row), out.ld);
+    loops_.join_rows(first, second, columns, factor + row, rows, columns, job_.past_caches, out.at(row), out.ld);
   }
 }
 

@@ -35,9 +35,10 @@ void RecurrenceWorker<Element>::load_logits(int64_t document, int64_t start, int
 template <class Element>
 void RecurrenceWorker<Element>::logit_gradients(int64_t rows, int64_t columns, const float* gradients) {
   if (d_logits_.data != nullptr)
-    recurrence_loops<uint16_t>().join_rows(gradients, nullptr, columns, nullptr, rows, columns, d_logits_.data, d_logits_.ld);
+    recurrence_loops<uint16_t>().join_rows(gradients, nullptr, columns, nullptr, rows, columns, job_.past_caches, d_logits_.data,
+                                           d_logits_.ld);
   else
-    recurrence_loops<float>().join_rows(gradients, nullptr, columns, nullptr, rows, columns, d_decay_.data, d_decay_.ld);
+    recurrence_loops<float>().join_rows(gradients, nullptr, columns, nullptr, rows, columns, job_.past_caches, d_decay_.data, d_decay_.ld);
 }
 
 // From the gradient of log λ in first_.

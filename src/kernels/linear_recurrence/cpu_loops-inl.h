@@ -54,11 +54,11 @@ void round_state(const PassingState& state, int64_t rows, int64_t columns, Eleme
     round([&](int64_t r, int64_t at, auto count) { return decay[r] * load(entered + at, count) + load(sum + at, count); });
 }
 
-// Results lie as far apart as inputs: a cache would first read their lines, and lose others to them.
+// Results lie as far apart as inputs: a cache that cannot hold them all would first read their lines, and lose others to them.
 template <class Element>
-inline void store_row(const Element* row, int64_t columns, Element* out) {
+inline void store_row(const Element* row, int64_t columns, bool past_caches, Element* out) {
   constexpr int64_t kLine = 64 / sizeof(Element);
-  if (kStreams && columns % kLine == 0 && reinterpret_cast<uintptr_t>(out) % 64 == 0) {
+  if (kStreams && past_caches && columns % kLine == 0 && reinterpret_cast<uintptr_t>(out) % 64 == 0) {
     for (int64_t c = 0; c < columns; c += kLine) stream_line(row + c, out + c);
   } else {
     std::memcpy(out, row, static_cast<size_t>(columns) * sizeof *out);
@@ -73,8 +73,8 @@ void scale_rows(const Element* x, int64_t ld, const float* factor, int64_t rows,
 }
 
 template <class Element>
-void join_rows(const float* first, const float* second, int64_t ld, const float* factor, int64_t rows, int64_t columns, Element* out,
-               int64_t ld_out) {
+void join_rows(const float* first, const float* second, int64_t ld, const float* factor, int64_t rows, int64_t columns, bool past_caches,
+               Element* out, int64_t ld_out) {
   for (int64_t i = 0; i < rows; ++i) {
     const float* const a = first + i * ld;
     alignas(64) Element row[kMaxColumns];
@@ -83,7 +83,7 @@ void join_rows(const float* first, const float* second, int64_t ld, const float*
     else
       for_lanes(columns,
                 [&](int64_t c, auto count) { store(row + c, load(a + c, count) + factor[i] * load(second + i * ld + c, count), count); });
-    store_row(row, columns, out + i * ld_out);
+    store_row(row, columns, past_caches, out + i * ld_out);
   }
 }
 
@@ -163,12 +163,28 @@ inline void walk_backward(const float* lambda, int64_t rows, int64_t columns, co
     for (int64_t c = 0; c < columns; ++c) factor[c] *= step[c];
   }
 }
+// From the middle row m on, to both ends: `body(row, factors)` with Π λ over m + 1 … i for the rows behind it, and 1 / Π λ over i + 1 … m for those
+// before it; with `inverse` the reciprocals of these.
 template <class Body>
-inline void walk_inverse(const float* lambda, int64_t rows, int64_t columns, const Body& body) {
-  walk_forward(lambda, rows, columns, false, 1, [&](int64_t i, const float* factor) {
-    alignas(64) float inverse[kMaxColumns];
-    for (int64_t c = 0; c < columns; ++c) inverse[c] = 1.0f / factor[c];
-    body(i, inverse);
+inline void walk_from_middle(const float* lambda, int64_t rows, int64_t columns, bool inverse, const Body& body) {
+  const int64_t middle = rows / 2;
+  const auto reciprocal = [&](int64_t i, const float* factor) {
+    alignas(64) float inverted[kMaxColumns];
+    for (int64_t c = 0; c < columns; ++c) inverted[c] = 1.0f / factor[c];
+    body(i, inverted);
+  };
+  walk_forward(lambda + middle * columns, rows - middle, columns, false, 1, [&](int64_t i, const float* factor) {
+    if (inverse)
+      reciprocal(middle + i, factor);
+    else
+      body(middle + i, factor);
+  });
+  walk_backward(lambda, middle + 1, columns, [&](int64_t i, const float* factor) {
+    if (i == middle) return;
+    if (inverse)
+      body(i, factor);
+    else
+      reciprocal(i, factor);
   });
 }
 
@@ -180,17 +196,16 @@ inline auto scaled_into(const Element* x, int64_t ld, int64_t columns, Element* 
   };
 }
 template <class Element>
-void scale_forward(const Element* x, int64_t ld, const float* lambda, int64_t rows, int64_t columns, bool inclusive, float start,
-                   Element* out) {
-  walk_forward(lambda, rows, columns, inclusive, start, scaled_into(x, ld, columns, out));
+void scale_forward(const Element* x, int64_t ld, const float* lambda, int64_t rows, int64_t columns, float start, Element* out) {
+  walk_forward(lambda, rows, columns, true, start, scaled_into(x, ld, columns, out));
 }
 template <class Element>
 void scale_backward(const Element* x, int64_t ld, const float* lambda, int64_t rows, int64_t columns, Element* out) {
   walk_backward(lambda, rows, columns, scaled_into(x, ld, columns, out));
 }
 template <class Element>
-void scale_inverse(const Element* x, int64_t ld, const float* lambda, int64_t rows, int64_t columns, Element* out) {
-  walk_inverse(lambda, rows, columns, scaled_into(x, ld, columns, out));
+void scale_from_middle(const Element* x, int64_t ld, const float* lambda, int64_t rows, int64_t columns, bool inverse, Element* out) {
+  walk_from_middle(lambda, rows, columns, inverse, scaled_into(x, ld, columns, out));
 }
 
 template <class Element>
@@ -206,9 +221,9 @@ inline auto added_into(const float* z, const Element* x, int64_t columns, float 
   };
 }
 template <class Element>
-void add_forward(const float* z, const Element* x, const float* lambda, int64_t rows, int64_t columns, bool inclusive, float start,
-                 float weight, float* sum, float* moment) {
-  walk_forward(lambda, rows, columns, inclusive, start, added_into(z, x, columns, weight, sum, moment));
+void add_forward(const float* z, const Element* x, const float* lambda, int64_t rows, int64_t columns, float start, float* sum,
+                 float* moment) {
+  walk_forward(lambda, rows, columns, true, start, added_into(z, x, columns, 1, sum, moment));
 }
 template <class Element>
 void add_backward(const float* z, const Element* x, const float* lambda, int64_t rows, int64_t columns, float weight, float* sum,
@@ -216,9 +231,9 @@ void add_backward(const float* z, const Element* x, const float* lambda, int64_t
   walk_backward(lambda, rows, columns, added_into(z, x, columns, weight, sum, moment));
 }
 template <class Element>
-void add_inverse(const float* z, const Element* x, const float* lambda, int64_t rows, int64_t columns, float weight, float* sum,
-                 float* moment) {
-  walk_inverse(lambda, rows, columns, added_into(z, x, columns, weight, sum, moment));
+void add_from_middle(const float* z, const Element* x, const float* lambda, int64_t rows, int64_t columns, bool inverse, float* sum,
+                     float* moment) {
+  walk_from_middle(lambda, rows, columns, inverse, added_into(z, x, columns, inverse ? -1.0f : 1.0f, sum, moment));
 }
 
 // Columns c … c + 15 of a row, zeros beyond the last.
@@ -349,12 +364,18 @@ inline void row_dots(const float* x, const float* y, int64_t rows, int64_t colum
   for (int64_t r = 0; r < rows; ++r) out[r] = sum_over(columns, [&](int64_t c) { return x[r * columns + c] * y[r * columns + c]; });
 }
 
-inline void exponentials(const float* g, int64_t ld, int64_t rows, int64_t columns, float* lambda) {
+inline float exponentials(const float* g, int64_t ld, int64_t rows, int64_t columns, float* lambda) {
+  alignas(64) float largest[kMaxColumns];
+  std::fill_n(largest, columns, -std::numeric_limits<float>::infinity());
   for (int64_t i = 0; i < rows; ++i) {
     const float* const __restrict from = g + i * ld;
     float* const __restrict to = lambda + i * columns;
-    for (int64_t c = 0; c < columns; ++c) to[c] = exponential(from[c]);
+    for (int64_t c = 0; c < columns; ++c) {
+      to[c] = exponential(from[c]);
+      largest[c] = from[c] > largest[c] ? from[c] : largest[c];
+    }
   }
+  return *std::max_element(largest, largest + columns);
 }
 
 inline void products(const float* lambda, int64_t rows, int64_t columns, float* total) {
@@ -419,9 +440,9 @@ inline void widen_rows(const uint16_t* x, int64_t ld, int64_t rows, int64_t colu
 
 template <class Element>
 constexpr RecurrenceLoops<Element> kRecurrenceLoops = {
-    copy_rows<Element>,          round_state<Element>, scale_rows<Element>,   join_rows<Element>,     add_rows,
-    dot_rows<Element>,           mask_scores<Element>, mask_pair<Element>,    scale_forward<Element>, scale_backward<Element>,
-    scale_inverse<Element>,      add_forward<Element>, add_backward<Element>, add_inverse<Element>,   diagonal_scores<Element>,
-    diagonal_gradients<Element>, tied_keys<Element>,   step<Element>,         gate_rows<Element>,     channel_slopes<Element>};
+    copy_rows<Element>,          round_state<Element>, scale_rows<Element>,   join_rows<Element>,       add_rows,
+    dot_rows<Element>,           mask_scores<Element>, mask_pair<Element>,    scale_forward<Element>,   scale_backward<Element>,
+    scale_from_middle<Element>,  add_forward<Element>, add_backward<Element>, add_from_middle<Element>, diagonal_scores<Element>,
+    diagonal_gradients<Element>, tied_keys<Element>,   step<Element>,         gate_rows<Element>,       channel_slopes<Element>};
 constexpr StateLoops kStateLoops = {advance,    row_dots,       exponentials, products,     smallest,
                                     decay_mask, decay_gradient, widen_rows,   gate_gradient};

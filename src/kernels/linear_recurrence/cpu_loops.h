@@ -33,10 +33,10 @@ struct RecurrenceLoops {
   void (*round_state)(const PassingState& state, int64_t rows, int64_t columns, Element* out);   // not of zeros
   // out_i = factor_i x_i.
   void (*scale_rows)(const Element* x, int64_t ld, const float* factor, int64_t rows, int64_t columns, Element* out, int64_t ld_out);
-  // out_i = first_i + factor_i second_i, rounded once; second may be null. `out` goes past the caches where its rows are whole lines of
-  // them. `add_rows` adds to fp32 sums instead.
-  void (*join_rows)(const float* first, const float* second, int64_t ld, const float* factor, int64_t rows, int64_t columns, Element* out,
-                    int64_t ld_out);
+  // out_i = first_i + factor_i second_i, rounded once; second may be null. With past_caches, rows of `out` that are whole lines go past the
+  // caches. `add_rows` adds to fp32 sums instead.
+  void (*join_rows)(const float* first, const float* second, int64_t ld, const float* factor, int64_t rows, int64_t columns,
+                    bool past_caches, Element* out, int64_t ld_out);
   void (*add_rows)(const float* first, const float* second, int64_t ld, const float* factor, int64_t rows, int64_t columns, float* out,
                    int64_t ld_out);
   // out_i = factor_i Σ_c x_ic z_ic.
@@ -51,19 +51,19 @@ struct RecurrenceLoops {
   void (*mask_pair)(const float* a, const float* p, const float* mask, int64_t ld, int64_t rows, int64_t columns, Element* a_out,
                     Element* p_out, int64_t ld_out, float* key_sum, float* query_sum);
 
-  // out_ic = x_ic f_ic with f = start Π λ over rows 0 … i (forward, inclusive) or 1 … i (not), f = Π λ over the rows after i (backward),
-  // or f = 1 / Π λ over rows 1 … i (inverse: for gates with a bound).
-  void (*scale_forward)(const Element* x, int64_t ld, const float* lambda, int64_t rows, int64_t columns, bool inclusive, float start,
-                        Element* out);
+  // out_ic = x_ic f_ic with f = start Π λ over rows 0 … i (forward), f = Π λ over the rows after i (backward), or, for a diagonal block of a
+  // gate with a bound, the decay from its middle row to row i, above 1 before the middle (from_middle): what queries take; its inverse is
+  // what keys take.
+  void (*scale_forward)(const Element* x, int64_t ld, const float* lambda, int64_t rows, int64_t columns, float start, Element* out);
   void (*scale_backward)(const Element* x, int64_t ld, const float* lambda, int64_t rows, int64_t columns, Element* out);
-  void (*scale_inverse)(const Element* x, int64_t ld, const float* lambda, int64_t rows, int64_t columns, Element* out);
-  // With the same f: sum_ic += f_ic z_ic and moment_ic += weight x_ic z_ic (x as the functions above left it).
-  void (*add_forward)(const float* z, const Element* x, const float* lambda, int64_t rows, int64_t columns, bool inclusive, float start,
-                      float weight, float* sum, float* moment);
+  void (*scale_from_middle)(const Element* x, int64_t ld, const float* lambda, int64_t rows, int64_t columns, bool inverse, Element* out);
+  // With the same f: sum_ic += f_ic z_ic and moment_ic += weight x_ic z_ic (x as the functions above left it; weight 1, of an inverse −1).
+  void (*add_forward)(const float* z, const Element* x, const float* lambda, int64_t rows, int64_t columns, float start, float* sum,
+                      float* moment);
   void (*add_backward)(const float* z, const Element* x, const float* lambda, int64_t rows, int64_t columns, float weight, float* sum,
                        float* moment);
-  void (*add_inverse)(const float* z, const Element* x, const float* lambda, int64_t rows, int64_t columns, float weight, float* sum,
-                      float* moment);
+  void (*add_from_middle)(const float* z, const Element* x, const float* lambda, int64_t rows, int64_t columns, bool inverse, float* sum,
+                          float* moment);
 
   // One diagonal block of at most 16 tokens with a decay per channel, exact: a_ij = Σ_c q_ic k_jc Π_{j < s ≤ i} λ_sc for j ≤ i.
   void (*diagonal_scores)(const Element* q, int64_t ld_q, const Element* k, int64_t ld_k, const float* lambda, int64_t rows,
@@ -92,9 +92,10 @@ struct RecurrenceLoops {
 struct StateLoops {
   // out = decay_r state + add, row by row; out may be state or add.
   void (*advance)(float* out, const float* decay, const float* state, const float* add, int64_t rows, int64_t columns);
-  void (*row_dots)(const float* x, const float* y, int64_t rows, int64_t columns, float* out);     // out_r = Σ_c x_rc y_rc
-  void (*exponentials)(const float* g, int64_t ld, int64_t rows, int64_t columns, float* lambda);  // lambda [rows × columns]
-  void (*products)(const float* lambda, int64_t rows, int64_t columns, float* total);              // total_c = Π_i λ_ic
+  void (*row_dots)(const float* x, const float* y, int64_t rows, int64_t columns, float* out);  // out_r = Σ_c x_rc y_rc
+  // lambda = e^g, [rows × columns]. Returns the largest g.
+  float (*exponentials)(const float* g, int64_t ld, int64_t rows, int64_t columns, float* lambda);
+  void (*products)(const float* lambda, int64_t rows, int64_t columns, float* total);  // total_c = Π_i λ_ic
   float (*smallest)(const float* x, int64_t count);
   // mask_ij = scale Π_{j < s ≤ i} λ_s for j ≤ i.
   void (*decay_mask)(const float* lambda, int64_t rows, float scale, float* mask, int64_t ld);

@@ -8,6 +8,7 @@
 
 #include "base/parallel.h"
 #include "kernels/linear_recurrence/cpu_worker.h"
+#include "tensor/memory_purpose.h"
 
 namespace longhaul::kernels {
 
@@ -56,6 +57,7 @@ class Walk {
       });
     }
     empty_documents();
+    const MemoryPurposeScope scope(MemoryPurpose::kWorkspace);
     fold_decays_ = at::empty({plan_.slots, job_.heads, job_.keys}, at::kFloat);
     if (plan_.execution == RecurrenceExecution::kTwoPass) kept_ = at::empty({plan_.blocks, job_.heads, job_.area()}, at::kFloat);
     std::vector<size_t> folded;  // the segments that pass something on
@@ -215,7 +217,7 @@ class Walk {
     const auto round = [&](const float* sums, const HeadView<Element>& view, int64_t columns) {
       if (view.data == nullptr) return;
       const auto rows = job_.rows(view, segment.document, segment.start, unit);
-      loops.join_rows(sums, nullptr, columns, nullptr, segment.length, columns, rows.data, rows.ld);
+      loops.join_rows(sums, nullptr, columns, nullptr, segment.length, columns, job_.past_caches, rows.data, rows.ld);
     };
     round(worker.group_dk, job_.dk, job_.keys);
     round(worker.group_dv, job_.dv, job_.values);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "tensor/memory_purpose.h"
 
 namespace longhaul::kernels {
 
@@ -42,6 +43,7 @@ RecurrenceWorker<Element>::RecurrenceWorker(const RecurrenceJob<Element>& job, b
   reserve_scratch(backward);
   int64_t bytes = 0;
   for (const auto& [pointer, size] : reservations_) bytes += size;
+  const MemoryPurposeScope scope(MemoryPurpose::kWorkspace);
   memory_ = at::empty({bytes / 4}, at::kFloat);
   char* next = static_cast<char*>(memory_.mutable_data_ptr());
   for (const auto& [pointer, size] : reservations_) {
@@ -215,7 +217,7 @@ void RecurrenceWorker<Element>::load_channel_decays(int64_t document, int64_t st
     loops_.gate_rows(head_gate(head), x_.data, x_.ld, m_, keys_, lambda_, job_.tied ? tied_ : nullptr);
   } else {
     const auto g = job_.rows(job_.decay, document, start, head);
-    state_loops_.exponentials(g.data, g.ld, m_, keys_, lambda_);
+    refuse_rising_decay(state_loops_.exponentials(g.data, g.ld, m_, keys_, lambda_));
     if (job_.tied) loops_.tied_keys(g.data, g.ld, m_, keys_, tied_);
   }
   state_loops_.products(lambda_, m_, keys_, total_);
@@ -325,7 +327,7 @@ void RecurrenceWorker<Element>::read_block(const PassingState& state) {
   const float* factor = prefix_;
   if (by_channel_) {
     channel_scores();
-    if (!state.zero()) loops_.scale_forward(q_.data, q_.ld, lambda_, m_, keys_, true, job_.scale, scaled_q_);
+    if (!state.zero()) loops_.scale_forward(q_.data, q_.ld, lambda_, m_, keys_, job_.scale, scaled_q_);
     query = {scaled_q_, keys_};
     factor = ones_;
   } else {
@@ -337,7 +339,7 @@ void RecurrenceWorker<Element>::read_block(const PassingState& state) {
     loops_.mask_scores(a_ + i * block_, mask_ + i * block_, block_, i, rows, i + rows, scores_, block_);
     multiply_tokens(scores_, block_, v_tokens_, rows, values_, 0, i + rows, first_);
     if (!state.zero()) multiply(query.at(i), query.ld, state_panels_, rows, values_, keys_, second_, values_);
-    loops_.join_rows(first_, !state.zero() ? second_ : nullptr, values_, factor + i, rows, values_, o_.at(i), o_.ld);
+    loops_.join_rows(first_, !state.zero() ? second_ : nullptr, values_, factor + i, rows, values_, job_.past_caches, o_.at(i), o_.ld);
   }
 }
 

@@ -64,6 +64,7 @@ struct RecurrenceJob {
   int64_t channel_block = 16;  // decay per channel: tokens of a diagonal block
   float smallest_decay = 0;    // e^bound of the gate's known bound; 0: none, diagonal blocks take the exact path
   bool promised = false;       // the bound is the caller's word, which is checked
+  bool past_caches = false;    // results are more than the caches hold
   RecurrenceJobGate gate;
   std::span<const int64_t> offsets;
   RecurrencePlan plan;
@@ -97,7 +98,7 @@ template <class Element>
 class RecurrenceWorker {
  public:
   RecurrenceWorker(const RecurrenceJob<Element>& job, bool backward);
-  ~RecurrenceWorker();  // after it other threads see the results, which go past the caches
+  ~RecurrenceWorker();  // after it other threads see the results, which may go past the caches
 
   // Backward has places for the keys and values of a segment's blocks, so that its two walks over them read memory once.
   void enter_block(int64_t document, int64_t start, int64_t tokens, int64_t head, unsigned rows, int64_t place = 0);
@@ -159,6 +160,7 @@ class RecurrenceWorker {
   Element* right_factors(const Pair& pair) const { return level_q_ + (pair.level * block_ + pair.right) * keys_; }
 
   void scale_pair(const Pair& pair) const;
+  void add_pair(const Pair& pair, bool queries) const;
   void scalar_scores() const;
   void channel_scores() const;
   void channel_scores_transposed() const;

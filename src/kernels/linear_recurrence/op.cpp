@@ -173,16 +173,18 @@ void check_dtype(const Tensor& tensor, const Tensor& like, const char* argument)
   }
 }
 
-// On a GPU the host would have to wait: there the kernels answer with NaN.
-void check_decays(const Tensor& log_decay) {
+// On a GPU the host would have to wait: there the kernels answer with NaN. The cpu form looks at decays per channel itself, block by block,
+// where it reads them: elsewhere that would be a pass over as many bytes as q, k and v have together.
+void check_decays(const RecurrenceProblem& problem, Implementation implementation) {
+  const Tensor& log_decay = problem.log_decay;
   if (!log_decay.defined() || !log_decay.is_cpu() || log_decay.numel() == 0) return;
-  const double largest = log_decay.detach().max().item<double>();
-  if (largest > cuda::kLargestLogDecay) refuse_argument(kOp, "log_decay", "0 or less", fmt::format("{}", largest));
+  if (implementation == kCpu && problem.decay == DecayKind::kKeyToken) return;
+  refuse_rising_decay(log_decay.detach().max().item<double>());
 }
 
 // A gate's decays are at most 1 by themselves, if γ is: a few numbers, unlike the logits.
-void check_values(const RecurrenceProblem& problem) {
-  if (!problem.gated()) return check_decays(problem.log_decay);
+void check_values(const RecurrenceProblem& problem, Implementation implementation) {
+  if (!problem.gated()) return check_decays(problem, implementation);
   const Tensor& bound = problem.gate().lower_bound_hk;
   if (!bound.defined() || !bound.is_cpu()) return;
   const at::NoGradGuard no_gradients;
@@ -215,6 +217,10 @@ void check_gate(const RecurrenceProblem& problem) {
 }
 
 }  // namespace
+
+void refuse_rising_decay(double largest) {
+  if (largest > cuda::kLargestLogDecay) refuse_argument(kOp, "log_decay", "0 or less", fmt::format("{}", largest));
+}
 
 RecurrenceProblem recurrence_problem(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay,
                                      const Tensor& initial_state, const Tensor& offsets, const LinearRecurrenceOptions& options) {
@@ -272,8 +278,8 @@ RecurrenceProblem recurrence_problem(const Tensor& q, const Tensor& k, const Ten
 LinearRecurrenceResult linear_recurrence(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay,
                                          const Tensor& initial_state, const Tensor& offsets, const LinearRecurrenceOptions& options) {
   const RecurrenceProblem problem = recurrence_problem(q, k, v, log_decay, initial_state, offsets, options);
-  check_values(problem);
   const auto implementation = static_cast<Implementation>(choose(problem));
+  check_values(problem, implementation);
   if (implementation == kMeta) {
     const auto results = meta_results({q, k, v, log_decay, initial_state, options.gate.lower_bound_hk},
                                       {{{q.size(0), q.size(1), v.size(2)}, v.scalar_type()},
@@ -288,7 +294,7 @@ LinearRecurrenceResult linear_recurrence_reference(const Tensor& q, const Tensor
                                                    const Tensor& initial_state, const Tensor& offsets,
                                                    const LinearRecurrenceOptions& options) {
   const RecurrenceProblem problem = recurrence_problem(q, k, v, log_decay, initial_state, offsets, options);
-  check_values(problem);
+  check_values(problem, kReference);
   return run(with_keys(problem), kReference);
 }
 

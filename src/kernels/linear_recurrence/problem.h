@@ -37,6 +37,8 @@ inline bool wants_decay(const RecurrenceProblem& problem) {
 RecurrenceProblem recurrence_problem(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv, const Tensor& log_decay,
                                      const Tensor& initial_state_nhkv, const Tensor& offsets, const LinearRecurrenceOptions& options);
 
+void refuse_rising_decay(double largest);  // an error where the largest log decay is above 0 (but for rounding: tiles.h)
+
 LinearRecurrenceResult linear_recurrence_aten(const RecurrenceProblem& problem);  // under autograd; keys not tied, no gate
 
 // Two implementations for the CPU (cpu.h has the third), forward and backward, outside autograd. Gradients come in the dtype of their inputs; an undefined

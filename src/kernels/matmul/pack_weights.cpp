@@ -1,6 +1,6 @@
 #include "kernels/matmul/product.h"
-#include "kernels/matmul/stream.h"
 #include "kernels/matmul/tasks.h"
+#include "kernels/stream.h"
 
 namespace longhaul::kernels {
 namespace {

@@ -1,14 +1,21 @@
 // Copies past the caches, for data that is not read again soon: its lines are not fetched before they are written, and what the caches hold
-// stays. Other threads see it after the StreamScope has ended.
+// stays. Other threads see it after the StreamScope has ended. What the caches do hold is better left to them: who reads it next finds it there.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #ifdef __x86_64__
 #include <emmintrin.h>
 #endif
 
+#include "base/machine.h"
+
 namespace longhaul::kernels {
+
+// Whether results of so many bytes are more than the caches hold: half of the last one, as the other half is for what is read meanwhile.
+inline bool past_caches(int64_t bytes, int64_t l2_bytes, int64_t l3_bytes) { return 2 * bytes > std::max(l2_bytes, l3_bytes); }
+inline bool past_caches(int64_t bytes) { return past_caches(bytes, machine().l2_bytes, machine().l3_bytes); }
 
 class StreamScope {
  public:
