@@ -1,6 +1,7 @@
 // Gates that stay at their known bound, where the diagonal blocks of the CPU form are products with inverse decays: neither a value nor a
 // gradient may be lost, however small the gradients are that come in.
 // ctest: label=fast timeout=120
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "kernels/linear_recurrence_gate_cases.h"

@@ -5,6 +5,7 @@
 #include "kernels/stream.h"
 #include "support/instruction_sets.h"
 #include "support/tensors.h"
+#include "tensor/tensor.h"
 
 namespace longhaul::kernels {
 namespace {
