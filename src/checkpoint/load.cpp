@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "base/memory_purpose.h"
 #include "checkpoint/naming.h"
 
 namespace longhaul::checkpoint {
@@ -21,6 +22,7 @@ void read_into(const storage::Checkpoint& checkpoint, const std::string& name, c
                  .where = fmt::format("{}, tensor {}", checkpoint.folder().string(), name),
                  .hint = "use the recipe the checkpoint was made with (its folder's recipe.toml)"});
   }
+  const MemoryPurposeScope scope(MemoryPurpose::kCheckpoint);
   Tensor buffer = at::empty(held.length, scalar_type(stored.dtype, name));
   checkpoint.read(name, held, {static_cast<std::byte*>(buffer.mutable_data_ptr()), static_cast<size_t>(buffer.nbytes())});
   view.copy_(buffer);

@@ -2,9 +2,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory_purpose.h"
 #include "checkpoint/naming.h"
 #include "storage/checkpoint_files.h"
-#include "tensor/memory_purpose.h"
 
 namespace longhaul::checkpoint {
 namespace {

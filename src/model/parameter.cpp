@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/memory_purpose.h"
 #include "kernels/by_device.h"
-#include "tensor/memory_purpose.h"
 #include "tensor/random_fill.h"
 
 namespace longhaul::model {

@@ -3,8 +3,8 @@
 #include <ATen/core/grad_mode.h>
 
 #include "base/error.h"
+#include "base/memory_purpose.h"
 #include "optim/adamw.h"
-#include "tensor/memory_purpose.h"
 
 namespace longhaul::optim {
 

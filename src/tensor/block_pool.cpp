@@ -1,6 +1,7 @@
 #include "tensor/block_pool.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "base/pages.h"
@@ -40,13 +41,27 @@ Block* BlockPool::after(Block* block) const {
   return next == block->range->begin + block->range->size ? nullptr : reinterpret_cast<Block*>(next);
 }
 
+BlockPool::FreeBlocks::node_type BlockPool::new_entry() {
+  FreeBlocks one{{0, nullptr}};
+  return one.extract(one.begin());
+}
+
+void BlockPool::add_free(Block* block, FreeBlocks::node_type entry) {
+  entry.value() = {block->size, block};
+  free_.insert(std::move(entry));
+}
+
 Block* BlockPool::map_range(size_t size) {
   const size_t least = round_up(size, kHugePage);
   size_t bytes = std::max(range_bytes_, least);
+  // All that may fail comes before the pages.
+  auto range = std::make_unique<PageRange>();
+  range->touched.reserve(bytes / kHugePage);
+  ranges_.reserve(ranges_.size() + 1);
+  FreeBlocks::node_type entry = new_entry();
   void* begin = map_huge_pages(bytes);
   if (begin == nullptr && bytes > least) begin = map_huge_pages(bytes = least);  // little address space is left (ulimit -v)
   if (begin == nullptr) return nullptr;
-  auto range = std::make_unique<PageRange>();
   range->pool = this;
   range->begin = static_cast<char*>(begin);
   range->size = bytes;
@@ -55,7 +70,7 @@ Block* BlockPool::map_range(size_t size) {
   held_ += kHugePage;
   auto* block = new (begin) Block{.state = BlockState::kFree, .size = bytes, .range = range.get()};
   ranges_.push_back(std::move(range));
-  add_free(block);
+  add_free(block, std::move(entry));
   return block;
 }
 
@@ -76,19 +91,22 @@ size_t BlockPool::fresh_bytes(const Block* block, size_t size) const {
 
 Block* BlockPool::cut(Block* block, size_t size) {
   LONGHAUL_ASSERT(block->state == BlockState::kFree && block->size >= size, "block of {}, {} wanted", block->size, size);
+  const size_t rest = block->size - size;
+  if (spares_.size() == spares_.capacity()) spares_.reserve(2 * spares_.size() + 64);
+  FreeBlocks::node_type fresh = rest >= smallest_ ? new_entry() : FreeBlocks::node_type();
   held_ += fresh_bytes(block, size);
   PageRange& range = *block->range;
-  free_.erase({block->size, block});
-  const size_t rest = block->size - size;
+  FreeBlocks::node_type entry = free_.extract({block->size, block});
   char* end = reinterpret_cast<char*>(block) + size;
   if (rest >= smallest_) {
     Block* next = after(block);
     auto* left = new (end) Block{.state = BlockState::kFree, .size = rest, .range = &range, .neighbour = block};
     if (next != nullptr) next->neighbour = left;
     block->size = size;
-    add_free(left);
+    add_free(left, std::exchange(entry, std::move(fresh)));
     end += sizeof(Block);
   }
+  spares_.push_back(std::move(entry));
   for (size_t page = range.page_of(block); page <= range.page_of(end - 1); ++page) range.touched[page] = true;
   block->state = BlockState::kUsed;
   return block;
@@ -109,7 +127,8 @@ void BlockPool::free(Block* block) {
     absorb(before, block);
     block = before;
   }
-  add_free(block);
+  add_free(block, std::move(spares_.back()));
+  spares_.pop_back();
 }
 
 void BlockPool::trim() {

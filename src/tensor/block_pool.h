@@ -13,7 +13,7 @@
 #include <set>
 #include <vector>
 
-#include "tensor/memory_purpose.h"
+#include "base/memory_purpose.h"
 
 namespace longhaul {
 
@@ -54,21 +54,24 @@ class BlockPool {
   Block* find(size_t size);                                   // the free block to cut from; maps a range if need be; null: no address space
   size_t fresh_bytes(const Block* block, size_t size) const;  // how much held_bytes() grows by cutting `size` from it
   Block* cut(Block* block, size_t size);                      // in use from now on
-  void free(Block* block);
+  void free(Block* block);                                    // takes no memory: it must work when there is none
   void trim();  // whole pages inside free blocks go back to the system, empty ranges are unmapped
   size_t held_bytes() const { return held_; }
   void for_each_used(const std::function<void(Block*)>& body) const;
   static BlockPool& of(const Block* block);  // the pool that a used block was cut from
 
  private:
+  using FreeBlocks = std::set<std::pair<size_t, Block*>>;
+  static FreeBlocks::node_type new_entry();
+  void add_free(Block* block, FreeBlocks::node_type entry);
   Block* map_range(size_t size);
-  void add_free(Block* block) { free_.emplace(block->size, block); }
   Block* after(Block* block) const;
 
   size_t range_bytes_, grain_, smallest_;
   size_t held_ = 0;
   std::vector<std::unique_ptr<PageRange>> ranges_;
-  std::set<std::pair<size_t, Block*>> free_;
+  FreeBlocks free_;
+  std::vector<FreeBlocks::node_type> spares_;  // an entry of free_ for each block in use
 };
 
 }  // namespace longhaul

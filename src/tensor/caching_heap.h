@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "base/memory_purpose.h"
 #include "tensor/block_pool.h"
-#include "tensor/memory_purpose.h"
 
 namespace longhaul {
 

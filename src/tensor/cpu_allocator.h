@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "tensor/memory_purpose.h"
+#include "base/memory_purpose.h"
 
 namespace longhaul {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/memory_purpose.h"
 #include "tensor/device.h"
-#include "tensor/memory_purpose.h"
 
 namespace longhaul {
 namespace {

@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/memory_purpose.h"
 #include "data/tokenizer/continuation.h"
 #include "evaluate/perplexity.h"
 #include "generate/generate.h"
-#include "tensor/memory_purpose.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::train {

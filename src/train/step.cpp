@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "base/clock.h"
+#include "base/memory_purpose.h"
 #include "optim/gradient_norm.h"
-#include "tensor/memory_purpose.h"
 
 namespace longhaul::train {
 namespace {

@@ -1,10 +1,10 @@
 // From tensors to the plain pointers of cpu.h.
 #include "kernels/attention/cpu.h"
 
+#include "base/memory_purpose.h"
 #include "base/parallel.h"
 #include "kernels/attention/problem.h"
 #include "kernels/attention/workspace.h"
-#include "tensor/memory_purpose.h"
 
 namespace longhaul::kernels {
 namespace {

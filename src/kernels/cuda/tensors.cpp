@@ -2,8 +2,8 @@
 
 #include <deque>
 
+#include "base/memory_purpose.h"
 #include "kernels/cuda/runtime.h"
-#include "tensor/memory_purpose.h"
 
 namespace longhaul::kernels::cuda {
 namespace {

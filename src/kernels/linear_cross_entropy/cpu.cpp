@@ -18,12 +18,12 @@
 #include <limits>
 #include <vector>
 
+#include "base/memory_purpose.h"
 #include "base/parallel.h"
 #include "kernels/block/block.h"
 #include "kernels/linear_cross_entropy/loops.h"
 #include "kernels/linear_cross_entropy/problem.h"
 #include "kernels/scratch.h"
-#include "tensor/memory_purpose.h"
 
 namespace longhaul::kernels {
 namespace {

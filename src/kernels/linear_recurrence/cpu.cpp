@@ -31,11 +31,6 @@ int64_t bytes_of(std::initializer_list<Tensor> tensors) {
 
 Tensor rows_contiguous(const Tensor& x) { return !x.defined() || x.size(-1) <= 1 || x.stride(-1) == 1 ? x : x.contiguous(); }
 
-double products_per_second() {
-  const std::string_view set = block_kernels().name;  // of one thread, in blocks of this operator; only their order of magnitude matters
-  return set == "amx" ? 6e11 : set == "avx512_bf16" ? 1.2e11 : set == "portable" ? 4e9 : 5e10;
-}
-
 // log_decay as the loops read it: fp32, or a gate's logits, which stay as they are; and its γ.
 struct Decay {
   explicit Decay(const RecurrenceProblem& problem) {
@@ -93,7 +88,7 @@ RecurrenceJob<Element> job_of(const RecurrenceProblem& problem, const Decay& dec
   else if (decay.given.defined() && job.gate.logits.data == nullptr)
     job.decay = view_of<const float>(decay.given);
   job.plan = plan_recurrence(problem.offsets, problem.options.block, problem.options.execution,
-                             {job.heads, job.keys, job.values, threads(), products_per_second()});
+                             {job.heads, job.keys, job.values, threads(), recurrence_products_per_second()});
   use_bound(job, problem, decay);
   return job;
 }
@@ -164,6 +159,11 @@ void backward(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Ten
 }
 
 }  // namespace
+
+double recurrence_products_per_second() {
+  const std::string_view set = block_kernels().name;
+  return set == "amx" ? 6e11 : set == "avx512_bf16" ? 1.2e11 : set == "portable" ? 4e9 : 5e10;
+}
 
 Refusal refuse_cpu(const RecurrenceProblem& problem) {
   const auto type = problem.q_thk.scalar_type();

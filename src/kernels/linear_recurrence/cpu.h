@@ -7,6 +7,10 @@
 
 namespace longhaul::kernels {
 
+// FLOPs of one thread in blocks of this operator, by instruction set; only their order of magnitude matters. Choices of block and execution
+// depend on it (plan.h), and so does the memory they take (plan/memory.h).
+double recurrence_products_per_second();
+
 Refusal refuse_cpu(const RecurrenceProblem& problem);  // empty: takes it
 
 // `boundaries` receives the states between segments, which backward wants; null: not kept.

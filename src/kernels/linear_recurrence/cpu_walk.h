@@ -6,9 +6,9 @@
 #include <atomic>
 #include <numeric>
 
+#include "base/memory_purpose.h"
 #include "base/parallel.h"
 #include "kernels/linear_recurrence/cpu_worker.h"
-#include "tensor/memory_purpose.h"
 
 namespace longhaul::kernels {
 

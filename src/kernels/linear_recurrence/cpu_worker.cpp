@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "tensor/memory_purpose.h"
+#include "base/memory_purpose.h"
 
 namespace longhaul::kernels {
 

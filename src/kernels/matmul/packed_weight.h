@@ -8,15 +8,15 @@
 
 #include <cstdint>
 
+#include "base/memory_purpose.h"
 #include "kernels/matmul/panels.h"
-#include "tensor/memory_purpose.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::kernels {
 
 class PackedWeight {
  public:
-  explicit PackedWeight(MemoryPurpose purpose = MemoryPurpose::kParameters) : purpose_(purpose) {}
+  explicit PackedWeight(MemoryPurpose purpose = MemoryPurpose::kPackedWeights) : purpose_(purpose) {}
 
   // weight [out, in] or [experts, out, in], contiguous bf16 or fp32 on the CPU. Panels as matmul/panels.h says, one expert behind the other.
   // `longest`: of the chunks of k = out; one number for each weight, or it is packed anew whenever it changes.

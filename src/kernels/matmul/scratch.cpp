@@ -1,6 +1,6 @@
 #include "kernels/matmul/scratch.h"
 
-#include "tensor/memory_purpose.h"
+#include "base/memory_purpose.h"
 
 namespace longhaul::kernels {
 

@@ -1,4 +1,5 @@
-// What memory is for. Whoever allocates says so for its thread, and the allocator counts by it:
+// What the memory of tensors is for. Whoever allocates says so for its thread, the allocator (tensor/cpu_allocator.h) counts by it, and the
+// plan (plan/memory.h) says beforehand how much it will be:
 //
 //   const MemoryPurposeScope scope(MemoryPurpose::kGradients);
 //   parameter.grad = at::zeros(sizes);            // counted as gradients until it is freed, by whatever thread
@@ -12,8 +13,18 @@
 
 namespace longhaul {
 
-enum class MemoryPurpose : uint8_t { kParameters, kGradients, kOptimizer, kActivations, kWorkspace, kData, kCheckpoint, kOther };
-inline constexpr size_t kMemoryPurposes = 8;
+enum class MemoryPurpose : uint8_t {
+  kParameters,
+  kGradients,      // of parameters: the main gradients
+  kOptimizer,      // masters and moments
+  kPackedWeights,  // copies of parameters in the order that products on a CPU read
+  kActivations,    // of the forward pass, kept or not, and their gradients
+  kWorkspace,      // of operators: gone with the call, or kept by a thread for the next one
+  kData,           // token ids, labels, positions
+  kCheckpoint,     // the copy that is being written, or what is being read
+  kOther,
+};
+inline constexpr size_t kMemoryPurposes = 9;
 
 std::string_view name_of(MemoryPurpose purpose);  // "parameters", "optimizer state", …
 

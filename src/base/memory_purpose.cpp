@@ -1,4 +1,4 @@
-#include "tensor/memory_purpose.h"
+#include "base/memory_purpose.h"
 
 namespace longhaul {
 namespace {
@@ -15,6 +15,8 @@ std::string_view name_of(MemoryPurpose purpose) {
       return "gradients";
     case MemoryPurpose::kOptimizer:
       return "optimizer state";
+    case MemoryPurpose::kPackedWeights:
+      return "packed weights";
     case MemoryPurpose::kActivations:
       return "activations";
     case MemoryPurpose::kWorkspace:
