@@ -1,6 +1,7 @@
 #include "base/machine.h"
 
 #include <malloc.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -216,5 +217,11 @@ int64_t peak_resident_bytes() { return kibibytes(colon_file("/proc/self/status")
 void return_free_memory() { ::malloc_trim(0); }
 
 int64_t available_memory_bytes() { return std::min(kibibytes(colon_file("/proc/meminfo"), "MemAvailable"), group_memory().available); }
+
+int64_t free_address_space_bytes() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur >= static_cast<rlim_t>(INT64_MAX)) return INT64_MAX;
+  return std::max<int64_t>(0, static_cast<int64_t>(limit.rlim_cur) - kibibytes(colon_file("/proc/self/status"), "VmSize"));
+}
 
 }  // namespace longhaul

@@ -1,6 +1,7 @@
 #include "data/loader.h"
 
 #include <algorithm>
+#include <atomic>
 #include <future>
 #include <map>
 #include <mutex>
@@ -20,8 +21,9 @@ struct Loader::Prefetch {
     int64_t first, rows;
     std::shared_future<Batch> batch;
   };
-  std::map<int64_t, Slot> slots;   // by step
-  Worker worker{"data-prefetch"};  // last: ends before the slots go
+  std::atomic<bool> abandoned = false;  // nobody wants what is still waiting: the run ends, perhaps for lack of memory
+  std::map<int64_t, Slot> slots;        // by step
+  Worker worker{"data-prefetch"};       // last: ends before the slots go
 };
 
 namespace {
@@ -92,7 +94,7 @@ Loader::Loader(std::vector<const TokenDataset*> datasets, LoaderOptions options)
   for (const TokenDataset* dataset : datasets_) samples_.push_back(PackingIndex::samples(*dataset, options_.sequence));
 }
 
-Loader::~Loader() = default;
+Loader::~Loader() { prefetch_->abandoned = true; }
 
 int64_t Loader::sample_at(int64_t position) const {
   for (const SampleRange& range : options_.skip) {  // a handful of ranges, sorted
@@ -167,7 +169,9 @@ Batch Loader::take(int64_t step) {
     if (found != slots.end() && found->second.first == first && found->second.rows == rows) return;  // else the schedule changed
     auto task = std::make_shared<std::packaged_task<Batch()>>([this, first, rows] { return batch_of(first, rows); });
     slots[wanted] = {first, rows, task->get_future().share()};
-    prefetch_->worker.post([task] { (*task)(); });
+    prefetch_->worker.post([task, &abandoned = prefetch_->abandoned] {
+      if (!abandoned) (*task)();
+    });
   };
   if (options_.prefetch <= 0) return batch_at(step);
   for (int64_t ahead = 0; ahead <= options_.prefetch; ++ahead) ensure(step + ahead);

@@ -1,14 +1,19 @@
 #include "tensor/random_fill.h"
 
-#include "base/error.h"
+#include <algorithm>
+
+#include "base/memory_purpose.h"
 #include "base/parallel.h"
 
 namespace longhaul {
+namespace {
 
-void fill_normal(const Tensor& view, const RandomStream& stream, double std, const layout::Shape& global_shape,
-                 const layout::Rectangle& held) {
+constexpr int64_t kElementsAtOnce = int64_t{1} << 21;  // in fp64: beside a large embedding a copy of all of it would be missed
+
+void fill_box(const Tensor& view, const RandomStream& stream, double std, const layout::Shape& global_shape,
+              const layout::Rectangle& held) {
   const int64_t columns = global_shape.back(), held_columns = held.length.back();
-  if (held.volume() == 0 || view.is_meta()) return;
+  const MemoryPurposeScope scope(MemoryPurpose::kWorkspace);
   Tensor values = at::empty({held.volume()}, at::kDouble);
   double* out = values.mutable_data_ptr<double>();
   parallel_for(0, held.volume() / held_columns, 16, [&](int64_t begin, int64_t end) {
@@ -28,6 +33,20 @@ void fill_normal(const Tensor& view, const RandomStream& stream, double std, con
   });
   const Tensor box = values.view(held.length);
   view.copy_(view.is_cpu() ? box : box.to(view.scalar_type()));  // rounded here, so that every device gets the same bits
+}
+
+}  // namespace
+
+void fill_normal(const Tensor& view, const RandomStream& stream, double std, const layout::Shape& global_shape,
+                 const layout::Rectangle& held) {
+  if (held.volume() == 0 || view.is_meta()) return;
+  const int64_t all = held.length[0], at_once = std::max<int64_t>(1, kElementsAtOnce / (held.volume() / all));
+  for (int64_t begin = 0; begin < all; begin += at_once) {
+    layout::Rectangle part = held;
+    part.offset[0] += begin;
+    part.length[0] = std::min(at_once, all - begin);
+    fill_box(view.narrow(0, begin, part.length[0]), stream, std, global_shape, part);
+  }
 }
 
 }  // namespace longhaul

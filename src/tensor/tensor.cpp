@@ -1,5 +1,8 @@
 #include "tensor/tensor.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <utility>
@@ -59,6 +62,12 @@ void translate_torch_errors(const std::function<void()>& body) {
                   .found = found,
                   .hint = "lower train.micro_batch or train.sequence, or choose a smaller model"});
   };
+  // Libraries below say in words of their own what came of an allocation that failed.
+  const auto nothing_is_left = [] { return std::min(available_memory_bytes(), free_address_space_bytes()) < int64_t{256} << 20; };
+  const auto failed_in_the_end = [&](const std::string& what) {
+    return out_of_memory("out of memory", "some of the " + bytes_text(machine().memory_bytes) + " of the machine to be free",
+                         fmt::format("{}, with {} in use", what, bytes_text(resident_bytes())));
+  };
   try {
     body();
   } catch (const Error&) {
@@ -75,10 +84,14 @@ void translate_torch_errors(const std::function<void()>& body) {
          .found = error.what_without_backtrace(),
          .hint = "CUDA_LAUNCH_BLOCKING=1 names the call; train.device=cpu tells whether it is the GPU; nvidia-smi -q shows its errors"});
   } catch (const c10::Error& error) {
+    if (nothing_is_left()) throw failed_in_the_end(error.what_without_backtrace());
     throw Error({.code = ExitCode::kInternal,
                  .what = "LibTorch refused an operation",
                  .found = error.what_without_backtrace(),
                  .hint = "this is a bug in Longhaul: please report it with the command that led here"});
+  } catch (const std::exception& error) {  // oneDNN
+    if (nothing_is_left()) throw failed_in_the_end(error.what());
+    throw;
   }
 }
 

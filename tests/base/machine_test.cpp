@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <set>
 #include <vector>
 
@@ -50,6 +53,22 @@ TEST(Machine, MemoryOfThisProcess) {
   EXPECT_GE(peak_resident_bytes(), before + (48 << 20));
   EXPECT_GT(available_memory_bytes(), 0);
   EXPECT_LE(available_memory_bytes(), machine().memory_bytes);
+}
+
+TEST(Machine, AddressSpaceThatIsLeft) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  if (before.rlim_cur == RLIM_INFINITY) {
+    EXPECT_EQ(free_address_space_bytes(), INT64_MAX);
+  }
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const int64_t taken = pages * ::getpagesize(), left = int64_t{1} << 30;
+  const rlimit limited{static_cast<rlim_t>(taken + left), before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limited), 0);
+  const int64_t free = free_address_space_bytes();
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_NEAR(static_cast<double>(free), static_cast<double>(left), 8e6);
 }
 
 }  // namespace
