@@ -7,17 +7,17 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/machine.h"
 #include "base/progress.h"
 #include "base/random.h"
 #include "kernels/attention/op.h"
 #include "model/decoder.h"
 #include "optim/optimizer.h"
 #include "plan/flops.h"
-#include "plan/memory.h"
+#include "plan/memory_guard.h"
 #include "recipe/load.h"
 #include "tensor/random_fill.h"
 #include "tensor/to_tensor.h"
+#include "train/memory.h"
 #include "train/step.h"
 
 namespace longhaul::bench {
@@ -81,10 +81,13 @@ double attention_milliseconds(const recipe::ModelConfig& config, const Precision
 Result bench_train(const TrainRequest& request, const MachineProfile& peak) {
   constexpr int64_t kUncounted = 2;
   const DeviceScope scope(request.device);
-  recipe::Recipe recipe = recipe::load_defaults({"model.preset=" + request.preset}).recipe;
+  const recipe::Recipe recipe =
+      recipe::load_defaults({"model.preset=" + request.preset, "train.dtype=" + request.dtype, fmt::format("train.batch={}", request.batch),
+                             fmt::format("train.micro_batch={}", request.batch), fmt::format("train.sequence={}", request.sequence),
+                             "train.checkpoint_every=0", "train.evaluate_every=0"})
+          .recipe;
   const Precision precision = Precision::named(request.dtype);
-  plan::require_memory(plan::training_state_bytes(recipe.model, request.dtype),
-                       request.device.is_cuda() ? device_memory(request.device).free_bytes : available_memory_bytes());
+  plan::require_memory(train::memory_request(recipe, request.device), train::available_bytes(request.device));
   RandomTokens task(recipe.model, precision, request);
   task.parameters().initialise(request.seed);
   const auto optimizer = optim::make_optimizer(recipe.optim, task.parameters(), precision);

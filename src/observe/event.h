@@ -66,7 +66,8 @@ struct RunStart {
   std::optional<int64_t> training_tokens;       // one epoch
   std::optional<int64_t> training_bytes;
   std::optional<int64_t> heldout_bytes;
-  std::optional<int64_t> memory_bytes;  // of the machine
+  std::optional<int64_t> memory_bytes;          // of the machine
+  std::optional<int64_t> planned_memory_bytes;  // tensors at their peak, as planned
   static constexpr auto fields();
 };
 
@@ -146,11 +147,12 @@ struct Sample {
 };
 
 // What the allocator counted for one purpose, written once the last step is done: one event a purpose, then "together" and
-// "of the machine", which holds free blocks kept for later too.
+// "of the machine", which holds free blocks kept for later too. Beside it what the plan had said.
 struct MeasuredMemory {
   static constexpr std::string_view kName = "memory";
   std::string purpose;
   int64_t bytes = 0, peak_bytes = 0;
+  std::optional<int64_t> planned_bytes;  // at the peak
   static constexpr auto fields();
 };
 
@@ -236,7 +238,8 @@ constexpr auto RunStart::fields() {
                     Field{"training_tokens", &R::training_tokens},
                     Field{"training_bytes", &R::training_bytes},
                     Field{"heldout_bytes", &R::heldout_bytes},
-                    Field{"memory_bytes", &R::memory_bytes}};
+                    Field{"memory_bytes", &R::memory_bytes},
+                    Field{"planned_memory_bytes", &R::planned_memory_bytes}};
 }
 constexpr auto StepReport::fields() {
   using S = StepReport;
@@ -280,7 +283,8 @@ constexpr auto Sample::fields() {
 }
 constexpr auto MeasuredMemory::fields() {
   using M = MeasuredMemory;
-  return std::tuple{Field{"purpose", &M::purpose}, Field{"bytes", &M::bytes}, Field{"peak_bytes", &M::peak_bytes}};
+  return std::tuple{Field{"purpose", &M::purpose}, Field{"bytes", &M::bytes}, Field{"peak_bytes", &M::peak_bytes},
+                    Field{"planned_bytes", &M::planned_bytes}};
 }
 constexpr auto End::fields() { return std::tuple{Field{"reason", &End::reason}, Field{"step", &End::step}}; }
 

@@ -12,6 +12,7 @@
 #include "observe/event_log.h"
 #include "observe/format.h"
 #include "observe/report_page.h"
+#include "observe/table.h"
 
 namespace longhaul::observe {
 namespace {
@@ -208,11 +209,14 @@ std::string recipe_section(const std::vector<RecipeChange>& changes, const std::
 std::string memory(const RunData& run) {
   if (run.memory.empty()) return "";
   std::string html =
-      "<section><h2>Memory</h2><p class=\"note\">What the allocator counted, by purpose.</p><div class=\"table\"><table>"
-      "<tr><th>purpose</th><th class=\"n\">peak</th><th class=\"n\">at the end</th></tr>\n";
+      "<section><h2>Memory</h2><p class=\"note\">What was planned, and what the allocator counted, by purpose.</p><div "
+      "class=\"table\"><table><tr><th>purpose</th><th class=\"n\">planned</th><th class=\"n\">peak</th><th class=\"n\">difference</th>"
+      "<th class=\"n\">at the end</th></tr>\n";
   for (const MeasuredMemory& m : run.memory) {
-    html += fmt::format("<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n", html_escaped(m.purpose),
-                        bytes_text(m.peak_bytes), bytes_text(m.bytes));
+    html +=
+        fmt::format("<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
+                    html_escaped(m.purpose), m.planned_bytes ? bytes_text(*m.planned_bytes) : "", bytes_text(m.peak_bytes),
+                    plan_difference(m), bytes_text(m.bytes));
   }
   return html + "</table></div></section>\n";
 }

@@ -25,6 +25,12 @@ std::string share(int64_t part, int64_t whole) {
 
 }  // namespace
 
+std::string plan_difference(const MeasuredMemory& memory) {
+  if (!memory.planned_bytes || *memory.planned_bytes == 0) return "";
+  const auto planned = static_cast<double>(*memory.planned_bytes);
+  return fmt::format("{:+.1f} %", 100 * (static_cast<double>(memory.peak_bytes) - planned) / planned);
+}
+
 Table::Table(std::string title, std::vector<Column> columns) : title_(std::move(title)), columns_(std::move(columns)) {}
 
 void Table::row(std::vector<std::string> cells) {
@@ -81,21 +87,26 @@ Table parameter_table(std::span<const ParameterGroup> groups) {
   return table;
 }
 
-Table memory_table(std::span<const MemoryPurpose> purposes, int64_t available_bytes) {
-  Table table("memory", {{"purpose"}, {"size", Align::kRight}, {"share of what is there", Align::kRight}});
+Table memory_table(std::span<const PlannedMemory> purposes, const std::string& moment, int64_t available_bytes) {
+  Table table("memory, planned (most: " + moment + ")", {{"purpose"}, {"size", Align::kRight}, {"share of what is free", Align::kRight}});
   int64_t all = 0;
   for (const auto& purpose : purposes) {
     all += purpose.bytes;
     table.row({purpose.name, bytes_text(purpose.bytes), share(purpose.bytes, available_bytes)});
   }
-  table.total({"total", bytes_text(all), share(all, available_bytes)});
+  table.row({"together", bytes_text(all), share(all, available_bytes)});
+  table.total({"free", bytes_text(available_bytes), ""});
   return table;
 }
 
 Table measured_memory_table(std::span<const MeasuredMemory> purposes) {
-  Table table("memory, measured", {{"purpose"}, {"at the end", Align::kRight}, {"peak", Align::kRight}});
+  Table table(
+      "memory, planned and measured",
+      {{"purpose"}, {"planned", Align::kRight}, {"peak", Align::kRight}, {"difference", Align::kRight}, {"at the end", Align::kRight}});
   for (size_t i = 0; i < purposes.size(); ++i) {
-    std::vector<std::string> cells{purposes[i].purpose, bytes_text(purposes[i].bytes), bytes_text(purposes[i].peak_bytes)};
+    const MeasuredMemory& memory = purposes[i];
+    std::vector<std::string> cells{memory.purpose, memory.planned_bytes ? bytes_text(*memory.planned_bytes) : "",
+                                   bytes_text(memory.peak_bytes), plan_difference(memory), bytes_text(memory.bytes)};
     i + 1 < purposes.size() ? table.row(std::move(cells)) : table.total(std::move(cells));
   }
   return table;

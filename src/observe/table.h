@@ -46,14 +46,16 @@ struct ParameterGroup {
 };
 Table parameter_table(std::span<const ParameterGroup> groups);
 
-struct MemoryPurpose {
-  std::string name;  // "parameters", "gradients", "optimizer", "activations"
+struct PlannedMemory {
+  std::string name;  // "parameters", "gradients", "optimizer state", "activations"
   int64_t bytes = 0;
 };
-Table memory_table(std::span<const MemoryPurpose> purposes, int64_t available_bytes);
+// `moment`: when it is that much: "backward of layer 3, mixer".
+Table memory_table(std::span<const PlannedMemory> purposes, const std::string& moment, int64_t available_bytes);
 
-// The last entry is set apart.
+// The last entry is set apart. The difference is that of the peak from the plan, in percent of the plan.
 Table measured_memory_table(std::span<const MeasuredMemory> purposes);
+std::string plan_difference(const MeasuredMemory& memory);  // "+2.1 %"; empty where nothing was planned
 
 struct DataPart {
   std::string name;  // "training", "held out", "left out: copies"

@@ -2,29 +2,170 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "base/error.h"
-#include "base/progress.h"
 #include "layout/parameters.h"
+#include "plan/memory_layers.h"
+#include "plan/memory_workspace.h"
 
 namespace longhaul::plan {
+namespace {
 
-TrainingState training_state_bytes(const recipe::ModelConfig& config, std::string_view dtype) {
-  const int64_t count = layout::parameter_count(config);
-  if (dtype == "bf16") return {2 * count, 4 * count, 12 * count};
-  const int64_t size = dtype == "fp64" ? 8 : 4;
-  return {size * count, size * count, 2 * size * count};
+using enum MemoryPurpose;
+
+double number(int64_t x) { return static_cast<double>(x); }
+
+struct ParameterCounts {
+  double all = 0, wide = 0;  // wide: norms and routers, which stay in the precision of sums
+};
+
+ParameterCounts count_listed(const recipe::ModelConfig& model) {
+  ParameterCounts counts;
+  for (const auto& spec : layout::parameters(model)) {
+    const auto role = spec.tensor.role;
+    const bool wide = role == layout::Role::kNorm || role == layout::Role::kRouter ||
+                      (role == layout::Role::kBias && spec.tensor.name.ends_with("norm.bias"));
+    counts.all += number(spec.elements());
+    counts.wide += wide ? number(spec.elements()) : 0;
+  }
+  return counts;
 }
 
-void require_memory(const TrainingState& state, int64_t available_bytes) {
-  if (state.total() <= available_bytes) return;
-  throw Error(
-      {.code = ExitCode::kOutOfMemory,
-       .what = "the model does not fit into memory",
-       .expected = fmt::format("at most {}, which is free here", bytes_text(available_bytes)),
-       .found = fmt::format("{}: {} of weights, {} of gradients, {} of the optimizer; activations not counted", bytes_text(state.total()),
-                            bytes_text(state.weights), bytes_text(state.gradients), bytes_text(state.optimizer)),
-       .where = "model",
-       .hint = "choose a smaller model, such as model.preset=first-run, or a machine with more memory; nothing was allocated"});
+// One layer of each kind says what all of them have: the list of a large model with experts takes milliseconds to make.
+ParameterCounts count_parameters(const recipe::ModelConfig& model) {
+  recipe::ModelConfig small = model;
+  small.layers = 0;
+  const ParameterCounts outside = count_listed(small);
+  ParameterCounts counts = outside;
+  for (const recipe::Mixer mixer : mixers_used(model)) {
+    double layers = 0;
+    for (int64_t l = 0; l < model.layers; ++l) layers += model.mixer(l) == mixer ? 1 : 0;
+    small.layers = 1;
+    small.mixers = {mixer};
+    const ParameterCounts one = count_listed(small);
+    counts.all += layers * (one.all - outside.all);
+    counts.wide += layers * (one.wide - outside.wide);
+  }
+  return counts;
+}
+
+double packed_bytes(const MemoryRequest& request) {
+  if (!packs(request)) return 0;
+  double sum = packed_weight_bytes(request, {request.model.vocabulary, request.model.hidden});  // the head
+  for (int64_t l = 0; l < request.model.layers; ++l) {
+    for (const auto& weight : mixer_weights(request.model, request.model.mixer(l))) sum += packed_weight_bytes(request, weight);
+  }
+  for (const auto& weight : channel_weights(request.model)) sum += number(request.model.layers) * packed_weight_bytes(request, weight);
+  return sum;
+}
+
+PurposeBytes state_bytes(const MemoryRequest& request, const ParameterCounts& counts) {
+  const double e = number(element_bytes(request.dtype)), wide = number(wide_bytes(request.dtype));
+  PurposeBytes bytes;
+  bytes[kParameters] = e * counts.all + (wide - e) * counts.wide;
+  bytes[kGradients] = wide * counts.all;
+  // Two moments, and a master where the weight itself is not one.
+  bytes[kOptimizer] = 2 * wide * counts.all + (e < wide ? wide * (counts.all - counts.wide) : 0);
+  bytes[kPackedWeights] = packed_bytes(request);
+  return bytes;
+}
+
+// Activations that live from the forward pass of each block on, up to block b of 2 · layers; blocks alternate, mixer and channel.
+class Blocks {
+ public:
+  explicit Blocks(const MemoryRequest& request) : model_(request.model), norm_(norm_bytes(request)), channel_(channel_memory(request)) {
+    for (const recipe::Mixer mixer : mixers_used(model_)) mixers_[static_cast<size_t>(mixer)] = mixer_memory(request, mixer);
+  }
+  const BlockMemory& at(int64_t block) const { return block % 2 == 1 ? channel_ : mixers_[static_cast<size_t>(model_.mixer(block / 2))]; }
+  int64_t count() const { return 2 * model_.layers; }
+  double kept(int64_t block) const { return norm_ + at(block).kept; }
+  double norm() const { return norm_; }
+  double evaluation() const {
+    double most = channel_.evaluation;
+    for (const recipe::Mixer mixer : mixers_used(model_)) most = std::max(most, mixers_[static_cast<size_t>(mixer)].evaluation);
+    return most;
+  }
+
+ private:
+  const recipe::ModelConfig& model_;
+  double norm_;
+  BlockMemory channel_;
+  std::array<BlockMemory, 2> mixers_;
+};
+
+std::string name_of_block(int64_t block) {
+  return fmt::format("backward of layer {}, {}", block / 2, block % 2 == 0 ? "mixer" : "channel");
+}
+
+// Of the passes through the model, `always` being there all the time.
+void add_passes(const MemoryRequest& request, const PurposeBytes& always, std::vector<MemoryMoment>& moments) {
+  const Blocks blocks(request);
+  const double hidden = hidden_bytes(request), logits_each = 3 * request.tokens() * number(wide_bytes(request.dtype));
+  const auto add = [&](std::string name, double activations, double workspace) {
+    PurposeBytes bytes = always;
+    bytes[kActivations] += activations;
+    bytes[kWorkspace] += workspace;
+    moments.push_back({std::move(name), bytes});
+  };
+  double kept = rotary_bytes(request);
+  for (int64_t b = 0; b < blocks.count(); ++b) kept += blocks.kept(b);
+  // The loss leaves the gradient of the last hidden states, which stays until the whole backward pass is over.
+  add("loss", kept + blocks.norm() + hidden + logits_each, loss_workspace(request));
+  for (int64_t b = blocks.count() - 1; b >= 0; --b) {
+    add(name_of_block(b), kept + hidden + blocks.at(b).backward, blocks.at(b).workspace);
+    kept -= blocks.kept(b);
+  }
+}
+
+}  // namespace
+
+double PurposeBytes::total() const { return std::accumulate(bytes_.begin(), bytes_.end(), 0.0); }
+
+const MemoryMoment& MemoryPlan::fullest() const {
+  LONGHAUL_ASSERT(!moments.empty());
+  return *std::max_element(moments.begin(), moments.end(),
+                           [](const MemoryMoment& a, const MemoryMoment& b) { return a.bytes.total() < b.bytes.total(); });
+}
+
+double MemoryPlan::device_peak() const {
+  double most = 0;
+  for (const MemoryMoment& moment : moments) most = std::max(most, moment.bytes.total() - moment.bytes[kData] - moment.bytes[kCheckpoint]);
+  return most;
+}
+
+PurposeBytes MemoryPlan::peaks() const {
+  PurposeBytes most;
+  for (const MemoryMoment& moment : moments) {
+    for (size_t i = 0; i < kMemoryPurposes; ++i) {
+      const auto purpose = static_cast<MemoryPurpose>(i);
+      most[purpose] = std::max(most[purpose], moment.bytes[purpose]);
+    }
+  }
+  return most;
+}
+
+int64_t whole_bytes(double bytes) { return bytes < 9.2e18 ? static_cast<int64_t>(bytes) : INT64_MAX; }
+
+MemoryPlan plan_memory(const MemoryRequest& request) {
+  MemoryPlan plan;
+  const ParameterCounts counts = count_parameters(request.model);
+  PurposeBytes always = state_bytes(request, counts);
+  const double numbers = request.model.position == recipe::Position::kLearned ? 3 : 2;  // ids, labels, positions
+  always[kData] = 8 * (numbers * request.tokens() + request.documents_at_once() + 1);
+  always[kWorkspace] = kept_by_threads(request) + buffers_of_threads(request);
+  PurposeBytes saved = always;
+  saved[kCheckpoint] = 3 * number(wide_bytes(request.dtype)) * counts.all;  // masters and moments
+
+  add_passes(request, request.saves_between ? saved : always, plan.moments);
+  if (request.evaluates) saved[kActivations] += Blocks(request).evaluation();
+  plan.moments.push_back({request.evaluates ? "last save, evaluation" : "last save", saved});
+
+  const double tokens_per_step = number(request.batch) * number(request.sequence), bytes_of_token = 3 * 8;
+  // Batches that wait, one being made, one being cut into micro-batches, and these.
+  plan.not_tensors = bytes_of_token * (tokens_per_step * (number(request.prefetch) + 3) + request.tokens());
+  return plan;
 }
 
 }  // namespace longhaul::plan

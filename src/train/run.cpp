@@ -22,7 +22,7 @@
 #include "observe/tensorboard.h"
 #include "observe/terminal.h"
 #include "plan/flops.h"
-#include "plan/memory.h"
+#include "plan/memory_guard.h"
 #include "recipe/compare.h"
 #include "recipe/write.h"
 #include "storage/catalog.h"
@@ -30,6 +30,7 @@
 #include "tensor/device.h"
 #include "tensor/libtorch_folder.h"
 #include "tensor/machine_profile.h"
+#include "train/memory.h"
 #include "train/pretrain.h"
 #include "train/start_warnings.h"
 
@@ -103,13 +104,9 @@ nlohmann::json environment_of(int64_t seed, at::Device device) {
           {"device", device.is_cuda() ? fmt::format("{} {}", name_of(device), describe_gpu(device).name) : name_of(device)}};
 }
 
-// Of the memory that weights, gradients and optimizer state take.
-int64_t available_bytes(at::Device device) { return device.is_cuda() ? device_memory(device).free_bytes : available_memory_bytes(); }
-
-void show_tables(const RunRequest& request, const data::RunData& data, Pretrain& task, const plan::TokenFlops& flops,
-                 const MachineProfile& profile) {
+void show_tables(const RunRequest& request, const data::RunData& data, Pretrain& task, const plan::MemoryPlan& memory, int64_t free_bytes,
+                 const plan::TokenFlops& flops, const MachineProfile& profile) {
   const auto& recipe = request.recipe.recipe;
-  const at::Device device = task.parameters().device();
   std::map<std::string, observe::ParameterGroup> groups;
   for (const auto& spec : layout::parameters(recipe.model)) {
     const std::string name = spec.expert >= 0 ? "experts"
@@ -124,20 +121,13 @@ void show_tables(const RunRequest& request, const data::RunData& data, Pretrain&
   std::vector<observe::ParameterGroup> rows;
   for (const auto& [name, group] : groups) rows.push_back(group);
 
-  int64_t weights = 0, gradients = 0;
-  for (const auto& parameter : task.parameters().all()) {
-    weights += static_cast<int64_t>(parameter->value.nbytes());
-    if (parameter->trainable()) gradients += static_cast<int64_t>(parameter->grad.nbytes());
-  }
-  const int64_t copies = recipe.train.dtype == recipe::Dtype::kBf16 ? 3 : 2;  // moments, and masters beside bf16 weights
-  const std::vector<observe::MemoryPurpose> memory{{"weights", weights}, {"gradients", gradients}, {"optimizer", copies * gradients}};
-
   std::vector<observe::DataPart> parts;
   for (const data::DataPart& part : data::parts_of(data.sources)) parts.push_back({part.name, part.documents, part.bytes, part.tokens});
   parts[0].epochs = task.epochs_after(recipe.train.steps);
   const bool colours = colours_wanted(stdout);
   fmt::print("{}\n{}\n{}\n{}\n", observe::parameter_table(rows).text(colours),
-             observe::memory_table(memory, available_bytes(device)).text(colours), observe::data_table(parts).text(colours),
+             observe::memory_table(planned_memory(memory), memory.fullest().name, free_bytes).text(colours),
+             observe::data_table(parts).text(colours),
              observe::work_table({.flops_per_token = flops.causal(),
                                   .flops_per_token_full_attention = flops.full(),
                                   .tokens_per_step = recipe.train.tokens_per_step(),
@@ -148,33 +138,14 @@ void show_tables(const RunRequest& request, const data::RunData& data, Pretrain&
   std::fflush(stdout);
 }
 
-// A GPU's memory is LibTorch's to count, and it knows no purposes.
-std::vector<observe::MeasuredMemory> measured_memory(at::Device device) {
-  if (!cpu_allocator_installed()) return {};
-  const MemoryStatistics statistics = memory_statistics();
-  std::vector<observe::MeasuredMemory> rows;
-  if (device.is_cuda()) {
-    const DeviceMemory gpu = device_memory(device);
-    rows.push_back({name_of(device) + ", tensors", gpu.allocated_bytes, gpu.peak_allocated_bytes});
-    rows.push_back({name_of(device) + ", held", gpu.held_bytes, gpu.peak_held_bytes});
-  }
-  for (size_t i = 0; i < kMemoryPurposes; ++i) {
-    const MemoryUse& use = statistics.purposes[i];
-    if (use.peak > 0) rows.push_back({std::string(longhaul::name_of(static_cast<MemoryPurpose>(i))), use.bytes, use.peak});
-  }
-  rows.push_back({"together", statistics.total.bytes, statistics.total.peak});
-  rows.push_back({"of the machine", statistics.held_bytes, statistics.peak_held_bytes});
-  return rows;
-}
-
 int64_t training_tokens(const data::RunData& data) {
   int64_t tokens = 0;
   for (const auto& source : data.sources) tokens += source.train.tokens();
   return tokens;
 }
 
-observe::RunStart run_start(const RunRequest& request, const data::RunData& data, at::Device device, const plan::TokenFlops& flops,
-                            double peak) {
+observe::RunStart run_start(const RunRequest& request, const data::RunData& data, at::Device device, const plan::MemoryPlan& memory,
+                            const plan::TokenFlops& flops, double peak) {
   const auto& recipe = request.recipe.recipe;
   const Machine& here = machine();
   observe::RunStart start{.name = request.run_folder.filename().string(),
@@ -210,6 +181,7 @@ observe::RunStart run_start(const RunRequest& request, const data::RunData& data
   start.training_bytes = bytes;
   start.heldout_bytes = held_out;
   start.memory_bytes = here.memory_bytes;
+  start.planned_memory_bytes = plan::whole_bytes(memory.peak());
   return start;
 }
 
@@ -238,13 +210,15 @@ Outcome run_training(RunRequest request) {
   refuse_what_is_not_there(recipe.train);
   const at::Device device = device_of(recipe.train);
   const DeviceScope scope(device);
-  plan::require_memory(plan::training_state_bytes(recipe.model, text_of(recipe.train.dtype)), available_bytes(device));
+  set_compute_threads(recipe.train.threads);
+  const int64_t free_bytes = available_bytes(device);
+  plan::require_memory(memory_request(recipe, device), free_bytes);
   settle_earlier_run(request);
   observe::EventWriter events = open_run_folder(request.run_folder);
-  set_compute_threads(recipe.train.threads);
 
   const std::filesystem::path cache = data::cache_folder(recipe.data);
   const data::RunData data = data::open_run_data(recipe.data, libtorch_folder(), cache);
+  const plan::MemoryPlan memory = plan::plan_memory(memory_request(recipe, device, &data));
   Pretrain task(recipe, data, cache / "packing", device);
   task.parameters().initialise(static_cast<uint64_t>(recipe.train.seed));
   const auto optimizer = optim::make_optimizer(recipe.optim, task.parameters(), task.precision());
@@ -259,8 +233,8 @@ Outcome run_training(RunRequest request) {
   const plan::TokenFlops flops = plan::training_flops_per_token(recipe.model, recipe.train.sequence);
   const MachineProfile profile = measured_profile(/*fresh=*/false, device);
   const double peak = profile.gemm(text_of(recipe.train.dtype));
-  if (!request.quiet) show_tables(request, data, task, flops, profile);
-  events.write(run_start(request, data, device, flops, peak));
+  if (!request.quiet) show_tables(request, data, task, memory, free_bytes, flops, profile);
+  events.write(run_start(request, data, device, memory, flops, peak));
 
   storage::LocalFileSystem files;
   const auto disk = checkpoint::disk_need(files, request.run_folder / "checkpoints", optimizer->state(), recipe.train);
@@ -275,7 +249,7 @@ Outcome run_training(RunRequest request) {
     data::require_same_data(data::data_position_from_json(saved.manifest().data_position), task.position_before(saved.manifest().step + 1));
     facts.earlier = earlier.recipe;
   };
-  std::vector<observe::MeasuredMemory> memory;
+  std::vector<observe::MeasuredMemory> measured;
   Trainer trainer(task, *optimizer, events, files,
                   {.recipe = request.recipe,
                    .run_folder = request.run_folder,
@@ -294,8 +268,8 @@ Outcome run_training(RunRequest request) {
                        },
                    .on_trained =
                        [&] {
-                         memory = measured_memory(device);
-                         for (const auto& purpose : memory) events.write(purpose);
+                         measured = measured_memory(memory, device);
+                         for (const auto& purpose : measured) events.write(purpose);
                        }});
   const int64_t resumed_at = facts.resume_step = trainer.resume();
   for (const std::string& text : start_warnings(recipe, facts)) log_warning("{}", text);
@@ -307,9 +281,11 @@ Outcome run_training(RunRequest request) {
     events.write(
         observe::CompressionBaseline{.gzip_bits_per_byte = baseline.gzip_bits_per_byte(), .xz_bits_per_byte = baseline.xz_bits_per_byte()});
   }
+  trim_memory();
+  reset_memory_peaks();  // what is measured is training's, not what was needed to prepare it
   const Outcome outcome = run_to_its_end(trainer, report ? &*report : nullptr);
-  if (!request.quiet && !memory.empty()) {
-    fmt::print("\n{}", observe::measured_memory_table(memory).text(colours_wanted(stdout)));
+  if (!request.quiet && !measured.empty()) {
+    fmt::print("\n{}", observe::measured_memory_table(measured).text(colours_wanted(stdout)));
     std::fflush(stdout);
   }
   return outcome;

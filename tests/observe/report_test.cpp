@@ -111,6 +111,7 @@ TEST(Report, AResumedRunShowsEachStepOnce) {
   EXPECT_EQ(run.evaluations.size(), 8u);
   EXPECT_EQ(run.memory.size(), 3u);  // of one process
   const std::string page = report_html(run, {});
+  EXPECT_THAT(page, HasSubstr("<td>activations</td><td class=\"n\">299.9 MB</td><td class=\"n\">302.0 MB</td><td class=\"n\">+0.7 %</td>"));
   EXPECT_THAT(page, HasSubstr("resumed once (20 steps done again)"));
   EXPECT_THAT(page, HasSubstr("class=\"mark resume\""));
 }
@@ -166,7 +167,7 @@ TEST(Report, EscapesEverythingThatComesFromOutside) {
   run.alarms.push_back({1, {evil, evil}});
   run.nonfinite.push_back({1, evil, evil, evil});
   run.checkpoints.push_back({1, evil, 1});
-  run.memory.push_back({evil, 1, 1});
+  run.memory.push_back({evil, 1, 1, 1});
   run.end = End{.reason = evil};
   const std::string page = report_html(run, {{evil, evil, evil, evil}}, "");
   EXPECT_THAT(page, Not(HasSubstr("alert(1)</script>")));

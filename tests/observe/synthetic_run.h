@@ -93,9 +93,9 @@ class SyntheticWriter {
     if (shape_.evaluate_every > 0) add(CompressionBaseline{.gzip_bits_per_byte = 1.8203, .xz_bits_per_byte = 1.6671});
   }
   void add_memory() {
-    add(MeasuredMemory{"parameters", 18'874'368, 18'874'368});
-    add(MeasuredMemory{"activations", 0, 301'989'888});
-    add(MeasuredMemory{"of the machine", 402'653'184, 505'413'632});
+    add(MeasuredMemory{"parameters", 18'874'368, 18'874'368, 18'874'368});
+    add(MeasuredMemory{"activations", 0, 301'989'888, 299'892'736});
+    add(MeasuredMemory{"of the machine", 402'653'184, 505'413'632, {}});
   }
   double curve(int64_t step) const {  // nats per token
     const double x = static_cast<double>(step) / static_cast<double>(shape_.steps);

@@ -1,33 +1,160 @@
 #include "plan/memory.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "base/error.h"
+#include "base/progress.h"
+#include "layout/parameters.h"
+#include "plan/memory_guard.h"
+#include "plan/memory_layers.h"
+#include "plan/memory_workspace.h"
 #include "recipe/presets.h"
 
 namespace longhaul::plan {
 namespace {
 
-// 8,030,261,248 parameters, 18 bytes each in bf16, 16 in fp32, 32 in fp64.
-TEST(TrainingMemory, OfLlama3) {
-  const auto llama = recipe::preset_model("llama-3-8b");
-  EXPECT_EQ(training_state_bytes(llama, "bf16").total(), int64_t{8030261248} * 18);
-  EXPECT_EQ(training_state_bytes(llama, "bf16").weights, int64_t{8030261248} * 2);
-  EXPECT_EQ(training_state_bytes(llama, "fp32").total(), int64_t{8030261248} * 16);
-  EXPECT_EQ(training_state_bytes(llama, "fp64").total(), int64_t{8030261248} * 32);
+using ::testing::HasSubstr;
+using enum MemoryPurpose;
+
+MemoryRequest request_of(const std::string& preset, recipe::Dtype dtype = recipe::Dtype::kBf16) {
+  return {.model = recipe::preset_model(preset), .dtype = dtype, .sequence = 1024, .threads = 2, .l2_bytes = 1 << 20};
 }
 
-TEST(TrainingMemory, WhatDoesNotFitIsRefusedBeforeItIsAllocated) {
-  const TrainingState state{100, 200, 600};
-  EXPECT_NO_THROW(require_memory(state, 900));
+double elements(const recipe::ModelConfig& model, const std::function<bool(const layout::ParameterSpec&)>& chosen) {
+  double sum = 0;
+  for (const auto& spec : layout::parameters(model)) sum += chosen(spec) ? static_cast<double>(spec.elements()) : 0;
+  return sum;
+}
+
+// Every parameter of the list is counted, whatever the mixers: bf16 2 + 4 + 12 bytes, norms and routers 4 + 4 + 8; fp32 4 + 4 + 8.
+TEST(MemoryPlan, StateOfEveryPreset) {
+  for (const char* preset : {"first-run", "gpt2-124m", "hybrid-bench", "linear-bench", "llama-3-8b", "minimax-text-01"}) {
+    const recipe::ModelConfig model = recipe::preset_model(preset);
+    const double all = elements(model, [](const auto&) { return true; }), wide = elements(model, [](const auto&spec) {
+                                                                            return spec.tensor.role == layout::Role::kNorm ||
+                                                                                   spec.tensor.role == layout::Role::kRouter ||
+                                                                                   spec.tensor.name.ends_with("norm.bias");
+                                                                          });
+    const PurposeBytes bf16 = plan_memory(request_of(preset)).peaks();
+    EXPECT_EQ(bf16[kParameters], 2 * all + 2 * wide) << preset;
+    EXPECT_EQ(bf16[kGradients], 4 * all) << preset;
+    EXPECT_EQ(bf16[kOptimizer], 12 * all - 4 * wide) << preset;
+    EXPECT_EQ(bf16[kCheckpoint], 12 * all) << preset;
+    const PurposeBytes fp32 = plan_memory(request_of(preset, recipe::Dtype::kFp32)).peaks();
+    EXPECT_EQ(fp32[kParameters], 4 * all) << preset;
+    EXPECT_EQ(fp32[kOptimizer], 8 * all) << preset;
+    EXPECT_EQ(plan_memory(request_of(preset, recipe::Dtype::kFp64)).peaks()[kCheckpoint], 24 * all) << preset;
+  }
+}
+
+// What products read, packed twice, are the matrices of the list but the router and the embedding, and the head.
+TEST(MemoryPlan, PackedWeightsAreThoseOfTheList) {
+  for (const char* preset : {"first-run", "gpt2-124m", "hybrid-bench", "linear-bench", "llama-3-8b", "minimax-text-01"}) {
+    const recipe::ModelConfig model = recipe::preset_model(preset);
+    const double matrices = elements(model,
+                                     [](const auto& spec) {
+                                       const auto role = spec.tensor.role;
+                                       return spec.tensor.global_shape.size() == 2 && spec.layer >= 0 && role != layout::Role::kRouter;
+                                     }) +
+                            static_cast<double>(model.vocabulary * model.hidden);
+    // Sizes of these presets are multiples of 32 but GPT-2's vocabulary, which is rounded up to 16 as columns and to 32 as rows.
+    EXPECT_NEAR(plan_memory(request_of(preset)).peaks()[kPackedWeights], 4 * matrices, 1e-4 * 4 * matrices) << preset;
+    EXPECT_EQ(plan_memory(request_of(preset, recipe::Dtype::kFp64)).peaks()[kPackedWeights], 0) << preset;
+    MemoryRequest gpu = request_of(preset);
+    gpu.on_gpu = true;
+    EXPECT_EQ(plan_memory(gpu).peaks()[kPackedWeights], 0) << preset;
+  }
+}
+
+// By hand, of one softmax layer, one channel, everything else left out: tests/train/memory_test.cpp measures the rest.
+TEST(MemoryPlan, ALayersActivations) {
+  MemoryRequest request = request_of("llama-3-8b");
+  request.sequence = 8192;
+  const double t = 8192, e = 2;
+  const BlockMemory mixer = mixer_memory(request, recipe::Mixer::kSoftmax), channel = channel_memory(request);
+  EXPECT_EQ(mixer.kept, t * e * (4096 + 2 * 1024 + 4096) + t * 32 * 4);
+  EXPECT_EQ(mixer.backward, t * e * (4096 + 4096 + 4096 + 2 * 1024));
+  EXPECT_EQ(channel.kept, t * e * 3 * 14336);
+  EXPECT_EQ(channel.backward, t * e * (2 * 14336 + 2 * 4096));
+  EXPECT_EQ(norm_bytes(request), t * e * 2 * 4096 + t * 4);
+  EXPECT_EQ(rotary_bytes(request), t * 128 * 4);
+}
+
+TEST(MemoryPlan, GrowsWithWhatItDependsOn) {
+  const MemoryRequest base = request_of("hybrid-bench");
+  const double peak = plan_memory(base).peak();
+  const auto peak_with = [&](const auto& change) {
+    MemoryRequest changed = base;
+    change(changed);
+    return plan_memory(changed).peak();
+  };
+  const auto activations = [](const MemoryRequest& request) { return plan_memory(request).peaks()[kActivations]; };
+  MemoryRequest twice = base;
+  twice.micro_batch = 2;
+  EXPECT_NEAR(activations(twice), 2 * activations(base), 1e-2 * activations(twice));
+  EXPECT_GT(peak_with([](auto& r) { r.sequence *= 2; }), peak);
+  EXPECT_GT(peak_with([](auto& r) { r.model.layers *= 2; }), peak);
+  EXPECT_GT(peak_with([](auto& r) { r.threads = 64; }), peak);
+  EXPECT_LT(peak_with([](auto& r) { r.saves_between = false; }), peak);
+  EXPECT_GT(plan_memory(twice).not_tensors, plan_memory(base).not_tensors);
+}
+
+TEST(MemoryGuard, WhatDoesNotFitIsRefusedWithTheTableAndWhatHelps) {
+  MemoryRequest request = request_of("first-run");
+  request.batch = request.micro_batch = 4096;
+  request.sequence = 65536;
   try {
-    require_memory(state, 899);
+    require_memory(request, 20'000'000'000);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kOutOfMemory);
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("899 B"));
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("600 B of the optimizer"));
+    EXPECT_THAT(error.fields().expected, HasSubstr("20.0 GB"));
+    for (const char* purpose :
+         {"parameters", "gradients", "optimizer state", "packed weights", "activations", "checkpoint copy", "not tensors"})
+      EXPECT_THAT(error.fields().found, HasSubstr(purpose));
+    EXPECT_THAT(error.fields().where, HasSubstr("train.micro_batch=4096, train.sequence=65536"));
+  }
+}
+
+// The first advice is a setting that fits by the same plan, and it is the largest of its kind.
+TEST(MemoryGuard, TheAdviceFits) {
+  MemoryRequest request = request_of("gpt2-124m");
+  request.batch = request.micro_batch = 64;
+  const int64_t available = 6'000'000'000;
+  try {
+    require_memory(request, available);
+    FAIL();
+  } catch (const Error& error) {
+    MemoryRequest advised = request;
+    int64_t fits = 64;
+    do advised.micro_batch = fits /= 2;
+    while (fits > 1 && needed_bytes(advised, plan_memory(advised)) > available);
+    EXPECT_NO_THROW(require_memory(advised, available));
+    EXPECT_THAT(error.fields().hint,
+                ::testing::StartsWith(fmt::format("train.micro_batch={} takes {} and leaves the result as it is", fits,
+                                                  bytes_text(whole_bytes(needed_bytes(advised, plan_memory(advised)))))));
+  }
+}
+
+TEST(MemoryGuard, NothingOverflows) {
+  MemoryRequest request = request_of("minimax-text-01");
+  request.batch = request.micro_batch = request.sequence = int64_t{1} << 40;
+  EXPECT_GT(plan_memory(request).peak(), 1e28);
+  EXPECT_EQ(whole_bytes(plan_memory(request).peak()), INT64_MAX);
+  EXPECT_THROW(require_memory(request, INT64_MAX), Error);
+  EXPECT_NO_THROW(require_memory(request_of("first-run"), 1'000'000'000));
+}
+
+TEST(MemoryGuard, WhereNoOneOptionIsEnough) {
+  try {
+    require_memory(request_of("minimax-text-01"), 10'000'000'000);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.fields().hint, ::testing::StartsWith("no one option is enough; model.layers=1 takes "));
   }
 }
 

@@ -1,0 +1,256 @@
+#include "plan/memory_workspace.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan/memory_layers.h"
+
+namespace longhaul::plan {
+namespace {
+
+double number(int64_t x) { return static_cast<double>(x); }
+double rounded_up(double x, double unit) { return std::ceil(x / unit) * unit; }
+
+// ---- products of linear layers (kernels/matmul)
+
+// Elements of a matrix [k × n] packed as the second operand: panels of 16 columns, bf16 in pairs of rows and 32 of them.
+double panel_elements(const MemoryRequest& request, double k, double n) {
+  return (request.dtype == recipe::Dtype::kBf16 ? rounded_up(k, 32) : k) * rounded_up(n, 16);
+}
+
+// y [rows × n] = x [rows × k] B, for `groups` matrices B. halves: of gate and up the same columns at once. keeps: y is written.
+struct Product {
+  double rows, groups, k, n;
+  bool halves = false, keeps = true;
+};
+
+// Cuts `total` into the fewest parts of at most `longest`, all alike and multiples of `multiple`.
+double even_part(double total, double longest, double multiple) {
+  return rounded_up(std::ceil(total / std::max(1.0, std::ceil(total / longest))), multiple);
+}
+
+struct ThreadScratch {
+  double sums = 0, block = 0;  // fp32 sums of a block of bf16; a block that is not kept
+  double threads = 1;          // that have them
+};
+
+// row_product.cpp: blocks_of and BlockRunner.
+ThreadScratch scratch_of(const MemoryRequest& request, const Product& product) {
+  const double threads = number(request.threads), e = number(element_bytes(request.dtype));
+  const double cache = std::max(number(request.l2_bytes), 524288.0), n = product.halves ? product.n / 2 : product.n;
+  double longest = 192, widest = std::clamp(std::floor(cache * 3 / 8 / (e * std::max(product.k, 1.0))), 256.0, 512.0);
+  if (product.halves) widest = std::floor(widest / 2);
+  const auto too_few = [&] { return (std::floor(product.rows / longest) + 1) * (std::floor(n / widest) + 1) < 3 * threads; };
+  while (threads > 1 && too_few() && (widest > 64 || longest > 48)) {
+    if (widest > 64)
+      widest = std::floor(widest / 2);
+    else
+      longest = std::floor(longest / 2);
+  }
+  const double each = std::ceil(product.rows / product.groups);
+  const double area = std::min(each, even_part(each, longest, 32)) * std::min(n, even_part(n, widest, 64));
+  constexpr double kGrain = 1 << 18;
+  return {.sums = request.dtype == recipe::Dtype::kBf16 ? 4 * area : 0,
+          .block = product.keeps ? 0 : e * area * (product.halves ? 2 : 1),
+          .threads = std::clamp(std::floor(product.rows * product.n * product.k / kGrain), 1.0, threads)};
+}
+
+double product_rows(const MemoryRequest& request, const ProductWeight& weight) {
+  return request.tokens() * (weight.count > 1 ? number(request.model.experts_per_token) : 1);
+}
+
+std::vector<ProductWeight> all_layer_weights(const recipe::ModelConfig& model) {
+  std::vector<ProductWeight> weights = channel_weights(model);
+  for (const recipe::Mixer mixer : mixers_used(model)) {
+    for (const ProductWeight& weight : mixer_weights(model, mixer)) weights.push_back(weight);
+  }
+  return weights;
+}
+
+ThreadScratch row_product_scratch(const MemoryRequest& request) {
+  ThreadScratch most;
+  const auto add = [&](const Product& product) {
+    const ThreadScratch own = scratch_of(request, product);
+    most = {std::max(most.sums, own.sums), std::max(most.block, own.block), std::max(most.threads, own.threads)};
+  };
+  for (const ProductWeight& weight : all_layer_weights(request.model)) {
+    const double rows = product_rows(request, weight), groups = number(weight.count), out = number(weight.out), in = number(weight.in);
+    const bool up = weight.role == ProductRole::kUp, swiglu = request.model.channel == recipe::Channel::kSwiglu;
+    add({rows, groups, in, out, up && swiglu});
+    if (up && request.evaluates) add({rows, groups, in, out, swiglu, false});
+    add({rows, groups, out, in, false, weight.role != ProductRole::kDown});
+  }
+  return most;
+}
+
+// weight_gradient.cpp: copies of dy and x of up to 4,096 rows, packed on behalf of all threads.
+double weight_gradient_scratch(const MemoryRequest& request) {
+  const double e = number(element_bytes(request.dtype));
+  double dy = 0, x = 0;
+  for (const ProductWeight& weight : all_layer_weights(request.model)) {
+    const double rows = std::min(4096.0, product_rows(request, weight));
+    const double ends = weight.count > 1 && request.dtype == recipe::Dtype::kBf16 ? 16 * number(weight.count) : 0;  // half a rounding each
+    dy = std::max(dy, e * rows * number(weight.out));
+    x = std::max(x, e * panel_elements(request, rows + ends, number(weight.in)));
+  }
+  return dy + x;
+}
+
+// ---- attention (kernels/attention/cpu_backward.cpp)
+
+struct Documents {
+  double count, length;
+};
+Documents documents_of(const MemoryRequest& request) {
+  const double count = request.documents_at_once();
+  return {count, std::ceil(request.tokens() / count)};
+}
+
+constexpr double kQueryTile = 64, kKeyBlock = 128, kPieceKeys = 2048;
+
+double keys_of_a_piece(const MemoryRequest& request, const Documents& documents) {
+  const double share = std::ceil(32 / (documents.count * number(request.model.kv_heads)));
+  const double ranges = std::clamp(std::min(share, std::floor(documents.length / 512)), 1.0, 8.0);
+  return std::min(kPieceKeys, std::max(kKeyBlock, rounded_up(std::ceil(documents.length / ranges), kKeyBlock)));
+}
+
+double attention_buffer(const MemoryRequest& request) {
+  const double e = number(element_bytes(request.dtype)), d = number(request.model.head_dim);
+  const double keys = std::min(keys_of_a_piece(request, documents_of(request)), request.tokens());
+  const double of_keys = keys * d * (3 * e + 2 * 4), of_tiles = 8 * kQueryTile * d * (4 * e + 4);
+  return of_keys + of_tiles + kKeyBlock * kQueryTile * (2 * 4 + 3 * e);
+}
+
+// ---- the loss (kernels/linear_cross_entropy/cpu.cpp)
+
+constexpr double kHeadChunk = 256, kLossTokens = 512;
+
+double loss_buffer(const MemoryRequest& request) {
+  const double e = number(element_bytes(request.dtype)), rows = std::min(kHeadChunk, request.tokens());
+  return std::max(rows * (kHeadChunk + number(request.model.hidden)) * 4, kHeadChunk * std::min(kLossTokens, request.tokens()) * e);
+}
+
+// ---- the recurrence (kernels/linear_recurrence: plan.cpp, cpu_walk.h, cpu_worker.cpp)
+
+struct Recurrence {
+  explicit Recurrence(const MemoryRequest& request)
+      : documents(documents_of(request)),
+        heads(number(request.model.heads)),
+        d(number(request.model.head_dim)),
+        block(d * d <= 4096 && request.products_per_second < 3e11 ? 32 : 64),
+        segments(documents.count * std::ceil(documents.length / (8 * block))),
+        slots(segments - documents.count),
+        blocks(documents.count * std::ceil(documents.length / block)) {}
+
+  enum class Execution { kFused, kSegmented, kTwoPass };
+  Execution execution(const MemoryRequest& request) const {
+    const double area = d * d, flops = request.products_per_second, tokens = documents.count * documents.length * heads;
+    const double write = 2 * area / flops, read = (4 * block * d * 0.75 + 4 * area) / flops - write, keep = 8 * area / block / 1e10;
+    const double share = tokens / number(request.threads), shared = std::max(share, std::min(documents.length, 8 * block));
+    const double fused = std::max(share, documents.length) * (read + write), segmented = shared * (read + 2 * write),
+                 two_pass = shared * (read + write + keep);
+    if (slots == 0 || fused <= std::min(segmented, two_pass)) return Execution::kFused;
+    return two_pass < segmented && 4 * blocks * heads * area <= 512.0 * (1 << 20) ? Execution::kTwoPass : Execution::kSegmented;
+  }
+
+  // Of one thread in the backward pass.
+  double worker_bytes(const MemoryRequest& request) const {
+    const double e = number(element_bytes(request.dtype)), area = d * d, square = block * block, row = block * d;
+    const double panels = e * panel_elements(request, d, d), tokens = e * std::ceil(block / 32) * panel_elements(request, 32, d);
+    const double fp32 =
+        4 * (2 * area + 2 * d + 4 * block + 2 * square + 2 * row + 8 * area + square * 2 + 2 * std::max(block, d) + 2 * block);
+    const double element = e * (area + row + 16 * row + 3 * row + 3 * square + row);
+    return fp32 + element + e * std::max(panel_elements(request, d, block), panel_elements(request, block, d)) + 2 * panels + 4 * tokens;
+  }
+
+  double workers(const MemoryRequest& request) const {
+    const double threads = number(request.threads);
+    double together = heads;  // heads that one thread walks through a document
+    while (together > 1 && (std::fmod(heads, together) != 0 || std::fmod(heads / together, threads) != 0)) --together;
+    const double items = execution(request) == Execution::kFused ? documents.count * heads / together : segments * heads;
+    const double worth = std::floor(request.tokens() * heads * 4 * d * d / 1e6);
+    return std::clamp(worth, 1.0, std::min(threads, items));
+  }
+
+  Documents documents;
+  double heads, d, block, segments, slots, blocks;
+};
+
+}  // namespace
+
+std::vector<recipe::Mixer> mixers_used(const recipe::ModelConfig& model) {
+  std::vector<recipe::Mixer> used;
+  for (int64_t l = 0; l < std::min<int64_t>(model.layers, static_cast<int64_t>(model.mixers.size())); ++l) {
+    if (std::find(used.begin(), used.end(), model.mixer(l)) == used.end()) used.push_back(model.mixer(l));
+  }
+  return used;
+}
+
+std::vector<ProductWeight> mixer_weights(const recipe::ModelConfig& model, recipe::Mixer mixer) {
+  const int64_t inner = model.heads * model.head_dim;
+  if (mixer == recipe::Mixer::kLightning) return {{3 * inner, model.hidden}, {inner, model.hidden}, {model.hidden, inner}};
+  return {{inner + 2 * model.kv_heads * model.head_dim, model.hidden}, {model.hidden, inner}};
+}
+
+std::vector<ProductWeight> channel_weights(const recipe::ModelConfig& model) {
+  const int64_t parts = model.channel == recipe::Channel::kSwiglu ? 2 : 1, count = std::max<int64_t>(1, model.experts);
+  return {{parts * model.intermediate, model.hidden, count, ProductRole::kUp},
+          {model.hidden, model.intermediate, count, ProductRole::kDown}};
+}
+
+bool packs(const MemoryRequest& request) { return !request.on_gpu && request.dtype != recipe::Dtype::kFp64; }
+
+double packed_weight_bytes(const MemoryRequest& request, const ProductWeight& weight) {
+  const double out = number(weight.out), in = number(weight.in);
+  return number(element_bytes(request.dtype)) * number(weight.count) *
+         (panel_elements(request, in, out) + panel_elements(request, out, in));
+}
+
+double kept_by_threads(const MemoryRequest& request) {
+  if (!packs(request)) return 0;
+  const ThreadScratch scratch = row_product_scratch(request);
+  return scratch.threads * (scratch.sums + scratch.block) + weight_gradient_scratch(request);
+}
+
+double buffers_of_threads(const MemoryRequest& request) {
+  if (!packs(request)) return 0;
+  const auto used = mixers_used(request.model);
+  const bool attends = std::find(used.begin(), used.end(), recipe::Mixer::kSoftmax) != used.end();
+  return number(request.threads) * std::max(attends ? attention_buffer(request) : 0, loss_buffer(request));
+}
+
+double loss_workspace(const MemoryRequest& request) {
+  const double tokens = std::min(kLossTokens, request.tokens()), vocabulary = number(request.model.vocabulary);
+  const double e = number(element_bytes(request.dtype)), wide = number(wide_bytes(request.dtype));
+  if (!packs(request)) return tokens * vocabulary * (3 * wide + e);
+  const double blocks = std::ceil(vocabulary / kHeadChunk);
+  return blocks * tokens * (e * kHeadChunk + 4) + 12 * tokens + e * panel_elements(request, kLossTokens, number(request.model.hidden));
+}
+
+double attention_workspace(const MemoryRequest& request) {
+  if (!packs(request)) return 0;
+  const Documents documents = documents_of(request);
+  if (documents.length <= keys_of_a_piece(request, documents)) return 0;  // whoever owns the keys writes the queries' gradients
+  constexpr double kBudget = 256.0 * (1 << 20);
+  const double tiles = std::ceil(documents.length / kQueryTile), of_tile = 4 * kQueryTile * number(request.model.head_dim);
+  const double all = of_tile * tiles * number(request.model.heads) * documents.count;
+  const double one_head = of_tile * tiles * number(request.model.heads / std::max<int64_t>(1, request.model.kv_heads));
+  return std::min(all, std::max(kBudget, one_head));
+}
+
+double recurrence_states(const MemoryRequest& request) {
+  const Recurrence recurrence(request);
+  return number(wide_bytes(request.dtype)) * recurrence.slots * recurrence.heads * recurrence.d * recurrence.d;
+}
+
+double recurrence_workspace(const MemoryRequest& request) {
+  if (!packs(request)) return 0;
+  const Recurrence recurrence(request);
+  const auto execution = recurrence.execution(request);
+  const double area = recurrence.d * recurrence.d, workers = recurrence.workers(request) * recurrence.worker_bytes(request);
+  if (execution == Recurrence::Execution::kFused) return workers;
+  const double between = 4 * recurrence.slots * recurrence.heads * (area + recurrence.d);
+  return workers + between + (execution == Recurrence::Execution::kTwoPass ? 4 * recurrence.blocks * recurrence.heads * area : 0);
+}
+
+}  // namespace longhaul::plan

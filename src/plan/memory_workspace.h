@@ -1,0 +1,31 @@
+// Memory that operators on a CPU take for their work, as the kernels cut it: src/kernels/matmul, attention, linear_recurrence and
+// linear_cross_entropy. Bytes. Some is freed with the call, some is kept by threads for the next call and grows to the largest request.
+#pragma once
+
+#include "plan/memory.h"
+
+namespace longhaul::plan {
+
+// A weight that one product reads: logical weights of the same input side by side (query, key and value; gate and up).
+enum class ProductRole { kPlain, kUp, kDown };  // up, activation and down are one operator
+struct ProductWeight {
+  int64_t out = 0, in = 0;
+  int64_t count = 1;  // experts
+  ProductRole role = ProductRole::kPlain;
+};
+// Of one layer; the head is apart.
+std::vector<ProductWeight> mixer_weights(const recipe::ModelConfig& model, recipe::Mixer mixer);
+std::vector<ProductWeight> channel_weights(const recipe::ModelConfig& model);
+std::vector<recipe::Mixer> mixers_used(const recipe::ModelConfig& model);  // each once
+
+bool packs(const MemoryRequest& request);  // products on the CPU read packed weights
+double packed_weight_bytes(const MemoryRequest& request, const ProductWeight& weight);
+
+double kept_by_threads(const MemoryRequest& request);       // of linear layers
+double buffers_of_threads(const MemoryRequest& request);    // of attention and loss (kernels/scratch.h)
+double loss_workspace(const MemoryRequest& request);        // while the loss and its gradients are made
+double attention_workspace(const MemoryRequest& request);   // of a layer's backward pass
+double recurrence_states(const MemoryRequest& request);     // between segments of a layer, kept for its backward pass
+double recurrence_workspace(const MemoryRequest& request);  // of a layer's backward pass
+
+}  // namespace longhaul::plan

@@ -1,0 +1,86 @@
+#include "train/memory.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/machine.h"
+#include "base/parallel.h"
+#include "kernels/linear_recurrence/cpu.h"
+#include "plan/memory_guard.h"
+#include "tensor/cpu_allocator.h"
+
+namespace longhaul::train {
+namespace {
+
+// Rows begin inside a document more often than not, so each holds a part more than fits whole.
+int64_t documents_at_once(const recipe::Recipe& recipe, const data::RunData& data) {
+  int64_t documents = 0, tokens = 0;
+  for (const auto& source : data.sources) {
+    documents += source.train.documents();
+    tokens += source.train.tokens() + source.train.documents();
+  }
+  if (documents == 0 || !recipe.data.document_boundaries) return 0;
+  return recipe.train.micro_batch * (1 + recipe.train.sequence * documents / tokens);
+}
+
+}  // namespace
+
+plan::MemoryRequest memory_request(const recipe::Recipe& recipe, at::Device device, const data::RunData* data) {
+  const recipe::TrainOptions& train = recipe.train;
+  return {.model = recipe.model,
+          .dtype = train.dtype,
+          .batch = train.batch,
+          .micro_batch = train.micro_batch,
+          .sequence = train.sequence,
+          .documents = data != nullptr ? documents_at_once(recipe, *data) : 0,
+          .prefetch = recipe.data.prefetch,
+          .threads = threads(),
+          .saves_between = train.checkpoint_every > 0 && train.checkpoint_every<train.steps, .evaluates = train.evaluate_every> 0,
+          .on_gpu = device.is_cuda(),
+          .l2_bytes = machine().l2_bytes,
+          .products_per_second = kernels::recurrence_products_per_second()};
+}
+
+int64_t available_bytes(at::Device device) {
+  if (device.is_cuda()) return device_memory(device).free_bytes;
+  // Stack and malloc's own ranges; OpenMP ends the program where a thread cannot have them.
+  constexpr int64_t kAddressSpaceOfThread = int64_t{80} << 20;
+  return std::clamp<int64_t>(free_address_space_bytes() - threads() * kAddressSpaceOfThread, 0, available_memory_bytes());
+}
+
+std::vector<observe::PlannedMemory> planned_memory(const plan::MemoryPlan& plan) {
+  const plan::PurposeBytes& bytes = plan.fullest().bytes;
+  std::vector<observe::PlannedMemory> rows;
+  for (size_t i = 0; i < kMemoryPurposes; ++i) {
+    const auto purpose = static_cast<MemoryPurpose>(i);
+    if (bytes[purpose] > 0) rows.push_back({std::string(longhaul::name_of(purpose)), plan::whole_bytes(bytes[purpose])});
+  }
+  rows.push_back({"not tensors", plan::whole_bytes(plan.not_tensors)});
+  return rows;
+}
+
+// A GPU's memory is LibTorch's to count, and it knows no purposes.
+std::vector<observe::MeasuredMemory> measured_memory(const plan::MemoryPlan& plan, at::Device device) {
+  if (!cpu_allocator_installed()) return {};
+  const MemoryStatistics statistics = memory_statistics();
+  const plan::PurposeBytes planned = plan.peaks();
+  std::vector<observe::MeasuredMemory> rows;
+  if (device.is_cuda()) {
+    const DeviceMemory gpu = device_memory(device);
+    rows.push_back({name_of(device) + ", tensors", gpu.allocated_bytes, gpu.peak_allocated_bytes, plan::whole_bytes(plan.device_peak())});
+    rows.push_back({name_of(device) + ", held", gpu.held_bytes, gpu.peak_held_bytes, {}});
+  }
+  for (size_t i = 0; i < kMemoryPurposes; ++i) {
+    const auto purpose = static_cast<MemoryPurpose>(i);
+    const MemoryUse& use = statistics.of(purpose);
+    const bool here = device.is_cpu() || purpose == MemoryPurpose::kData || purpose == MemoryPurpose::kCheckpoint;
+    const double bytes = here ? planned[purpose] : 0;
+    if (use.peak > 0 || bytes > 0) rows.push_back({std::string(longhaul::name_of(purpose)), use.bytes, use.peak, plan::whole_bytes(bytes)});
+  }
+  rows.push_back({"together", statistics.total.bytes, statistics.total.peak, {}});
+  if (device.is_cpu()) rows.back().planned_bytes = plan::whole_bytes(plan.peak());
+  rows.push_back({"of the machine", statistics.held_bytes, statistics.peak_held_bytes, {}});
+  return rows;
+}
+
+}  // namespace longhaul::train

@@ -1,0 +1,24 @@
+// The memory of a run: what is asked of the plan (plan/memory.h), what is free, and what the allocator counted beside what was planned.
+#pragma once
+
+#include <vector>
+
+#include "data/run_data.h"
+#include "observe/event.h"
+#include "observe/table.h"
+#include "plan/memory.h"
+#include "recipe/recipe.h"
+#include "tensor/device.h"
+
+namespace longhaul::train {
+
+// With the compute threads as they are set. `data`, once it is open, says how many documents a micro-batch holds on average.
+plan::MemoryRequest memory_request(const recipe::Recipe& recipe, at::Device device, const data::RunData* data = nullptr);
+
+int64_t available_bytes(at::Device device);  // where weights and activations go
+
+std::vector<observe::PlannedMemory> planned_memory(const plan::MemoryPlan& plan);  // the rows of the table at the start
+// Since the last reset_memory_peaks(); rows as the `memory` events have them.
+std::vector<observe::MeasuredMemory> measured_memory(const plan::MemoryPlan& plan, at::Device device);
+
+}  // namespace longhaul::train
