@@ -4,7 +4,7 @@
 //   struct Pieces { explicit Pieces(Arena& arena) : scores(arena.take<float>(n)) {} float* scores; };
 //   const auto pieces = scratch_of_thread<Pieces>([&](Arena& arena) { return Pieces(arena); });
 //
-// One user per thread at a time: a kernel does not call another that uses it. Counted as workspace (tensor/memory_purpose.h).
+// One user per thread at a time: a kernel does not call another that uses it. Counted as workspace (base/memory_purpose.h).
 #pragma once
 
 #include <cstddef>
