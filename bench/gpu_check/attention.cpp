@@ -137,7 +137,7 @@ void check_case(Session& session, const Case& which, Form form) {
   if (form == Form::kMma) {
     kernels::cuda::attention_forward(problem, tiles(forward), o.device(), logsumexp.device(), nullptr);
     kernels::cuda::attention_backward(problem, tiles(queries), tiles(keys), gradients, workspace.device(), nullptr);
-  } else if (kernels::cuda::attention_wgmma_refusal(problem).empty()) {
+  } else if (std::string_view(kernels::cuda::attention_wgmma_refusal(problem)).empty()) {
     const Buffer<AttentionTile> wide_keys(kernels::cuda::attention_tiles(key_offsets, offsets, kernels::cuda::kWgmmaRows, true));
     kernels::cuda::attention_forward_wgmma(problem, tiles(forward), o.device(), logsumexp.device(), nullptr);
     kernels::cuda::attention_backward_wgmma(problem, tiles(forward), tiles(wide_keys), gradients, workspace.device(), nullptr);
@@ -319,7 +319,7 @@ void check_attention_wgmma(Session& session) {
 
 void time_attention_wgmma(Session& session) {
   const Attention plain{1, 1, 1, 1, 64, 64};  // nothing about it can be refused but the device
-  if (!kernels::cuda::attention_wgmma_refusal(plain).empty()) return;
+  if (!std::string_view(kernels::cuda::attention_wgmma_refusal(plain)).empty()) return;
   for (const auto& [length, heads, key_heads, head] : timed_shapes()) time_case(session, true, length, heads, key_heads, head);
 }
 

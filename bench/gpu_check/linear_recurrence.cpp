@@ -226,7 +226,7 @@ struct Outputs {
 };
 
 bool takes(const Setup& setup, Form form) {
-  if (form == Form::kWgmma && !kernels::cuda::chunked_wgmma_refusal(setup.problem).empty()) return false;
+  if (form == Form::kWgmma && !std::string_view(kernels::cuda::chunked_wgmma_refusal(setup.problem)).empty()) return false;
   return setup.problem.kind != DecayKind::kChannelToken || form == Form::kTwoPass || form == Form::kExact;
 }
 
@@ -439,7 +439,7 @@ void time_linear_recurrence(Session& session) {
 void time_linear_recurrence_wgmma(Session& session) {
   Recurrence wide;
   wide.keys = wide.values = 128;
-  if (!kernels::cuda::chunked_wgmma_refusal(wide).empty()) return;
+  if (!std::string_view(kernels::cuda::chunked_wgmma_refusal(wide)).empty()) return;
   for (const Form form : {Form::kChunked, Form::kWgmma}) {
     time_shape(session, form, kLightning, kLightningName, {kUnsplit});
     time_shape(session, form, kLong, kLongName, {kUnsplit});

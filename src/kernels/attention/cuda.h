@@ -35,7 +35,7 @@ struct AttentionGradientPointers {
 
 // `tiles`: of queries, query_rows(padded_head(keys, values)) each. logsumexp [T, H]: −infinity where nothing is visible.
 void attention_forward(const Attention& problem, const AttentionTiles& tiles, Bf16* o, float* logsumexp, Stream stream);
-// The same, by wgmma (forward_wgmma.h), where nothing speaks against it: a device of compute capability 9.0, heads of up to 128.
+// The same, by wgmma (forward_wgmma.h), where nothing speaks against it (an empty refusal): a device of compute capability 9.0, heads of up to 128.
 const char* attention_wgmma_refusal(const Attention& problem);
 void attention_forward_wgmma(const Attention& problem, const AttentionTiles& tiles, Bf16* o, float* logsumexp, Stream stream);
 // Tiles of kBackwardRows queries, and of kKeyRows keys.

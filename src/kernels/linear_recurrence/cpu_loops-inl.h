@@ -366,7 +366,7 @@ inline void row_dots(const float* x, const float* y, int64_t rows, int64_t colum
 
 inline float exponentials(const float* g, int64_t ld, int64_t rows, int64_t columns, float* lambda) {
   alignas(64) float largest[kMaxColumns];
-  std::fill_n(largest, columns, -std::numeric_limits<float>::infinity());
+  std::fill_n(largest, kMaxColumns, -std::numeric_limits<float>::infinity());
   for (int64_t i = 0; i < rows; ++i) {
     const float* const __restrict from = g + i * ld;
     float* const __restrict to = lambda + i * columns;
@@ -375,7 +375,9 @@ inline float exponentials(const float* g, int64_t ld, int64_t rows, int64_t colu
       largest[c] = from[c] > largest[c] ? from[c] : largest[c];
     }
   }
-  return *std::max_element(largest, largest + columns);
+  float result = -std::numeric_limits<float>::infinity();
+  for (int64_t c = 0; c < columns; ++c) result = std::max(result, largest[c]);
+  return result;
 }
 
 inline void products(const float* lambda, int64_t rows, int64_t columns, float* total) {
