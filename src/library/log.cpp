@@ -5,8 +5,10 @@
 
 namespace longhaul {
 
+bool log_shows(LogLevel level) { return level == LogLevel::kWarning || level == LogLevel::kError; }
+
 void log_line(LogLevel level, std::string_view text) {
-  if (level == LogLevel::kWarning || level == LogLevel::kError) TORCH_WARN("longhaul: ", text);
+  if (log_shows(level)) TORCH_WARN("longhaul: ", text);
 }
 
 }  // namespace longhaul

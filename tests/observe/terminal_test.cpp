@@ -154,17 +154,17 @@ TEST(Table, AlignsByDisplayCells) {
 
 TEST(Table, StartUpTables) {
   const std::vector<ParameterGroup> groups = {{"embedding", 1, 3000, 3000}, {"experts", 8, 1000, 250}};
-  EXPECT_THAT(parameter_table(groups).text(false), HasSubstr("total             9    4,000      3,250"));
+  EXPECT_THAT(parameter_table(groups).text(false), HasSubstr("total             9    4,000       3,250\n"));
   const std::vector<PlannedMemory> memory = {{"parameters", 2'000'000}, {"gradients", 2'000'000}};
   const std::string planned = memory_table(memory, "loss", 8'000'000).text(false);
   EXPECT_THAT(planned, StartsWith("memory, planned (most: loss)\n"));
-  EXPECT_THAT(planned, HasSubstr("together    4.0 MB                 50.0 %\n"));
-  EXPECT_THAT(planned, HasSubstr("free        8.0 MB\n"));
+  EXPECT_THAT(planned, HasSubstr("together     4.0 MB                  50.0 %\n"));
+  EXPECT_THAT(planned, HasSubstr("free         8.0 MB\n"));
   const std::vector<MeasuredMemory> measured = {{"activations", 1'000'000, 2'100'000, 2'000'000},
                                                 {"of the machine", 4'000'000, 5'000'000, {}}};
   const std::string beside = measured_memory_table(measured).text(false);
-  EXPECT_THAT(beside, HasSubstr("activations      2.0 MB  2.1 MB      +5.0 %      1.0 MB\n"));
-  EXPECT_THAT(beside, HasSubstr("of the machine           5.0 MB                  4.0 MB\n"));
+  EXPECT_THAT(beside, HasSubstr("activations       2.0 MB   2.1 MB       +5.0 %       1.0 MB\n"));
+  EXPECT_THAT(beside, HasSubstr("of the machine             5.0 MB                    4.0 MB\n"));
   const std::vector<DataPart> data = {{"training", 10, 400, 100, 2.5}, {"left out: copies", 7, 0, 0}};
   EXPECT_THAT(data_table(data).text(false), testing::AllOf(HasSubstr("4.00     2.50"), HasSubstr("left out: copies           7\n")));
   const std::string work = work_table({.flops_per_token = 4e7,

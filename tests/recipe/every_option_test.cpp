@@ -65,6 +65,9 @@ const std::vector<Row>& rows() {
          return r.data.source == std::vector<std::string>{"a", "b"};
        },
        "", ""},
+      {"data.validation", "[\"v\"]", [](const Recipe& r) { return r.data.validation == std::vector<std::string>{"v"}; }, "", ""},
+      {"data.skip_bad_lines", "true", [](const Recipe& r) { return r.data.skip_bad_lines; }, "", ""},
+      {"data.keep_binary", "true", [](const Recipe& r) { return r.data.keep_binary; }, "", ""},
       {"data.weights", "[0.5]", [](const Recipe& r) { return r.data.weights == std::vector{0.5}; }, "", ""},
       {"data.include", "[\".md\"]", [](const Recipe& r) { return r.data.include == std::vector<std::string>{".md"}; }, "", ""},
       {"data.jsonl_field", "\"content\"", [](const Recipe& r) { return r.data.jsonl_field == "content"; }, "", ""},

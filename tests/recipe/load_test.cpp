@@ -218,7 +218,7 @@ TEST(RecipeBadInput, ArgumentsThatAreNotKeyValue) {
 
 // A run would train to its end and then find that it cannot write its recipe down.
 TEST(RecipeBadInput, TextThatIsNotUtf8IsRefusedWithItsKey) {
-  for (const std::string key : {"sample.prompt", "description", "data.source", "data.tokenizer", "data.cache"}) {
+  for (const std::string key : {"sample.prompt", "description", "data.jsonl_field"}) {
     const ErrorFields fields = refused("", {key + "=a\xff"});
     EXPECT_THAT(fields.what, HasSubstr(key));
     EXPECT_THAT(fields.expected, HasSubstr("UTF-8"));

@@ -58,7 +58,7 @@ inline std::filesystem::path save_test_checkpoint(FileSystem& files, const std::
   return path;
 }
 
-// "step-000000012.g3"
+// "step-000000012.g3"; of generation 1 "step-000000012"
 inline std::string name_of_save(int64_t step, int64_t generation, int64_t attempt = 1) {
   return CheckpointName{CheckpointName::Kind::kCommitted, step, generation, attempt}.text();
 }

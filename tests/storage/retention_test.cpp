@@ -51,7 +51,6 @@ TEST_F(Retention, NamesOfOlderVersionsAreListedReadAndPruned) {
   save(10, 1);
   save(20, 1);
   save(20, 2);
-  disk.rename(kFolder / name_of_save(10, 1), kFolder / "step-000000010");
   disk.rename(kFolder / name_of_save(20, 1), kFolder / "step-000000020.replaced-2");
   disk.rename(kFolder / name_of_save(20, 2), kFolder / "step-000000020");
   std::vector<std::string> names;
@@ -211,7 +210,10 @@ TEST_F(Retention, APathNamesAllCheckpointsOrOne) {
   EXPECT_EQ(resolved(kFolder / kLatestName), std::pair(newest, true));
 
   save(10, 4);
-  EXPECT_EQ(resolved(kFolder / "step-000000010").first, (kFolder / name_of_save(10, 4)).string()) << "of a step, the newest";
+  save(15, 4);
+  save(15, 5);
+  EXPECT_EQ(resolved(kFolder / "step-000000015").first, (kFolder / name_of_save(15, 5)).string()) << "of a step, the newest";
+  EXPECT_EQ(resolved(kFolder / "step-000000010").first, (kFolder / "step-000000010").string()) << "what lies there is what it says";
   EXPECT_EQ(resolved(kFolder / name_of_save(10, 1)).first, (kFolder / name_of_save(10, 1)).string());
   disk.remove(kFolder / name_of_save(10, 1) / kManifestName);
   for (const auto& path : {kFolder / name_of_save(10, 1), kFolder / name_of_save(20, 1) / "rank-00000.safetensors",
