@@ -1,7 +1,9 @@
 #include "plan/memory_workspace.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <vector>
 
 #include "plan/memory_layers.h"
 
@@ -121,13 +123,41 @@ double attention_buffer(const MemoryRequest& request) {
   return of_keys + of_tiles + kKeyBlock * kQueryTile * (2 * 4 + 3 * e);
 }
 
+// What a thread keeps for the next call, of as many threads as have work.
+struct ThreadBuffer {
+  double threads = 0, bytes = 0;
+};
+
+// A kv head's piece of keys is the least that a thread gets.
+ThreadBuffer attention_backward_buffer(const MemoryRequest& request) {
+  const Documents documents = documents_of(request);
+  const double pieces =
+      documents.count * number(request.model.kv_heads) * std::ceil(documents.length / keys_of_a_piece(request, documents));
+  return {std::min(number(request.threads), pieces), attention_buffer(request)};
+}
+
+// Of a kv head, a few tiles of queries with all the heads that share it.
+ThreadBuffer attention_forward_buffer(const MemoryRequest& request) {
+  const double e = number(element_bytes(request.dtype)), d = number(request.model.head_dim), threads = number(request.threads);
+  const double group = number(request.model.heads / std::max<int64_t>(1, request.model.kv_heads));
+  const Documents documents = documents_of(request);
+  const double all = documents.count * number(request.model.kv_heads) * std::ceil(documents.length / kQueryTile);
+  const double tiles = std::max(1.0, std::min(std::floor(16 / group), std::ceil(all / threads)));
+  const double queries = group * tiles * (kQueryTile * e * d + 4 * kQueryTile * d + 8 * kQueryTile);
+  return {std::min(threads, std::ceil(all / tiles)), queries + kKeyBlock * kQueryTile * (4 + e) + kKeyBlock * e * 2 * d + 4 * d};
+}
+
 // ---- the loss (kernels/linear_cross_entropy/cpu.cpp)
 
 constexpr double kHeadChunk = 256, kLossTokens = 512;
 
-double loss_buffer(const MemoryRequest& request) {
-  const double e = number(element_bytes(request.dtype)), rows = std::min(kHeadChunk, request.tokens());
-  return std::max(rows * (kHeadChunk + number(request.model.hidden)) * 4, kHeadChunk * std::min(kLossTokens, request.tokens()) * e);
+// Tokens are shared among threads, then blocks of the vocabulary.
+std::array<ThreadBuffer, 2> loss_buffers(const MemoryRequest& request) {
+  const double e = number(element_bytes(request.dtype)), tokens = std::min(kLossTokens, request.tokens()),
+               threads = number(request.threads);
+  const double rows = std::min(kHeadChunk, request.tokens());
+  return {{{std::min(threads, std::ceil(tokens / kHeadChunk)), rows * (kHeadChunk + number(request.model.hidden)) * 4},
+           {std::min(threads, std::ceil(number(request.model.vocabulary) / kHeadChunk)), kHeadChunk * tokens * e}}};
 }
 
 // ---- the recurrence (kernels/linear_recurrence: plan.cpp, cpu_walk.h, cpu_worker.cpp)
@@ -215,8 +245,20 @@ double kept_by_threads(const MemoryRequest& request) {
 double buffers_of_threads(const MemoryRequest& request) {
   if (!packs(request)) return 0;
   const auto used = mixers_used(request.model);
-  const bool attends = std::find(used.begin(), used.end(), recipe::Mixer::kSoftmax) != used.end();
-  return number(request.threads) * std::max(attends ? attention_buffer(request) : 0, loss_buffer(request));
+  std::vector<ThreadBuffer> buffers;
+  for (const ThreadBuffer& buffer : loss_buffers(request)) buffers.push_back(buffer);
+  if (std::find(used.begin(), used.end(), recipe::Mixer::kSoftmax) != used.end()) {
+    buffers.push_back(attention_forward_buffer(request));
+    buffers.push_back(attention_backward_buffer(request));
+  }
+  // Each thread keeps the largest that it ever needed; the first ones get the work where there is little.
+  std::sort(buffers.begin(), buffers.end(), [](const ThreadBuffer& a, const ThreadBuffer& b) { return a.bytes > b.bytes; });
+  double sum = 0, threads = 0;
+  for (const ThreadBuffer& buffer : buffers) {
+    sum += std::max(0.0, buffer.threads - threads) * buffer.bytes;
+    threads = std::max(threads, buffer.threads);
+  }
+  return sum;
 }
 
 double loss_workspace(const MemoryRequest& request) {

@@ -30,7 +30,7 @@ struct TrainerOptions {
   std::filesystem::path run_folder;
   std::function<nlohmann::json(int64_t next_step)> data_position;     // for checkpoints
   std::function<void(const storage::Checkpoint& saved)> check_saved;  // on resume: throws when it is of another run
-  nlohmann::json environment;                                         // for checkpoints
+  nlohmann::json environment = nlohmann::json::object();              // for checkpoints
   double flops_per_token = 0;                                         // model FLOPs, forward and backward, causal; 0: no MFU
   double flops_per_token_full_attention = 0;                          // the other convention (plan/flops.h)
   double peak_flops_per_second = 0;                                   // measured; 0: no MFU

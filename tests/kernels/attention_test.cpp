@@ -139,9 +139,9 @@ TEST(Attention, SaysWhoAnswersAndWhyOthersDoNot) {
   const Tensor x = random_tensor({4, 2, 8}, 1), f = x.to(at::kFloat);
   EXPECT_EQ(chosen(f, f, f), "cpu");
   EXPECT_EQ(chosen(f.to(at::kBFloat16), f.to(at::kBFloat16), f.to(at::kBFloat16)), "cpu");
-  EXPECT_EQ(chosen(x, x, x), "sdpa; cpu: it takes bf16 and fp32, not fp64");
-  EXPECT_EQ(chosen(x, x, x, {.window = 2}), "reference; cpu: it takes bf16 and fp32, not fp64; sdpa: it has no sliding window");
-  EXPECT_EQ(chosen(x, x, x.narrow(2, 0, 3)), "reference; cpu: it takes bf16 and fp32, not fp64; sdpa: key and value channels differ");
+  EXPECT_EQ(chosen(x, x, x), "sdpa; cpu: it takes bf16 and fp32");
+  EXPECT_EQ(chosen(x, x, x, {.window = 2}), "reference; cpu: it takes bf16 and fp32; sdpa: it has no sliding window");
+  EXPECT_EQ(chosen(x, x, x.narrow(2, 0, 3)), "reference; cpu: it takes bf16 and fp32; sdpa: key and value channels differ");
   EXPECT_EQ(chosen(f.transpose(1, 2).contiguous().transpose(1, 2), f, f), "sdpa; cpu: channels are not contiguous");
   EXPECT_EQ(chosen(f, f, f, {.scale = -1}), "sdpa; cpu: the scale is not positive");
 }

@@ -18,6 +18,11 @@ using longhaul::testing::PoisonFreshMemory;
 struct Tolerance {
   at::ScalarType type;
   double whole, stretch;
+  // A decay's gradient is what is left of sums that are 1/λ times as large (linear-attention.md §2): of them fp32 keeps so much less.
+  Tolerance of_decay(double bound) const {
+    const double cancelled = std::max(1.0, std::exp(-bound) / 3);
+    return type == at::kFloat ? Tolerance{type, whole * cancelled, stretch * cancelled} : *this;
+  }
 };
 constexpr Tolerance kTolerances[] = {{at::kFloat, 1e-5, 2e-4}, {at::kBFloat16, 5e-3, 3e-2}};
 
@@ -34,6 +39,7 @@ Inputs inputs_at(double bound, AtBound which, at::ScalarType type) {
 }
 
 void expect_nothing_lost(const Inputs& in, const Tolerance& tolerance, const LinearRecurrenceOptions& options, double upstream) {
+  const Tolerance of_decay = tolerance.of_decay(options.log_decay_bound);
   const auto run = [&](const Inputs& values, const auto& op) {
     return evaluate(
         values, true, [&](const Inputs& x) { return op(x.q, x.k, x.v, x.log_decay, x.initial, to_tensor(kCase.offsets), options); },
@@ -42,10 +48,12 @@ void expect_nothing_lost(const Inputs& in, const Tolerance& tolerance, const Lin
   const Evaluation expected = run(widened(in), linear_recurrence_reference);
   const Forced forced("cpu");
   const Evaluation found = run(in, linear_recurrence);
-  expect_close(found, expected, tolerance.whole);
+  expect_close(found, expected, tolerance.whole, of_decay.whole);
   EXPECT_LT(worst_stretch(found.result.o_thd, expected.result.o_thd), tolerance.stretch) << "o";
   const char* names[] = {"dq", "dk", "dv", "", "d log_decay"};
-  for (const size_t i : {0, 1, 2, 4}) EXPECT_LT(worst_stretch(found.gradients[i], expected.gradients[i]), tolerance.stretch) << names[i];
+  for (const size_t i : {0, 1, 2, 4}) {
+    EXPECT_LT(worst_stretch(found.gradients[i], expected.gradients[i]), i == 4 ? of_decay.stretch : tolerance.stretch) << names[i];
+  }
 }
 
 // The first block of each pair is as long as the bound allows a diagonal block to be; in the second it is one of several.
@@ -92,10 +100,12 @@ TEST(LinearRecurrenceBound, AGateAtItsLowerBoundLosesNothing) {
           return of;
         };
         const auto found = run_gate_by("cpu", c, in, options(in), 1e-4), expected = run_gate_by("reference", c, wide, options(wide), 1e-4);
-        expect_gate_close(found, expected, tolerance.whole);
+        const Tolerance of_decay = tolerance.of_decay(exponent);
+        expect_gate_close(found, expected, tolerance.whole, of_decay.whole);
         for (const size_t i : {0, 2, 3, 4, 6}) {
           if (!found[i].defined()) continue;
-          EXPECT_LT(worst_stretch(found[i], expected[i]), tolerance.stretch) << (i == 0 ? "o" : kGateInputs[i - 2]);
+          EXPECT_LT(worst_stretch(found[i], expected[i]), i == 6 ? of_decay.stretch : tolerance.stretch)
+              << (i == 0 ? "o" : kGateInputs[i - 2]);
         }
       }
     }

@@ -255,12 +255,10 @@ TEST(CommitProtocol, WritersMustAgreeAndBeComplete) {
 
 TEST(CommitProtocol, NamesAreParsedStrictly) {
   using Kind = CheckpointName::Kind;
-  const std::vector<std::pair<std::string, CheckpointName>> names = {{"step-000000012.g3", {Kind::kCommitted, 12, 3}},
-                                                                     {"step-000000012.g3-2", {Kind::kCommitted, 12, 3, 2}},
-                                                                     {"step-000000012.g1-2", {Kind::kCommitted, 12, 1, 2}},
-                                                                     {"step-12345678901.g0", {Kind::kCommitted, 12'345'678'901, 0}},
-                                                                     {"step-000000012.tmp-7", {Kind::kTemporary, 12, 7}},
-                                                                     {"step-000000012", {Kind::kCommitted, 12, std::nullopt}}};
+  const std::vector<std::pair<std::string, CheckpointName>> names = {
+      {"step-000000012.g3", {Kind::kCommitted, 12, 3}},      {"step-000000012.g3-2", {Kind::kCommitted, 12, 3, 2}},
+      {"step-000000012.g1-2", {Kind::kCommitted, 12, 1, 2}}, {"step-12345678901.g0", {Kind::kCommitted, 12'345'678'901, 0}},
+      {"step-000000012.tmp-7", {Kind::kTemporary, 12, 7}},   {"step-000000012", {Kind::kCommitted, 12, std::nullopt}}};
   for (const auto& [text, name] : names) {
     EXPECT_EQ(name.text(), text);
     EXPECT_EQ(parse_checkpoint_name(text), name) << text;
