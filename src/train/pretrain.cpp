@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -44,6 +45,11 @@ std::vector<int32_t> held_out_beginning(const data::RunData& data, int64_t most_
   return {ids.begin(), ids.begin() + static_cast<ptrdiff_t>(whole)};
 }
 
+// Tokens; the separator stands before them.
+int64_t longest_prompt(const recipe::ModelConfig& model) {
+  return model.position == recipe::Position::kLearned ? model.max_positions - 1 : std::numeric_limits<int64_t>::max();
+}
+
 }  // namespace
 
 Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data, const std::filesystem::path& index_folder, at::Device device)
@@ -59,6 +65,16 @@ Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data, cons
                  .found = std::to_string(data.tokenizer.vocabulary()),
                  .where = "data.tokenizer and model.vocabulary",
                  .hint = fmt::format("model.vocabulary={}", data.tokenizer.vocabulary())});
+  }
+  // Now, and not when all is trained.
+  const auto prompt = static_cast<int64_t>(data.tokenizer.encode(recipe.sample.prompt).size());
+  if (recipe.sample.tokens > 0 && prompt > longest_prompt(recipe.model)) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "the prompt of the sample is longer than the model's positions",
+                 .expected = fmt::format("at most {} tokens", longest_prompt(recipe.model)),
+                 .found = fmt::format("{} tokens", prompt),
+                 .where = "sample.prompt and model.max_positions",
+                 .hint = "sample.prompt="});
   }
 }
 
@@ -93,9 +109,9 @@ std::optional<TaskSample> Pretrain::sample() {
   const MemoryPurposeScope scope(MemoryPurpose::kActivations);
   const auto& options = recipe_.sample;
   if (options.tokens == 0) return std::nullopt;
-  constexpr int64_t kPromptTokens = 32;
   const bool given = !options.prompt.empty();
-  const std::vector<int32_t> prompt = given ? data_.tokenizer.encode(options.prompt) : held_out_beginning(data_, kPromptTokens);
+  const int64_t fits = std::max<int64_t>(1, std::min<int64_t>(32, longest_prompt(recipe_.model) - options.tokens));
+  const std::vector<int32_t> prompt = given ? data_.tokenizer.encode(options.prompt) : held_out_beginning(data_, fits);
   data::Continuation text(data_.tokenizer, prompt);
   const auto separator = data_.tokenizer.end_of_document();
   const auto generation = generate::generate(decoder_, {prompt.begin(), prompt.end()},

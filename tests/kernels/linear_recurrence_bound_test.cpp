@@ -18,13 +18,14 @@ using longhaul::testing::PoisonFreshMemory;
 struct Tolerance {
   at::ScalarType type;
   double whole, stretch;
-  // A decay's gradient is what is left of sums that are 1/λ times as large (linear-attention.md §2): of them fp32 keeps so much less.
+  // A decay's gradient is what is left of sums that are 1/λ times as large (linear-attention.md §2): of them fp32 keeps so much less. In
+  // bf16 it is the roundings of the products' operands, measured up to 5.6 %, that do not cancel as the sums do.
   Tolerance of_decay(double bound) const {
     const double cancelled = std::max(1.0, std::exp(-bound) / 3);
-    return type == at::kFloat ? Tolerance{type, whole * cancelled, stretch * cancelled} : *this;
+    return type == at::kFloat ? Tolerance{type, whole * cancelled, stretch * cancelled} : Tolerance{type, whole, 0.1};
   }
 };
-constexpr Tolerance kTolerances[] = {{at::kFloat, 1e-5, 2e-4}, {at::kBFloat16, 5e-3, 3e-2}};
+constexpr Tolerance kTolerances[] = {{at::kFloat, 1e-5, 2e-4}, {at::kBFloat16, 5e-3, 5e-2}};
 
 const Case kCase{.name = "bound", .decay = "key_token", .offsets = {0, 300, 301, 590}, .heads = 2, .key_heads = 1, .key = 20, .value = 24};
 

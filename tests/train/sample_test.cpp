@@ -72,6 +72,25 @@ class Sample : public ::testing::Test {
   fs::path folder_;
 };
 
+// Of learned positions there are only so many: what is taken leaves room, what is given and does not fit is refused before training.
+TEST_F(Sample, ThePromptFitsTheModelsPositions) {
+  const std::vector<std::string> short_model{"model.mixers=softmax", "model.position=learned", "model.max_positions=32"};
+  const TaskSample written = sample(short_model);
+  EXPECT_LE(written.prompt.size(), 26u) << "less the separator and the five tokens that are written";
+  EXPECT_GE(written.prompt.size(), 20u);
+  auto too_long = short_model;
+  too_long.push_back("sample.prompt=" + std::string(32, 'a'));
+  try {
+    sample(too_long);
+    ADD_FAILURE() << "taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    EXPECT_NE(std::string(error.what()).find("at most 31 tokens"), std::string::npos) << error.what();
+  }
+  too_long.back().pop_back();
+  EXPECT_EQ(sample(too_long).prompt, std::string(31, 'a'));
+}
+
 TEST_F(Sample, WithoutAPromptBeginsAsAHeldOutDocumentDoes) {
   const TaskSample written = sample();
   std::string ten;
