@@ -375,9 +375,7 @@ inline float exponentials(const float* g, int64_t ld, int64_t rows, int64_t colu
       largest[c] = from[c] > largest[c] ? from[c] : largest[c];
     }
   }
-  float result = -std::numeric_limits<float>::infinity();
-  for (int64_t c = 0; c < columns; ++c) result = std::max(result, largest[c]);
-  return result;
+  return *std::max_element(largest, largest + columns);
 }
 
 inline void products(const float* lambda, int64_t rows, int64_t columns, float* total) {
