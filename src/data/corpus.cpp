@@ -202,7 +202,7 @@ std::string Corpus::key(size_t source) const {
     hash.update(std::as_bytes(std::span(&length, 1)));
     hash.update(std::as_bytes(std::span(text)));
   };
-  add("longhaul corpus 2");
+  add("longhaul corpus 3");
   add(options_.source.jsonl_field);
   add(fmt::format("{} {} {} {}", options_.source.skip_bad_lines, options_.source.keep_binary, options_.held_out_percent,
                   options_.remove_copies));

@@ -147,7 +147,8 @@ class Surveyor final : public DocumentSink {
     }
   }
 
-  bool held_out_by_hash(const Digest& digest) const { return digest.low % 100 < static_cast<uint64_t>(options_.held_out_percent); }
+  // By the half that orders nothing.
+  bool held_out_by_hash(const Digest& digest) const { return digest.high % 100 < static_cast<uint64_t>(options_.held_out_percent); }
 
   // For sources of which the hash holds out nothing: whole documents or cuts.
   void choose() {
