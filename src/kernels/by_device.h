@@ -8,7 +8,6 @@
 // aten does not wait for a device; where an operator has to, its header says so.
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "kernels/dispatch.h"
@@ -28,10 +27,6 @@ struct MetaResult {
 };
 // Meta tensors, through which each of `inputs` (some may be undefined) gets a gradient of its own shape.
 std::vector<Tensor> meta_results(const std::vector<Tensor>& inputs, const std::vector<MetaResult>& results);
-
-// What `backward` gives, the end of an operator's backward pass. It has no derivative of its own: who asks for one (create_graph, then
-// backward again) gets an error instead of a silent zero.
-std::vector<Tensor> once_differentiable(const char* op, const std::function<std::vector<Tensor>()>& backward);
 
 // `value`, whose gradient is added to `sink` instead of travelling on; without a sink it has none.
 Tensor with_gradient_to(const Tensor& value, const Tensor& sink);

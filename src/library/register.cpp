@@ -96,7 +96,7 @@ TORCH_LIBRARY(longhaul, library) {
 }
 
 TORCH_LIBRARY_IMPL(longhaul, Autograd, library) {
-  for (const char* name : kOperators) library.impl(name, torch::CppFunction::makeFromBoxedFunction<&differentiable>());
+  for (const char* name : kOperators) library.impl(name, torch::CppFunction::makeFromBoxedFunction<&traced_or_plain>());
 }
 
 TORCH_LIBRARY_IMPL(longhaul, CompositeExplicitAutograd, library) {

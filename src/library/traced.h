@@ -9,7 +9,7 @@
 namespace longhaul::kernels {
 
 // Boxed kernels. Gradients are those of the floating point tensors among the arguments, in order.
-void differentiable(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+void traced_or_plain(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 void traced_backward(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 void traced_backward_shapes(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 

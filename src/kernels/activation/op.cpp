@@ -1,20 +1,18 @@
 #include "kernels/activation/op.h"
 
 #include <fmt/format.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include "base/parallel.h"
 #include "kernels/activation/cuda_call.h"
 #include "kernels/activation/loops.h"
 #include "kernels/by_device.h"
+#include "kernels/differentiable.h"
 #include "kernels/documents.h"
 #include "kernels/vector/row_blocks.h"
 #include "kernels/vector/tensors.h"
 
 namespace longhaul::kernels {
 namespace {
-
-using torch::autograd::variable_list;
 
 constexpr int64_t kGrainElements = 1 << 14;  // a thread's share at least: some microseconds of work
 
@@ -28,42 +26,38 @@ Heads heads_of(const Tensor& x_tc, int64_t heads, int64_t kv_heads, int64_t head
 // A gradient [rows, …] as a matrix whose rows are contiguous, however far apart.
 Tensor with_contiguous_rows(const Tensor& dy) { return dy.numel() == 0 || dy[0].is_contiguous() ? dy : dy.contiguous(); }
 
-class SiluHeadsFunction : public torch::autograd::Function<SiluHeadsFunction> {
- public:
-  static variable_list forward(torch::autograd::AutogradContext* context, const Tensor& x, int64_t heads, int64_t kv_heads,
-                               int64_t head_dim, bool on_gpu) {
-    context->save_for_backward({x});
-    context->saved_data["on_gpu"] = on_gpu;
-    const Tensor y = at::empty_like(x);
-    if (on_gpu) {
-      cuda_calls<ActivationCuda>().silu_forward(x, y);
-    } else {
-      const Storage storage = storage_of(x);
-      const void* from = pointer_to(x);
-      void* to = writable(y);
-      parallel_for(0, x.numel(), kGrainElements, [&](int64_t begin, int64_t end) { silu_forward(storage, from, to, begin, end); });
-    }
-    const Heads parts = heads_of(y, heads, kv_heads, head_dim);
-    return {parts.q_thd, parts.k_thd, parts.v_thd};
+Tensor silu_heads_gradient(const Tensor& x, const std::vector<Tensor>& gradients, bool on_gpu) {
+  const Tensor dx = at::empty_like(x);
+  if (on_gpu) {
+    cuda_calls<ActivationCuda>().silu_backward(x, at::cat(gradients, 1), dx);
+    return dx;
   }
+  const int64_t rows = x.size(0), columns = x.size(1);
+  SiluBackward problem{.storage = storage_of(x), .columns = columns, .x_tc = pointer_to(x), .dx_tc = writable(dx)};
+  std::array<Tensor, 3> alive;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    alive[i] = with_contiguous_rows(gradients[i]);
+    problem.dy[i] = {pointer_to(alive[i]), rows == 0 ? 0 : alive[i].numel() / rows, alive[i].stride(0)};
+  }
+  parallel_for(0, rows, row_grain(columns), [&](int64_t begin, int64_t end) { silu_backward_rows(problem, begin, end); });
+  return dx;
+}
 
-  static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
-    const Tensor x = context->get_saved_variables()[0], dx = at::empty_like(x);
-    if (context->saved_data["on_gpu"].toBool()) {
-      cuda_calls<ActivationCuda>().silu_backward(x, at::cat(gradients, 1), dx);
-      return {dx, Tensor(), Tensor(), Tensor(), Tensor()};
-    }
-    const int64_t rows = x.size(0), columns = x.size(1);
-    SiluBackward problem{.storage = storage_of(x), .columns = columns, .x_tc = pointer_to(x), .dx_tc = writable(dx)};
-    std::array<Tensor, 3> alive;
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      alive[i] = with_contiguous_rows(gradients[i]);
-      problem.dy[i] = {pointer_to(alive[i]), rows == 0 ? 0 : alive[i].numel() / rows, alive[i].stride(0)};
-    }
-    parallel_for(0, rows, row_grain(columns), [&](int64_t begin, int64_t end) { silu_backward_rows(problem, begin, end); });
-    return {dx, Tensor(), Tensor(), Tensor(), Tensor()};
+Recorded record_silu_heads(const Tensor& x, int64_t heads, int64_t kv_heads, int64_t head_dim, bool on_gpu) {
+  const Tensor y = at::empty_like(x);
+  if (on_gpu) {
+    cuda_calls<ActivationCuda>().silu_forward(x, y);
+  } else {
+    const Storage storage = storage_of(x);
+    const void* from = pointer_to(x);
+    void* to = writable(y);
+    parallel_for(0, x.numel(), kGrainElements, [&](int64_t begin, int64_t end) { silu_forward(storage, from, to, begin, end); });
   }
-};
+  const Heads parts = heads_of(y, heads, kv_heads, head_dim);
+  return {.results = {parts.q_thd, parts.k_thd, parts.v_thd}, .saved = {x}, .backward = [on_gpu](const BackwardCall& call) {
+            return std::vector<Tensor>{silu_heads_gradient(call.saved[0], call.gradients, on_gpu)};
+          }};
+}
 
 // x [tokens, 2·F] holds gate and up side by side; y and dy have rows of F.
 Swiglu swiglu_of(const Tensor& x) {
@@ -76,86 +70,73 @@ Swiglu swiglu_of(const Tensor& x) {
           .ld_y = width};
 }
 
-class SwigluFunction : public torch::autograd::Function<SwigluFunction> {
- public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, bool on_gpu) {
-    context->save_for_backward({x});
-    context->saved_data["on_gpu"] = on_gpu;
-    const int64_t rows = x.size(0), width = x.size(1) / 2;
-    const Tensor y = at::empty({rows, width}, x.options());
-    if (on_gpu) {
-      cuda_calls<ActivationCuda>().swiglu_forward(x, y);
-      return y;
-    }
-    Swiglu problem = swiglu_of(x);
-    problem.y = writable(y);
-    parallel_for(0, rows, row_grain(2 * width), [&](int64_t begin, int64_t end) { swiglu_forward_rows(problem, begin, end); });
+Tensor swiglu_result(const Tensor& x, bool on_gpu) {
+  const int64_t rows = x.size(0), width = x.size(1) / 2;
+  const Tensor y = at::empty({rows, width}, x.options());
+  if (on_gpu) {
+    cuda_calls<ActivationCuda>().swiglu_forward(x, y);
     return y;
   }
+  Swiglu problem = swiglu_of(x);
+  problem.y = writable(y);
+  parallel_for(0, rows, row_grain(2 * width), [&](int64_t begin, int64_t end) { swiglu_forward_rows(problem, begin, end); });
+  return y;
+}
 
-  static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
-    const Tensor x = context->get_saved_variables()[0], dy = gradients[0].contiguous(), dx = at::empty_like(x);
-    if (context->saved_data["on_gpu"].toBool()) {
-      cuda_calls<ActivationCuda>().swiglu_backward(x, dy, dx);
-      return {dx, Tensor()};
-    }
-    Swiglu problem = swiglu_of(x);
-    problem.dy = pointer_to(dy);
-    problem.d_gate = writable(dx);
-    problem.d_up = static_cast<std::byte*>(writable(dx)) + problem.width * x.element_size();
-    parallel_for(0, x.size(0), row_grain(x.size(1)), [&](int64_t begin, int64_t end) { swiglu_backward_rows(problem, begin, end); });
-    return {dx, Tensor()};
+Tensor swiglu_gradient(const Tensor& x, const Tensor& dy, bool on_gpu) {
+  const Tensor dx = at::empty_like(x);
+  if (on_gpu) {
+    cuda_calls<ActivationCuda>().swiglu_backward(x, dy, dx);
+    return dx;
   }
-};
+  Swiglu problem = swiglu_of(x);
+  problem.dy = pointer_to(dy);
+  problem.d_gate = writable(dx);
+  problem.d_up = static_cast<std::byte*>(writable(dx)) + problem.width * x.element_size();
+  parallel_for(0, x.size(0), row_grain(x.size(1)), [&](int64_t begin, int64_t end) { swiglu_backward_rows(problem, begin, end); });
+  return dx;
+}
 
-class BiasGeluFunction : public torch::autograd::Function<BiasGeluFunction> {
- public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const std::optional<Tensor>& bias,
-                        const std::optional<Tensor>& sink, bool on_gpu) {
-    context->save_for_backward({x, bias.value_or(Tensor())});
-    context->saved_data["sink"] = sink.value_or(Tensor());
-    context->saved_data["on_gpu"] = on_gpu;
-    const Tensor y = at::empty_like(x);
-    if (on_gpu) {
-      cuda_calls<ActivationCuda>().bias_gelu_forward(x, bias.value_or(Tensor()), y);
-      return y;
-    }
-    const BiasGelu problem{.storage = storage_of(x),
-                           .columns = x.size(1),
-                           .x = pointer_to(x),
-                           .bias_c = pointer_to(bias.value_or(Tensor())),
-                           .ld_x = x.size(1),
-                           .y = writable(y),
-                           .ld_y = x.size(1)};
-    parallel_for(0, x.size(0), row_grain(x.size(1)), [&](int64_t begin, int64_t end) { bias_gelu_forward_rows(problem, begin, end); });
+Tensor bias_gelu_result(const Tensor& x, const Tensor& bias, bool on_gpu) {
+  const Tensor y = at::empty_like(x);
+  if (on_gpu) {
+    cuda_calls<ActivationCuda>().bias_gelu_forward(x, bias, y);
     return y;
   }
+  const BiasGelu problem{.storage = storage_of(x),
+                         .columns = x.size(1),
+                         .x = pointer_to(x),
+                         .bias_c = pointer_to(bias),
+                         .ld_x = x.size(1),
+                         .y = writable(y),
+                         .ld_y = x.size(1)};
+  parallel_for(0, x.size(0), row_grain(x.size(1)), [&](int64_t begin, int64_t end) { bias_gelu_forward_rows(problem, begin, end); });
+  return y;
+}
 
-  static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
-    const auto saved = context->get_saved_variables();
-    const Tensor &x = saved[0], &bias = saved[1], dy = gradients[0].contiguous(), dx = at::empty_like(x);
-    const Tensor sink = context->saved_data["sink"].toTensor();
-    if (context->saved_data["on_gpu"].toBool()) {
-      cuda_calls<ActivationCuda>().bias_gelu_backward(x, bias, dy, dx, sink);
-      return {dx, Tensor(), Tensor(), Tensor()};
-    }
-    const BiasGelu problem{.storage = storage_of(x),
-                           .columns = x.size(1),
-                           .x = pointer_to(x),
-                           .bias_c = pointer_to(bias),
-                           .ld_x = x.size(1),
-                           .dy = pointer_to(dy),
-                           .ld_y = x.size(1),
-                           .dx = writable(dx)};
-    const RowBlocks blocks = row_blocks(x.size(0));
-    const Tensor d_bias = sink.defined() ? at::empty({blocks.count, x.size(1)}, x.options().dtype(wide_type(x))) : Tensor();
-    parallel_for(0, blocks.count, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t b = begin; b < end; ++b) bias_gelu_backward_rows(problem, blocks.begin(b), blocks.end(b), writable_row(d_bias, b));
-    });
-    if (sink.defined()) sink.add_(sum_of_blocks(d_bias));
-    return {dx, Tensor(), Tensor(), Tensor()};
+// Adds the bias' own to `sink`.
+Tensor bias_gelu_gradient(const Tensor& x, const Tensor& bias, const Tensor& dy, const Tensor& sink, bool on_gpu) {
+  const Tensor dx = at::empty_like(x);
+  if (on_gpu) {
+    cuda_calls<ActivationCuda>().bias_gelu_backward(x, bias, dy, dx, sink);
+    return dx;
   }
-};
+  const BiasGelu problem{.storage = storage_of(x),
+                         .columns = x.size(1),
+                         .x = pointer_to(x),
+                         .bias_c = pointer_to(bias),
+                         .ld_x = x.size(1),
+                         .dy = pointer_to(dy),
+                         .ld_y = x.size(1),
+                         .dx = writable(dx)};
+  const RowBlocks blocks = row_blocks(x.size(0));
+  const Tensor d_bias = sink.defined() ? at::empty({blocks.count, x.size(1)}, x.options().dtype(wide_type(x))) : Tensor();
+  parallel_for(0, blocks.count, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) bias_gelu_backward_rows(problem, blocks.begin(b), blocks.end(b), writable_row(d_bias, b));
+  });
+  if (sink.defined()) sink.add_(sum_of_blocks(d_bias));
+  return dx;
+}
 
 void check_rows(const char* op, const Tensor& x) {
   if (x.dim() != 2 || !at::isFloatingType(x.scalar_type()) || x.scalar_type() == at::kHalf) {
@@ -173,7 +154,9 @@ Heads silu_heads(const Tensor& x, int64_t heads, int64_t kv_heads, int64_t head_
   const ByDevice choice = choose_by_device("silu_heads", x, refuse_cuda(x));
   if (choice == ByDevice::kMeta) return heads_of(meta_results({x}, {{x.sizes().vec(), x.scalar_type()}})[0], heads, kv_heads, head_dim);
   if (choice == ByDevice::kAten) return heads_of(at::silu(x.contiguous()), heads, kv_heads, head_dim);
-  const variable_list parts = SiluHeadsFunction::apply(x.contiguous(), heads, kv_heads, head_dim, choice == ByDevice::kCuda);
+  const bool on_gpu = choice == ByDevice::kCuda;
+  const std::vector<Tensor> parts =
+      differentiable("silu_heads", {x}, [&] { return record_silu_heads(x.contiguous(), heads, kv_heads, head_dim, on_gpu); });
   return {parts[0], parts[1], parts[2]};
 }
 
@@ -183,7 +166,12 @@ Tensor swiglu(const Tensor& x) {
   const ByDevice choice = choose_by_device("swiglu", x, refuse_cuda(x));
   if (choice == ByDevice::kMeta) return meta_results({x}, {{{x.size(0), x.size(1) / 2}, x.scalar_type()}})[0];
   if (choice == ByDevice::kAten) return swiglu_reference(x);
-  return SwigluFunction::apply(x.contiguous(), choice == ByDevice::kCuda);
+  return differentiable("swiglu", {x}, [&, on_gpu = choice == ByDevice::kCuda]() -> Recorded {
+    const Tensor rows = x.contiguous();
+    return {.results = {swiglu_result(rows, on_gpu)}, .saved = {rows}, .backward = [on_gpu](const BackwardCall& call) {
+              return std::vector<Tensor>{swiglu_gradient(call.saved[0], call.gradients[0].contiguous(), on_gpu)};
+            }};
+  })[0];
 }
 
 Tensor bias_gelu(const Tensor& x, const Tensor& bias, const Tensor& sink) {
@@ -201,9 +189,15 @@ Tensor bias_gelu(const Tensor& x, const Tensor& bias, const Tensor& sink) {
   if (choice == ByDevice::kAten) {
     return bias_gelu_reference(x, bias.defined() ? with_gradient_to(bias.to(wide_type(x)), sink) : bias);
   }
-  using Maybe = std::optional<Tensor>;
-  return BiasGeluFunction::apply(x.contiguous(), bias.defined() ? Maybe(bias) : Maybe(),
-                                 bias.defined() && sink.defined() ? Maybe(sink) : Maybe(), choice == ByDevice::kCuda);
+  return differentiable("bias_gelu", {x, bias}, [&, on_gpu = choice == ByDevice::kCuda]() -> Recorded {
+    const Tensor rows = x.contiguous();
+    return {.results = {bias_gelu_result(rows, bias, on_gpu)},
+            .saved = {rows, bias},
+            .backward = [on_gpu, to = bias.defined() ? sink : Tensor()](const BackwardCall& call) {
+              return std::vector<Tensor>{bias_gelu_gradient(call.saved[0], call.saved[1], call.gradients[0].contiguous(), to, on_gpu),
+                                         Tensor()};
+            }};
+  })[0];
 }
 
 Tensor silu_reference(const Tensor& x) { return at::silu(x); }

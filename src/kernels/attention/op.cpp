@@ -1,13 +1,12 @@
 #include "kernels/attention/op.h"
 
 #include <fmt/format.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include "kernels/attention/cuda_call.h"
 #include "kernels/attention/problem.h"
 #include "kernels/by_device.h"
+#include "kernels/differentiable.h"
 #include "kernels/documents.h"
-#include "tensor/to_tensor.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -60,49 +59,43 @@ AttentionProblem problem_of(const Tensor& q, const Tensor& k, const Tensor& v, c
   return problem;
 }
 
-class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
- public:
-  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const Tensor& q, const Tensor& k,
-                                                const Tensor& v, const AttentionProblem& problem, int64_t implementation) {
-    const auto result = implementation == kCuda        ? cuda_calls<AttentionCuda>().forward(problem)
-                        : implementation == kCudaWgmma ? cuda_calls<AttentionCuda>().forward_wgmma(problem)
-                        : implementation == kCpu       ? attention_forward_cpu(problem)
-                        : implementation == kSdpa      ? attention_forward_sdpa(problem)
-                                                       : attention_forward_reference(problem);
-    context->set_materialize_grads(false);
-    context->save_for_backward({q, k, v, result.o_thd, result.logsumexp_th});
-    context->saved_data["offsets"] = to_tensor(problem.offsets);
-    context->saved_data["key_offsets"] = to_tensor(problem.key_offsets);
-    context->saved_data["scale"] = problem.options.scale;
-    context->saved_data["window"] = problem.options.window;
-    context->saved_data["implementation"] = implementation;
-    return {result.o_thd, result.logsumexp_th};
-  }
+AttentionResult forward_of(const AttentionProblem& problem, Implementation implementation) {
+  return implementation == kCuda        ? cuda_calls<AttentionCuda>().forward(problem)
+         : implementation == kCudaWgmma ? cuda_calls<AttentionCuda>().forward_wgmma(problem)
+         : implementation == kCpu       ? attention_forward_cpu(problem)
+         : implementation == kSdpa      ? attention_forward_sdpa(problem)
+                                        : attention_forward_reference(problem);
+}
 
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
-    return once_differentiable(kOp, [&]() -> std::vector<Tensor> {
-      const auto saved = context->get_saved_variables();
-      const auto& data = context->saved_data;
-      const AttentionProblem problem =
-          problem_of(saved[0], saved[1], saved[2], data.at("offsets").toTensor(), data.at("key_offsets").toTensor(),
-                     {.scale = data.at("scale").toDouble(), .window = data.at("window").toInt()});
-      const AttentionResult result{saved[3], saved[4]};
-      const Tensor d_o = gradients[0].defined() ? gradients[0] : at::zeros_like(saved[3]);
-      // LibTorch's kernel has no gradient for the log-sum-exp; the definition does.
-      const int64_t implementation = data.at("implementation").toInt();
-      const auto out = implementation == kCuda        ? cuda_calls<AttentionCuda>().backward(problem, result, d_o, gradients[1])
-                       : implementation == kCudaWgmma ? cuda_calls<AttentionCuda>().backward_wgmma(problem, result, d_o, gradients[1])
-                       : implementation == kCpu       ? attention_backward_cpu(problem, result, d_o, gradients[1])
-                       : implementation == kSdpa && !gradients[1].defined()
-                           ? attention_backward_sdpa(problem, result, d_o)
-                           : attention_backward_reference(problem, result, d_o, gradients[1]);
-      return {out.q_thd, out.k_shd, out.v_shd, Tensor(), Tensor()};
-    });
-  }
-};
+// LibTorch's kernel has no gradient for the log-sum-exp; the definition does.
+AttentionGradients backward_of(const AttentionProblem& problem, Implementation implementation, const AttentionResult& result,
+                               const Tensor& d_o, const Tensor& d_logsumexp) {
+  return implementation == kCuda                             ? cuda_calls<AttentionCuda>().backward(problem, result, d_o, d_logsumexp)
+         : implementation == kCudaWgmma                      ? cuda_calls<AttentionCuda>().backward_wgmma(problem, result, d_o, d_logsumexp)
+         : implementation == kCpu                            ? attention_backward_cpu(problem, result, d_o, d_logsumexp)
+         : implementation == kSdpa && !d_logsumexp.defined() ? attention_backward_sdpa(problem, result, d_o)
+                                                             : attention_backward_reference(problem, result, d_o, d_logsumexp);
+}
 
 AttentionResult run(const AttentionProblem& problem, Implementation implementation) {
-  const auto outputs = AttentionFunction::apply(problem.q_thd, problem.k_shd, problem.v_shd, problem, static_cast<int64_t>(implementation));
+  const std::vector<Tensor> outputs = differentiable(kOp, {problem.q_thd, problem.k_shd, problem.v_shd}, [&]() -> Recorded {
+    const AttentionResult result = forward_of(problem, implementation);
+    AttentionProblem rest = problem;  // all but the tensors, which are saved
+    rest.q_thd = rest.k_shd = rest.v_shd = Tensor();
+    return {.results = {result.o_thd, result.logsumexp_th},
+            .saved = {problem.q_thd, problem.k_shd, problem.v_shd, result.o_thd, result.logsumexp_th},
+            .backward =
+                [rest, implementation](const BackwardCall& call) {
+                  AttentionProblem again = rest;
+                  again.q_thd = call.saved[0];
+                  again.k_shd = call.saved[1];
+                  again.v_shd = call.saved[2];
+                  const Tensor d_o = call.gradients[0].defined() ? call.gradients[0] : at::zeros_like(call.saved[3]);
+                  const auto out = backward_of(again, implementation, {call.saved[3], call.saved[4]}, d_o, call.gradients[1]);
+                  return std::vector<Tensor>{out.q_thd, out.k_shd, out.v_shd};
+                },
+            .zeros_for_missing = false};
+  });
   return {outputs[0], outputs[1]};
 }
 

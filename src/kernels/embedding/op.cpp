@@ -1,7 +1,6 @@
 #include "kernels/embedding/op.h"
 
 #include <fmt/format.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "kernels/by_device.h"
+#include "kernels/differentiable.h"
 #include "kernels/documents.h"
 #include "kernels/embedding/cuda_call.h"
 #include "kernels/embedding/loops.h"
@@ -17,8 +17,6 @@
 
 namespace longhaul::kernels {
 namespace {
-
-using torch::autograd::variable_list;
 
 constexpr int64_t kGrain = 16;  // tokens
 
@@ -91,28 +89,6 @@ void add_gradient_of(ByDevice choice, const Tensor& ids, const Tensor& dy, const
     add_gradient(ids, dy, sink);
 }
 
-class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
- public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& ids, const Tensor& table,
-                        const std::optional<Tensor>& positions, const std::optional<Tensor>& position_table,
-                        const std::optional<Tensor>& sink, const std::optional<Tensor>& position_sink, ByDevice choice) {
-    context->save_for_backward({ids, positions.value_or(Tensor())});
-    context->saved_data["sink"] = sink.value_or(Tensor());
-    context->saved_data["position_sink"] = position_sink.value_or(Tensor());
-    context->saved_data["choice"] = static_cast<int64_t>(choice);
-    return forward_of(choice, ids, table, positions.value_or(Tensor()), position_table.value_or(Tensor()));
-  }
-
-  static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
-    const auto saved = context->get_saved_variables();
-    const auto choice = static_cast<ByDevice>(context->saved_data["choice"].toInt());
-    const Tensor dy = gradients[0].contiguous();
-    add_gradient_of(choice, saved[0], dy, context->saved_data["sink"].toTensor());
-    if (saved[1].defined()) add_gradient_of(choice, saved[1], dy, context->saved_data["position_sink"].toTensor());
-    return variable_list(7);
-  }
-};
-
 void check_table(const char* argument, const EmbeddingTable& table) {
   const Tensor& value = table.value_vd;
   if (value.dim() != 2 || !value.is_contiguous() || !at::isFloatingType(value.scalar_type()) || value.scalar_type() == at::kHalf) {
@@ -142,21 +118,25 @@ void check_numbers(const char* argument, const Tensor& numbers) {
 }
 
 Tensor apply(const Tensor& ids, const EmbeddingTable& table, const Tensor* positions, const EmbeddingTable* position) {
-  using Maybe = std::optional<Tensor>;
   const ByDevice choice = choose_by_device("embedding", table.value_vd, refuse_cuda(table.value_vd));
   // Kernels of ours want the ids on the CPU as well, where they are sorted for the gradient.
   const at::Device device = choice == ByDevice::kCuda ? at::kCPU : table.value_vd.device();
   const auto there = [&](const Tensor& x) { return x.is_cpu() ? to_device(x.contiguous(), device) : x.to(device).contiguous(); };
-  const Tensor rows = there(ids);
-  const auto maybe = [](const Tensor& x) { return x.defined() ? Maybe(x) : Maybe(); };
-  const Maybe position_rows = positions != nullptr ? Maybe(there(*positions)) : Maybe();
-  const Maybe position_table = position != nullptr ? Maybe(position->value_vd) : Maybe(),
-              position_sink = position != nullptr ? maybe(position->sink_vd) : Maybe();
+  const EmbeddingTable none, &second = position != nullptr ? *position : none;
   if (choice == ByDevice::kMeta) {
-    return meta_results({table.value_vd, position_table.value_or(Tensor())},
-                        {{{ids.size(0), table.value_vd.size(1)}, table.value_vd.scalar_type()}})[0];
+    return meta_results({table.value_vd, second.value_vd}, {{{ids.size(0), table.value_vd.size(1)}, table.value_vd.scalar_type()}})[0];
   }
-  return EmbeddingFunction::apply(rows, table.value_vd, position_rows, position_table, maybe(table.sink_vd), position_sink, choice);
+  return differentiable("embedding", {table.value_vd, second.value_vd}, [&]() -> Recorded {
+    const Tensor rows = there(ids), position_rows = positions != nullptr ? there(*positions) : Tensor();
+    return {.results = {forward_of(choice, rows, table.value_vd, position_rows, second.value_vd)},
+            .saved = {rows, position_rows},
+            .backward = [choice, sink = table.sink_vd, position_sink = second.sink_vd](const BackwardCall& call) {
+              const Tensor dy = call.gradients[0].contiguous();
+              add_gradient_of(choice, call.saved[0], dy, sink);
+              if (call.saved[1].defined()) add_gradient_of(choice, call.saved[1], dy, position_sink);
+              return std::vector<Tensor>(2);
+            }};
+  })[0];
 }
 
 void check_ids(const Tensor& ids, const EmbeddingTable& table) {

@@ -1,13 +1,13 @@
 #include "kernels/experts/op.h"
 
 #include <fmt/format.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "base/parallel.h"
 #include "kernels/by_device.h"
+#include "kernels/differentiable.h"
 #include "kernels/documents.h"
 #include "kernels/experts/cuda_call.h"
 #include "kernels/experts/loops.h"
@@ -18,27 +18,8 @@
 namespace longhaul::kernels {
 namespace {
 
-using torch::autograd::variable_list;
-
 constexpr int64_t kGrain = 16;  // tokens
 constexpr int64_t kColumnGrain = 64;
-
-// The choice and its weights from logits; the rest of route is LibTorch's on a GPU.
-class RouteGpu : public torch::autograd::Function<RouteGpu> {
- public:
-  static variable_list forward(torch::autograd::AutogradContext* context, const Tensor& logits, int64_t k) {
-    const auto [weight, choice] = cuda_calls<ExpertsCuda>().route(logits, k);
-    context->save_for_backward({choice, weight});
-    context->saved_data["experts"] = logits.size(1);
-    context->mark_non_differentiable({choice});
-    return {weight, choice};
-  }
-  static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
-    const auto saved = context->get_saved_variables();
-    return {cuda_calls<ExpertsCuda>().route_backward(saved[0], saved[1], gradients[0].contiguous(), context->saved_data["experts"].toInt()),
-            Tensor()};
-  }
-};
 
 // Where the tokens of each sequence lie.
 struct Sequences {
@@ -77,7 +58,18 @@ Routing with_statistics(const Tensor& weight, const Tensor& choice, const Tensor
 
 Routing route_gpu(const Tensor& hidden, const Tensor& router, int64_t k, const Sequences& sequences) {
   const Tensor logits = at::mm(hidden.to(at::kFloat), router.t());
-  const variable_list chosen = RouteGpu::apply(logits, k);
+  // The choice and its weights from logits; the rest is LibTorch's.
+  const std::vector<Tensor> chosen = differentiable("route", {logits}, [&]() -> Recorded {
+    const auto [weight, choice] = cuda_calls<ExpertsCuda>().route(logits, k);
+    return {.results = {weight, choice},
+            .saved = {choice, weight},
+            .backward =
+                [experts = logits.size(1)](const BackwardCall& call) {
+                  return std::vector<Tensor>{
+                      cuda_calls<ExpertsCuda>().route_backward(call.saved[0], call.saved[1], call.gradients[0].contiguous(), experts)};
+                },
+            .not_recorded = {1}};
+  });
   return with_statistics(chosen[0], chosen[1], logits, logits.softmax(1), sequences);
 }
 
@@ -122,72 +114,72 @@ Tensor sums_of_sequences(const Tensor& sums, const std::vector<Block>& blocks, i
   return result;
 }
 
-class RouteFunction : public torch::autograd::Function<RouteFunction> {
- public:
-  // → {weight, choice, probability sums, log-sum square}
-  static variable_list forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& router, int64_t k,
-                               const std::optional<Tensor>& sink, const Sequences& sequences) {
-    const int64_t tokens = x.size(0), experts = router.size(0);
-    const Tensor probability = at::empty({tokens, experts}, router.options().requires_grad(false)),
-                 log_sum = at::empty({tokens}, probability.options());
-    const Tensor weight = at::empty({tokens, k}, probability.options()), choice = at::empty({tokens, k}, at::kLong);
-    const std::vector<Block> blocks = blocks_of(sequences);
-    const Tensor sums = at::empty({static_cast<int64_t>(blocks.size()), experts + 1}, probability.options());
-    const RouteForward problem{.storage = storage_of(x),
-                               .hidden = x.size(1),
-                               .experts = experts,
-                               .k = k,
-                               .x_td = pointer_to(x),
-                               .router_ed = pointer_to(router),
-                               .probability_te = writable(probability),
-                               .log_sum_t = writable(log_sum),
-                               .weight_tk = writable(weight),
-                               .choice_tk = choice.mutable_data_ptr<int64_t>()};
-    parallel_for(0, sums.size(0), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t b = begin; b < end; ++b) {
-        const Block& block = blocks[static_cast<size_t>(b)];
-        route_rows(problem, block.begin, block.end, writable_row(sums, b));
-      }
-    });
-    const Tensor totals = sums_of_sequences(sums, blocks, sequences.count());
-    context->save_for_backward({x, router, probability, log_sum, weight, choice, sequences.of_tokens()});
-    context->saved_data["sink"] = sink.value_or(Tensor());
-    context->mark_non_differentiable({choice});
-    context->set_materialize_grads(false);
-    return {weight, choice, totals.narrow(1, 0, experts).clone(), totals.select(1, experts).sum()};
+// Of hidden; the router's is added to `sink`.
+Tensor route_gradient(const BackwardCall& call, const Tensor& sink) {
+  const std::vector<Tensor>& saved = call.saved;
+  const Tensor &x = saved[0], &router = saved[1], &probability = saved[2];
+  const auto contiguous = [](const Tensor& gradient) { return gradient.defined() ? gradient.contiguous() : gradient; };
+  const Tensor d_weight = contiguous(call.gradients[0]), d_sum = contiguous(call.gradients[2]), d_square = contiguous(call.gradients[3]);
+  const Tensor dx = at::empty_like(x), d_logits = at::empty_like(probability);
+  const RouteBackward problem{.storage = storage_of(x),
+                              .tokens = x.size(0),
+                              .hidden = x.size(1),
+                              .experts = router.size(0),
+                              .k = saved[4].size(1),
+                              .x_td = pointer_to(x),
+                              .router_ed = pointer_to(router),
+                              .probability_te = pointer_to(probability),
+                              .log_sum_t = pointer_to(saved[3]),
+                              .weight_tk = pointer_to(saved[4]),
+                              .choice_tk = saved[5].const_data_ptr<int64_t>(),
+                              .sequence_t = saved[6].const_data_ptr<int64_t>(),
+                              .d_weight_tk = pointer_to(d_weight),
+                              .d_probability_sum_se = pointer_to(d_sum),
+                              .d_log_sum_square = pointer_to(d_square),
+                              .d_logits_te = writable(d_logits),
+                              .dx_td = writable(dx),
+                              .d_router_ed = writable(sink)};
+  parallel_for(0, x.size(0), kGrain, [&](int64_t begin, int64_t end) { route_backward_rows(problem, begin, end); });
+  if (sink.defined()) {
+    parallel_for(0, x.size(1), kColumnGrain, [&](int64_t begin, int64_t end) { route_backward_columns(problem, begin, end); });
   }
+  return dx;
+}
 
-  static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
-    const auto saved = context->get_saved_variables();
-    const Tensor &x = saved[0], &router = saved[1], &probability = saved[2];
-    const auto contiguous = [](const Tensor& gradient) { return gradient.defined() ? gradient.contiguous() : gradient; };
-    const Tensor d_weight = contiguous(gradients[0]), d_sum = contiguous(gradients[2]), d_square = contiguous(gradients[3]);
-    const Tensor dx = at::empty_like(x), d_logits = at::empty_like(probability), sink = context->saved_data["sink"].toTensor();
-    const RouteBackward problem{.storage = storage_of(x),
-                                .tokens = x.size(0),
-                                .hidden = x.size(1),
-                                .experts = router.size(0),
-                                .k = saved[4].size(1),
-                                .x_td = pointer_to(x),
-                                .router_ed = pointer_to(router),
-                                .probability_te = pointer_to(probability),
-                                .log_sum_t = pointer_to(saved[3]),
-                                .weight_tk = pointer_to(saved[4]),
-                                .choice_tk = saved[5].const_data_ptr<int64_t>(),
-                                .sequence_t = saved[6].const_data_ptr<int64_t>(),
-                                .d_weight_tk = pointer_to(d_weight),
-                                .d_probability_sum_se = pointer_to(d_sum),
-                                .d_log_sum_square = pointer_to(d_square),
-                                .d_logits_te = writable(d_logits),
-                                .dx_td = writable(dx),
-                                .d_router_ed = writable(sink)};
-    parallel_for(0, x.size(0), kGrain, [&](int64_t begin, int64_t end) { route_backward_rows(problem, begin, end); });
-    if (sink.defined()) {
-      parallel_for(0, x.size(1), kColumnGrain, [&](int64_t begin, int64_t end) { route_backward_columns(problem, begin, end); });
+// → {weight, choice, probability sums, log-sum square}
+Recorded record_route(const Tensor& x, const Tensor& router, int64_t k, const Tensor& sink, const Sequences& sequences) {
+  const int64_t tokens = x.size(0), experts = router.size(0);
+  const Tensor probability = at::empty({tokens, experts}, router.options().requires_grad(false)),
+               log_sum = at::empty({tokens}, probability.options());
+  const Tensor weight = at::empty({tokens, k}, probability.options()), choice = at::empty({tokens, k}, at::kLong);
+  const std::vector<Block> blocks = blocks_of(sequences);
+  const Tensor sums = at::empty({static_cast<int64_t>(blocks.size()), experts + 1}, probability.options());
+  const RouteForward problem{.storage = storage_of(x),
+                             .hidden = x.size(1),
+                             .experts = experts,
+                             .k = k,
+                             .x_td = pointer_to(x),
+                             .router_ed = pointer_to(router),
+                             .probability_te = writable(probability),
+                             .log_sum_t = writable(log_sum),
+                             .weight_tk = writable(weight),
+                             .choice_tk = choice.mutable_data_ptr<int64_t>()};
+  parallel_for(0, sums.size(0), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      const Block& block = blocks[static_cast<size_t>(b)];
+      route_rows(problem, block.begin, block.end, writable_row(sums, b));
     }
-    return {dx, Tensor(), Tensor(), Tensor(), Tensor()};
-  }
-};
+  });
+  const Tensor totals = sums_of_sequences(sums, blocks, sequences.count());
+  return {.results = {weight, choice, totals.narrow(1, 0, experts).clone(), totals.select(1, experts).sum()},
+          .saved = {x, router, probability, log_sum, weight, choice, sequences.of_tokens()},
+          .backward =
+              [sink](const BackwardCall& call) {
+                return std::vector<Tensor>{route_gradient(call, sink), Tensor()};
+              },
+          .zeros_for_missing = false,
+          .not_recorded = {1}};
+}
 
 // out[t] = Σ_k weight · y[place_tk]; weight: undefined for ones.
 Tensor gather_sum(const Tensor& y, const Tensor& weight, const Tensor& place) {
@@ -215,49 +207,28 @@ Tensor gather_rows_of(const Tensor& x, const Tensor& source) {
   return out;
 }
 
-class PermuteFunction : public torch::autograd::Function<PermuteFunction> {
- public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& source, const Tensor& place,
-                        bool on_gpu) {
-    context->save_for_backward({place});
-    context->saved_data["on_gpu"] = on_gpu;
-    return on_gpu ? cuda_calls<ExpertsCuda>().gather_rows(x, source) : gather_rows_of(x, source);
-  }
-  static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
-    const auto sum = context->saved_data["on_gpu"].toBool() ? cuda_calls<ExpertsCuda>().combine : gather_sum;
-    return {sum(gradients[0].contiguous(), Tensor(), context->get_saved_variables()[0]), Tensor(), Tensor(), Tensor()};
-  }
+struct CombineGradients {
+  Tensor y_rd, weight_tk;
 };
 
-class CombineFunction : public torch::autograd::Function<CombineFunction> {
- public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& y, const Tensor& weight, const Tensor& place,
-                        bool on_gpu) {
-    context->save_for_backward({y, weight, place});
-    context->saved_data["on_gpu"] = on_gpu;
-    return (on_gpu ? cuda_calls<ExpertsCuda>().combine : gather_sum)(y, weight, place);
+CombineGradients combine_gradients(const Tensor& y, const Tensor& weight, const Tensor& place, const Tensor& d_out, bool on_gpu) {
+  const CombineGradients out{at::empty_like(y), at::empty_like(weight)};
+  if (on_gpu) {
+    cuda_calls<ExpertsCuda>().combine_backward(y, weight, place, d_out, out.y_rd, out.weight_tk);
+    return out;
   }
-  static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
-    const auto saved = context->get_saved_variables();
-    const Tensor &y = saved[0], &weight = saved[1], &place = saved[2], d_out = gradients[0].contiguous();
-    const Tensor dy = at::empty_like(y), d_weight = at::empty_like(weight);
-    if (context->saved_data["on_gpu"].toBool()) {
-      cuda_calls<ExpertsCuda>().combine_backward(y, weight, place, d_out, dy, d_weight);
-      return {dy, d_weight, Tensor(), Tensor()};
-    }
-    const Combine problem{.storage = storage_of(y),
-                          .hidden = y.size(1),
-                          .k = place.size(1),
-                          .place_tk = place.const_data_ptr<int64_t>(),
-                          .weight_tk = pointer_to(weight),
-                          .y_rd = pointer_to(y),
-                          .d_out_td = pointer_to(d_out),
-                          .dy_rd = writable(dy),
-                          .d_weight_tk = writable(d_weight)};
-    parallel_for(0, place.size(0), kGrain, [&](int64_t begin, int64_t end) { combine_backward_rows(problem, begin, end); });
-    return {dy, d_weight, Tensor(), Tensor()};
-  }
-};
+  const Combine problem{.storage = storage_of(y),
+                        .hidden = y.size(1),
+                        .k = place.size(1),
+                        .place_tk = place.const_data_ptr<int64_t>(),
+                        .weight_tk = pointer_to(weight),
+                        .y_rd = pointer_to(y),
+                        .d_out_td = pointer_to(d_out),
+                        .dy_rd = writable(out.y_rd),
+                        .d_weight_tk = writable(out.weight_tk)};
+  parallel_for(0, place.size(0), kGrain, [&](int64_t begin, int64_t end) { combine_backward_rows(problem, begin, end); });
+  return out;
+}
 
 void check_rows(const char* op, const char* argument, const Tensor& x, int64_t rows) {
   if (x.dim() != 2 || (rows >= 0 && x.size(0) != rows) || !at::isFloatingType(x.scalar_type()) || x.scalar_type() == at::kHalf) {
@@ -291,8 +262,8 @@ Routing route(const Tensor& hidden, const Tensor& router, int64_t k, const Tenso
   if (choice == ByDevice::kAten || choice == ByDevice::kCuda) {
     return (choice == ByDevice::kCuda ? route_gpu : route_aten)(hidden, with_gradient_to(router, sink), k, sequences);
   }
-  const variable_list results =
-      RouteFunction::apply(hidden.contiguous(), router, k, sink.defined() ? std::optional<Tensor>(sink) : std::nullopt, sequences);
+  const std::vector<Tensor> results =
+      differentiable("route", {hidden, router}, [&] { return record_route(hidden.contiguous(), router, k, sink, sequences); });
   return {results[0], results[1], results[2], sequences.choices_per_expert(results[1], experts), results[3]};
 }
 
@@ -377,7 +348,14 @@ Tensor permute_to_experts(const Tensor& x, const ExpertAssignment& assignment) {
     const Tensor copies = x.unsqueeze(1).expand({x.size(0), k, x.size(1)}).reshape({x.size(0) * k, x.size(1)});
     return at::zeros_like(copies).index_copy(0, assignment.place_tk.reshape({-1}), copies);
   }
-  return PermuteFunction::apply(x.contiguous(), assignment.source_r, assignment.place_tk, choice == ByDevice::kCuda);
+  return differentiable("permute_to_experts", {x}, [&, on_gpu = choice == ByDevice::kCuda]() -> Recorded {
+    const auto gather = on_gpu ? cuda_calls<ExpertsCuda>().gather_rows : gather_rows_of;
+    return {.results = {gather(x.contiguous(), assignment.source_r)},
+            .saved = {assignment.place_tk},
+            .backward = [sum = on_gpu ? cuda_calls<ExpertsCuda>().combine : gather_sum](const BackwardCall& call) {
+              return std::vector<Tensor>{sum(call.gradients[0].contiguous(), Tensor(), call.saved[0])};
+            }};
+  })[0];
 }
 
 Tensor combine_experts(const Tensor& y, const Tensor& weight, const ExpertAssignment& assignment) {
@@ -393,7 +371,16 @@ Tensor combine_experts(const Tensor& y, const Tensor& weight, const ExpertAssign
     const Tensor rows = y.index_select(0, assignment.place_tk.reshape({-1})).view({weight.size(0), weight.size(1), y.size(1)});
     return rows.to(weight.scalar_type()).mul(weight.unsqueeze(2)).sum(1).to(y.scalar_type());
   }
-  return CombineFunction::apply(y.contiguous(), weight.contiguous(), assignment.place_tk, choice == ByDevice::kCuda);
+  return differentiable("combine_experts", {y, weight}, [&, on_gpu = choice == ByDevice::kCuda]() -> Recorded {
+    const Tensor rows = y.contiguous(), factors = weight.contiguous();
+    const auto sum = on_gpu ? cuda_calls<ExpertsCuda>().combine : gather_sum;
+    return {.results = {sum(rows, factors, assignment.place_tk)},
+            .saved = {rows, factors, assignment.place_tk},
+            .backward = [on_gpu](const BackwardCall& call) {
+              const auto out = combine_gradients(call.saved[0], call.saved[1], call.saved[2], call.gradients[0].contiguous(), on_gpu);
+              return std::vector<Tensor>{out.y_rd, out.weight_tk};
+            }};
+  })[0];
 }
 
 }  // namespace longhaul::kernels

@@ -1,12 +1,12 @@
 #include "kernels/heads/op.h"
 
 #include <fmt/format.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
 
 #include "base/parallel.h"
 #include "kernels/by_device.h"
+#include "kernels/differentiable.h"
 #include "kernels/documents.h"
 #include "kernels/heads/cuda_call.h"
 #include "kernels/heads/loops.h"
@@ -14,8 +14,6 @@
 
 namespace longhaul::kernels {
 namespace {
-
-using torch::autograd::variable_list;
 
 constexpr int64_t kGrain = 16;  // tokens
 
@@ -30,52 +28,50 @@ RotateHeads rotation(const Tensor& x, int64_t rotated, int64_t head_dim, const T
           .x_thd = writable(x)};
 }
 
-class SplitHeadsFunction : public torch::autograd::Function<SplitHeadsFunction> {
- public:
-  static variable_list forward(torch::autograd::AutogradContext* context, const Tensor& x, const std::optional<Tensor>& cos,
-                               const std::optional<Tensor>& sin, int64_t heads, int64_t kv_heads, int64_t head_dim, bool on_gpu) {
-    // Not an alias that autograd knows of: the outputs stand on their own, and x itself is marked as written to.
-    const Tensor taken = x.variable_data();
-    if (cos) {
-      if (on_gpu) {
-        cuda_calls<HeadsCuda>().rotate(taken, heads + kv_heads, head_dim, *cos, *sin);
-      } else {
-        const RotateHeads problem = rotation(taken, heads + kv_heads, head_dim, *cos, *sin);
-        parallel_for(0, x.size(0), kGrain, [&](int64_t begin, int64_t end) { rotate_rows(problem, begin, end); });
-      }
-      x.unsafeGetTensorImpl()->bump_version();
-    }
-    context->save_for_backward({cos.value_or(Tensor()), sin.value_or(Tensor())});
-    context->saved_data["on_gpu"] = on_gpu;
-    context->saved_data["heads"] = std::vector<int64_t>{heads, kv_heads, head_dim};
-    const Tensor x_thd = taken.view({x.size(0), heads + 2 * kv_heads, head_dim});
-    return {x_thd.narrow(1, 0, heads), x_thd.narrow(1, heads, kv_heads), x_thd.narrow(1, heads + kv_heads, kv_heads)};
-  }
-
-  static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
-    const auto saved = context->get_saved_variables();
-    const std::vector<int64_t> counts = context->saved_data["heads"].toIntVector();
-    const int64_t heads = counts[0], kv_heads = counts[1], head_dim = counts[2], tokens = gradients[0].size(0);
-    const Tensor dx = at::empty({tokens, (heads + 2 * kv_heads) * head_dim}, gradients[0].options());
-    std::array<Tensor, 3> alive;
-    for (size_t i = 0; i < 3; ++i) alive[i] = tokens == 0 || gradients[i][0].is_contiguous() ? gradients[i] : gradients[i].contiguous();
-    if (context->saved_data["on_gpu"].toBool()) {
-      const auto gather = cuda_calls<HeadsCuda>().gather;
-      gather(alive[0], dx, 0, saved[0], saved[1]);
-      gather(alive[1], dx, heads * head_dim, saved[0], saved[1]);
-      gather(alive[2], dx, (heads + kv_heads) * head_dim, Tensor(), Tensor());
-      return {dx, Tensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
-    }
-    GatherHeads problem{.rotate = rotation(dx, heads + kv_heads, head_dim, saved[0], saved[1])};
-    for (size_t i = 0; i < 3; ++i) {
-      problem.parts[i] = pointer_to(alive[i]);
-      problem.elements[i] = (i == 0 ? heads : kv_heads) * head_dim;
-      problem.strides[i] = alive[i].stride(0);
-    }
-    parallel_for(0, tokens, kGrain, [&](int64_t begin, int64_t end) { gather_rows(problem, begin, end); });
-    return {dx, Tensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
-  }
+struct HeadCounts {
+  int64_t heads, kv_heads, head_dim;
 };
+
+// x itself, rotated in place, as its three parts.
+std::vector<Tensor> split(const Tensor& x, const HeadCounts& counts, const RotaryTable& table, bool on_gpu) {
+  const auto [heads, kv_heads, head_dim] = counts;
+  // Not an alias that autograd knows of: the outputs stand on their own, and x itself is marked as written to.
+  const Tensor taken = x.variable_data();
+  if (table.cos_tr.defined()) {
+    if (on_gpu) {
+      cuda_calls<HeadsCuda>().rotate(taken, heads + kv_heads, head_dim, table.cos_tr, table.sin_tr);
+    } else {
+      const RotateHeads problem = rotation(taken, heads + kv_heads, head_dim, table.cos_tr, table.sin_tr);
+      parallel_for(0, x.size(0), kGrain, [&](int64_t begin, int64_t end) { rotate_rows(problem, begin, end); });
+    }
+    x.unsafeGetTensorImpl()->bump_version();
+  }
+  const Tensor x_thd = taken.view({x.size(0), heads + 2 * kv_heads, head_dim});
+  return {x_thd.narrow(1, 0, heads), x_thd.narrow(1, heads, kv_heads), x_thd.narrow(1, heads + kv_heads, kv_heads)};
+}
+
+Tensor split_gradient(const std::vector<Tensor>& gradients, const HeadCounts& counts, const RotaryTable& table, bool on_gpu) {
+  const auto [heads, kv_heads, head_dim] = counts;
+  const int64_t tokens = gradients[0].size(0);
+  const Tensor dx = at::empty({tokens, (heads + 2 * kv_heads) * head_dim}, gradients[0].options());
+  std::array<Tensor, 3> alive;
+  for (size_t i = 0; i < 3; ++i) alive[i] = tokens == 0 || gradients[i][0].is_contiguous() ? gradients[i] : gradients[i].contiguous();
+  if (on_gpu) {
+    const auto gather = cuda_calls<HeadsCuda>().gather;
+    gather(alive[0], dx, 0, table.cos_tr, table.sin_tr);
+    gather(alive[1], dx, heads * head_dim, table.cos_tr, table.sin_tr);
+    gather(alive[2], dx, (heads + kv_heads) * head_dim, Tensor(), Tensor());
+    return dx;
+  }
+  GatherHeads problem{.rotate = rotation(dx, heads + kv_heads, head_dim, table.cos_tr, table.sin_tr)};
+  for (size_t i = 0; i < 3; ++i) {
+    problem.parts[i] = pointer_to(alive[i]);
+    problem.elements[i] = (i == 0 ? heads : kv_heads) * head_dim;
+    problem.strides[i] = alive[i].stride(0);
+  }
+  parallel_for(0, tokens, kGrain, [&](int64_t begin, int64_t end) { gather_rows(problem, begin, end); });
+  return dx;
+}
 
 }  // namespace
 
@@ -120,9 +116,12 @@ Heads split_heads(const Tensor& x, int64_t heads, int64_t kv_heads, int64_t head
     const Tensor q = x_thd.narrow(1, 0, heads), k = x_thd.narrow(1, heads, kv_heads), v = x_thd.narrow(1, heads + kv_heads, kv_heads);
     return rotated && choice == ByDevice::kAten ? Heads{rotate_reference(q, table), rotate_reference(k, table), v} : Heads{q, k, v};
   }
-  using Table = std::optional<Tensor>;
-  const variable_list parts = SplitHeadsFunction::apply(x, rotated ? Table(table.cos_tr) : Table(), rotated ? Table(table.sin_tr) : Table(),
-                                                        heads, kv_heads, head_dim, choice == ByDevice::kCuda);
+  const std::vector<Tensor> parts = differentiable("split_heads", {x}, [&, on_gpu = choice == ByDevice::kCuda]() -> Recorded {
+    const HeadCounts counts{heads, kv_heads, head_dim};
+    return {.results = split(x, counts, table, on_gpu), .saved = {table.cos_tr, table.sin_tr}, .backward = [=](const BackwardCall& call) {
+              return std::vector<Tensor>{split_gradient(call.gradients, counts, {call.saved[0], call.saved[1]}, on_gpu)};
+            }};
+  });
   return {parts[0], parts[1], parts[2]};
 }
 

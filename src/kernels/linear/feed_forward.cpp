@@ -1,11 +1,11 @@
 #include "kernels/linear/feed_forward.h"
 
 #include <fmt/format.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include "kernels/activation/loops.h"
 #include "kernels/activation/op.h"
 #include "kernels/cuda/calls.h"
+#include "kernels/differentiable.h"
 #include "kernels/dispatch.h"
 #include "kernels/documents.h"
 #include "kernels/matmul/matmul.h"
@@ -97,7 +97,7 @@ Epilogue slope_of(Activation activation, const Tensor& gelu_bias, const Tensor& 
           .keeps = false};
 }
 
-struct Call : torch::CustomClassHolder {
+struct Call {
   Activation activation;
   std::vector<int64_t> rows_per_group;
   LinearWeights up, down;
@@ -116,36 +116,29 @@ void add_gradients(const LinearWeights& weights, const std::vector<int64_t>& row
       [sink = weights.sink.weight, bias = bias_sink(weights), rows, dy, x] { packed_weight_gradient(sink, bias, dy, x, rows); });
 }
 
-class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction> {
- public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& up, const Tensor& down,
-                        const c10::intrusive_ptr<Call>& call, bool want_gradient) {
-    const std::vector<int64_t>& rows = call->rows_per_group;
-    const Tensor a = at::empty({x.size(0), down.size(-1)}, x.options().requires_grad(false));
-    const Tensor z = packed_output(x, rows, up, call->product_bias(), *call->up.kept.copies, call->up.kept.version,
-                                   activation_of(call->activation, call->gelu_bias(), a, want_gradient));
-    if (want_gradient) {
-      context->save_for_backward({x, z, a, up, down});
-      context->saved_data["call"] = c10::IValue::make_capsule(call);
-    }
-    return packed_output(a, rows, down, call->down.bias, *call->down.kept.copies, call->down.kept.version);
-  }
-
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
-    const auto saved = context->get_saved_variables();
-    const Tensor &x = saved[0], &z = saved[1], &a = saved[2], &up = saved[3], &down = saved[4];
-    const auto call = c10::static_intrusive_pointer_cast<Call>(context->saved_data["call"].toCapsule());
-    const std::vector<int64_t>& rows = call->rows_per_group;
-    const Tensor dy = gradients[0].stride(-1) == 1 ? gradients[0] : gradients[0].contiguous(), dz = at::empty_like(z);
-    add_gradients(call->down, rows, dy, a);
-    packed_input_gradient(dy, rows, down, *call->down.kept.copies, call->down.kept.version,
-                          slope_of(call->activation, call->gelu_bias(), z, dz));
-    add_gradients(call->up, rows, dz, x);
-    const Tensor dx =
-        context->needs_input_grad(0) ? packed_input_gradient(dz, rows, up, *call->up.kept.copies, call->up.kept.version) : Tensor();
-    return {dx, Tensor(), Tensor(), Tensor(), Tensor()};
-  }
+struct Made {
+  Tensor y, z, a;  // z: nobody writes it where no gradient is wanted
 };
+
+Made fused(const Tensor& x, const Call& call, bool want_gradient) {
+  const std::vector<int64_t>& rows = call.rows_per_group;
+  const Tensor &up = call.up.weight, &down = call.down.weight;
+  const Tensor a = at::empty({x.size(0), down.size(-1)}, x.options().requires_grad(false));
+  const Tensor z = packed_output(x, rows, up, call.product_bias(), *call.up.kept.copies, call.up.kept.version,
+                                 activation_of(call.activation, call.gelu_bias(), a, want_gradient));
+  return {packed_output(a, rows, down, call.down.bias, *call.down.kept.copies, call.down.kept.version), z, a};
+}
+
+// Of x, if wanted; the weights' own are added to their sinks.
+Tensor fused_gradient(const BackwardCall& back, const Call& call) {
+  const Tensor &x = back.saved[0], &z = back.saved[1], &a = back.saved[2], &up = back.saved[3], &down = back.saved[4];
+  const std::vector<int64_t>& rows = call.rows_per_group;
+  const Tensor dy = back.gradients[0].stride(-1) == 1 ? back.gradients[0] : back.gradients[0].contiguous(), dz = at::empty_like(z);
+  add_gradients(call.down, rows, dy, a);
+  packed_input_gradient(dy, rows, down, *call.down.kept.copies, call.down.kept.version, slope_of(call.activation, call.gelu_bias(), z, dz));
+  add_gradients(call.up, rows, dz, x);
+  return back.wanted[0] ? packed_input_gradient(dz, rows, up, *call.up.kept.copies, call.up.kept.version) : Tensor();
+}
 
 Refusal refuse_gradients(const LinearWeights& weights, const Tensor& x) {
   if (weights.sink.weight.defined()) return refuse_packed_weight_gradient(weights.sink.weight, bias_sink(weights), x, x);
@@ -181,14 +174,21 @@ Tensor composed(const Tensor& x, const Call& call) {
 constexpr std::string_view kImplementations[] = {"fused", "composed"};
 constexpr Dispatcher kFeedForward("feed_forward", kImplementations), kGrouped("grouped_feed_forward", kImplementations);
 
-Tensor dispatched(const Dispatcher& dispatcher, const Tensor& x, const c10::intrusive_ptr<Call>& call) {
+Tensor dispatched(const Dispatcher& dispatcher, const Tensor& x, const Call& call) {
   const auto trains = [](const LinearWeights& weights) {
     return weights.weight.requires_grad() || (weights.bias.defined() && weights.bias.requires_grad());
   };
-  const bool want_gradient = at::GradMode::is_enabled() && (x.requires_grad() || trains(call->up) || trains(call->down));
-  const size_t choice = dispatcher.choose([&](size_t i) { return i == 0 ? refuse_fused(x, *call, want_gradient) : Refusal(); });
-  if (choice == 1) return composed(x, *call);
-  return FeedForwardFunction::apply(x, call->up.weight, call->down.weight, call, want_gradient);
+  const bool want_gradient = at::GradMode::is_enabled() && (x.requires_grad() || trains(call.up) || trains(call.down));
+  const size_t choice = dispatcher.choose([&](size_t i) { return i == 0 ? refuse_fused(x, call, want_gradient) : Refusal(); });
+  if (choice == 1) return composed(x, call);
+  return differentiable("feed_forward", {x, call.up.weight, call.down.weight}, [&]() -> Recorded {
+    const Made made = fused(x, call, want_gradient);
+    if (!want_gradient) return {.results = {made.y}};
+    return {
+        .results = {made.y}, .saved = {x, made.z, made.a, call.up.weight, call.down.weight}, .backward = [call](const BackwardCall& back) {
+          return std::vector<Tensor>{fused_gradient(back, call), Tensor(), Tensor()};
+        }};
+  })[0];
 }
 
 void check(const char* op, int64_t dimensions, const Tensor& x, Activation activation, const LinearWeights& up, const LinearWeights& down) {
@@ -213,13 +213,9 @@ void check(const char* op, int64_t dimensions, const Tensor& x, Activation activ
   }
 }
 
-c10::intrusive_ptr<Call> call_of(Activation activation, std::vector<int64_t> rows, const LinearWeights& up, const LinearWeights& down) {
-  auto call = c10::make_intrusive<Call>();
-  call->activation = activation;
-  call->rows_per_group = std::move(rows);
-  call->up = up;
-  call->down = down;
-  for (LinearWeights* weights : {&call->up, &call->down}) {
+Call call_of(Activation activation, std::vector<int64_t> rows, const LinearWeights& up, const LinearWeights& down) {
+  Call call{activation, std::move(rows), up, down};
+  for (LinearWeights* weights : {&call.up, &call.down}) {
     if (weights->bias.defined()) weights->bias = weights->bias.contiguous();
   }
   return call;

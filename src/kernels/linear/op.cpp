@@ -1,9 +1,8 @@
 #include "kernels/linear/op.h"
 
-#include <torch/csrc/autograd/custom_function.h>
-
 #include <algorithm>
 
+#include "kernels/differentiable.h"
 #include "kernels/dispatch.h"
 #include "kernels/documents.h"
 #include "kernels/matmul/cuda_call.h"
@@ -118,35 +117,21 @@ Tensor input_gradient_of(const Tensor& dy, const Tensor& weight, const std::vect
 }
 
 // One weight [out, in] or one for each expert [experts, out, in]; a bias only beside the former.
-class LinearFunction : public torch::autograd::Function<LinearFunction> {
- public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
-                        const std::vector<int64_t>& rows_per_expert, const GradientSink& sink, const KeptPacked& kept) {
-    context->save_for_backward({sink.weight.defined() ? x : Tensor(), weight});
-    auto& data = context->saved_data;
-    data["rows"] = rows_per_expert;
-    data["weight"] = sink.weight;
-    data["bias"] = sink.bias;
-    data["postponed"] = reinterpret_cast<int64_t>(sink.postponed);
-    data["kept"] = reinterpret_cast<int64_t>(kept.copies);
-    data["version"] = static_cast<int64_t>(kept.version);
-    return output_of(x, weight, bias.value_or(Tensor()), rows_per_expert, kept);
-  }
-
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
-    const auto saved = context->get_saved_variables();
-    const Tensor x = saved[0], weight = saved[1];
-    const Tensor dy = gradients[0].stride(-1) == 1 ? gradients[0] : gradients[0].contiguous();
-    auto& data = context->saved_data;
-    const std::vector<int64_t> rows_per_expert = data["rows"].toIntVector();
-    const Tensor sink = data["weight"].toTensor(), bias_sink = data["bias"].toTensor();
-    const KeptPacked kept{reinterpret_cast<PackedWeight*>(data["kept"].toInt()), static_cast<uint64_t>(data["version"].toInt())};
-    const GradientSink to{sink, bias_sink, reinterpret_cast<std::vector<std::function<void()>>*>(data["postponed"].toInt())};
-    if (to.wanted()) to.run([=] { add_weight_gradients_of(sink, bias_sink, dy, x, rows_per_expert); });
-    const Tensor dx = context->needs_input_grad(0) ? input_gradient_of(dy, weight, rows_per_expert, kept) : Tensor();
-    return {dx, Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
-  }
-};
+Tensor recorded(const Tensor& x, const Tensor& weight, const Tensor& bias, const std::vector<int64_t>& rows_per_expert,
+                const GradientSink& sink, const KeptPacked& kept) {
+  const auto backward = [=](const BackwardCall& call) {
+    const Tensor &saved_x = call.saved[0], &saved_weight = call.saved[1];
+    const Tensor dy = call.gradients[0].stride(-1) == 1 ? call.gradients[0] : call.gradients[0].contiguous();
+    if (sink.wanted()) sink.run([=] { add_weight_gradients_of(sink.weight, sink.bias, dy, saved_x, rows_per_expert); });
+    const Tensor dx = call.wanted[0] ? input_gradient_of(dy, saved_weight, rows_per_expert, kept) : Tensor();
+    return std::vector<Tensor>{dx, Tensor(), Tensor()};
+  };
+  return differentiable("linear", {x, weight, bias}, [&]() -> Recorded {
+    return {.results = {output_of(x, weight, bias, rows_per_expert, kept)},
+            .saved = {sink.weight.defined() ? x : Tensor(), weight},
+            .backward = backward};
+  })[0];
+}
 
 }  // namespace
 
@@ -182,8 +167,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const G
   if (bias.defined() && (bias.sizes() != at::IntArrayRef({weight.size(0)}) || bias.scalar_type() != x.scalar_type())) {
     refuse_argument("linear", "bias", "[out] for a weight " + shape_text(weight), shape_text(bias));
   }
-  return LinearFunction::apply(x, weight, bias.defined() ? std::optional<Tensor>(bias) : std::nullopt, std::vector<int64_t>{x.size(0)},
-                               sink, kept);
+  return recorded(x, weight, bias, {x.size(0)}, sink, kept);
 }
 
 Tensor grouped_linear(const Tensor& x, const std::vector<int64_t>& rows_per_expert, const Tensor& weight, const GradientSink& sink,
@@ -196,7 +180,7 @@ Tensor grouped_linear(const Tensor& x, const std::vector<int64_t>& rows_per_expe
   if (x.dim() != 2 || x.size(0) != rows || x.size(1) != weight.size(2) || x.scalar_type() != weight.scalar_type()) {
     refuse_argument("grouped_linear", "x", "[" + std::to_string(rows) + " rows, in] for weights " + shape_text(weight), shape_text(x));
   }
-  return LinearFunction::apply(x, weight, std::nullopt, rows_per_expert, sink, kept);
+  return recorded(x, weight, Tensor(), rows_per_expert, sink, kept);
 }
 
 }  // namespace longhaul::kernels

@@ -1,8 +1,9 @@
 #include "kernels/linear_cross_entropy/op.h"
 
-#include <torch/csrc/autograd/custom_function.h>
+#include <utility>
 
 #include "kernels/by_device.h"
+#include "kernels/differentiable.h"
 #include "kernels/documents.h"
 #include "kernels/linear_cross_entropy/cuda_call.h"
 #include "kernels/linear_cross_entropy/problem.h"
@@ -74,77 +75,6 @@ Tensor sum_in_order(const Tensor& each_t) {
   return at::full({}, sum, each_t.options());
 }
 
-class CrossEntropySum : public torch::autograd::Function<CrossEntropySum> {
- public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& hidden, const Tensor& weight, const Tensor& labels,
-                        const std::optional<Tensor>& sink, const LinearCrossEntropyOptions& options, const KeptPacked& kept,
-                        bool want_gradient) {
-    const Labelled some = labelled(hidden, weight, labels, options, kept);
-    CrossEntropyGradients gradients;
-    if (want_gradient) gradients = {at::empty_like(some.problem.hidden_td), sink.value_or(Tensor())};
-    const Tensor each_t = dispatched(some.problem, gradients);
-    if (want_gradient) {
-      context->save_for_backward({hidden, weight, labels});
-      context->saved_data["sink"] = gradients.sink_vd;
-      context->saved_data["d_hidden"] = some.spread(gradients.hidden_td);
-      context->saved_data["z_loss"] = options.z_loss;
-      context->saved_data["chunk"] = options.chunk;
-      context->saved_data["upstream"] = options.upstream;
-      context->saved_data["given_to_sink"] = options.upstream;
-      context->saved_data["kept"] = reinterpret_cast<int64_t>(kept.copies);
-      context->saved_data["version"] = static_cast<int64_t>(kept.version);
-    }
-    return sum_in_order(each_t);
-  }
-
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
-    return once_differentiable(kOp, [&]() -> std::vector<Tensor> {
-      auto& data = context->saved_data;
-      const double scale = gradients[0].item<double>(), upstream = data["upstream"].toDouble();
-      // What the sink still lacks of this gradient.
-      const double rest = scale - data["given_to_sink"].toDouble();
-      data["given_to_sink"] = 0.0;
-      const Tensor sink = data["sink"].toTensor();
-      if (rest != 0 && sink.defined()) {
-        const auto saved = context->get_saved_variables();
-        const LinearCrossEntropyOptions options{.z_loss = data["z_loss"].toDouble(), .chunk = data["chunk"].toInt(), .upstream = rest};
-        const KeptPacked kept{reinterpret_cast<PackedWeight*>(data["kept"].toInt()), static_cast<uint64_t>(data["version"].toInt())};
-        dispatched(labelled(saved[0], saved[1], saved[2], options, kept).problem, {Tensor(), sink});
-      }
-      const Tensor d_hidden = data["d_hidden"].toTensor();
-      return {scale == upstream ? d_hidden : d_hidden.mul(scale / upstream), Tensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
-    });
-  }
-};
-
-class CrossEntropyMean : public torch::autograd::Function<CrossEntropyMean> {
- public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& hidden, const Tensor& weight, const Tensor& labels,
-                        double z_loss, bool want_hidden, bool want_weight) {
-    Labelled some = labelled(hidden, weight, labels, {.z_loss = z_loss}, {});
-    const int64_t count = labels.is_cpu() ? some.problem.tokens() : labels.ge(0).sum().item<int64_t>();
-    some.problem.options.upstream = count > 0 ? 1.0 / static_cast<double>(count) : 1.0;
-    CrossEntropyGradients gradients;
-    if (want_hidden) gradients.hidden_td = at::empty_like(some.problem.hidden_td);
-    if (want_weight) gradients.sink_vd = at::zeros(weight.sizes(), weight.options().dtype(some.problem.sum_type()).requires_grad(false));
-    const Tensor each_t = dispatched(some.problem, gradients);
-    context->saved_data["d_hidden"] = want_hidden ? some.spread(gradients.hidden_td) : Tensor();
-    context->saved_data["d_weight"] = want_weight ? gradients.sink_vd.to(weight.scalar_type()) : Tensor();
-    return sum_in_order(each_t).mul_(some.problem.options.upstream);
-  }
-
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
-    return once_differentiable(kOp, [&]() -> std::vector<Tensor> {
-      const double scale = gradients[0].item<double>();
-      const auto scaled = [&](const char* name) {
-        const Tensor gradient = context->saved_data[name].toTensor();
-        return gradient.defined() && scale != 1 ? gradient.mul(scale) : gradient;
-      };
-      return {scaled("d_hidden"), scaled("d_weight"), Tensor(), Tensor(), Tensor(), Tensor()};
-    });
-  }
-};
-
 MetaResult scalar_of(const Tensor& hidden) { return {{}, hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat}; }
 
 void check(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const LinearCrossEntropyOptions& options) {
@@ -180,8 +110,27 @@ Tensor linear_cross_entropy_sum(const Tensor& hidden, const Tensor& weight, cons
   if (sink.defined()) check_sink(sink, weight);
   if (hidden.is_meta()) return meta_results({hidden}, {scalar_of(hidden)})[0];
   const bool want_gradient = at::GradMode::is_enabled() && (hidden.requires_grad() || weight.requires_grad());
-  return CrossEntropySum::apply(hidden, weight, labels, sink.defined() ? std::optional<Tensor>(sink) : std::nullopt, options, kept,
-                                want_gradient);
+  return differentiable(kOp, {hidden, weight}, [&]() -> Recorded {
+    const Labelled some = labelled(hidden, weight, labels, options, kept);
+    CrossEntropyGradients gradients;
+    if (want_gradient) gradients = {at::empty_like(some.problem.hidden_td), sink};
+    const Tensor sum = sum_in_order(dispatched(some.problem, gradients));
+    if (!want_gradient) return {.results = {sum}};
+    return {
+        .results = {sum},
+        .saved = {hidden, weight, labels},
+        .backward = [=, d_hidden = some.spread(gradients.hidden_td), given_to_sink = options.upstream](const BackwardCall& call) mutable {
+          const double scale = call.gradients[0].item<double>();
+          // What the sink still lacks of this gradient.
+          const double rest = scale - std::exchange(given_to_sink, 0.0);
+          if (rest != 0 && sink.defined()) {
+            LinearCrossEntropyOptions again = options;
+            again.upstream = rest;
+            dispatched(labelled(call.saved[0], call.saved[1], call.saved[2], again, kept).problem, {Tensor(), sink});
+          }
+          return std::vector<Tensor>{scale == options.upstream ? d_hidden : d_hidden.mul(scale / options.upstream), Tensor()};
+        }};
+  })[0];
 }
 
 Tensor linear_cross_entropy_each(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const LinearCrossEntropyOptions& options,
@@ -197,7 +146,23 @@ Tensor linear_cross_entropy(const Tensor& hidden, const Tensor& weight, const Te
   check(hidden, weight, labels, {.z_loss = z_loss});
   if (hidden.is_meta()) return meta_results({hidden, weight}, {scalar_of(hidden)})[0];
   const bool gradients = at::GradMode::is_enabled();
-  return CrossEntropyMean::apply(hidden, weight, labels, z_loss, gradients && hidden.requires_grad(), gradients && weight.requires_grad());
+  const bool want_hidden = gradients && hidden.requires_grad(), want_weight = gradients && weight.requires_grad();
+  return differentiable(kOp, {hidden, weight}, [&]() -> Recorded {
+    Labelled some = labelled(hidden, weight, labels, {.z_loss = z_loss}, {});
+    const int64_t count = labels.is_cpu() ? some.problem.tokens() : labels.ge(0).sum().item<int64_t>();
+    some.problem.options.upstream = count > 0 ? 1.0 / static_cast<double>(count) : 1.0;
+    CrossEntropyGradients made;
+    if (want_hidden) made.hidden_td = at::empty_like(some.problem.hidden_td);
+    if (want_weight) made.sink_vd = at::zeros(weight.sizes(), weight.options().dtype(some.problem.sum_type()).requires_grad(false));
+    const Tensor each_t = dispatched(some.problem, made);
+    const Tensor d_hidden = want_hidden ? some.spread(made.hidden_td) : Tensor(),
+                 d_weight = want_weight ? made.sink_vd.to(weight.scalar_type()) : Tensor();
+    return {.results = {sum_in_order(each_t).mul_(some.problem.options.upstream)}, .backward = [=](const BackwardCall& call) {
+              const double scale = call.gradients[0].item<double>();
+              const auto scaled = [&](const Tensor& gradient) { return gradient.defined() && scale != 1 ? gradient.mul(scale) : gradient; };
+              return std::vector<Tensor>{scaled(d_hidden), scaled(d_weight)};
+            }};
+  })[0];
 }
 
 }  // namespace longhaul::kernels

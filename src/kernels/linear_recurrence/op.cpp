@@ -1,11 +1,12 @@
 #include "kernels/linear_recurrence/op.h"
 
 #include <fmt/format.h>
-#include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/by_device.h"
+#include "kernels/differentiable.h"
 #include "kernels/documents.h"
 #include "kernels/linear_recurrence/cpu.h"
 #include "kernels/linear_recurrence/cuda_call.h"
@@ -61,13 +62,6 @@ Refusal refusal(const RecurrenceProblem& problem, size_t implementation) {
   }
 }
 
-// What backward needs beside tensors.
-struct SavedCall : torch::CustomClassHolder {
-  Implementation implementation;
-  LinearRecurrenceOptions options;
-  std::vector<int64_t> offsets;
-};
-
 LinearRecurrenceResult forward_of(const RecurrenceProblem& problem, Implementation implementation, Tensor* boundaries) {
   switch (implementation) {
     case kCuda:
@@ -101,55 +95,35 @@ RecurrenceGradients backward_of(const RecurrenceProblem& problem, Implementation
   return out;
 }
 
-class RecurrenceFunction : public torch::autograd::Function<RecurrenceFunction> {
- public:
-  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const Tensor& q, const std::optional<Tensor>& k,
-                                                const Tensor& v, const std::optional<Tensor>& log_decay,
-                                                const std::optional<Tensor>& initial_state, const std::optional<Tensor>& lower_bound,
-                                                const RecurrenceProblem& problem, Implementation implementation, bool keep) {
-    context->set_materialize_grads(false);
-    Tensor boundaries;
-    const auto result = forward_of(problem, implementation, keep ? &boundaries : nullptr);
-    context->save_for_backward({q, k.value_or(Tensor()), v, log_decay.value_or(Tensor()), initial_state.value_or(Tensor()),
-                                lower_bound.value_or(Tensor()), boundaries});
-    auto saved = c10::make_intrusive<SavedCall>();
-    saved->implementation = implementation;
-    saved->options = problem.options;
-    saved->options.gate.lower_bound_hk = Tensor();
-    saved->offsets = problem.offsets;
-    context->saved_data["call"] = c10::IValue::make_capsule(std::move(saved));
-    return {result.o_thd, result.final_state_nhkv};
-  }
-
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
-    return once_differentiable(kOp, [&]() -> std::vector<Tensor> {
-      const auto saved = context->get_saved_variables();
-      const auto capsule = context->saved_data.at("call").toCapsule();
-      const auto& call = static_cast<const SavedCall&>(*capsule);
-      LinearRecurrenceOptions options = call.options;
-      options.gate.lower_bound_hk = saved[5];
-      const RecurrenceProblem problem =
-          recurrence_problem(saved[0], saved[1], saved[2], saved[3], saved[4], to_tensor(call.offsets), options);
-      const Tensor d_o = gradients[0].defined()
-                             ? gradients[0]
-                             : at::zeros({problem.tokens(), problem.heads(), problem.v_thv.size(2)}, problem.v_thv.options());
-      const auto result = backward_of(problem, call.implementation, d_o, gradients[1], saved[6]);
-      const Tensor d_initial = saved[4].defined() ? result.initial_state_nhkv : Tensor();
-      return {result.q_thk, result.k_thk, result.v_thv, result.log_decay, d_initial, result.lower_bound_hk, Tensor(), Tensor(), Tensor()};
-    });
-  }
-};
+LinearRecurrenceOptions without_tensors(LinearRecurrenceOptions options) {
+  options.gate.lower_bound_hk = Tensor();
+  return options;
+}
 
 LinearRecurrenceResult run(const RecurrenceProblem& problem, Implementation implementation) {
-  const auto optional = [](const Tensor& tensor) { return tensor.defined() ? std::optional<Tensor>(tensor) : std::nullopt; };
-  bool keep = false;
-  for (const Tensor* each :
-       {&problem.q_thk, &problem.k_thk, &problem.v_thv, &problem.log_decay, &problem.initial_state_nhkv, &problem.gate().lower_bound_hk}) {
-    keep = keep || (each->defined() && each->requires_grad());
-  }
-  const auto outputs = RecurrenceFunction::apply(problem.q_thk, optional(problem.k_thk), problem.v_thv, optional(problem.log_decay),
-                                                 optional(problem.initial_state_nhkv), optional(problem.gate().lower_bound_hk), problem,
-                                                 implementation, keep && at::GradMode::is_enabled());
+  const std::vector<Tensor> inputs{
+      problem.q_thk, problem.k_thk, problem.v_thv, problem.log_decay, problem.initial_state_nhkv, problem.gate().lower_bound_hk};
+  const bool keep =
+      at::GradMode::is_enabled() && std::ranges::any_of(inputs, [](const Tensor& each) { return each.defined() && each.requires_grad(); });
+  const auto backward = [offsets = problem.offsets, options = without_tensors(problem.options), implementation](const BackwardCall& call) {
+    LinearRecurrenceOptions again = options;
+    again.gate.lower_bound_hk = call.saved[5];
+    const RecurrenceProblem saved =
+        recurrence_problem(call.saved[0], call.saved[1], call.saved[2], call.saved[3], call.saved[4], to_tensor(offsets), again);
+    const Tensor d_o = call.gradients[0].defined() ? call.gradients[0]
+                                                   : at::zeros({saved.tokens(), saved.heads(), saved.v_thv.size(2)}, saved.v_thv.options());
+    const auto result = backward_of(saved, implementation, d_o, call.gradients[1], call.saved[6]);
+    return std::vector<Tensor>{
+        result.q_thk,         result.k_thk, result.v_thv, result.log_decay, call.saved[4].defined() ? result.initial_state_nhkv : Tensor(),
+        result.lower_bound_hk};
+  };
+  const std::vector<Tensor> outputs = differentiable(kOp, inputs, [&]() -> Recorded {
+    Tensor boundaries;
+    const auto result = forward_of(problem, implementation, keep ? &boundaries : nullptr);
+    std::vector<Tensor> saved = inputs;
+    saved.push_back(boundaries);
+    return {.results = {result.o_thd, result.final_state_nhkv}, .saved = saved, .backward = backward, .zeros_for_missing = false};
+  });
   return {outputs[0], outputs[1]};
 }
 

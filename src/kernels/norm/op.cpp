@@ -1,10 +1,10 @@
 #include "kernels/norm/op.h"
 
 #include <fmt/format.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include "base/parallel.h"
 #include "kernels/by_device.h"
+#include "kernels/differentiable.h"
 #include "kernels/documents.h"
 #include "kernels/norm/cuda_call.h"
 #include "kernels/norm/loops.h"
@@ -14,16 +14,13 @@
 namespace longhaul::kernels {
 namespace {
 
-using torch::autograd::variable_list;
-using OptionalTensor = std::optional<Tensor>;
-
 struct NormOptions {
   NormKind kind = NormKind::kRms;
   double eps = 0, alpha = 1, beta = 1;
   bool on_gpu = false;
 };
 
-OptionalTensor optional(const Tensor& tensor) { return tensor.defined() ? OptionalTensor(tensor.contiguous()) : std::nullopt; }
+Tensor contiguous(const Tensor& tensor) { return tensor.defined() ? tensor.contiguous() : tensor; }
 
 void forward_cpu(const NormCall& call) {
   const NormForward problem{.storage = storage_of(call.x_tc),
@@ -71,65 +68,58 @@ void backward_cpu(const NormGradientCall& call) {
   if (db.defined()) call.db_c.add_(sum_of_blocks(db));
 }
 
-class NormFunction : public torch::autograd::Function<NormFunction> {
- public:
-  // → {y}, or with a branch {z, y}.
-  static variable_list forward(torch::autograd::AutogradContext* context, const Tensor& x, const OptionalTensor& branch,
-                               const OptionalTensor& gate, const Tensor& weight, const OptionalTensor& bias, const NormOptions& options) {
+// Of {x, branch, gate, weight, bias}.
+std::vector<Tensor> norm_gradients(const BackwardCall& back, const NormOptions& options, bool joins, bool has_bias) {
+  const Tensor &z = back.saved[0], &gate = back.saved[1], &weight = back.saved[2], &mean = back.saved[3], &scale = back.saved[4];
+  // The last join of a network may be used without its norm.
+  const Tensor dy = back.gradients.back().defined() ? back.gradients.back().contiguous() : at::zeros_like(z);
+  const NormGradientCall call{.kind = options.kind,
+                              .alpha = joins ? options.alpha : 1,
+                              .beta = options.beta,
+                              .z_tc = z,
+                              .gate_tc = gate,
+                              .weight_c = weight,
+                              .mean_t = mean,
+                              .scale_t = scale,
+                              .dy_tc = dy,
+                              .d_joined_tc = joins ? contiguous(back.gradients.front()) : Tensor(),
+                              .dx_tc = at::empty_like(z),
+                              .d_branch_tc = joins && options.alpha != options.beta ? at::empty_like(z) : Tensor(),
+                              .d_gate_tc = gate.defined() ? at::empty_like(gate) : Tensor(),
+                              .dw_c = at::zeros_like(weight),
+                              .db_c = has_bias ? at::zeros_like(weight) : Tensor()};
+  (options.on_gpu ? cuda_calls<NormCuda>().backward : backward_cpu)(call);
+  const Tensor d_branch = !joins ? Tensor() : options.alpha == options.beta ? call.dx_tc : call.d_branch_tc;
+  return {call.dx_tc, d_branch, call.d_gate_tc, call.dw_c, call.db_c};
+}
+
+// → {y}, or with a branch {z, y}. Gate, branch and bias may be undefined.
+std::vector<Tensor> norm(const char* op, const Tensor& x, const Tensor& branch, const Tensor& gate, const Tensor& weight,
+                         const Tensor& bias, const NormOptions& options) {
+  const auto run = [&]() -> Recorded {
     const Tensor scale = at::empty({x.size(0)}, weight.options());
     const NormCall call{.kind = options.kind,
                         .eps = options.eps,
                         .alpha = options.alpha,
                         .beta = options.beta,
-                        .x_tc = x,
-                        .branch_tc = branch.value_or(Tensor()),
-                        .gate_tc = gate.value_or(Tensor()),
+                        .x_tc = contiguous(x),
+                        .branch_tc = contiguous(branch),
+                        .gate_tc = contiguous(gate),
                         .weight_c = weight,
-                        .bias_c = bias.value_or(Tensor()),
-                        .joined_tc = branch ? at::empty_like(x) : Tensor(),
-                        .y_tc = at::empty_like(x),
+                        .bias_c = bias,
+                        .joined_tc = branch.defined() ? at::empty_like(x, at::MemoryFormat::Contiguous) : Tensor(),
+                        .y_tc = at::empty_like(x, at::MemoryFormat::Contiguous),
                         .mean_t = options.kind == NormKind::kLayer ? at::empty_like(scale) : Tensor(),
                         .scale_t = scale};
     (options.on_gpu ? cuda_calls<NormCuda>().forward : forward_cpu)(call);
-    context->save_for_backward({branch ? call.joined_tc : x, call.gate_tc, weight, call.mean_t, scale});
-    context->saved_data["alpha"] = options.alpha;
-    context->saved_data["beta"] = options.beta;
-    context->saved_data["on_gpu"] = options.on_gpu;
-    context->saved_data["branch"] = branch.has_value();
-    context->saved_data["bias"] = bias.has_value();
-    context->set_materialize_grads(false);
-    return branch ? variable_list{call.joined_tc, call.y_tc} : variable_list{call.y_tc};
-  }
-
-  static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
-    const auto saved = context->get_saved_variables();
-    const Tensor &z = saved[0], &gate = saved[1], &weight = saved[2], &mean = saved[3], &scale = saved[4];
-    auto& data = context->saved_data;
-    const bool branch = data["branch"].toBool();
-    const double alpha = data["alpha"].toDouble(), beta = data["beta"].toDouble();
-    Tensor dy = gradients.back(), d_joined = branch ? gradients.front() : Tensor();
-    dy = dy.defined() ? dy.contiguous() : at::zeros_like(z);  // the last join of a network may be used without its norm
-    if (d_joined.defined()) d_joined = d_joined.contiguous();
-    const NormGradientCall call{.kind = mean.defined() ? NormKind::kLayer : NormKind::kRms,
-                                .alpha = branch ? alpha : 1,
-                                .beta = beta,
-                                .z_tc = z,
-                                .gate_tc = gate,
-                                .weight_c = weight,
-                                .mean_t = mean,
-                                .scale_t = scale,
-                                .dy_tc = dy,
-                                .d_joined_tc = d_joined,
-                                .dx_tc = at::empty_like(z),
-                                .d_branch_tc = branch && alpha != beta ? at::empty_like(z) : Tensor(),
-                                .d_gate_tc = gate.defined() ? at::empty_like(gate) : Tensor(),
-                                .dw_c = at::zeros_like(weight),
-                                .db_c = data["bias"].toBool() ? at::zeros_like(weight) : Tensor()};
-    (data["on_gpu"].toBool() ? cuda_calls<NormCuda>().backward : backward_cpu)(call);
-    const Tensor d_branch = !branch ? Tensor() : alpha == beta ? call.dx_tc : call.d_branch_tc;
-    return {call.dx_tc, d_branch, call.d_gate_tc, call.dw_c, call.db_c, Tensor()};
-  }
-};
+    const bool joins = branch.defined(), has_bias = bias.defined();
+    return {.results = joins ? std::vector<Tensor>{call.joined_tc, call.y_tc} : std::vector<Tensor>{call.y_tc},
+            .saved = {joins ? call.joined_tc : call.x_tc, call.gate_tc, weight, call.mean_t, scale},
+            .backward = [options, joins, has_bias](const BackwardCall& back) { return norm_gradients(back, options, joins, has_bias); },
+            .zeros_for_missing = false};
+  };
+  return differentiable(op, {x, branch, gate, weight, bias}, run);
+}
 
 Refusal refuse_gpu(const Tensor& x) {
   const Refusal refusal = refuse_cuda(x);
@@ -167,8 +157,7 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor&
   const ByDevice choice = choose_by_device("rms_norm", x, refuse_gpu(x));
   if (choice == ByDevice::kMeta) return meta_results({x, weight, gate}, {like(x)})[0];
   if (choice == ByDevice::kAten) return rms_norm_reference(x, weight, eps, gate);
-  return NormFunction::apply(x.contiguous(), std::nullopt, optional(gate), weight, std::nullopt,
-                             NormOptions{.eps = eps, .on_gpu = choice == ByDevice::kCuda})[0];
+  return norm("rms_norm", x, Tensor(), gate, weight, Tensor(), {.eps = eps, .on_gpu = choice == ByDevice::kCuda})[0];
 }
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
@@ -178,8 +167,8 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   const ByDevice choice = choose_by_device("layer_norm", x, refuse_gpu(x));
   if (choice == ByDevice::kMeta) return meta_results({x, weight, bias}, {like(x)})[0];
   if (choice == ByDevice::kAten) return layer_norm_reference(x, weight, bias, eps);
-  return NormFunction::apply(x.contiguous(), std::nullopt, std::nullopt, weight, optional(bias),
-                             NormOptions{.kind = NormKind::kLayer, .eps = eps, .on_gpu = choice == ByDevice::kCuda})[0];
+  return norm("layer_norm", x, Tensor(), Tensor(), weight, bias,
+              {.kind = NormKind::kLayer, .eps = eps, .on_gpu = choice == ByDevice::kCuda})[0];
 }
 
 JoinedNorm join_norm(NormKind kind, const Tensor& x, const Tensor& branch, double alpha, double beta, const Tensor& weight,
@@ -193,11 +182,10 @@ JoinedNorm join_norm(NormKind kind, const Tensor& x, const Tensor& branch, doubl
   }
   const ByDevice choice = choose_by_device("join_norm", x, refuse_gpu(x));
   if (choice == ByDevice::kAten) return join_norm_reference(kind, x, branch, alpha, beta, weight, bias, eps);
-  const variable_list both =
-      choice == ByDevice::kMeta
-          ? meta_results({x, branch, weight, bias}, {like(x), like(x)})
-          : NormFunction::apply(x.contiguous(), optional(branch), std::nullopt, weight, optional(bias),
-                                NormOptions{.kind = kind, .eps = eps, .alpha = alpha, .beta = beta, .on_gpu = choice == ByDevice::kCuda});
+  const std::vector<Tensor> both =
+      choice == ByDevice::kMeta ? meta_results({x, branch, weight, bias}, {like(x), like(x)})
+                                : norm("join_norm", x, branch, Tensor(), weight, bias,
+                                       {.kind = kind, .eps = eps, .alpha = alpha, .beta = beta, .on_gpu = choice == ByDevice::kCuda});
   return {both[0], both[1]};
 }
 

@@ -1,0 +1,41 @@
+// How our operators take part in LibTorch's autograd. The forward pass runs without recording; what it leaves says how gradients go back:
+//
+//   differentiable("swiglu", {x}, [&] -> Recorded {
+//     const Tensor y = …;
+//     return {.results = {y}, .saved = {x}, .backward = [](const BackwardCall& call) { return …one gradient an input…; }};
+//   });
+//
+// LibTorch's own way is a class an operator (torch::autograd::Function); each costs its file five seconds of compiling.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace longhaul::kernels {
+
+// What a backward pass gets.
+struct BackwardCall {
+  std::vector<Tensor> saved;      // as the forward pass left them; autograd has refused those that were written to since
+  std::vector<Tensor> gradients;  // one a result
+  std::vector<bool> wanted;       // one an input: whether anybody uses its gradient
+};
+
+// What a forward pass leaves.
+struct Recorded {
+  std::vector<Tensor> results;
+  // Inputs and results that the backward pass reads stand here: a closure that held a result would keep itself alive, and one that held an
+  // input would not notice that it was written to. Other tensors (sinks) belong in the closure.
+  std::vector<Tensor> saved;
+  // One gradient an input, in their order; undefined: none. It has no derivative of its own: who asks for one (create_graph, then backward
+  // again) gets an error instead of a silent zero.
+  std::function<std::vector<Tensor>(const BackwardCall&)> backward;
+  bool zeros_for_missing = true;       // a result that nothing used has a gradient of zeros; else an undefined one
+  std::vector<size_t> not_recorded{};  // numbers of results without a gradient
+};
+
+// The results. `inputs` (some may be undefined) are all tensors that want gradients; nothing is recorded where none of them does.
+std::vector<Tensor> differentiable(const char* op, const std::vector<Tensor>& inputs, const std::function<Recorded()>& forward);
+
+}  // namespace longhaul::kernels
