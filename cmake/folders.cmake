@@ -1,14 +1,28 @@
-# longhaul_folder(NAME [UPPER] LINKS targets…)   the library of src/NAME: all its .cpp files. UPPER: of the floor that computes.
+# longhaul_folder(NAME [UPPER] [ALONE] LINKS targets…)
+#                        the library of src/NAME: all its .cpp files. UPPER: of the floor that computes. ALONE: its files are not compiled together.
+# longhaul_compile_together(TARGET)
+#                        compiles its files six at a time: templates that all of them use (JSON, fmt, LibTorch) are made once, which halves the
+#                        build. So what stands in unnamed namespaces has a name of its own in the whole folder.
 # longhaul_tests(NAME)                           the test program of tests/NAME: all its *_test.cpp files, one ctest entry per suite.
 #
 # A test source may say in a comment   // ctest: label=full timeout=120   (default: label=fast timeout=60).
 
+function(longhaul_compile_together target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # which takes a type of a file's own for one of a header's
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+  endif()
+endfunction()
+
 function(longhaul_folder name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "UPPER" "" "LINKS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "UPPER;ALONE" "" "LINKS")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   add_library(longhaul_${name} STATIC ${sources})
   target_include_directories(longhaul_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(longhaul_${name} PUBLIC ${arg_LINKS})
+  if(NOT arg_ALONE)
+    longhaul_compile_together(longhaul_${name})
+  endif()
   set(floor ground)
   if(arg_UPPER)
     set(floor upper)

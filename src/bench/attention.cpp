@@ -124,21 +124,21 @@ Result result_of(const Case& c, bool with_peer) {
 
 // One new token over a cache, as sampling does once a layer: bound by reading keys and values.
 Result decoding() {
-  constexpr int64_t kTokens = 8192, kHeads = 12, kWidth = 64;
+  constexpr int64_t kKeys = 8192, kHeads = 12, kWidth = 64;
   const auto filled = [&](int64_t tokens) { return at::randn({tokens, kHeads, kWidth}).to(at::kBFloat16); };
   kernels::KeyValueCache cache;
-  cache.append(filled(kTokens), filled(kTokens));
+  cache.append(filled(kKeys), filled(kKeys));
   const Tensor q = filled(1);
   const kernels::KeyValueCache* const one = &cache;
   const kernels::AttentionOptions options{.scale = 0.125};
   Tensor o;
-  Result result{.name = "attention_paged", .shape = fmt::format("1 query, {} keys, H {} D {}", kTokens, kHeads, kWidth), .dtype = "bf16"};
+  Result result{.name = "attention_paged", .shape = fmt::format("1 query, {} keys, H {} D {}", kKeys, kHeads, kWidth), .dtype = "bf16"};
   result.passes.push_back({"", time_of([&] { o = kernels::attention_paged(q, Tensor(), std::span(&one, 1), options).o_thd; }), 0,
-                           4.0 * kTokens * kHeads * kWidth});
+                           4.0 * kKeys * kHeads * kWidth});
   result.implementation = kernels::Dispatcher::last("attention_paged").chosen;
   const auto boundaries = [](int64_t end) { return to_tensor(std::vector<int64_t>{0, end}); };
   const Tensor expected = kernels::attention_reference(q.to(at::kFloat), cache.keys_shd().to(at::kFloat), cache.values_shd().to(at::kFloat),
-                                                       boundaries(1), boundaries(kTokens), options)
+                                                       boundaries(1), boundaries(kKeys), options)
                               .o_thd;
   result.error = ((o - expected).norm() / expected.norm()).item<double>();
   result.tolerance = kTolerance;

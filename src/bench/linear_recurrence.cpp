@@ -31,7 +31,7 @@ struct Setting {
   Gate gate;
 };
 
-struct Inputs {
+struct RecurrenceInputs {
   Tensor q, k, v, log_decay;  // k undefined where it is tied; of a gate the logits
   std::vector<Tensor> leaves() const {
     std::vector<Tensor> all{q, v};
@@ -51,9 +51,9 @@ Tensor filled(const char* name, const layout::Shape& shape) {
 }
 
 // q, k, v as models have them: slices of one tensor. Gates per channel lie in (−1, 0).
-Inputs inputs_of(int64_t tokens, Gate gate) {
+RecurrenceInputs inputs_of(int64_t tokens, Gate gate) {
   const Tensor qkv = filled("qkv", {tokens, 3 * kHeads, kWidth}).to(at::kBFloat16);
-  Inputs inputs{
+  RecurrenceInputs inputs{
       qkv.narrow(1, 0, kHeads), qkv.narrow(1, kHeads, kHeads), qkv.narrow(1, 2 * kHeads, kHeads),
       gate == Gate::kHead ? -at::exp2(-at::linspace(1, 8, kHeads, at::kFloat)) : -filled("gate", {tokens, kHeads, kWidth}).sigmoid()};
   for (Tensor& each : {std::ref(inputs.q), std::ref(inputs.k), std::ref(inputs.v)}) each.requires_grad_();
@@ -75,7 +75,7 @@ kernels::LinearRecurrenceOptions options_of(Gate gate, ScalarType type = at::kFl
 }
 
 // What a caller does without the gate: log_decay and keys made of the logits beforehand, then the call with both.
-Tensor call_with_gate_made(const Inputs& inputs, Gate gate, const Tensor& offsets) {
+Tensor call_with_gate_made(const RecurrenceInputs& inputs, Gate gate, const Tensor& offsets) {
   const Tensor x = inputs.log_decay.to(at::kFloat);
   kernels::LinearRecurrenceOptions options{.scale = kScale};
   Tensor g = at::log_sigmoid(x), k = inputs.k;
@@ -89,17 +89,17 @@ Tensor call_with_gate_made(const Inputs& inputs, Gate gate, const Tensor& offset
 
 // The largest ‖x − reference‖ / ‖reference‖ of output and gradients, the reference in fp64 on the same numbers.
 double error_of(Gate gate) {
-  constexpr int64_t kTokens = 300;
+  constexpr int64_t kCheckedTokens = 300;
   std::vector<Tensor> results[2];
   for (const bool reference : {false, true}) {
-    Inputs inputs = inputs_of(kTokens, gate);
+    RecurrenceInputs inputs = inputs_of(kCheckedTokens, gate);
     std::vector<Tensor*> leaves{&inputs.q, &inputs.v, &inputs.log_decay};
     if (inputs.k.defined()) leaves.push_back(&inputs.k);
     for (Tensor* each : leaves) *each = (reference ? each->detach().to(at::kDouble) : each->detach()).requires_grad_();
     const auto call = reference ? &kernels::linear_recurrence_reference : &kernels::linear_recurrence;
     const auto options = options_of(gate, reference ? at::kDouble : at::kFloat);
     const Tensor o_thd = call(inputs.q, inputs.k, inputs.v, inputs.log_decay, Tensor(), Tensor(), options).o_thd;
-    o_thd.backward(filled("gradient", {kTokens, kHeads, kWidth}).to(o_thd.scalar_type()));
+    o_thd.backward(filled("gradient", {kCheckedTokens, kHeads, kWidth}).to(o_thd.scalar_type()));
     results[reference] = {o_thd.detach()};
     for (const Tensor* each : leaves) results[reference].push_back(each->grad());
   }
@@ -128,7 +128,7 @@ Tensor entering(const Tensor& add_hnkv, const Tensor& decay_hnk) {
   return at::stack(states, 1);
 }
 
-Tensor peer_forward(const Inputs& inputs, Gate gate, int64_t block) {
+Tensor peer_forward(const RecurrenceInputs& inputs, Gate gate, int64_t block) {
   const Tensor q = in_blocks(inputs.q, block), k = in_blocks(inputs.k, block), v = in_blocks(inputs.v, block);
   const auto half = [](const Tensor& x) { return x.to(at::kBFloat16); };
   Tensor b, causal = at::ones({block, block}, at::kFloat).tril();
@@ -150,7 +150,7 @@ Tensor peer_forward(const Inputs& inputs, Gate gate, int64_t block) {
   return o.mul(kScale).permute({1, 2, 0, 3}).reshape({-1, kHeads, kWidth});
 }
 
-Peer peer_of(const Inputs& inputs, Gate gate, const Tensor& gradient) {
+Peer peer_of(const RecurrenceInputs& inputs, Gate gate, const Tensor& gradient) {
   Peer best{.name = "LibTorch operators"};
   double fastest = std::numeric_limits<double>::infinity();
   for (const int64_t block : gate == Gate::kHead ? std::vector<int64_t>{64, 128, 256} : std::vector<int64_t>{32, 64}) {
@@ -200,7 +200,7 @@ void bench_linear_recurrence(const Request& request, Results& into) {
   const int all = threads();
   for (const Setting& setting : kSettings) {
     if (setting.tokens != 16384 && !request.peer) continue;  // the long comparisons come with the peer's
-    const Inputs inputs = inputs_of(setting.tokens, setting.gate);
+    const RecurrenceInputs inputs = inputs_of(setting.tokens, setting.gate);
     const Tensor gradient = filled("gradient", {setting.tokens, kHeads, kWidth}).to(at::kBFloat16);
     std::vector<int64_t> ends;
     for (int64_t n = 0; n <= setting.documents; ++n) ends.push_back(setting.tokens / setting.documents * n);

@@ -19,7 +19,7 @@
 namespace longhaul::cli {
 namespace {
 
-struct Arguments {
+struct BenchArguments {
   std::vector<std::string> names;
   bool list = false, fresh = false, json = false, peer = false, explain = false, ops_library = false;
 };
@@ -52,7 +52,7 @@ void list_benchmarks(bool json) {
   }
 }
 
-ExitCode run_benchmarks(const Arguments& arguments);
+ExitCode run_benchmarks(const BenchArguments& arguments);
 
 // Beside the program, or in lib/ of a package.
 std::filesystem::path ops_library() {
@@ -68,7 +68,7 @@ std::filesystem::path ops_library() {
                .hint = "./longhaul build, in the source folder"});
 }
 
-ExitCode run_benchmarks(const Arguments& arguments) {
+ExitCode run_benchmarks(const BenchArguments& arguments) {
   if (arguments.list) {
     list_benchmarks(arguments.json);
     return ExitCode::kDone;
@@ -97,7 +97,7 @@ ExitCode run_benchmarks(const Arguments& arguments) {
   return correct ? ExitCode::kDone : ExitCode::kCheckFailed;
 }
 
-void add_compare(Command& bench) {
+void add_compare_machines(Command& bench) {
   struct Files {
     std::string a, b;
     bool json = false;
@@ -121,7 +121,7 @@ void add_compare(Command& bench) {
   });
 }
 
-void add_train(Command& group) {
+void add_bench_train(Command& group) {
   struct Options {
     bench::TrainRequest request;
     std::string device = "auto";
@@ -157,7 +157,7 @@ void add_train(Command& group) {
 }  // namespace
 
 void add_bench(Command& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<BenchArguments>();
   Command bench = program.add("bench", "measure operators beside this machine's limits (exit 1: a wrong answer)",
                               {{"everything", "bench"},
                                {"one of them, beside its peer", "bench linear_recurrence --peer"},
@@ -170,8 +170,8 @@ void add_bench(Command& program) {
   bench.flag("--ops-library", arguments->ops_library, "only print the path of the operators' library for torch.ops.load_library");
   bench.json_flag(arguments->json, "print one JSON object a line");
   bench.on_run([arguments] { return run_benchmarks(*arguments); });
-  add_train(bench);
-  add_compare(bench);
+  add_bench_train(bench);
+  add_compare_machines(bench);
 }
 
 }  // namespace longhaul::cli

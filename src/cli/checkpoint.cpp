@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 using storage::local_file_system;
 
-struct Arguments {
+struct CheckpointArguments {
   std::string path, second;
   int64_t keep = 3, keep_every = 0;
   bool dry_run = false, tensors = false, json = false;
@@ -58,8 +58,8 @@ std::string marks_of(const storage::CheckpointSummary& summary) {
   return fmt::format("{}", fmt::join(marks, ", "));
 }
 
-void add_list(Command& group) {
-  auto arguments = std::make_shared<Arguments>();
+void add_list_checkpoints(Command& group) {
+  auto arguments = std::make_shared<CheckpointArguments>();
   Command list = group.add("list", "the checkpoints of a run, newest first",
                            {{"of a run", "checkpoint list runs/first-run"},
                             {"of a folder of checkpoints", "checkpoint list runs/first-run/checkpoints"},
@@ -150,8 +150,8 @@ observe::Table table_of(const storage::Checkpoint& checkpoint) {
   return table;
 }
 
-void add_show(Command& group) {
-  auto arguments = std::make_shared<Arguments>();
+void add_show_checkpoint(Command& group) {
+  auto arguments = std::make_shared<CheckpointArguments>();
   Command show = group.add("show", "what one checkpoint holds: where it came from, its tensors",
                            {{"the newest of a run", "checkpoint show runs/first-run"},
                             {"with every tensor", "checkpoint show runs/first-run/checkpoints/step-000000200 --tensors"},
@@ -186,8 +186,8 @@ void verify_one(const fs::path& path) {
   checkpoint.verify([&](int64_t bytes) { progress.advance(bytes); });
 }
 
-void add_verify(Command& group) {
-  auto arguments = std::make_shared<Arguments>();
+void add_verify_checkpoint(Command& group) {
+  auto arguments = std::make_shared<CheckpointArguments>();
   Command verify = group.add("verify", "read every byte and compare checksums (exit 66 names file and tensor)",
                              {{"one checkpoint", "checkpoint verify runs/first-run/checkpoints/step-000000200"},
                               {"all of a run", "checkpoint verify runs/first-run"},
@@ -222,8 +222,8 @@ void add_verify(Command& group) {
   });
 }
 
-void add_diff(Command& group) {
-  auto arguments = std::make_shared<Arguments>();
+void add_diff_checkpoints(Command& group) {
+  auto arguments = std::make_shared<CheckpointArguments>();
   Command diff = group.add("diff", "the tensors in which two checkpoints differ (exit 1 when they do)",
                            {{"two checkpoints", "checkpoint diff runs/a/checkpoints/step-000000200 runs/b/checkpoints/step-000000200"},
                             {"the newest of two runs", "checkpoint diff runs/a runs/b"},
@@ -253,8 +253,8 @@ void add_diff(Command& group) {
   });
 }
 
-void add_prune(Command& group) {
-  auto arguments = std::make_shared<Arguments>();
+void add_prune_checkpoints(Command& group) {
+  auto arguments = std::make_shared<CheckpointArguments>();
   Command prune = group.add("prune", "remove old checkpoints, once a newer one has been verified",
                             {{"what would go, keeping three", "checkpoint prune runs/first-run --keep 3 --dry-run"},
                              {"keep two, and every thousandth step", "checkpoint prune runs/first-run --keep 2 --keep-every 1000"},
@@ -309,11 +309,11 @@ void add_checkpoint(Command& program) {
                                     {{"what a run has saved", "checkpoint list runs/first-run"},
                                      {"is every byte in order?", "checkpoint verify runs/first-run"},
                                      {"where two runs differ", "checkpoint diff runs/a runs/b"}});
-  add_list(group);
-  add_show(group);
-  add_verify(group);
-  add_diff(group);
-  add_prune(group);
+  add_list_checkpoints(group);
+  add_show_checkpoint(group);
+  add_verify_checkpoint(group);
+  add_diff_checkpoints(group);
+  add_prune_checkpoints(group);
 }
 
 }  // namespace longhaul::cli

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Arguments {
+struct CompareArguments {
   std::string first, second;
   bool json = false;
 };
@@ -85,7 +85,7 @@ std::string text_of(const checkpoint::RunDifference& found, int64_t first_step) 
 }  // namespace
 
 void add_compare(Command& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<CompareArguments>();
   Command compare = program.add("compare", "two runs: the first step and tensor that differ (exit 1 when one does)",
                                 {{"was the resumed run the same?", "compare runs/whole runs/resumed"},
                                  {"two seeds", "compare runs/seed-0 runs/seed-1"},

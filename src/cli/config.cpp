@@ -18,14 +18,14 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Arguments {
+struct ConfigArguments {
   std::string recipe, second, key;
   std::vector<std::string> overrides;
   bool json = false;
 };
 
 void add_check(Command& group) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ConfigArguments>();
   Command check = group.add("check", "refuse unknown keys, wrong values and impossible combinations",
                             {{"is this recipe in order?", "config check recipes/first-run.toml"},
                              {"with one value set otherwise", "config check recipes/first-run.toml train.sequence=4096"},
@@ -43,8 +43,8 @@ void add_check(Command& group) {
   });
 }
 
-void add_show(Command& group) {
-  auto arguments = std::make_shared<Arguments>();
+void add_show_config(Command& group) {
+  auto arguments = std::make_shared<ConfigArguments>();
   Command show = group.add("show", "every option with its value and where it comes from",
                            {{"all options, as a recipe file", "config show recipes/first-run.toml"},
                             {"with overrides, as `train` would run it", "config show recipes/first-run.toml train.steps=20 optim.lr=1e-3"},
@@ -71,8 +71,8 @@ ordered_json json_of(const recipe::Difference& difference) {
           {"on_resume", difference.on_resume == recipe::OnResume::kSame ? "same" : "may_change"}};
 }
 
-void add_diff(Command& group) {
-  auto arguments = std::make_shared<Arguments>();
+void add_diff_config(Command& group) {
+  auto arguments = std::make_shared<ConfigArguments>();
   Command diff = group.add("diff", "the options in which two recipes differ (exit 1 when they do)",
                            {{"two recipe files", "config diff recipes/first-run.toml mine.toml"},
                             {"a recipe and what a run was started with", "config diff recipes/first-run.toml runs/first-run/recipe.toml"},
@@ -95,7 +95,7 @@ void add_diff(Command& group) {
 }
 
 // `explain KEY` and `explain RECIPE KEY`, each with overrides: a recipe is a file, and its name no option's.
-ExitCode explain(Arguments arguments) {
+ExitCode explain(ConfigArguments arguments) {
   if (!arguments.key.empty() && arguments.key.find('=') != std::string::npos) {
     arguments.overrides.insert(arguments.overrides.begin(), std::exchange(arguments.key, ""));
   }
@@ -122,7 +122,7 @@ ExitCode explain(Arguments arguments) {
 }
 
 void add_explain(Command& group) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ConfigArguments>();
   Command command = group.add("explain", "what an option means, its range, its value here and who set it",
                               {{"one option", "config explain optim.lr"},
                                {"a whole section, as a recipe has it", "config explain recipes/first-run.toml train"},
@@ -142,8 +142,8 @@ void add_config(Command& program) {
                                      {"every option with its origin", "config show recipes/first-run.toml"},
                                      {"what an option means", "config explain optim.lr"}});
   add_check(group);
-  add_show(group);
-  add_diff(group);
+  add_show_config(group);
+  add_diff_config(group);
   add_explain(group);
 }
 

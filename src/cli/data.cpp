@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-struct Arguments {
+struct DataArguments {
   std::string path;
   std::vector<std::string> overrides;
   double days = 30;
@@ -116,7 +116,7 @@ std::vector<data::PreparedSource> prepared_below(const fs::path& folder) {
 }
 
 void add_prepare(Command& group) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<DataArguments>();
   Command prepare = group.add("prepare", "train or load the tokenizer and write token shards, once",
                               {{"before a run", "data prepare recipes/first-run.toml"},
                                {"your own text", "data prepare recipes/first-run.toml data.source=/a/folder/of/text"},
@@ -131,8 +131,8 @@ void add_prepare(Command& group) {
   });
 }
 
-void add_verify(Command& group) {
-  auto arguments = std::make_shared<Arguments>();
+void add_verify_data(Command& group) {
+  auto arguments = std::make_shared<DataArguments>();
   Command verify = group.add("verify", "read every byte of prepared data and compare checksums (exit 65 names the shard)",
                              {{"one prepared source", "data verify ~/.cache/longhaul/tokens-0123456789abcdef"},
                               {"everything in a cache", "data verify ~/.cache/longhaul"},
@@ -159,8 +159,8 @@ void add_verify(Command& group) {
   });
 }
 
-void add_show(Command& group) {
-  auto arguments = std::make_shared<Arguments>();
+void add_show_data(Command& group) {
+  auto arguments = std::make_shared<DataArguments>();
   Command shown = group.add("show", "documents, bytes and tokens of prepared data",
                             {{"everything in a cache", "data show ~/.cache/longhaul"},
                              {"one prepared source", "data show ~/.cache/longhaul/tokens-0123456789abcdef"},
@@ -174,7 +174,7 @@ void add_show(Command& group) {
 }
 
 // Entries that no run has used for so long, or all; removed only with --yes.
-ExitCode clean(const Arguments& arguments) {
+ExitCode clean(const DataArguments& arguments) {
   const fs::path folder = arguments.path.empty() ? user_cache_folder() : fs::path(arguments.path);
   const double now_s = wall_time_s();
   observe::Table table(text_of_path(folder),
@@ -216,7 +216,7 @@ ExitCode clean(const Arguments& arguments) {
 }
 
 void add_clean(Command& group) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<DataArguments>();
   Command command = group.add("clean", "list, and with --yes remove, prepared data, tokenizers and packing indexes that no recent run used",
                               {{"what has not been used for 30 days, and its size", "data clean"},
                                {"remove what has not been used for a week", "data clean --older-than 7 --yes"},
@@ -237,8 +237,8 @@ void add_data(Command& program) {
                                      {"check it", "data verify ~/.cache/longhaul"},
                                      {"how much there is", "data show ~/.cache/longhaul"}});
   add_prepare(group);
-  add_verify(group);
-  add_show(group);
+  add_verify_data(group);
+  add_show_data(group);
   add_clean(group);
 }
 

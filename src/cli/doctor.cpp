@@ -222,10 +222,10 @@ ExitCode examine(bool fresh, bool json) {
 }  // namespace
 
 void add_doctor(Command& program) {
-  struct Arguments {
+  struct DoctorArguments {
     bool fresh = false, json = false;
   };
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<DoctorArguments>();
   Command doctor = program.add("doctor", "what this machine is and can do, and what to mend (exit 1: something must be)",
                                {{"before a first run", "doctor"},
                                 {"measure again, on an idle machine", "doctor --fresh"},

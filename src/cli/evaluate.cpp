@@ -18,14 +18,15 @@
 namespace longhaul::cli {
 namespace {
 
-struct Arguments {
+struct EvaluateArguments {
   std::string checkpoint, data, jsonl_field, tokenizer, dtype, device = "auto";
   int64_t context = 0;
   bool json = false;
 };
 
 // The texts below `path`, all of them held out, as token shards in the user's cache.
-data::PreparedSource prepare_held_out(const Arguments& arguments, const recipe::DataOptions& trained_on, const data::Tokenizer& tokenizer) {
+data::PreparedSource prepare_held_out(const EvaluateArguments& arguments, const recipe::DataOptions& trained_on,
+                                      const data::Tokenizer& tokenizer) {
   recipe::DataOptions options = trained_on;
   options.source = {arguments.data};
   if (!arguments.jsonl_field.empty()) options.jsonl_field = arguments.jsonl_field;
@@ -38,7 +39,7 @@ data::PreparedSource prepare_held_out(const Arguments& arguments, const recipe::
   return data::prepare(corpus, 0, data::encoder_of(tokenizer), user_cache_folder());
 }
 
-ExitCode run(const Arguments& arguments) {
+ExitCode run(const EvaluateArguments& arguments) {
   const at::Device device = device_named(arguments.device, "--device");
   const DeviceScope scope(device);
   auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device);
@@ -69,7 +70,7 @@ ExitCode run(const Arguments& arguments) {
 }  // namespace
 
 void add_evaluate(Command& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<EvaluateArguments>();
   Command evaluate =
       program.add("evaluate", "bits per byte and perplexity of a model on texts",
                   {{"every text below a folder", "evaluate runs/first-run --data ~/texts"},

@@ -17,13 +17,13 @@
 namespace longhaul::cli {
 namespace {
 
-struct Arguments {
+struct SampleArguments {
   std::string checkpoint, prompt, tokenizer, dtype, device = "auto";
   generate::GenerateSettings settings;
   bool json = false;
 };
 
-ExitCode run(const Arguments& arguments) {
+ExitCode run(const SampleArguments& arguments) {
   if (arguments.settings.min_tokens > arguments.settings.tokens) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "a text cannot be longer than it may become",
@@ -68,7 +68,7 @@ ExitCode run(const Arguments& arguments) {
 }  // namespace
 
 void add_sample(Command& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<SampleArguments>();
   Command sample = program.add("sample", "continue a text with a trained model",
                                {{"the newest checkpoint of a run", "sample runs/first-run --prompt \"import torch\" --tokens 100"},
                                 {"the likeliest continuation", "sample runs/first-run --prompt \"def \" --temperature 0"},

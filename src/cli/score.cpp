@@ -15,11 +15,11 @@
 namespace longhaul::cli {
 namespace {
 
-struct Arguments {
+struct ScoreArguments {
   std::string checkpoint, ids, out, dtype, device = "auto";
 };
 
-ExitCode run(const Arguments& arguments) {
+ExitCode run(const ScoreArguments& arguments) {
   const at::Device device = device_named(arguments.device, "--device");
   const DeviceScope scope(device);
   auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device);
@@ -57,7 +57,7 @@ ExitCode run(const Arguments& arguments) {
 }  // namespace
 
 void add_score(Command& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ScoreArguments>();
   Command score = program.add(
       "score", "write the logits of a list of token ids",
       {{"fp32 logits [tokens, vocabulary], tensor name \"logits\"", "score runs/first-run --ids ids.json --out logits.safetensors"},

@@ -21,7 +21,7 @@
 namespace longhaul::cli {
 namespace {
 
-struct Arguments {
+struct TokenizerArguments {
   std::string tokenizer, out, jsonl_field = recipe::DataOptions{}.jsonl_field;
   std::vector<std::string> paths;
   int64_t vocabulary = 8192;
@@ -29,7 +29,7 @@ struct Arguments {
 };
 
 void add_train_tokenizer(Command& group) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<TokenizerArguments>();
   Command train = group.add("train", "byte-level BPE trained on files and folders",
                             {{"8,192 entries from a folder", "tokenizer train --vocabulary 8192 --out tokenizer.json texts/"},
                              {"from compressed JSON Lines", "tokenizer train --vocabulary 32000 --out tokenizer.json pages.jsonl.zst"},
@@ -60,7 +60,7 @@ void add_train_tokenizer(Command& group) {
 }
 
 void add_encode(Command& group) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<TokenizerArguments>();
   Command encode = group.add("encode", "files as token ids, one line a file",
                              {{"ids separated by spaces", "tokenizer encode tokenizer.json story.txt"},
                               {"one JSON object a file", "tokenizer encode tokenizer.json a.txt b.txt --json"},
@@ -91,7 +91,7 @@ std::vector<int32_t> ids_of(const std::vector<std::string>& words) {
 }
 
 void add_decode(Command& group) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<TokenizerArguments>();
   Command decode =
       group.add("decode", "token ids as text",
                 {{"ids as arguments", "tokenizer decode tokenizer.json 15496 995"},

@@ -16,7 +16,7 @@
 namespace longhaul::cli {
 namespace {
 
-struct Arguments {
+struct TrainArguments {
   std::string recipe, run;
   std::vector<std::string> overrides;
   bool fresh = false, explain_dispatch = false, quiet = false;
@@ -29,7 +29,7 @@ std::filesystem::path default_folder(const std::string& recipe) {
 std::string key_of(const std::string& override) { return override.substr(0, override.find_first_of(" =")); }
 
 // What continues this run: the command that was typed; of a finished one with twice the steps.
-std::string next_command(const Arguments& arguments, const train::RunRequest& request, bool finished) {
+std::string next_command(const TrainArguments& arguments, const train::RunRequest& request, bool finished) {
   std::string words = "train " + shell_quoted(arguments.recipe);
   for (const std::string& word : arguments.overrides) {
     if (!finished || key_of(word) != "train.steps") words += " " + shell_quoted(word);
@@ -38,7 +38,7 @@ std::string next_command(const Arguments& arguments, const train::RunRequest& re
   return program_command(arguments.run.empty() ? words : words + " --run " + shell_quoted(arguments.run));
 }
 
-void print_where_things_lie(const Arguments& arguments, const train::RunRequest& request, const train::Outcome& outcome) {
+void print_where_things_lie(const TrainArguments& arguments, const train::RunRequest& request, const train::Outcome& outcome) {
   const std::string run = request.run_folder.string();
   const bool finished = outcome.reason == "finished";
   print(fmt::format("\n{} at step {}. In {}:\n", finished ? "Finished" : "Stopped", outcome.step, run) +
@@ -54,7 +54,7 @@ void print_where_things_lie(const Arguments& arguments, const train::RunRequest&
   }
 }
 
-ExitCode run(const Arguments& arguments) {
+ExitCode run(const TrainArguments& arguments) {
   install_signal_handlers();
   if (arguments.quiet) set_log_level(LogLevel::kWarning);
   kernels::Dispatcher::explain(arguments.explain_dispatch);
@@ -78,7 +78,7 @@ ExitCode run(const Arguments& arguments) {
 }  // namespace
 
 void add_train(Command& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<TrainArguments>();
   Command train = program.add(
       "train", "train the model a recipe describes; a second start continues the run",
       {{"from nothing to a report on this machine", "train recipes/first-run.toml"},

@@ -15,9 +15,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr char kMagic[8] = {'L', 'H', 'P', 'A', 'C', 'K', 'E', 'D'};
+constexpr char kPackingMagic[8] = {'L', 'H', 'P', 'A', 'C', 'K', 'E', 'D'};
 
-struct RawHeader {  // as it lies in the file, little-endian
+struct RawPackingHeader {  // as it lies in the file, little-endian
   char magic[8];
   uint32_t version;
   uint32_t header_bytes;
@@ -31,14 +31,16 @@ struct RawHeader {  // as it lies in the file, little-endian
   uint32_t zero;
   uint64_t checksum;  // xxh3 of all bytes before it
 };
-static_assert(sizeof(RawHeader) == 136);
+static_assert(sizeof(RawPackingHeader) == 136);
 
 struct Entry {      // where a piece of the row begins
   int64_t ordinal;  // in the shuffled order of documents
   int64_t start;    // input of that document
 };
 
-uint64_t header_checksum(const RawHeader& raw) { return xxh3(std::as_bytes(std::span(&raw, 1)).first(offsetof(RawHeader, checksum))); }
+uint64_t header_checksum(const RawPackingHeader& raw) {
+  return xxh3(std::as_bytes(std::span(&raw, 1)).first(offsetof(RawPackingHeader, checksum)));
+}
 
 // of: "documents" or "samples".
 RandomStream order_of(const char* of, const PackingKey& key) {
@@ -68,7 +70,7 @@ void make(const TokenDataset& dataset, const PackingKey& key, const fs::path& pa
   partial += fmt::format(".{:08x}{:08x}.partial", entropy(), entropy());
   make_folders(path.parent_path());
   File file = File::open(partial, File::Mode::kCreate);
-  RawHeader raw{};
+  RawPackingHeader raw{};
   file.write(std::as_bytes(std::span(&raw, 1)));
 
   std::vector<Entry> table;
@@ -94,7 +96,7 @@ void make(const TokenDataset& dataset, const PackingKey& key, const fs::path& pa
   }
   flush();
 
-  std::memcpy(raw.magic, kMagic, sizeof kMagic);
+  std::memcpy(raw.magic, kPackingMagic, sizeof kPackingMagic);
   raw.version = kPackingVersion;
   raw.header_bytes = sizeof raw;
   std::memcpy(raw.dataset, key.dataset.data(), std::min(key.dataset.size(), sizeof raw.dataset));
@@ -123,10 +125,10 @@ PackingIndex PackingIndex::open(const fs::path& path, const PackingKey& key, int
   PackingIndex index(key);
   index.documents_ = documents;
   index.file_ = MappedFile::open(path, ExitCode::kData);
-  RawHeader raw;
+  RawPackingHeader raw;
   if (index.file_.size() < static_cast<int64_t>(sizeof raw)) refuse(path, "a header", fmt::format("{} bytes", index.file_.size()));
   std::memcpy(&raw, index.file_.range(0, sizeof raw).data(), sizeof raw);
-  if (std::memcmp(raw.magic, kMagic, sizeof kMagic) != 0) refuse(path, "a file that begins with LHPACKED", "other bytes");
+  if (std::memcmp(raw.magic, kPackingMagic, sizeof kPackingMagic) != 0) refuse(path, "a file that begins with LHPACKED", "other bytes");
   if (raw.version != kPackingVersion)
     refuse(path, fmt::format("format version {}", kPackingVersion), fmt::format("version {}", raw.version));
   if (header_checksum(raw) != raw.checksum) refuse(path, "a header with the right checksum", "a damaged header");
@@ -164,7 +166,8 @@ std::vector<Segment> PackingIndex::sample(const TokenDataset& dataset, int64_t i
   LONGHAUL_ASSERT(index >= 0 && index < samples_, "sample {} of {}", index, samples_);
   const uint64_t piece = permutation_at(sample_order_, static_cast<uint64_t>(samples_), static_cast<uint64_t>(index));
   Entry entry;
-  std::memcpy(&entry, file_.range(static_cast<int64_t>(sizeof(RawHeader) + piece * sizeof entry), sizeof entry).data(), sizeof entry);
+  std::memcpy(&entry, file_.range(static_cast<int64_t>(sizeof(RawPackingHeader) + piece * sizeof entry), sizeof entry).data(),
+              sizeof entry);
   std::vector<Segment> segments;
   int64_t left = sequence_;
   for (; left > 0 && entry.ordinal < documents_; ++entry.ordinal, entry.start = 0) {

@@ -12,9 +12,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "token shards are little-endian and mapped as they are");
 
-constexpr char kMagic[8] = {'L', 'H', 'T', 'O', 'K', 'E', 'N', 'S'};
+constexpr char kShardMagic[8] = {'L', 'H', 'T', 'O', 'K', 'E', 'N', 'S'};
 
-struct RawHeader {  // as it lies in the file
+struct RawShardHeader {  // as it lies in the file
   char magic[8];
   uint32_t version;
   uint32_t header_bytes;
@@ -33,7 +33,7 @@ struct RawHeader {  // as it lies in the file
   uint8_t zero[104];
   uint64_t checksum;  // xxh3 of all bytes before it
 };
-static_assert(sizeof(RawHeader) == kShardHeaderBytes);
+static_assert(sizeof(RawShardHeader) == kShardHeaderBytes);
 
 int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 
@@ -75,12 +75,12 @@ std::string hex_of_bytes(const uint8_t (&bytes)[32]) {
 }  // namespace
 
 ShardHeader parse_shard_header(std::span<const std::byte> bytes, int64_t file_bytes, const std::string& where) {
-  RawHeader raw;
+  RawShardHeader raw;
   if (bytes.size() < sizeof raw) refuse(where, fmt::format("a header of {} bytes", sizeof raw), fmt::format("{} bytes", bytes.size()));
   std::memcpy(&raw, bytes.data(), sizeof raw);
-  if (std::memcmp(raw.magic, kMagic, sizeof kMagic) != 0) refuse(where, "a file that begins with LHTOKENS", "other bytes");
+  if (std::memcmp(raw.magic, kShardMagic, sizeof kShardMagic) != 0) refuse(where, "a file that begins with LHTOKENS", "other bytes");
   if (raw.version != kShardVersion) refuse(where, fmt::format("format version {}", kShardVersion), fmt::format("version {}", raw.version));
-  const uint64_t checksum = xxh3(bytes.first(offsetof(RawHeader, checksum)));
+  const uint64_t checksum = xxh3(bytes.first(offsetof(RawShardHeader, checksum)));
   if (checksum != raw.checksum) {
     refuse(where, fmt::format("header checksum {:016x}", raw.checksum), fmt::format("{:016x}: the header is damaged", checksum));
   }
@@ -177,8 +177,8 @@ ShardHeader ShardWriter::finish() {
   header_.blocks_checksum = xxh3(table);
   header_.file_bytes = sections_of(header_).file;
 
-  RawHeader raw{};
-  std::memcpy(raw.magic, kMagic, sizeof kMagic);
+  RawShardHeader raw{};
+  std::memcpy(raw.magic, kShardMagic, sizeof kShardMagic);
   raw.version = kShardVersion;
   raw.header_bytes = kShardHeaderBytes;
   raw.token_bytes = static_cast<uint32_t>(header_.token_bytes);
@@ -193,7 +193,7 @@ ShardHeader ShardWriter::finish() {
   raw.blocks_checksum = header_.blocks_checksum;
   raw.file_bytes = header_.file_bytes;
   const auto bytes = std::as_bytes(std::span(&raw, 1));
-  raw.checksum = xxh3(bytes.first(offsetof(RawHeader, checksum)));
+  raw.checksum = xxh3(bytes.first(offsetof(RawShardHeader, checksum)));
   file_.write_at(0, bytes);
   file_.sync();
   file_.close();

@@ -15,8 +15,6 @@ namespace {
 
 using enum MemoryPurpose;
 
-double number(int64_t x) { return static_cast<double>(x); }
-
 struct ParameterCounts {
   double all = 0, wide = 0;  // wide: norms and routers, which stay in the precision of sums
 };

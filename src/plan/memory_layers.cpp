@@ -7,8 +7,6 @@
 namespace longhaul::plan {
 namespace {
 
-double number(int64_t x) { return static_cast<double>(x); }
-
 // Sizes in bytes of what stands in the formulas. t: tokens.
 struct Sizes {
   explicit Sizes(const MemoryRequest& request)

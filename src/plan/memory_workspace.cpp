@@ -10,7 +10,6 @@
 namespace longhaul::plan {
 namespace {
 
-double number(int64_t x) { return static_cast<double>(x); }
 double rounded_up(double x, double unit) { return std::ceil(x / unit) * unit; }
 
 // ---- products of linear layers (kernels/matmul)

@@ -6,6 +6,8 @@
 
 namespace longhaul::plan {
 
+inline double number(int64_t x) { return static_cast<double>(x); }  // bytes are computed in doubles
+
 // A weight that one product reads: logical weights of the same input side by side (query, key and value; gate and up).
 enum class ProductRole { kPlain, kUp, kDown };  // up, activation and down are one operator
 struct ProductWeight {

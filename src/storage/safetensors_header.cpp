@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-[[noreturn]] void malformed(const std::string& where, std::string what, std::string expected, std::string found) {
+[[noreturn]] void malformed_header(const std::string& where, std::string what, std::string expected, std::string found) {
   throw Error({.code = ExitCode::kCheckpoint,
                .what = std::move(what),
                .expected = std::move(expected),
@@ -47,7 +47,8 @@ class HeaderEvents : public JsonEventTypes {
     if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return unexpected(fmt::format("{}", value));
     if (place_ == Place::kShape) {
       if (static_cast<int64_t>(tensor_.shape.size()) >= limits_.rank) {
-        malformed(in_tensor(where_, tensor_.name), "the tensor has too many dimensions", fmt::format("at most {}", limits_.rank), "more");
+        malformed_header(in_tensor(where_, tensor_.name), "the tensor has too many dimensions", fmt::format("at most {}", limits_.rank),
+                         "more");
       }
       tensor_.shape.push_back(static_cast<int64_t>(value));
       return true;
@@ -66,7 +67,7 @@ class HeaderEvents : public JsonEventTypes {
     }
     if (place_ == Place::kTensor && field_ == Field::kDType) {
       const auto dtype = dtype_named(value);
-      if (!dtype) malformed(in_tensor(where_, tensor_.name), "unknown dtype", "one of BOOL, U8 … F64, U64", printable(value));
+      if (!dtype) malformed_header(in_tensor(where_, tensor_.name), "unknown dtype", "one of BOOL, U8 … F64, U64", printable(value));
       tensor_.dtype = *dtype;
       field_ = Field::kNone;
       return true;
@@ -83,8 +84,8 @@ class HeaderEvents : public JsonEventTypes {
   bool end_object() {
     if (place_ == Place::kTensor) {
       if (seen_ != 7) {
-        malformed(in_tensor(where_, tensor_.name), "the tensor's description is incomplete", "dtype, shape and data_offsets",
-                  "fewer fields");
+        malformed_header(in_tensor(where_, tensor_.name), "the tensor's description is incomplete", "dtype, shape and data_offsets",
+                         "fewer fields");
       }
       header_.tensors.push_back(std::move(tensor_));
       tensor_ = {};
@@ -124,8 +125,8 @@ class HeaderEvents : public JsonEventTypes {
   }
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) {
-    malformed(where_, "the header is not valid JSON", "a JSON object in UTF-8",
-              fmt::format("an error at byte {} of the header: {}", position, printable(error.what(), 200)));
+    malformed_header(where_, "the header is not valid JSON", "a JSON object in UTF-8",
+                     fmt::format("an error at byte {} of the header: {}", position, printable(error.what(), 200)));
   }
 
  private:
@@ -142,14 +143,14 @@ class HeaderEvents : public JsonEventTypes {
     next_is_metadata_ = name == "__metadata__";
     if (next_is_metadata_) return true;
     if (name.empty() || name.find('\0') != std::string::npos) {
-      malformed(in_tensor(where_, name), "unusable tensor name", "a name that is not empty and holds no NUL", "such a name");
+      malformed_header(in_tensor(where_, name), "unusable tensor name", "a name that is not empty and holds no NUL", "such a name");
     }
     if (static_cast<int64_t>(name.size()) > limits_.name_bytes) {
-      malformed(in_tensor(where_, name), "the tensor's name is too long", fmt::format("at most {} bytes", limits_.name_bytes),
-                fmt::format("{} bytes", name.size()));
+      malformed_header(in_tensor(where_, name), "the tensor's name is too long", fmt::format("at most {} bytes", limits_.name_bytes),
+                       fmt::format("{} bytes", name.size()));
     }
     if (static_cast<int64_t>(header_.tensors.size()) >= limits_.tensors) {
-      malformed(where_, "the file has too many tensors", fmt::format("at most {}", limits_.tensors), "more");
+      malformed_header(where_, "the file has too many tensors", fmt::format("at most {}", limits_.tensors), "more");
     }
     tensor_.name = name;
     seen_ = 0;
@@ -159,13 +160,13 @@ class HeaderEvents : public JsonEventTypes {
   }
 
   [[noreturn]] void duplicate(std::string_view kind, std::string_view name) {
-    malformed(where_, fmt::format("the header holds a {} twice", kind), "each once", printable(name));
+    malformed_header(where_, fmt::format("the header holds a {} twice", kind), "each once", printable(name));
   }
 
   bool unexpected(const std::string& found) {
     const std::string where = tensor_.name.empty() ? where_ : in_tensor(where_, tensor_.name);
-    malformed(where, "the header does not have the form of a safetensors header",
-              R"({"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, …})", found);
+    malformed_header(where, "the header does not have the form of a safetensors header",
+                     R"({"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, …})", found);
   }
 
   const std::string& where_;
@@ -188,22 +189,22 @@ void check_ranges(SafetensorsHeader& header, int64_t file_bytes, const std::stri
   for (const TensorInfo& tensor : header.tensors) {
     const std::string at = in_tensor(where, tensor.name);
     if (tensor.begin != previous_end || tensor.end < tensor.begin) {
-      malformed(at, "the tensors' data do not follow one another", fmt::format("data_offsets that begin at {}", previous_end),
-                fmt::format("[{}, {}]", tensor.begin, tensor.end));
+      malformed_header(at, "the tensors' data do not follow one another", fmt::format("data_offsets that begin at {}", previous_end),
+                       fmt::format("[{}, {}]", tensor.begin, tensor.end));
     }
     const int64_t bytes = tensor_bytes(tensor.dtype, tensor.shape, at);
     if (bytes != tensor.bytes()) {
-      malformed(at, "the tensor's data do not have the size of its shape",
-                fmt::format("{} bytes for {} [{}]", bytes, name_of(tensor.dtype), fmt::join(tensor.shape, ", ")),
-                fmt::format("{} bytes", tensor.bytes()));
+      malformed_header(at, "the tensor's data do not have the size of its shape",
+                       fmt::format("{} bytes for {} [{}]", bytes, name_of(tensor.dtype), fmt::join(tensor.shape, ", ")),
+                       fmt::format("{} bytes", tensor.bytes()));
     }
     previous_end = tensor.end;
   }
   // previous_end <= 2^63 - 1 and data_begin is small, so compare by subtraction.
   if (file_bytes - header.data_begin != previous_end) {
-    malformed(where, "the file's size does not match its header",
-              fmt::format("{} bytes of tensor data after {} bytes of header", previous_end, header.data_begin),
-              fmt::format("{} bytes of data", file_bytes - header.data_begin));
+    malformed_header(where, "the file's size does not match its header",
+                     fmt::format("{} bytes of tensor data after {} bytes of header", previous_end, header.data_begin),
+                     fmt::format("{} bytes of data", file_bytes - header.data_begin));
   }
 }
 
@@ -229,11 +230,11 @@ int64_t tensor_bytes(DType dtype, std::span<const int64_t> shape, std::string_vi
   for (const int64_t size : shape) overflow = overflow || size < 0 || __builtin_mul_overflow(elements, size, &elements);
   overflow = overflow || __builtin_mul_overflow(elements, static_cast<int64_t>(bits_of(dtype)), &bits);
   if (overflow) {
-    malformed(std::string(where), "the tensor's shape is too large", "a size that fits into 63 bits",
-              fmt::format("[{}]", fmt::join(shape, ", ")));
+    malformed_header(std::string(where), "the tensor's shape is too large", "a size that fits into 63 bits",
+                     fmt::format("[{}]", fmt::join(shape, ", ")));
   }
   if (bits % 8 != 0) {
-    malformed(std::string(where), "the tensor does not fill whole bytes", "a multiple of 8 bits", fmt::format("{} bits", bits));
+    malformed_header(std::string(where), "the tensor does not fill whole bytes", "a multiple of 8 bits", fmt::format("{} bits", bits));
   }
   return bits / 8;
 }
@@ -241,28 +242,30 @@ int64_t tensor_bytes(DType dtype, std::span<const int64_t> shape, std::string_vi
 SafetensorsHeader parse_safetensors_header(std::span<const std::byte> start, int64_t file_bytes, const std::string& where,
                                            const SafetensorsLimits& limits) {
   if (file_bytes < 8 || start.size() < 8) {
-    malformed(where, "the file is too short for a safetensors file", "at least 8 bytes", fmt::format("{} bytes", file_bytes));
+    malformed_header(where, "the file is too short for a safetensors file", "at least 8 bytes", fmt::format("{} bytes", file_bytes));
   }
   if (file_bytes > limits.total_bytes) {
-    malformed(where, "the file is too large", fmt::format("at most {} bytes", limits.total_bytes), fmt::format("{} bytes", file_bytes));
+    malformed_header(where, "the file is too large", fmt::format("at most {} bytes", limits.total_bytes),
+                     fmt::format("{} bytes", file_bytes));
   }
   uint64_t length = 0;
   for (int i = 7; i >= 0; --i) length = length << 8 | static_cast<uint64_t>(start[static_cast<size_t>(i)]);
   if (length > static_cast<uint64_t>(limits.header_bytes)) {
-    malformed(where, "the header is too long", fmt::format("at most {} bytes", limits.header_bytes), fmt::format("{} bytes", length));
+    malformed_header(where, "the header is too long", fmt::format("at most {} bytes", limits.header_bytes),
+                     fmt::format("{} bytes", length));
   }
   SafetensorsHeader header;
   header.data_begin = 8 + static_cast<int64_t>(length);
   if (header.data_begin > file_bytes || static_cast<uint64_t>(header.data_begin) > start.size()) {
-    malformed(where, "the header reaches beyond the end of the file", fmt::format("{} bytes or more", header.data_begin),
-              fmt::format("{} bytes: truncated?", file_bytes));
+    malformed_header(where, "the header reaches beyond the end of the file", fmt::format("{} bytes or more", header.data_begin),
+                     fmt::format("{} bytes: truncated?", file_bytes));
   }
   const auto* text = reinterpret_cast<const char*>(start.data()) + 8;
   if (length < 2 || text[0] != '{') {
-    malformed(where, "the header does not begin with '{'", "a JSON object", length == 0 ? "nothing" : printable({text, 1}));
+    malformed_header(where, "the header does not begin with '{'", "a JSON object", length == 0 ? "nothing" : printable({text, 1}));
   }
   // The JSON library takes a NUL for the end of the text.
-  if (std::memchr(text, 0, length) != nullptr) malformed(where, "the header holds a NUL byte", "JSON in UTF-8", "a NUL byte");
+  if (std::memchr(text, 0, length) != nullptr) malformed_header(where, "the header holds a NUL byte", "JSON in UTF-8", "a NUL byte");
   HeaderEvents events(where, limits, header);
   json::sax_parse(text, text + length, &events);
   check_ranges(header, file_bytes, where);
