@@ -1,14 +1,54 @@
 # longhaul_folder(NAME [UPPER] [ALONE] LINKS targets…)
 #                        the library of src/NAME: all its .cpp files. UPPER: of the floor that computes. ALONE: its files are not compiled together.
 # longhaul_compile_together(TARGET)
-#                        compiles its files six at a time: templates that all of them use (JSON, fmt, LibTorch) are made once, which halves the
-#                        build. So what stands in unnamed namespaces has a name of its own in the whole folder.
+#                        compiles its files six at a time, those of one subfolder together: templates that all of them use (JSON, fmt, LibTorch)
+#                        are made once, which halves the build. So what stands in unnamed namespaces has a name of its own in the whole folder.
+#                        A file with SKIP_UNITY_BUILD_INCLUSION, options of its own or several instruction sets stays alone. CMake's UNITY_BUILD writes absolute paths,
+#                        which no compiler cache finds again in another clone.
 # longhaul_tests(NAME)                           the test program of tests/NAME: all its *_test.cpp files, one ctest entry per suite.
 #
 # A test source may say in a comment   // ctest: label=full timeout=120   (default: label=fast timeout=60).
 
 function(longhaul_compile_together target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  get_target_property(sources ${target} SOURCES)
+  set(alone "")
+  set(folders "")
+  foreach(source ${sources})
+    get_source_file_property(apart ${source} SKIP_UNITY_BUILD_INCLUSION)
+    get_source_file_property(options ${source} COMPILE_OPTIONS)
+    get_source_file_property(plain ${source} SKIP_PRECOMPILE_HEADERS)
+    get_source_file_property(header ${source} HEADER_FILE_ONLY)
+    file(RELATIVE_PATH path ${CMAKE_SOURCE_DIR}/src ${source})
+    set(targets "")
+    if(NOT path MATCHES "^\\.\\./")
+      file(STRINGS ${source} targets REGEX "foreach_target\\.h|LONGHAUL_BEGIN_TARGET")
+    endif()
+    if(apart OR targets OR options OR plain OR header OR path MATCHES "^\\.\\./")
+      list(APPEND alone ${source})
+      continue()
+    endif()
+    get_filename_component(folder ${path} DIRECTORY)
+    string(MAKE_C_IDENTIFIER ${folder} folder)
+    list(APPEND folders ${folder})
+    list(APPEND files_${folder} ${path})
+  endforeach()
+  list(REMOVE_DUPLICATES folders)
+  foreach(folder ${folders})
+    set(text "")
+    set(count 0)
+    foreach(path ${files_${folder}} end)
+      math(EXPR full "${count} % 6")
+      if(text AND (path STREQUAL "end" OR full EQUAL 0))
+        set(together ${CMAKE_CURRENT_BINARY_DIR}/together/${folder}_${count}.cpp)
+        file(CONFIGURE OUTPUT ${together} CONTENT "${text}" @ONLY)
+        list(APPEND alone ${together})
+        set(text "")
+      endif()
+      string(APPEND text "#include \"${path}\"\n")
+      math(EXPR count "${count} + 1")
+    endforeach()
+  endforeach()
+  set_target_properties(${target} PROPERTIES SOURCES "${alone}")
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # which takes a type of a file's own for one of a header's
     target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
   endif()
@@ -21,7 +61,8 @@ function(longhaul_folder name)
   target_include_directories(longhaul_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(longhaul_${name} PUBLIC ${arg_LINKS})
   if(NOT arg_ALONE)
-    longhaul_compile_together(longhaul_${name})
+    # When the folder has said what is special about its files.
+    cmake_language(EVAL CODE "cmake_language(DEFER CALL longhaul_compile_together longhaul_${name})")
   endif()
   set(floor ground)
   if(arg_UPPER)

@@ -29,7 +29,7 @@ std::vector<Tensor> once_differentiable(const char* op, const std::function<std:
   return (*node)(std::move(gradients));
 }
 
-struct Record : torch::CustomClassHolder {
+struct RecordedPass : torch::CustomClassHolder {
   std::string op;
   std::function<std::vector<Tensor>(const BackwardCall&)> backward;
   std::vector<bool> defined;  // of the inputs: autograd knows the defined ones only
@@ -38,7 +38,7 @@ struct Record : torch::CustomClassHolder {
 class RecordedFunction : public torch::autograd::Function<RecordedFunction> {
  public:
   static std::vector<Tensor> forward(AutogradContext* context, at::TensorList, const std::function<Recorded()>& run,
-                                     const c10::intrusive_ptr<Record>& record) {
+                                     const c10::intrusive_ptr<RecordedPass>& record) {
     Recorded recorded = run();
     record->backward = std::move(recorded.backward);
     context->saved_data["record"] = c10::IValue::make_capsule(record);
@@ -53,7 +53,7 @@ class RecordedFunction : public torch::autograd::Function<RecordedFunction> {
   }
 
   static std::vector<Tensor> backward(AutogradContext* context, std::vector<Tensor> gradients) {
-    const auto record = c10::static_intrusive_pointer_cast<Record>(context->saved_data.at("record").toCapsule());
+    const auto record = c10::static_intrusive_pointer_cast<RecordedPass>(context->saved_data.at("record").toCapsule());
     return once_differentiable(record->op.c_str(), [&] {
       BackwardCall call{context->get_saved_variables(), std::move(gradients), {}};
       size_t edge = 0;
@@ -74,7 +74,7 @@ class RecordedFunction : public torch::autograd::Function<RecordedFunction> {
 }  // namespace
 
 std::vector<Tensor> differentiable(const char* op, const std::vector<Tensor>& inputs, const std::function<Recorded()>& forward) {
-  const auto record = c10::make_intrusive<Record>();
+  const auto record = c10::make_intrusive<RecordedPass>();
   record->op = op;
   std::vector<Tensor> defined;
   for (const Tensor& input : inputs) {

@@ -194,6 +194,19 @@ int64_t activated_parameter_count(const ModelConfig& config) {
   return count;
 }
 
+Range layers_of_stage(const ModelConfig& config, const Mesh& mesh, int64_t stage) {
+  return even_part(config.layers, mesh.size(Axis::kPp), stage);
+}
+
+std::vector<int64_t> stages_of(const ParameterSpec& spec, const ModelConfig& config, const Mesh& mesh) {
+  const int64_t stages = mesh.size(Axis::kPp), last = stages - 1;
+  if (spec.layer >= 0) return {even_owner(config.layers, stages, spec.layer)};
+  const Role role = spec.tensor.role;
+  if (role == Role::kPosition) return {0};
+  if (role != Role::kEmbedding) return {last};
+  return config.tie_embeddings && last > 0 ? std::vector<int64_t>{0, last} : std::vector<int64_t>{0};
+}
+
 Placement placement_of(const ParameterSpec& spec, const Mesh& mesh, int64_t stage) {
   const Shape& shape = spec.tensor.global_shape;
   const SplitRule& split = spec.split;

@@ -12,6 +12,7 @@
 #include "layout/mesh.h"
 #include "layout/placement.h"
 #include "layout/rectangle.h"
+#include "layout/split.h"
 #include "recipe/model_config.h"
 
 namespace longhaul::layout {
@@ -85,6 +86,11 @@ int64_t parameter_count(const recipe::ModelConfig& config);
 // definition behind the published 45.9B of MiniMax-Text-01). Every figure of "parameters used per token" is this one.
 int64_t activated_elements(const ParameterSpec& spec, const recipe::ModelConfig& config);  // of one tensor
 int64_t activated_parameter_count(const recipe::ModelConfig& config);                      // of all
+
+// The layers of a pipeline stage: as even as possible, earlier stages one more.
+Range layers_of_stage(const recipe::ModelConfig& config, const Mesh& mesh, int64_t stage);
+// The stages whose modules use a parameter, ascending: its layer's; a tied embedding is used by the first and the last.
+std::vector<int64_t> stages_of(const ParameterSpec& spec, const recipe::ModelConfig& config, const Mesh& mesh);
 
 // Where the mesh puts a parameter whose layer belongs to pipeline stage `stage`. Refuses (kUsage) heads or experts that
 // the mesh cannot deal out evenly.

@@ -21,7 +21,6 @@
 namespace longhaul::kernels {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kWantedItems = 32, kMostCuts = 8, kShortestCut = 512;
 constexpr int64_t kPieceKeys = 2048;  // dK and dV of so many keys are in work at once
 constexpr int64_t kTilesAtOnce = 8;   // query tiles prepared together

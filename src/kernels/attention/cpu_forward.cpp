@@ -14,12 +14,11 @@
 namespace longhaul::kernels {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kItemQueries = 1024;
 // Documents with at most this many queries of a kv head (decoding) go row by row: packing a tile costs more than it saves.
 constexpr int64_t kDecodeRows = 3;
 
-struct Item {
+struct ForwardItem {
   int64_t document, key_head, begin, end;  // queries of the document
   int64_t cost;                            // visible pairs
 };
@@ -34,8 +33,8 @@ bool goes_by_rows(const AttentionSizes& sizes, const AttentionDocument& document
   return document.queries * sizes.group() <= kDecodeRows;
 }
 
-std::vector<Item> items_of(const AttentionSizes& sizes, int64_t threads) {
-  std::vector<Item> items;
+std::vector<ForwardItem> items_of(const AttentionSizes& sizes, int64_t threads) {
+  std::vector<ForwardItem> items;
   const auto cut = [&](int64_t length) {
     items.clear();
     for (size_t n = 0; n < sizes.documents.size(); ++n) {
@@ -55,14 +54,14 @@ std::vector<Item> items_of(const AttentionSizes& sizes, int64_t threads) {
   for (cut(length); static_cast<int64_t>(items.size()) < 4 * threads && length > kQueryTile; cut(length)) {
     length = std::max(length / 2 / kQueryTile, int64_t{1}) * kQueryTile;
   }
-  std::stable_sort(items.begin(), items.end(), [](const Item& a, const Item& b) { return a.cost > b.cost; });
+  std::stable_sort(items.begin(), items.end(), [](const ForwardItem& a, const ForwardItem& b) { return a.cost > b.cost; });
   return items;
 }
 
 // The most tiles that one item has.
-int64_t most_tiles_of(const AttentionSizes& sizes, const std::vector<Item>& items) {
+int64_t most_tiles_of(const AttentionSizes& sizes, const std::vector<ForwardItem>& items) {
   int64_t most = 1;
-  for (const Item& item : items) most = std::max(most, sizes.group() * ((item.end - item.begin + kQueryTile - 1) / kQueryTile));
+  for (const ForwardItem& item : items) most = std::max(most, sizes.group() * ((item.end - item.begin + kQueryTile - 1) / kQueryTile));
   return most;
 }
 
@@ -83,7 +82,7 @@ class ForwardItems {
         values_t_(arena.take<Element>(kKeyBlock * call.values)),
         row_(arena.take<float>(std::max(call.channels, call.values))) {}
 
-  void run(const Item& item) {
+  void run(const ForwardItem& item) {
     const AttentionDocument& document = call_.documents[static_cast<size_t>(item.document)];
     if (goes_by_rows(call_, document)) return run_by_rows(item, document);
     make_tiles(item, document);
@@ -94,7 +93,7 @@ class ForwardItems {
   }
 
  private:
-  void make_tiles(const Item& item, const AttentionDocument& document) {
+  void make_tiles(const ForwardItem& item, const AttentionDocument& document) {
     tiles_.clear();
     const int64_t group = call_.group(), head = item.key_head * group;
     if (document.queries == 1) {
@@ -117,7 +116,7 @@ class ForwardItems {
   }
 
   // All tiles against keys [key, key + count).
-  void run_block(const Item& item, const AttentionDocument& document, int64_t key, int64_t count) {
+  void run_block(const ForwardItem& item, const AttentionDocument& document, int64_t key, int64_t count) {
     KeyRows<Element> rows = call_.keys.rows(call_.documents, item.document, key, item.key_head, call_.channels, call_.values);
     tools_.block->transpose(rows.v, rows.v_stride, count, call_.values, values_t_, kKeyBlock);
     if (tiles_.size() > 1) {  // rows of a fused qkv lie on a page of memory each: gather them once
@@ -179,13 +178,13 @@ class ForwardItems {
     return none ? 0.0f : 1.0f / sum;
   }
 
-  void run_by_rows(const Item& item, const AttentionDocument& document) {
+  void run_by_rows(const ForwardItem& item, const AttentionDocument& document) {
     for (int64_t t = item.begin; t < item.end; ++t) {
       for (int64_t h = item.key_head * call_.group(); h < (item.key_head + 1) * call_.group(); ++h) run_row(item, document, t, h);
     }
   }
 
-  void run_row(const Item& item, const AttentionDocument& document, int64_t t, int64_t h) {
+  void run_row(const ForwardItem& item, const AttentionDocument& document, int64_t t, int64_t h) {
     float largest = -kInfinity, sum = 0;
     tools_.widen(call_.q.at(document.q + t, h), call_.channels, row_);
     std::fill_n(outputs_, call_.values, 0.0f);
@@ -224,7 +223,7 @@ int64_t thread_bytes(const AttentionSizes& sizes, int64_t most_tiles) {
 }  // namespace
 
 AttentionWorkspace attention_forward_workspace(const AttentionSizes& sizes, int64_t element_bytes, int64_t threads) {
-  const std::vector<Item> items = items_of(sizes, threads);
+  const std::vector<ForwardItem> items = items_of(sizes, threads);
   const int64_t most_tiles = most_tiles_of(sizes, items);
   return {.thread = element_bytes == 2 ? thread_bytes<uint16_t>(sizes, most_tiles) : thread_bytes<float>(sizes, most_tiles),
           .threads = std::min<int64_t>(static_cast<int64_t>(items.size()), threads)};
@@ -232,7 +231,7 @@ AttentionWorkspace attention_forward_workspace(const AttentionSizes& sizes, int6
 
 template <class Element>
 void run_attention_forward(const AttentionForward<Element>& call) {
-  const std::vector<Item> items = items_of(call, threads());
+  const std::vector<ForwardItem> items = items_of(call, threads());
   const int64_t most_tiles = most_tiles_of(call, items);
   for_each_item(static_cast<int64_t>(items.size()), [&](const Tools& tools) {
     auto pieces = scratch_of_thread([&](Arena& arena) { return ForwardItems<Element>(call, tools, most_tiles, arena); });

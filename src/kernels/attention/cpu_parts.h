@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <vector>
 
 #include "base/parallel.h"
@@ -13,6 +14,7 @@
 
 namespace longhaul::kernels {
 
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
 // BlockKernels, and the functions of AttentionVectors by element type.

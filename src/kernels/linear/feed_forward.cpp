@@ -171,8 +171,8 @@ Tensor composed(const Tensor& x, const Call& call) {
   return linear(a, down.weight, down.bias, down.sink, down.kept);
 }
 
-constexpr std::string_view kImplementations[] = {"fused", "composed"};
-constexpr Dispatcher kFeedForward("feed_forward", kImplementations), kGrouped("grouped_feed_forward", kImplementations);
+constexpr std::string_view kForms[] = {"fused", "composed"};
+constexpr Dispatcher kFeedForward("feed_forward", kForms), kGroupedFeedForward("grouped_feed_forward", kForms);
 
 Tensor dispatched(const Dispatcher& dispatcher, const Tensor& x, const Call& call) {
   const auto trains = [](const LinearWeights& weights) {
@@ -237,7 +237,7 @@ Tensor grouped_feed_forward(const Tensor& x, const std::vector<int64_t>& rows_pe
     refuse_argument("grouped_feed_forward", "rows_per_expert", fmt::format("{} numbers whose sum is {}", up.weight.size(0), x.size(0)),
                     fmt::format("{} numbers, sum {}", rows_per_expert.size(), rows));
   }
-  return dispatched(kGrouped, x, call_of(activation, rows_per_expert, up, down));
+  return dispatched(kGroupedFeedForward, x, call_of(activation, rows_per_expert, up, down));
 }
 
 }  // namespace longhaul::kernels

@@ -12,7 +12,7 @@
 namespace longhaul::kernels {
 namespace {
 
-constexpr double kSmallestLog = -800;  // e^−800 is 0 in fp64 too; −∞ · 0 would be NaN
+constexpr double kSmallestChunkLog = -800;  // e^−800 is 0 in fp64 too; −∞ · 0 would be NaN
 
 struct Chunk {
   int64_t document, length;
@@ -98,7 +98,7 @@ Chunked prepare(const RecurrenceProblem& problem, const ChunkTable& table) {
   parts.q = to_chunks(table, problem.q_thk.contiguous(), type, 1, false);
   parts.k = to_chunks(table, problem.k_thk.contiguous(), type, problem.group(), true);
   parts.v = to_chunks(table, problem.v_thv.contiguous(), type, problem.group(), true);
-  const Tensor gamma = problem.decay == DecayKind::kHead ? problem.log_decay.detach().to(type).clamp_min(kSmallestLog)
+  const Tensor gamma = problem.decay == DecayKind::kHead ? problem.log_decay.detach().to(type).clamp_min(kSmallestChunkLog)
                                                          : at::zeros({heads}, parts.q.options());
   const Tensor i = at::arange(1, table.width + 1, parts.q.options());
   parts.decay_q_hb1 = gamma.view({heads, 1}).mul(i.view({1, -1})).exp().unsqueeze(2);

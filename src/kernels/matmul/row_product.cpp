@@ -8,9 +8,6 @@
 namespace longhaul::kernels {
 namespace {
 
-// Multiply-adds worth a thread of their own: a few microseconds.
-constexpr int64_t kGrain = 1 << 18;
-
 struct Block {
   int64_t group, row, rows, column, columns;
 };
@@ -119,23 +116,25 @@ std::vector<RowGroup> row_groups(std::span<const int64_t> rows_per_group) {
 
 template <class Element>
 void multiply_rows(const RowProduct<Element>& product, std::span<const RowGroup> groups) {
-  blocks_of(groups, product.k, product.n, sizeof(Element), product.epilogue.halves).run(kGrain, [&](const Block* first, const Block* last) {
-    const BlockRunner<Element> runner(product);
-    for (const Block* block = first; block != last; ++block) runner.run(*block);
-  });
+  blocks_of(groups, product.k, product.n, sizeof(Element), product.epilogue.halves)
+      .run(kProductGrain, [&](const Block* first, const Block* last) {
+        const BlockRunner<Element> runner(product);
+        for (const Block* block = first; block != last; ++block) runner.run(*block);
+      });
 }
 
 template <class Element>
 void multiply_rows_wide(const WideProduct<Element>& product) {
   const RowGroup all{.rows = product.rows};
   const PanelLayout<Element> layout(product.k, product.n);
-  blocks_of(std::span(&all, 1), product.k, product.n, sizeof(Element), false).run(kGrain, [&](const Block* first, const Block* last) {
-    const BlockScope kernels;
-    for (const Block* block = first; block != last; ++block) {
-      multiply_panels(kernels, product.x + block->row * product.ldx, product.ldx, product.panels, layout, block->rows, block->column,
-                      block->columns, product.y + block->row * product.n + block->column, product.n);
-    }
-  });
+  blocks_of(std::span(&all, 1), product.k, product.n, sizeof(Element), false)
+      .run(kProductGrain, [&](const Block* first, const Block* last) {
+        const BlockScope kernels;
+        for (const Block* block = first; block != last; ++block) {
+          multiply_panels(kernels, product.x + block->row * product.ldx, product.ldx, product.panels, layout, block->rows, block->column,
+                          block->columns, product.y + block->row * product.n + block->column, product.n);
+        }
+      });
 }
 
 template void multiply_rows(const RowProduct<uint16_t>&, std::span<const RowGroup>);

@@ -10,6 +10,9 @@
 
 namespace longhaul::kernels {
 
+// Multiply-adds of a product worth a thread of their own: a few microseconds.
+inline constexpr int64_t kProductGrain = 1 << 18;
+
 // Cuts `total` into the fewest parts of at most `longest`, all alike but the last and multiples of `multiple`.
 inline int64_t even_part(int64_t total, int64_t longest, int64_t multiple) {
   const int64_t parts = std::max<int64_t>(1, (total + longest - 1) / longest);

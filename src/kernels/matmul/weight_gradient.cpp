@@ -6,7 +6,6 @@
 namespace longhaul::kernels {
 namespace {
 
-constexpr int64_t kGrain = 1 << 18;
 // Rows whose packed copies exist at once. Longer inputs are taken slab by slab, each added to the sink in turn.
 constexpr int64_t kSlabRows = 4096;
 constexpr int64_t kStrip = 128;  // columns of x or dy that are packed in one go
@@ -111,7 +110,7 @@ class Slab {
   }
 
   void multiply() const {
-    blocks().run(kGrain, [&](const Block* first, const Block* last) {
+    blocks().run(kProductGrain, [&](const Block* first, const Block* last) {
       const BlockScope kernels;
       for (const Block* block = first; block != last; ++block) {
         const Part& part = *block->part;
