@@ -17,6 +17,7 @@
 #include "base/terminal.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "bench/block_rate.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "observe/table.h"
@@ -142,7 +143,11 @@ void look_at_rates(std::vector<Finding>& findings, bool fresh) {
     fp32.advice = "other programs were using the cores while this was measured: end them, then " + program_command("doctor --fresh");
   }
   findings.push_back(std::move(fp32));
-  Finding bf16 = ok("bf16 products", fmt::format("{:.1f} GFLOP/s", profile.gemm_bf16 / kGiga), {{"flops_per_second", profile.gemm_bf16}});
+  const double block = bench::block_rate_bf16();
+  Finding bf16 = ok("bf16 products",
+                    fmt::format("{:.1f} GFLOP/s; one block in the nearest cache {:.1f}, of which they are {:.0f}%", profile.gemm_bf16 / kGiga,
+                                block / kGiga, 100 * profile.gemm_bf16 / block),
+                    {{"flops_per_second", profile.gemm_bf16}, {"block_flops_per_second", block}});
   if (profile.gemm_bf16 < profile.gemm_fp32) {
     bf16.status = "warn";
     bf16.advice = "bf16 is slower than fp32 here: train with train.dtype=fp32";
