@@ -129,7 +129,7 @@ TEST(Attention, SaysWhoAnswersAndWhyOthersDoNot) {
     attention(q, k, v, {}, {}, options);
     std::string text = Dispatcher::last("attention").chosen;
     for (const auto& [name, reason] : Dispatcher::last("attention").refusals) {
-      if (name == "cuda" || name == "cuda_wgmma")
+      if (name == "cuda")
         EXPECT_EQ(reason, "the tensors are not on a GPU");
       else
         text += "; " + name + ": " + reason;

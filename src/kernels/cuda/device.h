@@ -17,21 +17,17 @@
 #include <cuda_runtime.h>
 #define LONGHAUL_KERNEL(threads) static __global__ void __launch_bounds__(threads)
 #define LONGHAUL_KERNEL_OF_TWO(threads) static __global__ void __launch_bounds__(threads, 2)  // registers for two blocks at once
-#define LONGHAUL_KERNEL_OF_ONE(threads) static __global__ void __launch_bounds__(threads, 1)  // for setmaxnreg
 #define LONGHAUL_DEVICE __device__ __forceinline__
 #define LONGHAUL_SHARED(name) extern __shared__ __align__(128) unsigned char name[]
 #define LONGHAUL_UNROLL _Pragma("unroll")
-#define LONGHAUL_UNROLL_BY_4 _Pragma("unroll 4")
 #define LONGHAUL_ROLL _Pragma("unroll 1")  // where unrolling would only cost registers
 #else
 #include "kernels/cuda/emulation.h"
 #define LONGHAUL_KERNEL(threads) static void
 #define LONGHAUL_KERNEL_OF_TWO(threads) static void
-#define LONGHAUL_KERNEL_OF_ONE(threads) static void
 #define LONGHAUL_DEVICE inline
 #define LONGHAUL_SHARED(name) unsigned char* const name = ::longhaul::kernels::cuda::emulation::shared_memory()
 #define LONGHAUL_UNROLL
-#define LONGHAUL_UNROLL_BY_4
 #define LONGHAUL_ROLL
 #endif
 

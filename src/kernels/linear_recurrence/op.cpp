@@ -19,21 +19,12 @@ namespace {
 
 constexpr const char* kOp = "linear_recurrence";
 
-// Of the two forms on a GPU the first that is asked: plain mma until gpu-check has timed both on Hopper (docs/design/cuda.md).
-constexpr bool kWgmmaFirst = false;
-
-enum Implementation : size_t { kCuda = kWgmmaFirst ? 1 : 0, kCudaWgmma = 1 - kCuda, kCpu = 2, kChunked, kReference, kMeta, kAten };
-constexpr std::string_view kImplementations[] = {
-    kWgmmaFirst ? "cuda_wgmma" : "cuda", kWgmmaFirst ? "cuda" : "cuda_wgmma", "cpu", "chunked", "reference", "meta", "aten"};
+enum Implementation : size_t { kCuda, kCpu, kChunked, kReference, kMeta, kAten };
+constexpr std::string_view kImplementations[] = {"cuda", "cpu", "chunked", "reference", "meta", "aten"};
 
 Refusal refuse_gpu(const RecurrenceProblem& problem) {
   const Refusal refusal = refuse_cuda(problem.q_thk);
   return refusal.empty() ? cuda_calls<RecurrenceCuda>().refuse(problem) : refusal;
-}
-
-Refusal refuse_wgmma(const RecurrenceProblem& problem) {
-  const Refusal refusal = refuse_gpu(problem);
-  return refusal.empty() ? cuda_calls<RecurrenceCuda>().refuse_wgmma(problem) : refusal;
 }
 
 Refusal refuse_chunked(const RecurrenceProblem& problem) {
@@ -47,8 +38,6 @@ Refusal refusal(const RecurrenceProblem& problem, size_t implementation) {
   switch (implementation) {
     case kCuda:
       return refuse_gpu(problem);
-    case kCudaWgmma:
-      return refuse_wgmma(problem);
     case kCpu:
       return refuse_cpu(problem);
     case kChunked:
@@ -66,8 +55,6 @@ LinearRecurrenceResult forward_of(const RecurrenceProblem& problem, Implementati
   switch (implementation) {
     case kCuda:
       return cuda_calls<RecurrenceCuda>().forward(problem);
-    case kCudaWgmma:
-      return cuda_calls<RecurrenceCuda>().forward_wgmma(problem);
     case kCpu:
       return recurrence_forward_cpu(problem, boundaries);
     case kChunked:
@@ -81,7 +68,6 @@ RecurrenceGradients backward_of(const RecurrenceProblem& problem, Implementation
                                 const Tensor& boundaries) {
   const bool want_decay = wants_decay(problem);
   if (implementation == kCuda) return cuda_calls<RecurrenceCuda>().backward(problem, d_o, d_final, want_decay);
-  if (implementation == kCudaWgmma) return cuda_calls<RecurrenceCuda>().backward_wgmma(problem, d_o, d_final, want_decay);
   if (implementation == kChunked) return recurrence_backward_chunked(problem, d_o, d_final);
   if (implementation == kReference) return recurrence_backward_reference(problem, d_o, d_final, want_decay);
   const auto like = [](const Tensor& x) { return x.defined() ? at::empty(x.sizes(), x.options()) : Tensor(); };

@@ -8,7 +8,6 @@
 //
 // Implementations, in the order they are asked:
 //   cuda        our own, bf16 on a GPU, every kind of decay
-//   cuda_wgmma  the same by Hopper's own products: heads of 65 to 128 channels, scalar decays
 //   cpu         our own, bf16 and fp32, every kind of decay
 //   chunked     LibTorch's matrix products with a backward pass of its own, fp64 too: no decay, or one per head without gradient
 //   reference   plain loops, every case
