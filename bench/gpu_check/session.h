@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/numbers.h"
 #include "kernels/cuda/runtime.h"
 
 namespace longhaul::gpu_check {

@@ -1,5 +1,5 @@
 // The glue between tensors and the CUDA kernels (<op>/cuda_call.cpp): every operator run by its "cuda" entry, forward and backward, where
-// CPU tensors count as on a GPU and the kernels are emulated (kernels/cuda/emulation.h); beside the reference on the same rounded inputs.
+// CPU tensors count as on a GPU and the kernels are emulated (support/cuda_emulation); beside the reference on the same rounded inputs.
 // Fresh memory is NaN, inputs are strided where the operator takes such. ctest: label=fast timeout=240
 #include <gtest/gtest.h>
 

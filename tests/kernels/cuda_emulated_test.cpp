@@ -1,9 +1,9 @@
-// The CUDA kernels, emulated on the CPU (kernels/cuda/emulation.h), under the checks that gpu-check runs on a GPU: references in fp64,
+// The CUDA kernels, emulated on the CPU (support/cuda_emulation), under the checks that gpu-check runs on a GPU: references in fp64,
 // NaN in every output and in shared memory, guard bands. Each group runs in two orders of threads. ctest: label=fast timeout=240
+#include <cuda_emulation.h>
 #include <gtest/gtest.h>
 
 #include "gpu_check/session.h"
-#include "kernels/cuda/emulation.h"
 #include "kernels/cuda/mma.h"
 
 namespace longhaul::gpu_check {

@@ -7,8 +7,8 @@
 
 #include "kernels/adamw/cuda.h"
 #include "kernels/attention/tiles.h"
-#include "kernels/cuda/device.h"
 #include "kernels/cuda/fragments.h"
+#include "kernels/cuda/numbers.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/embedding/cuda.h"
 #include "kernels/linear_recurrence/segment_cost.h"

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "kernels/attention/tiles.h"
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/numbers.h"
 
 namespace longhaul::kernels::cuda {
 

@@ -9,7 +9,7 @@
 // All are deterministic. Tables and workspace belong to the caller and lie on the device.
 #pragma once
 
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/numbers.h"
 #include "kernels/linear_recurrence/gate_kernels.h"
 #include "kernels/linear_recurrence/tiles.h"
 

@@ -1,4 +1,4 @@
-#include "kernels/cuda/emulation.h"
+#include "cuda_emulation.h"
 
 #include <ucontext.h>
 
