@@ -7,8 +7,8 @@
 // tensor: only channels need to be contiguous.
 //
 // Implementations, in the order they are asked: cuda (our own, bf16 on a GPU), cpu (our own, bf16 and fp32; bitwise independent of the
-// number of threads), sdpa (LibTorch's fused kernel per document; no window), reference (plain loops), aten (LibTorch's operators, any
-// device).
+// number of threads), meta (shapes only), aten (LibTorch's operators, every case, any device; the scores of a document exist at once). And
+// reference (plain loops), to compare with.
 #pragma once
 
 #include "kernels/dispatch.h"
