@@ -94,9 +94,7 @@ void reference_row(const Case& which, const Inputs& in, double scale, int64_t t,
   }
 }
 
-enum class Form { kMma, kWgmma };
-
-void check_case(Session& session, const Case& which, Form form) {
+void check_case(Session& session, const Case& which) {
   const double scale = 1 / std::sqrt(static_cast<double>(which.keys));
   const std::vector<int64_t> offsets = boundaries(which.lengths),
                              key_offsets = boundaries(which.key_lengths.empty() ? which.lengths : which.key_lengths);
@@ -134,19 +132,10 @@ void check_case(Session& session, const Case& which, Form form) {
   const kernels::cuda::AttentionGradientPointers gradients{
       o.device(),   logsumexp.device(), d_o.device(), which.d_logsumexp ? d_logsumexp.device() : nullptr,
       d_q.device(), d_k.device(),       d_v.device()};
-  if (form == Form::kMma) {
-    kernels::cuda::attention_forward(problem, tiles(forward), o.device(), logsumexp.device(), nullptr);
-    kernels::cuda::attention_backward(problem, tiles(queries), tiles(keys), gradients, workspace.device(), nullptr);
-  } else if (std::string_view(kernels::cuda::attention_wgmma_refusal(problem)).empty()) {
-    const Buffer<AttentionTile> wide_keys(kernels::cuda::attention_tiles(key_offsets, offsets, kernels::cuda::kWgmmaRows, true));
-    kernels::cuda::attention_forward_wgmma(problem, tiles(forward), o.device(), logsumexp.device(), nullptr);
-    kernels::cuda::attention_backward_wgmma(problem, tiles(forward), tiles(wide_keys), gradients, workspace.device(), nullptr);
-    kernels::cuda::runtime::synchronize();  // before wide_keys goes
-  } else {
-    return;
-  }
+  kernels::cuda::attention_forward(problem, tiles(forward), o.device(), logsumexp.device(), nullptr);
+  kernels::cuda::attention_backward(problem, tiles(queries), tiles(keys), gradients, workspace.device(), nullptr);
   kernels::cuda::runtime::synchronize();
-  const char* op = form == Form::kMma ? "attention" : "attention, wgmma";
+  const char* op = "attention";
   // Gradients: p, ds and o are rounded to bf16 on the way, and do·o − do·v cancels, so their error is about twice that of one rounding.
   session.compare(op, which.name, "o", o, want.o, kBf16);
   session.compare(op, which.name, "logsumexp", logsumexp, want.logsumexp, kFp32);
@@ -222,8 +211,7 @@ void check_decode(Session& session, int heads, int key_heads, int keys, int valu
   session.expect("attention decode", name, "workspace", workspace.guards_hold(), "wrote outside the workspace");
 }
 
-// By plain mma; or by both forms, one below the other.
-void time_case(Session& session, bool both, int64_t length, int heads, int key_heads, int head) {
+void time_case(Session& session, int64_t length, int heads, int key_heads, int head) {
   const Case which{"", {length}, {}, heads, key_heads, head, head, 0};
   const std::vector<int64_t> offsets = {0, length};
   Buffer<Bf16> q(random_bf16(session, length * heads * head)), k(random_bf16(session, length * key_heads * head)),
@@ -247,27 +235,11 @@ void time_case(Session& session, bool both, int64_t length, int heads, int key_h
                             std::to_string(head) + ", causal";
   const kernels::cuda::AttentionGradientPointers gradients{o.device(),   logsumexp.device(), d_o.device(), nullptr,
                                                            d_q.device(), d_k.device(),       d_v.device()};
-  const Buffer<AttentionTile> wide_keys(kernels::cuda::attention_tiles(offsets, offsets, kernels::cuda::kWgmmaRows, true));
-  const std::string beside = both ? ", mma" : "";
-  session.time("attention forward" + beside, shape, bytes, flops,
+  session.time("attention forward", shape, bytes, flops,
                [&] { kernels::cuda::attention_forward(problem, tiles(forward), o.device(), logsumexp.device(), nullptr); });
-  if (both) {
-    session.time("attention forward, wgmma", shape, bytes, flops,
-                 [&] { kernels::cuda::attention_forward_wgmma(problem, tiles(forward), o.device(), logsumexp.device(), nullptr); });
-  }
-  session.time("attention backward" + beside, shape, 2 * bytes, 2.5 * flops,
+  session.time("attention backward", shape, 2 * bytes, 2.5 * flops,
                [&] { kernels::cuda::attention_backward(problem, tiles(queries), tiles(keys), gradients, workspace.data(), nullptr); });
-  if (!both) return;
-  session.time("attention backward, wgmma", shape, 2 * bytes, 2.5 * flops, [&] {
-    kernels::cuda::attention_backward_wgmma(problem, tiles(forward), tiles(wide_keys), gradients, workspace.data(), nullptr);
-  });
 }
-
-struct TimedShape {
-  int64_t length;
-  int heads, key_heads, head;
-};
-std::vector<TimedShape> timed_shapes() { return {{2048, 12, 12, 64}, {4096, 16, 16, 128}, {16384, 16, 16, 128}, {16384, 32, 8, 128}}; }
 
 void time_decode(Session& session, int sequences, int32_t length, int heads, int key_heads, int head) {
   constexpr int kPage = 256;  // as KeyValueCache
@@ -301,26 +273,18 @@ void time_decode(Session& session, int sequences, int32_t length, int heads, int
 }  // namespace
 
 void check_attention(Session& session) {
-  for (const Case& which : cases()) check_case(session, which, Form::kMma);
+  for (const Case& which : cases()) check_case(session, which);
   check_decode(session, 4, 2, 64, 64, 0);
   check_decode(session, 2, 2, 20, 256, 100);
 }
 
 void time_attention(Session& session) {
-  for (const auto& [length, heads, key_heads, head] : timed_shapes()) time_case(session, false, length, heads, key_heads, head);
-  time_case(session, false, 8192, 8, 8, 256);
+  time_case(session, 2048, 12, 12, 64);
+  time_case(session, 4096, 16, 16, 128);
+  time_case(session, 16384, 16, 16, 128);
+  time_case(session, 16384, 32, 8, 128);
+  time_case(session, 8192, 8, 8, 256);
   time_decode(session, 64, 8192, 32, 8, 128);
-}
-
-// Of compute capability 9.0 only: elsewhere nothing is checked.
-void check_attention_wgmma(Session& session) {
-  for (const Case& which : cases()) check_case(session, which, Form::kWgmma);
-}
-
-void time_attention_wgmma(Session& session) {
-  const Attention plain{1, 1, 1, 1, 64, 64};  // nothing about it can be refused but the device
-  if (!std::string_view(kernels::cuda::attention_wgmma_refusal(plain)).empty()) return;
-  for (const auto& [length, heads, key_heads, head] : timed_shapes()) time_case(session, true, length, heads, key_heads, head);
 }
 
 }  // namespace longhaul::gpu_check

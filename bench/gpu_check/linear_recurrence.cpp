@@ -172,10 +172,9 @@ Reference reference_of(const Case& which, const Setup& setup, double scale) {
   return out;
 }
 
-enum class Form { kChunked, kWgmma, kTwoPass, kExact };
+enum class Form { kChunked, kTwoPass, kExact };
 const char* name_of(Form form) {
   return form == Form::kChunked   ? "linear_recurrence chunked"
-         : form == Form::kWgmma   ? "linear_recurrence chunked, wgmma"
          : form == Form::kTwoPass ? "linear_recurrence two-pass"
                                   : "linear_recurrence exact";
 }
@@ -209,9 +208,6 @@ struct Outputs {
     } else if (form == Form::kTwoPass) {
       kernels::cuda::two_pass_forward(problem, setup.two_pass, o.device(), final_state.device(), workspace, nullptr);
       kernels::cuda::two_pass_backward(problem, setup.two_pass, gradients, workspace, nullptr);
-    } else if (form == Form::kWgmma) {
-      kernels::cuda::chunked_forward_wgmma(problem, setup.tables, o.device(), final_state.device(), workspace, nullptr);
-      kernels::cuda::chunked_backward_wgmma(problem, setup.tables, gradients, workspace, nullptr);
     } else {
       kernels::cuda::chunked_forward(problem, setup.tables, o.device(), final_state.device(), workspace, nullptr);
       kernels::cuda::chunked_backward(problem, setup.tables, gradients, workspace, nullptr);
@@ -226,7 +222,6 @@ struct Outputs {
 };
 
 bool takes(const Setup& setup, Form form) {
-  if (form == Form::kWgmma && !std::string_view(kernels::cuda::chunked_wgmma_refusal(setup.problem)).empty()) return false;
   return setup.problem.kind != DecayKind::kChannelToken || form == Form::kTwoPass || form == Form::kExact;
 }
 
@@ -236,14 +231,13 @@ int64_t workspace_bytes(const Setup& setup, Form form) {
                                   : kernels::cuda::chunked_workspace_bytes(setup.problem, setup.tables.segments, true);
 }
 
-using Forms = std::initializer_list<Form>;
-constexpr Forms kPlain = {Form::kChunked, Form::kTwoPass, Form::kExact}, kOnHopper = {Form::kWgmma};
+constexpr Form kForms[] = {Form::kChunked, Form::kTwoPass, Form::kExact};
 
-void check_case(Session& session, const Case& which, Forms forms) {
+void check_case(Session& session, const Case& which) {
   const double scale = 0.7;
   Setup setup(session, which, scale);
   const Reference want = reference_of(which, setup, scale);
-  for (const Form form : forms) {
+  for (const Form form : kForms) {
     if (!takes(setup, form)) continue;
     const char* const op = name_of(form);
     Outputs out(setup);
@@ -272,7 +266,7 @@ void check_case(Session& session, const Case& which, Forms forms) {
 
 // Nobody can look at a decay on the device before a kernel does, so one that is none (above 0 by more than rounding, or NaN) shows as NaN:
 // in o from its token on, in the final state, in the gradients, and in no other head. One within rounding does not.
-void check_impossible_decays(Session& session, Forms forms) {
+void check_impossible_decays(Session& session) {
   for (const DecayKind kind : {DecayKind::kHead, DecayKind::kHeadToken, DecayKind::kChannelToken}) {
     for (const float bad :
          {2 * kernels::cuda::kLargestLogDecay, std::numeric_limits<float>::quiet_NaN(), 0.9f * kernels::cuda::kLargestLogDecay}) {
@@ -290,7 +284,7 @@ void check_impossible_decays(Session& session, Forms forms) {
                                (bad != bad ? ", NaN"
                                 : shows    ? ", above 0"
                                            : ", 0 but for rounding");
-      for (const Form form : forms) {
+      for (const Form form : kForms) {
         if (!takes(setup, form)) continue;
         Outputs out(setup);
         const Memory workspace(workspace_bytes(setup, form));
@@ -356,18 +350,15 @@ void time_form(Session& session, Form form, const Case& which, const std::string
                                         .decay_bytes = which.kind == DecayKind::kChannelToken ? 4 * which.keys : 0};
     const kernels::RecurrenceWork forward = kernels::forward_work(work), backward = kernels::backward_work(work, 2);
     const std::string name = shape + ", " + std::to_string(setup.tables.segments) + " segments", op = name_of(form);
-    const bool wgmma = form == Form::kWgmma;
     session.time(op + " forward", name, token_heads * forward.bytes, token_heads * forward.flops, [&] {
       if (two_pass)
         return kernels::cuda::two_pass_forward(setup.problem, setup.two_pass, out.o.device(), out.final_state.device(), workspace.data(),
                                                nullptr);
-      (wgmma ? kernels::cuda::chunked_forward_wgmma : kernels::cuda::chunked_forward)(setup.problem, setup.tables, out.o.device(),
-                                                                                      out.final_state.device(), workspace.data(), nullptr);
+      kernels::cuda::chunked_forward(setup.problem, setup.tables, out.o.device(), out.final_state.device(), workspace.data(), nullptr);
     });
     session.time(op + " backward", name, token_heads * backward.bytes, token_heads * backward.flops, [&] {
       if (two_pass) return kernels::cuda::two_pass_backward(setup.problem, setup.two_pass, gradients, workspace.data(), nullptr);
-      (wgmma ? kernels::cuda::chunked_backward_wgmma : kernels::cuda::chunked_backward)(setup.problem, setup.tables, gradients,
-                                                                                        workspace.data(), nullptr);
+      kernels::cuda::chunked_backward(setup.problem, setup.tables, gradients, workspace.data(), nullptr);
     });
   }
 }
@@ -384,14 +375,9 @@ void time_decode(Session& session, const Case& which, const std::string& shape) 
 }  // namespace
 
 void check_linear_recurrence(Session& session) {
-  for (const Case& which : cases()) check_case(session, which, kPlain);
+  for (const Case& which : cases()) check_case(session, which);
   check_decode(session);
-  check_impossible_decays(session, kPlain);
-}
-
-void check_linear_recurrence_wgmma(Session& session) {
-  for (const Case& which : cases()) check_case(session, which, kOnHopper);
-  check_impossible_decays(session, kOnHopper);
+  check_impossible_decays(session);
 }
 
 namespace {
@@ -400,7 +386,6 @@ namespace {
 void time_shape(Session& session, Form form, const Case& which, const char* shape, std::vector<int64_t> segment_lengths) {
   const auto walks_of = [&](bool backward) {
     return form == Form::kTwoPass ? kernels::cuda::two_pass_walks(which.heads, which.keys, which.values)
-           : form == Form::kWgmma ? kernels::cuda::wgmma_walks(which.heads, which.keys, which.values, backward)
                                   : kernels::cuda::chunked_walks(which.heads, which.keys, which.values, backward);
   };
   for (const bool backward : {false, true}) {
@@ -433,17 +418,6 @@ void time_linear_recurrence(Session& session) {
        {kUnsplit, 2048});
   time_decode(session, {"", std::vector<int64_t>(64, 1), 64, 64, 128, 128, DecayKind::kHead, 0.5, false, true},
               "decoding, 64 sequences, 64 heads × 128");
-}
-
-// The same shapes in both forms, one below the other: which of them is the default is decided here.
-void time_linear_recurrence_wgmma(Session& session) {
-  Recurrence wide;
-  wide.keys = wide.values = 128;
-  if (!std::string_view(kernels::cuda::chunked_wgmma_refusal(wide)).empty()) return;
-  for (const Form form : {Form::kChunked, Form::kWgmma}) {
-    time_shape(session, form, kLightning, kLightningName, {kUnsplit});
-    time_shape(session, form, kLong, kLongName, {kUnsplit});
-  }
 }
 
 }  // namespace longhaul::gpu_check

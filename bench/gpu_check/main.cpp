@@ -21,7 +21,7 @@ constexpr const char* kHelp =
     "  gpu-check --json gpu.json          and write the results as JSON\n"
     "  gpu-check --only attention --no-timing   only check one group\n"
     "\n"
-    "groups: linear_recurrence attention norms fused products experts adamw wgmma attention_wgmma linear_recurrence_wgmma\n"
+    "groups: linear_recurrence attention norms fused products experts adamw\n"
     "exit status: 0 all passed, 1 a check failed, 64 wrong argument, 71 no usable GPU\n";
 
 struct Options {

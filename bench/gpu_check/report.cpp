@@ -72,7 +72,6 @@ std::string Session::table() const {
   if (timings.empty()) return out;
   out += line("\ntimings; limits measured here: copy %.2f TB/s, mma.sync bf16 %.0f TFLOP/s (matrix)", copy_bytes_per_s / 1e12,
               matrix_flops_per_s / 1e12);
-  if (wgmma_flops_per_s > 0) out += line("                               wgmma bf16 %.0f TFLOP/s", wgmma_flops_per_s / 1e12);
   out += "  " + padded("kernel", 36) + padded("shape", 52) + "       ms  spread      GB    TB/s    GFLOP  TFLOP/s  share of limit\n";
   for (const TimingResult& timing : timings) {
     out += line("  %s%s%9.4f  %5.1f%%%8.3f%8.3f%9.1f%9.1f   %5.1f%% of %s", padded(timing.op, 36).c_str(), padded(timing.shape, 52).c_str(),
@@ -83,15 +82,14 @@ std::string Session::table() const {
 }
 
 std::string Session::json() const {
-  std::string out = "{\"name\": \"gpu-check\", \"passed\": " + std::string(passed() ? "true" : "false") +
-                    ",\n \"machine\": {\"name\": " + quoted(machine.name) + ", \"emulated\": " + (machine.emulated ? "true" : "false") +
-                    ", \"compute_capability\": \"" + std::to_string(machine.major) + "." + std::to_string(machine.minor) +
-                    "\", \"multiprocessors\": " + std::to_string(machine.multiprocessors) +
-                    ", \"memory_bytes\": " + std::to_string(machine.memory_bytes) +
-                    ", \"cache_bytes\": " + std::to_string(machine.cache_bytes) +
-                    ", \"driver_version\": " + std::to_string(machine.driver_version) +
-                    ", \"copy_bytes_per_s\": " + number(copy_bytes_per_s) + ", \"matrix_flops_per_s\": " + number(matrix_flops_per_s) +
-                    ", \"wgmma_flops_per_s\": " + number(wgmma_flops_per_s) + "},\n \"checks\": [";
+  std::string out =
+      "{\"name\": \"gpu-check\", \"passed\": " + std::string(passed() ? "true" : "false") +
+      ",\n \"machine\": {\"name\": " + quoted(machine.name) + ", \"emulated\": " + (machine.emulated ? "true" : "false") +
+      ", \"compute_capability\": \"" + std::to_string(machine.major) + "." + std::to_string(machine.minor) +
+      "\", \"multiprocessors\": " + std::to_string(machine.multiprocessors) +
+      ", \"memory_bytes\": " + std::to_string(machine.memory_bytes) + ", \"cache_bytes\": " + std::to_string(machine.cache_bytes) +
+      ", \"driver_version\": " + std::to_string(machine.driver_version) + ", \"copy_bytes_per_s\": " + number(copy_bytes_per_s) +
+      ", \"matrix_flops_per_s\": " + number(matrix_flops_per_s) + "},\n \"checks\": [";
   const char* separator = "\n";
   for (const CheckResult& check : checks) {
     out += separator;

@@ -6,7 +6,6 @@
 #include <limits>
 #include <utility>
 
-#include "gpu_check/wgmma_products.h"
 #include "kernels/matmul/cuda.h"
 
 namespace longhaul::gpu_check {
@@ -85,10 +84,9 @@ void Session::time(const std::string& op, const std::string& shape, double bytes
   std::sort(rounds.begin(), rounds.end());
   result.ms = rounds[2];
   result.spread = (rounds.back() - rounds.front()) / rounds[2];
-  const bool by_wgmma = op.find("wgmma") != std::string::npos && wgmma_flops_per_s > 0;
-  const double rate = by_wgmma ? wgmma_flops_per_s : matrix_flops_per_s;
-  const double by_memory = copy_bytes_per_s > 0 ? bytes / copy_bytes_per_s : 0, by_matrix = rate > 0 ? flops / rate : 0;
-  result.limit = by_memory >= by_matrix ? "memory" : by_wgmma ? "wgmma" : "matrix";
+  const double by_memory = copy_bytes_per_s > 0 ? bytes / copy_bytes_per_s : 0,
+               by_matrix = matrix_flops_per_s > 0 ? flops / matrix_flops_per_s : 0;
+  result.limit = by_memory >= by_matrix ? "memory" : "matrix";
   result.share = std::max(by_memory, by_matrix) * 1e3 / result.ms;
   timings.push_back(result);
 }
@@ -102,9 +100,6 @@ const std::vector<Operator>& operators() {
       {"products", check_products, time_products},
       {"experts", check_experts, time_experts},
       {"adamw", check_adamw, time_adamw},
-      {"wgmma", check_wgmma, time_wgmma},
-      {"attention_wgmma", check_attention_wgmma, time_attention_wgmma},  // last: the newest, and for one kind of GPU
-      {"linear_recurrence_wgmma", check_linear_recurrence_wgmma, time_linear_recurrence_wgmma},
   };
   return all;
 }
@@ -128,9 +123,6 @@ void Session::measure_limits() {
   const double flops = kernels::cuda::matrix_rate_flops(machine.multiprocessors);
   matrix_flops_per_s =
       flops / fastest([&] { kernels::cuda::matrix_rate_kernel(machine.multiprocessors, static_cast<float*>(to.data()), nullptr); });
-  if (!wgmma_refusal().empty()) return;
-  wgmma_flops_per_s = wgmma_rate_flops(machine.multiprocessors) /
-                      fastest([&] { wgmma_rate(machine.multiprocessors, static_cast<float*>(to.data()), nullptr); });
 }
 
 bool Session::passed() const {

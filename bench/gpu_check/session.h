@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/numbers.h"
 #include "kernels/cuda/runtime.h"
 
 namespace longhaul::gpu_check {
@@ -103,9 +103,9 @@ class Session {
   void expect(const std::string& op, const std::string& case_name, const std::string& what, bool passed, const std::string& note = "");
 
   // Runs `body` in rounds of several calls; `bytes` and `flops` are what the task needs at least. Share: of the larger of the two
-  // times that the measured limits allow, the rate of wgmma for operators that say so in their name. Nothing where kernels are emulated.
+  // times that the measured limits allow. Nothing where kernels are emulated.
   void time(const std::string& op, const std::string& shape, double bytes, double flops, const std::function<void()>& body);
-  void measure_limits();  // copy bandwidth, matrix rates of our own products: what shares are of
+  void measure_limits();  // copy bandwidth, matrix rate of our own products: what shares are of
 
   bool passed() const;
   std::string table() const;
@@ -114,7 +114,7 @@ class Session {
   kernels::cuda::runtime::Machine machine;
   std::vector<CheckResult> checks;
   std::vector<TimingResult> timings;
-  double copy_bytes_per_s = 0, matrix_flops_per_s = 0, wgmma_flops_per_s = 0;  // the last: 0 where there is none
+  double copy_bytes_per_s = 0, matrix_flops_per_s = 0;
   std::mt19937_64 random{20240117};
 };
 
@@ -136,12 +136,6 @@ void check_linear_recurrence(Session& session);
 void time_linear_recurrence(Session& session);
 void check_attention(Session& session);
 void time_attention(Session& session);
-void check_wgmma(Session& session);
-void time_wgmma(Session& session);
-void check_attention_wgmma(Session& session);
-void time_attention_wgmma(Session& session);
-void check_linear_recurrence_wgmma(Session& session);
-void time_linear_recurrence_wgmma(Session& session);
 void check_norms(Session& session);
 void time_norms(Session& session);
 void check_fused(Session& session);

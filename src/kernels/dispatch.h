@@ -45,7 +45,7 @@ class Dispatcher {
   constexpr Dispatcher(const char* op, const std::string_view (&implementations)[N]) : op_(op), implementations_(implementations) {
     static_assert(N <= kMostImplementations);
   }
-  // Asks in order; refuse(i) is the Refusal of implementation i. Returns the number of the first that takes the call: the last one must take
+  // Asks in order; refuse(i) is the Refusal of implementation i. Returns the number of the first that takes the call: one of them must take
   // everything. A name forced by force() is asked alone and its refusal is an error.
   template <class Refuse>
   size_t choose(const Refuse& refuse) const {

@@ -38,7 +38,6 @@ LightningAttention::LightningAttention(const recipe::ModelConfig& config, int64_
     : SequenceMixer(fmt::format("layers.{}.mixer", layer)),
       heads_(config.heads),
       head_dim_(config.head_dim),
-      chunk_(config.chunk),
       eps_(config.lightning_norm_eps),
       qkv_(parameters, name(), "qkv", {"query", "key", "value"}, config.bias),
       gate_(parameters, name(), "gate", {"gate"}, config.bias),
@@ -54,7 +53,7 @@ LightningAttention::LightningAttention(const recipe::ModelConfig& config, int64_
 Tensor LightningAttention::forward(Context& context, const Tensor& hidden, const layout::SequenceLayout& layout, MixerState* state) {
   const kernels::Heads heads = kernels::silu_heads(qkv_.forward(context, hidden), heads_, heads_, head_dim_);
   const auto result = context.ops.linear_recurrence(heads.q_thd, heads.k_thd, heads.v_thd, log_decay_h_,
-                                                    state != nullptr ? state->recurrence_1hkv : Tensor(), layout, {.chunk = chunk_});
+                                                    state != nullptr ? state->recurrence_1hkv : Tensor(), layout, {});
   if (state != nullptr) state->recurrence_1hkv = result.final_state_nhkv;
   const Tensor o = result.o_thd.reshape({hidden.size(0), heads_ * head_dim_});
   const Tensor y = context.ops.rms_norm(o, gate_.forward(context, hidden), norm_.use(), eps_);

@@ -24,7 +24,7 @@ class LightningAttention final : public SequenceMixer {
   Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceLayout& layout, MixerState* state) override;
 
  private:
-  int64_t heads_, head_dim_, chunk_;
+  int64_t heads_, head_dim_;
   double eps_;
   Linear qkv_, gate_, output_;
   Parameter& norm_;

@@ -3,13 +3,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/path_text.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "recipe/check.h"
 #include "recipe/presets.h"
+#include "recipe/retired.h"
 #include "recipe/toml_reader.h"
 
 namespace longhaul::recipe {
@@ -194,7 +197,18 @@ Value override_for(const Option& option, const Entry& entry) {
   return Value(std::move(items));
 }
 
+// Whether the entry is a key of an earlier version. A run reads its recipe several times: one warning is enough.
+bool is_retired(const Entry& entry) {
+  const auto key = std::ranges::find(kRetiredKeys, entry.key, &RetiredKey::name);
+  if (entry.is_section || key == std::end(kRetiredKeys)) return false;
+  static std::atomic_flag warned[std::size(kRetiredKeys)];
+  if (!warned[key - std::begin(kRetiredKeys)].test_and_set())
+    log_warning("{} is no option any more and is ignored: {} ({})", key->name, key->reason, entry.where);
+  return true;
+}
+
 void apply(const OptionSet& options, const Entry& entry, LoadedRecipe& loaded) {
+  if (is_retired(entry)) return;
   const Option* option = options.find(entry.key);
   if (entry.is_section) {
     const bool known = std::ranges::any_of(options.all(), [&](const Option& each) { return each.section() == entry.key; });

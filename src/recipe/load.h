@@ -1,7 +1,7 @@
 // load: file (or text) + presets + overrides → a Recipe whose every value knows where it came from.
 // Order, later wins: defaults, the preset that model.preset names, the file's `base` (and its base), the file, key=value arguments.
 // Everything that is not understood is an Error with exit code 64 naming file:line:column, the nearest known key and what is
-// allowed. Impossible combinations are refused too (check.h). Input of any kind cannot crash it: size and depth are capped.
+// allowed; but keys of earlier versions (retired.h) are ignored with a warning. Impossible combinations are refused too (check.h). Input of any kind cannot crash it: size and depth are capped.
 #pragma once
 
 #include <filesystem>

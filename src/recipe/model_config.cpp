@@ -107,11 +107,6 @@ void declare(OptionSet& set, ModelConfig& model) {
   set.add("model.tie_embeddings", model.tie_embeddings, "One matrix serves as the embedding and as the output head.")
       .also_called({"tie_word_embeddings"});
   set.add("model.layer_factor", model.layer_factor, "Formula by which the decay slopes of lightning layers depend on depth.");
-  set.add("model.chunk", model.chunk, "Block length of the chunked recurrence; changes speed and rounding, not the function.")
-      .unit("tokens")
-      .at_least(1)
-      .at_most(65536)
-      .may_change();
   set.add("model.initialisation", model.initialisation,
           "xavier_deepnorm: Xavier with DeepNorm gains. normal: model.initial_std everywhere.")
       .also_called({"init", "initialization"});

@@ -62,7 +62,6 @@ struct ModelConfig {
   bool tie_embeddings = false;
 
   LayerFactor layer_factor = LayerFactor::kOfficial;
-  int64_t chunk = 256;  // block length of the chunked recurrence
 
   Initialisation initialisation = Initialisation::kXavierDeepnorm;
   double initial_std = 0.02;  // kNormal only

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "recipe/presets.h"
+#include "recipe/retired.h"
 #include "recipe/toml_reader.h"
 #include "recipe/write.h"
 
@@ -63,6 +64,9 @@ std::string reference_markdown() {
       "| `version` | Version of the file format, now {}. A file of a newer version is refused; without the key the version is 1. |\n",
       kRecipeVersion);
   out += "| `base` | Another recipe, by its path from this file's folder, that is read first. |\n\n";
+  out += "Keys that earlier versions had are ignored, with a warning, so that their recipes and checkpoints still load:\n\n";
+  for (const RetiredKey& key : kRetiredKeys) out += fmt::format("- `{}`: {}.\n", key.name, key.reason);
+  out += "\n";
   for (const Section& section : kSections) {
     out += section.name.empty() ? fmt::format("## {}\n\n", section.title) : fmt::format("## [{}] {}\n\n", section.name, section.title);
     out += "| key | default | takes | on resume | meaning |\n|---|---|---|---|---|\n";

@@ -61,6 +61,12 @@ TEST_F(SavedModel, OpensFromItsCheckpointAlone) {
   }
 }
 
+TEST_F(SavedModel, OpensFromARecipeOfAnEarlierVersion) {
+  std::string toml = training_.manifest().recipe.at("toml").get<std::string>();
+  toml.insert(toml.find("[model]\n") + std::string_view("[model]\n").size(), "chunk = 256  # default\n");
+  EXPECT_EQ(open_model(save({{"toml", toml}})).recipe.recipe, training_.recipe.recipe);
+}
+
 // A checkpoint from elsewhere must not make this machine read a file that it names.
 TEST_F(SavedModel, ARecipeThatNamesAnotherFileIsRefused) {
   fs::create_directories(folder_);

@@ -216,6 +216,13 @@ TEST_F(Program, ConfigShowsChecksComparesAndExplains) {
   expect_error(run({"config", "check", path("recipe.toml"), "train.steps=ten"}), 64, "train.steps");
   expect_error(run({"config", "check", path("missing.toml")}), 64, "missing.toml");
 
+  write("old.toml", "version = 1\nbase = \"recipe.toml\"\n[model]\nchunk = 64\n");
+  const ProcessResult old = run({"config", "check", path("old.toml"), "model.chunk=8"});
+  EXPECT_EQ(old.status, 0) << old.errors;
+  const std::string warning = "model.chunk is no option any more and is ignored: ";
+  EXPECT_THAT(old.errors, HasSubstr(warning));
+  EXPECT_EQ(old.errors.find(warning), old.errors.rfind(warning)) << "said twice: " << old.errors;
+
   EXPECT_EQ(run({"config", "diff", path("recipe.toml"), path("recipe.toml")}).status, 0);
   write("other.toml", "version = 1\n[train]\nsteps = 7\n");
   const ProcessResult different = run({"config", "diff", path("recipe.toml"), path("other.toml"), "--json"});

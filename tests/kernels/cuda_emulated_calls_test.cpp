@@ -1,5 +1,5 @@
 // The glue between tensors and the CUDA kernels (<op>/cuda_call.cpp): every operator run by its "cuda" entry, forward and backward, where
-// CPU tensors count as on a GPU and the kernels are emulated (kernels/cuda/emulation.h); beside the reference on the same rounded inputs.
+// CPU tensors count as on a GPU and the kernels are emulated (support/cuda_emulation); beside the reference on the same rounded inputs.
 // Fresh memory is NaN, inputs are strided where the operator takes such. ctest: label=fast timeout=240
 #include <gtest/gtest.h>
 
@@ -180,44 +180,6 @@ TEST(CudaCalls, RecurrenceOfOneTokenATimeTakesStatesAlong) {
   EXPECT_LT(rms_error(state, whole.final_state_nhkv), kTolerance);
 }
 
-// By wgmma where heads are wide, forward and backward, beside the other form; and why not elsewhere.
-TEST(CudaCalls, RecurrenceByWarpGroups) {
-  for (const int64_t documents : {1, 3}) {
-    const std::vector<int64_t> offsets = documents == 1 ? std::vector<int64_t>{0, 70} : std::vector<int64_t>{0, 65, 65, 90};
-    const auto run = [&](const char* form) {
-      const OnEmulatedGpu gpu;
-      Dispatcher::force("linear_recurrence", form);
-      const Tensor q = leaf({offsets.back(), 2, 96}, 1, kBf16), k = leaf({offsets.back(), 1, 96}, 2, kBf16),
-                   v = leaf({offsets.back(), 1, 72}, 3, kBf16), initial = wide_leaf({documents, 2, 96, 72}, 4, kBf16);
-      const Tensor decay = random_tensor({offsets.back(), 2}, 5).abs().neg().to(at::kFloat);
-      const auto result = linear_recurrence(q, k, v, decay, initial, to_tensor(offsets), {.scale = 0.5});
-      EXPECT_EQ(Dispatcher::last("linear_recurrence").chosen, form);
-      (result.o_thd.to(at::kFloat).square().sum() + result.final_state_nhkv.square().sum()).backward();
-      Dispatcher::force("linear_recurrence", std::nullopt);
-      return std::vector<Tensor>{result.o_thd, result.final_state_nhkv, q.grad(), k.grad(), v.grad(), initial.grad()};
-    };
-    const std::vector<Tensor> by_mma = run("cuda"), by_wgmma = run("cuda_wgmma");
-    for (size_t i = 0; i < by_mma.size(); ++i) EXPECT_LT(rms_error(by_wgmma[i], by_mma[i]), kTolerance) << i;
-  }
-  const OnEmulatedGpu gpu;
-  const auto refused = [](int64_t channels, bool per_channel) -> std::string {
-    const Tensor x = at::zeros({3, 1, channels}, kBf16);
-    Dispatcher::force("linear_recurrence", "cuda_wgmma");
-    std::string reason;
-    try {
-      linear_recurrence(x, x, x, per_channel ? x.to(at::kFloat) : Tensor(), Tensor(), Tensor());
-    } catch (const Error& error) {
-      reason = error.fields().found;
-    }
-    Dispatcher::force("linear_recurrence", std::nullopt);
-    return reason;
-  };
-  EXPECT_EQ(refused(128, false), "");
-  EXPECT_EQ(refused(136, false), "cuda_wgmma: wgmma takes heads of up to 128 channels");
-  EXPECT_EQ(refused(64, false), "cuda_wgmma: in heads of up to 64 channels half of its products would be of zeros");
-  EXPECT_EQ(refused(128, true), "cuda_wgmma: a decay per channel has no form by wgmma");
-}
-
 class CudaCallsAttention : public ::testing::TestWithParam<AttentionCase> {};
 
 TEST_P(CudaCallsAttention, EqualsReference) {
@@ -228,19 +190,10 @@ TEST_P(CudaCallsAttention, EqualsReference) {
   const auto run = [&](const AttentionInputs& x) { return c.call(attention, x, 0.3); };
   const AttentionEvaluation expected =
       longhaul::testing::evaluate(in.to(at::kDouble), [&](const AttentionInputs& x) { return c.call(attention_reference, x, 0.3); });
-  const bool for_wgmma = c.key % 8 == 0 && c.value % 8 == 0 && std::max(c.key, c.value) <= 128;
-  for (const char* form : {"cuda", "cuda_wgmma"}) {
-    const OnEmulatedGpu gpu;
-    Dispatcher::force("attention", form);
-    if (form == std::string("cuda") || for_wgmma) {
-      // See cases.toml for the tolerance.
-      expect_same(longhaul::testing::evaluate(in_one ? in.in_one_tensor() : in, run), expected, 1.5e-2);
-      EXPECT_EQ(Dispatcher::last("attention").chosen, form);
-    } else {
-      EXPECT_THROW(run(in), Error);
-    }
-    Dispatcher::force("attention", std::nullopt);
-  }
+  const OnEmulatedGpu gpu;
+  // See cases.toml for the tolerance.
+  expect_same(longhaul::testing::evaluate(in_one ? in.in_one_tensor() : in, run), expected, 1.5e-2);
+  expect_cuda("attention");
 }
 INSTANTIATE_TEST_SUITE_P(Cases, CudaCallsAttention, ::testing::ValuesIn(attention_cases()));
 
@@ -312,7 +265,7 @@ TEST(CudaCalls, TokensWithoutLabelHaveNoLoss) {
     const CrossEntropyGradients gradients{at::full_like(hidden, NAN), at::ones({9, 8})};
     return std::vector<Tensor>{implementation(problem, gradients), gradients.hidden_td, gradients.sink_vd};
   };
-  const auto expected = run(cross_entropy_chunked), found = run(cuda_calls<CrossEntropyCuda>().run);
+  const auto expected = run(cross_entropy_aten), found = run(cuda_calls<CrossEntropyCuda>().run);
   for (size_t i = 0; i < 3; ++i) EXPECT_LT(rms_error(found[i], expected[i]), kTolerance) << i;
 }
 
@@ -466,24 +419,6 @@ TEST(CudaCalls, RefuseWhatTheyCannotDo) {
   EXPECT_EQ(refused("linear_recurrence"), "it takes heads of 1 to 256 channels");
   attention(wide_heads, wide_heads, wide_heads, Tensor(), Tensor(), {});
   EXPECT_EQ(refused("attention"), "it takes heads of 1 to 256 channels");
-  const auto refused_by_wgmma = [](int64_t channels, double scale, int64_t offset) -> std::string {
-    const Tensor x = at::zeros({3 * channels + offset}, kBf16).slice(0, offset).view({3, 1, channels});
-    Dispatcher::force("attention", "cuda_wgmma");
-    std::string reason;
-    try {
-      attention(x, x, x, Tensor(), Tensor(), {.scale = scale});
-    } catch (const Error& error) {
-      reason = error.fields().found;
-    }
-    Dispatcher::force("attention", std::nullopt);
-    return reason;
-  };
-  EXPECT_EQ(refused_by_wgmma(64, 1, 0), "");
-  EXPECT_EQ(refused_by_wgmma(136, 1, 0), "cuda_wgmma: wgmma takes heads of up to 128 channels");
-  EXPECT_EQ(refused_by_wgmma(64, 0, 0), "cuda_wgmma: wgmma wants a scale above 0");
-  for (const auto& [channels, offset] : {std::pair<int64_t, int64_t>{60, 0}, {64, 4}})
-    EXPECT_EQ(refused_by_wgmma(channels, 1, offset),
-              "cuda_wgmma: wgmma wants channels in multiples of 8, and q, k, v at multiples of 16 bytes");
   KeyValueCache cache;
   cache.append(at::zeros({3, 1, 8}, kBf16), at::zeros({3, 1, 8}, kBf16));
   const KeyValueCache* const one = &cache;

@@ -7,10 +7,9 @@
 
 #include "kernels/adamw/cuda.h"
 #include "kernels/attention/tiles.h"
-#include "kernels/cuda/device.h"
 #include "kernels/cuda/fragments.h"
+#include "kernels/cuda/numbers.h"
 #include "kernels/cuda/rows.h"
-#include "kernels/cuda/wgmma.h"
 #include "kernels/embedding/cuda.h"
 #include "kernels/linear_recurrence/segment_cost.h"
 #include "kernels/matmul/tiles.h"
@@ -85,24 +84,6 @@ TEST(CudaFragments, AccumulatorsOfTwoTilesAreAnOperand) {
         EXPECT_EQ(a.col, c.col + 8 * (reg >> 1));
       }
     }
-  }
-}
-
-// PTX ISA 9.0, 9.7.15.5.1.1, matrix D of m64nNk16: warp w has rows 16 w …; value i of a lane lies in row lane / 4, + 8 where i / 2 is odd, and
-// in column 8 (i / 4) + 2 (lane % 4) + i % 2.
-TEST(CudaWgmma, AccumulatorsAreThoseOfThePtxManual) {
-  for (const int columns : {64, 128}) {
-    std::set<std::pair<int, int>> seen;
-    for (int thread = 0; thread < 128; ++thread) {
-      const int warp = thread >> 5, lane = thread & 31;
-      for (int i = 0; i < columns / 2; ++i) {
-        const Place place = group_c_place(thread, i);
-        EXPECT_EQ(place.row, warp * 16 + (lane >> 2) + (i / 2 % 2 == 1 ? 8 : 0));
-        EXPECT_EQ(place.col, i / 4 * 8 + (lane & 3) * 2 + i % 2);
-        seen.insert({place.row, place.col});
-      }
-    }
-    EXPECT_EQ(seen.size(), 64u * static_cast<size_t>(columns));
   }
 }
 
@@ -271,8 +252,6 @@ TEST(CudaRecurrencePlan, SplitsWhereWholeDocumentsLeaveMultiprocessorsIdle) {
   EXPECT_EQ(segment({0, 32768, 65536, 98304, 131072}, 32, 128, true), kUnsplit);
   EXPECT_LE(segment({0, 32768}, 8, 64, false), 2048);
   EXPECT_LE(segment({0, 16384, 16385, 16386, 16390}, 8, 64, false), 2048);  // short documents beside a long one
-  for (const bool backward : {false, true})
-    EXPECT_EQ(choose_segment_tokens(Offsets{0, 16384}, wgmma_walks(64, 128, 128, backward), 132), kUnsplit);
   EXPECT_EQ(segment({0, 600}, 1, 64, false), kUnsplit);
   for (const bool backward : {false, true}) {
     for (const Offsets& offsets : {Offsets{0}, Offsets{0, 0}, Offsets{0, 1}, Offsets{0, 1000}, Offsets{0, 1 << 20}}) {
@@ -310,16 +289,6 @@ TEST(CudaSharedMemory, PartsDoNotOverlapAndFit) {
     EXPECT_EQ(joined.bytes, joined.decays + 2 * static_cast<int>(sizeof(ChunkDecays)));
     EXPECT_LE(joined.bytes, kLargestSharedBytes);
   }
-  constexpr WgmmaRunShared run = wgmma_run_shared();
-  EXPECT_EQ(run.k, kChunk * kRunKeys * 2);
-  EXPECT_EQ(run.v, 2 * run.k);
-  EXPECT_EQ(run.stage, run.v + kChunk * kRunSlice * 2);
-  EXPECT_EQ(run.state, kRunStages * run.stage);
-  EXPECT_EQ(run.decays, run.state + 2 * kRunSlice * kRunKeys * 2);
-  EXPECT_EQ(run.bytes, run.decays + 2 * static_cast<int>(sizeof(ChunkDecays)) + kPatternBytes);
-  EXPECT_LE(run.bytes, kLargestSharedBytes);
-  for (const int part : {run.k, run.v, run.stage, run.state, kChunk * kPanelRowBytes, kRunSlice * kPanelRowBytes})
-    EXPECT_EQ(part % kPatternBytes, 0);
   constexpr GradientShared gradient = gradient_shared();
   EXPECT_EQ(gradient.lambda, 3 * kTileBytes);
   EXPECT_EQ(gradient.sums - gradient.lambda, kChunk * kSlice * 4);
@@ -334,28 +303,6 @@ TEST(CudaSharedMemory, PartsDoNotOverlapAndFit) {
     EXPECT_LE(backward_shared_bytes(head), kLargestSharedBytes);
   }
   EXPECT_LE(kMatmulSharedBytes, kLargestSharedBytes);
-}
-
-// The halves of a tile that warp groups own: whether all of their rows see, or are seen by, all of a step.
-template <bool kOfKeys>
-void expect_sees_all_is_what_it_says(const AttentionTile& tile, int window) {
-  for (int row0 = 0; row0 < 128; row0 += 64) {
-    for (const int count : {kWgmmaKeys, kWgmmaOtherRows}) {
-      for (int first = 0; first < tile.others; first += count) {
-        bool all = row0 < tile.rows;
-        for (int row = row0; row < std::min(row0 + 64, tile.rows); ++row) {
-          const Range seen = kOfKeys ? seeing_queries(tile.first + row, tile.shift, tile.others, window)
-                                     : visible_keys(tile.first + row, tile.shift, tile.others, window);
-          const Range by_row = seen_by<kOfKeys>(tile, row, window);
-          EXPECT_TRUE(by_row.first == seen.first && by_row.last == seen.last);
-          all = all && seen.first <= first && seen.last >= first + count;
-        }
-        EXPECT_EQ(sees_all<kOfKeys>(tile, row0, 64, first, count, window), all);
-      }
-    }
-  }
-  const Range beyond = seen_by<kOfKeys>(tile, tile.rows, window);
-  EXPECT_EQ(beyond.first, beyond.last);
 }
 
 // Every (query, key) pair that the definition makes visible, and no other, is inside a tile's range and passes its mask.
@@ -394,7 +341,6 @@ TEST(CudaAttentionTiles, SeeExactlyWhatTheDefinitionSays) {
             }
             EXPECT_EQ(all_visible(tile, key, window), all);
           }
-          expect_sees_all_is_what_it_says<false>(tile, window);
         }
         EXPECT_EQ(seen, wanted);
         EXPECT_EQ(tokens.size(), static_cast<size_t>(offsets.back()));
@@ -408,7 +354,6 @@ TEST(CudaAttentionTiles, SeeExactlyWhatTheDefinitionSays) {
           for (int query = seeing.first; query < seeing.last; ++query)
             EXPECT_TRUE(seen.insert({tile.other_begin + query, tile.begin + row}).second);
         }
-        expect_sees_all_is_what_it_says<true>(tile, window);
       }
       EXPECT_EQ(seen, wanted);
     }

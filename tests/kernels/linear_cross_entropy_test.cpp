@@ -124,7 +124,7 @@ class LinearCrossEntropyCases : public ::testing::TestWithParam<Case> {};
 TEST_P(LinearCrossEntropyCases, EveryImplementationEqualsTheWholeLogits) {
   const PoisonFreshMemory poison;
   const Case& c = GetParam();
-  for (const char* implementation : {"fused", "chunked", "reference"}) {
+  for (const char* implementation : {"fused", "aten", "reference"}) {
     const Forced forced(implementation);
     for (const Precisions& precision : {kFp64, kFp32, kBf16}) {
       if (implementation == std::string("fused") && precision.type == at::kDouble) continue;
@@ -234,7 +234,7 @@ TEST(LinearCrossEntropy, AddsToTheSinkAndNothingElse) {
 TEST(LinearCrossEntropy, GradientsOfTheSumByFiniteDifferences) {
   const Case c = case_named("small, odd");
   const Inputs in = inputs_of(c, at::kDouble);
-  for (const char* implementation : {"chunked", "reference"}) {
+  for (const char* implementation : {"aten", "reference"}) {
     const Forced forced(implementation);
     check_gradients(
         [&](const std::vector<Tensor>& x) {

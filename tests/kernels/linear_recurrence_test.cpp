@@ -66,26 +66,20 @@ TEST_P(LinearRecurrenceCases, ReferenceEqualsTheQuadraticForm) {
   expect_same(reference, expected, 1e-9);
 }
 
-TEST_P(LinearRecurrenceCases, ChunkedEqualsReferenceForEveryChunkLength) {
+// fp64, and the gradient of the decay: AtenRecurrence (any_device_test.cpp).
+TEST_P(LinearRecurrenceCases, AtenEqualsReferenceInLowerPrecision) {
   const Case& c = GetParam();
-  if (c.decay != "head" && c.decay != "none") GTEST_SKIP() << "not for the chunked form";
+  if (c.tokens() * c.heads * c.key * c.value > 20'000'000) GTEST_SKIP() << "the reference keeps every state";
   const PoisonFreshMemory poison;
-  const auto offsets = to_tensor(c.offsets);
-  for (const auto& [type, tolerance] : {std::pair{at::kDouble, 1e-11}, {at::kFloat, 1e-5}, {at::kBFloat16, 5e-3}}) {
+  for (const auto& [type, tolerance] : {std::pair{at::kFloat, 1e-5}, {at::kBFloat16, 5e-3}}) {
     const Inputs in = inputs_of(c, type);
-    const bool reverse = type == at::kFloat;
-    const auto run = [&](const Inputs& values, auto&& function, int64_t chunk) {
+    const auto run = [&](const Inputs& values, const char* implementation) {
+      const Forced forced(implementation);
       return evaluate(values, false, [&](const Inputs& x) {
-        return function(x.q, x.k, x.v, x.log_decay, x.initial, offsets, {.scale = 0.7, .reverse = reverse, .chunk = chunk});
+        return linear_recurrence(x.q, x.k, x.v, x.log_decay, x.initial, to_tensor(c.offsets), {.scale = 0.7});
       });
     };
-    const auto reference = run(widened(in), linear_recurrence_reference, 64);
-    const Forced forced("chunked");
-    for (const int64_t chunk : {1, 16, 64, 256}) {
-      if (chunk == 1 && c.tokens() > 500) continue;
-      expect_close(run(in, linear_recurrence, chunk), reference, tolerance);
-      EXPECT_EQ(Dispatcher::last("linear_recurrence").chosen, "chunked");
-    }
+    expect_close(run(in, "aten"), run(widened(in), "reference"), tolerance);
   }
 }
 
@@ -132,13 +126,11 @@ TEST(LinearRecurrence, StateIsTheDecayedSumOfOuterProducts) {
 TEST(LinearRecurrence, KeepsItsStateOverAMillionTokensWithoutDecay) {
   const int64_t tokens = 1000000;
   const Tensor ones = at::ones({tokens, 1, 1});
-  for (const char* implementation : {"cpu", "chunked"}) {
-    const Forced forced(implementation);
-    for (const Tensor& decay : {Tensor(), at::zeros({1})}) {
-      const auto result = linear_recurrence(ones, ones, ones, decay, Tensor(), Tensor(), {.chunk = 256});
-      EXPECT_EQ(result.final_state_nhkv.item<float>(), 1e6f) << implementation;  // whole numbers below 2^24 are exact in fp32
-      EXPECT_EQ(result.o_thd[tokens - 1].item<float>(), 1e6f) << implementation;
-    }
+  for (const Tensor& decay : {Tensor(), at::zeros({1})}) {
+    const auto result = linear_recurrence(ones, ones, ones, decay, Tensor(), Tensor());
+    EXPECT_EQ(Dispatcher::last("linear_recurrence").chosen, "cpu");
+    EXPECT_EQ(result.final_state_nhkv.item<float>(), 1e6f);  // whole numbers below 2^24 are exact in fp32
+    EXPECT_EQ(result.o_thd[tokens - 1].item<float>(), 1e6f);
   }
 }
 
@@ -146,19 +138,21 @@ TEST(LinearRecurrence, GradientsMatchFiniteDifferences) {
   for (const std::string decay : {"head", "head_token", "key_token"}) {
     const Case c{.name = decay, .decay = decay, .offsets = {0, 7, 8, 12}, .heads = 2, .key_heads = 1, .key = 3, .value = 2, .steep = 1};
     const Inputs in = inputs_of(c);
-    longhaul::testing::check_gradients(
-        [&](const std::vector<Tensor>& x) {
-          return weigh(linear_recurrence(x[0], x[1], x[2], x[4], x[3], to_tensor(c.offsets), {.scale = 0.5, .chunk = 4}));
-        },
-        in.all());
+    for (const char* implementation : {"aten", "reference"}) {
+      const Forced forced(implementation);
+      longhaul::testing::check_gradients(
+          [&](const std::vector<Tensor>& x) {
+            return weigh(linear_recurrence(x[0], x[1], x[2], x[4], x[3], to_tensor(c.offsets), {.scale = 0.5}));
+          },
+          in.all());
+    }
   }
 }
 
 // A log_decay of −∞ is a decay of 0: no implementation may make 0 · ∞ of it.
 TEST(LinearRecurrence, ADecayWithoutEndForgetsAtOnce) {
   for (const std::string kind : {"head", "head_token", "key_token"}) {
-    for (const char* implementation : {"cpu", "chunked", "reference", "aten"}) {
-      if (implementation == std::string("chunked") && kind != "head") continue;  // it refuses them
+    for (const char* implementation : {"cpu", "aten", "reference"}) {
       Case c;
       c.offsets = {0, 70, 71, 71, 150};
       c.heads = c.key_heads = 2;
@@ -177,9 +171,28 @@ TEST(LinearRecurrence, ADecayWithoutEndForgetsAtOnce) {
   }
 }
 
+// No document has a token: the state passes through, and whoever wants a gradient gets one.
+TEST(LinearRecurrence, WithoutTokensEveryGradientIsThere) {
+  for (const char* implementation : {"cpu", "aten", "reference"}) {
+    const at::ScalarType type = implementation == std::string("cpu") ? at::kFloat : at::kDouble;
+    for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{2}, {0, 2}, {0, 2, 3}}) {
+      const Tensor q = random_tensor({0, 2, 3}, 1, type), before = random_tensor({2, 2, 3, 3}, 2, type).requires_grad_(true);
+      const Tensor decay = at::full(sizes, -INFINITY, q.options()).requires_grad_(true);
+      const Forced forced(implementation);
+      const Tensor after = linear_recurrence(q, q, q, decay, before, to_tensor(std::vector<int64_t>{0, 0, 0})).final_state_nhkv;
+      EXPECT_TRUE(after.equal(before)) << implementation;
+      after.sum().backward();
+      EXPECT_TRUE(before.grad().eq(1).all().item<bool>()) << implementation;
+      ASSERT_TRUE(decay.grad().defined()) << implementation;
+      EXPECT_TRUE(decay.grad().eq(0).all().item<bool>()) << implementation;
+    }
+  }
+}
+
 // What is asked of a gradient as a function of q, k, v, … is refused instead of answered with zeros.
 TEST(LinearRecurrence, RefusesASecondDerivative) {
-  const Tensor q = random_tensor({9, 2, 4}, 1).requires_grad_(true), k = random_tensor({9, 2, 4}, 2), v = random_tensor({9, 2, 4}, 3);
+  const auto values = [](uint64_t seed) { return random_tensor({9, 2, 4}, seed, at::kFloat); };
+  const Tensor q = values(1).requires_grad_(true), k = values(2), v = values(3);
   const Tensor loss = linear_recurrence(q, k, v, {}, {}, {}).o_thd.square().sum();
   const Tensor slope = torch::autograd::grad({loss}, {q}, {}, /*retain_graph=*/true, /*create_graph=*/true).front();
   // Beside another term, whose gradient there is: without the refusal this would pass, and leave the slope out.

@@ -56,7 +56,6 @@ const std::vector<Row>& rows() {
       {"model.bias", "true", [](const Recipe& r) { return r.model.bias; }, "model.channel = \"gelu\"", "SwiGLU has no biases"},
       {"model.tie_embeddings", "true", [](const Recipe& r) { return r.model.tie_embeddings; }, "", ""},
       {"model.layer_factor", "\"hugging_face\"", [](const Recipe& r) { return r.model.layer_factor == LayerFactor::kHuggingFace; }, "", ""},
-      {"model.chunk", "128", [](const Recipe& r) { return r.model.chunk == 128; }, "", ""},
       {"model.initialisation", "\"normal\"", [](const Recipe& r) { return r.model.initialisation == Initialisation::kNormal; }, "", ""},
       {"model.initial_std", "0.5", [](const Recipe& r) { return r.model.initial_std == 0.5; }, "", ""},
 

@@ -112,6 +112,16 @@ TEST(RecipeLoad, OverridesTakeBareTextAndToml) {
   EXPECT_EQ(recipe.optim.stages[0].lr, 1e-4);
 }
 
+// Written by earlier versions into every recipe.toml and every checkpoint. (The warning: cli/program_test.cpp.)
+TEST(RecipeLoad, KeysOfEarlierVersionsAreIgnored) {
+  const LoadedRecipe loaded =
+      from("version = 1\n[model]\nchunk = 64  # preset first-run\nlayers = 3\n[train]\nrecompute = false\n", {"model.chunk=any value"});
+  EXPECT_EQ(loaded.recipe, load_defaults({"model.layers=3"}).recipe);
+  EXPECT_EQ(loaded.origins.size(), 1u);
+  EXPECT_EQ(to_toml(loaded).find("chunk"), std::string::npos);
+  EXPECT_THAT(refused("[model.chunk]\n").what, HasSubstr("no section model.chunk"));
+}
+
 TEST(RecipeLoad, TheLastOverrideOfAKeyWins) { EXPECT_EQ(load_defaults({"train.steps=1", "train.steps=2"}).recipe.train.steps, 2); }
 
 TEST(RecipeLoad, ThePresetOfTheCommandLineReplacesTheFiles) {

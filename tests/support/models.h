@@ -29,7 +29,6 @@ inline recipe::ModelConfig small_config() {
   config.head_dim = 8;
   config.intermediate = 12;
   config.rotary_dim = 4;
-  config.chunk = 4;
   return config;
 }
 

@@ -2,7 +2,7 @@
 // biases and their gradients fp32. Everything is deterministic.
 #pragma once
 
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/numbers.h"
 
 namespace longhaul::kernels::cuda {
 

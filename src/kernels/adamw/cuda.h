@@ -9,7 +9,7 @@
 
 #include <vector>
 
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/numbers.h"
 
 namespace longhaul::kernels::cuda {
 

@@ -1,9 +1,8 @@
 // See cuda.h. Scores are kept in units of log 2: s = q·k · scale · log₂e, p = 2^(s − m).
 #include "kernels/attention/cuda.h"
 
-#include "kernels/attention/backward_wgmma.h"
 #include "kernels/attention/decode_kernels.h"
-#include "kernels/attention/forward_wgmma.h"
+#include "kernels/attention/kernel_parts.h"
 
 namespace longhaul::kernels::cuda {
 namespace {
@@ -328,26 +327,6 @@ void run_backward(Arguments in, const AttentionTiles& query_tiles, const Attenti
 
 }  // namespace
 
-const char* attention_wgmma_refusal(const Attention& p) {
-  if (padded_head(p.keys, p.values) > 128) return "wgmma takes heads of up to 128 channels";
-  if (!(p.scale > 0)) return "wgmma wants a scale above 0";
-  const Arguments in = arguments_of(p, {});
-  if (!in.q.aligned || !in.k.aligned || !in.v.aligned)
-    return "wgmma wants channels in multiples of 8, and q, k, v at multiples of 16 bytes";
-  return refuse_wgmma();
-}
-
-void attention_forward_wgmma(const Attention& p, const AttentionTiles& tiles, Bf16* o, float* logsumexp, Stream stream) {
-  if (const std::string refusal = attention_wgmma_refusal(p); !refusal.empty())
-    throw std::runtime_error("attention.forward_wgmma: " + refusal);
-  Arguments in = arguments_of(p, tiles);
-  in.o = o;
-  in.logsumexp_out = logsumexp;
-  const int head = padded_head(p.keys, p.values);
-  launch("attention.forward_wgmma", head == 64 ? forward_wgmma_kernel<64> : forward_wgmma_kernel<128>,
-         static_cast<int64_t>(tiles.count) * p.heads, kWgmmaThreads, wgmma_shared_bytes(head), stream, in);
-}
-
 void attention_forward(const Attention& p, const AttentionTiles& tiles, Bf16* o, float* logsumexp, Stream stream) {
   Arguments in = arguments_of(p, tiles);
   in.o = o;
@@ -366,8 +345,8 @@ void attention_forward(const Attention& p, const AttentionTiles& tiles, Bf16* o,
 
 int64_t attention_workspace_bytes(const Attention& p) { return p.tokens * p.heads * 4; }
 
-// The operands of both forms, after do·o has been computed.
-static Arguments backward_arguments(const Attention& p, const AttentionGradientPointers& gradients, void* workspace, Stream stream) {
+void attention_backward(const Attention& p, const AttentionTiles& query_tiles, const AttentionTiles& key_tiles,
+                        const AttentionGradientPointers& gradients, void* workspace, Stream stream) {
   float* row_dots = static_cast<float*>(workspace);
   const int64_t rows = p.tokens * p.heads;
   launch("attention.row_dot", row_dot_kernel, divide_up(rows, 4), 128, 0, stream, gradients.o, gradients.d_o, gradients.d_logsumexp,
@@ -377,12 +356,6 @@ static Arguments backward_arguments(const Attention& p, const AttentionGradientP
   in.logsumexp = gradients.logsumexp;
   in.row_dots = row_dots;
   in.d_q = gradients.d_q, in.d_k = gradients.d_k, in.d_v = gradients.d_v;
-  return in;
-}
-
-void attention_backward(const Attention& p, const AttentionTiles& query_tiles, const AttentionTiles& key_tiles,
-                        const AttentionGradientPointers& gradients, void* workspace, Stream stream) {
-  const Arguments in = backward_arguments(p, gradients, workspace, stream);
   switch (padded_head(p.keys, p.values)) {
     case 64:
       return run_backward<64>(in, query_tiles, key_tiles, stream);
@@ -391,26 +364,6 @@ void attention_backward(const Attention& p, const AttentionTiles& query_tiles, c
     default:
       return run_backward<256>(in, query_tiles, key_tiles, stream);
   }
-}
-
-template <int kHead>
-static void run_backward_wgmma(Arguments in, const AttentionTiles& query_tiles, const AttentionTiles& key_tiles, Stream stream) {
-  in.tiles = key_tiles.tiles;
-  launch("attention.key_gradient_wgmma", gradient_wgmma_kernel<true, kHead>, static_cast<int64_t>(key_tiles.count) * in.heads / in.group,
-         kWgmmaThreads, wgmma_backward_bytes(kHead), stream, in);
-  in.tiles = query_tiles.tiles;
-  launch("attention.query_gradient_wgmma", gradient_wgmma_kernel<false, kHead>, static_cast<int64_t>(query_tiles.count) * in.heads,
-         kWgmmaThreads, wgmma_backward_bytes(kHead), stream, in);
-}
-
-void attention_backward_wgmma(const Attention& p, const AttentionTiles& query_tiles, const AttentionTiles& key_tiles,
-                              const AttentionGradientPointers& gradients, void* workspace, Stream stream) {
-  const Arguments in = backward_arguments(p, gradients, workspace, stream);
-  std::string refusal = attention_wgmma_refusal(p);
-  if (refusal.empty() && !in.d_o.aligned) refusal = "wgmma wants the gradient of o at a multiple of 16 bytes";
-  if (!refusal.empty()) throw std::runtime_error("attention.backward_wgmma: " + refusal);
-  return padded_head(p.keys, p.values) == 64 ? run_backward_wgmma<64>(in, query_tiles, key_tiles, stream)
-                                             : run_backward_wgmma<128>(in, query_tiles, key_tiles, stream);
 }
 
 int64_t decode_workspace_bytes(const AttentionDecode& p) {

@@ -1,12 +1,12 @@
 // attention on a GPU: raw pointers, sizes and a stream (contract: op.h; FlashAttention-2, arXiv 2307.08691, megascale.md §12).
 //
-// mma.m16n8k16 with bf16 operands, or wgmma on Hopper (forward_wgmma.h, backward_wgmma.h); scores, softmax and sums in fp32. The backward pass computes dk, dv in blocks over keys and dq in
+// mma.m16n8k16 with bf16 operands; scores, softmax and sums in fp32. The backward pass computes dk, dv in blocks over keys and dq in
 // blocks over queries: each score twice, nothing added from several blocks, so results are deterministic. Head sizes 1 … 256; the
 // sizes of k and v may differ. Tables (tiles.h) and workspace belong to the caller and lie on the device.
 #pragma once
 
 #include "kernels/attention/tiles.h"
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/numbers.h"
 
 namespace longhaul::kernels::cuda {
 
@@ -35,16 +35,10 @@ struct AttentionGradientPointers {
 
 // `tiles`: of queries, query_rows(padded_head(keys, values)) each. logsumexp [T, H]: −infinity where nothing is visible.
 void attention_forward(const Attention& problem, const AttentionTiles& tiles, Bf16* o, float* logsumexp, Stream stream);
-// The same, by wgmma (forward_wgmma.h), where nothing speaks against it (an empty refusal): a device of compute capability 9.0, heads of up to 128.
-const char* attention_wgmma_refusal(const Attention& problem);
-void attention_forward_wgmma(const Attention& problem, const AttentionTiles& tiles, Bf16* o, float* logsumexp, Stream stream);
 // Tiles of kBackwardRows queries, and of kKeyRows keys.
 int64_t attention_workspace_bytes(const Attention& problem);
 void attention_backward(const Attention& problem, const AttentionTiles& query_tiles, const AttentionTiles& key_tiles,
                         const AttentionGradientPointers& gradients, void* workspace, Stream stream);
-// The same, by wgmma (backward_wgmma.h), under the same conditions, and with o's gradient at a multiple of 16 bytes. Both tables of kWgmmaRows.
-void attention_backward_wgmma(const Attention& problem, const AttentionTiles& query_tiles, const AttentionTiles& key_tiles,
-                              const AttentionGradientPointers& gradients, void* workspace, Stream stream);
 
 // One new token for each of `sequences`, keys and values in pages, each on its own: head h of token s of sequence n
 // lies in row h · page + s % page of page k_pages[n · table_width + s / page]. lengths counts the new token too.

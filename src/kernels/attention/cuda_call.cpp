@@ -49,56 +49,35 @@ Tiles query_tiles(const AttentionProblem& problem, int rows) {
   return {cuda::attention_tiles(problem.offsets, problem.key_offsets, rows, false), problem.q_thd};
 }
 
-Refusal refuse_wgmma(const AttentionProblem& problem) {
-  const cuda::OnDevice device(problem.q_thd);
-  cuda::Attention call = call_of(problem.options, problem.q_thd, problem.k_shd, problem.v_shd);
-  if (!problem.q_thd.is_contiguous()) call.q = nullptr;  // the copy that will be made is aligned
-  if (!problem.k_shd.is_contiguous()) call.k = nullptr;
-  if (!problem.v_shd.is_contiguous()) call.v = nullptr;
-  return cuda::attention_wgmma_refusal(call);
-}
-
-Tensor aligned(const Tensor& x) { return reinterpret_cast<uintptr_t>(x.const_data_ptr()) % 16 == 0 ? x : x.clone(); }
-
-AttentionResult forward_by(const AttentionProblem& problem, decltype(cuda::attention_forward)* kernel) {
+AttentionResult forward(const AttentionProblem& problem) {
   const cuda::OnDevice device(problem.q_thd);
   const Operands in(problem);
   const AttentionResult result{at::empty({in.call.tokens, in.call.heads, in.call.values}, in.v.options().requires_grad(false)),
                                cuda::fp32_like(in.q, {in.call.tokens, in.call.heads})};
   const Tiles tiles = query_tiles(problem, cuda::query_rows(cuda::padded_head(in.call.keys, in.call.values)));
-  kernel(in.call, pointers(tiles), cuda::bf16_out(result.o_thd), cuda::fp32_out(result.logsumexp_th), device.stream());
+  cuda::attention_forward(in.call, pointers(tiles), cuda::bf16_out(result.o_thd), cuda::fp32_out(result.logsumexp_th), device.stream());
   return result;
 }
-AttentionResult forward(const AttentionProblem& problem) { return forward_by(problem, cuda::attention_forward); }
-AttentionResult forward_wgmma(const AttentionProblem& problem) { return forward_by(problem, cuda::attention_forward_wgmma); }
 
-AttentionGradients backward_by(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o, const Tensor& d_logsumexp,
-                               int query_rows, int key_rows, decltype(cuda::attention_backward)* kernels) {
+AttentionGradients backward(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o, const Tensor& d_logsumexp) {
   const cuda::OnDevice device(problem.q_thd);
   const Operands in(problem);
   const AttentionGradients out{at::empty_like(in.q), at::empty_like(in.k), at::empty_like(in.v)};
-  const Tensor o = result.o_thd.contiguous(), logsumexp = result.logsumexp_th.contiguous(), d_o_flat = aligned(d_o.contiguous());
+  const Tensor o = result.o_thd.contiguous(), logsumexp = result.logsumexp_th.contiguous(), d_o_flat = d_o.contiguous();
   const Tensor d_logsumexp_flat = cuda::contiguous(d_logsumexp);
-  const Tiles queries = query_tiles(problem, query_rows);
-  const Tiles keys(cuda::attention_tiles(problem.key_offsets, problem.offsets, key_rows, true), in.q);
+  const Tiles queries = query_tiles(problem, cuda::kBackwardRows);
+  const Tiles keys(cuda::attention_tiles(problem.key_offsets, problem.offsets, cuda::kKeyRows, true), in.q);
   const Tensor workspace = cuda::workspace(cuda::attention_workspace_bytes(in.call), in.q);
-  kernels(in.call, pointers(queries), pointers(keys),
-          {.o = cuda::bf16(o),
-           .logsumexp = cuda::fp32(logsumexp),
-           .d_o = cuda::bf16(d_o_flat),
-           .d_logsumexp = cuda::fp32(d_logsumexp_flat),
-           .d_q = cuda::bf16_out(out.q_thd),
-           .d_k = cuda::bf16_out(out.k_shd),
-           .d_v = cuda::bf16_out(out.v_shd)},
-          workspace.mutable_data_ptr(), device.stream());
+  cuda::attention_backward(in.call, pointers(queries), pointers(keys),
+                           {.o = cuda::bf16(o),
+                            .logsumexp = cuda::fp32(logsumexp),
+                            .d_o = cuda::bf16(d_o_flat),
+                            .d_logsumexp = cuda::fp32(d_logsumexp_flat),
+                            .d_q = cuda::bf16_out(out.q_thd),
+                            .d_k = cuda::bf16_out(out.k_shd),
+                            .d_v = cuda::bf16_out(out.v_shd)},
+                           workspace.mutable_data_ptr(), device.stream());
   return out;
-}
-AttentionGradients backward(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o, const Tensor& d_logsumexp) {
-  return backward_by(problem, result, d_o, d_logsumexp, cuda::kBackwardRows, cuda::kKeyRows, cuda::attention_backward);
-}
-AttentionGradients backward_wgmma(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o,
-                                  const Tensor& d_logsumexp) {
-  return backward_by(problem, result, d_o, d_logsumexp, cuda::kWgmmaRows, cuda::kWgmmaRows, cuda::attention_backward_wgmma);
 }
 
 Refusal refuse_paged(const PagedProblem& problem) {
@@ -156,14 +135,8 @@ AttentionResult paged(const PagedProblem& problem) {
   return result;
 }
 
-const CudaCalls<AttentionCuda> registered({.refuse = refuse,
-                                           .forward = forward,
-                                           .backward = backward,
-                                           .refuse_wgmma = refuse_wgmma,
-                                           .forward_wgmma = forward_wgmma,
-                                           .backward_wgmma = backward_wgmma,
-                                           .refuse_paged = refuse_paged,
-                                           .paged = paged});
+const CudaCalls<AttentionCuda> registered(
+    {.refuse = refuse, .forward = forward, .backward = backward, .refuse_paged = refuse_paged, .paged = paged});
 
 }  // namespace
 }  // namespace longhaul::kernels

@@ -12,10 +12,6 @@ struct AttentionCuda {
   AttentionResult (*forward)(const AttentionProblem& problem);
   AttentionGradients (*backward)(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o_thd,
                                  const Tensor& d_logsumexp_th);
-  Refusal (*refuse_wgmma)(const AttentionProblem& problem);  // beyond what `refuse` says
-  AttentionResult (*forward_wgmma)(const AttentionProblem& problem);
-  AttentionGradients (*backward_wgmma)(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o_thd,
-                                       const Tensor& d_logsumexp_th);
   Refusal (*refuse_paged)(const PagedProblem& problem);
   AttentionResult (*paged)(const PagedProblem& problem);
 };

@@ -13,28 +13,12 @@ namespace {
 
 constexpr const char* kOp = "attention";
 
-// Of the two forms on a GPU the first that is asked: plain mma until gpu-check has timed both on Hopper (docs/design/cuda.md).
-constexpr bool kWgmmaFirst = false;
-
-enum Implementation : size_t { kCuda = kWgmmaFirst ? 1 : 0, kCudaWgmma = 1 - kCuda, kCpu = 2, kSdpa, kReference, kMeta, kAten };
-constexpr std::string_view kImplementations[] = {
-    kWgmmaFirst ? "cuda_wgmma" : "cuda", kWgmmaFirst ? "cuda" : "cuda_wgmma", "cpu", "sdpa", "reference", "meta", "aten"};
+enum Implementation : size_t { kCuda, kCpu, kMeta, kAten, kReference };
+constexpr std::string_view kImplementations[] = {"cuda", "cpu", "meta", "aten", "reference"};
 
 Refusal refuse_gpu(const AttentionProblem& problem) {
   const Refusal refusal = refuse_cuda(problem.q_thd);
   return refusal.empty() ? cuda_calls<AttentionCuda>().refuse(problem) : refusal;
-}
-Refusal refuse_wgmma(const AttentionProblem& problem) {
-  const Refusal refusal = refuse_gpu(problem);
-  return refusal.empty() ? cuda_calls<AttentionCuda>().refuse_wgmma(problem) : refusal;
-}
-
-Refusal refuse_sdpa(const AttentionProblem& problem) {
-  if (problem.options.window > 0) return "it has no sliding window";
-  if (problem.offsets != problem.key_offsets) return "queries and keys have different documents";
-  if (problem.q_thd.size(2) != problem.v_shd.size(2)) return "key and value channels differ";
-  if (!problem.q_thd.is_cpu()) return kNotOnCpu;
-  return "";
 }
 
 AttentionProblem problem_of(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets, const Tensor& key_offsets,
@@ -60,21 +44,16 @@ AttentionProblem problem_of(const Tensor& q, const Tensor& k, const Tensor& v, c
 }
 
 AttentionResult forward_of(const AttentionProblem& problem, Implementation implementation) {
-  return implementation == kCuda        ? cuda_calls<AttentionCuda>().forward(problem)
-         : implementation == kCudaWgmma ? cuda_calls<AttentionCuda>().forward_wgmma(problem)
-         : implementation == kCpu       ? attention_forward_cpu(problem)
-         : implementation == kSdpa      ? attention_forward_sdpa(problem)
-                                        : attention_forward_reference(problem);
+  return implementation == kCuda  ? cuda_calls<AttentionCuda>().forward(problem)
+         : implementation == kCpu ? attention_forward_cpu(problem)
+                                  : attention_forward_reference(problem);
 }
 
-// LibTorch's kernel has no gradient for the log-sum-exp; the definition does.
 AttentionGradients backward_of(const AttentionProblem& problem, Implementation implementation, const AttentionResult& result,
                                const Tensor& d_o, const Tensor& d_logsumexp) {
-  return implementation == kCuda                             ? cuda_calls<AttentionCuda>().backward(problem, result, d_o, d_logsumexp)
-         : implementation == kCudaWgmma                      ? cuda_calls<AttentionCuda>().backward_wgmma(problem, result, d_o, d_logsumexp)
-         : implementation == kCpu                            ? attention_backward_cpu(problem, result, d_o, d_logsumexp)
-         : implementation == kSdpa && !d_logsumexp.defined() ? attention_backward_sdpa(problem, result, d_o)
-                                                             : attention_backward_reference(problem, result, d_o, d_logsumexp);
+  return implementation == kCuda  ? cuda_calls<AttentionCuda>().backward(problem, result, d_o, d_logsumexp)
+         : implementation == kCpu ? attention_backward_cpu(problem, result, d_o, d_logsumexp)
+                                  : attention_backward_reference(problem, result, d_o, d_logsumexp);
 }
 
 AttentionResult run(const AttentionProblem& problem, Implementation implementation) {
@@ -106,9 +85,7 @@ AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v, con
   const AttentionProblem problem = problem_of(q, k, v, offsets, key_offsets, options);
   const size_t choice = Dispatcher(kOp, kImplementations).choose([&](size_t i) {
     return i == kCuda                       ? refuse_gpu(problem)
-           : i == kCudaWgmma                ? refuse_wgmma(problem)
            : i == kCpu                      ? refuse_attention_cpu(problem)
-           : i == kSdpa                     ? refuse_sdpa(problem)
            : i == kReference && !q.is_cpu() ? kNotOnCpu
            : i == kMeta && !q.is_meta()     ? kNotMeta
                                             : Refusal();

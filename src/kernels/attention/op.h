@@ -6,9 +6,9 @@
 // visible key gives o = 0 and log-sum-exp −∞. Differentiable in q, k, v through o and the log-sum-exp. q, k, v may be narrow()s of one
 // tensor: only channels need to be contiguous.
 //
-// Implementations, in the order they are asked: cuda and cuda_wgmma (our own, bf16 on a GPU; the latter by wgmma, on Hopper), cpu
-// (our own, bf16 and fp32; bitwise independent of the number of threads), sdpa (LibTorch's fused kernel per document; no window), reference
-// (plain loops), aten (LibTorch's operators, any device).
+// Implementations, in the order they are asked: cuda (our own, bf16 on a GPU), cpu (our own, bf16 and fp32; bitwise independent of the
+// number of threads), meta (shapes only), aten (LibTorch's operators, every case, any device; the scores of a document exist at once). And
+// reference (plain loops), to compare with.
 #pragma once
 
 #include "kernels/dispatch.h"

@@ -42,7 +42,5 @@ AttentionGradients attention_backward_cpu(const AttentionProblem& problem, const
                                           const Tensor& d_logsumexp_th);
 Refusal refuse_attention_paged_cpu(const PagedProblem& problem);
 AttentionResult attention_paged_cpu(const PagedProblem& problem);
-AttentionResult attention_forward_sdpa(const AttentionProblem& problem);
-AttentionGradients attention_backward_sdpa(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o_thd);
 
 }  // namespace longhaul::kernels

@@ -68,36 +68,6 @@ LONGHAUL_HD constexpr int backward_shared_bytes(int head) {
   return (2 + 2 * backward_stages(head)) * kBackwardRows * head * 2 + 2 * kBackwardRows * 4;
 }
 
-// The forward pass by wgmma (forward_wgmma.h): tiles of query_rows, steps of kWgmmaKeys keys, two of each of k and v at a time.
-constexpr int kWgmmaKeys = 128, kWgmmaStages = 2;
-constexpr int kWgmmaThreads = 3 * 128;  // two warp groups that compute, one that loads
-constexpr int kWgmmaWorkBytes = 64;     // what the block is about
-LONGHAUL_HD constexpr int wgmma_tile_bytes(int head) { return 128 * head * 2; }
-LONGHAUL_HD constexpr int wgmma_shared_bytes(int head) {  // with what aligns the tiles, and the barriers
-  return 1024 + (1 + 2 * kWgmmaStages) * wgmma_tile_bytes(head) + 4 * kWgmmaStages * 8 + kWgmmaWorkBytes;
-}
-
-// The backward pass by wgmma (backward_wgmma.h): tiles of kWgmmaRows keys or queries against kWgmmaOtherRows of the other side.
-constexpr int kWgmmaRows = 128, kWgmmaOtherRows = 64;
-LONGHAUL_HD constexpr int wgmma_backward_bytes(int head) {  // likewise; with two numbers for each of the others
-  return 1024 + 2 * wgmma_tile_bytes(head) + kWgmmaStages * (wgmma_tile_bytes(head) + 2 * kWgmmaOtherRows * 4) + 2 * kWgmmaStages * 8 +
-         kWgmmaWorkBytes;
-}
-// What row `row` of a tile, of keys or of queries, sees or is seen by; rows beyond the tile nothing.
-template <bool kOfKeys>
-LONGHAUL_HD Range seen_by(const AttentionTile& tile, int row, int window) {
-  if (row >= tile.rows) return {0, 0};
-  return kOfKeys ? seeing_queries(tile.first + row, tile.shift, tile.others, window)
-                 : visible_keys(tile.first + row, tile.shift, tile.others, window);
-}
-// Whether rows row0 … row0 + rows − 1, as far as the tile has them, see or are seen by all of [first, first + count).
-template <bool kOfKeys>
-LONGHAUL_HD bool sees_all(const AttentionTile& tile, int row0, int rows, int first, int count, int window) {
-  if (row0 >= tile.rows) return false;
-  const int last_row = row0 + rows < tile.rows ? row0 + rows - 1 : tile.rows - 1;
-  return first >= seen_by<kOfKeys>(tile, last_row, window).first && first + count <= seen_by<kOfKeys>(tile, row0, window).last;
-}
-
 // Tiles of `rows` tokens. `offsets` are the documents of the tiles' own tokens, `other_offsets` those of the other side.
 inline std::vector<AttentionTile> attention_tiles(std::span<const int64_t> offsets, std::span<const int64_t> other_offsets, int rows,
                                                   bool of_keys) {

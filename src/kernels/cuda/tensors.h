@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/cuda/calls.h"
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/numbers.h"
 #include "tensor/device.h"
 #include "tensor/tensor.h"
 

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/numbers.h"
 
 namespace longhaul::kernels::cuda {
 

@@ -6,7 +6,7 @@
 // Products of the experts are matmul/cuda.h with Grouping::kRows and kDepth over `offsets`. Everything is deterministic.
 #pragma once
 
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/numbers.h"
 
 namespace longhaul::kernels::cuda {
 

@@ -1,5 +1,7 @@
 #include "kernels/heads/cuda.h"
 
+#include "kernels/cuda/device.h"
+
 namespace longhaul::kernels::cuda {
 namespace {
 

@@ -3,7 +3,7 @@
 // y_stride elements apart; cos and sin fp32 [tokens, pairs]. `inverse` turns back: the gradient. In place is allowed.
 #pragma once
 
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/numbers.h"
 
 namespace longhaul::kernels::cuda {
 

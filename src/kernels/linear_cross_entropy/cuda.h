@@ -6,7 +6,7 @@
 // loss_of_rows below is the fused part alone, for callers whose products are cuBLAS's.
 #pragma once
 
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/numbers.h"
 
 namespace longhaul::kernels::cuda {
 

@@ -18,7 +18,7 @@ Tensor cross_entropy_cuda(const CrossEntropyProblem& problem, const CrossEntropy
 }
 
 using Implementation = Tensor (*)(const CrossEntropyProblem&, const CrossEntropyGradients&);
-constexpr Implementation kImplementations[] = {&cross_entropy_cuda, &cross_entropy_fused, &cross_entropy_chunked, &cross_entropy_reference};
+constexpr Implementation kImplementations[] = {&cross_entropy_cuda, &cross_entropy_fused, &cross_entropy_aten, &cross_entropy_reference};
 
 Refusal refuse_gpu(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients) {
   const Refusal refusal = refuse_cuda(problem.hidden_td);
@@ -27,7 +27,7 @@ Refusal refuse_gpu(const CrossEntropyProblem& problem, const CrossEntropyGradien
 }
 
 Tensor dispatched(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients) {
-  static constexpr std::string_view kNames[] = {"cuda", "fused", "chunked", "reference"};
+  static constexpr std::string_view kNames[] = {"cuda", "fused", "aten", "reference"};
   const size_t choice = Dispatcher(kOp, kNames).choose([&](size_t i) {
     if (i == 0) return refuse_gpu(problem, gradients);
     if (i == 1) return refuse_cross_entropy_fused(problem, gradients);

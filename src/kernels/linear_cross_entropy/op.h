@@ -9,9 +9,9 @@
 //
 // On a GPU the host waits in the backward pass, for the gradient of the sum, and in linear_cross_entropy, for the number of labels.
 //
-// Implementations, in the order they are asked: cuda (bf16, on a GPU: products and logits of `chunk` tokens), fused (CPU, bf16 and fp32: one pass over blocks of tokens × vocabulary that stay in
-// cache), chunked (LibTorch products on the logits of `chunk` tokens; any device), reference (plain loops in fp64, to compare with). The result does not
-// depend on the number of threads.
+// Implementations, in the order they are asked: cuda (bf16, on a GPU: products and logits of `chunk` tokens), fused (CPU, bf16 and fp32: one
+// pass over blocks of tokens × vocabulary that stay in cache), aten (LibTorch's products on the logits of `chunk` tokens; every dtype, any
+// device). And reference (plain loops in fp64), to compare with. The result does not depend on the number of threads.
 #pragma once
 
 #include "kernels/dispatch.h"

@@ -27,7 +27,7 @@ struct CrossEntropyGradients {
 
 // Each returns the loss of every token, [tokens] in sum_type().
 Tensor cross_entropy_reference(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients);
-Tensor cross_entropy_chunked(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients);
+Tensor cross_entropy_aten(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients);
 Tensor cross_entropy_fused(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients);
 Refusal refuse_cross_entropy_fused(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients);
 

@@ -99,7 +99,9 @@ LinearRecurrenceResult linear_recurrence_aten(const RecurrenceProblem& problem) 
   const Tensor o = read.add(at::matmul(scores_of(parts), parts.v)).mul(problem.options.scale).transpose(1, 2);
   const Tensor o_thd =
       o.reshape({places.chunks() * places.width, problem.heads(), problem.v_thv.size(2)}).index_select(0, on_device(places.place));
-  return {o_thd.to(problem.v_thv.scalar_type()), at::stack(state)};
+  Tensor final_state = at::stack(state);
+  if (places.chunks() == 0) final_state = final_state.add(parts.from_begin.sum());  // 0: a decay without tokens has a gradient all the same
+  return {o_thd.to(problem.v_thv.scalar_type()), final_state};
 }
 
 }  // namespace longhaul::kernels

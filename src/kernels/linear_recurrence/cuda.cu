@@ -2,7 +2,6 @@
 #include "kernels/linear_recurrence/cuda.h"
 
 #include "kernels/linear_recurrence/chunked_kernels.h"
-#include "kernels/linear_recurrence/chunked_wgmma.h"
 #include "kernels/linear_recurrence/exact_kernels.h"
 #include "kernels/linear_recurrence/two_pass_gradient.h"
 #include "kernels/linear_recurrence/two_pass_kernels.h"
@@ -40,12 +39,6 @@ void run_chunked(const Run& run, Stream stream) {
     default:
       return run_chunked<256, 32>(run, stream);
   }
-}
-
-void run_wgmma(const Run& run, Stream stream) {
-  find_states<kRunKeys, kRunSlice>(run, stream);
-  launch("linear_recurrence.chunked_wgmma", chunked_wgmma_kernel, blocks_of<kRunKeys, kRunSlice>(run), kRunThreads,
-         wgmma_run_shared().bytes, stream, run);
 }
 
 template <int kWidth>
@@ -265,16 +258,15 @@ int64_t chunked_workspace_bytes(const Recurrence& p, int segments, bool backward
   return 4 * (segments * (state_floats(p) + p.heads) + (grouped ? p.tokens * p.heads * (p.keys + p.values) : 0));
 }
 
-static void forward_by(void (*kernels)(const Run&, Stream), const Recurrence& p, const RecurrenceTables& tables, Bf16* o,
-                       float* final_state, void* workspace, Stream stream) {
+void chunked_forward(const Recurrence& p, const RecurrenceTables& tables, Bf16* o, float* final_state, void* workspace, Stream stream) {
   const Workspace w = divide_workspace(p, tables.segments, workspace);
   Run run = forward_run(p, tables, o, final_state);
   run.states = w.states, run.segment_decays = w.segment_decays;
-  kernels(run, stream);
+  run_chunked(run, stream);
 }
 
-static void backward_by(void (*kernels)(const BackwardRuns&, Stream), const Recurrence& p, const RecurrenceTables& tables,
-                        const RecurrenceGradientPointers& gradients, void* workspace, Stream stream) {
+void chunked_backward(const Recurrence& p, const RecurrenceTables& tables, const RecurrenceGradientPointers& gradients, void* workspace,
+                      Stream stream) {
   const Workspace w = divide_workspace(p, tables.segments, workspace);
   BackwardRuns runs = backward_runs(p, tables, gradients);
   for (Run* run : {&runs.q, &runs.k, &runs.v}) run->states = w.states, run->segment_decays = w.segment_decays;
@@ -282,46 +274,11 @@ static void backward_by(void (*kernels)(const BackwardRuns&, Stream), const Recu
   runs.k.out = gradients.d_k;
   runs.v.out = gradients.d_v;
   if (group > 1) runs.k.out_fp32 = w.wide_k, runs.v.out_fp32 = w.wide_v;
-  kernels(runs, stream);
+  run_chunked(runs.q, stream);
+  run_joined(runs.v, runs.k, stream);
   if (group == 1) return;
   sum_group(w.wide_k, gradients.d_k, p.tokens, p.key_heads, group, p.keys, stream);
   sum_group(w.wide_v, gradients.d_v, p.tokens, p.key_heads, group, p.values, stream);
-}
-
-void chunked_forward(const Recurrence& p, const RecurrenceTables& tables, Bf16* o, float* final_state, void* workspace, Stream stream) {
-  forward_by(run_chunked, p, tables, o, final_state, workspace, stream);
-}
-
-void chunked_backward(const Recurrence& p, const RecurrenceTables& tables, const RecurrenceGradientPointers& gradients, void* workspace,
-                      Stream stream) {
-  const auto kernels = [](const BackwardRuns& runs, Stream on) {
-    run_chunked(runs.q, on);
-    run_joined(runs.v, runs.k, on);
-  };
-  backward_by(kernels, p, tables, gradients, workspace, stream);
-}
-
-const char* chunked_wgmma_refusal(const Recurrence& p) {
-  static_assert(kRunKeys == 128);
-  if (std::max(p.keys, p.values) > kRunKeys) return "wgmma takes heads of up to 128 channels";
-  return refuse_wgmma();
-}
-
-void chunked_forward_wgmma(const Recurrence& p, const RecurrenceTables& tables, Bf16* o, float* final_state, void* workspace,
-                           Stream stream) {
-  if (const std::string refusal = chunked_wgmma_refusal(p); !refusal.empty())
-    throw std::runtime_error("linear_recurrence.chunked_wgmma: " + refusal);
-  forward_by(run_wgmma, p, tables, o, final_state, workspace, stream);
-}
-
-void chunked_backward_wgmma(const Recurrence& p, const RecurrenceTables& tables, const RecurrenceGradientPointers& gradients,
-                            void* workspace, Stream stream) {
-  if (const std::string refusal = chunked_wgmma_refusal(p); !refusal.empty())
-    throw std::runtime_error("linear_recurrence.chunked_wgmma: " + refusal);
-  const auto kernels = [](const BackwardRuns& runs, Stream on) {
-    for (const Run* run : {&runs.q, &runs.k, &runs.v}) run_wgmma(*run, on);
-  };
-  backward_by(kernels, p, tables, gradients, workspace, stream);
 }
 
 int64_t two_pass_workspace_bytes(const Recurrence& p, const TwoPassTables& tables, bool backward) {

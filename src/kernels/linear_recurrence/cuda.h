@@ -4,13 +4,12 @@
 // registers. One kernel serves the forward pass and the three gradients, which are recurrences themselves:
 //   dq = run(do, v, k) along the tokens with Sᵀ;   dk = run(v, do, q) and dv = run(k, q, do) against them with Dᵀ and D,
 //   the last two in one sweep where keys and values ≤ 128.
-// On Hopper the same runs exist by wgmma for keys and values ≤ 128 (chunked_wgmma.h), each of the three gradients on its own.
 // Two-pass form (every kind of decay, and its gradient; two_pass.h): states between chunks in memory, then all chunks at once.
 // Exact form (every kind, one step of decoding): token by token in fp32.
 // All are deterministic. Tables and workspace belong to the caller and lie on the device.
 #pragma once
 
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/numbers.h"
 #include "kernels/linear_recurrence/gate_kernels.h"
 #include "kernels/linear_recurrence/tiles.h"
 
@@ -59,13 +58,6 @@ void chunked_forward(const Recurrence& problem, const RecurrenceTables& tables, 
                      Stream stream);
 void chunked_backward(const Recurrence& problem, const RecurrenceTables& tables, const RecurrenceGradientPointers& gradients,
                       void* workspace, Stream stream);
-
-// The same, by wgmma, where nothing speaks against it: a device of compute capability 9.0, heads of up to 128.
-const char* chunked_wgmma_refusal(const Recurrence& problem);
-void chunked_forward_wgmma(const Recurrence& problem, const RecurrenceTables& tables, Bf16* o, float* final_state, void* workspace,
-                           Stream stream);
-void chunked_backward_wgmma(const Recurrence& problem, const RecurrenceTables& tables, const RecurrenceGradientPointers& gradients,
-                            void* workspace, Stream stream);
 
 int64_t two_pass_workspace_bytes(const Recurrence& problem, const TwoPassTables& tables, bool backward);
 void two_pass_forward(const Recurrence& problem, const TwoPassTables& tables, Bf16* o, float* final_state, void* workspace, Stream stream);

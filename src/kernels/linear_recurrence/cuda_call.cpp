@@ -1,5 +1,5 @@
 // Which form runs: two-pass for a decay per channel and for the gradient of any decay; exact, token by token, forward where every
-// document has one token (decoding); else chunked, by mma or by wgmma. Any backward pass may follow any forward pass: all recompute from the inputs.
+// document has one token (decoding); else chunked. Any backward pass may follow any forward pass: all recompute from the inputs.
 #include "kernels/linear_recurrence/cuda_call.h"
 
 #include "kernels/cuda/tensors.h"
@@ -90,12 +90,11 @@ struct Operands {
 
 // The segments of the chunked form on the device, one plan for all sweeps of a pass.
 struct Segments {
-  Segments(const RecurrenceProblem& problem, const Operands& in, bool wgmma, bool backward)
-      : Segments(plan_of(problem, in.call, wgmma, backward), in.q) {}
+  Segments(const RecurrenceProblem& problem, const Operands& in, bool backward) : Segments(plan_of(problem, in.call, backward), in.q) {}
   Segments(const cuda::RecurrencePlan& plan, const Tensor& like)
       : along(plan.along, like), against(plan.against, like), document_segments(plan.document_segments, like) {}
-  static cuda::RecurrencePlan plan_of(const RecurrenceProblem& problem, const cuda::Recurrence& call, bool wgmma, bool backward) {
-    const auto walks = (wgmma ? cuda::wgmma_walks : cuda::chunked_walks)(call.heads, call.keys, call.values, backward);
+  static cuda::RecurrencePlan plan_of(const RecurrenceProblem& problem, const cuda::Recurrence& call, bool backward) {
+    const auto walks = cuda::chunked_walks(call.heads, call.keys, call.values, backward);
     return cuda::plan_recurrence(problem.offsets, cuda::choose_segment_tokens(problem.offsets, walks, cuda::multiprocessors()));
   }
   cuda::RecurrenceTables tables() const { return {along.data(), against.data(), document_segments.data(), count()}; }
@@ -133,7 +132,7 @@ struct Chunks {
   cuda::Table<int32_t> segment_chunks, document_segments;
 };
 
-LinearRecurrenceResult forward_by(const RecurrenceProblem& problem, bool wgmma) {
+LinearRecurrenceResult forward(const RecurrenceProblem& problem) {
   const cuda::OnDevice device(problem.q_thk);
   const Operands in(problem);
   LinearRecurrenceResult result{at::empty({in.call.tokens, in.call.heads, in.call.values}, in.v.options().requires_grad(false)),
@@ -150,14 +149,13 @@ LinearRecurrenceResult forward_by(const RecurrenceProblem& problem, bool wgmma) 
     cuda::two_pass_forward(in.call, chunks.tables(), o, final_state, workspace.mutable_data_ptr(), device.stream());
     return result;
   }
-  const Segments segments(problem, in, wgmma, false);
+  const Segments segments(problem, in, false);
   const Tensor workspace = cuda::workspace(cuda::chunked_workspace_bytes(in.call, segments.count(), false), in.q);
-  const auto kernels = wgmma ? cuda::chunked_forward_wgmma : cuda::chunked_forward;
-  kernels(in.call, segments.tables(), o, final_state, workspace.mutable_data_ptr(), device.stream());
+  cuda::chunked_forward(in.call, segments.tables(), o, final_state, workspace.mutable_data_ptr(), device.stream());
   return result;
 }
 
-RecurrenceGradients backward_by(const RecurrenceProblem& problem, const Tensor& d_o, const Tensor& d_final, bool want_decay, bool wgmma) {
+RecurrenceGradients backward(const RecurrenceProblem& problem, const Tensor& d_o, const Tensor& d_final, bool want_decay) {
   const cuda::OnDevice device(problem.q_thk);
   const Operands in(problem);
   const Tensor d_o_flat = d_o.contiguous(), d_final_flat = cuda::contiguous(d_final);
@@ -180,38 +178,13 @@ RecurrenceGradients backward_by(const RecurrenceProblem& problem, const Tensor& 
     if (want_decay) out.log_decay = out.log_decay.to(problem.log_decay.scalar_type());
     return out;
   }
-  const Segments segments(problem, in, wgmma, true);
+  const Segments segments(problem, in, true);
   const Tensor workspace = cuda::workspace(cuda::chunked_workspace_bytes(in.call, segments.count(), true), in.q);
-  const auto kernels = wgmma ? cuda::chunked_backward_wgmma : cuda::chunked_backward;
-  kernels(in.call, segments.tables(), gradients, workspace.mutable_data_ptr(), device.stream());
+  cuda::chunked_backward(in.call, segments.tables(), gradients, workspace.mutable_data_ptr(), device.stream());
   return out;
 }
 
-Refusal refuse_wgmma(const RecurrenceProblem& problem) {
-  const cuda::OnDevice device(problem.q_thk);
-  if (problem.decay == DecayKind::kKeyToken) return "a decay per channel has no form by wgmma";
-  cuda::Recurrence call;
-  call.keys = static_cast<int>(problem.q_thk.size(2));
-  call.values = static_cast<int>(problem.v_thv.size(2));
-  if (std::max(call.keys, call.values) <= 64) return "in heads of up to 64 channels half of its products would be of zeros";
-  return cuda::chunked_wgmma_refusal(call);
-}
-
-template <bool kWgmma>
-LinearRecurrenceResult forward(const RecurrenceProblem& problem) {
-  return forward_by(problem, kWgmma);
-}
-template <bool kWgmma>
-RecurrenceGradients backward(const RecurrenceProblem& problem, const Tensor& d_o, const Tensor& d_final, bool want_decay) {
-  return backward_by(problem, d_o, d_final, want_decay, kWgmma);
-}
-
-const CudaCalls<RecurrenceCuda> registered({.refuse = refuse,
-                                            .forward = forward<false>,
-                                            .backward = backward<false>,
-                                            .refuse_wgmma = refuse_wgmma,
-                                            .forward_wgmma = forward<true>,
-                                            .backward_wgmma = backward<true>});
+const CudaCalls<RecurrenceCuda> registered({.refuse = refuse, .forward = forward, .backward = backward});
 
 }  // namespace
 }  // namespace longhaul::kernels

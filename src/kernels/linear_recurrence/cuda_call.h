@@ -10,10 +10,6 @@ struct RecurrenceCuda {
   Refusal (*refuse)(const RecurrenceProblem& problem);
   LinearRecurrenceResult (*forward)(const RecurrenceProblem& problem);
   RecurrenceGradients (*backward)(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv, bool want_decay);
-  Refusal (*refuse_wgmma)(const RecurrenceProblem& problem);  // beyond what `refuse` says
-  LinearRecurrenceResult (*forward_wgmma)(const RecurrenceProblem& problem);
-  RecurrenceGradients (*backward_wgmma)(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv,
-                                        bool want_decay);
 };
 
 }  // namespace longhaul::kernels

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/numbers.h"
 
 namespace longhaul::kernels::cuda {
 
@@ -27,12 +27,12 @@ struct Logit {
   LONGHAUL_HD float rest() const { return x < 0 ? larger() : u * larger(); }  // σ(−x)
   LONGHAUL_HD float log_sigmoid() const { return fminf(x, 0.f) - log1pf(u); }
 };
-LONGHAUL_DEVICE Logit logit_at(const RecurrenceGate& gate, const float* fp32, int64_t at) {
+LONGHAUL_HD Logit logit_at(const RecurrenceGate& gate, const float* fp32, int64_t at) {
   const float x = gate.logits != nullptr ? to_float(gate.logits[at]) : fp32[at];
   return {x, exponential(-fabsf(x))};
 }
 
-LONGHAUL_DEVICE float bound_at(const RecurrenceGate& gate, int64_t at) { return bounded(gate) ? gate.lower_bound[at] : 0.f; }
+LONGHAUL_HD float bound_at(const RecurrenceGate& gate, int64_t at) { return bounded(gate) ? gate.lower_bound[at] : 0.f; }
 
 // Added to a lower-bounded λ, which above 1e-12 does not notice: the gradient of γ is that of log λ over λ, and a λ of 0 would lose it.
 constexpr float kLeastDecay = 0x1p-64f;

@@ -19,44 +19,24 @@ namespace {
 
 constexpr const char* kOp = "linear_recurrence";
 
-// Of the two forms on a GPU the first that is asked: plain mma until gpu-check has timed both on Hopper (docs/design/cuda.md).
-constexpr bool kWgmmaFirst = false;
-
-enum Implementation : size_t { kCuda = kWgmmaFirst ? 1 : 0, kCudaWgmma = 1 - kCuda, kCpu = 2, kChunked, kReference, kMeta, kAten };
-constexpr std::string_view kImplementations[] = {
-    kWgmmaFirst ? "cuda_wgmma" : "cuda", kWgmmaFirst ? "cuda" : "cuda_wgmma", "cpu", "chunked", "reference", "meta", "aten"};
+enum Implementation : size_t { kCuda, kCpu, kMeta, kAten, kReference };
+constexpr std::string_view kImplementations[] = {"cuda", "cpu", "meta", "aten", "reference"};
 
 Refusal refuse_gpu(const RecurrenceProblem& problem) {
   const Refusal refusal = refuse_cuda(problem.q_thk);
   return refusal.empty() ? cuda_calls<RecurrenceCuda>().refuse(problem) : refusal;
 }
 
-Refusal refuse_wgmma(const RecurrenceProblem& problem) {
-  const Refusal refusal = refuse_gpu(problem);
-  return refusal.empty() ? cuda_calls<RecurrenceCuda>().refuse_wgmma(problem) : refusal;
-}
-
-Refusal refuse_chunked(const RecurrenceProblem& problem) {
-  if (!problem.q_thk.is_cpu()) return kNotOnCpu;
-  if (problem.decay == DecayKind::kHeadToken || problem.decay == DecayKind::kKeyToken) return "the decay depends on the token";
-  if (problem.log_decay.defined() && problem.log_decay.requires_grad()) return "the decay wants a gradient";
-  return "";
-}
-
 Refusal refusal(const RecurrenceProblem& problem, size_t implementation) {
   switch (implementation) {
     case kCuda:
       return refuse_gpu(problem);
-    case kCudaWgmma:
-      return refuse_wgmma(problem);
     case kCpu:
       return refuse_cpu(problem);
-    case kChunked:
-      return refuse_chunked(problem);
-    case kReference:
-      return problem.q_thk.is_cpu() ? Refusal() : kNotOnCpu;
     case kMeta:
       return problem.q_thk.is_meta() ? Refusal() : kNotMeta;
+    case kReference:
+      return problem.q_thk.is_cpu() ? Refusal() : kNotOnCpu;
     default:
       return "";
   }
@@ -66,12 +46,8 @@ LinearRecurrenceResult forward_of(const RecurrenceProblem& problem, Implementati
   switch (implementation) {
     case kCuda:
       return cuda_calls<RecurrenceCuda>().forward(problem);
-    case kCudaWgmma:
-      return cuda_calls<RecurrenceCuda>().forward_wgmma(problem);
     case kCpu:
       return recurrence_forward_cpu(problem, boundaries);
-    case kChunked:
-      return recurrence_forward_chunked(problem);
     default:
       return recurrence_forward_reference(problem);
   }
@@ -81,8 +57,6 @@ RecurrenceGradients backward_of(const RecurrenceProblem& problem, Implementation
                                 const Tensor& boundaries) {
   const bool want_decay = wants_decay(problem);
   if (implementation == kCuda) return cuda_calls<RecurrenceCuda>().backward(problem, d_o, d_final, want_decay);
-  if (implementation == kCudaWgmma) return cuda_calls<RecurrenceCuda>().backward_wgmma(problem, d_o, d_final, want_decay);
-  if (implementation == kChunked) return recurrence_backward_chunked(problem, d_o, d_final);
   if (implementation == kReference) return recurrence_backward_reference(problem, d_o, d_final, want_decay);
   const auto like = [](const Tensor& x) { return x.defined() ? at::empty(x.sizes(), x.options()) : Tensor(); };
   const auto fp32 = problem.q_thk.options().dtype(at::kFloat);
@@ -220,7 +194,6 @@ RecurrenceProblem recurrence_problem(const Tensor& q, const Tensor& k, const Ten
     refuse_argument(kOp, "block", "0 or a power of two from 16 to 256", std::to_string(options.block));
   }
   RecurrenceProblem problem{q, k, v, log_decay, initial_state, document_offsets(offsets, tokens, kOp), DecayKind::kNone, options};
-  if (options.chunk < 1) refuse_argument(kOp, "chunk", "1 or more", std::to_string(options.chunk));
   if (log_decay.defined()) {
     const auto sizes = log_decay.sizes();
     if (sizes == at::IntArrayRef({heads})) {

@@ -8,11 +8,10 @@
 //
 // Implementations, in the order they are asked:
 //   cuda        our own, bf16 on a GPU, every kind of decay
-//   cuda_wgmma  the same by Hopper's own products: heads of 65 to 128 channels, scalar decays
 //   cpu         our own, bf16 and fp32, every kind of decay
-//   chunked     LibTorch's matrix products with a backward pass of its own, fp64 too: no decay, or one per head without gradient
-//   reference   plain loops, every case
+//   meta        shapes only
 //   aten        LibTorch's operators, every case, any device
+//   reference   plain loops, to compare with
 #pragma once
 
 #include <limits>
@@ -41,7 +40,6 @@ struct RecurrenceGate {
 struct LinearRecurrenceOptions {
   double scale = 1.0;
   bool reverse = false;  // runs each document from its last token to its first
-  int64_t chunk = 64;    // block length of the chunked form; the result does not depend on it beyond rounding
   // k is not given (an undefined tensor): k_t = 1 − λ_t, for a decay per channel; its gradient goes to log_decay, or to the gate.
   bool tied_keys = false;
   RecurrenceGate gate;

@@ -41,12 +41,10 @@ void refuse_rising_decay(double largest);  // an error where the largest log dec
 
 LinearRecurrenceResult linear_recurrence_aten(const RecurrenceProblem& problem);  // under autograd; keys not tied, no gate
 
-// Two implementations for the CPU (cpu.h has the third), forward and backward, outside autograd. Gradients come in the dtype of their inputs; an undefined
-// d_final_state counts as zero. The reference takes tied keys of a gate, not of a given log_decay; with them k and v have the heads of q.
+// The reference, forward and backward, outside autograd (cpu.h has the other for the CPU). Gradients come in the dtype of their inputs; an
+// undefined d_final_state counts as zero. It takes tied keys of a gate, not of a given log_decay; with them k and v have the heads of q.
 LinearRecurrenceResult recurrence_forward_reference(const RecurrenceProblem& problem);
 RecurrenceGradients recurrence_backward_reference(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv,
                                                   bool want_decay);
-LinearRecurrenceResult recurrence_forward_chunked(const RecurrenceProblem& problem);
-RecurrenceGradients recurrence_backward_chunked(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv);
 
 }  // namespace longhaul::kernels

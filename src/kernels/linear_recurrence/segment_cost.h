@@ -87,14 +87,6 @@ inline std::vector<Walk> chunked_walks(int64_t heads, int64_t keys, int64_t valu
   return {of_q, {joined, of_v.first, of_v.state_bytes}};
 }
 
-inline std::vector<Walk> wgmma_walks(int64_t heads, int64_t keys, int64_t values, bool backward) {
-  const auto walk = [&](int64_t width) {
-    const int64_t blocks = heads * divide_up(width, kRunSlice);
-    return Walk{{blocks, 1, 2100, 2100}, {blocks, 2, 1600, 2400}, moved_state_bytes(heads, keys, values)};
-  };
-  return backward ? std::vector<Walk>{walk(keys), walk(keys), walk(values)} : std::vector<Walk>{walk(values)};
-}
-
 inline std::vector<Walk> two_pass_walks(int64_t heads, int64_t keys, int64_t values) {
   const Pass states{heads * slices_of(static_cast<int>(keys)) * slices_of(static_cast<int>(values)), 2, 1500, 2000};
   return {{states, states, moved_state_bytes(heads, keys, values)}};

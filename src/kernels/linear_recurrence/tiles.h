@@ -104,17 +104,6 @@ LONGHAUL_HD constexpr JoinedShared joined_shared(int width) {
   return {stage, state, decays, decays + 2 * static_cast<int>(sizeof(ChunkDecays))};
 }
 
-// And of the runs by wgmma (chunked_wgmma.h), from a multiple of 1,024 bytes: three stages of q, k, v; two of the transposed state.
-constexpr int kRunKeys = 128, kRunSlice = 64, kRunStages = 3, kRunThreads = 256;
-struct WgmmaRunShared {
-  int stage, k, v, state, decays, bytes;  // the last with what alignment may take
-};
-LONGHAUL_HD constexpr WgmmaRunShared wgmma_run_shared() {
-  const int rows = kChunk * kRunKeys * 2, stage = 2 * rows + kChunk * kRunSlice * 2;
-  const int state = kRunStages * stage, decays = state + 2 * kRunSlice * kRunKeys * 2;
-  return {stage, rows, 2 * rows, state, decays, decays + 2 * static_cast<int>(sizeof(ChunkDecays)) + 1024};
-}
-
 // Which 16 rows of a chunk's output a warp computes. Row tile r takes r + 1 products of scores with values, and warps w and w + 4 share
 // a quarter of the multiprocessor: between them they have as many as any other two.
 LONGHAUL_HD int row_tile(int warp) { return warp < 4 ? warp : 7 - warp; }

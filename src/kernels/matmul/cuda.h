@@ -5,7 +5,7 @@
 // C bf16 or fp32; fp32 may be added to (main gradients). Deterministic.
 #pragma once
 
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/numbers.h"
 #include "kernels/matmul/tiles.h"
 
 namespace longhaul::kernels::cuda {

@@ -6,7 +6,7 @@
 // Weights are fp32; their gradients are added to what is there, in an order that does not vary. h is rounded to bf16 before it is normalised, so that backward, which reads it, sees the same.
 #pragma once
 
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/numbers.h"
 #include "kernels/cuda/rows.h"
 
 namespace longhaul::kernels::cuda {

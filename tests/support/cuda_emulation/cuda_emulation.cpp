@@ -1,20 +1,24 @@
-#include "kernels/cuda/emulation.h"
+#include "cuda_emulation.h"
+
+#include <ucontext.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <random>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/emulation_state.h"
+#include "kernels/cuda/fragments.h"
 
 thread_local EmulatedIndex threadIdx, blockIdx, blockDim, gridDim;
 
 // A switch of stacks: ucontext's own saves the signal mask by a system call each time, so x86-64 has its own.
 #if defined(__x86_64__)
+extern "C" void longhaul_switch_stack(void** save, void* to);
 asm(R"(
 .text
 .globl longhaul_switch_stack
@@ -40,17 +44,82 @@ longhaul_switch_stack:
 #endif
 
 namespace longhaul::kernels::cuda::emulation {
-
-thread_local Block* block = nullptr;
-thread_local Order chosen_order = Order::kAscending;
-
 namespace {
 
+constexpr size_t kStackBytes = 128 * 1024;
 constexpr size_t kGuardBytes = 256;
 constexpr unsigned char kPoison = 0xff;  // NaN as bf16 and as fp32
 constexpr unsigned char kGuard = 0xa5;
 
-}  // namespace
+// A context that can be left and entered again.
+class Fibre {
+ public:
+  void prepare(unsigned char* stack, void (*entry)()) {
+#if defined(__x86_64__)
+    auto* top = reinterpret_cast<void**>(stack + kStackBytes);
+    *--top = nullptr;  // where `entry` would return to
+    *--top = reinterpret_cast<void*>(entry);
+    for (int i = 0; i < 6; ++i) *--top = nullptr;
+    stack_pointer_ = top;
+#else
+    getcontext(&context_);
+    context_.uc_stack.ss_sp = stack;
+    context_.uc_stack.ss_size = kStackBytes;
+    context_.uc_link = nullptr;
+    makecontext(&context_, entry, 0);
+#endif
+  }
+  void switch_to(Fibre& other) {
+#if defined(__x86_64__)
+    longhaul_switch_stack(&stack_pointer_, other.stack_pointer_);
+#else
+    swapcontext(&context_, &other.context_);
+#endif
+  }
+
+ private:
+#if defined(__x86_64__)
+  void* stack_pointer_ = nullptr;
+#else
+  ucontext_t context_;
+#endif
+};
+
+struct Copy {
+  void* shared;
+  const void* global;
+  int bytes;
+};
+
+using Operation = void (*)(void* const operands[kWarp]);
+
+enum class State { kReady, kAtWarp, kAtBarrier, kDone };
+
+struct Lane {
+  Fibre fibre;
+  State state = State::kReady;
+  Operation operation = nullptr;
+  void* operands = nullptr;
+  std::vector<Copy> open_copies;
+  std::deque<std::vector<Copy>> groups;
+};
+
+struct Block {
+  const char* name = "";
+  const std::function<void()>* body = nullptr;
+  Fibre scheduler;
+  std::vector<Lane> lanes;
+  std::vector<int> at_warp;  // lanes of each warp waiting in one operation
+  int at_barrier = 0, done = 0;
+  size_t current = 0;
+  std::unique_ptr<unsigned char[]> stacks;
+  unsigned char* shared = nullptr;  // between two guards
+  size_t shared_bytes = 0;
+  std::string failure;
+};
+
+thread_local Block* block = nullptr;
+thread_local Order chosen_order = Order::kAscending;
 
 [[noreturn]] void fail(const std::string& what) {
   throw std::runtime_error(std::string(block->name) + ", block " + std::to_string(blockIdx.x) + ", thread " + std::to_string(threadIdx.x) +
@@ -61,8 +130,6 @@ void leave() {
   Lane& lane = block->lanes[block->current];
   lane.fibre.switch_to(block->scheduler);
 }
-
-namespace {
 
 void fibre_main() {
   try {
@@ -79,26 +146,26 @@ void fibre_main() {
   leave();
 }
 
-// The last of `width` neighbouring lanes does the work for all.
-void meet(Operation operation, void* operands, size_t width, std::vector<int>& waiting, State state) {
-  const size_t index = block->current, set = index / width;
+// All lanes of the warp bring operands; the last one does the work for all.
+void meet(Operation operation, void* operands) {
+  const size_t index = block->current, warp = index / kWarp;
   Lane& lane = block->lanes[index];
   lane.operation = operation;
   lane.operands = operands;
-  if (++waiting[set] < static_cast<int>(width)) {
-    lane.state = state;
+  if (++block->at_warp[warp] < kWarp) {
+    lane.state = State::kAtWarp;
     leave();
     return;
   }
-  void* all[kGroupLanes];
-  for (size_t i = 0; i < width; ++i) {
-    Lane& other = block->lanes[set * width + i];
-    if (other.operation != operation) fail("the lanes of a warp or warp group are in different instructions");
+  void* all[kWarp];
+  for (size_t i = 0; i < kWarp; ++i) {
+    Lane& other = block->lanes[warp * kWarp + i];
+    if (other.operation != operation) fail("the lanes of a warp are in different warp-wide instructions");
     all[i] = other.operands;
   }
   operation(all);
-  waiting[set] = 0;
-  for (size_t i = 0; i < width; ++i) block->lanes[set * width + i].state = State::kReady;
+  block->at_warp[warp] = 0;
+  for (size_t i = 0; i < kWarp; ++i) block->lanes[warp * kWarp + i].state = State::kReady;
 }
 
 std::vector<size_t> running_order(size_t count, std::mt19937& random) {
@@ -108,22 +175,15 @@ std::vector<size_t> running_order(size_t count, std::mt19937& random) {
   return order;
 }
 
-bool may_run(const Lane& lane) { return lane.state == State::kReady || (lane.state == State::kAwaiting && phase_is_over(lane)); }
-
 // Runs the lanes of a warp until all wait at a barrier or have ended: warps get as far apart as barriers allow, which shows where one
 // is missing. False: no lane could run.
 bool run_warp(size_t warp, std::mt19937& random) {
   bool moved = false, again = true;
-  for (size_t i = 0; i < kWarp; ++i) {
-    Lane& lane = block->lanes[warp * kWarp + i];
-    if (lane.state == State::kGivingWay) lane.state = State::kReady;  // all other warps have had their turn
-  }
   while (again && block->failure.empty()) {
     again = false;
     for (const size_t lane : running_order(kWarp, random)) {
       const size_t index = warp * kWarp + lane;
-      if (!may_run(block->lanes[index])) continue;
-      block->lanes[index].state = State::kReady;
+      if (block->lanes[index].state != State::kReady) continue;
       block->current = index;
       threadIdx.x = static_cast<unsigned>(index);
       block->scheduler.switch_to(block->lanes[index].fibre);
@@ -131,10 +191,6 @@ bool run_warp(size_t warp, std::mt19937& random) {
     }
   }
   return moved;
-}
-
-bool anyone_gives_way() {
-  return std::any_of(block->lanes.begin(), block->lanes.end(), [](const Lane& lane) { return lane.state == State::kGivingWay; });
 }
 
 void run_block(std::mt19937& random) {
@@ -147,26 +203,22 @@ void run_block(std::mt19937& random) {
     block->lanes[i].state = State::kReady;
     block->lanes[i].open_copies.clear();
     block->lanes[i].groups.clear();
-    block->lanes[i].unfenced.clear();
     block->lanes[i].fibre.prepare(block->stacks.get() + i * kStackBytes, fibre_main);
   }
   std::fill(block->at_warp.begin(), block->at_warp.end(), 0);
-  std::fill(block->at_group.begin(), block->at_group.end(), 0);
   block->at_barrier = block->done = 0;
-  reset_groups();
   while (block->done < static_cast<int>(threads)) {
     bool moved = false;
     for (const size_t warp : running_order(threads / kWarp, random)) {
       moved = run_warp(warp, random) || moved;
-      if (moved && chosen_order == Order::kAscending && !anyone_gives_way()) break;  // the last lag behind as far as barriers allow
+      if (moved && chosen_order == Order::kAscending) break;  // the last lag behind as far as barriers allow
     }
     if (!block->failure.empty()) throw std::runtime_error(block->failure);
     if (!moved) {
       fail("stuck: " + std::to_string(block->at_barrier) + " threads wait at a barrier, " + std::to_string(block->done) + " of " +
-           std::to_string(threads) + " have ended, the others wait for lanes of their warp or group, or at barriers of their own");
+           std::to_string(threads) + " have ended, the others wait for lanes of their warp");
     }
   }
-  check_groups();
   const auto untouched = [](const unsigned char* guard) {
     return std::all_of(guard, guard + kGuardBytes, [](unsigned char c) { return c == kGuard; });
   };
@@ -183,7 +235,7 @@ float half_of(uint32_t word, int half) {
   std::memcpy(&x, &bits, 4);
   return x;
 }
-void multiply_add_all(void* const operands[]) {
+void multiply_add_all(void* const operands[kWarp]) {
   float a[16][16], b[8][16];
   for (int lane = 0; lane < kWarp; ++lane) {
     const auto& mine = *static_cast<const MultiplyAdd*>(operands[lane]);
@@ -213,7 +265,7 @@ struct LoadMatrices {
   const uint16_t* row;
 };
 template <bool kTransposed>
-void load_matrices_all(void* const operands[]) {
+void load_matrices_all(void* const operands[kWarp]) {
   for (int lane = 0; lane < kWarp; ++lane) {
     uint32_t* reg = static_cast<const LoadMatrices*>(operands[lane])->reg;
     for (int matrix = 0; matrix < 4; ++matrix) {
@@ -232,7 +284,7 @@ struct Shuffle {
   int from;
   float result;
 };
-void shuffle_all(void* const operands[]) {
+void shuffle_all(void* const operands[kWarp]) {
   for (int lane = 0; lane < kWarp; ++lane) {
     auto& mine = *static_cast<Shuffle*>(operands[lane]);
     mine.result = static_cast<const Shuffle*>(operands[mine.from & (kWarp - 1)])->x;
@@ -242,29 +294,23 @@ struct Ballot {
   bool x;
   uint32_t result;
 };
-void ballot_all(void* const operands[]) {
+void ballot_all(void* const operands[kWarp]) {
   uint32_t votes = 0;
   for (int lane = 0; lane < kWarp; ++lane) votes |= static_cast<uint32_t>(static_cast<const Ballot*>(operands[lane])->x) << lane;
   for (int lane = 0; lane < kWarp; ++lane) static_cast<Ballot*>(operands[lane])->result = votes;
 }
 
-void land(const Copy& copy) {
-  std::memset(copy.shared, 0, 16);
-  if (copy.bytes > 0) std::memcpy(copy.shared, copy.global, static_cast<size_t>(copy.bytes));
-  const auto unit = static_cast<size_t>(static_cast<unsigned char*>(copy.shared) - block->shared) / 16;
-  block->unfenced_by[unit] = static_cast<int>(block->current);
-  block->lanes[block->current].unfenced.push_back(unit);
-}
-
-}  // namespace
-
-void meet(Operation operation, void* operands) { meet(operation, operands, kWarp, block->at_warp, State::kAtWarp); }
-void meet_group(Operation operation, void* operands) { meet(operation, operands, kGroupLanes, block->at_group, State::kAtGroup); }
-
 bool in_shared(const void* at, size_t bytes) {
   const auto* p = static_cast<const unsigned char*>(at);
   return p >= block->shared && p + bytes <= block->shared + block->shared_bytes;
 }
+
+void land(const Copy& copy) {
+  std::memset(copy.shared, 0, 16);
+  if (copy.bytes > 0) std::memcpy(copy.shared, copy.global, static_cast<size_t>(copy.bytes));
+}
+
+}  // namespace
 
 void set_order(Order order) { chosen_order = order; }
 
@@ -276,11 +322,8 @@ void run(const char* name, int64_t blocks, int threads, int shared_bytes, const 
   state.body = &body;
   state.lanes.resize(static_cast<size_t>(threads));
   state.at_warp.resize(static_cast<size_t>(threads) / kWarp);
-  state.at_group.resize(static_cast<size_t>(threads) / kGroupLanes + 1);
   state.stacks.reset(new unsigned char[kStackBytes * static_cast<size_t>(threads)]);
   state.shared_bytes = static_cast<size_t>(shared_bytes);
-  state.groups.resize(state.at_group.size());
-  state.unfenced_by.resize(state.shared_bytes / 16 + 1);
   const size_t all_bytes =
       (state.shared_bytes + 2 * kGuardBytes + 127) / 128 * 128;  // the guard is a multiple of 128: aligned as on the device
   const std::unique_ptr<void, decltype(&std::free)> memory(std::aligned_alloc(128, all_bytes), &std::free);

@@ -32,7 +32,7 @@ ChunkLoss chunk_loss(const Tensor& hidden, const Tensor& wide_weight, const Tens
 
 }  // namespace
 
-Tensor cross_entropy_chunked(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients) {
+Tensor cross_entropy_aten(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients) {
   const Tensor wide_weight = problem.weight_vd.to(problem.sum_type());
   Tensor each_t = at::empty({problem.tokens()}, wide_weight.options());
   for (int64_t begin = 0; begin < problem.tokens(); begin += problem.options.chunk) {
