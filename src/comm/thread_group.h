@@ -1,0 +1,40 @@
+// ThreadGroup: a communicator whose ranks are threads of this process. For tests, proofs, and many virtual ranks on one machine.
+//
+// Tensors are on the CPU and never copied but to where they go: ranks read and write each other's. A call goes on by itself once all ranks
+// have started it: the last one, and those that wait, do the work, so no further thread is needed and none spins. Sums are taken in the order of ranks
+// whoever comes first. Priorities have no effect: nothing waits for anything but ranks.
+//
+// Timeouts are noticed by those who wait() for a call or ask whether it is done().
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace longhaul::comm {
+
+class Rendezvous;
+
+struct ThreadGroupOptions {
+  std::string name = "world";
+  Timeout timeout = std::chrono::minutes(10);  // of calls that have none of their own, here and in groups that are split off
+};
+
+class ThreadGroup final : public Communicator {
+ public:
+  // One communicator a rank, in their order, each to be used by its rank's thread. run_ranks makes the threads too.
+  static std::vector<std::unique_ptr<Communicator>> make(int64_t size, const ThreadGroupOptions& options = {});
+
+  ThreadGroup(std::shared_ptr<Rendezvous> group, int64_t rank);
+  ~ThreadGroup() override;
+  void abort(const std::string& reason) override;
+  Work start(Call call) override;
+  std::vector<std::unique_ptr<Communicator>> start_split(Call call) override;
+
+ private:
+  std::shared_ptr<Rendezvous> group_;
+};
+
+}  // namespace longhaul::comm
