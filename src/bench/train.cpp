@@ -15,6 +15,7 @@
 #include "plan/flops.h"
 #include "plan/memory_guard.h"
 #include "recipe/load.h"
+#include "recipe/mixers.h"
 #include "tensor/random_fill.h"
 #include "tensor/to_tensor.h"
 #include "train/memory.h"
@@ -53,19 +54,25 @@ class RandomTokens final : public train::Task {
 // Milliseconds that softmax attention takes of a step: one layer's operator, forward and backward, at the shape it has in the model.
 double attention_milliseconds(const recipe::ModelConfig& config, const Precision& precision, const TrainRequest& request) {
   int64_t layers = 0;
-  for (int64_t l = 0; l < config.layers; ++l) layers += config.mixer(l) == recipe::Mixer::kSoftmax ? 1 : 0;
+  recipe::AttentionSizes sizes;
+  for (int64_t l = 0; l < config.layers; ++l) {
+    const recipe::AttentionSizes of_layer = recipe::entry_of(config.mixer(l)).operators(config).attention;
+    if (of_layer.heads == 0) continue;
+    sizes = of_layer;
+    ++layers;
+  }
   if (layers == 0) return 0;
   const auto layout = layout::make_batch(request.batch, request.sequence);
   const auto random = [&](const char* name, int64_t heads) {
-    const layout::Shape shape{layout.tokens(), heads, config.head_dim};
+    const layout::Shape shape{layout.tokens(), heads, sizes.head_dim};
     const Tensor x = at::empty(shape, at::TensorOptions().dtype(precision.compute).device(request.device));
     fill_normal(x, RandomStream(request.seed, name), 1, shape, layout::Rectangle::whole(shape));
     return x;
   };
-  const std::vector<Tensor> in = {random("q", config.heads).requires_grad_(true), random("k", config.kv_heads).requires_grad_(true),
-                                  random("v", config.kv_heads).requires_grad_(true)};
-  const Tensor gradient = random("gradient", config.heads), offsets = to_tensor(layout.document_offsets);
-  const double scale = 1 / std::sqrt(static_cast<double>(config.head_dim));
+  const std::vector<Tensor> in = {random("q", sizes.heads).requires_grad_(true), random("k", sizes.kv_heads).requires_grad_(true),
+                                  random("v", sizes.kv_heads).requires_grad_(true)};
+  const Tensor gradient = random("gradient", sizes.heads), offsets = to_tensor(layout.document_offsets);
+  const double scale = 1 / std::sqrt(static_cast<double>(sizes.head_dim));
   const auto pass = [&] {
     kernels::attention(in[0], in[1], in[2], offsets, Tensor(), {.scale = scale}).o_thd.backward(gradient);
     synchronize(request.device);

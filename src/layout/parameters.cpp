@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 
 #include "base/error.h"
 #include "layout/split.h"
@@ -50,9 +52,8 @@ class Builder {
   // A matrix and, where the model has them, its bias. The bias follows a cut of the rows; behind a cut of the columns
   // it is added once, after the sum.
   void linear(const std::string& name, Role role, int64_t out, int64_t in, SplitRule split, bool with_bias);
-  void mixer(const std::string& prefix);
-  void dense_channel(const std::string& prefix);
-  void experts(const std::string& prefix);
+  void add(const std::string& prefix, const recipe::MixerTensor& tensor);
+  void mixer(const std::string& layer, std::span<const recipe::MixerTensor> tensors);
   void append(ParameterSpec spec);
   Init matrix_init(Role role, int64_t out, int64_t in) const;
 
@@ -100,46 +101,33 @@ void Builder::linear(const std::string& name, Role role, int64_t out, int64_t in
   if (with_bias) bias(name, out, split.dimension == 0 ? split : SplitRule{});
 }
 
-void Builder::mixer(const std::string& prefix) {
-  const bool lightning = config_.mixer(layer_) == recipe::Mixer::kLightning;
-  const int64_t inner = config_.heads * config_.head_dim;
-  const int64_t kv_inner = lightning ? inner : config_.kv_heads * config_.head_dim;
-  const SplitRule heads{.over = SplitOver::kTensor, .dimension = 0, .unit = config_.head_dim, .even = true};
-  SplitRule head_columns = heads;
-  head_columns.dimension = 1;
-  linear(prefix + ".query", Role::kQuery, inner, config_.hidden, heads, config_.bias);
-  linear(prefix + ".key", Role::kKey, kv_inner, config_.hidden, heads, config_.bias);
-  linear(prefix + ".value", Role::kValue, kv_inner, config_.hidden, heads, config_.bias);
-  if (lightning) {
-    linear(prefix + ".gate", Role::kGate, inner, config_.hidden, heads, config_.bias);
-    norm(prefix + ".norm", inner, heads);
+void Builder::add(const std::string& prefix, const recipe::MixerTensor& tensor) {
+  using Cut = recipe::MixerTensor::Cut;
+  SplitRule split;
+  if (tensor.cut != Cut::kNone) {
+    split.over = tensor.of_expert ? SplitOver::kExpertTensor : SplitOver::kTensor;
+    split.dimension = tensor.cut == Cut::kRows ? 0 : 1;
+    split.even = tensor.heads > 0;
+    if (split.even) split.unit = (tensor.cut == Cut::kRows ? tensor.out : tensor.in) / tensor.heads;
   }
-  linear(prefix + ".output", Role::kOutput, config_.hidden, inner, head_columns, config_.bias);
+  if (tensor.of_expert) split.experts = config_.experts;
+  if (!tensor.matrix()) return norm(prefix + tensor.name, tensor.out, split);
+  const bool with_bias = config_.bias && !tensor.of_expert && tensor.role != Role::kRouter;
+  linear(prefix + tensor.name, tensor.role, tensor.out, tensor.in, split, with_bias);
 }
 
-void Builder::dense_channel(const std::string& prefix) {
-  const SplitRule rows{.over = SplitOver::kTensor, .dimension = 0};
-  const SplitRule columns{.over = SplitOver::kTensor, .dimension = 1};
-  if (config_.channel == recipe::Channel::kSwiglu) {
-    linear(prefix + ".gate", Role::kChannelGate, config_.intermediate, config_.hidden, rows, config_.bias);
-  }
-  linear(prefix + ".up", Role::kChannelUp, config_.intermediate, config_.hidden, rows, config_.bias);
-  linear(prefix + ".down", Role::kChannelDown, config_.hidden, config_.intermediate, columns, config_.bias);
-}
-
-void Builder::experts(const std::string& prefix) {
-  linear(prefix + ".router", Role::kRouter, config_.experts, config_.hidden, {}, false);
-  const SplitRule rows{.over = SplitOver::kExpertTensor, .dimension = 0, .experts = config_.experts};
-  const SplitRule columns{.over = SplitOver::kExpertTensor, .dimension = 1, .experts = config_.experts};
-  for (expert_ = 0; expert_ < config_.experts; ++expert_) {
-    const std::string name = fmt::format("{}.experts.{}", prefix, expert_);
-    if (config_.channel == recipe::Channel::kSwiglu) {
-      linear(name + ".gate", Role::kExpertGate, config_.intermediate, config_.hidden, rows, false);
+// All tensors of an expert stand together, then those of the next one.
+void Builder::mixer(const std::string& layer, std::span<const recipe::MixerTensor> tensors) {
+  const auto of_expert = [](const recipe::MixerTensor& each) { return each.of_expert; };
+  const auto begin = std::ranges::find_if(tensors, of_expert), end = std::find_if_not(begin, tensors.end(), of_expert);
+  for (auto each = tensors.begin(); each != begin; ++each) add(layer, *each);
+  if (begin != end) {
+    for (expert_ = 0; expert_ < config_.experts; ++expert_) {
+      for (auto each = begin; each != end; ++each) add(fmt::format("{}experts.{}.", layer, expert_), *each);
     }
-    linear(name + ".up", Role::kExpertUp, config_.intermediate, config_.hidden, rows, false);
-    linear(name + ".down", Role::kExpertDown, config_.hidden, config_.intermediate, columns, false);
+    expert_ = -1;
   }
-  expert_ = -1;
+  for (auto each = end; each != tensors.end(); ++each) add(layer, *each);
 }
 
 std::vector<ParameterSpec> Builder::build() {
@@ -150,17 +138,13 @@ std::vector<ParameterSpec> Builder::build() {
     linear("position", Role::kPosition, config_.max_positions, config_.hidden, {}, false);
   }
   for (layer_ = 0; layer_ < config_.layers; ++layer_) {
-    const std::string prefix = fmt::format("layers.{}", layer_);
-    norm(prefix + ".mixer_norm", config_.hidden);
-    if (norm_bias) bias(prefix + ".mixer_norm", config_.hidden, {});
-    mixer(prefix + ".mixer");
-    norm(prefix + ".channel_norm", config_.hidden);
-    if (norm_bias) bias(prefix + ".channel_norm", config_.hidden, {});
-    if (config_.experts > 0) {
-      experts(prefix);
-    } else {
-      dense_channel(prefix + ".channel");
-    }
+    const std::string layer = fmt::format("layers.{}.", layer_);
+    norm(layer + "mixer_norm", config_.hidden);
+    if (norm_bias) bias(layer + "mixer_norm", config_.hidden, {});
+    mixer(layer, recipe::entry_of(config_.mixer(layer_)).tensors(config_));
+    norm(layer + "channel_norm", config_.hidden);
+    if (norm_bias) bias(layer + "channel_norm", config_.hidden, {});
+    mixer(layer, recipe::entry_of(config_.channel_mixer()).tensors(config_));
   }
   layer_ = -1;
   norm("norm", config_.hidden);

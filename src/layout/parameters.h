@@ -13,29 +13,11 @@
 #include "layout/placement.h"
 #include "layout/rectangle.h"
 #include "layout/split.h"
-#include "recipe/model_config.h"
+#include "recipe/mixers.h"
 
 namespace longhaul::layout {
 
-enum class Role {
-  kEmbedding,
-  kPosition,
-  kNorm,
-  kQuery,
-  kKey,
-  kValue,
-  kGate,  // the output gate of a lightning mixer
-  kOutput,
-  kRouter,
-  kExpertGate,
-  kExpertUp,
-  kExpertDown,
-  kChannelGate,
-  kChannelUp,
-  kChannelDown,
-  kHead,
-  kBias,  // of a linear layer or a layer norm
-};
+using recipe::Role;                   // what a logical tensor is for
 std::string_view name_of(Role role);  // "expert_gate"
 
 struct LogicalTensor {

@@ -7,27 +7,11 @@
 #include "kernels/linear/op.h"
 #include "kernels/linear_cross_entropy/op.h"
 #include "kernels/norm/op.h"
-#include "model/dense_channel.h"
-#include "model/experts.h"
-#include "model/lightning_attention.h"
+#include "model/mixers.h"
 #include "model/norm.h"
-#include "model/softmax_attention.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::model {
-namespace {
-
-std::unique_ptr<SequenceMixer> make_mixer(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters) {
-  if (config.mixer(layer) == recipe::Mixer::kLightning) return std::make_unique<LightningAttention>(config, layer, parameters);
-  return std::make_unique<SoftmaxAttention>(config, layer, parameters);
-}
-
-std::unique_ptr<ChannelMixer> make_channel(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters) {
-  if (config.experts > 0) return std::make_unique<Experts>(config, layer, parameters);
-  return std::make_unique<DenseChannel>(config, layer, parameters);
-}
-
-}  // namespace
 
 struct Decoder::Layer {
   Norm mixer_norm;
@@ -53,7 +37,7 @@ Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Dev
     Norm mixer_norm(parameters_, fmt::format("layers.{}.mixer_norm", l), config.norm, config.norm_eps, config.bias);
     auto mixer = make_mixer(config, l, parameters_);
     Norm channel_norm(parameters_, fmt::format("layers.{}.channel_norm", l), config.norm, config.norm_eps, config.bias);
-    layers_.push_back({mixer_norm, std::move(mixer), channel_norm, make_channel(config, l, parameters_)});
+    layers_.push_back({mixer_norm, std::move(mixer), channel_norm, make_channel_mixer(config, l, parameters_)});
   }
   norm_ = std::make_unique<Norm>(parameters_, "norm", config.norm, config.norm_eps, config.bias);
   head_ = config.tie_embeddings ? embedding_ : &parameters_.add_stacked("head.weight", {"head.weight"});

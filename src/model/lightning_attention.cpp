@@ -38,12 +38,12 @@ LightningAttention::LightningAttention(const recipe::ModelConfig& config, int64_
     : SequenceMixer(fmt::format("layers.{}.mixer", layer)),
       heads_(config.heads),
       head_dim_(config.head_dim),
-      eps_(config.lightning_norm_eps),
+      eps_(config.lightning.norm_eps),
       qkv_(parameters, name(), "qkv", {"query", "key", "value"}, config.bias),
       gate_(parameters, name(), "gate", {"gate"}, config.bias),
       output_(parameters, name(), "output", {"output"}, config.bias),
       norm_(parameters.add_stacked(name() + ".norm.weight", {name() + ".norm.weight"})) {
-  std::vector<double> slopes = lightning_slopes(heads_, layer, config.layers, config.layer_factor);
+  std::vector<double> slopes = lightning_slopes(heads_, layer, config.layers, config.lightning.layer_factor);
   for (double& slope : slopes) slope = -slope;
   // Slopes are never rounded to the model's dtype: bf16 would change horizons by up to 0.4 %.
   const ScalarType type = norm_.value.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;

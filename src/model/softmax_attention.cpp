@@ -12,10 +12,10 @@ namespace longhaul::model {
 SoftmaxAttention::SoftmaxAttention(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters)
     : SequenceMixer(fmt::format("layers.{}.mixer", layer)),
       heads_(config.heads),
-      kv_heads_(config.kv_heads),
+      kv_heads_(config.softmax.kv_heads),
       head_dim_(config.head_dim),
-      rotary_dim_(config.position == recipe::Position::kRotary ? config.rotary_dim : 0),
-      rotary_base_(config.rotary_base),
+      rotary_dim_(config.position == recipe::Position::kRotary ? config.softmax.rotary_dim : 0),
+      rotary_base_(config.softmax.rotary_base),
       qkv_(parameters, name(), "qkv", {"query", "key", "value"}, config.bias),
       output_(parameters, name(), "output", {"output"}, config.bias) {}
 

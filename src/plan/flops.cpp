@@ -21,13 +21,10 @@ double matrix_parameters(const recipe::ModelConfig& config) {
 
 TokenFlops training_flops_per_token(const recipe::ModelConfig& config, int64_t sequence) {
   TokenFlops flops{.matrices = 6 * matrix_parameters(config)};
-  const double width = static_cast<double>(config.heads * config.head_dim);
   for (int64_t l = 0; l < config.layers; ++l) {
-    if (config.mixer(l) == recipe::Mixer::kLightning) {
-      flops.recurrence += 12 * width * static_cast<double>(config.head_dim);
-    } else {
-      flops.attention_full += 12 * width * static_cast<double>(sequence);
-    }
+    const auto [attention, recurrence] = recipe::entry_of(config.mixer(l)).operators(config);
+    flops.attention_full += 12 * static_cast<double>(attention.heads * attention.head_dim) * static_cast<double>(sequence);
+    flops.recurrence += 12 * static_cast<double>(recurrence.heads * recurrence.key * recurrence.value);
   }
   flops.attention_causal = flops.attention_full / 2;
   return flops;

@@ -1,6 +1,6 @@
 // Model FLOPs of one token: the only place where they are counted (a multiply-add is 2). Source: megascale.md §8, PaLM appendix B.
 //
-//   F = 6·N_mm + 12·L_softmax·heads·head_dim·s + 12·L_lightning·heads·head_dim²
+//   F = 6·N_mm + Σ over attentions 12·heads·head_dim·s + Σ over recurrences 12·heads·key·value
 //
 // N_mm: parameters in matrix products that a token passes through (k of the experts; the head, not the embedding table). s: the
 // sequence in the full convention (PaLM, FlashAttention-2), half of it in the causal one (Megatron). A linear recurrence counts

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "base/error.h"
@@ -37,7 +38,7 @@ ParameterCounts count_parameters(const recipe::ModelConfig& model) {
   small.layers = 0;
   const ParameterCounts outside = count_listed(small);
   ParameterCounts counts = outside;
-  for (const recipe::Mixer mixer : mixers_used(model)) {
+  for (const recipe::Mixer mixer : recipe::mixers_used(model)) {
     double layers = 0;
     for (int64_t l = 0; l < model.layers; ++l) layers += model.mixer(l) == mixer ? 1 : 0;
     small.layers = 1;
@@ -74,15 +75,15 @@ PurposeBytes state_bytes(const MemoryRequest& request, const ParameterCounts& co
 class Blocks {
  public:
   explicit Blocks(const MemoryRequest& request) : model_(request.model), norm_(norm_bytes(request)), channel_(channel_memory(request)) {
-    for (const recipe::Mixer mixer : mixers_used(model_)) mixers_[static_cast<size_t>(mixer)] = mixer_memory(request, mixer);
+    for (const recipe::Mixer mixer : recipe::mixers_used(model_)) mixers_[mixer] = mixer_memory(request, mixer);
   }
-  const BlockMemory& at(int64_t block) const { return block % 2 == 1 ? channel_ : mixers_[static_cast<size_t>(model_.mixer(block / 2))]; }
+  const BlockMemory& at(int64_t block) const { return block % 2 == 1 ? channel_ : mixers_.at(model_.mixer(block / 2)); }
   int64_t count() const { return 2 * model_.layers; }
   double kept(int64_t block) const { return norm_ + at(block).kept; }
   double norm() const { return norm_; }
   double evaluation() const {
     double most = channel_.evaluation;
-    for (const recipe::Mixer mixer : mixers_used(model_)) most = std::max(most, mixers_[static_cast<size_t>(mixer)].evaluation);
+    for (const auto& [mixer, memory] : mixers_) most = std::max(most, memory.evaluation);
     return most;
   }
 
@@ -90,7 +91,7 @@ class Blocks {
   const recipe::ModelConfig& model_;
   double norm_;
   BlockMemory channel_;
-  std::array<BlockMemory, 2> mixers_;
+  std::map<recipe::Mixer, BlockMemory> mixers_;
 };
 
 std::string name_of_block(int64_t block) {

@@ -62,7 +62,7 @@ double product_rows(const MemoryRequest& request, const ProductWeight& weight) {
 
 std::vector<ProductWeight> all_layer_weights(const recipe::ModelConfig& model) {
   std::vector<ProductWeight> weights = channel_weights(model);
-  for (const recipe::Mixer mixer : mixers_used(model)) {
+  for (const recipe::Mixer mixer : recipe::mixers_used(model)) {
     for (const ProductWeight& weight : mixer_weights(model, mixer)) weights.push_back(weight);
   }
   return weights;
@@ -109,15 +109,15 @@ Documents documents_of(const MemoryRequest& request) {
 
 constexpr double kQueryTile = 64, kKeyBlock = 128, kPieceKeys = 2048;
 
-double keys_of_a_piece(const MemoryRequest& request, const Documents& documents) {
-  const double share = std::ceil(32 / (documents.count * number(request.model.kv_heads)));
+double keys_of_a_piece(const recipe::AttentionSizes& sizes, const Documents& documents) {
+  const double share = std::ceil(32 / (documents.count * number(sizes.kv_heads)));
   const double ranges = std::clamp(std::min(share, std::floor(documents.length / 512)), 1.0, 8.0);
   return std::min(kPieceKeys, std::max(kKeyBlock, rounded_up(std::ceil(documents.length / ranges), kKeyBlock)));
 }
 
-double attention_buffer(const MemoryRequest& request) {
-  const double e = number(element_bytes(request.dtype)), d = number(request.model.head_dim);
-  const double keys = std::min(keys_of_a_piece(request, documents_of(request)), request.tokens());
+double attention_buffer(const MemoryRequest& request, const recipe::AttentionSizes& sizes) {
+  const double e = number(element_bytes(request.dtype)), d = number(sizes.head_dim);
+  const double keys = std::min(keys_of_a_piece(sizes, documents_of(request)), request.tokens());
   const double of_keys = keys * d * (3 * e + 2 * 4), of_tiles = 8 * kQueryTile * d * (4 * e + 4);
   return of_keys + of_tiles + kKeyBlock * kQueryTile * (2 * 4 + 3 * e);
 }
@@ -128,19 +128,18 @@ struct ThreadBuffer {
 };
 
 // A kv head's piece of keys is the least that a thread gets.
-ThreadBuffer attention_backward_buffer(const MemoryRequest& request) {
+ThreadBuffer attention_backward_buffer(const MemoryRequest& request, const recipe::AttentionSizes& sizes) {
   const Documents documents = documents_of(request);
-  const double pieces =
-      documents.count * number(request.model.kv_heads) * std::ceil(documents.length / keys_of_a_piece(request, documents));
-  return {std::min(number(request.threads), pieces), attention_buffer(request)};
+  const double pieces = documents.count * number(sizes.kv_heads) * std::ceil(documents.length / keys_of_a_piece(sizes, documents));
+  return {std::min(number(request.threads), pieces), attention_buffer(request, sizes)};
 }
 
 // Of a kv head, a few tiles of queries with all the heads that share it.
-ThreadBuffer attention_forward_buffer(const MemoryRequest& request) {
-  const double e = number(element_bytes(request.dtype)), d = number(request.model.head_dim), threads = number(request.threads);
-  const double group = number(request.model.heads / std::max<int64_t>(1, request.model.kv_heads));
+ThreadBuffer attention_forward_buffer(const MemoryRequest& request, const recipe::AttentionSizes& sizes) {
+  const double e = number(element_bytes(request.dtype)), d = number(sizes.head_dim), threads = number(request.threads);
+  const double group = number(sizes.heads / std::max<int64_t>(1, sizes.kv_heads));
   const Documents documents = documents_of(request);
-  const double all = documents.count * number(request.model.kv_heads) * std::ceil(documents.length / kQueryTile);
+  const double all = documents.count * number(sizes.kv_heads) * std::ceil(documents.length / kQueryTile);
   const double tiles = std::max(1.0, std::min(std::floor(16 / group), std::ceil(all / threads)));
   const double queries = group * tiles * (kQueryTile * e * d + 4 * kQueryTile * d + 8 * kQueryTile);
   return {std::min(threads, std::ceil(all / tiles)), queries + kKeyBlock * kQueryTile * (4 + e) + kKeyBlock * e * 2 * d + 4 * d};
@@ -162,19 +161,22 @@ std::array<ThreadBuffer, 2> loss_buffers(const MemoryRequest& request) {
 // ---- the recurrence (kernels/linear_recurrence: plan.cpp, cpu_walk.h, cpu_worker.cpp)
 
 struct Recurrence {
-  explicit Recurrence(const MemoryRequest& request)
+  Recurrence(const MemoryRequest& request, const recipe::RecurrenceSizes& sizes)
       : documents(documents_of(request)),
-        heads(number(request.model.heads)),
-        d(number(request.model.head_dim)),
-        block(d * d <= 4096 && request.products_per_second < 3e11 ? 32 : 64),
+        heads(number(sizes.heads)),
+        key(number(sizes.key)),
+        value(number(sizes.value)),
+        area(key * value),
+        block(area <= 4096 && request.products_per_second < 3e11 ? 32 : 64),
         segments(documents.count * std::ceil(documents.length / (8 * block))),
         slots(segments - documents.count),
         blocks(documents.count * std::ceil(documents.length / block)) {}
 
   enum class Execution { kFused, kSegmented, kTwoPass };
   Execution execution(const MemoryRequest& request) const {
-    const double area = d * d, flops = request.products_per_second, tokens = documents.count * documents.length * heads;
-    const double write = 2 * area / flops, read = (4 * block * d * 0.75 + 4 * area) / flops - write, keep = 8 * area / block / 1e10;
+    const double flops = request.products_per_second, tokens = documents.count * documents.length * heads;
+    const double write = 2 * area / flops, read = (2 * block * (key + value) * 0.75 + 4 * area) / flops - write,
+                 keep = 8 * area / block / 1e10;
     const double share = tokens / number(request.threads), shared = std::max(share, std::min(documents.length, 8 * block));
     const double fused = std::max(share, documents.length) * (read + write), segmented = shared * (read + 2 * write),
                  two_pass = shared * (read + write + keep);
@@ -184,12 +186,14 @@ struct Recurrence {
 
   // Of one thread in the backward pass.
   double worker_bytes(const MemoryRequest& request) const {
-    const double e = number(element_bytes(request.dtype)), area = d * d, square = block * block, row = block * d;
-    const double panels = e * panel_elements(request, d, d), tokens = e * std::ceil(block / 32) * panel_elements(request, 32, d);
+    const double e = number(element_bytes(request.dtype)), square = block * block, wide = std::max(key, value);
+    const double of_keys = block * key, of_values = block * value;
+    const double panels = e * (panel_elements(request, key, value) + panel_elements(request, value, key));
+    const double tokens = 2 * e * std::ceil(block / 32) * (panel_elements(request, 32, key) + panel_elements(request, 32, value));
     const double fp32 =
-        4 * (2 * area + 2 * d + 4 * block + 2 * square + 2 * row + 8 * area + square * 2 + 2 * std::max(block, d) + 2 * block);
-    const double element = e * (area + row + 16 * row + 3 * row + 3 * square + row);
-    return fp32 + element + e * std::max(panel_elements(request, d, block), panel_elements(request, block, d)) + 2 * panels + 4 * tokens;
+        4 * (2 * area + 2 * key + 4 * block + 2 * square + 2 * block * wide + 8 * area + 2 * square + 2 * std::max(block, key) + 2 * block);
+    const double element = e * (area + of_keys + 8 * (of_keys + of_values) + 3 * of_keys + 3 * square + of_values);
+    return fp32 + element + e * std::max(panel_elements(request, wide, block), panel_elements(request, block, wide)) + panels + tokens;
   }
 
   double workers(const MemoryRequest& request) const {
@@ -197,34 +201,42 @@ struct Recurrence {
     double together = heads;  // heads that one thread walks through a document
     while (together > 1 && (std::fmod(heads, together) != 0 || std::fmod(heads / together, threads) != 0)) --together;
     const double items = execution(request) == Execution::kFused ? documents.count * heads / together : segments * heads;
-    const double worth = std::floor(request.tokens() * heads * 4 * d * d / 1e6);
+    const double worth = std::floor(request.tokens() * heads * 4 * area / 1e6);
     return std::clamp(worth, 1.0, std::min(threads, items));
   }
 
   Documents documents;
-  double heads, d, block, segments, slots, blocks;
+  double heads, key, value, area, block, segments, slots, blocks;
 };
+
+ProductRole product_role(recipe::Role role) {
+  using enum recipe::Role;
+  if (role == kChannelGate || role == kChannelUp || role == kExpertGate || role == kExpertUp) return ProductRole::kUp;
+  return role == kChannelDown || role == kExpertDown ? ProductRole::kDown : ProductRole::kPlain;
+}
+
+// The router's is made in fp32, from the weight itself.
+std::vector<ProductWeight> products_of(const recipe::ModelConfig& model, const std::vector<recipe::MixerTensor>& tensors) {
+  std::vector<ProductWeight> products;
+  for (const recipe::MixerTensor& tensor : tensors) {
+    if (!tensor.matrix() || tensor.role == recipe::Role::kRouter) continue;
+    if (tensor.beside) {
+      products.back().out += tensor.out;
+    } else {
+      products.push_back({tensor.out, tensor.in, tensor.of_expert ? model.experts : 1, product_role(tensor.role)});
+    }
+  }
+  return products;
+}
 
 }  // namespace
 
-std::vector<recipe::Mixer> mixers_used(const recipe::ModelConfig& model) {
-  std::vector<recipe::Mixer> used;
-  for (int64_t l = 0; l < std::min<int64_t>(model.layers, static_cast<int64_t>(model.mixers.size())); ++l) {
-    if (std::find(used.begin(), used.end(), model.mixer(l)) == used.end()) used.push_back(model.mixer(l));
-  }
-  return used;
-}
-
 std::vector<ProductWeight> mixer_weights(const recipe::ModelConfig& model, recipe::Mixer mixer) {
-  const int64_t inner = model.heads * model.head_dim;
-  if (mixer == recipe::Mixer::kLightning) return {{3 * inner, model.hidden}, {inner, model.hidden}, {model.hidden, inner}};
-  return {{inner + 2 * model.kv_heads * model.head_dim, model.hidden}, {model.hidden, inner}};
+  return products_of(model, recipe::entry_of(mixer).tensors(model));
 }
 
 std::vector<ProductWeight> channel_weights(const recipe::ModelConfig& model) {
-  const int64_t parts = model.channel == recipe::Channel::kSwiglu ? 2 : 1, count = std::max<int64_t>(1, model.experts);
-  return {{parts * model.intermediate, model.hidden, count, ProductRole::kUp},
-          {model.hidden, model.intermediate, count, ProductRole::kDown}};
+  return products_of(model, recipe::entry_of(model.channel_mixer()).tensors(model));
 }
 
 bool packs(const MemoryRequest& request) { return !request.on_gpu && request.dtype != recipe::Dtype::kFp64; }
@@ -243,12 +255,13 @@ double kept_by_threads(const MemoryRequest& request) {
 
 double buffers_of_threads(const MemoryRequest& request) {
   if (!packs(request)) return 0;
-  const auto used = mixers_used(request.model);
   std::vector<ThreadBuffer> buffers;
   for (const ThreadBuffer& buffer : loss_buffers(request)) buffers.push_back(buffer);
-  if (std::find(used.begin(), used.end(), recipe::Mixer::kSoftmax) != used.end()) {
-    buffers.push_back(attention_forward_buffer(request));
-    buffers.push_back(attention_backward_buffer(request));
+  for (const recipe::Mixer mixer : recipe::mixers_used(request.model)) {
+    const recipe::AttentionSizes sizes = recipe::entry_of(mixer).operators(request.model).attention;
+    if (sizes.heads == 0) continue;
+    buffers.push_back(attention_forward_buffer(request, sizes));
+    buffers.push_back(attention_backward_buffer(request, sizes));
   }
   // Each thread keeps the largest that it ever needed; the first ones get the work where there is little.
   std::sort(buffers.begin(), buffers.end(), [](const ThreadBuffer& a, const ThreadBuffer& b) { return a.bytes > b.bytes; });
@@ -268,30 +281,32 @@ double loss_workspace(const MemoryRequest& request) {
   return blocks * tokens * (e * kHeadChunk + 4) + 12 * tokens + e * panel_elements(request, kLossTokens, number(request.model.hidden));
 }
 
-double attention_workspace(const MemoryRequest& request) {
-  if (!packs(request)) return 0;
+double attention_workspace(const MemoryRequest& request, const recipe::AttentionSizes& sizes) {
+  if (!packs(request) || sizes.heads == 0) return 0;
   const Documents documents = documents_of(request);
-  if (documents.length <= keys_of_a_piece(request, documents)) return 0;  // whoever owns the keys writes the queries' gradients
+  if (documents.length <= keys_of_a_piece(sizes, documents)) return 0;  // whoever owns the keys writes the queries' gradients
   constexpr double kBudget = 256.0 * (1 << 20);
-  const double tiles = std::ceil(documents.length / kQueryTile), of_tile = 4 * kQueryTile * number(request.model.head_dim);
-  const double all = of_tile * tiles * number(request.model.heads) * documents.count;
-  const double one_head = of_tile * tiles * number(request.model.heads / std::max<int64_t>(1, request.model.kv_heads));
+  const double tiles = std::ceil(documents.length / kQueryTile), of_tile = 4 * kQueryTile * number(sizes.head_dim);
+  const double all = of_tile * tiles * number(sizes.heads) * documents.count;
+  const double one_head = of_tile * tiles * number(sizes.heads / std::max<int64_t>(1, sizes.kv_heads));
   return std::min(all, std::max(kBudget, one_head));
 }
 
-double recurrence_states(const MemoryRequest& request) {
-  const Recurrence recurrence(request);
-  return number(wide_bytes(request.dtype)) * recurrence.slots * recurrence.heads * recurrence.d * recurrence.d;
+double recurrence_states(const MemoryRequest& request, const recipe::RecurrenceSizes& sizes) {
+  if (sizes.heads == 0) return 0;
+  const Recurrence recurrence(request, sizes);
+  return number(wide_bytes(request.dtype)) * recurrence.slots * recurrence.heads * recurrence.area;
 }
 
-double recurrence_workspace(const MemoryRequest& request) {
-  if (!packs(request)) return 0;
-  const Recurrence recurrence(request);
+double recurrence_workspace(const MemoryRequest& request, const recipe::RecurrenceSizes& sizes) {
+  if (!packs(request) || sizes.heads == 0) return 0;
+  const Recurrence recurrence(request, sizes);
   const auto execution = recurrence.execution(request);
-  const double area = recurrence.d * recurrence.d, workers = recurrence.workers(request) * recurrence.worker_bytes(request);
+  const double workers = recurrence.workers(request) * recurrence.worker_bytes(request);
   if (execution == Recurrence::Execution::kFused) return workers;
-  const double between = 4 * recurrence.slots * recurrence.heads * (area + recurrence.d);
-  return workers + between + (execution == Recurrence::Execution::kTwoPass ? 4 * recurrence.blocks * recurrence.heads * area : 0);
+  const double between = 4 * recurrence.slots * recurrence.heads * (recurrence.area + recurrence.key);
+  return workers + between +
+         (execution == Recurrence::Execution::kTwoPass ? 4 * recurrence.blocks * recurrence.heads * recurrence.area : 0);
 }
 
 }  // namespace longhaul::plan

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "plan/memory.h"
+#include "recipe/mixers.h"
 
 namespace longhaul::plan {
 
@@ -18,16 +19,17 @@ struct ProductWeight {
 // Of one layer; the head is apart.
 std::vector<ProductWeight> mixer_weights(const recipe::ModelConfig& model, recipe::Mixer mixer);
 std::vector<ProductWeight> channel_weights(const recipe::ModelConfig& model);
-std::vector<recipe::Mixer> mixers_used(const recipe::ModelConfig& model);  // each once
 
 bool packs(const MemoryRequest& request);  // products on the CPU read packed weights
 double packed_weight_bytes(const MemoryRequest& request, const ProductWeight& weight);
 
-double kept_by_threads(const MemoryRequest& request);       // of linear layers
-double buffers_of_threads(const MemoryRequest& request);    // of attention and loss (kernels/scratch.h)
-double loss_workspace(const MemoryRequest& request);        // while the loss and its gradients are made
-double attention_workspace(const MemoryRequest& request);   // of a layer's backward pass
-double recurrence_states(const MemoryRequest& request);     // between segments of a layer, kept for its backward pass
-double recurrence_workspace(const MemoryRequest& request);  // of a layer's backward pass
+double kept_by_threads(const MemoryRequest& request);     // of linear layers
+double buffers_of_threads(const MemoryRequest& request);  // of attention and loss (kernels/scratch.h)
+double loss_workspace(const MemoryRequest& request);      // while the loss and its gradients are made
+
+// Of the operators inside a layer's mixer, 0 for one that it does not have.
+double attention_workspace(const MemoryRequest& request, const recipe::AttentionSizes& sizes);    // of the backward pass
+double recurrence_states(const MemoryRequest& request, const recipe::RecurrenceSizes& sizes);     // between segments, kept for it
+double recurrence_workspace(const MemoryRequest& request, const recipe::RecurrenceSizes& sizes);  // of the backward pass
 
 }  // namespace longhaul::plan

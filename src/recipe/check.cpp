@@ -1,8 +1,10 @@
 #include "recipe/check.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "base/text.h"
+#include "recipe/mixers.h"
 
 namespace longhaul::recipe {
 
@@ -12,49 +14,22 @@ using Problems = std::vector<Problem>;
 
 constexpr int64_t kByteTokens = 257;  // 256 bytes and the end of a document
 
-bool has_mixer(const ModelConfig& model, Mixer mixer) { return std::ranges::find(model.mixers, mixer) != model.mixers.end(); }
-
-void heads(const ModelConfig& model, Problems& out) {
-  if (!has_mixer(model, Mixer::kSoftmax)) return;
-  if (model.heads % model.kv_heads != 0) {
-    out.push_back({{"model.kv_heads", "model.heads"},
-                   fmt::format("model.kv_heads = {} must divide model.heads = {}: every key head serves the same number of query heads",
-                               model.kv_heads, model.heads),
-                   fmt::format("model.kv_heads={}", model.heads)});
+// Parameters of a layer's mixers, in doubles: sizes are checked before anybody multiplies them.
+double elements(const ModelConfig& model, const std::vector<MixerTensor>& tensors) {
+  double sum = 0;
+  for (const MixerTensor& tensor : tensors) {
+    const double each = static_cast<double>(tensor.out) * static_cast<double>(std::max<int64_t>(1, tensor.in));
+    sum += tensor.of_expert ? each * static_cast<double>(model.experts) : each;
   }
-  if (model.position != Position::kRotary) return;
-  if (model.rotary_dim > model.head_dim) {
-    out.push_back({{"model.rotary_dim", "model.head_dim"},
-                   fmt::format("model.rotary_dim = {} is more than model.head_dim = {}", model.rotary_dim, model.head_dim),
-                   fmt::format("model.rotary_dim={}", model.head_dim / 2 * 2)});
-  }
-  if (model.rotary_dim % 2 != 0 || model.rotary_dim == 0) {
-    out.push_back({{"model.rotary_dim"},
-                   fmt::format("model.rotary_dim = {} must be even and not 0: channels are rotated in pairs", model.rotary_dim),
-                   "for no positions at all, model.position=none"});
-  }
+  return sum;
 }
 
-void channels(const ModelConfig& model, Problems& out) {
-  if (model.experts > 0 && model.experts_per_token > model.experts) {
-    out.push_back({{"model.experts_per_token", "model.experts"},
-                   fmt::format("model.experts_per_token = {} is more than model.experts = {}", model.experts_per_token, model.experts),
-                   fmt::format("model.experts_per_token={}", model.experts)});
-  }
-  if (model.experts > 0 && model.channel != Channel::kSwiglu) {
-    out.push_back(
-        {{"model.experts", "model.channel"}, "experts are SwiGLU; model.channel = gelu is for dense layers", "model.channel=swiglu"});
-  }
-  if (model.bias && (model.experts > 0 || model.channel == Channel::kSwiglu || has_mixer(model, Mixer::kLightning))) {
-    out.push_back({{"model.bias", "model.channel", "model.mixers"},
-                   "model.bias is for softmax attention with the gelu channel mixer; lightning, SwiGLU and expert layers have no biases",
-                   "model.bias=false"});
-  }
-  const double matrices = static_cast<double>(std::max<int64_t>(model.experts, 1)) * 3 * static_cast<double>(model.hidden) *
-                              static_cast<double>(model.intermediate) +
-                          5.0 * static_cast<double>(model.hidden) * static_cast<double>(model.heads) * static_cast<double>(model.head_dim);
+void parameter_limit(const ModelConfig& model, Problems& out) {
+  double of_layer = 0;
+  for (const Mixer mixer : mixers_used(model)) of_layer = std::max(of_layer, elements(model, entry_of(mixer).tensors(model)));
+  of_layer += elements(model, entry_of(model.channel_mixer()).tensors(model));
   const double parameters =
-      static_cast<double>(model.layers) * matrices + 2.0 * static_cast<double>(model.vocabulary) * static_cast<double>(model.hidden);
+      static_cast<double>(model.layers) * of_layer + 2.0 * static_cast<double>(model.vocabulary) * static_cast<double>(model.hidden);
   if (parameters > 1e15) {
     out.push_back({{"model.layers", "model.hidden", "model.experts", "model.intermediate"},
                    fmt::format("the model would have about {:.1e} parameters; sizes are counted up to 1e15", parameters),
@@ -76,29 +51,33 @@ void family(const ModelConfig& model, Problems& out) {
     keys.insert(keys.begin(), "model.family");
     if (wrong) out.push_back({keys, fmt::format("model.family = {}: {}", model.family, reason), "model.family=longhaul"});
   };
-  const bool lightning = has_mixer(model, Mixer::kLightning);
+  const auto has_other_than = [&](std::initializer_list<Mixer> known) {
+    return !std::ranges::all_of(mixers_used(model), [&](Mixer mixer) { return std::ranges::find(known, mixer) != known.end(); });
+  };
+  const bool other_than_softmax = has_other_than({Mixer::kSoftmax});
   if (model.family == "gpt2") {
     refuse(model.norm != Norm::kLayer || model.channel != Channel::kGelu || !model.bias, {"model.norm", "model.channel", "model.bias"},
            "it has layer normalisation, the gelu channel mixer, and biases");
     refuse(model.position != Position::kLearned || !model.tie_embeddings, {"model.position", "model.tie_embeddings"},
            "it has learned positions and tied embeddings");
-    refuse(lightning || model.experts > 0 || model.wiring != Wiring::kPreNorm, {"model.mixers", "model.experts", "model.wiring"},
+    refuse(other_than_softmax || model.experts > 0 || model.wiring != Wiring::kPreNorm, {"model.mixers", "model.experts", "model.wiring"},
            "it is dense, softmax and pre_norm");
-    refuse(model.kv_heads != model.heads || model.heads * model.head_dim != model.hidden,
+    refuse(model.softmax.kv_heads != model.heads || model.heads * model.head_dim != model.hidden,
            {"model.kv_heads", "model.heads", "model.head_dim", "model.hidden"},
            "it has as many key heads as heads, and heads · head_dim = hidden");
   } else if (model.family == "llama") {
     refuse(model.norm != Norm::kRms || model.channel != Channel::kSwiglu || model.bias, {"model.norm", "model.channel", "model.bias"},
            "it has RMS normalisation, SwiGLU, and no biases");
-    refuse(lightning || model.experts > 0 || model.wiring != Wiring::kPreNorm, {"model.mixers", "model.experts", "model.wiring"},
+    refuse(other_than_softmax || model.experts > 0 || model.wiring != Wiring::kPreNorm, {"model.mixers", "model.experts", "model.wiring"},
            "it is dense, softmax and pre_norm");
-    refuse(model.position != Position::kRotary || model.rotary_dim != model.head_dim,
+    refuse(model.position != Position::kRotary || model.softmax.rotary_dim != model.head_dim,
            {"model.position", "model.rotary_dim", "model.head_dim"}, "it rotates whole heads: rotary_dim = head_dim");
   } else if (model.family == "minimax") {
     refuse(model.norm != Norm::kRms || model.channel != Channel::kSwiglu || model.bias, {"model.norm", "model.channel", "model.bias"},
            "it has RMS normalisation, SwiGLU, and no biases");
     refuse(model.experts == 0 || model.position != Position::kRotary, {"model.experts", "model.position"},
            "it has experts and rotary positions");
+    refuse(has_other_than({Mixer::kSoftmax, Mixer::kLightning}), {"model.mixers"}, "its layers are lightning and softmax");
   }
 }
 
@@ -217,8 +196,8 @@ void refuse_all(const Problems& found, const LoadedRecipe* loaded) {
 
 std::vector<Problem> problems(const ModelConfig& model) {
   Problems out;
-  heads(model, out);
-  channels(model, out);
+  check_mixers(model, out);
+  parameter_limit(model, out);
   positions(model, out);
   family(model, out);
   return out;

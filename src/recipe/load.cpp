@@ -211,8 +211,7 @@ void apply(const OptionSet& options, const Entry& entry, LoadedRecipe& loaded) {
   if (is_retired(entry)) return;
   const Option* option = options.find(entry.key);
   if (entry.is_section) {
-    const bool known = std::ranges::any_of(options.all(), [&](const Option& each) { return each.section() == entry.key; });
-    if (known) return;
+    if (options.has_section(entry.key)) return;
     if (!option) refuse_unknown(options, entry);
   }
   if (!option) refuse_unknown(options, entry);

@@ -2,17 +2,16 @@
 
 #include <cmath>
 
+#include "recipe/mixers.h"
 #include "recipe/option.h"
 
 namespace longhaul::recipe {
 
-std::vector<std::string_view> names_of(Mixer) { return {"softmax", "lightning"}; }
 std::vector<std::string_view> names_of(Norm) { return {"rms", "layer"}; }
 std::vector<std::string_view> names_of(Channel) { return {"swiglu", "gelu"}; }
 std::vector<std::string_view> names_of(Wiring) { return {"pre_norm", "post_norm"}; }
 std::vector<std::string_view> names_of(Position) { return {"rotary", "learned", "none"}; }
 std::vector<std::string_view> names_of(Initialisation) { return {"xavier_deepnorm", "normal"}; }
-std::vector<std::string_view> names_of(LayerFactor) { return {"official", "hugging_face"}; }
 
 double ModelConfig::residual_alpha() const { return alpha != 0 ? alpha : std::pow(2.0 * static_cast<double>(layers), 0.25); }
 
@@ -40,10 +39,6 @@ void declare(OptionSet& set, ModelConfig& model) {
       .at_least(1)
       .at_most(1 << 16)
       .also_called({"num_attention_heads", "n_head", "n_heads"});
-  set.add("model.kv_heads", model.kv_heads, "Key and value heads of softmax layers, shared by groups of query heads; divides model.heads.")
-      .at_least(1)
-      .at_most(1 << 16)
-      .also_called({"num_key_value_heads", "n_kv_heads"});
   set.add("model.head_dim", model.head_dim, "Width of one head; model.heads times this need not equal model.hidden.")
       .unit("channels")
       .at_least(1)
@@ -59,29 +54,11 @@ void declare(OptionSet& set, ModelConfig& model) {
       .at_least(1)
       .at_most(1 << 22)
       .also_called({"intermediate_size", "ffn_dim", "n_inner"});
-  set.add("model.experts", model.experts, "Experts of every channel mixer; 0 makes it dense.")
-      .at_least(0)
-      .at_most(1 << 13)
-      .also_called({"num_local_experts", "num_experts"});
-  set.add("model.experts_per_token", model.experts_per_token, "Experts that each token is sent to.")
-      .at_least(1)
-      .at_most(1 << 13)
-      .also_called({"num_experts_per_tok", "top_k_experts"});
-  set.add(
-         "model.auxiliary_loss", model.auxiliary_loss,
-         "Coefficient of the loss that evens out the experts' load in each sequence by itself: sum over experts of experts times the share of its choices times the mean router probability, times its tokens.")
-      .at_least(0)
-      .at_most(1000)
-      .also_called({"router_aux_loss_coef", "aux_loss"});
-  set.add("model.z_loss", model.z_loss, "Coefficient of the mean squared log-sum-exp of the router logits.").at_least(0).at_most(1000);
   set.add("model.norm", model.norm, "Normalisation: rms, or layer (mean removed, and a bias when model.bias is set).");
   set.add("model.norm_eps", model.norm_eps, "Added to the mean square inside every normalisation.")
       .above(0)
       .at_most(1)
       .also_called({"rms_norm_eps", "layer_norm_epsilon"});
-  set.add("model.lightning_norm_eps", model.lightning_norm_eps, "The same for the normalisation over all heads of a lightning layer.")
-      .above(0)
-      .at_most(1);
   set.add("model.wiring", model.wiring, "pre_norm: x + f(norm(x)). post_norm: alpha·h + beta·f(h) with h = norm(x), as in DeepNorm.");
   set.add("model.alpha", model.alpha, "Residual factor of post_norm; 0 means (2·layers)^0.25. pre_norm ignores it.")
       .at_least(0)
@@ -89,14 +66,6 @@ void declare(OptionSet& set, ModelConfig& model) {
   set.add("model.beta", model.beta, "Branch factor of post_norm. pre_norm ignores it.").above(0).at_most(1000);
   set.add("model.position", model.position,
           "How softmax layers learn of order: rotary, learned (a table added to the embedding), or none.");
-  set.add("model.rotary_dim", model.rotary_dim, "Rotated channels of each softmax head, from the first on; even.")
-      .unit("channels")
-      .at_least(0)
-      .at_most(1 << 14);
-  set.add("model.rotary_base", model.rotary_base, "Base of the rotary frequencies.")
-      .above(1)
-      .at_most(1e15)
-      .also_called({"rope_theta", "rope_base"});
   set.add("model.max_positions", model.max_positions,
           "Longest sequence: rows of the table of learned positions; with rotary positions 0 means no limit.")
       .unit("tokens")
@@ -106,7 +75,6 @@ void declare(OptionSet& set, ModelConfig& model) {
   set.add("model.bias", model.bias, "A bias on every linear layer and layer normalisation, as in GPT-2.");
   set.add("model.tie_embeddings", model.tie_embeddings, "One matrix serves as the embedding and as the output head.")
       .also_called({"tie_word_embeddings"});
-  set.add("model.layer_factor", model.layer_factor, "Formula by which the decay slopes of lightning layers depend on depth.");
   set.add("model.initialisation", model.initialisation,
           "xavier_deepnorm: Xavier with DeepNorm gains. normal: model.initial_std everywhere.")
       .also_called({"init", "initialization"});
@@ -114,6 +82,7 @@ void declare(OptionSet& set, ModelConfig& model) {
       .above(0)
       .at_most(10)
       .also_called({"initializer_range", "init_std"});
+  declare_mixers(set, model);
 }
 
 }  // namespace longhaul::recipe

@@ -1,5 +1,5 @@
 // ModelConfig: the shape of a model, as written under [model] in a recipe or in a preset. Plain data; every option's range,
-// unit and sentence is declared beside it in model_config.cpp. Layer l uses mixers[l % mixers.size()].
+// unit and sentence is declared in model_config.cpp, or beside the mixer whose own it is (recipe/mixers/). Layer l uses mixers[l % mixers.size()].
 #pragma once
 
 #include <cstdint>
@@ -7,17 +7,20 @@
 #include <string_view>
 #include <vector>
 
+#include "recipe/mixers/lightning.h"
+#include "recipe/mixers/softmax.h"
+
 namespace longhaul::recipe {
 
 class OptionSet;
 
-enum class Mixer { kSoftmax, kLightning };
+enum class Mixer { kSoftmax, kLightning };  // in the order of the list in mixers.cpp, as those of channel mixers
+enum class ChannelMixer { kDense, kExperts };
 enum class Norm { kRms, kLayer };
 enum class Channel { kSwiglu, kGelu };      // gelu: up, tanh-GeLU, down (GPT-2)
 enum class Wiring { kPreNorm, kPostNorm };  // post: residual = the normed tensor, times alpha (DeepNorm, minimax-01.md §2.1)
 enum class Position { kRotary, kLearned, kNone };
 enum class Initialisation { kXavierDeepnorm, kNormal };
-enum class LayerFactor { kOfficial, kHuggingFace };  // of the lightning decay slopes, minimax-01.md §2.2
 
 // Names as written in recipes, in the order of the values.
 std::vector<std::string_view> names_of(Mixer);
@@ -26,7 +29,6 @@ std::vector<std::string_view> names_of(Channel);
 std::vector<std::string_view> names_of(Wiring);
 std::vector<std::string_view> names_of(Position);
 std::vector<std::string_view> names_of(Initialisation);
-std::vector<std::string_view> names_of(LayerFactor);
 
 struct ModelConfig {
   std::string preset;               // name of presets/<name>.toml that filled the defaults; empty: none
@@ -36,9 +38,10 @@ struct ModelConfig {
   int64_t hidden = 512;
   int64_t vocabulary = 32000;  // rows of the embedding; the tokenizer may use fewer
   int64_t heads = 8;
-  int64_t kv_heads = 8;  // softmax layers only; divides heads
   int64_t head_dim = 64;
   std::vector<Mixer> mixers = {Mixer::kSoftmax};  // pattern repeated over the layers
+  SoftmaxOptions softmax;                         // what belongs to one mixer
+  LightningOptions lightning;
 
   Channel channel = Channel::kSwiglu;
   int64_t intermediate = 2048;  // width of one expert, or of the dense channel mixer
@@ -49,25 +52,22 @@ struct ModelConfig {
 
   Norm norm = Norm::kRms;
   double norm_eps = 1e-5;
-  double lightning_norm_eps = 1e-6;  // the norm over all heads of a lightning layer
   Wiring wiring = Wiring::kPreNorm;
   double alpha = 0;  // residual factor of post-norm; 0: (2·layers)^0.25. Pre-norm ignores it
   double beta = 1;   // branch factor of post-norm
 
   Position position = Position::kRotary;
-  int64_t rotary_dim = 64;  // first channels of each softmax head; NeoX pairs (j, j + rotary_dim/2)
-  double rotary_base = 10000;
   int64_t max_positions = 0;  // learned positions: rows of the table; rotary: 0 = no limit
   bool bias = false;          // on every linear layer and layer norm (GPT-2)
   bool tie_embeddings = false;
 
-  LayerFactor layer_factor = LayerFactor::kOfficial;
 
   Initialisation initialisation = Initialisation::kXavierDeepnorm;
   double initial_std = 0.02;  // kNormal only
 
   Mixer mixer(int64_t layer) const { return mixers[static_cast<size_t>(layer) % mixers.size()]; }
-  double residual_alpha() const;  // alpha with the 0 resolved
+  ChannelMixer channel_mixer() const { return experts > 0 ? ChannelMixer::kExperts : ChannelMixer::kDense; }  // of every layer
+  double residual_alpha() const;                                                                              // alpha with the 0 resolved
   bool operator==(const ModelConfig&) const = default;
 };
 

@@ -75,6 +75,11 @@ std::string_view last_part(std::string_view name) {
   return dot == std::string_view::npos ? name : name.substr(dot + 1);
 }
 
+// Whether an option is one of a section or of a group in it: model.hgrn2.expand is inside model, and inside model.hgrn2.
+bool inside(std::string_view option, std::string_view section) {
+  return !section.empty() && option.size() > section.size() && option.starts_with(section) && option[section.size()] == '.';
+}
+
 }  // namespace
 
 std::string Option::type_text() const {
@@ -200,14 +205,21 @@ std::string OptionSet::nearest(std::string_view unknown) const {
   return best;
 }
 
+bool OptionSet::has_section(std::string_view name) const {
+  return std::ranges::any_of(options_, [&](const Option& option) { return inside(option.name, name); });
+}
+
 std::string OptionSet::nearest_section(std::string_view unknown) const {
   const std::string key = as_key(unknown);
   std::string best;
   double least = kNearSpelling * 2;  // sections are few and short
   for (const Option& option : options_) {
-    if (option.section().empty() || spelling_difference(key, option.section()) >= least) continue;
-    least = spelling_difference(key, option.section());
-    best = option.section();
+    for (size_t dot = option.name.find('.'); dot != std::string::npos; dot = option.name.find('.', dot + 1)) {
+      const std::string section = option.name.substr(0, dot);
+      if (spelling_difference(key, section) >= least) continue;
+      least = spelling_difference(key, section);
+      best = section;
+    }
   }
   return best;
 }
@@ -216,7 +228,7 @@ std::vector<std::string> OptionSet::meant_by(std::string_view word) const {
   const std::string key = as_key(word);
   std::vector<std::string> names;
   for (const Option& option : options_) {
-    if (option.name == key || last_part(option.name) == key) names.push_back(option.name);
+    if (option.name == key || option.name.ends_with("." + key)) names.push_back(option.name);
   }
   if (names.empty()) names.push_back(nearest(word));
   std::erase(names, "");

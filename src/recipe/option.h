@@ -44,7 +44,7 @@ struct Mismatch {
 class OptionSet;
 
 struct Option {
-  std::string name;  // dotted: "train.steps"
+  std::string name;  // dotted: "train.steps"; one of a group inside a section: "model.hgrn2.expand"
   Kind kind = Kind::kText;
   std::string help;  // one sentence
   std::string unit;
@@ -61,7 +61,7 @@ struct Option {
   void set(const Value& value) const;  // checks type, choices and range; throws Mismatch and leaves the field as it was
   std::string expected_text() const;   // "a whole number of at least 1 (steps)"
   std::string type_text() const;       // "whole number", "list of text"
-  std::string_view section() const;    // "train"; empty for a key without a dot
+  std::string_view section() const;    // "train", "model" of "model.hgrn2.expand"; empty for a key without a dot
 };
 
 // What add() returns: refines the option just declared.
@@ -121,6 +121,7 @@ class OptionSet {
   // The declared name most like `unknown`, or empty: by spelling, by last part, by another program's name for it.
   std::string nearest(std::string_view unknown) const;
   std::string nearest_section(std::string_view unknown) const;
+  bool has_section(std::string_view name) const;  // "model", and "model.hgrn2": a group of options inside it
   // The options that a word alone may mean: all whose last part it is ("--seed": train.seed, data.seed, …), else the nearest.
   std::vector<std::string> meant_by(std::string_view word) const;
 

@@ -76,7 +76,13 @@ nlohmann::ordered_json to_json(const LoadedRecipe& loaded) {
     if (option.section().empty()) {
       out[option.name] = json_of(option.get());
     } else {
-      out[std::string(option.section())][std::string(last_part(option))] = json_of(option.get());
+      auto* table = &out[std::string(option.section())];
+      std::string_view rest = last_part(option);
+      for (size_t dot = rest.find('.'); dot != std::string_view::npos; dot = rest.find('.')) {
+        table = &(*table)[std::string(rest.substr(0, dot))];
+        rest.remove_prefix(dot + 1);
+      }
+      (*table)[std::string(rest)] = json_of(option.get());
     }
     origins[option.name] = loaded.origin(option.name).text();
   }
@@ -89,7 +95,7 @@ std::string explain(const LoadedRecipe& loaded, const std::string& key) {
   const OptionSet options = options_of(recipe), initial_options = options_of(initial);
   std::string out;
   for (const Option& option : options.all()) {
-    if (option.name == key || (!key.empty() && option.section() == key)) {
+    if (option.name == key || option.name.starts_with(key + ".")) {
       out += (out.empty() ? "" : "\n") + explain_one(loaded, option, initial_options.find(option.name)->get());
     }
   }

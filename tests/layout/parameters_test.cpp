@@ -169,7 +169,7 @@ TEST(ParameterPlacement, EveryParameterIsTiledByItsFirstCopies) {
   config.hidden = 12;
   config.vocabulary = 37;  // not a multiple of anything: vocabulary rows may be uneven
   config.heads = 4;
-  config.kv_heads = 2;
+  config.softmax.kv_heads = 2;
   config.head_dim = 6;
   config.mixers = {Mixer::kLightning, Mixer::kSoftmax};
   config.intermediate = 10;

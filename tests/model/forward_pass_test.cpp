@@ -18,8 +18,8 @@ std::vector<NamedConfig> models() {
   lightning.mixers = {recipe::Mixer::kLightning};
   lightning.heads = 6;
   lightning.bias = true;
-  lightning.layer_factor = recipe::LayerFactor::kHuggingFace;
-  lightning.lightning_norm_eps = 1e-3;
+  lightning.lightning.layer_factor = recipe::LayerFactor::kHuggingFace;
+  lightning.lightning.norm_eps = 1e-3;
   lightning.experts = 5;
   lightning.experts_per_token = 3;
   lightning.auxiliary_loss = 0.3;

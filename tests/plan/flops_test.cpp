@@ -25,8 +25,8 @@ TEST(Flops, DenseGpt) {
                              .hidden = 12288,
                              .vocabulary = 64000,
                              .heads = 96,
-                             .kv_heads = 96,
                              .head_dim = 128,
+                             .softmax = {.kv_heads = 96},
                              .channel = recipe::Channel::kGelu,
                              .intermediate = 4 * 12288};
   EXPECT_NEAR(training_flops_per_token(config, 2048).full(), 1.07739e12, 1e7);

@@ -49,7 +49,7 @@ TEST(RecipeLoad, LaterLayersWinAndValuesKnowTheirOrigin) {
   EXPECT_EQ(loaded.recipe.train.steps, 20);
   EXPECT_EQ(loaded.recipe.train.seed, 3);
   EXPECT_EQ(loaded.recipe.model.hidden, 128);
-  EXPECT_EQ(loaded.recipe.model.kv_heads, 2);
+  EXPECT_EQ(loaded.recipe.model.softmax.kv_heads, 2);
   EXPECT_EQ(loaded.recipe.train.dtype, Dtype::kFp32);
   EXPECT_EQ(loaded.recipe.optim.lr, 3e-4);
   EXPECT_EQ(loaded.origin("train.steps").text(), "command line");

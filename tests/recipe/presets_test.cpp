@@ -49,7 +49,7 @@ TEST(RecipePresets, KnownShapes) {
   EXPECT_EQ(text01.heads * text01.head_dim, 8192);
   EXPECT_DOUBLE_EQ(text01.residual_alpha(), 3.5565588200778455);
   EXPECT_EQ(text01.wiring, Wiring::kPostNorm);
-  EXPECT_EQ(text01.rotary_base, 1e7);
+  EXPECT_EQ(text01.softmax.rotary_base, 1e7);
   for (int64_t layer = 0; layer < text01.layers; ++layer) {
     EXPECT_EQ(text01.mixer(layer), layer % 8 == 7 ? Mixer::kSoftmax : Mixer::kLightning) << layer;
   }
@@ -63,8 +63,8 @@ TEST(RecipePresets, KnownShapes) {
 
   const ModelConfig llama = preset_model("llama-3-8b");
   EXPECT_EQ(llama.intermediate, 14336);
-  EXPECT_EQ(llama.kv_heads, 8);
-  EXPECT_EQ(llama.rotary_base, 500000);
+  EXPECT_EQ(llama.softmax.kv_heads, 8);
+  EXPECT_EQ(llama.softmax.rotary_base, 500000);
 
   ModelConfig hybrid = preset_model("hybrid-bench"), linear = preset_model("linear-bench");
   EXPECT_EQ(hybrid.mixers.size(), 8u);

@@ -25,10 +25,10 @@ inline recipe::ModelConfig small_config() {
   config.hidden = 16;
   config.vocabulary = 29;
   config.heads = 4;
-  config.kv_heads = 2;
+  config.softmax.kv_heads = 2;
   config.head_dim = 8;
   config.intermediate = 12;
-  config.rotary_dim = 4;
+  config.softmax.rotary_dim = 4;
   return config;
 }
 
@@ -50,7 +50,7 @@ inline recipe::ModelConfig hybrid_pre_norm_tied() {
   config.mixers = {recipe::Mixer::kSoftmax, recipe::Mixer::kLightning};
   config.tie_embeddings = true;
   config.heads = 3;  // no power of two
-  config.kv_heads = 1;
+  config.softmax.kv_heads = 1;
   return config;
 }
 
@@ -58,7 +58,7 @@ inline recipe::ModelConfig gpt2_like() {
   recipe::ModelConfig config = small_config();
   config.family = "gpt2";
   config.layers = 2;
-  config.kv_heads = 4;
+  config.softmax.kv_heads = 4;
   config.head_dim = 4;
   config.channel = recipe::Channel::kGelu;
   config.norm = recipe::Norm::kLayer;
@@ -73,7 +73,7 @@ inline recipe::ModelConfig llama_like() {
   recipe::ModelConfig config = small_config();
   config.family = "llama";
   config.layers = 2;
-  config.rotary_dim = 8;
+  config.softmax.rotary_dim = 8;
   return config;
 }
 

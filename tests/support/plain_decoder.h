@@ -75,10 +75,10 @@ class PlainDecoder {
 
   // Channels j and j + R/2 of the first R turn together by position · base^(−2j/R).
   Tensor rotated(const Tensor& x, const Tensor& position) const {
-    const int64_t half = c.rotary_dim / 2;
+    const int64_t half = c.softmax.rotary_dim / 2;
     if (c.position != recipe::Position::kRotary || half == 0) return x;
-    const Tensor power = at::arange(half, at::kDouble) * (-2.0 / static_cast<double>(c.rotary_dim));
-    const Tensor angle = at::outer(position.to(at::kDouble), at::pow(at::Scalar(c.rotary_base), power));
+    const Tensor power = at::arange(half, at::kDouble) * (-2.0 / static_cast<double>(c.softmax.rotary_dim));
+    const Tensor angle = at::outer(position.to(at::kDouble), at::pow(at::Scalar(c.softmax.rotary_base), power));
     const Tensor a = x.narrow(1, 0, half), b = x.narrow(1, half, half), rest = x.narrow(1, 2 * half, x.size(1) - 2 * half);
     return at::cat({a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin(), rest}, 1);
   }
@@ -102,7 +102,7 @@ class PlainDecoder {
       return x.narrow(0, begin, count).narrow(1, n * c.head_dim, c.head_dim);
     };
     const Tensor o = by_document_and_head([&](int64_t begin, int64_t count, int64_t n) {
-      const int64_t group = n / (c.heads / c.kv_heads);
+      const int64_t group = n / (c.heads / c.softmax.kv_heads);
       const Tensor where = positions().narrow(0, begin, count);
       const Tensor qs = rotated(head(q, begin, count, n), where), ks = rotated(head(k, begin, count, group), where),
                    vs = head(v, begin, count, group);
@@ -118,7 +118,7 @@ class PlainDecoder {
 
   double slope(int64_t n, int64_t l) const {
     const auto ladder = [](int64_t of, int64_t i) { return std::pow(2.0, -8.0 * static_cast<double>(i) / static_cast<double>(of)); };
-    const bool plain = c.layer_factor == recipe::LayerFactor::kHuggingFace;
+    const bool plain = c.lightning.layer_factor == recipe::LayerFactor::kHuggingFace;
     int64_t power = 1;
     while (2 * power <= c.heads) power *= 2;
     const double base = plain ? ladder(c.heads, n + 1) : n < power ? ladder(power, n + 1) : ladder(2 * power, 2 * (n - power) + 1);
@@ -137,7 +137,7 @@ class PlainDecoder {
       }
       return at::stack(rows);
     });
-    return linear(at::sigmoid(linear(h, name + "gate")) * rms(o, c.lightning_norm_eps) * weight(name + "norm"), name + "output");
+    return linear(at::sigmoid(linear(h, name + "gate")) * rms(o, c.lightning.norm_eps) * weight(name + "norm"), name + "output");
   }
 
   Tensor dense(const Tensor& g, const std::string& name) const {

@@ -13,10 +13,10 @@ namespace longhaul::train {
 namespace {
 
 recipe::ModelConfig tiny_model() {
-  recipe::ModelConfig config{.layers = 2, .hidden = 16, .vocabulary = 20, .heads = 2, .kv_heads = 1, .head_dim = 8};
+  recipe::ModelConfig config{.layers = 2, .hidden = 16, .vocabulary = 20, .heads = 2, .head_dim = 8, .softmax = {.kv_heads = 1}};
   config.mixers = {recipe::Mixer::kLightning, recipe::Mixer::kSoftmax};
   config.intermediate = 16;
-  config.rotary_dim = 4;
+  config.softmax.rotary_dim = 4;
   return config;
 }
 

@@ -30,7 +30,8 @@ bool has_lightning(const ModelConfig& config) {
 std::string defect(const ModelConfig& config) {
   const bool dense_softmax = config.experts == 0 && !has_lightning(config);
   if (config.family == "gpt2") {
-    if (!dense_softmax || config.kv_heads != config.heads) return "GPT-2 is dense softmax attention with as many key heads as heads";
+    if (!dense_softmax || config.softmax.kv_heads != config.heads)
+      return "GPT-2 is dense softmax attention with as many key heads as heads";
     if (config.channel != recipe::Channel::kGelu || config.norm != recipe::Norm::kLayer || !config.bias)
       return "GPT-2 has GeLU, layer norms and biases";
     if (config.position != recipe::Position::kLearned || !config.tie_embeddings) return "GPT-2 has learned positions and tied embeddings";

@@ -1,0 +1,87 @@
+#include "recipe/mixers.h"
+
+#include <algorithm>
+
+#include "recipe/check.h"
+#include "recipe/mixers/dense.h"
+#include "recipe/mixers/experts.h"
+#include "recipe/option.h"
+
+namespace longhaul::recipe {
+
+namespace {
+
+constexpr const SequenceMixerEntry* kSequenceMixers[] = {&kSoftmaxMixer, &kLightningMixer};
+constexpr const ChannelMixerEntry* kChannelMixers[] = {&kDenseMixer, &kExpertsMixer};
+
+// A bias on every linear layer, or on none.
+void check_biases(const ModelConfig& model, std::vector<Problem>& out) {
+  if (!model.bias) return;
+  std::string without;
+  const auto add = [&](std::string_view name) { without += (without.empty() ? "" : ", ") + std::string(name); };
+  for (const Mixer mixer : mixers_used(model)) {
+    if (!entry_of(mixer).biases) add(entry_of(mixer).name);
+  }
+  if (!entry_of(model.channel_mixer()).biases(model)) {
+    add(fmt::format("{} {}", entry_of(model.channel_mixer()).name, name_of_value(model.channel)));
+  }
+  if (without.empty()) return;
+  out.push_back({{"model.bias", "model.channel", "model.mixers"},
+                 fmt::format("model.bias is for softmax attention with the gelu channel mixer; {} layers have no biases", without),
+                 "model.bias=false"});
+}
+
+}  // namespace
+
+std::vector<std::string_view> names_of(Mixer) {
+  std::vector<std::string_view> names;
+  for (const SequenceMixerEntry* entry : kSequenceMixers) names.push_back(entry->name);
+  return names;
+}
+
+const SequenceMixerEntry& entry_of(Mixer mixer) { return *kSequenceMixers[static_cast<size_t>(mixer)]; }
+const ChannelMixerEntry& entry_of(ChannelMixer mixer) { return *kChannelMixers[static_cast<size_t>(mixer)]; }
+
+std::vector<Mixer> mixers_used(const ModelConfig& model) {
+  std::vector<Mixer> used;
+  for (int64_t l = 0; l < std::min<int64_t>(model.layers, static_cast<int64_t>(model.mixers.size())); ++l) {
+    if (std::ranges::find(used, model.mixer(l)) == used.end()) used.push_back(model.mixer(l));
+  }
+  return used;
+}
+
+void declare_mixers(OptionSet& set, ModelConfig& model) {
+  for (const SequenceMixerEntry* entry : kSequenceMixers) entry->declare(set, model);
+  for (const ChannelMixerEntry* entry : kChannelMixers) {
+    if (entry->declare != nullptr) entry->declare(set, model);
+  }
+}
+
+void check_mixers(const ModelConfig& model, std::vector<Problem>& out) {
+  for (const Mixer mixer : mixers_used(model)) {
+    if (entry_of(mixer).check != nullptr) entry_of(mixer).check(model, out);
+  }
+  if (const ChannelMixerEntry& entry = entry_of(model.channel_mixer()); entry.check != nullptr) entry.check(model, out);
+  check_biases(model, out);
+}
+
+double BlockSizes::norm_sums(int64_t count) const { return std::min(128.0, tokens / 8) * static_cast<double>(count) * wide; }
+
+MixerTensor head_rows(std::string name, Role role, int64_t heads, int64_t head_dim, int64_t in) {
+  return {.name = std::move(name), .role = role, .out = heads * head_dim, .in = in, .cut = MixerTensor::Cut::kRows, .heads = heads};
+}
+
+MixerTensor head_columns(std::string name, Role role, int64_t out, int64_t heads, int64_t head_dim) {
+  return {.name = std::move(name), .role = role, .out = out, .in = heads * head_dim, .cut = MixerTensor::Cut::kColumns, .heads = heads};
+}
+
+MixerTensor head_vector(std::string name, Role role, int64_t heads, int64_t head_dim) {
+  return {.name = std::move(name), .role = role, .out = heads * head_dim, .cut = MixerTensor::Cut::kRows, .heads = heads};
+}
+
+MixerTensor below(MixerTensor tensor) {
+  tensor.beside = true;
+  return tensor;
+}
+
+}  // namespace longhaul::recipe

@@ -1,0 +1,124 @@
+// Mixers: what a layer is made of. A sequence mixer moves information between tokens, a channel mixer works on each token alone. All that
+// can be said of one without a tensor is its entry, in a file of its own in recipe/mixers/. The entries are listed once, in mixers.cpp, in
+// the order of their enumerations (model_config.h); whoever wants to know something of a mixer asks its entry, and nobody else tells them apart:
+//
+//   recipe  name, options, checks                     layout  logical tensors (layout/parameters.h)
+//   plan    FLOPs, memory, state while decoding       model   makes the module: model/mixers.cpp has the other list
+//
+// docs/design/mixers.md says how to add one. Plain data and pure functions; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "recipe/model_config.h"
+
+namespace longhaul::recipe {
+
+struct Problem;  // recipe/check.h
+
+// What a logical tensor is for: its initialisation, its precision and whether it decays follow from it.
+enum class Role {
+  kEmbedding,
+  kPosition,
+  kNorm,
+  kQuery,
+  kKey,
+  kValue,
+  kGate,  // the output gate of a lightning mixer
+  kOutput,
+  kRouter,
+  kExpertGate,
+  kExpertUp,
+  kExpertDown,
+  kChannelGate,
+  kChannelUp,
+  kChannelDown,
+  kHead,
+  kBias,  // of a linear layer or a layer norm
+};
+
+// One logical tensor of a mixer: a matrix [out, in], or a vector [out].
+struct MixerTensor {
+  enum class Cut { kNone, kRows, kColumns };  // over tensor ranks, in an expert over those of its own
+
+  std::string name;  // within the layer, without ".weight": "mixer.query", "channel.up"; within an expert: "up"
+  Role role = Role::kNorm;
+  int64_t out = 0;
+  int64_t in = 0;  // 0: a vector
+  Cut cut = Cut::kNone;
+  int64_t heads = 0;       // > 0: the cut deals out so many heads, whole and evenly
+  bool beside = false;     // its rows stand below those of the tensor before it, and one product makes both
+  bool of_expert = false;  // there is one of it in every expert
+  bool matrix() const { return in > 0; }
+};
+
+// Sizes of the operators inside a sequence mixer; 0 heads: it has none of that kind.
+struct AttentionSizes {
+  int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  int64_t rotary_dim = 0;
+};
+struct RecurrenceSizes {
+  int64_t heads = 0, key = 0, value = 0;  // the state is [heads, key, value]
+};
+struct OperatorSizes {
+  AttentionSizes attention;
+  RecurrenceSizes recurrence;
+};
+
+// What plan/ knows when it asks a mixer what it takes of memory. Bytes, but for the first two.
+struct BlockSizes {
+  double tokens = 0, documents = 0;
+  double element = 0, wide = 0;  // of an element in the working precision, and of one of sums and statistics
+  double hidden = 0;             // of [tokens, hidden]
+  double states = 0;             // that the recurrence keeps between segments for its backward pass
+  double channels(int64_t count) const { return tokens * static_cast<double>(count) * element; }
+  double norm_sums(int64_t count) const;  // partial sums of a norm's weight gradient (kernels/vector/row_blocks.h)
+};
+
+// A mixer of either kind; the norm before it is apart.
+struct BlockMemory {
+  double kept = 0;        // from the forward pass to this block's backward pass
+  double backward = 0;    // most beside what is kept, in its backward pass: gradients, those that enter it among them
+  double workspace = 0;   // of its operators' backward pass, freed with the call; plan/ fills it in
+  double evaluation = 0;  // most that its forward pass holds when nothing is kept, its input and the residual counted
+};
+
+struct SequenceMixerEntry {
+  std::string_view name;                                               // in recipes: "lightning"
+  bool biases = false;                                                 // its linear layers may have them
+  void (*declare)(OptionSet&, ModelConfig&);                           // its own options
+  void (*check)(const ModelConfig&, std::vector<Problem>&) = nullptr;  // refuses what cannot be; asked where the mixer is used
+  OperatorSizes (*operators)(const ModelConfig&);
+  std::vector<MixerTensor> (*tensors)(const ModelConfig&);           // of one layer
+  std::vector<MixerTensor> (*shared)(const ModelConfig&) = nullptr;  // of all layers together, where it has such; named without a layer
+  BlockMemory (*memory)(const ModelConfig&, const BlockSizes&);
+};
+
+struct ChannelMixerEntry {
+  std::string_view name;  // in messages: "experts"
+  bool (*biases)(const ModelConfig&);
+  void (*declare)(OptionSet&, ModelConfig&) = nullptr;
+  void (*check)(const ModelConfig&, std::vector<Problem>&) = nullptr;
+  std::vector<MixerTensor> (*tensors)(const ModelConfig&);
+  BlockMemory (*memory)(const ModelConfig&, const BlockSizes&);
+};
+
+const SequenceMixerEntry& entry_of(Mixer mixer);
+const ChannelMixerEntry& entry_of(ChannelMixer mixer);
+
+std::vector<Mixer> mixers_used(const ModelConfig& model);  // each once, in the order of the layers
+
+void declare_mixers(OptionSet& set, ModelConfig& model);
+void check_mixers(const ModelConfig& model, std::vector<Problem>& out);
+
+// For entries. A matrix that makes heads from the hidden channels, one that reads them, and a vector over their channels.
+MixerTensor head_rows(std::string name, Role role, int64_t heads, int64_t head_dim, int64_t in);
+MixerTensor head_columns(std::string name, Role role, int64_t out, int64_t heads, int64_t head_dim);
+MixerTensor head_vector(std::string name, Role role, int64_t heads, int64_t head_dim);
+MixerTensor below(MixerTensor tensor);  // beside = true
+
+}  // namespace longhaul::recipe

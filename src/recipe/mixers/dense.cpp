@@ -1,0 +1,34 @@
+#include "recipe/mixers/dense.h"
+
+#include "recipe/mixers.h"
+
+namespace longhaul::recipe {
+
+namespace {
+
+bool dense_biases(const ModelConfig& model) { return model.channel != Channel::kSwiglu; }
+
+std::vector<MixerTensor> dense_tensors(const ModelConfig& model) {
+  using enum MixerTensor::Cut;
+  const MixerTensor up{.name = "channel.up", .role = Role::kChannelUp, .out = model.intermediate, .in = model.hidden, .cut = kRows};
+  const MixerTensor down{
+      .name = "channel.down", .role = Role::kChannelDown, .out = model.hidden, .in = model.intermediate, .cut = kColumns};
+  if (model.channel != Channel::kSwiglu) return {up, down};
+  MixerTensor gate = up;
+  gate.name = "channel.gate";
+  gate.role = Role::kChannelGate;
+  return {gate, below(up), down};
+}
+
+BlockMemory dense_memory(const ModelConfig& model, const BlockSizes& size) {
+  const double a = size.channels(model.intermediate), z = model.channel == Channel::kSwiglu ? 2 * a : a;
+  // Where the residual and the branch have one factor, one tensor is the gradient of both.
+  const bool two = model.wiring == Wiring::kPostNorm && model.residual_alpha() != model.beta;
+  return {.kept = z + a, .backward = (two ? 3 : 2) * size.hidden + z, .evaluation = a + 5 * size.hidden};
+}
+
+}  // namespace
+
+constinit const ChannelMixerEntry kDenseMixer{.name = "dense", .biases = dense_biases, .tensors = dense_tensors, .memory = dense_memory};
+
+}  // namespace longhaul::recipe

@@ -1,0 +1,56 @@
+#include "recipe/mixers/lightning.h"
+
+#include <algorithm>
+
+#include "recipe/mixers.h"
+#include "recipe/option.h"
+
+namespace longhaul::recipe {
+
+namespace {
+
+void declare_lightning(OptionSet& set, ModelConfig& model) {
+  set.add("model.lightning_norm_eps", model.lightning.norm_eps,
+          "Added to the mean square inside the normalisation over all heads of a lightning layer.")
+      .above(0)
+      .at_most(1);
+  set.add("model.layer_factor", model.lightning.layer_factor, "Formula by which the decay slopes of lightning layers depend on depth.");
+}
+
+OperatorSizes lightning_operators(const ModelConfig& model) {
+  return {.recurrence = {.heads = model.heads, .key = model.head_dim, .value = model.head_dim}};
+}
+
+std::vector<MixerTensor> lightning_tensors(const ModelConfig& model) {
+  return {head_rows("mixer.query", Role::kQuery, model.heads, model.head_dim, model.hidden),
+          below(head_rows("mixer.key", Role::kKey, model.heads, model.head_dim, model.hidden)),
+          below(head_rows("mixer.value", Role::kValue, model.heads, model.head_dim, model.hidden)),
+          head_rows("mixer.gate", Role::kGate, model.heads, model.head_dim, model.hidden),
+          head_vector("mixer.norm", Role::kNorm, model.heads, model.head_dim),
+          head_columns("mixer.output", Role::kOutput, model.hidden, model.heads, model.head_dim)};
+}
+
+BlockMemory lightning_memory(const ModelConfig& model, const BlockSizes& size) {
+  const int64_t channels = model.heads * model.head_dim;
+  const double inner = size.channels(channels);
+  const double ends = size.documents * static_cast<double>(channels * model.head_dim) * size.wide;  // a state a document
+  // The norm: d y, d o, d gate, while y is gone. Then the recurrence, with o, gate and y gone: d o, d q, k, v, and what the gate left for the
+  // block's input.
+  const double norm = 2 * inner + size.norm_sums(channels), recurrence = inner + size.hidden + ends;
+  // Before and after silu 3 each; o, gate, gated norm 1 each.
+  return {.kept = 9 * inner + size.states + size.tokens * size.wide,
+          .backward = size.hidden + std::max(norm, recurrence),
+          .evaluation = 6 * inner + ends + 3 * size.hidden};
+}
+
+}  // namespace
+
+std::vector<std::string_view> names_of(LayerFactor) { return {"official", "hugging_face"}; }
+
+constinit const SequenceMixerEntry kLightningMixer{.name = "lightning",
+                                                   .declare = declare_lightning,
+                                                   .operators = lightning_operators,
+                                                   .tensors = lightning_tensors,
+                                                   .memory = lightning_memory};
+
+}  // namespace longhaul::recipe
