@@ -98,13 +98,13 @@ Result bench_train(const TrainRequest& request, const MachineProfile& peak) {
   RandomTokens task(recipe.model, precision, request);
   task.parameters().initialise(request.seed);
   const auto optimizer = optim::make_optimizer(recipe.optim, task.parameters(), precision);
-  model::LocalOps ops;
+  const parallel::Ranks ranks;
 
   std::vector<double> milliseconds, losses;
   Progress progress("steps", request.steps + kUncounted);
   for (int64_t step = 1; step <= request.steps + kUncounted; ++step) {
     const Stopwatch watch;
-    const train::StepResult result = train::run_step(task, *optimizer, ops, step, {.lr = 1e-4, .clip_norm = 1.0, .seed = request.seed});
+    const train::StepResult result = train::run_step(task, *optimizer, ranks, step, {.lr = 1e-4, .clip_norm = 1.0, .seed = request.seed});
     synchronize(request.device);  // the update is only queued
     if (step > kUncounted) milliseconds.push_back(watch.milliseconds());
     losses.push_back(result.loss);

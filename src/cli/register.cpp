@@ -11,6 +11,7 @@ void add_data(Command& program);
 void add_config(Command& program);
 void add_checkpoint(Command& program);
 void add_compare(Command& program);
+void add_prove(Command& program);
 void add_doctor(Command& program);
 void add_bench(Command& program);
 void add_test(Command& program);
@@ -28,7 +29,7 @@ const std::vector<Group>& groups() {
   static const std::vector<Group> all = {
       {"Train and use", {add_train, add_sample, add_score, add_evaluate}},
       {"Prepare", {add_config, add_tokenizer, add_data}},
-      {"Look after runs", {add_checkpoint, add_compare}},
+      {"Look after runs", {add_checkpoint, add_compare, add_prove}},
       {"This machine", {add_doctor, add_bench, add_test}},
   };
   return all;

@@ -98,4 +98,13 @@ class Mesh {
   std::array<int64_t, kAxes> stride_{};
 };
 
+// One rank of a mesh: where a model, or a part of it, lives.
+struct MeshRank {
+  Mesh mesh;
+  int64_t rank = 0;
+  int64_t coordinate(Axis axis) const { return mesh.coordinate(rank, axis); }
+  int64_t stage() const { return coordinate(Axis::kPp); }
+  bool last_stage() const { return stage() == mesh.size(Axis::kPp) - 1; }
+};
+
 }  // namespace longhaul::layout

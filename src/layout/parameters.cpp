@@ -191,6 +191,20 @@ std::vector<int64_t> stages_of(const ParameterSpec& spec, const ModelConfig& con
   return config.tie_embeddings && last > 0 ? std::vector<int64_t>{0, last} : std::vector<int64_t>{0};
 }
 
+std::vector<ParameterSpec> parameters_of(const ModelConfig& config, const MeshRank& place) {
+  std::vector<ParameterSpec> held;
+  for (ParameterSpec& spec : parameters(config)) {
+    spec.stages = stages_of(spec, config, place.mesh);
+    if (std::ranges::find(spec.stages, place.stage()) != spec.stages.end()) held.push_back(std::move(spec));
+  }
+  return held;
+}
+
+AxisSet copied_over(const Placement& placement) {
+  const AxisSet used = placement.axes();
+  return (kDenseAxes.contains(used) ? kDenseAxes : kExpertAxes) - used;
+}
+
 Placement placement_of(const ParameterSpec& spec, const Mesh& mesh, int64_t stage) {
   const Shape& shape = spec.tensor.global_shape;
   const SplitRule& split = spec.split;

@@ -56,6 +56,7 @@ struct ParameterSpec {
   int64_t layer = -1;   // -1: outside the layers
   int64_t expert = -1;  // -1: not of an expert
   bool trainable = true;
+  std::vector<int64_t> stages = {0};  // pipeline stages that use it, ascending (parameters_of)
   bool decay = false;  // weight decay applies: matrices, embeddings among them; not norms and biases
   int64_t elements() const { return volume(tensor.global_shape); }
   bool operator==(const ParameterSpec&) const = default;
@@ -73,6 +74,11 @@ int64_t activated_parameter_count(const recipe::ModelConfig& config);           
 Range layers_of_stage(const recipe::ModelConfig& config, const Mesh& mesh, int64_t stage);
 // The stages whose modules use a parameter, ascending: its layer's; a tied embedding is used by the first and the last.
 std::vector<int64_t> stages_of(const ParameterSpec& spec, const recipe::ModelConfig& config, const Mesh& mesh);
+// Those that the modules of a rank's stage use, `stages` filled in.
+std::vector<ParameterSpec> parameters_of(const recipe::ModelConfig& config, const MeshRank& place);
+
+// Axes on which the ranks of a stage hold copies of a parameter. Each copy's gradient comes from other tokens: it is summed over them.
+AxisSet copied_over(const Placement& placement);
 
 // Where the mesh puts a parameter whose layer belongs to pipeline stage `stage`. Refuses (kUsage) heads or experts that
 // the mesh cannot deal out evenly.

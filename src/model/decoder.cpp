@@ -29,25 +29,36 @@ struct Decoder::Stream {
 Decoder::~Decoder() = default;
 Decoder::Decoder(Decoder&&) noexcept = default;
 
-Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Device device, Use use)
-    : config_(config), precision_(precision), parameters_(layout::parameters(config), precision, device, use) {
-  embedding_ = &parameters_.add_stacked("embedding.weight", {"embedding.weight"});
-  if (config.position == recipe::Position::kLearned) position_ = &parameters_.add_stacked("position.weight", {"position.weight"});
-  for (int64_t l = 0; l < config.layers; ++l) {
+Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Device device, Use use, const layout::MeshRank& place)
+    : config_(config), precision_(precision), parameters_(layout::parameters_of(config, place), precision, device, use, place) {
+  const bool first = place.stage() == 0, last = place.last_stage();
+  if (first || (last && config.tie_embeddings)) embedding_ = &parameters_.add_stacked("embedding.weight", {"embedding.weight"});
+  if (first && config.position == recipe::Position::kLearned) position_ = &parameters_.add_stacked("position.weight", {"position.weight"});
+  const layout::Range own = layout::layers_of_stage(config, place.mesh, place.stage());
+  for (int64_t l = own.begin; l < own.end(); ++l) {
     Norm mixer_norm(parameters_, fmt::format("layers.{}.mixer_norm", l), config.norm, config.norm_eps, config.bias);
     auto mixer = make_mixer(config, l, parameters_);
     Norm channel_norm(parameters_, fmt::format("layers.{}.channel_norm", l), config.norm, config.norm_eps, config.bias);
     layers_.push_back({mixer_norm, std::move(mixer), channel_norm, make_channel_mixer(config, l, parameters_)});
   }
-  norm_ = std::make_unique<Norm>(parameters_, "norm", config.norm, config.norm_eps, config.bias);
-  head_ = config.tie_embeddings ? embedding_ : &parameters_.add_stacked("head.weight", {"head.weight"});
+  if (last) {
+    norm_ = std::make_unique<Norm>(parameters_, "norm", config.norm, config.norm_eps, config.bias);
+    head_ = config.tie_embeddings ? embedding_ : &parameters_.add_stacked("head.weight", {"head.weight"});
+  }
   parameters_.expect_all_taken();
 }
 
-Tensor Decoder::embed(const Tensor& ids, const layout::SequenceLayout& layout) {
-  const kernels::EmbeddingTable table{embedding_->value, embedding_->grad};
-  if (position_ == nullptr) return kernels::embedding(ids, table);
-  return kernels::embedding(ids, table, to_tensor(layout.positions_of_axis(0), device()), {position_->value, position_->grad});
+VocabularyShare Decoder::share_of(Parameter& table) const {
+  return {.weights = {.weight = table.value, .sink = {.weight = table.grad}, .kept = table.kept()},
+          .first_row = table.parts[0].held.offset[0]};
+}
+
+Tensor Decoder::embed(Context& context, const Tensor& ids, const layout::SequenceView& view) {
+  LONGHAUL_ASSERT(view.tokens() == ids.size(0), "{} tokens, a view of {}", ids.size(0), view.tokens());
+  const kernels::EmbeddingTable positions = position_ != nullptr ? kernels::EmbeddingTable{position_->value, position_->grad} : kernels::EmbeddingTable{};
+  const Tensor hidden = context.ops.embed(ids, share_of(*embedding_), position_ != nullptr ? &positions : nullptr, view);
+  if (context.inspect) context.inspect("embedding", hidden);
+  return hidden;
 }
 
 Tensor Decoder::read(Context& context, const Norm& norm, Stream& stream) const {
@@ -57,41 +68,56 @@ Tensor Decoder::read(Context& context, const Norm& norm, Stream& stream) const {
     if (post) stream.residual_td = normed;
     return normed;
   }
-  const auto [joined, normed] =
-      norm.forward_joined(stream.residual_td, stream.branch_td, post ? config_.residual_alpha() : 1, post ? config_.beta : 1);
+  const auto [joined, normed] = norm.forward_joined(stream.residual_td, stream.branch_td, residual_factor(), branch_factor());
   if (context.inspect) context.inspect(*stream.writer, joined);
   stream = {.residual_td = post ? normed : joined};
   return normed;
 }
 
-void Decoder::run_layer(Context& context, Layer& layer, Stream& stream, const layout::SequenceLayout& layout, MixerState* state) const {
+void Decoder::run_layer(Context& context, Layer& layer, Stream& stream, const layout::SequenceView& view, MixerState* state) const {
   const Tensor h = read(context, layer.mixer_norm, stream);
-  stream.branch_td = layer.mixer->forward(context, h, layout, state);
+  stream.branch_td = layer.mixer->forward(context, h, view, state);
   stream.writer = &layer.mixer->name();
   const Tensor g = read(context, layer.channel_norm, stream);
-  stream.branch_td = layer.channel->forward(context, g, layout);
+  stream.branch_td = layer.channel->forward(context, g, view);
   stream.writer = &layer.channel->name();
 }
 
-Tensor Decoder::hidden(Context& context, const Tensor& ids, const layout::SequenceLayout& layout, DecoderState* state) {
-  LONGHAUL_ASSERT(layout.tokens() == ids.size(0), "{} tokens, layout of {}", ids.size(0), layout.tokens());
+void Decoder::run_layers(Context& context, Stream& stream, const layout::SequenceView& view, DecoderState* state) {
   if (state != nullptr) {
-    LONGHAUL_ASSERT(layout.documents() == 1, "decoding takes one sequence, not {}", layout.documents());
+    LONGHAUL_ASSERT(view.layout.documents() == 1, "decoding takes one sequence, not {}", view.layout.documents());
     state->layers.resize(layers_.size());
-    state->tokens += ids.size(0);
+    state->tokens += view.tokens();
   }
-  Stream stream{.residual_td = embed(ids, layout)};
-  if (context.inspect) context.inspect("embedding", stream.residual_td);
   for (size_t l = 0; l < layers_.size(); ++l) {
-    run_layer(context, layers_[l], stream, layout, state != nullptr ? &state->layers[l] : nullptr);
+    run_layer(context, layers_[l], stream, view, state != nullptr ? &state->layers[l] : nullptr);
   }
-  return read(context, *norm_, stream);
+}
+
+Tensor Decoder::layers(Context& context, const Tensor& hidden, const layout::SequenceView& view, DecoderState* state) {
+  Stream stream{.residual_td = hidden};
+  run_layers(context, stream, view, state);
+  if (!stream.branch_td.defined()) return hidden;
+  // As a norm's join does it: in the wide precision, rounded once.
+  const ScalarType wide = precision_.reduce;
+  const Tensor joined = at::add(stream.residual_td.to(wide).mul(residual_factor()), stream.branch_td.to(wide), branch_factor());
+  const Tensor out = joined.to(hidden.scalar_type());
+  if (context.inspect) context.inspect(*stream.writer, out);
+  return out;
+}
+
+Tensor Decoder::normed(const Tensor& hidden) const { return norm_->forward(hidden); }
+
+Tensor Decoder::hidden(Context& context, const Tensor& ids, const layout::SequenceView& view, DecoderState* state) {
+  Stream stream{.residual_td = embed(context, ids, view)};
+  run_layers(context, stream, view, state);
+  return read(context, *norm_, stream);  // the last join and the norm in one pass
 }
 
 Tensor Decoder::logits(const Tensor& hidden) const { return kernels::linear_wide(hidden, head_->value, head_->kept()); }
 
-Tensor Decoder::loss(Context& context, const Tensor& hidden, const Tensor& labels) {
-  const Tensor loss = kernels::linear_cross_entropy_sum(hidden, head_->value, labels, head_->grad, {}, head_->kept());
+Tensor Decoder::loss(Context& context, const Tensor& hidden, const Tensor& labels, const layout::SequenceView& view) {
+  const Tensor loss = context.ops.loss(hidden, share_of(*head_), labels, view);
   if (context.inspect) context.inspect("loss", loss);
   return loss;
 }

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "layout/sequence.h"
+#include "layout/sequence_view.h"
 #include "model/parameter.h"
 #include "recipe/model_config.h"
 
@@ -17,12 +17,14 @@ namespace longhaul::model {
 struct Context;
 struct DecoderState;
 struct MixerState;
+struct VocabularyShare;
 class Norm;
 
 class Decoder {
  public:
-  // Allocates parameters of zeros; initialise() or a checkpoint fills them.
-  Decoder(const recipe::ModelConfig& config, Precision precision, at::Device device = at::kCPU, Use use = Use::kTraining);
+  // Allocates parameters of zeros; initialise() or a checkpoint fills them. `place`: the rank whose share of the model this is.
+  Decoder(const recipe::ModelConfig& config, Precision precision, at::Device device = at::kCPU, Use use = Use::kTraining,
+          const layout::MeshRank& place = {});
   ~Decoder();
   Decoder(Decoder&&) noexcept;
 
@@ -32,30 +34,38 @@ class Decoder {
   const ParameterSet& parameters() const { return parameters_; }
   at::Device device() const { return parameters_.device(); }  // ids and labels must be there
 
-  // ids_t int64 [tokens] → final normed hidden states [tokens, hidden]. With a state (one sequence): continues it; the layout's
+  // The pieces, of which a pipeline stage has some: hidden states [own tokens, hidden] come in and go out.
+  Tensor embed(Context& context, const Tensor& ids_t, const layout::SequenceView& view);                                         // first stage
+  Tensor layers(Context& context, const Tensor& hidden_td, const layout::SequenceView& view, DecoderState* state = nullptr);     // its own
+  Tensor normed(const Tensor& hidden_td) const;                                                                                  // last stage
+
+  // All of them (one stage): ids_t int64 [tokens] → final normed hidden states. With a state (one sequence): continues it; the view's
   // positions must continue too.
-  Tensor hidden(Context& context, const Tensor& ids_t, const layout::SequenceLayout& layout, DecoderState* state = nullptr);
+  Tensor hidden(Context& context, const Tensor& ids_t, const layout::SequenceView& view, DecoderState* state = nullptr);
   Tensor logits(const Tensor& hidden_td) const;  // [tokens, vocabulary] in fp32 (fp64 in fp64 models); no gradient
   // Scalar: Σ of the loss over labelled tokens (labels_t int64 [tokens], −1: none). Auxiliary losses are not in the number, but its backward
-  // pass runs theirs (Context::join_auxiliary_loss).
-  Tensor loss(Context& context, const Tensor& hidden_td, const Tensor& labels_t);
+  // pass runs theirs (Context::join_auxiliary_loss). The view may be left out where there is one rank.
+  Tensor loss(Context& context, const Tensor& hidden_td, const Tensor& labels_t, const layout::SequenceView& view = {});
   Tensor loss_each(const Tensor& hidden_td, const Tensor& labels_t) const;  // [tokens], without auxiliary losses and gradient
 
  private:
   struct Layer;
   struct Stream;
-  Tensor embed(const Tensor& ids_t, const layout::SequenceLayout& layout);
   Tensor read(Context& context, const Norm& norm, Stream& stream) const;  // joins, and leaves the residual of the next join
-  void run_layer(Context& context, Layer& layer, Stream& stream, const layout::SequenceLayout& layout, MixerState* state) const;
+  void run_layer(Context& context, Layer& layer, Stream& stream, const layout::SequenceView& view, MixerState* state) const;
+  void run_layers(Context& context, Stream& stream, const layout::SequenceView& view, DecoderState* state);
+  VocabularyShare share_of(Parameter& table) const;
+  double residual_factor() const { return config_.wiring == recipe::Wiring::kPostNorm ? config_.residual_alpha() : 1; }
+  double branch_factor() const { return config_.wiring == recipe::Wiring::kPostNorm ? config_.beta : 1; }
 
   recipe::ModelConfig config_;
   Precision precision_;
   ParameterSet parameters_;
-  Parameter* embedding_;
+  Parameter* embedding_ = nullptr;  // null: of another stage
   Parameter* position_ = nullptr;
   std::vector<Layer> layers_;
   std::unique_ptr<Norm> norm_;
-  Parameter* head_;
+  Parameter* head_ = nullptr;
 };
 
 }  // namespace longhaul::model

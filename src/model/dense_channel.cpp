@@ -18,9 +18,10 @@ DenseChannel::DenseChannel(const recipe::ModelConfig& config, int64_t layer, Par
       up_(parameters, name(), kind_ == recipe::Channel::kSwiglu ? "gate_up" : "up", up_names(kind_), config.bias),
       down_(parameters, name(), "down", {"down"}, config.bias) {}
 
-Tensor DenseChannel::forward(Context& context, const Tensor& hidden, const layout::SequenceLayout&) {
+Tensor DenseChannel::forward(Context& context, const Tensor& hidden, const layout::SequenceView& view) {
   const auto activation = kind_ == recipe::Channel::kSwiglu ? kernels::Activation::kSwiglu : kernels::Activation::kGelu;
-  return context.ops.sum_over_tensor_ranks(kernels::feed_forward(hidden, activation, up_.weights(context), down_.weights(context)));
+  const Tensor x = context.ops.gather_tokens(hidden, view);
+  return down_.finish_sum(context, kernels::feed_forward(x, activation, up_.weights(context), down_.summed_weights(context)), view);
 }
 
 }  // namespace longhaul::model

@@ -25,20 +25,19 @@ Experts::Experts(const recipe::ModelConfig& config, int64_t layer, ParameterSet&
   down_ = &parameters.add_experts(name() + ".down.weight", down);
 }
 
-Tensor Experts::forward(Context& context, const Tensor& hidden, const layout::SequenceLayout& layout) {
-  const Tensor sequence_offsets = layout.row_offsets.size() < 2 ? Tensor() : to_tensor(layout.row_offsets);
+Tensor Experts::forward(Context& context, const Tensor& hidden, const layout::SequenceView& view) {
+  const Tensor sequence_offsets = view.own_row_offsets.size() < 3 ? Tensor() : to_tensor(view.own_row_offsets);
   const kernels::Routing routing = kernels::route(hidden, router_->value, per_token_, router_->grad, sequence_offsets);
   const kernels::ExpertAssignment assignment = kernels::assign_experts(routing.choice_tk, experts_);
 
-  const Tensor rows = kernels::permute_to_experts(hidden, assignment);
+  const ExpertRows rows = context.ops.to_experts(kernels::permute_to_experts(hidden, assignment), assignment.rows_per_expert);
   const auto weights = [&](Parameter& parameter) {
     return kernels::LinearWeights{.weight = parameter.value,
                                   .sink = {.weight = parameter.grad, .postponed = context.postponed_weight_gradients},
                                   .kept = parameter.kept()};
   };
-  const Tensor down =
-      kernels::grouped_feed_forward(rows, assignment.rows_per_expert, kernels::Activation::kSwiglu, weights(*gate_up_), weights(*down_));
-  const Tensor output = kernels::combine_experts(down, routing.weight_tk, assignment);
+  const Tensor down = kernels::grouped_feed_forward(rows.rows, rows.per_expert, kernels::Activation::kSwiglu, weights(*gate_up_), weights(*down_));
+  const Tensor output = kernels::combine_experts(context.ops.from_experts(down, rows), routing.weight_tk, assignment);
   return context.training ? with_losses(context, output, routing) : output;
 }
 

@@ -19,7 +19,7 @@ namespace longhaul::model {
 class Experts final : public ChannelMixer {
  public:
   Experts(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters);
-  Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceLayout& layout) override;
+  Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceView& view) override;
 
  private:
   Tensor with_losses(Context& context, const Tensor& output_td, const kernels::Routing& routing) const;

@@ -36,28 +36,31 @@ std::vector<double> lightning_slopes(int64_t heads, int64_t layer, int64_t layer
 
 LightningAttention::LightningAttention(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters)
     : SequenceMixer(fmt::format("layers.{}.mixer", layer)),
-      heads_(config.heads),
       head_dim_(config.head_dim),
       eps_(config.lightning.norm_eps),
       qkv_(parameters, name(), "qkv", {"query", "key", "value"}, config.bias),
       gate_(parameters, name(), "gate", {"gate"}, config.bias),
       output_(parameters, name(), "output", {"output"}, config.bias),
+      heads_(qkv_.rows(0) / head_dim_),
       norm_(parameters.add_stacked(name() + ".norm.weight", {name() + ".norm.weight"})) {
-  std::vector<double> slopes = lightning_slopes(heads_, layer, config.layers, config.lightning.layer_factor);
+  std::vector<double> slopes = lightning_slopes(config.heads, layer, config.layers, config.lightning.layer_factor);
   for (double& slope : slopes) slope = -slope;
+  const auto first = slopes.begin() + qkv_.first_row(0) / head_dim_;
+  slopes = {first, first + heads_};
   // Slopes are never rounded to the model's dtype: bf16 would change horizons by up to 0.4 %.
   const ScalarType type = norm_.value.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   log_decay_h_ = at::tensor(slopes, at::kDouble).to(norm_.value.options().dtype(type).requires_grad(false));
 }
 
-Tensor LightningAttention::forward(Context& context, const Tensor& hidden, const layout::SequenceLayout& layout, MixerState* state) {
-  const kernels::Heads heads = kernels::silu_heads(qkv_.forward(context, hidden), heads_, heads_, head_dim_);
+Tensor LightningAttention::forward(Context& context, const Tensor& hidden, const layout::SequenceView& view, MixerState* state) {
+  const Tensor x = context.ops.gather_tokens(hidden, view);
+  const kernels::Heads heads = kernels::silu_heads(qkv_.forward(context, x), heads_, heads_, head_dim_);
   const auto result = context.ops.linear_recurrence(heads.q_thd, heads.k_thd, heads.v_thd, log_decay_h_,
-                                                    state != nullptr ? state->recurrence_1hkv : Tensor(), layout, {});
+                                                    state != nullptr ? state->recurrence_1hkv : Tensor(), view, {});
   if (state != nullptr) state->recurrence_1hkv = result.final_state_nhkv;
-  const Tensor o = result.o_thd.reshape({hidden.size(0), heads_ * head_dim_});
-  const Tensor y = context.ops.rms_norm(o, gate_.forward(context, hidden), norm_.use(), eps_);
-  return context.ops.sum_over_tensor_ranks(output_.forward(context, y));
+  const Tensor o = result.o_thd.reshape({x.size(0), heads_ * head_dim_});
+  const Tensor y = context.ops.rms_norm(o, gate_.forward(context, x), norm_.use(), eps_);
+  return output_.forward_summed(context, y, view);
 }
 
 }  // namespace longhaul::model

@@ -21,12 +21,13 @@ std::vector<double> lightning_slopes(int64_t heads, int64_t layer, int64_t layer
 class LightningAttention final : public SequenceMixer {
  public:
   LightningAttention(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters);
-  Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceLayout& layout, MixerState* state) override;
+  Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceView& view, MixerState* state) override;
 
  private:
-  int64_t heads_, head_dim_;
+  int64_t head_dim_;
   double eps_;
   Linear qkv_, gate_, output_;
+  int64_t heads_;  // of this rank
   Parameter& norm_;
   Tensor log_decay_h_;  // −s, never in a low precision: bf16 would round slow heads' decay to 1 (minimax-01.md §12)
 };

@@ -21,9 +21,26 @@ kernels::LinearWeights Linear::weights(Context& context) const {
       .kept = weight_->kept()};
 }
 
+kernels::LinearWeights Linear::summed_weights(Context& context) const {
+  kernels::LinearWeights own = weights(context);
+  if (context.ops.tensor_ranks() > 1) own.bias = own.sink.bias = Tensor();
+  return own;
+}
+
+Tensor Linear::finish_sum(Context& context, const Tensor& product, const layout::SequenceView& view) const {
+  if (context.ops.tensor_ranks() == 1) return product;
+  const Tensor sum = context.ops.sum_to_own_tokens(product, view);
+  return bias_ != nullptr ? sum + bias_->use() : sum;
+}
+
 Tensor Linear::forward(Context& context, const Tensor& x) const {
   const kernels::LinearWeights own = weights(context);
   return kernels::linear(x, own.weight, own.bias, own.sink, own.kept);
+}
+
+Tensor Linear::forward_summed(Context& context, const Tensor& x, const layout::SequenceView& view) const {
+  const kernels::LinearWeights own = summed_weights(context);
+  return finish_sum(context, kernels::linear(x, own.weight, own.bias, own.sink, own.kept), view);
 }
 
 }  // namespace longhaul::model

@@ -1,10 +1,11 @@
 // Module: a named part of a model. The two kinds a decoder layer is made of are interfaces: a SequenceMixer moves information between
-// tokens, a ChannelMixer works on each token alone. All map [tokens, hidden] → [tokens, hidden]; a batch is a packing.
+// tokens, a ChannelMixer works on each token alone. All map [own tokens, hidden] → [own tokens, hidden] (SequenceView: in one process all
+// tokens are its own); a batch is a packing.
 #pragma once
 
 #include <string>
 
-#include "layout/sequence.h"
+#include "layout/sequence_view.h"
 #include "model/context.h"
 #include "model/parameter.h"
 #include "model/state.h"
@@ -27,13 +28,13 @@ class SequenceMixer : public Module {
  public:
   using Module::Module;
   // state: null when training; else read and advanced (the layout is then one document that continues the state).
-  virtual Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceLayout& layout, MixerState* state) = 0;
+  virtual Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceView& view, MixerState* state) = 0;
 };
 
 class ChannelMixer : public Module {
  public:
   using Module::Module;
-  virtual Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceLayout& layout) = 0;
+  virtual Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceView& view) = 0;
 };
 
 }  // namespace longhaul::model

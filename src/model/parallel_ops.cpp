@@ -2,6 +2,7 @@
 
 #include "kernels/attention/op.h"
 #include "kernels/attention/paged.h"
+#include "kernels/linear_cross_entropy/op.h"
 #include "kernels/linear_recurrence/op.h"
 #include "kernels/norm/op.h"
 #include "tensor/to_tensor.h"
@@ -9,14 +10,14 @@
 namespace longhaul::model {
 
 kernels::LinearRecurrenceResult LocalOps::linear_recurrence(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay,
-                                                            const Tensor& initial_state, const layout::SequenceLayout& layout,
+                                                            const Tensor& initial_state, const layout::SequenceView& view,
                                                             const kernels::LinearRecurrenceOptions& options) {
-  return kernels::linear_recurrence(q, k, v, log_decay, initial_state, to_tensor(layout.document_offsets), options);
+  return kernels::linear_recurrence(q, k, v, log_decay, initial_state, to_tensor(view.layout.document_offsets), options);
 }
 
-Tensor LocalOps::attention(const Tensor& q, const Tensor& k, const Tensor& v, const layout::SequenceLayout& layout,
+Tensor LocalOps::attention(const Tensor& q, const Tensor& k, const Tensor& v, const layout::SequenceView& view,
                            const kernels::AttentionOptions& options) {
-  return kernels::attention(q, k, v, to_tensor(layout.document_offsets), Tensor(), options).o_thd;
+  return kernels::attention(q, k, v, to_tensor(view.layout.document_offsets), Tensor(), options).o_thd;
 }
 
 Tensor LocalOps::attention_cached(const Tensor& q, const kernels::KeyValueCache& cache, const kernels::AttentionOptions& options) {
@@ -27,5 +28,18 @@ Tensor LocalOps::attention_cached(const Tensor& q, const kernels::KeyValueCache&
 Tensor LocalOps::rms_norm(const Tensor& x, const Tensor& gate, const Tensor& weight, double eps) {
   return kernels::rms_norm(x, weight, eps, gate);
 }
+
+Tensor LocalOps::embed(const Tensor& ids, const VocabularyShare& table, const kernels::EmbeddingTable* positions,
+                       const layout::SequenceView& view) {
+  const kernels::EmbeddingTable rows{table.weights.weight, table.weights.sink.weight};
+  if (positions == nullptr) return kernels::embedding(ids, rows);
+  return kernels::embedding(ids, rows, to_tensor(view.positions_of_axis(0), ids.device()), *positions);
+}
+
+Tensor LocalOps::loss(const Tensor& hidden, const VocabularyShare& head, const Tensor& labels, const layout::SequenceView&) {
+  return kernels::linear_cross_entropy_sum(hidden, head.weights.weight, labels, head.weights.sink.weight, {}, head.weights.kept);
+}
+
+ExpertRows LocalOps::to_experts(const Tensor& rows, const std::vector<int64_t>& rows_per_expert) { return {rows, rows_per_expert, nullptr}; }
 
 }  // namespace longhaul::model

@@ -34,8 +34,9 @@ void Parameter::freeze() {
 
 Tensor Parameter::use() { return kernels::with_gradient_to(value, grad); }
 
-ParameterSet::ParameterSet(std::vector<layout::ParameterSpec> specs, Precision precision, at::Device device, Use use)
-    : specs_(std::move(specs)), precision_(precision), device_(device), use_(use) {
+ParameterSet::ParameterSet(std::vector<layout::ParameterSpec> specs, Precision precision, at::Device device, Use use,
+                           layout::MeshRank place)
+    : specs_(std::move(specs)), precision_(precision), device_(device), use_(use), place_(std::move(place)) {
   places_.reserve(specs_.size());
   for (size_t i = 0; i < specs_.size(); ++i) {
     const bool fresh = places_.emplace(specs_[i].tensor.name, Place{.spec = i}).second;
@@ -51,10 +52,18 @@ const layout::ParameterSpec& ParameterSet::take(const std::string& name) {
   return specs_[found->second.spec];
 }
 
-Parameter& ParameterSet::store(std::string name, std::vector<Part> parts, at::IntArrayRef sizes) {
-  auto parameter = std::make_unique<Parameter>();
-  parameter->name = std::move(name);
-  parameter->parts = std::move(parts);
+Part ParameterSet::part_of(const layout::ParameterSpec& spec, Parameter& holder) const {
+  const layout::Placement placement = layout::placement_of(spec, place_.mesh, place_.stage());
+  const layout::AxisSet copies = layout::copied_over(placement);
+  LONGHAUL_ASSERT(holder.parts.empty() || holder.gradient_partial_over == copies, "{} lies beside tensors that are cut over other axes",
+                  spec.tensor.name);
+  holder.gradient_partial_over = copies;
+  return {.spec = spec,
+          .held = layout::rectangle_of(placement, place_.mesh, place_.rank, spec.tensor.global_shape),
+          .first_copy = place_.stage() == spec.stages.front() && layout::is_first_copy(placement, place_.mesh, place_.rank)};
+}
+
+Parameter& ParameterSet::store(std::unique_ptr<Parameter> parameter, at::IntArrayRef sizes) {
   const auto options = at::TensorOptions().device(device_);
   const bool trains = use_ == Use::kTraining && std::ranges::any_of(parameter->parts, [](const Part& part) { return part.spec.trainable; });
   const MemoryPurposeScope of_value(MemoryPurpose::kParameters);
@@ -74,36 +83,46 @@ Parameter& ParameterSet::store(std::string name, std::vector<Part> parts, at::In
 }
 
 Parameter& ParameterSet::add_stacked(const std::string& storage_name, const std::vector<std::string>& names) {
-  std::vector<Part> parts;
+  auto parameter = std::make_unique<Parameter>();
+  parameter->name = storage_name;
   std::vector<int64_t> sizes;
   for (const std::string& name : names) {
-    const auto& spec = take(name);
-    layout::Rectangle slice = layout::Rectangle::whole(spec.tensor.global_shape);
+    Part part = part_of(take(name), *parameter);
+    const std::vector<int64_t>& held = part.held.length;
+    part.slice = layout::Rectangle::whole(held);
     if (sizes.empty()) {
-      sizes = spec.tensor.global_shape;
+      sizes = held;
     } else {
-      slice.offset[0] = sizes[0];
-      sizes[0] += spec.tensor.global_shape[0];
+      part.slice.offset[0] = sizes[0];
+      sizes[0] += held[0];
     }
-    parts.push_back({spec, layout::Rectangle::whole(spec.tensor.global_shape), slice});
+    parameter->parts.push_back(std::move(part));
   }
-  return store(storage_name, std::move(parts), sizes);
+  return store(std::move(parameter), sizes);
 }
 
 Parameter& ParameterSet::add_experts(const std::string& storage_name, const std::vector<std::vector<std::string>>& names) {
-  std::vector<Part> parts;
-  int64_t rows = 0, columns = 0;
-  for (size_t e = 0; e < names.size(); ++e) {
-    rows = 0;
-    for (const std::string& name : names[e]) {
-      const auto& spec = take(name);
-      const auto& shape = spec.tensor.global_shape;
-      parts.push_back({spec, layout::Rectangle::whole(shape), {{static_cast<int64_t>(e), rows, 0}, {1, shape[0], shape[1]}}});
-      rows += shape[0];
-      columns = shape[1];
+  auto parameter = std::make_unique<Parameter>();
+  parameter->name = storage_name;
+  int64_t experts = 0, rows = 0, columns = 0;
+  for (const std::vector<std::string>& of_expert : names) {
+    int64_t row = 0;
+    for (const std::string& name : of_expert) {
+      const layout::ParameterSpec& spec = take(name);
+      // Of another expert rank: its box is empty, whatever its own axes are.
+      if (layout::even_owner(spec.split.experts, place_.mesh.size(layout::Axis::kEp), spec.expert) !=
+          place_.coordinate(layout::Axis::kEp))
+        continue;
+      Part part = part_of(spec, *parameter);
+      const std::vector<int64_t>& held = part.held.length;
+      part.slice = {{experts, row, 0}, {1, held[0], held[1]}};
+      row += held[0];
+      columns = held[1];
+      parameter->parts.push_back(std::move(part));
     }
+    if (row > 0) ++experts, rows = row;
   }
-  return store(storage_name, std::move(parts), {static_cast<int64_t>(names.size()), rows, columns});
+  return store(std::move(parameter), {experts, rows, columns});
 }
 
 void ParameterSet::expect_all_taken() const {

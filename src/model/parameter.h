@@ -23,6 +23,7 @@ struct Part {
   layout::ParameterSpec spec;
   layout::Rectangle held;   // the box of the logical tensor that this rank has
   layout::Rectangle slice;  // where it lies in `value`; same volume as `held`, in the same order
+  bool first_copy = true;   // no rank before this one holds the same box: it is counted, and written to checkpoints, here
 };
 
 struct Parameter {
@@ -53,18 +54,21 @@ enum class Use { kTraining, kInference };  // inference: no gradients
 // All parameters of a model in the order of layout::parameters.
 class ParameterSet {
  public:
-  // Two specs of one name are a bug. A parameter all of whose specs are not trainable is frozen from the start.
-  ParameterSet(std::vector<layout::ParameterSpec> specs, Precision precision, at::Device device, Use use = Use::kTraining);
-  // Makes a parameter whose value holds the logical tensors `names`, stacked along dimension 0 in the given order, and finds
-  // each in `specs`. Every spec may be taken once.
+  // What the rank `place` holds of `specs`, which are those of its stage (layout::parameters_of). Two specs of one name are a bug. A
+  // parameter all of whose specs are not trainable is frozen from the start.
+  ParameterSet(std::vector<layout::ParameterSpec> specs, Precision precision, at::Device device, Use use = Use::kTraining,
+               layout::MeshRank place = {});
+  // Makes a parameter whose value holds this rank's boxes of the logical tensors `names`, stacked along dimension 0 in the given order, and
+  // finds each in `specs`. Every spec may be taken once.
   Parameter& add_stacked(const std::string& storage_name, const std::vector<std::string>& names);
-  // Experts: value [experts, rows, columns]; names[e] are stacked along the rows of expert e.
+  // Experts: value [experts of this rank, rows, columns]; names[e] are stacked along the rows of expert e, of all experts.
   Parameter& add_experts(const std::string& storage_name, const std::vector<std::vector<std::string>>& names);
   void expect_all_taken() const;  // every spec found its module
 
   const std::vector<std::unique_ptr<Parameter>>& all() const { return parameters_; }
   const std::vector<layout::ParameterSpec>& specs() const { return specs_; }
   at::Device device() const { return device_; }
+  const layout::MeshRank& place() const { return place_; }
   // Fills every part from its own stream "init/<logical name>" of `seed`: the same numbers under any fusing or sharding.
   void initialise(uint64_t seed);
   void zero_gradients();
@@ -78,13 +82,15 @@ class ParameterSet {
     size_t part = 0;  // of the holder
   };
   const layout::ParameterSpec& take(const std::string& name);
-  Parameter& store(std::string name, std::vector<Part> parts, at::IntArrayRef sizes);
+  Part part_of(const layout::ParameterSpec& spec, Parameter& holder) const;  // without its slice
+  Parameter& store(std::unique_ptr<Parameter> parameter, at::IntArrayRef sizes);
 
   std::vector<layout::ParameterSpec> specs_;
   std::unordered_map<std::string, Place> places_;  // by logical name
   Precision precision_;
   at::Device device_;
   Use use_;
+  layout::MeshRank place_;
   std::vector<std::unique_ptr<Parameter>> parameters_;
 };
 

@@ -11,12 +11,13 @@ namespace longhaul::model {
 class SoftmaxAttention final : public SequenceMixer {
  public:
   SoftmaxAttention(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters);
-  Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceLayout& layout, MixerState* state) override;
+  Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceView& view, MixerState* state) override;
 
  private:
-  int64_t heads_, kv_heads_, head_dim_, rotary_dim_;
+  int64_t head_dim_, rotary_dim_;
   double rotary_base_;
   Linear qkv_, output_;
+  int64_t heads_, kv_heads_;  // of this rank
 };
 
 }  // namespace longhaul::model

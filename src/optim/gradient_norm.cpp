@@ -55,7 +55,7 @@ std::optional<double> norm_on_gpu(const model::ParameterSet& parameters) {
       return std::nullopt;
     any = parameter->grad;
     for (size_t part = 0; part < parameter->parts.size(); ++part) {
-      if (!parameter->parts[part].spec.trainable) continue;
+      if (!parameter->parts[part].spec.trainable || !parameter->parts[part].first_copy) continue;
       for (const Run& run : runs_of(*parameter, part)) {
         tensors.push_back({.gradient = parameter->grad.data_ptr<float>() + run.begin, .count = run.length});
       }
@@ -90,7 +90,7 @@ GradientNorm gradient_norm(const model::ParameterSet& parameters, double scale, 
     if (!parameter->trainable()) continue;
     for (size_t part = 0; part < parameter->parts.size(); ++part) {
       const layout::ParameterSpec& spec = parameter->parts[part].spec;
-      if (!spec.trainable) continue;
+      if (!spec.trainable || !parameter->parts[part].first_copy) continue;
       if (!parameter->grad.device().is_cpu()) {
         elsewhere.emplace_back(
             names.size(), at::linalg_vector_norm(parameter->part_of(parameter->grad, part), 2, std::nullopt, false, at::kDouble).square());

@@ -16,8 +16,8 @@ struct GradientNorm {
   std::string first_nonfinite;  // logical name of the first tensor of this rank with a NaN or Inf; empty: none here
 };
 
-// Of the gradients times `scale` (1 / tokens). Frozen tensors are left out. `reduce` adds one squared norm up over the ranks; each
-// element must be held by one of them only.
+// Of the gradients times `scale` (1 / tokens). Frozen tensors are left out. `reduce` adds one squared norm up over the ranks; of copies the
+// first one counts (model::Part::first_copy).
 GradientNorm gradient_norm(const model::ParameterSet& parameters, double scale = 1, const Reducer& reduce = {});
 
 // What gradients are scaled by to have a norm of at most `clip_norm`: min(1, clip / (norm + 1e-6)); 1 when clip_norm is 0.

@@ -89,8 +89,9 @@ StepWork Pretrain::prepare(int64_t step) {
 
 Tensor Pretrain::loss(model::Context& context, int64_t micro_batch) {
   const data::Batch& batch = micro_batches_[static_cast<size_t>(micro_batch)];
-  const Tensor hidden = decoder_.hidden(context, to_tensor(batch.inputs, decoder_.device()), batch.layout);
-  return decoder_.loss(context, hidden, to_tensor(batch.labels, decoder_.device()));
+  const layout::SequenceView view(batch.layout);
+  const Tensor hidden = decoder_.hidden(context, to_tensor(batch.inputs, decoder_.device()), view);
+  return decoder_.loss(context, hidden, to_tensor(batch.labels, decoder_.device()), view);
 }
 
 std::optional<TaskEvaluation> Pretrain::evaluate(bool whole, const std::function<bool()>& go_on) {

@@ -24,7 +24,7 @@ std::optional<BadValue> first_bad_block(Task& task, model::ParallelOps& ops, int
   const at::NoGradGuard no_gradient;
   const MemoryPurposeScope scope(MemoryPurpose::kActivations);
   std::optional<BadValue> bad;
-  for (int64_t m = 0; m < micro_batches && !bad; ++m) {
+  for (int64_t m = 0; m < micro_batches; ++m) {  // all of them: on other ranks it may stand elsewhere, and they go together
     model::Context context = context_of(task, ops, step, m, options.seed);
     context.inspect = [&](const std::string& block, const Tensor& output) {
       if (bad || output.isfinite().all().item<bool>()) return;
@@ -50,11 +50,13 @@ std::string layer_of(const std::string& tensor) {
 
 }  // namespace
 
-StepResult run_step(Task& task, optim::Optimizer& optimizer, model::ParallelOps& ops, int64_t step, const StepOptions& options) {
+StepResult run_step(Task& task, optim::Optimizer& optimizer, const parallel::Ranks& ranks, int64_t step, const StepOptions& options) {
   StepResult result;
+  model::ParallelOps& ops = ranks.ops();
   const Stopwatch data_watch;
   result.work = task.prepare(step);
   result.data_wait_milliseconds = data_watch.milliseconds();
+  result.work.weight = ranks.sum_over_replicas(result.work.weight);
   const double scale = result.work.weight > 0 ? 1.0 / result.work.weight : 0.0;
 
   std::vector<Tensor> losses, auxiliary_losses;
@@ -66,10 +68,13 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, model::ParallelOps&
     for (const auto& [block, auxiliary] : context.auxiliary_losses) auxiliary_losses.push_back(auxiliary.to(at::kDouble));
     loss.backward();  // auxiliary losses are part of the graph
   }
-  result.loss = sum_of(losses) * scale;
-  result.auxiliary_loss = sum_of(auxiliary_losses) * scale;
+  // Every tensor rank has the whole loss of its tokens; auxiliary losses are of its own tokens.
+  result.loss = ranks.sum(sum_of(losses)) * scale / static_cast<double>(ops.tensor_ranks());
+  result.auxiliary_loss = ranks.sum(sum_of(auxiliary_losses)) * scale;
 
-  const optim::GradientNorm norm = optim::gradient_norm(task.parameters(), scale);
+  ranks.sum_gradients(task.parameters());
+  if (options.with_gradients) options.with_gradients();
+  const optim::GradientNorm norm = optim::gradient_norm(task.parameters(), scale, [&](Tensor& squares) { ranks.sum(squares); });
   result.gradient_norm = norm.norm;
   if (!norm.finite || !std::isfinite(result.loss)) {
     result.skipped = first_bad_block(task, ops, step, options, result.work.micro_batches);
@@ -78,7 +83,8 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, model::ParallelOps&
     task.parameters().zero_gradients();
     return result;
   }
-  optimizer.step({.lr = options.lr, .gradient_scale = scale * optim::clip_factor(norm.norm, options.clip_norm), .zero_gradients = true});
+  optimizer.step({.lr = options.lr, .gradient_scale = scale * optim::clip_factor(norm.norm, options.clip_norm), .zero_gradients = true},
+                 [&](Tensor& partials) { ranks.sum(partials); });
   return result;
 }
 

@@ -1,6 +1,7 @@
 // Step: one optimizer step on the micro-batches a Task prepared: forward and backward of each, gradients added up in the main
-// gradients, their norm, clipping, the update. A step whose loss or gradient is NaN or Inf changes nothing; the first block whose
-// output is not finite is found by running the micro-batches again.
+// gradients, summed over the ranks, their norm, clipping, the update. Weight, loss, norm and whether they are finite are agreed by all ranks
+// before anything is applied, so a step is taken everywhere or nowhere. A step whose loss or gradient is NaN or Inf changes nothing; the first
+// block whose output is not finite is found by running the micro-batches again.
 #pragma once
 
 #include <functional>
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "optim/optimizer.h"
+#include "parallel/ranks.h"
 #include "train/task.h"
 
 namespace longhaul::train {
@@ -16,6 +18,7 @@ struct StepOptions {
   double lr = 0;
   double clip_norm = 0;
   uint64_t seed = 0;
+  std::function<void()> with_gradients{};  // called with the gradients of the whole step, times its weight, before anything is applied
 };
 
 struct BadValue {
@@ -34,6 +37,6 @@ struct StepResult {
 };
 
 // `step` counts from 1.
-StepResult run_step(Task& task, optim::Optimizer& optimizer, model::ParallelOps& ops, int64_t step, const StepOptions& options);
+StepResult run_step(Task& task, optim::Optimizer& optimizer, const parallel::Ranks& ranks, int64_t step, const StepOptions& options);
 
 }  // namespace longhaul::train

@@ -198,7 +198,7 @@ void Trainer::refuse_nonfinite(const BadValue& bad) const {
 
 void Trainer::one_step() {
   const Stopwatch watch;
-  const StepResult result = run_step(task_, optimizer_, ops_, step_ + 1,
+  const StepResult result = run_step(task_, optimizer_, ranks_, step_ + 1,
                                      {.lr = schedule_.learning_rate(step_ + 1),
                                       .clip_norm = options_.recipe.recipe.optim.clip_norm,
                                       .seed = static_cast<uint64_t>(train().seed)});

@@ -78,7 +78,7 @@ class Trainer {
   storage::FileSystem& files_;
   TrainerOptions options_;
   optim::TrainSchedule schedule_;
-  model::LocalOps ops_;
+  parallel::Ranks ranks_;
   int64_t step_ = 0, tokens_ = 0, skipped_ = 0, skipped_in_a_row_ = 0;
   int64_t saved_step_ = -1;  // newest on the disk; -1: none
   int64_t parent_step_ = -1;

@@ -1,0 +1,143 @@
+#include "parallel/mesh_ops.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "kernels/attention/op.h"
+#include "kernels/linear_recurrence/op.h"
+#include "parallel/collectives.h"
+#include "parallel/vocabulary.h"
+#include "tensor/to_tensor.h"
+
+namespace longhaul::parallel {
+
+using layout::Axis;
+using layout::SequenceView;
+
+Tensor MeshOps::gather_tokens(const Tensor& own, const SequenceView& view) {
+  return tensor_ranks() == 1 ? own : gather_rows(tensor_group(), own, view.tensor_lengths(), "tokens of the tensor ranks");
+}
+
+Tensor MeshOps::sum_to_own_tokens(const Tensor& partial, const SequenceView& view) {
+  return tensor_ranks() == 1 ? partial : sum_scatter_rows(tensor_group(), partial, view.tensor_lengths(), "products of the tensor ranks");
+}
+
+Tensor MeshOps::whole_row(const Tensor& x, const SequenceView& view, const char* name) const {
+  const Tensor by_rank = gather_rows(groups_.over({Axis::kCp}), x, view.context_lengths(), name);
+  return by_rank.index_select(0, to_tensor(layout::inverse_permutation(view.context_order())));
+}
+
+kernels::LinearRecurrenceResult MeshOps::linear_recurrence(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay,
+                                                           const Tensor& initial_state, const SequenceView& view,
+                                                           const kernels::LinearRecurrenceOptions& options) {
+  if (view.share.context_ranks == 1) return local_.linear_recurrence(q, k, v, log_decay, initial_state, view, options);
+  LONGHAUL_ASSERT(!initial_state.defined(), "decoding runs on one context rank");
+  const auto whole = [&](const Tensor& x, const char* name) { return x.defined() ? whole_row(x, view, name) : x; };
+  const bool by_token = log_decay.defined() && log_decay.dim() > 1;  // else one for each head, which every rank has
+  const auto result =
+      local_.linear_recurrence(whole(q, "queries"), whole(k, "keys"), whole(v, "values"), by_token ? whole(log_decay, "decays") : log_decay,
+                               initial_state, SequenceView(view.layout), options);
+  return {result.o_thd.index_select(0, to_tensor(view.token_index)), result.final_state_nhkv};
+}
+
+Tensor MeshOps::attention(const Tensor& q, const Tensor& k, const Tensor& v, const SequenceView& view,
+                          const kernels::AttentionOptions& options) {
+  if (view.share.context_ranks == 1) return local_.attention(q, k, v, view, options);
+  // A run of queries is a document whose keys begin with the document that it belongs to and end with its own last token.
+  std::vector<int64_t> keys, offsets{0}, key_offsets{0};
+  for (const layout::Segment& segment : view.segments) {
+    const int64_t begin = view.layout.document(segment.document).begin;
+    for (int64_t s = 0; s < segment.document_start + segment.length; ++s) keys.push_back(begin + s);
+    offsets.push_back(offsets.back() + segment.length);
+    key_offsets.push_back(static_cast<int64_t>(keys.size()));
+  }
+  const Tensor index = to_tensor(keys);
+  return kernels::attention(q, whole_row(k, view, "keys").index_select(0, index), whole_row(v, view, "values").index_select(0, index),
+                            to_tensor(offsets), to_tensor(key_offsets), options)
+      .o_thd;
+}
+
+Tensor MeshOps::attention_cached(const Tensor& q, const kernels::KeyValueCache& cache, const kernels::AttentionOptions& options) {
+  return local_.attention_cached(q, cache, options);  // heads by themselves
+}
+
+Tensor MeshOps::rms_norm(const Tensor& x, const Tensor& gate, const Tensor& weight, double eps) {
+  if (tensor_ranks() == 1) return local_.rms_norm(x, gate, weight, eps);
+  const ScalarType wide = weight.scalar_type();
+  const Tensor z = x.to(wide), squares = sum_everywhere(tensor_group(), z.square().sum(1, /*keepdim=*/true), "squares of a norm");
+  const Tensor y = z.mul(squares.div(x.size(1) * tensor_ranks()).add(eps).rsqrt()).mul(weight);
+  return (gate.defined() ? y.mul(gate.to(wide).sigmoid()) : y).to(x.scalar_type());
+}
+
+Tensor MeshOps::embed(const Tensor& ids, const model::VocabularyShare& table, const kernels::EmbeddingTable* positions,
+                      const SequenceView& view) {
+  if (tensor_ranks() == 1) return local_.embed(ids, table, positions, view);
+  const kernels::EmbeddingTable rows{table.weights.weight, table.weights.sink.weight};
+  const Tensor here = ids.ge(table.first_row).logical_and(ids.lt(table.first_row + rows.value_vd.size(0))).nonzero().squeeze(1);
+  const Tensor mine = kernels::embedding(ids.index_select(0, here).sub(table.first_row), rows);
+  const Tensor partial = at::zeros({ids.size(0), mine.size(1)}, mine.options().requires_grad(false)).index_copy(0, here, mine);
+  const Tensor own = sum_to_own_tokens(partial, view);
+  if (positions == nullptr) return own;
+  const auto of_own = view.positions_of_axis(0).subspan(static_cast<size_t>(view.own.begin), static_cast<size_t>(view.own.length));
+  return own + kernels::embedding(to_tensor(of_own, ids.device()), *positions);
+}
+
+Tensor MeshOps::loss(const Tensor& hidden, const model::VocabularyShare& head, const Tensor& labels, const SequenceView& view) {
+  if (tensor_ranks() == 1) return local_.loss(hidden, head, labels, view);
+  LONGHAUL_ASSERT(labels.size(0) == view.tokens(), "{} labels, a view of {}", labels.size(0), view.tokens());
+  return vocabulary_loss(tensor_group(), gather_tokens(hidden, view), head, labels);
+}
+
+namespace {
+
+// How rows went: what every rank sent to and got from each, and the order of experts of what arrived.
+struct ExpertWay final : model::ExpertRows::Way {
+  std::vector<int64_t> sent, received;
+  Tensor inverse;  // of the order of experts
+};
+
+}  // namespace
+
+model::ExpertRows MeshOps::to_experts(const Tensor& rows, const std::vector<int64_t>& rows_per_expert) {
+  const int64_t ranks = groups_.size(Axis::kEp);
+  if (ranks == 1) return local_.to_experts(rows, rows_per_expert);
+  comm::Communicator& group = groups_.over({Axis::kEp});
+  const auto experts = static_cast<int64_t>(rows_per_expert.size()) / ranks;  // of each rank
+  const std::vector<int64_t> one_each(static_cast<size_t>(ranks), experts);
+  const Tensor counts = to_tensor(rows_per_expert), arriving = at::empty_like(counts);  // arriving: [from, expert of this rank]
+  group.all_to_all(counts, arriving, one_each, one_each, {.name = "rows of experts"}).wait();
+  const int64_t* from = arriving.const_data_ptr<int64_t>();
+
+  auto way = std::make_shared<ExpertWay>();
+  for (int64_t r = 0; r < ranks; ++r) {
+    way->sent.push_back(counts.narrow(0, r * experts, experts).sum().item<int64_t>());
+    way->received.push_back(arriving.narrow(0, r * experts, experts).sum().item<int64_t>());
+  }
+  // They arrive by rank, and by expert within it; experts want theirs together, in the order of ranks.
+  std::vector<int64_t> begin(static_cast<size_t>(ranks * experts)), order, per_expert;
+  for (size_t i = 1; i < begin.size(); ++i) begin[i] = begin[i - 1] + from[i - 1];
+  for (int64_t e = 0; e < experts; ++e) {
+    const size_t before = order.size();
+    for (int64_t r = 0; r < ranks; ++r) {
+      for (int64_t i = 0; i < from[r * experts + e]; ++i) order.push_back(begin[static_cast<size_t>(r * experts + e)] + i);
+    }
+    per_expert.push_back(static_cast<int64_t>(order.size() - before));
+  }
+  way->inverse = to_tensor(layout::inverse_permutation(order));
+  const Tensor arrived = exchange_rows(group, rows, way->sent, way->received, "rows to experts");
+  return {arrived.index_select(0, to_tensor(order)), per_expert, way};
+}
+
+Tensor MeshOps::from_experts(const Tensor& rows, const model::ExpertRows& sent) {
+  if (sent.way == nullptr) return rows;
+  const auto& way = static_cast<const ExpertWay&>(*sent.way);
+  return exchange_rows(groups_.over({Axis::kEp}), rows.index_select(0, way.inverse), way.received, way.sent, "rows from experts");
+}
+
+Tensor MeshOps::sum_statistics(const Tensor& x) {
+  const Tensor sum = x.detach().clone();
+  groups_.over({Axis::kCp, Axis::kTp}).all_reduce(sum, comm::Reduction::kSum, {.name = "statistics of sequences"}).wait();
+  return sum;
+}
+
+}  // namespace longhaul::parallel

@@ -1,0 +1,43 @@
+// MeshOps: what a model asks of other ranks, on a mesh. The plain methods: what a rank lacks is gathered before it computes, and nothing
+// overlaps; exact under every layout (`longhaul prove`), with messages that grow with the sequence.
+//
+//   tp   own tokens are gathered before a mixer's first product and summed, cut, behind its last one; vocabulary rows of embedding and head
+//   cp   keys and values of the whole row are gathered for attention, all operands for the recurrence
+//   ep   rows go to the ranks that have their experts and come back (all_to_all)
+#pragma once
+
+#include "model/parallel_ops.h"
+#include "parallel/mesh_groups.h"
+
+namespace longhaul::parallel {
+
+class MeshOps final : public model::ParallelOps {
+ public:
+  explicit MeshOps(const MeshGroups& groups) : groups_(groups) {}
+
+  int64_t tensor_ranks() const override { return groups_.size(layout::Axis::kTp); }
+  Tensor gather_tokens(const Tensor& own_td, const layout::SequenceView& view) override;
+  Tensor sum_to_own_tokens(const Tensor& partial_td, const layout::SequenceView& view) override;
+  kernels::LinearRecurrenceResult linear_recurrence(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const Tensor& log_decay,
+                                                    const Tensor& initial_state_nhkv, const layout::SequenceView& view,
+                                                    const kernels::LinearRecurrenceOptions& options) override;
+  Tensor attention(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const layout::SequenceView& view,
+                   const kernels::AttentionOptions& options) override;
+  Tensor attention_cached(const Tensor& q_thd, const kernels::KeyValueCache& cache, const kernels::AttentionOptions& options) override;
+  Tensor rms_norm(const Tensor& x_tc, const Tensor& gate_tc, const Tensor& weight_c, double eps) override;
+  Tensor embed(const Tensor& ids_t, const model::VocabularyShare& table, const kernels::EmbeddingTable* positions,
+               const layout::SequenceView& view) override;
+  Tensor loss(const Tensor& hidden_td, const model::VocabularyShare& head, const Tensor& labels_t, const layout::SequenceView& view) override;
+  model::ExpertRows to_experts(const Tensor& rows_rd, const std::vector<int64_t>& rows_per_expert) override;
+  Tensor from_experts(const Tensor& rows_rd, const model::ExpertRows& sent) override;
+  Tensor sum_statistics(const Tensor& x) override;
+
+ private:
+  comm::Communicator& tensor_group() const { return groups_.over({layout::Axis::kTp}); }
+  Tensor whole_row(const Tensor& x, const layout::SequenceView& view, const char* name) const;  // of this rank's tokens: all, in order
+
+  const MeshGroups& groups_;
+  model::LocalOps local_;
+};
+
+}  // namespace longhaul::parallel

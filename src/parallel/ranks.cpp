@@ -1,0 +1,67 @@
+#include "parallel/ranks.h"
+
+#include "base/error.h"
+
+namespace longhaul::parallel {
+
+using comm::Reduction;
+using layout::Axis;
+
+Ranks::Ranks() : ops_(std::make_unique<model::LocalOps>()) {}
+
+Ranks::Ranks(comm::Communicator& world, const layout::Mesh& mesh)
+    : place_{mesh, world.rank()}, groups_(std::make_unique<MeshGroups>(world, mesh)), ops_(std::make_unique<MeshOps>(*groups_)) {}
+
+Ranks::~Ranks() = default;
+
+layout::RowShare Ranks::share(layout::ContextSplit split) const {
+  return {.context_ranks = place_.mesh.size(Axis::kCp),
+          .context_rank = place_.coordinate(Axis::kCp),
+          .tensor_ranks = place_.mesh.size(Axis::kTp),
+          .tensor_rank = place_.coordinate(Axis::kTp),
+          .split = split};
+}
+
+void Ranks::sum_gradients(model::ParameterSet& parameters) const {
+  if (groups_ == nullptr) return;
+  const at::NoGradGuard no_gradient;
+  for (const auto& parameter : parameters.all()) {
+    if (!parameter->trainable() || parameter->grad.numel() == 0) continue;
+    groups_->over(parameter->gradient_partial_over).all_reduce(parameter->grad, Reduction::kSum, {.name = parameter->name}).wait();
+  }
+  if (place_.mesh.size(Axis::kPp) > 1) sum_over_stages(parameters);
+}
+
+// A tensor that several stages use gets a gradient on each. Stages that do not have it are no part of the group of a tied embedding, and add
+// nothing to others.
+void Ranks::sum_over_stages(model::ParameterSet& parameters) const {
+  for (const auto& parameter : parameters.all()) {
+    const std::vector<int64_t>& stages = parameter->parts[0].spec.stages;
+    if (!parameter->trainable() || stages.size() < 2) continue;
+    LONGHAUL_ASSERT(stages == (std::vector<int64_t>{0, place_.mesh.size(Axis::kPp) - 1}) ||
+                        static_cast<int64_t>(stages.size()) == place_.mesh.size(Axis::kPp),
+                    "{} is used by some stages between the first and the last", parameter->name);
+    const bool all = static_cast<int64_t>(stages.size()) == place_.mesh.size(Axis::kPp);
+    groups_->named(all ? "pp" : "embedding").all_reduce(parameter->grad, Reduction::kSum, {.name = parameter->name}).wait();
+  }
+}
+
+void Ranks::sum(const Tensor& numbers) const {
+  if (groups_ != nullptr) groups_->world().all_reduce(numbers, Reduction::kSum, {.name = "sums of the step"}).wait();
+}
+
+double Ranks::sum(double number) const {
+  if (groups_ == nullptr) return number;
+  const Tensor one = at::full({1}, number, at::kDouble);
+  sum(one);
+  return one.item<double>();
+}
+
+double Ranks::sum_over_replicas(double number) const {
+  if (groups_ == nullptr) return number;
+  const Tensor one = at::full({1}, number, at::kDouble);
+  groups_->over({Axis::kDp}).all_reduce(one, Reduction::kSum, {.name = "weight of the step"}).wait();
+  return one.item<double>();
+}
+
+}  // namespace longhaul::parallel

@@ -1,0 +1,298 @@
+#include "train/prove.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "comm/run_ranks.h"
+#include "model/decoder.h"
+#include "parallel/collectives.h"
+#include "tensor/to_tensor.h"
+#include "train/step.h"
+
+namespace longhaul::train {
+namespace {
+
+using layout::Axis;
+
+constexpr int64_t kRows = 4, kRowTokens = 25, kSteps = 3;
+constexpr uint64_t kSeed = 20260101;
+// Of each row: documents that end anywhere but at a cut, one of a single token, one as long as the row.
+const std::vector<std::vector<int64_t>> kDocuments = {{7, 1, 17}, {25}, {5, 4, 3, 13}, {2, 23}};
+
+// What a micro-batch is made of: some rows.
+struct Batch {
+  layout::SequenceLayout layout;
+  std::vector<int64_t> ids, labels;
+};
+
+Batch batch_of(int64_t first_row, int64_t rows, int64_t step, int64_t vocabulary) {
+  const RandomStream stream(kSeed, fmt::format("prove/ids/{}", step));
+  Batch batch;
+  std::vector<int64_t> lengths;
+  for (int64_t row = first_row; row < first_row + rows; ++row) {
+    const auto& documents = kDocuments[static_cast<size_t>(row)];
+    lengths.insert(lengths.end(), documents.begin(), documents.end());
+    for (int64_t t = 0; t < kRowTokens; ++t) {
+      batch.ids.push_back(static_cast<int64_t>(stream.below(static_cast<uint64_t>(row * kRowTokens + t), static_cast<uint64_t>(vocabulary))));
+    }
+  }
+  batch.layout = layout::in_rows(layout::make_packed(lengths), kRowTokens);
+  batch.labels = layout::shifted_labels(batch.layout, batch.ids);
+  return batch;
+}
+
+std::vector<int64_t> picked(const std::vector<int64_t>& from, const std::vector<int64_t>& index) {
+  std::vector<int64_t> result;
+  for (const int64_t i : index) result.push_back(from[static_cast<size_t>(i)]);
+  return result;
+}
+
+// A replica's share of the rows, two in a micro-batch or as many as it has; a stage's share of the layers.
+class ProofTask final : public Task {
+ public:
+  ProofTask(const recipe::ModelConfig& config, Precision precision, const parallel::Ranks& ranks, layout::ContextSplit split)
+      : ranks_(ranks), split_(split), decoder_(config, precision, at::kCPU, model::Use::kTraining, ranks.place()) {
+    decoder_.parameters().initialise(kSeed);
+  }
+  model::ParameterSet& parameters() override { return decoder_.parameters(); }
+  const Precision& precision() const override { return decoder_.precision(); }
+
+  StepWork prepare(int64_t step) override {
+    const int64_t replicas = ranks_.place().mesh.size(Axis::kDp), own = kRows / replicas, in_micro_batch = std::min<int64_t>(own, 2);
+    micro_batches_.clear();
+    StepWork work;
+    for (int64_t row = 0; row < own; row += in_micro_batch) {
+      const int64_t first = ranks_.place().coordinate(Axis::kDp) * own + row;
+      micro_batches_.push_back(batch_of(first, in_micro_batch, step, decoder_.config().vocabulary));
+      for (const int64_t label : micro_batches_.back().labels) work.weight += label >= 0 ? 1 : 0;
+      work.tokens += in_micro_batch * kRowTokens;
+    }
+    work.micro_batches = static_cast<int64_t>(micro_batches_.size());
+    return work;
+  }
+
+  Tensor loss(model::Context& context, int64_t micro_batch) override {
+    const Batch& batch = micro_batches_[static_cast<size_t>(micro_batch)];
+    const layout::SequenceView view(batch.layout, ranks_.share(split_));
+    const Tensor ids = to_tensor(picked(batch.ids, view.token_index)), labels = to_tensor(picked(batch.labels, view.token_index));
+    const int64_t stages = ranks_.place().mesh.size(Axis::kPp), stage = ranks_.place().stage();
+    if (stages == 1) return decoder_.loss(context, decoder_.hidden(context, ids, view), labels, view);
+    comm::Communicator& pipeline = ranks_.groups()->over({Axis::kPp});
+    const Tensor entering = stage == 0 ? decoder_.embed(context, ids, view)
+                                       : parallel::receive_on(pipeline, stage - 1, {view.own.length, decoder_.config().hidden},
+                                                              decoder_.precision().compute, "hidden states");
+    const Tensor leaving = decoder_.layers(context, entering, view);
+    if (stage < stages - 1) return parallel::send_on(pipeline, stage + 1, leaving, "hidden states");
+    return decoder_.loss(context, decoder_.normed(leaving), labels, view);
+  }
+
+  std::optional<TaskEvaluation> evaluate(bool, const std::function<bool()>&) override { return std::nullopt; }
+  std::optional<TaskSample> sample() override { return std::nullopt; }
+
+ private:
+  const parallel::Ranks& ranks_;
+  layout::ContextSplit split_;
+  model::Decoder decoder_;
+  std::vector<Batch> micro_batches_;
+};
+
+// A box of a logical tensor.
+struct Held {
+  std::string name;
+  layout::Rectangle box;
+  Tensor values;
+};
+
+// What a rank has seen.
+struct Seen {
+  std::vector<double> losses, norms;
+  std::vector<Held> gradients, parameters;
+};
+
+std::vector<Held> held_of(const model::ParameterSet& parameters, bool gradients) {
+  std::vector<Held> result;
+  for (const auto& parameter : parameters.all()) {
+    if (gradients && !parameter->trainable()) continue;
+    for (size_t i = 0; i < parameter->parts.size(); ++i) {
+      const Tensor storage = gradients ? parameter->grad : parameter->value.detach();
+      result.push_back(
+          {parameter->parts[i].spec.tensor.name, parameter->parts[i].held, parameter->part_of(storage, i).to(at::kDouble).clone()});
+    }
+  }
+  return result;
+}
+
+Seen three_steps(const recipe::ModelConfig& config, const std::string& dtype, const parallel::Ranks& ranks, layout::ContextSplit split) {
+  ProofTask task(config, Precision::named(dtype), ranks, split);
+  recipe::OptimOptions options;
+  options.eps = 1e-2;
+  const auto optimizer = optim::make_optimizer(options, task.parameters(), task.precision());
+  Seen seen;
+  for (int64_t step = 1; step <= kSteps; ++step) {
+    const auto look = [&] {
+      if (step == 1) seen.gradients = held_of(task.parameters(), true);
+    };
+    const StepResult result = run_step(task, *optimizer, ranks, step, {.lr = 1e-2, .clip_norm = 1.0, .seed = kSeed, .with_gradients = look});
+    LONGHAUL_ASSERT(!result.skipped, "{} is not finite in step {} of the proof", result.skipped->tensor, step);
+    seen.losses.push_back(result.loss);
+    seen.norms.push_back(result.gradient_norm);
+  }
+  seen.parameters = held_of(task.parameters(), false);
+  return seen;
+}
+
+using Reference = std::map<std::string, Tensor>;
+
+Reference by_name(const std::vector<Held>& all) {
+  Reference result;
+  for (const Held& each : all) result[each.name] = each.values;
+  return result;
+}
+
+// The largest difference anywhere, relative to the largest value of its tensor, and what lies beyond the bound first.
+class Difference {
+ public:
+  explicit Difference(double bound) : bound_(bound) {}
+  void note(const std::string& what, double difference) {
+    if (!(difference <= worst) || where.empty()) worst = difference, where = what;
+    if (!(difference <= bound_) && first_beyond.empty()) first_beyond = fmt::format("{}: {:.3g}", what, difference);
+  }
+  void note(const std::string& what, const std::vector<double>& reference, const std::vector<double>& found) {
+    for (size_t i = 0; i < reference.size(); ++i)
+      note(fmt::format("{} of step {}", what, i + 1), std::abs(found[i] - reference[i]) / std::abs(reference[i]));
+  }
+  void note(const char* what, const Reference& reference, const std::vector<Held>& held) {
+    for (const Held& each : held) {
+      const Tensor& whole = reference.at(each.name);
+      Tensor expected = whole;
+      for (size_t d = 0; d < each.box.length.size(); ++d)
+        expected = expected.narrow(static_cast<int64_t>(d), each.box.offset[d], each.box.length[d]);
+      if (each.values.numel() == 0) continue;
+      const double largest = whole.abs().max().item<double>();
+      note(fmt::format("{} of {}", what, each.name), each.values.sub(expected).abs().max().item<double>() / (largest > 0 ? largest : 1));
+    }
+  }
+  double worst = 0;
+  std::string where, first_beyond;
+
+ private:
+  double bound_;
+};
+
+std::vector<Seen> on_ranks(const recipe::ModelConfig& config, const std::string& dtype, const ProofLayout& layout) {
+  std::vector<Seen> seen(static_cast<size_t>(layout.world));
+  const layout::Mesh mesh(layout.world, layout.shape);
+  comm::run_ranks(layout.world, [&](comm::Communicator& world) {
+    const parallel::Ranks ranks(world, mesh);
+    seen[static_cast<size_t>(world.rank())] = three_steps(config, dtype, ranks, layout.split);
+  });
+  return seen;
+}
+
+struct Single {
+  Seen seen;
+  Reference gradients, parameters;
+};
+
+Single single(const recipe::ModelConfig& config, const std::string& dtype) {
+  Single result{three_steps(config, dtype, parallel::Ranks(), layout::ContextSplit::kZigzag), {}, {}};
+  result.gradients = by_name(result.seen.gradients);
+  result.parameters = by_name(result.seen.parameters);
+  return result;
+}
+
+std::string reason_to_skip(const recipe::ModelConfig& config, const ProofLayout& layout) {
+  return layout.shape.ep > 1 && config.experts == 0 ? "the model has no experts" : "";
+}
+
+Proof proof_of(const recipe::ModelConfig& config, const ProofLayout& layout, const Single& fp64, const Single& bf16) {
+  Proof proof{.layout = layout.name, .reason = reason_to_skip(config, layout)};
+  if (!proof.reason.empty()) {
+    proof.status = Proof::Status::kSkipped;
+    return proof;
+  }
+  try {
+    Difference exact(kProofBound), coarse(kProofBoundBf16), scalars(kProofBoundBf16Scalars);
+    for (const Seen& seen : on_ranks(config, "fp64", layout)) {
+      exact.note("loss", fp64.seen.losses, seen.losses);
+      exact.note("gradient norm", fp64.seen.norms, seen.norms);
+      exact.note("gradient", fp64.gradients, seen.gradients);
+      exact.note("value after three steps", fp64.parameters, seen.parameters);
+    }
+    for (const Seen& seen : on_ranks(config, "bf16", layout)) {
+      scalars.note("bf16 loss", {bf16.seen.losses[0]}, {seen.losses[0]});
+      scalars.note("bf16 gradient norm", {bf16.seen.norms[0]}, {seen.norms[0]});
+      coarse.note("bf16 gradient", bf16.gradients, seen.gradients);
+    }
+    proof.worst = exact.worst;
+    proof.worst_bf16 = coarse.worst;
+    proof.tensor = exact.where;
+    for (const Difference* each : {&exact, &scalars, &coarse}) {
+      if (each->first_beyond.empty()) continue;
+      proof.holds = false;
+      proof.tensor = proof.reason = each->first_beyond;
+      break;
+    }
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kUsage) throw;
+    proof.status = Proof::Status::kRefused;
+    proof.reason = error.what();
+  }
+  return proof;
+}
+
+}  // namespace
+
+std::vector<ProofLayout> proof_layouts() {
+  return {{"dp2", 2, {}},
+          {"tp2", 2, {.tp = 2}},
+          {"cp2-contiguous", 2, {.cp = 2}, layout::ContextSplit::kContiguous},
+          {"cp2-zigzag", 2, {.cp = 2}, layout::ContextSplit::kZigzag},
+          {"pp2", 2, {.pp = 2}},
+          {"ep2", 2, {.ep = 2}},
+          {"dp2-tp2", 4, {.tp = 2}}};
+}
+
+std::string_view name_of(Proof::Status status) {
+  constexpr std::string_view kNames[] = {"tried", "refused", "skipped"};
+  return kNames[static_cast<size_t>(status)];
+}
+
+recipe::ModelConfig made_small(recipe::ModelConfig model) {
+  std::vector<recipe::Mixer> mixers;  // each once, then all of them again: two layers a stage
+  for (const recipe::Mixer mixer : model.mixers) {
+    if (std::ranges::find(mixers, mixer) == mixers.end()) mixers.push_back(mixer);
+  }
+  model.layers = std::max<int64_t>(4, static_cast<int64_t>(mixers.size()));
+  model.mixers = mixers;
+  const bool grouped = model.softmax.kv_heads < model.heads;
+  model.heads = 4;
+  model.softmax.kv_heads = grouped ? 2 : 4;
+  model.head_dim = std::min<int64_t>(model.head_dim, 8);
+  model.softmax.rotary_dim = std::min<int64_t>(model.softmax.rotary_dim, 4);
+  model.hidden = 24;
+  model.intermediate = 20;
+  model.vocabulary = 53;  // no number of ranks divides it
+  model.experts = std::min<int64_t>(model.experts, 4);
+  model.experts_per_token = std::min<int64_t>(model.experts_per_token, 2);
+  if (model.max_positions > 0) model.max_positions = kRowTokens + 3;
+  return model;
+}
+
+std::vector<Proof> prove(const recipe::ModelConfig& model, const std::function<void(const ProofLayout&)>& begins) {
+  const recipe::ModelConfig config = made_small(model);
+  const Single fp64 = single(config, "fp64"), bf16 = single(config, "bf16");
+  std::vector<Proof> proofs;
+  for (const ProofLayout& layout : proof_layouts()) {
+    if (begins) begins(layout);
+    proofs.push_back(proof_of(config, layout, fp64, bf16));
+  }
+  return proofs;
+}
+
+}  // namespace longhaul::train

@@ -1,0 +1,49 @@
+// prove: a model trained on several ranks gives what one process gives. For every layout of ranks the recipe's model, made small, takes three
+// AdamW steps on packed documents of awkward lengths, by ranks that are threads; the loss and the gradient norm of every step, every gradient of
+// the first and every parameter after the last are compared with those of a single process, on every rank that holds a copy.
+//
+//   fp64   relative to the largest value of the tensor 1e-12: sums are taken in another order, nothing else
+//   bf16   loss and norm 2 %, gradients 10 % of the tensor's largest value: partial products are rounded before they are summed, a unit of
+//          2^-8 a rounding, and layers add up. It shows that the bf16 way through the kernels runs and means the same; fp64 shows exactness.
+//
+// AdamW's eps is 1e-2 here: with 1e-8 a gradient that is zero but for rounding (1e-17) would move a parameter by a whole step.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "layout/mesh.h"
+#include "layout/sequence.h"
+#include "recipe/recipe.h"
+
+namespace longhaul::train {
+
+struct ProofLayout {
+  std::string name;  // "tp2"
+  int64_t world = 1;
+  layout::MeshShape shape;
+  layout::ContextSplit split = layout::ContextSplit::kZigzag;
+};
+std::vector<ProofLayout> proof_layouts();
+
+struct Proof {
+  enum class Status { kTried, kRefused, kSkipped };
+  std::string layout;
+  Status status = Status::kTried;
+  std::string reason;  // of a refusal, a skip or a failure
+  double worst = 0, worst_bf16 = 0;  // relative difference; in fp64 of anything, in bf16 of gradients
+  std::string tensor;                // where `worst` is; of a failure the first one beyond the bound, in the order of the model
+  bool holds = true;
+};
+using longhaul::name_of;  // of dtypes: the one below would hide it
+std::string_view name_of(Proof::Status status);  // "tried"
+
+inline constexpr double kProofBound = 1e-12, kProofBoundBf16 = 0.1, kProofBoundBf16Scalars = 0.02;
+
+// The recipe's model with its mixers, wiring, experts, ties and biases, and few of everything that has a size.
+recipe::ModelConfig made_small(recipe::ModelConfig model);
+
+std::vector<Proof> prove(const recipe::ModelConfig& model, const std::function<void(const ProofLayout&)>& begins = {});
+
+}  // namespace longhaul::train
