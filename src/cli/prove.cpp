@@ -36,7 +36,10 @@ std::string text_of(const std::vector<train::Proof>& proofs) {
   observe::Table table("one process and several ranks", {{"layout"}, {"status"}, {"worst, fp64"}, {"worst gradient, bf16"}, {"where"}});
   for (const train::Proof& proof : proofs) {
     const bool tried = proof.status == train::Proof::Status::kTried;
-    table.row({proof.layout, !tried ? std::string(name_of(proof.status)) : proof.holds ? "equal" : "DIFFERS",
+    table.row({proof.layout,
+               !tried        ? std::string(name_of(proof.status))
+               : proof.holds ? "equal"
+                             : "DIFFERS",
                tried ? fmt::format("{:.1e}", proof.worst) : "", tried ? fmt::format("{:.1e}", proof.worst_bf16) : "",
                tried ? proof.tensor : proof.reason});
   }

@@ -55,7 +55,8 @@ VocabularyShare Decoder::share_of(Parameter& table) const {
 
 Tensor Decoder::embed(Context& context, const Tensor& ids, const layout::SequenceView& view) {
   LONGHAUL_ASSERT(view.tokens() == ids.size(0), "{} tokens, a view of {}", ids.size(0), view.tokens());
-  const kernels::EmbeddingTable positions = position_ != nullptr ? kernels::EmbeddingTable{position_->value, position_->grad} : kernels::EmbeddingTable{};
+  const kernels::EmbeddingTable positions =
+      position_ != nullptr ? kernels::EmbeddingTable{position_->value, position_->grad} : kernels::EmbeddingTable{};
   const Tensor hidden = context.ops.embed(ids, share_of(*embedding_), position_ != nullptr ? &positions : nullptr, view);
   if (context.inspect) context.inspect("embedding", hidden);
   return hidden;

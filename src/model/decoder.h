@@ -35,9 +35,9 @@ class Decoder {
   at::Device device() const { return parameters_.device(); }  // ids and labels must be there
 
   // The pieces, of which a pipeline stage has some: hidden states [own tokens, hidden] come in and go out.
-  Tensor embed(Context& context, const Tensor& ids_t, const layout::SequenceView& view);                                         // first stage
-  Tensor layers(Context& context, const Tensor& hidden_td, const layout::SequenceView& view, DecoderState* state = nullptr);     // its own
-  Tensor normed(const Tensor& hidden_td) const;                                                                                  // last stage
+  Tensor embed(Context& context, const Tensor& ids_t, const layout::SequenceView& view);                                      // first stage
+  Tensor layers(Context& context, const Tensor& hidden_td, const layout::SequenceView& view, DecoderState* state = nullptr);  // its own
+  Tensor normed(const Tensor& hidden_td) const;                                                                               // last stage
 
   // All of them (one stage): ids_t int64 [tokens] → final normed hidden states. With a state (one sequence): continues it; the view's
   // positions must continue too.

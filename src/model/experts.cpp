@@ -36,7 +36,8 @@ Tensor Experts::forward(Context& context, const Tensor& hidden, const layout::Se
                                   .sink = {.weight = parameter.grad, .postponed = context.postponed_weight_gradients},
                                   .kept = parameter.kept()};
   };
-  const Tensor down = kernels::grouped_feed_forward(rows.rows, rows.per_expert, kernels::Activation::kSwiglu, weights(*gate_up_), weights(*down_));
+  const Tensor down =
+      kernels::grouped_feed_forward(rows.rows, rows.per_expert, kernels::Activation::kSwiglu, weights(*gate_up_), weights(*down_));
   const Tensor output = kernels::combine_experts(context.ops.from_experts(down, rows), routing.weight_tk, assignment);
   return context.training ? with_losses(context, output, routing) : output;
 }

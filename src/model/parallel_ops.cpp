@@ -40,6 +40,8 @@ Tensor LocalOps::loss(const Tensor& hidden, const VocabularyShare& head, const T
   return kernels::linear_cross_entropy_sum(hidden, head.weights.weight, labels, head.weights.sink.weight, {}, head.weights.kept);
 }
 
-ExpertRows LocalOps::to_experts(const Tensor& rows, const std::vector<int64_t>& rows_per_expert) { return {rows, rows_per_expert, nullptr}; }
+ExpertRows LocalOps::to_experts(const Tensor& rows, const std::vector<int64_t>& rows_per_expert) {
+  return {rows, rows_per_expert, nullptr};
+}
 
 }  // namespace longhaul::model

@@ -110,8 +110,7 @@ Parameter& ParameterSet::add_experts(const std::string& storage_name, const std:
     for (const std::string& name : of_expert) {
       const layout::ParameterSpec& spec = take(name);
       // Of another expert rank: its box is empty, whatever its own axes are.
-      if (layout::even_owner(spec.split.experts, place_.mesh.size(layout::Axis::kEp), spec.expert) !=
-          place_.coordinate(layout::Axis::kEp))
+      if (layout::even_owner(spec.split.experts, place_.mesh.size(layout::Axis::kEp), spec.expert) != place_.coordinate(layout::Axis::kEp))
         continue;
       Part part = part_of(spec, *parameter);
       const std::vector<int64_t>& held = part.held.length;

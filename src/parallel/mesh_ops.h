@@ -27,7 +27,8 @@ class MeshOps final : public model::ParallelOps {
   Tensor rms_norm(const Tensor& x_tc, const Tensor& gate_tc, const Tensor& weight_c, double eps) override;
   Tensor embed(const Tensor& ids_t, const model::VocabularyShare& table, const kernels::EmbeddingTable* positions,
                const layout::SequenceView& view) override;
-  Tensor loss(const Tensor& hidden_td, const model::VocabularyShare& head, const Tensor& labels_t, const layout::SequenceView& view) override;
+  Tensor loss(const Tensor& hidden_td, const model::VocabularyShare& head, const Tensor& labels_t,
+              const layout::SequenceView& view) override;
   model::ExpertRows to_experts(const Tensor& rows_rd, const std::vector<int64_t>& rows_per_expert) override;
   Tensor from_experts(const Tensor& rows_rd, const model::ExpertRows& sent) override;
   Tensor sum_statistics(const Tensor& x) override;

@@ -10,7 +10,7 @@ namespace longhaul::parallel {
 
 class Ranks {
  public:
-  Ranks();                                                       // one process
+  Ranks();                                                     // one process
   Ranks(comm::Communicator& world, const layout::Mesh& mesh);  // a collective call of all ranks
   ~Ranks();
 
@@ -22,8 +22,8 @@ class Ranks {
   // After the last backward pass of a step: gradients become those of the whole step, on every rank that holds a copy.
   void sum_gradients(model::ParameterSet& parameters) const;
 
-  void sum(const Tensor& numbers) const;       // in place, over all ranks
-  double sum(double number) const;             // likewise
+  void sum(const Tensor& numbers) const;          // in place, over all ranks
+  double sum(double number) const;                // likewise
   double sum_over_replicas(double number) const;  // over the ranks that have other sequences: dp
 
  private:

@@ -38,7 +38,8 @@ Batch batch_of(int64_t first_row, int64_t rows, int64_t step, int64_t vocabulary
     const auto& documents = kDocuments[static_cast<size_t>(row)];
     lengths.insert(lengths.end(), documents.begin(), documents.end());
     for (int64_t t = 0; t < kRowTokens; ++t) {
-      batch.ids.push_back(static_cast<int64_t>(stream.below(static_cast<uint64_t>(row * kRowTokens + t), static_cast<uint64_t>(vocabulary))));
+      batch.ids.push_back(
+          static_cast<int64_t>(stream.below(static_cast<uint64_t>(row * kRowTokens + t), static_cast<uint64_t>(vocabulary))));
     }
   }
   batch.layout = layout::in_rows(layout::make_packed(lengths), kRowTokens);
@@ -137,7 +138,8 @@ Seen three_steps(const recipe::ModelConfig& config, const std::string& dtype, co
     const auto look = [&] {
       if (step == 1) seen.gradients = held_of(task.parameters(), true);
     };
-    const StepResult result = run_step(task, *optimizer, ranks, step, {.lr = 1e-2, .clip_norm = 1.0, .seed = kSeed, .with_gradients = look});
+    const StepResult result =
+        run_step(task, *optimizer, ranks, step, {.lr = 1e-2, .clip_norm = 1.0, .seed = kSeed, .with_gradients = look});
     LONGHAUL_ASSERT(!result.skipped, "{} is not finite in step {} of the proof", result.skipped->tensor, step);
     seen.losses.push_back(result.loss);
     seen.norms.push_back(result.gradient_norm);
@@ -157,7 +159,8 @@ Reference by_name(const std::vector<Held>& all) {
 // The largest difference anywhere, relative to the largest value of its tensor, and what lies beyond the bound first.
 class Difference {
  public:
-  explicit Difference(double bound) : bound_(bound) {}
+  enum class Measure { kLargest, kMeanSquare };
+  Difference(double bound, Measure measure) : bound_(bound), measure_(measure) {}
   void note(const std::string& what, double difference) {
     if (!(difference <= worst) || where.empty()) worst = difference, where = what;
     if (!(difference <= bound_) && first_beyond.empty()) first_beyond = fmt::format("{}: {:.3g}", what, difference);
@@ -167,21 +170,27 @@ class Difference {
       note(fmt::format("{} of step {}", what, i + 1), std::abs(found[i] - reference[i]) / std::abs(reference[i]));
   }
   void note(const char* what, const Reference& reference, const std::vector<Held>& held) {
+    double least = 0;
+    for (const auto& [name, values] : reference) least = std::max(least, 1e-2 * size(values));
     for (const Held& each : held) {
       const Tensor& whole = reference.at(each.name);
       Tensor expected = whole;
       for (size_t d = 0; d < each.box.length.size(); ++d)
         expected = expected.narrow(static_cast<int64_t>(d), each.box.offset[d], each.box.length[d]);
       if (each.values.numel() == 0) continue;
-      const double largest = whole.abs().max().item<double>();
-      note(fmt::format("{} of {}", what, each.name), each.values.sub(expected).abs().max().item<double>() / (largest > 0 ? largest : 1));
+      note(fmt::format("{} of {}", what, each.name), size(each.values.sub(expected)) / std::max(size(whole), least));
     }
   }
   double worst = 0;
   std::string where, first_beyond;
 
  private:
+  double size(const Tensor& x) const {
+    if (x.numel() == 0) return 0;
+    return measure_ == Measure::kLargest ? x.abs().max().item<double>() : x.square().mean().sqrt().item<double>();
+  }
   double bound_;
+  Measure measure_;
 };
 
 std::vector<Seen> on_ranks(const recipe::ModelConfig& config, const std::string& dtype, const ProofLayout& layout) {
@@ -217,7 +226,8 @@ Proof proof_of(const recipe::ModelConfig& config, const ProofLayout& layout, con
     return proof;
   }
   try {
-    Difference exact(kProofBound), coarse(kProofBoundBf16), scalars(kProofBoundBf16Scalars);
+    using enum Difference::Measure;
+    Difference exact(kProofBound, kLargest), coarse(kProofBoundBf16, kMeanSquare), scalars(kProofBoundBf16Scalars, kMeanSquare);
     for (const Seen& seen : on_ranks(config, "fp64", layout)) {
       exact.note("loss", fp64.seen.losses, seen.losses);
       exact.note("gradient norm", fp64.seen.norms, seen.norms);

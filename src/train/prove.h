@@ -2,10 +2,12 @@
 // AdamW steps on packed documents of awkward lengths, by ranks that are threads; the loss and the gradient norm of every step, every gradient of
 // the first and every parameter after the last are compared with those of a single process, on every rank that holds a copy.
 //
-//   fp64   relative to the largest value of the tensor 1e-12: sums are taken in another order, nothing else
-//   bf16   loss and norm 2 %, gradients 10 % of the tensor's largest value: partial products are rounded before they are summed, a unit of
-//          2^-8 a rounding, and layers add up. It shows that the bf16 way through the kernels runs and means the same; fp64 shows exactness.
+//   fp64   the largest difference relative to the largest value of the tensor, 1e-12: sums are taken in another order, nothing else
+//   bf16   loss and norm 2 %, gradients 20 %, by the root mean square of the tensor: partial products are rounded before they are summed, a
+//          unit of 2^-8 a rounding, layers add up, and where two experts are nearly alike a token may choose the other one. It shows that the
+//          bf16 way through the kernels runs and means the same (a wrong method is off by its whole size); fp64 shows exactness.
 //
+// A tensor whose values are below a hundredth of the model's largest is measured by that: the gradient of a key's bias is zero but for rounding.
 // AdamW's eps is 1e-2 here: with 1e-8 a gradient that is zero but for rounding (1e-17) would move a parameter by a whole step.
 #pragma once
 
@@ -31,15 +33,15 @@ struct Proof {
   enum class Status { kTried, kRefused, kSkipped };
   std::string layout;
   Status status = Status::kTried;
-  std::string reason;  // of a refusal, a skip or a failure
+  std::string reason;                // of a refusal, a skip or a failure
   double worst = 0, worst_bf16 = 0;  // relative difference; in fp64 of anything, in bf16 of gradients
   std::string tensor;                // where `worst` is; of a failure the first one beyond the bound, in the order of the model
   bool holds = true;
 };
-using longhaul::name_of;  // of dtypes: the one below would hide it
+using longhaul::name_of;                         // of dtypes: the one below would hide it
 std::string_view name_of(Proof::Status status);  // "tried"
 
-inline constexpr double kProofBound = 1e-12, kProofBoundBf16 = 0.1, kProofBoundBf16Scalars = 0.02;
+inline constexpr double kProofBound = 1e-12, kProofBoundBf16 = 0.2, kProofBoundBf16Scalars = 0.02;
 
 // The recipe's model with its mixers, wiring, experts, ties and biases, and few of everything that has a size.
 recipe::ModelConfig made_small(recipe::ModelConfig model);
