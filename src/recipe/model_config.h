@@ -61,7 +61,6 @@ struct ModelConfig {
   bool bias = false;          // on every linear layer and layer norm (GPT-2)
   bool tie_embeddings = false;
 
-
   Initialisation initialisation = Initialisation::kXavierDeepnorm;
   double initial_std = 0.02;  // kNormal only
 
