@@ -8,14 +8,15 @@
 //   work.wait();                                            // now weights holds the rows of all ranks
 //
 // All members issue the same sequence of collective calls (all but exchange): the n-th of one rank belongs to the n-th of the others,
-// whenever it comes. Tensors are contiguous, of one dtype and device a call; a rank's tensor that is written shares no memory with another
-// tensor of the call except where it says "in place", and none with a tensor of a call that still goes on. Writing counts as an in-place
-// change for autograd, which does not record it.
+// whenever it comes. Tensors are contiguous; those of a collective call are of one dtype and on one device. A tensor that is written shares
+// no memory with another tensor of the call, of any rank, except where it says "in place", and none with a tensor of a call that still goes
+// on. Writing counts as an in-place change for autograd, which does not record it.
 //
 // Errors: a call that makes no sense by itself is refused where it is made (internal) and the group goes on. Ranks that disagree (kind,
 // name, dtype, shape, rows, root), a time that ran out, abort() and a member that went away fail the group: every rank that waits, and
 // every later call, throws kCommunication with what was expected, what was found and of whom. A call that all ranks had started before
-// still ends well. After an error the contents of the tensors that the call writes are undefined.
+// still ends well. After an error the contents of the tensors that the call writes are undefined. A back end that cannot see a disagreement
+// (NCCL) says so; there it ends as a time that ran out.
 //
 // Threads: the calls of one communicator come from one thread at a time; abort(), rank(), size(), name() from any.
 #pragma once
@@ -50,7 +51,7 @@ class Communicator {
   // values ← values of all ranks put together; bitwise the same on every rank and in every run.
   Work all_reduce(const Tensor& values, Reduction reduction, CallOptions options);
 
-  // output ← this rank's rows of the inputs of all ranks put together. input [rows of all ranks, …], the same on all; output [own rows, …].
+  // output ← this rank's rows of the inputs of all ranks put together. input [rows of all ranks, …] everywhere; output [own rows, …].
   // `rows`: how many each rank gets, the same list on all ranks, zeros allowed; empty: evenly. In place: output is this rank's rows of input.
   Work reduce_scatter(const Tensor& input, const Tensor& output, Reduction reduction, CallOptions options, std::vector<int64_t> rows = {});
 

@@ -40,7 +40,7 @@ Ticket Rendezvous::start(int64_t rank, Call call) {
   Lock lock(world_->mutex);
   if (world_->failure) throw_failure(rank, label(call) + ", which was not started");
   ticket.operation = call.kind == CallKind::kExchange ? post(rank, std::move(call)) : arrive(rank, std::move(call));
-  carry_out(lock);
+  while (!ready_.empty()) carry_out_one(lock);  // until nothing is left: others may be far from waiting
   const Operation& operation = *ticket.operation;
   if (world_->failure && operation.missing > 0 && operation.unfinished == 0) {
     throw_failure(rank, label(ticket.kind, ticket.name, ticket.sequence));
@@ -53,12 +53,13 @@ void Rendezvous::wait(const Ticket& ticket) {
   std::condition_variable& changed = world_->wake[static_cast<size_t>(world_ranks_[static_cast<size_t>(ticket.rank)])];
   Lock lock(world_->mutex);
   for (;;) {
-    carry_out(lock);
     if (operation.done()) return;
     // Pieces under way are waited for even so: when this throws, nobody touches the call's tensors any more.
     if (world_->failure && operation.unfinished == 0) throw_failure(ticket.rank, label(ticket.kind, ticket.name, ticket.sequence));
     const bool others_decide = operation.missing > 0 && !world_->failure;
-    if (!others_decide || ticket.deadline == Deadline::max()) {
+    if (!ready_.empty()) {
+      carry_out_one(lock);
+    } else if (!others_decide || ticket.deadline == Deadline::max()) {
       changed.wait(lock);
     } else if (changed.wait_until(lock, ticket.deadline) == std::cv_status::timeout && operation.missing > 0) {
       fail_late(ticket);
@@ -121,13 +122,12 @@ void Rendezvous::complete(const std::shared_ptr<Operation>& operation) {
 
 void Rendezvous::make_groups(Operation& operation) {
   const Call& call = operation.calls.front();
-  const Timeout timeout = timeout_;
   for (const layout::GroupKind& kind : call.kinds) {
     std::vector<Member>& members = operation.made.emplace_back(world_ranks_.size());
     for (size_t number = 0; number < kind.groups.size(); ++number) {
       std::vector<int64_t> world_ranks;
       for (const int64_t rank : kind.groups[number]) world_ranks.push_back(world_ranks_[static_cast<size_t>(rank)]);
-      const auto group = std::make_shared<Rendezvous>(world_, fmt::format("{} {}", kind.name, number), std::move(world_ranks), timeout);
+      const auto group = std::make_shared<Rendezvous>(world_, fmt::format("{} {}", kind.name, number), std::move(world_ranks), timeout_);
       int64_t position = 0;
       for (const int64_t rank : kind.groups[number]) members[static_cast<size_t>(rank)] = {group, position++};
     }
@@ -183,18 +183,16 @@ void Rendezvous::hand_out(std::vector<Piece> pieces, const std::vector<std::shar
   for (Piece& piece : pieces) ready_.push_back({std::move(piece), operations});
 }
 
-void Rendezvous::carry_out(Lock& lock) {
-  while (!ready_.empty()) {
-    const Ready next = std::move(ready_.front());
-    ready_.pop_front();
-    lock.unlock();
-    combine(next.piece);
-    lock.lock();
-    for (const std::shared_ptr<Operation>& operation : next.operations) {
-      if (--operation->unfinished > 0) continue;
-      if (operation->done()) operation->calls.clear();  // lets go of the tensors
-      wake(*operation);
-    }
+void Rendezvous::carry_out_one(Lock& lock) {
+  const Ready next = std::move(ready_.front());
+  ready_.pop_front();
+  lock.unlock();
+  combine(next.piece);
+  lock.lock();
+  for (const std::shared_ptr<Operation>& operation : next.operations) {
+    if (--operation->unfinished > 0) continue;
+    if (operation->done()) operation->calls.clear();  // lets go of the tensors
+    wake(*operation);
   }
 }
 

@@ -66,7 +66,7 @@ struct Ticket {
   Deadline deadline;
 };
 
-class Rendezvous : public std::enable_shared_from_this<Rendezvous> {
+class Rendezvous {
  public:
   // `world_ranks`: of the members, in their order here. `timeout`: of calls that have none of their own.
   Rendezvous(std::shared_ptr<World> world, std::string name, std::vector<int64_t> world_ranks, Timeout timeout);
@@ -95,14 +95,14 @@ class Rendezvous : public std::enable_shared_from_this<Rendezvous> {
     std::vector<std::shared_ptr<Operation>> operations;  // that have it unfinished
   };
 
-  // All with the lock held; carry_out lets go of it while it computes.
+  // All with the lock held; carry_out_one lets go of it while it computes.
   std::shared_ptr<Operation> arrive(int64_t rank, Call call);
   std::shared_ptr<Operation> post(int64_t rank, Call call);
   void match(int64_t rank, const Transfer& transfer, Waiting mine);
   void complete(const std::shared_ptr<Operation>& operation);
   void make_groups(Operation& operation);
   void hand_out(std::vector<Piece> pieces, const std::vector<std::shared_ptr<Operation>>& operations);
-  void carry_out(Lock& lock);
+  void carry_out_one(Lock& lock);
   void wake(const Operation& operation);
   void fail(Failure failure);
   void fail_disagreement(const Operation& operation);

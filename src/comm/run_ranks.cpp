@@ -51,8 +51,8 @@ std::exception_ptr run_one(std::unique_ptr<Communicator> communicator, const std
 
 void run_ranks(int64_t size, const std::function<void(Communicator& world)>& body, const ThreadGroupOptions& options) {
   std::vector<std::unique_ptr<Communicator>> communicators = ThreadGroup::make(size, options);
-  const int before = at::get_num_threads();
-  const int share = std::max(1, static_cast<int>(threads() / size));
+  const int before = threads();
+  const int share = std::max(1, static_cast<int>(before / size));
   std::vector<std::exception_ptr> thrown(static_cast<size_t>(size));
   {
     std::vector<std::unique_ptr<Worker>> workers;
@@ -62,6 +62,7 @@ void run_ranks(int64_t size, const std::function<void(Communicator& world)>& bod
     }
     for (const auto& worker : workers) worker->wait();
   }
+  set_threads(before);
   at::set_num_threads(before);  // LibTorch remembers one number for all threads that are yet to come
   const auto first = [&](auto counts) { return std::find_if(thrown.begin(), thrown.end(), counts); };
   auto found = first([](const std::exception_ptr& one) { return one && !is_consequence(one); });

@@ -80,6 +80,26 @@ TEST(Asynchronous, ADroppedCallKeepsItsTensorsUntilItIsDone) {
   EXPECT_EQ(alive, 0);
 }
 
+// Though another rank has not asked for the end of the call yet.
+TEST(Asynchronous, ATensorIsLetGoOfWhenItsCallIsDone) {
+  std::atomic<bool> released = false;
+  std::latch looked(1);
+  run_ranks(2, [&](Communicator& world) {
+    if (world.rank() == 0) {
+      std::vector<float> memory(5000, 1.0F);
+      const auto release = [&](void*) { released = true; };
+      Work work = world.all_reduce(at::from_blob(memory.data(), {5000}, release, at::kFloat), Reduction::kSum, {"values"});
+      work.wait();
+      EXPECT_TRUE(released);
+      looked.count_down();
+    } else {
+      Work work = world.all_reduce(at::ones({5000}), Reduction::kSum, {"values"});
+      looked.wait();
+      work.wait();
+    }
+  });
+}
+
 TEST(Asynchronous, WritingCountsAsAnInPlaceChange) {
   run_ranks(2, [](Communicator& world) {
     const Tensor x = at::ones({2}).set_requires_grad(true), factor = at::ones({2}), sent = at::ones({2});

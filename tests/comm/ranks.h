@@ -74,9 +74,9 @@ inline void dawdle(std::mt19937_64& random) {
   for (uint64_t turns = random() % 4 == 0 ? random() % 30 : 0; turns > 0; --turns) std::this_thread::yield();
 }
 
-// The error of each rank as text; empty where it ended well.
+// The error of each rank as text; empty where it ended well. What hangs ends in some seconds, and says who was waited for.
 inline std::vector<std::string> errors_of(int64_t size, const std::function<void(Communicator&)>& body,
-                                          const ThreadGroupOptions& options = {}) {
+                                          const ThreadGroupOptions& options = {.timeout = Timeout(20000)}) {
   std::vector<std::string> texts(static_cast<size_t>(size));
   run_ranks(
       size,
