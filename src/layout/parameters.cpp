@@ -16,9 +16,9 @@ namespace {
 
 using recipe::ModelConfig;
 
-constexpr std::array<std::string_view, 17> kRoleNames = {
-    "embedding",   "position",  "norm",        "query",        "key",        "value",        "gate", "output", "router",
-    "expert_gate", "expert_up", "expert_down", "channel_gate", "channel_up", "channel_down", "head", "bias"};
+constexpr std::array<std::string_view, 19> kRoleNames = {
+    "embedding", "position",    "norm",      "query",       "key",          "value",      "gate",         "forget", "lower_bound", "output",
+    "router",    "expert_gate", "expert_up", "expert_down", "channel_gate", "channel_up", "channel_down", "head",   "bias"};
 
 // Weights through which a layer adds to the residual stream.
 bool writes_residual(Role role) { return role == Role::kOutput || role == Role::kChannelDown || role == Role::kExpertDown; }
@@ -97,6 +97,9 @@ void Builder::bias(const std::string& name, int64_t channels, SplitRule split) {
 }
 
 void Builder::linear(const std::string& name, Role role, int64_t out, int64_t in, SplitRule split, bool with_bias) {
+  if (role == Role::kLowerBound) {  // equal: bounds rise evenly with depth
+    return append({.tensor = {name + ".weight", {out, in}, role}, .init = {.kind = Init::Kind::kZeros}, .split = split});
+  }
   append({.tensor = {name + ".weight", {out, in}, role}, .init = matrix_init(role, out, in), .split = split, .decay = true});
   if (with_bias) bias(name, out, split.dimension == 0 ? split : SplitRule{});
 }
@@ -137,6 +140,9 @@ std::vector<ParameterSpec> Builder::build() {
   if (config_.position == recipe::Position::kLearned) {
     linear("position", Role::kPosition, config_.max_positions, config_.hidden, {}, false);
   }
+  for (const recipe::Mixer used : recipe::mixers_used(config_)) {
+    if (const auto shared = recipe::entry_of(used).shared; shared != nullptr) mixer("", shared(config_));
+  }
   for (layer_ = 0; layer_ < config_.layers; ++layer_) {
     const std::string layer = fmt::format("layers.{}.", layer_);
     norm(layer + "mixer_norm", config_.hidden);
@@ -153,9 +159,28 @@ std::vector<ParameterSpec> Builder::build() {
   return std::move(list_);
 }
 
+// Of a tensor that layers share: the stages that have a layer of its mixer.
+std::vector<int64_t> stages_that_share(const ParameterSpec& spec, const ModelConfig& config, int64_t stages) {
+  std::vector<int64_t> found;
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    const auto shared = recipe::entry_of(config.mixer(layer)).shared;
+    const int64_t stage = even_owner(config.layers, stages, layer);
+    if (shared == nullptr || (!found.empty() && found.back() == stage)) continue;
+    const auto tensors = shared(config);
+    if (std::ranges::any_of(tensors, [&](const auto& each) { return each.name + ".weight" == spec.tensor.name; })) found.push_back(stage);
+  }
+  return found;
+}
+
 }  // namespace
 
 std::string_view name_of(Role role) { return kRoleNames[static_cast<size_t>(role)]; }
+
+bool kept_wide(const ParameterSpec& spec) {
+  const Role role = spec.tensor.role;
+  return role == Role::kNorm || role == Role::kRouter || role == Role::kLowerBound ||
+         (role == Role::kBias && spec.tensor.name.ends_with("norm.bias"));
+}
 
 std::vector<ParameterSpec> parameters(const ModelConfig& config) { return Builder(config).build(); }
 
@@ -187,6 +212,7 @@ std::vector<int64_t> stages_of(const ParameterSpec& spec, const ModelConfig& con
   if (spec.layer >= 0) return {even_owner(config.layers, stages, spec.layer)};
   const Role role = spec.tensor.role;
   if (role == Role::kPosition) return {0};
+  if (role == Role::kLowerBound) return stages_that_share(spec, config, stages);
   if (role != Role::kEmbedding) return {last};
   return config.tie_embeddings && last > 0 ? std::vector<int64_t>{0, last} : std::vector<int64_t>{0};
 }

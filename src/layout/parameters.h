@@ -57,10 +57,13 @@ struct ParameterSpec {
   int64_t expert = -1;  // -1: not of an expert
   bool trainable = true;
   std::vector<int64_t> stages = {0};  // pipeline stages that use it, ascending (parameters_of)
-  bool decay = false;                 // weight decay applies: matrices, embeddings among them; not norms and biases
+  bool decay = false;                 // weight decay applies: matrices, embeddings among them; not norms, biases and bounds of gates
   int64_t elements() const { return volume(tensor.global_shape); }
   bool operator==(const ParameterSpec&) const = default;
 };
+
+// Norms, routers and bounds of gates: in the precision of sums whatever the working precision is (minimax-01.md §2.5, §12).
+bool kept_wide(const ParameterSpec& spec);
 
 std::vector<ParameterSpec> parameters(const recipe::ModelConfig& config);
 

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "model/dense_channel.h"
 #include "model/experts.h"
+#include "model/hgrn2.h"
 #include "model/lightning_attention.h"
 #include "model/softmax_attention.h"
 
@@ -29,6 +30,7 @@ struct Listed {
 constexpr Listed<recipe::Mixer, SequenceMixer> kSequenceModules[] = {
     {recipe::Mixer::kSoftmax, make<SequenceMixer, SoftmaxAttention>},
     {recipe::Mixer::kLightning, make<SequenceMixer, LightningAttention>},
+    {recipe::Mixer::kHgrn2, make<SequenceMixer, Hgrn2>},
 };
 
 constexpr Listed<recipe::ChannelMixer, ChannelMixer> kChannelModules[] = {

@@ -8,15 +8,6 @@
 #include "tensor/random_fill.h"
 
 namespace longhaul::model {
-namespace {
-
-// Norms and the router compute in fp32 whatever the working precision is (minimax-01.md §2.5, §12).
-bool kept_wide(const layout::ParameterSpec& spec) {
-  return spec.tensor.role == layout::Role::kNorm || spec.tensor.role == layout::Role::kRouter ||
-         (spec.tensor.role == layout::Role::kBias && spec.tensor.name.ends_with("norm.bias"));
-}
-
-}  // namespace
 
 Tensor Parameter::part_of(const Tensor& storage, size_t i) const {
   const Part& part = parts[i];
@@ -67,8 +58,8 @@ Parameter& ParameterSet::store(std::unique_ptr<Parameter> parameter, at::IntArra
   const auto options = at::TensorOptions().device(device_);
   const bool trains = use_ == Use::kTraining && std::ranges::any_of(parameter->parts, [](const Part& part) { return part.spec.trainable; });
   const MemoryPurposeScope of_value(MemoryPurpose::kParameters);
-  parameter->value =
-      at::zeros(sizes, options.dtype(kept_wide(parameter->parts[0].spec) ? precision_.reduce : precision_.compute)).requires_grad_(trains);
+  parameter->value = at::zeros(sizes, options.dtype(layout::kept_wide(parameter->parts[0].spec) ? precision_.reduce : precision_.compute))
+                         .requires_grad_(trains);
   if (trains) {
     const MemoryPurposeScope of_gradient(MemoryPurpose::kGradients);
     parameter->grad = at::zeros(sizes, options.dtype(precision_.main_gradient));

@@ -135,6 +135,11 @@ Table work_table(const ExpectedWork& work) {
   table.row({"one token, full attention (MFU full)", compact(work.flops_per_token_full_attention) + "FLOP"});
   table.row({"one step", compact(step) + "FLOP"});
   if (work.steps > 0) table.row({"whole run", compact(run) + "FLOP"});
+  const auto row_of_bytes = [&](const char* name, double bytes) {
+    if (bytes > 0) table.row({name, bytes_text(static_cast<int64_t>(bytes))});
+  };
+  row_of_bytes("decoding keeps, a sequence", work.decoding_bytes);
+  row_of_bytes("decoding keeps, a token", work.decoding_bytes_per_token);
   if (work.peak_flops_per_second > 0) {
     const std::string when = work.peak_measured_at > 0 ? ", " + wall_time_text(work.peak_measured_at) : "";
     table.row({"measured peak" + when, compact(work.peak_flops_per_second) + "FLOP/s"});

@@ -68,9 +68,10 @@ struct ExpectedWork {
   double flops_per_token = 0;                 // forward and backward, attention counted causally: what MFU is made of
   double flops_per_token_full_attention = 0;  // the whole square of attention counted
   int64_t tokens_per_step = 0, steps = 0;
-  double peak_flops_per_second = 0;  // measured on this machine; 0: unknown
-  double peak_measured_at = 0;       // Unix seconds; 0: unknown
-  double assumed_mfu = 0.5;          // for the time estimate
+  double peak_flops_per_second = 0;                         // measured on this machine; 0: unknown
+  double peak_measured_at = 0;                              // Unix seconds; 0: unknown
+  double assumed_mfu = 0.5;                                 // for the time estimate
+  double decoding_bytes = 0, decoding_bytes_per_token = 0;  // that decoding keeps of a sequence
 };
 Table work_table(const ExpectedWork& work);
 

@@ -9,7 +9,8 @@ double matrix_parameters(const recipe::ModelConfig& config) {
   double sum = 0;
   for (const auto& spec : layout::parameters(config)) {
     if (spec.tensor.global_shape.size() != 2) continue;
-    if (spec.tensor.role == layout::Role::kEmbedding || spec.tensor.role == layout::Role::kPosition) continue;
+    const layout::Role role = spec.tensor.role;
+    if (role == layout::Role::kEmbedding || role == layout::Role::kPosition || role == layout::Role::kLowerBound) continue;
     const double share = spec.expert >= 0 ? static_cast<double>(config.experts_per_token) / static_cast<double>(config.experts) : 1.0;
     sum += share * static_cast<double>(spec.elements());
   }

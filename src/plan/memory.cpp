@@ -20,32 +20,28 @@ struct ParameterCounts {
   double all = 0, wide = 0;  // wide: norms and routers, which stay in the precision of sums
 };
 
-ParameterCounts count_listed(const recipe::ModelConfig& model) {
-  ParameterCounts counts;
-  for (const auto& spec : layout::parameters(model)) {
-    const auto role = spec.tensor.role;
-    const bool wide = role == layout::Role::kNorm || role == layout::Role::kRouter ||
-                      (role == layout::Role::kBias && spec.tensor.name.ends_with("norm.bias"));
-    counts.all += number(spec.elements());
-    counts.wide += wide ? number(spec.elements()) : 0;
-  }
-  return counts;
+void count(const layout::ParameterSpec& spec, double times, ParameterCounts& counts) {
+  counts.all += times * number(spec.elements());
+  if (layout::kept_wide(spec)) counts.wide += times * number(spec.elements());
 }
 
 // One layer of each kind says what all of them have: the list of a large model with experts takes milliseconds to make.
 ParameterCounts count_parameters(const recipe::ModelConfig& model) {
+  ParameterCounts counts;
   recipe::ModelConfig small = model;
   small.layers = 0;
-  const ParameterCounts outside = count_listed(small);
-  ParameterCounts counts = outside;
+  for (const auto& spec : layout::parameters(small)) count(spec, 1, counts);
+  small.layers = 1;
   for (const recipe::Mixer mixer : recipe::mixers_used(model)) {
     double layers = 0;
     for (int64_t l = 0; l < model.layers; ++l) layers += model.mixer(l) == mixer ? 1 : 0;
-    small.layers = 1;
     small.mixers = {mixer};
-    const ParameterCounts one = count_listed(small);
-    counts.all += layers * (one.all - outside.all);
-    counts.wide += layers * (one.wide - outside.wide);
+    for (const auto& spec : layout::parameters(small)) {
+      if (spec.layer >= 0) count(spec, layers, counts);
+    }
+    const auto shared = recipe::entry_of(mixer).shared;
+    if (shared == nullptr) continue;
+    for (const auto& tensor : shared(model)) count({.tensor = {tensor.name, {tensor.out, tensor.in}, tensor.role}}, 1, counts);
   }
   return counts;
 }

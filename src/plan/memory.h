@@ -68,4 +68,10 @@ int64_t whole_bytes(double bytes);  // for events and texts; what is beyond int6
 
 MemoryPlan plan_memory(const MemoryRequest& request);
 
+// What decoding keeps of one sequence: recurrence states, whatever its length, and keys and values of every token (in pages of 256).
+struct DecodingState {
+  double bytes = 0, bytes_per_token = 0;
+};
+DecodingState decoding_state(const recipe::ModelConfig& model, recipe::Dtype dtype);
+
 }  // namespace longhaul::plan

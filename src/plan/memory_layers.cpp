@@ -47,6 +47,16 @@ BlockMemory mixer_memory(const MemoryRequest& request, recipe::Mixer mixer) {
   return memory;
 }
 
+DecodingState decoding_state(const recipe::ModelConfig& model, recipe::Dtype dtype) {
+  DecodingState state;
+  for (int64_t l = 0; l < model.layers; ++l) {
+    const auto [attention, recurrence] = recipe::entry_of(model.mixer(l)).operators(model);
+    state.bytes += number(recurrence.heads * recurrence.key * recurrence.value * wide_bytes(dtype));
+    state.bytes_per_token += number(2 * attention.kv_heads * attention.head_dim * element_bytes(dtype));
+  }
+  return state;
+}
+
 BlockMemory channel_memory(const MemoryRequest& request) {
   return recipe::entry_of(request.model.channel_mixer()).memory(request.model, sizes_of(request));
 }

@@ -166,6 +166,7 @@ struct Recurrence {
         heads(number(sizes.heads)),
         key(number(sizes.key)),
         value(number(sizes.value)),
+        gated(sizes.gated),
         area(key * value),
         block(area <= 4096 && request.products_per_second < 3e11 ? 32 : 64),
         segments(documents.count * std::ceil(documents.length / (8 * block))),
@@ -193,7 +194,11 @@ struct Recurrence {
     const double fp32 =
         4 * (2 * area + 2 * key + 4 * block + 2 * square + 2 * block * wide + 8 * area + 2 * square + 2 * std::max(block, key) + 2 * block);
     const double element = e * (area + of_keys + 8 * (of_keys + of_values) + 3 * of_keys + 3 * square + of_values);
-    return fp32 + element + e * std::max(panel_elements(request, wide, block), panel_elements(request, block, wide)) + panels + tokens;
+    // Of a gate for each channel: λ, logits, four sums; instead of kept keys a block's own, and both sides of its halves, level by level.
+    const double levels = 1 + std::log2(block / 16);
+    const double of_gate = gated ? 4 * 6 * of_keys + e * (of_keys + 2 * levels * of_keys - 8 * of_keys) : 0;
+    return fp32 + element + of_gate + e * std::max(panel_elements(request, wide, block), panel_elements(request, block, wide)) + panels +
+           tokens;
   }
 
   double workers(const MemoryRequest& request) const {
@@ -206,7 +211,9 @@ struct Recurrence {
   }
 
   Documents documents;
-  double heads, key, value, area, block, segments, slots, blocks;
+  double heads, key, value;
+  bool gated;
+  double area, block, segments, slots, blocks;
 };
 
 ProductRole product_role(recipe::Role role) {

@@ -11,7 +11,7 @@ namespace longhaul::recipe {
 
 namespace {
 
-constexpr const SequenceMixerEntry* kSequenceMixers[] = {&kSoftmaxMixer, &kLightningMixer};
+constexpr const SequenceMixerEntry* kSequenceMixers[] = {&kSoftmaxMixer, &kLightningMixer, &kHgrn2Mixer};
 constexpr const ChannelMixerEntry* kChannelMixers[] = {&kDenseMixer, &kExpertsMixer};
 
 // A bias on every linear layer, or on none.

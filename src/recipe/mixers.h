@@ -28,7 +28,9 @@ enum class Role {
   kQuery,
   kKey,
   kValue,
-  kGate,  // the output gate of a lightning mixer
+  kGate,        // the output gate of a lightning mixer
+  kForget,      // logits of forget gates
+  kLowerBound,  // of forget gates, as logits over layers
   kOutput,
   kRouter,
   kExpertGate,
@@ -63,6 +65,7 @@ struct AttentionSizes {
 };
 struct RecurrenceSizes {
   int64_t heads = 0, key = 0, value = 0;  // the state is [heads, key, value]
+  bool gated = false;                     // decays and keys are made of a gate for each key channel
 };
 struct OperatorSizes {
   AttentionSizes attention;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "recipe/mixers/hgrn2.h"
 #include "recipe/mixers/lightning.h"
 #include "recipe/mixers/softmax.h"
 
@@ -14,7 +15,7 @@ namespace longhaul::recipe {
 
 class OptionSet;
 
-enum class Mixer { kSoftmax, kLightning };  // in the order of the list in mixers.cpp, as those of channel mixers
+enum class Mixer { kSoftmax, kLightning, kHgrn2 };  // in the order of the list in mixers.cpp, as those of channel mixers
 enum class ChannelMixer { kDense, kExperts };
 enum class Norm { kRms, kLayer };
 enum class Channel { kSwiglu, kGelu };      // gelu: up, tanh-GeLU, down (GPT-2)
@@ -42,6 +43,7 @@ struct ModelConfig {
   std::vector<Mixer> mixers = {Mixer::kSoftmax};  // pattern repeated over the layers
   SoftmaxOptions softmax;                         // what belongs to one mixer
   LightningOptions lightning;
+  Hgrn2Options hgrn2;
 
   Channel channel = Channel::kSwiglu;
   int64_t intermediate = 2048;  // width of one expert, or of the dense channel mixer

@@ -125,6 +125,7 @@ void show_tables(const RunRequest& request, const data::RunData& data, Pretrain&
   for (const data::DataPart& part : data::parts_of(data.sources)) parts.push_back({part.name, part.documents, part.bytes, part.tokens});
   parts[0].epochs = task.epochs_after(recipe.train.steps);
   const bool colours = colours_wanted(stdout);
+  const plan::DecodingState state = plan::decoding_state(recipe.model, recipe.train.dtype);
   fmt::print("{}\n{}\n{}\n{}\n", observe::parameter_table(rows).text(colours),
              observe::memory_table(planned_memory(memory), memory.fullest().name, free_bytes).text(colours),
              observe::data_table(parts).text(colours),
@@ -133,7 +134,9 @@ void show_tables(const RunRequest& request, const data::RunData& data, Pretrain&
                                   .tokens_per_step = recipe.train.tokens_per_step(),
                                   .steps = recipe.train.steps,
                                   .peak_flops_per_second = profile.gemm(text_of(recipe.train.dtype)),
-                                  .peak_measured_at = profile.measured_at})
+                                  .peak_measured_at = profile.measured_at,
+                                  .decoding_bytes = state.bytes,
+                                  .decoding_bytes_per_token = state.bytes_per_token})
                  .text(colours));
   std::fflush(stdout);
 }

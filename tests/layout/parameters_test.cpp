@@ -38,6 +38,62 @@ TEST(ParameterCount, PublishedModels) {
   EXPECT_EQ(activated_parameter_count(llama_3_8b()), 8'030'261'248 - 2 * 128256 * 4096LL);
 }
 
+ModelConfig hgrn2_of(int64_t layers, int64_t hidden, int64_t heads, int64_t intermediate) {
+  return {.layers = layers,
+          .hidden = hidden,
+          .heads = heads,
+          .head_dim = hidden / heads,
+          .mixers = {Mixer::kHgrn2},
+          .intermediate = intermediate};
+}
+
+// Non-embedding parameters, in millions to one digit: arXiv 2406.16690, table 2 (its norms have no weights). 1B: with the width that fits.
+TEST(ParameterCount, PublishedHgrn2) {
+  EXPECT_EQ(parameter_count(recipe::preset_model("hgrn2-1.3b")), 1'364'396'032);
+  struct Size {
+    ModelConfig config;
+    double millions;
+  };
+  for (const auto& [config, millions] : {Size{hgrn2_of(6, 512, 4, 1536), 20.5},
+                                         {hgrn2_of(12, 768, 6, 2048), 84.9},
+                                         {hgrn2_of(26, 1024, 8, 2816), 334.0},
+                                         {hgrn2_of(32, 1536, 16, 4096), 906.0},
+                                         {hgrn2_of(35, 2560, 20, 6912), 2775.5},
+                                         {hgrn2_of(32, 4096, 32, 11008), 6476.1}}) {
+    int64_t count = 0;
+    for (const ParameterSpec& spec : parameters(config)) {
+      const Role role = spec.tensor.role;
+      if (role != Role::kEmbedding && role != Role::kHead && role != Role::kNorm) count += spec.elements();
+    }
+    EXPECT_NEAR(static_cast<double>(count) / 1e6, millions, 0.051) << config.hidden;
+    EXPECT_EQ(count, config.layers * (4 * config.hidden * config.hidden + 3 * config.hidden * config.intermediate + config.hidden));
+  }
+}
+
+TEST(ParameterNames, BoundsOfHgrn2AreOneTensorOfTheModel) {
+  ModelConfig config = hgrn2_of(4, 32, 2, 8);
+  config.hgrn2.expand = 5;
+  config.mixers = {Mixer::kHgrn2, Mixer::kSoftmax};
+  config.softmax.kv_heads = 1;
+  const auto map = by_name(config);
+  const ParameterSpec& bounds = map.at("hgrn2.lower_bounds.weight");
+  EXPECT_EQ(bounds.tensor.global_shape, (Shape{4, 10}));
+  EXPECT_EQ(bounds.tensor.role, Role::kLowerBound);
+  EXPECT_EQ(bounds.init.kind, Init::Kind::kZeros);
+  EXPECT_EQ(bounds.layer, -1);
+  EXPECT_FALSE(bounds.decay);
+  EXPECT_TRUE(kept_wide(bounds));
+  EXPECT_EQ(placement_of(bounds, Mesh(2, {.tp = 2})).text(), "[-, tp] at pp=0");
+  EXPECT_EQ(stages_of(bounds, config, Mesh(2, {.pp = 2})), (std::vector<int64_t>{0, 1}));
+  EXPECT_EQ(stages_of(bounds, config, Mesh(4, {.pp = 4})), (std::vector<int64_t>{0, 2})) << "a softmax layer alone does not use it";
+  EXPECT_EQ(map.at("layers.2.mixer.query.weight").tensor.global_shape, (Shape{10, 32}));
+  EXPECT_EQ(map.at("layers.2.mixer.forget.weight").tensor.global_shape, (Shape{10, 32}));
+  EXPECT_EQ(map.at("layers.2.mixer.value.weight").tensor.global_shape, (Shape{32, 32}));
+  EXPECT_FALSE(map.contains("layers.1.mixer.forget.weight"));
+  config.mixers = {Mixer::kSoftmax};
+  EXPECT_FALSE(by_name(config).contains("hgrn2.lower_bounds.weight"));
+}
+
 TEST(ParameterCount, WhatATokenPassesThroughIsTheSumOverTheTensors) {
   for (const recipe::ModelConfig& config : {minimax_text_01(), gpt2_124m(), llama_3_8b()}) {
     int64_t sum = 0;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "kernels/cuda/calls.h"
 #include "kernels/dispatch.h"
@@ -43,6 +44,12 @@ std::vector<Tensor> step(const recipe::ModelConfig& config, const char* dtype) {
 
 double distance(const Tensor& a, const Tensor& b) { return (a - b).norm().item<double>() / std::max(b.norm().item<double>(), 1e-30); }
 
+const std::map<recipe::Mixer, std::vector<const char*>> kOperators = {
+    {recipe::Mixer::kSoftmax, {"split_heads", "attention"}},
+    {recipe::Mixer::kLightning, {"silu_heads", "linear_recurrence", "rms_norm"}},
+    {recipe::Mixer::kHgrn2, {"linear_recurrence", "rms_norm"}},
+};
+
 class EmulatedModels : public ::testing::TestWithParam<NamedConfig> {};
 
 TEST_P(EmulatedModels, AreAsExactAsOnTheCpu) {
@@ -52,10 +59,7 @@ TEST_P(EmulatedModels, AreAsExactAsOnTheCpu) {
   const auto found = step(config, "bf16");
   std::vector<std::string> ops = {"embedding", "linear_cross_entropy", "join_norm"};
   for (const auto mixer : config.mixers) {
-    for (const char* op : mixer == recipe::Mixer::kLightning ? std::vector{"silu_heads", "linear_recurrence", "rms_norm"}
-                                                             : std::vector{"split_heads", "attention"}) {
-      ops.emplace_back(op);
-    }
+    for (const char* op : kOperators.at(mixer)) ops.emplace_back(op);
   }
   ops.emplace_back(config.channel == recipe::Channel::kGelu ? "bias_gelu" : "swiglu");
   if (config.experts > 0)

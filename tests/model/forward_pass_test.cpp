@@ -11,7 +11,8 @@ namespace {
 using namespace longhaul::testing;
 
 // What the small models leave out: every layer lightning, biases beside lightning, Hugging Face's slopes, three of five experts in a
-// pre-norm model; factors of one's own, LayerNorm without bias, GeLU and no positions in a post-norm one.
+// pre-norm model; factors of one's own, LayerNorm without bias, GeLU and no positions in a post-norm one; HGRN2 as deep as it goes, behind
+// another mixer, with biases, experts and as many keys as values.
 std::vector<NamedConfig> models() {
   std::vector<NamedConfig> all = small_models();
   recipe::ModelConfig lightning = small_config();
@@ -35,6 +36,14 @@ std::vector<NamedConfig> models() {
   post.channel = recipe::Channel::kGelu;
   post.position = recipe::Position::kNone;
   all.push_back({"layer_norm_post_norm", post});
+  recipe::ModelConfig gated = small_config();
+  gated.layers = 4;
+  gated.mixers = {recipe::Mixer::kLightning, recipe::Mixer::kHgrn2, recipe::Mixer::kHgrn2, recipe::Mixer::kHgrn2};
+  gated.wiring = recipe::Wiring::kPostNorm;
+  gated.bias = true;
+  gated.hgrn2.norm_eps = 1e-3;
+  gated.experts = 3;
+  all.push_back({"hgrn2_experts_post_norm", gated});
   return all;
 }
 

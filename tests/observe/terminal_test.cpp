@@ -172,8 +172,12 @@ TEST(Table, StartUpTables) {
                                        .tokens_per_step = 1000,
                                        .steps = 100,
                                        .peak_flops_per_second = 1e12,
-                                       .peak_measured_at = 1763692565})
+                                       .peak_measured_at = 1763692565,
+                                       .decoding_bytes = 2.1e6,
+                                       .decoding_bytes_per_token = 1024})
                                .text(false);
+  EXPECT_THAT(work, HasSubstr("decoding keeps, a sequence                   2.1 MB"));
+  EXPECT_THAT(work, HasSubstr("decoding keeps, a token                      1.0 kB"));
   EXPECT_THAT(work, HasSubstr("measured peak, 2025-11-21T02:36:05Z"));
   EXPECT_THAT(work, HasSubstr("40.0 GFLOP"));
   EXPECT_THAT(work, HasSubstr("causal attention (MFU)        40.0 MFLOP"));

@@ -33,5 +33,28 @@ TEST(Flops, DenseGpt) {
   EXPECT_NEAR(training_flops_per_token(config, 2048).causal(), 1.06289e12, 1e7);
 }
 
+// PFLOPs of a step of 480 × 8,192 tokens, without embedding and head: arXiv 2406.16690, table 7. Its recurrence is the chunked form's, which is
+// more than the minimum that counts here by 1/(6·heads) of the rest.
+TEST(Flops, PublishedHgrn2) {
+  struct Size {
+    int64_t layers, hidden, heads, intermediate;
+    double petaflops;
+  };
+  for (const Size& size : {Size{12, 768, 6, 2048, 2.1}, {32, 4096, 32, 11008, 153.6}}) {
+    const recipe::ModelConfig config{.layers = size.layers,
+                                     .hidden = size.hidden,
+                                     .vocabulary = 100280,
+                                     .heads = size.heads,
+                                     .head_dim = 128,
+                                     .mixers = {recipe::Mixer::kHgrn2},
+                                     .intermediate = size.intermediate};
+    const TokenFlops flops = training_flops_per_token(config, 8192);
+    EXPECT_EQ(flops.attention_full, 0);
+    EXPECT_EQ(flops.recurrence, 12.0 * static_cast<double>(size.layers * size.hidden * 128));
+    const double head = 6.0 * static_cast<double>(config.vocabulary * config.hidden);
+    EXPECT_NEAR((flops.full() - head) * 480 * 8192 / 1e15, size.petaflops, 0.03 * size.petaflops) << size.hidden;
+  }
+}
+
 }  // namespace
 }  // namespace longhaul::plan

@@ -32,13 +32,13 @@ double elements(const recipe::ModelConfig& model, const std::function<bool(const
 
 // Every parameter of the list is counted, whatever the mixers: bf16 2 + 4 + 12 bytes, norms and routers 4 + 4 + 8; fp32 4 + 4 + 8.
 TEST(MemoryPlan, StateOfEveryPreset) {
-  for (const char* preset : {"first-run", "gpt2-124m", "hybrid-bench", "linear-bench", "llama-3-8b", "minimax-text-01"}) {
+  for (const char* preset : {"first-run", "gpt2-124m", "hgrn2-1.3b", "hybrid-bench", "linear-bench", "llama-3-8b", "minimax-text-01"}) {
     const recipe::ModelConfig model = recipe::preset_model(preset);
-    const double all = elements(model, [](const auto&) { return true; }), wide = elements(model, [](const auto&spec) {
-                                                                            return spec.tensor.role == layout::Role::kNorm ||
-                                                                                   spec.tensor.role == layout::Role::kRouter ||
-                                                                                   spec.tensor.name.ends_with("norm.bias");
-                                                                          });
+    const double all = elements(model, [](const auto&) { return true; }),
+                 wide = elements(model, [](const auto&spec) {
+                   return spec.tensor.role == layout::Role::kNorm || spec.tensor.role == layout::Role::kRouter ||
+                          spec.tensor.role == layout::Role::kLowerBound || spec.tensor.name.ends_with("norm.bias");
+                 });
     const PurposeBytes bf16 = plan_memory(request_of(preset)).peaks();
     EXPECT_EQ(bf16[kParameters], 2 * all + 2 * wide) << preset;
     EXPECT_EQ(bf16[kGradients], 4 * all) << preset;
@@ -53,7 +53,7 @@ TEST(MemoryPlan, StateOfEveryPreset) {
 
 // What products read, packed twice, are the matrices of the list but the router and the embedding, and the head.
 TEST(MemoryPlan, PackedWeightsAreThoseOfTheList) {
-  for (const char* preset : {"first-run", "gpt2-124m", "hybrid-bench", "linear-bench", "llama-3-8b", "minimax-text-01"}) {
+  for (const char* preset : {"first-run", "gpt2-124m", "hgrn2-1.3b", "hybrid-bench", "linear-bench", "llama-3-8b", "minimax-text-01"}) {
     const recipe::ModelConfig model = recipe::preset_model(preset);
     const double matrices = elements(model,
                                      [](const auto& spec) {

@@ -46,6 +46,8 @@ const std::vector<Row>& rows() {
       {"model.norm", "\"layer\"", [](const Recipe& r) { return r.model.norm == Norm::kLayer; }, "", ""},
       {"model.norm_eps", "1e-4", [](const Recipe& r) { return r.model.norm_eps == 1e-4; }, "", ""},
       {"model.lightning_norm_eps", "1e-3", [](const Recipe& r) { return r.model.lightning.norm_eps == 1e-3; }, "", ""},
+      {"model.hgrn2.expand", "48", [](const Recipe& r) { return r.model.hgrn2.expand == 48; }, "", ""},
+      {"model.hgrn2.norm_eps", "1e-3", [](const Recipe& r) { return r.model.hgrn2.norm_eps == 1e-3; }, "", ""},
       {"model.wiring", "\"post_norm\"", [](const Recipe& r) { return r.model.wiring == Wiring::kPostNorm; }, "", ""},
       {"model.alpha", "2.5", [](const Recipe& r) { return r.model.alpha == 2.5; }, "", ""},
       {"model.beta", "0.75", [](const Recipe& r) { return r.model.beta == 0.75; }, "", ""},

@@ -59,6 +59,18 @@ TEST(RecipeLoad, LaterLayersWinAndValuesKnowTheirOrigin) {
   EXPECT_EQ(loaded.origin("train.batch").text(), "default");
 }
 
+TEST(RecipeLoad, AGroupInsideASectionIsATableOrDottedKeys) {
+  for (const char* text : {"[model]\nhgrn2.expand = 48\n", "[model.hgrn2]\nexpand = 48\n", "model.hgrn2.expand = 48\n",
+                           "[model]\nlayers = 3\nhgrn2 = { expand = 48 }\n"}) {
+    EXPECT_EQ(from(text).recipe.model.hgrn2.expand, 48) << text;
+  }
+  EXPECT_EQ(load_defaults({"model.hgrn2.expand=48"}).recipe.model.hgrn2.expand, 48);
+  const ErrorFields section = error_of([] { from("[model.hgrn3]\nexpand = 48\n"); });
+  EXPECT_THAT(section.what, HasSubstr("no section model.hgrn3"));
+  EXPECT_THAT(section.expected, HasSubstr("model.hgrn2"));
+  EXPECT_THAT(error_of([] { from("[model.hgrn2]\nexpandd = 48\n"); }).expected, HasSubstr("model.hgrn2.expand"));
+}
+
 TEST(RecipeLoad, AnEmptyFileIsTheDefaults) {
   EXPECT_EQ(from("").recipe, Recipe{});
   EXPECT_EQ(load_defaults().recipe, Recipe{});

@@ -54,6 +54,7 @@ TEST(RecipeWrite, JsonHasSectionsAndOrigins) {
   EXPECT_EQ(json["optim"]["lr"].get<double>(), 0.1234567890123456789);
   EXPECT_EQ(json["optim"]["stages"][0]["batch"], 16);
   EXPECT_EQ(json["model"]["mixers"][0], "lightning*7");
+  EXPECT_EQ(json["model"]["hgrn2"]["expand"], 0);
   EXPECT_EQ(json["origins"]["train.steps"], "recipes/x.toml:4");
   EXPECT_EQ(json["origins"]["model.hidden"], "preset first-run");
   EXPECT_EQ(json["origins"]["train.seed"], "default");
@@ -68,6 +69,8 @@ TEST(RecipeWrite, ExplainSaysAllAboutAKeyOrASection) {
   EXPECT_THAT(text, HasSubstr("may change"));
   EXPECT_THAT(explain(example(), "optim.stages"), HasSubstr("from_tokens"));
   EXPECT_THAT(explain(example(), "data"), HasSubstr("data.source"));
+  EXPECT_THAT(explain(example(), "model"), HasSubstr("model.hgrn2.expand"));
+  EXPECT_THAT(explain(example(), "model.hgrn2"), testing::AllOf(HasSubstr("model.hgrn2.expand"), Not(HasSubstr("model.layers"))));
   EXPECT_THAT(explain(example(), "data"), Not(HasSubstr("train.steps")));
   const ErrorFields unknown = error_of([] { explain(example(), "train.stepz"); });
   EXPECT_EQ(unknown.code, ExitCode::kUsage);

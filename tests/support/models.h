@@ -54,6 +54,14 @@ inline recipe::ModelConfig hybrid_pre_norm_tied() {
   return config;
 }
 
+// Two HGRN2 layers and a softmax one; key channels that are not the value channels.
+inline recipe::ModelConfig hgrn2_hybrid() {
+  recipe::ModelConfig config = small_config();
+  config.mixers = {recipe::Mixer::kHgrn2, recipe::Mixer::kHgrn2, recipe::Mixer::kSoftmax};
+  config.hgrn2.expand = 6;
+  return config;
+}
+
 inline recipe::ModelConfig gpt2_like() {
   recipe::ModelConfig config = small_config();
   config.family = "gpt2";
@@ -80,6 +88,7 @@ inline recipe::ModelConfig llama_like() {
 inline std::vector<NamedConfig> small_models() {
   return {{"hybrid_experts_post_norm", hybrid_experts_post_norm()},
           {"hybrid_pre_norm_tied", hybrid_pre_norm_tied()},
+          {"hgrn2_hybrid", hgrn2_hybrid()},
           {"gpt2_like", gpt2_like()},
           {"llama_like", llama_like()}};
 }

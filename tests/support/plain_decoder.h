@@ -1,5 +1,5 @@
 // A decoder in plain fp64 ATen, head by head and token by token, written from the published definitions alone: MiniMax-01 (arXiv
-// 2501.08313) for both mixers, the experts and the post-norm wiring, RoFormer (2104.09864) with NeoX pairs, SwiGLU (2002.05202), GPT-2's
+// 2501.08313) for two mixers, the experts and the post-norm wiring, RoFormer (2104.09864) with NeoX pairs, SwiGLU (2002.05202), GPT-2's
 // GeLU and learned positions, sequence-wise balance (2412.19437). It shares with src/model the names and shapes of logical tensors only.
 #pragma once
 
@@ -45,8 +45,7 @@ class PlainDecoder {
     for (int64_t l = 0; l < c.layers; ++l) {
       const std::string layer = "layers." + std::to_string(l) + ".";
       const Tensor h = norm(x, layer + "mixer_norm", c.norm_eps);
-      x = alpha * (post ? h : x) +
-          beta * (c.mixer(l) == recipe::Mixer::kSoftmax ? softmax(h, layer + "mixer.") : lightning(h, layer + "mixer.", l));
+      x = alpha * (post ? h : x) + beta * mixed(h, layer + "mixer.", l);
       const Tensor g = norm(x, layer + "channel_norm", c.norm_eps);
       x = alpha * (post ? g : x) + beta * (c.experts > 0 ? experts(g, layer) : dense(g, layer + "channel."));
     }
@@ -138,6 +137,37 @@ class PlainDecoder {
       return at::stack(rows);
     });
     return linear(at::sigmoid(linear(h, name + "gate")) * rms(o, c.lightning.norm_eps) * weight(name + "norm"), name + "output");
+  }
+
+  // HGRN2 (2404.07904) with the bounds of its published code: what the layers up to l have of a softmax over layers, the first one's left out.
+  Tensor hgrn2(const Tensor& h, const std::string& name, int64_t l) const {
+    const int64_t n_key = c.hgrn2.expand > 0 ? c.hgrn2.expand : c.head_dim;
+    const Tensor summed = weight("hgrn2.lower_bounds").softmax(0).cumsum(0), bound = summed[l] - summed[0];
+    const Tensor q = at::silu(linear(h, name + "query")), v = linear(h, name + "value");
+    const Tensor decay = bound + (1 - bound) * at::sigmoid(linear(h, name + "forget"));
+    const Tensor o = by_document_and_head([&](int64_t begin, int64_t count, int64_t n) {
+      Tensor state = at::zeros({n_key, c.head_dim}, at::kDouble);
+      std::vector<Tensor> rows;
+      for (int64_t t = begin; t < begin + count; ++t) {
+        const Tensor kept = decay[t].narrow(0, n * n_key, n_key);
+        state = kept.unsqueeze(1) * state + at::outer(1 - kept, v[t].narrow(0, n * c.head_dim, c.head_dim));
+        rows.push_back(at::mv(state.t(), q[t].narrow(0, n * n_key, n_key)));
+      }
+      return at::stack(rows);
+    });
+    return linear(rms(o, c.hgrn2.norm_eps) * weight(name + "norm"), name + "output");
+  }
+
+  Tensor mixed(const Tensor& h, const std::string& name, int64_t l) const {
+    switch (c.mixer(l)) {
+      case recipe::Mixer::kSoftmax:
+        return softmax(h, name);
+      case recipe::Mixer::kLightning:
+        return lightning(h, name, l);
+      case recipe::Mixer::kHgrn2:
+        return hgrn2(h, name, l);
+    }
+    return {};
   }
 
   Tensor dense(const Tensor& g, const std::string& name) const {

@@ -49,6 +49,9 @@ const std::map<std::string, Words> kFamilies = {
     {"lightning",
      {"model.preset=linear-bench", "model.layers=3", "model.hidden=128", "model.heads=2", "model.kv_heads=2", "model.head_dim=64",
       "model.intermediate=128", "model.vocabulary=600"}},
+    {"hgrn2",
+     {"model.preset=hgrn2-small", "model.layers=3", "model.mixers=hgrn2*2,softmax", "model.hidden=128", "model.heads=4", "model.kv_heads=2",
+      "model.head_dim=32", "model.hgrn2.expand=48", "model.intermediate=256", "model.vocabulary=600"}},
     {"dense_post_norm",
      {"model.preset=first-run", "model.experts=0", "model.layers=3", "model.mixers=lightning,softmax", "model.hidden=96", "model.heads=3",
       "model.kv_heads=1", "model.head_dim=32", "model.rotary_dim=16", "model.intermediate=256", "model.vocabulary=300"}},
@@ -144,7 +147,7 @@ TEST_P(MemoryPlanned, IsWhatIsCounted) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, MemoryPlanned,
-                         ::testing::Combine(::testing::Values("first_run", "gpt2", "llama", "lightning", "dense_post_norm"),
+                         ::testing::Combine(::testing::Values("first_run", "gpt2", "llama", "lightning", "hgrn2", "dense_post_norm"),
                                             ::testing::Values("bf16", "fp32")),
                          [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param); });
 

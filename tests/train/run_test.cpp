@@ -142,11 +142,15 @@ TEST_F(TrainRun, StepsSayHowOftenTheDataHaveBeenRead) {
 }
 
 TEST_F(TrainRun, ResumedRunEqualsTheUninterruptedOneBitByBit) {
-  for (const std::string dtype : {"train.dtype=fp32", "train.dtype=bf16"}) {
-    const std::string whole = "whole " + dtype, parts = "parts " + dtype;
-    run_training(request(whole, {dtype, "optim.schedule=constant"}));
-    run_training(request(parts, {dtype, "optim.schedule=constant", "train.steps=7"}));
-    const Outcome outcome = run_training(request(parts, {dtype, "optim.schedule=constant"}));
+  const std::pair<std::string, std::string> kinds[] = {{"train.dtype=fp32", "model.mixers=lightning,softmax"},
+                                                       {"train.dtype=bf16", "model.mixers=lightning,softmax"},
+                                                       {"train.dtype=fp32", "model.mixers=softmax,hgrn2"},
+                                                       {"train.dtype=bf16", "model.mixers=hgrn2"}};
+  for (const auto& [dtype, mixers] : kinds) {
+    const std::string whole = "whole " + dtype + " " + mixers, parts = "parts " + dtype + " " + mixers;
+    run_training(request(whole, {dtype, mixers, "optim.schedule=constant"}));
+    run_training(request(parts, {dtype, mixers, "optim.schedule=constant", "train.steps=7"}));
+    const Outcome outcome = run_training(request(parts, {dtype, mixers, "optim.schedule=constant"}));
     EXPECT_EQ(outcome.step, 12);
     EXPECT_EQ(events<observe::Resume>(parts).back().step, 7);
     const observe::Comparison comparison = observe::compare(folder_ / whole, folder_ / parts);

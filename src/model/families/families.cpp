@@ -1,6 +1,7 @@
 #include "model/families/families.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "base/error.h"
 #include "layout/parameters.h"
@@ -22,13 +23,13 @@ std::vector<PublicTensor> logical_tensors(const ModelConfig& config) {
   return tensors;
 }
 
-bool has_lightning(const ModelConfig& config) {
-  return std::find(config.mixers.begin(), config.mixers.end(), recipe::Mixer::kLightning) != config.mixers.end();
+bool has_only(const ModelConfig& config, std::initializer_list<recipe::Mixer> known) {
+  return std::ranges::all_of(config.mixers, [&](recipe::Mixer mixer) { return std::ranges::find(known, mixer) != known.end(); });
 }
 
 // Why public files of the family cannot hold this model; empty: they can. Recipes are checked before; configs built in code are not.
 std::string defect(const ModelConfig& config) {
-  const bool dense_softmax = config.experts == 0 && !has_lightning(config);
+  const bool dense_softmax = config.experts == 0 && has_only(config, {recipe::Mixer::kSoftmax});
   if (config.family == "gpt2") {
     if (!dense_softmax || config.softmax.kv_heads != config.heads)
       return "GPT-2 is dense softmax attention with as many key heads as heads";
@@ -40,8 +41,9 @@ std::string defect(const ModelConfig& config) {
     return "the family has SwiGLU, RMS norms, no biases and no learned positions";
   } else if (config.family == "llama" && !dense_softmax) {
     return "Llama is dense softmax attention";
-  } else if (config.family == "minimax" && config.experts == 0) {
-    return "MiniMax has experts in every layer";
+  } else if (config.family == "minimax" &&
+             (config.experts == 0 || !has_only(config, {recipe::Mixer::kSoftmax, recipe::Mixer::kLightning}))) {
+    return "MiniMax has lightning and softmax attention, and experts in every layer";
   }
   return "";
 }

@@ -1,0 +1,51 @@
+#include "model/hgrn2.h"
+
+#include <fmt/format.h>
+
+#include "kernels/linear_recurrence/op.h"
+
+namespace longhaul::model {
+namespace {
+
+constexpr const char* kBounds = "hgrn2.lower_bounds.weight";
+
+// The first layer that asks makes it.
+Parameter& shared_bounds(ParameterSet& parameters) {
+  Parameter* const made = parameters.holder_of(kBounds);
+  return made != nullptr ? *made : parameters.add_stacked(kBounds, {kBounds});
+}
+
+}  // namespace
+
+Hgrn2::Hgrn2(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters)
+    : SequenceMixer(fmt::format("layers.{}.mixer", layer)),
+      layer_(layer),
+      keys_(config.hgrn2.key_channels(config.head_dim)),
+      values_(config.head_dim),
+      eps_(config.hgrn2.norm_eps),
+      queries_gates_values_(parameters, name(), "query_forget_value", {"query", "forget", "value"}, config.bias),
+      output_(parameters, name(), "output", {"output"}, config.bias),
+      norm_(parameters.add_stacked(name() + ".norm.weight", {name() + ".norm.weight"})),
+      bounds_(shared_bounds(parameters)) {}
+
+Tensor Hgrn2::lower_bound_hk() const {
+  const Tensor bound_c = at::softmax(bounds_.use(), 0).narrow(0, 1, layer_).sum(0);
+  // Rounding may make a sum of shares 1, and such a gate would never write again: cut back to just below, with the gradient as it is.
+  constexpr double kBelowOne = 1 - 0x1p-24;
+  return bound_c.sub(bound_c.detach().sub(kBelowOne).clamp_min(0)).view({-1, keys_});
+}
+
+Tensor Hgrn2::forward(Context& context, const Tensor& hidden, const layout::SequenceView& view, MixerState* state) {
+  const Tensor x = context.ops.gather_tokens(hidden, view);
+  const int64_t tokens = x.size(0), heads = norm_.value.size(0) / values_;
+  const auto parts = queries_gates_values_.forward(context, x).split_with_sizes({heads * keys_, heads * keys_, heads * values_}, 1);
+  const auto result = context.ops.linear_recurrence(
+      at::silu(parts[0]).view({tokens, heads, keys_}), Tensor(), parts[2].view({tokens, heads, values_}),
+      parts[1].view({tokens, heads, keys_}), state != nullptr ? state->recurrence_1hkv : Tensor(), view,
+      {.tied_keys = true, .gate = {.kind = kernels::RecurrenceGate::Kind::kLowerBounded, .lower_bound_hk = lower_bound_hk()}});
+  if (state != nullptr) state->recurrence_1hkv = result.final_state_nhkv;
+  const Tensor y = context.ops.rms_norm(result.o_thd.reshape({tokens, heads * values_}), Tensor(), norm_.use(), eps_);
+  return output_.forward_summed(context, y, view);
+}
+
+}  // namespace longhaul::model
