@@ -50,9 +50,9 @@ ExitCode run(const ProveArguments& arguments) {
   const recipe::LoadedRecipe loaded = recipe::load(arguments.recipe, arguments.overrides);
   std::vector<train::Proof> proofs;
   {
-    Progress progress("proving", static_cast<int64_t>(train::proof_layouts().size()));
+    Progress progress("proving", static_cast<int64_t>(train::proof_layouts(loaded.recipe.parallel).size()));
     bool begun = false;
-    proofs = train::prove(loaded.recipe.model, [&](const train::ProofLayout&) {
+    proofs = train::prove(loaded.recipe.model, loaded.recipe.parallel, [&](const train::ProofLayout&) {
       if (begun) progress.advance(1);
       begun = true;
     });
@@ -71,7 +71,7 @@ void add_prove(Command& program) {
   auto arguments = std::make_shared<ProveArguments>();
   Command prove = program.add("prove", "the recipe's model, made small, is the same on several ranks as in one process (exit 1 when not)",
                               {{"every layout", "prove recipes/first-run.toml"},
-                               {"with other layers", "prove recipes/first-run.toml 'model.mixers=[\"softmax\"]' model.experts=0"},
+                               {"and the layout of [parallel]", "prove recipes/first-run.toml parallel.tp=2 parallel.cp=2"},
                                {"for a script, one object a layout", "prove recipes/first-run.toml --json"}});
   prove.recipe(arguments->recipe, arguments->overrides);
   prove.json_flag(arguments->json);

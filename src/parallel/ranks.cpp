@@ -10,7 +10,14 @@ using layout::Axis;
 Ranks::Ranks() : ops_(std::make_unique<model::LocalOps>()) {}
 
 Ranks::Ranks(comm::Communicator& world, const layout::Mesh& mesh)
-    : place_{mesh, world.rank()}, groups_(std::make_unique<MeshGroups>(world, mesh)), ops_(std::make_unique<MeshOps>(*groups_)) {}
+    : place_{mesh, world.rank()}, groups_(std::make_unique<MeshGroups>(world, mesh)), ops_(std::make_unique<MeshOps>(*groups_)) {
+  if (mesh.size(Axis::kEtp) == 1) return;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "tensors of an expert are not shared by ranks yet",
+               .expected = "parallel.etp = 1",
+               .found = std::to_string(mesh.size(Axis::kEtp)),
+               .hint = "parallel.etp=1 parallel.ep=…"});
+}
 
 Ranks::~Ranks() = default;
 

@@ -10,6 +10,7 @@ OptionSet options_of(Recipe& recipe) {
   declare(set, recipe.train);
   declare(set, recipe.optim);
   declare(set, recipe.sample);
+  declare(set, recipe.parallel);
   declare(set, recipe.observe);
   return set;
 }

@@ -9,6 +9,7 @@
 #include "recipe/observe_options.h"
 #include "recipe/optim_options.h"
 #include "recipe/option.h"
+#include "recipe/parallel_options.h"
 #include "recipe/train_options.h"
 
 namespace longhaul::recipe {
@@ -23,6 +24,7 @@ struct Recipe {
   TrainOptions train;
   OptimOptions optim;
   GenerateOptions sample;
+  ParallelOptions parallel;
   ObserveOptions observe;
   bool operator==(const Recipe&) const = default;
 };

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -196,6 +196,12 @@ class Difference {
 std::vector<Seen> on_ranks(const recipe::ModelConfig& config, const std::string& dtype, const ProofLayout& layout) {
   std::vector<Seen> seen(static_cast<size_t>(layout.world));
   const layout::Mesh mesh(layout.world, layout.shape);
+  if (kRows % mesh.size(Axis::kDp) != 0) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "the proof's sequences cannot be dealt out",
+                 .expected = fmt::format("a number of replicas that divides {}", kRows),
+                 .found = std::to_string(mesh.size(Axis::kDp))});
+  }
   comm::run_ranks(layout.world, [&](comm::Communicator& world) {
     const parallel::Ranks ranks(world, mesh);
     seen[static_cast<size_t>(world.rank())] = three_steps(config, dtype, ranks, layout.split);
@@ -258,14 +264,24 @@ Proof proof_of(const recipe::ModelConfig& config, const ProofLayout& layout, con
 
 }  // namespace
 
-std::vector<ProofLayout> proof_layouts() {
-  return {{"dp2", 2, {}},
-          {"tp2", 2, {.tp = 2}},
-          {"cp2-contiguous", 2, {.cp = 2}, layout::ContextSplit::kContiguous},
-          {"cp2-zigzag", 2, {.cp = 2}, layout::ContextSplit::kZigzag},
-          {"pp2", 2, {.pp = 2}},
-          {"ep2", 2, {.ep = 2}},
-          {"dp2-tp2", 4, {.tp = 2}}};
+std::vector<ProofLayout> proof_layouts(const recipe::ParallelOptions& own) {
+  std::vector<ProofLayout> layouts = {{"dp2", 2, {}},
+                                      {"tp2", 2, {.tp = 2}},
+                                      {"cp2-contiguous", 2, {.cp = 2}, layout::ContextSplit::kContiguous},
+                                      {"cp2-zigzag", 2, {.cp = 2}, layout::ContextSplit::kZigzag},
+                                      {"pp2", 2, {.pp = 2}},
+                                      {"ep2", 2, {.ep = 2}},
+                                      {"dp2-tp2", 4, {.tp = 2}}};
+  if (own.one_process()) return layouts;
+  ProofLayout named{
+      "", own.pp * std::lcm(own.cp * own.tp, own.ep * own.etp), {.pp = own.pp, .cp = own.cp, .tp = own.tp, .ep = own.ep, .etp = own.etp}};
+  const int64_t replicas = named.world / (own.pp * own.cp * own.tp);
+  for (const auto& [axis, ranks] :
+       {std::pair{"dp", replicas}, {"tp", own.tp}, {"pp", own.pp}, {"cp", own.cp}, {"ep", own.ep}, {"etp", own.etp}}) {
+    if (ranks > 1) named.name += fmt::format("{}{}{}", named.name.empty() ? "" : "-", axis, ranks);
+  }
+  layouts.push_back(named);
+  return layouts;
 }
 
 std::string_view name_of(Proof::Status status) {
@@ -294,11 +310,12 @@ recipe::ModelConfig made_small(recipe::ModelConfig model) {
   return model;
 }
 
-std::vector<Proof> prove(const recipe::ModelConfig& model, const std::function<void(const ProofLayout&)>& begins) {
+std::vector<Proof> prove(const recipe::ModelConfig& model, const recipe::ParallelOptions& own,
+                         const std::function<void(const ProofLayout&)>& begins) {
   const recipe::ModelConfig config = made_small(model);
   const Single fp64 = single(config, "fp64"), bf16 = single(config, "bf16");
   std::vector<Proof> proofs;
-  for (const ProofLayout& layout : proof_layouts()) {
+  for (const ProofLayout& layout : proof_layouts(own)) {
     if (begins) begins(layout);
     proofs.push_back(proof_of(config, layout, fp64, bf16));
   }

@@ -27,7 +27,6 @@ struct ProofLayout {
   layout::MeshShape shape;
   layout::ContextSplit split = layout::ContextSplit::kZigzag;
 };
-std::vector<ProofLayout> proof_layouts();
 
 struct Proof {
   enum class Status { kTried, kRefused, kSkipped };
@@ -46,6 +45,10 @@ inline constexpr double kProofBound = 1e-12, kProofBoundBf16 = 0.2, kProofBoundB
 // The recipe's model with its mixers, wiring, experts, ties and biases, and few of everything that has a size.
 recipe::ModelConfig made_small(recipe::ModelConfig model);
 
-std::vector<Proof> prove(const recipe::ModelConfig& model, const std::function<void(const ProofLayout&)>& begins = {});
+// The layouts above, and the recipe's own [parallel], with as many replicas as its experts need, where it is another.
+std::vector<ProofLayout> proof_layouts(const recipe::ParallelOptions& own);
+
+std::vector<Proof> prove(const recipe::ModelConfig& model, const recipe::ParallelOptions& own = {},
+                         const std::function<void(const ProofLayout&)>& begins = {});
 
 }  // namespace longhaul::train

@@ -39,9 +39,18 @@ namespace {
 
 std::string_view text_of(recipe::Dtype dtype) { return recipe::names_of(dtype)[static_cast<size_t>(dtype)]; }
 
-void refuse_what_is_not_there(const recipe::TrainOptions& train) {
-  if (train.task != "pretrain") {
-    throw Error({.code = ExitCode::kUsage, .what = "unknown task", .expected = "pretrain", .found = train.task, .where = "train.task"});
+void refuse_what_is_not_there(const recipe::Recipe& recipe) {
+  if (recipe.train.task != "pretrain") {
+    throw Error(
+        {.code = ExitCode::kUsage, .what = "unknown task", .expected = "pretrain", .found = recipe.train.task, .where = "train.task"});
+  }
+  if (!recipe.parallel.one_process()) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "training on several ranks is not there yet",
+                 .expected = "1 for all of parallel.tp, pp, cp, ep and etp",
+                 .found = "more",
+                 .where = "[parallel]",
+                 .hint = "leave them at 1; `prove` with the same recipe shows whether the layout gives what one process gives"});
   }
 }
 
@@ -210,7 +219,7 @@ void set_compute_threads(int64_t count) {
 
 Outcome run_training(RunRequest request) {
   const recipe::Recipe& recipe = request.recipe.recipe;
-  refuse_what_is_not_there(recipe.train);
+  refuse_what_is_not_there(recipe);
   const at::Device device = device_of(recipe.train);
   const DeviceScope scope(device);
   set_compute_threads(recipe.train.threads);

@@ -125,6 +125,12 @@ const std::vector<Row>& rows() {
       {"sample.top_p", "0.5", [](const Recipe& r) { return r.sample.top_p == 0.5; }, "", ""},
       {"sample.seed", "63", [](const Recipe& r) { return r.sample.seed == 63; }, "", ""},
 
+      {"parallel.tp", "2", [](const Recipe& r) { return r.parallel.tp == 2; }, "", ""},
+      {"parallel.pp", "2", [](const Recipe& r) { return r.parallel.pp == 2; }, "", ""},
+      {"parallel.cp", "2", [](const Recipe& r) { return r.parallel.cp == 2; }, "", ""},
+      {"parallel.ep", "2", [](const Recipe& r) { return r.parallel.ep == 2; }, "", ""},
+      {"parallel.etp", "2", [](const Recipe& r) { return r.parallel.etp == 2; }, "", ""},
+
       {"observe.tensorboard", "false", [](const Recipe& r) { return !r.observe.tensorboard; }, "", ""},
       {"observe.report", "false", [](const Recipe& r) { return !r.observe.report; }, "", ""},
       {"observe.compression_baseline", "false", [](const Recipe& r) { return !r.observe.compression_baseline; }, "", ""},

@@ -12,6 +12,7 @@
 #include "model/decoder.h"
 #include "model/parallel_ops.h"
 #include "optim/gradient_norm.h"
+#include "parallel/ranks.h"
 #include "recipe/load.h"
 #include "storage/catalog.h"
 #include "support/models.h"
@@ -51,10 +52,10 @@ class Documents final : public Task {
 struct Training {
   Training(const recipe::ModelConfig& config, const char* dtype, at::Device device)
       : task(config, dtype, device), optimizer(optim::make_optimizer({}, task.parameters(), task.precision())) {}
-  StepResult step() { return run_step(task, *optimizer, ops, ++steps, {.lr = 0.01, .clip_norm = 0.5, .seed = 1}); }
+  StepResult step() { return run_step(task, *optimizer, ranks, ++steps, {.lr = 0.01, .clip_norm = 0.5, .seed = 1}); }
 
   Documents task;
-  model::LocalOps ops;
+  const parallel::Ranks ranks;
   std::unique_ptr<optim::Optimizer> optimizer;
   int64_t steps = 0;
 };

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "model/decoder.h"
-#include "model/parallel_ops.h"
+#include "parallel/ranks.h"
 #include "support/models.h"
 #include "support/tensors.h"
 #include "train/by_hand.h"
@@ -48,7 +48,7 @@ std::vector<Tensor> copy_values(Task& task) {
 
 class StepGuard : public ::testing::Test {
  protected:
-  StepResult step(int64_t number) { return run_step(task_, *optimizer_, ops_, number, {.lr = 0.01, .clip_norm = 1}); }
+  StepResult step(int64_t number) { return run_step(task_, *optimizer_, ranks_, number, {.lr = 0.01, .clip_norm = 1}); }
   Tensor tensor(const std::string& logical_name) {
     size_t part = 0;
     model::Parameter* parameter = task_.parameters().holder_of(logical_name, &part);
@@ -56,7 +56,7 @@ class StepGuard : public ::testing::Test {
   }
 
   RandomTokens task_;
-  model::LocalOps ops_;
+  const parallel::Ranks ranks_;
   std::unique_ptr<optim::Optimizer> optimizer_ = optim::make_optimizer({}, task_.parameters(), task_.precision());
 };
 
@@ -95,14 +95,14 @@ class StepByHand : public ::testing::Test {
  protected:
   static recipe::OptimOptions options(double clip_norm) { return {.eps = 10, .clip_norm = clip_norm}; }
   StepResult step(int64_t number, double lr, double clip_norm) {
-    return run_step(task_, *optimizer_, ops_, number, {.lr = lr, .clip_norm = clip_norm});
+    return run_step(task_, *optimizer_, ranks_, number, {.lr = lr, .clip_norm = clip_norm});
   }
   void expect_value(const Tensor& expected) const {
     EXPECT_LT((task_.value() - expected).abs().max().item<double>(), 1e-12) << task_.value() << expected;
   }
 
   testing::VectorTask task_;
-  model::LocalOps ops_;
+  const parallel::Ranks ranks_;
   std::unique_ptr<optim::Optimizer> optimizer_ = optim::make_optimizer(options(0), task_.parameters(), task_.precision());
   testing::Tensors by_hand_{{"w", at::arange(1, 4, at::kDouble)}};
   const Tensor mean_ = 2 * testing::VectorTask::slope() / testing::VectorTask::kWeight;
@@ -191,7 +191,7 @@ TEST_F(StepByHand, ANanLossWithAFiniteGradientIsTheLosss) {
    private:
     testing::VectorTask& inner_;
   } silent(task_);
-  const StepResult result = run_step(silent, *optimizer_, ops_, 1, {.lr = 0.5});
+  const StepResult result = run_step(silent, *optimizer_, ranks_, 1, {.lr = 0.5});
   ASSERT_TRUE(result.skipped);
   EXPECT_EQ(result.skipped->layer, "loss");
   EXPECT_EQ(result.skipped->phase, "loss");
@@ -205,11 +205,11 @@ TEST(StepWithExperts, RoutersLearnFromTheirAuxiliaryLoss) {
     config.auxiliary_loss = coefficient;
     config.z_loss = 0;
     RandomTokens task(config, "fp64");
-    model::LocalOps ops;
+    const parallel::Ranks ranks;
     const auto optimizer = optim::make_optimizer({.eps = 10, .weight_decay = 0}, task.parameters(), task.precision());
     const Tensor router = task.parameters().holder_of("layers.0.router.weight")->value.detach();
     const Tensor before = router.clone();
-    const StepResult result = run_step(task, *optimizer, ops, 1, {.lr = 1});
+    const StepResult result = run_step(task, *optimizer, ranks, 1, {.lr = 1});
     EXPECT_EQ(result.auxiliary_loss > 0, coefficient > 0);
     moved.push_back(router - before);
   }

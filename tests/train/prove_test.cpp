@@ -1,0 +1,136 @@
+// Several ranks give what one process gives: every layout, over models of every kind. What it takes for granted (that a difference is
+// seen) is shown by scripts/mutations/parallel.
+#include "train/prove.h"
+
+#include <gtest/gtest.h>
+
+#include "comm/run_ranks.h"
+#include "model/decoder.h"
+#include "support/models.h"
+#include "train/step.h"
+
+// ctest: label=full timeout=300
+
+namespace longhaul::train {
+namespace {
+
+using recipe::Mixer;
+
+recipe::ModelConfig gpt2() {
+  recipe::ModelConfig config;
+  config.mixers = {Mixer::kSoftmax};
+  config.norm = recipe::Norm::kLayer;
+  config.position = recipe::Position::kLearned;
+  config.max_positions = 64;
+  config.channel = recipe::Channel::kGelu;
+  config.bias = config.tie_embeddings = true;
+  return config;
+}
+
+recipe::ModelConfig hybrid() {
+  recipe::ModelConfig config;
+  config.mixers = {Mixer::kHgrn2, Mixer::kLightning, Mixer::kSoftmax};
+  config.experts = 4;
+  config.auxiliary_loss = 0.1;
+  config.z_loss = 0.01;
+  config.wiring = recipe::Wiring::kPostNorm;
+  config.beta = 0.9;
+  config.tie_embeddings = true;
+  return config;
+}
+
+recipe::ModelConfig dense_linear() {
+  recipe::ModelConfig config;
+  config.mixers = {Mixer::kLightning};
+  return config;
+}
+
+void expect_equal(const recipe::ModelConfig& config, bool experts) {
+  const std::vector<Proof> proofs = prove(config);
+  ASSERT_EQ(proofs.size(), proof_layouts({}).size());
+  for (const Proof& proof : proofs) {
+    EXPECT_TRUE(proof.holds) << proof.layout << ": " << proof.reason;
+    EXPECT_LE(proof.worst, kProofBound) << proof.layout << ": " << proof.tensor;
+    EXPECT_EQ(proof.status, proof.layout == "ep2" && !experts ? Proof::Status::kSkipped : Proof::Status::kTried) << proof.reason;
+    EXPECT_EQ(proof.tensor.empty(), proof.status != Proof::Status::kTried) << "nothing was compared";
+  }
+}
+
+TEST(Prove, AHybridWithExpertsAndSharedBounds) { expect_equal(hybrid(), true); }
+TEST(Prove, BiasesLearnedPositionsAndLayerNorms) { expect_equal(gpt2(), false); }
+TEST(Prove, LightningAlone) { expect_equal(dense_linear(), false); }
+
+TEST(Prove, TheLayoutOfTheRecipe) {
+  const std::vector<Proof> proofs = prove(hybrid(), {.tp = 2, .pp = 2, .cp = 2, .ep = 2});
+  ASSERT_EQ(proofs.size(), 8U);
+  EXPECT_EQ(proofs.back().layout, "tp2-pp2-cp2-ep2");
+  EXPECT_TRUE(proofs.back().holds) << proofs.back().reason;
+  EXPECT_EQ(proofs.back().status, Proof::Status::kTried) << proofs.back().reason;
+  EXPECT_EQ(prove(dense_linear(), {.etp = 2}).back().status, Proof::Status::kRefused);
+}
+
+TEST(Prove, AModelThatTheRanksCannotShareIsRefused) {
+  recipe::ModelConfig config = hybrid();
+  config.experts = 3;
+  for (const Proof& proof : prove(config)) {
+    if (proof.layout != "ep2") continue;
+    EXPECT_EQ(proof.status, Proof::Status::kRefused);
+    EXPECT_NE(proof.reason.find("3 experts"), std::string::npos) << proof.reason;
+  }
+}
+
+// Two replicas; the second one's loss is not a number in step 2.
+class NanOnOneRank final : public Task {
+ public:
+  explicit NanOnOneRank(const parallel::Ranks& ranks)
+      : ranks_(ranks), decoder_(testing::small_config(), Precision::named("fp32"), at::kCPU, model::Use::kTraining, ranks.place()) {
+    decoder_.parameters().initialise(1);
+  }
+  model::ParameterSet& parameters() override { return decoder_.parameters(); }
+  const Precision& precision() const override { return decoder_.precision(); }
+  StepWork prepare(int64_t step) override {
+    step_ = step;
+    return {.micro_batches = 1, .weight = 8, .tokens = 8};
+  }
+  Tensor loss(model::Context& context, int64_t) override {
+    const Tensor ids = at::arange(8, at::kLong).add(ranks_.place().rank);
+    const Tensor loss = decoder_.loss(context, decoder_.hidden(context, ids, layout::make_single(8)), ids);
+    return step_ == 2 && ranks_.place().rank == 1 ? loss * std::nan("") : loss;
+  }
+  std::optional<TaskEvaluation> evaluate(bool, const std::function<bool()>&) override { return std::nullopt; }
+  std::optional<TaskSample> sample() override { return std::nullopt; }
+
+ private:
+  const parallel::Ranks& ranks_;
+  model::Decoder decoder_;
+  int64_t step_ = 0;
+};
+
+TEST(StepOfRanks, IsSkippedEverywhereOrNowhere) {
+  std::vector<std::vector<bool>> skipped(2);
+  std::vector<std::vector<double>> losses(2), weights(2);
+  std::vector<Tensor> values(2);
+  comm::run_ranks(2, [&](comm::Communicator& world) {
+    const parallel::Ranks ranks(world, layout::Mesh(2, {}));
+    const auto rank = static_cast<size_t>(world.rank());
+    NanOnOneRank task(ranks);
+    const auto optimizer = optim::make_optimizer({}, task.parameters(), task.precision());
+    for (int64_t step = 1; step <= 3; ++step) {
+      const StepResult result = run_step(task, *optimizer, ranks, step, {.lr = 0.01, .clip_norm = 1});
+      skipped[rank].push_back(result.skipped.has_value());
+      losses[rank].push_back(result.loss);
+      weights[rank].push_back(result.work.weight);
+    }
+    EXPECT_EQ(optimizer->steps(), 2);
+    values[rank] = task.parameters().all()[0]->value.detach().clone();
+  });
+  EXPECT_EQ(skipped[0], (std::vector<bool>{false, true, false}));
+  EXPECT_EQ(skipped[1], skipped[0]);
+  EXPECT_EQ(losses[0][0], losses[1][0]);
+  EXPECT_EQ(losses[0][2], losses[1][2]);
+  EXPECT_EQ(weights[0], (std::vector<double>{16, 16, 16})) << "the labels of both replicas";
+  EXPECT_TRUE(values[0].equal(values[1])) << "ranks diverged";
+}
+
+}  // namespace
+}  // namespace longhaul::train
