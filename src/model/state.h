@@ -1,4 +1,4 @@
-// What decoding keeps of the tokens it has seen: an fp32 recurrence state for each lightning layer, keys and values for each
+// What decoding keeps of the tokens it has seen: an fp32 recurrence state for each recurrent layer, keys and values for each
 // softmax layer, in pages. One sequence; the size of a recurrence state does not depend on its length.
 #pragma once
 
