@@ -3,7 +3,7 @@
 #include <ATen/OpMathType.h>
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
 #include <cstring>
 #include <type_traits>
 
@@ -31,11 +31,19 @@ T sum_of(T a, T b) {
 
 template <class T>
 T max_of(T a, T b) {
-  if constexpr (!std::is_integral_v<T>) {
-    if (std::isnan(a)) return a;
-    if (std::isnan(b)) return b;
+  const bool takes_b = (a < b) | ((b != b) & (a == a));  // NaN stays, whoever has it; without branches, for vectors
+  return takes_b ? b : a;
+}
+
+template <class T>
+T narrowed(at::opmath_type<T> wide) {
+  if constexpr (std::is_same_v<T, at::BFloat16>) {  // to the nearest, ties to even: as LibTorch does it, but without branches
+    const uint32_t bits = std::bit_cast<uint32_t>(wide);
+    const uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+    return {static_cast<uint16_t>(wide != wide ? 0x7fc0U : rounded), at::BFloat16::from_bits()};
+  } else {
+    return static_cast<T>(wide);
   }
-  return a < b ? b : a;
 }
 
 // A block stays in the processor's first cache while all sources go over it. It is also what allows a target to be a source.
@@ -47,6 +55,7 @@ void combine_as(const Piece& piece, const Operator& put_together) {
   for (int64_t begin = 0; begin < piece.elements; begin += kBlock) {
     const int64_t count = std::min(kBlock, piece.elements - begin);
     const T* first = reinterpret_cast<const T*>(piece.sources.front()) + begin;
+#pragma omp simd
     for (int64_t i = 0; i < count; ++i) block[i] = static_cast<Wide>(first[i]);
     for (size_t s = 1; s < piece.sources.size(); ++s) {
       const T* source = reinterpret_cast<const T*>(piece.sources[s]) + begin;
@@ -56,7 +65,7 @@ void combine_as(const Piece& piece, const Operator& put_together) {
     for (std::byte* bytes : piece.targets) {
       T* target = reinterpret_cast<T*>(bytes) + begin;
 #pragma omp simd
-      for (int64_t i = 0; i < count; ++i) target[i] = static_cast<T>(block[i]);
+      for (int64_t i = 0; i < count; ++i) target[i] = narrowed<T>(block[i]);
     }
   }
 }

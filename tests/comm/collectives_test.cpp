@@ -180,6 +180,23 @@ TEST(CollectivesMore, Bf16SumsAreRoundedOnce) {
   });
 }
 
+// Every bf16 number plus numbers around half of its last bit, against LibTorch's rounding; NaN and infinities among them.
+TEST(CollectivesMore, Bf16SumsAreRoundedAsLibTorchRounds) {
+  std::vector<at::BFloat16> every;
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) every.emplace_back(static_cast<uint16_t>(bits), at::BFloat16::from_bits());
+  const Tensor all = at::from_blob(every.data(), {0x10000}, at::kBFloat16);
+  run_ranks(2, [&](Communicator& world) {
+    for (const double part : {0.0, 0.001953125, 0.00390625, 0.0078125, -0.00390625}) {
+      const Tensor other = (all.to(at::kFloat) * part).to(at::kBFloat16);
+      const Tensor expected = (all.to(at::kFloat) + other.to(at::kFloat)).to(at::kBFloat16);
+      const Tensor sum = world.rank() == 0 ? all.clone() : other.clone();
+      world.all_reduce(sum, Reduction::kSum, {"sum"}).wait();
+      EXPECT_TRUE(at::equal(sum.isnan(), expected.isnan()));
+      EXPECT_TRUE(at::equal(sum.nan_to_num(7), expected.nan_to_num(7))) << part;
+    }
+  });
+}
+
 TEST(CollectivesMore, TheMaximumShowsNan) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   for (const ScalarType type : {at::kBFloat16, at::kHalf, at::kFloat, at::kDouble}) {
