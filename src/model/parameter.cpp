@@ -101,8 +101,8 @@ Parameter& ParameterSet::add_experts(const std::string& storage_name, const std:
     for (const std::string& name : of_expert) {
       const layout::ParameterSpec& spec = take(name);
       // Of another expert rank: its box is empty, whatever its own axes are.
-      if (layout::even_owner(spec.split.experts, place_.mesh.size(layout::Axis::kEp), spec.expert) != place_.coordinate(layout::Axis::kEp))
-        continue;
+      const int64_t ranks = place_.mesh.size(layout::Axis::kEp);
+      if (ranks > 1 && layout::even_owner(spec.split.experts, ranks, spec.expert) != place_.coordinate(layout::Axis::kEp)) continue;
       Part part = part_of(spec, *parameter);
       const std::vector<int64_t>& held = part.held.length;
       part.slice = {{experts, row, 0}, {1, held[0], held[1]}};
