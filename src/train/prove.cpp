@@ -257,7 +257,7 @@ Proof proof_of(const recipe::ModelConfig& config, const ProofLayout& layout, con
   } catch (const Error& error) {
     if (error.code() != ExitCode::kUsage) throw;
     proof.status = Proof::Status::kRefused;
-    proof.reason = error.what();
+    proof.reason = fmt::format("{}: {} expected, {} found", error.fields().what, error.fields().expected, error.fields().found);
   }
   return proof;
 }
