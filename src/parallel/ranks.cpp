@@ -1,5 +1,8 @@
 #include "parallel/ranks.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "base/error.h"
 
 namespace longhaul::parallel {
@@ -39,16 +42,21 @@ void Ranks::sum_gradients(model::ParameterSet& parameters) const {
   if (place_.mesh.size(Axis::kPp) > 1) sum_over_stages(parameters);
 }
 
-// A tensor that several stages use gets a gradient on each. Stages that do not have it are no part of the group of a tied embedding, and add
-// nothing to others.
+// A tensor that several stages use gets a gradient on each.
 void Ranks::sum_over_stages(model::ParameterSet& parameters) const {
   for (const auto& parameter : parameters.all()) {
     const std::vector<int64_t>& stages = parameter->parts[0].spec.stages;
     if (!parameter->trainable() || stages.size() < 2) continue;
-    LONGHAUL_ASSERT(stages == (std::vector<int64_t>{0, place_.mesh.size(Axis::kPp) - 1}) ||
-                        static_cast<int64_t>(stages.size()) == place_.mesh.size(Axis::kPp),
-                    "{} is used by some stages between the first and the last", parameter->name);
-    const bool all = static_cast<int64_t>(stages.size()) == place_.mesh.size(Axis::kPp);
+    const int64_t count = place_.mesh.size(Axis::kPp);
+    const bool all = static_cast<int64_t>(stages.size()) == count;
+    if (!all && stages != std::vector<int64_t>{0, count - 1}) {
+      throw Error({.code = ExitCode::kUsage,
+                   .what = fmt::format("some stages use {} and others do not", parameter->name),
+                   .expected = "all stages, or the first and the last",
+                   .found = fmt::format("stages {} of {}", fmt::join(stages, ", "), count),
+                   .where = "parallel.pp",
+                   .hint = "choose parallel.pp so that each stage has a layer of every mixer"});
+    }
     groups_->named(all ? "pp" : "embedding").all_reduce(parameter->grad, Reduction::kSum, {.name = parameter->name}).wait();
   }
 }

@@ -280,7 +280,8 @@ std::vector<ProofLayout> proof_layouts(const recipe::ParallelOptions& own) {
        {std::pair{"dp", replicas}, {"tp", own.tp}, {"pp", own.pp}, {"cp", own.cp}, {"ep", own.ep}, {"etp", own.etp}}) {
     if (ranks > 1) named.name += fmt::format("{}{}{}", named.name.empty() ? "" : "-", axis, ranks);
   }
-  layouts.push_back(named);
+  const auto same = [&](const ProofLayout& each) { return each.world == named.world && each.shape == named.shape; };
+  if (std::ranges::none_of(layouts, same)) layouts.push_back(named);
   return layouts;
 }
 
