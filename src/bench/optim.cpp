@@ -58,6 +58,7 @@ Result adamw_with_packing(double error) {
   const auto set_of = [&] {
     auto set = std::make_unique<model::ParameterSet>(specs, precision, at::kCPU);
     for (const auto& spec : specs) set->add_stacked(spec.tensor.name, {spec.tensor.name});
+    set->allocate();
     return set;
   };
   const auto ask_for_copies = [](model::Parameter& parameter, kernels::PackedWeight& copies) {

@@ -98,7 +98,7 @@ Result bench_train(const TrainRequest& request, const MachineProfile& peak) {
   RandomTokens task(recipe.model, precision, request);
   task.parameters().initialise(request.seed);
   const auto optimizer = optim::make_optimizer(recipe.optim, task.parameters(), precision);
-  const parallel::Ranks ranks;
+  parallel::Ranks ranks;
 
   std::vector<double> milliseconds, losses;
   Progress progress("steps", request.steps + kUncounted);

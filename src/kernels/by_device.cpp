@@ -32,14 +32,17 @@ std::vector<Tensor> meta_results(const std::vector<Tensor>& inputs, const std::v
   });
 }
 
-Tensor with_gradient_to(const Tensor& value, const Tensor& sink) {
-  if (!sink.defined() || !at::GradMode::is_enabled()) return value.detach();
+Tensor with_gradient_to(const Tensor& value, const GradientSink& sink) {
+  if (!sink.wanted() || !at::GradMode::is_enabled()) return value.detach();
   const Tensor leaf = value.detach().requires_grad_(true);
   return differentiable("with_gradient_to", {leaf}, [&]() -> Recorded {
-    return {.results = {leaf.view_as(leaf)}, .backward = [sink](const BackwardCall& call) {
-              sink.add_(call.gradients[0]);
-              return std::vector<Tensor>(1);
-            }};
+    return {.results = {leaf.view_as(leaf)},
+            .backward =
+                [sink](const BackwardCall& call) {
+                  sink.add([gradient = call.gradients[0]](const Tensor& buffer) { buffer.add_(gradient); });
+                  return std::vector<Tensor>(1);
+                },
+            .sinks = {sink}};
   })[0];
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/dispatch.h"
+#include "kernels/gradient_sink.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::kernels {
@@ -29,6 +30,6 @@ struct MetaResult {
 std::vector<Tensor> meta_results(const std::vector<Tensor>& inputs, const std::vector<MetaResult>& results);
 
 // `value`, whose gradient is added to `sink` instead of travelling on; without a sink it has none.
-Tensor with_gradient_to(const Tensor& value, const Tensor& sink);
+Tensor with_gradient_to(const Tensor& value, const GradientSink& sink);
 
 }  // namespace longhaul::kernels

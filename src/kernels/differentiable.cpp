@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
 
+#include <algorithm>
 #include <string>
 
 #include "base/error.h"
@@ -32,6 +33,7 @@ std::vector<Tensor> once_differentiable(const char* op, const std::function<std:
 struct RecordedPass : torch::CustomClassHolder {
   std::string op;
   std::function<std::vector<Tensor>(const BackwardCall&)> backward;
+  std::vector<GradientSink> sinks;
   std::vector<bool> defined;  // of the inputs: autograd knows the defined ones only
 };
 
@@ -41,6 +43,7 @@ class RecordedFunction : public torch::autograd::Function<RecordedFunction> {
                                      const c10::intrusive_ptr<RecordedPass>& record) {
     Recorded recorded = run();
     record->backward = std::move(recorded.backward);
+    record->sinks = std::move(recorded.sinks);
     context->saved_data["record"] = c10::IValue::make_capsule(record);
     context->set_materialize_grads(recorded.zeros_for_missing);
     context->save_for_backward(std::move(recorded.saved));
@@ -81,7 +84,13 @@ std::vector<Tensor> differentiable(const char* op, const std::vector<Tensor>& in
     record->defined.push_back(input.defined());
     if (input.defined()) defined.push_back(input);
   }
-  return RecordedFunction::apply(at::TensorList(defined), forward, record);
+  const bool recorded =
+      at::GradMode::is_enabled() && std::ranges::any_of(defined, [](const Tensor& input) { return input.requires_grad(); });
+  std::vector<Tensor> results = RecordedFunction::apply(at::TensorList(defined), forward, record);
+  if (recorded) {
+    for (const GradientSink& sink : record->sinks) sink.announce();
+  }
+  return results;
 }
 
 }  // namespace longhaul::kernels

@@ -11,6 +11,7 @@
 #include <functional>
 #include <vector>
 
+#include "kernels/gradient_sink.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::kernels {
@@ -31,6 +32,7 @@ struct Recorded {
   // One gradient an input, in their order; undefined: none. It has no derivative of its own: who asks for one (create_graph, then backward
   // again) gets an error instead of a silent zero.
   std::function<std::vector<Tensor>(const BackwardCall&)> backward;
+  std::vector<GradientSink> sinks{};   // that the backward pass adds to, each once
   bool zeros_for_missing = true;       // a result that nothing used has a gradient of zeros; else an undefined one
   std::vector<size_t> not_recorded{};  // numbers of results without a gradient
 };

@@ -38,9 +38,6 @@ struct Context {
   std::map<std::string, Tensor> auxiliary_losses;  // by block, without gradient; reading one waits for the device
   std::map<std::string, Tensor> statistics;        // scalars by name, "router/busiest_expert_share"; likewise
 
-  // Set by schedules that compute weight gradients later than input gradients: Linear puts its products there.
-  std::vector<std::function<void()>>* postponed_weight_gradients = nullptr;
-
   // When set, called with (block name, output): how the numeric guard finds the first bad layer.
   std::function<void(const std::string&, const Tensor&)> inspect;
 };

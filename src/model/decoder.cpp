@@ -45,18 +45,18 @@ Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Dev
     norm_ = std::make_unique<Norm>(parameters_, "norm", config.norm, config.norm_eps, config.bias);
     head_ = config.tie_embeddings ? embedding_ : &parameters_.add_stacked("head.weight", {"head.weight"});
   }
-  parameters_.expect_all_taken();
+  parameters_.allocate();
 }
 
 VocabularyShare Decoder::share_of(Parameter& table) const {
-  return {.weights = {.weight = table.value, .sink = {.weight = table.grad}, .kept = table.kept()},
+  return {.weights = {.weight = table.value, .sinks = {.weight = table.sink()}, .kept = table.kept()},
           .first_row = table.parts[0].held.offset[0]};
 }
 
 Tensor Decoder::embed(Context& context, const Tensor& ids, const layout::SequenceView& view) {
   LONGHAUL_ASSERT(view.tokens() == ids.size(0), "{} tokens, a view of {}", ids.size(0), view.tokens());
   const kernels::EmbeddingTable positions =
-      position_ != nullptr ? kernels::EmbeddingTable{position_->value, position_->grad} : kernels::EmbeddingTable{};
+      position_ != nullptr ? kernels::EmbeddingTable{position_->value, position_->sink()} : kernels::EmbeddingTable{};
   const Tensor hidden = context.ops.embed(ids, share_of(*embedding_), position_ != nullptr ? &positions : nullptr, view);
   if (context.inspect) context.inspect("embedding", hidden);
   return hidden;

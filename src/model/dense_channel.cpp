@@ -21,7 +21,7 @@ DenseChannel::DenseChannel(const recipe::ModelConfig& config, int64_t layer, Par
 Tensor DenseChannel::forward(Context& context, const Tensor& hidden, const layout::SequenceView& view) {
   const auto activation = kind_ == recipe::Channel::kSwiglu ? kernels::Activation::kSwiglu : kernels::Activation::kGelu;
   const Tensor x = context.ops.gather_tokens(hidden, view);
-  return down_.finish_sum(context, kernels::feed_forward(x, activation, up_.weights(context), down_.summed_weights(context)), view);
+  return down_.finish_sum(context, kernels::feed_forward(x, activation, up_.weights(), down_.summed_weights(context)), view);
 }
 
 }  // namespace longhaul::model

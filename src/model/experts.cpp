@@ -27,14 +27,12 @@ Experts::Experts(const recipe::ModelConfig& config, int64_t layer, ParameterSet&
 
 Tensor Experts::forward(Context& context, const Tensor& hidden, const layout::SequenceView& view) {
   const Tensor sequence_offsets = view.own_row_offsets.size() < 3 ? Tensor() : to_tensor(view.own_row_offsets);
-  const kernels::Routing routing = kernels::route(hidden, router_->value, per_token_, router_->grad, sequence_offsets);
+  const kernels::Routing routing = kernels::route(hidden, router_->value, per_token_, router_->sink(), sequence_offsets);
   const kernels::ExpertAssignment assignment = kernels::assign_experts(routing.choice_tk, experts_);
 
   const ExpertRows rows = context.ops.to_experts(kernels::permute_to_experts(hidden, assignment), assignment.rows_per_expert);
   const auto weights = [&](Parameter& parameter) {
-    return kernels::LinearWeights{.weight = parameter.value,
-                                  .sink = {.weight = parameter.grad, .postponed = context.postponed_weight_gradients},
-                                  .kept = parameter.kept()};
+    return kernels::LinearWeights{.weight = parameter.value, .sinks = {.weight = parameter.sink()}, .kept = parameter.kept()};
   };
   const Tensor down =
       kernels::grouped_feed_forward(rows.rows, rows.per_expert, kernels::Activation::kSwiglu, weights(*gate_up_), weights(*down_));

@@ -38,7 +38,7 @@ Tensor Hgrn2::lower_bound_hk() const {
 Tensor Hgrn2::forward(Context& context, const Tensor& hidden, const layout::SequenceView& view, MixerState* state) {
   const Tensor x = context.ops.gather_tokens(hidden, view);
   const int64_t tokens = x.size(0), heads = norm_.value.size(0) / values_;
-  const auto parts = queries_gates_values_.forward(context, x).split_with_sizes({heads * keys_, heads * keys_, heads * values_}, 1);
+  const auto parts = queries_gates_values_.forward(x).split_with_sizes({heads * keys_, heads * keys_, heads * values_}, 1);
   const auto result = context.ops.linear_recurrence(
       at::silu(parts[0]).view({tokens, heads, keys_}), Tensor(), parts[2].view({tokens, heads, values_}),
       parts[1].view({tokens, heads, keys_}), state != nullptr ? state->recurrence_1hkv : Tensor(), view,

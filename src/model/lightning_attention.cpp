@@ -48,18 +48,17 @@ LightningAttention::LightningAttention(const recipe::ModelConfig& config, int64_
   const auto first = slopes.begin() + qkv_.first_row(0) / head_dim_;
   slopes = {first, first + heads_};
   // Slopes are never rounded to the model's dtype: bf16 would change horizons by up to 0.4 %.
-  const ScalarType type = norm_.value.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  log_decay_h_ = at::tensor(slopes, at::kDouble).to(norm_.value.options().dtype(type).requires_grad(false));
+  log_decay_h_ = at::tensor(slopes, at::kDouble).to(parameters.wide_options());
 }
 
 Tensor LightningAttention::forward(Context& context, const Tensor& hidden, const layout::SequenceView& view, MixerState* state) {
   const Tensor x = context.ops.gather_tokens(hidden, view);
-  const kernels::Heads heads = kernels::silu_heads(qkv_.forward(context, x), heads_, heads_, head_dim_);
+  const kernels::Heads heads = kernels::silu_heads(qkv_.forward(x), heads_, heads_, head_dim_);
   const auto result = context.ops.linear_recurrence(heads.q_thd, heads.k_thd, heads.v_thd, log_decay_h_,
                                                     state != nullptr ? state->recurrence_1hkv : Tensor(), view, {});
   if (state != nullptr) state->recurrence_1hkv = result.final_state_nhkv;
   const Tensor o = result.o_thd.reshape({x.size(0), heads_ * head_dim_});
-  const Tensor y = context.ops.rms_norm(o, gate_.forward(context, x), norm_.use(), eps_);
+  const Tensor y = context.ops.rms_norm(o, gate_.forward(x), norm_.use(), eps_);
   return output_.forward_summed(context, y, view);
 }
 

@@ -13,17 +13,16 @@ Linear::Linear(ParameterSet& parameters, const std::string& prefix, const std::s
   if (bias) bias_ = &parameters.add_stacked(prefix + "." + storage + ".bias", names(".bias"));
 }
 
-kernels::LinearWeights Linear::weights(Context& context) const {
-  return {
-      .weight = weight_->value,
-      .bias = bias_ != nullptr ? bias_->value : Tensor(),
-      .sink = {.weight = weight_->grad, .bias = bias_ != nullptr ? bias_->grad : Tensor(), .postponed = context.postponed_weight_gradients},
-      .kept = weight_->kept()};
+kernels::LinearWeights Linear::weights() const {
+  return {.weight = weight_->value,
+          .bias = bias_ != nullptr ? bias_->value : Tensor(),
+          .sinks = {.weight = weight_->sink(), .bias = bias_ != nullptr ? bias_->sink() : kernels::GradientSink()},
+          .kept = weight_->kept()};
 }
 
 kernels::LinearWeights Linear::summed_weights(Context& context) const {
-  kernels::LinearWeights own = weights(context);
-  if (context.ops.tensor_ranks() > 1) own.bias = own.sink.bias = Tensor();
+  kernels::LinearWeights own = weights();
+  if (context.ops.tensor_ranks() > 1) own.bias = Tensor(), own.sinks.bias = {};
   return own;
 }
 
@@ -33,14 +32,14 @@ Tensor Linear::finish_sum(Context& context, const Tensor& product, const layout:
   return bias_ != nullptr ? sum + bias_->use() : sum;
 }
 
-Tensor Linear::forward(Context& context, const Tensor& x) const {
-  const kernels::LinearWeights own = weights(context);
-  return kernels::linear(x, own.weight, own.bias, own.sink, own.kept);
+Tensor Linear::forward(const Tensor& x) const {
+  const kernels::LinearWeights own = weights();
+  return kernels::linear(x, own.weight, own.bias, own.sinks, own.kept);
 }
 
 Tensor Linear::forward_summed(Context& context, const Tensor& x, const layout::SequenceView& view) const {
   const kernels::LinearWeights own = summed_weights(context);
-  return finish_sum(context, kernels::linear(x, own.weight, own.bias, own.sink, own.kept), view);
+  return finish_sum(context, kernels::linear(x, own.weight, own.bias, own.sinks, own.kept), view);
 }
 
 }  // namespace longhaul::model

@@ -16,11 +16,11 @@ class Linear {
   // prefix "layers.3.mixer", storage "qkv", outputs {"query", "key", "value"}: holds prefix.query.weight, … (and .bias).
   Linear(ParameterSet& parameters, const std::string& prefix, const std::string& storage, const std::vector<std::string>& outputs,
          bool bias);
-  Tensor forward(Context& context, const Tensor& x_ti) const;  // [tokens, in] → [tokens, Σ out of this rank]
+  Tensor forward(const Tensor& x_ti) const;  // [tokens, in] → [tokens, Σ out of this rank]
   // Where the tensor ranks have a share of `in` each: the sum of their products, for this rank's own tokens; the bias is added once.
   Tensor forward_summed(Context& context, const Tensor& x_ti, const layout::SequenceView& view) const;
 
-  kernels::LinearWeights weights(Context& context) const;  // for an operator that has the product inside
+  kernels::LinearWeights weights() const;  // for an operator that has the product inside
   // The same, and what makes of that operator's result what forward_summed gives.
   kernels::LinearWeights summed_weights(Context& context) const;
   Tensor finish_sum(Context& context, const Tensor& product_to, const layout::SequenceView& view) const;

@@ -31,13 +31,13 @@ Tensor LocalOps::rms_norm(const Tensor& x, const Tensor& gate, const Tensor& wei
 
 Tensor LocalOps::embed(const Tensor& ids, const VocabularyShare& table, const kernels::EmbeddingTable* positions,
                        const layout::SequenceView& view) {
-  const kernels::EmbeddingTable rows{table.weights.weight, table.weights.sink.weight};
+  const kernels::EmbeddingTable rows{table.weights.weight, table.weights.sinks.weight};
   if (positions == nullptr) return kernels::embedding(ids, rows);
   return kernels::embedding(ids, rows, to_tensor(view.positions_of_axis(0), ids.device()), *positions);
 }
 
 Tensor LocalOps::loss(const Tensor& hidden, const VocabularyShare& head, const Tensor& labels, const layout::SequenceView&) {
-  return kernels::linear_cross_entropy_sum(hidden, head.weights.weight, labels, head.weights.sink.weight, {}, head.weights.kept);
+  return kernels::linear_cross_entropy_sum(hidden, head.weights.weight, labels, head.weights.sinks.weight, {}, head.weights.kept);
 }
 
 ExpertRows LocalOps::to_experts(const Tensor& rows, const std::vector<int64_t>& rows_per_expert) {

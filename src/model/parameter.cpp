@@ -1,5 +1,7 @@
 #include "model/parameter.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -18,12 +20,32 @@ Tensor Parameter::part_of(const Tensor& storage, size_t i) const {
   return view.view(part.held.length);
 }
 
-void Parameter::freeze() {
-  grad = Tensor();
-  value.requires_grad_(false);
+Tensor Parameter::use() { return kernels::with_gradient_to(value, sink()); }
+
+namespace {
+
+// Tensors of these shapes in one flat tensor. Each counts its changes for itself (variable_data): autograd must not take a change of one for
+// a change of its neighbours.
+struct Flat {
+  Tensor all;
+  std::vector<Tensor> parts;
+};
+
+Flat flat(const std::vector<const std::vector<int64_t>*>& shapes, at::TensorOptions options) {
+  std::vector<int64_t> begins;
+  int64_t elements = 0;
+  for (const auto* shape : shapes) {
+    begins.push_back(elements);
+    elements += (layout::volume(*shape) + kArenaStep - 1) / kArenaStep * kArenaStep;
+  }
+  Flat result{at::zeros({elements}, options), {}};
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    result.parts.push_back(result.all.narrow(0, begins[i], layout::volume(*shapes[i])).view(*shapes[i]).variable_data());
+  }
+  return result;
 }
 
-Tensor Parameter::use() { return kernels::with_gradient_to(value, grad); }
+}  // namespace
 
 ParameterSet::ParameterSet(std::vector<layout::ParameterSpec> specs, Precision precision, at::Device device, Use use,
                            layout::MeshRank place)
@@ -54,16 +76,10 @@ Part ParameterSet::part_of(const layout::ParameterSpec& spec, Parameter& holder)
           .first_copy = place_.stage() == spec.stages.front() && layout::is_first_copy(placement, place_.mesh, place_.rank)};
 }
 
-Parameter& ParameterSet::store(std::unique_ptr<Parameter> parameter, at::IntArrayRef sizes) {
-  const auto options = at::TensorOptions().device(device_);
-  const bool trains = use_ == Use::kTraining && std::ranges::any_of(parameter->parts, [](const Part& part) { return part.spec.trainable; });
-  const MemoryPurposeScope of_value(MemoryPurpose::kParameters);
-  parameter->value = at::zeros(sizes, options.dtype(layout::kept_wide(parameter->parts[0].spec) ? precision_.reduce : precision_.compute))
-                         .requires_grad_(trains);
-  if (trains) {
-    const MemoryPurposeScope of_gradient(MemoryPurpose::kGradients);
-    parameter->grad = at::zeros(sizes, options.dtype(precision_.main_gradient));
-  }
+Parameter& ParameterSet::store(std::unique_ptr<Parameter> parameter) {
+  LONGHAUL_ASSERT(arenas_.empty(), "{} comes after the memory was made", parameter->name);
+  parameter->frozen =
+      use_ == Use::kInference || std::ranges::none_of(parameter->parts, [](const Part& part) { return part.spec.trainable; });
   for (size_t part = 0; part < parameter->parts.size(); ++part) {
     Place& place = places_.at(parameter->parts[part].spec.tensor.name);
     place.holder = parameter.get();
@@ -73,10 +89,82 @@ Parameter& ParameterSet::store(std::unique_ptr<Parameter> parameter, at::IntArra
   return *parameters_.back();
 }
 
+Arena& ParameterSet::arena_of(Parameter& parameter) {
+  // An expert rank without an expert of this layer holds nothing here.
+  const layout::ParameterSpec spec = parameter.parts.empty() ? layout::ParameterSpec{} : parameter.parts[0].spec;
+  const std::string where = spec.layer < 0 ? "outside the layers" : fmt::format("layers.{}", spec.layer);
+  const std::string name = fmt::format("{} over {}{}{}", where, parameter.gradient_partial_over.text(),
+                                       spec.stages.size() > 1 ? " and stages" : "", layout::kept_wide(spec) ? ", wide" : "");
+  const auto found = std::ranges::find_if(arenas_, [&](const auto& arena) { return arena->name == name; });
+  if (found != arenas_.end()) return **found;
+  return *arenas_.emplace_back(std::make_unique<Arena>(Arena{.name = name}));
+}
+
+void ParameterSet::allocate() {
+  for (const layout::ParameterSpec& spec : specs_) {
+    LONGHAUL_ASSERT(places_.at(spec.tensor.name).taken, "no module holds parameter {}", spec.tensor.name);
+  }
+  for (const auto& parameter : parameters_) {
+    Arena& arena = arena_of(*parameter);
+    arena.parameters.push_back(parameter.get());
+    parameter->flow.phase = &progress_->phase;
+    parameter->flow.on_ready = [progress = progress_.get(), &arena] {
+      if (--arena.awaited == 0 && progress->ready) progress->ready(arena);
+    };
+  }
+  const MemoryPurposeScope scope(MemoryPurpose::kParameters);
+  for (const auto& arena : arenas_) {
+    std::vector<const std::vector<int64_t>*> shapes;
+    for (const Parameter* parameter : arena->parameters) shapes.push_back(&parameter->sizes);
+    const bool wide = !arena->parameters[0]->parts.empty() && layout::kept_wide(arena->parameters[0]->parts[0].spec);
+    Flat memory = flat(shapes, wide ? wide_options() : wide_options().dtype(precision_.compute));
+    arena->values = memory.all;
+    for (size_t i = 0; i < shapes.size(); ++i) arena->parameters[i]->value = memory.parts[i];
+  }
+  allocate_gradients();
+}
+
+void ParameterSet::allocate_gradients() {
+  const MemoryPurposeScope scope(MemoryPurpose::kGradients);
+  for (const auto& arena : arenas_) {
+    std::vector<const std::vector<int64_t>*> shapes;
+    std::vector<Parameter*> training;
+    for (Parameter* parameter : arena->parameters) {
+      parameter->grad = Tensor();
+      parameter->value.requires_grad_(!parameter->frozen);
+      if (parameter->frozen) continue;
+      training.push_back(parameter);
+      shapes.push_back(&parameter->sizes);
+    }
+    arena->gradients = Tensor();  // before the new memory is made
+    if (training.empty()) continue;
+    Flat memory = flat(shapes, at::TensorOptions().device(device_).dtype(precision_.main_gradient));
+    arena->gradients = memory.all;
+    for (size_t i = 0; i < training.size(); ++i) training[i]->grad = memory.parts[i];
+  }
+}
+
+void ParameterSet::freeze(const std::function<bool(const Parameter&)>& which) {
+  for (const auto& parameter : parameters_) parameter->frozen = parameter->frozen || which(*parameter);
+  allocate_gradients();
+}
+
+void ParameterSet::begin_step(std::function<void(Arena&)> ready) {
+  progress_->ready = std::move(ready);
+  progress_->phase.all_announced = false;
+  for (const auto& arena : arenas_) {
+    arena->awaited = 0;
+    for (Parameter* parameter : arena->parameters) {
+      parameter->flow.begin_step();
+      arena->awaited += parameter->trainable();
+    }
+  }
+}
+
 Parameter& ParameterSet::add_stacked(const std::string& storage_name, const std::vector<std::string>& names) {
   auto parameter = std::make_unique<Parameter>();
   parameter->name = storage_name;
-  std::vector<int64_t> sizes;
+  std::vector<int64_t>& sizes = parameter->sizes;
   for (const std::string& name : names) {
     Part part = part_of(take(name), *parameter);
     const std::vector<int64_t>& held = part.held.length;
@@ -89,7 +177,7 @@ Parameter& ParameterSet::add_stacked(const std::string& storage_name, const std:
     }
     parameter->parts.push_back(std::move(part));
   }
-  return store(std::move(parameter), sizes);
+  return store(std::move(parameter));
 }
 
 Parameter& ParameterSet::add_experts(const std::string& storage_name, const std::vector<std::vector<std::string>>& names) {
@@ -112,13 +200,8 @@ Parameter& ParameterSet::add_experts(const std::string& storage_name, const std:
     }
     if (row > 0) ++experts, rows = row;
   }
-  return store(std::move(parameter), {experts, rows, columns});
-}
-
-void ParameterSet::expect_all_taken() const {
-  for (const layout::ParameterSpec& spec : specs_) {
-    LONGHAUL_ASSERT(places_.at(spec.tensor.name).taken, "no module holds parameter {}", spec.tensor.name);
-  }
+  parameter->sizes = {experts, rows, columns};
+  return store(std::move(parameter));
 }
 
 void ParameterSet::initialise(uint64_t seed) {
@@ -144,8 +227,8 @@ void ParameterSet::initialise(uint64_t seed) {
 }
 
 void ParameterSet::zero_gradients() {
-  for (const auto& parameter : parameters_) {
-    if (parameter->trainable()) parameter->grad.zero_();
+  for (const auto& arena : arenas_) {
+    if (arena->gradients.defined()) arena->gradients.zero_();
   }
 }
 

@@ -72,7 +72,7 @@ Tensor MeshOps::rms_norm(const Tensor& x, const Tensor& gate, const Tensor& weig
 Tensor MeshOps::embed(const Tensor& ids, const model::VocabularyShare& table, const kernels::EmbeddingTable* positions,
                       const SequenceView& view) {
   if (tensor_ranks() == 1) return local_.embed(ids, table, positions, view);
-  const kernels::EmbeddingTable rows{table.weights.weight, table.weights.sink.weight};
+  const kernels::EmbeddingTable rows{table.weights.weight, table.weights.sinks.weight};
   const Tensor here = ids.ge(table.first_row).logical_and(ids.lt(table.first_row + rows.value_vd.size(0))).nonzero().squeeze(1);
   const Tensor mine = kernels::embedding(ids.index_select(0, here).sub(table.first_row), rows);
   const Tensor partial = at::zeros({ids.size(0), mine.size(1)}, mine.options().requires_grad(false)).index_copy(0, here, mine);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace longhaul::parallel {
@@ -32,19 +34,43 @@ layout::RowShare Ranks::share(layout::ContextSplit split) const {
           .split = split};
 }
 
-void Ranks::sum_gradients(model::ParameterSet& parameters) const {
+void Ranks::begin_step(model::ParameterSet& parameters) {
+  sums_.clear();
+  started_ = 0;
+  if (groups_ == nullptr) return parameters.begin_step({});
+  for (auto arena = parameters.arenas().rbegin(); arena != parameters.arenas().rend(); ++arena) {
+    if ((*arena)->gradients.defined() && (*arena)->gradients.numel() > 0) sums_.push_back({.arena = arena->get()});
+  }
+  parameters.begin_step([this](const model::Arena& arena) {
+    const auto sum = std::ranges::find(sums_, &arena, &Sum::arena);
+    if (sum == sums_.end()) return;  // it holds nothing here
+    sum->ready = true;
+    start_sums();
+  });
+}
+
+void Ranks::start_sums() {
+  for (; started_ < sums_.size() && sums_[started_].ready; ++started_) {
+    Sum& sum = sums_[started_];
+    sum.work = groups_->over(sum.arena->parameters[0]->gradient_partial_over)
+                   .all_reduce(sum.arena->gradients, Reduction::kSum, {.name = "gradients of " + sum.arena->name});
+  }
+}
+
+void Ranks::sum_gradients(model::ParameterSet& parameters) {
+  parameters.end_step();
   if (groups_ == nullptr) return;
   const at::NoGradGuard no_gradient;
-  for (const auto& parameter : parameters.all()) {
-    if (!parameter->trainable() || parameter->grad.numel() == 0) continue;
-    groups_->over(parameter->gradient_partial_over).all_reduce(parameter->grad, Reduction::kSum, {.name = parameter->name}).wait();
-  }
-  if (place_.mesh.size(Axis::kPp) > 1) sum_over_stages(parameters);
+  for (Sum& sum : sums_) sum.ready = true;
+  start_sums();
+  for (Sum& sum : sums_) sum.work.wait();
+  if (place_.mesh.size(Axis::kPp) == 1) return;
+  for (const Sum& sum : sums_) sum_over_stages(*sum.arena);
 }
 
 // A tensor that several stages use gets a gradient on each.
-void Ranks::sum_over_stages(model::ParameterSet& parameters) const {
-  for (const auto& parameter : parameters.all()) {
+void Ranks::sum_over_stages(const model::Arena& arena) const {
+  for (const model::Parameter* parameter : arena.parameters) {
     const std::vector<int64_t>& stages = parameter->parts[0].spec.stages;
     if (!parameter->trainable() || stages.size() < 2) continue;
     const int64_t count = place_.mesh.size(Axis::kPp);

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
+#include "comm/work.h"
 #include "model/parameter.h"
 #include "parallel/mesh_ops.h"
 
@@ -19,19 +21,31 @@ class Ranks {
   const MeshGroups* groups() const { return groups_.get(); }  // null: one process
   layout::RowShare share(layout::ContextSplit split) const;   // of a row of this rank's replica
 
-  // After the last backward pass of a step: gradients become those of the whole step, on every rank that holds a copy.
-  void sum_gradients(model::ParameterSet& parameters) const;
+  // Gradients of a step become those of all ranks together, on every rank that holds a copy. begin_step before the first forward pass: sums
+  // of arenas start in the last backward pass, each when its gradients are there, behind those of later layers on every rank; sum_gradients
+  // after it starts the rest and waits for all.
+  void begin_step(model::ParameterSet& parameters);
+  void sum_gradients(model::ParameterSet& parameters);
 
   void sum(const Tensor& numbers) const;          // in place, over all ranks
   double sum(double number) const;                // likewise
   double sum_over_replicas(double number) const;  // over the ranks that have other sequences: dp
 
  private:
-  void sum_over_stages(model::ParameterSet& parameters) const;
+  void start_sums();
+  void sum_over_stages(const model::Arena& arena) const;
 
   layout::MeshRank place_;
   std::unique_ptr<MeshGroups> groups_;
   std::unique_ptr<model::ParallelOps> ops_;
+  // Of the step that goes on. All ranks start sums in the same order, the last arena's first, whatever order gradients come in.
+  struct Sum {
+    const model::Arena* arena = nullptr;
+    bool ready = false;
+    comm::Work work;
+  };
+  std::vector<Sum> sums_;
+  size_t started_ = 0;
 };
 
 }  // namespace longhaul::parallel

@@ -17,6 +17,7 @@ Tensor reduced(comm::Communicator& group, const Tensor& x, Reduction reduction, 
 
 Tensor vocabulary_loss(comm::Communicator& group, const Tensor& hidden, const model::VocabularyShare& head, const Tensor& labels) {
   const Tensor& weight = head.weights.weight;
+  const kernels::GradientSink& sink = head.weights.sinks.weight;
   return kernels::differentiable("vocabulary_loss", {hidden, weight}, [&]() -> kernels::Recorded {
     const ScalarType wide = hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     const Tensor z = at::mm(hidden.to(wide), weight.to(wide).t());  // [tokens, rows of this rank]
@@ -33,12 +34,16 @@ Tensor vocabulary_loss(comm::Communicator& group, const Tensor& hidden, const mo
     const Tensor dz = z.sub(logsumexp.unsqueeze(1)).exp().scatter_add(1, column, one.neg().unsqueeze(1)).mul(labelled.unsqueeze(1));
     return {.results = {logsumexp.sub(label).mul(labelled).sum()},
             .saved = {hidden, weight},
-            .backward = [dz, sink = head.weights.sink.weight](const kernels::BackwardCall& call) {
-              const Tensor scaled = dz.mul(call.gradients[0]);
-              if (sink.defined()) Tensor(sink).addmm_(scaled.t().to(sink.scalar_type()), call.saved[0].to(sink.scalar_type()));
-              const Tensor d_hidden = at::mm(scaled, call.saved[1].to(scaled.scalar_type()));
-              return std::vector<Tensor>{d_hidden.to(call.saved[0].scalar_type()), Tensor()};
-            }};
+            .backward =
+                [dz, sink](const kernels::BackwardCall& call) {
+                  const Tensor scaled = dz.mul(call.gradients[0]);
+                  sink.add([scaled, hidden = call.saved[0]](const Tensor& buffer) {
+                    Tensor(buffer).addmm_(scaled.t().to(buffer.scalar_type()), hidden.to(buffer.scalar_type()));
+                  });
+                  const Tensor d_hidden = at::mm(scaled, call.saved[1].to(scaled.scalar_type()));
+                  return std::vector<Tensor>{d_hidden.to(call.saved[0].scalar_type()), Tensor()};
+                },
+            .sinks = {sink}};
   })[0];
 }
 

@@ -128,7 +128,7 @@ std::vector<Held> held_of(const model::ParameterSet& parameters, bool gradients)
   return result;
 }
 
-Seen three_steps(const recipe::ModelConfig& config, const std::string& dtype, const parallel::Ranks& ranks, layout::ContextSplit split) {
+Seen three_steps(const recipe::ModelConfig& config, const std::string& dtype, parallel::Ranks& ranks, layout::ContextSplit split) {
   ProofTask task(config, Precision::named(dtype), ranks, split);
   recipe::OptimOptions options;
   options.eps = 1e-2;
@@ -203,7 +203,7 @@ std::vector<Seen> on_ranks(const recipe::ModelConfig& config, const std::string&
                  .found = std::to_string(mesh.size(Axis::kDp))});
   }
   comm::run_ranks(layout.world, [&](comm::Communicator& world) {
-    const parallel::Ranks ranks(world, mesh);
+    parallel::Ranks ranks(world, mesh);
     seen[static_cast<size_t>(world.rank())] = three_steps(config, dtype, ranks, layout.split);
   });
   return seen;
@@ -215,7 +215,8 @@ struct Single {
 };
 
 Single single(const recipe::ModelConfig& config, const std::string& dtype) {
-  Single result{three_steps(config, dtype, parallel::Ranks(), layout::ContextSplit::kZigzag), {}, {}};
+  parallel::Ranks alone;
+  Single result{three_steps(config, dtype, alone, layout::ContextSplit::kZigzag), {}, {}};
   result.gradients = by_name(result.seen.gradients);
   result.parameters = by_name(result.seen.parameters);
   return result;

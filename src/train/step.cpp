@@ -50,7 +50,7 @@ std::string layer_of(const std::string& tensor) {
 
 }  // namespace
 
-StepResult run_step(Task& task, optim::Optimizer& optimizer, const parallel::Ranks& ranks, int64_t step, const StepOptions& options) {
+StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks, int64_t step, const StepOptions& options) {
   StepResult result;
   model::ParallelOps& ops = ranks.ops();
   const Stopwatch data_watch;
@@ -59,6 +59,7 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, const parallel::Ran
   result.work.weight = ranks.sum_over_replicas(result.work.weight);
   const double scale = result.work.weight > 0 ? 1.0 / result.work.weight : 0.0;
 
+  ranks.begin_step(task.parameters());
   std::vector<Tensor> losses, auxiliary_losses;
   for (int64_t m = 0; m < result.work.micro_batches; ++m) {
     const MemoryPurposeScope scope(MemoryPurpose::kActivations);
@@ -66,6 +67,7 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, const parallel::Ran
     const Tensor loss = task.loss(context, m);
     losses.push_back(loss.detach().to(at::kDouble));
     for (const auto& [block, auxiliary] : context.auxiliary_losses) auxiliary_losses.push_back(auxiliary.to(at::kDouble));
+    if (m + 1 == result.work.micro_batches) task.parameters().all_announced();
     loss.backward();  // auxiliary losses are part of the graph
   }
   // Every tensor rank has the whole loss of its tokens; auxiliary losses are of its own tokens.

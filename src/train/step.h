@@ -37,6 +37,6 @@ struct StepResult {
 };
 
 // `step` counts from 1.
-StepResult run_step(Task& task, optim::Optimizer& optimizer, const parallel::Ranks& ranks, int64_t step, const StepOptions& options);
+StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks, int64_t step, const StepOptions& options);
 
 }  // namespace longhaul::train

@@ -146,7 +146,7 @@ TEST(AtenFused, EmbeddingEqualsTheLoops) {
             const Tensor y = with_positions ? embedding(ids, table, positions, position) : embedding(ids, table);
             y.backward(random_tensor({6, 5}, 3, type));
             EXPECT_FALSE(table.value_vd.grad().defined());
-            return std::vector<Tensor>{y.detach(), table.sink_vd, position.sink_vd};
+            return std::vector<Tensor>{y.detach(), table.sink.buffer(), position.sink.buffer()};
           },
           tolerance);
     }
@@ -310,7 +310,7 @@ TEST(Meta, ExpertsAndLinear) {
   EXPECT_EQ(assignment.rows_per_expert, (std::vector<int64_t>{3, 3, 3, 3, 2}));
   const Tensor rows = permute_to_experts(x, assignment);
   expect_meta(rows, {14, 6}, at::kBFloat16);
-  const Tensor up = grouped_linear(rows, assignment.rows_per_expert, meta({5, 8, 6}), {.weight = meta({5, 8, 6}, at::kFloat)});
+  const Tensor up = grouped_linear(rows, assignment.rows_per_expert, meta({5, 8, 6}), meta({5, 8, 6}, at::kFloat));
   const Tensor down = linear(up, meta({6, 8}), meta({6}), {.weight = meta({6, 8}, at::kFloat), .bias = meta({6}, at::kFloat)});
   const Tensor y = combine_experts(down, routing.weight_tk, assignment);
   expect_meta(y, {7, 6}, at::kBFloat16);

@@ -168,13 +168,13 @@ TEST_F(OperatorCosts, ProductsAndExperts) {
   const auto weight = [](int64_t out, int64_t in, uint64_t seed, PackedWeight* copies) {
     LinearWeights result;
     result.weight = random_tensor({out, in}, seed, kType);
-    result.sink.weight = at::zeros({out, in}, at::kFloat);
+    result.sinks.weight = at::zeros({out, in}, at::kFloat);
     result.kept = {copies, 1};
     return result;
   };
   const LinearWeights up = weight(4 * kChannels, kChannels, 5, &up_copies), down = weight(kChannels, 4 * kChannels, 6, &down_copies);
   // The gradient of a weight takes two regions: its operands are packed first. That of x, like y, takes one.
-  expect_costs("linear", {activation(1)}, [&](const Tensors& in) { return Tensors{linear(in[0], up.weight, {}, up.sink, up.kept)}; }, {},
+  expect_costs("linear", {activation(1)}, [&](const Tensors& in) { return Tensors{linear(in[0], up.weight, {}, up.sinks, up.kept)}; }, {},
                {3});
   // Kept for the backward pass: z and the activation, four times as wide as x. There dz is, and each of two weights wants its two gradients.
   expect_costs("feed_forward", {activation(1)},

@@ -348,7 +348,7 @@ TEST(CudaCalls, Embedding) {
       const Tensor y = with_positions ? embedding(ids, table, positions, position) : embedding(ids, table);
       y.backward(rounded({6, 21}, 3, type));
       EXPECT_FALSE(table.value_vd.grad().defined());
-      return std::vector<Tensor>{y.detach(), table.sink_vd, position.sink_vd};
+      return std::vector<Tensor>{y.detach(), table.sink.buffer(), position.sink.buffer()};
     });
   }
 }
@@ -368,7 +368,7 @@ TEST(CudaCalls, Experts) {
     const Routing routing = route(x, router, 2, router_sink, at::tensor(std::vector<int64_t>{0, 13, 30}));
     const ExpertAssignment assignment = assign_experts(routing.choice_tk, 5);
     const Tensor rows = permute_to_experts(x, assignment);
-    const Tensor up = grouped_linear(rows, assignment.rows_per_expert, weight, {.weight = sink});
+    const Tensor up = grouped_linear(rows, assignment.rows_per_expert, weight, sink);
     const Tensor y = combine_experts(up, routing.weight_tk, assignment);
     const auto type_of_sum = wide(type);
     (y.to(type_of_sum).mul(rounded({30, 24}, 5, type_of_sum)).sum() +
@@ -397,7 +397,7 @@ TEST(CudaCalls, ExpertsWithoutTokensAndForeignExperts) {
   const ExpertAssignment none = assign_experts(at::empty({0, 2}, at::kLong), 3);
   EXPECT_EQ(none.rows_per_expert, (std::vector<int64_t>{0, 0, 0}));
   const Tensor x = at::zeros({0, 8}, kBf16).requires_grad_(true);
-  const Tensor y = grouped_linear(permute_to_experts(x, none), none.rows_per_expert, weight, {.weight = sink});
+  const Tensor y = grouped_linear(permute_to_experts(x, none), none.rows_per_expert, weight, sink);
   combine_experts(y, at::zeros({0, 2}), none).sum().backward();
   EXPECT_EQ(x.grad().sizes(), at::IntArrayRef({0, 8}));
   EXPECT_TRUE(sink.eq(2).all().item<bool>());

@@ -31,7 +31,7 @@ TEST(Embedding, EqualsPlainEmbedding) {
         y.backward(dy);
         EXPECT_FALSE(table.value_vd.grad().defined());
         const Tensor expected = at::zeros({10, hidden}, at::kDouble).index_add(0, ids, dy.to(at::kDouble));
-        EXPECT_LT(relative_error(table.sink_vd, expected), type == at::kDouble ? 1e-15 : 1e-6) << type;
+        EXPECT_LT(relative_error(table.sink.buffer(), expected), type == at::kDouble ? 1e-15 : 1e-6) << type;
       }
     }
   });
@@ -51,9 +51,9 @@ TEST(Embedding, AddsPositions) {
       EXPECT_LT(relative_error(y, expected), tolerance) << type;
       y.backward(dy);
       const double sum_tolerance = type == at::kDouble ? 1e-15 : 1e-6;
-      EXPECT_LT(relative_error(table.sink_vd, at::zeros({10, 19}, at::kDouble).index_add(0, ids, dy.to(at::kDouble))), sum_tolerance)
+      EXPECT_LT(relative_error(table.sink.buffer(), at::zeros({10, 19}, at::kDouble).index_add(0, ids, dy.to(at::kDouble))), sum_tolerance)
           << type;
-      EXPECT_LT(relative_error(position.sink_vd, at::zeros({4, 19}, at::kDouble).index_add(0, positions, dy.to(at::kDouble))),
+      EXPECT_LT(relative_error(position.sink.buffer(), at::zeros({4, 19}, at::kDouble).index_add(0, positions, dy.to(at::kDouble))),
                 sum_tolerance)
           << type;
     }
@@ -63,15 +63,15 @@ TEST(Embedding, AddsPositions) {
 TEST(Embedding, AddsToWhatTheSinkHolds) {
   const EmbeddingTable table{random_tensor({4, 3}, 1).requires_grad_(true), at::full({4, 3}, 2.0, at::kDouble)};
   for (int i = 0; i < 2; ++i) embedding(ids_of({1}), table).sum().backward();
-  EXPECT_TRUE(table.sink_vd[1].eq(4).all().item<bool>());
-  EXPECT_TRUE(table.sink_vd[0].eq(2).all().item<bool>());
+  EXPECT_TRUE(table.sink.buffer()[1].eq(4).all().item<bool>());
+  EXPECT_TRUE(table.sink.buffer()[0].eq(2).all().item<bool>());
 }
 
 TEST(Embedding, AFrozenTableIsLeftAlone) {
   const EmbeddingTable frozen{random_tensor({4, 3}, 1), Tensor()}, position = random_table(2, 3, 2);
   EXPECT_FALSE(embedding(ids_of({1, 2}), frozen).requires_grad());
   embedding(ids_of({1, 2}), frozen, ids_of({0, 1}), position).sum().backward();
-  EXPECT_TRUE(position.sink_vd.eq(1).all().item<bool>());
+  EXPECT_TRUE(position.sink.buffer().eq(1).all().item<bool>());
 }
 
 TEST(Embedding, RefusesForeignIdsAndPositions) {
@@ -102,10 +102,10 @@ TEST(Embedding, SameForEveryNumberOfThreads) {
     const Tensor dy = random_tensor({3000, 80}, 2, at::kFloat);
     const Tensor expected = at::zeros({50, 80}, at::kDouble).index_add(0, ids, dy.to(at::kDouble));
     expect_same_for_all_threads([&] {
-      table.sink_vd.zero_();
+      table.sink.buffer().zero_();
       embedding(ids, table).backward(dy);
-      EXPECT_LT(relative_error(table.sink_vd, expected), 1e-5);
-      return std::vector<Tensor>{table.sink_vd.clone()};
+      EXPECT_LT(relative_error(table.sink.buffer(), expected), 1e-5);
+      return std::vector<Tensor>{table.sink.buffer().clone()};
     });
   }
 }

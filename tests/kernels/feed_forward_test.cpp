@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "kernels/activation/op.h"
 #include "kernels/dispatch.h"
+#include "kernels/postponed.h"
 #include "support/instruction_sets.h"
 #include "support/threads.h"
 
@@ -71,9 +72,10 @@ struct Weights {  // with sinks that hold 1 before
     };
     layer = {.weight = weight,
              .bias = bias,
-             .sink = {.weight = sink_of(weight), .bias = bias.defined() ? sink_of(bias) : Tensor()},
+             .sinks = {.weight = sink_of(weight), .bias = bias.defined() ? sink_of(bias) : Tensor()},
              .kept = {&copies, 1}};
   }
+  void postpone(Postponed& later) { layer.sinks = {later.to(layer.sinks.weight.buffer()), later.to(layer.sinks.bias.buffer())}; }
   PackedWeight copies;
   LinearWeights layer;
 };
@@ -91,13 +93,13 @@ Result run(const Inputs& in, const std::string& implementation) {
   Dispatcher::force(op, std::nullopt);
   EXPECT_EQ(Dispatcher::last(op).chosen, implementation);
   y.backward(in.dy);
-  const auto gained = [](const Tensor& sink) { return sink.defined() ? sink - 1 : Tensor(); };
+  const auto gained = [](const GradientSink& sink) { return sink.wanted() ? sink.buffer() - 1 : Tensor(); };
   return {y.detach(),
           x.grad(),
-          gained(up.layer.sink.weight),
-          gained(down.layer.sink.weight),
-          gained(up.layer.sink.bias),
-          gained(down.layer.sink.bias)};
+          gained(up.layer.sinks.weight),
+          gained(down.layer.sinks.weight),
+          gained(up.layer.sinks.bias),
+          gained(down.layer.sinks.bias)};
 }
 
 // Plain ATen in fp64, expert by expert.
@@ -187,7 +189,7 @@ TEST(FeedForward, WithoutGradientNothingIsKept) {
   for (const auto activation : {Activation::kGelu, Activation::kSwiglu}) {
     const Inputs in = inputs_of(activation, {230, 20, 528, 24}, at::kBFloat16, true);
     Weights up(in.up, in.up_bias), down(in.down, in.down_bias);
-    up.layer.sink = down.layer.sink = {};  // inference has none
+    up.layer.sinks = down.layer.sinks = {};  // inference has none
     const Tensor composed = run(in, "composed").y;
     const at::NoGradGuard guard;
     const Tensor y = feed_forward(in.x, activation, up.layer, down.layer);
@@ -202,15 +204,16 @@ TEST(FeedForward, TakesRowsApartAndPostpones) {
   in.dy = random_tensor({50, 80}, 3, at::kFloat).narrow(1, 5, 30);
   const Result at_once = run(in, "fused");
   expect_close(at_once, plain(in), at::kFloat);
-  std::vector<std::function<void()>> later;
+  Postponed later;
   Weights up(in.up, in.up_bias), down(in.down, in.down_bias);
-  up.layer.sink.postponed = down.layer.sink.postponed = &later;
+  up.postpone(later), down.postpone(later);
   feed_forward(in.x.detach().requires_grad_(true), in.activation, up.layer, down.layer).backward(in.dy);
-  EXPECT_TRUE(up.layer.sink.weight.eq(1).all().item<bool>() && down.layer.sink.bias.eq(1).all().item<bool>());
-  EXPECT_EQ(later.size(), 2u);
-  for (const auto& product : later) product();
-  EXPECT_TRUE((up.layer.sink.weight - 1).equal(at_once.d_up) && (down.layer.sink.weight - 1).equal(at_once.d_down));
-  EXPECT_TRUE((up.layer.sink.bias - 1).equal(at_once.d_up_bias) && (down.layer.sink.bias - 1).equal(at_once.d_down_bias));
+  const LinearSinks &of_up = up.layer.sinks, &of_down = down.layer.sinks;
+  EXPECT_TRUE(of_up.weight.buffer().eq(1).all().item<bool>() && of_down.bias.buffer().eq(1).all().item<bool>());
+  EXPECT_EQ(later.queue().size(), 2u);
+  later.run();
+  EXPECT_TRUE((of_up.weight.buffer() - 1).equal(at_once.d_up) && (of_down.weight.buffer() - 1).equal(at_once.d_down));
+  EXPECT_TRUE((of_up.bias.buffer() - 1).equal(at_once.d_up_bias) && (of_down.bias.buffer() - 1).equal(at_once.d_down_bias));
 }
 
 TEST(FeedForward, ComposedSaysWhy) {
@@ -257,10 +260,10 @@ TEST(FeedForward, FrozenWeightsGetNothing) {
       for (const int frozen : {1, 2, 3}) {  // up, down, both
         SCOPED_TRACE(fmt::format("{} experts, {}, frozen {}", in->rows.size(), implementation, frozen));
         Weights up(in->up, in->up_bias), down(in->down, in->down_bias);
-        std::vector<std::function<void()>> queue;
-        if (frozen & 1) up.layer.sink = {};
-        if (frozen & 2) down.layer.sink = {};
-        up.layer.sink.postponed = down.layer.sink.postponed = &queue;
+        Postponed later;
+        up.postpone(later), down.postpone(later);
+        if (frozen & 1) up.layer.sinks = {};
+        if (frozen & 2) down.layer.sinks = {};
         const Tensor x = in->x.detach().requires_grad_(true);
         const std::string op = in->rows.empty() ? "feed_forward" : "grouped_feed_forward";
         Dispatcher::force(op, implementation);
@@ -268,12 +271,12 @@ TEST(FeedForward, FrozenWeightsGetNothing) {
         Dispatcher::force(op, std::nullopt);
         EXPECT_EQ(Dispatcher::last(op).chosen, implementation);
         EXPECT_TRUE(x.grad().equal(all.dx));
-        EXPECT_EQ(queue.size(), frozen == 3 ? 0u : 1u);
-        for (const auto& product : queue) product();
+        EXPECT_EQ(later.queue().empty(), frozen == 3);
+        later.run();
         if (frozen == 1) {
-          EXPECT_TRUE(down.layer.sink.weight.sub(1).equal(all.d_down));
+          EXPECT_TRUE(down.layer.sinks.weight.buffer().sub(1).equal(all.d_down));
         } else if (frozen == 2) {
-          EXPECT_TRUE(up.layer.sink.weight.sub(1).equal(all.d_up));
+          EXPECT_TRUE(up.layer.sinks.weight.buffer().sub(1).equal(all.d_up));
         }
       }
     }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "kernels/dispatch.h"
+#include "kernels/postponed.h"
 #include "support/tensors.h"
 
 namespace longhaul::kernels {
@@ -90,12 +91,12 @@ TEST(Linear, PostponedProductsRunWhenCalled) {
   const Tensor x = leaf(random_tensor({20, 8}, 1)), w = leaf(random_tensor({5, 8}, 2)), b = leaf(random_tensor({5}, 4)),
                dy = random_tensor({20, 5}, 3);
   const Tensor sink = at::zeros({5, 8}, at::kDouble), bias_sink = at::zeros({5}, at::kDouble);
-  std::vector<std::function<void()>> queue;
-  linear(x, w, b, {.weight = sink, .bias = bias_sink, .postponed = &queue}).backward(dy);
+  Postponed later;
+  linear(x, w, b, {.weight = later.to(sink), .bias = later.to(bias_sink)}).backward(dy);
   EXPECT_TRUE(x.grad().defined()) << "the input's gradient is not postponed";
-  ASSERT_EQ(queue.size(), 1u);
+  ASSERT_EQ(later.queue().size(), 1u);
   EXPECT_TRUE(sink.eq(0).all().item<bool>());
-  queue[0]();
+  later.run();
   EXPECT_LT(relative_error(sink, at::mm(dy.t(), x.detach())), 1e-13);
   EXPECT_LT(relative_error(bias_sink, dy.sum(0)), 1e-13);
 }
@@ -103,9 +104,9 @@ TEST(Linear, PostponedProductsRunWhenCalled) {
 // Frozen weights: no product for them, now or later; the input's gradient is the same.
 TEST(Linear, WithoutSinksOnlyTheInputHasAGradient) {
   const Tensor w = random_tensor({5, 8}, 2), b = random_tensor({5}, 4), dy = random_tensor({20, 5}, 3), x = leaf(random_tensor({20, 8}, 1));
-  std::vector<std::function<void()>> queue;
-  linear(x, w, b, {.postponed = &queue}).backward(dy);
-  EXPECT_TRUE(queue.empty());
+  Postponed later;
+  linear(x, w, b, {.weight = later.to({})}).backward(dy);
+  EXPECT_TRUE(later.queue().empty());
   EXPECT_LT(relative_error(x.grad(), at::mm(dy, w)), 1e-13);
   const Tensor bias_sink = at::ones({5}, at::kDouble);
   linear(random_tensor({20, 8}, 1), w, leaf(b), {.bias = bias_sink}).backward(dy);  // a bias without its weight
@@ -138,7 +139,7 @@ TEST(GroupedLinear, EqualsOneProductPerExpert) {
     const Tensor x = leaf(random_tensor({18, 7}, 1, type)), w = leaf(random_tensor({5, 6, 7}, 2, type)),
                  dy = random_tensor({18, 6}, 3, type);
     const Tensor sink = at::zeros({5, 6, 7}, at::TensorOptions().dtype(sink_type(type)));
-    const Tensor y = grouped_linear(x, rows, w, {.weight = sink});
+    const Tensor y = grouped_linear(x, rows, w, sink);
     y.backward(dy);
     int64_t begin = 0;
     for (int64_t e = 0; e < 5; ++e) {
@@ -160,16 +161,16 @@ TEST(GroupedLinear, GradientOfTheInput) {
   const Tensor w = random_tensor({3, 5, 8}, 2), mix = random_tensor({6, 5}, 3);
   check_gradients(
       [&](const std::vector<Tensor>& in) {
-        return grouped_linear(in[0], {4, 0, 2}, w, {.weight = at::zeros_like(w)}).mul(mix).sum();
+        return grouped_linear(in[0], {4, 0, 2}, w, at::zeros_like(w)).mul(mix).sum();
       },
       {random_tensor({6, 8}, 1)});
 }
 
 TEST(GroupedLinear, EdgeCases) {
   const Tensor w = random_tensor({2, 5, 8}, 2);
-  EXPECT_EQ(grouped_linear(random_tensor({0, 8}, 1), {0, 0}, w, {.weight = w}).sizes(), at::IntArrayRef({0, 5}));
-  EXPECT_THROW(grouped_linear(random_tensor({3, 8}, 1), {1, 1}, w, {.weight = w}), Error) << "rows do not add up";
-  EXPECT_THROW(grouped_linear(random_tensor({3, 8}, 1), {3}, w, {.weight = w}), Error) << "experts do not match";
+  EXPECT_EQ(grouped_linear(random_tensor({0, 8}, 1), {0, 0}, w, w).sizes(), at::IntArrayRef({0, 5}));
+  EXPECT_THROW(grouped_linear(random_tensor({3, 8}, 1), {1, 1}, w, w), Error) << "rows do not add up";
+  EXPECT_THROW(grouped_linear(random_tensor({3, 8}, 1), {3}, w, w), Error) << "experts do not match";
 }
 
 }  // namespace

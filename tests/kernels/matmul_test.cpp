@@ -51,8 +51,8 @@ Outcome packed(const Tensor& x_in, const std::vector<int64_t>& rows, const Tenso
                PackedWeight& kept) {
   const Tensor x = x_in.detach().requires_grad_(true);
   const Tensor dw = at::ones(w.sizes(), at::kFloat), db = b.defined() ? at::ones(b.sizes(), at::kFloat) : Tensor();
-  const Tensor y = w.dim() == 3 ? grouped_linear(x, rows, w, {.weight = dw}, {.copies = &kept})
-                                : linear(x, w, b, {.weight = dw, .bias = db}, {.copies = &kept});
+  const Tensor y =
+      w.dim() == 3 ? grouped_linear(x, rows, w, dw, {.copies = &kept}) : linear(x, w, b, {.weight = dw, .bias = db}, {.copies = &kept});
   const std::string op = w.dim() == 3 ? "grouped_linear" : "linear";
   EXPECT_EQ(Dispatcher::last(op).chosen, "packed");
   y.backward(dy);

@@ -173,12 +173,42 @@ TEST_P(DecoderKinds, PostponedWeightGradientsAreTheSameLater) {
   std::vector<std::function<void()>> queue;
   LocalOps ops;
   Context context(ops, decoder.precision());
-  context.postponed_weight_gradients = &queue;
+  decoder.parameters().postpone_gradients(&queue);
   main_loss(context, decoder, documents).backward();
   ASSERT_GE(queue.size(), static_cast<size_t>(4 * GetParam().config.layers));
   for (const auto& product : queue) product();
   for (size_t p = 0; p < at_once.size(); ++p) {
     EXPECT_TRUE(decoder.parameters().all()[p]->grad.equal(at_once[p])) << decoder.parameters().all()[p]->name;
+  }
+}
+
+// Whoever sums gradients over ranks may begin with an arena when it is called ready: in the last backward pass, with nothing to come.
+TEST_P(DecoderKinds, ArenasAreReadyOnceWithTheirWholeGradient) {
+  Decoder decoder = filled_decoder(GetParam().config);
+  ParameterSet& parameters = decoder.parameters();
+  const std::vector<Documents> micro_batches = {documents_of({7, 4}, GetParam().config.vocabulary),
+                                                documents_of({5, 6}, GetParam().config.vocabulary)};
+  const auto expected = gradients_of(decoder, micro_batches);
+  parameters.zero_gradients();
+  std::map<const Arena*, Tensor> ready;
+  bool last = false;
+  parameters.begin_step([&](const Arena& arena) {
+    EXPECT_TRUE(last) << arena.name;
+    EXPECT_TRUE(ready.emplace(&arena, arena.gradients.clone()).second) << arena.name << " twice";
+  });
+  LocalOps ops;
+  for (size_t m = 0; m < micro_batches.size(); ++m) {
+    Context context(ops, decoder.precision());
+    const Tensor loss = main_loss(context, decoder, micro_batches[m]);
+    last = m + 1 == micro_batches.size();
+    if (last) parameters.all_announced();
+    loss.backward();
+  }
+  parameters.end_step();
+  EXPECT_EQ(ready.size(), parameters.arenas().size());
+  for (const auto& [arena, gradients] : ready) EXPECT_TRUE(gradients.equal(arena->gradients)) << arena->name;
+  for (size_t p = 0; p < expected.size(); ++p) {
+    EXPECT_TRUE(parameters.all()[p]->grad.equal(expected[p])) << parameters.all()[p]->name;
   }
 }
 

@@ -116,6 +116,7 @@ TEST(Adamw, TensorOperationsEqualReference) {
 TEST(Adamw, ConstantGradientClosedForm) {
   model::ParameterSet set({spec("w", {64}, true)}, Precision::named("fp64"), at::kCPU);
   model::Parameter& w = set.add_stacked("w", {"w"});
+  set.allocate();
   const Tensor start = random_tensor({64}, 5), gradient = random_tensor({64}, 6);
   w.value.detach().copy_(start);
   recipe::OptimOptions options = options_for_tests();
@@ -293,7 +294,9 @@ TEST(Adamw, FrozenTensorsStay) {
   model::ParameterSet set({spec("a", {3, 4}, true), spec("frozen.part", {2, 4}, true, false), spec("frozen.whole", {5}, true)}, precision,
                           at::kCPU);
   set.add_stacked("a", {"a", "frozen.part"});
-  set.add_stacked("frozen.whole", {"frozen.whole"}).freeze();
+  set.add_stacked("frozen.whole", {"frozen.whole"});
+  set.allocate();
+  set.freeze([](const model::Parameter& parameter) { return parameter.name == "frozen.whole"; });
   fill_values(set);
   const Tensor part = value_of(set, "frozen.part").clone(), whole = value_of(set, "frozen.whole").clone(), a = value_of(set, "a").clone();
   AdamW optimizer(options_for_tests(), set, precision);

@@ -19,6 +19,7 @@ TEST(GradientNorm, KnownValues) {
   model::ParameterSet set({spec("a", {2}, true), spec("b", {1, 3}, true)}, Precision::named("fp32"), at::kCPU);
   set.add_stacked("a", {"a"});
   set.add_stacked("b", {"b"});
+  set.allocate();
   grad_of(set, "a").copy_(at::tensor({3.0, 4.0}));
   grad_of(set, "b").copy_(at::tensor({0.0, -12.0, 84.0}).view({1, 3}));
   EXPECT_DOUBLE_EQ(gradient_norm(set).norm, 85.0);
@@ -39,6 +40,7 @@ TEST(GradientNorm, ClipFactor) {
 TEST(GradientNorm, HugeAndTinyGradients) {
   model::ParameterSet set({spec("a", {100}, true)}, Precision::named("fp32"), at::kCPU);
   set.add_stacked("a", {"a"});
+  set.allocate();
   grad_of(set, "a").fill_(1e30);
   EXPECT_NEAR(gradient_norm(set).norm, 1e31, 1e24);
   grad_of(set, "a").fill_(1e-30);
@@ -96,7 +98,9 @@ TEST(GradientNorm, NamesTheFirstTensorThatIsNotFinite) {
 TEST(GradientNorm, LeavesFrozenTensorsOut) {
   model::ParameterSet set({spec("a", {2}, true), spec("b", {2}, true, false), spec("c", {2}, true)}, Precision::named("fp64"), at::kCPU);
   set.add_stacked("ab", {"a", "b"});
-  set.add_stacked("c", {"c"}).freeze();
+  set.add_stacked("c", {"c"});
+  set.allocate();
+  set.freeze([](const model::Parameter& parameter) { return parameter.name == "c"; });
   grad_of(set, "a").copy_(at::tensor({3.0, 4.0}));
   grad_of(set, "b").fill_(100.0);
   EXPECT_DOUBLE_EQ(gradient_norm(set).norm, 5.0);
@@ -105,6 +109,7 @@ TEST(GradientNorm, LeavesFrozenTensorsOut) {
 TEST(GradientNorm, ReducesTheSquaredNorm) {
   model::ParameterSet set({spec("a", {2}, true)}, Precision::named("fp64"), at::kCPU);
   set.add_stacked("a", {"a"});
+  set.allocate();
   grad_of(set, "a").copy_(at::tensor({3.0, 4.0}));
   const GradientNorm both = gradient_norm(set, 1, [](Tensor& partials) { partials.add_(144.0); });
   EXPECT_DOUBLE_EQ(both.norm, 13.0);

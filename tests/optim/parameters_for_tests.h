@@ -32,12 +32,14 @@ inline model::ParameterSet fused_set(Precision precision) {
   set.add_stacked("norm", {"norm"});
   set.add_experts("experts", {{"expert.0.gate", "expert.0.up"}, {"expert.1.gate", "expert.1.up"}});
   set.add_stacked("table", {"table"});
+  set.allocate();
   return set;
 }
 
 inline model::ParameterSet unfused_set(Precision precision) {
   model::ParameterSet set(small_specs(), precision, at::kCPU);
   for (const auto& each : small_specs()) set.add_stacked(each.tensor.name, {each.tensor.name});
+  set.allocate();
   return set;
 }
 

@@ -57,6 +57,7 @@ TEST(Phases, RowsCutOverTwoRanksEqualTheWhole) {
   const auto make = [&](int64_t from, int64_t rows) {
     model::ParameterSet set(two_matrices(rows), Precision::named("fp64"), at::kCPU);
     for (const char* name : {"a", "b"}) set.add_stacked(name, {name});
+    set.allocate();
     value_of(set, "a").copy_(a.narrow(0, from, rows));
     value_of(set, "b").copy_(b.narrow(0, from, rows));
     grad_of(set, "a").copy_(grad_a.narrow(0, from, rows));
@@ -88,6 +89,7 @@ TEST(Phases, RowsCutOverTwoRanksEqualTheWhole) {
 TEST(Phases, StepsAndVersionsCount) {
   model::ParameterSet set(two_matrices(2), Precision::named("fp64"), at::kCPU);
   for (const char* name : {"a", "b"}) set.add_stacked(name, {name});
+  set.allocate();
   fill_values(set);
   fill_gradients(set, 1);
   TrustRatio optimizer(set, 2);

@@ -56,6 +56,7 @@ class VectorTask final : public Task {
 
   VectorTask() : parameters_({optim::testing::spec("layers.0.vector", {3}, /*decay=*/false)}, precision_, at::kCPU) {
     parameter_ = &parameters_.add_stacked("layers.0.vector", {"layers.0.vector"});
+    parameters_.allocate();
     value().copy_(at::arange(1, 4, at::kDouble));
   }
   static Tensor slope() { return at::tensor({0.3, -0.4, 1.2}, at::kDouble); }

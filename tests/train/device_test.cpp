@@ -55,7 +55,7 @@ struct Training {
   StepResult step() { return run_step(task, *optimizer, ranks, ++steps, {.lr = 0.01, .clip_norm = 0.5, .seed = 1}); }
 
   Documents task;
-  const parallel::Ranks ranks;
+  parallel::Ranks ranks;
   std::unique_ptr<optim::Optimizer> optimizer;
   int64_t steps = 0;
 };

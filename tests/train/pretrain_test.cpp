@@ -165,7 +165,7 @@ TEST_F(PretrainByHand, TwoStepsAreTheOnesWorkedOut) {
   const auto expected = by_hand(recipe, data, weights(*task), 2);
   ASSERT_GT(expected[0].norm, recipe.recipe.optim.clip_norm) << "clipping is not seen";
   const auto optimizer = optim::make_optimizer(recipe.recipe.optim, task->parameters(), task->precision());
-  const parallel::Ranks ranks;
+  parallel::Ranks ranks;
   for (int64_t s = 1; s <= 2; ++s) {
     const Step& by_hand = expected[static_cast<size_t>(s - 1)];
     const StepResult result = run_step(*task, *optimizer, ranks, s, {.lr = by_hand.lr, .clip_norm = recipe.recipe.optim.clip_norm});

@@ -118,7 +118,7 @@ TEST(StepOfRanks, IsSkippedEverywhereOrNowhere) {
   std::vector<std::vector<double>> losses(2), weights(2);
   std::vector<Tensor> values(2);
   comm::run_ranks(2, [&](comm::Communicator& world) {
-    const parallel::Ranks ranks(world, layout::Mesh(2, {}));
+    parallel::Ranks ranks(world, layout::Mesh(2, {}));
     const auto rank = static_cast<size_t>(world.rank());
     NanOnOneRank task(ranks);
     const auto optimizer = optim::make_optimizer({}, task.parameters(), task.precision());

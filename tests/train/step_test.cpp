@@ -56,7 +56,7 @@ class StepGuard : public ::testing::Test {
   }
 
   RandomTokens task_;
-  const parallel::Ranks ranks_;
+  parallel::Ranks ranks_;
   std::unique_ptr<optim::Optimizer> optimizer_ = optim::make_optimizer({}, task_.parameters(), task_.precision());
 };
 
@@ -102,7 +102,7 @@ class StepByHand : public ::testing::Test {
   }
 
   testing::VectorTask task_;
-  const parallel::Ranks ranks_;
+  parallel::Ranks ranks_;
   std::unique_ptr<optim::Optimizer> optimizer_ = optim::make_optimizer(options(0), task_.parameters(), task_.precision());
   testing::Tensors by_hand_{{"w", at::arange(1, 4, at::kDouble)}};
   const Tensor mean_ = 2 * testing::VectorTask::slope() / testing::VectorTask::kWeight;
@@ -205,7 +205,7 @@ TEST(StepWithExperts, RoutersLearnFromTheirAuxiliaryLoss) {
     config.auxiliary_loss = coefficient;
     config.z_loss = 0;
     RandomTokens task(config, "fp64");
-    const parallel::Ranks ranks;
+    parallel::Ranks ranks;
     const auto optimizer = optim::make_optimizer({.eps = 10, .weight_decay = 0}, task.parameters(), task.precision());
     const Tensor router = task.parameters().holder_of("layers.0.router.weight")->value.detach();
     const Tensor before = router.clone();

@@ -115,10 +115,12 @@ Tensor bias_gelu_result(const Tensor& x, const Tensor& bias, bool on_gpu) {
 }
 
 // Adds the bias' own to `sink`.
-Tensor bias_gelu_gradient(const Tensor& x, const Tensor& bias, const Tensor& dy, const Tensor& sink, bool on_gpu) {
+Tensor bias_gelu_gradient(const Tensor& x, const Tensor& bias, const Tensor& dy, const GradientSink& sink, bool on_gpu) {
   const Tensor dx = at::empty_like(x);
   if (on_gpu) {
-    cuda_calls<ActivationCuda>().bias_gelu_backward(x, bias, dy, dx, sink);
+    const Tensor d_bias = sink.wanted() ? at::zeros_like(sink.buffer()) : Tensor();
+    cuda_calls<ActivationCuda>().bias_gelu_backward(x, bias, dy, dx, d_bias);
+    sink.add([d_bias](const Tensor& to) { to.add_(d_bias); });
     return dx;
   }
   const BiasGelu problem{.storage = storage_of(x),
@@ -130,11 +132,11 @@ Tensor bias_gelu_gradient(const Tensor& x, const Tensor& bias, const Tensor& dy,
                          .ld_y = x.size(1),
                          .dx = writable(dx)};
   const RowBlocks blocks = row_blocks(x.size(0));
-  const Tensor d_bias = sink.defined() ? at::empty({blocks.count, x.size(1)}, x.options().dtype(wide_type(x))) : Tensor();
+  const Tensor d_bias = sink.wanted() ? at::empty({blocks.count, x.size(1)}, x.options().dtype(wide_type(x))) : Tensor();
   parallel_for(0, blocks.count, 1, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) bias_gelu_backward_rows(problem, blocks.begin(b), blocks.end(b), writable_row(d_bias, b));
   });
-  if (sink.defined()) sink.add_(sum_of_blocks(d_bias));
+  sink.add([d_bias](const Tensor& to) { to.add_(sum_of_blocks(d_bias)); });
   return dx;
 }
 
@@ -174,14 +176,15 @@ Tensor swiglu(const Tensor& x) {
   })[0];
 }
 
-Tensor bias_gelu(const Tensor& x, const Tensor& bias, const Tensor& sink) {
+Tensor bias_gelu(const Tensor& x, const Tensor& bias, const GradientSink& sink) {
   check_rows("bias_gelu", x);
   if (bias.defined()) {
     if (bias.sizes() != at::IntArrayRef({x.size(1)}) || bias.scalar_type() != x.scalar_type() || !bias.is_contiguous()) {
       refuse_argument("bias_gelu", "bias", fmt::format("[{}] {}", x.size(1), name_of(x.scalar_type())), shape_text(bias));
     }
-    if (sink.defined() && (sink.sizes() != bias.sizes() || sink.scalar_type() != wide_type(x) || !sink.is_contiguous())) {
-      refuse_argument("bias_gelu", "bias_sink", fmt::format("[{}] {}", x.size(1), name_of(wide_type(x))), shape_text(sink));
+    const Tensor& to = sink.buffer();
+    if (to.defined() && (to.sizes() != bias.sizes() || to.scalar_type() != wide_type(x) || !to.is_contiguous())) {
+      refuse_argument("bias_gelu", "bias_sink", fmt::format("[{}] {}", x.size(1), name_of(wide_type(x))), shape_text(to));
     }
   }
   const ByDevice choice = choose_by_device("bias_gelu", x, refuse_cuda(x));
@@ -191,12 +194,15 @@ Tensor bias_gelu(const Tensor& x, const Tensor& bias, const Tensor& sink) {
   }
   return differentiable("bias_gelu", {x, bias}, [&, on_gpu = choice == ByDevice::kCuda]() -> Recorded {
     const Tensor rows = x.contiguous();
+    const GradientSink to = bias.defined() ? sink : GradientSink();
     return {.results = {bias_gelu_result(rows, bias, on_gpu)},
             .saved = {rows, bias},
-            .backward = [on_gpu, to = bias.defined() ? sink : Tensor()](const BackwardCall& call) {
-              return std::vector<Tensor>{bias_gelu_gradient(call.saved[0], call.saved[1], call.gradients[0].contiguous(), to, on_gpu),
-                                         Tensor()};
-            }};
+            .backward =
+                [on_gpu, to](const BackwardCall& call) {
+                  return std::vector<Tensor>{bias_gelu_gradient(call.saved[0], call.saved[1], call.gradients[0].contiguous(), to, on_gpu),
+                                             Tensor()};
+                },
+            .sinks = {to}};
   })[0];
 }
 

@@ -9,6 +9,7 @@
 // (kernels/vector/row_blocks.h): results do not depend on the number of threads.
 #pragma once
 
+#include "kernels/gradient_sink.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::kernels {
@@ -21,9 +22,9 @@ struct Heads {
 // x_tc [tokens, (heads + 2 kv_heads) · head_dim].
 Heads silu_heads(const Tensor& x_tc, int64_t heads, int64_t kv_heads, int64_t head_dim);
 
-// bias_c [channels] in the dtype of x, or undefined; bias_sink_c [channels] fp32 (fp64 for fp64), which its gradient is added to
+// bias_c [channels] in the dtype of x, or undefined; bias_sink: [channels] fp32 (fp64 for fp64), which its gradient is added to
 // (undefined: not wanted).
-Tensor bias_gelu(const Tensor& x_tc, const Tensor& bias_c, const Tensor& bias_sink_c);
+Tensor bias_gelu(const Tensor& x_tc, const Tensor& bias_c, const GradientSink& bias_sink);
 
 // The same by ATen operators under autograd: the references, and what runs where the CPU's loops do not. bias_gelu's bias gets its gradient from autograd.
 Tensor silu_reference(const Tensor& x_tc);

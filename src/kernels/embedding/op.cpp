@@ -79,14 +79,15 @@ Tensor forward_of(ByDevice choice, const Tensor& ids, const Tensor& table, const
   return form(ids, table, positions, position_table);
 }
 
-void add_gradient_of(ByDevice choice, const Tensor& ids, const Tensor& dy, const Tensor& sink) {
-  if (!sink.defined()) return;
-  if (choice == ByDevice::kCuda)
-    cuda_calls<EmbeddingCuda>().add_gradient(ids, dy, sink);
-  else if (choice == ByDevice::kAten)
-    add_gradient_aten(ids, dy, sink);
-  else
-    add_gradient(ids, dy, sink);
+void add_gradient_of(ByDevice choice, const Tensor& ids, const Tensor& dy, const GradientSink& sink) {
+  sink.add([=](const Tensor& buffer) {
+    if (choice == ByDevice::kCuda)
+      cuda_calls<EmbeddingCuda>().add_gradient(ids, dy, buffer);
+    else if (choice == ByDevice::kAten)
+      add_gradient_aten(ids, dy, buffer);
+    else
+      add_gradient(ids, dy, buffer);
+  });
 }
 
 void check_table(const char* argument, const EmbeddingTable& table) {
@@ -94,7 +95,7 @@ void check_table(const char* argument, const EmbeddingTable& table) {
   if (value.dim() != 2 || !value.is_contiguous() || !at::isFloatingType(value.scalar_type()) || value.scalar_type() == at::kHalf) {
     refuse_argument("embedding", argument, "[rows, hidden] in bf16, fp32 or fp64", shape_text(value));
   }
-  const Tensor& sink = table.sink_vd;
+  const Tensor& sink = table.sink.buffer();
   if (!sink.defined()) return;
   if (sink.sizes() != value.sizes() || sink.scalar_type() != wide_type(value) || !sink.is_contiguous() || sink.device() != value.device()) {
     refuse_argument("embedding", argument, fmt::format("a sink {}×{} {}", value.size(0), value.size(1), name_of(wide_type(value))),
@@ -130,12 +131,14 @@ Tensor apply(const Tensor& ids, const EmbeddingTable& table, const Tensor* posit
     const Tensor rows = there(ids), position_rows = positions != nullptr ? there(*positions) : Tensor();
     return {.results = {forward_of(choice, rows, table.value_vd, position_rows, second.value_vd)},
             .saved = {rows, position_rows},
-            .backward = [choice, sink = table.sink_vd, position_sink = second.sink_vd](const BackwardCall& call) {
-              const Tensor dy = call.gradients[0].contiguous();
-              add_gradient_of(choice, call.saved[0], dy, sink);
-              if (call.saved[1].defined()) add_gradient_of(choice, call.saved[1], dy, position_sink);
-              return std::vector<Tensor>(2);
-            }};
+            .backward =
+                [choice, sink = table.sink, position_sink = second.sink](const BackwardCall& call) {
+                  const Tensor dy = call.gradients[0].contiguous();
+                  add_gradient_of(choice, call.saved[0], dy, sink);
+                  if (call.saved[1].defined()) add_gradient_of(choice, call.saved[1], dy, position_sink);
+                  return std::vector<Tensor>(2);
+                },
+            .sinks = {table.sink, second.sink}};
   })[0];
 }
 

@@ -5,14 +5,15 @@
 // one thread, its tokens in order. So results do not depend on the number of threads.
 #pragma once
 
+#include "kernels/gradient_sink.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::kernels {
 
-// A table and where its gradient goes: value [rows, hidden] in bf16, fp32 or fp64; sink of the same shape in fp32 (fp64 for fp64);
-// undefined: not wanted.
+// A table and where its gradient goes: value [rows, hidden] in bf16, fp32 or fp64; sink of the same shape in fp32 (fp64 for fp64).
 struct EmbeddingTable {
-  Tensor value_vd, sink_vd;
+  Tensor value_vd;
+  GradientSink sink;
 };
 
 // ids_t int64 [tokens] → [tokens, hidden]. ids and positions may lie on the CPU whatever device the tables are on, which is where they

@@ -115,39 +115,40 @@ Tensor sums_of_sequences(const Tensor& sums, const std::vector<Block>& blocks, i
 }
 
 // Of hidden; the router's is added to `sink`.
-Tensor route_gradient(const BackwardCall& call, const Tensor& sink) {
+Tensor route_gradient(const BackwardCall& call, const GradientSink& sink) {
   const std::vector<Tensor>& saved = call.saved;
   const Tensor &x = saved[0], &router = saved[1], &probability = saved[2];
   const auto contiguous = [](const Tensor& gradient) { return gradient.defined() ? gradient.contiguous() : gradient; };
   const Tensor d_weight = contiguous(call.gradients[0]), d_sum = contiguous(call.gradients[2]), d_square = contiguous(call.gradients[3]);
   const Tensor dx = at::empty_like(x), d_logits = at::empty_like(probability);
-  const RouteBackward problem{.storage = storage_of(x),
-                              .tokens = x.size(0),
-                              .hidden = x.size(1),
-                              .experts = router.size(0),
-                              .k = saved[4].size(1),
-                              .x_td = pointer_to(x),
-                              .router_ed = pointer_to(router),
-                              .probability_te = pointer_to(probability),
-                              .log_sum_t = pointer_to(saved[3]),
-                              .weight_tk = pointer_to(saved[4]),
-                              .choice_tk = saved[5].const_data_ptr<int64_t>(),
-                              .sequence_t = saved[6].const_data_ptr<int64_t>(),
-                              .d_weight_tk = pointer_to(d_weight),
-                              .d_probability_sum_se = pointer_to(d_sum),
-                              .d_log_sum_square = pointer_to(d_square),
-                              .d_logits_te = writable(d_logits),
-                              .dx_td = writable(dx),
-                              .d_router_ed = writable(sink)};
+  RouteBackward problem{.storage = storage_of(x),
+                        .tokens = x.size(0),
+                        .hidden = x.size(1),
+                        .experts = router.size(0),
+                        .k = saved[4].size(1),
+                        .x_td = pointer_to(x),
+                        .router_ed = pointer_to(router),
+                        .probability_te = pointer_to(probability),
+                        .log_sum_t = pointer_to(saved[3]),
+                        .weight_tk = pointer_to(saved[4]),
+                        .choice_tk = saved[5].const_data_ptr<int64_t>(),
+                        .sequence_t = saved[6].const_data_ptr<int64_t>(),
+                        .d_weight_tk = pointer_to(d_weight),
+                        .d_probability_sum_se = pointer_to(d_sum),
+                        .d_log_sum_square = pointer_to(d_square),
+                        .d_logits_te = writable(d_logits),
+                        .dx_td = writable(dx)};
   parallel_for(0, x.size(0), kGrain, [&](int64_t begin, int64_t end) { route_backward_rows(problem, begin, end); });
-  if (sink.defined()) {
-    parallel_for(0, x.size(1), kColumnGrain, [&](int64_t begin, int64_t end) { route_backward_columns(problem, begin, end); });
-  }
+  // The tensors that `problem` points to stay alive as long as the product waits.
+  sink.add([problem, saved, d_logits](const Tensor& buffer) mutable {
+    problem.d_router_ed = writable(buffer);
+    parallel_for(0, saved[0].size(1), kColumnGrain, [&](int64_t begin, int64_t end) { route_backward_columns(problem, begin, end); });
+  });
   return dx;
 }
 
 // → {weight, choice, probability sums, log-sum square}
-Recorded record_route(const Tensor& x, const Tensor& router, int64_t k, const Tensor& sink, const Sequences& sequences) {
+Recorded record_route(const Tensor& x, const Tensor& router, int64_t k, const GradientSink& sink, const Sequences& sequences) {
   const int64_t tokens = x.size(0), experts = router.size(0);
   const Tensor probability = at::empty({tokens, experts}, router.options().requires_grad(false)),
                log_sum = at::empty({tokens}, probability.options());
@@ -177,6 +178,7 @@ Recorded record_route(const Tensor& x, const Tensor& router, int64_t k, const Te
               [sink](const BackwardCall& call) {
                 return std::vector<Tensor>{route_gradient(call, sink), Tensor()};
               },
+          .sinks = {sink},
           .zeros_for_missing = false,
           .not_recorded = {1}};
 }
@@ -239,15 +241,16 @@ void check_rows(const char* op, const char* argument, const Tensor& x, int64_t r
 
 }  // namespace
 
-Routing route(const Tensor& hidden, const Tensor& router, int64_t k, const Tensor& sink, const Tensor& sequence_offsets) {
+Routing route(const Tensor& hidden, const Tensor& router, int64_t k, const GradientSink& sink, const Tensor& sequence_offsets) {
   check_rows("route", "hidden", hidden, -1);
   if (router.dim() != 2 || router.size(1) != hidden.size(1) || router.scalar_type() != wide_type(hidden) || !router.is_contiguous() ||
       router.device() != hidden.device()) {
     refuse_argument("route", "router", fmt::format("[experts, {}] {}", hidden.size(1), name_of(wide_type(hidden))), shape_text(router));
   }
   if (k < 1 || k > router.size(0)) refuse_argument("route", "k", fmt::format("1 to {} experts", router.size(0)), std::to_string(k));
-  if (sink.defined() && (sink.sizes() != router.sizes() || sink.scalar_type() != router.scalar_type() || !sink.is_contiguous())) {
-    refuse_argument("route", "router_sink", shape_text(router), shape_text(sink));
+  const Tensor& to = sink.buffer();
+  if (to.defined() && (to.sizes() != router.sizes() || to.scalar_type() != router.scalar_type() || !to.is_contiguous())) {
+    refuse_argument("route", "router_sink", shape_text(router), shape_text(to));
   }
   const int64_t experts = router.size(0);
   const Sequences sequences{document_offsets(sequence_offsets, hidden.size(0), "route")};

@@ -15,6 +15,7 @@
 
 #include <vector>
 
+#include "kernels/gradient_sink.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::kernels {
@@ -27,9 +28,9 @@ struct Routing {
   Tensor log_sum_square;      // fp32 scalar: Σ_t (log Σ_e exp logit_te)²
 };
 // hidden_td in bf16, fp32 or fp64; router_ed [experts, hidden] fp32. sequence_offsets int64 [sequences + 1] on the CPU, as document offsets
-// are; undefined: one sequence. Weights and sums are differentiable in hidden; the gradient of the router is added to router_sink_ed
+// are; undefined: one sequence. Weights and sums are differentiable in hidden; the gradient of the router is added to router_sink
 // (undefined: not wanted).
-Routing route(const Tensor& hidden_td, const Tensor& router_ed, int64_t k, const Tensor& router_sink_ed,
+Routing route(const Tensor& hidden_td, const Tensor& router_ed, int64_t k, const GradientSink& router_sink,
               const Tensor& sequence_offsets = {});
 // ATen; the router's gradient through autograd.
 Routing route_reference(const Tensor& hidden_td, const Tensor& router_ed, int64_t k, const Tensor& sequence_offsets = {});

@@ -107,13 +107,14 @@ struct Call {
   Tensor product_bias() const { return activation == Activation::kGelu ? Tensor() : up.bias; }
 };
 
-Tensor bias_sink(const LinearWeights& weights) { return weights.bias.defined() ? weights.sink.bias : Tensor(); }
+GradientSink bias_sink(const LinearWeights& weights) { return weights.bias.defined() ? weights.sinks.bias : GradientSink(); }
 
 // sink += dyᵀ x, now or later, where the weight's gradient is wanted.
 void add_gradients(const LinearWeights& weights, const std::vector<int64_t>& rows, const Tensor& dy, const Tensor& x) {
-  if (!weights.sink.weight.defined()) return;
-  weights.sink.run(
-      [sink = weights.sink.weight, bias = bias_sink(weights), rows, dy, x] { packed_weight_gradient(sink, bias, dy, x, rows); });
+  const GradientSink &sink = weights.sinks.weight, bias = bias_sink(weights);
+  if (!sink.wanted()) return;
+  GradientSink::add_together(
+      sink, bias, [to = sink.buffer(), bias_to = bias.buffer(), rows, dy, x] { packed_weight_gradient(to, bias_to, dy, x, rows); });
 }
 
 struct Made {
@@ -141,8 +142,9 @@ Tensor fused_gradient(const BackwardCall& back, const Call& call) {
 }
 
 Refusal refuse_gradients(const LinearWeights& weights, const Tensor& x) {
-  if (weights.sink.weight.defined()) return refuse_packed_weight_gradient(weights.sink.weight, bias_sink(weights), x, x);
-  return bias_sink(weights).defined() ? "a bias trains without its weight" : "";
+  const GradientSink& sink = weights.sinks.weight;
+  if (sink.wanted()) return refuse_packed_weight_gradient(sink.buffer(), bias_sink(weights).buffer(), x, x);
+  return bias_sink(weights).wanted() ? "a bias trains without its weight" : "";
 }
 
 Refusal refuse_fused(const Tensor& x, const Call& call, bool want_gradient) {
@@ -160,15 +162,14 @@ Refusal refuse_fused(const Tensor& x, const Call& call, bool want_gradient) {
 Tensor composed(const Tensor& x, const Call& call) {
   const LinearWeights &up = call.up, &down = call.down;
   if (up.weight.dim() == 3) {
-    const Tensor z = grouped_linear(x, call.rows_per_group, up.weight, up.sink, up.kept);
-    const Tensor a = call.activation == Activation::kSwiglu ? swiglu(z) : bias_gelu(z, Tensor(), Tensor());
-    return grouped_linear(a, call.rows_per_group, down.weight, down.sink, down.kept);
+    const Tensor z = grouped_linear(x, call.rows_per_group, up.weight, up.sinks.weight, up.kept);
+    const Tensor a = call.activation == Activation::kSwiglu ? swiglu(z) : bias_gelu(z, Tensor(), {});
+    return grouped_linear(a, call.rows_per_group, down.weight, down.sinks.weight, down.kept);
   }
-  GradientSink up_sink = up.sink;
-  up_sink.bias = call.product_bias().defined() ? up.sink.bias : Tensor();
-  const Tensor z = linear(x, up.weight, call.product_bias(), up_sink, up.kept);
-  const Tensor a = call.activation == Activation::kSwiglu ? swiglu(z) : bias_gelu(z, up.bias, up.sink.bias);
-  return linear(a, down.weight, down.bias, down.sink, down.kept);
+  const LinearSinks of_product{up.sinks.weight, call.product_bias().defined() ? up.sinks.bias : GradientSink()};
+  const Tensor z = linear(x, up.weight, call.product_bias(), of_product, up.kept);
+  const Tensor a = call.activation == Activation::kSwiglu ? swiglu(z) : bias_gelu(z, up.bias, up.sinks.bias);
+  return linear(a, down.weight, down.bias, down.sinks, down.kept);
 }
 
 constexpr std::string_view kForms[] = {"fused", "composed"};
@@ -184,10 +185,13 @@ Tensor dispatched(const Dispatcher& dispatcher, const Tensor& x, const Call& cal
   return differentiable("feed_forward", {x, call.up.weight, call.down.weight}, [&]() -> Recorded {
     const Made made = fused(x, call, want_gradient);
     if (!want_gradient) return {.results = {made.y}};
-    return {
-        .results = {made.y}, .saved = {x, made.z, made.a, call.up.weight, call.down.weight}, .backward = [call](const BackwardCall& back) {
-          return std::vector<Tensor>{fused_gradient(back, call), Tensor(), Tensor()};
-        }};
+    return {.results = {made.y},
+            .saved = {x, made.z, made.a, call.up.weight, call.down.weight},
+            .backward =
+                [call](const BackwardCall& back) {
+                  return std::vector<Tensor>{fused_gradient(back, call), Tensor(), Tensor()};
+                },
+            .sinks = {call.up.sinks.weight, bias_sink(call.up), call.down.sinks.weight, bias_sink(call.down)}};
   })[0];
 }
 

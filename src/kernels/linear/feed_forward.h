@@ -19,7 +19,7 @@ enum class Activation { kGelu, kSwiglu };
 // One layer of it; the tensors as in linear.
 struct LinearWeights {
   Tensor weight, bias;  // bias: undefined without
-  GradientSink sink;
+  LinearSinks sinks;
   KeptPacked kept;
 };
 

@@ -118,18 +118,23 @@ Tensor input_gradient_of(const Tensor& dy, const Tensor& weight, const std::vect
 
 // One weight [out, in] or one for each expert [experts, out, in]; a bias only beside the former.
 Tensor recorded(const Tensor& x, const Tensor& weight, const Tensor& bias, const std::vector<int64_t>& rows_per_expert,
-                const GradientSink& sink, const KeptPacked& kept) {
+                const LinearSinks& sinks, const KeptPacked& kept) {
   const auto backward = [=](const BackwardCall& call) {
     const Tensor &saved_x = call.saved[0], &saved_weight = call.saved[1];
     const Tensor dy = call.gradients[0].stride(-1) == 1 ? call.gradients[0] : call.gradients[0].contiguous();
-    if (sink.wanted()) sink.run([=] { add_weight_gradients_of(sink.weight, sink.bias, dy, saved_x, rows_per_expert); });
+    if (sinks.wanted()) {
+      GradientSink::add_together(sinks.weight, sinks.bias, [=, weight_sink = sinks.weight.buffer(), bias_sink = sinks.bias.buffer()] {
+        add_weight_gradients_of(weight_sink, bias_sink, dy, saved_x, rows_per_expert);
+      });
+    }
     const Tensor dx = call.wanted[0] ? input_gradient_of(dy, saved_weight, rows_per_expert, kept) : Tensor();
     return std::vector<Tensor>{dx, Tensor(), Tensor()};
   };
   return differentiable("linear", {x, weight, bias}, [&]() -> Recorded {
     return {.results = {output_of(x, weight, bias, rows_per_expert, kept)},
-            .saved = {sink.weight.defined() ? x : Tensor(), weight},
-            .backward = backward};
+            .saved = {sinks.weight.wanted() ? x : Tensor(), weight},
+            .backward = backward,
+            .sinks = {sinks.weight, sinks.bias}};
   })[0];
 }
 
@@ -162,12 +167,12 @@ Tensor linear_wide(const Tensor& x, const Tensor& weight, KeptPacked kept) {
   return y;
 }
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const GradientSink& sink, KeptPacked kept) {
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearSinks& sinks, KeptPacked kept) {
   check_product("linear", x, weight);
   if (bias.defined() && (bias.sizes() != at::IntArrayRef({weight.size(0)}) || bias.scalar_type() != x.scalar_type())) {
     refuse_argument("linear", "bias", "[out] for a weight " + shape_text(weight), shape_text(bias));
   }
-  return recorded(x, weight, bias, {x.size(0)}, sink, kept);
+  return recorded(x, weight, bias, {x.size(0)}, sinks, kept);
 }
 
 Tensor grouped_linear(const Tensor& x, const std::vector<int64_t>& rows_per_expert, const Tensor& weight, const GradientSink& sink,
@@ -180,7 +185,7 @@ Tensor grouped_linear(const Tensor& x, const std::vector<int64_t>& rows_per_expe
   if (x.dim() != 2 || x.size(0) != rows || x.size(1) != weight.size(2) || x.scalar_type() != weight.scalar_type()) {
     refuse_argument("grouped_linear", "x", "[" + std::to_string(rows) + " rows, in] for weights " + shape_text(weight), shape_text(x));
   }
-  return recorded(x, weight, Tensor(), rows_per_expert, sink, kept);
+  return recorded(x, weight, Tensor(), rows_per_expert, {.weight = sink}, kept);
 }
 
 }  // namespace longhaul::kernels

@@ -8,33 +8,24 @@
 // bits for every number of threads; without kept copies of the weight LibTorch computes y and the gradient of x.
 #pragma once
 
-#include <functional>
 #include <vector>
 
+#include "kernels/gradient_sink.h"
 #include "kernels/matmul/packed_weight.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::kernels {
 
-// Where the gradients of a weight and its bias go; undefined: not wanted, and not computed. `postponed`: when set, the product is put
-// there instead of being computed at once.
-struct GradientSink {
-  Tensor weight;  // same shape as the weight
-  Tensor bias;
-  std::vector<std::function<void()>>* postponed = nullptr;
+// Where the gradients of a weight and its bias go.
+struct LinearSinks {
+  GradientSink weight, bias;
 
-  bool wanted() const { return weight.defined() || bias.defined(); }
-  void run(std::function<void()> product) const {  // now, or later
-    if (postponed != nullptr)
-      postponed->push_back(std::move(product));
-    else
-      product();
-  }
+  bool wanted() const { return weight.wanted() || bias.wanted(); }
 };
 
 // x_ti [tokens, in], weight_oi [out, in], bias_o [out] or undefined → [tokens, out]. Differentiable in x; the gradients of weight and
-// bias are added to the sink.
-Tensor linear(const Tensor& x_ti, const Tensor& weight_oi, const Tensor& bias_o, const GradientSink& sink, KeptPacked kept = {});
+// bias are added to the sinks.
+Tensor linear(const Tensor& x_ti, const Tensor& weight_oi, const Tensor& bias_o, const LinearSinks& sinks, KeptPacked kept = {});
 
 // x_ri [rows, in] sorted by expert, rows_per_expert on the host, weight_eoi [experts, out, in] → [rows, out]. Experts without rows are skipped.
 Tensor grouped_linear(const Tensor& x_ri, const std::vector<int64_t>& rows_per_expert, const Tensor& weight_eoi, const GradientSink& sink,

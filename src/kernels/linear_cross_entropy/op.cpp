@@ -104,32 +104,34 @@ void check_sink(const Tensor& sink, const Tensor& weight) {
 
 }  // namespace
 
-Tensor linear_cross_entropy_sum(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const Tensor& sink,
+Tensor linear_cross_entropy_sum(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const GradientSink& sink,
                                 const LinearCrossEntropyOptions& options, KeptPacked kept) {
   check(hidden, weight, labels, options);
-  if (sink.defined()) check_sink(sink, weight);
+  if (sink.wanted()) check_sink(sink.buffer(), weight);
   if (hidden.is_meta()) return meta_results({hidden}, {scalar_of(hidden)})[0];
   const bool want_gradient = at::GradMode::is_enabled() && (hidden.requires_grad() || weight.requires_grad());
   return differentiable(kOp, {hidden, weight}, [&]() -> Recorded {
     const Labelled some = labelled(hidden, weight, labels, options, kept);
     CrossEntropyGradients gradients;
-    if (want_gradient) gradients = {at::empty_like(some.problem.hidden_td), sink};
+    if (want_gradient) gradients = {at::empty_like(some.problem.hidden_td), sink.buffer()};
     const Tensor sum = sum_in_order(dispatched(some.problem, gradients));
     if (!want_gradient) return {.results = {sum}};
-    return {
-        .results = {sum},
-        .saved = {hidden, weight, labels},
-        .backward = [=, d_hidden = some.spread(gradients.hidden_td), given_to_sink = options.upstream](const BackwardCall& call) mutable {
-          const double scale = call.gradients[0].item<double>();
-          // What the sink still lacks of this gradient.
-          const double rest = scale - std::exchange(given_to_sink, 0.0);
-          if (rest != 0 && sink.defined()) {
-            LinearCrossEntropyOptions again = options;
-            again.upstream = rest;
-            dispatched(labelled(call.saved[0], call.saved[1], call.saved[2], again, kept).problem, {Tensor(), sink});
-          }
-          return std::vector<Tensor>{scale == options.upstream ? d_hidden : d_hidden.mul(scale / options.upstream), Tensor()};
-        }};
+    return {.results = {sum},
+            .saved = {hidden, weight, labels},
+            .backward =
+                [=, d_hidden = some.spread(gradients.hidden_td), given_to_sink = options.upstream](const BackwardCall& call) mutable {
+                  const double scale = call.gradients[0].item<double>();
+                  // What the sink still lacks of this gradient.
+                  const double rest = scale - std::exchange(given_to_sink, 0.0);
+                  sink.add([=, saved = call.saved](const Tensor& buffer) {
+                    if (rest == 0) return;
+                    LinearCrossEntropyOptions again = options;
+                    again.upstream = rest;
+                    dispatched(labelled(saved[0], saved[1], saved[2], again, kept).problem, {Tensor(), buffer});
+                  });
+                  return std::vector<Tensor>{scale == options.upstream ? d_hidden : d_hidden.mul(scale / options.upstream), Tensor()};
+                },
+            .sinks = {sink}};
   })[0];
 }
 

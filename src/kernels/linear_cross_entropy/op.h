@@ -15,6 +15,7 @@
 #pragma once
 
 #include "kernels/dispatch.h"
+#include "kernels/gradient_sink.h"
 #include "kernels/matmul/packed_weight.h"
 #include "tensor/tensor.h"
 
@@ -29,10 +30,9 @@ struct LinearCrossEntropyOptions {
   double upstream = 1;  // the gradient that the sum will be given
 };
 
-// hidden_td [tokens, hidden], weight_vd [vocabulary, hidden], labels_t int64 [tokens] (−1: no loss), sink_vd: gradient of the weight is
-// added there; undefined: not wanted. Result: scalar, fp32 (fp64 for fp64 inputs). Differentiable in hidden. `kept`: the weight's packed
+// hidden_td [tokens, hidden], weight_vd [vocabulary, hidden], labels_t int64 [tokens] (−1: no loss), sink: of the weight. Result: scalar, fp32 (fp64 for fp64 inputs). Differentiable in hidden. `kept`: the weight's packed
 // copies; without them the fused form packs the weight at each call.
-Tensor linear_cross_entropy_sum(const Tensor& hidden_td, const Tensor& weight_vd, const Tensor& labels_t, const Tensor& sink_vd,
+Tensor linear_cross_entropy_sum(const Tensor& hidden_td, const Tensor& weight_vd, const Tensor& labels_t, const GradientSink& sink,
                                 const LinearCrossEntropyOptions& options = {}, KeptPacked kept = {});
 // The loss of every token, [tokens], 0 without label; no gradient.
 Tensor linear_cross_entropy_each(const Tensor& hidden_td, const Tensor& weight_vd, const Tensor& labels_t,
