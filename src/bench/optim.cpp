@@ -8,8 +8,8 @@
 
 #include "base/parallel.h"
 #include "bench/register.h"
+#include "kernels/adamw/op.h"
 #include "optim/adamw.h"
-#include "optim/element_loops.h"
 
 namespace longhaul::bench {
 namespace {
@@ -22,23 +22,23 @@ struct State {
   Tensor value = w.to(at::kBFloat16);
 };
 
-double adamw_error(const optim::AdamwScalars& scalars) {
+double adamw_error(const kernels::AdamwScalars& scalars) {
   constexpr size_t kChecked = 1000;
   State state;
   const auto copy = [&](const Tensor& t) { return std::vector<float>(t.const_data_ptr<float>(), t.const_data_ptr<float>() + kChecked); };
   std::vector<float> w = copy(state.w), m = copy(state.m), v = copy(state.v);
   const std::vector<float> g = copy(state.g);
-  optim::element_loops().adamw_bf16(state.w.data_ptr<float>(), state.m.data_ptr<float>(), state.v.data_ptr<float>(),
-                                    state.g.data_ptr<float>(), static_cast<uint16_t*>(state.value.data_ptr()), kElements, scalars);
+  kernels::element_loops().adamw_bf16(state.w.data_ptr<float>(), state.m.data_ptr<float>(), state.v.data_ptr<float>(),
+                                      state.g.data_ptr<float>(), static_cast<uint16_t*>(state.value.data_ptr()), kElements, scalars);
   const double lr = 1e-3;
-  optim::adamw_reference<float>(w, m, v, g,
-                                {.lr = lr,
-                                 .beta1 = scalars.beta1,
-                                 .beta2 = scalars.beta2,
-                                 .eps = scalars.eps,
-                                 .weight_decay = (1 - scalars.kept_weight) / lr,
-                                 .gradient_scale = scalars.gradient_scale,
-                                 .t = 10});
+  kernels::adamw_reference<float>(w, m, v, g,
+                                  {.lr = lr,
+                                   .beta1 = scalars.beta1,
+                                   .beta2 = scalars.beta2,
+                                   .eps = scalars.eps,
+                                   .weight_decay = (1 - scalars.kept_weight) / lr,
+                                   .gradient_scale = scalars.gradient_scale,
+                                   .t = 10});
   double worst = 0;
   for (size_t i = 0; i < kChecked; ++i) worst = std::max(worst, static_cast<double>(std::abs(state.w.const_data_ptr<float>()[i] - w[i])));
   return worst;
@@ -92,15 +92,15 @@ Result adamw_with_packing(double error) {
 }  // namespace
 
 void bench_optim(const Request&, Results& into) {
-  const optim::AdamwScalars scalars{.gradient_scale = 0.5,
-                                    .beta1 = 0.9,
-                                    .beta2 = 0.95,
-                                    .kept_weight = 1 - 1e-3 * 0.1,
-                                    .step_size = 1e-3 / (1 - std::pow(0.9, 10)),
-                                    .inverse_root_correction = 1 / std::sqrt(1 - std::pow(0.95, 10))};
+  const kernels::AdamwScalars scalars{.gradient_scale = 0.5,
+                                      .beta1 = 0.9,
+                                      .beta2 = 0.95,
+                                      .kept_weight = 1 - 1e-3 * 0.1,
+                                      .step_size = 1e-3 / (1 - std::pow(0.9, 10)),
+                                      .inverse_root_correction = 1 / std::sqrt(1 - std::pow(0.95, 10))};
   const double error = adamw_error(scalars);
   State state;
-  const optim::ElementLoops& loops = optim::element_loops();
+  const kernels::ElementLoops& loops = kernels::element_loops();
   const std::string shape = fmt::format("{} Mi", kElements >> 20);
   const auto measure = [&](const char* name, const char* dtype, double bytes_each, double found_error, const auto& body) {
     Result result{.name = name, .shape = shape, .dtype = dtype, .implementation = std::string(loops.instruction_set)};

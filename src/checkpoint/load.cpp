@@ -11,13 +11,13 @@ namespace longhaul::checkpoint {
 namespace {
 
 // Reads the box `held` of a stored tensor and copies it into `view` (any strides; converted to its dtype).
-void read_into(const storage::Checkpoint& checkpoint, const std::string& name, const layout::LogicalTensor& logical,
+void read_into(const storage::Checkpoint& checkpoint, const std::string& name, const layout::Shape& global_shape,
                const layout::Rectangle& held, const Tensor& view) {
   const storage::ManifestTensor& stored = checkpoint.at(name);
-  if (stored.shape != logical.global_shape) {
+  if (stored.shape != global_shape) {
     throw Error({.code = ExitCode::kCheckpoint,
                  .what = "a tensor of the checkpoint has another shape than the model's",
-                 .expected = layout::shape_text(logical.global_shape),
+                 .expected = layout::shape_text(global_shape),
                  .found = layout::shape_text(stored.shape),
                  .where = fmt::format("{}, tensor {}", checkpoint.folder().string(), name),
                  .hint = "use the recipe the checkpoint was made with (its folder's recipe.toml)"});
@@ -47,7 +47,8 @@ void load_weights(const storage::Checkpoint& checkpoint, model::ParameterSet& pa
     for (size_t i = 0; i < parameter->parts.size(); ++i) {
       const auto& part = parameter->parts[i];
       known.insert(part.spec.tensor.name);
-      read_into(checkpoint, part.spec.tensor.name, part.spec.tensor, part.held, parameter->part_of(parameter->value.detach(), i));
+      read_into(checkpoint, part.spec.tensor.name, part.spec.tensor.global_shape, part.held,
+                parameter->part_of(parameter->value.detach(), i));
     }
     parameter->written();
   }
@@ -57,9 +58,8 @@ void load_weights(const storage::Checkpoint& checkpoint, model::ParameterSet& pa
 void load_training_state(const storage::Checkpoint& checkpoint, optim::Optimizer& optimizer) {
   std::set<std::string> known;
   for (const optim::StateTensor& tensor : optimizer.state()) {
-    const auto& part = tensor.parameter->parts[tensor.part];
     known.insert(stored_name(tensor));
-    read_into(checkpoint, stored_name(tensor), part.spec.tensor, part.held, tensor.view.detach());
+    read_into(checkpoint, stored_name(tensor), tensor.global_shape, tensor.held, tensor.view.detach());
   }
   refuse_unknown_tensors(checkpoint, known, false);
   optimizer.refresh_values();

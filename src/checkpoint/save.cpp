@@ -30,16 +30,15 @@ void Saver::copy(const std::vector<optim::StateTensor>& state) {
   const MemoryPurposeScope scope(MemoryPurpose::kCheckpoint);
   if (buffers_.size() != state.size()) buffers_.assign(state.size(), {});
   for (size_t i = 0; i < state.size(); ++i) {
-    const auto& part = state[i].parameter->parts[state[i].part];
     Buffer& buffer = buffers_[i];
     buffer.name = stored_name(state[i]);
     buffer.role = state[i].kind == "master" ? "weight" : "optimizer." + state[i].kind;
-    buffer.shape = part.spec.tensor.global_shape;
-    buffer.offset = part.held.offset;
-    buffer.length = part.held.length;
+    buffer.shape = state[i].global_shape;
+    buffer.offset = state[i].held.offset;
+    buffer.length = state[i].held.length;
     // Allocated once; contiguous even where the view is a part of a fused value.
     const at::Device device = state[i].view.device();
-    if (!buffer.copy.defined()) buffer.copy = empty_host_tensor(part.held.length, state[i].view.scalar_type(), device);
+    if (!buffer.copy.defined()) buffer.copy = empty_host_tensor(state[i].held.length, state[i].view.scalar_type(), device);
     buffer.copy.copy_(state[i].view.detach(), /*non_blocking=*/true);
     if (i + 1 == state.size()) copied_.emplace(device).record(Stream::current(device));
   }

@@ -52,7 +52,7 @@ ExitCode run(const ProveArguments& arguments) {
   {
     Progress progress("proving", static_cast<int64_t>(train::proof_layouts(loaded.recipe.parallel).size()));
     bool begun = false;
-    proofs = train::prove(loaded.recipe.model, loaded.recipe.parallel, [&](const train::ProofLayout&) {
+    proofs = train::prove(loaded.recipe.model, loaded.recipe.parallel, loaded.recipe.optim, [&](const train::ProofLayout&) {
       if (begun) progress.advance(1);
       begun = true;
     });

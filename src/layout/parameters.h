@@ -57,6 +57,7 @@ struct ParameterSpec {
   int64_t expert = -1;  // -1: not of an expert
   bool trainable = true;
   std::vector<int64_t> stages = {0};  // pipeline stages that use it, ascending (parameters_of)
+  double lr_factor = 1;               // on the learning rate (muP)
   bool decay = false;                 // weight decay applies: matrices, embeddings among them; not norms, biases and bounds of gates
   int64_t elements() const { return volume(tensor.global_shape); }
   bool operator==(const ParameterSpec&) const = default;

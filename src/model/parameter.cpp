@@ -71,9 +71,18 @@ Part ParameterSet::part_of(const layout::ParameterSpec& spec, Parameter& holder)
   LONGHAUL_ASSERT(holder.parts.empty() || holder.gradient_partial_over == copies, "{} lies beside tensors that are cut over other axes",
                   spec.tensor.name);
   holder.gradient_partial_over = copies;
+  std::vector<Part::Cut> cuts(spec.tensor.global_shape.size());
+  for (size_t d = 0; d < cuts.size(); ++d) {
+    for (const layout::Cut& cut : placement.dimensions[d]) {
+      if (place_.mesh.size(cut.axis) == 1) continue;
+      cuts[d].over = cuts[d].over | layout::AxisSet{cut.axis};
+      cuts[d].first = cuts[d].first && place_.coordinate(cut.axis) == 0;
+    }
+  }
   return {.spec = spec,
           .held = layout::rectangle_of(placement, place_.mesh, place_.rank, spec.tensor.global_shape),
-          .first_copy = place_.stage() == spec.stages.front() && layout::is_first_copy(placement, place_.mesh, place_.rank)};
+          .first_copy = place_.stage() == spec.stages.front() && layout::is_first_copy(placement, place_.mesh, place_.rank),
+          .cuts = std::move(cuts)};
 }
 
 Parameter& ParameterSet::store(std::unique_ptr<Parameter> parameter) {

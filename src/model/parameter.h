@@ -35,6 +35,12 @@ struct Part {
   layout::Rectangle held;   // the box of the logical tensor that this rank has
   layout::Rectangle slice;  // where it lies in `value`; same volume as `held`, in the same order
   bool first_copy = true;   // no rank before this one holds the same box: it is counted, and written to checkpoints, here
+  // How each dimension of the logical tensor is cut: over which axes, and whether this rank is the first of those that differ in them only.
+  struct Cut {
+    layout::AxisSet over;
+    bool first = true;
+  };
+  std::vector<Cut> cuts{};
 };
 
 struct Parameter {

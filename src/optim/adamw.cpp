@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
 #include "base/parallel.h"
@@ -52,7 +53,7 @@ AdamW::AdamW(const recipe::OptimOptions& options, model::ParameterSet& set, Prec
   list_pieces();
   implementation_ = implementation != AdamwImplementation::kAutomatic ? implementation : choose(on_cpu);
   LONGHAUL_ASSERT(implementation_ != AdamwImplementation::kFused || on_cpu, "the fused update works on CPU tensors");
-  add_phase({"update", 0, [this](const StepSettings& settings, const Tensor&, Tensor&) { update(settings); }});
+  add_phase({"update", nullptr, [this](const StepSettings& settings) { update(settings); }});
 }
 
 AdamwImplementation AdamW::choose(bool on_cpu) {
@@ -75,70 +76,70 @@ void AdamW::list_pieces() {
     LONGHAUL_ASSERT(parameter.grad.is_contiguous(), "gradient of {} is not stored in row-major order", parameter.name);
     for (size_t part = 0; part < parameter.parts.size(); ++part) {
       const layout::ParameterSpec& spec = parameter.parts[part].spec;
-      const double weight_decay = spec.decay ? options_.weight_decay : 0;
       for (const Run& run : runs_of(parameter, part)) {
+        const Piece piece{p, run.begin, run.length, spec.decay ? options_.weight_decay : 0, spec.lr_factor, spec.trainable};
         // Neighbours that are treated alike are one piece: a layer's experts are a single run.
-        if (!pieces_.empty() && pieces_.back().parameter == p && pieces_.back().begin + pieces_.back().length == run.begin &&
-            pieces_.back().weight_decay == weight_decay && pieces_.back().trainable == spec.trainable) {
+        if (!pieces_.empty() && pieces_.back().like(piece) && pieces_.back().begin + pieces_.back().length == run.begin) {
           pieces_.back().length += run.length;
         } else {
-          pieces_.push_back({p, run.begin, run.length, weight_decay, spec.trainable});
+          pieces_.push_back(piece);
         }
       }
     }
   }
 }
 
-AdamwScalars AdamW::scalars(const StepSettings& settings) const {
-  const double t = static_cast<double>(next_step());
-  AdamwScalars result;
-  result.gradient_scale = settings.gradient_scale;
-  result.beta1 = options_.beta1;
-  result.beta2 = options_.beta2;
-  result.eps = options_.eps;
-  result.step_size = settings.lr / (1 - std::pow(options_.beta1, t));
-  result.inverse_root_correction = 1 / std::sqrt(1 - std::pow(options_.beta2, t));
-  result.zero_gradient = settings.zero_gradients;
-  return result;
+kernels::AdamwScalars AdamW::scalars(const StepSettings& settings, const Piece& piece) const {
+  const double t = static_cast<double>(next_step()), lr = settings.lr * piece.lr_factor;
+  return {.gradient_scale = settings.gradient_scale,
+          .beta1 = options_.beta1,
+          .beta2 = options_.beta2,
+          .eps = options_.eps,
+          .kept_weight = 1 - lr * piece.weight_decay,
+          .step_size = lr / (1 - std::pow(options_.beta1, t)),
+          .inverse_root_correction = 1 / std::sqrt(1 - std::pow(options_.beta2, t)),
+          .zero_gradient = settings.zero_gradients};
 }
 
 void AdamW::update(const StepSettings& settings) {
-  const AdamwScalars common = scalars(settings);
-  if (implementation_ == AdamwImplementation::kCuda) return update_on_gpu(common, settings.lr);
-  if (implementation_ == AdamwImplementation::kFused) return update_fused(common, settings.lr);
-  for (const Piece& piece : pieces_) {
-    AdamwScalars own = common;
-    own.kept_weight = 1 - settings.lr * piece.weight_decay;
-    update_with_tensor_operations(piece, own);
-  }
+  if (implementation_ == AdamwImplementation::kCuda) return update_on_gpu(settings);
+  if (implementation_ == AdamwImplementation::kFused) return update_fused(settings);
+  for (const Piece& piece : pieces_) update_with_tensor_operations(piece, scalars(settings, piece));
 }
 
-void AdamW::update_on_gpu(const AdamwScalars& common, double lr) {
-  std::vector<kernels::cuda::AdamwTensor> tensors;
+// One call for all tensors of one learning rate.
+void AdamW::update_on_gpu(const StepSettings& settings) {
+  std::map<double, std::vector<kernels::cuda::AdamwTensor>> by_lr_factor;
+  std::map<double, kernels::AdamwScalars> scalars_of;
   for (const Piece& piece : pieces_) {
     const model::Parameter& parameter = *parameters()[piece.parameter];
     if (!piece.trainable) {
-      if (common.zero_gradient) parameter.grad.view({-1}).narrow(0, piece.begin, piece.length).zero_();
+      if (settings.zero_gradients) parameter.grad.view({-1}).narrow(0, piece.begin, piece.length).zero_();
       continue;
     }
-    const auto at = [&](const Tensor& tensor) { return tensor.data_ptr<float>() + piece.begin; };
+    const kernels::AdamwScalars own = scalars_of[piece.lr_factor] = scalars(settings, piece);
+    const auto at = [&](const Tensor& tensor) { return static_cast<float*>(tensor.data_ptr()) + piece.begin; };
     const bool copied = parameter.value.scalar_type() == at::kBFloat16;
-    tensors.push_back({.master = at(master(piece.parameter)),
-                       .m = at(m_[piece.parameter]),
-                       .v = at(v_[piece.parameter]),
-                       .gradient = at(parameter.grad),
-                       .value = copied ? static_cast<kernels::cuda::Bf16*>(parameter.value.data_ptr()) + piece.begin : nullptr,
-                       .count = piece.length,
-                       .kept_weight = static_cast<float>(1 - lr * piece.weight_decay)});
+    by_lr_factor[piece.lr_factor].push_back(
+        {.master = at(master(piece.parameter)),
+         .m = at(m_[piece.parameter]),
+         .v = at(v_[piece.parameter]),
+         .gradient = at(parameter.grad),
+         .value = copied ? static_cast<kernels::cuda::Bf16*>(parameter.value.data_ptr()) + piece.begin : nullptr,
+         .count = piece.length,
+         .kept_weight = static_cast<float>(own.kept_weight)});
   }
-  const kernels::cuda::AdamwStep numbers{.beta1 = static_cast<float>(common.beta1),
-                                         .beta2 = static_cast<float>(common.beta2),
-                                         .eps = static_cast<float>(common.eps),
-                                         .step_size = static_cast<float>(common.step_size),
-                                         .inverse_root_correction = static_cast<float>(common.inverse_root_correction),
-                                         .zero_gradient = common.zero_gradient};
-  kernels::cuda_calls<kernels::AdamwCuda>().step(tensors, numbers, static_cast<float>(common.gradient_scale),
-                                                 master(pieces_.front().parameter));
+  for (const auto& [lr_factor, tensors] : by_lr_factor) {
+    const kernels::AdamwScalars& own = scalars_of.at(lr_factor);
+    const kernels::cuda::AdamwStep numbers{.beta1 = static_cast<float>(own.beta1),
+                                           .beta2 = static_cast<float>(own.beta2),
+                                           .eps = static_cast<float>(own.eps),
+                                           .step_size = static_cast<float>(own.step_size),
+                                           .inverse_root_correction = static_cast<float>(own.inverse_root_correction),
+                                           .zero_gradient = own.zero_gradient};
+    kernels::cuda_calls<kernels::AdamwCuda>().step(tensors, numbers, static_cast<float>(own.gradient_scale),
+                                                   master(pieces_.front().parameter));
+  }
 }
 
 bool AdamW::packs(const Piece& piece) const {
@@ -171,16 +172,14 @@ void AdamW::pack_rows(const Stretch& stretch) {
 }
 
 // Threads share all elements evenly, whatever pieces they belong to. Elements do not see each other, so the cuts change nothing.
-void AdamW::update_fused(const AdamwScalars& common, double lr) {
+void AdamW::update_fused(const StepSettings& settings) {
   kernels::TaskList<Stretch> stretches;
   for (const Piece& piece : pieces_) {
     for (const Stretch& stretch : stretches_of(piece)) stretches.add(stretch, stretch.length);
   }
   stretches.run(kGrain, [&](const Stretch* first, const Stretch* last) {
     for (const Stretch* stretch = first; stretch != last; ++stretch) {
-      AdamwScalars own = common;
-      own.kept_weight = 1 - lr * stretch->piece->weight_decay;
-      update_piece(*stretch->piece, stretch->begin, stretch->length, own);
+      update_piece(*stretch->piece, stretch->begin, stretch->length, scalars(settings, *stretch->piece));
       if (stretch->packs) pack_rows(*stretch);
     }
   });
@@ -190,12 +189,12 @@ void AdamW::update_fused(const AdamwScalars& common, double lr) {
   }
 }
 
-void AdamW::update_piece(const Piece& piece, int64_t begin, int64_t length, const AdamwScalars& own) {
+void AdamW::update_piece(const Piece& piece, int64_t begin, int64_t length, const kernels::AdamwScalars& own) {
   const model::Parameter& parameter = *parameters()[piece.parameter];
   const auto at = [&](const Tensor& tensor, auto real) { return static_cast<decltype(real)*>(tensor.data_ptr()) + begin; };
   const Tensor& w = master(piece.parameter);
   const Tensor &m = m_[piece.parameter], &v = v_[piece.parameter];
-  const ElementLoops& loops = element_loops();
+  const kernels::ElementLoops& loops = kernels::element_loops();
   const bool fp64 = w.scalar_type() == at::kDouble;
   if (!piece.trainable) {
     if (!own.zero_gradient) return;
@@ -213,19 +212,13 @@ void AdamW::update_piece(const Piece& piece, int64_t begin, int64_t length, cons
   }
 }
 
-void AdamW::update_with_tensor_operations(const Piece& piece, const AdamwScalars& own) {
+void AdamW::update_with_tensor_operations(const Piece& piece, const kernels::AdamwScalars& own) {
   const model::Parameter& parameter = *parameters()[piece.parameter];
   const auto cut = [&](const Tensor& storage) { return storage.view({-1}).narrow(0, piece.begin, piece.length); };
   const Tensor gradient = cut(parameter.grad);
   if (piece.trainable) {
-    const Tensor g = gradient * own.gradient_scale;
-    const Tensor m = cut(m_[piece.parameter]), v = cut(v_[piece.parameter]), w = cut(master(piece.parameter));
-    m.mul_(own.beta1).add_(g, 1 - own.beta1);
-    v.mul_(own.beta2).addcmul_(g, g, 1 - own.beta2);
-    const Tensor denominator = v.sqrt().mul_(own.inverse_root_correction).add_(own.eps);
-    w.mul_(own.kept_weight).addcdiv_(m, denominator, -own.step_size);
-    const Tensor value = cut(parameter.value.detach());
-    if (!value.is_alias_of(w)) value.copy_(w);
+    kernels::adamw_aten(cut(master(piece.parameter)), cut(m_[piece.parameter]), cut(v_[piece.parameter]), gradient,
+                        cut(parameter.value.detach()), own);
   }
   if (own.zero_gradient) gradient.zero_();
 }

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "optim/element_loops.h"
+#include "kernels/adamw/op.h"
 #include "optim/optimizer.h"
 
 namespace longhaul::optim {
@@ -32,8 +32,12 @@ class AdamW final : public Optimizer {
   struct Piece {  // a run of elements of one parameter
     size_t parameter = 0;
     int64_t begin = 0, length = 0;
-    double weight_decay = 0;
+    double weight_decay = 0, lr_factor = 1;
     bool trainable = true;
+    bool like(const Piece& other) const {
+      return parameter == other.parameter && weight_decay == other.weight_decay && lr_factor == other.lr_factor &&
+             trainable == other.trainable;
+    }
   };
   struct Stretch {  // of a piece, what one thread does at a time
     const Piece* piece = nullptr;
@@ -42,34 +46,20 @@ class AdamW final : public Optimizer {
   };
   void list_pieces();
   AdamwImplementation choose(bool on_cpu);
-  AdamwScalars scalars(const StepSettings& settings) const;
+  kernels::AdamwScalars scalars(const StepSettings& settings, const Piece& piece) const;
   void update(const StepSettings& settings);
-  void update_on_gpu(const AdamwScalars& common, double lr);
-  void update_fused(const AdamwScalars& common, double lr);
+  void update_on_gpu(const StepSettings& settings);
+  void update_fused(const StepSettings& settings);
   bool packs(const Piece& piece) const;
   std::vector<Stretch> stretches_of(const Piece& piece) const;
-  void update_piece(const Piece& piece, int64_t begin, int64_t length, const AdamwScalars& scalars);
+  void update_piece(const Piece& piece, int64_t begin, int64_t length, const kernels::AdamwScalars& scalars);
   void pack_rows(const Stretch& stretch);
-  void update_with_tensor_operations(const Piece& piece, const AdamwScalars& scalars);
+  void update_with_tensor_operations(const Piece& piece, const kernels::AdamwScalars& scalars);
 
   recipe::OptimOptions options_;
   std::vector<Tensor> m_, v_;  // per parameter; undefined for frozen ones
   std::vector<Piece> pieces_;
   AdamwImplementation implementation_ = AdamwImplementation::kFused;
 };
-
-// The reference: one step t (from 1) on one matrix of n elements, in plain loops. Real is float or double.
-struct AdamwReferenceStep {
-  double lr = 0, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0;
-  double gradient_scale = 1;
-  int64_t t = 1;
-};
-template <class Real>
-void adamw_reference(std::span<Real> weight, std::span<Real> m, std::span<Real> v, std::span<const Real> gradient,
-                     const AdamwReferenceStep& step);
-extern template void adamw_reference(std::span<float>, std::span<float>, std::span<float>, std::span<const float>,
-                                     const AdamwReferenceStep&);
-extern template void adamw_reference(std::span<double>, std::span<double>, std::span<double>, std::span<const double>,
-                                     const AdamwReferenceStep&);
 
 }  // namespace longhaul::optim

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "kernels/adamw/cuda_call.h"
-#include "optim/element_loops.h"
+#include "kernels/adamw/loops.h"
 #include "optim/runs.h"
 
 namespace longhaul::optim {
@@ -23,7 +23,7 @@ struct Block {
 };
 
 double squares(const Block& block) {
-  const ElementLoops& loops = element_loops();
+  const kernels::ElementLoops& loops = kernels::element_loops();
   switch (block.gradient->scalar_type()) {
     case at::kFloat:
       return loops.squares_fp32(block.gradient->const_data_ptr<float>() + block.begin, block.length);
@@ -66,20 +66,20 @@ std::optional<double> norm_on_gpu(const model::ParameterSet& parameters) {
 }
 
 // From the squared norm of this rank's gradients.
-void finish(GradientNorm& result, double squares, double scale, const Reducer& reduce) {
+void finish(GradientNorm& result, double squares, double scale, const WorldSum& sum_up) {
   Tensor partials = at::full({1}, squares, at::kDouble);
-  if (reduce) reduce(partials);
+  if (sum_up) sum_up(partials);
   result.norm = std::sqrt(partials.item<double>()) * std::abs(scale);
   result.finite = std::isfinite(result.norm);
 }
 
 }  // namespace
 
-GradientNorm gradient_norm(const model::ParameterSet& parameters, double scale, const Reducer& reduce) {
+GradientNorm gradient_norm(const model::ParameterSet& parameters, double scale, const WorldSum& sum_up) {
   GradientNorm result;
   // What is not finite is looked for tensor by tensor below.
   if (const auto norm = norm_on_gpu(parameters); norm && std::isfinite(*norm)) {
-    finish(result, *norm * *norm, scale, reduce);
+    finish(result, *norm * *norm, scale, sum_up);
     return result;
   }
   std::vector<const std::string*> names;
@@ -117,7 +117,7 @@ GradientNorm gradient_norm(const model::ParameterSet& parameters, double scale, 
     if (result.first_nonfinite.empty() && !std::isfinite(sums[i])) result.first_nonfinite = *names[i];
     total += sums[i];
   }
-  finish(result, total, scale, reduce);
+  finish(result, total, scale, sum_up);
   return result;
 }
 

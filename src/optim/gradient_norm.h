@@ -3,10 +3,10 @@
 // our own kernel where it takes the gradients (fp32), and the caller waits for the result.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "model/parameter.h"
-#include "optim/optimizer.h"
 
 namespace longhaul::optim {
 
@@ -16,9 +16,10 @@ struct GradientNorm {
   std::string first_nonfinite;  // logical name of the first tensor of this rank with a NaN or Inf; empty: none here
 };
 
-// Of the gradients times `scale` (1 / tokens). Frozen tensors are left out. `reduce` adds one squared norm up over the ranks; of copies the
+// Of the gradients times `scale` (1 / tokens). Frozen tensors are left out. `sum` adds one squared norm up over all ranks, in place; of copies the
 // first one counts (model::Part::first_copy).
-GradientNorm gradient_norm(const model::ParameterSet& parameters, double scale = 1, const Reducer& reduce = {});
+using WorldSum = std::function<void(const Tensor& numbers)>;
+GradientNorm gradient_norm(const model::ParameterSet& parameters, double scale = 1, const WorldSum& sum = {});
 
 // What gradients are scaled by to have a norm of at most `clip_norm`: min(1, clip / (norm + 1e-6)); 1 when clip_norm is 0.
 double clip_factor(double norm, double clip_norm);

@@ -1,10 +1,16 @@
 #include "optim/optimizer.h"
 
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
 
 #include "base/error.h"
 #include "base/memory_purpose.h"
 #include "optim/adamw.h"
+#include "optim/came.h"
+#include "recipe/optimizers.h"
 
 namespace longhaul::optim {
 
@@ -24,12 +30,29 @@ void Optimizer::take_masters_from_values() {
   }
 }
 
+void Optimizer::refresh_value(size_t parameter) const {
+  const Tensor value = parameters()[parameter]->value.detach();
+  if (!masters_[parameter].is_alias_of(value)) value.copy_(masters_[parameter]);
+}
+
 void Optimizer::refresh_values() {
   for (size_t i = 0; i < masters_.size(); ++i) {
-    const Tensor value = parameters()[i]->value.detach();
-    if (!masters_[i].is_alias_of(value)) value.copy_(masters_[i]);
+    refresh_value(i);
     parameters()[i]->written();
   }
+}
+
+std::vector<Shard> Optimizer::shards() const {
+  std::vector<Shard> result;
+  for (size_t p = 0; p < masters_.size(); ++p) {
+    model::Parameter& parameter = *parameters()[p];
+    if (!parameter.trainable()) continue;
+    for (size_t part = 0; part < parameter.parts.size(); ++part) {
+      if (!parameter.parts[part].spec.trainable) continue;
+      result.push_back({&parameter, part, parameter.part_of(masters_[p], part), parameter.part_of(parameter.grad, part)});
+    }
+  }
+  return result;
 }
 
 void Optimizer::set_steps(int64_t steps) {
@@ -39,12 +62,10 @@ void Optimizer::set_steps(int64_t steps) {
 
 void Optimizer::step(const StepSettings& settings, const Reducer& reduce) {
   const at::NoGradGuard no_grad;
-  Tensor sums;
   for (const Phase& phase : phases_) {
-    Tensor partials = at::zeros({phase.partial_count}, at::kDouble);
-    phase.run(settings, sums, partials);
-    if (phase.partial_count > 0 && reduce) reduce(partials);
-    sums = partials;
+    if (phase.partials != nullptr) phase.partials->clear(parameters_.device());
+    phase.run(settings);
+    if (phase.partials != nullptr) phase.partials->reduce(reduce);
   }
   for (const auto& parameter : parameters()) {
     if (parameter->trainable()) parameter->written();
@@ -52,19 +73,34 @@ void Optimizer::step(const StepSettings& settings, const Reducer& reduce) {
   ++steps_;
 }
 
-void Optimizer::append_state(std::vector<StateTensor>& to, size_t parameter, const std::string& kind, const Tensor& storage) const {
+void Optimizer::append_state(std::vector<StateTensor>& to, size_t parameter, const std::string& kind, const Tensor& like_value) const {
   const model::Parameter& holder = *parameters()[parameter];
   for (size_t part = 0; part < holder.parts.size(); ++part) {
-    to.push_back({holder.parts[part].spec.tensor.name, kind, &holder, part, holder.part_of(storage, part)});
+    to.push_back(state_of_part(holder, part, kind, holder.part_of(like_value, part)));
   }
 }
 
+namespace {
+
+template <class T>
+std::unique_ptr<Optimizer> make(const recipe::OptimOptions& options, model::ParameterSet& parameters, Precision precision) {
+  return std::make_unique<T>(options, parameters, precision);
+}
+
+// The upper half of the list in recipe/optimizers.cpp.
+const std::map<std::string_view, decltype(&make<AdamW>)> kMakers = {{"adamw", make<AdamW>}, {"came", make<Came>}};
+
+}  // namespace
+
 std::unique_ptr<Optimizer> make_optimizer(const recipe::OptimOptions& options, model::ParameterSet& parameters, Precision precision) {
   const MemoryPurposeScope scope(MemoryPurpose::kOptimizer);
-  if (options.name == "adamw") return std::make_unique<AdamW>(options, parameters, precision);
+  const auto maker = kMakers.find(options.name);
+  if (maker != kMakers.end()) return maker->second(options, parameters, precision);
+  std::vector<std::string_view> names;
+  for (const auto& entry : recipe::optimizers()) names.push_back(entry.name);
   throw Error({.code = ExitCode::kUsage,
                .what = "unknown optimizer",
-               .expected = "adamw",
+               .expected = fmt::format("{}", fmt::join(names, ", ")),
                .found = options.name,
                .where = "optim.name",
                .hint = "optim.name=adamw"});

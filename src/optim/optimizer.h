@@ -1,10 +1,11 @@
 // Optimizer: from main gradients to new weights. A step is a list of phases: each looks at all matrices and may leave partial sums
-// of fixed size; these are added up over the ranks in one fused reduction, and the next phase reads them. The last phase writes
-// the weights. Optimizers that work element by element (AdamW) have one phase and no reduction; factored moments and trust ratios
-// need a few, and stay exact under every sharding (specs: optimizers.md §6).
+// (Partials); these are added up over the ranks, one fused reduction for each set of axes, before the next phase reads them. The last phase
+// writes the master weights. Optimizers that work element by element (AdamW) have one phase and no reduction; factored moments and trust
+// ratios need a few, and stay exact under every sharding (specs: optimizers.md §6).
 //
-// State (master weights, moments) is stored like Parameter::value and shown by logical tensor. Where the master has the dtype of
-// the value, the value is the master: no second copy. Not thread-safe: one optimizer, one trainer.
+// An optimizer of matrices works on shards(), one for each logical tensor that trains; one that works element by element may walk the
+// parameters' storages instead, where neighbours lie together. State has shapes of its own and is shown by logical tensor. Where the master
+// has the dtype of the value, the value is the master: no second copy. Not thread-safe: one optimizer, one trainer.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +15,11 @@
 #include <vector>
 
 #include "model/parameter.h"
+#include "optim/shard.h"
 #include "recipe/optim_options.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::optim {
-
-// Adds up `partials` (fp64, one dimension) over the group, in place. Empty: a single process.
-using Reducer = std::function<void(Tensor& partials)>;
 
 struct StepSettings {
   double lr = 0;
@@ -30,18 +29,8 @@ struct StepSettings {
 
 struct Phase {
   std::string name;
-  int64_t partial_count = 0;  // length of `partials`, the same on every rank; 0: nothing to reduce
-  // sums: the reduced partials of the phase before (undefined in the first). partials: zeros on entry.
-  std::function<void(const StepSettings& settings, const Tensor& sums, Tensor& partials)> run;
-};
-
-// One piece of state: what this rank holds of a logical tensor.
-struct StateTensor {
-  std::string name;  // of the logical tensor: "layers.3.mixer.query.weight"
-  std::string kind;  // "master", "m", "v"
-  const model::Parameter* parameter = nullptr;
-  size_t part = 0;  // parameter->parts[part]: its specification and the box that is held
-  Tensor view;      // writable; shaped as that box
+  Partials* partials = nullptr;  // what run() writes and the phases after it read; null: nothing to reduce
+  std::function<void(const StepSettings& settings)> run;
 };
 
 class Optimizer {
@@ -68,9 +57,11 @@ class Optimizer {
   Optimizer(model::ParameterSet& parameters, Precision precision);
   void add_phase(Phase phase) { phases_.push_back(std::move(phase)); }
   const std::vector<std::unique_ptr<model::Parameter>>& parameters() const { return parameters_.all(); }
-  Tensor& master(size_t parameter) { return masters_[parameter]; }  // of parameters()[parameter]
+  Tensor& master(size_t parameter) { return masters_[parameter]; }  // of parameters()[parameter], shaped like its value
+  std::vector<Shard> shards() const;                                // of all logical tensors that train, in their order
   int64_t next_step() const { return steps_ + 1; }                  // t inside a step
-  void append_state(std::vector<StateTensor>& to, size_t parameter, const std::string& kind, const Tensor& storage) const;
+  void append_state(std::vector<StateTensor>& to, size_t parameter, const std::string& kind, const Tensor& like_value) const;
+  void refresh_value(size_t parameter) const;  // the working copy becomes the rounding of the master
 
  private:
   model::ParameterSet& parameters_;

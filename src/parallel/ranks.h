@@ -27,9 +27,10 @@ class Ranks {
   void begin_step(model::ParameterSet& parameters);
   void sum_gradients(model::ParameterSet& parameters);
 
-  void sum(const Tensor& numbers) const;          // in place, over all ranks
-  double sum(double number) const;                // likewise
-  double sum_over_replicas(double number) const;  // over the ranks that have other sequences: dp
+  void sum(const Tensor& numbers) const;                             // in place, over all ranks
+  void sum_over(layout::AxisSet axes, const Tensor& numbers) const;  // likewise, over those that differ in these axes only
+  double sum(double number) const;                                   // likewise
+  double sum_over_replicas(double number) const;                     // over the ranks that have other sequences: dp
 
  private:
   void start_sums();

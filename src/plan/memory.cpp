@@ -10,6 +10,7 @@
 #include "layout/parameters.h"
 #include "plan/memory_layers.h"
 #include "plan/memory_workspace.h"
+#include "recipe/optimizers.h"
 
 namespace longhaul::plan {
 namespace {
@@ -18,30 +19,35 @@ using enum MemoryPurpose;
 
 struct ParameterCounts {
   double all = 0, wide = 0;  // wide: norms and routers, which stay in the precision of sums
+  double state = 0;          // of the optimizer, beside masters
 };
 
-void count(const layout::ParameterSpec& spec, double times, ParameterCounts& counts) {
+using StateElements = decltype(recipe::OptimizerEntry::state_elements);
+
+void count(const layout::ParameterSpec& spec, double times, StateElements state_elements, ParameterCounts& counts) {
+  counts.state += times * number(state_elements(spec.tensor.global_shape));
   counts.all += times * number(spec.elements());
   if (layout::kept_wide(spec)) counts.wide += times * number(spec.elements());
 }
 
 // One layer of each kind says what all of them have: the list of a large model with experts takes milliseconds to make.
-ParameterCounts count_parameters(const recipe::ModelConfig& model) {
+ParameterCounts count_parameters(const recipe::ModelConfig& model, const std::string& optimizer) {
+  const StateElements state = recipe::optimizer_entry(optimizer).state_elements;
   ParameterCounts counts;
   recipe::ModelConfig small = model;
   small.layers = 0;
-  for (const auto& spec : layout::parameters(small)) count(spec, 1, counts);
+  for (const auto& spec : layout::parameters(small)) count(spec, 1, state, counts);
   small.layers = 1;
   for (const recipe::Mixer mixer : recipe::mixers_used(model)) {
     double layers = 0;
     for (int64_t l = 0; l < model.layers; ++l) layers += model.mixer(l) == mixer ? 1 : 0;
     small.mixers = {mixer};
     for (const auto& spec : layout::parameters(small)) {
-      if (spec.layer >= 0) count(spec, layers, counts);
+      if (spec.layer >= 0) count(spec, layers, state, counts);
     }
     const auto shared = recipe::entry_of(mixer).shared;
     if (shared == nullptr) continue;
-    for (const auto& tensor : shared(model)) count({.tensor = {tensor.name, {tensor.out, tensor.in}, tensor.role}}, 1, counts);
+    for (const auto& tensor : shared(model)) count({.tensor = {tensor.name, {tensor.out, tensor.in}, tensor.role}}, 1, state, counts);
   }
   return counts;
 }
@@ -61,8 +67,8 @@ PurposeBytes state_bytes(const MemoryRequest& request, const ParameterCounts& co
   PurposeBytes bytes;
   bytes[kParameters] = e * counts.all + (wide - e) * counts.wide;
   bytes[kGradients] = wide * counts.all;
-  // Two moments, and a master where the weight itself is not one.
-  bytes[kOptimizer] = 2 * wide * counts.all + (e < wide ? wide * (counts.all - counts.wide) : 0);
+  // Its state, and a master where the weight itself is not one.
+  bytes[kOptimizer] = wide * counts.state + (e < wide ? wide * (counts.all - counts.wide) : 0);
   bytes[kPackedWeights] = packed_bytes(request);
   return bytes;
 }
@@ -145,13 +151,13 @@ int64_t whole_bytes(double bytes) { return bytes < 9.2e18 ? static_cast<int64_t>
 
 MemoryPlan plan_memory(const MemoryRequest& request) {
   MemoryPlan plan;
-  const ParameterCounts counts = count_parameters(request.model);
+  const ParameterCounts counts = count_parameters(request.model, request.optimizer);
   PurposeBytes always = state_bytes(request, counts);
   const double numbers = request.model.position == recipe::Position::kLearned ? 3 : 2;  // ids, labels, positions
   always[kData] = 8 * (numbers * request.tokens() + request.documents_at_once() + 1);
   always[kWorkspace] = kept_by_threads(request) + buffers_of_threads(request);
   PurposeBytes saved = always;
-  saved[kCheckpoint] = 3 * number(wide_bytes(request.dtype)) * counts.all;  // masters and moments
+  saved[kCheckpoint] = number(wide_bytes(request.dtype)) * (counts.all + counts.state);  // masters and state
 
   add_passes(request, request.saves_between ? saved : always, plan.moments);
   if (request.evaluates) saved[kActivations] += Blocks(request).evaluation();

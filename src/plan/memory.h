@@ -22,6 +22,7 @@ namespace longhaul::plan {
 struct MemoryRequest {
   recipe::ModelConfig model;
   recipe::Dtype dtype = recipe::Dtype::kBf16;
+  std::string optimizer = "adamw";
   int64_t batch = 1;        // sequences a step
   int64_t micro_batch = 1;  // sequences at once
   int64_t sequence = 512;   // tokens

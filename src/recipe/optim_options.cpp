@@ -1,5 +1,6 @@
 #include "recipe/optim_options.h"
 
+#include "recipe/optimizers.h"
 #include "recipe/option.h"
 
 namespace longhaul::recipe {
@@ -14,11 +15,29 @@ void declare(OptionSet& set, OptimStage& stage) {
 }
 
 void declare(OptionSet& set, OptimOptions& optim) {
-  set.add("optim.name", optim.name, "The optimizer.").one_of({"adamw"}).also_called({"optimizer"});
+  std::vector<std::string> names;
+  std::string sentence = "The optimizer";
+  for (const OptimizerEntry& entry : optimizers()) {
+    names.emplace_back(entry.name);
+    sentence += std::string(names.size() == 1 ? ": " : "; ") + names.back() + " keeps " + std::string(entry.keeps);
+  }
+  set.add("optim.name", optim.name, sentence + ".").one_of(names).also_called({"optimizer"});
   set.add("optim.lr", optim.lr, "Peak learning rate.").at_least(0).at_most(100).also_called({"learning_rate", "max_lr"}).may_change();
   set.add("optim.beta1", optim.beta1, "Decay of the first moment per step.").at_least(0).at_most(0.999999999).also_called({"adam_beta1"});
   set.add("optim.beta2", optim.beta2, "Decay of the second moment per step.").at_least(0).at_most(0.999999999).also_called({"adam_beta2"});
-  set.add("optim.eps", optim.eps, "Added to the root of the second moment.").above(0).at_most(1).also_called({"adam_eps", "epsilon"});
+  set.add("optim.beta3", optim.beta3,
+          "came: decay of the residuals' means per step. They begin at 0 uncorrected: the nearer to 1, the longer a warm-up it needs.")
+      .at_least(0)
+      .at_most(0.999999999);
+  set.add("optim.update_clip", optim.update_clip, "came: root mean square that a tensor's update is shrunk to where it is larger.")
+      .above(0)
+      .at_most(1e6);
+  set.add("optim.square_eps", optim.square_eps, "came: added to squared gradients.").above(0).at_most(1);
+  set.add("optim.residual_eps", optim.residual_eps, "came: added to squared residuals.").above(0).at_most(1);
+  set.add("optim.eps", optim.eps, "adamw: added to the root of the second moment.")
+      .above(0)
+      .at_most(1)
+      .also_called({"adam_eps", "epsilon"});
   set.add("optim.weight_decay", optim.weight_decay, "Decoupled weight decay of matrices; norms and biases have none.")
       .at_least(0)
       .at_most(100)

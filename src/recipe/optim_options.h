@@ -31,7 +31,9 @@ struct OptimOptions {
   double lr = 1e-3;  // peak learning rate
   double beta1 = 0.9;
   double beta2 = 0.95;
+  double beta3 = 0.995;
   double eps = 1e-8;
+  double update_clip = 1, square_eps = 1e-30, residual_eps = 1e-16;
   double weight_decay = 0.1;  // of matrices; norms, biases and embeddings' vectors have none
   double clip_norm = 1.0;     // global gradient norm; 0: no clipping
 

@@ -128,10 +128,17 @@ std::vector<Held> held_of(const model::ParameterSet& parameters, bool gradients)
   return result;
 }
 
-Seen three_steps(const recipe::ModelConfig& config, const std::string& dtype, parallel::Ranks& ranks, layout::ContextSplit split) {
-  ProofTask task(config, Precision::named(dtype), ranks, split);
-  recipe::OptimOptions options;
+// What is proved of every layout.
+struct Subject {
+  recipe::ModelConfig config;
+  recipe::OptimOptions optim;
+};
+
+Seen three_steps(const Subject& subject, const std::string& dtype, parallel::Ranks& ranks, layout::ContextSplit split) {
+  ProofTask task(subject.config, Precision::named(dtype), ranks, split);
+  recipe::OptimOptions options = subject.optim;
   options.eps = 1e-2;
+  options.square_eps = options.residual_eps = 1e-4;
   const auto optimizer = optim::make_optimizer(options, task.parameters(), task.precision());
   Seen seen;
   for (int64_t step = 1; step <= kSteps; ++step) {
@@ -193,7 +200,7 @@ class Difference {
   Measure measure_;
 };
 
-std::vector<Seen> on_ranks(const recipe::ModelConfig& config, const std::string& dtype, const ProofLayout& layout) {
+std::vector<Seen> on_ranks(const Subject& subject, const std::string& dtype, const ProofLayout& layout) {
   std::vector<Seen> seen(static_cast<size_t>(layout.world));
   const layout::Mesh mesh(layout.world, layout.shape);
   if (kRows % mesh.size(Axis::kDp) != 0) {
@@ -204,7 +211,7 @@ std::vector<Seen> on_ranks(const recipe::ModelConfig& config, const std::string&
   }
   comm::run_ranks(layout.world, [&](comm::Communicator& world) {
     parallel::Ranks ranks(world, mesh);
-    seen[static_cast<size_t>(world.rank())] = three_steps(config, dtype, ranks, layout.split);
+    seen[static_cast<size_t>(world.rank())] = three_steps(subject, dtype, ranks, layout.split);
   });
   return seen;
 }
@@ -214,9 +221,9 @@ struct Single {
   Reference gradients, parameters;
 };
 
-Single single(const recipe::ModelConfig& config, const std::string& dtype) {
+Single single(const Subject& subject, const std::string& dtype) {
   parallel::Ranks alone;
-  Single result{three_steps(config, dtype, alone, layout::ContextSplit::kZigzag), {}, {}};
+  Single result{three_steps(subject, dtype, alone, layout::ContextSplit::kZigzag), {}, {}};
   result.gradients = by_name(result.seen.gradients);
   result.parameters = by_name(result.seen.parameters);
   return result;
@@ -226,8 +233,8 @@ std::string reason_to_skip(const recipe::ModelConfig& config, const ProofLayout&
   return layout.shape.ep > 1 && config.experts == 0 ? "the model has no experts" : "";
 }
 
-Proof proof_of(const recipe::ModelConfig& config, const ProofLayout& layout, const Single& fp64, const Single& bf16) {
-  Proof proof{.layout = layout.name, .reason = reason_to_skip(config, layout)};
+Proof proof_of(const Subject& subject, const ProofLayout& layout, const Single& fp64, const Single& bf16) {
+  Proof proof{.layout = layout.name, .reason = reason_to_skip(subject.config, layout)};
   if (!proof.reason.empty()) {
     proof.status = Proof::Status::kSkipped;
     return proof;
@@ -235,13 +242,13 @@ Proof proof_of(const recipe::ModelConfig& config, const ProofLayout& layout, con
   try {
     using enum Difference::Measure;
     Difference exact(kProofBound, kLargest), coarse(kProofBoundBf16, kMeanSquare), scalars(kProofBoundBf16Scalars, kMeanSquare);
-    for (const Seen& seen : on_ranks(config, "fp64", layout)) {
+    for (const Seen& seen : on_ranks(subject, "fp64", layout)) {
       exact.note("loss", fp64.seen.losses, seen.losses);
       exact.note("gradient norm", fp64.seen.norms, seen.norms);
       exact.note("gradient", fp64.gradients, seen.gradients);
       exact.note("value after three steps", fp64.parameters, seen.parameters);
     }
-    for (const Seen& seen : on_ranks(config, "bf16", layout)) {
+    for (const Seen& seen : on_ranks(subject, "bf16", layout)) {
       scalars.note("bf16 loss", {bf16.seen.losses[0]}, {seen.losses[0]});
       scalars.note("bf16 gradient norm", {bf16.seen.norms[0]}, {seen.norms[0]});
       coarse.note("bf16 gradient", bf16.gradients, seen.gradients);
@@ -312,14 +319,14 @@ recipe::ModelConfig made_small(recipe::ModelConfig model) {
   return model;
 }
 
-std::vector<Proof> prove(const recipe::ModelConfig& model, const recipe::ParallelOptions& own,
+std::vector<Proof> prove(const recipe::ModelConfig& model, const recipe::ParallelOptions& own, const recipe::OptimOptions& optim,
                          const std::function<void(const ProofLayout&)>& begins) {
-  const recipe::ModelConfig config = made_small(model);
-  const Single fp64 = single(config, "fp64"), bf16 = single(config, "bf16");
+  const Subject subject{made_small(model), optim};
+  const Single fp64 = single(subject, "fp64"), bf16 = single(subject, "bf16");
   std::vector<Proof> proofs;
   for (const ProofLayout& layout : proof_layouts(own)) {
     if (begins) begins(layout);
-    proofs.push_back(proof_of(config, layout, fp64, bf16));
+    proofs.push_back(proof_of(subject, layout, fp64, bf16));
   }
   return proofs;
 }

@@ -1,5 +1,5 @@
 // prove: a model trained on several ranks gives what one process gives. For every layout of ranks the recipe's model, made small, takes three
-// AdamW steps on packed documents of awkward lengths, by ranks that are threads; the loss and the gradient norm of every step, every gradient of
+// optimizer steps on packed documents of awkward lengths, by ranks that are threads; the loss and the gradient norm of every step, every gradient of
 // the first and every parameter after the last are compared with those of a single process, on every rank that holds a copy.
 //
 //   fp64   the largest difference relative to the largest value of the tensor, 1e-12: sums are taken in another order, nothing else
@@ -8,7 +8,7 @@
 //          bf16 way through the kernels runs and means the same (a wrong method is off by its whole size); fp64 shows exactness.
 //
 // A tensor whose values are below a hundredth of the model's largest is measured by that: the gradient of a key's bias is zero but for rounding.
-// AdamW's eps is 1e-2 here: with 1e-8 a gradient that is zero but for rounding (1e-17) would move a parameter by a whole step.
+// The optimizer's eps is 1e-2 here (came's 1e-4): with 1e-8 a gradient that is zero but for rounding (1e-17) would move a parameter by a whole step.
 #pragma once
 
 #include <functional>
@@ -48,7 +48,7 @@ recipe::ModelConfig made_small(recipe::ModelConfig model);
 // The layouts above, and the recipe's own [parallel], with as many replicas as its experts need, where it is another.
 std::vector<ProofLayout> proof_layouts(const recipe::ParallelOptions& own);
 
-std::vector<Proof> prove(const recipe::ModelConfig& model, const recipe::ParallelOptions& own = {},
+std::vector<Proof> prove(const recipe::ModelConfig& model, const recipe::ParallelOptions& own = {}, const recipe::OptimOptions& optim = {},
                          const std::function<void(const ProofLayout&)>& begins = {});
 
 }  // namespace longhaul::train

@@ -76,7 +76,7 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
 
   ranks.sum_gradients(task.parameters());
   if (options.with_gradients) options.with_gradients();
-  const optim::GradientNorm norm = optim::gradient_norm(task.parameters(), scale, [&](Tensor& squares) { ranks.sum(squares); });
+  const optim::GradientNorm norm = optim::gradient_norm(task.parameters(), scale, [&](const Tensor& squares) { ranks.sum(squares); });
   result.gradient_norm = norm.norm;
   if (!norm.finite || !std::isfinite(result.loss)) {
     result.skipped = first_bad_block(task, ops, step, options, result.work.micro_batches);
@@ -86,7 +86,7 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
     return result;
   }
   optimizer.step({.lr = options.lr, .gradient_scale = scale * optim::clip_factor(norm.norm, options.clip_norm), .zero_gradients = true},
-                 [&](Tensor& partials) { ranks.sum(partials); });
+                 [&](layout::AxisSet over, const Tensor& sums) { ranks.sum_over(over, sums); });
   return result;
 }
 

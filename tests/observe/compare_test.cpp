@@ -77,6 +77,21 @@ TEST(Compare, AResumedRunCountsAsWhatItBecame) {
   EXPECT_TRUE(compare(folder / "a", folder / "b").equal());
 }
 
+// Steps 5 and 6 were lost in a crash, and the run that goes on from step 3 has only got to 4.
+TEST(Compare, StepsThatAResumeLostAreNotOfTheRun) {
+  const TemporaryFolder folder;
+  write_run(folder / "a", steps(4));
+  auto b = steps(6);
+  b.push_back(Evaluation{.step = 5, .loss = 1});
+  b.push_back(RunStart{});
+  b.push_back(Resume{.step = 3});
+  b.push_back(StepReport{.step = 4, .loss = 3.0 / 4, .tokens = 40, .grad_norm = 1.0 / 4});
+  write_run(folder / "b", b);
+  const auto result = compare(folder / "a", folder / "b");
+  EXPECT_TRUE(result.equal()) << result.text();
+  EXPECT_EQ(result.only_in_second, 0);
+}
+
 TEST(Compare, LengthsNanAndEvaluations) {
   const TemporaryFolder folder;
   auto a = steps(4), b = steps(7);

@@ -48,14 +48,14 @@ std::map<std::string, std::array<Tensor, 3>> reference_run(at::ScalarType type, 
     for (int64_t step = 1; step <= steps; ++step) {
       const Tensor g = random_tensor(each.tensor.global_shape, seed_of(name, static_cast<uint64_t>(step)), type);
       const recipe::OptimOptions o = options_for_tests();
-      adamw_reference<Real>(span(w), span(m), span(v), span(g),
-                            {.lr = settings_of(step).lr,
-                             .beta1 = o.beta1,
-                             .beta2 = o.beta2,
-                             .eps = o.eps,
-                             .weight_decay = each.decay ? o.weight_decay : 0,
-                             .gradient_scale = 0.125,
-                             .t = step});
+      kernels::adamw_reference<Real>(span(w), span(m), span(v), span(g),
+                                     {.lr = settings_of(step).lr,
+                                      .beta1 = o.beta1,
+                                      .beta2 = o.beta2,
+                                      .eps = o.eps,
+                                      .weight_decay = each.decay ? o.weight_decay : 0,
+                                      .gradient_scale = 0.125,
+                                      .t = step});
     }
     result[name] = {w, m, v};
   }
@@ -82,8 +82,8 @@ TEST(AdamwReference, GoldenVector) {
   const std::vector<std::vector<double>> gradients{
       {0.1, -0.2, 0.3, -0.4, 0.5, -0.6}, {0.2, 0.1, -0.3, 0.05, -0.15, 0.25}, {-0.1, 0.4, 0.2, 0.3, 0, -0.5}};
   for (int64_t t = 1; t <= 3; ++t) {
-    adamw_reference<double>(w, m, v, gradients[static_cast<size_t>(t - 1)],
-                            {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .weight_decay = 1e-2, .t = t});
+    kernels::adamw_reference<double>(w, m, v, gradients[static_cast<size_t>(t - 1)],
+                                     {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .weight_decay = 1e-2, .t = t});
   }
   const std::vector<double> expected{0.476000269, -0.241837222, 0.113133138, -0.984244398, 0.732191683, 0.319160598};
   for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(w[i], expected[i], 1e-9) << i;
@@ -93,7 +93,7 @@ TEST(AdamwReference, GoldenVector) {
 TEST(AdamwReference, FirstStepByHand) {
   std::vector<double> w{2.0, -1.0, 3.0}, m(3), v(3);
   const std::vector<double> g{0.5, -4.0, 0.0};
-  adamw_reference<double>(w, m, v, g, {.lr = 0.1, .eps = 1.0, .weight_decay = 0.5, .t = 1});
+  kernels::adamw_reference<double>(w, m, v, g, {.lr = 0.1, .eps = 1.0, .weight_decay = 0.5, .t = 1});
   EXPECT_DOUBLE_EQ(w[0], 2.0 * 0.95 - 0.1 * 0.5 / 1.5);
   EXPECT_DOUBLE_EQ(w[1], -1.0 * 0.95 + 0.1 * 4.0 / 5.0);
   EXPECT_DOUBLE_EQ(w[2], 3.0 * 0.95);
@@ -154,7 +154,7 @@ TEST(Adamw, Bf16RoundingOfSpecialValues) {
   const float infinity = std::numeric_limits<float>::infinity();
   const Tensor special = at::tensor({1.0f, 1.00390625f, 1.01171875f, 1.00390637f, -1.00390625f, 3.4028235e38f, infinity, -infinity, 1e-40f,
                                      -0.0f, 0.1f, std::numeric_limits<float>::quiet_NaN()});
-  for (const ElementLoops& loops : usable_element_loops()) {
+  for (const kernels::ElementLoops& loops : kernels::usable_element_loops()) {
     Tensor master = special.clone(), m = at::zeros({12}), v = at::zeros({12}), g = at::zeros({12});
     Tensor copy = at::zeros({12}, at::kBFloat16);
     loops.adamw_bf16(master.data_ptr<float>(), m.data_ptr<float>(), v.data_ptr<float>(), g.data_ptr<float>(),
@@ -215,10 +215,10 @@ TEST(Adamw, ThreadsAndInstructionSetsChangeNoBit) {
   }
   const Tensor w = random_tensor({1003}, 1, at::kFloat), g = random_tensor({1003}, 2, at::kFloat);
   std::vector<Tensor> weights, doubles;
-  for (const ElementLoops& loops : usable_element_loops()) {
+  for (const kernels::ElementLoops& loops : kernels::usable_element_loops()) {
     Tensor master = w.clone(), m = at::zeros_like(w), v = at::zeros_like(w), grad = g.clone();
     Tensor master64 = w.to(at::kDouble), m64 = at::zeros_like(master64), v64 = at::zeros_like(master64), grad64 = g.to(at::kDouble);
-    const AdamwScalars scalars{.gradient_scale = 0.7, .kept_weight = 0.99, .step_size = 0.01, .zero_gradient = false};
+    const kernels::AdamwScalars scalars{.gradient_scale = 0.7, .kept_weight = 0.99, .step_size = 0.01, .zero_gradient = false};
     for (int i = 0; i < 3; ++i) {
       loops.adamw_fp32(master.data_ptr<float>(), m.data_ptr<float>(), v.data_ptr<float>(), grad.data_ptr<float>(), 1003, scalars);
       loops.adamw_fp64(master64.data_ptr<double>(), m64.data_ptr<double>(), v64.data_ptr<double>(), grad64.data_ptr<double>(), 1003,

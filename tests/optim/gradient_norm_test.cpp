@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/parallel.h"
-#include "optim/element_loops.h"
+#include "kernels/adamw/loops.h"
 #include "optim/runs.h"
 #include "parameters_for_tests.h"
 
@@ -71,8 +71,8 @@ TEST(GradientNorm, ThreadsFusingAndInstructionSetsChangeNoBit) {
   set_threads(0);
   const Tensor x = grad_of(fused, "table").contiguous();
   for (const int64_t n : {0, 1, 15, 16, 17, 1000, 32768}) {
-    const double first = usable_element_loops().back().squares_fp32(x.const_data_ptr<float>(), n);
-    for (const ElementLoops& loops : usable_element_loops()) {
+    const double first = kernels::usable_element_loops().back().squares_fp32(x.const_data_ptr<float>(), n);
+    for (const kernels::ElementLoops& loops : kernels::usable_element_loops()) {
       EXPECT_EQ(loops.squares_fp32(x.const_data_ptr<float>(), n), first) << loops.instruction_set << " " << n;
     }
   }
@@ -111,9 +111,9 @@ TEST(GradientNorm, ReducesTheSquaredNorm) {
   set.add_stacked("a", {"a"});
   set.allocate();
   grad_of(set, "a").copy_(at::tensor({3.0, 4.0}));
-  const GradientNorm both = gradient_norm(set, 1, [](Tensor& partials) { partials.add_(144.0); });
+  const GradientNorm both = gradient_norm(set, 1, [](const Tensor& partials) { partials.add_(144.0); });
   EXPECT_DOUBLE_EQ(both.norm, 13.0);
-  const GradientNorm elsewhere = gradient_norm(set, 1, [](Tensor& partials) { partials.fill_(std::nan("")); });
+  const GradientNorm elsewhere = gradient_norm(set, 1, [](const Tensor& partials) { partials.fill_(std::nan("")); });
   EXPECT_FALSE(elsewhere.finite);
   EXPECT_EQ(elsewhere.first_nonfinite, "");
 }

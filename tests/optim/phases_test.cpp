@@ -14,21 +14,22 @@ using longhaul::testing::random_tensor;
 using longhaul::testing::relative_error;
 using namespace longhaul::optim::testing;  // NOLINT: this test's own helpers
 
-// w ← w − lr · ‖w‖/‖g‖ · g for every logical matrix, of which there are `matrices`.
+// w ← w − lr · ‖w‖/‖g‖ · g for every logical matrix; they are cut by rows over the tensor ranks.
 class TrustRatio final : public Optimizer {
  public:
-  TrustRatio(model::ParameterSet& set, int64_t matrices) : Optimizer(set, Precision::named("fp64")) {
-    add_phase({"norms", 2 * matrices, [this](const StepSettings&, const Tensor& sums, Tensor& partials) {
-                 EXPECT_FALSE(sums.defined());
-                 each_matrix([&](int64_t i, const Tensor& w, const Tensor& g) {
-                   partials[2 * i] = w.square().sum();
-                   partials[2 * i + 1] = g.square().sum();
-                 });
+  explicit TrustRatio(model::ParameterSet& set) : Optimizer(set, Precision::named("fp64")), matrices_(shards()) {
+    for (size_t i = 0; i < matrices_.size(); ++i) places_.push_back(norms_.reserve({layout::Axis::kTp}, 2));
+    add_phase({"norms", &norms_, [this](const StepSettings&) {
+                 for (size_t i = 0; i < matrices_.size(); ++i) {
+                   norms_[places_[i]][0] += matrices_[i].master.square().sum();
+                   norms_[places_[i]][1] += matrices_[i].gradient.square().sum();
+                 }
                }});
-    add_phase({"update", 0, [this](const StepSettings& settings, const Tensor& sums, Tensor&) {
-                 each_matrix([&](int64_t i, const Tensor& w, const Tensor& g) {
-                   w.sub_(g * (sums[2 * i] / sums[2 * i + 1]).sqrt() * settings.lr);
-                 });
+    add_phase({"update", nullptr, [this](const StepSettings& settings) {
+                 for (size_t i = 0; i < matrices_.size(); ++i) {
+                   const Tensor squares = norms_[places_[i]];
+                   matrices_[i].master.sub_(matrices_[i].gradient * (squares[0] / squares[1]).sqrt() * settings.lr);
+                 }
                }});
   }
   std::vector<StateTensor> state() override {
@@ -38,15 +39,9 @@ class TrustRatio final : public Optimizer {
   }
 
  private:
-  void each_matrix(const std::function<void(int64_t, const Tensor&, const Tensor&)>& body) {
-    int64_t i = 0;
-    for (size_t p = 0; p < parameters().size(); ++p) {
-      const model::Parameter& parameter = *parameters()[p];
-      for (size_t part = 0; part < parameter.parts.size(); ++part) {
-        body(i++, parameter.part_of(master(p), part), parameter.part_of(parameter.grad, part));
-      }
-    }
-  }
+  std::vector<Shard> matrices_;
+  std::vector<Partials::Place> places_;
+  Partials norms_;
 };
 
 std::vector<layout::ParameterSpec> two_matrices(int64_t rows) { return {spec("a", {rows, 3}, true), spec("b", {rows, 2}, true)}; }
@@ -66,15 +61,15 @@ TEST(Phases, RowsCutOverTwoRanksEqualTheWhole) {
   };
   model::ParameterSet whole = make(0, 6), upper = make(0, 2), lower = make(2, 4);
   const StepSettings settings{.lr = 0.1};
-  TrustRatio(whole, 2).step(settings);
+  TrustRatio(whole).step(settings);
   EXPECT_LT(relative_error(value_of(whole, "a"), a - grad_a * (a.norm() / grad_a.norm()) * 0.1), 1e-14);
 
   // The reduction of one rank runs the other rank's step up to its own reduction: what a group of two does, in one thread.
-  TrustRatio upper_rank(upper, 2), lower_rank(lower, 2);
+  TrustRatio upper_rank(upper), lower_rank(lower);
   int reductions = 0;
-  upper_rank.step(settings, [&](Tensor& upper_partials) {
+  upper_rank.step(settings, [&](layout::AxisSet, const Tensor& upper_partials) {
     ++reductions;
-    lower_rank.step(settings, [&](Tensor& lower_partials) {
+    lower_rank.step(settings, [&](layout::AxisSet, const Tensor& lower_partials) {
       ++reductions;
       lower_partials.add_(upper_partials);
       upper_partials.copy_(lower_partials);
@@ -92,7 +87,7 @@ TEST(Phases, StepsAndVersionsCount) {
   set.allocate();
   fill_values(set);
   fill_gradients(set, 1);
-  TrustRatio optimizer(set, 2);
+  TrustRatio optimizer(set);
   optimizer.step({.lr = 0.1});
   optimizer.step({.lr = 0.1});
   EXPECT_EQ(optimizer.steps(), 2);

@@ -45,8 +45,8 @@ recipe::ModelConfig dense_linear() {
   return config;
 }
 
-void expect_equal(const recipe::ModelConfig& config, bool experts) {
-  const std::vector<Proof> proofs = prove(config);
+void expect_equal(const recipe::ModelConfig& config, bool experts, const std::string& optimizer = "adamw") {
+  const std::vector<Proof> proofs = prove(config, {}, {.name = optimizer});
   ASSERT_EQ(proofs.size(), proof_layouts({}).size());
   for (const Proof& proof : proofs) {
     EXPECT_TRUE(proof.holds) << proof.layout << ": " << proof.reason;
@@ -59,6 +59,7 @@ void expect_equal(const recipe::ModelConfig& config, bool experts) {
 TEST(Prove, AHybridWithExpertsAndSharedBounds) { expect_equal(hybrid(), true); }
 TEST(Prove, BiasesLearnedPositionsAndLayerNorms) { expect_equal(gpt2(), false); }
 TEST(Prove, LightningAlone) { expect_equal(dense_linear(), false); }
+TEST(Prove, AnOptimizerOfWholeMatrices) { expect_equal(hybrid(), true, "came"); }
 
 TEST(Prove, TheLayoutOfTheRecipe) {
   const std::vector<Proof> proofs = prove(hybrid(), {.tp = 2, .pp = 2, .cp = 2, .ep = 2});

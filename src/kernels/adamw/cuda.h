@@ -2,7 +2,7 @@
 //
 //   w ← w (1 − lr λ);  m ← β1 m + (1 − β1) g;  v ← β2 v + (1 − β2) g²;  w ← w − step_size · m / (√v · correction + ε)
 //
-// as optim/element_loops.h has it; g is the gradient times scale times the clip factor. Reads the gradient and zeroes it if wanted, updates m, v and
+// as kernels/adamw/loops.h has it; g is the gradient times scale times the clip factor. Reads the gradient and zeroes it if wanted, updates m, v and
 // master, writes the working copy. Tensors are cut into pieces of kAdamwPiece elements, a block each; the norm adds pieces up in fp64 in
 // their order, so its bits do not depend on scheduling.
 #pragma once

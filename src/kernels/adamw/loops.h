@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace longhaul::optim {
+namespace longhaul::kernels {
 
 // What one step of AdamW needs beside its arrays, worked out once a step in fp64.
 struct AdamwScalars {
@@ -39,4 +39,4 @@ struct ElementLoops {
 const std::vector<ElementLoops>& usable_element_loops();  // those this processor can run, best first
 inline const ElementLoops& element_loops() { return usable_element_loops().front(); }
 
-}  // namespace longhaul::optim
+}  // namespace longhaul::kernels

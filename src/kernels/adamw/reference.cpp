@@ -1,8 +1,8 @@
 #include <cmath>
 
-#include "optim/adamw.h"
+#include "kernels/adamw/op.h"
 
-namespace longhaul::optim {
+namespace longhaul::kernels {
 
 // The equations of adamw.h in their order, in fp64; only what is kept is rounded to Real.
 template <class Real>
@@ -27,4 +27,4 @@ void adamw_reference(std::span<Real> weight, std::span<Real> m, std::span<Real> 
 template void adamw_reference(std::span<float>, std::span<float>, std::span<float>, std::span<const float>, const AdamwReferenceStep&);
 template void adamw_reference(std::span<double>, std::span<double>, std::span<double>, std::span<const double>, const AdamwReferenceStep&);
 
-}  // namespace longhaul::optim
+}  // namespace longhaul::kernels

@@ -1,9 +1,9 @@
-#include "optim/element_loops.h"
+#include "kernels/adamw/loops.h"
 
 #include <bit>
 #include <cmath>
 
-namespace longhaul::optim {
+namespace longhaul::kernels {
 namespace {
 
 // Inlined into one function per instruction set, whose instructions they then use.
@@ -105,4 +105,4 @@ const std::vector<ElementLoops>& usable_element_loops() {
   return loops;
 }
 
-}  // namespace longhaul::optim
+}  // namespace longhaul::kernels

@@ -1,0 +1,53 @@
+// CAME (arXiv 2307.02047; specs: optimizers.md §1): a momentum of normalised updates, whose second moment is kept as row and column means only,
+// and whose step is divided by how far updates disagree with that momentum, kept in the same way. For a matrix w [n, m]:
+//   A = g² + ε1;  r ← β2 r + (1 − β2) rowmean(A);  c ← β2 c + (1 − β2) colmean(A);  u = g / sqrt(r/mean(r) · c)
+//   û = u / max(1, RMS(u)/d);  m ← β1 m + (1 − β1) û
+//   U = (û − m)² + ε2;  R ← β3 R + (1 − β3) rowmean(U);  C ← β3 C + (1 − β3) colmean(U)
+//   w ← w (1 − lr λ) − lr · m / sqrt(R/mean(R) · C)
+// Vectors keep the whole second moment and have no confidence term. One element takes 4 bytes of state beside its row and column.
+//
+// Means are of the logical matrix however it is cut: three reductions for each set of axes a step, whatever the number of matrices.
+// LibTorch's operations on any device; state in the precision of the master (fp32, or fp64).
+#pragma once
+
+#include <vector>
+
+#include "optim/optimizer.h"
+
+namespace longhaul::optim {
+
+class Came final : public Optimizer {
+ public:
+  Came(const recipe::OptimOptions& options, model::ParameterSet& parameters, Precision precision);
+  std::vector<StateTensor> state() override;
+
+ private:
+  // Means over the columns and over the rows of some matrix, as moving averages, and the sums that a step needs to bring them up to date.
+  struct Factors {
+    Tensor rows, columns;  // [n of this rank], [m of this rank]
+    Partials::Place row_sums, column_sums, sum_of_rows;
+    Tensor mean_of_rows;  // of the step that goes on; over all rows of the logical matrix
+  };
+  struct Matrix {  // or vector
+    Shard shard;
+    Tensor momentum;
+    Tensor second;  // of a vector
+    Factors moment, residual;
+    Partials::Place squares;  // Σ u²
+  };
+  Factors factors_of(const Shard& shard, Partials& partials) const;
+  void add_sums(const Shard& shard, const Factors& factors, Partials& partials, const Tensor& x, double beta) const;
+  void average(const Shard& shard, Factors& factors, const Partials& partials, double beta) const;
+  Tensor normalised(const Matrix& matrix, double gradient_scale) const;  // u
+
+  void sum_squares(const StepSettings& settings);
+  void size_updates(const StepSettings& settings);
+  void sum_residuals(const StepSettings& settings);
+  void update(const StepSettings& settings);
+
+  recipe::OptimOptions options_;
+  std::vector<Matrix> matrices_;
+  Partials squares_, sizes_, residuals_;
+};
+
+}  // namespace longhaul::optim

@@ -1,0 +1,68 @@
+// Shard: what this rank holds of one logical tensor that trains, as an optimizer sees it: matrices by themselves, whatever lies fused in
+// memory, and along each dimension the axes of the mesh over which it is cut, which is what a sum along that dimension goes over.
+// Partials: such sums of all tensors, reduced together.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "model/parameter.h"
+
+namespace longhaul::optim {
+
+struct Shard {
+  model::Parameter* parameter = nullptr;
+  size_t part = 0;
+  Tensor master, gradient;  // shaped as the held box; written in place
+
+  const model::Part& of() const { return parameter->parts[part]; }
+  const layout::ParameterSpec& spec() const { return of().spec; }
+  const std::vector<int64_t>& global_shape() const { return spec().tensor.global_shape; }
+  bool matrix() const { return global_shape().size() == 2; }
+  layout::AxisSet cut(size_t dimension) const { return of().cuts[dimension].over; }
+  layout::AxisSet cut() const;  // over all dimensions
+  // Ranks that hold other ranges of a dimension hold the same of the others: the first of them counts what they all have.
+  bool first_along(size_t dimension) const { return of().cuts[dimension].first; }
+};
+
+// One piece of an optimizer's state for a checkpoint: of a logical tensor, in its shape or in one of its own.
+struct StateTensor {
+  std::string name;  // of the logical tensor: "layers.3.mixer.query.weight"
+  std::string kind;  // "master", "m", "v", "row_mean"
+  layout::Role role = layout::Role::kNorm;
+  std::vector<int64_t> global_shape;
+  layout::Rectangle held;  // the box of that shape that this rank has
+  bool first_copy = true;  // no rank before this one has the same box
+  Tensor view;             // writable; shaped as the box
+};
+StateTensor state_of_part(const model::Parameter& parameter, size_t part, const std::string& kind, const Tensor& shaped_as_box);
+// A vector along one dimension of a matrix: the row means of [n, m] are along dimension 0.
+StateTensor state_along(const Shard& shard, size_t dimension, const std::string& kind, const Tensor& vector);
+
+// Adds up `sums` (fp64, one dimension, on the parameters' device) over the ranks that differ in these axes only, in place. Empty: one process.
+using Reducer = std::function<void(layout::AxisSet over, const Tensor& sums)>;
+
+// The sums that one phase of a step makes. Places are reserved once, when the optimizer is made; each step writes its own numbers there, and
+// one reduction for each set of axes, however many tensors there are, makes them those of all ranks.
+class Partials {
+ public:
+  struct Place {
+    size_t group = 0;
+    int64_t begin = 0, count = 0;
+  };
+  Place reserve(layout::AxisSet over, int64_t count);
+  void clear(at::Device device);                // zeros, before a step's numbers are written
+  Tensor operator[](const Place& place) const;  // [count] fp64; in the phases after reduce(), sums of all ranks
+  void reduce(const Reducer& reduce) const;
+
+ private:
+  struct Group {
+    layout::AxisSet over;
+    int64_t count = 0;
+    Tensor sums;
+  };
+  std::vector<Group> groups_;
+};
+
+}  // namespace longhaul::optim

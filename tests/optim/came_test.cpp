@@ -1,0 +1,225 @@
+// Known values: specs/optimizers.md §12, worked out in fp64 apart from this code.
+#include "optim/came.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "base/error.h"
+#include "comm/run_ranks.h"
+#include "parallel/ranks.h"
+#include "parameters_for_tests.h"
+#include "recipe/optimizers.h"
+
+namespace longhaul::optim {
+namespace {
+
+using longhaul::testing::random_tensor;
+using longhaul::testing::relative_error;
+using namespace longhaul::optim::testing;  // NOLINT: this test's own helpers
+
+recipe::OptimOptions published() { return {.name = "came", .beta1 = 0.9, .beta2 = 0.999, .beta3 = 0.9999, .weight_decay = 1e-2}; }
+
+Tensor matrix(std::vector<double> numbers) { return at::tensor(numbers, at::kDouble).view({2, 3}); }
+
+Tensor state_of(Optimizer& optimizer, const std::string& kind) {
+  for (const StateTensor& each : optimizer.state()) {
+    if (each.kind == kind) return each.view;
+  }
+  return {};
+}
+
+TEST(Came, KnownValuesOfAMatrix) {
+  const Tensor gradients[] = {matrix({0.1, -0.2, 0.3, -0.4, 0.5, -0.6}), matrix({0.2, 0.1, -0.3, 0.05, -0.15, 0.25}),
+                              matrix({-0.1, 0.4, 0.2, 0.3, 0, -0.5})};
+  const Tensor expected[] = {matrix({0.41672837, -0.137401411, -0.00020941932, -0.869943019, 0.640054797, 0.397722314}),
+                             matrix({0.26754805, -0.120053443, 0.0227571187, -0.801155088, 0.600206017, 0.414775889}),
+                             matrix({0.186912474, -0.206532609, 0.00713181483, -0.830110349, 0.575086121, 0.501986963})};
+  for (const char* dtype : {"fp64", "fp32"}) {
+    model::ParameterSet set({spec("w", {2, 3}, true)}, Precision::named(dtype), at::kCPU);
+    set.add_stacked("w", {"w"});
+    set.allocate();
+    value_of(set, "w").copy_(matrix({0.5, -0.25, 0.125, -1, 0.75, 0.3}));
+    Came optimizer(published(), set, Precision::named(dtype));
+    for (int step = 0; step < 3; ++step) {
+      grad_of(set, "w").copy_(gradients[step] * 4);
+      optimizer.step({.lr = 1e-2, .gradient_scale = 0.25});
+      EXPECT_LT(relative_error(value_of(set, "w"), expected[step]), 1e-6) << dtype << " " << step;
+      EXPECT_TRUE(grad_of(set, "w").eq(0).all().item<bool>());
+    }
+    const auto near = [&](const char* kind, const std::vector<double>& known) {
+      EXPECT_LT(relative_error(state_of(optimizer, kind).reshape({-1}), at::tensor(known, at::kDouble)), 1e-5) << dtype << " " << kind;
+    };
+    near("row_mean", {1.6319338e-4, 3.98624423e-4});
+    near("column_mean", {1.56058835e-4, 2.40943895e-4, 4.45723975e-4});
+    near("row_residual", {3.35298121e-4, 1.82102457e-4});
+    near("column_residual", {2.42360037e-4, 2.5244048e-4, 2.81300349e-4});
+    near("momentum", {0.142866424, 0.156447411, 0.0298309754, 0.0379242872, 0.0334054909, -0.122778611});
+  }
+}
+
+TEST(Came, KnownValuesOfAVector) {
+  model::ParameterSet set({spec("w", {3}, true)}, Precision::named("fp64"), at::kCPU);
+  set.add_stacked("w", {"w"});
+  set.allocate();
+  value_of(set, "w").copy_(at::tensor({0.5, -0.25, 0.125}, at::kDouble));
+  Came optimizer(published(), set, Precision::named("fp64"));
+  const std::vector<double> gradients[] = {{0.1, -0.2, 0.3}, {0.2, 0.1, -0.3}, {-0.1, 0.4, 0.2}};
+  const std::vector<double> expected[] = {
+      {0.49895, -0.248975, 0.1239875}, {0.496735308, -0.248682691, 0.124075161}, {0.495408474, -0.249851737, 0.123451727}};
+  for (int step = 0; step < 3; ++step) {
+    grad_of(set, "w").copy_(at::tensor(gradients[step], at::kDouble));
+    optimizer.step({.lr = 1e-2});
+    EXPECT_LT(relative_error(value_of(set, "w"), at::tensor(expected[step], at::kDouble)), 1e-8) << step;
+  }
+  EXPECT_THAT(optimizer.state(), ::testing::SizeIs(3)) << "master, momentum, second moment";
+}
+
+// Cut by rows, by columns, not at all and over experts; rows that no number of ranks divides, and fewer of them than ranks.
+std::vector<layout::ParameterSpec> cut_specs() {
+  using layout::SplitOver;
+  std::vector<layout::ParameterSpec> specs = {spec("rows", {7, 5}, true),  spec("columns", {4, 6}, true), spec("few", {3, 5}, true),
+                                              spec("whole", {6, 2}, true), spec("vector", {9}, false),    spec("cut_vector", {5}, true)};
+  specs[0].split = {.over = SplitOver::kTensor, .dimension = 0};
+  specs[1].split = {.over = SplitOver::kTensor, .dimension = 1};
+  specs[2].split = {.over = SplitOver::kTensor, .dimension = 0};
+  specs[5].split = {.over = SplitOver::kTensor, .dimension = 0};
+  specs[3].lr_factor = 0.5;
+  for (int64_t e = 0; e < 4; ++e) {
+    layout::ParameterSpec expert = spec("expert." + std::to_string(e), {3, 4}, true);
+    expert.expert = e;
+    expert.split.experts = 4;
+    specs.push_back(expert);
+  }
+  return specs;
+}
+
+struct Held {
+  StateTensor state;
+  Tensor copy;
+};
+
+struct Trained {
+  std::vector<Held> held;
+  int reductions = 0;  // of one step
+};
+
+// What `place` holds of everything after 20 steps. Gradients are small numbers of the logical tensor's, cut as its values are.
+Trained trained(const std::string& dtype, const layout::MeshRank& place, parallel::Ranks& ranks) {
+  model::ParameterSet set(cut_specs(), Precision::named(dtype), at::kCPU, model::Use::kTraining, place);
+  std::vector<std::vector<std::string>> experts;
+  for (const auto& each : cut_specs()) {
+    if (each.expert >= 0)
+      experts.push_back({each.tensor.name});
+    else
+      set.add_stacked(each.tensor.name, {each.tensor.name});
+  }
+  set.add_experts("experts", experts);
+  set.allocate();
+  const auto fill = [&](uint64_t salt) {
+    for (const auto& parameter : set.all()) {
+      for (size_t i = 0; i < parameter->parts.size(); ++i) {
+        const model::Part& part = parameter->parts[i];
+        Tensor box = random_tensor(part.spec.tensor.global_shape, seed_of(part.spec.tensor.name, salt));
+        for (size_t d = 0; d < part.held.length.size(); ++d)
+          box = box.narrow(static_cast<int64_t>(d), part.held.offset[d], part.held.length[d]);
+        parameter->part_of(salt == 0 ? parameter->value.detach() : parameter->grad, i).copy_(box);
+      }
+    }
+  };
+  fill(0);
+  recipe::OptimOptions options = published();
+  options.beta3 = 0.99;
+  Came optimizer(options, set, Precision::named(dtype));
+  Trained result;
+  for (uint64_t step = 1; step <= 20; ++step) {
+    fill(step);
+    result.reductions = 0;
+    optimizer.step({.lr = 1e-2, .gradient_scale = 0.1}, [&](layout::AxisSet over, const Tensor& sums) {
+      ++result.reductions;
+      ranks.sum_over(over, sums);
+    });
+  }
+  for (const StateTensor& each : optimizer.state()) result.held.push_back({each, each.view.clone()});
+  return result;
+}
+
+TEST(Came, ShardedEqualsWhole) {
+  for (const auto& [dtype, bound] : {std::pair("fp64", 1e-12), std::pair("fp32", 1e-6)}) {
+    parallel::Ranks alone;
+    std::map<std::string, Tensor> whole;
+    for (const Held& each : trained(dtype, {}, alone).held) whole[each.state.kind + " " + each.state.name] = each.copy;
+    ASSERT_EQ(whole.at("row_mean columns").sizes(), at::IntArrayRef({4}));
+    const std::pair<int64_t, layout::MeshShape> meshes[] = {{2, {.tp = 2}}, {4, {.tp = 4}}, {2, {.ep = 2}}, {4, {.tp = 2, .ep = 2}}};
+    for (const auto& [world, shape] : meshes) {
+      const layout::Mesh mesh(world, shape);
+      std::vector<Trained> ranks(static_cast<size_t>(world));
+      comm::run_ranks(world, [&](comm::Communicator& communicator) {
+        parallel::Ranks own(communicator, mesh);
+        ranks[static_cast<size_t>(communicator.rank())] = trained(dtype, own.place(), own);
+      });
+      std::map<std::string, int64_t> counted;  // elements of first copies
+      for (const Trained& rank : ranks) {
+        EXPECT_EQ(rank.reductions, shape.tp > 1 ? 3 : 0) << "one for each phase, whatever the number of tensors";
+        for (const Held& each : rank.held) {
+          const std::string name = each.state.kind + " " + each.state.name;
+          Tensor expected = whole.at(name);
+          EXPECT_EQ(each.state.global_shape, expected.sizes().vec()) << name;
+          for (size_t d = 0; d < each.state.held.length.size(); ++d)
+            expected = expected.narrow(static_cast<int64_t>(d), each.state.held.offset[d], each.state.held.length[d]);
+          if (expected.numel() > 0) {
+            const double scale = whole.at(name).abs().max().item<double>();
+            EXPECT_LT((each.copy - expected).abs().max().item<double>(), bound * scale) << name << " world " << world;
+          }
+          if (each.state.first_copy) counted[name] += each.copy.numel();
+        }
+      }
+      for (const auto& [name, tensor] : whole) EXPECT_EQ(counted[name], tensor.numel()) << name << " world " << world;
+    }
+  }
+}
+
+// Scaling the gradient changes nothing while squares are far above ε1; transposing weight and gradient transposes the result.
+TEST(Came, Invariances) {
+  const Tensor w = random_tensor({6, 4}, 1);
+  const auto run = [&](const Tensor& start, double scale, bool transposed) {
+    model::ParameterSet set({spec("w", start.sizes().vec(), true)}, Precision::named("fp64"), at::kCPU);
+    set.add_stacked("w", {"w"});
+    set.allocate();
+    value_of(set, "w").copy_(start);
+    Came optimizer(published(), set, Precision::named("fp64"));
+    for (uint64_t step = 1; step <= 5; ++step) {
+      const Tensor g = random_tensor({6, 4}, 100 + step) * scale;
+      grad_of(set, "w").copy_(transposed ? g.t() : g);
+      optimizer.step({.lr = 1e-2});
+    }
+    return value_of(set, "w").clone();
+  };
+  const Tensor plain = run(w, 1, false);
+  EXPECT_LT(relative_error(run(w, 1000, false), plain), 1e-12);
+  EXPECT_LT(relative_error(run(w.t(), 1, true).t(), plain), 1e-12);
+}
+
+// A working copy in bf16 is the rounding of the master, and what the plan counts is what there is.
+TEST(Came, KeepsAMasterBesideBf16AndAsMuchStateAsItsEntrySays) {
+  model::ParameterSet set = fused_set(Precision::named("bf16"));
+  fill_values(set);
+  const auto optimizer = make_optimizer(published(), set, Precision::named("bf16"));
+  fill_gradients(set, 1);
+  optimizer->step({.lr = 1e-2});
+  std::map<std::string, int64_t> state;
+  for (const StateTensor& each : optimizer->state()) {
+    if (each.kind == "master")
+      EXPECT_TRUE(value_of(set, each.name).equal(each.view.to(value_of(set, each.name).scalar_type()))) << each.name;
+    else
+      state[each.name] += each.view.numel();
+  }
+  const recipe::OptimizerEntry& entry = recipe::optimizer_entry("came");
+  for (const auto& each : small_specs()) EXPECT_EQ(state[each.tensor.name], entry.state_elements(each.tensor.global_shape));
+}
+
+}  // namespace
+}  // namespace longhaul::optim
