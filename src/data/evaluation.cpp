@@ -64,10 +64,9 @@ std::optional<Batch> EvaluationReader::next() {
       break;
     }
     const auto span = builder.add(window->length);
-    read_segment(*window->dataset, {window->document, window->start, window->length}, span.inputs, span.labels);
+    read_span(*window->dataset, {window->document, window->start, window->length}, span.inputs, span.labels);
     std::fill_n(span.labels.begin(), window->context_only, layout::kIgnoreLabel);
-    bytes +=
-        segment_bytes(*window->dataset, {window->document, window->start + window->context_only, window->length - window->context_only});
+    bytes += span_bytes(*window->dataset, {window->document, window->start + window->context_only, window->length - window->context_only});
     ++rows;
   }
   if (rows == 0) return std::nullopt;
