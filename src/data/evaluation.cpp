@@ -26,12 +26,6 @@ int64_t EvaluationReader::tokens() const {
   return options_.limit_tokens > 0 ? std::min(tokens, options_.limit_tokens) : tokens;
 }
 
-int64_t EvaluationReader::text_bytes() const {
-  int64_t bytes = 0;
-  for (const TokenDataset* dataset : datasets_) bytes += dataset->text_bytes();
-  return bytes;
-}
-
 std::optional<EvaluationReader::Window> EvaluationReader::next_window() {
   if (waiting_) return std::exchange(waiting_, std::nullopt);
   if (ordinal_ >= documents_ || (options_.limit_tokens > 0 && targets_ >= options_.limit_tokens)) return std::nullopt;
