@@ -17,10 +17,6 @@ bool log_shows(LogLevel level);
 void log_line(LogLevel level, std::string_view text);
 
 template <class... Args>
-void log_debug(fmt::format_string<Args...> format, Args&&... args) {
-  log_line(LogLevel::kDebug, fmt::format(format, std::forward<Args>(args)...));
-}
-template <class... Args>
 void log_info(fmt::format_string<Args...> format, Args&&... args) {
   log_line(LogLevel::kInfo, fmt::format(format, std::forward<Args>(args)...));
 }

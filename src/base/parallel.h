@@ -6,6 +6,8 @@
 // Pieces are contiguous, at least `grain` long, and depend only on (begin, end, grain, threads()).
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 
@@ -21,6 +23,20 @@ int usable_cores();
 void let_waiting_threads_sleep(char** arguments);
 
 void parallel_for(int64_t begin, int64_t end, int64_t grain, const std::function<void(int64_t, int64_t)>& body);
+
+// One parallel region in which at most `workers` threads take items 0, 1, … in order until none is left: for items of unlike cost. `thread` runs
+// once on each of them and makes what it works with:
+//
+//   parallel_items(items, threads(), [&](const auto& each) { Worker worker(job); each([&](int64_t item) { worker.run(item); }); });
+template <class Thread>
+void parallel_items(int64_t items, int64_t workers, const Thread& thread) {
+  std::atomic<int64_t> next{0};
+  parallel_for(0, std::min(items, workers), 1, [&](int64_t, int64_t) {
+    thread([&](auto&& body) {
+      for (int64_t item = next++; item < items; item = next++) body(item);
+    });
+  });
+}
 
 int64_t parallel_regions();  // that this thread has opened with parallel_for so far: at each, all threads wait for the last one
 

@@ -76,7 +76,7 @@ std::string progress_text(const std::string& label, int64_t done, int64_t total,
 
 struct Progress::State {
   std::string label;
-  std::atomic<int64_t> total;
+  const int64_t total;
   Unit unit;
   bool terminal = ::isatty(STDERR_FILENO) == 1;
   Stopwatch watch;
@@ -135,8 +135,6 @@ ProgressPause::~ProgressPause() {
   if (!screen().bar.empty()) write_error_stream(screen().bar);
   screen().mutex.unlock();
 }
-
-void Progress::set_total(int64_t total) { state_->total = total; }
 
 std::string bytes_text(int64_t bytes) {
   constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};

@@ -18,7 +18,6 @@ class Progress {
   Progress(std::string label, int64_t total, Unit unit = Unit::kCount);  // total 0: unknown
   ~Progress();
   void advance(int64_t amount);
-  void set_total(int64_t total);
 
  private:
   struct State;

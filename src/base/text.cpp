@@ -71,6 +71,12 @@ std::string printable(std::string_view text, LineEnds line_ends) {
   return clean;
 }
 
+std::string brief(std::string_view text, size_t most_bytes) {
+  if (text.size() <= most_bytes) return printable(text);
+  while (most_bytes > 0 && (static_cast<unsigned char>(text[most_bytes]) & 0xc0) == 0x80) --most_bytes;  // not within a character
+  return fmt::format("{}… ({} bytes)", printable(text.substr(0, most_bytes)), text.size());
+}
+
 std::string shell_quoted(std::string_view word) {
   constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-=./:,+@%";
   if (!word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos) return std::string(word);

@@ -21,6 +21,8 @@ std::string nearest_spelling(std::string_view typed, const std::vector<std::stri
 // not UTF-8 as \x1b; line ends and tabs as well unless they are kept.
 enum class LineEnds { kEscaped, kKept };
 std::string printable(std::string_view text, LineEnds line_ends = LineEnds::kEscaped);
+// Its first bytes only, as an error shows them: "layers.0.… (1000000 bytes)".
+std::string brief(std::string_view text, size_t most_bytes = 80);
 
 // One word as a POSIX shell must be given it: a.txt, 'it'\''s'.
 std::string shell_quoted(std::string_view word);

@@ -14,7 +14,7 @@ OpenModel open_model(const std::filesystem::path& path, const std::string& dtype
   if (position.is_object()) model.tokenizer_sha256 = position.value("tokenizer_sha256", "");
   model.tokenizer = std::filesystem::weakly_canonical(model.folder).parent_path().parent_path() / "tokenizer.json";
   const recipe::Dtype saved_dtype = model.recipe.recipe.train.dtype;
-  const std::string precision = dtype.empty() ? std::string(recipe::names_of(saved_dtype)[static_cast<size_t>(saved_dtype)]) : dtype;
+  const std::string precision = dtype.empty() ? std::string(recipe::name_of_value(saved_dtype)) : dtype;
   model.decoder = std::make_unique<model::Decoder>(model.recipe.recipe.model, Precision::named(precision), device, model::Use::kInference);
   load_weights(checkpoint, model.decoder->parameters());
   return model;

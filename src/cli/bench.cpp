@@ -8,7 +8,7 @@
 #include "base/loaded_library.h"
 #include "base/terminal.h"
 #include "base/text.h"
-#include "bench/compare.h"
+#include "bench/file_comparison.h"
 #include "bench/register.h"
 #include "bench/train.h"
 #include "cli/command.h"

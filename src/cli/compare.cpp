@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
-#include "checkpoint/compare.h"
+#include "checkpoint/run_difference.h"
 #include "cli/checkpoint_json.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "observe/compare.h"
+#include "observe/event_comparison.h"
 
 namespace longhaul::cli {
 namespace {

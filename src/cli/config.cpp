@@ -9,7 +9,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "recipe/check.h"
-#include "recipe/compare.h"
+#include "recipe/difference.h"
 #include "recipe/load.h"
 #include "recipe/write.h"
 

@@ -176,8 +176,7 @@ PreparedSource PreparedSource::open(const fs::path& folder, const ShardIdentity*
   std::vector<ShardEntry> train, held_out;
   try {
     if (manifest.at("format") != "longhaul-token-dataset") refuse(path, "format longhaul-token-dataset", manifest.at("format").dump());
-    if (manifest.at("version") != kManifestVersion)
-      refuse(path, fmt::format("version {}", kManifestVersion), manifest.at("version").dump());
+    if (manifest.at("version") != kDatasetVersion) refuse(path, fmt::format("version {}", kDatasetVersion), manifest.at("version").dump());
     prepared.source = manifest.at("source");
     prepared.identity = {manifest.at("tokenizer_sha256"), manifest.at("preparation"), manifest.at("vocabulary"), manifest.at("separator")};
     prepared.counts = counts_from_json(manifest.at("counts"));

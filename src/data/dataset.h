@@ -70,7 +70,7 @@ struct PreparedSource {
   static PreparedSource open(const std::filesystem::path& folder, const ShardIdentity* expected = nullptr);
 };
 
-inline constexpr int kManifestVersion = 1;
+inline constexpr int kDatasetVersion = 1;
 inline constexpr size_t kNamedFiles = 100;
 
 // What became of the documents, for tables: "training", "held out", then what was left out, if anything.

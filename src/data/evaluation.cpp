@@ -26,12 +26,6 @@ int64_t EvaluationReader::tokens() const {
   return options_.limit_tokens > 0 ? std::min(tokens, options_.limit_tokens) : tokens;
 }
 
-int64_t EvaluationReader::text_bytes() const {
-  int64_t bytes = 0;
-  for (const TokenDataset* dataset : datasets_) bytes += dataset->text_bytes();
-  return bytes;
-}
-
 std::optional<EvaluationReader::Window> EvaluationReader::next_window() {
   if (waiting_) return std::exchange(waiting_, std::nullopt);
   if (ordinal_ >= documents_ || (options_.limit_tokens > 0 && targets_ >= options_.limit_tokens)) return std::nullopt;
@@ -64,10 +58,9 @@ std::optional<Batch> EvaluationReader::next() {
       break;
     }
     const auto span = builder.add(window->length);
-    read_segment(*window->dataset, {window->document, window->start, window->length}, span.inputs, span.labels);
+    read_span(*window->dataset, {window->document, window->start, window->length}, span.inputs, span.labels);
     std::fill_n(span.labels.begin(), window->context_only, layout::kIgnoreLabel);
-    bytes +=
-        segment_bytes(*window->dataset, {window->document, window->start + window->context_only, window->length - window->context_only});
+    bytes += span_bytes(*window->dataset, {window->document, window->start + window->context_only, window->length - window->context_only});
     ++rows;
   }
   if (rows == 0) return std::nullopt;

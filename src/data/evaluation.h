@@ -25,8 +25,7 @@ class EvaluationReader {
  public:
   EvaluationReader(std::vector<const TokenDataset*> datasets, EvaluationOptions options);  // the datasets must outlive it
   std::optional<Batch> next();
-  int64_t tokens() const;      // targets of a whole pass (limit_tokens when that is less)
-  int64_t text_bytes() const;  // of all documents
+  int64_t tokens() const;  // targets of a whole pass (limit_tokens when that is less)
 
  private:
   struct Window {

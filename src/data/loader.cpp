@@ -124,7 +124,7 @@ std::shared_ptr<const PackingIndex> Loader::index(int64_t dataset, int64_t epoch
   return slot;
 }
 
-std::vector<Segment> Loader::segments_of(int64_t sample) const {
+std::vector<DocumentSpan> Loader::spans_of(int64_t sample) const {
   const Origin origin = origin_of(sample);
   return index(origin.dataset, origin.epoch)->sample(*datasets_[static_cast<size_t>(origin.dataset)], origin.index);
 }
@@ -136,12 +136,12 @@ Batch Loader::batch_of(int64_t first_position, int64_t rows) const {
     const int64_t sample = sample_at(first_position + row);
     const TokenDataset& dataset = *datasets_[static_cast<size_t>(origin_of(sample).dataset)];
     bool first = true;
-    for (const Segment& segment : segments_of(sample)) {
+    for (const DocumentSpan& part : spans_of(sample)) {
       if (!options_.document_boundaries && !first) builder.join();
       first = false;
-      const auto span = builder.add(segment.length);
-      read_segment(dataset, segment, span.inputs, span.labels);
-      bytes += segment_bytes(dataset, segment);
+      const auto span = builder.add(part.length);
+      read_span(dataset, part, span.inputs, span.labels);
+      bytes += span_bytes(dataset, part);
     }
   }
   builder.batch().first_position = first_position;

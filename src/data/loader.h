@@ -57,7 +57,7 @@ class Loader {
     bool operator==(const Origin&) const = default;
   };
   Origin origin_of(int64_t sample) const;
-  std::vector<Segment> segments_of(int64_t sample) const;
+  std::vector<DocumentSpan> spans_of(int64_t sample) const;
 
   DataPosition position_before(int64_t step) const;  // the data position when `step` is the next one to train
   double epochs_at(int64_t step) const;              // how often the whole has been read before `step`; for display

@@ -162,57 +162,57 @@ PackingIndex PackingIndex::open_or_make(const TokenDataset& dataset, int64_t seq
   return open(path, key, dataset.documents());
 }
 
-std::vector<Segment> PackingIndex::sample(const TokenDataset& dataset, int64_t index) const {
+std::vector<DocumentSpan> PackingIndex::sample(const TokenDataset& dataset, int64_t index) const {
   LONGHAUL_ASSERT(index >= 0 && index < samples_, "sample {} of {}", index, samples_);
   const uint64_t piece = permutation_at(sample_order_, static_cast<uint64_t>(samples_), static_cast<uint64_t>(index));
   Entry entry;
   std::memcpy(&entry, file_.range(static_cast<int64_t>(sizeof(RawPackingHeader) + piece * sizeof entry), sizeof entry).data(),
               sizeof entry);
-  std::vector<Segment> segments;
+  std::vector<DocumentSpan> spans;
   int64_t left = sequence_;
   for (; left > 0 && entry.ordinal < documents_; ++entry.ordinal, entry.start = 0) {
     const auto document =
         static_cast<int64_t>(permutation_at(document_order_, static_cast<uint64_t>(documents_), static_cast<uint64_t>(entry.ordinal)));
     const int64_t length = std::min(left, dataset.length(document) + 1 - entry.start);
     LONGHAUL_ASSERT(length > 0, "packing index points behind document {}", document);
-    segments.push_back({document, entry.start, length});
+    spans.push_back({document, entry.start, length});
     left -= length;
   }
-  if (left > 0) segments.push_back({kPadding, 0, left});
-  return segments;
+  if (left > 0) spans.push_back({kPadding, 0, left});
+  return spans;
 }
 
-void read_segment(const TokenDataset& dataset, const Segment& segment, std::span<int64_t> inputs, std::span<int64_t> labels) {
-  const auto length = static_cast<size_t>(segment.length);
+void read_span(const TokenDataset& dataset, const DocumentSpan& span, std::span<int64_t> inputs, std::span<int64_t> labels) {
+  const auto length = static_cast<size_t>(span.length);
   LONGHAUL_ASSERT(inputs.size() == length && labels.size() == length, "{} inputs, {} labels, length {}", inputs.size(), labels.size(),
                   length);
   const int64_t separator = dataset.identity().separator;
-  if (segment.document == kPadding) {
+  if (span.document == kPadding) {
     std::fill(inputs.begin(), inputs.end(), separator);
     std::fill(labels.begin(), labels.end(), int64_t{-1});
     return;
   }
   // Input k is the separator for k = 0 and token k - 1 otherwise; its label is token k, the separator after the last one.
-  const int64_t tokens = dataset.length(segment.document);
-  const bool to_the_end = segment.start + segment.length == tokens + 1;
-  dataset.read(segment.document, segment.start, labels.first(length - (to_the_end ? 1 : 0)));
+  const int64_t tokens = dataset.length(span.document);
+  const bool to_the_end = span.start + span.length == tokens + 1;
+  dataset.read(span.document, span.start, labels.first(length - (to_the_end ? 1 : 0)));
   if (to_the_end) labels.back() = separator;
-  if (segment.start == 0) {
+  if (span.start == 0) {
     inputs[0] = separator;
   } else {
-    dataset.read(segment.document, segment.start - 1, inputs.first(1));
+    dataset.read(span.document, span.start - 1, inputs.first(1));
   }
   std::copy_n(labels.begin(), length - 1, inputs.begin() + 1);
 }
 
-int64_t segment_bytes(const TokenDataset& dataset, const Segment& segment) {
-  if (segment.document == kPadding) return 0;
-  const auto bytes = static_cast<__int128>(dataset.text_bytes(segment.document));
-  const int64_t tokens = dataset.length(segment.document);
+int64_t span_bytes(const TokenDataset& dataset, const DocumentSpan& span) {
+  if (span.document == kPadding) return 0;
+  const auto bytes = static_cast<__int128>(dataset.text_bytes(span.document));
+  const int64_t tokens = dataset.length(span.document);
   if (tokens == 0) return static_cast<int64_t>(bytes);
   // The end of the document stands for no byte, so only its tokens share them.
   const auto before = [&](int64_t label) { return static_cast<int64_t>(bytes * std::min(label, tokens) / tokens); };
-  return before(segment.start + segment.length) - before(segment.start);
+  return before(span.start + span.length) - before(span.start);
 }
 
 }  // namespace longhaul::data

@@ -22,11 +22,11 @@
 
 namespace longhaul::data {
 
-struct Segment {
+struct DocumentSpan {
   int64_t document = 0;  // of the dataset; kPadding: no document
   int64_t start = 0;     // first input, 0 … length(document)
   int64_t length = 0;    // inputs
-  bool operator==(const Segment&) const = default;
+  bool operator==(const DocumentSpan&) const = default;
 };
 inline constexpr int64_t kPadding = -1;
 inline constexpr uint32_t kPackingVersion = 3;
@@ -49,8 +49,8 @@ class PackingIndex {
   // The samples of an epoch, without making the index; the same in every epoch.
   static int64_t samples(const TokenDataset& dataset, int64_t sequence);
 
-  // Segments of sample `index`, lengths adding up to `sequence`: one table look-up, then the documents in it.
-  std::vector<Segment> sample(const TokenDataset& dataset, int64_t index) const;
+  // Spans of sample `index`, lengths adding up to `sequence`: one table look-up, then the documents in it.
+  std::vector<DocumentSpan> sample(const TokenDataset& dataset, int64_t index) const;
   const std::filesystem::path& path() const { return file_.path(); }
 
  private:
@@ -63,10 +63,10 @@ class PackingIndex {
   MappedFile file_;
 };
 
-// Inputs and labels of a segment; into.size() == labels.size() == segment.length.
-void read_segment(const TokenDataset& dataset, const Segment& segment, std::span<int64_t> inputs, std::span<int64_t> labels);
-// Bytes of text that the segment's labels stand for. A document's bytes are dealt out over its labels by rounding a straight
+// Inputs and labels of a span; into.size() == labels.size() == span.length.
+void read_span(const TokenDataset& dataset, const DocumentSpan& span, std::span<int64_t> inputs, std::span<int64_t> labels);
+// Bytes of text that the span's labels stand for. A document's bytes are dealt out over its labels by rounding a straight
 // line, so the parts of a document, however cut, add up to its bytes exactly.
-int64_t segment_bytes(const TokenDataset& dataset, const Segment& segment);
+int64_t span_bytes(const TokenDataset& dataset, const DocumentSpan& span);
 
 }  // namespace longhaul::data

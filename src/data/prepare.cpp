@@ -263,7 +263,7 @@ PreparedSource prepare(const Corpus& corpus, size_t source, const Encoder& encod
   }
   const State& done = preparation.state();
   write_checked_json(folder / "dataset.json", {{"format", "longhaul-token-dataset"},
-                                               {"version", kManifestVersion},
+                                               {"version", kDatasetVersion},
                                                {"source", input.name()},
                                                {"preparation", identity.preparation},
                                                {"tokenizer_sha256", identity.tokenizer_sha256},

@@ -1,16 +1,36 @@
-// Working memory of kernels: one buffer per thread that only grows and is kept for the next call, cut into pieces by an Arena. A kernel
-// names its pieces in one constructor, which runs twice: on an empty arena to learn the size, then on the buffer.
+// Working memory of kernels that is kept between calls, so that the allocator is asked once and not at every product. Counted as workspace
+// (base/memory_purpose.h).
 //
+// Scratch is one buffer that only grows; what was in it is lost with the next request. A kernel that needs one piece has one a thread:
+//   static thread_local Scratch scratch;
+//   float* const sums = scratch.take<float>(n);
+//
+// A kernel that needs several cuts them from the buffer that every thread has, by an Arena: it names its pieces in one constructor, which runs
+// twice, on an empty arena to learn the size, then on the buffer. One user per thread at a time: such a kernel does not call another.
 //   struct Pieces { explicit Pieces(Arena& arena) : scores(arena.take<float>(n)) {} float* scores; };
 //   const auto pieces = scratch_of_thread<Pieces>([&](Arena& arena) { return Pieces(arena); });
-//
-// One user per thread at a time: a kernel does not call another that uses it. Counted as workspace (base/memory_purpose.h).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "tensor/tensor.h"
+
 namespace longhaul::kernels {
+
+class Scratch {
+ public:
+  // 64-byte aligned, uninitialised.
+  template <class Element>
+  Element* take(int64_t count) {
+    return static_cast<Element*>(bytes(count * static_cast<int64_t>(sizeof(Element))));
+  }
+
+ private:
+  void* bytes(int64_t count);
+
+  Tensor memory_;
+};
 
 std::byte* thread_buffer(size_t bytes);  // at least this many, aligned to 64; valid until this thread's next call
 

@@ -16,10 +16,6 @@ namespace {
 
 using recipe::ModelConfig;
 
-constexpr std::array<std::string_view, 19> kRoleNames = {
-    "embedding", "position",    "norm",      "query",       "key",          "value",      "gate",         "forget", "lower_bound", "output",
-    "router",    "expert_gate", "expert_up", "expert_down", "channel_gate", "channel_up", "channel_down", "head",   "bias"};
-
 // Weights through which a layer adds to the residual stream.
 bool writes_residual(Role role) { return role == Role::kOutput || role == Role::kChannelDown || role == Role::kExpertDown; }
 
@@ -173,8 +169,6 @@ std::vector<int64_t> stages_that_share(const ParameterSpec& spec, const ModelCon
 }
 
 }  // namespace
-
-std::string_view name_of(Role role) { return kRoleNames[static_cast<size_t>(role)]; }
 
 bool kept_wide(const ParameterSpec& spec) {
   const Role role = spec.tensor.role;

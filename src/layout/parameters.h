@@ -17,8 +17,7 @@
 
 namespace longhaul::layout {
 
-using recipe::Role;                   // what a logical tensor is for
-std::string_view name_of(Role role);  // "expert_gate"
+using recipe::Role;  // what a logical tensor is for
 
 struct LogicalTensor {
   std::string name;  // "layers.3.mixer.query.weight"

@@ -4,9 +4,8 @@
 
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 
-#include "base/error.h"
+#include "base/json.h"
 
 namespace longhaul::observe {
 namespace {
@@ -63,67 +62,44 @@ class LineWriter {
   std::string line_, note_;
 };
 
-[[noreturn]] void refuse(std::string_view where, std::string expected, std::string found) {
-  throw Error({.code = ExitCode::kData,
-               .what = "cannot read the event stream",
-               .expected = std::move(expected),
-               .found = std::move(found),
-               .where = std::string(where),
-               .hint = "the stream is described in docs/formats/events.md; move the file away to begin a new one"});
-}
+constexpr JsonRules kEventRules = {.what = "cannot read the event stream",
+                                   .hint = "the stream is described in docs/formats/events.md; move the file away to begin a new one",
+                                   .string_bytes = size_t{1} << 30};
 
 class LineReader {
  public:
-  LineReader(const nlohmann::json& object, std::string_view where) : object_(object), where_(where) {}
+  explicit LineReader(const JsonView& object) : object_(object) { object.require(object.value().is_object(), "one JSON object a line"); }
 
   template <class Owner>
   void fields(Owner& owner) const {
     for_each_field<Owner>([&](const auto& field) {
       auto& value = owner.*field.member;
       using Value = std::remove_cvref_t<decltype(value)>;
-      const auto found = object_.find(std::string(field.name));
+      const std::string name(field.name);
       if constexpr (IsOptional<Value>::value) {
-        if (found != object_.end()) read(*found, field.name, value.emplace());
+        if (object_.value().contains(name)) read(name, value.emplace());
       } else {
-        if (found == object_.end()) refuse(where_, fmt::format("the field \"{}\"", field.name), "none");
-        read(*found, field.name, value);
+        read(name, value);
       }
     });
   }
 
  private:
-  [[noreturn]] void wrong(std::string_view name, std::string_view type, const nlohmann::json& found) const {
-    refuse(where_, fmt::format("\"{}\" to be {}", name, type), found.dump().substr(0, 80));
+  void read(const std::string& name, int64_t& value) const { value = object_.at(name).integer(); }
+  void read(const std::string& name, bool& value) const { value = object_.at(name).boolean(); }
+  void read(const std::string& name, std::string& value) const { value = object_.at(name).string(); }
+  void read(const std::string& name, std::vector<std::string>& values) const {
+    const JsonView list = object_.at(name);
+    for (size_t i = 0; i < list.array_size(); ++i) values.push_back(list.at(i).string());
   }
-  void read(const nlohmann::json& json, std::string_view name, int64_t& value) const {
-    if (!json.is_number_integer() || (json.is_number_unsigned() && json.get<uint64_t>() > INT64_MAX)) wrong(name, "a whole number", json);
-    value = json.get<int64_t>();
-  }
-  void read(const nlohmann::json& json, std::string_view name, bool& value) const {
-    if (!json.is_boolean()) wrong(name, "true or false", json);
-    value = json.get<bool>();
-  }
-  void read(const nlohmann::json& json, std::string_view name, std::string& value) const {
-    if (!json.is_string()) wrong(name, "a string", json);
-    value = json.get<std::string>();
-  }
-  void read(const nlohmann::json& json, std::string_view name, std::vector<std::string>& values) const {
-    if (!json.is_array()) wrong(name, "a list of strings", json);
-    for (const auto& item : json) read(item, name, values.emplace_back());
-  }
-  void read(const nlohmann::json& json, std::string_view name, double& value) const {
-    if (json.is_null()) {
-      value = noted(name);
-    } else if (json.is_number()) {
-      value = json.get<double>();
-    } else {
-      wrong(name, "a number or null", json);
-    }
+  void read(const std::string& name, double& value) const {
+    const JsonView number = object_.at(name);
+    value = number.is_null() ? noted(name) : number.number();
   }
   // What the note says about a null: "loss=nan; grad_norm=inf".
-  double noted(std::string_view name) const {
-    const auto note = object_.find("note");
-    if (note != object_.end() && note->is_string()) {
+  double noted(const std::string& name) const {
+    const auto note = object_.value().find("note");
+    if (note != object_.value().end() && note->is_string()) {
       const std::string text = "; " + note->get<std::string>() + ";";
       if (text.find(fmt::format("; {}=inf;", name)) != std::string::npos) return std::numeric_limits<double>::infinity();
       if (text.find(fmt::format("; {}=-inf;", name)) != std::string::npos) return -std::numeric_limits<double>::infinity();
@@ -131,21 +107,14 @@ class LineReader {
     return std::numeric_limits<double>::quiet_NaN();
   }
 
-  const nlohmann::json& object_;
-  std::string_view where_;
+  const JsonView& object_;
 };
 
-nlohmann::json parse_line(std::string_view line, std::string_view where) {
-  nlohmann::json object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object()) refuse(where, "one JSON object a line", fmt::format("{:.80}", line));
-  return object;
-}
-
-Common common_of(const nlohmann::json& object, std::string_view where) {
+Common common_of(const JsonView& object) {
   Common common;
-  LineReader(object, where).fields(common);
+  LineReader(object).fields(common);
   if (common.schema > kEventSchema) {
-    refuse(where, fmt::format("schema {} or less", kEventSchema), fmt::format("schema {}, written by a newer Longhaul", common.schema));
+    object.fail(fmt::format("schema {} or less", kEventSchema), fmt::format("schema {}, written by a newer Longhaul", common.schema));
   }
   return common;
 }
@@ -164,17 +133,20 @@ std::string to_json(const Event& event) {
   return writer.finish();
 }
 
-Common common_from_json(std::string_view line, std::string_view where) { return common_of(parse_line(line, where), where); }
+Common common_from_json(std::string_view line, std::string_view where) {
+  const nlohmann::json json = parse_json(line, std::string(where), kEventRules);
+  return common_of({json, std::string(where), kEventRules});
+}
 
 std::optional<Event> from_json(std::string_view line, std::string_view where) {
-  const nlohmann::json object = parse_line(line, where);
-  Event event{.common = common_of(object, where), .body = {}};
-  const LineReader reader(object, where);
-  const auto name = object.find("event");
-  if (name == object.end() || !name->is_string()) refuse(where, "the field \"event\"", "none");
+  const nlohmann::json json = parse_json(line, std::string(where), kEventRules);
+  const JsonView object(json, std::string(where), kEventRules);
+  Event event{.common = common_of(object), .body = {}};
+  const LineReader reader(object);
+  const std::string& name = object.at("event").string();
   bool known = false;
   for_each_event_type([&]<class Body>() {
-    if (known || *name != Body::kName) return;
+    if (known || name != Body::kName) return;
     known = true;
     reader.fields(event.body.emplace<Body>());
   });

@@ -26,7 +26,7 @@ double median(std::vector<double> values) {
 }
 
 template <class Value>
-std::vector<double> column(const RunData& run, Value value) {
+std::vector<double> column(const RunHistory& run, Value value) {
   std::vector<double> values;
   for (const StepReport& step : run.steps) values.push_back(value(step));
   return values;
@@ -37,7 +37,7 @@ std::string tile(const std::string& name, const std::string& value, const std::s
                      unit.empty() ? "" : " <small>" + unit + "</small>", more);
 }
 
-std::string quality_tile(const RunData& run) {
+std::string quality_tile(const RunHistory& run) {
   if (run.evaluations.empty()) return "";
   const Evaluation& last = run.evaluations.back();
   std::string more;
@@ -55,7 +55,7 @@ std::string quality_tile(const RunData& run) {
   return tile("Held-out text", fixed(last.bits_per_byte, 3), "bits/byte", more);
 }
 
-std::string loss_tile(const RunData& run) {
+std::string loss_tile(const RunHistory& run) {
   std::vector<Point> points;
   for (const StepReport& step : run.steps) points.push_back({static_cast<double>(step.step), step.loss});
   const auto smooth = smoothed(points, smoothing_window(points.size()));
@@ -64,7 +64,7 @@ std::string loss_tile(const RunData& run) {
               fmt::format("from {} at step {}", fixed(smooth.front().y, 2), grouped(smooth.front().x)));
 }
 
-std::string tiles(const RunData& run) {
+std::string tiles(const RunHistory& run) {
   std::string html = "<div class=\"tiles\">\n" + quality_tile(run);
   if (!run.steps.empty()) {
     const StepReport& last = run.steps.back();
@@ -96,7 +96,7 @@ std::string tiles(const RunData& run) {
   return html + "</div>\n";
 }
 
-std::string status(const RunData& run) {
+std::string status(const RunHistory& run) {
   std::string kind = "warn", word = "not ended";
   if (run.end) {
     word = run.end->reason;
@@ -105,7 +105,7 @@ std::string status(const RunData& run) {
   return fmt::format("<span class=\"status {}\">{}</span>", kind, html_escaped(word));
 }
 
-std::string header(const RunData& run) {
+std::string header(const RunHistory& run) {
   const RunStart start = run.start.value_or(RunStart{});
   const std::string title = start.name.empty() ? run.run : start.name;
   std::string when = wall_time_text(run.first_wall_time);  // 2026-11-21T02:36:05Z
@@ -124,7 +124,7 @@ std::string header(const RunData& run) {
                      status(run), line);
 }
 
-std::string charts_html(const RunData& run) {
+std::string charts_html(const RunHistory& run) {
   const auto charts = report_charts(run);
   if (charts.empty()) return "<p class=\"note\">No step has been recorded yet.</p>\n";
   std::string html = "<div class=\"charts\">\n";
@@ -141,7 +141,7 @@ std::string charts_html(const RunData& run) {
   return html + " <output id=\"step\"></output></p>\n";
 }
 
-std::string troubles(const RunData& run) {
+std::string troubles(const RunHistory& run) {
   if (run.alarms.empty() && run.nonfinite.empty()) return "";
   std::string html =
       "<section><h2>What went wrong on the way</h2><div "
@@ -166,7 +166,7 @@ std::string troubles(const RunData& run) {
   return html + "</section>\n";
 }
 
-std::string evaluations(const RunData& run) {
+std::string evaluations(const RunHistory& run) {
   if (run.evaluations.size() < 2) return "";
   std::string html = fmt::format(
       "<details><summary>All {} evaluations as a table</summary><div class=\"table\"><table><tr><th "
@@ -180,7 +180,7 @@ std::string evaluations(const RunData& run) {
   return html + "</table></div></details>\n";
 }
 
-std::string samples(const RunData& run) {
+std::string samples(const RunHistory& run) {
   if (run.samples.empty()) return "";
   std::string html = fmt::format("<section><h2>What it writes</h2><p class=\"note\">Sampled after step {}; the prompt is grey.</p>\n",
                                  count_text(run.samples.back().step));
@@ -206,7 +206,7 @@ std::string recipe_section(const std::vector<RecipeChange>& changes, const std::
   return html + "</table></div></section>\n";
 }
 
-std::string memory(const RunData& run) {
+std::string memory(const RunHistory& run) {
   if (run.memory.empty()) return "";
   std::string html =
       "<section><h2>Memory</h2><p class=\"note\">What was planned, and what the allocator counted, by purpose.</p><div "
@@ -221,7 +221,7 @@ std::string memory(const RunData& run) {
   return html + "</table></div></section>\n";
 }
 
-std::string environment(const RunData& run) {
+std::string environment(const RunHistory& run) {
   if (!run.start) return "";
   const RunStart& s = *run.start;
   std::string features;
@@ -259,7 +259,7 @@ std::string environment(const RunData& run) {
 
 }  // namespace
 
-std::string report_html(const RunData& run, const std::vector<RecipeChange>& changes, const std::string& recipe_remark) {
+std::string report_html(const RunHistory& run, const std::vector<RecipeChange>& changes, const std::string& recipe_remark) {
   const std::string title = run.start && !run.start->name.empty() ? run.start->name : run.run;
   std::string html = fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
@@ -276,7 +276,7 @@ std::string report_html(const RunData& run, const std::vector<RecipeChange>& cha
 }
 
 std::filesystem::path write_report(const std::filesystem::path& run_folder) {
-  const RunData run = read_run(run_folder);
+  const RunHistory run = read_run(run_folder);
   const auto recipe_file = run_folder / "recipe.toml";
   std::vector<RecipeChange> changes;
   std::string remark;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "observe/chart.h"
-#include "observe/run_data.h"
+#include "observe/run_history.h"
 
 namespace longhaul::observe {
 
@@ -22,8 +22,8 @@ struct RecipeChange {  // a recipe value that is not the default
 std::vector<RecipeChange> recipe_changes(const std::filesystem::path& recipe_file);
 
 double smoothing_window(size_t points);  // how many points a smoothed curve averages over; 1: it is shown as it is
-std::vector<Chart> report_charts(const RunData& run);
+std::vector<Chart> report_charts(const RunHistory& run);
 // `recipe_remark` stands where the recipe's table would, when there is none.
-std::string report_html(const RunData& run, const std::vector<RecipeChange>& changes, const std::string& recipe_remark = "");
+std::string report_html(const RunHistory& run, const std::vector<RecipeChange>& changes, const std::string& recipe_remark = "");
 
 }  // namespace longhaul::observe

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kBuckets = 500;  // of the horizontal axis: about 1,000 points a line
 
 template <class Value>
-std::vector<Point> points_of(const RunData& run, Value value) {
+std::vector<Point> points_of(const RunHistory& run, Value value) {
   std::vector<Point> points;
   points.reserve(run.steps.size());
   for (const StepReport& step : run.steps) points.push_back({static_cast<double>(step.step), value(step)});
@@ -36,14 +36,14 @@ double quantile(std::vector<double> values, double share) {
   return *at;
 }
 
-double last_step(const RunData& run) {
+double last_step(const RunHistory& run) {
   double last = 1;
   if (!run.steps.empty()) last = std::max(last, static_cast<double>(run.steps.back().step));
   if (!run.evaluations.empty()) last = std::max(last, static_cast<double>(run.evaluations.back().step));
   return last;
 }
 
-void mark_events(const RunData& run, Chart& chart) {
+void mark_events(const RunHistory& run, Chart& chart) {
   for (const auto& checkpoint : run.checkpoints) {
     chart.marks.push_back({.x = static_cast<double>(checkpoint.step),
                            .title = fmt::format("checkpoint of step {}, training waited {}", checkpoint.step,
@@ -85,7 +85,7 @@ void add_curve(Chart& chart, const std::vector<Point>& points, Series series, Mi
 
 // Loss in nats per token on the left. A held-out token has a fixed number of bytes, so bits per byte are the same axis
 // in another unit, and what gzip and xz reach are lines on it.
-Chart loss_chart(const RunData& run) {
+Chart loss_chart(const RunHistory& run) {
   Chart chart{.id = "loss", .title = "Loss", .unit = "nats per token", .width = 1080, .height = 400, .x_max = last_step(run)};
   const auto points = points_of(run, [](const StepReport& s) { return s.loss; });
   add_curve(chart, points, {.name = "training", .style = "train"});
@@ -145,7 +145,7 @@ void fit_from_zero(Chart& chart, const std::vector<Point>& points) {
   }
 }
 
-Chart gradient_chart(const RunData& run) {
+Chart gradient_chart(const RunHistory& run) {
   Chart chart{
       .id = "gradient", .title = "Gradient norm", .unit = "before clipping", .x_max = last_step(run), .tick_form = NumberForm::kFixed3};
   const auto points = points_of(run, [](const StepReport& s) { return s.grad_norm; });
@@ -164,7 +164,7 @@ Chart gradient_chart(const RunData& run) {
   return chart;
 }
 
-Chart rate_chart(const RunData& run) {
+Chart rate_chart(const RunHistory& run) {
   Chart chart{.id = "rate", .title = "Learning rate", .x_max = last_step(run), .tick_form = NumberForm::kScientific};
   const auto points = points_of(run, [](const StepReport& s) { return s.learning_rate; });
   chart.series.push_back({.name = "rate", .style = "train", .points = thinned(points, kBuckets), .form = NumberForm::kScientific});
@@ -172,7 +172,7 @@ Chart rate_chart(const RunData& run) {
   return chart;
 }
 
-Chart speed_chart(const RunData& run) {
+Chart speed_chart(const RunHistory& run) {
   Chart chart{.id = "speed", .title = "Speed", .unit = "tokens per second", .x_max = last_step(run)};
   const auto points = points_of(run, [](const StepReport& s) { return s.tokens_per_second; });
   add_curve(chart, points, {.name = "tokens/s", .style = "train", .form = NumberForm::kGrouped}, Middle::kMedian);
@@ -189,7 +189,7 @@ Chart speed_chart(const RunData& run) {
   return chart;
 }
 
-Chart time_chart(const RunData& run) {
+Chart time_chart(const RunHistory& run) {
   Chart chart{.id = "time", .title = "Step time", .x_max = last_step(run), .tick_form = NumberForm::kMilliseconds};
   const auto points = points_of(run, [](const StepReport& s) { return s.milliseconds; });
   add_curve(chart, points, {.name = "step", .style = "train", .form = NumberForm::kMilliseconds}, Middle::kMedian);
@@ -206,7 +206,7 @@ Chart time_chart(const RunData& run) {
 }
 
 // Optional fields: a chart only where some step has a value.
-void add_optional(std::vector<Chart>& charts, const RunData& run, Chart chart, Series series,
+void add_optional(std::vector<Chart>& charts, const RunHistory& run, Chart chart, Series series,
                   const std::function<double(const StepReport&)>& value) {
   const auto points = points_of(run, value);
   if (finite_values(points).empty()) return;
@@ -220,7 +220,7 @@ void add_optional(std::vector<Chart>& charts, const RunData& run, Chart chart, S
 
 double smoothing_window(size_t points) { return points < 60 ? 1 : std::max(5.0, static_cast<double>(points) / 40); }
 
-std::vector<Chart> report_charts(const RunData& run) {
+std::vector<Chart> report_charts(const RunHistory& run) {
   std::vector<Chart> charts;
   if (run.steps.empty() && run.evaluations.empty()) return charts;
   charts.push_back(loss_chart(run));

@@ -1,6 +1,6 @@
 // The recipe's part of a run's page.
 #include "observe/report.h"
-#include "recipe/compare.h"
+#include "recipe/difference.h"
 #include "recipe/load.h"
 
 namespace longhaul::observe {

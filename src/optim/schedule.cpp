@@ -61,8 +61,6 @@ int64_t TrainSchedule::first_sample(int64_t step) const {
   return state.first_sample + (step - state.first_step) * state.batch;
 }
 
-int64_t TrainSchedule::tokens_before(int64_t step) const { return first_sample(step) * sequence_; }
-
 double TrainSchedule::learning_rate(int64_t step) const {
   const double peak = stage(step).peak_lr;
   const double warmup = step < optim_.warmup_steps ? static_cast<double>(step) / static_cast<double>(optim_.warmup_steps) : 1.0;

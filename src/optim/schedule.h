@@ -28,8 +28,7 @@ class TrainSchedule {
   TrainSchedule(const recipe::OptimOptions& optim, const recipe::TrainOptions& train);
 
   const StageState& stage(int64_t step) const;
-  int64_t first_sample(int64_t step) const;   // sum of the batches before `step`
-  int64_t tokens_before(int64_t step) const;  // first_sample × sequence
+  int64_t first_sample(int64_t step) const;  // sum of the batches before `step`
   int64_t batch(int64_t step) const { return stage(step).batch; }
 
   // Peak of the stage × warm-up × decay. Warm-up: s / W, so step 1 has 1/W of the peak and step W the peak. Decay, from 1 at its

@@ -82,32 +82,6 @@ bool inside(std::string_view option, std::string_view section) {
 
 }  // namespace
 
-std::string Option::type_text() const {
-  switch (kind) {
-    case Kind::kBool:
-      return "true or false";
-    case Kind::kInteger:
-      return "whole number";
-    case Kind::kNumber:
-      return "number";
-    case Kind::kText:
-      return choices.empty() ? "text" : "one of";
-    case Kind::kEnum:
-      return "one of";
-    case Kind::kIntegers:
-      return "list of whole numbers";
-    case Kind::kNumbers:
-      return "list of numbers";
-    case Kind::kTexts:
-      return "list of texts";
-    case Kind::kEnums:
-      return "list of names";
-    case Kind::kTables:
-      return "list of tables";
-  }
-  return "";
-}
-
 std::string Option::expected_text() const {
   const std::string unit_text = unit.empty() ? "" : fmt::format(" ({})", unit);
   switch (kind) {

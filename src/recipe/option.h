@@ -60,7 +60,6 @@ struct Option {
 
   void set(const Value& value) const;  // checks type, choices and range; throws Mismatch and leaves the field as it was
   std::string expected_text() const;   // "a whole number of at least 1 (steps)"
-  std::string type_text() const;       // "whole number", "list of text"
   std::string_view section() const;    // "train", "model" of "model.hgrn2.expand"; empty for a key without a dot
 };
 

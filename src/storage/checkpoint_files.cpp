@@ -23,7 +23,7 @@ constexpr int64_t kGatherBytes = 16 << 20;  // at most so much at once
                .what = what,
                .expected = expected,
                .found = found,
-               .where = tensor.empty() ? file.string() : fmt::format("{}, tensor '{}'", file.string(), printable(tensor)),
+               .where = tensor.empty() ? file.string() : fmt::format("{}, tensor '{}'", file.string(), brief(tensor)),
                .hint = "use another checkpoint: " + program_command("checkpoint list") + " shows which are valid"});
 }
 

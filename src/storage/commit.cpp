@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "storage/safetensors.h"
 
 namespace longhaul::storage {
@@ -86,7 +87,7 @@ void CheckpointWriter::gather(Manifest& manifest) const {
                      .what = "writers disagree about a tensor",
                      .expected = fmt::format("{} [{}]", name_of(tensor.dtype), fmt::join(tensor.shape, ", ")),
                      .found = fmt::format("{} [{}]", name_of(reported.dtype), fmt::join(reported.shape, ", ")),
-                     .where = fmt::format("{}, tensor '{}'", report.file.name, printable(reported.tensor))});
+                     .where = fmt::format("{}, tensor '{}'", report.file.name, brief(reported.tensor))});
       }
       tensor.shards.push_back(reported.shard);
     }

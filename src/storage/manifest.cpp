@@ -5,9 +5,9 @@
 #include <unordered_set>
 
 #include "base/checksum.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "storage/safetensors.h"
-#include "storage/strict_json.h"
 
 namespace longhaul::storage {
 
@@ -23,6 +23,13 @@ constexpr size_t kHashLength = 64;
 constexpr size_t kSealLength = kSealStart.size() + kHashLength + kSealEnd.size();
 constexpr size_t kMaximumRank = 8;
 
+const JsonRules& manifest_rules() {
+  static const std::string hint =
+      "the file is damaged or not ours; " + program_command("checkpoint verify") + " tells which checkpoints are whole";
+  static const JsonRules rules = {.code = ExitCode::kCheckpoint, .what = "malformed checkpoint manifest", .hint = hint};
+  return rules;
+}
+
 [[noreturn]] void unusable(const std::string& where, const std::string& what, const std::string& expected, const std::string& found) {
   throw Error({.code = ExitCode::kCheckpoint,
                .what = what,
@@ -32,7 +39,7 @@ constexpr size_t kMaximumRank = 8;
                .hint = "use another checkpoint: " + program_command("checkpoint list") + " shows which are valid"});
 }
 
-std::string tensor_at(const std::string& where, const std::string& name) { return fmt::format("{}, tensor '{}'", where, printable(name)); }
+std::string tensor_at(const std::string& where, const std::string& name) { return fmt::format("{}, tensor '{}'", where, brief(name)); }
 
 std::string crc_text(uint32_t crc) { return fmt::format("{:08x}", crc); }
 
@@ -42,7 +49,7 @@ bool is_hex(std::string_view text, size_t length) {
 }
 
 uint32_t crc_from(const std::string& text, const std::string& where) {
-  if (!is_hex(text, 8)) unusable(where, "malformed crc32c", "8 hexadecimal digits", printable(text));
+  if (!is_hex(text, 8)) unusable(where, "malformed crc32c", "8 hexadecimal digits", brief(text));
   return static_cast<uint32_t>(std::stoul(text, nullptr, 16));
 }
 
@@ -51,7 +58,7 @@ ordered_json shard_json(const ManifestShard& shard) {
 }
 
 ManifestShard shard_from(const json& value, const std::string& where) {
-  JsonFields fields(value, where);
+  JsonFields fields({value, where, manifest_rules()});
   ManifestShard shard;
   shard.file = fields.text("file");
   shard.key = fields.text("key");
@@ -65,7 +72,7 @@ ManifestShard shard_from(const json& value, const std::string& where) {
 ordered_json file_json(const ManifestFile& file) { return {{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}}; }
 
 ManifestFile file_from(const json& value, const std::string& where) {
-  JsonFields fields(value, where);
+  JsonFields fields({value, where, manifest_rules()});
   ManifestFile file{fields.text("name"), fields.integer("bytes", 0), fields.text("sha256")};
   fields.finish();
   return file;
@@ -73,7 +80,7 @@ ManifestFile file_from(const json& value, const std::string& where) {
 
 DType dtype_from(const std::string& name, const std::string& where) {
   const auto dtype = dtype_named(name);
-  if (!dtype) unusable(where, "unknown dtype", "a safetensors dtype such as F32", printable(name));
+  if (!dtype) unusable(where, "unknown dtype", "a safetensors dtype such as F32", brief(name));
   return *dtype;
 }
 
@@ -119,7 +126,7 @@ void check_tiling(const ManifestTensor& tensor, const std::string& where) {
 void read_tensors(const json& tensors, Manifest& manifest, const std::string& where) {
   for (const auto& [name, value] : tensors.items()) {
     const std::string at = tensor_at(where, name);
-    JsonFields fields(value, at);
+    JsonFields fields({value, at, manifest_rules()});
     ManifestTensor tensor;
     tensor.shape = fields.integers("shape", kMaximumRank);
     tensor.dtype = dtype_from(fields.text("dtype"), at);
@@ -190,8 +197,8 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
     unusable(where, "the manifest is too large", fmt::format("at most {} bytes", kManifestLimitBytes), fmt::format("{}", text.size()));
   }
   const std::string body = std::string(unsealed(text, where)) + "\n}";
-  const json root = parse_strict_json(body, where);
-  JsonFields fields(root, where);
+  const json root = parse_json(body, where, manifest_rules());
+  JsonFields fields({root, where, manifest_rules()});
   const int64_t version = fields.integer("version", 1);
   if (version != kManifestVersion) {
     unusable(where, "the checkpoint was written by a newer Longhaul", fmt::format("format version {}", kManifestVersion),
@@ -220,9 +227,9 @@ void check_consistent(const Manifest& manifest, const std::string& where) {
   int64_t sum = 0;
   for (const ManifestFile& file : manifest.files) {
     if (!is_plain_file_name(file.name) || file.name == kManifestName) {
-      unusable(where, "unusable file name", "letters, digits, '.', '-', '_'", printable(file.name));
+      unusable(where, "unusable file name", "letters, digits, '.', '-', '_'", brief(file.name));
     }
-    if (!is_hex(file.sha256, kHashLength)) unusable(where, "malformed sha256", "64 hexadecimal digits", printable(file.sha256));
+    if (!is_hex(file.sha256, kHashLength)) unusable(where, "malformed sha256", "64 hexadecimal digits", brief(file.sha256));
     if (__builtin_add_overflow(sum, file.bytes, &sum)) unusable(where, "file sizes overflow", "63 bits", file.name);
     if (!keys_of_file.try_emplace(file.name).second) unusable(where, "a file is listed twice", "each once", file.name);
   }
@@ -232,8 +239,8 @@ void check_consistent(const Manifest& manifest, const std::string& where) {
     check_tiling(tensor, at);
     for (const ManifestShard& shard : tensor.shards) {
       const auto file = keys_of_file.find(shard.file);
-      if (file == keys_of_file.end()) unusable(at, "a piece lies in an unlisted file", "a file of the list", printable(shard.file));
-      if (!file->second.insert(shard.key).second) unusable(at, "two pieces share a key", "each key once per file", printable(shard.key));
+      if (file == keys_of_file.end()) unusable(at, "a piece lies in an unlisted file", "a file of the list", brief(shard.file));
+      if (!file->second.insert(shard.key).second) unusable(at, "two pieces share a key", "each key once per file", brief(shard.key));
     }
   }
 }
@@ -251,10 +258,10 @@ json to_json(const FileReport& report) {
 }
 
 FileReport file_report_from_json(const json& value, const std::string& where) {
-  JsonFields fields(value, where);
+  JsonFields fields({value, where, manifest_rules()});
   FileReport report{.file = file_from(fields.object("file"), where)};
   for (const json& entry : fields.array("shards")) {
-    JsonFields one(entry, where);
+    JsonFields one({entry, where, manifest_rules()});
     ReportedShard shard;
     shard.tensor = one.text("tensor");
     shard.shape = one.integers("shape", kMaximumRank);

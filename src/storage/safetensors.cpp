@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/checksum.h"
+#include "base/text.h"
 
 namespace longhaul::storage {
 
@@ -18,11 +19,8 @@ std::string header_text(const std::vector<TensorInfo>& tensors, const std::map<s
     try {
       return nlohmann::json(text).dump();
     } catch (const nlohmann::json::exception&) {
-      throw Error({.code = ExitCode::kCheckpoint,
-                   .what = "the name cannot be stored",
-                   .expected = "UTF-8",
-                   .found = printable(text),
-                   .where = where});
+      throw Error(
+          {.code = ExitCode::kCheckpoint, .what = "the name cannot be stored", .expected = "UTF-8", .found = brief(text), .where = where});
     }
   };
   std::string text = "{";
@@ -84,7 +82,7 @@ const TensorInfo& SafetensorsFile::at(std::string_view name) const {
   if (tensor == nullptr) {
     throw Error({.code = ExitCode::kCheckpoint,
                  .what = "the file lacks a tensor",
-                 .expected = printable(name, 512),
+                 .expected = brief(name, 512),
                  .found = fmt::format("{} other tensors", tensors().size()),
                  .where = path_.string()});
   }

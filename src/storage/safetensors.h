@@ -116,6 +116,4 @@ struct TensorData {
 WrittenFile write_safetensors(FileSystem& files, const std::filesystem::path& path, std::span<const TensorData> tensors,
                               const std::map<std::string, std::string>& metadata = {});
 
-std::string printable(std::string_view name, size_t limit = 80);  // for errors: control characters escaped, long names cut
-
 }  // namespace longhaul::storage

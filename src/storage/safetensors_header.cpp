@@ -7,8 +7,9 @@
 #include <tuple>
 #include <unordered_set>
 
+#include "base/error.h"
+#include "base/text.h"
 #include "storage/safetensors.h"
-#include "storage/strict_json.h"
 
 namespace longhaul::storage {
 
@@ -25,13 +26,20 @@ using nlohmann::json;
                .hint = "the file is not a usable safetensors file: copy or download it again, or use another checkpoint"});
 }
 
-std::string in_tensor(const std::string& where, std::string_view name) { return fmt::format("{}, tensor '{}'", where, printable(name)); }
+std::string in_tensor(const std::string& where, std::string_view name) { return fmt::format("{}, tensor '{}'", where, brief(name)); }
 
 // Receives the JSON's events and accepts only
 //   {"__metadata__": {string: string…}, name: {"dtype": string, "shape": [n…], "data_offsets": [n, n]}…}
 // so nesting, types and number forms are checked while reading, whatever the text claims.
-class HeaderEvents : public JsonEventTypes {
+class HeaderEvents {
  public:
+  // The names the JSON library asks of a class that receives its events.
+  using number_integer_t = json::number_integer_t;
+  using number_unsigned_t = json::number_unsigned_t;
+  using number_float_t = json::number_float_t;
+  using string_t = json::string_t;
+  using binary_t = json::binary_t;
+
   HeaderEvents(const std::string& where, const SafetensorsLimits& limits, SafetensorsHeader& header)
       : where_(where), limits_(limits), header_(header) {}
 
@@ -39,7 +47,7 @@ class HeaderEvents : public JsonEventTypes {
   bool boolean(bool) { return unexpected("a boolean"); }
   bool number_integer(number_integer_t value) { return unexpected(fmt::format("the negative number {}", value)); }
   bool number_float(number_float_t, const string_t& text) {
-    return unexpected(fmt::format("the number {}, which is no 64-bit whole number written in digits", printable(text)));
+    return unexpected(fmt::format("the number {}, which is no 64-bit whole number written in digits", brief(text)));
   }
   bool binary(binary_t&) { return unexpected("binary data"); }
 
@@ -67,7 +75,7 @@ class HeaderEvents : public JsonEventTypes {
     }
     if (place_ == Place::kTensor && field_ == Field::kDType) {
       const auto dtype = dtype_named(value);
-      if (!dtype) malformed_header(in_tensor(where_, tensor_.name), "unknown dtype", "one of BOOL, U8 … F64, U64", printable(value));
+      if (!dtype) malformed_header(in_tensor(where_, tensor_.name), "unknown dtype", "one of BOOL, U8 … F64, U64", brief(value));
       tensor_.dtype = *dtype;
       field_ = Field::kNone;
       return true;
@@ -121,12 +129,12 @@ class HeaderEvents : public JsonEventTypes {
       field_ = field;
       return true;
     }
-    return unexpected(fmt::format("the field '{}'", printable(name)));
+    return unexpected(fmt::format("the field '{}'", brief(name)));
   }
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) {
     malformed_header(where_, "the header is not valid JSON", "a JSON object in UTF-8",
-                     fmt::format("an error at byte {} of the header: {}", position, printable(error.what(), 200)));
+                     fmt::format("an error at byte {} of the header: {}", position, brief(error.what(), 200)));
   }
 
  private:
@@ -160,7 +168,7 @@ class HeaderEvents : public JsonEventTypes {
   }
 
   [[noreturn]] void duplicate(std::string_view kind, std::string_view name) {
-    malformed_header(where_, fmt::format("the header holds a {} twice", kind), "each once", printable(name));
+    malformed_header(where_, fmt::format("the header holds a {} twice", kind), "each once", brief(name));
   }
 
   bool unexpected(const std::string& found) {
@@ -210,20 +218,6 @@ void check_ranges(SafetensorsHeader& header, int64_t file_bytes, const std::stri
 
 }  // namespace
 
-std::string printable(std::string_view name, size_t limit) {
-  std::string text;
-  for (const char c : name.substr(0, limit)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte >= 0x7f) {
-      text += fmt::format("\\x{:02x}", byte);
-    } else {
-      text += c;
-    }
-  }
-  if (name.size() > limit) text += fmt::format("… ({} bytes)", name.size());
-  return text;
-}
-
 int64_t tensor_bytes(DType dtype, std::span<const int64_t> shape, std::string_view where) {
   int64_t elements = 1, bits = 0;
   bool overflow = false;
@@ -262,7 +256,7 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> start, int
   }
   const auto* text = reinterpret_cast<const char*>(start.data()) + 8;
   if (length < 2 || text[0] != '{') {
-    malformed_header(where, "the header does not begin with '{'", "a JSON object", length == 0 ? "nothing" : printable({text, 1}));
+    malformed_header(where, "the header does not begin with '{'", "a JSON object", length == 0 ? "nothing" : brief({text, 1}));
   }
   // The JSON library takes a NUL for the end of the text.
   if (std::memchr(text, 0, length) != nullptr) malformed_header(where, "the header holds a NUL byte", "JSON in UTF-8", "a NUL byte");

@@ -57,7 +57,7 @@ Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data, cons
       data_(data),
       schedule_(recipe.optim, recipe.train),
       loader_(data.train(), loader_options(recipe, schedule_, index_folder)),
-      decoder_(recipe.model, Precision::named(recipe::names_of(recipe.train.dtype)[static_cast<size_t>(recipe.train.dtype)]), device) {
+      decoder_(recipe.model, Precision::named(recipe::name_of_value(recipe.train.dtype)), device) {
   if (data.tokenizer.vocabulary() > recipe.model.vocabulary) {
     throw Error({.code = ExitCode::kData,
                  .what = "the tokenizer has more entries than the model has rows",

@@ -23,7 +23,7 @@
 #include "observe/terminal.h"
 #include "plan/flops.h"
 #include "plan/memory_guard.h"
-#include "recipe/compare.h"
+#include "recipe/difference.h"
 #include "recipe/write.h"
 #include "storage/catalog.h"
 #include "tensor/cpu_allocator.h"
@@ -36,8 +36,6 @@
 
 namespace longhaul::train {
 namespace {
-
-std::string_view text_of(recipe::Dtype dtype) { return recipe::names_of(dtype)[static_cast<size_t>(dtype)]; }
 
 void refuse_what_is_not_there(const recipe::Recipe& recipe) {
   if (recipe.train.task != "pretrain") {
@@ -142,7 +140,7 @@ void show_tables(const RunRequest& request, const data::RunData& data, Pretrain&
                                   .flops_per_token_full_attention = flops.full(),
                                   .tokens_per_step = recipe.train.tokens_per_step(),
                                   .steps = recipe.train.steps,
-                                  .peak_flops_per_second = profile.gemm(text_of(recipe.train.dtype)),
+                                  .peak_flops_per_second = profile.gemm(recipe::name_of_value(recipe.train.dtype)),
                                   .peak_measured_at = profile.measured_at,
                                   .decoding_bytes = state.bytes,
                                   .decoding_bytes_per_token = state.bytes_per_token})
@@ -170,7 +168,7 @@ observe::RunStart run_start(const RunRequest& request, const data::RunData& data
                           .processor = here.processor,
                           .cpu_features = here.features,
                           .device = name_of(device),
-                          .dtype = std::string(text_of(recipe.train.dtype)),
+                          .dtype = std::string(recipe::name_of_value(recipe.train.dtype)),
                           .threads = threads(),
                           .seed = recipe.train.seed,
                           .recipe_hash = sha256_hex(recipe::to_toml(request.recipe)).substr(0, 16),
@@ -244,7 +242,7 @@ Outcome run_training(RunRequest request) {
 
   const plan::TokenFlops flops = plan::training_flops_per_token(recipe.model, recipe.train.sequence);
   const MachineProfile profile = measured_profile(/*fresh=*/false, device);
-  const double peak = profile.gemm(text_of(recipe.train.dtype));
+  const double peak = profile.gemm(recipe::name_of_value(recipe.train.dtype));
   if (!request.quiet) show_tables(request, data, task, memory, free_bytes, flops, profile);
   events.write(run_start(request, data, device, memory, flops, peak));
 

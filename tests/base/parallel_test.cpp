@@ -68,6 +68,29 @@ TEST_F(Parallel, PiecesDependOnlyOnTheArguments) {
   for (int i = 0; i < 20; ++i) ASSERT_EQ(pieces(), expected);
 }
 
+TEST_F(Parallel, ItemsAreTakenInOrderOnceEach) {
+  for (int team : {1, 2, 3, 8}) {
+    set_threads(team);
+    for (int64_t items : {0, 1, 2, 7, 1000}) {
+      for (int64_t workers : {1, 2, 100}) {
+        std::vector<std::atomic<int>> visits(items);
+        std::atomic<int64_t> started = 0;
+        parallel_items(items, workers, [&](const auto& each) {
+          ++started;
+          int64_t last = -1;
+          each([&](int64_t item) {
+            EXPECT_GT(item, last);
+            last = item;
+            ++visits[item];
+          });
+        });
+        for (const auto& visit : visits) ASSERT_EQ(visit, 1);
+        EXPECT_LE(started, std::min<int64_t>({items, workers, team}));
+      }
+    }
+  }
+}
+
 TEST_F(Parallel, RethrowsAnExceptionAndFinishesTheRest) {
   set_threads(4);
   std::atomic<int> done = 0;

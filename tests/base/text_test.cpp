@@ -42,6 +42,11 @@ TEST(Text, ControlCharactersAndBadBytesAreShownNotObeyed) {
   EXPECT_EQ(printable("a\x1b[2J\n\t\x7f\xc3\xa4\xff"), "a\\x1b[2J\\x0a\\x09\\x7f\xc3\xa4\\xff");
   EXPECT_EQ(printable("a\r\n\tb", LineEnds::kKept), "a\\x0d\n\tb");
   EXPECT_EQ(printable("\xe2\x82"), "\\xe2\\x82");  // cut short
+  EXPECT_EQ(brief("a\nb", 3), "a\\x0ab");
+  EXPECT_EQ(brief("a\xc3\xa4"
+                  "b",
+                  2),
+            "a\u2026 (4 bytes)");  // not within a character
 }
 
 TEST(Text, CommandsBeginWithTheNameTheProgramWasStartedBy) {

@@ -117,10 +117,10 @@ TEST_F(LoaderTest, EveryEpochHoldsEverySampleOnceInAnotherOrder) {
     for (int64_t i = 0; i < samples; ++i) {
       const int64_t sample = loader.sample_at(epoch * samples + i);
       EXPECT_EQ(loader.origin_of(sample), (Loader::Origin{0, epoch, i}));
-      for (const Segment& segment : loader.segments_of(sample)) {
-        if (segment.document == kPadding) continue;
-        inputs_of[segment.document] += segment.length;
-        order.push_back(segment.document);
+      for (const DocumentSpan& span : loader.spans_of(sample)) {
+        if (span.document == kPadding) continue;
+        inputs_of[span.document] += span.length;
+        order.push_back(span.document);
       }
     }
     ASSERT_EQ(inputs_of.size(), 60u);
@@ -255,7 +255,7 @@ TEST_F(LoaderTest, EvaluationCountsEveryByteOnce) {
     }
     EXPECT_EQ(text, expected) << "context " << options.context << " overlap " << options.overlap;
     EXPECT_EQ(targets, reader.tokens());
-    EXPECT_EQ(bytes, reader.text_bytes());
+    EXPECT_EQ(bytes, a_.train.text_bytes() + b_.train.text_bytes());
   }
 }
 

@@ -28,38 +28,38 @@ TEST_F(PackingTest, EveryLabelOfEveryDocumentComesOncePerEpoch) {
     ASSERT_EQ(index.samples(), PackingIndex::samples(data, sequence));
     std::map<int64_t, std::string> text;
     std::map<int64_t, int64_t> next_label, bytes;
-    std::vector<Segment> all;
+    std::vector<DocumentSpan> all;
     for (int64_t i = 0; i < index.samples(); ++i) {
       int64_t length = 0;
-      for (const Segment& segment : index.sample(data, i)) {
-        length += segment.length;
-        all.push_back(segment);
+      for (const DocumentSpan& span : index.sample(data, i)) {
+        length += span.length;
+        all.push_back(span);
       }
       ASSERT_EQ(length, sequence);
     }
     std::sort(all.begin(), all.end(),
-              [](const Segment& a, const Segment& b) { return std::tie(a.document, a.start) < std::tie(b.document, b.start); });
+              [](const DocumentSpan& a, const DocumentSpan& b) { return std::tie(a.document, a.start) < std::tie(b.document, b.start); });
     for (size_t i = 0; i < all.size(); ++i) {
-      const Segment& segment = all[i];
-      std::vector<int64_t> inputs(static_cast<size_t>(segment.length)), labels(inputs.size());
-      read_segment(data, segment, inputs, labels);
-      if (segment.document == kPadding) {
+      const DocumentSpan& span = all[i];
+      std::vector<int64_t> inputs(static_cast<size_t>(span.length)), labels(inputs.size());
+      read_span(data, span, inputs, labels);
+      if (span.document == kPadding) {
         EXPECT_EQ(i, 0u) << "only one sample is filled";
         EXPECT_TRUE(std::all_of(labels.begin(), labels.end(), [](int64_t l) { return l == -1; }));
         continue;
       }
       // The parts of a document have no gap between them.
-      EXPECT_EQ(segment.start, next_label[segment.document]);
-      next_label[segment.document] += segment.length;
-      bytes[segment.document] += segment_bytes(data, segment);
-      EXPECT_EQ(inputs[0], segment.start == 0 ? 256 : static_cast<unsigned char>(text[segment.document].back()));
+      EXPECT_EQ(span.start, next_label[span.document]);
+      next_label[span.document] += span.length;
+      bytes[span.document] += span_bytes(data, span);
+      EXPECT_EQ(inputs[0], span.start == 0 ? 256 : static_cast<unsigned char>(text[span.document].back()));
       for (size_t k = 0; k < labels.size(); ++k) {
         if (k > 0) {
           EXPECT_EQ(inputs[k], labels[k - 1]);
         }
-        if (labels[k] != 256) text[segment.document] += static_cast<char>(labels[k]);
+        if (labels[k] != 256) text[span.document] += static_cast<char>(labels[k]);
       }
-      if (next_label[segment.document] == data.length(segment.document) + 1) {
+      if (next_label[span.document] == data.length(span.document) + 1) {
         EXPECT_EQ(labels.back(), 256);
       }
     }
@@ -76,9 +76,9 @@ TEST_F(PackingTest, OrderDependsOnSeedAndEpochOnly) {
   const TokenDataset& data = prepared_.train;
   const auto order = [&](int64_t epoch, uint64_t seed, const char* folder) {
     const PackingIndex index = PackingIndex::open_or_make(data, 64, epoch, seed, folder_ / folder);
-    std::vector<Segment> all;
+    std::vector<DocumentSpan> all;
     for (int64_t i = 0; i < index.samples(); ++i) {
-      for (const Segment& segment : index.sample(data, i)) all.push_back(segment);
+      for (const DocumentSpan& span : index.sample(data, i)) all.push_back(span);
     }
     return all;
   };

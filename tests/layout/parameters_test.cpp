@@ -286,13 +286,5 @@ TEST(ParameterPlacement, RefusesHeadsAndExpertsThatDoNotDivide) {
   EXPECT_THAT(refused("layers.0.experts.0.up.weight", Mesh(5, {.ep = 5})), testing::HasSubstr("32 experts cannot be dealt out to 5"));
 }
 
-TEST(ParameterRole, NamesAreDistinct) {
-  std::set<std::string_view> names;
-  for (int role = 0; role <= static_cast<int>(Role::kBias); ++role) names.insert(name_of(static_cast<Role>(role)));
-  EXPECT_EQ(names.size(), static_cast<size_t>(Role::kBias) + 1);
-  EXPECT_EQ(name_of(Role::kExpertDown), "expert_down");
-  EXPECT_EQ(name_of(Role::kBias), "bias");
-}
-
 }  // namespace
 }  // namespace longhaul::layout

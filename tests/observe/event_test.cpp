@@ -14,6 +14,7 @@
 namespace longhaul::observe {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -32,7 +33,7 @@ std::string refusal(const std::string& line) {
     from_json(line, "file:3");
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kData);
-    EXPECT_EQ(error.fields().where, "file:3");
+    EXPECT_THAT(error.fields().where, StartsWith("file:3"));
     return error.what();
   }
   return "accepted";
@@ -117,14 +118,14 @@ TEST(Event, WhatDoesNotFitIsRefusedWithItsPlace) {
   auto changed = [&](const std::string& from, const std::string& to) {
     return std::string(good).replace(good.find(from), from.size(), to);
   };
-  EXPECT_THAT(refusal("{\"schema\":"), HasSubstr("one JSON object a line"));
+  EXPECT_THAT(refusal("{\"schema\":"), HasSubstr("JSON in UTF-8"));
   EXPECT_THAT(refusal("[1]"), HasSubstr("one JSON object a line"));
   EXPECT_THAT(refusal(changed(",\"step\":3", "")), HasSubstr("the field \"step\""));
-  EXPECT_THAT(refusal(changed("\"step\":3", "\"step\":3.5")), HasSubstr("\"step\" to be a whole number"));
+  EXPECT_THAT(refusal(changed("\"step\":3", "\"step\":3.5")), AllOf(HasSubstr("/step"), HasSubstr("a whole number"), HasSubstr("3.5")));
   EXPECT_THAT(refusal(changed("\"step\":3", "\"step\":18446744073709551615")), HasSubstr("a whole number"));
-  EXPECT_THAT(refusal(changed("\"run\":\"r\"", "\"run\":5")), HasSubstr("\"run\" to be a string"));
+  EXPECT_THAT(refusal(changed("\"run\":\"r\"", "\"run\":5")), AllOf(HasSubstr("/run"), HasSubstr("a string")));
   EXPECT_THAT(refusal(changed("\"schema\":1", "\"schema\":2")), HasSubstr("newer Longhaul"));
-  EXPECT_THAT(refusal(changed("\"event\":\"resume\"", "\"event\":1")), HasSubstr("the field \"event\""));
+  EXPECT_THAT(refusal(changed("\"event\":\"resume\"", "\"event\":1")), AllOf(HasSubstr("/event"), HasSubstr("a string")));
 }
 
 TEST(Event, ThePageOfTheFormatNamesEveryEventAndField) {

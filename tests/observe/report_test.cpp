@@ -102,7 +102,7 @@ TEST(Report, NoStepAtAll) {
 TEST(Report, AResumedRunShowsEachStepOnce) {
   const TemporaryFolder folder;
   test::write_synthetic_run(folder.path(), {.resume_at = 200});
-  const RunData run = read_run(folder.path());
+  const RunHistory run = read_run(folder.path());
   EXPECT_EQ(run.steps.size(), 400u);
   EXPECT_TRUE(std::is_sorted(run.steps.begin(), run.steps.end(), [](const auto& a, const auto& b) { return a.step < b.step; }));
   EXPECT_EQ(run.repeated_steps, 20);
@@ -130,7 +130,7 @@ TEST(Report, NanLossesBreakTheLineAndAreMarked) {
 
 // A learning rate of zero: an axis from 0 to 1, not to the smallest number there is. A model without experts: no chart of their loss.
 TEST(Report, CurvesOfZeros) {
-  RunData run{.run = "zeros"};
+  RunHistory run{.run = "zeros"};
   for (int step = 1; step <= 10; ++step) run.steps.push_back({.step = step, .loss = 3, .milliseconds = 5, .auxiliary_loss = 0.0});
   EXPECT_THAT(report_html(run, {}), AllOf(Not(HasSubstr("e-30")), Not(HasSubstr("Auxiliary loss"))));
   run.steps[5].auxiliary_loss = 0.1;
@@ -138,7 +138,7 @@ TEST(Report, CurvesOfZeros) {
 }
 
 TEST(Report, EveryLossNan) {
-  RunData run{.run = "bad"};
+  RunHistory run{.run = "bad"};
   for (int step = 1; step <= 100; ++step)
     run.steps.push_back({.step = step, .loss = std::nan(""), .grad_norm = std::nan(""), .milliseconds = 5});
   const std::string page = report_html(run, {});
@@ -148,7 +148,7 @@ TEST(Report, EveryLossNan) {
 }
 
 TEST(Report, AHundredThousandStepsStaySmallAndKeepTheirSpikes) {
-  RunData run{.run = "long"};
+  RunHistory run{.run = "long"};
   for (int step = 1; step <= 100'000; ++step) run.steps.push_back({.step = step, .loss = step == 54'321 ? 9.75 : 2.0, .milliseconds = 1});
   const auto charts = report_charts(run);
   const auto& raw = charts.at(0).series.at(0).points;
@@ -159,7 +159,7 @@ TEST(Report, AHundredThousandStepsStaySmallAndKeepTheirSpikes) {
 
 TEST(Report, EscapesEverythingThatComesFromOutside) {
   const std::string evil = "</script><script>alert(1)</script>\"'&<b>\x01";
-  RunData run{.run = evil};
+  RunHistory run{.run = evil};
   run.start = RunStart{
       .name = evil, .version = evil, .commit = evil, .host = evil, .processor = evil, .cpu_features = {evil}, .dtype = evil, .model = evil};
   run.steps.push_back({.step = 1, .loss = 1});

@@ -93,8 +93,8 @@ TEST(Schedule, MiniMaxText01) {
   EXPECT_EQ(stages.stages()[1].first_sample, 4113 * 2048);
   for (size_t i = 1; i < 5; ++i) {
     const int64_t first = stages.stages()[i].first_step, border = options.stages[i - 1].from_tokens;
-    EXPECT_GE(stages.tokens_before(first), border);
-    EXPECT_LT(stages.tokens_before(first - 1), border);
+    EXPECT_GE(stages.first_sample(first) * before.sequence, border);
+    EXPECT_LT(stages.first_sample(first - 1) * before.sequence, border);
     EXPECT_EQ(stages.batch(first - 1), 2048LL << (i - 1));
   }
   EXPECT_EQ(stages.batch(stages.stages()[4].first_step), 16384);
@@ -103,7 +103,7 @@ TEST(Schedule, MiniMaxText01) {
   const int64_t decay_steps = std::llround(1e12 / (16384.0 * 8192.0));
   const StageState last = stages.stages().back();
   const int64_t steps =
-      last.first_step - 1 + std::llround((11.4e12 - static_cast<double>(stages.tokens_before(last.first_step))) / (16384.0 * 8192.0));
+      last.first_step - 1 + std::llround((11.4e12 - static_cast<double>(last.first_sample * before.sequence)) / (16384.0 * 8192.0));
   options.decay_steps = decay_steps;
   TrainOptions train = before;
   train.steps = steps;
@@ -117,7 +117,7 @@ TEST(Schedule, MiniMaxText01) {
   const int64_t into = decay_steps / 4;
   const double u = static_cast<double>(into) / static_cast<double>(decay_steps);
   EXPECT_NEAR(schedule.learning_rate(steps - decay_steps + into), 1.3e-4 * std::pow(3e-5 / 1.3e-4, u), 1e-18);
-  EXPECT_NEAR(static_cast<double>(schedule.tokens_before(steps + 1)), 11.4e12, 16384.0 * 8192.0);
+  EXPECT_NEAR(static_cast<double>(schedule.first_sample(steps + 1) * train.sequence), 11.4e12, 16384.0 * 8192.0);
 }
 
 TEST(Schedule, FirstSampleIsTheSumOfBatches) {
@@ -127,7 +127,6 @@ TEST(Schedule, FirstSampleIsTheSumOfBatches) {
   int64_t samples = 0;
   for (int64_t step = 1; step <= 20; ++step) {
     EXPECT_EQ(schedule.first_sample(step), samples) << step;
-    EXPECT_EQ(schedule.tokens_before(step), samples * 10) << step;
     EXPECT_EQ(schedule.batch(step), step < 4 ? 8 : step < 12 ? 16 : 5) << step;
     EXPECT_DOUBLE_EQ(schedule.learning_rate(step), step < 9 ? 1.0 : 0.5) << step;
     samples += schedule.batch(step);

@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "base/process.h"
-#include "recipe/compare.h"
+#include "recipe/difference.h"
 #include "recipe/support.h"
 #include "support/places.h"
 

@@ -16,7 +16,7 @@
 #include "base/parallel.h"
 #include "base/signals.h"
 #include "data/tokenizer/tokenizer.h"
-#include "observe/compare.h"
+#include "observe/event_comparison.h"
 #include "observe/event_log.h"
 #include "recipe/write.h"
 #include "storage/catalog.h"

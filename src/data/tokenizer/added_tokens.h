@@ -11,8 +11,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/json.h"
 #include "data/tokenizer/bpe.h"
-#include "data/tokenizer/json_view.h"
 #include "data/tokenizer/normalizer.h"
 
 namespace longhaul::data {

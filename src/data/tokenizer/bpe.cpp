@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "data/tokenizer/definition_rules.h"
 #include "data/tokenizer/unicode.h"
 #include "data/tokenizer/word_cache.h"
 
@@ -22,13 +23,13 @@ std::atomic<uint64_t> next_serial{1};
 
 Bpe::Bpe(const JsonView& definition, bool byte_level) : byte_level_(byte_level), serial_(next_serial++) {
   if (definition.has("type") && definition.at("type").string() != "BPE") {
-    definition.unsupported("model " + definition.at("type").string(), "BPE");
+    refuse_unsupported(definition, "model " + definition.at("type").string(), "BPE");
   }
   for (const char* option : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    if (definition.has(option) && !definition.at(option).string().empty()) definition.at(option).unsupported(option, "null");
+    if (definition.has(option) && !definition.at(option).string().empty()) refuse_unsupported(definition.at(option), option, "null");
   }
   if (definition.has("dropout") && definition.at("dropout").value() != 0.0) {
-    definition.at("dropout").unsupported("merge dropout", "null");
+    refuse_unsupported(definition.at("dropout"), "merge dropout", "null");
   }
   ignore_merges_ = definition.boolean_or("ignore_merges", false);
   byte_fallback_ = definition.boolean_or("byte_fallback", false);
@@ -46,7 +47,7 @@ void Bpe::read_vocabulary(const JsonView& vocabulary) {
   vocabulary.require(vocabulary.value().is_object(), "an object of token: id");
   ids_.reserve(vocabulary.value().size());
   for (const auto& [token, id] : vocabulary.value().items()) {
-    const JsonView entry(id, vocabulary.where() + "/" + token);
+    const JsonView entry = vocabulary.entry(token, id);
     const int64_t number = entry.integer(0, kMostTokens - 1);
     if (number >= static_cast<int64_t>(tokens_.size())) tokens_.resize(static_cast<size_t>(number) + 1);
     std::string& place = tokens_[static_cast<size_t>(number)];
@@ -80,7 +81,7 @@ void Bpe::read_merges(const JsonView& merges) {
   bool special_parts = false;
   int32_t rank = 0;
   for (size_t i = 0; i < count; ++i) {
-    const JsonView::Json& value = merges.value()[i];
+    const nlohmann::json& value = merges.value()[i];
     std::string left;
     std::string right;
     if (value.is_string()) {

@@ -13,8 +13,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/json.h"
 #include "data/tokenizer/flat_map.h"
-#include "data/tokenizer/json_view.h"
 
 namespace longhaul::data {
 

@@ -1,5 +1,6 @@
 #include "data/tokenizer/decoder.h"
 
+#include "data/tokenizer/definition_rules.h"
 #include "data/tokenizer/unicode.h"
 
 namespace longhaul::data {
@@ -42,7 +43,7 @@ void Decoder::read(const JsonView& definition, int depth) {
                       .drop_first = scheme != "never" && definition.boolean_or("add_prefix_space", true)});
     if (steps_.back().text.empty()) definition.at("replacement").fail("one character", "none");
   } else {
-    definition.unsupported("decoder " + type, "ByteLevel, ByteFallback, Fuse, Strip, Replace, Metaspace or Sequence");
+    refuse_unsupported(definition, "decoder " + type, "ByteLevel, ByteFallback, Fuse, Strip, Replace, Metaspace or Sequence");
   }
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/tokenizer/json_view.h"
+#include "base/json.h"
 #include "data/tokenizer/regex.h"
 
 namespace longhaul::data {

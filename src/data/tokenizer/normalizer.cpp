@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "data/tokenizer/definition_rules.h"
 #include "data/tokenizer/unicode.h"
 
 namespace longhaul::data {
@@ -31,7 +32,7 @@ void Normalizer::read(const JsonView& definition, int depth) {
     }
     steps_.push_back(std::move(step));
   } else {
-    definition.unsupported("normalizer " + type, "NFC, Replace, Prepend or Sequence");
+    refuse_unsupported(definition, "normalizer " + type, "NFC, Replace, Prepend or Sequence");
   }
 }
 

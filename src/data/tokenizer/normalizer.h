@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/tokenizer/json_view.h"
+#include "base/json.h"
 #include "data/tokenizer/regex.h"
 
 namespace longhaul::data {

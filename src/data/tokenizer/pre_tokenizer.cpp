@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "data/tokenizer/definition_rules.h"
 #include "data/tokenizer/unicode.h"
 
 namespace longhaul::data {
@@ -14,7 +15,7 @@ PreTokenizer::PreTokenizer(const JsonView& definition) {
 void PreTokenizer::read(const JsonView& definition, int depth) {
   if (definition.is_null()) return;
   const std::string& type = definition.at("type").string();
-  if (byte_level_) definition.unsupported(type + " after ByteLevel", "ByteLevel as the last pre-tokenizer");
+  if (byte_level_) refuse_unsupported(definition, type + " after ByteLevel", "ByteLevel as the last pre-tokenizer");
   if (type == "Sequence") {
     if (depth > 8) definition.fail("at most 8 levels of sequences", "more");
     const JsonView list = definition.at("pretokenizers");
@@ -31,7 +32,7 @@ void PreTokenizer::read(const JsonView& definition, int depth) {
   } else if (type == "Metaspace") {
     read_metaspace(definition);
   } else {
-    definition.unsupported("pre-tokenizer " + type, "ByteLevel, Split, Digits, Metaspace or Sequence");
+    refuse_unsupported(definition, "pre-tokenizer " + type, "ByteLevel, Split, Digits, Metaspace or Sequence");
   }
 }
 

@@ -9,7 +9,7 @@
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/decoder.h"
 #include "data/tokenizer/definition.h"
-#include "data/tokenizer/json_view.h"
+#include "data/tokenizer/definition_rules.h"
 #include "data/tokenizer/normalizer.h"
 #include "data/tokenizer/pre_tokenizer.h"
 #include "data/tokenizer/unicode.h"
@@ -33,39 +33,11 @@ struct Tokenizer::Parts {
   const std::string* text_of(int32_t id) const;  // the token's text as decoders see it
 };
 
-namespace {
-
-constexpr int64_t kMostBytes = int64_t{256} << 20;
-constexpr int kMostLevels = 64;
-
-// A parser may recurse, and a value that holds values always does when it dies: refuse deep nesting before either happens.
-void check_depth(std::string_view text, const std::string& where) {
-  int depth = 0;
-  for (size_t at = 0; at < text.size(); ++at) {
-    const char c = text[at];
-    if (c == '"') {
-      for (++at; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\';
-    } else if (c == '[' || c == '{') {
-      if (++depth > kMostLevels) {
-        throw Error({.code = ExitCode::kData,
-                     .what = "malformed tokenizer definition",
-                     .expected = fmt::format("at most {} levels of brackets", kMostLevels),
-                     .found = "more",
-                     .where = fmt::format("{}, byte {}", where, at)});
-      }
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-}
-
-}  // namespace
-
 void Tokenizer::Parts::read(const JsonView& root) {
   root.require(root.value().is_object(), "an object");
   if (root.has("version") && root.at("version").string() != "1.0") root.at("version").fail("1.0", root.at("version").string());
   for (const char* key : {"truncation", "padding"}) {
-    if (root.has(key)) root.at(key).unsupported(key, "null: length is the trainer's business");
+    if (root.has(key)) refuse_unsupported(root.at(key), key, "null: length is the trainer's business");
   }
   if (root.has("normalizer")) normalizer = Normalizer(root.at("normalizer"));
   if (root.has("pre_tokenizer")) pre_tokenizer = PreTokenizer(root.at("pre_tokenizer"));
@@ -98,7 +70,7 @@ void Tokenizer::Parts::read_post_processor(const JsonView& processor, int depth)
     for (size_t i = 0; i < list.array_size(); ++i) read_post_processor(list.at(i), depth + 1);
     return;
   }
-  if (type != "TemplateProcessing") processor.unsupported("post-processor " + type, "TemplateProcessing, ByteLevel or Sequence");
+  if (type != "TemplateProcessing") refuse_unsupported(processor, "post-processor " + type, "TemplateProcessing, ByteLevel or Sequence");
   const JsonView single = processor.at("single");
   std::vector<int32_t> left;
   std::vector<int32_t> right;
@@ -130,27 +102,20 @@ const std::string* Tokenizer::Parts::text_of(int32_t id) const {
 }
 
 Tokenizer Tokenizer::load(const std::filesystem::path& path) {
-  return from_json(read_text(path, ExitCode::kData, kMostBytes), path.string());
+  return from_json(read_text(path, ExitCode::kData, kMostDefinitionBytes), path.string());
 }
 
 Tokenizer Tokenizer::from_json(std::string text, const std::string& where) {
-  if (static_cast<int64_t>(text.size()) > kMostBytes) {
+  if (static_cast<int64_t>(text.size()) > kMostDefinitionBytes) {
     throw Error({.code = ExitCode::kData,
                  .what = "malformed tokenizer definition",
-                 .expected = fmt::format("at most {} bytes", kMostBytes),
+                 .expected = fmt::format("at most {} bytes", kMostDefinitionBytes),
                  .found = fmt::format("{} bytes", text.size()),
                  .where = where});
   }
-  check_depth(text, where);
   auto parts = std::make_shared<Parts>();
-  nlohmann::json json;
-  try {
-    json = nlohmann::json::parse(text);
-  } catch (const nlohmann::json::exception& problem) {
-    throw Error(
-        {.code = ExitCode::kData, .what = "malformed tokenizer definition", .expected = "JSON", .found = problem.what(), .where = where});
-  }
-  parts->read(JsonView(json, where + ":"));
+  const nlohmann::json json = parse_json(text, where, kDefinitionRules);
+  parts->read(JsonView(json, where + ":", kDefinitionRules));
   parts->sha256 = sha256_hex(text);
   parts->definition = std::move(text);
   parts->where = where;

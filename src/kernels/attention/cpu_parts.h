@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -59,11 +58,9 @@ class Tools {
 // One parallel region: threads take items in order until none is left. `start` runs once on each thread and gives the body.
 template <class Start>
 void for_each_item(int64_t items, const Start& start) {
-  std::atomic<int64_t> next{0};
-  parallel_for(0, std::min<int64_t>(items, threads()), 1, [&](int64_t, int64_t) {
+  parallel_items(items, threads(), [&](const auto& each) {
     const Tools tools;
-    auto body = start(tools);
-    for (int64_t i = next++; i < items; i = next++) body(i);
+    each(start(tools));
   });
 }
 

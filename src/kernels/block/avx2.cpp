@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "kernels/block/sets.h"
+#include "kernels/vector/bf16.h"
 
 LONGHAUL_BEGIN_TARGET("avx2,fma")
 #include "kernels/block/packing.h"

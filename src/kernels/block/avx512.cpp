@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "kernels/block/sets.h"
+#include "kernels/vector/bf16.h"
 
 LONGHAUL_BEGIN_TARGET("avx512f,avx512bw")
 #include "kernels/block/avx512_set.h"

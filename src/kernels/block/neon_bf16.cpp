@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "kernels/block/sets.h"
+#include "kernels/vector/bf16.h"
 
 LONGHAUL_BEGIN_TARGET("arch=armv8.2-a+bf16")
 #include "kernels/block/packing.h"

@@ -139,20 +139,13 @@ void pack_fp32(const float* b, int64_t ld, bool transposed, int64_t k, int64_t n
   }
 }
 
-inline uint16_t rounded_bits(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-  return static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
-}
-
 template <class Set>
 void round_bf16(const float* c, int64_t ldc, int64_t rows, int64_t columns, uint16_t* out, int64_t ld_out) {
   for (int64_t i = 0; i < rows; ++i) {
     const float* const from = c + i * ldc;
     uint16_t* const to = out + i * ld_out;
 #pragma omp simd
-    for (int64_t j = 0; j < columns; ++j) to[j] = rounded_bits(from[j]);
+    for (int64_t j = 0; j < columns; ++j) to[j] = bf16_bits(from[j]);
   }
 }
 
@@ -166,7 +159,7 @@ void round_bf16_with_bias(const float* c, int64_t ldc, int64_t rows, int64_t col
       const uint32_t bits = uint32_t{bias[j]} << 16;
       float added;
       std::memcpy(&added, &bits, sizeof added);
-      to[j] = rounded_bits(from[j] + added);
+      to[j] = bf16_bits(from[j] + added);
     }
   }
 }

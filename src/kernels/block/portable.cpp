@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "kernels/block/sets.h"
+#include "kernels/vector/bf16.h"
 
 #include "kernels/block/packing.h"
 #include "kernels/block/portable_set.h"

@@ -10,10 +10,8 @@ template <class Element>
 inline Element narrow(float x) {
   if constexpr (std::is_same_v<Element, float>) {
     return x;
-  } else {  // to nearest, ties to even
-    const uint32_t bits = std::bit_cast<uint32_t>(x);
-    const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    return static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
+  } else {
+    return bf16_bits(x);
   }
 }
 

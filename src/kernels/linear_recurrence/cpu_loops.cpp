@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "kernels/block/sets.h"
+#include "kernels/vector/bf16.h"
 
 namespace longhaul::kernels {
 namespace {

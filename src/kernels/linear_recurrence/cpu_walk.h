@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <numeric>
 
 #include "base/memory_purpose.h"
@@ -109,10 +108,9 @@ class Walk {
     const double flops = static_cast<double>(job_.offsets.back() * job_.heads) * 4.0 * static_cast<double>(job_.area());
     const int64_t workers =
         std::clamp<int64_t>(static_cast<int64_t>(flops / kGrainFlops), 1, std::max<int64_t>(1, std::min<int64_t>(threads(), items)));
-    std::atomic<int64_t> next = 0;
-    parallel_for(0, workers, 1, [&](int64_t, int64_t) {
+    parallel_items(items, workers, [&](const auto& each) {
       Worker worker(job_, backward_);
-      for (int64_t item = next++; item < items; item = next++) body(worker, item);
+      each([&](int64_t item) { body(worker, item); });
     });
   }
 

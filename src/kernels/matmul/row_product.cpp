@@ -2,8 +2,8 @@
 
 #include "base/machine.h"
 #include "kernels/matmul/product.h"
-#include "kernels/matmul/scratch.h"
 #include "kernels/matmul/tasks.h"
+#include "kernels/scratch.h"
 
 namespace longhaul::kernels {
 namespace {

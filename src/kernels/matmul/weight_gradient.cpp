@@ -1,7 +1,7 @@
 #include "kernels/matmul/column_sums.h"
 #include "kernels/matmul/product.h"
-#include "kernels/matmul/scratch.h"
 #include "kernels/matmul/tasks.h"
+#include "kernels/scratch.h"
 
 namespace longhaul::kernels {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
+#include "kernels/scratch.h"
 #include "kernels/vector/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -131,9 +131,9 @@ void backward_rows(const NormBackward& p, int64_t begin, int64_t end, void* dw_c
   auto *dw = static_cast<Real*>(dw_c), *db = static_cast<Real*>(db_c);
   std::fill_n(dw, p.channels, Real(0));
   if (db != nullptr) std::fill_n(db, p.channels, Real(0));
-  thread_local std::vector<Real> dn_row;
-  dn_row.resize(static_cast<size_t>(p.channels));
-  for (int64_t t = begin; t < end; ++t) backward_row<In>(p, t, dn_row.data(), dw, db);
+  static thread_local Scratch scratch;
+  Real* const dn_row = scratch.take<Real>(p.channels);
+  for (int64_t t = begin; t < end; ++t) backward_row<In>(p, t, dn_row, dw, db);
 }
 
 void forward_rows_any(const NormForward& p, int64_t begin, int64_t end) {

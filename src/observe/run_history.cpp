@@ -1,4 +1,4 @@
-#include "observe/run_data.h"
+#include "observe/run_history.h"
 
 #include <algorithm>
 
@@ -17,7 +17,7 @@ int64_t drop_from(std::vector<Record>& records, int64_t step) {
 }
 
 struct Gather {
-  RunData data;
+  RunHistory data;
 
   void operator()(const RunStart& start) {
     data.start = start;
@@ -54,10 +54,10 @@ struct Gather {
 
 }  // namespace
 
-RunData read_run(const std::filesystem::path& run) {
+RunHistory read_run(const std::filesystem::path& run) {
   Gather gather;
   for_each_event(events_file(run), [&](const Event& event) {
-    RunData& data = gather.data;
+    RunHistory& data = gather.data;
     if (data.generations == 0 || data.first_wall_time == 0) data.first_wall_time = event.common.wall_time;
     data.last_wall_time = event.common.wall_time;
     data.generations = std::max(data.generations, event.common.generation);

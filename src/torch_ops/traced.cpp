@@ -1,4 +1,4 @@
-#include "library/traced.h"
+#include "torch_ops/traced.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>

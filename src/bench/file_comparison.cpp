@@ -1,4 +1,4 @@
-#include "bench/compare.h"
+#include "bench/file_comparison.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include "checkpoint/compare.h"
+#include "checkpoint/run_difference.h"
 
 #include <fmt/format.h>
 

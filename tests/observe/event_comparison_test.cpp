@@ -1,4 +1,4 @@
-#include "observe/compare.h"
+#include "observe/event_comparison.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "recipe/compare.h"
+#include "recipe/difference.h"
 
 #include <algorithm>
 

@@ -17,7 +17,7 @@ struct TimedAlarm {
   Alarm alarm;
 };
 
-struct RunData {
+struct RunHistory {
   std::string run;
   double first_wall_time = 0, last_wall_time = 0;
   int64_t generations = 0;        // processes that wrote to the stream
@@ -35,6 +35,6 @@ struct RunData {
   int64_t repeated_steps = 0;          // done again after a resume
 };
 
-RunData read_run(const std::filesystem::path& run);  // a run folder or an events.jsonl
+RunHistory read_run(const std::filesystem::path& run);  // a run folder or an events.jsonl
 
 }  // namespace longhaul::observe

@@ -1,5 +1,5 @@
 // Two outputs of `bench --json` side by side.
-#include "bench/compare.h"
+#include "bench/file_comparison.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

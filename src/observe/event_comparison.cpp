@@ -1,4 +1,4 @@
-#include "observe/compare.h"
+#include "observe/event_comparison.h"
 
 #include <fmt/format.h>
 

@@ -11,7 +11,7 @@
 #include "kernels/attention/op.h"
 #include "kernels/linear_cross_entropy/op.h"
 #include "kernels/linear_recurrence/op.h"
-#include "library/traced.h"
+#include "torch_ops/traced.h"
 
 namespace longhaul::kernels {
 namespace {
