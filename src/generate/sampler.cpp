@@ -1,7 +1,9 @@
 #include "generate/sampler.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <iterator>
 #include <vector>
 
 #include "base/error.h"
@@ -54,34 +56,11 @@ double sum_of(const std::vector<Candidate>& candidates) {
 
 using Candidates = std::vector<Candidate>;
 
-// The first with which their weights, likeliest first, add up to enough; `sum` is set to what they add up to. Those before it are then the
-// likelier ones, in no order: they are halved again and again, never sorted.
-template <class Enough>
-Candidates::iterator first_with(Candidates& all, std::span<const float> logits, double& sum, const Enough& enough) {
-  sum = 0;
-  auto first = all.begin(), last = all.end();
-  while (last - first > 1) {
-    const auto middle = first + (last - first) / 2;
-    std::nth_element(first, middle, last, [&](const Candidate& a, const Candidate& b) { return likelier(logits, a, b); });
-    double half = sum;
-    for (auto each = first; each != middle; ++each) half += each->weight;
-    if (enough(half)) {
-      last = middle;
-    } else {
-      first = middle;
-      sum = half;
-    }
-  }
-  sum += first->weight;
-  return first;
-}
-
 Candidates weighted(std::span<const float> logits, size_t best, double temperature) {
-  Candidates all;
-  all.reserve(logits.size());
+  Candidates all(logits.size());
   for (size_t i = 0; i < logits.size(); ++i) {
     const double below = static_cast<double>(logits[i]) - static_cast<double>(logits[best]);
-    all.push_back({static_cast<int64_t>(i), std::exp(below / temperature)});
+    all[i] = {static_cast<int64_t>(i), std::exp(below / temperature)};
   }
   return all;
 }
@@ -91,18 +70,56 @@ void keep_likeliest(Candidates& all, std::span<const float> logits, int64_t k) {
   const auto end = all.begin() + k;
   std::nth_element(all.begin(), end, all.end(), [&](const Candidate& a, const Candidate& b) { return likelier(logits, a, b); });
   all.erase(end, all.end());
+  std::sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
 }
 
-void keep_share(Candidates& all, std::span<const float> logits, double p) {
-  if (p == 1) return;
-  const double total = sum_of(all), wanted = p * total;
-  // Those below an even share of what p leaves out are not needed, all of them together; half of it leaves room for rounding.
-  const double least = 0.5 * (1 - p) * total / static_cast<double>(all.size());
-  std::erase_if(all, [&](const Candidate& each) { return each.weight < least; });
-  double kept = 0;
-  const auto last = first_with(all, logits, kept, [&](double sum) { return sum >= wanted; });
-  all.erase(last + 1, all.end());
-}
+// Candidates by falling logit, in buckets of equal width; only a bucket that is looked into is put in order.
+class Ranking {
+ public:
+  Ranking(const Candidates& all, std::span<const float> logits, size_t best) : all_(all), logits_(logits), largest_(logits[best]) {
+    float smallest = largest_;
+    for (const float x : logits) smallest = std::isfinite(x) ? std::min(smallest, x) : smallest;
+    buckets_a_unit_ = smallest < largest_ ? static_cast<double>(kBuckets - 1) / (largest_ - static_cast<double>(smallest)) : 0;
+    for (const Candidate& each : all) sums_[bucket_of(each)] += each.weight;
+  }
+
+  struct Place {
+    int64_t id;
+    double sum;  // of the weights so far, likeliest first
+  };
+  // The first with which the sum is enough; the last that can be drawn where none is.
+  template <class Enough>
+  Place first_with(const Enough& enough) const {
+    double sum = 0;
+    size_t bucket = 0, last = 0;
+    for (; bucket < kBuckets && !enough(sum + sums_[bucket]); sum += sums_[bucket++]) last = sums_[bucket] > 0 ? bucket : last;
+    if (bucket == kBuckets) sum -= sums_[bucket = last];
+    Candidates inside;
+    std::copy_if(all_.begin(), all_.end(), std::back_inserter(inside), [&](const Candidate& each) { return bucket_of(each) == bucket; });
+    std::sort(inside.begin(), inside.end(), [&](const Candidate& a, const Candidate& b) { return likelier(logits_, a, b); });
+    Place place{0, sum};
+    for (const auto& [id, weight] : inside) {
+      if (weight == 0) continue;
+      place = {id, place.sum + weight};
+      if (enough(place.sum)) break;
+    }
+    return place;
+  }
+
+ private:
+  static constexpr size_t kBuckets = 1024;
+
+  size_t bucket_of(const Candidate& each) const {
+    const double place = (largest_ - static_cast<double>(logits_[static_cast<size_t>(each.id)])) * buckets_a_unit_;
+    return place < static_cast<double>(kBuckets - 1) ? static_cast<size_t>(place) : kBuckets - 1;  // NaN too: what is −∞ below equals
+  }
+
+  const Candidates& all_;
+  std::span<const float> logits_;
+  float largest_;
+  double buckets_a_unit_;
+  std::array<double, kBuckets> sums_{};
+};
 
 }  // namespace
 
@@ -118,13 +135,17 @@ int64_t next_token(std::span<const float> logits, const SamplerSettings& setting
   if (settings.temperature == 0) return static_cast<int64_t>(best);
 
   Candidates candidates = weighted(logits, best, settings.temperature);
-  const double share = RandomStream(settings.seed, "generate").uniform(index);
-  const bool all = settings.top_k == 0 && settings.top_p == 1;
   keep_likeliest(candidates, logits, settings.top_k);
-  keep_share(candidates, logits, settings.top_p);
-  const double target = share * sum_of(candidates);
+  const double share = RandomStream(settings.seed, "generate").uniform(index);
+  const double total = sum_of(candidates);
+  if (settings.top_p < 1 || candidates.size() < logits.size()) {
+    const Ranking ranking(candidates, logits, best);
+    const double kept = settings.top_p < 1 ? ranking.first_with([&](double sum) { return sum >= settings.top_p * total; }).sum : total;
+    const double target = std::min(share * kept, std::nextafter(kept, 0.0));
+    return ranking.first_with([&](double sum) { return sum > target; }).id;
+  }
+  const double target = share * total;
   double sum = 0;
-  if (!all) return first_with(candidates, logits, sum, [&](double reached) { return reached > target; })->id;
   int64_t drawn = 0;
   for (const auto& [id, weight] : candidates) {
     if (weight == 0) continue;

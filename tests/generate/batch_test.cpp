@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "generate/generate.h"
 #include "model/state.h"
 #include "support/models.h"
@@ -163,6 +164,24 @@ TEST_P(Batched, EqualsTheFullPassOfEachSequence) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Batched, ::testing::ValuesIn(models()), [](const auto& named) { return named.param.name; });
+
+// So many channels in all that threads share the rows of an operator, and cut inside of one: 61 rows of 560.
+TEST(Batch, RowsAreNotRoundedByWhereThreadsCutThem) {
+  recipe::ModelConfig config = hgrn2_hybrid();
+  config.heads = 8;
+  config.hgrn2.expand = 70;
+  model::Decoder decoder = filled_decoder(config, "fp32");
+  set_threads(2);
+  const auto logits_of = [&](int64_t first, int64_t count) {
+    model::DecoderState state = decoder.make_state();
+    std::vector<Continuation> next;
+    for (int64_t i = 0; i < count; ++i) next.push_back({state.add(), {(first + i) % config.vocabulary}});
+    return advance(decoder, next, state);
+  };
+  const Tensor together = logits_of(0, 61);
+  for (int64_t i = 0; i < 61; ++i) EXPECT_TRUE(logits_of(i, 1)[0].equal(together[i])) << i;
+  set_threads(0);
+}
 
 TEST(Batch, EndsEachByItsOwnPositions) {
   model::Decoder decoder(gpt2_like(), Precision::named("fp32"));  // 24 positions; all weights zero

@@ -150,6 +150,12 @@ TEST(Sampler, TopPIsThatOfASort) {
         std::vector<float> logits(2000);
         for (size_t i = 0; i < logits.size(); ++i)
           logits[i] = static_cast<float>(std::round(40 * random.uniform(draw * 2000 + i)) / 4);  // many are equal
+        if (draw % 5 == 0) std::fill(logits.begin() + 3, logits.end() - 7, draw % 2 == 0 ? -std::numeric_limits<float>::infinity() : 0.0f);
+        if (draw % 10 == 5) std::fill(logits.begin(), logits.begin() + 3, 0.0f);
+        if (draw == 10) std::fill(logits.end() - 7, logits.end(), -std::numeric_limits<float>::infinity());
+        if (draw == 20)
+          std::replace_if(
+              logits.begin(), logits.end(), [](float x) { return std::isfinite(x); }, 1.0f);
         const SamplerSettings settings{.temperature = temperature, .top_p = top_p, .seed = draw};
         EXPECT_EQ(next_token(logits, settings, draw), by_sorting(logits, settings, draw)) << temperature << " " << top_p << " " << draw;
       }
