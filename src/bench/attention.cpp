@@ -126,19 +126,20 @@ Result result_of(const Case& c, bool with_peer) {
 Result decoding() {
   constexpr int64_t kKeys = 8192, kHeads = 12, kWidth = 64;
   const auto filled = [&](int64_t tokens) { return at::randn({tokens, kHeads, kWidth}).to(at::kBFloat16); };
-  kernels::KeyValueCache cache;
-  cache.append(filled(kKeys), filled(kKeys));
+  kernels::KeyValueCache cache({.heads = kHeads, .key = kWidth, .value = kWidth, .options = at::kBFloat16});
+  cache.grow(1);
+  const int64_t rows[] = {0}, offsets[] = {0, kKeys};
+  cache.append(rows, offsets, filled(kKeys), filled(kKeys));
   const Tensor q = filled(1);
-  const kernels::KeyValueCache* const one = &cache;
   const kernels::AttentionOptions options{.scale = 0.125};
   Tensor o;
   Result result{.name = "attention_paged", .shape = fmt::format("1 query, {} keys, H {} D {}", kKeys, kHeads, kWidth), .dtype = "bf16"};
-  result.passes.push_back({"", time_of([&] { o = kernels::attention_paged(q, Tensor(), std::span(&one, 1), options).o_thd; }), 0,
-                           4.0 * kKeys * kHeads * kWidth});
+  result.passes.push_back(
+      {"", time_of([&] { o = kernels::attention_paged(q, Tensor(), cache, rows, options).o_thd; }), 0, 4.0 * kKeys * kHeads * kWidth});
   result.implementation = kernels::Dispatcher::last("attention_paged").chosen;
   const auto boundaries = [](int64_t end) { return to_tensor(std::vector<int64_t>{0, end}); };
-  const Tensor expected = kernels::attention_reference(q.to(at::kFloat), cache.keys_shd().to(at::kFloat), cache.values_shd().to(at::kFloat),
-                                                       boundaries(1), boundaries(kKeys), options)
+  const Tensor expected = kernels::attention_reference(q.to(at::kFloat), cache.keys_shd(0).to(at::kFloat),
+                                                       cache.values_shd(0).to(at::kFloat), boundaries(1), boundaries(kKeys), options)
                               .o_thd;
   result.error = ((o - expected).norm() / expected.norm()).item<double>();
   result.tolerance = kTolerance;

@@ -65,7 +65,7 @@ void for_each_expert(const Operands& operands, const Body& body) {
   }
 }
 
-double relative_difference(const Tensor& found, const Tensor& expected) {
+double relative_distance(const Tensor& found, const Tensor& expected) {
   return ((found.to(at::kDouble) - expected).abs().max() / expected.abs().max()).item<double>();
 }
 
@@ -79,8 +79,8 @@ double error_of(const Shape& shape, ScalarType type) {
   double worst = 0;
   for_each_expert(operands, [&](const Tensor& weight, const Tensor& sink, const auto& part) {
     const Tensor x64 = part(operands.x).to(at::kDouble), dy64 = part(operands.dy).to(at::kDouble), weight64 = weight.to(at::kDouble);
-    worst = std::max({worst, relative_difference(part(y), at::mm(x64, weight64.t())), relative_difference(part(dx), at::mm(dy64, weight64)),
-                      relative_difference(sink, at::mm(dy64.t(), x64))});
+    worst = std::max({worst, relative_distance(part(y), at::mm(x64, weight64.t())), relative_distance(part(dx), at::mm(dy64, weight64)),
+                      relative_distance(sink, at::mm(dy64.t(), x64))});
   });
   return worst;
 }

@@ -8,6 +8,7 @@
 #include "base/loaded_library.h"
 #include "base/terminal.h"
 #include "base/text.h"
+#include "bench/decode.h"
 #include "bench/file_comparison.h"
 #include "bench/register.h"
 #include "bench/train.h"
@@ -154,6 +155,38 @@ void add_bench_train(Command& group) {
   });
 }
 
+void add_bench_decode(Command& group) {
+  struct Options {
+    bench::DecodeRequest request;
+    std::string device = "auto";
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  Command decode = group.add("decode", "text of a preset with random weights, many sequences together beside one after the other",
+                             {{"sixteen sequences of the first run's model", "bench decode"},
+                              {"more of them, longer", "bench decode --count 64 --prompt 256 --tokens 256"},
+                              {"for a script", "bench decode --preset gpt2-124m --dtype fp32 --json"}});
+  decode.option("--preset", options->request.preset, "model: see presets/").default_shown();
+  decode.option("--count", options->request.count, "sequences").at_least(1).default_shown();
+  decode.option("--prompt", options->request.prompt, "tokens of their prompt, which is the same").at_least(1).default_shown();
+  decode.option("--tokens", options->request.tokens, "new tokens of each").at_least(1).default_shown();
+  decode.option("--dtype", options->request.dtype, "bf16, fp32 or fp64").one_of({"bf16", "fp32", "fp64"}).default_shown();
+  decode.option("--runs", options->request.runs, "runs that are timed, of each way").at_least(1).default_shown();
+  decode.option("--device", options->device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
+  decode.option("--seed", options->request.seed, "of weights, prompt and draws").default_shown();
+  decode.json_flag(options->json, "print one JSON object");
+  decode.on_run([options] {
+    options->request.device = device_named(options->device, "--device");
+    const MachineProfile peak = measured_profile(/*fresh=*/false, options->request.device);
+    const bench::Result result = bench::bench_decode(options->request);
+    if (options->json)
+      print_json(bench::to_json(result, peak));
+    else
+      print(bench::table_of({result}, peak, colours_wanted(stdout)));
+    return result.correct() ? ExitCode::kDone : ExitCode::kCheckFailed;
+  });
+}
+
 }  // namespace
 
 void add_bench(Command& program) {
@@ -171,6 +204,7 @@ void add_bench(Command& program) {
   bench.json_flag(arguments->json, "print one JSON object a line");
   bench.on_run([arguments] { return run_benchmarks(*arguments); });
   add_bench_train(bench);
+  add_bench_decode(bench);
   add_compare_machines(bench);
 }
 

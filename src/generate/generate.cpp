@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "model/context.h"
 #include "model/parallel_ops.h"
 #include "model/state.h"
@@ -34,7 +36,14 @@ std::vector<int64_t> with_separator(const std::vector<int64_t>& prompt, int64_t 
 }
 
 void check(const GenerateSettings& settings) {
-  check(settings.sampler());
+  check(settings.sampler(0));
+  if (settings.count < 1) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "there is nothing to generate",
+                 .expected = "count of 1 or more",
+                 .found = fmt::format("{}", settings.count),
+                 .where = "--count"});
+  }
   if (settings.min_tokens <= settings.tokens) return;
   throw Error({.code = ExitCode::kUsage,
                .what = "more tokens are asked for at least than at most",
@@ -58,56 +67,151 @@ std::string_view name_of(Finish finish) {
   LONGHAUL_ASSERT(false, "finish {}", static_cast<int>(finish));
 }
 
-Tensor advance(model::Decoder& decoder, const std::vector<int64_t>& ids, model::DecoderState& state) {
-  LONGHAUL_ASSERT(!ids.empty());
+Tensor advance(model::Decoder& decoder, std::span<const Continuation> continuations, model::DecoderState& state) {
   const at::NoGradGuard no_gradient;
-  const int64_t length = static_cast<int64_t>(ids.size()), first = state.tokens;
+  std::vector<int64_t> ids, lengths, firsts, last;
+  model::DecoderRows rows{state, {}};
+  for (const auto& [row, fresh] : continuations) {
+    LONGHAUL_ASSERT(!fresh.empty());
+    ids.insert(ids.end(), fresh.begin(), fresh.end());
+    lengths.push_back(static_cast<int64_t>(fresh.size()));
+    firsts.push_back(state.tokens(row));
+    last.push_back(static_cast<int64_t>(ids.size()) - 1);
+    rows.rows.push_back(row);
+  }
   model::LocalOps ops;
   model::Context context(ops, decoder.precision());
   context.training = false;
-  const auto layout = layout::make_packed(std::span(&length, 1), std::span(&first, 1));
-  const Tensor hidden_td = decoder.hidden(context, to_tensor(ids, decoder.device()), layout, &state);
-  return decoder.logits(hidden_td.narrow(0, length - 1, 1)).view({-1});
+  const Tensor hidden_td = decoder.hidden(context, to_tensor(ids, decoder.device()), layout::make_packed(lengths, firsts), &rows);
+  return decoder.logits(last.size() == ids.size() ? hidden_td : hidden_td.index_select(0, to_tensor(last, decoder.device())));
+}
+
+namespace {
+
+// The sequences of a call that have not ended.
+class Batch {
+ public:
+  Batch(model::Decoder& decoder, const GenerateSettings& settings) : decoder_(decoder), settings_(settings), state_(decoder.make_state()) {}
+
+  // One pass over all prompts; then as many sequences of each as are wanted.
+  void begin(const std::vector<std::vector<int64_t>>& prompts) {
+    std::vector<Continuation> all;
+    for (const std::vector<int64_t>& prompt : prompts) all.push_back({state_.add(), prompt});
+    logits_ = advance(all);
+    for (int64_t p = 0; p < static_cast<int64_t>(all.size()); ++p) {
+      for (int64_t i = 0; i < settings_.count; ++i) {
+        const int64_t row = all[static_cast<size_t>(p)].row;
+        live_.push_back({p * settings_.count + i, i == 0 ? row : state_.fork(row), p});
+      }
+    }
+  }
+
+  bool empty() const { return live_.empty(); }
+
+  // Draws a token of each and goes on with those that are to have another one.
+  void step(std::vector<Generation>& generations, const std::function<void(int64_t, int64_t)>& on_token) {
+    const std::vector<int64_t> drawn = draw(generations);
+    std::vector<Sequence> going_on;
+    std::vector<Continuation> next;
+    for (size_t i = 0; i < live_.size(); ++i) {
+      Sequence& sequence = live_[i];
+      Generation& generation = generations[static_cast<size_t>(sequence.index)];
+      const std::optional<Finish> finish = take(sequence, drawn[i], generation, on_token);
+      if (finish) {
+        generation.finish = *finish;
+        state_.drop(sequence.row);
+        continue;
+      }
+      sequence.logits = static_cast<int64_t>(next.size());
+      next.push_back({sequence.row, {drawn[i]}});
+      going_on.push_back(sequence);
+    }
+    live_ = std::move(going_on);
+    if (!live_.empty()) logits_ = advance(next);
+  }
+
+ private:
+  struct Sequence {
+    int64_t index, row;
+    int64_t logits;  // its row of logits_
+  };
+
+  Tensor advance(std::span<const Continuation> continuations) {
+    return generate::advance(decoder_, continuations, state_).to(at::kFloat).cpu().contiguous();
+  }
+
+  std::vector<int64_t> draw(const std::vector<Generation>& generations) {
+    const int64_t vocabulary = logits_.size(1);
+    const int64_t drawable = settings_.vocabulary > 0 ? std::min(settings_.vocabulary, vocabulary) : vocabulary;
+    auto* const logits = logits_.mutable_data_ptr<float>();
+    for (const Sequence& sequence : live_) {  // those that share a row are of one length
+      const auto length = static_cast<int64_t>(generations[static_cast<size_t>(sequence.index)].ids.size());
+      if (settings_.stop_id >= 0 && settings_.stop_id < drawable && length < settings_.min_tokens)
+        logits[sequence.logits * vocabulary + settings_.stop_id] = -std::numeric_limits<float>::infinity();
+    }
+    std::vector<int64_t> drawn(live_.size());
+    parallel_for(0, static_cast<int64_t>(live_.size()), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const Sequence& sequence = live_[static_cast<size_t>(i)];
+        const std::span<const float> row(logits + sequence.logits * vocabulary, static_cast<size_t>(drawable));
+        drawn[static_cast<size_t>(i)] = next_token(row, settings_.sampler(static_cast<uint64_t>(sequence.index)),
+                                                   generations[static_cast<size_t>(sequence.index)].ids.size());
+      }
+    });
+    return drawn;
+  }
+
+  // Why the sequence ends with this token, if it does.
+  std::optional<Finish> take(const Sequence& sequence, int64_t id, Generation& generation,
+                             const std::function<void(int64_t, int64_t)>& on_token) const {
+    if (id == settings_.stop_id) return Finish::kStop;
+    generation.ids.push_back(id);
+    if (on_token) on_token(sequence.index, id);
+    if (static_cast<int64_t>(generation.ids.size()) == settings_.tokens) return Finish::kTokens;
+    if (state_.tokens(sequence.row) == positions_of(decoder_.config())) return Finish::kPositions;
+    return std::nullopt;
+  }
+
+  model::Decoder& decoder_;
+  const GenerateSettings& settings_;
+  model::DecoderState state_;
+  std::vector<Sequence> live_;
+  Tensor logits_;  // fp32 [rows, vocabulary]
+};
+
+}  // namespace
+
+std::vector<Generation> generate_batch(model::Decoder& decoder, std::span<const std::vector<int64_t>> prompts,
+                                       const GenerateSettings& settings, const std::function<void(int64_t, int64_t)>& on_token) {
+  check(settings);
+  std::vector<std::vector<int64_t>> beginnings;
+  std::vector<Generation> generations;
+  for (const std::vector<int64_t>& prompt : prompts) {
+    beginnings.push_back(with_separator(prompt, settings.stop_id));
+    const auto tokens = static_cast<int64_t>(beginnings.back().size()), positions = positions_of(decoder.config());
+    if (tokens > positions) {
+      throw Error({.code = ExitCode::kUsage,
+                   .what = "the prompt is longer than the model's positions",
+                   .expected = fmt::format("at most {} tokens, the separator before them included", positions),
+                   .found = fmt::format("{} tokens", tokens),
+                   .where = "model.max_positions",
+                   .hint = "shorten the prompt, or use a model with rotary positions"});
+    }
+    generations.insert(generations.end(), static_cast<size_t>(settings.count), {.prefill_tokens = tokens});
+  }
+  if (settings.tokens == 0 || generations.empty()) return generations;
+  Batch batch(decoder, settings);
+  for (batch.begin(beginnings); !batch.empty();) batch.step(generations, on_token);
+  return generations;
 }
 
 Generation generate(model::Decoder& decoder, const std::vector<int64_t>& prompt_ids, const GenerateSettings& settings,
                     const std::function<void(int64_t id)>& on_token) {
-  check(settings);
-  const SamplerSettings sampler = settings.sampler();
-  std::vector<int64_t> fresh = with_separator(prompt_ids, settings.stop_id);
-  const int64_t positions = positions_of(decoder.config());
-  Generation generation{.prefill_tokens = static_cast<int64_t>(fresh.size())};
-  if (generation.prefill_tokens > positions) {
-    throw Error({.code = ExitCode::kUsage,
-                 .what = "the prompt is longer than the model's positions",
-                 .expected = fmt::format("at most {} tokens, the separator before them included", positions),
-                 .found = fmt::format("{} tokens", generation.prefill_tokens),
-                 .where = "model.max_positions",
-                 .hint = "shorten the prompt, or use a model with rotary positions"});
-  }
-  model::DecoderState state;
-  while (static_cast<int64_t>(generation.ids.size()) < settings.tokens) {
-    if (state.tokens + static_cast<int64_t>(fresh.size()) > positions) {
-      generation.finish = Finish::kPositions;
-      break;
-    }
-    const Tensor logits_v = advance(decoder, fresh, state).to(at::kFloat).cpu().contiguous();
-    const int64_t drawable = settings.vocabulary > 0 ? std::min(settings.vocabulary, logits_v.numel()) : logits_v.numel();
-    const bool may_stop = static_cast<int64_t>(generation.ids.size()) >= settings.min_tokens;
-    if (settings.stop_id >= 0 && settings.stop_id < drawable && !may_stop) {
-      logits_v.mutable_data_ptr<float>()[settings.stop_id] = -std::numeric_limits<float>::infinity();
-    }
-    const std::span<const float> row(logits_v.const_data_ptr<float>(), static_cast<size_t>(drawable));
-    const int64_t id = next_token(row, sampler, generation.ids.size());
-    if (id == settings.stop_id) {
-      generation.finish = Finish::kStop;
-      break;
-    }
-    generation.ids.push_back(id);
+  LONGHAUL_ASSERT(settings.count == 1, "one sequence, not {}", settings.count);
+  const auto say = [&](int64_t, int64_t id) {
     if (on_token) on_token(id);
-    fresh = {id};
-  }
-  return generation;
+  };
+  return generate_batch(decoder, std::span(&prompt_ids, 1), settings, say).front();
 }
 
 }  // namespace longhaul::generate

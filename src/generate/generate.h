@@ -1,9 +1,13 @@
-// Text from a decoder: one pass over the prompt (prefill), then token by token with a key-value cache for softmax layers and an
-// fp32 state for lightning layers. As in training, a document begins with the end-of-document separator, so that is what stands
-// before the prompt. No gradients. One sequence a call; not thread-safe for one decoder.
+// Text from a decoder: one pass over the prompts (prefill), then token by token, all sequences that have not ended in one pass, with keys and
+// values in pages for softmax layers and an fp32 state for recurrent ones. As in training, a document begins with the end-of-document
+// separator, so that is what stands before a prompt. No gradients. Not thread-safe for one decoder.
+//
+// A sequence does not depend on those beside it: rows of a product, documents of a recurrence and of attention are summed in an order of
+// their own (docs/design/decoding.md). In bf16 and fp32 on a CPU its tokens are those that it has alone, bit for bit.
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -18,10 +22,11 @@ struct GenerateSettings {
   double temperature = 0.8;
   int64_t top_k = 0;
   double top_p = 0.95;
-  uint64_t seed = 0;
+  uint64_t seed = 0;       // sequence i of a call draws with seed + i
+  int64_t count = 1;       // sequences for each prompt, which is read once
   int64_t vocabulary = 0;  // ids below this are drawn: a model may have more rows than its tokenizer has tokens. 0: all of the model's
   int64_t stop_id = -1;    // the end-of-document separator: put before the prompt; drawing it ends the text. −1: none
-  SamplerSettings sampler() const { return {temperature, top_k, top_p, seed}; }
+  SamplerSettings sampler(uint64_t sequence) const { return {temperature, top_k, top_p, seed + sequence}; }
 };
 
 enum class Finish { kTokens, kStop, kPositions };  // all tokens drawn; separator drawn; learned positions used up
@@ -33,12 +38,22 @@ struct Generation {
   int64_t prefill_tokens = 0;       // prompt and separator
 };
 
-// on_token is called with each new token as soon as it is drawn. Settings out of range, a prompt that does not fit the model's learned
-// positions, or an empty one without a separator, are kUsage errors; ids outside the vocabulary are kData.
+// Prompts may differ in length. Sequence i continues prompt i / count; on_token is called with each new token as soon as it is drawn.
+// Settings out of range, a prompt that does not fit the model's learned positions, or an empty one without a separator, are kUsage errors;
+// ids outside the vocabulary are kData.
+std::vector<Generation> generate_batch(model::Decoder& decoder, std::span<const std::vector<int64_t>> prompts,
+                                       const GenerateSettings& settings,
+                                       const std::function<void(int64_t sequence, int64_t id)>& on_token = {});
+// One sequence.
 Generation generate(model::Decoder& decoder, const std::vector<int64_t>& prompt_ids, const GenerateSettings& settings,
                     const std::function<void(int64_t id)>& on_token = {});
 
-// The decoder's logits for the token after `ids`, [vocabulary], continuing (and advancing) the state.
-Tensor advance(model::Decoder& decoder, const std::vector<int64_t>& ids, model::DecoderState& state);
+// The next tokens of a sequence of a state.
+struct Continuation {
+  int64_t row = 0;
+  std::vector<int64_t> ids;  // at least one
+};
+// One pass: the decoder's logits for the token after each of these, [continuations, vocabulary]; advances the state.
+Tensor advance(model::Decoder& decoder, std::span<const Continuation> continuations, model::DecoderState& state);
 
 }  // namespace longhaul::generate

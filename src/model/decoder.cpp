@@ -30,11 +30,15 @@ Decoder::~Decoder() = default;
 Decoder::Decoder(Decoder&&) noexcept = default;
 
 Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Device device, Use use, const layout::MeshRank& place)
-    : config_(config), precision_(precision), parameters_(layout::parameters_of(config, place), precision, device, use, place) {
+    : config_(config),
+      precision_(precision),
+      parameters_(layout::parameters_of(config, place), precision, device, use, place),
+      tensor_ranks_(place.mesh.size(layout::Axis::kTp)) {
   const bool first = place.stage() == 0, last = place.last_stage();
   if (first || (last && config.tie_embeddings)) embedding_ = &parameters_.add_stacked("embedding.weight", {"embedding.weight"});
   if (first && config.position == recipe::Position::kLearned) position_ = &parameters_.add_stacked("position.weight", {"position.weight"});
   const layout::Range own = layout::layers_of_stage(config, place.mesh, place.stage());
+  first_layer_ = own.begin;
   for (int64_t l = own.begin; l < own.end(); ++l) {
     Norm mixer_norm(parameters_, fmt::format("layers.{}.mixer_norm", l), config.norm, config.norm_eps, config.bias);
     auto mixer = make_mixer(config, l, parameters_);
@@ -75,7 +79,7 @@ Tensor Decoder::read(Context& context, const Norm& norm, Stream& stream) const {
   return normed;
 }
 
-void Decoder::run_layer(Context& context, Layer& layer, Stream& stream, const layout::SequenceView& view, MixerState* state) const {
+void Decoder::run_layer(Context& context, Layer& layer, Stream& stream, const layout::SequenceView& view, const MixerRows* state) const {
   const Tensor h = read(context, layer.mixer_norm, stream);
   stream.branch_td = layer.mixer->forward(context, h, view, state);
   stream.writer = &layer.mixer->name();
@@ -84,20 +88,32 @@ void Decoder::run_layer(Context& context, Layer& layer, Stream& stream, const la
   stream.writer = &layer.channel->name();
 }
 
-void Decoder::run_layers(Context& context, Stream& stream, const layout::SequenceView& view, DecoderState* state) {
-  if (state != nullptr) {
-    LONGHAUL_ASSERT(view.layout.documents() == 1, "decoding takes one sequence, not {}", view.layout.documents());
-    state->layers.resize(layers_.size());
-    state->tokens += view.tokens();
+void Decoder::run_layers(Context& context, Stream& stream, const layout::SequenceView& view, const DecoderRows* rows) {
+  if (rows == nullptr) {
+    for (Layer& layer : layers_) run_layer(context, layer, stream, view, nullptr);
+    return;
   }
+  LONGHAUL_ASSERT(view.layout.documents() == static_cast<int64_t>(rows->rows.size()), "{} sequences, {} documents", rows->rows.size(),
+                  view.layout.documents());
   for (size_t l = 0; l < layers_.size(); ++l) {
-    run_layer(context, layers_[l], stream, view, state != nullptr ? &state->layers[l] : nullptr);
+    const MixerRows of_layer{rows->state.layers()[l], rows->rows};
+    run_layer(context, layers_[l], stream, view, &of_layer);
   }
+  for (size_t i = 0; i < rows->rows.size(); ++i) rows->state.advance(rows->rows[i], view.layout.document(static_cast<int64_t>(i)).length);
 }
 
-Tensor Decoder::layers(Context& context, const Tensor& hidden, const layout::SequenceView& view, DecoderState* state) {
+DecoderState Decoder::make_state() const {
+  std::vector<MixerState> states;
+  for (size_t l = 0; l < layers_.size(); ++l) {
+    const auto tensors = recipe::entry_of(config_.mixer(first_layer_ + static_cast<int64_t>(l))).state(config_);
+    states.emplace_back(tensors, precision_, device(), tensor_ranks_);
+  }
+  return DecoderState(std::move(states));
+}
+
+Tensor Decoder::layers(Context& context, const Tensor& hidden, const layout::SequenceView& view, const DecoderRows* rows) {
   Stream stream{.residual_td = hidden};
-  run_layers(context, stream, view, state);
+  run_layers(context, stream, view, rows);
   if (!stream.branch_td.defined()) return hidden;
   // As a norm's join does it: in the wide precision, rounded once.
   const ScalarType wide = precision_.reduce;
@@ -109,9 +125,9 @@ Tensor Decoder::layers(Context& context, const Tensor& hidden, const layout::Seq
 
 Tensor Decoder::normed(const Tensor& hidden) const { return norm_->forward(hidden); }
 
-Tensor Decoder::hidden(Context& context, const Tensor& ids, const layout::SequenceView& view, DecoderState* state) {
+Tensor Decoder::hidden(Context& context, const Tensor& ids, const layout::SequenceView& view, const DecoderRows* rows) {
   Stream stream{.residual_td = embed(context, ids, view)};
-  run_layers(context, stream, view, state);
+  run_layers(context, stream, view, rows);
   return read(context, *norm_, stream);  // the last join and the norm in one pass
 }
 

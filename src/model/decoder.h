@@ -15,8 +15,9 @@
 namespace longhaul::model {
 
 struct Context;
-struct DecoderState;
-struct MixerState;
+class DecoderState;
+struct DecoderRows;
+struct MixerRows;
 struct VocabularyShare;
 class Norm;
 
@@ -35,13 +36,14 @@ class Decoder {
   at::Device device() const { return parameters_.device(); }  // ids and labels must be there
 
   // The pieces, of which a pipeline stage has some: hidden states [own tokens, hidden] come in and go out.
-  Tensor embed(Context& context, const Tensor& ids_t, const layout::SequenceView& view);                                      // first stage
-  Tensor layers(Context& context, const Tensor& hidden_td, const layout::SequenceView& view, DecoderState* state = nullptr);  // its own
-  Tensor normed(const Tensor& hidden_td) const;                                                                               // last stage
+  Tensor embed(Context& context, const Tensor& ids_t, const layout::SequenceView& view);  // first stage
+  Tensor layers(Context& context, const Tensor& hidden_td, const layout::SequenceView& view, const DecoderRows* rows = nullptr);  // its own
+  Tensor normed(const Tensor& hidden_td) const;  // last stage
 
-  // All of them (one stage): ids_t int64 [tokens] → final normed hidden states. With a state (one sequence): continues it; the view's
-  // positions must continue too.
-  Tensor hidden(Context& context, const Tensor& ids_t, const layout::SequenceView& view, DecoderState* state = nullptr);
+  // All of them (one stage): ids_t int64 [tokens] → final normed hidden states. With rows of a state: continues these sequences; the
+  // view's positions must continue too.
+  Tensor hidden(Context& context, const Tensor& ids_t, const layout::SequenceView& view, const DecoderRows* rows = nullptr);
+  DecoderState make_state() const;               // of no sequences, for this rank's layers
   Tensor logits(const Tensor& hidden_td) const;  // [tokens, vocabulary] in fp32 (fp64 in fp64 models); no gradient
   // Scalar: Σ of the loss over labelled tokens (labels_t int64 [tokens], −1: none). Auxiliary losses are not in the number, but its backward
   // pass runs theirs (Context::join_auxiliary_loss). The view may be left out where there is one rank.
@@ -52,8 +54,8 @@ class Decoder {
   struct Layer;
   struct Stream;
   Tensor read(Context& context, const Norm& norm, Stream& stream) const;  // joins, and leaves the residual of the next join
-  void run_layer(Context& context, Layer& layer, Stream& stream, const layout::SequenceView& view, MixerState* state) const;
-  void run_layers(Context& context, Stream& stream, const layout::SequenceView& view, DecoderState* state);
+  void run_layer(Context& context, Layer& layer, Stream& stream, const layout::SequenceView& view, const MixerRows* state) const;
+  void run_layers(Context& context, Stream& stream, const layout::SequenceView& view, const DecoderRows* rows);
   VocabularyShare share_of(Parameter& table) const;
   double residual_factor() const { return config_.wiring == recipe::Wiring::kPostNorm ? config_.residual_alpha() : 1; }
   double branch_factor() const { return config_.wiring == recipe::Wiring::kPostNorm ? config_.beta : 1; }
@@ -63,6 +65,7 @@ class Decoder {
   ParameterSet parameters_;
   Parameter* embedding_ = nullptr;  // null: of another stage
   Parameter* position_ = nullptr;
+  int64_t first_layer_, tensor_ranks_;
   std::vector<Layer> layers_;
   std::unique_ptr<Norm> norm_;
   Parameter* head_ = nullptr;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "kernels/activation/op.h"
 #include "kernels/linear_recurrence/op.h"
 
 namespace longhaul::model {
@@ -35,16 +36,17 @@ Tensor Hgrn2::lower_bound_hk() const {
   return bound_c.sub(bound_c.detach().sub(kBelowOne).clamp_min(0)).view({-1, keys_});
 }
 
-Tensor Hgrn2::forward(Context& context, const Tensor& hidden, const layout::SequenceView& view, MixerState* state) {
+Tensor Hgrn2::forward(Context& context, const Tensor& hidden, const layout::SequenceView& view, const MixerRows* state) {
   const Tensor x = context.ops.gather_tokens(hidden, view);
   const int64_t tokens = x.size(0), heads = norm_.value.size(0) / values_;
   const auto parts = queries_gates_values_.forward(x).split_with_sizes({heads * keys_, heads * keys_, heads * values_}, 1);
-  const auto result = context.ops.linear_recurrence(
-      at::silu(parts[0]).view({tokens, heads, keys_}), Tensor(), parts[2].view({tokens, heads, values_}),
-      parts[1].view({tokens, heads, keys_}), state != nullptr ? state->recurrence_1hkv : Tensor(), view,
+  // Decoding: LibTorch's silu rounds an element by where its threads cut all rows, so a sequence would depend on those beside it.
+  const Tensor q_thk = state == nullptr ? at::silu(parts[0]).view({tokens, heads, keys_})
+                                        : kernels::silu_heads(parts[0].contiguous(), heads, 0, keys_).q_thd;
+  const Tensor o = context.ops.linear_recurrence(
+      q_thk, Tensor(), parts[2].view({tokens, heads, values_}), parts[1].view({tokens, heads, keys_}), recurrence_of(state), view,
       {.tied_keys = true, .gate = {.kind = kernels::RecurrenceGate::Kind::kLowerBounded, .lower_bound_hk = lower_bound_hk()}});
-  if (state != nullptr) state->recurrence_1hkv = result.final_state_nhkv;
-  const Tensor y = context.ops.rms_norm(result.o_thd.reshape({tokens, heads * values_}), Tensor(), norm_.use(), eps_);
+  const Tensor y = context.ops.rms_norm(o.reshape({tokens, heads * values_}), Tensor(), norm_.use(), eps_);
   return output_.forward_summed(context, y, view);
 }
 

@@ -51,13 +51,11 @@ LightningAttention::LightningAttention(const recipe::ModelConfig& config, int64_
   log_decay_h_ = at::tensor(slopes, at::kDouble).to(parameters.wide_options());
 }
 
-Tensor LightningAttention::forward(Context& context, const Tensor& hidden, const layout::SequenceView& view, MixerState* state) {
+Tensor LightningAttention::forward(Context& context, const Tensor& hidden, const layout::SequenceView& view, const MixerRows* state) {
   const Tensor x = context.ops.gather_tokens(hidden, view);
   const kernels::Heads heads = kernels::silu_heads(qkv_.forward(x), heads_, heads_, head_dim_);
-  const auto result = context.ops.linear_recurrence(heads.q_thd, heads.k_thd, heads.v_thd, log_decay_h_,
-                                                    state != nullptr ? state->recurrence_1hkv : Tensor(), view, {});
-  if (state != nullptr) state->recurrence_1hkv = result.final_state_nhkv;
-  const Tensor o = result.o_thd.reshape({x.size(0), heads_ * head_dim_});
+  const Tensor o_thd = context.ops.linear_recurrence(heads.q_thd, heads.k_thd, heads.v_thd, log_decay_h_, recurrence_of(state), view, {});
+  const Tensor o = o_thd.reshape({x.size(0), heads_ * head_dim_});
   const Tensor y = context.ops.rms_norm(o, gate_.forward(x), norm_.use(), eps_);
   return output_.forward_summed(context, y, view);
 }

@@ -27,8 +27,8 @@ class Module {
 class SequenceMixer : public Module {
  public:
   using Module::Module;
-  // state: null when training; else read and advanced (the layout is then one document that continues the state).
-  virtual Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceView& view, MixerState* state) = 0;
+  // state: null when training; else read and advanced: each document of the layout continues a row of it.
+  virtual Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceView& view, const MixerRows* state) = 0;
 };
 
 class ChannelMixer : public Module {

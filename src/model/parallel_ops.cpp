@@ -9,10 +9,12 @@
 
 namespace longhaul::model {
 
-kernels::LinearRecurrenceResult LocalOps::linear_recurrence(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay,
-                                                            const Tensor& initial_state, const layout::SequenceView& view,
-                                                            const kernels::LinearRecurrenceOptions& options) {
-  return kernels::linear_recurrence(q, k, v, log_decay, initial_state, to_tensor(view.layout.document_offsets), options);
+Tensor LocalOps::linear_recurrence(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay,
+                                   const kernels::RecurrenceStates& states, const layout::SequenceView& view,
+                                   const kernels::LinearRecurrenceOptions& options) {
+  const Tensor offsets = to_tensor(view.layout.document_offsets);
+  if (states.state_shkv.defined()) return kernels::linear_recurrence_continued(q, k, v, log_decay, states, offsets, options);
+  return kernels::linear_recurrence(q, k, v, log_decay, Tensor(), offsets, options).o_thd;
 }
 
 Tensor LocalOps::attention(const Tensor& q, const Tensor& k, const Tensor& v, const layout::SequenceView& view,
@@ -20,9 +22,9 @@ Tensor LocalOps::attention(const Tensor& q, const Tensor& k, const Tensor& v, co
   return kernels::attention(q, k, v, to_tensor(view.layout.document_offsets), Tensor(), options).o_thd;
 }
 
-Tensor LocalOps::attention_cached(const Tensor& q, const kernels::KeyValueCache& cache, const kernels::AttentionOptions& options) {
-  const kernels::KeyValueCache* const one = &cache;
-  return kernels::attention_paged(q, Tensor(), std::span(&one, 1), options).o_thd;
+Tensor LocalOps::attention_cached(const Tensor& q, const layout::SequenceView& view, const kernels::KeyValueCache& cache,
+                                  std::span<const int64_t> rows, const kernels::AttentionOptions& options) {
+  return kernels::attention_paged(q, to_tensor(view.layout.document_offsets), cache, rows, options).o_thd;
 }
 
 Tensor LocalOps::rms_norm(const Tensor& x, const Tensor& gate, const Tensor& weight, double eps) {

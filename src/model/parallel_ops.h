@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "kernels/embedding/op.h"
@@ -17,7 +18,7 @@ namespace longhaul::kernels {  // attention/op.h, attention/paged.h, linear_recu
 struct AttentionOptions;
 class KeyValueCache;
 struct LinearRecurrenceOptions;
-struct LinearRecurrenceResult;
+struct RecurrenceStates;
 }  // namespace longhaul::kernels
 
 namespace longhaul::model {
@@ -48,14 +49,15 @@ class ParallelOps {
   // The conjugate: Σ over the tensor ranks of [tokens, …], of which this rank keeps its own.
   virtual Tensor sum_to_own_tokens(const Tensor& partial_td, const layout::SequenceView& view) = 0;
 
-  virtual kernels::LinearRecurrenceResult linear_recurrence(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd,
-                                                            const Tensor& log_decay, const Tensor& initial_state_nhkv,
-                                                            const layout::SequenceView& view,
-                                                            const kernels::LinearRecurrenceOptions& options) = 0;
+  // → o [tokens, heads, channels]. `states`: of the sequences that a decoding pass continues, which it changes; undefined: all begin at 0.
+  virtual Tensor linear_recurrence(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const Tensor& log_decay,
+                                   const kernels::RecurrenceStates& states, const layout::SequenceView& view,
+                                   const kernels::LinearRecurrenceOptions& options) = 0;
   virtual Tensor attention(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const layout::SequenceView& view,
                            const kernels::AttentionOptions& options) = 0;
-  // Decoding: the newest tokens of one sequence, whose keys and values the cache holds already.
-  virtual Tensor attention_cached(const Tensor& q_thd, const kernels::KeyValueCache& cache, const kernels::AttentionOptions& options) = 0;
+  // Decoding: the newest tokens of these sequences, whose keys and values the cache holds already.
+  virtual Tensor attention_cached(const Tensor& q_thd, const layout::SequenceView& view, const kernels::KeyValueCache& cache,
+                                  std::span<const int64_t> rows, const kernels::AttentionOptions& options) = 0;
   // RMSNorm, times sigmoid(gate) where there is a gate, over channels that are cut over the tensor ranks: the mean of squares, and one
   // scalar a token in backward, are summed.
   virtual Tensor rms_norm(const Tensor& x_tc, const Tensor& gate_tc, const Tensor& weight_c, double eps) = 0;
@@ -79,12 +81,13 @@ class LocalOps final : public ParallelOps {
   int64_t tensor_ranks() const override { return 1; }
   Tensor gather_tokens(const Tensor& own_td, const layout::SequenceView&) override { return own_td; }
   Tensor sum_to_own_tokens(const Tensor& partial_td, const layout::SequenceView&) override { return partial_td; }
-  kernels::LinearRecurrenceResult linear_recurrence(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const Tensor& log_decay,
-                                                    const Tensor& initial_state_nhkv, const layout::SequenceView& view,
-                                                    const kernels::LinearRecurrenceOptions& options) override;
+  Tensor linear_recurrence(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const Tensor& log_decay,
+                           const kernels::RecurrenceStates& states, const layout::SequenceView& view,
+                           const kernels::LinearRecurrenceOptions& options) override;
   Tensor attention(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const layout::SequenceView& view,
                    const kernels::AttentionOptions& options) override;
-  Tensor attention_cached(const Tensor& q_thd, const kernels::KeyValueCache& cache, const kernels::AttentionOptions& options) override;
+  Tensor attention_cached(const Tensor& q_thd, const layout::SequenceView& view, const kernels::KeyValueCache& cache,
+                          std::span<const int64_t> rows, const kernels::AttentionOptions& options) override;
   Tensor rms_norm(const Tensor& x_tc, const Tensor& gate_tc, const Tensor& weight_c, double eps) override;
   Tensor embed(const Tensor& ids_t, const VocabularyShare& table, const kernels::EmbeddingTable* positions,
                const layout::SequenceView& view) override;

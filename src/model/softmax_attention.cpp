@@ -19,7 +19,7 @@ SoftmaxAttention::SoftmaxAttention(const recipe::ModelConfig& config, int64_t la
       heads_(qkv_.rows(0) / head_dim_),
       kv_heads_(qkv_.rows(1) / head_dim_) {}
 
-Tensor SoftmaxAttention::forward(Context& context, const Tensor& hidden, const layout::SequenceView& view, MixerState* state) {
+Tensor SoftmaxAttention::forward(Context& context, const Tensor& hidden, const layout::SequenceView& view, const MixerRows* state) {
   const Tensor x = context.ops.gather_tokens(hidden, view);
   kernels::RotaryTable table;
   if (rotary_dim_ > 0) {
@@ -29,8 +29,9 @@ Tensor SoftmaxAttention::forward(Context& context, const Tensor& hidden, const l
   const kernels::AttentionOptions options{.scale = 1.0 / std::sqrt(static_cast<double>(head_dim_))};
   Tensor o;
   if (state != nullptr) {
-    state->keys_values.append(k, v);
-    o = context.ops.attention_cached(q, state->keys_values, options);
+    kernels::KeyValueCache& cache = state->state.keys_values();
+    cache.append(state->rows, view.layout.document_offsets, k, v);
+    o = context.ops.attention_cached(q, view, cache, state->rows, options);
   } else {
     o = context.ops.attention(q, k, v, view, options);
   }

@@ -1,23 +1,83 @@
-// What decoding keeps of the tokens it has seen: an fp32 recurrence state for each recurrent layer, keys and values for each
-// softmax layer, in pages. One sequence; the size of a recurrence state does not depend on its length.
+// What decoding keeps of the tokens it has seen, of many sequences at once. A mixer's state are named tensors [sequences, …], as its entry
+// in recipe/mixers/ lists them: an fp32 recurrence state, which does not grow, or keys and values, in pages that sequences with the same
+// beginning share (kernels/attention/page_pool.h).
+//
+// A sequence is a row of all these tensors. Rows of dropped sequences are used again; the others stay where they are, so that a sequence
+// is known by its row for as long as it lives. A pass of the decoder takes any of them: document i of its layout continues rows[i].
+// Not thread-safe.
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/attention/paged.h"
+#include "recipe/mixers.h"
 #include "tensor/tensor.h"
+
+namespace longhaul::kernels {
+struct RecurrenceStates;  // linear_recurrence/op.h
+}
 
 namespace longhaul::model {
 
-struct MixerState {
-  Tensor recurrence_1hkv;              // fp32 (fp64 in fp64 models); undefined before the first token
-  kernels::KeyValueCache keys_values;  // of all tokens so far, rotated
+// Of one layer.
+class MixerState {
+ public:
+  // tensor_ranks: over how many the heads are dealt out; this is one rank's share.
+  MixerState(std::span<const recipe::MixerStateTensor> tensors, const Precision& precision, at::Device device, int64_t tensor_ranks);
+
+  const Tensor& tensor(std::string_view name) const;  // [rows, …] of those that do not grow
+  kernels::KeyValueCache& keys_values();
+  const kernels::KeyValueCache* pages() const { return keys_values_ ? &*keys_values_ : nullptr; }  // null: it keeps nothing of tokens
+
+  void grow(int64_t rows);  // what was there stays
+  void clear(int64_t row);
+  void copy(int64_t from, int64_t to);
+  int64_t row_bytes() const;  // of one sequence, without pages
+
+ private:
+  std::map<std::string, Tensor, std::less<>> tensors_;
+  std::optional<kernels::KeyValueCache> keys_values_;
 };
 
-struct DecoderState {
-  int64_t tokens = 0;  // seen so far: the position of the next one
-  std::vector<MixerState> layers;
+// What one pass continues of a layer's state.
+struct MixerRows {
+  MixerState& state;
+  std::span<const int64_t> rows;
+};
+
+// Its recurrence, for the operator that continues it; of null nothing.
+kernels::RecurrenceStates recurrence_of(const MixerRows* state);
+
+class DecoderState {
+ public:
+  explicit DecoderState(std::vector<MixerState> layers) : layers_(std::move(layers)) {}  // Decoder::make_state
+
+  int64_t add();              // an empty sequence → its row
+  int64_t fork(int64_t row);  // another one with the same tokens, whose pages are shared → its row
+  void drop(int64_t row);
+  int64_t tokens(int64_t row) const;  // seen so far: the position of the next one
+  int64_t sequences() const { return static_cast<int64_t>(tokens_.size() - free_.size()); }
+
+  std::vector<MixerState>& layers() { return layers_; }
+  const std::vector<MixerState>& layers() const { return layers_; }
+  void advance(int64_t row, int64_t tokens);  // by a pass of the decoder
+
+ private:
+  std::vector<MixerState> layers_;
+  std::vector<int64_t> tokens_;  // by row; −1: no sequence
+  std::vector<int64_t> free_;    // rows
+};
+
+// Of a pass: document i of its layout continues sequence rows[i]; they are all different.
+struct DecoderRows {
+  DecoderState& state;
+  std::vector<int64_t> rows;
 };
 
 }  // namespace longhaul::model

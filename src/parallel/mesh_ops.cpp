@@ -27,17 +27,16 @@ Tensor MeshOps::whole_row(const Tensor& x, const SequenceView& view, const char*
   return by_rank.index_select(0, to_tensor(layout::inverse_permutation(view.context_order())));
 }
 
-kernels::LinearRecurrenceResult MeshOps::linear_recurrence(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay,
-                                                           const Tensor& initial_state, const SequenceView& view,
-                                                           const kernels::LinearRecurrenceOptions& options) {
-  if (view.share.context_ranks == 1) return local_.linear_recurrence(q, k, v, log_decay, initial_state, view, options);
-  LONGHAUL_ASSERT(!initial_state.defined(), "decoding runs on one context rank");
+Tensor MeshOps::linear_recurrence(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay,
+                                  const kernels::RecurrenceStates& states, const SequenceView& view,
+                                  const kernels::LinearRecurrenceOptions& options) {
+  if (view.share.context_ranks == 1) return local_.linear_recurrence(q, k, v, log_decay, states, view, options);
+  LONGHAUL_ASSERT(!states.state_shkv.defined(), "decoding runs on one context rank");
   const auto whole = [&](const Tensor& x, const char* name) { return x.defined() ? whole_row(x, view, name) : x; };
   const bool by_token = log_decay.defined() && log_decay.dim() > 1;  // else one for each head, which every rank has
-  const auto result =
-      local_.linear_recurrence(whole(q, "queries"), whole(k, "keys"), whole(v, "values"), by_token ? whole(log_decay, "decays") : log_decay,
-                               initial_state, SequenceView(view.layout), options);
-  return {result.o_thd.index_select(0, to_tensor(view.token_index)), result.final_state_nhkv};
+  const Tensor o = local_.linear_recurrence(whole(q, "queries"), whole(k, "keys"), whole(v, "values"),
+                                            by_token ? whole(log_decay, "decays") : log_decay, {}, SequenceView(view.layout), options);
+  return o.index_select(0, to_tensor(view.token_index));
 }
 
 Tensor MeshOps::attention(const Tensor& q, const Tensor& k, const Tensor& v, const SequenceView& view,
@@ -57,8 +56,9 @@ Tensor MeshOps::attention(const Tensor& q, const Tensor& k, const Tensor& v, con
       .o_thd;
 }
 
-Tensor MeshOps::attention_cached(const Tensor& q, const kernels::KeyValueCache& cache, const kernels::AttentionOptions& options) {
-  return local_.attention_cached(q, cache, options);  // heads by themselves
+Tensor MeshOps::attention_cached(const Tensor& q, const SequenceView& view, const kernels::KeyValueCache& cache,
+                                 std::span<const int64_t> rows, const kernels::AttentionOptions& options) {
+  return local_.attention_cached(q, view, cache, rows, options);  // heads by themselves
 }
 
 Tensor MeshOps::rms_norm(const Tensor& x, const Tensor& gate, const Tensor& weight, double eps) {

@@ -18,12 +18,13 @@ class MeshOps final : public model::ParallelOps {
   int64_t tensor_ranks() const override { return groups_.size(layout::Axis::kTp); }
   Tensor gather_tokens(const Tensor& own_td, const layout::SequenceView& view) override;
   Tensor sum_to_own_tokens(const Tensor& partial_td, const layout::SequenceView& view) override;
-  kernels::LinearRecurrenceResult linear_recurrence(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const Tensor& log_decay,
-                                                    const Tensor& initial_state_nhkv, const layout::SequenceView& view,
-                                                    const kernels::LinearRecurrenceOptions& options) override;
+  Tensor linear_recurrence(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const Tensor& log_decay,
+                           const kernels::RecurrenceStates& states, const layout::SequenceView& view,
+                           const kernels::LinearRecurrenceOptions& options) override;
   Tensor attention(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const layout::SequenceView& view,
                    const kernels::AttentionOptions& options) override;
-  Tensor attention_cached(const Tensor& q_thd, const kernels::KeyValueCache& cache, const kernels::AttentionOptions& options) override;
+  Tensor attention_cached(const Tensor& q_thd, const layout::SequenceView& view, const kernels::KeyValueCache& cache,
+                          std::span<const int64_t> rows, const kernels::AttentionOptions& options) override;
   Tensor rms_norm(const Tensor& x_tc, const Tensor& gate_tc, const Tensor& weight_c, double eps) override;
   Tensor embed(const Tensor& ids_t, const model::VocabularyShare& table, const kernels::EmbeddingTable* positions,
                const layout::SequenceView& view) override;

@@ -50,9 +50,10 @@ BlockMemory mixer_memory(const MemoryRequest& request, recipe::Mixer mixer) {
 DecodingState decoding_state(const recipe::ModelConfig& model, recipe::Dtype dtype) {
   DecodingState state;
   for (int64_t l = 0; l < model.layers; ++l) {
-    const auto [attention, recurrence] = recipe::entry_of(model.mixer(l)).operators(model);
-    state.bytes += number(recurrence.heads * recurrence.key * recurrence.value * wide_bytes(dtype));
-    state.bytes_per_token += number(2 * attention.kv_heads * attention.head_dim * element_bytes(dtype));
+    for (const recipe::MixerStateTensor& tensor : recipe::entry_of(model.mixer(l)).state(model)) {
+      const double bytes = number(tensor.elements() * (tensor.wide ? wide_bytes(dtype) : element_bytes(dtype)));
+      (tensor.of_token ? state.bytes_per_token : state.bytes) += bytes;
+    }
   }
   return state;
 }

@@ -1,6 +1,8 @@
 #include "recipe/mixers.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "recipe/check.h"
 #include "recipe/mixers/dense.h"
@@ -82,6 +84,17 @@ MixerTensor head_vector(std::string name, Role role, int64_t heads, int64_t head
 MixerTensor below(MixerTensor tensor) {
   tensor.beside = true;
   return tensor;
+}
+
+int64_t MixerStateTensor::elements() const { return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>()); }
+
+std::vector<MixerStateTensor> state_of(const RecurrenceSizes& sizes) {
+  return {{.name = "recurrence", .shape = {sizes.heads, sizes.key, sizes.value}, .wide = true}};
+}
+
+std::vector<MixerStateTensor> state_of(const AttentionSizes& sizes) {
+  return {{.name = "keys", .shape = {sizes.kv_heads, sizes.head_dim}, .of_token = true},
+          {.name = "values", .shape = {sizes.kv_heads, sizes.head_dim}, .of_token = true}};
 }
 
 }  // namespace longhaul::recipe

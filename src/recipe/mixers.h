@@ -72,6 +72,15 @@ struct OperatorSizes {
   RecurrenceSizes recurrence;
 };
 
+// What decoding keeps in one layer, under a name: of a sequence, whatever its length, or of each of its tokens (in pages).
+struct MixerStateTensor {
+  std::string name;            // "recurrence"; of tokens "keys" and "values"
+  std::vector<int64_t> shape;  // of a sequence, or of a token; the first axis are heads, dealt out over tensor ranks
+  bool of_token = false;
+  bool wide = false;  // in the precision of sums and statistics, not the working one
+  int64_t elements() const;
+};
+
 // What plan/ knows when it asks a mixer what it takes of memory. Bytes, but for the first two.
 struct BlockSizes {
   double tokens = 0, documents = 0;
@@ -98,6 +107,7 @@ struct SequenceMixerEntry {
   OperatorSizes (*operators)(const ModelConfig&);
   std::vector<MixerTensor> (*tensors)(const ModelConfig&);           // of one layer
   std::vector<MixerTensor> (*shared)(const ModelConfig&) = nullptr;  // of all layers together, where it has such; named without a layer
+  std::vector<MixerStateTensor> (*state)(const ModelConfig&);        // of one layer
   BlockMemory (*memory)(const ModelConfig&, const BlockSizes&);
 };
 
@@ -123,5 +133,8 @@ MixerTensor head_rows(std::string name, Role role, int64_t heads, int64_t head_d
 MixerTensor head_columns(std::string name, Role role, int64_t out, int64_t heads, int64_t head_dim);
 MixerTensor head_vector(std::string name, Role role, int64_t heads, int64_t head_dim);
 MixerTensor below(MixerTensor tensor);  // beside = true
+// The state of a recurrence of these sizes, and keys and values of each token.
+std::vector<MixerStateTensor> state_of(const RecurrenceSizes& sizes);
+std::vector<MixerStateTensor> state_of(const AttentionSizes& sizes);
 
 }  // namespace longhaul::recipe

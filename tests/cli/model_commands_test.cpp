@@ -92,6 +92,20 @@ TEST_F(ModelCommands, TrainThenUseTheModel) {
   EXPECT_THAT(printed.output, ::testing::StartsWith("aaa"));
   EXPECT_EQ(longhaul({"sample", run(), "--prompt", "aaa", "--tokens", "0"}).output, "aaa\n");
 
+  // Several texts: one object a line, each as its seed gives it alone.
+  const ProcessResult several = longhaul({"sample", run(), "--prompt", "aaa", "--tokens", "5", "--count", "3", "--seed", "2", "--json"});
+  ASSERT_EQ(several.status, 0) << several.errors;
+  std::vector<nlohmann::json> lines;
+  std::istringstream stream(several.output);
+  for (std::string line; std::getline(stream, line);) lines.push_back(nlohmann::json::parse(line));
+  ASSERT_EQ(lines.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(lines[i]["seed"], 2 + i);
+  EXPECT_EQ(lines[1]["ids"], sample["ids"]) << "seed 3";
+  EXPECT_EQ(lines[1]["text"], sample["text"]);
+  const ProcessResult headed = longhaul({"sample", run(), "--prompt", "aaa", "--tokens", "5", "--count", "2", "--seed", "3"});
+  EXPECT_THAT(headed.output, ::testing::StartsWith("--- 1 of 2, --seed 3\n" + printed.output + "\n--- 2 of 2, --seed 4\naaa"));
+  EXPECT_EQ(longhaul({"sample", run(), "--prompt", "aaa", "--count", "0"}).status, 64);
+
   std::ofstream(folder_ / "ids.json") << "[97, 97, 10]";
   const auto logits = folder_ / "logits.safetensors";
   ASSERT_EQ(longhaul({"score", run(), "--ids", (folder_ / "ids.json").string(), "--out", logits.string()}).status, 0);

@@ -14,6 +14,18 @@ namespace {
 
 using namespace longhaul::testing;
 
+// The logits [vocabulary] of a state with one sequence, after more tokens of it.
+Tensor advance_one(model::Decoder& decoder, const std::vector<int64_t>& ids, model::DecoderState& state) {
+  const Continuation continuation{0, ids};
+  return advance(decoder, std::span(&continuation, 1), state)[0];
+}
+
+model::DecoderState state_of_one(const model::Decoder& decoder) {
+  model::DecoderState state = decoder.make_state();
+  EXPECT_EQ(state.add(), 0);
+  return state;
+}
+
 // [tokens, vocabulary]: what the model says after each token, without any cache.
 Tensor full_logits(model::Decoder& decoder, const std::vector<int64_t>& ids) {
   const at::NoGradGuard guard;
@@ -32,14 +44,14 @@ TEST_P(Decoding, PrefillAndDecodeEqualTheFullPass) {
     const auto ids = random_ids(18, GetParam().config.vocabulary, 8);
     const Tensor full = full_logits(decoder, ids);
     for (const int64_t prefill : {1, 2, 4, 7, 17, 18}) {
-      model::DecoderState state;
-      Tensor logits = advance(decoder, {ids.begin(), ids.begin() + prefill}, state);
+      model::DecoderState state = state_of_one(decoder);
+      Tensor logits = advance_one(decoder, {ids.begin(), ids.begin() + prefill}, state);
       EXPECT_LT(relative_error(logits, full[prefill - 1]), tolerance) << dtype << " prefill " << prefill;
       for (int64_t t = prefill; t < 18; ++t) {
-        logits = advance(decoder, {ids[static_cast<size_t>(t)]}, state);
+        logits = advance_one(decoder, {ids[static_cast<size_t>(t)]}, state);
         EXPECT_LT(relative_error(logits, full[t]), tolerance) << dtype << " prefill " << prefill << " token " << t;
       }
-      EXPECT_EQ(state.tokens, 18);
+      EXPECT_EQ(state.tokens(0), 18);
     }
   }
 }
@@ -48,10 +60,10 @@ TEST_P(Decoding, PrefillAndDecodeEqualTheFullPass) {
 TEST_P(Decoding, ChunkedPrefill) {
   model::Decoder decoder = filled_decoder(GetParam().config);
   const auto ids = random_ids(18, GetParam().config.vocabulary, 9);
-  model::DecoderState state;
-  advance(decoder, {ids.begin(), ids.begin() + 5}, state);
-  advance(decoder, {ids.begin() + 5, ids.begin() + 11}, state);
-  const Tensor last = advance(decoder, {ids.begin() + 11, ids.end()}, state);
+  model::DecoderState state = state_of_one(decoder);
+  advance_one(decoder, {ids.begin(), ids.begin() + 5}, state);
+  advance_one(decoder, {ids.begin() + 5, ids.begin() + 11}, state);
+  const Tensor last = advance_one(decoder, {ids.begin() + 11, ids.end()}, state);
   EXPECT_LT(relative_error(last, full_logits(decoder, ids)[17]), 1e-10);
 }
 
@@ -114,10 +126,11 @@ TEST(Generate, DrawsOnlyWhatTheTokenizerHas) {
 
 TEST(Generate, LeavesNoGradient) {
   model::Decoder decoder = filled_decoder(gpt2_like(), "fp32");
-  model::DecoderState state;
-  EXPECT_FALSE(advance(decoder, {1, 2}, state).requires_grad());
-  EXPECT_FALSE(state.layers[0].keys_values.key_pages().at(0).requires_grad());
-  EXPECT_EQ(state.layers[0].keys_values.tokens(), 2);
+  model::DecoderState state = state_of_one(decoder);
+  EXPECT_FALSE(advance_one(decoder, {1, 2}, state).requires_grad());
+  const kernels::KeyValueCache& cache = *state.layers()[0].pages();
+  EXPECT_FALSE(cache.pool().keys(cache.pages(0).at(0)).requires_grad());
+  EXPECT_EQ(cache.tokens(0), 2);
 }
 
 // All weights zero: logits are equal, the likeliest token is id 0.

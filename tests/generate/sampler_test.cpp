@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "base/error.h"
+#include "base/random.h"
 
 namespace longhaul::generate {
 namespace {
@@ -118,6 +121,46 @@ TEST(Sampler, RefusesWhatIsOutOfRange) {
   EXPECT_EQ(code({1, kInfinity}, {.temperature = 0}), ExitCode::kNumeric);
   EXPECT_EQ(code({-kInfinity, -kInfinity}, {}), ExitCode::kNumeric);
   EXPECT_EQ(code({}, {}), ExitCode::kNumeric);
+}
+
+// The definition in a sort: kept are the likeliest until their weights reach p.
+int64_t by_sorting(const std::vector<float>& logits, const SamplerSettings& settings, uint64_t index) {
+  std::vector<size_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return logits[a] > logits[b]; });
+  std::vector<double> weights;
+  for (const size_t i : order) weights.push_back(std::exp((static_cast<double>(logits[i]) - logits[order[0]]) / settings.temperature));
+  const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  double kept = 0;
+  size_t count = 0;
+  while (kept < settings.top_p * total) kept += weights[count++];
+  const double target = RandomStream(settings.seed, "generate").uniform(index) * kept;
+  double sum = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (sum += weights[i]; target < sum) return static_cast<int64_t>(order[i]);
+  }
+  return static_cast<int64_t>(order[count - 1]);
+}
+
+TEST(Sampler, TopPIsThatOfASort) {
+  const RandomStream random(1, "logits");
+  for (const double temperature : {0.1, 0.8, 3.0}) {
+    for (const double top_p : {0.1, 0.9, 0.999}) {
+      for (uint64_t draw = 0; draw < 50; ++draw) {
+        std::vector<float> logits(2000);
+        for (size_t i = 0; i < logits.size(); ++i)
+          logits[i] = static_cast<float>(std::round(40 * random.uniform(draw * 2000 + i)) / 4);  // many are equal
+        if (draw % 5 == 0) std::fill(logits.begin() + 3, logits.end() - 7, draw % 2 == 0 ? -std::numeric_limits<float>::infinity() : 0.0f);
+        if (draw % 10 == 5) std::fill(logits.begin(), logits.begin() + 3, 0.0f);
+        if (draw == 10) std::fill(logits.end() - 7, logits.end(), -std::numeric_limits<float>::infinity());
+        if (draw == 20)
+          std::replace_if(
+              logits.begin(), logits.end(), [](float x) { return std::isfinite(x); }, 1.0f);
+        const SamplerSettings settings{.temperature = temperature, .top_p = top_p, .seed = draw};
+        EXPECT_EQ(next_token(logits, settings, draw), by_sorting(logits, settings, draw)) << temperature << " " << top_p << " " << draw;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "kernels/attention_cases.h"
 #include "kernels/block/block.h"
 #include "support/threads.h"
+#include "tensor/to_tensor.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -30,14 +31,15 @@ TEST_P(PagedAttention, IsAttentionOverAllKeysSoFar) {
     const Tensor q = random_tensor({600, h.heads, h.key}, 1, type), k = random_tensor({600, h.key_heads, h.key}, 2, type),
                  v = random_tensor({600, h.key_heads, h.value}, 3, type);
     const AttentionOptions options{.scale = 0.3, .window = h.window};
-    KeyValueCache cache;
+    KeyValueCache cache({.heads = h.key_heads, .key = h.key, .value = h.value, .options = type});
+    cache.grow(2);
+    const std::vector<int64_t> row = {1};
     int64_t tokens = 0;
     for (const int64_t count : {1, 1, 2, 126, 126, 1, 254, 3, 1, 5, 79, 1}) {
-      cache.append(k.narrow(0, tokens, count), v.narrow(0, tokens, count));
+      cache.append(row, std::vector<int64_t>{0, count}, k.narrow(0, tokens, count), v.narrow(0, tokens, count));
       const Tensor fresh = q.narrow(0, tokens, count);
       tokens += count;
-      const KeyValueCache* const one = &cache;
-      const auto paged = attention_paged(fresh, {}, std::span(&one, 1), options);
+      const auto paged = attention_paged(fresh, {}, cache, row, options);
       EXPECT_EQ(Dispatcher::last("attention_paged").chosen, answers);
       const auto whole =
           attention_reference(fresh.to(at::kDouble), k.narrow(0, 0, tokens).to(at::kDouble), v.narrow(0, 0, tokens).to(at::kDouble),
@@ -45,9 +47,10 @@ TEST_P(PagedAttention, IsAttentionOverAllKeysSoFar) {
       expect_near(paged.o_thd, whole.o_thd, tolerance, "o");
       expect_near(paged.logsumexp_th, whole.logsumexp_th, tolerance, "logsumexp");
     }
-    EXPECT_EQ(cache.tokens(), 600);
-    EXPECT_TRUE(cache.keys_shd().equal(k));
-    EXPECT_TRUE(cache.values_shd().equal(v));
+    EXPECT_EQ(cache.tokens(1), 600);
+    EXPECT_EQ(cache.tokens(0), 0);
+    EXPECT_TRUE(cache.keys_shd(1).equal(k));
+    EXPECT_TRUE(cache.values_shd(1).equal(v));
   }
 }
 
@@ -55,39 +58,131 @@ INSTANTIATE_TEST_SUITE_P(Shapes, PagedAttention,
                          ::testing::Values(Heads{4, 4, 16, 16, 0}, Heads{8, 2, 16, 8, 0}, Heads{70, 1, 5, 9, 0}, Heads{2, 1, 64, 64, 130},
                                            Heads{5, 1, 8, 8, 200}));
 
-TEST(PagedCache, GrowsByPageAndLeavesPagesWhereTheyAre) {
-  KeyValueCache cache;
-  EXPECT_EQ(cache.bytes(), 0);
-  const auto append = [&](int64_t count) { cache.append(at::ones({count, 2, 8}), at::ones({count, 2, 4})); };
-  append(1);
-  const int64_t page = cache.bytes();
-  EXPECT_EQ(page, KeyValueCache::kPageTokens * 2 * (8 + 4) * 4);
-  const void* const first = cache.key_pages()[0].const_data_ptr();
-  append(KeyValueCache::kPageTokens - 1);
-  EXPECT_EQ(cache.bytes(), page);
-  append(1);
-  EXPECT_EQ(cache.bytes(), 2 * page);
-  append(3 * KeyValueCache::kPageTokens);
-  EXPECT_EQ(cache.bytes(), 5 * page);
-  EXPECT_EQ(cache.key_pages()[0].const_data_ptr(), first);
+constexpr int64_t kPage = PagePool::kTokens;
+
+// A cache of 2 kv heads, 8 key and 4 value channels in fp32, and what should be in it.
+class Cache : public ::testing::Test {
+ protected:
+  Cache() { cache_.grow(4); }
+
+  void append(int64_t row, int64_t count) {
+    const Tensor k = random_tensor({count, 2, 8}, ++seed_, at::kFloat), v = random_tensor({count, 2, 4}, ++seed_, at::kFloat);
+    cache_.append(std::span(&row, 1), std::vector<int64_t>{0, count}, k, v);
+    keys_[row] = keys_[row].defined() ? at::cat({keys_[row], k}) : k;
+    values_[row] = values_[row].defined() ? at::cat({values_[row], v}) : v;
+  }
+  void copy(int64_t from, int64_t to) {
+    cache_.copy(from, to);
+    keys_[to] = keys_[from];
+    values_[to] = values_[from];
+  }
+  void clear(int64_t row) {
+    cache_.clear(row);
+    keys_[row] = values_[row] = Tensor();
+  }
+  void expect_all() const {
+    for (int64_t row = 0; row < 4; ++row) {
+      ASSERT_EQ(cache_.tokens(row), keys_[row].defined() ? keys_[row].size(0) : 0) << row;
+      if (!keys_[row].defined()) continue;
+      EXPECT_TRUE(cache_.keys_shd(row).equal(keys_[row])) << row;
+      EXPECT_TRUE(cache_.values_shd(row).equal(values_[row])) << row;
+    }
+  }
+
+  const PoisonFreshMemory poison_;
+  KeyValueCache cache_{{.heads = 2, .key = 8, .value = 4, .options = at::kFloat}};
+  Tensor keys_[4], values_[4];
+  uint64_t seed_ = 0;
+};
+
+TEST_F(Cache, GrowsByPageAndLeavesPagesWhereTheyAre) {
+  EXPECT_EQ(cache_.pool().bytes(), 0);
+  append(0, 1);
+  const int64_t page = cache_.pool().bytes();
+  EXPECT_EQ(page, kPage * 2 * (8 + 4) * 4);
+  const void* const first = cache_.pool().keys(cache_.pages(0)[0]).const_data_ptr();
+  append(0, kPage - 1);
+  EXPECT_EQ(cache_.pool().bytes(), page);
+  append(0, 1);
+  EXPECT_EQ(cache_.pool().bytes(), 2 * page);
+  append(0, 3 * kPage);
+  EXPECT_EQ(cache_.pool().bytes(), 5 * page);
+  EXPECT_EQ(cache_.pool().keys(cache_.pages(0)[0]).const_data_ptr(), first);
+  expect_all();
 }
 
+TEST_F(Cache, CopiesShareTheirPagesUntilOneWrites) {
+  append(0, kPage + 7);
+  copy(0, 1);
+  copy(0, 2);
+  EXPECT_EQ(cache_.pool().in_use(), 2) << "a copy takes no page";
+  append(1, 1);
+  EXPECT_EQ(cache_.pool().in_use(), 3) << "the unfinished page is copied first";
+  EXPECT_EQ(cache_.pages(1)[0], cache_.pages(0)[0]) << "the full one is not";
+  EXPECT_NE(cache_.pages(1)[1], cache_.pages(0)[1]);
+  append(0, 2);
+  EXPECT_EQ(cache_.pool().in_use(), 4);
+  const int64_t last = cache_.pages(2)[1];
+  append(2, 3);
+  EXPECT_EQ(cache_.pool().in_use(), 4) << "the last one that has it keeps it";
+  EXPECT_EQ(cache_.pages(2)[1], last);
+  expect_all();
+}
+
+TEST_F(Cache, ACopyOfFullPagesTakesAFreshOne) {
+  append(0, kPage);
+  copy(0, 3);
+  append(3, 1);
+  append(0, 1);
+  EXPECT_EQ(cache_.pool().in_use(), 3);
+  expect_all();
+}
+
+TEST_F(Cache, FreedPagesAreUsedAgain) {
+  append(0, 2 * kPage + 1);
+  copy(0, 1);
+  append(1, kPage);
+  const int64_t bytes = cache_.pool().bytes();
+  clear(0);
+  EXPECT_EQ(cache_.pool().in_use(), 4) << "only what nobody else has is free";
+  append(2, kPage);
+  EXPECT_EQ(cache_.pool().bytes(), bytes) << "and taken first";
+  copy(2, 1);
+  EXPECT_EQ(cache_.pool().in_use(), 1) << "what the target had is given back";
+  append(3, 4 * kPage);
+  EXPECT_EQ(cache_.pool().bytes(), bytes);
+  expect_all();
+}
+
+// Three sequences in another order than their rows, of 300, 1 and 40 tokens, two of which share a beginning.
 TEST(PagedCache, ServesSeveralSequencesAtOnce) {
-  const int64_t lengths[] = {300, 1, 40}, queries[] = {1, 1, 30};
-  const Tensor q = random_tensor({32, 4, 16}, 1, at::kFloat);
-  std::vector<KeyValueCache> caches(3);
-  std::vector<const KeyValueCache*> pointers;
-  std::vector<Tensor> expected;
-  int64_t token = 0;
-  for (size_t n = 0; n < 3; ++n) {
-    caches[n].append(random_tensor({lengths[n], 2, 16}, 10 + n, at::kFloat), random_tensor({lengths[n], 2, 16}, 20 + n, at::kFloat));
-    pointers.push_back(&caches[n]);
-    expected.push_back(attention_paged(q.narrow(0, token, queries[n]), {}, std::span(&pointers.back(), 1), {.scale = 0.3}).o_thd);
-    token += queries[n];
+  for (const int64_t heads : {2, 4, 8, 12}) {
+    const std::vector<int64_t> rows = {3, 0, 1}, beginnings = {0, 299, 300, 310}, offsets = {0, 1, 2, 32};
+    KeyValueCache cache({.heads = 2, .key = 16, .value = 16, .options = at::kFloat});
+    cache.grow(4);
+    const auto k = random_tensor({310, 2, 16}, 1, at::kFloat), v = random_tensor({310, 2, 16}, 2, at::kFloat);
+    cache.append(rows, beginnings, k, v);
+    const Tensor more_k = random_tensor({31, 2, 16}, 3, at::kFloat), more_v = random_tensor({31, 2, 16}, 4, at::kFloat);
+    cache.append(std::vector<int64_t>{1, 3}, std::vector<int64_t>{0, 30, 31}, more_k, more_v);
+    const Tensor q = random_tensor({32, heads, 16}, 5, at::kFloat);
+    const auto all = attention_paged(q, to_tensor(offsets), cache, rows, {.scale = 0.3});
+    const std::vector<Tensor> keys = {at::cat({k.narrow(0, 0, 299), more_k.narrow(0, 30, 1)}), k.narrow(0, 299, 1),
+                                      at::cat({k.narrow(0, 300, 10), more_k.narrow(0, 0, 30)})};
+    const std::vector<Tensor> values = {at::cat({v.narrow(0, 0, 299), more_v.narrow(0, 30, 1)}), v.narrow(0, 299, 1),
+                                        at::cat({v.narrow(0, 300, 10), more_v.narrow(0, 0, 30)})};
+    const auto expected = attention_reference(q.to(at::kDouble), at::cat(keys).to(at::kDouble), at::cat(values).to(at::kDouble),
+                                              to_tensor(offsets), at::tensor({0, 300, 301, 341}, at::kLong), {.scale = 0.3});
+    expect_near(all.o_thd, expected.o_thd, 1e-5, "o");
+    expect_near(all.logsumexp_th, expected.logsumexp_th, 1e-5, "logsumexp");
+    for (size_t n = 0; n < 3; ++n) {
+      const Tensor own = q.narrow(0, offsets[n], offsets[n + 1] - offsets[n]);
+      EXPECT_TRUE(
+          all.o_thd.narrow(0, offsets[n], own.size(0)).equal(attention_paged(own, {}, cache, std::span(&rows[n], 1), {.scale = 0.3}).o_thd))
+          << "alone, bit for bit: " << heads << " heads, sequence " << n;
+    }
+    expect_same_for_all_threads(
+        [&] { return std::vector<Tensor>{attention_paged(q, to_tensor(offsets), cache, rows, {.scale = 0.3}).o_thd}; });
   }
-  const Tensor offsets = at::tensor({0, 1, 2, 32}, at::kLong);
-  EXPECT_TRUE(attention_paged(q, offsets, pointers, {.scale = 0.3}).o_thd.equal(at::cat(expected)));
-  expect_same_for_all_threads([&] { return std::vector<Tensor>{attention_paged(q, offsets, pointers, {.scale = 0.3}).o_thd}; });
 }
 
 TEST(PagedCache, RefusesBadArgumentsByName) {
@@ -100,22 +195,28 @@ TEST(PagedCache, RefusesBadArgumentsByName) {
     return "accepted";
   };
   using ::testing::HasSubstr;
-  KeyValueCache cache;
+  KeyValueCache cache({.heads = 2, .key = 8, .value = 8, .options = at::kFloat});
+  cache.grow(2);
+  const std::vector<int64_t> row = {0}, two = {0, 2};
   const Tensor x = at::zeros({2, 2, 8});
-  EXPECT_THAT(refused([&] { cache.append(at::zeros({2, 8}), x); }), HasSubstr("bad argument k"));
-  EXPECT_THAT(refused([&] { cache.append(x, at::zeros({3, 2, 8})); }), HasSubstr("bad argument v"));
-  cache.append(x, x);
-  EXPECT_THAT(refused([&] { cache.append(at::zeros({2, 1, 8}), at::zeros({2, 1, 8})); }), HasSubstr("bad argument k"));
-  EXPECT_THAT(refused([&] { cache.append(x, at::zeros({2, 2, 4})); }), HasSubstr("bad argument v"));
-  const KeyValueCache* const one = &cache;
-  const auto call = [&](const Tensor& q, const Tensor& offsets = {}) {
-    return [&, q, offsets] { attention_paged(q, offsets, std::span(&one, 1), {}); };
+  const auto append = [&](const Tensor& k, const Tensor& v) { return refused([&] { cache.append(row, two, k, v); }); };
+  EXPECT_THAT(append(at::zeros({2, 8}), x), HasSubstr("bad argument k"));
+  EXPECT_THAT(append(at::zeros({2, 1, 8}), x), HasSubstr("bad argument k"));
+  EXPECT_THAT(append(x.to(at::kBFloat16), x), HasSubstr("bad argument k"));
+  EXPECT_THAT(append(x, at::zeros({3, 2, 8})), HasSubstr("bad argument v"));
+  EXPECT_THAT(append(x, at::zeros({2, 2, 4})), HasSubstr("bad argument v"));
+  cache.append(row, two, x, x);
+  const auto call = [&](const Tensor& q, const Tensor& offsets = {}, std::vector<int64_t> rows = {0}) {
+    return refused([&] { attention_paged(q, offsets, cache, rows, {}); });
   };
-  EXPECT_THAT(refused(call(at::zeros({2, 8}))), HasSubstr("bad argument q"));
-  EXPECT_THAT(refused(call(at::zeros({2, 2, 8}).requires_grad_())), HasSubstr("no gradient"));
-  EXPECT_THAT(refused(call(at::zeros({3, 2, 8}))), HasSubstr("at least the 3 tokens"));
-  EXPECT_THAT(refused(call(at::zeros({2, 3, 8}))), HasSubstr("bad argument caches"));
-  EXPECT_THAT(refused(call(at::zeros({2, 2, 8}), at::tensor({0, 1, 2}, at::kLong))), HasSubstr("bad argument caches"));
+  EXPECT_THAT(call(at::zeros({2, 8})), HasSubstr("bad argument q"));
+  EXPECT_THAT(call(at::zeros({2, 3, 8})), HasSubstr("bad argument q"));
+  EXPECT_THAT(call(x.to(at::kBFloat16)), HasSubstr("bad argument q"));
+  EXPECT_THAT(call(at::zeros({2, 2, 8}).requires_grad_()), HasSubstr("no gradient"));
+  EXPECT_THAT(call(at::zeros({3, 2, 8})), HasSubstr("at least the 3 tokens"));
+  EXPECT_THAT(call(x, {}, {1}), HasSubstr("found     0 tokens")) << "an empty sequence";
+  EXPECT_THAT(call(x, {}, {2}), HasSubstr("bad argument rows"));
+  EXPECT_THAT(call(x, at::tensor({0, 1, 2}, at::kLong)), HasSubstr("bad argument rows"));
 }
 
 }  // namespace

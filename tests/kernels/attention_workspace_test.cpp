@@ -98,7 +98,7 @@ TEST(AttentionWorkspace, IsWhatTheAllocatorCounts) {
 TEST(AttentionWorkspace, FollowsItsFormulas) {
   const int64_t mib = 1 << 20;
   const AttentionSizes gpt2 = one_document(1024, 12, 12, 64);
-  EXPECT_EQ(attention_forward_workspace(gpt2, 2, 1).thread, 16 * (8192 + 16384 + 512) + 32768 + 16384 + 2 * 128 * 128 + 256);
+  EXPECT_EQ(attention_forward_workspace(gpt2, 2, 1).thread, 16 * (8192 + 16384 + 512) + 32768 + 16384 + 2 * 128 * 128 + 3 * 256);
   EXPECT_EQ(attention_backward_workspace(gpt2, 2, 1).thread, 512 * (2 * 192 + 4 * 128) + 8 * (256 * 128 + 16384) + 65536 + 49152);
   EXPECT_EQ(attention_backward_workspace(gpt2, 2, 1).shared, 3 * mib);  // dQ in fp32
   EXPECT_EQ(attention_backward_workspace(one_document(1000, 12, 12, 64), 2, 1).shared, 0) << "too short to be cut";

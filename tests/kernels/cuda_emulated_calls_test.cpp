@@ -213,17 +213,18 @@ TEST(CudaCalls, AttentionWithoutGradientOfTheLogsumexp) {
 TEST(CudaCalls, AttentionOverCachesReadsTheirPages) {
   for (const int64_t window : {0, 100}) {
     expect_like_fp64({"attention_paged"}, [window](at::ScalarType type) {
-      const std::vector<int64_t> lengths = {300, 1, 256, 770};
-      std::vector<KeyValueCache> caches(lengths.size());
-      std::vector<const KeyValueCache*> pointers;
+      const std::vector<int64_t> lengths = {300, 1, 256, 770}, rows = {2, 0, 4, 3};
+      KeyValueCache cache({.heads = 2, .key = 20, .value = 12, .options = type});
+      cache.grow(5);
       for (size_t n = 0; n < lengths.size(); ++n) {
-        for (const int64_t part : {lengths[n] - 1, int64_t{1}})
-          caches[n].append(rounded({part, 2, 20}, 1 + n + static_cast<uint64_t>(part), type), rounded({part, 2, 12}, 9 + n, type));
-        pointers.push_back(&caches[n]);
+        for (const int64_t part : {lengths[n] - 1, int64_t{1}}) {
+          cache.append(std::span(&rows[n], 1), std::vector<int64_t>{0, part},
+                       rounded({part, 2, 20}, 1 + n + static_cast<uint64_t>(part), type), rounded({part, 2, 12}, 9 + n, type));
+        }
       }
       const Tensor q = rounded({4, 6, 40}, 3, type).slice(2, 0, 40, 2);
       const AttentionResult result =
-          attention_paged(q, to_tensor(std::vector<int64_t>{0, 1, 2, 3, 4}), pointers, {.scale = 0.25, .window = window});
+          attention_paged(q, to_tensor(std::vector<int64_t>{0, 1, 2, 3, 4}), cache, rows, {.scale = 0.25, .window = window});
       return std::vector<Tensor>{result.o_thd, result.logsumexp_th};
     });
   }
@@ -233,10 +234,11 @@ TEST(CudaCalls, AttentionOverCachesReadsTheirPages) {
 TEST(CudaCalls, AttentionOfSeveralNewTokensGathersTheCache) {
   Dispatcher::force("attention_paged", "gathered");
   expect_like_fp64({"attention"}, [](at::ScalarType type) {
-    KeyValueCache cache;
-    cache.append(rounded({300, 1, 16}, 1, type), rounded({300, 1, 16}, 2, type));
-    const KeyValueCache* const one = &cache;
-    return std::vector<Tensor>{attention_paged(rounded({2, 4, 16}, 3, type), Tensor(), std::span(&one, 1), {.scale = 0.25}).o_thd};
+    KeyValueCache cache({.heads = 1, .key = 16, .value = 16, .options = type});
+    cache.grow(1);
+    const std::vector<int64_t> rows = {0};
+    cache.append(rows, std::vector<int64_t>{0, 300}, rounded({300, 1, 16}, 1, type), rounded({300, 1, 16}, 2, type));
+    return std::vector<Tensor>{attention_paged(rounded({2, 4, 16}, 3, type), Tensor(), cache, rows, {.scale = 0.25}).o_thd};
   });
   Dispatcher::force("attention_paged", std::nullopt);
 }
@@ -419,10 +421,11 @@ TEST(CudaCalls, RefuseWhatTheyCannotDo) {
   EXPECT_EQ(refused("linear_recurrence"), "it takes heads of 1 to 256 channels");
   attention(wide_heads, wide_heads, wide_heads, Tensor(), Tensor(), {});
   EXPECT_EQ(refused("attention"), "it takes heads of 1 to 256 channels");
-  KeyValueCache cache;
-  cache.append(at::zeros({3, 1, 8}, kBf16), at::zeros({3, 1, 8}, kBf16));
-  const KeyValueCache* const one = &cache;
-  attention_paged(at::zeros({2, 1, 8}, kBf16), Tensor(), std::span(&one, 1), {});
+  KeyValueCache cache({.heads = 1, .key = 8, .value = 8, .options = kBf16});
+  cache.grow(1);
+  const std::vector<int64_t> rows = {0};
+  cache.append(rows, std::vector<int64_t>{0, 3}, at::zeros({3, 1, 8}, kBf16), at::zeros({3, 1, 8}, kBf16));
+  attention_paged(at::zeros({2, 1, 8}, kBf16), Tensor(), cache, rows, {});
   EXPECT_EQ(refused("attention_paged"), "it takes one new token a sequence");
   const Tensor x = at::zeros({2, 8}, kBf16);
   linear(x, at::zeros({4, 8}, kBf16), {}, {.weight = at::zeros({4, 8})});

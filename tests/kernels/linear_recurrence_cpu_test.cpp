@@ -70,7 +70,61 @@ TEST_P(LinearRecurrenceCpuCases, GiveTheSameBitsHoweverTheyAreRun) {
   }
 }
 
+// Decoding: documents continue some of many sequences, in no order. What the others have stays, and every execution leaves the same.
+TEST_P(LinearRecurrenceCpuCases, ContinueStatesInTheirPlaces) {
+  const PoisonFreshMemory poison;
+  const Case& c = GetParam();
+  const auto documents = static_cast<int64_t>(c.offsets.size()) - 1, sequences = documents + 3;
+  std::vector<int64_t> rows;
+  for (int64_t n = 0; n < documents; ++n)
+    rows.push_back((documents - n) % documents + (n % 2 == 0 ? 1 : 2) * static_cast<int64_t>(documents == 1));
+  const Tensor index = to_tensor(rows), at_start = random_tensor({sequences, c.heads, c.key, c.value}, 77, at::kFloat);
+  for (const auto& [type, tolerance] : kTypes) {
+    Inputs in = inputs_of(c, type);
+    in.initial = at_start.index_select(0, index);
+    const Inputs wide = widened(in);
+    const auto expected = linear_recurrence_reference(wide.q.detach(), wide.k.detach(), wide.v.detach(),
+                                                      wide.log_decay.defined() ? wide.log_decay.detach() : Tensor(), wide.initial.detach(),
+                                                      to_tensor(c.offsets), {.scale = 0.7});
+    Tensor first;
+    for (const auto execution : {RecurrenceExecution::kFused, RecurrenceExecution::kSegmented, RecurrenceExecution::kTwoPass}) {
+      const Tensor states = at_start.clone();
+      const Forced forced("cpu");
+      const Tensor o = linear_recurrence_continued(in.q.detach(), in.k.detach(), in.v.detach(),
+                                                   in.log_decay.defined() ? in.log_decay.detach() : Tensor(), {states, rows},
+                                                   to_tensor(c.offsets), {.scale = 0.7, .execution = execution});
+      if (!first.defined()) first = states;
+      EXPECT_TRUE(states.equal(first));
+      EXPECT_LT(rms_error(o, expected.o_thd), tolerance);
+      EXPECT_LT(rms_error(states.index_select(0, index), expected.final_state_nhkv), tolerance);
+      EXPECT_TRUE(states.index_copy(0, index, in.initial.detach()).equal(at_start)) << "the other sequences";
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Cases, LinearRecurrenceCpuCases, ::testing::ValuesIn(load_cases()));
+
+TEST(ContinuedStates, AreRefusedByName) {
+  const Tensor x = at::zeros({2, 1, 4}), offsets = at::tensor({0, 1, 2}, at::kLong);
+  const auto refused = [&](const Tensor& states, std::vector<int64_t> rows) -> std::string {
+    try {
+      linear_recurrence_continued(x, x, x, Tensor(), {states, rows}, offsets);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  using ::testing::HasSubstr;
+  const Tensor states = at::zeros({3, 1, 4, 4});
+  EXPECT_EQ(refused(states, {2, 0}), "accepted");
+  EXPECT_THAT(refused(states, {1, 1}), HasSubstr("bad argument rows")) << "twice the same";
+  EXPECT_THAT(refused(states, {0, 3}), HasSubstr("bad argument rows"));
+  EXPECT_THAT(refused(states, {-1, 0}), HasSubstr("bad argument rows"));
+  EXPECT_THAT(refused(states, {1}), HasSubstr("bad argument rows"));
+  EXPECT_THAT(refused(at::zeros({3, 1, 4, 5}), {0, 1}), HasSubstr("bad argument states"));
+  EXPECT_THAT(refused(states.to(at::kDouble), {0, 1}), HasSubstr("bad argument states"));
+  EXPECT_THAT(refused(states.transpose(2, 3), {0, 1}), HasSubstr("contiguous"));
+}
 
 Case case_of(const std::string& decay, std::vector<int64_t> offsets, int64_t key = 24, int64_t value = 40, double steep = 0.3) {
   return {

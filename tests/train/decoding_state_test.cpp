@@ -15,18 +15,19 @@ class StateOfDecoding : public ::testing::TestWithParam<NamedConfig> {};
 
 TEST_P(StateOfDecoding, IsAsLargeAsPlanned) {
   recipe::ModelConfig config = GetParam().config;
-  constexpr int64_t kTokens = kernels::KeyValueCache::kPageTokens;
+  constexpr int64_t kTokens = kernels::PagePool::kTokens;
   if (config.max_positions > 0) config.max_positions = kTokens;
   const std::pair<const char*, recipe::Dtype> precisions[] = {
       {"fp64", recipe::Dtype::kFp64}, {"fp32", recipe::Dtype::kFp32}, {"bf16", recipe::Dtype::kBf16}};
   for (const auto& [dtype, named] : precisions) {
     model::Decoder decoder = filled_decoder(config, dtype);
-    model::DecoderState state;
-    generate::advance(decoder, random_ids(kTokens, config.vocabulary, 8), state);
+    model::DecoderState state = decoder.make_state();
+    const generate::Continuation continuation{state.add(), random_ids(kTokens, config.vocabulary, 8)};
+    generate::advance(decoder, std::span(&continuation, 1), state);
     int64_t recurrence = 0, cache = 0;
-    for (const model::MixerState& layer : state.layers) {
-      if (layer.recurrence_1hkv.defined()) recurrence += static_cast<int64_t>(layer.recurrence_1hkv.nbytes());
-      cache += layer.keys_values.bytes();
+    for (const model::MixerState& layer : state.layers()) {
+      recurrence += layer.row_bytes();
+      if (layer.pages() != nullptr) cache += layer.pages()->pool().bytes();
     }
     const plan::DecodingState planned = plan::decoding_state(config, named);
     EXPECT_EQ(planned.bytes, static_cast<double>(recurrence)) << dtype;

@@ -8,7 +8,6 @@
 
 #include "checkpoint/open_model.h"
 #include "generate/generate.h"
-#include "model/state.h"
 #include "recipe/load.h"
 #include "tensor/cpu_allocator.h"
 #include "train/pretrain.h"
@@ -107,8 +106,7 @@ TEST_F(Sample, AModelOpenedForInferenceHoldsNoGradients) {
   const int64_t before = memory_statistics().of(MemoryPurpose::kGradients).bytes;
   reset_memory_peaks();
   const auto opened = checkpoint::open_model(folder_ / "run");
-  model::DecoderState state;
-  generate::advance(*opened.decoder, {1, 2, 3}, state);
+  generate::generate(*opened.decoder, {1, 2, 3}, {.tokens = 2});
   EXPECT_EQ(memory_statistics().of(MemoryPurpose::kGradients).peak, before);
   EXPECT_GT(memory_statistics().of(MemoryPurpose::kParameters).bytes, 0);
 }

@@ -74,18 +74,20 @@ void backward(const AttentionProblem& problem, const AttentionResult& result, co
 }
 
 template <class Element>
-void paged(const PagedProblem& problem, const AttentionResult& result, const Tensor& key_page) {
+void paged(const PagedProblem& problem, const AttentionResult& result) {
   AttentionForward<Element> call;
-  for (size_t n = 0; n < problem.caches.size(); ++n) {
-    const KeyValueCache& cache = *problem.caches[n];
-    call.documents.push_back({problem.offsets[n], problem.offsets[n + 1] - problem.offsets[n], 0, cache.tokens()});
+  const PagePool& pool = problem.cache.pool();
+  for (size_t n = 0; n < problem.documents(); ++n) {
+    call.documents.push_back({problem.offsets[n], problem.offsets[n + 1] - problem.offsets[n], 0, problem.keys(n)});
     auto& pages = call.keys.pages.emplace_back();
-    for (const Tensor& page : cache.key_pages()) pages.k.push_back(static_cast<const Element*>(page.const_data_ptr()));
-    for (const Tensor& page : cache.value_pages()) pages.v.push_back(static_cast<const Element*>(page.const_data_ptr()));
+    for (const int64_t page : problem.pages(n)) {
+      pages.k.push_back(static_cast<const Element*>(pool.keys(page).const_data_ptr()));
+      pages.v.push_back(static_cast<const Element*>(pool.values(page).const_data_ptr()));
+    }
   }
-  call.keys.page_tokens = KeyValueCache::kPageTokens;
+  call.keys.page_tokens = PagePool::kTokens;
   call.heads = problem.q_thd.size(1);
-  call.key_heads = key_page.size(0);
+  call.key_heads = pool.sizes().heads;
   call.channels = problem.q_thd.size(2);
   call.values = result.o_thd.size(2);
   call.window = problem.options.window;
@@ -115,14 +117,14 @@ Refusal refuse_attention_cpu(const AttentionProblem& problem) {
 Refusal refuse_attention_paged_cpu(const PagedProblem& problem) { return refuse(problem.q_thd, problem.options); }
 
 AttentionResult attention_paged_cpu(const PagedProblem& problem) {
-  const Tensor &q = problem.q_thd, &keys = problem.caches[0]->key_pages().front();
-  const int64_t values = problem.caches[0]->value_pages().front().size(2);
+  const Tensor& q = problem.q_thd;
+  const int64_t values = problem.cache.pool().sizes().value;
   const AttentionResult result{at::empty({q.size(0), q.size(1), values}, q.options()),
                                at::empty({q.size(0), q.size(1)}, q.options().dtype(at::kFloat))};
   if (q.scalar_type() == at::kBFloat16)
-    paged<uint16_t>(problem, result, keys);
+    paged<uint16_t>(problem, result);
   else
-    paged<float>(problem, result, keys);
+    paged<float>(problem, result);
   return result;
 }
 

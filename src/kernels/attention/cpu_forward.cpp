@@ -80,7 +80,7 @@ class ForwardItems {
         p_panels_(arena.take<Element>(packed_size<Element>(kKeyBlock, kQueryTile))),
         keys_(arena.take<Element>(kKeyBlock * call.channels)),
         values_t_(arena.take<Element>(kKeyBlock * call.values)),
-        row_(arena.take<float>(std::max(call.channels, call.values))) {}
+        rows_(arena.take<float>(kDecodeRows * call.channels)) {}
 
   void run(const ForwardItem& item) {
     const AttentionDocument& document = call_.documents[static_cast<size_t>(item.document)];
@@ -178,28 +178,35 @@ class ForwardItems {
     return none ? 0.0f : 1.0f / sum;
   }
 
+  // The few rows of a group side by side: a block of keys and values is read from memory once for all of them.
   void run_by_rows(const ForwardItem& item, const AttentionDocument& document) {
-    for (int64_t t = item.begin; t < item.end; ++t) {
-      for (int64_t h = item.key_head * call_.group(); h < (item.key_head + 1) * call_.group(); ++h) run_row(item, document, t, h);
+    const int64_t group = call_.group(), rows = (item.end - item.begin) * group;
+    const auto token = [&](int64_t r) { return item.begin + r / group; };
+    const auto head = [&](int64_t r) { return item.key_head * group + r % group; };
+    for (int64_t r = 0; r < rows; ++r) {
+      tools_.widen(call_.q.at(document.q + token(r), head(r)), call_.channels, rows_ + r * call_.channels);
+      largest_[r] = -kInfinity;
+      sum_[r] = 0;
     }
-  }
-
-  void run_row(const ForwardItem& item, const AttentionDocument& document, int64_t t, int64_t h) {
-    float largest = -kInfinity, sum = 0;
-    tools_.widen(call_.q.at(document.q + t, h), call_.channels, row_);
-    std::fill_n(outputs_, call_.values, 0.0f);
-    const int64_t last = document.last_key(t);
-    int64_t key = document.first_key(t, call_.window);
-    while (key < last) {
-      const int64_t block = key / kKeyBlock * kKeyBlock, end = std::min(last, block + kKeyBlock);
-      const auto rows = call_.keys.rows(call_.documents, item.document, block, item.key_head, call_.channels, call_.values);
-      tools_.decode(DecodeRow<Element>{row_, rows.k + (key - block) * rows.k_stride, rows.v + (key - block) * rows.v_stride, rows.k_stride,
-                                       rows.v_stride, end - key, call_.channels, call_.values, static_cast<float>(call_.scale) * kLog2E,
-                                       scores_, &largest, &sum, outputs_});
-      key = end;
+    std::fill_n(outputs_, rows * call_.values, 0.0f);
+    const int64_t last = document.last_key(item.end - 1);
+    for (int64_t block = document.first_key(item.begin, call_.window) / kKeyBlock * kKeyBlock; block < last; block += kKeyBlock) {
+      const auto keys = call_.keys.rows(call_.documents, item.document, block, item.key_head, call_.channels, call_.values);
+      for (int64_t r = 0; r < rows; ++r) {
+        const int64_t from = std::max(document.first_key(token(r), call_.window), block) - block;
+        const int64_t count = std::min(document.last_key(token(r)) - block, kKeyBlock) - from;
+        if (count <= 0) continue;
+        tools_.decode(DecodeRow<Element>{rows_ + r * call_.channels, keys.k + from * keys.k_stride, keys.v + from * keys.v_stride,
+                                         keys.k_stride, keys.v_stride, count, call_.channels, call_.values,
+                                         static_cast<float>(call_.scale) * kLog2E, scores_, largest_ + r, sum_ + r,
+                                         outputs_ + r * call_.values});
+      }
     }
-    const float factor = close_row(largest, sum, call_.logsumexp.at(document.q + t, h));
-    tools_.scale_rows(outputs_, 1, call_.values, factor, call_.o.at(document.q + t, h), call_.values);
+    for (int64_t r = 0; r < rows; ++r) {
+      const int64_t t = document.q + token(r);
+      const float factor = close_row(largest_[r], sum_[r], call_.logsumexp.at(t, head(r)));
+      tools_.scale_rows(outputs_ + r * call_.values, 1, call_.values, factor, call_.o.at(t, head(r)), call_.values);
+    }
   }
 
   const AttentionForward<Element>& call_;
@@ -208,7 +215,7 @@ class ForwardItems {
   Element* q_panels_;
   float *outputs_, *largest_, *sum_, *scores_;
   Element *p_panels_, *keys_, *values_t_;
-  float* row_;
+  float* rows_;
   std::vector<Lanes> tiles_;
 };
 

@@ -83,19 +83,19 @@ AttentionGradients backward(const AttentionProblem& problem, const AttentionResu
 Refusal refuse_paged(const PagedProblem& problem) {
   for (size_t n = 0; n + 1 < problem.offsets.size(); ++n) {
     if (problem.offsets[n + 1] - problem.offsets[n] != 1) return "it takes one new token a sequence";
-    if (problem.caches[n]->tokens() > std::numeric_limits<int32_t>::max()) return "a sequence does not fit 32 bits";
+    if (problem.keys(n) > std::numeric_limits<int32_t>::max()) return "a sequence does not fit 32 bits";
   }
-  if (problem.caches.empty()) return "there is no sequence";
-  return refuse(problem.q_thd.size(2), problem.caches[0]->value_pages()[0].size(2), problem.options.window);
+  if (problem.rows.empty()) return "there is no sequence";
+  return refuse(problem.q_thd.size(2), problem.cache.pool().sizes().value, problem.options.window);
 }
 
 // The addresses of all pages, row by row, unused places null. They change when a page is added, not with every token.
-std::vector<const void*> page_table(const PagedProblem& problem, const std::vector<Tensor>& (KeyValueCache::*pages)() const, size_t width) {
-  std::vector<const void*> table(problem.caches.size() * width, nullptr);
-  for (size_t n = 0; n < problem.caches.size(); ++n) {
-    const std::vector<Tensor>& of_cache = (problem.caches[n]->*pages)();
-    std::transform(of_cache.begin(), of_cache.end(), table.begin() + static_cast<std::ptrdiff_t>(n * width),
-                   [](const Tensor& page) { return page.const_data_ptr(); });
+std::vector<const void*> page_table(const PagedProblem& problem, const Tensor& (PagePool::*tensor_of)(int64_t) const, size_t width) {
+  std::vector<const void*> table(problem.documents() * width, nullptr);
+  for (size_t n = 0; n < problem.documents(); ++n) {
+    const std::vector<int64_t>& pages = problem.pages(n);
+    std::transform(pages.begin(), pages.end(), table.begin() + static_cast<std::ptrdiff_t>(n * width),
+                   [&](int64_t page) { return (problem.cache.pool().*tensor_of)(page).const_data_ptr(); });
   }
   return table;
 }
@@ -105,21 +105,21 @@ AttentionResult paged(const PagedProblem& problem) {
   const Tensor q = problem.q_thd.contiguous();
   std::vector<int32_t> lengths;
   size_t width = 0;
-  for (const KeyValueCache* cache : problem.caches) {
-    lengths.push_back(static_cast<int32_t>(cache->tokens()));
-    width = std::max(width, cache->key_pages().size());
+  for (size_t n = 0; n < problem.documents(); ++n) {
+    lengths.push_back(static_cast<int32_t>(problem.keys(n)));
+    width = std::max(width, problem.pages(n).size());
   }
-  const Tensor &key_page = problem.caches[0]->key_pages()[0], &value_page = problem.caches[0]->value_pages()[0];
-  const cuda::Table<const void*> k_pages(page_table(problem, &KeyValueCache::key_pages, width), q),
-      v_pages(page_table(problem, &KeyValueCache::value_pages, width), q);
+  const PageSizes& sizes = problem.cache.pool().sizes();
+  const cuda::Table<const void*> k_pages(page_table(problem, &PagePool::keys, width), q),
+      v_pages(page_table(problem, &PagePool::values, width), q);
   const cuda::Table<int32_t> lengths_table(lengths, q);
-  const cuda::AttentionDecode call{.sequences = static_cast<int>(problem.caches.size()),
+  const cuda::AttentionDecode call{.sequences = static_cast<int>(problem.documents()),
                                    .heads = static_cast<int>(q.size(1)),
-                                   .key_heads = static_cast<int>(key_page.size(0)),
+                                   .key_heads = static_cast<int>(sizes.heads),
                                    .keys = static_cast<int>(q.size(2)),
-                                   .values = static_cast<int>(value_page.size(2)),
+                                   .values = static_cast<int>(sizes.value),
                                    .window = static_cast<int>(problem.options.window),
-                                   .page = static_cast<int>(KeyValueCache::kPageTokens),
+                                   .page = static_cast<int>(PagePool::kTokens),
                                    .table_width = static_cast<int>(width),
                                    .longest = *std::max_element(lengths.begin(), lengths.end()),
                                    .scale = static_cast<float>(problem.options.scale),

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
+
+#include "base/error.h"
 #include "kernels/attention/cuda_call.h"
 #include "kernels/attention/problem.h"
 #include "kernels/documents.h"
@@ -12,40 +15,49 @@ namespace {
 
 constexpr const char* kPagedOp = "attention_paged";
 
-void write_pages(std::vector<Tensor>& pages, int64_t tokens, const Tensor& x_shd) {
-  constexpr int64_t kPage = KeyValueCache::kPageTokens;
-  for (int64_t done = 0; done < x_shd.size(0);) {
-    const int64_t at = (tokens + done) % kPage, count = std::min(kPage - at, x_shd.size(0) - done);
-    if (at == 0) pages.push_back(at::empty({x_shd.size(1), kPage, x_shd.size(2)}, x_shd.options()));
-    pages.back().narrow(1, at, count).copy_(x_shd.narrow(0, done, count).transpose(0, 1));
-    done += count;
+// Tokens [from, from + count) of x [tokens, heads, channels] to places `at` and following of a page [heads, tokens, channels].
+void write_tokens(const Tensor& page, int64_t at, const Tensor& x, int64_t from, int64_t count) {
+  if (!x.is_cpu() || x.stride(2) != 1) {
+    page.narrow(1, at, count).copy_(x.narrow(0, from, count).transpose(0, 1));
+    return;
+  }
+  const auto element = static_cast<int64_t>(x.element_size()), bytes = x.size(2) * element;
+  const auto* const source = static_cast<const std::byte*>(x.const_data_ptr());
+  auto* const target = static_cast<std::byte*>(page.mutable_data_ptr());
+  for (int64_t t = 0; t < count; ++t) {
+    for (int64_t h = 0; h < x.size(1); ++h) {
+      std::memcpy(target + (h * PagePool::kTokens + at + t) * bytes, source + ((from + t) * x.stride(0) + h * x.stride(1)) * element,
+                  static_cast<size_t>(bytes));
+    }
   }
 }
 
-void check(const Tensor& q, std::span<const KeyValueCache* const> caches, const std::vector<int64_t>& offsets) {
+void check(const PagedProblem& problem) {
+  const Tensor& q = problem.q_thd;
+  const PageSizes& sizes = problem.cache.pool().sizes();
   if (q.dim() != 3 || !at::isFloatingType(q.scalar_type()))
     refuse_argument(kPagedOp, "q", "[tokens, heads, channels], floating point", shape_text(q));
   if (q.requires_grad() && at::GradMode::is_enabled())
     refuse_argument(kPagedOp, "q", "no gradient wanted: a cache keeps none", "a tensor that requires one");
-  if (caches.size() + 1 != offsets.size()) {
-    refuse_argument(kPagedOp, "caches", fmt::format("{}, one for each document of q", offsets.size() - 1), std::to_string(caches.size()));
+  if (q.size(2) != sizes.key || q.size(1) % sizes.heads != 0 || q.scalar_type() != c10::typeMetaToScalarType(sizes.options.dtype())) {
+    refuse_argument(kPagedOp, "q",
+                    fmt::format("[tokens, a multiple of {}, {}] {} as the cache", sizes.heads, sizes.key,
+                                name_of(c10::typeMetaToScalarType(sizes.options.dtype()))),
+                    shape_text(q));
   }
-  for (size_t n = 0; n < caches.size(); ++n) {
-    const KeyValueCache& cache = *caches[n];
-    const int64_t queries = offsets[n + 1] - offsets[n];
-    if (cache.tokens() < std::max<int64_t>(queries, 1)) {
-      refuse_argument(kPagedOp, "caches", fmt::format("at least the {} tokens of document {} of q, and one", queries, n),
-                      fmt::format("{} tokens", cache.tokens()));
+  if (problem.rows.size() + 1 != problem.offsets.size()) {
+    refuse_argument(kPagedOp, "rows", fmt::format("{}, one for each document of q", problem.offsets.size() - 1),
+                    std::to_string(problem.rows.size()));
+  }
+  for (size_t n = 0; n < problem.rows.size(); ++n) {
+    const int64_t queries = problem.offsets[n + 1] - problem.offsets[n];
+    if (problem.rows[n] < 0 || problem.rows[n] >= problem.cache.sequences()) {
+      refuse_argument(kPagedOp, "rows", fmt::format("sequences 0 to {} of the cache", problem.cache.sequences() - 1),
+                      std::to_string(problem.rows[n]));
     }
-    const Tensor& page = cache.key_pages().front();
-    if (page.size(2) != q.size(2) || q.size(1) % page.size(0) != 0 || page.scalar_type() != q.scalar_type()) {
-      refuse_argument(kPagedOp, "caches",
-                      fmt::format("keys of a divisor of {} heads with {} channels, {}", q.size(1), q.size(2), name_of(q.scalar_type())),
-                      shape_text(page));
-    }
-    const Tensor &keys = caches[0]->key_pages().front(), &values = caches[0]->value_pages().front();
-    if (page.size(0) != keys.size(0) || cache.value_pages().front().size(2) != values.size(2)) {
-      refuse_argument(kPagedOp, "caches", "equal head counts and channels in all of them", shape_text(page));
+    if (problem.keys(n) < std::max<int64_t>(queries, 1)) {
+      refuse_argument(kPagedOp, "cache", fmt::format("at least the {} tokens of document {} of q, and one", queries, n),
+                      fmt::format("{} tokens", problem.keys(n)));
     }
   }
 }
@@ -57,43 +69,75 @@ Refusal refuse_gpu(const PagedProblem& problem) {
 
 }  // namespace
 
-void KeyValueCache::append(const Tensor& k, const Tensor& v) {
-  if (k.dim() != 3) refuse_argument(kPagedOp, "k", "[tokens, heads, channels]", shape_text(k));
-  if (v.dim() != 3 || v.size(0) != k.size(0) || v.size(1) != k.size(1) || v.scalar_type() != k.scalar_type()) {
-    refuse_argument(kPagedOp, "v", fmt::format("[{}, {}, channels] {}", k.size(0), k.size(1), name_of(k.scalar_type())), shape_text(v));
-  }
-  if (!keys_.empty()) {
-    const auto same = [](const Tensor& page, const Tensor& x) {
-      return page.size(0) == x.size(1) && page.size(2) == x.size(2) && page.scalar_type() == x.scalar_type();
-    };
-    if (!same(keys_.front(), k))
-      refuse_argument(kPagedOp, "k", "heads, channels and dtype of the pages so far: " + shape_text(keys_.front()), shape_text(k));
-    if (!same(values_.front(), v))
-      refuse_argument(kPagedOp, "v", "heads, channels and dtype of the pages so far: " + shape_text(values_.front()), shape_text(v));
-  }
+void KeyValueCache::clear(int64_t sequence) {
+  Sequence& cleared = sequences_.at(static_cast<size_t>(sequence));
+  for (const int64_t page : cleared.pages) pool_.give_back(page);
+  cleared = {};
+}
+
+void KeyValueCache::copy(int64_t from, int64_t to) {
+  LONGHAUL_ASSERT(from != to, "sequence {} onto itself", from);
+  clear(to);
+  for (const int64_t page : of(from).pages) pool_.share(page);
+  sequences_[static_cast<size_t>(to)] = of(from);
+}
+
+// The page that the sequence's next token goes to, and nobody else's.
+int64_t KeyValueCache::page_to_write(Sequence& sequence) {
+  const int64_t at = sequence.tokens % PagePool::kTokens;
+  if (at == 0) return sequence.pages.emplace_back(pool_.take());
+  int64_t& last = sequence.pages.back();
+  if (!pool_.shared(last)) return last;
+  const int64_t own = pool_.take();
+  pool_.keys(own).narrow(1, 0, at).copy_(pool_.keys(last).narrow(1, 0, at));
+  pool_.values(own).narrow(1, 0, at).copy_(pool_.values(last).narrow(1, 0, at));
+  pool_.give_back(last);
+  return last = own;
+}
+
+void KeyValueCache::append(std::span<const int64_t> rows, std::span<const int64_t> offsets, const Tensor& k, const Tensor& v) {
+  const PageSizes& sizes = pool_.sizes();
+  const auto check_sizes = [&](const char* name, const Tensor& x, int64_t channels) {
+    const ScalarType type = c10::typeMetaToScalarType(sizes.options.dtype());
+    if (x.dim() == 3 && x.size(0) == k.size(0) && x.size(1) == sizes.heads && x.size(2) == channels && x.scalar_type() == type) return;
+    refuse_argument(kPagedOp, name, fmt::format("[{}, {}, {}] {}", k.size(0), sizes.heads, channels, name_of(type)), shape_text(x));
+  };
+  check_sizes("k", k, sizes.key);
+  check_sizes("v", v, sizes.value);
+  LONGHAUL_ASSERT(rows.size() + 1 == offsets.size() && offsets.back() == k.size(0), "{} rows, {} offsets", rows.size(), offsets.size());
   const at::NoGradGuard no_gradient;
-  write_pages(keys_, tokens_, k);
-  write_pages(values_, tokens_, v);
-  tokens_ += k.size(0);
-}
-
-int64_t KeyValueCache::bytes() const {
-  int64_t sum = 0;
-  for (const auto* pages : {&keys_, &values_}) {
-    for (const Tensor& page : *pages) sum += static_cast<int64_t>(page.nbytes());
+  for (size_t n = 0; n < rows.size(); ++n) {
+    Sequence& sequence = sequences_.at(static_cast<size_t>(rows[n]));
+    for (int64_t token = offsets[n]; token < offsets[n + 1];) {
+      const int64_t page = page_to_write(sequence), at = sequence.tokens % PagePool::kTokens;
+      const int64_t count = std::min(PagePool::kTokens - at, offsets[n + 1] - token);
+      write_tokens(pool_.keys(page), at, k, token, count);
+      write_tokens(pool_.values(page), at, v, token, count);
+      sequence.tokens += count;
+      token += count;
+    }
   }
-  return sum;
 }
 
-Tensor KeyValueCache::gathered(const std::vector<Tensor>& pages) const {
+static Tensor gathered_tokens(const std::vector<int64_t>& pages, int64_t tokens, const auto& tensor_of) {
   if (pages.empty()) return {};
-  return at::cat(pages, 1).narrow(1, 0, tokens_).transpose(0, 1).contiguous();
+  std::vector<Tensor> all;
+  for (const int64_t page : pages) all.push_back(tensor_of(page));
+  return at::cat(all, 1).narrow(1, 0, tokens).transpose(0, 1).contiguous();
 }
 
-AttentionResult attention_paged(const Tensor& q, const Tensor& offsets, std::span<const KeyValueCache* const> caches,
+Tensor KeyValueCache::keys_shd(int64_t sequence) const {
+  return gathered_tokens(pages(sequence), tokens(sequence), [&](int64_t page) { return pool_.keys(page); });
+}
+
+Tensor KeyValueCache::values_shd(int64_t sequence) const {
+  return gathered_tokens(pages(sequence), tokens(sequence), [&](int64_t page) { return pool_.values(page); });
+}
+
+AttentionResult attention_paged(const Tensor& q, const Tensor& offsets, const KeyValueCache& cache, std::span<const int64_t> rows,
                                 const AttentionOptions& options) {
-  PagedProblem problem{q, document_offsets(offsets, q.size(0), kPagedOp), caches, options};
-  check(q, caches, problem.offsets);
+  const PagedProblem problem{q, document_offsets(offsets, q.size(0), kPagedOp), cache, rows, options};
+  check(problem);
   if (options.window < 0) refuse_argument(kPagedOp, "window", "0 (none) or more", std::to_string(options.window));
   static constexpr std::string_view kImplementations[] = {"cuda", "cpu", "gathered"};
   const size_t choice = Dispatcher(kPagedOp, kImplementations).choose([&](size_t i) {
@@ -104,10 +148,10 @@ AttentionResult attention_paged(const Tensor& q, const Tensor& offsets, std::spa
   if (choice == 1) return attention_paged_cpu(problem);
   std::vector<Tensor> keys, values;
   std::vector<int64_t> key_offsets{0};
-  for (const KeyValueCache* cache : caches) {
-    key_offsets.push_back(key_offsets.back() + cache->tokens());
-    keys.push_back(cache->keys_shd());
-    values.push_back(cache->values_shd());
+  for (const int64_t row : rows) {
+    key_offsets.push_back(key_offsets.back() + cache.tokens(row));
+    keys.push_back(cache.keys_shd(row));
+    values.push_back(cache.values_shd(row));
   }
   return attention(q, at::cat(keys), at::cat(values), to_tensor(problem.offsets), to_tensor(key_offsets), options);
 }

@@ -1,40 +1,54 @@
 // Attention over a cache of keys and values that grows by page (decoding): appending copies the new tokens only, never what is there.
 //
-// A page holds kPageTokens tokens of all kv heads as [heads, tokens, channels], so that the keys of one head lie together. The newest
-// tokens' queries see all earlier keys and their own, as in `attention` with key documents. No gradient. A cache is one sequence; queries
-// of several are packed, each with its cache.
+// The cache holds many sequences: each has a table of pages of one pool. A copy of a sequence shares its pages; whoever then writes into a
+// page that others use too, which can only be the last and unfinished one, gets a copy of it first. The newest tokens' queries see all
+// earlier keys and their own, as in `attention` with key documents. No gradient. Not thread-safe.
 #pragma once
 
 #include <span>
 #include <vector>
 
 #include "kernels/attention/op.h"
+#include "kernels/attention/page_pool.h"
 
 namespace longhaul::kernels {
 
 class KeyValueCache {
  public:
-  static constexpr int64_t kPageTokens = 256;
+  explicit KeyValueCache(const PageSizes& sizes) : pool_(sizes) {}
 
-  // k_shd [S,Hk,D], v_shd [S,Hk,Dv]: the next S tokens. Shapes and dtype as the first time.
-  void append(const Tensor& k_shd, const Tensor& v_shd);
-  int64_t tokens() const { return tokens_; }
-  int64_t bytes() const;                                              // of all pages
-  const std::vector<Tensor>& key_pages() const { return keys_; }      // each [Hk, kPageTokens, D]; beyond tokens() unset
-  const std::vector<Tensor>& value_pages() const { return values_; }  // each [Hk, kPageTokens, Dv]
-  Tensor keys_shd() const { return gathered(keys_); }                 // copies of all tokens, for the implementations that know no pages
-  Tensor values_shd() const { return gathered(values_); }
+  // Sequences are rows 0, 1, …; new ones are empty.
+  void grow(int64_t sequences) { sequences_.resize(static_cast<size_t>(sequences)); }
+  int64_t sequences() const { return static_cast<int64_t>(sequences_.size()); }
+  void clear(int64_t sequence);         // empty again
+  void copy(int64_t from, int64_t to);  // `to` becomes what `from` is
+  int64_t tokens(int64_t sequence) const { return of(sequence).tokens; }
+  const std::vector<int64_t>& pages(int64_t sequence) const { return of(sequence).pages; }  // the last one is unset beyond tokens()
+  const PagePool& pool() const { return pool_; }
+
+  // k_thd [T,Hk,D], v_thd [T,Hk,Dv]: the next tokens of `rows`, which are all different; offsets [rows + 1]: whose.
+  void append(std::span<const int64_t> rows, std::span<const int64_t> offsets, const Tensor& k_thd, const Tensor& v_thd);
+
+  // Copies of all tokens of a sequence, for the implementations that know no pages.
+  Tensor keys_shd(int64_t sequence) const;
+  Tensor values_shd(int64_t sequence) const;
 
  private:
-  Tensor gathered(const std::vector<Tensor>& pages) const;
-  int64_t tokens_ = 0;
-  std::vector<Tensor> keys_, values_;
+  struct Sequence {
+    int64_t tokens = 0;
+    std::vector<int64_t> pages;
+  };
+  const Sequence& of(int64_t sequence) const { return sequences_.at(static_cast<size_t>(sequence)); }
+  int64_t page_to_write(Sequence& sequence);
+
+  PagePool pool_;
+  std::vector<Sequence> sequences_;
 };
 
-// q_thd [T,H,D] of the newest tokens, which the caches hold already; offsets int64 [N+1]: whose queries, one cache each, or undefined (one).
+// q_thd [T,H,D] of the newest tokens of `rows`, which the cache holds already; offsets int64 [rows + 1]: whose queries, or undefined (one row).
 // Implementations, in the order they are asked: cuda (bf16 on a GPU, one new token a sequence) and cpu, which read the pages; gathered,
 // which copies them and calls attention.
-AttentionResult attention_paged(const Tensor& q_thd, const Tensor& offsets, std::span<const KeyValueCache* const> caches,
+AttentionResult attention_paged(const Tensor& q_thd, const Tensor& offsets, const KeyValueCache& cache, std::span<const int64_t> rows,
                                 const AttentionOptions& options);
 
 }  // namespace longhaul::kernels

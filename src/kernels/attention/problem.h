@@ -23,8 +23,13 @@ struct AttentionProblem {
 struct PagedProblem {
   Tensor q_thd;
   std::vector<int64_t> offsets;
-  std::span<const KeyValueCache* const> caches;  // of equal heads and channels
+  const KeyValueCache& cache;
+  std::span<const int64_t> rows;  // of the cache, one a document
   AttentionOptions options;
+
+  size_t documents() const { return rows.size(); }
+  int64_t keys(size_t document) const { return cache.tokens(rows[document]); }
+  const std::vector<int64_t>& pages(size_t document) const { return cache.pages(rows[document]); }
 };
 
 struct AttentionGradients {

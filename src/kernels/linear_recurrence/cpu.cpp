@@ -113,6 +113,20 @@ LinearRecurrenceResult forward(const RecurrenceProblem& problem, Tensor* boundar
   return result;
 }
 
+template <class Element>
+Tensor continued(const RecurrenceProblem& problem, const RecurrenceStates& states) {
+  const Decay decay(problem);
+  RecurrenceJob<Element> job = job_of<Element>(problem, decay);
+  if (job.plan.execution != RecurrenceExecution::kFused) return {};
+  Tensor o = at::empty({problem.tokens(), job.heads, job.values}, problem.v_thv.options());
+  job.o = view_of<Element>(o);
+  job.past_caches = past_caches(bytes_of({o}));
+  job.state_rows = states.rows;
+  auto* const state = static_cast<float*>(states.state_shkv.data_ptr());
+  Walk<Element>(job, false, state, state, nullptr).run();
+  return o;
+}
+
 // out_i = Σ over segments of sums [segments, count].
 void add_segments(const std::vector<double>& sums, size_t count, float* out) {
   std::vector<double> total(count, 0.0);
@@ -182,6 +196,10 @@ Refusal refuse_cpu(const RecurrenceProblem& problem) {
 
 LinearRecurrenceResult recurrence_forward_cpu(const RecurrenceProblem& problem, Tensor* boundaries) {
   return problem.q_thk.scalar_type() == at::kFloat ? forward<float>(problem, boundaries) : forward<uint16_t>(problem, boundaries);
+}
+
+Tensor recurrence_continue_cpu(const RecurrenceProblem& problem, const RecurrenceStates& states) {
+  return problem.q_thk.scalar_type() == at::kFloat ? continued<float>(problem, states) : continued<uint16_t>(problem, states);
 }
 
 void recurrence_backward_cpu(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv, const Tensor& boundaries,

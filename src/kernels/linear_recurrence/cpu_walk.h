@@ -84,7 +84,10 @@ class Walk {
   int64_t length(int64_t document) const {
     return job_.offsets[static_cast<size_t>(document) + 1] - job_.offsets[static_cast<size_t>(document)];
   }
-  int64_t outer_at(int64_t document, int64_t head) const { return (document * job_.heads + head) * job_.area(); }
+  int64_t outer_at(int64_t document, int64_t head) const {
+    const int64_t row = job_.state_rows.empty() ? document : job_.state_rows[static_cast<size_t>(document)];
+    return (row * job_.heads + head) * job_.area();
+  }
   float* slot(int64_t index, int64_t head) const { return slots_ + (index * job_.heads + head) * job_.area(); }
   float* fold_decay(int64_t index, int64_t head) const {
     return fold_decays_.mutable_data_ptr<float>() + (index * job_.heads + head) * job_.keys;
@@ -124,7 +127,7 @@ class Walk {
     float* const to = ends_ + outer_at(document, head);
     if (outer_ == nullptr)
       std::fill_n(to, job_.area(), 0.0f);
-    else
+    else if (outer_ != ends_)
       std::copy_n(outer_ + outer_at(document, head), job_.area(), to);
   }
 
@@ -308,8 +311,8 @@ class Walk {
   const RecurrencePlan& plan_;
   const bool backward_;
   const StateLoops& loops_ = state_loops();
-  const float* outer_;          // [documents, heads, area] states (gradients) that come from outside, or null
-  float* ends_;                 // the same, that leave
+  const float* outer_;          // [documents or rows, heads, area] states (gradients) that come from outside, or null
+  float* ends_;                 // the same, that leave; where nothing is segmented it may be the same memory
   float* slots_;                // [slots, heads, area] between segments; null: not kept
   std::vector<int64_t> order_;  // documents, longest first
   Tensor fold_decays_, kept_;

@@ -67,6 +67,7 @@ struct RecurrenceJob {
   bool past_caches = false;    // results are more than the caches hold
   RecurrenceJobGate gate;
   std::span<const int64_t> offsets;
+  std::span<const int64_t> state_rows;  // where the states of documents lie among those of other sequences; empty: by themselves, in order
   RecurrencePlan plan;
 
   int64_t area() const { return keys * values; }

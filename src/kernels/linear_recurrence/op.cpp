@@ -141,6 +141,32 @@ void check_values(const RecurrenceProblem& problem, Implementation implementatio
                   fmt::format("{} to {}", bound.min().item<double>(), bound.max().item<double>()));
 }
 
+void check_state(const RecurrenceProblem& problem, const char* name, const Tensor& state, int64_t sequences) {
+  const std::vector<int64_t> expected{sequences, problem.heads(), problem.q_thk.size(2), problem.v_thv.size(2)};
+  if (state.sizes() == at::IntArrayRef(expected) && state.scalar_type() == problem.state_type() &&
+      state.device() == problem.q_thk.device()) {
+    return;
+  }
+  refuse_argument(kOp, name,
+                  fmt::format("[{}, {}, {}, {}] {} on the device of q", expected[0], expected[1], expected[2], expected[3],
+                              name_of(problem.state_type())),
+                  shape_text(state));
+}
+
+void check_states(const RecurrenceProblem& problem, const RecurrenceStates& states) {
+  check_state(problem, "states", states.state_shkv, states.state_shkv.size(0));
+  if (!states.state_shkv.is_contiguous()) refuse_argument(kOp, "states", "contiguous", "strides of another order");
+  const int64_t sequences = states.state_shkv.size(0);
+  std::vector<bool> named(static_cast<size_t>(sequences));
+  for (const int64_t row : states.rows) {
+    if (row < 0 || row >= sequences || named[static_cast<size_t>(row)])
+      refuse_argument(kOp, "rows", fmt::format("different ones of {} sequences", sequences), std::to_string(row));
+    named[static_cast<size_t>(row)] = true;
+  }
+  if (static_cast<int64_t>(states.rows.size()) != problem.documents())
+    refuse_argument(kOp, "rows", fmt::format("{}, one for each document", problem.documents()), std::to_string(states.rows.size()));
+}
+
 void check_gate(const RecurrenceProblem& problem) {
   const RecurrenceGate& gate = problem.gate();
   const Tensor& bound = gate.lower_bound_hk;
@@ -209,16 +235,7 @@ RecurrenceProblem recurrence_problem(const Tensor& q, const Tensor& k, const Ten
       refuse_argument(kOp, "log_decay", "floating point on the device of q: " + shape_text(q), shape_text(log_decay));
   }
   check_gate(problem);
-  if (initial_state.defined()) {
-    const std::vector<int64_t> expected{problem.documents(), heads, key, v.size(2)};
-    if (initial_state.sizes() != at::IntArrayRef(expected) || initial_state.scalar_type() != problem.state_type() ||
-        initial_state.device() != q.device()) {
-      refuse_argument(kOp, "initial_state",
-                      fmt::format("[{}, {}, {}, {}] {} on the device of q", expected[0], expected[1], expected[2], expected[3],
-                                  name_of(problem.state_type())),
-                      shape_text(initial_state));
-    }
-  }
+  if (initial_state.defined()) check_state(problem, "initial_state", initial_state, problem.documents());
   return problem;
 }
 
@@ -235,6 +252,23 @@ LinearRecurrenceResult linear_recurrence(const Tensor& q, const Tensor& k, const
   }
   if (implementation == kAten) return linear_recurrence_aten(with_gate_made(with_keys(problem)));
   return run(implementation == kCuda || implementation == kCpu ? problem : with_keys(problem), implementation);
+}
+
+Tensor linear_recurrence_continued(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay,
+                                   const RecurrenceStates& states, const Tensor& offsets, const LinearRecurrenceOptions& options) {
+  const at::NoGradGuard no_gradient;
+  const RecurrenceProblem problem = recurrence_problem(q, k, v, log_decay, Tensor(), offsets, options);
+  check_states(problem, states);
+  const auto implementation = static_cast<Implementation>(choose(problem));
+  if (implementation == kCpu) {
+    check_values(problem, implementation);
+    const Tensor o = recurrence_continue_cpu(problem, states);
+    if (o.defined()) return o;
+  }
+  const Tensor rows = to_tensor(states.rows, q.device());
+  const auto result = linear_recurrence(q, k, v, log_decay, states.state_shkv.index_select(0, rows), offsets, options);
+  Tensor(states.state_shkv).index_copy_(0, rows, result.final_state_nhkv);
+  return result.o_thd;
 }
 
 LinearRecurrenceResult linear_recurrence_reference(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay,

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <limits>
+#include <span>
 
 #include "kernels/dispatch.h"
 #include "kernels/linear_recurrence/plan.h"
@@ -63,6 +64,16 @@ struct LinearRecurrenceResult {
 LinearRecurrenceResult linear_recurrence(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv, const Tensor& log_decay,
                                          const Tensor& initial_state_nhkv, const Tensor& offsets,
                                          const LinearRecurrenceOptions& options = {});
+
+// States of many sequences, of which a call continues some: its document n the sequence rows[n].
+struct RecurrenceStates {
+  Tensor state_shkv;              // [S,H,Dk,Dv] fp32 (fp64 for fp64 inputs), contiguous
+  std::span<const int64_t> rows;  // [N], all different
+};
+
+// Decoding: linear_recurrence from these states on. The final states take their places, in the cpu form without a copy. No gradient.
+Tensor linear_recurrence_continued(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv, const Tensor& log_decay,
+                                   const RecurrenceStates& states, const Tensor& offsets, const LinearRecurrenceOptions& options = {});
 
 // The definition: loops in the dtype of the state, under the equation. Same contract; differentiable likewise.
 LinearRecurrenceResult linear_recurrence_reference(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv, const Tensor& log_decay,

@@ -41,6 +41,8 @@ std::vector<MixerTensor> hgrn2_shared(const ModelConfig& model) {
   return {head_columns("hgrn2.lower_bounds", Role::kLowerBound, model.layers, model.heads, keys_of_hgrn2(model))};
 }
 
+std::vector<MixerStateTensor> hgrn2_state(const ModelConfig& model) { return state_of(hgrn2_operators(model).recurrence); }
+
 BlockMemory hgrn2_memory(const ModelConfig& model, const BlockSizes& size) {
   const int64_t keys = model.heads * keys_of_hgrn2(model), values = model.heads * model.head_dim;
   const double k = size.channels(keys), v = size.channels(values);
@@ -60,6 +62,7 @@ constinit const SequenceMixerEntry kHgrn2Mixer{.name = "hgrn2",
                                                .operators = hgrn2_operators,
                                                .tensors = hgrn2_tensors,
                                                .shared = hgrn2_shared,
+                                               .state = hgrn2_state,
                                                .memory = hgrn2_memory};
 
 }  // namespace longhaul::recipe

@@ -30,6 +30,8 @@ std::vector<MixerTensor> lightning_tensors(const ModelConfig& model) {
           head_columns("mixer.output", Role::kOutput, model.hidden, model.heads, model.head_dim)};
 }
 
+std::vector<MixerStateTensor> lightning_state(const ModelConfig& model) { return state_of(lightning_operators(model).recurrence); }
+
 BlockMemory lightning_memory(const ModelConfig& model, const BlockSizes& size) {
   const int64_t channels = model.heads * model.head_dim;
   const double inner = size.channels(channels);
@@ -51,6 +53,7 @@ constinit const SequenceMixerEntry kLightningMixer{.name = "lightning",
                                                    .declare = declare_lightning,
                                                    .operators = lightning_operators,
                                                    .tensors = lightning_tensors,
+                                                   .state = lightning_state,
                                                    .memory = lightning_memory};
 
 }  // namespace longhaul::recipe

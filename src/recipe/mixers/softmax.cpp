@@ -59,6 +59,8 @@ std::vector<MixerTensor> softmax_tensors(const ModelConfig& model) {
           head_columns("mixer.output", Role::kOutput, model.hidden, model.heads, model.head_dim)};
 }
 
+std::vector<MixerStateTensor> softmax_state(const ModelConfig& model) { return state_of(softmax_operators(model).attention); }
+
 BlockMemory softmax_memory(const ModelConfig& model, const BlockSizes& size) {
   const double qkv = size.channels((model.heads + 2 * model.softmax.kv_heads) * model.head_dim);
   const double o = size.channels(model.heads * model.head_dim), log_sums = size.tokens * static_cast<double>(model.heads) * size.wide;
@@ -75,6 +77,7 @@ constinit const SequenceMixerEntry kSoftmaxMixer{.name = "softmax",
                                                  .check = check_softmax,
                                                  .operators = softmax_operators,
                                                  .tensors = softmax_tensors,
+                                                 .state = softmax_state,
                                                  .memory = softmax_memory};
 
 }  // namespace longhaul::recipe

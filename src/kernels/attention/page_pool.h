@@ -1,0 +1,49 @@
+// PagePool: memory for keys and values in pages of kTokens tokens, which sequences take, share and give back (PagedAttention, arXiv
+// 2309.06180). A page counts its users; the last one that gives it back frees it, and the next who takes one gets it: a pool is as large as
+// the most that was ever in use at once.
+//
+// A page holds all kv heads as [heads, tokens, channels], so that the keys of one head lie together. Fresh and freed pages hold anything.
+// Not thread-safe.
+#pragma once
+
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace longhaul::kernels {
+
+struct PageSizes {
+  int64_t heads = 0, key = 0, value = 0;  // kv heads; channels
+  at::TensorOptions options;              // dtype and device
+};
+
+class PagePool {
+ public:
+  static constexpr int64_t kTokens = 256;
+
+  explicit PagePool(const PageSizes& sizes) : sizes_(sizes) {}
+
+  const PageSizes& sizes() const { return sizes_; }
+  int64_t take();                             // a page with one user
+  void share(int64_t page) { ++user(page); }  // one user more
+  void give_back(int64_t page);               // one user less
+  bool shared(int64_t page) const { return pages_[static_cast<size_t>(page)].users > 1; }
+  const Tensor& keys(int64_t page) const { return pages_[static_cast<size_t>(page)].keys; }      // [heads, kTokens, key]
+  const Tensor& values(int64_t page) const { return pages_[static_cast<size_t>(page)].values; }  // [heads, kTokens, value]
+
+  int64_t in_use() const { return static_cast<int64_t>(pages_.size() - free_.size()); }
+  int64_t bytes() const;  // of all pages, free ones too
+
+ private:
+  struct Page {
+    Tensor keys, values;
+    int64_t users = 0;
+  };
+  int64_t& user(int64_t page);
+
+  PageSizes sizes_;
+  std::vector<Page> pages_;
+  std::vector<int64_t> free_;
+};
+
+}  // namespace longhaul::kernels

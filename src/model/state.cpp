@@ -1,0 +1,124 @@
+#include "model/state.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "kernels/linear_recurrence/op.h"
+
+namespace longhaul::model {
+namespace {
+
+std::vector<int64_t> own_shape(const recipe::MixerStateTensor& tensor, int64_t tensor_ranks) {
+  std::vector<int64_t> shape = tensor.shape;
+  shape.at(0) /= tensor_ranks;
+  return shape;
+}
+
+}  // namespace
+
+MixerState::MixerState(std::span<const recipe::MixerStateTensor> tensors, const Precision& precision, at::Device device,
+                       int64_t tensor_ranks) {
+  std::map<std::string, std::vector<int64_t>, std::less<>> of_tokens;
+  for (const recipe::MixerStateTensor& tensor : tensors) {
+    std::vector<int64_t> shape = own_shape(tensor, tensor_ranks);
+    if (tensor.of_token) {
+      of_tokens[tensor.name] = shape;
+      continue;
+    }
+    shape.insert(shape.begin(), 0);
+    tensors_[tensor.name] = at::empty(shape, at::TensorOptions().dtype(tensor.wide ? precision.reduce : precision.compute).device(device));
+  }
+  if (of_tokens.empty()) return;
+  const auto keys = of_tokens.find("keys"), values = of_tokens.find("values");
+  LONGHAUL_ASSERT(of_tokens.size() == 2 && keys != of_tokens.end() && values != of_tokens.end(),
+                  "what is kept of each token are keys and values, not {} tensors", of_tokens.size());
+  keys_values_.emplace(kernels::PageSizes{.heads = keys->second.at(0),
+                                          .key = keys->second.at(1),
+                                          .value = values->second.at(1),
+                                          .options = at::TensorOptions().dtype(precision.compute).device(device)});
+}
+
+const Tensor& MixerState::tensor(std::string_view name) const {
+  const auto found = tensors_.find(name);
+  LONGHAUL_ASSERT(found != tensors_.end(), "the mixer's entry lists no state {}", name);
+  return found->second;
+}
+
+kernels::KeyValueCache& MixerState::keys_values() {
+  LONGHAUL_ASSERT(keys_values_.has_value(), "the mixer's entry lists no keys and values");
+  return *keys_values_;
+}
+
+void MixerState::grow(int64_t rows) {
+  for (auto& [name, tensor] : tensors_) {
+    std::vector<int64_t> shape = tensor.sizes().vec();
+    shape[0] = rows;
+    const Tensor larger = at::empty(shape, tensor.options());
+    larger.narrow(0, 0, tensor.size(0)).copy_(tensor);
+    tensor = larger;
+  }
+  if (keys_values_) keys_values_->grow(rows);
+}
+
+void MixerState::clear(int64_t row) {
+  for (const auto& [name, tensor] : tensors_) tensor[row].zero_();
+  if (keys_values_) keys_values_->clear(row);
+}
+
+void MixerState::copy(int64_t from, int64_t to) {
+  for (const auto& [name, tensor] : tensors_) tensor[to].copy_(tensor[from]);
+  if (keys_values_) keys_values_->copy(from, to);
+}
+
+int64_t MixerState::row_bytes() const {
+  int64_t sum = 0;
+  for (const auto& [name, tensor] : tensors_) sum += static_cast<int64_t>(tensor.nbytes()) / tensor.size(0);
+  return sum;
+}
+
+kernels::RecurrenceStates recurrence_of(const MixerRows* state) {
+  if (state == nullptr) return {};
+  return {state->state.tensor("recurrence"), state->rows};
+}
+
+int64_t DecoderState::add() {
+  const at::NoGradGuard no_gradient;
+  if (free_.empty()) {
+    const auto had = static_cast<int64_t>(tokens_.size()), rows = std::max<int64_t>(1, 2 * had);
+    for (MixerState& layer : layers_) layer.grow(rows);
+    tokens_.resize(static_cast<size_t>(rows), -1);
+    for (int64_t row = rows; row-- > had;) free_.push_back(row);
+  }
+  const int64_t row = free_.back();
+  free_.pop_back();
+  tokens_[static_cast<size_t>(row)] = 0;
+  for (MixerState& layer : layers_) layer.clear(row);
+  return row;
+}
+
+int64_t DecoderState::fork(int64_t row) {
+  const at::NoGradGuard no_gradient;
+  const int64_t seen = tokens(row), twin = add();
+  for (MixerState& layer : layers_) layer.copy(row, twin);
+  tokens_[static_cast<size_t>(twin)] = seen;
+  return twin;
+}
+
+void DecoderState::drop(int64_t row) {
+  LONGHAUL_ASSERT(tokens(row) >= 0);
+  tokens_[static_cast<size_t>(row)] = -1;
+  free_.push_back(row);
+  for (MixerState& layer : layers_) {
+    if (layer.pages() != nullptr) layer.keys_values().clear(row);  // for others to use
+  }
+}
+
+int64_t DecoderState::tokens(int64_t row) const {
+  const int64_t seen = row >= 0 && row < static_cast<int64_t>(tokens_.size()) ? tokens_[static_cast<size_t>(row)] : -1;
+  LONGHAUL_ASSERT(seen >= 0, "row {} holds no sequence", row);
+  return seen;
+}
+
+void DecoderState::advance(int64_t row, int64_t count) { tokens_[static_cast<size_t>(row)] = tokens(row) + count; }
+
+}  // namespace longhaul::model
