@@ -10,18 +10,16 @@
 namespace longhaul::kernels {
 namespace {
 
-constexpr const char* kOp = "attention";
-
 AttentionProblem problem_of(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets, const Tensor& key_offsets,
                             const AttentionOptions& options) {
   // What stands in the documents is checked first where documents are counted in rows of q and k.
-  if (q.dim() != 3) refuse_argument(kOp, "q", "[tokens, heads, channels], floating point", shape_text(q));
-  if (k.dim() != 3) refuse_argument(kOp, "k", "[keys, heads, channels]", shape_text(k));
-  const std::vector<int64_t> of_queries = document_offsets(offsets, q.size(0), kOp);
-  const std::vector<int64_t> of_keys = key_offsets.defined() ? document_offsets(key_offsets, k.size(0), kOp) : of_queries;
-  if (of_keys.back() != k.size(0)) refuse_argument(kOp, "k", fmt::format("{} tokens, as q", q.size(0)), shape_text(k));
+  if (q.dim() != 3) refuse_argument(kAttentionOp, "q", "[tokens, heads, channels], floating point", shape_text(q));
+  if (k.dim() != 3) refuse_argument(kAttentionOp, "k", "[keys, heads, channels]", shape_text(k));
+  const std::vector<int64_t> of_queries = document_offsets(offsets, q.size(0), kAttentionOp);
+  const std::vector<int64_t> of_keys = key_offsets.defined() ? document_offsets(key_offsets, k.size(0), kAttentionOp) : of_queries;
+  if (of_keys.back() != k.size(0)) refuse_argument(kAttentionOp, "k", fmt::format("{} tokens, as q", q.size(0)), shape_text(k));
   if (of_keys.size() != of_queries.size()) {
-    refuse_argument(kOp, "key_offsets", fmt::format("{} documents", of_queries.size() - 1), fmt::format("{}", of_keys.size() - 1));
+    refuse_argument(kAttentionOp, "key_offsets", fmt::format("{} documents", of_queries.size() - 1), fmt::format("{}", of_keys.size() - 1));
   }
   AttentionProblem problem{q, k, v, Visibility::packed(of_queries, of_keys), options.scale};
   problem.visible.window = options.window;
@@ -38,7 +36,7 @@ AttentionGradients gradients_of(AttentionBy by, const AttentionProblem& problem,
 }
 
 AttentionResult run(const AttentionProblem& problem, AttentionBy by) {
-  const std::vector<Tensor> outputs = differentiable(kOp, {problem.q_thd, problem.k_shd, problem.v_shd}, [&]() -> Recorded {
+  const std::vector<Tensor> outputs = differentiable(kAttentionOp, {problem.q_thd, problem.k_shd, problem.v_shd}, [&]() -> Recorded {
     const AttentionResult result = attention_forward_by(by, problem, /*wide=*/false);
     AttentionProblem rest = problem;  // all but the tensors, which are saved
     rest.q_thd = rest.k_shd = rest.v_shd = Tensor();

@@ -11,7 +11,6 @@
 namespace longhaul::kernels {
 namespace {
 
-constexpr const char* kOp = "attention";
 constexpr std::string_view kImplementations[] = {"cuda", "cpu", "meta", "aten", "reference"};
 
 Refusal refuse_gpu(const AttentionProblem& problem, bool sums) {
@@ -21,14 +20,14 @@ Refusal refuse_gpu(const AttentionProblem& problem, bool sums) {
 }
 
 void check_visible(const Visibility& visible, int64_t queries, int64_t keys) {
-  if (visible.window < 0) refuse_argument(kOp, "window", "0 (none) or more", std::to_string(visible.window));
+  if (visible.window < 0) refuse_argument(kAttentionOp, "window", "0 (none) or more", std::to_string(visible.window));
   int64_t q = 0, k = 0;
   for (const AttentionDocument& document : visible.documents) {
     const bool inside = document.q >= q && document.queries >= 0 && document.q + document.queries <= queries && document.k >= k &&
                         document.keys >= 0 && document.k + document.keys <= keys;
     if (!inside || document.prefix < 0 || document.prefix > document.keys) {
       refuse_argument(
-          kOp, "visible",
+          kAttentionOp, "visible",
           fmt::format("documents after each other, of {} queries and {} keys in all, with a prefix of their keys", queries, keys),
           fmt::format("queries [{}, {}), keys [{}, {}), prefix {}", document.q, document.q + document.queries, document.k,
                       document.k + document.keys, document.prefix));
@@ -40,12 +39,13 @@ void check_visible(const Visibility& visible, int64_t queries, int64_t keys) {
 
 void expect_rows(const char* argument, const Tensor& x, at::IntArrayRef sizes, ScalarType type, const Tensor& like) {
   if (x.defined() && x.sizes() == sizes && x.scalar_type() == type && x.device() == like.device()) return;
-  refuse_argument(kOp, argument, fmt::format("{} {}", shape_text(at::empty(sizes, at::kMeta)), name_of(type)), shape_text(x));
+  refuse_argument(kAttentionOp, argument, fmt::format("{} {}", shape_text(at::empty(sizes, at::kMeta)), name_of(type)), shape_text(x));
 }
 
 void expect_sum(const char* argument, const Tensor& x, const Tensor& of, ScalarType type) {
   expect_rows(argument, x, of.sizes(), type, of);
-  if (x.size(2) > 1 && x.stride(2) != 1) refuse_argument(kOp, argument, "contiguous channels", fmt::format("stride {}", x.stride(2)));
+  if (x.size(2) > 1 && x.stride(2) != 1)
+    refuse_argument(kAttentionOp, argument, "contiguous channels", fmt::format("stride {}", x.stride(2)));
 }
 
 }  // namespace
@@ -53,13 +53,14 @@ void expect_sum(const char* argument, const Tensor& x, const Tensor& of, ScalarT
 AttentionProblem checked_attention(AttentionProblem problem) {
   const Tensor &q = problem.q_thd, &k = problem.k_shd, &v = problem.v_shd;
   if (q.dim() != 3 || !at::isFloatingType(q.scalar_type()))
-    refuse_argument(kOp, "q", "[tokens, heads, channels], floating point", shape_text(q));
+    refuse_argument(kAttentionOp, "q", "[tokens, heads, channels], floating point", shape_text(q));
   if (k.dim() != 3 || k.size(2) != q.size(2) || k.size(1) == 0 || q.size(1) % k.size(1) != 0 || k.scalar_type() != q.scalar_type() ||
       k.device() != q.device()) {
-    refuse_argument(kOp, "k", fmt::format("[keys, a divisor of {}, {}] {}", q.size(1), q.size(2), name_of(q.scalar_type())), shape_text(k));
+    refuse_argument(kAttentionOp, "k", fmt::format("[keys, a divisor of {}, {}] {}", q.size(1), q.size(2), name_of(q.scalar_type())),
+                    shape_text(k));
   }
   if (v.dim() != 3 || v.size(0) != k.size(0) || v.size(1) != k.size(1) || v.scalar_type() != q.scalar_type() || v.device() != q.device()) {
-    refuse_argument(kOp, "v", fmt::format("[{}, {}, channels] {}", k.size(0), k.size(1), name_of(q.scalar_type())), shape_text(v));
+    refuse_argument(kAttentionOp, "v", fmt::format("[{}, {}, channels] {}", k.size(0), k.size(1), name_of(q.scalar_type())), shape_text(v));
   }
   check_visible(problem.visible, q.size(0), k.size(0));
   problem.visible = problem.visible.covering(q.size(0), k.size(0));
@@ -67,7 +68,7 @@ AttentionProblem checked_attention(AttentionProblem problem) {
 }
 
 AttentionBy choose_attention(const AttentionProblem& problem, bool sums) {
-  return static_cast<AttentionBy>(Dispatcher(kOp, kImplementations).choose([&](size_t i) -> Refusal {
+  return static_cast<AttentionBy>(Dispatcher(kAttentionOp, kImplementations).choose([&](size_t i) -> Refusal {
     switch (static_cast<AttentionBy>(i)) {
       case AttentionBy::kCuda:
         return refuse_gpu(problem, sums);

@@ -113,6 +113,18 @@ LinearRecurrenceResult forward(const RecurrenceProblem& problem, Tensor* boundar
   return result;
 }
 
+template <class Element>
+void fold(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& state_nhkv, const Tensor& decay_nhk) {
+  const Decay decay(problem);
+  const Tensor d_o = d_o_thd.defined() ? rows_contiguous(d_o_thd) : Tensor();
+  RecurrenceJob<Element> job = job_of<Element>(problem, decay);
+  job.d_o = view_of<const Element>(d_o);
+  const MemoryPurposeScope scope(MemoryPurpose::kWorkspace);
+  const Tensor slots = at::empty({job.plan.slots, job.heads, job.keys, job.values}, state_nhkv.options());
+  Walk<Element> walk(job, d_o.defined(), nullptr, state_nhkv.mutable_data_ptr<float>(), slots.mutable_data_ptr<float>());
+  walk.fold(decay_nhk.mutable_data_ptr<float>());
+}
+
 // out_i = Σ over segments of sums [segments, count].
 void add_segments(const std::vector<double>& sums, size_t count, float* out) {
   std::vector<double> total(count, 0.0);
@@ -182,6 +194,13 @@ Refusal refuse_cpu(const RecurrenceProblem& problem) {
 
 LinearRecurrenceResult recurrence_forward_cpu(const RecurrenceProblem& problem, Tensor* boundaries) {
   return problem.q_thk.scalar_type() == at::kFloat ? forward<float>(problem, boundaries) : forward<uint16_t>(problem, boundaries);
+}
+
+void recurrence_fold_cpu(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& state_nhkv, const Tensor& decay_nhk) {
+  if (problem.q_thk.scalar_type() == at::kFloat)
+    fold<float>(problem, d_o_thd, state_nhkv, decay_nhk);
+  else
+    fold<uint16_t>(problem, d_o_thd, state_nhkv, decay_nhk);
 }
 
 void recurrence_backward_cpu(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv, const Tensor& boundaries,

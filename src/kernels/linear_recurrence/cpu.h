@@ -16,6 +16,9 @@ Refusal refuse_cpu(const RecurrenceProblem& problem);  // empty: takes it
 // `boundaries` receives the states between segments, which backward wants; null: not kept.
 LinearRecurrenceResult recurrence_forward_cpu(const RecurrenceProblem& problem, Tensor* boundaries);
 
+// state, and decay, of each document from zero: of k and v, or, given d_o, of q and d_o backwards (raw.h). Contiguous, fp32.
+void recurrence_fold_cpu(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& state_nhkv, const Tensor& decay_nhk);
+
 // Writes into the tensors of `out`, which may be slices of larger ones (channels contiguous): q, k (unless keys are tied), v, initial_state
 // (contiguous), and where they are defined log_decay (contiguous; fp32, or for a gate as its logits) and lower_bound (contiguous).
 void recurrence_backward_cpu(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv, const Tensor& boundaries,
