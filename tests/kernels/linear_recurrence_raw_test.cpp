@@ -191,9 +191,9 @@ std::vector<Case> raw_cases() {
   return cases;
 }
 
-class RawRecurrence : public ::testing::TestWithParam<Case> {};
+class RawLinearRecurrence : public ::testing::TestWithParam<Case> {};
 
-TEST_P(RawRecurrence, RangesInAnyCutAreTheWhole) {
+TEST_P(RawLinearRecurrence, RangesInAnyCutAreTheWhole) {
   const PoisonFreshMemory poison;
   const Case& c = GetParam();
   struct Form {
@@ -223,7 +223,7 @@ TEST_P(RawRecurrence, RangesInAnyCutAreTheWhole) {
   }
 }
 
-TEST_P(RawRecurrence, FoldsDoNotDependOnThreads) {
+TEST_P(RawLinearRecurrence, FoldsDoNotDependOnThreads) {
   const Case& c = GetParam();
   const Inputs in = inputs_of(c, at::kBFloat16);
   const Tensor d_o = random_tensor({c.tokens(), c.heads, c.value}, 31, at::kBFloat16);
@@ -235,10 +235,10 @@ TEST_P(RawRecurrence, FoldsDoNotDependOnThreads) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, RawRecurrence, ::testing::ValuesIn(raw_cases()));
+INSTANTIATE_TEST_SUITE_P(Cases, RawLinearRecurrence, ::testing::ValuesIn(raw_cases()));
 
 // A gate's decays and tied keys; documents that run backwards; one without tokens.
-TEST(RawRecurrenceFold, EqualsTheLastStateOfARun) {
+TEST(RawLinearRecurrenceFold, EqualsTheLastStateOfARun) {
   const PoisonFreshMemory poison;
   const std::vector<int64_t> offsets = {0, 600, 600, 603, 700};
   for (const auto& [type, tolerance] : {std::pair{at::kDouble, 1e-12}, {at::kFloat, 1e-5}, {at::kBFloat16, 1e-2}}) {
@@ -278,7 +278,7 @@ TEST(RawRecurrenceFold, EqualsTheLastStateOfARun) {
   }
 }
 
-TEST(RawRecurrenceChecks, RefuseByName) {
+TEST(RawLinearRecurrenceChecks, RefuseByName) {
   const auto refused = [](const std::function<void()>& call) -> std::string {
     try {
       call();
