@@ -3,14 +3,14 @@
 #include "kernels/differentiable.h"
 
 namespace longhaul::kernels {
-ByDevice choose_by_device(const char* op, const Tensor& x, Refusal cuda_refusal) {
+ByDevice choose_by_device(const char* op, const Tensor& x, Refusal cuda_refusal, Refusal cpu_refusal) {
   static constexpr std::string_view kImplementations[] = {"cuda", "cpu", "meta", "aten"};
   return static_cast<ByDevice>(Dispatcher(op, kImplementations).choose([&](size_t i) {
     switch (static_cast<ByDevice>(i)) {
       case ByDevice::kCuda:
         return cuda_refusal;
       case ByDevice::kCpu:
-        return x.is_cpu() ? Refusal() : kNotOnCpu;
+        return x.is_cpu() ? cpu_refusal : kNotOnCpu;
       case ByDevice::kMeta:
         return x.is_meta() ? Refusal() : kNotMeta;
       default:

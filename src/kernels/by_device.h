@@ -19,8 +19,9 @@ namespace longhaul::kernels {
 enum class ByDevice : size_t { kCuda, kCpu, kMeta, kAten };
 inline constexpr Refusal kNotOnCpu = "the tensors are not on the CPU", kNotMeta = "the tensors hold data";
 
-// Chooses for an operator whose first argument is x; recorded under `op`, a literal. `cuda_refusal`: why cuda does not take it, if it does not.
-ByDevice choose_by_device(const char* op, const Tensor& x, Refusal cuda_refusal);
+// Chooses for an operator whose first argument is x; recorded under `op`, a literal. `cuda_refusal`, `cpu_refusal`: why
+// they do not take it, if they do not.
+ByDevice choose_by_device(const char* op, const Tensor& x, Refusal cuda_refusal, Refusal cpu_refusal = {});
 
 struct MetaResult {
   std::vector<int64_t> sizes;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/attention/op.h"
+#include "kernels/experts/rows.h"
 #include "kernels/linear_recurrence/op.h"
 #include "parallel/collectives.h"
 #include "parallel/vocabulary.h"
@@ -125,13 +126,13 @@ model::ExpertRows MeshOps::to_experts(const Tensor& rows, const std::vector<int6
   }
   way->inverse = to_tensor(layout::inverse_permutation(order));
   const Tensor arrived = exchange_rows(group, rows, way->sent, way->received, "rows to experts");
-  return {arrived.index_select(0, to_tensor(order)), per_expert, way};
+  return {kernels::take_rows(arrived, to_tensor(order)), per_expert, way};
 }
 
 Tensor MeshOps::from_experts(const Tensor& rows, const model::ExpertRows& sent) {
   if (sent.way == nullptr) return rows;
   const auto& way = static_cast<const ExpertWay&>(*sent.way);
-  return exchange_rows(groups_.over({Axis::kEp}), rows.index_select(0, way.inverse), way.received, way.sent, "rows from experts");
+  return exchange_rows(groups_.over({Axis::kEp}), kernels::take_rows(rows, way.inverse), way.received, way.sent, "rows from experts");
 }
 
 Tensor MeshOps::sum_statistics(const Tensor& x) {

@@ -1,6 +1,7 @@
 #include "parallel/vocabulary.h"
 
 #include "kernels/differentiable.h"
+#include "kernels/linear_cross_entropy/raw.h"
 
 namespace longhaul::parallel {
 namespace {
@@ -19,29 +20,27 @@ Tensor vocabulary_loss(comm::Communicator& group, const Tensor& hidden, const mo
   const Tensor& weight = head.weights.weight;
   const kernels::GradientSink& sink = head.weights.sinks.weight;
   return kernels::differentiable("vocabulary_loss", {hidden, weight}, [&]() -> kernels::Recorded {
-    const ScalarType wide = hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-    const Tensor z = at::mm(hidden.to(wide), weight.to(wide).t());  // [tokens, rows of this rank]
-    const Tensor largest = reduced(group, z.amax(1), Reduction::kMax, "largest logits");
-    const Tensor sum = reduced(group, z.sub(largest.unsqueeze(1)).exp().sum(1), Reduction::kSum, "sums of exponentials");
-    const Tensor logsumexp = largest + sum.log();
-
-    const Tensor row = labels.sub(head.first_row), here = row.ge(0).logical_and(row.lt(z.size(1))).logical_and(labels.ge(0));
-    const Tensor column = row.clamp(0, z.size(1) - 1).unsqueeze(1), one = here.to(wide);
-    const Tensor label = reduced(group, z.gather(1, column).squeeze(1).mul(one), Reduction::kSum, "logits of labels");
-    const Tensor labelled = labels.ge(0).to(wide);
-
-    // ∂ loss / ∂ z = softmax − one at the label, for tokens with a label.
-    const Tensor dz = z.sub(logsumexp.unsqueeze(1)).exp().scatter_add(1, column, one.neg().unsqueeze(1)).mul(labelled.unsqueeze(1));
+    const Tensor row = labels.sub(head.first_row), here = row.ge(0).logical_and(row.lt(weight.size(0))).logical_and(labels.ge(0));
+    const Tensor own = row.masked_fill(here.logical_not(), -1);
+    const kernels::TokenLogits of_rank =
+        kernels::token_logits({.hidden_td = hidden, .weight_vd = weight, .labels_t = own, .kept = head.weights.kept});
+    const Tensor largest = reduced(group, of_rank.logsumexp_t, Reduction::kMax, "largest log-sum-exps");
+    const Tensor sum = reduced(group, of_rank.logsumexp_t.sub(largest).exp(), Reduction::kSum, "sums of exponentials");
+    const Tensor logsumexp = largest + sum.log(), label = reduced(group, of_rank.label_t, Reduction::kSum, "logits of labels");
+    const Tensor labelled = labels.ge(0).to(logsumexp.scalar_type());
     return {.results = {logsumexp.sub(label).mul(labelled).sum()},
-            .saved = {hidden, weight},
+            .saved = {hidden, weight, own, logsumexp, labelled},
             .backward =
-                [dz, sink](const kernels::BackwardCall& call) {
-                  const Tensor scaled = dz.mul(call.gradients[0]);
-                  sink.add([scaled, hidden = call.saved[0]](const Tensor& buffer) {
-                    Tensor(buffer).addmm_(scaled.t().to(buffer.scalar_type()), hidden.to(buffer.scalar_type()));
+                [sink, kept = head.weights.kept](const kernels::BackwardCall& call) {
+                  const kernels::TokenLogitsInputs again{
+                      .hidden_td = call.saved[0], .weight_vd = call.saved[1], .labels_t = call.saved[2], .kept = kept};
+                  const Tensor d_loss = call.saved[4].mul(call.gradients[0]), d_hidden = at::empty_like(call.saved[0]);
+                  const kernels::TokenLogits of{d_loss, d_loss.neg()};
+                  kernels::token_logits_backward(again, call.saved[3], of, d_hidden, Tensor());
+                  sink.add([again, of, logsumexp = call.saved[3]](const Tensor& buffer) {
+                    kernels::token_logits_backward(again, logsumexp, of, Tensor(), buffer);
                   });
-                  const Tensor d_hidden = at::mm(scaled, call.saved[1].to(scaled.scalar_type()));
-                  return std::vector<Tensor>{d_hidden.to(call.saved[0].scalar_type()), Tensor()};
+                  return std::vector<Tensor>{d_hidden, Tensor()};
                 },
             .sinks = {sink}};
   })[0];

@@ -1,5 +1,5 @@
 // The loss of a head whose vocabulary is dealt out over ranks: each makes the logits of its own rows, the log-sum-exp and the label's logit
-// are put together. Plain: the logits of all tokens exist at once.
+// are put together.
 #pragma once
 
 #include "comm/communicator.h"

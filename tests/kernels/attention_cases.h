@@ -4,6 +4,7 @@
 #include <toml++/toml.h>
 
 #include "kernels/attention/op.h"
+#include "kernels/attention/visibility.h"
 #include "support/places.h"
 #include "support/tensors.h"
 #include "tensor/to_tensor.h"
@@ -26,6 +27,12 @@ struct AttentionCase {
   std::string name;
   std::vector<int64_t> offsets{0}, key_offsets{0};
   int64_t heads = 1, key_heads = 1, key = 1, value = 1, window = 0;
+
+  kernels::Visibility visible() const {
+    kernels::Visibility result = kernels::Visibility::packed(offsets, key_offsets);
+    result.window = window;
+    return result;
+  }
 
   template <class Attention>
   kernels::AttentionResult call(const Attention& attention, const AttentionInputs& in, double scale) const {

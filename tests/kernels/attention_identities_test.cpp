@@ -167,16 +167,16 @@ TEST(AttentionCpu, WritesNothingButItsRows) {
   const Tensor q = random_tensor({kTokens, kHeads, kChannels}, 1, at::kFloat),
                k = random_tensor({kTokens, kHeads, kChannels}, 2, at::kFloat);
   const auto banded = [&] { return at::full({kTokens, kRow}, 7.0f); };
-  const auto view = [&](const Tensor& x) { return RowView<float>{x.mutable_data_ptr<float>(), kRow, kChannels + kBand}; };
+  const auto view = [&](const Tensor& x) { return ResultRows<float>{{x.mutable_data_ptr<float>(), kRow, kChannels + kBand}}; };
   const auto in = [&](const Tensor& x) { return RowView<const float>{x.const_data_ptr<float>(), kHeads * kChannels, kChannels}; };
-  AttentionSizes sizes{{{0, 80, 0, 80}, {80, 70, 80, 70}}, kHeads, kHeads, kChannels, kChannels, 0, 0.5};
+  AttentionSizes sizes{{{{0, 80, 0, 80}, {80, 70, 80, 70}}}, kHeads, kHeads, kChannels, kChannels, 0.5};
   AttentionForward<float> forward{sizes, in(q), {in(k), in(k), {}, 0}, {}, {}};
   const Tensor o = banded(), lse = at::full({kTokens, kHeads}, 7.0f), d_q = banded(), d_k = banded(), d_v = banded();
   forward.o = view(o);
   forward.logsumexp = {lse.mutable_data_ptr<float>(), kHeads, 1};
   run_attention_forward(forward);
-  const RowView<const float> const_o{o.const_data_ptr<float>(), kRow, kChannels + kBand}, const_lse{lse.const_data_ptr<float>(), kHeads, 1};
-  AttentionBackward<float> backward{sizes, in(q), const_o, in(q), {in(k), in(k), {}, 0}, const_lse, {}, view(d_q), view(d_k), view(d_v)};
+  const RowView<const float> const_lse{lse.const_data_ptr<float>(), kHeads, 1};  // and as delta
+  AttentionBackward<float> backward{sizes, in(q), in(q), {in(k), in(k), {}, 0}, const_lse, const_lse, view(d_q), view(d_k), view(d_v)};
   run_attention_backward(backward);
   for (const Tensor& x : {o, d_q, d_k, d_v}) {
     const Tensor rows = x.view({kTokens, kHeads, kChannels + kBand});

@@ -17,21 +17,13 @@ using namespace longhaul::testing;
 
 AttentionSizes sizes_of(const AttentionCase& c) {
   AttentionSizes sizes{
-      .documents = {}, .heads = c.heads, .key_heads = c.key_heads, .channels = c.key, .values = c.value, .window = c.window, .scale = 0.2};
-  for (size_t n = 0; n + 1 < c.offsets.size(); ++n) {
-    sizes.documents.push_back({c.offsets[n], c.offsets[n + 1] - c.offsets[n], c.key_offsets[n], c.key_offsets[n + 1] - c.key_offsets[n]});
-  }
+      .visible = c.visible(), .heads = c.heads, .key_heads = c.key_heads, .channels = c.key, .values = c.value, .scale = 0.2};
   return sizes;
 }
 
 AttentionSizes one_document(int64_t tokens, int64_t heads, int64_t key_heads, int64_t channels) {
-  return {.documents = {{0, tokens, 0, tokens}},
-          .heads = heads,
-          .key_heads = key_heads,
-          .channels = channels,
-          .values = channels,
-          .window = 0,
-          .scale = 1};
+  return {
+      .visible = {{{0, tokens, 0, tokens}}}, .heads = heads, .key_heads = key_heads, .channels = channels, .values = channels, .scale = 1};
 }
 
 // One piece of keys; two; pieces of uneven documents; a window that hides pieces; more queries than keys, and fewer.
@@ -58,7 +50,17 @@ const AttentionCase kCases[] = {
 
 AttentionProblem problem_of(const AttentionCase& c, ScalarType type) {
   const AttentionInputs in = inputs_of(c, type);
-  return {in.q, in.k, in.v, c.offsets, c.key_offsets, {.scale = 0.2, .window = c.window}};
+  return {in.q, in.k, in.v, c.visible(), 0.2};
+}
+
+AttentionOutside outside_of(const AttentionResult& result, const Tensor& d_o) {
+  return {d_o, result.logsumexp_th, attention_delta_cpu(result.o_thd, d_o, {})};
+}
+
+AttentionGradients gradients_of(const AttentionProblem& problem, const AttentionOutside& outside) {
+  const AttentionGradients into{at::empty_like(problem.q_thd), at::empty_like(problem.k_shd), at::empty_like(problem.v_shd)};
+  attention_backward_cpu(problem, outside, into, false);
+  return into;
 }
 
 // The workspace that `body` takes, on threads that have none from before.
@@ -83,11 +85,11 @@ TEST(AttentionWorkspace, IsWhatTheAllocatorCounts) {
         SCOPED_TRACE(c.name + " " + std::string(name_of(type)) + " threads " + std::to_string(threads));
         const AttentionProblem problem = problem_of(c, type);
         const int64_t element = type == at::kFloat ? 4 : 2;
-        const AttentionResult result = attention_forward_cpu(problem);
-        const Tensor d_o = random_tensor(result.o_thd.sizes(), 4, type);
-        EXPECT_EQ(measured(threads, [&] { attention_forward_cpu(problem); }),
+        const AttentionResult result = attention_forward_cpu(problem, false);
+        const AttentionOutside outside = outside_of(result, random_tensor(result.o_thd.sizes(), 4, type));
+        EXPECT_EQ(measured(threads, [&] { attention_forward_cpu(problem, false); }),
                   attention_forward_workspace(sizes_of(c), element, threads).bytes());
-        EXPECT_EQ(measured(threads, [&] { attention_backward_cpu(problem, result, d_o, {}); }),
+        EXPECT_EQ(measured(threads, [&] { gradients_of(problem, outside); }),
                   attention_backward_workspace(sizes_of(c), element, threads).bytes());
       }
     }
@@ -116,12 +118,9 @@ TEST(AttentionWorkspace, HasALimit) {
   EXPECT_EQ(attention_backward_workspace(one_document(1 << 20, 32, 8, 128), 2, 16).shared, 2048 * mib);
 }
 
-struct Gradients {
-  Tensor q, k, v;
-};
-Gradients backward(const AttentionCase& c, const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o,
-                   int64_t most_shared) {
-  const auto view = [](const Tensor& x) { return RowView<uint16_t>{static_cast<uint16_t*>(x.data_ptr()), x.stride(0), x.stride(1)}; };
+AttentionGradients with_limit(const AttentionCase& c, const AttentionProblem& problem, const AttentionOutside& outside,
+                              int64_t most_shared) {
+  const auto view = [](const Tensor& x) { return ResultRows<uint16_t>{{static_cast<uint16_t*>(x.data_ptr()), x.stride(0), x.stride(1)}}; };
   const auto read = [](const Tensor& x) {
     return RowView<const uint16_t>{static_cast<const uint16_t*>(x.const_data_ptr()), x.stride(0), x.stride(1)};
   };
@@ -129,16 +128,16 @@ Gradients backward(const AttentionCase& c, const AttentionProblem& problem, cons
   static_cast<AttentionSizes&>(call) = sizes_of(c);
   call.most_shared = most_shared;
   call.q = read(problem.q_thd);
-  call.o = read(result.o_thd);
-  call.d_o = read(d_o);
+  call.d_o = read(outside.d_o_thd);
   call.keys.k = read(problem.k_shd);
   call.keys.v = read(problem.v_shd);
-  call.logsumexp = {result.logsumexp_th.const_data_ptr<float>(), result.logsumexp_th.stride(0), 1};
+  call.logsumexp = {outside.logsumexp_th.const_data_ptr<float>(), outside.logsumexp_th.stride(0), 1};
+  call.delta = {outside.delta_th.const_data_ptr<float>(), outside.delta_th.stride(0), 1};
   const auto nan_like = [](const Tensor& x) { return at::full_like(x, NAN); };
-  const Gradients out{nan_like(problem.q_thd), nan_like(problem.k_shd), nan_like(problem.v_shd)};
-  call.d_q = view(out.q);
-  call.d_k = view(out.k);
-  call.d_v = view(out.v);
+  const AttentionGradients out{nan_like(problem.q_thd), nan_like(problem.k_shd), nan_like(problem.v_shd)};
+  call.d_q = view(out.q_thd);
+  call.d_k = view(out.k_shd);
+  call.d_v = view(out.v_shd);
   const Tensor workspace = at::full({attention_backward_workspace(call, 2, threads()).shared / 4}, NAN, at::kFloat);
   call.workspace = workspace.mutable_data_ptr<float>();
   run_attention_backward(call);
@@ -150,16 +149,16 @@ TEST(AttentionWorkspace, ResultsDoNotDependOnTheLimit) {
   for (const AttentionCase& c : kCases) {
     SCOPED_TRACE(c.name);
     const AttentionProblem problem = problem_of(c, at::kBFloat16);
-    const AttentionResult result = attention_forward_cpu(problem);
-    const Tensor d_o = random_tensor(result.o_thd.sizes(), 4, at::kBFloat16);
-    const AttentionGradients expected = attention_backward_cpu(problem, result, d_o, {});
+    const AttentionResult result = attention_forward_cpu(problem, false);
+    const AttentionOutside outside = outside_of(result, random_tensor(result.o_thd.sizes(), 4, at::kBFloat16));
+    const AttentionGradients expected = gradients_of(problem, outside);
     for (const int64_t most : {int64_t{0}, int64_t{1} << 20}) {
       expect_same_for_all_threads([&]() -> std::vector<Tensor> {
-        const Gradients found = backward(c, problem, result, d_o, most);
-        EXPECT_TRUE(found.q.equal(expected.q_thd)) << most;
-        EXPECT_TRUE(found.k.equal(expected.k_shd)) << most;
-        EXPECT_TRUE(found.v.equal(expected.v_shd)) << most;
-        return {found.q, found.k, found.v};
+        const AttentionGradients found = with_limit(c, problem, outside, most);
+        EXPECT_TRUE(found.q_thd.equal(expected.q_thd)) << most;
+        EXPECT_TRUE(found.k_shd.equal(expected.k_shd)) << most;
+        EXPECT_TRUE(found.v_shd.equal(expected.v_shd)) << most;
+        return {found.q_thd, found.k_shd, found.v_shd};
       });
     }
   }
@@ -173,10 +172,12 @@ TEST(AttentionWorkspace, GradientsDoNotDependOnTheOtherDocuments) {
   packed.offsets = packed.key_offsets = {0, 1600, 24000};
   const AttentionProblem whole = problem_of(packed, at::kBFloat16);
   const auto first = [](const Tensor& x) { return x.narrow(0, 0, 1600).contiguous(); };
-  const AttentionProblem part{first(whole.q_thd), first(whole.k_shd), first(whole.v_shd), alone.offsets, alone.key_offsets, whole.options};
+  const AttentionProblem part{first(whole.q_thd), first(whole.k_shd), first(whole.v_shd), alone.visible(), whole.scale};
   const Tensor d_o = random_tensor({24000, 2, 16}, 4, at::kBFloat16);
-  const AttentionGradients found = attention_backward_cpu(part, attention_forward_cpu(part), first(d_o), {}),
-                           expected = attention_backward_cpu(whole, attention_forward_cpu(whole), d_o, {});
+  const auto of = [](const AttentionProblem& problem, const Tensor& d) {
+    return gradients_of(problem, outside_of(attention_forward_cpu(problem, false), d));
+  };
+  const AttentionGradients found = of(part, first(d_o)), expected = of(whole, d_o);
   EXPECT_TRUE(found.q_thd.equal(first(expected.q_thd)));
   EXPECT_TRUE(found.k_shd.equal(first(expected.k_shd)));
   EXPECT_TRUE(found.v_shd.equal(first(expected.v_shd)));

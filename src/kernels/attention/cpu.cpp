@@ -27,50 +27,65 @@ RowView<const Element> const_view(const Tensor& x_thc) {
 bool rows_are_whole(const Tensor& x_thc) { return x_thc.size(2) <= 1 || x_thc.stride(2) == 1; }
 
 void set_sizes(AttentionSizes& sizes, const AttentionProblem& problem) {
-  for (size_t n = 0; n + 1 < problem.offsets.size(); ++n) {
-    sizes.documents.push_back({problem.offsets[n], problem.offsets[n + 1] - problem.offsets[n], problem.key_offsets[n],
-                               problem.key_offsets[n + 1] - problem.key_offsets[n]});
-  }
+  sizes.visible = problem.visible;
   sizes.heads = problem.heads();
   sizes.key_heads = problem.k_shd.size(1);
   sizes.channels = problem.q_thd.size(2);
   sizes.values = problem.v_shd.size(2);
-  sizes.window = problem.options.window;
-  sizes.scale = problem.options.scale;
+  sizes.scale = problem.scale;
 }
 
 template <class Element>
-void forward(const AttentionProblem& problem, const AttentionResult& result) {
+ResultRows<Element> result_rows(const Tensor& x_thc, bool wide) {
+  return wide ? ResultRows<Element>{{}, view<float>(x_thc)} : ResultRows<Element>{view<Element>(x_thc)};
+}
+
+RowView<const float> values_of_rows(const Tensor& x_th) {
+  return x_th.defined() ? RowView<const float>{x_th.const_data_ptr<float>(), x_th.stride(0), x_th.stride(1)} : RowView<const float>{};
+}
+
+template <class Element>
+void forward(const AttentionProblem& problem, const AttentionResult& result, bool wide) {
   AttentionForward<Element> call;
   set_sizes(call, problem);
   call.q = const_view<Element>(problem.q_thd);
   call.keys.k = const_view<Element>(problem.k_shd);
   call.keys.v = const_view<Element>(problem.v_shd);
-  call.o = view<Element>(result.o_thd);
+  call.o = result_rows<Element>(result.o_thd, wide);
   call.logsumexp = {result.logsumexp_th.mutable_data_ptr<float>(), result.logsumexp_th.stride(0), 1};
   run_attention_forward(call);
 }
 
 template <class Element>
-void backward(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o, const Tensor& d_logsumexp,
-              const AttentionGradients& gradients) {
+void backward(const AttentionProblem& problem, const Tensor& d_o, const AttentionOutside& outside, const AttentionGradients& into,
+              bool add) {
   AttentionBackward<Element> call;
   set_sizes(call, problem);
   call.q = const_view<Element>(problem.q_thd);
   call.keys.k = const_view<Element>(problem.k_shd);
   call.keys.v = const_view<Element>(problem.v_shd);
-  call.o = const_view<Element>(result.o_thd);
   call.d_o = const_view<Element>(d_o);
-  call.logsumexp = {result.logsumexp_th.const_data_ptr<float>(), result.logsumexp_th.stride(0), 1};
-  if (d_logsumexp.defined()) call.d_logsumexp = {d_logsumexp.const_data_ptr<float>(), d_logsumexp.stride(0), d_logsumexp.stride(1)};
-  call.d_q = view<Element>(gradients.q_thd);
-  call.d_k = view<Element>(gradients.k_shd);
-  call.d_v = view<Element>(gradients.v_shd);
+  call.logsumexp = values_of_rows(outside.logsumexp_th);
+  call.delta = values_of_rows(outside.delta_th);
+  call.d_q = result_rows<Element>(into.q_thd, add);
+  call.d_k = result_rows<Element>(into.k_shd, add);
+  call.d_v = result_rows<Element>(into.v_shd, add);
   const MemoryPurposeScope scope(MemoryPurpose::kWorkspace);
   const Tensor workspace =
-      at::empty({attention_backward_workspace(call, sizeof(Element), threads()).shared}, result.logsumexp_th.options().dtype(at::kByte));
+      at::empty({attention_backward_workspace(call, sizeof(Element), threads()).shared}, outside.logsumexp_th.options().dtype(at::kByte));
   call.workspace = static_cast<float*>(workspace.mutable_data_ptr());
   run_attention_backward(call);
+}
+
+template <class Element>
+void delta(const Tensor& o, const Tensor& d_o, const Tensor& d_logsumexp, const Tensor& out) {
+  run_attention_delta<Element>({o.size(0),
+                                o.size(1),
+                                o.size(2),
+                                const_view<Element>(o),
+                                const_view<Element>(d_o),
+                                values_of_rows(d_logsumexp),
+                                {out.mutable_data_ptr<float>(), out.stride(0), out.stride(1)}});
 }
 
 template <class Element>
@@ -78,7 +93,7 @@ void paged(const PagedProblem& problem, const AttentionResult& result) {
   AttentionForward<Element> call;
   const PagePool& pool = problem.cache.pool();
   for (size_t n = 0; n < problem.documents(); ++n) {
-    call.documents.push_back({problem.offsets[n], problem.offsets[n + 1] - problem.offsets[n], 0, problem.keys(n)});
+    call.visible.documents.push_back({problem.offsets[n], problem.offsets[n + 1] - problem.offsets[n], 0, problem.keys(n)});
     auto& pages = call.keys.pages.emplace_back();
     for (const int64_t page : problem.pages(n)) {
       pages.k.push_back(static_cast<const Element*>(pool.keys(page).const_data_ptr()));
@@ -90,20 +105,20 @@ void paged(const PagedProblem& problem, const AttentionResult& result) {
   call.key_heads = pool.sizes().heads;
   call.channels = problem.q_thd.size(2);
   call.values = result.o_thd.size(2);
-  call.window = problem.options.window;
+  call.visible.window = problem.options.window;
   call.scale = problem.options.scale;
   call.q = const_view<Element>(problem.q_thd);
-  call.o = view<Element>(result.o_thd);
+  call.o = result_rows<Element>(result.o_thd, false);
   call.logsumexp = {result.logsumexp_th.mutable_data_ptr<float>(), result.logsumexp_th.stride(0), 1};
   run_attention_forward(call);
 }
 
-Refusal refuse(const Tensor& q, const AttentionOptions& options) {
+Refusal refuse(const Tensor& q, double scale) {
   const ScalarType type = q.scalar_type();
   if (!q.device().is_cpu()) return "it runs on the CPU";
   if (type != at::kBFloat16 && type != at::kFloat) return "it takes bf16 and fp32";
   if (!rows_are_whole(q)) return "channels are not contiguous";
-  if (!(options.scale > 0)) return "the scale is not positive";
+  if (!(scale > 0)) return "the scale is not positive";
   return "";
 }
 
@@ -111,10 +126,10 @@ Refusal refuse(const Tensor& q, const AttentionOptions& options) {
 
 Refusal refuse_attention_cpu(const AttentionProblem& problem) {
   if (!rows_are_whole(problem.k_shd) || !rows_are_whole(problem.v_shd)) return "channels are not contiguous";
-  return refuse(problem.q_thd, problem.options);
+  return refuse(problem.q_thd, problem.scale);
 }
 
-Refusal refuse_attention_paged_cpu(const PagedProblem& problem) { return refuse(problem.q_thd, problem.options); }
+Refusal refuse_attention_paged_cpu(const PagedProblem& problem) { return refuse(problem.q_thd, problem.options.scale); }
 
 AttentionResult attention_paged_cpu(const PagedProblem& problem) {
   const Tensor& q = problem.q_thd;
@@ -128,28 +143,33 @@ AttentionResult attention_paged_cpu(const PagedProblem& problem) {
   return result;
 }
 
-AttentionResult attention_forward_cpu(const AttentionProblem& problem) {
+AttentionResult attention_forward_cpu(const AttentionProblem& problem, bool wide) {
   const Tensor &q = problem.q_thd, &v = problem.v_shd;
-  const AttentionResult result{at::empty({q.size(0), q.size(1), v.size(2)}, v.options()),
+  const AttentionResult result{at::empty({q.size(0), q.size(1), v.size(2)}, v.options().dtype(wide ? at::kFloat : v.scalar_type())),
                                at::empty({q.size(0), q.size(1)}, q.options().dtype(at::kFloat))};
   if (q.scalar_type() == at::kBFloat16)
-    forward<uint16_t>(problem, result);
+    forward<uint16_t>(problem, result, wide);
   else
-    forward<float>(problem, result);
+    forward<float>(problem, result, wide);
   return result;
 }
 
-AttentionGradients attention_backward_cpu(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o,
-                                          const Tensor& d_logsumexp) {
-  const Tensor &q = problem.q_thd, &k = problem.k_shd, &v = problem.v_shd;
-  const AttentionGradients gradients{at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()),
-                                     at::empty(v.sizes(), v.options())};
-  const Tensor d_o_rows = rows_are_whole(d_o) ? d_o : d_o.contiguous();
-  if (q.scalar_type() == at::kBFloat16)
-    backward<uint16_t>(problem, result, d_o_rows, d_logsumexp, gradients);
+void attention_backward_cpu(const AttentionProblem& problem, const AttentionOutside& outside, const AttentionGradients& into, bool add) {
+  const Tensor d_o = rows_are_whole(outside.d_o_thd) ? outside.d_o_thd : outside.d_o_thd.contiguous();
+  if (problem.q_thd.scalar_type() == at::kBFloat16)
+    backward<uint16_t>(problem, d_o, outside, into, add);
   else
-    backward<float>(problem, result, d_o_rows, d_logsumexp, gradients);
-  return gradients;
+    backward<float>(problem, d_o, outside, into, add);
+}
+
+Tensor attention_delta_cpu(const Tensor& o_thd, const Tensor& d_o_thd, const Tensor& d_logsumexp_th) {
+  const auto whole = [](const Tensor& x) { return rows_are_whole(x) ? x : x.contiguous(); };
+  const Tensor o = whole(o_thd), d_o = whole(d_o_thd), result = at::empty({o.size(0), o.size(1)}, o.options().dtype(at::kFloat));
+  if (o.scalar_type() == at::kBFloat16)
+    delta<uint16_t>(o, d_o, d_logsumexp_th, result);
+  else
+    delta<float>(o, d_o, d_logsumexp_th, result);
+  return result;
 }
 
 }  // namespace longhaul::kernels

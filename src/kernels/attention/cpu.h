@@ -6,20 +6,12 @@
 // ascending order whatever thread does it, so results do not depend on the number of threads.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
-namespace longhaul::kernels {
+#include "kernels/attention/visibility.h"
 
-// Queries [q, q + queries) see the keys [k, k + keys) of their document; the last query sees the last key.
-struct AttentionDocument {
-  int64_t q, queries, k, keys;
-  int64_t shift() const { return keys - queries; }
-  // Keys [first_key, last_key) of the document that its query i sees. window 0: all earlier ones.
-  int64_t last_key(int64_t i) const { return std::max<int64_t>(0, i + shift() + 1); }
-  int64_t first_key(int64_t i, int64_t window) const { return window > 0 ? std::max<int64_t>(0, i + shift() + 1 - window) : 0; }
-};
+namespace longhaul::kernels {
 
 // Rows of `channels` contiguous elements.
 template <class Element>
@@ -34,6 +26,13 @@ template <class Element>
 struct KeyRows {
   const Element *k, *v;
   int64_t k_stride, v_stride;
+};
+
+// Where rows of a result go: written in the dtype of the inputs, or in fp32, which gradients are added to.
+template <class Element>
+struct ResultRows {
+  RowView<Element> narrow;
+  RowView<float> wide = {};  // used where it has data
 };
 
 // Where keys and values lie: in one tensor each, or in pages of a cache (see paged.h), one list of pages a document.
@@ -63,9 +62,8 @@ struct KeySource {
 constexpr int64_t kKeyBlock = 128, kQueryTile = 64;
 
 struct AttentionSizes {
-  std::vector<AttentionDocument> documents;
+  Visibility visible;
   int64_t heads, key_heads, channels, values;
-  int64_t window;
   double scale;  // > 0
   // What the backward pass may hold of dQ in fp32, in bytes; of one document and kv head it must hold all. The result does not depend on it.
   int64_t most_shared = int64_t{256} << 20;
@@ -76,19 +74,30 @@ template <class Element>
 struct AttentionForward : AttentionSizes {
   RowView<const Element> q;
   KeySource<Element> keys;
-  RowView<Element> o;
+  ResultRows<Element> o;
   RowView<float> logsumexp;  // rows of one
 };
 
 template <class Element>
 struct AttentionBackward : AttentionSizes {
-  RowView<const Element> q, o, d_o;
+  RowView<const Element> q, d_o;
   KeySource<Element> keys;
-  RowView<const float> logsumexp, d_logsumexp;  // the latter's data may be null
-  RowView<Element> d_q, d_k, d_v;
+  RowView<const float> logsumexp, delta;  // rows of one; of all keys, those of other calls too
+  ResultRows<Element> d_q, d_k, d_v;
   float* workspace = nullptr;  // attention_backward_workspace().shared bytes
 };
 
+// Σ do·o − d logsumexp of rows of `channels`, written to delta; d_logsumexp's data may be null.
+template <class Element>
+struct AttentionDelta {
+  int64_t tokens, heads, channels;
+  RowView<const Element> o, d_o;
+  RowView<const float> d_logsumexp;
+  RowView<float> delta;
+};
+
+template <class Element>
+void run_attention_delta(const AttentionDelta<Element>& call);
 template <class Element>
 void run_attention_forward(const AttentionForward<Element>& call);
 template <class Element>

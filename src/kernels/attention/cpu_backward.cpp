@@ -2,6 +2,7 @@
 // tile (key block j, query tile i):
 //
 //   Sᵀ = K_j Q_iᵀ,  P = 2^(S − L),  dPᵀ = V_j dO_iᵀ,  dS = P ∘ (dP − D),  D = Σ dO∘O − dL
+//   (L and D are given: keys of other calls count in them)
 //   dV_j += Pᵀ dO_i,  dK_j += dSᵀ Q_i,  dQ_iᵀ += K_jᵀ dSᵀ
 //
 // Where a document's keys are one piece, dQ is written at once. Otherwise the pieces of a kv head add to one dQ in fp32, tile by tile in
@@ -46,16 +47,10 @@ struct Plan {
 
 int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-// Queries [first, second) see some key of [key, end).
-std::pair<int64_t, int64_t> queries_of_keys(const AttentionDocument& document, int64_t window, int64_t key, int64_t end) {
-  const int64_t first = std::clamp<int64_t>(key - document.shift(), 0, document.queries);
-  return {first, window > 0 ? std::clamp<int64_t>(end - 1 - document.shift() + window, first, document.queries) : document.queries};
-}
-
-// Pieces [first, second) have keys that some query of the tile sees.
-std::pair<int64_t, int64_t> pieces_of_tile(const AttentionDocument& document, int64_t window, int64_t length, int64_t tile) {
-  const int64_t begin = tile * kQueryTile, last = document.last_key(std::min(begin + kQueryTile, document.queries) - 1);
-  return {document.first_key(begin, window) / length, (last + length - 1) / length};
+// From the first to the last piece of keys that some query of the tile sees; asked only of tiles that see one.
+TokenRange pieces_of_tile(const Visibility& visible, const AttentionDocument& document, int64_t length, int64_t tile) {
+  const int64_t begin = tile * kQueryTile, last = visible.seen(document, std::min(begin + kQueryTile, document.queries) - 1).last;
+  return {visible.seen(document, begin).first / length, (last + length - 1) / length};
 }
 
 // Keys of a piece: enough pieces for many threads, but none of fewer than kShortestCut keys, and none of more than kPieceKeys.
@@ -68,9 +63,9 @@ int64_t piece_length(const AttentionSizes& sizes, int64_t keys, int64_t all_keys
 std::vector<Team> teams_of(const AttentionSizes& sizes) {
   std::vector<Team> teams;
   int64_t all_keys = 0;
-  for (const AttentionDocument& document : sizes.documents) all_keys += document.keys;
-  for (size_t n = 0; n < sizes.documents.size(); ++n) {
-    const AttentionDocument& document = sizes.documents[n];
+  for (const AttentionDocument& document : sizes.visible.documents) all_keys += document.keys;
+  for (size_t n = 0; n < sizes.visible.documents.size(); ++n) {
+    const AttentionDocument& document = sizes.visible.documents[n];
     const int64_t length = piece_length(sizes, document.keys, all_keys);
     for (int64_t h = 0; h < sizes.key_heads; ++h) {
       teams.push_back({.document = static_cast<int64_t>(n),
@@ -99,14 +94,14 @@ int64_t elements_of(const AttentionSizes& sizes, const std::vector<Team>& teams)
 
 // Pairs of the team's pieces with the queries that see them, about; never less than those of a later piece.
 std::vector<int64_t> costs_of(const AttentionSizes& sizes, const Team& team) {
-  const AttentionDocument& document = sizes.documents[static_cast<size_t>(team.document)];
+  const AttentionDocument& document = sizes.visible.documents[static_cast<size_t>(team.document)];
   std::vector<int64_t> costs(static_cast<size_t>(team.pieces));
   int64_t later = 0;
   for (int64_t p = team.pieces - 1; p >= 0; --p) {
     const int64_t key = p * team.length, end = std::min(document.keys, key + team.length);
-    const auto [first, last] = queries_of_keys(document, sizes.window, key, end);
-    const int64_t reach = sizes.window > 0 ? std::min(last - first, sizes.window)
-                                           : (last - first + std::max<int64_t>(0, last - (end - document.shift()))) / 2;
+    const auto [first, last] = sizes.visible.seeing(document, {key, end});
+    const int64_t reach = sizes.visible.window > 0 ? std::min(last - first, sizes.visible.window)
+                                                   : (last - first + std::max<int64_t>(0, last - (end - document.shift))) / 2;
     later = std::max(later, (end - key) * reach);
     costs[static_cast<size_t>(p)] = later;
   }
@@ -149,10 +144,10 @@ Plan make_plan(const AttentionSizes& sizes) {
   plan.turns = std::vector<std::atomic<int32_t>>(static_cast<size_t>(turns));
   for (const Team& team : plan.teams) {
     if (team.d_q < 0) continue;
-    const AttentionDocument& document = sizes.documents[static_cast<size_t>(team.document)];
+    const AttentionDocument& document = sizes.visible.documents[static_cast<size_t>(team.document)];
     for (int64_t i = 0; i < sizes.group() * team.tiles; ++i) {
       plan.turns[static_cast<size_t>(team.turn + i)] =
-          static_cast<int32_t>(pieces_of_tile(document, sizes.window, team.length, i % team.tiles).first);
+          static_cast<int32_t>(pieces_of_tile(sizes.visible, document, team.length, i % team.tiles).first);
     }
   }
   return plan;
@@ -200,38 +195,52 @@ class BackwardItems {
 
   void run(const Item& item) {
     const Team& team = plan_.teams[static_cast<size_t>(item.team)];
-    const AttentionDocument& document = call_.documents[static_cast<size_t>(team.document)];
+    const AttentionDocument& document = call_.visible.documents[static_cast<size_t>(team.document)];
     if (item.piece == 0) zero_unseeing_queries(team, document);
     const int64_t key = item.piece * team.length, count = std::min(document.keys - key, team.length);
     if (count == 0) return;
     read_keys(team, key, count);
     std::fill_n(d_k_, count * call_.channels, 0.0f);
     std::fill_n(d_v_, count * call_.values, 0.0f);
-    const auto [first, last] = queries_of_keys(document, call_.window, key, key + count);
+    const auto [first, last] = call_.visible.seeing(document, {key, key + count});
     for (int64_t g = 0; g < call_.group(); ++g) {
       for (int64_t t = first / kQueryTile; t * kQueryTile < last; t += kTilesAtOnce)
         run_tiles(item, team, g, t, std::min(t + kTilesAtOnce, (last + kQueryTile - 1) / kQueryTile), key, count);
     }
-    const auto scale = static_cast<float>(call_.scale);
-    tools_.scale_rows(d_k_, count, call_.channels, scale, call_.d_k.at(document.k + key, team.key_head), call_.d_k.token);
-    tools_.scale_rows(d_v_, count, call_.values, 1.0f, call_.d_v.at(document.k + key, team.key_head), call_.d_v.token);
+    leave_rows(d_k_, count, call_.channels, static_cast<float>(call_.scale), call_.d_k, document.k + key, team.key_head);
+    leave_rows(d_v_, count, call_.values, 1.0f, call_.d_v, document.k + key, team.key_head);
   }
 
  private:
-  // Whole tiles of queries that see no key at all are in no piece. Such queries come first.
+  // Whole tiles of queries that see no key at all are in no piece. Such queries come first or last.
   void zero_unseeing_queries(const Team& team, const AttentionDocument& document) {
-    const int64_t unseeing =
-        document.keys == 0 ? document.queries : std::clamp<int64_t>(-document.shift(), 0, document.queries) / kQueryTile * kQueryTile;
-    for (int64_t t = 0; t < unseeing; ++t) {
-      for (int64_t g = 0; g < call_.group(); ++g)
-        std::fill_n(call_.d_q.at(document.q + t, team.key_head * call_.group() + g), call_.channels, Element{});
+    if (call_.d_q.wide.data != nullptr) return;  // nothing is added
+    const auto [first, last] = call_.visible.seeing(document, {0, document.keys});
+    const auto zero = [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        for (int64_t g = 0; g < call_.group(); ++g)
+          std::fill_n(call_.d_q.narrow.at(document.q + t, team.key_head * call_.group() + g), call_.channels, Element{});
+      }
+    };
+    if (first >= last) return zero(0, document.queries);
+    zero(0, first / kQueryTile * kQueryTile);
+    zero(round_up(last, kQueryTile), document.queries);
+  }
+
+  // Rows of dK or dV become results.
+  void leave_rows(const float* rows, int64_t count, int64_t columns, float factor, const ResultRows<Element>& to, int64_t token,
+                  int64_t head) const {
+    if (to.wide.data == nullptr) return tools_.scale_rows(rows, count, columns, factor, to.narrow.at(token, head), to.narrow.token);
+    for (int64_t r = 0; r < count; ++r) {
+      float* const sum = to.wide.at(token + r, head);
+      for (int64_t c = 0; c < columns; ++c) sum[c] += rows[r * columns + c] * factor;
     }
   }
 
   void read_keys(const Team& team, int64_t key, int64_t count) {
     for (int64_t r = 0; r < count; r += kKeyBlock) {
       const int64_t here = std::min(kKeyBlock, count - r);
-      const auto rows = call_.keys.rows(call_.documents, team.document, key + r, team.key_head, call_.channels, call_.values);
+      const auto rows = call_.keys.rows(call_.visible.documents, team.document, key + r, team.key_head, call_.channels, call_.values);
       for (int64_t i = 0; i < here; ++i) {
         std::copy_n(rows.k + i * rows.k_stride, call_.channels, keys_ + (r + i) * call_.channels);
         std::copy_n(rows.v + i * rows.v_stride, call_.values, values_ + (r + i) * call_.values);
@@ -242,20 +251,19 @@ class BackwardItems {
 
   // Tiles [begin, end) of the group's head g against the piece [key, key + count).
   void run_tiles(const Item& item, const Team& team, int64_t g, int64_t begin, int64_t end, int64_t key, int64_t count) {
-    const AttentionDocument& document = call_.documents[static_cast<size_t>(team.document)];
+    const AttentionDocument& document = call_.visible.documents[static_cast<size_t>(team.document)];
     const int64_t head = team.key_head * call_.group() + g, used = end - begin;
     for (int64_t i = 0; i < used; ++i) {
       QueryTile<Element>& tile = tiles_[static_cast<size_t>(i)];
       prepare(tile, document, head, (begin + i) * kQueryTile);
       take_d_q(tile, item, team, document, g);
     }
-    for (int64_t block = 0; block < count; block += kKeyBlock) {
-      const int64_t here = std::min(kKeyBlock, count - block);
+    for (int64_t block = key, next; block < key + count; block = next) {
+      next = block_end(document, block, key + count);
       for (int64_t i = 0; i < used; ++i) {
         const QueryTile<Element>& tile = tiles_[static_cast<size_t>(i)];
-        const int64_t seen = std::min(here, document.last_key(tile.begin + tile.queries - 1) - key - block);
-        if (seen <= 0 || document.first_key(tile.begin, call_.window) >= key + block + here) continue;
-        run_tile(tile, document, key, block, seen);
+        const int64_t seen = rows_to_see(call_.visible, document, tile.begin, tile.begin + tile.queries, block, next);
+        if (seen > 0) run_tile(tile, document, key, block - key, seen);
       }
     }
     for (int64_t i = 0; i < used; ++i) pass_on_d_q(tiles_[static_cast<size_t>(i)], item, team, document, g);
@@ -269,11 +277,11 @@ class BackwardItems {
     const int64_t index = tile.begin / kQueryTile, elements = call_.channels * kQueryTile;
     tile.d_q = team.d_q < 0 ? tile.own_d_q : call_.workspace + team.d_q + (g * team.tiles + index) * elements;
     if (team.d_q >= 0) wait_for(turn_of(tile, team, g), item.piece);
-    if (item.piece == pieces_of_tile(document, call_.window, team.length, index).first) std::fill_n(tile.d_q, elements, 0.0f);
+    if (item.piece == pieces_of_tile(call_.visible, document, team.length, index).first) std::fill_n(tile.d_q, elements, 0.0f);
   }
   // To the next piece that sees the tile, or out.
   void pass_on_d_q(const QueryTile<Element>& tile, const Item& item, const Team& team, const AttentionDocument& document, int64_t g) const {
-    if (item.piece + 1 == pieces_of_tile(document, call_.window, team.length, tile.begin / kQueryTile).second) {
+    if (item.piece + 1 == pieces_of_tile(call_.visible, document, team.length, tile.begin / kQueryTile).last) {
       leave(tile.d_q, document.q + tile.begin, tile.queries, team.key_head * call_.group() + g);
       return;
     }
@@ -292,18 +300,14 @@ class BackwardItems {
     tools_.block->pack(q, call_.q.token, false, tile.queries, call_.channels, tile.q);
     tools_.block->pack(d_o, call_.d_o.token, true, call_.values, tile.queries, tile.d_o_t);
     tools_.block->pack(d_o, call_.d_o.token, false, tile.queries, call_.values, tile.d_o);
-    tools_.row_dots(d_o, call_.d_o.token, call_.o.at(token, head), call_.o.token, tile.queries, call_.values, tile.common);
     for (int64_t i = 0; i < kQueryTile; ++i) {
       const float logsumexp = i < tile.queries ? *call_.logsumexp.at(token + i, head) : -kInfinity;
       tile.logsumexp2[i] = logsumexp == -kInfinity ? kInfinity : logsumexp * kLog2E;  // no key was visible: all probabilities are 0
-      if (i >= tile.queries)
-        tile.common[i] = 0;
-      else if (call_.d_logsumexp.data != nullptr)
-        tile.common[i] -= *call_.d_logsumexp.at(token + i, head);
+      tile.common[i] = i < tile.queries ? *call_.delta.at(token + i, head) : 0;
     }
   }
 
-  // Keys [key + block, key + block + seen) against one tile.
+  // Keys [key + block, key + block + seen) against one tile; within a block of the grid.
   void run_tile(const QueryTile<Element>& tile, const AttentionDocument& document, int64_t key, int64_t block, int64_t seen) {
     const int64_t channels = call_.channels, values = call_.values, columns = packed_n(tile.queries);
     tools_.block->multiply(keys_ + block * channels, channels, tile.q_t, seen, columns, channels, scores_, kQueryTile, false);
@@ -312,8 +316,7 @@ class BackwardItems {
     gradient.rows = seen;
     gradient.columns = columns;
     gradient.stride = gradient.out_stride = kQueryTile;
-    gradient.first = key + block - document.shift() - tile.begin;
-    gradient.last = call_.window > 0 ? gradient.first + call_.window : kNoLimit;
+    set_visible(gradient, call_.visible, document, key + block, tile.begin);
     gradient.scores = scores_;
     gradient.d_probabilities = d_p_;
     gradient.factor = static_cast<float>(call_.scale) * kLog2E;
@@ -322,14 +325,25 @@ class BackwardItems {
     tools_.gradient(gradient, p_rows_, ds_rows_, ds_panels_);
     tools_.block->multiply(p_rows_, kQueryTile, tile.d_o, seen, values, tile.queries, d_v_ + block * values, values, true);
     tools_.block->multiply(ds_rows_, kQueryTile, tile.q, seen, channels, tile.queries, d_k_ + block * channels, channels, true);
-    tools_.block->multiply(keys_t_ + block * channels, kKeyBlock, ds_panels_, channels, columns, seen, tile.d_q, kQueryTile, true);
+    const int64_t in_grid = block % kKeyBlock;
+    tools_.block->multiply(keys_t_ + (block - in_grid) * channels + in_grid, kKeyBlock, ds_panels_, channels, columns, seen, tile.d_q,
+                           kQueryTile, true);
   }
 
   // dQᵀ of a tile becomes rows of dQ.
   void leave(const float* d_q, int64_t token, int64_t queries, int64_t head) const {
+    const auto scale = static_cast<float>(call_.scale);
+    const ResultRows<Element>& to = call_.d_q;
+    if (to.wide.data != nullptr) {
+      for (int64_t t = 0; t < queries; ++t) {
+        float* const sum = to.wide.at(token + t, head);
+        for (int64_t c = 0; c < call_.channels; ++c) sum[c] += d_q[c * kQueryTile + t] * scale;
+      }
+      return;
+    }
     float factors[kQueryTile];
-    std::fill_n(factors, kQueryTile, static_cast<float>(call_.scale));
-    tools_.leave(d_q, kQueryTile, call_.channels, queries, factors, call_.d_q.at(token, head), call_.d_q.token);
+    std::fill_n(factors, kQueryTile, scale);
+    tools_.leave(d_q, kQueryTile, call_.channels, queries, factors, to.narrow.at(token, head), to.narrow.token);
   }
 
   const AttentionBackward<Element>& call_;
@@ -344,7 +358,7 @@ class BackwardItems {
 int64_t longest_piece(const AttentionSizes& sizes, const Plan& plan) {
   int64_t longest = 1;
   for (const Team& team : plan.teams)
-    longest = std::max(longest, std::min(team.length, sizes.documents[static_cast<size_t>(team.document)].keys));
+    longest = std::max(longest, std::min(team.length, sizes.visible.documents[static_cast<size_t>(team.document)].keys));
   return longest;
 }
 

@@ -37,12 +37,12 @@ std::vector<ForwardItem> items_of(const AttentionSizes& sizes, int64_t threads) 
   std::vector<ForwardItem> items;
   const auto cut = [&](int64_t length) {
     items.clear();
-    for (size_t n = 0; n < sizes.documents.size(); ++n) {
-      const AttentionDocument& document = sizes.documents[n];
+    for (size_t n = 0; n < sizes.visible.documents.size(); ++n) {
+      const AttentionDocument& document = sizes.visible.documents[n];
       for (int64_t begin = 0; begin < document.queries; begin += length) {
         const int64_t end = std::min(begin + length, document.queries);
-        const int64_t visible = document.last_key(begin) - document.first_key(begin, sizes.window) + document.last_key(end - 1) -
-                                document.first_key(end - 1, sizes.window);
+        const TokenRange of_first = sizes.visible.seen(document, begin), of_last = sizes.visible.seen(document, end - 1);
+        const int64_t visible = of_first.last - of_first.first + of_last.last - of_last.first;
         for (int64_t h = 0; h < sizes.key_heads; ++h) {
           items.push_back({static_cast<int64_t>(n), h, begin, end, (end - begin) * sizes.group() * visible / 2});
         }
@@ -83,12 +83,14 @@ class ForwardItems {
         rows_(arena.take<float>(kDecodeRows * call.channels)) {}
 
   void run(const ForwardItem& item) {
-    const AttentionDocument& document = call_.documents[static_cast<size_t>(item.document)];
+    const AttentionDocument& document = call_.visible.documents[static_cast<size_t>(item.document)];
     if (goes_by_rows(call_, document)) return run_by_rows(item, document);
     make_tiles(item, document);
-    const int64_t last = document.last_key(item.end - 1);
-    const int64_t first = document.first_key(item.begin, call_.window) / kKeyBlock * kKeyBlock;
-    for (int64_t key = first; key < last; key += kKeyBlock) run_block(item, document, key, std::min(kKeyBlock, last - key));
+    const int64_t last = call_.visible.seen(document, item.end - 1).last;
+    for (int64_t key = call_.visible.seen(document, item.begin).first / kKeyBlock * kKeyBlock, end; key < last; key = end) {
+      end = block_end(document, key, last);
+      run_block(item, document, key, end - key);
+    }
     for (size_t i = 0; i < tiles_.size(); ++i) finish(static_cast<int64_t>(i), document);
   }
 
@@ -117,7 +119,7 @@ class ForwardItems {
 
   // All tiles against keys [key, key + count).
   void run_block(const ForwardItem& item, const AttentionDocument& document, int64_t key, int64_t count) {
-    KeyRows<Element> rows = call_.keys.rows(call_.documents, item.document, key, item.key_head, call_.channels, call_.values);
+    KeyRows<Element> rows = call_.keys.rows(call_.visible.documents, item.document, key, item.key_head, call_.channels, call_.values);
     tools_.block->transpose(rows.v, rows.v_stride, count, call_.values, values_t_, kKeyBlock);
     if (tiles_.size() > 1) {  // rows of a fused qkv lie on a page of memory each: gather them once
       for (int64_t r = 0; r < count; ++r) std::copy_n(rows.k + r * rows.k_stride, call_.channels, keys_ + r * call_.channels);
@@ -126,10 +128,9 @@ class ForwardItems {
     }
     for (size_t i = 0; i < tiles_.size(); ++i) {
       const Lanes& lanes = tiles_[i];
-      const int64_t last_query = lanes.across_heads ? lanes.token : lanes.token + lanes.lanes - 1;
-      const int64_t seen = std::min(count, document.last_key(last_query) - key);
-      if (seen <= 0 || document.first_key(lanes.token, call_.window) >= key + count) continue;
-      run_tile(static_cast<int64_t>(i), lanes, document, rows, key, seen);
+      const int64_t queries = lanes.across_heads ? 1 : lanes.lanes;
+      const int64_t seen = rows_to_see(call_.visible, document, lanes.token, lanes.token + queries, key, key + count);
+      if (seen > 0) run_tile(static_cast<int64_t>(i), lanes, document, rows, key, seen);
     }
   }
 
@@ -142,12 +143,11 @@ class ForwardItems {
     tile.rows = seen;
     tile.columns = columns;
     tile.stride = tile.outputs_stride = kQueryTile;
-    tile.first = key - document.shift() - lanes.token;
-    tile.last = call_.window > 0 ? tile.first + call_.window : kNoLimit;
+    set_visible(tile, call_.visible, document, key, lanes.token);
     if (lanes.across_heads) {  // all lanes are the same query: hidden keys lie before a row, not before a column
       tile.first = -kNoLimit;
       tile.last = kNoLimit;
-      const int64_t hidden = std::max<int64_t>(0, document.first_key(0, call_.window) - key);
+      const int64_t hidden = key < document.prefix ? 0 : call_.visible.near(document, 0).first - key;
       for (int64_t r = 0; r < hidden; ++r) std::fill_n(scores_ + r * kQueryTile, columns, -kInfinity);
     }
     tile.scores = scores_;
@@ -167,8 +167,11 @@ class ForwardItems {
       const int64_t token = document.q + lanes.token + (lanes.across_heads ? 0 : lane), head = lanes.head + (lanes.across_heads ? lane : 0);
       factors[lane] = close_row(largest_[i * kQueryTile + lane], sum_[i * kQueryTile + lane], call_.logsumexp.at(token, head));
     }
-    tools_.leave(outputs_ + i * call_.values * kQueryTile, kQueryTile, call_.values, lanes.lanes, factors,
-                 call_.o.at(document.q + lanes.token, lanes.head), lanes.across_heads ? call_.o.head : call_.o.token);
+    const auto leave = [&](const auto& rows) {
+      tools_.leave(outputs_ + i * call_.values * kQueryTile, kQueryTile, call_.values, lanes.lanes, factors,
+                   rows.at(document.q + lanes.token, lanes.head), lanes.across_heads ? rows.head : rows.token);
+    };
+    call_.o.wide.data != nullptr ? leave(call_.o.wide) : leave(call_.o.narrow);
   }
 
   // Writes the log-sum-exp of a row and returns 1/ℓ; a row that saw no key gives −∞ and 0.
@@ -189,23 +192,40 @@ class ForwardItems {
       sum_[r] = 0;
     }
     std::fill_n(outputs_, rows * call_.values, 0.0f);
-    const int64_t last = document.last_key(item.end - 1);
-    for (int64_t block = document.first_key(item.begin, call_.window) / kKeyBlock * kKeyBlock; block < last; block += kKeyBlock) {
-      const auto keys = call_.keys.rows(call_.documents, item.document, block, item.key_head, call_.channels, call_.values);
+    run_keys(item, rows, [&](int64_t) { return TokenRange{0, document.prefix}; });
+    run_keys(item, rows, [&](int64_t r) {
+      const TokenRange near = call_.visible.near(document, token(r));
+      return TokenRange{std::max(near.first, document.prefix), near.last};
+    });
+    for (int64_t r = 0; r < rows; ++r) {
+      const int64_t t = document.q + token(r);
+      const float factor = close_row(largest_[r], sum_[r], call_.logsumexp.at(t, head(r)));
+      const auto leave = [&](const auto& to) {
+        tools_.scale_rows(outputs_ + r * call_.values, 1, call_.values, factor, to.at(t, head(r)), call_.values);
+      };
+      call_.o.wide.data != nullptr ? leave(call_.o.wide) : leave(call_.o.narrow);
+    }
+  }
+
+  // keys_of(r): the keys of the document that row r sees now.
+  template <class KeysOf>
+  void run_keys(const ForwardItem& item, int64_t rows, const KeysOf& keys_of) {
+    TokenRange all = keys_of(0);
+    for (int64_t r = 1; r < rows; ++r) {
+      const TokenRange keys = keys_of(r);
+      all = {std::min(all.first, keys.first), std::max(all.last, keys.last)};
+    }
+    for (int64_t block = all.first / kKeyBlock * kKeyBlock; block < all.last; block += kKeyBlock) {
+      const auto keys = call_.keys.rows(call_.visible.documents, item.document, block, item.key_head, call_.channels, call_.values);
       for (int64_t r = 0; r < rows; ++r) {
-        const int64_t from = std::max(document.first_key(token(r), call_.window), block) - block;
-        const int64_t count = std::min(document.last_key(token(r)) - block, kKeyBlock) - from;
+        const TokenRange seen = keys_of(r);
+        const int64_t from = std::max(seen.first, block) - block, count = std::min(seen.last - block, kKeyBlock) - from;
         if (count <= 0) continue;
         tools_.decode(DecodeRow<Element>{rows_ + r * call_.channels, keys.k + from * keys.k_stride, keys.v + from * keys.v_stride,
                                          keys.k_stride, keys.v_stride, count, call_.channels, call_.values,
                                          static_cast<float>(call_.scale) * kLog2E, scores_, largest_ + r, sum_ + r,
                                          outputs_ + r * call_.values});
       }
-    }
-    for (int64_t r = 0; r < rows; ++r) {
-      const int64_t t = document.q + token(r);
-      const float factor = close_row(largest_[r], sum_[r], call_.logsumexp.at(t, head(r)));
-      tools_.scale_rows(outputs_ + r * call_.values, 1, call_.values, factor, call_.o.at(t, head(r)), call_.values);
     }
   }
 
@@ -246,6 +266,24 @@ void run_attention_forward(const AttentionForward<Element>& call) {
   });
 }
 
+template <class Element>
+void run_attention_delta(const AttentionDelta<Element>& call) {
+  constexpr int64_t kRows = 64;
+  for_each_item((call.tokens + kRows - 1) / kRows, [&](const Tools& tools) {
+    return [&](int64_t item) {
+      const int64_t token = item * kRows, rows = std::min(kRows, call.tokens - token);
+      float dots[kRows];
+      for (int64_t h = 0; h < call.heads; ++h) {
+        tools.row_dots(call.d_o.at(token, h), call.d_o.token, call.o.at(token, h), call.o.token, rows, call.channels, dots);
+        for (int64_t r = 0; r < rows; ++r)
+          *call.delta.at(token + r, h) = dots[r] - (call.d_logsumexp.data == nullptr ? 0.0f : *call.d_logsumexp.at(token + r, h));
+      }
+    };
+  });
+}
+
+template void run_attention_delta<uint16_t>(const AttentionDelta<uint16_t>&);
+template void run_attention_delta<float>(const AttentionDelta<float>&);
 template void run_attention_forward<uint16_t>(const AttentionForward<uint16_t>&);
 template void run_attention_forward<float>(const AttentionForward<float>&);
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/parallel.h"
+#include "kernels/attention/cpu.h"
 #include "kernels/attention/vectors.h"
 #include "kernels/block/block.h"
 
@@ -15,6 +16,28 @@ namespace longhaul::kernels {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
+
+// What the queries of a tile from `query` on see of its rows, keys of the document from `key` on: all before the end of the prefix or all behind.
+inline void set_visible(Tile& tile, const Visibility& visible, const AttentionDocument& document, int64_t key, int64_t query) {
+  const int64_t diagonal = key - document.shift - query;  // row r is at the position of column r + diagonal
+  const bool in_prefix = key < document.prefix;
+  tile.first = in_prefix ? -kNoLimit : visible.causal ? diagonal : visible.window > 0 ? diagonal - visible.window + 1 : -kNoLimit;
+  tile.last = in_prefix || visible.window == 0 ? kNoLimit : diagonal + visible.window;
+}
+
+// The end of the key block that begins at `key`: on the grid, at `last`, or at the end of the prefix.
+inline int64_t block_end(const AttentionDocument& document, int64_t key, int64_t last) {
+  const int64_t end = std::min(key / kKeyBlock * kKeyBlock + kKeyBlock, last);
+  return key < document.prefix ? std::min(end, document.prefix) : end;
+}
+
+// Of a block of keys [key, end), how many rows from the first on the tile's queries [query, query_end) may see: 0, nothing.
+inline int64_t rows_to_see(const Visibility& visible, const AttentionDocument& document, int64_t query, int64_t query_end, int64_t key,
+                           int64_t end) {
+  if (key < document.prefix) return end - key;
+  if (visible.near(document, query).first >= end) return 0;
+  return std::max<int64_t>(0, std::min(end, visible.near(document, query_end - 1).last) - key);
+}
 
 // BlockKernels, and the functions of AttentionVectors by element type.
 class Tools {

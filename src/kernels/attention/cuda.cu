@@ -343,18 +343,16 @@ void attention_forward(const Attention& p, const AttentionTiles& tiles, Bf16* o,
   }
 }
 
-int64_t attention_workspace_bytes(const Attention& p) { return p.tokens * p.heads * 4; }
+void attention_delta(const Bf16* o, const Bf16* d_o, const float* d_logsumexp, float* delta, int64_t rows, int width, Stream stream) {
+  launch("attention.delta", row_dot_kernel, divide_up(rows, 4), 128, 0, stream, o, d_o, d_logsumexp, delta, rows, width);
+}
 
 void attention_backward(const Attention& p, const AttentionTiles& query_tiles, const AttentionTiles& key_tiles,
-                        const AttentionGradientPointers& gradients, void* workspace, Stream stream) {
-  float* row_dots = static_cast<float*>(workspace);
-  const int64_t rows = p.tokens * p.heads;
-  launch("attention.row_dot", row_dot_kernel, divide_up(rows, 4), 128, 0, stream, gradients.o, gradients.d_o, gradients.d_logsumexp,
-         row_dots, rows, p.values);
+                        const AttentionGradientPointers& gradients, Stream stream) {
   Arguments in = arguments_of(p, {});
   in.d_o = side_of(gradients.d_o, p.heads, p.values);
   in.logsumexp = gradients.logsumexp;
-  in.row_dots = row_dots;
+  in.row_dots = gradients.delta;
   in.d_q = gradients.d_q, in.d_k = gradients.d_k, in.d_v = gradients.d_v;
   switch (padded_head(p.keys, p.values)) {
     case 64:

@@ -26,19 +26,19 @@ struct AttentionTiles {
 };
 
 struct AttentionGradientPointers {
-  const Bf16* o = nullptr;           // [T, H, values], from the forward pass
-  const float* logsumexp = nullptr;  // [T, H], likewise
-  const Bf16* d_o = nullptr;
-  const float* d_logsumexp = nullptr;  // or null: zeros
+  const float* logsumexp = nullptr;  // [T, H], from the forward pass
+  const float* delta = nullptr;      // [T, H], from attention_delta
+  const Bf16* d_o = nullptr;         // [T, H, values]
   Bf16 *d_q = nullptr, *d_k = nullptr, *d_v = nullptr;
 };
 
 // `tiles`: of queries, query_rows(padded_head(keys, values)) each. logsumexp [T, H]: −infinity where nothing is visible.
 void attention_forward(const Attention& problem, const AttentionTiles& tiles, Bf16* o, float* logsumexp, Stream stream);
+// delta[row] = do·o − dℓ of `rows` rows of `width`; d_logsumexp null: zeros.
+void attention_delta(const Bf16* o, const Bf16* d_o, const float* d_logsumexp, float* delta, int64_t rows, int width, Stream stream);
 // Tiles of kBackwardRows queries, and of kKeyRows keys.
-int64_t attention_workspace_bytes(const Attention& problem);
 void attention_backward(const Attention& problem, const AttentionTiles& query_tiles, const AttentionTiles& key_tiles,
-                        const AttentionGradientPointers& gradients, void* workspace, Stream stream);
+                        const AttentionGradientPointers& gradients, Stream stream);
 
 // One new token for each of `sequences`, keys and values in pages, each on its own: head h of token s of sequence n
 // lies in row h · page + s % page of page k_pages[n · table_width + s / page]. lengths counts the new token too.

@@ -1,5 +1,6 @@
 #include "kernels/attention/cuda_call.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "kernels/attention/cuda.h"
@@ -16,17 +17,25 @@ Refusal refuse(int64_t keys, int64_t values, int64_t window) {
   if (window > std::numeric_limits<int32_t>::max()) return "the window does not fit 32 bits";
   return "";
 }
-Refusal refuse(const AttentionProblem& problem) { return refuse(problem.q_thd.size(2), problem.v_shd.size(2), problem.options.window); }
+Refusal refuse(const AttentionProblem& problem) {
+  const auto plain = [](const AttentionDocument& document) {
+    return document.prefix == 0 && document.shift == document.keys - document.queries;
+  };
+  const Visibility& visible = problem.visible;
+  if (!visible.causal || !std::all_of(visible.documents.begin(), visible.documents.end(), plain))
+    return "it takes causal attention whose last query sees the last key";
+  return refuse(problem.q_thd.size(2), problem.v_shd.size(2), visible.window);
+}
 
-cuda::Attention call_of(const AttentionOptions& options, const Tensor& q, const Tensor& k, const Tensor& v) {
+cuda::Attention call_of(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v) {
   return {.tokens = q.size(0),
           .key_tokens = k.size(0),
           .heads = static_cast<int>(q.size(1)),
           .key_heads = static_cast<int>(k.size(1)),
           .keys = static_cast<int>(q.size(2)),
           .values = static_cast<int>(v.size(2)),
-          .window = static_cast<int>(options.window),
-          .scale = static_cast<float>(options.scale),
+          .window = static_cast<int>(problem.visible.window),
+          .scale = static_cast<float>(problem.scale),
           .q = cuda::bf16(q),
           .k = cuda::bf16(k),
           .v = cuda::bf16(v)};
@@ -35,18 +44,26 @@ cuda::Attention call_of(const AttentionOptions& options, const Tensor& q, const 
 // A problem as the kernels take it, and the tensors it points into.
 struct Operands {
   explicit Operands(const AttentionProblem& problem)
-      : q(problem.q_thd.contiguous()),
-        k(problem.k_shd.contiguous()),
-        v(problem.v_shd.contiguous()),
-        call(call_of(problem.options, q, k, v)) {}
+      : q(problem.q_thd.contiguous()), k(problem.k_shd.contiguous()), v(problem.v_shd.contiguous()), call(call_of(problem, q, k, v)) {}
   Tensor q, k, v;
   cuda::Attention call;
 };
 
 using Tiles = cuda::Table<cuda::AttentionTile>;
 cuda::AttentionTiles pointers(const Tiles& tiles) { return {tiles.data(), static_cast<int>(tiles.size)}; }
+
+struct Boundaries {
+  explicit Boundaries(const Visibility& visible) {
+    for (const AttentionDocument& document : visible.documents) {
+      queries.push_back(document.q + document.queries);
+      keys.push_back(document.k + document.keys);
+    }
+  }
+  std::vector<int64_t> queries{0}, keys{0};
+};
 Tiles query_tiles(const AttentionProblem& problem, int rows) {
-  return {cuda::attention_tiles(problem.offsets, problem.key_offsets, rows, false), problem.q_thd};
+  const Boundaries at(problem.visible);
+  return {cuda::attention_tiles(at.queries, at.keys, rows, false), problem.q_thd};
 }
 
 AttentionResult forward(const AttentionProblem& problem) {
@@ -59,25 +76,30 @@ AttentionResult forward(const AttentionProblem& problem) {
   return result;
 }
 
-AttentionGradients backward(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o, const Tensor& d_logsumexp) {
+Tensor delta(const Tensor& o_thd, const Tensor& d_o_thd, const Tensor& d_logsumexp_th) {
+  const cuda::OnDevice device(o_thd);
+  const Tensor o = o_thd.contiguous(), d_o = d_o_thd.contiguous(), d_logsumexp = cuda::contiguous(d_logsumexp_th);
+  const Tensor result = cuda::fp32_like(o, {o.size(0), o.size(1)});
+  cuda::attention_delta(cuda::bf16(o), cuda::bf16(d_o), cuda::fp32(d_logsumexp), cuda::fp32_out(result), o.size(0) * o.size(1),
+                        static_cast<int>(o.size(2)), device.stream());
+  return result;
+}
+
+void backward(const AttentionProblem& problem, const AttentionOutside& outside, const AttentionGradients& into) {
   const cuda::OnDevice device(problem.q_thd);
   const Operands in(problem);
-  const AttentionGradients out{at::empty_like(in.q), at::empty_like(in.k), at::empty_like(in.v)};
-  const Tensor o = result.o_thd.contiguous(), logsumexp = result.logsumexp_th.contiguous(), d_o_flat = d_o.contiguous();
-  const Tensor d_logsumexp_flat = cuda::contiguous(d_logsumexp);
+  const Tensor logsumexp = outside.logsumexp_th.contiguous(), delta = outside.delta_th.contiguous(), d_o = outside.d_o_thd.contiguous();
   const Tiles queries = query_tiles(problem, cuda::kBackwardRows);
-  const Tiles keys(cuda::attention_tiles(problem.key_offsets, problem.offsets, cuda::kKeyRows, true), in.q);
-  const Tensor workspace = cuda::workspace(cuda::attention_workspace_bytes(in.call), in.q);
+  const Boundaries at(problem.visible);
+  const Tiles keys(cuda::attention_tiles(at.keys, at.queries, cuda::kKeyRows, true), in.q);
   cuda::attention_backward(in.call, pointers(queries), pointers(keys),
-                           {.o = cuda::bf16(o),
-                            .logsumexp = cuda::fp32(logsumexp),
-                            .d_o = cuda::bf16(d_o_flat),
-                            .d_logsumexp = cuda::fp32(d_logsumexp_flat),
-                            .d_q = cuda::bf16_out(out.q_thd),
-                            .d_k = cuda::bf16_out(out.k_shd),
-                            .d_v = cuda::bf16_out(out.v_shd)},
-                           workspace.mutable_data_ptr(), device.stream());
-  return out;
+                           {.logsumexp = cuda::fp32(logsumexp),
+                            .delta = cuda::fp32(delta),
+                            .d_o = cuda::bf16(d_o),
+                            .d_q = cuda::bf16_out(into.q_thd),
+                            .d_k = cuda::bf16_out(into.k_shd),
+                            .d_v = cuda::bf16_out(into.v_shd)},
+                           device.stream());
 }
 
 Refusal refuse_paged(const PagedProblem& problem) {
@@ -136,7 +158,7 @@ AttentionResult paged(const PagedProblem& problem) {
 }
 
 const CudaCalls<AttentionCuda> registered(
-    {.refuse = refuse, .forward = forward, .backward = backward, .refuse_paged = refuse_paged, .paged = paged});
+    {.refuse = refuse, .forward = forward, .delta = delta, .backward = backward, .refuse_paged = refuse_paged, .paged = paged});
 
 }  // namespace
 }  // namespace longhaul::kernels

@@ -10,8 +10,8 @@ namespace longhaul::kernels {
 struct AttentionCuda {
   Refusal (*refuse)(const AttentionProblem& problem);
   AttentionResult (*forward)(const AttentionProblem& problem);
-  AttentionGradients (*backward)(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o_thd,
-                                 const Tensor& d_logsumexp_th);
+  Tensor (*delta)(const Tensor& o_thd, const Tensor& d_o_thd, const Tensor& d_logsumexp_th);
+  void (*backward)(const AttentionProblem& problem, const AttentionOutside& outside, const AttentionGradients& into);
   Refusal (*refuse_paged)(const PagedProblem& problem);
   AttentionResult (*paged)(const PagedProblem& problem);
 };

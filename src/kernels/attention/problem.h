@@ -1,4 +1,5 @@
-// What every implementation of attention receives: checked arguments in one struct.
+// The implementations of attention, and what they receive: checked arguments, in which every row of queries and of keys is in a document.
+// A backward pass writes gradients in the dtype of the inputs, or adds to sums in fp32 (fp64): `add`.
 #pragma once
 
 #include <span>
@@ -6,19 +7,20 @@
 
 #include "kernels/attention/op.h"
 #include "kernels/attention/paged.h"
+#include "kernels/attention/raw.h"
 
 namespace longhaul::kernels {
 
-struct AttentionProblem {
-  Tensor q_thd, k_shd, v_shd;
-  std::vector<int64_t> offsets, key_offsets;  // document boundaries of queries and of keys
-  AttentionOptions options;
+inline constexpr const char* kAttentionOp = "attention";
 
-  int64_t heads() const { return q_thd.size(1); }
-  int64_t group() const { return q_thd.size(1) / k_shd.size(1); }
-  int64_t documents() const { return static_cast<int64_t>(offsets.size()) - 1; }
-  ScalarType sum_type() const { return q_thd.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
-};
+// The choice among them: of one call, and of the backward pass that belongs to it. `sums`: o in fp32 is wanted, or gradients are added.
+enum class AttentionBy : size_t { kCuda, kCpu, kMeta, kAten, kReference };
+AttentionBy choose_attention(const AttentionProblem& problem, bool sums);
+AttentionProblem checked_attention(AttentionProblem problem);  // refuses bad arguments, and covers all rows
+AttentionResult attention_forward_by(AttentionBy by, const AttentionProblem& problem, bool wide);
+void attention_backward_by(AttentionBy by, const AttentionProblem& problem, const AttentionOutside& outside, const AttentionGradients& into,
+                           bool add);
+Tensor attention_delta_by(AttentionBy by, const Tensor& o_thd, const Tensor& d_o_thd, const Tensor& d_logsumexp_th);
 
 struct PagedProblem {
   Tensor q_thd;
@@ -32,19 +34,18 @@ struct PagedProblem {
   const std::vector<int64_t>& pages(size_t document) const { return cache.pages(rows[document]); }
 };
 
-struct AttentionGradients {
-  Tensor q_thd, k_shd, v_shd;
-};
+AttentionResult attention_forward_reference(const AttentionProblem& problem, bool wide);
+void attention_backward_reference(const AttentionProblem& problem, const AttentionOutside& outside, const AttentionGradients& into,
+                                  bool add);
 
-AttentionResult attention_aten(const AttentionProblem& problem);  // under autograd
+AttentionResult attention_forward_aten(const AttentionProblem& problem, bool wide);
+void attention_backward_aten(const AttentionProblem& problem, const AttentionOutside& outside, const AttentionGradients& into, bool add);
 
-AttentionResult attention_forward_reference(const AttentionProblem& problem);
-AttentionGradients attention_backward_reference(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o_thd,
-                                                const Tensor& d_logsumexp_th);
 Refusal refuse_attention_cpu(const AttentionProblem& problem);  // why not, or empty
-AttentionResult attention_forward_cpu(const AttentionProblem& problem);
-AttentionGradients attention_backward_cpu(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o_thd,
-                                          const Tensor& d_logsumexp_th);
+AttentionResult attention_forward_cpu(const AttentionProblem& problem, bool wide);
+void attention_backward_cpu(const AttentionProblem& problem, const AttentionOutside& outside, const AttentionGradients& into, bool add);
+Tensor attention_delta_cpu(const Tensor& o_thd, const Tensor& d_o_thd, const Tensor& d_logsumexp_th);  // bf16 and fp32
+
 Refusal refuse_attention_paged_cpu(const PagedProblem& problem);
 AttentionResult attention_paged_cpu(const PagedProblem& problem);
 

@@ -1,7 +1,8 @@
 // The definition of attention: loops in fp32 (fp64 for fp64 inputs).
 //
 //   s_tj = scale · q_t·k_j over visible j,  ℓ_t = log Σ_j e^{s_tj},  p_tj = e^{s_tj − ℓ_t},  o_t = Σ_j p_tj v_j
-//   dv_j = Σ_t p_tj do_t,  ds_tj = p_tj (do_t·v_j − do_t·o_t + dℓ_t),  dq_t = scale Σ_j ds_tj k_j,  dk_j = scale Σ_t ds_tj q_t
+//   dv_j = Σ_t p_tj do_t,  ds_tj = p_tj (do_t·v_j − δ_t),  δ_t = do_t·o_t − dℓ_t,
+//   dq_t = scale Σ_j ds_tj k_j,  dk_j = scale Σ_t ds_tj q_t
 #include <cmath>
 #include <limits>
 
@@ -21,7 +22,7 @@ struct View {
         group(problem.group()),
         keys(problem.q_thd.size(2)),
         values(problem.v_shd.size(2)),
-        scale(static_cast<Real>(problem.options.scale)) {}
+        scale(static_cast<Real>(problem.scale)) {}
   int64_t q_at(int64_t t, int64_t h) const { return (t * heads + h) * keys; }
   int64_t k_at(int64_t s, int64_t h) const { return (s * key_heads + h / group) * keys; }
   int64_t v_at(int64_t s, int64_t h) const { return (s * key_heads + h / group) * values; }
@@ -37,61 +38,63 @@ struct View {
   Real scale;
 };
 
-// Calls body(t, first, last): query token t sees keys [first, last).
+// Calls body(t, keys): what query token t sees, by the rule of visibility.h.
 template <class Body>
 void for_each_query(const AttentionProblem& problem, const Body& body) {
-  for (size_t n = 0; n + 1 < problem.offsets.size(); ++n) {
-    const int64_t begin = problem.offsets[n], end = problem.offsets[n + 1], key_begin = problem.key_offsets[n];
-    const int64_t shift = (problem.key_offsets[n + 1] - key_begin) - (end - begin);  // the last query sees the last key
-    for (int64_t t = begin; t < end; ++t) {
-      const int64_t last = std::max<int64_t>(0, t - begin + shift + 1);
-      const int64_t first = problem.options.window > 0 ? std::max<int64_t>(0, last - problem.options.window) : 0;
-      body(t, key_begin + first, key_begin + last);
+  const Visibility& visible = problem.visible;
+  std::vector<int64_t> keys;
+  for (const AttentionDocument& document : visible.documents) {
+    for (int64_t i = 0; i < document.queries; ++i) {
+      keys.clear();
+      for (int64_t j = 0; j < document.keys; ++j) {
+        const int64_t ahead = j - (i + document.shift);  // of the query, in positions
+        const bool behind = visible.window == 0 || ahead > -visible.window;
+        const bool before = visible.causal ? ahead <= 0 : visible.window == 0 || ahead < visible.window;
+        if (j < document.prefix || (behind && before)) keys.push_back(document.k + j);
+      }
+      body(document.q + i, keys);
     }
   }
 }
 
 template <class Real>
-AttentionResult forward(const AttentionProblem& problem) {
+AttentionResult forward(const AttentionProblem& problem, bool wide) {
   const View<Real> view(problem);
   Tensor o = at::zeros({problem.q_thd.size(0), view.heads, view.values}, view.q.options());
   Tensor lse = at::empty({problem.q_thd.size(0), view.heads}, view.q.options());
   Real* out = o.mutable_data_ptr<Real>();
   const Real* v = view.v.template const_data_ptr<Real>();
-  for_each_query(problem, [&](int64_t t, int64_t first, int64_t last) {
+  for_each_query(problem, [&](int64_t t, const std::vector<int64_t>& keys) {
     for (int64_t h = 0; h < view.heads; ++h) {
       Real largest = -std::numeric_limits<Real>::infinity();
-      for (int64_t s = first; s < last; ++s) largest = std::max(largest, view.score(t, s, h));
+      for (const int64_t s : keys) largest = std::max(largest, view.score(t, s, h));
       Real sum = 0;
-      for (int64_t s = first; s < last; ++s) sum += std::exp(view.score(t, s, h) - largest);
-      const Real log_sum = first < last ? largest + std::log(sum) : largest;
+      for (const int64_t s : keys) sum += std::exp(view.score(t, s, h) - largest);
+      const Real log_sum = keys.empty() ? largest : largest + std::log(sum);
       lse.mutable_data_ptr<Real>()[t * view.heads + h] = log_sum;
-      for (int64_t s = first; s < last; ++s) {
+      for (const int64_t s : keys) {
         const Real p = std::exp(view.score(t, s, h) - log_sum);
         for (int64_t d = 0; d < view.values; ++d) out[view.o_at(t, h) + d] += p * v[view.v_at(s, h) + d];
       }
     }
   });
-  return {o.to(problem.v_shd.scalar_type()), lse};
+  return {wide ? o : o.to(problem.v_shd.scalar_type()), lse};
 }
 
 template <class Real>
-AttentionGradients backward(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o_thd,
-                            const Tensor& d_logsumexp_th) {
+void backward(const AttentionProblem& problem, const AttentionOutside& outside, const AttentionGradients& into, bool add) {
   const View<Real> view(problem);
-  const Tensor d_o = d_o_thd.to(problem.sum_type()).contiguous(), o = result.o_thd.to(problem.sum_type()).contiguous();
-  const Tensor d_lse = d_logsumexp_th.defined() ? d_logsumexp_th.contiguous() : at::zeros_like(result.logsumexp_th);
-  Tensor d_q = at::zeros_like(view.q), d_k = at::zeros_like(view.k), d_v = at::zeros_like(view.v);
+  const Tensor d_o = outside.d_o_thd.to(problem.sum_type()).contiguous(), log_sums = outside.logsumexp_th.contiguous(),
+               delta = outside.delta_th.contiguous();
+  const Tensor d_q = at::zeros_like(view.q), d_k = at::zeros_like(view.k), d_v = at::zeros_like(view.v);
   const Real *q = view.q.template const_data_ptr<Real>(), *k = view.k.template const_data_ptr<Real>(),
              *v = view.v.template const_data_ptr<Real>();
   Real *dq = d_q.mutable_data_ptr<Real>(), *dk = d_k.mutable_data_ptr<Real>(), *dv = d_v.mutable_data_ptr<Real>();
-  for_each_query(problem, [&](int64_t t, int64_t first, int64_t last) {
+  for_each_query(problem, [&](int64_t t, const std::vector<int64_t>& keys) {
     for (int64_t h = 0; h < view.heads; ++h) {
-      const Real *g = d_o.const_data_ptr<Real>() + view.o_at(t, h), *y = o.const_data_ptr<Real>() + view.o_at(t, h);
-      const Real log_sum = result.logsumexp_th.const_data_ptr<Real>()[t * view.heads + h];
-      Real common = -d_lse.const_data_ptr<Real>()[t * view.heads + h];
-      for (int64_t d = 0; d < view.values; ++d) common += g[d] * y[d];
-      for (int64_t s = first; s < last; ++s) {
+      const Real* g = d_o.const_data_ptr<Real>() + view.o_at(t, h);
+      const Real log_sum = log_sums.const_data_ptr<Real>()[t * view.heads + h], common = delta.const_data_ptr<Real>()[t * view.heads + h];
+      for (const int64_t s : keys) {
         const Real p = std::exp(view.score(t, s, h) - log_sum);
         Real d_score = -common;
         for (int64_t d = 0; d < view.values; ++d) {
@@ -106,19 +109,21 @@ AttentionGradients backward(const AttentionProblem& problem, const AttentionResu
       }
     }
   });
-  return {d_q.to(problem.q_thd.scalar_type()), d_k.to(problem.k_shd.scalar_type()), d_v.to(problem.v_shd.scalar_type())};
+  const auto leave = [add](const Tensor& from, const Tensor& to) { add ? to.add_(from) : to.copy_(from); };
+  leave(d_q, into.q_thd);
+  leave(d_k, into.k_shd);
+  leave(d_v, into.v_shd);
 }
 
 }  // namespace
 
-AttentionResult attention_forward_reference(const AttentionProblem& problem) {
-  return problem.sum_type() == at::kDouble ? forward<double>(problem) : forward<float>(problem);
+AttentionResult attention_forward_reference(const AttentionProblem& problem, bool wide) {
+  return problem.sum_type() == at::kDouble ? forward<double>(problem, wide) : forward<float>(problem, wide);
 }
 
-AttentionGradients attention_backward_reference(const AttentionProblem& problem, const AttentionResult& result, const Tensor& d_o_thd,
-                                                const Tensor& d_logsumexp_th) {
-  return problem.sum_type() == at::kDouble ? backward<double>(problem, result, d_o_thd, d_logsumexp_th)
-                                           : backward<float>(problem, result, d_o_thd, d_logsumexp_th);
+void attention_backward_reference(const AttentionProblem& problem, const AttentionOutside& outside, const AttentionGradients& into,
+                                  bool add) {
+  return problem.sum_type() == at::kDouble ? backward<double>(problem, outside, into, add) : backward<float>(problem, outside, into, add);
 }
 
 }  // namespace longhaul::kernels

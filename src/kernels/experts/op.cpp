@@ -73,12 +73,18 @@ Routing route_gpu(const Tensor& hidden, const Tensor& router, int64_t k, const S
   return with_statistics(chosen[0], chosen[1], logits, logits.softmax(1), sequences);
 }
 
-Routing route_aten(const Tensor& hidden, const Tensor& router, int64_t k, const Sequences& sequences) {
+Routing route_aten(const Tensor& hidden, const Tensor& router, int64_t k, const Sequences& sequences, const RouterOptions& options = {}) {
   const Tensor logits = at::mm(hidden.to(router.scalar_type()), router.t());
-  const Tensor probability = logits.softmax(1);
-  const auto [sorted, order] = probability.sort(/*stable=*/true, 1, /*descending=*/true);  // topk leaves the order of equals open
-  const Tensor picked = sorted.narrow(1, 0, k);
-  return with_statistics(picked.div(picked.sum(1, /*keepdim=*/true)), order.narrow(1, 0, k), logits, probability, sequences);
+  const bool softmax = options.score == RouterOptions::Score::kSoftmax;
+  const Tensor score = softmax ? logits.softmax(1) : logits.sigmoid();
+  const Tensor judged = options.bias_e.defined() ? score.detach().add(options.bias_e) : score.detach();
+  const Tensor order = std::get<1>(judged.sort(/*stable=*/true, 1, /*descending=*/true));  // topk leaves the order of equals open
+  const Tensor choice = order.narrow(1, 0, k), picked = score.gather(1, choice);
+  const auto shares = [&](const Tensor& x) {
+    const Tensor sum = x.sum(1, /*keepdim=*/true);
+    return x.div(softmax ? sum : sum.add(1e-20));
+  };
+  return with_statistics(options.normalised ? shares(picked) : picked, choice, logits, softmax ? score : shares(score), sequences);
 }
 
 Refusal refuse_route_gpu(const Tensor& hidden, int64_t experts, int64_t k) {
@@ -241,7 +247,8 @@ void check_rows(const char* op, const char* argument, const Tensor& x, int64_t r
 
 }  // namespace
 
-Routing route(const Tensor& hidden, const Tensor& router, int64_t k, const GradientSink& sink, const Tensor& sequence_offsets) {
+Routing route(const Tensor& hidden, const Tensor& router, int64_t k, const GradientSink& sink, const Tensor& sequence_offsets,
+              const RouterOptions& options) {
   check_rows("route", "hidden", hidden, -1);
   if (router.dim() != 2 || router.size(1) != hidden.size(1) || router.scalar_type() != wide_type(hidden) || !router.is_contiguous() ||
       router.device() != hidden.device()) {
@@ -253,8 +260,14 @@ Routing route(const Tensor& hidden, const Tensor& router, int64_t k, const Gradi
     refuse_argument("route", "router_sink", shape_text(router), shape_text(to));
   }
   const int64_t experts = router.size(0);
+  const Tensor& bias = options.bias_e;
+  if (bias.defined() && (bias.sizes() != at::IntArrayRef({experts}) || bias.scalar_type() != router.scalar_type() ||
+                         bias.device() != router.device() || bias.requires_grad())) {
+    refuse_argument("route", "bias", fmt::format("[{}] {}, without a gradient", experts, name_of(router.scalar_type())), shape_text(bias));
+  }
   const Sequences sequences{document_offsets(sequence_offsets, hidden.size(0), "route")};
-  const ByDevice choice = choose_by_device("route", hidden, refuse_route_gpu(hidden, experts, k));
+  const Refusal not_plain = options.plain() ? Refusal() : "it scores by softmax, normalised, without a bias";
+  const ByDevice choice = choose_by_device("route", hidden, options.plain() ? refuse_route_gpu(hidden, experts, k) : not_plain, not_plain);
   if (choice == ByDevice::kMeta) {
     const ScalarType wide = router.scalar_type();
     const std::vector<Tensor> results =
@@ -263,7 +276,8 @@ Routing route(const Tensor& hidden, const Tensor& router, int64_t k, const Gradi
     return {results[0], at::empty({hidden.size(0), k}, numbers), results[1], at::empty({sequences.count(), experts}, numbers), results[2]};
   }
   if (choice == ByDevice::kAten || choice == ByDevice::kCuda) {
-    return (choice == ByDevice::kCuda ? route_gpu : route_aten)(hidden, with_gradient_to(router, sink), k, sequences);
+    const Tensor leaf = with_gradient_to(router, sink);
+    return choice == ByDevice::kCuda ? route_gpu(hidden, leaf, k, sequences) : route_aten(hidden, leaf, k, sequences, options);
   }
   const std::vector<Tensor> results =
       differentiable("route", {hidden, router}, [&] { return record_route(hidden.contiguous(), router, k, sink, sequences); });

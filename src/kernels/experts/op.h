@@ -2,7 +2,7 @@
 //
 //   route      logits = hidden routerᵀ in fp32, p = softmax(logits), the k largest of them (ties: the lower expert), renormalised to sum
 //              to one; with the statistics that the auxiliary losses need, of each sequence by itself. Gradients flow through p and the
-//              weights, not the selection
+//              weights, not the selection. RouterOptions has other scores, a bias of the choice, weights as they are
 //   permute    every token is copied once for each expert it chose, sorted by expert (stable: tokens keep their order)
 //   combine    Σ_k weight · y[place], summed in fp32 in the order of k and rounded once
 //
@@ -20,6 +20,15 @@
 
 namespace longhaul::kernels {
 
+struct RouterOptions {
+  // sigmoid: scores s = σ(logits), each by itself, as in DeepSeek-V3 (arXiv 2412.19437 §2.1.2); the statistics' p is then s / Σ_e s.
+  enum class Score { kSoftmax, kSigmoid };
+  Score score = Score::kSoftmax;
+  bool normalised = true;  // the weights of a token's choices sum to one (but for 1e-20: all of its sigmoids may vanish); else its scores
+  Tensor bias_e;           // [experts] fp32 or undefined: added to the scores for the choice alone, balance without a loss; no gradient
+  bool plain() const { return score == Score::kSoftmax && normalised && !bias_e.defined(); }
+};
+
 struct Routing {
   Tensor weight_tk;           // fp32, of the chosen, best first
   Tensor choice_tk;           // int64
@@ -29,9 +38,9 @@ struct Routing {
 };
 // hidden_td in bf16, fp32 or fp64; router_ed [experts, hidden] fp32. sequence_offsets int64 [sequences + 1] on the CPU, as document offsets
 // are; undefined: one sequence. Weights and sums are differentiable in hidden; the gradient of the router is added to router_sink
-// (undefined: not wanted).
+// (undefined: not wanted). Loops of our own, and a GPU, take plain options; else LibTorch's operators.
 Routing route(const Tensor& hidden_td, const Tensor& router_ed, int64_t k, const GradientSink& router_sink,
-              const Tensor& sequence_offsets = {});
+              const Tensor& sequence_offsets = {}, const RouterOptions& options = {});
 // ATen; the router's gradient through autograd.
 Routing route_reference(const Tensor& hidden_td, const Tensor& router_ed, int64_t k, const Tensor& sequence_offsets = {});
 

@@ -5,6 +5,7 @@
 #include "kernels/differentiable.h"
 #include "kernels/dispatch.h"
 #include "kernels/documents.h"
+#include "kernels/linear/raw.h"
 #include "kernels/matmul/cuda_call.h"
 #include "kernels/matmul/matmul.h"
 
@@ -167,12 +168,30 @@ Tensor linear_wide(const Tensor& x, const Tensor& weight, KeptPacked kept) {
   return y;
 }
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearSinks& sinks, KeptPacked kept) {
-  check_product("linear", x, weight);
+static void check_bias(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   if (bias.defined() && (bias.sizes() != at::IntArrayRef({weight.size(0)}) || bias.scalar_type() != x.scalar_type())) {
     refuse_argument("linear", "bias", "[out] for a weight " + shape_text(weight), shape_text(bias));
   }
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearSinks& sinks, KeptPacked kept) {
+  check_product("linear", x, weight);
+  check_bias(x, weight, bias);
   return recorded(x, weight, bias, {x.size(0)}, sinks, kept);
+}
+
+Tensor linear_output(const Tensor& x, const Tensor& weight, const Tensor& bias, KeptPacked kept) {
+  check_product("linear", x, weight);
+  check_bias(x, weight, bias);
+  const at::NoGradGuard no_gradient;
+  return output_of(x, weight, bias, {x.size(0)}, kept);
+}
+
+Tensor linear_input_gradient(const Tensor& dy, const Tensor& weight, KeptPacked kept) {
+  if (dy.dim() != 2 || weight.dim() != 2 || dy.size(1) != weight.size(0) || dy.scalar_type() != weight.scalar_type())
+    refuse_argument("linear_input_gradient", "dy", "[tokens, out] for a weight " + shape_text(weight), shape_text(dy));
+  const at::NoGradGuard no_gradient;
+  return input_gradient_of(dy, weight, {dy.size(0)}, kept);
 }
 
 Tensor grouped_linear(const Tensor& x, const std::vector<int64_t>& rows_per_expert, const Tensor& weight, const GradientSink& sink,

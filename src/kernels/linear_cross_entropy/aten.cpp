@@ -51,4 +51,33 @@ Tensor cross_entropy_aten(const CrossEntropyProblem& problem, const CrossEntropy
   return each_t;
 }
 
+void token_logits_aten(const CrossEntropyProblem& problem, const TokenLogits& out) {
+  const Tensor wide_weight = problem.weight_vd.to(problem.sum_type());
+  for (int64_t begin = 0; begin < problem.tokens(); begin += problem.options.chunk) {
+    const int64_t rows = std::min(problem.options.chunk, problem.tokens() - begin);
+    const Tensor logits = at::mm(problem.hidden_td.narrow(0, begin, rows).to(wide_weight.scalar_type()), wide_weight.t());
+    const Tensor labels = problem.labels_t.narrow(0, begin, rows);
+    out.logsumexp_t.narrow(0, begin, rows).copy_(logits.logsumexp(1));
+    out.label_t.narrow(0, begin, rows).copy_(logits.gather(1, labels.clamp_min(0).unsqueeze(1)).squeeze(1).masked_fill_(labels.lt(0), 0));
+  }
+}
+
+void token_logits_backward_aten(const CrossEntropyProblem& problem, const TokenLogitsGradient& of, const CrossEntropyGradients& into) {
+  const Tensor wide_weight = problem.weight_vd.to(problem.sum_type());
+  for (int64_t begin = 0; begin < problem.tokens(); begin += problem.options.chunk) {
+    const int64_t rows = std::min(problem.options.chunk, problem.tokens() - begin);
+    const auto column = [&](const Tensor& x_t) { return x_t.narrow(0, begin, rows).unsqueeze(1); };
+    const Tensor hidden = problem.hidden_td.narrow(0, begin, rows), labels = column(problem.labels_t);
+    Tensor dz = at::mm(hidden.to(wide_weight.scalar_type()), wide_weight.t());
+    dz.sub_(column(of.logsumexp_t)).exp_().mul_(column(of.upstream.logsumexp_t));
+    dz.scatter_add_(1, labels.clamp_min(0), column(of.upstream.label_t).masked_fill(labels.lt(0), 0));
+    dz = dz.to(hidden.scalar_type());
+    if (into.hidden_td.defined()) {
+      Tensor target = into.hidden_td.narrow(0, begin, rows);
+      at::mm_out(target, dz, problem.weight_vd);
+    }
+    if (into.sink_vd.defined()) add_weight_gradient(into.sink_vd, dz, hidden);
+  }
+}
+
 }  // namespace longhaul::kernels

@@ -43,7 +43,8 @@ uint16_t rounded_to(uint16_t, float x) { return c10::BFloat16(x).x; }
 template <class Element>
 class FusedHead {
  public:
-  FusedHead(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients)
+  // given: the log-sum-exp is known, and gradients are those of it and of the label's logit.
+  FusedHead(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients, const TokenLogitsGradient* given = nullptr)
       : options_(problem.options),
         kept_(problem.kept),
         tokens_(problem.tokens()),
@@ -57,12 +58,27 @@ class FusedHead {
         weight_(elements(problem.weight_vd)),
         labels_(problem.labels_t.const_data_ptr<int64_t>()),
         d_hidden_(gradients.hidden_td.defined() ? static_cast<Element*>(gradients.hidden_td.mutable_data_ptr()) : nullptr),
-        sink_(gradients.sink_vd.defined() ? gradients.sink_vd.mutable_data_ptr<float>() : nullptr) {}
+        sink_(gradients.sink_vd.defined() ? gradients.sink_vd.mutable_data_ptr<float>() : nullptr) {
+    if (given == nullptr) return;
+    known_lse_ = given->logsumexp_t.const_data_ptr<float>();
+    d_lse_ = given->upstream.logsumexp_t.const_data_ptr<float>();
+    d_label_ = given->upstream.label_t.const_data_ptr<float>();
+  }
 
-  Tensor run() {
+  Tensor loss() {
     Tensor each_t = at::empty({tokens_}, at::kFloat);
-    if (tokens_ == 0) return each_t;
     each_ = each_t.mutable_data_ptr<float>();
+    run();
+    return each_t;
+  }
+  void logits(const TokenLogits& out) {
+    out_lse_ = out.logsumexp_t.mutable_data_ptr<float>();
+    out_label_ = out.label_t.mutable_data_ptr<float>();
+    run();
+  }
+
+  void run() {
+    if (tokens_ == 0) return;
     allocate();
     pack_weight();
     for (int64_t begin = 0; begin < tokens_; begin += chunk_) {
@@ -74,7 +90,6 @@ class FusedHead {
       pack_hidden();
       parallel_for(0, blocks_.count, 1, [&](int64_t from, int64_t to) { vocabulary_blocks(from, to); });
     }
-    return each_t;
   }
 
  private:
@@ -136,7 +151,11 @@ class FusedHead {
     const BlockScope block;
     for (int64_t at = begin; at < end; at += kRows) {
       const int64_t count = std::min(kRows, end - at);
-      std::fill_n(scratch.base, count, -std::numeric_limits<float>::infinity());
+      if (known_lse_ != nullptr)
+        std::copy_n(known_lse_ + begin_ + at, count, scratch.base);
+      else
+        std::fill_n(scratch.base, count, -std::numeric_limits<float>::infinity());
+      std::fill_n(scratch.label_logit, count, 0.0f);  // of tokens without a label
       std::fill_n(scratch.sum, count, 0.0);
       for (int64_t b = 0; b < blocks_.count; ++b) {
         Element* terms = sink_ != nullptr ? terms_ + (b * chunk_ + at) * kColumns : terms_die ? scratch.terms : nullptr;
@@ -168,22 +187,37 @@ class FusedHead {
     block->multiply(terms, kColumns, for_hidden_ + first * packed_n(channels_), count, channels_, n, sums, channels_, b > 0);
   }
 
-  void finish(const Rows& scratch, int64_t at, int64_t count) {
+  // dz_v = of_all e^{z_v − L} + [v = label] of_label.
+  struct Upstream {
+    float of_all, of_label;
+  };
+  Upstream upstream_of(int64_t t, float lse) const {
+    if (known_lse_ != nullptr) return {d_lse_[t], labels_[t] < 0 ? 0.0f : d_label_[t]};
     const auto zeta = static_cast<float>(options_.z_loss), upstream = static_cast<float>(options_.upstream);
+    return {upstream * (1 + 2 * zeta * lse), -upstream};
+  }
+
+  void finish(const Rows& scratch, int64_t at, int64_t count) {
+    const auto zeta = static_cast<float>(options_.z_loss);
     for (int64_t r = 0; r < count; ++r) {
       const int64_t t = begin_ + at + r;
-      const auto lse = static_cast<float>(scratch.base[r] + std::log(scratch.sum[r]));
-      each_[t] = lse - scratch.label_logit[r] + zeta * lse * lse;
-      const float factor = upstream * (1 + 2 * zeta * lse);
-      const float label_factor = factor * std::exp(scratch.label_logit[r] - lse) - upstream;
+      const auto lse = known_lse_ != nullptr ? known_lse_[t] : static_cast<float>(scratch.base[r] + std::log(scratch.sum[r]));
+      if (each_ != nullptr) each_[t] = lse - scratch.label_logit[r] + zeta * lse * lse;
+      if (out_lse_ != nullptr) {
+        out_lse_[t] = lse;
+        out_label_[t] = scratch.label_logit[r];
+      }
+      const auto [factor, of_label] = upstream_of(t, lse);
+      const float label_factor = labels_[t] < 0 ? 0.0f : factor * std::exp(scratch.label_logit[r] - lse) + of_label;
       if (sink_ != nullptr) {
         lse_[at + r] = lse;
         factor_[at + r] = factor;
         label_factor_[at + r] = label_factor;
       }
       if (d_hidden_ == nullptr) continue;
-      combine_rows(kStorage<Element>, scratch.sums_rd + r * channels_, factor / static_cast<float>(scratch.sum[r]),
-                   weight_ + labels_[t] * channels_, label_factor, channels_, d_hidden_ + t * channels_);
+      const float whole = known_lse_ != nullptr ? std::exp(lse - scratch.base[r]) : static_cast<float>(scratch.sum[r]);
+      combine_rows(kStorage<Element>, scratch.sums_rd + r * channels_, factor / whole,
+                   weight_ + std::max<int64_t>(0, labels_[t]) * channels_, label_factor, channels_, d_hidden_ + t * channels_);
     }
   }
 
@@ -221,7 +255,8 @@ class FusedHead {
   const int64_t* labels_;
   Element* d_hidden_;
   float* sink_;
-  float* each_ = nullptr;
+  float *each_ = nullptr, *out_lse_ = nullptr, *out_label_ = nullptr;
+  const float *known_lse_ = nullptr, *d_lse_ = nullptr, *d_label_ = nullptr;
   int64_t begin_ = 0, rows_ = 0;  // the chunk at hand
 
   std::vector<Tensor> held_;             // holds what follows
@@ -244,8 +279,22 @@ Refusal refuse_cross_entropy_fused(const CrossEntropyProblem& problem, const Cro
 }
 
 Tensor cross_entropy_fused(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients) {
-  return problem.hidden_td.scalar_type() == at::kFloat ? FusedHead<float>(problem, gradients).run()
-                                                       : FusedHead<uint16_t>(problem, gradients).run();
+  return problem.hidden_td.scalar_type() == at::kFloat ? FusedHead<float>(problem, gradients).loss()
+                                                       : FusedHead<uint16_t>(problem, gradients).loss();
+}
+
+void token_logits_fused(const CrossEntropyProblem& problem, const TokenLogits& out) {
+  if (problem.hidden_td.scalar_type() == at::kFloat)
+    FusedHead<float>(problem, {}).logits(out);
+  else
+    FusedHead<uint16_t>(problem, {}).logits(out);
+}
+
+void token_logits_backward_fused(const CrossEntropyProblem& problem, const TokenLogitsGradient& of, const CrossEntropyGradients& into) {
+  if (problem.hidden_td.scalar_type() == at::kFloat)
+    FusedHead<float>(problem, into, &of).run();
+  else
+    FusedHead<uint16_t>(problem, into, &of).run();
 }
 
 }  // namespace longhaul::kernels

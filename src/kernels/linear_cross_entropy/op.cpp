@@ -77,7 +77,9 @@ Tensor sum_in_order(const Tensor& each_t) {
 
 MetaResult scalar_of(const Tensor& hidden) { return {{}, hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat}; }
 
-void check(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const LinearCrossEntropyOptions& options) {
+}  // namespace
+
+void check_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const LinearCrossEntropyOptions& options) {
   if (hidden.dim() != 2 || !at::isFloatingType(hidden.scalar_type()))
     refuse_argument(kOp, "hidden", "[tokens, hidden], floating point", shape_text(hidden));
   if (weight.dim() != 2 || weight.size(0) == 0 || weight.size(1) != hidden.size(1) || weight.scalar_type() != hidden.scalar_type() ||
@@ -95,19 +97,17 @@ void check(const Tensor& hidden, const Tensor& weight, const Tensor& labels, con
   if (options.chunk < 1) refuse_argument(kOp, "chunk", "1 or more", std::to_string(options.chunk));
 }
 
-void check_sink(const Tensor& sink, const Tensor& weight) {
+void check_cross_entropy_sink(const Tensor& sink, const Tensor& weight) {
   if (sink.sizes() != weight.sizes() || !sink.is_contiguous() || !at::isFloatingType(sink.scalar_type()) ||
       sink.device() != weight.device()) {
     refuse_argument(kOp, "sink", "the shape of weight, contiguous, floating point: " + shape_text(weight), shape_text(sink));
   }
 }
 
-}  // namespace
-
 Tensor linear_cross_entropy_sum(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const GradientSink& sink,
                                 const LinearCrossEntropyOptions& options, KeptPacked kept) {
-  check(hidden, weight, labels, options);
-  if (sink.wanted()) check_sink(sink.buffer(), weight);
+  check_cross_entropy(hidden, weight, labels, options);
+  if (sink.wanted()) check_cross_entropy_sink(sink.buffer(), weight);
   if (hidden.is_meta()) return meta_results({hidden}, {scalar_of(hidden)})[0];
   const bool want_gradient = at::GradMode::is_enabled() && (hidden.requires_grad() || weight.requires_grad());
   return differentiable(kOp, {hidden, weight}, [&]() -> Recorded {
@@ -137,7 +137,7 @@ Tensor linear_cross_entropy_sum(const Tensor& hidden, const Tensor& weight, cons
 
 Tensor linear_cross_entropy_each(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const LinearCrossEntropyOptions& options,
                                  KeptPacked kept) {
-  check(hidden, weight, labels, options);
+  check_cross_entropy(hidden, weight, labels, options);
   const at::NoGradGuard no_gradient;
   if (hidden.is_meta()) return at::empty({hidden.size(0)}, hidden.options().dtype(scalar_of(hidden).type));
   const Labelled some = labelled(hidden, weight, labels, options, kept);
@@ -145,7 +145,7 @@ Tensor linear_cross_entropy_each(const Tensor& hidden, const Tensor& weight, con
 }
 
 Tensor linear_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tensor& labels, double z_loss) {
-  check(hidden, weight, labels, {.z_loss = z_loss});
+  check_cross_entropy(hidden, weight, labels, {.z_loss = z_loss});
   if (hidden.is_meta()) return meta_results({hidden, weight}, {scalar_of(hidden)})[0];
   const bool gradients = at::GradMode::is_enabled();
   const bool want_hidden = gradients && hidden.requires_grad(), want_weight = gradients && weight.requires_grad();

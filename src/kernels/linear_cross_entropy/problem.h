@@ -2,7 +2,7 @@
 // label; elsewhere all, because picking some would make the host wait: those with a label below 0 get a loss and gradients of 0.
 #pragma once
 
-#include "kernels/linear_cross_entropy/op.h"
+#include "kernels/linear_cross_entropy/raw.h"
 
 namespace longhaul::kernels {
 
@@ -30,5 +30,21 @@ Tensor cross_entropy_reference(const CrossEntropyProblem& problem, const CrossEn
 Tensor cross_entropy_aten(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients);
 Tensor cross_entropy_fused(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients);
 Refusal refuse_cross_entropy_fused(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients);
+
+// The raw level: labels below 0 are allowed everywhere.
+struct TokenLogitsGradient {
+  Tensor logsumexp_t;  // of all rows of the vocabulary
+  TokenLogits upstream;
+};
+void token_logits_reference(const CrossEntropyProblem& problem, const TokenLogits& out);
+void token_logits_aten(const CrossEntropyProblem& problem, const TokenLogits& out);
+void token_logits_fused(const CrossEntropyProblem& problem, const TokenLogits& out);
+void token_logits_backward_reference(const CrossEntropyProblem& problem, const TokenLogitsGradient& of, const CrossEntropyGradients& into);
+void token_logits_backward_aten(const CrossEntropyProblem& problem, const TokenLogitsGradient& of, const CrossEntropyGradients& into);
+void token_logits_backward_fused(const CrossEntropyProblem& problem, const TokenLogitsGradient& of, const CrossEntropyGradients& into);
+
+// Refuse bad arguments.
+void check_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const LinearCrossEntropyOptions& options);
+void check_cross_entropy_sink(const Tensor& sink, const Tensor& weight);
 
 }  // namespace longhaul::kernels

@@ -76,16 +76,50 @@ Tensor scores_of(const Chunks& parts) {  // [C, H, B, B]
 
 }  // namespace
 
+namespace {
+
+// A problem in chunks, and the tensors that say which.
+struct Cut {
+  explicit Cut(const RecurrenceProblem& problem)
+      : places(places_of(problem, problem.decay == DecayKind::kKeyToken ? kChannelChunk : kChunk)),
+        device(problem.q_thk.device()),
+        padded(at::arange(places.width, problem.q_thk.options().dtype(at::kLong).requires_grad(false))
+                   .unsqueeze(0)
+                   .ge(on_device(places.length).unsqueeze(1))),
+        parts(chunks_of(problem, places, on_device(places.token), padded.unsqueeze(2).unsqueeze(3))) {}
+  Tensor on_device(const std::vector<int64_t>& numbers) const { return to_device(to_tensor(numbers), device); }
+  Places places;
+  at::Device device;
+  Tensor padded;
+  Chunks parts;
+};
+
+}  // namespace
+
+void recurrence_fold_aten(const RecurrenceProblem& problem, bool gradient, const Tensor& state_nhkv, const Tensor& decay_nhk) {
+  const Cut cut(problem);
+  const Chunks& parts = cut.parts;
+  const Tensor written = gradient ? at::matmul(parts.q.mul(parts.from_begin).transpose(2, 3), parts.v).mul(problem.options.scale)
+                                  : at::matmul(parts.k.mul(parts.to_end).transpose(2, 3), parts.v);
+  const Tensor kept = parts.from_begin.select(2, cut.places.width - 1);  // [C, H, K or 1]
+  state_nhkv.zero_();
+  decay_nhk.fill_(1);
+  for (int64_t i = 0; i < cut.places.chunks(); ++i) {
+    const int64_t c = gradient ? cut.places.chunks() - 1 - i : i, document = cut.places.document[static_cast<size_t>(c)];
+    state_nhkv.select(0, document).mul_(kept.select(0, c).unsqueeze(2)).add_(written.select(0, c));
+    decay_nhk.select(0, document).mul_(kept.select(0, c));
+  }
+}
+
 LinearRecurrenceResult linear_recurrence_aten(const RecurrenceProblem& problem) {
   const ScalarType type = problem.state_type();
   const auto options = problem.q_thk.options().dtype(type).requires_grad(false);
   const Tensor initial = problem.initial_state_nhkv.defined()
                              ? problem.initial_state_nhkv
                              : at::zeros({problem.documents(), problem.heads(), problem.q_thk.size(2), problem.v_thv.size(2)}, options);
-  const Places places = places_of(problem, problem.decay == DecayKind::kKeyToken ? kChannelChunk : kChunk);
-  const auto on_device = [&](const std::vector<int64_t>& numbers) { return to_device(to_tensor(numbers), problem.q_thk.device()); };
-  const Tensor padded = at::arange(places.width, options.dtype(at::kLong)).unsqueeze(0).ge(on_device(places.length).unsqueeze(1));
-  const Chunks parts = chunks_of(problem, places, on_device(places.token), padded.unsqueeze(2).unsqueeze(3));
+  const Cut cut(problem);
+  const Places& places = cut.places;
+  const Chunks& parts = cut.parts;
 
   const auto written = at::matmul(parts.k.mul(parts.to_end).transpose(2, 3), parts.v).unbind(0);
   const auto kept = parts.from_begin.select(2, places.width - 1).unsqueeze(3).unbind(0);  // each [H, K or 1, 1]
@@ -98,7 +132,7 @@ LinearRecurrenceResult linear_recurrence_aten(const RecurrenceProblem& problem) 
   const Tensor read = entering.empty() ? parts.v : at::matmul(parts.q.mul(parts.from_begin), at::stack(entering));
   const Tensor o = read.add(at::matmul(scores_of(parts), parts.v)).mul(problem.options.scale).transpose(1, 2);
   const Tensor o_thd =
-      o.reshape({places.chunks() * places.width, problem.heads(), problem.v_thv.size(2)}).index_select(0, on_device(places.place));
+      o.reshape({places.chunks() * places.width, problem.heads(), problem.v_thv.size(2)}).index_select(0, cut.on_device(places.place));
   Tensor final_state = at::stack(state);
   if (places.chunks() == 0) final_state = final_state.add(parts.from_begin.sum());  // 0: a decay without tokens has a gradient all the same
   return {o_thd.to(problem.v_thv.scalar_type()), final_state};

@@ -127,6 +127,18 @@ Tensor continued(const RecurrenceProblem& problem, const RecurrenceStates& state
   return o;
 }
 
+template <class Element>
+void fold(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& state_nhkv, const Tensor& decay_nhk) {
+  const Decay decay(problem);
+  const Tensor d_o = d_o_thd.defined() ? rows_contiguous(d_o_thd) : Tensor();
+  RecurrenceJob<Element> job = job_of<Element>(problem, decay);
+  job.d_o = view_of<const Element>(d_o);
+  const MemoryPurposeScope scope(MemoryPurpose::kWorkspace);
+  const Tensor slots = at::empty({job.plan.slots, job.heads, job.keys, job.values}, state_nhkv.options());
+  Walk<Element> walk(job, d_o.defined(), nullptr, state_nhkv.mutable_data_ptr<float>(), slots.mutable_data_ptr<float>());
+  walk.fold(decay_nhk.mutable_data_ptr<float>());
+}
+
 // out_i = Σ over segments of sums [segments, count].
 void add_segments(const std::vector<double>& sums, size_t count, float* out) {
   std::vector<double> total(count, 0.0);
@@ -200,6 +212,13 @@ LinearRecurrenceResult recurrence_forward_cpu(const RecurrenceProblem& problem, 
 
 Tensor recurrence_continue_cpu(const RecurrenceProblem& problem, const RecurrenceStates& states) {
   return problem.q_thk.scalar_type() == at::kFloat ? continued<float>(problem, states) : continued<uint16_t>(problem, states);
+}
+
+void recurrence_fold_cpu(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& state_nhkv, const Tensor& decay_nhk) {
+  if (problem.q_thk.scalar_type() == at::kFloat)
+    fold<float>(problem, d_o_thd, state_nhkv, decay_nhk);
+  else
+    fold<uint16_t>(problem, d_o_thd, state_nhkv, decay_nhk);
 }
 
 void recurrence_backward_cpu(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv, const Tensor& boundaries,

@@ -73,6 +73,21 @@ class Walk {
     });
   }
 
+  // Whole documents from zero, without outputs: what they leave at `ends`, and their decays at `decays` [documents, heads, keys].
+  void fold(float* decays) {
+    const MemoryPurposeScope scope(MemoryPurpose::kWorkspace);
+    fold_decays_ = at::empty({plan_.slots + static_cast<int64_t>(order_.size()), job_.heads, job_.keys}, at::kFloat);
+    empty_documents();
+    share(static_cast<int64_t>(plan_.segments.size()) * job_.heads, [&](Worker& worker, int64_t item) {
+      fold_segment(worker, static_cast<size_t>(item / job_.heads), far_apart(item % job_.heads, job_.heads));
+    });
+    share(static_cast<int64_t>(order_.size()) * job_.heads, [&](Worker&, int64_t item) {
+      const int64_t document = item / job_.heads, head = item % job_.heads;
+      scan(document, head);
+      finish_fold(document, head, decays + item * job_.keys);
+    });
+  }
+
   std::vector<double> head_sums;         // [segments, heads] Σ dg of a decay per head
   std::vector<double> lower_bound_sums;  // [segments, heads, keys] Σ of a gate's dγ
   const float* boundaries = nullptr;     // backward: the forward's slots
@@ -272,7 +287,9 @@ class Walk {
 
   void fold_segment(Worker& worker, size_t s, int64_t head) const {
     const RecurrenceSegment& segment = plan_.segments[s];
-    Passage sum{nullptr, slot(slot_to(s), head), fold_decay(slot_to(s), head)};
+    const bool on = passes_on(segment);  // else it is the end of a document that is folded whole
+    Passage sum{nullptr, on ? slot(slot_to(s), head) : ends_ + outer_at(segment.document, head),
+                fold_decay(on ? slot_to(s) : plan_.slots + segment.document, head)};
     const int64_t count = blocks_of(segment);
     for (int64_t i = 0; i < count; ++i) {
       const int64_t b = backward_ ? count - 1 - i : i;
@@ -295,6 +312,24 @@ class Walk {
       compose(slot(to, head), fold_decay(to, head), entered, slot(to, head));
       entered = slot(to, head);
     }
+  }
+
+  // After scan: the last segment's sum and the decays of all, of a document from zero.
+  void finish_fold(int64_t document, int64_t head, float* decays) const {
+    const auto first = static_cast<size_t>(plan_.first_segment[static_cast<size_t>(document)]);
+    const auto end = static_cast<size_t>(plan_.first_segment[static_cast<size_t>(document) + 1]);
+    std::fill_n(decays, job_.keys, 1.0f);
+    if (first == end) return;
+    float* const sum = ends_ + outer_at(document, head);
+    const float* const last = fold_decay(plan_.slots + document, head);
+    const float* entered = nullptr;
+    for (size_t i = first; i + 1 < end; ++i) {
+      const int64_t to = slot_to(backward_ ? first + (end - 1 - i) : i);
+      entered = slot(to, head);
+      for (int64_t c = 0; c < job_.keys; ++c) decays[c] *= fold_decay(to, head)[c];
+    }
+    compose(sum, last, entered, sum);
+    for (int64_t c = 0; c < job_.keys; ++c) decays[c] *= last[c];
   }
 
   void walk_segment(Worker& worker, size_t s, int64_t unit) {

@@ -7,6 +7,8 @@
 
 namespace longhaul::kernels {
 
+inline constexpr const char* kRecurrenceOp = "linear_recurrence";
+
 enum class DecayKind { kNone, kHead, kHeadToken, kKeyToken };
 
 struct RecurrenceProblem {
@@ -28,6 +30,7 @@ struct RecurrenceGradients {
   Tensor q_thk, k_thk, v_thv, log_decay, initial_state_nhkv;  // log_decay only where it was asked for
   Tensor lower_bound_hk;                                      // of a gate's γ; with log_decay, where it was asked for
 };
+enum class RecurrenceBy : size_t { kCuda, kCpu, kMeta, kAten, kReference };
 // Whether backward is asked for a gradient of log_decay, or of a gate's logits or γ.
 inline bool wants_decay(const RecurrenceProblem& problem) {
   const auto wants = [](const Tensor& x) { return x.defined() && x.requires_grad(); };
@@ -37,9 +40,24 @@ inline bool wants_decay(const RecurrenceProblem& problem) {
 RecurrenceProblem recurrence_problem(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv, const Tensor& log_decay,
                                      const Tensor& initial_state_nhkv, const Tensor& offsets, const LinearRecurrenceOptions& options);
 
+// The choice of a call, the values it may not have, and the passes of one implementation (raw.cpp). kAten has a backward pass of its own by
+// autograd; kMeta gives shapes. `boundaries` receives what backward reads; null: not wanted.
+RecurrenceBy choose_recurrence(const RecurrenceProblem& problem);
+void check_recurrence_values(const RecurrenceProblem& problem, RecurrenceBy by);
+LinearRecurrenceResult recurrence_forward_by(RecurrenceBy by, const RecurrenceProblem& problem, Tensor* boundaries);
+RecurrenceGradients recurrence_backward_by(RecurrenceBy by, const RecurrenceProblem& problem, const Tensor& d_o, const Tensor& d_final,
+                                           const Tensor& boundaries, bool want_decay);
+// Gives keys to implementations that want them: 1 − e^g (a gate makes its own), and v for each of them.
+RecurrenceProblem with_recurrence_keys(RecurrenceProblem problem);
+
 void refuse_rising_decay(double largest);  // an error where the largest log decay is above 0 (but for rounding: tiles.h)
 
 LinearRecurrenceResult linear_recurrence_aten(const RecurrenceProblem& problem);  // under autograd; keys not tied, no gate
+
+// Of whole documents from zero: what k and v write and its decay, or, `gradient`, what q and v (then the gradient of o) give to the state that
+// enters. Keys not tied, no gate.
+void recurrence_fold_aten(const RecurrenceProblem& problem, bool gradient, const Tensor& state_nhkv, const Tensor& decay_nhk);
+void recurrence_fold_reference(const RecurrenceProblem& problem, bool gradient, const Tensor& state_nhkv, const Tensor& decay_nhk);
 
 // The reference, forward and backward, outside autograd (cpu.h has the other for the CPU). Gradients come in the dtype of their inputs; an
 // undefined d_final_state counts as zero. It takes tied keys of a gate, not of a given log_decay; with them k and v have the heads of q.

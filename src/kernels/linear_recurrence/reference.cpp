@@ -170,6 +170,32 @@ RecurrenceGradients backward(const RecurrenceProblem& problem, const Tensor& d_o
   return result;
 }
 
+template <class Real>
+void fold(const RecurrenceProblem& problem, bool gradient, const Tensor& state_nhkv, const Tensor& decay_nhk) {
+  const View<Real> view(problem);
+  const Real scale = static_cast<Real>(problem.options.scale);
+  const int64_t keys = view.keys, values = view.values;
+  state_nhkv.zero_();
+  decay_nhk.fill_(1);
+  for (size_t n = 0; n + 1 < problem.offsets.size(); ++n) {
+    const int64_t length = problem.offsets[n + 1] - problem.offsets[n];
+    for (int64_t h = 0; h < view.heads; ++h) {
+      const int64_t at = static_cast<int64_t>(n) * view.heads + h;
+      Real* state = state_nhkv.mutable_data_ptr<Real>() + at * keys * values;
+      for (int64_t i = 0; i < length; ++i) {
+        const int64_t t = token_at(problem, n, gradient ? length - 1 - i : i);
+        for (int64_t c = 0; c < keys; ++c) {
+          const Real lambda = view.lambda(t, h, c);
+          decay_nhk.mutable_data_ptr<Real>()[at * keys + c] *= lambda;
+          for (int64_t d = 0; gradient && d < values; ++d)
+            state[c * values + d] = lambda * (state[c * values + d] + scale * view.q_row(t, h)[c] * view.v_row(t, h)[d]);
+        }
+        if (!gradient) advance(view, t, h, state);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 LinearRecurrenceResult recurrence_forward_reference(const RecurrenceProblem& problem) {
@@ -180,6 +206,11 @@ RecurrenceGradients recurrence_backward_reference(const RecurrenceProblem& probl
                                                   bool want_decay) {
   return problem.state_type() == at::kDouble ? backward<double>(problem, d_o_thd, d_final_nhkv, want_decay)
                                              : backward<float>(problem, d_o_thd, d_final_nhkv, want_decay);
+}
+
+void recurrence_fold_reference(const RecurrenceProblem& problem, bool gradient, const Tensor& state_nhkv, const Tensor& decay_nhk) {
+  if (problem.state_type() == at::kDouble) return fold<double>(problem, gradient, state_nhkv, decay_nhk);
+  fold<float>(problem, gradient, state_nhkv, decay_nhk);
 }
 
 }  // namespace longhaul::kernels

@@ -1,0 +1,52 @@
+// Which keys a query of attention sees, as integers: causal attention, a window, a prefix that all may read, bidirectional and cross
+// attention, and every pair of a range of queries and a range of keys of one of these, are one rule.
+//
+// Query i of a document stands at position p = i + shift among the document's keys. It sees key j if j < prefix, or if
+//
+//   causal       p − window < j ≤ p
+//   not causal   p − window < j < p + window          window 0: no limit on either side
+//
+// Rows of no document see nothing and are seen by nobody. Plain values: any thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace longhaul::kernels {
+
+struct AttentionDocument {
+  int64_t q, queries;              // its rows of the queries, [q, q + queries)
+  int64_t k, keys;                 // its rows of the keys
+  int64_t shift = keys - queries;  // the last query stands at the last key
+  int64_t prefix = 0;              // keys that all queries see
+};
+
+struct TokenRange {
+  int64_t first, last;  // [first, last)
+  bool empty() const { return first >= last; }
+};
+
+struct Visibility {
+  std::vector<AttentionDocument> documents;  // their rows of queries, and those of keys, ascending and disjoint
+  bool causal = true;
+  int64_t window = 0;
+
+  // Keys of the document that its query i sees by its position, and all of them with the prefix: the least range that holds them. Both ends
+  // grow with i. Empty ranges lie anywhere in [0, keys].
+  TokenRange near(const AttentionDocument& document, int64_t i) const;
+  TokenRange seen(const AttentionDocument& document, int64_t i) const;
+  // Queries of the document that see some of its keys [keys.first, keys.last), in the same sense. Both ends grow with the range,
+  // where it is not empty: {0, 0}.
+  TokenRange seeing(const AttentionDocument& document, TokenRange keys) const;
+
+  // What queries [queries.first, queries.last) see of keys [keys.first, keys.last), rows counted from the beginnings of the two ranges.
+  Visibility pair(TokenRange queries, TokenRange keys) const;
+  // With documents of queries without keys, and of keys without queries, for the rows that are in none: every row is in one.
+  Visibility covering(int64_t queries, int64_t keys) const;
+
+  // Documents side by side, the last query of each at its last key.
+  static Visibility packed(std::span<const int64_t> offsets, std::span<const int64_t> key_offsets);
+};
+
+}  // namespace longhaul::kernels

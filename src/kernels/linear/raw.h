@@ -1,0 +1,14 @@
+// The raw level of linear: the three products of a layer, dispatched and recorded as op.h says, no autograd. x and dy may be any range of
+// rows (narrow()s of more): a row of y or dx depends on its own row alone (of the packed products bit by bit), and dW, a sum over rows, adds to what is
+// there. So a layer may run on the rows that have arrived. The third is add_weight_gradient (op.h).
+#pragma once
+
+#include "kernels/linear/op.h"
+
+namespace longhaul::kernels {
+
+// y = x Wᵀ + b, and dx = dy W; weight_oi [out, in], bias_o [out] or undefined.
+Tensor linear_output(const Tensor& x_ti, const Tensor& weight_oi, const Tensor& bias_o, KeptPacked kept = {});
+Tensor linear_input_gradient(const Tensor& dy_to, const Tensor& weight_oi, KeptPacked kept = {});
+
+}  // namespace longhaul::kernels

@@ -1,0 +1,32 @@
+// The raw level of linear_cross_entropy: what a loss, or a reward, is made of, token by token, without ever holding the logits of all tokens.
+//
+//   z_t = W h_t,   L_t = logsumexp(z_t),   z_t[label_t]          log p(label_t) = z_t[label_t] − L_t
+//   dz_tv = dL_t e^{z_tv − L_t} + [v = label_t] d_label_t,   dh = Wᵀ dz,   dW += dz hᵀ
+//
+// The backward pass takes L, so the rows of W may be dealt out over ranks: it is then that of all ranks (parallel/vocabulary.cpp). Labels
+// below 0 have a logit of 0 and no gradient of it. Fused on the CPU for bf16 and fp32; else LibTorch's products on the logits of `chunk` tokens.
+#pragma once
+
+#include "kernels/linear_cross_entropy/op.h"
+
+namespace longhaul::kernels {
+
+struct TokenLogits {
+  Tensor logsumexp_t, label_t;  // [tokens] fp32 (fp64): L, and the label's logit; or the gradients of both
+};
+
+struct TokenLogitsInputs {
+  Tensor hidden_td, weight_vd, labels_t;  // labels int64, below the rows of the weight
+  int64_t chunk = 512;                    // tokens whose logits, or their gradients, exist at once
+  KeptPacked kept = {};                   // of weight_vd
+};
+
+TokenLogits token_logits(const TokenLogitsInputs& in);
+// logsumexp_t: L. d_hidden_td, dtype of hidden, is written; sink_vd is added to; either may be undefined: not wanted.
+void token_logits_backward(const TokenLogitsInputs& in, const Tensor& logsumexp_t, const TokenLogits& gradients, const Tensor& d_hidden_td,
+                           const Tensor& sink_vd);
+
+// log p(label) of each token, 0 without label: [tokens] fp32 (fp64), differentiable in hidden; the weight's gradient goes to the sink.
+Tensor label_log_probabilities(const TokenLogitsInputs& in, const GradientSink& sink);
+
+}  // namespace longhaul::kernels
