@@ -101,6 +101,11 @@ const std::vector<Row>& rows() {
       {"train.skip_nonfinite", "false", [](const Recipe& r) { return !r.train.skip_nonfinite; }, "", ""},
       {"train.nonfinite_limit", "47", [](const Recipe& r) { return r.train.nonfinite_limit == 47; }, "", ""},
 
+      {"optim.name", "\"came\"", [](const Recipe& r) { return r.optim.name == "came"; }, "", ""},
+      {"optim.beta3", "0.5", [](const Recipe& r) { return r.optim.beta3 == 0.5; }, "", ""},
+      {"optim.update_clip", "2.5", [](const Recipe& r) { return r.optim.update_clip == 2.5; }, "", ""},
+      {"optim.square_eps", "1e-9", [](const Recipe& r) { return r.optim.square_eps == 1e-9; }, "", ""},
+      {"optim.residual_eps", "1e-6", [](const Recipe& r) { return r.optim.residual_eps == 1e-6; }, "", ""},
       {"optim.lr", "0.125", [](const Recipe& r) { return r.optim.lr == 0.125; }, "", ""},
       {"optim.beta1", "0.25", [](const Recipe& r) { return r.optim.beta1 == 0.25; }, "", ""},
       {"optim.beta2", "0.375", [](const Recipe& r) { return r.optim.beta2 == 0.375; }, "", ""},
@@ -142,7 +147,6 @@ const std::vector<Row>& rows() {
 const std::map<std::string, std::string>& exceptions() {
   static const std::map<std::string, std::string> all = {
       {"train.task", "has one choice, which is the default"},
-      {"optim.name", "has one choice, which is the default"},
   };
   return all;
 }
