@@ -247,8 +247,6 @@ Outcome run_training(RunRequest request) {
   events.write(run_start(request, data, device, memory, flops, peak));
 
   storage::LocalFileSystem files;
-  const auto disk = checkpoint::disk_need(files, request.run_folder / "checkpoints", optimizer->state(), recipe.train);
-  if (const auto warning = disk.warning()) log_warning("{}", *warning);
   std::optional<observe::ReportWriter> report;
   if (recipe.observe.report) report.emplace([folder = request.run_folder] { observe::write_report(folder); });
   // Once more: the checkpoint that loads need not be the newest, which may turn out to be damaged.
@@ -281,6 +279,8 @@ Outcome run_training(RunRequest request) {
                          measured = measured_memory(memory, device);
                          for (const auto& purpose : measured) events.write(purpose);
                        }});
+  const auto disk = checkpoint::disk_need(files, request.run_folder / "checkpoints", trainer.state(), recipe.train);
+  if (const auto warning = disk.warning()) log_warning("{}", *warning);
   const int64_t resumed_at = facts.resume_step = trainer.resume();
   for (const std::string& text : start_warnings(recipe, facts)) log_warning("{}", text);
   // Not before: a start that is refused leaves what the checkpoints belong to.

@@ -47,11 +47,21 @@ Trainer::Trainer(Task& task, optim::Optimizer& optimizer, observe::EventWriter& 
       files_(files),
       options_(std::move(options)),
       schedule_(options_.recipe.recipe.optim, options_.recipe.recipe.train),
+      optimizer_state_(optimizer),
+      state_{&optimizer_state_, &counters_},
       saver_(files, [this] {
         checkpoint::SaverOptions saver = saver_options(options_, events_.generation());
         saver.on_result = [this](const checkpoint::SaveResult& result) { on_save_ended(result); };
         return saver;
       }()) {}
+
+nlohmann::json Trainer::Counters::facts() { return {{"tokens", tokens}, {"skipped", skipped}, {"skipped_in_a_row", skipped_in_a_row}}; }
+
+void Trainer::Counters::restore(const checkpoint::SavedFacts& facts) {
+  tokens = facts.whole_number("tokens");
+  skipped = facts.whole_number("skipped");
+  skipped_in_a_row = facts.whole_number("skipped_in_a_row");
+}
 
 int64_t Trainer::resume() {
   const auto search = storage::find_newest_valid(files_, options_.run_folder / "checkpoints");
@@ -59,20 +69,7 @@ int64_t Trainer::resume() {
   if (!search.newest) return 0;
   const storage::Manifest& saved = search.newest->manifest();
   if (options_.check_saved) options_.check_saved(*search.newest);
-  checkpoint::load_training_state(*search.newest, optimizer_);
-  const auto number = [&](const char* key) {
-    if (!saved.state.contains(key) || !saved.state[key].is_number_integer()) {
-      throw Error({.code = ExitCode::kCheckpoint,
-                   .what = "the checkpoint lacks a part of the training state",
-                   .expected = fmt::format("state.{}", key),
-                   .where = search.newest->folder().string()});
-    }
-    return saved.state[key].get<int64_t>();
-  };
-  optimizer_.set_steps(number("optimizer_steps"));
-  tokens_ = number("tokens");
-  skipped_ = number("skipped");
-  skipped_in_a_row_ = number("skipped_in_a_row");
+  checkpoint::load_training_state(*search.newest, state_);
   step_ = saved_step_ = parent_step_ = saved.step;
   if (step_ >= train().steps) judged_ = ended_at(events_.path(), step_);
   events_.write(observe::Resume{.step = step_});
@@ -87,12 +84,10 @@ storage::Manifest Trainer::manifest() const {
   manifest.data_position = options_.data_position ? options_.data_position(step_ + 1) : nlohmann::json::object();
   manifest.recipe = {{"toml", recipe::to_toml(options_.recipe)}};
   manifest.environment = options_.environment;
-  manifest.state = {
-      {"optimizer_steps", optimizer_.steps()}, {"tokens", tokens_}, {"skipped", skipped_}, {"skipped_in_a_row", skipped_in_a_row_}};
   return manifest;
 }
 
-void Trainer::save() { saver_.save(step_, optimizer_.state(), manifest()); }
+void Trainer::save() { saver_.save(step_, state_, manifest()); }
 
 void Trainer::on_save_ended(const checkpoint::SaveResult& result) {
   if (!result.failure) {
@@ -162,7 +157,7 @@ void Trainer::report(const StepResult& result, double milliseconds) {
   const double tokens_per_second = static_cast<double>(result.work.tokens) / (milliseconds * 1e-3);
   observe::StepReport report{.step = step_,
                              .loss = result.loss,
-                             .tokens = tokens_,
+                             .tokens = counters_.tokens,
                              .tokens_per_second = tokens_per_second,
                              .grad_norm = result.gradient_norm,
                              .learning_rate = schedule_.learning_rate(step_),
@@ -187,9 +182,9 @@ void Trainer::report(const StepResult& result, double milliseconds) {
 }
 
 void Trainer::refuse_nonfinite(const BadValue& bad) const {
-  if (train().skip_nonfinite && skipped_in_a_row_ < train().nonfinite_limit) return;
+  if (train().skip_nonfinite && counters_.skipped_in_a_row < train().nonfinite_limit) return;
   throw Error({.code = ExitCode::kNumeric,
-               .what = train().skip_nonfinite ? fmt::format("{} steps in a row gave a NaN or Inf", skipped_in_a_row_)
+               .what = train().skip_nonfinite ? fmt::format("{} steps in a row gave a NaN or Inf", counters_.skipped_in_a_row)
                                               : "the step gave a NaN or Inf, and none may be skipped (train.skip_nonfinite)",
                .found = fmt::format("{} of {} in the {} pass", bad.tensor, bad.layer, bad.phase),
                .where = fmt::format("step {}", step_),
@@ -204,9 +199,9 @@ void Trainer::one_step() {
                                       .seed = static_cast<uint64_t>(train().seed)});
   synchronize(task_.parameters().device());  // the update may only be queued, and its time belongs to this step
   ++step_;
-  tokens_ += result.work.tokens;
-  skipped_in_a_row_ = result.skipped ? skipped_in_a_row_ + 1 : 0;
-  skipped_ += result.skipped ? 1 : 0;
+  counters_.tokens += result.work.tokens;
+  counters_.skipped_in_a_row = result.skipped ? counters_.skipped_in_a_row + 1 : 0;
+  counters_.skipped += result.skipped ? 1 : 0;
   report(result, watch.milliseconds());
   if (result.skipped) refuse_nonfinite(*result.skipped);
 }

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "base/signals.h"
+#include "checkpoint/optimizer_state.h"
 #include "checkpoint/save.h"
 #include "observe/event_log.h"
 #include "optim/schedule.h"
@@ -57,8 +58,14 @@ class Trainer {
   int64_t resume();
   Outcome run();
   int64_t step() const { return step_; }
+  checkpoint::Providers state() const { return state_; }  // all that a checkpoint of the run keeps
 
  private:
+  struct Counters final : checkpoint::StateProvider {
+    int64_t tokens = 0, skipped = 0, skipped_in_a_row = 0;
+    nlohmann::json facts() override;
+    void restore(const checkpoint::SavedFacts& facts) override;
+  };
   void steps();
   void one_step();
   void report(const StepResult& result, double milliseconds);
@@ -79,7 +86,10 @@ class Trainer {
   TrainerOptions options_;
   optim::TrainSchedule schedule_;
   parallel::Ranks ranks_;
-  int64_t step_ = 0, tokens_ = 0, skipped_ = 0, skipped_in_a_row_ = 0;
+  Counters counters_;
+  checkpoint::OptimizerState optimizer_state_;
+  std::vector<checkpoint::StateProvider*> state_;
+  int64_t step_ = 0;
   int64_t saved_step_ = -1;  // newest on the disk; -1: none
   int64_t parent_step_ = -1;
   bool judged_ = false;  // an earlier process has evaluated the state at the end

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "checkpoint/load.h"
+#include "checkpoint/optimizer_state.h"
 #include "checkpoint/save.h"
 #include "generate/generate.h"
 #include "kernels/linear/op.h"
@@ -133,9 +134,10 @@ TEST_P(OnAPretendedDevice, ACheckpointHoldsTheStateOfItsStep) {
   const std::vector<Tensor> expected = state_of(*there.optimizer);
   storage::LocalFileSystem files;
   {
+    checkpoint::OptimizerState state(*there.optimizer);
     checkpoint::Saver saver(files, {.folder = folder});
     pretended_reads();
-    saver.save(1, there.optimizer->state(), {});
+    saver.save(1, std::array<checkpoint::StateProvider*, 1>{&state}, {});
     EXPECT_EQ(pretended_reads(), 0) << "the trainer waited for its checkpoint";
     there.step();
     saver.wait();
@@ -144,7 +146,8 @@ TEST_P(OnAPretendedDevice, ACheckpointHoldsTheStateOfItsStep) {
   const auto search = storage::find_newest_valid(files, folder);
   ASSERT_TRUE(search.newest);
   for (Training* training : {&other, &here}) {
-    checkpoint::load_training_state(*search.newest, *training->optimizer);
+    checkpoint::OptimizerState state(*training->optimizer);
+    checkpoint::load_training_state(*search.newest, std::array<checkpoint::StateProvider*, 1>{&state});
     expect_close(state_of(*training->optimizer), expected, 0);
   }
   const double found = other.step().loss, loss = here.step().loss;
