@@ -36,14 +36,12 @@ class Documents final : public Task {
   const Precision& precision() const override { return decoder_.precision(); }
   model::Decoder& decoder() { return decoder_; }
   StepWork prepare(int64_t) override { return {.micro_batches = 2, .weight = 26, .tokens = 32}; }
-  Tensor loss(model::Context& context, int64_t micro_batch) override {
+  Tensor forward(model::Context& context, int64_t micro_batch, const Tensor&) override {
     const auto layout = layout::make_packed(kLengths);
     const auto ids = random_ids(16, decoder_.config().vocabulary, 40 + static_cast<uint64_t>(micro_batch));
     const Tensor hidden = decoder_.hidden(context, to_tensor(ids, decoder_.device()), layout);
     return decoder_.loss(context, hidden, to_tensor(layout::shifted_labels(layout, ids), decoder_.device()));
   }
-  std::optional<TaskEvaluation> evaluate(bool, const std::function<bool()>&) override { return std::nullopt; }
-  std::optional<TaskSample> sample() override { return std::nullopt; }
 
  private:
   static constexpr std::array<int64_t, 3> kLengths = {9, 1, 6};
