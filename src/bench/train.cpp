@@ -39,11 +39,9 @@ class RandomTokens final : public train::Task {
   model::ParameterSet& parameters() override { return decoder_.parameters(); }
   const Precision& precision() const override { return decoder_.precision(); }
   train::StepWork prepare(int64_t) override { return {1, static_cast<double>(layout_.tokens() - layout_.documents()), layout_.tokens()}; }
-  Tensor loss(model::Context& context, int64_t) override {
+  Tensor forward(model::Context& context, int64_t, const Tensor&) override {
     return decoder_.loss(context, decoder_.hidden(context, ids_, layout_), labels_);
   }
-  std::optional<train::TaskEvaluation> evaluate(bool, const std::function<bool()>&) override { return std::nullopt; }
-  std::optional<train::TaskSample> sample() override { return std::nullopt; }
 
  private:
   layout::SequenceLayout layout_;

@@ -6,18 +6,17 @@
 #include <limits>
 
 #include "base/progress.h"
-#include "checkpoint/naming.h"
 #include "storage/catalog.h"
 
 namespace longhaul::checkpoint {
 namespace {
 
-int64_t bytes_of(const std::vector<optim::StateTensor>& state) {
+int64_t bytes_of(Providers state) {
   constexpr int64_t kFrame = 32 << 10;  // padding of two headers, the recipe and the fixed parts of the manifest
   constexpr int64_t kEntry = 400;       // a tensor's line in header and manifest, besides its name, which is written three times
   int64_t sum = kFrame;
-  for (const auto& tensor : state) {
-    sum += static_cast<int64_t>(tensor.view.nbytes()) + kEntry + 3 * static_cast<int64_t>(stored_name(tensor).size());
+  for (const StateEntry& entry : tensors_of(state)) {
+    if (entry.to_write()) sum += static_cast<int64_t>(entry.view.nbytes()) + kEntry + 3 * static_cast<int64_t>(entry.name.size());
   }
   return sum;
 }
@@ -31,7 +30,7 @@ int64_t most_at_once(const recipe::TrainOptions& train) {
 
 }  // namespace
 
-DiskNeed disk_need(const storage::FileSystem& files, const std::filesystem::path& folder, const std::vector<optim::StateTensor>& state,
+DiskNeed disk_need(const storage::FileSystem& files, const std::filesystem::path& folder, Providers state,
                    const recipe::TrainOptions& train) {
   DiskNeed need{.folder = folder, .one_bytes = bytes_of(state), .most = most_at_once(train), .free_bytes = files.free_bytes(folder)};
   for (const auto& summary : storage::list_checkpoints(files, folder)) need.there_bytes += summary.bytes;

@@ -1,9 +1,9 @@
 // DiskNeed: what a run's checkpoints take on the disk, asked before the first one is written.
 //
-//   const auto need = disk_need(files, run / "checkpoints", optimizer.state(), recipe.train);
+//   const auto need = disk_need(files, run / "checkpoints", state, recipe.train);
 //   if (const auto warning = need.warning()) log_warning("{}", *warning);
 //
-// Bytes of one checkpoint are those of its tensors, exactly, and of headers and manifest, by an estimate that is not too low.
+// Bytes of one checkpoint are those of the tensors that this process writes, exactly, and of headers and manifest, by an estimate that is not too low.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "optim/optimizer.h"
+#include "checkpoint/state.h"
 #include "recipe/train_options.h"
 #include "storage/file_system.h"
 
@@ -27,7 +27,7 @@ struct DiskNeed {
   std::optional<std::string> warning() const;  // none: everything fits
 };
 
-DiskNeed disk_need(const storage::FileSystem& files, const std::filesystem::path& folder, const std::vector<optim::StateTensor>& state,
+DiskNeed disk_need(const storage::FileSystem& files, const std::filesystem::path& folder, Providers state,
                    const recipe::TrainOptions& train);
 
 }  // namespace longhaul::checkpoint

@@ -10,32 +10,47 @@
 namespace longhaul::checkpoint {
 namespace {
 
-// Reads the box `held` of a stored tensor and copies it into `view` (any strides; converted to its dtype).
-void read_into(const storage::Checkpoint& checkpoint, const std::string& name, const layout::Shape& global_shape,
-               const layout::Rectangle& held, const Tensor& view) {
+[[noreturn]] void refuse(const storage::Checkpoint& checkpoint, const std::string& name, const char* what, std::string expected,
+                         std::string found) {
+  throw Error({.code = ExitCode::kCheckpoint,
+               .what = what,
+               .expected = std::move(expected),
+               .found = std::move(found),
+               .where = fmt::format("{}, tensor {}", checkpoint.folder().string(), name),
+               .hint = "use the recipe the checkpoint was made with (its folder's recipe.toml)"});
+}
+
+// Reads the box `held` of a stored tensor and copies it into `view` (any strides). Floating-point numbers become those of its dtype.
+void read_into(const storage::Checkpoint& checkpoint, const std::string& name, const layout::Shape& shape, const layout::Rectangle& held,
+               const Tensor& view) {
   const storage::ManifestTensor& stored = checkpoint.at(name);
-  if (stored.shape != global_shape) {
-    throw Error({.code = ExitCode::kCheckpoint,
-                 .what = "a tensor of the checkpoint has another shape than the model's",
-                 .expected = layout::shape_text(global_shape),
-                 .found = layout::shape_text(stored.shape),
-                 .where = fmt::format("{}, tensor {}", checkpoint.folder().string(), name),
-                 .hint = "use the recipe the checkpoint was made with (its folder's recipe.toml)"});
+  if (stored.shape != shape) {
+    refuse(checkpoint, name, "a tensor of the checkpoint has another shape than the model's", layout::shape_text(shape),
+           layout::shape_text(stored.shape));
   }
+  const ScalarType type = scalar_type(stored.dtype, name);
+  if (type != view.scalar_type() && !(at::isFloatingType(type) && view.is_floating_point())) {
+    refuse(checkpoint, name, "a tensor of the checkpoint holds other numbers than the run's", std::string(name_of(view.scalar_type())),
+           std::string(name_of(type)));
+  }
+  if (held.empty()) return;
   const MemoryPurposeScope scope(MemoryPurpose::kCheckpoint);
-  Tensor buffer = at::empty(held.length, scalar_type(stored.dtype, name));
+  Tensor buffer = at::empty(held.length, type);
   checkpoint.read(name, held, {static_cast<std::byte*>(buffer.mutable_data_ptr()), static_cast<size_t>(buffer.nbytes())});
   view.copy_(buffer);
 }
 
-void refuse_unknown_tensors(const storage::Checkpoint& checkpoint, const std::set<std::string>& known, bool weights_only) {
-  for (const auto& [name, tensor] : checkpoint.manifest().tensors) {
-    if (known.contains(name) || (weights_only && tensor.role != "weight")) continue;
-    throw Error({.code = ExitCode::kCheckpoint,
-                 .what = "the checkpoint holds a tensor that the model has no place for",
-                 .found = name,
-                 .where = checkpoint.folder().string(),
-                 .hint = "use the recipe the checkpoint was made with (its folder's recipe.toml)"});
+// Tensors of the checkpoint (of the role "weight" alone, or all) that no rank of the group has a place for.
+void refuse_unknown_tensors(const storage::Checkpoint& checkpoint, const std::set<std::string>& known, bool weights_only,
+                            comm::Communicator* group) {
+  const auto& tensors = checkpoint.manifest().tensors;
+  const Tensor taken = at::zeros({static_cast<int64_t>(tensors.size())}, at::kByte);
+  auto* at = taken.mutable_data_ptr<uint8_t>();
+  for (const auto& [name, tensor] : tensors) *at++ = known.contains(name) || (weights_only && tensor.role != kWeightRole);
+  if (group != nullptr) group->all_reduce(taken, comm::Reduction::kMax, {.name = "tensors that were read"}).wait();
+  at = taken.mutable_data_ptr<uint8_t>();
+  for (const auto& [name, tensor] : tensors) {
+    if (*at++ == 0) refuse(checkpoint, name, "the checkpoint holds a tensor that the model has no place for", "", name);
   }
 }
 
@@ -47,22 +62,23 @@ void load_weights(const storage::Checkpoint& checkpoint, model::ParameterSet& pa
     for (size_t i = 0; i < parameter->parts.size(); ++i) {
       const auto& part = parameter->parts[i];
       known.insert(part.spec.tensor.name);
-      read_into(checkpoint, part.spec.tensor.name, part.spec.tensor.global_shape, part.held,
-                parameter->part_of(parameter->value.detach(), i));
+      const layout::LogicalTensor& logical = part.spec.tensor;
+      read_into(checkpoint, logical.name, logical.global_shape, part.held, parameter->part_of(parameter->value.detach(), i));
     }
     parameter->written();
   }
-  refuse_unknown_tensors(checkpoint, known, true);
+  refuse_unknown_tensors(checkpoint, known, /*weights_only=*/true, nullptr);
 }
 
-void load_training_state(const storage::Checkpoint& checkpoint, optim::Optimizer& optimizer) {
+void load_training_state(const storage::Checkpoint& checkpoint, Providers state, comm::Communicator* group) {
   std::set<std::string> known;
-  for (const optim::StateTensor& tensor : optimizer.state()) {
-    known.insert(stored_name(tensor));
-    read_into(checkpoint, stored_name(tensor), tensor.global_shape, tensor.held, tensor.view.detach());
+  for (const StateEntry& entry : tensors_of(state)) {
+    known.insert(entry.name);
+    read_into(checkpoint, entry.name, entry.shape, entry.held, entry.view);
   }
-  refuse_unknown_tensors(checkpoint, known, false);
-  optimizer.refresh_values();
+  refuse_unknown_tensors(checkpoint, known, /*weights_only=*/false, group);
+  const SavedFacts facts{checkpoint.manifest().state, (checkpoint.folder() / storage::kManifestName).string()};
+  for (StateProvider* provider : state) provider->restore(facts);
 }
 
 }  // namespace longhaul::checkpoint

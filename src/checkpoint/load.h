@@ -1,9 +1,10 @@
-// Loading: a checkpoint into a model, or a model and its optimizer. Every logical tensor the model holds must be in the
+// Loading: a checkpoint into a model, or into all the state of a training run. Every tensor that is asked for must be in the
 // checkpoint with its global shape, and the checkpoint may hold no weight the model lacks; each difference is named (66).
 #pragma once
 
+#include "checkpoint/state.h"
+#include "comm/communicator.h"
 #include "model/parameter.h"
-#include "optim/optimizer.h"
 #include "storage/checkpoint_files.h"
 
 namespace longhaul::checkpoint {
@@ -11,7 +12,8 @@ namespace longhaul::checkpoint {
 // Weights only, rounded to the model's working precision: sampling, scoring, evaluation.
 void load_weights(const storage::Checkpoint& checkpoint, model::ParameterSet& parameters);
 
-// Masters and moments, exactly; the working copies follow. The optimizer's step count is the caller's (manifest state).
-void load_training_state(const storage::Checkpoint& checkpoint, optim::Optimizer& optimizer);
+// The whole training state, exactly: every rank reads what it holds, whatever ranks had written it. `group`: the ranks that load together (a
+// collective call), null: one process. A tensor of the checkpoint must have a place on one of them.
+void load_training_state(const storage::Checkpoint& checkpoint, Providers state, comm::Communicator* group = nullptr);
 
 }  // namespace longhaul::checkpoint

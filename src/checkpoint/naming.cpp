@@ -1,47 +1,46 @@
 #include "checkpoint/naming.h"
 
+#include <array>
+#include <utility>
+
 #include "base/error.h"
 
 namespace longhaul::checkpoint {
+namespace {
 
-std::string stored_name(const optim::StateTensor& tensor) {
-  return tensor.kind == "master" ? tensor.name : "optimizer." + tensor.kind + "." + tensor.name;
+constexpr std::array<std::pair<ScalarType, storage::DType>, 8> kDtypes = {{{at::kDouble, storage::DType::kF64},
+                                                                           {at::kFloat, storage::DType::kF32},
+                                                                           {at::kBFloat16, storage::DType::kBF16},
+                                                                           {at::kHalf, storage::DType::kF16},
+                                                                           {at::kLong, storage::DType::kI64},
+                                                                           {at::kInt, storage::DType::kI32},
+                                                                           {at::kByte, storage::DType::kU8},
+                                                                           {at::kBool, storage::DType::kBool}}};
+
+}  // namespace
+
+std::string file_name(const std::string& kind, int64_t rank, int64_t writers) {
+  return writers == 1 ? kind + ".safetensors" : fmt::format("{}-{:05}-of-{:05}.safetensors", kind, rank + 1, writers);
 }
 
 storage::DType storage_dtype(ScalarType type) {
-  switch (type) {
-    case at::kDouble:
-      return storage::DType::kF64;
-    case at::kFloat:
-      return storage::DType::kF32;
-    case at::kBFloat16:
-      return storage::DType::kBF16;
-    case at::kHalf:
-      return storage::DType::kF16;
-    case at::kLong:
-      return storage::DType::kI64;
-    default:
-      LONGHAUL_ASSERT(false, "no checkpoint holds {}", name_of(type));
+  for (const auto& [tensor, stored] : kDtypes) {
+    if (tensor == type) return stored;
   }
+  LONGHAUL_ASSERT(false, "no checkpoint holds {}", name_of(type));
 }
 
 ScalarType scalar_type(storage::DType dtype, const std::string& tensor) {
-  switch (dtype) {
-    case storage::DType::kF64:
-      return at::kDouble;
-    case storage::DType::kF32:
-      return at::kFloat;
-    case storage::DType::kBF16:
-      return at::kBFloat16;
-    case storage::DType::kF16:
-      return at::kHalf;
-    default:
-      throw Error({.code = ExitCode::kCheckpoint,
-                   .what = "a tensor has a dtype that weights and moments never have",
-                   .expected = "F64, F32, BF16 or F16",
-                   .found = std::string(storage::name_of(dtype)),
-                   .where = tensor});
+  std::string known;
+  for (const auto& [type, stored] : kDtypes) {
+    if (stored == dtype) return type;
+    known += (known.empty() ? "" : ", ") + std::string(storage::name_of(stored));
   }
+  throw Error({.code = ExitCode::kCheckpoint,
+               .what = "a tensor has a dtype that training state never has",
+               .expected = known,
+               .found = std::string(storage::name_of(dtype)),
+               .where = tensor});
 }
 
 }  // namespace longhaul::checkpoint

@@ -1,18 +1,24 @@
-// How training state is named in a checkpoint: the master copy of a logical tensor under the tensor's own name in
-// model.safetensors, its moments under "optimizer.<kind>.<name>" in optimizer.safetensors.
+// How training state is named in a checkpoint: kinds of files, roles that readers look for, dtypes.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 
-#include "optim/optimizer.h"
 #include "storage/dtype.h"
+#include "tensor/tensor.h"
 
 namespace longhaul::checkpoint {
 
-inline constexpr const char* kModelFile = "model.safetensors";
-inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
+inline constexpr const char* kModelFiles = "model";
+inline constexpr const char* kOptimizerFiles = "optimizer";
+inline constexpr const char* kTaskFiles = "task";
+inline constexpr const char* kWeightRole = "weight";
+inline constexpr std::string_view kOptimizerPrefix = "optimizer.", kTaskPrefix = "task.";  // of names; weights have none
 
-std::string stored_name(const optim::StateTensor& tensor);
+// "model.safetensors"; of several writers "model-00002-of-00004.safetensors" for the one of rank 1.
+std::string file_name(const std::string& kind, int64_t rank, int64_t writers);
+
 storage::DType storage_dtype(ScalarType type);
 ScalarType scalar_type(storage::DType dtype, const std::string& tensor);  // kCheckpoint for types that tensors here never have
 

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "base/text.h"
+#include "checkpoint/naming.h"
 #include "checkpoint/saved_recipe.h"
 #include "layout/parameters.h"
 #include "storage/catalog.h"
@@ -15,9 +16,12 @@ namespace longhaul::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::string_view kOptimizer = "optimizer.";
 
-bool is_optimizer(const std::string& name) { return name.starts_with(kOptimizer); }
+enum class Owner { kModel, kOptimizer, kTask };
+Owner owner_of(const std::string& name) {
+  if (name.starts_with(kOptimizerPrefix)) return Owner::kOptimizer;
+  return name.starts_with(kTaskPrefix) ? Owner::kTask : Owner::kModel;
+}
 
 std::map<int64_t, fs::path> checkpoints_by_step(const fs::path& run) {
   std::map<int64_t, fs::path> found;
@@ -38,12 +42,12 @@ std::map<std::string, size_t> model_order(const storage::Checkpoint& checkpoint)
 void sort_by_model(std::vector<storage::TensorDifference>& tensors, const std::map<std::string, size_t>& order) {
   const auto place = [&](const std::string& stored) {
     std::string name = stored;
-    if (is_optimizer(stored)) {  // "optimizer.<kind>.<tensor>"
-      const size_t dot = stored.find('.', kOptimizer.size());
+    if (owner_of(stored) == Owner::kOptimizer) {  // "optimizer.<kind>.<tensor>"
+      const size_t dot = stored.find('.', kOptimizerPrefix.size());
       if (dot != std::string::npos) name = stored.substr(dot + 1);
     }
     const auto found = order.find(name);
-    return std::tuple(is_optimizer(stored), found == order.end() ? order.size() : found->second, stored);
+    return std::tuple(owner_of(stored), found == order.end() ? order.size() : found->second, stored);
   };
   std::sort(tensors.begin(), tensors.end(), [&](const auto& a, const auto& b) { return place(a.name) < place(b.name); });
 }
@@ -75,21 +79,16 @@ std::vector<std::string> commands_for(const fs::path& first_run, const fs::path&
   return {rerun(first_run, first_step), rerun(second_run, first_step), again(first_run, "-again", second_run, "-again")};
 }
 
-template <class Wanted>
-const storage::TensorDifference* first_of(const std::vector<storage::TensorDifference>& tensors, Wanted wanted) {
-  const auto found = std::find_if(tensors.begin(), tensors.end(), wanted);
+const storage::TensorDifference* first_owned_by(const std::vector<storage::TensorDifference>& tensors, Owner owner) {
+  const auto found = std::ranges::find(tensors, owner, [](const auto& tensor) { return owner_of(tensor.name); });
   return found == tensors.end() ? nullptr : &*found;
 }
 
 }  // namespace
 
-const storage::TensorDifference* RunDifference::first_weight() const {
-  return first_of(difference.tensors, [](const auto& tensor) { return !is_optimizer(tensor.name); });
-}
-
-const storage::TensorDifference* RunDifference::first_optimizer() const {
-  return first_of(difference.tensors, [](const auto& tensor) { return is_optimizer(tensor.name); });
-}
+const storage::TensorDifference* RunDifference::first_weight() const { return first_owned_by(difference.tensors, Owner::kModel); }
+const storage::TensorDifference* RunDifference::first_optimizer() const { return first_owned_by(difference.tensors, Owner::kOptimizer); }
+const storage::TensorDifference* RunDifference::first_task() const { return first_owned_by(difference.tensors, Owner::kTask); }
 
 const storage::TensorDifference* RunDifference::largest() const {
   const auto& tensors = difference.tensors;

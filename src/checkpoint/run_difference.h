@@ -1,5 +1,6 @@
 // Comparing two runs by their checkpoints: the earliest step at which both have one and the two differ, and which tensors do, in the
-// order in which the model uses them: weights first, then the optimizer's state of the same tensors.
+// order in which the model uses them: weights first, then the optimizer's state of the same tensors,
+// then the task's.
 //
 //   const RunDifference found = compare_runs("runs/a", "runs/b", events.first_step());
 //
@@ -23,6 +24,7 @@ struct RunDifference {
 
   const storage::TensorDifference* first_weight() const;     // null: none differs
   const storage::TensorDifference* first_optimizer() const;  // likewise
+  const storage::TensorDifference* first_task() const;       // of a task's own state
   const storage::TensorDifference* largest() const;          // by the greatest distance of two values
 };
 

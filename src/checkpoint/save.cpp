@@ -1,5 +1,7 @@
 #include "checkpoint/save.h"
 
+#include <algorithm>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory_purpose.h"
@@ -7,16 +9,9 @@
 #include "storage/checkpoint_files.h"
 
 namespace longhaul::checkpoint {
-namespace {
 
-Error error_of(const std::exception& thrown) {
-  if (const auto* error = dynamic_cast<const Error*>(&thrown)) return *error;
-  return Error({.code = ExitCode::kInternal, .what = "saving a checkpoint failed", .found = thrown.what()});
-}
-
-}  // namespace
-
-Saver::Saver(storage::FileSystem& files, SaverOptions options) : files_(files), options_(std::move(options)) {}
+Saver::Saver(storage::FileSystem& files, SaverOptions options, std::unique_ptr<comm::Communicator> group)
+    : files_(files), options_(std::move(options)), writers_(std::move(group)) {}
 
 Saver::~Saver() {
   try {
@@ -26,44 +21,64 @@ Saver::~Saver() {
   }
 }
 
-void Saver::copy(const std::vector<optim::StateTensor>& state) {
+void Saver::copy(std::vector<StateEntry> entries) {
   const MemoryPurposeScope scope(MemoryPurpose::kCheckpoint);
-  if (buffers_.size() != state.size()) buffers_.assign(state.size(), {});
-  for (size_t i = 0; i < state.size(); ++i) {
-    Buffer& buffer = buffers_[i];
-    buffer.name = stored_name(state[i]);
-    buffer.role = state[i].kind == "master" ? "weight" : "optimizer." + state[i].kind;
-    buffer.shape = state[i].global_shape;
-    buffer.offset = state[i].held.offset;
-    buffer.length = state[i].held.length;
-    // Allocated once; contiguous even where the view is a part of a fused value.
-    const at::Device device = state[i].view.device();
-    if (!buffer.copy.defined()) buffer.copy = empty_host_tensor(state[i].held.length, state[i].view.scalar_type(), device);
-    buffer.copy.copy_(state[i].view.detach(), /*non_blocking=*/true);
-    if (i + 1 == state.size()) copied_.emplace(device).record(Stream::current(device));
+  std::erase_if(entries, [](const StateEntry& entry) { return !entry.to_write(); });
+  for (size_t i = 0; i < entries.size(); ++i) {
+    // Contiguous even where the view is a part of a fused value, and allocated once where the list stays as it was.
+    const Tensor view = std::exchange(entries[i].view, {});
+    const bool fits = i < buffers_.size() && buffers_[i].view.sizes() == view.sizes() && buffers_[i].view.dtype() == view.dtype();
+    entries[i].view = fits ? buffers_[i].view : empty_host_tensor(entries[i].held.length, view.scalar_type(), view.device());
+    entries[i].view.copy_(view, /*non_blocking=*/true);
+    if (i + 1 == entries.size()) copied_.emplace(view.device()).record(Stream::current(view.device()));
   }
+  buffers_ = std::move(entries);
+}
+
+nlohmann::json Saver::write_files(const std::filesystem::path& folder) {
+  std::vector<std::string> kinds;  // in the order of their first tensors
+  for (const StateEntry& entry : buffers_) {
+    if (std::ranges::find(kinds, entry.file) == kinds.end()) kinds.push_back(entry.file);
+  }
+  nlohmann::json reports = nlohmann::json::array();
+  for (const std::string& kind : kinds) {
+    std::vector<storage::ShardSource> shards;
+    for (const StateEntry& entry : buffers_) {
+      if (entry.file != kind) continue;
+      const auto bytes = std::span(static_cast<const std::byte*>(entry.view.const_data_ptr()), entry.view.nbytes());
+      shards.push_back(
+          {entry.name, entry.shape, storage_dtype(entry.view.scalar_type()), entry.role, entry.held.offset, entry.held.length, bytes});
+    }
+    reports.push_back(to_json(storage::write_checkpoint_file(files_, folder, file_name(kind, writers_.rank(), writers_.size()), shards)));
+  }
+  return reports;
 }
 
 void Saver::write(SaveResult& result, storage::Manifest manifest) {
-  storage::CheckpointWriter writer(files_, options_.folder, result.step, options_.generation);
-  const auto write_file = [&](const char* name, bool weights) {
-    std::vector<storage::ShardSource> shards;
-    for (const Buffer& buffer : buffers_) {
-      if ((buffer.role == "weight") != weights) continue;
-      const auto bytes = std::span(static_cast<const std::byte*>(buffer.copy.const_data_ptr()), static_cast<size_t>(buffer.copy.nbytes()));
-      shards.push_back(
-          {buffer.name, buffer.shape, storage_dtype(buffer.copy.scalar_type()), buffer.role, buffer.offset, buffer.length, bytes});
+  std::optional<storage::CheckpointWriter> writer;  // rank 0's
+  // Names travel, paths do not: another rank may reach the folder by another one.
+  const std::string folder = writers_.first("open", [&] {
+    writer.emplace(files_, options_.folder, result.step, options_.generation);
+    return writer->folder().filename().string();
+  });
+  const auto reports = writers_.each("write", [&] { return write_files(options_.folder / folder); });
+  const std::string committed = writers_.first("commit", [&] {
+    for (size_t from = 0; from < reports.size(); ++from) {
+      for (const auto& report : reports[from])
+        writer->add(storage::file_report_from_json(report, fmt::format("the report of rank {}", from)));
     }
-    if (!shards.empty()) writer.add(storage::write_checkpoint_file(files_, writer.folder(), name, shards));
-  };
-  write_file(kModelFile, true);
-  write_file(kOptimizerFile, false);
-  result.path = writer.commit(std::move(manifest));
+    manifest.world = writers_.size();
+    return writer->commit(std::move(manifest)).filename().string();
+  });
+  result.path = options_.folder / committed;
   if (options_.self_test) {
-    storage::Checkpoint::open(files_, result.path).verify();
+    writers_.first("self-test", [&] {
+      storage::Checkpoint::open(files_, result.path).verify();
+      return nullptr;
+    });
     verified_.insert(result.path);
   }
-  keep_house(result, writer);
+  if (writer) keep_house(result, *writer);
 }
 
 void Saver::keep_house(SaveResult& result, storage::CheckpointWriter& writer) {
@@ -81,10 +96,11 @@ void Saver::keep_house(SaveResult& result, storage::CheckpointWriter& writer) {
           [&] { storage::prune(files_, options_.folder, options_.retention, options_.generation, wall_time_s(), verified_); });
 }
 
-void Saver::save(int64_t step, const std::vector<optim::StateTensor>& state, storage::Manifest manifest) {
+void Saver::save(int64_t step, Providers state, storage::Manifest manifest) {
   const Stopwatch watch;
   wait();
-  copy(state);
+  copy(tensors_of(state));
+  manifest.state = facts_of(state);
   under_way_ = std::make_unique<SaveResult>();
   under_way_->step = step;
   under_way_->blocking_milliseconds = watch.milliseconds();

@@ -1,6 +1,10 @@
 // Saver: saves training state without holding up training: save() copies the state into buffers of its own (of a GPU's memory: queues
-// the copies, ahead of the next step's work) and returns; a worker writes them under the commit protocol (storage/commit.h) and prunes old checkpoints. One save is under way at a time: the
-// next one waits for it.
+// the copies, ahead of the next step's work) and returns; a worker writes them under the commit protocol (storage/commit.h) and prunes old
+// checkpoints. One save is under way at a time: the next one waits for it.
+//
+// Of several ranks each has a Saver, and all save the same steps. Each writes what it has to write (StateEntry::written_here) into files of
+// its own in one folder, which all of them reach; when all have, rank 0 commits. A checkpoint is saved on all ranks or on none: where one
+// fails, all are told of the same failure. What follows a commit (`latest`, retention) is rank 0's.
 //
 // A failed write (full disk) never stops training: it is told through `on_result`, and the earlier checkpoints stay as they were. A
 // checkpoint that is committed stays committed: what fails after that is told beside it. One Saver, one trainer thread; on_result is
@@ -15,7 +19,8 @@
 #include <vector>
 
 #include "base/worker.h"
-#include "optim/optimizer.h"
+#include "checkpoint/state.h"
+#include "checkpoint/writers.h"
 #include "storage/commit.h"
 #include "storage/file_system.h"
 #include "storage/manifest.h"
@@ -29,12 +34,12 @@ struct SaveResult {
   std::filesystem::path path;        // of the committed checkpoint
   double blocking_milliseconds = 0;  // how long save() held up its caller
   std::optional<Error> failure;      // set: there is no such checkpoint, or (self_test) what is there does not read back
-  std::vector<Error> afterwards;     // what failed once it was committed: bringing `latest` up to date, removing old checkpoints
+  std::vector<Error> afterwards;     // rank 0: what failed once it was committed: bringing `latest` up to date, removing old checkpoints
 };
 
 struct SaverOptions {
   std::filesystem::path folder;  // run/checkpoints
-  int64_t generation = 1;
+  int64_t generation = 1;        // the same on all ranks
   storage::RetentionPolicy retention;
   bool self_test = false;  // read every byte back and compare
   std::function<void(const SaveResult&)> on_result;
@@ -42,28 +47,26 @@ struct SaverOptions {
 
 class Saver {
  public:
-  Saver(storage::FileSystem& files, SaverOptions options);
+  // group: of all ranks, and this saver's alone (Communicator::split); null: one process.
+  Saver(storage::FileSystem& files, SaverOptions options, std::unique_ptr<comm::Communicator> group = nullptr);
   ~Saver();
 
-  // `manifest`: run_id, parent_step, data_position, recipe, environment and state filled in.
-  void save(int64_t step, const std::vector<optim::StateTensor>& state, storage::Manifest manifest);
+  // `manifest`: run_id, parent_step, data_position, recipe and environment filled in; those of rank 0 are saved.
+  void save(int64_t step, Providers state, storage::Manifest manifest);
   void poll();                                                         // tells of a save that has ended; never waits
   void wait();                                                         // until the last save is on the disk or has failed
   std::optional<Error> last_failure() const { return last_failure_; }  // of the newest finished save
 
  private:
-  struct Buffer {
-    Tensor copy;
-    std::string name, role;
-    std::vector<int64_t> shape, offset, length;
-  };
-  void copy(const std::vector<optim::StateTensor>& state);
+  void copy(std::vector<StateEntry> entries);
   void write(SaveResult& result, storage::Manifest manifest);
+  nlohmann::json write_files(const std::filesystem::path& folder);  // reports of what this rank has written
   void keep_house(SaveResult& result, storage::CheckpointWriter& writer);
 
   storage::FileSystem& files_;
   SaverOptions options_;
-  std::vector<Buffer> buffers_;
+  Writers writers_;
+  std::vector<StateEntry> buffers_;  // their views are the copies
   storage::VerifiedPaths verified_;
   std::optional<Event> copied_;  // reached when the buffers hold the state
   std::unique_ptr<SaveResult> under_way_;

@@ -44,6 +44,7 @@ ordered_json json_of(const observe::Comparison& events, const checkpoint::RunDif
     json["checkpoint_step"] = *checkpoints.step;
     json["first_tensor"] = checkpoints.difference.tensors.front().name;
     if (const auto* tensor = checkpoints.first_optimizer()) json["first_optimizer_tensor"] = tensor->name;
+    if (const auto* tensor = checkpoints.first_task()) json["first_task_tensor"] = tensor->name;
     if (const auto* tensor = checkpoints.largest()) json["largest_tensor"] = tensor->name;
     json["checkpoint"] = cli::json_of(checkpoints.difference);
   }
@@ -70,6 +71,7 @@ std::string text_of(const checkpoint::RunDifference& found, int64_t first_step) 
     };
     add("first tensor", found.first_weight());
     add("first optimizer", found.first_optimizer());
+    add("first of task", found.first_task());
     add("largest", found.largest());
   } else if (!found.commands.empty()) {
     text +=

@@ -26,6 +26,8 @@ class LineWriter {
       using Value = std::remove_cvref_t<decltype(value)>;
       if constexpr (IsOptional<Value>::value) {
         if (value) write(field.name, *value, field.digits);
+      } else if constexpr (std::is_same_v<Value, Metrics>) {
+        if (!value.empty()) write(field.name, value, field.digits);
       } else {
         write(field.name, value, field.digits);
       }
@@ -50,13 +52,18 @@ class LineWriter {
     for (const auto& value : values) list += (list.empty() ? "" : ",") + quoted(value);
     key(name) += "[" + list + "]";
   }
-  void write(std::string_view name, double value, Digits digits) {
-    if (std::isfinite(value)) {
-      key(name) += digits == Digits::kSeventeen ? fmt::format("{:#.17g}", value) : fmt::format("{}", value);
-      return;
+  void write(std::string_view name, double value, Digits digits) { key(name) += number(name, value, digits); }
+  void write(std::string_view name, const Metrics& metrics, Digits digits) {
+    std::string list;
+    for (const auto& [metric, value] : metrics) {
+      list += (list.empty() ? "" : ",") + quoted(metric) + ":" + number(fmt::format("{}.{}", name, metric), value, digits);
     }
-    key(name) += "null";
+    key(name) += "{" + list + "}";
+  }
+  std::string number(std::string_view name, double value, Digits digits) {
+    if (std::isfinite(value)) return digits == Digits::kSeventeen ? fmt::format("{:#.17g}", value) : fmt::format("{}", value);
     note_ += fmt::format("{}{}={}", note_.empty() ? "" : "; ", name, std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
+    return "null";
   }
 
   std::string line_, note_;
@@ -78,6 +85,8 @@ class LineReader {
       const std::string name(field.name);
       if constexpr (IsOptional<Value>::value) {
         if (object_.value().contains(name)) read(name, value.emplace());
+      } else if constexpr (std::is_same_v<Value, Metrics>) {
+        if (object_.value().contains(name)) read(name, value);
       } else {
         read(name, value);
       }
@@ -95,6 +104,14 @@ class LineReader {
   void read(const std::string& name, double& value) const {
     const JsonView number = object_.at(name);
     value = number.is_null() ? noted(name) : number.number();
+  }
+  void read(const std::string& name, Metrics& metrics) const {
+    const JsonView list = object_.at(name);
+    list.require(list.value().is_object(), "numbers by name");
+    for (const auto& [metric, value] : list.value().items()) {
+      const JsonView number = list.entry(metric, value);
+      metrics[metric] = number.is_null() ? noted(name + "." + metric) : number.number();
+    }
   }
   // What the note says about a null: "loss=nan; grad_norm=inf".
   double noted(const std::string& name) const {
@@ -120,6 +137,18 @@ Common common_of(const JsonView& object) {
 }
 
 }  // namespace
+
+Evaluation evaluation_of(int64_t step, Metrics metrics) {
+  Evaluation evaluation{.step = step};
+  const auto take = [&](const char* name, std::optional<double>& field) {
+    if (const auto found = metrics.extract(name)) field = found.mapped();
+  };
+  take("loss", evaluation.loss);
+  take("bits_per_byte", evaluation.bits_per_byte);
+  take("perplexity", evaluation.perplexity);
+  evaluation.metrics = std::move(metrics);
+  return evaluation;
+}
 
 std::string_view name_of(const EventBody& body) {
   return std::visit([](const auto& value) { return std::remove_cvref_t<decltype(value)>::kName; }, body);

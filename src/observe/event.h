@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,6 +35,9 @@ template <class Owner, class Member>
 Field(std::string_view, Member Owner::*) -> Field<Owner, Member>;
 template <class Owner, class Member>
 Field(std::string_view, Member Owner::*, Digits) -> Field<Owner, Member>;
+
+// Numbers under names that a task has for them: "accuracy", "reward/mean". Left out of an event where there are none.
+using Metrics = std::map<std::string, double>;
 
 // First record of every process that trains: what it runs, on what, and how large it is.
 struct RunStart {
@@ -88,17 +92,23 @@ struct StepReport {
   std::optional<int64_t> resident_bytes;
   std::optional<bool> skipped;  // the update was not applied (non-finite gradient)
   std::optional<double> epoch;  // how often the training data have been read, this step included
+  Metrics metrics;              // what else the task measures
   static constexpr auto fields();
 };
 
 struct Evaluation {
   static constexpr std::string_view kName = "evaluation";
   int64_t step = 0;
-  double loss = 0;           // nats per token on the held-out documents
-  double bits_per_byte = 0;  // every byte of those documents counted
-  double perplexity = 0;
+  // Of held-out text; what the task does not measure is left out.
+  std::optional<double> loss;           // nats per token
+  std::optional<double> bits_per_byte;  // every byte of those documents counted
+  std::optional<double> perplexity;
+  Metrics metrics;  // what else the task measures
   static constexpr auto fields();
 };
+
+// Those of `metrics` that have a field of their own stand there.
+Evaluation evaluation_of(int64_t step, Metrics metrics);
 
 // What general compressors reach on the held-out documents joined in path order.
 struct CompressionBaseline {
@@ -257,12 +267,14 @@ constexpr auto StepReport::fields() {
                     Field{"auxiliary_loss", &S::auxiliary_loss, Digits::kSeventeen},
                     Field{"resident_bytes", &S::resident_bytes},
                     Field{"skipped", &S::skipped},
-                    Field{"epoch", &S::epoch}};
+                    Field{"epoch", &S::epoch},
+                    Field{"metrics", &S::metrics, Digits::kSeventeen}};
 }
 constexpr auto Evaluation::fields() {
   using E = Evaluation;
   return std::tuple{Field{"step", &E::step}, Field{"loss", &E::loss, Digits::kSeventeen},
-                    Field{"bits_per_byte", &E::bits_per_byte, Digits::kSeventeen}, Field{"perplexity", &E::perplexity, Digits::kSeventeen}};
+                    Field{"bits_per_byte", &E::bits_per_byte, Digits::kSeventeen}, Field{"perplexity", &E::perplexity, Digits::kSeventeen},
+                    Field{"metrics", &E::metrics, Digits::kSeventeen}};
 }
 constexpr auto CompressionBaseline::fields() {
   return std::tuple{Field{"gzip_bits_per_byte", &CompressionBaseline::gzip_bits_per_byte},

@@ -20,19 +20,24 @@ constexpr size_t kEvaluationLoss = 5;
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 using Values = std::array<double, kFields.size()>;
 
+struct Step {
+  Values values{};
+  Metrics metrics;
+};
 struct Steps {
-  std::map<int64_t, Values> values;
-  std::map<int64_t, double> evaluations;
+  std::map<int64_t, Step> values;
+  std::map<int64_t, Evaluation> evaluations;
 };
 
 Steps read(const std::filesystem::path& run) {
   Steps steps;
   for_each_event(events_file(run), [&](const Event& event) {
     if (const auto* step = std::get_if<StepReport>(&event.body)) {
-      steps.values[step->step] = {
-          step->loss, step->grad_norm, step->learning_rate, static_cast<double>(step->tokens), step->auxiliary_loss.value_or(kNone), kNone};
+      steps.values[step->step] = {{step->loss, step->grad_norm, step->learning_rate, static_cast<double>(step->tokens),
+                                   step->auxiliary_loss.value_or(kNone), kNone},
+                                  step->metrics};
     } else if (const auto* evaluation = std::get_if<Evaluation>(&event.body)) {
-      steps.evaluations[evaluation->step] = evaluation->loss;
+      steps.evaluations[evaluation->step] = *evaluation;
     } else if (const auto* resume = std::get_if<Resume>(&event.body)) {
       steps.values.erase(steps.values.upper_bound(resume->step), steps.values.end());
       steps.evaluations.erase(steps.evaluations.upper_bound(resume->step), steps.evaluations.end());
@@ -57,12 +62,21 @@ void note(FieldDifference& difference, int64_t step, double a, double b) {
   }
 }
 
+// One that the second run does not have is compared with none.
+void note(std::map<std::string, FieldDifference>& by_name, const char* prefix, int64_t step, const Metrics& a, const Metrics& b) {
+  for (const auto& [name, value] : a) {
+    const auto other = b.find(name);
+    note(by_name[prefix + name], step, value, other == b.end() ? kNone : other->second);
+  }
+}
+
 }  // namespace
 
 Comparison compare(const std::filesystem::path& first_run, const std::filesystem::path& second_run) {
   const Steps first = read(first_run), second = read(second_run);
   Comparison result;
   std::array<FieldDifference, kFields.size()> fields;
+  std::map<std::string, FieldDifference> by_name;  // of what a task measures
   for (const auto& [step, a] : first.values) {
     const auto other = second.values.find(step);
     if (other == second.values.end()) {
@@ -70,16 +84,23 @@ Comparison compare(const std::filesystem::path& first_run, const std::filesystem
       continue;
     }
     ++result.steps_in_both;
-    for (size_t f = 0; f < fields.size(); ++f) note(fields[f], step, a[f], other->second[f]);
+    for (size_t f = 0; f < fields.size(); ++f) note(fields[f], step, a.values[f], other->second.values[f]);
+    note(by_name, "metrics.", step, a.metrics, other->second.metrics);
   }
   result.only_in_second = static_cast<int64_t>(second.values.size()) - result.steps_in_both;
   for (const auto& [step, a] : first.evaluations) {
     const auto other = second.evaluations.find(step);
-    if (other != second.evaluations.end()) note(fields[kEvaluationLoss], step, a, other->second);
+    if (other == second.evaluations.end()) continue;
+    note(fields[kEvaluationLoss], step, a.loss.value_or(kNone), other->second.loss.value_or(kNone));
+    note(by_name, "evaluation.", step, a.metrics, other->second.metrics);
   }
   for (size_t f = 0; f < fields.size(); ++f) {
     fields[f].field = kFields[f];
     if (fields[f].steps > 0) result.differences.push_back(fields[f]);
+  }
+  for (auto& [name, difference] : by_name) {
+    difference.field = name;
+    if (difference.steps > 0) result.differences.push_back(difference);
   }
   std::stable_sort(result.differences.begin(), result.differences.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
   return result;

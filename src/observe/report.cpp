@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -37,12 +38,23 @@ std::string tile(const std::string& name, const std::string& value, const std::s
                      unit.empty() ? "" : " <small>" + unit + "</small>", more);
 }
 
+// Of a task that judges by other numbers than text's.
+std::string metrics_tile(const Evaluation& last) {
+  std::vector<std::pair<std::string, double>> all(last.metrics.begin(), last.metrics.end());
+  if (last.loss) all.emplace(all.begin(), "loss", *last.loss);
+  if (all.empty()) return "";
+  std::string more;
+  for (size_t i = 1; i < all.size(); ++i) more += fmt::format("{} {}<br>", html_escaped(all[i].first), fixed(all[i].second, 4));
+  return tile("Held out", fixed(all[0].second, 4), html_escaped(all[0].first), more);
+}
+
 std::string quality_tile(const RunHistory& run) {
   if (run.evaluations.empty()) return "";
   const Evaluation& last = run.evaluations.back();
+  if (!last.bits_per_byte) return metrics_tile(last);
   std::string more;
   auto against = [&](const char* name, double theirs) {
-    const double less = 1 - last.bits_per_byte / theirs;
+    const double less = 1 - *last.bits_per_byte / theirs;
     if (!std::isfinite(less)) return;
     more += fmt::format("<span class=\"{}\">{:.1f} % {}</span> {}<br>", less > 0 ? "win" : "loss", std::abs(less) * 100,
                         less > 0 ? "below" : "above", name);
@@ -51,8 +63,8 @@ std::string quality_tile(const RunHistory& run) {
     against("gzip −9", run.baseline->gzip_bits_per_byte);
     against("xz −9", run.baseline->xz_bits_per_byte);
   }
-  if (more.empty()) more = "perplexity " + fixed(last.perplexity, 2);
-  return tile("Held-out text", fixed(last.bits_per_byte, 3), "bits/byte", more);
+  if (more.empty() && last.perplexity) more = "perplexity " + fixed(*last.perplexity, 2);
+  return tile("Held-out text", fixed(*last.bits_per_byte, 3), "bits/byte", more);
 }
 
 std::string loss_tile(const RunHistory& run) {
@@ -166,16 +178,41 @@ std::string troubles(const RunHistory& run) {
   return html + "</section>\n";
 }
 
+// What any evaluation of the run measured.
+struct EvaluationColumn {
+  std::string heading;
+  int decimals = 4;
+  std::function<std::optional<double>(const Evaluation&)> value;
+};
+
+std::vector<EvaluationColumn> evaluation_columns(const RunHistory& run) {
+  std::vector<EvaluationColumn> columns = {
+      {"loss", 4, &Evaluation::loss}, {"bits per byte", 4, &Evaluation::bits_per_byte}, {"perplexity", 2, &Evaluation::perplexity}};
+  for (const std::string& name : metric_names(run.evaluations)) {
+    columns.push_back({html_escaped(name), 4, [name](const Evaluation& e) { return metric(e.metrics, name); }});
+  }
+  std::erase_if(columns, [&](const EvaluationColumn& column) {
+    return std::ranges::none_of(run.evaluations, [&](const Evaluation& e) { return column.value(e).has_value(); });
+  });
+  return columns;
+}
+
 std::string evaluations(const RunHistory& run) {
   if (run.evaluations.size() < 2) return "";
+  const std::vector<EvaluationColumn> columns = evaluation_columns(run);
   std::string html = fmt::format(
       "<details><summary>All {} evaluations as a table</summary><div class=\"table\"><table><tr><th "
-      "class=\"n\">step</th>"
-      "<th class=\"n\">loss</th><th class=\"n\">bits per byte</th><th class=\"n\">perplexity</th></tr>\n",
+      "class=\"n\">step</th>",
       run.evaluations.size());
+  for (const EvaluationColumn& column : columns) html += fmt::format("<th class=\"n\">{}</th>", column.heading);
+  html += "</tr>\n";
   for (const Evaluation& e : run.evaluations) {
-    html += fmt::format("<tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
-                        count_text(e.step), fixed(e.loss, 4), fixed(e.bits_per_byte, 4), fixed(e.perplexity, 2));
+    html += fmt::format("<tr><td class=\"n\">{}</td>", count_text(e.step));
+    for (const EvaluationColumn& column : columns) {
+      const auto value = column.value(e);
+      html += fmt::format("<td class=\"n\">{}</td>", value ? fixed(*value, column.decimals) : "");
+    }
+    html += "</tr>\n";
   }
   return html + "</table></div></details>\n";
 }

@@ -91,11 +91,16 @@ Chart loss_chart(const RunHistory& run) {
   add_curve(chart, points, {.name = "training", .style = "train"});
 
   double ratio = 0;  // of the last evaluation, which reads the whole held-out part
+  const double none = std::nan("");
   for (const Evaluation& e : run.evaluations) {
-    if (e.loss > 0 && std::isfinite(e.bits_per_byte / e.loss) && e.bits_per_byte > 0) ratio = e.bits_per_byte / e.loss;
+    const double loss = e.loss.value_or(none), bits = e.bits_per_byte.value_or(none);
+    if (loss > 0 && std::isfinite(bits / loss) && bits > 0) ratio = bits / loss;
   }
   std::vector<Point> heldout;
-  for (const Evaluation& e : run.evaluations) heldout.push_back({static_cast<double>(e.step), ratio > 0 ? e.bits_per_byte : e.loss});
+  for (const Evaluation& e : run.evaluations) {
+    const auto& value = ratio > 0 ? e.bits_per_byte : e.loss;
+    if (value) heldout.push_back({static_cast<double>(e.step), *value});
+  }
   if (!heldout.empty()) {
     chart.series.push_back({.name = ratio > 0 ? "held out, bits per byte" : "held out",
                             .style = "eval",
@@ -216,6 +221,29 @@ void add_optional(std::vector<Chart>& charts, const RunHistory& run, Chart chart
   charts.push_back(std::move(chart));
 }
 
+// What a task measures, of the steps and of held-out data in one picture where both have the name.
+Chart metric_chart(const RunHistory& run, const std::string& name, const std::string& id) {
+  Chart chart{.id = id, .title = name, .x_max = last_step(run)};
+  std::vector<Point> trained, heldout;
+  for (const StepReport& step : run.steps) {
+    if (const auto value = metric(step.metrics, name)) trained.push_back({static_cast<double>(step.step), *value});
+  }
+  for (const Evaluation& e : run.evaluations) {
+    if (const auto value = metric(e.metrics, name)) heldout.push_back({static_cast<double>(e.step), *value});
+  }
+  if (!trained.empty()) add_curve(chart, trained, {.name = "training", .style = "train"});
+  if (!heldout.empty()) {
+    chart.series.push_back({.name = "held out", .style = "eval", .points = thinned(heldout, kBuckets), .dots = heldout.size() <= 50});
+  }
+  trained.insert(trained.end(), heldout.begin(), heldout.end());
+  std::vector<double> values = finite_values(trained);
+  const double least = quantile(values, 0), most = quantile(values, 1);
+  const double room = std::max((most - least) * 0.06, 1e-6 + std::abs(most) * 1e-3);
+  chart.y_low = least - room;
+  chart.y_high = most + room;
+  return chart;
+}
+
 }  // namespace
 
 double smoothing_window(size_t points) { return points < 60 ? 1 : std::max(5.0, static_cast<double>(points) / 40); }
@@ -237,6 +265,9 @@ std::vector<Chart> report_charts(const RunHistory& run) {
     add_optional(charts, run, {.id = "auxiliary", .title = "Auxiliary loss", .unit = "of the routers"},
                  {.name = "auxiliary", .style = "train"}, [](const StepReport& s) { return s.auxiliary_loss.value_or(std::nan("")); });
   }
+  std::set<std::string> names = metric_names(run.steps);
+  names.merge(metric_names(run.evaluations));
+  for (const std::string& name : names) charts.push_back(metric_chart(run, name, fmt::format("metric-{}", charts.size())));
   if (charts.size() % 2 == 0) {  // beside the wide first one the others stand in pairs
     charts.back().width = charts.front().width;
     charts.back().height = 200;

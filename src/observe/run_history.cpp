@@ -54,6 +54,11 @@ struct Gather {
 
 }  // namespace
 
+std::optional<double> metric(const Metrics& metrics, const std::string& name) {
+  const auto found = metrics.find(name);
+  return found == metrics.end() ? std::nullopt : std::optional(found->second);
+}
+
 RunHistory read_run(const std::filesystem::path& run) {
   Gather gather;
   for_each_event(events_file(run), [&](const Event& event) {

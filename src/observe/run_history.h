@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,17 @@ struct RunHistory {
   std::optional<End> end;              // of the latest process; none: it runs, or was killed
   int64_t repeated_steps = 0;          // done again after a resume
 };
+
+// Of what a task measures: the names that any of the records has, and one of them (none: it was not measured).
+std::optional<double> metric(const Metrics& metrics, const std::string& name);
+template <class Record>
+std::set<std::string> metric_names(const std::vector<Record>& records) {
+  std::set<std::string> names;
+  for (const Record& record : records) {
+    for (const auto& [name, value] : record.metrics) names.insert(name);
+  }
+  return names;
+}
 
 RunHistory read_run(const std::filesystem::path& run);  // a run folder or an events.jsonl
 

@@ -114,9 +114,16 @@ void TensorBoard::on(const Event& event) {
     if (step->mfu) scalars.emplace_back("mfu", *step->mfu);
     if (step->mfu_full_attention) scalars.emplace_back("mfu_full_attention", *step->mfu_full_attention);
     if (step->auxiliary_loss) scalars.emplace_back("auxiliary_loss", *step->auxiliary_loss);
+    for (const auto& [name, value] : step->metrics) scalars.emplace_back(name, value);
     append(tensorboard_scalars(now, step->step, scalars));
   } else if (const auto* evaluation = std::get_if<Evaluation>(&event.body)) {
-    append(tensorboard_scalars(now, evaluation->step, {{"bits_per_byte", evaluation->bits_per_byte}, {"heldout_loss", evaluation->loss}}));
+    std::vector<std::pair<std::string_view, double>> scalars;
+    if (evaluation->bits_per_byte) scalars.emplace_back("bits_per_byte", *evaluation->bits_per_byte);
+    if (evaluation->loss) scalars.emplace_back("heldout_loss", *evaluation->loss);
+    std::vector<std::string> tags;  // a step's metric may have the same name
+    tags.reserve(evaluation->metrics.size());
+    for (const auto& [name, value] : evaluation->metrics) scalars.emplace_back(tags.emplace_back("heldout_" + name), value);
+    append(tensorboard_scalars(now, evaluation->step, scalars));
   } else if (const auto* resume = std::get_if<Resume>(&event.body)) {
     append(tensorboard_session_start(now, resume->step + 1));
   }

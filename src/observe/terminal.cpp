@@ -25,6 +25,12 @@ std::string tagged(std::string_view style, const char* tag, const std::string& t
   return fmt::format("{}{:<{}}{} {}\n", style, tag, kTagWidth, style.empty() ? "" : kPlain, text);
 }
 
+std::string metrics_text(const Metrics& metrics) {
+  std::string text;
+  for (const auto& [name, value] : metrics) text += fmt::format("  {} {}", printable(name), fixed(value, 4));
+  return text;
+}
+
 std::string share(const std::optional<double>& value) { return value ? fixed(*value * 100, 1) + "%" : "-"; }
 
 }  // namespace
@@ -68,22 +74,23 @@ void Terminal::show(const StepReport& step) {
   if (lines_ % std::max<int64_t>(1, options_.headings_every) == 0) headings();
   ++lines_;
   line(unusual ? kRed : kBlue, "train",
-       fmt::format("{}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>6}  {:>8}  {:>8}  {:>9}{}", position(step.step), fixed(step.loss, 4),
+       fmt::format("{}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>6}  {:>8}  {:>8}  {:>9}{}{}", position(step.step), fixed(step.loss, 4),
                    fixed(step.grad_norm, 3), scientific(step.learning_rate), milliseconds_text(step.milliseconds),
                    grouped(step.tokens_per_second), share(step.mfu), share(step.mfu_full_attention),
                    compact(static_cast<double>(step.tokens)),
-                   step.data_wait_milliseconds ? milliseconds_text(*step.data_wait_milliseconds) : "-",
+                   step.data_wait_milliseconds ? milliseconds_text(*step.data_wait_milliseconds) : "-", metrics_text(step.metrics),
                    step.skipped.value_or(false) ? "  skipped" : ""));
 }
 
 void Terminal::show(const Evaluation& evaluation) {
-  std::string baselines;
-  if (baseline_) {
-    baselines = fmt::format("   (gzip -9 {}, xz -9 {})", fixed(baseline_->gzip_bits_per_byte, 4), fixed(baseline_->xz_bits_per_byte, 4));
+  std::string text = position(evaluation.step) + "  " + fmt::format("{:>9}", evaluation.loss ? fixed(*evaluation.loss, 4) : "");
+  if (evaluation.bits_per_byte) text += fmt::format("  {} bits per byte", fixed(*evaluation.bits_per_byte, 4));
+  if (evaluation.perplexity) text += fmt::format("   perplexity {}", fixed(*evaluation.perplexity, 2));
+  text += metrics_text(evaluation.metrics);
+  if (baseline_ && evaluation.bits_per_byte) {
+    text += fmt::format("   (gzip -9 {}, xz -9 {})", fixed(baseline_->gzip_bits_per_byte, 4), fixed(baseline_->xz_bits_per_byte, 4));
   }
-  line(kGreen, "eval",
-       fmt::format("{}  {:>9}  {} bits per byte   perplexity {}{}", position(evaluation.step), fixed(evaluation.loss, 4),
-                   fixed(evaluation.bits_per_byte, 4), fixed(evaluation.perplexity, 2), baselines));
+  line(kGreen, "eval", text);
 }
 
 void Terminal::show(const CompressionBaseline& baseline) {

@@ -83,18 +83,17 @@ StepWork Pretrain::prepare(int64_t step) {
   micro_batches_ = data::micro_batches(batch, recipe_.train.micro_batch);
   return {.micro_batches = static_cast<int64_t>(micro_batches_.size()),
           .weight = static_cast<double>(batch.target_tokens),
-          .tokens = static_cast<int64_t>(batch.inputs.size()),
-          .epoch = epochs_after(step)};
+          .tokens = static_cast<int64_t>(batch.inputs.size())};
 }
 
-Tensor Pretrain::loss(model::Context& context, int64_t micro_batch) {
+Tensor Pretrain::forward(model::Context& context, int64_t micro_batch, const Tensor&) {
   const data::Batch& batch = micro_batches_[static_cast<size_t>(micro_batch)];
   const layout::SequenceView view(batch.layout);
   const Tensor hidden = decoder_.hidden(context, to_tensor(batch.inputs, decoder_.device()), view);
   return decoder_.loss(context, hidden, to_tensor(batch.labels, decoder_.device()), view);
 }
 
-std::optional<TaskEvaluation> Pretrain::evaluate(bool whole, const std::function<bool()>& go_on) {
+std::optional<observe::Metrics> Pretrain::evaluate(bool whole, const std::function<bool()>& go_on) {
   const MemoryPurposeScope scope(MemoryPurpose::kActivations);
   const auto held_out = data_.held_out();
   if (held_out.empty()) return std::nullopt;
@@ -103,7 +102,13 @@ std::optional<TaskEvaluation> Pretrain::evaluate(bool whole, const std::function
                                            .limit_tokens = whole ? 0 : recipe_.train.evaluate_tokens});
   const auto result = evaluate::evaluate(decoder_, reader, [&](int64_t) { return go_on(); });
   if (!result) return std::nullopt;
-  return TaskEvaluation{result->loss, result->bits_per_byte, result->perplexity};
+  return observe::Metrics{{"loss", result->loss}, {"bits_per_byte", result->bits_per_byte}, {"perplexity", result->perplexity}};
+}
+
+nlohmann::json Pretrain::data_position(int64_t step) const { return data::to_json(loader_.position_before(step - 1)); }
+
+void Pretrain::require_same_data(const nlohmann::json& saved, int64_t step) const {
+  data::require_same_data(data::data_position_from_json(saved), loader_.position_before(step - 1));
 }
 
 std::optional<TaskSample> Pretrain::sample() {

@@ -22,14 +22,14 @@ class Pretrain final : public Task {
   model::ParameterSet& parameters() override { return decoder_.parameters(); }
   const Precision& precision() const override { return decoder_.precision(); }
   model::Decoder& decoder() { return decoder_; }
-  data::DataPosition position_before(int64_t step) const { return loader_.position_before(step - 1); }
-
-  double epochs_after(int64_t step) const { return loader_.epochs_at(step); }  // the loader's next step is step + 1 of the trainer
 
   StepWork prepare(int64_t step) override;
-  Tensor loss(model::Context& context, int64_t micro_batch) override;
-  std::optional<TaskEvaluation> evaluate(bool whole, const std::function<bool()>& go_on) override;
+  Tensor forward(model::Context& context, int64_t micro_batch, const Tensor&) override;
+  std::optional<observe::Metrics> evaluate(bool whole, const std::function<bool()>& go_on) override;
   std::optional<TaskSample> sample() override;
+  nlohmann::json data_position(int64_t step) const override;
+  void require_same_data(const nlohmann::json& saved, int64_t step) const override;
+  double epochs_after(int64_t step) const override { return loader_.epochs_at(step); }  // the loader's next step is step + 1 of the trainer
 
  private:
   recipe::Recipe recipe_;

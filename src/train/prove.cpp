@@ -10,7 +10,6 @@
 #include "base/random.h"
 #include "comm/run_ranks.h"
 #include "model/decoder.h"
-#include "parallel/collectives.h"
 #include "tensor/to_tensor.h"
 #include "train/step.h"
 
@@ -77,25 +76,22 @@ class ProofTask final : public Task {
     return work;
   }
 
-  Tensor loss(model::Context& context, int64_t micro_batch) override {
+  Tensor forward(model::Context& context, int64_t micro_batch, const Tensor& entering) override {
     const Batch& batch = micro_batches_[static_cast<size_t>(micro_batch)];
-    const layout::SequenceView view(batch.layout, ranks_.share(split_));
+    const layout::SequenceView view = view_of(batch);
     const Tensor ids = to_tensor(picked(batch.ids, view.token_index)), labels = to_tensor(picked(batch.labels, view.token_index));
-    const int64_t stages = ranks_.place().mesh.size(Axis::kPp), stage = ranks_.place().stage();
-    if (stages == 1) return decoder_.loss(context, decoder_.hidden(context, ids, view), labels, view);
-    comm::Communicator& pipeline = ranks_.groups()->over({Axis::kPp});
-    const Tensor entering = stage == 0 ? decoder_.embed(context, ids, view)
-                                       : parallel::receive_on(pipeline, stage - 1, {view.own.length, decoder_.config().hidden},
-                                                              decoder_.precision().compute, "hidden states");
-    const Tensor leaving = decoder_.layers(context, entering, view);
-    if (stage < stages - 1) return parallel::send_on(pipeline, stage + 1, leaving, "hidden states");
-    return decoder_.loss(context, decoder_.normed(leaving), labels, view);
+    const layout::MeshRank& place = ranks_.place();
+    if (place.mesh.size(Axis::kPp) == 1) return decoder_.loss(context, decoder_.hidden(context, ids, view), labels, view);
+    const Tensor leaving = decoder_.layers(context, entering.defined() ? entering : decoder_.embed(context, ids, view), view);
+    return place.last_stage() ? decoder_.loss(context, decoder_.normed(leaving), labels, view) : leaving;
+  }
+  StageInput stage_input(int64_t micro_batch) const override {
+    return {{view_of(micro_batches_[static_cast<size_t>(micro_batch)]).own.length, decoder_.config().hidden}, decoder_.precision().compute};
   }
 
-  std::optional<TaskEvaluation> evaluate(bool, const std::function<bool()>&) override { return std::nullopt; }
-  std::optional<TaskSample> sample() override { return std::nullopt; }
-
  private:
+  layout::SequenceView view_of(const Batch& batch) const { return {batch.layout, ranks_.share(split_)}; }
+
   const parallel::Ranks& ranks_;
   layout::ContextSplit split_;
   model::Decoder decoder_;

@@ -31,6 +31,7 @@ struct StepResult {
   double loss = 0;            // mean per unit of weight, auxiliary losses not included
   double auxiliary_loss = 0;  // mean likewise; of the experts' routers
   double gradient_norm = 0;   // before clipping
+  observe::Metrics metrics;   // what else the task measures, means over all ranks
   StepWork work;
   double data_wait_milliseconds = 0;
   std::optional<BadValue> skipped;  // nothing was changed

@@ -8,6 +8,8 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "checkpoint/load.h"
+#include "checkpoint/saved_recipe.h"
+#include "recipe/difference.h"
 #include "recipe/write.h"
 #include "storage/catalog.h"
 #include "tensor/device.h"
@@ -38,45 +40,64 @@ bool ended_at(const std::filesystem::path& events, int64_t step) {
   return ended;
 }
 
+// A run whose checkpoints are all damaged does not begin anew by itself: a person may save them, or say so.
+[[noreturn]] void refuse_to_begin_anew(const std::vector<storage::Search::Rejected>& rejected, const TrainerOptions& options) {
+  std::string found;
+  for (const auto& each : rejected) found += fmt::format("{}{}: {}", found.empty() ? "" : "\n", each.path.filename().string(), each.reason);
+  throw Error({.code = ExitCode::kCheckpoint,
+               .what = "the run cannot go on: none of its checkpoints can be used",
+               .expected = "at least one that is whole",
+               .found = found,
+               .where = (options.run_folder / "checkpoints").string(),
+               .hint = "bring one back from a copy, or begin anew with --fresh: the folder is moved aside, not deleted"});
+}
+
+std::vector<checkpoint::StateProvider*> with_state_of(Task& task, std::vector<checkpoint::StateProvider*> all) {
+  for (checkpoint::StateProvider* provider : task.state()) all.push_back(provider);
+  return all;
+}
+
 }  // namespace
 
-Trainer::Trainer(Task& task, optim::Optimizer& optimizer, observe::EventWriter& events, storage::FileSystem& files, TrainerOptions options)
+Trainer::Trainer(Task& task, optim::Optimizer& optimizer, observe::EventWriter& events, storage::FileSystem& files, RunControl& control,
+                 TrainerOptions options)
     : task_(task),
       optimizer_(optimizer),
       events_(events),
       files_(files),
+      control_(control),
       options_(std::move(options)),
       schedule_(options_.recipe.recipe.optim, options_.recipe.recipe.train),
+      optimizer_state_(optimizer),
+      state_(with_state_of(task, {&optimizer_state_, &counters_})),
       saver_(files, [this] {
         checkpoint::SaverOptions saver = saver_options(options_, events_.generation());
         saver.on_result = [this](const checkpoint::SaveResult& result) { on_save_ended(result); };
         return saver;
       }()) {}
 
-int64_t Trainer::resume() {
+nlohmann::json Trainer::Counters::facts() { return {{"tokens", tokens}, {"skipped", skipped}, {"skipped_in_a_row", skipped_in_a_row}}; }
+
+void Trainer::Counters::restore(const checkpoint::SavedFacts& facts) {
+  tokens = facts.whole_number("tokens");
+  skipped = facts.whole_number("skipped");
+  skipped_in_a_row = facts.whole_number("skipped_in_a_row");
+}
+
+Resumed Trainer::resume() {
   const auto search = storage::find_newest_valid(files_, options_.run_folder / "checkpoints");
+  if (!search.newest && !search.rejected.empty()) refuse_to_begin_anew(search.rejected, options_);
   for (const auto& rejected : search.rejected) log_warning("passed over {}: {}", rejected.path.string(), rejected.reason);
-  if (!search.newest) return 0;
+  if (!search.newest) return {};
   const storage::Manifest& saved = search.newest->manifest();
-  if (options_.check_saved) options_.check_saved(*search.newest);
-  checkpoint::load_training_state(*search.newest, optimizer_);
-  const auto number = [&](const char* key) {
-    if (!saved.state.contains(key) || !saved.state[key].is_number_integer()) {
-      throw Error({.code = ExitCode::kCheckpoint,
-                   .what = "the checkpoint lacks a part of the training state",
-                   .expected = fmt::format("state.{}", key),
-                   .where = search.newest->folder().string()});
-    }
-    return saved.state[key].get<int64_t>();
-  };
-  optimizer_.set_steps(number("optimizer_steps"));
-  tokens_ = number("tokens");
-  skipped_ = number("skipped");
-  skipped_in_a_row_ = number("skipped_in_a_row");
+  const recipe::LoadedRecipe earlier = checkpoint::saved_recipe(*search.newest);
+  recipe::refuse_changed(earlier, options_.recipe);
+  task_.require_same_data(saved.data_position, saved.step + 1);
+  checkpoint::load_training_state(*search.newest, state_);
   step_ = saved_step_ = parent_step_ = saved.step;
   if (step_ >= train().steps) judged_ = ended_at(events_.path(), step_);
   events_.write(observe::Resume{.step = step_});
-  return step_;
+  return {.step = step_, .earlier = earlier.recipe};
 }
 
 storage::Manifest Trainer::manifest() const {
@@ -84,15 +105,13 @@ storage::Manifest Trainer::manifest() const {
   manifest.run_id = events_.run();
   manifest.parent_step = parent_step_;
   manifest.wall_time = wall_time_text(wall_time_s());
-  manifest.data_position = options_.data_position ? options_.data_position(step_ + 1) : nlohmann::json::object();
+  manifest.data_position = task_.data_position(step_ + 1);
   manifest.recipe = {{"toml", recipe::to_toml(options_.recipe)}};
   manifest.environment = options_.environment;
-  manifest.state = {
-      {"optimizer_steps", optimizer_.steps()}, {"tokens", tokens_}, {"skipped", skipped_}, {"skipped_in_a_row", skipped_in_a_row_}};
   return manifest;
 }
 
-void Trainer::save() { saver_.save(step_, optimizer_.state(), manifest()); }
+void Trainer::save() { saver_.save(step_, state_, manifest()); }
 
 void Trainer::on_save_ended(const checkpoint::SaveResult& result) {
   if (!result.failure) {
@@ -118,7 +137,7 @@ void Trainer::save_at_the_end() {
     if (attempt > 0) {
       if (attempt > kRetryPauses_s.size()) break;
       log_warning("saving step {} again in {:.0f} s; a signal ends the wait", step_, kRetryPauses_s[attempt - 1]);
-      if (!options_.pause(kRetryPauses_s[attempt - 1])) break;
+      if (!control_.pause(kRetryPauses_s[attempt - 1])) break;
     }
     save();
     saver_.wait();
@@ -134,7 +153,7 @@ void Trainer::save_at_the_end() {
 // A signal or the clock; the first of them stands.
 bool Trainer::stopping() {
   if (outcome_.reason != "finished") return true;
-  outcome_.signal = options_.stop_requested ? options_.stop_requested() : 0;
+  outcome_.signal = control_.stop_requested();
   if (outcome_.signal != 0) {
     outcome_.reason = "signal";
   } else if (until_s_ > 0 && wall_time_s() >= until_s_) {
@@ -146,9 +165,8 @@ bool Trainer::stopping() {
 void Trainer::evaluate(bool whole) {
   const auto evaluation = task_.evaluate(whole, [this] { return !stopping(); });
   if (!evaluation) return;
-  events_.write(observe::Evaluation{
-      .step = step_, .loss = evaluation->loss, .bits_per_byte = evaluation->bits_per_byte, .perplexity = evaluation->perplexity});
-  if (options_.on_evaluated) options_.on_evaluated();
+  events_.write(observe::evaluation_of(step_, *evaluation));
+  control_.evaluated();
 }
 
 // Of the state at the end: the whole evaluation, and a sample.
@@ -162,7 +180,7 @@ void Trainer::report(const StepResult& result, double milliseconds) {
   const double tokens_per_second = static_cast<double>(result.work.tokens) / (milliseconds * 1e-3);
   observe::StepReport report{.step = step_,
                              .loss = result.loss,
-                             .tokens = tokens_,
+                             .tokens = counters_.tokens,
                              .tokens_per_second = tokens_per_second,
                              .grad_norm = result.gradient_norm,
                              .learning_rate = schedule_.learning_rate(step_),
@@ -177,7 +195,8 @@ void Trainer::report(const StepResult& result, double milliseconds) {
   report.data_wait_milliseconds = result.data_wait_milliseconds;
   report.auxiliary_loss = result.auxiliary_loss;
   report.resident_bytes = resident_bytes();
-  if (result.work.epoch > 0) report.epoch = result.work.epoch;
+  if (const double epochs = task_.epochs_after(step_); epochs > 0) report.epoch = epochs;
+  report.metrics = result.metrics;
   if (result.skipped) {
     report.skipped = true;
     events_.write(observe::NonFinite{
@@ -187,9 +206,9 @@ void Trainer::report(const StepResult& result, double milliseconds) {
 }
 
 void Trainer::refuse_nonfinite(const BadValue& bad) const {
-  if (train().skip_nonfinite && skipped_in_a_row_ < train().nonfinite_limit) return;
+  if (train().skip_nonfinite && counters_.skipped_in_a_row < train().nonfinite_limit) return;
   throw Error({.code = ExitCode::kNumeric,
-               .what = train().skip_nonfinite ? fmt::format("{} steps in a row gave a NaN or Inf", skipped_in_a_row_)
+               .what = train().skip_nonfinite ? fmt::format("{} steps in a row gave a NaN or Inf", counters_.skipped_in_a_row)
                                               : "the step gave a NaN or Inf, and none may be skipped (train.skip_nonfinite)",
                .found = fmt::format("{} of {} in the {} pass", bad.tensor, bad.layer, bad.phase),
                .where = fmt::format("step {}", step_),
@@ -204,9 +223,9 @@ void Trainer::one_step() {
                                       .seed = static_cast<uint64_t>(train().seed)});
   synchronize(task_.parameters().device());  // the update may only be queued, and its time belongs to this step
   ++step_;
-  tokens_ += result.work.tokens;
-  skipped_in_a_row_ = result.skipped ? skipped_in_a_row_ + 1 : 0;
-  skipped_ += result.skipped ? 1 : 0;
+  counters_.tokens += result.work.tokens;
+  counters_.skipped_in_a_row = result.skipped ? counters_.skipped_in_a_row + 1 : 0;
+  counters_.skipped += result.skipped ? 1 : 0;
   report(result, watch.milliseconds());
   if (result.skipped) refuse_nonfinite(*result.skipped);
 }
@@ -214,10 +233,10 @@ void Trainer::one_step() {
 void Trainer::steps() {
   const auto due = [&](int64_t every) { return every > 0 && step_ % every == 0; };
   while (step_ < train().steps && !stopping()) {
-    if (options_.continued && options_.continued()) events_.require_still_ours();
+    if (control_.continued()) events_.require_still_ours();
     one_step();
     saver_.poll();
-    if (due(train().checkpoint_every) || (options_.save_requested && options_.save_requested())) save();
+    if (due(train().checkpoint_every) || control_.save_requested()) save();
     if (due(train().evaluate_every) && step_ < train().steps) evaluate(false);
   }
 }
@@ -228,7 +247,7 @@ Outcome Trainer::run() {
   try {
     steps();
     save_at_the_end();
-    if (options_.on_trained) options_.on_trained();
+    control_.trained();
     if (!stopping() && !judged_) judge();
     events_.write(observe::End{.reason = outcome_.reason, .step = step_});
   } catch (const Error& error) {

@@ -1,7 +1,7 @@
 // Trainer: the loop. Steps, evaluations, checkpoints, signals, the numeric guard and the events that tell of them; it knows no model.
 // A process may hold several trainers in several threads: signals and the logger are the only things they share.
 //
-// What ends a run: all steps done, train.until_time, a stop request (signal; see stop_requested), too many skipped steps in a row, or
+// What ends a run: all steps done, train.until_time, a stop request (RunControl), too many skipped steps in a row, or
 // a single one without train.skip_nonfinite (Error 67), a later start of the same run (Error 76: nothing more is written). The state at
 // the end is saved first, and the whole evaluation and the sample come after it: whoever ends them ends no training. A start that
 // finds all steps done and these two not does them then. `Outcome::reason` says why the run ended.
@@ -14,12 +14,13 @@
 #include <functional>
 #include <string>
 
-#include "base/signals.h"
+#include "checkpoint/optimizer_state.h"
 #include "checkpoint/save.h"
 #include "observe/event_log.h"
 #include "optim/schedule.h"
 #include "recipe/load.h"
 #include "storage/checkpoint_files.h"
+#include "train/run_control.h"
 #include "train/step.h"
 #include "train/task.h"
 
@@ -28,18 +29,10 @@ namespace longhaul::train {
 struct TrainerOptions {
   recipe::LoadedRecipe recipe;
   std::filesystem::path run_folder;
-  std::function<nlohmann::json(int64_t next_step)> data_position;     // for checkpoints
-  std::function<void(const storage::Checkpoint& saved)> check_saved;  // on resume: throws when it is of another run
-  nlohmann::json environment = nlohmann::json::object();              // for checkpoints
-  double flops_per_token = 0;                                         // model FLOPs, forward and backward, causal; 0: no MFU
-  double flops_per_token_full_attention = 0;                          // the other convention (plan/flops.h)
-  double peak_flops_per_second = 0;                                   // measured; 0: no MFU
-  std::function<int()> stop_requested;                                // a signal number, or 0
-  std::function<bool()> save_requested;
-  std::function<bool()> continued;                                   // true once after the process was stopped and woken
-  std::function<bool(double seconds)> pause = pause_unless_stopped;  // before a failed last save is tried again; false: give it up
-  std::function<void()> on_evaluated;                                // after each evaluation
-  std::function<void()> on_trained;                                  // once no step follows and the state is saved
+  nlohmann::json environment = nlohmann::json::object();  // for checkpoints
+  double flops_per_token = 0;                             // model FLOPs, forward and backward, causal; 0: no MFU
+  double flops_per_token_full_attention = 0;              // the other convention (plan/flops.h)
+  double peak_flops_per_second = 0;                       // measured; 0: no MFU
 };
 
 struct Outcome {
@@ -49,16 +42,29 @@ struct Outcome {
   bool saved = true;  // the state at `step` is on the disk
 };
 
+struct Resumed {
+  int64_t step = 0;                       // it stands at; 0: from the start
+  std::optional<recipe::Recipe> earlier;  // what the steps so far were done with
+};
+
 class Trainer {
  public:
-  Trainer(Task& task, optim::Optimizer& optimizer, observe::EventWriter& events, storage::FileSystem& files, TrainerOptions options);
+  Trainer(Task& task, optim::Optimizer& optimizer, observe::EventWriter& events, storage::FileSystem& files, RunControl& control,
+          TrainerOptions options);
 
-  // Continues from the newest valid checkpoint of the run folder, if there is one. Returns the step it stands at, 0: from the start.
-  int64_t resume();
+  // Continues from the newest valid checkpoint of the run folder, if there is one: of the same run, with the same data (kUsage, kData). Where
+  // there are only damaged ones it begins nothing (kCheckpoint).
+  Resumed resume();
   Outcome run();
   int64_t step() const { return step_; }
+  checkpoint::Providers state() const { return state_; }  // all that a checkpoint of the run keeps
 
  private:
+  struct Counters final : checkpoint::StateProvider {
+    int64_t tokens = 0, skipped = 0, skipped_in_a_row = 0;
+    nlohmann::json facts() override;
+    void restore(const checkpoint::SavedFacts& facts) override;
+  };
   void steps();
   void one_step();
   void report(const StepResult& result, double milliseconds);
@@ -76,10 +82,14 @@ class Trainer {
   optim::Optimizer& optimizer_;
   observe::EventWriter& events_;
   storage::FileSystem& files_;
+  RunControl& control_;
   TrainerOptions options_;
   optim::TrainSchedule schedule_;
   parallel::Ranks ranks_;
-  int64_t step_ = 0, tokens_ = 0, skipped_ = 0, skipped_in_a_row_ = 0;
+  Counters counters_;
+  checkpoint::OptimizerState optimizer_state_;
+  std::vector<checkpoint::StateProvider*> state_;
+  int64_t step_ = 0;
   int64_t saved_step_ = -1;  // newest on the disk; -1: none
   int64_t parent_step_ = -1;
   bool judged_ = false;  // an earlier process has evaluated the state at the end

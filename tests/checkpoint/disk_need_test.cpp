@@ -69,7 +69,7 @@ TEST(DiskNeed, WarnsWhenOneOrAllOfThemDoNotFit) {
   }
   const int64_t there = with_free(0).there_bytes;
   int64_t state_bytes = 0;
-  for (const auto& tensor : training.state()) state_bytes += static_cast<int64_t>(tensor.view.nbytes());
+  for (const auto& tensor : training.tensors()) state_bytes += static_cast<int64_t>(tensor.view.nbytes());
   EXPECT_GE(there, 3 * state_bytes);
   EXPECT_EQ(with_free(4 * one - there).warning(), std::nullopt);
   EXPECT_TRUE(with_free(one - 1).warning());

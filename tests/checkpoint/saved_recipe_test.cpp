@@ -6,6 +6,7 @@
 
 #include <fstream>
 
+#include "checkpoint/naming.h"
 #include "checkpoint/open_model.h"
 #include "training_for_tests.h"
 
@@ -53,8 +54,8 @@ TEST_F(SavedModel, OpensFromItsCheckpointAlone) {
   for (const auto& parameter : model.decoder->parameters().all()) {
     const auto& parts = parameter->parts;
     for (size_t i = 0; i < parts.size(); ++i) {
-      for (const auto& tensor : training_.state()) {
-        if (tensor.kind != "master" || tensor.name != parts[i].spec.tensor.name) continue;
+      for (const auto& tensor : training_.tensors()) {
+        if (tensor.role != kWeightRole || tensor.name != parts[i].spec.tensor.name) continue;
         EXPECT_TRUE(at::equal(parameter->part_of(parameter->value.detach(), i), tensor.view)) << tensor.name;
       }
     }

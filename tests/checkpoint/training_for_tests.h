@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "checkpoint/optimizer_state.h"
 #include "checkpoint/save.h"
 #include "model/decoder.h"
 #include "optim/optimizer.h"
@@ -29,10 +30,12 @@ struct TinyTraining {
   model::Decoder decoder = testing::filled_decoder(recipe.recipe.model, "fp32");
   std::unique_ptr<optim::Optimizer> optimizer = optim::make_optimizer(recipe.recipe.optim, decoder.parameters(), Precision::named("fp32"));
 
-  std::vector<optim::StateTensor> state() { return optimizer->state(); }
+  OptimizerState optimizer_state{*optimizer};
+
+  std::vector<StateProvider*> state() { return {&optimizer_state}; }
+  std::vector<StateEntry> tensors() { return tensors_of(state()); }
   void add_to_weights(double value) {
-    const at::NoGradGuard guard;
-    for (auto& tensor : state()) tensor.view.add_(value);
+    for (auto& entry : tensors()) entry.view.add_(value);
   }
   storage::Manifest manifest() const {
     storage::Manifest manifest{.run_id = "tiny"};

@@ -110,6 +110,25 @@ TEST(Compare, LengthsNanAndEvaluations) {
   EXPECT_EQ(result.differences[1].field, "evaluation.loss");
 }
 
+TEST(Compare, WhatATaskMeasures) {
+  const TemporaryFolder folder;
+  auto a = steps(3), b = steps(3);
+  for (auto* events : {&a, &b}) {
+    for (int64_t step = 1; step <= 3; ++step) step_of(*events, step).metrics["accuracy"] = 0.5;
+  }
+  step_of(b, 2).metrics["accuracy"] = 0.25;
+  a.push_back(evaluation_of(3, {{"solved", 1}}));
+  b.push_back(evaluation_of(3, {{"solved", 0}}));
+  write_run(folder / "a", a);
+  write_run(folder / "b", b);
+  const auto result = compare(folder / "a", folder / "b");
+  ASSERT_EQ(result.differences.size(), 2u);
+  EXPECT_EQ(result.differences[0].field, "metrics.accuracy");
+  EXPECT_EQ(result.differences[0].step, 2);
+  EXPECT_EQ(result.differences[0].largest, 0.25);
+  EXPECT_EQ(result.differences[1].field, "evaluation.solved");
+}
+
 TEST(Compare, RunsWithoutACommonStepAreNotEqual) {
   const TemporaryFolder folder;
   write_run(folder / "a", steps(0));

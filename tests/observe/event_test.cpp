@@ -72,6 +72,33 @@ TEST(Event, NonFiniteNumbersAreNullWithANote) {
   EXPECT_EQ(read.learning_rate, -infinity);
 }
 
+TEST(Event, WhatATaskMeasuresGoesByItsNames) {
+  const StepReport step{.metrics = {{"accuracy", 1.0 / 3}, {"reward/\"mean\"", std::nan("")}}};
+  EXPECT_THAT(line_of(step), HasSubstr(R"("metrics":{"accuracy":0.33333333333333331,"reward/\"mean\"":null},)"
+                                       R"("note":"metrics.reward/\"mean\"=nan")"));
+  const Metrics read = through_json(step).metrics;
+  ASSERT_EQ(read.size(), 2u);
+  EXPECT_EQ(read.at("accuracy"), 1.0 / 3);
+  EXPECT_TRUE(std::isnan(read.at("reward/\"mean\"")));
+  EXPECT_TRUE(through_json(StepReport{}).metrics.empty());
+  EXPECT_THAT(
+      refusal(
+          R"({"schema":1,"run":"r","generation":2,"rank":0,"wall_time":1,"monotonic_ns":7,"event":"evaluation","step":1,"metrics":[1]})"),
+      HasSubstr("numbers by name"));
+}
+
+// The three numbers of text keep the fields that they have always had.
+TEST(Event, AnEvaluationsNamedNumbers) {
+  const Evaluation of_text = evaluation_of(3, {{"bits_per_byte", 2}, {"loss", 1}, {"perplexity", 4}});
+  const std::string line = line_of(of_text);
+  EXPECT_EQ(line.substr(line.find("\"step\"")),
+            R"("step":3,"loss":1.0000000000000000,"bits_per_byte":2.0000000000000000,"perplexity":4.0000000000000000})");
+  const Evaluation other = through_json(evaluation_of(3, {{"loss", 0.5}, {"solved", 0.25}}));
+  EXPECT_EQ(other.loss, 0.5);
+  EXPECT_FALSE(other.bits_per_byte);
+  EXPECT_EQ(other.metrics, (Metrics{{"solved", 0.25}}));
+}
+
 TEST(Event, OptionalFieldsAreLeftOutWhenUnset) {
   EXPECT_EQ(line_of(StepReport{}).find("mfu"), std::string::npos);
   const auto step = through_json(StepReport{.mfu = 0.5, .mfu_full_attention = 0.625, .resident_bytes = 9, .skipped = true, .epoch = 1.5});

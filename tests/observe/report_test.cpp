@@ -91,6 +91,24 @@ TEST(Report, OneStepWithoutEvaluation) {
   EXPECT_THAT(page, Not(HasSubstr("=\"nan\"")));
 }
 
+TEST(Report, WhatATaskMeasuresHasAChartAndAColumn) {
+  const TemporaryFolder folder;
+  {
+    EventWriter events({.path = folder / "events.jsonl"});
+    for (int64_t step = 1; step <= 4; ++step) {
+      const double share = 0.2 * static_cast<double>(step);
+      events.write(StepReport{.step = step, .loss = 1 / share, .metrics = {{"accuracy <u>", share}}});
+      events.write(evaluation_of(step, {{"accuracy <u>", share / 2}, {"loss", 2 / share}, {"won", share}}));
+    }
+  }
+  const std::string html = read_text(write_report(folder.path()));
+  expect_balanced(html);
+  EXPECT_EQ(count(html, "id=\"metric-"), 2);
+  EXPECT_THAT(html, AllOf(HasSubstr("accuracy &lt;u&gt;"), Not(HasSubstr("<u>")), HasSubstr("<th class=\"n\">won</th>"),
+                          Not(HasSubstr("perplexity</th>")), Not(HasSubstr("bits/byte"))));
+  EXPECT_THAT(html, HasSubstr("<td class=\"n\">4</td><td class=\"n\">2.5000</td><td class=\"n\">0.4000</td><td class=\"n\">0.8000</td>"));
+}
+
 TEST(Report, NoStepAtAll) {
   const TemporaryFolder folder;
   { EventWriter({.path = folder / "events.jsonl"}).write(RunStart{.name = "new"}); }

@@ -63,8 +63,9 @@ TEST(TensorBoard, EveryProcessWritesANewFileThatSortsLater) {
   const TemporaryFolder folder;
   {
     TensorBoard first(folder / "tensorboard");
-    first.on({.common = {.wall_time = 1.79e9}, .body = StepReport{.step = 1, .loss = 2, .mfu = 0.4, .mfu_full_attention = 0.5}});
-    first.on({.common = {.wall_time = 1.79e9 + 1}, .body = Evaluation{.step = 1, .bits_per_byte = 1.7}});
+    first.on({.common = {.wall_time = 1.79e9},
+              .body = StepReport{.step = 1, .loss = 2, .mfu = 0.4, .mfu_full_attention = 0.5, .metrics = {{"accuracy", 0.5}}}});
+    first.on({.common = {.wall_time = 1.79e9 + 1}, .body = evaluation_of(1, {{"bits_per_byte", 1.7}, {"solved", 0.5}, {"won", 0.25}})});
   }
   TensorBoard second(folder / "tensorboard");
   second.on({.common = {.wall_time = 1.79e9}, .body = RunStart{}});  // in the same second
@@ -79,9 +80,9 @@ TEST(TensorBoard, EveryProcessWritesANewFileThatSortsLater) {
   const auto first = messages_of(folder / "tensorboard" / files[0].filename());
   ASSERT_EQ(first.size(), 3u);
   EXPECT_THAT(first[0], EndsWith("brain.Event:2"));
-  for (const char* tag : {"loss", "grad_norm", "learning_rate", "tokens_per_second", "mfu", "mfu_full_attention"})
+  for (const char* tag : {"loss", "grad_norm", "learning_rate", "tokens_per_second", "mfu", "mfu_full_attention", "accuracy"})
     EXPECT_THAT(first[1], HasSubstr(tag));
-  EXPECT_THAT(first[2], HasSubstr("bits_per_byte"));
+  for (const char* tag : {"bits_per_byte", "heldout_solved", "heldout_won"}) EXPECT_THAT(first[2], HasSubstr(tag));
   const auto again = messages_of(folder / "tensorboard" / files[1].filename());
   ASSERT_EQ(again.size(), 3u);
   EXPECT_THAT(hex(again[1]), EndsWith("1002"

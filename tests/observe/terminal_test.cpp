@@ -81,6 +81,14 @@ TEST(Terminal, MarksWhatIsNotAStep) {
   EXPECT_THAT(text, HasSubstr("end        61/100  signal\n"));
 }
 
+TEST(Terminal, WhatATaskMeasuresStandsAtTheEndOfTheLine) {
+  const std::string text = shown({RunStart{.steps = 9}, StepReport{.step = 1, .metrics = {{"accuracy", 0.5}, {"a\nb", 2}}},
+                                  evaluation_of(1, {{"solved", 0.25}}), evaluation_of(2, {{"loss", 3}, {"solved", 0.75}})});
+  EXPECT_THAT(text, HasSubstr("          -  a\\x0ab 2.0000  accuracy 0.5000\n"));
+  EXPECT_THAT(text, HasSubstr("eval          1/9             solved 0.2500\n"));
+  EXPECT_THAT(text, HasSubstr("eval          2/9     3.0000  solved 0.7500\n"));
+}
+
 TEST(Terminal, LogEveryShowsFirstLastAndUnusualSteps) {
   std::vector<EventBody> events = {RunStart{.steps = 25}};
   for (int step = 1; step <= 25; ++step)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +13,7 @@
 
 #include "optim/optimizer.h"
 #include "optim/parameters_for_tests.h"
+#include "train/run_control.h"
 #include "train/task.h"
 
 namespace longhaul::train::testing {
@@ -65,8 +67,10 @@ class VectorTask final : public Task {
     return (w * slope()).sum();
   };
   Tensor auxiliary_slope;  // where defined, each micro-batch has an auxiliary loss of this times w
-  std::function<std::optional<TaskEvaluation>(bool whole, const std::function<bool()>& go_on)> on_evaluate =
-      [](bool, const std::function<bool()>&) { return TaskEvaluation{.loss = 1, .bits_per_byte = 2, .perplexity = 3}; };
+  std::function<std::optional<observe::Metrics>(bool whole, const std::function<bool()>& go_on)> on_evaluate =
+      [](bool, const std::function<bool()>&) {
+        return observe::Metrics{{"loss", 1}, {"bits_per_byte", 2}, {"perplexity", 3}};
+      };
 
   Tensor value() const { return parameter_->value.detach(); }
   model::ParameterSet& parameters() override { return parameters_; }
@@ -75,14 +79,14 @@ class VectorTask final : public Task {
     step_ = step;
     return {.micro_batches = 2, .weight = kWeight, .tokens = 10};
   }
-  Tensor loss(model::Context& context, int64_t micro_batch) override {
+  Tensor forward(model::Context& context, int64_t micro_batch, const Tensor&) override {
     Tensor w = parameter_->use();
     if (auxiliary_slope.defined()) w = context.join_auxiliary_loss("layers.0", w, (w * auxiliary_slope).sum());
     const Tensor loss = loss_of(w, step_, micro_batch);
     if (context.inspect) context.inspect("block of micro-batch " + std::to_string(micro_batch), loss);
     return loss;
   }
-  std::optional<TaskEvaluation> evaluate(bool whole, const std::function<bool()>& go_on) override { return on_evaluate(whole, go_on); }
+  std::optional<observe::Metrics> evaluate(bool whole, const std::function<bool()>& go_on) override { return on_evaluate(whole, go_on); }
   std::optional<TaskSample> sample() override { return TaskSample{"prompt", "text"}; }
 
  private:
@@ -90,6 +94,23 @@ class VectorTask final : public Task {
   model::ParameterSet parameters_;
   model::Parameter* parameter_ = nullptr;
   int64_t step_ = 0;
+};
+
+// Says what a test writes down. That a save is tried again must have been written down.
+class ScriptedControl final : public RunControl {
+ public:
+  std::function<int()> stop = [] { return 0; };
+  std::function<bool()> save = [] { return false; };
+  std::function<bool(double seconds)> wait = [](double) {
+    ADD_FAILURE() << "no save was to be tried again";
+    return false;
+  };
+  int stop_requested() override { return stop(); }
+  bool save_requested() override { return save(); }
+  bool pause(double seconds) override { return wait(seconds); }
+  void evaluated() override { ++evaluations; }
+  void trained() override { ++trainings; }
+  int evaluations = 0, trainings = 0;
 };
 
 // A loss whose value is 0 and whose gradient is NaN: the slope of the root at 0 times that of |x|.

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "checkpoint/load.h"
+#include "checkpoint/optimizer_state.h"
 #include "checkpoint/save.h"
 #include "generate/generate.h"
 #include "kernels/linear/op.h"
@@ -35,14 +36,12 @@ class Documents final : public Task {
   const Precision& precision() const override { return decoder_.precision(); }
   model::Decoder& decoder() { return decoder_; }
   StepWork prepare(int64_t) override { return {.micro_batches = 2, .weight = 26, .tokens = 32}; }
-  Tensor loss(model::Context& context, int64_t micro_batch) override {
+  Tensor forward(model::Context& context, int64_t micro_batch, const Tensor&) override {
     const auto layout = layout::make_packed(kLengths);
     const auto ids = random_ids(16, decoder_.config().vocabulary, 40 + static_cast<uint64_t>(micro_batch));
     const Tensor hidden = decoder_.hidden(context, to_tensor(ids, decoder_.device()), layout);
     return decoder_.loss(context, hidden, to_tensor(layout::shifted_labels(layout, ids), decoder_.device()));
   }
-  std::optional<TaskEvaluation> evaluate(bool, const std::function<bool()>&) override { return std::nullopt; }
-  std::optional<TaskSample> sample() override { return std::nullopt; }
 
  private:
   static constexpr std::array<int64_t, 3> kLengths = {9, 1, 6};
@@ -133,9 +132,10 @@ TEST_P(OnAPretendedDevice, ACheckpointHoldsTheStateOfItsStep) {
   const std::vector<Tensor> expected = state_of(*there.optimizer);
   storage::LocalFileSystem files;
   {
+    checkpoint::OptimizerState state(*there.optimizer);
     checkpoint::Saver saver(files, {.folder = folder});
     pretended_reads();
-    saver.save(1, there.optimizer->state(), {});
+    saver.save(1, std::array<checkpoint::StateProvider*, 1>{&state}, {});
     EXPECT_EQ(pretended_reads(), 0) << "the trainer waited for its checkpoint";
     there.step();
     saver.wait();
@@ -144,7 +144,8 @@ TEST_P(OnAPretendedDevice, ACheckpointHoldsTheStateOfItsStep) {
   const auto search = storage::find_newest_valid(files, folder);
   ASSERT_TRUE(search.newest);
   for (Training* training : {&other, &here}) {
-    checkpoint::load_training_state(*search.newest, *training->optimizer);
+    checkpoint::OptimizerState state(*training->optimizer);
+    checkpoint::load_training_state(*search.newest, std::array<checkpoint::StateProvider*, 1>{&state});
     expect_close(state_of(*training->optimizer), expected, 0);
   }
   const double found = other.step().loss, loss = here.step().loss;

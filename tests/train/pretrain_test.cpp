@@ -182,7 +182,8 @@ TEST_F(PretrainByHand, TheLossCurveOfAWholeRunIsTheOneWorkedOut) {
   const auto expected = by_hand(recipe, data, weights(*task), 8);
   const auto optimizer = optim::make_optimizer(recipe.recipe.optim, task->parameters(), task->precision());
   observe::EventWriter events({.path = folder_ / "run" / "events.jsonl"});
-  Trainer(*task, *optimizer, events, storage::local_file_system(), {.recipe = recipe, .run_folder = folder_ / "run"}).run();
+  RunControl nobody;
+  Trainer(*task, *optimizer, events, storage::local_file_system(), nobody, {.recipe = recipe, .run_folder = folder_ / "run"}).run();
   size_t s = 0;
   for (const auto& event : observe::read_events(folder_ / "run" / "events.jsonl")) {
     const auto* step = std::get_if<observe::StepReport>(&event.body);
@@ -218,7 +219,7 @@ TEST_F(PretrainOnLittle, TheFirstStepTakesTheFirstBatchAndWeighsItsLabels) {
   double loss = 0;
   for (int64_t m = 0; m < work.micro_batches; ++m) {
     model::Context context(ops, task->precision());
-    loss += task->loss(context, m).item<double>();
+    loss += task->forward(context, m, {}).item<double>();
   }
   const PlainModel model{2, 4, recipe.recipe.model.norm_eps};
   EXPECT_NEAR(loss, model.loss(weights(*task), first).item<double>(), 1e-9);
@@ -246,9 +247,9 @@ TEST_F(PretrainByHand, OnTheWayAPartOfTheHeldOutTextIsReadAtTheEndAllOfIt) {
   const auto on_the_way = task->evaluate(/*whole=*/false, count);
   const int batches_on_the_way = std::exchange(batches, 0);
   const auto whole = task->evaluate(/*whole=*/true, count);
-  EXPECT_NEAR(on_the_way->loss, part.loss, 1e-12);
-  EXPECT_NEAR(whole->loss, all.loss, 1e-12);
-  EXPECT_NEAR(whole->bits_per_byte, all.bits_per_byte, 1e-12);
+  EXPECT_NEAR(on_the_way->at("loss"), part.loss, 1e-12);
+  EXPECT_NEAR(whole->at("loss"), all.loss, 1e-12);
+  EXPECT_NEAR(whole->at("bits_per_byte"), all.bits_per_byte, 1e-12);
   EXPECT_GT(std::abs(all.loss - part.loss), 1e-9) << "the two tell nothing apart";
   EXPECT_LT(batches_on_the_way, batches);
   EXPECT_FALSE(task->evaluate(true, [] { return false; })) << "told to stop";

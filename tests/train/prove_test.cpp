@@ -100,13 +100,11 @@ class NanOnOneRank final : public Task {
     step_ = step;
     return {.micro_batches = 1, .weight = 8, .tokens = 8};
   }
-  Tensor loss(model::Context& context, int64_t) override {
+  Tensor forward(model::Context& context, int64_t, const Tensor&) override {
     const Tensor ids = at::arange(8, at::kLong).add(ranks_.place().rank);
     const Tensor loss = decoder_.loss(context, decoder_.hidden(context, ids, layout::make_single(8)), ids);
     return step_ == 2 && ranks_.place().rank == 1 ? loss * std::nan("") : loss;
   }
-  std::optional<TaskEvaluation> evaluate(bool, const std::function<bool()>&) override { return std::nullopt; }
-  std::optional<TaskSample> sample() override { return std::nullopt; }
 
  private:
   const parallel::Ranks& ranks_;

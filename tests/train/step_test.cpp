@@ -29,12 +29,10 @@ class RandomTokens final : public Task {
   model::ParameterSet& parameters() override { return decoder_.parameters(); }
   const Precision& precision() const override { return decoder_.precision(); }
   StepWork prepare(int64_t) override { return {.micro_batches = 2, .weight = 24, .tokens = 24}; }
-  Tensor loss(model::Context& context, int64_t micro_batch) override {
+  Tensor forward(model::Context& context, int64_t micro_batch, const Tensor&) override {
     const Tensor ids = at::arange(12, at::kLong).add(micro_batch).remainder(20);
     return decoder_.loss(context, decoder_.hidden(context, ids, layout::make_single(12)), ids.add(1).remainder(20));
   }
-  std::optional<TaskEvaluation> evaluate(bool, const std::function<bool()>&) override { return std::nullopt; }
-  std::optional<TaskSample> sample() override { return std::nullopt; }
 
  private:
   model::Decoder decoder_;
@@ -181,12 +179,10 @@ TEST_F(StepByHand, ANanLossWithAFiniteGradientIsTheLosss) {
     model::ParameterSet& parameters() override { return inner_.parameters(); }
     const Precision& precision() const override { return inner_.precision(); }
     StepWork prepare(int64_t step) override { return inner_.prepare(step); }
-    Tensor loss(model::Context& context, int64_t micro_batch) override {
+    Tensor forward(model::Context& context, int64_t micro_batch, const Tensor&) override {
       context.inspect = nullptr;
-      return inner_.loss(context, micro_batch) + std::nan("");
+      return inner_.forward(context, micro_batch, {}) + std::nan("");
     }
-    std::optional<TaskEvaluation> evaluate(bool, const std::function<bool()>&) override { return std::nullopt; }
-    std::optional<TaskSample> sample() override { return std::nullopt; }
 
    private:
     testing::VectorTask& inner_;

@@ -16,6 +16,7 @@
 namespace longhaul::train {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -35,22 +36,17 @@ class TrainerLoop : public ::testing::Test {
                                        "optim.eps=1",     "optim.warmup_steps=0",     "optim.schedule=constant", "optim.clip_norm=0",
                                        "train.dtype=fp64"};
     overrides.insert(overrides.end(), more.begin(), more.end());
-    TrainerOptions options{.recipe = recipe::load_defaults(overrides), .run_folder = folder_.path()};
-    options.pause = [](double) {
-      ADD_FAILURE() << "no save was to be tried again";
-      return false;
-    };
-    return options;
+    return {.recipe = recipe::load_defaults(overrides), .run_folder = folder_.path()};
   }
 
-  Start start(const TrainerOptions& options) {
+  Start start(const TrainerOptions& options, testing::ScriptedControl control = {}) {
     testing::VectorTask task;
     if (configure) configure(task);
     const auto optimizer = optim::make_optimizer(options.recipe.recipe.optim, task.parameters(), task.precision());
     observe::EventWriter events({.path = folder_ / "events.jsonl"});
     Start start;
     try {
-      Trainer trainer(task, *optimizer, events, files_, options);
+      Trainer trainer(task, *optimizer, events, files_, control, options);
       trainer.resume();
       start.outcome = trainer.run();
     } catch (const Error& error) {
@@ -149,10 +145,9 @@ TEST_F(TrainerLoop, TheLimitOfSkippedStepsIsExact) {
 
 TEST_F(TrainerLoop, SkipsInARowAreCountedThroughAResume) {
   configure = nan_at({3, 4, 5});
-  TrainerOptions stopped = options({"train.nonfinite_limit=3"});
-  int asked = 0;
-  stopped.stop_requested = [&] { return ++asked == 5 ? SIGTERM : 0; };  // before step 5
-  EXPECT_EQ(start(stopped).outcome->step, 4);
+  testing::ScriptedControl stopping;
+  stopping.stop = [asked = 0]() mutable { return ++asked == 5 ? SIGTERM : 0; };  // before step 5
+  EXPECT_EQ(start(options({"train.nonfinite_limit=3"}), stopping).outcome->step, 4);
   const Start resumed = start(options({"train.nonfinite_limit=3"}));
   ASSERT_TRUE(resumed.error) << "the two skips before the stop were forgotten";
   EXPECT_EQ(resumed.error->code(), ExitCode::kNumeric);
@@ -181,14 +176,14 @@ TEST_F(TrainerLoop, AFailedLastSaveIsTriedAgain) {
     std::filesystem::remove_all(folder_ / "checkpoints");
     std::filesystem::remove(folder_ / "events.jsonl");
     files_.fail_at(0, storage::FaultFileSystem::Fault::kNoSpace);
-    TrainerOptions with = options({every});
+    testing::ScriptedControl control;
     std::vector<double> pauses;
-    with.pause = [&](double seconds) {
+    control.wait = [&](double seconds) {
       pauses.push_back(seconds);
       if (pauses.size() == (std::string(every).ends_with("0") ? 2u : 1u)) files_.clear();  // somebody made room
       return true;
     };
-    const Outcome outcome = *start(with).outcome;
+    const Outcome outcome = *start(options({every}), control).outcome;
     EXPECT_TRUE(outcome.saved);
     EXPECT_EQ(outcome.reason, "finished");
     EXPECT_THAT(checkpoints(), ElementsAre(6));
@@ -200,13 +195,13 @@ TEST_F(TrainerLoop, AFailedLastSaveIsTriedAgain) {
 TEST_F(TrainerLoop, ALastSaveThatCannotBeMadeIsSaidClearly) {
   start(options({"train.steps=2"}));
   files_.fail_at(0, storage::FaultFileSystem::Fault::kNoSpace);
-  TrainerOptions with = options();
+  testing::ScriptedControl control;
   std::vector<double> pauses;
-  with.pause = [&](double seconds) {
+  control.wait = [&](double seconds) {
     pauses.push_back(seconds);
     return true;
   };
-  const Outcome outcome = *start(with).outcome;
+  const Outcome outcome = *start(options(), control).outcome;
   EXPECT_FALSE(outcome.saved);
   EXPECT_EQ(outcome.step, 6);
   EXPECT_EQ(pauses.size(), 3u);
@@ -220,11 +215,11 @@ TEST_F(TrainerLoop, ALastSaveThatCannotBeMadeIsSaidClearly) {
 
 TEST_F(TrainerLoop, ASignalEndsTheWaitBeforeAnotherSave) {
   files_.fail_at(0, storage::FaultFileSystem::Fault::kNoSpace);
-  TrainerOptions with = options();
-  with.stop_requested = [asked = 0]() mutable { return ++asked == 3 ? SIGTERM : 0; };
+  testing::ScriptedControl control;
+  control.stop = [asked = 0]() mutable { return ++asked == 3 ? SIGTERM : 0; };
   int pauses = 0;
-  with.pause = [&](double) { return ++pauses < 2; };
-  const Outcome outcome = *start(with).outcome;
+  control.wait = [&](double) { return ++pauses < 2; };
+  const Outcome outcome = *start(options(), control).outcome;
   EXPECT_EQ(outcome.reason, "signal");
   EXPECT_EQ(outcome.signal, SIGTERM);
   EXPECT_FALSE(outcome.saved);
@@ -238,7 +233,7 @@ TEST_F(TrainerLoop, TheStateIsSavedBeforeItIsJudged) {
     task.on_evaluate = [&](bool all, const std::function<bool()>&) {
       found.push_back(checkpoints());
       whole.push_back(all);
-      return TaskEvaluation{.loss = 1};
+      return observe::Metrics{{"loss", 1}};
     };
   };
   start(options({"train.evaluate_every=4"}));
@@ -251,7 +246,7 @@ TEST_F(TrainerLoop, TheStateIsSavedBeforeItIsJudged) {
 TEST_F(TrainerLoop, WhatFollowsTheLastStepIsDoneOnceHoweverOftenItIsKilled) {
   const TrainerOptions with = options({"train.evaluate_every=6"});
   configure = [](testing::VectorTask& task) {
-    task.on_evaluate = [](bool, const std::function<bool()>&) -> std::optional<TaskEvaluation> { throw Killed(); };
+    task.on_evaluate = [](bool, const std::function<bool()>&) -> std::optional<observe::Metrics> { throw Killed(); };
   };
   EXPECT_FALSE(start(with).outcome);
   EXPECT_THAT(checkpoints(), ElementsAre(6));
@@ -276,22 +271,23 @@ TEST_F(TrainerLoop, WhatFollowsTheLastStepIsDoneOnceHoweverOftenItIsKilled) {
 
 TEST_F(TrainerLoop, ASignalEndsAnEvaluationAndLeavesItForTheNextStart) {
   int stop = 0;
-  const auto until_stopped = [&](bool, const std::function<bool()>& go_on) -> std::optional<TaskEvaluation> {
+  const auto until_stopped = [&](bool, const std::function<bool()>& go_on) -> std::optional<observe::Metrics> {
     EXPECT_TRUE(go_on());
     stop = SIGINT;
     EXPECT_FALSE(go_on());
     return std::nullopt;
   };
   configure = [&](testing::VectorTask& task) { task.on_evaluate = until_stopped; };
-  TrainerOptions with = options({"train.evaluate_every=4"});
-  with.stop_requested = [&] { return stop; };
-  const Outcome on_the_way = *start(with).outcome;  // in the evaluation of step 4
+  const TrainerOptions with = options({"train.evaluate_every=4"});
+  testing::ScriptedControl control;
+  control.stop = [&] { return stop; };
+  const Outcome on_the_way = *start(with, control).outcome;  // in the evaluation of step 4
   EXPECT_EQ(on_the_way.reason, "signal");
   EXPECT_EQ(on_the_way.step, 4);
   EXPECT_TRUE(on_the_way.saved);
 
   stop = 0;
-  const Outcome at_the_end = *start(with).outcome;
+  const Outcome at_the_end = *start(with, control).outcome;
   EXPECT_EQ(at_the_end.reason, "signal");
   EXPECT_EQ(at_the_end.signal, SIGINT);
   EXPECT_EQ(at_the_end.step, 6);
@@ -301,9 +297,37 @@ TEST_F(TrainerLoop, ASignalEndsAnEvaluationAndLeavesItForTheNextStart) {
 
   stop = 0;
   configure = nullptr;
-  EXPECT_EQ(start(with).outcome->reason, "finished");
+  EXPECT_EQ(start(with, control).outcome->reason, "finished");
   EXPECT_EQ(events<observe::Evaluation>().size(), 1u);
   EXPECT_EQ(events<observe::Sample>().size(), 1u);
+}
+
+// Not one of several checkpoints is whole: a start that took this for no checkpoint would do everything again without a word.
+TEST_F(TrainerLoop, DamagedCheckpointsAreNotPassedOverToTheBeginning) {
+  start(options({"train.checkpoint_every=3"}));
+  for (const auto& found : storage::list_checkpoints(local_, folder_ / "checkpoints")) {
+    std::filesystem::resize_file(found.path / "model.safetensors", 100);
+  }
+  const Start again = start(options());
+  ASSERT_TRUE(again.error);
+  EXPECT_EQ(again.error->code(), ExitCode::kCheckpoint);
+  EXPECT_THAT(again.error->what(), AllOf(HasSubstr("step-000000003"), HasSubstr("step-000000006"), HasSubstr("--fresh")));
+}
+
+// A save that is asked for happens after the step, once for each request.
+TEST_F(TrainerLoop, ASaveOnRequest) {
+  testing::ScriptedControl control;
+  control.save = [asked = 0]() mutable { return ++asked == 2; };
+  start(options({"train.checkpoint_keep=0"}), control);
+  EXPECT_THAT(checkpoints(), ElementsAre(2, 6));
+}
+
+TEST_F(TrainerLoop, AnotherRecipeIsRefusedOnResume) {
+  start(options({"train.steps=2"}));
+  const Start again = start(options({"train.seed=77"}));
+  ASSERT_TRUE(again.error);
+  EXPECT_EQ(again.error->code(), ExitCode::kUsage);
+  EXPECT_THAT(again.error->what(), HasSubstr("train.seed"));
 }
 
 }  // namespace

@@ -1,0 +1,38 @@
+// What a run says of itself before its first step: the first event, the tables on the terminal, the environment in its checkpoints. Made of
+// recipe, data, machine and plans; nothing here changes anything.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "data/run_data.h"
+#include "observe/event.h"
+#include "plan/flops.h"
+#include "plan/memory.h"
+#include "recipe/load.h"
+#include "tensor/device.h"
+#include "tensor/machine_profile.h"
+
+namespace longhaul::train {
+
+struct RunFacts {
+  const recipe::LoadedRecipe& recipe;
+  const std::filesystem::path& run_folder;
+  const data::RunData& data;
+  at::Device device;
+  plan::MemoryPlan memory;
+  int64_t free_bytes = 0;  // on the device, before the run
+  plan::TokenFlops flops;
+  MachineProfile profile;
+
+  std::string_view dtype() const;
+  double peak_flops_per_second() const { return profile.gemm(dtype()); }  // measured; 0: it was not
+  int64_t training_tokens() const;                                        // of one epoch
+};
+
+observe::RunStart run_start(const RunFacts& facts);
+std::string tables_of(const RunFacts& facts, double epochs, bool colours);  // epochs: of the training data, over the whole run
+nlohmann::json environment_of(int64_t seed, at::Device device);
+
+}  // namespace longhaul::train

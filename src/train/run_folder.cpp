@@ -1,0 +1,45 @@
+#include "train/run_folder.h"
+
+#include <fmt/format.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "checkpoint/saved_recipe.h"
+#include "recipe/difference.h"
+#include "storage/catalog.h"
+
+namespace longhaul::train {
+
+void settle_earlier_run(const recipe::LoadedRecipe& recipe, const std::filesystem::path& folder, bool fresh) {
+  const auto saved_recipe = folder / "recipe.toml";
+  if (fresh && std::filesystem::exists(folder)) {
+    const auto aside = fmt::format("{}.before-{:.0f}", folder.string(), wall_time_s());
+    const FileLock nobody_is_at_it(folder / "events.jsonl");
+    rename_path(folder, aside);
+    log_info("the earlier run now lies in {}", aside);
+    return;
+  }
+  if (std::filesystem::exists(saved_recipe)) recipe::refuse_changed(recipe::load(saved_recipe), recipe);
+  storage::LocalFileSystem files;
+  const auto checkpoints = storage::list_checkpoints(files, folder / "checkpoints");
+  if (checkpoints.empty() || !checkpoints.front().usable()) return;
+  recipe::refuse_changed(checkpoint::saved_recipe(storage::Checkpoint::open(files, checkpoints.front().path)), recipe);
+}
+
+observe::EventWriter open_run_folder(const std::filesystem::path& folder) {
+  try {
+    make_folders(folder);
+    return observe::EventWriter({.path = folder / "events.jsonl", .claim_generation = [&](int64_t last) {
+                                   return storage::claim_generation(storage::local_file_system(), folder / "checkpoints", last);
+                                 }});
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kDisk) throw;
+    ErrorFields fields = error.fields();
+    fields.what = "the run folder cannot be written: " + fields.what;
+    fields.hint = "make room or permit writing there, or choose another folder: --run DIR";
+    throw Error(std::move(fields));
+  }
+}
+
+}  // namespace longhaul::train

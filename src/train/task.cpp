@@ -1,0 +1,13 @@
+#include "train/task.h"
+
+namespace longhaul::train {
+
+StageInput Task::stage_input(int64_t) const {
+  throw Error({.code = ExitCode::kUsage,
+               .what = "the task has no stages",
+               .expected = "parallel.pp = 1",
+               .where = "parallel.pp",
+               .hint = "parallel.pp=1"});
+}
+
+}  // namespace longhaul::train

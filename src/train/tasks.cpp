@@ -1,0 +1,48 @@
+#include "train/tasks.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/error.h"
+#include "train/pretrain.h"
+
+namespace longhaul::train {
+namespace {
+
+struct ListedTask {
+  std::string_view name;
+  std::unique_ptr<Task> (*make)(const TaskRequest&);
+};
+
+constexpr ListedTask kTasks[] = {
+    {"pretrain",
+     [](const TaskRequest& request) -> std::unique_ptr<Task> {
+       return std::make_unique<Pretrain>(request.recipe, request.data, request.cache / "packing", request.device);
+     }},
+};
+
+}  // namespace
+
+std::vector<std::string> task_names() {
+  std::vector<std::string> names;
+  for (const ListedTask& task : kTasks) names.emplace_back(task.name);
+  return names;
+}
+
+void refuse_unknown_task(const std::string& name) {
+  if (std::ranges::find(kTasks, name, &ListedTask::name) != std::end(kTasks)) return;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "unknown task",
+               .expected = fmt::format("{}", fmt::join(task_names(), ", ")),
+               .found = name,
+               .where = "train.task"});
+}
+
+std::unique_ptr<Task> make_task(const TaskRequest& request) {
+  refuse_unknown_task(request.recipe.train.task);
+  return std::ranges::find(kTasks, request.recipe.train.task, &ListedTask::name)->make(request);
+}
+
+}  // namespace longhaul::train

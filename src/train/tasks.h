@@ -1,0 +1,27 @@
+// Tasks by name: the one list of what train.task can name. The option itself lists the same names (recipe/train_options.cpp); a test compares.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/run_data.h"
+#include "recipe/recipe.h"
+#include "train/task.h"
+
+namespace longhaul::train {
+
+// What a task is made from. `data` must outlive it.
+struct TaskRequest {
+  const recipe::Recipe& recipe;
+  const data::RunData& data;
+  std::filesystem::path cache;  // for what can be worked out again
+  at::Device device;
+};
+
+std::unique_ptr<Task> make_task(const TaskRequest& request);  // with untrained parameters
+std::vector<std::string> task_names();
+void refuse_unknown_task(const std::string& name);  // kUsage, naming those that are known
+
+}  // namespace longhaul::train
