@@ -1,19 +1,14 @@
 #include "kernels/adamw/loops.h"
 
-#include <bit>
 #include <cmath>
+
+#include "kernels/vector/bf16.h"
 
 namespace longhaul::kernels {
 namespace {
 
 // Inlined into one function per instruction set, whose instructions they then use.
 #define LONGHAUL_INLINE inline __attribute__((always_inline))
-
-LONGHAUL_INLINE uint16_t bf16_bits(float x) {  // to nearest, ties to even
-  const uint32_t bits = std::bit_cast<uint32_t>(x);
-  const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  return static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
-}
 
 // optimizers.md §4:  w ← w (1 − lr λ);  m ← β1 m + (1 − β1) g;  v ← β2 v + (1 − β2) g²
 //                    w ← w − lr/(1 − β1^t) · m / (sqrt(v)/sqrt(1 − β2^t) + ε)
