@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -169,6 +170,29 @@ TEST_F(Saving, ASecondSaveChangesNothingOfTheFirstThatIsStillBeingWritten) {
     for (size_t i = 0; i < state.size(); ++i) {
       EXPECT_TRUE(at::equal(state[i].view, step == 1 ? first[i] : first[i] + 1)) << "step " << step << " " << state[i].name;
     }
+  }
+}
+
+// A task's state may come and go; each save holds what it was given, whatever the buffers held before.
+TEST_F(Saving, TheListOfStateMayChangeFromSaveToSave) {
+  class Growing final : public StateProvider {
+   public:
+    std::vector<StateEntry> tensors() override {
+      const layout::Shape shape = values.sizes().vec();
+      return {
+          {.name = "task.values", .file = "task", .role = "task", .shape = shape, .held = layout::Rectangle::whole(shape), .view = values}};
+    }
+    Tensor values = at::arange(3, at::kLong);
+  } growing;
+  Saver saver(disk, {.folder = kFolder});
+  for (int64_t step = 1; step <= 3; ++step) {
+    growing.values = at::arange(2 * step, at::kLong);  // longer each time, at the front of the list
+    saver.save(step, std::array<StateProvider*, 2>{&growing, &training.optimizer_state}, {});
+    saver.wait();
+    ASSERT_FALSE(saver.last_failure()) << saver.last_failure()->what();
+    growing.values.zero_();
+    load_training_state(storage::open_checkpoint(disk, kFolder), std::array<StateProvider*, 2>{&growing, &training.optimizer_state});
+    EXPECT_TRUE(at::equal(growing.values, at::arange(2 * step, at::kLong))) << step;
   }
 }
 
