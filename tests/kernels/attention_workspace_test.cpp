@@ -77,6 +77,13 @@ int64_t measured(int threads, const std::function<void()>& body) {
   return bytes;
 }
 
+// The most that it takes in a few calls: on a busy machine a thread of the team may come when nothing is left to do, and takes none.
+int64_t most_measured(int64_t planned, int threads, const std::function<void()>& body) {
+  int64_t most = 0;
+  for (int call = 0; call < 20 && most < planned; ++call) most = std::max(most, measured(threads, body));
+  return most;
+}
+
 TEST(AttentionWorkspace, IsWhatTheAllocatorCounts) {
   install_cpu_allocator();
   for (const AttentionCase& c : kCases) {
@@ -87,10 +94,10 @@ TEST(AttentionWorkspace, IsWhatTheAllocatorCounts) {
         const int64_t element = type == at::kFloat ? 4 : 2;
         const AttentionResult result = attention_forward_cpu(problem, false);
         const AttentionOutside outside = outside_of(result, random_tensor(result.o_thd.sizes(), 4, type));
-        EXPECT_EQ(measured(threads, [&] { attention_forward_cpu(problem, false); }),
-                  attention_forward_workspace(sizes_of(c), element, threads).bytes());
-        EXPECT_EQ(measured(threads, [&] { gradients_of(problem, outside); }),
-                  attention_backward_workspace(sizes_of(c), element, threads).bytes());
+        const int64_t forward = attention_forward_workspace(sizes_of(c), element, threads).bytes();
+        EXPECT_EQ(most_measured(forward, threads, [&] { attention_forward_cpu(problem, false); }), forward);
+        const int64_t backward = attention_backward_workspace(sizes_of(c), element, threads).bytes();
+        EXPECT_EQ(most_measured(backward, threads, [&] { gradients_of(problem, outside); }), backward);
       }
     }
   }

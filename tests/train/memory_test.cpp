@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -117,8 +118,20 @@ class MemoryOfRuns : public ::testing::Test {
     return rows;
   }
 
+  // Of a few runs the most: on a busy machine a thread of the team may come when nothing is left to do, and takes no scratch memory.
+  std::map<std::string, observe::MeasuredMemory> most_of(const std::string& name, const Words& more, double tolerance) const {
+    auto most = memory_of(name, more);
+    const auto& workspace = most.at(std::string(longhaul::name_of(MemoryPurpose::kWorkspace)));
+    const double enough = (1 - tolerance) * static_cast<double>(workspace.planned_bytes.value_or(0));
+    for (int again = 1; again < 4 && static_cast<double>(workspace.peak_bytes) < enough; ++again) {
+      for (const auto& [purpose, row] : memory_of(name + "-" + std::to_string(again), more))
+        most[purpose].peak_bytes = std::max(most[purpose].peak_bytes, row.peak_bytes);
+    }
+    return most;
+  }
+
   void expect_as_planned(const std::string& name, const Words& more, double tolerance = 0.05) const {
-    const auto rows = memory_of(name, more);
+    const auto rows = most_of(name, more, tolerance);
     const auto total = static_cast<double>(rows.at("together").peak_bytes);
     ASSERT_GT(total, 1e6);
     for (const auto& [purpose, row] : rows) {
