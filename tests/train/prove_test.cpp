@@ -87,6 +87,19 @@ TEST(Prove, AModelThatTheRanksCannotShareIsRefused) {
   }
 }
 
+TEST(Prove, KeyHeadsThatContextRanksCannotShareAreRefused) {
+  recipe::ModelConfig config = dense_linear();
+  config.mixers = {Mixer::kSoftmax};
+  config.softmax.kv_heads = 1;  // 2 in the proof
+  config.heads = 4;
+  recipe::ParallelOptions options{.cp = 4};
+  options.context.softmax = recipe::ContextMethod::kUlysses;
+  const Proof refused = prove(config, options).back();
+  EXPECT_EQ(refused.layout, "cp4");
+  EXPECT_EQ(refused.status, Proof::Status::kRefused);
+  EXPECT_NE(refused.reason.find("4 context ranks divide expected, 2 found"), std::string::npos) << refused.reason;
+}
+
 // Two replicas; the second one's loss is not a number in step 2.
 class NanOnOneRank final : public Task {
  public:
