@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "layout/split.h"
+#include "recipe/parallel_options.h"
 
 namespace longhaul::layout {
 
@@ -47,7 +48,7 @@ SequenceLayout in_rows(SequenceLayout layout, int64_t sequence);
 std::vector<int64_t> shifted_labels(const SequenceLayout& layout, std::span<const int64_t> tokens,
                                     std::span<const int64_t> next_tokens = {});
 
-enum class ContextSplit { kContiguous, kZigzag };
+using recipe::ContextSplit;
 
 // The chunks of the row that a rank owns, in its local order: one (contiguous) or two (zig-zag). Chunks may be empty.
 std::vector<Range> context_chunks(int64_t tokens, int64_t ranks, int64_t rank, ContextSplit split);

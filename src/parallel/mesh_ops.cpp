@@ -7,6 +7,8 @@
 #include "kernels/experts/rows.h"
 #include "kernels/linear_recurrence/op.h"
 #include "parallel/collectives.h"
+#include "parallel/context_attention.h"
+#include "parallel/context_recurrence.h"
 #include "parallel/vocabulary.h"
 #include "tensor/to_tensor.h"
 
@@ -23,38 +25,18 @@ Tensor MeshOps::sum_to_own_tokens(const Tensor& partial, const SequenceView& vie
   return tensor_ranks() == 1 ? partial : sum_scatter_rows(tensor_group(), partial, view.tensor_lengths(), "products of the tensor ranks");
 }
 
-Tensor MeshOps::whole_row(const Tensor& x, const SequenceView& view, const char* name) const {
-  const Tensor by_rank = gather_rows(groups_.over({Axis::kCp}), x, view.context_lengths(), name);
-  return by_rank.index_select(0, to_tensor(layout::inverse_permutation(view.context_order())));
-}
-
 Tensor MeshOps::linear_recurrence(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay,
                                   const kernels::RecurrenceStates& states, const SequenceView& view,
                                   const kernels::LinearRecurrenceOptions& options) {
   if (view.share.context_ranks == 1) return local_.linear_recurrence(q, k, v, log_decay, states, view, options);
   LONGHAUL_ASSERT(!states.state_shkv.defined(), "decoding runs on one context rank");
-  const auto whole = [&](const Tensor& x, const char* name) { return x.defined() ? whole_row(x, view, name) : x; };
-  const bool by_token = log_decay.defined() && log_decay.dim() > 1;  // else one for each head, which every rank has
-  const Tensor o = local_.linear_recurrence(whole(q, "queries"), whole(k, "keys"), whole(v, "values"),
-                                            by_token ? whole(log_decay, "decays") : log_decay, {}, SequenceView(view.layout), options);
-  return o.index_select(0, to_tensor(view.token_index));
+  return context_recurrence(context_.linear, groups_.over({Axis::kCp}), q, k, v, log_decay, view, options);
 }
 
 Tensor MeshOps::attention(const Tensor& q, const Tensor& k, const Tensor& v, const SequenceView& view,
                           const kernels::AttentionOptions& options) {
   if (view.share.context_ranks == 1) return local_.attention(q, k, v, view, options);
-  // A run of queries is a document whose keys begin with the document that it belongs to and end with its own last token.
-  std::vector<int64_t> keys, offsets{0}, key_offsets{0};
-  for (const layout::Segment& segment : view.segments) {
-    const int64_t begin = view.layout.document(segment.document).begin;
-    for (int64_t s = 0; s < segment.document_start + segment.length; ++s) keys.push_back(begin + s);
-    offsets.push_back(offsets.back() + segment.length);
-    key_offsets.push_back(static_cast<int64_t>(keys.size()));
-  }
-  const Tensor index = to_tensor(keys);
-  return kernels::attention(q, whole_row(k, view, "keys").index_select(0, index), whole_row(v, view, "values").index_select(0, index),
-                            to_tensor(offsets), to_tensor(key_offsets), options)
-      .o_thd;
+  return context_attention(context_.softmax, groups_.over({Axis::kCp}), q, k, v, view, options);
 }
 
 Tensor MeshOps::attention_cached(const Tensor& q, const SequenceView& view, const kernels::KeyValueCache& cache,

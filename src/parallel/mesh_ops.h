@@ -1,19 +1,20 @@
-// MeshOps: what a model asks of other ranks, on a mesh. The plain methods: what a rank lacks is gathered before it computes, and nothing
-// overlaps; exact under every layout (`longhaul prove`), with messages that grow with the sequence.
+// MeshOps: what a model asks of other ranks, on a mesh; exact under every layout (`longhaul prove`). Plain but for cp: what a rank lacks is
+// gathered before it computes, and nothing overlaps.
 //
 //   tp   own tokens are gathered before a mixer's first product and summed, cut, behind its last one; vocabulary rows of embedding and head
-//   cp   keys and values of the whole row are gathered for attention, all operands for the recurrence
+//   cp   attention and the recurrence by the methods of context_attention.h and context_recurrence.h
 //   ep   rows go to the ranks that have their experts and come back (all_to_all)
 #pragma once
 
 #include "model/parallel_ops.h"
 #include "parallel/mesh_groups.h"
+#include "recipe/parallel_options.h"
 
 namespace longhaul::parallel {
 
 class MeshOps final : public model::ParallelOps {
  public:
-  explicit MeshOps(const MeshGroups& groups) : groups_(groups) {}
+  MeshOps(const MeshGroups& groups, const recipe::ContextOptions& context) : groups_(groups), context_(context) {}
 
   int64_t tensor_ranks() const override { return groups_.size(layout::Axis::kTp); }
   Tensor gather_tokens(const Tensor& own_td, const layout::SequenceView& view) override;
@@ -36,9 +37,9 @@ class MeshOps final : public model::ParallelOps {
 
  private:
   comm::Communicator& tensor_group() const { return groups_.over({layout::Axis::kTp}); }
-  Tensor whole_row(const Tensor& x, const layout::SequenceView& view, const char* name) const;  // of this rank's tokens: all, in order
 
   const MeshGroups& groups_;
+  recipe::ContextOptions context_;
   model::LocalOps local_;
 };
 

@@ -14,8 +14,11 @@ using layout::Axis;
 
 Ranks::Ranks() : ops_(std::make_unique<model::LocalOps>()) {}
 
-Ranks::Ranks(comm::Communicator& world, const layout::Mesh& mesh)
-    : place_{mesh, world.rank()}, groups_(std::make_unique<MeshGroups>(world, mesh)), ops_(std::make_unique<MeshOps>(*groups_)) {
+Ranks::Ranks(comm::Communicator& world, const layout::Mesh& mesh, const recipe::ContextOptions& context)
+    : place_{mesh, world.rank()},
+      context_(context),
+      groups_(std::make_unique<MeshGroups>(world, mesh)),
+      ops_(std::make_unique<MeshOps>(*groups_, context)) {
   if (mesh.size(Axis::kEtp) == 1) return;
   throw Error({.code = ExitCode::kUsage,
                .what = "tensors of an expert are not shared by ranks yet",
@@ -26,12 +29,12 @@ Ranks::Ranks(comm::Communicator& world, const layout::Mesh& mesh)
 
 Ranks::~Ranks() = default;
 
-layout::RowShare Ranks::share(layout::ContextSplit split) const {
+layout::RowShare Ranks::share() const {
   return {.context_ranks = place_.mesh.size(Axis::kCp),
           .context_rank = place_.coordinate(Axis::kCp),
           .tensor_ranks = place_.mesh.size(Axis::kTp),
           .tensor_rank = place_.coordinate(Axis::kTp),
-          .split = split};
+          .split = context_.split};
 }
 
 void Ranks::begin_step(model::ParameterSet& parameters) {

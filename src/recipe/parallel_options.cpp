@@ -4,6 +4,10 @@
 
 namespace longhaul::recipe {
 
+std::vector<std::string_view> names_of(ContextSplit) { return {"contiguous", "zigzag"}; }
+std::vector<std::string_view> names_of(ContextMethod) { return {"ring", "all-gather", "ulysses", "two-level"}; }
+std::vector<std::string_view> names_of(LinearContextMethod) { return {"ring", "all-gather", "all-scan"}; }
+
 void declare(OptionSet& set, ParallelOptions& parallel) {
   const auto ranks = [&](const char* key, int64_t& value, const char* sentence) {
     set.add(key, value, sentence).unit("ranks").at_least(1).at_most(65536).may_change();
@@ -13,6 +17,19 @@ void declare(OptionSet& set, ParallelOptions& parallel) {
   ranks("parallel.cp", parallel.cp, "Context parallelism: ranks that share the tokens of a sequence.");
   ranks("parallel.ep", parallel.ep, "Expert parallelism: ranks that share the experts; they are ranks of the other kinds too.");
   ranks("parallel.etp", parallel.etp, "Expert tensor parallelism: ranks that share the tensors of each expert.");
+  set.add(
+         "parallel.context", parallel.context.softmax,
+         "How context ranks share softmax attention: keys and values go round (ring), are gathered (all-gather), heads are dealt out instead of "
+         "tokens (ulysses), or heads among neighbours and a ring of these (two-level).")
+      .may_change();
+  set.add(
+         "parallel.linear_context", parallel.context.linear,
+         "How context ranks share linear attention: its state goes from rank to rank (ring), all are gathered (all-gather), or it goes in slices "
+         "(all-scan).")
+      .may_change();
+  set.add("parallel.context_split", parallel.context.split,
+          "Which tokens a context rank has: one run of them, or two that make causal attention cost all ranks the same (zigzag).")
+      .may_change();
 }
 
 }  // namespace longhaul::recipe

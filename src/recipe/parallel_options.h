@@ -3,18 +3,37 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
+#include <vector>
 
 namespace longhaul::recipe {
 
 class OptionSet;
 
+// How the tokens of a sequence are dealt out to context ranks, and how these compute together (docs/design/parallel.md).
+enum class ContextSplit { kContiguous, kZigzag };
+enum class ContextMethod { kRing, kAllGather, kUlysses, kTwoLevel };  // of softmax layers
+enum class LinearContextMethod { kRing, kAllGather, kAllScan };       // of linear layers
+// Names as written in recipes, in the order of the values.
+std::vector<std::string_view> names_of(ContextSplit);
+std::vector<std::string_view> names_of(ContextMethod);
+std::vector<std::string_view> names_of(LinearContextMethod);
+
+struct ContextOptions {
+  ContextMethod softmax = ContextMethod::kAllGather;
+  LinearContextMethod linear = LinearContextMethod::kAllGather;
+  ContextSplit split = ContextSplit::kZigzag;
+  bool operator==(const ContextOptions&) const = default;
+};
+
 struct ParallelOptions {
   int64_t tp = 1;   // tensor: heads, inner channels and vocabulary; between mixers the tokens
   int64_t pp = 1;   // pipeline: layers
-  int64_t cp = 1;   // context: tokens of a sequence, zig-zag
+  int64_t cp = 1;   // context: tokens of a sequence
   int64_t ep = 1;   // experts, over ranks that data, context and tensor parallelism have
   int64_t etp = 1;  // tensors of one expert
-  bool one_process() const { return *this == ParallelOptions{}; }
+  ContextOptions context;
+  bool one_process() const { return tp == 1 && pp == 1 && cp == 1 && ep == 1 && etp == 1; }
   bool operator==(const ParallelOptions&) const = default;
 };
 

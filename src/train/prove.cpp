@@ -55,8 +55,8 @@ std::vector<int64_t> picked(const std::vector<int64_t>& from, const std::vector<
 // A replica's share of the rows, two in a micro-batch or as many as it has; a stage's share of the layers.
 class ProofTask final : public Task {
  public:
-  ProofTask(const recipe::ModelConfig& config, Precision precision, const parallel::Ranks& ranks, layout::ContextSplit split)
-      : ranks_(ranks), split_(split), decoder_(config, precision, at::kCPU, model::Use::kTraining, ranks.place()) {
+  ProofTask(const recipe::ModelConfig& config, Precision precision, const parallel::Ranks& ranks)
+      : ranks_(ranks), decoder_(config, precision, at::kCPU, model::Use::kTraining, ranks.place()) {
     decoder_.parameters().initialise(kSeed);
   }
   model::ParameterSet& parameters() override { return decoder_.parameters(); }
@@ -90,10 +90,9 @@ class ProofTask final : public Task {
   }
 
  private:
-  layout::SequenceView view_of(const Batch& batch) const { return {batch.layout, ranks_.share(split_)}; }
+  layout::SequenceView view_of(const Batch& batch) const { return {batch.layout, ranks_.share()}; }
 
   const parallel::Ranks& ranks_;
-  layout::ContextSplit split_;
   model::Decoder decoder_;
   std::vector<Batch> micro_batches_;
 };
@@ -130,8 +129,8 @@ struct Subject {
   recipe::OptimOptions optim;
 };
 
-Seen three_steps(const Subject& subject, const std::string& dtype, parallel::Ranks& ranks, layout::ContextSplit split) {
-  ProofTask task(subject.config, Precision::named(dtype), ranks, split);
+Seen three_steps(const Subject& subject, const std::string& dtype, parallel::Ranks& ranks) {
+  ProofTask task(subject.config, Precision::named(dtype), ranks);
   recipe::OptimOptions options = subject.optim;
   options.eps = 1e-2;
   options.square_eps = options.residual_eps = 1e-4;
@@ -206,8 +205,8 @@ std::vector<Seen> on_ranks(const Subject& subject, const std::string& dtype, con
                  .found = std::to_string(mesh.size(Axis::kDp))});
   }
   comm::run_ranks(layout.world, [&](comm::Communicator& world) {
-    parallel::Ranks ranks(world, mesh);
-    seen[static_cast<size_t>(world.rank())] = three_steps(subject, dtype, ranks, layout.split);
+    parallel::Ranks ranks(world, mesh, layout.context);
+    seen[static_cast<size_t>(world.rank())] = three_steps(subject, dtype, ranks);
   });
   return seen;
 }
@@ -219,7 +218,7 @@ struct Single {
 
 Single single(const Subject& subject, const std::string& dtype) {
   parallel::Ranks alone;
-  Single result{three_steps(subject, dtype, alone, layout::ContextSplit::kZigzag), {}, {}};
+  Single result{three_steps(subject, dtype, alone), {}, {}};
   result.gradients = by_name(result.seen.gradients);
   result.parameters = by_name(result.seen.parameters);
   return result;
@@ -269,22 +268,34 @@ Proof proof_of(const Subject& subject, const ProofLayout& layout, const Single& 
 }  // namespace
 
 std::vector<ProofLayout> proof_layouts(const recipe::ParallelOptions& own) {
+  using enum recipe::ContextMethod;
+  using enum recipe::ContextSplit;
+  using recipe::LinearContextMethod;
+  constexpr auto kAllScan = LinearContextMethod::kAllScan;
   std::vector<ProofLayout> layouts = {{"dp2", 2, {}},
                                       {"tp2", 2, {.tp = 2}},
-                                      {"cp2-contiguous", 2, {.cp = 2}, layout::ContextSplit::kContiguous},
-                                      {"cp2-zigzag", 2, {.cp = 2}, layout::ContextSplit::kZigzag},
+                                      {"cp2-contiguous", 2, {.cp = 2}, {.split = kContiguous}},
+                                      {"cp2-zigzag", 2, {.cp = 2}, {.split = kZigzag}},
+                                      {"cp2-ulysses", 2, {.cp = 2}, {.softmax = kUlysses, .linear = kAllScan}},
+                                      {"cp4-ring-contiguous", 4, {.cp = 4}, {kRing, LinearContextMethod::kRing, kContiguous}},
+                                      {"cp4-ring-zigzag", 4, {.cp = 4}, {kRing, LinearContextMethod::kRing, kZigzag}},
+                                      {"cp4-two-level", 4, {.cp = 4}, {.softmax = kTwoLevel, .linear = kAllScan, .split = kContiguous}},
                                       {"pp2", 2, {.pp = 2}},
                                       {"ep2", 2, {.ep = 2}},
                                       {"dp2-tp2", 4, {.tp = 2}}};
   if (own.one_process()) return layouts;
-  ProofLayout named{
-      "", own.pp * std::lcm(own.cp * own.tp, own.ep * own.etp), {.pp = own.pp, .cp = own.cp, .tp = own.tp, .ep = own.ep, .etp = own.etp}};
+  ProofLayout named{"",
+                    own.pp * std::lcm(own.cp * own.tp, own.ep * own.etp),
+                    {.pp = own.pp, .cp = own.cp, .tp = own.tp, .ep = own.ep, .etp = own.etp},
+                    own.context};
   const int64_t replicas = named.world / (own.pp * own.cp * own.tp);
   for (const auto& [axis, ranks] :
        {std::pair{"dp", replicas}, {"tp", own.tp}, {"pp", own.pp}, {"cp", own.cp}, {"ep", own.ep}, {"etp", own.etp}}) {
     if (ranks > 1) named.name += fmt::format("{}{}{}", named.name.empty() ? "" : "-", axis, ranks);
   }
-  const auto same = [&](const ProofLayout& each) { return each.world == named.world && each.shape == named.shape; };
+  const auto same = [&](const ProofLayout& each) {
+    return each.world == named.world && each.shape == named.shape && (own.cp == 1 || each.context == named.context);
+  };
   if (std::ranges::none_of(layouts, same)) layouts.push_back(named);
   return layouts;
 }

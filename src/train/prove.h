@@ -25,7 +25,7 @@ struct ProofLayout {
   std::string name;  // "tp2"
   int64_t world = 1;
   layout::MeshShape shape;
-  layout::ContextSplit split = layout::ContextSplit::kZigzag;
+  recipe::ContextOptions context{};
 };
 
 struct Proof {

@@ -135,6 +135,11 @@ const std::vector<Row>& rows() {
       {"parallel.cp", "2", [](const Recipe& r) { return r.parallel.cp == 2; }, "", ""},
       {"parallel.ep", "2", [](const Recipe& r) { return r.parallel.ep == 2; }, "", ""},
       {"parallel.etp", "2", [](const Recipe& r) { return r.parallel.etp == 2; }, "", ""},
+      {"parallel.context", "\"ring\"", [](const Recipe& r) { return r.parallel.context.softmax == ContextMethod::kRing; }, "", ""},
+      {"parallel.linear_context", "\"all-scan\"",
+       [](const Recipe& r) { return r.parallel.context.linear == LinearContextMethod::kAllScan; }, "", ""},
+      {"parallel.context_split", "\"contiguous\"",
+       [](const Recipe& r) { return r.parallel.context.split == ContextSplit::kContiguous; }, "", ""},
 
       {"observe.tensorboard", "false", [](const Recipe& r) { return !r.observe.tensorboard; }, "", ""},
       {"observe.report", "false", [](const Recipe& r) { return !r.observe.report; }, "", ""},

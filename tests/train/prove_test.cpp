@@ -63,12 +63,12 @@ TEST(Prove, AnOptimizerOfWholeMatrices) { expect_equal(hybrid(), true, "came"); 
 
 TEST(Prove, TheLayoutOfTheRecipe) {
   const std::vector<Proof> proofs = prove(hybrid(), {.tp = 2, .pp = 2, .cp = 2, .ep = 2});
-  ASSERT_EQ(proofs.size(), 8U);
+  ASSERT_EQ(proofs.size(), 12U);
   EXPECT_EQ(proofs.back().layout, "tp2-pp2-cp2-ep2");
   EXPECT_TRUE(proofs.back().holds) << proofs.back().reason;
   EXPECT_EQ(proofs.back().status, Proof::Status::kTried) << proofs.back().reason;
   EXPECT_EQ(prove(dense_linear(), {.etp = 2}).back().status, Proof::Status::kRefused);
-  EXPECT_EQ(proof_layouts({.tp = 2}).size(), 7U) << "one of the usual ones";
+  EXPECT_EQ(proof_layouts({.tp = 2}).size(), 11U) << "one of the usual ones";
   // Four layers on three stages: the first two have the layers that share bounds.
   recipe::ModelConfig shared = dense_linear();
   shared.mixers = {Mixer::kHgrn2, Mixer::kSoftmax};
@@ -85,6 +85,19 @@ TEST(Prove, AModelThatTheRanksCannotShareIsRefused) {
     EXPECT_EQ(proof.status, Proof::Status::kRefused);
     EXPECT_NE(proof.reason.find("3 experts"), std::string::npos) << proof.reason;
   }
+}
+
+TEST(Prove, KeyHeadsThatContextRanksCannotShareAreRefused) {
+  recipe::ModelConfig config = dense_linear();
+  config.mixers = {Mixer::kSoftmax};
+  config.softmax.kv_heads = 1;  // 2 in the proof
+  config.heads = 4;
+  recipe::ParallelOptions options{.cp = 4};
+  options.context.softmax = recipe::ContextMethod::kUlysses;
+  const Proof refused = prove(config, options).back();
+  EXPECT_EQ(refused.layout, "cp4");
+  EXPECT_EQ(refused.status, Proof::Status::kRefused);
+  EXPECT_NE(refused.reason.find("4 context ranks divide expected, 2 found"), std::string::npos) << refused.reason;
 }
 
 // Two replicas; the second one's loss is not a number in step 2.

@@ -1,0 +1,23 @@
+// Softmax attention over context ranks, GQA and windows included. Two ways to share it, and their product (context `ranks` = inner × rounds):
+//
+//   ring       keys and values go from rank to rank; each computes the pairs (its queries, visiting keys) that see each other and joins the
+//              results in fp32. They go no further than to the last rank that sees one of them. Backward: with them go their gradients,
+//              which that rank sends home. Contiguous, zig-zag, documents anywhere: what a pair sees is kernels::Visibility.
+//   ulysses    a rank gives away its tokens' heads and gets all tokens of some heads, computes, and gives back
+//   two-level  ulysses among `inner` neighbours, as many as key heads allow; a ring of these groups
+//   all-gather keys and values of the whole row on every rank: plain, for comparison
+//
+// Next block's exchange is started before the computing on this one. Source: specs/long-context-parallelism.md A6; bytes A8. Collective calls.
+#pragma once
+
+#include "comm/communicator.h"
+#include "kernels/attention/op.h"
+#include "layout/sequence_view.h"
+
+namespace longhaul::parallel {
+
+// → o of this rank's tokens; q [T,H,D], k [T,Hk,D], v [T,Hk,Dv] are theirs. Ulysses refuses (kUsage) key heads that the ranks do not divide.
+Tensor context_attention(recipe::ContextMethod method, comm::Communicator& group, const Tensor& q_thd, const Tensor& k_thd,
+                         const Tensor& v_thd, const layout::SequenceView& view, const kernels::AttentionOptions& options);
+
+}  // namespace longhaul::parallel

@@ -1,0 +1,31 @@
+// RingAttention: queries stay, keys and values go round (context_attention.h). A member of the ring holds some runs of the packed row, its
+// rows one run after the other in the order of the row; every member knows the runs of all. Sources: Ring Attention (arXiv 2310.01889),
+// zig-zag and the backward pass of specs/long-context-parallelism.md A6.
+#pragma once
+
+#include <vector>
+
+#include "comm/communicator.h"
+#include "kernels/attention/op.h"
+#include "kernels/attention/visibility.h"
+#include "layout/split.h"
+
+namespace longhaul::parallel {
+
+struct RingMember {
+  int64_t rank = 0;                 // of the communicator
+  std::vector<layout::Range> runs;  // of the row; ascending, none empty
+
+  int64_t tokens() const;
+};
+
+struct Ring {
+  comm::Communicator* group = nullptr;
+  std::vector<RingMember> members;  // who gives to whom: each to the next, the last to the first
+  int64_t own = 0;                  // which of them this rank is
+  kernels::Visibility visible;      // of the whole row
+};
+
+Tensor ring_attention(const Ring& ring, const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, double scale);
+
+}  // namespace longhaul::parallel
