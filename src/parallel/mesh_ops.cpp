@@ -52,9 +52,11 @@ Tensor MeshOps::attention(const Tensor& q, const Tensor& k, const Tensor& v, con
     key_offsets.push_back(static_cast<int64_t>(keys.size()));
   }
   const Tensor index = to_tensor(keys);
-  return kernels::attention(q, whole_row(k, view, "keys").index_select(0, index), whole_row(v, view, "values").index_select(0, index),
-                            to_tensor(offsets), to_tensor(key_offsets), options)
-      .o_thd;
+  const Tensor seen_k = whole_row(k, view, "keys").index_select(0, index), seen_v = whole_row(v, view, "values").index_select(0, index);
+  if (view.segments.empty()) {  // a row so short that this rank has none of it; its backward pass meets the others' all the same
+    return at::zeros({0, q.size(1), v.size(2)}, q.options()).add(q.sum() + seen_k.sum() + seen_v.sum());
+  }
+  return kernels::attention(q, seen_k, seen_v, to_tensor(offsets), to_tensor(key_offsets), options).o_thd;
 }
 
 Tensor MeshOps::attention_cached(const Tensor& q, const SequenceView& view, const kernels::KeyValueCache& cache,
