@@ -153,27 +153,32 @@ Batch Loader::batch_of(int64_t first_position, int64_t rows) const {
 
 Batch Loader::batch_at(int64_t step) const { return batch_at(step, 0, 1); }
 
-Batch Loader::batch_at(int64_t step, int64_t rank, int64_t ranks) const {
+Loader::Rows Loader::rows_of(int64_t step, int64_t rank, int64_t ranks) const {
   const int64_t first = options_.first_position(step), rows = options_.first_position(step + 1) - first;
   LONGHAUL_ASSERT(rank >= 0 && rank < ranks && rows >= 0, "rank {} of {}, {} rows", rank, ranks, rows);
   const int64_t begin = rows * rank / ranks, end = rows * (rank + 1) / ranks;
-  return batch_of(first + begin, end - begin);
+  return {first + begin, end - begin};
+}
+
+Batch Loader::batch_at(int64_t step, int64_t rank, int64_t ranks) const {
+  const Rows rows = rows_of(step, rank, ranks);
+  return batch_of(rows.first, rows.count);
 }
 
 Batch Loader::take(int64_t step) {
   auto& slots = prefetch_->slots;
   slots.erase(slots.begin(), slots.lower_bound(step));
   const auto ensure = [&](int64_t wanted) {
-    const int64_t first = options_.first_position(wanted), rows = options_.first_position(wanted + 1) - first;
+    const auto [first, rows] = rows_of(wanted, options_.replica, options_.replicas);
     const auto found = slots.find(wanted);
     if (found != slots.end() && found->second.first == first && found->second.rows == rows) return;  // else the schedule changed
-    auto task = std::make_shared<std::packaged_task<Batch()>>([this, first, rows] { return batch_of(first, rows); });
+    auto task = std::make_shared<std::packaged_task<Batch()>>([this, first = first, rows = rows] { return batch_of(first, rows); });
     slots[wanted] = {first, rows, task->get_future().share()};
     prefetch_->worker.post([task, &abandoned = prefetch_->abandoned] {
       if (!abandoned) (*task)();
     });
   };
-  if (options_.prefetch <= 0) return batch_at(step);
+  if (options_.prefetch <= 0) return batch_at(step, options_.replica, options_.replicas);
   for (int64_t ahead = 0; ahead <= options_.prefetch; ++ahead) ensure(step + ahead);
   const auto future = slots.at(step).batch;
   slots.erase(step);

@@ -33,6 +33,7 @@ struct LoaderOptions {
   bool document_boundaries = true;     // false: a row is one document for the model, whatever it holds
   int64_t prefetch = 2;                // steps prepared ahead; 0: none
   std::filesystem::path index_folder;  // of packing indexes
+  int64_t replica = 0, replicas = 1;   // take() gives one replica's part of each step: batch_at(step, replica, replicas)
 };
 
 LoaderOptions with_batch(LoaderOptions options, int64_t batch);  // the constant schedule
@@ -49,7 +50,7 @@ class Loader {
   // The part of rank `rank` of `ranks`: a contiguous slice of the step's rows, sizes differing by at most one.
   Batch batch_at(int64_t step, int64_t rank, int64_t ranks) const;
   Batch batch_of(int64_t first_position, int64_t rows) const;
-  Batch take(int64_t step);  // batch_at(step), prefetched when steps are taken in order
+  Batch take(int64_t step);  // this replica's part of the step, prefetched when steps are taken in order
 
   int64_t sample_at(int64_t position) const;  // the skip list applied
   struct Origin {
@@ -64,6 +65,10 @@ class Loader {
   const Blend& blend() const { return blend_; }
 
  private:
+  struct Rows {
+    int64_t first = 0, count = 0;
+  };
+  Rows rows_of(int64_t step, int64_t rank, int64_t ranks) const;
   struct Indexes;
   struct Prefetch;
   std::shared_ptr<const PackingIndex> index(int64_t dataset, int64_t epoch) const;

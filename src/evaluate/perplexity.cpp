@@ -38,6 +38,11 @@ std::optional<EvaluationResult> evaluate(model::Decoder& decoder, data::Evaluati
     result.bytes += batch->target_bytes;
     if (progress && !progress(batch->target_tokens)) return std::nullopt;
   }
+  return result_of(nats, result.tokens, result.bytes);
+}
+
+EvaluationResult result_of(double nats, int64_t tokens, int64_t bytes) {
+  EvaluationResult result{.tokens = tokens, .bytes = bytes};
   if (result.tokens == 0) {
     throw Error({.code = ExitCode::kData,
                  .what = "there is no held-out text to evaluate",

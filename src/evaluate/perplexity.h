@@ -24,4 +24,7 @@ struct EvaluationResult {
 std::optional<EvaluationResult> evaluate(model::Decoder& decoder, data::EvaluationReader& reader,
                                          const std::function<bool(int64_t tokens)>& progress = {});
 
+// Of the sum of the losses of all targets. No target at all is a kData error.
+EvaluationResult result_of(double nats, int64_t tokens, int64_t bytes);
+
 }  // namespace longhaul::evaluate

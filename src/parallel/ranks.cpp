@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -19,12 +20,7 @@ Ranks::Ranks(comm::Communicator& world, const layout::Mesh& mesh, const recipe::
       context_(context),
       groups_(std::make_unique<MeshGroups>(world, mesh)),
       ops_(std::make_unique<MeshOps>(*groups_, context)) {
-  if (mesh.size(Axis::kEtp) == 1) return;
-  throw Error({.code = ExitCode::kUsage,
-               .what = "tensors of an expert are not shared by ranks yet",
-               .expected = "parallel.etp = 1",
-               .found = std::to_string(mesh.size(Axis::kEtp)),
-               .hint = "parallel.etp=1 parallel.ep=…"});
+  LONGHAUL_ASSERT(mesh.size(Axis::kEtp) == 1, "tensors of an expert cut over {} ranks", mesh.size(Axis::kEtp));
 }
 
 Ranks::~Ranks() = default;
@@ -78,14 +74,7 @@ void Ranks::sum_over_stages(const model::Arena& arena) const {
     if (!parameter->trainable() || stages.size() < 2) continue;
     const int64_t count = place_.mesh.size(Axis::kPp);
     const bool all = static_cast<int64_t>(stages.size()) == count;
-    if (!all && stages != std::vector<int64_t>{0, count - 1}) {
-      throw Error({.code = ExitCode::kUsage,
-                   .what = fmt::format("some stages use {} and others do not", parameter->name),
-                   .expected = "all stages, or the first and the last",
-                   .found = fmt::format("stages {} of {}", fmt::join(stages, ", "), count),
-                   .where = "parallel.pp",
-                   .hint = "choose parallel.pp so that each stage has a layer of every mixer"});
-    }
+    LONGHAUL_ASSERT(all || stages == std::vector<int64_t>({0, count - 1}), "stages {} use {}", fmt::join(stages, ", "), parameter->name);
     groups_->named(all ? "pp" : "embedding").all_reduce(parameter->grad, Reduction::kSum, {.name = parameter->name}).wait();
   }
 }
@@ -103,6 +92,20 @@ double Ranks::sum(double number) const {
   const Tensor one = at::full({1}, number, at::kDouble);
   sum(one);
   return one.item<double>();
+}
+
+int64_t Ranks::most(int64_t number) const {
+  if (groups_ == nullptr) return number;
+  const Tensor one = at::full({1}, number, at::kLong);
+  groups_->world().all_reduce(one, Reduction::kMax, {.name = "what the ranks agree on"}).wait();
+  return one.item<int64_t>();
+}
+
+std::unique_ptr<comm::Communicator> Ranks::everyone(const std::string& purpose) const {
+  if (groups_ == nullptr) return nullptr;
+  layout::GroupKind all{.name = purpose, .groups = {std::vector<int64_t>(static_cast<size_t>(place_.mesh.world()))}};
+  std::iota(all.groups[0].begin(), all.groups[0].end(), int64_t{0});
+  return std::move(groups_->world().split({all}, {.name = purpose})[0]);
 }
 
 double Ranks::sum_over_replicas(double number) const {

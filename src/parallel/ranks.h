@@ -12,14 +12,16 @@ namespace longhaul::parallel {
 
 class Ranks {
  public:
-  Ranks();                                                                                                 // one process
-  Ranks(comm::Communicator& world, const layout::Mesh& mesh, const recipe::ContextOptions& context = {});  // a collective call of all ranks
+  Ranks();  // one process
+  // A collective call of all ranks; require_possible() first.
+  Ranks(comm::Communicator& world, const layout::Mesh& mesh, const recipe::ContextOptions& context = {});
   ~Ranks();
 
   model::ParallelOps& ops() const { return *ops_; }
   const layout::MeshRank& place() const { return place_; }
   const MeshGroups* groups() const { return groups_.get(); }  // null: one process
-  layout::RowShare share() const;                             // of a row of this rank's replica
+  comm::Communicator* world() const { return groups_ ? &groups_->world() : nullptr; }
+  layout::RowShare share() const;  // of a row of this rank's replica
 
   // Gradients of a step become those of all ranks together, on every rank that holds a copy. begin_step before the first forward pass: sums
   // of arenas start in the last backward pass, each when its gradients are there, behind those of later layers on every rank; sum_gradients
@@ -31,6 +33,10 @@ class Ranks {
   void sum_over(layout::AxisSet axes, const Tensor& numbers) const;  // likewise, over those that differ in these axes only
   double sum(double number) const;                                   // likewise
   double sum_over_replicas(double number) const;                     // over the ranks that have other sequences: dp
+  int64_t most(int64_t number) const;                                // the largest of all ranks, on all of them
+
+  // A group of all ranks for one purpose, beside what training says: its calls may come from a thread of their own. Null: one process.
+  std::unique_ptr<comm::Communicator> everyone(const std::string& purpose) const;
 
  private:
   void start_sums();

@@ -26,14 +26,21 @@ struct ContextOptions {
   bool operator==(const ContextOptions&) const = default;
 };
 
+// What the ranks are: threads of one process.
+enum class Backend { kThreads };
+std::vector<std::string_view> names_of(Backend);
+
 struct ParallelOptions {
-  int64_t tp = 1;   // tensor: heads, inner channels and vocabulary; between mixers the tokens
-  int64_t pp = 1;   // pipeline: layers
-  int64_t cp = 1;   // context: tokens of a sequence
-  int64_t ep = 1;   // experts, over ranks that data, context and tensor parallelism have
-  int64_t etp = 1;  // tensors of one expert
+  Backend backend = Backend::kThreads;
+  int64_t ranks = 0;  // of the run; 0: as many as one replica needs
+  int64_t tp = 1;     // tensor: heads, inner channels and vocabulary; between mixers the tokens
+  int64_t pp = 1;     // pipeline: layers
+  int64_t cp = 1;     // context: tokens of a sequence
+  int64_t ep = 1;     // experts, over ranks that data, context and tensor parallelism have
+  int64_t etp = 1;    // tensors of one expert
   ContextOptions context;
-  bool one_process() const { return tp == 1 && pp == 1 && cp == 1 && ep == 1 && etp == 1; }
+  int64_t needed() const;  // the fewest ranks on which these sizes fit: pp times a common multiple of cp·tp and ep·etp
+  int64_t world() const { return ranks > 0 ? ranks : needed(); }
   bool operator==(const ParallelOptions&) const = default;
 };
 

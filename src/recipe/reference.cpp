@@ -21,7 +21,7 @@ constexpr Section kSections[] = {
     {"train", "The loop"},
     {"optim", "Optimizer and learning rate"},
     {"sample", "The completion printed at the end"},
-    {"parallel", "Ranks that share a replica of the model. Today `prove` reads it; training on several ranks is not there yet"},
+    {"parallel", "Ranks that train together, and how they share a replica of the model ([several ranks](../concepts/several-ranks.md))"},
     {"observe", "What a run writes besides events.jsonl"},
 };
 

@@ -3,24 +3,28 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory_purpose.h"
 #include "data/tokenizer/continuation.h"
-#include "evaluate/perplexity.h"
 #include "generate/generate.h"
-#include "tensor/to_tensor.h"
+#include "train/step.h"
 
 namespace longhaul::train {
 namespace {
 
-data::LoaderOptions loader_options(const recipe::Recipe& recipe, const optim::TrainSchedule& schedule,
-                                   const std::filesystem::path& folder) {
+using layout::Axis;
+
+data::LoaderOptions loader_options(const recipe::Recipe& recipe, const optim::TrainSchedule& schedule, const std::filesystem::path& folder,
+                                   const layout::MeshRank& place) {
   data::LoaderOptions options = data::loader_options(recipe.data, recipe.train.sequence);
   options.first_position = [schedule](int64_t step) { return schedule.first_sample(step + 1); };  // the loader counts from 0
   options.index_folder = folder;
+  options.replica = place.coordinate(Axis::kDp);
+  options.replicas = place.mesh.size(Axis::kDp);
   return options;
 }
 
@@ -50,14 +54,33 @@ int64_t longest_prompt(const recipe::ModelConfig& model) {
   return model.position == recipe::Position::kLearned ? model.max_positions - 1 : std::numeric_limits<int64_t>::max();
 }
 
+// The next batches of an evaluation, one for each replica; those who get none go along with the first, of which nothing counts.
+std::vector<data::Batch> round_of(data::EvaluationReader& reader, int64_t replicas) {
+  std::vector<data::Batch> round;
+  while (static_cast<int64_t>(round.size()) < replicas) {
+    std::optional<data::Batch> batch = reader.next();
+    if (!batch) break;
+    round.push_back(std::move(*batch));
+  }
+  while (!round.empty() && static_cast<int64_t>(round.size()) < replicas) {
+    data::Batch& idle = round.emplace_back(round.front());
+    std::ranges::fill(idle.labels, layout::kIgnoreLabel);
+    idle.target_tokens = idle.target_bytes = 0;
+  }
+  return round;
+}
+
 }  // namespace
 
-Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data, const std::filesystem::path& index_folder, at::Device device)
+Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data, const std::filesystem::path& index_folder, at::Device device,
+                   const parallel::Ranks& ranks)
     : recipe_(recipe),
       data_(data),
+      ranks_(ranks),
       schedule_(recipe.optim, recipe.train),
-      loader_(data.train(), loader_options(recipe, schedule_, index_folder)),
-      decoder_(recipe.model, Precision::named(recipe::name_of_value(recipe.train.dtype)), device) {
+      loader_(data.train(), loader_options(recipe, schedule_, index_folder, ranks.place())),
+      decoder_(recipe.model, Precision::named(recipe::name_of_value(recipe.train.dtype)), device, model::Use::kTraining, ranks.place()),
+      stage_(decoder_, ranks) {
   if (data.tokenizer.vocabulary() > recipe.model.vocabulary) {
     throw Error({.code = ExitCode::kData,
                  .what = "the tokenizer has more entries than the model has rows",
@@ -86,11 +109,35 @@ StepWork Pretrain::prepare(int64_t step) {
           .tokens = static_cast<int64_t>(batch.inputs.size())};
 }
 
-Tensor Pretrain::forward(model::Context& context, int64_t micro_batch, const Tensor&) {
+PackedText Pretrain::text_of(int64_t micro_batch) const {
   const data::Batch& batch = micro_batches_[static_cast<size_t>(micro_batch)];
-  const layout::SequenceView view(batch.layout);
-  const Tensor hidden = decoder_.hidden(context, to_tensor(batch.inputs, decoder_.device()), view);
-  return decoder_.loss(context, hidden, to_tensor(batch.labels, decoder_.device()), view);
+  return {batch.layout, batch.inputs, batch.labels};
+}
+
+Tensor Pretrain::forward(model::Context& context, int64_t micro_batch, const Tensor& entering) {
+  return stage_.forward(context, text_of(micro_batch), entering);
+}
+
+StageInput Pretrain::stage_input(int64_t micro_batch) const { return stage_.input(text_of(micro_batch)); }
+
+std::optional<evaluate::EvaluationResult> Pretrain::evaluate_on_ranks(data::EvaluationReader& reader, const std::function<bool()>& go_on) {
+  const at::NoGradGuard no_gradient;
+  const layout::MeshRank& place = ranks_.place();
+  int64_t tokens = 0, bytes = 0;
+  double nats = 0;
+  for (auto round = round_of(reader, place.mesh.size(Axis::kDp)); !round.empty(); round = round_of(reader, place.mesh.size(Axis::kDp))) {
+    for (const data::Batch& batch : round) {
+      tokens += batch.target_tokens;
+      bytes += batch.target_bytes;
+    }
+    micro_batches_.assign(1, std::move(round[static_cast<size_t>(place.coordinate(Axis::kDp))]));
+    model::Context context(ranks_.ops(), decoder_.precision());
+    context.training = false;
+    nats += forward_through_stages(*this, context, ranks_, 0).item<double>();
+    if (!go_on()) return std::nullopt;
+  }
+  // Every tensor rank has the whole loss of its tokens.
+  return evaluate::result_of(ranks_.sum(nats) / static_cast<double>(ranks_.ops().tensor_ranks()), tokens, bytes);
 }
 
 std::optional<observe::Metrics> Pretrain::evaluate(bool whole, const std::function<bool()>& go_on) {
@@ -100,7 +147,8 @@ std::optional<observe::Metrics> Pretrain::evaluate(bool whole, const std::functi
   data::EvaluationReader reader(held_out, {.context = recipe_.train.sequence,
                                            .tokens_per_batch = recipe_.train.micro_batch * recipe_.train.sequence,
                                            .limit_tokens = whole ? 0 : recipe_.train.evaluate_tokens});
-  const auto result = evaluate::evaluate(decoder_, reader, [&](int64_t) { return go_on(); });
+  const auto result =
+      ranks_.world() != nullptr ? evaluate_on_ranks(reader, go_on) : evaluate::evaluate(decoder_, reader, [&](int64_t) { return go_on(); });
   if (!result) return std::nullopt;
   return observe::Metrics{{"loss", result->loss}, {"bits_per_byte", result->bits_per_byte}, {"perplexity", result->perplexity}};
 }
@@ -115,6 +163,14 @@ std::optional<TaskSample> Pretrain::sample() {
   const MemoryPurposeScope scope(MemoryPurpose::kActivations);
   const auto& options = recipe_.sample;
   if (options.tokens == 0) return std::nullopt;
+  // Replicas and context ranks hold the whole model, and one of them is enough.
+  const bool whole =
+      std::ranges::all_of(std::array{Axis::kPp, Axis::kTp, Axis::kEp}, [&](Axis a) { return ranks_.place().mesh.size(a) == 1; });
+  if (ranks_.place().rank > 0) return std::nullopt;
+  if (!whole) {
+    log_info("no sample: no rank holds the whole model ({}); `sample` makes one from the checkpoint", ranks_.place().mesh.text());
+    return std::nullopt;
+  }
   const bool given = !options.prompt.empty();
   const int64_t fits = std::max<int64_t>(1, std::min<int64_t>(32, longest_prompt(recipe_.model) - options.tokens));
   const std::vector<int32_t> prompt = given ? data_.tokenizer.encode(options.prompt) : held_out_beginning(data_, fits);

@@ -1,4 +1,7 @@
 // Pretrain: next-token prediction on the corpus of [data], judged in bits per byte on the documents held out.
+//
+// On several ranks: the samples stand in one order whatever the ranks are; a replica takes its part of each step's rows, a context rank its
+// tokens of each row. Replicas share the evaluation's batches, and go through as many rounds of them, because experts may cross replicas.
 #pragma once
 
 #include <memory>
@@ -6,25 +9,28 @@
 #include "data/evaluation.h"
 #include "data/loader.h"
 #include "data/run_data.h"
+#include "evaluate/perplexity.h"
 #include "model/decoder.h"
 #include "optim/schedule.h"
 #include "recipe/recipe.h"
-#include "train/task.h"
+#include "train/text_stage.h"
 
 namespace longhaul::train {
 
 class Pretrain final : public Task {
  public:
-  // `data` must outlive the task. index_folder: where packing indexes are cached. Refuses (kData) a tokenizer with more entries than
+  // `data` and `ranks` must outlive the task. index_folder: where packing indexes are cached. Refuses (kData) a tokenizer with more entries than
   // the model has rows.
-  Pretrain(const recipe::Recipe& recipe, const data::RunData& data, const std::filesystem::path& index_folder, at::Device device);
+  Pretrain(const recipe::Recipe& recipe, const data::RunData& data, const std::filesystem::path& index_folder, at::Device device,
+           const parallel::Ranks& ranks);
 
   model::ParameterSet& parameters() override { return decoder_.parameters(); }
   const Precision& precision() const override { return decoder_.precision(); }
   model::Decoder& decoder() { return decoder_; }
 
   StepWork prepare(int64_t step) override;
-  Tensor forward(model::Context& context, int64_t micro_batch, const Tensor&) override;
+  Tensor forward(model::Context& context, int64_t micro_batch, const Tensor& entering) override;
+  StageInput stage_input(int64_t micro_batch) const override;
   std::optional<observe::Metrics> evaluate(bool whole, const std::function<bool()>& go_on) override;
   std::optional<TaskSample> sample() override;
   nlohmann::json data_position(int64_t step) const override;
@@ -32,11 +38,16 @@ class Pretrain final : public Task {
   double epochs_after(int64_t step) const override { return loader_.epochs_at(step); }  // the loader's next step is step + 1 of the trainer
 
  private:
+  PackedText text_of(int64_t micro_batch) const;
+  std::optional<evaluate::EvaluationResult> evaluate_on_ranks(data::EvaluationReader& reader, const std::function<bool()>& go_on);
+
   recipe::Recipe recipe_;
   const data::RunData& data_;
+  const parallel::Ranks& ranks_;
   optim::TrainSchedule schedule_;
   data::Loader loader_;
   model::Decoder decoder_;
+  TextStage stage_;
   std::vector<data::Batch> micro_batches_;
 };
 

@@ -4,14 +4,14 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "base/error.h"
 #include "base/random.h"
 #include "comm/run_ranks.h"
 #include "model/decoder.h"
-#include "tensor/to_tensor.h"
+#include "parallel/possible.h"
 #include "train/step.h"
+#include "train/text_stage.h"
 
 namespace longhaul::train {
 namespace {
@@ -46,17 +46,11 @@ Batch batch_of(int64_t first_row, int64_t rows, int64_t step, int64_t vocabulary
   return batch;
 }
 
-std::vector<int64_t> picked(const std::vector<int64_t>& from, const std::vector<int64_t>& index) {
-  std::vector<int64_t> result;
-  for (const int64_t i : index) result.push_back(from[static_cast<size_t>(i)]);
-  return result;
-}
-
 // A replica's share of the rows, two in a micro-batch or as many as it has; a stage's share of the layers.
 class ProofTask final : public Task {
  public:
   ProofTask(const recipe::ModelConfig& config, Precision precision, const parallel::Ranks& ranks)
-      : ranks_(ranks), decoder_(config, precision, at::kCPU, model::Use::kTraining, ranks.place()) {
+      : ranks_(ranks), decoder_(config, precision, at::kCPU, model::Use::kTraining, ranks.place()), stage_(decoder_, ranks) {
     decoder_.parameters().initialise(kSeed);
   }
   model::ParameterSet& parameters() override { return decoder_.parameters(); }
@@ -77,23 +71,19 @@ class ProofTask final : public Task {
   }
 
   Tensor forward(model::Context& context, int64_t micro_batch, const Tensor& entering) override {
-    const Batch& batch = micro_batches_[static_cast<size_t>(micro_batch)];
-    const layout::SequenceView view = view_of(batch);
-    const Tensor ids = to_tensor(picked(batch.ids, view.token_index)), labels = to_tensor(picked(batch.labels, view.token_index));
-    const layout::MeshRank& place = ranks_.place();
-    if (place.mesh.size(Axis::kPp) == 1) return decoder_.loss(context, decoder_.hidden(context, ids, view), labels, view);
-    const Tensor leaving = decoder_.layers(context, entering.defined() ? entering : decoder_.embed(context, ids, view), view);
-    return place.last_stage() ? decoder_.loss(context, decoder_.normed(leaving), labels, view) : leaving;
+    return stage_.forward(context, text_of(micro_batch), entering);
   }
-  StageInput stage_input(int64_t micro_batch) const override {
-    return {{view_of(micro_batches_[static_cast<size_t>(micro_batch)]).own.length, decoder_.config().hidden}, decoder_.precision().compute};
-  }
+  StageInput stage_input(int64_t micro_batch) const override { return stage_.input(text_of(micro_batch)); }
 
  private:
-  layout::SequenceView view_of(const Batch& batch) const { return {batch.layout, ranks_.share()}; }
+  PackedText text_of(int64_t micro_batch) const {
+    const Batch& batch = micro_batches_[static_cast<size_t>(micro_batch)];
+    return {batch.layout, batch.ids, batch.labels};
+  }
 
   const parallel::Ranks& ranks_;
   model::Decoder decoder_;
+  TextStage stage_;
   std::vector<Batch> micro_batches_;
 };
 
@@ -198,6 +188,7 @@ class Difference {
 std::vector<Seen> on_ranks(const Subject& subject, const std::string& dtype, const ProofLayout& layout) {
   std::vector<Seen> seen(static_cast<size_t>(layout.world));
   const layout::Mesh mesh(layout.world, layout.shape);
+  parallel::require_possible(subject.config, mesh);
   if (kRows % mesh.size(Axis::kDp) != 0) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "the proof's sequences cannot be dealt out",
@@ -283,11 +274,8 @@ std::vector<ProofLayout> proof_layouts(const recipe::ParallelOptions& own) {
                                       {"pp2", 2, {.pp = 2}},
                                       {"ep2", 2, {.ep = 2}},
                                       {"dp2-tp2", 4, {.tp = 2}}};
-  if (own.one_process()) return layouts;
-  ProofLayout named{"",
-                    own.pp * std::lcm(own.cp * own.tp, own.ep * own.etp),
-                    {.pp = own.pp, .cp = own.cp, .tp = own.tp, .ep = own.ep, .etp = own.etp},
-                    own.context};
+  if (own.world() == 1) return layouts;
+  ProofLayout named{"", own.world(), {.pp = own.pp, .cp = own.cp, .tp = own.tp, .ep = own.ep, .etp = own.etp}, own.context};
   const int64_t replicas = named.world / (own.pp * own.cp * own.tp);
   for (const auto& [axis, ranks] :
        {std::pair{"dp", replicas}, {"tp", own.tp}, {"pp", own.pp}, {"cp", own.cp}, {"ep", own.ep}, {"etp", own.etp}}) {

@@ -3,42 +3,24 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
-#include "base/file.h"
+#include <memory>
+#include <numeric>
+
 #include "base/log.h"
 #include "base/parallel.h"
-#include "base/signals.h"
-#include "base/terminal.h"
-#include "checkpoint/disk_need.h"
-#include "data/compression_baseline.h"
-#include "observe/report.h"
-#include "observe/report_writer.h"
-#include "observe/table.h"
-#include "observe/tensorboard.h"
-#include "observe/terminal.h"
+#include "comm/run_ranks.h"
+#include "parallel/possible.h"
 #include "plan/memory_guard.h"
-#include "recipe/write.h"
-#include "tensor/cpu_allocator.h"
 #include "tensor/libtorch_folder.h"
 #include "train/memory.h"
-#include "train/run_facts.h"
 #include "train/run_folder.h"
-#include "train/start_warnings.h"
+#include "train/run_rank.h"
 #include "train/tasks.h"
 
 namespace longhaul::train {
 namespace {
 
-void refuse_what_is_not_there(const recipe::Recipe& recipe) {
-  refuse_unknown_task(recipe.train.task);
-  if (!recipe.parallel.one_process()) {
-    throw Error({.code = ExitCode::kUsage,
-                 .what = "training on several ranks is not there yet",
-                 .expected = "1 for all of parallel.tp, pp, cp, ep and etp",
-                 .found = "more",
-                 .where = "[parallel]",
-                 .hint = "leave them at 1; `prove` with the same recipe shows whether the layout gives what one process gives"});
-  }
-}
+constexpr int64_t kMostThreads = 256;  // that are ranks; more would fight for the cores and for memory
 
 at::Device device_of(const recipe::TrainOptions& train) {
   const at::Device device = device_named(train.device);
@@ -55,121 +37,116 @@ void set_compute_threads(int64_t count) {
   at::set_num_threads(threads());
 }
 
-void add_displays(observe::EventWriter& events, const RunRequest& request) {
-  const recipe::Recipe& recipe = request.recipe.recipe;
-  events.add(std::make_shared<observe::Terminal>(observe::TerminalOptions{.stream = stdout,
-                                                                          .colours = colours_wanted(stdout),
-                                                                          .alarm_colours = colours_wanted(stderr),
-                                                                          .quiet = request.quiet,
-                                                                          .log_every = recipe.train.log_every}));
-  if (recipe.observe.tensorboard) events.add(std::make_shared<observe::TensorBoard>(request.run_folder / "tensorboard"));
+// Each replica takes whole micro-batches, as many as every other.
+void require_whole_micro_batches(const std::string& where, int64_t batch, int64_t micro_batch, int64_t replicas) {
+  if (batch % (micro_batch * replicas) == 0) return;
+  const bool larger_will_do = batch % replicas == 0;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "the sequences of a step cannot be dealt out to the replicas",
+               .expected = fmt::format("a batch that is a multiple of train.micro_batch · replicas = {} · {}", micro_batch, replicas),
+               .found = std::to_string(batch),
+               .where = where,
+               .hint = larger_will_do ? fmt::format("train.micro_batch={}", std::gcd(micro_batch, batch / replicas))
+                                      : fmt::format("train.batch={}", (batch / (micro_batch * replicas) + 1) * micro_batch * replicas)});
 }
 
-// Signals, and what a run of a process keeps up to date beside its events: the page, and the memory that training took.
-class ProcessControl final : public RunControl {
- public:
-  ProcessControl(observe::EventWriter& events, const RunFacts& facts) : events_(events), facts_(facts) {
-    if (!facts.recipe.recipe.observe.report) return;
-    report_.emplace([folder = facts.run_folder] { observe::write_report(folder); });
+// Before anything is touched. processes: how many there are, where ranks are processes.
+layout::Mesh mesh_of_run(const recipe::Recipe& recipe, const comm::Communicator* processes) {
+  refuse_unknown_task(recipe.train.task);
+  const int64_t world = processes != nullptr ? processes->size() : recipe.parallel.world();
+  if (recipe.parallel.ranks > 0 && recipe.parallel.ranks != world) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "another number of ranks was started than the recipe asks for",
+                 .expected = fmt::format("parallel.ranks = {}", world),
+                 .found = std::to_string(recipe.parallel.ranks),
+                 .where = "parallel.ranks",
+                 .hint = "leave it out: the launcher says how many there are"});
   }
-  int stop_requested() override { return stop_signal(); }
-  bool save_requested() override { return take_save_request(); }
-  bool continued() override { return take_continued(); }
-  bool pause(double seconds) override { return pause_unless_stopped(seconds); }
-  void evaluated() override {
-    if (report_) report_->refresh();
+  if (processes == nullptr && world > kMostThreads) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "so many ranks cannot be threads of one process",
+                 .expected = fmt::format("at most {}", kMostThreads),
+                 .found = std::to_string(world),
+                 .where = "parallel.ranks, or the sizes that need them",
+                 .hint = "lower parallel.tp, pp, cp or ep"});
   }
-  void trained() override {
-    measured_ = measured_memory(facts_.memory, facts_.device);
-    for (const auto& purpose : measured_) events_.write(purpose);
+  const layout::Mesh mesh = parallel::mesh_of(recipe.parallel, world);
+  parallel::require_possible(recipe.model, mesh);
+  const int64_t replicas = mesh.size(layout::Axis::kDp);
+  require_whole_micro_batches("train.batch", recipe.train.batch, recipe.train.micro_batch, replicas);
+  for (const recipe::OptimStage& stage : recipe.optim.stages) {
+    if (stage.batch > 0) require_whole_micro_batches("optim.stages", stage.batch, recipe.train.micro_batch, replicas);
   }
-  // The page stands when the run has ended, however it ended; a run that is someone else's by now is not touched.
-  Outcome run_to_its_end(Trainer& trainer) {
-    try {
-      const Outcome outcome = trainer.run();
-      if (report_) report_->finish();
-      return outcome;
-    } catch (const Error& error) {
-      if (report_ && error.code() != ExitCode::kFenced) report_->finish();
-      throw;
-    }
-  }
-  const std::vector<observe::MeasuredMemory>& measured() const { return measured_; }
-
- private:
-  observe::EventWriter& events_;
-  const RunFacts& facts_;
-  std::optional<observe::ReportWriter> report_;
-  std::vector<observe::MeasuredMemory> measured_;
-};
-
-// Beside the checkpoints, what belongs to them. Not before the trainer stands: a start that is refused leaves what is there.
-void write_beside_checkpoints(const RunRequest& request, const data::RunData& data) {
-  write_text_atomically(request.run_folder / "recipe.toml", recipe::to_toml(request.recipe));
-  data.tokenizer.save(request.run_folder / "tokenizer.json");
+  return mesh;
 }
 
-void write_baseline(observe::EventWriter& events, const data::RunData& data, const std::filesystem::path& cache, bool resumed) {
-  const auto baseline = data::compression_baseline(data.corpus, cache, resumed ? data::Baseline::kKept : data::Baseline::kNew);
-  events.write(
-      observe::CompressionBaseline{.gzip_bits_per_byte = baseline.gzip_bits_per_byte(), .xz_bits_per_byte = baseline.xz_bits_per_byte()});
+void require_cpu_for_several(const layout::Mesh& mesh, at::Device device) {
+  if (mesh.world() == 1 || device.is_cpu()) return;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "several ranks train on the CPU only",
+               .expected = "train.device = cpu",
+               .found = name_of(device),
+               .where = "train.device and [parallel]",
+               .hint = "train.device=cpu"});
+}
+
+// What lies in the cache is made by the process of rank 0; the others find it there.
+data::RunData open_data(const recipe::DataOptions& options, const std::filesystem::path& cache, comm::Communicator* processes) {
+  const auto wait_for_all = [&] {
+    if (processes != nullptr) processes->barrier({.name = "prepared data", .timeout = std::chrono::hours(24)}).wait();
+  };
+  const bool first = processes == nullptr || processes->rank() == 0;
+  if (!first) wait_for_all();
+  data::RunData data = data::open_run_data(options, libtorch_folder(), cache);
+  if (first) wait_for_all();
+  return data;
 }
 
 }  // namespace
 
-Outcome run_training(RunRequest request) {
+Outcome run_training(RunRequest request, comm::Communicator* processes) {
   const recipe::Recipe& recipe = request.recipe.recipe;
-  refuse_what_is_not_there(recipe);
+  const layout::Mesh mesh = mesh_of_run(recipe, processes);
   const at::Device device = device_of(recipe.train);
+  require_cpu_for_several(mesh, device);
   const DeviceScope scope(device);
   set_compute_threads(recipe.train.threads);
   const int64_t free_bytes = available_bytes(device);
-  plan::require_memory(memory_request(recipe, device), free_bytes);
-  settle_earlier_run(request.recipe, request.run_folder, request.fresh);
-  observe::EventWriter events = open_run_folder(request.run_folder);
+  // Ranks that are threads hold together at least what one process would; of a rank that is a process nothing is planned.
+  if (processes == nullptr) plan::require_memory(memory_request(recipe, device), free_bytes);
+  std::unique_ptr<observe::EventWriter> events;  // of the run: rank 0 writes them
+  if (processes == nullptr || processes->rank() == 0) {
+    settle_earlier_run(request.recipe, request.run_folder, request.fresh);
+    events.reset(new observe::EventWriter(open_run_folder(request.run_folder)));  // it cannot be moved
+  }
 
   const std::filesystem::path cache = data::cache_folder(recipe.data);
-  const data::RunData data = data::open_run_data(recipe.data, libtorch_folder(), cache);
+  const data::RunData data = open_data(recipe.data, cache, processes);
   const RunFacts facts{.recipe = request.recipe,
                        .run_folder = request.run_folder,
                        .data = data,
                        .device = device,
+                       .mesh = mesh,
                        .memory = plan::plan_memory(memory_request(recipe, device, &data)),
                        .free_bytes = free_bytes,
                        .flops = plan::training_flops_per_token(recipe.model, recipe.train.sequence),
                        .profile = measured_profile(/*fresh=*/false, device)};
-  const auto task = make_task({.recipe = recipe, .data = data, .cache = cache, .device = device});
-  task->parameters().initialise(static_cast<uint64_t>(recipe.train.seed));
-  const auto optimizer = optim::make_optimizer(recipe.optim, task->parameters(), task->precision());
-
-  add_displays(events, request);
-  if (!request.quiet) write_stream(stdout, tables_of(facts, task->epochs_after(recipe.train.steps), colours_wanted(stdout)));
-  events.write(run_start(facts));
-
-  storage::LocalFileSystem files;
-  ProcessControl control(events, facts);
-  Trainer trainer(*task, *optimizer, events, files, control,
-                  {.recipe = request.recipe,
-                   .run_folder = request.run_folder,
-                   .environment = environment_of(recipe.train.seed, device),
-                   .flops_per_token = facts.flops.causal(),
-                   .flops_per_token_full_attention = facts.flops.full(),
-                   .peak_flops_per_second = facts.peak_flops_per_second()});
-  const auto disk = checkpoint::disk_need(files, request.run_folder / "checkpoints", trainer.state(), recipe.train);
-  if (const auto warning = disk.warning()) log_warning("{}", *warning);
-  const Resumed resumed = trainer.resume();
-  for (const std::string& text :
-       start_warnings(recipe, {.training_tokens = facts.training_tokens(), .resume_step = resumed.step, .earlier = resumed.earlier})) {
-    log_warning("{}", text);
+  RunStartUp start{.request = request, .facts = facts, .cache = cache, .events = events.get()};
+  const auto run_in = [&](comm::Communicator& world) {
+    parallel::Ranks ranks(world, mesh, recipe.parallel.context);
+    return run_rank(start, ranks);
+  };
+  if (processes != nullptr) return run_in(*processes);
+  if (mesh.world() == 1) {
+    parallel::Ranks alone;
+    return run_rank(start, alone);
   }
-  write_beside_checkpoints(request, data);
-  if (recipe.observe.compression_baseline && !data.held_out().empty()) write_baseline(events, data, cache, resumed.step > 0);
-  trim_memory();
-  reset_memory_peaks();  // what is measured is training's, not what was needed to prepare it
-  const Outcome outcome = control.run_to_its_end(trainer);
-  if (!request.quiet && !control.measured().empty()) {
-    write_stream(stdout, "\n" + observe::measured_memory_table(control.measured()).text(colours_wanted(stdout)));
-  }
+  start.own_process = false;
+  Outcome outcome;
+  comm::run_ranks(mesh.world(), [&](comm::Communicator& world) {
+    const Outcome of_rank = run_in(world);
+    if (world.rank() == 0) outcome = of_rank;
+  });
   return outcome;
 }
 

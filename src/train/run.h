@@ -1,12 +1,16 @@
 // run_training: what `longhaul train RECIPE` does, from a resolved recipe to a finished run directory:
 //
-//   recipe.toml  tokenizer.json  events.jsonl  tensorboard/  checkpoints/  report.html
+//   recipe.toml  tokenizer.json  events.jsonl  tensorboard/  checkpoints/  report.html      events/rank-N.jsonl: of ranks but the first
+//
+// [parallel] says how many ranks train, and how they share the model; they are threads here, or the processes of `processes`, each of which calls
+// this with its own communicator. What cannot be dealt out is refused before anything is touched.
 //
 // A second start of the same run continues it; options that must stay the same and do not are refused before anything is touched.
 #pragma once
 
 #include <filesystem>
 
+#include "comm/communicator.h"
 #include "recipe/load.h"
 #include "train/trainer.h"
 
@@ -19,6 +23,6 @@ struct RunRequest {
   bool quiet = false;  // no tables and no step lines; alarms all the same
 };
 
-Outcome run_training(RunRequest request);
+Outcome run_training(RunRequest request, comm::Communicator* processes = nullptr);
 
 }  // namespace longhaul::train

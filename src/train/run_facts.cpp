@@ -38,6 +38,7 @@ observe::RunStart run_start(const RunFacts& facts) {
                           .dtype = std::string(facts.dtype()),
                           .threads = threads(),
                           .seed = recipe.train.seed,
+                          .world_size = facts.mesh.world(),
                           .recipe_hash = sha256_hex(recipe::to_toml(facts.recipe)).substr(0, 16),
                           .model = recipe.model.preset.empty() ? recipe.model.family : recipe.model.preset,
                           .parameters = layout::parameter_count(recipe.model),
@@ -58,7 +59,7 @@ observe::RunStart run_start(const RunFacts& facts) {
   start.training_bytes = bytes;
   start.heldout_bytes = held_out;
   start.memory_bytes = here.memory_bytes;
-  start.planned_memory_bytes = plan::whole_bytes(facts.memory.peak());
+  if (facts.mesh.world() == 1) start.planned_memory_bytes = plan::whole_bytes(facts.memory.peak());
   return start;
 }
 
@@ -83,8 +84,9 @@ std::string tables_of(const RunFacts& facts, double epochs, bool colours) {
     parts.push_back({part.name, part.documents, part.bytes, part.tokens});
   parts[0].epochs = epochs;
   const plan::DecodingState state = plan::decoding_state(recipe.model, recipe.train.dtype);
+  const std::string moment = facts.memory.fullest().name + (facts.mesh.world() > 1 ? "; as one process would train" : "");
   return fmt::format("{}\n{}\n{}\n{}\n", observe::parameter_table(rows).text(colours),
-                     observe::memory_table(planned_memory(facts.memory), facts.memory.fullest().name, facts.free_bytes).text(colours),
+                     observe::memory_table(planned_memory(facts.memory), moment, facts.free_bytes).text(colours),
                      observe::data_table(parts).text(colours),
                      observe::work_table({.flops_per_token = facts.flops.causal(),
                                           .flops_per_token_full_attention = facts.flops.full(),

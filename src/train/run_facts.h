@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "data/run_data.h"
+#include "layout/mesh.h"
 #include "observe/event.h"
 #include "plan/flops.h"
 #include "plan/memory.h"
@@ -21,8 +22,9 @@ struct RunFacts {
   const std::filesystem::path& run_folder;
   const data::RunData& data;
   at::Device device;
-  plan::MemoryPlan memory;
-  int64_t free_bytes = 0;  // on the device, before the run
+  layout::Mesh mesh;
+  plan::MemoryPlan memory;  // as one process would train
+  int64_t free_bytes = 0;   // on the device, before the run
   plan::TokenFlops flops;
   MachineProfile profile;
 

@@ -19,22 +19,6 @@ model::Context context_of(Task& task, model::ParallelOps& ops, int64_t step, int
   return context;
 }
 
-// The plain way through the stages of a pipeline: each waits for the one before, and hands on what it has. What a stage but the last gives
-// here is a zero, through which its backward pass begins.
-Tensor forward(Task& task, model::Context& context, const parallel::Ranks& ranks, int64_t micro_batch) {
-  const layout::MeshRank& place = ranks.place();
-  const int64_t stage = place.stage();
-  if (place.last_stage() && stage == 0) return task.forward(context, micro_batch, {});
-  comm::Communicator& pipeline = ranks.groups()->over({layout::Axis::kPp});
-  Tensor entering;
-  if (stage > 0) {
-    const StageInput input = task.stage_input(micro_batch);
-    entering = parallel::receive_on(pipeline, stage - 1, input.sizes, input.type, "hidden states");
-  }
-  const Tensor leaving = task.forward(context, micro_batch, entering);
-  return place.last_stage() ? leaving : parallel::send_on(pipeline, stage + 1, leaving, "hidden states");
-}
-
 // Means over all ranks.
 observe::Metrics metrics_of(Task& task, const parallel::Ranks& ranks) {
   const auto own = task.step_metrics();
@@ -67,7 +51,7 @@ std::optional<BadValue> first_bad_block(Task& task, const parallel::Ranks& ranks
       if (bad || output.isfinite().all().item<bool>()) return;
       bad = BadValue{block, "output", block == "loss" ? "loss" : "forward"};
     };
-    forward(task, context, ranks, m);
+    forward_through_stages(task, context, ranks, m);
   }
   return bad;
 }
@@ -87,6 +71,20 @@ std::string layer_of(const std::string& tensor) {
 
 }  // namespace
 
+Tensor forward_through_stages(Task& task, model::Context& context, const parallel::Ranks& ranks, int64_t micro_batch) {
+  const layout::MeshRank& place = ranks.place();
+  const int64_t stage = place.stage();
+  if (place.last_stage() && stage == 0) return task.forward(context, micro_batch, {});
+  comm::Communicator& pipeline = ranks.groups()->over({layout::Axis::kPp});
+  Tensor entering;
+  if (stage > 0) {
+    const StageInput input = task.stage_input(micro_batch);
+    entering = parallel::receive_on(pipeline, stage - 1, input.sizes, input.type, "hidden states");
+  }
+  const Tensor leaving = task.forward(context, micro_batch, entering);
+  return place.last_stage() ? leaving : parallel::send_on(pipeline, stage + 1, leaving, "hidden states");
+}
+
 StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks, int64_t step, const StepOptions& options) {
   StepResult result;
   model::ParallelOps& ops = ranks.ops();
@@ -94,6 +92,7 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   result.work = task.prepare(step);
   result.data_wait_milliseconds = data_watch.milliseconds();
   result.work.weight = ranks.sum_over_replicas(result.work.weight);
+  result.work.tokens = std::llround(ranks.sum_over_replicas(static_cast<double>(result.work.tokens)));
   const double scale = result.work.weight > 0 ? 1.0 / result.work.weight : 0.0;
 
   ranks.begin_step(task.parameters());
@@ -101,7 +100,7 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   for (int64_t m = 0; m < result.work.micro_batches; ++m) {
     const MemoryPurposeScope scope(MemoryPurpose::kActivations);
     model::Context context = context_of(task, ops, step, m, options.seed);
-    const Tensor loss = forward(task, context, ranks, m);
+    const Tensor loss = forward_through_stages(task, context, ranks, m);
     losses.push_back(loss.detach().to(at::kDouble));
     for (const auto& [block, auxiliary] : context.auxiliary_losses) auxiliary_losses.push_back(auxiliary.to(at::kDouble));
     if (m + 1 == result.work.micro_batches) task.parameters().all_announced();

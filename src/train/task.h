@@ -25,7 +25,7 @@ namespace longhaul::train {
 struct StepWork {
   int64_t micro_batches = 0;
   double weight = 0;   // that the summed loss is divided by: labelled tokens of the whole step
-  int64_t tokens = 0;  // that count as trained
+  int64_t tokens = 0;  // that count as trained; weight and tokens are of this replica, the step adds them up
 };
 
 // A mean, as what it is made of.
@@ -61,8 +61,9 @@ class Task {
   virtual std::map<std::string, Metric> step_metrics() { return {}; }
 
   // By name: text has "loss" (nats per token), "bits_per_byte", "perplexity". whole: everything held out. go_on is asked between batches.
-  // Nothing: no held-out data, or go_on said no.
+  // Nothing: no held-out data, or go_on said no. On several ranks all call it, all ask go_on equally often, and all get the same.
   virtual std::optional<observe::Metrics> evaluate(bool /*whole*/, const std::function<bool()>& /*go_on*/) { return std::nullopt; }
+  // Called on all ranks; the first one's is shown.
   virtual std::optional<TaskSample> sample() { return std::nullopt; }
 
   // State beside parameters and optimizer, saved and restored with the run. Names of its tensors begin with checkpoint::kTaskPrefix.

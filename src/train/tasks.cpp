@@ -19,7 +19,7 @@ struct ListedTask {
 constexpr ListedTask kTasks[] = {
     {"pretrain",
      [](const TaskRequest& request) -> std::unique_ptr<Task> {
-       return std::make_unique<Pretrain>(request.recipe, request.data, request.cache / "packing", request.device);
+       return std::make_unique<Pretrain>(request.recipe, request.data, request.cache / "packing", request.device, request.ranks);
      }},
 };
 

@@ -7,17 +7,19 @@
 #include <vector>
 
 #include "data/run_data.h"
+#include "parallel/ranks.h"
 #include "recipe/recipe.h"
 #include "train/task.h"
 
 namespace longhaul::train {
 
-// What a task is made from. `data` must outlive it.
+// What a task is made from. `data` and `ranks` must outlive it.
 struct TaskRequest {
   const recipe::Recipe& recipe;
   const data::RunData& data;
   std::filesystem::path cache;  // for what can be worked out again
   at::Device device;
+  const parallel::Ranks& ranks;
 };
 
 std::unique_ptr<Task> make_task(const TaskRequest& request);  // with untrained parameters

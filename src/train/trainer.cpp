@@ -59,8 +59,8 @@ std::vector<checkpoint::StateProvider*> with_state_of(Task& task, std::vector<ch
 
 }  // namespace
 
-Trainer::Trainer(Task& task, optim::Optimizer& optimizer, observe::EventWriter& events, storage::FileSystem& files, RunControl& control,
-                 TrainerOptions options)
+Trainer::Trainer(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks, observe::EventWriter& events, storage::FileSystem& files,
+                 RunControl& control, TrainerOptions options)
     : task_(task),
       optimizer_(optimizer),
       events_(events),
@@ -68,13 +68,18 @@ Trainer::Trainer(Task& task, optim::Optimizer& optimizer, observe::EventWriter& 
       control_(control),
       options_(std::move(options)),
       schedule_(options_.recipe.recipe.optim, options_.recipe.recipe.train),
+      ranks_(ranks),
+      together_(ranks.everyone("start")),
       optimizer_state_(optimizer),
       state_(with_state_of(task, {&optimizer_state_, &counters_})),
-      saver_(files, [this] {
-        checkpoint::SaverOptions saver = saver_options(options_, events_.generation());
-        saver.on_result = [this](const checkpoint::SaveResult& result) { on_save_ended(result); };
-        return saver;
-      }()) {}
+      saver_(
+          files,
+          [this] {
+            checkpoint::SaverOptions saver = saver_options(options_, events_.generation());
+            saver.on_result = [this](const checkpoint::SaveResult& result) { on_save_ended(result); };
+            return saver;
+          }(),
+          ranks.everyone("checkpoint")) {}
 
 nlohmann::json Trainer::Counters::facts() { return {{"tokens", tokens}, {"skipped", skipped}, {"skipped_in_a_row", skipped_in_a_row}}; }
 
@@ -84,18 +89,32 @@ void Trainer::Counters::restore(const checkpoint::SavedFacts& facts) {
   skipped_in_a_row = facts.whole_number("skipped_in_a_row");
 }
 
+// Rank 0 reads every byte of it; the others are told its name.
+std::optional<storage::Checkpoint> Trainer::newest_checkpoint() {
+  const std::filesystem::path folder = options_.run_folder / "checkpoints";
+  std::optional<storage::Checkpoint> newest;
+  const std::string name = together_.first("newest checkpoint", [&]() -> std::string {
+    auto search = storage::find_newest_valid(files_, folder);
+    if (!search.newest && !search.rejected.empty()) refuse_to_begin_anew(search.rejected, options_);
+    for (const auto& rejected : search.rejected) log_warning("passed over {}: {}", rejected.path.string(), rejected.reason);
+    newest = std::move(search.newest);
+    return newest ? newest->folder().filename().string() : "";
+  });
+  if (!newest && !name.empty()) newest = storage::Checkpoint::open(files_, folder / name);
+  return newest;
+}
+
 Resumed Trainer::resume() {
-  const auto search = storage::find_newest_valid(files_, options_.run_folder / "checkpoints");
-  if (!search.newest && !search.rejected.empty()) refuse_to_begin_anew(search.rejected, options_);
-  for (const auto& rejected : search.rejected) log_warning("passed over {}: {}", rejected.path.string(), rejected.reason);
-  if (!search.newest) return {};
-  const storage::Manifest& saved = search.newest->manifest();
-  const recipe::LoadedRecipe earlier = checkpoint::saved_recipe(*search.newest);
+  const std::optional<storage::Checkpoint> newest = newest_checkpoint();
+  if (!newest) return {};
+  const storage::Manifest& saved = newest->manifest();
+  const recipe::LoadedRecipe earlier = checkpoint::saved_recipe(*newest);
   recipe::refuse_changed(earlier, options_.recipe);
   task_.require_same_data(saved.data_position, saved.step + 1);
-  checkpoint::load_training_state(*search.newest, state_);
+  checkpoint::load_training_state(*newest, state_, ranks_.world());
   step_ = saved_step_ = parent_step_ = saved.step;
-  if (step_ >= train().steps) judged_ = ended_at(events_.path(), step_);
+  const bool first = ranks_.place().rank == 0;  // its events are those of the run
+  if (step_ >= train().steps) judged_ = ranks_.most(first && ended_at(events_.path(), step_) ? 1 : 0) == 1;
   events_.write(observe::Resume{.step = step_});
   return {.step = step_, .earlier = earlier.recipe};
 }
@@ -137,7 +156,8 @@ void Trainer::save_at_the_end() {
     if (attempt > 0) {
       if (attempt > kRetryPauses_s.size()) break;
       log_warning("saving step {} again in {:.0f} s; a signal ends the wait", step_, kRetryPauses_s[attempt - 1]);
-      if (!control_.pause(kRetryPauses_s[attempt - 1])) break;
+      const bool gives_up = !control_.pause(kRetryPauses_s[attempt - 1]);
+      if (ranks_.most(gives_up ? 1 : 0) == 1) break;
     }
     save();
     saver_.wait();
@@ -150,13 +170,17 @@ void Trainer::save_at_the_end() {
   events_.write(observe::Alarm{.kind = "not_saved", .message = message});
 }
 
-// A signal or the clock; the first of them stands.
+// A signal or the clock, of any rank; the first of them stands.
 bool Trainer::stopping() {
   if (outcome_.reason != "finished") return true;
-  outcome_.signal = control_.stop_requested();
-  if (outcome_.signal != 0) {
+  constexpr int64_t kTime = 1, kSignal = 2;  // and the signal's number
+  const int signal = control_.stop_requested();
+  const bool late = until_s_ > 0 && wall_time_s() >= until_s_;
+  const int64_t agreed = ranks_.most(signal != 0 ? kSignal + signal : late ? kTime : 0);
+  if (agreed >= kSignal) {
+    outcome_.signal = static_cast<int>(agreed - kSignal);
     outcome_.reason = "signal";
-  } else if (until_s_ > 0 && wall_time_s() >= until_s_) {
+  } else if (agreed == kTime) {
     outcome_.reason = "until_time";
   }
   return outcome_.reason != "finished";
@@ -236,7 +260,7 @@ void Trainer::steps() {
     if (control_.continued()) events_.require_still_ours();
     one_step();
     saver_.poll();
-    if (due(train().checkpoint_every) || control_.save_requested()) save();
+    if (due(train().checkpoint_every) || ranks_.most(control_.save_requested() ? 1 : 0) == 1) save();
     if (due(train().evaluate_every) && step_ < train().steps) evaluate(false);
   }
 }

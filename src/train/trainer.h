@@ -6,6 +6,9 @@
 // the end is saved first, and the whole evaluation and the sample come after it: whoever ends them ends no training. A start that
 // finds all steps done and these two not does them then. `Outcome::reason` says why the run ended.
 //
+// On several ranks each has a trainer, and all are called alike. They decide together when to stop and what to save: what one of them is asked
+// for is done by all at the same step. Rank 0 looks for the checkpoint to continue from; each rank writes events of its own.
+//
 // A full disk ends no run: saves that fail are told as alarms, and the next one tries again. The last one has no next one: it is tried a
 // few times, and then `Outcome::saved` is false and an alarm says from where a start goes on.
 #pragma once
@@ -49,8 +52,8 @@ struct Resumed {
 
 class Trainer {
  public:
-  Trainer(Task& task, optim::Optimizer& optimizer, observe::EventWriter& events, storage::FileSystem& files, RunControl& control,
-          TrainerOptions options);
+  Trainer(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks, observe::EventWriter& events, storage::FileSystem& files,
+          RunControl& control, TrainerOptions options);
 
   // Continues from the newest valid checkpoint of the run folder, if there is one: of the same run, with the same data (kUsage, kData). Where
   // there are only damaged ones it begins nothing (kCheckpoint).
@@ -70,6 +73,7 @@ class Trainer {
   void report(const StepResult& result, double milliseconds);
   void refuse_nonfinite(const BadValue& bad) const;
   bool stopping();
+  std::optional<storage::Checkpoint> newest_checkpoint();
   void evaluate(bool whole);
   void judge();
   void save();
@@ -85,7 +89,8 @@ class Trainer {
   RunControl& control_;
   TrainerOptions options_;
   optim::TrainSchedule schedule_;
-  parallel::Ranks ranks_;
+  parallel::Ranks& ranks_;
+  checkpoint::Writers together_;  // what is found on the disk by one rank and told to all
   Counters counters_;
   checkpoint::OptimizerState optimizer_state_;
   std::vector<checkpoint::StateProvider*> state_;

@@ -130,6 +130,7 @@ const std::vector<Row>& rows() {
       {"sample.top_p", "0.5", [](const Recipe& r) { return r.sample.top_p == 0.5; }, "", ""},
       {"sample.seed", "63", [](const Recipe& r) { return r.sample.seed == 63; }, "", ""},
 
+      {"parallel.ranks", "2", [](const Recipe& r) { return r.parallel.ranks == 2; }, "", ""},
       {"parallel.tp", "2", [](const Recipe& r) { return r.parallel.tp == 2; }, "", ""},
       {"parallel.pp", "2", [](const Recipe& r) { return r.parallel.pp == 2; }, "", ""},
       {"parallel.cp", "2", [](const Recipe& r) { return r.parallel.cp == 2; }, "", ""},
@@ -152,6 +153,7 @@ const std::vector<Row>& rows() {
 const std::map<std::string, std::string>& exceptions() {
   static const std::map<std::string, std::string> all = {
       {"train.task", "has one choice, which is the default"},
+      {"parallel.backend", "has one choice, which is the default"},
   };
   return all;
 }

@@ -101,7 +101,8 @@ class OwnState : public ::testing::Test {
                                  .run_folder = folder};
     const auto optimizer = optim::make_optimizer(options.recipe.recipe.optim, task.parameters(), task.precision());
     observe::EventWriter events({.path = folder / "events.jsonl"});
-    Trainer trainer(task, *optimizer, events, storage::local_file_system(), control, options);
+    parallel::Ranks alone;
+    Trainer trainer(task, *optimizer, alone, events, storage::local_file_system(), control, options);
     trainer.resume();
     Start result;
     try {

@@ -96,7 +96,7 @@ class PretrainByHand : public ::testing::Test {
   }
   data::RunData open(const recipe::LoadedRecipe& of) const { return data::open_run_data(of.recipe.data, {}, folder_ / "cache"); }
   std::unique_ptr<Pretrain> task(const recipe::LoadedRecipe& of, const data::RunData& data) const {
-    auto task = std::make_unique<Pretrain>(of.recipe, data, folder_ / "packing", at::kCPU);
+    auto task = std::make_unique<Pretrain>(of.recipe, data, folder_ / "packing", at::kCPU, alone_);
     task->parameters().initialise(static_cast<uint64_t>(of.recipe.train.seed));
     return task;
   }
@@ -156,6 +156,7 @@ class PretrainByHand : public ::testing::Test {
   }
 
   TemporaryFolder folder_;
+  parallel::Ranks alone_;
 };
 
 TEST_F(PretrainByHand, TwoStepsAreTheOnesWorkedOut) {
@@ -183,7 +184,8 @@ TEST_F(PretrainByHand, TheLossCurveOfAWholeRunIsTheOneWorkedOut) {
   const auto optimizer = optim::make_optimizer(recipe.recipe.optim, task->parameters(), task->precision());
   observe::EventWriter events({.path = folder_ / "run" / "events.jsonl"});
   RunControl nobody;
-  Trainer(*task, *optimizer, events, storage::local_file_system(), nobody, {.recipe = recipe, .run_folder = folder_ / "run"}).run();
+  parallel::Ranks ranks;
+  Trainer(*task, *optimizer, ranks, events, storage::local_file_system(), nobody, {.recipe = recipe, .run_folder = folder_ / "run"}).run();
   size_t s = 0;
   for (const auto& event : observe::read_events(folder_ / "run" / "events.jsonl")) {
     const auto* step = std::get_if<observe::StepReport>(&event.body);

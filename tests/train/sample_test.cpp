@@ -63,7 +63,8 @@ class Sample : public ::testing::Test {
   TaskSample sample(std::vector<std::string> more = {}) const {
     const recipe::Recipe options = loaded(std::move(more)).recipe;
     const data::RunData data = data::open_run_data(options.data, {}, folder_ / "cache");
-    Pretrain task(options, data, folder_ / "cache" / "packing", at::kCPU);
+    const parallel::Ranks alone;
+    Pretrain task(options, data, folder_ / "cache" / "packing", at::kCPU, alone);
     task.parameters().initialise(1);
     return *task.sample();
   }

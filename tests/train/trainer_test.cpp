@@ -46,7 +46,8 @@ class TrainerLoop : public ::testing::Test {
     observe::EventWriter events({.path = folder_ / "events.jsonl"});
     Start start;
     try {
-      Trainer trainer(task, *optimizer, events, files_, control, options);
+      parallel::Ranks alone;
+      Trainer trainer(task, *optimizer, alone, events, files_, control, options);
       trainer.resume();
       start.outcome = trainer.run();
     } catch (const Error& error) {

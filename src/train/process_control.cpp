@@ -1,0 +1,42 @@
+#include "train/process_control.h"
+
+#include "base/signals.h"
+#include "observe/report.h"
+#include "train/memory.h"
+
+namespace longhaul::train {
+
+int SignalControl::stop_requested() { return stop_signal(); }
+bool SignalControl::save_requested() { return take_save_request(); }
+bool SignalControl::continued() { return take_continued(); }
+bool SignalControl::pause(double seconds) { return pause_unless_stopped(seconds); }
+
+FirstRankControl::FirstRankControl(observe::EventWriter& events, const RunFacts& facts) : events_(events), facts_(facts) {
+  if (!facts.recipe.recipe.observe.report) return;
+  report_.emplace([folder = facts.run_folder] { observe::write_report(folder); });
+}
+
+void FirstRankControl::evaluated() {
+  if (report_) report_->refresh();
+}
+
+void FirstRankControl::trained() {
+  measured_ = measured_memory(facts_.memory, facts_.device);
+  for (auto& purpose : measured_) {
+    if (facts_.mesh.world() > 1) purpose.planned_bytes.reset();  // the plan is that of one process
+    events_.write(purpose);
+  }
+}
+
+Outcome FirstRankControl::run_to_its_end(Trainer& trainer) {
+  try {
+    const Outcome outcome = trainer.run();
+    if (report_) report_->finish();
+    return outcome;
+  } catch (const Error& error) {
+    if (report_ && error.code() != ExitCode::kFenced) report_->finish();
+    throw;
+  }
+}
+
+}  // namespace longhaul::train

@@ -1,0 +1,43 @@
+// What is behind a trainer's RunControl: the signals of its process; of the first rank also what a run keeps up to date beside its events, the
+// page and the memory that training took; nothing of a rank that is one of several threads, which goes along with the first.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "observe/report_writer.h"
+#include "train/run_facts.h"
+#include "train/trainer.h"
+
+namespace longhaul::train {
+
+class SignalControl : public RunControl {
+ public:
+  int stop_requested() override;
+  bool save_requested() override;
+  bool continued() override;
+  bool pause(double seconds) override;
+};
+
+class FollowingControl final : public RunControl {
+ public:
+  bool pause(double) override { return true; }  // the first rank waits, and this one for it
+};
+
+class FirstRankControl final : public SignalControl {
+ public:
+  FirstRankControl(observe::EventWriter& events, const RunFacts& facts);
+  void evaluated() override;
+  void trained() override;
+  // The page stands when the run has ended, however it ended; a run that is someone else's by now is not touched.
+  Outcome run_to_its_end(Trainer& trainer);
+  const std::vector<observe::MeasuredMemory>& measured() const { return measured_; }
+
+ private:
+  observe::EventWriter& events_;
+  const RunFacts& facts_;
+  std::optional<observe::ReportWriter> report_;
+  std::vector<observe::MeasuredMemory> measured_;
+};
+
+}  // namespace longhaul::train

@@ -1,0 +1,29 @@
+// What the ranks of a run hold and say, counted in what they have made: the table with which a run on several ranks begins.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "optim/optimizer.h"
+#include "parallel/ranks.h"
+
+namespace longhaul::train {
+
+// Of one rank, in bytes but for `values`.
+struct Holding {
+  int64_t values = 0;  // parameters
+  int64_t weights = 0, gradients = 0, optimizer = 0;
+  int64_t summed = 0;  // gradients that it hands to the sum over ranks that hold copies, once a step
+  bool operator==(const Holding&) const = default;
+};
+
+Holding holding_of(const model::ParameterSet& parameters, optim::Optimizer& optimizer);
+
+// Of all ranks, in their order. A collective call; in one process its own.
+std::vector<Holding> gather_holdings(const parallel::Ranks& ranks, const Holding& own);
+
+// Ranks that hold alike stand in one row. Activations that ranks exchange are not counted: they depend on every batch.
+std::string rank_table(const layout::Mesh& mesh, const std::vector<Holding>& holdings, bool colours);
+
+}  // namespace longhaul::train

@@ -1,0 +1,159 @@
+#include "train/run_rank.h"
+
+#include <fmt/format.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/terminal.h"
+#include "checkpoint/disk_need.h"
+#include "checkpoint/writers.h"
+#include "data/compression_baseline.h"
+#include "observe/table.h"
+#include "observe/tensorboard.h"
+#include "observe/terminal.h"
+#include "recipe/write.h"
+#include "tensor/cpu_allocator.h"
+#include "train/process_control.h"
+#include "train/rank_table.h"
+#include "train/start_warnings.h"
+#include "train/tasks.h"
+
+namespace longhaul::train {
+namespace {
+
+void add_displays(observe::EventWriter& events, const RunRequest& request) {
+  const recipe::Recipe& recipe = request.recipe.recipe;
+  events.add(std::make_shared<observe::Terminal>(observe::TerminalOptions{.stream = stdout,
+                                                                          .colours = colours_wanted(stdout),
+                                                                          .alarm_colours = colours_wanted(stderr),
+                                                                          .quiet = request.quiet,
+                                                                          .log_every = recipe.train.log_every}));
+  if (recipe.observe.tensorboard) events.add(std::make_shared<observe::TensorBoard>(request.run_folder / "tensorboard"));
+}
+
+// Beside the checkpoints, what belongs to them. Not before the trainer stands: a start that is refused leaves what is there.
+void write_beside_checkpoints(const RunRequest& request, const data::RunData& data) {
+  write_text_atomically(request.run_folder / "recipe.toml", recipe::to_toml(request.recipe));
+  data.tokenizer.save(request.run_folder / "tokenizer.json");
+}
+
+void write_baseline(observe::EventWriter& events, const data::RunData& data, const std::filesystem::path& cache, bool resumed) {
+  const auto baseline = data::compression_baseline(data.corpus, cache, resumed ? data::Baseline::kKept : data::Baseline::kNew);
+  events.write(
+      observe::CompressionBaseline{.gzip_bits_per_byte = baseline.gzip_bits_per_byte(), .xz_bits_per_byte = baseline.xz_bits_per_byte()});
+}
+
+// Of a rank but the first: run and generation are those that rank 0 has claimed.
+observe::EventWriterOptions events_of_rank(const RunRequest& request, const nlohmann::json& claimed, int64_t rank) {
+  return {.path = request.run_folder / "events" / fmt::format("rank-{}.jsonl", rank),
+          .run = claimed.at("run"),
+          .generation = claimed.at("generation"),
+          .rank = rank};
+}
+
+class RankRun {
+ public:
+  RankRun(const RunStartUp& start, parallel::Ranks& ranks)
+      : start_(start), facts_(start.facts), recipe_(facts_.recipe.recipe), ranks_(ranks), together_(ranks.everyone("run")) {}
+
+  Outcome run();
+
+ private:
+  bool first() const { return ranks_.place().rank == 0; }
+  bool tables() const { return first() && !start_.request.quiet; }
+  observe::EventWriter& open_events();
+  void tell_what_is_held(Task& task, optim::Optimizer& optimizer) const;
+  void warn_of_disk(const Trainer& trainer) const;
+  void begin(Trainer& trainer, observe::EventWriter& events);  // what comes between the trainer that stands and its first step
+
+  const RunStartUp& start_;
+  const RunFacts& facts_;
+  const recipe::Recipe& recipe_;
+  parallel::Ranks& ranks_;
+  checkpoint::Writers together_;
+  std::optional<observe::EventWriter> own_events_;
+  storage::LocalFileSystem files_;
+};
+
+observe::EventWriter& RankRun::open_events() {
+  const nlohmann::json claimed = together_.first("run", [&]() -> nlohmann::json {
+    return {{"run", start_.events->run()}, {"generation", start_.events->generation()}};
+  });
+  if (first()) {
+    add_displays(*start_.events, start_.request);
+    return *start_.events;
+  }
+  return own_events_.emplace(events_of_rank(start_.request, claimed, ranks_.place().rank));
+}
+
+void RankRun::tell_what_is_held(Task& task, optim::Optimizer& optimizer) const {
+  const auto holdings = gather_holdings(ranks_, holding_of(task.parameters(), optimizer));
+  if (!tables()) return;
+  const bool colours = colours_wanted(stdout);
+  write_stream(stdout, tables_of(facts_, task.epochs_after(recipe_.train.steps), colours));
+  if (holdings.size() > 1) write_stream(stdout, rank_table(facts_.mesh, holdings, colours) + "\n");
+}
+
+void RankRun::warn_of_disk(const Trainer& trainer) const {
+  auto disk = checkpoint::disk_need(files_, start_.request.run_folder / "checkpoints", trainer.state(), recipe_.train);
+  disk.one_bytes = std::llround(ranks_.sum(static_cast<double>(disk.one_bytes)));
+  const auto warning = disk.warning();
+  if (first() && warning) log_warning("{}", *warning);
+}
+
+void RankRun::begin(Trainer& trainer, observe::EventWriter& events) {
+  warn_of_disk(trainer);
+  const Resumed resumed = trainer.resume();
+  together_.first("begin", [&]() -> nlohmann::json {
+    for (const std::string& text :
+         start_warnings(recipe_, {.training_tokens = facts_.training_tokens(), .resume_step = resumed.step, .earlier = resumed.earlier})) {
+      log_warning("{}", text);
+    }
+    write_beside_checkpoints(start_.request, facts_.data);
+    if (recipe_.observe.compression_baseline && !facts_.data.held_out().empty())
+      write_baseline(events, facts_.data, start_.cache, resumed.step > 0);
+    return nullptr;
+  });
+  if (!first() && !start_.own_process) return;
+  trim_memory();
+  reset_memory_peaks();  // what is measured is training's, not what was needed to prepare it
+}
+
+Outcome RankRun::run() {
+  const auto task = make_task({.recipe = recipe_, .data = facts_.data, .cache = start_.cache, .device = facts_.device, .ranks = ranks_});
+  task->parameters().initialise(static_cast<uint64_t>(recipe_.train.seed));
+  const auto optimizer = optim::make_optimizer(recipe_.optim, task->parameters(), task->precision());
+  observe::EventWriter& events = open_events();
+  tell_what_is_held(*task, *optimizer);
+  events.write(run_start(facts_));
+
+  std::unique_ptr<RunControl> others;
+  std::optional<FirstRankControl> control;
+  if (first()) {
+    control.emplace(events, facts_);
+  } else if (start_.own_process) {
+    others = std::make_unique<SignalControl>();
+  } else {
+    others = std::make_unique<FollowingControl>();
+  }
+  Trainer trainer(*task, *optimizer, ranks_, events, files_, control ? static_cast<RunControl&>(*control) : *others,
+                  {.recipe = start_.request.recipe,
+                   .run_folder = start_.request.run_folder,
+                   .environment = environment_of(recipe_.train.seed, facts_.device),
+                   .flops_per_token = facts_.flops.causal(),
+                   .flops_per_token_full_attention = facts_.flops.full(),
+                   .peak_flops_per_second = facts_.peak_flops_per_second()});
+  begin(trainer, events);
+  if (!control) return trainer.run();
+  const Outcome outcome = control->run_to_its_end(trainer);
+  if (tables() && !control->measured().empty()) {
+    write_stream(stdout, "\n" + observe::measured_memory_table(control->measured()).text(colours_wanted(stdout)));
+  }
+  return outcome;
+}
+
+}  // namespace
+
+Outcome run_rank(const RunStartUp& start, parallel::Ranks& ranks) { return RankRun(start, ranks).run(); }
+
+}  // namespace longhaul::train

@@ -1,0 +1,23 @@
+// run_rank: one rank of a run from the task it makes to its last step. Rank 0 writes events.jsonl, the terminal, the pages and what lies beside
+// the checkpoints; each of the others events/rank-N.jsonl. In one process it is the whole run.
+#pragma once
+
+#include "observe/event_log.h"
+#include "train/run.h"
+#include "train/run_facts.h"
+
+namespace longhaul::train {
+
+// What the ranks of a process share.
+struct RunStartUp {
+  const RunRequest& request;
+  const RunFacts& facts;
+  std::filesystem::path cache;
+  observe::EventWriter* events = nullptr;  // in the process of rank 0
+  bool own_process = true;                 // signals come to this rank, not to a thread beside it
+};
+
+// A collective call of all ranks.
+Outcome run_rank(const RunStartUp& start, parallel::Ranks& ranks);
+
+}  // namespace longhaul::train

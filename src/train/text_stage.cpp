@@ -1,0 +1,36 @@
+#include "train/text_stage.h"
+
+#include "tensor/to_tensor.h"
+
+namespace longhaul::train {
+namespace {
+
+// Those of this context rank.
+std::vector<int64_t> own_of(const std::vector<int64_t>& row, const layout::SequenceView& view) {
+  if (view.share.context_ranks == 1) return row;
+  std::vector<int64_t> own;
+  own.reserve(view.token_index.size());
+  for (const int64_t token : view.token_index) own.push_back(row[static_cast<size_t>(token)]);
+  return own;
+}
+
+}  // namespace
+
+Tensor TextStage::forward(model::Context& context, const PackedText& text, const Tensor& entering) const {
+  const layout::SequenceView view = view_of(text);
+  const layout::MeshRank& place = ranks_.place();
+  const bool first = place.stage() == 0, last = place.last_stage();
+  const auto own = [&](const std::vector<int64_t>& row) { return to_tensor(own_of(row, view), decoder_.device()); };
+  if (first && last) {
+    const Tensor hidden = decoder_.hidden(context, own(text.inputs), view);
+    return decoder_.loss(context, hidden, own(text.labels), view);
+  }
+  const Tensor leaving = decoder_.layers(context, first ? decoder_.embed(context, own(text.inputs), view) : entering, view);
+  return last ? decoder_.loss(context, decoder_.normed(leaving), own(text.labels), view) : leaving;
+}
+
+StageInput TextStage::input(const PackedText& text) const {
+  return {{view_of(text).own.length, decoder_.config().hidden}, decoder_.precision().compute};
+}
+
+}  // namespace longhaul::train

@@ -1,0 +1,246 @@
+// ctest: label=full timeout=300
+// Whole runs on several ranks beside the run of one process: the same losses step by step, in fp64 to rounding of sums, for every kind of
+// parallelism; saved on one layout and continued on another; asked to stop on one rank and stopped on all; refused where sizes do not fit.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/signals.h"
+#include "base/temporary_folder.h"
+#include "comm/run_ranks.h"
+#include "observe/event_log.h"
+#include "storage/catalog.h"
+#include "train/run.h"
+
+namespace longhaul::train {
+namespace {
+
+using ::testing::HasSubstr;
+using Overrides = std::vector<std::string>;
+
+class RunOnRanks : public ::testing::Test {
+ protected:
+  RunOnRanks() {
+    std::filesystem::create_directories(folder_ / "text");
+    for (int i = 0; i < 40; ++i) {
+      std::ofstream file(folder_ / "text" / (std::to_string(i) + ".txt"));
+      for (int j = 0; j < 30 + i; ++j) file << "line " << j * i << " of file " << i << "\n";
+    }
+  }
+  ~RunOnRanks() override { clear_signal_requests(); }
+
+  RunRequest request(const std::string& name, Overrides more = {}) const {
+    Overrides all{"model.layers=2",
+                  "model.hidden=24",
+                  "model.heads=2",
+                  "model.kv_heads=2",
+                  "model.head_dim=8",
+                  "model.vocabulary=257",
+                  "model.mixers=lightning,softmax",
+                  "model.intermediate=20",
+                  "model.experts=4",
+                  "model.experts_per_token=2",
+                  "model.rotary_dim=4",
+                  "model.tie_embeddings=true",
+                  "data.tokenizer=bytes",
+                  "data.source=" + (folder_ / "text").string(),
+                  "data.cache=" + (folder_ / "cache").string(),
+                  "data.held_out_percent=20",
+                  "train.dtype=fp64",
+                  "train.batch=4",
+                  "train.micro_batch=1",
+                  "train.sequence=33",
+                  "train.steps=4",
+                  "train.checkpoint_every=2",
+                  "train.evaluate_every=2",
+                  "train.evaluate_tokens=500",
+                  "train.threads=1",
+                  "optim.lr=0.01",
+                  "optim.warmup_steps=2",
+                  "optim.eps=1e-3",  // where a gradient is zero but for rounding, the first step is no whole one
+                  "optim.schedule=constant",
+                  "sample.tokens=0",
+                  "observe.compression_baseline=false",
+                  "observe.tensorboard=false",
+                  "observe.report=false"};
+    all.insert(all.end(), more.begin(), more.end());
+    return {.recipe = recipe::load_defaults(all), .run_folder = folder_ / name, .quiet = true};
+  }
+
+  template <class Type>
+  std::vector<Type> events(const std::string& run, const std::string& file = "events.jsonl") const {
+    std::vector<Type> found;
+    for (const auto& event : observe::read_events(folder_ / run / file)) {
+      if (const auto* body = std::get_if<Type>(&event.body)) found.push_back(*body);
+    }
+    return found;
+  }
+
+  // Losses, norms, tokens and evaluations of a run beside those of another.
+  void expect_same(const std::string& run, const std::string& reference, double bound) const {
+    const auto steps = events<observe::StepReport>(run), expected = events<observe::StepReport>(reference);
+    ASSERT_EQ(steps.size(), expected.size()) << run;
+    for (size_t s = 0; s < steps.size(); ++s) {
+      EXPECT_EQ(steps[s].step, expected[s].step) << run;
+      EXPECT_NEAR(steps[s].loss, expected[s].loss, bound * expected[s].loss) << run << " step " << s + 1;
+      EXPECT_NEAR(steps[s].grad_norm, expected[s].grad_norm, 10 * bound * expected[s].grad_norm) << run << " step " << s + 1;
+      EXPECT_EQ(steps[s].tokens, expected[s].tokens) << run;
+    }
+    const auto judged = events<observe::Evaluation>(run), by_one = events<observe::Evaluation>(reference);
+    ASSERT_EQ(judged.size(), by_one.size()) << run;
+    for (size_t e = 0; e < judged.size(); ++e) {
+      EXPECT_NEAR(*judged[e].loss, *by_one[e].loss, bound * *by_one[e].loss) << run;
+      EXPECT_NEAR(*judged[e].bits_per_byte, *by_one[e].bits_per_byte, bound * *by_one[e].bits_per_byte) << run;
+    }
+  }
+
+  void expect_refused(const Overrides& overrides, const std::string& text) const {
+    try {
+      run_training(request("refused", overrides));
+      ADD_FAILURE() << "not refused: " << overrides[0];
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kUsage);
+      EXPECT_THAT(error.what(), HasSubstr(text));
+    }
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "refused")) << "touched before it was refused";
+  }
+
+  TemporaryFolder folder_;
+};
+
+// Sums are taken in another order, nothing else: 1e-12 after four steps.
+constexpr double kExact = 1e-12;
+
+const std::map<std::string, Overrides>& layouts() {
+  static const std::map<std::string, Overrides> all{{"dp2", {"parallel.ranks=2"}},
+                                                    {"dp4", {"parallel.ranks=4"}},
+                                                    {"tp2", {"parallel.tp=2"}},
+                                                    {"cp2", {"parallel.cp=2"}},
+                                                    {"pp2", {"parallel.pp=2"}},
+                                                    {"ep2", {"parallel.ep=2"}},
+                                                    {"tp2-dp2", {"parallel.tp=2", "parallel.ranks=4"}},
+                                                    {"pp2-cp2", {"parallel.pp=2", "parallel.cp=2"}}};
+  return all;
+}
+
+TEST_F(RunOnRanks, EveryLayoutTrainsAsOneProcessDoes) {
+  run_training(request("one"));
+  ASSERT_EQ(events<observe::Evaluation>("one").size(), 2u);
+  for (const auto& [name, overrides] : layouts()) {
+    const Outcome outcome = run_training(request(name, overrides));
+    EXPECT_EQ(outcome.step, 4);
+    EXPECT_TRUE(outcome.saved);
+    expect_same(name, "one", kExact);
+  }
+}
+
+// Two steps on two replicas of two tensor ranks; then two more on any other layout.
+TEST_F(RunOnRanks, SavedOnOneLayoutAndContinuedOnAnother) {
+  run_training(request("one"));
+  auto others = layouts();
+  others["alone"] = {};
+  for (auto [name, overrides] : others) {
+    Overrides first = layouts().at("tp2-dp2");
+    first.emplace_back("train.steps=2");
+    run_training(request("to-" + name, first));
+    EXPECT_EQ(run_training(request("to-" + name, overrides)).step, 4);
+    EXPECT_EQ(events<observe::Resume>("to-" + name).at(0).step, 2);
+    const auto steps = events<observe::StepReport>("to-" + name), expected = events<observe::StepReport>("one");
+    ASSERT_EQ(steps.size(), 4u);
+    for (size_t s = 0; s < 4; ++s) {
+      EXPECT_NEAR(steps[s].loss, expected[s].loss, kExact * expected[s].loss) << name << " step " << s + 1;
+      EXPECT_EQ(steps[s].tokens, expected[s].tokens);
+    }
+  }
+}
+
+// Products are rounded to 2^-8 before they are summed; the bound is that of `prove`.
+TEST_F(RunOnRanks, InBf16TheCurveIsTheSameButForRounding) {
+  run_training(request("one", {"train.dtype=bf16"}));
+  for (const char* name : {"tp2-dp2", "pp2-cp2", "ep2"}) {
+    Overrides overrides = layouts().at(name);
+    overrides.emplace_back("train.dtype=bf16");
+    run_training(request(name, overrides));
+    const auto steps = events<observe::StepReport>(name), expected = events<observe::StepReport>("one");
+    ASSERT_EQ(steps.size(), expected.size());
+    for (size_t s = 0; s < steps.size(); ++s) EXPECT_NEAR(steps[s].loss, expected[s].loss, 0.02 * expected[s].loss) << name;
+  }
+}
+
+TEST_F(RunOnRanks, EachRankWritesItsOwnEventsOfTheSameRun) {
+  run_training(request("run", {"parallel.tp=2"}));
+  std::vector<std::string> runs;
+  for (const char* file : {"events.jsonl", "events/rank-1.jsonl"}) {
+    const auto all = observe::read_events(folder_ / "run" / file);
+    ASSERT_FALSE(all.empty());
+    EXPECT_EQ(all.front().common.rank, std::string(file) == "events.jsonl" ? 0 : 1);
+    EXPECT_EQ(all.front().common.generation, 1);
+    runs.push_back(all.front().common.run);
+    EXPECT_EQ(events<observe::RunStart>("run", file).at(0).world_size, 2);
+    EXPECT_EQ(events<observe::End>("run", file).at(0).reason, "finished");
+  }
+  EXPECT_EQ(runs[0], runs[1]);
+}
+
+TEST_F(RunOnRanks, AStopIsTheSameStepEverywhereAndIsSaved) {
+  run_training(request("one"));  // and the text is prepared: a stop would end that
+  request_stop(SIGTERM);
+  const Outcome outcome = run_training(request("run", {"parallel.tp=2", "parallel.ranks=4"}));
+  EXPECT_EQ(outcome.reason, "signal");
+  EXPECT_EQ(outcome.signal, SIGTERM);
+  EXPECT_EQ(outcome.step, 0);
+  EXPECT_TRUE(outcome.saved);
+  clear_signal_requests();
+  run_training(request("run", {"parallel.pp=2"}));
+  expect_same("run", "one", kExact);
+}
+
+// As launched processes do it: each rank calls the whole of it, with a communicator from outside.
+TEST_F(RunOnRanks, RanksThatAreGivenTheirWorldFromOutside) {
+  run_training(request("one"));
+  comm::run_ranks(2, [&](comm::Communicator& world) { run_training(request("run", {"parallel.pp=2"}), &world); });
+  expect_same("run", "one", kExact);
+}
+
+TEST_F(RunOnRanks, AFinishedRunIsNotJudgedAgainOnMoreRanks) {
+  run_training(request("run"));
+  const size_t before = events<observe::Evaluation>("run").size();
+  run_training(request("run", {"parallel.ranks=2"}));
+  EXPECT_EQ(events<observe::Evaluation>("run").size(), before);
+}
+
+TEST_F(RunOnRanks, ReplicasSampleAndPartsOfAModelDoNot) {
+  run_training(request("replicas", {"parallel.ranks=2", "sample.tokens=3", "sample.prompt=line"}));
+  EXPECT_EQ(events<observe::Sample>("replicas").size(), 1u);
+  run_training(request("parts", {"parallel.tp=2", "sample.tokens=3", "sample.prompt=line"}));
+  EXPECT_EQ(events<observe::Sample>("parts").size(), 0u);
+}
+
+// One rank's events cannot be opened: all ranks end, with its error.
+TEST_F(RunOnRanks, ARankThatFailsEndsAllWithItsError) {
+  std::filesystem::create_directories(folder_ / "run" / "events" / "rank-1.jsonl");
+  try {
+    run_training(request("run", {"parallel.tp=2"}));
+    ADD_FAILURE() << "it went on";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("rank-1.jsonl"));
+  }
+}
+
+TEST_F(RunOnRanks, WhatCannotBeDealtOutIsRefusedBeforeAnythingIsTouched) {
+  expect_refused({"parallel.tp=2", "parallel.ranks=3"}, "do not fit on 3 ranks");
+  expect_refused({"parallel.tp=4"}, "heads cannot be dealt out to 4 ranks");
+  expect_refused({"parallel.ep=3"}, "experts cannot be dealt out to 3 ranks");
+  expect_refused({"parallel.pp=3"}, "more pipeline stages than layers");
+  expect_refused({"parallel.etp=2"}, "not shared by ranks yet");
+  expect_refused({"parallel.ranks=3"}, "cannot be dealt out to the replicas");
+  expect_refused({"parallel.ranks=2", "train.micro_batch=4"}, "train.micro_batch=2");
+  expect_refused({"parallel.ranks=512"}, "cannot be threads");
+  expect_refused({"parallel.ep=2", "model.experts=0"}, "no experts");
+}
+
+}  // namespace
+}  // namespace longhaul::train
