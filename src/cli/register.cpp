@@ -3,6 +3,7 @@
 namespace longhaul::cli {
 
 void add_train(Command& program);
+void add_launch(Command& program);
 void add_sample(Command& program);
 void add_score(Command& program);
 void add_evaluate(Command& program);
@@ -27,7 +28,7 @@ struct Group {
 
 const std::vector<Group>& groups() {
   static const std::vector<Group> all = {
-      {"Train and use", {add_train, add_sample, add_score, add_evaluate}},
+      {"Train and use", {add_train, add_launch, add_sample, add_score, add_evaluate}},
       {"Prepare", {add_config, add_tokenizer, add_data}},
       {"Look after runs", {add_checkpoint, add_compare, add_prove}},
       {"This machine", {add_doctor, add_bench, add_test}},

@@ -240,6 +240,16 @@ void check(const Call& call, int64_t rank, int64_t size, const std::string& grou
   }
 }
 
+void check_on_cpu(const Call& call, int64_t rank, const std::string& group) {
+  const Checker checker(call, rank, 0, group);
+  const auto look_at = [&](const Tensor& tensor) {
+    if (tensor.defined()) checker.require(tensor.is_cpu(), "tensors on the CPU", describe(tensor) + " on " + tensor.device().str());
+  };
+  look_at(call.input);
+  look_at(call.output);
+  for (const Transfer& transfer : call.transfers) look_at(transfer.tensor);
+}
+
 bool overlap(const Tensor& a, const Tensor& b) {
   if (a.numel() == 0 || b.numel() == 0 || a.is_meta() || b.is_meta() || a.device() != b.device()) return false;
   const auto* first = static_cast<const std::byte*>(a.const_data_ptr());

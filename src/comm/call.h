@@ -65,6 +65,7 @@ bool agree(const Call& a, const Call& b);
 
 // Whether the call makes sense by itself, on this rank of that many; an internal Error says what does not. `group` is named in it.
 void check(const Call& call, int64_t rank, int64_t size, const std::string& group);
+void check_on_cpu(const Call& call, int64_t rank, const std::string& group);  // for back ends that know no other device
 
 bool overlap(const Tensor& a, const Tensor& b);                  // share bytes of memory
 std::vector<Tensor> written_by(const Call& call, int64_t rank);  // the tensors that this rank's part of the call writes to

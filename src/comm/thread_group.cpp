@@ -19,20 +19,6 @@ class ThreadWork final : public Work::State {
   Ticket ticket_;
 };
 
-void refuse_unless_on_cpu(const Call& call, int64_t rank, const std::string& group) {
-  const auto look_at = [&](const Tensor& tensor) {
-    if (!tensor.defined() || tensor.is_cpu()) return;
-    throw Error({.code = ExitCode::kInternal,
-                 .what = fmt::format("{} '{}' cannot be carried out by threads", name_of(call.kind), call.options.name),
-                 .expected = "tensors on the CPU",
-                 .found = describe(tensor) + " on " + tensor.device().str(),
-                 .where = fmt::format("rank {} of '{}'", rank, group)});
-  };
-  look_at(call.input);
-  look_at(call.output);
-  for (const Transfer& transfer : call.transfers) look_at(transfer.tensor);
-}
-
 }  // namespace
 
 std::vector<std::unique_ptr<Communicator>> ThreadGroup::make(int64_t size, const ThreadGroupOptions& options) {
@@ -53,7 +39,7 @@ ThreadGroup::~ThreadGroup() { group_->leave(rank(), std::uncaught_exceptions() >
 void ThreadGroup::abort(const std::string& reason) { group_->abort(rank(), reason); }
 
 Work ThreadGroup::start(Call call) {
-  refuse_unless_on_cpu(call, rank(), name());
+  check_on_cpu(call, rank(), name());
   return Work(std::make_shared<ThreadWork>(group_, group_->start(rank(), std::move(call))));
 }
 

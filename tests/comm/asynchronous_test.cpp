@@ -13,7 +13,7 @@ namespace {
 
 TEST(Asynchronous, TheRankGoesOnAfterStarting) {
   std::latch started(1);
-  run_ranks(2, [&](Communicator& world) {
+  on_ranks(2, [&](Communicator& world) {
     const Tensor value = at::full({3}, 1.0 + static_cast<double>(world.rank()));
     if (world.rank() == 1) started.wait();
     Work work = world.all_reduce(value, Reduction::kSum, {"value"});
@@ -32,7 +32,7 @@ TEST(Asynchronous, TheRankGoesOnAfterStarting) {
 // Nobody waits before the results are there.
 TEST(Asynchronous, ACallGoesOnByItself) {
   for (const int64_t size : kSizes) {
-    run_ranks(size, [&](Communicator& world) {
+    on_ranks(size, [&](Communicator& world) {
       const Tensor value = at::full({200001}, static_cast<double>(world.rank() + 1));
       Work work = world.all_reduce(value, Reduction::kSum, {"value"});
       while (!work.done()) std::this_thread::yield();
@@ -43,7 +43,7 @@ TEST(Asynchronous, ACallGoesOnByItself) {
 }
 
 TEST(Asynchronous, ManyCallsAtOnceInAnyOrderOfWaiting) {
-  run_ranks(3, [](Communicator& world) {
+  on_ranks(3, [](Communicator& world) {
     std::vector<Tensor> values;
     std::vector<Work> works;
     for (int64_t i = 0; i < 40; ++i) {
@@ -61,7 +61,7 @@ TEST(Asynchronous, ManyCallsAtOnceInAnyOrderOfWaiting) {
 TEST(Asynchronous, ADroppedCallKeepsItsTensorsUntilItIsDone) {
   std::atomic<int> alive = 2;
   std::latch dropped(1);
-  run_ranks(2, [&](Communicator& world) {
+  on_ranks(2, [&](Communicator& world) {
     if (world.rank() == 1) dropped.wait();
     {
       auto* memory = new std::vector<float>(5000, 1.0F);
@@ -84,7 +84,7 @@ TEST(Asynchronous, ADroppedCallKeepsItsTensorsUntilItIsDone) {
 TEST(Asynchronous, ATensorIsLetGoOfWhenItsCallIsDone) {
   std::atomic<bool> released = false;
   std::latch looked(1);
-  run_ranks(2, [&](Communicator& world) {
+  on_ranks(2, [&](Communicator& world) {
     if (world.rank() == 0) {
       std::vector<float> memory(5000, 1.0F);
       const auto release = [&](void*) { released = true; };
@@ -101,7 +101,7 @@ TEST(Asynchronous, ATensorIsLetGoOfWhenItsCallIsDone) {
 }
 
 TEST(Asynchronous, WritingCountsAsAnInPlaceChange) {
-  run_ranks(2, [](Communicator& world) {
+  on_ranks(2, [](Communicator& world) {
     const Tensor x = at::ones({2}).set_requires_grad(true), factor = at::ones({2}), sent = at::ones({2});
     const Tensor y = (x * factor).sum(), z = (x * sent).sum();
     world.all_reduce(factor, Reduction::kSum, {"factor"}).wait();
@@ -154,7 +154,7 @@ int64_t random_round(Communicator& world, uint64_t round, std::mt19937_64& delay
 TEST(Races, AThousandRoundsOfAllCallsWithRandomDelays) {
   for (const int64_t size : {2, 3, 7}) {
     std::atomic<int64_t> wrong = 0;
-    run_ranks(size, [&](Communicator& world) {
+    on_ranks(size, [&](Communicator& world) {
       std::mt19937_64 delays(static_cast<uint64_t>(world.rank()) + 99);
       for (uint64_t round = 0; round < 1000; ++round) wrong += random_round(world, round, delays);
     });
@@ -167,7 +167,7 @@ TEST(Races, PiecesAreSharedByThoseWhoWait) {
   for (const int64_t size : {2, 4}) {
     const std::vector<double> expected = plain_sums(size, {600001}, at::kBFloat16);
     for (int round = 0; round < 3; ++round) {
-      run_ranks(size, [&](Communicator& world) {
+      on_ranks(size, [&](Communicator& world) {
         const Tensor values = values_of(world.rank(), {600001}, at::kBFloat16);
         world.all_reduce(values, Reduction::kSum, {"values"}).wait();
         EXPECT_EQ(numbers(values), expected);

@@ -27,7 +27,7 @@ class Collectives : public ::testing::TestWithParam<std::tuple<int64_t, ScalarTy
 TEST_P(Collectives, AllReduceSums) {
   for (const Rows& sizes : std::vector<Rows>{{}, {0, 3}, {5, 3}, {70001}}) {
     const std::vector<double> expected = plain_sums(size_, sizes, type_);
-    run_ranks(size_, [&](Communicator& world) {
+    on_ranks(size_, [&](Communicator& world) {
       const Tensor values = values_of(world.rank(), sizes, type_);
       world.all_reduce(values, Reduction::kSum, {"values"}).wait();
       EXPECT_EQ(numbers(values), expected) << "rank " << world.rank();
@@ -41,7 +41,7 @@ TEST_P(Collectives, AllReduceFindsMaxima) {
     const std::vector<double> other = numbers(values_of(rank, {5, 3}, type_));
     for (size_t i = 0; i < other.size(); ++i) expected[i] = std::max(expected[i], other[i]);
   }
-  run_ranks(size_, [&](Communicator& world) {
+  on_ranks(size_, [&](Communicator& world) {
     const Tensor values = values_of(world.rank(), {5, 3}, type_);
     world.all_reduce(values, Reduction::kMax, {"values"}).wait();
     EXPECT_EQ(numbers(values), expected);
@@ -52,7 +52,7 @@ TEST_P(Collectives, ReduceScatterGivesEachRankItsRows) {
   for (const auto& [given, rows] :
        {std::pair(Rows{}, even(2)), std::pair(uneven_rows(size_), uneven_rows(size_)), std::pair(even(0), even(0))}) {
     const std::vector<double> sums = plain_sums(size_, {total(rows), 3}, type_);
-    run_ranks(size_, [&, &given = given, &rows = rows](Communicator& world) {
+    on_ranks(size_, [&, &given = given, &rows = rows](Communicator& world) {
       const int64_t own = rows[static_cast<size_t>(world.rank())];
       const Tensor input = values_of(world.rank(), {total(rows), 3}, type_);
       const Tensor output = at::full({own, 3}, 77, type_);
@@ -66,7 +66,7 @@ TEST_P(Collectives, ReduceScatterGivesEachRankItsRows) {
 TEST_P(Collectives, ReduceScatterInPlace) {
   const Rows rows = uneven_rows(size_);
   const std::vector<double> sums = plain_sums(size_, {total(rows), 3}, type_);
-  run_ranks(size_, [&](Communicator& world) {
+  on_ranks(size_, [&](Communicator& world) {
     const int64_t own = rows[static_cast<size_t>(world.rank())];
     const Tensor input = values_of(world.rank(), {total(rows), 3}, type_);
     const Tensor output = input.narrow(0, first(rows, world.rank()), own);
@@ -83,7 +83,7 @@ TEST_P(Collectives, AllGatherPutsRowsInTheOrderOfRanks) {
       const std::vector<double> its = numbers(values_of(rank, {rows[static_cast<size_t>(rank)], 2}, type_));
       expected.insert(expected.end(), its.begin(), its.end());
     }
-    run_ranks(size_, [&, &given = given, &rows = rows](Communicator& world) {
+    on_ranks(size_, [&, &given = given, &rows = rows](Communicator& world) {
       const int64_t own = rows[static_cast<size_t>(world.rank())];
       const Tensor output = at::full({total(rows), 2}, 77, type_);
       world.all_gather(values_of(world.rank(), {own, 2}, type_), output, {"rows"}, given).wait();
@@ -102,7 +102,7 @@ TEST_P(Collectives, AllGatherPutsRowsInTheOrderOfRanks) {
 TEST_P(Collectives, AllToAllSendsRowsWhereTheyBelong) {
   const auto count = [](int64_t from, int64_t to) { return (from + 2 * to) % 4; };
   const auto row = [](int64_t from, int64_t to) { return static_cast<double>(from * 10 + to); };
-  run_ranks(size_, [&](Communicator& world) {
+  on_ranks(size_, [&](Communicator& world) {
     Rows send, receive;
     std::vector<double> sent, expected;
     for (int64_t other = 0; other < size_; ++other) {
@@ -119,7 +119,7 @@ TEST_P(Collectives, AllToAllSendsRowsWhereTheyBelong) {
 }
 
 TEST_P(Collectives, BroadcastFromEveryRoot) {
-  run_ranks(size_, [&](Communicator& world) {
+  on_ranks(size_, [&](Communicator& world) {
     for (int64_t root = 0; root < size_; ++root) {
       const Tensor values = values_of(world.rank(), {70001}, type_);
       world.broadcast(values, root, {"values"}).wait();
@@ -138,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(Groups, Collectives,
 TEST(CollectivesMore, EveryDtypeIsMoved) {
   for (const ScalarType type :
        {at::kBool, at::kByte, at::kChar, at::kShort, at::kInt, at::kHalf, at::kUInt16, at::kComplexFloat, at::kFloat8_e4m3fn}) {
-    run_ranks(3, [&](Communicator& world) {
+    on_ranks(3, [&](Communicator& world) {
       const auto of = [&](int64_t rank) { return at::full({2, 3}, rank % 2 + 1, at::kFloat).to(type); };
       const Tensor all = at::zeros({6, 3}, at::kFloat).to(type);
       world.all_gather(of(world.rank()), all, {"all"}).wait();
@@ -157,7 +157,7 @@ TEST(CollectivesMore, EveryDtypeIsMoved) {
 }
 
 TEST(CollectivesMore, SmallIntegersAndTruths) {
-  run_ranks(3, [](Communicator& world) {
+  on_ranks(3, [](Communicator& world) {
     const Tensor wraps = at::full({2}, 100, at::kChar);  // 300 − 256
     world.all_reduce(wraps, Reduction::kSum, {"wraps"}).wait();
     EXPECT_EQ(numbers(wraps), (std::vector<double>{44, 44}));
@@ -170,7 +170,7 @@ TEST(CollectivesMore, SmallIntegersAndTruths) {
 
 // 256 + 1 is 256 in bf16: only a sum that is rounded once gets to 259, of which bf16 makes 260.
 TEST(CollectivesMore, Bf16SumsAreRoundedOnce) {
-  run_ranks(4, [](Communicator& world) {
+  on_ranks(4, [](Communicator& world) {
     const Tensor value = at::full({1}, world.rank() == 0 ? 256 : 1, at::kBFloat16);
     world.all_reduce(value, Reduction::kSum, {"value"}).wait();
     EXPECT_EQ(numbers(value), std::vector<double>{260});
@@ -185,7 +185,7 @@ TEST(CollectivesMore, Bf16SumsAreRoundedAsLibTorchRounds) {
   std::vector<at::BFloat16> every;
   for (uint32_t bits = 0; bits < 0x10000; ++bits) every.emplace_back(static_cast<uint16_t>(bits), at::BFloat16::from_bits());
   const Tensor all = at::from_blob(every.data(), {0x10000}, at::kBFloat16);
-  run_ranks(2, [&](Communicator& world) {
+  on_ranks(2, [&](Communicator& world) {
     for (const double part : {0.0, 0.001953125, 0.00390625, 0.0078125, -0.00390625}) {
       const Tensor other = (all.to(at::kFloat) * part).to(at::kBFloat16);
       const Tensor expected = (all.to(at::kFloat) + other.to(at::kFloat)).to(at::kBFloat16);
@@ -201,7 +201,7 @@ TEST(CollectivesMore, TheMaximumShowsNan) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   for (const ScalarType type : {at::kBFloat16, at::kHalf, at::kFloat, at::kDouble}) {
     for (int64_t sick = 0; sick < 3; ++sick) {
-      run_ranks(3, [&](Communicator& world) {
+      on_ranks(3, [&](Communicator& world) {
         const Tensor values = at::full({2}, static_cast<double>(world.rank()), type);
         if (world.rank() == sick) values[1] = kNan;
         world.all_reduce(values, Reduction::kMax, {"values"}).wait();
@@ -217,7 +217,7 @@ TEST(CollectivesMore, SumsAreTakenInTheOrderOfRanksWhoeverComesFirst) {
   std::vector<int64_t> order = {0, 1, 2, 3};
   do {
     std::atomic<size_t> turn = 0;
-    run_ranks(4, [&](Communicator& world) {
+    on_ranks(4, [&](Communicator& world) {
       const Tensor all = at::full({5}, terms[world.rank()]), rows = at::full({4}, terms[world.rank()]), own = at::zeros({1});
       while (order[turn] != world.rank()) std::this_thread::yield();
       Work first = world.all_reduce(all, Reduction::kSum, {"all"});
@@ -234,7 +234,7 @@ TEST(CollectivesMore, SumsAreTakenInTheOrderOfRanksWhoeverComesFirst) {
 TEST(CollectivesMore, ABarrierIsPassedWhenAllHaveCome) {
   for (const int64_t size : kSizes) {
     std::atomic<int64_t> come = 0;
-    run_ranks(size, [&](Communicator& world) {
+    on_ranks(size, [&](Communicator& world) {
       for (int64_t round = 1; round <= 50; ++round) {
         ++come;
         world.barrier({"all"}).wait();

@@ -17,7 +17,7 @@ Tensor filled(double value, std::vector<int64_t> sizes = {4}) { return at::full(
 
 TEST(Exchange, ARingTurns) {
   for (const int64_t size : kSizes) {
-    run_ranks(size, [&](Communicator& world) {
+    on_ranks(size, [&](Communicator& world) {
       Tensor here = filled(static_cast<double>(world.rank()));
       for (int64_t turn = 1; turn <= 2 * size; ++turn) {
         const Tensor there = filled(-1);
@@ -33,7 +33,7 @@ TEST(Exchange, ARingTurns) {
 // As a pipeline does: only neighbours take part, in both directions, and sends are under way while the rank goes on.
 TEST(Exchange, APipelineOfNeighbours) {
   constexpr int64_t kStages = 4, kBatches = 20;
-  run_ranks(kStages, [&](Communicator& world) {
+  on_ranks(kStages, [&](Communicator& world) {
     const int64_t stage = world.rank();
     std::vector<Work> sends;
     std::vector<Tensor> backward;
@@ -55,7 +55,7 @@ TEST(Exchange, APipelineOfNeighbours) {
 
 // The n-th sent is the n-th received, in whichever exchange it stands, and however it crosses with collective calls.
 TEST(Exchange, MessagesKeepTheirOrder) {
-  run_ranks(3, [](Communicator& world) {
+  on_ranks(3, [](Communicator& world) {
     if (world.rank() == 0) {
       Work some = world.exchange({send_to(2, filled(1)), send_to(2, filled(2))}, {"some"});
       Work more = world.exchange({send_to(2, filled(3))}, {"more"});
@@ -77,7 +77,7 @@ TEST(Exchange, MessagesKeepTheirOrder) {
 }
 
 TEST(Exchange, BothDirectionsAtOnceAndToOneself) {
-  run_ranks(2, [](Communicator& world) {
+  on_ranks(2, [](Communicator& world) {
     const int64_t other = 1 - world.rank();
     const Tensor mine = filled(static_cast<double>(world.rank() + 5)), theirs = filled(0), own = filled(0), empty = at::empty({0, 3});
     world
@@ -93,7 +93,7 @@ TEST(Exchange, BothDirectionsAtOnceAndToOneself) {
 TEST(Exchange, EveryDtypeAndLength) {
   for (const ScalarType type : {at::kBFloat16, at::kFloat, at::kDouble, at::kLong, at::kBool, at::kComplexDouble}) {
     for (const int64_t length : {1, 17, 300001}) {
-      run_ranks(2, [&](Communicator& world) {
+      on_ranks(2, [&](Communicator& world) {
         const Tensor tensor = world.rank() == 0 ? values_of(0, {length}, at::kDouble).to(type) : at::zeros({length}, type);
         world.exchange({world.rank() == 0 ? send_to(1, tensor) : receive_from(0, tensor)}, {"message"}).wait();
         EXPECT_TRUE(tensor.equal(values_of(0, {length}, at::kDouble).to(type)));
@@ -104,7 +104,7 @@ TEST(Exchange, EveryDtypeAndLength) {
 
 TEST(Exchange, ASendIsNotDoneBeforeItIsReceived) {
   std::latch checked(1);
-  run_ranks(2, [&](Communicator& world) {
+  on_ranks(2, [&](Communicator& world) {
     if (world.rank() == 0) {
       Work send = world.exchange({send_to(1, filled(3))}, {"message"});
       EXPECT_FALSE(send.done());
@@ -171,7 +171,7 @@ TEST(ExchangeErrors, APeerThatLeaves) {
 }
 
 TEST(ExchangeErrors, WhatMakesNoSenseIsRefusedWhereItIsSaid) {
-  run_ranks(2, [](Communicator& world) {
+  on_ranks(2, [](Communicator& world) {
     const Tensor both = filled(1);
     EXPECT_THROW((void)world.exchange({send_to(2, filled(1))}, {"nobody"}), Error);
     EXPECT_THROW((void)world.exchange({send_to(0, both), receive_from(0, both)}, {"same memory"}), Error);

@@ -116,7 +116,7 @@ TEST(Mismatch, MemoryThatTwoRanksWriteTo) {
   const Tensor shared = at::ones({8});
   const auto errors = errors_of(2, [&](Communicator& world) { reduce(world, shared.narrow(0, world.rank() * 3, 5)); });
   EXPECT_THAT(errors, Each(AllOf(HasSubstr("each rank's tensors in memory of its own"), HasSubstr("rank 0 writes fp32 [5]"))));
-  run_ranks(2, [&](Communicator& world) {  // side by side, and read by several
+  on_ranks(2, [&](Communicator& world) {  // side by side, and read by several
     reduce(world, shared.narrow(0, world.rank() * 4, 4));
     world.all_gather(shared, at::empty({16}), {"read"}).wait();
   });
@@ -124,7 +124,7 @@ TEST(Mismatch, MemoryThatTwoRanksWriteTo) {
 }
 
 TEST(Refused, WhatMakesNoSenseByItself) {
-  run_ranks(2, [](Communicator& world) {
+  on_ranks(2, [](Communicator& world) {
     const auto refused = [&](const std::function<void()>& call, const std::string& expected) {
       try {
         call();
@@ -198,7 +198,7 @@ TEST(Deadline, IsNoticedByAskingToo) {
 }
 
 TEST(Deadline, DoesNotCountOnceAllHaveCome) {
-  run_ranks(2, [](Communicator& world) {
+  on_ranks(2, [](Communicator& world) {
     const Tensor values = at::ones({2000000});
     for (int i = 0; i < 5; ++i) {
       world.barrier({"together"}).wait();
@@ -232,7 +232,7 @@ TEST(Abort, WakesEverybodyWithTheReason) {
 
 TEST(Abort, ACallThatAllHadStartedEndsWell) {
   std::latch started(2), aborted(1);
-  run_ranks(2, [&](Communicator& world) {
+  on_ranks(2, [&](Communicator& world) {
     const Tensor values = at::ones({300000});
     Work work = world.all_reduce(values, Reduction::kSum, {"values"});
     started.arrive_and_wait();
@@ -248,7 +248,7 @@ TEST(Abort, ACallThatAllHadStartedEndsWell) {
 }
 
 TEST(Abort, NobodyWritesToTheTensorsAfterTheError) {
-  run_ranks(2, [](Communicator& world) {
+  on_ranks(2, [](Communicator& world) {
     const Tensor values = at::ones({100});
     if (world.rank() == 1) world.abort("no more");
     EXPECT_THROW(reduce(world, values), Aborted);

@@ -10,11 +10,37 @@
 #include <thread>
 #include <vector>
 
+#include "base/launch.h"
 #include "comm/run_ranks.h"
+#include "comm/world.h"
 
 namespace longhaul::comm {
 
 inline constexpr int64_t kSizes[] = {1, 2, 3, 4, 7};
+
+// The back end that these tests try: LONGHAUL_TEST_COMM=gloo takes connections over the loopback, with threads instead of processes at
+// both ends, so that a test may look at all ranks at once (multi_process_test.cpp has processes).
+inline bool on_gloo() { return variable("LONGHAUL_TEST_COMM") == "gloo"; }
+
+inline void run_body(Communicator& world, const std::function<void(Communicator&)>& body) {
+  try {
+    body(world);
+  } catch (const std::exception& error) {
+    world.abort(error.what());
+    throw;
+  }
+}
+
+// run_ranks on the chosen back end.
+inline void on_ranks(int64_t size, const std::function<void(Communicator&)>& body, const ThreadGroupOptions& options = {}) {
+  if (!on_gloo()) return run_ranks(size, body, options);
+  const uint16_t port = free_port();
+  run_ranks(size, [&](Communicator& thread) {
+    const Placement placement{.rank = thread.rank(), .size = size, .host = "127.0.0.1", .port = port};
+    const auto world = join_world({.join_timeout = Timeout(20000), .timeout = options.timeout}, placement);
+    run_body(*world, body);
+  });
+}
 
 inline int64_t product(const std::vector<int64_t>& sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
@@ -78,7 +104,7 @@ inline void dawdle(std::mt19937_64& random) {
 inline std::vector<std::string> errors_of(int64_t size, const std::function<void(Communicator&)>& body,
                                           const ThreadGroupOptions& options = {.timeout = Timeout(20000)}) {
   std::vector<std::string> texts(static_cast<size_t>(size));
-  run_ranks(
+  on_ranks(
       size,
       [&](Communicator& world) {
         try {

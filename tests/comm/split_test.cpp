@@ -21,7 +21,7 @@ double sum_over(Communicator& group, int64_t value) {
 }
 
 TEST(Split, RanksStandInTheOrderOfTheirLists) {
-  run_ranks(7, [](Communicator& world) {
+  on_ranks(7, [](Communicator& world) {
     const std::vector<GroupKind> kinds = {{"odd one", {{6, 1}, {0, 2, 3}, {5}}}, {"none", {}}, {"all", {{6, 5, 4, 3, 2, 1, 0}}}};
     const auto groups = world.split(kinds);
     ASSERT_EQ(groups.size(), 3u);
@@ -49,7 +49,7 @@ TEST(Split, RanksStandInTheOrderOfTheirLists) {
 TEST(Split, AllGroupsOfAMeshAtOnce) {
   const layout::Mesh mesh(12, {.pp = 3, .tp = 2, .ep = 2});
   const std::vector<GroupKind> kinds = mesh.group_kinds();
-  run_ranks(12, [&](Communicator& world) {
+  on_ranks(12, [&](Communicator& world) {
     const auto groups = world.split(mesh.group_kinds());
     for (size_t kind = 0; kind < kinds.size(); ++kind) {
       std::vector<int64_t> own;
@@ -65,7 +65,7 @@ TEST(Split, AllGroupsOfAMeshAtOnce) {
 }
 
 TEST(Split, AGroupOfAGroup) {
-  run_ranks(6, [](Communicator& world) {
+  on_ranks(6, [](Communicator& world) {
     const auto halves = world.split({{"half", {{0, 1, 2}, {3, 4, 5}}}});
     const auto ends = halves[0]->split({{"ends", {{0, 2}}}});
     EXPECT_EQ(ends[0] == nullptr, world.rank() % 3 == 1);
@@ -78,7 +78,7 @@ TEST(Split, AGroupOfAGroup) {
 TEST(Split, GroupsAreUsedAtTheSameTime) {
   for (int repeat = 0; repeat < 3; ++repeat) {
     std::atomic<int64_t> wrong = 0;
-    run_ranks(6, [&](Communicator& world) {
+    on_ranks(6, [&](Communicator& world) {
       std::mt19937_64 delays(static_cast<uint64_t>(world.rank() + 10 * repeat));
       const auto groups = world.split({{"row", {{0, 1, 2}, {3, 4, 5}}}, {"column", {{0, 3}, {1, 4}, {2, 5}}}});
       Communicator &row = *groups[0], &column = *groups[1];

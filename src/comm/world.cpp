@@ -1,0 +1,155 @@
+#include "comm/world.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/checksum.h"
+#include "base/file.h"
+#include "comm/gloo.h"
+#include "comm/gloo_world.h"
+#include "comm/single.h"
+
+namespace longhaul::comm {
+namespace {
+
+using std::chrono::milliseconds;
+using Json = nlohmann::json;
+
+std::string rank_key(int64_t rank) { return fmt::format("rank/{}", rank); }
+std::string where(const Placement& place) { return fmt::format("rank {} of {} ({})", place.rank, place.size, place.engine); }
+
+[[noreturn]] void refuse(const Placement& place, const Failure& failure) {
+  ErrorFields fields = failure.fields;
+  fields.where = where(place) + ", at the start";
+  throw Error(std::move(fields));
+}
+
+std::unique_ptr<Wire> reach_store(const Placement& place, Timeout timeout) {
+  const bool serves = place.rank == 0 && place.own_store;
+  try {
+    return std::make_unique<Wire>(WireOptions{
+        .host = place.host, .port = place.port, .serves = serves, .prefix = "/longhaul/attempt_" + place.attempt, .timeout = timeout});
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    throw Error({.code = ExitCode::kCommunication,
+                 .what = serves ? fmt::format("cannot open port {} for the other ranks", place.port) : "rank 0 does not answer",
+                 .expected = serves ? "a port that no other program uses"
+                                    : fmt::format("its store at {}:{} within {:.0f} s", place.host, place.port,
+                                                  std::chrono::duration<double>(timeout).count()),
+                 .found = text.substr(0, text.find('\n')),
+                 .where = where(place),
+                 .hint = serves ? "set MASTER_PORT to another one, the same on all ranks"
+                                : "look at what rank 0 said; MASTER_ADDR and MASTER_PORT must lead to its machine"});
+  }
+}
+
+// Of the file that this process runs; read once.
+std::string program_hash() {
+  static const std::string hash = fmt::format("{:016x}", xxh3(read_text("/proc/self/exe")));
+  return hash;
+}
+
+// The first thing in which a rank differs from rank 0.
+std::optional<Failure> difference(const std::vector<std::string>& identities) {
+  const Json expected = Json::parse(identities.front());
+  for (size_t rank = 1; rank < identities.size(); ++rank) {
+    const Json found = Json::parse(identities[rank]);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      if (i < found.size() && found[i] == expected[i]) continue;
+      const auto name = expected[i].at(0).get<std::string>();
+      return Failure{.fields = {.code = ExitCode::kUsage,
+                                .what = fmt::format("rank {} has another {} than rank 0", rank, name),
+                                .expected = fmt::format("{} {} on all ranks", name, expected[i].at(1).get<std::string>()),
+                                .found = fmt::format("{} on rank {}", i < found.size() ? found[i].dump() : "none", rank),
+                                .hint = "start all ranks with the same program, recipe and data"}};
+    }
+  }
+  return std::nullopt;
+}
+
+Failure absent(Wire& wire, int64_t size, Timeout timeout) {
+  constexpr size_t kEnough = 20;
+  std::vector<int64_t> missing;
+  for (int64_t rank = 0; rank < size; ++rank) {
+    if (!wire.has(rank_key(rank))) missing.push_back(rank);
+  }
+  const size_t count = missing.size();
+  if (count > kEnough) missing.resize(kEnough);
+  return {
+      .fields = {.code = ExitCode::kCommunication,
+                 .what = fmt::format("{} of {} ranks did not join", count, size),
+                 .expected = fmt::format("all of them within {:.0f} s", std::chrono::duration<double>(timeout).count()),
+                 .found = fmt::format("rank{} {}{} missing", count > 1 ? "s" : "", fmt::join(missing, ", "), count > kEnough ? ", …" : ""),
+                 .hint = "look at what these ranks said, or why their machines did not start them"}};
+}
+
+// Rank 0 looks at all; the others wait for what it says.
+std::optional<Failure> meet(Wire& wire, const Placement& place, const JoinOptions& options, const std::string& identity) {
+  wire.set(rank_key(place.rank), identity);
+  if (wire.add("joined", 1) == place.size) wire.set("all here", "");
+  if (place.rank == 0) {
+    std::optional<Failure> failure;
+    if (wire.wait_for("all here", options.join_timeout)) {
+      std::vector<std::string> keys;
+      for (int64_t rank = 0; rank < place.size; ++rank) keys.push_back(rank_key(rank));
+      failure = difference(wire.get(keys));
+    } else {
+      failure = absent(wire, place.size, options.join_timeout);
+    }
+    wire.set("verdict", failure ? to_text(*failure) : "");
+    return failure;
+  }
+  if (wire.wait_for("verdict", options.join_timeout + milliseconds(10000))) {
+    const std::string verdict = wire.get("verdict");
+    return verdict.empty() ? std::nullopt : std::optional(from_text(verdict));
+  }
+  return Failure{.fields = {.code = ExitCode::kCommunication,
+                            .what = "rank 0 did not say that all ranks are here",
+                            .expected = "its word in the store",
+                            .found = "nothing in time",
+                            .hint = "look at what rank 0 said"}};
+}
+
+// Rank 0 takes the store with it: the others read first, where they are there.
+void wait_for_readers(Wire& wire, const Placement& place) {
+  try {
+    const int64_t here = wire.add("joined", 0);
+    if (place.rank != 0) {
+      wire.add("read", 1);
+    } else if (wire.add("read", 1) < here) {
+      for (int turns = 0; turns < 150 && wire.add("read", 0) < here; ++turns) wire.wait_for("nothing", milliseconds(20));
+    }
+  } catch (const std::exception&) {
+    // Nobody is left to read.
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> join_world(const JoinOptions& options) { return join_world(options, find_place()); }
+
+std::unique_ptr<Communicator> join_world(const JoinOptions& options, const Placement& place) {
+  if (place.size == 1) return std::make_unique<Single>();
+  std::unique_ptr<Wire> wire = reach_store(place, options.join_timeout);
+  Json identity = Json::array({Json::array({"program", program_hash()})});
+  for (const auto& [name, hash] : options.identity) identity.push_back(Json::array({name, hash}));
+  try {
+    if (const std::optional<Failure> failure = meet(*wire, place, options, identity.dump())) {
+      wait_for_readers(*wire, place);
+      refuse(place, *failure);
+    }
+    wire->connect(place.rank, place.size);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    refuse(place, {.fields = {.code = ExitCode::kCommunication,
+                              .what = "the ranks cannot be connected",
+                              .expected = fmt::format("a connection from each of {} ranks to each other", place.size),
+                              .found = text.substr(0, text.find('\n')),
+                              .hint = "GLOO_SOCKET_IFNAME names the network interface, where a machine has several"}});
+  }
+  return Gloo::make(std::make_shared<GlooWorld>(std::move(wire), place.rank, place.size, options.timeout), place.size);
+}
+
+}  // namespace longhaul::comm

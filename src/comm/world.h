@@ -1,0 +1,32 @@
+// join_world: from the environment to a communicator, for a program of which every rank is a process.
+//
+//   const std::unique_ptr<Communicator> world = comm::join_world({.identity = {{"recipe", hash}}});
+//
+// Alone (no engine, or one rank) it is Single and nothing is opened. Else the ranks meet at rank 0's store and are compared before they are
+// connected: a rank that never comes, or has another program or recipe, is an error in all of them that names it. Each rank does a fixed
+// number of store operations, and rank 0 one that reads what all wrote.
+//
+// Error 69: the port is in use, rank 0 does not answer, ranks did not come in time. Error 64: ranks that are not of one kind; variables.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "comm/placement.h"
+
+namespace longhaul::comm {
+
+struct JoinOptions {
+  std::vector<std::pair<std::string, std::string>>
+      identity{};                                  // what must be the same on all ranks: a name and a hash; the program is added
+  Timeout join_timeout = std::chrono::minutes(5);  // for all ranks to come
+  Timeout timeout = std::chrono::minutes(10);      // of calls that have none of their own
+};
+
+std::unique_ptr<Communicator> join_world(const JoinOptions& options = {});
+std::unique_ptr<Communicator> join_world(const JoinOptions& options, const Placement& place);
+
+}  // namespace longhaul::comm

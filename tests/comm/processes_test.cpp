@@ -1,0 +1,236 @@
+// Ranks that are processes: this program starts itself again, once a rank, with the bodies below; each of them looks at its own results.
+// ctest: label=multi timeout=120
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdlib>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "comm/ranks.h"
+#include "comm/wire.h"
+#include "layout/mesh.h"
+
+namespace longhaul::comm {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Exit codes of ranks 0 … ranks-1 of a job of `size`, which run the body; their output is shown where one is not as expected.
+std::vector<int> run_processes(const std::string& body, int64_t ranks, int64_t size, const std::vector<int>& expected,
+                               uint16_t port = free_port()) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / fmt::format("processes-{}-{}", body, port);
+  std::filesystem::create_directories(folder);
+  std::vector<LaunchedProcess> processes;
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    processes.push_back(
+        {.argv = {"/proc/self/exe", "--gtest_filter=ProcessBody." + body},
+         .environment = {fmt::format("RANK={}", rank), fmt::format("WORLD_SIZE={}", size), fmt::format("LOCAL_RANK={}", rank),
+                         "MASTER_ADDR=127.0.0.1", fmt::format("MASTER_PORT={}", port), "OMP_NUM_THREADS=1", "TORCH_CPP_LOG_LEVEL=ERROR"},
+         .log = folder / fmt::format("{}.log", rank)});
+  }
+  const LaunchResult result = launch(processes, 69, {.others_s = 60});
+  EXPECT_EQ(result.statuses, expected);
+  for (size_t rank = 0; rank < result.statuses.size(); ++rank) {
+    if (result.statuses[rank] != expected[rank]) ADD_FAILURE() << "rank " << rank << ":\n" << read_text(*processes[rank].log);
+  }
+  std::filesystem::remove_all(folder);
+  return result.statuses;
+}
+
+class ProcessBody : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!variable("RANK")) GTEST_SKIP() << "runs in the processes that the tests of Processes start";
+  }
+  static std::string error_of(const std::function<void()>& call, ExitCode code = ExitCode::kCommunication) {
+    try {
+      call();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), code) << error.what();
+      return error.what();
+    }
+    return "no error";
+  }
+};
+
+// A random list of all calls, in the world and in the groups of a mesh; what this rank holds after each.
+std::vector<Tensor> every_call(Communicator& world) {
+  const int64_t size = world.size(), rank = world.rank();
+  std::mt19937_64 plan(static_cast<uint64_t>(size));
+  std::vector<Tensor> held;
+  const layout::Mesh mesh(size, {.tp = 2});
+  const auto groups = world.split(mesh.group_kinds());
+  for (const ScalarType type : {at::kBFloat16, at::kHalf, at::kFloat, at::kDouble, at::kLong}) {
+    for (int round = 0; round < 4; ++round) {
+      const auto width = static_cast<int64_t>(plan() % 3 == 0 ? plan() % 5 : plan() % 20000);
+      const auto of = [&](std::vector<int64_t> sizes) { return values_of(rank, sizes, type, plan()); };
+      held.push_back(of({width}));
+      world.all_reduce(held.back(), round % 2 ? Reduction::kMax : Reduction::kSum, {"reduced"}).wait();
+      for (const auto& group : groups) {  // tensor-parallel sums, then those over replicas
+        if (group) group->all_reduce(held.back(), Reduction::kSum, {"in a group"}).wait();
+      }
+      const std::vector<int64_t> rows = uneven_rows(size);
+      const int64_t all = std::accumulate(rows.begin(), rows.end(), int64_t{0}), own = rows[static_cast<size_t>(rank)];
+      const Tensor whole = of({all, width}), part = at::full({own, width}, 77, type), gathered = at::full({all, width}, 77, type);
+      world.reduce_scatter(whole, part, Reduction::kSum, {"part"}, rows).wait();
+      world.all_gather(part, gathered, {"gathered"}, rows).wait();
+      std::vector<int64_t> send, receive;
+      for (int64_t other = 0; other < size; ++other) {
+        send.push_back((rank + 2 * other + round) % 4);
+        receive.push_back((other + 2 * rank + round) % 4);
+      }
+      const auto total = [](const std::vector<int64_t>& counts) { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); };
+      const Tensor turned = at::full({total(receive), 3}, 77, type);
+      world.all_to_all(of({total(send), 3}), turned, send, receive, {"turned"}).wait();
+      const Tensor cast = of({width}), sent = of({width + 1}), message = at::full({width + 1}, 77, type);
+      world.broadcast(cast, round % size, {"cast"}).wait();
+      world.exchange({send_to((rank + 1) % size, sent), receive_from((rank + size - 1) % size, message)}, {"ring"}).wait();
+      held.insert(held.end(), {part, gathered, turned, cast, message});
+    }
+  }
+  world.barrier({"end"}).wait();
+  return held;
+}
+
+TEST_F(ProcessBody, EveryCall) {
+  const auto world = join_world();
+  const std::vector<Tensor> held = every_call(*world);
+  std::vector<Tensor> expected;
+  run_ranks(world->size(), [&](Communicator& thread) {
+    const std::vector<Tensor> its = every_call(thread);
+    if (thread.rank() == world->rank()) expected = its;
+  });
+  ASSERT_EQ(held.size(), expected.size());
+  for (size_t i = 0; i < held.size(); ++i) EXPECT_TRUE(held[i].view(at::kByte).equal(expected[i].view(at::kByte))) << i;
+}
+
+TEST(Processes, GiveTheBitsOfThreads) {
+  for (const int64_t size : {2, 4}) run_processes("EveryCall", size, size, std::vector<int>(static_cast<size_t>(size), 0));
+}
+
+TEST_F(ProcessBody, OneIsKilled) {
+  const auto world = join_world();
+  const auto pairs = world->split({{"pair", {{0, 1}, {2, 3}}}});
+  world->barrier({"start"}).wait();
+  const Stopwatch watch;
+  if (world->rank() == 1) ::raise(SIGKILL);
+  // Rank 0 waits for the dead one; the others for somebody who waits.
+  const std::string text = error_of([&] {
+    if (world->rank() == 2) pairs[0]->exchange({receive_from(1, at::ones({3}))}, {"input"}).wait();
+    world->all_reduce(at::ones({5000}), Reduction::kSum, {"gradients"}).wait();
+  });
+  EXPECT_THAT(text, AllOf(HasSubstr("rank 1 has died"), HasSubstr("all_reduce 'gradients' (call 2)")));
+  EXPECT_LT(watch.seconds(), 10);
+}
+
+TEST_F(ProcessBody, TheFirstIsKilled) {
+  const auto world = join_world();
+  world->barrier({"start"}).wait();
+  if (world->rank() == 0) ::raise(SIGKILL);
+  const std::string text = error_of([&] { world->barrier({"end"}).wait(); });
+  EXPECT_THAT(text, AllOf(HasSubstr("rank 0"), HasSubstr("barrier 'end' (call 1)")));
+}
+
+TEST(Processes, ADeadOneIsNamedByAll) {
+  run_processes("OneIsKilled", 4, 4, {0, 137, 0, 0});
+  run_processes("TheFirstIsKilled", 3, 3, {137, 0, 0});
+}
+
+TEST_F(ProcessBody, OneGivesUp) {
+  const auto world = join_world();
+  if (world->rank() == 2) world->abort("the data are damaged");
+  EXPECT_THAT(error_of([&] { world->barrier({"end"}).wait(); }),
+              AllOf(HasSubstr("rank 2 of 'world' aborted"), HasSubstr("the data are damaged")));
+}
+
+TEST_F(ProcessBody, OneIsLate) {
+  const auto world = join_world();
+  const std::string text = error_of([&] {
+    while (world->rank() == 1) world->exchange({}, {"nothing"}).wait();
+    world->barrier({.name = "end", .timeout = Timeout(300)}).wait();
+  });
+  EXPECT_THAT(text, AllOf(HasSubstr("barrier 'end' (call 0) of 'world' waited too long"), HasSubstr("rank 1 has not come")));
+}
+
+TEST(Processes, ReasonsReachAll) {
+  run_processes("OneGivesUp", 4, 4, {0, 0, 0, 0});
+  run_processes("OneIsLate", 3, 3, {0, 0, 0});
+}
+
+TEST_F(ProcessBody, OneHasAnotherRecipe) {
+  const std::string hash = variable("RANK") == "1" ? "b0b" : "a11";
+  EXPECT_THAT(error_of(
+                  [&] {
+                    (void)join_world({.identity = {{"recipe", hash}}});
+                  },
+                  ExitCode::kUsage),
+              AllOf(HasSubstr("rank 1 has another recipe than rank 0"), HasSubstr("a11"), HasSubstr("b0b")));
+}
+
+TEST_F(ProcessBody, OneDoesNotJoin) {
+  EXPECT_THAT(error_of([] { (void)join_world({.join_timeout = Timeout(2000)}); }),
+              AllOf(HasSubstr("1 of 3 ranks did not join"), HasSubstr("rank 2 missing")));
+}
+
+TEST_F(ProcessBody, ThePortIsTaken) {
+  const Placement mine = find_place();
+  const std::string text = error_of([&] { (void)join_world({.join_timeout = Timeout(2000)}, mine); });
+  EXPECT_THAT(text, HasSubstr(fmt::format("cannot open port {}", mine.port)));
+}
+
+TEST(Processes, WhoDoesNotFitIsNamedAtTheStart) {
+  run_processes("OneHasAnotherRecipe", 3, 3, {0, 0, 0});
+  run_processes("OneDoesNotJoin", 2, 3, {0, 0});
+  const Wire taken({.serves = true});
+  run_processes("ThePortIsTaken", 1, 2, {0}, taken.port());
+}
+
+// The engine's variables, as its documentation writes them.
+TEST(Placements, AreReadFromTheEnvironment) {
+  using Variables = std::map<std::string, std::string>;
+  const auto place = [](const Variables& variables) {
+    return find_place([&](const std::string& name) {
+      const auto found = variables.find(name);
+      return found == variables.end() ? std::nullopt : std::optional(found->second);
+    });
+  };
+  EXPECT_EQ(place({}).size, 1);
+  EXPECT_EQ(place({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}).size, 1) << "the script of a batch job is no step";
+  const Placement slurm = place({{"SLURM_PROCID", "3"},
+                                 {"SLURM_STEP_ID", "0"},
+                                 {"SLURM_NTASKS", "4"},
+                                 {"SLURM_LOCALID", "1"},
+                                 {"SLURM_JOB_ID", "40007"},
+                                 {"SLURM_JOB_NODELIST", "n[03-12,20],m1"}});
+  EXPECT_EQ(slurm.rank, 3);
+  EXPECT_EQ(slurm.size, 4);
+  EXPECT_EQ(slurm.local_rank, 1);
+  EXPECT_EQ(slurm.host, "n03");
+  EXPECT_EQ(slurm.port, 20007);
+  const Variables torchrun = {{"RANK", "5"},
+                              {"WORLD_SIZE", "8"},
+                              {"LOCAL_RANK", "1"},
+                              {"LOCAL_WORLD_SIZE", "4"},
+                              {"MASTER_ADDR", "host"},
+                              {"MASTER_PORT", "99"},
+                              {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+  EXPECT_EQ(place(torchrun).rank, 5);
+  EXPECT_EQ(place(torchrun).local_size, 4);
+  EXPECT_EQ(place(torchrun).port, 99);
+  EXPECT_FALSE(place(torchrun).own_store);
+  EXPECT_EQ(first_host("one"), "one");
+  EXPECT_EQ(first_host("rack[7]-a,b"), "rack7-a");
+  using Change = std::pair<std::string, std::string>;
+  for (const auto& [name, value] : std::vector<Change>{{"RANK", "8"}, {"RANK", "x"}, {"MASTER_PORT", "70000"}, {"WORLD_SIZE", ""}}) {
+    Variables wrong = torchrun;
+    wrong[name] = value;
+    EXPECT_THROW(place(wrong), Error) << name;
+  }
+  EXPECT_THROW(place({{"RANK", "0"}}), Error);
+}
+
+}  // namespace
+}  // namespace longhaul::comm
