@@ -3,14 +3,17 @@
 
 #include <filesystem>
 
+#include "base/checksum.h"
 #include "base/diagnostics.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "comm/world.h"
 #include "kernels/dispatch.h"
 #include "recipe/load.h"
+#include "recipe/write.h"
 #include "train/run.h"
 
 namespace longhaul::cli {
@@ -61,8 +64,12 @@ ExitCode run(const TrainArguments& arguments) {
   train::RunRequest request{
       .recipe = recipe::load(arguments.recipe, arguments.overrides), .fresh = arguments.fresh, .quiet = arguments.quiet};
   request.run_folder = arguments.run.empty() ? default_folder(arguments.recipe) : std::filesystem::path(arguments.run);
-  set_diagnostics_file(request.run_folder / "diagnostics.txt");
-  const train::Outcome outcome = train::run_training(request);
+  // Started by `longhaul launch`, torchrun or srun this process is one rank of a world, and rank 0 speaks for all.
+  const auto world = comm::join_world({.identity = {{"recipe", sha256_hex(recipe::to_toml(request.recipe))}}});
+  const bool first = world->rank() == 0;
+  request.quiet = request.quiet || !first;
+  set_diagnostics_file(request.run_folder / (first ? "diagnostics.txt" : fmt::format("diagnostics-rank-{}.txt", world->rank())));
+  const train::Outcome outcome = train::run_training(request, world->size() > 1 ? world.get() : nullptr);
   const bool signalled = outcome.reason == "signal";
   if (!outcome.saved) {
     throw Error({.code = signalled ? ExitCode::kPreemptedNotSaved : ExitCode::kDisk,
@@ -71,7 +78,7 @@ ExitCode run(const TrainArguments& arguments) {
                  .where = request.run_folder.string(),
                  .hint = "make room, then go on from the last good checkpoint: " + next_command(arguments, request, /*finished=*/false)});
   }
-  if (!arguments.quiet) print_where_things_lie(arguments, request, outcome);
+  if (!request.quiet) print_where_things_lie(arguments, request, outcome);
   return signalled ? ExitCode::kPreemptedSaved : ExitCode::kDone;
 }
 
