@@ -8,6 +8,7 @@
 #include "base/launch.h"
 #include "base/parallel.h"
 #include "cli/command.h"
+#include "train/run_folder.h"
 
 namespace longhaul::cli {
 namespace {
@@ -22,9 +23,9 @@ std::filesystem::path log_of(const std::filesystem::path& run, size_t rank) { re
 
 std::vector<std::string> words_of(const LaunchArguments& arguments, const std::filesystem::path& run) {
   std::vector<std::string> words = {std::filesystem::canonical("/proc/self/exe").string(), "train", arguments.recipe};
-  words.insert(words.end(), arguments.overrides.begin(), arguments.overrides.end());
   const int64_t threads = arguments.threads > 0 ? arguments.threads : std::max<int64_t>(1, usable_cores() / arguments.ranks);
   words.push_back(fmt::format("train.threads={}", threads));
+  words.insert(words.end(), arguments.overrides.begin(), arguments.overrides.end());
   words.insert(words.end(), {"--run", run.string()});
   return words;
 }
@@ -40,8 +41,8 @@ void print_summary(const LaunchResult& result, const std::filesystem::path& run)
 }
 
 ExitCode run_launch(const LaunchArguments& arguments) {
-  const std::filesystem::path run = arguments.run.empty() ? std::filesystem::path("runs") / std::filesystem::path(arguments.recipe).stem()
-                                                          : std::filesystem::path(arguments.run);
+  const std::filesystem::path run =
+      arguments.run.empty() ? train::default_run_folder(arguments.recipe) : std::filesystem::path(arguments.run);
   if (arguments.ranks > 1) make_folders(run / "logs");
   const std::vector<std::string> words = words_of(arguments, run);
   const uint16_t port = free_port();
@@ -69,9 +70,10 @@ ExitCode run_launch(const LaunchArguments& arguments) {
 void add_launch(Command& program) {
   auto arguments = std::make_shared<LaunchArguments>();
   Command launch = program.add("launch", "train on several processes of this machine",
-                               {{"two processes share the cores", "launch -n 2 recipes/first-run.toml"},
-                                {"four, with one thread each", "launch -n 4 --threads-per-rank 1 recipes/first-run.toml"},
-                                {"a run folder of your own", "launch -n 2 recipes/first-run.toml train.steps=200 --run runs/two"}});
+                               {{"two processes, each with its own sequences", "launch -n 2 recipes/first-run.toml train.micro_batch=1"},
+                                {"two that share the model", "launch -n 2 recipes/first-run.toml parallel.tp=2"},
+                                {"four with one thread each, in a run folder of your own",
+                                 "launch -n 4 --threads-per-rank 1 recipes/first-run.toml parallel.tp=2 parallel.cp=2 --run runs/four"}});
   launch.option("-n,--ranks", arguments->ranks, "how many processes").required().at_least(1).at_most(1024);
   launch.option("--threads-per-rank", arguments->threads, "compute threads of each (default: the cores shared evenly)").at_least(1);
   launch.recipe(arguments->recipe, arguments->overrides);

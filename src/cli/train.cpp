@@ -15,6 +15,7 @@
 #include "recipe/load.h"
 #include "recipe/write.h"
 #include "train/run.h"
+#include "train/run_folder.h"
 
 namespace longhaul::cli {
 namespace {
@@ -24,10 +25,6 @@ struct TrainArguments {
   std::vector<std::string> overrides;
   bool fresh = false, explain_dispatch = false, quiet = false;
 };
-
-std::filesystem::path default_folder(const std::string& recipe) {
-  return std::filesystem::path("runs") / std::filesystem::path(recipe).stem();
-}
 
 std::string key_of(const std::string& override) { return override.substr(0, override.find_first_of(" =")); }
 
@@ -63,7 +60,7 @@ ExitCode run(const TrainArguments& arguments) {
   kernels::Dispatcher::explain(arguments.explain_dispatch);
   train::RunRequest request{
       .recipe = recipe::load(arguments.recipe, arguments.overrides), .fresh = arguments.fresh, .quiet = arguments.quiet};
-  request.run_folder = arguments.run.empty() ? default_folder(arguments.recipe) : std::filesystem::path(arguments.run);
+  request.run_folder = arguments.run.empty() ? train::default_run_folder(arguments.recipe) : std::filesystem::path(arguments.run);
   // Started by `longhaul launch`, torchrun or srun this process is one rank of a world, and rank 0 speaks for all.
   const auto world = comm::join_world({.identity = {{"recipe", sha256_hex(recipe::to_toml(request.recipe))}}});
   const bool first = world->rank() == 0;

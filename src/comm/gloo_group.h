@@ -1,4 +1,4 @@
-// One process's part of a group of Gloo: how its calls meet those of the other ranks (gloo.cpp), and how tensors move then
+// One process's part of a group of Gloo: how its calls meet those of the other ranks (gloo_group.cpp, gloo_messages.cpp), and how tensors move then
 // (gloo_collectives.cpp). Internal to Gloo.
 #pragma once
 
@@ -84,7 +84,7 @@ class GlooGroup {
   };
   enum Tag : int64_t { kNotices, kTensors, kMessageNotices, kMessages, kTags };
 
-  // gloo.cpp
+  // gloo_group.cpp, gloo_messages.cpp
   void start_collective(const std::shared_ptr<GlooCall>& call);
   void start_exchange(const std::shared_ptr<GlooCall>& call);
   void carry_out(GlooCall& call);

@@ -30,7 +30,6 @@ struct Shard {
 struct StateTensor {
   std::string name;  // of the logical tensor: "layers.3.mixer.query.weight"
   std::string kind;  // "master", "m", "v", "row_mean"
-  layout::Role role = layout::Role::kNorm;
   std::vector<int64_t> global_shape;
   layout::Rectangle held;  // the box of that shape that this rank has
   bool first_copy = true;  // no rank before this one has the same box

@@ -102,18 +102,6 @@ class HeadExchange {
   Tensor order_, back_;
 };
 
-// How many neighbours deal out heads. In groups of grouped-query attention a rank has whole ones.
-int64_t inner_ranks(ContextMethod method, int64_t ranks, int64_t key_heads) {
-  const int64_t inner = method == ContextMethod::kRing ? 1 : method == ContextMethod::kUlysses ? ranks : std::gcd(ranks, key_heads);
-  if (key_heads % inner == 0) return inner;
-  throw Error({.code = ExitCode::kUsage,
-               .what = "context ranks cannot share the heads of attention",
-               .expected = fmt::format("a number of key heads on each tensor rank that {} context ranks divide", ranks),
-               .found = std::to_string(key_heads),
-               .where = "parallel.context",
-               .hint = "parallel.context=two-level or parallel.context=ring"});
-}
-
 Tensor shared_attention(int64_t inner, Communicator& group, const Tensor& q, const Tensor& k, const Tensor& v, const SequenceView& view,
                         const AttentionOptions& options) {
   const std::vector<ContextPiece> pieces = context_pieces(view);
@@ -135,10 +123,23 @@ Tensor shared_attention(int64_t inner, Communicator& group, const Tensor& q, con
 
 }  // namespace
 
+int64_t head_ranks(ContextMethod method, int64_t ranks, int64_t key_heads) {
+  const int64_t inner = method == ContextMethod::kRing || method == ContextMethod::kAllGather ? 1
+                        : method == ContextMethod::kUlysses                                   ? ranks
+                                                                                              : std::gcd(ranks, key_heads);
+  if (key_heads % inner == 0) return inner;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "context ranks cannot share the heads of attention",
+               .expected = fmt::format("a number of key heads on each tensor rank that {} context ranks divide", ranks),
+               .found = std::to_string(key_heads),
+               .where = "parallel.context",
+               .hint = "parallel.context=two-level or parallel.context=ring"});
+}
+
 Tensor context_attention(ContextMethod method, Communicator& group, const Tensor& q, const Tensor& k, const Tensor& v,
                          const SequenceView& view, const AttentionOptions& options) {
   if (method == ContextMethod::kAllGather) return gathered_attention(group, q, k, v, view, options);
-  return shared_attention(inner_ranks(method, group.size(), k.size(1)), group, q, k, v, view, options);
+  return shared_attention(head_ranks(method, group.size(), k.size(1)), group, q, k, v, view, options);
 }
 
 }  // namespace longhaul::parallel

@@ -16,7 +16,10 @@
 
 namespace longhaul::parallel {
 
-// → o of this rank's tokens; q [T,H,D], k [T,Hk,D], v [T,Hk,Dv] are theirs. Ulysses refuses (kUsage) key heads that the ranks do not divide.
+// How many of `ranks` neighbours deal out heads: whole groups of grouped-query attention. 1: none. kUsage where the method cannot.
+int64_t head_ranks(recipe::ContextMethod method, int64_t ranks, int64_t key_heads);
+
+// → o of this rank's tokens; q [T,H,D], k [T,Hk,D], v [T,Hk,Dv] are theirs, which head_ranks() has let pass.
 Tensor context_attention(recipe::ContextMethod method, comm::Communicator& group, const Tensor& q_thd, const Tensor& k_thd,
                          const Tensor& v_thd, const layout::SequenceView& view, const kernels::AttentionOptions& options);
 

@@ -1,7 +1,5 @@
 #include "parallel/mesh_ops.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "kernels/attention/op.h"
 #include "kernels/experts/rows.h"

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "layout/parameters.h"
+#include "parallel/context_attention.h"
 
 namespace longhaul::parallel {
 namespace {
@@ -38,7 +41,7 @@ layout::Mesh mesh_of(const recipe::ParallelOptions& options, int64_t world) {
   return {world, {.pp = options.pp, .cp = options.cp, .tp = options.tp, .ep = options.ep, .etp = options.etp}};
 }
 
-void require_possible(const recipe::ModelConfig& model, const layout::Mesh& mesh) {
+void require_possible(const recipe::ModelConfig& model, const layout::Mesh& mesh, const recipe::ContextOptions& context) {
   if (mesh.size(Axis::kEtp) > 1) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "tensors of an expert are not shared by ranks yet",
@@ -60,6 +63,9 @@ void require_possible(const recipe::ModelConfig& model, const layout::Mesh& mesh
     layout::placement_of(spec, mesh);  // refuses heads and experts that do not come out even
     require_shared_evenly(spec, layout::stages_of(spec, model, mesh), mesh.size(Axis::kPp));
   }
+  const std::vector<recipe::Mixer> mixers = recipe::mixers_used(model);
+  const bool attends = std::ranges::find(mixers, recipe::Mixer::kSoftmax) != mixers.end();
+  if (attends && mesh.size(Axis::kCp) > 1) head_ranks(context.softmax, mesh.size(Axis::kCp), model.softmax.kv_heads / mesh.size(Axis::kTp));
 }
 
 }  // namespace longhaul::parallel

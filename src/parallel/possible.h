@@ -10,7 +10,8 @@ namespace longhaul::parallel {
 
 layout::Mesh mesh_of(const recipe::ParallelOptions& options, int64_t world);
 
-// Heads and experts come out even, every stage has a layer, and a tensor that stages share is used by all of them or by the first and last.
-void require_possible(const recipe::ModelConfig& model, const layout::Mesh& mesh);
+// Heads and experts come out even, every stage has a layer, a tensor that stages share is used by all of them or by the first and last, and
+// the method of context attention can share the key heads.
+void require_possible(const recipe::ModelConfig& model, const layout::Mesh& mesh, const recipe::ContextOptions& context);
 
 }  // namespace longhaul::parallel

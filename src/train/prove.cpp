@@ -188,7 +188,7 @@ class Difference {
 std::vector<Seen> on_ranks(const Subject& subject, const std::string& dtype, const ProofLayout& layout) {
   std::vector<Seen> seen(static_cast<size_t>(layout.world));
   const layout::Mesh mesh(layout.world, layout.shape);
-  parallel::require_possible(subject.config, mesh);
+  parallel::require_possible(subject.config, mesh, layout.context);
   if (kRows % mesh.size(Axis::kDp) != 0) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "the proof's sequences cannot be dealt out",

@@ -71,7 +71,7 @@ layout::Mesh mesh_of_run(const recipe::Recipe& recipe, const comm::Communicator*
                  .hint = "lower parallel.tp, pp, cp or ep"});
   }
   const layout::Mesh mesh = parallel::mesh_of(recipe.parallel, world);
-  parallel::require_possible(recipe.model, mesh);
+  parallel::require_possible(recipe.model, mesh, recipe.parallel.context);
   const int64_t replicas = mesh.size(layout::Axis::kDp);
   require_whole_micro_batches("train.batch", recipe.train.batch, recipe.train.micro_batch, replicas);
   for (const recipe::OptimStage& stage : recipe.optim.stages) {

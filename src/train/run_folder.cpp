@@ -11,6 +11,10 @@
 
 namespace longhaul::train {
 
+std::filesystem::path default_run_folder(const std::string& recipe) {
+  return std::filesystem::path("runs") / std::filesystem::path(recipe).stem();
+}
+
 void settle_earlier_run(const recipe::LoadedRecipe& recipe, const std::filesystem::path& folder, bool fresh) {
   const auto saved_recipe = folder / "recipe.toml";
   if (fresh && std::filesystem::exists(folder)) {

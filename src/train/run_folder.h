@@ -8,6 +8,9 @@
 
 namespace longhaul::train {
 
+// Where a run lies when nobody says: runs/<name of its recipe>.
+std::filesystem::path default_run_folder(const std::string& recipe);
+
 // An earlier run in the folder: moved aside when a fresh one is asked for (and no process is at it), else compared with what is
 // asked for now (kUsage). recipe.toml may have been edited or lost; what the newest checkpoint recorded counts as well.
 void settle_earlier_run(const recipe::LoadedRecipe& recipe, const std::filesystem::path& folder, bool fresh);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "kernels/attention_cases.h"
 #include "kernels/block/block.h"
+#include "support/refused.h"
 #include "support/threads.h"
 #include "tensor/to_tensor.h"
 
@@ -186,14 +187,6 @@ TEST(PagedCache, ServesSeveralSequencesAtOnce) {
 }
 
 TEST(PagedCache, RefusesBadArgumentsByName) {
-  const auto refused = [](const auto& call) -> std::string {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "accepted";
-  };
   using ::testing::HasSubstr;
   KeyValueCache cache({.heads = 2, .key = 8, .value = 8, .options = at::kFloat});
   cache.grow(2);

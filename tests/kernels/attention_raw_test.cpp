@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "kernels/attention_cases.h"
 #include "kernels/block/block.h"
+#include "support/refused.h"
 #include "support/threads.h"
 
 namespace longhaul::kernels {
@@ -319,14 +320,6 @@ TEST(RawAttentionBounds, UnseenKeysAndOtherRowsDoNotCount) {
 }
 
 TEST(RawAttentionChecks, RefuseByName) {
-  const auto refused = [](const std::function<void()>& call) -> std::string {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "accepted";
-  };
   using ::testing::HasSubstr;
   const Tensor x = at::zeros({8, 2, 4}), rows = at::zeros({8, 2});
   const auto problem = [&](const Visibility& visible) { return AttentionProblem{x, x, x, visible, 1.0}; };

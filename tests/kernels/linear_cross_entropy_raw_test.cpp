@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "kernels/block/block.h"
+#include "support/refused.h"
 #include "support/tensors.h"
 #include "support/threads.h"
 
@@ -158,14 +159,6 @@ TEST(LabelLogProbabilities, HaveAGradientAToken) {
 }
 
 TEST(TokenLogitsChecks, RefuseByName) {
-  const auto refused = [](const std::function<void()>& call) -> std::string {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "accepted";
-  };
   using ::testing::HasSubstr;
   const Tensor hidden = at::zeros({4, 8}), weight = at::zeros({5, 8}), labels = at::zeros({4}, at::kLong), each = at::zeros({4});
   const TokenLogitsInputs in{hidden, weight, labels};

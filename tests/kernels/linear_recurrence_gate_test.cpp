@@ -7,6 +7,7 @@
 #include "kernels/linear_recurrence/cpu.h"
 #include "kernels/linear_recurrence_gate_cases.h"
 #include "support/instruction_sets.h"
+#include "support/refused.h"
 #include "support/threads.h"
 
 namespace longhaul::kernels {
@@ -86,13 +87,8 @@ TEST(LinearRecurrenceGate, GradientsMatchFiniteDifferences) {
 
 TEST(LinearRecurrenceGate, RefusesBadArgumentsByName) {
   const Tensor q = at::zeros({4, 2, 3}), k = at::zeros({4, 1, 3}), v = at::zeros({4, 1, 5}), x = at::zeros({4, 2, 3});
-  const auto refused = [&](const Tensor& logits, const RecurrenceGate& gate) -> std::string {
-    try {
-      linear_recurrence(q, k, v, logits, {}, {}, {.gate = gate});
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "accepted";
+  const auto refused = [&](const Tensor& logits, const RecurrenceGate& gate) {
+    return longhaul::testing::refused([&] { linear_recurrence(q, k, v, logits, {}, {}, {.gate = gate}); });
   };
   using ::testing::HasSubstr;
   const Tensor bound = at::full({2, 3}, 0.5);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "kernels/linear_recurrence_cases.h"
+#include "support/refused.h"
 #include "support/threads.h"
 #include "tensor/to_tensor.h"
 
@@ -279,14 +280,6 @@ TEST(RawLinearRecurrenceFold, EqualsTheLastStateOfARun) {
 }
 
 TEST(RawLinearRecurrenceChecks, RefuseByName) {
-  const auto refused = [](const std::function<void()>& call) -> std::string {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "accepted";
-  };
   using ::testing::HasSubstr;
   const Tensor x = at::zeros({8, 2, 4});
   RecurrenceInputs in{x, x, x, {}, {}, {}, {}};

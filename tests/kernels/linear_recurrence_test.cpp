@@ -6,12 +6,14 @@
 
 #include "base/error.h"
 #include "kernels/linear_recurrence_cases.h"
+#include "support/refused.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::kernels {
 namespace {
 
 using longhaul::testing::PoisonFreshMemory;
+using longhaul::testing::refused;
 using longhaul::testing::relative_error;
 
 // o_t = scale Σ_{j ≤ t} (q_t ⊙ e^{b_t − b_j})·k_j v_j, plus the initial state's part: the quadratic form, differentiated by LibTorch.
@@ -201,14 +203,6 @@ TEST(LinearRecurrence, RefusesASecondDerivative) {
 
 TEST(LinearRecurrence, RefusesBadArgumentsByName) {
   const Tensor q = at::zeros({4, 2, 3}), k = at::zeros({4, 2, 3}), v = at::zeros({4, 2, 5});
-  const auto refused = [](const auto& call) -> std::string {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "accepted";
-  };
   using ::testing::HasSubstr;
   EXPECT_THAT(refused([&] { linear_recurrence(at::zeros({4, 2}), k, v, {}, {}, {}); }), HasSubstr("bad argument q"));
   EXPECT_THAT(refused([&] { linear_recurrence(q, k, v, {}, {}, {}, {.block = 48}); }), HasSubstr("bad argument block"));

@@ -240,6 +240,8 @@ TEST_F(RunOnRanks, WhatCannotBeDealtOutIsRefusedBeforeAnythingIsTouched) {
   expect_refused({"parallel.ranks=2", "train.micro_batch=4"}, "train.micro_batch=2");
   expect_refused({"parallel.ranks=512"}, "cannot be threads");
   expect_refused({"parallel.ep=2", "model.experts=0"}, "no experts");
+  expect_refused({"parallel.cp=2", "parallel.context=ulysses", "model.kv_heads=1"}, "cannot share the heads of attention");
+  run_training(request("whole groups go round", {"parallel.cp=2", "parallel.context=two-level", "model.kv_heads=1"}));
 }
 
 }  // namespace
