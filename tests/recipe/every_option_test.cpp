@@ -135,6 +135,9 @@ const std::vector<Row>& rows() {
       {"parallel.cp", "2", [](const Recipe& r) { return r.parallel.cp == 2; }, "", ""},
       {"parallel.ep", "2", [](const Recipe& r) { return r.parallel.ep == 2; }, "", ""},
       {"parallel.etp", "2", [](const Recipe& r) { return r.parallel.etp == 2; }, "", ""},
+      {"parallel.schedule", "\"zb-h1\"", [](const Recipe& r) { return r.parallel.schedule == PipelineSchedule::kZbH1; }, "", ""},
+      {"parallel.chunks", "2", [](const Recipe& r) { return r.parallel.chunks == 2; }, "", ""},
+      {"parallel.stage_layers", "[1, 3]", [](const Recipe& r) { return r.parallel.stage_layers == std::vector<int64_t>{1, 3}; }, "", ""},
 
       {"observe.tensorboard", "false", [](const Recipe& r) { return !r.observe.tensorboard; }, "", ""},
       {"observe.report", "false", [](const Recipe& r) { return !r.observe.report; }, "", ""},
