@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "layout/pipeline.h"
+
 namespace longhaul::layout {
 
 enum class Axis : uint8_t { kPp, kDp, kCp, kTp, kEdp, kEp, kEtp };
@@ -102,9 +104,10 @@ class Mesh {
 struct MeshRank {
   Mesh mesh;
   int64_t rank = 0;
+  PipelineForm form{};  // which stages of the model a rank of the pipeline has
   int64_t coordinate(Axis axis) const { return mesh.coordinate(rank, axis); }
-  int64_t stage() const { return coordinate(Axis::kPp); }
-  bool last_stage() const { return stage() == mesh.size(Axis::kPp) - 1; }
+  Pipeline pipeline() const { return Pipeline(mesh.size(Axis::kPp), form); }
+  int64_t stage_of(int64_t chunk) const { return pipeline().stage_of({coordinate(Axis::kPp), chunk}); }
 };
 
 }  // namespace longhaul::layout

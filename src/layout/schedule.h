@@ -5,7 +5,8 @@
 // The generators give passes; with_transfers() puts sends and receives between them, by three rules: the receive of what a pass needs starts
 // before the pass in front of it (so it is under way while that one computes), and ends right before the pass itself; a send starts right behind
 // the pass that made the tensor; and it ends late: of hidden states before the backward pass of the micro-batch, of gradients when
-// `gradients_under_way` later ones are to be sent the same way (1; where runs of micro-batches are longer than the pipeline, a peer takes them late). Tensors go by two channels, activations and gradients, each in the order of their sender.
+// `gradients_under_way` later ones were made (1; more where runs of micro-batches are longer than the pipeline and a peer takes them late).
+// Tensors go by two channels, activations and gradients, each in the order of their sender.
 #pragma once
 
 #include <cstdint>

@@ -12,14 +12,15 @@ namespace longhaul::parallel {
 
 class Ranks {
  public:
-  Ranks();                                                     // one process
-  Ranks(comm::Communicator& world, const layout::Mesh& mesh);  // a collective call of all ranks
+  Ranks();                                                                                     // one process
+  Ranks(comm::Communicator& world, const layout::Mesh& mesh, layout::PipelineForm form = {});  // a collective call of all ranks
   ~Ranks();
 
   model::ParallelOps& ops() const { return *ops_; }
   const layout::MeshRank& place() const { return place_; }
-  const MeshGroups* groups() const { return groups_.get(); }  // null: one process
-  layout::RowShare share(layout::ContextSplit split) const;   // of a row of this rank's replica
+  const MeshGroups* groups() const { return groups_.get(); }                 // null: one process
+  comm::Communicator& stage_gradients() const { return *stage_gradients_; }  // the ranks of a pipeline, on the way back
+  layout::RowShare share(layout::ContextSplit split) const;                  // of a row of this rank's replica
 
   // Gradients of a step become those of all ranks together, on every rank that holds a copy. begin_step before the first forward pass: sums
   // of arenas start in the last backward pass, each when its gradients are there, behind those of later layers on every rank; sum_gradients
@@ -34,10 +35,11 @@ class Ranks {
 
  private:
   void start_sums();
-  void sum_over_stages(const model::Arena& arena) const;
+  void sum_over_pipeline(model::ParameterSet& parameters) const;
 
   layout::MeshRank place_;
   std::unique_ptr<MeshGroups> groups_;
+  std::unique_ptr<comm::Communicator> stage_gradients_;
   std::unique_ptr<model::ParallelOps> ops_;
   // Of the step that goes on. All ranks start sums in the same order, the last arena's first, whatever order gradients come in.
   struct Sum {

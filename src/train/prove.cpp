@@ -18,10 +18,11 @@ namespace {
 
 using layout::Axis;
 
-constexpr int64_t kRows = 4, kRowTokens = 25, kSteps = 3;
+constexpr int64_t kRows = 8, kRowTokens = 25, kSteps = 3;
 constexpr uint64_t kSeed = 20260101;
 // Of each row: documents that end anywhere but at a cut, one of a single token, one as long as the row.
-const std::vector<std::vector<int64_t>> kDocuments = {{7, 1, 17}, {25}, {5, 4, 3, 13}, {2, 23}};
+const std::vector<std::vector<int64_t>> kDocuments = {{7, 1, 17}, {25},     {5, 4, 3, 13}, {2, 23},
+                                                      {1, 24},    {12, 13}, {8, 8, 9},     {1, 1, 20, 3}};
 
 // What a micro-batch is made of: some rows.
 struct Batch {
@@ -80,10 +81,10 @@ class ProofTask final : public Task {
     const Batch& batch = micro_batches_[static_cast<size_t>(micro_batch)];
     const layout::SequenceView view = view_of(batch);
     const Tensor ids = to_tensor(picked(batch.ids, view.token_index)), labels = to_tensor(picked(batch.labels, view.token_index));
-    const layout::MeshRank& place = ranks_.place();
-    if (place.mesh.size(Axis::kPp) == 1) return decoder_.loss(context, decoder_.hidden(context, ids, view), labels, view);
-    const Tensor leaving = decoder_.layers(context, entering.defined() ? entering : decoder_.embed(context, ids, view), view);
-    return place.last_stage() ? decoder_.loss(context, decoder_.normed(leaving), labels, view) : leaving;
+    const bool first = decoder_.first(context), last = decoder_.last(context);
+    if (first && last) return decoder_.loss(context, decoder_.hidden(context, ids, view), labels, view);
+    const Tensor leaving = decoder_.layers(context, first ? decoder_.embed(context, ids, view) : entering, view);
+    return last ? decoder_.loss(context, decoder_.normed(leaving), labels, view) : leaving;
   }
   StageInput stage_input(int64_t micro_batch) const override {
     return {{view_of(micro_batches_[static_cast<size_t>(micro_batch)]).own.length, decoder_.config().hidden}, decoder_.precision().compute};
@@ -206,7 +207,7 @@ std::vector<Seen> on_ranks(const Subject& subject, const std::string& dtype, con
                  .found = std::to_string(mesh.size(Axis::kDp))});
   }
   comm::run_ranks(layout.world, [&](comm::Communicator& world) {
-    parallel::Ranks ranks(world, mesh);
+    parallel::Ranks ranks(world, mesh, layout.form);
     seen[static_cast<size_t>(world.rank())] = three_steps(subject, dtype, ranks, layout.split);
   });
   return seen;
@@ -269,22 +270,32 @@ Proof proof_of(const Subject& subject, const ProofLayout& layout, const Single& 
 }  // namespace
 
 std::vector<ProofLayout> proof_layouts(const recipe::ParallelOptions& own) {
+  using enum layout::PipelineSchedule;
+  constexpr auto kZigzag = layout::ContextSplit::kZigzag;
   std::vector<ProofLayout> layouts = {{"dp2", 2, {}},
                                       {"tp2", 2, {.tp = 2}},
                                       {"cp2-contiguous", 2, {.cp = 2}, layout::ContextSplit::kContiguous},
                                       {"cp2-zigzag", 2, {.cp = 2}, layout::ContextSplit::kZigzag},
-                                      {"pp2", 2, {.pp = 2}},
+                                      {"pp2-1f1b", 2, {.pp = 2}},
+                                      {"pp2-gpipe", 2, {.pp = 2}, kZigzag, {.schedule = kGpipe}},
+                                      {"pp2-interleaved", 2, {.pp = 2}, kZigzag, {.schedule = kInterleaved, .chunks = 2}},
+                                      {"pp2-zb-h1", 2, {.pp = 2}, kZigzag, {.schedule = kZbH1}},
+                                      {"pp2-zbv", 2, {.pp = 2}, kZigzag, {.schedule = kZbV}},
+                                      {"pp2-dualpipe", 2, {.pp = 2}, kZigzag, {.schedule = kDualPipe}},
                                       {"ep2", 2, {.ep = 2}},
                                       {"dp2-tp2", 4, {.tp = 2}}};
   if (own.one_process()) return layouts;
   ProofLayout named{
       "", own.pp * std::lcm(own.cp * own.tp, own.ep * own.etp), {.pp = own.pp, .cp = own.cp, .tp = own.tp, .ep = own.ep, .etp = own.etp}};
+  named.form = layout::form_of(own);
   const int64_t replicas = named.world / (own.pp * own.cp * own.tp);
   for (const auto& [axis, ranks] :
        {std::pair{"dp", replicas}, {"tp", own.tp}, {"pp", own.pp}, {"cp", own.cp}, {"ep", own.ep}, {"etp", own.etp}}) {
     if (ranks > 1) named.name += fmt::format("{}{}{}", named.name.empty() ? "" : "-", axis, ranks);
   }
-  const auto same = [&](const ProofLayout& each) { return each.world == named.world && each.shape == named.shape; };
+  const auto same = [&](const ProofLayout& each) {
+    return each.world == named.world && each.shape == named.shape && each.form == named.form;
+  };
   if (std::ranges::none_of(layouts, same)) layouts.push_back(named);
   return layouts;
 }
@@ -317,10 +328,15 @@ recipe::ModelConfig made_small(recipe::ModelConfig model) {
 
 std::vector<Proof> prove(const recipe::ModelConfig& model, const recipe::ParallelOptions& own, const recipe::OptimOptions& optim,
                          const std::function<void(const ProofLayout&)>& begins) {
+  return prove_layouts(model, proof_layouts(own), optim, begins);
+}
+
+std::vector<Proof> prove_layouts(const recipe::ModelConfig& model, const std::vector<ProofLayout>& layouts,
+                                 const recipe::OptimOptions& optim, const std::function<void(const ProofLayout&)>& begins) {
   const Subject subject{made_small(model), optim};
   const Single fp64 = single(subject, "fp64"), bf16 = single(subject, "bf16");
   std::vector<Proof> proofs;
-  for (const ProofLayout& layout : proof_layouts(own)) {
+  for (const ProofLayout& layout : layouts) {
     if (begins) begins(layout);
     proofs.push_back(proof_of(subject, layout, fp64, bf16));
   }

@@ -4,36 +4,51 @@
 #include <numeric>
 
 #include "base/clock.h"
-#include "base/memory_purpose.h"
 #include "optim/gradient_norm.h"
-#include "parallel/collectives.h"
+#include "parallel/pipeline.h"
 
 namespace longhaul::train {
 namespace {
 
-model::Context context_of(Task& task, model::ParallelOps& ops, int64_t step, int64_t micro_batch, uint64_t seed) {
-  model::Context context(ops, task.precision());
-  context.seed = seed;
-  context.step = step;
-  context.micro_batch = micro_batch;
-  return context;
-}
+// What a pass of this step is run with.
+class StagePasses {
+ public:
+  StagePasses(Task& task, parallel::Ranks& ranks, int64_t step, uint64_t seed) : task_(task), ranks_(ranks), step_(step), seed_(seed) {}
+  std::function<void(const std::string&, const Tensor&)> inspect{};
+  std::vector<Tensor> losses, auxiliary_losses;  // fp64 scalars, of what this rank ran
 
-// The plain way through the stages of a pipeline: each waits for the one before, and hands on what it has. What a stage but the last gives
-// here is a zero, through which its backward pass begins.
-Tensor forward(Task& task, model::Context& context, const parallel::Ranks& ranks, int64_t micro_batch) {
-  const layout::MeshRank& place = ranks.place();
-  const int64_t stage = place.stage();
-  if (place.last_stage() && stage == 0) return task.forward(context, micro_batch, {});
-  comm::Communicator& pipeline = ranks.groups()->over({layout::Axis::kPp});
-  Tensor entering;
-  if (stage > 0) {
-    const StageInput input = task.stage_input(micro_batch);
-    entering = parallel::receive_on(pipeline, stage - 1, input.sizes, input.type, "hidden states");
+  void run(const layout::Schedule& schedule) {
+    const int64_t last = schedule.pipeline.stages() - 1;
+    const parallel::StageCalls calls{
+        .forward = [&](int64_t chunk, int64_t micro_batch,
+                       const Tensor& entering) { return forward(chunk, micro_batch, entering, ranks_.place().stage_of(chunk) == last); },
+        .entering =
+            [&](int64_t micro_batch) {
+              const StageInput input = task_.stage_input(micro_batch);
+              return at::empty(input.sizes, at::TensorOptions().dtype(input.type).device(task_.parameters().device()));
+            }};
+    parallel::run_schedule(schedule, ranks_, task_.parameters(), calls);
   }
-  const Tensor leaving = task.forward(context, micro_batch, entering);
-  return place.last_stage() ? leaving : parallel::send_on(pipeline, stage + 1, leaving, "hidden states");
-}
+
+ private:
+  Tensor forward(int64_t chunk, int64_t micro_batch, const Tensor& entering, bool last) {
+    model::Context context(ranks_.ops(), task_.precision());
+    context.seed = seed_;
+    context.step = step_;
+    context.micro_batch = micro_batch;
+    context.chunk = chunk;
+    context.inspect = inspect;
+    const Tensor leaving = task_.forward(context, micro_batch, entering);
+    if (last) losses.push_back(leaving.detach().to(at::kDouble));
+    for (const auto& [block, auxiliary] : context.auxiliary_losses) auxiliary_losses.push_back(auxiliary.to(at::kDouble));
+    return leaving;
+  }
+
+  Task& task_;
+  parallel::Ranks& ranks_;
+  int64_t step_;
+  uint64_t seed_;
+};
 
 // Means over all ranks.
 observe::Metrics metrics_of(Task& task, const parallel::Ranks& ranks) {
@@ -56,19 +71,16 @@ observe::Metrics metrics_of(Task& task, const parallel::Ranks& ranks) {
 }
 
 // Runs the forward passes again and names the first block whose output is not finite.
-std::optional<BadValue> first_bad_block(Task& task, const parallel::Ranks& ranks, int64_t step, const StepOptions& options,
+std::optional<BadValue> first_bad_block(Task& task, parallel::Ranks& ranks, int64_t step, const StepOptions& options,
                                         int64_t micro_batches) {
-  const at::NoGradGuard no_gradient;
-  const MemoryPurposeScope scope(MemoryPurpose::kActivations);
   std::optional<BadValue> bad;
-  for (int64_t m = 0; m < micro_batches; ++m) {  // all of them: on other ranks it may stand elsewhere, and they go together
-    model::Context context = context_of(task, ranks.ops(), step, m, options.seed);
-    context.inspect = [&](const std::string& block, const Tensor& output) {
-      if (bad || output.isfinite().all().item<bool>()) return;
-      bad = BadValue{block, "output", block == "loss" ? "loss" : "forward"};
-    };
-    forward(task, context, ranks, m);
-  }
+  StagePasses passes(task, ranks, step, options.seed);
+  passes.inspect = [&](const std::string& block, const Tensor& output) {
+    if (bad || output.isfinite().all().item<bool>()) return;
+    bad = BadValue{block, "output", block == "loss" ? "loss" : "forward"};
+  };
+  // All of them: on other ranks it may stand elsewhere, and they go together.
+  passes.run(layout::forward_schedule(ranks.place().pipeline(), micro_batches));
   return bad;
 }
 
@@ -97,19 +109,11 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   const double scale = result.work.weight > 0 ? 1.0 / result.work.weight : 0.0;
 
   ranks.begin_step(task.parameters());
-  std::vector<Tensor> losses, auxiliary_losses;
-  for (int64_t m = 0; m < result.work.micro_batches; ++m) {
-    const MemoryPurposeScope scope(MemoryPurpose::kActivations);
-    model::Context context = context_of(task, ops, step, m, options.seed);
-    const Tensor loss = forward(task, context, ranks, m);
-    losses.push_back(loss.detach().to(at::kDouble));
-    for (const auto& [block, auxiliary] : context.auxiliary_losses) auxiliary_losses.push_back(auxiliary.to(at::kDouble));
-    if (m + 1 == result.work.micro_batches) task.parameters().all_announced();
-    loss.backward();  // auxiliary losses are part of the graph
-  }
+  StagePasses passes(task, ranks, step, options.seed);
+  passes.run(layout::make_schedule(ranks.place().pipeline(), result.work.micro_batches));
   // Every tensor rank has the whole loss of its tokens; auxiliary losses are of its own tokens.
-  result.loss = ranks.sum(sum_of(losses)) * scale / static_cast<double>(ops.tensor_ranks());
-  result.auxiliary_loss = ranks.sum(sum_of(auxiliary_losses)) * scale;
+  result.loss = ranks.sum(sum_of(passes.losses)) * scale / static_cast<double>(ops.tensor_ranks());
+  result.auxiliary_loss = ranks.sum(sum_of(passes.auxiliary_losses)) * scale;
 
   result.metrics = metrics_of(task, ranks);
 

@@ -56,6 +56,27 @@ void expect_equal(const recipe::ModelConfig& config, bool experts, const std::st
   }
 }
 
+// More ranks than two, stages of uneven size or without a layer, a tied embedding whose ends lie on any ranks, bounds that some stages use.
+TEST(Prove, PipelinesOfEveryKind) {
+  using enum layout::PipelineSchedule;
+  constexpr auto kZigzag = layout::ContextSplit::kZigzag;
+  const std::vector<ProofLayout> layouts = {{"pp3-1f1b", 3, {.pp = 3}},
+                                            {"pp2-uneven", 2, {.pp = 2}, kZigzag, {.stage_layers = {3, 1}}},
+                                            {"pp3-interleaved", 3, {.pp = 3}, kZigzag, {.schedule = kInterleaved, .chunks = 2}},
+                                            {"pp3-zb-h1", 3, {.pp = 3}, kZigzag, {.schedule = kZbH1}},
+                                            {"pp3-zbv", 3, {.pp = 3}, kZigzag, {.schedule = kZbV}},
+                                            {"pp2-dualpipe-dp2", 4, {.pp = 2}, kZigzag, {.schedule = kDualPipe}}};
+  std::vector<std::string> refused;
+  for (const Proof& proof : prove_layouts(hybrid(), layouts)) {
+    EXPECT_TRUE(proof.holds) << proof.layout << ": " << proof.reason;
+    EXPECT_LE(proof.worst, kProofBound) << proof.layout << ": " << proof.tensor;
+    if (proof.status != Proof::Status::kTried) refused.push_back(proof.layout + ": " + proof.reason);
+  }
+  // Two replicas have two micro-batches each, and DualPipe needs two for each rank.
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_EQ(refused[0].substr(0, 17), "pp2-dualpipe-dp2:");
+}
+
 TEST(Prove, AHybridWithExpertsAndSharedBounds) { expect_equal(hybrid(), true); }
 TEST(Prove, BiasesLearnedPositionsAndLayerNorms) { expect_equal(gpt2(), false); }
 TEST(Prove, LightningAlone) { expect_equal(dense_linear(), false); }
