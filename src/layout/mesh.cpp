@@ -173,21 +173,11 @@ int64_t Mesh::index_in_group(int64_t rank, AxisSet axes) const {
   return index;
 }
 
-std::vector<std::vector<int64_t>> Mesh::embedding_groups() const {
-  std::vector<std::vector<int64_t>> all;
-  for (const std::vector<int64_t>& pipeline : groups({Axis::kPp})) {
-    std::vector<int64_t>& ends = all.emplace_back(std::vector<int64_t>{pipeline.front()});
-    if (pipeline.size() > 1) ends.push_back(pipeline.back());
-  }
-  return all;
-}
-
 std::vector<GroupKind> Mesh::group_kinds() const {
   using enum Axis;
   std::vector<GroupKind> kinds;
   const auto add = [&](AxisSet axes) { kinds.push_back({axes.text(), groups(axes)}); };
   for (AxisSet axes : {AxisSet{kDp, kCp}, AxisSet{kDp}, AxisSet{kCp}, AxisSet{kPp, kTp}, AxisSet{kTp}, AxisSet{kPp}}) add(axes);
-  kinds.push_back({"embedding", embedding_groups()});
   for (AxisSet axes : {AxisSet{kDp, kCp, kTp}, AxisSet{kDp, kTp}, AxisSet{kCp, kTp}}) add(axes);
   for (AxisSet axes : {AxisSet{kEp}, AxisSet{kEtp}, AxisSet{kEp, kEtp}, AxisSet{kPp, kEp, kEtp}, AxisSet{kEdp}}) add(axes);
   return kinds;

@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "layout/pipeline.h"
+
 namespace longhaul::layout {
 
 enum class Axis : uint8_t { kPp, kDp, kCp, kTp, kEdp, kEp, kEtp };
@@ -84,8 +86,6 @@ class Mesh {
   std::vector<int64_t> group_of(int64_t rank, AxisSet axes) const;
   int64_t index_in_group(int64_t rank, AxisSet axes) const;
 
-  // First and last stage of each pipeline: who share a tied embedding. One rank where pp is 1.
-  std::vector<std::vector<int64_t>> embedding_groups() const;
   // Every kind of group in the one order in which all ranks create their communicators.
   std::vector<GroupKind> group_kinds() const;
 
@@ -102,9 +102,10 @@ class Mesh {
 struct MeshRank {
   Mesh mesh;
   int64_t rank = 0;
+  PipelineOptions pipelined{};  // which stages of the model a rank of the pipeline has
   int64_t coordinate(Axis axis) const { return mesh.coordinate(rank, axis); }
-  int64_t stage() const { return coordinate(Axis::kPp); }
-  bool last_stage() const { return stage() == mesh.size(Axis::kPp) - 1; }
+  Pipeline pipeline() const { return Pipeline(mesh.size(Axis::kPp), pipelined); }
+  int64_t stage_of(int64_t chunk) const { return pipeline().stage_of({coordinate(Axis::kPp), chunk}); }
 };
 
 }  // namespace longhaul::layout

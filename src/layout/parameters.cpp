@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 #include <span>
 
 #include "base/error.h"
@@ -156,16 +157,27 @@ std::vector<ParameterSpec> Builder::build() {
 }
 
 // Of a tensor that layers share: the stages that have a layer of its mixer.
-std::vector<int64_t> stages_that_share(const ParameterSpec& spec, const ModelConfig& config, int64_t stages) {
+std::vector<int64_t> stages_that_share(const ParameterSpec& spec, const ModelConfig& config, const Pipeline& pipeline) {
   std::vector<int64_t> found;
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     const auto shared = recipe::entry_of(config.mixer(layer)).shared;
-    const int64_t stage = even_owner(config.layers, stages, layer);
-    if (shared == nullptr || (!found.empty() && found.back() == stage)) continue;
+    if (shared == nullptr) continue;
     const auto tensors = shared(config);
-    if (std::ranges::any_of(tensors, [&](const auto& each) { return each.name + ".weight" == spec.tensor.name; })) found.push_back(stage);
+    if (std::ranges::none_of(tensors, [&](const auto& each) { return each.name + ".weight" == spec.tensor.name; })) continue;
+    found.push_back(pipeline.stage_with(layer, config.layers));
   }
   return found;
+}
+
+// The stages whose modules use a parameter.
+std::vector<int64_t> stages_of(const ParameterSpec& spec, const ModelConfig& config, const Pipeline& pipeline) {
+  const int64_t last = pipeline.stages() - 1;
+  if (spec.layer >= 0) return {pipeline.stage_with(spec.layer, config.layers)};
+  const Role role = spec.tensor.role;
+  if (role == Role::kPosition) return {0};
+  if (role == Role::kLowerBound) return stages_that_share(spec, config, pipeline);
+  if (role != Role::kEmbedding) return {last};
+  return config.tie_embeddings ? std::vector<int64_t>{0, last} : std::vector<int64_t>{0};
 }
 
 }  // namespace
@@ -197,25 +209,20 @@ int64_t activated_parameter_count(const ModelConfig& config) {
   return count;
 }
 
-Range layers_of_stage(const ModelConfig& config, const Mesh& mesh, int64_t stage) {
-  return even_part(config.layers, mesh.size(Axis::kPp), stage);
-}
-
-std::vector<int64_t> stages_of(const ParameterSpec& spec, const ModelConfig& config, const Mesh& mesh) {
-  const int64_t stages = mesh.size(Axis::kPp), last = stages - 1;
-  if (spec.layer >= 0) return {even_owner(config.layers, stages, spec.layer)};
-  const Role role = spec.tensor.role;
-  if (role == Role::kPosition) return {0};
-  if (role == Role::kLowerBound) return stages_that_share(spec, config, stages);
-  if (role != Role::kEmbedding) return {last};
-  return config.tie_embeddings && last > 0 ? std::vector<int64_t>{0, last} : std::vector<int64_t>{0};
+std::vector<int64_t> pipeline_ranks_of(const ParameterSpec& spec, const ModelConfig& config, const Pipeline& pipeline) {
+  std::set<int64_t> ranks;
+  for (const int64_t stage : stages_of(spec, config, pipeline)) {
+    for (const int64_t rank : pipeline.ranks_of(stage)) ranks.insert(rank);
+  }
+  return {ranks.begin(), ranks.end()};
 }
 
 std::vector<ParameterSpec> parameters_of(const ModelConfig& config, const MeshRank& place) {
   std::vector<ParameterSpec> held;
+  const Pipeline pipeline = place.pipeline();
   for (ParameterSpec& spec : parameters(config)) {
-    spec.stages = stages_of(spec, config, place.mesh);
-    if (std::ranges::find(spec.stages, place.stage()) != spec.stages.end()) held.push_back(std::move(spec));
+    spec.pipeline_ranks = pipeline_ranks_of(spec, config, pipeline);
+    if (std::ranges::find(spec.pipeline_ranks, place.coordinate(Axis::kPp)) != spec.pipeline_ranks.end()) held.push_back(std::move(spec));
   }
   return held;
 }
@@ -225,11 +232,11 @@ AxisSet copied_over(const Placement& placement) {
   return (kDenseAxes.contains(used) ? kDenseAxes : kExpertAxes) - used;
 }
 
-Placement placement_of(const ParameterSpec& spec, const Mesh& mesh, int64_t stage) {
+Placement placement_of(const ParameterSpec& spec, const Mesh& mesh, int64_t pipeline_rank) {
   const Shape& shape = spec.tensor.global_shape;
   const SplitRule& split = spec.split;
   Placement placement = Placement::replicated(shape.size());
-  placement.pins.push_back({Axis::kPp, stage});
+  placement.pins.push_back({Axis::kPp, pipeline_rank});
   if (split.experts > 0) {
     const int64_t ep = mesh.size(Axis::kEp);
     if (split.experts % ep != 0) {

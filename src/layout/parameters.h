@@ -55,9 +55,9 @@ struct ParameterSpec {
   int64_t layer = -1;   // -1: outside the layers
   int64_t expert = -1;  // -1: not of an expert
   bool trainable = true;
-  std::vector<int64_t> stages = {0};  // pipeline stages that use it, ascending (parameters_of)
-  double lr_factor = 1;               // on the learning rate (muP)
-  bool decay = false;                 // weight decay applies: matrices, embeddings among them; not norms, biases and bounds of gates
+  std::vector<int64_t> pipeline_ranks = {0};  // that use it, ascending (parameters_of)
+  double lr_factor = 1;                       // on the learning rate (muP)
+  bool decay = false;  // weight decay applies: matrices, embeddings among them; not norms, biases and bounds of gates
   int64_t elements() const { return volume(tensor.global_shape); }
   bool operator==(const ParameterSpec&) const = default;
 };
@@ -73,18 +73,17 @@ int64_t parameter_count(const recipe::ModelConfig& config);
 int64_t activated_elements(const ParameterSpec& spec, const recipe::ModelConfig& config);  // of one tensor
 int64_t activated_parameter_count(const recipe::ModelConfig& config);                      // of all
 
-// The layers of a pipeline stage: as even as possible, earlier stages one more.
-Range layers_of_stage(const recipe::ModelConfig& config, const Mesh& mesh, int64_t stage);
-// The stages whose modules use a parameter, ascending: its layer's; a tied embedding is used by the first and the last.
-std::vector<int64_t> stages_of(const ParameterSpec& spec, const recipe::ModelConfig& config, const Mesh& mesh);
-// Those that the modules of a rank's stage use, `stages` filled in.
+// The ranks of a pipeline whose modules use a parameter, ascending: where its layer's stage lies; a tied embedding is used by the first stage and
+// the last.
+std::vector<int64_t> pipeline_ranks_of(const ParameterSpec& spec, const recipe::ModelConfig& config, const Pipeline& pipeline);
+// Those that the modules of a rank's stages use, `pipeline_ranks` filled in.
 std::vector<ParameterSpec> parameters_of(const recipe::ModelConfig& config, const MeshRank& place);
 
 // Axes on which the ranks of a stage hold copies of a parameter. Each copy's gradient comes from other tokens: it is summed over them.
 AxisSet copied_over(const Placement& placement);
 
-// Where the mesh puts a parameter whose layer belongs to pipeline stage `stage`. Refuses (kUsage) heads or experts that
+// Where the mesh puts what rank `pipeline_rank` of each pipeline holds of a parameter. Refuses (kUsage) heads or experts that
 // the mesh cannot deal out evenly.
-Placement placement_of(const ParameterSpec& spec, const Mesh& mesh, int64_t stage = 0);
+Placement placement_of(const ParameterSpec& spec, const Mesh& mesh, int64_t pipeline_rank = 0);
 
 }  // namespace longhaul::layout

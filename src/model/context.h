@@ -30,6 +30,8 @@ struct Context {
   int64_t step = 0;
   int64_t micro_batch = 0;
 
+  int64_t chunk = 0;  // which of its stages of the model a rank of a pipeline runs
+
   RotaryTables rotary;
 
   // The activation, through which the backward pass of `loss` will run beside its own. `loss`: a scalar, coefficient inside, a sum over the

@@ -26,6 +26,12 @@ struct Decoder::Stream {
   const std::string* writer = nullptr;  // block that wrote the branch
 };
 
+struct Decoder::Stage {
+  bool first = true, last = true;
+  int64_t first_layer = 0;
+  std::vector<Layer> layers;
+};
+
 Decoder::~Decoder() = default;
 Decoder::Decoder(Decoder&&) noexcept = default;
 
@@ -34,16 +40,26 @@ Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Dev
       precision_(precision),
       parameters_(layout::parameters_of(config, place), precision, device, use, place),
       tensor_ranks_(place.mesh.size(layout::Axis::kTp)) {
-  const bool first = place.stage() == 0, last = place.last_stage();
+  const layout::Pipeline pipeline = place.pipeline();
+  bool first = false, last = false;
+  for (int64_t chunk = 0; chunk < pipeline.chunks(); ++chunk) {
+    const int64_t stage = place.stage_of(chunk);
+    stages_.push_back({.first = stage == 0, .last = stage == pipeline.stages() - 1});
+    first = first || stages_.back().first;
+    last = last || stages_.back().last;
+  }
   if (first || (last && config.tie_embeddings)) embedding_ = &parameters_.add_stacked("embedding.weight", {"embedding.weight"});
   if (first && config.position == recipe::Position::kLearned) position_ = &parameters_.add_stacked("position.weight", {"position.weight"});
-  const layout::Range own = layout::layers_of_stage(config, place.mesh, place.stage());
-  first_layer_ = own.begin;
-  for (int64_t l = own.begin; l < own.end(); ++l) {
-    Norm mixer_norm(parameters_, fmt::format("layers.{}.mixer_norm", l), config.norm, config.norm_eps, config.bias);
-    auto mixer = make_mixer(config, l, parameters_);
-    Norm channel_norm(parameters_, fmt::format("layers.{}.channel_norm", l), config.norm, config.norm_eps, config.bias);
-    layers_.push_back({mixer_norm, std::move(mixer), channel_norm, make_channel_mixer(config, l, parameters_)});
+  for (int64_t chunk = 0; chunk < pipeline.chunks(); ++chunk) {
+    Stage& stage = stages_[static_cast<size_t>(chunk)];
+    const layout::Range own = pipeline.layers_of(place.stage_of(chunk), config.layers);
+    stage.first_layer = own.begin;
+    for (int64_t l = own.begin; l < own.end(); ++l) {
+      Norm mixer_norm(parameters_, fmt::format("layers.{}.mixer_norm", l), config.norm, config.norm_eps, config.bias);
+      auto mixer = make_mixer(config, l, parameters_);
+      Norm channel_norm(parameters_, fmt::format("layers.{}.channel_norm", l), config.norm, config.norm_eps, config.bias);
+      stage.layers.push_back({mixer_norm, std::move(mixer), channel_norm, make_channel_mixer(config, l, parameters_)});
+    }
   }
   if (last) {
     norm_ = std::make_unique<Norm>(parameters_, "norm", config.norm, config.norm_eps, config.bias);
@@ -51,6 +67,9 @@ Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Dev
   }
   parameters_.allocate();
 }
+
+bool Decoder::first(const Context& context) const { return stages_[static_cast<size_t>(context.chunk)].first; }
+bool Decoder::last(const Context& context) const { return stages_[static_cast<size_t>(context.chunk)].last; }
 
 VocabularyShare Decoder::share_of(Parameter& table) const {
   return {.weights = {.weight = table.value, .sinks = {.weight = table.sink()}, .kept = table.kept()},
@@ -89,24 +108,28 @@ void Decoder::run_layer(Context& context, Layer& layer, Stream& stream, const la
 }
 
 void Decoder::run_layers(Context& context, Stream& stream, const layout::SequenceView& view, const DecoderRows* rows) {
+  std::vector<Layer>& layers = stages_[static_cast<size_t>(context.chunk)].layers;
   if (rows == nullptr) {
-    for (Layer& layer : layers_) run_layer(context, layer, stream, view, nullptr);
+    for (Layer& layer : layers) run_layer(context, layer, stream, view, nullptr);
     return;
   }
   LONGHAUL_ASSERT(view.layout.documents() == static_cast<int64_t>(rows->rows.size()), "{} sequences, {} documents", rows->rows.size(),
                   view.layout.documents());
-  for (size_t l = 0; l < layers_.size(); ++l) {
+  LONGHAUL_ASSERT(stages_.size() == 1, "a decoding state of {} stages", stages_.size());
+  for (size_t l = 0; l < layers.size(); ++l) {
     const MixerRows of_layer{rows->state.layers()[l], rows->rows};
-    run_layer(context, layers_[l], stream, view, &of_layer);
+    run_layer(context, layers[l], stream, view, &of_layer);
   }
   for (size_t i = 0; i < rows->rows.size(); ++i) rows->state.advance(rows->rows[i], view.layout.document(static_cast<int64_t>(i)).length);
 }
 
 DecoderState Decoder::make_state() const {
   std::vector<MixerState> states;
-  for (size_t l = 0; l < layers_.size(); ++l) {
-    const auto tensors = recipe::entry_of(config_.mixer(first_layer_ + static_cast<int64_t>(l))).state(config_);
-    states.emplace_back(tensors, precision_, device(), tensor_ranks_);
+  for (const Stage& stage : stages_) {
+    for (size_t l = 0; l < stage.layers.size(); ++l) {
+      const auto tensors = recipe::entry_of(config_.mixer(stage.first_layer + static_cast<int64_t>(l))).state(config_);
+      states.emplace_back(tensors, precision_, device(), tensor_ranks_);
+    }
   }
   return DecoderState(std::move(states));
 }

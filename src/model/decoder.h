@@ -35,7 +35,10 @@ class Decoder {
   const ParameterSet& parameters() const { return parameters_; }
   at::Device device() const { return parameters_.device(); }  // ids and labels must be there
 
-  // The pieces, of which a pipeline stage has some: hidden states [own tokens, hidden] come in and go out.
+  // The pieces, of which a pipeline stage has some: hidden states [own tokens, hidden] come in and go out. context.chunk: which of the rank's
+  // stages runs.
+  bool first(const Context& context) const;  // it is the model's first
+  bool last(const Context& context) const;
   Tensor embed(Context& context, const Tensor& ids_t, const layout::SequenceView& view);  // first stage
   Tensor layers(Context& context, const Tensor& hidden_td, const layout::SequenceView& view, const DecoderRows* rows = nullptr);  // its own
   Tensor normed(const Tensor& hidden_td) const;  // last stage
@@ -65,8 +68,9 @@ class Decoder {
   ParameterSet parameters_;
   Parameter* embedding_ = nullptr;  // null: of another stage
   Parameter* position_ = nullptr;
-  int64_t first_layer_, tensor_ranks_;
-  std::vector<Layer> layers_;
+  int64_t tensor_ranks_;
+  struct Stage;
+  std::vector<Stage> stages_;  // by chunk
   std::unique_ptr<Norm> norm_;
   Parameter* head_ = nullptr;
 };

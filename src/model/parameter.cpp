@@ -66,7 +66,7 @@ const layout::ParameterSpec& ParameterSet::take(const std::string& name) {
 }
 
 Part ParameterSet::part_of(const layout::ParameterSpec& spec, Parameter& holder) const {
-  const layout::Placement placement = layout::placement_of(spec, place_.mesh, place_.stage());
+  const layout::Placement placement = layout::placement_of(spec, place_.mesh, place_.coordinate(layout::Axis::kPp));
   const layout::AxisSet copies = layout::copied_over(placement);
   LONGHAUL_ASSERT(holder.parts.empty() || holder.gradient_partial_over == copies, "{} lies beside tensors that are cut over other axes",
                   spec.tensor.name);
@@ -81,7 +81,8 @@ Part ParameterSet::part_of(const layout::ParameterSpec& spec, Parameter& holder)
   }
   return {.spec = spec,
           .held = layout::rectangle_of(placement, place_.mesh, place_.rank, spec.tensor.global_shape),
-          .first_copy = place_.stage() == spec.stages.front() && layout::is_first_copy(placement, place_.mesh, place_.rank),
+          .first_copy = place_.coordinate(layout::Axis::kPp) == spec.pipeline_ranks.front() &&
+                        layout::is_first_copy(placement, place_.mesh, place_.rank),
           .cuts = std::move(cuts)};
 }
 
@@ -103,7 +104,7 @@ Arena& ParameterSet::arena_of(Parameter& parameter) {
   const layout::ParameterSpec spec = parameter.parts.empty() ? layout::ParameterSpec{} : parameter.parts[0].spec;
   const std::string where = spec.layer < 0 ? "outside the layers" : fmt::format("layers.{}", spec.layer);
   const std::string name = fmt::format("{} over {}{}{}", where, parameter.gradient_partial_over.text(),
-                                       spec.stages.size() > 1 ? " and stages" : "", layout::kept_wide(spec) ? ", wide" : "");
+                                       spec.pipeline_ranks.size() > 1 ? " and stages" : "", layout::kept_wide(spec) ? ", wide" : "");
   const auto found = std::ranges::find_if(arenas_, [&](const auto& arena) { return arena->name == name; });
   if (found != arenas_.end()) return **found;
   return *arenas_.emplace_back(std::make_unique<Arena>(Arena{.name = name}));

@@ -82,34 +82,4 @@ Tensor exchange_rows(Communicator& group, const Tensor& x, const Rows& send, con
       [&group, send, receive, name = back(name)](const Tensor& dy) { return exchanged(group, dy, receive, send, name); });
 }
 
-Tensor send_on(Communicator& group, int64_t to, const Tensor& x, const char* name) {
-  return recorded(
-      name, x,
-      [&](const Tensor& value) {
-        group.exchange({comm::send_to(to, value.detach().contiguous())}, {.name = name}).wait();
-        return at::zeros({}, value.options().requires_grad(false));
-      },
-      [&group, to, sizes = x.sizes().vec(), options = x.options().requires_grad(false), name = back(name)](const Tensor&) {
-        const Tensor gradient = at::empty(sizes, options);
-        group.exchange({comm::receive_from(to, gradient)}, {.name = name}).wait();
-        return gradient;
-      });
-}
-
-Tensor receive_on(Communicator& group, int64_t from, at::IntArrayRef sizes, ScalarType type, const char* name) {
-  // Autograd records what has an input that wants a gradient: this one stands for the other rank's tensor.
-  const Tensor stand_in = at::empty({0}, at::TensorOptions().dtype(type)).requires_grad_(true);
-  return recorded(
-      name, stand_in,
-      [&](const Tensor&) {
-        const Tensor value = at::empty(sizes, at::TensorOptions().dtype(type));
-        group.exchange({comm::receive_from(from, value)}, {.name = name}).wait();
-        return value;
-      },
-      [&group, from, type, name = back(name)](const Tensor& dy) {
-        group.exchange({comm::send_to(from, dy.contiguous())}, {.name = name}).wait();
-        return at::empty({0}, at::TensorOptions().dtype(type));
-      });
-}
-
 }  // namespace longhaul::parallel

@@ -23,9 +23,4 @@ Tensor sum_everywhere(comm::Communicator& group, const Tensor& partial, const ch
 Tensor exchange_rows(comm::Communicator& group, const Tensor& x, const std::vector<int64_t>& send, const std::vector<int64_t>& receive,
                      const char* name);
 
-// Hands x to another rank and its gradient back: send_on gives a scalar zero, whose backward pass waits for the gradient that `receive_on` of
-// the other rank sends in its own.
-Tensor send_on(comm::Communicator& group, int64_t to, const Tensor& x, const char* name);
-Tensor receive_on(comm::Communicator& group, int64_t from, at::IntArrayRef sizes, ScalarType type, const char* name);
-
 }  // namespace longhaul::parallel

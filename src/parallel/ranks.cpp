@@ -1,9 +1,9 @@
 #include "parallel/ranks.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "base/error.h"
@@ -15,12 +15,18 @@ using layout::Axis;
 
 Ranks::Ranks() : ops_(std::make_unique<model::LocalOps>()) {}
 
-Ranks::Ranks(comm::Communicator& world, const layout::Mesh& mesh, const recipe::ContextOptions& context)
-    : place_{mesh, world.rank()},
-      context_(context),
-      groups_(std::make_unique<MeshGroups>(world, mesh)),
-      ops_(std::make_unique<MeshOps>(*groups_, context)) {
+Ranks::Ranks(comm::Communicator& world, const Arrangement& arrangement)
+    : place_{arrangement.mesh, world.rank(), arrangement.pipeline},
+      context_(arrangement.context),
+      groups_(std::make_unique<MeshGroups>(world, arrangement.mesh)),
+      ops_(std::make_unique<MeshOps>(*groups_, arrangement.context)) {
+  const layout::Mesh& mesh = arrangement.mesh;
   LONGHAUL_ASSERT(mesh.size(Axis::kEtp) == 1, "tensors of an expert cut over {} ranks", mesh.size(Axis::kEtp));
+  if (const int64_t stages = mesh.size(Axis::kPp); stages > 1) {
+    layout::GroupKind same{.name = "pp gradients", .groups = {std::vector<int64_t>(static_cast<size_t>(stages))}};
+    std::iota(same.groups[0].begin(), same.groups[0].end(), int64_t{0});
+    stage_gradients_ = std::move(groups_->over({Axis::kPp}).split({same})[0]);
+  }
 }
 
 Ranks::~Ranks() = default;
@@ -63,19 +69,32 @@ void Ranks::sum_gradients(model::ParameterSet& parameters) {
   for (Sum& sum : sums_) sum.ready = true;
   start_sums();
   for (Sum& sum : sums_) sum.work.wait();
-  if (place_.mesh.size(Axis::kPp) == 1) return;
-  for (const Sum& sum : sums_) sum_over_stages(*sum.arena);
+  if (place_.mesh.size(Axis::kPp) > 1) sum_over_pipeline(parameters);
 }
 
-// A tensor that several stages use gets a gradient on each.
-void Ranks::sum_over_stages(const model::Arena& arena) const {
-  for (const model::Parameter* parameter : arena.parameters) {
-    const std::vector<int64_t>& stages = parameter->parts[0].spec.stages;
-    if (!parameter->trainable() || stages.size() < 2) continue;
-    const int64_t count = place_.mesh.size(Axis::kPp);
-    const bool all = static_cast<int64_t>(stages.size()) == count;
-    LONGHAUL_ASSERT(all || stages == std::vector<int64_t>({0, count - 1}), "stages {} use {}", fmt::join(stages, ", "), parameter->name);
-    groups_->named(all ? "pp" : "embedding").all_reduce(parameter->grad, Reduction::kSum, {.name = parameter->name}).wait();
+// A tensor that several ranks of the pipeline hold gets a gradient on each. They give theirs to each other, and nobody else takes part; all add
+// them in the order of ranks, so the sum is the same to the bit. By name: ranks may hold the same tensors in another order.
+void Ranks::sum_over_pipeline(model::ParameterSet& parameters) const {
+  std::map<std::string, model::Parameter*> shared;
+  for (const auto& parameter : parameters.all()) {
+    if (parameter->trainable() && !parameter->parts.empty() && parameter->parts[0].spec.pipeline_ranks.size() > 1) {
+      shared[parameter->name] = parameter.get();
+    }
+  }
+  comm::Communicator& pipeline = groups_->over({Axis::kPp});
+  for (const auto& [name, parameter] : shared) {
+    std::vector<Tensor> gradients;
+    std::vector<comm::Transfer> transfers;
+    for (const int64_t rank : parameter->parts[0].spec.pipeline_ranks) {
+      gradients.push_back(rank == pipeline.rank() ? parameter->grad : at::empty_like(parameter->grad));
+      if (rank == pipeline.rank()) continue;
+      transfers.push_back(comm::send_to(rank, parameter->grad));
+      transfers.push_back(comm::receive_from(rank, gradients.back()));
+    }
+    pipeline.exchange(std::move(transfers), {.name = "gradient of " + name}).wait();
+    Tensor sum = gradients[0].clone();
+    for (size_t i = 1; i < gradients.size(); ++i) sum.add_(gradients[i]);
+    parameter->grad.copy_(sum);
   }
 }
 

@@ -6,22 +6,23 @@
 
 #include "comm/work.h"
 #include "model/parameter.h"
+#include "parallel/arrangement.h"
 #include "parallel/mesh_ops.h"
 
 namespace longhaul::parallel {
 
 class Ranks {
  public:
-  Ranks();  // one process
-  // A collective call of all ranks; require_possible() first.
-  Ranks(comm::Communicator& world, const layout::Mesh& mesh, const recipe::ContextOptions& context = {});
+  Ranks();                                                           // one process
+  Ranks(comm::Communicator& world, const Arrangement& arrangement);  // a collective call of all ranks; require_possible() first
   ~Ranks();
 
   model::ParallelOps& ops() const { return *ops_; }
   const layout::MeshRank& place() const { return place_; }
   const MeshGroups* groups() const { return groups_.get(); }  // null: one process
   comm::Communicator* world() const { return groups_ ? &groups_->world() : nullptr; }
-  layout::RowShare share() const;  // of a row of this rank's replica
+  comm::Communicator& stage_gradients() const { return *stage_gradients_; }  // the ranks of a pipeline, on the way back
+  layout::RowShare share() const;                                            // of a row of this rank's replica
 
   // Gradients of a step become those of all ranks together, on every rank that holds a copy. begin_step before the first forward pass: sums
   // of arenas start in the last backward pass, each when its gradients are there, behind those of later layers on every rank; sum_gradients
@@ -40,11 +41,12 @@ class Ranks {
 
  private:
   void start_sums();
-  void sum_over_stages(const model::Arena& arena) const;
+  void sum_over_pipeline(model::ParameterSet& parameters) const;
 
   layout::MeshRank place_;
   recipe::ContextOptions context_;
   std::unique_ptr<MeshGroups> groups_;
+  std::unique_ptr<comm::Communicator> stage_gradients_;
   std::unique_ptr<model::ParallelOps> ops_;
   // Of the step that goes on. All ranks start sums in the same order, the last arena's first, whatever order gradients come in.
   struct Sum {

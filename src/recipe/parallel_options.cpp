@@ -10,6 +10,7 @@ namespace longhaul::recipe {
 std::vector<std::string_view> names_of(ContextSplit) { return {"contiguous", "zigzag"}; }
 std::vector<std::string_view> names_of(ContextMethod) { return {"ring", "all-gather", "ulysses", "two-level"}; }
 std::vector<std::string_view> names_of(LinearContextMethod) { return {"ring", "all-gather", "all-scan"}; }
+std::vector<std::string_view> names_of(PipelineSchedule) { return {"gpipe", "1f1b", "interleaved", "zb-h1", "zbv", "dualpipe"}; }
 std::vector<std::string_view> names_of(Backend) { return {"threads"}; }
 
 // Sizes are at most 65,536, so products of two fit; what does not is far beyond any world, and is refused as such.
@@ -48,6 +49,17 @@ void declare(OptionSet& set, ParallelOptions& parallel) {
       .may_change();
   set.add("parallel.context_split", parallel.context.split,
           "Which tokens a context rank has: one run of them, or two that make causal attention cost all ranks the same (zigzag).")
+      .may_change();
+  set.add("parallel.schedule", parallel.pipeline.schedule, "The order in which a rank of the pipeline runs forward and backward passes.")
+      .may_change();
+  set.add("parallel.chunks", parallel.pipeline.chunks, "Stages on each rank of an interleaved pipeline; zbv and dualpipe always have two.")
+      .unit("stages")
+      .at_least(1)
+      .at_most(1024)
+      .may_change();
+  set.add("parallel.stage_layers", parallel.pipeline.stage_layers,
+          "Layers of each stage of the pipeline, in the order of the model; none: as even as possible.")
+      .unit("layers")
       .may_change();
 }
 

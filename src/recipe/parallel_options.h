@@ -26,6 +26,17 @@ struct ContextOptions {
   bool operator==(const ContextOptions&) const = default;
 };
 
+// In what order a rank of the pipeline runs the passes of its stages, and which stages it has (layout/pipeline.h).
+enum class PipelineSchedule { kGpipe, k1F1B, kInterleaved, kZbH1, kZbV, kDualPipe };
+std::vector<std::string_view> names_of(PipelineSchedule);
+
+struct PipelineOptions {
+  PipelineSchedule schedule = PipelineSchedule::k1F1B;
+  int64_t chunks = 1;                   // interleaved: stages on a rank
+  std::vector<int64_t> stage_layers{};  // layers of each stage; empty: as even as possible, earlier stages one more
+  bool operator==(const PipelineOptions&) const = default;
+};
+
 // What the ranks are: threads of one process.
 enum class Backend { kThreads };
 std::vector<std::string_view> names_of(Backend);
@@ -39,6 +50,7 @@ struct ParallelOptions {
   int64_t ep = 1;     // experts, over ranks that data, context and tensor parallelism have
   int64_t etp = 1;    // tensors of one expert
   ContextOptions context;
+  PipelineOptions pipeline;
   int64_t needed() const;  // the fewest ranks on which these sizes fit: pp times a common multiple of cp·tp and ep·etp
   int64_t world() const { return ranks > 0 ? ranks : needed(); }
   bool operator==(const ParallelOptions&) const = default;

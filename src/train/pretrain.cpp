@@ -11,7 +11,7 @@
 #include "base/memory_purpose.h"
 #include "data/tokenizer/continuation.h"
 #include "generate/generate.h"
-#include "train/step.h"
+#include "train/passes.h"
 
 namespace longhaul::train {
 namespace {
@@ -121,7 +121,6 @@ Tensor Pretrain::forward(model::Context& context, int64_t micro_batch, const Ten
 StageInput Pretrain::stage_input(int64_t micro_batch) const { return stage_.input(text_of(micro_batch)); }
 
 std::optional<evaluate::EvaluationResult> Pretrain::evaluate_on_ranks(data::EvaluationReader& reader, const std::function<bool()>& go_on) {
-  const at::NoGradGuard no_gradient;
   const layout::MeshRank& place = ranks_.place();
   int64_t tokens = 0, bytes = 0;
   double nats = 0;
@@ -131,9 +130,9 @@ std::optional<evaluate::EvaluationResult> Pretrain::evaluate_on_ranks(data::Eval
       bytes += batch.target_bytes;
     }
     micro_batches_.assign(1, std::move(round[static_cast<size_t>(place.coordinate(Axis::kDp))]));
-    model::Context context(ranks_.ops(), decoder_.precision());
-    context.training = false;
-    nats += forward_through_stages(*this, context, ranks_, 0).item<double>();
+    Passes passes(*this, ranks_, {.training = false});
+    passes.forward(1);
+    nats += passes.loss();
     if (!go_on()) return std::nullopt;
   }
   // Every tensor rank has the whole loss of its tokens.

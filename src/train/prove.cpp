@@ -9,7 +9,6 @@
 #include "base/random.h"
 #include "comm/run_ranks.h"
 #include "model/decoder.h"
-#include "parallel/possible.h"
 #include "train/step.h"
 #include "train/text_stage.h"
 
@@ -18,10 +17,11 @@ namespace {
 
 using layout::Axis;
 
-constexpr int64_t kRows = 4, kRowTokens = 25, kSteps = 3;
+constexpr int64_t kRows = 8, kRowTokens = 25, kSteps = 3;
 constexpr uint64_t kSeed = 20260101;
 // Of each row: documents that end anywhere but at a cut, one of a single token, one as long as the row.
-const std::vector<std::vector<int64_t>> kDocuments = {{7, 1, 17}, {25}, {5, 4, 3, 13}, {2, 23}};
+const std::vector<std::vector<int64_t>> kDocuments = {{7, 1, 17}, {25},     {5, 4, 3, 13}, {2, 23},
+                                                      {1, 24},    {12, 13}, {8, 8, 9},     {1, 1, 20, 3}};
 
 // What a micro-batch is made of: some rows.
 struct Batch {
@@ -187,8 +187,9 @@ class Difference {
 
 std::vector<Seen> on_ranks(const Subject& subject, const std::string& dtype, const ProofLayout& layout) {
   std::vector<Seen> seen(static_cast<size_t>(layout.world));
-  const layout::Mesh mesh(layout.world, layout.shape);
-  parallel::require_possible(subject.config, mesh, layout.context);
+  const parallel::Arrangement arrangement{{layout.world, layout.shape}, layout.context, layout.pipeline};
+  const layout::Mesh& mesh = arrangement.mesh;
+  parallel::require_possible(subject.config, arrangement);
   if (kRows % mesh.size(Axis::kDp) != 0) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "the proof's sequences cannot be dealt out",
@@ -196,7 +197,7 @@ std::vector<Seen> on_ranks(const Subject& subject, const std::string& dtype, con
                  .found = std::to_string(mesh.size(Axis::kDp))});
   }
   comm::run_ranks(layout.world, [&](comm::Communicator& world) {
-    parallel::Ranks ranks(world, mesh, layout.context);
+    parallel::Ranks ranks(world, arrangement);
     seen[static_cast<size_t>(world.rank())] = three_steps(subject, dtype, ranks);
   });
   return seen;
@@ -261,6 +262,7 @@ Proof proof_of(const Subject& subject, const ProofLayout& layout, const Single& 
 std::vector<ProofLayout> proof_layouts(const recipe::ParallelOptions& own) {
   using enum recipe::ContextMethod;
   using enum recipe::ContextSplit;
+  using enum recipe::PipelineSchedule;
   using recipe::LinearContextMethod;
   constexpr auto kAllScan = LinearContextMethod::kAllScan;
   std::vector<ProofLayout> layouts = {{"dp2", 2, {}},
@@ -271,18 +273,24 @@ std::vector<ProofLayout> proof_layouts(const recipe::ParallelOptions& own) {
                                       {"cp4-ring-contiguous", 4, {.cp = 4}, {kRing, LinearContextMethod::kRing, kContiguous}},
                                       {"cp4-ring-zigzag", 4, {.cp = 4}, {kRing, LinearContextMethod::kRing, kZigzag}},
                                       {"cp4-two-level", 4, {.cp = 4}, {.softmax = kTwoLevel, .linear = kAllScan, .split = kContiguous}},
-                                      {"pp2", 2, {.pp = 2}},
+                                      {"pp2-1f1b", 2, {.pp = 2}},
+                                      {"pp2-gpipe", 2, {.pp = 2}, {}, {.schedule = kGpipe}},
+                                      {"pp2-interleaved", 2, {.pp = 2}, {}, {.schedule = kInterleaved, .chunks = 2}},
+                                      {"pp2-zb-h1", 2, {.pp = 2}, {}, {.schedule = kZbH1}},
+                                      {"pp2-zbv", 2, {.pp = 2}, {}, {.schedule = kZbV}},
+                                      {"pp2-dualpipe", 2, {.pp = 2}, {}, {.schedule = kDualPipe}},
                                       {"ep2", 2, {.ep = 2}},
                                       {"dp2-tp2", 4, {.tp = 2}}};
   if (own.world() == 1) return layouts;
-  ProofLayout named{"", own.world(), {.pp = own.pp, .cp = own.cp, .tp = own.tp, .ep = own.ep, .etp = own.etp}, own.context};
+  ProofLayout named{"", own.world(), {.pp = own.pp, .cp = own.cp, .tp = own.tp, .ep = own.ep, .etp = own.etp}, own.context, own.pipeline};
   const int64_t replicas = named.world / (own.pp * own.cp * own.tp);
   for (const auto& [axis, ranks] :
        {std::pair{"dp", replicas}, {"tp", own.tp}, {"pp", own.pp}, {"cp", own.cp}, {"ep", own.ep}, {"etp", own.etp}}) {
     if (ranks > 1) named.name += fmt::format("{}{}{}", named.name.empty() ? "" : "-", axis, ranks);
   }
   const auto same = [&](const ProofLayout& each) {
-    return each.world == named.world && each.shape == named.shape && (own.cp == 1 || each.context == named.context);
+    return each.world == named.world && each.shape == named.shape && (own.cp == 1 || each.context == named.context) &&
+           (own.pp == 1 || each.pipeline == named.pipeline);
   };
   if (std::ranges::none_of(layouts, same)) layouts.push_back(named);
   return layouts;
@@ -316,10 +324,15 @@ recipe::ModelConfig made_small(recipe::ModelConfig model) {
 
 std::vector<Proof> prove(const recipe::ModelConfig& model, const recipe::ParallelOptions& own, const recipe::OptimOptions& optim,
                          const std::function<void(const ProofLayout&)>& begins) {
+  return prove_layouts(model, proof_layouts(own), optim, begins);
+}
+
+std::vector<Proof> prove_layouts(const recipe::ModelConfig& model, const std::vector<ProofLayout>& layouts,
+                                 const recipe::OptimOptions& optim, const std::function<void(const ProofLayout&)>& begins) {
   const Subject subject{made_small(model), optim};
   const Single fp64 = single(subject, "fp64"), bf16 = single(subject, "bf16");
   std::vector<Proof> proofs;
-  for (const ProofLayout& layout : proof_layouts(own)) {
+  for (const ProofLayout& layout : layouts) {
     if (begins) begins(layout);
     proofs.push_back(proof_of(subject, layout, fp64, bf16));
   }

@@ -26,6 +26,7 @@ struct ProofLayout {
   int64_t world = 1;
   layout::MeshShape shape;
   recipe::ContextOptions context{};
+  recipe::PipelineOptions pipeline{};
 };
 
 struct Proof {
@@ -48,6 +49,8 @@ recipe::ModelConfig made_small(recipe::ModelConfig model);
 // The layouts above, and the recipe's own [parallel], with as many replicas as its experts need, where it is another.
 std::vector<ProofLayout> proof_layouts(const recipe::ParallelOptions& own);
 
+std::vector<Proof> prove_layouts(const recipe::ModelConfig& model, const std::vector<ProofLayout>& layouts,
+                                 const recipe::OptimOptions& optim = {}, const std::function<void(const ProofLayout&)>& begins = {});
 std::vector<Proof> prove(const recipe::ModelConfig& model, const recipe::ParallelOptions& own = {}, const recipe::OptimOptions& optim = {},
                          const std::function<void(const ProofLayout&)>& begins = {});
 

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/parallel.h"
 #include "comm/run_ranks.h"
-#include "parallel/possible.h"
+#include "layout/schedule.h"
 #include "plan/memory_guard.h"
 #include "tensor/libtorch_folder.h"
 #include "train/memory.h"
@@ -51,7 +51,7 @@ void require_whole_micro_batches(const std::string& where, int64_t batch, int64_
 }
 
 // Before anything is touched. processes: how many there are, where ranks are processes.
-layout::Mesh mesh_of_run(const recipe::Recipe& recipe, const comm::Communicator* processes) {
+parallel::Arrangement arrangement_of_run(const recipe::Recipe& recipe, const comm::Communicator* processes) {
   refuse_unknown_task(recipe.train.task);
   const int64_t world = processes != nullptr ? processes->size() : recipe.parallel.world();
   if (recipe.parallel.ranks > 0 && recipe.parallel.ranks != world) {
@@ -70,14 +70,19 @@ layout::Mesh mesh_of_run(const recipe::Recipe& recipe, const comm::Communicator*
                  .where = "parallel.ranks, or the sizes that need them",
                  .hint = "lower parallel.tp, pp, cp or ep"});
   }
-  const layout::Mesh mesh = parallel::mesh_of(recipe.parallel, world);
-  parallel::require_possible(recipe.model, mesh, recipe.parallel.context);
-  const int64_t replicas = mesh.size(layout::Axis::kDp);
-  require_whole_micro_batches("train.batch", recipe.train.batch, recipe.train.micro_batch, replicas);
+  parallel::Arrangement arrangement = parallel::arrangement_of(recipe.parallel, world);
+  parallel::require_possible(recipe.model, arrangement);
+  const int64_t replicas = arrangement.mesh.size(layout::Axis::kDp);
+  const layout::Pipeline pipeline(recipe.parallel.pp, recipe.parallel.pipeline);
+  const auto require_batch = [&](const char* key, int64_t batch) {
+    require_whole_micro_batches(key, batch, recipe.train.micro_batch, replicas);
+    layout::passes_of(pipeline, batch / replicas / recipe.train.micro_batch);  // refuses a number that the schedule does not take
+  };
+  require_batch("train.batch", recipe.train.batch);
   for (const recipe::OptimStage& stage : recipe.optim.stages) {
-    if (stage.batch > 0) require_whole_micro_batches("optim.stages", stage.batch, recipe.train.micro_batch, replicas);
+    if (stage.batch > 0) require_batch("optim.stages", stage.batch);
   }
-  return mesh;
+  return arrangement;
 }
 
 void require_cpu_for_several(const layout::Mesh& mesh, at::Device device) {
@@ -106,7 +111,8 @@ data::RunData open_data(const recipe::DataOptions& options, const std::filesyste
 
 Outcome run_training(RunRequest request, comm::Communicator* processes) {
   const recipe::Recipe& recipe = request.recipe.recipe;
-  const layout::Mesh mesh = mesh_of_run(recipe, processes);
+  const parallel::Arrangement arrangement = arrangement_of_run(recipe, processes);
+  const layout::Mesh& mesh = arrangement.mesh;
   const at::Device device = device_of(recipe.train);
   require_cpu_for_several(mesh, device);
   const DeviceScope scope(device);
@@ -133,7 +139,7 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
                        .profile = measured_profile(/*fresh=*/false, device)};
   RunStartUp start{.request = request, .facts = facts, .cache = cache, .events = events.get()};
   const auto run_in = [&](comm::Communicator& world) {
-    parallel::Ranks ranks(world, mesh, recipe.parallel.context);
+    parallel::Ranks ranks(world, arrangement);
     return run_rank(start, ranks);
   };
   if (processes != nullptr) return run_in(*processes);

@@ -1,23 +1,13 @@
 #include "train/step.h"
 
 #include <cmath>
-#include <numeric>
 
 #include "base/clock.h"
-#include "base/memory_purpose.h"
 #include "optim/gradient_norm.h"
-#include "parallel/collectives.h"
+#include "train/passes.h"
 
 namespace longhaul::train {
 namespace {
-
-model::Context context_of(Task& task, model::ParallelOps& ops, int64_t step, int64_t micro_batch, uint64_t seed) {
-  model::Context context(ops, task.precision());
-  context.seed = seed;
-  context.step = step;
-  context.micro_batch = micro_batch;
-  return context;
-}
 
 // Means over all ranks.
 observe::Metrics metrics_of(Task& task, const parallel::Ranks& ranks) {
@@ -42,26 +32,14 @@ observe::Metrics metrics_of(Task& task, const parallel::Ranks& ranks) {
 // Runs the forward passes again and names the first block whose output is not finite.
 std::optional<BadValue> first_bad_block(Task& task, const parallel::Ranks& ranks, int64_t step, const StepOptions& options,
                                         int64_t micro_batches) {
-  const at::NoGradGuard no_gradient;
-  const MemoryPurposeScope scope(MemoryPurpose::kActivations);
   std::optional<BadValue> bad;
-  for (int64_t m = 0; m < micro_batches; ++m) {  // all of them: on other ranks it may stand elsewhere, and they go together
-    model::Context context = context_of(task, ranks.ops(), step, m, options.seed);
-    context.inspect = [&](const std::string& block, const Tensor& output) {
-      if (bad || output.isfinite().all().item<bool>()) return;
-      bad = BadValue{block, "output", block == "loss" ? "loss" : "forward"};
-    };
-    forward_through_stages(task, context, ranks, m);
-  }
+  const auto inspect = [&](const std::string& block, const Tensor& output) {
+    if (bad || output.isfinite().all().item<bool>()) return;
+    bad = BadValue{block, "output", block == "loss" ? "loss" : "forward"};
+  };
+  // All of them: on other ranks it may stand elsewhere, and they go together.
+  Passes(task, ranks, {.step = step, .seed = options.seed, .inspect = inspect}).forward(micro_batches);
   return bad;
-}
-
-// Of fp64 scalars. They are read once, behind the whole step's work: a GPU is not waited for between micro-batches.
-double sum_of(const std::vector<Tensor>& scalars) {
-  if (scalars.empty()) return 0;
-  const Tensor fetched = at::stack(scalars).cpu();
-  const double* const value = fetched.const_data_ptr<double>();
-  return std::accumulate(value, value + fetched.numel(), 0.0);
 }
 
 std::string layer_of(const std::string& tensor) {
@@ -70,20 +48,6 @@ std::string layer_of(const std::string& tensor) {
 }
 
 }  // namespace
-
-Tensor forward_through_stages(Task& task, model::Context& context, const parallel::Ranks& ranks, int64_t micro_batch) {
-  const layout::MeshRank& place = ranks.place();
-  const int64_t stage = place.stage();
-  if (place.last_stage() && stage == 0) return task.forward(context, micro_batch, {});
-  comm::Communicator& pipeline = ranks.groups()->over({layout::Axis::kPp});
-  Tensor entering;
-  if (stage > 0) {
-    const StageInput input = task.stage_input(micro_batch);
-    entering = parallel::receive_on(pipeline, stage - 1, input.sizes, input.type, "hidden states");
-  }
-  const Tensor leaving = task.forward(context, micro_batch, entering);
-  return place.last_stage() ? leaving : parallel::send_on(pipeline, stage + 1, leaving, "hidden states");
-}
 
 StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks, int64_t step, const StepOptions& options) {
   StepResult result;
@@ -96,19 +60,11 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   const double scale = result.work.weight > 0 ? 1.0 / result.work.weight : 0.0;
 
   ranks.begin_step(task.parameters());
-  std::vector<Tensor> losses, auxiliary_losses;
-  for (int64_t m = 0; m < result.work.micro_batches; ++m) {
-    const MemoryPurposeScope scope(MemoryPurpose::kActivations);
-    model::Context context = context_of(task, ops, step, m, options.seed);
-    const Tensor loss = forward_through_stages(task, context, ranks, m);
-    losses.push_back(loss.detach().to(at::kDouble));
-    for (const auto& [block, auxiliary] : context.auxiliary_losses) auxiliary_losses.push_back(auxiliary.to(at::kDouble));
-    if (m + 1 == result.work.micro_batches) task.parameters().all_announced();
-    loss.backward();  // auxiliary losses are part of the graph
-  }
+  Passes passes(task, ranks, {.step = step, .seed = options.seed});
+  passes.train(result.work.micro_batches);
   // Every tensor rank has the whole loss of its tokens; auxiliary losses are of its own tokens.
-  result.loss = ranks.sum(sum_of(losses)) * scale / static_cast<double>(ops.tensor_ranks());
-  result.auxiliary_loss = ranks.sum(sum_of(auxiliary_losses)) * scale;
+  result.loss = ranks.sum(passes.loss()) * scale / static_cast<double>(ops.tensor_ranks());
+  result.auxiliary_loss = ranks.sum(passes.auxiliary_loss()) * scale;
 
   result.metrics = metrics_of(task, ranks);
 

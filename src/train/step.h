@@ -40,8 +40,4 @@ struct StepResult {
 // `step` counts from 1.
 StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks, int64_t step, const StepOptions& options);
 
-// The plain way of a micro-batch through the stages of a pipeline: each waits for the one before, and hands on what it has. What a stage but
-// the last gives here is a zero, through which its backward pass begins.
-Tensor forward_through_stages(Task& task, model::Context& context, const parallel::Ranks& ranks, int64_t micro_batch);
-
 }  // namespace longhaul::train

@@ -1,5 +1,7 @@
 #include "train/task.h"
 
+#include "base/error.h"
+
 namespace longhaul::train {
 
 StageInput Task::stage_input(int64_t) const {

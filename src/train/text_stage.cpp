@@ -18,8 +18,7 @@ std::vector<int64_t> own_of(const std::vector<int64_t>& row, const layout::Seque
 
 Tensor TextStage::forward(model::Context& context, const PackedText& text, const Tensor& entering) const {
   const layout::SequenceView view = view_of(text);
-  const layout::MeshRank& place = ranks_.place();
-  const bool first = place.stage() == 0, last = place.last_stage();
+  const bool first = decoder_.first(context), last = decoder_.last(context);
   const auto own = [&](const std::vector<int64_t>& row) { return to_tensor(own_of(row, view), decoder_.device()); };
   if (first && last) {
     const Tensor hidden = decoder_.hidden(context, own(text.inputs), view);

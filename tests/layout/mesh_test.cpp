@@ -72,11 +72,6 @@ TEST(MeshGolden, MappingsWhosePipelinesNeedTheSlowestAxis) {
   EXPECT_EQ(small.groups({kPp}), (Groups{{0, 8}, {1, 9}, {2, 10}, {3, 11}, {4, 12}, {5, 13}, {6, 14}, {7, 15}}));
 }
 
-TEST(MeshGolden, EmbeddingGroupsJoinTheEnds) {
-  EXPECT_EQ(Mesh(8, {.pp = 4}).embedding_groups(), (Groups{{0, 6}, {1, 7}}));
-  EXPECT_EQ(Mesh(2, {.tp = 2}).embedding_groups(), (Groups{{0}, {1}}));
-}
-
 Mesh random_mesh(Draw& draw) {
   const auto size = [&] { return draw.one_of<int64_t>({1, 2, 3, 4}); };
   const MeshShape shape{.pp = size(), .cp = size(), .tp = size(), .ep = size(), .etp = size()};
@@ -134,8 +129,8 @@ TEST(MeshProperty, EveryGroupKindPartitionsOrJoinsEnds) {
   const Mesh mesh(32, {.pp = 2, .cp = 2, .tp = 2, .ep = 4, .etp = 2});
   std::vector<std::string> names;
   for (const GroupKind& kind : mesh.group_kinds()) names.push_back(kind.name);
-  EXPECT_THAT(names, testing::ElementsAre("dp-cp", "dp", "cp", "pp-tp", "tp", "pp", "embedding", "dp-cp-tp", "dp-tp", "cp-tp", "ep", "etp",
-                                          "ep-etp", "pp-ep-etp", "edp"));
+  EXPECT_THAT(names, testing::ElementsAre("dp-cp", "dp", "cp", "pp-tp", "tp", "pp", "dp-cp-tp", "dp-tp", "cp-tp", "ep", "etp", "ep-etp",
+                                          "pp-ep-etp", "edp"));
   for (const GroupKind& kind : mesh.group_kinds()) {
     int64_t ranks = 0;
     for (const std::vector<int64_t>& group : kind.groups) ranks += static_cast<int64_t>(group.size());

@@ -84,8 +84,8 @@ TEST(ParameterNames, BoundsOfHgrn2AreOneTensorOfTheModel) {
   EXPECT_FALSE(bounds.decay);
   EXPECT_TRUE(kept_wide(bounds));
   EXPECT_EQ(placement_of(bounds, Mesh(2, {.tp = 2})).text(), "[-, tp] at pp=0");
-  EXPECT_EQ(stages_of(bounds, config, Mesh(2, {.pp = 2})), (std::vector<int64_t>{0, 1}));
-  EXPECT_EQ(stages_of(bounds, config, Mesh(4, {.pp = 4})), (std::vector<int64_t>{0, 2})) << "a softmax layer alone does not use it";
+  EXPECT_EQ(pipeline_ranks_of(bounds, config, Pipeline(2)), (std::vector<int64_t>{0, 1}));
+  EXPECT_EQ(pipeline_ranks_of(bounds, config, Pipeline(4)), (std::vector<int64_t>{0, 2})) << "a softmax layer alone does not use it";
   EXPECT_EQ(map.at("layers.2.mixer.query.weight").tensor.global_shape, (Shape{10, 32}));
   EXPECT_EQ(map.at("layers.2.mixer.forget.weight").tensor.global_shape, (Shape{10, 32}));
   EXPECT_EQ(map.at("layers.2.mixer.value.weight").tensor.global_shape, (Shape{32, 32}));

@@ -158,7 +158,7 @@ TEST(Came, ShardedEqualsWhole) {
       const layout::Mesh mesh(world, shape);
       std::vector<Trained> ranks(static_cast<size_t>(world));
       comm::run_ranks(world, [&](comm::Communicator& communicator) {
-        parallel::Ranks own(communicator, mesh);
+        parallel::Ranks own(communicator, {.mesh = mesh});
         ranks[static_cast<size_t>(communicator.rank())] = trained(dtype, own.place(), own);
       });
       std::map<std::string, int64_t> counted;  // elements of first copies

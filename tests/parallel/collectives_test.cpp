@@ -74,19 +74,5 @@ TEST(Collectives, ExchangedRowsSendTheirGradientsBack) {
   });
 }
 
-TEST(Collectives, AStageHandsOnValuesAndGetsTheirGradient) {
-  comm::run_ranks(2, [](comm::Communicator& group) {
-    if (group.rank() == 0) {
-      const Tensor x = numbers(3, 1).clone().requires_grad_(true);
-      send_on(group, 1, x.mul(2), "hidden").backward();
-      EXPECT_TRUE(x.grad().equal(numbers(3, 1).mul(8)));  // of (2 x)²
-    } else {
-      const Tensor y = receive_on(group, 0, {3, 2}, at::kDouble, "hidden");
-      EXPECT_TRUE(y.detach().equal(numbers(3, 1).mul(2)));
-      y.square().sum().backward();
-    }
-  });
-}
-
 }  // namespace
 }  // namespace longhaul::parallel

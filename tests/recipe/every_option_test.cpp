@@ -141,6 +141,9 @@ const std::vector<Row>& rows() {
        [](const Recipe& r) { return r.parallel.context.linear == LinearContextMethod::kAllScan; }, "", ""},
       {"parallel.context_split", "\"contiguous\"",
        [](const Recipe& r) { return r.parallel.context.split == ContextSplit::kContiguous; }, "", ""},
+      {"parallel.schedule", "\"zb-h1\"", [](const Recipe& r) { return r.parallel.pipeline.schedule == PipelineSchedule::kZbH1; }, "", ""},
+      {"parallel.chunks", "2", [](const Recipe& r) { return r.parallel.pipeline.chunks == 2; }, "", ""},
+      {"parallel.stage_layers", "[1, 3]", [](const Recipe& r) { return r.parallel.pipeline.stage_layers == std::vector<int64_t>{1, 3}; }, "", ""},
 
       {"observe.tensorboard", "false", [](const Recipe& r) { return !r.observe.tensorboard; }, "", ""},
       {"observe.report", "false", [](const Recipe& r) { return !r.observe.report; }, "", ""},

@@ -122,7 +122,8 @@ const std::map<std::string, Overrides>& layouts() {
                                                     {"pp2", {"parallel.pp=2"}},
                                                     {"ep2", {"parallel.ep=2"}},
                                                     {"tp2-dp2", {"parallel.tp=2", "parallel.ranks=4"}},
-                                                    {"pp2-cp2", {"parallel.pp=2", "parallel.cp=2"}}};
+                                                    {"pp2-cp2", {"parallel.pp=2", "parallel.cp=2"}},
+                                                    {"pp2-zbv-dp2", {"parallel.pp=2", "parallel.schedule=zbv", "parallel.ranks=4"}}};
   return all;
 }
 
@@ -235,6 +236,8 @@ TEST_F(RunOnRanks, WhatCannotBeDealtOutIsRefusedBeforeAnythingIsTouched) {
   expect_refused({"parallel.tp=4"}, "heads cannot be dealt out to 4 ranks");
   expect_refused({"parallel.ep=3"}, "experts cannot be dealt out to 3 ranks");
   expect_refused({"parallel.pp=3"}, "more pipeline stages than layers");
+  expect_refused({"parallel.pp=2", "parallel.schedule=interleaved", "train.micro_batch=4"}, "schedule");
+  expect_refused({"parallel.pp=2", "parallel.stage_layers=[2,1]"}, "layers of the stages are not those of the model");
   expect_refused({"parallel.etp=2"}, "not shared by ranks yet");
   expect_refused({"parallel.ranks=3"}, "cannot be dealt out to the replicas");
   expect_refused({"parallel.ranks=2", "train.micro_batch=4"}, "train.micro_batch=2");

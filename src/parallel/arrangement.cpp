@@ -1,7 +1,6 @@
-#include "parallel/possible.h"
+#include "parallel/arrangement.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -14,6 +13,7 @@ namespace {
 
 using layout::Axis;
 
+// Of several stages on a rank some may have no layer.
 void require_stages(const recipe::ModelConfig& model, const layout::Mesh& mesh) {
   if (mesh.size(Axis::kPp) <= model.layers) return;
   throw Error({.code = ExitCode::kUsage,
@@ -24,24 +24,16 @@ void require_stages(const recipe::ModelConfig& model, const layout::Mesh& mesh) 
                .hint = fmt::format("parallel.pp={}", model.layers)});
 }
 
-// Sums over stages have groups for two cases only.
-void require_shared_evenly(const layout::ParameterSpec& spec, const std::vector<int64_t>& stages, int64_t count) {
-  if (stages.size() < 2 || static_cast<int64_t>(stages.size()) == count || stages == std::vector<int64_t>{0, count - 1}) return;
-  throw Error({.code = ExitCode::kUsage,
-               .what = fmt::format("some stages use {} and others do not", spec.tensor.name),
-               .expected = "all stages, or the first and the last",
-               .found = fmt::format("stages {} of {}", fmt::join(stages, ", "), count),
-               .where = "parallel.pp",
-               .hint = "choose parallel.pp so that each stage has a layer of every mixer"});
-}
-
 }  // namespace
 
-layout::Mesh mesh_of(const recipe::ParallelOptions& options, int64_t world) {
-  return {world, {.pp = options.pp, .cp = options.cp, .tp = options.tp, .ep = options.ep, .etp = options.etp}};
+Arrangement arrangement_of(const recipe::ParallelOptions& options, int64_t world) {
+  return {.mesh = {world, {.pp = options.pp, .cp = options.cp, .tp = options.tp, .ep = options.ep, .etp = options.etp}},
+          .context = options.context,
+          .pipeline = options.pipeline};
 }
 
-void require_possible(const recipe::ModelConfig& model, const layout::Mesh& mesh, const recipe::ContextOptions& context) {
+void require_possible(const recipe::ModelConfig& model, const Arrangement& arrangement) {
+  const layout::Mesh& mesh = arrangement.mesh;
   if (mesh.size(Axis::kEtp) > 1) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "tensors of an expert are not shared by ranks yet",
@@ -59,13 +51,14 @@ void require_possible(const recipe::ModelConfig& model, const layout::Mesh& mesh
                  .hint = "parallel.ep=1"});
   }
   require_stages(model, mesh);
+  layout::Pipeline(mesh.size(Axis::kPp), arrangement.pipeline).layers_of(0, model.layers);  // refuses stages that are not the model's
   for (const layout::ParameterSpec& spec : layout::parameters(model)) {
     layout::placement_of(spec, mesh);  // refuses heads and experts that do not come out even
-    require_shared_evenly(spec, layout::stages_of(spec, model, mesh), mesh.size(Axis::kPp));
   }
   const std::vector<recipe::Mixer> mixers = recipe::mixers_used(model);
   const bool attends = std::ranges::find(mixers, recipe::Mixer::kSoftmax) != mixers.end();
-  if (attends && mesh.size(Axis::kCp) > 1) head_ranks(context.softmax, mesh.size(Axis::kCp), model.softmax.kv_heads / mesh.size(Axis::kTp));
+  if (attends && mesh.size(Axis::kCp) > 1)
+    head_ranks(arrangement.context.softmax, mesh.size(Axis::kCp), model.softmax.kv_heads / mesh.size(Axis::kTp));
 }
 
 }  // namespace longhaul::parallel

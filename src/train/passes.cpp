@@ -1,0 +1,47 @@
+#include "train/passes.h"
+
+#include <numeric>
+
+namespace longhaul::train {
+
+void Passes::train(int64_t micro_batches) { run(layout::make_schedule(ranks_.place().pipeline(), micro_batches)); }
+
+void Passes::forward(int64_t micro_batches) { run(layout::forward_schedule(ranks_.place().pipeline(), micro_batches)); }
+
+void Passes::run(const layout::Schedule& schedule) {
+  const int64_t last = schedule.pipeline.stages() - 1;
+  const parallel::StageCalls calls{.forward =
+                                       [&](int64_t chunk, int64_t micro_batch, const Tensor& entering) {
+                                         return forward_stage(chunk, micro_batch, entering, ranks_.place().stage_of(chunk) == last);
+                                       },
+                                   .entering =
+                                       [&](int64_t micro_batch) {
+                                         const StageInput input = task_.stage_input(micro_batch);
+                                         return at::empty(input.sizes,
+                                                          at::TensorOptions().dtype(input.type).device(task_.parameters().device()));
+                                       }};
+  parallel::run_schedule(schedule, ranks_, task_.parameters(), calls);
+}
+
+Tensor Passes::forward_stage(int64_t chunk, int64_t micro_batch, const Tensor& entering, bool last) {
+  model::Context context(ranks_.ops(), task_.precision());
+  context.training = options_.training;
+  context.seed = options_.seed;
+  context.step = options_.step;
+  context.micro_batch = micro_batch;
+  context.chunk = chunk;
+  context.inspect = options_.inspect;
+  const Tensor leaving = task_.forward(context, micro_batch, entering);
+  if (last) losses_.push_back(leaving.detach().to(at::kDouble));
+  for (const auto& [block, auxiliary] : context.auxiliary_losses) auxiliary_losses_.push_back(auxiliary.to(at::kDouble));
+  return leaving;
+}
+
+double Passes::sum_of(const std::vector<Tensor>& scalars) {
+  if (scalars.empty()) return 0;
+  const Tensor fetched = at::stack(scalars).cpu();
+  const double* const value = fetched.const_data_ptr<double>();
+  return std::accumulate(value, value + fetched.numel(), 0.0);
+}
+
+}  // namespace longhaul::train
