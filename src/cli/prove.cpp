@@ -2,9 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
+#include "base/error.h"
 #include "base/progress.h"
 #include "base/terminal.h"
 #include "cli/command.h"
@@ -17,50 +20,134 @@ namespace longhaul::cli {
 namespace {
 
 struct ProveArguments {
-  std::string recipe;
+  std::string recipe, layouts = "usual", mistake;
   std::vector<std::string> overrides;
+  int64_t ranks = 8;
   bool json = false;
 };
 
 nlohmann::ordered_json json_of(const train::Proof& proof) {
-  nlohmann::ordered_json json = {{"layout", proof.layout}, {"status", name_of(proof.status)}, {"reason", proof.reason}};
+  nlohmann::ordered_json json = {
+      {"layout", proof.layout}, {"ranks", proof.ranks}, {"status", name_of(proof.status)}, {"reason", proof.reason}};
   if (proof.status != train::Proof::Status::kTried) return json;
   json["holds"] = proof.holds;
   json["worst"] = proof.worst;
   json["worst_bf16"] = proof.worst_bf16;
   json["tensor"] = proof.tensor;
+  json["resumed_from"] = proof.resumed_from;
   return json;
 }
 
+std::string result_of(const train::Proof& proof) {
+  if (proof.status != train::Proof::Status::kTried) return std::string(name_of(proof.status));
+  return proof.holds ? "equal" : "DIFFERS";
+}
+
 std::string text_of(const std::vector<train::Proof>& proofs) {
-  observe::Table table("one process and several ranks", {{"layout"}, {"status"}, {"worst, fp64"}, {"worst gradient, bf16"}, {"where"}});
+  observe::Table table("one process and several ranks",
+                       {{"layout"}, {"ranks"}, {"status"}, {"worst, fp64"}, {"worst gradient, bf16"}, {"where"}});
+  std::map<std::string, int64_t> counts;
   for (const train::Proof& proof : proofs) {
     const bool tried = proof.status == train::Proof::Status::kTried;
-    table.row({proof.layout,
-               !tried        ? std::string(name_of(proof.status))
-               : proof.holds ? "equal"
-                             : "DIFFERS",
-               tried ? fmt::format("{:.1e}", proof.worst) : "", tried ? fmt::format("{:.1e}", proof.worst_bf16) : "",
-               tried ? proof.tensor : proof.reason});
+    ++counts[result_of(proof)];
+    table.row({proof.layout, std::to_string(proof.ranks), result_of(proof), tried ? fmt::format("{:.1e}", proof.worst) : "",
+               tried ? fmt::format("{:.1e}", proof.worst_bf16) : "", tried ? proof.tensor : proof.reason});
   }
-  return table.text(colours_wanted(stdout));
+  std::string sums;
+  for (const auto& [result, count] : counts) sums += fmt::format("{}{} {}", sums.empty() ? "" : ", ", count, result);
+  return table.text(colours_wanted(stdout)) + fmt::format("\n{} layouts: {}\n", proofs.size(), sums);
+}
+
+// Of `--layouts`: the usual ones, all, or some by name.
+std::vector<train::ProofLayout> layouts_of(const ProveArguments& arguments, const recipe::Recipe& recipe) {
+  const std::vector<train::ProofLayout> usual = train::proof_layouts(recipe.parallel);
+  if (arguments.layouts == "usual") return usual;
+  std::vector<train::ProofLayout> all = train::all_layouts(train::made_small(recipe.model, arguments.ranks), arguments.ranks);
+  if (arguments.layouts == "all") return all;
+  all.insert(all.begin(), usual.begin(), usual.end());
+  std::vector<train::ProofLayout> chosen;
+  std::istringstream names(arguments.layouts);
+  for (std::string name; std::getline(names, name, ',');) {
+    const auto found = std::ranges::find(all, name, &train::ProofLayout::name);
+    if (found == all.end()) {
+      throw Error({.code = ExitCode::kUsage,
+                   .what = "there is no such layout",
+                   .expected = "usual, all, or names as the table has them, with commas between",
+                   .found = name,
+                   .where = "--layouts",
+                   .hint = fmt::format("longhaul prove {} --layouts all --ranks 2", arguments.recipe)});
+    }
+    chosen.push_back(*found);
+  }
+  return chosen;
+}
+
+std::vector<train::Proof> prove_with_progress(train::ProofRequest request) {
+  Progress progress("proving", static_cast<int64_t>(request.layouts.size()));
+  bool begun = false;
+  request.begins = [&](const train::ProofLayout&) {
+    if (begun) progress.advance(1);
+    begun = true;
+  };
+  return train::prove(request);
+}
+
+ExitCode list_mistakes(bool json) {
+  for (const train::ProofMistake& mistake : train::proof_mistakes()) {
+    if (json) print(nlohmann::ordered_json{{"name", mistake.name}, {"what", mistake.what}}.dump() + "\n");
+    if (!json) print(mistake.name + "\n");
+  }
+  return ExitCode::kDone;
+}
+
+// Exit 1, as any proof that fails, when the mistake was found.
+ExitCode run_with_mistake(const ProveArguments& arguments, const recipe::Recipe& recipe) {
+  const train::ProofMistake& mistake = train::proof_mistake(arguments.mistake);
+  const std::string missing = mistake.missing ? mistake.missing(recipe.model) : "";
+  if (!missing.empty()) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "the model cannot have this mistake",
+                 .expected = missing,
+                 .found = fmt::format("a recipe without: {}", arguments.recipe),
+                 .where = "--break " + mistake.name,
+                 .hint = "longhaul prove --break list"});
+  }
+  const std::vector<train::Proof> proofs = train::prove(
+      {.model = recipe.model, .optim = recipe.optim, .layouts = {train::proof_layout(mistake.layout), train::planted(mistake)}});
+  const train::Proof &sound = proofs[0], &proof = proofs[1];
+  const bool found = !proof.holds && sound.holds && sound.status == train::Proof::Status::kTried;
+  if (arguments.json) {
+    nlohmann::ordered_json json = {{"name", mistake.name}, {"what", mistake.what}, {"found", found}};
+    json.update(json_of(proof));
+    print(json.dump() + "\n");
+  } else {
+    print(fmt::format("{}\n  planted on {}: {}\n  without it  {}: {}\n", mistake.what, proof.layout,
+                      found ? "found, " + proof.reason : "NOT FOUND", sound.layout, result_of(sound)));
+  }
+  return found ? ExitCode::kCheckFailed : ExitCode::kDone;
 }
 
 ExitCode run(const ProveArguments& arguments) {
-  const recipe::LoadedRecipe loaded = recipe::load(arguments.recipe, arguments.overrides);
-  std::vector<train::Proof> proofs;
-  {
-    Progress progress("proving", static_cast<int64_t>(train::proof_layouts(loaded.recipe.parallel).size()));
-    bool begun = false;
-    proofs = train::prove(loaded.recipe.model, loaded.recipe.parallel, loaded.recipe.optim, [&](const train::ProofLayout&) {
-      if (begun) progress.advance(1);
-      begun = true;
-    });
+  if (arguments.mistake == "list") return list_mistakes(arguments.json);
+  if (arguments.recipe.empty()) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "which recipe shall be proved?",
+                 .expected = "a recipe file (TOML)",
+                 .found = "none",
+                 .where = "RECIPE",
+                 .hint = "longhaul prove recipes/first-run.toml"});
   }
+  const recipe::Recipe recipe = recipe::load(arguments.recipe, arguments.overrides).recipe;
+  if (!arguments.mistake.empty()) return run_with_mistake(arguments, recipe);
+  const std::vector<train::ProofLayout> layouts = layouts_of(arguments, recipe);
+  const std::vector<train::Proof> proofs = prove_with_progress({.model = recipe.model, .optim = recipe.optim, .layouts = layouts});
   if (arguments.json) {
     for (const train::Proof& proof : proofs) print(json_of(proof).dump() + "\n");
   } else {
     print(text_of(proofs));
+    if (arguments.layouts == "all") {
+      for (const std::string& pair : train::pairs_left_out(layouts)) print("  in none of them, because none can: " + pair + "\n");
+    }
   }
   return std::ranges::all_of(proofs, &train::Proof::holds) ? ExitCode::kDone : ExitCode::kCheckFailed;
 }
@@ -70,10 +157,14 @@ ExitCode run(const ProveArguments& arguments) {
 void add_prove(Command& program) {
   auto arguments = std::make_shared<ProveArguments>();
   Command prove = program.add("prove", "the recipe's model, made small, is the same on several ranks as in one process (exit 1 when not)",
-                              {{"every layout", "prove recipes/first-run.toml"},
-                               {"and the layout of [parallel]", "prove recipes/first-run.toml parallel.tp=2 parallel.cp=2"},
-                               {"for a script, one object a layout", "prove recipes/first-run.toml --json"}});
-  prove.recipe(arguments->recipe, arguments->overrides);
+                              {{"the usual layouts, and that of [parallel]", "prove recipes/first-run.toml parallel.tp=2 parallel.cp=2"},
+                               {"every mesh of up to 8 ranks", "prove recipes/first-run.toml --layouts all --ranks 8"},
+                               {"a known bug, planted: is it found?", "prove recipes/first-run.toml --break document-reset-lost"}});
+  prove.option("RECIPE", arguments->recipe, "a recipe file (TOML)");
+  prove.overrides(arguments->overrides);
+  prove.option("--layouts", arguments->layouts, "usual, all, or names with commas between");
+  prove.option("--ranks", arguments->ranks, "of `all`: meshes of 1, 2, 4 … up to so many").at_least(1).at_most(64);
+  prove.option("--break", arguments->mistake, "plant this mistake; exit 1 when it is found, 0 when not. list: their names");
   prove.json_flag(arguments->json);
   prove.on_run([arguments] { return run(*arguments); });
 }

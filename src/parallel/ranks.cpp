@@ -98,18 +98,18 @@ void Ranks::sum_over_pipeline(model::ParameterSet& parameters) const {
   }
 }
 
-void Ranks::sum(const Tensor& numbers) const {
-  if (groups_ != nullptr) groups_->world().all_reduce(numbers, Reduction::kSum, {.name = "sums of the step"}).wait();
+void Ranks::sum(const Tensor& numbers, const std::string& name) const {
+  if (groups_ != nullptr) groups_->world().all_reduce(numbers, Reduction::kSum, {.name = name}).wait();
 }
 
 void Ranks::sum_over(layout::AxisSet axes, const Tensor& numbers) const {
   if (groups_ != nullptr) groups_->over(axes).all_reduce(numbers, Reduction::kSum, {.name = "sums of the optimizer"}).wait();
 }
 
-double Ranks::sum(double number) const {
+double Ranks::sum(double number, const std::string& name) const {
   if (groups_ == nullptr) return number;
   const Tensor one = at::full({1}, number, at::kDouble);
-  sum(one);
+  sum(one, name);
   return one.item<double>();
 }
 

@@ -136,7 +136,7 @@ std::optional<evaluate::EvaluationResult> Pretrain::evaluate_on_ranks(data::Eval
     if (!go_on()) return std::nullopt;
   }
   // Every tensor rank has the whole loss of its tokens.
-  return evaluate::result_of(ranks_.sum(nats) / static_cast<double>(ranks_.ops().tensor_ranks()), tokens, bytes);
+  return evaluate::result_of(ranks_.sum(nats, "loss of an evaluation") / static_cast<double>(ranks_.ops().tensor_ranks()), tokens, bytes);
 }
 
 std::optional<observe::Metrics> Pretrain::evaluate(bool whole, const std::function<bool()>& go_on) {

@@ -1,6 +1,7 @@
 // prove: a model trained on several ranks gives what one process gives. For every layout of ranks the recipe's model, made small, takes three
 // optimizer steps on packed documents of awkward lengths, by ranks that are threads; the loss and the gradient norm of every step, every gradient of
-// the first and every parameter after the last are compared with those of a single process, on every rank that holds a copy.
+// the first and every parameter after the last are compared with those of a single process, on every rank that holds a copy. Each layout also
+// takes the third step from a checkpoint that the layout before saved behind the second, the first one from the single process's.
 //
 //   fp64   the largest difference relative to the largest value of the tensor, 1e-12: sums are taken in another order, nothing else
 //   bf16   loss and norm 2 %, gradients 20 %, by the root mean square of the tensor: partial products are rounded before they are summed, a
@@ -15,27 +16,20 @@
 #include <string>
 #include <vector>
 
-#include "layout/mesh.h"
-#include "layout/sequence.h"
-#include "recipe/recipe.h"
+#include "train/prove_layouts.h"
+#include "train/prove_mistakes.h"
 
 namespace longhaul::train {
-
-struct ProofLayout {
-  std::string name;  // "tp2"
-  int64_t world = 1;
-  layout::MeshShape shape;
-  recipe::ContextOptions context{};
-  recipe::PipelineOptions pipeline{};
-};
 
 struct Proof {
   enum class Status { kTried, kRefused, kSkipped };
   std::string layout;
+  int64_t ranks = 1;
   Status status = Status::kTried;
   std::string reason;                // of a refusal, a skip or a failure
   double worst = 0, worst_bf16 = 0;  // relative difference; in fp64 of anything, in bf16 of gradients
   std::string tensor;                // where `worst` is; of a failure the first one beyond the bound, in the order of the model
+  std::string resumed_from;          // the layout whose checkpoint it went on from
   bool holds = true;
 };
 using longhaul::name_of;                         // of dtypes: the one below would hide it
@@ -43,15 +37,12 @@ std::string_view name_of(Proof::Status status);  // "tried"
 
 inline constexpr double kProofBound = 1e-12, kProofBoundBf16 = 0.2, kProofBoundBf16Scalars = 0.02;
 
-// The recipe's model with its mixers, wiring, experts, ties and biases, and few of everything that has a size.
-recipe::ModelConfig made_small(recipe::ModelConfig model);
-
-// The layouts above, and the recipe's own [parallel], with as many replicas as its experts need, where it is another.
-std::vector<ProofLayout> proof_layouts(const recipe::ParallelOptions& own);
-
-std::vector<Proof> prove_layouts(const recipe::ModelConfig& model, const std::vector<ProofLayout>& layouts,
-                                 const recipe::OptimOptions& optim = {}, const std::function<void(const ProofLayout&)>& begins = {});
-std::vector<Proof> prove(const recipe::ModelConfig& model, const recipe::ParallelOptions& own = {}, const recipe::OptimOptions& optim = {},
-                         const std::function<void(const ProofLayout&)>& begins = {});
+struct ProofRequest {
+  recipe::ModelConfig model;
+  recipe::OptimOptions optim{};
+  std::vector<ProofLayout> layouts;
+  std::function<void(const ProofLayout&)> begins{};  // called before each
+};
+std::vector<Proof> prove(const ProofRequest& request);
 
 }  // namespace longhaul::train

@@ -96,7 +96,7 @@ void RankRun::tell_what_is_held(Task& task, optim::Optimizer& optimizer) const {
 
 void RankRun::warn_of_disk(const Trainer& trainer) const {
   auto disk = checkpoint::disk_need(files_, start_.request.run_folder / "checkpoints", trainer.state(), recipe_.train);
-  disk.one_bytes = std::llround(ranks_.sum(static_cast<double>(disk.one_bytes)));
+  disk.one_bytes = std::llround(ranks_.sum(static_cast<double>(disk.one_bytes), "bytes of a checkpoint"));
   const auto warning = disk.warning();
   if (first() && warning) log_warning("{}", *warning);
 }

@@ -19,7 +19,7 @@ observe::Metrics metrics_of(Task& task, const parallel::Ranks& ranks) {
     *at++ = metric.sum;
     *at++ = metric.weight;
   }
-  ranks.sum(sums);
+  ranks.sum(sums, "metrics");
   observe::Metrics means;
   at = sums.mutable_data_ptr<double>();
   for (const auto& [name, metric] : own) {
@@ -63,14 +63,15 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   Passes passes(task, ranks, {.step = step, .seed = options.seed});
   passes.train(result.work.micro_batches);
   // Every tensor rank has the whole loss of its tokens; auxiliary losses are of its own tokens.
-  result.loss = ranks.sum(passes.loss()) * scale / static_cast<double>(ops.tensor_ranks());
-  result.auxiliary_loss = ranks.sum(passes.auxiliary_loss()) * scale;
+  result.loss = ranks.sum(passes.loss(), "loss") * scale / static_cast<double>(ops.tensor_ranks());
+  result.auxiliary_loss = ranks.sum(passes.auxiliary_loss(), "auxiliary loss") * scale;
 
   result.metrics = metrics_of(task, ranks);
 
   ranks.sum_gradients(task.parameters());
   if (options.with_gradients) options.with_gradients();
-  const optim::GradientNorm norm = optim::gradient_norm(task.parameters(), scale, [&](const Tensor& squares) { ranks.sum(squares); });
+  const optim::GradientNorm norm =
+      optim::gradient_norm(task.parameters(), scale, [&](const Tensor& squares) { ranks.sum(squares, "gradient norm"); });
   result.gradient_norm = norm.norm;
   if (!norm.finite || !std::isfinite(result.loss)) {
     result.skipped = first_bad_block(task, ranks, step, options, result.work.micro_batches);

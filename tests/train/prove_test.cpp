@@ -2,7 +2,12 @@
 // seen) is shown by scripts/mutations/parallel.
 #include "train/prove.h"
 
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <map>
+#include <set>
 
 #include "comm/run_ranks.h"
 #include "model/decoder.h"
@@ -15,6 +20,9 @@ namespace longhaul::train {
 namespace {
 
 using recipe::Mixer;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 recipe::ModelConfig gpt2() {
   recipe::ModelConfig config;
@@ -45,35 +53,45 @@ recipe::ModelConfig dense_linear() {
   return config;
 }
 
+std::vector<Proof> proved(const recipe::ModelConfig& model, const recipe::ParallelOptions& own = {}) {
+  return prove({.model = model, .layouts = proof_layouts(own)});
+}
+
 void expect_equal(const recipe::ModelConfig& config, bool experts, const std::string& optimizer = "adamw") {
-  const std::vector<Proof> proofs = prove(config, {}, {.name = optimizer});
+  const std::vector<Proof> proofs = prove({.model = config, .optim = {.name = optimizer}, .layouts = proof_layouts({})});
   ASSERT_EQ(proofs.size(), proof_layouts({}).size());
+  std::string before = "one";
   for (const Proof& proof : proofs) {
     EXPECT_TRUE(proof.holds) << proof.layout << ": " << proof.reason;
     EXPECT_LE(proof.worst, kProofBound) << proof.layout << ": " << proof.tensor;
-    EXPECT_EQ(proof.status, proof.layout == "ep2" && !experts ? Proof::Status::kSkipped : Proof::Status::kTried) << proof.reason;
+    EXPECT_EQ(proof.status, proof.layout == "dp2-ep2" && !experts ? Proof::Status::kSkipped : Proof::Status::kTried) << proof.reason;
     EXPECT_EQ(proof.tensor.empty(), proof.status != Proof::Status::kTried) << "nothing was compared";
+    if (proof.status != Proof::Status::kTried) continue;
+    EXPECT_EQ(proof.resumed_from, before);
+    before = proof.layout;
   }
 }
 
 // More ranks than two, stages of uneven size or without a layer, a tied embedding whose ends lie on any ranks, bounds that some stages use.
 TEST(Prove, PipelinesOfEveryKind) {
   using enum recipe::PipelineSchedule;
-  const std::vector<ProofLayout> layouts = {{"pp3-1f1b", 3, {.pp = 3}},
-                                            {"pp2-uneven", 2, {.pp = 2}, {}, {.stage_layers = {3, 1}}},
-                                            {"pp3-interleaved", 3, {.pp = 3}, {}, {.schedule = kInterleaved, .chunks = 2}},
-                                            {"pp3-zb-h1", 3, {.pp = 3}, {}, {.schedule = kZbH1}},
-                                            {"pp3-zbv", 3, {.pp = 3}, {}, {.schedule = kZbV}},
-                                            {"pp2-dualpipe-dp2", 4, {.pp = 2}, {}, {.schedule = kDualPipe}}};
+  std::vector<ProofLayout> layouts;
+  for (const recipe::ParallelOptions& each : std::vector<recipe::ParallelOptions>{
+           {.pp = 3},
+           {.pp = 2, .pipeline = {.stage_layers = {3, 1}}},
+           {.pp = 3, .pipeline = {.schedule = kInterleaved, .chunks = 2}},
+           {.pp = 3, .pipeline = {.schedule = kZbH1}},
+           {.pp = 3, .pipeline = {.schedule = kZbV}},
+           {.ranks = 16, .pp = 2, .pipeline = {.schedule = kDualPipe}}}) {
+    layouts.push_back(proof_layout(each));
+  }
   std::vector<std::string> refused;
-  for (const Proof& proof : prove_layouts(hybrid(), layouts)) {
+  for (const Proof& proof : prove({.model = hybrid(), .layouts = layouts})) {
     EXPECT_TRUE(proof.holds) << proof.layout << ": " << proof.reason;
     EXPECT_LE(proof.worst, kProofBound) << proof.layout << ": " << proof.tensor;
     if (proof.status != Proof::Status::kTried) refused.push_back(proof.layout + ": " + proof.reason);
   }
-  // Two replicas have two micro-batches each, and DualPipe needs two for each rank.
-  ASSERT_EQ(refused.size(), 1U);
-  EXPECT_EQ(refused[0].substr(0, 17), "pp2-dualpipe-dp2:");
+  EXPECT_THAT(refused, ElementsAre(StartsWith("dp8-pp2-dualpipe"))) << "one micro-batch";
 }
 
 TEST(Prove, AHybridWithExpertsAndSharedBounds) { expect_equal(hybrid(), true); }
@@ -82,17 +100,17 @@ TEST(Prove, LightningAlone) { expect_equal(dense_linear(), false); }
 TEST(Prove, AnOptimizerOfWholeMatrices) { expect_equal(hybrid(), true, "came"); }
 
 TEST(Prove, TheLayoutOfTheRecipe) {
-  const std::vector<Proof> proofs = prove(hybrid(), {.tp = 2, .pp = 2, .cp = 2, .ep = 2});
+  const std::vector<Proof> proofs = proved(hybrid(), {.tp = 2, .pp = 2, .cp = 2, .ep = 2});
   ASSERT_EQ(proofs.size(), proof_layouts({}).size() + 1);
-  EXPECT_EQ(proofs.back().layout, "tp2-pp2-cp2-ep2");
+  EXPECT_EQ(proofs.back().layout, "tp2-pp2-1f1b-cp2-ep2");
   EXPECT_TRUE(proofs.back().holds) << proofs.back().reason;
   EXPECT_EQ(proofs.back().status, Proof::Status::kTried) << proofs.back().reason;
-  EXPECT_EQ(prove(dense_linear(), {.etp = 2}).back().status, Proof::Status::kRefused);
+  EXPECT_EQ(proved(dense_linear(), {.etp = 2}).back().status, Proof::Status::kSkipped);
   EXPECT_EQ(proof_layouts({.tp = 2}).size(), proof_layouts({}).size()) << "one of the usual ones";
   // Four layers on three stages: the first two have the layers that share bounds.
   recipe::ModelConfig shared = dense_linear();
   shared.mixers = {Mixer::kHgrn2, Mixer::kSoftmax};
-  const Proof some = prove_layouts(shared, {{"pp3", 3, {.pp = 3}}})[0];
+  const Proof some = prove({.model = shared, .layouts = {proof_layout({.pp = 3})}})[0];
   EXPECT_EQ(some.status, Proof::Status::kTried) << some.reason;
   EXPECT_TRUE(some.holds) << some.reason;
 }
@@ -100,11 +118,9 @@ TEST(Prove, TheLayoutOfTheRecipe) {
 TEST(Prove, AModelThatTheRanksCannotShareIsRefused) {
   recipe::ModelConfig config = hybrid();
   config.experts = 3;
-  for (const Proof& proof : prove(config)) {
-    if (proof.layout != "ep2") continue;
-    EXPECT_EQ(proof.status, Proof::Status::kRefused);
-    EXPECT_NE(proof.reason.find("3 experts"), std::string::npos) << proof.reason;
-  }
+  const Proof refused = prove({.model = config, .layouts = {proof_layout({.ep = 2})}})[0];
+  EXPECT_EQ(refused.status, Proof::Status::kRefused);
+  EXPECT_THAT(refused.reason, HasSubstr("3 experts"));
 }
 
 TEST(Prove, KeyHeadsThatContextRanksCannotShareAreRefused) {
@@ -112,12 +128,48 @@ TEST(Prove, KeyHeadsThatContextRanksCannotShareAreRefused) {
   config.mixers = {Mixer::kSoftmax};
   config.softmax.kv_heads = 1;  // 2 in the proof
   config.heads = 4;
-  recipe::ParallelOptions options{.cp = 4};
-  options.context.softmax = recipe::ContextMethod::kUlysses;
-  const Proof refused = prove(config, options).back();
-  EXPECT_EQ(refused.layout, "cp4");
+  const Proof refused = prove({.model = config, .layouts = {proof_layout({.cp = 4, .context = {.softmax = recipe::ContextMethod::kUlysses}})}})[0];
+  EXPECT_EQ(refused.layout, "cp4-ulysses");
   EXPECT_EQ(refused.status, Proof::Status::kRefused);
-  EXPECT_NE(refused.reason.find("4 context ranks divide expected, 2 found"), std::string::npos) << refused.reason;
+  EXPECT_THAT(refused.reason, HasSubstr("4 context ranks divide expected, 2 found"));
+}
+
+// Every mistake is found where it shows; nothing is found on these layouts without one.
+TEST(Prove, FindsEveryMistake) {
+  ProofRequest request{.model = hybrid()};
+  request.model.bias = true;
+  std::map<std::string, ProofLayout> sound;
+  for (const ProofMistake& mistake : proof_mistakes()) {
+    EXPECT_EQ(mistake.missing ? mistake.missing(request.model) : "", "") << mistake.name;
+    request.layouts.push_back(planted(mistake));
+    sound.emplace(request.layouts.back().name, proof_layout(mistake.layout));
+  }
+  ASSERT_GE(request.layouts.size(), 12U);
+  for (const auto& [name, layout] : sound) request.layouts.push_back(layout);
+  const std::vector<Proof> proofs = prove(request);
+  for (size_t i = 0; i < proofs.size(); ++i) {
+    const ProofMistake* const mistake = request.layouts[i].mistake;
+    EXPECT_EQ(proofs[i].status, Proof::Status::kTried) << proofs[i].layout << ": " << proofs[i].reason;
+    EXPECT_EQ(proofs[i].holds, mistake == nullptr) << (mistake ? mistake->name : proofs[i].layout) << ": " << proofs[i].reason;
+  }
+}
+
+TEST(ProofLayouts, EveryMeshAndEveryPairThatCanBe) {
+  const recipe::ModelConfig model = made_small(hybrid(), 4);
+  const std::vector<ProofLayout> layouts = all_layouts(model, 4);
+  std::set<std::string> names;
+  std::map<int64_t, std::set<std::string>> meshes;
+  for (const ProofLayout& layout : layouts) {
+    EXPECT_TRUE(names.insert(layout.name).second) << layout.name << " twice";
+    const recipe::ParallelOptions& of = layout.parallel;
+    meshes[of.world()].insert(fmt::format("{} {} {} {} {}", of.pp, of.cp, of.tp, of.ep, of.etp));
+  }
+  // Powers of two that divide the world: of pp stages, cp·tp and ep·etp each divide world / pp. With n = log2(world / pp) there are
+  // (n+1)(n+2)/2 pairs of either, so 1; 9 + 1; 36 + 9 + 1.
+  EXPECT_EQ(meshes[1].size(), 1U);
+  EXPECT_EQ(meshes[2].size(), 10U);
+  EXPECT_EQ(meshes[4].size(), 46U);
+  for (const std::string& pair : pairs_left_out(layouts)) EXPECT_THAT(pair, HasSubstr("etp")) << "every other pair can be";
 }
 
 // Two replicas; the second one's loss is not a number in step 2.

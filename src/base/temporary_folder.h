@@ -1,19 +1,20 @@
-// A folder of its own for each test, removed with everything in it at the end.
+// A folder of one's own in the system's temporary folder, removed with everything in it at the end.
 #pragma once
 
-#include <stdlib.h>
-
+#include <cstdlib>
 #include <filesystem>
-#include <stdexcept>
+
 #include <string>
+
+#include "base/error.h"
 
 namespace longhaul {
 
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "longhaul-test-XXXXXX").string();
-    if (!mkdtemp(name.data())) throw std::runtime_error("cannot make " + name);
+    std::string name = (std::filesystem::temp_directory_path() / "longhaul-XXXXXX").string();
+    if (!mkdtemp(name.data())) throw Error({.code = ExitCode::kDisk, .what = "cannot make a temporary folder", .where = name});
     path_ = name;
   }
   ~TemporaryFolder() {

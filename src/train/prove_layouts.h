@@ -1,0 +1,34 @@
+// Layouts that `prove` tries: which ranks there are, and by what methods they work together.
+//
+//   proof_layouts   the usual ones, each method once, and the recipe's own
+//   all_layouts     every mesh of 1, 2, 4 … ranks, each once; what else can be chosen (context method, schedule, packing, …) is dealt out to
+//                   them so that any two choices of two keys meet in some layout, if they can: a pairwise covering array
+//
+// A mesh that the model cannot be dealt out to stands in the list with the reason, so nothing is left out silently.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "recipe/recipe.h"
+
+namespace longhaul::train {
+
+struct ProofMistake;
+
+struct ProofLayout {
+  std::string name;  // "tp2-cp2-ring"; what is not said is the default
+  recipe::ParallelOptions parallel{};
+  bool packed = true;                     // documents of any length in a row; else one
+  const ProofMistake* mistake = nullptr;  // planted in the ranks, and in fp64 alone
+};
+ProofLayout proof_layout(recipe::ParallelOptions parallel, bool packed = true);  // named after what it has
+
+std::vector<ProofLayout> proof_layouts(const recipe::ParallelOptions& own);
+// Of worlds of 1, 2, 4, … up to `ranks`. `model`: made small for them.
+std::vector<ProofLayout> all_layouts(const recipe::ModelConfig& model, int64_t ranks);
+
+// What of the pairs of choices no layout has; the reason is that none can. Names "parallel.schedule=dualpipe with packed=false".
+std::vector<std::string> pairs_left_out(const std::vector<ProofLayout>& layouts);
+
+}  // namespace longhaul::train

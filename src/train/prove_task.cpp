@@ -1,0 +1,108 @@
+#include "train/prove_task.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/random.h"
+#include "train/prove_mistakes.h"
+
+namespace longhaul::train {
+namespace {
+
+using layout::Axis;
+
+constexpr int64_t kRowTokens = 25;
+// Of each row: documents that end anywhere but at a cut, one of a single token, one as long as the row.
+const std::vector<std::vector<int64_t>> kDocuments = {{7, 1, 17}, {25},     {5, 4, 3, 13}, {2, 23},
+                                                      {1, 24},    {12, 13}, {8, 8, 9},     {1, 1, 20, 3}};
+
+ProofBatch batch_of(int64_t first_row, int64_t rows, int64_t step, int64_t vocabulary, bool packed) {
+  const RandomStream stream(kProofSeed, fmt::format("prove/ids/{}", step));
+  ProofBatch batch;
+  std::vector<int64_t> lengths;
+  for (int64_t row = first_row; row < first_row + rows; ++row) {
+    const std::vector<int64_t> documents = packed ? kDocuments[static_cast<size_t>(row)] : std::vector<int64_t>{kRowTokens};
+    lengths.insert(lengths.end(), documents.begin(), documents.end());
+    for (int64_t t = 0; t < kRowTokens; ++t) {
+      batch.ids.push_back(
+          static_cast<int64_t>(stream.below(static_cast<uint64_t>(row * kRowTokens + t), static_cast<uint64_t>(vocabulary))));
+    }
+  }
+  batch.layout = layout::in_rows(layout::make_packed(lengths), kRowTokens);
+  batch.labels = layout::shifted_labels(batch.layout, batch.ids);
+  return batch;
+}
+
+recipe::ModelConfig model_of(recipe::ModelConfig config, const parallel::Ranks& ranks, const ProofMistake* mistake) {
+  if (mistake != nullptr && mistake->model) mistake->model(ranks.place(), config);
+  return config;
+}
+
+}  // namespace
+
+recipe::ModelConfig made_small(recipe::ModelConfig model, int64_t ranks) {
+  std::vector<recipe::Mixer> mixers;  // each once, then all of them again: two layers a stage
+  for (const recipe::Mixer mixer : model.mixers) {
+    if (std::ranges::find(mixers, mixer) == mixers.end()) mixers.push_back(mixer);
+  }
+  const int64_t many = std::max<int64_t>(4, ranks);
+  model.layers = std::max(many, static_cast<int64_t>(mixers.size()));
+  model.mixers = mixers;
+  const bool grouped = model.softmax.kv_heads < model.heads;
+  model.heads = many;
+  model.softmax.kv_heads = grouped ? many / 2 : many;
+  model.head_dim = std::min<int64_t>(model.head_dim, 8);
+  model.softmax.rotary_dim = std::min<int64_t>(model.softmax.rotary_dim, 4);
+  model.hidden = 24;
+  model.intermediate = 20;
+  model.vocabulary = 53;  // no number of ranks divides it
+  model.experts = std::min<int64_t>(model.experts, many);
+  model.experts_per_token = std::min<int64_t>(model.experts_per_token, 2);
+  if (model.max_positions > 0) model.max_positions = kRowTokens + 3;
+  return model;
+}
+
+ProofTask::ProofTask(const recipe::ModelConfig& config, Precision precision, const parallel::Ranks& ranks, bool packed,
+                     const ProofMistake* mistake)
+    : ranks_(ranks),
+      packed_(packed),
+      mistake_(mistake),
+      decoder_(model_of(config, ranks, mistake), precision, at::kCPU, model::Use::kTraining, ranks.place()),
+      stage_(decoder_, ranks) {
+  decoder_.parameters().initialise(kProofSeed + (mistake_ != nullptr && mistake_->other_start && mistake_->other_start(ranks.place())));
+}
+
+// Two rows in a micro-batch, or as many as the replica has; one where stages want many micro-batches.
+StepWork ProofTask::prepare(int64_t step) {
+  const layout::MeshRank& place = ranks_.place();
+  const int64_t own = kProofRows / place.mesh.size(Axis::kDp);
+  const int64_t in_micro_batch = place.mesh.size(Axis::kPp) > 1 ? 1 : std::min<int64_t>(own, 2);
+  micro_batches_.clear();
+  work_ = {};
+  for (int64_t row = 0; row < own; row += in_micro_batch) {
+    const int64_t first = place.coordinate(Axis::kDp) * own + row;
+    ProofBatch batch = batch_of(first, in_micro_batch, step, decoder_.config().vocabulary, packed_);
+    for (const int64_t label : batch.labels) work_.weight += label >= 0 ? 1 : 0;
+    work_.tokens += in_micro_batch * kRowTokens;
+    if (mistake_ != nullptr && mistake_->batch) mistake_->batch(place, batch);
+    micro_batches_.push_back(std::move(batch));
+  }
+  work_.micro_batches = static_cast<int64_t>(micro_batches_.size());
+  StepWork work = work_;
+  if (mistake_ != nullptr && mistake_->work) mistake_->work(work);
+  return work;
+}
+
+Tensor ProofTask::forward(model::Context& context, int64_t micro_batch, const Tensor& entering) {
+  const Tensor leaving = stage_.forward(context, text_of(micro_batch), entering);
+  if (mistake_ == nullptr || !mistake_->loss_factor || !decoder_.last(context)) return leaving;
+  return leaving.mul(mistake_->loss_factor(work_, micro_batch));
+}
+
+PackedText ProofTask::text_of(int64_t micro_batch) const {
+  const ProofBatch& batch = micro_batches_[static_cast<size_t>(micro_batch)];
+  return {batch.layout, batch.ids, batch.labels};
+}
+
+}  // namespace longhaul::train

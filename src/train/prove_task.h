@@ -1,0 +1,54 @@
+// ProofTask: what `prove` trains: a recipe's model, made small, on packed documents of awkward lengths that every layout of ranks gets alike. A
+// mistake (prove_mistakes.h) may be planted in what a rank is given.
+#pragma once
+
+#include <vector>
+
+#include "model/decoder.h"
+#include "parallel/ranks.h"
+#include "train/task.h"
+#include "train/text_stage.h"
+
+namespace longhaul::train {
+
+inline constexpr int64_t kProofRows = 8;  // of a step
+inline constexpr uint64_t kProofSeed = 20260101;
+
+// The recipe's model with its mixers, wiring, experts, ties and biases, and few of everything that has a size, but so many that `ranks` ranks can
+// share each.
+recipe::ModelConfig made_small(recipe::ModelConfig model, int64_t ranks = 4);
+
+// What a micro-batch is made of: some rows.
+struct ProofBatch {
+  layout::SequenceLayout layout;
+  std::vector<int64_t> ids, labels;
+};
+
+struct ProofMistake;
+
+// A replica's share of the rows; a stage's share of the layers.
+class ProofTask final : public Task {
+ public:
+  // packed: documents of any length; else each row is one. All that is given must outlive it; mistake: null, or what is planted.
+  ProofTask(const recipe::ModelConfig& config, Precision precision, const parallel::Ranks& ranks, bool packed,
+            const ProofMistake* mistake = nullptr);
+  model::ParameterSet& parameters() override { return decoder_.parameters(); }
+  const Precision& precision() const override { return decoder_.precision(); }
+
+  StepWork prepare(int64_t step) override;
+  Tensor forward(model::Context& context, int64_t micro_batch, const Tensor& entering) override;
+  StageInput stage_input(int64_t micro_batch) const override { return stage_.input(text_of(micro_batch)); }
+
+ private:
+  PackedText text_of(int64_t micro_batch) const;
+
+  const parallel::Ranks& ranks_;
+  bool packed_;
+  const ProofMistake* mistake_;
+  model::Decoder decoder_;
+  TextStage stage_;
+  StepWork work_;
+  std::vector<ProofBatch> micro_batches_;
+};
+
+}  // namespace longhaul::train
