@@ -69,7 +69,8 @@ ExitCode run(const TrainArguments& arguments) {
   // Started by `longhaul launch`, torchrun or srun this process is one rank of a world, and rank 0 speaks for all.
   const comm::Placement place = comm::find_place();
   train::require_backend(request.recipe, place);
-  const auto world = comm::join_world({.identity = {{"recipe", sha256_hex(recipe::to_toml(request.recipe))}},
+  const std::string values = recipe::to_toml({.recipe = request.recipe.recipe});  // wherever each rank has them from
+  const auto world = comm::join_world({.identity = {{"recipe", sha256_hex(values)}},
                                        .join_timeout = comm::Timeout(std::llround(1000 * request.recipe.recipe.parallel.join_timeout))},
                                       place);
   const bool first = world->rank() == 0;
