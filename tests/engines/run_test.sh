@@ -7,6 +7,7 @@ set -euo pipefail
 engine=$1 program=$2 python=${3-} torch=${4-}
 source_root=$(cd "${BASH_SOURCE[0]%/*}/../.." && pwd -P)
 source "$source_root/tests/engines/common.sh"
+if [[ $engine == sbatch ]]; then steps=40; fi
 make_recipe
 ranks=("$recipe" "data.source=$work/text" parallel.tp=2 parallel.cp=2)
 
@@ -16,6 +17,7 @@ train_on_engine() {
     # Without `--` torchrun takes --run for a beginning of its own --run-path.
     torchrun) PYTHONPATH=$torch "$python" -m torch.distributed.run --no-python --nproc-per-node 4 -- "$program" train "${ranks[@]}" --run "$work/ranks" ;;
     srun) "$source_root/scripts/single-node-slurm" srun -n 4 "$program" train "${ranks[@]}" --run "$work/ranks" ;;
+    sbatch) "$source_root/scripts/single-node-slurm" "$source_root/tests/engines/batch_job" "$program" "${ranks[@]}" --run "$work/ranks" ;;
     *) echo "no such engine: $engine"; exit 1 ;;
   esac
 }
