@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/launch.h"
+#include "base/network.h"
 #include "base/parallel.h"
 #include "cli/command.h"
 #include "comm/placement.h"

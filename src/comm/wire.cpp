@@ -2,22 +2,18 @@
 #include "comm/wire.h"
 
 #include <ATen/ATen.h>
-#include <netdb.h>
-#include <sys/socket.h>
-#include <unistd.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include <array>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
+#include "base/network.h"
 
 namespace longhaul::comm {
 namespace {
@@ -53,31 +49,6 @@ std::unique_ptr<Transmission> started(const Post& post) {
   } catch (...) {
     return std::make_unique<Unstarted>(std::current_exception());
   }
-}
-
-// This machine's address on the way to the host, as its routes have it: a datagram's socket that is connected sends nothing. The machine's own
-// name would not do: many a /etc/hosts has it lead to the loopback.
-std::string own_address_towards(const std::string& host) {
-  const addrinfo wanted{.ai_socktype = SOCK_DGRAM};
-  addrinfo* list = nullptr;
-  std::string found;
-  if (::getaddrinfo(host.c_str(), "9", &wanted, &list) == 0) {
-    for (const addrinfo* one = list; one && found.empty(); one = one->ai_next) {
-      const int descriptor = ::socket(one->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-      sockaddr_storage own{};
-      socklen_t length = sizeof(own);
-      std::array<char, NI_MAXHOST> text{};
-      auto* plain = reinterpret_cast<sockaddr*>(&own);
-      const bool known = descriptor >= 0 && ::connect(descriptor, one->ai_addr, one->ai_addrlen) == 0 &&
-                         ::getsockname(descriptor, plain, &length) == 0 &&
-                         ::getnameinfo(plain, length, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) == 0;
-      if (known) found = text.data();
-      if (descriptor >= 0) ::close(descriptor);
-    }
-    ::freeaddrinfo(list);
-  }
-  if (found.empty()) throw std::runtime_error("no way from this machine to " + host);
-  return found;
 }
 
 // The way to others: the interface that GLOO_SOCKET_IFNAME names, as everywhere in c10d; else the one that leads to rank 0.

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "base/launch.h"
+#include "base/network.h"
 #include "base/process.h"
 #include "base/temporary_folder.h"
 #include "comm/wire.h"
