@@ -1,9 +1,7 @@
 #include "base/launch.h"
 
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -171,19 +169,6 @@ class Job {
 
 LaunchResult launch(const std::vector<LaunchedProcess>& processes, int consequence, const LaunchPatience& patience) {
   return Job(processes, consequence, patience).run();
-}
-
-uint16_t free_port() {
-  const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  auto* plain = reinterpret_cast<sockaddr*>(&address);
-  const bool found = descriptor >= 0 && ::bind(descriptor, plain, length) == 0 && ::getsockname(descriptor, plain, &length) == 0;
-  if (!found) launch_failed("cannot find a free port");
-  ::close(descriptor);
-  return ntohs(address.sin_port);
 }
 
 }  // namespace longhaul

@@ -31,6 +31,4 @@ struct LaunchResult {
 // `consequence`: the exit code that tells of another process's failure.
 LaunchResult launch(const std::vector<LaunchedProcess>& processes, int consequence, const LaunchPatience& patience = {});
 
-uint16_t free_port();  // of this machine, for the next who asks
-
 }  // namespace longhaul

@@ -6,8 +6,10 @@
 
 #include "base/file.h"
 #include "base/launch.h"
+#include "base/network.h"
 #include "base/parallel.h"
 #include "cli/command.h"
+#include "comm/placement.h"
 #include "train/run_folder.h"
 
 namespace longhaul::cli {
@@ -45,6 +47,8 @@ ExitCode run_launch(const LaunchArguments& arguments) {
       arguments.run.empty() ? train::default_run_folder(arguments.recipe) : std::filesystem::path(arguments.run);
   if (arguments.ranks > 1) make_folders(run / "logs");
   const std::vector<std::string> words = words_of(arguments, run);
+  std::string options = fmt::format("-n {}", arguments.ranks);
+  if (arguments.threads > 0) options += fmt::format(" --threads-per-rank {}", arguments.threads);
   const uint16_t port = free_port();
   std::vector<LaunchedProcess> processes;
   for (int64_t rank = 0; rank < arguments.ranks; ++rank) {
@@ -56,7 +60,7 @@ ExitCode run_launch(const LaunchArguments& arguments) {
                            fmt::format("LOCAL_WORLD_SIZE={}", arguments.ranks),
                            "MASTER_ADDR=127.0.0.1",
                            fmt::format("MASTER_PORT={}", port),
-                           "LONGHAUL_LAUNCHED=1"};
+                           fmt::format("{}={}", comm::kLaunched, options)};
     if (rank > 0) process.log = log_of(run, static_cast<size_t>(rank));
   }
   const LaunchResult result = launch(processes, static_cast<int>(ExitCode::kCommunication));

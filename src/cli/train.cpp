@@ -1,6 +1,7 @@
 // `longhaul train RECIPE [key=value …] [--run DIR] [--fresh]`
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "base/checksum.h"
@@ -14,6 +15,7 @@
 #include "kernels/dispatch.h"
 #include "recipe/load.h"
 #include "recipe/write.h"
+#include "train/backend.h"
 #include "train/run.h"
 #include "train/run_folder.h"
 
@@ -28,10 +30,13 @@ struct TrainArguments {
 
 std::string key_of(const std::string& override) { return override.substr(0, override.find_first_of(" =")); }
 
-// What continues this run: the command that was typed; of a finished one with twice the steps.
+// What continues this run: the command that was typed; of a finished one with twice the steps. `launch` puts its own number of threads
+// before the overrides that were typed.
 std::string next_command(const TrainArguments& arguments, const train::RunRequest& request, bool finished) {
-  std::string words = "train " + shell_quoted(arguments.recipe);
-  for (const std::string& word : arguments.overrides) {
+  const std::optional<std::string> launched = comm::variable(comm::kLaunched);
+  std::string words = (launched ? "launch " + *launched + " " : "train ") + shell_quoted(arguments.recipe);
+  for (size_t i = launched ? 1 : 0; i < arguments.overrides.size(); ++i) {
+    const std::string& word = arguments.overrides[i];
     if (!finished || key_of(word) != "train.steps") words += " " + shell_quoted(word);
   }
   if (finished) words += fmt::format(" train.steps={}", request.recipe.recipe.train.steps * 2);
@@ -62,7 +67,12 @@ ExitCode run(const TrainArguments& arguments) {
       .recipe = recipe::load(arguments.recipe, arguments.overrides), .fresh = arguments.fresh, .quiet = arguments.quiet};
   request.run_folder = arguments.run.empty() ? train::default_run_folder(arguments.recipe) : std::filesystem::path(arguments.run);
   // Started by `longhaul launch`, torchrun or srun this process is one rank of a world, and rank 0 speaks for all.
-  const auto world = comm::join_world({.identity = {{"recipe", sha256_hex(recipe::to_toml(request.recipe))}}});
+  const comm::Placement place = comm::find_place();
+  train::require_backend(request.recipe, place);
+  const std::string values = recipe::to_toml({.recipe = request.recipe.recipe});  // wherever each rank has them from
+  const auto world = comm::join_world({.identity = {{"recipe", sha256_hex(values)}},
+                                       .join_timeout = comm::Timeout(std::llround(1000 * request.recipe.recipe.parallel.join_timeout))},
+                                      place);
   const bool first = world->rank() == 0;
   request.quiet = request.quiet || !first;
   set_diagnostics_file(request.run_folder / (first ? "diagnostics.txt" : fmt::format("diagnostics-rank-{}.txt", world->rank())));

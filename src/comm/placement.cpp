@@ -33,7 +33,7 @@ constexpr int64_t kMostRanks = int64_t{1} << 24;
 
 Placement torchrun_place(const Environment& environment) {
   Placement place{.engine = environment("TORCHELASTIC_RUN_ID") ? "torchrun" : "RANK and WORLD_SIZE"};
-  if (environment("LONGHAUL_LAUNCHED")) place.engine = "longhaul launch";
+  if (environment(kLaunched)) place.engine = "longhaul launch";
   place.size = number_in(environment, "WORLD_SIZE", 1, kMostRanks);
   place.rank = number_in(environment, "RANK", 0, place.size - 1);
   if (place.size == 1) return place;

@@ -10,6 +10,9 @@
 
 namespace longhaul::comm {
 
+// Set by `longhaul launch` beside torchrun's variables: the options that were typed, "-n 4 --threads-per-rank 1".
+inline constexpr const char* kLaunched = "LONGHAUL_LAUNCHED";
+
 struct Placement {
   int64_t rank = 0, size = 1;
   int64_t local_rank = 0, local_size = 1;  // on this machine

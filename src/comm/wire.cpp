@@ -9,9 +9,11 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
+#include "base/network.h"
 
 namespace longhaul::comm {
 namespace {
@@ -49,13 +51,11 @@ std::unique_ptr<Transmission> started(const Post& post) {
   }
 }
 
-// The way to others: the interface that GLOO_SOCKET_IFNAME names, as everywhere in c10d; on one machine the loopback; else the one that the
-// machine's own name leads to.
+// The way to others: the interface that GLOO_SOCKET_IFNAME names, as everywhere in c10d; else the one that leads to rank 0.
 std::shared_ptr<gloo::transport::Device> device_for(const std::string& host) {
   const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
   if (interface && *interface) return c10d::ProcessGroupGloo::createDeviceForInterface(interface);
-  if (host == "localhost" || host.rfind("127.", 0) == 0) return c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1");
-  return c10d::ProcessGroupGloo::createDefaultDevice();
+  return c10d::ProcessGroupGloo::createDeviceForHostname(own_address_towards(host));
 }
 
 std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }

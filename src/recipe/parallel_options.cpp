@@ -11,7 +11,7 @@ std::vector<std::string_view> names_of(ContextSplit) { return {"contiguous", "zi
 std::vector<std::string_view> names_of(ContextMethod) { return {"ring", "all-gather", "ulysses", "two-level"}; }
 std::vector<std::string_view> names_of(LinearContextMethod) { return {"ring", "all-gather", "all-scan"}; }
 std::vector<std::string_view> names_of(PipelineSchedule) { return {"gpipe", "1f1b", "interleaved", "zb-h1", "zbv", "dualpipe"}; }
-std::vector<std::string_view> names_of(Backend) { return {"threads"}; }
+std::vector<std::string_view> names_of(Backend) { return {"threads", "gloo", "nccl"}; }
 
 // Sizes are at most 65,536, so products of two fit; what does not is far beyond any world, and is refused as such.
 int64_t ParallelOptions::needed() const {
@@ -25,12 +25,22 @@ void declare(OptionSet& set, ParallelOptions& parallel) {
   const auto ranks = [&](const char* key, int64_t& value, const char* sentence) {
     set.add(key, value, sentence).unit("ranks").at_least(1).at_most(65536).may_change();
   };
-  set.add("parallel.backend", parallel.backend, "What the ranks are: threads of this process.").may_change();
+  set.add(
+         "parallel.backend", parallel.backend,
+         "What the ranks are: threads of this process, or processes that `longhaul launch`, torchrun or srun started and that exchange over Gloo "
+         "(gloo) or NCCL (nccl, where it is compiled in). Left out, what was started.")
+      .may_change();
   set.add("parallel.ranks", parallel.ranks,
           "Ranks of the run; 0: as many as the sizes below need. Replicas of the model share each step's sequences.")
       .unit("ranks")
       .at_least(0)
       .at_most(65536)
+      .may_change();
+  set.add("parallel.join_timeout", parallel.join_timeout,
+          "Of ranks that are processes: how long all of them may take to start; those that are missing then are named.")
+      .unit("s")
+      .above(0)
+      .at_most(86400)
       .may_change();
   ranks("parallel.tp", parallel.tp, "Tensor parallelism: ranks that share heads, inner channels and the vocabulary.");
   ranks("parallel.pp", parallel.pp, "Pipeline parallelism: ranks that share the layers.");

@@ -37,18 +37,19 @@ struct PipelineOptions {
   bool operator==(const PipelineOptions&) const = default;
 };
 
-// What the ranks are: threads of one process.
-enum class Backend { kThreads };
+// What the ranks are: threads of one process, or processes. Which of them can be had is known where a run begins (train/backend.h).
+enum class Backend { kThreads, kGloo, kNccl };
 std::vector<std::string_view> names_of(Backend);
 
 struct ParallelOptions {
   Backend backend = Backend::kThreads;
-  int64_t ranks = 0;  // of the run; 0: as many as one replica needs
-  int64_t tp = 1;     // tensor: heads, inner channels and vocabulary; between mixers the tokens
-  int64_t pp = 1;     // pipeline: layers
-  int64_t cp = 1;     // context: tokens of a sequence
-  int64_t ep = 1;     // experts, over ranks that data, context and tensor parallelism have
-  int64_t etp = 1;    // tensors of one expert
+  int64_t ranks = 0;          // of the run; 0: as many as one replica needs
+  double join_timeout = 300;  // s, for all processes to come
+  int64_t tp = 1;             // tensor: heads, inner channels and vocabulary; between mixers the tokens
+  int64_t pp = 1;             // pipeline: layers
+  int64_t cp = 1;             // context: tokens of a sequence
+  int64_t ep = 1;             // experts, over ranks that data, context and tensor parallelism have
+  int64_t etp = 1;            // tensors of one expert
   ContextOptions context;
   PipelineOptions pipeline;
   int64_t needed() const;  // the fewest ranks on which these sizes fit: pp times a common multiple of cp·tp and ep·etp

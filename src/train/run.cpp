@@ -6,6 +6,7 @@
 #include <memory>
 #include <numeric>
 
+#include "base/checksum.h"
 #include "base/log.h"
 #include "base/parallel.h"
 #include "comm/run_ranks.h"
@@ -107,6 +108,26 @@ data::RunData open_data(const recipe::DataOptions& options, const std::filesyste
   return data;
 }
 
+// The same recipe on two machines may stand for different files.
+void require_same_tokens(const data::RunData& data, comm::Communicator& processes) {
+  std::string fingerprints;
+  for (const auto& datasets : {data.train(), data.held_out()}) {
+    for (const data::TokenDataset* dataset : datasets) fingerprints += dataset->fingerprint() + "\n";
+  }
+  const Tensor all = at::empty({processes.size()}, at::kLong);
+  processes.all_gather(at::full({1}, static_cast<int64_t>(xxh3(fingerprints)), at::kLong), all, {"token files"}).wait();
+  for (int64_t rank = 1; rank < processes.size(); ++rank) {
+    const auto hash_of = [&](int64_t which) { return static_cast<uint64_t>(all[which].item<int64_t>()); };
+    if (hash_of(rank) == hash_of(0)) continue;
+    throw Error({.code = ExitCode::kData,
+                 .what = fmt::format("rank {} has other token files than rank 0", rank),
+                 .expected = fmt::format("files of hash {:016x} on all ranks", hash_of(0)),
+                 .found = fmt::format("{:016x} on rank {}", hash_of(rank), rank),
+                 .where = fmt::format("data.source and data.cache, on rank {} of {}", processes.rank(), processes.size()),
+                 .hint = "give every machine the same texts and tokenizer, or one data.cache that all of them see"});
+  }
+}
+
 }  // namespace
 
 Outcome run_training(RunRequest request, comm::Communicator* processes) {
@@ -128,6 +149,7 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
 
   const std::filesystem::path cache = data::cache_folder(recipe.data);
   const data::RunData data = open_data(recipe.data, cache, processes);
+  if (processes != nullptr) require_same_tokens(data, *processes);
   const RunFacts facts{.recipe = request.recipe,
                        .run_folder = request.run_folder,
                        .data = data,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/launch.h"
+#include "base/network.h"
 #include "comm/run_ranks.h"
 #include "comm/world.h"
 

@@ -130,6 +130,8 @@ const std::vector<Row>& rows() {
       {"sample.top_p", "0.5", [](const Recipe& r) { return r.sample.top_p == 0.5; }, "", ""},
       {"sample.seed", "63", [](const Recipe& r) { return r.sample.seed == 63; }, "", ""},
 
+      {"parallel.backend", "\"gloo\"", [](const Recipe& r) { return r.parallel.backend == Backend::kGloo; }, "", ""},
+      {"parallel.join_timeout", "20", [](const Recipe& r) { return r.parallel.join_timeout == 20; }, "", ""},
       {"parallel.ranks", "2", [](const Recipe& r) { return r.parallel.ranks == 2; }, "", ""},
       {"parallel.tp", "2", [](const Recipe& r) { return r.parallel.tp == 2; }, "", ""},
       {"parallel.pp", "2", [](const Recipe& r) { return r.parallel.pp == 2; }, "", ""},
@@ -156,7 +158,6 @@ const std::vector<Row>& rows() {
 const std::map<std::string, std::string>& exceptions() {
   static const std::map<std::string, std::string> all = {
       {"train.task", "has one choice, which is the default"},
-      {"parallel.backend", "has one choice, which is the default"},
   };
   return all;
 }

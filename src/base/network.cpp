@@ -1,0 +1,62 @@
+#include "base/network.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <system_error>
+
+#include "base/error.h"
+
+namespace longhaul {
+
+uint16_t free_port() {
+  const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  auto* plain = reinterpret_cast<sockaddr*>(&address);
+  const bool found = descriptor >= 0 && ::bind(descriptor, plain, length) == 0 && ::getsockname(descriptor, plain, &length) == 0;
+  if (!found) {
+    throw Error({.code = ExitCode::kInternal, .what = "cannot find a free port", .found = std::generic_category().message(errno)});
+  }
+  ::close(descriptor);
+  return ntohs(address.sin_port);
+}
+
+std::string own_address_towards(const std::string& host) {
+  // A datagram's socket that is connected sends nothing.
+  const addrinfo wanted{.ai_socktype = SOCK_DGRAM};
+  addrinfo* list = nullptr;
+  std::string found;
+  if (::getaddrinfo(host.c_str(), "9", &wanted, &list) == 0) {
+    for (const addrinfo* one = list; one && found.empty(); one = one->ai_next) {
+      const int descriptor = ::socket(one->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+      sockaddr_storage own{};
+      socklen_t length = sizeof(own);
+      std::array<char, NI_MAXHOST> text{};
+      auto* plain = reinterpret_cast<sockaddr*>(&own);
+      const bool known = descriptor >= 0 && ::connect(descriptor, one->ai_addr, one->ai_addrlen) == 0 &&
+                         ::getsockname(descriptor, plain, &length) == 0 &&
+                         ::getnameinfo(plain, length, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) == 0;
+      if (known) found = text.data();
+      if (descriptor >= 0) ::close(descriptor);
+    }
+    ::freeaddrinfo(list);
+  }
+  if (found.empty()) {
+    throw Error({.code = ExitCode::kCommunication,
+                 .what = "no way leads from this machine to rank 0",
+                 .expected = "an address or a name that this machine's routes know",
+                 .found = host,
+                 .where = "MASTER_ADDR",
+                 .hint = "GLOO_SOCKET_IFNAME names the network interface, where the routes do not"});
+  }
+  return found;
+}
+
+}  // namespace longhaul

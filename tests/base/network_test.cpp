@@ -1,0 +1,24 @@
+// Ports and addresses of this machine.
+#include "base/network.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace longhaul {
+namespace {
+
+TEST(Network, FreePortsAreUsable) { EXPECT_GT(free_port(), 1023); }
+
+TEST(Network, TheWayToThisMachineIsTheLoopback) {
+  EXPECT_EQ(own_address_towards("127.0.0.1"), "127.0.0.1");
+  EXPECT_EQ(own_address_towards("127.0.0.53").substr(0, 4), "127.");
+}
+
+TEST(Network, NoWayIsAnError) {
+  // RFC 6761: names below .invalid never exist.
+  EXPECT_THROW(own_address_towards("nowhere.invalid"), Error);
+}
+
+}  // namespace
+}  // namespace longhaul

@@ -1,0 +1,210 @@
+// ctest: label=multi timeout=300
+// Runs whose ranks are processes as a user sees them: what is said where a rank does not fit, never comes, dies or is asked to stop, with
+// which exit codes, in every rank's log and in the launcher's summary. That losses are those of one process: tests/engines.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/launch.h"
+#include "base/network.h"
+#include "base/process.h"
+#include "base/temporary_folder.h"
+#include "comm/wire.h"
+#include "observe/event_log.h"
+#include "storage/catalog.h"
+#include "support/child.h"
+#include "support/places.h"
+
+namespace longhaul::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Words = std::vector<std::string>;
+
+class LaunchedRun : public ::testing::Test {
+ protected:
+  LaunchedRun() : run_(folder_ / "run") {
+    write_texts("text", 'a');
+    std::ofstream(folder_ / "tiny.toml")
+        << "version = 1\n[model]\nlayers = 2\nhidden = 32\nheads = 2\nkv_heads = 2\nhead_dim = 16\n"
+           "vocabulary = 257\nmixers = [\"lightning\", \"softmax\"]\nintermediate = 32\nrotary_dim = 8\n"
+           "[data]\ntokenizer = \"bytes\"\n[train]\nsteps = 1000000\ndtype = \"fp32\"\nbatch = 4\n"
+           "micro_batch = 1\nsequence = 32\nevaluate_every = 0\ncheckpoint_every = 0\nthreads = 1\n[optim]\nschedule = \"constant\"\n"
+           "[sample]\ntokens = 0\n[observe]\ncompression_baseline = false\nreport = false\n[parallel]\njoin_timeout = 30\n";
+  }
+
+  void write_texts(const std::string& name, char letter) const {
+    fs::create_directories(folder_ / name);
+    for (int i = 0; i < 20; ++i) std::ofstream(folder_ / name / (std::to_string(i) + ".txt")) << std::string(300, letter) << i << "\n";
+  }
+
+  Words words(const Words& command, const Words& more) const {
+    Words all{program_file()};
+    all.insert(all.end(), command.begin(), command.end());
+    all.insert(all.end(), {(folder_ / "tiny.toml").string(), "data.source=" + (folder_ / "text").string(),
+                           "data.cache=" + (folder_ / "cache").string()});
+    all.insert(all.end(), more.begin(), more.end());
+    all.insert(all.end(), {"--run", run_.string()});
+    return all;
+  }
+  Words launch_words(int ranks, const Words& more = {}) const { return words({"launch", "-n", std::to_string(ranks)}, more); }
+
+  // One rank, as an engine starts it, with a log and a home of its own.
+  std::unique_ptr<Child> rank(int rank, int size, uint16_t port, const Words& more = {}, const fs::path& program = program_file()) const {
+    const std::string home = (folder_ / fmt::format("home-{}", rank)).string();
+    Words all = words({"train"}, more);
+    all[0] = program.string();
+    return std::make_unique<Child>(
+        all,
+        Words{fmt::format("RANK={}", rank), fmt::format("WORLD_SIZE={}", size), fmt::format("LOCAL_RANK={}", rank), "MASTER_ADDR=127.0.0.1",
+              fmt::format("MASTER_PORT={}", port), "NO_COLOR=1", "HOME=" + home},
+        folder_ / fmt::format("rank-{}.log", rank));
+  }
+  // All end with the code, and each says the text.
+  static void expect_all(const std::vector<std::unique_ptr<Child>>& ranks, int code, const ::testing::Matcher<std::string>& text) {
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      EXPECT_EQ(ranks[i]->wait(), code) << i;
+      EXPECT_THAT(ranks[i]->output(), text) << i;
+    }
+  }
+
+  std::string log_of(int rank) const { return read_text(run_ / "logs" / fmt::format("rank-{}.log", rank)); }
+  template <class Type>
+  std::vector<Type> events(const std::string& file = "events.jsonl") const {
+    std::vector<Type> found;
+    if (!fs::exists(run_ / file)) return found;
+    for (const auto& event : observe::read_events(run_ / file)) {
+      if (const auto* body = std::get_if<Type>(&event.body)) found.push_back(*body);
+    }
+    return found;
+  }
+  int64_t steps_done() const {
+    const auto steps = events<observe::StepReport>();
+    return steps.empty() ? 0 : steps.back().step;
+  }
+
+  // Of the child of `launcher` that is this rank.
+  static pid_t process_of(pid_t launcher, int rank) {
+    std::ifstream children(fmt::format("/proc/{}/task/{}/children", launcher, launcher));
+    for (pid_t child = 0; children >> child;) {
+      std::ifstream file(fmt::format("/proc/{}/environ", child));
+      const std::string environment{std::istreambuf_iterator<char>(file), {}};
+      if ((std::string(1, '\0') + environment).find(std::string(1, '\0') + fmt::format("RANK={}", rank) + '\0') != std::string::npos)
+        return child;
+    }
+    return -1;
+  }
+
+  TemporaryFolder folder_;
+  fs::path run_;
+};
+
+TEST_F(LaunchedRun, WhatToTypeNextIsTheLaunchThatWasTyped) {
+  const ProcessResult typed =
+      run_process(words({"launch", "-n", "2", "--threads-per-rank", "1"}, {"train.steps=2", "optim.warmup_steps=1", "parallel.tp=2"}),
+                  {"NO_COLOR=1"}, 120);
+  ASSERT_EQ(typed.status, 0) << typed.errors;
+  const std::string recipe = (folder_ / "tiny.toml").string();
+  EXPECT_THAT(typed.output, HasSubstr(" launch -n 2 --threads-per-rank 1 " + recipe + " data.source="));
+  EXPECT_THAT(typed.output, HasSubstr(" optim.warmup_steps=1 parallel.tp=2 train.steps=4 --run " + run_.string()));
+  EXPECT_THAT(typed.output, AllOf(Not(HasSubstr("train.threads")), Not(HasSubstr(" train " + recipe))));
+}
+
+TEST_F(LaunchedRun, ARequestToStopReachesAllAtOneStep) {
+  Child child(launch_words(3, {"train.batch=3"}), {"NO_COLOR=1"}, folder_ / "output");
+  ASSERT_TRUE(child.wait_for([&] { return steps_done() >= 3; })) << child.output();
+  child.send(SIGTERM);
+  EXPECT_EQ(child.wait(), 74) << child.output();
+  const auto newest = storage::find_newest_valid(storage::local_file_system(), run_ / "checkpoints").newest;
+  ASSERT_TRUE(newest);
+  EXPECT_EQ(newest->manifest().step, steps_done());
+  for (const std::string file : {"events/rank-1.jsonl", "events/rank-2.jsonl"}) {
+    ASSERT_FALSE(events<observe::StepReport>(file).empty());
+    EXPECT_EQ(events<observe::StepReport>(file).back().step, steps_done()) << file;
+  }
+  EXPECT_THAT(child.output(), HasSubstr(" launch -n 3 "));
+  EXPECT_THAT(child.output(), Not(HasSubstr("launch: rank"))) << "who was asked to stop has not failed";
+}
+
+TEST_F(LaunchedRun, TheOthersLeaveARankThatDied) {
+  Child child(launch_words(3, {"train.batch=3"}), {"NO_COLOR=1"}, folder_ / "output");
+  ASSERT_TRUE(child.wait_for([&] { return steps_done() >= 3; })) << child.output();
+  const pid_t victim = process_of(child.pid(), 1);
+  ASSERT_GT(victim, 0);
+  ::kill(victim, SIGKILL);
+  const Stopwatch watch;
+  EXPECT_EQ(child.wait(), 137) << child.output();
+  EXPECT_LT(watch.seconds(), 10);
+  const std::string named = "rank 1 has died", operation = " waited for it in ";
+  EXPECT_THAT(child.output(), AllOf(HasSubstr(named), HasSubstr(operation)));
+  EXPECT_THAT(log_of(2), AllOf(HasSubstr(named), HasSubstr(operation)));
+  EXPECT_THAT(child.output(),
+              HasSubstr("\nlaunch: rank 1 of 3 was ended by signal 9; its messages: " + (run_ / "logs/rank-1.log").string()));
+}
+
+TEST_F(LaunchedRun, SizesThatDoNotMultiplyToTheWorld) {
+  const ProcessResult typed = run_process(launch_words(3, {"parallel.tp=2"}), {"NO_COLOR=1"}, 120);
+  EXPECT_EQ(typed.status, 64);
+  EXPECT_THAT(typed.errors,
+              AllOf(HasSubstr("do not fit on 3 ranks"), HasSubstr("3 is not a multiple of it"), HasSubstr("\nlaunch: rank ")));
+  for (const int rank : {1, 2}) EXPECT_THAT(log_of(rank), HasSubstr("do not fit on 3 ranks"));
+  EXPECT_FALSE(fs::exists(run_ / "events.jsonl"));
+}
+
+TEST_F(LaunchedRun, ARankWithAnotherRecipe) {
+  const uint16_t port = free_port();
+  std::vector<std::unique_ptr<Child>> ranks;
+  for (int r = 0; r < 3; ++r) ranks.push_back(rank(r, 3, port, {r == 2 ? "optim.lr=0.5" : "optim.lr=0.25"}));
+  expect_all(ranks, 64, AllOf(HasSubstr("rank 2 has another recipe than rank 0"), HasSubstr("of 3 (RANK and WORLD_SIZE), at the start")));
+}
+
+TEST_F(LaunchedRun, ARankWithAnotherProgram) {
+  const fs::path other = folder_ / "longhaul";
+  fs::copy_file(program_file(), other);
+  std::ofstream(other, std::ios::app) << "one byte more";
+  const uint16_t port = free_port();
+  std::vector<std::unique_ptr<Child>> ranks;
+  for (int r = 0; r < 2; ++r) ranks.push_back(rank(r, 2, port, {}, r == 1 ? other : fs::path(program_file())));
+  expect_all(ranks, 64, HasSubstr("rank 1 has another program than rank 0"));
+}
+
+// As two machines have it, each with its own disk: the recipe is the same to the letter, and ~ and what lies there is not.
+TEST_F(LaunchedRun, ARankWithOtherTokens) {
+  write_texts("home-0/text", 'a');
+  write_texts("home-1/text", 'b');
+  const uint16_t port = free_port();
+  std::vector<std::unique_ptr<Child>> ranks;
+  for (int r = 0; r < 2; ++r) ranks.push_back(rank(r, 2, port, {"data.source=~/text", "data.cache=~/cache"}));
+  expect_all(ranks, 65, AllOf(HasSubstr("rank 1 has other token files than rank 0"), HasSubstr("data.source and data.cache, on rank ")));
+}
+
+TEST_F(LaunchedRun, ARankThatNeverJoins) {
+  const uint16_t port = free_port();
+  std::vector<std::unique_ptr<Child>> ranks;
+  for (const int r : {0, 2}) ranks.push_back(rank(r, 4, port, {"parallel.join_timeout=3"}));
+  expect_all(ranks, 69, AllOf(HasSubstr("2 of 4 ranks did not join"), HasSubstr("ranks 1, 3 missing"), HasSubstr("within 3 s")));
+}
+
+TEST_F(LaunchedRun, APortInUse) {
+  const comm::Wire taken({.serves = true});
+  const auto first = rank(0, 2, taken.port());
+  EXPECT_EQ(first->wait(), 69);
+  EXPECT_THAT(first->output(),
+              AllOf(HasSubstr(fmt::format("cannot open port {} for the other ranks", taken.port())), HasSubstr("MASTER_PORT")));
+}
+
+TEST_F(LaunchedRun, ProcessesThatNobodyStarted) {
+  const ProcessResult typed = run_process(words({"train"}, {"parallel.backend=gloo"}), {"NO_COLOR=1"}, 60);
+  EXPECT_EQ(typed.status, 64);
+  EXPECT_THAT(typed.errors, AllOf(HasSubstr("this process was started alone"), HasSubstr(" launch -n 2 ")));
+  EXPECT_FALSE(fs::exists(run_));
+}
+
+}  // namespace
+}  // namespace longhaul::cli
