@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/worker.h"
-#include "temporary_folder.h"
+#include "base/temporary_folder.h"
 
 namespace longhaul {
 namespace {
