@@ -13,6 +13,7 @@
 #include "bench/decode.h"
 #include "bench/file_comparison.h"
 #include "bench/register.h"
+#include "bench/startup.h"
 #include "bench/train.h"
 #include "cli/command.h"
 #include "cli/output.h"
@@ -223,6 +224,31 @@ void add_bench_communication(Command& group) {
   });
 }
 
+void add_bench_startup(Command& group) {
+  struct Options {
+    int64_t clients = 1024;
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  Command startup = group.add("startup", "what ranks cost the store at which they meet, up to 10,240 (exit 1: more than linear)",
+                              {{"the table", "bench startup"},
+                               {"a real store with fewer clients", "bench startup --clients 128"},
+                               {"for a script", "bench startup --json"}});
+  startup.option("--clients", options->clients, "most threads that are clients of a real store; 0: none")
+      .at_least(0)
+      .at_most(1024)
+      .default_shown();
+  startup.json_flag(options->json, "print one JSON object");
+  startup.on_run([options] {
+    const bench::Startup measured = bench::measure_startup(options->clients);
+    if (options->json)
+      print_json(bench::to_json(measured));
+    else
+      print(bench::table_of(measured).text(colours_wanted(stdout)));
+    return measured.good() ? ExitCode::kDone : ExitCode::kCheckFailed;
+  });
+}
+
 }  // namespace
 
 void add_bench(Command& program) {
@@ -242,6 +268,7 @@ void add_bench(Command& program) {
   add_bench_train(bench);
   add_bench_decode(bench);
   add_bench_communication(bench);
+  add_bench_startup(bench);
   add_compare_machines(bench);
 }
 
