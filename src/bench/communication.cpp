@@ -157,10 +157,13 @@ std::vector<CountedBytes> count_communication() {
 std::vector<PublishedRun> published_runs() {
   return {{"minimax-text-01",
            {.model = recipe::preset_model("minimax-text-01"),
-            .mesh = layout::Mesh(10240, {.pp = 10, .cp = 2, .tp = 8, .ep = 32}),
+            .arrangement = {layout::Mesh(10240, {.pp = 10, .cp = 2, .tp = 8, .ep = 32})},
             .sequence = 65536}},
-          {"megascale-175b",
-           {.model = recipe::preset_model("megascale-175b"), .mesh = layout::Mesh(12288, {.pp = 8, .tp = 8}), .sequence = 2048}}};
+          {"megascale-175b",  // its six stages a rank (table 1)
+           {.model = recipe::preset_model("megascale-175b"),
+            .arrangement = {layout::Mesh(12288, {.pp = 8, .tp = 8}), {}, {.schedule = recipe::PipelineSchedule::kInterleaved, .chunks = 6}},
+            .sequence = 2048,
+            .micro_batches = 8}}};
 }
 
 nlohmann::ordered_json to_json(const CountedBytes& line) {
@@ -178,8 +181,8 @@ nlohmann::ordered_json to_json(const CountedBytes& line) {
 nlohmann::ordered_json to_json(const std::string& name, const train::DryRunRequest& request, const train::DryRun& run) {
   nlohmann::ordered_json json{{"name", "dry_run"},
                               {"model", name},
-                              {"mesh", request.mesh.text()},
-                              {"ranks", request.mesh.world()},
+                              {"mesh", request.arrangement.mesh.text()},
+                              {"ranks", request.arrangement.mesh.world()},
                               {"ranks_run", run.ranks.size()},
                               {"groups", run.comparison.groups},
                               {"groups_with_all_members", run.comparison.whole_groups},
@@ -211,8 +214,8 @@ observe::Table table_of(const std::vector<CountedBytes>& lines) {
 
 observe::Table table_of(const std::string& name, const train::DryRunRequest& request, const train::DryRun& run) {
   using observe::Align;
-  observe::Table table(fmt::format("{}: a micro-batch of {} tokens on {}; {} of them run", name, request.sequence * request.rows,
-                                   request.mesh.text(), run.ranks.size()),
+  observe::Table table(fmt::format("{}: {} micro-batches of {} tokens on {}; {} of them run", name, request.micro_batches,
+                                   request.sequence * request.rows, request.arrangement.mesh.text(), run.ranks.size()),
                        {{"group"}, {"call"}, {"calls", Align::kRight}, {"bytes sent", Align::kRight}});
   for (const auto& [of, totals] : run.most)
     table.row({of.first, std::string(comm::name_of(of.second)), std::to_string(totals.calls), std::to_string(totals.traffic.sent)});

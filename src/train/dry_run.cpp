@@ -6,8 +6,8 @@
 #include "comm/fake.h"
 #include "comm/traced.h"
 #include "model/decoder.h"
-#include "parallel/possible.h"
 #include "parallel/ranks.h"
+#include "train/passes.h"
 #include "train/text_stage.h"
 
 namespace longhaul::train {
@@ -16,49 +16,29 @@ namespace {
 using layout::Axis;
 using layout::AxisSet;
 
-// A rank's stage of one micro-batch, forward and backward.
-class DryPass {
+// Its stages of the model without numbers; every micro-batch is the same.
+class DryTask final : public Task {
  public:
-  DryPass(const DryRunRequest& request, model::Decoder& decoder, const parallel::Ranks& ranks)
-      : ranks_(ranks),
-        decoder_(decoder),
-        stage_(decoder, ranks),
+  DryTask(const DryRunRequest& request, const parallel::Ranks& ranks)
+      : micro_batches_(request.micro_batches),
         layout_(layout::make_batch(request.rows, request.sequence)),
-        tokens_(static_cast<size_t>(layout_.tokens()), 0) {}
-
-  void run(int64_t micro_batch, bool last) {
-    const PackedText text{layout_, tokens_, tokens_};
-    const layout::MeshRank& place = ranks_.place();
-    model::Context context(ranks_.ops(), decoder_.precision());
-    context.micro_batch = micro_batch;
-    const bool first_stage = place.stage() == 0;
-    Tensor entering;
-    if (!first_stage) {
-      const StageInput input = stage_.input(text);
-      entering = at::empty(input.sizes, at::TensorOptions().dtype(input.type).device(at::kMeta));
-      transfer(comm::receive_from(place.stage() - 1, entering), "hidden states");
-      entering.requires_grad_(true);
-    }
-    const Tensor leaving = stage_.forward(context, text, entering);
-    Tensor gradient;
-    if (!place.last_stage()) {
-      transfer(comm::send_to(place.stage() + 1, leaving.detach().contiguous()), "hidden states");
-      gradient = at::empty_like(leaving);
-      transfer(comm::receive_from(place.stage() + 1, gradient), "hidden states (gradient)");
-    }
-    if (last) decoder_.parameters().all_announced();
-    leaving.backward(gradient);
-    if (!first_stage) transfer(comm::send_to(place.stage() - 1, entering.grad().contiguous()), "hidden states (gradient)");
-  }
+        tokens_(static_cast<size_t>(layout_.tokens()), 0),
+        decoder_(request.model, Precision::named(request.dtype), at::kMeta, model::Use::kTraining, ranks.place()),
+        stage_(decoder_, ranks) {}
+  model::ParameterSet& parameters() override { return decoder_.parameters(); }
+  const Precision& precision() const override { return decoder_.precision(); }
+  StepWork prepare(int64_t) override { return {micro_batches_, static_cast<double>(layout_.tokens()), layout_.tokens()}; }
+  Tensor forward(model::Context& context, int64_t, const Tensor& entering) override { return stage_.forward(context, text(), entering); }
+  StageInput stage_input(int64_t) const override { return stage_.input(text()); }
 
  private:
-  void transfer(const comm::Transfer& one, const char* name) { ranks_.groups()->over({Axis::kPp}).exchange({one}, {.name = name}).wait(); }
+  PackedText text() const { return {layout_, tokens_, tokens_}; }
 
-  const parallel::Ranks& ranks_;
-  model::Decoder& decoder_;
-  TextStage stage_;
+  int64_t micro_batches_;
   layout::SequenceLayout layout_;
   std::vector<int64_t> tokens_;
+  model::Decoder decoder_;
+  TextStage stage_;
 };
 
 int64_t bytes_of(const model::ParameterSet& parameters) {
@@ -72,15 +52,14 @@ int64_t bytes_of(const model::ParameterSet& parameters) {
 
 // One rank's step; what it called is in the log. → the bytes of its parameters and gradients.
 int64_t dry_step(const DryRunRequest& request, int64_t rank, const std::shared_ptr<comm::CallLog>& log) {
-  comm::Fake fake(rank, request.mesh.world());
+  comm::Fake fake(rank, request.arrangement.mesh.world());
   comm::Traced world(comm::borrowed(fake), log);
-  parallel::Ranks ranks(world, request.mesh, request.context);
-  model::Decoder decoder(request.model, Precision::named(request.dtype), at::kMeta, model::Use::kTraining, ranks.place());
-  DryPass pass(request, decoder, ranks);
-  ranks.begin_step(decoder.parameters());
-  for (int64_t m = 0; m < request.micro_batches; ++m) pass.run(m, m + 1 == request.micro_batches);
-  ranks.sum_gradients(decoder.parameters());
-  return bytes_of(decoder.parameters());
+  parallel::Ranks ranks(world, request.arrangement);
+  DryTask task(request, ranks);
+  ranks.begin_step(task.parameters());
+  Passes(task, ranks, {}).train(request.micro_batches);
+  ranks.sum_gradients(task.parameters());
+  return bytes_of(task.parameters());
 }
 
 }  // namespace
@@ -96,7 +75,7 @@ std::vector<int64_t> sampled_ranks(const layout::Mesh& mesh) {
   }
   for (const int64_t rank : {int64_t{0}, mesh.world() - 1}) {
     add(rank, {Axis::kDp});
-    add(rank, {Axis::kEdp});
+    if (mesh.size(Axis::kEp) > 1) add(rank, {Axis::kEdp});
   }
   return {ranks.begin(), ranks.end()};
 }
@@ -104,7 +83,7 @@ std::vector<int64_t> sampled_ranks(const layout::Mesh& mesh) {
 // Runs them all, and looks at each log when it is whole.
 static std::vector<comm::RankRecords> run_all(const DryRunRequest& request, const std::vector<int64_t>& ranks,
                                               const std::function<void(const comm::CallLog&, int64_t parameter_bytes)>& look) {
-  parallel::require_possible(request.model, request.mesh, request.context);
+  parallel::require_possible(request.model, request.arrangement);
   std::vector<comm::RankRecords> records;
   for (const int64_t rank : ranks) {
     const auto log = std::make_shared<comm::CallLog>(rank);
@@ -120,7 +99,7 @@ std::vector<comm::RankRecords> dry_records(const DryRunRequest& request) {
 }
 
 DryRun dry_run(const DryRunRequest& request, const std::function<void(int64_t, int64_t)>& progress) {
-  DryRun result{.ranks = request.ranks.empty() ? sampled_ranks(request.mesh) : request.ranks};
+  DryRun result{.ranks = request.ranks.empty() ? sampled_ranks(request.arrangement.mesh) : request.ranks};
   int64_t done = 0;
   const auto records = run_all(request, result.ranks, [&](const comm::CallLog& log, int64_t parameter_bytes) {
     result.parameter_bytes = std::max(result.parameter_bytes, parameter_bytes);

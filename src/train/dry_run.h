@@ -1,5 +1,5 @@
 // dry_run: one training step of a model on a mesh of any size without its ranks and without its memory: forward and backward passes of the micro-batches
-// on meta tensors (shapes alone), through the ParallelOps that train uses, with comm::Fake as every group; then the sums of gradients. Some ranks are
+// on meta tensors (shapes alone), by the schedule and the ParallelOps that train uses, with comm::Fake as every group; then the sums of gradients. Some ranks are
 // run, one after the other in this thread, and their records compared: the members of each group make the same calls in the same order, what one sends
 // is what the other receives, and bytes are counted. A step that would hang on 10,000 GPUs, because one rank waits for what nobody sends, is found on a
 // laptop.
@@ -14,16 +14,13 @@
 #include <vector>
 
 #include "comm/disagreement.h"
-#include "layout/mesh.h"
-#include "recipe/model_config.h"
-#include "recipe/parallel_options.h"
+#include "parallel/arrangement.h"
 
 namespace longhaul::train {
 
 struct DryRunRequest {
   recipe::ModelConfig model;
-  layout::Mesh mesh;
-  recipe::ContextOptions context{};
+  parallel::Arrangement arrangement;
   int64_t sequence = 2048, rows = 1;  // of a micro-batch of one replica
   int64_t micro_batches = 1;
   std::string dtype = "bf16";
@@ -40,7 +37,7 @@ struct DryRun {
 };
 
 // Ranks whose lists of calls can differ at all: one of each place in pipeline, context, tensor and expert groups; and for the groups that
-// replicas form, all members of those of the first rank and of the last.
+// replicas form, all members of those of the first rank and of the last (of experts where ranks share them out).
 std::vector<int64_t> sampled_ranks(const layout::Mesh& mesh);
 
 // kUsage error where the model does not fit the mesh.

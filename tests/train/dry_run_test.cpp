@@ -81,12 +81,12 @@ Said said(const comm::RankRecords& records) {
 }
 
 void expect_what_real_ranks_call(DryRunRequest request) {
-  const int64_t world = request.mesh.world();
+  const int64_t world = request.arrangement.mesh.world();
   std::vector<Said> real(static_cast<size_t>(world));
   comm::run_ranks(world, [&](comm::Communicator& threads) {
     const auto log = std::make_shared<comm::CallLog>(threads.rank());
     comm::Traced traced(comm::borrowed(threads), log);
-    parallel::Ranks ranks(traced, request.mesh, request.context);
+    parallel::Ranks ranks(traced, request.arrangement);
     SmallTask task(request, ranks);
     recipe::OptimOptions options;
     const auto optimizer = optim::make_optimizer(options, task.parameters(), task.precision());
@@ -95,17 +95,18 @@ void expect_what_real_ranks_call(DryRunRequest request) {
   });
   for (int64_t rank = 0; rank < world; ++rank) {
     request.ranks = {rank};
-    EXPECT_EQ(said(dry_records(request)[0]), real[static_cast<size_t>(rank)]) << "rank " << rank << " of " << request.mesh.text();
+    EXPECT_EQ(said(dry_records(request)[0]), real[static_cast<size_t>(rank)])
+        << "rank " << rank << " of " << request.arrangement.mesh.text();
   }
   request.ranks.clear();
   const DryRun all = dry_run(request);
   EXPECT_TRUE(all.comparison.agreed()) << all.comparison.text();
 }
 
-DryRunRequest small(int64_t experts, int64_t world, const layout::MeshShape& shape, const recipe::ContextOptions& context = {}) {
+DryRunRequest small(int64_t experts, int64_t world, const layout::MeshShape& shape, const recipe::ContextOptions& context = {},
+                    const recipe::PipelineOptions& pipeline = {}) {
   return {.model = small_hybrid(experts),
-          .mesh = Mesh(world, shape),
-          .context = context,
+          .arrangement = {Mesh(world, shape), context, pipeline},
           .sequence = 24,
           .rows = 2,
           .micro_batches = 2,
@@ -126,6 +127,14 @@ TEST(DryRun, CallsWhatRealRanksCallByEveryContextMethod) {
   for (const auto linear : {LinearContextMethod::kRing, LinearContextMethod::kAllScan}) {
     expect_what_real_ranks_call(small(0, 4, {.cp = 4}, {.linear = linear, .split = layout::ContextSplit::kContiguous}));
   }
+}
+
+TEST(DryRun, CallsWhatRealRanksCallByEverySchedule) {
+  using recipe::PipelineSchedule;
+  for (const auto schedule : {PipelineSchedule::kGpipe, PipelineSchedule::kZbH1, PipelineSchedule::kZbV, PipelineSchedule::kDualPipe}) {
+    expect_what_real_ranks_call(small(0, 2, {.pp = 2}, {}, {.schedule = schedule}));
+  }
+  expect_what_real_ranks_call(small(0, 4, {.pp = 2, .tp = 2}, {}, {.schedule = PipelineSchedule::kInterleaved, .chunks = 2}));
 }
 
 TEST(DryRun, TheSampleHasEveryPlaceOfAReplicaAndWholeGroups) {
@@ -154,9 +163,10 @@ TEST(DryRun, CountsBytes) {
 // The published models at published sizes, some ranks of them: a pipeline, and the group in which a gradient is summed. `longhaul bench communication`
 // runs more.
 void expect_thousands(DryRunRequest request, layout::AxisSet replicas) {
-  const std::vector<int64_t> pipeline = request.mesh.group_of(0, {Axis::kPp}), group = request.mesh.group_of(0, replicas);
+  const Mesh& mesh = request.arrangement.mesh;
+  const std::vector<int64_t> pipeline = mesh.group_of(0, {Axis::kPp}), group = mesh.group_of(0, replicas);
   std::set<int64_t> ranks(pipeline.begin(), pipeline.end());
-  for (size_t i = 0; i < group.size(); i += std::max<size_t>(1, group.size() / 32)) ranks.insert(group[i]);
+  for (size_t i = 0; i < group.size(); i += std::max<size_t>(1, group.size() / 16)) ranks.insert(group[i]);
   request.ranks.assign(ranks.begin(), ranks.end());
   const DryRun run = dry_run(request);
   EXPECT_TRUE(run.comparison.agreed()) << run.comparison.text();
@@ -165,13 +175,17 @@ void expect_thousands(DryRunRequest request, layout::AxisSet replicas) {
 }
 
 TEST(DryRun, MinimaxOn10240Ranks) {
-  expect_thousands(
-      {.model = recipe::preset_model("minimax-text-01"), .mesh = Mesh(10240, {.pp = 10, .cp = 2, .tp = 8, .ep = 32}), .sequence = 65536},
-      {Axis::kEp});
+  expect_thousands({.model = recipe::preset_model("minimax-text-01"),
+                    .arrangement = {Mesh(10240, {.pp = 10, .cp = 2, .tp = 8, .ep = 32})},
+                    .sequence = 65536},
+                   {Axis::kEp});
 }
 
 TEST(DryRun, MegaScaleOn12288Ranks) {
-  expect_thousands({.model = recipe::preset_model("megascale-175b"), .mesh = Mesh(12288, {.pp = 8, .tp = 8}), .sequence = 2048},
+  expect_thousands({.model = recipe::preset_model("megascale-175b"),
+                    .arrangement = {Mesh(12288, {.pp = 8, .tp = 8}), {}, {.schedule = recipe::PipelineSchedule::kInterleaved, .chunks = 6}},
+                    .sequence = 2048,
+                    .micro_batches = 8},
                    {Axis::kDp});
 }
 
