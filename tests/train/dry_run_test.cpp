@@ -109,7 +109,7 @@ DryRunRequest small(int64_t experts, int64_t world, const layout::MeshShape& sha
           .arrangement = {Mesh(world, shape), context, pipeline},
           .sequence = 24,
           .rows = 2,
-          .micro_batches = 2,
+          .micro_batches = 4,
           .dtype = "fp32"};
 }
 
@@ -156,8 +156,8 @@ TEST(DryRun, RefusesWhatDoesNotFit) { EXPECT_THROW(dry_run(small(0, 16, {.tp = 1
 // Two stages' pieces of the pipeline by hand: hidden states of 24 · 2 tokens in fp32 go on, their gradients come back.
 TEST(DryRun, CountsBytes) {
   const DryRun run = dry_run(small(0, 2, {.pp = 2}));
-  EXPECT_EQ(run.most.at({"pp", CallKind::kExchange}).traffic.sent, 2 * 48 * 32 * 4);
-  EXPECT_EQ(run.most.at({"pp", CallKind::kExchange}).traffic.received, 2 * 48 * 32 * 4);
+  EXPECT_EQ(run.most.at({"pp", CallKind::kExchange}).traffic.sent, 4 * 48 * 32 * 4);
+  EXPECT_EQ(run.most.at({"pp gradients", CallKind::kExchange}).traffic.sent, 4 * 48 * 32 * 4);
 }
 
 // The published models at published sizes, some ranks of them: a pipeline, and the group in which a gradient is summed. `longhaul bench communication`
