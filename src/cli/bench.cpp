@@ -6,11 +6,14 @@
 #include <memory>
 
 #include "base/loaded_library.h"
+#include "base/progress.h"
 #include "base/terminal.h"
 #include "base/text.h"
+#include "bench/communication.h"
 #include "bench/decode.h"
 #include "bench/file_comparison.h"
 #include "bench/register.h"
+#include "bench/startup.h"
 #include "bench/train.h"
 #include "cli/command.h"
 #include "cli/output.h"
@@ -187,6 +190,65 @@ void add_bench_decode(Command& group) {
   });
 }
 
+void add_bench_communication(Command& group) {
+  struct Options {
+    bool json = false, dry_runs = false;
+  };
+  auto options = std::make_shared<Options>();
+  Command communication =
+      group.add("communication", "bytes that ranks send for a layer, beside the formulas (exit 1: they differ)",
+                {{"the table", "bench communication"},
+                 {"and one step of 456B on 10,240 ranks and of 175B on 12,288, without them", "bench communication --dry-runs"},
+                 {"for a script", "bench communication --json"}});
+  communication.flag("--dry-runs", options->dry_runs, "published models on published numbers of ranks, without these (some minutes)");
+  communication.json_flag(options->json, "print one JSON object a line");
+  communication.on_run([options] {
+    const std::vector<bench::CountedBytes> lines = bench::count_communication();
+    bool good = std::ranges::all_of(lines, &bench::CountedBytes::equal);
+    if (options->json) {
+      for (const bench::CountedBytes& line : lines) print_json(bench::to_json(line));
+    } else {
+      print(bench::table_of(lines).text(colours_wanted(stdout)));
+    }
+    if (!options->dry_runs) return good ? ExitCode::kDone : ExitCode::kCheckFailed;
+    for (const auto& [name, request] : bench::published_runs()) {
+      Progress progress("ranks of " + name, static_cast<int64_t>(train::sampled_ranks(request.arrangement.mesh).size()));
+      const train::DryRun run = train::dry_run(request, [&](int64_t, int64_t) { progress.advance(1); });
+      good = good && run.comparison.agreed();
+      if (options->json)
+        print_json(bench::to_json(name, request, run));
+      else
+        print("\n" + bench::table_of(name, request, run).text(colours_wanted(stdout)) + run.comparison.text() + "\n");
+    }
+    return good ? ExitCode::kDone : ExitCode::kCheckFailed;
+  });
+}
+
+void add_bench_startup(Command& group) {
+  struct Options {
+    int64_t clients = 1024;
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  Command startup = group.add("startup", "what ranks cost the store at which they meet, up to 10,240 (exit 1: more than linear)",
+                              {{"the table", "bench startup"},
+                               {"a real store with fewer clients", "bench startup --clients 128"},
+                               {"for a script", "bench startup --json"}});
+  startup.option("--clients", options->clients, "most threads that are clients of a real store; 0: none")
+      .at_least(0)
+      .at_most(1024)
+      .default_shown();
+  startup.json_flag(options->json, "print one JSON object");
+  startup.on_run([options] {
+    const bench::Startup measured = bench::measure_startup(options->clients);
+    if (options->json)
+      print_json(bench::to_json(measured));
+    else
+      print(bench::table_of(measured).text(colours_wanted(stdout)));
+    return measured.good() ? ExitCode::kDone : ExitCode::kCheckFailed;
+  });
+}
+
 }  // namespace
 
 void add_bench(Command& program) {
@@ -205,6 +267,8 @@ void add_bench(Command& program) {
   bench.on_run([arguments] { return run_benchmarks(*arguments); });
   add_bench_train(bench);
   add_bench_decode(bench);
+  add_bench_communication(bench);
+  add_bench_startup(bench);
   add_compare_machines(bench);
 }
 

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/store.h"
+
 namespace longhaul::comm {
 
 // A message under way. Its memory must stay until it is destroyed, after which nobody touches it.
@@ -31,21 +33,21 @@ struct WireOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(10);  // for reaching the store, and for connecting to all others
 };
 
-class Wire {
+class Wire final : public Store {
  public:
   explicit Wire(const WireOptions& options);  // reaches the store
-  ~Wire();
+  ~Wire() override;
   Wire(const Wire&) = delete;
   Wire& operator=(const Wire&) = delete;
   uint16_t port() const;
 
-  void set(const std::string& key, const std::string& value);
-  bool has(const std::string& key);
-  bool wait_for(const std::string& key, std::chrono::milliseconds timeout);  // false: it did not come
-  std::string get(const std::string& key);                                   // which is there
-  std::vector<std::string> get(const std::vector<std::string>& keys);        // one operation
-  std::string set_once(const std::string& key, const std::string& value);    // the value of whoever was first
-  int64_t add(const std::string& key, int64_t number);                       // the sum
+  void set(const std::string& key, const std::string& value) override;
+  bool has(const std::string& key) override;
+  bool wait_for(const std::string& key, std::chrono::milliseconds timeout) override;
+  std::string get(const std::string& key) override;
+  std::vector<std::string> get(const std::vector<std::string>& keys) override;
+  int64_t add(const std::string& key, int64_t number) override;
+  std::string set_once(const std::string& key, const std::string& value);  // the value of whoever was first
 
   // Connects to all others; before the first message.
   void connect(int64_t rank, int64_t size);

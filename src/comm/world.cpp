@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "comm/gloo.h"
 #include "comm/gloo_world.h"
+#include "comm/meeting.h"
 #include "comm/single.h"
 
 namespace longhaul::comm {
@@ -15,7 +16,6 @@ namespace {
 using std::chrono::milliseconds;
 using Json = nlohmann::json;
 
-std::string rank_key(int64_t rank) { return fmt::format("rank/{}", rank); }
 std::string where(const Placement& place) { return fmt::format("rank {} of {} ({})", place.rank, place.size, place.engine); }
 
 [[noreturn]] void refuse(const Placement& place, const Failure& failure) {
@@ -49,67 +49,6 @@ std::string program_hash() {
   return hash;
 }
 
-// The first thing in which a rank differs from rank 0.
-std::optional<Failure> difference(const std::vector<std::string>& identities) {
-  const Json expected = Json::parse(identities.front());
-  for (size_t rank = 1; rank < identities.size(); ++rank) {
-    const Json found = Json::parse(identities[rank]);
-    for (size_t i = 0; i < expected.size(); ++i) {
-      if (i < found.size() && found[i] == expected[i]) continue;
-      const auto name = expected[i].at(0).get<std::string>();
-      return Failure{.fields = {.code = ExitCode::kUsage,
-                                .what = fmt::format("rank {} has another {} than rank 0", rank, name),
-                                .expected = fmt::format("{} {} on all ranks", name, expected[i].at(1).get<std::string>()),
-                                .found = fmt::format("{} on rank {}", i < found.size() ? found[i].dump() : "none", rank),
-                                .hint = "start all ranks with the same program, recipe and data"}};
-    }
-  }
-  return std::nullopt;
-}
-
-Failure absent(Wire& wire, int64_t size, Timeout timeout) {
-  constexpr size_t kEnough = 20;
-  std::vector<int64_t> missing;
-  for (int64_t rank = 0; rank < size; ++rank) {
-    if (!wire.has(rank_key(rank))) missing.push_back(rank);
-  }
-  const size_t count = missing.size();
-  if (count > kEnough) missing.resize(kEnough);
-  return {
-      .fields = {.code = ExitCode::kCommunication,
-                 .what = fmt::format("{} of {} ranks did not join", count, size),
-                 .expected = fmt::format("all of them within {:.0f} s", std::chrono::duration<double>(timeout).count()),
-                 .found = fmt::format("rank{} {}{} missing", count > 1 ? "s" : "", fmt::join(missing, ", "), count > kEnough ? ", …" : ""),
-                 .hint = "look at what these ranks said, or why their machines did not start them"}};
-}
-
-// Rank 0 looks at all; the others wait for what it says.
-std::optional<Failure> meet(Wire& wire, const Placement& place, const JoinOptions& options, const std::string& identity) {
-  wire.set(rank_key(place.rank), identity);
-  if (wire.add("joined", 1) == place.size) wire.set("all here", "");
-  if (place.rank == 0) {
-    std::optional<Failure> failure;
-    if (wire.wait_for("all here", options.join_timeout)) {
-      std::vector<std::string> keys;
-      for (int64_t rank = 0; rank < place.size; ++rank) keys.push_back(rank_key(rank));
-      failure = difference(wire.get(keys));
-    } else {
-      failure = absent(wire, place.size, options.join_timeout);
-    }
-    wire.set("verdict", failure ? to_text(*failure) : "");
-    return failure;
-  }
-  if (wire.wait_for("verdict", options.join_timeout + milliseconds(10000))) {
-    const std::string verdict = wire.get("verdict");
-    return verdict.empty() ? std::nullopt : std::optional(from_text(verdict));
-  }
-  return Failure{.fields = {.code = ExitCode::kCommunication,
-                            .what = "rank 0 did not say that all ranks are here",
-                            .expected = "its word in the store",
-                            .found = "nothing in time",
-                            .hint = "look at what rank 0 said"}};
-}
-
 // Rank 0 takes the store with it: the others read first, where they are there.
 void wait_for_readers(Wire& wire, const Placement& place) {
   try {
@@ -134,7 +73,8 @@ std::unique_ptr<Communicator> join_world(const JoinOptions& options, const Place
   Json identity = Json::array({Json::array({"program", program_hash()})});
   for (const auto& [name, hash] : options.identity) identity.push_back(Json::array({name, hash}));
   try {
-    if (const std::optional<Failure> failure = meet(*wire, place, options, identity.dump())) {
+    announce(*wire, place.rank, place.size, identity.dump());
+    if (const std::optional<Failure> failure = verdict(*wire, place.rank, place.size, options.join_timeout)) {
       wait_for_readers(*wire, place);
       refuse(place, *failure);
     }

@@ -19,13 +19,18 @@ ByDevice choose_by_device(const char* op, const Tensor& x, Refusal cuda_refusal,
   }));
 }
 
-std::vector<Tensor> meta_results(const std::vector<Tensor>& inputs, const std::vector<MetaResult>& results) {
+std::vector<Tensor> meta_results(const std::vector<Tensor>& inputs, const std::vector<MetaResult>& results,
+                                 const std::vector<GradientSink>& sinks) {
   return differentiable("meta", inputs, [&]() -> Recorded {
-    Recorded recorded{.saved = inputs, .backward = [](const BackwardCall& call) {
-                        std::vector<Tensor> gradients = call.saved;
-                        for (Tensor& each : gradients) each = each.defined() ? at::empty(each.sizes(), each.options()) : each;
-                        return gradients;
-                      }};
+    Recorded recorded{.saved = inputs,
+                      .backward =
+                          [sinks](const BackwardCall& call) {
+                            for (const GradientSink& sink : sinks) sink.add([](const Tensor&) {});
+                            std::vector<Tensor> gradients = call.saved;
+                            for (Tensor& each : gradients) each = each.defined() ? at::empty(each.sizes(), each.options()) : each;
+                            return gradients;
+                          },
+                      .sinks = sinks};
     for (const MetaResult& each : results)
       recorded.results.push_back(at::empty(each.sizes, at::TensorOptions().dtype(each.type).device(at::kMeta)));
     return recorded;

@@ -27,8 +27,10 @@ struct MetaResult {
   std::vector<int64_t> sizes;
   ScalarType type;
 };
-// Meta tensors, through which each of `inputs` (some may be undefined) gets a gradient of its own shape.
-std::vector<Tensor> meta_results(const std::vector<Tensor>& inputs, const std::vector<MetaResult>& results);
+// Meta tensors, through which each of `inputs` (some may be undefined) gets a gradient of its own shape. `sinks`: those to which the backward pass
+// would add, which learn that it came.
+std::vector<Tensor> meta_results(const std::vector<Tensor>& inputs, const std::vector<MetaResult>& results,
+                                 const std::vector<GradientSink>& sinks = {});
 
 // `value`, whose gradient is added to `sink` instead of travelling on; without a sink it has none.
 Tensor with_gradient_to(const Tensor& value, const GradientSink& sink);

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "kernels/experts/rows.h"
 #include "parallel/collectives.h"
 #include "parallel/context_pieces.h"
 #include "parallel/ring_attention.h"
@@ -20,11 +21,15 @@ using layout::Range;
 using layout::SequenceView;
 using recipe::ContextMethod;
 
+Tensor rows_at(const Tensor& x_thd, const Tensor& index) {
+  return kernels::take_rows(x_thd.flatten(1), index).view({index.size(0), x_thd.size(1), x_thd.size(2)});
+}
+
 Tensor gathered_attention(Communicator& group, const Tensor& q, const Tensor& k, const Tensor& v, const SequenceView& view,
                           const AttentionOptions& options) {
-  const Tensor to_row = to_tensor(layout::inverse_permutation(view.context_order()));
+  const Tensor to_row = to_tensor(layout::inverse_permutation(view.context_order()), q.device());
   const auto whole_row = [&](const Tensor& x, const char* name) {
-    return gather_rows(group, x, view.context_lengths(), name).index_select(0, to_row);
+    return rows_at(gather_rows(group, x, view.context_lengths(), name), to_row);
   };
   // A run of queries is a document whose keys begin with the document that it belongs to and end with its own last token.
   std::vector<int64_t> keys, offsets{0}, key_offsets{0};
@@ -35,9 +40,9 @@ Tensor gathered_attention(Communicator& group, const Tensor& q, const Tensor& k,
     key_offsets.push_back(static_cast<int64_t>(keys.size()));
   }
   if (view.segments.empty()) offsets.push_back(0), key_offsets.push_back(0);  // a rank without tokens: a document without them
-  const Tensor index = to_tensor(keys);
-  return kernels::attention(q, whole_row(k, "keys").index_select(0, index), whole_row(v, "values").index_select(0, index),
-                            to_tensor(offsets), to_tensor(key_offsets), options)
+  const Tensor index = to_tensor(keys, q.device());
+  return kernels::attention(q, rows_at(whole_row(k, "keys"), index), rows_at(whole_row(v, "values"), index), to_tensor(offsets),
+                            to_tensor(key_offsets), options)
       .o_thd;
 }
 
@@ -69,29 +74,29 @@ Neighbours neighbours_of(const SequenceView& view, const std::vector<ContextPiec
 // All heads of own tokens ↔ the own share of the heads of the neighbours' tokens, in the order of their runs.
 class HeadExchange {
  public:
-  HeadExchange(Communicator& group, const Neighbours& all)
+  HeadExchange(Communicator& group, const Neighbours& all, at::Device device)
       : group_(group),
         ranks_(static_cast<int64_t>(all.rank_tokens.size())),
         own_tokens_(all.rank_tokens[static_cast<size_t>(group.rank() - all.first)]),
         own_rows_(static_cast<size_t>(group.size())),
         rows_(own_rows_),
-        order_(to_tensor(all.order)),
-        back_(to_tensor(layout::inverse_permutation(all.order))) {
+        order_(to_tensor(all.order, device)),
+        back_(to_tensor(layout::inverse_permutation(all.order), device)) {
     for (int64_t i = 0; i < ranks_; ++i) {
       own_rows_[static_cast<size_t>(all.first + i)] = own_tokens_;
       rows_[static_cast<size_t>(all.first + i)] = all.rank_tokens[static_cast<size_t>(i)];
     }
   }
   Tensor to_heads(const Tensor& x_thd, const char* name) const {
-    if (ranks_ == 1) return x_thd.index_select(0, order_);
+    if (ranks_ == 1) return rows_at(x_thd, order_);
     const int64_t heads = x_thd.size(1) / ranks_, channels = x_thd.size(2);
     const Tensor by_rank = x_thd.view({own_tokens_, ranks_, heads, channels}).transpose(0, 1).reshape({-1, heads, channels});
-    return exchange_rows(group_, by_rank, own_rows_, rows_, name).index_select(0, order_);
+    return rows_at(exchange_rows(group_, by_rank, own_rows_, rows_, name), order_);
   }
   Tensor to_tokens(const Tensor& x_nhd, const char* name) const {
-    if (ranks_ == 1) return x_nhd.index_select(0, back_);
+    if (ranks_ == 1) return rows_at(x_nhd, back_);
     const int64_t heads = x_nhd.size(1), channels = x_nhd.size(2);
-    const Tensor by_rank = exchange_rows(group_, x_nhd.index_select(0, back_), rows_, own_rows_, name);
+    const Tensor by_rank = exchange_rows(group_, rows_at(x_nhd, back_), rows_, own_rows_, name);
     return by_rank.view({ranks_, own_tokens_, heads, channels}).transpose(0, 1).reshape({own_tokens_, ranks_ * heads, channels});
   }
 
@@ -112,7 +117,7 @@ Tensor shared_attention(int64_t inner, Communicator& group, const Tensor& q, con
   for (int64_t i = 0; i < rounds; ++i) {
     ring.members.push_back({.rank = i * inner + place, .runs = neighbours_of(view, pieces, i * inner, inner).runs});
   }
-  const HeadExchange heads(group, neighbours_of(view, pieces, ring.own * inner, inner));
+  const HeadExchange heads(group, neighbours_of(view, pieces, ring.own * inner, inner), q.device());
   const Tensor of_q = heads.to_heads(q, "queries to heads"), of_k = heads.to_heads(k, "keys to heads"),
                of_v = heads.to_heads(v, "values to heads");
   const Tensor documents = to_tensor(view.layout.document_offsets);

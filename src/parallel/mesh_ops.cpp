@@ -54,10 +54,7 @@ Tensor MeshOps::embed(const Tensor& ids, const model::VocabularyShare& table, co
                       const SequenceView& view) {
   if (tensor_ranks() == 1) return local_.embed(ids, table, positions, view);
   const kernels::EmbeddingTable rows{table.weights.weight, table.weights.sinks.weight};
-  const Tensor here = ids.ge(table.first_row).logical_and(ids.lt(table.first_row + rows.value_vd.size(0))).nonzero().squeeze(1);
-  const Tensor mine = kernels::embedding(ids.index_select(0, here).sub(table.first_row), rows);
-  const Tensor partial = at::zeros({ids.size(0), mine.size(1)}, mine.options().requires_grad(false)).index_copy(0, here, mine);
-  const Tensor own = sum_to_own_tokens(partial, view);
+  const Tensor own = sum_to_own_tokens(kernels::embedding_of_share(ids, rows, table.first_row), view);
   if (positions == nullptr) return own;
   const auto of_own = view.positions_of_axis(0).subspan(static_cast<size_t>(view.own.begin), static_cast<size_t>(view.own.length));
   return own + kernels::embedding(to_tensor(of_own, ids.device()), *positions);
@@ -104,9 +101,9 @@ model::ExpertRows MeshOps::to_experts(const Tensor& rows, const std::vector<int6
     }
     per_expert.push_back(static_cast<int64_t>(order.size() - before));
   }
-  way->inverse = to_tensor(layout::inverse_permutation(order));
+  way->inverse = to_tensor(layout::inverse_permutation(order), rows.device());
   const Tensor arrived = exchange_rows(group, rows, way->sent, way->received, "rows to experts");
-  return {kernels::take_rows(arrived, to_tensor(order)), per_expert, way};
+  return {kernels::take_rows(arrived, to_tensor(order, rows.device())), per_expert, way};
 }
 
 Tensor MeshOps::from_experts(const Tensor& rows, const model::ExpertRows& sent) {

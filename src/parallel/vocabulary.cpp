@@ -20,8 +20,9 @@ Tensor vocabulary_loss(comm::Communicator& group, const Tensor& hidden, const mo
   const Tensor& weight = head.weights.weight;
   const kernels::GradientSink& sink = head.weights.sinks.weight;
   return kernels::differentiable("vocabulary_loss", {hidden, weight}, [&]() -> kernels::Recorded {
-    const Tensor row = labels.sub(head.first_row), here = row.ge(0).logical_and(row.lt(weight.size(0))).logical_and(labels.ge(0));
-    const Tensor own = row.masked_fill(here.logical_not(), -1);
+    // By arithmetic, which meta tensors know as well.
+    const Tensor row = labels.sub(head.first_row), here = row.ge(0).bitwise_and(row.lt(weight.size(0))).bitwise_and(labels.ge(0));
+    const Tensor own = row.add(1).mul(here).sub(1);
     const kernels::TokenLogits of_rank =
         kernels::token_logits({.hidden_td = hidden, .weight_vd = weight, .labels_t = own, .kept = head.weights.kept});
     const Tensor largest = reduced(group, of_rank.logsumexp_t, Reduction::kMax, "largest log-sum-exps");

@@ -24,7 +24,7 @@ TEST(RecipePresets, AreTheFilesOfTheFolder) {
   }
   EXPECT_EQ(files, compiled);
   EXPECT_THAT(compiled, testing::ElementsAre("first-run", "gpt2-124m", "hgrn2-1.3b", "hgrn2-small", "hybrid-bench", "linear-bench",
-                                             "llama-3-8b", "minimax-text-01"));
+                                             "llama-3-8b", "megascale-175b", "minimax-text-01"));
 }
 
 TEST(RecipePresets, FillTheModelSectionOnlyAndHoldTogether) {

@@ -125,7 +125,8 @@ Tensor apply(const Tensor& ids, const EmbeddingTable& table, const Tensor* posit
   const auto there = [&](const Tensor& x) { return x.is_cpu() ? to_device(x.contiguous(), device) : x.to(device).contiguous(); };
   const EmbeddingTable none, &second = position != nullptr ? *position : none;
   if (choice == ByDevice::kMeta) {
-    return meta_results({table.value_vd, second.value_vd}, {{{ids.size(0), table.value_vd.size(1)}, table.value_vd.scalar_type()}})[0];
+    return meta_results({table.value_vd, second.value_vd}, {{{ids.size(0), table.value_vd.size(1)}, table.value_vd.scalar_type()}},
+                        {table.sink, second.sink})[0];
   }
   return differentiable("embedding", {table.value_vd, second.value_vd}, [&]() -> Recorded {
     const Tensor rows = there(ids), position_rows = positions != nullptr ? there(*positions) : Tensor();
@@ -180,6 +181,13 @@ Tensor embedding(const Tensor& ids, const EmbeddingTable& table, const Tensor& p
                  .hint = "shorten the input, or use a model with rotary positions"});
   }
   return apply(ids, table, &positions, &position);
+}
+
+Tensor embedding_of_share(const Tensor& ids, const EmbeddingTable& share, int64_t first_row) {
+  if (share.value_vd.is_meta()) return embedding(ids, share);
+  const Tensor here = ids.ge(first_row).logical_and(ids.lt(first_row + share.value_vd.size(0))).nonzero().squeeze(1);
+  const Tensor mine = embedding(ids.index_select(0, here).sub(first_row), share);
+  return at::zeros({ids.size(0), mine.size(1)}, mine.options().requires_grad(false)).index_copy(0, here, mine);
 }
 
 }  // namespace longhaul::kernels

@@ -22,4 +22,7 @@ Tensor embedding(const Tensor& ids_t, const EmbeddingTable& table);
 // The same plus the rows positions_t [tokens] of `position`; a position outside it is a kUsage error.
 Tensor embedding(const Tensor& ids_t, const EmbeddingTable& table, const Tensor& positions_t, const EmbeddingTable& position);
 
+// Where several ranks share a table, and this one has the rows from first_row on: zeros for ids of others' rows, so that all ranks' results add up.
+Tensor embedding_of_share(const Tensor& ids_t, const EmbeddingTable& share, int64_t first_row);
+
 }  // namespace longhaul::kernels

@@ -271,7 +271,7 @@ Routing route(const Tensor& hidden, const Tensor& router, int64_t k, const Gradi
   if (choice == ByDevice::kMeta) {
     const ScalarType wide = router.scalar_type();
     const std::vector<Tensor> results =
-        meta_results({hidden}, {{{hidden.size(0), k}, wide}, {{sequences.count(), experts}, wide}, {{}, wide}});
+        meta_results({hidden}, {{{hidden.size(0), k}, wide}, {{sequences.count(), experts}, wide}, {{}, wide}}, {sink});
     const auto numbers = hidden.options().dtype(at::kLong).requires_grad(false);
     return {results[0], at::empty({hidden.size(0), k}, numbers), results[1], at::empty({sequences.count(), experts}, numbers), results[2]};
   }

@@ -108,7 +108,7 @@ Tensor linear_cross_entropy_sum(const Tensor& hidden, const Tensor& weight, cons
                                 const LinearCrossEntropyOptions& options, KeptPacked kept) {
   check_cross_entropy(hidden, weight, labels, options);
   if (sink.wanted()) check_cross_entropy_sink(sink.buffer(), weight);
-  if (hidden.is_meta()) return meta_results({hidden}, {scalar_of(hidden)})[0];
+  if (hidden.is_meta()) return meta_results({hidden}, {scalar_of(hidden)}, {sink})[0];
   const bool want_gradient = at::GradMode::is_enabled() && (hidden.requires_grad() || weight.requires_grad());
   return differentiable(kOp, {hidden, weight}, [&]() -> Recorded {
     const Labelled some = labelled(hidden, weight, labels, options, kept);

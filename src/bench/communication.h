@@ -1,0 +1,37 @@
+// Bytes that a rank sends for one layer, counted on ranks that are threads (comm::Traced), beside the formulas of the specifications: context parallelism
+// (long-context-parallelism.md A8) and experts (moe-parallel-folding.md §3.5). They must be equal, to the byte. And dry runs of published models on
+// published numbers of ranks (train/dry_run.h).
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "observe/table.h"
+#include "train/dry_run.h"
+
+namespace longhaul::bench {
+
+struct CountedBytes {
+  std::string method, pass;  // "ring attention, zig-zag", "forward"
+  std::string formula;
+  int64_t ranks = 0, tokens = 0;        // of the group, of its row
+  int64_t counted = 0, by_formula = 0;  // of the rank that sends most
+  bool equal() const { return counted == by_formula; }
+};
+
+std::vector<CountedBytes> count_communication();
+
+struct PublishedRun {
+  std::string name;
+  train::DryRunRequest request;
+};
+std::vector<PublishedRun> published_runs();
+
+nlohmann::ordered_json to_json(const CountedBytes& line);
+nlohmann::ordered_json to_json(const std::string& name, const train::DryRunRequest& request, const train::DryRun& run);
+observe::Table table_of(const std::vector<CountedBytes>& lines);
+observe::Table table_of(const std::string& name, const train::DryRunRequest& request, const train::DryRun& run);
+
+}  // namespace longhaul::bench

@@ -1,0 +1,81 @@
+#include "comm/meeting.h"
+
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+
+#include "comm/gloo_world.h"
+
+namespace longhaul::comm {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string rank_key(int64_t rank) { return fmt::format("rank/{}", rank); }
+
+// The first thing in which a rank differs from rank 0.
+std::optional<Failure> difference(const std::vector<std::string>& identities) {
+  const Json expected = Json::parse(identities.front());
+  for (size_t rank = 1; rank < identities.size(); ++rank) {
+    const Json found = Json::parse(identities[rank]);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      if (i < found.size() && found[i] == expected[i]) continue;
+      const auto name = expected[i].at(0).get<std::string>();
+      return Failure{.fields = {.code = ExitCode::kUsage,
+                                .what = fmt::format("rank {} has another {} than rank 0", rank, name),
+                                .expected = fmt::format("{} {} on all ranks", name, expected[i].at(1).get<std::string>()),
+                                .found = fmt::format("{} on rank {}", i < found.size() ? found[i].dump() : "none", rank),
+                                .hint = "start all ranks with the same program, recipe and data"}};
+    }
+  }
+  return std::nullopt;
+}
+
+Failure absent(Store& store, int64_t size, Timeout timeout) {
+  constexpr size_t kEnough = 20;
+  std::vector<int64_t> missing;
+  for (int64_t rank = 0; rank < size; ++rank) {
+    if (!store.has(rank_key(rank))) missing.push_back(rank);
+  }
+  const size_t count = missing.size();
+  if (count > kEnough) missing.resize(kEnough);
+  return {
+      .fields = {.code = ExitCode::kCommunication,
+                 .what = fmt::format("{} of {} ranks did not join", count, size),
+                 .expected = fmt::format("all of them within {:.0f} s", std::chrono::duration<double>(timeout).count()),
+                 .found = fmt::format("rank{} {}{} missing", count > 1 ? "s" : "", fmt::join(missing, ", "), count > kEnough ? ", …" : ""),
+                 .hint = "look at what these ranks said, or why their machines did not start them"}};
+}
+
+}  // namespace
+
+void announce(Store& store, int64_t rank, int64_t size, const std::string& identity) {
+  store.set(rank_key(rank), identity);
+  if (store.add("joined", 1) == size) store.set("all here", "");
+}
+
+std::optional<Failure> verdict(Store& store, int64_t rank, int64_t size, Timeout timeout) {
+  if (rank == 0) {
+    std::optional<Failure> failure;
+    if (store.wait_for("all here", timeout)) {
+      std::vector<std::string> keys;
+      for (int64_t each = 0; each < size; ++each) keys.push_back(rank_key(each));
+      failure = difference(store.get(keys));
+    } else {
+      failure = absent(store, size, timeout);
+    }
+    store.set("verdict", failure ? to_text(*failure) : "");
+    return failure;
+  }
+  if (store.wait_for("verdict", timeout + Timeout(10000))) {
+    const std::string word = store.get("verdict");
+    return word.empty() ? std::nullopt : std::optional(from_text(word));
+  }
+  return Failure{.fields = {.code = ExitCode::kCommunication,
+                            .what = "rank 0 did not say that all ranks are here",
+                            .expected = "its word in the store",
+                            .found = "nothing in time",
+                            .hint = "look at what rank 0 said"}};
+}
+
+}  // namespace longhaul::comm

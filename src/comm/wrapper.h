@@ -1,0 +1,49 @@
+// Wrapper: what goes around a communicator of any kind: Traced, Delayed, Faulty. A wrapper sees calls as they are, checked and numbered; the
+// groups that are split off are wrapped like the one they come from. Wrappers go around wrappers, in any order:
+//
+//   comm::Traced world(comm::borrowed(back_end), log);
+//   comm::Delayed slow(comm::borrowed(world), link);       // a trace of what leaves the delay, not of what enters it
+//
+// Priorities, timeouts and errors are those of what is wrapped. Threads as Communicator says.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace longhaul::comm {
+
+// A communicator whose owner lives longer than the wrapper.
+inline std::shared_ptr<Communicator> borrowed(Communicator& communicator) { return {std::shared_ptr<void>(), &communicator}; }
+
+// Where a group stands among those that it was split from.
+struct GroupPlace {
+  std::string path;                // "world/tp 3": the same on all its ranks, and no other group's
+  std::vector<int64_t> top_ranks;  // of its members, in their order: their ranks in the group that was wrapped first
+};
+
+class Wrapper : public Communicator {
+ public:
+  void abort(const std::string& reason) override { inner_->abort(reason); }
+  Work start(Call call) override { return inner_->start(std::move(call)); }
+  std::vector<std::unique_ptr<Communicator>> start_split(Call call) final;
+
+  const GroupPlace& place() const { return *place_; }
+
+ protected:
+  explicit Wrapper(std::shared_ptr<Communicator> inner);  // the first, around a whole world
+  Wrapper(std::shared_ptr<Communicator> inner, std::shared_ptr<const GroupPlace> place);
+  Communicator& inner() const { return *inner_; }
+
+  // A group that was split off this one, wrapped like it.
+  virtual std::unique_ptr<Communicator> around(std::shared_ptr<Communicator> group, std::shared_ptr<const GroupPlace> place) const = 0;
+  virtual std::vector<std::unique_ptr<Communicator>> split_inner(Call call) { return inner_->start_split(std::move(call)); }
+
+ private:
+  std::shared_ptr<Communicator> inner_;
+  std::shared_ptr<const GroupPlace> place_;
+};
+
+}  // namespace longhaul::comm
