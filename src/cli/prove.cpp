@@ -28,7 +28,7 @@ struct ProveArguments {
 
 nlohmann::ordered_json json_of(const train::Proof& proof) {
   nlohmann::ordered_json json = {
-      {"layout", proof.layout}, {"ranks", proof.ranks}, {"status", name_of(proof.status)}, {"reason", proof.reason}};
+      {"layout", proof.layout}, {"ranks", proof.ranks}, {"status", proof.status_name()}, {"reason", proof.reason}};
   if (proof.status != train::Proof::Status::kTried) return json;
   json["holds"] = proof.holds;
   json["worst"] = proof.worst;
@@ -39,7 +39,7 @@ nlohmann::ordered_json json_of(const train::Proof& proof) {
 }
 
 std::string result_of(const train::Proof& proof) {
-  if (proof.status != train::Proof::Status::kTried) return std::string(name_of(proof.status));
+  if (proof.status != train::Proof::Status::kTried) return std::string(proof.status_name());
   return proof.holds ? "equal" : "DIFFERS";
 }
 

@@ -300,7 +300,7 @@ class Prover {
 
 }  // namespace
 
-std::string_view name_of(Proof::Status status) {
+std::string_view Proof::status_name() const {
   constexpr std::string_view kNames[] = {"tried", "refused", "skipped"};
   return kNames[static_cast<size_t>(status)];
 }

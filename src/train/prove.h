@@ -31,9 +31,9 @@ struct Proof {
   std::string tensor;                // where `worst` is; of a failure the first one beyond the bound, in the order of the model
   std::string resumed_from;          // the layout whose checkpoint it went on from
   bool holds = true;
+
+  std::string_view status_name() const;  // "tried"
 };
-using longhaul::name_of;                         // of dtypes: the one below would hide it
-std::string_view name_of(Proof::Status status);  // "tried"
 
 inline constexpr double kProofBound = 1e-12, kProofBoundBf16 = 0.2, kProofBoundBf16Scalars = 0.02;
 
