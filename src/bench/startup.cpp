@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/launch.h"
+#include "base/network.h"
 #include "base/worker.h"
 #include "comm/meeting.h"
 #include "comm/wire.h"
