@@ -20,6 +20,9 @@ void GradientSink::add_together(const GradientSink& first, const GradientSink& s
     if (flow != nullptr && flow->phase != nullptr && flow->phase->postponed != nullptr) queue = flow->phase->postponed;
   }
   const auto whole = [product = std::move(product), first = flows[0], second = flows[1]] {
+    for (const GradientFlow* flow : {first, second}) {
+      if (flow != nullptr && flow->before_product) flow->before_product();
+    }
     product();
     if (first != nullptr) first->arrived();
     if (second != nullptr) second->arrived();

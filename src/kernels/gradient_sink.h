@@ -32,6 +32,7 @@ class GradientFlow {
   void arrived();
 
   const BackwardPhase* phase = nullptr;  // null: at once, and nobody wants to know
+  std::function<void()> before_product;  // called before each one is added: the buffer may have no memory yet
   std::function<void()> on_ready;        // called once a step, by the thread of the last product
 
  private:

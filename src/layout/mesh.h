@@ -103,6 +103,7 @@ struct MeshRank {
   Mesh mesh;
   int64_t rank = 0;
   PipelineOptions pipelined{};  // which stages of the model a rank of the pipeline has
+  int64_t zero = 0;             // what ranks that hold copies have a share of each instead: parallel.zero (layout/shares.h)
   int64_t coordinate(Axis axis) const { return mesh.coordinate(rank, axis); }
   Pipeline pipeline() const { return Pipeline(mesh.size(Axis::kPp), pipelined); }
   int64_t stage_of(int64_t chunk) const { return pipeline().stage_of({coordinate(Axis::kPp), chunk}); }

@@ -9,6 +9,7 @@
 #include "kernels/norm/op.h"
 #include "model/mixers.h"
 #include "model/norm.h"
+#include "model/watched.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::model {
@@ -68,10 +69,15 @@ Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Dev
   parameters_.allocate();
 }
 
+void Decoder::use_outside_layers() const {
+  if (ParameterWatch* watch = parameters_.watched_by()) watch->before_forward(-1);
+}
+
 bool Decoder::first(const Context& context) const { return stages_[static_cast<size_t>(context.chunk)].first; }
 bool Decoder::last(const Context& context) const { return stages_[static_cast<size_t>(context.chunk)].last; }
 
 VocabularyShare Decoder::share_of(Parameter& table) const {
+  use_outside_layers();
   return {.weights = {.weight = table.value, .sinks = {.weight = table.sink()}, .kept = table.kept()},
           .first_row = table.parts[0].held.offset[0]};
 }
@@ -108,9 +114,15 @@ void Decoder::run_layer(Context& context, Layer& layer, Stream& stream, const la
 }
 
 void Decoder::run_layers(Context& context, Stream& stream, const layout::SequenceView& view, const DecoderRows* rows) {
-  std::vector<Layer>& layers = stages_[static_cast<size_t>(context.chunk)].layers;
+  Stage& stage = stages_[static_cast<size_t>(context.chunk)];
+  std::vector<Layer>& layers = stage.layers;
   if (rows == nullptr) {
-    for (Layer& layer : layers) run_layer(context, layer, stream, view, nullptr);
+    for (size_t l = 0; l < layers.size(); ++l) {
+      const int64_t layer = stage.first_layer + static_cast<int64_t>(l);
+      begin_layer(parameters_.watched_by(), layer, {&stream.residual_td, &stream.branch_td});
+      run_layer(context, layers[l], stream, view, nullptr);
+      end_layer(parameters_.watched_by(), layer, {&stream.residual_td, &stream.branch_td});
+    }
     return;
   }
   LONGHAUL_ASSERT(view.layout.documents() == static_cast<int64_t>(rows->rows.size()), "{} sequences, {} documents", rows->rows.size(),
@@ -146,7 +158,10 @@ Tensor Decoder::layers(Context& context, const Tensor& hidden, const layout::Seq
   return out;
 }
 
-Tensor Decoder::normed(const Tensor& hidden) const { return norm_->forward(hidden); }
+Tensor Decoder::normed(const Tensor& hidden) const {
+  use_outside_layers();
+  return norm_->forward(hidden);
+}
 
 Tensor Decoder::hidden(Context& context, const Tensor& ids, const layout::SequenceView& view, const DecoderRows* rows) {
   Stream stream{.residual_td = embed(context, ids, view)};

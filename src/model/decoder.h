@@ -60,6 +60,7 @@ class Decoder {
   void run_layer(Context& context, Layer& layer, Stream& stream, const layout::SequenceView& view, const MixerRows* state) const;
   void run_layers(Context& context, Stream& stream, const layout::SequenceView& view, const DecoderRows* rows);
   VocabularyShare share_of(Parameter& table) const;
+  void use_outside_layers() const;  // their values are there
   double residual_factor() const { return config_.wiring == recipe::Wiring::kPostNorm ? config_.residual_alpha() : 1; }
   double branch_factor() const { return config_.wiring == recipe::Wiring::kPostNorm ? config_.beta : 1; }
 

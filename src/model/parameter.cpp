@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/memory_purpose.h"
 #include "kernels/by_device.h"
+#include "model/arena.h"
 #include "tensor/random_fill.h"
 
 namespace longhaul::model {
@@ -20,32 +20,23 @@ Tensor Parameter::part_of(const Tensor& storage, size_t i) const {
   return view.view(part.held.length);
 }
 
-Tensor Parameter::use() { return kernels::with_gradient_to(value, sink()); }
-
-namespace {
-
-// Tensors of these shapes in one flat tensor. Each counts its changes for itself (variable_data): autograd must not take a change of one for
-// a change of its neighbours.
-struct Flat {
-  Tensor all;
-  std::vector<Tensor> parts;
-};
-
-Flat flat(const std::vector<const std::vector<int64_t>*>& shapes, at::TensorOptions options) {
-  std::vector<int64_t> begins;
-  int64_t elements = 0;
-  for (const auto* shape : shapes) {
-    begins.push_back(elements);
-    elements += (layout::volume(*shape) + kArenaStep - 1) / kArenaStep * kArenaStep;
-  }
-  Flat result{at::zeros({elements}, options), {}};
-  for (size_t i = 0; i < shapes.size(); ++i) {
-    result.parts.push_back(result.all.narrow(0, begins[i], layout::volume(*shapes[i])).view(*shapes[i]).variable_data());
-  }
-  return result;
+layout::Range Parameter::own_run_of(size_t i) const {
+  const layout::Rectangle& slice = parts[i].slice;
+  int64_t begin = 0;
+  for (size_t d = 0; d < sizes.size(); ++d) begin = begin * sizes[d] + slice.offset[d];
+  const int64_t first = std::max(begin, own.begin), end = std::min(begin + slice.volume(), own.end());
+  return {std::clamp<int64_t>(first - own.begin, 0, own.length), std::max<int64_t>(0, end - first)};
 }
 
-}  // namespace
+Tensor Parameter::own_part_of(const Tensor& storage, size_t i) const {
+  const layout::Range run = own_run_of(i);
+  return storage.narrow(0, run.begin, run.length).view(parts[i].own.length);
+}
+
+Tensor Parameter::use() { return kernels::with_gradient_to(value, sink()); }
+
+ParameterSet::~ParameterSet() = default;
+ParameterSet::ParameterSet(ParameterSet&&) noexcept = default;
 
 ParameterSet::ParameterSet(std::vector<layout::ParameterSpec> specs, Precision precision, at::Device device, Use use,
                            layout::MeshRank place)
@@ -99,76 +90,9 @@ Parameter& ParameterSet::store(std::unique_ptr<Parameter> parameter) {
   return *parameters_.back();
 }
 
-Arena& ParameterSet::arena_of(Parameter& parameter) {
-  // An expert rank without an expert of this layer holds nothing here.
-  const layout::ParameterSpec spec = parameter.parts.empty() ? layout::ParameterSpec{} : parameter.parts[0].spec;
-  const std::string where = spec.layer < 0 ? "outside the layers" : fmt::format("layers.{}", spec.layer);
-  const std::string name = fmt::format("{} over {}{}{}", where, parameter.gradient_partial_over.text(),
-                                       spec.pipeline_ranks.size() > 1 ? " and stages" : "", layout::kept_wide(spec) ? ", wide" : "");
-  const auto found = std::ranges::find_if(arenas_, [&](const auto& arena) { return arena->name == name; });
-  if (found != arenas_.end()) return **found;
-  return *arenas_.emplace_back(std::make_unique<Arena>(Arena{.name = name}));
-}
-
-void ParameterSet::allocate() {
-  for (const layout::ParameterSpec& spec : specs_) {
-    LONGHAUL_ASSERT(places_.at(spec.tensor.name).taken, "no module holds parameter {}", spec.tensor.name);
-  }
-  for (const auto& parameter : parameters_) {
-    Arena& arena = arena_of(*parameter);
-    arena.parameters.push_back(parameter.get());
-    parameter->flow.phase = &progress_->phase;
-    parameter->flow.on_ready = [progress = progress_.get(), &arena] {
-      if (--arena.awaited == 0 && progress->ready) progress->ready(arena);
-    };
-  }
-  const MemoryPurposeScope scope(MemoryPurpose::kParameters);
-  for (const auto& arena : arenas_) {
-    std::vector<const std::vector<int64_t>*> shapes;
-    for (const Parameter* parameter : arena->parameters) shapes.push_back(&parameter->sizes);
-    const bool wide = !arena->parameters[0]->parts.empty() && layout::kept_wide(arena->parameters[0]->parts[0].spec);
-    Flat memory = flat(shapes, wide ? wide_options() : wide_options().dtype(precision_.compute));
-    arena->values = memory.all;
-    for (size_t i = 0; i < shapes.size(); ++i) arena->parameters[i]->value = memory.parts[i];
-  }
-  allocate_gradients();
-}
-
-void ParameterSet::allocate_gradients() {
-  const MemoryPurposeScope scope(MemoryPurpose::kGradients);
-  for (const auto& arena : arenas_) {
-    std::vector<const std::vector<int64_t>*> shapes;
-    std::vector<Parameter*> training;
-    for (Parameter* parameter : arena->parameters) {
-      parameter->grad = Tensor();
-      parameter->value.requires_grad_(!parameter->frozen);
-      if (parameter->frozen) continue;
-      training.push_back(parameter);
-      shapes.push_back(&parameter->sizes);
-    }
-    arena->gradients = Tensor();  // before the new memory is made
-    if (training.empty()) continue;
-    Flat memory = flat(shapes, at::TensorOptions().device(device_).dtype(precision_.main_gradient));
-    arena->gradients = memory.all;
-    for (size_t i = 0; i < training.size(); ++i) training[i]->grad = memory.parts[i];
-  }
-}
-
 void ParameterSet::freeze(const std::function<bool(const Parameter&)>& which) {
   for (const auto& parameter : parameters_) parameter->frozen = parameter->frozen || which(*parameter);
   allocate_gradients();
-}
-
-void ParameterSet::begin_step(std::function<void(Arena&)> ready) {
-  progress_->ready = std::move(ready);
-  progress_->phase.all_announced = false;
-  for (const auto& arena : arenas_) {
-    arena->awaited = 0;
-    for (Parameter* parameter : arena->parameters) {
-      parameter->flow.begin_step();
-      arena->awaited += parameter->trainable();
-    }
-  }
 }
 
 Parameter& ParameterSet::add_stacked(const std::string& storage_name, const std::vector<std::string>& names) {
@@ -218,7 +142,9 @@ void ParameterSet::initialise(uint64_t seed) {
   for (const auto& parameter : parameters_) {
     for (size_t i = 0; i < parameter->parts.size(); ++i) {
       const auto& spec = parameter->parts[i].spec;
-      Tensor view = parameter->part_of(parameter->value.detach(), i);
+      // What is cut over ranks has memory for the share only.
+      const bool whole = parameter->value.storage().nbytes() > 0 || parameter->value.numel() == 0;
+      Tensor view = whole ? parameter->part_of(parameter->value.detach(), i) : parameter->own_part_of(parameter->own_value, i);
       switch (spec.init.kind) {
         case layout::Init::Kind::kOnes:
           view.fill_(1);
@@ -228,17 +154,11 @@ void ParameterSet::initialise(uint64_t seed) {
           break;
         case layout::Init::Kind::kNormal:
           fill_normal(view, RandomStream(seed, "init/" + spec.tensor.name), spec.init.std, spec.tensor.global_shape,
-                      parameter->parts[i].held);
+                      whole ? parameter->parts[i].held : parameter->parts[i].own);
           break;
       }
     }
     parameter->written();
-  }
-}
-
-void ParameterSet::zero_gradients() {
-  for (const auto& arena : arenas_) {
-    if (arena->gradients.defined()) arena->gradients.zero_();
   }
 }
 

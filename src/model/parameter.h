@@ -9,6 +9,9 @@
 // Memory is made for whole arenas: what a layer's parameters, held by the same ranks, have of values lies together, and so do their
 // gradients. An arena is what is summed over ranks at once, and may be as soon as its last gradient of the step is there.
 //
+// Of what several ranks hold copies of each may have a share (ZeRO, layout/shares.h): a run of each arena, `own`, whose optimizer state it has
+// alone. Optimizers, norms and checkpoints see the own share of everything and nothing else; without ZeRO it is all.
+//
 //   parameters.begin_step([&](Arena& arena) { …start its reduction… });
 //   forward and backward of each micro-batch; before the last one goes backward: parameters.all_announced()
 //   parameters.end_step()
@@ -25,6 +28,7 @@
 #include "kernels/gradient_sink.h"
 #include "kernels/matmul/packed_weight.h"
 #include "layout/parameters.h"
+#include "layout/shares.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::model {
@@ -33,9 +37,11 @@ namespace longhaul::model {
 struct Part {
   layout::ParameterSpec spec;
   layout::Rectangle held;   // the box of the logical tensor that this rank has
-  layout::Rectangle slice;  // where it lies in `value`; same volume as `held`, in the same order
-  bool first_copy = true;   // no rank before this one holds the same box: it is counted, and written to checkpoints, here
-  // How each dimension of the logical tensor is cut: over which axes, and whether this rank is the first of those that differ in them only.
+  layout::Rectangle slice;  // where it lies in `value`; same volume as `held`, in the same order and without gaps
+  layout::Rectangle own{};  // of `held`, whole rows: this rank's share
+  bool first_copy = true;   // no rank before this one has the same share: it is counted, and written to checkpoints, here
+  // How each dimension of the logical tensor is cut into shares: over which axes, and whether this rank is the first of those that differ in
+  // them only.
   struct Cut {
     layout::AxisSet over;
     bool first = true;
@@ -56,6 +62,13 @@ struct Parameter {
   // A view of `storage` (value, grad, or anything shaped like them) shaped as part i's held box.
   Tensor part_of(const Tensor& storage, size_t i) const;
 
+  // This rank's share of it, without ZeRO all: a run of its elements, and views of that run. The views have memory at all times, which values
+  // and gradients that are cut over ranks do not.
+  layout::Range own;
+  Tensor own_value, own_grad;                                 // [own.length]
+  layout::Range own_run_of(size_t i) const;                   // where part i's share lies in them
+  Tensor own_part_of(const Tensor& storage, size_t i) const;  // a view of something like them, shaped as part i's own box
+
   // Whoever writes `value` says so.
   void written() { packed.written(++version); }
 
@@ -70,15 +83,19 @@ struct Parameter {
   Tensor use();
 };
 
-// Parameters of one layer whose gradients are summed over the same ranks.
-struct Arena {
-  std::string name;  // "layers.3 over dp"
-  std::vector<Parameter*> parameters;
-  Tensor values;        // flat, one after the other, each from a multiple of kArenaStep elements on; zeros between them
-  Tensor gradients;     // likewise, of those that train; undefined: none does
-  int64_t awaited = 0;  // gradients of this step that are not there yet
+// Who has to know when the parameters of a layer (-1: what is outside the layers) are used: where they are cut over ranks their values come
+// before, and their gradients leave after. Told by the Decoder, in the order of the passes.
+class ParameterWatch {
+ public:
+  virtual ~ParameterWatch() = default;
+  virtual void before_forward(int64_t layer) = 0;
+  virtual void after_forward(int64_t layer) = 0;
+  virtual bool follows_backward() const = 0;  // whether it wants to be told of the backward pass
+  virtual void before_backward(int64_t layer) = 0;
+  virtual void after_backward(int64_t layer) = 0;  // not of a layer whose input has no gradient
 };
-inline constexpr int64_t kArenaStep = 64;
+
+struct Arena;  // model/arena.h
 
 enum class Use { kTraining, kInference };  // inference: no gradients
 
@@ -86,6 +103,8 @@ enum class Use { kTraining, kInference };  // inference: no gradients
 // value.
 class ParameterSet {
  public:
+  ~ParameterSet();
+  ParameterSet(ParameterSet&&) noexcept;
   // What the rank `place` holds of `specs`, which are those of its stage (layout::parameters_of). Two specs of one name are a bug. A
   // parameter all of whose specs are not trainable is frozen from the start.
   ParameterSet(std::vector<layout::ParameterSpec> specs, Precision precision, at::Device device, Use use = Use::kTraining,
@@ -110,12 +129,16 @@ class ParameterSet {
   void initialise(uint64_t seed);
   void zero_gradients();
 
+  void watch(std::unique_ptr<ParameterWatch> by) { watch_ = std::move(by); }
+  ParameterWatch* watched_by() const { return watch_.get(); }  // null: one process
+
   // One step: `ready` is called for each arena whose gradients of the whole step are there, in the backward pass of the last micro-batch.
   void begin_step(std::function<void(Arena&)> ready);
   void all_announced() { progress_->phase.all_announced = true; }  // the last forward pass of the step is over
   void end_step() { progress_->phase.all_announced = false; }
   // From now on weight gradients are products that wait in `queue`; null: they are computed at once.
   void postpone_gradients(std::vector<std::function<void()>>* queue) { progress_->phase.postponed = queue; }
+  bool postpones() const { return progress_->phase.postponed != nullptr; }
 
   Parameter* holder_of(const std::string& logical_name, size_t* part = nullptr) const;  // null: unknown name
 
@@ -134,6 +157,7 @@ class ParameterSet {
   };
   Parameter& store(std::unique_ptr<Parameter> parameter);
   Arena& arena_of(Parameter& parameter);
+  void allocate_values(Arena& arena);
   void allocate_gradients();
 
   std::vector<layout::ParameterSpec> specs_;
@@ -145,6 +169,7 @@ class ParameterSet {
   std::vector<std::unique_ptr<Parameter>> parameters_;
   std::vector<std::unique_ptr<Arena>> arenas_;
   std::unique_ptr<Progress> progress_ = std::make_unique<Progress>();  // what the parameters' flows point to
+  std::unique_ptr<ParameterWatch> watch_;
 };
 
 }  // namespace longhaul::model

@@ -9,7 +9,6 @@
 #include "kernels/adamw/cuda_call.h"
 #include "kernels/dispatch.h"
 #include "kernels/matmul/tasks.h"
-#include "optim/runs.h"
 
 namespace longhaul::optim {
 namespace {
@@ -46,9 +45,9 @@ AdamW::AdamW(const recipe::OptimOptions& options, model::ParameterSet& set, Prec
   for (const auto& parameter : parameters()) {
     if (parameter->trainable()) require_implemented(precision, *parameter);
     on_cpu = on_cpu && parameter->value.device().is_cpu();
-    const auto moments = parameter->value.options().dtype(precision.state).requires_grad(false);
-    m_.push_back(parameter->trainable() ? at::zeros(parameter->value.sizes(), moments) : Tensor());
-    v_.push_back(parameter->trainable() ? at::zeros(parameter->value.sizes(), moments) : Tensor());
+    const auto moments = parameter->own_value.options().dtype(precision.state);
+    m_.push_back(parameter->trainable() ? at::zeros({parameter->own.length}, moments) : Tensor());
+    v_.push_back(parameter->trainable() ? at::zeros({parameter->own.length}, moments) : Tensor());
   }
   list_pieces();
   implementation_ = implementation != AdamwImplementation::kAutomatic ? implementation : choose(on_cpu);
@@ -73,17 +72,16 @@ void AdamW::list_pieces() {
   for (size_t p = 0; p < parameters().size(); ++p) {
     const model::Parameter& parameter = *parameters()[p];
     if (!parameter.trainable()) continue;
-    LONGHAUL_ASSERT(parameter.grad.is_contiguous(), "gradient of {} is not stored in row-major order", parameter.name);
     for (size_t part = 0; part < parameter.parts.size(); ++part) {
       const layout::ParameterSpec& spec = parameter.parts[part].spec;
-      for (const Run& run : runs_of(parameter, part)) {
-        const Piece piece{p, run.begin, run.length, spec.decay ? options_.weight_decay : 0, spec.lr_factor, spec.trainable};
-        // Neighbours that are treated alike are one piece: a layer's experts are a single run.
-        if (!pieces_.empty() && pieces_.back().like(piece) && pieces_.back().begin + pieces_.back().length == run.begin) {
-          pieces_.back().length += run.length;
-        } else {
-          pieces_.push_back(piece);
-        }
+      const layout::Range run = parameter.own_run_of(part);
+      if (run.length == 0) continue;
+      const Piece piece{p, run.begin, run.length, spec.decay ? options_.weight_decay : 0, spec.lr_factor, spec.trainable};
+      // Neighbours that are treated alike are one piece: a layer's experts are a single run.
+      if (!pieces_.empty() && pieces_.back().like(piece) && pieces_.back().begin + pieces_.back().length == run.begin) {
+        pieces_.back().length += run.length;
+      } else {
+        pieces_.push_back(piece);
       }
     }
   }
@@ -114,7 +112,7 @@ void AdamW::update_on_gpu(const StepSettings& settings) {
   for (const Piece& piece : pieces_) {
     const model::Parameter& parameter = *parameters()[piece.parameter];
     if (!piece.trainable) {
-      if (settings.zero_gradients) parameter.grad.view({-1}).narrow(0, piece.begin, piece.length).zero_();
+      if (settings.zero_gradients) parameter.own_grad.narrow(0, piece.begin, piece.length).zero_();
       continue;
     }
     const kernels::AdamwScalars own = scalars_of[piece.lr_factor] = scalars(settings, piece);
@@ -124,8 +122,8 @@ void AdamW::update_on_gpu(const StepSettings& settings) {
         {.master = at(master(piece.parameter)),
          .m = at(m_[piece.parameter]),
          .v = at(v_[piece.parameter]),
-         .gradient = at(parameter.grad),
-         .value = copied ? static_cast<kernels::cuda::Bf16*>(parameter.value.data_ptr()) + piece.begin : nullptr,
+         .gradient = at(parameter.own_grad),
+         .value = copied ? static_cast<kernels::cuda::Bf16*>(parameter.own_value.data_ptr()) + piece.begin : nullptr,
          .count = piece.length,
          .kept_weight = static_cast<float>(own.kept_weight)});
   }
@@ -199,26 +197,26 @@ void AdamW::update_piece(const Piece& piece, int64_t begin, int64_t length, cons
   if (!piece.trainable) {
     if (!own.zero_gradient) return;
     if (fp64)
-      std::fill_n(at(parameter.grad, double{}), length, 0.0);
+      std::fill_n(at(parameter.own_grad, double{}), length, 0.0);
     else
-      std::fill_n(at(parameter.grad, float{}), length, 0.0f);
+      std::fill_n(at(parameter.own_grad, float{}), length, 0.0f);
   } else if (fp64) {
-    loops.adamw_fp64(at(w, double{}), at(m, double{}), at(v, double{}), at(parameter.grad, double{}), length, own);
+    loops.adamw_fp64(at(w, double{}), at(m, double{}), at(v, double{}), at(parameter.own_grad, double{}), length, own);
   } else if (parameter.value.scalar_type() == at::kBFloat16) {
-    loops.adamw_bf16(at(w, float{}), at(m, float{}), at(v, float{}), at(parameter.grad, float{}), at(parameter.value, uint16_t{}), length,
-                     own);
+    loops.adamw_bf16(at(w, float{}), at(m, float{}), at(v, float{}), at(parameter.own_grad, float{}), at(parameter.own_value, uint16_t{}),
+                     length, own);
   } else {
-    loops.adamw_fp32(at(w, float{}), at(m, float{}), at(v, float{}), at(parameter.grad, float{}), length, own);
+    loops.adamw_fp32(at(w, float{}), at(m, float{}), at(v, float{}), at(parameter.own_grad, float{}), length, own);
   }
 }
 
 void AdamW::update_with_tensor_operations(const Piece& piece, const kernels::AdamwScalars& own) {
   const model::Parameter& parameter = *parameters()[piece.parameter];
-  const auto cut = [&](const Tensor& storage) { return storage.view({-1}).narrow(0, piece.begin, piece.length); };
-  const Tensor gradient = cut(parameter.grad);
+  const auto cut = [&](const Tensor& storage) { return storage.narrow(0, piece.begin, piece.length); };
+  const Tensor gradient = cut(parameter.own_grad);
   if (piece.trainable) {
     kernels::adamw_aten(cut(master(piece.parameter)), cut(m_[piece.parameter]), cut(v_[piece.parameter]), gradient,
-                        cut(parameter.value.detach()), own);
+                        cut(parameter.own_value), own);
   }
   if (own.zero_gradient) gradient.zero_();
 }

@@ -29,7 +29,7 @@ class AdamW final : public Optimizer {
   std::vector<StateTensor> state() override;
 
  private:
-  struct Piece {  // a run of elements of one parameter
+  struct Piece {  // a run of elements of this rank's share of one parameter
     size_t parameter = 0;
     int64_t begin = 0, length = 0;
     double weight_decay = 0, lr_factor = 1;
@@ -41,7 +41,7 @@ class AdamW final : public Optimizer {
   };
   struct Stretch {  // of a piece, what one thread does at a time
     const Piece* piece = nullptr;
-    int64_t begin = 0, length = 0;  // elements of the parameter
+    int64_t begin = 0, length = 0;  // elements of that share
     bool packs = false;             // whole rows, which are packed anew
   };
   void list_pieces();
@@ -57,7 +57,7 @@ class AdamW final : public Optimizer {
   void update_with_tensor_operations(const Piece& piece, const kernels::AdamwScalars& scalars);
 
   recipe::OptimOptions options_;
-  std::vector<Tensor> m_, v_;  // per parameter; undefined for frozen ones
+  std::vector<Tensor> m_, v_;  // per parameter, of the share; undefined for frozen ones
   std::vector<Piece> pieces_;
   AdamwImplementation implementation_ = AdamwImplementation::kFused;
 };

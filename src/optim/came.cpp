@@ -110,7 +110,7 @@ void Came::update(const StepSettings& settings) {
   for (size_t p = 0; p < parameters().size(); ++p) {
     if (!parameters()[p]->trainable()) continue;
     refresh_value(p);
-    if (settings.zero_gradients) parameters()[p]->grad.zero_();
+    if (settings.zero_gradients) parameters()[p]->own_grad.zero_();
   }
 }
 

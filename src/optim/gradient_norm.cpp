@@ -9,7 +9,6 @@
 #include "base/parallel.h"
 #include "kernels/adamw/cuda_call.h"
 #include "kernels/adamw/loops.h"
-#include "optim/runs.h"
 
 namespace longhaul::optim {
 namespace {
@@ -51,14 +50,13 @@ std::optional<double> norm_on_gpu(const model::ParameterSet& parameters) {
   Tensor any;
   for (const auto& parameter : parameters.all()) {
     if (!parameter->trainable()) continue;
-    if (parameter->grad.scalar_type() != at::kFloat || !kernels::refuse_cuda(parameter->grad, /*bf16_only=*/false).empty())
-      return std::nullopt;
-    any = parameter->grad;
+    const Tensor& gradient = parameter->own_grad;
+    if (gradient.scalar_type() != at::kFloat || !kernels::refuse_cuda(gradient, /*bf16_only=*/false).empty()) return std::nullopt;
+    any = gradient;
     for (size_t part = 0; part < parameter->parts.size(); ++part) {
       if (!parameter->parts[part].spec.trainable || !parameter->parts[part].first_copy) continue;
-      for (const Run& run : runs_of(*parameter, part)) {
-        tensors.push_back({.gradient = parameter->grad.data_ptr<float>() + run.begin, .count = run.length});
-      }
+      const layout::Range run = parameter->own_run_of(part);
+      if (run.length > 0) tensors.push_back({.gradient = gradient.data_ptr<float>() + run.begin, .count = run.length});
     }
   }
   if (tensors.empty()) return std::nullopt;
@@ -91,14 +89,14 @@ GradientNorm gradient_norm(const model::ParameterSet& parameters, double scale, 
     for (size_t part = 0; part < parameter->parts.size(); ++part) {
       const layout::ParameterSpec& spec = parameter->parts[part].spec;
       if (!spec.trainable || !parameter->parts[part].first_copy) continue;
-      if (!parameter->grad.device().is_cpu()) {
+      const Tensor& gradient = parameter->own_grad;
+      const layout::Range run = parameter->own_run_of(part);
+      if (!gradient.device().is_cpu()) {
         elsewhere.emplace_back(
-            names.size(), at::linalg_vector_norm(parameter->part_of(parameter->grad, part), 2, std::nullopt, false, at::kDouble).square());
+            names.size(), at::linalg_vector_norm(gradient.narrow(0, run.begin, run.length), 2, std::nullopt, false, at::kDouble).square());
       } else {
-        for (const Run& run : runs_of(*parameter, part)) {
-          for (int64_t at = 0; at < run.length; at += kBlock) {
-            blocks.push_back({&parameter->grad, run.begin + at, std::min(kBlock, run.length - at), names.size()});
-          }
+        for (int64_t at = 0; at < run.length; at += kBlock) {
+          blocks.push_back({&gradient, run.begin + at, std::min(kBlock, run.length - at), names.size()});
         }
       }
       names.push_back(&spec.tensor.name);

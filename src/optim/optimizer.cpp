@@ -16,7 +16,7 @@ namespace longhaul::optim {
 
 Optimizer::Optimizer(model::ParameterSet& parameters, Precision precision) : parameters_(parameters) {
   for (const auto& parameter : parameters_.all()) {
-    const Tensor value = parameter->value.detach();
+    const Tensor& value = parameter->own_value;
     const bool shared = !parameter->trainable() || value.scalar_type() == precision.master;
     masters_.push_back(shared ? value : at::empty_like(value, value.options().dtype(precision.master)));
   }
@@ -25,13 +25,13 @@ Optimizer::Optimizer(model::ParameterSet& parameters, Precision precision) : par
 
 void Optimizer::take_masters_from_values() {
   for (size_t i = 0; i < masters_.size(); ++i) {
-    const Tensor value = parameters()[i]->value.detach();
+    const Tensor& value = parameters()[i]->own_value;
     if (!masters_[i].is_alias_of(value)) masters_[i].copy_(value);
   }
 }
 
 void Optimizer::refresh_value(size_t parameter) const {
-  const Tensor value = parameters()[parameter]->value.detach();
+  const Tensor& value = parameters()[parameter]->own_value;
   if (!masters_[parameter].is_alias_of(value)) value.copy_(masters_[parameter]);
 }
 
@@ -49,7 +49,7 @@ std::vector<Shard> Optimizer::shards() const {
     if (!parameter.trainable()) continue;
     for (size_t part = 0; part < parameter.parts.size(); ++part) {
       if (!parameter.parts[part].spec.trainable) continue;
-      result.push_back({&parameter, part, parameter.part_of(masters_[p], part), parameter.part_of(parameter.grad, part)});
+      result.push_back({&parameter, part, parameter.own_part_of(masters_[p], part), parameter.own_part_of(parameter.own_grad, part)});
     }
   }
   return result;
@@ -73,10 +73,10 @@ void Optimizer::step(const StepSettings& settings, const Reducer& reduce) {
   ++steps_;
 }
 
-void Optimizer::append_state(std::vector<StateTensor>& to, size_t parameter, const std::string& kind, const Tensor& like_value) const {
+void Optimizer::append_state(std::vector<StateTensor>& to, size_t parameter, const std::string& kind, const Tensor& like_own) const {
   const model::Parameter& holder = *parameters()[parameter];
   for (size_t part = 0; part < holder.parts.size(); ++part) {
-    to.push_back(state_of_part(holder, part, kind, holder.part_of(like_value, part)));
+    to.push_back(state_of_part(holder, part, kind, holder.own_part_of(like_own, part)));
   }
 }
 

@@ -5,7 +5,8 @@
 //
 // An optimizer of matrices works on shards(), one for each logical tensor that trains; one that works element by element may walk the
 // parameters' storages instead, where neighbours lie together. State has shapes of its own and is shown by logical tensor. Where the master
-// has the dtype of the value, the value is the master: no second copy. Not thread-safe: one optimizer, one trainer.
+// has the dtype of the value, the value is the master: no second copy. Of everything it has this rank's share (model::Parameter::own), and
+// writes that share of the values; whoever cuts them brings the others (parallel::Ranks::share_values). Not thread-safe: one optimizer, one trainer.
 #pragma once
 
 #include <cstdint>
@@ -57,10 +58,10 @@ class Optimizer {
   Optimizer(model::ParameterSet& parameters, Precision precision);
   void add_phase(Phase phase) { phases_.push_back(std::move(phase)); }
   const std::vector<std::unique_ptr<model::Parameter>>& parameters() const { return parameters_.all(); }
-  Tensor& master(size_t parameter) { return masters_[parameter]; }  // of parameters()[parameter], shaped like its value
+  Tensor& master(size_t parameter) { return masters_[parameter]; }  // of parameters()[parameter], shaped like its own_value
   std::vector<Shard> shards() const;                                // of all logical tensors that train, in their order
   int64_t next_step() const { return steps_ + 1; }                  // t inside a step
-  void append_state(std::vector<StateTensor>& to, size_t parameter, const std::string& kind, const Tensor& like_value) const;
+  void append_state(std::vector<StateTensor>& to, size_t parameter, const std::string& kind, const Tensor& like_own) const;
   void refresh_value(size_t parameter) const;  // the working copy becomes the rounding of the master
 
  private:

@@ -13,7 +13,7 @@ layout::AxisSet Shard::cut() const {
 StateTensor state_of_part(const model::Parameter& parameter, size_t part, const std::string& kind, const Tensor& shaped_as_box) {
   const model::Part& of = parameter.parts[part];
   const layout::LogicalTensor& tensor = of.spec.tensor;
-  return {tensor.name, kind, tensor.global_shape, of.held, of.first_copy, shaped_as_box};
+  return {tensor.name, kind, tensor.global_shape, of.own, of.first_copy, shaped_as_box};
 }
 
 StateTensor state_along(const Shard& shard, size_t dimension, const std::string& kind, const Tensor& vector) {

@@ -1,4 +1,4 @@
-// Shard: what this rank holds of one logical tensor that trains, as an optimizer sees it: matrices by themselves, whatever lies fused in
+// Shard: this rank's share of one logical tensor that trains, as an optimizer sees it: matrices by themselves, whatever lies fused in
 // memory, and along each dimension the axes of the mesh over which it is cut, which is what a sum along that dimension goes over.
 // Partials: such sums of all tensors, reduced together.
 #pragma once
@@ -14,7 +14,7 @@ namespace longhaul::optim {
 struct Shard {
   model::Parameter* parameter = nullptr;
   size_t part = 0;
-  Tensor master, gradient;  // shaped as the held box; written in place
+  Tensor master, gradient;  // shaped as the own box; written in place
 
   const model::Part& of() const { return parameter->parts[part]; }
   const layout::ParameterSpec& spec() const { return of().spec; }

@@ -29,7 +29,8 @@ void require_stages(const recipe::ModelConfig& model, const layout::Mesh& mesh) 
 Arrangement arrangement_of(const recipe::ParallelOptions& options, int64_t world) {
   return {.mesh = {world, {.pp = options.pp, .cp = options.cp, .tp = options.tp, .ep = options.ep, .etp = options.etp}},
           .context = options.context,
-          .pipeline = options.pipeline};
+          .pipeline = options.pipeline,
+          .zero = options.zero};
 }
 
 void require_possible(const recipe::ModelConfig& model, const Arrangement& arrangement) {

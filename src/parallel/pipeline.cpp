@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "base/error.h"
 #include "base/memory_purpose.h"
@@ -21,6 +22,7 @@ struct Visit {
   Tensor entering, leaving;  // hidden states, until their gradient is taken; leaving: with the graph of the stage behind it
   Tensor gradient;           // of what leaves
   std::vector<std::function<void()>> weights;  // products that wait for backward_weight
+  std::vector<int64_t> layers;                 // whose gradients leave behind these
 };
 
 class Executor {
@@ -30,6 +32,7 @@ class Executor {
         ranks_(ranks),
         parameters_(parameters),
         calls_(calls),
+        sharding_(ranks.sharding_of(parameters)),
         rank_(ranks.place().coordinate(layout::Axis::kPp)),
         list_(schedule.ranks[static_cast<size_t>(rank_)]) {}
 
@@ -54,11 +57,13 @@ class Executor {
       case Pass::kForward:
         return forward(action);
       case Pass::kBackward:
-        return backward(action);
+        backward(action);
+        return sum_layers(action);
       case Pass::kBackwardInput:
         return backward_input(action);
       case Pass::kBackwardWeight:
-        return backward_weight(action);
+        backward_weight(action);
+        return sum_layers(action);
       case Pass::kStartReceive:
         return start_receive(action);
       case Pass::kStartSend:
@@ -98,6 +103,11 @@ class Executor {
     }
     if (visit.leaving.requires_grad()) visit.leaving.backward(visit.gradient);
     visit.leaving = visit.gradient = Tensor();
+    if (sharding_ != nullptr) visit.layers = sharding_->left_open();
+  }
+
+  void sum_layers(const Action& action) {
+    if (sharding_ != nullptr) sharding_->sum_layers(std::exchange(visits_.at(key_of(action)).layers, {}));
   }
 
   void backward_input(const Action& action) {
@@ -152,6 +162,7 @@ class Executor {
   const Ranks& ranks_;
   model::ParameterSet& parameters_;
   const StageCalls& calls_;
+  Sharding* sharding_;  // null: copies are whole
   int64_t rank_;
   const std::vector<Action>& list_;
   std::map<Key, Visit> visits_;

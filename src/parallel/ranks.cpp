@@ -12,16 +12,18 @@ namespace longhaul::parallel {
 
 using comm::Reduction;
 using layout::Axis;
+using layout::AxisSet;
 
 Ranks::Ranks() : ops_(std::make_unique<model::LocalOps>()) {}
 
 Ranks::Ranks(comm::Communicator& world, const Arrangement& arrangement)
-    : place_{arrangement.mesh, world.rank(), arrangement.pipeline},
+    : place_{arrangement.mesh, world.rank(), arrangement.pipeline, arrangement.zero},
       context_(arrangement.context),
       groups_(std::make_unique<MeshGroups>(world, arrangement.mesh)),
       ops_(std::make_unique<MeshOps>(*groups_, arrangement.context)) {
   const layout::Mesh& mesh = arrangement.mesh;
   LONGHAUL_ASSERT(mesh.size(Axis::kEtp) == 1, "tensors of an expert cut over {} ranks", mesh.size(Axis::kEtp));
+  if (arrangement.zero > 0) values_ = std::make_unique<MeshGroups>(world, mesh);
   if (const int64_t stages = mesh.size(Axis::kPp); stages > 1) {
     layout::GroupKind same{.name = "pp gradients", .groups = {std::vector<int64_t>(static_cast<size_t>(stages))}};
     std::iota(same.groups[0].begin(), same.groups[0].end(), int64_t{0});
@@ -30,6 +32,20 @@ Ranks::Ranks(comm::Communicator& world, const Arrangement& arrangement)
 }
 
 Ranks::~Ranks() = default;
+
+Sharding* Ranks::sharding_of(model::ParameterSet& parameters) const {
+  if (values_ == nullptr) return nullptr;
+  if (parameters.watched_by() == nullptr) {
+    parameters.watch(std::make_unique<Sharding>(
+        parameters, [this](AxisSet over) -> comm::Communicator& { return values_->over(over); },
+        [this](AxisSet over) -> comm::Communicator& { return groups_->over(over); }));
+  }
+  return static_cast<Sharding*>(parameters.watched_by());
+}
+
+void Ranks::share_values(model::ParameterSet& parameters) const {
+  if (Sharding* sharding = sharding_of(parameters)) sharding->share_values();
+}
 
 layout::RowShare Ranks::share() const {
   return {.context_ranks = place_.mesh.size(Axis::kCp),
@@ -44,11 +60,11 @@ void Ranks::begin_step(model::ParameterSet& parameters) {
   started_ = 0;
   if (groups_ == nullptr) return parameters.begin_step({});
   for (auto arena = parameters.arenas().rbegin(); arena != parameters.arenas().rend(); ++arena) {
-    if ((*arena)->gradients.defined() && (*arena)->gradients.numel() > 0) sums_.push_back({.arena = arena->get()});
+    if ((*arena)->trains() && !(*arena)->gradients_come) sums_.push_back({.arena = arena->get()});
   }
   parameters.begin_step([this](const model::Arena& arena) {
     const auto sum = std::ranges::find(sums_, &arena, &Sum::arena);
-    if (sum == sums_.end()) return;  // it holds nothing here
+    if (sum == sums_.end()) return;  // it holds nothing here, or its gradients leave after each backward pass
     sum->ready = true;
     start_sums();
   });
@@ -57,8 +73,11 @@ void Ranks::begin_step(model::ParameterSet& parameters) {
 void Ranks::start_sums() {
   for (; started_ < sums_.size() && sums_[started_].ready; ++started_) {
     Sum& sum = sums_[started_];
-    sum.work = groups_->over(sum.arena->parameters[0]->gradient_partial_over)
-                   .all_reduce(sum.arena->gradients, Reduction::kSum, {.name = "gradients of " + sum.arena->name});
+    const model::Arena& arena = *sum.arena;
+    comm::Communicator& copies = groups_->over(arena.copies());
+    const comm::CallOptions options{.name = "gradients of " + arena.name};
+    sum.work = arena.cut() ? copies.reduce_scatter(arena.gradients, arena.own_gradients, Reduction::kSum, options, arena.gradient_shares)
+                           : copies.all_reduce(arena.gradients, Reduction::kSum, options);
   }
 }
 
@@ -68,7 +87,11 @@ void Ranks::sum_gradients(model::ParameterSet& parameters) {
   const at::NoGradGuard no_gradient;
   for (Sum& sum : sums_) sum.ready = true;
   start_sums();
-  for (Sum& sum : sums_) sum.work.wait();
+  for (Sum& sum : sums_) {
+    sum.work.wait();
+    sum.arena->zero_others();
+  }
+  if (Sharding* sharding = sharding_of(parameters)) sharding->end_step();
   if (place_.mesh.size(Axis::kPp) > 1) sum_over_pipeline(parameters);
 }
 
@@ -86,15 +109,15 @@ void Ranks::sum_over_pipeline(model::ParameterSet& parameters) const {
     std::vector<Tensor> gradients;
     std::vector<comm::Transfer> transfers;
     for (const int64_t rank : parameter->parts[0].spec.pipeline_ranks) {
-      gradients.push_back(rank == pipeline.rank() ? parameter->grad : at::empty_like(parameter->grad));
+      gradients.push_back(rank == pipeline.rank() ? parameter->own_grad : at::empty_like(parameter->own_grad));
       if (rank == pipeline.rank()) continue;
-      transfers.push_back(comm::send_to(rank, parameter->grad));
+      transfers.push_back(comm::send_to(rank, parameter->own_grad));
       transfers.push_back(comm::receive_from(rank, gradients.back()));
     }
     pipeline.exchange(std::move(transfers), {.name = "gradient of " + name}).wait();
     Tensor sum = gradients[0].clone();
     for (size_t i = 1; i < gradients.size(); ++i) sum.add_(gradients[i]);
-    parameter->grad.copy_(sum);
+    parameter->own_grad.copy_(sum);
   }
 }
 

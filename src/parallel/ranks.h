@@ -8,6 +8,7 @@
 #include "model/parameter.h"
 #include "parallel/arrangement.h"
 #include "parallel/mesh_ops.h"
+#include "parallel/sharding.h"
 
 namespace longhaul::parallel {
 
@@ -24,11 +25,15 @@ class Ranks {
   comm::Communicator& stage_gradients() const { return *stage_gradients_; }  // the ranks of a pipeline, on the way back
   layout::RowShare share() const;                                            // of a row of this rank's replica
 
-  // Gradients of a step become those of all ranks together, on every rank that holds a copy. begin_step before the first forward pass: sums
+  // Gradients of a step become those of all ranks together, on every rank that holds a copy, or each rank's share of them. begin_step before the first forward pass: sums
   // of arenas start in the last backward pass, each when its gradients are there, behind those of later layers on every rank; sum_gradients
   // after it starts the rest and waits for all.
   void begin_step(model::ParameterSet& parameters);
   void sum_gradients(model::ParameterSet& parameters);
+
+  // Behind the optimizer, or a checkpoint that was read: what it wrote of values, the shares of this rank, comes to all that hold copies.
+  void share_values(model::ParameterSet& parameters) const;
+  Sharding* sharding_of(model::ParameterSet& parameters) const;  // null: copies are whole
 
   void sum(const Tensor& numbers, const std::string& name) const;   // in place, over all ranks; `name` says of what, as in comm::CallOptions
   void sum_over(layout::AxisSet axes, const Tensor& numbers) const;  // likewise, over those that differ in these axes only
@@ -45,12 +50,12 @@ class Ranks {
 
   layout::MeshRank place_;
   recipe::ContextOptions context_;
-  std::unique_ptr<MeshGroups> groups_;
+  std::unique_ptr<MeshGroups> groups_, values_;  // values_: to gather them; null: copies are whole
   std::unique_ptr<comm::Communicator> stage_gradients_;
   std::unique_ptr<model::ParallelOps> ops_;
   // Of the step that goes on. All ranks start sums in the same order, the last arena's first, whatever order gradients come in.
   struct Sum {
-    const model::Arena* arena = nullptr;
+    model::Arena* arena = nullptr;
     bool ready = false;
     comm::Work work;
   };

@@ -48,6 +48,13 @@ void declare(OptionSet& set, ParallelOptions& parallel) {
   ranks("parallel.ep", parallel.ep, "Expert parallelism: ranks that share the experts; they are ranks of the other kinds too.");
   ranks("parallel.etp", parallel.etp, "Expert tensor parallelism: ranks that share the tensors of each expert.");
   set.add(
+         "parallel.zero", parallel.zero,
+         "What each of the ranks that hold copies of a tensor keeps a share of: nothing (0), optimizer state and masters (1), gradients too "
+         "(2), weights too (3).")
+      .at_least(0)
+      .at_most(3)
+      .may_change();
+  set.add(
          "parallel.context", parallel.context.softmax,
          "How context ranks share softmax attention: keys and values go round (ring), are gathered (all-gather), heads are dealt out instead of "
          "tokens (ulysses), or heads among neighbours and a ring of these (two-level).")

@@ -50,6 +50,7 @@ struct ParallelOptions {
   int64_t cp = 1;             // context: tokens of a sequence
   int64_t ep = 1;             // experts, over ranks that data, context and tensor parallelism have
   int64_t etp = 1;            // tensors of one expert
+  int64_t zero = 0;           // of ranks that hold copies each keeps a share: 1 of optimizer state, 2 of gradients too, 3 of weights too
   ContextOptions context;
   PipelineOptions pipeline;
   int64_t needed() const;  // the fewest ranks on which these sizes fit: pp times a common multiple of cp·tp and ep·etp

@@ -34,14 +34,17 @@ struct Seen {
   std::vector<Held> gradients, parameters;
 };
 
+// Of what the ranks cut each keeps a share of gradients, and at stage 3 of values.
 std::vector<Held> held_of(const model::ParameterSet& parameters, bool gradients) {
   std::vector<Held> result;
+  const bool shares = gradients || parameters.place().zero >= 3;
   for (const auto& parameter : parameters.all()) {
     if (gradients && !parameter->trainable()) continue;
     for (size_t i = 0; i < parameter->parts.size(); ++i) {
-      const Tensor storage = gradients ? parameter->grad : parameter->value.detach();
-      result.push_back(
-          {parameter->parts[i].spec.tensor.name, parameter->parts[i].held, parameter->part_of(storage, i).to(at::kDouble).clone()});
+      const model::Part& part = parameter->parts[i];
+      const Tensor found = shares ? parameter->own_part_of(gradients ? parameter->own_grad : parameter->own_value, i)
+                                  : parameter->part_of(parameter->value.detach(), i);
+      result.push_back({part.spec.tensor.name, shares ? part.own : part.held, found.to(at::kDouble).clone()});
     }
   }
   return result;
@@ -80,6 +83,8 @@ class ProofRun {
         run_step(task_, *optimizer_, ranks_, step, {.lr = 1e-2, .clip_norm = 1.0, .seed = kProofSeed, .with_gradients = look});
     seen.losses.push_back(result.loss);
     seen.norms.push_back(result.gradient_norm);
+    parallel::Sharding* const sharding = ranks_.sharding_of(task_.parameters());
+    if (sharding != nullptr && ranks_.place().zero < 3) sharding->gather_values();
     seen.parameters = held_of(task_.parameters(), false);
   }
   void save(const ProofCheckpoint& checkpoint) {
@@ -95,6 +100,7 @@ class ProofRun {
   void resume(const ProofCheckpoint& checkpoint) {
     const std::string name = storage::CheckpointName{.step = kSavedStep, .generation = 1}.text();
     checkpoint::load_training_state(storage::Checkpoint::open(files_, checkpoint.folder / name), providers_, ranks_.world());
+    ranks_.share_values(task_.parameters());
   }
   Seen seen;
 

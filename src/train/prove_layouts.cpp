@@ -39,6 +39,7 @@ std::vector<std::string> values_of() {
 
 bool has_context_ranks(const ParallelOptions& parallel) { return parallel.cp > 1; }
 bool has_stages(const ParallelOptions& parallel) { return parallel.pp > 1; }
+bool has_copies(const ParallelOptions& parallel) { return parallel.world() > parallel.pp; }
 
 const std::vector<Choice>& choices() {
   using namespace recipe;
@@ -58,6 +59,8 @@ const std::vector<Choice>& choices() {
          l.parallel.pipeline.chunks = l.parallel.pipeline.schedule == PipelineSchedule::kInterleaved ? 2 : 1;
        },
        [](const ProofLayout& l) { return static_cast<size_t>(l.parallel.pipeline.schedule); }},
+      {"parallel.zero", {"0", "1", "2", "3"}, has_copies, [](ProofLayout& l, size_t v) { l.parallel.zero = static_cast<int64_t>(v); },
+       [](const ProofLayout& l) { return static_cast<size_t>(l.parallel.zero); }},
       {"documents", {"packed", "whole rows"}, nullptr, [](ProofLayout& l, size_t v) { l.packed = v == 0; },
        [](const ProofLayout& l) { return static_cast<size_t>(!l.packed); }},
   };
@@ -200,6 +203,7 @@ ProofLayout proof_layout(ParallelOptions parallel, bool packed) {
   }
   if (of.ep > 1) add(fmt::format("ep{}", of.ep));
   if (of.etp > 1) add(fmt::format("etp{}", of.etp));
+  if (of.zero > 0) add(fmt::format("zero{}", of.zero));
   if (layout.name.empty()) add("one");
   if (!packed) add("rows");
   return layout;
@@ -230,6 +234,16 @@ std::vector<ProofLayout> proof_layouts(const ParallelOptions& own) {
            {.ep = 2},
            {.ranks = 4, .tp = 2}}) {
     layouts.push_back(proof_layout(each));
+  }
+  for (const int64_t zero : {1, 2, 3}) {
+    for (const ParallelOptions& each : std::vector<ParallelOptions>{{.ranks = 2, .zero = zero},
+                                                                    {.ranks = 4, .zero = zero},
+                                                                    {.cp = 2, .zero = zero},
+                                                                    {.ranks = 4, .tp = 2, .zero = zero},
+                                                                    {.ranks = 4, .ep = 2, .zero = zero},
+                                                                    {.ranks = 4, .pp = 2, .zero = zero, .pipeline = {.schedule = kZbH1}}}) {
+      layouts.push_back(proof_layout(each));
+    }
   }
   const ProofLayout named = proof_layout(own);
   if (own.world() > 1 && std::ranges::find(layouts, named.name, &ProofLayout::name) == layouts.end()) layouts.push_back(named);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/progress.h"
+#include "model/arena.h"
 #include "observe/table.h"
 
 namespace longhaul::train {
@@ -37,8 +38,9 @@ Holding holding_of(const model::ParameterSet& parameters, optim::Optimizer& opti
     if (place.mesh.size(parameter->gradient_partial_over) > 1) held.summed += static_cast<int64_t>(parameter->grad.nbytes());
   }
   for (const auto& arena : parameters.arenas()) {
-    held.weights += static_cast<int64_t>(arena->values.nbytes());
-    if (arena->gradients.defined()) held.gradients += static_cast<int64_t>(arena->gradients.nbytes());
+    held.weights += static_cast<int64_t>(arena->values_come ? arena->own_values.nbytes() : arena->values.nbytes());
+    if (!arena->trains()) continue;
+    held.gradients += static_cast<int64_t>(arena->gradients_come ? arena->own_gradients.nbytes() : arena->gradients.nbytes());
   }
   for (const optim::StateTensor& tensor : optimizer.state()) held.optimizer += static_cast<int64_t>(tensor.view.nbytes());
   return held;

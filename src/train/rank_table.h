@@ -10,11 +10,12 @@
 
 namespace longhaul::train {
 
-// Of one rank, in bytes but for `values`.
+// Of one rank, in bytes but for `values`. What comes for the passes of a layer and goes (parallel.zero) is not counted.
 struct Holding {
   int64_t values = 0;  // parameters
   int64_t weights = 0, gradients = 0, optimizer = 0;
-  int64_t summed = 0;  // gradients that it hands to the sum over ranks that hold copies, once a step
+  int64_t summed =
+      0;  // gradients that it hands to the sum over ranks that hold copies, once a step; of layers from stage 2 of parallel.zero on for each micro-batch
   bool operator==(const Holding&) const = default;
 };
 

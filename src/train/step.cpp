@@ -82,6 +82,7 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   }
   optimizer.step({.lr = options.lr, .gradient_scale = scale * optim::clip_factor(norm.norm, options.clip_norm), .zero_gradients = true},
                  [&](layout::AxisSet over, const Tensor& sums) { ranks.sum_over(over, sums); });
+  ranks.share_values(task.parameters());
   return result;
 }
 

@@ -112,6 +112,7 @@ Resumed Trainer::resume() {
   recipe::refuse_changed(earlier, options_.recipe);
   task_.require_same_data(saved.data_position, saved.step + 1);
   checkpoint::load_training_state(*newest, state_, ranks_.world());
+  ranks_.share_values(task_.parameters());
   step_ = saved_step_ = parent_step_ = saved.step;
   const bool first = ranks_.place().rank == 0;  // its events are those of the run
   if (step_ >= train().steps) judged_ = ranks_.most(first && ended_at(events_.path(), step_) ? 1 : 0) == 1;

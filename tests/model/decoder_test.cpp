@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "model/arena.h"
 #include "model/state.h"
 #include "support/models.h"
 

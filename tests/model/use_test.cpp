@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "model/arena.h"
 #include "model/state.h"
 #include "support/models.h"
 #include "tensor/cpu_allocator.h"

@@ -153,17 +153,25 @@ TEST(Came, ShardedEqualsWhole) {
     std::map<std::string, Tensor> whole;
     for (const Held& each : trained(dtype, {}, alone).held) whole[each.state.kind + " " + each.state.name] = each.copy;
     ASSERT_EQ(whole.at("row_mean columns").sizes(), at::IntArrayRef({4}));
-    const std::pair<int64_t, layout::MeshShape> meshes[] = {{2, {.tp = 2}}, {4, {.tp = 4}}, {2, {.ep = 2}}, {4, {.tp = 2, .ep = 2}}};
-    for (const auto& [world, shape] : meshes) {
+    struct Case {
+      int64_t world;
+      layout::MeshShape shape;
+      int64_t zero;
+      int reductions;  // of a step: one for each phase and set of axes, whatever the number of tensors
+    };
+    const Case cases[] = {{2, {.tp = 2}, 0, 3},  {4, {.tp = 4}, 0, 3}, {2, {.ep = 2}, 0, 0}, {4, {.tp = 2, .ep = 2}, 0, 3},
+                          {2, {}, 1, 6},         {3, {}, 1, 6},        {7, {}, 1, 6},        {4, {.cp = 2}, 1, 6},
+                          {4, {.tp = 2}, 1, 10}, {4, {.ep = 2}, 1, 6}};
+    for (const auto& [world, shape, zero, reductions] : cases) {
       const layout::Mesh mesh(world, shape);
       std::vector<Trained> ranks(static_cast<size_t>(world));
       comm::run_ranks(world, [&](comm::Communicator& communicator) {
-        parallel::Ranks own(communicator, {.mesh = mesh});
+        parallel::Ranks own(communicator, {.mesh = mesh, .zero = zero});
         ranks[static_cast<size_t>(communicator.rank())] = trained(dtype, own.place(), own);
       });
       std::map<std::string, int64_t> counted;  // elements of first copies
       for (const Trained& rank : ranks) {
-        EXPECT_EQ(rank.reductions, shape.tp > 1 ? 3 : 0) << "one for each phase, whatever the number of tensors";
+        EXPECT_EQ(rank.reductions, reductions) << "world " << world << ", zero " << zero;
         for (const Held& each : rank.held) {
           const std::string name = each.state.kind + " " + each.state.name;
           Tensor expected = whole.at(name);
@@ -172,12 +180,12 @@ TEST(Came, ShardedEqualsWhole) {
             expected = expected.narrow(static_cast<int64_t>(d), each.state.held.offset[d], each.state.held.length[d]);
           if (expected.numel() > 0) {
             const double scale = whole.at(name).abs().max().item<double>();
-            EXPECT_LT((each.copy - expected).abs().max().item<double>(), bound * scale) << name << " world " << world;
+            EXPECT_LT((each.copy - expected).abs().max().item<double>(), bound * scale) << name << " world " << world << ", zero " << zero;
           }
           if (each.state.first_copy) counted[name] += each.copy.numel();
         }
       }
-      for (const auto& [name, tensor] : whole) EXPECT_EQ(counted[name], tensor.numel()) << name << " world " << world;
+      for (const auto& [name, tensor] : whole) EXPECT_EQ(counted[name], tensor.numel()) << name << " world " << world << ", zero " << zero;
     }
   }
 }

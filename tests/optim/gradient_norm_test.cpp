@@ -7,7 +7,6 @@
 
 #include "base/parallel.h"
 #include "kernels/adamw/loops.h"
-#include "optim/runs.h"
 #include "parameters_for_tests.h"
 
 namespace longhaul::optim {
@@ -116,15 +115,6 @@ TEST(GradientNorm, ReducesTheSquaredNorm) {
   const GradientNorm elsewhere = gradient_norm(set, 1, [](const Tensor& partials) { partials.fill_(std::nan("")); });
   EXPECT_FALSE(elsewhere.finite);
   EXPECT_EQ(elsewhere.first_nonfinite, "");
-}
-
-TEST(GradientNorm, RunsOfParts) {
-  model::ParameterSet set = fused_set(Precision::named("fp32"));
-  EXPECT_EQ(runs_of(*set.all()[0], 1), (std::vector<optim::Run>{{35, 21}}));
-  EXPECT_EQ(runs_of(*set.all()[2], 3), (std::vector<optim::Run>{{72, 24}}));  // second expert's up
-  model::Parameter cut = *set.all()[0];                                       // a part that is some columns of its storage
-  cut.parts[0].slice = {{1, 2}, {2, 3}};
-  EXPECT_EQ(runs_of(cut, 0), (std::vector<optim::Run>{{9, 3}, {16, 3}}));
 }
 
 }  // namespace

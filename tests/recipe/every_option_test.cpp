@@ -138,6 +138,7 @@ const std::vector<Row>& rows() {
       {"parallel.cp", "2", [](const Recipe& r) { return r.parallel.cp == 2; }, "", ""},
       {"parallel.ep", "2", [](const Recipe& r) { return r.parallel.ep == 2; }, "", ""},
       {"parallel.etp", "2", [](const Recipe& r) { return r.parallel.etp == 2; }, "", ""},
+      {"parallel.zero", "2", [](const Recipe& r) { return r.parallel.zero == 2; }, "", ""},
       {"parallel.context", "\"ring\"", [](const Recipe& r) { return r.parallel.context.softmax == ContextMethod::kRing; }, "", ""},
       {"parallel.linear_context", "\"all-scan\"",
        [](const Recipe& r) { return r.parallel.context.linear == LinearContextMethod::kAllScan; }, "", ""},

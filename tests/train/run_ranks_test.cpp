@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/signals.h"
 #include "base/temporary_folder.h"
+#include "checkpoint/run_difference.h"
 #include "comm/run_ranks.h"
 #include "observe/event_log.h"
 #include "storage/catalog.h"
@@ -79,8 +80,8 @@ class RunOnRanks : public ::testing::Test {
     return found;
   }
 
-  // Losses, norms, tokens and evaluations of a run beside those of another.
-  void expect_same(const std::string& run, const std::string& reference, double bound) const {
+  // Losses, norms and tokens of a run beside those of another.
+  void expect_same_steps(const std::string& run, const std::string& reference, double bound) const {
     const auto steps = events<observe::StepReport>(run), expected = events<observe::StepReport>(reference);
     ASSERT_EQ(steps.size(), expected.size()) << run;
     for (size_t s = 0; s < steps.size(); ++s) {
@@ -89,6 +90,10 @@ class RunOnRanks : public ::testing::Test {
       EXPECT_NEAR(steps[s].grad_norm, expected[s].grad_norm, 10 * bound * expected[s].grad_norm) << run << " step " << s + 1;
       EXPECT_EQ(steps[s].tokens, expected[s].tokens) << run;
     }
+  }
+  // And evaluations.
+  void expect_same(const std::string& run, const std::string& reference, double bound) const {
+    expect_same_steps(run, reference, bound);
     const auto judged = events<observe::Evaluation>(run), by_one = events<observe::Evaluation>(reference);
     ASSERT_EQ(judged.size(), by_one.size()) << run;
     for (size_t e = 0; e < judged.size(); ++e) {
@@ -115,15 +120,23 @@ class RunOnRanks : public ::testing::Test {
 constexpr double kExact = 1e-12;
 
 const std::map<std::string, Overrides>& layouts() {
-  static const std::map<std::string, Overrides> all{{"dp2", {"parallel.ranks=2"}},
-                                                    {"dp4", {"parallel.ranks=4"}},
-                                                    {"tp2", {"parallel.tp=2"}},
-                                                    {"cp2", {"parallel.cp=2"}},
-                                                    {"pp2", {"parallel.pp=2"}},
-                                                    {"ep2", {"parallel.ep=2"}},
-                                                    {"tp2-dp2", {"parallel.tp=2", "parallel.ranks=4"}},
-                                                    {"pp2-cp2", {"parallel.pp=2", "parallel.cp=2"}},
-                                                    {"pp2-zbv-dp2", {"parallel.pp=2", "parallel.schedule=zbv", "parallel.ranks=4"}}};
+  static const std::map<std::string, Overrides> all{
+      {"dp2", {"parallel.ranks=2"}},
+      {"dp4", {"parallel.ranks=4"}},
+      {"tp2", {"parallel.tp=2"}},
+      {"cp2", {"parallel.cp=2"}},
+      {"pp2", {"parallel.pp=2"}},
+      {"ep2", {"parallel.ep=2"}},
+      {"tp2-dp2", {"parallel.tp=2", "parallel.ranks=4"}},
+      {"pp2-cp2", {"parallel.pp=2", "parallel.cp=2"}},
+      {"pp2-zbv-dp2", {"parallel.pp=2", "parallel.schedule=zbv", "parallel.ranks=4"}},
+      {"dp2-zero1", {"parallel.ranks=2", "parallel.zero=1"}},
+      {"dp4-zero2", {"parallel.ranks=4", "parallel.zero=2"}},
+      {"dp2-zero3", {"parallel.ranks=2", "parallel.zero=3"}},
+      {"tp2-dp2-zero1", {"parallel.tp=2", "parallel.ranks=4", "parallel.zero=1"}},
+      {"ep2-dp4-zero3", {"parallel.ep=2", "parallel.ranks=4", "parallel.zero=3"}},
+      {"cp2-zero2", {"parallel.cp=2", "parallel.zero=2"}},
+      {"pp2-zbv-dp2-zero3", {"parallel.pp=2", "parallel.schedule=zbv", "parallel.ranks=4", "parallel.zero=3"}}};
   return all;
 }
 
@@ -154,6 +167,52 @@ TEST_F(RunOnRanks, SavedOnOneLayoutAndContinuedOnAnother) {
     for (size_t s = 0; s < 4; ++s) {
       EXPECT_NEAR(steps[s].loss, expected[s].loss, kExact * expected[s].loss) << name << " step " << s + 1;
       EXPECT_EQ(steps[s].tokens, expected[s].tokens);
+    }
+  }
+}
+
+// Saved in shares of rows, with layers and experts elsewhere too; then on layouts that cut nothing, or otherwise.
+TEST_F(RunOnRanks, SavedInSharesAndContinuedOnAnyLayout) {
+  run_training(request("one"));
+  for (const char* saved : {"ep2-dp4-zero3", "pp2-zbv-dp2-zero3"}) {
+    for (const char* next : {"alone", "dp4-zero2", "tp2"}) {
+      const std::string name = std::string(saved) + "-to-" + next;
+      Overrides first = layouts().at(saved);
+      first.emplace_back("train.steps=2");
+      run_training(request(name, first));
+      run_training(request(name, std::string(next) == "alone" ? Overrides{} : layouts().at(next)));
+      expect_same_steps(name, "one", kExact);
+    }
+  }
+}
+
+// One micro-batch a rank and no clipping: sums are taken in the same order at every stage of ZeRO, and every bit of every tensor is the same;
+// also of a run that goes on at another stage than it was saved at.
+TEST_F(RunOnRanks, EveryStageOfZeroGivesTheSameBits) {
+  for (const char* dtype : {"bf16", "fp64"}) {
+    const Overrides same{"parallel.ranks=2", "train.micro_batch=2", "optim.clip_norm=0", std::string("train.dtype=") + dtype};
+    const auto run = [&](const std::string& name, int64_t zero, int64_t steps) {
+      Overrides all = same;
+      all.push_back("parallel.zero=" + std::to_string(zero));
+      all.push_back("train.steps=" + std::to_string(steps));
+      run_training(request(name, all));
+    };
+    const auto expect_equal = [&](const std::string& name, const std::string& reference) {
+      const auto found = checkpoint::compare_runs(folder_ / name, folder_ / reference, 0);
+      EXPECT_EQ(found.equal_steps, (std::vector<int64_t>{2, 4})) << name;
+      EXPECT_EQ(found.step, std::nullopt) << name;
+      expect_same(name, reference, kExact);
+    };
+    const std::string copies = std::string("copies-") + dtype;
+    run(copies, 0, 4);
+    for (const int64_t zero : {1, 2, 3}) {
+      const std::string name = "zero" + std::to_string(zero) + "-" + dtype;
+      run(name, zero, 4);
+      expect_equal(name, copies);
+      const int64_t next = (zero + 2) % 4;
+      run(name + "-then", zero, 2);
+      run(name + "-then", next, 4);
+      EXPECT_EQ(checkpoint::compare_runs(folder_ / (name + "-then"), folder_ / copies, 0).step, std::nullopt) << name << " then " << next;
     }
   }
 }
@@ -216,6 +275,10 @@ TEST_F(RunOnRanks, AFinishedRunIsNotJudgedAgainOnMoreRanks) {
 TEST_F(RunOnRanks, ReplicasSampleAndPartsOfAModelDoNot) {
   run_training(request("replicas", {"parallel.ranks=2", "sample.tokens=3", "sample.prompt=line"}));
   EXPECT_EQ(events<observe::Sample>("replicas").size(), 1u);
+  run_training(request("shares", {"parallel.ranks=2", "parallel.zero=2", "sample.tokens=3", "sample.prompt=line"}));
+  EXPECT_EQ(events<observe::Sample>("shares").size(), 1u);
+  run_training(request("layers", {"parallel.ranks=2", "parallel.zero=3", "sample.tokens=3", "sample.prompt=line"}));
+  EXPECT_EQ(events<observe::Sample>("layers").size(), 0u);
   run_training(request("parts", {"parallel.tp=2", "sample.tokens=3", "sample.prompt=line"}));
   EXPECT_EQ(events<observe::Sample>("parts").size(), 0u);
 }

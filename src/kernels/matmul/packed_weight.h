@@ -37,6 +37,7 @@ class PackedWeight {
   void written(uint64_t version);
   void expect_newest(uint64_t version) const;
 
+  void release() { for_output_ = {}, for_input_gradient_ = {}; }  // the memory of its copies
   int64_t bytes() const;
   int64_t packings() const { return packings_; }  // so far, of whole copies
 

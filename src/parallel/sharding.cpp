@@ -1,0 +1,143 @@
+#include "parallel/sharding.h"
+
+#include "base/error.h"
+#include "base/memory_purpose.h"
+
+namespace longhaul::parallel {
+
+Sharding::Sharding(model::ParameterSet& parameters, Group values, Group gradients)
+    : parameters_(parameters), values_(std::move(values)), gradients_(std::move(gradients)) {
+  for (const auto& arena : parameters.arenas()) {
+    if (!arena->cut()) continue;
+    layers_[arena->layer].push_back({.arena = arena.get(), .whole = !arena->values_come});
+    gathers_ = gathers_ || arena->values_come;
+    reduces_ = reduces_ || arena->gradients_come;
+    if (!arena->gradients_come) continue;
+    for (model::Parameter* parameter : arena->parameters) {
+      // The memory is in use while a sum of it goes on.
+      parameter->flow.before_product = [this, whole = arena.get()] {
+        for (const Sum& sum : sums_) {
+          if (sum.arena != whole) continue;
+          finish_sum();
+          break;
+        }
+        whole->take_gradients();
+      };
+    }
+  }
+}
+
+// ---- values
+
+void Sharding::start_gather(Held& held) {
+  const model::Arena& arena = *held.arena;
+  arena.take_values();
+  held.coming = values_(arena.copies()).all_gather(arena.own_values, arena.values, {.name = "values of " + arena.name}, arena.value_shares);
+  held.whole = held.on_its_way = true;
+}
+
+void Sharding::wait_for(Held& held) {
+  if (!held.on_its_way) return;
+  held.coming.wait();
+  held.on_its_way = false;
+}
+
+void Sharding::share_values() {
+  const at::NoGradGuard no_gradient;
+  for (auto& [layer, arenas] : layers_) {
+    for (Held& held : arenas) {
+      wait_for(held);  // nobody has used it
+      if (held.arena->values_come) {
+        held.arena->forget_values();
+        held.whole = false;
+      } else {
+        start_gather(held);
+      }
+    }
+  }
+}
+
+void Sharding::gather_values() {
+  for (const auto& [layer, arenas] : layers_) need(layer, layer);
+}
+
+void Sharding::need(int64_t layer, int64_t next) {
+  const at::NoGradGuard no_gradient;
+  for (const int64_t each : {layer, next}) {
+    const auto found = layers_.find(each);
+    if (found == layers_.end()) continue;
+    for (Held& held : found->second) {
+      if (!held.whole) start_gather(held);
+    }
+  }
+  if (const auto found = layers_.find(layer); found != layers_.end()) {
+    for (Held& held : found->second) wait_for(held);
+  }
+}
+
+void Sharding::forget(int64_t layer) {
+  const auto found = layers_.find(layer);
+  if (!gathers_ || layer < 0 || found == layers_.end()) return;
+  for (Held& held : found->second) {
+    wait_for(held);
+    held.arena->forget_values();
+    held.whole = false;
+  }
+}
+
+void Sharding::before_forward(int64_t layer) {
+  need(-1, -1);  // any layer may use what layers share
+  if (layer >= 0) need(layer, layer + 1);
+}
+
+void Sharding::after_forward(int64_t layer) { forget(layer); }
+
+void Sharding::before_backward(int64_t layer) {
+  need(layer, layer > 0 ? layer - 1 : layer);
+  if (reduces_) open_.push_back(layer);
+}
+
+// ---- gradients
+
+void Sharding::after_backward(int64_t layer) {
+  forget(layer);
+  if (!reduces_ || parameters_.postpones()) return;
+  std::erase(open_, layer);
+  start_sums(layer);
+}
+
+void Sharding::sum_layers(const std::vector<int64_t>& layers) {
+  for (const int64_t layer : layers) {
+    forget(layer);
+    start_sums(layer);
+  }
+}
+
+void Sharding::start_sums(int64_t layer) {
+  const auto found = layers_.find(layer);
+  if (found == layers_.end()) return;
+  const at::NoGradGuard no_gradient;
+  finish_sum();
+  for (const Held& held : found->second) {
+    model::Arena& arena = *held.arena;
+    if (!arena.gradients_come) continue;
+    arena.take_gradients();  // where this rank has no product of it, zeros
+    const MemoryPurposeScope scope(MemoryPurpose::kGradients);
+    Sum& sum = sums_.emplace_back(Sum{.arena = &arena, .own = at::empty_like(arena.own_gradients), .work = {}});
+    sum.work =
+        gradients_(arena.copies())
+            .reduce_scatter(arena.gradients, sum.own, comm::Reduction::kSum, {.name = "gradients of " + arena.name}, arena.gradient_shares);
+  }
+}
+
+void Sharding::finish_sum() {
+  const at::NoGradGuard no_gradient;
+  for (Sum& sum : sums_) {
+    sum.work.wait();
+    sum.arena->own_gradients.add_(sum.own);
+    sum.arena->forget_gradients();
+  }
+  sums_.clear();
+}
+
+}  // namespace longhaul::parallel

@@ -1,0 +1,54 @@
+#include "plan/rank_state.h"
+
+#include <algorithm>
+#include <map>
+
+#include "plan/memory.h"
+#include "plan/memory_layers.h"
+#include "recipe/optimizers.h"
+
+namespace longhaul::plan {
+namespace {
+
+// What comes for the passes through a layer.
+struct Passing {
+  double weights = 0, gradients = 0, gradient_shares = 0;
+};
+
+}  // namespace
+
+RankState rank_state(const recipe::ModelConfig& model, recipe::Dtype dtype, const std::string& optimizer, const layout::MeshRank& place) {
+  const auto state_elements = recipe::optimizer_entry(optimizer).state_elements;
+  const double narrow = number(element_bytes(dtype)), wide = number(wide_bytes(dtype));
+  RankState held;
+  std::map<int64_t, Passing> layers;
+  for (const layout::ParameterSpec& spec : layout::parameters_of(model, place)) {
+    const layout::Placement placement = layout::placement_of(spec, place.mesh, place.coordinate(layout::Axis::kPp));
+    const layout::Shape box = layout::rectangle_of(placement, place.mesh, place.rank, spec.tensor.global_shape).length;
+    const double elements = number(layout::volume(box));
+    if (elements == 0) continue;
+    const double ranks = place.zero > 0 ? number(place.mesh.size(layout::copied_over(placement))) : 1;
+    const double element = layout::kept_wide(spec) ? wide : narrow;
+    const bool cut = ranks > 1, gradients_come = cut && place.zero >= 2 && spec.layer >= 0, weights_come = cut && place.zero >= 3;
+    layout::Shape share = box;  // state of other shapes (row means) is that of whole rows
+    share[0] = whole_bytes(number(box[0]) / ranks + 0.5);
+    held.weights += element * elements / (weights_come ? ranks : 1);
+    held.gradients += wide * elements / (gradients_come ? ranks : 1);
+    held.optimizer += wide * number(state_elements(share)) + (element < wide ? wide * elements / ranks : 0);
+    Passing& layer = layers[spec.layer];
+    if (weights_come) layer.weights += element * elements;
+    if (gradients_come) layer.gradients += wide * elements, layer.gradient_shares += wide * elements / ranks;
+  }
+  const Passing outside = layers[-1];
+  layers.erase(-1);
+  for (auto layer = layers.begin(); layer != layers.end(); ++layer) {
+    const auto next = std::next(layer);
+    const Passing neighbour = next != layers.end() && next->first == layer->first + 1 ? next->second : Passing{};
+    held.passing_weights = std::max(held.passing_weights, layer->second.weights + neighbour.weights);
+    held.passing_gradients = std::max(held.passing_gradients, layer->second.gradients + neighbour.gradients + neighbour.gradient_shares);
+  }
+  held.passing_weights += outside.weights;
+  return held;
+}
+
+}  // namespace longhaul::plan

@@ -1,0 +1,21 @@
+// What a rank of a mesh holds of the model's state, before anything is made: bytes of weights, gradients and optimizer state at every stage of
+// ZeRO (layout::MeshRank::zero), and what comes for the passes through a layer and goes: the layer's, and that of the next one or the one
+// before, whose values are on their way or whose gradients are still being summed. Shares are counted as even; they are so but for a row of
+// each layer. tests/train/rank_state_test.cpp compares it with what ranks have made.
+#pragma once
+
+#include <string>
+
+#include "layout/parameters.h"
+#include "recipe/train_options.h"
+
+namespace longhaul::plan {
+
+struct RankState {
+  double weights = 0, gradients = 0, optimizer = 0;   // held at all times
+  double passing_weights = 0, passing_gradients = 0;  // the most of what comes and goes
+};
+
+RankState rank_state(const recipe::ModelConfig& model, recipe::Dtype dtype, const std::string& optimizer, const layout::MeshRank& place);
+
+}  // namespace longhaul::plan
