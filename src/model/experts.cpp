@@ -28,15 +28,13 @@ Experts::Experts(const recipe::ModelConfig& config, int64_t layer, ParameterSet&
 Tensor Experts::forward(Context& context, const Tensor& hidden, const layout::SequenceView& view) {
   const Tensor sequence_offsets = view.own_row_offsets.size() < 3 ? Tensor() : to_tensor(view.own_row_offsets);
   const kernels::Routing routing = kernels::route(hidden, router_->value, per_token_, router_->sink(), sequence_offsets);
-  const kernels::ExpertAssignment assignment = kernels::assign_experts(routing.choice_tk, experts_);
-
-  const ExpertRows rows = context.ops.to_experts(kernels::permute_to_experts(hidden, assignment), assignment.rows_per_expert);
-  const auto weights = [&](Parameter& parameter) {
-    return kernels::LinearWeights{.weight = parameter.value, .sinks = {.weight = parameter.sink()}, .kept = parameter.kept()};
+  const auto product = [&](const Tensor& rows, const std::vector<int64_t>& per_expert, const std::shared_ptr<kernels::Postponed>& later) {
+    const auto weights = [&](Parameter& parameter) {
+      return kernels::LinearWeights{.weight = parameter.value, .sinks = {.weight = parameter.sink().into(later)}, .kept = parameter.kept()};
+    };
+    return kernels::grouped_feed_forward(rows, per_expert, kernels::Activation::kSwiglu, weights(*gate_up_), weights(*down_));
   };
-  const Tensor down =
-      kernels::grouped_feed_forward(rows.rows, rows.per_expert, kernels::Activation::kSwiglu, weights(*gate_up_), weights(*down_));
-  const Tensor output = kernels::combine_experts(context.ops.from_experts(down, rows), routing.weight_tk, assignment);
+  const Tensor output = context.ops.experts(hidden, {routing.choice_tk, routing.weight_tk, experts_}, product);
   return context.training ? with_losses(context, output, routing) : output;
 }
 

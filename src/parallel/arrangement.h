@@ -12,6 +12,7 @@ struct Arrangement {
   layout::Mesh mesh;
   recipe::ContextOptions context{};
   recipe::PipelineOptions pipeline{};
+  recipe::ExpertOptions experts{};
 };
 Arrangement arrangement_of(const recipe::ParallelOptions& options, int64_t world);
 

@@ -163,8 +163,8 @@ std::optional<TaskSample> Pretrain::sample() {
   const auto& options = recipe_.sample;
   if (options.tokens == 0) return std::nullopt;
   // Replicas and context ranks hold the whole model, and one of them is enough.
-  const bool whole =
-      std::ranges::all_of(std::array{Axis::kPp, Axis::kTp, Axis::kEp}, [&](Axis a) { return ranks_.place().mesh.size(a) == 1; });
+  const bool whole = std::ranges::all_of(std::array{Axis::kPp, Axis::kTp, Axis::kEp, Axis::kEtp},
+                                         [&](Axis a) { return ranks_.place().mesh.size(a) == 1; });
   if (ranks_.place().rank > 0) return std::nullopt;
   if (!whole) {
     log_info("no sample: no rank holds the whole model ({}); `sample` makes one from the checkpoint", ranks_.place().mesh.text());
