@@ -15,7 +15,7 @@ void GradientFlow::arrived() {
 
 void GradientSink::add_together(const GradientSink& first, const GradientSink& second, std::function<void()> product) {
   GradientFlow* const flows[] = {first.wanted() ? first.flow_ : nullptr, second.wanted() ? second.flow_ : nullptr};
-  std::vector<std::function<void()>>* queue = nullptr;
+  Postponed* queue = first.queue_.get();
   for (const GradientFlow* flow : flows) {
     if (flow != nullptr && flow->phase != nullptr && flow->phase->postponed != nullptr) queue = flow->phase->postponed;
   }

@@ -2,7 +2,7 @@
 //
 //   absent      the weight is frozen, or nobody trains: nothing is computed
 //   at once     the product adds to the buffer in the backward pass: micro-batches add up without a temporary
-//   postponed   a schedule wants it later (zero-bubble pipelines): the product waits in a queue
+//   postponed   it is wanted later, by the schedule of all (zero-bubble pipelines) or by whoever made this sink: the product waits in a queue
 //   ready       the last product of the step has arrived: whoever reduces gradients over ranks may start with this one
 //
 // "Ready" comes from counting: recording a forward pass announces a product for each sink (differentiable.h), a product that was added takes
@@ -11,6 +11,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -18,10 +19,12 @@
 
 namespace longhaul::kernels {
 
+using Postponed = std::vector<std::function<void()>>;  // products that wait, to be run in their order
+
 // What the gradients of a model have in common while a step goes on.
 struct BackwardPhase {
-  std::vector<std::function<void()>>* postponed = nullptr;  // set: products are put there
-  bool all_announced = false;                               // the last forward pass of the step is over
+  Postponed* postponed = nullptr;  // set: products are put there
+  bool all_announced = false;      // the last forward pass of the step is over
 };
 
 // The products of one weight that are still to come.
@@ -45,6 +48,13 @@ class GradientSink {
   GradientSink() = default;                                                                               // absent
   GradientSink(Tensor buffer, GradientFlow* flow = nullptr) : buffer_(std::move(buffer)), flow_(flow) {}  // NOLINT: a tensor is a sink
 
+  // The same, whose products wait in `queue` where the phase has none of its own; null: as it is.
+  GradientSink into(std::shared_ptr<Postponed> queue) const {
+    GradientSink sink = *this;
+    sink.queue_ = std::move(queue);
+    return sink;
+  }
+
   bool wanted() const { return buffer_.defined(); }
   const Tensor& buffer() const { return buffer_; }  // shaped like the weight, in the precision of main gradients; undefined: absent
 
@@ -62,6 +72,7 @@ class GradientSink {
  private:
   Tensor buffer_;
   GradientFlow* flow_ = nullptr;
+  std::shared_ptr<Postponed> queue_;
 };
 
 }  // namespace longhaul::kernels

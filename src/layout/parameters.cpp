@@ -111,6 +111,10 @@ void Builder::add(const std::string& prefix, const recipe::MixerTensor& tensor) 
     if (split.even) split.unit = (tensor.cut == Cut::kRows ? tensor.out : tensor.in) / tensor.heads;
   }
   if (tensor.of_expert) split.experts = config_.experts;
+  if (tensor.without_gradient) {
+    return append(
+        {.tensor = {prefix + tensor.name + ".bias", {tensor.out}, tensor.role}, .init = {.kind = Init::Kind::kZeros}, .trainable = false});
+  }
   if (!tensor.matrix()) return norm(prefix + tensor.name, tensor.out, split);
   const bool with_bias = config_.bias && !tensor.of_expert && tensor.role != Role::kRouter;
   linear(prefix + tensor.name, tensor.role, tensor.out, tensor.in, split, with_bias);

@@ -18,6 +18,10 @@
 
 namespace longhaul::model {
 
+// Statistics of experts: the choices of the busiest one over their mean, and the share of choices that were dropped.
+inline constexpr const char* kBusiestOverMean = "router/busiest_over_mean";
+inline constexpr const char* kDroppedShare = "router/dropped_share";
+
 struct Context {
   explicit Context(ParallelOps& parallel_ops, Precision run_precision = {}) : ops(parallel_ops), precision(run_precision) {}
 
@@ -37,8 +41,9 @@ struct Context {
   // The activation, through which the backward pass of `loss` will run beside its own. `loss`: a scalar, coefficient inside, a sum over the
   // tokens. Recorded under the block's name: a block that is recomputed writes the same value again.
   Tensor join_auxiliary_loss(const std::string& block, const Tensor& activation, const Tensor& loss);
-  std::map<std::string, Tensor> auxiliary_losses;  // by block, without gradient; reading one waits for the device
-  std::map<std::string, Tensor> statistics;        // scalars by name, "router/busiest_expert_share"; likewise
+  std::map<std::string, Tensor> auxiliary_losses;                   // by block, without gradient; reading one waits for the device
+  std::map<std::string, std::map<std::string, Tensor>> statistics;  // scalars by name and block; likewise
+  std::map<std::string, Tensor> choices_of_routers;  // int64 [experts], of this rank's tokens, by the name of the router's bias; likewise
 
   // When set, called with (block name, output): how the numeric guard finds the first bad layer.
   std::function<void(const std::string&, const Tensor&)> inspect;

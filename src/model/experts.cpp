@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "kernels/linear/feed_forward.h"
+#include "model/expert_capacity.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::model {
@@ -11,10 +12,13 @@ Experts::Experts(const recipe::ModelConfig& config, int64_t layer, ParameterSet&
     : ChannelMixer(fmt::format("layers.{}.experts", layer)),
       experts_(config.experts),
       per_token_(config.experts_per_token),
+      options_(config.router),
       balance_coefficient_(config.auxiliary_loss),
       z_coefficient_(config.z_loss) {
   const std::string router = fmt::format("layers.{}.router.weight", layer);
   router_ = &parameters.add_stacked(router, {router});
+  const std::string bias = fmt::format("layers.{}.router.bias", layer);
+  if (options_.bias_rate > 0) bias_ = &parameters.add_stacked(bias, {bias});
   std::vector<std::vector<std::string>> gate_up, down;
   for (int64_t e = 0; e < experts_; ++e) {
     const std::string expert = fmt::format("{}.{}", name(), e);
@@ -25,27 +29,45 @@ Experts::Experts(const recipe::ModelConfig& config, int64_t layer, ParameterSet&
   down_ = &parameters.add_experts(name() + ".down.weight", down);
 }
 
-Tensor Experts::forward(Context& context, const Tensor& hidden, const layout::SequenceView& view) {
+kernels::Routing Experts::routing_of(const Tensor& hidden, const layout::SequenceView& view) const {
   const Tensor sequence_offsets = view.own_row_offsets.size() < 3 ? Tensor() : to_tensor(view.own_row_offsets);
-  const kernels::Routing routing = kernels::route(hidden, router_->value, per_token_, router_->sink(), sequence_offsets);
-  const kernels::ExpertAssignment assignment = kernels::assign_experts(routing.choice_tk, experts_);
+  using Score = kernels::RouterOptions::Score;
+  const kernels::RouterOptions how{.score = options_.score == recipe::RouterScore::kSigmoid ? Score::kSigmoid : Score::kSoftmax,
+                                   .normalised = options_.normalised,
+                                   .bias_e = bias_ != nullptr ? bias_->value.detach() : Tensor()};
+  return kernels::route(hidden, router_->value, per_token_, router_->sink(), sequence_offsets, how);
+}
 
-  const ExpertRows rows = context.ops.to_experts(kernels::permute_to_experts(hidden, assignment), assignment.rows_per_expert);
-  const auto weights = [&](Parameter& parameter) {
-    return kernels::LinearWeights{.weight = parameter.value, .sinks = {.weight = parameter.sink()}, .kept = parameter.kept()};
+ExpertChoices Experts::choices_of(Context& context, const kernels::Routing& routing, const layout::SequenceView& view) const {
+  ExpertChoices choices{routing.choice_tk, routing.weight_tk, experts_};
+  if (!context.training) return choices;
+  if (bias_ != nullptr) context.choices_of_routers[bias_->name] = routing.count_se.sum(0);
+  if (options_.capacity_factor > 0) {
+    const KeptChoices kept = within_capacity(routing.choice_tk, routing.weight_tk, experts_, options_, view, context.ops);
+    choices.choice_tk = kept.choice_tk;
+    choices.every = false;
+    context.statistics[kDroppedShare][name()] = kept.dropped_share;
+  }
+  return choices;
+}
+
+Tensor Experts::forward(Context& context, const Tensor& hidden, const layout::SequenceView& view) {
+  const kernels::Routing routing = routing_of(hidden, view);
+  const auto product = [&](const Tensor& rows, const std::vector<int64_t>& per_expert, const std::shared_ptr<kernels::Postponed>& later) {
+    const auto weights = [&](Parameter& parameter) {
+      return kernels::LinearWeights{.weight = parameter.value, .sinks = {.weight = parameter.sink().into(later)}, .kept = parameter.kept()};
+    };
+    return kernels::grouped_feed_forward(rows, per_expert, kernels::Activation::kSwiglu, weights(*gate_up_), weights(*down_));
   };
-  const Tensor down =
-      kernels::grouped_feed_forward(rows.rows, rows.per_expert, kernels::Activation::kSwiglu, weights(*gate_up_), weights(*down_));
-  const Tensor output = kernels::combine_experts(context.ops.from_experts(down, rows), routing.weight_tk, assignment);
+  const Tensor output = context.ops.experts(hidden, choices_of(context, routing, view), product);
   return context.training ? with_losses(context, output, routing) : output;
 }
 
 Tensor Experts::with_losses(Context& context, const Tensor& output, const kernels::Routing& routing) const {
   const Tensor& probability = routing.probability_sum_se;
   const Tensor counts = context.ops.sum_statistics(routing.count_se.to(probability.scalar_type()));
-  const Tensor all = counts.sum(0), share = all.div(all.sum().clamp_min(1)).amax();
-  Tensor& busiest = context.statistics["router/busiest_expert_share"];
-  busiest = busiest.defined() ? at::maximum(busiest, share) : share;
+  const Tensor all = counts.sum(0);
+  context.statistics[kBusiestOverMean][name()] = all.amax().div(all.mean().clamp_min(1e-9));
 
   Tensor loss;
   if (balance_coefficient_ > 0) {

@@ -1,5 +1,7 @@
-// Mixture of experts without dropping (minimax-01.md §2.5): an fp32 router chooses k experts a token; their weights are the
-// softmax over all experts, renormalised over the chosen ones. Auxiliary losses, each a sum over tokens as the main loss is:
+// Mixture of experts (minimax-01.md §2.5): an fp32 router chooses k experts a token; their weights are the softmax over all experts,
+// renormalised over the chosen ones, or what model.router_… says. With a capacity an expert drops what it has no room for, in training
+// (expert_capacity.h); a bias may steer the choice (router_bias.h). Auxiliary losses, each a sum over tokens as the main loss is, of the
+// choices before anything is dropped:
 //
 //   balance: Σ over sequences s of T_s · c · E · Σ_e f_se P_se, with T_s the tokens of s, f_se = share of its T_s·k choices that went
 //            to e (a constant), P_se = mean router probability over its tokens
@@ -22,11 +24,15 @@ class Experts final : public ChannelMixer {
   Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceView& view) override;
 
  private:
+  kernels::Routing routing_of(const Tensor& hidden_td, const layout::SequenceView& view) const;
+  ExpertChoices choices_of(Context& context, const kernels::Routing& routing, const layout::SequenceView& view) const;
   Tensor with_losses(Context& context, const Tensor& output_td, const kernels::Routing& routing) const;
 
   int64_t experts_, per_token_;
+  recipe::RouterOptions options_;
   double balance_coefficient_, z_coefficient_;
   Parameter* router_;
+  Parameter* bias_ = nullptr;  // of its choice; null: none
   Parameter* gate_up_;
   Parameter* down_;
 };

@@ -2,6 +2,7 @@
 
 #include "kernels/attention/op.h"
 #include "kernels/attention/paged.h"
+#include "kernels/experts/sorted.h"
 #include "kernels/linear_cross_entropy/op.h"
 #include "kernels/linear_recurrence/op.h"
 #include "kernels/norm/op.h"
@@ -42,8 +43,9 @@ Tensor LocalOps::loss(const Tensor& hidden, const VocabularyShare& head, const T
   return kernels::linear_cross_entropy_sum(hidden, head.weights.weight, labels, head.weights.sinks.weight, {}, head.weights.kept);
 }
 
-ExpertRows LocalOps::to_experts(const Tensor& rows, const std::vector<int64_t>& rows_per_expert) {
-  return {rows, rows_per_expert, nullptr};
+Tensor LocalOps::experts(const Tensor& hidden, const ExpertChoices& choices, const ExpertProduct& product) {
+  const kernels::SortedByExpert sorted(choices.choice_tk, {.count = choices.experts}, choices.every);
+  return sorted.back(product(sorted.rows(hidden), sorted.rows_per_expert(), nullptr), choices.weight_tk);
 }
 
 }  // namespace longhaul::model

@@ -5,6 +5,7 @@
 // its context rank [tokens, …], with its share of the heads or of the inner channels (layout/sequence_view.h).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -23,15 +24,17 @@ struct RecurrenceStates;
 
 namespace longhaul::model {
 
-// Rows that this rank's experts work on, sorted by expert, and what brings their results back.
-struct ExpertRows {
-  Tensor rows;
-  std::vector<int64_t> per_expert;  // of this rank's experts
-  struct Way {
-    virtual ~Way() = default;
-  };
-  std::shared_ptr<const Way> way;  // of from_experts
+// The experts that tokens go to, and what each of them counts there.
+struct ExpertChoices {
+  Tensor choice_tk;  // int64; −1: dropped
+  Tensor weight_tk;  // as in kernels::Routing; differentiable
+  int64_t experts = 0;
+  bool every = true;  // none was dropped
 };
+// What this rank's experts make of rows sorted by expert: → rows, of which each rank that shares the experts' tensors has a partial sum.
+// The gradients of weights wait in `later`; null: they come at once.
+using ExpertProduct = std::function<Tensor(const Tensor& rows_rd, const std::vector<int64_t>& rows_per_expert,
+                                           const std::shared_ptr<kernels::Postponed>& later)>;
 
 // A matrix [vocabulary, hidden] of which this rank has the rows from `first_row` on.
 struct VocabularyShare {
@@ -69,9 +72,8 @@ class ParallelOps {
   // Scalar: Σ of the loss over this context rank's labelled tokens (labels_t int64 [tokens]), the same on all its tensor ranks.
   virtual Tensor loss(const Tensor& hidden_td, const VocabularyShare& head, const Tensor& labels_t, const layout::SequenceView& view) = 0;
 
-  // Rows sorted by expert, of all experts, go to the ranks that have these; and their results come back in the old order.
-  virtual ExpertRows to_experts(const Tensor& rows_rd, const std::vector<int64_t>& rows_per_expert) = 0;
-  virtual Tensor from_experts(const Tensor& rows_rd, const ExpertRows& sent) = 0;
+  // Every token goes to its experts, wherever they are, and what they make of it comes back: Σ_k weight · product. [own tokens, hidden]
+  virtual Tensor experts(const Tensor& hidden_td, const ExpertChoices& choices, const ExpertProduct& product) = 0;
   // Σ over the ranks that share a sequence, of a statistic of its tokens. No gradient.
   virtual Tensor sum_statistics(const Tensor& x) = 0;
 };
@@ -92,8 +94,7 @@ class LocalOps final : public ParallelOps {
   Tensor embed(const Tensor& ids_t, const VocabularyShare& table, const kernels::EmbeddingTable* positions,
                const layout::SequenceView& view) override;
   Tensor loss(const Tensor& hidden_td, const VocabularyShare& head, const Tensor& labels_t, const layout::SequenceView& view) override;
-  ExpertRows to_experts(const Tensor& rows_rd, const std::vector<int64_t>& rows_per_expert) override;
-  Tensor from_experts(const Tensor& rows_rd, const ExpertRows&) override { return rows_rd; }
+  Tensor experts(const Tensor& hidden_td, const ExpertChoices& choices, const ExpertProduct& product) override;
   Tensor sum_statistics(const Tensor& x) override { return x; }
 };
 

@@ -137,7 +137,7 @@ class ParameterSet {
   void all_announced() { progress_->phase.all_announced = true; }  // the last forward pass of the step is over
   void end_step() { progress_->phase.all_announced = false; }
   // From now on weight gradients are products that wait in `queue`; null: they are computed at once.
-  void postpone_gradients(std::vector<std::function<void()>>* queue) { progress_->phase.postponed = queue; }
+  void postpone_gradients(kernels::Postponed* queue) { progress_->phase.postponed = queue; }
   bool postpones() const { return progress_->phase.postponed != nullptr; }
 
   Parameter* holder_of(const std::string& logical_name, size_t* part = nullptr) const;  // null: unknown name

@@ -30,26 +30,20 @@ Arrangement arrangement_of(const recipe::ParallelOptions& options, int64_t world
   return {.mesh = {world, {.pp = options.pp, .cp = options.cp, .tp = options.tp, .ep = options.ep, .etp = options.etp}},
           .context = options.context,
           .pipeline = options.pipeline,
-          .zero = options.zero};
+          .zero = options.zero,
+          .experts = options.experts};
 }
 
 void require_possible(const recipe::ModelConfig& model, const Arrangement& arrangement) {
   const layout::Mesh& mesh = arrangement.mesh;
-  if (mesh.size(Axis::kEtp) > 1) {
-    throw Error({.code = ExitCode::kUsage,
-                 .what = "tensors of an expert are not shared by ranks yet",
-                 .expected = "parallel.etp = 1",
-                 .found = std::to_string(mesh.size(Axis::kEtp)),
-                 .where = "parallel.etp",
-                 .hint = "parallel.etp=1 parallel.ep=…"});
-  }
-  if (mesh.size(Axis::kEp) > 1 && model.experts == 0) {
+  for (const Axis axis : {Axis::kEp, Axis::kEtp}) {
+    if (mesh.size(axis) == 1 || model.experts > 0) continue;
     throw Error({.code = ExitCode::kUsage,
                  .what = "the model has no experts that ranks could share",
-                 .expected = "parallel.ep = 1",
-                 .found = std::to_string(mesh.size(Axis::kEp)),
-                 .where = "parallel.ep and model.experts",
-                 .hint = "parallel.ep=1"});
+                 .expected = fmt::format("parallel.{} = 1", layout::name_of(axis)),
+                 .found = std::to_string(mesh.size(axis)),
+                 .where = fmt::format("parallel.{} and model.experts", layout::name_of(axis)),
+                 .hint = fmt::format("parallel.{}=1", layout::name_of(axis))});
   }
   require_stages(model, mesh);
   layout::Pipeline(mesh.size(Axis::kPp), arrangement.pipeline).layers_of(0, model.layers);  // refuses stages that are not the model's

@@ -13,6 +13,7 @@ struct Arrangement {
   recipe::ContextOptions context{};
   recipe::PipelineOptions pipeline{};
   int64_t zero = 0;  // parallel.zero
+  recipe::ExpertOptions experts{};
 };
 Arrangement arrangement_of(const recipe::ParallelOptions& options, int64_t world);
 

@@ -1,7 +1,9 @@
 #include "parallel/collectives.h"
 
 #include <numeric>
+#include <utility>
 
+#include "base/error.h"
 #include "kernels/differentiable.h"
 
 namespace longhaul::parallel {
@@ -21,65 +23,119 @@ Tensor with_rows(const Tensor& like, int64_t rows) {
   return at::empty(sizes, like.options().requires_grad(false));
 }
 
-Tensor gathered(Communicator& group, const Tensor& own, const Rows& rows, const std::string& name) {
-  const Tensor all = with_rows(own, total(rows));
-  group.all_gather(own.contiguous().detach(), all, {.name = name}, rows).wait();
-  return all;
+// A call that was started, and what it writes.
+struct Started {
+  Tensor values;
+  comm::Work work;
+  Tensor ended() {
+    work.wait();
+    return values;
+  }
+};
+using Start = std::function<Started(const Tensor&)>;
+
+Start gather(Communicator& group, const Rows& rows, const std::string& name) {
+  return [&group, rows, name](const Tensor& own) {
+    const Tensor all = with_rows(own, total(rows));
+    return Started{all, group.all_gather(own.contiguous().detach(), all, {.name = name}, rows)};
+  };
 }
 
-Tensor summed_rows(Communicator& group, const Tensor& partial, const Rows& rows, const std::string& name) {
-  const Tensor own = with_rows(partial, rows[static_cast<size_t>(group.rank())]);
-  group.reduce_scatter(partial.contiguous().detach(), own, Reduction::kSum, {.name = name}, rows).wait();
-  return own;
+Start sum_rows(Communicator& group, const Rows& rows, const std::string& name) {
+  return [&group, rows, name](const Tensor& partial) {
+    const Tensor own = with_rows(partial, rows[static_cast<size_t>(group.rank())]);
+    return Started{own, group.reduce_scatter(partial.contiguous().detach(), own, Reduction::kSum, {.name = name}, rows)};
+  };
 }
 
-Tensor summed(Communicator& group, const Tensor& partial, const std::string& name) {
-  const Tensor sum = partial.detach().clone(at::MemoryFormat::Contiguous);
-  group.all_reduce(sum, Reduction::kSum, {.name = name}).wait();
-  return sum;
+Start sum(Communicator& group, const std::string& name) {
+  return [&group, name](const Tensor& partial) {
+    const Tensor sum = partial.detach().clone(at::MemoryFormat::Contiguous);
+    return Started{sum, group.all_reduce(sum, Reduction::kSum, {.name = name})};
+  };
 }
 
-Tensor exchanged(Communicator& group, const Tensor& x, const Rows& send, const Rows& receive, const std::string& name) {
-  const Tensor result = with_rows(x, total(receive));
-  group.all_to_all(x.contiguous().detach(), result, send, receive, {.name = name}).wait();
-  return result;
+Start exchange(Communicator& group, const Rows& send, const Rows& receive, const std::string& name) {
+  return [&group, send, receive, name](const Tensor& x) {
+    const Tensor result = with_rows(x, total(receive));
+    return Started{result, group.all_to_all(x.contiguous().detach(), result, send, receive, {.name = name})};
+  };
 }
 
 std::string back(const char* name) { return std::string(name) + " (gradient)"; }
 
-// One result of one input.
-template <class Forward, class Backward>
-Tensor recorded(const char* name, const Tensor& x, const Forward& forward, const Backward& backward) {
+Tensor recorded(const char* name, const Tensor& x, const Start& start, const Start& conjugate) {
   return kernels::differentiable(name, {x}, [&]() -> Recorded {
-    return {.results = {forward(x)},
-            .backward = [backward](const BackwardCall& call) { return std::vector<Tensor>{backward(call.gradients[0])}; }};
+    return {.results = {start(x).ended()},
+            .backward = [conjugate](const BackwardCall& call) { return std::vector<Tensor>{conjugate(call.gradients[0]).ended()}; }};
   })[0];
 }
 
 }  // namespace
 
+struct Halves {
+  Started forward, backward;
+  Start conjugate;
+};
+
+namespace {
+
+Begun begin(const char* name, const Tensor& x, const Start& start, Start conjugate) {
+  const auto halves = std::make_shared<Halves>();
+  halves->conjugate = std::move(conjugate);
+  const Tensor values = kernels::differentiable(name, {x}, [&]() -> Recorded {
+    halves->forward = start(x);
+    return {.results = {halves->forward.values},
+            .backward = [halves](const BackwardCall&) { return std::vector<Tensor>{std::exchange(halves->backward, {}).ended()}; }};
+  })[0];
+  halves->forward.values = Tensor();  // a result that its own node held would never be given back
+  return {values, halves};
+}
+
+}  // namespace
+
+Tensor end(const Begun& begun, std::function<void()> meanwhile) {
+  if (begun.halves == nullptr) {
+    LONGHAUL_ASSERT(!meanwhile, "nothing goes on in the backward pass");
+    return begun.values;
+  }
+  return kernels::differentiable("end of a collective", {begun.values}, [&]() -> Recorded {
+    begun.halves->forward.work.wait();
+    return {.results = {begun.values.view_as(begun.values)},
+            .backward = [halves = begun.halves, meanwhile = std::move(meanwhile)](const BackwardCall& call) {
+              halves->backward = halves->conjugate(call.gradients[0]);
+              if (meanwhile) meanwhile();
+              return std::vector<Tensor>{call.gradients[0]};  // for the shape: the other half has its own
+            }};
+  })[0];
+}
+
 Tensor gather_rows(Communicator& group, const Tensor& own, const Rows& rows, const char* name) {
-  return recorded(
-      name, own, [&](const Tensor& x) { return gathered(group, x, rows, name); },
-      [&group, rows, name = back(name)](const Tensor& dy) { return summed_rows(group, dy, rows, name); });
+  return recorded(name, own, gather(group, rows, name), sum_rows(group, rows, back(name)));
 }
 
 Tensor sum_scatter_rows(Communicator& group, const Tensor& partial, const Rows& rows, const char* name) {
-  return recorded(
-      name, partial, [&](const Tensor& x) { return summed_rows(group, x, rows, name); },
-      [&group, rows, name = back(name)](const Tensor& dy) { return gathered(group, dy, rows, name); });
+  return recorded(name, partial, sum_rows(group, rows, name), gather(group, rows, back(name)));
 }
 
 Tensor sum_everywhere(Communicator& group, const Tensor& partial, const char* name) {
-  return recorded(
-      name, partial, [&](const Tensor& x) { return summed(group, x, name); },
-      [&group, name = back(name)](const Tensor& dy) { return summed(group, dy, name); });
+  return recorded(name, partial, sum(group, name), sum(group, back(name)));
 }
 
 Tensor exchange_rows(Communicator& group, const Tensor& x, const Rows& send, const Rows& receive, const char* name) {
-  return recorded(
-      name, x, [&](const Tensor& rows) { return exchanged(group, rows, send, receive, name); },
-      [&group, send, receive, name = back(name)](const Tensor& dy) { return exchanged(group, dy, receive, send, name); });
+  return recorded(name, x, exchange(group, send, receive, name), exchange(group, receive, send, back(name)));
+}
+
+Begun begin_gather_rows(Communicator& group, const Tensor& own, const Rows& rows, const char* name) {
+  return begin(name, own, gather(group, rows, name), sum_rows(group, rows, back(name)));
+}
+
+Begun begin_sum_scatter_rows(Communicator& group, const Tensor& partial, const Rows& rows, const char* name) {
+  return begin(name, partial, sum_rows(group, rows, name), gather(group, rows, back(name)));
+}
+
+Begun begin_exchange_rows(Communicator& group, const Tensor& x, const Rows& send, const Rows& receive, const char* name) {
+  return begin(name, x, exchange(group, send, receive, name), exchange(group, receive, send, back(name)));
 }
 
 }  // namespace longhaul::parallel

@@ -2,11 +2,11 @@
 
 #include "base/error.h"
 #include "kernels/attention/op.h"
-#include "kernels/experts/rows.h"
 #include "kernels/linear_recurrence/op.h"
 #include "parallel/collectives.h"
 #include "parallel/context_attention.h"
 #include "parallel/context_recurrence.h"
+#include "parallel/expert_dispatch.h"
 #include "parallel/vocabulary.h"
 #include "tensor/to_tensor.h"
 
@@ -66,50 +66,9 @@ Tensor MeshOps::loss(const Tensor& hidden, const model::VocabularyShare& head, c
   return vocabulary_loss(tensor_group(), gather_tokens(hidden, view), head, labels);
 }
 
-namespace {
-
-// How rows went: what every rank sent to and got from each, and the order of experts of what arrived.
-struct ExpertWay final : model::ExpertRows::Way {
-  std::vector<int64_t> sent, received;
-  Tensor inverse;  // of the order of experts
-};
-
-}  // namespace
-
-model::ExpertRows MeshOps::to_experts(const Tensor& rows, const std::vector<int64_t>& rows_per_expert) {
-  const int64_t ranks = groups_.size(Axis::kEp);
-  if (ranks == 1) return local_.to_experts(rows, rows_per_expert);
-  comm::Communicator& group = groups_.over({Axis::kEp});
-  const auto experts = static_cast<int64_t>(rows_per_expert.size()) / ranks;  // of each rank
-  const std::vector<int64_t> one_each(static_cast<size_t>(ranks), experts);
-  const Tensor counts = to_tensor(rows_per_expert), arriving = at::empty_like(counts);  // arriving: [from, expert of this rank]
-  group.all_to_all(counts, arriving, one_each, one_each, {.name = "rows of experts"}).wait();
-  const int64_t* from = arriving.const_data_ptr<int64_t>();
-
-  auto way = std::make_shared<ExpertWay>();
-  for (int64_t r = 0; r < ranks; ++r) {
-    way->sent.push_back(counts.narrow(0, r * experts, experts).sum().item<int64_t>());
-    way->received.push_back(arriving.narrow(0, r * experts, experts).sum().item<int64_t>());
-  }
-  // They arrive by rank, and by expert within it; experts want theirs together, in the order of ranks.
-  std::vector<int64_t> begin(static_cast<size_t>(ranks * experts)), order, per_expert;
-  for (size_t i = 1; i < begin.size(); ++i) begin[i] = begin[i - 1] + from[i - 1];
-  for (int64_t e = 0; e < experts; ++e) {
-    const size_t before = order.size();
-    for (int64_t r = 0; r < ranks; ++r) {
-      for (int64_t i = 0; i < from[r * experts + e]; ++i) order.push_back(begin[static_cast<size_t>(r * experts + e)] + i);
-    }
-    per_expert.push_back(static_cast<int64_t>(order.size() - before));
-  }
-  way->inverse = to_tensor(layout::inverse_permutation(order), rows.device());
-  const Tensor arrived = exchange_rows(group, rows, way->sent, way->received, "rows to experts");
-  return {kernels::take_rows(arrived, to_tensor(order, rows.device())), per_expert, way};
-}
-
-Tensor MeshOps::from_experts(const Tensor& rows, const model::ExpertRows& sent) {
-  if (sent.way == nullptr) return rows;
-  const auto& way = static_cast<const ExpertWay&>(*sent.way);
-  return exchange_rows(groups_.over({Axis::kEp}), kernels::take_rows(rows, way.inverse), way.received, way.sent, "rows from experts");
+Tensor MeshOps::experts(const Tensor& hidden, const model::ExpertChoices& choices, const model::ExpertProduct& product) {
+  if (groups_.size(Axis::kEp) == 1 && groups_.size(Axis::kEtp) == 1) return local_.experts(hidden, choices, product);
+  return dispatch_to_experts(groups_, experts_, hidden, choices, product);
 }
 
 Tensor MeshOps::sum_statistics(const Tensor& x) {

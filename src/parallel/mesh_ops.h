@@ -1,9 +1,9 @@
-// MeshOps: what a model asks of other ranks, on a mesh; exact under every layout (`longhaul prove`). Plain but for cp: what a rank lacks is
+// MeshOps: what a model asks of other ranks, on a mesh; exact under every layout (`longhaul prove`). tp is plain: what a rank lacks is
 // gathered before it computes, and nothing overlaps.
 //
 //   tp   own tokens are gathered before a mixer's first product and summed, cut, behind its last one; vocabulary rows of embedding and head
 //   cp   attention and the recurrence by the methods of context_attention.h and context_recurrence.h
-//   ep   rows go to the ranks that have their experts and come back (all_to_all)
+//   ep, etp   tokens go to the ranks that have their experts and come back (expert_dispatch.h)
 #pragma once
 
 #include "model/parallel_ops.h"
@@ -14,7 +14,8 @@ namespace longhaul::parallel {
 
 class MeshOps final : public model::ParallelOps {
  public:
-  MeshOps(const MeshGroups& groups, const recipe::ContextOptions& context) : groups_(groups), context_(context) {}
+  MeshOps(const MeshGroups& groups, const recipe::ContextOptions& context, const recipe::ExpertOptions& experts)
+      : groups_(groups), context_(context), experts_(experts) {}
 
   int64_t tensor_ranks() const override { return groups_.size(layout::Axis::kTp); }
   Tensor gather_tokens(const Tensor& own_td, const layout::SequenceView& view) override;
@@ -31,8 +32,7 @@ class MeshOps final : public model::ParallelOps {
                const layout::SequenceView& view) override;
   Tensor loss(const Tensor& hidden_td, const model::VocabularyShare& head, const Tensor& labels_t,
               const layout::SequenceView& view) override;
-  model::ExpertRows to_experts(const Tensor& rows_rd, const std::vector<int64_t>& rows_per_expert) override;
-  Tensor from_experts(const Tensor& rows_rd, const model::ExpertRows& sent) override;
+  Tensor experts(const Tensor& hidden_td, const model::ExpertChoices& choices, const model::ExpertProduct& product) override;
   Tensor sum_statistics(const Tensor& x) override;
 
  private:
@@ -40,6 +40,7 @@ class MeshOps final : public model::ParallelOps {
 
   const MeshGroups& groups_;
   recipe::ContextOptions context_;
+  recipe::ExpertOptions experts_;
   model::LocalOps local_;
 };
 

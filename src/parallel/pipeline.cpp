@@ -111,9 +111,9 @@ class Executor {
   }
 
   void backward_input(const Action& action) {
-    struct Postponed {
+    struct Postponing {
       model::ParameterSet& parameters;
-      ~Postponed() { parameters.postpone_gradients(nullptr); }
+      ~Postponing() { parameters.postpone_gradients(nullptr); }
     } const until_end{parameters_};
     parameters_.postpone_gradients(&visits_.at(key_of(action)).weights);
     backward(action);

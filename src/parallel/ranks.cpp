@@ -20,11 +20,9 @@ Ranks::Ranks(comm::Communicator& world, const Arrangement& arrangement)
     : place_{arrangement.mesh, world.rank(), arrangement.pipeline, arrangement.zero},
       context_(arrangement.context),
       groups_(std::make_unique<MeshGroups>(world, arrangement.mesh)),
-      ops_(std::make_unique<MeshOps>(*groups_, arrangement.context)) {
-  const layout::Mesh& mesh = arrangement.mesh;
-  LONGHAUL_ASSERT(mesh.size(Axis::kEtp) == 1, "tensors of an expert cut over {} ranks", mesh.size(Axis::kEtp));
-  if (arrangement.zero > 0) values_ = std::make_unique<MeshGroups>(world, mesh);
-  if (const int64_t stages = mesh.size(Axis::kPp); stages > 1) {
+      ops_(std::make_unique<MeshOps>(*groups_, arrangement.context, arrangement.experts)) {
+  if (arrangement.zero > 0) values_ = std::make_unique<MeshGroups>(world, arrangement.mesh);
+  if (const int64_t stages = arrangement.mesh.size(Axis::kPp); stages > 1) {
     layout::GroupKind same{.name = "pp gradients", .groups = {std::vector<int64_t>(static_cast<size_t>(stages))}};
     std::iota(same.groups[0].begin(), same.groups[0].end(), int64_t{0});
     stage_gradients_ = std::move(groups_->over({Axis::kPp}).split({same})[0]);

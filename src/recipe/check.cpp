@@ -77,6 +77,9 @@ void family(const ModelConfig& model, Problems& out) {
            "it has RMS normalisation, SwiGLU, and no biases");
     refuse(model.experts == 0 || model.position != Position::kRotary, {"model.experts", "model.position"},
            "it has experts and rotary positions");
+    refuse(model.router.score != RouterScore::kSoftmax || !model.router.normalised || model.router.bias_rate > 0,
+           {"model.router_score", "model.router_normalised", "model.router_bias_rate"},
+           "its router is a normalised softmax without a bias");
     refuse(has_other_than({Mixer::kSoftmax, Mixer::kLightning}), {"model.mixers"}, "its layers are lightning and softmax");
   }
 }

@@ -55,6 +55,8 @@ struct MixerTensor {
   int64_t heads = 0;       // > 0: the cut deals out so many heads, whole and evenly
   bool beside = false;     // its rows stand below those of the tensor before it, and one product makes both
   bool of_expert = false;  // there is one of it in every expert
+  // A vector of zeros at first, called ".bias", that training moves by a rule of its own.
+  bool without_gradient = false;
   bool matrix() const { return in > 0; }
 };
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "recipe/mixers/experts.h"
 #include "recipe/mixers/hgrn2.h"
 #include "recipe/mixers/lightning.h"
 #include "recipe/mixers/softmax.h"
@@ -51,6 +52,7 @@ struct ModelConfig {
   int64_t experts_per_token = 2;
   double auxiliary_loss = 0.01;  // coefficient · E · Σ f P of each sequence, f normalised by tokens · k (model/experts.h)
   double z_loss = 0.0;           // coefficient of mean (logsumexp of router logits)²
+  RouterOptions router;
 
   Norm norm = Norm::kRms;
   double norm_eps = 1e-5;

@@ -11,13 +11,14 @@ std::vector<std::string_view> names_of(ContextSplit) { return {"contiguous", "zi
 std::vector<std::string_view> names_of(ContextMethod) { return {"ring", "all-gather", "ulysses", "two-level"}; }
 std::vector<std::string_view> names_of(LinearContextMethod) { return {"ring", "all-gather", "all-scan"}; }
 std::vector<std::string_view> names_of(PipelineSchedule) { return {"gpipe", "1f1b", "interleaved", "zb-h1", "zbv", "dualpipe"}; }
+std::vector<std::string_view> names_of(Dispatcher) { return {"all-to-all", "all-gather"}; }
 std::vector<std::string_view> names_of(Backend) { return {"threads", "gloo", "nccl"}; }
 
 // Sizes are at most 65,536, so products of two fit; what does not is far beyond any world, and is refused as such.
 int64_t ParallelOptions::needed() const {
-  const int64_t dense = cp * tp, experts = ep * etp;
+  const int64_t dense = cp * tp, sparse = ep * etp;
   int64_t all = 0;
-  const bool overflow = __builtin_mul_overflow(dense / std::gcd(dense, experts), experts, &all) || __builtin_mul_overflow(all, pp, &all);
+  const bool overflow = __builtin_mul_overflow(dense / std::gcd(dense, sparse), sparse, &all) || __builtin_mul_overflow(all, pp, &all);
   return overflow ? INT64_MAX : all;
 }
 
@@ -77,6 +78,19 @@ void declare(OptionSet& set, ParallelOptions& parallel) {
   set.add("parallel.stage_layers", parallel.pipeline.stage_layers,
           "Layers of each stage of the pipeline, in the order of the model; none: as even as possible.")
       .unit("layers")
+      .may_change();
+  set.add(
+         "parallel.dispatcher", parallel.experts.dispatcher,
+         "How tokens reach the experts of other ranks: each goes to the ranks of its experts (all-to-all), or all tokens go to all ranks that "
+         "share the experts (all-gather).")
+      .may_change();
+  set.add("parallel.token_groups", parallel.experts.token_groups,
+          "Groups in which a rank's tokens go to experts: one is under way while another is computed.")
+      .at_least(1)
+      .at_most(64)
+      .may_change();
+  set.add("parallel.delay_expert_gradients", parallel.experts.delay_gradients,
+          "Compute the gradients of experts' weights while the gradients of their rows are on their way home.")
       .may_change();
 }
 

@@ -41,6 +41,17 @@ struct PipelineOptions {
 enum class Backend { kThreads, kGloo, kNccl };
 std::vector<std::string_view> names_of(Backend);
 
+// How tokens reach the experts of other ranks, and what goes on meanwhile (docs/design/parallel.md).
+enum class Dispatcher { kAllToAll, kAllGather };
+std::vector<std::string_view> names_of(Dispatcher);
+
+struct ExpertOptions {
+  Dispatcher dispatcher = Dispatcher::kAllToAll;
+  int64_t token_groups = 1;      // in which a rank's tokens go, one under way while another is computed
+  bool delay_gradients = false;  // of experts' weights, until the gradients of their rows are on their way
+  bool operator==(const ExpertOptions&) const = default;
+};
+
 struct ParallelOptions {
   Backend backend = Backend::kThreads;
   int64_t ranks = 0;          // of the run; 0: as many as one replica needs
@@ -53,6 +64,7 @@ struct ParallelOptions {
   int64_t zero = 0;           // of ranks that hold copies each keeps a share: 1 of optimizer state, 2 of gradients too, 3 of weights too
   ContextOptions context;
   PipelineOptions pipeline;
+  ExpertOptions experts;
   int64_t needed() const;  // the fewest ranks on which these sizes fit: pp times a common multiple of cp·tp and ep·etp
   int64_t world() const { return ranks > 0 ? ranks : needed(); }
   bool operator==(const ParallelOptions&) const = default;

@@ -34,7 +34,20 @@ Tensor Passes::forward_stage(int64_t chunk, int64_t micro_batch, const Tensor& e
   const Tensor leaving = task_.forward(context, micro_batch, entering);
   if (last) losses_.push_back(leaving.detach().to(at::kDouble));
   for (const auto& [block, auxiliary] : context.auxiliary_losses) auxiliary_losses_.push_back(auxiliary.to(at::kDouble));
+  for (const auto& [name, of_blocks] : context.statistics) {
+    for (const auto& [block, value] : of_blocks) statistics_[name].push_back(value.to(at::kDouble));
+  }
+  for (const auto& [router, count] : context.choices_of_routers) {
+    Tensor& sum = choices_of_routers_[router];
+    sum = sum.defined() ? sum + count : count;
+  }
   return leaving;
+}
+
+Metric Passes::statistic(const std::string& name) const {
+  const auto found = statistics_.find(name);
+  if (found == statistics_.end()) return {};
+  return {sum_of(found->second), static_cast<double>(found->second.size())};
 }
 
 double Passes::sum_of(const std::vector<Tensor>& scalars) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,9 @@ class Passes {
   // Sums over the micro-batches whose last stage this rank ran, and of the layers it has.
   double loss() const { return sum_of(losses_); }
   double auxiliary_loss() const { return sum_of(auxiliary_losses_); }
+  // Of the passes of this rank's layers: a statistic (model/context.h), and how often the experts of each router with a bias were chosen.
+  Metric statistic(const std::string& name) const;
+  const std::map<std::string, Tensor>& choices_of_routers() const { return choices_of_routers_; }
 
  private:
   static double sum_of(const std::vector<Tensor>& scalars);
@@ -35,6 +39,8 @@ class Passes {
   Task& task_;
   const parallel::Ranks& ranks_;
   Options options_;
+  std::map<std::string, std::vector<Tensor>> statistics_;
+  std::map<std::string, Tensor> choices_of_routers_;
   std::vector<Tensor> losses_, auxiliary_losses_;  // fp64 scalars; read when all passes are made, for a device may lag behind
 };
 

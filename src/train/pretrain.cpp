@@ -164,7 +164,7 @@ std::optional<TaskSample> Pretrain::sample() {
   if (options.tokens == 0) return std::nullopt;
   if (parallel::Sharding* sharding = ranks_.sharding_of(decoder_.parameters())) sharding->gather_values();  // all ranks together
   // Replicas and context ranks hold the whole model, and one of them is enough.
-  const bool whole = ranks_.place().zero < 3 && std::ranges::all_of(std::array{Axis::kPp, Axis::kTp, Axis::kEp},
+  const bool whole = ranks_.place().zero < 3 && std::ranges::all_of(std::array{Axis::kPp, Axis::kTp, Axis::kEp, Axis::kEtp},
                                                                     [&](Axis a) { return ranks_.place().mesh.size(a) == 1; });
   if (ranks_.place().rank > 0) return std::nullopt;
   if (!whole) {

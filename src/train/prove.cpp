@@ -71,7 +71,8 @@ class ProofRun {
         mistake_(mistake),
         task_(subject.config, Precision::named(subject.dtype), ranks, subject.packed, mistake),
         optimizer_(optim::make_optimizer(options_of(subject.optim), task_.parameters(), task_.precision())),
-        state_(*optimizer_) {}
+        state_(*optimizer_),
+        router_bias_rate_(subject.config.router.bias_rate) {}
 
   void step(int64_t step) {
     const auto look = [&] {
@@ -80,7 +81,8 @@ class ProofRun {
     };
     // What is not finite is seen as a difference.
     const StepResult result =
-        run_step(task_, *optimizer_, ranks_, step, {.lr = 1e-2, .clip_norm = 1.0, .seed = kProofSeed, .with_gradients = look});
+        run_step(task_, *optimizer_, ranks_, step,
+                 {.lr = 1e-2, .clip_norm = 1.0, .seed = kProofSeed, .router_bias_rate = router_bias_rate_, .with_gradients = look});
     seen.losses.push_back(result.loss);
     seen.norms.push_back(result.gradient_norm);
     parallel::Sharding* const sharding = ranks_.sharding_of(task_.parameters());
@@ -116,6 +118,7 @@ class ProofRun {
   ProofTask task_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   checkpoint::OptimizerState state_;
+  double router_bias_rate_;
   checkpoint::StateProvider* providers_[1] = {&state_};
   storage::LocalFileSystem files_;
 };

@@ -38,6 +38,7 @@ std::vector<std::string> values_of() {
 }
 
 bool has_context_ranks(const ParallelOptions& parallel) { return parallel.cp > 1; }
+bool has_expert_ranks(const ParallelOptions& parallel) { return parallel.ep * parallel.etp > 1; }
 bool has_stages(const ParallelOptions& parallel) { return parallel.pp > 1; }
 bool has_copies(const ParallelOptions& parallel) { return parallel.world() > parallel.pp; }
 
@@ -61,6 +62,15 @@ const std::vector<Choice>& choices() {
        [](const ProofLayout& l) { return static_cast<size_t>(l.parallel.pipeline.schedule); }},
       {"parallel.zero", {"0", "1", "2", "3"}, has_copies, [](ProofLayout& l, size_t v) { l.parallel.zero = static_cast<int64_t>(v); },
        [](const ProofLayout& l) { return static_cast<size_t>(l.parallel.zero); }},
+      {"parallel.dispatcher", values_of<Dispatcher>(), has_expert_ranks,
+       [](ProofLayout& l, size_t v) { l.parallel.experts.dispatcher = static_cast<Dispatcher>(v); },
+       [](const ProofLayout& l) { return static_cast<size_t>(l.parallel.experts.dispatcher); }},
+      {"parallel.token_groups", {"1", "2"}, has_expert_ranks,
+       [](ProofLayout& l, size_t v) { l.parallel.experts.token_groups = static_cast<int64_t>(v) + 1; },
+       [](const ProofLayout& l) { return static_cast<size_t>(l.parallel.experts.token_groups > 1); }},
+      {"parallel.delay_expert_gradients", {"false", "true"}, has_expert_ranks,
+       [](ProofLayout& l, size_t v) { l.parallel.experts.delay_gradients = v == 1; },
+       [](const ProofLayout& l) { return static_cast<size_t>(l.parallel.experts.delay_gradients); }},
       {"documents", {"packed", "whole rows"}, nullptr, [](ProofLayout& l, size_t v) { l.packed = v == 0; },
        [](const ProofLayout& l) { return static_cast<size_t>(!l.packed); }},
   };
@@ -204,6 +214,11 @@ ProofLayout proof_layout(ParallelOptions parallel, bool packed) {
   if (of.ep > 1) add(fmt::format("ep{}", of.ep));
   if (of.etp > 1) add(fmt::format("etp{}", of.etp));
   if (of.zero > 0) add(fmt::format("zero{}", of.zero));
+  if (of.ep * of.etp > 1) {
+    if (of.experts.dispatcher == recipe::Dispatcher::kAllGather) add("all-gather");
+    if (of.experts.token_groups > 1) add(fmt::format("groups{}", of.experts.token_groups));
+    if (of.experts.delay_gradients) add("delayed");
+  }
   if (layout.name.empty()) add("one");
   if (!packed) add("rows");
   return layout;
@@ -232,6 +247,9 @@ std::vector<ProofLayout> proof_layouts(const ParallelOptions& own) {
            {.pp = 2, .pipeline = {.schedule = kZbV}},
            {.pp = 2, .pipeline = {.schedule = kDualPipe}},
            {.ep = 2},
+           {.etp = 2},
+           {.ep = 2, .experts = {.dispatcher = recipe::Dispatcher::kAllGather}},
+           {.ep = 2, .etp = 2, .experts = {.token_groups = 2, .delay_gradients = true}},
            {.ranks = 4, .tp = 2}}) {
     layouts.push_back(proof_layout(each));
   }

@@ -3,16 +3,17 @@
 #include <cmath>
 
 #include "base/clock.h"
+#include "model/router_bias.h"
 #include "optim/gradient_norm.h"
 #include "train/passes.h"
 
 namespace longhaul::train {
 namespace {
 
-// Means over all ranks.
-observe::Metrics metrics_of(Task& task, const parallel::Ranks& ranks) {
-  const auto own = task.step_metrics();
-  if (own.empty()) return {};
+// Means over all ranks. Those of experts stand on every rank, whether its layers have any or not.
+observe::Metrics metrics_of(Task& task, const Passes& passes, const parallel::Ranks& ranks) {
+  auto own = task.step_metrics();
+  for (const char* const name : {model::kBusiestOverMean, model::kDroppedShare}) own[name] = passes.statistic(name);
   const Tensor sums = at::empty({static_cast<int64_t>(own.size()), 2}, at::kDouble);
   double* at = sums.mutable_data_ptr<double>();
   for (const auto& [name, metric] : own) {
@@ -42,6 +43,20 @@ std::optional<BadValue> first_bad_block(Task& task, const parallel::Ranks& ranks
   return bad;
 }
 
+// The routers' biases by the choices of all ranks.
+void move_router_biases(model::ParameterSet& parameters, const Passes& passes, const parallel::Ranks& ranks, double rate) {
+  std::map<std::string, Tensor> choices = passes.choices_of_routers();
+  if (choices.empty()) return;  // on all ranks of the stage
+  std::vector<Tensor> counts;
+  for (const auto& [name, count] : choices) counts.push_back(count);
+  const Tensor all = at::stack(counts);
+  using enum layout::Axis;
+  ranks.sum_over({kDp, kCp, kTp}, all);
+  int64_t at = 0;
+  for (auto& [name, count] : choices) count = all[at++];
+  model::move_router_biases(parameters, choices, rate);
+}
+
 std::string layer_of(const std::string& tensor) {
   const size_t cut = tensor.rfind('.');
   return cut == std::string::npos ? tensor : tensor.substr(0, cut);
@@ -66,7 +81,7 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   result.loss = ranks.sum(passes.loss(), "loss") * scale / static_cast<double>(ops.tensor_ranks());
   result.auxiliary_loss = ranks.sum(passes.auxiliary_loss(), "auxiliary loss") * scale;
 
-  result.metrics = metrics_of(task, ranks);
+  result.metrics = metrics_of(task, passes, ranks);
 
   ranks.sum_gradients(task.parameters());
   if (options.with_gradients) options.with_gradients();
@@ -82,6 +97,7 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   }
   optimizer.step({.lr = options.lr, .gradient_scale = scale * optim::clip_factor(norm.norm, options.clip_norm), .zero_gradients = true},
                  [&](layout::AxisSet over, const Tensor& sums) { ranks.sum_over(over, sums); });
+  if (options.router_bias_rate > 0) move_router_biases(task.parameters(), passes, ranks, options.router_bias_rate);
   ranks.share_values(task.parameters());
   return result;
 }

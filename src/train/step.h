@@ -18,6 +18,7 @@ struct StepOptions {
   double lr = 0;
   double clip_norm = 0;
   uint64_t seed = 0;
+  double router_bias_rate = 0;
   std::function<void()> with_gradients{};  // called with the gradients of the whole step, times its weight, before anything is applied
 };
 

@@ -245,7 +245,8 @@ void Trainer::one_step() {
   const StepResult result = run_step(task_, optimizer_, ranks_, step_ + 1,
                                      {.lr = schedule_.learning_rate(step_ + 1),
                                       .clip_norm = options_.recipe.recipe.optim.clip_norm,
-                                      .seed = static_cast<uint64_t>(train().seed)});
+                                      .seed = static_cast<uint64_t>(train().seed),
+                                      .router_bias_rate = options_.recipe.recipe.model.router.bias_rate});
   synchronize(task_.parameters().device());  // the update may only be queued, and its time belongs to this step
   ++step_;
   counters_.tokens += result.work.tokens;

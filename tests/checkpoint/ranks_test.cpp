@@ -151,6 +151,7 @@ void save_load_save_load(const std::filesystem::path& folder, const Mesh& mesh) 
 TEST_F(SavingOnRanks, TensorParallelReplicas) { save_load_save_load(folder.path(), Mesh(4, {.tp = 2})); }
 TEST_F(SavingOnRanks, StagesThatShareAnEmbedding) { save_load_save_load(folder.path(), Mesh(4, {.pp = 2, .tp = 2})); }
 TEST_F(SavingOnRanks, ExpertsAndContext) { save_load_save_load(folder.path(), Mesh(4, {.cp = 2, .ep = 2})); }
+TEST_F(SavingOnRanks, PartsOfExperts) { save_load_save_load(folder.path(), Mesh(4, {.ep = 2, .etp = 2})); }
 TEST_F(SavingOnRanks, ThreeReplicas) { save_load_save_load(folder.path(), Mesh(3, {})); }
 
 TEST_F(SavingOnRanks, AReplicaIsWrittenOnceIntoAFileOfItsWriter) {

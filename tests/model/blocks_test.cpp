@@ -140,7 +140,7 @@ TEST(ExpertsBlock, BalancedRoutingCostsTheCoefficientPerToken) {
   for (int64_t t = 0; t < tokens; ++t) x.select(0, t).select(0, t % experts).fill_(1);
   layer.forward(x);
   EXPECT_NEAR(layer.auxiliary_loss(), layer.config.auxiliary_loss * static_cast<double>(tokens), 1e-12);
-  EXPECT_NEAR(layer.context.statistics.at("router/busiest_expert_share").item<double>(), 1.0 / static_cast<double>(experts), 1e-15);
+  EXPECT_NEAR(layer.context.statistics.at(kBusiestOverMean).at("layers.0.experts").item<double>(), 1.0, 1e-15);
   layer.context.training = false;
   layer.context.auxiliary_losses.clear();
   layer.forward(x);
@@ -218,7 +218,8 @@ TEST(ExpertsBlock, BalanceIsAskedOfEverySequence) {
   layout = layout::make_batch(2, 4);
   layer.experts.forward(layer.context, x, layout);
   EXPECT_NEAR(layer.auxiliary_loss(), config.auxiliary_loss * 8 * 2, 1e-12) << "all tokens of a sequence go to one of two experts";
-  EXPECT_NEAR(layer.context.statistics.at("router/busiest_expert_share").item<double>(), 0.5, 1e-15);
+  EXPECT_NEAR(layer.context.statistics.at(kBusiestOverMean).at("layers.0.experts").item<double>(),
+              0.5 * static_cast<double>(layer.config.experts), 1e-14);
 }
 
 TEST(Initialise, SameSeedSameNumbersWithTheStandardDeviationOfTheList) {

@@ -148,6 +148,15 @@ const std::vector<Row>& rows() {
       {"parallel.chunks", "2", [](const Recipe& r) { return r.parallel.pipeline.chunks == 2; }, "", ""},
       {"parallel.stage_layers", "[1, 3]", [](const Recipe& r) { return r.parallel.pipeline.stage_layers == std::vector<int64_t>{1, 3}; }, "", ""},
 
+      {"model.router_score", "\"sigmoid\"", [](const Recipe& r) { return r.model.router.score == RouterScore::kSigmoid; }, "", ""},
+      {"model.router_normalised", "false", [](const Recipe& r) { return !r.model.router.normalised; }, "", ""},
+      {"model.router_bias_rate", "0.5", [](const Recipe& r) { return r.model.router.bias_rate == 0.5; }, "", ""},
+      {"model.capacity_factor", "1.25", [](const Recipe& r) { return r.model.router.capacity_factor == 1.25; }, "", ""},
+      {"model.dropped", "\"last\"", [](const Recipe& r) { return r.model.router.dropped == Dropped::kLast; }, "", ""},
+      {"parallel.dispatcher", "\"all-gather\"", [](const Recipe& r) { return r.parallel.experts.dispatcher == Dispatcher::kAllGather; }, "", ""},
+      {"parallel.token_groups", "2", [](const Recipe& r) { return r.parallel.experts.token_groups == 2; }, "", ""},
+      {"parallel.delay_expert_gradients", "true", [](const Recipe& r) { return r.parallel.experts.delay_gradients; }, "", ""},
+
       {"observe.tensorboard", "false", [](const Recipe& r) { return !r.observe.tensorboard; }, "", ""},
       {"observe.report", "false", [](const Recipe& r) { return !r.observe.report; }, "", ""},
       {"observe.compression_baseline", "false", [](const Recipe& r) { return !r.observe.compression_baseline; }, "", ""},

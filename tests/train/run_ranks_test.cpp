@@ -127,6 +127,7 @@ const std::map<std::string, Overrides>& layouts() {
       {"cp2", {"parallel.cp=2"}},
       {"pp2", {"parallel.pp=2"}},
       {"ep2", {"parallel.ep=2"}},
+      {"ep2-etp2", {"parallel.ep=2", "parallel.etp=2", "parallel.dispatcher=all-gather"}},
       {"tp2-dp2", {"parallel.tp=2", "parallel.ranks=4"}},
       {"pp2-cp2", {"parallel.pp=2", "parallel.cp=2"}},
       {"pp2-zbv-dp2", {"parallel.pp=2", "parallel.schedule=zbv", "parallel.ranks=4"}},
@@ -301,7 +302,7 @@ TEST_F(RunOnRanks, WhatCannotBeDealtOutIsRefusedBeforeAnythingIsTouched) {
   expect_refused({"parallel.pp=3"}, "more pipeline stages than layers");
   expect_refused({"parallel.pp=2", "parallel.schedule=interleaved", "train.micro_batch=4"}, "schedule");
   expect_refused({"parallel.pp=2", "parallel.stage_layers=[2,1]"}, "layers of the stages are not those of the model");
-  expect_refused({"parallel.etp=2"}, "not shared by ranks yet");
+  expect_refused({"parallel.etp=2", "model.experts=0"}, "no experts that ranks could share");
   expect_refused({"parallel.ranks=3"}, "cannot be dealt out to the replicas");
   expect_refused({"parallel.ranks=2", "train.micro_batch=4"}, "train.micro_batch=2");
   expect_refused({"parallel.ranks=512"}, "cannot be threads");

@@ -6,7 +6,29 @@
 
 namespace longhaul::recipe {
 
+std::vector<std::string_view> names_of(RouterScore) { return {"softmax", "sigmoid"}; }
+std::vector<std::string_view> names_of(Dropped) { return {"least", "last"}; }
+
 namespace {
+
+void declare_router(OptionSet& set, RouterOptions& router) {
+  set.add("model.router_score", router.score,
+          "What a router makes of its logits: a softmax over all experts, or a sigmoid of each by itself.");
+  set.add("model.router_normalised", router.normalised,
+          "Whether the weights of a token's experts sum to one; otherwise they are the scores themselves.");
+  set.add(
+         "model.router_bias_rate", router.bias_rate,
+         "How far the bias of a router's choice moves in each step, up for experts with fewer tokens than the mean and down for the others; 0: no bias.")
+      .at_least(0)
+      .at_most(1);
+  set.add("model.capacity_factor", router.capacity_factor,
+          "An expert takes at most this many times an even share of a sequence's choices in training; 0: it takes all.")
+      .at_least(0)
+      .at_most(1 << 13);
+  set.add(
+      "model.dropped", router.dropped,
+      "Which choices an expert without room drops: those with the smallest weights (least), or of the last tokens of the sequence (last).");
+}
 
 void declare_experts(OptionSet& set, ModelConfig& model) {
   set.add("model.experts", model.experts, "Experts of every channel mixer; 0 makes it dense.")
@@ -24,6 +46,7 @@ void declare_experts(OptionSet& set, ModelConfig& model) {
       .at_most(1000)
       .also_called({"router_aux_loss_coef", "aux_loss"});
   set.add("model.z_loss", model.z_loss, "Coefficient of the mean squared log-sum-exp of the router logits.").at_least(0).at_most(1000);
+  declare_router(set, model.router);
 }
 
 void check_experts(const ModelConfig& model, std::vector<Problem>& out) {
@@ -47,10 +70,15 @@ std::vector<MixerTensor> experts_tensors(const ModelConfig& model) {
   MixerTensor gate = up;
   gate.name = "gate";
   gate.role = Role::kExpertGate;
-  return {{.name = "router", .role = Role::kRouter, .out = model.experts, .in = model.hidden},
-          gate,
-          below(up),
-          {.name = "down", .role = Role::kExpertDown, .out = model.hidden, .in = model.intermediate, .cut = kColumns, .of_expert = true}};
+  std::vector<MixerTensor> tensors = {{.name = "router", .role = Role::kRouter, .out = model.experts, .in = model.hidden}};
+  if (model.router.bias_rate > 0)
+    tensors.push_back({.name = "router", .role = Role::kRouter, .out = model.experts, .without_gradient = true});
+  tensors.insert(
+      tensors.end(),
+      {gate, below(up),
+       MixerTensor{
+           .name = "down", .role = Role::kExpertDown, .out = model.hidden, .in = model.intermediate, .cut = kColumns, .of_expert = true}});
+  return tensors;
 }
 
 BlockMemory experts_memory(const ModelConfig& model, const BlockSizes& size) {

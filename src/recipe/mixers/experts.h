@@ -1,9 +1,27 @@
-// Mixture of SwiGLU experts without dropping (minimax-01.md §2.5). Its module is model/experts.h.
+// Mixture of SwiGLU experts (minimax-01.md §2.5). Its module is model/experts.h.
 #pragma once
+
+#include <string_view>
+#include <vector>
 
 namespace longhaul::recipe {
 
 struct ChannelMixerEntry;
 extern const ChannelMixerEntry kExpertsMixer;
+
+enum class RouterScore { kSoftmax, kSigmoid };
+enum class Dropped { kLeast, kLast };  // of the choices that an expert has no room for
+std::vector<std::string_view> names_of(RouterScore);
+std::vector<std::string_view> names_of(Dropped);
+
+// How a router chooses (kernels/experts/op.h), and which of its choices count (model/expert_capacity.h).
+struct RouterOptions {
+  RouterScore score = RouterScore::kSoftmax;
+  bool normalised = true;      // the weights of a token's experts sum to one
+  double bias_rate = 0;        // by which the bias of the choice moves in a step; 0: there is none
+  double capacity_factor = 0;  // 0: nothing is dropped
+  Dropped dropped = Dropped::kLeast;
+  bool operator==(const RouterOptions&) const = default;
+};
 
 }  // namespace longhaul::recipe

@@ -1,0 +1,34 @@
+// SortedByExpert: the choices of a router as rows sorted by expert, tokens in order within one, and back. Of all experts or of a run of them,
+// of every choice or of those that were kept: choice −1 is a dropped one, whose expert gets no row and whose token nothing from it.
+//
+//   const SortedByExpert sorted(choice_tk, {.count = experts}, /*every=*/true);
+//   out_td = sorted.back(product(sorted.rows(x_td), sorted.rows_per_expert()), weight_tk);
+//
+// Every choice of every expert: permute and combine of op.h. Else take_rows and sum_rows of rows.h, the product with the weight taken in the
+// precision of sums. Both sum in a fixed order; fp32 (fp64), rounded once.
+#pragma once
+
+#include "kernels/experts/op.h"
+
+namespace longhaul::kernels {
+
+struct ExpertRange {
+  int64_t first = 0, count = 0;
+};
+
+class SortedByExpert {
+ public:
+  // choice_tk int64 [tokens, k]. every: `of` is all experts and no choice was dropped.
+  SortedByExpert(const Tensor& choice_tk, ExpertRange of, bool every);
+
+  const std::vector<int64_t>& rows_per_expert() const { return assignment_.rows_per_expert; }  // of those in `of`
+  Tensor rows(const Tensor& x_td) const;                                                       // differentiable
+  Tensor back(const Tensor& y_rd, const Tensor& weight_tk) const;                              // differentiable in both
+
+ private:
+  bool every_;
+  ExpertAssignment assignment_;  // not every: place is not there
+  Tensor choice_r_;              // not every: the number of each row's choice among tokens · k
+};
+
+}  // namespace longhaul::kernels

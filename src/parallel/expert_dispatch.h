@@ -1,0 +1,27 @@
+// How tokens reach experts that other ranks have (moe-parallel-folding.md §3). Experts are dealt out over ep, the inner channels of each over
+// etp; the ranks of both together (ep-etp) all have tokens of their own, whatever dense axes these ranks stand on.
+//
+//   all-to-all   a token's row goes to the rank of each of its experts over ep; rows are gathered over etp, and the partial sums of the
+//                results added up and cut over etp; they go back over ep and are weighted at home
+//   all-gather   all tokens go to all ranks of ep-etp with their choices and weights; each weights what its experts make of them, and the
+//                sums are added up and cut
+//
+// A rank sends, for each layer and forward pass, with T tokens of H elements, k choices and ranks that have equally many rows:
+// all-to-all T·k·H·(ep−1)/ep in each of two exchanges and T·k·H·(etp−1) in each of gathering and adding; all-gather T·H·(ep·etp−1) in each
+// of both. Backward: the same again, the other way round.
+//
+// The tokens may go in groups, so that those of one are under way while another's are computed, forward and backward; and the gradients of
+// the experts' weights may be computed while the gradients of their rows go home. Neither changes a number but by the order of sums.
+#pragma once
+
+#include "model/parallel_ops.h"
+#include "parallel/mesh_groups.h"
+#include "recipe/parallel_options.h"
+
+namespace longhaul::parallel {
+
+// A collective call of all ranks of ep-etp; any of them may have no tokens.
+Tensor dispatch_to_experts(const MeshGroups& groups, const recipe::ExpertOptions& options, const Tensor& hidden_td,
+                           const model::ExpertChoices& choices, const model::ExpertProduct& product);
+
+}  // namespace longhaul::parallel

@@ -1,0 +1,121 @@
+// What experts on several ranks send, counted against the formulas of moe-parallel-folding.md §3.5, and what of it is hidden: with links and
+// products that take known times, a forward and a backward pass take as long as by hand.
+#include <gtest/gtest.h>
+
+#include "kernels/differentiable.h"
+#include "parallel/expert_cases.h"
+#include "parallel/watched_communicator.h"
+
+namespace longhaul::parallel {
+namespace {
+
+using namespace testing;  // NOLINT: the cases
+
+constexpr int64_t kTokens = 8;
+
+// Every expert is chosen equally often by every rank.
+Tensor even_choices() { return at::arange(kTokens * kChoices, at::kLong).remainder(kExperts).view({kTokens, kChoices}); }
+
+struct Passed {
+  std::map<std::string, int64_t> forward_bytes, backward_bytes;
+  double forward = 0, backward = 0;
+};
+
+// Half a unit of time for a row: forward, the gradient of rows, the gradient of weights. The answer is the rows themselves.
+Tensor product_in_time(Watch& watch, const Tensor& rows, const std::shared_ptr<kernels::Postponed>& later) {
+  const double cost = 0.5 * static_cast<double>(rows.size(0));
+  return kernels::differentiable("product in time", {rows}, [&]() -> kernels::Recorded {
+    watch.now += cost;
+    return {.results = {rows.clone()}, .backward = [&watch, cost, later](const kernels::BackwardCall& call) {
+              watch.now += cost;
+              kernels::GradientSink(at::zeros({1})).into(later).add([&watch, cost](const Tensor&) { watch.now += cost; });
+              return std::vector<Tensor>{call.gradients[0]};
+            }};
+  })[0];
+}
+
+Passed pass(int64_t world, const layout::MeshShape& shape, const recipe::ExpertOptions& options) {
+  std::vector<Passed> of_ranks(static_cast<size_t>(world));
+  const layout::Mesh mesh(world, shape);
+  comm::run_ranks(world, [&](comm::Communicator& thread) {
+    Watch watch;
+    WatchedCommunicator watched(thread, watch);
+    const MeshGroups groups(watched, mesh);
+    Passed& passed = of_ranks[static_cast<size_t>(thread.rank())];
+    const Tensor hidden = at::ones({kTokens, kHidden}, at::kFloat).requires_grad_(true), weight = at::ones({kTokens, kChoices}, at::kFloat);
+    const auto product = [&](const Tensor& rows, const std::vector<int64_t>&, const auto& later) {
+      return product_in_time(watch, rows, later);
+    };
+    const Tensor output = dispatch_to_experts(groups, options, hidden, {even_choices(), weight, kExperts}, product);
+    passed.forward_bytes = std::exchange(watch.bytes, {});
+    passed.forward = std::exchange(watch.now, 0);
+    // Links are idle again, whatever the clock says.
+    watch.now = 1000;
+    output.sum().backward();
+    passed.backward_bytes = watch.bytes;
+    passed.backward = watch.now - 1000;
+  });
+  for (const Passed& each : of_ranks) {
+    EXPECT_EQ(each.forward, of_ranks[0].forward);
+    EXPECT_EQ(each.forward_bytes, of_ranks[0].forward_bytes);
+  }
+  return of_ranks[0];
+}
+
+TEST(ExpertBytes, AreThoseOfTheFormulas) {
+  constexpr int64_t kRow = kHidden * 4;
+  for (const auto& [ep, etp] : {std::pair<int64_t, int64_t>{2, 1}, {4, 1}, {1, 2}, {2, 2}, {1, 4}}) {
+    SCOPED_TRACE(::testing::Message() << "ep " << ep << " etp " << etp);
+    const Passed exchanged = pass(ep * etp, {.ep = ep, .etp = etp}, {});
+    const int64_t rows = kTokens * kChoices, dispatch = rows * kRow * (ep - 1) / ep, gather = rows * kRow * (etp - 1);
+    std::map<std::string, int64_t> expected = {{"rows of experts", kExperts * 8 * (ep * etp - 1)}};
+    std::map<std::string, int64_t> back;
+    if (ep > 1) expected["rows to experts"] = expected["rows from experts"] = dispatch;
+    if (etp > 1) expected["rows of the ranks that share experts"] = expected["products of the ranks that share experts"] = gather;
+    for (const auto& [name, bytes] : expected) {
+      if (name != "rows of experts") back[name + " (gradient)"] = bytes;
+    }
+    EXPECT_EQ(exchanged.forward_bytes, expected);
+    EXPECT_EQ(exchanged.backward_bytes, back);
+
+    const Passed gathered = pass(ep * etp, {.ep = ep, .etp = etp}, {.dispatcher = recipe::Dispatcher::kAllGather});
+    const int64_t others = ep * etp - 1;
+    EXPECT_EQ(gathered.forward_bytes, (std::map<std::string, int64_t>{{"tokens of the ranks with experts", 8 * others},
+                                                                      {"choices of all tokens", rows * 8 * others},
+                                                                      {"weights of all choices", rows * 4 * others},
+                                                                      {"tokens to experts", kTokens * kRow * others},
+                                                                      {"sums of experts", kTokens * kRow * others}}));
+    EXPECT_EQ(gathered.backward_bytes.at("tokens to experts (gradient)"), kTokens * kRow * others);
+    EXPECT_EQ(gathered.backward_bytes.at("sums of experts (gradient)"), kTokens * kRow * others);
+  }
+}
+
+// 8 of a rank's 16 rows go to the other: an exchange takes 8, a product 8.
+TEST(ExpertOverlap, GroupsHideExchangesBehindProducts) {
+  const Passed plain = pass(2, {.ep = 2}, {});
+  EXPECT_EQ(plain.forward, 8 + 8 + 8);
+  EXPECT_EQ(plain.backward, 8 + (8 + 8) + 8);
+  // Two groups: the second comes while the first is computed, and the first goes home while the second is: 4 + 4 + 4 + 4. Back: the rows'
+  // gradients of one come while those of the other are computed, but weights are computed before anything goes home.
+  const Passed groups = pass(2, {.ep = 2}, {.token_groups = 2});
+  EXPECT_EQ(groups.forward, 16);
+  EXPECT_EQ(groups.backward, 4 + (4 + 4) + (4 + 4) + 4);
+}
+
+TEST(ExpertOverlap, DelayedGradientsOfWeightsHideTheWayHome) {
+  const Passed delayed = pass(2, {.ep = 2}, {.delay_gradients = true});
+  EXPECT_EQ(delayed.forward, 24) << "nothing of it goes forward";
+  EXPECT_EQ(delayed.backward, 8 + 8 + 8);
+  EXPECT_EQ(pass(2, {.ep = 2}, {.token_groups = 2, .delay_gradients = true}).backward, 4 + 4 + 4 + 4 + 4);
+}
+
+// The links of ep and etp are two: the exchange of one group goes on beside the gathering of another. Each of a rank's exchanges takes 8,
+// each gathering 16, a product 16, adding up 16; in four groups a quarter of it.
+TEST(ExpertOverlap, TheTwoKindsOfGroupsOverlapEachOther) {
+  EXPECT_EQ(pass(4, {.ep = 2, .etp = 2}, {}).forward, 8 + 16 + 16 + 16 + 8);
+  // The links of etp are never idle between their first call and their last: 2 until then, 32 of their own, 2 behind them.
+  EXPECT_EQ(pass(4, {.ep = 2, .etp = 2}, {.token_groups = 4}).forward, 2 + 32 + 2);
+}
+
+}  // namespace
+}  // namespace longhaul::parallel
