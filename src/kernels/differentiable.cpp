@@ -8,11 +8,14 @@
 #include <string>
 
 #include "base/error.h"
+#include "kernels/saved_tensors.h"
 
 namespace longhaul::kernels {
 namespace {
 
 using torch::autograd::AutogradContext;
+
+thread_local int passes_made_again = 0;
 
 // What `backward` gives, the end of an operator's backward pass.
 std::vector<Tensor> once_differentiable(const char* op, const std::function<std::vector<Tensor>()>& backward) {
@@ -34,8 +37,30 @@ struct RecordedPass : torch::CustomClassHolder {
   std::string op;
   std::function<std::vector<Tensor>(const BackwardCall&)> backward;
   std::vector<GradientSink> sinks;
-  std::vector<bool> defined;  // of the inputs: autograd knows the defined ones only
+  std::vector<bool> defined;                          // of the inputs: autograd knows the defined ones only
+  std::vector<std::pair<size_t, SavedTensor>> taken;  // of what is saved: by its number
 };
+
+// Takes what the thread's SavedTensors wants out of `recorded.saved`.
+void hand_over(Recorded& recorded, RecordedPass& record) {
+  SavedTensors* const keeper = SavedTensorsScope::current();
+  if (keeper == nullptr) return;
+  for (CheapTensor& cheap : recorded.cheap) {
+    std::vector<SavedTensor> from;
+    for (const Tensor& each : cheap.from) from.emplace_back(each, keeper);
+    keeper->can_be_made_again(cheap.tensor, [from = std::move(from), make = std::move(cheap.make)] {
+      std::vector<Tensor> tensors;
+      for (const SavedTensor& each : from) tensors.push_back(each.get());
+      return make(tensors);
+    });
+  }
+  for (size_t i = 0; i < recorded.saved.size(); ++i) {
+    SavedTensor saved(recorded.saved[i], keeper);
+    if (!saved.taken()) continue;
+    recorded.saved[i] = Tensor();
+    record.taken.emplace_back(i, std::move(saved));
+  }
+}
 
 class RecordedFunction : public torch::autograd::Function<RecordedFunction> {
  public:
@@ -44,6 +69,7 @@ class RecordedFunction : public torch::autograd::Function<RecordedFunction> {
     Recorded recorded = run();
     record->backward = std::move(recorded.backward);
     record->sinks = std::move(recorded.sinks);
+    hand_over(recorded, *record);
     context->saved_data["record"] = c10::IValue::make_capsule(record);
     context->set_materialize_grads(recorded.zeros_for_missing);
     context->save_for_backward(std::move(recorded.saved));
@@ -59,6 +85,8 @@ class RecordedFunction : public torch::autograd::Function<RecordedFunction> {
     const auto record = c10::static_intrusive_pointer_cast<RecordedPass>(context->saved_data.at("record").toCapsule());
     return once_differentiable(record->op.c_str(), [&] {
       BackwardCall call{context->get_saved_variables(), std::move(gradients), {}};
+      for (const auto& [i, saved] : record->taken) call.saved[i] = saved.get();
+      record->taken.clear();
       size_t edge = 0;
       for (const bool defined : record->defined) call.wanted.push_back(defined && context->needs_input_grad(edge++));
       const std::vector<Tensor> all = record->backward(call);
@@ -76,6 +104,9 @@ class RecordedFunction : public torch::autograd::Function<RecordedFunction> {
 
 }  // namespace
 
+MadeAgain::MadeAgain() { ++passes_made_again; }
+MadeAgain::~MadeAgain() { --passes_made_again; }
+
 std::vector<Tensor> differentiable(const char* op, const std::vector<Tensor>& inputs, const std::function<Recorded()>& forward) {
   const auto record = c10::make_intrusive<RecordedPass>();
   record->op = op;
@@ -87,7 +118,7 @@ std::vector<Tensor> differentiable(const char* op, const std::vector<Tensor>& in
   const bool recorded =
       at::GradMode::is_enabled() && std::ranges::any_of(defined, [](const Tensor& input) { return input.requires_grad(); });
   std::vector<Tensor> results = RecordedFunction::apply(at::TensorList(defined), forward, record);
-  if (recorded) {
+  if (recorded && passes_made_again == 0) {
     for (const GradientSink& sink : record->sinks) sink.announce();
   }
   return results;

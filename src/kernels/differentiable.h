@@ -23,6 +23,13 @@ struct BackwardCall {
   std::vector<bool> wanted;       // one an input: whether anybody uses its gradient
 };
 
+// A tensor that can be made again at little cost, whole and to the bit; others of its storage come with it.
+struct CheapTensor {
+  Tensor tensor;             // of the forward pass: a result, or what is saved
+  std::vector<Tensor> from;  // inputs, results or what is saved; may be cheap themselves
+  std::function<Tensor(const std::vector<Tensor>& from)> make;
+};
+
 // What a forward pass leaves.
 struct Recorded {
   std::vector<Tensor> results;
@@ -35,6 +42,16 @@ struct Recorded {
   std::vector<GradientSink> sinks{};   // that the backward pass adds to, each once
   bool zeros_for_missing = true;       // a result that nothing used has a gradient of zeros; else an undefined one
   std::vector<size_t> not_recorded{};  // numbers of results without a gradient
+  std::vector<CheapTensor> cheap{};    // what selective recomputation does not keep (saved_tensors.h)
+};
+
+// While one lives, this thread runs a forward pass for the second time (recomputed.h): products of weights were announced by the first.
+class MadeAgain {
+ public:
+  MadeAgain();
+  ~MadeAgain();
+  MadeAgain(const MadeAgain&) = delete;
+  MadeAgain& operator=(const MadeAgain&) = delete;
 };
 
 // The results. `inputs` (some may be undefined) are all tensors that want gradients; nothing is recorded where none of them does.

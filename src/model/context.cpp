@@ -12,4 +12,12 @@ Tensor Context::join_auxiliary_loss(const std::string& block, const Tensor& acti
   })[0];
 }
 
+Context Context::again() const {
+  Context context = *this;
+  context.auxiliary_losses.clear();
+  context.statistics.clear();
+  context.inspect = nullptr;
+  return context;
+}
+
 }  // namespace longhaul::model

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,7 @@ struct Context {
 
   int64_t chunk = 0;  // which of its stages of the model a rank of a pipeline runs
 
-  RotaryTables rotary;
+  std::shared_ptr<RotaryTables> rotary = std::make_shared<RotaryTables>();
 
   // The activation, through which the backward pass of `loss` will run beside its own. `loss`: a scalar, coefficient inside, a sum over the
   // tokens. Recorded under the block's name: a block that is recomputed writes the same value again.
@@ -47,6 +48,10 @@ struct Context {
 
   // When set, called with (block name, output): how the numeric guard finds the first bad layer.
   std::function<void(const std::string&, const Tensor&)> inspect;
+
+  // For a block that is run again in the backward pass: the same names of random streams and the same tables; what it reports a second time
+  // goes nowhere.
+  Context again() const;
 };
 
 }  // namespace longhaul::model

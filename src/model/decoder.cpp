@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "kernels/cheap_tensors.h"
 #include "kernels/embedding/op.h"
 #include "kernels/linear/op.h"
 #include "kernels/linear_cross_entropy/op.h"
 #include "kernels/norm/op.h"
+#include "kernels/recomputed.h"
 #include "model/mixers.h"
 #include "model/norm.h"
 #include "model/watched.h"
@@ -106,6 +108,11 @@ Tensor Decoder::read(Context& context, const Norm& norm, Stream& stream) const {
 
 void Decoder::run_layer(Context& context, Layer& layer, Stream& stream, const layout::SequenceView& view, const MixerRows* state) const {
   const Tensor h = read(context, layer.mixer_norm, stream);
+  run_blocks(context, layer, h, stream, view, state);
+}
+
+void Decoder::run_blocks(Context& context, Layer& layer, const Tensor& h, Stream& stream, const layout::SequenceView& view,
+                         const MixerRows* state) const {
   stream.branch_td = layer.mixer->forward(context, h, view, state);
   stream.writer = &layer.mixer->name();
   const Tensor g = read(context, layer.channel_norm, stream);
@@ -117,6 +124,10 @@ void Decoder::run_layers(Context& context, Stream& stream, const layout::Sequenc
   Stage& stage = stages_[static_cast<size_t>(context.chunk)];
   std::vector<Layer>& layers = stage.layers;
   if (rows == nullptr) {
+    const recipe::Recompute recompute = at::GradMode::is_enabled() ? recompute_ : recipe::Recompute::kNone;
+    if (recompute == recipe::Recompute::kFull) return run_layers_twice(context, stream, view);
+    kernels::CheapTensors cheap(offload_);
+    const kernels::SavedTensorsScope scope(recompute == recipe::Recompute::kSelective ? &cheap : offload_);
     for (size_t l = 0; l < layers.size(); ++l) {
       const int64_t layer = stage.first_layer + static_cast<int64_t>(l);
       begin_layer(parameters_.watched_by(), layer, {&stream.residual_td, &stream.branch_td});
@@ -133,6 +144,42 @@ void Decoder::run_layers(Context& context, Stream& stream, const layout::Sequenc
     run_layer(context, layers[l], stream, view, &of_layer);
   }
   for (size_t i = 0; i < rows->rows.size(); ++i) rows->state.advance(rows->rows[i], view.layout.document(static_cast<int64_t>(i)).length);
+}
+
+// A part ends behind the norm with which the next layer begins, so that one tensor is kept of each: what was normed, or, where the residual goes on
+// from the norm, its result. The join before a norm rounds, and norms what it rounded: normed again it has the same bits.
+void Decoder::run_layers_twice(Context& context, Stream& stream, const layout::SequenceView& view) {
+  std::vector<Layer>& layers = stages_[static_cast<size_t>(context.chunk)].layers;
+  if (layers.empty()) return;
+  const bool post = config_.wiring == recipe::Wiring::kPostNorm;
+  const auto later = std::make_shared<Context>(context.again());
+  const auto own_view = std::make_shared<const layout::SequenceView>(view);
+  Tensor h = read(context, layers[0].mixer_norm, stream);
+  for (size_t l = 0; l < layers.size(); ++l) {
+    Layer& layer = layers[l];
+    const Norm* const next = l + 1 < layers.size() ? &layers[l + 1].mixer_norm : nullptr;
+    // {residual, h} → those of the next layer, or {residual, branch} of the last; post-norm: a residual that is h stands once.
+    const auto run = [this, &layer, next, post](Context& of, const layout::SequenceView& row, const std::vector<Tensor>& in) {
+      Stream inner{.residual_td = in.front()};
+      run_blocks(of, layer, in.back(), inner, row, nullptr);
+      if (next == nullptr) return std::vector<Tensor>{inner.residual_td, inner.branch_td};
+      const Tensor normed = read(of, *next, inner);
+      return post ? std::vector<Tensor>{normed} : std::vector<Tensor>{inner.residual_td, normed};
+    };
+    const kernels::SavedTensorsScope scope(offload_);  // of what is kept
+    const std::vector<Tensor> out =
+        kernels::recomputed(layer.mixer->name().c_str(),
+                            {.inputs = post ? std::vector<Tensor>{h} : std::vector<Tensor>{stream.residual_td, h},
+                             .kept = {stream.residual_td},
+                             .run = [&](const std::vector<Tensor>& in) { return run(context, view, in); },
+                             .inputs_again =
+                                 [&layer, post](const std::vector<Tensor>& kept) {
+                                   return post ? kept : std::vector<Tensor>{kept[0], layer.mixer_norm.forward(kept[0])};
+                                 },
+                             .run_again = [run, later, own_view](const std::vector<Tensor>& in) { return run(*later, *own_view, in); }});
+    h = out.back();
+    stream = {.residual_td = out.front(), .branch_td = next == nullptr ? h : Tensor(), .writer = &layer.channel->name()};
+  }
 }
 
 DecoderState Decoder::make_state() const {

@@ -11,6 +11,11 @@
 #include "layout/sequence_view.h"
 #include "model/parameter.h"
 #include "recipe/model_config.h"
+#include "recipe/train_options.h"
+
+namespace longhaul::kernels {
+class SavedTensors;
+}
 
 namespace longhaul::model {
 
@@ -43,6 +48,12 @@ class Decoder {
   Tensor layers(Context& context, const Tensor& hidden_td, const layout::SequenceView& view, const DecoderRows* rows = nullptr);  // its own
   Tensor normed(const Tensor& hidden_td) const;  // last stage
 
+  // What training keeps of a layer's activations; the same numbers to the bit. kNone until it is said.
+  void set_recompute(recipe::Recompute recompute) { recompute_ = recompute; }
+  // What the layers save for their backward pass is offered to `offload`, which must outlive them (kernels/saved_tensors.h); null: it stays. Beside
+  // selective recomputation what is kept, beside full recomputation the layers' inputs.
+  void set_offload(kernels::SavedTensors* offload) { offload_ = offload; }
+
   // All of them (one stage): ids_t int64 [tokens] → final normed hidden states. With rows of a state: continues these sequences; the
   // view's positions must continue too.
   Tensor hidden(Context& context, const Tensor& ids_t, const layout::SequenceView& view, const DecoderRows* rows = nullptr);
@@ -58,7 +69,10 @@ class Decoder {
   struct Stream;
   Tensor read(Context& context, const Norm& norm, Stream& stream) const;  // joins, and leaves the residual of the next join
   void run_layer(Context& context, Layer& layer, Stream& stream, const layout::SequenceView& view, const MixerRows* state) const;
+  void run_blocks(Context& context, Layer& layer, const Tensor& normed_td, Stream& stream, const layout::SequenceView& view,
+                  const MixerRows* state) const;  // behind the layer's first norm
   void run_layers(Context& context, Stream& stream, const layout::SequenceView& view, const DecoderRows* rows);
+  void run_layers_twice(Context& context, Stream& stream, const layout::SequenceView& view);
   VocabularyShare share_of(Parameter& table) const;
   void use_outside_layers() const;  // their values are there
   double residual_factor() const { return config_.wiring == recipe::Wiring::kPostNorm ? config_.residual_alpha() : 1; }
@@ -70,6 +84,8 @@ class Decoder {
   Parameter* embedding_ = nullptr;  // null: of another stage
   Parameter* position_ = nullptr;
   int64_t tensor_ranks_;
+  recipe::Recompute recompute_ = recipe::Recompute::kNone;
+  kernels::SavedTensors* offload_ = nullptr;
   struct Stage;
   std::vector<Stage> stages_;  // by chunk
   std::unique_ptr<Norm> norm_;

@@ -23,7 +23,7 @@ Tensor SoftmaxAttention::forward(Context& context, const Tensor& hidden, const l
   const Tensor x = context.ops.gather_tokens(hidden, view);
   kernels::RotaryTable table;
   if (rotary_dim_ > 0) {
-    table = context.rotary.table(view.positions_of_axis(0), rotary_dim_, rotary_base_, context.precision.reduce, hidden.device());
+    table = context.rotary->table(view.positions_of_axis(0), rotary_dim_, rotary_base_, context.precision.reduce, hidden.device());
   }
   const auto [q, k, v] = kernels::split_heads(qkv_.forward(x), heads_, kv_heads_, head_dim_, table);
   const kernels::AttentionOptions options{.scale = 1.0 / std::sqrt(static_cast<double>(head_dim_))};

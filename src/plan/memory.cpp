@@ -78,11 +78,14 @@ class Blocks {
  public:
   explicit Blocks(const MemoryRequest& request) : model_(request.model), norm_(norm_bytes(request)), channel_(channel_memory(request)) {
     for (const recipe::Mixer mixer : recipe::mixers_used(model_)) mixers_[mixer] = mixer_memory(request, mixer);
+    if (request.recompute != recipe::Recompute::kSelective) return;
+    norm_ -= hidden_bytes(request);
+    keep_less(channel_);
+    for (auto& [mixer, memory] : mixers_) keep_less(memory);
   }
   const BlockMemory& at(int64_t block) const { return block % 2 == 1 ? channel_ : mixers_.at(model_.mixer(block / 2)); }
   int64_t count() const { return 2 * model_.layers; }
   double kept(int64_t block) const { return norm_ + at(block).kept; }
-  double norm() const { return norm_; }
   double evaluation() const {
     double most = channel_.evaluation;
     for (const auto& [mixer, memory] : mixers_) most = std::max(most, memory.evaluation);
@@ -90,6 +93,10 @@ class Blocks {
   }
 
  private:
+  static void keep_less(BlockMemory& memory) {
+    memory.kept -= memory.cheap;
+    memory.backward = memory.again;
+  }
   const recipe::ModelConfig& model_;
   double norm_;
   BlockMemory channel_;
@@ -111,9 +118,26 @@ void add_passes(const MemoryRequest& request, const PurposeBytes& always, std::v
     moments.push_back({std::move(name), bytes});
   };
   double kept = rotary_bytes(request);
+  const double last_norm = norm_bytes(request);
+  if (request.recompute == recipe::Recompute::kFull) {
+    const bool post = request.model.wiring == recipe::Wiring::kPostNorm;
+    kept += number(request.model.layers) * hidden + (post ? hidden : 0);  // of each layer its input; post-norm: what the first norm read
+    add("loss", kept + last_norm + hidden + (request.model.layers > 0 ? hidden : 0) + logits_each, loss_workspace(request));
+    for (int64_t l = request.model.layers - 1; l >= 0; --l) {
+      // A layer as if nothing were dropped, up to the norm of the next one; and the gradients that entered it.
+      const bool last = l == request.model.layers - 1;
+      const double results = last ? hidden : norm_bytes(request), entered = (post && !last ? 1 : 2) * hidden;
+      const double mixer = kept + (post ? 0 : hidden) + blocks.at(2 * l).kept + results + entered + hidden;
+      const BlockMemory &channel = blocks.at(2 * l + 1), &sequence = blocks.at(2 * l);
+      add(name_of_block(2 * l + 1), mixer + blocks.kept(2 * l + 1) + channel.backward, channel.workspace);
+      add(name_of_block(2 * l), mixer + sequence.backward, sequence.workspace);
+      kept -= hidden;
+    }
+    return;
+  }
   for (int64_t b = 0; b < blocks.count(); ++b) kept += blocks.kept(b);
   // The loss leaves the gradient of the last hidden states, which stays until the whole backward pass is over.
-  add("loss", kept + blocks.norm() + hidden + logits_each, loss_workspace(request));
+  add("loss", kept + last_norm + hidden + logits_each, loss_workspace(request));
   for (int64_t b = blocks.count() - 1; b >= 0; --b) {
     add(name_of_block(b), kept + hidden + blocks.at(b).backward, blocks.at(b).workspace);
     kept -= blocks.kept(b);

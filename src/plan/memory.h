@@ -27,7 +27,8 @@ struct MemoryRequest {
   int64_t micro_batch = 1;  // sequences at once
   int64_t sequence = 512;   // tokens
   int64_t documents = 0;    // in a micro-batch; 0: every sequence is one
-  int64_t prefetch = 0;     // steps whose tokens are prepared ahead
+  recipe::Recompute recompute = recipe::Recompute::kNone;
+  int64_t prefetch = 0;  // steps whose tokens are prepared ahead
   int64_t threads = 1;
   bool saves_between = true;  // checkpoints on the way, not only at the end
   bool evaluates = true;

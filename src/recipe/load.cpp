@@ -200,10 +200,11 @@ Value override_for(const Option& option, const Entry& entry) {
 // Whether the entry is a key of an earlier version. A run reads its recipe several times: one warning is enough.
 bool is_retired(const Entry& entry) {
   const auto key = std::ranges::find(kRetiredKeys, entry.key, &RetiredKey::name);
-  if (entry.is_section || key == std::end(kRetiredKeys)) return false;
+  if (entry.is_section || key == std::end(kRetiredKeys) || (key->only_as_switch && !entry.value.is_bool())) return false;
   static std::atomic_flag warned[std::size(kRetiredKeys)];
   if (!warned[key - std::begin(kRetiredKeys)].test_and_set())
-    log_warning("{} is no option any more and is ignored: {} ({})", key->name, key->reason, entry.where);
+    log_warning("{} is no {} any more and is ignored: {} ({})", key->name, key->only_as_switch ? "switch" : "option", key->reason,
+                entry.where);
   return true;
 }
 

@@ -97,6 +97,8 @@ struct BlockSizes {
 struct BlockMemory {
   double kept = 0;        // from the forward pass to this block's backward pass
   double backward = 0;    // most beside what is kept, in its backward pass: gradients, those that enter it among them
+  double cheap = 0;       // of `kept`, what selective recomputation makes again
+  double again = 0;       // `backward` then: with what was made again by that moment
   double workspace = 0;   // of its operators' backward pass, freed with the call; plan/ fills it in
   double evaluation = 0;  // most that its forward pass holds when nothing is kept, its input and the residual counted
 };

@@ -8,12 +8,13 @@ namespace longhaul::recipe {
 
 struct RetiredKey {
   std::string_view name;
-  std::string_view reason;  // completes "… is no option any more and is ignored: "
+  std::string_view reason;      // completes "… is no option any more and is ignored: "
+  bool only_as_switch = false;  // true or false was its value then; it has another meaning with other values
 };
 
 inline constexpr RetiredKey kRetiredKeys[] = {
     {"model.chunk", "the recurrence chooses its own blocks"},
-    {"train.recompute", "nothing was ever recomputed"},
+    {"train.recompute", "true and false meant nothing", /*only_as_switch=*/true},
 };
 
 }  // namespace longhaul::recipe

@@ -109,6 +109,7 @@ double parse_until_time(std::string_view text, double now_unix_s) {
 }
 
 std::vector<std::string_view> names_of(Dtype) { return {"bf16", "fp32", "fp64"}; }
+std::vector<std::string_view> names_of(Recompute) { return {"none", "selective", "full"}; }
 
 void declare(OptionSet& set, TrainOptions& train) {
   set.add("train.task", train.task, "What is learned.").one_of({"pretrain"});
@@ -142,6 +143,12 @@ void declare(OptionSet& set, TrainOptions& train) {
       .at_least(1)
       .at_most(2147483648.0)
       .also_called({"sequence_length", "seq_length", "seq_len", "block_size"});
+  set.add(
+         "train.recompute", train.recompute,
+         "Activations that are dropped after the forward pass and made again in the backward pass, bit for bit: none, those that are large and "
+         "cheap (selective: norms, activations, rows of experts), or all of a layer but its input (full: a third more work).")
+      .also_called({"activation_checkpointing", "gradient_checkpointing", "recompute_granularity"})
+      .may_change();
   set.add("train.checkpoint_every", train.checkpoint_every, "Steps between checkpoints; 0: only at the end and when asked to stop.")
       .unit("steps")
       .at_least(0)

@@ -14,6 +14,10 @@ class OptionSet;
 enum class Dtype { kBf16, kFp32, kFp64 };
 std::vector<std::string_view> names_of(Dtype);
 
+// Which activations are dropped after their forward pass and made again before they are used (docs/design/recomputation.md).
+enum class Recompute { kNone, kSelective, kFull };
+std::vector<std::string_view> names_of(Recompute);
+
 struct TrainOptions {
   std::string task = "pretrain";
   int64_t steps = 1000;         // of the whole run, resumed parts included
@@ -25,6 +29,7 @@ struct TrainOptions {
   int64_t batch = 8;        // sequences per optimizer step
   int64_t micro_batch = 8;  // sequences per forward and backward pass; divides batch
   int64_t sequence = 512;   // tokens per sequence
+  Recompute recompute = Recompute::kNone;
 
   int64_t checkpoint_every = 500;     // steps; 0: only at the end and when asked
   int64_t checkpoint_keep = 3;        // newest checkpoints kept; 0: all

@@ -81,6 +81,7 @@ Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data, cons
       loader_(data.train(), loader_options(recipe, schedule_, index_folder, ranks.place())),
       decoder_(recipe.model, Precision::named(recipe::name_of_value(recipe.train.dtype)), device, model::Use::kTraining, ranks.place()),
       stage_(decoder_, ranks) {
+  decoder_.set_recompute(recipe.train.recompute);
   if (data.tokenizer.vocabulary() > recipe.model.vocabulary) {
     throw Error({.code = ExitCode::kData,
                  .what = "the tokenizer has more entries than the model has rows",

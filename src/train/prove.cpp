@@ -55,7 +55,7 @@ struct Subject {
   recipe::ModelConfig config;
   recipe::OptimOptions optim;
   std::string dtype;
-  bool packed = true;
+  ProofLayout layout;
 };
 
 struct ProofCheckpoint {
@@ -66,10 +66,10 @@ struct ProofCheckpoint {
 // A training run of a few steps on one rank.
 class ProofRun {
  public:
-  ProofRun(const Subject& subject, parallel::Ranks& ranks, const ProofMistake* mistake = nullptr)
+  ProofRun(const Subject& subject, parallel::Ranks& ranks)  // both must outlive it
       : ranks_(ranks),
-        mistake_(mistake),
-        task_(subject.config, Precision::named(subject.dtype), ranks, subject.packed, mistake),
+        mistake_(subject.layout.mistake),
+        task_(subject.config, Precision::named(subject.dtype), ranks, subject.layout),
         optimizer_(optim::make_optimizer(options_of(subject.optim), task_.parameters(), task_.precision())),
         state_(*optimizer_),
         router_bias_rate_(subject.config.router.bias_rate) {}
@@ -203,7 +203,7 @@ class Prover {
 
  private:
   Subject subject(const ProofLayout& layout, const std::string& dtype) const {
-    return {made_small(request_.model, layout.parallel.world()), request_.optim, dtype, layout.packed};
+    return {made_small(request_.model, layout.parallel.world()), request_.optim, dtype, layout};
   }
   // Of models of one size on the same documents.
   std::string key_of(const ProofLayout& layout) const {
@@ -216,7 +216,9 @@ class Prover {
     if (!fresh) return found->second;
     Reference& made = found->second;
     parallel::Ranks alone;
-    ProofRun run(subject(layout, dtype), alone);
+    Subject trained = subject(layout, dtype);
+    trained.layout = proof_layout({}, layout.packed);
+    ProofRun run(trained, alone);
     for (int64_t step = 1; step <= kSteps; ++step) {
       run.step(step);
       if (step == kSavedStep && dtype == "fp64") run.save(checkpoints_[key] = new_checkpoint("one"));
@@ -276,7 +278,7 @@ class Prover {
       const bool forgets = layout.mistake != nullptr && layout.mistake->left_out;
       const std::unique_ptr<comm::Communicator> planted = forgets ? forgetful(given, *layout.mistake) : nullptr;
       parallel::Ranks ranks(planted ? *planted : given, arrangement);
-      ProofRun run(trained, ranks, layout.mistake);
+      ProofRun run(trained, ranks);
       for (int64_t step = 1; step <= kSteps; ++step) {
         run.step(step);
         if (step == kSavedStep && resumes) run.save(own);

@@ -71,6 +71,8 @@ const std::vector<Choice>& choices() {
       {"parallel.delay_expert_gradients", {"false", "true"}, has_expert_ranks,
        [](ProofLayout& l, size_t v) { l.parallel.experts.delay_gradients = v == 1; },
        [](const ProofLayout& l) { return static_cast<size_t>(l.parallel.experts.delay_gradients); }},
+      {"train.recompute", values_of<Recompute>(), nullptr, [](ProofLayout& l, size_t v) { l.recompute = static_cast<Recompute>(v); },
+       [](const ProofLayout& l) { return static_cast<size_t>(l.recompute); }},
       {"documents", {"packed", "whole rows"}, nullptr, [](ProofLayout& l, size_t v) { l.packed = v == 0; },
        [](const ProofLayout& l) { return static_cast<size_t>(!l.packed); }},
   };
@@ -131,6 +133,7 @@ std::vector<ParallelOptions> meshes_of(int64_t world, bool experts) {
 }
 
 bool possible(const recipe::ModelConfig& model, const ProofLayout& layout) {
+  if (layout.recompute == recipe::Recompute::kFull && layout.parallel.zero > 0) return false;  // recipe/check.cpp refuses it
   try {
     const parallel::Arrangement arrangement = parallel::arrangement_of(layout.parallel, layout.parallel.world());
     parallel::require_possible(model, arrangement);
@@ -181,7 +184,7 @@ class Covering {
     });
     if (!found) return found;
     for (const Pair& pair : pairs_of(*found, mesh)) had_.insert(pair);
-    return proof_layout(found->parallel, found->packed);
+    return proof_layout(found->parallel, found->packed, found->recompute);
   }
 
  private:
@@ -191,8 +194,8 @@ class Covering {
 
 }  // namespace
 
-ProofLayout proof_layout(ParallelOptions parallel, bool packed) {
-  ProofLayout layout{.parallel = std::move(parallel), .packed = packed};
+ProofLayout proof_layout(ParallelOptions parallel, bool packed, recipe::Recompute recompute) {
+  ProofLayout layout{.parallel = std::move(parallel), .packed = packed, .recompute = recompute};
   const ParallelOptions& of = layout.parallel;
   const auto add = [&](const std::string& part) { layout.name += (layout.name.empty() ? "" : "-") + part; };
   const int64_t replicas = std::max<int64_t>(1, of.world() / (of.pp * of.cp * of.tp));
@@ -220,6 +223,7 @@ ProofLayout proof_layout(ParallelOptions parallel, bool packed) {
     if (of.experts.delay_gradients) add("delayed");
   }
   if (layout.name.empty()) add("one");
+  if (recompute != recipe::Recompute::kNone) add(fmt::format("{}-again", names_of(recompute)[static_cast<size_t>(recompute)]));
   if (!packed) add("rows");
   return layout;
 }

@@ -63,13 +63,13 @@ recipe::ModelConfig made_small(recipe::ModelConfig model, int64_t ranks) {
   return model;
 }
 
-ProofTask::ProofTask(const recipe::ModelConfig& config, Precision precision, const parallel::Ranks& ranks, bool packed,
-                     const ProofMistake* mistake)
+ProofTask::ProofTask(const recipe::ModelConfig& config, Precision precision, const parallel::Ranks& ranks, const ProofLayout& layout)
     : ranks_(ranks),
-      packed_(packed),
-      mistake_(mistake),
-      decoder_(model_of(config, ranks, mistake), precision, at::kCPU, model::Use::kTraining, ranks.place()),
+      layout_(layout),
+      mistake_(layout.mistake),
+      decoder_(model_of(config, ranks, mistake_), precision, at::kCPU, model::Use::kTraining, ranks.place()),
       stage_(decoder_, ranks) {
+  decoder_.set_recompute(layout.recompute);
   decoder_.parameters().initialise(kProofSeed + (mistake_ != nullptr && mistake_->other_start && mistake_->other_start(ranks.place())));
 }
 
@@ -82,7 +82,7 @@ StepWork ProofTask::prepare(int64_t step) {
   work_ = {};
   for (int64_t row = 0; row < own; row += in_micro_batch) {
     const int64_t first = place.coordinate(Axis::kDp) * own + row;
-    ProofBatch batch = batch_of(first, in_micro_batch, step, decoder_.config().vocabulary, packed_);
+    ProofBatch batch = batch_of(first, in_micro_batch, step, decoder_.config().vocabulary, layout_.packed);
     for (const int64_t label : batch.labels) work_.weight += label >= 0 ? 1 : 0;
     work_.tokens += in_micro_batch * kRowTokens;
     if (mistake_ != nullptr && mistake_->batch) mistake_->batch(place, batch);

@@ -6,6 +6,7 @@
 
 #include "model/decoder.h"
 #include "parallel/ranks.h"
+#include "train/prove_layouts.h"
 #include "train/task.h"
 #include "train/text_stage.h"
 
@@ -24,14 +25,11 @@ struct ProofBatch {
   std::vector<int64_t> ids, labels;
 };
 
-struct ProofMistake;
-
 // A replica's share of the rows; a stage's share of the layers.
 class ProofTask final : public Task {
  public:
-  // packed: documents of any length; else each row is one. All that is given must outlive it; mistake: null, or what is planted.
-  ProofTask(const recipe::ModelConfig& config, Precision precision, const parallel::Ranks& ranks, bool packed,
-            const ProofMistake* mistake = nullptr);
+  // What stands in `layout` beside its ranks: documents, recomputation, a mistake. All that is given must outlive it.
+  ProofTask(const recipe::ModelConfig& config, Precision precision, const parallel::Ranks& ranks, const ProofLayout& layout);
   model::ParameterSet& parameters() override { return decoder_.parameters(); }
   const Precision& precision() const override { return decoder_.precision(); }
 
@@ -43,8 +41,8 @@ class ProofTask final : public Task {
   PackedText text_of(int64_t micro_batch) const;
 
   const parallel::Ranks& ranks_;
-  bool packed_;
-  const ProofMistake* mistake_;
+  const ProofLayout& layout_;
+  const ProofMistake* mistake_;  // null: none
   model::Decoder decoder_;
   TextStage stage_;
   StepWork work_;

@@ -131,6 +131,7 @@ TEST(RecipeLoad, KeysOfEarlierVersionsAreIgnored) {
   EXPECT_EQ(loaded.recipe, load_defaults({"model.layers=3"}).recipe);
   EXPECT_EQ(loaded.origins.size(), 1u);
   EXPECT_EQ(to_toml(loaded).find("chunk ="), std::string::npos);
+  EXPECT_EQ(from("[train]\nrecompute = \"full\"\n").recipe.train.recompute, Recompute::kFull) << "it came back with other values";
   EXPECT_THAT(refused("[model.chunk]\n").what, HasSubstr("no section model.chunk"));
 }
 

@@ -164,6 +164,23 @@ INSTANTIATE_TEST_SUITE_P(Families, MemoryPlanned,
                                             ::testing::Values("bf16", "fp32")),
                          [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param); });
 
+// What is made again is planned too; and it is less, the more is.
+class MemoryRecomputed : public MemoryOfRuns, public ::testing::WithParamInterface<std::tuple<std::string, std::string>> {};
+
+TEST_P(MemoryRecomputed, IsWhatIsCounted) {
+  const auto& [family, recompute] = GetParam();
+  for (const char* dtype : {"bf16", "fp32"}) {
+    const std::string name = fmt::format("{}, {}, {}", family, recompute, dtype);
+    expect_as_planned(name, kFamilies.at(family) + Words{fmt::format("train.dtype={}", dtype), "train.recompute=" + recompute,
+                                                         "model.layers=6", "train.batch=4", "train.micro_batch=2", "train.sequence=1024"});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, MemoryRecomputed,
+                         ::testing::Combine(::testing::Values("first_run", "gpt2", "llama", "lightning", "hgrn2", "dense_post_norm"),
+                                            ::testing::Values("selective", "full")),
+                         [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param); });
+
 // Whatever the sizes: the last ones are the largest that a recipe may have.
 TEST_F(MemoryOfRuns, WhatDoesNotFitIsRefusedBeforeAnythingIsThere) {
   const int64_t before = memory_statistics().total.bytes;

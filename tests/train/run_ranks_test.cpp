@@ -231,6 +231,31 @@ TEST_F(RunOnRanks, InBf16TheCurveIsTheSameButForRounding) {
   }
 }
 
+// What is made again has the bits that were dropped, on every layout: layers that communicate again, expert rows that travel again, products of
+// weights that wait. The key may change on resume.
+TEST_F(RunOnRanks, RecomputationChangesNoBit) {
+  auto all = layouts();
+  all["pp2-zb-h1"] = {"parallel.pp=2", "parallel.schedule=zb-h1"};
+  all["cp2-ring"] = {"parallel.cp=2", "parallel.context=ring", "parallel.linear_context=ring"};
+  for (auto [name, overrides] : all) {
+    overrides.emplace_back(name.starts_with("cp2") || name == "tp2" ? "train.dtype=bf16" : "train.dtype=fp32");
+    run_training(request(name, overrides));
+    for (const std::string recompute : {"selective", "full"}) {
+      Overrides again = overrides;
+      again.emplace_back("train.recompute=" + recompute);
+      run_training(request(name + "-" + recompute, again));
+      expect_same(name + "-" + recompute, name, 0);
+    }
+  }
+  Overrides half = {"train.dtype=bf16", "train.steps=2", "train.recompute=selective"};
+  run_training(request("one", {"train.dtype=bf16"}));
+  run_training(request("changed", half));
+  run_training(request("changed", {"train.dtype=bf16", "train.recompute=full"}));
+  const auto steps = events<observe::StepReport>("changed"), expected = events<observe::StepReport>("one");
+  ASSERT_EQ(steps.size(), expected.size());  // the last evaluation of each start reads more than those on the way
+  for (size_t s = 0; s < steps.size(); ++s) EXPECT_EQ(steps[s].loss, expected[s].loss) << "step " << s + 1;
+}
+
 TEST_F(RunOnRanks, EachRankWritesItsOwnEventsOfTheSameRun) {
   run_training(request("run", {"parallel.tp=2"}));
   std::vector<std::string> runs;

@@ -43,7 +43,7 @@ Tensor silu_heads_gradient(const Tensor& x, const std::vector<Tensor>& gradients
   return dx;
 }
 
-Recorded record_silu_heads(const Tensor& x, int64_t heads, int64_t kv_heads, int64_t head_dim, bool on_gpu) {
+Tensor silu_result(const Tensor& x, bool on_gpu) {
   const Tensor y = at::empty_like(x);
   if (on_gpu) {
     cuda_calls<ActivationCuda>().silu_forward(x, y);
@@ -53,10 +53,18 @@ Recorded record_silu_heads(const Tensor& x, int64_t heads, int64_t kv_heads, int
     void* to = writable(y);
     parallel_for(0, x.numel(), kGrainElements, [&](int64_t begin, int64_t end) { silu_forward(storage, from, to, begin, end); });
   }
+  return y;
+}
+
+Recorded record_silu_heads(const Tensor& x, int64_t heads, int64_t kv_heads, int64_t head_dim, bool on_gpu) {
+  const Tensor y = silu_result(x, on_gpu);
   const Heads parts = heads_of(y, heads, kv_heads, head_dim);
-  return {.results = {parts.q_thd, parts.k_thd, parts.v_thd}, .saved = {x}, .backward = [on_gpu](const BackwardCall& call) {
-            return std::vector<Tensor>{silu_heads_gradient(call.saved[0], call.gradients, on_gpu)};
-          }};
+  return {
+      .results = {parts.q_thd, parts.k_thd, parts.v_thd},
+      .saved = {x},
+      .backward =
+          [on_gpu](const BackwardCall& call) { return std::vector<Tensor>{silu_heads_gradient(call.saved[0], call.gradients, on_gpu)}; },
+      .cheap = {{y, {x}, [on_gpu](const std::vector<Tensor>& from) { return silu_result(from[0], on_gpu); }}}};
 }
 
 // x [tokens, 2·F] holds gate and up side by side; y and dy have rows of F.
@@ -169,10 +177,14 @@ Tensor swiglu(const Tensor& x) {
   if (choice == ByDevice::kMeta) return meta_results({x}, {{{x.size(0), x.size(1) / 2}, x.scalar_type()}})[0];
   if (choice == ByDevice::kAten) return swiglu_reference(x);
   return differentiable("swiglu", {x}, [&, on_gpu = choice == ByDevice::kCuda]() -> Recorded {
-    const Tensor rows = x.contiguous();
-    return {.results = {swiglu_result(rows, on_gpu)}, .saved = {rows}, .backward = [on_gpu](const BackwardCall& call) {
-              return std::vector<Tensor>{swiglu_gradient(call.saved[0], call.gradients[0].contiguous(), on_gpu)};
-            }};
+    const Tensor rows = x.contiguous(), y = swiglu_result(rows, on_gpu);
+    return {.results = {y},
+            .saved = {rows},
+            .backward =
+                [on_gpu](const BackwardCall& call) {
+                  return std::vector<Tensor>{swiglu_gradient(call.saved[0], call.gradients[0].contiguous(), on_gpu)};
+                },
+            .cheap = {{y, {rows}, [on_gpu](const std::vector<Tensor>& from) { return swiglu_result(from[0], on_gpu); }}}};
   })[0];
 }
 
@@ -193,16 +205,17 @@ Tensor bias_gelu(const Tensor& x, const Tensor& bias, const GradientSink& sink) 
     return bias_gelu_reference(x, bias.defined() ? with_gradient_to(bias.to(wide_type(x)), sink) : bias);
   }
   return differentiable("bias_gelu", {x, bias}, [&, on_gpu = choice == ByDevice::kCuda]() -> Recorded {
-    const Tensor rows = x.contiguous();
+    const Tensor rows = x.contiguous(), y = bias_gelu_result(rows, bias, on_gpu);
     const GradientSink to = bias.defined() ? sink : GradientSink();
-    return {.results = {bias_gelu_result(rows, bias, on_gpu)},
+    return {.results = {y},
             .saved = {rows, bias},
             .backward =
                 [on_gpu, to](const BackwardCall& call) {
                   return std::vector<Tensor>{bias_gelu_gradient(call.saved[0], call.saved[1], call.gradients[0].contiguous(), to, on_gpu),
                                              Tensor()};
                 },
-            .sinks = {to}};
+            .sinks = {to},
+            .cheap = {{y, {rows, bias}, [on_gpu](const std::vector<Tensor>& from) { return bias_gelu_result(from[0], from[1], on_gpu); }}}};
   })[0];
 }
 

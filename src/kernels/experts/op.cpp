@@ -367,11 +367,16 @@ Tensor permute_to_experts(const Tensor& x, const ExpertAssignment& assignment) {
   }
   return differentiable("permute_to_experts", {x}, [&, on_gpu = choice == ByDevice::kCuda]() -> Recorded {
     const auto gather = on_gpu ? cuda_calls<ExpertsCuda>().gather_rows : gather_rows_of;
-    return {.results = {gather(x.contiguous(), assignment.source_r)},
+    const Tensor rows = gather(x.contiguous(), assignment.source_r);
+    return {.results = {rows},
             .saved = {assignment.place_tk},
-            .backward = [sum = on_gpu ? cuda_calls<ExpertsCuda>().combine : gather_sum](const BackwardCall& call) {
-              return std::vector<Tensor>{sum(call.gradients[0].contiguous(), Tensor(), call.saved[0])};
-            }};
+            .backward =
+                [sum = on_gpu ? cuda_calls<ExpertsCuda>().combine : gather_sum](const BackwardCall& call) {
+                  return std::vector<Tensor>{sum(call.gradients[0].contiguous(), Tensor(), call.saved[0])};
+                },
+            .cheap = {{rows, {x, assignment.source_r}, [gather](const std::vector<Tensor>& from) {
+                         return gather(from[0].contiguous(), from[1]);
+                       }}}};
   })[0];
 }
 

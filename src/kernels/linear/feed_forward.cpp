@@ -185,13 +185,17 @@ Tensor dispatched(const Dispatcher& dispatcher, const Tensor& x, const Call& cal
   return differentiable("feed_forward", {x, call.up.weight, call.down.weight}, [&]() -> Recorded {
     const Made made = fused(x, call, want_gradient);
     if (!want_gradient) return {.results = {made.y}};
-    return {.results = {made.y},
-            .saved = {x, made.z, made.a, call.up.weight, call.down.weight},
-            .backward =
-                [call](const BackwardCall& back) {
-                  return std::vector<Tensor>{fused_gradient(back, call), Tensor(), Tensor()};
-                },
-            .sinks = {call.up.sinks.weight, bias_sink(call.up), call.down.sinks.weight, bias_sink(call.down)}};
+    return {
+        .results = {made.y},
+        .saved = {x, made.z, made.a, call.up.weight, call.down.weight},
+        .backward =
+            [call](const BackwardCall& back) {
+              return std::vector<Tensor>{fused_gradient(back, call), Tensor(), Tensor()};
+            },
+        .sinks = {call.up.sinks.weight, bias_sink(call.up), call.down.sinks.weight, bias_sink(call.down)},
+        .cheap = {{made.a, {made.z, call.gelu_bias()}, [swiglu = call.activation == Activation::kSwiglu](const std::vector<Tensor>& from) {
+                     return swiglu ? kernels::swiglu(from[0]) : bias_gelu(from[0], from[1], {});
+                   }}}};
   })[0];
 }
 

@@ -93,6 +93,22 @@ std::vector<Tensor> norm_gradients(const BackwardCall& back, const NormOptions& 
   return {call.dx_tc, d_branch, call.d_gate_tc, call.dw_c, call.db_c};
 }
 
+// What is normed is what is stored, so this is a join's result too.
+Tensor norm_of(const Tensor& z, const Tensor& gate, const Tensor& weight, const Tensor& bias, const NormOptions& options) {
+  const Tensor y = at::empty_like(z), scale = at::empty({z.size(0)}, weight.options());
+  const NormCall call{.kind = options.kind,
+                      .eps = options.eps,
+                      .x_tc = z,
+                      .gate_tc = gate,
+                      .weight_c = weight,
+                      .bias_c = bias,
+                      .y_tc = y,
+                      .mean_t = options.kind == NormKind::kLayer ? at::empty_like(scale) : Tensor(),
+                      .scale_t = scale};
+  (options.on_gpu ? cuda_calls<NormCuda>().forward : forward_cpu)(call);
+  return y;
+}
+
 // → {y}, or with a branch {z, y}. Gate, branch and bias may be undefined.
 std::vector<Tensor> norm(const char* op, const Tensor& x, const Tensor& branch, const Tensor& gate, const Tensor& weight,
                          const Tensor& bias, const NormOptions& options) {
@@ -113,10 +129,14 @@ std::vector<Tensor> norm(const char* op, const Tensor& x, const Tensor& branch, 
                         .scale_t = scale};
     (options.on_gpu ? cuda_calls<NormCuda>().forward : forward_cpu)(call);
     const bool joins = branch.defined(), has_bias = bias.defined();
+    const Tensor z = joins ? call.joined_tc : call.x_tc;
     return {.results = joins ? std::vector<Tensor>{call.joined_tc, call.y_tc} : std::vector<Tensor>{call.y_tc},
-            .saved = {joins ? call.joined_tc : call.x_tc, call.gate_tc, weight, call.mean_t, scale},
+            .saved = {z, call.gate_tc, weight, call.mean_t, scale},
             .backward = [options, joins, has_bias](const BackwardCall& back) { return norm_gradients(back, options, joins, has_bias); },
-            .zeros_for_missing = false};
+            .zeros_for_missing = false,
+            .cheap = {{call.y_tc, {z, call.gate_tc, weight, bias}, [options](const std::vector<Tensor>& from) {
+                         return norm_of(from[0], from[1], from[2], from[3], options);
+                       }}}};
   };
   return differentiable(op, {x, branch, gate, weight, bias}, run);
 }

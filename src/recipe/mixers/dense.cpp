@@ -24,7 +24,12 @@ BlockMemory dense_memory(const ModelConfig& model, const BlockSizes& size) {
   const double a = size.channels(model.intermediate), z = model.channel == Channel::kSwiglu ? 2 * a : a;
   // Where the residual and the branch have one factor, one tensor is the gradient of both.
   const bool two = model.wiring == Wiring::kPostNorm && model.residual_alpha() != model.beta;
-  return {.kept = z + a, .backward = (two ? 3 : 2) * size.hidden + z, .evaluation = a + 5 * size.hidden};
+  const double backward = (two ? 3 : 2) * size.hidden + z;
+  return {.kept = z + a,
+          .backward = backward,
+          .cheap = a,
+          .again = backward + a + size.hidden,  // what was normed too
+          .evaluation = a + 5 * size.hidden};
 }
 
 }  // namespace

@@ -86,9 +86,12 @@ BlockMemory experts_memory(const ModelConfig& model, const BlockSizes& size) {
   const double rows = k * size.hidden, a = k * size.channels(model.intermediate), z = 2 * a;
   // Probabilities and log-sums, weights, choices and places in the experts' order.
   const double routing = size.tokens * (experts + 1 + k) * size.wide + size.tokens * k * (8 + 8);
+  // Of the residual, z, the experts' input and weights; the gradient of their output has taken the output's place.
+  const double backward = size.hidden + z + rows + size.tokens * k * size.wide;
   return {.kept = routing + 2 * rows + z + a,
-          // Of the residual, z, the experts' input and weights; the gradient of their output has taken the output's place.
-          .backward = size.hidden + z + rows + size.tokens * k * size.wide,
+          .backward = backward,
+          .cheap = rows + a,
+          .again = backward + rows + a + size.hidden,  // what was normed too, of which the rows are made
           .evaluation = routing + size.tokens * k * 8 + 2 * rows + a + 5 * size.hidden};
 }
 

@@ -52,6 +52,8 @@ BlockMemory hgrn2_memory(const ModelConfig& model, const BlockSizes& size) {
   return {.kept = 3 * k + 3 * v + size.states + size.tokens * size.wide + bounds,
           // The norm: d y and d o, while y is gone. Then the recurrence, with o gone too: d o, d q, d f, d v.
           .backward = size.hidden + std::max(v + size.norm_sums(values), 2 * k + ends),
+          .cheap = v,  // the normed o
+          .again = size.hidden + std::max(2 * v + size.norm_sums(values), 2 * k + v + ends),
           .evaluation = 3 * k + 3 * v + ends + 3 * size.hidden};
 }
 

@@ -40,9 +40,13 @@ BlockMemory lightning_memory(const ModelConfig& model, const BlockSizes& size) {
   // block's input.
   const double norm = 2 * inner + size.norm_sums(channels), recurrence = inner + size.hidden + ends;
   // Before and after silu 3 each; o, gate, gated norm 1 each.
-  return {.kept = 9 * inner + size.states + size.tokens * size.wide,
-          .backward = size.hidden + std::max(norm, recurrence),
-          .evaluation = 6 * inner + ends + 3 * size.hidden};
+  return {
+      .kept = 9 * inner + size.states + size.tokens * size.wide,
+      .backward = size.hidden + std::max(norm, recurrence),
+      // After silu, and the gated norm. The former are there again in the recurrence, and with them the block's input, which the gate has read.
+      .cheap = 4 * inner,
+      .again = size.hidden + std::max(norm + inner, recurrence + 4 * inner + size.hidden),
+      .evaluation = 6 * inner + ends + 3 * size.hidden};
 }
 
 }  // namespace

@@ -65,7 +65,8 @@ BlockMemory softmax_memory(const ModelConfig& model, const BlockSizes& size) {
   const double qkv = size.channels((model.heads + 2 * model.softmax.kv_heads) * model.head_dim);
   const double o = size.channels(model.heads * model.head_dim), log_sums = size.tokens * static_cast<double>(model.heads) * size.wide;
   return {.kept = qkv + o + log_sums,
-          .backward = size.hidden + o + qkv,                    // of the residual, o, and q, k, v
+          .backward = size.hidden + o + qkv,  // of the residual, o, and q, k, v
+          .again = size.hidden + o + qkv,
           .evaluation = qkv + o + log_sums + 3 * size.hidden};  // residual, input, output
 }
 

@@ -1,0 +1,39 @@
+// FileOffload: saved tensors whose bytes lie in a file from the forward pass to the backward pass, so that memory holds those of a few layers instead of
+// all (the swapping half of MEMO, arXiv 2407.12117, at the level of tensors). Plain: the pass waits for every write and read.
+//
+// The file has no name: it is gone with the process, whatever ends it. Its space is used again once nothing lies there any more, which is the case
+// after every backward pass.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "base/file.h"
+#include "kernels/saved_tensors.h"
+
+namespace longhaul::kernels {
+
+class FileOffload final : public SavedTensors {
+ public:
+  // least_bytes: smaller storages are not worth the calls. `stays`: tensors whose storages others need all the time: weights.
+  FileOffload(const std::filesystem::path& folder, int64_t least_bytes, const std::vector<Tensor>& stays);
+  std::shared_ptr<SavedStorage> take(const Tensor& x) override;
+  int64_t moved_bytes() const { return moved_bytes_; }  // written so far
+
+  struct Space;  // of the file
+
+ private:
+  struct Known {
+    SeenStorage seen;
+    std::weak_ptr<SavedStorage> storage;
+  };
+  int64_t least_bytes_, moved_bytes_ = 0;
+  std::unordered_set<const void*> stays_;         // StorageImpl
+  std::unordered_map<const void*, Known> known_;  // likewise
+  std::shared_ptr<Space> space_;
+};
+
+}  // namespace longhaul::kernels

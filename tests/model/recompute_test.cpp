@@ -1,0 +1,210 @@
+// Recomputation changes what is kept and nothing else: losses and gradients have the same bits as without it, what a block reports is reported once,
+// and gradients count as whole at the same moments. That a difference would be seen is shown by scripts/mutations/recompute.
+#include <gtest/gtest.h>
+
+#include "base/memory_purpose.h"
+#include "kernels/file_offload.h"
+#include "model/state.h"
+#include "support/models.h"
+#include "tensor/cpu_allocator.h"
+
+namespace longhaul::model {
+namespace {
+
+using namespace longhaul::testing;
+using recipe::Recompute;
+
+constexpr int64_t kMicroBatches = 3, kTokens = 24;
+
+layout::SequenceLayout documents(int64_t micro_batch) {
+  const std::vector<std::vector<int64_t>> lengths = {{7, 1, 16}, {24}, {5, 4, 3, 12}};
+  return layout::make_packed(lengths[static_cast<size_t>(micro_batch)]);
+}
+
+struct Trained {
+  std::vector<Tensor> losses, gradients;
+  std::vector<double> reported;    // auxiliary losses and statistics
+  std::vector<std::string> ready;  // arenas in the order in which they were whole
+  int64_t inspected = 0;
+};
+
+// Forward passes of all micro-batches, then their backward passes; weights' products at once or afterwards.
+Trained train(const recipe::ModelConfig& config, const char* dtype, Recompute recompute, bool postponed = false, bool embedding = true,
+              int64_t* moved = nullptr) {
+  Decoder decoder = filled_decoder(config, dtype);
+  std::vector<Tensor> weights;
+  for (const auto& arena : decoder.parameters().arenas()) weights.push_back(arena->values);
+  kernels::FileOffload offload(std::filesystem::temp_directory_path(), 64, weights);
+  if (moved != nullptr) decoder.set_offload(&offload);
+  if (!embedding) decoder.parameters().freeze([](const Parameter& parameter) { return parameter.name.starts_with("embedding"); });
+  decoder.set_recompute(recompute);
+  ParameterSet& parameters = decoder.parameters();
+  Trained trained;
+  parameters.begin_step([&](Arena& arena) { trained.ready.push_back(arena.name); });
+  LocalOps ops;
+  for (int64_t m = 0; m < kMicroBatches; ++m) {
+    Context context(ops, decoder.precision());
+    context.micro_batch = m;
+    context.inspect = [&](const std::string&, const Tensor&) { ++trained.inspected; };
+    const layout::SequenceLayout row = documents(m);
+    const Tensor ids = id_tensor(random_ids(kTokens, config.vocabulary, static_cast<uint64_t>(m))),
+                 labels = id_tensor(layout::shifted_labels(row, random_ids(kTokens, config.vocabulary, static_cast<uint64_t>(m))));
+    trained.losses.push_back(decoder.loss(context, decoder.hidden(context, ids, row), labels));
+    for (const auto& [block, loss] : context.auxiliary_losses) trained.reported.push_back(loss.item<double>());
+    for (const auto& [name, value] : context.statistics) trained.reported.push_back(value.item<double>());
+  }
+  parameters.all_announced();
+  EXPECT_TRUE(trained.ready.empty());
+  const int64_t inspected = trained.inspected;
+  std::vector<std::function<void()>> queue;
+  if (postponed) parameters.postpone_gradients(&queue);
+  for (const Tensor& loss : trained.losses) loss.backward();
+  parameters.postpone_gradients(nullptr);
+  const at::NoGradGuard no_gradient;
+  for (const auto& product : queue) product();
+  EXPECT_EQ(trained.inspected, inspected) << "a block was looked at again";
+  if (moved != nullptr) *moved = offload.moved_bytes();
+  parameters.end_step();
+  for (const auto& parameter : parameters.all()) {
+    if (parameter->trainable()) trained.gradients.push_back(parameter->grad.clone());
+  }
+  return trained;
+}
+
+void expect_same(const Trained& expected, const Trained& found) {
+  ASSERT_EQ(found.gradients.size(), expected.gradients.size());
+  for (size_t m = 0; m < expected.losses.size(); ++m) EXPECT_TRUE(found.losses[m].equal(expected.losses[m])) << "micro-batch " << m;
+  for (size_t p = 0; p < expected.gradients.size(); ++p) {
+    EXPECT_TRUE(found.gradients[p].equal(expected.gradients[p])) << "gradient " << p;
+    EXPECT_GT(expected.gradients[p].abs().max().item<double>(), 0) << "gradient " << p << ": nothing is compared";
+  }
+  EXPECT_EQ(found.reported, expected.reported);
+  EXPECT_EQ(found.ready, expected.ready);
+  EXPECT_EQ(found.inspected, expected.inspected);
+}
+
+class Recomputation : public ::testing::TestWithParam<std::tuple<NamedConfig, std::string>> {
+ protected:
+  const recipe::ModelConfig& config() const { return std::get<0>(GetParam()).config; }
+  const char* dtype() const { return std::get<1>(GetParam()).c_str(); }
+};
+
+TEST_P(Recomputation, IsTheSameToTheBit) {
+  const PoisonFreshMemory poison;
+  const Trained expected = train(config(), dtype(), Recompute::kNone);
+  for (const Recompute recompute : {Recompute::kSelective, Recompute::kFull}) {
+    SCOPED_TRACE(recompute == Recompute::kFull ? "full" : "selective");
+    expect_same(expected, train(config(), dtype(), recompute));
+  }
+}
+
+TEST_P(Recomputation, LeavesPostponedProductsAsTheyAre) {
+  const Trained expected = train(config(), dtype(), Recompute::kNone, /*postponed=*/true);
+  for (const Recompute recompute : {Recompute::kSelective, Recompute::kFull}) {
+    expect_same(expected, train(config(), dtype(), recompute, /*postponed=*/true));
+  }
+}
+
+// Nothing that enters the first layer wants a gradient then.
+TEST_P(Recomputation, BehindAFrozenEmbedding) {
+  const Trained expected = train(config(), dtype(), Recompute::kNone, false, /*embedding=*/false);
+  for (const Recompute recompute : {Recompute::kSelective, Recompute::kFull}) {
+    expect_same(expected, train(config(), dtype(), recompute, false, /*embedding=*/false));
+  }
+}
+
+// Moved to a file and back: the same bits, alone and beside recomputation, and less of it where less is kept.
+TEST_P(Recomputation, OrOffload) {
+  const PoisonFreshMemory poison;
+  const Trained expected = train(config(), dtype(), Recompute::kNone);
+  std::map<Recompute, int64_t> moved;
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+    expect_same(expected, train(config(), dtype(), recompute, false, true, &moved[recompute]));
+  }
+  EXPECT_GT(moved[Recompute::kNone], moved[Recompute::kSelective]);
+  EXPECT_GT(moved[Recompute::kSelective], moved[Recompute::kFull]);
+  const auto element = static_cast<int64_t>(at::elementSize(Precision::named(dtype()).compute));
+  EXPECT_EQ(moved[Recompute::kFull], kMicroBatches * config().layers * kTokens * config().hidden * element) << "the layers' inputs";
+}
+
+std::vector<NamedConfig> recomputed_models() {
+  std::vector<NamedConfig> models = small_models();
+  // Wide enough for our own products, whose channel mixer is one operator; an odd number of experts' rows.
+  recipe::ModelConfig wide = hybrid_experts_post_norm();
+  wide.hidden = 64, wide.head_dim = 16, wide.intermediate = 48, wide.softmax.rotary_dim = 8;
+  models.push_back({"wide_experts", wide});
+  wide.experts = 0, wide.wiring = recipe::Wiring::kPreNorm;
+  models.push_back({"wide_dense", wide});
+  return models;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Recomputation,
+                         ::testing::Combine(::testing::ValuesIn(recomputed_models()), ::testing::Values("bf16", "fp32", "fp64")),
+                         [](const auto& each) { return std::get<0>(each.param).name + "_" + std::get<1>(each.param); });
+
+// After a forward pass, what is still there of activations; and the most that was, over both passes.
+struct Activations {
+  int64_t kept = 0, peak = 0;
+};
+Activations activations_of(Recompute recompute, bool offloads = false) {
+  install_cpu_allocator();
+  recipe::ModelConfig config = hybrid_experts_post_norm();
+  config.hidden = 64, config.head_dim = 16, config.intermediate = 48, config.layers = 8;
+  Decoder decoder = filled_decoder(config, "bf16");
+  decoder.set_recompute(recompute);
+  std::vector<Tensor> weights;
+  for (const auto& arena : decoder.parameters().arenas()) weights.push_back(arena->values);
+  kernels::FileOffload offload(std::filesystem::temp_directory_path(), 4096, weights);
+  if (offloads) decoder.set_offload(&offload);
+  const Tensor ids = id_tensor(random_ids(512, config.vocabulary, 1));
+  const MemoryPurposeScope scope(MemoryPurpose::kActivations);
+  reset_memory_peaks();
+  const int64_t before = memory_statistics().of(MemoryPurpose::kActivations).bytes;
+  LocalOps ops;
+  Context context(ops, decoder.precision());
+  const Tensor loss = decoder.loss(context, decoder.hidden(context, ids, layout::make_single(512)), ids);
+  const int64_t kept = memory_statistics().of(MemoryPurpose::kActivations).bytes - before;
+  loss.backward();
+  return {kept, memory_statistics().of(MemoryPurpose::kActivations).peak - before};
+}
+
+TEST(RecomputationMemory, KeepsTheInputOfEachLayer) {
+  const Activations none = activations_of(Recompute::kNone), selective = activations_of(Recompute::kSelective),
+                    full = activations_of(Recompute::kFull);
+  const int64_t hidden = int64_t{512} * 64 * 2;
+  // Eight layers; the first join, the last norm (its input, output and the loss's gradient) and the table of angles beside them.
+  EXPECT_LE(full.kept, (8 + 5) * hidden + 512 * 64);
+  EXPECT_GE(full.kept, 8 * hidden);
+  EXPECT_LT(3 * full.peak, none.peak);
+  EXPECT_LT(3 * selective.kept, 2 * none.kept);
+  EXPECT_LT(selective.peak, none.peak);
+  const Activations moved = activations_of(Recompute::kFull, /*offloads=*/true);
+  EXPECT_LE(moved.kept, 5 * hidden + 512 * 64) << "what is not of a layer stays";
+  EXPECT_LT(2 * activations_of(Recompute::kNone, /*offloads=*/true).peak, none.peak);
+}
+
+// Without a graph there is nothing to drop, and a decoding state is read and written once.
+TEST(RecomputationDecoding, IsUntouched) {
+  Decoder decoder = filled_decoder(hybrid_experts_post_norm(), "fp32");
+  const Tensor ids = id_tensor(random_ids(12, decoder.config().vocabulary, 3));
+  std::vector<Tensor> hidden;
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
+    decoder.set_recompute(recompute);
+    LocalOps ops;
+    DecoderState state = decoder.make_state();
+    const DecoderRows rows{state, {state.add()}};
+    const at::NoGradGuard no_gradient;
+    for (const bool more : {false, true}) {
+      Context context(ops, decoder.precision());
+      const layout::SequenceLayout row =
+          more ? layout::make_packed(std::vector<int64_t>{12}, std::vector<int64_t>{12}) : layout::make_single(12);
+      hidden.push_back(decoder.hidden(context, ids, row, &rows));
+    }
+    EXPECT_EQ(state.tokens(rows.rows[0]), 24);
+  }
+  EXPECT_TRUE(hidden[0].equal(hidden[2]));
+  EXPECT_TRUE(hidden[1].equal(hidden[3]));
+}
+
+}  // namespace
+}  // namespace longhaul::model
