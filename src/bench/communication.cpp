@@ -23,7 +23,8 @@ using layout::ContextSplit;
 using recipe::ContextMethod;
 using recipe::LinearContextMethod;
 
-constexpr int64_t kContextRanks = 4, kQueryHeads = 8, kKeyHeads = 4, kHeadChannels = 16, kExpertsPerToken = 2, kExpertHidden = 24;
+constexpr int64_t kContextRanks = 4, kQueryHeads = 8, kKeyHeads = 4, kHeadChannels = 16, kExperts = 8, kExpertsPerToken = 2,
+                  kExpertHidden = 24;
 constexpr int64_t kStateBytes = 4 * kQueryHeads * kHeadChannels * kHeadChannels;  // fp32
 constexpr int64_t kKeyBytes = 2 * kKeyHeads * kHeadChannels,
                   kQueryBytes = 2 * kQueryHeads * kHeadChannels;  // of a token, in bf16: w_kv · c, w_q · c
@@ -85,11 +86,12 @@ SentBytes experts_layer(int64_t tokens, const char* name) {
   return sent_by(
       [&](comm::Communicator& world, const Finish& finish) {
         const parallel::MeshGroups groups(world, layout::Mesh(kContextRanks, {.ep = kContextRanks}));
-        parallel::MeshOps ops(groups, {});
-        const int64_t rows = tokens / kContextRanks * kExpertsPerToken;
-        const model::ExpertRows there =
-            ops.to_experts(ones({rows, kExpertHidden}), std::vector<int64_t>(2 * kContextRanks, rows / (2 * kContextRanks)));
-        finish(ops.from_experts(there.rows, there));
+        parallel::MeshOps ops(groups, {}, {});
+        const int64_t own = tokens / kContextRanks;
+        const model::ExpertChoices choices{.choice_tk = at::arange(own * kExpertsPerToken).remainder(kExperts).view({own, kExpertsPerToken}),
+                                           .weight_tk = at::ones({own, kExpertsPerToken}),
+                                           .experts = kExperts};
+        finish(ops.experts(ones({own, kExpertHidden}), choices, [](const Tensor& rows, const auto&, const auto&) { return rows; }));
       },
       name);
 }
@@ -137,7 +139,7 @@ void add_experts(Lines& lines, int64_t tokens) {
   lines.add("experts: dispatch", experts_layer(tokens, "rows to experts"), {rows, rows}, "T·k·H·b·(EP−1)/EP", "the same");
   lines.add("experts: combine", experts_layer(tokens, "rows from experts"), {rows, rows}, "T·k·H·b·(EP−1)/EP", "the same");
   lines.add("experts: row counts", experts_layer(tokens, "rows of experts"),
-            {2 * kContextRanks * 8 * (kContextRanks - 1) / kContextRanks, 0}, "E·8·(EP−1)/EP", "");
+            {kExperts * 8 * (kContextRanks - 1), 0}, "E·8·(EP−1)", "");
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ struct Weights {  // with sinks that hold 1 before
              .sinks = {.weight = sink_of(weight), .bias = bias.defined() ? sink_of(bias) : Tensor()},
              .kept = {&copies, 1}};
   }
-  void postpone(Postponed& later) { layer.sinks = {later.to(layer.sinks.weight.buffer()), later.to(layer.sinks.bias.buffer())}; }
+  void postpone(PostponedProducts& later) { layer.sinks = {later.to(layer.sinks.weight.buffer()), later.to(layer.sinks.bias.buffer())}; }
   PackedWeight copies;
   LinearWeights layer;
 };
@@ -204,7 +204,7 @@ TEST(FeedForward, TakesRowsApartAndPostpones) {
   in.dy = random_tensor({50, 80}, 3, at::kFloat).narrow(1, 5, 30);
   const Result at_once = run(in, "fused");
   expect_close(at_once, plain(in), at::kFloat);
-  Postponed later;
+  PostponedProducts later;
   Weights up(in.up, in.up_bias), down(in.down, in.down_bias);
   up.postpone(later), down.postpone(later);
   feed_forward(in.x.detach().requires_grad_(true), in.activation, up.layer, down.layer).backward(in.dy);
@@ -260,7 +260,7 @@ TEST(FeedForward, FrozenWeightsGetNothing) {
       for (const int frozen : {1, 2, 3}) {  // up, down, both
         SCOPED_TRACE(fmt::format("{} experts, {}, frozen {}", in->rows.size(), implementation, frozen));
         Weights up(in->up, in->up_bias), down(in->down, in->down_bias);
-        Postponed later;
+        PostponedProducts later;
         up.postpone(later), down.postpone(later);
         if (frozen & 1) up.layer.sinks = {};
         if (frozen & 2) down.layer.sinks = {};

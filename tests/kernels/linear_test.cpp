@@ -91,7 +91,7 @@ TEST(Linear, PostponedProductsRunWhenCalled) {
   const Tensor x = leaf(random_tensor({20, 8}, 1)), w = leaf(random_tensor({5, 8}, 2)), b = leaf(random_tensor({5}, 4)),
                dy = random_tensor({20, 5}, 3);
   const Tensor sink = at::zeros({5, 8}, at::kDouble), bias_sink = at::zeros({5}, at::kDouble);
-  Postponed later;
+  PostponedProducts later;
   linear(x, w, b, {.weight = later.to(sink), .bias = later.to(bias_sink)}).backward(dy);
   EXPECT_TRUE(x.grad().defined()) << "the input's gradient is not postponed";
   ASSERT_EQ(later.queue().size(), 1u);
@@ -104,7 +104,7 @@ TEST(Linear, PostponedProductsRunWhenCalled) {
 // Frozen weights: no product for them, now or later; the input's gradient is the same.
 TEST(Linear, WithoutSinksOnlyTheInputHasAGradient) {
   const Tensor w = random_tensor({5, 8}, 2), b = random_tensor({5}, 4), dy = random_tensor({20, 5}, 3), x = leaf(random_tensor({20, 8}, 1));
-  Postponed later;
+  PostponedProducts later;
   linear(x, w, b, {.weight = later.to({})}).backward(dy);
   EXPECT_TRUE(later.queue().empty());
   EXPECT_LT(relative_error(x.grad(), at::mm(dy, w)), 1e-13);

@@ -8,11 +8,11 @@
 
 namespace longhaul::testing {
 
-class Postponed {
+class PostponedProducts {
  public:
-  Postponed() { flow_.phase = &phase_; }
-  Postponed(const Postponed&) = delete;
-  Postponed& operator=(const Postponed&) = delete;
+  PostponedProducts() { flow_.phase = &phase_; }
+  PostponedProducts(const PostponedProducts&) = delete;
+  PostponedProducts& operator=(const PostponedProducts&) = delete;
 
   kernels::GradientSink to(const Tensor& buffer) { return {buffer, &flow_}; }
   const std::vector<std::function<void()>>& queue() const { return queue_; }

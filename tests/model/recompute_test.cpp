@@ -4,6 +4,7 @@
 
 #include "base/memory_purpose.h"
 #include "kernels/file_offload.h"
+#include "model/arena.h"
 #include "model/state.h"
 #include "support/models.h"
 #include "tensor/cpu_allocator.h"
@@ -51,7 +52,9 @@ Trained train(const recipe::ModelConfig& config, const char* dtype, Recompute re
                  labels = id_tensor(layout::shifted_labels(row, random_ids(kTokens, config.vocabulary, static_cast<uint64_t>(m))));
     trained.losses.push_back(decoder.loss(context, decoder.hidden(context, ids, row), labels));
     for (const auto& [block, loss] : context.auxiliary_losses) trained.reported.push_back(loss.item<double>());
-    for (const auto& [name, value] : context.statistics) trained.reported.push_back(value.item<double>());
+    for (const auto& [name, of_blocks] : context.statistics) {
+      for (const auto& [block, value] : of_blocks) trained.reported.push_back(value.sum().item<double>());
+    }
   }
   parameters.all_announced();
   EXPECT_TRUE(trained.ready.empty());
