@@ -88,9 +88,10 @@ SentBytes experts_layer(int64_t tokens, const char* name) {
         const parallel::MeshGroups groups(world, layout::Mesh(kContextRanks, {.ep = kContextRanks}));
         parallel::MeshOps ops(groups, {}, {});
         const int64_t own = tokens / kContextRanks;
-        const model::ExpertChoices choices{.choice_tk = at::arange(own * kExpertsPerToken).remainder(kExperts).view({own, kExpertsPerToken}),
-                                           .weight_tk = at::ones({own, kExpertsPerToken}),
-                                           .experts = kExperts};
+        const model::ExpertChoices choices{
+            .choice_tk = at::arange(own * kExpertsPerToken).remainder(kExperts).view({own, kExpertsPerToken}),
+            .weight_tk = at::ones({own, kExpertsPerToken}),
+            .experts = kExperts};
         finish(ops.experts(ones({own, kExpertHidden}), choices, [](const Tensor& rows, const auto&, const auto&) { return rows; }));
       },
       name);
@@ -138,8 +139,7 @@ void add_experts(Lines& lines, int64_t tokens) {
   const int64_t own = tokens / kContextRanks, rows = own * kExpertsPerToken * kExpertHidden * 2 * (kContextRanks - 1) / kContextRanks;
   lines.add("experts: dispatch", experts_layer(tokens, "rows to experts"), {rows, rows}, "T·k·H·b·(EP−1)/EP", "the same");
   lines.add("experts: combine", experts_layer(tokens, "rows from experts"), {rows, rows}, "T·k·H·b·(EP−1)/EP", "the same");
-  lines.add("experts: row counts", experts_layer(tokens, "rows of experts"),
-            {kExperts * 8 * (kContextRanks - 1), 0}, "E·8·(EP−1)", "");
+  lines.add("experts: row counts", experts_layer(tokens, "rows of experts"), {kExperts * 8 * (kContextRanks - 1), 0}, "E·8·(EP−1)", "");
 }
 
 }  // namespace

@@ -35,9 +35,9 @@ class Ranks {
   void share_values(model::ParameterSet& parameters) const;
   Sharding* sharding_of(model::ParameterSet& parameters) const;  // null: copies are whole
 
-  void sum(const Tensor& numbers, const std::string& name) const;   // in place, over all ranks; `name` says of what, as in comm::CallOptions
+  void sum(const Tensor& numbers, const std::string& name) const;  // in place, over all ranks; `name` says of what, as in comm::CallOptions
   void sum_over(layout::AxisSet axes, const Tensor& numbers) const;  // likewise, over those that differ in these axes only
-  double sum(double number, const std::string& name) const;                                   // likewise
+  double sum(double number, const std::string& name) const;          // likewise
   double sum_over_replicas(double number) const;                     // over the ranks that have other sequences: dp
   int64_t most(int64_t number) const;                                // the largest of all ranks, on all of them
 

@@ -92,8 +92,7 @@ class ProofRun {
   void save(const ProofCheckpoint& checkpoint) {
     std::optional<Error> failure;
     checkpoint::Saver saver(
-        files_,
-        {.folder = checkpoint.folder, .on_result = [&](const checkpoint::SaveResult& result) { failure = result.failure; }},
+        files_, {.folder = checkpoint.folder, .on_result = [&](const checkpoint::SaveResult& result) { failure = result.failure; }},
         ranks_.everyone("checkpoint"));
     saver.save(kSavedStep, providers_, {.run_id = "prove"});
     saver.wait();

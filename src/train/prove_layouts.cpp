@@ -60,20 +60,30 @@ const std::vector<Choice>& choices() {
          l.parallel.pipeline.chunks = l.parallel.pipeline.schedule == PipelineSchedule::kInterleaved ? 2 : 1;
        },
        [](const ProofLayout& l) { return static_cast<size_t>(l.parallel.pipeline.schedule); }},
-      {"parallel.zero", {"0", "1", "2", "3"}, has_copies, [](ProofLayout& l, size_t v) { l.parallel.zero = static_cast<int64_t>(v); },
+      {"parallel.zero",
+       {"0", "1", "2", "3"},
+       has_copies,
+       [](ProofLayout& l, size_t v) { l.parallel.zero = static_cast<int64_t>(v); },
        [](const ProofLayout& l) { return static_cast<size_t>(l.parallel.zero); }},
       {"parallel.dispatcher", values_of<Dispatcher>(), has_expert_ranks,
        [](ProofLayout& l, size_t v) { l.parallel.experts.dispatcher = static_cast<Dispatcher>(v); },
        [](const ProofLayout& l) { return static_cast<size_t>(l.parallel.experts.dispatcher); }},
-      {"parallel.token_groups", {"1", "2"}, has_expert_ranks,
+      {"parallel.token_groups",
+       {"1", "2"},
+       has_expert_ranks,
        [](ProofLayout& l, size_t v) { l.parallel.experts.token_groups = static_cast<int64_t>(v) + 1; },
        [](const ProofLayout& l) { return static_cast<size_t>(l.parallel.experts.token_groups > 1); }},
-      {"parallel.delay_expert_gradients", {"false", "true"}, has_expert_ranks,
+      {"parallel.delay_expert_gradients",
+       {"false", "true"},
+       has_expert_ranks,
        [](ProofLayout& l, size_t v) { l.parallel.experts.delay_gradients = v == 1; },
        [](const ProofLayout& l) { return static_cast<size_t>(l.parallel.experts.delay_gradients); }},
       {"train.recompute", values_of<Recompute>(), nullptr, [](ProofLayout& l, size_t v) { l.recompute = static_cast<Recompute>(v); },
        [](const ProofLayout& l) { return static_cast<size_t>(l.recompute); }},
-      {"documents", {"packed", "whole rows"}, nullptr, [](ProofLayout& l, size_t v) { l.packed = v == 0; },
+      {"documents",
+       {"packed", "whole rows"},
+       nullptr,
+       [](ProofLayout& l, size_t v) { l.packed = v == 0; },
        [](const ProofLayout& l) { return static_cast<size_t>(!l.packed); }},
   };
   return all;
@@ -235,26 +245,26 @@ std::vector<ProofLayout> proof_layouts(const ParallelOptions& own) {
   using recipe::LinearContextMethod;
   constexpr auto kAllScan = LinearContextMethod::kAllScan;
   std::vector<ProofLayout> layouts;
-  for (const ParallelOptions& each : std::vector<ParallelOptions>{
-           {.ranks = 2},
-           {.tp = 2},
-           {.cp = 2, .context = {.split = kContiguous}},
-           {.cp = 2},
-           {.cp = 2, .context = {.softmax = kUlysses, .linear = kAllScan}},
-           {.cp = 4, .context = {kRing, LinearContextMethod::kRing, kContiguous}},
-           {.cp = 4, .context = {kRing, LinearContextMethod::kRing, kZigzag}},
-           {.cp = 4, .context = {.softmax = kTwoLevel, .linear = kAllScan, .split = kContiguous}},
-           {.pp = 2},
-           {.pp = 2, .pipeline = {.schedule = kGpipe}},
-           {.pp = 2, .pipeline = {.schedule = kInterleaved, .chunks = 2}},
-           {.pp = 2, .pipeline = {.schedule = kZbH1}},
-           {.pp = 2, .pipeline = {.schedule = kZbV}},
-           {.pp = 2, .pipeline = {.schedule = kDualPipe}},
-           {.ep = 2},
-           {.etp = 2},
-           {.ep = 2, .experts = {.dispatcher = recipe::Dispatcher::kAllGather}},
-           {.ep = 2, .etp = 2, .experts = {.token_groups = 2, .delay_gradients = true}},
-           {.ranks = 4, .tp = 2}}) {
+  for (const ParallelOptions& each :
+       std::vector<ParallelOptions>{{.ranks = 2},
+                                    {.tp = 2},
+                                    {.cp = 2, .context = {.split = kContiguous}},
+                                    {.cp = 2},
+                                    {.cp = 2, .context = {.softmax = kUlysses, .linear = kAllScan}},
+                                    {.cp = 4, .context = {kRing, LinearContextMethod::kRing, kContiguous}},
+                                    {.cp = 4, .context = {kRing, LinearContextMethod::kRing, kZigzag}},
+                                    {.cp = 4, .context = {.softmax = kTwoLevel, .linear = kAllScan, .split = kContiguous}},
+                                    {.pp = 2},
+                                    {.pp = 2, .pipeline = {.schedule = kGpipe}},
+                                    {.pp = 2, .pipeline = {.schedule = kInterleaved, .chunks = 2}},
+                                    {.pp = 2, .pipeline = {.schedule = kZbH1}},
+                                    {.pp = 2, .pipeline = {.schedule = kZbV}},
+                                    {.pp = 2, .pipeline = {.schedule = kDualPipe}},
+                                    {.ep = 2},
+                                    {.etp = 2},
+                                    {.ep = 2, .experts = {.dispatcher = recipe::Dispatcher::kAllGather}},
+                                    {.ep = 2, .etp = 2, .experts = {.token_groups = 2, .delay_gradients = true}},
+                                    {.ranks = 4, .tp = 2}}) {
     layouts.push_back(proof_layout(each));
   }
   for (const int64_t zero : {1, 2, 3}) {
@@ -267,6 +277,10 @@ std::vector<ProofLayout> proof_layouts(const ParallelOptions& own) {
       layouts.push_back(proof_layout(each));
     }
   }
+  using enum recipe::Recompute;
+  layouts.push_back(proof_layout({.tp = 2}, true, kFull));
+  layouts.push_back(proof_layout({.cp = 2}, false, kSelective));
+  layouts.push_back(proof_layout({.pp = 2, .pipeline = {.schedule = kZbH1}}, true, kFull));
   const ProofLayout named = proof_layout(own);
   if (own.world() > 1 && std::ranges::find(layouts, named.name, &ProofLayout::name) == layouts.end()) layouts.push_back(named);
   return layouts;

@@ -19,11 +19,12 @@ struct ProofMistake;
 struct ProofLayout {
   std::string name;  // "tp2-cp2-ring"; what is not said is the default
   recipe::ParallelOptions parallel{};
-  bool packed = true;                     // documents of any length in a row; else one
+  bool packed = true;  // documents of any length in a row; else one
   recipe::Recompute recompute = recipe::Recompute::kNone;
   const ProofMistake* mistake = nullptr;  // planted in the ranks, and in fp64 alone
 };
-ProofLayout proof_layout(recipe::ParallelOptions parallel, bool packed = true, recipe::Recompute recompute = recipe::Recompute::kNone);  // named after what it has
+ProofLayout proof_layout(recipe::ParallelOptions parallel, bool packed = true,
+                         recipe::Recompute recompute = recipe::Recompute::kNone);  // named after what it has
 
 std::vector<ProofLayout> proof_layouts(const recipe::ParallelOptions& own);
 // Of worlds of 1, 2, 4, … up to `ranks`. `model`: made small for them.

@@ -66,7 +66,8 @@ bool uncut_bias(const model::Parameter& parameter) {
 // Rows become one document each.
 void join_documents(ProofBatch& batch) {
   std::vector<int64_t> rows;
-  for (size_t i = 1; i < batch.layout.row_offsets.size(); ++i) rows.push_back(batch.layout.row_offsets[i] - batch.layout.row_offsets[i - 1]);
+  for (size_t i = 1; i < batch.layout.row_offsets.size(); ++i)
+    rows.push_back(batch.layout.row_offsets[i] - batch.layout.row_offsets[i - 1]);
   batch.layout = layout::in_rows(layout::make_packed(rows), rows[0]);
 }
 
@@ -77,7 +78,10 @@ std::vector<ProofMistake> make_mistakes() {
        .what = "Tensor ranks keep the gradient of a norm that their own tokens gave.",
        .layout = tp2,
        .left_out = sums_of_gradients("dp-cp-tp")},
-      {.name = "replicas-unsummed", .what = "Replicas keep the gradients of their own sequences.", .layout = dp2, .left_out = sums_of_gradients("")},
+      {.name = "replicas-unsummed",
+       .what = "Replicas keep the gradients of their own sequences.",
+       .layout = dp2,
+       .left_out = sums_of_gradients("")},
       {.name = "expert-gradient-unsummed",
        .what = "Copies of an expert keep the gradients of their own rows.",
        .layout = dp2,
@@ -117,15 +121,13 @@ std::vector<ProofMistake> make_mistakes() {
        .what = "Each tensor rank adds the balance loss of the experts as if it had all tokens.",
        .layout = tp2,
        .missing = balance,
-       .model = [](const MeshRank& place,
-                   ModelConfig& model) { model.auxiliary_loss *= static_cast<double>(place.mesh.size(Axis::kTp)); }},
+       .model = [](const MeshRank& place, ModelConfig& model) { model.auxiliary_loss *= static_cast<double>(place.mesh.size(Axis::kTp)); }},
       {.name = "bias-counted-per-rank",
        .what = "A bias behind a sum over tensor ranks gets its gradient from each of them.",
        .layout = tp2,
        .missing = biases,
-       .gradients = [](const MeshRank& place, int64_t, const ParameterSet& parameters) {
-         scale(parameters, static_cast<double>(place.mesh.size(Axis::kTp)), uncut_bias);
-       }},
+       .gradients = [](const MeshRank& place, int64_t,
+                       const ParameterSet& parameters) { scale(parameters, static_cast<double>(place.mesh.size(Axis::kTp)), uncut_bias); }},
       {.name = "wide-norm-of-own-heads",
        .what = "The norm over all heads takes the mean square of the rank's own.",
        .layout = tp2,

@@ -15,9 +15,9 @@
 namespace longhaul::train {
 
 struct ProofMistake {
-  std::string name;  // "norm-gradient-unsummed"
-  std::string what;  // a sentence
-  recipe::ParallelOptions layout{};  // where it shows
+  std::string name;                                                  // "norm-gradient-unsummed"
+  std::string what;                                                  // a sentence
+  recipe::ParallelOptions layout{};                                  // where it shows
   std::function<std::string(const recipe::ModelConfig&)> missing{};  // what a model must have for it and has not; unset or "": nothing
 
   // Asked on each rank's own thread; what is unset is as it should be.
@@ -31,7 +31,7 @@ struct ProofMistake {
 };
 
 const std::vector<ProofMistake>& proof_mistakes();
-ProofLayout planted(const ProofMistake& mistake);              // where it shows
+ProofLayout planted(const ProofMistake& mistake);            // where it shows
 const ProofMistake& proof_mistake(const std::string& name);  // kUsage, with the names, where there is none
 
 // `world` and its groups but for the calls that the mistake leaves out. Both must outlive it.

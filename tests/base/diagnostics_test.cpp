@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/worker.h"
 #include "base/temporary_folder.h"
+#include "base/worker.h"
 
 namespace longhaul {
 namespace {

@@ -66,7 +66,8 @@ class SmallTask final : public Task {
 using Said = std::map<std::string, std::vector<std::string>>;  // by group: what was called, without what only a real step needs
 
 Said said(const comm::RankRecords& records) {
-  static const std::set<std::string> kOfRealSteps = {"weight of the step", "sums of the step", "sums of the optimizer"};
+  static const std::set<std::string> kOfRealSteps = {"weight of the step",   "loss", "auxiliary loss", "metrics", "gradient norm",
+                                                     "sums of the optimizer"};
   Said said;
   for (const comm::CallRecord& call : records.calls) {
     if (kOfRealSteps.contains(call.name)) continue;

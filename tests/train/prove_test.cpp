@@ -20,6 +20,7 @@ namespace longhaul::train {
 namespace {
 
 using recipe::Mixer;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -64,7 +65,8 @@ void expect_equal(const recipe::ModelConfig& config, bool experts, const std::st
   for (const Proof& proof : proofs) {
     EXPECT_TRUE(proof.holds) << proof.layout << ": " << proof.reason;
     EXPECT_LE(proof.worst, kProofBound) << proof.layout << ": " << proof.tensor;
-    EXPECT_EQ(proof.status, proof.layout.find("-e") != std::string::npos && !experts ? Proof::Status::kSkipped : Proof::Status::kTried) << proof.reason;
+    EXPECT_EQ(proof.status, proof.layout.find("-e") != std::string::npos && !experts ? Proof::Status::kSkipped : Proof::Status::kTried)
+        << proof.reason;
     EXPECT_EQ(proof.tensor.empty(), proof.status != Proof::Status::kTried) << "nothing was compared";
     if (proof.status != Proof::Status::kTried) continue;
     EXPECT_EQ(proof.resumed_from, before);
@@ -76,16 +78,16 @@ void expect_equal(const recipe::ModelConfig& config, bool experts, const std::st
 TEST(Prove, PipelinesOfEveryKind) {
   using enum recipe::PipelineSchedule;
   std::vector<ProofLayout> layouts;
-  for (const recipe::ParallelOptions& each : std::vector<recipe::ParallelOptions>{
-           {.pp = 3},
-           {.pp = 2, .pipeline = {.stage_layers = {3, 1}}},
-           {.pp = 3, .pipeline = {.schedule = kInterleaved, .chunks = 2}},
-           {.pp = 3, .pipeline = {.schedule = kZbH1}},
-           {.pp = 3, .pipeline = {.schedule = kZbV}},
-           {.pp = 3, .cp = 2, .zero = 2, .pipeline = {.schedule = kInterleaved, .chunks = 2}},
-           {.pp = 3, .cp = 2, .zero = 3, .pipeline = {.schedule = kZbV}},
-           {.pp = 2, .cp = 2, .zero = 3, .pipeline = {.schedule = kDualPipe}},
-           {.ranks = 16, .pp = 2, .pipeline = {.schedule = kDualPipe}}}) {
+  for (const recipe::ParallelOptions& each :
+       std::vector<recipe::ParallelOptions>{{.pp = 3},
+                                            {.pp = 2, .pipeline = {.stage_layers = {3, 1}}},
+                                            {.pp = 3, .pipeline = {.schedule = kInterleaved, .chunks = 2}},
+                                            {.pp = 3, .pipeline = {.schedule = kZbH1}},
+                                            {.pp = 3, .pipeline = {.schedule = kZbV}},
+                                            {.pp = 3, .cp = 2, .zero = 2, .pipeline = {.schedule = kInterleaved, .chunks = 2}},
+                                            {.pp = 3, .cp = 2, .zero = 3, .pipeline = {.schedule = kZbV}},
+                                            {.pp = 2, .cp = 2, .zero = 3, .pipeline = {.schedule = kDualPipe}},
+                                            {.ranks = 16, .pp = 2, .pipeline = {.schedule = kDualPipe}}}) {
     layouts.push_back(proof_layout(each));
   }
   std::vector<std::string> refused;
@@ -172,7 +174,8 @@ TEST(Prove, KeyHeadsThatContextRanksCannotShareAreRefused) {
   config.mixers = {Mixer::kSoftmax};
   config.softmax.kv_heads = 1;  // 2 in the proof
   config.heads = 4;
-  const Proof refused = prove({.model = config, .layouts = {proof_layout({.cp = 4, .context = {.softmax = recipe::ContextMethod::kUlysses}})}})[0];
+  const Proof refused =
+      prove({.model = config, .layouts = {proof_layout({.cp = 4, .context = {.softmax = recipe::ContextMethod::kUlysses}})}})[0];
   EXPECT_EQ(refused.layout, "cp4-ulysses");
   EXPECT_EQ(refused.status, Proof::Status::kRefused);
   EXPECT_THAT(refused.reason, HasSubstr("4 context ranks divide expected, 2 found"));
@@ -213,7 +216,9 @@ TEST(ProofLayouts, EveryMeshAndEveryPairThatCanBe) {
   EXPECT_EQ(meshes[1].size(), 1U);
   EXPECT_EQ(meshes[2].size(), 10U);
   EXPECT_EQ(meshes[4].size(), 46U);
-  EXPECT_THAT(pairs_left_out(layouts), ::testing::IsEmpty());
+  for (const std::string& pair : pairs_left_out(layouts)) {
+    EXPECT_THAT(pair, AllOf(HasSubstr("parallel.zero="), HasSubstr("train.recompute=full"))) << "every other pair can be";
+  }
 }
 
 // Two replicas; the second one's loss is not a number in step 2.
