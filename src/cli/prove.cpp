@@ -62,7 +62,7 @@ std::string text_of(const std::vector<train::Proof>& proofs) {
 std::vector<train::ProofLayout> layouts_of(const ProveArguments& arguments, const recipe::Recipe& recipe) {
   const std::vector<train::ProofLayout> usual = train::proof_layouts(recipe.parallel);
   if (arguments.layouts == "usual") return usual;
-  std::vector<train::ProofLayout> all = train::all_layouts(train::made_small(recipe.model, arguments.ranks), arguments.ranks);
+  std::vector<train::ProofLayout> all = train::all_layouts(recipe.model, arguments.ranks);
   if (arguments.layouts == "all") return all;
   all.insert(all.begin(), usual.begin(), usual.end());
   std::vector<train::ProofLayout> chosen;

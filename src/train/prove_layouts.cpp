@@ -146,7 +146,7 @@ bool possible(const recipe::ModelConfig& model, const ProofLayout& layout) {
   if (layout.recompute == recipe::Recompute::kFull && layout.parallel.zero > 0) return false;  // recipe/check.cpp refuses it
   try {
     const parallel::Arrangement arrangement = parallel::arrangement_of(layout.parallel, layout.parallel.world());
-    parallel::require_possible(model, arrangement);
+    parallel::require_possible(made_small(model, layout.parallel.world()), arrangement);
     if (layout.parallel.pp > 1) {
       layout::passes_of(layout::Pipeline(layout.parallel.pp, layout.parallel.pipeline), kProofRows / arrangement.mesh.size(Axis::kDp));
     }

@@ -27,7 +27,7 @@ ProofLayout proof_layout(recipe::ParallelOptions parallel, bool packed = true,
                          recipe::Recompute recompute = recipe::Recompute::kNone);  // named after what it has
 
 std::vector<ProofLayout> proof_layouts(const recipe::ParallelOptions& own);
-// Of worlds of 1, 2, 4, … up to `ranks`. `model`: made small for them.
+// Of worlds of 1, 2, 4, … up to `ranks`, of the model made small for each.
 std::vector<ProofLayout> all_layouts(const recipe::ModelConfig& model, int64_t ranks);
 
 // What of the pairs of choices no layout has; the reason is that none can. Names "parallel.schedule=dualpipe with packed=false".

@@ -50,8 +50,8 @@ recipe::ModelConfig made_small(recipe::ModelConfig model, int64_t ranks) {
   model.layers = std::max(many, static_cast<int64_t>(mixers.size()));
   model.mixers = mixers;
   const bool grouped = model.softmax.kv_heads < model.heads;
-  model.heads = many;
-  model.softmax.kv_heads = grouped ? many / 2 : many;
+  model.heads = grouped ? 2 * many : many;
+  model.softmax.kv_heads = many;
   model.head_dim = std::min<int64_t>(model.head_dim, 8);
   model.softmax.rotary_dim = std::min<int64_t>(model.softmax.rotary_dim, 4);
   model.hidden = 24;
