@@ -158,7 +158,8 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
                        .memory = plan::plan_memory(memory_request(recipe, device, &data)),
                        .free_bytes = free_bytes,
                        .flops = plan::training_flops_per_token(recipe.model, recipe.train.sequence),
-                       .profile = measured_profile(/*fresh=*/false, device)};
+                       .profile = measured_profile(/*fresh=*/false, device),
+                       .processes = processes != nullptr ? processes->size() : 1};
   RunStartUp start{.request = request, .facts = facts, .cache = cache, .events = events.get()};
   const auto run_in = [&](comm::Communicator& world) {
     parallel::Ranks ranks(world, arrangement);

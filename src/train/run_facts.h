@@ -27,9 +27,11 @@ struct RunFacts {
   int64_t free_bytes = 0;   // on the device, before the run
   plan::TokenFlops flops;
   MachineProfile profile;
+  int64_t processes = 1;  // that train together, each with threads of its own
 
   std::string_view dtype() const;
-  double peak_flops_per_second() const { return profile.gemm(dtype()); }  // measured; 0: it was not
+  // Of all processes together, measured on this one; 0: it was not.
+  double peak_flops_per_second() const { return profile.gemm(dtype()) * static_cast<double>(processes); }
   int64_t training_tokens() const;                                        // of one epoch
 };
 
