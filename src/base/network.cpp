@@ -28,6 +28,27 @@ uint16_t free_port() {
   return ntohs(address.sin_port);
 }
 
+Listener listen_on(uint16_t port) {
+  constexpr int kWaiting = 4096;  // who may wait to be accepted: all ranks come at once
+  constexpr int kYes = 1;         // a port that a run before has just left is free
+  const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  socklen_t length = sizeof(address);
+  auto* plain = reinterpret_cast<sockaddr*>(&address);
+  const bool listens = descriptor >= 0 && ::setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &kYes, sizeof(kYes)) == 0 &&
+                       ::bind(descriptor, plain, length) == 0 && ::listen(descriptor, kWaiting) == 0 &&
+                       ::getsockname(descriptor, plain, &length) == 0;
+  if (!listens) {
+    const int reason = errno;
+    if (descriptor >= 0) ::close(descriptor);
+    throw std::system_error(reason, std::generic_category(), fmt::format("port {}", port));
+  }
+  return {.descriptor = descriptor, .port = ntohs(address.sin_port)};
+}
+
 std::string own_address_towards(const std::string& host) {
   // A datagram's socket that is connected sends nothing.
   const addrinfo wanted{.ai_socktype = SOCK_DGRAM};

@@ -1,5 +1,5 @@
-// What programs that connect to each other must know of this machine: a port that is free, and the address under which another machine
-// reaches it. Nothing is sent to find out.
+// What programs that connect to each other must know of this machine: a port that is free, a socket that listens, and the address under
+// which another machine reaches it. Nothing is sent to find out.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,14 @@
 namespace longhaul {
 
 uint16_t free_port();  // of this machine, for the next who asks
+
+// A descriptor that listens on all of this machine's IPv4 addresses, and its port: 0 takes any that is free. The caller closes it.
+// std::system_error where the port is taken.
+struct Listener {
+  int descriptor;
+  uint16_t port;
+};
+Listener listen_on(uint16_t port);
 
 // This machine's address on the way to the host, as its routes have it. Its own name would not do: many a /etc/hosts has that lead to the
 // loopback. kCommunication where there is no way.

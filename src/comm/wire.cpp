@@ -58,6 +58,8 @@ std::shared_ptr<gloo::transport::Device> device_for(const std::string& host) {
   return c10d::ProcessGroupGloo::createDeviceForHostname(own_address_towards(host));
 }
 
+bool is_ipv4(const std::string& address) { return address.find(':') == std::string::npos; }
+
 std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
@@ -78,6 +80,13 @@ Wire::Wire(const WireOptions& options) : state_(std::make_unique<State>()) {
   store.isServer = options.serves;
   store.waitWorkers = false;
   store.timeout = options.timeout;
+  if (options.serves && is_ipv4(own_address_towards(options.host))) {
+    // A socket that c10d opened would be of IPv6 and see every rank as ::ffff:a.b.c.d. It asks for the name of each that connects, and
+    // /etc/hosts does not know those: where no name server answers, the store would stand still for 5 s.
+    const Listener listener = listen_on(options.port);
+    store.masterListenFd = listener.descriptor;
+    store.port = listener.port;
+  }
   state_->server = c10::make_intrusive<c10d::TCPStore>(options.host, store);
   state_->store = c10::make_intrusive<c10d::PrefixStore>(options.prefix, state_->server);
 }

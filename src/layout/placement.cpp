@@ -114,13 +114,4 @@ bool is_first_copy(const Placement& placement, const Mesh& mesh, int64_t rank) {
   return true;
 }
 
-Placement row_cut(const Placement& placement, const Mesh& mesh, AxisSet axes) {
-  LONGHAUL_ASSERT(!placement.dimensions.empty(), "a placement without dimensions");
-  Placement cut = placement;
-  for (Axis axis : axes.axes()) {
-    if (mesh.size(axis) > 1) cut.dimensions.front().push_back({axis, 1});
-  }
-  return cut;
-}
-
 }  // namespace longhaul::layout

@@ -48,8 +48,4 @@ Rectangle rectangle_of(const Placement& placement, const Mesh& mesh, int64_t ran
 // the tensor.
 bool is_first_copy(const Placement& placement, const Mesh& mesh, int64_t rank);
 
-// ZeRO: cuts what each rank holds once more, by whole rows of a matrix or by element of a vector, over `axes` (slowest
-// first). Axes of size 1 are left out.
-Placement row_cut(const Placement& placement, const Mesh& mesh, AxisSet axes);
-
 }  // namespace longhaul::layout

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "comm/wrapper.h"
 
 namespace longhaul::train {
 namespace {
@@ -231,29 +232,25 @@ Tensor rows_of(const Tensor& tensor, const std::vector<int64_t>& rows, int64_t r
 }
 
 // A communicator that leaves out what a mistake leaves out, and all its groups.
-class Forgetful final : public comm::Communicator {
+class Forgetful final : public comm::Wrapper {
  public:
-  Forgetful(std::unique_ptr<comm::Communicator> owned, comm::Communicator& of, const ProofMistake& mistake)
-      : Communicator(of.name(), of.rank(), of.size()), owned_(std::move(owned)), of_(of), mistake_(mistake) {}
-  void abort(const std::string& reason) override { of_.abort(reason); }
+  Forgetful(std::shared_ptr<comm::Communicator> inner, const ProofMistake& mistake) : Wrapper(std::move(inner)), mistake_(mistake) {}
   comm::Work start(Call call) override {
-    if (!mistake_.left_out(call)) return of_.start(std::move(call));
+    if (!mistake_.left_out(call)) return inner().start(std::move(call));
     leave_out(call);
     if (call.kind == CallKind::kExchange) return {};
     Call meeting{.kind = CallKind::kBarrier, .sequence = call.sequence, .options = call.options};  // it keeps its number
-    return of_.start(std::move(meeting));
-  }
-  std::vector<std::unique_ptr<Communicator>> start_split(Call call) override {
-    std::vector<std::unique_ptr<Communicator>> groups = of_.start_split(std::move(call));
-    for (auto& group : groups) {
-      if (group == nullptr) continue;
-      comm::Communicator& inner = *group;
-      group = std::make_unique<Forgetful>(std::move(group), inner, mistake_);
-    }
-    return groups;
+    return inner().start(std::move(meeting));
   }
 
  private:
+  Forgetful(std::shared_ptr<comm::Communicator> inner, std::shared_ptr<const comm::GroupPlace> place, const ProofMistake& mistake)
+      : Wrapper(std::move(inner), std::move(place)), mistake_(mistake) {}
+  std::unique_ptr<comm::Communicator> around(std::shared_ptr<comm::Communicator> group,
+                                             std::shared_ptr<const comm::GroupPlace> place) const override {
+    return std::unique_ptr<comm::Communicator>(new Forgetful(std::move(group), std::move(place), mistake_));
+  }
+
   void leave_out(const Call& call) const {
     const at::NoGradGuard no_gradient;
     switch (call.kind) {
@@ -282,8 +279,6 @@ class Forgetful final : public comm::Communicator {
     }
   }
 
-  std::unique_ptr<comm::Communicator> owned_;
-  comm::Communicator& of_;
   const ProofMistake& mistake_;
 };
 
@@ -314,7 +309,7 @@ const ProofMistake& proof_mistake(const std::string& name) {
 }
 
 std::unique_ptr<comm::Communicator> forgetful(comm::Communicator& world, const ProofMistake& mistake) {
-  return std::make_unique<Forgetful>(nullptr, world, mistake);
+  return std::make_unique<Forgetful>(comm::borrowed(world), mistake);
 }
 
 }  // namespace longhaul::train

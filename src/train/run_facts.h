@@ -32,7 +32,7 @@ struct RunFacts {
   std::string_view dtype() const;
   // Of all processes together, measured on this one; 0: it was not.
   double peak_flops_per_second() const { return profile.gemm(dtype()) * static_cast<double>(processes); }
-  int64_t training_tokens() const;                                        // of one epoch
+  int64_t training_tokens() const;  // of one epoch
 };
 
 observe::RunStart run_start(const RunFacts& facts);

@@ -31,6 +31,14 @@ Placement random_placement(Draw& draw, const Mesh& mesh, size_t dimensions) {
   return placement;
 }
 
+// What each rank holds is cut once more, by rows, over `axes`.
+Placement rows_cut_too(Placement placement, const Mesh& mesh, AxisSet axes) {
+  for (const Axis axis : axes.axes()) {
+    if (mesh.size(axis) > 1) placement.dimensions.front().push_back({axis, 1});
+  }
+  return placement;
+}
+
 TEST(PlacementProperty, FirstCopiesTileTheTensor) {
   Draw draw("placement/tile");
   for (int round = 0; round < 300; ++round) {
@@ -40,7 +48,7 @@ TEST(PlacementProperty, FirstCopiesTileTheTensor) {
     Placement placement = random_placement(draw, mesh, shape.size());
     if (draw.coin()) {
       const AxisSet side = kDenseAxes.contains(placement.axes()) ? kDenseAxes : kExpertAxes;
-      placement = row_cut(placement, mesh, side - placement.axes());
+      placement = rows_cut_too(placement, mesh, side - placement.axes());
     }
     SCOPED_TRACE(mesh.text() + " " + placement.text() + " " + shape_text(shape));
     std::vector<Rectangle> first;
@@ -83,7 +91,7 @@ TEST(PlacementKnown, HeadsOverTensorRanksThenRowsOverDataRanks) {
   placement.dimensions[0] = {{kTp, 4}};
   EXPECT_EQ(rectangle_of(placement, mesh, 0, {20, 6}), (Rectangle{{0, 0}, {12, 6}}));
   EXPECT_EQ(rectangle_of(placement, mesh, 1, {20, 6}), (Rectangle{{12, 0}, {8, 6}}));
-  const Placement cut = row_cut(placement, mesh, {kCp, kDp});
+  const Placement cut = rows_cut_too(placement, mesh, {kCp, kDp});
   EXPECT_EQ(cut.text(), "[tp·dp·cp, -]");
   EXPECT_EQ(rectangle_of(cut, mesh, 0, {20, 6}), (Rectangle{{0, 0}, {3, 6}}));
   EXPECT_EQ(rectangle_of(cut, mesh, 2, {20, 6}), (Rectangle{{3, 0}, {3, 6}}));   // cp 1
@@ -91,12 +99,14 @@ TEST(PlacementKnown, HeadsOverTensorRanksThenRowsOverDataRanks) {
   EXPECT_EQ(rectangle_of(cut, mesh, 7, {20, 6}), (Rectangle{{18, 0}, {2, 6}}));  // last of all
 }
 
-TEST(PlacementKnown, RowCutKeepsRowsWholeAndCutsVectorsByElement) {
+TEST(PlacementKnown, MoreRanksThanRowsAndUnevenElements) {
   const Mesh mesh(4, {});
+  const Placement matrix = rows_cut_too(Placement::replicated(2), mesh, {kDp}),
+                  vector = rows_cut_too(Placement::replicated(1), mesh, {kDp});
   for (int64_t rank = 0; rank < 4; ++rank) {
-    EXPECT_EQ(rectangle_of(row_cut(Placement::replicated(2), mesh, {kDp}), mesh, rank, {3, 1000}).length[1], 1000);
-    EXPECT_EQ(rectangle_of(row_cut(Placement::replicated(2), mesh, {kDp}), mesh, rank, {3, 1000}).length[0], rank < 3 ? 1 : 0);
-    EXPECT_EQ(rectangle_of(row_cut(Placement::replicated(1), mesh, {kDp}), mesh, rank, {10}).length[0], rank < 2 ? 3 : 2);
+    EXPECT_EQ(rectangle_of(matrix, mesh, rank, {3, 1000}).length[1], 1000);
+    EXPECT_EQ(rectangle_of(matrix, mesh, rank, {3, 1000}).length[0], rank < 3 ? 1 : 0);
+    EXPECT_EQ(rectangle_of(vector, mesh, rank, {10}).length[0], rank < 2 ? 3 : 2);
   }
 }
 
@@ -104,7 +114,7 @@ TEST(PlacementKnown, ColumnsCutOverTensorRanksAndRowsOverDataRanks) {
   const Mesh mesh(4, {.tp = 2});
   Placement placement = Placement::replicated(2);
   placement.dimensions[1] = {{kTp, 1}};
-  EXPECT_EQ(rectangle_of(row_cut(placement, mesh, {kDp}), mesh, 3, {6, 8}), (Rectangle{{3, 4}, {3, 4}}));
+  EXPECT_EQ(rectangle_of(rows_cut_too(placement, mesh, {kDp}), mesh, 3, {6, 8}), (Rectangle{{3, 4}, {3, 4}}));
 }
 
 void expect_refused(const Placement& placement, const Mesh& mesh, const Shape& shape, const std::string& words) {
