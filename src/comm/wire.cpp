@@ -2,6 +2,7 @@
 #include "comm/wire.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -60,6 +61,15 @@ std::shared_ptr<gloo::transport::Device> device_for(const std::string& host) {
 
 bool is_ipv4(const std::string& address) { return address.find(':') == std::string::npos; }
 
+// What c10d warns of, Longhaul says itself where it matters. Whoever sets the variable gets it as he likes it.
+void quieten_c10d() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    ::setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
+    c10::initLogging();
+  });
+}
+
 std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
@@ -75,6 +85,7 @@ struct Wire::State {
 
 Wire::Wire(const WireOptions& options) : state_(std::make_unique<State>()) {
   state_->options = options;
+  quieten_c10d();
   c10d::TCPStoreOptions store;
   store.port = options.port;
   store.isServer = options.serves;

@@ -148,16 +148,23 @@ void Decoder::run_layers(Context& context, Stream& stream, const layout::Sequenc
 
 // A part ends behind the norm with which the next layer begins, so that one tensor is kept of each: what was normed, or, where the residual goes on
 // from the norm, its result. The join before a norm rounds, and norms what it rounded: normed again it has the same bits.
+// So whoever watches a layer is told that it begins before the part in front of it, and that its gradients are there behind that one's backward.
 void Decoder::run_layers_twice(Context& context, Stream& stream, const layout::SequenceView& view) {
-  std::vector<Layer>& layers = stages_[static_cast<size_t>(context.chunk)].layers;
+  Stage& stage = stages_[static_cast<size_t>(context.chunk)];
+  std::vector<Layer>& layers = stage.layers;
   if (layers.empty()) return;
+  ParameterWatch* const watch = parameters_.watched_by();
   const bool post = config_.wiring == recipe::Wiring::kPostNorm;
   const auto later = std::make_shared<Context>(context.again());
   const auto own_view = std::make_shared<const layout::SequenceView>(view);
+  begin_layer(watch, stage.first_layer, {&stream.residual_td, &stream.branch_td});
   Tensor h = read(context, layers[0].mixer_norm, stream);
   for (size_t l = 0; l < layers.size(); ++l) {
     Layer& layer = layers[l];
+    const int64_t number = stage.first_layer + static_cast<int64_t>(l);
     const Norm* const next = l + 1 < layers.size() ? &layers[l + 1].mixer_norm : nullptr;
+    if (next != nullptr) begin_layer(watch, number + 1, {post ? nullptr : &stream.residual_td, &h});
+    if (post) stream.residual_td = h;
     // {residual, h} → those of the next layer, or {residual, branch} of the last; post-norm: a residual that is h stands once.
     const auto run = [this, &layer, next, post](Context& of, const layout::SequenceView& row, const std::vector<Tensor>& in) {
       Stream inner{.residual_td = in.front()};
@@ -167,7 +174,7 @@ void Decoder::run_layers_twice(Context& context, Stream& stream, const layout::S
       return post ? std::vector<Tensor>{normed} : std::vector<Tensor>{inner.residual_td, normed};
     };
     const kernels::SavedTensorsScope scope(offload_);  // of what is kept
-    const std::vector<Tensor> out =
+    std::vector<Tensor> out =
         kernels::recomputed(layer.mixer->name().c_str(),
                             {.inputs = post ? std::vector<Tensor>{h} : std::vector<Tensor>{stream.residual_td, h},
                              .kept = {stream.residual_td},
@@ -177,6 +184,7 @@ void Decoder::run_layers_twice(Context& context, Stream& stream, const layout::S
                                    return post ? kept : std::vector<Tensor>{kept[0], layer.mixer_norm.forward(kept[0])};
                                  },
                              .run_again = [run, later, own_view](const std::vector<Tensor>& in) { return run(*later, *own_view, in); }});
+    end_layer(watch, number, {&out.front(), out.size() > 1 ? &out.back() : nullptr});
     h = out.back();
     stream = {.residual_td = out.front(), .branch_td = next == nullptr ? h : Tensor(), .writer = &layer.channel->name()};
   }

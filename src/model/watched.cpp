@@ -10,7 +10,7 @@ void mark(const char* name, std::initializer_list<Tensor*> tensors, std::functio
   std::vector<Tensor*> there;
   std::vector<Tensor> inputs;
   for (Tensor* tensor : tensors) {
-    if (!tensor->defined()) continue;
+    if (tensor == nullptr || !tensor->defined()) continue;
     there.push_back(tensor);
     inputs.push_back(*tensor);
   }

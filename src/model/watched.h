@@ -9,7 +9,7 @@
 
 namespace longhaul::model {
 
-// `entering`, `leaving`: all that leads gradients out of the layer and into it; undefined ones are passed over.
+// `entering`, `leaving`: all that leads gradients out of the layer and into it; undefined ones and none are passed over.
 void begin_layer(ParameterWatch* watch, int64_t layer, std::initializer_list<Tensor*> entering);
 void end_layer(ParameterWatch* watch, int64_t layer, std::initializer_list<Tensor*> leaving);
 

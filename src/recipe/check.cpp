@@ -106,12 +106,6 @@ void training(const Recipe& recipe, Problems& out) {
          fmt::format("train.sequence = {} is longer than the model's model.max_positions = {}", train.sequence, recipe.model.max_positions),
          fmt::format("train.sequence={}", recipe.model.max_positions)});
   }
-  // A layer that is made again reads the next one's norm, whose share may not have been gathered.
-  if (train.recompute == Recompute::kFull && recipe.parallel.zero > 0) {
-    out.push_back({{"train.recompute", "parallel.zero"},
-                   fmt::format("train.recompute = full does not go with parallel.zero = {} yet", recipe.parallel.zero),
-                   "train.recompute=selective, or parallel.zero=0"});
-  }
   if (!is_device(train.device)) {
     out.push_back({{"train.device"},
                    fmt::format("train.device = {} is none of auto, cpu, cuda, cuda:N", Value(train.device).described()),

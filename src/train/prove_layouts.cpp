@@ -143,7 +143,6 @@ std::vector<ParallelOptions> meshes_of(int64_t world, bool experts) {
 }
 
 bool possible(const recipe::ModelConfig& model, const ProofLayout& layout) {
-  if (layout.recompute == recipe::Recompute::kFull && layout.parallel.zero > 0) return false;  // recipe/check.cpp refuses it
   try {
     const parallel::Arrangement arrangement = parallel::arrangement_of(layout.parallel, layout.parallel.world());
     parallel::require_possible(made_small(model, layout.parallel.world()), arrangement);
@@ -281,6 +280,7 @@ std::vector<ProofLayout> proof_layouts(const ParallelOptions& own) {
   layouts.push_back(proof_layout({.tp = 2}, true, kFull));
   layouts.push_back(proof_layout({.cp = 2}, false, kSelective));
   layouts.push_back(proof_layout({.pp = 2, .pipeline = {.schedule = kZbH1}}, true, kFull));
+  layouts.push_back(proof_layout({.ranks = 2, .zero = 3}, true, kFull));
   const ProofLayout named = proof_layout(own);
   if (own.world() > 1 && std::ranges::find(layouts, named.name, &ProofLayout::name) == layouts.end()) layouts.push_back(named);
   return layouts;

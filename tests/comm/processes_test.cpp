@@ -28,7 +28,7 @@ std::vector<int> run_processes(const std::string& body, int64_t ranks, int64_t s
     processes.push_back(
         {.argv = {"/proc/self/exe", "--gtest_filter=ProcessBody." + body},
          .environment = {fmt::format("RANK={}", rank), fmt::format("WORLD_SIZE={}", size), fmt::format("LOCAL_RANK={}", rank),
-                         "MASTER_ADDR=127.0.0.1", fmt::format("MASTER_PORT={}", port), "OMP_NUM_THREADS=1", "TORCH_CPP_LOG_LEVEL=ERROR"},
+                         "MASTER_ADDR=127.0.0.1", fmt::format("MASTER_PORT={}", port), "OMP_NUM_THREADS=1"},
          .log = folder / fmt::format("{}.log", rank)});
   }
   const LaunchResult result = launch(processes, 69, {.others_s = 60});
