@@ -161,6 +161,11 @@ Option& Option::required() {
   return *this;
 }
 
+Option& Option::hidden() {
+  state_->option->group("");
+  return *this;
+}
+
 Option& Option::default_shown() {
   state_->option->default_str(state_->initial);
   return *this;

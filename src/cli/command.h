@@ -41,6 +41,7 @@ struct Example {
 class Option {
  public:
   Option& required();
+  Option& hidden();         // from --help: for the program's own use
   Option& default_shown();  // --help tells the value that the variable has now
   // Of numbers.
   Option& at_least(double least);

@@ -54,13 +54,8 @@ ExitCode run_launch(const LaunchArguments& arguments) {
   for (int64_t rank = 0; rank < arguments.ranks; ++rank) {
     LaunchedProcess& process = processes.emplace_back();
     process.argv = words;
-    process.environment = {fmt::format("RANK={}", rank),
-                           fmt::format("WORLD_SIZE={}", arguments.ranks),
-                           fmt::format("LOCAL_RANK={}", rank),
-                           fmt::format("LOCAL_WORLD_SIZE={}", arguments.ranks),
-                           "MASTER_ADDR=127.0.0.1",
-                           fmt::format("MASTER_PORT={}", port),
-                           fmt::format("{}={}", comm::kLaunched, options)};
+    process.environment = comm::environment_of_rank(rank, arguments.ranks, port);
+    process.environment.push_back(fmt::format("{}={}", comm::kLaunched, options));
     if (rank > 0) process.log = log_of(run, static_cast<size_t>(rank));
   }
   const LaunchResult result = launch(processes, static_cast<int>(ExitCode::kCommunication));

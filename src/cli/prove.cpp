@@ -2,10 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 
 #include "base/error.h"
 #include "base/progress.h"
@@ -20,7 +23,7 @@ namespace longhaul::cli {
 namespace {
 
 struct ProveArguments {
-  std::string recipe, layouts = "usual", mistake;
+  std::string recipe, layouts = "usual", mistake, as_rank;
   std::vector<std::string> overrides;
   int64_t ranks = 8;
   bool json = false;
@@ -60,19 +63,25 @@ std::string text_of(const std::vector<train::Proof>& proofs) {
 
 // Of `--layouts`: the usual ones, all, or some by name.
 std::vector<train::ProofLayout> layouts_of(const ProveArguments& arguments, const recipe::Recipe& recipe) {
-  const std::vector<train::ProofLayout> usual = train::proof_layouts(recipe.parallel);
-  if (arguments.layouts == "usual") return usual;
-  std::vector<train::ProofLayout> all = train::all_layouts(recipe.model, arguments.ranks);
-  if (arguments.layouts == "all") return all;
-  all.insert(all.begin(), usual.begin(), usual.end());
+  std::vector<train::ProofLayout> known = train::proof_layouts(recipe.parallel);
+  if (arguments.layouts == "usual") return known;
+  if (arguments.layouts == "all") return train::all_layouts(recipe.model, arguments.ranks);
+  const std::vector<train::ProofLayout> processes = train::process_layouts(recipe.model, arguments.ranks);
+  if (arguments.layouts == "processes") return processes;
+  known.insert(known.end(), processes.begin(), processes.end());
+  bool all_are_known = false;  // it takes a second to make the list
   std::vector<train::ProofLayout> chosen;
   std::istringstream names(arguments.layouts);
   for (std::string name; std::getline(names, name, ',');) {
-    const auto found = std::ranges::find(all, name, &train::ProofLayout::name);
-    if (found == all.end()) {
+    auto found = std::ranges::find(known, name, &train::ProofLayout::name);
+    if (found == known.end() && !std::exchange(all_are_known, true)) {
+      std::ranges::copy(train::all_layouts(recipe.model, arguments.ranks), std::back_inserter(known));
+      found = std::ranges::find(known, name, &train::ProofLayout::name);
+    }
+    if (found == known.end()) {
       throw Error({.code = ExitCode::kUsage,
                    .what = "there is no such layout",
-                   .expected = "usual, all, or names as the table has them, with commas between",
+                   .expected = "usual, all, processes, or names as the table has them, with commas between",
                    .found = name,
                    .where = "--layouts",
                    .hint = fmt::format("longhaul prove {} --layouts all --ranks 2", arguments.recipe)});
@@ -80,6 +89,16 @@ std::vector<train::ProofLayout> layouts_of(const ProveArguments& arguments, cons
     chosen.push_back(*found);
   }
   return chosen;
+}
+
+// The words that come to this program's own as_rank below.
+train::ProofProcess process_of(const ProveArguments& arguments) {
+  return [&arguments](const train::ProofLayout& layout, const std::filesystem::path& folder) {
+    std::vector<std::string> words = {std::filesystem::canonical("/proc/self/exe").string(), "prove", arguments.recipe};
+    words.insert(words.end(), arguments.overrides.begin(), arguments.overrides.end());
+    words.insert(words.end(), {"--ranks", std::to_string(arguments.ranks), "--layouts", layout.name, "--as-rank", folder.string()});
+    return words;
+  };
 }
 
 std::vector<train::Proof> prove_with_progress(train::ProofRequest request) {
@@ -140,7 +159,12 @@ ExitCode run(const ProveArguments& arguments) {
   const recipe::Recipe recipe = recipe::load(arguments.recipe, arguments.overrides).recipe;
   if (!arguments.mistake.empty()) return run_with_mistake(arguments, recipe);
   const std::vector<train::ProofLayout> layouts = layouts_of(arguments, recipe);
-  const std::vector<train::Proof> proofs = prove_with_progress({.model = recipe.model, .optim = recipe.optim, .layouts = layouts});
+  if (!arguments.as_rank.empty()) {
+    train::prove_as_process(train::subject_of(recipe.model, recipe.optim, layouts.at(0)), arguments.as_rank);
+    return ExitCode::kDone;
+  }
+  const std::vector<train::Proof> proofs =
+      prove_with_progress({.model = recipe.model, .optim = recipe.optim, .layouts = layouts, .process = process_of(arguments)});
   if (arguments.json) {
     for (const train::Proof& proof : proofs) print(json_of(proof).dump() + "\n");
   } else {
@@ -162,9 +186,10 @@ void add_prove(Command& program) {
                                {"a known bug, planted: is it found?", "prove recipes/first-run.toml --break document-reset-lost"}});
   prove.option("RECIPE", arguments->recipe, "a recipe file (TOML)");
   prove.overrides(arguments->overrides);
-  prove.option("--layouts", arguments->layouts, "usual, all, or names with commas between");
+  prove.option("--layouts", arguments->layouts, "usual, all, processes (some whose ranks are processes), or names with commas between");
   prove.option("--ranks", arguments->ranks, "of `all`: meshes of 1, 2, 4 … up to so many").at_least(1).at_most(64);
   prove.option("--break", arguments->mistake, "plant this mistake; exit 1 when it is found, 0 when not. list: their names");
+  prove.option("--as-rank", arguments->as_rank, "").hidden();
   prove.json_flag(arguments->json);
   prove.on_run([arguments] { return run(*arguments); });
 }

@@ -74,6 +74,15 @@ std::optional<std::string> variable(const std::string& name) {
   return value && *value ? std::optional<std::string>(value) : std::nullopt;
 }
 
+std::vector<std::string> environment_of_rank(int64_t rank, int64_t size, uint16_t port) {
+  return {fmt::format("RANK={}", rank),
+          fmt::format("WORLD_SIZE={}", size),
+          fmt::format("LOCAL_RANK={}", rank),
+          fmt::format("LOCAL_WORLD_SIZE={}", size),
+          "MASTER_ADDR=127.0.0.1",
+          fmt::format("MASTER_PORT={}", port)};
+}
+
 std::string first_host(const std::string& slurm_nodes) {
   const size_t end = slurm_nodes.find_first_of(",[");
   std::string host = slurm_nodes.substr(0, end);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace longhaul::comm {
 
@@ -27,6 +28,8 @@ using Environment = std::function<std::optional<std::string>(const std::string& 
 std::optional<std::string> variable(const std::string& name);  // of this process; empty ones count as unset
 
 Placement find_place(const Environment& environment = variable);  // Error 64 where variables are missing or contradict each other
-std::string first_host(const std::string& slurm_nodes);           // "n[03-12,20],m1" → "n03"
+// NAME=VALUE of a process that this program starts, on this machine; rank 0 opens the port.
+std::vector<std::string> environment_of_rank(int64_t rank, int64_t size, uint16_t port);
+std::string first_host(const std::string& slurm_nodes);  // "n[03-12,20],m1" → "n03"
 
 }  // namespace longhaul::comm

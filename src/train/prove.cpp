@@ -8,125 +8,23 @@
 
 #include "base/error.h"
 #include "base/temporary_folder.h"
-#include "checkpoint/load.h"
-#include "checkpoint/optimizer_state.h"
-#include "checkpoint/save.h"
 #include "comm/run_ranks.h"
 #include "parallel/arrangement.h"
-#include "storage/checkpoint_name.h"
-#include "train/step.h"
+#include "train/prove_processes.h"
 
 namespace longhaul::train {
 namespace {
 
-constexpr int64_t kSteps = 3, kSavedStep = 2;
-
-// A box of a logical tensor.
-struct Held {
-  std::string name;
-  layout::Rectangle box;
-  Tensor values;
-};
-
-// What a rank has seen.
-struct Seen {
-  std::vector<double> losses, norms;
-  std::vector<Held> gradients, parameters;
-};
-
-// Of what the ranks cut each keeps a share of gradients, and at stage 3 of values.
-std::vector<Held> held_of(const model::ParameterSet& parameters, bool gradients) {
-  std::vector<Held> result;
-  const bool shares = gradients || parameters.place().zero >= 3;
-  for (const auto& parameter : parameters.all()) {
-    if (gradients && !parameter->trainable()) continue;
-    for (size_t i = 0; i < parameter->parts.size(); ++i) {
-      const model::Part& part = parameter->parts[i];
-      const Tensor found = shares ? parameter->own_part_of(gradients ? parameter->own_grad : parameter->own_value, i)
-                                  : parameter->part_of(parameter->value.detach(), i);
-      result.push_back({part.spec.tensor.name, shares ? part.own : part.held, found.to(at::kDouble).clone()});
-    }
-  }
-  return result;
-}
-
-// What is proved of every layout.
-struct Subject {
-  recipe::ModelConfig config;
-  recipe::OptimOptions optim;
-  std::string dtype;
-  ProofLayout layout;
-};
-
-struct ProofCheckpoint {
+struct SavedCheckpoint {
   std::string layout;  // that saved it
   std::filesystem::path folder;
 };
 
-// A training run of a few steps on one rank.
-class ProofRun {
- public:
-  ProofRun(const Subject& subject, parallel::Ranks& ranks)  // both must outlive it
-      : ranks_(ranks),
-        mistake_(subject.layout.mistake),
-        task_(subject.config, Precision::named(subject.dtype), ranks, subject.layout),
-        optimizer_(optim::make_optimizer(options_of(subject.optim), task_.parameters(), task_.precision())),
-        state_(*optimizer_),
-        router_bias_rate_(subject.config.router.bias_rate) {}
-
-  void step(int64_t step) {
-    const auto look = [&] {
-      if (mistake_ != nullptr && mistake_->gradients) mistake_->gradients(ranks_.place(), step, task_.parameters());
-      if (step == 1) seen.gradients = held_of(task_.parameters(), true);
-    };
-    // What is not finite is seen as a difference.
-    const StepResult result =
-        run_step(task_, *optimizer_, ranks_, step,
-                 {.lr = 1e-2, .clip_norm = 1.0, .seed = kProofSeed, .router_bias_rate = router_bias_rate_, .with_gradients = look});
-    seen.losses.push_back(result.loss);
-    seen.norms.push_back(result.gradient_norm);
-    parallel::Sharding* const sharding = ranks_.sharding_of(task_.parameters());
-    if (sharding != nullptr && ranks_.place().zero < 3) sharding->gather_values();
-    seen.parameters = held_of(task_.parameters(), false);
-  }
-  void save(const ProofCheckpoint& checkpoint) {
-    std::optional<Error> failure;
-    checkpoint::Saver saver(
-        files_, {.folder = checkpoint.folder, .on_result = [&](const checkpoint::SaveResult& result) { failure = result.failure; }},
-        ranks_.everyone("checkpoint"));
-    saver.save(kSavedStep, providers_, {.run_id = "prove"});
-    saver.wait();
-    if (failure) throw Error(*failure);
-  }
-  void resume(const ProofCheckpoint& checkpoint) {
-    const std::string name = storage::CheckpointName{.step = kSavedStep, .generation = 1}.text();
-    checkpoint::load_training_state(storage::Checkpoint::open(files_, checkpoint.folder / name), providers_, ranks_.world());
-    ranks_.share_values(task_.parameters());
-  }
-  Seen seen;
-
- private:
-  static recipe::OptimOptions options_of(recipe::OptimOptions options) {
-    options.eps = 1e-2;
-    options.square_eps = options.residual_eps = 1e-4;
-    return options;
-  }
-
-  parallel::Ranks& ranks_;
-  const ProofMistake* mistake_;
-  ProofTask task_;
-  std::unique_ptr<optim::Optimizer> optimizer_;
-  checkpoint::OptimizerState state_;
-  double router_bias_rate_;
-  checkpoint::StateProvider* providers_[1] = {&state_};
-  storage::LocalFileSystem files_;
-};
-
 using Values = std::map<std::string, Tensor>;
 
-Values by_name(const std::vector<Held>& all) {
+Values by_name(const std::vector<HeldBox>& all) {
   Values result;
-  for (const Held& each : all) result[each.name] = each.values;
+  for (const HeldBox& each : all) result[each.name] = each.values;
   return result;
 }
 
@@ -143,10 +41,10 @@ class Difference {
     for (size_t i = 0; i < reference.size(); ++i)
       note(fmt::format("{} of step {}", what, i + 1), std::abs(found[i] - reference[i]) / std::abs(reference[i]));
   }
-  void note(const char* what, const Values& reference, const std::vector<Held>& held) {
+  void note(const char* what, const Values& reference, const std::vector<HeldBox>& held) {
     double least = 0;
     for (const auto& [name, values] : reference) least = std::max(least, 1e-2 * size(values));
-    for (const Held& each : held) {
+    for (const HeldBox& each : held) {
       const Tensor& whole = reference.at(each.name);
       Tensor expected = whole;
       for (size_t d = 0; d < each.box.length.size(); ++d)
@@ -185,6 +83,11 @@ class Prover {
       proof.reason = "the model has no experts";
       return proof;
     }
+    if (layout.processes && !request_.process) {
+      proof.status = Proof::Status::kSkipped;
+      proof.reason = "no program was named that ranks can be started with";
+      return proof;
+    }
     try {
       compare(layout, proof);
     } catch (const Error& error) {
@@ -201,8 +104,8 @@ class Prover {
   }
 
  private:
-  Subject subject(const ProofLayout& layout, const std::string& dtype) const {
-    return {made_small(request_.model, layout.parallel.world()), request_.optim, dtype, layout};
+  ProofSubject subject(const ProofLayout& layout, const std::string& dtype) const {
+    return subject_of(request_.model, request_.optim, layout, dtype);
   }
   // Of models of one size on the same documents.
   std::string key_of(const ProofLayout& layout) const {
@@ -214,17 +117,13 @@ class Prover {
     auto [found, fresh] = references_.try_emplace(key + dtype);
     if (!fresh) return found->second;
     Reference& made = found->second;
-    parallel::Ranks alone;
-    Subject trained = subject(layout, dtype);
+    ProofSubject trained = subject(layout, dtype);
     trained.layout = proof_layout({}, layout.packed);
-    ProofRun run(trained, alone);
-    for (int64_t step = 1; step <= kSteps; ++step) {
-      run.step(step);
-      if (step == kSavedStep && dtype == "fp64") run.save(checkpoints_[key] = new_checkpoint("one"));
-    }
-    made.seen = run.seen;
-    made.gradients = by_name(run.seen.gradients);
-    made.parameters = by_name(run.seen.parameters);
+    std::optional<std::filesystem::path> save_to;
+    if (dtype == "fp64") save_to = (checkpoints_[key] = new_checkpoint("one")).folder;
+    made.seen = prove_alone(trained, save_to);
+    made.gradients = by_name(made.seen.gradients);
+    made.parameters = by_name(made.seen.parameters);
     return made;
   }
 
@@ -259,9 +158,9 @@ class Prover {
   }
 
   // What each rank has seen, from the first step on, and in fp64 going on from another layout's checkpoint; its own becomes the next one's.
-  std::vector<std::pair<Seen, Seen>> on_ranks(const ProofLayout& layout, const std::string& dtype, Proof& proof) {
+  std::vector<SeenTwice> on_ranks(const ProofLayout& layout, const std::string& dtype, Proof& proof) {
     const int64_t world = layout.parallel.world();
-    const Subject trained = subject(layout, dtype);
+    const ProofSubject trained = subject(layout, dtype);
     const parallel::Arrangement arrangement = parallel::arrangement_of(layout.parallel, world);
     parallel::require_possible(trained.config, arrangement);
     if (kProofRows % arrangement.mesh.size(layout::Axis::kDp) != 0) {
@@ -271,26 +170,16 @@ class Prover {
                    .found = std::to_string(arrangement.mesh.size(layout::Axis::kDp))});
     }
     const bool resumes = dtype == "fp64" && layout.mistake == nullptr;
-    const ProofCheckpoint earlier = checkpoints_[key_of(layout)], own = new_checkpoint(layout.name);
-    std::vector<std::pair<Seen, Seen>> seen(static_cast<size_t>(world));
-    comm::run_ranks(world, [&](comm::Communicator& given) {
-      const bool forgets = layout.mistake != nullptr && layout.mistake->left_out;
-      const std::unique_ptr<comm::Communicator> planted = forgets ? forgetful(given, *layout.mistake) : nullptr;
-      parallel::Ranks ranks(planted ? *planted : given, arrangement);
-      ProofRun run(trained, ranks);
-      for (int64_t step = 1; step <= kSteps; ++step) {
-        run.step(step);
-        if (step == kSavedStep && resumes) run.save(own);
-      }
-      Seen resumed;
-      if (resumes) {
-        ProofRun second(trained, ranks);
-        second.resume(earlier);
-        second.step(kSavedStep + 1);
-        resumed = second.seen;
-      }
-      seen[static_cast<size_t>(given.rank())] = {run.seen, std::move(resumed)};
-    });
+    const SavedCheckpoint earlier = checkpoints_[key_of(layout)], own = new_checkpoint(layout.name);
+    std::optional<ProofCheckpoints> folders;
+    if (resumes) folders = {earlier.folder, own.folder};
+    std::vector<SeenTwice> seen(static_cast<size_t>(world));
+    if (layout.processes) {
+      seen = prove_in_processes(trained, folders, request_.process);
+    } else {
+      comm::run_ranks(world,
+                      [&](comm::Communicator& rank) { seen[static_cast<size_t>(rank.rank())] = prove_rank(trained, rank, folders); });
+    }
     if (resumes) {
       proof.resumed_from = earlier.layout;
       checkpoints_[key_of(layout)] = own;
@@ -299,13 +188,13 @@ class Prover {
     return seen;
   }
 
-  ProofCheckpoint new_checkpoint(const std::string& layout) { return {layout, folder_ / std::to_string(++checkpoints_made_)}; }
+  SavedCheckpoint new_checkpoint(const std::string& layout) { return {layout, folder_ / std::to_string(++checkpoints_made_)}; }
 
   const ProofRequest& request_;
   TemporaryFolder folder_;
   int64_t checkpoints_made_ = 0;
   std::map<std::string, Reference> references_;
-  std::map<std::string, ProofCheckpoint> checkpoints_;  // by key_of
+  std::map<std::string, SavedCheckpoint> checkpoints_;  // by key_of
 };
 
 }  // namespace

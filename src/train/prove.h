@@ -1,5 +1,5 @@
 // prove: a model trained on several ranks gives what one process gives. For every layout of ranks the recipe's model, made small, takes three
-// optimizer steps on packed documents of awkward lengths, by ranks that are threads; the loss and the gradient norm of every step, every gradient of
+// optimizer steps on packed documents of awkward lengths, by ranks that are threads (of some layouts also by processes: prove_processes.h); the loss and the gradient norm of every step, every gradient of
 // the first and every parameter after the last are compared with those of a single process, on every rank that holds a copy. Each layout also
 // takes the third step from a checkpoint that the layout before saved behind the second, the first one from the single process's.
 //
@@ -18,6 +18,7 @@
 
 #include "train/prove_layouts.h"
 #include "train/prove_mistakes.h"
+#include "train/prove_processes.h"
 
 namespace longhaul::train {
 
@@ -42,6 +43,7 @@ struct ProofRequest {
   recipe::OptimOptions optim{};
   std::vector<ProofLayout> layouts;
   std::function<void(const ProofLayout&)> begins{};  // called before each
+  ProofProcess process{};                            // of layouts whose ranks are processes; unset: these are skipped
 };
 std::vector<Proof> prove(const ProofRequest& request);
 

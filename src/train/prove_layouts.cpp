@@ -286,6 +286,24 @@ std::vector<ProofLayout> proof_layouts(const ParallelOptions& own) {
   return layouts;
 }
 
+std::vector<ProofLayout> process_layouts(const recipe::ModelConfig& model, int64_t ranks) {
+  using enum recipe::PipelineSchedule;
+  constexpr auto kRing = recipe::ContextMethod::kRing;
+  std::vector<ProofLayout> layouts;
+  for (const ParallelOptions& each : std::vector<ParallelOptions>{{.ranks = 2, .zero = 2},
+                                                                  {.tp = 2},
+                                                                  {.cp = 2, .context = {kRing, recipe::LinearContextMethod::kRing}},
+                                                                  {.pp = 2, .pipeline = {.schedule = kZbH1}},
+                                                                  {.ep = 2},
+                                                                  {.ranks = 4, .tp = 2, .zero = 3}}) {
+    if (each.world() > ranks || (each.ep > 1 && model.experts == 0)) continue;
+    layouts.push_back(proof_layout(each));
+    layouts.back().name += "-processes";
+    layouts.back().processes = true;
+  }
+  return layouts;
+}
+
 std::vector<ProofLayout> all_layouts(const recipe::ModelConfig& model, int64_t ranks) {
   Covering covering(model);
   std::vector<ParallelOptions> meshes;
@@ -300,6 +318,7 @@ std::vector<ProofLayout> all_layouts(const recipe::ModelConfig& model, int64_t r
   for (const ParallelOptions& mesh : meshes) {  // what is left, on the smallest that can
     while (const auto more = covering.best(mesh, 0, 1)) layouts.push_back(*more);
   }
+  for (ProofLayout& each : process_layouts(model, ranks)) layouts.push_back(std::move(each));
   return layouts;
 }
 

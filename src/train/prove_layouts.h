@@ -2,7 +2,7 @@
 //
 //   proof_layouts   the usual ones, each method once, and the recipe's own
 //   all_layouts     every mesh of 1, 2, 4 … ranks, each once; what else can be chosen (context method, schedule, packing, …) is dealt out to
-//                   them so that any two choices of two keys meet in some layout, if they can: a pairwise covering array
+//                   them so that any two choices of two keys meet in some layout, if they can: a pairwise covering array; and process_layouts
 //
 // A mesh that the model cannot be dealt out to stands in the list with the reason, so nothing is left out silently.
 #pragma once
@@ -22,11 +22,14 @@ struct ProofLayout {
   bool packed = true;  // documents of any length in a row; else one
   recipe::Recompute recompute = recipe::Recompute::kNone;
   const ProofMistake* mistake = nullptr;  // planted in the ranks, and in fp64 alone
+  bool processes = false;                 // its ranks are processes; else threads
 };
 ProofLayout proof_layout(recipe::ParallelOptions parallel, bool packed = true,
                          recipe::Recompute recompute = recipe::Recompute::kNone);  // named after what it has
 
 std::vector<ProofLayout> proof_layouts(const recipe::ParallelOptions& own);
+// A few whose ranks are processes: one of each kind of communication, of at most so many ranks.
+std::vector<ProofLayout> process_layouts(const recipe::ModelConfig& model, int64_t ranks);
 // Of worlds of 1, 2, 4, … up to `ranks`, of the model made small for each.
 std::vector<ProofLayout> all_layouts(const recipe::ModelConfig& model, int64_t ranks);
 

@@ -7,11 +7,13 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "base/launch.h"
 #include "base/network.h"
 #include "base/process.h"
 #include "base/temporary_folder.h"
+#include "comm/placement.h"
 #include "comm/wire.h"
 #include "observe/event_log.h"
 #include "storage/catalog.h"
@@ -60,11 +62,9 @@ class LaunchedRun : public ::testing::Test {
     const std::string home = (folder_ / fmt::format("home-{}", rank)).string();
     Words all = words({"train"}, more);
     all[0] = program.string();
-    return std::make_unique<Child>(
-        all,
-        Words{fmt::format("RANK={}", rank), fmt::format("WORLD_SIZE={}", size), fmt::format("LOCAL_RANK={}", rank), "MASTER_ADDR=127.0.0.1",
-              fmt::format("MASTER_PORT={}", port), "NO_COLOR=1", "HOME=" + home},
-        folder_ / fmt::format("rank-{}.log", rank));
+    Words environment = comm::environment_of_rank(rank, size, port);
+    environment.insert(environment.end(), {"NO_COLOR=1", "HOME=" + home});
+    return std::make_unique<Child>(all, environment, folder_ / fmt::format("rank-{}.log", rank));
   }
   // All end with the code, and each says the text.
   static void expect_all(const std::vector<std::unique_ptr<Child>>& ranks, int code, const ::testing::Matcher<std::string>& text) {
@@ -146,6 +146,21 @@ TEST_F(LaunchedRun, TheOthersLeaveARankThatDied) {
   EXPECT_THAT(log_of(2), AllOf(HasSubstr(named), HasSubstr(operation)));
   EXPECT_THAT(child.output(),
               HasSubstr("\nlaunch: rank 1 of 3 was ended by signal 9; its messages: " + (run_ / "logs/rank-1.log").string()));
+}
+
+TEST_F(LaunchedRun, ProofsOnProcesses) {
+  const Words typed = {program_file(), "prove", (folder_ / "tiny.toml").string(), "--layouts", "tp2-processes", "--json"};
+  const ProcessResult proved = run_process(typed, {}, 120);
+  ASSERT_EQ(proved.status, 0) << proved.errors;
+  const auto proof = nlohmann::json::parse(proved.output);
+  EXPECT_EQ(proof.at("status"), "tried");
+  EXPECT_TRUE(proof.at("holds"));
+  EXPECT_LE(proof.at("worst"), 1e-12);
+  EXPECT_NE(proof.at("tensor"), "");
+  // They are processes indeed, and what one says is heard.
+  const ProcessResult failed = run_process(typed, {"GLOO_SOCKET_IFNAME=nowhere"}, 120);
+  EXPECT_EQ(failed.status, 69) << failed.output;
+  EXPECT_THAT(failed.errors, HasSubstr("the ranks cannot be connected"));
 }
 
 TEST_F(LaunchedRun, SizesThatDoNotMultiplyToTheWorld) {

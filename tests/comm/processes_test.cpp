@@ -25,11 +25,10 @@ std::vector<int> run_processes(const std::string& body, int64_t ranks, int64_t s
   std::filesystem::create_directories(folder);
   std::vector<LaunchedProcess> processes;
   for (int64_t rank = 0; rank < ranks; ++rank) {
-    processes.push_back(
-        {.argv = {"/proc/self/exe", "--gtest_filter=ProcessBody." + body},
-         .environment = {fmt::format("RANK={}", rank), fmt::format("WORLD_SIZE={}", size), fmt::format("LOCAL_RANK={}", rank),
-                         "MASTER_ADDR=127.0.0.1", fmt::format("MASTER_PORT={}", port), "OMP_NUM_THREADS=1"},
-         .log = folder / fmt::format("{}.log", rank)});
+    processes.push_back({.argv = {"/proc/self/exe", "--gtest_filter=ProcessBody." + body},
+                         .environment = environment_of_rank(rank, size, port),
+                         .log = folder / fmt::format("{}.log", rank)});
+    processes.back().environment.push_back("OMP_NUM_THREADS=1");
   }
   const LaunchResult result = launch(processes, 69, {.others_s = 60});
   EXPECT_EQ(result.statuses, expected);

@@ -1,0 +1,126 @@
+#include "train/prove_run.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "checkpoint/load.h"
+#include "checkpoint/optimizer_state.h"
+#include "checkpoint/save.h"
+#include "parallel/arrangement.h"
+#include "storage/checkpoint_name.h"
+#include "train/prove_mistakes.h"
+#include "train/step.h"
+
+namespace longhaul::train {
+namespace {
+
+// Of what the ranks cut each keeps a share of gradients, and at stage 3 of values.
+std::vector<HeldBox> held_of(const model::ParameterSet& parameters, bool gradients) {
+  std::vector<HeldBox> result;
+  const bool shares = gradients || parameters.place().zero >= 3;
+  for (const auto& parameter : parameters.all()) {
+    if (gradients && !parameter->trainable()) continue;
+    for (size_t i = 0; i < parameter->parts.size(); ++i) {
+      const model::Part& part = parameter->parts[i];
+      const Tensor found = shares ? parameter->own_part_of(gradients ? parameter->own_grad : parameter->own_value, i)
+                                  : parameter->part_of(parameter->value.detach(), i);
+      result.push_back({part.spec.tensor.name, shares ? part.own : part.held, found.to(at::kDouble).clone()});
+    }
+  }
+  return result;
+}
+
+// A training run of a few steps on one rank.
+class ProofRun {
+ public:
+  ProofRun(const ProofSubject& subject, parallel::Ranks& ranks)  // both must outlive it
+      : ranks_(ranks),
+        mistake_(subject.layout.mistake),
+        task_(subject.config, Precision::named(subject.dtype), ranks, subject.layout),
+        optimizer_(optim::make_optimizer(options_of(subject.optim), task_.parameters(), task_.precision())),
+        state_(*optimizer_),
+        router_bias_rate_(subject.config.router.bias_rate) {}
+
+  void step(int64_t step) {
+    const auto look = [&] {
+      if (mistake_ != nullptr && mistake_->gradients) mistake_->gradients(ranks_.place(), step, task_.parameters());
+      if (step == 1) seen.gradients = held_of(task_.parameters(), true);
+    };
+    // What is not finite is seen as a difference.
+    const StepResult result =
+        run_step(task_, *optimizer_, ranks_, step,
+                 {.lr = 1e-2, .clip_norm = 1.0, .seed = kProofSeed, .router_bias_rate = router_bias_rate_, .with_gradients = look});
+    seen.losses.push_back(result.loss);
+    seen.norms.push_back(result.gradient_norm);
+    parallel::Sharding* const sharding = ranks_.sharding_of(task_.parameters());
+    if (sharding != nullptr && ranks_.place().zero < 3) sharding->gather_values();
+    seen.parameters = held_of(task_.parameters(), false);
+  }
+  void save(const std::filesystem::path& folder) {
+    std::optional<Error> failure;
+    checkpoint::Saver saver(files_,
+                            {.folder = folder, .on_result = [&](const checkpoint::SaveResult& result) { failure = result.failure; }},
+                            ranks_.everyone("checkpoint"));
+    saver.save(kProofSavedStep, providers_, {.run_id = "prove"});
+    saver.wait();
+    if (failure) throw Error(*failure);
+  }
+  void resume(const std::filesystem::path& folder) {
+    const std::string name = storage::CheckpointName{.step = kProofSavedStep, .generation = 1}.text();
+    checkpoint::load_training_state(storage::Checkpoint::open(files_, folder / name), providers_, ranks_.world());
+    ranks_.share_values(task_.parameters());
+  }
+  Seen seen;
+
+ private:
+  static recipe::OptimOptions options_of(recipe::OptimOptions options) {
+    options.eps = 1e-2;
+    options.square_eps = options.residual_eps = 1e-4;
+    return options;
+  }
+
+  parallel::Ranks& ranks_;
+  const ProofMistake* mistake_;
+  ProofTask task_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  checkpoint::OptimizerState state_;
+  double router_bias_rate_;
+  checkpoint::StateProvider* providers_[1] = {&state_};
+  storage::LocalFileSystem files_;
+};
+
+}  // namespace
+
+ProofSubject subject_of(const recipe::ModelConfig& model, const recipe::OptimOptions& optim, const ProofLayout& layout,
+                        const std::string& dtype) {
+  return {made_small(model, layout.parallel.world()), optim, dtype, layout};
+}
+
+Seen prove_alone(const ProofSubject& subject, const std::optional<std::filesystem::path>& save_to) {
+  parallel::Ranks alone;
+  ProofRun run(subject, alone);
+  for (int64_t step = 1; step <= kProofSteps; ++step) {
+    run.step(step);
+    if (step == kProofSavedStep && save_to) run.save(*save_to);
+  }
+  return run.seen;
+}
+
+SeenTwice prove_rank(const ProofSubject& subject, comm::Communicator& world, const std::optional<ProofCheckpoints>& checkpoints) {
+  const parallel::Arrangement arrangement = parallel::arrangement_of(subject.layout.parallel, world.size());
+  const ProofMistake* const mistake = subject.layout.mistake;
+  const std::unique_ptr<comm::Communicator> planted = mistake != nullptr && mistake->left_out ? forgetful(world, *mistake) : nullptr;
+  parallel::Ranks ranks(planted ? *planted : world, arrangement);
+  ProofRun run(subject, ranks);
+  for (int64_t step = 1; step <= kProofSteps; ++step) {
+    run.step(step);
+    if (step == kProofSavedStep && checkpoints) run.save(checkpoints->own);
+  }
+  if (!checkpoints) return {run.seen, {}};
+  ProofRun second(subject, ranks);
+  second.resume(checkpoints->earlier);
+  second.step(kProofSavedStep + 1);
+  return {run.seen, second.seen};
+}
+
+}  // namespace longhaul::train
