@@ -165,20 +165,25 @@ Batch Loader::batch_at(int64_t step, int64_t rank, int64_t ranks) const {
   return batch_of(rows.first, rows.count);
 }
 
+Batch Loader::shared(const Rows& rows) const {
+  const auto make = [&] { return batch_of(rows.first, rows.count); };
+  return options_.share ? options_.share->get(rows.first, rows.count, make) : make();
+}
+
 Batch Loader::take(int64_t step) {
   auto& slots = prefetch_->slots;
   slots.erase(slots.begin(), slots.lower_bound(step));
   const auto ensure = [&](int64_t wanted) {
-    const auto [first, rows] = rows_of(wanted, options_.replica, options_.replicas);
+    const Rows rows = rows_of(wanted, options_.replica, options_.replicas);
     const auto found = slots.find(wanted);
-    if (found != slots.end() && found->second.first == first && found->second.rows == rows) return;  // else the schedule changed
-    auto task = std::make_shared<std::packaged_task<Batch()>>([this, first = first, rows = rows] { return batch_of(first, rows); });
-    slots[wanted] = {first, rows, task->get_future().share()};
+    if (found != slots.end() && found->second.first == rows.first && found->second.rows == rows.count) return;  // else the schedule changed
+    auto task = std::make_shared<std::packaged_task<Batch()>>([this, rows] { return shared(rows); });
+    slots[wanted] = {rows.first, rows.count, task->get_future().share()};
     prefetch_->worker.post([task, &abandoned = prefetch_->abandoned] {
       if (!abandoned) (*task)();
     });
   };
-  if (options_.prefetch <= 0) return batch_at(step, options_.replica, options_.replicas);
+  if (options_.prefetch <= 0) return shared(rows_of(step, options_.replica, options_.replicas));
   for (int64_t ahead = 0; ahead <= options_.prefetch; ++ahead) ensure(step + ahead);
   const auto future = slots.at(step).batch;
   slots.erase(step);

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "data/batch.h"
+#include "data/batch_share.h"
 #include "data/blend.h"
 #include "data/data_position.h"
 #include "data/dataset.h"
@@ -33,6 +34,7 @@ struct LoaderOptions {
   bool document_boundaries = true;     // false: a row is one document for the model, whatever it holds
   int64_t prefetch = 2;                // steps prepared ahead; 0: none
   std::filesystem::path index_folder;  // of packing indexes
+  std::shared_ptr<BatchShare> share;   // with loaders of this machine that take the same; null: take() reads itself
   int64_t replica = 0, replicas = 1;   // take() gives one replica's part of each step: batch_at(step, replica, replicas)
 };
 
@@ -69,6 +71,7 @@ class Loader {
     int64_t first = 0, count = 0;
   };
   Rows rows_of(int64_t step, int64_t rank, int64_t ranks) const;
+  Batch shared(const Rows& rows) const;
   struct Indexes;
   struct Prefetch;
   std::shared_ptr<const PackingIndex> index(int64_t dataset, int64_t epoch) const;

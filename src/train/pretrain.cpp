@@ -19,12 +19,13 @@ namespace {
 using layout::Axis;
 
 data::LoaderOptions loader_options(const recipe::Recipe& recipe, const optim::TrainSchedule& schedule, const std::filesystem::path& folder,
-                                   const layout::MeshRank& place) {
+                                   const layout::MeshRank& place, std::shared_ptr<data::BatchShare> share) {
   data::LoaderOptions options = data::loader_options(recipe.data, recipe.train.sequence);
   options.first_position = [schedule](int64_t step) { return schedule.first_sample(step + 1); };  // the loader counts from 0
   options.index_folder = folder;
   options.replica = place.coordinate(Axis::kDp);
   options.replicas = place.mesh.size(Axis::kDp);
+  options.share = std::move(share);
   return options;
 }
 
@@ -73,12 +74,12 @@ std::vector<data::Batch> round_of(data::EvaluationReader& reader, int64_t replic
 }  // namespace
 
 Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data, const std::filesystem::path& index_folder, at::Device device,
-                   const parallel::Ranks& ranks)
+                   const parallel::Ranks& ranks, std::shared_ptr<data::BatchShare> share)
     : recipe_(recipe),
       data_(data),
       ranks_(ranks),
       schedule_(recipe.optim, recipe.train),
-      loader_(data.train(), loader_options(recipe, schedule_, index_folder, ranks.place())),
+      loader_(data.train(), loader_options(recipe, schedule_, index_folder, ranks.place(), std::move(share))),
       decoder_(recipe.model, Precision::named(recipe::name_of_value(recipe.train.dtype)), device, model::Use::kTraining, ranks.place()),
       stage_(decoder_, ranks) {
   decoder_.set_recompute(recipe.train.recompute);

@@ -19,10 +19,10 @@ namespace longhaul::train {
 
 class Pretrain final : public Task {
  public:
-  // `data` and `ranks` must outlive the task. index_folder: where packing indexes are cached. Refuses (kData) a tokenizer with more entries than
+  // `data` and `ranks` must outlive the task. index_folder: where packing indexes are cached. share: see TaskRequest. Refuses (kData) a tokenizer with more entries than
   // the model has rows.
   Pretrain(const recipe::Recipe& recipe, const data::RunData& data, const std::filesystem::path& index_folder, at::Device device,
-           const parallel::Ranks& ranks);
+           const parallel::Ranks& ranks, std::shared_ptr<data::BatchShare> share = nullptr);
 
   model::ParameterSet& parameters() override { return decoder_.parameters(); }
   const Precision& precision() const override { return decoder_.precision(); }

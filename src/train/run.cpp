@@ -171,6 +171,7 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
     return run_rank(start, alone);
   }
   start.own_process = false;
+  start.shares = shares_between_threads(mesh);
   Outcome outcome;
   comm::run_ranks(mesh.world(), [&](comm::Communicator& world) {
     const Outcome of_rank = run_in(world);

@@ -61,6 +61,7 @@ class RankRun {
  private:
   bool first() const { return ranks_.place().rank == 0; }
   bool tables() const { return first() && !start_.request.quiet; }
+  std::shared_ptr<data::BatchShare> share();
   observe::EventWriter& open_events();
   void tell_what_is_held(Task& task, optim::Optimizer& optimizer) const;
   void warn_of_disk(const Trainer& trainer) const;
@@ -74,6 +75,14 @@ class RankRun {
   std::optional<observe::EventWriter> own_events_;
   storage::LocalFileSystem files_;
 };
+
+std::shared_ptr<data::BatchShare> RankRun::share() {
+  if (!start_.own_process) return start_.shares.at(static_cast<size_t>(ranks_.place().coordinate(layout::Axis::kDp)));
+  if (ranks_.world() == nullptr) return nullptr;
+  const nlohmann::json run = together_.first(
+      "batches", [&]() -> nlohmann::json { return fmt::format("{}-{}", start_.events->run(), start_.events->generation()); });
+  return share_between_processes(ranks_, run);
+}
 
 observe::EventWriter& RankRun::open_events() {
   const nlohmann::json claimed = together_.first("run", [&]() -> nlohmann::json {
@@ -120,7 +129,8 @@ void RankRun::begin(Trainer& trainer, observe::EventWriter& events) {
 }
 
 Outcome RankRun::run() {
-  const auto task = make_task({.recipe = recipe_, .data = facts_.data, .cache = start_.cache, .device = facts_.device, .ranks = ranks_});
+  const auto task = make_task(
+      {.recipe = recipe_, .data = facts_.data, .cache = start_.cache, .device = facts_.device, .ranks = ranks_, .share = share()});
   task->parameters().initialise(static_cast<uint64_t>(recipe_.train.seed));
   const auto optimizer = optim::make_optimizer(recipe_.optim, task->parameters(), task->precision());
   observe::EventWriter& events = open_events();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "observe/event_log.h"
+#include "train/batch_sharing.h"
 #include "train/run.h"
 #include "train/run_facts.h"
 
@@ -13,8 +14,9 @@ struct RunStartUp {
   const RunRequest& request;
   const RunFacts& facts;
   std::filesystem::path cache;
-  observe::EventWriter* events = nullptr;  // in the process of rank 0
-  bool own_process = true;                 // signals come to this rank, not to a thread beside it
+  observe::EventWriter* events = nullptr;                   // in the process of rank 0
+  std::vector<std::shared_ptr<data::BatchShare>> shares{};  // by replica, of ranks that are threads
+  bool own_process = true;                                  // signals come to this rank, not to a thread beside it
 };
 
 // A collective call of all ranks.

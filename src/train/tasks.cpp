@@ -19,7 +19,8 @@ struct ListedTask {
 constexpr ListedTask kTasks[] = {
     {"pretrain",
      [](const TaskRequest& request) -> std::unique_ptr<Task> {
-       return std::make_unique<Pretrain>(request.recipe, request.data, request.cache / "packing", request.device, request.ranks);
+       return std::make_unique<Pretrain>(request.recipe, request.data, request.cache / "packing", request.device, request.ranks,
+                                         request.share);
      }},
 };
 

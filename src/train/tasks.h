@@ -20,6 +20,7 @@ struct TaskRequest {
   std::filesystem::path cache;  // for what can be worked out again
   at::Device device;
   const parallel::Ranks& ranks;
+  std::shared_ptr<data::BatchShare> share{};  // with other ranks of this machine that read the same rows; null: none does
 };
 
 std::unique_ptr<Task> make_task(const TaskRequest& request);  // with untrained parameters
