@@ -33,7 +33,7 @@ struct Operands {
   Tensor x, weight, dy, sink;
 };
 
-Tensor filled(std::vector<int64_t> sizes, const char* name, ScalarType type) {
+Tensor filled_operand(std::vector<int64_t> sizes, const char* name, ScalarType type) {
   const layout::Shape shape(sizes.begin(), sizes.end());
   Tensor tensor = at::empty(sizes, at::kFloat);
   fill_normal(tensor, RandomStream(0, fmt::format("bench/matmul/{}", name)), 1, shape, layout::Rectangle::whole(shape));
@@ -41,9 +41,10 @@ Tensor filled(std::vector<int64_t> sizes, const char* name, ScalarType type) {
 }
 
 Operands operands_of(const Shape& shape, int64_t rows, ScalarType type) {
-  Operands operands{{}, filled({rows, shape.in}, "x", type), Tensor(), filled({rows, shape.out}, "dy", type), Tensor()};
+  Operands operands{{}, filled_operand({rows, shape.in}, "x", type), Tensor(), filled_operand({rows, shape.out}, "dy", type), Tensor()};
   const int64_t experts = std::max<int64_t>(shape.experts, 1);
-  operands.weight = shape.experts > 0 ? filled({experts, shape.out, shape.in}, "w", type) : filled({shape.out, shape.in}, "w", type);
+  operands.weight =
+      shape.experts > 0 ? filled_operand({experts, shape.out, shape.in}, "w", type) : filled_operand({shape.out, shape.in}, "w", type);
   operands.sink = at::zeros(operands.weight.sizes(), at::kFloat);
   for (int64_t e = 0, left = rows; e < experts; ++e) {
     operands.rows.push_back(e + 1 == experts ? left : std::min(left, rows / experts * (e % 2 == 0 ? 5 : 3) / 4));

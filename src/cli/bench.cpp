@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "bench/communication.h"
 #include "bench/decode.h"
+#include "bench/elastic.h"
 #include "bench/file_comparison.h"
 #include "bench/register.h"
 #include "bench/startup.h"
@@ -249,6 +250,34 @@ void add_bench_startup(Command& group) {
   });
 }
 
+void add_bench_elastic(Command& group) {
+  struct Options {
+    bench::ElasticRequest request;
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  Command elastic = group.add("elastic", "what train.elastic costs on 1, 2 and 4 ranks, in turns (exit 1: bits differ between them)",
+                              {{"the table", "bench elastic"},
+                               {"another model, more micro-batches", "bench elastic --preset gpt2-124m --batch 16 --sequence 128"},
+                               {"for a script", "bench elastic --json"}});
+  elastic.option("--preset", options->request.preset, "model: see presets/").default_shown();
+  elastic.option("--batch", options->request.batch, "sequences a step").at_least(4).at_most(1 << 20).default_shown();
+  elastic.option("--micro-batch", options->request.micro_batch, "sequences at once").at_least(1).at_most(1 << 20).default_shown();
+  elastic.option("--sequence", options->request.sequence, "tokens a sequence").at_least(2).at_most(1 << 24).default_shown();
+  elastic.option("--dtype", options->request.dtype, "bf16, fp32 or fp64").one_of({"bf16", "fp32", "fp64"}).default_shown();
+  elastic.option("--steps", options->request.steps, "steps that are timed").at_least(1).default_shown();
+  elastic.json_flag(options->json, "print one JSON object a line");
+  elastic.on_run([options] {
+    const std::vector<bench::ElasticRow> rows = bench::measure_elastic(options->request);
+    if (options->json) {
+      for (const bench::ElasticRow& row : rows) print_json(bench::to_json(options->request, row));
+    } else {
+      print(bench::table_of(options->request, rows).text(colours_wanted(stdout)));
+    }
+    return bench::same_bits(rows) ? ExitCode::kDone : ExitCode::kCheckFailed;
+  });
+}
+
 }  // namespace
 
 void add_bench(Command& program) {
@@ -269,6 +298,7 @@ void add_bench(Command& program) {
   add_bench_decode(bench);
   add_bench_communication(bench);
   add_bench_startup(bench);
+  add_bench_elastic(bench);
   add_compare_machines(bench);
 }
 

@@ -104,6 +104,8 @@ struct MeshRank {
   int64_t rank = 0;
   PipelineOptions pipelined{};  // which stages of the model a rank of the pipeline has
   int64_t zero = 0;             // what ranks that hold copies have a share of each instead: parallel.zero (layout/shares.h)
+  bool elastic = false;         // gradients of layers stay whole until the last micro-batch at every stage of zero: train.elastic
+  bool gradients_leave() const { return zero >= 2 && !elastic; }  // a layer's, after each backward pass
   int64_t coordinate(Axis axis) const { return mesh.coordinate(rank, axis); }
   Pipeline pipeline() const { return Pipeline(mesh.size(Axis::kPp), pipelined); }
   int64_t stage_of(int64_t chunk) const { return pipeline().stage_of({coordinate(Axis::kPp), chunk}); }

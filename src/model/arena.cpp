@@ -219,7 +219,7 @@ void ParameterSet::allocate_gradients() {
     arena->gradient_shares = shares_of_training(*arena);
     const layout::Range share =
         lengths_before(arena->gradient_shares, arena->cut() ? place_.mesh.index_in_group(place_.rank, arena->copies()) : 0);
-    arena->gradients_come = arena->cut() && arena->layer >= 0 && place_.zero >= 2;
+    arena->gradients_come = arena->cut() && arena->layer >= 0 && place_.gradients_leave();
     arena->own_gradients = arena->gradients_come ? at::zeros({share.length}, arena->gradients.options())
                                                  : arena->gradients.narrow(0, share.begin, share.length);
     hand_out(training, share, arena->own_gradients, [](Parameter& parameter, const Tensor& own) { parameter.own_grad = own; });

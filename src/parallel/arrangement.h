@@ -14,6 +14,7 @@ struct Arrangement {
   recipe::PipelineOptions pipeline{};
   int64_t zero = 0;  // parallel.zero
   recipe::ExpertOptions experts{};
+  bool elastic = false;  // train.elastic
 };
 Arrangement arrangement_of(const recipe::ParallelOptions& options, int64_t world);
 

@@ -58,7 +58,9 @@ class Executor {
         return forward(action);
       case Pass::kBackward:
         backward(action);
-        return sum_layers(action);
+        sum_layers(action);
+        if (GradientTree* tree = ranks_.tree()) tree->end_micro_batch();
+        return;
       case Pass::kBackwardInput:
         return backward_input(action);
       case Pass::kBackwardWeight:

@@ -14,13 +14,17 @@ using comm::Reduction;
 using layout::Axis;
 using layout::AxisSet;
 
-Ranks::Ranks() : ops_(std::make_unique<model::LocalOps>()) {}
+Ranks::Ranks(bool elastic) : ops_(std::make_unique<model::LocalOps>()) {
+  place_.elastic = elastic;
+  if (elastic) tree_ = std::make_unique<GradientTree>(place_, nullptr);
+}
 
 Ranks::Ranks(comm::Communicator& world, const Arrangement& arrangement)
-    : place_{arrangement.mesh, world.rank(), arrangement.pipeline, arrangement.zero},
+    : place_{arrangement.mesh, world.rank(), arrangement.pipeline, arrangement.zero, arrangement.elastic},
       context_(arrangement.context),
       groups_(std::make_unique<MeshGroups>(world, arrangement.mesh)),
       ops_(std::make_unique<MeshOps>(*groups_, arrangement.context, arrangement.experts)) {
+  if (arrangement.elastic) tree_ = std::make_unique<GradientTree>(place_, groups_.get());
   if (arrangement.zero > 0) values_ = std::make_unique<MeshGroups>(world, arrangement.mesh);
   if (const int64_t stages = arrangement.mesh.size(Axis::kPp); stages > 1) {
     layout::GroupKind same{.name = "pp gradients", .groups = {std::vector<int64_t>(static_cast<size_t>(stages))}};
@@ -53,10 +57,11 @@ layout::RowShare Ranks::share() const {
           .split = context_.split};
 }
 
-void Ranks::begin_step(model::ParameterSet& parameters) {
+void Ranks::begin_step(model::ParameterSet& parameters, int64_t micro_batches) {
   sums_.clear();
   started_ = 0;
-  if (groups_ == nullptr) return parameters.begin_step({});
+  if (tree_ != nullptr) tree_->begin_step(parameters, micro_batches);
+  if (groups_ == nullptr && tree_ == nullptr) return parameters.begin_step({});
   for (auto arena = parameters.arenas().rbegin(); arena != parameters.arenas().rend(); ++arena) {
     if ((*arena)->trains() && !(*arena)->gradients_come) sums_.push_back({.arena = arena->get()});
   }
@@ -72,6 +77,10 @@ void Ranks::start_sums() {
   for (; started_ < sums_.size() && sums_[started_].ready; ++started_) {
     Sum& sum = sums_[started_];
     const model::Arena& arena = *sum.arena;
+    if (tree_ != nullptr) {
+      tree_->start_sum(arena);
+      continue;
+    }
     comm::Communicator& copies = groups_->over(arena.copies());
     const comm::CallOptions options{.name = "gradients of " + arena.name};
     sum.work = arena.cut() ? copies.reduce_scatter(arena.gradients, arena.own_gradients, Reduction::kSum, options, arena.gradient_shares)
@@ -81,12 +90,13 @@ void Ranks::start_sums() {
 
 void Ranks::sum_gradients(model::ParameterSet& parameters) {
   parameters.end_step();
-  if (groups_ == nullptr) return;
   const at::NoGradGuard no_gradient;
   for (Sum& sum : sums_) sum.ready = true;
   start_sums();
+  if (tree_ != nullptr) tree_->end_step();
+  if (groups_ == nullptr) return;
   for (Sum& sum : sums_) {
-    sum.work.wait();
+    if (tree_ == nullptr) sum.work.wait();
     sum.arena->zero_others();
   }
   if (Sharding* sharding = sharding_of(parameters)) sharding->end_step();

@@ -7,6 +7,7 @@
 #include "comm/work.h"
 #include "model/parameter.h"
 #include "parallel/arrangement.h"
+#include "parallel/gradient_tree.h"
 #include "parallel/mesh_ops.h"
 #include "parallel/sharding.h"
 
@@ -14,7 +15,7 @@ namespace longhaul::parallel {
 
 class Ranks {
  public:
-  Ranks();                                                           // one process
+  explicit Ranks(bool elastic = false);                              // one process
   Ranks(comm::Communicator& world, const Arrangement& arrangement);  // a collective call of all ranks; require_possible() first
   ~Ranks();
 
@@ -27,9 +28,13 @@ class Ranks {
 
   // Gradients of a step become those of all ranks together, on every rank that holds a copy, or each rank's share of them. begin_step before the first forward pass: sums
   // of arenas start in the last backward pass, each when its gradients are there, behind those of later layers on every rank; sum_gradients
-  // after it starts the rest and waits for all.
-  void begin_step(model::ParameterSet& parameters);
+  // after it starts the rest and waits for all. micro_batches: of this rank, as many as of every other.
+  void begin_step(model::ParameterSet& parameters, int64_t micro_batches);
   void sum_gradients(model::ParameterSet& parameters);
+
+  // Adds up what every micro-batch has by itself, in an order that does not depend on the number of replicas (train.elastic); null: the order of
+  // ranks will do. Told of the end of each micro-batch.
+  GradientTree* tree() const { return tree_.get(); }
 
   // Behind the optimizer, or a checkpoint that was read: what it wrote of values, the shares of this rank, comes to all that hold copies.
   void share_values(model::ParameterSet& parameters) const;
@@ -53,6 +58,7 @@ class Ranks {
   std::unique_ptr<MeshGroups> groups_, values_;  // values_: to gather them; null: copies are whole
   std::unique_ptr<comm::Communicator> stage_gradients_;
   std::unique_ptr<model::ParallelOps> ops_;
+  std::unique_ptr<GradientTree> tree_;
   // Of the step that goes on. All ranks start sums in the same order, the last arena's first, whatever order gradients come in.
   struct Sum {
     model::Arena* arena = nullptr;

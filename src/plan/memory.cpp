@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "layout/parameters.h"
+#include "layout/sum_tree.h"
 #include "plan/memory_layers.h"
 #include "plan/memory_workspace.h"
 #include "recipe/optimizers.h"
@@ -60,6 +61,12 @@ double packed_bytes(const MemoryRequest& request) {
   }
   for (const auto& weight : channel_weights(request.model)) sum += number(request.model.layers) * packed_weight_bytes(request, weight);
   return sum;
+}
+
+// While a step goes on, each as large as the gradients.
+int64_t sums_that_wait(const MemoryRequest& request) {
+  const int64_t micro_batches = std::max<int64_t>(1, request.batch / std::max<int64_t>(1, request.micro_batch));
+  return layout::SumTree(micro_batches).run(0, micro_batches).most_waiting;
 }
 
 PurposeBytes state_bytes(const MemoryRequest& request, const ParameterCounts& counts) {
@@ -183,7 +190,9 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
   PurposeBytes saved = always;
   saved[kCheckpoint] = number(wide_bytes(request.dtype)) * (counts.all + counts.state);  // masters and state
 
-  add_passes(request, request.saves_between ? saved : always, plan.moments);
+  PurposeBytes passing = request.saves_between ? saved : always;
+  if (request.elastic) passing[kGradients] *= 1 + number(sums_that_wait(request));
+  add_passes(request, passing, plan.moments);
   if (request.evaluates) saved[kActivations] += Blocks(request).evaluation();
   plan.moments.push_back({request.evaluates ? "last save, evaluation" : "last save", saved});
 

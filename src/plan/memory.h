@@ -28,6 +28,7 @@ struct MemoryRequest {
   int64_t sequence = 512;   // tokens
   int64_t documents = 0;    // in a micro-batch; 0: every sequence is one
   recipe::Recompute recompute = recipe::Recompute::kNone;
+  bool elastic = false;  // sums of micro-batches wait beside the gradients (layout/sum_tree.h)
   int64_t prefetch = 0;  // steps whose tokens are prepared ahead
   int64_t threads = 1;
   bool saves_between = true;  // checkpoints on the way, not only at the end

@@ -29,7 +29,7 @@ RankState rank_state(const recipe::ModelConfig& model, recipe::Dtype dtype, cons
     if (elements == 0) continue;
     const double ranks = place.zero > 0 ? number(place.mesh.size(layout::copied_over(placement))) : 1;
     const double element = layout::kept_wide(spec) ? wide : narrow;
-    const bool cut = ranks > 1, gradients_come = cut && place.zero >= 2 && spec.layer >= 0, weights_come = cut && place.zero >= 3;
+    const bool cut = ranks > 1, gradients_come = cut && place.gradients_leave() && spec.layer >= 0, weights_come = cut && place.zero >= 3;
     layout::Shape share = box;  // state of other shapes (row means) is that of whole rows
     share[0] = whole_bytes(number(box[0]) / ranks + 0.5);
     held.weights += element * elements / (weights_come ? ranks : 1);

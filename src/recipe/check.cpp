@@ -118,6 +118,35 @@ void training(const Recipe& recipe, Problems& out) {
   }
 }
 
+// What a fixed order of micro-batches cannot have (docs/design/elastic.md).
+void elastic(const Recipe& recipe, Problems& out) {
+  if (!recipe.train.elastic) return;
+  const ParallelOptions& parallel = recipe.parallel;
+  if (parallel.ep > 1 || parallel.etp > 1) {
+    out.push_back({{"train.elastic", "parallel.ep", "parallel.etp"},
+                   "train.elastic = true: an expert that several ranks share gets the tokens of several micro-batches at once, and one "
+                   "micro-batch's part of its gradient cannot be told",
+                   "parallel.ep=1 parallel.etp=1, or train.elastic=false"});
+  }
+  const PipelineSchedule schedule = parallel.pipeline.schedule;
+  if (schedule != PipelineSchedule::k1F1B) {
+    out.push_back({{"train.elastic", "parallel.schedule"},
+                   fmt::format("train.elastic = true: under parallel.schedule = {} a rank adds gradients of several micro-batches in turns",
+                               names_of(schedule)[static_cast<size_t>(schedule)]),
+                   "parallel.schedule=1f1b, or train.elastic=false"});
+  }
+  if (recipe.optim.name == "came" && parallel.zero > 0) {
+    out.push_back({{"train.elastic", "optim.name", "parallel.zero"},
+                   fmt::format("train.elastic = true: with parallel.zero = {} CAME sums a matrix's columns over the ranks' shares, and the "
+                               "sum's last bits depend on how many there are",
+                               parallel.zero),
+                   "parallel.zero=0, or optim.name=adamw"});
+  }
+  if (recipe.train.device.starts_with("cuda")) {
+    out.push_back({{"train.elastic", "train.device"}, "train.elastic = true is for training on the CPU", "train.device=cpu"});
+  }
+}
+
 void data(const Recipe& recipe, Problems& out) {
   const DataOptions& options = recipe.data;
   if (options.source.empty() || std::ranges::any_of(options.source, &std::string::empty)) {
@@ -209,6 +238,7 @@ std::vector<Problem> problems(const ModelConfig& model) {
 std::vector<Problem> problems(const Recipe& recipe) {
   Problems out = problems(recipe.model);
   training(recipe, out);
+  elastic(recipe, out);
   data(recipe, out);
   stages(recipe, out);
   return out;

@@ -53,7 +53,9 @@ std::string diff(const LoadedRecipe& first, const LoadedRecipe& second) {
 
 void refuse_changed(const LoadedRecipe& saved, const LoadedRecipe& now) {
   std::vector<Difference> changed = differences(saved, now);
-  std::erase_if(changed, [](const Difference& each) { return each.on_resume == OnResume::kMayChange; });
+  // How a step is cut into micro-batches is part of what an elastic run computes.
+  const auto kept_by_elastic = [&](const Difference& each) { return each.key == "train.micro_batch" && saved.recipe.train.elastic; };
+  std::erase_if(changed, [&](const Difference& each) { return each.on_resume == OnResume::kMayChange && !kept_by_elastic(each); });
   if (changed.empty()) return;
   std::string expected, found, where, arguments;
   for (const Difference& each : changed) {

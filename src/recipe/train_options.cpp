@@ -149,6 +149,10 @@ void declare(OptionSet& set, TrainOptions& train) {
          "cheap (selective: norms, activations, rows of experts), or all of a layer but its input (full: a third more work).")
       .also_called({"activation_checkpointing", "gradient_checkpointing", "recompute_granularity"})
       .may_change();
+  set.add(
+      "train.elastic", train.elastic,
+      "Micro-batches' gradients are added in one fixed tree, so that a run has the same bits on any number of data-parallel ranks, at every "
+      "parallel.zero, and continued on another; takes memory for log2 of a rank's micro-batches more of the gradients. CPU only.");
   set.add("train.checkpoint_every", train.checkpoint_every, "Steps between checkpoints; 0: only at the end and when asked to stop.")
       .unit("steps")
       .at_least(0)

@@ -30,6 +30,7 @@ struct TrainOptions {
   int64_t micro_batch = 8;  // sequences per forward and backward pass; divides batch
   int64_t sequence = 512;   // tokens per sequence
   Recompute recompute = Recompute::kNone;
+  bool elastic = false;  // the same bits whatever the number of replicas (docs/design/elastic.md)
 
   int64_t checkpoint_every = 500;     // steps; 0: only at the end and when asked
   int64_t checkpoint_keep = 3;        // newest checkpoints kept; 0: all

@@ -56,7 +56,7 @@ int64_t dry_step(const DryRunRequest& request, int64_t rank, const std::shared_p
   comm::Traced world(comm::borrowed(fake), log);
   parallel::Ranks ranks(world, request.arrangement);
   DryTask task(request, ranks);
-  ranks.begin_step(task.parameters());
+  ranks.begin_step(task.parameters(), request.micro_batches);
   Passes(task, ranks, {}).train(request.micro_batches);
   ranks.sum_gradients(task.parameters());
   return bytes_of(task.parameters());

@@ -35,6 +35,7 @@ plan::MemoryRequest memory_request(const recipe::Recipe& recipe, at::Device devi
           .sequence = train.sequence,
           .documents = data != nullptr ? documents_at_once(recipe, *data) : 0,
           .recompute = train.recompute,
+          .elastic = train.elastic,
           .prefetch = recipe.data.prefetch,
           .threads = threads(),
           .saves_between = train.checkpoint_every > 0 && train.checkpoint_every<train.steps, .evaluates = train.evaluate_every> 0,

@@ -1,5 +1,6 @@
 #include "train/passes.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace longhaul::train {
@@ -32,10 +33,10 @@ Tensor Passes::forward_stage(int64_t chunk, int64_t micro_batch, const Tensor& e
   context.chunk = chunk;
   context.inspect = options_.inspect;
   const Tensor leaving = task_.forward(context, micro_batch, entering);
-  if (last) losses_.push_back(leaving.detach().to(at::kDouble));
-  for (const auto& [block, auxiliary] : context.auxiliary_losses) auxiliary_losses_.push_back(auxiliary.to(at::kDouble));
+  if (last) losses_.add(leaving.detach(), micro_batch);
+  for (const auto& [block, auxiliary] : context.auxiliary_losses) auxiliary_losses_.add(auxiliary, micro_batch);
   for (const auto& [name, of_blocks] : context.statistics) {
-    for (const auto& [block, value] : of_blocks) statistics_[name].push_back(value.to(at::kDouble));
+    for (const auto& [block, value] : of_blocks) statistics_[name].add(value, micro_batch);
   }
   for (const auto& [router, count] : context.choices_of_routers) {
     Tensor& sum = choices_of_routers_[router];
@@ -47,14 +48,33 @@ Tensor Passes::forward_stage(int64_t chunk, int64_t micro_batch, const Tensor& e
 Metric Passes::statistic(const std::string& name) const {
   const auto found = statistics_.find(name);
   if (found == statistics_.end()) return {};
-  return {sum_of(found->second), static_cast<double>(found->second.size())};
+  return {sum_of(found->second), static_cast<double>(found->second.values.size())};
 }
 
-double Passes::sum_of(const std::vector<Tensor>& scalars) {
-  if (scalars.empty()) return 0;
-  const Tensor fetched = at::stack(scalars).cpu();
-  const double* const value = fetched.const_data_ptr<double>();
-  return std::accumulate(value, value + fetched.numel(), 0.0);
+std::vector<double> Passes::statistics(const std::string& name) const {
+  const auto found = statistics_.find(name);
+  return found == statistics_.end() ? std::vector<double>() : by_micro_batch(found->second);
+}
+
+std::vector<double> Passes::fetched(const Scalars& scalars) {
+  if (scalars.values.empty()) return {};
+  const Tensor all = at::stack(scalars.values).cpu();
+  const double* const value = all.const_data_ptr<double>();
+  return {value, value + all.numel()};
+}
+
+double Passes::sum_of(const Scalars& scalars) {
+  const std::vector<double> values = fetched(scalars);
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+// Of one micro-batch in the order of its blocks.
+std::vector<double> Passes::by_micro_batch(const Scalars& scalars) {
+  const std::vector<double> values = fetched(scalars);
+  if (values.empty()) return {};
+  std::vector<double> sums(static_cast<size_t>(std::ranges::max(scalars.micro_batches)) + 1);
+  for (size_t i = 0; i < values.size(); ++i) sums[static_cast<size_t>(scalars.micro_batches[i])] += values[i];
+  return sums;
 }
 
 }  // namespace longhaul::train

@@ -27,21 +27,36 @@ class Passes {
   // Sums over the micro-batches whose last stage this rank ran, and of the layers it has.
   double loss() const { return sum_of(losses_); }
   double auxiliary_loss() const { return sum_of(auxiliary_losses_); }
+  // The same by micro-batch, and what statistic() adds up; empty: this rank has none.
+  std::vector<double> losses() const { return by_micro_batch(losses_); }
+  std::vector<double> auxiliary_losses() const { return by_micro_batch(auxiliary_losses_); }
+  std::vector<double> statistics(const std::string& name) const;
   // Of the passes of this rank's layers: a statistic (model/context.h), and how often the experts of each router with a bias were chosen.
   Metric statistic(const std::string& name) const;
   const std::map<std::string, Tensor>& choices_of_routers() const { return choices_of_routers_; }
 
  private:
-  static double sum_of(const std::vector<Tensor>& scalars);
+  // fp64 scalars of micro-batches; read when all passes are made, for a device may lag behind.
+  struct Scalars {
+    std::vector<Tensor> values;
+    std::vector<int64_t> micro_batches;
+    void add(const Tensor& value, int64_t micro_batch) {
+      values.push_back(value.to(at::kDouble));
+      micro_batches.push_back(micro_batch);
+    }
+  };
+  static std::vector<double> fetched(const Scalars& scalars);
+  static double sum_of(const Scalars& scalars);
+  static std::vector<double> by_micro_batch(const Scalars& scalars);
   void run(const layout::Schedule& schedule);
   Tensor forward_stage(int64_t chunk, int64_t micro_batch, const Tensor& entering, bool last);
 
   Task& task_;
   const parallel::Ranks& ranks_;
   Options options_;
-  std::map<std::string, std::vector<Tensor>> statistics_;
+  std::map<std::string, Scalars> statistics_;
   std::map<std::string, Tensor> choices_of_routers_;
-  std::vector<Tensor> losses_, auxiliary_losses_;  // fp64 scalars; read when all passes are made, for a device may lag behind
+  Scalars losses_, auxiliary_losses_;
 };
 
 }  // namespace longhaul::train

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -125,7 +126,7 @@ StageInput Pretrain::stage_input(int64_t micro_batch) const { return stage_.inpu
 std::optional<evaluate::EvaluationResult> Pretrain::evaluate_on_ranks(data::EvaluationReader& reader, const std::function<bool()>& go_on) {
   const layout::MeshRank& place = ranks_.place();
   int64_t tokens = 0, bytes = 0;
-  double nats = 0;
+  std::vector<double> nats;
   for (auto round = round_of(reader, place.mesh.size(Axis::kDp)); !round.empty(); round = round_of(reader, place.mesh.size(Axis::kDp))) {
     for (const data::Batch& batch : round) {
       tokens += batch.target_tokens;
@@ -134,11 +135,14 @@ std::optional<evaluate::EvaluationResult> Pretrain::evaluate_on_ranks(data::Eval
     micro_batches_.assign(1, std::move(round[static_cast<size_t>(place.coordinate(Axis::kDp))]));
     Passes passes(*this, ranks_, {.training = false});
     passes.forward(1);
-    nats += passes.loss();
+    nats.push_back(passes.loss());
     if (!go_on()) return std::nullopt;
   }
+  const std::string name = "loss of an evaluation";
+  const double sum = ranks_.tree() != nullptr ? ranks_.tree()->sum_of_rounds(nats, name)
+                                              : ranks_.sum(std::accumulate(nats.begin(), nats.end(), 0.0), name);
   // Every tensor rank has the whole loss of its tokens.
-  return evaluate::result_of(ranks_.sum(nats, "loss of an evaluation") / static_cast<double>(ranks_.ops().tensor_ranks()), tokens, bytes);
+  return evaluate::result_of(sum / static_cast<double>(ranks_.ops().tensor_ranks()), tokens, bytes);
 }
 
 std::optional<observe::Metrics> Pretrain::evaluate(bool whole, const std::function<bool()>& go_on) {
@@ -148,8 +152,9 @@ std::optional<observe::Metrics> Pretrain::evaluate(bool whole, const std::functi
   data::EvaluationReader reader(held_out, {.context = recipe_.train.sequence,
                                            .tokens_per_batch = recipe_.train.micro_batch * recipe_.train.sequence,
                                            .limit_tokens = whole ? 0 : recipe_.train.evaluate_tokens});
-  const auto result =
-      ranks_.world() != nullptr ? evaluate_on_ranks(reader, go_on) : evaluate::evaluate(decoder_, reader, [&](int64_t) { return go_on(); });
+  const auto result = ranks_.world() != nullptr || ranks_.tree() != nullptr
+                          ? evaluate_on_ranks(reader, go_on)
+                          : evaluate::evaluate(decoder_, reader, [&](int64_t) { return go_on(); });
   if (!result) return std::nullopt;
   return observe::Metrics{{"loss", result->loss}, {"bits_per_byte", result->bits_per_byte}, {"perplexity", result->perplexity}};
 }

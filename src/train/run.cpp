@@ -72,6 +72,7 @@ parallel::Arrangement arrangement_of_run(const recipe::Recipe& recipe, const com
                  .hint = "lower parallel.tp, pp, cp or ep"});
   }
   parallel::Arrangement arrangement = parallel::arrangement_of(recipe.parallel, world);
+  arrangement.elastic = recipe.train.elastic;
   parallel::require_possible(recipe.model, arrangement);
   const int64_t replicas = arrangement.mesh.size(layout::Axis::kDp);
   const layout::Pipeline pipeline(recipe.parallel.pp, recipe.parallel.pipeline);
@@ -94,6 +95,17 @@ void require_cpu_for_several(const layout::Mesh& mesh, at::Device device) {
                .found = name_of(device),
                .where = "train.device and [parallel]",
                .hint = "train.device=cpu"});
+}
+
+// train.device = auto found a GPU.
+void require_cpu_for_elastic(const recipe::TrainOptions& train, at::Device device) {
+  if (!train.elastic || device.is_cpu()) return;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "train.elastic = true is for training on the CPU",
+               .expected = "train.device = cpu",
+               .found = name_of(device),
+               .where = "train.elastic and train.device",
+               .hint = "train.device=cpu, or train.elastic=false"});
 }
 
 // What lies in the cache is made by the process of rank 0; the others find it there.
@@ -136,6 +148,7 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
   const layout::Mesh& mesh = arrangement.mesh;
   const at::Device device = device_of(recipe.train);
   require_cpu_for_several(mesh, device);
+  require_cpu_for_elastic(recipe.train, device);
   const DeviceScope scope(device);
   set_compute_threads(recipe.train.threads);
   const int64_t free_bytes = available_bytes(device);
@@ -167,7 +180,7 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
   };
   if (processes != nullptr) return run_in(*processes);
   if (mesh.world() == 1) {
-    parallel::Ranks alone;
+    parallel::Ranks alone(recipe.train.elastic);
     return run_rank(start, alone);
   }
   start.own_process = false;

@@ -5,15 +5,18 @@
 #include "base/clock.h"
 #include "model/router_bias.h"
 #include "optim/gradient_norm.h"
+#include "optim/gradient_norm_by_rows.h"
 #include "train/passes.h"
 
 namespace longhaul::train {
 namespace {
 
+constexpr const char* kStatistics[] = {model::kBusiestOverMean, model::kDroppedShare};
+
 // Means over all ranks. Those of experts stand on every rank, whether its layers have any or not.
 observe::Metrics metrics_of(Task& task, const Passes& passes, const parallel::Ranks& ranks) {
   auto own = task.step_metrics();
-  for (const char* const name : {model::kBusiestOverMean, model::kDroppedShare}) own[name] = passes.statistic(name);
+  for (const char* const name : kStatistics) own[name] = passes.statistic(name);
   const Tensor sums = at::empty({static_cast<int64_t>(own.size()), 2}, at::kDouble);
   double* at = sums.mutable_data_ptr<double>();
   for (const auto& [name, metric] : own) {
@@ -28,6 +31,36 @@ observe::Metrics metrics_of(Task& task, const Passes& passes, const parallel::Ra
     at += 2;
   }
   return means;
+}
+
+// Of all ranks: losses, auxiliary losses, and means of what else is measured.
+struct Sums {
+  double loss = 0, auxiliary_loss = 0;
+  observe::Metrics metrics;
+};
+
+Sums sums_of(Task& task, const Passes& passes, const parallel::Ranks& ranks) {
+  Sums sums;
+  sums.metrics = metrics_of(task, passes, ranks);
+  const parallel::GradientTree* const tree = ranks.tree();
+  if (tree == nullptr) {
+    sums.loss = ranks.sum(passes.loss(), "loss");
+    sums.auxiliary_loss = ranks.sum(passes.auxiliary_loss(), "auxiliary loss");
+    return sums;
+  }
+  // What passes have measured once more, in the order of the tree; how many they were is exact in any.
+  parallel::GradientTree::Rows rows{passes.losses(), passes.auxiliary_losses()};
+  std::vector<double> counts;
+  for (const char* const name : kStatistics) {
+    rows.push_back(passes.statistics(name));
+    counts.push_back(ranks.sum(passes.statistic(name).weight, "number of statistics"));
+  }
+  const std::vector<double> of_all = tree->sums_of(rows, "losses");
+  sums.loss = of_all[0], sums.auxiliary_loss = of_all[1];
+  for (size_t i = 0; i < std::size(kStatistics); ++i) {
+    if (counts[i] > 0) sums.metrics[kStatistics[i]] = of_all[2 + i] / counts[i];
+  }
+  return sums;
 }
 
 // Runs the forward passes again and names the first block whose output is not finite.
@@ -74,19 +107,22 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   result.work.tokens = std::llround(ranks.sum_over_replicas(static_cast<double>(result.work.tokens)));
   const double scale = result.work.weight > 0 ? 1.0 / result.work.weight : 0.0;
 
-  ranks.begin_step(task.parameters());
+  ranks.begin_step(task.parameters(), result.work.micro_batches);
   Passes passes(task, ranks, {.step = step, .seed = options.seed});
   passes.train(result.work.micro_batches);
   // Every tensor rank has the whole loss of its tokens; auxiliary losses are of its own tokens.
-  result.loss = ranks.sum(passes.loss(), "loss") * scale / static_cast<double>(ops.tensor_ranks());
-  result.auxiliary_loss = ranks.sum(passes.auxiliary_loss(), "auxiliary loss") * scale;
-
-  result.metrics = metrics_of(task, passes, ranks);
+  const Sums measured = sums_of(task, passes, ranks);
+  result.loss = measured.loss * scale / static_cast<double>(ops.tensor_ranks());
+  result.auxiliary_loss = measured.auxiliary_loss * scale;
+  result.metrics = measured.metrics;
 
   ranks.sum_gradients(task.parameters());
   if (options.with_gradients) options.with_gradients();
   const optim::GradientNorm norm =
-      optim::gradient_norm(task.parameters(), scale, [&](const Tensor& squares) { ranks.sum(squares, "gradient norm"); });
+      ranks.tree() != nullptr
+          ? optim::gradient_norm_by_rows(task.parameters(), scale,
+                                         [&](layout::AxisSet over, const Tensor& squares) { ranks.sum_over(over, squares); })
+          : optim::gradient_norm(task.parameters(), scale, [&](const Tensor& squares) { ranks.sum(squares, "gradient norm"); });
   result.gradient_norm = norm.norm;
   if (!norm.finite || !std::isfinite(result.loss)) {
     result.skipped = first_bad_block(task, ranks, step, options, result.work.micro_batches);

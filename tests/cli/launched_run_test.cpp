@@ -132,6 +132,28 @@ TEST_F(LaunchedRun, ARequestToStopReachesAllAtOneStep) {
   EXPECT_THAT(child.output(), Not(HasSubstr("launch: rank"))) << "who was asked to stop has not failed";
 }
 
+// Processes over Gloo, then one process that goes on: in every bit what one process does alone.
+TEST_F(LaunchedRun, AnElasticRunHasTheBitsOfOneProcess) {
+  const Words same{"train.elastic=true", "train.checkpoint_every=2", "optim.warmup_steps=1"};
+  const auto run = [&](const Words& command, const fs::path& folder, Words more) {
+    more.insert(more.end(), same.begin(), same.end());
+    Words all = words(command, more);
+    all.back() = folder.string();
+    const ProcessResult result = run_process(all, {"NO_COLOR=1"}, 120);
+    ASSERT_EQ(result.status, 0) << result.errors;
+  };
+  run({"train"}, folder_ / "alone", {"train.steps=4"});
+  run({"launch", "-n", "2"}, run_, {"train.steps=4", "parallel.zero=1"});
+  run({"launch", "-n", "4"}, folder_ / "continued", {"train.steps=2"});
+  run({"train"}, folder_ / "continued", {"train.steps=4"});
+  for (const fs::path& other : {run_, folder_ / "continued"}) {
+    const ProcessResult compared =
+        run_process({program_file(), "compare", (folder_ / "alone").string(), other.string()}, {"NO_COLOR=1"}, 60);
+    EXPECT_EQ(compared.status, 0) << other << "\n" << compared.output;
+    EXPECT_THAT(compared.output, HasSubstr("are equal in every bit"));
+  }
+}
+
 TEST_F(LaunchedRun, TheOthersLeaveARankThatDied) {
   Child child(launch_words(3, {"train.batch=3"}), {"NO_COLOR=1"}, folder_ / "output");
   ASSERT_TRUE(child.wait_for([&] { return steps_done() >= 3; })) << child.output();

@@ -63,6 +63,17 @@ TEST(RecipeCheck, RefusesImpossibleRuns) {
   EXPECT_NO_THROW(load_defaults({"train.device=cuda:3"}));
 }
 
+TEST(RecipeCheck, RefusesWhatHasNoOrderOfMicroBatches) {
+  EXPECT_THAT(reason({"train.elastic=true", "parallel.ep=2"}), HasSubstr("tokens of several micro-batches at once"));
+  EXPECT_THAT(reason({"train.elastic=true", "parallel.etp=2"}), HasSubstr("tokens of several micro-batches at once"));
+  EXPECT_THAT(reason({"train.elastic=true", "parallel.pp=2", "parallel.schedule=zb-h1"}), HasSubstr("parallel.schedule = zb-h1"));
+  EXPECT_THAT(reason({"train.elastic=true", "optim.name=came", "parallel.zero=1"}), HasSubstr("CAME"));
+  EXPECT_THAT(reason({"train.elastic=true", "train.device=cuda"}), HasSubstr("on the CPU"));
+  EXPECT_NO_THROW(load_defaults({"train.elastic=true", "parallel.pp=2", "parallel.tp=2", "parallel.zero=3"}));
+  EXPECT_NO_THROW(load_defaults({"train.elastic=true", "optim.name=came"}));
+  EXPECT_NO_THROW(load_defaults({"parallel.ep=2", "parallel.schedule=gpipe"}));
+}
+
 TEST(RecipeCheck, RefusesImpossibleStages) {
   EXPECT_THAT(reason({"optim.stages=[{lr=1}]"}), HasSubstr("exactly one of from_step and from_tokens"));
   EXPECT_THAT(reason({"optim.stages=[{from_step=1, from_tokens=1, lr=1}]"}), HasSubstr("exactly one"));

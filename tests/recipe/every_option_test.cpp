@@ -86,6 +86,7 @@ const std::vector<Row>& rows() {
       {"train.seed", "12", [](const Recipe& r) { return r.train.seed == 12; }, "", ""},
       {"train.dtype", "\"fp64\"", [](const Recipe& r) { return r.train.dtype == Dtype::kFp64; }, "", ""},
       {"train.device", "\"cpu\"", [](const Recipe& r) { return r.train.device == "cpu"; }, "", ""},
+      {"train.elastic", "true", [](const Recipe& r) { return r.train.elastic; }, "", ""},
       {"train.recompute", "\"full\"", [](const Recipe& r) { return r.train.recompute == Recompute::kFull; }, "", ""},
       {"train.threads", "5", [](const Recipe& r) { return r.train.threads == 5; }, "", ""},
       {"train.batch", "24", [](const Recipe& r) { return r.train.batch == 24; }, "", ""},

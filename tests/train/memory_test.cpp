@@ -181,6 +181,15 @@ INSTANTIATE_TEST_SUITE_P(Families, MemoryRecomputed,
                                             ::testing::Values("selective", "full")),
                          [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param); });
 
+// Sums that wait: two of four micro-batches, and of six, where the first four wait too.
+TEST_F(MemoryOfRuns, SumsOfElasticRunsAreWhatIsCounted) {
+  for (const auto& [family, dtype, batch] : {std::tuple{"first_run", "bf16", 4}, {"gpt2", "fp32", 6}}) {
+    expect_as_planned(fmt::format("elastic {}", family),
+                      kFamilies.at(family) + Words{fmt::format("train.dtype={}", dtype), "train.elastic=true", "train.micro_batch=1",
+                                                   fmt::format("train.batch={}", batch), "train.sequence=128"});
+  }
+}
+
 // Whatever the sizes: the last ones are the largest that a recipe may have.
 TEST_F(MemoryOfRuns, WhatDoesNotFitIsRefusedBeforeAnythingIsThere) {
   const int64_t before = memory_statistics().total.bytes;

@@ -1,0 +1,189 @@
+#include "bench/elastic.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/progress.h"
+#include "base/random.h"
+#include "comm/run_ranks.h"
+#include "model/decoder.h"
+#include "optim/optimizer.h"
+#include "recipe/load.h"
+#include "tensor/cpu_allocator.h"
+#include "train/step.h"
+#include "train/text_stage.h"
+
+namespace longhaul::bench {
+namespace {
+
+// This replica's micro-batches of random tokens, which are the step's whatever the replicas; again in every step.
+class ElasticTokens final : public train::Task {
+ public:
+  ElasticTokens(const ElasticRequest& request, const recipe::ModelConfig& config, const parallel::Ranks& ranks)
+      : layout_(layout::make_batch(request.micro_batch, request.sequence)),
+        decoder_(config, Precision::named(request.dtype), at::kCPU, model::Use::kTraining, ranks.place()),
+        stage_(decoder_, ranks) {
+    const int64_t own = request.batch / request.micro_batch / ranks.place().mesh.size(layout::Axis::kDp);
+    const int64_t first = own * ranks.place().coordinate(layout::Axis::kDp), tokens = layout_.tokens();
+    const RandomStream random(0, "bench/elastic/tokens");
+    for (int64_t m = first; m < first + own; ++m) {
+      std::vector<int64_t>& ids = ids_.emplace_back(static_cast<size_t>(tokens));
+      for (int64_t t = 0; t < tokens; ++t) {
+        ids[static_cast<size_t>(t)] =
+            static_cast<int64_t>(random.below(static_cast<uint64_t>(m * tokens + t), static_cast<uint64_t>(config.vocabulary)));
+      }
+      labels_.push_back(layout::shifted_labels(layout_, ids));
+    }
+    decoder_.parameters().initialise(0);
+  }
+
+  model::ParameterSet& parameters() override { return decoder_.parameters(); }
+  const Precision& precision() const override { return decoder_.precision(); }
+  train::StepWork prepare(int64_t) override {
+    const auto own = static_cast<int64_t>(ids_.size());
+    return {own, static_cast<double>(own * (layout_.tokens() - layout_.documents())), own * layout_.tokens()};
+  }
+  Tensor forward(model::Context& context, int64_t micro_batch, const Tensor& entering) override {
+    return stage_.forward(context, {layout_, ids_[static_cast<size_t>(micro_batch)], labels_[static_cast<size_t>(micro_batch)]}, entering);
+  }
+
+ private:
+  layout::SequenceLayout layout_;
+  model::Decoder decoder_;
+  train::TextStage stage_;
+  std::vector<std::vector<int64_t>> ids_, labels_;
+};
+
+// One of the two on one rank.
+struct Trained {
+  Trained(const ElasticRequest& request, const recipe::Recipe& recipe, comm::Communicator& world, bool elastic)
+      : ranks(world, {.mesh = {world.size(), {}}, .elastic = elastic}),
+        task(request, recipe.model, ranks),
+        optimizer(optim::make_optimizer(recipe.optim, task.parameters(), task.precision())) {}
+  parallel::Ranks ranks;
+  ElasticTokens task;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  int64_t held = 0;  // bytes of all ranks' state
+  std::vector<double> milliseconds, numbers;
+  int64_t most = 0;  // bytes beside it
+};
+
+void meet(comm::Communicator& world) { world.barrier({.name = "turn"}).wait(); }
+
+int64_t bytes_in_use() { return memory_statistics().total.bytes; }
+
+// A step while the other one waits.
+void take_turn(Trained& trained, comm::Communicator& world, int64_t step) {
+  meet(world);
+  const int64_t before = bytes_in_use();
+  if (world.rank() == 0) reset_memory_peaks();
+  meet(world);
+  const Stopwatch watch;
+  const train::StepResult result = train::run_step(trained.task, *trained.optimizer, trained.ranks, step, {.lr = 1e-4, .clip_norm = 1.0});
+  meet(world);
+  if (step > 1) trained.milliseconds.push_back(watch.milliseconds());
+  trained.numbers.insert(trained.numbers.end(), {result.loss, result.gradient_norm});
+  if (world.rank() == 0) trained.most = std::max(trained.most, memory_statistics().total.peak - before);
+  meet(world);
+}
+
+std::unique_ptr<Trained> made(const ElasticRequest& request, const recipe::Recipe& recipe, comm::Communicator& world, bool elastic) {
+  meet(world);
+  const int64_t before = bytes_in_use();
+  meet(world);
+  auto trained = std::make_unique<Trained>(request, recipe, world, elastic);
+  meet(world);
+  trained->held = bytes_in_use() - before;
+  meet(world);
+  return trained;
+}
+
+ElasticSide side_of(Trained& trained) {
+  std::ranges::sort(trained.milliseconds);
+  return {trained.milliseconds[trained.milliseconds.size() / 2], trained.held + trained.most};
+}
+
+}  // namespace
+
+std::vector<ElasticRow> measure_elastic(const ElasticRequest& request) {
+  constexpr int64_t kMostRanks = 4;
+  if (request.batch % (request.micro_batch * kMostRanks) != 0) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "the sequences of a step cannot be dealt out to 4 ranks",
+                 .expected = fmt::format("a multiple of {}", request.micro_batch * kMostRanks),
+                 .found = std::to_string(request.batch),
+                 .where = "--batch",
+                 .hint = fmt::format("--batch {}", request.micro_batch * kMostRanks)});
+  }
+  const recipe::Recipe recipe = recipe::load_defaults({"model.preset=" + request.preset, "train.dtype=" + request.dtype}).recipe;
+  std::vector<ElasticRow> rows;
+  Progress progress("steps", 6 * (request.steps + 1));
+  for (int64_t count = 1; count <= kMostRanks; count *= 2) {
+    ElasticRow row{.ranks = count, .tokens = static_cast<double>(request.batch * request.sequence)};
+    comm::run_ranks(count, [&](comm::Communicator& world) {
+      const auto usual = made(request, recipe, world, false), elastic = made(request, recipe, world, true);
+      for (int64_t step = 1; step <= request.steps + 1; ++step) {
+        for (Trained* each : {usual.get(), elastic.get()}) {
+          take_turn(*each, world, step);
+          if (world.rank() == 0) progress.advance(1);
+        }
+      }
+      if (world.rank() != 0) return;
+      row.usual = side_of(*usual);
+      row.elastic = side_of(*elastic);
+      row.numbers = elastic->numbers;
+    });
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+bool same_bits(const std::vector<ElasticRow>& rows) {
+  return std::ranges::all_of(rows, [&](const ElasticRow& row) { return row.numbers == rows.front().numbers; });
+}
+
+nlohmann::ordered_json to_json(const ElasticRequest& request, const ElasticRow& row) {
+  const auto of = [&](const ElasticSide& side) {
+    return nlohmann::ordered_json{
+        {"milliseconds", side.milliseconds}, {"tokens_per_second", row.rate(side)}, {"peak_bytes", side.peak_bytes}};
+  };
+  return {{"name", "elastic"},
+          {"preset", request.preset},
+          {"dtype", request.dtype},
+          {"ranks", row.ranks},
+          {"micro_batches", request.batch / request.micro_batch},
+          {"usual", of(row.usual)},
+          {"elastic", of(row.elastic)},
+          {"speed", row.rate(row.elastic) / row.rate(row.usual)},
+          {"memory", static_cast<double>(row.elastic.peak_bytes) / static_cast<double>(row.usual.peak_bytes)},
+          {"loss", row.numbers[row.numbers.size() - 2]}};
+}
+
+observe::Table table_of(const ElasticRequest& request, const std::vector<ElasticRow>& rows) {
+  using observe::Align;
+  observe::Table table(fmt::format("{} {}, {} micro-batches of {} × {} tokens a step", request.preset, request.dtype,
+                                   request.batch / request.micro_batch, request.micro_batch, request.sequence),
+                       {{"ranks"},
+                        {"tokens/s", Align::kRight},
+                        {"elastic", Align::kRight},
+                        {"speed", Align::kRight},
+                        {"peak memory", Align::kRight},
+                        {"elastic", Align::kRight},
+                        {"memory", Align::kRight},
+                        {"last elastic loss", Align::kRight}});
+  for (const ElasticRow& row : rows) {
+    table.row({std::to_string(row.ranks), fmt::format("{:.0f}", row.rate(row.usual)), fmt::format("{:.0f}", row.rate(row.elastic)),
+               fmt::format("{:.2f}", row.rate(row.elastic) / row.rate(row.usual)), bytes_text(row.usual.peak_bytes),
+               bytes_text(row.elastic.peak_bytes),
+               fmt::format("{:.2f}", static_cast<double>(row.elastic.peak_bytes) / static_cast<double>(row.usual.peak_bytes)),
+               fmt::format("{:.17g}", row.numbers[row.numbers.size() - 2])});
+  }
+  return table;
+}
+
+}  // namespace longhaul::bench

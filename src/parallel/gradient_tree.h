@@ -1,0 +1,72 @@
+// GradientTree: gradients whose bits do not depend on how many replicas there are (train.elastic; docs/design/elastic.md). Each micro-batch's
+// gradient is taken apart from the others and they are added up in one tree over the step's micro-batches (layout/sum_tree.h): what lies on
+// this rank as they come, in sums that wait beside the arenas; what is left of all replicas by those who keep a share of the result, in the
+// order of the tree and not of ranks; and last, in the order of ranks, over the ranks that share a replica.
+//
+//   tree.begin_step(parameters, 4);
+//   …a micro-batch, forward and backward; tree.end_micro_batch(); …
+//   tree.start_sum(arena);   // when the last micro-batch has given all of it; on all ranks in the same order
+//   tree.end_step();         // the sums are there: on all ranks whole, or of arenas that are cut (parallel.zero) each rank's share
+//
+// Between two micro-batches every gradient must be one micro-batch's: a rank goes backward through one before it begins the next. Not thread-safe.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "layout/sum_tree.h"
+#include "model/arena.h"
+#include "parallel/mesh_groups.h"
+
+namespace longhaul::parallel {
+
+class GradientTree {
+ public:
+  GradientTree(const layout::MeshRank& place, const MeshGroups* groups) : place_(place), groups_(groups) {}  // null: one process
+
+  void begin_step(model::ParameterSet& parameters, int64_t micro_batches);  // of this rank, as many as of every other
+  void end_micro_batch();
+  void start_sum(const model::Arena& arena);
+  void end_step();
+
+  // Rows of numbers, one for each micro-batch of this rank (or none at all, where other stages have them): for each row the sum over all ranks, in
+  // the tree and then in the order of the ranks that share a replica. The same of numbers in whose order replicas take turns.
+  using Rows = std::vector<std::vector<double>>;
+  std::vector<double> sums_of(const Rows& rows, const std::string& name) const;
+  double sum_of_rounds(const std::vector<double>& rounds, const std::string& name) const;
+
+ private:
+  // Sums of one arena, or of a part of it, that wait for their right neighbours.
+  struct Waiting {
+    std::vector<layout::TreeNode> nodes;
+    std::vector<Tensor> sums;
+    void add(const layout::SumTree& tree, layout::TreeNode node, const Tensor& sum);  // keeps `sum`, or adds it to what waits
+  };
+  struct UnderWay {  // the sum of an arena
+    const model::Arena* arena = nullptr;
+    std::vector<Tensor> sent, received;  // by node: this rank's, and the share of each rank's
+    std::vector<comm::Work> works;
+  };
+  int64_t replicas() const { return place_.mesh.size(layout::Axis::kDp); }
+  std::vector<std::vector<layout::TreeNode>> nodes_of_replicas() const;
+  std::vector<int64_t> shares_of(const model::Arena& arena, int64_t ranks) const;
+  void join_on_this_rank(const model::Arena& arena, Waiting& waiting);
+  void send(const model::Arena& arena, const Waiting& waiting, comm::Communicator& group);
+  void finish();  // the sum that is under way
+  Tensor sum_of_received(const UnderWay& sum, comm::Communicator& group) const;
+  struct Leaves {
+    int64_t count = 0, first = 0, step = 1;  // of all ranks; which of them this rank has
+  };
+  std::vector<double> sums_over(const Rows& rows, const Leaves& leaves, const std::string& name) const;
+
+  layout::MeshRank place_;
+  const MeshGroups* groups_;
+  layout::SumTree tree_{1};
+  int64_t micro_batches_ = 0, first_ = 0, done_ = 0;
+  std::map<const model::Arena*, Waiting> waiting_;
+  std::vector<const model::Arena*> arenas_;
+  UnderWay under_way_;
+  std::vector<comm::Work> gathers_;  // of sums that are whole
+};
+
+}  // namespace longhaul::parallel
