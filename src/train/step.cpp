@@ -10,6 +10,9 @@
 namespace longhaul::train {
 namespace {
 
+using observe::SpanKind;
+using observe::SpanScope;
+
 // Means over all ranks. Those of experts stand on every rank, whether its layers have any or not.
 observe::Metrics metrics_of(Task& task, const Passes& passes, const parallel::Ranks& ranks) {
   auto own = task.step_metrics();
@@ -67,9 +70,13 @@ std::string layer_of(const std::string& tensor) {
 StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks, int64_t step, const StepOptions& options) {
   StepResult result;
   model::ParallelOps& ops = ranks.ops();
-  const Stopwatch data_watch;
-  result.work = task.prepare(step);
-  result.data_wait_milliseconds = data_watch.milliseconds();
+  observe::SpanRecorder& spans = *ranks.spans();
+  {
+    const SpanScope span(spans, SpanKind::kData);
+    const Stopwatch data_watch;
+    result.work = task.prepare(step);
+    result.data_wait_milliseconds = data_watch.milliseconds();
+  }
   result.work.weight = ranks.sum_over_replicas(result.work.weight);
   result.work.tokens = std::llround(ranks.sum_over_replicas(static_cast<double>(result.work.tokens)));
   const double scale = result.work.weight > 0 ? 1.0 / result.work.weight : 0.0;
@@ -77,16 +84,22 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   ranks.begin_step(task.parameters());
   Passes passes(task, ranks, {.step = step, .seed = options.seed});
   passes.train(result.work.micro_batches);
-  // Every tensor rank has the whole loss of its tokens; auxiliary losses are of its own tokens.
-  result.loss = ranks.sum(passes.loss(), "loss") * scale / static_cast<double>(ops.tensor_ranks());
-  result.auxiliary_loss = ranks.sum(passes.auxiliary_loss(), "auxiliary loss") * scale;
-
-  result.metrics = metrics_of(task, passes, ranks);
-
-  ranks.sum_gradients(task.parameters());
+  {
+    const SpanScope span(spans, SpanKind::kNumbers);
+    // Every tensor rank has the whole loss of its tokens; auxiliary losses are of its own tokens.
+    result.loss = ranks.sum(passes.loss(), "loss") * scale / static_cast<double>(ops.tensor_ranks());
+    result.auxiliary_loss = ranks.sum(passes.auxiliary_loss(), "auxiliary loss") * scale;
+    result.metrics = metrics_of(task, passes, ranks);
+  }
+  {
+    const SpanScope span(spans, SpanKind::kGradients);
+    ranks.sum_gradients(task.parameters());
+  }
   if (options.with_gradients) options.with_gradients();
-  const optim::GradientNorm norm =
-      optim::gradient_norm(task.parameters(), scale, [&](const Tensor& squares) { ranks.sum(squares, "gradient norm"); });
+  const optim::GradientNorm norm = [&] {
+    const SpanScope span(spans, SpanKind::kNorm);
+    return optim::gradient_norm(task.parameters(), scale, [&](const Tensor& squares) { ranks.sum(squares, "gradient norm"); });
+  }();
   result.gradient_norm = norm.norm;
   if (!norm.finite || !std::isfinite(result.loss)) {
     result.skipped = first_bad_block(task, ranks, step, options, result.work.micro_batches);
@@ -95,8 +108,12 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
     task.parameters().zero_gradients();
     return result;
   }
-  optimizer.step({.lr = options.lr, .gradient_scale = scale * optim::clip_factor(norm.norm, options.clip_norm), .zero_gradients = true},
-                 [&](layout::AxisSet over, const Tensor& sums) { ranks.sum_over(over, sums); });
+  {
+    const SpanScope span(spans, SpanKind::kOptimizer);
+    optimizer.step({.lr = options.lr, .gradient_scale = scale * optim::clip_factor(norm.norm, options.clip_norm), .zero_gradients = true},
+                   [&](layout::AxisSet over, const Tensor& sums) { ranks.sum_over(over, sums); });
+  }
+  const SpanScope span(spans, SpanKind::kValues);
   if (options.router_bias_rate > 0) move_router_biases(task.parameters(), passes, ranks, options.router_bias_rate);
   ranks.share_values(task.parameters());
   return result;
