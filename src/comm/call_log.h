@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -100,6 +101,11 @@ class CallLog {
   std::shared_ptr<observe::SpanRecorder> spans_;
   bool written_ = false;
 };
+
+// What the ranks of a failed run have left, by rank: <run>/trace/calls-<rank>.json. Without `forget_calls` they would be told of once more.
+std::filesystem::path calls_folder(const std::filesystem::path& run_folder);
+std::vector<RankRecords> read_calls(const std::filesystem::path& run_folder);
+void forget_calls(const std::filesystem::path& run_folder);
 
 // Names as in PyTorch's flight recorder ("2.4"), so its readers understand most of it; what it has no name for stands beside.
 nlohmann::ordered_json to_json(const RankRecords& records);

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <optional>
 
 #include "base/json.h"
 #include "base/log.h"
@@ -96,6 +97,12 @@ StepTrace step_of(const JsonView& line, int64_t offset_ns) {
   return step;
 }
 
+std::optional<int64_t> whole_number(std::string_view text) {
+  int64_t number = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return failure == std::errc() && end == text.data() + text.size() && number >= 0 ? std::optional(number) : std::nullopt;
+}
+
 // The lines that are whole.
 std::vector<std::string_view> lines_of(std::string_view text) {
   std::vector<std::string_view> lines;
@@ -167,6 +174,35 @@ void TraceWriter::append(const std::string& line) {
 
 void TraceWriter::write(const StepTrace& step) { append(json_of(step).dump(-1, ' ', false, json::error_handler_t::replace) + "\n"); }
 
+StepChoice step_choice(const std::string& text) {
+  if (text.empty()) return {};
+  const size_t dash = text.find('-');
+  const auto first = whole_number(text.substr(0, dash));
+  const auto last = dash == std::string::npos ? first : whole_number(text.substr(dash + 1));
+  if (first && last && *first <= *last) return {*first, *last};
+  throw Error({.code = ExitCode::kUsage,
+               .what = "these are no steps",
+               .expected = "a step, or the first and the last of some",
+               .found = text,
+               .where = "--steps",
+               .hint = "--steps 20-40"});
+}
+
+void require_steps(const std::vector<RankTrace>& ranks, const std::filesystem::path& run_folder, const std::string& chosen) {
+  if (std::ranges::any_of(ranks, [](const RankTrace& rank) { return !rank.steps.empty(); })) return;
+  std::vector<int64_t> all;
+  for (const RankTrace& rank : read_trace(run_folder)) {
+    for (const StepTrace& step : rank.steps) all.push_back(step.step);
+  }
+  const auto [first, last] = std::ranges::minmax_element(all);
+  throw Error({.code = ExitCode::kData,
+               .what = chosen.empty() ? "no step of this run has been recorded yet" : "none of these steps was recorded",
+               .expected = all.empty() ? "at least one" : fmt::format("some of the steps {} to {}", *first, *last),
+               .found = chosen.empty() ? "none" : chosen,
+               .where = folder_of(run_folder).string(),
+               .hint = all.empty() ? "let the run go on to a step that observe.trace_every names" : "leave out --steps: all are shown"});
+}
+
 bool has_trace(const std::filesystem::path& run_folder) { return !files_of(run_folder).empty(); }
 
 std::vector<RankTrace> read_trace(const std::filesystem::path& run_folder, const StepChoice& steps) {
@@ -187,6 +223,9 @@ std::vector<RankTrace> read_trace(const std::filesystem::path& run_folder, const
 std::vector<RankTrace> read_last_step(const std::filesystem::path& run_folder) {
   if (!has_trace(run_folder)) return {};
   std::vector<RankTrace> ranks = read_trace(run_folder);
+  int64_t generation = 0;
+  for (const RankTrace& rank : ranks) generation = std::max(generation, rank.rank.generation);
+  std::erase_if(ranks, [&](const RankTrace& rank) { return rank.rank.generation < generation; });  // the run may have become narrower
   std::map<int64_t, size_t> seen;
   for (const RankTrace& rank : ranks) {
     for (const StepTrace& step : rank.steps) ++seen[step.step];

@@ -45,10 +45,14 @@ struct StepChoice {
   int64_t first = 0, last = std::numeric_limits<int64_t>::max();
 };
 
+StepChoice step_choice(const std::string& text);  // "20", "20-40", "" (all); else error 64
+
 bool has_trace(const std::filesystem::path& run_folder);
 // By rank, ascending. Error 65 where there is none: it says which key makes one.
 std::vector<RankTrace> read_trace(const std::filesystem::path& run_folder, const StepChoice& steps = {});
-// Of one step, the last that all ranks have; empty: none.
+// Error 65 where none of the ranks has a step: it says which there are. `chosen`: as it was typed.
+void require_steps(const std::vector<RankTrace>& ranks, const std::filesystem::path& run_folder, const std::string& chosen);
+// Of one step, the last that all ranks of the latest start have; empty: none.
 std::vector<RankTrace> read_last_step(const std::filesystem::path& run_folder);
 
 }  // namespace longhaul::observe

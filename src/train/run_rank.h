@@ -2,6 +2,7 @@
 // the checkpoints; each of the others events/rank-N.jsonl. In one process it is the whole run.
 #pragma once
 
+#include "comm/call_log.h"
 #include "observe/event_log.h"
 #include "train/run.h"
 #include "train/run_facts.h"
@@ -13,8 +14,9 @@ struct RunStartUp {
   const RunRequest& request;
   const RunFacts& facts;
   std::filesystem::path cache;
-  observe::EventWriter* events = nullptr;  // in the process of rank 0
-  bool own_process = true;                 // signals come to this rank, not to a thread beside it
+  observe::EventWriter* events = nullptr;          // in the process of rank 0
+  bool own_process = true;                         // signals come to this rank, not to a thread beside it
+  std::shared_ptr<comm::CallLog> calls = nullptr;  // of this rank; null: it is alone
 };
 
 // A collective call of all ranks.
