@@ -61,7 +61,8 @@ TEST_F(Trace, IsWholeForEveryRank) {
   std::set<int64_t> ranks, steps;
   std::map<std::pair<int64_t, int64_t>, int> passes;  // by rank and step
   std::set<std::string> names;
-  for (const auto& event : nlohmann::json::parse(read_text(path("out/trace.json"))).at("traceEvents")) {
+  const nlohmann::json trace = nlohmann::json::parse(read_text(path("out/trace.json")));
+  for (const auto& event : trace.at("traceEvents")) {
     ranks.insert(event.at("pid").get<int64_t>());
     if (event.at("ph") != "X") continue;
     names.insert(event.at("name"));
@@ -78,7 +79,9 @@ TEST_F(Trace, IsWholeForEveryRank) {
 
   const ProcessResult sums = run({"trace", path("run"), "--steps", "4", "--json"});
   ASSERT_EQ(sums.status, 0) << sums.errors;
-  for (const auto& rank : nlohmann::json::parse(sums.output).at("ranks")) {
+  const nlohmann::json of_ranks = nlohmann::json::parse(sums.output).at("ranks");
+  ASSERT_EQ(of_ranks.size(), 2u);
+  for (const auto& rank : of_ranks) {
     EXPECT_EQ(rank.at("steps"), 1);
     EXPECT_EQ(rank.at("busy_ns").get<int64_t>() + rank.at("exposed_ns").get<int64_t>() + rank.at("idle_ns").get<int64_t>(),
               rank.at("wall_ns").get<int64_t>());

@@ -117,11 +117,13 @@ TEST(ChromeTrace, SlicesOfARowLieInEachOtherOrApart) {
         {.group = "world/dp 0", .kind = "all_reduce", .name = "gradients", .sequence = 5 + i, .begin_ns = 61 + i, .end_ns = 80 + i});
   }
   std::map<std::pair<int64_t, int64_t>, std::vector<std::pair<double, double>>> rows;
-  for (const auto& event : chrome(ranks).at("traceEvents")) {
+  const nlohmann::json trace = chrome(ranks);
+  for (const auto& event : trace.at("traceEvents")) {
     if (event.at("ph") != "X") continue;
     const double begin = event.at("ts");
     rows[{event.at("pid"), event.at("tid")}].push_back({begin, begin + event.at("dur").get<double>()});
   }
+  ASSERT_EQ(rows.size(), 4u + 2u + 3u) << "of rank 0 with three rows for its sums";
   for (auto& [row, slices] : rows) {
     std::ranges::sort(slices, [](const auto& a, const auto& b) { return a.first != b.first ? a.first < b.first : a.second > b.second; });
     std::vector<double> open;
