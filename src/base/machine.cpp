@@ -184,6 +184,8 @@ Machine read_machine() {
   Machine found;
   char host[256] = {};
   if (gethostname(host, sizeof host - 1) == 0) found.host = host;
+  std::ifstream boot("/proc/sys/kernel/random/boot_id");
+  if (!std::getline(boot, found.boot)) found.boot = found.host;
   found.operating_system = operating_system_text();
   found.processor = processor_text();
   found.features = processor_features();

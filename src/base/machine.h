@@ -9,6 +9,7 @@ namespace longhaul {
 
 struct Machine {
   std::string host;
+  std::string boot;              // of its kernel, since it was started: who has the same has the same monotonic clock
   std::string operating_system;  // "Debian GNU/Linux 12 (bookworm), Linux 6.1.0"
   std::string processor;         // model name of the CPU
   // Of: sse4_2 avx2 fma avx512f avx512bw avx512_bf16 avx512_fp16 amx_tile amx_bf16 amx_int8 neon neon_bf16 sve.

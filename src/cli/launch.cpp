@@ -9,6 +9,7 @@
 #include "base/network.h"
 #include "base/parallel.h"
 #include "cli/command.h"
+#include "comm/disagreement.h"
 #include "comm/placement.h"
 #include "train/run_folder.h"
 
@@ -40,12 +41,14 @@ void print_summary(const LaunchResult& result, const std::filesystem::path& run)
                                        : fmt::format("ended with exit code {} ({})", status, name_of(static_cast<ExitCode>(status)));
   const std::string more = rank == 0 ? "its messages stand above" : "its messages: " + log_of(run, rank).string();
   fmt::print(stderr, "\nlaunch: rank {} of {} {}; {}\n", rank, result.statuses.size(), how, more);
+  if (const std::string calls = comm::summary_of_calls(run); !calls.empty()) fmt::print(stderr, "{}\n", calls);
 }
 
 ExitCode run_launch(const LaunchArguments& arguments) {
   const std::filesystem::path run =
       arguments.run.empty() ? train::default_run_folder(arguments.recipe) : std::filesystem::path(arguments.run);
   if (arguments.ranks > 1) make_folders(run / "logs");
+  comm::forget_calls(run);
   const std::vector<std::string> words = words_of(arguments, run);
   std::string options = fmt::format("-n {}", arguments.ranks);
   if (arguments.threads > 0) options += fmt::format(" --threads-per-rank {}", arguments.threads);

@@ -43,6 +43,11 @@ void CallLog::write_on_failure(std::string folder) {
   folder_ = std::move(folder);
 }
 
+void CallLog::show_in(std::shared_ptr<observe::SpanRecorder> spans) {
+  const std::lock_guard lock(mutex_);
+  spans_ = std::move(spans);
+}
+
 size_t CallLog::add_group(const GroupPlace& place) {
   const std::lock_guard lock(mutex_);
   groups_.push_back(place);
@@ -85,7 +90,29 @@ void CallLog::awaited(int64_t number) {
   if (record != nullptr && record->awaited_ns == 0) record->awaited_ns = monotonic_ns();
 }
 
-void CallLog::ended(int64_t number, const std::string& error) {
+void CallLog::show(const CallRecord& record, int64_t end_ns) const {
+  const GroupPlace& place = groups_[record.group];
+  observe::CallSpan span{.group = place.path,
+                         .kind = std::string(name_of(record.kind)),
+                         .name = record.name,
+                         .sequence = record.sequence,
+                         .sent = record.traffic.sent,
+                         .received = record.traffic.received,
+                         .begin_ns = record.entered_ns,
+                         .end_ns = end_ns != 0 ? end_ns : record.ended_ns};
+  for (const MessageRecord& message : record.messages) {
+    (message.direction == Direction::kSend ? span.sends_to : span.receives_from)
+        .push_back(place.top_ranks[static_cast<size_t>(message.peer)]);
+  }
+  if (spans_->computes_here()) {  // not of a checkpoint that is written behind
+    span.started_ns = record.started_ns;
+    span.waited_from_ns = record.awaited_ns;
+    span.waited_until_ns = record.awaited_ns != 0 ? record.ended_ns : 0;
+  }
+  spans_->add(std::move(span));
+}
+
+void CallLog::ended(int64_t number, const std::string& error, int64_t end_ns) {
   std::optional<RankRecords> to_write;
   std::string path;
   {
@@ -97,6 +124,7 @@ void CallLog::ended(int64_t number, const std::string& error) {
       record->error = error;
       if (record->awaited_ns != 0)
         totals_[{kind_of_group(groups_[record->group].path), record->kind}].waited_ns += record->ended_ns - record->awaited_ns;
+      if (spans_ && spans_->on()) show(*record, end_ns);
     }
     if (!error.empty() && !folder_.empty() && !written_) {
       written_ = true;

@@ -1,6 +1,7 @@
-// CallLog: what a rank called, and how far each call came; Traced writes it. Two uses of one list:
+// CallLog: what a rank called, and how far each call came; Traced writes it. Uses of one list:
 //
 //   a trace            all calls: bytes, counts, and spans for a picture of time
+//   spans              of a step that is recorded, as they end (observe/spans.h)
 //   a flight recorder  the last `capacity` of them, written as JSON when a call fails: which rank never came, and to what (disagreement.h)
 //
 // A call is entered (the rank asks for it), started (the back end has taken it), awaited (the rank can do nothing until it ends), done or failed.
@@ -8,7 +9,9 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -18,6 +21,7 @@
 
 #include "comm/traffic.h"
 #include "comm/wrapper.h"
+#include "observe/spans.h"
 
 namespace longhaul::comm {
 
@@ -66,13 +70,15 @@ class CallLog {
   explicit CallLog(int64_t rank, size_t capacity = kAll) : rank_(rank), capacity_(capacity) {}
   // The first call that fails writes the log there: a folder that exists, "<folder>/calls-<rank>.json".
   void write_on_failure(std::string folder);
+  void show_in(std::shared_ptr<observe::SpanRecorder> spans);  // calls that end while it records
 
   // Of Traced.
   size_t add_group(const GroupPlace& place);
   int64_t entered(size_t group, const Call& call, const Communicator& of);  // → its number
   void started(int64_t number);
   void awaited(int64_t number);
-  void ended(int64_t number, const std::string& error);  // empty: well
+  // error: empty: well. end_ns: 0: now
+  void ended(int64_t number, const std::string& error, int64_t end_ns = 0);
 
   RankRecords records() const;
   // By kind of group ("tp") and of call; since the beginning, whatever was dropped.
@@ -82,6 +88,7 @@ class CallLog {
  private:
   CallRecord* find(int64_t number);  // null: dropped
   RankRecords records_locked() const;
+  void show(const CallRecord& record, int64_t end_ns) const;
 
   const int64_t rank_;
   const size_t capacity_;
@@ -91,8 +98,14 @@ class CallLog {
   int64_t next_ = 0;
   std::map<std::pair<std::string, CallKind>, CallTotals> totals_;
   std::string folder_;
+  std::shared_ptr<observe::SpanRecorder> spans_;
   bool written_ = false;
 };
+
+// What the ranks of a failed run have left, by rank: <run>/trace/calls-<rank>.json. Without `forget_calls` they would be told of once more.
+std::filesystem::path calls_folder(const std::filesystem::path& run_folder);
+std::vector<RankRecords> read_calls(const std::filesystem::path& run_folder);
+void forget_calls(const std::filesystem::path& run_folder);
 
 // Names as in PyTorch's flight recorder ("2.4"), so its readers understand most of it; what it has no name for stands beside.
 nlohmann::ordered_json to_json(const RankRecords& records);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "comm/call_log.h"
 
@@ -94,6 +95,15 @@ CallRecord call_from(const JsonView& view, size_t groups) {
   return call;
 }
 
+std::vector<std::filesystem::path> files_of_calls(const std::filesystem::path& run_folder) {
+  std::vector<std::filesystem::path> files;
+  if (!std::filesystem::is_directory(calls_folder(run_folder))) return files;
+  for (const auto& file : list_files(calls_folder(run_folder))) {
+    if (file.filename().string().starts_with("calls-") && file.extension() == ".json") files.push_back(file);
+  }
+  return files;
+}
+
 }  // namespace
 
 ordered_json to_json(const RankRecords& records) {
@@ -104,6 +114,19 @@ ordered_json to_json(const RankRecords& records) {
   object["entries"] = ordered_json::array();
   for (const CallRecord& call : records.calls) object["entries"].push_back(call_json(call, records.groups[call.group]));
   return object;
+}
+
+std::filesystem::path calls_folder(const std::filesystem::path& run_folder) { return run_folder / "trace"; }
+
+std::vector<RankRecords> read_calls(const std::filesystem::path& run_folder) {
+  std::vector<RankRecords> ranks;
+  for (const auto& file : files_of_calls(run_folder)) ranks.push_back(rank_records(read_text(file), file.string()));
+  std::ranges::sort(ranks, {}, &RankRecords::rank);
+  return ranks;
+}
+
+void forget_calls(const std::filesystem::path& run_folder) {
+  for (const auto& file : files_of_calls(run_folder)) std::filesystem::remove(file);
 }
 
 RankRecords rank_records(std::string_view text, const std::string& where) {

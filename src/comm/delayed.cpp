@@ -12,6 +12,7 @@ class DelayedWork final : public Work::State {
   DelayedWork(std::shared_ptr<Link> link, std::shared_ptr<Link::Passage> passage) : link_(std::move(link)), passage_(std::move(passage)) {}
   void wait() override { passage_->wait(); }
   bool done() override { return passage_->done(); }
+  int64_t ended_ns() override { return passage_->ended_ns(); }
 
  private:
   std::shared_ptr<Link> link_;  // lives as long as anyone waits

@@ -236,4 +236,12 @@ std::string Comparison::text() const {
   return text;
 }
 
+std::string summary_of_calls(const std::filesystem::path& run_folder) {
+  const std::vector<RankRecords> ranks = read_calls(run_folder);
+  if (ranks.empty()) return "";
+  std::string text = compare_records(ranks).text();
+  if (!text.ends_with('\n')) text += "\n";
+  return fmt::format("{}The last calls of {} ranks lie in {}", text, ranks.size(), calls_folder(run_folder).string());
+}
+
 }  // namespace longhaul::comm

@@ -42,4 +42,7 @@ struct Comparison {
 
 Comparison compare_records(const std::vector<RankRecords>& ranks);
 
+// Of a failed run, from the files that its ranks have left in its folder; empty: none has.
+std::string summary_of_calls(const std::filesystem::path& run_folder);
+
 }  // namespace longhaul::comm

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/clock.h"
 #include "comm/gloo_group.h"
 
 namespace longhaul::comm {
@@ -27,6 +28,7 @@ class GlooWork final : public Work::State {
     if (!call_->wait()) throw_failure_of(*world_, rank_, name_, call_->label);
   }
   bool done() override { return call_->done(); }
+  int64_t ended_ns() override { return call_->ended_ns(); }
 
  private:
   std::shared_ptr<GlooWorld> world_;
@@ -41,6 +43,7 @@ void GlooCall::finish_one(bool well) {
   const std::lock_guard lock(mutex);
   failed |= !well;
   if (--unfinished > 0) return;
+  ended = monotonic_ns();
   if (call.kind != CallKind::kSplit) {  // lets go of the tensors, and of what is under way after a failure
     saying.clear();
     hearing.clear();
@@ -52,6 +55,11 @@ void GlooCall::finish_one(bool well) {
 bool GlooCall::done() {
   const std::lock_guard lock(mutex);
   return unfinished == 0;
+}
+
+int64_t GlooCall::ended_ns() {
+  const std::lock_guard lock(mutex);
+  return ended;
 }
 
 bool GlooCall::wait() {

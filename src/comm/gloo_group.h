@@ -43,13 +43,15 @@ struct GlooCall {
 
   void finish_one(bool well);
   bool done();
-  bool wait();  // false: it failed
+  bool wait();         // false: it failed
+  int64_t ended_ns();  // 0: it goes on
 
  private:
   friend class GlooGroup;
   std::mutex mutex;
   std::condition_variable changed;
   int64_t unfinished = 1;
+  int64_t ended = 0;
   bool failed = false;
 };
 

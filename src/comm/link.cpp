@@ -92,6 +92,11 @@ void Link::Passage::wait() {
   inner_.wait();
 }
 
+int64_t Link::Passage::ended_ns() {
+  const std::lock_guard lock(link_.mutex_);
+  return through_ ? due_ns_ : 0;
+}
+
 bool Link::Passage::done() {
   const std::lock_guard lock(link_.mutex_);
   return through_;

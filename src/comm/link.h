@@ -30,6 +30,7 @@ class Link {
    public:
     void wait();  // until it is through
     bool done();
+    int64_t ended_ns();  // 0: it is on its way
 
    private:
     friend class Link;

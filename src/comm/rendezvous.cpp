@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/clock.h"
 #include "comm/pieces.h"
 
 namespace longhaul::comm {
@@ -46,6 +47,16 @@ Ticket Rendezvous::start(int64_t rank, Call call) {
     throw_failure(rank, label(ticket.kind, ticket.name, ticket.sequence));
   }
   return ticket;
+}
+
+void Operation::close() {
+  ended_ns = monotonic_ns();
+  calls.clear();
+}
+
+int64_t Rendezvous::ended_ns(const Ticket& ticket) {
+  const Lock lock(world_->mutex);
+  return ticket.operation->ended_ns;
 }
 
 void Rendezvous::wait(const Ticket& ticket) {
@@ -177,7 +188,7 @@ void Rendezvous::match(int64_t rank, const Transfer& transfer, Waiting mine) {
 void Rendezvous::hand_out(std::vector<Piece> pieces, const std::vector<std::shared_ptr<Operation>>& operations) {
   for (const std::shared_ptr<Operation>& operation : operations) {
     operation->unfinished += static_cast<int64_t>(pieces.size());
-    if (operation->done()) operation->calls.clear();
+    if (operation->done()) operation->close();
     if (pieces.size() != 1) wake(*operation);  // to find it done, or to help
   }
   for (Piece& piece : pieces) ready_.push_back({std::move(piece), operations});
@@ -191,7 +202,7 @@ void Rendezvous::carry_out_one(Lock& lock) {
   lock.lock();
   for (const std::shared_ptr<Operation>& operation : next.operations) {
     if (--operation->unfinished > 0) continue;
-    if (operation->done()) operation->calls.clear();  // lets go of the tensors
+    if (operation->done()) operation->close();
     wake(*operation);
   }
 }

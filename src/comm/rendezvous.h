@@ -51,8 +51,10 @@ struct Operation {
   std::vector<bool> arrived;
   int64_t missing = 0;                    // ranks that have not arrived; transfers that have no partner
   int64_t unfinished = 0;                 // pieces that are being carried out, or wait for it
+  int64_t ended_ns = 0;                   // when it was done; 0: it is not
   std::vector<std::vector<Member>> made;  // by a split: for each kind the group of each rank
   bool done() const { return missing == 0 && unfinished == 0; }
+  void close();  // of one that is done: lets go of the tensors
 };
 
 // What a Work must know of its call.
@@ -74,6 +76,7 @@ class Rendezvous {
   Ticket start(int64_t rank, Call call);
   void wait(const Ticket& ticket);
   bool done(const Ticket& ticket);
+  int64_t ended_ns(const Ticket& ticket);
   void leave(int64_t rank, bool by_exception);
   void abort(int64_t rank, const std::string& reason);
 

@@ -13,6 +13,7 @@ class ThreadWork final : public Work::State {
   ThreadWork(std::shared_ptr<Rendezvous> group, Ticket ticket) : group_(std::move(group)), ticket_(std::move(ticket)) {}
   void wait() override { group_->wait(ticket_); }
   bool done() override { return group_->done(ticket_); }
+  int64_t ended_ns() override { return group_->ended_ns(ticket_); }
 
  private:
   std::shared_ptr<Rendezvous> group_;

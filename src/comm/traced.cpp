@@ -40,7 +40,7 @@ class TracedWork final : public Work::State {
  private:
   void end() {
     noted(*log_, number_, [this] { inner_.wait(); });
-    log_->ended(number_, "");
+    log_->ended(number_, "", inner_.ended_ns());
     ended_ = true;
   }
 

@@ -5,6 +5,7 @@
 // One thread at a time.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -18,6 +19,7 @@ class [[nodiscard]] Work {
     virtual ~State() = default;
     virtual void wait() = 0;
     virtual bool done() = 0;
+    virtual int64_t ended_ns() { return 0; }  // when it was done, whoever looked when; 0: the back end does not know
   };
 
   Work() = default;  // nothing to wait for
@@ -26,12 +28,15 @@ class [[nodiscard]] Work {
   void wait() {  // throws what the call failed with
     if (!state_) return;
     state_->wait();
+    ended_ns_ = state_->ended_ns();
     state_.reset();
   }
   bool done() { return !state_ || state_->done(); }  // whether wait() would return (or throw) at once; never blocks
+  int64_t ended_ns() const { return ended_ns_; }     // behind wait(): monotonic_ns() of the end, where the back end knows it, else 0
 
  private:
   std::shared_ptr<State> state_;
+  int64_t ended_ns_ = 0;
 };
 
 }  // namespace longhaul::comm

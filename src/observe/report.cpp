@@ -13,6 +13,7 @@
 #include "observe/event_log.h"
 #include "observe/format.h"
 #include "observe/report_page.h"
+#include "observe/report_timelines.h"
 #include "observe/table.h"
 
 namespace longhaul::observe {
@@ -296,14 +297,15 @@ std::string environment(const RunHistory& run) {
 
 }  // namespace
 
-std::string report_html(const RunHistory& run, const std::vector<RecipeChange>& changes, const std::string& recipe_remark) {
+std::string report_html(const RunHistory& run, const std::vector<RecipeChange>& changes, const std::string& recipe_remark,
+                        const std::string& timelines) {
   const std::string title = run.start && !run.start->name.empty() ? run.start->name : run.run;
   std::string html = fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
       "content=\"width=device-width,initial-scale=1\">\n"
       "<title>{} · Longhaul</title>\n<style>{}</style></head>\n<body>\n",
       html_escaped(title), kReportStyle);
-  html += header(run) + tiles(run) + charts_html(run) + evaluations(run) + troubles(run) + samples(run);
+  html += header(run) + tiles(run) + charts_html(run) + evaluations(run) + troubles(run) + samples(run) + timelines;
   html += "<div class=\"columns\">" + recipe_section(changes, recipe_remark) + "<div>" + memory(run) + environment(run) + "</div></div>\n";
   html += fmt::format(
       "<footer>Made by Longhaul{} from events.jsonl, last written {}. The page is one file and needs nothing "
@@ -326,8 +328,15 @@ std::filesystem::path write_report(const std::filesystem::path& run_folder) {
       remark = "recipe.toml cannot be read: " + std::string(error.what());
     }
   }
+  std::string timelines;
+  try {
+    timelines = timelines_section(run_folder);
+  } catch (const Error& error) {
+    timelines = fmt::format("<section><h2>Who did what when</h2><p class=\"note\">It cannot be shown: {}</p></section>\n",
+                            html_escaped(error.what()));
+  }
   const auto page = run_folder / "report.html";
-  write_text_atomically(page, report_html(run, changes, remark));
+  write_text_atomically(page, report_html(run, changes, remark, timelines));
   return page;
 }
 

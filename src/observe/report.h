@@ -23,7 +23,8 @@ std::vector<RecipeChange> recipe_changes(const std::filesystem::path& recipe_fil
 
 double smoothing_window(size_t points);  // how many points a smoothed curve averages over; 1: it is shown as it is
 std::vector<Chart> report_charts(const RunHistory& run);
-// `recipe_remark` stands where the recipe's table would, when there is none.
-std::string report_html(const RunHistory& run, const std::vector<RecipeChange>& changes, const std::string& recipe_remark = "");
+// `timelines`: a section (report_timelines.h). `recipe_remark` stands where the recipe's table would, when there is none.
+std::string report_html(const RunHistory& run, const std::vector<RecipeChange>& changes, const std::string& recipe_remark = "",
+                        const std::string& timelines = "");
 
 }  // namespace longhaul::observe

@@ -57,6 +57,14 @@ svg .mark{stroke:currentColor;stroke-dasharray:2 3}.flag{fill:currentColor;strok
 .cross{stroke:var(--muted);stroke-width:1;opacity:0;pointer-events:none}
 .hover .cross{opacity:.6}
 section{margin-top:44px}
+.picture{margin:0 0 20px;padding:18px 20px 12px;background:var(--card);border:1px solid var(--rule);border-radius:10px;min-width:0}
+.picture svg{min-width:760px}
+.forward{--fill:var(--train)}.backward{--fill:var(--eval)}.input{--fill:var(--gzip)}.weight{--fill:var(--xz)}.evaluation{--fill:var(--save)}
+.data{--fill:var(--rule)}.copy{--fill:var(--bad)}.update{--fill:var(--gzip)}.still{--fill:var(--card)}.call{--fill:var(--resume)}
+.picture rect{fill:var(--fill)}.picture rect.box{stroke:var(--card);stroke-width:1;rx:3px}
+.picture rect.still{fill-opacity:.84;stroke:var(--rule);stroke-width:.5}
+.key i.swatch{width:11px;height:11px;background:var(--fill);border:1px solid var(--rule)}
+svg .number{fill:var(--card);font-size:11px;pointer-events:none}
 h2{font:400 24px/1.2 var(--serif);margin:0 0 14px}
 .note{color:var(--muted);margin:0 0 12px}
 table{border-collapse:collapse;width:100%;font-size:13.5px}

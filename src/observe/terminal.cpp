@@ -13,8 +13,8 @@
 namespace longhaul::observe {
 namespace {
 
-constexpr const char* kPlain = "\x1b[0m";
-constexpr const char* kDim = "\x1b[2m";
+constexpr const char* kAsItWas = "\x1b[0m";
+constexpr const char* kFaint = "\x1b[2m";
 constexpr const char* kBlue = "\x1b[34m";
 constexpr const char* kGreen = "\x1b[32m";
 constexpr const char* kCyan = "\x1b[36m";
@@ -22,7 +22,7 @@ constexpr const char* kRed = "\x1b[1;31m";
 constexpr int kTagWidth = 7;
 
 std::string tagged(std::string_view style, const char* tag, const std::string& text) {
-  return fmt::format("{}{:<{}}{} {}\n", style, tag, kTagWidth, style.empty() ? "" : kPlain, text);
+  return fmt::format("{}{:<{}}{} {}\n", style, tag, kTagWidth, style.empty() ? "" : kAsItWas, text);
 }
 
 std::string metrics_text(const Metrics& metrics) {
@@ -59,7 +59,7 @@ void Terminal::headings() {
   const std::string text =
       fmt::format("{:<{}} {:>{}}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>6}  {:>8}  {:>8}  {:>9}", "", kTagWidth, "step", position(0).size(),
                   "loss", "grad norm", "rate", "time", "tokens/s", "MFU", "MFU full", "tokens", "data wait");
-  write_stream(options_.stream, fmt::format("{}{}{}\n", options_.colours ? kDim : "", text, options_.colours ? kPlain : ""));
+  write_stream(options_.stream, fmt::format("{}{}{}\n", options_.colours ? kFaint : "", text, options_.colours ? kAsItWas : ""));
 }
 
 void Terminal::show(const RunStart& start) {
@@ -95,7 +95,7 @@ void Terminal::show(const Evaluation& evaluation) {
 
 void Terminal::show(const CompressionBaseline& baseline) {
   baseline_ = baseline;
-  line(kDim, "data",
+  line(kFaint, "data",
        fmt::format("held-out text: gzip -9 {} bits per byte, xz -9 {}", fixed(baseline.gzip_bits_per_byte, 4),
                    fixed(baseline.xz_bits_per_byte, 4)));
 }
@@ -122,9 +122,9 @@ void Terminal::show(const NonFinite& nonfinite) {
 void Terminal::show(const Sample& sample) {
   line(kGreen, "sample", fmt::format("{}  a prompt and how the model goes on:", position(sample.step)));
   const std::string prompt = printable(sample.prompt, LineEnds::kKept), text = printable(sample.text, LineEnds::kKept);
-  write_stream(options_.stream, fmt::format("{}{}{}{}\n", options_.colours ? kDim : "", prompt, options_.colours ? kPlain : "", text));
+  write_stream(options_.stream, fmt::format("{}{}{}{}\n", options_.colours ? kFaint : "", prompt, options_.colours ? kAsItWas : "", text));
 }
 
-void Terminal::show(const End& end) { line(kDim, "end", fmt::format("{}  {}", position(end.step), end.reason)); }
+void Terminal::show(const End& end) { line(kFaint, "end", fmt::format("{}  {}", position(end.step), end.reason)); }
 
 }  // namespace longhaul::observe

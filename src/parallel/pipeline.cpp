@@ -16,6 +16,7 @@ namespace {
 using layout::Action;
 using layout::Channel;
 using layout::Pass;
+using observe::SpanKind;
 
 // A micro-batch in one stage of this rank, from its forward pass to its last gradient.
 struct Visit {
@@ -33,6 +34,7 @@ class Executor {
         parameters_(parameters),
         calls_(calls),
         sharding_(ranks.sharding_of(parameters)),
+        spans_(*ranks.spans()),
         rank_(ranks.place().coordinate(layout::Axis::kPp)),
         list_(schedule.ranks[static_cast<size_t>(rank_)]) {}
 
@@ -52,28 +54,26 @@ class Executor {
   int64_t stage_of(const Action& action) const { return schedule_.stage_of(rank_, action); }
   bool last(const Action& action) const { return stage_of(action) == schedule_.pipeline.stages() - 1; }
 
+  static SpanKind kind_of(Pass pass) {
+    if (pass == Pass::kForward) return SpanKind::kForward;
+    if (pass == Pass::kBackward) return SpanKind::kBackward;
+    return pass == Pass::kBackwardInput ? SpanKind::kBackwardInput : SpanKind::kBackwardWeight;
+  }
+
   void step(const Action& action) {
-    switch (action.pass) {
-      case Pass::kForward:
-        return forward(action);
-      case Pass::kBackward:
-        backward(action);
-        sum_layers(action);
-        if (GradientTree* tree = ranks_.tree()) tree->end_micro_batch();
-        return;
-      case Pass::kBackwardInput:
-        return backward_input(action);
-      case Pass::kBackwardWeight:
-        backward_weight(action);
-        return sum_layers(action);
-      case Pass::kStartReceive:
-        return start_receive(action);
-      case Pass::kStartSend:
-        return start_send(action);
-      case Pass::kWaitReceive:
-      case Pass::kWaitSend:
-        return under_way_.extract({action.channel, action.pass == Pass::kWaitSend, key_of(action)}).mapped().wait();
-    }
+    if (action.transfer()) return move(action);
+    const observe::SpanScope span(spans_, kind_of(action.pass), action.chunk, action.micro_batch);
+    if (action.pass == Pass::kForward) return forward(action);
+    if (action.pass == Pass::kBackwardInput) return backward_input(action);
+    action.pass == Pass::kBackward ? backward(action) : backward_weight(action);
+    sum_layers(action);
+    if (GradientTree* tree = ranks_.tree(); tree != nullptr && action.pass == Pass::kBackward) tree->end_micro_batch();
+  }
+
+  void move(const Action& action) {
+    if (action.pass == Pass::kStartReceive) return start_receive(action);
+    if (action.pass == Pass::kStartSend) return start_send(action);
+    under_way_.extract({action.channel, action.pass == Pass::kWaitSend, key_of(action)}).mapped().wait();
   }
 
   // The visit of the stage `way` behind this one, where it lies on this rank too.
@@ -165,6 +165,7 @@ class Executor {
   model::ParameterSet& parameters_;
   const StageCalls& calls_;
   Sharding* sharding_;  // null: copies are whole
+  observe::SpanRecorder& spans_;
   int64_t rank_;
   const std::vector<Action>& list_;
   std::map<Key, Visit> visits_;

@@ -6,6 +6,7 @@
 
 #include "comm/work.h"
 #include "model/parameter.h"
+#include "observe/spans.h"
 #include "parallel/arrangement.h"
 #include "parallel/gradient_tree.h"
 #include "parallel/mesh_ops.h"
@@ -49,10 +50,14 @@ class Ranks {
   // A group of all ranks for one purpose, beside what training says: its calls may come from a thread of their own. Null: one process.
   std::unique_ptr<comm::Communicator> everyone(const std::string& purpose) const;
 
+  // Of this rank: what it does is shown there while a step is recorded.
+  const std::shared_ptr<observe::SpanRecorder>& spans() const { return spans_; }
+
  private:
   void start_sums();
   void sum_over_pipeline(model::ParameterSet& parameters) const;
 
+  std::shared_ptr<observe::SpanRecorder> spans_ = std::make_shared<observe::SpanRecorder>();
   layout::MeshRank place_;
   recipe::ContextOptions context_;
   std::unique_ptr<MeshGroups> groups_, values_;  // values_: to gather them; null: copies are whole

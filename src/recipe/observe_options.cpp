@@ -10,6 +10,11 @@ void declare(OptionSet& set, ObserveOptions& observe) {
   set.add("observe.compression_baseline", observe.compression_baseline,
           "Compress the held-out text with gzip -9 and xz -9 and print their bits per byte beside the model's.")
       .may_change();
+  set.add("observe.trace_every", observe.trace_every,
+          "Every such step is recorded in trace/ of the run directory, for `longhaul trace`: what each rank did when. 0: none.")
+      .unit("steps")
+      .at_least(0)
+      .may_change();
 }
 
 }  // namespace longhaul::recipe

@@ -1,10 +1,15 @@
-// What the ranks of a run hold and say, counted in what they have made: the table with which a run on several ranks begins.
+// What the ranks of a run hold and say: counted in what they have made, the table with which a run on several ranks begins; counted in the calls of its
+// first step, which are those of every other (checkpoints and evaluations apart), the table that stands behind it.
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "comm/call_log.h"
 #include "optim/optimizer.h"
 #include "parallel/ranks.h"
 
@@ -24,7 +29,13 @@ Holding holding_of(const model::ParameterSet& parameters, optim::Optimizer& opti
 // Of all ranks, in their order. A collective call; in one process its own.
 std::vector<Holding> gather_holdings(const parallel::Ranks& ranks, const Holding& own);
 
-// Ranks that hold alike stand in one row. Activations that ranks exchange are not counted: they depend on every batch.
-std::string rank_table(const layout::Mesh& mesh, const std::vector<Holding>& holdings, bool colours);
+// Ranks that hold alike stand in one row.
+std::string rank_table(const layout::Mesh& mesh, const recipe::PipelineOptions& pipeline, int64_t layers,
+                       const std::vector<Holding>& holdings, bool colours);
+
+// What a rank has called between two looks at its log, as it travels; and the table of all ranks'.
+using Totals = std::map<std::pair<std::string, comm::CallKind>, comm::CallTotals>;
+nlohmann::json calls_between(const Totals& before, const Totals& after);
+std::string traffic_table(const std::vector<nlohmann::json>& ranks, int64_t step, bool colours);
 
 }  // namespace longhaul::train

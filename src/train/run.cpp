@@ -9,7 +9,9 @@
 #include "base/checksum.h"
 #include "base/log.h"
 #include "base/parallel.h"
+#include "comm/disagreement.h"
 #include "comm/run_ranks.h"
+#include "comm/traced.h"
 #include "layout/schedule.h"
 #include "plan/memory_guard.h"
 #include "tensor/libtorch_folder.h"
@@ -21,6 +23,7 @@
 namespace longhaul::train {
 namespace {
 
+constexpr size_t kCallsKept = 256;     // the last of each rank, for its record of a failure
 constexpr int64_t kMostThreads = 256;  // that are ranks; more would fight for the cores and for memory
 
 at::Device device_of(const recipe::TrainOptions& train) {
@@ -175,8 +178,11 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
                        .processes = processes != nullptr ? processes->size() : 1};
   RunStartUp start{.request = request, .facts = facts, .cache = cache, .events = events.get()};
   const auto run_in = [&](comm::Communicator& world) {
-    parallel::Ranks ranks(world, arrangement);
-    return run_rank(start, ranks);
+    RunStartUp of_rank = start;
+    of_rank.calls = std::make_shared<comm::CallLog>(world.rank(), kCallsKept);
+    comm::Traced traced(comm::borrowed(world), of_rank.calls);
+    parallel::Ranks ranks(traced, arrangement);
+    return run_rank(of_rank, ranks);
   };
   if (processes != nullptr) return run_in(*processes);
   if (mesh.world() == 1) {
@@ -186,10 +192,15 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
   start.own_process = false;
   start.shares = shares_between_threads(mesh);
   Outcome outcome;
-  comm::run_ranks(mesh.world(), [&](comm::Communicator& world) {
-    const Outcome of_rank = run_in(world);
-    if (world.rank() == 0) outcome = of_rank;
-  });
+  try {
+    comm::run_ranks(mesh.world(), [&](comm::Communicator& world) {
+      const Outcome of_rank = run_in(world);
+      if (world.rank() == 0) outcome = of_rank;
+    });
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::kCommunication) log_error("{}", comm::summary_of_calls(request.run_folder));
+    throw;
+  }
   return outcome;
 }
 

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/terminal.h"
 #include "checkpoint/disk_need.h"
 #include "checkpoint/writers.h"
+#include "comm/clock_offset.h"
 #include "data/compression_baseline.h"
 #include "observe/table.h"
 #include "observe/tensorboard.h"
@@ -63,7 +66,9 @@ class RankRun {
   bool tables() const { return first() && !start_.request.quiet; }
   std::shared_ptr<data::BatchShare> share();
   observe::EventWriter& open_events();
+  void open_trace(int64_t generation);
   void tell_what_is_held(Task& task, optim::Optimizer& optimizer) const;
+  void tell_what_was_sent(int64_t step) const;
   void warn_of_disk(const Trainer& trainer) const;
   void begin(Trainer& trainer, observe::EventWriter& events);  // what comes between the trainer that stands and its first step
 
@@ -73,6 +78,8 @@ class RankRun {
   parallel::Ranks& ranks_;
   checkpoint::Writers together_;
   std::optional<observe::EventWriter> own_events_;
+  std::optional<observe::TraceWriter> trace_;
+  Totals calls_before_;  // the first step
   storage::LocalFileSystem files_;
 };
 
@@ -95,12 +102,47 @@ observe::EventWriter& RankRun::open_events() {
   return own_events_.emplace(events_of_rank(start_.request, claimed, ranks_.place().rank));
 }
 
+// What fails from here on leaves its calls in the run folder; those of an earlier failure are no news.
+void RankRun::open_trace(int64_t generation) {
+  const layout::MeshRank& place = ranks_.place();
+  const std::filesystem::path& run = start_.request.run_folder;
+  if (start_.calls) {
+    together_.first("calls", [&]() -> nlohmann::json {
+      make_folders(comm::calls_folder(run));
+      comm::forget_calls(run);
+      return nullptr;
+    });
+    make_folders(comm::calls_folder(run));  // on its own machine
+    start_.calls->write_on_failure(comm::calls_folder(run));
+  }
+  if (recipe_.observe.trace_every == 0) return;
+  if (start_.calls) start_.calls->show_in(ranks_.spans());
+  const comm::ClockOffset clock =
+      ranks_.world() != nullptr ? comm::clock_offset(*ranks_.world(), machine().boot, monotonic_ns) : comm::ClockOffset{};
+  using enum layout::Axis;
+  trace_.emplace(run, observe::TraceRank{.rank = place.rank,
+                                         .generation = generation,
+                                         .pp = place.coordinate(kPp),
+                                         .dp = place.coordinate(kDp),
+                                         .cp = place.coordinate(kCp),
+                                         .tp = place.coordinate(kTp),
+                                         .clock_offset_ns = clock.offset_ns,
+                                         .clock_error_ns = clock.error_ns});
+}
+
 void RankRun::tell_what_is_held(Task& task, optim::Optimizer& optimizer) const {
   const auto holdings = gather_holdings(ranks_, holding_of(task.parameters(), optimizer));
   if (!tables()) return;
   const bool colours = colours_wanted(stdout);
   write_stream(stdout, tables_of(facts_, task.epochs_after(recipe_.train.steps), colours));
-  if (holdings.size() > 1) write_stream(stdout, rank_table(facts_.mesh, holdings, colours) + "\n");
+  if (holdings.size() > 1)
+    write_stream(stdout, rank_table(facts_.mesh, recipe_.parallel.pipeline, recipe_.model.layers, holdings, colours) + "\n");
+}
+
+void RankRun::tell_what_was_sent(int64_t step) const {
+  if (!start_.calls) return;
+  const auto ranks = together_.each("calls", [&] { return calls_between(calls_before_, start_.calls->totals()); });
+  if (tables()) write_stream(stdout, traffic_table(ranks, step, colours_wanted(stdout)) + "\n");
 }
 
 void RankRun::warn_of_disk(const Trainer& trainer) const {
@@ -134,6 +176,7 @@ Outcome RankRun::run() {
   task->parameters().initialise(static_cast<uint64_t>(recipe_.train.seed));
   const auto optimizer = optim::make_optimizer(recipe_.optim, task->parameters(), task->precision());
   observe::EventWriter& events = open_events();
+  open_trace(events.generation());
   tell_what_is_held(*task, *optimizer);
   events.write(run_start(facts_));
 
@@ -152,8 +195,11 @@ Outcome RankRun::run() {
                    .environment = environment_of(recipe_.train.seed, facts_.device),
                    .flops_per_token = facts_.flops.causal(),
                    .flops_per_token_full_attention = facts_.flops.full(),
-                   .peak_flops_per_second = facts_.peak_flops_per_second()});
+                   .peak_flops_per_second = facts_.peak_flops_per_second(),
+                   .on_first_step = [this](int64_t step) { tell_what_was_sent(step); },
+                   .trace = trace_ ? &*trace_ : nullptr});
   begin(trainer, events);
+  if (start_.calls) calls_before_ = start_.calls->totals();
   if (!control) return trainer.run();
   const Outcome outcome = control->run_to_its_end(trainer);
   if (tables() && !control->measured().empty()) {

@@ -2,6 +2,7 @@
 // the checkpoints; each of the others events/rank-N.jsonl. In one process it is the whole run.
 #pragma once
 
+#include "comm/call_log.h"
 #include "observe/event_log.h"
 #include "train/batch_sharing.h"
 #include "train/run.h"
@@ -17,6 +18,7 @@ struct RunStartUp {
   observe::EventWriter* events = nullptr;                   // in the process of rank 0
   std::vector<std::shared_ptr<data::BatchShare>> shares{};  // by replica, of ranks that are threads
   bool own_process = true;                                  // signals come to this rank, not to a thread beside it
+  std::shared_ptr<comm::CallLog> calls = nullptr;           // of this rank; null: it is alone
 };
 
 // A collective call of all ranks.

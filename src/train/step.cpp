@@ -12,6 +12,8 @@ namespace longhaul::train {
 namespace {
 
 constexpr const char* kStatistics[] = {model::kBusiestOverMean, model::kDroppedShare};
+using observe::SpanKind;
+using observe::SpanScope;
 
 // Means over all ranks. Those of experts stand on every rank, whether its layers have any or not.
 observe::Metrics metrics_of(Task& task, const Passes& passes, const parallel::Ranks& ranks) {
@@ -100,9 +102,13 @@ std::string layer_of(const std::string& tensor) {
 StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks, int64_t step, const StepOptions& options) {
   StepResult result;
   model::ParallelOps& ops = ranks.ops();
-  const Stopwatch data_watch;
-  result.work = task.prepare(step);
-  result.data_wait_milliseconds = data_watch.milliseconds();
+  observe::SpanRecorder& spans = *ranks.spans();
+  {
+    const SpanScope span(spans, SpanKind::kData);
+    const Stopwatch data_watch;
+    result.work = task.prepare(step);
+    result.data_wait_milliseconds = data_watch.milliseconds();
+  }
   result.work.weight = ranks.sum_over_replicas(result.work.weight);
   result.work.tokens = std::llround(ranks.sum_over_replicas(static_cast<double>(result.work.tokens)));
   const double scale = result.work.weight > 0 ? 1.0 / result.work.weight : 0.0;
@@ -110,19 +116,27 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   ranks.begin_step(task.parameters(), result.work.micro_batches);
   Passes passes(task, ranks, {.step = step, .seed = options.seed});
   passes.train(result.work.micro_batches);
-  // Every tensor rank has the whole loss of its tokens; auxiliary losses are of its own tokens.
-  const Sums measured = sums_of(task, passes, ranks);
-  result.loss = measured.loss * scale / static_cast<double>(ops.tensor_ranks());
-  result.auxiliary_loss = measured.auxiliary_loss * scale;
-  result.metrics = measured.metrics;
-
-  ranks.sum_gradients(task.parameters());
+  {
+    const SpanScope span(spans, SpanKind::kNumbers);
+    // Every tensor rank has the whole loss of its tokens; auxiliary losses are of its own tokens.
+    const Sums measured = sums_of(task, passes, ranks);
+    result.loss = measured.loss * scale / static_cast<double>(ops.tensor_ranks());
+    result.auxiliary_loss = measured.auxiliary_loss * scale;
+    result.metrics = measured.metrics;
+  }
+  {
+    const SpanScope span(spans, SpanKind::kGradients);
+    ranks.sum_gradients(task.parameters());
+  }
   if (options.with_gradients) options.with_gradients();
-  const optim::GradientNorm norm =
-      ranks.tree() != nullptr
-          ? optim::gradient_norm_by_rows(task.parameters(), scale,
-                                         [&](layout::AxisSet over, const Tensor& squares) { ranks.sum_over(over, squares); })
-          : optim::gradient_norm(task.parameters(), scale, [&](const Tensor& squares) { ranks.sum(squares, "gradient norm"); });
+  const optim::GradientNorm norm = [&] {
+    const SpanScope span(spans, SpanKind::kNorm);
+    if (ranks.tree() == nullptr) {
+      return optim::gradient_norm(task.parameters(), scale, [&](const Tensor& squares) { ranks.sum(squares, "gradient norm"); });
+    }
+    return optim::gradient_norm_by_rows(task.parameters(), scale,
+                                        [&](layout::AxisSet over, const Tensor& squares) { ranks.sum_over(over, squares); });
+  }();
   result.gradient_norm = norm.norm;
   if (!norm.finite || !std::isfinite(result.loss)) {
     result.skipped = first_bad_block(task, ranks, step, options, result.work.micro_batches);
@@ -131,8 +145,12 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
     task.parameters().zero_gradients();
     return result;
   }
-  optimizer.step({.lr = options.lr, .gradient_scale = scale * optim::clip_factor(norm.norm, options.clip_norm), .zero_gradients = true},
-                 [&](layout::AxisSet over, const Tensor& sums) { ranks.sum_over(over, sums); });
+  {
+    const SpanScope span(spans, SpanKind::kOptimizer);
+    optimizer.step({.lr = options.lr, .gradient_scale = scale * optim::clip_factor(norm.norm, options.clip_norm), .zero_gradients = true},
+                   [&](layout::AxisSet over, const Tensor& sums) { ranks.sum_over(over, sums); });
+  }
+  const SpanScope span(spans, SpanKind::kValues);
   if (options.router_bias_rate > 0) move_router_biases(task.parameters(), passes, ranks, options.router_bias_rate);
   ranks.share_values(task.parameters());
   return result;

@@ -131,7 +131,10 @@ storage::Manifest Trainer::manifest() const {
   return manifest;
 }
 
-void Trainer::save() { saver_.save(step_, state_, manifest()); }
+void Trainer::save() {
+  const observe::SpanScope span(*ranks_.spans(), observe::SpanKind::kCheckpoint);
+  saver_.save(step_, state_, manifest());
+}
 
 void Trainer::on_save_ended(const checkpoint::SaveResult& result) {
   if (!result.failure) {
@@ -188,6 +191,7 @@ bool Trainer::stopping() {
 }
 
 void Trainer::evaluate(bool whole) {
+  const observe::SpanScope span(*ranks_.spans(), observe::SpanKind::kEvaluation);
   const auto evaluation = task_.evaluate(whole, [this] { return !stopping(); });
   if (!evaluation) return;
   events_.write(observe::evaluation_of(step_, *evaluation));
@@ -256,14 +260,42 @@ void Trainer::one_step() {
   if (result.skipped) refuse_nonfinite(*result.skipped);
 }
 
+namespace {
+
+// A step, what is saved and evaluated behind it included; also one that ends by an error.
+class Recording {
+ public:
+  Recording(observe::SpanRecorder& spans, observe::TraceWriter* writer, int64_t step) : spans_(spans), writer_(writer) {
+    if (writer_ != nullptr) spans_.start(step);
+  }
+  ~Recording() {
+    if (writer_ != nullptr) writer_->write(spans_.stop());
+  }
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+ private:
+  observe::SpanRecorder& spans_;
+  observe::TraceWriter* writer_;  // null: the step is not recorded
+};
+
+}  // namespace
+
+void Trainer::recorded_step() {
+  const auto due = [&](int64_t every, int64_t step) { return every > 0 && step % every == 0; };
+  const bool recorded = options_.trace != nullptr && !options_.trace->full() && due(options_.recipe.recipe.observe.trace_every, step_ + 1);
+  const Recording recording(*ranks_.spans(), recorded ? options_.trace : nullptr, step_ + 1);
+  one_step();
+  if (auto first = std::exchange(options_.on_first_step, {})) first(step_);
+  saver_.poll();
+  if (due(train().checkpoint_every, step_) || ranks_.most(control_.save_requested() ? 1 : 0) == 1) save();
+  if (due(train().evaluate_every, step_) && step_ < train().steps) evaluate(false);
+}
+
 void Trainer::steps() {
-  const auto due = [&](int64_t every) { return every > 0 && step_ % every == 0; };
   while (step_ < train().steps && !stopping()) {
     if (control_.continued()) events_.require_still_ours();
-    one_step();
-    saver_.poll();
-    if (due(train().checkpoint_every) || ranks_.most(control_.save_requested() ? 1 : 0) == 1) save();
-    if (due(train().evaluate_every) && step_ < train().steps) evaluate(false);
+    recorded_step();
   }
 }
 

@@ -20,6 +20,7 @@
 #include "checkpoint/optimizer_state.h"
 #include "checkpoint/save.h"
 #include "observe/event_log.h"
+#include "observe/trace_file.h"
 #include "optim/schedule.h"
 #include "recipe/load.h"
 #include "storage/checkpoint_files.h"
@@ -36,6 +37,8 @@ struct TrainerOptions {
   double flops_per_token = 0;                             // model FLOPs, forward and backward, causal; 0: no MFU
   double flops_per_token_full_attention = 0;              // the other convention (plan/flops.h)
   double peak_flops_per_second = 0;                       // measured; 0: no MFU
+  std::function<void(int64_t step)> on_first_step{};      // behind the first step of this process; on all ranks
+  observe::TraceWriter* trace = nullptr;                  // of the steps that observe.trace_every names; null: none
 };
 
 struct Outcome {
@@ -69,6 +72,7 @@ class Trainer {
     void restore(const checkpoint::SavedFacts& facts) override;
   };
   void steps();
+  void recorded_step();
   void one_step();
   void report(const StepResult& result, double milliseconds);
   void refuse_nonfinite(const BadValue& bad) const;

@@ -168,6 +168,9 @@ TEST_F(LaunchedRun, TheOthersLeaveARankThatDied) {
   EXPECT_THAT(log_of(2), AllOf(HasSubstr(named), HasSubstr(operation)));
   EXPECT_THAT(child.output(),
               HasSubstr("\nlaunch: rank 1 of 3 was ended by signal 9; its messages: " + (run_ / "logs/rank-1.log").string()));
+  // The flight recorders of those that saw it, and what they say together.
+  EXPECT_THAT(child.output(), HasSubstr("The last calls of 2 ranks lie in " + (run_ / "trace").string()));
+  for (const int rank : {0, 2}) EXPECT_TRUE(fs::exists(run_ / fmt::format("trace/calls-{}.json", rank))) << rank;
 }
 
 TEST_F(LaunchedRun, ProofsOnProcesses) {

@@ -169,6 +169,43 @@ TEST(Traced, AFailureIsWrittenAndReadBack) {
   }
 }
 
+TEST(Traced, CallsAreShownWhileAStepIsRecorded) {
+  const auto spans = std::make_shared<observe::SpanRecorder>();
+  std::vector<std::string> seen;
+  on_ranks(2, [&](Communicator& world) {
+    const auto log = std::make_shared<CallLog>(world.rank(), 4);
+    if (world.rank() == 0) log->show_in(spans);
+    Traced traced(borrowed(world), log);
+    const Tensor values = at::ones({3}, at::kFloat);
+    traced.all_reduce(values, Reduction::kSum, {.name = "before"}).wait();
+    if (world.rank() == 0) spans->start(5);
+    const auto groups = traced.split({{.name = "pair", .groups = {{1, 0}}}});
+    Work work = traced.all_reduce(values, Reduction::kSum, {.name = "overlapped"});
+    groups[0]
+        ->exchange({world.rank() == 0 ? send_to(0, values.clone()) : receive_from(1, at::empty({3}, at::kFloat))}, {.name = "message"})
+        .wait();
+    work.wait();
+    if (world.rank() != 0) return;
+    const observe::StepTrace trace = spans->stop();
+    ASSERT_EQ(trace.calls.size(), 3u);
+    const observe::CallSpan &message = trace.calls[1], &sum = trace.calls[2];
+    EXPECT_EQ(trace.calls[0].kind, "split");
+    EXPECT_EQ(message.group, "world/pair 0");
+    EXPECT_EQ(message.sends_to, std::vector<int64_t>{1}) << "ranks of the world: its place here is 1, its peer's 0";
+    EXPECT_EQ(sum.name, "overlapped");
+    EXPECT_EQ(sum.sent, 8 + 4);
+    EXPECT_LE(sum.begin_ns, message.begin_ns);
+    for (const observe::CallSpan& call : trace.calls) {
+      EXPECT_LE(trace.begin_ns, call.begin_ns);
+      EXPECT_LE(call.begin_ns, call.started_ns);
+      EXPECT_LE(call.started_ns, call.waited_from_ns);
+      EXPECT_LE(call.waited_from_ns, call.waited_until_ns);
+      EXPECT_LE(call.begin_ns, call.end_ns);
+      EXPECT_LE(call.end_ns, call.waited_until_ns) << "the end itself, not when it was seen";
+    }
+  });
+}
+
 TEST(Traced, WhatIsNoRecordIsRefused) {
   const std::string good = to_json(RankRecords{.rank = 0, .groups = {{"world", {0}}}}).dump();
   EXPECT_NO_THROW(rank_records(good, "a.json"));

@@ -162,6 +162,7 @@ const std::vector<Row>& rows() {
       {"observe.tensorboard", "false", [](const Recipe& r) { return !r.observe.tensorboard; }, "", ""},
       {"observe.report", "false", [](const Recipe& r) { return !r.observe.report; }, "", ""},
       {"observe.compression_baseline", "false", [](const Recipe& r) { return !r.observe.compression_baseline; }, "", ""},
+      {"observe.trace_every", "10", [](const Recipe& r) { return r.observe.trace_every == 10; }, "", ""},
   };
   return all;
 }

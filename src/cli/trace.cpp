@@ -1,0 +1,94 @@
+// `longhaul trace RUN [--out FILE] [--steps A-B]`
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/terminal.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/output.h"
+#include "observe/chrome_trace.h"
+#include "observe/time_use.h"
+
+namespace longhaul::cli {
+namespace {
+
+struct TraceArguments {
+  std::string run, out, steps;
+  bool json = false;
+};
+
+nlohmann::ordered_json json_of(const std::vector<observe::TimeUse>& ranks, const std::string& out) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const observe::TimeUse& use : ranks) {
+    list.push_back({{"rank", use.rank},
+                    {"steps", use.steps},
+                    {"wall_ns", use.wall_ns},
+                    {"busy_ns", use.busy_ns},
+                    {"exposed_ns", use.exposed_ns},
+                    {"idle_ns", use.idle_ns}});
+  }
+  return {{"out", out}, {"ranks", list}};
+}
+
+void write_json(const std::vector<observe::RankTrace>& ranks, const std::filesystem::path& out) {
+  if (out.has_parent_path()) make_folders(out.parent_path());
+  File file = File::open(out, File::Mode::kCreate);
+  std::string buffer;
+  observe::write_chrome_trace(ranks, [&](std::string_view text) {
+    buffer += text;
+    if (buffer.size() < 1 << 20) return;
+    file.write(buffer);
+    buffer.clear();
+  });
+  file.write(buffer);
+  file.close();
+}
+
+// What differs between machines, in words.
+std::string clocks_of(const std::vector<observe::RankTrace>& ranks) {
+  int64_t worst_ns = 0;
+  for (const auto& rank : ranks) worst_ns = std::max(worst_ns, rank.rank.clock_error_ns);
+  if (worst_ns == 0) return "All ranks have one clock.";
+  return fmt::format("The clocks of the ranks were compared when they began; they agree to {:.0f} µs.",
+                     static_cast<double>(worst_ns) * 1e-3);
+}
+
+ExitCode run_trace(const TraceArguments& arguments) {
+  const auto ranks = observe::read_trace(arguments.run, observe::step_choice(arguments.steps));
+  observe::require_steps(ranks, arguments.run, arguments.steps);
+  const auto use = observe::time_use(ranks);
+  const std::filesystem::path out =
+      arguments.out.empty() ? std::filesystem::path(arguments.run) / "trace" / "trace.json" : std::filesystem::path(arguments.out);
+  write_json(ranks, out);
+  if (arguments.json) {
+    print_json(json_of(use, out.string()));
+    return ExitCode::kDone;
+  }
+  print(observe::time_use_table(use, colours_wanted(stdout)));
+  print(fmt::format(
+      "\nMeans of {}. Exposed: all ranks had come, and nothing hid the call. Idle: others had not come, data was waited for, or nothing\n"
+      "that is recorded went on. {}\n\n{}: open it at https://ui.perfetto.dev (it stays on your machine) or chrome://tracing\n",
+      counted(use.front().steps, "step"), clocks_of(ranks), out.string()));
+  return ExitCode::kDone;
+}
+
+}  // namespace
+
+void add_trace(Command& program) {
+  auto arguments = std::make_shared<TraceArguments>();
+  Command trace = program.add("trace", "who did what when: the recorded steps of a run, for Perfetto, and where their time went",
+                              {{"all recorded steps of a run (train … observe.trace_every=10)", "trace runs/first-run"},
+                               {"steps 20 to 40, into a file of your own", "trace runs/first-run --steps 20-40 --out trace.json"},
+                               {"the sums, for a script", "trace runs/first-run --json"}});
+  trace.option("RUN", arguments->run, "a run folder").required();
+  trace.option("--out", arguments->out, "the Chrome trace to write (default: trace/trace.json in the run folder)");
+  trace.option("--steps", arguments->steps, "a step, or the first and the last of some: 20-40 (default: all)");
+  trace.json_flag(arguments->json);
+  trace.on_run([arguments] { return run_trace(*arguments); });
+}
+
+}  // namespace longhaul::cli

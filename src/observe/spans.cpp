@@ -1,0 +1,63 @@
+#include "observe/spans.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace longhaul::observe {
+namespace {
+
+// Whose step the thread computes; null: nobody's.
+thread_local const SpanRecorder* computing = nullptr;
+
+}  // namespace
+
+std::string_view name_of(SpanKind kind) {
+  constexpr std::string_view kNames[kSpanKinds] = {"forward",   "backward",   "backward input", "backward weight",
+                                                   "gradients", "norm",       "optimizer",      "values",
+                                                   "numbers",   "evaluation", "data",           "checkpoint copy"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+bool SpanRecorder::computes_here() const { return computing == this; }
+
+void SpanRecorder::start(int64_t step) {
+  const std::lock_guard lock(mutex_);
+  LONGHAUL_ASSERT(!on(), "step {} is still recorded", trace_.step);
+  trace_ = {.step = step, .begin_ns = monotonic_ns()};
+  computing = this;
+  on_.store(true, std::memory_order_relaxed);
+}
+
+StepTrace SpanRecorder::stop() {
+  const std::lock_guard lock(mutex_);
+  LONGHAUL_ASSERT(on() && computing == this, "no step is recorded by this thread");
+  on_.store(false, std::memory_order_relaxed);
+  computing = nullptr;
+  trace_.end_ns = monotonic_ns();
+  return std::exchange(trace_, {});
+}
+
+void SpanRecorder::add(const Span& span) {
+  const std::lock_guard lock(mutex_);
+  if (!on()) return;
+  if (trace_.spans.size() < most_)
+    trace_.spans.push_back(span);
+  else
+    ++trace_.dropped;
+}
+
+void SpanRecorder::add(CallSpan call) {
+  const std::lock_guard lock(mutex_);
+  if (!on()) return;
+  // One that the step before has started, or another thread: what lies in this step.
+  call.begin_ns = std::max(call.begin_ns, trace_.begin_ns);
+  call.end_ns = std::max(call.end_ns, call.begin_ns);
+  if (trace_.calls.size() < most_)
+    trace_.calls.push_back(std::move(call));
+  else
+    ++trace_.dropped;
+}
+
+}  // namespace longhaul::observe

@@ -1,0 +1,94 @@
+// What a rank did when: recorded while a step is, and not else.
+#include "observe/spans.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace longhaul::observe {
+namespace {
+
+TEST(Spans, NothingIsKeptWhenNobodyAsks) {
+  SpanRecorder recorder;
+  { const SpanScope scope(recorder, SpanKind::kForward, 0, 3); }
+  recorder.add(CallSpan{.group = "world", .begin_ns = 1, .end_ns = 2});
+  recorder.start(7);
+  EXPECT_TRUE(recorder.on());
+  const StepTrace trace = recorder.stop();
+  EXPECT_EQ(trace.step, 7);
+  EXPECT_TRUE(trace.spans.empty());
+  EXPECT_TRUE(trace.calls.empty());
+  EXPECT_FALSE(recorder.on());
+}
+
+TEST(Spans, ScopesLieInTheirStepAndInEachOther) {
+  SpanRecorder recorder;
+  recorder.start(1);
+  {
+    const SpanScope outer(recorder, SpanKind::kBackward, 1, 2);
+    const SpanScope inner(recorder, SpanKind::kData);
+  }
+  const StepTrace trace = recorder.stop();
+  ASSERT_EQ(trace.spans.size(), 2u);
+  const Span &inner = trace.spans[0], &outer = trace.spans[1];
+  EXPECT_EQ(inner.kind, SpanKind::kData);
+  EXPECT_EQ(outer.kind, SpanKind::kBackward);
+  EXPECT_EQ(outer.chunk, 1);
+  EXPECT_EQ(outer.micro_batch, 2);
+  EXPECT_LE(trace.begin_ns, outer.begin_ns);
+  EXPECT_LE(outer.begin_ns, inner.begin_ns);
+  EXPECT_LE(inner.begin_ns, inner.end_ns);
+  EXPECT_LE(inner.end_ns, outer.end_ns);
+  EXPECT_LE(outer.end_ns, trace.end_ns);
+}
+
+TEST(Spans, AScopeThatTheStepDoesNotHoldWholeIsLeftOut) {
+  SpanRecorder recorder;
+  {
+    const SpanScope before(recorder, SpanKind::kForward);
+    recorder.start(1);
+  }
+  {
+    const SpanScope behind(recorder, SpanKind::kBackward);
+    EXPECT_TRUE(recorder.stop().spans.empty());
+  }
+  recorder.start(2);
+  EXPECT_TRUE(recorder.stop().spans.empty());
+}
+
+TEST(Spans, ACallThatBeganBeforeIsCutWhereTheStepBegins) {
+  SpanRecorder recorder;
+  recorder.start(1);
+  recorder.add(CallSpan{.group = "world", .begin_ns = 1, .end_ns = monotonic_ns()});
+  const StepTrace trace = recorder.stop();
+  ASSERT_EQ(trace.calls.size(), 1u);
+  EXPECT_EQ(trace.calls[0].begin_ns, trace.begin_ns);
+}
+
+TEST(Spans, ThereIsAnEndToWhatIsKept) {
+  SpanRecorder recorder(2);
+  recorder.start(1);
+  for (int i = 0; i < 5; ++i) const SpanScope scope(recorder, SpanKind::kForward, 0, i);
+  recorder.add(CallSpan{.group = "world"});
+  const StepTrace trace = recorder.stop();
+  EXPECT_EQ(trace.spans.size(), 2u);
+  EXPECT_EQ(trace.spans[1].micro_batch, 1) << "the first are kept";
+  EXPECT_EQ(trace.calls.size(), 1u);
+  EXPECT_EQ(trace.dropped, 3);
+}
+
+TEST(Spans, ThreadsAreKnown) {
+  SpanRecorder mine, other;
+  mine.start(1);
+  EXPECT_TRUE(mine.computes_here());
+  EXPECT_FALSE(other.computes_here());
+  std::thread([&] {
+    EXPECT_FALSE(mine.computes_here());
+    const SpanScope scope(mine, SpanKind::kCheckpoint);
+  }).join();
+  EXPECT_EQ(mine.stop().spans.size(), 1u);
+  EXPECT_FALSE(mine.computes_here());
+}
+
+}  // namespace
+}  // namespace longhaul::observe
