@@ -14,6 +14,7 @@ struct Arrangement {
   recipe::PipelineOptions pipeline{};
   int64_t zero = 0;  // parallel.zero
   recipe::ExpertOptions experts{};
+  int64_t tensor_chunks = 1;  // parallel.tp_chunks
 };
 Arrangement arrangement_of(const recipe::ParallelOptions& options, int64_t world);
 
