@@ -177,10 +177,10 @@ void add_pipeline(const OverlapSizes& sizes, std::vector<OverlapRow>& rows) {
            {.schedule = recipe::PipelineSchedule::k1F1B}, {.schedule = recipe::PipelineSchedule::kInterleaved, .chunks = 2}}) {
     const auto name = names_of(pipeline.schedule)[static_cast<size_t>(pipeline.schedule)];
     const layout::Schedule schedule = layout::make_schedule(layout::Pipeline(kTraceRanks, pipeline), kMicroBatches);
-    const double units = layout::simulate(schedule).makespan;  // a forward pass is 1
+    const double units = layout::simulate(schedule).makespan;  // a forward pass of all the layers of a rank is 1
     const TracedStep alone = pipeline_step(sizes, pipeline, 0, kMicroBatches);
     const double pass = alone.wall_s / units;
-    for (const double delay : {0.0, 0.5, 1.0, 2.0, 4.0}) {
+    for (const double delay : {0.0, 0.25, 0.5, 1.0, 2.0}) {
       OverlapRow row{.section = "pipeline",
                      .setting = fmt::format("{}, a delay of {} forward passes", name, delay),
                      .compute_s = alone.wall_s,

@@ -3,7 +3,8 @@
 //
 //   data parallel     copies in shares (ZeRO 1), v model chunks: of 2 v collectives the last sum is exposed, 1/(2v) of them, where the first values are
 //                     gathered while a batch is made ready; 2/(2v) where that comes first (MegaScale, arXiv 2402.15627 §3.1)
-//   pipeline          delays of messages beside the passes; by the simulator of the same lists (layout/schedule_check.h)
+//   pipeline          delays of messages beside the passes; by the simulator of the same lists (layout/schedule_check.h). Interleaved: only filling
+//                     and draining grow until a delay exceeds a chunk's forward pass; 1F1B has no pass to spare and grows with every micro-batch
 //   tensor parallel   a channel mixer in N parts: the longer of computing and communication, and 1/N of the shorter (§3.3)
 //
 // All figures are of rank 0's fastest repetition, from a trace of its calls: it is idle where it awaits one, busy between.
