@@ -13,6 +13,7 @@
 #include "bench/decode.h"
 #include "bench/elastic.h"
 #include "bench/file_comparison.h"
+#include "bench/overlap.h"
 #include "bench/register.h"
 #include "bench/startup.h"
 #include "bench/train.h"
@@ -278,6 +279,33 @@ void add_bench_elastic(Command& group) {
   });
 }
 
+void add_bench_overlap(Command& group) {
+  struct Options {
+    bench::OverlapSizes sizes;
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  Command overlap = group.add(
+      "overlap", "what of communication is hidden behind computing, over a link that is delayed (exit 1: a trace does not add up)",
+      {{"the table", "bench overlap"},
+       {"larger products, so that a busy machine disturbs less", "bench overlap --tokens 1024 --repetitions 9"},
+       {"for a script", "bench overlap --json"}});
+  overlap.option("--tokens", options->sizes.tokens, "of a micro-batch").at_least(16).default_shown();
+  overlap.option("--hidden", options->sizes.hidden, "channels; a multiple of 8").at_least(32).default_shown();
+  overlap.option("--repetitions", options->sizes.repetitions, "of which the fastest counts").at_least(1).default_shown();
+  overlap.json_flag(options->json, "print one JSON object a line");
+  overlap.on_run([options] {
+    const std::vector<bench::OverlapRow> rows = bench::measure_overlap(options->sizes);
+    if (options->json) {
+      for (const bench::OverlapRow& row : rows) print_json(bench::to_json(row));
+    } else {
+      print(bench::table_of(rows).text(colours_wanted(stdout)));
+    }
+    return std::ranges::all_of(rows, [](const bench::OverlapRow& row) { return row.step.adds_up; }) ? ExitCode::kDone
+                                                                                                    : ExitCode::kCheckFailed;
+  });
+}
+
 }  // namespace
 
 void add_bench(Command& program) {
@@ -299,6 +327,7 @@ void add_bench(Command& program) {
   add_bench_communication(bench);
   add_bench_startup(bench);
   add_bench_elastic(bench);
+  add_bench_overlap(bench);
   add_compare_machines(bench);
 }
 

@@ -149,8 +149,10 @@ std::vector<ParameterSpec> Builder::build() {
     norm(layer + "mixer_norm", config_.hidden);
     if (norm_bias) bias(layer + "mixer_norm", config_.hidden, {});
     mixer(layer, recipe::entry_of(config_.mixer(layer_)).tensors(config_));
-    norm(layer + "channel_norm", config_.hidden);
-    if (norm_bias) bias(layer + "channel_norm", config_.hidden, {});
+    if (config_.wiring != recipe::Wiring::kParallel) {
+      norm(layer + "channel_norm", config_.hidden);
+      if (norm_bias) bias(layer + "channel_norm", config_.hidden, {});
+    }
     mixer(layer, recipe::entry_of(config_.channel_mixer()).tensors(config_));
   }
   layer_ = -1;

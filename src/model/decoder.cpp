@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "base/error.h"
 #include "kernels/cheap_tensors.h"
 #include "kernels/embedding/op.h"
@@ -19,7 +21,7 @@ namespace longhaul::model {
 struct Decoder::Layer {
   Norm mixer_norm;
   std::unique_ptr<SequenceMixer> mixer;
-  Norm channel_norm;
+  std::optional<Norm> channel_norm;  // none: the channel mixer reads what the sequence mixer reads
   std::unique_ptr<ChannelMixer> channel;
 };
 
@@ -60,7 +62,10 @@ Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Dev
     for (int64_t l = own.begin; l < own.end(); ++l) {
       Norm mixer_norm(parameters_, fmt::format("layers.{}.mixer_norm", l), config.norm, config.norm_eps, config.bias);
       auto mixer = make_mixer(config, l, parameters_);
-      Norm channel_norm(parameters_, fmt::format("layers.{}.channel_norm", l), config.norm, config.norm_eps, config.bias);
+      std::optional<Norm> channel_norm;
+      if (config.wiring != recipe::Wiring::kParallel) {
+        channel_norm.emplace(parameters_, fmt::format("layers.{}.channel_norm", l), config.norm, config.norm_eps, config.bias);
+      }
       stage.layers.push_back({mixer_norm, std::move(mixer), channel_norm, make_channel_mixer(config, l, parameters_)});
     }
   }
@@ -113,9 +118,16 @@ void Decoder::run_layer(Context& context, Layer& layer, Stream& stream, const la
 
 void Decoder::run_blocks(Context& context, Layer& layer, const Tensor& h, Stream& stream, const layout::SequenceView& view,
                          const MixerRows* state) const {
+  if (!layer.channel_norm) {
+    BlockInput input{h};
+    const Summand mixed = layer.mixer->summand(context, input, view, state);
+    stream.branch_td = context.ops.summed(input, {mixed, layer.channel->summand(context, input, view)}, view);
+    stream.writer = &layer.channel->name();
+    return;
+  }
   stream.branch_td = layer.mixer->forward(context, h, view, state);
   stream.writer = &layer.mixer->name();
-  const Tensor g = read(context, layer.channel_norm, stream);
+  const Tensor g = read(context, *layer.channel_norm, stream);
   stream.branch_td = layer.channel->forward(context, g, view);
   stream.writer = &layer.channel->name();
 }

@@ -1,8 +1,9 @@
 // Decoder: a language model from its configuration: embedding, layers of (sequence mixer, channel mixer) in pre-norm or post-norm
-// (DeepNorm) wiring, final norm, head. A model family is a preset and a name map, never another decoder.
+// (DeepNorm) or parallel wiring, final norm, head. A model family is a preset and a name map, never another decoder.
 //
 //   pre:   x ← x + Mixer(Norm(x));            x ← x + Channel(Norm(x))
 //   post:  h = Norm(x); x ← αh + β Mixer(h);  g = Norm(x); x ← αg + β Channel(g)          (minimax-01.md §2.1)
+//   parallel:  h = Norm(x); x ← x + Mixer(h) + Channel(h), gathered and summed over tensor ranks once (megascale.md §2.1, §3.3)
 #pragma once
 
 #include <memory>

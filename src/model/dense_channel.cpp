@@ -18,10 +18,11 @@ DenseChannel::DenseChannel(const recipe::ModelConfig& config, int64_t layer, Par
       up_(parameters, name(), kind_ == recipe::Channel::kSwiglu ? "gate_up" : "up", up_names(kind_), config.bias),
       down_(parameters, name(), "down", {"down"}, config.bias) {}
 
-Tensor DenseChannel::forward(Context& context, const Tensor& hidden, const layout::SequenceView& view) {
+Summand DenseChannel::summand(Context& context, BlockInput&, const layout::SequenceView&) {
   const auto activation = kind_ == recipe::Channel::kSwiglu ? kernels::Activation::kSwiglu : kernels::Activation::kGelu;
-  const Tensor x = context.ops.gather_tokens(hidden, view);
-  return down_.finish_sum(context, kernels::feed_forward(x, activation, up_.weights(), down_.summed_weights(context)), view);
+  return down_.summand(context, [activation, up = up_.weights()](const Tensor& rows, const kernels::LinearWeights& down) {
+    return kernels::feed_forward(rows, activation, up, down);
+  });
 }
 
 }  // namespace longhaul::model

@@ -10,7 +10,7 @@ namespace longhaul::model {
 class DenseChannel final : public ChannelMixer {
  public:
   DenseChannel(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters);
-  Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceView& view) override;
+  Summand summand(Context& context, BlockInput& input, const layout::SequenceView& view) override;
 
  private:
   recipe::Channel kind_;

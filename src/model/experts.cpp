@@ -51,7 +51,8 @@ ExpertChoices Experts::choices_of(Context& context, const kernels::Routing& rout
   return choices;
 }
 
-Tensor Experts::forward(Context& context, const Tensor& hidden, const layout::SequenceView& view) {
+Summand Experts::summand(Context& context, BlockInput& input, const layout::SequenceView& view) {
+  const Tensor& hidden = input.own_td;
   const kernels::Routing routing = routing_of(hidden, view);
   const auto product = [&](const Tensor& rows, const std::vector<int64_t>& per_expert, const std::shared_ptr<kernels::Postponed>& later) {
     const auto weights = [&](Parameter& parameter) {
@@ -60,7 +61,7 @@ Tensor Experts::forward(Context& context, const Tensor& hidden, const layout::Se
     return kernels::grouped_feed_forward(rows, per_expert, kernels::Activation::kSwiglu, weights(*gate_up_), weights(*down_));
   };
   const Tensor output = context.ops.experts(hidden, choices_of(context, routing, view), product);
-  return context.training ? with_losses(context, output, routing) : output;
+  return {.own_td = context.training ? with_losses(context, output, routing) : output};
 }
 
 Tensor Experts::with_losses(Context& context, const Tensor& output, const kernels::Routing& routing) const {

@@ -21,7 +21,7 @@ namespace longhaul::model {
 class Experts final : public ChannelMixer {
  public:
   Experts(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters);
-  Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceView& view) override;
+  Summand summand(Context& context, BlockInput& input, const layout::SequenceView& view) override;
 
  private:
   kernels::Routing routing_of(const Tensor& hidden_td, const layout::SequenceView& view) const;

@@ -36,10 +36,11 @@ Tensor Hgrn2::lower_bound_hk() const {
   return bound_c.sub(bound_c.detach().sub(kBelowOne).clamp_min(0)).view({-1, keys_});
 }
 
-Tensor Hgrn2::forward(Context& context, const Tensor& hidden, const layout::SequenceView& view, const MixerRows* state) {
-  const Tensor x = context.ops.gather_tokens(hidden, view);
-  const int64_t tokens = x.size(0), heads = norm_.value.size(0) / values_;
-  const auto parts = queries_gates_values_.forward(x).split_with_sizes({heads * keys_, heads * keys_, heads * values_}, 1);
+Summand Hgrn2::summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) {
+  const auto product = [&](const Tensor& rows) { return std::vector<Tensor>{queries_gates_values_.forward(rows)}; };
+  const Tensor made = context.ops.of_gathered(input, product, view)[0];
+  const int64_t tokens = made.size(0), heads = norm_.value.size(0) / values_;
+  const auto parts = made.split_with_sizes({heads * keys_, heads * keys_, heads * values_}, 1);
   // Decoding: LibTorch's silu rounds an element by where its threads cut all rows, so a sequence would depend on those beside it.
   const Tensor q_thk = state == nullptr ? at::silu(parts[0]).view({tokens, heads, keys_})
                                         : kernels::silu_heads(parts[0].contiguous(), heads, 0, keys_).q_thd;
@@ -47,7 +48,7 @@ Tensor Hgrn2::forward(Context& context, const Tensor& hidden, const layout::Sequ
       q_thk, Tensor(), parts[2].view({tokens, heads, values_}), parts[1].view({tokens, heads, keys_}), recurrence_of(state), view,
       {.tied_keys = true, .gate = {.kind = kernels::RecurrenceGate::Kind::kLowerBounded, .lower_bound_hk = lower_bound_hk()}});
   const Tensor y = context.ops.rms_norm(o.reshape({tokens, heads * values_}), Tensor(), norm_.use(), eps_);
-  return output_.forward_summed(context, y, view);
+  return output_.summand(context, y);
 }
 
 }  // namespace longhaul::model

@@ -19,7 +19,7 @@ namespace longhaul::model {
 class Hgrn2 final : public SequenceMixer {
  public:
   Hgrn2(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters);
-  Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceView& view, const MixerRows* state) override;
+  Summand summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) override;
 
  private:
   Tensor lower_bound_hk() const;  // γ of this layer

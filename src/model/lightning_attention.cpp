@@ -51,13 +51,13 @@ LightningAttention::LightningAttention(const recipe::ModelConfig& config, int64_
   log_decay_h_ = at::tensor(slopes, at::kDouble).to(parameters.wide_options());
 }
 
-Tensor LightningAttention::forward(Context& context, const Tensor& hidden, const layout::SequenceView& view, const MixerRows* state) {
-  const Tensor x = context.ops.gather_tokens(hidden, view);
-  const kernels::Heads heads = kernels::silu_heads(qkv_.forward(x), heads_, heads_, head_dim_);
+Summand LightningAttention::summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) {
+  const auto products = [&](const Tensor& rows) { return std::vector<Tensor>{qkv_.forward(rows), gate_.forward(rows)}; };
+  const std::vector<Tensor> made = context.ops.of_gathered(input, products, view);
+  const kernels::Heads heads = kernels::silu_heads(made[0], heads_, heads_, head_dim_);
   const Tensor o_thd = context.ops.linear_recurrence(heads.q_thd, heads.k_thd, heads.v_thd, log_decay_h_, recurrence_of(state), view, {});
-  const Tensor o = o_thd.reshape({x.size(0), heads_ * head_dim_});
-  const Tensor y = context.ops.rms_norm(o, gate_.forward(x), norm_.use(), eps_);
-  return output_.forward_summed(context, y, view);
+  const Tensor o = o_thd.reshape({o_thd.size(0), heads_ * head_dim_});
+  return output_.summand(context, context.ops.rms_norm(o, made[1], norm_.use(), eps_));
 }
 
 }  // namespace longhaul::model

@@ -21,7 +21,7 @@ std::vector<double> lightning_slopes(int64_t heads, int64_t layer, int64_t layer
 class LightningAttention final : public SequenceMixer {
  public:
   LightningAttention(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters);
-  Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceView& view, const MixerRows* state) override;
+  Summand summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) override;
 
  private:
   int64_t head_dim_;

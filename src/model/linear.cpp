@@ -20,26 +20,28 @@ kernels::LinearWeights Linear::weights() const {
           .kept = weight_->kept()};
 }
 
-kernels::LinearWeights Linear::summed_weights(Context& context) const {
-  kernels::LinearWeights own = weights();
-  if (context.ops.tensor_ranks() > 1) own.bias = Tensor(), own.sinks.bias = {};
-  return own;
-}
-
-Tensor Linear::finish_sum(Context& context, const Tensor& product, const layout::SequenceView& view) const {
-  if (context.ops.tensor_ranks() == 1) return product;
-  const Tensor sum = context.ops.sum_to_own_tokens(product, view);
-  return bias_ != nullptr ? sum + bias_->use() : sum;
-}
-
 Tensor Linear::forward(const Tensor& x) const {
   const kernels::LinearWeights own = weights();
   return kernels::linear(x, own.weight, own.bias, own.sinks, own.kept);
 }
 
-Tensor Linear::forward_summed(Context& context, const Tensor& x, const layout::SequenceView& view) const {
-  const kernels::LinearWeights own = summed_weights(context);
-  return finish_sum(context, kernels::linear(x, own.weight, own.bias, own.sinks, own.kept), view);
+Summand Linear::summand(const Context& context, const Tensor& x) const {
+  Summand sum = summand(context, [](const Tensor& rows, const kernels::LinearWeights& own) {
+    return kernels::linear(rows, own.weight, own.bias, own.sinks, own.kept);
+  });
+  sum.x_ti = x;
+  return sum;
+}
+
+Summand Linear::summand(const Context& context, const std::function<Tensor(const Tensor&, const kernels::LinearWeights&)>& product) const {
+  kernels::LinearWeights own = weights();
+  Summand sum;
+  if (context.ops.tensor_ranks() > 1) {
+    own.bias = Tensor(), own.sinks.bias = {};
+    if (bias_ != nullptr) sum.bias_d = bias_->use();
+  }
+  sum.product = [product, own](const Tensor& rows) { return product(rows, own); };
+  return sum;
 }
 
 }  // namespace longhaul::model

@@ -17,13 +17,12 @@ class Linear {
   Linear(ParameterSet& parameters, const std::string& prefix, const std::string& storage, const std::vector<std::string>& outputs,
          bool bias);
   Tensor forward(const Tensor& x_ti) const;  // [tokens, in] → [tokens, Σ out of this rank]
-  // Where the tensor ranks have a share of `in` each: the sum of their products, for this rank's own tokens; the bias is added once.
-  Tensor forward_summed(Context& context, const Tensor& x_ti, const layout::SequenceView& view) const;
-
-  kernels::LinearWeights weights() const;  // for an operator that has the product inside
-  // The same, and what makes of that operator's result what forward_summed gives.
-  kernels::LinearWeights summed_weights(Context& context) const;
-  Tensor finish_sum(Context& context, const Tensor& product_to, const layout::SequenceView& view) const;
+  kernels::LinearWeights weights() const;    // for an operator that has the product inside
+  // Where the tensor ranks have a share of `in` each, what they have to sum: products without the bias, which is added once.
+  Summand summand(const Context& context, const Tensor& x_ti) const;
+  // The same with an operator that has the product inside, of the block's input.
+  Summand summand(const Context& context,
+                  const std::function<Tensor(const Tensor& rows_td, const kernels::LinearWeights& own)>& product) const;
 
   // What this rank holds of output i.
   int64_t rows(size_t output) const { return weight_->parts[output].held.length[0]; }

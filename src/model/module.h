@@ -1,6 +1,7 @@
 // Module: a named part of a model. The two kinds a decoder layer is made of are interfaces: a SequenceMixer moves information between
 // tokens, a ChannelMixer works on each token alone. All map [own tokens, hidden] → [own tokens, hidden] (SequenceView: in one process all
-// tokens are its own); a batch is a packing.
+// tokens are its own); a batch is a packing. Several that read the same input may share what the tensor ranks gather and sum: so each makes a
+// summand, and summed() over all of them is their result.
 #pragma once
 
 #include <string>
@@ -28,13 +29,21 @@ class SequenceMixer : public Module {
  public:
   using Module::Module;
   // state: null when training; else read and advanced: each document of the layout continues a row of it.
-  virtual Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceView& view, const MixerRows* state) = 0;
+  virtual Summand summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) = 0;
+  Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceView& view, const MixerRows* state) {
+    BlockInput input{hidden_td};
+    return context.ops.summed(input, {summand(context, input, view, state)}, view);
+  }
 };
 
 class ChannelMixer : public Module {
  public:
   using Module::Module;
-  virtual Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceView& view) = 0;
+  virtual Summand summand(Context& context, BlockInput& input, const layout::SequenceView& view) = 0;
+  Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceView& view) {
+    BlockInput input{hidden_td};
+    return context.ops.summed(input, {summand(context, input, view)}, view);
+  }
 };
 
 }  // namespace longhaul::model

@@ -10,6 +10,16 @@
 
 namespace longhaul::model {
 
+Tensor LocalOps::summed(BlockInput& input, const std::vector<Summand>& summands, const layout::SequenceView&) {
+  Tensor sum;
+  for (const Summand& each : summands) {
+    const Tensor made = each.own_td.defined() ? each.own_td : each.product(each.x_ti.defined() ? each.x_ti : input.own_td);
+    sum = sum.defined() ? sum + made : made;
+    if (each.bias_d.defined()) sum = sum + each.bias_d;
+  }
+  return sum;
+}
+
 Tensor LocalOps::linear_recurrence(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay,
                                    const kernels::RecurrenceStates& states, const layout::SequenceView& view,
                                    const kernels::LinearRecurrenceOptions& options) {

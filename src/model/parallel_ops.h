@@ -36,6 +36,27 @@ struct ExpertChoices {
 using ExpertProduct = std::function<Tensor(const Tensor& rows_rd, const std::vector<int64_t>& rows_per_expert,
                                            const std::shared_ptr<kernels::Postponed>& later)>;
 
+// What a block reads: normed hidden states of this rank's own tokens, and, once a product asks for them, those of its tensor ranks together:
+// gathered once, however many ask.
+struct BlockInput {
+  Tensor own_td;
+  struct Part {  // of the gathered tokens; its rows are some of every rank's. ParallelOps makes parts and knows which rows they are.
+    std::function<Tensor()> arrived;
+    Tensor rows_td;
+  };
+  std::vector<Part> parts{};
+};
+// Matrices each row of which depends on its own row alone of what is given, so that they may be made of some rows before others are there.
+using RowFunction = std::function<std::vector<Tensor>(const Tensor& rows_td)>;
+// What a block gives to the residual stream. Where tensor ranks share its last matrix it is the sum of their products, of x or of the gathered
+// tokens of the block's input, plus a bias that is added once; or it is there already.
+struct Summand {
+  std::function<Tensor(const Tensor& rows_ti)> product{};
+  Tensor x_ti{};  // undefined: the block's input
+  Tensor bias_d{};
+  Tensor own_td{};  // instead of all these
+};
+
 // A matrix [vocabulary, hidden] of which this rank has the rows from `first_row` on.
 struct VocabularyShare {
   kernels::LinearWeights weights;
@@ -47,10 +68,10 @@ class ParallelOps {
   virtual ~ParallelOps() = default;
 
   virtual int64_t tensor_ranks() const = 0;
-  // [own tokens, …] → [tokens, …] of the tensor ranks together; the gradients of what they made of it are summed.
-  virtual Tensor gather_tokens(const Tensor& own_td, const layout::SequenceView& view) = 0;
-  // The conjugate: Σ over the tensor ranks of [tokens, …], of which this rank keeps its own.
-  virtual Tensor sum_to_own_tokens(const Tensor& partial_td, const layout::SequenceView& view) = 0;
+  // What `products` makes of the tokens of the tensor ranks together, [tokens, …] each; gradients of these tokens are summed.
+  virtual std::vector<Tensor> of_gathered(BlockInput& input, const RowFunction& products, const layout::SequenceView& view) = 0;
+  // The sum of all summands and, of each that is a product, over the tensor ranks: [own tokens, hidden].
+  virtual Tensor summed(BlockInput& input, const std::vector<Summand>& summands, const layout::SequenceView& view) = 0;
 
   // → o [tokens, heads, channels]. `states`: of the sequences that a decoding pass continues, which it changes; undefined: all begin at 0.
   virtual Tensor linear_recurrence(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const Tensor& log_decay,
@@ -81,8 +102,10 @@ class ParallelOps {
 class LocalOps final : public ParallelOps {
  public:
   int64_t tensor_ranks() const override { return 1; }
-  Tensor gather_tokens(const Tensor& own_td, const layout::SequenceView&) override { return own_td; }
-  Tensor sum_to_own_tokens(const Tensor& partial_td, const layout::SequenceView&) override { return partial_td; }
+  std::vector<Tensor> of_gathered(BlockInput& input, const RowFunction& products, const layout::SequenceView&) override {
+    return products(input.own_td);
+  }
+  Tensor summed(BlockInput& input, const std::vector<Summand>& summands, const layout::SequenceView& view) override;
   Tensor linear_recurrence(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const Tensor& log_decay,
                            const kernels::RecurrenceStates& states, const layout::SequenceView& view,
                            const kernels::LinearRecurrenceOptions& options) override;

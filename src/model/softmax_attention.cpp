@@ -19,13 +19,14 @@ SoftmaxAttention::SoftmaxAttention(const recipe::ModelConfig& config, int64_t la
       heads_(qkv_.rows(0) / head_dim_),
       kv_heads_(qkv_.rows(1) / head_dim_) {}
 
-Tensor SoftmaxAttention::forward(Context& context, const Tensor& hidden, const layout::SequenceView& view, const MixerRows* state) {
-  const Tensor x = context.ops.gather_tokens(hidden, view);
+Summand SoftmaxAttention::summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) {
+  const auto product = [&](const Tensor& rows) { return std::vector<Tensor>{qkv_.forward(rows)}; };
+  const Tensor qkv = context.ops.of_gathered(input, product, view)[0];
   kernels::RotaryTable table;
   if (rotary_dim_ > 0) {
-    table = context.rotary->table(view.positions_of_axis(0), rotary_dim_, rotary_base_, context.precision.reduce, hidden.device());
+    table = context.rotary->table(view.positions_of_axis(0), rotary_dim_, rotary_base_, context.precision.reduce, qkv.device());
   }
-  const auto [q, k, v] = kernels::split_heads(qkv_.forward(x), heads_, kv_heads_, head_dim_, table);
+  const auto [q, k, v] = kernels::split_heads(qkv, heads_, kv_heads_, head_dim_, table);
   const kernels::AttentionOptions options{.scale = 1.0 / std::sqrt(static_cast<double>(head_dim_))};
   Tensor o;
   if (state != nullptr) {
@@ -35,7 +36,7 @@ Tensor SoftmaxAttention::forward(Context& context, const Tensor& hidden, const l
   } else {
     o = context.ops.attention(q, k, v, view, options);
   }
-  return output_.forward_summed(context, o.reshape({x.size(0), heads_ * head_dim_}), view);
+  return output_.summand(context, o.reshape({o.size(0), heads_ * head_dim_}));
 }
 
 }  // namespace longhaul::model

@@ -11,7 +11,7 @@ namespace longhaul::model {
 class SoftmaxAttention final : public SequenceMixer {
  public:
   SoftmaxAttention(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters);
-  Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceView& view, const MixerRows* state) override;
+  Summand summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) override;
 
  private:
   int64_t head_dim_, rotary_dim_;

@@ -31,7 +31,8 @@ Arrangement arrangement_of(const recipe::ParallelOptions& options, int64_t world
           .context = options.context,
           .pipeline = options.pipeline,
           .zero = options.zero,
-          .experts = options.experts};
+          .experts = options.experts,
+          .tensor_chunks = options.tp_chunks};
 }
 
 void require_possible(const recipe::ModelConfig& model, const Arrangement& arrangement) {

@@ -14,7 +14,8 @@ struct Arrangement {
   recipe::PipelineOptions pipeline{};
   int64_t zero = 0;  // parallel.zero
   recipe::ExpertOptions experts{};
-  bool elastic = false;  // train.elastic
+  bool elastic = false;       // train.elastic
+  int64_t tensor_chunks = 1;  // parallel.tp_chunks
 };
 Arrangement arrangement_of(const recipe::ParallelOptions& options, int64_t world);
 

@@ -7,6 +7,7 @@
 #include "parallel/context_attention.h"
 #include "parallel/context_recurrence.h"
 #include "parallel/expert_dispatch.h"
+#include "parallel/tensor_parts.h"
 #include "parallel/vocabulary.h"
 #include "tensor/to_tensor.h"
 
@@ -15,12 +16,14 @@ namespace longhaul::parallel {
 using layout::Axis;
 using layout::SequenceView;
 
-Tensor MeshOps::gather_tokens(const Tensor& own, const SequenceView& view) {
-  return tensor_ranks() == 1 ? own : gather_rows(tensor_group(), own, view.tensor_lengths(), "tokens of the tensor ranks");
+std::vector<Tensor> MeshOps::of_gathered(model::BlockInput& input, const model::RowFunction& products, const SequenceView& view) {
+  if (tensor_ranks() == 1) return local_.of_gathered(input, products, view);
+  return TensorParts(tensor_group(), view.tensor_lengths(), tensor_chunks_).of_gathered(input, products);
 }
 
-Tensor MeshOps::sum_to_own_tokens(const Tensor& partial, const SequenceView& view) {
-  return tensor_ranks() == 1 ? partial : sum_scatter_rows(tensor_group(), partial, view.tensor_lengths(), "products of the tensor ranks");
+Tensor MeshOps::summed(model::BlockInput& input, const std::vector<model::Summand>& summands, const SequenceView& view) {
+  if (tensor_ranks() == 1) return local_.summed(input, summands, view);
+  return TensorParts(tensor_group(), view.tensor_lengths(), tensor_chunks_).summed(input, summands);
 }
 
 Tensor MeshOps::linear_recurrence(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay,
@@ -54,7 +57,8 @@ Tensor MeshOps::embed(const Tensor& ids, const model::VocabularyShare& table, co
                       const SequenceView& view) {
   if (tensor_ranks() == 1) return local_.embed(ids, table, positions, view);
   const kernels::EmbeddingTable rows{table.weights.weight, table.weights.sinks.weight};
-  const Tensor own = sum_to_own_tokens(kernels::embedding_of_share(ids, rows, table.first_row), view);
+  const Tensor partial = kernels::embedding_of_share(ids, rows, table.first_row);
+  const Tensor own = sum_scatter_rows(tensor_group(), partial, view.tensor_lengths(), kTensorProducts);
   if (positions == nullptr) return own;
   const auto of_own = view.positions_of_axis(0).subspan(static_cast<size_t>(view.own.begin), static_cast<size_t>(view.own.length));
   return own + kernels::embedding(to_tensor(of_own, ids.device()), *positions);
@@ -63,7 +67,8 @@ Tensor MeshOps::embed(const Tensor& ids, const model::VocabularyShare& table, co
 Tensor MeshOps::loss(const Tensor& hidden, const model::VocabularyShare& head, const Tensor& labels, const SequenceView& view) {
   if (tensor_ranks() == 1) return local_.loss(hidden, head, labels, view);
   LONGHAUL_ASSERT(labels.size(0) == view.tokens(), "{} labels, a view of {}", labels.size(0), view.tokens());
-  return vocabulary_loss(tensor_group(), gather_tokens(hidden, view), head, labels);
+  const Tensor all = gather_rows(tensor_group(), hidden, view.tensor_lengths(), kTensorTokens);
+  return vocabulary_loss(tensor_group(), all, head, labels);
 }
 
 Tensor MeshOps::experts(const Tensor& hidden, const model::ExpertChoices& choices, const model::ExpertProduct& product) {

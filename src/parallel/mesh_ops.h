@@ -1,7 +1,7 @@
-// MeshOps: what a model asks of other ranks, on a mesh; exact under every layout (`longhaul prove`). tp is plain: what a rank lacks is
-// gathered before it computes, and nothing overlaps.
+// MeshOps: what a model asks of other ranks, on a mesh; exact under every layout (`longhaul prove`).
 //
-//   tp   own tokens are gathered before a mixer's first product and summed, cut, behind its last one; vocabulary rows of embedding and head
+//   tp   own tokens are gathered before a mixer's first product and summed, cut, behind its last one, in parts (tensor_parts.h); vocabulary rows
+//        of embedding and head
 //   cp   attention and the recurrence by the methods of context_attention.h and context_recurrence.h
 //   ep, etp   tokens go to the ranks that have their experts and come back (expert_dispatch.h)
 #pragma once
@@ -14,12 +14,12 @@ namespace longhaul::parallel {
 
 class MeshOps final : public model::ParallelOps {
  public:
-  MeshOps(const MeshGroups& groups, const recipe::ContextOptions& context, const recipe::ExpertOptions& experts)
-      : groups_(groups), context_(context), experts_(experts) {}
+  MeshOps(const MeshGroups& groups, const recipe::ContextOptions& context, const recipe::ExpertOptions& experts, int64_t tensor_chunks = 1)
+      : groups_(groups), context_(context), experts_(experts), tensor_chunks_(tensor_chunks) {}
 
   int64_t tensor_ranks() const override { return groups_.size(layout::Axis::kTp); }
-  Tensor gather_tokens(const Tensor& own_td, const layout::SequenceView& view) override;
-  Tensor sum_to_own_tokens(const Tensor& partial_td, const layout::SequenceView& view) override;
+  std::vector<Tensor> of_gathered(model::BlockInput& input, const model::RowFunction& products, const layout::SequenceView& view) override;
+  Tensor summed(model::BlockInput& input, const std::vector<model::Summand>& summands, const layout::SequenceView& view) override;
   Tensor linear_recurrence(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const Tensor& log_decay,
                            const kernels::RecurrenceStates& states, const layout::SequenceView& view,
                            const kernels::LinearRecurrenceOptions& options) override;
@@ -41,6 +41,7 @@ class MeshOps final : public model::ParallelOps {
   const MeshGroups& groups_;
   recipe::ContextOptions context_;
   recipe::ExpertOptions experts_;
+  int64_t tensor_chunks_;  // parallel.tp_chunks
   model::LocalOps local_;
 };
 

@@ -23,7 +23,7 @@ Ranks::Ranks(comm::Communicator& world, const Arrangement& arrangement)
     : place_{arrangement.mesh, world.rank(), arrangement.pipeline, arrangement.zero, arrangement.elastic},
       context_(arrangement.context),
       groups_(std::make_unique<MeshGroups>(world, arrangement.mesh)),
-      ops_(std::make_unique<MeshOps>(*groups_, arrangement.context, arrangement.experts)) {
+      ops_(std::make_unique<MeshOps>(*groups_, arrangement.context, arrangement.experts, arrangement.tensor_chunks)) {
   if (arrangement.elastic) tree_ = std::make_unique<GradientTree>(place_, groups_.get());
   if (arrangement.zero > 0) values_ = std::make_unique<MeshGroups>(world, arrangement.mesh);
   if (const int64_t stages = arrangement.mesh.size(Axis::kPp); stages > 1) {

@@ -92,7 +92,10 @@ class Blocks {
   }
   const BlockMemory& at(int64_t block) const { return block % 2 == 1 ? channel_ : mixers_.at(model_.mixer(block / 2)); }
   int64_t count() const { return 2 * model_.layers; }
-  double kept(int64_t block) const { return norm_ + at(block).kept; }
+  double kept(int64_t block) const {
+    const bool shared = block % 2 == 1 && model_.wiring == recipe::Wiring::kParallel;  // the mixer's norm is the channel's too
+    return (shared ? 0 : norm_) + at(block).kept;
+  }
   double evaluation() const {
     double most = channel_.evaluation;
     for (const auto& [mixer, memory] : mixers_) most = std::max(most, memory.evaluation);

@@ -75,6 +75,7 @@ void family(const ModelConfig& model, Problems& out) {
   } else if (model.family == "minimax") {
     refuse(model.norm != Norm::kRms || model.channel != Channel::kSwiglu || model.bias, {"model.norm", "model.channel", "model.bias"},
            "it has RMS normalisation, SwiGLU, and no biases");
+    refuse(model.wiring == Wiring::kParallel, {"model.wiring"}, "its mixers have a norm each");
     refuse(model.experts == 0 || model.position != Position::kRotary, {"model.experts", "model.position"},
            "it has experts and rotary positions");
     refuse(model.router.score != RouterScore::kSoftmax || !model.router.normalised || model.router.bias_rate > 0,

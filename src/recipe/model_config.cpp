@@ -9,7 +9,7 @@ namespace longhaul::recipe {
 
 std::vector<std::string_view> names_of(Norm) { return {"rms", "layer"}; }
 std::vector<std::string_view> names_of(Channel) { return {"swiglu", "gelu"}; }
-std::vector<std::string_view> names_of(Wiring) { return {"pre_norm", "post_norm"}; }
+std::vector<std::string_view> names_of(Wiring) { return {"pre_norm", "post_norm", "parallel"}; }
 std::vector<std::string_view> names_of(Position) { return {"rotary", "learned", "none"}; }
 std::vector<std::string_view> names_of(Initialisation) { return {"xavier_deepnorm", "normal"}; }
 
@@ -59,7 +59,10 @@ void declare(OptionSet& set, ModelConfig& model) {
       .above(0)
       .at_most(1)
       .also_called({"rms_norm_eps", "layer_norm_epsilon"});
-  set.add("model.wiring", model.wiring, "pre_norm: x + f(norm(x)). post_norm: alpha·h + beta·f(h) with h = norm(x), as in DeepNorm.");
+  set.add(
+      "model.wiring", model.wiring,
+      "pre_norm: x + f(norm(x)), for each mixer. post_norm: alpha·h + beta·f(h) with h = norm(x), as in DeepNorm. parallel: x + f(h) + g(h) with "
+      "one h = norm(x) for both mixers of a layer.");
   set.add("model.alpha", model.alpha, "Residual factor of post_norm; 0 means (2·layers)^0.25. pre_norm ignores it.")
       .at_least(0)
       .at_most(1000);

@@ -19,8 +19,9 @@ class OptionSet;
 enum class Mixer { kSoftmax, kLightning, kHgrn2 };  // in the order of the list in mixers.cpp, as those of channel mixers
 enum class ChannelMixer { kDense, kExperts };
 enum class Norm { kRms, kLayer };
-enum class Channel { kSwiglu, kGelu };      // gelu: up, tanh-GeLU, down (GPT-2)
-enum class Wiring { kPreNorm, kPostNorm };  // post: residual = the normed tensor, times alpha (DeepNorm, minimax-01.md §2.1)
+enum class Channel { kSwiglu, kGelu };  // gelu: up, tanh-GeLU, down (GPT-2)
+// post: residual = the normed tensor, times alpha (DeepNorm, minimax-01.md §2.1). parallel: both mixers read one norm (megascale.md §2.1)
+enum class Wiring { kPreNorm, kPostNorm, kParallel };
 enum class Position { kRotary, kLearned, kNone };
 enum class Initialisation { kXavierDeepnorm, kNormal };
 

@@ -44,6 +44,11 @@ void declare(OptionSet& set, ParallelOptions& parallel) {
       .at_most(86400)
       .may_change();
   ranks("parallel.tp", parallel.tp, "Tensor parallelism: ranks that share heads, inner channels and the vocabulary.");
+  set.add("parallel.tp_chunks", parallel.tp_chunks,
+          "Parts in which tensor ranks gather and sum the tokens of a block: one is under way while another is computed.")
+      .at_least(1)
+      .at_most(64)
+      .may_change();
   ranks("parallel.pp", parallel.pp, "Pipeline parallelism: ranks that share the layers.");
   ranks("parallel.cp", parallel.cp, "Context parallelism: ranks that share the tokens of a sequence.");
   ranks("parallel.ep", parallel.ep, "Expert parallelism: ranks that share the experts; they are ranks of the other kinds too.");

@@ -57,6 +57,7 @@ struct ParallelOptions {
   int64_t ranks = 0;          // of the run; 0: as many as one replica needs
   double join_timeout = 300;  // s, for all processes to come
   int64_t tp = 1;             // tensor: heads, inner channels and vocabulary; between mixers the tokens
+  int64_t tp_chunks = 1;      // parts in which tensor ranks exchange the tokens of a block, one under way while another is computed
   int64_t pp = 1;             // pipeline: layers
   int64_t cp = 1;             // context: tokens of a sequence
   int64_t ep = 1;             // experts, over ranks that data, context and tensor parallelism have

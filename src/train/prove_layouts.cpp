@@ -37,6 +37,7 @@ std::vector<std::string> values_of() {
   return {names.begin(), names.end()};
 }
 
+bool has_tensor_ranks(const ParallelOptions& parallel) { return parallel.tp > 1; }
 bool has_context_ranks(const ParallelOptions& parallel) { return parallel.cp > 1; }
 bool has_expert_ranks(const ParallelOptions& parallel) { return parallel.ep * parallel.etp > 1; }
 bool has_stages(const ParallelOptions& parallel) { return parallel.pp > 1; }
@@ -45,6 +46,11 @@ bool has_copies(const ParallelOptions& parallel) { return parallel.world() > par
 const std::vector<Choice>& choices() {
   using namespace recipe;
   static const std::vector<Choice> all = {
+      {"parallel.tp_chunks",
+       {"1", "3"},
+       has_tensor_ranks,
+       [](ProofLayout& l, size_t v) { l.parallel.tp_chunks = v == 0 ? 1 : 3; },
+       [](const ProofLayout& l) { return static_cast<size_t>(l.parallel.tp_chunks > 1); }},
       {"parallel.context", values_of<ContextMethod>(), has_context_ranks,
        [](ProofLayout& l, size_t v) { l.parallel.context.softmax = static_cast<ContextMethod>(v); },
        [](const ProofLayout& l) { return static_cast<size_t>(l.parallel.context.softmax); }},
@@ -210,6 +216,7 @@ ProofLayout proof_layout(ParallelOptions parallel, bool packed, recipe::Recomput
   const int64_t replicas = std::max<int64_t>(1, of.world() / (of.pp * of.cp * of.tp));
   if (replicas > 1) add(fmt::format("dp{}", replicas));
   if (of.tp > 1) add(fmt::format("tp{}", of.tp));
+  if (of.tp > 1 && of.tp_chunks > 1) add(fmt::format("parts{}", of.tp_chunks));
   if (of.pp > 1) {
     add(fmt::format("pp{}-{}", of.pp, names_of(of.pipeline.schedule)[static_cast<size_t>(of.pipeline.schedule)]));
     if (!of.pipeline.stage_layers.empty()) add("uneven");
@@ -247,6 +254,7 @@ std::vector<ProofLayout> proof_layouts(const ParallelOptions& own) {
   for (const ParallelOptions& each :
        std::vector<ParallelOptions>{{.ranks = 2},
                                     {.tp = 2},
+                                    {.tp = 2, .tp_chunks = 3},
                                     {.cp = 2, .context = {.split = kContiguous}},
                                     {.cp = 2},
                                     {.cp = 2, .context = {.softmax = kUlysses, .linear = kAllScan}},

@@ -44,6 +44,8 @@ std::vector<NamedConfig> models() {
   gated.hgrn2.norm_eps = 1e-3;
   gated.experts = 3;
   all.push_back({"hgrn2_experts_post_norm", gated});
+  gated.wiring = recipe::Wiring::kParallel;
+  all.push_back({"hgrn2_experts_parallel", gated});
   return all;
 }
 

@@ -156,6 +156,7 @@ const std::vector<Row>& rows() {
       {"model.capacity_factor", "1.25", [](const Recipe& r) { return r.model.router.capacity_factor == 1.25; }, "", ""},
       {"model.dropped", "\"last\"", [](const Recipe& r) { return r.model.router.dropped == Dropped::kLast; }, "", ""},
       {"parallel.dispatcher", "\"all-gather\"", [](const Recipe& r) { return r.parallel.experts.dispatcher == Dispatcher::kAllGather; }, "", ""},
+      {"parallel.tp_chunks", "4", [](const Recipe& r) { return r.parallel.tp_chunks == 4; }, "", ""},
       {"parallel.token_groups", "2", [](const Recipe& r) { return r.parallel.experts.token_groups == 2; }, "", ""},
       {"parallel.delay_expert_gradients", "true", [](const Recipe& r) { return r.parallel.experts.delay_gradients; }, "", ""},
 

@@ -62,6 +62,17 @@ inline recipe::ModelConfig hgrn2_hybrid() {
   return config;
 }
 
+// Both mixers of a layer read one norm, with biases.
+inline recipe::ModelConfig parallel_blocks() {
+  recipe::ModelConfig config = small_config();
+  config.mixers = {recipe::Mixer::kSoftmax, recipe::Mixer::kLightning, recipe::Mixer::kHgrn2};
+  config.wiring = recipe::Wiring::kParallel;
+  config.channel = recipe::Channel::kGelu;
+  config.norm = recipe::Norm::kLayer;
+  config.bias = true;
+  return config;
+}
+
 inline recipe::ModelConfig gpt2_like() {
   recipe::ModelConfig config = small_config();
   config.family = "gpt2";
@@ -89,6 +100,7 @@ inline std::vector<NamedConfig> small_models() {
   return {{"hybrid_experts_post_norm", hybrid_experts_post_norm()},
           {"hybrid_pre_norm_tied", hybrid_pre_norm_tied()},
           {"hgrn2_hybrid", hgrn2_hybrid()},
+          {"parallel_blocks", parallel_blocks()},
           {"gpt2_like", gpt2_like()},
           {"llama_like", llama_like()}};
 }

@@ -45,6 +45,10 @@ class PlainDecoder {
     for (int64_t l = 0; l < c.layers; ++l) {
       const std::string layer = "layers." + std::to_string(l) + ".";
       const Tensor h = norm(x, layer + "mixer_norm", c.norm_eps);
+      if (c.wiring == recipe::Wiring::kParallel) {
+        x = x + mixed(h, layer + "mixer.", l) + (c.experts > 0 ? experts(h, layer) : dense(h, layer + "channel."));
+        continue;
+      }
       x = alpha * (post ? h : x) + beta * mixed(h, layer + "mixer.", l);
       const Tensor g = norm(x, layer + "channel_norm", c.norm_eps);
       x = alpha * (post ? g : x) + beta * (c.experts > 0 ? experts(g, layer) : dense(g, layer + "channel."));

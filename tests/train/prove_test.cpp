@@ -114,6 +114,18 @@ void expect_proved(const recipe::ModelConfig& config, const std::vector<recipe::
   }
 }
 
+// One norm, one gathering and one sum for both mixers of a layer, biases added once; experts beside a mixer whose products are summed.
+TEST(Prove, ParallelBlocksInParts) {
+  for (const int64_t experts : {0, 4}) {
+    recipe::ModelConfig config = hybrid();
+    config.wiring = recipe::Wiring::kParallel;
+    config.experts = experts;
+    config.bias = true;
+    config.tie_embeddings = false;
+    expect_proved(config, {{.ranks = 2}, {.tp = 2}, {.tp = 2, .tp_chunks = 3}, {.ranks = 4, .tp = 2, .tp_chunks = 2, .cp = 2, .zero = 2}});
+  }
+}
+
 const recipe::ExpertOptions kGathers{.dispatcher = recipe::Dispatcher::kAllGather}, kOverlaps{.token_groups = 3, .delay_gradients = true};
 
 // Tensors of experts cut over ranks, experts folded over all axes of the dense side, both dispatchers, in groups of tokens and not.

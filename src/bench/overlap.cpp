@@ -1,0 +1,286 @@
+#include "bench/overlap.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/processor_time.h"
+#include "comm/delayed.h"
+#include "comm/run_ranks.h"
+#include "comm/traced.h"
+#include "kernels/linear/feed_forward.h"
+#include "layout/schedule_check.h"
+#include "model/decoder.h"
+#include "parallel/ranks.h"
+#include "parallel/tensor_parts.h"
+#include "train/passes.h"
+#include "train/text_stage.h"
+
+namespace longhaul::bench {
+namespace {
+
+constexpr int64_t kTraceRanks = 2;
+
+// What rank 0 did between two moments.
+TracedStep traced_between(const comm::CallLog& log, int64_t begin, int64_t end) {
+  TracedStep step{.wall_s = static_cast<double>(end - begin) * 1e-9, .adds_up = true};
+  std::vector<std::pair<int64_t, int64_t>> waits;
+  for (const comm::CallRecord& call : log.records().calls) {
+    if (call.entered_ns < begin || call.entered_ns > end) continue;
+    step.bytes += static_cast<double>(std::max(call.traffic.sent, call.traffic.received));
+    if (call.awaited_ns != 0) waits.emplace_back(call.awaited_ns, call.ended_ns);
+  }
+  std::ranges::sort(waits);
+  int64_t at = begin, busy = 0, idle = 0;
+  for (const auto& [from, to] : waits) {
+    step.adds_up = step.adds_up && from >= at && to >= from && to <= end;
+    busy += from - at;
+    idle += to - from;
+    at = to;
+  }
+  busy += end - at;
+  step.adds_up = step.adds_up && busy + idle == end - begin;
+  step.busy_s = static_cast<double>(busy) * 1e-9;
+  step.idle_s = static_cast<double>(idle) * 1e-9;
+  step.waits = static_cast<int64_t>(waits.size());
+  return step;
+}
+
+using Step = std::function<void()>;
+using Time = std::function<void(const Step& step)>;  // repeats it, on every rank
+
+// rank: makes what a rank needs, in this world, and has its step timed.
+TracedStep fastest(const comm::LinkOptions& options, int64_t repetitions,
+                   const std::function<void(comm::Communicator&, const Time&)>& rank) {
+  TracedStep best;
+  comm::run_ranks(kTraceRanks, [&](comm::Communicator& threads) {
+    const auto log = std::make_shared<comm::CallLog>(threads.rank());
+    comm::Delayed slow(comm::borrowed(threads), std::make_shared<comm::Link>(options));
+    comm::Traced world(comm::borrowed(slow), log);
+    rank(world, [&](const Step& step) {
+      step();  // what is made at the first use
+      for (int64_t i = 0; i < repetitions; ++i) {
+        world.barrier({.name = "all begin"}).wait();
+        const int64_t begin = monotonic_ns(), processor = thread_processor_ns();
+        step();
+        const int64_t end = monotonic_ns(), processor_end = thread_processor_ns();
+        TracedStep traced = traced_between(*log, begin, end);
+        traced.processor_s = static_cast<double>(processor_end - processor) * 1e-9;
+        if (threads.rank() == 0 && (i == 0 || traced.wall_s < best.wall_s)) best = traced;
+      }
+    });
+  });
+  return best;
+}
+
+// ---- a model's step
+
+class OverlapTask final : public train::Task {
+ public:
+  OverlapTask(const OverlapSizes& sizes, int64_t layers, const parallel::Ranks& ranks)
+      : layout_(layout::make_batch(1, sizes.tokens)),
+        decoder_(config(sizes, layers), precision_, at::kCPU, model::Use::kTraining, ranks.place()),
+        stage_(decoder_, ranks) {
+    for (int64_t t = 0; t < sizes.tokens; ++t) tokens_.push_back(t * 7 % kVocabulary);
+    decoder_.parameters().initialise(1);
+  }
+  model::ParameterSet& parameters() override { return decoder_.parameters(); }
+  const Precision& precision() const override { return precision_; }
+  train::StepWork prepare(int64_t) override { return {}; }
+  Tensor forward(model::Context& context, int64_t, const Tensor& entering) override { return stage_.forward(context, text(), entering); }
+  train::StageInput stage_input(int64_t) const override { return stage_.input(text()); }
+
+ private:
+  static constexpr int64_t kVocabulary = 64;  // what is outside the layers is small beside a layer
+  static recipe::ModelConfig config(const OverlapSizes& sizes, int64_t layers) {
+    recipe::ModelConfig config;
+    config.layers = layers;
+    config.hidden = sizes.hidden;
+    config.vocabulary = kVocabulary;
+    config.heads = config.softmax.kv_heads = 4;
+    config.head_dim = sizes.hidden / 4;
+    config.softmax.rotary_dim = 0;
+    config.intermediate = 4 * sizes.hidden;
+    config.mixers = {recipe::Mixer::kLightning};
+    return config;
+  }
+  train::PackedText text() const { return {layout_, tokens_, tokens_}; }
+
+  Precision precision_ = Precision::named("fp32");
+  layout::SequenceLayout layout_;
+  std::vector<int64_t> tokens_;
+  model::Decoder decoder_;
+  train::TextStage stage_;
+};
+
+void keep_busy(double seconds) {
+  const int64_t until = monotonic_ns() + static_cast<int64_t>(seconds * 1e9);
+  while (monotonic_ns() < until) continue;
+}
+
+// `batch_s`: making a batch ready, while values are gathered, or before that begins.
+TracedStep data_parallel_step(const OverlapSizes& sizes, int64_t chunks, const comm::LinkOptions& link, double batch_s, bool prefetched) {
+  return fastest(link, sizes.repetitions, [&](comm::Communicator& world, const Time& time) {
+    parallel::Ranks ranks(world, {.mesh = layout::Mesh(kTraceRanks, {}), .zero = 1});
+    OverlapTask task(sizes, chunks, ranks);
+    time([&] {
+      task.parameters().zero_gradients();
+      if (!prefetched) keep_busy(batch_s);
+      ranks.share_values(task.parameters());
+      if (prefetched) keep_busy(batch_s);
+      ranks.begin_step(task.parameters());
+      train::Passes(task, ranks, {}).train(1);
+      ranks.sum_gradients(task.parameters());
+    });
+  });
+}
+
+void add_data_parallel(const OverlapSizes& sizes, std::vector<OverlapRow>& rows) {
+  for (const int64_t chunks : {1, 2, 4}) {
+    const TracedStep alone = data_parallel_step(sizes, chunks, {}, 0, true);
+    // A quarter of the step each for values and gradients: less than the forward pass, and than the backward pass, take.
+    const double communication = alone.wall_s / 2, collective = communication / static_cast<double>(2 * chunks);
+    for (const bool prefetched : {true, false}) {
+      OverlapRow row{
+          .section = "data parallel",
+          .setting = fmt::format("{} chunks, {}", chunks, prefetched ? "first values early" : "late"),
+          .compute_s = alone.wall_s,
+          .communication_s = communication,
+          .step = data_parallel_step(sizes, chunks, {.bytes_per_second = alone.bytes / communication}, 1.2 * collective, prefetched)};
+      row.measured = std::max(0.0, row.step.idle_s - alone.idle_s) / communication;
+      row.expected = (prefetched ? 1.0 : 2.0) / static_cast<double>(2 * chunks);
+      rows.push_back(row);
+    }
+  }
+}
+
+TracedStep pipeline_step(const OverlapSizes& sizes, const recipe::PipelineOptions& pipeline, double delay_s, int64_t micro_batches) {
+  return fastest({.latency_s = delay_s}, sizes.repetitions, [&](comm::Communicator& world, const Time& time) {
+    parallel::Ranks ranks(world, {.mesh = layout::Mesh(kTraceRanks, {.pp = kTraceRanks}), .pipeline = pipeline});
+    OverlapTask task(sizes, 4, ranks);
+    time([&] {
+      task.parameters().zero_gradients();
+      ranks.begin_step(task.parameters());
+      train::Passes(task, ranks, {}).train(micro_batches);
+      ranks.sum_gradients(task.parameters());
+    });
+  });
+}
+
+void add_pipeline(const OverlapSizes& sizes, std::vector<OverlapRow>& rows) {
+  constexpr int64_t kMicroBatches = 8;
+  for (const recipe::PipelineOptions& pipeline : std::vector<recipe::PipelineOptions>{
+           {.schedule = recipe::PipelineSchedule::k1F1B}, {.schedule = recipe::PipelineSchedule::kInterleaved, .chunks = 2}}) {
+    const auto name = names_of(pipeline.schedule)[static_cast<size_t>(pipeline.schedule)];
+    const layout::Schedule schedule = layout::make_schedule(layout::Pipeline(kTraceRanks, pipeline), kMicroBatches);
+    const double units = layout::simulate(schedule).makespan;  // a forward pass of all the layers of a rank is 1
+    const TracedStep alone = pipeline_step(sizes, pipeline, 0, kMicroBatches);
+    const double pass = alone.wall_s / units;
+    for (const double delay : {0.0, 0.25, 0.5, 1.0, 2.0}) {
+      OverlapRow row{.section = "pipeline",
+                     .setting = fmt::format("{}, a delay of {} forward passes", name, delay),
+                     .compute_s = alone.wall_s,
+                     .communication_s = delay * pass,
+                     .step = pipeline_step(sizes, pipeline, delay * pass, kMicroBatches)};
+      row.measured = row.step.wall_s / alone.wall_s;
+      row.expected = layout::simulate(schedule, {.transfer = delay}).makespan / units;
+      rows.push_back(row);
+    }
+  }
+}
+
+// ---- a channel mixer of two tensor ranks
+
+struct Weight {
+  explicit Weight(std::vector<int64_t> sizes) : value(at::randn(sizes).mul(0.05)), gradient(at::zeros_like(value)) { packed.written(1); }
+  kernels::LinearWeights weights() { return {.weight = value, .sinks = {.weight = gradient}, .kept = {.copies = &packed, .version = 1}}; }
+  Tensor value, gradient;
+  kernels::PackedWeight packed;
+};
+
+TracedStep tensor_parallel_step(const OverlapSizes& sizes, int64_t parts, const comm::LinkOptions& link) {
+  return fastest(link, sizes.repetitions, [&](comm::Communicator& world, const Time& time) {
+    const int64_t inner = 2 * sizes.hidden;
+    Weight up({2 * inner, sizes.hidden}), down({sizes.hidden, inner});
+    const Tensor x = at::randn({sizes.tokens, sizes.hidden}).requires_grad_(true), dy = at::randn({sizes.tokens, sizes.hidden});
+    time([&] {
+      model::BlockInput input{x};
+      const auto product = [&](const Tensor& tokens) {
+        return kernels::feed_forward(tokens, kernels::Activation::kSwiglu, up.weights(), down.weights());
+      };
+      parallel::TensorParts(world, {sizes.tokens, sizes.tokens}, parts).summed(input, {{.product = product}}).backward(dy);
+    });
+  });
+}
+
+void add_tensor_parallel(const OverlapSizes& sizes, std::vector<OverlapRow>& rows) {
+  const OverlapSizes larger{.tokens = 2 * sizes.tokens, .hidden = 2 * sizes.hidden, .repetitions = sizes.repetitions};
+  for (const int64_t parts : {1, 2, 4, 8}) {
+    const TracedStep alone = tensor_parallel_step(larger, parts, {});
+    const double communication = alone.wall_s;  // as much as computing: nothing hides it but parts
+    OverlapRow row{.section = "tensor parallel",
+                   .setting = fmt::format("{} parts", parts),
+                   .compute_s = alone.wall_s,
+                   .communication_s = communication,
+                   .step = tensor_parallel_step(larger, parts, {.bytes_per_second = alone.bytes / communication})};
+    row.measured = row.step.wall_s / std::max(row.compute_s, row.communication_s);
+    row.expected = 1 + 1 / static_cast<double>(parts);
+    rows.push_back(row);
+  }
+}
+
+}  // namespace
+
+std::vector<OverlapRow> measure_overlap(const OverlapSizes& sizes) {
+  std::vector<OverlapRow> rows;
+  add_data_parallel(sizes, rows);
+  add_pipeline({.tokens = sizes.tokens / 2, .hidden = sizes.hidden, .repetitions = sizes.repetitions}, rows);
+  add_tensor_parallel(sizes, rows);
+  return rows;
+}
+
+nlohmann::ordered_json to_json(const OverlapRow& row) {
+  return {{"name", "overlap"},
+          {"section", row.section},
+          {"setting", row.setting},
+          {"compute_s", row.compute_s},
+          {"communication_s", row.communication_s},
+          {"wall_s", row.step.wall_s},
+          {"busy_s", row.step.busy_s},
+          {"idle_s", row.step.idle_s},
+          {"processor_s", row.step.processor_s},
+          {"waits", row.step.waits},
+          {"adds_up", row.step.adds_up},
+          {"measured", row.measured},
+          {"expected", row.expected}};
+}
+
+observe::Table table_of(const std::vector<OverlapRow>& rows) {
+  using observe::Align;
+  observe::Table table("communication beside computing, ms (two ranks, a delayed link)", {{"method"},
+                                                                                          {"setting"},
+                                                                                          {"alone", Align::kRight},
+                                                                                          {"communication", Align::kRight},
+                                                                                          {"step", Align::kRight},
+                                                                                          {"busy", Align::kRight},
+                                                                                          {"idle", Align::kRight},
+                                                                                          {"busy + idle"},
+                                                                                          {"processor", Align::kRight},
+                                                                                          {"measured", Align::kRight},
+                                                                                          {"expected", Align::kRight}});
+  const auto milliseconds = [](double seconds) { return fmt::format("{:.1f}", seconds * 1e3); };
+  for (const OverlapRow& row : rows) {
+    const TracedStep& step = row.step;
+    table.row({row.section, row.setting, milliseconds(row.compute_s), milliseconds(row.communication_s), milliseconds(step.wall_s),
+               milliseconds(step.busy_s), milliseconds(step.idle_s), step.adds_up ? "= step" : "IS NOT THE STEP",
+               fmt::format("{:.0f} %", 100 * step.processor_s / step.busy_s), fmt::format("{:.3f}", row.measured),
+               fmt::format("{:.3f}", row.expected)});
+  }
+  return table;
+}
+
+}  // namespace longhaul::bench

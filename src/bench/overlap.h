@@ -1,0 +1,47 @@
+// What communication hides behind computing: two ranks that are threads, real products, and a link that takes as long as wanted (comm::Delayed, whose
+// thread keeps time while the ranks compute). Delays are set by the computing measured just before.
+//
+//   data parallel     copies in shares (ZeRO 1), v model chunks: of 2 v collectives the last sum is exposed, 1/(2v) of them, where the first values are
+//                     gathered while a batch is made ready; 2/(2v) where that comes first (MegaScale, arXiv 2402.15627 §3.1)
+//   pipeline          delays of messages beside the passes; by the simulator of the same lists (layout/schedule_check.h). Interleaved: only filling
+//                     and draining grow until a delay exceeds a chunk's forward pass; 1F1B has no pass to spare and grows with every micro-batch
+//   tensor parallel   a channel mixer in N parts: the longer of computing and communication, and 1/N of the shorter (§3.3)
+//
+// All figures are of rank 0's fastest repetition, from a trace of its calls: it is idle where it awaits one, busy between.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "observe/table.h"
+
+namespace longhaul::bench {
+
+struct TracedStep {
+  double wall_s = 0, busy_s = 0, idle_s = 0;
+  double processor_s = 0;  // of the rank's thread: of what it is busy, what it had a processor for
+  double bytes = 0;        // of its calls, the larger of sent and received
+  int64_t waits = 0;
+  bool adds_up = false;  // no two waits overlap, none lies outside of the step, and busy + idle = wall
+};
+
+struct OverlapRow {
+  std::string section, setting;
+  double compute_s = 0;        // the step without delay
+  double communication_s = 0;  // data, tensor parallel: of all calls; pipeline: of a message
+  TracedStep step;
+  // data parallel: exposed share of communication. pipeline: step over that without delay. tensor parallel: step over the longer of both.
+  double measured = 0, expected = 0;
+};
+
+struct OverlapSizes {  // pipeline: half of the tokens a micro-batch; tensor parallel: twice of both
+  int64_t tokens = 256, hidden = 256, repetitions = 5;
+};
+std::vector<OverlapRow> measure_overlap(const OverlapSizes& sizes = {});
+
+nlohmann::ordered_json to_json(const OverlapRow& row);
+observe::Table table_of(const std::vector<OverlapRow>& rows);
+
+}  // namespace longhaul::bench
