@@ -67,7 +67,7 @@ Result adamw_with_packing(double error) {
   };
   const optim::StepSettings settings{.lr = 1e-3};
   const auto packing = set_of(), lazy = set_of();
-  optim::AdamW packing_optimizer({}, *packing, precision), lazy_optimizer({}, *lazy, precision);
+  optim::AdamW packing_optimizer({}, {*packing, precision}), lazy_optimizer({}, {*lazy, precision});
   std::vector<kernels::PackedWeight> lazy_copies(kWeights);
   const auto in_step = [&] {
     packing_optimizer.step(settings);

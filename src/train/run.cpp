@@ -11,6 +11,7 @@
 #include "base/parallel.h"
 #include "comm/run_ranks.h"
 #include "layout/schedule.h"
+#include "optim/grouped.h"
 #include "plan/memory_guard.h"
 #include "tensor/libtorch_folder.h"
 #include "train/memory.h"
@@ -73,6 +74,7 @@ parallel::Arrangement arrangement_of_run(const recipe::Recipe& recipe, const com
   }
   parallel::Arrangement arrangement = parallel::arrangement_of(recipe.parallel, world);
   parallel::require_possible(recipe.model, arrangement);
+  optim::check_groups(recipe.optim, recipe.model);
   const int64_t replicas = arrangement.mesh.size(layout::Axis::kDp);
   const layout::Pipeline pipeline(recipe.parallel.pp, recipe.parallel.pipeline);
   const auto require_batch = [&](const char* key, int64_t batch) {

@@ -51,7 +51,7 @@ void move_router_biases(model::ParameterSet& parameters, const Passes& passes, c
   for (const auto& [name, count] : choices) counts.push_back(count);
   const Tensor all = at::stack(counts);
   using enum layout::Axis;
-  ranks.sum_over({kDp, kCp, kTp}, all);
+  ranks.reduce_over({kDp, kCp, kTp}, all, comm::Reduction::kSum);
   int64_t at = 0;
   for (auto& [name, count] : choices) count = all[at++];
   model::move_router_biases(parameters, choices, rate);
@@ -96,7 +96,7 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
     return result;
   }
   optimizer.step({.lr = options.lr, .gradient_scale = scale * optim::clip_factor(norm.norm, options.clip_norm), .zero_gradients = true},
-                 [&](layout::AxisSet over, const Tensor& sums) { ranks.sum_over(over, sums); });
+                 [&](layout::AxisSet over, const Tensor& numbers, comm::Reduction how) { ranks.reduce_over(over, numbers, how); });
   if (options.router_bias_rate > 0) move_router_biases(task.parameters(), passes, ranks, options.router_bias_rate);
   ranks.share_values(task.parameters());
   return result;
