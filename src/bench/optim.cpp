@@ -10,6 +10,7 @@
 #include "bench/register.h"
 #include "kernels/adamw/op.h"
 #include "optim/adamw.h"
+#include "recipe/optimizers.h"
 
 namespace longhaul::bench {
 namespace {
@@ -44,30 +45,34 @@ double adamw_error(const kernels::AdamwScalars& scalars) {
   return worst;
 }
 
+// Weights of one layer of a small model, as it would hold them.
+std::unique_ptr<model::ParameterSet> set_of(int64_t weights, int64_t out, int64_t in, const Precision& precision) {
+  std::vector<layout::ParameterSpec> specs;
+  for (int64_t i = 0; i < weights; ++i) {
+    layout::ParameterSpec spec;
+    spec.tensor = {fmt::format("w{}", i), {out, in}, layout::Role::kChannelUp};
+    spec.layer = 0, spec.decay = true;
+    specs.push_back(spec);
+  }
+  auto set = std::make_unique<model::ParameterSet>(specs, precision, at::kCPU);
+  for (const auto& spec : specs) set->add_stacked(spec.tensor.name, {spec.tensor.name});
+  set->allocate();
+  for (const auto& parameter : set->all()) parameter->value.detach().copy_(at::randn({out, in}).mul_(0.02));
+  return set;
+}
+
 // A whole step of AdamW on weights that products keep packed, with the copies packed in the step; `milliseconds_lazy`: with copies that are
 // made when they are next asked for, after the step.
 Result adamw_with_packing(double error) {
   constexpr int64_t kWeights = 8, kOut = 3072, kIn = 768;  // as GPT-2 124M's
-  std::vector<layout::ParameterSpec> specs;
-  for (int64_t i = 0; i < kWeights; ++i) {
-    layout::ParameterSpec spec;
-    spec.tensor = {fmt::format("w{}", i), {kOut, kIn}, layout::Role::kChannelUp};
-    specs.push_back(spec);
-  }
   const Precision precision = Precision::named("bf16");
-  const auto set_of = [&] {
-    auto set = std::make_unique<model::ParameterSet>(specs, precision, at::kCPU);
-    for (const auto& spec : specs) set->add_stacked(spec.tensor.name, {spec.tensor.name});
-    set->allocate();
-    return set;
-  };
   const auto ask_for_copies = [](model::Parameter& parameter, kernels::PackedWeight& copies) {
     copies.for_output(parameter.value, parameter.version);
     copies.for_input_gradient(parameter.value, parameter.version);
   };
   const optim::StepSettings settings{.lr = 1e-3};
-  const auto packing = set_of(), lazy = set_of();
-  optim::AdamW packing_optimizer({}, *packing, precision), lazy_optimizer({}, *lazy, precision);
+  const auto packing = set_of(kWeights, kOut, kIn, precision), lazy = set_of(kWeights, kOut, kIn, precision);
+  optim::AdamW packing_optimizer({}, {*packing, precision}), lazy_optimizer({}, {*lazy, precision});
   std::vector<kernels::PackedWeight> lazy_copies(kWeights);
   const auto in_step = [&] {
     packing_optimizer.step(settings);
@@ -87,6 +92,51 @@ Result adamw_with_packing(double error) {
   result.error = error;
   result.tolerance = 1e-6;
   return result;
+}
+
+// Two steps in fp32 beside the same in fp64, of the largest change.
+double error_of_steps(const recipe::OptimOptions& options) {
+  const Precision precisions[] = {Precision::named("fp32"), Precision::named("fp64")};
+  const auto narrow = set_of(1, 70, 50, precisions[0]), wide = set_of(1, 70, 50, precisions[1]);
+  const Tensor start = narrow->all()[0]->value.detach().to(at::kDouble);
+  wide->all()[0]->value.detach().copy_(start);
+  const auto first = optim::make_optimizer(options, *narrow, precisions[0]), second = optim::make_optimizer(options, *wide, precisions[1]);
+  for (int step = 0; step < 2; ++step) {
+    const Tensor g = at::randn({70, 50});
+    narrow->all()[0]->grad.copy_(g), wide->all()[0]->grad.copy_(g);
+    first->step({.lr = 1e-3}), second->step({.lr = 1e-3});
+  }
+  const Tensor expected = wide->all()[0]->value.detach();
+  return ((narrow->all()[0]->value.detach() - expected).abs().max() / (expected - start).abs().max()).item<double>();
+}
+
+// A whole step of each optimizer on bf16 weights, by its own clock; "share_of_adamw": of AdamW's time in the same call.
+void add_steps(Results& into) {
+  constexpr int64_t kWeights = 4, kOut = 1536, kIn = 768;
+  const Precision precision = Precision::named("bf16");
+  double adamw = 0;
+  for (const recipe::OptimizerEntry& entry : recipe::optimizers()) {
+    const recipe::OptimOptions options{.name = std::string(entry.name)};
+    const auto set = set_of(kWeights, kOut, kIn, precision);
+    const auto optimizer = optim::make_optimizer(options, *set, precision);
+    const auto step = [&] {
+      for (const auto& parameter : set->all()) parameter->grad.fill_(1e-3f);
+      optimizer->step({.lr = 1e-3});
+    };
+    const double elements = static_cast<double>(kWeights * kOut * kIn);
+    const double state_bytes = 4 * static_cast<double>(entry.state_elements(options, {kOut, kIn})) / static_cast<double>(kOut * kIn);
+    Result result{
+        .name = "step_" + options.name, .shape = fmt::format("{} x {}x{}", kWeights, kOut, kIn), .dtype = "bf16", .implementation = "cpu"};
+    // Gradient read and zeroed, master read and written, weights written; states read and written.
+    result.passes = {{"", time_of(step), 0, (4 * 4 + 2 + 2 * state_bytes) * elements}};
+    const double median = result.passes[0].time.median;
+    if (adamw == 0) adamw = median;
+    result.figures.emplace_back("share_of_adamw", median / adamw);
+    result.figures.emplace_back("state_bytes_each", state_bytes);
+    result.error = error_of_steps(options);
+    result.tolerance = 1e-2;  // where signs and roots of small numbers differ
+    into.push_back(std::move(result));
+  }
 }
 
 }  // namespace
@@ -124,6 +174,7 @@ void bench_optim(const Request&, Results& into) {
     volatile double sum = loops.squares_fp32(m + begin, end - begin);
     static_cast<void>(sum);
   });
+  add_steps(into);
 }
 
 }  // namespace longhaul::bench

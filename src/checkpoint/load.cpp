@@ -70,9 +70,16 @@ void load_weights(const storage::Checkpoint& checkpoint, model::ParameterSet& pa
   refuse_unknown_tensors(checkpoint, known, /*weights_only=*/true, nullptr);
 }
 
-void load_training_state(const storage::Checkpoint& checkpoint, Providers state, comm::Communicator* group) {
+void load_training_state(const storage::Checkpoint& checkpoint, Providers state, comm::Communicator* group,
+                         OptimizerStates optimizer_states) {
   std::set<std::string> known;
+  if (optimizer_states == OptimizerStates::kFresh) {
+    for (const auto& [name, tensor] : checkpoint.manifest().tensors) {
+      if (tensor.role.starts_with(kOptimizerPrefix)) known.insert(name);
+    }
+  }
   for (const StateEntry& entry : tensors_of(state)) {
+    if (optimizer_states == OptimizerStates::kFresh && entry.file == kOptimizerFiles) continue;
     known.insert(entry.name);
     read_into(checkpoint, entry.name, entry.shape, entry.held, entry.view);
   }

@@ -7,12 +7,8 @@
 // not depend on the number of threads, nor on the instruction set.
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <vector>
-
 #include "kernels/adamw/op.h"
-#include "optim/optimizer.h"
+#include "optim/elementwise.h"
 
 namespace longhaul::optim {
 
@@ -20,45 +16,17 @@ namespace longhaul::optim {
 // the CPU, LibTorch's operations on any device. --explain-dispatch says which, as "adamw".
 enum class AdamwImplementation { kAutomatic, kCuda, kFused, kTensorOperations };
 
-class AdamW final : public Optimizer {
+class AdamW final : public Elementwise {
  public:
-  // kUsage when the dtypes of `precision` have no implementation: master, moments and main gradient must agree (fp32 or fp64), and
-  // the working copy is of the same dtype, or bf16 beside fp32.
-  AdamW(const recipe::OptimOptions& options, model::ParameterSet& parameters, Precision precision,
-        AdamwImplementation implementation = AdamwImplementation::kAutomatic);
-  std::vector<StateTensor> state() override;
+  AdamW(const recipe::OptimOptions& options, Members members, AdamwImplementation implementation = AdamwImplementation::kAutomatic);
 
  private:
-  struct Piece {  // a run of elements of this rank's share of one parameter
-    size_t parameter = 0;
-    int64_t begin = 0, length = 0;
-    double weight_decay = 0, lr_factor = 1;
-    bool trainable = true;
-    bool like(const Piece& other) const {
-      return parameter == other.parameter && weight_decay == other.weight_decay && lr_factor == other.lr_factor &&
-             trainable == other.trainable;
-    }
-  };
-  struct Stretch {  // of a piece, what one thread does at a time
-    const Piece* piece = nullptr;
-    int64_t begin = 0, length = 0;  // elements of that share
-    bool packs = false;             // whole rows, which are packed anew
-  };
-  void list_pieces();
-  AdamwImplementation choose(bool on_cpu);
+  AdamwImplementation choose();
   kernels::AdamwScalars scalars(const StepSettings& settings, const Piece& piece) const;
   void update(const StepSettings& settings);
   void update_on_gpu(const StepSettings& settings);
-  void update_fused(const StepSettings& settings);
-  bool packs(const Piece& piece) const;
-  std::vector<Stretch> stretches_of(const Piece& piece) const;
-  void update_piece(const Piece& piece, int64_t begin, int64_t length, const kernels::AdamwScalars& scalars);
-  void pack_rows(const Stretch& stretch);
-  void update_with_tensor_operations(const Piece& piece, const kernels::AdamwScalars& scalars);
+  void update_stretch(const Stretch& stretch, const kernels::AdamwScalars& scalars);
 
-  recipe::OptimOptions options_;
-  std::vector<Tensor> m_, v_;  // per parameter, of the share; undefined for frozen ones
-  std::vector<Piece> pieces_;
   AdamwImplementation implementation_ = AdamwImplementation::kFused;
 };
 

@@ -12,22 +12,17 @@
 
 #include <vector>
 
+#include "optim/factors.h"
 #include "optim/optimizer.h"
 
 namespace longhaul::optim {
 
 class Came final : public Optimizer {
  public:
-  Came(const recipe::OptimOptions& options, model::ParameterSet& parameters, Precision precision);
+  Came(const recipe::OptimOptions& options, Members members);
   std::vector<StateTensor> state() override;
 
  private:
-  // Means over the columns and over the rows of some matrix, as moving averages, and the sums that a step needs to bring them up to date.
-  struct Factors {
-    Tensor rows, columns;  // [n of this rank], [m of this rank]
-    Partials::Place row_sums, column_sums, sum_of_rows;
-    Tensor mean_of_rows;  // of the step that goes on; over all rows of the logical matrix
-  };
   struct Matrix {  // or vector
     Shard shard;
     Tensor momentum;
@@ -35,9 +30,6 @@ class Came final : public Optimizer {
     Factors moment, residual;
     Partials::Place squares;  // Σ u²
   };
-  Factors factors_of(const Shard& shard, Partials& partials) const;
-  void add_sums(const Shard& shard, const Factors& factors, Partials& partials, const Tensor& x, double beta) const;
-  void average(const Shard& shard, Factors& factors, const Partials& partials, double beta) const;
   Tensor normalised(const Matrix& matrix, double gradient_scale) const;  // u
 
   void sum_squares(const StepSettings& settings);

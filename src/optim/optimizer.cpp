@@ -8,48 +8,72 @@
 
 #include "base/error.h"
 #include "base/memory_purpose.h"
+#include "optim/adafactor.h"
 #include "optim/adamw.h"
 #include "optim/came.h"
+#include "optim/grouped.h"
+#include "optim/lamb.h"
+#include "optim/lion.h"
+#include "optim/muon.h"
+#include "optim/sm3.h"
 #include "recipe/optimizers.h"
 
 namespace longhaul::optim {
 
-Optimizer::Optimizer(model::ParameterSet& parameters, Precision precision) : parameters_(parameters) {
-  for (const auto& parameter : parameters_.all()) {
+Members::Members(model::ParameterSet& set, Precision of) : parameters(set), precision(of) {
+  for (const auto& parameter : set.all()) {
     const Tensor& value = parameter->own_value;
     const bool shared = !parameter->trainable() || value.scalar_type() == precision.master;
-    masters_.push_back(shared ? value : at::empty_like(value, value.options().dtype(precision.master)));
+    masters.push_back(shared ? value : at::empty_like(value, value.options().dtype(precision.master)));
+    if (!shared) masters.back().copy_(value);
   }
-  take_masters_from_values();
 }
 
+Optimizer::Optimizer(Members members) : members_(std::move(members)) {}
+
 void Optimizer::take_masters_from_values() {
-  for (size_t i = 0; i < masters_.size(); ++i) {
+  for (size_t i = 0; i < parameters().size(); ++i) {
     const Tensor& value = parameters()[i]->own_value;
-    if (!masters_[i].is_alias_of(value)) masters_[i].copy_(value);
+    if (!master(i).is_alias_of(value)) master(i).copy_(value);
   }
 }
 
 void Optimizer::refresh_value(size_t parameter) const {
-  const Tensor& value = parameters()[parameter]->own_value;
-  if (!masters_[parameter].is_alias_of(value)) value.copy_(masters_[parameter]);
+  const Tensor &value = parameters()[parameter]->own_value, &master = members_.masters[parameter];
+  if (!master.is_alias_of(value)) value.copy_(master);
 }
 
 void Optimizer::refresh_values() {
-  for (size_t i = 0; i < masters_.size(); ++i) {
+  for (size_t i = 0; i < parameters().size(); ++i) {
     refresh_value(i);
     parameters()[i]->written();
   }
 }
 
+void Optimizer::refresh_members(const StepSettings& settings) const {
+  for (size_t p = 0; p < parameters().size(); ++p) {
+    const model::Parameter& parameter = *parameters()[p];
+    if (!parameter.trainable()) continue;
+    for (size_t part = 0; part < parameter.parts.size(); ++part) {
+      if (!members_.has(parameter.parts[part].spec)) continue;
+      const layout::Range run = parameter.own_run_of(part);
+      const auto cut = [&](const Tensor& storage) { return storage.narrow(0, run.begin, run.length); };
+      if (!members_.masters[p].is_alias_of(parameter.own_value)) cut(parameter.own_value).copy_(cut(members_.masters[p]));
+      if (settings.zero_gradients) cut(parameter.own_grad).zero_();
+    }
+  }
+}
+
 std::vector<Shard> Optimizer::shards() const {
   std::vector<Shard> result;
-  for (size_t p = 0; p < masters_.size(); ++p) {
+  for (size_t p = 0; p < parameters().size(); ++p) {
     model::Parameter& parameter = *parameters()[p];
     if (!parameter.trainable()) continue;
     for (size_t part = 0; part < parameter.parts.size(); ++part) {
-      if (!parameter.parts[part].spec.trainable) continue;
-      result.push_back({&parameter, part, parameter.own_part_of(masters_[p], part), parameter.own_part_of(parameter.own_grad, part)});
+      const layout::ParameterSpec& spec = parameter.parts[part].spec;
+      if (!spec.trainable || !members_.has(spec)) continue;
+      result.push_back(
+          {&parameter, part, parameter.own_part_of(members_.masters[p], part), parameter.own_part_of(parameter.own_grad, part)});
     }
   }
   return result;
@@ -60,12 +84,31 @@ void Optimizer::set_steps(int64_t steps) {
   steps_ = steps;
 }
 
+void Optimizer::adopt(Optimizer& of_some, double lr_factor) {
+  for (size_t moment = 0; moment < of_some.phases_.size(); ++moment) {
+    if (moment == phases_.size()) phases_.emplace_back();
+    for (Phase& phase : of_some.phases_[moment]) {
+      const auto run = [this, &of_some, lr_factor, own = phase.run](StepSettings settings) {
+        of_some.steps_ = steps_;
+        settings.lr *= lr_factor;
+        own(settings);
+      };
+      phases_[moment].push_back({phase.name, phase.partials, run});
+    }
+  }
+}
+
 void Optimizer::step(const StepSettings& settings, const Reducer& reduce) {
   const at::NoGradGuard no_grad;
-  for (const Phase& phase : phases_) {
-    if (phase.partials != nullptr) phase.partials->clear(parameters_.device());
-    phase.run(settings);
-    if (phase.partials != nullptr) phase.partials->reduce(reduce);
+  for (const std::vector<Phase>& together : phases_) {
+    std::vector<Partials*> partials;
+    for (const Phase& phase : together) {
+      if (phase.partials == nullptr) continue;
+      phase.partials->clear(members_.parameters.device());
+      partials.push_back(phase.partials);
+    }
+    for (const Phase& phase : together) phase.run(settings);
+    if (reduce) Partials::reduce(partials, reduce);
   }
   for (const auto& parameter : parameters()) {
     if (parameter->trainable()) parameter->written();
@@ -73,29 +116,33 @@ void Optimizer::step(const StepSettings& settings, const Reducer& reduce) {
   ++steps_;
 }
 
-void Optimizer::append_state(std::vector<StateTensor>& to, size_t parameter, const std::string& kind, const Tensor& like_own) const {
+void Optimizer::append_masters(std::vector<StateTensor>& to) const {
+  for (size_t p = 0; p < parameters().size(); ++p) append_masters(to, p);
+}
+
+void Optimizer::append_masters(std::vector<StateTensor>& to, size_t parameter) const {
   const model::Parameter& holder = *parameters()[parameter];
   for (size_t part = 0; part < holder.parts.size(); ++part) {
-    to.push_back(state_of_part(holder, part, kind, holder.own_part_of(like_own, part)));
+    if (!members_.has(holder.parts[part].spec)) continue;
+    to.push_back(state_of_part(holder, part, "master", holder.own_part_of(members_.masters[parameter], part)));
   }
 }
 
 namespace {
 
 template <class T>
-std::unique_ptr<Optimizer> make(const recipe::OptimOptions& options, model::ParameterSet& parameters, Precision precision) {
-  return std::make_unique<T>(options, parameters, precision);
+std::unique_ptr<Optimizer> make(const recipe::OptimOptions& options, Members members) {
+  return std::make_unique<T>(options, std::move(members));
 }
 
 // The upper half of the list in recipe/optimizers.cpp.
-const std::map<std::string_view, decltype(&make<AdamW>)> kMakers = {{"adamw", make<AdamW>}, {"came", make<Came>}};
+const std::map<std::string_view, decltype(&make<AdamW>)> kMakers = {
+    {"adamw", make<AdamW>}, {"lamb", make<Lamb>}, {"came", make<Came>}, {"adafactor", make<Adafactor>},
+    {"lion", make<Lion>},   {"sm3", make<Sm3>},   {"muon", make<Muon>}, {"sgd", make<Sgd>}};
 
-}  // namespace
-
-std::unique_ptr<Optimizer> make_optimizer(const recipe::OptimOptions& options, model::ParameterSet& parameters, Precision precision) {
-  const MemoryPurposeScope scope(MemoryPurpose::kOptimizer);
+std::unique_ptr<Optimizer> make_named(const recipe::OptimOptions& options, Members members) {
   const auto maker = kMakers.find(options.name);
-  if (maker != kMakers.end()) return maker->second(options, parameters, precision);
+  if (maker != kMakers.end()) return maker->second(options, std::move(members));
   std::vector<std::string_view> names;
   for (const auto& entry : recipe::optimizers()) names.push_back(entry.name);
   throw Error({.code = ExitCode::kUsage,
@@ -104,6 +151,14 @@ std::unique_ptr<Optimizer> make_optimizer(const recipe::OptimOptions& options, m
                .found = options.name,
                .where = "optim.name",
                .hint = "optim.name=adamw"});
+}
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_optimizer(const recipe::OptimOptions& options, model::ParameterSet& parameters, Precision precision) {
+  const MemoryPurposeScope scope(MemoryPurpose::kOptimizer);
+  if (options.groups.empty() && options.name != "muon") return make_named(options, {parameters, precision});
+  return std::make_unique<Grouped>(options, Members(parameters, precision), make_named);
 }
 
 }  // namespace longhaul::optim

@@ -3,7 +3,7 @@
 // writes the master weights. Optimizers that work element by element (AdamW) have one phase and no reduction; factored moments and trust
 // ratios need a few, and stay exact under every sharding (specs: optimizers.md §6).
 //
-// An optimizer of matrices works on shards(), one for each logical tensor that trains; one that works element by element may walk the
+// One optimizer has all tensors, or several share them (Members; recipe/optim_groups.h says which has which). An optimizer of matrices works on shards(), one for each logical tensor that trains; one that works element by element may walk the
 // parameters' storages instead, where neighbours lie together. State has shapes of its own and is shown by logical tensor. Where the master
 // has the dtype of the value, the value is the master: no second copy. Of everything it has this rank's share (model::Parameter::own), and
 // writes that share of the values; whoever cuts them brings the others (parallel::Ranks::share_values). Not thread-safe: one optimizer, one trainer.
@@ -34,6 +34,18 @@ struct Phase {
   std::function<void(const StepSettings& settings)> run;
 };
 
+// What an optimizer works on: a set's parameters, all of them or those it has been given (a tensor has one optimizer), and their masters, which
+// the optimizers of one set share.
+struct Members {
+  Members(model::ParameterSet& parameters, Precision precision);  // all of a set
+  bool has(const layout::ParameterSpec& spec) const { return !takes || takes(spec); }
+
+  model::ParameterSet& parameters;
+  Precision precision;
+  std::vector<Tensor> masters;  // of parameters.all(), shaped like own_value
+  std::function<bool(const layout::ParameterSpec& spec)> takes;
+};
+
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -55,19 +67,26 @@ class Optimizer {
   void refresh_values();            // after somebody wrote masters: the working copies become their rounding, versions rise
 
  protected:
-  Optimizer(model::ParameterSet& parameters, Precision precision);
-  void add_phase(Phase phase) { phases_.push_back(std::move(phase)); }
-  const std::vector<std::unique_ptr<model::Parameter>>& parameters() const { return parameters_.all(); }
-  Tensor& master(size_t parameter) { return masters_[parameter]; }  // of parameters()[parameter], shaped like its own_value
-  std::vector<Shard> shards() const;                                // of all logical tensors that train, in their order
-  int64_t next_step() const { return steps_ + 1; }                  // t inside a step
-  void append_state(std::vector<StateTensor>& to, size_t parameter, const std::string& kind, const Tensor& like_own) const;
-  void refresh_value(size_t parameter) const;  // the working copy becomes the rounding of the master
+  explicit Optimizer(Members members);
+  void add_phase(Phase phase) { phases_.push_back({std::move(phase)}); }
+  // Takes over the phases of an optimizer of some of the members, whose learning rate is `lr_factor` times this one's: its first phase runs with the
+  // first one here, and their sums are reduced together.
+  void adopt(Optimizer& of_some, double lr_factor);
+  const Members& members() const { return members_; }
+  const std::vector<std::unique_ptr<model::Parameter>>& parameters() const { return members_.parameters.all(); }
+  Tensor& master(size_t parameter) { return members_.masters[parameter]; }  // of parameters()[parameter], shaped like its own_value
+  std::vector<Shard> shards() const;                                        // of all members that train, in their order
+  int64_t next_step() const { return steps_ + 1; }                          // t inside a step
+  void append_masters(std::vector<StateTensor>& to) const;                  // of all members
+  void append_masters(std::vector<StateTensor>& to, size_t parameter) const;
+  // What follows a step of shards(): working copies become the rounding of their masters, and gradients zero where that is wanted.
+  void refresh_members(const StepSettings& settings) const;
 
  private:
-  model::ParameterSet& parameters_;
-  std::vector<Tensor> masters_;
-  std::vector<Phase> phases_;
+  void refresh_value(size_t parameter) const;
+
+  Members members_;
+  std::vector<std::vector<Phase>> phases_;  // those of one moment run together
   int64_t steps_ = 0;
 };
 

@@ -35,14 +35,41 @@ Partials::Place Partials::reserve(layout::AxisSet over, int64_t count) {
 }
 
 void Partials::clear(at::Device device) {
-  for (Group& group : groups_) group.sums = at::zeros({group.count}, at::TensorOptions().device(device).dtype(at::kDouble));
+  for (Group& group : groups_) group.numbers = at::zeros({group.count}, at::TensorOptions().device(device).dtype(dtype_));
 }
 
-Tensor Partials::operator[](const Place& place) const { return groups_[place.group].sums.narrow(0, place.begin, place.count); }
+void Partials::release() {
+  for (Group& group : groups_) group.numbers = Tensor();
+}
 
-void Partials::reduce(const Reducer& reduce) const {
-  for (const Group& group : groups_) {
-    if (reduce && !group.over.empty()) reduce(group.over, group.sums);
+Tensor Partials::operator[](const Place& place) const { return groups_[place.group].numbers.narrow(0, place.begin, place.count); }
+
+void Partials::reduce(const std::vector<Partials*>& together, const Reducer& reduce) {
+  struct Call {
+    layout::AxisSet over;
+    comm::Reduction how;
+    ScalarType dtype;
+    bool operator==(const Call&) const = default;
+  };
+  std::vector<std::pair<Call, std::vector<Tensor>>> calls;
+  for (const Partials* partials : together) {
+    for (const Group& group : partials->groups_) {
+      if (group.over.empty()) continue;
+      const Call call{group.over, partials->how_, partials->dtype_};
+      auto found = std::ranges::find(calls, call, &std::pair<Call, std::vector<Tensor>>::first);
+      if (found == calls.end()) found = calls.insert(calls.end(), {call, {}});
+      found->second.push_back(group.numbers);
+    }
+  }
+  for (const auto& [call, numbers] : calls) {
+    if (numbers.size() == 1) {
+      reduce(call.over, numbers[0], call.how);
+      continue;
+    }
+    const Tensor all = at::cat(numbers);
+    reduce(call.over, all, call.how);
+    int64_t at = 0;
+    for (const Tensor& each : numbers) each.copy_(all.narrow(0, at, each.numel())), at += each.numel();
   }
 }
 

@@ -1,12 +1,13 @@
 // Shard: this rank's share of one logical tensor that trains, as an optimizer sees it: matrices by themselves, whatever lies fused in
 // memory, and along each dimension the axes of the mesh over which it is cut, which is what a sum along that dimension goes over.
-// Partials: such sums of all tensors, reduced together.
+// Partials: such sums (or largest numbers) of all tensors, reduced together.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "comm/call.h"
 #include "model/parameter.h"
 
 namespace longhaul::optim {
@@ -39,28 +40,34 @@ StateTensor state_of_part(const model::Parameter& parameter, size_t part, const 
 // A vector along one dimension of a matrix: the row means of [n, m] are along dimension 0.
 StateTensor state_along(const Shard& shard, size_t dimension, const std::string& kind, const Tensor& vector);
 
-// Adds up `sums` (fp64, one dimension, on the parameters' device) over the ranks that differ in these axes only, in place. Empty: one process.
-using Reducer = std::function<void(layout::AxisSet over, const Tensor& sums)>;
+// Adds up `numbers` (one dimension, on the parameters' device), or finds the largest, over the ranks that differ in these axes only, in place.
+// Empty: one process.
+using Reducer = std::function<void(layout::AxisSet over, const Tensor& numbers, comm::Reduction how)>;
 
-// The sums that one phase of a step makes. Places are reserved once, when the optimizer is made; each step writes its own numbers there, and
-// one reduction for each set of axes, however many tensors there are, makes them those of all ranks.
+// The numbers that one phase of a step makes for all ranks: sums (fp64, or what the constructor is told), or the largest. Places are reserved once,
+// when the optimizer is made; each step writes its own numbers there, and one reduction for each set of axes, however many tensors and phases of
+// one moment there are, makes them those of all ranks.
 class Partials {
  public:
   struct Place {
     size_t group = 0;
     int64_t begin = 0, count = 0;
   };
+  explicit Partials(comm::Reduction how = comm::Reduction::kSum, ScalarType dtype = at::kDouble) : how_(how), dtype_(dtype) {}
   Place reserve(layout::AxisSet over, int64_t count);
   void clear(at::Device device);                // zeros, before a step's numbers are written
-  Tensor operator[](const Place& place) const;  // [count] fp64; in the phases after reduce(), sums of all ranks
-  void reduce(const Reducer& reduce) const;
+  void release();                               // the numbers' memory, for those that are large
+  Tensor operator[](const Place& place) const;  // [count]; in the phases after reduce(), of all ranks
+  static void reduce(const std::vector<Partials*>& together, const Reducer& reduce);
 
  private:
   struct Group {
     layout::AxisSet over;
     int64_t count = 0;
-    Tensor sums;
+    Tensor numbers;
   };
+  comm::Reduction how_;
+  ScalarType dtype_;
   std::vector<Group> groups_;
 };
 

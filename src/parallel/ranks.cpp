@@ -133,8 +133,8 @@ void Ranks::sum(const Tensor& numbers, const std::string& name) const {
   if (groups_ != nullptr) groups_->world().all_reduce(numbers, Reduction::kSum, {.name = name}).wait();
 }
 
-void Ranks::sum_over(layout::AxisSet axes, const Tensor& numbers) const {
-  if (groups_ != nullptr) groups_->over(axes).all_reduce(numbers, Reduction::kSum, {.name = "sums of the optimizer"}).wait();
+void Ranks::reduce_over(layout::AxisSet axes, const Tensor& numbers, Reduction how) const {
+  if (groups_ != nullptr) groups_->over(axes).all_reduce(numbers, how, {.name = "sums of the optimizer"}).wait();
 }
 
 double Ranks::sum(double number, const std::string& name) const {

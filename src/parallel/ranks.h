@@ -42,10 +42,11 @@ class Ranks {
   Sharding* sharding_of(model::ParameterSet& parameters) const;  // null: copies are whole
 
   void sum(const Tensor& numbers, const std::string& name) const;  // in place, over all ranks; `name` says of what, as in comm::CallOptions
-  void sum_over(layout::AxisSet axes, const Tensor& numbers) const;  // likewise, over those that differ in these axes only
-  double sum(double number, const std::string& name) const;          // likewise
-  double sum_over_replicas(double number) const;                     // over the ranks that have other sequences: dp
-  int64_t most(int64_t number) const;                                // the largest of all ranks, on all of them
+  double sum(double number, const std::string& name) const;        // likewise
+  // In place, over the ranks that differ in these axes only.
+  void reduce_over(layout::AxisSet axes, const Tensor& numbers, comm::Reduction how) const;
+  double sum_over_replicas(double number) const;  // over the ranks that have other sequences: dp
+  int64_t most(int64_t number) const;             // the largest of all ranks, on all of them
 
   // A group of all ranks for one purpose, beside what training says: its calls may come from a thread of their own. Null: one process.
   std::unique_ptr<comm::Communicator> everyone(const std::string& purpose) const;

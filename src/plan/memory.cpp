@@ -11,7 +11,7 @@
 #include "layout/sum_tree.h"
 #include "plan/memory_layers.h"
 #include "plan/memory_workspace.h"
-#include "recipe/optimizers.h"
+#include "recipe/optim_groups.h"
 
 namespace longhaul::plan {
 namespace {
@@ -23,32 +23,29 @@ struct ParameterCounts {
   double state = 0;          // of the optimizer, beside masters
 };
 
-using StateElements = decltype(recipe::OptimizerEntry::state_elements);
-
-void count(const layout::ParameterSpec& spec, double times, StateElements state_elements, ParameterCounts& counts) {
-  counts.state += times * number(state_elements(spec.tensor.global_shape));
+void count(const layout::ParameterSpec& spec, double times, const recipe::OptimOptions& optimizer, ParameterCounts& counts) {
+  counts.state += times * number(recipe::state_elements(optimizer, spec.tensor.role, spec.layer, spec.tensor.global_shape));
   counts.all += times * number(spec.elements());
   if (layout::kept_wide(spec)) counts.wide += times * number(spec.elements());
 }
 
 // One layer of each kind says what all of them have: the list of a large model with experts takes milliseconds to make.
-ParameterCounts count_parameters(const recipe::ModelConfig& model, const std::string& optimizer) {
-  const StateElements state = recipe::optimizer_entry(optimizer).state_elements;
+ParameterCounts count_parameters(const recipe::ModelConfig& model, const recipe::OptimOptions& optimizer) {
   ParameterCounts counts;
   recipe::ModelConfig small = model;
   small.layers = 0;
-  for (const auto& spec : layout::parameters(small)) count(spec, 1, state, counts);
+  for (const auto& spec : layout::parameters(small)) count(spec, 1, optimizer, counts);
   small.layers = 1;
   for (const recipe::Mixer mixer : recipe::mixers_used(model)) {
     double layers = 0;
     for (int64_t l = 0; l < model.layers; ++l) layers += model.mixer(l) == mixer ? 1 : 0;
     small.mixers = {mixer};
     for (const auto& spec : layout::parameters(small)) {
-      if (spec.layer >= 0) count(spec, layers, state, counts);
+      if (spec.layer >= 0) count(spec, layers, optimizer, counts);
     }
     const auto shared = recipe::entry_of(mixer).shared;
     if (shared == nullptr) continue;
-    for (const auto& tensor : shared(model)) count({.tensor = {tensor.name, {tensor.out, tensor.in}, tensor.role}}, 1, state, counts);
+    for (const auto& tensor : shared(model)) count({.tensor = {tensor.name, {tensor.out, tensor.in}, tensor.role}}, 1, optimizer, counts);
   }
   return counts;
 }

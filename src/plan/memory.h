@@ -15,6 +15,7 @@
 
 #include "base/memory_purpose.h"
 #include "recipe/model_config.h"
+#include "recipe/optim_options.h"
 #include "recipe/train_options.h"
 
 namespace longhaul::plan {
@@ -22,7 +23,7 @@ namespace longhaul::plan {
 struct MemoryRequest {
   recipe::ModelConfig model;
   recipe::Dtype dtype = recipe::Dtype::kBf16;
-  std::string optimizer = "adamw";
+  recipe::OptimOptions optimizer{};
   int64_t batch = 1;        // sequences a step
   int64_t micro_batch = 1;  // sequences at once
   int64_t sequence = 512;   // tokens

@@ -5,7 +5,7 @@
 
 #include "plan/memory.h"
 #include "plan/memory_layers.h"
-#include "recipe/optimizers.h"
+#include "recipe/optim_groups.h"
 
 namespace longhaul::plan {
 namespace {
@@ -17,8 +17,8 @@ struct Passing {
 
 }  // namespace
 
-RankState rank_state(const recipe::ModelConfig& model, recipe::Dtype dtype, const std::string& optimizer, const layout::MeshRank& place) {
-  const auto state_elements = recipe::optimizer_entry(optimizer).state_elements;
+RankState rank_state(const recipe::ModelConfig& model, recipe::Dtype dtype, const recipe::OptimOptions& optimizer,
+                     const layout::MeshRank& place) {
   const double narrow = number(element_bytes(dtype)), wide = number(wide_bytes(dtype));
   RankState held;
   std::map<int64_t, Passing> layers;
@@ -34,7 +34,8 @@ RankState rank_state(const recipe::ModelConfig& model, recipe::Dtype dtype, cons
     share[0] = whole_bytes(number(box[0]) / ranks + 0.5);
     held.weights += element * elements / (weights_come ? ranks : 1);
     held.gradients += wide * elements / (gradients_come ? ranks : 1);
-    held.optimizer += wide * number(state_elements(share)) + (element < wide ? wide * elements / ranks : 0);
+    held.optimizer += wide * number(recipe::state_elements(optimizer, spec.tensor.role, spec.layer, share)) +
+                      (element < wide ? wide * elements / ranks : 0);
     Passing& layer = layers[spec.layer];
     if (weights_come) layer.weights += element * elements;
     if (gradients_come) layer.gradients += wide * elements, layer.gradient_shares += wide * elements / ranks;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "layout/parameters.h"
+#include "recipe/optim_options.h"
 #include "recipe/train_options.h"
 
 namespace longhaul::plan {
@@ -16,6 +17,7 @@ struct RankState {
   double passing_weights = 0, passing_gradients = 0;  // the most of what comes and goes
 };
 
-RankState rank_state(const recipe::ModelConfig& model, recipe::Dtype dtype, const std::string& optimizer, const layout::MeshRank& place);
+RankState rank_state(const recipe::ModelConfig& model, recipe::Dtype dtype, const recipe::OptimOptions& optimizer,
+                     const layout::MeshRank& place);
 
 }  // namespace longhaul::plan

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "recipe/mixers.h"
+#include "recipe/optimizers.h"
 
 namespace longhaul::recipe {
 
@@ -136,11 +137,16 @@ void elastic(const Recipe& recipe, Problems& out) {
                                names_of(schedule)[static_cast<size_t>(schedule)]),
                    "parallel.schedule=1f1b, or train.elastic=false"});
   }
-  if (recipe.optim.name == "came" && parallel.zero > 0) {
+  std::vector<std::string> names = {recipe.optim.name};
+  for (const OptimGroup& group : recipe.optim.groups) {
+    if (!group.name.empty()) names.push_back(group.name);
+  }
+  for (const std::string& name : names) {
+    if (parallel.zero == 0 || optimizer_entry(name).of_elements) continue;
     out.push_back({{"train.elastic", "optim.name", "parallel.zero"},
-                   fmt::format("train.elastic = true: with parallel.zero = {} CAME sums a matrix's columns over the ranks' shares, and the "
+                   fmt::format("train.elastic = true: with parallel.zero = {} {} sums numbers of a matrix over the ranks' shares, and the "
                                "sum's last bits depend on how many there are",
-                               parallel.zero),
+                               parallel.zero, name),
                    "parallel.zero=0, or optim.name=adamw"});
   }
   if (recipe.train.device.starts_with("cuda")) {

@@ -51,12 +51,32 @@ std::string diff(const LoadedRecipe& first, const LoadedRecipe& second) {
   return out;
 }
 
-void refuse_changed(const LoadedRecipe& saved, const LoadedRecipe& now) {
+namespace {
+
+bool of_optimizer(const Difference& each) { return each.key.starts_with("optim."); }
+
+// Options that must stay the same and do not.
+std::vector<Difference> changes(const LoadedRecipe& saved, const LoadedRecipe& now) {
   std::vector<Difference> changed = differences(saved, now);
   // How a step is cut into micro-batches is part of what an elastic run computes.
   const auto kept_by_elastic = [&](const Difference& each) { return each.key == "train.micro_batch" && saved.recipe.train.elastic; };
   std::erase_if(changed, [&](const Difference& each) { return each.on_resume == OnResume::kMayChange && !kept_by_elastic(each); });
+  return changed;
+}
+
+}  // namespace
+
+bool begins_fresh_states(const LoadedRecipe& saved, const LoadedRecipe& now) {
+  return now.recipe.optim.fresh_states && std::ranges::any_of(changes(saved, now), of_optimizer);
+}
+
+void refuse_changed(const LoadedRecipe& saved, const LoadedRecipe& now) {
+  std::vector<Difference> changed = changes(saved, now);
+  if (now.recipe.optim.fresh_states) std::erase_if(changed, of_optimizer);
   if (changed.empty()) return;
+  const std::string fresh_states = std::ranges::all_of(changed, of_optimizer)
+                                       ? "; to go on from its weights with fresh states of the optimizer, add optim.fresh_states=true"
+                                       : "";
   std::string expected, found, where, arguments;
   for (const Difference& each : changed) {
     const std::string separator = expected.empty() ? "" : "\n  ";
@@ -64,14 +84,15 @@ void refuse_changed(const LoadedRecipe& saved, const LoadedRecipe& now) {
     found += fmt::format("{}{} = {} ({})", separator, each.key, each.second.toml(), each.second_origin);
     arguments += fmt::format(" {}={}", each.key, shell_quoted(typed(each.first)));
   }
-  throw Error({.code = ExitCode::kUsage,
-               .what = changed.size() == 1
-                           ? fmt::format("{} cannot change in the middle of a run", changed.front().key)
-                           : counted(static_cast<int64_t>(changed.size()), "option") + " cannot change in the middle of a run",
-               .expected = expected,
-               .found = found,
-               .where = saved.source,
-               .hint = fmt::format("to go on with this run, add{}; to begin a new one, add --fresh or another --run DIR", arguments)});
+  throw Error(
+      {.code = ExitCode::kUsage,
+       .what = changed.size() == 1 ? fmt::format("{} cannot change in the middle of a run", changed.front().key)
+                                   : counted(static_cast<int64_t>(changed.size()), "option") + " cannot change in the middle of a run",
+       .expected = expected,
+       .found = found,
+       .where = saved.source,
+       .hint =
+           fmt::format("to go on with this run, add{}{}; to begin a new one, add --fresh or another --run DIR", arguments, fresh_states)});
 }
 
 }  // namespace longhaul::recipe

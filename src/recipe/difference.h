@@ -21,5 +21,7 @@ std::string diff(const LoadedRecipe& first, const LoadedRecipe& second);  // ali
 // `saved`: the run directory's recipe.toml; `now`: what is asked for. Throws kUsage listing every option that must stay the same
 // and does not: key, saved value and its origin, new value and its origin, and what to type.
 void refuse_changed(const LoadedRecipe& saved, const LoadedRecipe& now);
+// Whether options of [optim] differ that must stay the same, and optim.fresh_states allows it: the optimizer's states are to begin at zero.
+bool begins_fresh_states(const LoadedRecipe& saved, const LoadedRecipe& now);
 
 }  // namespace longhaul::recipe

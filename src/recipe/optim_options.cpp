@@ -6,6 +6,39 @@
 namespace longhaul::recipe {
 
 std::vector<std::string_view> names_of(Schedule) { return {"constant", "linear", "cosine", "wsd"}; }
+std::vector<std::string_view> names_of(LambDecay) { return {"decoupled", "l2"}; }
+std::vector<std::string_view> names_of(AdafactorForm) { return {"fairseq", "torch", "big_vision"}; }
+std::vector<std::string_view> names_of(MuonScale) { return {"match_rms", "original"}; }
+
+namespace {
+
+// What single optimizers have beside the betas.
+void declare_rules(OptionSet& set, OptimOptions& optim) {
+  set.add("optim.momentum", optim.momentum,
+          "sgd, muon, sm3, adafactor: decay of the momentum per step, 0: none is kept; -1: as published (sgd and sm3 0.9, muon 0.95, "
+          "adafactor 0).")
+      .at_least(-1)
+      .at_most(0.999999999);
+  set.add("optim.nesterov", optim.nesterov, "sgd, muon: the step looks ahead along the momentum.");
+  set.add("optim.sign_fade", optim.sign_fade, "lion: size below which a direction counts in proportion instead of by its sign.")
+      .at_least(0)
+      .at_most(1e6);
+  set.add("optim.nvlamb", optim.nvlamb, "lamb: tensors without weight decay are scaled by their trust ratio too.");
+  set.add("optim.lamb_decay", optim.lamb_decay, "lamb: weight decay joins the update (decoupled) or the gradient (l2).");
+  set.add(
+      "optim.adafactor_form", optim.adafactor_form,
+      "adafactor: fairseq (the paper's, and Hugging Face's), torch (torch.optim.Adafactor) or big_vision (second moments' decay at most "
+      "0.999).");
+  set.add("optim.scale_by_weights", optim.scale_by_weights,
+          "adafactor, fairseq: steps are relative to the root mean square of a tensor's weights.");
+  set.add("optim.relative_step", optim.relative_step, "adafactor, fairseq: the learning rate is at most 1/sqrt(step).");
+  set.add("optim.muon_scale", optim.muon_scale,
+          "muon: updates as large as adamw's (match_rms: 0.2 sqrt(longer side), for adamw's learning rates), or the original sqrt(max(1, "
+          "rows / columns)).");
+  set.add("optim.muon_iterations", optim.muon_iterations, "muon: Newton-Schulz iterations.").at_least(1).at_most(100);
+}
+
+}  // namespace
 
 void declare(OptionSet& set, OptimStage& stage) {
   set.add("from_step", stage.from_step, "First step of the stage; give this or from_tokens.").unit("steps").at_least(0);
@@ -29,12 +62,14 @@ void declare(OptionSet& set, OptimOptions& optim) {
           "came: decay of the residuals' means per step. They begin at 0 uncorrected: the nearer to 1, the longer a warm-up it needs.")
       .at_least(0)
       .at_most(0.999999999);
-  set.add("optim.update_clip", optim.update_clip, "came: root mean square that a tensor's update is shrunk to where it is larger.")
+  set.add("optim.update_clip", optim.update_clip,
+          "came, adafactor: root mean square that a tensor's update is shrunk to where it is larger.")
       .above(0)
       .at_most(1e6);
-  set.add("optim.square_eps", optim.square_eps, "came: added to squared gradients.").above(0).at_most(1);
+  set.add("optim.square_eps", optim.square_eps, "came, adafactor, sm3: added to squared gradients.").above(0).at_most(1);
   set.add("optim.residual_eps", optim.residual_eps, "came: added to squared residuals.").above(0).at_most(1);
-  set.add("optim.eps", optim.eps, "adamw: added to the root of the second moment.")
+  declare_rules(set, optim);
+  set.add("optim.eps", optim.eps, "adamw, lamb: added to the root of the second moment.")
       .above(0)
       .at_most(1)
       .also_called({"adam_eps", "epsilon"});
@@ -73,6 +108,13 @@ void declare(OptionSet& set, OptimOptions& optim) {
   set.add_tables(
       "optim.stages", optim.stages,
       "Stages that change the learning rate or the batch on the way, for example [{ from_tokens = 69000000000, batch = 4096 }].");
+  set.add("optim.fresh_states", optim.fresh_states,
+          "A run may go on with another optimizer, or other numbers of it: weights and steps stay, its states begin at zero.")
+      .may_change();
+  set.add_tables(
+      "optim.group", optim.groups,
+      "Other optimizers or numbers for the tensors of some roles, for example [{ tensors = [\"embedding\", \"head\"], name = \"adamw\", "
+      "lr_factor = 0.5 }]; the first entry that names a role has it.");
 }
 
 }  // namespace longhaul::recipe

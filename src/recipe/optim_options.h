@@ -26,6 +26,28 @@ struct OptimStage {
   bool operator==(const OptimStage&) const = default;
 };
 
+enum class Role;  // recipe/mixers.h
+std::vector<std::string_view> names_of(Role);
+
+// An optimizer, or numbers, of the tensors of some roles (recipe/optim_groups.h). -1 and "": as [optim] has it.
+struct OptimGroup {
+  std::vector<Role> tensors;
+  std::string name;
+  double lr_factor = 1;
+  double weight_decay = -1, beta1 = -1, beta2 = -1;
+  bool operator==(const OptimGroup&) const = default;
+};
+
+// lamb: λ w joins the update (apex's "adam_w" mode), or the gradient.
+enum class LambDecay { kDecoupled, kL2 };
+std::vector<std::string_view> names_of(LambDecay);
+// adafactor: who published the form (optim/adafactor.h).
+enum class AdafactorForm { kFairseq, kTorch, kBigVision };
+std::vector<std::string_view> names_of(AdafactorForm);
+// muon: how long the update of a matrix is (optim/muon.h).
+enum class MuonScale { kMatchRms, kOriginal };
+std::vector<std::string_view> names_of(MuonScale);
+
 struct OptimOptions {
   std::string name = "adamw";
   double lr = 1e-3;  // peak learning rate
@@ -34,6 +56,15 @@ struct OptimOptions {
   double beta3 = 0.995;
   double eps = 1e-8;
   double update_clip = 1, square_eps = 1e-30, residual_eps = 1e-16;
+  double momentum = -1;  // -1: as published (recipe/optimizers.h)
+  bool nesterov = true;
+  double sign_fade = 0;
+  bool nvlamb = false;
+  LambDecay lamb_decay = LambDecay::kDecoupled;
+  AdafactorForm adafactor_form = AdafactorForm::kFairseq;
+  bool scale_by_weights = true, relative_step = true;  // adafactor
+  MuonScale muon_scale = MuonScale::kMatchRms;
+  int64_t muon_iterations = 5;
   double weight_decay = 0.1;  // of matrices; norms, biases and embeddings' vectors have none
   double clip_norm = 1.0;     // global gradient norm; 0: no clipping
 
@@ -43,11 +74,14 @@ struct OptimOptions {
                                    // wsd: length of the last phase, 0: a tenth of train.steps
   double final_lr_fraction = 0.1;  // of lr, reached at the end of the decay
   std::vector<OptimStage> stages;
+  std::vector<OptimGroup> groups;
+  bool fresh_states = false;  // where a run goes on with another optimizer
 
   bool operator==(const OptimOptions&) const = default;
 };
 
 void declare(OptionSet& set, OptimStage& stage);
+void declare(OptionSet& set, OptimGroup& group);
 void declare(OptionSet& set, OptimOptions& optim);
 
 }  // namespace longhaul::recipe

@@ -7,21 +7,38 @@
 namespace longhaul::recipe {
 namespace {
 
-int64_t elements(const std::vector<int64_t>& shape) {
+using Shape = std::vector<int64_t>;
+
+int64_t elements(const Shape& shape) {
   int64_t product = 1;
   for (const int64_t size : shape) product *= size;
   return product;
 }
 
-int64_t two_moments(const std::vector<int64_t>& shape) { return 2 * elements(shape); }
+int64_t two_moments(const OptimOptions&, const Shape& shape) { return 2 * elements(shape); }
+int64_t one_momentum(const OptimOptions&, const Shape& shape) { return elements(shape); }
+int64_t momentum_if_wanted(const OptimOptions& options, const Shape& shape) { return momentum_of(options) > 0 ? elements(shape) : 0; }
 
-int64_t came(const std::vector<int64_t>& shape) {
+int64_t came(const OptimOptions&, const Shape& shape) {
   return shape.size() == 2 ? elements(shape) + 2 * (shape[0] + shape[1]) : 2 * elements(shape);
 }
 
+// Of the second moment, means or largest numbers of rows and columns.
+int64_t factored(const OptimOptions& options, const Shape& shape) {
+  return momentum_if_wanted(options, shape) + (shape.size() == 2 ? shape[0] + shape[1] : elements(shape));
+}
+
 constexpr OptimizerEntry kOptimizers[] = {
-    {"adamw", "two moments of every element (the safe choice)", two_moments},
-    {"came", "one momentum of every element and second moments of rows and columns (half the memory; try 0.7 of adamw's lr)", came},
+    {"adamw", "two moments of every element (the safe choice)", two_moments, 0, true},
+    {"lamb", "the same, with steps in proportion to the weights of each tensor (large batches)", two_moments, 0, false},
+    {"came", "one momentum of every element and second moments of rows and columns (half the memory; try 0.7 of adamw's lr)", came, 0,
+     false},
+    {"adafactor", "second moments of rows and columns, and a momentum if asked for (least memory)", factored, 0, false},
+    {"lion", "one momentum, and steps by its sign (beta2 0.99; try 0.2 of adamw's lr and 5 times its weight decay)", one_momentum, 0, true},
+    {"sm3", "the largest second moments of rows and columns, and a momentum (sparse gradients)", factored, 0.9, false},
+    {"muon", "one momentum of matrices of layers, whose updates are made orthogonal; the rest has adamw (adamw's lr and weight decay)",
+     one_momentum, 0.95, false},
+    {"sgd", "one momentum", momentum_if_wanted, 0.9, true},
 };
 
 }  // namespace
@@ -32,6 +49,10 @@ const OptimizerEntry& optimizer_entry(std::string_view name) {
   const auto found = std::ranges::find(kOptimizers, name, &OptimizerEntry::name);
   LONGHAUL_ASSERT(found != std::end(kOptimizers), "no optimizer is called {}", name);
   return *found;
+}
+
+double momentum_of(const OptimOptions& options) {
+  return options.momentum >= 0 ? options.momentum : optimizer_entry(options.name).momentum;
 }
 
 }  // namespace longhaul::recipe

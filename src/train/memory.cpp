@@ -29,7 +29,7 @@ plan::MemoryRequest memory_request(const recipe::Recipe& recipe, at::Device devi
   const recipe::TrainOptions& train = recipe.train;
   return {.model = recipe.model,
           .dtype = train.dtype,
-          .optimizer = recipe.optim.name,
+          .optimizer = recipe.optim,
           .batch = train.batch,
           .micro_batch = train.micro_batch,
           .sequence = train.sequence,

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/temporary_folder.h"
 #include "comm/run_ranks.h"
+#include "optim/grouped.h"
 #include "parallel/arrangement.h"
 #include "train/prove_processes.h"
 
@@ -205,6 +206,7 @@ std::string_view Proof::status_name() const {
 }
 
 std::vector<Proof> prove(const ProofRequest& request) {
+  optim::check_groups(request.optim, request.model);
   Prover prover(request);
   std::vector<Proof> proofs;
   for (const ProofLayout& layout : request.layouts) {

@@ -9,7 +9,7 @@
 //          bf16 way through the kernels runs and means the same (a wrong method is off by its whole size); fp64 shows exactness.
 //
 // A tensor whose values are below a hundredth of the model's largest is measured by that: the gradient of a key's bias is zero but for rounding.
-// The optimizer's eps is 1e-2 here (came's 1e-4): with 1e-8 a gradient that is zero but for rounding (1e-17) would move a parameter by a whole step.
+// The optimizer's eps is 1e-2 here (those of squares 1e-4, and below 1e-2 lion's signs fade): with 1e-8 a gradient that is zero but for rounding (1e-17) would move a parameter by a whole step.
 #pragma once
 
 #include <functional>

@@ -74,7 +74,7 @@ class ProofRun {
 
  private:
   static recipe::OptimOptions options_of(recipe::OptimOptions options) {
-    options.eps = 1e-2;
+    options.eps = options.sign_fade = 1e-2;
     options.square_eps = options.residual_eps = 1e-4;
     return options;
   }

@@ -13,6 +13,7 @@
 #include "comm/run_ranks.h"
 #include "comm/traced.h"
 #include "layout/schedule.h"
+#include "optim/grouped.h"
 #include "plan/memory_guard.h"
 #include "tensor/libtorch_folder.h"
 #include "train/memory.h"
@@ -77,6 +78,7 @@ parallel::Arrangement arrangement_of_run(const recipe::Recipe& recipe, const com
   parallel::Arrangement arrangement = parallel::arrangement_of(recipe.parallel, world);
   arrangement.elastic = recipe.train.elastic;
   parallel::require_possible(recipe.model, arrangement);
+  optim::check_groups(recipe.optim, recipe.model);
   const int64_t replicas = arrangement.mesh.size(layout::Axis::kDp);
   const layout::Pipeline pipeline(recipe.parallel.pp, recipe.parallel.pipeline);
   const auto require_batch = [&](const char* key, int64_t batch) {

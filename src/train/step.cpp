@@ -86,7 +86,7 @@ void move_router_biases(model::ParameterSet& parameters, const Passes& passes, c
   for (const auto& [name, count] : choices) counts.push_back(count);
   const Tensor all = at::stack(counts);
   using enum layout::Axis;
-  ranks.sum_over({kDp, kCp, kTp}, all);
+  ranks.reduce_over({kDp, kCp, kTp}, all, comm::Reduction::kSum);
   int64_t at = 0;
   for (auto& [name, count] : choices) count = all[at++];
   model::move_router_biases(parameters, choices, rate);
@@ -134,8 +134,9 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
     if (ranks.tree() == nullptr) {
       return optim::gradient_norm(task.parameters(), scale, [&](const Tensor& squares) { ranks.sum(squares, "gradient norm"); });
     }
-    return optim::gradient_norm_by_rows(task.parameters(), scale,
-                                        [&](layout::AxisSet over, const Tensor& squares) { ranks.sum_over(over, squares); });
+    return optim::gradient_norm_by_rows(task.parameters(), scale, [&](layout::AxisSet over, const Tensor& squares) {
+      ranks.reduce_over(over, squares, comm::Reduction::kSum);
+    });
   }();
   result.gradient_norm = norm.norm;
   if (!norm.finite || !std::isfinite(result.loss)) {
@@ -148,7 +149,7 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   {
     const SpanScope span(spans, SpanKind::kOptimizer);
     optimizer.step({.lr = options.lr, .gradient_scale = scale * optim::clip_factor(norm.norm, options.clip_norm), .zero_gradients = true},
-                   [&](layout::AxisSet over, const Tensor& sums) { ranks.sum_over(over, sums); });
+                   [&](layout::AxisSet over, const Tensor& numbers, comm::Reduction how) { ranks.reduce_over(over, numbers, how); });
   }
   const SpanScope span(spans, SpanKind::kValues);
   if (options.router_bias_rate > 0) move_router_biases(task.parameters(), passes, ranks, options.router_bias_rate);

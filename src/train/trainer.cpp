@@ -111,7 +111,10 @@ Resumed Trainer::resume() {
   const recipe::LoadedRecipe earlier = checkpoint::saved_recipe(*newest);
   recipe::refuse_changed(earlier, options_.recipe);
   task_.require_same_data(saved.data_position, saved.step + 1);
-  checkpoint::load_training_state(*newest, state_, ranks_.world());
+  const bool fresh = recipe::begins_fresh_states(earlier, options_.recipe);
+  checkpoint::load_training_state(*newest, state_, ranks_.world(),
+                                  fresh ? checkpoint::OptimizerStates::kFresh : checkpoint::OptimizerStates::kRead);
+  if (fresh) optimizer_.set_steps(0);
   ranks_.share_values(task_.parameters());
   step_ = saved_step_ = parent_step_ = saved.step;
   const bool first = ranks_.place().rank == 0;  // its events are those of the run

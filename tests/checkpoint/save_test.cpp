@@ -6,9 +6,11 @@
 #include <array>
 #include <chrono>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 
 #include "checkpoint/load.h"
+#include "checkpoint/naming.h"
 #include "storage/fault_file_system.h"
 #include "storage/recording_file_system.h"
 #include "support/counting_reads.h"
@@ -169,6 +171,31 @@ TEST_F(Saving, ASecondSaveChangesNothingOfTheFirstThatIsStillBeingWritten) {
     const auto state = loaded.tensors();
     for (size_t i = 0; i < state.size(); ++i) {
       EXPECT_TRUE(at::equal(state[i].view, step == 1 ? first[i] : first[i] + 1)) << "step " << step << " " << state[i].name;
+    }
+  }
+}
+
+// Another optimizer's states are an error, or where that is wanted left out: the weights come, the states stay at zero.
+TEST_F(Saving, StatesOfAnotherOptimizer) {
+  {
+    Saver saver(disk, options());
+    training.add_to_weights(1);
+    saver.save(1, training.state(), training.manifest());
+  }
+  ASSERT_FALSE(results.at(0).failure);
+  const auto saved = storage::Checkpoint::open(disk, results[0].path);
+  for (const std::string name : {"came", "lion", "muon", "sgd"}) {
+    TinyTraining other({"optim.name=" + name});
+    EXPECT_THROW(load_training_state(saved, other.state()), Error) << name;
+    TinyTraining fresh({"optim.name=" + name});
+    load_training_state(saved, fresh.state(), nullptr, OptimizerStates::kFresh);
+    std::map<std::string, Tensor> weights;
+    for (const StateEntry& entry : training.tensors()) weights[entry.name] = entry.view;
+    for (const StateEntry& entry : fresh.tensors()) {
+      if (entry.role == kWeightRole)
+        EXPECT_TRUE(at::equal(entry.view, weights.at(entry.name))) << entry.name;
+      else
+        EXPECT_EQ(entry.view.abs().max().item<double>(), 0) << entry.name;
     }
   }
 }

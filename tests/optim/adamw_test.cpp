@@ -67,7 +67,7 @@ void compare_with_reference(const std::string& dtype, AdamwImplementation implem
   const Precision precision = Precision::named(dtype);
   model::ParameterSet set = fused_set(precision);
   fill_values(set);
-  AdamW optimizer(options_for_tests(), set, precision, implementation);
+  AdamW optimizer(options_for_tests(), {set, precision}, implementation);
   run_steps(set, optimizer, 7);
   for (const auto& [name, expected] : reference_run<Real>(precision.master, 7)) {
     EXPECT_LT(relative_error(state_of(optimizer, name, "master"), expected[0]), tolerance) << name;
@@ -121,7 +121,7 @@ TEST(Adamw, ConstantGradientClosedForm) {
   w.value.detach().copy_(start);
   recipe::OptimOptions options = options_for_tests();
   options.eps = 1e-300;
-  AdamW optimizer(options, set, Precision::named("fp64"));
+  AdamW optimizer(options, {set, Precision::named("fp64")});
   for (int i = 0; i < 50; ++i) {
     w.grad.copy_(gradient);
     optimizer.step({.lr = 1e-2});
@@ -136,7 +136,7 @@ TEST(Adamw, WorkingCopyIsMasterRounded) {
     const Precision precision = Precision::named("bf16");
     model::ParameterSet set = fused_set(precision);
     fill_values(set);
-    AdamW optimizer(options_for_tests(), set, precision, implementation);
+    AdamW optimizer(options_for_tests(), {set, precision}, implementation);
     run_steps(set, optimizer, 3);
     for (const auto& each : set.specs()) {
       const Tensor master = state_of(optimizer, each.tensor.name, "master");
@@ -171,7 +171,7 @@ TEST(Adamw, FusingTensorsChangesNoBit) {
     model::ParameterSet fused = fused_set(precision), unfused = unfused_set(precision);
     fill_values(fused);
     fill_values(unfused);
-    AdamW fused_optimizer(options_for_tests(), fused, precision), unfused_optimizer(options_for_tests(), unfused, precision);
+    AdamW fused_optimizer(options_for_tests(), {fused, precision}), unfused_optimizer(options_for_tests(), {unfused, precision});
     run_steps(fused, fused_optimizer, 4);
     run_steps(unfused, unfused_optimizer, 4);
     for (const auto& each : small_specs()) {
@@ -187,7 +187,7 @@ TEST(Adamw, DecayOnlyWhereAsked) {
   fill_values(set);
   std::map<std::string, Tensor> before;
   for (const auto& each : set.specs()) before[each.tensor.name] = value_of(set, each.tensor.name).clone();
-  AdamW optimizer(options_for_tests(), set, precision);
+  AdamW optimizer(options_for_tests(), {set, precision});
   set.zero_gradients();
   optimizer.step({.lr = 0.5});  // without gradients only decay moves weights
   for (const auto& each : set.specs()) {
@@ -204,7 +204,7 @@ TEST(Adamw, ThreadsAndInstructionSetsChangeNoBit) {
       set_threads(count);
       model::ParameterSet set = fused_set(precision);
       fill_values(set);
-      AdamW optimizer(options_for_tests(), set, precision);
+      AdamW optimizer(options_for_tests(), {set, precision});
       run_steps(set, optimizer, 3);
       std::vector<Tensor> all;
       for (const StateTensor& each : optimizer.state()) all.push_back(each.view.reshape({-1}).clone());
@@ -236,7 +236,7 @@ TEST(Adamw, ZeroesGradientsWhenAskedAndRaisesVersions) {
   for (const auto implementation : {AdamwImplementation::kFused, AdamwImplementation::kTensorOperations}) {
     model::ParameterSet set = fused_set(Precision::named("fp32"));
     fill_values(set);
-    AdamW optimizer(options_for_tests(), set, Precision::named("fp32"), implementation);
+    AdamW optimizer(options_for_tests(), {set, Precision::named("fp32")}, implementation);
     fill_gradients(set, 1);
     const uint64_t version = set.all()[0]->version;
     optimizer.step({.lr = 1e-3, .zero_gradients = false});
@@ -258,7 +258,7 @@ TEST(Adamw, PacksWhatItWrote) {
       set_threads(count);
       model::ParameterSet set = fused_set(precision);
       fill_values(set);
-      AdamW optimizer(options_for_tests(), set, precision);
+      AdamW optimizer(options_for_tests(), {set, precision});
       run_steps(set, optimizer, 1);
       const auto products = [](model::Parameter& parameter, kernels::PackedWeight& copies) {
         const Tensor& w = parameter.value;
@@ -299,7 +299,7 @@ TEST(Adamw, FrozenTensorsStay) {
   set.freeze([](const model::Parameter& parameter) { return parameter.name == "frozen.whole"; });
   fill_values(set);
   const Tensor part = value_of(set, "frozen.part").clone(), whole = value_of(set, "frozen.whole").clone(), a = value_of(set, "a").clone();
-  AdamW optimizer(options_for_tests(), set, precision);
+  AdamW optimizer(options_for_tests(), {set, precision});
   run_steps(set, optimizer, 2);
   EXPECT_TRUE(at::equal(value_of(set, "frozen.part"), part));
   EXPECT_TRUE(at::equal(value_of(set, "frozen.whole"), whole));
@@ -317,9 +317,9 @@ TEST(Adamw, StateMovesToANewOptimizer) {
     const Precision precision = Precision::named(dtype);
     model::ParameterSet through = fused_set(precision), resumed = unfused_set(precision);
     fill_values(through);
-    AdamW first(options_for_tests(), through, precision);
+    AdamW first(options_for_tests(), {through, precision});
     run_steps(through, first, 2);
-    AdamW second(options_for_tests(), resumed, precision);
+    AdamW second(options_for_tests(), {resumed, precision});
     for (const StateTensor& each : first.state()) state_of(second, each.name, each.kind).copy_(each.view);
     second.set_steps(first.steps());
     second.refresh_values();
@@ -338,10 +338,10 @@ TEST(Adamw, StateMovesToANewOptimizer) {
 TEST(Adamw, MasterIsTheValueWhereDtypesAgree) {
   model::ParameterSet set = fused_set(Precision::named("fp32"));
   fill_values(set);
-  AdamW optimizer(options_for_tests(), set, Precision::named("fp32"));
+  AdamW optimizer(options_for_tests(), {set, Precision::named("fp32")});
   EXPECT_EQ(state_of(optimizer, "key", "master").data_ptr(), value_of(set, "key").data_ptr());
   model::ParameterSet narrow = fused_set(Precision::named("bf16"));
-  AdamW with_copy(options_for_tests(), narrow, Precision::named("bf16"));
+  AdamW with_copy(options_for_tests(), {narrow, Precision::named("bf16")});
   fill_values(narrow);
   EXPECT_EQ(state_of(with_copy, "key", "master").abs().max().item<float>(), 0);
   with_copy.take_masters_from_values();

@@ -9,8 +9,6 @@
 #include <map>
 
 #include "base/error.h"
-#include "comm/run_ranks.h"
-#include "parallel/ranks.h"
 #include "parameters_for_tests.h"
 #include "recipe/optimizers.h"
 
@@ -43,7 +41,7 @@ TEST(Came, KnownValuesOfAMatrix) {
     set.add_stacked("w", {"w"});
     set.allocate();
     value_of(set, "w").copy_(matrix({0.5, -0.25, 0.125, -1, 0.75, 0.3}));
-    Came optimizer(published(), set, Precision::named(dtype));
+    Came optimizer(published(), {set, Precision::named(dtype)});
     for (int step = 0; step < 3; ++step) {
       grad_of(set, "w").copy_(gradients[step] * 4);
       optimizer.step({.lr = 1e-2, .gradient_scale = 0.25});
@@ -66,7 +64,7 @@ TEST(Came, KnownValuesOfAVector) {
   set.add_stacked("w", {"w"});
   set.allocate();
   value_of(set, "w").copy_(at::tensor({0.5, -0.25, 0.125}, at::kDouble));
-  Came optimizer(published(), set, Precision::named("fp64"));
+  Came optimizer(published(), {set, Precision::named("fp64")});
   const std::vector<double> gradients[] = {{0.1, -0.2, 0.3}, {0.2, 0.1, -0.3}, {-0.1, 0.4, 0.2}};
   const std::vector<double> expected[] = {
       {0.49895, -0.248975, 0.1239875}, {0.496735308, -0.248682691, 0.124075161}, {0.495408474, -0.249851737, 0.123451727}};
@@ -78,118 +76,6 @@ TEST(Came, KnownValuesOfAVector) {
   EXPECT_THAT(optimizer.state(), ::testing::SizeIs(3)) << "master, momentum, second moment";
 }
 
-// Cut by rows, by columns, not at all and over experts; rows that no number of ranks divides, and fewer of them than ranks.
-std::vector<layout::ParameterSpec> cut_specs() {
-  using layout::SplitOver;
-  std::vector<layout::ParameterSpec> specs = {spec("rows", {7, 5}, true),  spec("columns", {4, 6}, true), spec("few", {3, 5}, true),
-                                              spec("whole", {6, 2}, true), spec("vector", {9}, false),    spec("cut_vector", {5}, true)};
-  specs[0].split = {.over = SplitOver::kTensor, .dimension = 0};
-  specs[1].split = {.over = SplitOver::kTensor, .dimension = 1};
-  specs[2].split = {.over = SplitOver::kTensor, .dimension = 0};
-  specs[5].split = {.over = SplitOver::kTensor, .dimension = 0};
-  specs[3].lr_factor = 0.5;
-  for (int64_t e = 0; e < 4; ++e) {
-    layout::ParameterSpec expert = spec("expert." + std::to_string(e), {3, 4}, true);
-    expert.expert = e;
-    expert.split.experts = 4;
-    specs.push_back(expert);
-  }
-  return specs;
-}
-
-struct Held {
-  StateTensor state;
-  Tensor copy;
-};
-
-struct Trained {
-  std::vector<Held> held;
-  int reductions = 0;  // of one step
-};
-
-// What `place` holds of everything after 20 steps. Gradients are small numbers of the logical tensor's, cut as its values are.
-Trained trained(const std::string& dtype, const layout::MeshRank& place, parallel::Ranks& ranks) {
-  model::ParameterSet set(cut_specs(), Precision::named(dtype), at::kCPU, model::Use::kTraining, place);
-  std::vector<std::vector<std::string>> experts;
-  for (const auto& each : cut_specs()) {
-    if (each.expert >= 0)
-      experts.push_back({each.tensor.name});
-    else
-      set.add_stacked(each.tensor.name, {each.tensor.name});
-  }
-  set.add_experts("experts", experts);
-  set.allocate();
-  const auto fill = [&](uint64_t salt) {
-    for (const auto& parameter : set.all()) {
-      for (size_t i = 0; i < parameter->parts.size(); ++i) {
-        const model::Part& part = parameter->parts[i];
-        Tensor box = random_tensor(part.spec.tensor.global_shape, seed_of(part.spec.tensor.name, salt));
-        for (size_t d = 0; d < part.held.length.size(); ++d)
-          box = box.narrow(static_cast<int64_t>(d), part.held.offset[d], part.held.length[d]);
-        parameter->part_of(salt == 0 ? parameter->value.detach() : parameter->grad, i).copy_(box);
-      }
-    }
-  };
-  fill(0);
-  recipe::OptimOptions options = published();
-  options.beta3 = 0.99;
-  Came optimizer(options, set, Precision::named(dtype));
-  Trained result;
-  for (uint64_t step = 1; step <= 20; ++step) {
-    fill(step);
-    result.reductions = 0;
-    optimizer.step({.lr = 1e-2, .gradient_scale = 0.1}, [&](layout::AxisSet over, const Tensor& sums) {
-      ++result.reductions;
-      ranks.sum_over(over, sums);
-    });
-  }
-  for (const StateTensor& each : optimizer.state()) result.held.push_back({each, each.view.clone()});
-  return result;
-}
-
-TEST(Came, ShardedEqualsWhole) {
-  for (const auto& [dtype, bound] : {std::pair("fp64", 1e-12), std::pair("fp32", 1e-6)}) {
-    parallel::Ranks alone;
-    std::map<std::string, Tensor> whole;
-    for (const Held& each : trained(dtype, {}, alone).held) whole[each.state.kind + " " + each.state.name] = each.copy;
-    ASSERT_EQ(whole.at("row_mean columns").sizes(), at::IntArrayRef({4}));
-    struct Case {
-      int64_t world;
-      layout::MeshShape shape;
-      int64_t zero;
-      int reductions;  // of a step: one for each phase and set of axes, whatever the number of tensors
-    };
-    const Case cases[] = {{2, {.tp = 2}, 0, 3},  {4, {.tp = 4}, 0, 3}, {2, {.ep = 2}, 0, 0}, {4, {.tp = 2, .ep = 2}, 0, 3},
-                          {2, {}, 1, 6},         {3, {}, 1, 6},        {7, {}, 1, 6},        {4, {.cp = 2}, 1, 6},
-                          {4, {.tp = 2}, 1, 10}, {4, {.ep = 2}, 1, 6}};
-    for (const auto& [world, shape, zero, reductions] : cases) {
-      const layout::Mesh mesh(world, shape);
-      std::vector<Trained> ranks(static_cast<size_t>(world));
-      comm::run_ranks(world, [&](comm::Communicator& communicator) {
-        parallel::Ranks own(communicator, {.mesh = mesh, .zero = zero});
-        ranks[static_cast<size_t>(communicator.rank())] = trained(dtype, own.place(), own);
-      });
-      std::map<std::string, int64_t> counted;  // elements of first copies
-      for (const Trained& rank : ranks) {
-        EXPECT_EQ(rank.reductions, reductions) << "world " << world << ", zero " << zero;
-        for (const Held& each : rank.held) {
-          const std::string name = each.state.kind + " " + each.state.name;
-          Tensor expected = whole.at(name);
-          EXPECT_EQ(each.state.global_shape, expected.sizes().vec()) << name;
-          for (size_t d = 0; d < each.state.held.length.size(); ++d)
-            expected = expected.narrow(static_cast<int64_t>(d), each.state.held.offset[d], each.state.held.length[d]);
-          if (expected.numel() > 0) {
-            const double scale = whole.at(name).abs().max().item<double>();
-            EXPECT_LT((each.copy - expected).abs().max().item<double>(), bound * scale) << name << " world " << world << ", zero " << zero;
-          }
-          if (each.state.first_copy) counted[name] += each.copy.numel();
-        }
-      }
-      for (const auto& [name, tensor] : whole) EXPECT_EQ(counted[name], tensor.numel()) << name << " world " << world << ", zero " << zero;
-    }
-  }
-}
-
 // Scaling the gradient changes nothing while squares are far above ε1; transposing weight and gradient transposes the result.
 TEST(Came, Invariances) {
   const Tensor w = random_tensor({6, 4}, 1);
@@ -198,7 +84,7 @@ TEST(Came, Invariances) {
     set.add_stacked("w", {"w"});
     set.allocate();
     value_of(set, "w").copy_(start);
-    Came optimizer(published(), set, Precision::named("fp64"));
+    Came optimizer(published(), {set, Precision::named("fp64")});
     for (uint64_t step = 1; step <= 5; ++step) {
       const Tensor g = random_tensor({6, 4}, 100 + step) * scale;
       grad_of(set, "w").copy_(transposed ? g.t() : g);
@@ -226,7 +112,7 @@ TEST(Came, KeepsAMasterBesideBf16AndAsMuchStateAsItsEntrySays) {
       state[each.name] += each.view.numel();
   }
   const recipe::OptimizerEntry& entry = recipe::optimizer_entry("came");
-  for (const auto& each : small_specs()) EXPECT_EQ(state[each.tensor.name], entry.state_elements(each.tensor.global_shape));
+  for (const auto& each : small_specs()) EXPECT_EQ(state[each.tensor.name], entry.state_elements(published(), each.tensor.global_shape));
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ struct OnEmulatedGpu {
 struct Trained {
   explicit Trained(const std::string& dtype, bool zero_gradients) : set(fused_set(Precision::named(dtype))) {
     fill_values(set);
-    AdamW optimizer({.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1}, set, Precision::named(dtype));
+    AdamW optimizer({.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1}, {set, Precision::named(dtype)});
     for (int64_t step = 1; step <= 3; ++step) {
       fill_gradients(set, static_cast<uint64_t>(step));
       norms.push_back(gradient_norm(set, 0.25).norm);

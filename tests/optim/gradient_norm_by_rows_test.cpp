@@ -45,8 +45,8 @@ GradientNorm norm_on(int64_t world, int64_t zero, double spoilt = 0) {
         parameter->own_grad.mutable_data_ptr<float>()[e] = static_cast<float>(bad ? spoilt : element_of(parameter->name, element));
       }
     }
-    const GradientNorm norm =
-        gradient_norm_by_rows(set, -0.25, [&](layout::AxisSet over, const Tensor& numbers) { ranks.sum_over(over, numbers); });
+    const GradientNorm norm = gradient_norm_by_rows(
+        set, -0.25, [&](layout::AxisSet over, const Tensor& numbers) { ranks.reduce_over(over, numbers, comm::Reduction::kSum); });
     const std::lock_guard lock(mutex);
     if (communicator.rank() == 0) first = norm;
   });

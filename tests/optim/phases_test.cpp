@@ -17,7 +17,7 @@ using namespace longhaul::optim::testing;  // NOLINT: this test's own helpers
 // w ← w − lr · ‖w‖/‖g‖ · g for every logical matrix; they are cut by rows over the tensor ranks.
 class TrustRatio final : public Optimizer {
  public:
-  explicit TrustRatio(model::ParameterSet& set) : Optimizer(set, Precision::named("fp64")), matrices_(shards()) {
+  explicit TrustRatio(model::ParameterSet& set) : Optimizer({set, Precision::named("fp64")}), matrices_(shards()) {
     for (size_t i = 0; i < matrices_.size(); ++i) places_.push_back(norms_.reserve({layout::Axis::kTp}, 2));
     add_phase({"norms", &norms_, [this](const StepSettings&) {
                  for (size_t i = 0; i < matrices_.size(); ++i) {
@@ -34,7 +34,7 @@ class TrustRatio final : public Optimizer {
   }
   std::vector<StateTensor> state() override {
     std::vector<StateTensor> result;
-    for (size_t p = 0; p < parameters().size(); ++p) append_state(result, p, "master", master(p));
+    append_masters(result);
     return result;
   }
 
@@ -67,9 +67,9 @@ TEST(Phases, RowsCutOverTwoRanksEqualTheWhole) {
   // The reduction of one rank runs the other rank's step up to its own reduction: what a group of two does, in one thread.
   TrustRatio upper_rank(upper), lower_rank(lower);
   int reductions = 0;
-  upper_rank.step(settings, [&](layout::AxisSet, const Tensor& upper_partials) {
+  upper_rank.step(settings, [&](layout::AxisSet, const Tensor& upper_partials, comm::Reduction) {
     ++reductions;
-    lower_rank.step(settings, [&](layout::AxisSet, const Tensor& lower_partials) {
+    lower_rank.step(settings, [&](layout::AxisSet, const Tensor& lower_partials, comm::Reduction) {
       ++reductions;
       lower_partials.add_(upper_partials);
       upper_partials.copy_(lower_partials);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "recipe/load.h"
+#include "recipe/mixers.h"
 
 namespace longhaul::recipe {
 namespace {
@@ -108,6 +109,24 @@ const std::vector<Row>& rows() {
       {"optim.update_clip", "2.5", [](const Recipe& r) { return r.optim.update_clip == 2.5; }, "", ""},
       {"optim.square_eps", "1e-9", [](const Recipe& r) { return r.optim.square_eps == 1e-9; }, "", ""},
       {"optim.residual_eps", "1e-6", [](const Recipe& r) { return r.optim.residual_eps == 1e-6; }, "", ""},
+      {"optim.fresh_states", "true", [](const Recipe& r) { return r.optim.fresh_states; }, "", ""},
+      {"optim.momentum", "0.75", [](const Recipe& r) { return r.optim.momentum == 0.75; }, "", ""},
+      {"optim.nesterov", "false", [](const Recipe& r) { return !r.optim.nesterov; }, "", ""},
+      {"optim.sign_fade", "1e-4", [](const Recipe& r) { return r.optim.sign_fade == 1e-4; }, "", ""},
+      {"optim.nvlamb", "true", [](const Recipe& r) { return r.optim.nvlamb; }, "", ""},
+      {"optim.lamb_decay", "\"l2\"", [](const Recipe& r) { return r.optim.lamb_decay == LambDecay::kL2; }, "", ""},
+      {"optim.adafactor_form", "\"torch\"", [](const Recipe& r) { return r.optim.adafactor_form == AdafactorForm::kTorch; }, "", ""},
+      {"optim.scale_by_weights", "false", [](const Recipe& r) { return !r.optim.scale_by_weights; }, "", ""},
+      {"optim.relative_step", "false", [](const Recipe& r) { return !r.optim.relative_step; }, "", ""},
+      {"optim.muon_scale", "\"original\"", [](const Recipe& r) { return r.optim.muon_scale == MuonScale::kOriginal; }, "", ""},
+      {"optim.muon_iterations", "6", [](const Recipe& r) { return r.optim.muon_iterations == 6; }, "", ""},
+      {"optim.group", "[{ tensors = [\"embedding\", \"head\"], name = \"adamw\", lr_factor = 0.5 }, { tensors = \"norm\", beta1 = 0.5 }]",
+       [](const Recipe& r) {
+         const OptimGroup first{.tensors = {Role::kEmbedding, Role::kHead}, .name = "adamw", .lr_factor = 0.5},
+             second{.tensors = {Role::kNorm}, .beta1 = 0.5};
+         return r.optim.groups == std::vector{first, second};
+       },
+       "", ""},
       {"optim.lr", "0.125", [](const Recipe& r) { return r.optim.lr == 0.125; }, "", ""},
       {"optim.beta1", "0.25", [](const Recipe& r) { return r.optim.beta1 == 0.25; }, "", ""},
       {"optim.beta2", "0.375", [](const Recipe& r) { return r.optim.beta2 == 0.375; }, "", ""},

@@ -111,6 +111,18 @@ TEST(RecipeResume, RefusesChangedOptionsThatMustStay) {
   EXPECT_THAT(fields.what + fields.expected, Not(HasSubstr("train.steps")));
 }
 
+TEST(RecipeResume, AnotherOptimizerWithFreshStatesOnly) {
+  LoadedRecipe saved = load_defaults(), now = load_defaults({"optim.name=came"});
+  EXPECT_THAT(error_of([&] { refuse_changed(saved, now); }).hint, HasSubstr("optim.fresh_states=true"));
+  EXPECT_FALSE(begins_fresh_states(saved, now));
+  now.recipe.optim.fresh_states = true;
+  EXPECT_NO_THROW(refuse_changed(saved, now));
+  EXPECT_TRUE(begins_fresh_states(saved, now));
+  EXPECT_FALSE(begins_fresh_states(now, now)) << "its own states are there";
+  now.recipe.train.seed = 5;
+  EXPECT_THAT(error_of([&] { refuse_changed(saved, now); }).expected, Not(HasSubstr("optim")));
+}
+
 // What is said to type for a text gives that text again.
 TEST(RecipeResume, TheArgumentsItNamesGiveTheSavedValues) {
   for (const std::string prompt : {"plain", "it's", "\"quoted\"", " leading", "['a']", "a\nb", "", "17", "# no comment"}) {

@@ -11,6 +11,7 @@
 
 #include "comm/run_ranks.h"
 #include "model/decoder.h"
+#include "recipe/optimizers.h"
 #include "support/models.h"
 #include "train/step.h"
 
@@ -104,6 +105,24 @@ TEST(Prove, AHybridWithExpertsAndSharedBounds) { expect_equal(hybrid(), true); }
 TEST(Prove, BiasesLearnedPositionsAndLayerNorms) { expect_equal(gpt2(), false); }
 TEST(Prove, LightningAlone) { expect_equal(dense_linear(), false, "adamw", 2); }
 TEST(Prove, AnOptimizerOfWholeMatrices) { expect_equal(hybrid(), true, "came", 3); }
+
+// Sums, largest numbers and whole matrices over tensor, expert and data ranks, and what two optimizers reduce together.
+TEST(Prove, EveryOptimizer) {
+  std::vector<ProofLayout> layouts;
+  for (const recipe::ParallelOptions& each : std::vector<recipe::ParallelOptions>{
+           {.ranks = 4, .tp = 2, .ep = 2, .zero = 1}, {.ranks = 4, .zero = 2}, {.ranks = 4, .pp = 2, .zero = 1}}) {
+    layouts.push_back(proof_layout(each));
+  }
+  for (const recipe::OptimizerEntry& entry : recipe::optimizers()) {
+    recipe::OptimOptions options{.name = std::string(entry.name)};
+    if (entry.name == "came")
+      options.groups = {{.tensors = {recipe::Role::kEmbedding, recipe::Role::kHead}, .name = "muon", .lr_factor = 0.5}};
+    for (const Proof& proof : prove({.model = hybrid(), .optim = options, .layouts = layouts})) {
+      EXPECT_EQ(proof.status, Proof::Status::kTried) << proof.layout << ": " << proof.reason;
+      EXPECT_LE(proof.worst, kProofBound) << entry.name << ", " << proof.layout << ": " << proof.tensor;
+    }
+  }
+}
 
 void expect_proved(const recipe::ModelConfig& config, const std::vector<recipe::ParallelOptions>& all) {
   std::vector<ProofLayout> layouts;

@@ -41,7 +41,7 @@ struct Layout {
 TEST(RankState, IsWhatRanksHold) {
   for (const Layout& each :
        {Layout{2, {}}, Layout{4, {}}, Layout{4, {.tp = 2}}, Layout{4, {.ep = 2}}, Layout{4, {.pp = 2}}, Layout{2, {.cp = 2}}}) {
-    for (const char* optimizer : {"adamw", "came"}) {
+    for (const char* optimizer : {"adamw", "came", "adafactor", "lion", "muon"}) {
       for (int64_t zero = 0; zero <= 3; ++zero) {
         const parallel::Arrangement arrangement{.mesh = {each.world, each.shape}, .zero = zero};
         comm::run_ranks(each.world, [&](comm::Communicator& world) {
@@ -49,7 +49,7 @@ TEST(RankState, IsWhatRanksHold) {
           model::Decoder decoder(config(), Precision::named("bf16"), at::kCPU, model::Use::kTraining, ranks.place());
           const auto made = optim::make_optimizer({.name = optimizer}, decoder.parameters(), Precision::named("bf16"));
           const Holding held = holding_of(decoder.parameters(), *made);
-          const plan::RankState planned = plan::rank_state(config(), recipe::Dtype::kBf16, optimizer, ranks.place());
+          const plan::RankState planned = plan::rank_state(config(), recipe::Dtype::kBf16, {.name = optimizer}, ranks.place());
           // Masters of what is kept wide are the values themselves, which the table counts with the optimizer's state too.
           double shared = 0;
           for (const auto& parameter : decoder.parameters().all()) {
@@ -113,7 +113,7 @@ TEST(RankState, BoundsWhatAStepTakes) {
     double weights = 0, gradients = 0, optimizer = 0;
     const recipe::Recipe& recipe = request.recipe.recipe;
     for (int64_t rank = 0; rank < 2; ++rank) {
-      const auto planned = plan::rank_state(recipe.model, recipe.train.dtype, "adamw", {.mesh = {2, {}}, .rank = rank, .zero = zero});
+      const auto planned = plan::rank_state(recipe.model, recipe.train.dtype, {}, {.mesh = {2, {}}, .rank = rank, .zero = zero});
       weights += planned.weights + planned.passing_weights;
       gradients += planned.gradients + planned.passing_gradients;
       optimizer += planned.optimizer;

@@ -1,0 +1,66 @@
+// The loops over elements behind Lion, SGD and LAMB (specs: optimizers.md §3, §4): one pass over memory each, LAMB's two. Raw pointers, one
+// thread, no tensors, as kernels/adamw/loops.h, whose rules hold: compiled for several instruction sets, which all give the same bits.
+//
+// A run is `count` elements of one tensor: master, gradient and up to two states, in fp32 or fp64, and the working copy in bf16 where there is
+// one. Gradients are used times gradient_scale, and left at zero where zero_gradient says so.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace longhaul::kernels {
+
+template <class Real>
+struct UpdateRun {
+  Real *master = nullptr, *gradient = nullptr, *first = nullptr, *second = nullptr;  // states: momentum; second moment
+  uint16_t* value = nullptr;                                                         // bf16, or null
+  int64_t count = 0;
+};
+
+// Lion: c = β1 m + (1 − β1) g;  w ← w·kept − lr·sign(c);  m ← β2 m + (1 − β2) g. Where |c| is below `fade`, the sign is c/fade.
+struct LionScalars {
+  double gradient_scale = 1, beta1 = 0.9, beta2 = 0.99, kept_weight = 1, lr = 0, fade = 0;
+  bool zero_gradient = true;
+};
+// SGD: m ← μ m + g;  w ← w·kept − lr·(nesterov ? g + μ m : m). Without a state (null): w ← w·kept − lr·g.
+struct SgdScalars {
+  double gradient_scale = 1, momentum = 0.9, kept_weight = 1, lr = 0;
+  bool nesterov = false, zero_gradient = true;
+};
+// LAMB: g' = g + l2·w;  m ← β1 m + (1 − β1) g';  v ← β2 v + (1 − β2) g'²;  u = m·correction / (√v·root_correction + ε) + decay·w.
+// The first pass brings m and v up to date and adds up w² and u²; the second makes u again and takes step·u off w.
+struct LambScalars {
+  double gradient_scale = 1, beta1 = 0.9, beta2 = 0.999, eps = 1e-6, l2 = 0, decay = 0;
+  double correction = 1, root_correction = 1;  // 1 / (1 − β1^t), 1 / sqrt(1 − β2^t)
+  double step = 0;                             // of the second pass: lr · trust ratio
+  bool zero_gradient = true;
+};
+struct LambSums {
+  double weights = 0, updates = 0;  // squared, in fp64, added up in sixteen interleaved sums
+};
+
+template <class Real>
+struct UpdateLoopsOf {
+  void (*lion)(const UpdateRun<Real>& run, const LionScalars& scalars) = nullptr;
+  void (*sgd)(const UpdateRun<Real>& run, const SgdScalars& scalars) = nullptr;
+  LambSums (*lamb_moments)(const UpdateRun<Real>& run, const LambScalars& scalars) = nullptr;
+  void (*lamb_update)(const UpdateRun<Real>& run, const LambScalars& scalars) = nullptr;
+};
+struct UpdateLoops {
+  std::string_view instruction_set;  // "avx512", "avx2", "baseline"
+  UpdateLoopsOf<float> fp32;
+  UpdateLoopsOf<double> fp64;
+  template <class Real>
+  const UpdateLoopsOf<Real>& of() const {
+    if constexpr (sizeof(Real) == sizeof(float))
+      return fp32;
+    else
+      return fp64;
+  }
+};
+
+const std::vector<UpdateLoops>& usable_update_loops();  // those this processor can run, best first
+inline const UpdateLoops& update_loops() { return usable_update_loops().front(); }
+
+}  // namespace longhaul::kernels
