@@ -132,7 +132,7 @@ TracedStep data_parallel_step(const OverlapSizes& sizes, int64_t chunks, const c
       if (!prefetched) keep_busy(batch_s);
       ranks.share_values(task.parameters());
       if (prefetched) keep_busy(batch_s);
-      ranks.begin_step(task.parameters());
+      ranks.begin_step(task.parameters(), 1);
       train::Passes(task, ranks, {}).train(1);
       ranks.sum_gradients(task.parameters());
     });
@@ -164,7 +164,7 @@ TracedStep pipeline_step(const OverlapSizes& sizes, const recipe::PipelineOption
     OverlapTask task(sizes, 4, ranks);
     time([&] {
       task.parameters().zero_gradients();
-      ranks.begin_step(task.parameters());
+      ranks.begin_step(task.parameters(), micro_batches);
       train::Passes(task, ranks, {}).train(micro_batches);
       ranks.sum_gradients(task.parameters());
     });

@@ -88,12 +88,12 @@ GradientNorm gradient_norm_by_rows(const model::ParameterSet& parameters, double
     }
   }
   // A place is written by one rank: a sum with zeros is exact in any order.
-  if (sum) sum({Axis::kDp, Axis::kCp, Axis::kTp}, all);
+  if (sum) sum({Axis::kDp, Axis::kCp, Axis::kTp}, all, comm::Reduction::kSum);
   const layout::MeshRank& place = parameters.place();
   const Tensor stages = at::zeros({place.mesh.size(Axis::kPp)}, at::kDouble);
   double* const of_stage = stages.mutable_data_ptr<double>();
   of_stage[place.coordinate(Axis::kPp)] = std::accumulate(places, places + list.places, 0.0);
-  if (sum) sum({Axis::kPp}, stages);
+  if (sum) sum({Axis::kPp}, stages, comm::Reduction::kSum);
   result.norm = std::sqrt(std::accumulate(of_stage, of_stage + stages.numel(), 0.0)) * std::abs(scale);
   result.finite = std::isfinite(result.norm);
   return result;

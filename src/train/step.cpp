@@ -134,8 +134,8 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
     if (ranks.tree() == nullptr) {
       return optim::gradient_norm(task.parameters(), scale, [&](const Tensor& squares) { ranks.sum(squares, "gradient norm"); });
     }
-    return optim::gradient_norm_by_rows(task.parameters(), scale, [&](layout::AxisSet over, const Tensor& squares) {
-      ranks.reduce_over(over, squares, comm::Reduction::kSum);
+    return optim::gradient_norm_by_rows(task.parameters(), scale, [&](layout::AxisSet over, const Tensor& squares, comm::Reduction how) {
+      ranks.reduce_over(over, squares, how);
     });
   }();
   result.gradient_norm = norm.norm;

@@ -46,7 +46,7 @@ GradientNorm norm_on(int64_t world, int64_t zero, double spoilt = 0) {
       }
     }
     const GradientNorm norm = gradient_norm_by_rows(
-        set, -0.25, [&](layout::AxisSet over, const Tensor& numbers) { ranks.reduce_over(over, numbers, comm::Reduction::kSum); });
+        set, -0.25, [&](layout::AxisSet over, const Tensor& numbers, comm::Reduction how) { ranks.reduce_over(over, numbers, how); });
     const std::lock_guard lock(mutex);
     if (communicator.rank() == 0) first = norm;
   });
