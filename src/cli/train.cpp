@@ -43,18 +43,28 @@ std::string next_command(const TrainArguments& arguments, const train::RunReques
   return program_command(arguments.run.empty() ? words : words + " --run " + shell_quoted(arguments.run));
 }
 
-void print_where_things_lie(const TrainArguments& arguments, const train::RunRequest& request, const train::Outcome& outcome) {
+void print_where_things_lie(const TrainArguments& arguments, const train::RunRequest& request, const train::Outcome& outcome,
+                            const comm::Placement& place) {
   const std::string run = request.run_folder.string();
   const bool finished = outcome.reason == "finished";
-  print(fmt::format("\n{} at step {}. In {}:\n", finished ? "Finished" : "Stopped", outcome.step, run) +
-        "  report.html     the curves, to look at in a browser\n  events.jsonl    every step, one JSON object a line\n"
-        "  checkpoints/    what sample, evaluate and a resumed run read\n  tensorboard/    tensorboard --logdir " +
-        shell_quoted(run + "/tensorboard") + "\n\nNext:\n");
+  print(fmt::format("\n{} at step {}. In {}:\n", finished ? "Finished" : "Stopped", outcome.step, run));
+  const std::pair<const char*, std::string> things[] = {{"report.html", "the curves, to look at in a browser"},
+                                                        {"events.jsonl", "every step, one JSON object a line"},
+                                                        {"checkpoints", "what sample, evaluate and a resumed run read"},
+                                                        {"tensorboard", "tensorboard --logdir " + shell_quoted(run + "/tensorboard")}};
+  for (const auto& [name, what] : things) {
+    const std::filesystem::path path = request.run_folder / name;
+    if (!std::filesystem::exists(path)) continue;  // observe.report, observe.tensorboard
+    print(fmt::format("  {:<15} {}\n", std::filesystem::is_directory(path) ? std::string(name) + "/" : name, what));
+  }
   std::string prompt = request.recipe.recipe.sample.prompt;
   prompt.erase(prompt.find_last_not_of(" \n") + 1);
+  std::string next = next_command(arguments, request, finished);
+  if (place.size > 1 && !comm::variable(comm::kLaunched)) next += "   # on every rank, by " + place.engine;
+  print("\nNext:\n");
   for (const std::string& command :
-       {program_command(fmt::format("sample {} --prompt {} --tokens 100", shell_quoted(run), shell_quoted(prompt))),
-        next_command(arguments, request, finished), program_command("checkpoint list " + shell_quoted(run))}) {
+       {program_command(fmt::format("sample {} --prompt {} --tokens 100", shell_quoted(run), shell_quoted(prompt))), next,
+        program_command("checkpoint list " + shell_quoted(run))}) {
     print("  " + command + "\n");
   }
 }
@@ -85,7 +95,7 @@ ExitCode run(const TrainArguments& arguments) {
                  .where = request.run_folder.string(),
                  .hint = "make room, then go on from the last good checkpoint: " + next_command(arguments, request, /*finished=*/false)});
   }
-  if (!request.quiet) print_where_things_lie(arguments, request, outcome);
+  if (!request.quiet) print_where_things_lie(arguments, request, outcome, place);
   return signalled ? ExitCode::kPreemptedSaved : ExitCode::kDone;
 }
 

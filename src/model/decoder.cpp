@@ -121,6 +121,8 @@ void Decoder::run_blocks(Context& context, Layer& layer, const Tensor& h, Stream
   if (!layer.channel_norm) {
     BlockInput input{h};
     const Summand mixed = layer.mixer->summand(context, input, view, state);
+    // Their sum does not tell whose the bad number is.
+    if (context.inspect) context.inspect(layer.mixer->name(), context.ops.summed(input, {mixed}, view));
     stream.branch_td = context.ops.summed(input, {mixed, layer.channel->summand(context, input, view)}, view);
     stream.writer = &layer.channel->name();
     return;

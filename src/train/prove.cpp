@@ -11,6 +11,7 @@
 #include "comm/run_ranks.h"
 #include "optim/grouped.h"
 #include "parallel/arrangement.h"
+#include "recipe/optimizers.h"
 #include "train/prove_processes.h"
 
 namespace longhaul::train {
@@ -89,6 +90,11 @@ class Prover {
       proof.reason = "no program was named that ranks can be started with";
       return proof;
     }
+    if (layout.elastic && layout.parallel.zero > 0 && !recipe::optimizer_entry(request_.optim.name).of_elements) {
+      proof.status = Proof::Status::kRefused;
+      proof.reason = fmt::format("{} adds numbers of a matrix over the shares of parallel.zero", request_.optim.name);
+      return proof;
+    }
     try {
       compare(layout, proof);
     } catch (const Error& error) {
@@ -108,9 +114,9 @@ class Prover {
   ProofSubject subject(const ProofLayout& layout, const std::string& dtype) const {
     return subject_of(request_.model, request_.optim, layout, dtype);
   }
-  // Of models of one size on the same documents.
+  // Of models of one size on the same documents, added up in the same way.
   std::string key_of(const ProofLayout& layout) const {
-    return fmt::format("{}-{}", subject(layout, "").config.layers, layout.packed ? "packed" : "rows");
+    return fmt::format("{}-{}{}", subject(layout, "").config.layers, layout.packed ? "packed" : "rows", layout.elastic ? "-elastic" : "");
   }
 
   const Reference& reference(const ProofLayout& layout, const std::string& dtype) {
@@ -120,6 +126,7 @@ class Prover {
     Reference& made = found->second;
     ProofSubject trained = subject(layout, dtype);
     trained.layout = proof_layout({}, layout.packed);
+    trained.layout.elastic = layout.elastic;
     std::optional<std::filesystem::path> save_to;
     if (dtype == "fp64") save_to = (checkpoints_[key] = new_checkpoint("one")).folder;
     made.seen = prove_alone(trained, save_to);
@@ -130,7 +137,9 @@ class Prover {
 
   void compare(const ProofLayout& layout, Proof& proof) {
     using enum Difference::Measure;
-    Difference exact(kProofBound, kLargest), coarse(kProofBoundBf16, kMeanSquare), scalars(kProofBoundBf16Scalars, kMeanSquare);
+    const double none = layout.elastic ? 0 : 1;  // the same bits
+    Difference exact(none * kProofBound, kLargest), coarse(none * kProofBoundBf16, kMeanSquare);
+    Difference scalars(none * kProofBoundBf16Scalars, kMeanSquare);
     const Reference& fp64 = reference(layout, "fp64");
     for (const auto& [seen, resumed] : on_ranks(layout, "fp64", proof)) {
       exact.note("loss", fp64.seen.losses, seen.losses);

@@ -3,6 +3,7 @@
 // the first and every parameter after the last are compared with those of a single process, on every rank that holds a copy. Each layout also
 // takes the third step from a checkpoint that the layout before saved behind the second, the first one from the single process's.
 //
+//   elastic (train.elastic)   no difference at all, in either precision, from an elastic run of one process
 //   fp64   the largest difference relative to the largest value of the tensor, 1e-12: sums are taken in another order, nothing else
 //   bf16   loss and norm 2 %, gradients 20 %, by the root mean square of the tensor: partial products are rounded before they are summed, a
 //          unit of 2^-8 a rounding, layers add up, and where two experts are nearly alike a token may choose the other one. It shows that the

@@ -289,6 +289,11 @@ std::vector<ProofLayout> proof_layouts(const ParallelOptions& own) {
   layouts.push_back(proof_layout({.cp = 2}, false, kSelective));
   layouts.push_back(proof_layout({.pp = 2, .pipeline = {.schedule = kZbH1}}, true, kFull));
   layouts.push_back(proof_layout({.ranks = 2, .zero = 3}, true, kFull));
+  for (const ParallelOptions& each : std::vector<ParallelOptions>{{.ranks = 2}, {.ranks = 4, .zero = 3}}) {
+    layouts.push_back(proof_layout(each));
+    layouts.back().name += "-elastic";
+    layouts.back().elastic = true;
+  }
   const ProofLayout named = proof_layout(own);
   if (own.world() > 1 && std::ranges::find(layouts, named.name, &ProofLayout::name) == layouts.end()) layouts.push_back(named);
   return layouts;

@@ -23,6 +23,7 @@ struct ProofLayout {
   recipe::Recompute recompute = recipe::Recompute::kNone;
   const ProofMistake* mistake = nullptr;  // planted in the ranks, and in fp64 alone
   bool processes = false;                 // its ranks are processes; else threads
+  bool elastic = false;                   // train.elastic: compared with an elastic run of one process, to the bit
 };
 ProofLayout proof_layout(recipe::ParallelOptions parallel, bool packed = true,
                          recipe::Recompute recompute = recipe::Recompute::kNone);  // named after what it has

@@ -97,7 +97,7 @@ ProofSubject subject_of(const recipe::ModelConfig& model, const recipe::OptimOpt
 }
 
 Seen prove_alone(const ProofSubject& subject, const std::optional<std::filesystem::path>& save_to) {
-  parallel::Ranks alone;
+  parallel::Ranks alone(subject.layout.elastic);
   ProofRun run(subject, alone);
   for (int64_t step = 1; step <= kProofSteps; ++step) {
     run.step(step);
@@ -107,7 +107,8 @@ Seen prove_alone(const ProofSubject& subject, const std::optional<std::filesyste
 }
 
 SeenTwice prove_rank(const ProofSubject& subject, comm::Communicator& world, const std::optional<ProofCheckpoints>& checkpoints) {
-  const parallel::Arrangement arrangement = parallel::arrangement_of(subject.layout.parallel, world.size());
+  parallel::Arrangement arrangement = parallel::arrangement_of(subject.layout.parallel, world.size());
+  arrangement.elastic = subject.layout.elastic;
   const ProofMistake* const mistake = subject.layout.mistake;
   const std::unique_ptr<comm::Communicator> planted = mistake != nullptr && mistake->left_out ? forgetful(world, *mistake) : nullptr;
   parallel::Ranks ranks(planted ? *planted : world, arrangement);

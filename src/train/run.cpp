@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <numeric>
+#include <optional>
 
 #include "base/checksum.h"
 #include "base/log.h"
@@ -149,6 +150,13 @@ void require_same_tokens(const data::RunData& data, comm::Communicator& processe
 
 Outcome run_training(RunRequest request, comm::Communicator* processes) {
   const recipe::Recipe& recipe = request.recipe.recipe;
+  // From the first call on: a wrapper counts the calls.
+  std::shared_ptr<comm::CallLog> calls_of_process;
+  std::optional<comm::Traced> counted;
+  if (processes != nullptr) {
+    calls_of_process = std::make_shared<comm::CallLog>(processes->rank(), kCallsKept);
+    processes = &counted.emplace(comm::borrowed(*processes), calls_of_process);
+  }
   const parallel::Arrangement arrangement = arrangement_of_run(recipe, processes);
   const layout::Mesh& mesh = arrangement.mesh;
   const at::Device device = device_of(recipe.train);
@@ -179,14 +187,13 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
                        .profile = measured_profile(/*fresh=*/false, device),
                        .processes = processes != nullptr ? processes->size() : 1};
   RunStartUp start{.request = request, .facts = facts, .cache = cache, .events = events.get()};
-  const auto run_in = [&](comm::Communicator& world) {
+  const auto run_in = [&](comm::Communicator& world, std::shared_ptr<comm::CallLog> calls) {
     RunStartUp of_rank = start;
-    of_rank.calls = std::make_shared<comm::CallLog>(world.rank(), kCallsKept);
-    comm::Traced traced(comm::borrowed(world), of_rank.calls);
-    parallel::Ranks ranks(traced, arrangement);
+    of_rank.calls = std::move(calls);
+    parallel::Ranks ranks(world, arrangement);
     return run_rank(of_rank, ranks);
   };
-  if (processes != nullptr) return run_in(*processes);
+  if (processes != nullptr) return run_in(*processes, calls_of_process);
   if (mesh.world() == 1) {
     parallel::Ranks alone(recipe.train.elastic);
     return run_rank(start, alone);
@@ -196,7 +203,9 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
   Outcome outcome;
   try {
     comm::run_ranks(mesh.world(), [&](comm::Communicator& world) {
-      const Outcome of_rank = run_in(world);
+      const auto calls = std::make_shared<comm::CallLog>(world.rank(), kCallsKept);
+      comm::Traced traced(comm::borrowed(world), calls);
+      const Outcome of_rank = run_in(traced, calls);
       if (world.rank() == 0) outcome = of_rank;
     });
   } catch (const Error& error) {

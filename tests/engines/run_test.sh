@@ -29,6 +29,9 @@ if ((status == 77)); then cat "$work/ranks.log" >&2; exit 77; fi
 ((status == 0)) || { cat "$work/ranks.log"; echo "$engine ended with $status"; exit 1; }
 require_same_losses "$work/one" "$work/ranks"
 grep -q '"world_size":4' "$work/ranks/events.jsonl" || { echo 'these were not 4 ranks'; exit 1; }
+if [[ $engine == torchrun || $engine == srun ]]; then
+  grep -q '   # on every rank, by ' "$work/ranks.log" || { echo 'what to type next leaves out who starts the ranks'; exit 1; }
+fi
 for rank in 1 2 3; do
   grep -q "\"rank\":$rank" "$work/ranks/events/rank-$rank.jsonl" || { echo "rank $rank wrote no events"; exit 1; }
 done
