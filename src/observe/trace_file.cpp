@@ -30,9 +30,9 @@ json json_of(const TraceRank& rank) {
           {"clock_error_ns", rank.clock_error_ns}};
 }
 
-// Times within a step are counted from its begin.
+// Times within a step are counted from its begin; below it for a call that was started in the step before. Null: there was none.
 json json_of(const StepTrace& step) {
-  const auto at = [&](int64_t time) { return time == 0 ? -1 : time - step.begin_ns; };
+  const auto at = [&](int64_t time) { return time == 0 ? json() : json(time - step.begin_ns); };
   json spans = json::array(), calls = json::array();
   for (const Span& span : step.spans) {
     spans.push_back({static_cast<int>(span.kind), at(span.begin_ns), at(span.end_ns), span.chunk, span.micro_batch});
@@ -68,7 +68,7 @@ StepTrace step_of(const JsonView& line, int64_t offset_ns) {
                  .begin_ns = line.at("begin_ns").integer() + offset_ns,
                  .end_ns = line.at("end_ns").integer() + offset_ns,
                  .dropped = line.at("dropped").integer(0)};
-  const auto time = [&](const JsonView& view) { return view.integer(-1) < 0 ? 0 : step.begin_ns + view.integer(); };
+  const auto time = [&](const JsonView& view) { return view.is_null() ? 0 : step.begin_ns + view.integer(); };
   const JsonView spans = line.at("spans"), calls = line.at("calls");
   for (size_t i = 0; i < spans.array_size(); ++i) {
     const JsonView each = spans.at(i);

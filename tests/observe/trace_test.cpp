@@ -139,7 +139,12 @@ TEST(ChromeTrace, SlicesOfARowLieInEachOtherOrApart) {
 
 TEST(TraceFile, ComesBackAsItWas) {
   const TemporaryFolder folder;
-  const std::vector<RankTrace> ranks = by_hand();
+  std::vector<RankTrace> ranks = by_hand();
+  // Values on their way since the step before, whose call was started below this step's begin; and at its very begin.
+  CallSpan values = ranks[0].steps[0].calls[0];
+  values.name = "values";
+  values.begin_ns = values.end_ns = 10, values.started_ns = 3, values.waited_from_ns = 9, values.waited_until_ns = 0;
+  ranks[0].steps[0].calls.push_back(values);
   for (const RankTrace& rank : ranks) TraceWriter(folder.path(), rank.rank).write(rank.steps[0]);
   const std::vector<RankTrace> back = read_trace(folder.path());
   ASSERT_EQ(back.size(), 2u);
