@@ -1,7 +1,5 @@
 #include "optim/lion.h"
 
-#include "recipe/optimizers.h"
-
 namespace longhaul::optim {
 
 Lion::Lion(const recipe::OptimOptions& options, Members members) : Elementwise(std::move(members), options, {"momentum"}) {
@@ -32,47 +30,6 @@ void Lion::update(const StepSettings& settings) {
       const Tensor g = gradient * own.gradient_scale, c = states[0] * own.beta1 + g * (1 - own.beta1);
       master.mul_(own.kept_weight).sub_(own.fade > 0 ? c / c.abs().clamp_min(own.fade) : c.sign(), own.lr);
       states[0].mul_(own.beta2).add_(g, 1 - own.beta2);
-    }
-    refresh(piece, settings);
-  }
-}
-
-namespace {
-
-std::vector<std::string> states_of_sgd(const recipe::OptimOptions& options) {
-  return recipe::momentum_of(options) > 0 ? std::vector<std::string>{"momentum"} : std::vector<std::string>{};
-}
-
-}  // namespace
-
-Sgd::Sgd(const recipe::OptimOptions& options, Members members) : Elementwise(std::move(members), options, states_of_sgd(options)) {
-  add_phase({"update", nullptr, [this](const StepSettings& settings) { update(settings); }});
-}
-
-kernels::SgdScalars Sgd::scalars(const StepSettings& settings, const Piece& piece) const {
-  const double lr = settings.lr * piece.lr_factor;
-  return {.gradient_scale = settings.gradient_scale,
-          .momentum = recipe::momentum_of(options()),
-          .kept_weight = 1 - lr * piece.weight_decay,
-          .lr = lr,
-          .nesterov = options().nesterov,
-          .zero_gradient = settings.zero_gradients};
-}
-
-void Sgd::update(const StepSettings& settings) {
-  if (on_cpu()) {
-    return write(settings, [&](const Stretch& stretch) {
-      with_run(stretch, [&](const auto& run, const auto& loops) { loops.sgd(run, scalars(settings, *stretch.piece)); });
-    });
-  }
-  for (const Piece& piece : pieces()) {
-    if (piece.trainable) {
-      const auto [master, gradient, states] = views_of(piece);
-      const kernels::SgdScalars own = scalars(settings, piece);
-      const Tensor g = gradient * own.gradient_scale;
-      if (!states.empty()) states[0].mul_(own.momentum).add_(g);
-      const Tensor step = states.empty() ? g : own.nesterov ? g + states[0] * own.momentum : states[0];
-      master.mul_(own.kept_weight).sub_(step, own.lr);
     }
     refresh(piece, settings);
   }

@@ -1,7 +1,6 @@
-// Lion (arXiv 2302.06675; specs: optimizers.md §4) and SGD with momentum, with decoupled weight decay: one state an element, or for SGD without
-// momentum none. On a CPU one pass over memory (kernels/updates); LibTorch's operations elsewhere.
-//   Lion: c = β1 m + (1 − β1) g;  w ← w (1 − lr λ) − lr sign(c);  m ← β2 m + (1 − β2) g
-//   SGD:  m ← μ m + g;  w ← w (1 − lr λ) − lr m, with Nesterov's momentum − lr (g + μ m)
+// Lion (arXiv 2302.06675; specs: optimizers.md §4), with decoupled weight decay: one state an element. On a CPU one pass over memory
+// (kernels/updates); LibTorch's operations elsewhere.
+//   c = β1 m + (1 − β1) g;  w ← w (1 − lr λ) − lr sign(c);  m ← β2 m + (1 − β2) g
 #pragma once
 
 #include "kernels/updates/loops.h"
@@ -15,15 +14,6 @@ class Lion final : public Elementwise {
 
  private:
   kernels::LionScalars scalars(const StepSettings& settings, const Piece& piece) const;
-  void update(const StepSettings& settings);
-};
-
-class Sgd final : public Elementwise {
- public:
-  Sgd(const recipe::OptimOptions& options, Members members);
-
- private:
-  kernels::SgdScalars scalars(const StepSettings& settings, const Piece& piece) const;
   void update(const StepSettings& settings);
 };
 

@@ -15,6 +15,7 @@
 #include "optim/lamb.h"
 #include "optim/lion.h"
 #include "optim/muon.h"
+#include "optim/sgd.h"
 #include "optim/sm3.h"
 #include "recipe/optimizers.h"
 

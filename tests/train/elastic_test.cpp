@@ -11,6 +11,7 @@
 #include "checkpoint/run_difference.h"
 #include "observe/event_comparison.h"
 #include "train/run.h"
+#include "train/tiny_run.h"
 
 namespace longhaul::train {
 namespace {
@@ -30,40 +31,10 @@ class ElasticRuns : public ::testing::Test {
 
   // A hybrid with experts, clipped, three steps of eight micro-batches.
   void train(const std::string& name, const Settings& more, bool elastic = true) const {
-    Settings all{"model.layers=2",
-                 "model.hidden=24",
-                 "model.heads=2",
-                 "model.kv_heads=2",
-                 "model.head_dim=8",
-                 "model.vocabulary=257",
-                 "model.mixers=lightning,softmax",
-                 "model.intermediate=20",
-                 "model.experts=4",
-                 "model.experts_per_token=2",
-                 "model.rotary_dim=4",
-                 "model.tie_embeddings=true",
-                 "data.tokenizer=bytes",
-                 "data.source=" + (folder_ / "text").string(),
-                 "data.cache=" + (folder_ / "cache").string(),
-                 "data.held_out_percent=20",
-                 "train.dtype=fp32",
-                 "train.batch=16",
-                 "train.micro_batch=2",
-                 "train.sequence=33",
-                 "train.steps=3",
-                 "train.checkpoint_every=1",
-                 "train.checkpoint_keep=0",
-                 "train.evaluate_every=2",
-                 "train.evaluate_tokens=500",
-                 "train.threads=1",
-                 "optim.lr=0.01",
-                 "optim.clip_norm=0.5",
-                 "optim.warmup_steps=2",
-                 "optim.schedule=constant",
-                 "sample.tokens=0",
-                 "observe.compression_baseline=false",
-                 "observe.tensorboard=false",
-                 "observe.report=false"};
+    Settings all = tiny_run(folder_.path());
+    for (const char* own : {"train.dtype=fp32", "train.batch=16", "train.micro_batch=2", "train.steps=3", "train.checkpoint_every=1",
+                            "train.checkpoint_keep=0", "optim.clip_norm=0.5"})
+      all.emplace_back(own);
     all.emplace_back(elastic ? "train.elastic=true" : "train.elastic=false");
     all.insert(all.end(), more.begin(), more.end());
     run_training({.recipe = recipe::load_defaults(all), .run_folder = folder_ / name, .quiet = true});

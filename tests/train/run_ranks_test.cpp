@@ -15,6 +15,7 @@
 #include "observe/event_log.h"
 #include "storage/catalog.h"
 #include "train/run.h"
+#include "train/tiny_run.h"
 
 namespace longhaul::train {
 namespace {
@@ -34,39 +35,11 @@ class RunOnRanks : public ::testing::Test {
   ~RunOnRanks() override { clear_signal_requests(); }
 
   RunRequest request(const std::string& name, Overrides more = {}) const {
-    Overrides all{"model.layers=2",
-                  "model.hidden=24",
-                  "model.heads=2",
-                  "model.kv_heads=2",
-                  "model.head_dim=8",
-                  "model.vocabulary=257",
-                  "model.mixers=lightning,softmax",
-                  "model.intermediate=20",
-                  "model.experts=4",
-                  "model.experts_per_token=2",
-                  "model.rotary_dim=4",
-                  "model.tie_embeddings=true",
-                  "data.tokenizer=bytes",
-                  "data.source=" + (folder_ / "text").string(),
-                  "data.cache=" + (folder_ / "cache").string(),
-                  "data.held_out_percent=20",
-                  "train.dtype=fp64",
-                  "train.batch=4",
-                  "train.micro_batch=1",
-                  "train.sequence=33",
-                  "train.steps=4",
-                  "train.checkpoint_every=2",
-                  "train.evaluate_every=2",
-                  "train.evaluate_tokens=500",
-                  "train.threads=1",
-                  "optim.lr=0.01",
-                  "optim.warmup_steps=2",
-                  "optim.eps=1e-3",  // where a gradient is zero but for rounding, the first step is no whole one
-                  "optim.schedule=constant",
-                  "sample.tokens=0",
-                  "observe.compression_baseline=false",
-                  "observe.tensorboard=false",
-                  "observe.report=false"};
+    // eps: where a gradient is zero but for rounding, the first step is no whole one.
+    Overrides all = tiny_run(folder_.path());
+    for (const char* own :
+         {"train.dtype=fp64", "train.batch=4", "train.micro_batch=1", "train.steps=4", "train.checkpoint_every=2", "optim.eps=1e-3"})
+      all.emplace_back(own);
     all.insert(all.end(), more.begin(), more.end());
     return {.recipe = recipe::load_defaults(all), .run_folder = folder_ / name, .quiet = true};
   }
