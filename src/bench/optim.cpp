@@ -29,7 +29,7 @@ double adamw_error(const kernels::AdamwScalars& scalars) {
   const auto copy = [&](const Tensor& t) { return std::vector<float>(t.const_data_ptr<float>(), t.const_data_ptr<float>() + kChecked); };
   std::vector<float> w = copy(state.w), m = copy(state.m), v = copy(state.v);
   const std::vector<float> g = copy(state.g);
-  kernels::element_loops().adamw_bf16(state.w.data_ptr<float>(), state.m.data_ptr<float>(), state.v.data_ptr<float>(),
+  kernels::element_loops().adamw_fp32(state.w.data_ptr<float>(), state.m.data_ptr<float>(), state.v.data_ptr<float>(),
                                       state.g.data_ptr<float>(), static_cast<uint16_t*>(state.value.data_ptr()), kElements, scalars);
   const double lr = 1e-3;
   kernels::adamw_reference<float>(w, m, v, g,
@@ -163,10 +163,10 @@ void bench_optim(const Request&, Results& into) {
   auto* value = static_cast<uint16_t*>(state.value.data_ptr());
   // Read and written: master, m, v, gradient (zeroed); written: the bf16 weights.
   measure("adamw", "bf16", 34, error, [&](int64_t begin, int64_t end) {
-    loops.adamw_bf16(w + begin, m + begin, v + begin, g + begin, value + begin, end - begin, scalars);
+    loops.adamw_fp32(w + begin, m + begin, v + begin, g + begin, value + begin, end - begin, scalars);
   });
   measure("adamw", "fp32", 32, error,
-          [&](int64_t begin, int64_t end) { loops.adamw_fp32(w + begin, m + begin, v + begin, g + begin, end - begin, scalars); });
+          [&](int64_t begin, int64_t end) { loops.adamw_fp32(w + begin, m + begin, v + begin, g + begin, nullptr, end - begin, scalars); });
   into.push_back(adamw_with_packing(error));
   const double expected = state.m.to(at::kDouble).square().sum().item<double>();
   const double found = loops.squares_fp32(m, kElements);

@@ -94,18 +94,15 @@ void AdamW::update_stretch(const Stretch& stretch, const kernels::AdamwScalars& 
   const auto at = [&](const Tensor& tensor, auto real) { return static_cast<decltype(real)*>(tensor.data_ptr()) + stretch.begin; };
   const Tensor& w = master(stretch.piece->parameter);
   const kernels::ElementLoops& loops = kernels::element_loops();
+  uint16_t* const value = parameter.value.scalar_type() == at::kBFloat16 ? at(parameter.own_value, uint16_t{}) : nullptr;
   const auto update = [&](auto loop, auto real) {
     using Real = decltype(real);
-    loop(at(w, real), state_at<Real>(stretch, 0), state_at<Real>(stretch, 1), at(parameter.own_grad, real), stretch.length, own);
+    loop(at(w, real), state_at<Real>(stretch, 0), state_at<Real>(stretch, 1), at(parameter.own_grad, real), value, stretch.length, own);
   };
-  if (in_fp64(*stretch.piece)) {
+  if (in_fp64(*stretch.piece))
     update(loops.adamw_fp64, double{});
-  } else if (parameter.value.scalar_type() == at::kBFloat16) {
-    loops.adamw_bf16(at(w, float{}), state_at<float>(stretch, 0), state_at<float>(stretch, 1), at(parameter.own_grad, float{}),
-                     at(parameter.own_value, uint16_t{}), stretch.length, own);
-  } else {
+  else
     update(loops.adamw_fp32, float{});
-  }
 }
 
 }  // namespace longhaul::optim

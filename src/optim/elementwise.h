@@ -54,9 +54,9 @@ class Elementwise : public Optimizer {
   template <class Body>
   void with_run(const Stretch& stretch, const Body& body) {
     if (in_fp64(*stretch.piece))
-      body(run_of<double>(stretch), kernels::update_loops().of<double>());
+      body(run_of<double>(stretch), kernels::update_loops<double>());
     else
-      body(run_of<float>(stretch), kernels::update_loops().of<float>());
+      body(run_of<float>(stretch), kernels::update_loops<float>());
   }
   // LibTorch's operations on whatever device: master, gradient and states of a piece, each [length].
   struct Views {

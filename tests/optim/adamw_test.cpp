@@ -10,6 +10,7 @@
 #include "base/parallel.h"
 #include "kernels/matmul/matmul.h"
 #include "parameters_for_tests.h"
+#include "support/instruction_sets.h"
 
 namespace longhaul::optim {
 namespace {
@@ -154,14 +155,14 @@ TEST(Adamw, Bf16RoundingOfSpecialValues) {
   const float infinity = std::numeric_limits<float>::infinity();
   const Tensor special = at::tensor({1.0f, 1.00390625f, 1.01171875f, 1.00390637f, -1.00390625f, 3.4028235e38f, infinity, -infinity, 1e-40f,
                                      -0.0f, 0.1f, std::numeric_limits<float>::quiet_NaN()});
-  for (const kernels::ElementLoops& loops : kernels::usable_element_loops()) {
+  longhaul::testing::for_each_instruction_set([&] {
     Tensor master = special.clone(), m = at::zeros({12}), v = at::zeros({12}), g = at::zeros({12});
     Tensor copy = at::zeros({12}, at::kBFloat16);
-    loops.adamw_bf16(master.data_ptr<float>(), m.data_ptr<float>(), v.data_ptr<float>(), g.data_ptr<float>(),
-                     static_cast<uint16_t*>(copy.data_ptr()), 12, {});
-    EXPECT_TRUE(same_bits(copy.narrow(0, 0, 11), special.to(at::kBFloat16).narrow(0, 0, 11))) << loops.instruction_set << "\n" << copy;
-    EXPECT_TRUE(std::isnan(copy[11].item<float>())) << loops.instruction_set;
-  }
+    kernels::element_loops().adamw_fp32(master.data_ptr<float>(), m.data_ptr<float>(), v.data_ptr<float>(), g.data_ptr<float>(),
+                                        static_cast<uint16_t*>(copy.data_ptr()), 12, {});
+    EXPECT_TRUE(same_bits(copy.narrow(0, 0, 11), special.to(at::kBFloat16).narrow(0, 0, 11))) << copy;
+    EXPECT_TRUE(std::isnan(copy[11].item<float>()));
+  });
   EXPECT_EQ(special.to(at::kBFloat16)[1].item<float>(), 1.0f) << "the oracle rounds ties to even";
 }
 
@@ -215,21 +216,22 @@ TEST(Adamw, ThreadsAndInstructionSetsChangeNoBit) {
   }
   const Tensor w = random_tensor({1003}, 1, at::kFloat), g = random_tensor({1003}, 2, at::kFloat);
   std::vector<Tensor> weights, doubles;
-  for (const kernels::ElementLoops& loops : kernels::usable_element_loops()) {
+  longhaul::testing::for_each_instruction_set([&] {
+    const kernels::ElementLoops& loops = kernels::element_loops();
     Tensor master = w.clone(), m = at::zeros_like(w), v = at::zeros_like(w), grad = g.clone();
     Tensor master64 = w.to(at::kDouble), m64 = at::zeros_like(master64), v64 = at::zeros_like(master64), grad64 = g.to(at::kDouble);
     const kernels::AdamwScalars scalars{.gradient_scale = 0.7, .kept_weight = 0.99, .step_size = 0.01, .zero_gradient = false};
     for (int i = 0; i < 3; ++i) {
-      loops.adamw_fp32(master.data_ptr<float>(), m.data_ptr<float>(), v.data_ptr<float>(), grad.data_ptr<float>(), 1003, scalars);
-      loops.adamw_fp64(master64.data_ptr<double>(), m64.data_ptr<double>(), v64.data_ptr<double>(), grad64.data_ptr<double>(), 1003,
-                       scalars);
+      loops.adamw_fp32(master.data_ptr<float>(), m.data_ptr<float>(), v.data_ptr<float>(), grad.data_ptr<float>(), nullptr, 1003, scalars);
+      loops.adamw_fp64(master64.data_ptr<double>(), m64.data_ptr<double>(), v64.data_ptr<double>(), grad64.data_ptr<double>(), nullptr,
+                       1003, scalars);
     }
     weights.push_back(master);
     doubles.push_back(master64);
-    EXPECT_TRUE(same_bits(weights.back(), weights.front())) << loops.instruction_set;
-    EXPECT_TRUE(same_bits(doubles.back(), doubles.front())) << loops.instruction_set;
+    EXPECT_TRUE(same_bits(weights.back(), weights.front()));
+    EXPECT_TRUE(same_bits(doubles.back(), doubles.front()));
     EXPECT_TRUE(at::equal(grad, g)) << "the gradient was to be kept";
-  }
+  });
 }
 
 TEST(Adamw, ZeroesGradientsWhenAskedAndRaisesVersions) {

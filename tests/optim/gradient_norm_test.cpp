@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "kernels/adamw/loops.h"
 #include "parameters_for_tests.h"
+#include "support/instruction_sets.h"
 
 namespace longhaul::optim {
 namespace {
@@ -70,10 +71,9 @@ TEST(GradientNorm, ThreadsFusingAndInstructionSetsChangeNoBit) {
   set_threads(0);
   const Tensor x = grad_of(fused, "table").contiguous();
   for (const int64_t n : {0, 1, 15, 16, 17, 1000, 32768}) {
-    const double first = kernels::usable_element_loops().back().squares_fp32(x.const_data_ptr<float>(), n);
-    for (const kernels::ElementLoops& loops : kernels::usable_element_loops()) {
-      EXPECT_EQ(loops.squares_fp32(x.const_data_ptr<float>(), n), first) << loops.instruction_set << " " << n;
-    }
+    const double first = kernels::element_loops().squares_fp32(x.const_data_ptr<float>(), n);
+    longhaul::testing::for_each_instruction_set(
+        [&] { EXPECT_EQ(kernels::element_loops().squares_fp32(x.const_data_ptr<float>(), n), first) << n; });
   }
 }
 

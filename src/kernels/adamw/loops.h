@@ -1,11 +1,9 @@
 // The loops over elements behind AdamW and the gradient norm: raw pointers, one thread, no tensors. Each is compiled for several
-// instruction sets; the best one that this processor has is used. All give the same bits: only exact IEEE operations, no
+// instruction sets (vector/targets.h). All give the same bits: only exact IEEE operations, no
 // contracted multiply-adds, a fixed order of sums. Pointers of one call must not overlap; any alignment will do.
 #pragma once
 
 #include <cstdint>
-#include <string_view>
-#include <vector>
 
 namespace longhaul::kernels {
 
@@ -19,24 +17,21 @@ struct AdamwScalars {
   bool zero_gradient = true;
 };
 
-// Updates n elements of m, v and master from grad. `value`, where there is one, is the working copy in bf16 (its bits).
+// Updates n elements of m, v and master from grad. `value`, where there is one, is the working copy in bf16 (its bits) of an fp32 master.
 template <class Real>
-using AdamwLoop = void (*)(Real* master, Real* m, Real* v, Real* grad, int64_t n, const AdamwScalars& scalars);
-using AdamwBf16Loop = void (*)(float* master, float* m, float* v, float* grad, uint16_t* value, int64_t n, const AdamwScalars& scalars);
+using AdamwLoop = void (*)(Real* master, Real* m, Real* v, Real* grad, uint16_t* value, int64_t n, const AdamwScalars& scalars);
 // Sum of squares, added up in fp64 in sixteen interleaved sums.
 template <class Real>
 using SquaresLoop = double (*)(const Real* x, int64_t n);
 
 struct ElementLoops {
-  std::string_view instruction_set;  // "avx512", "avx2", "baseline"
+  const char* instruction_set;  // Highway's name
   AdamwLoop<float> adamw_fp32 = nullptr;
   AdamwLoop<double> adamw_fp64 = nullptr;
-  AdamwBf16Loop adamw_bf16 = nullptr;
   SquaresLoop<float> squares_fp32 = nullptr;
   SquaresLoop<double> squares_fp64 = nullptr;
 };
 
-const std::vector<ElementLoops>& usable_element_loops();  // those this processor can run, best first
-inline const ElementLoops& element_loops() { return usable_element_loops().front(); }
+const ElementLoops& element_loops();  // of the set that block_kernels() names
 
 }  // namespace longhaul::kernels

@@ -10,8 +10,6 @@ HWY_BEFORE_NAMESPACE();
 namespace longhaul::kernels::HWY_NAMESPACE {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
 // One column group: at most the 16 columns of a panel.
 using Reals = hn::CappedTag<float, 16>;
 using Bits = hn::RebindToUnsigned<Reals>;
@@ -26,64 +24,34 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // tiles it hardly ever happens.
 constexpr float kSlack = 8;
 
-// 2^x = 2^n (1 + f·q(f)) with n = round(x), |f| ≤ ½; q is the polynomial of degree 4 with the least largest relative error, 9.2e-8. The rest
-// of the bound of 2.5e-7 is rounding. Below −126: 0, so that no denormal arises. NaN stays NaN: only products and sums follow.
-HWY_INLINE Real exp2_of(Real x) {
-  const Real shifter = hn::Set(kReals, 12582912.0f + 127.0f);  // 1.5 · 2^23: the sum's last bits are n + 127
-  const Real shifted = hn::Add(x, shifter);
-  const Real power = hn::BitCast(kReals, hn::ShiftLeft<23>(hn::BitCast(kBits, shifted)));
-  const Real f = hn::Sub(x, hn::Sub(shifted, shifter));
-  Real q = hn::Set(kReals, 0.001326472731307149f);
-  q = hn::MulAdd(q, f, hn::Set(kReals, 0.009671512991189957f));
-  q = hn::MulAdd(q, f, hn::Set(kReals, 0.05550733581185341f));
-  q = hn::MulAdd(q, f, hn::Set(kReals, 0.24022242426872253f));
-  q = hn::MulAdd(q, f, hn::Set(kReals, 0.6931470036506653f));
-  q = hn::MulAdd(q, f, hn::Set(kReals, 1.0f));
-  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(kReals, -126.0f)), hn::Mul(q, power));
-}
-
 void exp2_all(const float* x, int64_t count, float* out) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(kReals));
   for (int64_t i = 0; i < count; i += lanes) {
     float values[16] = {};
     const int64_t here = std::min(lanes, count - i);
     std::memcpy(values, x + i, static_cast<size_t>(here) * sizeof(float));
-    hn::StoreU(exp2_of(hn::LoadU(kReals, values)), kReals, values);
+    hn::StoreU(exponential_of_two(kReals, hn::LoadU(kReals, values)), kReals, values);
     std::memcpy(out + i, values, static_cast<size_t>(here) * sizeof(float));
   }
 }
 
 // bf16 to nearest, ties away from zero: one addition. NaNs that come from bf16 or from arithmetic keep a bit and stay NaN.
 HWY_INLINE hn::Vec<Bits> rounded_bits(Real x) { return hn::Add(hn::BitCast(kBits, x), hn::Set(kBits, 0x8000u)); }
-// To nearest, ties to even; NaN becomes the plain one.
-HWY_INLINE hn::Vec<Bits> even_bits(Real x) {
-  const auto bits = hn::BitCast(kBits, x);
-  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(kBits, 1u));
-  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(kBits, 0x7fffu)));
-  return hn::IfThenElse(hn::RebindMask(kBits, hn::IsNaN(x)), hn::Set(kBits, 0x7fc00000u), rounded);
-}
 HWY_INLINE hn::Vec<Halves> upper_halves(hn::Vec<Bits> bits) {
   return hn::DemoteTo(kHalves, hn::BitCast(hn::RebindToSigned<Bits>(), hn::ShiftRight<16>(bits)));
 }
-HWY_INLINE Real load(const float* from) { return hn::LoadU(kReals, from); }
-HWY_INLINE Real load(const uint16_t* from) {
-  return hn::BitCast(kReals, hn::ShiftLeft<16>(hn::PromoteTo(kBits, hn::LoadU(kHalves, from))));
+template <class Element>
+HWY_INLINE Real load(const Element* from) {
+  return load_whole(kReals, from);
 }
 HWY_INLINE void store_row(Real x, uint16_t* to) { hn::StoreU(upper_halves(rounded_bits(x)), kHalves, to); }
 HWY_INLINE void store_row(Real x, float* to) { hn::StoreU(x, kReals, to); }
 
 // The first `count` lanes, rounded as results are.
-HWY_INLINE void store_even(Real x, uint16_t* to, int64_t count) {
-  if (count == static_cast<int64_t>(hn::Lanes(kReals))) return hn::StoreU(upper_halves(even_bits(x)), kHalves, to);
-  uint16_t halves[16];
-  hn::StoreU(upper_halves(even_bits(x)), kHalves, halves);
-  std::memcpy(to, halves, static_cast<size_t>(count) * sizeof *to);
-}
-HWY_INLINE void store_even(Real x, float* to, int64_t count) {
-  if (count == static_cast<int64_t>(hn::Lanes(kReals))) return hn::StoreU(x, kReals, to);
-  float values[16];
-  hn::StoreU(x, kReals, values);
-  std::memcpy(to, values, static_cast<size_t>(count) * sizeof *to);
+template <class Element>
+HWY_INLINE void store_even(Real x, Element* to, int64_t count) {
+  if (count == static_cast<int64_t>(hn::Lanes(kReals))) return store_whole(kReals, x, to);
+  store(kReals, x, to, Rest{0, count});
 }
 
 // Rows `row` (even) and row + 1 of one column group of panels whose k has `padded` rows. `column` is the group's first.
@@ -146,7 +114,7 @@ HWY_INLINE Real raise_largest(const SoftmaxTile& tile, int64_t column, const Vis
   if (!hn::AllFalse(kReals, hn::Gt(block, hn::Add(largest, hn::Set(kReals, kSlack))))) {
     const Real raised = hn::Max(largest, block);
     // A column that has seen no key yet stays at −∞; its sums are 0 and 2^(−∞ − 0) keeps them so.
-    const Real shrink = exp2_of(hn::Sub(largest, hn::IfThenElse(hn::Eq(raised, none), zero, raised)));
+    const Real shrink = exponential_of_two(kReals, hn::Sub(largest, hn::IfThenElse(hn::Eq(raised, none), zero, raised)));
     largest = raised;
     hn::StoreU(largest, kReals, tile.largest + column);
     hn::StoreU(hn::Mul(load(tile.sum + column), shrink), kReals, tile.sum + column);
@@ -166,7 +134,9 @@ void softmax(const SoftmaxTile& tile, Element* panels) {
     const VisibleRows rows(tile, column);
     const Real largest = raise_largest(tile, column, rows);
     const float* const scores = tile.scores + column;
-    const auto probability = [&](int64_t r) { return exp2_of(hn::MulSub(load(scores + r * tile.stride), factor, largest)); };
+    const auto probability = [&](int64_t r) {
+      return exponential_of_two(kReals, hn::MulSub(load(scores + r * tile.stride), factor, largest));
+    };
     Real even = zero, odd = zero;
     int64_t r = 0;
     for (; r + 1 < rows.begin; r += 2) store_pair(zero, zero, panels, padded, r, column);
@@ -202,7 +172,7 @@ void gradient(const GradientTile& tile, Element* probabilities, Element* d_score
       Real p, ds;
     };
     const auto at = [&](int64_t r) {
-      const Real p = exp2_of(hn::MulSub(load(tile.scores + r * tile.stride + column), factor, logsumexp));
+      const Real p = exponential_of_two(kReals, hn::MulSub(load(tile.scores + r * tile.stride + column), factor, logsumexp));
       return Pair{p, hn::Mul(p, hn::Sub(load(tile.d_probabilities + r * tile.stride + column), common))};
     };
     const auto store = [&](int64_t r, const Pair& pair) {

@@ -10,7 +10,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/vectors.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#include "kernels/vector/vector-inl.h"
 
 #include "kernels/attention/vectors-inl.h"
 

@@ -2,78 +2,80 @@
 // is formed as a product or quotient, never as a difference from 1.
 
 struct Sigmoids {
-  float of, rest;  // σ(x), σ(−x)
+  Real of, rest;  // σ(x), σ(−x)
 };
-inline Sigmoids sigmoids(float x) {
-  const float u = exponential(x < 0 ? x : -x), larger = 1.0f / (1.0f + u), smaller = u * larger;
-  return {x < 0 ? smaller : larger, x < 0 ? larger : smaller};
+HWY_INLINE Sigmoids sigmoids(Real x) {
+  const Real u = exponential(kReals, hn::Neg(hn::Abs(x))), larger = hn::Div(all(1), hn::Add(all(1), u)), smaller = hn::Mul(u, larger);
+  const auto negative = hn::Lt(x, hn::Zero(kReals));
+  return {hn::IfThenElse(negative, smaller, larger), hn::IfThenElse(negative, larger, smaller)};
 }
 
 // log σ(x) = min(x, 0) − log(1 + u), u = e^{−|x|}, by 2 artanh(u / (2 + u)), whose argument is 1/3 at most: the first omitted term is
 // 7e-10 of the sum, and the sum is as exact where u is small.
-inline float log_sigmoid(float x) {
-  const float u = exponential(x < 0 ? x : -x), s = u / (2.0f + u), t = s * s;
-  float p = 1.0f / 15;
-  p = p * t + 1.0f / 13;
-  p = p * t + 1.0f / 11;
-  p = p * t + 1.0f / 9;
-  p = p * t + 1.0f / 7;
-  p = p * t + 1.0f / 5;
-  p = p * t + 1.0f / 3;
-  p = p * t + 1.0f;
-  return (x < 0 ? x : 0.0f) - 2.0f * s * p;
+HWY_INLINE Real log_sigmoid(Real x) {
+  const Real u = exponential(kReals, hn::Neg(hn::Abs(x))), s = hn::Div(u, hn::Add(all(2), u)), t = hn::Mul(s, s);
+  Real p = all(1.0f / 15);
+  for (const float divisor : {13.0f, 11.0f, 9.0f, 7.0f, 5.0f, 3.0f, 1.0f}) p = hn::MulAdd(p, t, all(1.0f / divisor));
+  const Real linear = hn::IfThenElseZero(hn::Lt(x, hn::Zero(kReals)), x);
+  return hn::NegMulAdd(hn::Add(s, s), p, linear);
+}
+
+// 1 − e^x for x ≤ 0: near 0 by its Taylor polynomial, whose first omitted term is x^7/5040 < 4e-10 of x.
+HWY_INLINE Real one_less_exponential(Real x) {
+  Real near = all(1);
+  for (const float divisor : {6.0f, 5.0f, 4.0f, 3.0f, 2.0f}) near = hn::MulAdd(hn::Mul(x, all(1.0f / divisor)), near, all(1));
+  near = hn::Neg(hn::Mul(x, near));
+  return hn::IfThenElse(hn::Gt(x, all(-0.25f)), near, hn::Sub(all(1), exponential(kReals, x)));
+}
+
+template <class Element>
+void tied_keys(const float* g, int64_t ld, int64_t rows, int64_t columns, Element* out) {
+  for (int64_t i = 0; i < rows; ++i) {
+    walk(kReals, columns,
+         [&](auto at) LONGHAUL_VECTOR { store(kReals, one_less_exponential(load(kReals, g + i * ld, at)), out + i * columns, at); });
+  }
 }
 
 template <class Element>
 void gate_rows(const HeadGate& gate, const float* x, int64_t ld, int64_t rows, int64_t columns, float* lambda, Element* keys) {
-  const float inverse_divisor = gate.inverse_divisor;
+  const Real inverse_divisor = all(gate.inverse_divisor);
   for (int64_t i = 0; i < rows; ++i) {
-    alignas(64) float key[kMaxColumns];
-    const float* const __restrict from = x + i * ld;
-    float* const __restrict to = lambda + i * columns;
-    if (gate.lower_bound != nullptr) {
-      const float* const __restrict bound = gate.lower_bound;
-      for (int64_t c = 0; c < columns; ++c) {
-        const Sigmoids s = sigmoids(from[c]);
-        to[c] = bound[c] + (1.0f - bound[c]) * s.of;
-        key[c] = (1.0f - bound[c]) * s.rest;
+    walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
+      const Real logit = load(kReals, x + i * ld, at);
+      Real decay, key;
+      if (gate.lower_bound != nullptr) {
+        const Real bound = load(kReals, gate.lower_bound, at), room = hn::Sub(all(1), bound);
+        const Sigmoids s = sigmoids(logit);
+        decay = hn::MulAdd(room, s.of, bound);
+        key = hn::Mul(room, s.rest);
+      } else {
+        const Real g = hn::Mul(inverse_divisor, log_sigmoid(logit));
+        decay = exponential(kReals, g);
+        key = one_less_exponential(g);
       }
-    } else {
-      alignas(64) float g[kMaxColumns];
-      for (int64_t c = 0; c < columns; ++c) g[c] = inverse_divisor * log_sigmoid(from[c]);
-      for (int64_t c = 0; c < columns; ++c) to[c] = exponential(g[c]);
-      if (keys != nullptr) {
-        for (int64_t c = 0; c < columns; ++c) key[c] = one_less_exponential(g[c]);
-      }
-    }
-    if (keys == nullptr) continue;
-    for_lanes(columns, [&](int64_t c, auto count) { store(keys + i * columns + c, load(key + c, count), count); });
+      store(kReals, decay, lambda + i * columns, at);
+      if (keys != nullptr) store(kReals, key, keys + i * columns, at);
+    });
   }
 }
 
 inline void gate_gradient(const HeadGate& gate, const float* x, int64_t ld, const float* lambda, int64_t rows, int64_t columns,
                           float* gradient, float* d_bound) {
-  const float inverse_divisor = gate.inverse_divisor;
+  const Real inverse_divisor = all(gate.inverse_divisor), zero = hn::Zero(kReals);
   for (int64_t i = 0; i < rows; ++i) {
-    const float* const __restrict from = x + i * ld, * const __restrict decay = lambda + i * columns;
-    float* const __restrict d = gradient + i * columns;
-    if (gate.lower_bound == nullptr) {
-      for (int64_t c = 0; c < columns; ++c) d[c] *= inverse_divisor * sigmoids(from[c]).rest;
-      continue;
-    }
-    const float* const __restrict bound = gate.lower_bound;
-    if (d_bound != nullptr) {
-      float* const __restrict sum = d_bound;
-      for (int64_t c = 0; c < columns; ++c) {
-        const float slope = sigmoids(from[c]).rest * d[c] / decay[c];
-        sum[c] += decay[c] < kSmallDecay ? 0.0f : slope;  // channel_slopes takes those
+    float* const to = gradient + i * columns;
+    walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
+      const Sigmoids s = sigmoids(load(kReals, x + i * ld, at));
+      const Real d = load(kReals, to, at);
+      if (gate.lower_bound == nullptr) return store(kReals, hn::Mul(d, hn::Mul(inverse_divisor, s.rest)), to, at);
+      const Real decay = load(kReals, lambda + i * columns, at), room = hn::Sub(all(1), load(kReals, gate.lower_bound, at));
+      if (d_bound != nullptr) {  // channel_slopes takes what is too small to divide by; lanes beyond a rest are such
+        const Real slope = hn::Div(hn::Mul(s.rest, d), decay);
+        add(hn::IfThenZeroElse(hn::Lt(decay, all(kSmallDecay)), slope), d_bound, at);
       }
-    }
-    for (int64_t c = 0; c < columns; ++c) {
-      const Sigmoids s = sigmoids(from[c]);
-      const float share = (1.0f - bound[c]) * s.of / decay[c];
-      d[c] *= decay[c] == 0 ? 0.0f : s.rest * share;
-    }
+      const Real share = hn::Div(hn::Mul(room, s.of), decay);
+      store(kReals, hn::Mul(d, hn::IfThenZeroElse(hn::Eq(decay, zero), hn::Mul(s.rest, share))), to, at);
+    });
   }
 }
 
@@ -85,16 +87,19 @@ void channel_slopes(const float* state, float* gradient, const Element* q, const
   else
     std::copy_n(state, columns, before);
   for (int64_t i = 0; i + 1 < rows; ++i) {
-    const float decay = lambda[i * ld], key = widen(k[i * ld]);
-    for_lanes(columns, [&](int64_t c, auto count) {
-      store(before + (i + 1) * columns + c, decay * load(before + i * columns + c, count) + key * load(v + i * columns + c, count), count);
+    const Real decay = all(lambda[i * ld]), key = all(widen(k[i * ld]));
+    const int64_t row = i * columns;
+    walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
+      const Real written = hn::Mul(key, load(kReals, v + row, at));
+      store(kReals, hn::MulAdd(decay, load(kReals, before + row, at), written), before + row + columns, at);
     });
   }
   for (int64_t i = rows - 1; i >= 0; --i) {
-    const float decay = i + 1 < rows ? lambda[(i + 1) * ld] : 1.0f, query = scale * widen(q[i * ld]);
-    for_lanes(columns, [&](int64_t c, auto count) {
-      store(gradient + c, decay * load(gradient + c, count) + query * load(d_o + i * columns + c, count), count);
+    const Real decay = all(i + 1 < rows ? lambda[(i + 1) * ld] : 1.0f), query = all(scale * widen(q[i * ld]));
+    walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
+      const Real read = hn::Mul(query, load(kReals, d_o + i * columns, at));
+      store(kReals, hn::MulAdd(decay, load(kReals, gradient, at), read), gradient, at);
     });
-    slope[i] = sum_over(columns, [&](int64_t c) { return before[i * columns + c] * gradient[c]; });
+    slope[i] = dot(before + i * columns, gradient, columns);
   }
 }

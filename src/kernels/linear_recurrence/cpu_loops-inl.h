@@ -1,65 +1,65 @@
-// The bodies behind cpu_loops.h, in plain loops that the compiler turns into vectors. cpu_loops.cpp includes this once per instruction
-// set, inside a namespace of its own, between LONGHAUL_BEGIN_TARGET and LONGHAUL_END_TARGET.
+// The bodies behind cpu_loops.h: rows, masks, decays along a block, states. Included by cpu_loops.cpp once per instruction set, after
+// vector-inl.h, inside HWY_NAMESPACE; for AVX-512 with bf16 conversions once more.
 
-#include "kernels/linear_recurrence/cpu_lanes-inl.h"
+using Reals = hn::ScalableTag<float>;
+using Real = hn::Vec<Reals>;
+constexpr Reals kReals;
 
+// The widest head (op.h), and the most tokens of a diagonal block.
 constexpr int64_t kMaxColumns = 256, kDiagonal = 16;
 
-// e^x for x ≤ 0 (and a little above): 2^n 2^f with n = round(x log2 e), 2^f by its Taylor polynomial (error 5e-9 on |f| ≤ 1/2).
-// Below −87 the result is 0; a NaN stays one.
-inline float exponential(float x) {
-  const float bounded = x < -87.5f ? -87.5f : x > 88.0f ? 88.0f : x;
-  const float n = __builtin_rintf(bounded * 1.44269502f);
-  const float f = (bounded * 1.44269502f - n) + bounded * 1.92596299e-8f;
-  float p = 1.54035304e-4f;
-  p = p * f + 1.33335581e-3f;
-  p = p * f + 9.61812911e-3f;
-  p = p * f + 5.55041087e-2f;
-  p = p * f + 2.40226507e-1f;
-  p = p * f + 6.93147182e-1f;
-  p = p * f + 1.0f;
-  const float power = std::bit_cast<float>(static_cast<uint32_t>(static_cast<int32_t>(n) + 127) << 23);
-  return x < -87.0f ? 0.0f : p * power;
+HWY_INLINE Real all(float x) { return hn::Set(kReals, x); }
+HWY_INLINE float widen(float x) { return x; }
+HWY_INLINE float widen(uint16_t x) {
+  const uint32_t bits = uint32_t{x} << 16;
+  float result;
+  std::memcpy(&result, &bits, sizeof result);
+  return result;
+}
+
+// row[at] += v.
+template <class At>
+HWY_INLINE void add(Real v, float* row, At at) {
+  store(kReals, hn::Add(load(kReals, row, at), v), row, at);
 }
 
 template <class Element>
 void copy_rows(const Element* x, int64_t ld, int64_t rows, int64_t columns, Element* out) {
-  constexpr int64_t kLine = 64 / sizeof(Element);
+  const hn::ScalableTag<Element> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t i = 0; i < rows; ++i) {
-    const Element* const from = x + i * ld;
-    Element* const to = out + i * columns;
     int64_t c = 0;
-    for (; c + kLine <= columns; c += kLine) {
-      Lanes line;
-      std::memcpy(&line, from + c, sizeof line);
-      std::memcpy(to + c, &line, sizeof line);
-    }
-    for (; c < columns; ++c) to[c] = from[c];
+    for (; c + lanes <= columns; c += lanes) hn::StoreU(hn::LoadU(d, x + i * ld + c), d, out + i * columns + c);
+    if (c < columns) std::copy_n(x + i * ld + c, columns - c, out + i * columns + c);
   }
 }
 
 template <class Element>
 void round_state(const PassingState& state, int64_t rows, int64_t columns, Element* out) {
-  const auto round = [&](const auto& value) {
+  const float *const entered = state.entered, *const sum = state.sum, *const decay = state.decay;
+  const auto round = [&](const auto& value) LONGHAUL_VECTOR {
     for (int64_t r = 0; r < rows; ++r) {
-      for_lanes(columns, [&](int64_t c, auto count) { store(out + r * columns + c, value(r, r * columns + c, count), count); });
+      walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR { store(kReals, value(r, r * columns, at), out + r * columns, at); });
     }
   };
-  const float *const entered = state.entered, *const sum = state.sum, *const decay = state.decay;
-  if (sum == nullptr)
-    round([&](int64_t, int64_t at, auto count) { return load(entered + at, count); });
-  else if (entered == nullptr)
-    round([&](int64_t, int64_t at, auto count) { return load(sum + at, count); });
-  else
-    round([&](int64_t r, int64_t at, auto count) { return decay[r] * load(entered + at, count) + load(sum + at, count); });
+  if (sum == nullptr) {
+    round([&](int64_t, int64_t row, auto at) LONGHAUL_VECTOR { return load(kReals, entered + row, at); });
+  } else if (entered == nullptr) {
+    round([&](int64_t, int64_t row, auto at) LONGHAUL_VECTOR { return load(kReals, sum + row, at); });
+  } else {
+    round([&](int64_t r, int64_t row, auto at)
+              LONGHAUL_VECTOR { return hn::MulAdd(all(decay[r]), load(kReals, entered + row, at), load(kReals, sum + row, at)); });
+  }
 }
 
 // Results lie as far apart as inputs: a cache that cannot hold them all would first read their lines, and lose others to them.
 template <class Element>
-inline void store_row(const Element* row, int64_t columns, bool past_caches, Element* out) {
+HWY_INLINE void store_row(const Element* row, int64_t columns, bool past_caches, Element* out) {
   constexpr int64_t kLine = 64 / sizeof(Element);
-  if (kStreams && past_caches && columns % kLine == 0 && reinterpret_cast<uintptr_t>(out) % 64 == 0) {
-    for (int64_t c = 0; c < columns; c += kLine) stream_line(row + c, out + c);
+  const hn::ScalableTag<Element> d;
+  if (past_caches && columns % kLine == 0 && reinterpret_cast<uintptr_t>(out) % 64 == 0) {
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    for (int64_t c = 0; c < columns; c += lanes) hn::Stream(hn::Load(d, row + c), d, out + c);
   } else {
     std::memcpy(out, row, static_cast<size_t>(columns) * sizeof *out);
   }
@@ -68,7 +68,8 @@ inline void store_row(const Element* row, int64_t columns, bool past_caches, Ele
 template <class Element>
 void scale_rows(const Element* x, int64_t ld, const float* factor, int64_t rows, int64_t columns, Element* out, int64_t ld_out) {
   for (int64_t i = 0; i < rows; ++i) {
-    for_lanes(columns, [&](int64_t c, auto count) { store(out + i * ld_out + c, factor[i] * load(x + i * ld + c, count), count); });
+    const Real by = all(factor[i]);
+    walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR { store(kReals, hn::Mul(by, load(kReals, x + i * ld, at)), out + i * ld_out, at); });
   }
 }
 
@@ -76,13 +77,15 @@ template <class Element>
 void join_rows(const float* first, const float* second, int64_t ld, const float* factor, int64_t rows, int64_t columns, bool past_caches,
                Element* out, int64_t ld_out) {
   for (int64_t i = 0; i < rows; ++i) {
-    const float* const a = first + i * ld;
-    alignas(64) Element row[kMaxColumns];
-    if (second == nullptr)
-      for_lanes(columns, [&](int64_t c, auto count) { store(row + c, load(a + c, count), count); });
-    else
-      for_lanes(columns,
-                [&](int64_t c, auto count) { store(row + c, load(a + c, count) + factor[i] * load(second + i * ld + c, count), count); });
+    const float *const a = first + i * ld, *const b = second + i * ld;
+    HWY_ALIGN Element row[kMaxColumns];
+    if (second == nullptr) {
+      walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR { store(kReals, load(kReals, a, at), row, at); });
+    } else {
+      const Real f = all(factor[i]);
+      walk(kReals, columns,
+           [&](auto at) LONGHAUL_VECTOR { store(kReals, hn::MulAdd(f, load(kReals, b, at), load(kReals, a, at)), row, at); });
+    }
     store_row(row, columns, past_caches, out + i * ld_out);
   }
 }
@@ -90,34 +93,36 @@ void join_rows(const float* first, const float* second, int64_t ld, const float*
 inline void add_rows(const float* first, const float* second, int64_t ld, const float* factor, int64_t rows, int64_t columns, float* out,
                      int64_t ld_out) {
   for (int64_t i = 0; i < rows; ++i) {
-    const float* const __restrict a = first + i * ld;
-    float* const __restrict to = out + i * ld_out;
+    const float *const a = first + i * ld, *const b = second + i * ld;
+    float* const to = out + i * ld_out;
     if (second == nullptr) {
-      for (int64_t c = 0; c < columns; ++c) to[c] += a[c];
-      continue;
+      walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR { add(load(kReals, a, at), to, at); });
+    } else {
+      const Real f = all(factor[i]);
+      walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR { add(hn::MulAdd(f, load(kReals, b, at), load(kReals, a, at)), to, at); });
     }
-    const float* const __restrict b = second + i * ld;
-    const float f = factor[i];
-    for (int64_t c = 0; c < columns; ++c) to[c] += a[c] + f * b[c];
   }
 }
 
+// Σ_c x_c y_c.
+template <class Element>
+HWY_INLINE float dot(const Element* x, const float* y, int64_t columns) {
+  Real sum = hn::Zero(kReals);
+  walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR { sum = hn::MulAdd(load(kReals, x, at), load(kReals, y, at), sum); });
+  return sum_of_lanes(kReals, sum);
+}
 template <class Element>
 void dot_rows(const Element* x, int64_t ld, const float* z, int64_t ld_z, const float* factor, int64_t rows, int64_t columns, float* out) {
-  for (int64_t i = 0; i < rows; ++i) {
-    const Element* const a = x + i * ld;
-    const float* const b = z + i * ld_z;
-    out[i] = factor[i] * sum_over(columns, [&](int64_t c) { return widen(a[c]) * b[c]; });
-  }
+  for (int64_t i = 0; i < rows; ++i) out[i] = factor[i] * dot(x + i * ld, z + i * ld_z, columns);
 }
 
 template <class Element>
 void mask_scores(const float* scores, const float* mask, int64_t ld, int64_t first, int64_t rows, int64_t columns, Element* out,
                  int64_t ld_out) {
   for (int64_t i = 0; i < rows; ++i) {
-    for_lanes(columns, [&](int64_t j, auto count) {
-      const Lanes masked = load(scores + i * ld + j, count) * load(mask + i * ld + j, count);
-      store(out + i * ld_out + j, between(masked, 0, first + i + 1 - j), count);
+    walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
+      const Real masked = hn::Mul(load(kReals, scores + i * ld, at), load(kReals, mask + i * ld, at));
+      store(kReals, hn::IfThenElseZero(mask_of_first(kReals, first + i + 1 - at.i), masked), out + i * ld_out, at);
     });
   }
 }
@@ -126,316 +131,225 @@ template <class Element>
 void mask_pair(const float* a, const float* p, const float* mask, int64_t ld, int64_t rows, int64_t columns, Element* a_out, Element* p_out,
                int64_t ld_out, float* key_sum, float* query_sum) {
   for (int64_t j = 0; j < rows; ++j) {
-    Lanes sum = {};
-    for_lanes(columns, [&](int64_t i, auto count) {
-      const Lanes factor = load(mask + j * ld + i, count), aj = load(a + j * ld + i, count), pj = load(p + j * ld + i, count);
-      store(a_out + j * ld_out + i, between(aj * factor, j - i, kLanes), count);
-      store(p_out + j * ld_out + i, between(pj * factor, j - i, kLanes), count);
+    Real sum = hn::Zero(kReals);
+    walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
+      const Real factor = load(kReals, mask + j * ld, at), aj = load(kReals, a + j * ld, at), pj = load(kReals, p + j * ld, at);
+      const auto before = mask_of_first(kReals, j - at.i);
+      const Real masked = hn::Mul(pj, factor);
+      store(kReals, hn::IfThenZeroElse(before, hn::Mul(aj, factor)), a_out + j * ld_out, at);
+      store(kReals, hn::IfThenZeroElse(before, masked), p_out + j * ld_out, at);
       if (key_sum == nullptr) return;
-      const Lanes weight = between(aj * pj * factor, j + 1 - i, kLanes);
-      store(query_sum + i, load(query_sum + i, count) + weight, count);
-      sum += weight;
+      const Real weight = hn::IfThenZeroElse(mask_of_first(kReals, j + 1 - at.i), hn::Mul(aj, masked));
+      add(weight, query_sum, at);
+      sum = hn::Add(sum, weight);
     });
-    if (key_sum != nullptr) key_sum[j] = sum_of(sum);
+    if (key_sum != nullptr) key_sum[j] = sum_of_lanes(kReals, sum);
   }
 }
 
 // Runs a product of λ down the rows (or up), with `body(row, factors)` at each.
+HWY_INLINE void multiply_row(const float* by, int64_t columns, float* row) {
+  walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR { store(kReals, hn::Mul(load(kReals, row, at), load(kReals, by, at)), row, at); });
+}
 template <class Body>
-inline void walk_forward(const float* lambda, int64_t rows, int64_t columns, bool inclusive, float start, const Body& body) {
-  alignas(64) float factor[kMaxColumns];
-  for (int64_t c = 0; c < columns; ++c) factor[c] = start;
+HWY_INLINE void walk_forward(const float* lambda, int64_t rows, int64_t columns, bool inclusive, float start, const Body& body) {
+  HWY_ALIGN float factor[kMaxColumns];
+  std::fill_n(factor, columns, start);
   for (int64_t i = 0; i < rows; ++i) {
-    const float* const __restrict step = lambda + i * columns;
-    if (inclusive || i > 0) {
-      for (int64_t c = 0; c < columns; ++c) factor[c] *= step[c];
-    }
+    if (inclusive || i > 0) multiply_row(lambda + i * columns, columns, factor);
     body(i, factor);
   }
 }
 template <class Body>
-inline void walk_backward(const float* lambda, int64_t rows, int64_t columns, const Body& body) {
-  alignas(64) float factor[kMaxColumns];
-  for (int64_t c = 0; c < columns; ++c) factor[c] = 1;
+HWY_INLINE void walk_backward(const float* lambda, int64_t rows, int64_t columns, const Body& body) {
+  HWY_ALIGN float factor[kMaxColumns];
+  std::fill_n(factor, columns, 1.0f);
   for (int64_t i = rows - 1; i >= 0; --i) {
     body(i, factor);
-    const float* const __restrict step = lambda + i * columns;
-    for (int64_t c = 0; c < columns; ++c) factor[c] *= step[c];
+    multiply_row(lambda + i * columns, columns, factor);
   }
 }
 // From the middle row m on, to both ends: `body(row, factors)` with Π λ over m + 1 … i for the rows behind it, and 1 / Π λ over i + 1 … m for those
 // before it; with `inverse` the reciprocals of these.
 template <class Body>
-inline void walk_from_middle(const float* lambda, int64_t rows, int64_t columns, bool inverse, const Body& body) {
+HWY_INLINE void walk_from_middle(const float* lambda, int64_t rows, int64_t columns, bool inverse, const Body& body) {
   const int64_t middle = rows / 2;
-  const auto reciprocal = [&](int64_t i, const float* factor) {
-    alignas(64) float inverted[kMaxColumns];
-    for (int64_t c = 0; c < columns; ++c) inverted[c] = 1.0f / factor[c];
-    body(i, inverted);
+  const auto inverted = [&](int64_t i, const float* factor) LONGHAUL_VECTOR {
+    HWY_ALIGN float reciprocals[kMaxColumns];
+    walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR { store(kReals, hn::Div(all(1), load(kReals, factor, at)), reciprocals, at); });
+    body(i, reciprocals);
   };
-  walk_forward(lambda + middle * columns, rows - middle, columns, false, 1, [&](int64_t i, const float* factor) {
+  walk_forward(lambda + middle * columns, rows - middle, columns, false, 1, [&](int64_t i, const float* factor) LONGHAUL_VECTOR {
     if (inverse)
-      reciprocal(middle + i, factor);
+      inverted(middle + i, factor);
     else
       body(middle + i, factor);
   });
-  walk_backward(lambda, middle + 1, columns, [&](int64_t i, const float* factor) {
+  walk_backward(lambda, middle + 1, columns, [&](int64_t i, const float* factor) LONGHAUL_VECTOR {
     if (i == middle) return;
     if (inverse)
       body(i, factor);
     else
-      reciprocal(i, factor);
+      inverted(i, factor);
   });
 }
 
+// The two things that are done with factors: a row of x scaled; or z scaled and added, and what that gives the moment.
 template <class Element>
-inline auto scaled_into(const Element* x, int64_t ld, int64_t columns, Element* out) {
-  return [=](int64_t i, const float* factor) {
-    for_lanes(columns,
-              [&](int64_t c, auto count) { store(out + i * columns + c, load(factor + c, count) * load(x + i * ld + c, count), count); });
-  };
-}
+struct ScaledInto {
+  const Element* x;
+  int64_t ld, columns;
+  Element* out;
+  HWY_INLINE void operator()(int64_t i, const float* factor) const {
+    walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
+      store(kReals, hn::Mul(load(kReals, factor, at), load(kReals, x + i * ld, at)), out + i * columns, at);
+    });
+  }
+};
 template <class Element>
 void scale_forward(const Element* x, int64_t ld, const float* lambda, int64_t rows, int64_t columns, float start, Element* out) {
-  walk_forward(lambda, rows, columns, true, start, scaled_into(x, ld, columns, out));
+  walk_forward(lambda, rows, columns, true, start, ScaledInto<Element>{x, ld, columns, out});
 }
 template <class Element>
 void scale_backward(const Element* x, int64_t ld, const float* lambda, int64_t rows, int64_t columns, Element* out) {
-  walk_backward(lambda, rows, columns, scaled_into(x, ld, columns, out));
+  walk_backward(lambda, rows, columns, ScaledInto<Element>{x, ld, columns, out});
 }
 template <class Element>
 void scale_from_middle(const Element* x, int64_t ld, const float* lambda, int64_t rows, int64_t columns, bool inverse, Element* out) {
-  walk_from_middle(lambda, rows, columns, inverse, scaled_into(x, ld, columns, out));
+  walk_from_middle(lambda, rows, columns, inverse, ScaledInto<Element>{x, ld, columns, out});
 }
 
 template <class Element>
-inline auto added_into(const float* z, const Element* x, int64_t columns, float weight, float* sum, float* moment) {
-  return [=](int64_t i, const float* __restrict factor) {
-    const float* const __restrict from = z + i * columns;
-    const Element* const __restrict seen = x + i * columns;
-    float* const __restrict to = sum + i * columns, * const __restrict product = moment + i * columns;
-    for (int64_t c = 0; c < columns; ++c) {
-      to[c] += factor[c] * from[c];
-      product[c] += weight * (widen(seen[c]) * from[c]);
-    }
-  };
-}
+struct AddedInto {
+  const float* z;
+  const Element* x;
+  int64_t columns;
+  float weight, *sum, *moment;
+  HWY_INLINE void operator()(int64_t i, const float* factor) const {
+    const Real w = all(weight);
+    const int64_t row = i * columns;
+    walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
+      const Real from = load(kReals, z + row, at);
+      add(hn::Mul(load(kReals, factor, at), from), sum + row, at);
+      add(hn::Mul(w, hn::Mul(load(kReals, x + row, at), from)), moment + row, at);
+    });
+  }
+};
 template <class Element>
 void add_forward(const float* z, const Element* x, const float* lambda, int64_t rows, int64_t columns, float start, float* sum,
                  float* moment) {
-  walk_forward(lambda, rows, columns, true, start, added_into(z, x, columns, 1, sum, moment));
+  walk_forward(lambda, rows, columns, true, start, AddedInto<Element>{z, x, columns, 1, sum, moment});
 }
 template <class Element>
 void add_backward(const float* z, const Element* x, const float* lambda, int64_t rows, int64_t columns, float weight, float* sum,
                   float* moment) {
-  walk_backward(lambda, rows, columns, added_into(z, x, columns, weight, sum, moment));
+  walk_backward(lambda, rows, columns, AddedInto<Element>{z, x, columns, weight, sum, moment});
 }
 template <class Element>
 void add_from_middle(const float* z, const Element* x, const float* lambda, int64_t rows, int64_t columns, bool inverse, float* sum,
                      float* moment) {
-  walk_from_middle(lambda, rows, columns, inverse, added_into(z, x, columns, inverse ? -1.0f : 1.0f, sum, moment));
+  walk_from_middle(lambda, rows, columns, inverse, AddedInto<Element>{z, x, columns, inverse ? -1.0f : 1.0f, sum, moment});
 }
 
-// Columns c … c + 15 of a row, zeros beyond the last.
-template <class Element>
-inline Lanes lanes_at(const Element* row, int64_t c, int64_t columns) {
-  return c + kLanes <= columns ? load(row + c) : load(row + c, columns - c);
-}
-inline void add_lanes(float* row, int64_t c, int64_t columns, const Lanes& lanes) {
-  if (c + kLanes <= columns)
-    store(row + c, load(row + c) + lanes);
-  else
-    store(row + c, load(row + c, columns - c) + lanes, columns - c);
-}
-
-// Sums of pairs j ≤ i of a diagonal block, one vector of sums each, so that lanes are added up once.
-struct PairSums {
-  Lanes sums[kDiagonal * (kDiagonal + 1) / 2];
-  static constexpr int64_t place(int64_t i, int64_t j) { return i * (i + 1) / 2 + j; }
-};
-
-template <class Element>
-void diagonal_scores(const Element* q, int64_t ld_q, const Element* k, int64_t ld_k, const float* lambda, int64_t rows, int64_t columns,
-                     float* a, int64_t ld_a) {
-  PairSums pairs;
-  std::fill_n(pairs.sums, PairSums::place(rows, 0), Lanes{});
-  for (int64_t c = 0; c < columns; c += kLanes) {
-    Lanes decayed[kDiagonal];  // k_j Π_{j < s ≤ i} λ_s
-    for (int64_t i = 0; i < rows; ++i) {
-      const Lanes query = lanes_at(q + i * ld_q, c, columns), step = lanes_at(lambda + i * columns, c, columns);
-      Lanes* const sums = pairs.sums + PairSums::place(i, 0);
-      decayed[i] = lanes_at(k + i * ld_k, c, columns);
-      for (int64_t j = 0; j < i; ++j) {
-        decayed[j] *= step;
-        sums[j] += query * decayed[j];
-      }
-      sums[i] += query * decayed[i];
-    }
-  }
-  for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j <= i; ++j) a[i * ld_a + j] = sum_of(pairs.sums[PairSums::place(i, j)]);
-  }
-}
-
-template <class Element>
-void diagonal_gradients(const Element* q, int64_t ld_q, const Element* k, int64_t ld_k, const float* lambda, const float* pt, int64_t ld_pt,
-                        float scale, int64_t rows, int64_t columns, float* at, float* dq, float* dk, float* moment) {
-  PairSums pairs;
-  std::fill_n(pairs.sums, PairSums::place(rows, 0), Lanes{});
-  for (int64_t c = 0; c < columns; c += kLanes) {
-    Lanes queries[kDiagonal], steps[kDiagonal], d_queries[kDiagonal];
-    for (int64_t i = 0; i < rows; ++i) {
-      queries[i] = lanes_at(q + i * ld_q, c, columns);
-      steps[i] = lanes_at(lambda + i * columns, c, columns);
-      d_queries[i] = Lanes{};
-    }
-    for (int64_t j = 0; j < rows; ++j) {
-      const Lanes key = lanes_at(k + j * ld_k, c, columns);
-      const float* const p = pt + j * ld_pt;
-      Lanes decay = Lanes{} + 1.0f, d_key = {};
-      for (int64_t i = j; i < rows; ++i) {
-        if (i > j) decay *= steps[i];
-        const Lanes decayed_query = queries[i] * decay;
-        pairs.sums[PairSums::place(i, j)] += decayed_query * key;
-        d_queries[i] += (scale * p[i]) * (key * decay);
-        d_key += (scale * p[i]) * decayed_query;
-      }
-      add_lanes(dk + j * columns, c, columns, d_key);
-      add_lanes(moment + j * columns, c, columns, -(key * d_key));
-    }
-    for (int64_t i = 0; i < rows; ++i) {
-      add_lanes(dq + i * columns, c, columns, d_queries[i]);
-      add_lanes(moment + i * columns, c, columns, queries[i] * d_queries[i]);
-    }
-  }
-  for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j <= i; ++j) at[j * ld_pt + i] = sum_of(pairs.sums[PairSums::place(i, j)]);
-  }
-}
-
-// 1 − e^x for x ≤ 0: near 0 by its Taylor polynomial, whose first omitted term is x^7/5040 < 4e-10 of x.
-inline float one_less_exponential(float x) {
-  const float near = -x * (1 + x * (1.0f / 2) * (1 + x * (1.0f / 3) * (1 + x * (1.0f / 4) * (1 + x * (1.0f / 5) * (1 + x * (1.0f / 6))))));
-  return x > -0.25f ? near : 1 - exponential(x);
-}
-
-template <class Element>
-void tied_keys(const float* g, int64_t ld, int64_t rows, int64_t columns, Element* out) {
-  for (int64_t i = 0; i < rows; ++i) {
-    const float* const __restrict from = g + i * ld;
-    Element* const __restrict to = out + i * columns;
-    for (int64_t c = 0; c < columns; ++c) to[c] = narrow<Element>(one_less_exponential(from[c]));
-  }
-}
-
+// Columns outside, rows inside: an output stays in a register over all rows.
 template <class Element>
 void step(const float* before, const float* lambda, const Element* q, const Element* k, const Element* v, float scale, int64_t rows,
           int64_t columns, float* after, Element* out) {
-  alignas(64) float value[kMaxColumns], sum[kMaxColumns];
-  for (int64_t c = 0; c < columns; ++c) {
-    value[c] = widen(v[c]);
-    sum[c] = 0;
-  }
-  for (int64_t r = 0; r < rows; ++r) {
-    const float query = widen(q[r]), key = widen(k[r]), decay = lambda[r];
-    float* const to = after + r * columns;
-    if (before == nullptr) {
-      for (int64_t c = 0; c < columns; ++c) to[c] = key * value[c];
-    } else {
-      const float* const from = before + r * columns;
-#pragma GCC ivdep
-      for (int64_t c = 0; c < columns; ++c) to[c] = decay * from[c] + key * value[c];
+  walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
+    const Real value = load(kReals, v, at);
+    Real sum = hn::Zero(kReals);
+    for (int64_t r = 0; r < rows; ++r) {
+      Real state = hn::Mul(all(widen(k[r])), value);
+      if (before != nullptr) state = hn::MulAdd(all(lambda[r]), load(kReals, before + r * columns, at), state);
+      store(kReals, state, after + r * columns, at);
+      sum = hn::MulAdd(all(widen(q[r])), state, sum);
     }
-#pragma GCC ivdep
-    for (int64_t c = 0; c < columns; ++c) sum[c] += query * to[c];
-  }
-  for (int64_t c = 0; c < columns; ++c) out[c] = narrow<Element>(scale * sum[c]);
+    store(kReals, hn::Mul(all(scale), sum), out, at);
+  });
 }
 
-inline void advance(float* out, const float* decay, const float* state, const float* add, int64_t rows, int64_t columns) {
+inline void advance(float* out, const float* decay, const float* state, const float* added, int64_t rows, int64_t columns) {
   for (int64_t r = 0; r < rows; ++r) {
-    const float d = decay[r];
-#pragma GCC ivdep
-    for (int64_t c = 0; c < columns; ++c) out[r * columns + c] = d * state[r * columns + c] + add[r * columns + c];
+    const Real d = all(decay[r]);
+    const int64_t row = r * columns;
+    walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
+      store(kReals, hn::MulAdd(d, load(kReals, state + row, at), load(kReals, added + row, at)), out + row, at);
+    });
   }
 }
 
 inline void row_dots(const float* x, const float* y, int64_t rows, int64_t columns, float* out) {
-  for (int64_t r = 0; r < rows; ++r) out[r] = sum_over(columns, [&](int64_t c) { return x[r * columns + c] * y[r * columns + c]; });
+  for (int64_t r = 0; r < rows; ++r) out[r] = dot(x + r * columns, y + r * columns, columns);
 }
 
 inline float exponentials(const float* g, int64_t ld, int64_t rows, int64_t columns, float* lambda) {
-  alignas(64) float largest[kMaxColumns];
+  HWY_ALIGN float largest[kMaxColumns];
   std::fill_n(largest, kMaxColumns, -std::numeric_limits<float>::infinity());
   for (int64_t i = 0; i < rows; ++i) {
-    const float* const __restrict from = g + i * ld;
-    float* const __restrict to = lambda + i * columns;
-    for (int64_t c = 0; c < columns; ++c) {
-      to[c] = exponential(from[c]);
-      largest[c] = from[c] > largest[c] ? from[c] : largest[c];
-    }
+    walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
+      const Real x = load(kReals, g + i * ld, at), most = load(kReals, largest, at);
+      store(kReals, exponential(kReals, x), lambda + i * columns, at);
+      store(kReals, hn::IfThenElse(hn::Gt(x, most), x, most), largest, at);
+    });
   }
   return *std::max_element(largest, largest + columns);
 }
 
 inline void products(const float* lambda, int64_t rows, int64_t columns, float* total) {
   std::fill_n(total, columns, 1.0f);
-  for (int64_t i = 0; i < rows; ++i) {
-    const float* const __restrict row = lambda + i * columns;
-    float* const __restrict to = total;
-    for (int64_t c = 0; c < columns; ++c) to[c] *= row[c];
-  }
+  for (int64_t i = 0; i < rows; ++i) multiply_row(lambda + i * columns, columns, total);
 }
 
 inline float smallest(const float* x, int64_t count) {
-  float lanes[kLanes];
-  std::fill_n(lanes, kLanes, std::numeric_limits<float>::infinity());
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] = x[i + lane] < lanes[lane] ? x[i + lane] : lanes[lane];
-  }
-  for (int64_t lane = 0; i + lane < count; ++lane) lanes[lane] = x[i + lane] < lanes[lane] ? x[i + lane] : lanes[lane];
-  return *std::min_element(lanes, lanes + kLanes);
+  const Real infinity = all(std::numeric_limits<float>::infinity());
+  Real least = infinity;
+  walk(kReals, count, [&](auto at) LONGHAUL_VECTOR {
+    Real v = load(kReals, x, at);
+    if constexpr (std::is_same_v<decltype(at), Rest>) v = hn::IfThenElse(mask_of_first(kReals, at.n), v, infinity);
+    least = hn::IfThenElse(hn::Lt(v, least), v, least);
+  });
+  return hn::GetLane(hn::MinOfLanes(kReals, least));
 }
 
 inline void decay_mask(const float* lambda, int64_t rows, float scale, float* mask, int64_t ld) {
   for (int64_t i = 0; i < rows; ++i) {
-    float* const __restrict row = mask + i * ld;
-    const float* const __restrict before = row - ld;
-    for (int64_t j = 0; j < i; ++j) row[j] = before[j] * lambda[i];
+    float* const row = mask + i * ld;
+    const Real by = all(lambda[i]);
+    walk(kReals, i, [&](auto at) LONGHAUL_VECTOR { store(kReals, hn::Mul(load(kReals, row - ld, at), by), row, at); });
     row[i] = scale;
   }
 }
 
 inline void decay_gradient(const float* moment, const float* write, const float* total, const float* lambda, const float* tied,
                            int64_t rows, int64_t columns, float* d_g, int64_t ld) {
-  alignas(64) float sum[kMaxColumns];
+  HWY_ALIGN float sum[kMaxColumns];
   std::copy_n(total, columns, sum);
   for (int64_t i = 0; i < rows; ++i) {
-    float* const __restrict to = d_g + i * ld;
-    for (int64_t c = 0; c < columns; ++c) {
-      to[c] = sum[c];
-      sum[c] += write[i * columns + c];
-    }
+    walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
+      const Real before = load(kReals, sum, at);
+      store(kReals, before, d_g + i * ld, at);
+      store(kReals, hn::Add(before, load(kReals, write + i * columns, at)), sum, at);
+    });
   }
   std::fill_n(sum, columns, 0.0f);
   for (int64_t i = rows - 1; i >= 0; --i) {
-    float* const __restrict to = d_g + i * ld;
-    for (int64_t c = 0; c < columns; ++c) {
-      sum[c] += moment[i * columns + c];
-      to[c] += sum[c];
-    }
-    if (tied == nullptr) continue;
-    for (int64_t c = 0; c < columns; ++c) to[c] -= lambda[i * columns + c] * tied[i * columns + c];
+    walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
+      const Real later = hn::Add(load(kReals, sum, at), load(kReals, moment + i * columns, at));
+      store(kReals, later, sum, at);
+      Real gradient = hn::Add(load(kReals, d_g + i * ld, at), later);
+      if (tied != nullptr) gradient = hn::NegMulAdd(load(kReals, lambda + i * columns, at), load(kReals, tied + i * columns, at), gradient);
+      store(kReals, gradient, d_g + i * ld, at);
+    });
   }
 }
 
 inline void widen_rows(const uint16_t* x, int64_t ld, int64_t rows, int64_t columns, float* out) {
   for (int64_t i = 0; i < rows; ++i) {
-    for_lanes(columns, [&](int64_t c, auto count) { store(out + i * columns + c, load(x + i * ld + c, count), count); });
+    walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR { store(kReals, load(kReals, x + i * ld, at), out + i * columns, at); });
   }
 }
 
+#include "kernels/linear_recurrence/cpu_diagonal-inl.h"
 #include "kernels/linear_recurrence/cpu_gate-inl.h"
 
 template <class Element>

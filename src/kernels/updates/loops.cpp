@@ -1,159 +1,139 @@
+// Compiled once per instruction set by Highway's foreach_target.
 #include "kernels/updates/loops.h"
 
-#include <cmath>
+#include <algorithm>
+#include <type_traits>
 
-#include "kernels/vector/bf16.h"
+#include "kernels/vector/targets.h"
 
-namespace longhaul::kernels {
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/updates/loops.cpp"
+#include <hwy/foreach_target.h>
+#include "kernels/vector/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace longhaul::kernels::HWY_NAMESPACE {
 namespace {
 
-// Inlined into one function per instruction set, whose instructions they then use.
-#define LONGHAUL_INLINE_UPDATE inline __attribute__((always_inline))
-
-// update(i, gradient, weight) for every element, then the working copy and the zero, which a run has or not.
-template <class Real, class Update>
-LONGHAUL_INLINE_UPDATE void for_run(const UpdateRun<Real>& run, bool zero_gradient, const Update& update) {
-  Real* __restrict master = run.master, * __restrict gradient = run.gradient;
-  uint16_t* __restrict value = run.value;
-  const int64_t n = run.count;
-  if (value != nullptr && zero_gradient) {
-    for (int64_t i = 0; i < n; ++i) {
-      master[i] = update(i, gradient[i], master[i]);
-      value[i] = bf16_bits(static_cast<float>(master[i]));
-      gradient[i] = 0;
-    }
-  } else if (zero_gradient) {
-    for (int64_t i = 0; i < n; ++i) {
-      master[i] = update(i, gradient[i], master[i]);
-      gradient[i] = 0;
-    }
-  } else {
-    for (int64_t i = 0; i < n; ++i) master[i] = update(i, gradient[i], master[i]);
-    for (int64_t i = 0; value != nullptr && i < n; ++i) value[i] = bf16_bits(static_cast<float>(master[i]));
-  }
+template <class Real>
+using Tag = hn::ScalableTag<Real>;
+template <class Real>
+using Numbers = hn::Vec<Tag<Real>>;
+template <class Real>
+HWY_INLINE Numbers<Real> all(double x) {
+  return hn::Set(Tag<Real>(), static_cast<Real>(x));
 }
 
-template <class Real>
-LONGHAUL_INLINE_UPDATE void lion_loop(const UpdateRun<Real>& run, const LionScalars& scalars) {
-  const Real scale = static_cast<Real>(scalars.gradient_scale), kept = static_cast<Real>(scalars.kept_weight);
-  const Real lr = static_cast<Real>(scalars.lr), fade = static_cast<Real>(scalars.fade);
-  const Real beta1 = static_cast<Real>(scalars.beta1), rest1 = static_cast<Real>(1 - scalars.beta1);
-  const Real beta2 = static_cast<Real>(scalars.beta2), rest2 = static_cast<Real>(1 - scalars.beta2);
-  Real* __restrict momentum = run.first;
-  for_run(run, scalars.zero_gradient, [&](int64_t i, Real gradient, Real weight) {
-    const Real g = gradient * scale, c = beta1 * momentum[i] + rest1 * g, size = std::abs(c);
-    const Real divisor = size > fade ? size : fade;
-    momentum[i] = beta2 * momentum[i] + rest2 * g;
-    return kept * weight - lr * (divisor > 0 ? c / divisor : c);  // c: zero, or not a number
+// update(at, gradient, weight) for every element, then the working copy and the zero, which a run has or not.
+template <class Real, class Update>
+HWY_INLINE void for_run(const UpdateRun<Real>& run, bool zero_gradient, const Update& update) {
+  const Tag<Real> d;
+  walk(d, run.count, [&](auto at) LONGHAUL_VECTOR {
+    const auto weight = update(at, load(d, run.gradient, at), load(d, run.master, at));
+    store(d, weight, run.master, at);
+    if constexpr (std::is_same_v<Real, float>) {
+      if (run.value != nullptr) store(d, weight, run.value, at);
+    }
+    if (zero_gradient) store(d, hn::Zero(d), run.gradient, at);
   });
 }
 
 template <class Real>
-LONGHAUL_INLINE_UPDATE void sgd_loop(const UpdateRun<Real>& run, const SgdScalars& scalars) {
-  const Real scale = static_cast<Real>(scalars.gradient_scale), kept = static_cast<Real>(scalars.kept_weight);
-  const Real lr = static_cast<Real>(scalars.lr), decay = static_cast<Real>(scalars.momentum);
-  Real* __restrict momentum = run.first;
-  if (momentum == nullptr) {
-    for_run(run, scalars.zero_gradient, [&](int64_t, Real gradient, Real weight) { return kept * weight - lr * (gradient * scale); });
+void lion(const UpdateRun<Real>& run, const LionScalars& scalars) {
+  const Tag<Real> d;
+  const auto scale = all<Real>(scalars.gradient_scale), kept = all<Real>(scalars.kept_weight);
+  const auto lr = all<Real>(scalars.lr), fade = all<Real>(scalars.fade), zero = hn::Zero(d);
+  const auto beta1 = all<Real>(scalars.beta1), rest1 = all<Real>(1 - scalars.beta1);
+  const auto beta2 = all<Real>(scalars.beta2), rest2 = all<Real>(1 - scalars.beta2);
+  for_run(run, scalars.zero_gradient, [&](auto at, auto gradient, auto weight) LONGHAUL_VECTOR {
+    const auto g = hn::Mul(gradient, scale), momentum = load(d, run.first, at);
+    const auto c = hn::Add(hn::Mul(beta1, momentum), hn::Mul(rest1, g)), size = hn::Abs(c);
+    const auto divisor = hn::IfThenElse(hn::Gt(size, fade), size, fade);
+    store(d, hn::Add(hn::Mul(beta2, momentum), hn::Mul(rest2, g)), run.first, at);
+    const auto sign = hn::IfThenElse(hn::Gt(divisor, zero), hn::Div(c, divisor), c);  // c: zero, or not a number
+    return hn::Sub(hn::Mul(kept, weight), hn::Mul(lr, sign));
+  });
+}
+
+template <class Real>
+void sgd(const UpdateRun<Real>& run, const SgdScalars& scalars) {
+  const Tag<Real> d;
+  const auto scale = all<Real>(scalars.gradient_scale), kept = all<Real>(scalars.kept_weight);
+  const auto lr = all<Real>(scalars.lr), decay = all<Real>(scalars.momentum);
+  if (run.first == nullptr) {
+    for_run(run, scalars.zero_gradient, [&](auto, auto gradient, auto weight) LONGHAUL_VECTOR {
+      return hn::Sub(hn::Mul(kept, weight), hn::Mul(lr, hn::Mul(gradient, scale)));
+    });
     return;
   }
-  const Real own = scalars.nesterov ? 1 : 0, followed = scalars.nesterov ? decay : 1;
-  for_run(run, scalars.zero_gradient, [&](int64_t i, Real gradient, Real weight) {
-    const Real g = gradient * scale, m = decay * momentum[i] + g;
-    momentum[i] = m;
-    return kept * weight - lr * (own * g + followed * m);
+  const auto own = all<Real>(scalars.nesterov ? 1 : 0), followed = scalars.nesterov ? decay : all<Real>(1);
+  for_run(run, scalars.zero_gradient, [&](auto at, auto gradient, auto weight) LONGHAUL_VECTOR {
+    const auto g = hn::Mul(gradient, scale), m = hn::Add(hn::Mul(decay, load(d, run.first, at)), g);
+    store(d, m, run.first, at);
+    return hn::Sub(hn::Mul(kept, weight), hn::Mul(lr, hn::Add(hn::Mul(own, g), hn::Mul(followed, m))));
+  });
+}
+
+// u = m·correction / (√v·root_correction + ε) + decay·w
+template <class Real>
+HWY_INLINE Numbers<Real> lamb_direction(const LambScalars& scalars, Numbers<Real> m, Numbers<Real> v, Numbers<Real> w) {
+  const auto divisor = hn::Add(hn::Mul(hn::Sqrt(v), all<Real>(scalars.root_correction)), all<Real>(scalars.eps));
+  return hn::Add(hn::Div(hn::Mul(m, all<Real>(scalars.correction)), divisor), hn::Mul(all<Real>(scalars.decay), w));
+}
+
+template <class Real>
+LambSums lamb_moments(const UpdateRun<Real>& run, const LambScalars& scalars) {
+  const Tag<Real> d;
+  const auto scale = all<Real>(scalars.gradient_scale), l2 = all<Real>(scalars.l2);
+  const auto beta1 = all<Real>(scalars.beta1), rest1 = all<Real>(1 - scalars.beta1);
+  const auto beta2 = all<Real>(scalars.beta2), rest2 = all<Real>(1 - scalars.beta2);
+  SquareSums weights, updates;
+  for (int64_t i = 0; i < run.count; i += 16) {
+    Real w_of[16] = {}, u_of[16] = {};
+    walk(d, std::min<int64_t>(16, run.count - i), [&](auto at) LONGHAUL_VECTOR {
+      const auto w = load(d, run.master + i, at), g = hn::Add(hn::Mul(load(d, run.gradient + i, at), scale), hn::Mul(l2, w));
+      const auto m = hn::Add(hn::Mul(beta1, load(d, run.first + i, at)), hn::Mul(rest1, g));
+      const auto v = hn::Add(hn::Mul(beta2, load(d, run.second + i, at)), hn::Mul(rest2, hn::Mul(g, g)));
+      store(d, m, run.first + i, at);
+      store(d, v, run.second + i, at);
+      store(d, w, w_of, at);
+      store(d, lamb_direction<Real>(scalars, m, v, w), u_of, at);
+    });
+    weights.add(w_of);
+    updates.add(u_of);
+  }
+  return {weights.total(), updates.total()};
+}
+
+template <class Real>
+void lamb_update(const UpdateRun<Real>& run, const LambScalars& scalars) {
+  const Tag<Real> d;
+  const auto step = all<Real>(scalars.step);
+  for_run(run, scalars.zero_gradient, [&](auto at, auto, auto weight) LONGHAUL_VECTOR {
+    const auto u = lamb_direction<Real>(scalars, load(d, run.first, at), load(d, run.second, at), weight);
+    return hn::Sub(weight, hn::Mul(step, u));
   });
 }
 
 template <class Real>
-struct LambNumbers {
-  explicit LambNumbers(const LambScalars& scalars)
-      : eps(static_cast<Real>(scalars.eps)),
-        decay(static_cast<Real>(scalars.decay)),
-        correction(static_cast<Real>(scalars.correction)),
-        root_correction(static_cast<Real>(scalars.root_correction)) {}
-  LONGHAUL_INLINE_UPDATE Real update(Real m, Real v, Real w) const {
-    return m * correction / (std::sqrt(v) * root_correction + eps) + decay * w;
-  }
-  Real eps, decay, correction, root_correction;
-};
-
-template <class Real>
-LONGHAUL_INLINE_UPDATE LambSums lamb_moments_loop(const UpdateRun<Real>& run, const LambScalars& scalars) {
-  constexpr int64_t kLanes = 16;
-  const Real scale = static_cast<Real>(scalars.gradient_scale), l2 = static_cast<Real>(scalars.l2);
-  const Real beta1 = static_cast<Real>(scalars.beta1), rest1 = static_cast<Real>(1 - scalars.beta1);
-  const Real beta2 = static_cast<Real>(scalars.beta2), rest2 = static_cast<Real>(1 - scalars.beta2);
-  const LambNumbers<Real> numbers(scalars);
-  const Real* __restrict master = run.master, * __restrict gradient = run.gradient;
-  Real* __restrict first = run.first, * __restrict second = run.second;
-  double weights[kLanes] = {}, updates[kLanes] = {};
-  const auto at = [&](int64_t i, int64_t lane) __attribute__((always_inline)) {
-    const Real w = master[i], g = gradient[i] * scale + l2 * w;
-    const Real m = beta1 * first[i] + rest1 * g, v = beta2 * second[i] + rest2 * (g * g);
-    first[i] = m;
-    second[i] = v;
-    const double wide = w, update = numbers.update(m, v, w);
-    weights[lane] += wide * wide;
-    updates[lane] += update * update;
-  };
-  int64_t i = 0;
-  for (; i + kLanes <= run.count; i += kLanes) {
-    for (int64_t lane = 0; lane < kLanes; ++lane) at(i + lane, lane);
-  }
-  for (int64_t lane = 0; i + lane < run.count; ++lane) at(i + lane, lane);
-  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
-    for (int64_t lane = 0; lane < half; ++lane) weights[lane] += weights[lane + half], updates[lane] += updates[lane + half];
-  }
-  return {weights[0], updates[0]};
+const UpdateLoops<Real>& loops() {
+  static constexpr UpdateLoops<Real> kFunctions{lion<Real>, sgd<Real>, lamb_moments<Real>, lamb_update<Real>};
+  return kFunctions;
 }
-
-template <class Real>
-LONGHAUL_INLINE_UPDATE void lamb_update_loop(const UpdateRun<Real>& run, const LambScalars& scalars) {
-  const Real step = static_cast<Real>(scalars.step);
-  const LambNumbers<Real> numbers(scalars);
-  const Real* __restrict first = run.first, * __restrict second = run.second;
-  for_run(run, scalars.zero_gradient,
-          [&](int64_t i, Real, Real weight) { return weight - step * numbers.update(first[i], second[i], weight); });
-}
-
-// One struct of functions per instruction set and precision.
-#define LONGHAUL_UPDATE_LOOPS_OF(SET, REAL, TARGET)                                                                    \
-  TARGET void lion_##REAL##_##SET(const UpdateRun<REAL>& run, const LionScalars& scalars) { lion_loop(run, scalars); } \
-  TARGET void sgd_##REAL##_##SET(const UpdateRun<REAL>& run, const SgdScalars& scalars) { sgd_loop(run, scalars); }    \
-  TARGET LambSums lamb_moments_##REAL##_##SET(const UpdateRun<REAL>& run, const LambScalars& scalars) {                \
-    return lamb_moments_loop(run, scalars);                                                                            \
-  }                                                                                                                    \
-  TARGET void lamb_update_##REAL##_##SET(const UpdateRun<REAL>& run, const LambScalars& scalars) { lamb_update_loop(run, scalars); }
-#define LONGHAUL_UPDATE_LOOPS(SET, TARGET)                                                                                      \
-  LONGHAUL_UPDATE_LOOPS_OF(SET, float, TARGET)                                                                                  \
-  LONGHAUL_UPDATE_LOOPS_OF(SET, double, TARGET)                                                                                 \
-  constexpr UpdateLoops k_updates_##SET{#SET,                                                                                   \
-                                        {lion_float_##SET, sgd_float_##SET, lamb_moments_float_##SET, lamb_update_float_##SET}, \
-                                        {lion_double_##SET, sgd_double_##SET, lamb_moments_double_##SET, lamb_update_double_##SET}};
-
-LONGHAUL_UPDATE_LOOPS(baseline, )
-#ifdef __x86_64__
-LONGHAUL_UPDATE_LOOPS(avx2, __attribute__((target("avx2"))))
-LONGHAUL_UPDATE_LOOPS(avx512, __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))))
-#endif
 
 }  // namespace
+}  // namespace longhaul::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
 
-const std::vector<UpdateLoops>& usable_update_loops() {
-  static const std::vector<UpdateLoops> loops = [] {
-    std::vector<UpdateLoops> usable;
-#ifdef __x86_64__
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl")) {
-      usable.push_back(k_updates_avx512);
-    }
-    if (__builtin_cpu_supports("avx2")) usable.push_back(k_updates_avx2);
-#endif
-    usable.push_back(k_updates_baseline);
-    return usable;
-  }();
-  return loops;
+#if HWY_ONCE
+namespace longhaul::kernels {
+
+template <class Real>
+const UpdateLoops<Real>& update_loops() {
+  return LONGHAUL_CHOOSE(loops<Real>)();
 }
+template const UpdateLoops<float>& update_loops();
+template const UpdateLoops<double>& update_loops();
 
 }  // namespace longhaul::kernels
+#endif

@@ -6,8 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
-#include <vector>
 
 namespace longhaul::kernels {
 
@@ -41,26 +39,14 @@ struct LambSums {
 };
 
 template <class Real>
-struct UpdateLoopsOf {
+struct UpdateLoops {
   void (*lion)(const UpdateRun<Real>& run, const LionScalars& scalars) = nullptr;
   void (*sgd)(const UpdateRun<Real>& run, const SgdScalars& scalars) = nullptr;
   LambSums (*lamb_moments)(const UpdateRun<Real>& run, const LambScalars& scalars) = nullptr;
   void (*lamb_update)(const UpdateRun<Real>& run, const LambScalars& scalars) = nullptr;
 };
-struct UpdateLoops {
-  std::string_view instruction_set;  // "avx512", "avx2", "baseline"
-  UpdateLoopsOf<float> fp32;
-  UpdateLoopsOf<double> fp64;
-  template <class Real>
-  const UpdateLoopsOf<Real>& of() const {
-    if constexpr (sizeof(Real) == sizeof(float))
-      return fp32;
-    else
-      return fp64;
-  }
-};
 
-const std::vector<UpdateLoops>& usable_update_loops();  // those this processor can run, best first
-inline const UpdateLoops& update_loops() { return usable_update_loops().front(); }
+template <class Real>
+const UpdateLoops<Real>& update_loops();  // of the set that block_kernels() names
 
 }  // namespace longhaul::kernels
