@@ -6,6 +6,7 @@
 #include "kernels/linear_cross_entropy/op.h"
 #include "kernels/linear_recurrence/op.h"
 #include "kernels/norm/op.h"
+#include "kernels/short_convolution/op.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::model {
@@ -26,6 +27,13 @@ Tensor LocalOps::linear_recurrence(const Tensor& q, const Tensor& k, const Tenso
   const Tensor offsets = to_tensor(view.layout.document_offsets);
   if (states.state_shkv.defined()) return kernels::linear_recurrence_continued(q, k, v, log_decay, states, offsets, options);
   return kernels::linear_recurrence(q, k, v, log_decay, Tensor(), offsets, options).o_thd;
+}
+
+Tensor LocalOps::short_convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, const kernels::ConvolutionStates& states,
+                                   const layout::SequenceView& view, const kernels::ShortConvolutionOptions& options) {
+  const Tensor offsets = to_tensor(view.layout.document_offsets);
+  if (states.state_swc.defined()) return kernels::short_convolution_continued(x, weight, bias, states, offsets, options);
+  return kernels::short_convolution(x, weight, bias, offsets, Tensor(), options).y_tc;
 }
 
 Tensor LocalOps::attention(const Tensor& q, const Tensor& k, const Tensor& v, const layout::SequenceView& view,

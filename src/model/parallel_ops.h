@@ -15,11 +15,13 @@
 #include "layout/sequence_view.h"
 #include "tensor/tensor.h"
 
-namespace longhaul::kernels {  // attention/op.h, attention/paged.h, linear_recurrence/op.h: for those who call
+namespace longhaul::kernels {  // attention/op.h, attention/paged.h, linear_recurrence/op.h, short_convolution/op.h: for those who call
 struct AttentionOptions;
 class KeyValueCache;
 struct LinearRecurrenceOptions;
 struct RecurrenceStates;
+struct ConvolutionStates;
+struct ShortConvolutionOptions;
 }  // namespace longhaul::kernels
 
 namespace longhaul::model {
@@ -77,6 +79,10 @@ class ParallelOps {
   virtual Tensor linear_recurrence(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const Tensor& log_decay,
                                    const kernels::RecurrenceStates& states, const layout::SequenceView& view,
                                    const kernels::LinearRecurrenceOptions& options) = 0;
+  // Of this rank's channels. `states` as above.
+  virtual Tensor short_convolution(const Tensor& x_tc, const Tensor& weight_cw, const Tensor& bias_c,
+                                   const kernels::ConvolutionStates& states, const layout::SequenceView& view,
+                                   const kernels::ShortConvolutionOptions& options) = 0;
   virtual Tensor attention(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const layout::SequenceView& view,
                            const kernels::AttentionOptions& options) = 0;
   // Decoding: the newest tokens of these sequences, whose keys and values the cache holds already.
@@ -109,6 +115,8 @@ class LocalOps final : public ParallelOps {
   Tensor linear_recurrence(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const Tensor& log_decay,
                            const kernels::RecurrenceStates& states, const layout::SequenceView& view,
                            const kernels::LinearRecurrenceOptions& options) override;
+  Tensor short_convolution(const Tensor& x_tc, const Tensor& weight_cw, const Tensor& bias_c, const kernels::ConvolutionStates& states,
+                           const layout::SequenceView& view, const kernels::ShortConvolutionOptions& options) override;
   Tensor attention(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const layout::SequenceView& view,
                    const kernels::AttentionOptions& options) override;
   Tensor attention_cached(const Tensor& q_thd, const layout::SequenceView& view, const kernels::KeyValueCache& cache,

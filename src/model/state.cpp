@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/linear_recurrence/op.h"
+#include "kernels/short_convolution/op.h"
 
 namespace longhaul::model {
 namespace {
@@ -79,6 +80,11 @@ int64_t MixerState::row_bytes() const {
 kernels::RecurrenceStates recurrence_of(const MixerRows* state) {
   if (state == nullptr) return {};
   return {state->state.tensor("recurrence"), state->rows};
+}
+
+kernels::ConvolutionStates convolution_of(const MixerRows* state, std::string_view name) {
+  if (state == nullptr) return {};
+  return {state->state.tensor(name), state->rows};
 }
 
 int64_t DecoderState::add() {

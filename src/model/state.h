@@ -20,8 +20,9 @@
 #include "tensor/tensor.h"
 
 namespace longhaul::kernels {
-struct RecurrenceStates;  // linear_recurrence/op.h
-}
+struct RecurrenceStates;   // linear_recurrence/op.h
+struct ConvolutionStates;  // short_convolution/op.h
+}  // namespace longhaul::kernels
 
 namespace longhaul::model {
 
@@ -53,6 +54,8 @@ struct MixerRows {
 
 // Its recurrence, for the operator that continues it; of null nothing.
 kernels::RecurrenceStates recurrence_of(const MixerRows* state);
+// Its short convolution's of that name; likewise.
+kernels::ConvolutionStates convolution_of(const MixerRows* state, std::string_view name);
 
 class DecoderState {
  public:

@@ -5,6 +5,7 @@
 #include "kernels/linear_recurrence/op.h"
 #include "parallel/collectives.h"
 #include "parallel/context_attention.h"
+#include "parallel/context_carry.h"
 #include "parallel/context_recurrence.h"
 #include "parallel/expert_dispatch.h"
 #include "parallel/tensor_parts.h"
@@ -32,6 +33,13 @@ Tensor MeshOps::linear_recurrence(const Tensor& q, const Tensor& k, const Tensor
   if (view.share.context_ranks == 1) return local_.linear_recurrence(q, k, v, log_decay, states, view, options);
   LONGHAUL_ASSERT(!states.state_shkv.defined(), "decoding runs on one context rank");
   return context_recurrence(context_.linear, groups_.over({Axis::kCp}), q, k, v, log_decay, view, options);
+}
+
+Tensor MeshOps::short_convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, const kernels::ConvolutionStates& states,
+                                  const SequenceView& view, const kernels::ShortConvolutionOptions& options) {
+  if (view.share.context_ranks == 1) return local_.short_convolution(x, weight, bias, states, view, options);
+  LONGHAUL_ASSERT(!states.state_swc.defined(), "decoding runs on one context rank");
+  return context_convolution(groups_.over({Axis::kCp}), x, weight, bias, view, options);
 }
 
 Tensor MeshOps::attention(const Tensor& q, const Tensor& k, const Tensor& v, const SequenceView& view,

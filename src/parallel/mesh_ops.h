@@ -23,6 +23,8 @@ class MeshOps final : public model::ParallelOps {
   Tensor linear_recurrence(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const Tensor& log_decay,
                            const kernels::RecurrenceStates& states, const layout::SequenceView& view,
                            const kernels::LinearRecurrenceOptions& options) override;
+  Tensor short_convolution(const Tensor& x_tc, const Tensor& weight_cw, const Tensor& bias_c, const kernels::ConvolutionStates& states,
+                           const layout::SequenceView& view, const kernels::ShortConvolutionOptions& options) override;
   Tensor attention(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const layout::SequenceView& view,
                    const kernels::AttentionOptions& options) override;
   Tensor attention_cached(const Tensor& q_thd, const layout::SequenceView& view, const kernels::KeyValueCache& cache,
