@@ -22,6 +22,7 @@
 namespace longhaul::kernels {
 struct RecurrenceStates;   // linear_recurrence/op.h
 struct ConvolutionStates;  // short_convolution/op.h
+struct ScanStates;         // scan/op.h
 }  // namespace longhaul::kernels
 
 namespace longhaul::model {
@@ -56,6 +57,9 @@ struct MixerRows {
 kernels::RecurrenceStates recurrence_of(const MixerRows* state);
 // Its short convolution's of that name; likewise.
 kernels::ConvolutionStates convolution_of(const MixerRows* state, std::string_view name);
+
+// The sums of a scan, and, of a cumulative softmax, what says where they are.
+kernels::ScanStates scan_of(const MixerRows* state, std::string_view name, std::string_view begun = {});
 
 class DecoderState {
  public:

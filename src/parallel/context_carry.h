@@ -1,7 +1,9 @@
 // What small states cross context ranks: of every piece of a row (context_pieces.h) some rows that say what it leaves, gathered by all ranks, each
 // of which then works out by itself what enters its own pieces. Inside autograd: gradients of these rows are summed over the ranks.
 //
-//   short convolution   the last W − 1 inputs of a piece                                      entering: of the pieces before, as many as there are
+//   short convolution    the last W − 1 inputs of a piece      those of the pieces before enter, as many as there are
+//   decayed sum          h, and Π a, of a piece from zero      h ← Π a ⊙ h + h of the next piece
+//   cumulative softmax   z of a piece from nothing             z ← log(e^z + e^z of the next piece)
 //
 // The recurrence's states are large and go other ways (context_recurrence.h). Collective calls of the group.
 #pragma once
@@ -9,6 +11,7 @@
 #include <functional>
 
 #include "comm/communicator.h"
+#include "kernels/scan/op.h"
 #include "kernels/short_convolution/op.h"
 #include "parallel/context_pieces.h"
 #include "tensor/tensor.h"
@@ -31,5 +34,9 @@ Tensor joined_with(const Tensor& y, const GatheredRows& gathered);
 // kernels::short_convolution of this rank's tokens of the row → y.
 Tensor context_convolution(comm::Communicator& group, const Tensor& x_tc, const Tensor& weight_cw, const Tensor& bias_c,
                            const layout::SequenceView& view, const kernels::ShortConvolutionOptions& options);
+
+// Likewise the scans.
+Tensor context_decayed_sum(comm::Communicator& group, const Tensor& a_tc, const Tensor& u_tc, const layout::SequenceView& view);
+kernels::CumulativeSoftmax context_cumulative_softmax(comm::Communicator& group, const Tensor& x_tc, const layout::SequenceView& view);
 
 }  // namespace longhaul::parallel
