@@ -45,6 +45,8 @@ class Builder {
 
  private:
   void norm(const std::string& name, int64_t channels, SplitRule split = {});
+  void vector(const std::string& name, const recipe::MixerTensor& tensor, SplitRule split);
+  void norm_of_hidden(const std::string& name);  // with its bias, if any; simple norms have no tensors
   void bias(const std::string& name, int64_t channels, SplitRule split);
   // A matrix and, where the model has them, its bias. The bias follows a cut of the rows; behind a cut of the columns
   // it is added once, after the sum.
@@ -68,6 +70,10 @@ void Builder::append(ParameterSpec spec) {
 
 Init Builder::matrix_init(Role role, int64_t out, int64_t in) const {
   Init init{.kind = Init::Kind::kNormal};
+  if (role == Role::kConvolution) {  // as PyTorch's convolutions: the variance of ±1/√taps, drawn evenly
+    init.std = 1 / std::sqrt(3 * static_cast<double>(in));
+    return init;
+  }
   const auto layers = static_cast<double>(config_.layers);
   const bool xavier = config_.initialisation == recipe::Initialisation::kXavierDeepnorm;
   if (xavier && config_.wiring == recipe::Wiring::kPostNorm) {
@@ -87,6 +93,32 @@ Init Builder::matrix_init(Role role, int64_t out, int64_t in) const {
 
 void Builder::norm(const std::string& name, int64_t channels, SplitRule split) {
   append({.tensor = {name + ".weight", {channels}, Role::kNorm}, .init = {.kind = Init::Kind::kOnes}, .split = split});
+}
+
+Init::Kind kind_of(recipe::Fill fill) {
+  switch (fill) {
+    case recipe::Fill::kZeros:
+      return Init::Kind::kZeros;
+    case recipe::Fill::kFrequencies:
+      return Init::Kind::kFrequencies;
+    case recipe::Fill::kLogRates:
+      return Init::Kind::kLogRates;
+    case recipe::Fill::kSteps:
+      return Init::Kind::kSteps;
+    case recipe::Fill::kByRole:
+      break;
+  }
+  return Init::Kind::kOnes;
+}
+
+void Builder::vector(const std::string& name, const recipe::MixerTensor& tensor, SplitRule split) {
+  append({.tensor = {name + ".weight", {tensor.out}, tensor.role}, .init = {.kind = kind_of(tensor.fill)}, .split = split});
+}
+
+void Builder::norm_of_hidden(const std::string& name) {
+  if (config_.norm == recipe::Norm::kSimpleRms) return;
+  norm(name, config_.hidden);
+  if (config_.norm == recipe::Norm::kLayer && config_.bias) bias(name, config_.hidden, {});
 }
 
 void Builder::bias(const std::string& name, int64_t channels, SplitRule split) {
@@ -115,8 +147,8 @@ void Builder::add(const std::string& prefix, const recipe::MixerTensor& tensor) 
     return append(
         {.tensor = {prefix + tensor.name + ".bias", {tensor.out}, tensor.role}, .init = {.kind = Init::Kind::kZeros}, .trainable = false});
   }
-  if (!tensor.matrix()) return norm(prefix + tensor.name, tensor.out, split);
-  const bool with_bias = config_.bias && !tensor.of_expert && tensor.role != Role::kRouter;
+  if (!tensor.matrix()) return vector(prefix + tensor.name, tensor, split);
+  const bool with_bias = tensor.own_bias || (config_.bias && !tensor.of_expert && tensor.role != Role::kRouter);
   linear(prefix + tensor.name, tensor.role, tensor.out, tensor.in, split, with_bias);
 }
 
@@ -135,7 +167,6 @@ void Builder::mixer(const std::string& layer, std::span<const recipe::MixerTenso
 }
 
 std::vector<ParameterSpec> Builder::build() {
-  const bool norm_bias = config_.norm == recipe::Norm::kLayer && config_.bias;
   const SplitRule vocabulary{.over = SplitOver::kVocabulary, .dimension = 0};
   linear("embedding", Role::kEmbedding, config_.vocabulary, config_.hidden, vocabulary, false);
   if (config_.position == recipe::Position::kLearned) {
@@ -146,18 +177,14 @@ std::vector<ParameterSpec> Builder::build() {
   }
   for (layer_ = 0; layer_ < config_.layers; ++layer_) {
     const std::string layer = fmt::format("layers.{}.", layer_);
-    norm(layer + "mixer_norm", config_.hidden);
-    if (norm_bias) bias(layer + "mixer_norm", config_.hidden, {});
+    norm_of_hidden(layer + "mixer_norm");
     mixer(layer, recipe::entry_of(config_.mixer(layer_)).tensors(config_));
-    if (config_.wiring != recipe::Wiring::kParallel) {
-      norm(layer + "channel_norm", config_.hidden);
-      if (norm_bias) bias(layer + "channel_norm", config_.hidden, {});
-    }
+    if (config_.channel_mixer() == recipe::ChannelMixer::kNone) continue;
+    if (config_.wiring != recipe::Wiring::kParallel) norm_of_hidden(layer + "channel_norm");
     mixer(layer, recipe::entry_of(config_.channel_mixer()).tensors(config_));
   }
   layer_ = -1;
-  norm("norm", config_.hidden);
-  if (norm_bias) bias("norm", config_.hidden, {});
+  norm_of_hidden("norm");
   if (!config_.tie_embeddings) linear("head", Role::kHead, config_.vocabulary, config_.hidden, vocabulary, false);
   return std::move(list_);
 }
@@ -181,7 +208,7 @@ std::vector<int64_t> stages_of(const ParameterSpec& spec, const ModelConfig& con
   if (spec.layer >= 0) return {pipeline.stage_with(spec.layer, config.layers)};
   const Role role = spec.tensor.role;
   if (role == Role::kPosition) return {0};
-  if (role == Role::kLowerBound) return stages_that_share(spec, config, pipeline);
+  if (role == Role::kLowerBound || role == Role::kCoefficient) return stages_that_share(spec, config, pipeline);
   if (role != Role::kEmbedding) return {last};
   return config.tie_embeddings ? std::vector<int64_t>{0, last} : std::vector<int64_t>{0};
 }
@@ -190,7 +217,7 @@ std::vector<int64_t> stages_of(const ParameterSpec& spec, const ModelConfig& con
 
 bool kept_wide(const ParameterSpec& spec) {
   const Role role = spec.tensor.role;
-  return role == Role::kNorm || role == Role::kRouter || role == Role::kLowerBound ||
+  return role == Role::kNorm || role == Role::kRouter || role == Role::kLowerBound || role == Role::kCoefficient ||
          (role == Role::kBias && spec.tensor.name.ends_with("norm.bias"));
 }
 

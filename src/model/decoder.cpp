@@ -21,8 +21,8 @@ namespace longhaul::model {
 struct Decoder::Layer {
   Norm mixer_norm;
   std::unique_ptr<SequenceMixer> mixer;
-  std::optional<Norm> channel_norm;  // none: the channel mixer reads what the sequence mixer reads
-  std::unique_ptr<ChannelMixer> channel;
+  std::optional<Norm> channel_norm;       // none: the channel mixer reads what the sequence mixer reads
+  std::unique_ptr<ChannelMixer> channel;  // null: none
 };
 
 // The residual stream between two norms: a branch waits beside it until the norm that reads it joins them in the same pass.
@@ -60,17 +60,17 @@ Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Dev
     const layout::Range own = pipeline.layers_of(place.stage_of(chunk), config.layers);
     stage.first_layer = own.begin;
     for (int64_t l = own.begin; l < own.end(); ++l) {
-      Norm mixer_norm(parameters_, fmt::format("layers.{}.mixer_norm", l), config.norm, config.norm_eps, config.bias);
+      Norm mixer_norm(parameters_, fmt::format("layers.{}.mixer_norm", l), config);
       auto mixer = make_mixer(config, l, parameters_);
       std::optional<Norm> channel_norm;
-      if (config.wiring != recipe::Wiring::kParallel) {
-        channel_norm.emplace(parameters_, fmt::format("layers.{}.channel_norm", l), config.norm, config.norm_eps, config.bias);
+      if (config.wiring != recipe::Wiring::kParallel && config.channel_mixer() != recipe::ChannelMixer::kNone) {
+        channel_norm.emplace(parameters_, fmt::format("layers.{}.channel_norm", l), config);
       }
       stage.layers.push_back({mixer_norm, std::move(mixer), channel_norm, make_channel_mixer(config, l, parameters_)});
     }
   }
   if (last) {
-    norm_ = std::make_unique<Norm>(parameters_, "norm", config.norm, config.norm_eps, config.bias);
+    norm_ = std::make_unique<Norm>(parameters_, "norm", config);
     head_ = config.tie_embeddings ? embedding_ : &parameters_.add_stacked("head.weight", {"head.weight"});
   }
   parameters_.allocate();
@@ -118,6 +118,11 @@ void Decoder::run_layer(Context& context, Layer& layer, Stream& stream, const la
 
 void Decoder::run_blocks(Context& context, Layer& layer, const Tensor& h, Stream& stream, const layout::SequenceView& view,
                          const MixerRows* state) const {
+  if (layer.channel == nullptr) {
+    stream.branch_td = layer.mixer->forward(context, h, view, state);
+    stream.writer = &layer.mixer->name();
+    return;
+  }
   if (!layer.channel_norm) {
     BlockInput input{h};
     const Summand mixed = layer.mixer->summand(context, input, view, state);
@@ -200,7 +205,9 @@ void Decoder::run_layers_twice(Context& context, Stream& stream, const layout::S
                              .run_again = [run, later, own_view](const std::vector<Tensor>& in) { return run(*later, *own_view, in); }});
     end_layer(watch, number, {&out.front(), out.size() > 1 ? &out.back() : nullptr});
     h = out.back();
-    stream = {.residual_td = out.front(), .branch_td = next == nullptr ? h : Tensor(), .writer = &layer.channel->name()};
+    stream = {.residual_td = out.front(),
+              .branch_td = next == nullptr ? h : Tensor(),
+              .writer = layer.channel != nullptr ? &layer.channel->name() : &layer.mixer->name()};
   }
 }
 
@@ -208,7 +215,7 @@ DecoderState Decoder::make_state() const {
   std::vector<MixerState> states;
   for (const Stage& stage : stages_) {
     for (size_t l = 0; l < stage.layers.size(); ++l) {
-      const auto tensors = recipe::entry_of(config_.mixer(stage.first_layer + static_cast<int64_t>(l))).state(config_);
+      const auto tensors = recipe::state_of_layer(config_, stage.first_layer + static_cast<int64_t>(l));
       states.emplace_back(tensors, precision_, device(), tensor_ranks_);
     }
   }

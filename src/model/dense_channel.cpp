@@ -2,11 +2,16 @@
 
 #include <fmt/format.h>
 
+#include "kernels/features/op.h"
+#include "kernels/linear/op.h"
+
 namespace longhaul::model {
 namespace {
 
+bool has_gate(recipe::Channel kind) { return kind != recipe::Channel::kGelu; }
+
 std::vector<std::string> up_names(recipe::Channel kind) {
-  if (kind == recipe::Channel::kSwiglu) return {"gate", "up"};
+  if (has_gate(kind)) return {"gate", "up"};
   return {"up"};
 }
 
@@ -15,10 +20,17 @@ std::vector<std::string> up_names(recipe::Channel kind) {
 DenseChannel::DenseChannel(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters)
     : ChannelMixer(fmt::format("layers.{}.channel", layer)),
       kind_(config.channel),
-      up_(parameters, name(), kind_ == recipe::Channel::kSwiglu ? "gate_up" : "up", up_names(kind_), config.bias),
+      up_(parameters, name(), has_gate(kind_) ? "gate_up" : "up", up_names(kind_), config.bias),
       down_(parameters, name(), "down", {"down"}, config.bias) {}
 
 Summand DenseChannel::summand(Context& context, BlockInput&, const layout::SequenceView&) {
+  if (kind_ == recipe::Channel::kGlu) {
+    return down_.summand(context, [this](const Tensor& rows, const kernels::LinearWeights& down) {
+      const std::vector<Tensor> halves = up_.forward(rows).chunk(2, 1);
+      const Tensor product = kernels::gated(halves[1], halves[0], kernels::FeatureMap::kNone);
+      return kernels::linear(product, down.weight, down.bias, down.sinks, down.kept);
+    });
+  }
   const auto activation = kind_ == recipe::Channel::kSwiglu ? kernels::Activation::kSwiglu : kernels::Activation::kGelu;
   return down_.summand(context, [activation, up = up_.weights()](const Tensor& rows, const kernels::LinearWeights& down) {
     return kernels::feed_forward(rows, activation, up, down);

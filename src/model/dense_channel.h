@@ -1,4 +1,4 @@
-// The dense channel mixer: SwiGLU (arXiv 2002.05202), or up – tanh-GeLU – down as in GPT-2.
+// The dense channel mixer: SwiGLU (arXiv 2002.05202), the same without silu (TransNormerLLM's SGLU), or up – tanh-GeLU – down as in GPT-2.
 #pragma once
 
 #include "model/linear.h"
@@ -14,7 +14,7 @@ class DenseChannel final : public ChannelMixer {
 
  private:
   recipe::Channel kind_;
-  Linear up_, down_;  // up: gate and up side by side for SwiGLU
+  Linear up_, down_;  // up: gate and up side by side where there is a gate
 };
 
 }  // namespace longhaul::model

@@ -6,8 +6,11 @@
 #include "base/error.h"
 #include "model/dense_channel.h"
 #include "model/experts.h"
+#include "model/hgrn.h"
 #include "model/hgrn2.h"
 #include "model/lightning_attention.h"
+#include "model/mamba2.h"
+#include "model/recurrent_mixer.h"
 #include "model/softmax_attention.h"
 
 namespace longhaul::model {
@@ -21,6 +24,17 @@ std::unique_ptr<Kind> make(const recipe::ModelConfig& config, int64_t layer, Par
   return std::make_unique<Module>(config, layer, parameters);
 }
 
+template <auto plan>
+std::unique_ptr<SequenceMixer> make_recurrent(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters) {
+  return std::make_unique<RecurrentMixer>(plan(config), config, layer, parameters);
+}
+
+std::unique_ptr<SequenceMixer> make_tnl(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters) {
+  const bool learned = !recipe::entry_of(recipe::Mixer::kTnl).shared(config).empty();
+  return std::make_unique<RecurrentMixer>(recipe::tnl_plan(config, layer), config, layer, parameters,
+                                          learned ? "tnl.frequencies.weight" : "");
+}
+
 template <class Name, class Kind>
 struct Listed {
   Name name;
@@ -31,6 +45,15 @@ constexpr Listed<recipe::Mixer, SequenceMixer> kSequenceModules[] = {
     {recipe::Mixer::kSoftmax, make<SequenceMixer, SoftmaxAttention>},
     {recipe::Mixer::kLightning, make<SequenceMixer, LightningAttention>},
     {recipe::Mixer::kHgrn2, make<SequenceMixer, Hgrn2>},
+    {recipe::Mixer::kTnl, make_tnl},
+    {recipe::Mixer::kRetnet, make_recurrent<recipe::retnet_plan>},
+    {recipe::Mixer::kGla, make_recurrent<recipe::gla_plan>},
+    {recipe::Mixer::kCosformer, make_recurrent<recipe::cosformer_plan>},
+    {recipe::Mixer::kCosformer2, make_recurrent<recipe::cosformer2_plan>},
+    {recipe::Mixer::kLightnet, make_recurrent<recipe::lightnet_plan>},
+    {recipe::Mixer::kMetala, make_recurrent<recipe::metala_plan>},
+    {recipe::Mixer::kMamba2, make<SequenceMixer, Mamba2>},
+    {recipe::Mixer::kHgrn, make<SequenceMixer, Hgrn>},
 };
 
 constexpr Listed<recipe::ChannelMixer, ChannelMixer> kChannelModules[] = {
@@ -47,6 +70,7 @@ std::unique_ptr<SequenceMixer> make_mixer(const recipe::ModelConfig& config, int
 }
 
 std::unique_ptr<ChannelMixer> make_channel_mixer(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters) {
+  if (config.channel_mixer() == recipe::ChannelMixer::kNone) return nullptr;
   const auto* const found = std::ranges::find(kChannelModules, config.channel_mixer(), &Listed<recipe::ChannelMixer, ChannelMixer>::name);
   LONGHAUL_ASSERT(found != std::end(kChannelModules), "no module for the channel mixer of layer {}", layer);
   return found->make(config, layer, parameters);

@@ -10,6 +10,7 @@
 namespace longhaul::model {
 
 std::unique_ptr<SequenceMixer> make_mixer(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters);
+// Null: the layers have none.
 std::unique_ptr<ChannelMixer> make_channel_mixer(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters);
 
 }  // namespace longhaul::model

@@ -1,4 +1,4 @@
-// Norm: RMSNorm, or LayerNorm with or without bias, over the hidden axis, alone or together with the residual join before it
+// Norm: RMSNorm with or without weights, or LayerNorm with or without bias, over the hidden axis, alone or together with the residual join before it
 // (kernels/norm). Statistics and weights in fp32 (fp64 in fp64 models).
 #pragma once
 
@@ -15,14 +15,17 @@ namespace longhaul::model {
 
 class Norm {
  public:
-  Norm(ParameterSet& parameters, const std::string& prefix, recipe::Norm kind, double eps, bool bias);  // holds prefix.weight (and .bias)
+  Norm(ParameterSet& parameters, const std::string& prefix,
+       const recipe::ModelConfig& config);  // holds prefix.weight and .bias, where they are
   Tensor forward(const Tensor& x_td) const;
   kernels::JoinedNorm forward_joined(const Tensor& x_td, const Tensor& branch_td, double alpha, double beta) const;  // of α x + β branch
 
  private:
   recipe::Norm kind_;
-  Parameter* weight_;
-  Parameter* bias_ = nullptr;
+  Tensor weight() const;
+
+  Parameter *weight_ = nullptr, *bias_ = nullptr;
+  Tensor ones_;  // in place of weights
   double eps_;
 };
 

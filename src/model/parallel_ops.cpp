@@ -6,6 +6,8 @@
 #include "kernels/linear_cross_entropy/op.h"
 #include "kernels/linear_recurrence/op.h"
 #include "kernels/norm/op.h"
+#include "kernels/scan/op.h"
+#include "kernels/short_convolution/op.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::model {
@@ -28,6 +30,26 @@ Tensor LocalOps::linear_recurrence(const Tensor& q, const Tensor& k, const Tenso
   return kernels::linear_recurrence(q, k, v, log_decay, Tensor(), offsets, options).o_thd;
 }
 
+Tensor LocalOps::short_convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, const kernels::ConvolutionStates& states,
+                                   const layout::SequenceView& view, const kernels::ShortConvolutionOptions& options) {
+  const Tensor offsets = to_tensor(view.layout.document_offsets);
+  if (states.state_swc.defined()) return kernels::short_convolution_continued(x, weight, bias, states, offsets, options);
+  return kernels::short_convolution(x, weight, bias, offsets, Tensor(), options).y_tc;
+}
+
+Tensor LocalOps::decayed_sum(const Tensor& a, const Tensor& u, const kernels::ScanStates& states, const layout::SequenceView& view) {
+  const Tensor offsets = to_tensor(view.layout.document_offsets);
+  if (states.state_sc.defined()) return kernels::decayed_sum_continued(a, u, states, offsets);
+  return kernels::decayed_sum(a, u, offsets, Tensor()).h_tc;
+}
+
+kernels::CumulativeSoftmax LocalOps::cumulative_softmax(const Tensor& x, const kernels::ScanStates& states,
+                                                        const layout::SequenceView& view) {
+  const Tensor offsets = to_tensor(view.layout.document_offsets);
+  if (states.state_sc.defined()) return kernels::cumulative_softmax_continued(x, states, offsets);
+  return kernels::cumulative_softmax(x, offsets, Tensor());
+}
+
 Tensor LocalOps::attention(const Tensor& q, const Tensor& k, const Tensor& v, const layout::SequenceView& view,
                            const kernels::AttentionOptions& options) {
   return kernels::attention(q, k, v, to_tensor(view.layout.document_offsets), Tensor(), options).o_thd;
@@ -41,6 +63,8 @@ Tensor LocalOps::attention_cached(const Tensor& q, const layout::SequenceView& v
 Tensor LocalOps::rms_norm(const Tensor& x, const Tensor& gate, const Tensor& weight, double eps) {
   return kernels::rms_norm(x, weight, eps, gate);
 }
+
+Tensor LocalOps::layer_norm(const Tensor& x, const Tensor& weight, double eps) { return kernels::layer_norm(x, weight, Tensor(), eps); }
 
 Tensor LocalOps::embed(const Tensor& ids, const VocabularyShare& table, const kernels::EmbeddingTable* positions,
                        const layout::SequenceView& view) {

@@ -15,11 +15,15 @@
 #include "layout/sequence_view.h"
 #include "tensor/tensor.h"
 
-namespace longhaul::kernels {  // attention/op.h, attention/paged.h, linear_recurrence/op.h: for those who call
+namespace longhaul::kernels {  // attention/op.h, attention/paged.h, linear_recurrence/op.h, short_convolution/op.h: for those who call
 struct AttentionOptions;
 class KeyValueCache;
 struct LinearRecurrenceOptions;
 struct RecurrenceStates;
+struct ConvolutionStates;
+struct ShortConvolutionOptions;
+struct ScanStates;  // scan/op.h
+struct CumulativeSoftmax;
 }  // namespace longhaul::kernels
 
 namespace longhaul::model {
@@ -77,6 +81,15 @@ class ParallelOps {
   virtual Tensor linear_recurrence(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const Tensor& log_decay,
                                    const kernels::RecurrenceStates& states, const layout::SequenceView& view,
                                    const kernels::LinearRecurrenceOptions& options) = 0;
+  // Of this rank's channels. `states` as above.
+  virtual Tensor short_convolution(const Tensor& x_tc, const Tensor& weight_cw, const Tensor& bias_c,
+                                   const kernels::ConvolutionStates& states, const layout::SequenceView& view,
+                                   const kernels::ShortConvolutionOptions& options) = 0;
+  // Scans of this rank's channels (kernels/scan/op.h). `states` as above.
+  virtual Tensor decayed_sum(const Tensor& a_tc, const Tensor& u_tc, const kernels::ScanStates& states,
+                             const layout::SequenceView& view) = 0;
+  virtual kernels::CumulativeSoftmax cumulative_softmax(const Tensor& x_tc, const kernels::ScanStates& states,
+                                                        const layout::SequenceView& view) = 0;
   virtual Tensor attention(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const layout::SequenceView& view,
                            const kernels::AttentionOptions& options) = 0;
   // Decoding: the newest tokens of these sequences, whose keys and values the cache holds already.
@@ -85,6 +98,7 @@ class ParallelOps {
   // RMSNorm, times sigmoid(gate) where there is a gate, over channels that are cut over the tensor ranks: the mean of squares, and one
   // scalar a token in backward, are summed.
   virtual Tensor rms_norm(const Tensor& x_tc, const Tensor& gate_tc, const Tensor& weight_c, double eps) = 0;
+  virtual Tensor layer_norm(const Tensor& x_tc, const Tensor& weight_c, double eps) = 0;  // likewise
 
   // Rows of the vocabulary are dealt out over the tensor ranks. ids_t int64 [tokens] → [own tokens, hidden]; `positions`: the table of
   // learned positions, whole on every rank, or null.
@@ -109,11 +123,17 @@ class LocalOps final : public ParallelOps {
   Tensor linear_recurrence(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const Tensor& log_decay,
                            const kernels::RecurrenceStates& states, const layout::SequenceView& view,
                            const kernels::LinearRecurrenceOptions& options) override;
+  Tensor short_convolution(const Tensor& x_tc, const Tensor& weight_cw, const Tensor& bias_c, const kernels::ConvolutionStates& states,
+                           const layout::SequenceView& view, const kernels::ShortConvolutionOptions& options) override;
+  Tensor decayed_sum(const Tensor& a_tc, const Tensor& u_tc, const kernels::ScanStates& states, const layout::SequenceView& view) override;
+  kernels::CumulativeSoftmax cumulative_softmax(const Tensor& x_tc, const kernels::ScanStates& states,
+                                                const layout::SequenceView& view) override;
   Tensor attention(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const layout::SequenceView& view,
                    const kernels::AttentionOptions& options) override;
   Tensor attention_cached(const Tensor& q_thd, const layout::SequenceView& view, const kernels::KeyValueCache& cache,
                           std::span<const int64_t> rows, const kernels::AttentionOptions& options) override;
   Tensor rms_norm(const Tensor& x_tc, const Tensor& gate_tc, const Tensor& weight_c, double eps) override;
+  Tensor layer_norm(const Tensor& x_tc, const Tensor& weight_c, double eps) override;
   Tensor embed(const Tensor& ids_t, const VocabularyShare& table, const kernels::EmbeddingTable* positions,
                const layout::SequenceView& view) override;
   Tensor loss(const Tensor& hidden_td, const VocabularyShare& head, const Tensor& labels_t, const layout::SequenceView& view) override;

@@ -138,6 +138,31 @@ Parameter& ParameterSet::add_experts(const std::string& storage_name, const std:
   return store(std::move(parameter));
 }
 
+namespace {
+
+// Vectors that recipe::Fill names. Numbers drawn evenly from (0, 1) are normal ones by their distribution function.
+void fill_coefficients(const Tensor& view, const layout::ParameterSpec& spec, const RandomStream& stream, const layout::Rectangle& held) {
+  const int64_t first = held.offset[0], count = held.length[0];
+  Tensor values;
+  if (spec.init.kind == layout::Init::Kind::kFrequencies) {
+    const Tensor m = at::arange(first, first + count, at::kDouble);
+    values = at::pow(at::Scalar(10000.0), m.mul(-2.0 / static_cast<double>(spec.tensor.global_shape[0])));
+  } else {
+    values = at::empty({count}, at::kDouble);
+    fill_normal(values, stream, 1, spec.tensor.global_shape, held);
+    const Tensor even = at::special_ndtr(values);
+    if (spec.init.kind == layout::Init::Kind::kLogRates) {
+      values = even.mul(15).add(1).log();
+    } else {
+      const Tensor step = even.mul(std::log(100.0)).add(std::log(1e-3)).exp();
+      values = step.add(step.neg().expm1().neg().log());  // softplus of it is the step
+    }
+  }
+  Tensor(view).copy_(values);
+}
+
+}  // namespace
+
 void ParameterSet::initialise(uint64_t seed) {
   for (const auto& parameter : parameters_) {
     for (size_t i = 0; i < parameter->parts.size(); ++i) {
@@ -151,6 +176,12 @@ void ParameterSet::initialise(uint64_t seed) {
           break;
         case layout::Init::Kind::kZeros:
           view.zero_();
+          break;
+        case layout::Init::Kind::kFrequencies:
+        case layout::Init::Kind::kLogRates:
+        case layout::Init::Kind::kSteps:
+          fill_coefficients(view, spec, RandomStream(seed, "init/" + spec.tensor.name),
+                            whole ? parameter->parts[i].held : parameter->parts[i].own);
           break;
         case layout::Init::Kind::kNormal:
           fill_normal(view, RandomStream(seed, "init/" + spec.tensor.name), spec.init.std, spec.tensor.global_shape,

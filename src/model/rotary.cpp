@@ -1,7 +1,9 @@
 #include "model/rotary.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "base/parallel.h"
 #include "tensor/device.h"
 
 namespace longhaul::model {
@@ -18,6 +20,27 @@ const kernels::RotaryTable& RotaryTables::table(std::span<const int64_t> positio
     base_ = base;
   }
   return table_;
+}
+
+const kernels::TurnTable& RotaryTables::turns(std::span<const int64_t> positions, const std::vector<double>& frequencies, double first,
+                                              ScalarType type, at::Device device) {
+  const bool kept = turns_.cos_tr.defined() && turns_.cos_tr.scalar_type() == type && turns_.cos_tr.device() == device && first == first_ &&
+                    std::ranges::equal(positions, turned_positions_) && frequencies == frequencies_;
+  if (kept) return turns_;
+  const auto tokens = static_cast<int64_t>(positions.size()), count = static_cast<int64_t>(frequencies.size());
+  const Tensor cos = at::empty({tokens, count}, at::kDouble), sin = at::empty_like(cos);
+  auto *const c = cos.mutable_data_ptr<double>(), *const s = sin.mutable_data_ptr<double>();
+  parallel_for(0, tokens, 16, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const double position = static_cast<double>(positions[static_cast<size_t>(t)]) + first;
+      for (int64_t m = 0; m < count; ++m) ::sincos(position * frequencies[static_cast<size_t>(m)], s + t * count + m, c + t * count + m);
+    }
+  });
+  turns_ = {to_device(cos.to(type), device), to_device(sin.to(type), device)};
+  turned_positions_.assign(positions.begin(), positions.end());
+  frequencies_ = frequencies;
+  first_ = first;
+  return turns_;
 }
 
 }  // namespace longhaul::model

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/features/op.h"
 #include "kernels/heads/op.h"
 
 namespace longhaul::model {
@@ -12,12 +13,19 @@ class RotaryTables {
  public:
   // The last table is kept: asking again with the same arguments costs a comparison of the positions.
   const kernels::RotaryTable& table(std::span<const int64_t> positions, int64_t dim, double base, ScalarType type, at::Device device);
+  // Of fixed frequencies: the angles (position + first) · frequency, formed in fp64.
+  const kernels::TurnTable& turns(std::span<const int64_t> positions, const std::vector<double>& frequencies, double first, ScalarType type,
+                                  at::Device device);
 
  private:
   std::vector<int64_t> positions_;
   int64_t dim_ = 0;
   double base_ = 0;
   kernels::RotaryTable table_;
+  std::vector<int64_t> turned_positions_;
+  std::vector<double> frequencies_;
+  double first_ = 0;
+  kernels::TurnTable turns_;
 };
 
 }  // namespace longhaul::model

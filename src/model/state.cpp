@@ -4,13 +4,15 @@
 
 #include "base/error.h"
 #include "kernels/linear_recurrence/op.h"
+#include "kernels/scan/op.h"
+#include "kernels/short_convolution/op.h"
 
 namespace longhaul::model {
 namespace {
 
 std::vector<int64_t> own_shape(const recipe::MixerStateTensor& tensor, int64_t tensor_ranks) {
   std::vector<int64_t> shape = tensor.shape;
-  shape.at(0) /= tensor_ranks;
+  if (tensor.cut >= 0) shape.at(static_cast<size_t>(tensor.cut)) /= tensor_ranks;
   return shape;
 }
 
@@ -79,6 +81,17 @@ int64_t MixerState::row_bytes() const {
 kernels::RecurrenceStates recurrence_of(const MixerRows* state) {
   if (state == nullptr) return {};
   return {state->state.tensor("recurrence"), state->rows};
+}
+
+kernels::ConvolutionStates convolution_of(const MixerRows* state, std::string_view name) {
+  if (state == nullptr) return {};
+  return {state->state.tensor(name), state->rows};
+}
+
+kernels::ScanStates scan_of(const MixerRows* state, std::string_view name, std::string_view begun) {
+  if (state == nullptr) return {};
+  const auto flat = [&](std::string_view which) { return state->state.tensor(which).flatten(1); };
+  return {flat(name), state->rows, begun.empty() ? Tensor() : flat(begun)};
 }
 
 int64_t DecoderState::add() {

@@ -20,8 +20,10 @@
 #include "tensor/tensor.h"
 
 namespace longhaul::kernels {
-struct RecurrenceStates;  // linear_recurrence/op.h
-}
+struct RecurrenceStates;   // linear_recurrence/op.h
+struct ConvolutionStates;  // short_convolution/op.h
+struct ScanStates;         // scan/op.h
+}  // namespace longhaul::kernels
 
 namespace longhaul::model {
 
@@ -53,6 +55,11 @@ struct MixerRows {
 
 // Its recurrence, for the operator that continues it; of null nothing.
 kernels::RecurrenceStates recurrence_of(const MixerRows* state);
+// Its short convolution's of that name; likewise.
+kernels::ConvolutionStates convolution_of(const MixerRows* state, std::string_view name);
+
+// The sums of a scan, and, of a cumulative softmax, what says where they are.
+kernels::ScanStates scan_of(const MixerRows* state, std::string_view name, std::string_view begun = {});
 
 class DecoderState {
  public:

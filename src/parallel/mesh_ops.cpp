@@ -5,6 +5,7 @@
 #include "kernels/linear_recurrence/op.h"
 #include "parallel/collectives.h"
 #include "parallel/context_attention.h"
+#include "parallel/context_carry.h"
 #include "parallel/context_recurrence.h"
 #include "parallel/expert_dispatch.h"
 #include "parallel/tensor_parts.h"
@@ -34,6 +35,25 @@ Tensor MeshOps::linear_recurrence(const Tensor& q, const Tensor& k, const Tensor
   return context_recurrence(context_.linear, groups_.over({Axis::kCp}), q, k, v, log_decay, view, options);
 }
 
+Tensor MeshOps::short_convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, const kernels::ConvolutionStates& states,
+                                  const SequenceView& view, const kernels::ShortConvolutionOptions& options) {
+  if (view.share.context_ranks == 1) return local_.short_convolution(x, weight, bias, states, view, options);
+  LONGHAUL_ASSERT(!states.state_swc.defined(), "decoding runs on one context rank");
+  return context_convolution(groups_.over({Axis::kCp}), x, weight, bias, view, options);
+}
+
+Tensor MeshOps::decayed_sum(const Tensor& a, const Tensor& u, const kernels::ScanStates& states, const SequenceView& view) {
+  if (view.share.context_ranks == 1) return local_.decayed_sum(a, u, states, view);
+  LONGHAUL_ASSERT(!states.state_sc.defined(), "decoding runs on one context rank");
+  return context_decayed_sum(groups_.over({Axis::kCp}), a, u, view);
+}
+
+kernels::CumulativeSoftmax MeshOps::cumulative_softmax(const Tensor& x, const kernels::ScanStates& states, const SequenceView& view) {
+  if (view.share.context_ranks == 1) return local_.cumulative_softmax(x, states, view);
+  LONGHAUL_ASSERT(!states.state_sc.defined(), "decoding runs on one context rank");
+  return context_cumulative_softmax(groups_.over({Axis::kCp}), x, view);
+}
+
 Tensor MeshOps::attention(const Tensor& q, const Tensor& k, const Tensor& v, const SequenceView& view,
                           const kernels::AttentionOptions& options) {
   if (view.share.context_ranks == 1) return local_.attention(q, k, v, view, options);
@@ -51,6 +71,12 @@ Tensor MeshOps::rms_norm(const Tensor& x, const Tensor& gate, const Tensor& weig
   const Tensor z = x.to(wide), squares = sum_everywhere(tensor_group(), z.square().sum(1, /*keepdim=*/true), "squares of a norm");
   const Tensor y = z.mul(squares.div(x.size(1) * tensor_ranks()).add(eps).rsqrt()).mul(weight);
   return (gate.defined() ? y.mul(gate.to(wide).sigmoid()) : y).to(x.scalar_type());
+}
+
+Tensor MeshOps::layer_norm(const Tensor& x, const Tensor& weight, double eps) {
+  if (tensor_ranks() == 1) return local_.layer_norm(x, weight, eps);
+  const Tensor z = x.to(weight.scalar_type()), sum = sum_everywhere(tensor_group(), z.sum(1, /*keepdim=*/true), "mean of a norm");
+  return rms_norm(z.sub(sum.div(x.size(1) * tensor_ranks())), Tensor(), weight, eps).to(x.scalar_type());
 }
 
 Tensor MeshOps::embed(const Tensor& ids, const model::VocabularyShare& table, const kernels::EmbeddingTable* positions,

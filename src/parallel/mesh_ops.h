@@ -23,11 +23,17 @@ class MeshOps final : public model::ParallelOps {
   Tensor linear_recurrence(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const Tensor& log_decay,
                            const kernels::RecurrenceStates& states, const layout::SequenceView& view,
                            const kernels::LinearRecurrenceOptions& options) override;
+  Tensor short_convolution(const Tensor& x_tc, const Tensor& weight_cw, const Tensor& bias_c, const kernels::ConvolutionStates& states,
+                           const layout::SequenceView& view, const kernels::ShortConvolutionOptions& options) override;
+  Tensor decayed_sum(const Tensor& a_tc, const Tensor& u_tc, const kernels::ScanStates& states, const layout::SequenceView& view) override;
+  kernels::CumulativeSoftmax cumulative_softmax(const Tensor& x_tc, const kernels::ScanStates& states,
+                                                const layout::SequenceView& view) override;
   Tensor attention(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const layout::SequenceView& view,
                    const kernels::AttentionOptions& options) override;
   Tensor attention_cached(const Tensor& q_thd, const layout::SequenceView& view, const kernels::KeyValueCache& cache,
                           std::span<const int64_t> rows, const kernels::AttentionOptions& options) override;
   Tensor rms_norm(const Tensor& x_tc, const Tensor& gate_tc, const Tensor& weight_c, double eps) override;
+  Tensor layer_norm(const Tensor& x_tc, const Tensor& weight_c, double eps) override;
   Tensor embed(const Tensor& ids_t, const model::VocabularyShare& table, const kernels::EmbeddingTable* positions,
                const layout::SequenceView& view) override;
   Tensor loss(const Tensor& hidden_td, const model::VocabularyShare& head, const Tensor& labels_t,

@@ -23,7 +23,7 @@ double matrix_parameters(const recipe::ModelConfig& config) {
 TokenFlops training_flops_per_token(const recipe::ModelConfig& config, int64_t sequence) {
   TokenFlops flops{.matrices = 6 * matrix_parameters(config)};
   for (int64_t l = 0; l < config.layers; ++l) {
-    const auto [attention, recurrence] = recipe::entry_of(config.mixer(l)).operators(config);
+    const auto [attention, recurrence, angles] = recipe::operators_of_layer(config, l);
     flops.attention_full += 12 * static_cast<double>(attention.heads * attention.head_dim) * static_cast<double>(sequence);
     flops.recurrence += 12 * static_cast<double>(recurrence.heads * recurrence.key * recurrence.value);
   }

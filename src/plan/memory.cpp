@@ -45,7 +45,10 @@ ParameterCounts count_parameters(const recipe::ModelConfig& model, const recipe:
     }
     const auto shared = recipe::entry_of(mixer).shared;
     if (shared == nullptr) continue;
-    for (const auto& tensor : shared(model)) count({.tensor = {tensor.name, {tensor.out, tensor.in}, tensor.role}}, 1, optimizer, counts);
+    for (const auto& tensor : shared(model)) {
+      const std::vector<int64_t> shape = tensor.matrix() ? std::vector<int64_t>{tensor.out, tensor.in} : std::vector<int64_t>{tensor.out};
+      count({.tensor = {tensor.name, shape, tensor.role}}, 1, optimizer, counts);
+    }
   }
   return counts;
 }
@@ -81,20 +84,27 @@ PurposeBytes state_bytes(const MemoryRequest& request, const ParameterCounts& co
 class Blocks {
  public:
   explicit Blocks(const MemoryRequest& request) : model_(request.model), norm_(norm_bytes(request)), channel_(channel_memory(request)) {
-    for (const recipe::Mixer mixer : recipe::mixers_used(model_)) mixers_[mixer] = mixer_memory(request, mixer);
+    for (int64_t l = 0; l < model_.layers; ++l) {  // layers of one mixer are alike, but for the first of the model
+      if (l == 0) first_ = mixer_memory(request, l);
+      if (l > 0 && !mixers_.contains(model_.mixer(l))) mixers_[model_.mixer(l)] = mixer_memory(request, l);
+    }
     if (request.recompute != recipe::Recompute::kSelective) return;
     norm_ -= hidden_bytes(request);
     keep_less(channel_);
+    keep_less(first_);
     for (auto& [mixer, memory] : mixers_) keep_less(memory);
   }
-  const BlockMemory& at(int64_t block) const { return block % 2 == 1 ? channel_ : mixers_.at(model_.mixer(block / 2)); }
+  const BlockMemory& at(int64_t block) const {
+    return block % 2 == 1 ? channel_ : block == 0 ? first_ : mixers_.at(model_.mixer(block / 2));
+  }
   int64_t count() const { return 2 * model_.layers; }
   double kept(int64_t block) const {
-    const bool shared = block % 2 == 1 && model_.wiring == recipe::Wiring::kParallel;  // the mixer's norm is the channel's too
+    // The mixer's norm is the channel's too, or there is no channel.
+    const bool shared = block % 2 == 1 && (model_.wiring == recipe::Wiring::kParallel || model_.channel == recipe::Channel::kNone);
     return (shared ? 0 : norm_) + at(block).kept;
   }
   double evaluation() const {
-    double most = channel_.evaluation;
+    double most = std::max(channel_.evaluation, first_.evaluation);
     for (const auto& [mixer, memory] : mixers_) most = std::max(most, memory.evaluation);
     return most;
   }
@@ -106,7 +116,7 @@ class Blocks {
   }
   const recipe::ModelConfig& model_;
   double norm_;
-  BlockMemory channel_;
+  BlockMemory channel_, first_;
   std::map<recipe::Mixer, BlockMemory> mixers_;
 };
 

@@ -30,19 +30,22 @@ double norm_bytes(const MemoryRequest& request) {
 }
 
 double rotary_bytes(const MemoryRequest& request) {
-  int64_t channels = 0;  // one table for all layers
+  int64_t channels = 0, angles = 0;  // a table of each kind for all layers
   for (const recipe::Mixer mixer : recipe::mixers_used(request.model)) {
-    channels = std::max(channels, recipe::entry_of(mixer).operators(request.model).attention.rotary_dim);
+    const recipe::OperatorSizes sizes = recipe::entry_of(mixer).operators(request.model);
+    channels = std::max(channels, sizes.attention.rotary_dim);
+    angles = std::max(angles, 2 * sizes.angles);
   }
-  return request.tokens() * number(channels) * number(wide_bytes(request.dtype));
+  return request.tokens() * number(channels + angles) * number(wide_bytes(request.dtype));
 }
 
-BlockMemory mixer_memory(const MemoryRequest& request, recipe::Mixer mixer) {
-  const recipe::SequenceMixerEntry& entry = recipe::entry_of(mixer);
-  const auto [attention, recurrence] = entry.operators(request.model);
+BlockMemory mixer_memory(const MemoryRequest& request, int64_t layer) {
+  const recipe::SequenceMixerEntry& entry = recipe::entry_of(request.model.mixer(layer));
+  const auto [attention, recurrence, angles] = recipe::operators_of_layer(request.model, layer);
   recipe::BlockSizes sizes = sizes_of(request);
   sizes.states = recurrence_states(request, recurrence);
-  BlockMemory memory = entry.memory(request.model, sizes);
+  const bool first = layer == 0 && entry.of_first_layer.memory != nullptr;
+  BlockMemory memory = (first ? entry.of_first_layer.memory : entry.memory)(request.model, sizes);
   memory.workspace = std::max(attention_workspace(request, attention), recurrence_workspace(request, recurrence));
   return memory;
 }
@@ -50,7 +53,7 @@ BlockMemory mixer_memory(const MemoryRequest& request, recipe::Mixer mixer) {
 DecodingState decoding_state(const recipe::ModelConfig& model, recipe::Dtype dtype) {
   DecodingState state;
   for (int64_t l = 0; l < model.layers; ++l) {
-    for (const recipe::MixerStateTensor& tensor : recipe::entry_of(model.mixer(l)).state(model)) {
+    for (const recipe::MixerStateTensor& tensor : recipe::state_of_layer(model, l)) {
       const double bytes = number(tensor.elements() * (tensor.wide ? wide_bytes(dtype) : element_bytes(dtype)));
       (tensor.of_token ? state.bytes_per_token : state.bytes) += bytes;
     }

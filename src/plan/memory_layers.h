@@ -12,7 +12,7 @@
 namespace longhaul::plan {
 
 using recipe::BlockMemory;
-BlockMemory mixer_memory(const MemoryRequest& request, recipe::Mixer mixer);
+BlockMemory mixer_memory(const MemoryRequest& request, int64_t layer);
 BlockMemory channel_memory(const MemoryRequest& request);
 
 double hidden_bytes(const MemoryRequest& request);  // of [tokens, hidden]

@@ -226,7 +226,7 @@ ProductRole product_role(recipe::Role role) {
 std::vector<ProductWeight> products_of(const recipe::ModelConfig& model, const std::vector<recipe::MixerTensor>& tensors) {
   std::vector<ProductWeight> products;
   for (const recipe::MixerTensor& tensor : tensors) {
-    if (!tensor.matrix() || tensor.role == recipe::Role::kRouter) continue;
+    if (!tensor.matrix() || tensor.role == recipe::Role::kRouter || tensor.role == recipe::Role::kConvolution) continue;
     if (tensor.beside) {
       products.back().out += tensor.out;
     } else {

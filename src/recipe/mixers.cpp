@@ -7,14 +7,17 @@
 #include "recipe/check.h"
 #include "recipe/mixers/dense.h"
 #include "recipe/mixers/experts.h"
+#include "recipe/mixers/none.h"
 #include "recipe/option.h"
 
 namespace longhaul::recipe {
 
 namespace {
 
-constexpr const SequenceMixerEntry* kSequenceMixers[] = {&kSoftmaxMixer, &kLightningMixer, &kHgrn2Mixer};
-constexpr const ChannelMixerEntry* kChannelMixers[] = {&kDenseMixer, &kExpertsMixer};
+constexpr const SequenceMixerEntry* kSequenceMixers[] = {&kSoftmaxMixer,  &kLightningMixer, &kHgrn2Mixer,     &kTnlMixer,
+                                                         &kRetnetMixer,   &kGlaMixer,       &kCosformerMixer, &kCosformer2Mixer,
+                                                         &kLightnetMixer, &kMetalaMixer,    &kMamba2Mixer,    &kHgrnMixer};
+constexpr const ChannelMixerEntry* kChannelMixers[] = {&kDenseMixer, &kExpertsMixer, &kNoChannelMixer};
 
 // A bias on every linear layer, or on none.
 void check_biases(const ModelConfig& model, std::vector<Problem>& out) {
@@ -43,6 +46,16 @@ std::vector<std::string_view> names_of(Mixer) {
 
 const SequenceMixerEntry& entry_of(Mixer mixer) { return *kSequenceMixers[static_cast<size_t>(mixer)]; }
 const ChannelMixerEntry& entry_of(ChannelMixer mixer) { return *kChannelMixers[static_cast<size_t>(mixer)]; }
+
+OperatorSizes operators_of_layer(const ModelConfig& model, int64_t layer) {
+  const SequenceMixerEntry& entry = entry_of(model.mixer(layer));
+  return (layer == 0 && entry.of_first_layer.operators != nullptr ? entry.of_first_layer.operators : entry.operators)(model);
+}
+
+std::vector<MixerStateTensor> state_of_layer(const ModelConfig& model, int64_t layer) {
+  const SequenceMixerEntry& entry = entry_of(model.mixer(layer));
+  return (layer == 0 && entry.of_first_layer.state != nullptr ? entry.of_first_layer.state : entry.state)(model);
+}
 
 std::vector<Mixer> mixers_used(const ModelConfig& model) {
   std::vector<Mixer> used;

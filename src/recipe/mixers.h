@@ -40,7 +40,18 @@ enum class Role {
   kChannelUp,
   kChannelDown,
   kHead,
-  kBias,  // of a linear layer or a layer norm
+  kBias,         // of a linear layer or a layer norm
+  kConvolution,  // [channels, taps]
+  kCoefficient,  // a vector of numbers that a mixer computes with, as it is: kept in fp32, without decay
+};
+
+// What a tensor begins with, where its role does not say it.
+enum class Fill {
+  kByRole,
+  kZeros,
+  kFrequencies,  // element m of n: 10000^(−2m/n)                                                          TransNormerLLM
+  kLogRates,     // log of numbers drawn evenly from 1 to 16                                               Mamba-2's A
+  kSteps,        // what softplus makes numbers of, drawn evenly in the logarithm from 0.001 to 0.1        Mamba-2's Δ
 };
 
 // One logical tensor of a mixer: a matrix [out, in], or a vector [out].
@@ -57,6 +68,8 @@ struct MixerTensor {
   bool of_expert = false;  // there is one of it in every expert
   // A vector of zeros at first, called ".bias", that training moves by a rule of its own.
   bool without_gradient = false;
+  bool own_bias = false;  // a matrix with a bias, whatever model.bias says
+  Fill fill = Fill::kByRole;
   bool matrix() const { return in > 0; }
 };
 
@@ -72,14 +85,16 @@ struct RecurrenceSizes {
 struct OperatorSizes {
   AttentionSizes attention;
   RecurrenceSizes recurrence;
+  int64_t angles = 0;  // columns of a table of turns that all layers share, beside the rotary one
 };
 
 // What decoding keeps in one layer, under a name: of a sequence, whatever its length, or of each of its tokens (in pages).
 struct MixerStateTensor {
   std::string name;            // "recurrence"; of tokens "keys" and "values"
-  std::vector<int64_t> shape;  // of a sequence, or of a token; the first axis are heads, dealt out over tensor ranks
+  std::vector<int64_t> shape;  // of a sequence, or of a token
   bool of_token = false;
   bool wide = false;  // in the precision of sums and statistics, not the working one
+  int64_t cut = 0;    // axis whose heads or channels are dealt out over tensor ranks; −1: every rank has it whole
   int64_t elements() const;
 };
 
@@ -113,6 +128,11 @@ struct SequenceMixerEntry {
   std::vector<MixerTensor> (*shared)(const ModelConfig&) = nullptr;  // of all layers together, where it has such; named without a layer
   std::vector<MixerStateTensor> (*state)(const ModelConfig&);        // of one layer
   BlockMemory (*memory)(const ModelConfig&, const BlockSizes&);
+  struct {  // of the model's first layer, where it differs; ask operators_of_layer and its like
+    OperatorSizes (*operators)(const ModelConfig&) = nullptr;
+    std::vector<MixerStateTensor> (*state)(const ModelConfig&) = nullptr;
+    BlockMemory (*memory)(const ModelConfig&, const BlockSizes&) = nullptr;
+  } of_first_layer{};
 };
 
 struct ChannelMixerEntry {
@@ -126,6 +146,9 @@ struct ChannelMixerEntry {
 
 const SequenceMixerEntry& entry_of(Mixer mixer);
 const ChannelMixerEntry& entry_of(ChannelMixer mixer);
+
+OperatorSizes operators_of_layer(const ModelConfig& model, int64_t layer);
+std::vector<MixerStateTensor> state_of_layer(const ModelConfig& model, int64_t layer);
 
 std::vector<Mixer> mixers_used(const ModelConfig& model);  // each once, in the order of the layers
 

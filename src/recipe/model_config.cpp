@@ -7,8 +7,8 @@
 
 namespace longhaul::recipe {
 
-std::vector<std::string_view> names_of(Norm) { return {"rms", "layer"}; }
-std::vector<std::string_view> names_of(Channel) { return {"swiglu", "gelu"}; }
+std::vector<std::string_view> names_of(Norm) { return {"rms", "layer", "simple_rms"}; }
+std::vector<std::string_view> names_of(Channel) { return {"swiglu", "gelu", "glu", "none"}; }
 std::vector<std::string_view> names_of(Wiring) { return {"pre_norm", "post_norm", "parallel"}; }
 std::vector<std::string_view> names_of(Position) { return {"rotary", "learned", "none"}; }
 std::vector<std::string_view> names_of(Initialisation) { return {"xavier_deepnorm", "normal"}; }
@@ -47,14 +47,17 @@ void declare(OptionSet& set, ModelConfig& model) {
          "model.mixers", model.mixers,
          "Sequence mixer of each layer as a pattern repeated over the layers, first layer first; [\"lightning*7\", \"softmax\"] is the 7:1 hybrid.")
       .also_called({"attn_type_list", "layer_types", "attention"});
-  set.add("model.channel", model.channel, "Channel mixer: swiglu (gate, up, down) or gelu (up, tanh-GeLU, down).")
+  set.add(
+         "model.channel", model.channel,
+         "Channel mixer: swiglu (gate, up, down), gelu (up, tanh-GeLU, down), glu (swiglu without silu), or none: layers of a sequence mixer alone.")
       .also_called({"hidden_act", "activation", "mlp"});
   set.add("model.intermediate", model.intermediate, "Inner width of one expert, or of the dense channel mixer.")
       .unit("channels")
       .at_least(1)
       .at_most(1 << 22)
       .also_called({"intermediate_size", "ffn_dim", "n_inner"});
-  set.add("model.norm", model.norm, "Normalisation: rms, or layer (mean removed, and a bias when model.bias is set).");
+  set.add("model.norm", model.norm,
+          "Normalisation: rms, layer (mean removed, and a bias when model.bias is set), or simple_rms (rms without weights).");
   set.add("model.norm_eps", model.norm_eps, "Added to the mean square inside every normalisation.")
       .above(0)
       .at_most(1)

@@ -7,19 +7,33 @@
 #include <string_view>
 #include <vector>
 
+#include "recipe/mixers/cosformer.h"
 #include "recipe/mixers/experts.h"
+#include "recipe/mixers/gla.h"
+#include "recipe/mixers/hgrn.h"
 #include "recipe/mixers/hgrn2.h"
+#include "recipe/mixers/lightnet.h"
 #include "recipe/mixers/lightning.h"
+#include "recipe/mixers/mamba2.h"
+#include "recipe/mixers/metala.h"
+#include "recipe/mixers/retnet.h"
 #include "recipe/mixers/softmax.h"
+#include "recipe/mixers/tnl.h"
 
 namespace longhaul::recipe {
 
 class OptionSet;
 
-enum class Mixer { kSoftmax, kLightning, kHgrn2 };  // in the order of the list in mixers.cpp, as those of channel mixers
-enum class ChannelMixer { kDense, kExperts };
-enum class Norm { kRms, kLayer };
-enum class Channel { kSwiglu, kGelu };  // gelu: up, tanh-GeLU, down (GPT-2)
+// In the order of the list in mixers.cpp, as those of channel mixers.
+enum class Mixer { kSoftmax, kLightning, kHgrn2, kTnl, kRetnet, kGla, kCosformer, kCosformer2, kLightnet, kMetala, kMamba2, kHgrn };
+enum class ChannelMixer { kDense, kExperts, kNone };
+enum class Norm { kRms, kLayer, kSimpleRms };  // simple: without weights (TransNormerLLM)
+enum class Channel {
+  kSwiglu,
+  kGelu,
+  kGlu,
+  kNone
+};  // gelu: up, tanh-GeLU, down (GPT-2). glu: SwiGLU without silu. none: layers without one (Mamba-2)
 // post: residual = the normed tensor, times alpha (DeepNorm, minimax-01.md §2.1). parallel: both mixers read one norm (megascale.md §2.1)
 enum class Wiring { kPreNorm, kPostNorm, kParallel };
 enum class Position { kRotary, kLearned, kNone };
@@ -46,6 +60,15 @@ struct ModelConfig {
   SoftmaxOptions softmax;                         // what belongs to one mixer
   LightningOptions lightning;
   Hgrn2Options hgrn2;
+  TnlOptions tnl;
+  RetnetOptions retnet;
+  GlaOptions gla;
+  CosformerOptions cosformer;
+  Cosformer2Options cosformer2;
+  LightnetOptions lightnet;
+  MetalaOptions metala;
+  Mamba2Options mamba2;
+  HgrnOptions hgrn;
 
   Channel channel = Channel::kSwiglu;
   int64_t intermediate = 2048;  // width of one expert, or of the dense channel mixer
@@ -70,8 +93,10 @@ struct ModelConfig {
   double initial_std = 0.02;  // kNormal only
 
   Mixer mixer(int64_t layer) const { return mixers[static_cast<size_t>(layer) % mixers.size()]; }
-  ChannelMixer channel_mixer() const { return experts > 0 ? ChannelMixer::kExperts : ChannelMixer::kDense; }  // of every layer
-  double residual_alpha() const;                                                                              // alpha with the 0 resolved
+  ChannelMixer channel_mixer() const {  // of every layer
+    return channel == Channel::kNone ? ChannelMixer::kNone : experts > 0 ? ChannelMixer::kExperts : ChannelMixer::kDense;
+  }
+  double residual_alpha() const;  // alpha with the 0 resolved
   bool operator==(const ModelConfig&) const = default;
 };
 

@@ -13,9 +13,9 @@
 namespace longhaul::recipe {
 
 std::vector<std::string_view> names_of(Role) {
-  return {"embedding",    "position",    "norm",         "query",  "key",         "value",     "gate",
-          "forget",       "lower_bound", "output",       "router", "expert_gate", "expert_up", "expert_down",
-          "channel_gate", "channel_up",  "channel_down", "head",   "bias"};
+  return {"embedding",    "position",    "norm",         "query",  "key",         "value",       "gate",
+          "forget",       "lower_bound", "output",       "router", "expert_gate", "expert_up",   "expert_down",
+          "channel_gate", "channel_up",  "channel_down", "head",   "bias",        "convolution", "coefficient"};
 }
 
 std::string_view name_of(Role role) { return name_of_value(role); }
@@ -35,7 +35,8 @@ namespace {
 
 // Muon's matrices: of a layer, and no table of a router or of bounds.
 bool orthogonalised(Role role, int64_t layer, const std::vector<int64_t>& shape) {
-  return layer >= 0 && shape.size() == 2 && role != Role::kRouter && role != Role::kLowerBound && role != Role::kPosition;
+  return layer >= 0 && shape.size() == 2 && role != Role::kRouter && role != Role::kLowerBound && role != Role::kPosition &&
+         role != Role::kConvolution;
 }
 
 size_t group_of(const OptimOptions& optim, Role role) {

@@ -53,6 +53,12 @@ recipe::ModelConfig made_small(recipe::ModelConfig model, int64_t ranks) {
   model.heads = grouped ? 2 * many : many;
   model.softmax.kv_heads = many;
   model.head_dim = std::min<int64_t>(model.head_dim, 8);
+  for (int64_t* const channels :
+       {&model.tnl.gate_rank, &model.retnet.value_dim, &model.gla.key_dim, &model.gla.forget_rank, &model.lightnet.expand,
+        &model.lightnet.gate_rank, &model.cosformer2.gate_rank, &model.metala.key_dim, &model.mamba2.state}) {
+    *channels = std::min<int64_t>(*channels, 6);
+  }
+  if (model.heads % model.mamba2.groups != 0) model.mamba2.groups = 1;
   model.softmax.rotary_dim = std::min<int64_t>(model.softmax.rotary_dim, 4);
   model.hidden = 24;
   model.intermediate = 20;

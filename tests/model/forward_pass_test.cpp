@@ -46,6 +46,25 @@ std::vector<NamedConfig> models() {
   all.push_back({"hgrn2_experts_post_norm", gated});
   gated.wiring = recipe::Wiring::kParallel;
   all.push_back({"hgrn2_experts_parallel", gated});
+  for (const recipe::TnlSlopes slopes : {recipe::TnlSlopes::kPaper, recipe::TnlSlopes::kFla, recipe::TnlSlopes::kXmixers}) {
+    recipe::ModelConfig tnl = tnl_like();
+    tnl.tnl.slopes = slopes;
+    tnl.tnl.layer_temperature = slopes != recipe::TnlSlopes::kFla;
+    tnl.tnl.value_silu = slopes == recipe::TnlSlopes::kPaper;
+    tnl.tnl.gate = slopes != recipe::TnlSlopes::kXmixers;
+    tnl.tnl.positions = slopes != recipe::TnlSlopes::kPaper;
+    tnl.heads = 6;
+    all.push_back({"tnl_slopes_" + std::string(names_of(slopes)[static_cast<size_t>(slopes)]), tnl});
+  }
+  recipe::ModelConfig lineage = gated_lineage();  // the other choice of every option
+  lineage.mixers = {recipe::Mixer::kLightnet, recipe::Mixer::kMetala, recipe::Mixer::kRetnet, recipe::Mixer::kHgrn, recipe::Mixer::kMamba2};
+  lineage.layers = 5;
+  lineage.lightnet = {.norm_weight = false};
+  lineage.metala = {.key_dim = 3, .convolution = 0, .temperature = 4, .norm_eps = 1e-3};
+  lineage.hgrn = {.complex = false, .norm_eps = 1e-3};
+  lineage.mamba2 = {.state = 5, .groups = 2, .convolution = 1, .norm_eps = 1e-3};
+  lineage.wiring = recipe::Wiring::kPostNorm;
+  all.push_back({"lineage_post_norm", lineage});
   return all;
 }
 

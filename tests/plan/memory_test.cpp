@@ -32,12 +32,14 @@ double elements(const recipe::ModelConfig& model, const std::function<bool(const
 
 // Every parameter of the list is counted, whatever the mixers: bf16 2 + 4 + 12 bytes, norms and routers 4 + 4 + 8; fp32 4 + 4 + 8.
 TEST(MemoryPlan, StateOfEveryPreset) {
-  for (const char* preset : {"first-run", "gpt2-124m", "hgrn2-1.3b", "hybrid-bench", "linear-bench", "llama-3-8b", "minimax-text-01"}) {
+  for (const char* preset : {"first-run", "gpt2-124m", "hgrn2-1.3b", "hybrid-bench", "linear-bench", "llama-3-8b", "minimax-text-01",
+                             "tnl-385m", "mamba2-130m", "gla-340m"}) {
     const recipe::ModelConfig model = recipe::preset_model(preset);
     const double all = elements(model, [](const auto&) { return true; }),
                  wide = elements(model, [](const auto&spec) {
                    return spec.tensor.role == layout::Role::kNorm || spec.tensor.role == layout::Role::kRouter ||
-                          spec.tensor.role == layout::Role::kLowerBound || spec.tensor.name.ends_with("norm.bias");
+                          spec.tensor.role == layout::Role::kLowerBound || spec.tensor.role == layout::Role::kCoefficient ||
+                          spec.tensor.name.ends_with("norm.bias");
                  });
     const PurposeBytes bf16 = plan_memory(request_of(preset)).peaks();
     EXPECT_EQ(bf16[kParameters], 2 * all + 2 * wide) << preset;
@@ -53,7 +55,8 @@ TEST(MemoryPlan, StateOfEveryPreset) {
 
 // What products read, packed twice, are the matrices of the list but the router and the embedding, and the head.
 TEST(MemoryPlan, PackedWeightsAreThoseOfTheList) {
-  for (const char* preset : {"first-run", "gpt2-124m", "hgrn2-1.3b", "hybrid-bench", "linear-bench", "llama-3-8b", "minimax-text-01"}) {
+  for (const char* preset : {"first-run", "gpt2-124m", "hgrn2-1.3b", "hybrid-bench", "linear-bench", "llama-3-8b", "minimax-text-01",
+                             "tnl-385m", "cosformer2-70m"}) {
     const recipe::ModelConfig model = recipe::preset_model(preset);
     const double matrices = elements(model,
                                      [](const auto& spec) {
@@ -75,7 +78,7 @@ TEST(MemoryPlan, ALayersActivations) {
   MemoryRequest request = request_of("llama-3-8b");
   request.sequence = 8192;
   const double t = 8192, e = 2;
-  const BlockMemory mixer = mixer_memory(request, recipe::Mixer::kSoftmax), channel = channel_memory(request);
+  const BlockMemory mixer = mixer_memory(request, 1), channel = channel_memory(request);
   EXPECT_EQ(mixer.kept, t * e * (4096 + 2 * 1024 + 4096) + t * 32 * 4);
   EXPECT_EQ(mixer.backward, t * e * (4096 + 4096 + 4096 + 2 * 1024));
   EXPECT_EQ(channel.kept, t * e * 3 * 14336);

@@ -96,13 +96,68 @@ inline recipe::ModelConfig llama_like() {
   return config;
 }
 
+// TransNormerLLM as it is: simple norms, GLU without activation, positions in the first layer.
+inline recipe::ModelConfig tnl_like() {
+  recipe::ModelConfig config = small_config();
+  config.mixers = {recipe::Mixer::kTnl};
+  config.norm = recipe::Norm::kSimpleRms;
+  config.channel = recipe::Channel::kGlu;
+  config.tie_embeddings = true;
+  return config;
+}
+
+// One layer of each other kind of fixed or no decay; a cosFormer2 layer first.
+inline recipe::ModelConfig fixed_decay_lineage() {
+  recipe::ModelConfig config = small_config();
+  config.layers = 4;
+  config.mixers = {recipe::Mixer::kCosformer2, recipe::Mixer::kRetnet, recipe::Mixer::kTnl, recipe::Mixer::kCosformer};
+  config.tnl.version = recipe::TnlVersion::kV2;
+  config.tnl.gate_rank = 5;
+  config.retnet.value_dim = 6;
+  config.retnet.norm_weight = true;
+  return config;
+}
+
+// One layer of each kind whose decay depends on the data.
+inline recipe::ModelConfig gated_lineage() {
+  recipe::ModelConfig config = small_config();
+  config.mixers = {recipe::Mixer::kGla, recipe::Mixer::kLightnet, recipe::Mixer::kMetala};
+  config.gla.forget_rank = 3;
+  config.lightnet.expand = 6;
+  config.lightnet.gate_rank = 5;
+  config.lightnet.positions = true;
+  return config;
+}
+
+// Mamba-2 without channel mixers.
+inline recipe::ModelConfig mamba2_like() {
+  recipe::ModelConfig config = small_config();
+  config.layers = 2;
+  config.mixers = {recipe::Mixer::kMamba2};
+  config.channel = recipe::Channel::kNone;
+  config.mamba2.state = 6;
+  config.tie_embeddings = true;
+  return config;
+}
+
+inline recipe::ModelConfig hgrn_hybrid() {
+  recipe::ModelConfig config = small_config();
+  config.mixers = {recipe::Mixer::kHgrn, recipe::Mixer::kHgrn, recipe::Mixer::kSoftmax};
+  return config;
+}
+
 inline std::vector<NamedConfig> small_models() {
   return {{"hybrid_experts_post_norm", hybrid_experts_post_norm()},
           {"hybrid_pre_norm_tied", hybrid_pre_norm_tied()},
           {"hgrn2_hybrid", hgrn2_hybrid()},
           {"parallel_blocks", parallel_blocks()},
           {"gpt2_like", gpt2_like()},
-          {"llama_like", llama_like()}};
+          {"llama_like", llama_like()},
+          {"tnl_like", tnl_like()},
+          {"fixed_decay_lineage", fixed_decay_lineage()},
+          {"gated_lineage", gated_lineage()},
+          {"mamba2_like", mamba2_like()},
+          {"hgrn_hybrid", hgrn_hybrid()}};
 }
 
 // Initialised, then moved: norms are not all ones, biases not all zeros.

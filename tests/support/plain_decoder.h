@@ -11,6 +11,7 @@
 #include "layout/sequence.h"
 #include "model/parameter.h"
 #include "recipe/model_config.h"
+#include "support/plain_lineage.h"
 #include "support/tensors.h"
 
 namespace longhaul::testing {
@@ -46,10 +47,11 @@ class PlainDecoder {
       const std::string layer = "layers." + std::to_string(l) + ".";
       const Tensor h = norm(x, layer + "mixer_norm", c.norm_eps);
       if (c.wiring == recipe::Wiring::kParallel) {
-        x = x + mixed(h, layer + "mixer.", l) + (c.experts > 0 ? experts(h, layer) : dense(h, layer + "channel."));
+        x = x + mixed(h, layer, l) + (c.experts > 0 ? experts(h, layer) : dense(h, layer + "channel."));
         continue;
       }
-      x = alpha * (post ? h : x) + beta * mixed(h, layer + "mixer.", l);
+      x = alpha * (post ? h : x) + beta * mixed(h, layer, l);
+      if (c.channel == recipe::Channel::kNone) continue;
       const Tensor g = norm(x, layer + "channel_norm", c.norm_eps);
       x = alpha * (post ? g : x) + beta * (c.experts > 0 ? experts(g, layer) : dense(g, layer + "channel."));
     }
@@ -72,6 +74,7 @@ class PlainDecoder {
   }
   static Tensor rms(const Tensor& x, double eps) { return x / (x.square().mean(1, true) + eps).sqrt(); }
   Tensor norm(const Tensor& x, const std::string& name, double eps) const {
+    if (c.norm == recipe::Norm::kSimpleRms) return rms(x, eps);
     const Tensor scaled = (c.norm == recipe::Norm::kRms ? rms(x, eps) : rms(x - x.mean(1, true), eps)) * weight(name);
     return weights_.contains(name + ".bias") ? scaled + weights_.at(name + ".bias") : scaled;
   }
@@ -162,7 +165,8 @@ class PlainDecoder {
     return linear(rms(o, c.hgrn2.norm_eps) * weight(name + "norm"), name + "output");
   }
 
-  Tensor mixed(const Tensor& h, const std::string& name, int64_t l) const {
+  Tensor mixed(const Tensor& h, const std::string& layer, int64_t l) const {
+    const std::string name = layer + "mixer.";
     switch (c.mixer(l)) {
       case recipe::Mixer::kSoftmax:
         return softmax(h, name);
@@ -170,12 +174,16 @@ class PlainDecoder {
         return lightning(h, name, l);
       case recipe::Mixer::kHgrn2:
         return hgrn2(h, name, l);
+      default:
+        return PlainLineage(
+                   c, [this](const std::string& which) { return weights_.at(which); }, layout_)
+            .mixed(h, layer, l);
     }
-    return {};
   }
 
   Tensor dense(const Tensor& g, const std::string& name) const {
     const Tensor up = linear(g, name + "up");
+    if (c.channel == recipe::Channel::kGlu) return linear(linear(g, name + "gate") * up, name + "down");
     if (c.channel == recipe::Channel::kSwiglu) return linear(at::silu(linear(g, name + "gate")) * up, name + "down");
     return linear(0.5 * up * (1 + at::tanh(std::sqrt(2 / M_PI) * (up + 0.044715 * up.pow(3)))), name + "down");
   }

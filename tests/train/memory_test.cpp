@@ -181,6 +181,37 @@ INSTANTIATE_TEST_SUITE_P(Families, MemoryRecomputed,
                                             ::testing::Values("selective", "full")),
                          [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param); });
 
+// The linear lineage: one size, as it is and recomputed.
+class MemoryOfLineage : public MemoryOfRuns, public ::testing::WithParamInterface<std::tuple<std::string, std::string>> {};
+
+TEST_P(MemoryOfLineage, IsWhatIsCounted) {
+  const auto& [mixer, recompute] = GetParam();
+  Words words{"model.preset=linear-bench",
+              "model.mixers=" + mixer,
+              "model.experts=0",
+              "model.layers=4",
+              "model.hidden=128",
+              "model.heads=2",
+              "model.kv_heads=2",
+              "model.head_dim=64",
+              "model.intermediate=128",
+              "model.vocabulary=600",
+              "train.recompute=" + recompute,
+              "train.batch=4",
+              "train.micro_batch=2",
+              "train.sequence=1024"};
+  if (mixer == "tnl") words = words + Words{"model.norm=simple_rms", "model.channel=glu"};
+  if (mixer == "mamba2") words = words + Words{"model.channel=none", "model.mamba2.state=32"};
+  for (const char* dtype : {"bf16", "fp32"})
+    expect_as_planned(fmt::format("{}, {}, {}", mixer, recompute, dtype), words + Words{fmt::format("train.dtype={}", dtype)});
+}
+
+INSTANTIATE_TEST_SUITE_P(Mixers, MemoryOfLineage,
+                         ::testing::Combine(::testing::Values("tnl", "retnet", "gla", "cosformer", "cosformer2", "lightnet", "metala",
+                                                              "mamba2", "hgrn"),
+                                            ::testing::Values("none", "selective", "full")),
+                         [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param); });
+
 // Sums that wait: two of four micro-batches, and of six, where the first four wait too.
 TEST_F(MemoryOfRuns, SumsOfElasticRunsAreWhatIsCounted) {
   for (const auto& [family, dtype, batch] : {std::tuple{"first_run", "bf16", 4}, {"gpt2", "fp32", 6}}) {

@@ -55,6 +55,32 @@ recipe::ModelConfig dense_linear() {
   return config;
 }
 
+// TransNormerLLM first, whose first layer turns by learned positions; then what else has a fixed decay, or none.
+recipe::ModelConfig fixed_decays() {
+  recipe::ModelConfig config;
+  config.mixers = {Mixer::kTnl, Mixer::kRetnet, Mixer::kCosformer2, Mixer::kCosformer};
+  config.norm = recipe::Norm::kSimpleRms;
+  config.channel = recipe::Channel::kGlu;
+  config.retnet.norm_weight = true;
+  config.tie_embeddings = true;
+  return config;
+}
+
+recipe::ModelConfig data_dependent_decays() {
+  recipe::ModelConfig config;
+  config.mixers = {Mixer::kGla, Mixer::kLightnet, Mixer::kMetala, Mixer::kHgrn};
+  config.lightnet.positions = true;
+  return config;
+}
+
+recipe::ModelConfig mamba2() {
+  recipe::ModelConfig config;
+  config.mixers = {Mixer::kMamba2};
+  config.channel = recipe::Channel::kNone;
+  config.tie_embeddings = true;
+  return config;
+}
+
 // The usual layouts; `every`: each of them, or one of so many.
 void expect_equal(const recipe::ModelConfig& config, bool experts, const std::string& optimizer = "adamw", size_t every = 1) {
   std::vector<ProofLayout> layouts;
@@ -109,6 +135,9 @@ TEST(Prove, PipelinesOfEveryKind) {
 
 TEST(Prove, AHybridWithExpertsAndSharedBounds) { expect_equal(hybrid(), true); }
 TEST(Prove, BiasesLearnedPositionsAndLayerNorms) { expect_equal(gpt2(), false, "adamw", 2); }
+TEST(Prove, FixedDecays) { expect_equal(fixed_decays(), false, "adamw", 2); }
+TEST(Prove, DataDependentDecays) { expect_equal(data_dependent_decays(), false, "adamw", 2); }
+TEST(Prove, Mamba2WithoutChannelMixers) { expect_equal(mamba2(), false, "adamw", 2); }
 TEST(Prove, LightningAlone) { expect_equal(dense_linear(), false, "adamw", 2); }
 TEST(Prove, AnOptimizerOfWholeMatrices) { expect_equal(hybrid(), true, "came", 3); }
 

@@ -6,14 +6,15 @@ namespace longhaul::recipe {
 
 namespace {
 
-bool dense_biases(const ModelConfig& model) { return model.channel != Channel::kSwiglu; }
+bool has_gate(const ModelConfig& model) { return model.channel != Channel::kGelu; }
+bool dense_biases(const ModelConfig& model) { return !has_gate(model); }
 
 std::vector<MixerTensor> dense_tensors(const ModelConfig& model) {
   using enum MixerTensor::Cut;
   const MixerTensor up{.name = "channel.up", .role = Role::kChannelUp, .out = model.intermediate, .in = model.hidden, .cut = kRows};
   const MixerTensor down{
       .name = "channel.down", .role = Role::kChannelDown, .out = model.hidden, .in = model.intermediate, .cut = kColumns};
-  if (model.channel != Channel::kSwiglu) return {up, down};
+  if (!has_gate(model)) return {up, down};
   MixerTensor gate = up;
   gate.name = "channel.gate";
   gate.role = Role::kChannelGate;
@@ -21,10 +22,10 @@ std::vector<MixerTensor> dense_tensors(const ModelConfig& model) {
 }
 
 BlockMemory dense_memory(const ModelConfig& model, const BlockSizes& size) {
-  const double a = size.channels(model.intermediate), z = model.channel == Channel::kSwiglu ? 2 * a : a;
+  const double a = size.channels(model.intermediate), z = has_gate(model) ? 2 * a : a;
   // Where the residual and the branch have one factor, one tensor is the gradient of both.
   const bool two = model.wiring == Wiring::kPostNorm && model.residual_alpha() != model.beta;
-  const double backward = (two ? 3 : 2) * size.hidden + z;
+  const double backward = (two ? 3 : 2) * size.hidden + (model.channel == Channel::kGlu ? 2 : 1) * z;  // glu: of the halves, then of both
   return {.kept = z + a,
           .backward = backward,
           .cheap = a,

@@ -1,0 +1,92 @@
+#include "recipe/mixers/cosformer.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "recipe/mixers/recurrent.h"
+#include "recipe/option.h"
+
+namespace longhaul::recipe {
+
+namespace {
+
+void declare_cosformer(OptionSet& set, ModelConfig& model) {
+  set.add(
+         "model.cosformer.longest", model.cosformer.longest,
+         "M of cosFormer layers, whose weights are cos(π/2 · distance / M): no sequence may be longer. The paper takes each sequence's own length, "
+         "with which a model could not go on from what it has read.")
+      .unit("tokens")
+      .at_least(1)
+      .at_most(1LL << 40);
+}
+
+void declare_cosformer2(OptionSet& set, ModelConfig& model) {
+  Cosformer2Options& options = model.cosformer2;
+  set.add("model.cosformer2.base", options.base, "Base of the frequencies of cosFormer2 layers.").above(1).at_most(1e15);
+  set.add("model.cosformer2.gate_rank", options.gate_rank, "Rank of the output gate of cosFormer2 layers; 0: model.head_dim.")
+      .unit("channels")
+      .at_least(0)
+      .at_most(1 << 18);
+  set.add("model.cosformer2.norm_eps", options.norm_eps,
+          "Added to the mean square inside the normalisation over all heads of a cosFormer2 layer.")
+      .above(0)
+      .at_most(1);
+}
+
+OperatorSizes cosformer_operators(const ModelConfig& model) { return operators_of(cosformer_plan(model)); }
+std::vector<MixerTensor> cosformer_tensors(const ModelConfig& model) { return tensors_of(cosformer_plan(model), model.hidden); }
+std::vector<MixerStateTensor> cosformer_state(const ModelConfig& model) { return state_of(cosformer_plan(model), model.hidden); }
+BlockMemory cosformer_memory(const ModelConfig& model, const BlockSizes& size) {
+  return memory_of(cosformer_plan(model), model.hidden, size);
+}
+
+OperatorSizes cosformer2_operators(const ModelConfig& model) { return operators_of(cosformer2_plan(model)); }
+std::vector<MixerTensor> cosformer2_tensors(const ModelConfig& model) { return tensors_of(cosformer2_plan(model), model.hidden); }
+std::vector<MixerStateTensor> cosformer2_state(const ModelConfig& model) { return state_of(cosformer2_plan(model), model.hidden); }
+BlockMemory cosformer2_memory(const ModelConfig& model, const BlockSizes& size) {
+  return memory_of(cosformer2_plan(model), model.hidden, size);
+}
+
+}  // namespace
+
+RecurrentPlan cosformer_plan(const ModelConfig& model) {
+  using Map = RecurrentPlan::Map;
+  RecurrentPlan plan{.heads = model.heads, .key = model.head_dim, .value = model.head_dim, .query_map = Map::kRelu, .key_map = Map::kRelu};
+  plan.turn = RecurrentPlan::Turn::kCosine;
+  plan.frequencies.assign(static_cast<size_t>(model.heads * model.head_dim),
+                          std::numbers::pi / 2 / static_cast<double>(model.cosformer.longest));
+  plan.first_position = 1;
+  plan.denominator = true;
+  return plan;
+}
+
+RecurrentPlan cosformer2_plan(const ModelConfig& model) {
+  using Map = RecurrentPlan::Map;
+  const Cosformer2Options& options = model.cosformer2;
+  const int64_t channels = model.heads * model.head_dim;
+  RecurrentPlan plan{.heads = model.heads, .key = model.head_dim, .value = model.head_dim, .query_map = Map::kSilu, .key_map = Map::kSilu};
+  plan.turn = RecurrentPlan::Turn::kCosine;
+  plan.frequencies = frequencies_of(channels, channels, options.base);
+  plan.norm = RecurrentPlan::Norm::kAll;
+  plan.norm_eps = options.norm_eps;
+  plan.gated = true;
+  plan.gate_map = Map::kSigmoid;
+  plan.gate_rank = options.gate_rank > 0 ? options.gate_rank : model.head_dim;
+  return plan;
+}
+
+constinit const SequenceMixerEntry kCosformerMixer{.name = "cosformer",
+                                                   .declare = declare_cosformer,
+                                                   .operators = cosformer_operators,
+                                                   .tensors = cosformer_tensors,
+                                                   .state = cosformer_state,
+                                                   .memory = cosformer_memory};
+
+constinit const SequenceMixerEntry kCosformer2Mixer{.name = "cosformer2",
+                                                    .declare = declare_cosformer2,
+                                                    .operators = cosformer2_operators,
+                                                    .tensors = cosformer2_tensors,
+                                                    .state = cosformer2_state,
+                                                    .memory = cosformer2_memory};
+
+}  // namespace longhaul::recipe

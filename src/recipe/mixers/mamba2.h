@@ -1,0 +1,20 @@
+// Mamba-2's mixer, a structured state space with one decay a token and head (SSD, arXiv 2405.21060): its module, and the equations, are in
+// model/mamba2.h.
+#pragma once
+
+#include <cstdint>
+
+namespace longhaul::recipe {
+
+struct SequenceMixerEntry;
+extern const SequenceMixerEntry kMamba2Mixer;
+
+struct Mamba2Options {
+  int64_t state = 128;  // channels of B and C, the keys and queries, which all heads of a group share
+  int64_t groups = 1;
+  int64_t convolution = 4;  // taps
+  double norm_eps = 1e-5;
+  bool operator==(const Mamba2Options&) const = default;
+};
+
+}  // namespace longhaul::recipe

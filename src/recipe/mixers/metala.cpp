@@ -1,0 +1,58 @@
+#include "recipe/mixers/metala.h"
+
+#include <algorithm>
+
+#include "recipe/mixers/recurrent.h"
+#include "recipe/option.h"
+
+namespace longhaul::recipe {
+
+namespace {
+
+void declare_metala(OptionSet& set, ModelConfig& model) {
+  MetalaOptions& options = model.metala;
+  set.add("model.metala.key_dim", options.key_dim, "Key channels of each MetaLA head; 0: half of model.head_dim.")
+      .unit("channels")
+      .at_least(0)
+      .at_most(1 << 14);
+  set.add("model.metala.convolution", options.convolution, "Taps of the short convolution before a MetaLA layer; 0: none.")
+      .unit("tokens")
+      .at_least(0)
+      .at_most(16);
+  set.add("model.metala.temperature", options.temperature, "τ in the decay logσ(x)/τ of MetaLA layers: higher forgets less.")
+      .above(0)
+      .at_most(1e6);
+  set.add("model.metala.norm_eps", options.norm_eps, "Added to the variance inside the norm of each MetaLA head.").above(0).at_most(1);
+}
+
+OperatorSizes metala_operators(const ModelConfig& model) { return operators_of(metala_plan(model)); }
+std::vector<MixerTensor> metala_tensors(const ModelConfig& model) { return tensors_of(metala_plan(model), model.hidden); }
+std::vector<MixerStateTensor> metala_state(const ModelConfig& model) { return state_of(metala_plan(model), model.hidden); }
+BlockMemory metala_memory(const ModelConfig& model, const BlockSizes& size) { return memory_of(metala_plan(model), model.hidden, size); }
+
+}  // namespace
+
+RecurrentPlan metala_plan(const ModelConfig& model) {
+  const MetalaOptions& options = model.metala;
+  const int64_t key = options.key_dim > 0 ? options.key_dim : std::max<int64_t>(1, model.head_dim / 2);
+  RecurrentPlan plan{.heads = model.heads, .key = key, .value = model.head_dim};
+  plan.convolution = options.convolution;
+  plan.decay = RecurrentPlan::Decay::kGate;
+  plan.divisor = options.temperature;
+  plan.tied_keys = true;
+  plan.self_term = true;
+  plan.norm = RecurrentPlan::Norm::kHeadsCentred;
+  plan.norm_eps = options.norm_eps;
+  plan.gated = true;
+  plan.gate_map = RecurrentPlan::Map::kSilu;
+  return plan;
+}
+
+constinit const SequenceMixerEntry kMetalaMixer{.name = "metala",
+                                                .declare = declare_metala,
+                                                .operators = metala_operators,
+                                                .tensors = metala_tensors,
+                                                .state = metala_state,
+                                                .memory = metala_memory};
+
+}  // namespace longhaul::recipe

@@ -1,0 +1,119 @@
+#include "recipe/mixers/recurrent.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace longhaul::recipe {
+
+namespace {
+
+using Map = RecurrentPlan::Map;
+using Turn = RecurrentPlan::Turn;
+using Decay = RecurrentPlan::Decay;
+
+MixerTensor low_rows(std::string name, Role role, int64_t rank, int64_t in) {
+  return {.name = std::move(name), .role = role, .out = rank, .in = in};
+}
+
+bool direct_gate(const RecurrentPlan& plan) { return plan.gated && plan.gate_rank == 0; }
+bool direct_forget(const RecurrentPlan& plan) { return plan.decay == Decay::kGate && plan.decay_rank == 0; }
+
+// Channels of the fused product.
+int64_t product_channels(const RecurrentPlan& plan) {
+  const int64_t keys = 1 + (plan.makes_keys() ? 1 : 0) + (direct_forget(plan) ? 1 : 0);
+  return plan.heads * (keys * plan.key + (direct_gate(plan) ? 2 : 1) * plan.value);
+}
+
+}  // namespace
+
+std::vector<double> frequencies_of(int64_t count, int64_t channels, double base) {
+  std::vector<double> frequencies;
+  for (int64_t m = 0; m < count; ++m) frequencies.push_back(std::pow(base, -2.0 * static_cast<double>(m) / static_cast<double>(channels)));
+  return frequencies;
+}
+
+OperatorSizes operators_of(const RecurrentPlan& plan) {
+  const bool by_channel = plan.decay == Decay::kGate || plan.decay == Decay::kCumulative;
+  return {.recurrence = {.heads = plan.heads, .key = plan.state_keys(), .value = plan.state_values(), .gated = by_channel},
+          .angles = plan.turn == Turn::kNone || plan.learned_turn ? 0 : static_cast<int64_t>(plan.frequencies.size())};
+}
+
+std::vector<MixerTensor> tensors_of(const RecurrentPlan& plan, int64_t hidden) {
+  const int64_t heads = plan.heads;
+  std::vector<MixerTensor> all;
+  if (plan.convolution > 0) all.push_back({.name = "mixer.convolution", .role = Role::kConvolution, .out = hidden, .in = plan.convolution});
+  all.push_back(head_rows("mixer.query", Role::kQuery, heads, plan.key, hidden));
+  if (plan.makes_keys()) all.push_back(below(head_rows("mixer.key", Role::kKey, heads, plan.key, hidden)));
+  if (direct_forget(plan)) all.push_back(below(head_rows("mixer.forget", Role::kForget, heads, plan.key, hidden)));
+  all.push_back(below(head_rows("mixer.value", Role::kValue, heads, plan.value, hidden)));
+  if (direct_gate(plan)) all.push_back(below(head_rows("mixer.gate", Role::kGate, heads, plan.value, hidden)));
+  if (plan.decay == Decay::kGate && plan.decay_rank > 0) {
+    all.push_back(low_rows("mixer.forget_down", Role::kForget, plan.decay_rank, hidden));
+    MixerTensor up = head_rows("mixer.forget_up", Role::kForget, heads, plan.key, plan.decay_rank);
+    up.own_bias = true;
+    all.push_back(up);
+  }
+  if (plan.gated && plan.gate_rank > 0) {
+    all.push_back(low_rows("mixer.gate_down", Role::kGate, plan.gate_rank, hidden));
+    all.push_back(head_rows("mixer.gate_up", Role::kGate, heads, plan.value, plan.gate_rank));
+  }
+  if (plan.self_term) {
+    MixerTensor self = head_vector("mixer.self", Role::kCoefficient, heads, plan.key);
+    self.fill = Fill::kZeros;
+    all.push_back(self);
+  }
+  if (plan.norm != RecurrentPlan::Norm::kNone && plan.norm_weight) {
+    const bool by_head = plan.norm != RecurrentPlan::Norm::kAll;
+    all.push_back(by_head ? MixerTensor{.name = "mixer.norm", .role = Role::kNorm, .out = plan.value}
+                          : head_vector("mixer.norm", Role::kNorm, heads, plan.value));
+  }
+  all.push_back(head_columns("mixer.output", Role::kOutput, hidden, heads, plan.value));
+  return all;
+}
+
+std::vector<MixerStateTensor> state_of(const RecurrentPlan& plan, int64_t hidden) {
+  std::vector<MixerStateTensor> all = state_of(operators_of(plan).recurrence);
+  if (plan.decay == Decay::kCumulative) {
+    all.push_back({.name = "log_sums", .shape = {plan.heads, plan.key}, .wide = true});
+    all.push_back(
+        {.name = "begun", .shape = {plan.heads, plan.key}, .wide = true});  // 1 where log_sums is one: a cleared sequence has none
+  }
+  if (plan.convolution > 1) all.push_back({.name = "inputs", .shape = {plan.convolution - 1, hidden}, .cut = -1});
+  return all;
+}
+
+// The order of the forward pass: [convolution], products, [low ranks], features, [cumulative softmax], recurrence, norm, gate, output.
+BlockMemory memory_of(const RecurrentPlan& plan, int64_t hidden, const BlockSizes& size) {
+  const auto heads = static_cast<double>(plan.heads);
+  const double keys = size.channels(plan.heads * plan.key), values = size.channels(plan.heads * plan.value);
+  const double turned = plan.turn == Turn::kCosine ? 2 * keys : keys, product = size.channels(product_channels(plan));
+  const double wide = size.wide / size.element, statistics = size.tokens * size.wide;
+  const bool turns = plan.turn != Turn::kNone, cumulative = plan.decay == Decay::kCumulative, all = plan.norm == RecurrentPlan::Norm::kAll;
+  const bool new_q = turns || plan.query_map != Map::kNone, new_k = plan.makes_keys() && (turns || plan.key_map != Map::kNone);
+  double features = (new_q ? turned : 0) + (new_k ? turned : 0) + (plan.value_map != Map::kNone ? values : 0);
+  if (plan.denominator) features += size.channels(plan.heads * plan.state_values());
+  const double decays = cumulative ? keys + (1 + (turns ? 2 : 0)) * wide * keys : 0;
+  const double low =
+      (plan.decay_rank > 0 ? keys + size.channels(plan.decay_rank) : 0) + (plan.gate_rank > 0 ? values + size.channels(plan.gate_rank) : 0);
+  const bool apart = plan.gated && !(all && plan.gate_map == Map::kSigmoid);  // the gate is a product of its own
+  const double normed = (plan.norm != RecurrentPlan::Norm::kNone ? values : 0) + (apart ? values : 0);
+  const double learned = plan.learned_turn ? (2 * wide + 8 / size.element) * keys : 0;
+  const double self = plan.self_term ? (3 * wide + 1) * keys + 3 * values : 0;
+  const double convolved = plan.convolution > 0 ? size.channels(hidden) : 0;
+  const double ends = size.documents * heads * static_cast<double>(plan.state_keys() * plan.state_values()) * size.wide;
+  const double of_norm = plan.norm == RecurrentPlan::Norm::kNone ? 0 : all ? statistics : statistics * heads;
+
+  const double norm_phase =
+      (apart ? 3 : 2) * values + (plan.gated ? values : 0) + (plan.norm_weight ? size.norm_sums(plan.heads * plan.value) : 0);
+  const double gradients =
+      (plan.makes_keys() ? 2 : 1) * turned + values + (plan.decay == Decay::kGate ? keys : 0) + (cumulative ? wide * turned : 0);
+  const double recurrence_phase = values + gradients + ends + (plan.gated ? values : 0);
+  const double product_phase = 2 * product + (plan.gate_rank > 0 ? values : 0);
+  return {.kept = product + low + features + decays + values + normed + learned + self + convolved + of_norm + size.states,
+          .backward = size.hidden + std::max({norm_phase, recurrence_phase, product_phase}),
+          .cheap = features + normed + convolved,
+          .again = size.hidden + std::max({norm_phase + normed, recurrence_phase + features, product_phase + features}) + convolved,
+          .evaluation = product + low + features + decays + 2 * values + ends + 3 * size.hidden};
+}
+
+}  // namespace longhaul::recipe

@@ -1,0 +1,103 @@
+// Published sizes of the linear lineage: every preset's number of parameters, against the formula of its paper and what is printed there.
+#include <gtest/gtest.h>
+
+#include "layout/parameters.h"
+#include "recipe/presets.h"
+
+namespace longhaul::layout {
+namespace {
+
+int64_t count_of(const std::string& preset) { return parameter_count(recipe::preset_model(preset)); }
+
+// Without embedding, head and the norms outside the mixers.
+int64_t count_inside(const std::string& preset) {
+  int64_t count = 0;
+  for (const ParameterSpec& spec : parameters(recipe::preset_model(preset))) {
+    const bool norm = spec.tensor.role == Role::kNorm && spec.tensor.name.find(".mixer.") == std::string::npos;
+    if (spec.tensor.role != Role::kEmbedding && spec.tensor.role != Role::kHead && !norm) count += spec.elements();
+  }
+  return count;
+}
+
+struct PublishedSize {
+  const char* name;
+  int64_t layers, hidden, heads, width;
+  double published;
+};
+
+// arXiv 2307.14995: L(5d² + 3dg) + 50272 d, and d learned angles. Its totals count L·d/2 (2L·d for 385M) more.
+TEST(LineagePresets, TransNormerLlm) {
+  for (const PublishedSize& size : {PublishedSize{"tnl-385m", 24, 1024, 8, 2816, 384'974'848},
+                                    {"tnl-1b", 16, 2048, 16, 5632, 992'165'888},
+                                    {"tnl-3b", 32, 2560, 20, 6912, 2'876'006'400},
+                                    {"tnl-7b", 30, 4096, 32, 11008, 6'780'547'072},
+                                    {"tnl-13b", 36, 5120, 40, 13824, 12'620'195'840},
+                                    {"tnl-65b", 72, 8192, 64, 22016, 63'528'009'728},
+                                    {"tnl-175b", 88, 12288, 96, 32768, 173e9}}) {
+    const auto [name, layers, d, heads, g, published] = size;
+    EXPECT_EQ(count_of(name), layers * (5 * d * d + 3 * d * g) + 50272 * d + d) << name;
+    if (published < 1e11) {
+      const int64_t more = layers * d * (d == 1024 ? 4 : 1) / 2;
+      EXPECT_EQ(count_of(name) - d + more, static_cast<int64_t>(published)) << name;
+    }
+    EXPECT_NEAR(static_cast<double>(count_of(name)), published, 3e-3 * published) << name;
+  }
+  EXPECT_NEAR(static_cast<double>(count_of("tnl-15b")), 14.83e9, 5e6);
+}
+
+// arXiv 2406.16690, table 2: millions without embeddings; 12 l d² + 2 l d²/h of linear layers, where g = 8d/3.
+TEST(LineagePresets, ScalingStudy) {
+  for (const auto& [size, tnl, hgrn2, cosformer2] : {std::tuple{"70m", 21.2, 20.5, 21.3},
+                                                     {"160m", 87.3, 84.9, 87.5},
+                                                     {"410m", 327.7, 334.0, 328.0},
+                                                     {"1b", 918.6, 906.0, 919.1},
+                                                     {"3b", 2798.4, 2775.5, 2799.0},
+                                                     {"7b", 6509.6, 6476.1, 6511.0}}) {
+    const std::string name = size;
+    const std::string of_tnl = (name.ends_with("m") ? "tnl-" : "tnl-study-") + name;
+    const recipe::ModelConfig config = recipe::preset_model(of_tnl);
+    const int64_t l = config.layers, d = config.hidden, g = config.intermediate, t = config.head_dim;
+    const int64_t linear = l * (4 * d * d + 2 * d * t + 3 * d * g);
+    EXPECT_EQ(count_inside(of_tnl), linear + d) << "and the first layer's angles";
+    EXPECT_NEAR(static_cast<double>(linear) / 1e6, tnl, 0.051) << of_tnl;
+    EXPECT_NEAR(static_cast<double>(count_inside("hgrn2-" + name)) / 1e6, hgrn2, 0.2) << "with a norm over all heads";
+    EXPECT_EQ(count_inside("cosformer2-" + name), linear) << "without TPE";
+    EXPECT_NEAR(static_cast<double>(linear + d * t) / 1e6, cosformer2, 0.051) << "with the paper's TPE, d²/h";
+  }
+}
+
+// As released: state-spaces/mamba2-130m, and the same formula.
+TEST(LineagePresets, Mamba2) {
+  EXPECT_EQ(count_of("mamba2-130m"), 128'989'632);
+  for (const auto& [name, d, layers] : {std::tuple{"mamba2-130m", 768, 24},
+                                        {"mamba2-370m", 1024, 48},
+                                        {"mamba2-780m", 1536, 48},
+                                        {"mamba2-1.3b", 2048, 48},
+                                        {"mamba2-2.7b", 2560, 64}}) {
+    const int64_t inner = 2 * d, heads = inner / 64, n = 128;
+    const int64_t layer = d * (2 * inner + 2 * n + heads) + (inner + 2 * n) * 5 + 3 * heads + inner + inner * d + d;
+    EXPECT_EQ(count_of(name), layers * layer + 50288LL * d + d) << name;
+  }
+}
+
+// Formulas of the papers' layers: GLA 4d² + low-rank gate (+ norm of a head), RetNet 8d² + 4d², LightNet and MetaLA of linear-attention.md §8, §9.
+TEST(LineagePresets, GatedFamilies) {
+  for (const auto& [name, d, g] : {std::tuple{"gla-340m", 1024LL, 2816LL}, {"gla-1.3b", 2048LL, 5632LL}}) {
+    const int64_t layer = d * (d + 3 * d + d) - d * d + 16 * d + 16 * d / 2 + d / 2 + d / 4 + 3 * d * g + 2 * d;
+    EXPECT_EQ(count_of(name), 24 * layer + 2 * 32000 * d + d) << name;
+  }
+  for (const auto& [name, d, layers] :
+       {std::tuple{"retnet-1.3b", 2048LL, 24LL}, {"retnet-2.7b", 2560LL, 32LL}, {"retnet-6.7b", 4096LL, 32LL}}) {
+    EXPECT_EQ(count_of(name), layers * (8 * d * d + 4 * d * d + 2 * d) + 50257 * d + d) << name;
+    const double billions = std::stod(std::string(name).substr(7));
+    EXPECT_NEAR(static_cast<double>(count_of(name)) / 1e9, billions, 0.05 * billions) << name;
+  }
+  const int64_t d = 2048, light = 4 * d * d + 2 * d * 128 + d + 3 * d * 5632 + 2 * d;
+  EXPECT_EQ(count_of("lightnet-1.3b"), 24 * light + 2 * 32000 * d + d);
+  const int64_t m = 1024, meta = 4 * m + m / 2 * m * 2 + 3 * m * m + m / 2 + 3 * m * 2816 + 2 * m;
+  EXPECT_EQ(count_of("metala-380m"), 24 * meta + 2 * 50272 * m + m);
+  EXPECT_EQ(count_of("hgrn2-340m"), 24 * (4LL * 1024 * 1024 + 1024 + 3 * 1024 * 2816 + 2048 + 1024) + 2 * 32000 * 1024 + 1024);
+}
+
+}  // namespace
+}  // namespace longhaul::layout
