@@ -4,6 +4,7 @@
 
 #include "kernels/features/op.h"
 #include "kernels/scan/op.h"
+#include "tensor/to_tensor.h"
 
 namespace longhaul::model {
 namespace {
@@ -33,8 +34,7 @@ Hgrn::Hgrn(const recipe::ModelConfig& config, int64_t layer, ParameterSet& param
       heads_(products_.rows(1) / head_dim_) {}
 
 Hgrn::Turns Hgrn::turns(Context& context, const layout::SequenceView& view, const Tensor& like) const {
-  const auto positions = view.positions_of_axis(0);
-  const Tensor t = at::tensor(at::ArrayRef<int64_t>(positions.data(), positions.size())).to(like.device(), at::kDouble);
+  const Tensor t = to_tensor(view.positions_of_axis(0), like.device()).to(at::kDouble);
   const Tensor angles = at::outer(t, frequencies_->use().to(at::kDouble));
   return {angles.cos().to(context.precision.reduce), angles.sin().to(context.precision.reduce)};
 }

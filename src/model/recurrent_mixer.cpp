@@ -10,6 +10,7 @@
 #include "kernels/norm/op.h"
 #include "kernels/scan/op.h"
 #include "kernels/short_convolution/op.h"
+#include "tensor/to_tensor.h"
 
 namespace longhaul::model {
 namespace {
@@ -131,14 +132,15 @@ kernels::TurnTable RecurrentMixer::turns(Context& context, const layout::Sequenc
   if (plan_.turn == Plan::Turn::kNone) return {};
   const auto positions = view.positions_of_axis(0);
   const ScalarType wide = context.precision.reduce;
-  if (frequencies_ != nullptr && at::GradMode::is_enabled() && frequencies_->trainable()) {
-    const Tensor t = at::tensor(at::ArrayRef<int64_t>(positions.data(), positions.size())).to(like.device(), at::kDouble);
-    const Tensor angles = at::outer(t.add(plan_.first_position), frequencies_->use().to(at::kDouble));
+  const bool trains = at::GradMode::is_enabled() && frequencies_ != nullptr && frequencies_->trainable();
+  if (frequencies_ != nullptr && (trains || !like.is_cpu())) {  // on a GPU nobody waits to read them
+    const Tensor t = to_tensor(positions, like.device()).to(at::kDouble).add(plan_.first_position);
+    const Tensor angles = at::outer(t, frequencies_->use().to(at::kDouble));
     return {angles.cos().to(wide), angles.sin().to(wide)};
   }
   std::vector<double> own = plan_.frequencies;
   if (frequencies_ != nullptr) {
-    const Tensor values = frequencies_->value.to(at::kCPU, at::kDouble).contiguous();
+    const Tensor values = frequencies_->value.detach().to(at::kDouble).contiguous();
     own.assign(values.const_data_ptr<double>(), values.const_data_ptr<double>() + values.numel());
   } else if (plan_.turn == Plan::Turn::kCosine) {  // a frequency a channel of all heads
     own.assign(plan_.frequencies.begin() + first_head_ * plan_.key, plan_.frequencies.begin() + (first_head_ + heads_) * plan_.key);

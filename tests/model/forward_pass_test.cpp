@@ -56,6 +56,9 @@ std::vector<NamedConfig> models() {
     tnl.heads = 6;
     all.push_back({"tnl_slopes_" + std::string(names_of(slopes)[static_cast<size_t>(slopes)]), tnl});
   }
+  recipe::ModelConfig cosformer = small_config();
+  cosformer.mixers = {recipe::Mixer::kCosformer};
+  all.push_back({"cosformer", cosformer});
   recipe::ModelConfig lineage = gated_lineage();  // the other choice of every option
   lineage.mixers = {recipe::Mixer::kLightnet, recipe::Mixer::kMetala, recipe::Mixer::kRetnet, recipe::Mixer::kHgrn, recipe::Mixer::kMamba2};
   lineage.layers = 5;

@@ -86,16 +86,18 @@ BlockMemory mamba2_memory(const ModelConfig& model, const BlockSizes& size) {
   const double expanded = size.channels(2 * model.heads * model.mamba2.state);
   const double step = size.channels(model.heads), wide_steps = size.tokens * static_cast<double>(model.heads) * size.wide;
   const double ends = size.documents * static_cast<double>(model.heads * model.mamba2.state * model.head_dim) * size.wide;
-  const double convolved = inner + shared, wide_inner = size.wide / size.element * inner;
-  // z, x and Δ as they were made, B and C; x, B and C behind the convolution; Δ and the decay; Δ x, o and what is added to it; the gated and the
-  // normed o.
-  const double kept = 2 * inner + step + shared + convolved + 3 * wide_steps + 2 * inner + 2 * inner;
-  return {.kept = kept + inner + size.states + size.tokens * size.wide,
-          .backward = size.hidden + std::max({4 * inner + size.norm_sums(model.heads * model.head_dim), 3 * inner + expanded + ends,
-                                              2 * inner + wide_inner + convolved}),
-          .cheap = convolved + 2 * inner,
-          .again = size.hidden + std::max(6 * inner, 3 * inner + expanded + ends + convolved),
-          .evaluation = kept + ends + 3 * size.hidden};
+  const double convolved = inner + shared, sums = size.norm_sums(model.heads * model.head_dim);
+  // z, x and Δ as they were made, B and C; x, B and C behind the convolution; Δ and the decay, in fp64 for the most part; Δ x, y, the gated and the
+  // normed y.
+  const double kept = 2 * inner + step + shared + convolved + 7 * wide_steps + 4 * inner;
+  return {
+      .kept = kept + size.states + size.tokens * size.wide,
+      // The norm: d y and d of the gated, with the normed y gone. The recurrence, with all that followed gone: d z, d o, d x, and its own; those of
+      // B and C are of each head.
+      .backward = size.hidden + std::max(inner + sums, inner + expanded + ends),
+      .cheap = convolved + 2 * inner,
+      .again = size.hidden + std::max(3 * inner + sums, 3 * inner + expanded + ends + convolved),
+      .evaluation = kept + ends + 3 * size.hidden};
 }
 
 }  // namespace

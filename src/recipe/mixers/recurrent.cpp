@@ -103,16 +103,18 @@ BlockMemory memory_of(const RecurrentPlan& plan, int64_t hidden, const BlockSize
   const double ends = size.documents * heads * static_cast<double>(plan.state_keys() * plan.state_values()) * size.wide;
   const double of_norm = plan.norm == RecurrentPlan::Norm::kNone ? 0 : all ? statistics : statistics * heads;
 
-  const double norm_phase =
-      (apart ? 3 : 2) * values + (plan.gated ? values : 0) + (plan.norm_weight ? size.norm_sums(plan.heads * plan.value) : 0);
+  const double gates = plan.gated ? values : 0;
+  const double sums = plan.norm_weight ? size.norm_sums(plan.heads * plan.value) : 0;
   const double gradients =
       (plan.makes_keys() ? 2 : 1) * turned + values + (plan.decay == Decay::kGate ? keys : 0) + (cumulative ? wide * turned : 0);
-  const double recurrence_phase = values + gradients + ends + (plan.gated ? values : 0);
-  const double product_phase = 2 * product + (plan.gate_rank > 0 ? values : 0);
+  const double joined = 2 * product + (plan.gate_rank > 0 ? values : 0) - values;  // the product's, of its parts and together; o is gone
+  // The gate: d y, d n, d gate, with y gone; the norm: d n, d o, d gate, with n gone too. The recurrence, with o and all these gone: d o, the gate's and
+  // its own. Then the product's.
+  const double norm_phase = std::max(apart ? 2 * values : values, gates + values + sums - (apart ? values : 0));
   return {.kept = product + low + features + decays + values + normed + learned + self + convolved + of_norm + size.states,
-          .backward = size.hidden + std::max({norm_phase, recurrence_phase, product_phase}),
+          .backward = size.hidden + std::max({norm_phase, gates + gradients + ends - normed, joined - normed - features - decays}),
           .cheap = features + normed + convolved,
-          .again = size.hidden + std::max({norm_phase + normed, recurrence_phase + features, product_phase + features}) + convolved,
+          .again = size.hidden + std::max({norm_phase + normed, gates + gradients + ends + features, joined - decays}) + convolved,
           .evaluation = product + low + features + decays + 2 * values + ends + 3 * size.hidden};
 }
 
