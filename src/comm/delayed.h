@@ -1,6 +1,6 @@
 // Delayed: every call takes the time that a slower network would need: Link. For measuring what overlaps with what on one machine; the results are
 // those of the communicator it goes around. A call's bytes are the larger of what the rank sends and receives (Traffic): links work both
-// ways at once. Splitting takes no time.
+// ways at once. Splitting takes no time, nor what a rank alone calls.
 //
 //   const auto link = std::make_shared<comm::Link>(comm::LinkOptions{.latency_s = 1e-3, .bytes_per_second = 1e9});  // one a rank
 //   comm::Delayed slow(comm::borrowed(world), link);
