@@ -105,8 +105,9 @@ void OuterState::restore(const SavedFacts& facts) {
   loop_.restore(facts.at(kFacts));
   if (others) {
     if (ranks_.rank() == 0) {
-      log_info("the checkpoint is of {} workers, and {} go on: a round begins at the weights they had agreed on, what was on its way is dropped",
-               workers_, ranks_.workers());
+      log_info(
+          "the checkpoint is of {} workers, and {} go on: a round begins at the weights they had agreed on, what was on its way is dropped",
+          workers_, ranks_.workers());
     }
     loop_.begin_anew();
   }

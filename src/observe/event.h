@@ -99,14 +99,14 @@ struct StepReport {
 // A round of an outer loop has ended (optim.outer).
 struct OuterRound {
   static constexpr std::string_view kName = "outer_round";
-  int64_t step = 0, round = 0;  // rounds count from 0
-  int64_t steps = 0;            // of the round
-  std::string synchronous;      // why it was, of co2; empty: it was not
-  std::optional<int64_t> applied;                 // the round whose mean weights have taken; none: nothing had arrived
-  double exchange_milliseconds = 0;               // of what was applied, from its start until it was there
-  double waited_milliseconds = 0;                 // of which no step was trained
-  double update_milliseconds = 0;                 // of weights
-  double gap = 1;                                 // staleness: what a late outer gradient was divided by
+  int64_t step = 0, round = 0;       // rounds count from 0
+  int64_t steps = 0;                 // of the round
+  std::string synchronous;           // why it was, of co2; empty: it was not
+  std::optional<int64_t> applied;    // the round whose mean weights have taken; none: nothing had arrived
+  double exchange_milliseconds = 0;  // of what was applied, from its start until it was there
+  double waited_milliseconds = 0;    // of which no step was trained
+  double update_milliseconds = 0;    // of weights
+  double gap = 1;                    // staleness: what a late outer gradient was divided by
   double gradient_norm = 0, momentum_norm = 0, movement = 0, clipped = 0;
   std::optional<double> loss;  // mean over all workers, and over the steps of the round that was applied
   static constexpr auto fields();
@@ -198,8 +198,8 @@ struct End {
   static constexpr auto fields();
 };
 
-using EventBody = std::variant<RunStart, StepReport, OuterRound, OuterEvery, Evaluation, CompressionBaseline, CheckpointSaved, Resume, Alarm, NonFinite, Sample,
-                               MeasuredMemory, End>;
+using EventBody = std::variant<RunStart, StepReport, OuterRound, OuterEvery, Evaluation, CompressionBaseline, CheckpointSaved, Resume,
+                               Alarm, NonFinite, Sample, MeasuredMemory, End>;
 
 struct Common {
   int64_t schema = kEventSchema;

@@ -15,10 +15,10 @@
 namespace longhaul::optim {
 namespace {
 
-constexpr size_t kMeasuredSteps = 4;     // before τ is chosen; the first does not count
-constexpr double kGrowth = 1.1;          // of the anchor's movement from round to round, and how often until the guard acts
+constexpr size_t kMeasuredSteps = 4;  // before τ is chosen; the first does not count
+constexpr double kGrowth = 1.1;       // of the anchor's movement from round to round, and how often until the guard acts
 constexpr int64_t kGrowing = 3;
-constexpr double kFallen = 2;            // of the learning rate, since what is on its way was made
+constexpr double kFallen = 2;             // of the learning rate, since what is on its way was made
 constexpr int kFirstStep = 0, kLoss = 1;  // of OuterWeights::Numbers
 
 std::unique_ptr<comm::Communicator> group_of(parallel::Ranks& ranks) {

@@ -45,13 +45,13 @@ OuterChoice choose_every(bool hidden, double step_s, double exchange_s, double u
 // A round that has ended.
 struct OuterRound {
   int64_t round = 0, steps = 0;
-  std::string synchronous;                          // why it was, of co2; empty: it was not
-  std::optional<int64_t> applied;                   // the round whose Δ the weights have taken; none: nothing had arrived
+  std::string synchronous;                            // why it was, of co2; empty: it was not
+  std::optional<int64_t> applied;                     // the round whose Δ the weights have taken; none: nothing had arrived
   double exchange_s = 0, waited_s = 0, update_s = 0;  // of what was applied; of which nobody computed; weights
-  double gap = 1;                                   // Λ
-  double gradient = 0, momentum = 0, movement = 0;  // norms: of Δ / Λ, of m, of the anchor's step
-  double clipped = 0;                               // share of m's elements
-  double loss = 0;                                  // mean over workers and steps of the round that was applied
+  double gap = 1;                                     // Λ
+  double gradient = 0, momentum = 0, movement = 0;    // norms: of Δ / Λ, of m, of the anchor's step
+  double clipped = 0;                                 // share of m's elements
+  double loss = 0;                                    // mean over workers and steps of the round that was applied
   std::optional<OuterChoice> choice;
 };
 
@@ -64,7 +64,7 @@ class OuterLoop {
   // Behind each step of this worker, skipped ones too. A round that ended with it.
   std::optional<OuterRound> after_step(const LocalStep& step);
   bool between_rounds() const { return done_ == 0; }
-  int64_t every() const { return every_; }  // 0: not yet chosen
+  int64_t every() const { return every_; }       // 0: not yet chosen
   double waited_s() const { return waited_s_; }  // since it was made
   int64_t rounds() const { return round_; }
 
@@ -77,8 +77,8 @@ class OuterLoop {
   Tensor worker_numbers() const { return worker_numbers_; }  // [2] fp64; written by a load
   nlohmann::json facts() const;
   void restore(const nlohmann::json& facts);  // kCheckpoint where they are none
-  void begin_anew();  // at the anchors, whose tensors have been read: the momentum stays, nothing is on its way
-  void forget();      // anchors are the masters, which have been read; nothing else is known
+  void begin_anew();                          // at the anchors, whose tensors have been read: the momentum stays, nothing is on its way
+  void forget();                              // anchors are the masters, which have been read; nothing else is known
 
  private:
   struct Shared {  // all workers'
@@ -106,7 +106,7 @@ class OuterLoop {
   double counted_ = 0;                         // elements of a worker
   int64_t every_ = 0, round_ = 0, done_ = 0;   // done_: steps of this round
   Shared shared_;
-  Tensor worker_numbers_;       // how long this worker's first step of the round was; the sum of its losses in it
+  Tensor worker_numbers_;        // how long this worker's first step of the round was; the sum of its losses in it
   std::vector<double> seconds_;  // of steps, until τ is chosen
   double waited_s_ = 0;
   int64_t started_ns_ = 0;

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "optim/outer_update.h"
 #include "optim/optimizer.h"
+#include "optim/outer_update.h"
 
 namespace longhaul::optim {
 

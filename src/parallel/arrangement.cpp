@@ -47,7 +47,8 @@ int64_t workers_of(const recipe::OuterOptions& outer, const recipe::ParallelOpti
                  .hint = std::move(hint)});
   };
   if (workers < 2) {
-    refuse("an outer loop needs workers that meet, and there is one", fmt::format("at least {} ranks, two workers of {}", 2 * needed, needed),
+    refuse("an outer loop needs workers that meet, and there is one",
+           fmt::format("at least {} ranks, two workers of {}", 2 * needed, needed),
            fmt::format("parallel.ranks={0}, or `longhaul launch -n {0} …`; alone: optim.outer=none", 2 * needed));
   }
   if (world % (workers * needed) != 0) {

@@ -50,11 +50,12 @@ class Ranks {
 
   // Behind the optimizer, or a checkpoint that was read: what it wrote of values, the shares of this rank, comes to all that hold copies.
   void share_values(model::ParameterSet& parameters) const;
-  void settle_values(model::ParameterSet& parameters) const;  // nobody reads this rank's share any more: it may be written
+  void settle_values(model::ParameterSet& parameters) const;     // nobody reads this rank's share any more: it may be written
   Sharding* sharding_of(model::ParameterSet& parameters) const;  // null: copies are whole
 
-  void sum(const Tensor& numbers, const std::string& name) const;  // in place, over a worker's ranks; `name` says of what, as in comm::CallOptions
-  double sum(double number, const std::string& name) const;        // likewise
+  void sum(const Tensor& numbers,
+           const std::string& name) const;  // in place, over a worker's ranks; `name` says of what, as in comm::CallOptions
+  double sum(double number, const std::string& name) const;         // likewise
   double sum_of_run(double number, const std::string& name) const;  // over all ranks
   // In place, over the ranks that differ in these axes only.
   void reduce_over(layout::AxisSet axes, const Tensor& numbers, comm::Reduction how) const;
@@ -76,7 +77,7 @@ class Ranks {
   recipe::ContextOptions context_;
   comm::Communicator* world_ = nullptr;
   std::unique_ptr<comm::Communicator> island_, workers_;  // null: one worker
-  std::unique_ptr<MeshGroups> groups_, values_;  // values_: to gather them; null: copies are whole
+  std::unique_ptr<MeshGroups> groups_, values_;           // values_: to gather them; null: copies are whole
   std::unique_ptr<comm::Communicator> stage_gradients_;
   std::unique_ptr<model::ParallelOps> ops_;
   std::unique_ptr<GradientTree> tree_;

@@ -27,11 +27,13 @@ int64_t outer_state_elements(const OuterOptions& options) {
 }
 
 void declare(OptionSet& set, OuterOptions& outer) {
-  set.add("optim.outer", outer.method,
-          "Workers train by themselves and meet only every optim.outer_every steps, for slow links between them: weights become their mean "
-          "(local_sgd), or follow a momentum of its movements (slowmo; diloco: Nesterov's); co2 does that one round late, while the next round is "
-          "trained, so that nobody waits for the links.");
-  set.add("optim.outer_every", outer.every, "Steps of a round; 0: chosen in the first one from measured times of a step and of an exchange.")
+  set.add(
+      "optim.outer", outer.method,
+      "Workers train by themselves and meet only every optim.outer_every steps, for slow links between them: weights become their mean "
+      "(local_sgd), or follow a momentum of its movements (slowmo; diloco: Nesterov's); co2 does that one round late, while the next round is "
+      "trained, so that nobody waits for the links.");
+  set.add("optim.outer_every", outer.every,
+          "Steps of a round; 0: chosen in the first one from measured times of a step and of an exchange.")
       .unit("steps")
       .at_least(0)
       .at_most(1 << 20);
@@ -41,8 +43,9 @@ void declare(OptionSet& set, OuterOptions& outer) {
   set.add("optim.outer_lr", outer.lr, "Outer learning rate: of the momentum, what weights move by; -1: diloco 0.7, others 1.")
       .at_least(-1)
       .at_most(100);
-  set.add("optim.outer_by_lr", outer.by_lr,
-          "Outer momenta are kept in units of the learning rate of steps (SlowMo's paper): a falling rate shrinks what they have gathered.");
+  set.add(
+      "optim.outer_by_lr", outer.by_lr,
+      "Outer momenta are kept in units of the learning rate of steps (SlowMo's paper): a falling rate shrinks what they have gathered.");
   set.add("optim.outer_clip", outer.clip, "co2: largest size of an element of the outer momentum; 0: none.").at_least(0).at_most(1e6);
   set.add("optim.outer_gap", outer.gap,
           "co2: what a late outer gradient is divided by: how far weights have moved since, in lengths of a round (measured), or "

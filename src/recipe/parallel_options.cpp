@@ -43,8 +43,9 @@ void declare(OptionSet& set, ParallelOptions& parallel) {
       .at_least(0)
       .at_most(65536)
       .may_change();
-  set.add("parallel.workers", parallel.workers,
-          "optim.outer: islands of ranks that share the sizes below and train by themselves between two exchanges; 0: every replica is one.")
+  set.add(
+         "parallel.workers", parallel.workers,
+         "optim.outer: islands of ranks that share the sizes below and train by themselves between two exchanges; 0: every replica is one.")
       .at_least(0)
       .at_most(65536)
       .may_change();

@@ -22,8 +22,8 @@ struct RunFacts {
   const std::filesystem::path& run_folder;
   const data::RunData& data;
   at::Device device;
-  layout::Mesh mesh;     // of one worker
-  int64_t workers = 1;  // of an outer loop
+  layout::Mesh mesh;        // of one worker
+  int64_t workers = 1;      // of an outer loop
   plan::MemoryPlan memory;  // as one process would train
   int64_t free_bytes = 0;   // on the device, before the run
   plan::TokenFlops flops;

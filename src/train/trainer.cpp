@@ -72,8 +72,8 @@ Trainer::Trainer(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks
       together_(ranks.everyone("start")),
       optimizer_state_(optimizer),
       outer_state_(options_.outer != nullptr ? std::make_unique<checkpoint::OuterState>(optimizer, *options_.outer, ranks) : nullptr),
-      state_(with_state_of(
-          task, {outer_state_ ? static_cast<checkpoint::StateProvider*>(outer_state_.get()) : &optimizer_state_, &counters_})),
+      state_(with_state_of(task,
+                           {outer_state_ ? static_cast<checkpoint::StateProvider*>(outer_state_.get()) : &optimizer_state_, &counters_})),
       saver_(
           files,
           [this] {
@@ -252,8 +252,8 @@ void Trainer::report(const StepResult& result, double milliseconds) {
 // Behind a step: what the workers do together where it ends a round.
 void Trainer::meet_workers(double loss, double seconds) {
   if (options_.outer == nullptr) return;
-  const auto round = options_.outer->after_step(
-      {.lr = schedule_.learning_rate(step_), .loss = loss, .seconds = seconds, .left = train().steps - step_});
+  const auto round =
+      options_.outer->after_step({.lr = schedule_.learning_rate(step_), .loss = loss, .seconds = seconds, .left = train().steps - step_});
   if (!round) return;
   observe::OuterRound event{.step = step_,
                             .round = round->round,
@@ -293,10 +293,10 @@ void Trainer::refuse_nonfinite(const BadValue& bad) const {
 void Trainer::one_step() {
   const Stopwatch watch;
   StepResult result = run_step(task_, optimizer_, ranks_, step_ + 1,
-                                     {.lr = schedule_.learning_rate(step_ + 1),
-                                      .clip_norm = options_.recipe.recipe.optim.clip_norm,
-                                      .seed = static_cast<uint64_t>(train().seed),
-                                      .router_bias_rate = options_.recipe.recipe.model.router.bias_rate});
+                               {.lr = schedule_.learning_rate(step_ + 1),
+                                .clip_norm = options_.recipe.recipe.optim.clip_norm,
+                                .seed = static_cast<uint64_t>(train().seed),
+                                .router_bias_rate = options_.recipe.recipe.model.router.bias_rate});
   synchronize(task_.parameters().device());  // the update may only be queued, and its time belongs to this step
   ++step_;
   result.work.tokens *= ranks_.workers();  // all have as many
