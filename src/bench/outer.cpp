@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "base/checksum.h"
 #include "base/clock.h"
@@ -34,12 +35,19 @@ recipe::ModelConfig config_of(const OuterRequest& request) {
   return config;
 }
 
+// A wrapper counts the calls: each has a group of its own.
+std::shared_ptr<comm::Communicator> own_world(comm::Communicator& threads) {
+  layout::GroupKind all{.name = "side", .groups = {std::vector<int64_t>(static_cast<size_t>(threads.size()))}};
+  std::iota(all.groups[0].begin(), all.groups[0].end(), int64_t{0});
+  return std::move(threads.split({all}, {.name = "side"})[0]);
+}
+
 // One of the four on one rank.
 class Side {
  public:
   // every: of CO2's rounds, 0: it is to choose; -1: synchronous steps of all ranks.
   Side(const OuterRequest& request, comm::Communicator& threads, bool slow, int64_t every)
-      : world_(comm::borrowed(threads),
+      : world_(own_world(threads),
                std::make_shared<comm::Link>(comm::LinkOptions{.bytes_per_second = slow ? request.bytes_per_second : 0})),
         ranks_(world_, every < 0 ? parallel::Arrangement{.mesh = {threads.size(), {}}}
                                  : parallel::Arrangement{.mesh = {1, {}}, .workers = threads.size()}),
