@@ -9,64 +9,24 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/progress.h"
-#include "base/random.h"
+#include "bench/random_tokens.h"
 #include "comm/run_ranks.h"
-#include "model/decoder.h"
 #include "optim/optimizer.h"
 #include "recipe/load.h"
 #include "tensor/cpu_allocator.h"
 #include "train/step.h"
-#include "train/text_stage.h"
 
 namespace longhaul::bench {
 namespace {
-
-// This replica's micro-batches of random tokens, which are the step's whatever the replicas; again in every step.
-class ElasticTokens final : public train::Task {
- public:
-  ElasticTokens(const ElasticRequest& request, const recipe::ModelConfig& config, const parallel::Ranks& ranks)
-      : layout_(layout::make_batch(request.micro_batch, request.sequence)),
-        decoder_(config, Precision::named(request.dtype), at::kCPU, model::Use::kTraining, ranks.place()),
-        stage_(decoder_, ranks) {
-    const int64_t own = request.batch / request.micro_batch / ranks.place().mesh.size(layout::Axis::kDp);
-    const int64_t first = own * ranks.place().coordinate(layout::Axis::kDp), tokens = layout_.tokens();
-    const RandomStream random(0, "bench/elastic/tokens");
-    for (int64_t m = first; m < first + own; ++m) {
-      std::vector<int64_t>& ids = ids_.emplace_back(static_cast<size_t>(tokens));
-      for (int64_t t = 0; t < tokens; ++t) {
-        ids[static_cast<size_t>(t)] =
-            static_cast<int64_t>(random.below(static_cast<uint64_t>(m * tokens + t), static_cast<uint64_t>(config.vocabulary)));
-      }
-      labels_.push_back(layout::shifted_labels(layout_, ids));
-    }
-    decoder_.parameters().initialise(0);
-  }
-
-  model::ParameterSet& parameters() override { return decoder_.parameters(); }
-  const Precision& precision() const override { return decoder_.precision(); }
-  train::StepWork prepare(int64_t) override {
-    const auto own = static_cast<int64_t>(ids_.size());
-    return {own, static_cast<double>(own * (layout_.tokens() - layout_.documents())), own * layout_.tokens()};
-  }
-  Tensor forward(model::Context& context, int64_t micro_batch, const Tensor& entering) override {
-    return stage_.forward(context, {layout_, ids_[static_cast<size_t>(micro_batch)], labels_[static_cast<size_t>(micro_batch)]}, entering);
-  }
-
- private:
-  layout::SequenceLayout layout_;
-  model::Decoder decoder_;
-  train::TextStage stage_;
-  std::vector<std::vector<int64_t>> ids_, labels_;
-};
 
 // One of the two on one rank.
 struct Trained {
   Trained(const ElasticRequest& request, const recipe::Recipe& recipe, comm::Communicator& world, bool elastic)
       : ranks(world, {.mesh = {world.size(), {}}, .elastic = elastic}),
-        task(request, recipe.model, ranks),
+        task({request.batch, request.micro_batch, request.sequence, request.dtype}, recipe.model, ranks),
         optimizer(optim::make_optimizer(recipe.optim, task.parameters(), task.precision())) {}
   parallel::Ranks ranks;
-  ElasticTokens task;
+  RandomTokens task;
   std::unique_ptr<optim::Optimizer> optimizer;
   int64_t held = 0;  // bytes of all ranks' state
   std::vector<double> milliseconds, numbers;

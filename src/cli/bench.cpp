@@ -13,6 +13,7 @@
 #include "bench/decode.h"
 #include "bench/elastic.h"
 #include "bench/file_comparison.h"
+#include "bench/outer.h"
 #include "bench/overlap.h"
 #include "bench/register.h"
 #include "bench/startup.h"
@@ -279,6 +280,47 @@ void add_bench_elastic(Command& group) {
   });
 }
 
+void add_bench_outer(Command& group) {
+  struct Options {
+    bench::OuterRequest request;
+    int64_t workers = 0;
+    double megabytes = 20;
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  Command outer =
+      group.add("outer", "what CO2 and synchronous AdamW keep of their speed over slow links, in turns (exit 1: workers' weights differ)",
+                {{"the table", "bench outer"},
+                 {"three workers over slower links", "bench outer --workers 3 --megabytes 5"},
+                 {"for a script", "bench outer --json"}});
+  outer.option("--workers", options->workers, "threads that are workers; 0: two, then four").at_least(0).at_most(64).default_shown();
+  outer.option("--megabytes", options->megabytes, "a second, that a worker's link passes either way").at_least(0.001).default_shown();
+  outer.option("--layers", options->request.layers, "of the model").at_least(1).default_shown();
+  outer.option("--hidden", options->request.hidden, "channels; a multiple of 8").at_least(32).default_shown();
+  outer.option("--turns", options->request.turns, "of which the median counts").at_least(1).default_shown();
+  outer.option("--rounds", options->request.rounds, "of CO2 that a turn times").at_least(1).default_shown();
+  outer.json_flag(options->json, "print one JSON object a line");
+  outer.on_run([options] {
+    if (options->workers == 1) {
+      throw Error({.code = ExitCode::kUsage,
+                   .what = "one worker has nobody to meet",
+                   .expected = "2 or more, or 0",
+                   .found = "1",
+                   .where = "--workers",
+                   .hint = "--workers 2"});
+    }
+    options->request.bytes_per_second = options->megabytes * 1e6;
+    if (options->workers > 1) options->request.workers = {options->workers};
+    const std::vector<bench::OuterRow> rows = bench::measure_outer(options->request);
+    if (options->json) {
+      for (const bench::OuterRow& row : rows) print_json(bench::to_json(options->request, row));
+    } else {
+      print(bench::table_of(options->request, rows).text(colours_wanted(stdout)));
+    }
+    return std::ranges::all_of(rows, &bench::OuterRow::same_weights) ? ExitCode::kDone : ExitCode::kCheckFailed;
+  });
+}
+
 void add_bench_overlap(Command& group) {
   struct Options {
     bench::OverlapSizes sizes;
@@ -327,6 +369,7 @@ void add_bench(Command& program) {
   add_bench_communication(bench);
   add_bench_startup(bench);
   add_bench_elastic(bench);
+  add_bench_outer(bench);
   add_bench_overlap(bench);
   add_compare_machines(bench);
 }

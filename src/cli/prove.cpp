@@ -16,6 +16,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "observe/table.h"
+#include "parallel/arrangement.h"
 #include "recipe/load.h"
 #include "train/prove.h"
 
@@ -61,9 +62,17 @@ std::string text_of(const std::vector<train::Proof>& proofs) {
   return table.text(colours_wanted(stdout)) + fmt::format("\n{} layouts: {}\n", proofs.size(), sums);
 }
 
+// Those of an outer loop's workers too, where the recipe says how many ranks there are.
+recipe::ParallelOptions own_of(const recipe::Recipe& recipe) {
+  recipe::ParallelOptions own = recipe.parallel;
+  const bool several = own.world() >= 2 * own.needed();
+  if (several) own.workers = parallel::workers_of(recipe.optim.outer, own, own.world());
+  return own;
+}
+
 // Of `--layouts`: the usual ones, all, or some by name.
 std::vector<train::ProofLayout> layouts_of(const ProveArguments& arguments, const recipe::Recipe& recipe) {
-  std::vector<train::ProofLayout> known = train::proof_layouts(recipe.parallel);
+  std::vector<train::ProofLayout> known = train::proof_layouts(own_of(recipe));
   if (arguments.layouts == "usual") return known;
   if (arguments.layouts == "all") return train::all_layouts(recipe.model, arguments.ranks);
   const std::vector<train::ProofLayout> processes = train::process_layouts(recipe.model, arguments.ranks);
@@ -169,6 +178,12 @@ ExitCode run(const ProveArguments& arguments) {
     for (const train::Proof& proof : proofs) print(json_of(proof).dump() + "\n");
   } else {
     print(text_of(proofs));
+    if (recipe.optim.outer.method != recipe::Outer::kNone) {
+      print(fmt::format(
+          "\noptim.outer = {} itself is not proved: what workers make of other documents has no equal in one process. Layouts with "
+          "workers are of workers that see the same, and take the mean of their weights behind each step.\n",
+          recipe::name_of_value(recipe.optim.outer.method)));
+    }
     if (arguments.layouts == "all") {
       for (const std::string& pair : train::pairs_left_out(layouts)) print("  in none of them, because none can: " + pair + "\n");
     }

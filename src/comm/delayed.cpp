@@ -22,6 +22,7 @@ class DelayedWork final : public Work::State {
 }  // namespace
 
 Work Delayed::start(Call call) {
+  if (alone_) return inner().start(std::move(call));
   const Traffic traffic = traffic_of(call, rank(), size());
   const int priority = call.options.priority;
   Work inner_work = inner().start(std::move(call));

@@ -96,6 +96,31 @@ struct StepReport {
   static constexpr auto fields();
 };
 
+// A round of an outer loop has ended (optim.outer).
+struct OuterRound {
+  static constexpr std::string_view kName = "outer_round";
+  int64_t step = 0, round = 0;       // rounds count from 0
+  int64_t steps = 0;                 // of the round
+  std::string synchronous;           // why it was, of co2; empty: it was not
+  std::optional<int64_t> applied;    // the round whose mean weights have taken; none: nothing had arrived
+  double exchange_milliseconds = 0;  // of what was applied, from its start until it was there
+  double waited_milliseconds = 0;    // of which no step was trained
+  double update_milliseconds = 0;    // of weights
+  double gap = 1;                    // staleness: what a late outer gradient was divided by
+  double gradient_norm = 0, momentum_norm = 0, movement = 0, clipped = 0;
+  std::optional<double> loss;  // mean over all workers, and over the steps of the round that was applied
+  static constexpr auto fields();
+};
+
+// How optim.outer_every = 0 was settled.
+struct OuterEvery {
+  static constexpr std::string_view kName = "outer_every";
+  int64_t step = 0, every = 0;
+  double step_milliseconds = 0, exchange_milliseconds = 0, update_milliseconds = 0;
+  std::string reason;
+  static constexpr auto fields();
+};
+
 struct Evaluation {
   static constexpr std::string_view kName = "evaluation";
   int64_t step = 0;
@@ -173,8 +198,8 @@ struct End {
   static constexpr auto fields();
 };
 
-using EventBody = std::variant<RunStart, StepReport, Evaluation, CompressionBaseline, CheckpointSaved, Resume, Alarm, NonFinite, Sample,
-                               MeasuredMemory, End>;
+using EventBody = std::variant<RunStart, StepReport, OuterRound, OuterEvery, Evaluation, CompressionBaseline, CheckpointSaved, Resume,
+                               Alarm, NonFinite, Sample, MeasuredMemory, End>;
 
 struct Common {
   int64_t schema = kEventSchema;
@@ -269,6 +294,32 @@ constexpr auto StepReport::fields() {
                     Field{"skipped", &S::skipped},
                     Field{"epoch", &S::epoch},
                     Field{"metrics", &S::metrics, Digits::kSeventeen}};
+}
+constexpr auto OuterRound::fields() {
+  using O = OuterRound;
+  return std::tuple{Field{"step", &O::step},
+                    Field{"round", &O::round},
+                    Field{"steps", &O::steps},
+                    Field{"synchronous", &O::synchronous},
+                    Field{"applied", &O::applied},
+                    Field{"exchange_milliseconds", &O::exchange_milliseconds},
+                    Field{"waited_milliseconds", &O::waited_milliseconds},
+                    Field{"update_milliseconds", &O::update_milliseconds},
+                    Field{"gap", &O::gap},
+                    Field{"gradient_norm", &O::gradient_norm, Digits::kSeventeen},
+                    Field{"momentum_norm", &O::momentum_norm, Digits::kSeventeen},
+                    Field{"movement", &O::movement, Digits::kSeventeen},
+                    Field{"clipped", &O::clipped},
+                    Field{"loss", &O::loss, Digits::kSeventeen}};
+}
+constexpr auto OuterEvery::fields() {
+  using O = OuterEvery;
+  return std::tuple{Field{"step", &O::step},
+                    Field{"every", &O::every},
+                    Field{"step_milliseconds", &O::step_milliseconds},
+                    Field{"exchange_milliseconds", &O::exchange_milliseconds},
+                    Field{"update_milliseconds", &O::update_milliseconds},
+                    Field{"reason", &O::reason}};
 }
 constexpr auto Evaluation::fields() {
   using E = Evaluation;

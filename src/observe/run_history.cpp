@@ -27,6 +27,8 @@ struct Gather {
     data.repeated_steps += drop_from(data.steps, step.step);
     data.steps.push_back(step);
   }
+  void operator()(const OuterRound&) {}
+  void operator()(const OuterEvery&) {}
   void operator()(const Evaluation& evaluation) {
     drop_from(data.evaluations, evaluation.step);
     data.evaluations.push_back(evaluation);

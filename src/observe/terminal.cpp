@@ -82,6 +82,22 @@ void Terminal::show(const StepReport& step) {
                    step.skipped.value_or(false) ? "  skipped" : ""));
 }
 
+void Terminal::show(const OuterRound& round) {
+  std::string text = fmt::format("{}  round {} of {} steps", position(round.step), round.round, round.steps);
+  if (!round.synchronous.empty()) text += fmt::format(", synchronous ({})", printable(round.synchronous));
+  text += round.applied ? fmt::format(": took round {}", *round.applied) : ": nothing had arrived";
+  if (round.applied) text += fmt::format(", exchanged in {}", milliseconds_text(round.exchange_milliseconds));
+  text += fmt::format(", waited {}", milliseconds_text(round.waited_milliseconds));
+  if (round.gap != 1) text += fmt::format(", staleness gap {}", fixed(round.gap, 2));
+  if (round.loss) text += fmt::format("; loss of all workers {}", fixed(*round.loss, 4));
+  line(kCyan, "outer", text);
+}
+
+void Terminal::show(const OuterEvery& chosen) {
+  line(kCyan, "outer",
+       fmt::format("{}  rounds of {} steps from here on: {}", position(chosen.step), chosen.every, printable(chosen.reason)));
+}
+
 void Terminal::show(const Evaluation& evaluation) {
   std::string text = position(evaluation.step) + "  " + fmt::format("{:>9}", evaluation.loss ? fixed(*evaluation.loss, 4) : "");
   if (evaluation.bits_per_byte) text += fmt::format("  {} bits per byte", fixed(*evaluation.bits_per_byte, 4));

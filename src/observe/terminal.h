@@ -33,6 +33,8 @@ class Terminal : public EventReader {
  private:
   void show(const RunStart& start);
   void show(const StepReport& step);
+  void show(const OuterRound& round);
+  void show(const OuterEvery& chosen);
   void show(const Evaluation& evaluation);
   void show(const CompressionBaseline& baseline);
   void show(const CheckpointSaved& checkpoint);

@@ -63,6 +63,8 @@ class Optimizer {
   // Everything a checkpoint keeps beside steps(), in the order of the parameters. Frozen tensors have a "master" only: their value.
   virtual std::vector<StateTensor> state() = 0;
 
+  // Of the set's parameters, in their order, shaped like own_value; who writes them calls refresh_values().
+  const std::vector<Tensor>& masters() const { return members_.masters; }
   void take_masters_from_values();  // after somebody wrote values; the constructor has done it once
   void refresh_values();            // after somebody wrote masters: the working copies become their rounding, versions rise
 

@@ -35,6 +35,30 @@ Arrangement arrangement_of(const recipe::ParallelOptions& options, int64_t world
           .tensor_chunks = options.tp_chunks};
 }
 
+int64_t workers_of(const recipe::OuterOptions& outer, const recipe::ParallelOptions& options, int64_t world) {
+  if (outer.method == recipe::Outer::kNone) return 1;
+  const int64_t needed = options.needed(), workers = options.workers > 0 ? options.workers : world / needed;
+  const auto refuse = [&](std::string what, std::string expected, std::string hint) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = std::move(what),
+                 .expected = std::move(expected),
+                 .found = fmt::format("{} rank{}", world, world == 1 ? "" : "s"),
+                 .where = "optim.outer, parallel.workers and [parallel]",
+                 .hint = std::move(hint)});
+  };
+  if (workers < 2) {
+    refuse("an outer loop needs workers that meet, and there is one",
+           fmt::format("at least {} ranks, two workers of {}", 2 * needed, needed),
+           fmt::format("parallel.ranks={0}, or `longhaul launch -n {0} …`; alone: optim.outer=none", 2 * needed));
+  }
+  if (world % (workers * needed) != 0) {
+    refuse("the ranks cannot be dealt out to the workers of the outer loop",
+           fmt::format("a multiple of {}: {} workers of {} ranks or a multiple of it", workers * needed, workers, needed),
+           fmt::format("parallel.ranks={}", (world / (workers * needed) + 1) * workers * needed));
+  }
+  return workers;
+}
+
 void require_possible(const recipe::ModelConfig& model, const Arrangement& arrangement) {
   const layout::Mesh& mesh = arrangement.mesh;
   for (const Axis axis : {Axis::kEp, Axis::kEtp}) {

@@ -19,13 +19,36 @@ Ranks::Ranks(bool elastic) : ops_(std::make_unique<model::LocalOps>()) {
   if (elastic) tree_ = std::make_unique<GradientTree>(place_, nullptr);
 }
 
-Ranks::Ranks(comm::Communicator& world, const Arrangement& arrangement)
-    : place_{arrangement.mesh, world.rank(), arrangement.pipeline, arrangement.zero, arrangement.elastic},
-      context_(arrangement.context),
-      groups_(std::make_unique<MeshGroups>(world, arrangement.mesh)),
-      ops_(std::make_unique<MeshOps>(*groups_, arrangement.context, arrangement.experts, arrangement.tensor_chunks)) {
+namespace {
+
+// Islands are runs of consecutive ranks; whoever stands at the same place of each makes a group too.
+std::vector<std::unique_ptr<comm::Communicator>> split_into_islands(comm::Communicator& world, const Arrangement& arrangement) {
+  const int64_t workers = arrangement.workers, island = arrangement.mesh.world();
+  LONGHAUL_ASSERT(world.size() == arrangement.world(), "{} ranks, {} workers of {}", world.size(), workers, island);
+  std::vector<std::unique_ptr<comm::Communicator>> groups(2);
+  if (workers == 1) return groups;
+  layout::GroupKind islands{.name = "worker", .groups = {}}, counterparts{.name = "workers", .groups = {}};
+  islands.groups.resize(static_cast<size_t>(workers));
+  counterparts.groups.resize(static_cast<size_t>(island));
+  for (int64_t rank = 0; rank < world.size(); ++rank) {
+    islands.groups[static_cast<size_t>(rank / island)].push_back(rank);
+    counterparts.groups[static_cast<size_t>(rank % island)].push_back(rank);
+  }
+  return world.split({islands, counterparts}, {.name = "workers"});
+}
+
+}  // namespace
+
+Ranks::Ranks(comm::Communicator& world, const Arrangement& arrangement) : context_(arrangement.context), world_(&world) {
+  auto groups = split_into_islands(world, arrangement);
+  island_ = std::move(groups[0]);
+  workers_ = std::move(groups[1]);
+  comm::Communicator& own = island_ ? *island_ : world;
+  place_ = {arrangement.mesh, own.rank(), arrangement.pipeline, arrangement.zero, arrangement.elastic};
+  groups_ = std::make_unique<MeshGroups>(own, arrangement.mesh);
+  ops_ = std::make_unique<MeshOps>(*groups_, arrangement.context, arrangement.experts, arrangement.tensor_chunks);
   if (arrangement.elastic) tree_ = std::make_unique<GradientTree>(place_, groups_.get());
-  if (arrangement.zero > 0) values_ = std::make_unique<MeshGroups>(world, arrangement.mesh);
+  if (arrangement.zero > 0) values_ = std::make_unique<MeshGroups>(own, arrangement.mesh);
   if (const int64_t stages = arrangement.mesh.size(Axis::kPp); stages > 1) {
     layout::GroupKind same{.name = "pp gradients", .groups = {std::vector<int64_t>(static_cast<size_t>(stages))}};
     std::iota(same.groups[0].begin(), same.groups[0].end(), int64_t{0});
@@ -47,6 +70,10 @@ Sharding* Ranks::sharding_of(model::ParameterSet& parameters) const {
 
 void Ranks::share_values(model::ParameterSet& parameters) const {
   if (Sharding* sharding = sharding_of(parameters)) sharding->share_values();
+}
+
+void Ranks::settle_values(model::ParameterSet& parameters) const {
+  if (Sharding* sharding = sharding_of(parameters)) sharding->settle_values();
 }
 
 layout::RowShare Ranks::share() const {
@@ -144,18 +171,25 @@ double Ranks::sum(double number, const std::string& name) const {
   return one.item<double>();
 }
 
+double Ranks::sum_of_run(double number, const std::string& name) const {
+  if (world_ == nullptr) return number;
+  const Tensor one = at::full({1}, number, at::kDouble);
+  world_->all_reduce(one, Reduction::kSum, {.name = name}).wait();
+  return one.item<double>();
+}
+
 int64_t Ranks::most(int64_t number) const {
   if (groups_ == nullptr) return number;
   const Tensor one = at::full({1}, number, at::kLong);
-  groups_->world().all_reduce(one, Reduction::kMax, {.name = "what the ranks agree on"}).wait();
+  world_->all_reduce(one, Reduction::kMax, {.name = "what the ranks agree on"}).wait();
   return one.item<int64_t>();
 }
 
 std::unique_ptr<comm::Communicator> Ranks::everyone(const std::string& purpose) const {
-  if (groups_ == nullptr) return nullptr;
-  layout::GroupKind all{.name = purpose, .groups = {std::vector<int64_t>(static_cast<size_t>(place_.mesh.world()))}};
+  if (world_ == nullptr) return nullptr;
+  layout::GroupKind all{.name = purpose, .groups = {std::vector<int64_t>(static_cast<size_t>(world_->size()))}};
   std::iota(all.groups[0].begin(), all.groups[0].end(), int64_t{0});
-  return std::move(groups_->world().split({all}, {.name = purpose})[0]);
+  return std::move(world_->split({all}, {.name = purpose})[0]);
 }
 
 double Ranks::sum_over_replicas(double number) const {

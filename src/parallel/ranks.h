@@ -1,4 +1,7 @@
 // Ranks: what the ranks of a training step do together, and agree on. By default it is the single process, which has nothing to do.
+//
+// Where there are several workers (an outer loop), each is an island: place(), ops(), the sums of a step are those of this rank's island, and no step
+// needs another one. What is said of the run goes over all ranks: world(), everyone(), most(), sum_of_run().
 #pragma once
 
 #include <memory>
@@ -23,7 +26,15 @@ class Ranks {
   model::ParallelOps& ops() const { return *ops_; }
   const layout::MeshRank& place() const { return place_; }
   const MeshGroups* groups() const { return groups_.get(); }  // null: one process
-  comm::Communicator* world() const { return groups_ ? &groups_->world() : nullptr; }
+  comm::Communicator* world() const { return world_; }        // of the run; null: one process
+  int64_t rank() const { return world_ != nullptr ? world_->rank() : 0; }
+  int64_t workers() const { return workers_ ? workers_->size() : 1; }
+  int64_t worker() const { return workers_ ? workers_->rank() : 0; }
+  // The ranks that stand at this place of each worker, in a group of their own; null: one worker.
+  comm::Communicator* counterparts() const { return workers_.get(); }
+  // Of the run: those with other sequences, which any two workers have.
+  int64_t replicas() const { return workers() * place_.mesh.size(layout::Axis::kDp); }
+  int64_t replica() const { return worker() * place_.mesh.size(layout::Axis::kDp) + place_.coordinate(layout::Axis::kDp); }
   comm::Communicator& stage_gradients() const { return *stage_gradients_; }  // the ranks of a pipeline, on the way back
   layout::RowShare share() const;                                            // of a row of this rank's replica
 
@@ -39,14 +50,17 @@ class Ranks {
 
   // Behind the optimizer, or a checkpoint that was read: what it wrote of values, the shares of this rank, comes to all that hold copies.
   void share_values(model::ParameterSet& parameters) const;
+  void settle_values(model::ParameterSet& parameters) const;     // nobody reads this rank's share any more: it may be written
   Sharding* sharding_of(model::ParameterSet& parameters) const;  // null: copies are whole
 
-  void sum(const Tensor& numbers, const std::string& name) const;  // in place, over all ranks; `name` says of what, as in comm::CallOptions
-  double sum(double number, const std::string& name) const;        // likewise
+  void sum(const Tensor& numbers,
+           const std::string& name) const;  // in place, over a worker's ranks; `name` says of what, as in comm::CallOptions
+  double sum(double number, const std::string& name) const;         // likewise
+  double sum_of_run(double number, const std::string& name) const;  // over all ranks
   // In place, over the ranks that differ in these axes only.
   void reduce_over(layout::AxisSet axes, const Tensor& numbers, comm::Reduction how) const;
   double sum_over_replicas(double number) const;  // over the ranks that have other sequences: dp
-  int64_t most(int64_t number) const;             // the largest of all ranks, on all of them
+  int64_t most(int64_t number) const;             // the largest of all ranks of the run, on all of them
 
   // A group of all ranks for one purpose, beside what training says: its calls may come from a thread of their own. Null: one process.
   std::unique_ptr<comm::Communicator> everyone(const std::string& purpose) const;
@@ -61,7 +75,9 @@ class Ranks {
   std::shared_ptr<observe::SpanRecorder> spans_ = std::make_shared<observe::SpanRecorder>();
   layout::MeshRank place_;
   recipe::ContextOptions context_;
-  std::unique_ptr<MeshGroups> groups_, values_;  // values_: to gather them; null: copies are whole
+  comm::Communicator* world_ = nullptr;
+  std::unique_ptr<comm::Communicator> island_, workers_;  // null: one worker
+  std::unique_ptr<MeshGroups> groups_, values_;           // values_: to gather them; null: copies are whole
   std::unique_ptr<comm::Communicator> stage_gradients_;
   std::unique_ptr<model::ParallelOps> ops_;
   std::unique_ptr<GradientTree> tree_;

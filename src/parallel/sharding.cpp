@@ -57,6 +57,12 @@ void Sharding::share_values() {
   }
 }
 
+void Sharding::settle_values() {
+  for (auto& [layer, arenas] : layers_) {
+    for (Held& held : arenas) wait_for(held);
+  }
+}
+
 void Sharding::gather_values() {
   for (const auto& [layer, arenas] : layers_) need(layer, layer);
 }

@@ -30,6 +30,7 @@ class Sharding final : public model::ParameterWatch {
 
   void share_values();   // this rank's share of every value was written
   void gather_values();  // every value is whole when it returns, until the next pass
+  void settle_values();  // no gather reads this rank's share any more
 
   void before_forward(int64_t layer) override;
   void after_forward(int64_t layer) override;

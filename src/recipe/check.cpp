@@ -154,6 +154,45 @@ void elastic(const Recipe& recipe, Problems& out) {
   }
 }
 
+// What workers that train by themselves cannot have (docs/design/outer-loops.md). How many there are is known where a run begins.
+void outer(const Recipe& recipe, Problems& out) {
+  const OuterOptions& options = recipe.optim.outer;
+  const auto refuse = [&](std::vector<std::string> keys, std::string reason, std::string hint) {
+    keys.insert(keys.begin(), "optim.outer");
+    out.push_back({std::move(keys), std::move(reason), std::move(hint)});
+  };
+  const std::string method(names_of(options.method)[static_cast<size_t>(options.method)]);
+  if (options.method == Outer::kNone) {
+    if (recipe.parallel.workers == 0 && options.every == 0) return;
+    const std::string key = recipe.parallel.workers > 0 ? "parallel.workers" : "optim.outer_every";
+    return refuse({key}, fmt::format("{} is for outer loops, and optim.outer = none", key), fmt::format("optim.outer=co2, or {}=0", key));
+  }
+  if (recipe.train.elastic) {
+    refuse({"train.elastic"},
+           fmt::format("train.elastic = true: what {} workers learn between two exchanges depends on how many there are", method),
+           "train.elastic=false, or optim.outer=none");
+  }
+  if (recipe.train.device.starts_with("cuda")) refuse({"train.device"}, "outer loops are for training on the CPU", "train.device=cpu");
+  if (recipe.model.router.bias_rate > 0) {
+    refuse({"model.router_bias_rate"}, "routers' biases that follow the choices of one worker's tokens would be each worker's own",
+           "model.router_bias_rate=0");
+  }
+  if (options.every == 0) return;
+  if (2 * options.every > recipe.train.steps) {
+    refuse({"optim.outer_every", "train.steps"},
+           fmt::format("rounds of optim.outer_every = {} steps do not fit twice into train.steps = {}", options.every, recipe.train.steps),
+           fmt::format("optim.outer_every={}", std::max<int64_t>(1, recipe.train.steps / 4)));
+  }
+  for (const OptimStage& stage : recipe.optim.stages) {
+    if (stage.from_step == 0 || (stage.from_step - 1) % options.every == 0) continue;
+    const int64_t begin = (stage.from_step - 1) / options.every * options.every + 1;
+    refuse({"optim.outer_every", "optim.stages"},
+           fmt::format("a stage from step {} begins inside a round of optim.outer_every = {} steps, whose workers' gradients count alike",
+                       stage.from_step, options.every),
+           fmt::format("from_step = {} or {}", begin, begin + options.every));
+  }
+}
+
 void data(const Recipe& recipe, Problems& out) {
   const DataOptions& options = recipe.data;
   if (options.source.empty() || std::ranges::any_of(options.source, &std::string::empty)) {
@@ -246,6 +285,7 @@ std::vector<Problem> problems(const Recipe& recipe) {
   Problems out = problems(recipe.model);
   training(recipe, out);
   elastic(recipe, out);
+  outer(recipe, out);
   data(recipe, out);
   stages(recipe, out);
   return out;

@@ -80,7 +80,9 @@ size_t count_of_rules(const OptimOptions& optim) { return 2 * (optim.groups.size
 
 int64_t state_elements(const OptimOptions& optim, Role role, int64_t layer, const std::vector<int64_t>& shape) {
   const OptimRule rule = optim_rule(optim, rule_of(optim, role, layer, shape));
-  return optimizer_entry(rule.options.name).state_elements(rule.options, shape);
+  int64_t elements = outer_state_elements(optim.outer);
+  for (const int64_t size : shape) elements *= size;
+  return elements + optimizer_entry(rule.options.name).state_elements(rule.options, shape);
 }
 
 void check_groups(const OptimOptions& optim, const std::vector<Role>& roles) {

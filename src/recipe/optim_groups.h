@@ -29,7 +29,7 @@ size_t rule_of(const OptimOptions& optim, Role role, int64_t layer, const std::v
 OptimRule optim_rule(const OptimOptions& optim, size_t number);
 size_t count_of_rules(const OptimOptions& optim);
 
-// Elements of state beside the master of a tensor, or of a share of it of this shape.
+// Elements of state beside the master of a tensor, or of a share of it of this shape; the outer loop's counted in.
 int64_t state_elements(const OptimOptions& optim, Role role, int64_t layer, const std::vector<int64_t>& shape);
 
 // kUsage for an entry of optim.group none of whose roles is among `roles`, those of the model's tensors, or that others before it have taken.

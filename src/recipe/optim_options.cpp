@@ -115,6 +115,7 @@ void declare(OptionSet& set, OptimOptions& optim) {
       "optim.group", optim.groups,
       "Other optimizers or numbers for the tensors of some roles, for example [{ tensors = [\"embedding\", \"head\"], name = \"adamw\", "
       "lr_factor = 0.5 }]; the first entry that names a role has it.");
+  declare(set, optim.outer);
 }
 
 }  // namespace longhaul::recipe

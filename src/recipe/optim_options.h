@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "recipe/outer_options.h"
+
 namespace longhaul::recipe {
 
 class OptionSet;
@@ -76,6 +78,7 @@ struct OptimOptions {
   std::vector<OptimStage> stages;
   std::vector<OptimGroup> groups;
   bool fresh_states = false;  // where a run goes on with another optimizer
+  OuterOptions outer;
 
   bool operator==(const OptimOptions&) const = default;
 };

@@ -22,6 +22,12 @@ int64_t ParallelOptions::needed() const {
   return overflow ? INT64_MAX : all;
 }
 
+int64_t ParallelOptions::world() const {
+  int64_t all = 0;
+  if (ranks > 0) return ranks;
+  return __builtin_mul_overflow(needed(), std::max<int64_t>(1, workers), &all) ? INT64_MAX : all;
+}
+
 void declare(OptionSet& set, ParallelOptions& parallel) {
   const auto ranks = [&](const char* key, int64_t& value, const char* sentence) {
     set.add(key, value, sentence).unit("ranks").at_least(1).at_most(65536).may_change();
@@ -34,6 +40,12 @@ void declare(OptionSet& set, ParallelOptions& parallel) {
   set.add("parallel.ranks", parallel.ranks,
           "Ranks of the run; 0: as many as the sizes below need. Replicas of the model share each step's sequences.")
       .unit("ranks")
+      .at_least(0)
+      .at_most(65536)
+      .may_change();
+  set.add(
+         "parallel.workers", parallel.workers,
+         "optim.outer: islands of ranks that share the sizes below and train by themselves between two exchanges; 0: every replica is one.")
       .at_least(0)
       .at_most(65536)
       .may_change();

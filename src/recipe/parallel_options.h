@@ -54,7 +54,8 @@ struct ExpertOptions {
 
 struct ParallelOptions {
   Backend backend = Backend::kThreads;
-  int64_t ranks = 0;          // of the run; 0: as many as one replica needs
+  int64_t ranks = 0;          // of the run; 0: as many as one replica needs, or each of the workers
+  int64_t workers = 0;        // of an outer loop: islands of as many ranks, in their order; 0: every replica is one
   double join_timeout = 300;  // s, for all processes to come
   int64_t tp = 1;             // tensor: heads, inner channels and vocabulary; between mixers the tokens
   int64_t tp_chunks = 1;      // parts in which tensor ranks exchange the tokens of a block, one under way while another is computed
@@ -67,7 +68,7 @@ struct ParallelOptions {
   PipelineOptions pipeline;
   ExpertOptions experts;
   int64_t needed() const;  // the fewest ranks on which these sizes fit: pp times a common multiple of cp·tp and ep·etp
-  int64_t world() const { return ranks > 0 ? ranks : needed(); }
+  int64_t world() const;
   bool operator==(const ParallelOptions&) const = default;
 };
 

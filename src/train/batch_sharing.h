@@ -9,8 +9,8 @@
 
 namespace longhaul::train {
 
-// Of ranks that are threads: by replica; null where each rank is one.
-std::vector<std::shared_ptr<data::BatchShare>> shares_between_threads(const layout::Mesh& mesh);
+// Of ranks that are threads, in as many workers of one mesh: by replica (Ranks::replica); null where each rank is one.
+std::vector<std::shared_ptr<data::BatchShare>> shares_between_threads(const layout::Mesh& mesh, int64_t workers);
 
 // Of ranks that are processes; a collective call. `run` is the same on all, and of no other run. Null where this rank's replica has no other
 // rank on its machine, or a machine has no memory that processes can share.

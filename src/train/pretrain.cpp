@@ -20,12 +20,12 @@ namespace {
 using layout::Axis;
 
 data::LoaderOptions loader_options(const recipe::Recipe& recipe, const optim::TrainSchedule& schedule, const std::filesystem::path& folder,
-                                   const layout::MeshRank& place, std::shared_ptr<data::BatchShare> share) {
+                                   const parallel::Ranks& ranks, std::shared_ptr<data::BatchShare> share) {
   data::LoaderOptions options = data::loader_options(recipe.data, recipe.train.sequence);
   options.first_position = [schedule](int64_t step) { return schedule.first_sample(step + 1); };  // the loader counts from 0
   options.index_folder = folder;
-  options.replica = place.coordinate(Axis::kDp);
-  options.replicas = place.mesh.size(Axis::kDp);
+  options.replica = ranks.replica();
+  options.replicas = ranks.replicas();
   options.share = std::move(share);
   return options;
 }
@@ -80,7 +80,7 @@ Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data, cons
       data_(data),
       ranks_(ranks),
       schedule_(recipe.optim, recipe.train),
-      loader_(data.train(), loader_options(recipe, schedule_, index_folder, ranks.place(), std::move(share))),
+      loader_(data.train(), loader_options(recipe, schedule_, index_folder, ranks, std::move(share))),
       decoder_(recipe.model, Precision::named(recipe::name_of_value(recipe.train.dtype)), device, model::Use::kTraining, ranks.place()),
       stage_(decoder_, ranks) {
   decoder_.set_recompute(recipe.train.recompute);
@@ -124,15 +124,14 @@ Tensor Pretrain::forward(model::Context& context, int64_t micro_batch, const Ten
 StageInput Pretrain::stage_input(int64_t micro_batch) const { return stage_.input(text_of(micro_batch)); }
 
 std::optional<evaluate::EvaluationResult> Pretrain::evaluate_on_ranks(data::EvaluationReader& reader, const std::function<bool()>& go_on) {
-  const layout::MeshRank& place = ranks_.place();
   int64_t tokens = 0, bytes = 0;
   std::vector<double> nats;
-  for (auto round = round_of(reader, place.mesh.size(Axis::kDp)); !round.empty(); round = round_of(reader, place.mesh.size(Axis::kDp))) {
+  for (auto round = round_of(reader, ranks_.replicas()); !round.empty(); round = round_of(reader, ranks_.replicas())) {
     for (const data::Batch& batch : round) {
       tokens += batch.target_tokens;
       bytes += batch.target_bytes;
     }
-    micro_batches_.assign(1, std::move(round[static_cast<size_t>(place.coordinate(Axis::kDp))]));
+    micro_batches_.assign(1, std::move(round[static_cast<size_t>(ranks_.replica())]));
     Passes passes(*this, ranks_, {.training = false});
     passes.forward(1);
     nats.push_back(passes.loss());
@@ -140,7 +139,7 @@ std::optional<evaluate::EvaluationResult> Pretrain::evaluate_on_ranks(data::Eval
   }
   const std::string name = "loss of an evaluation";
   const double sum = ranks_.tree() != nullptr ? ranks_.tree()->sum_of_rounds(nats, name)
-                                              : ranks_.sum(std::accumulate(nats.begin(), nats.end(), 0.0), name);
+                                              : ranks_.sum_of_run(std::accumulate(nats.begin(), nats.end(), 0.0), name);
   // Every tensor rank has the whole loss of its tokens.
   return evaluate::result_of(sum / static_cast<double>(ranks_.ops().tensor_ranks()), tokens, bytes);
 }
@@ -173,7 +172,7 @@ std::optional<TaskSample> Pretrain::sample() {
   // Replicas and context ranks hold the whole model, and one of them is enough.
   const bool whole = ranks_.place().zero < 3 && std::ranges::all_of(std::array{Axis::kPp, Axis::kTp, Axis::kEp, Axis::kEtp},
                                                                     [&](Axis a) { return ranks_.place().mesh.size(a) == 1; });
-  if (ranks_.place().rank > 0) return std::nullopt;
+  if (ranks_.rank() > 0) return std::nullopt;
   if (!whole) {
     log_info("no sample: no rank holds the whole model ({}); `sample` makes one from the checkpoint", ranks_.place().mesh.text());
     return std::nullopt;

@@ -23,7 +23,7 @@ void FirstRankControl::evaluated() {
 void FirstRankControl::trained() {
   measured_ = measured_memory(facts_.memory, facts_.device);
   for (auto& purpose : measured_) {
-    if (facts_.mesh.world() > 1) purpose.planned_bytes.reset();  // the plan is that of one process
+    if (facts_.world() > 1) purpose.planned_bytes.reset();  // the plan is that of one process
     events_.write(purpose);
   }
 }

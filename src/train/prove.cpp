@@ -191,7 +191,7 @@ class Prover {
   std::vector<SeenTwice> on_ranks(const ProofLayout& layout, const std::string& dtype, Proof& proof) {
     const int64_t world = layout.parallel.world();
     const ProofSubject trained = subject(layout, dtype);
-    const parallel::Arrangement arrangement = parallel::arrangement_of(layout.parallel, world);
+    const parallel::Arrangement arrangement = arrangement_of(layout);
     parallel::require_possible(trained.config, arrangement);
     if (kProofRows % arrangement.mesh.size(layout::Axis::kDp) != 0) {
       throw Error({.code = ExitCode::kUsage,
@@ -199,7 +199,7 @@ class Prover {
                    .expected = fmt::format("a number of replicas that divides {}", kProofRows),
                    .found = std::to_string(arrangement.mesh.size(layout::Axis::kDp))});
     }
-    const bool resumes = dtype == "fp64" && layout.mistake == nullptr;
+    const bool resumes = dtype == "fp64" && layout.mistake == nullptr && arrangement.workers == 1;  // workers save more than others
     const SavedCheckpoint earlier = checkpoints_[key_of(layout)], own = new_checkpoint(layout.name);
     std::optional<ProofCheckpoints> folders;
     if (resumes) folders = {earlier.folder, own.folder};

@@ -3,6 +3,8 @@
 // the first and every parameter after the last are compared with those of a single process, on every rank that holds a copy. Each layout also
 // takes the third step from a checkpoint that the layout before saved behind the second, the first one from the single process's.
 //
+//   workers (parallel.workers)  take the mean of their weights behind each step, as an outer loop does; all see the same, so it is what each has. What
+//          they do that see other documents has no equal in one process (docs/design/outer-loops.md)
 //   elastic (train.elastic)   no difference at all, in either precision, from an elastic run of one process
 //   fp64   the largest difference relative to the largest value of the tensor, 1e-12: sums are taken in another order, nothing else
 //   bf16   loss and norm 2 %, gradients 20 %, by the root mean square of the tensor: partial products are rounded before they are summed, a

@@ -19,7 +19,7 @@ using recipe::ParallelOptions;
 
 constexpr Axis kAxes[] = {Axis::kDp, Axis::kTp, Axis::kPp, Axis::kCp, Axis::kEp, Axis::kEtp};
 
-layout::Mesh mesh_of(const ParallelOptions& parallel) { return parallel::arrangement_of(parallel, parallel.world()).mesh; }
+layout::Mesh mesh_of(const ParallelOptions& parallel) { return arrangement_of(ProofLayout{.parallel = parallel}).mesh; }
 
 // ---- what can be chosen beside the mesh
 
@@ -150,7 +150,7 @@ std::vector<ParallelOptions> meshes_of(int64_t world, bool experts) {
 
 bool possible(const recipe::ModelConfig& model, const ProofLayout& layout) {
   try {
-    const parallel::Arrangement arrangement = parallel::arrangement_of(layout.parallel, layout.parallel.world());
+    const parallel::Arrangement arrangement = arrangement_of(layout);
     parallel::require_possible(made_small(model, layout.parallel.world()), arrangement);
     if (layout.parallel.pp > 1) {
       layout::passes_of(layout::Pipeline(layout.parallel.pp, layout.parallel.pipeline), kProofRows / arrangement.mesh.size(Axis::kDp));
@@ -213,7 +213,8 @@ ProofLayout proof_layout(ParallelOptions parallel, bool packed, recipe::Recomput
   ProofLayout layout{.parallel = std::move(parallel), .packed = packed, .recompute = recompute};
   const ParallelOptions& of = layout.parallel;
   const auto add = [&](const std::string& part) { layout.name += (layout.name.empty() ? "" : "-") + part; };
-  const int64_t replicas = std::max<int64_t>(1, of.world() / (of.pp * of.cp * of.tp));
+  const int64_t workers = std::max<int64_t>(1, of.workers), replicas = std::max<int64_t>(1, of.world() / (workers * of.pp * of.cp * of.tp));
+  if (workers > 1) add(fmt::format("workers{}", workers));
   if (replicas > 1) add(fmt::format("dp{}", replicas));
   if (of.tp > 1) add(fmt::format("tp{}", of.tp));
   if (of.tp > 1 && of.tp_chunks > 1) add(fmt::format("parts{}", of.tp_chunks));
@@ -242,6 +243,14 @@ ProofLayout proof_layout(ParallelOptions parallel, bool packed, recipe::Recomput
   if (recompute != recipe::Recompute::kNone) add(fmt::format("{}-again", names_of(recompute)[static_cast<size_t>(recompute)]));
   if (!packed) add("rows");
   return layout;
+}
+
+parallel::Arrangement arrangement_of(const ProofLayout& layout) {
+  const int64_t workers = std::max<int64_t>(1, layout.parallel.workers);
+  parallel::Arrangement arrangement = parallel::arrangement_of(layout.parallel, layout.parallel.world() / workers);
+  arrangement.workers = workers;
+  arrangement.elastic = layout.elastic;
+  return arrangement;
 }
 
 std::vector<ProofLayout> proof_layouts(const ParallelOptions& own) {
@@ -283,6 +292,10 @@ std::vector<ProofLayout> proof_layouts(const ParallelOptions& own) {
                                                                     {.ranks = 4, .pp = 2, .zero = zero, .pipeline = {.schedule = kZbH1}}}) {
       layouts.push_back(proof_layout(each));
     }
+  }
+  for (const ParallelOptions& each :
+       std::vector<ParallelOptions>{{.workers = 2, .tp = 2}, {.ranks = 4, .workers = 2, .zero = 3}, {.workers = 2, .pp = 2, .zero = 1}}) {
+    layouts.push_back(proof_layout(each));
   }
   using enum recipe::Recompute;
   layouts.push_back(proof_layout({.tp = 2}, true, kFull));

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/arrangement.h"
 #include "recipe/recipe.h"
 
 namespace longhaul::train {
@@ -17,9 +18,9 @@ namespace longhaul::train {
 struct ProofMistake;
 
 struct ProofLayout {
-  std::string name;  // "tp2-cp2-ring"; what is not said is the default
-  recipe::ParallelOptions parallel{};
-  bool packed = true;  // documents of any length in a row; else one
+  std::string name;                    // "tp2-cp2-ring"; what is not said is the default
+  recipe::ParallelOptions parallel{};  // workers: islands that all see the same and take their mean behind every step, as local SGD does
+  bool packed = true;                  // documents of any length in a row; else one
   recipe::Recompute recompute = recipe::Recompute::kNone;
   const ProofMistake* mistake = nullptr;  // planted in the ranks, and in fp64 alone
   bool processes = false;                 // its ranks are processes; else threads
@@ -27,6 +28,8 @@ struct ProofLayout {
 };
 ProofLayout proof_layout(recipe::ParallelOptions parallel, bool packed = true,
                          recipe::Recompute recompute = recipe::Recompute::kNone);  // named after what it has
+
+parallel::Arrangement arrangement_of(const ProofLayout& layout);
 
 std::vector<ProofLayout> proof_layouts(const recipe::ParallelOptions& own);
 // A few whose ranks are processes: one of each kind of communication, of at most so many ranks.

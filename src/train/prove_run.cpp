@@ -6,6 +6,7 @@
 #include "checkpoint/load.h"
 #include "checkpoint/optimizer_state.h"
 #include "checkpoint/save.h"
+#include "optim/outer.h"
 #include "parallel/arrangement.h"
 #include "storage/checkpoint_name.h"
 #include "train/prove_mistakes.h"
@@ -30,6 +31,8 @@ std::vector<HeldBox> held_of(const model::ParameterSet& parameters, bool gradien
   return result;
 }
 
+const recipe::OuterOptions kMeanOfWorkers{.method = recipe::Outer::kLocalSgd, .every = 1};
+
 // A training run of a few steps on one rank.
 class ProofRun {
  public:
@@ -39,7 +42,9 @@ class ProofRun {
         task_(subject.config, Precision::named(subject.dtype), ranks, subject.layout),
         optimizer_(optim::make_optimizer(options_of(subject.optim), task_.parameters(), task_.precision())),
         state_(*optimizer_),
-        router_bias_rate_(subject.config.router.bias_rate) {}
+        router_bias_rate_(subject.config.router.bias_rate) {
+    if (ranks.workers() > 1) outer_.emplace(kMeanOfWorkers, *optimizer_, task_.parameters(), ranks);
+  }
 
   void step(int64_t step) {
     const auto look = [&] {
@@ -50,6 +55,7 @@ class ProofRun {
     const StepResult result =
         run_step(task_, *optimizer_, ranks_, step,
                  {.lr = 1e-2, .clip_norm = 1.0, .seed = kProofSeed, .router_bias_rate = router_bias_rate_, .with_gradients = look});
+    if (outer_) outer_->after_step({.lr = 1e-2, .loss = result.loss, .left = kProofSteps - step});
     seen.losses.push_back(result.loss);
     seen.norms.push_back(result.gradient_norm);
     parallel::Sharding* const sharding = ranks_.sharding_of(task_.parameters());
@@ -85,6 +91,7 @@ class ProofRun {
   std::unique_ptr<optim::Optimizer> optimizer_;
   checkpoint::OptimizerState state_;
   double router_bias_rate_;
+  std::optional<optim::OuterLoop> outer_;
   checkpoint::StateProvider* providers_[1] = {&state_};
   storage::LocalFileSystem files_;
 };
@@ -107,8 +114,7 @@ Seen prove_alone(const ProofSubject& subject, const std::optional<std::filesyste
 }
 
 SeenTwice prove_rank(const ProofSubject& subject, comm::Communicator& world, const std::optional<ProofCheckpoints>& checkpoints) {
-  parallel::Arrangement arrangement = parallel::arrangement_of(subject.layout.parallel, world.size());
-  arrangement.elastic = subject.layout.elastic;
+  const parallel::Arrangement arrangement = arrangement_of(subject.layout);
   const ProofMistake* const mistake = subject.layout.mistake;
   const std::unique_ptr<comm::Communicator> planted = mistake != nullptr && mistake->left_out ? forgetful(world, *mistake) : nullptr;
   parallel::Ranks ranks(planted ? *planted : world, arrangement);

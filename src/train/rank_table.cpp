@@ -41,7 +41,7 @@ std::string layers_of(const layout::MeshRank& place, int64_t layers) {
 
 }  // namespace
 
-Holding holding_of(const model::ParameterSet& parameters, optim::Optimizer& optimizer) {
+Holding holding_of(const model::ParameterSet& parameters, optim::Optimizer& optimizer, const optim::OuterLoop* outer) {
   Holding held;
   const layout::MeshRank& place = parameters.place();
   for (const auto& parameter : parameters.all()) {
@@ -55,6 +55,8 @@ Holding holding_of(const model::ParameterSet& parameters, optim::Optimizer& opti
     held.gradients += static_cast<int64_t>(arena->gradients_come ? arena->own_gradients.nbytes() : arena->gradients.nbytes());
   }
   for (const optim::StateTensor& tensor : optimizer.state()) held.optimizer += static_cast<int64_t>(tensor.view.nbytes());
+  if (outer == nullptr) return held;
+  for (const optim::StateTensor& tensor : outer->weights().state()) held.optimizer += static_cast<int64_t>(tensor.view.nbytes());
   return held;
 }
 
@@ -81,7 +83,7 @@ std::string rank_table(const layout::Mesh& mesh, const recipe::PipelineOptions& 
   using Held = std::pair<Holding, std::string>;
   std::vector<std::pair<Held, std::vector<int64_t>>> alike;
   for (size_t rank = 0; rank < holdings.size(); ++rank) {
-    const Held held{holdings[rank], layers_of({mesh, static_cast<int64_t>(rank), pipeline}, layers)};
+    const Held held{holdings[rank], layers_of({mesh, static_cast<int64_t>(rank) % mesh.world(), pipeline}, layers)};
     const auto same = std::ranges::find(alike, held, [](const auto& each) { return each.first; });
     auto& row = same != alike.end() ? *same : alike.emplace_back(held, std::vector<int64_t>{});
     row.second.push_back(static_cast<int64_t>(rank));

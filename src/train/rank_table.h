@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "comm/call_log.h"
-#include "optim/optimizer.h"
+#include "optim/outer.h"
 #include "parallel/ranks.h"
 
 namespace longhaul::train {
@@ -24,12 +24,12 @@ struct Holding {
   bool operator==(const Holding&) const = default;
 };
 
-Holding holding_of(const model::ParameterSet& parameters, optim::Optimizer& optimizer);
+Holding holding_of(const model::ParameterSet& parameters, optim::Optimizer& optimizer, const optim::OuterLoop* outer = nullptr);
 
 // Of all ranks, in their order. A collective call; in one process its own.
 std::vector<Holding> gather_holdings(const parallel::Ranks& ranks, const Holding& own);
 
-// Ranks that hold alike stand in one row.
+// Ranks that hold alike stand in one row. The mesh is that of each worker.
 std::string rank_table(const layout::Mesh& mesh, const recipe::PipelineOptions& pipeline, int64_t layers,
                        const std::vector<Holding>& holdings, bool colours);
 

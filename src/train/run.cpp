@@ -76,11 +76,13 @@ parallel::Arrangement arrangement_of_run(const recipe::Recipe& recipe, const com
                  .where = "parallel.ranks, or the sizes that need them",
                  .hint = "lower parallel.tp, pp, cp or ep"});
   }
-  parallel::Arrangement arrangement = parallel::arrangement_of(recipe.parallel, world);
+  const int64_t workers = parallel::workers_of(recipe.optim.outer, recipe.parallel, world);
+  parallel::Arrangement arrangement = parallel::arrangement_of(recipe.parallel, world / workers);
+  arrangement.workers = workers;
   arrangement.elastic = recipe.train.elastic;
   parallel::require_possible(recipe.model, arrangement);
   optim::check_groups(recipe.optim, recipe.model);
-  const int64_t replicas = arrangement.mesh.size(layout::Axis::kDp);
+  const int64_t replicas = workers * arrangement.mesh.size(layout::Axis::kDp);
   const layout::Pipeline pipeline(recipe.parallel.pp, recipe.parallel.pipeline);
   const auto require_batch = [&](const char* key, int64_t batch) {
     require_whole_micro_batches(key, batch, recipe.train.micro_batch, replicas);
@@ -93,8 +95,8 @@ parallel::Arrangement arrangement_of_run(const recipe::Recipe& recipe, const com
   return arrangement;
 }
 
-void require_cpu_for_several(const layout::Mesh& mesh, at::Device device) {
-  if (mesh.world() == 1 || device.is_cpu()) return;
+void require_cpu_for_several(const parallel::Arrangement& arrangement, at::Device device) {
+  if (arrangement.world() == 1 || device.is_cpu()) return;
   throw Error({.code = ExitCode::kUsage,
                .what = "several ranks train on the CPU only",
                .expected = "train.device = cpu",
@@ -160,7 +162,7 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
   const parallel::Arrangement arrangement = arrangement_of_run(recipe, processes);
   const layout::Mesh& mesh = arrangement.mesh;
   const at::Device device = device_of(recipe.train);
-  require_cpu_for_several(mesh, device);
+  require_cpu_for_several(arrangement, device);
   require_cpu_for_elastic(recipe.train, device);
   const DeviceScope scope(device);
   set_compute_threads(recipe.train.threads);
@@ -181,6 +183,7 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
                        .data = data,
                        .device = device,
                        .mesh = mesh,
+                       .workers = arrangement.workers,
                        .memory = plan::plan_memory(memory_request(recipe, device, &data)),
                        .free_bytes = free_bytes,
                        .flops = plan::training_flops_per_token(recipe.model, recipe.train.sequence),
@@ -194,15 +197,15 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
     return run_rank(of_rank, ranks);
   };
   if (processes != nullptr) return run_in(*processes, calls_of_process);
-  if (mesh.world() == 1) {
+  if (arrangement.world() == 1) {
     parallel::Ranks alone(recipe.train.elastic);
     return run_rank(start, alone);
   }
   start.own_process = false;
-  start.shares = shares_between_threads(mesh);
+  start.shares = shares_between_threads(mesh, arrangement.workers);
   Outcome outcome;
   try {
-    comm::run_ranks(mesh.world(), [&](comm::Communicator& world) {
+    comm::run_ranks(arrangement.world(), [&](comm::Communicator& world) {
       const auto calls = std::make_shared<comm::CallLog>(world.rank(), kCallsKept);
       comm::Traced traced(comm::borrowed(world), calls);
       const Outcome of_rank = run_in(traced, calls);

@@ -38,7 +38,7 @@ observe::RunStart run_start(const RunFacts& facts) {
                           .dtype = std::string(facts.dtype()),
                           .threads = threads(),
                           .seed = recipe.train.seed,
-                          .world_size = facts.mesh.world(),
+                          .world_size = facts.world(),
                           .recipe_hash = sha256_hex(recipe::to_toml(facts.recipe)).substr(0, 16),
                           .model = recipe.model.preset.empty() ? recipe.model.family : recipe.model.preset,
                           .parameters = layout::parameter_count(recipe.model),
@@ -59,7 +59,7 @@ observe::RunStart run_start(const RunFacts& facts) {
   start.training_bytes = bytes;
   start.heldout_bytes = held_out;
   start.memory_bytes = here.memory_bytes;
-  if (facts.mesh.world() == 1) start.planned_memory_bytes = plan::whole_bytes(facts.memory.peak());
+  if (facts.world() == 1) start.planned_memory_bytes = plan::whole_bytes(facts.memory.peak());
   return start;
 }
 
@@ -84,7 +84,7 @@ std::string tables_of(const RunFacts& facts, double epochs, bool colours) {
     parts.push_back({part.name, part.documents, part.bytes, part.tokens});
   parts[0].epochs = epochs;
   const plan::DecodingState state = plan::decoding_state(recipe.model, recipe.train.dtype);
-  const std::string moment = facts.memory.fullest().name + (facts.mesh.world() > 1 ? "; as one process would train" : "");
+  const std::string moment = facts.memory.fullest().name + (facts.world() > 1 ? "; as one process would train" : "");
   return fmt::format("{}\n{}\n{}\n{}\n", observe::parameter_table(rows).text(colours),
                      observe::memory_table(planned_memory(facts.memory), moment, facts.free_bytes).text(colours),
                      observe::data_table(parts).text(colours),

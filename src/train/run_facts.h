@@ -22,13 +22,15 @@ struct RunFacts {
   const std::filesystem::path& run_folder;
   const data::RunData& data;
   at::Device device;
-  layout::Mesh mesh;
+  layout::Mesh mesh;        // of one worker
+  int64_t workers = 1;      // of an outer loop
   plan::MemoryPlan memory;  // as one process would train
   int64_t free_bytes = 0;   // on the device, before the run
   plan::TokenFlops flops;
   MachineProfile profile;
   int64_t processes = 1;  // that train together, each with threads of its own
 
+  int64_t world() const { return workers * mesh.world(); }
   std::string_view dtype() const;
   // Of all processes together, measured on this one; 0: it was not.
   double peak_flops_per_second() const { return profile.gemm(dtype()) * static_cast<double>(processes); }

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/terminal.h"
+#include "base/text.h"
 #include "checkpoint/disk_need.h"
 #include "checkpoint/writers.h"
 #include "comm/clock_offset.h"
@@ -62,12 +63,13 @@ class RankRun {
   Outcome run();
 
  private:
-  bool first() const { return ranks_.place().rank == 0; }
+  bool first() const { return ranks_.rank() == 0; }
   bool tables() const { return first() && !start_.request.quiet; }
   std::shared_ptr<data::BatchShare> share();
   observe::EventWriter& open_events();
   void open_trace(int64_t generation);
-  void tell_what_is_held(Task& task, optim::Optimizer& optimizer) const;
+  void tell_what_is_held(Task& task, optim::Optimizer& optimizer, const optim::OuterLoop* outer) const;
+  void tell_what_was_waited(const optim::OuterLoop* outer, double seconds) const;
   void tell_what_was_sent(int64_t step) const;
   void warn_of_disk(const Trainer& trainer) const;
   void begin(Trainer& trainer, observe::EventWriter& events);  // what comes between the trainer that stands and its first step
@@ -84,7 +86,7 @@ class RankRun {
 };
 
 std::shared_ptr<data::BatchShare> RankRun::share() {
-  if (!start_.own_process) return start_.shares.at(static_cast<size_t>(ranks_.place().coordinate(layout::Axis::kDp)));
+  if (!start_.own_process) return start_.shares.at(static_cast<size_t>(ranks_.replica()));
   if (ranks_.world() == nullptr) return nullptr;
   const nlohmann::json run = together_.first(
       "batches", [&]() -> nlohmann::json { return fmt::format("{}-{}", start_.events->run(), start_.events->generation()); });
@@ -99,7 +101,7 @@ observe::EventWriter& RankRun::open_events() {
     add_displays(*start_.events, start_.request);
     return *start_.events;
   }
-  return own_events_.emplace(events_of_rank(start_.request, claimed, ranks_.place().rank));
+  return own_events_.emplace(events_of_rank(start_.request, claimed, ranks_.rank()));
 }
 
 // What fails from here on leaves its calls in the run folder; those of an earlier failure are no news.
@@ -120,23 +122,38 @@ void RankRun::open_trace(int64_t generation) {
   const comm::ClockOffset clock =
       ranks_.world() != nullptr ? comm::clock_offset(*ranks_.world(), machine().boot, monotonic_ns) : comm::ClockOffset{};
   using enum layout::Axis;
-  trace_.emplace(run, observe::TraceRank{.rank = place.rank,
+  trace_.emplace(run, observe::TraceRank{.rank = ranks_.rank(),
                                          .generation = generation,
                                          .pp = place.coordinate(kPp),
-                                         .dp = place.coordinate(kDp),
+                                         .dp = ranks_.replica(),
                                          .cp = place.coordinate(kCp),
                                          .tp = place.coordinate(kTp),
                                          .clock_offset_ns = clock.offset_ns,
                                          .clock_error_ns = clock.error_ns});
 }
 
-void RankRun::tell_what_is_held(Task& task, optim::Optimizer& optimizer) const {
-  const auto holdings = gather_holdings(ranks_, holding_of(task.parameters(), optimizer));
+void RankRun::tell_what_is_held(Task& task, optim::Optimizer& optimizer, const optim::OuterLoop* outer) const {
+  const auto holdings = gather_holdings(ranks_, holding_of(task.parameters(), optimizer, outer));
   if (!tables()) return;
   const bool colours = colours_wanted(stdout);
   write_stream(stdout, tables_of(facts_, task.epochs_after(recipe_.train.steps), colours));
   if (holdings.size() > 1)
     write_stream(stdout, rank_table(facts_.mesh, recipe_.parallel.pipeline, recipe_.model.layers, holdings, colours) + "\n");
+  if (outer == nullptr) return;
+  const int64_t every = recipe_.optim.outer.every;
+  write_stream(
+      stdout,
+      fmt::format("{}: {} workers of {} meet {}; {}. Losses of steps are the first worker's; evaluations and checkpoints "
+                  "have the weights that all agreed on last.\n\n",
+                  recipe::name_of_value(recipe_.optim.outer.method), ranks_.workers(), counted(facts_.mesh.world(), "rank"),
+                  every > 0 ? fmt::format("every {} steps", every) : "as often as the first round's times say",
+                  recipe::hidden(recipe_.optim.outer.method) ? "exchanges are hidden behind the next round" : "all wait for exchanges"));
+}
+
+void RankRun::tell_what_was_waited(const optim::OuterLoop* outer, double seconds) const {
+  if (outer == nullptr || !tables()) return;
+  write_stream(stdout, fmt::format("\nouter loop: {} in {}, of which {} was waited for exchanges\n", counted(outer->rounds(), "round"),
+                                   duration_text(seconds), duration_text(outer->waited_s())));
 }
 
 void RankRun::tell_what_was_sent(int64_t step) const {
@@ -147,7 +164,7 @@ void RankRun::tell_what_was_sent(int64_t step) const {
 
 void RankRun::warn_of_disk(const Trainer& trainer) const {
   auto disk = checkpoint::disk_need(files_, start_.request.run_folder / "checkpoints", trainer.state(), recipe_.train);
-  disk.one_bytes = std::llround(ranks_.sum(static_cast<double>(disk.one_bytes), "bytes of a checkpoint"));
+  disk.one_bytes = std::llround(ranks_.sum_of_run(static_cast<double>(disk.one_bytes), "bytes of a checkpoint"));
   const auto warning = disk.warning();
   if (first() && warning) log_warning("{}", *warning);
 }
@@ -177,7 +194,10 @@ Outcome RankRun::run() {
   const auto optimizer = optim::make_optimizer(recipe_.optim, task->parameters(), task->precision());
   observe::EventWriter& events = open_events();
   open_trace(events.generation());
-  tell_what_is_held(*task, *optimizer);
+  std::optional<optim::OuterLoop> outer;
+  if (ranks_.workers() > 1) outer.emplace(recipe_.optim.outer, *optimizer, task->parameters(), ranks_);
+  optim::OuterLoop* const loop = outer ? &*outer : nullptr;
+  tell_what_is_held(*task, *optimizer, loop);
   events.write(run_start(facts_));
 
   std::unique_ptr<RunControl> others;
@@ -197,11 +217,14 @@ Outcome RankRun::run() {
                    .flops_per_token_full_attention = facts_.flops.full(),
                    .peak_flops_per_second = facts_.peak_flops_per_second(),
                    .on_first_step = [this](int64_t step) { tell_what_was_sent(step); },
-                   .trace = trace_ ? &*trace_ : nullptr});
+                   .trace = trace_ ? &*trace_ : nullptr,
+                   .outer = loop});
   begin(trainer, events);
   if (start_.calls) calls_before_ = start_.calls->totals();
   if (!control) return trainer.run();
+  const Stopwatch watch;
   const Outcome outcome = control->run_to_its_end(trainer);
+  tell_what_was_waited(loop, watch.seconds());
   if (tables() && !control->measured().empty()) {
     write_stream(stdout, "\n" + observe::measured_memory_table(control->measured()).text(colours_wanted(stdout)));
   }

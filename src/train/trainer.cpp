@@ -71,7 +71,9 @@ Trainer::Trainer(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks
       ranks_(ranks),
       together_(ranks.everyone("start")),
       optimizer_state_(optimizer),
-      state_(with_state_of(task, {&optimizer_state_, &counters_})),
+      outer_state_(options_.outer != nullptr ? std::make_unique<checkpoint::OuterState>(optimizer, *options_.outer, ranks) : nullptr),
+      state_(with_state_of(task,
+                           {outer_state_ ? static_cast<checkpoint::StateProvider*>(outer_state_.get()) : &optimizer_state_, &counters_})),
       saver_(
           files,
           [this] {
@@ -112,12 +114,16 @@ Resumed Trainer::resume() {
   recipe::refuse_changed(earlier, options_.recipe);
   task_.require_same_data(saved.data_position, saved.step + 1);
   const bool fresh = recipe::begins_fresh_states(earlier, options_.recipe);
+  if (outer_state_ && !fresh) outer_state_->expect(saved.state);
   checkpoint::load_training_state(*newest, state_, ranks_.world(),
                                   fresh ? checkpoint::OptimizerStates::kFresh : checkpoint::OptimizerStates::kRead);
-  if (fresh) optimizer_.set_steps(0);
+  if (fresh) {
+    optimizer_.set_steps(0);
+    if (outer_state_) outer_state_->begin_anew();
+  }
   ranks_.share_values(task_.parameters());
   step_ = saved_step_ = parent_step_ = saved.step;
-  const bool first = ranks_.place().rank == 0;  // its events are those of the run
+  const bool first = ranks_.rank() == 0;  // its events are those of the run
   if (step_ >= train().steps) judged_ = ranks_.most(first && ended_at(events_.path(), step_) ? 1 : 0) == 1;
   events_.write(observe::Resume{.step = step_});
   return {.step = step_, .earlier = earlier.recipe};
@@ -136,6 +142,7 @@ storage::Manifest Trainer::manifest() const {
 
 void Trainer::save() {
   const observe::SpanScope span(*ranks_.spans(), observe::SpanKind::kCheckpoint);
+  if (options_.outer != nullptr) options_.outer->settle();
   saver_.save(step_, state_, manifest());
 }
 
@@ -179,7 +186,7 @@ void Trainer::save_at_the_end() {
 
 // A signal or the clock, of any rank; the first of them stands.
 bool Trainer::stopping() {
-  if (outcome_.reason != "finished") return true;
+  if (outcome_.reason != "finished" || !between_rounds()) return outcome_.reason != "finished";
   constexpr int64_t kTime = 1, kSignal = 2;  // and the signal's number
   const int signal = control_.stop_requested();
   const bool late = until_s_ > 0 && wall_time_s() >= until_s_;
@@ -195,7 +202,12 @@ bool Trainer::stopping() {
 
 void Trainer::evaluate(bool whole) {
   const observe::SpanScope span(*ranks_.spans(), observe::SpanKind::kEvaluation);
-  const auto evaluation = task_.evaluate(whole, [this] { return !stopping(); });
+  std::optional<observe::Metrics> evaluation;
+  const auto judged = [&] { evaluation = task_.evaluate(whole, [this] { return !stopping(); }); };
+  if (options_.outer != nullptr)
+    options_.outer->with_agreed_weights(judged);
+  else
+    judged();
   if (!evaluation) return;
   events_.write(observe::evaluation_of(step_, *evaluation));
   control_.evaluated();
@@ -237,6 +249,37 @@ void Trainer::report(const StepResult& result, double milliseconds) {
   events_.write(report);
 }
 
+// Behind a step: what the workers do together where it ends a round.
+void Trainer::meet_workers(double loss, double seconds) {
+  if (options_.outer == nullptr) return;
+  const auto round =
+      options_.outer->after_step({.lr = schedule_.learning_rate(step_), .loss = loss, .seconds = seconds, .left = train().steps - step_});
+  if (!round) return;
+  observe::OuterRound event{.step = step_,
+                            .round = round->round,
+                            .steps = round->steps,
+                            .synchronous = round->synchronous,
+                            .applied = round->applied,
+                            .exchange_milliseconds = round->exchange_s * 1e3,
+                            .waited_milliseconds = round->waited_s * 1e3,
+                            .update_milliseconds = round->update_s * 1e3,
+                            .gap = round->gap,
+                            .gradient_norm = round->gradient,
+                            .momentum_norm = round->momentum,
+                            .movement = round->movement,
+                            .clipped = round->clipped};
+  if (round->applied) event.loss = round->loss;
+  events_.write(event);
+  if (const auto& choice = round->choice) {
+    events_.write(observe::OuterEvery{.step = step_,
+                                      .every = choice->every,
+                                      .step_milliseconds = choice->step_s * 1e3,
+                                      .exchange_milliseconds = choice->exchange_s * 1e3,
+                                      .update_milliseconds = choice->update_s * 1e3,
+                                      .reason = choice->reason});
+  }
+}
+
 void Trainer::refuse_nonfinite(const BadValue& bad) const {
   if (train().skip_nonfinite && counters_.skipped_in_a_row < train().nonfinite_limit) return;
   throw Error({.code = ExitCode::kNumeric,
@@ -249,17 +292,20 @@ void Trainer::refuse_nonfinite(const BadValue& bad) const {
 
 void Trainer::one_step() {
   const Stopwatch watch;
-  const StepResult result = run_step(task_, optimizer_, ranks_, step_ + 1,
-                                     {.lr = schedule_.learning_rate(step_ + 1),
-                                      .clip_norm = options_.recipe.recipe.optim.clip_norm,
-                                      .seed = static_cast<uint64_t>(train().seed),
-                                      .router_bias_rate = options_.recipe.recipe.model.router.bias_rate});
+  StepResult result = run_step(task_, optimizer_, ranks_, step_ + 1,
+                               {.lr = schedule_.learning_rate(step_ + 1),
+                                .clip_norm = options_.recipe.recipe.optim.clip_norm,
+                                .seed = static_cast<uint64_t>(train().seed),
+                                .router_bias_rate = options_.recipe.recipe.model.router.bias_rate});
   synchronize(task_.parameters().device());  // the update may only be queued, and its time belongs to this step
   ++step_;
+  result.work.tokens *= ranks_.workers();  // all have as many
   counters_.tokens += result.work.tokens;
   counters_.skipped_in_a_row = result.skipped ? counters_.skipped_in_a_row + 1 : 0;
   counters_.skipped += result.skipped ? 1 : 0;
-  report(result, watch.milliseconds());
+  const double seconds = watch.seconds();
+  report(result, seconds * 1e3);
+  meet_workers(result.loss, seconds);
   if (result.skipped) refuse_nonfinite(*result.skipped);
 }
 
@@ -291,7 +337,8 @@ void Trainer::recorded_step() {
   one_step();
   if (auto first = std::exchange(options_.on_first_step, {})) first(step_);
   saver_.poll();
-  if (due(train().checkpoint_every, step_) || ranks_.most(control_.save_requested() ? 1 : 0) == 1) save();
+  const bool asked = between_rounds() && ranks_.most(control_.save_requested() ? 1 : 0) == 1;
+  if (due(train().checkpoint_every, step_) || asked) save();
   if (due(train().evaluate_every, step_) && step_ < train().steps) evaluate(false);
 }
 

@@ -7,7 +7,8 @@
 // finds all steps done and these two not does them then. `Outcome::reason` says why the run ended.
 //
 // On several ranks each has a trainer, and all are called alike. They decide together when to stop and what to save: what one of them is asked
-// for is done by all at the same step. Rank 0 looks for the checkpoint to continue from; each rank writes events of its own.
+// for is done by all at the same step: under an outer loop between two rounds, for within one no worker knows of the others. Evaluations and
+// checkpoints have the weights that the workers agreed on last; a step's loss is its own worker's. Rank 0 looks for the checkpoint to continue from; each rank writes events of its own.
 //
 // A full disk ends no run: saves that fail are told as alarms, and the next one tries again. The last one has no next one: it is tried a
 // few times, and then `Outcome::saved` is false and an alarm says from where a start goes on.
@@ -18,6 +19,7 @@
 #include <string>
 
 #include "checkpoint/optimizer_state.h"
+#include "checkpoint/outer_state.h"
 #include "checkpoint/save.h"
 #include "observe/event_log.h"
 #include "observe/trace_file.h"
@@ -39,6 +41,7 @@ struct TrainerOptions {
   double peak_flops_per_second = 0;                       // measured; 0: no MFU
   std::function<void(int64_t step)> on_first_step{};      // behind the first step of this process; on all ranks
   observe::TraceWriter* trace = nullptr;                  // of the steps that observe.trace_every names; null: none
+  optim::OuterLoop* outer = nullptr;                      // null: there is one worker
 };
 
 struct Outcome {
@@ -75,6 +78,8 @@ class Trainer {
   void recorded_step();
   void one_step();
   void report(const StepResult& result, double milliseconds);
+  void meet_workers(double loss, double seconds);
+  bool between_rounds() const { return options_.outer == nullptr || options_.outer->between_rounds(); }
   void refuse_nonfinite(const BadValue& bad) const;
   bool stopping();
   std::optional<storage::Checkpoint> newest_checkpoint();
@@ -97,6 +102,7 @@ class Trainer {
   checkpoint::Writers together_;  // what is found on the disk by one rank and told to all
   Counters counters_;
   checkpoint::OptimizerState optimizer_state_;
+  std::unique_ptr<checkpoint::OuterState> outer_state_;  // of an outer loop, in the place of the one above; null: none
   std::vector<checkpoint::StateProvider*> state_;
   int64_t step_ = 0;
   int64_t saved_step_ = -1;  // newest on the disk; -1: none

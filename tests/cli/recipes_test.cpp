@@ -51,7 +51,7 @@ TEST(Recipes, Train) {
                                                "model.kv_heads=2",     "model.head_dim=16",
                                                "model.rotary_dim=8",   "model.intermediate=32",
                                                "model.vocabulary=260", "train.steps=2",
-                                               "train.sequence=32",    "train.batch=2",
+                                               "train.sequence=32",    "train.batch=4",
                                                "train.micro_batch=1",  "train.threads=1",
                                                "sample.tokens=3"},
                                               {"LONGHAUL_CACHE=" + (folder / "cache").string(), "NO_COLOR=1"}, 180);

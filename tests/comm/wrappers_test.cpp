@@ -55,6 +55,16 @@ TEST(Delayed, ItGoesOnWhileTheRankComputes) {
   EXPECT_LT(watch.seconds(), 0.09);
 }
 
+TEST(Delayed, AGroupOfOneRankThatWasSplitOffTakesNoTime) {
+  run_ranks(2, [](Communicator& world) {
+    Delayed far(borrowed(world), link_of(10));
+    const auto alone = far.split({{.name = "alone", .groups = {{0}, {1}}}});
+    const Stopwatch watch;
+    alone[0]->barrier({.name = "with nobody"}).wait();
+    EXPECT_LT(watch.seconds(), 5);
+  });
+}
+
 TEST(Delayed, LatenciesOverlapAndBytesDoNot) {
   run_ranks(2, [](Communicator& world) {
     Delayed far(borrowed(world), link_of(0.2));

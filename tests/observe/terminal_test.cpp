@@ -66,6 +66,37 @@ TEST(Terminal, StepLinesStandUnderTheirHeadings) {
   EXPECT_EQ(lines[2], "train      10/400     3.2000      0.000          0     12.3 s          0       -         -    90.1 k          -");
 }
 
+TEST(Terminal, RoundsOfAnOuterLoop) {
+  const auto lines = lines_of(shown({RunStart{.steps = 100}, OuterEvery{.step = 4, .every = 9, .reason = "an exchange takes 2 s"},
+                                     OuterRound{.step = 4,
+                                                .steps = 4,
+                                                .synchronous = "the first round",
+                                                .applied = 0,
+                                                .exchange_milliseconds = 2000,
+                                                .waited_milliseconds = 2000,
+                                                .loss = 3.5},
+                                     OuterRound{.step = 13, .round = 1, .steps = 9},
+                                     OuterRound{.step = 22,
+                                                .round = 2,
+                                                .steps = 9,
+                                                .applied = 1,
+                                                .exchange_milliseconds = 1800,
+                                                .waited_milliseconds = 0.02,
+                                                .gap = 1.25,
+                                                .loss = 3.25}}));
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[0], "outer       4/100  rounds of 9 steps from here on: an exchange takes 2 s");
+  EXPECT_EQ(
+      lines[1],
+      "outer       4/100  round 0 of 4 steps, synchronous (the first round): took round 0, exchanged in 2000 ms, waited 2000 ms; loss of all "
+      "workers 3.5000");
+  EXPECT_EQ(lines[2], "outer      13/100  round 1 of 9 steps: nothing had arrived, waited 0.0 ms");
+  EXPECT_EQ(
+      lines[3],
+      "outer      22/100  round 2 of 9 steps: took round 1, exchanged in 1800 ms, waited 0.0 ms, staleness gap 1.25; loss of all workers "
+      "3.2500");
+}
+
 TEST(Terminal, MarksWhatIsNotAStep) {
   const auto [text, alarms] =
       both_shown({RunStart{.steps = 100}, CompressionBaseline{1.82, 1.66}, Resume{.step = 50},

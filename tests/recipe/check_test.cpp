@@ -71,6 +71,19 @@ TEST(RecipeCheck, RefusesWhatHasNoOrderOfMicroBatches) {
   EXPECT_THAT(reason({"train.elastic=true", "train.device=cuda"}), HasSubstr("on the CPU"));
   EXPECT_NO_THROW(load_defaults({"train.elastic=true", "parallel.pp=2", "parallel.tp=2", "parallel.zero=3"}));
   EXPECT_NO_THROW(load_defaults({"train.elastic=true", "optim.name=came"}));
+}
+
+TEST(RecipeCheck, RefusesWhatWorkersThatTrainByThemselvesCannotHave) {
+  EXPECT_THAT(reason({"optim.outer=co2", "train.elastic=true"}), HasSubstr("what co2 workers learn between two exchanges"));
+  EXPECT_THAT(reason({"optim.outer=diloco", "train.device=cuda"}), HasSubstr("on the CPU"));
+  EXPECT_THAT(reason({"parallel.workers=2"}), HasSubstr("parallel.workers is for outer loops"));
+  EXPECT_THAT(reason({"optim.outer_every=2"}), HasSubstr("optim.outer_every is for outer loops"));
+  EXPECT_THAT(reason({"optim.outer=co2", "optim.outer_every=60", "train.steps=100"}), HasSubstr("do not fit twice into train.steps = 100"));
+  EXPECT_THAT(reason({"optim.outer=slowmo", "optim.outer_every=4", "train.steps=100", "optim.stages=[{ from_step = 11, lr = 1e-4 }]"}),
+              HasSubstr("begins inside a round"));
+  EXPECT_NO_THROW(
+      load_defaults({"optim.outer=slowmo", "optim.outer_every=5", "train.steps=100", "optim.stages=[{ from_step = 11, lr = 1e-4 }]"}));
+  EXPECT_NO_THROW(load_defaults({"optim.outer=co2", "parallel.workers=4", "parallel.zero=2"}));
   EXPECT_NO_THROW(load_defaults({"parallel.ep=2", "parallel.schedule=gpipe"}));
 }
 

@@ -101,6 +101,10 @@ void expect_equal(const recipe::ModelConfig& config, bool experts, const std::st
         << proof.layout << ": " << proof.reason;
     EXPECT_EQ(proof.tensor.empty(), proof.status != Proof::Status::kTried) << "nothing was compared";
     if (proof.status != Proof::Status::kTried) continue;
+    if (proof.layout.starts_with("workers")) {  // they save more than others could read
+      EXPECT_EQ(proof.resumed_from, "");
+      continue;
+    }
     const bool elastic = proof.layout.ends_with("-elastic");
     EXPECT_TRUE(!elastic || proof.worst == 0) << proof.layout << ": " << proof.worst << " in " << proof.tensor;
     std::string& earlier = before[elastic ? "elastic" : proof.layout.ends_with("-rows") ? "rows" : "packed"];

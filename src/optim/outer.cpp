@@ -1,0 +1,302 @@
+#include "optim/outer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+
+namespace longhaul::optim {
+namespace {
+
+constexpr size_t kMeasuredSteps = 4;  // before τ is chosen; the first does not count
+constexpr double kGrowth = 1.1;       // of the anchor's movement from round to round, and how often until the guard acts
+constexpr int64_t kGrowing = 3;
+constexpr double kFallen = 2;             // of the learning rate, since what is on its way was made
+constexpr int kFirstStep = 0, kLoss = 1;  // of OuterWeights::Numbers
+
+std::unique_ptr<comm::Communicator> group_of(parallel::Ranks& ranks) {
+  comm::Communicator* const counterparts = ranks.counterparts();
+  LONGHAUL_ASSERT(counterparts != nullptr, "an outer loop of one worker");
+  layout::GroupKind all{.name = "outer loop", .groups = {std::vector<int64_t>(static_cast<size_t>(counterparts->size()))}};
+  std::iota(all.groups[0].begin(), all.groups[0].end(), int64_t{0});
+  return std::move(counterparts->split({all}, {.name = "outer loop"})[0]);
+}
+
+int64_t steps_for(double seconds, double step_s) { return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(seconds / step_s))); }
+
+}  // namespace
+
+OuterChoice choose_every(bool hidden, double step_s, double exchange_s, double update_s, int64_t left) {
+  OuterChoice choice{.step_s = step_s, .exchange_s = exchange_s, .update_s = update_s};
+  const std::string times = fmt::format("an exchange takes {}, a step {}", duration_text(exchange_s), duration_text(step_s));
+  // What cannot be hidden, weights, may take a thirtieth of the time; what blocks, a twentieth.
+  const int64_t hiding = steps_for(1.15 * exchange_s, step_s), working = steps_for(30 * update_s, step_s);
+  if (hidden) {
+    choice.every = std::max(hiding, working);
+    choice.reason = times + (hiding >= working ? ", behind which it is hidden with a seventh to spare"
+                                               : fmt::format("; moving weights takes {}, a thirtieth of a round", duration_text(update_s)));
+  } else {
+    choice.every = steps_for(20 * (exchange_s + update_s), step_s);
+    choice.reason = times + ", of which nothing is hidden: a twentieth of a round";
+  }
+  const int64_t most = std::max<int64_t>(1, left / 2);
+  if (choice.every > most) {
+    choice.reason += fmt::format("; {} would be right, and half of the steps that are left are {}", choice.every, most);
+    choice.every = most;
+  }
+  return choice;
+}
+
+OuterLoop::OuterLoop(const recipe::OuterOptions& options, Optimizer& optimizer, model::ParameterSet& parameters, parallel::Ranks& ranks)
+    : options_(options),
+      optimizer_(optimizer),
+      parameters_(parameters),
+      ranks_(ranks),
+      group_(group_of(ranks)),
+      every_(options.every),
+      worker_numbers_(at::zeros({2}, at::kDouble)),
+      weights_(optimizer, parameters, recipe::outer_momentum_of(options) > 0) {
+  LONGHAUL_ASSERT(options.method != recipe::Outer::kNone, "an outer loop that is none");
+  counted_ = std::max(1.0, ranks.sum(weights_.counted(), "elements of the outer loop"));
+}
+
+// What is on its way ends before the group does, but for an error: then others may never come.
+OuterLoop::~OuterLoop() {
+  if (std::uncaught_exceptions() > 0) return;
+  try {
+    settle();
+  } catch (const std::exception& error) {
+    log_warning("the last exchange of the outer loop: {}", error.what());
+  }
+}
+
+std::optional<OuterRound> OuterLoop::after_step(const LocalStep& step) {
+  const at::NoGradGuard no_gradient;
+  ++done_;
+  double* const own = worker_numbers_.mutable_data_ptr<double>();
+  if (std::isfinite(step.loss)) own[kLoss] += step.loss;
+  if (every_ == 0) seconds_.push_back(step.seconds);
+  if (done_ == 1 && recipe::hidden(options_.method) && options_.gap == recipe::OuterGap::kMeasured) {
+    own[kFirstStep] = std::sqrt(ranks_.sum(weights_.squared_distance(), "first step of a round"));
+  }
+  const bool complete = every_ > 0 ? done_ >= every_ : seconds_.size() >= kMeasuredSteps;
+  if (!complete && step.left > 0) return std::nullopt;
+  return end_round(step);
+}
+
+std::string OuterLoop::why_synchronous(const LocalStep& step) const {
+  if (!recipe::hidden(options_.method)) return "";
+  if (step.left == 0) return "the last round";
+  if (every_ == 0) return "the first round, in which times are measured";
+  if (round_ == 0 && options_.synchronous_start) return "the first round";
+  if (shared_.growing >= kGrowing) return "the guard: weights moved further and further";
+  if (shared_.in_flight_round >= 0 && step.lr * kFallen < shared_.in_flight_lr) return "the learning rate has fallen";
+  return "";
+}
+
+OuterRound OuterLoop::end_round(const LocalStep& step) {
+  OuterRound round{.round = round_, .steps = done_, .synchronous = why_synchronous(step)};
+  ranks_.settle_values(parameters_);
+  wait_for_sums(round);
+  if (recipe::hidden(options_.method) && round.synchronous.empty()) {
+    apply_late(round, step);
+  } else {
+    round.applied = round_;
+    exchange_now(round);
+    const bool mean = !round.synchronous.empty();  // nothing but the workers' mean
+    const Stopwatch watch;
+    const double workers = static_cast<double>(group_->size());
+    const OuterSums sums = weights_.update(mean ? OuterNumbers{.scale = 1 / workers} : numbers_of(step, 1));
+    if (mean) weights_.forget_momentum();
+    round.update_s += watch.seconds();
+    round.loss = weights_.numbers()[kLoss] / workers;
+    shared_.in_flight_round = -1;
+    note(round, sums, step.lr);
+  }
+  const Stopwatch watch;
+  optimizer_.refresh_values();
+  round.update_s += watch.seconds();
+  ranks_.share_values(parameters_);
+  waited_s_ += round.waited_s;
+  if (every_ == 0 && step.left > 0 && seconds_.size() > 1) choose(round, step.left);
+  ++round_;
+  done_ = 0;
+  worker_numbers_.zero_();
+  return round;
+}
+
+OuterNumbers OuterLoop::numbers_of(const LocalStep& step, double gap) const {
+  const double unit = options_.by_lr && step.lr > 0 ? step.lr : 1;
+  return {.scale = 1 / (static_cast<double>(group_->size()) * gap * unit),
+          .momentum = recipe::outer_momentum_of(options_),
+          .step = recipe::outer_lr_of(options_) * unit,
+          .clip = options_.method == recipe::Outer::kCo2 ? options_.clip : 0,
+          .nesterov = options_.method == recipe::Outer::kDiloco};
+}
+
+OuterWeights::Numbers OuterLoop::own_numbers() const {
+  const double* const own = worker_numbers_.const_data_ptr<double>();
+  return {own[kFirstStep], own[kLoss] / static_cast<double>(done_)};
+}
+
+// All workers wait. Where times are measured those who come early wait for the others first.
+void OuterLoop::exchange_now(OuterRound& round) {
+  if (every_ == 0) group_->barrier({.name = "before the exchange"}).wait();
+  Stopwatch update;
+  weights_.take_difference(/*returns=*/false);
+  round.update_s += update.seconds();
+  const Stopwatch watch;
+  for (comm::Work& work : weights_.start_sums(*group_, own_numbers())) work.wait();
+  round.exchange_s = watch.seconds();
+  round.waited_s += round.exchange_s;
+}
+
+// Of the round that is on its way; nothing may be.
+void OuterLoop::wait_for_sums(OuterRound& round) {
+  const Stopwatch watch;
+  int64_t ended = 0;
+  for (comm::Work& work : works_) {
+    work.wait();
+    ended = std::max(ended, work.ended_ns());
+  }
+  if (works_.empty()) return;
+  works_.clear();
+  round.waited_s += watch.seconds();
+  if (ended > 0) round.exchange_s = static_cast<double>(ended - started_ns_) * 1e-9;
+}
+
+void OuterLoop::settle() {
+  OuterRound unused;
+  wait_for_sums(unused);
+  waited_s_ += unused.waited_s;
+}
+
+void OuterLoop::apply_late(OuterRound& round, const LocalStep& step) {
+  const Stopwatch watch;
+  const double workers = static_cast<double>(group_->size());
+  OuterSums sums;
+  if (shared_.in_flight_round >= 0) {
+    round.applied = shared_.in_flight_round;
+    const OuterWeights::Numbers arrived = weights_.numbers();
+    const double reach = static_cast<double>(shared_.in_flight_steps) * arrived[kFirstStep] / workers;
+    if (options_.gap == recipe::OuterGap::kConstant) round.gap = options_.gap_value;
+    if (options_.gap == recipe::OuterGap::kMeasured && reach > 0) round.gap = 1 + shared_.movement / reach;
+    round.loss = arrived[kLoss] / workers;
+    OuterNumbers numbers = numbers_of(step, round.gap);
+    numbers.leaves_difference = true;
+    sums = weights_.update(numbers);
+  } else {
+    weights_.take_difference(/*returns=*/true);
+  }
+  shared_.in_flight_round = round_;
+  shared_.in_flight_steps = done_;
+  shared_.in_flight_lr = step.lr;
+  started_ns_ = monotonic_ns();
+  works_ = weights_.start_sums(*group_, own_numbers());
+  round.update_s = watch.seconds();
+  note(round, sums, step.lr);
+}
+
+// What the guard and the next gap look at, and what is told.
+void OuterLoop::note(OuterRound& round, OuterSums sums, double lr) {
+  const Tensor all = at::tensor({sums.gradient, sums.momentum, sums.movement, sums.clipped}, at::kDouble);
+  ranks_.sum(all, "norms of the outer loop");
+  const double* const of = all.const_data_ptr<double>();
+  round.gradient = std::sqrt(of[0]);
+  round.momentum = std::sqrt(of[1]);
+  round.movement = shared_.movement = std::sqrt(of[2]);
+  round.clipped = of[3] / counted_;
+  if (!std::isfinite(round.movement)) {
+    throw Error({.code = ExitCode::kNumeric,
+                 .what = "the mean of the workers' weights is not finite",
+                 .found = fmt::format("a movement of {} behind round {}", round.movement, round.round),
+                 .hint = "lower optim.lr, optim.outer_lr or optim.outer_momentum, or go back to an earlier checkpoint"});
+  }
+  const double before = shared_.relative_movement;
+  shared_.relative_movement = lr > 0 ? round.movement / lr : 0;
+  const bool grows = options_.guard && round.synchronous.empty() && before > 0 && shared_.relative_movement > kGrowth * before;
+  shared_.growing = grows ? shared_.growing + 1 : 0;
+}
+
+void OuterLoop::choose(OuterRound& round, int64_t left) {
+  std::sort(seconds_.begin() + 1, seconds_.end());
+  const double median = seconds_[1 + (seconds_.size() - 1) / 2];
+  const auto longest = [&](double seconds) { return static_cast<double>(ranks_.most(std::llround(seconds * 1e9))) * 1e-9; };
+  const double step_s = std::max(1e-9, longest(median)), exchange_s = longest(round.exchange_s), update_s = longest(round.update_s);
+  round.choice = choose_every(recipe::hidden(options_.method), step_s, exchange_s, update_s, left);
+  every_ = round.choice->every;
+  seconds_.clear();
+}
+
+void OuterLoop::with_agreed_weights(const std::function<void()>& body) {
+  if (between_rounds()) return body();
+  const auto exchange = [this] {
+    const at::NoGradGuard no_gradient;
+    ranks_.settle_values(parameters_);
+    weights_.exchange();
+    optimizer_.refresh_values();
+    ranks_.share_values(parameters_);
+  };
+  exchange();
+  body();
+  exchange();
+}
+
+nlohmann::json OuterLoop::facts() const {
+  const OuterWeights::Numbers numbers = weights_.numbers();
+  return {{"every", every_},
+          {"round", round_},
+          {"done", done_},
+          {"in_flight_round", shared_.in_flight_round},
+          {"in_flight_steps", shared_.in_flight_steps},
+          {"in_flight_lr", shared_.in_flight_lr},
+          {"in_flight_numbers", std::vector<double>(numbers.begin(), numbers.end())},
+          {"movement", shared_.movement},
+          {"relative_movement", shared_.relative_movement},
+          {"growing", shared_.growing}};
+}
+
+void OuterLoop::restore(const nlohmann::json& facts) {
+  try {
+    every_ = options_.every > 0 ? options_.every : facts.at("every").get<int64_t>();
+    facts.at("round").get_to(round_);
+    facts.at("done").get_to(done_);
+    facts.at("in_flight_round").get_to(shared_.in_flight_round);
+    facts.at("in_flight_steps").get_to(shared_.in_flight_steps);
+    facts.at("in_flight_lr").get_to(shared_.in_flight_lr);
+    facts.at("movement").get_to(shared_.movement);
+    facts.at("relative_movement").get_to(shared_.relative_movement);
+    facts.at("growing").get_to(shared_.growing);
+    OuterWeights::Numbers numbers{};
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = facts.at("in_flight_numbers").at(i).get<double>();
+    weights_.set_numbers(numbers);
+  } catch (const nlohmann::json::exception& error) {
+    throw Error({.code = ExitCode::kCheckpoint, .what = "the outer loop's facts of the checkpoint cannot be read", .found = error.what()});
+  }
+}
+
+void OuterLoop::begin_anew() {
+  weights_.masters_from_anchors();
+  optimizer_.refresh_values();
+  done_ = 0;
+  shared_ = {};
+  worker_numbers_.zero_();
+}
+
+void OuterLoop::forget() {
+  weights_.anchors_from_masters();
+  weights_.forget_momentum();
+  every_ = options_.every;
+  round_ = done_ = 0;
+  shared_ = {};
+  worker_numbers_.zero_();
+}
+
+}  // namespace longhaul::optim

@@ -1,0 +1,48 @@
+// The arithmetic of outer loops on a run of elements (specs: co2.md §2, §8), in one pass over memory. Of each element: the weight w of this worker;
+// the anchor x, which all workers agree on and began the round with; the outer momentum m; and s, the sum over workers of their x - w of a round.
+//
+//   g ← scale s            scale: 1 / workers, over the staleness gap, and over the learning rate of steps where momenta are in units of it
+//   m ← β m + g            and within ±clip
+//   d ← m                  Nesterov's: g + β m
+//   s ← x - w              where `leaves_difference`: with the x from before, for the next sum
+//   x ← x - step d,  w ← x
+//
+// Serial: callers share stretches among threads, whose sums are then added in order.
+#pragma once
+
+#include <cstdint>
+
+namespace longhaul::optim {
+
+template <class Real>
+struct OuterRun {
+  Real* anchor = nullptr;
+  Real* momentum = nullptr;  // null: none is kept, β is 0
+  Real* sums = nullptr;
+  Real* weight = nullptr;
+  int64_t count = 0;
+};
+
+struct OuterNumbers {
+  double scale = 1, momentum = 0, step = 1;
+  double clip = 0;  // 0: none
+  bool nesterov = false, leaves_difference = false;
+};
+
+struct OuterSums {  // of squares of g, of m, of step d; and how many m were clipped
+  double gradient = 0, momentum = 0, movement = 0, clipped = 0;
+  OuterSums& operator+=(const OuterSums& other);
+};
+
+template <class Real>
+OuterSums outer_update(const OuterRun<Real>& run, const OuterNumbers& numbers);
+
+// s ← x - w, and w ← x where `returns`: nothing has arrived.
+template <class Real>
+void outer_difference(const OuterRun<Real>& run, bool returns);
+
+// The sum of (x - w)².
+template <class Real>
+double outer_distance(const OuterRun<Real>& run);
+
+}  // namespace longhaul::optim

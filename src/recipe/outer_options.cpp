@@ -1,0 +1,60 @@
+#include "recipe/outer_options.h"
+
+#include "recipe/option.h"
+
+namespace longhaul::recipe {
+
+std::vector<std::string_view> names_of(Outer) { return {"none", "local_sgd", "slowmo", "diloco", "co2"}; }
+std::vector<std::string_view> names_of(OuterGap) { return {"constant", "measured"}; }
+
+bool hidden(Outer method) { return method == Outer::kCo2; }
+
+// As published, but for co2's momentum: late by a round, it is unstable where a round takes more than 1 - momentum of an error away (specs: co2.md §5).
+double outer_momentum_of(const OuterOptions& options) {
+  if (options.momentum >= 0) return options.momentum;
+  constexpr double kMomenta[] = {0, 0, 0.5, 0.9, 0.2};
+  return kMomenta[static_cast<size_t>(options.method)];
+}
+
+double outer_lr_of(const OuterOptions& options) {
+  if (options.lr >= 0) return options.lr;
+  return options.method == Outer::kDiloco ? 0.7 : 1;
+}
+
+// What was agreed last, what is on its way, and the momentum.
+int64_t outer_state_elements(const OuterOptions& options) {
+  return options.method == Outer::kNone ? 0 : outer_momentum_of(options) > 0 ? 3 : 2;
+}
+
+void declare(OptionSet& set, OuterOptions& outer) {
+  set.add(
+      "optim.outer", outer.method,
+      "Workers train by themselves and meet only every optim.outer_every steps, for slow links between them: weights become their mean "
+      "(local_sgd), or follow a momentum of its movements (slowmo; diloco: Nesterov's); co2 does that one round late, while the next round is "
+      "trained, so that nobody waits for the links.");
+  set.add("optim.outer_every", outer.every,
+          "Steps of a round; 0: chosen in the first one from measured times of a step and of an exchange.")
+      .unit("steps")
+      .at_least(0)
+      .at_most(1 << 20);
+  set.add("optim.outer_momentum", outer.momentum, "Decay of the outer momentum per round; -1: slowmo 0.5, diloco 0.9, co2 0.2.")
+      .at_least(-1)
+      .at_most(0.999999999);
+  set.add("optim.outer_lr", outer.lr, "Outer learning rate: of the momentum, what weights move by; -1: diloco 0.7, others 1.")
+      .at_least(-1)
+      .at_most(100);
+  set.add(
+      "optim.outer_by_lr", outer.by_lr,
+      "Outer momenta are kept in units of the learning rate of steps (SlowMo's paper): a falling rate shrinks what they have gathered.");
+  set.add("optim.outer_clip", outer.clip, "co2: largest size of an element of the outer momentum; 0: none.").at_least(0).at_most(1e6);
+  set.add("optim.outer_gap", outer.gap,
+          "co2: what a late outer gradient is divided by: how far weights have moved since, in lengths of a round (measured), or "
+          "optim.outer_gap_value (constant).");
+  set.add("optim.outer_gap_value", outer.gap_value, "co2, optim.outer_gap = constant: that number; 1: late gradients count whole.")
+      .at_least(1)
+      .at_most(1e6);
+  set.add("optim.outer_guard", outer.guard, "co2: where weights move further and further from round to round, one round is synchronous.");
+  set.add("optim.outer_synchronous_start", outer.synchronous_start, "co2: the first round is synchronous.");
+}
+
+}  // namespace longhaul::recipe

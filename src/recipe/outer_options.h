@@ -1,0 +1,39 @@
+// OuterOptions: the keys optim.outer… of a recipe: what workers, each of which trains by itself for some steps, do together at the end of such a
+// round (optim/outer.h; docs/concepts/outer-loops.md). Plain data; declared in outer_options.cpp.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace longhaul::recipe {
+
+class OptionSet;
+
+enum class Outer { kNone, kLocalSgd, kSlowmo, kDiloco, kCo2 };
+std::vector<std::string_view> names_of(Outer);
+// Of co2: what a late outer gradient is divided by.
+enum class OuterGap { kConstant, kMeasured };
+std::vector<std::string_view> names_of(OuterGap);
+
+struct OuterOptions {
+  Outer method = Outer::kNone;
+  int64_t every = 0;              // steps of a round, τ; 0: chosen from measured times
+  double momentum = -1, lr = -1;  // -1: the method's
+  bool by_lr = false;             // momenta in units of the learning rate of steps, as SlowMo's paper has them
+  double clip = 1;                // co2: of each element of the momentum; 0: none
+  OuterGap gap = OuterGap::kMeasured;
+  double gap_value = 1;  // kConstant; 1: no penalty
+  bool guard = true;     // co2: a synchronous round where rounds move weights further and further
+  bool synchronous_start = true;
+  bool operator==(const OuterOptions&) const = default;
+};
+
+bool hidden(Outer method);  // its reductions go on behind the next round
+double outer_momentum_of(const OuterOptions& options);
+double outer_lr_of(const OuterOptions& options);
+int64_t outer_state_elements(const OuterOptions& options);  // of an element of a weight that trains
+
+void declare(OptionSet& set, OuterOptions& outer);
+
+}  // namespace longhaul::recipe
