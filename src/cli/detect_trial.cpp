@@ -44,12 +44,16 @@ std::string trial_size(const detect::Verdict& verdict) { return fmt::format("{:>
 std::string trial_type(const detect::Verdict& verdict) { return verdict.type; }
 
 std::string breakdown(const detect::TrialRow& row, const char* title, std::string (*key)(const detect::Verdict&)) {
-  observe::Table table(fmt::format("{} by {}", row.name, title), {{title}, {"cases", observe::Align::kRight}, {"precision", observe::Align::kRight},
-                                                                {"recall", observe::Align::kRight}, {"ceiling", observe::Align::kRight},
-                                                                {"seconds to alert", observe::Align::kRight}});
+  observe::Table table(fmt::format("{} by {}", row.name, title), {{title},
+                                                                  {"cases", observe::Align::kRight},
+                                                                  {"precision", observe::Align::kRight},
+                                                                  {"recall", observe::Align::kRight},
+                                                                  {"ceiling", observe::Align::kRight},
+                                                                  {"seconds to alert", observe::Align::kRight}});
   for (const auto& [name, tally] : detect::tally_by(row.verdicts, key)) {
     const bool faults = tally.faults > 0;
-    table.row({name, fmt::format("{}", tally.cases), faults ? fmt::format("{:.3f}", tally.precision()) : fmt::format("{} false", tally.false_alarms),
+    table.row({name, fmt::format("{}", tally.cases),
+               faults ? fmt::format("{:.3f}", tally.precision()) : fmt::format("{} false", tally.false_alarms),
                faults ? fmt::format("{:.3f}", tally.recall()) : "", faults ? fmt::format("{:.3f}", tally.ceiling()) : "",
                faults ? fmt::format("{:.0f}", median_of(tally.delays)) : ""});
   }
@@ -58,8 +62,9 @@ std::string breakdown(const detect::TrialRow& row, const char* title, std::strin
 
 std::string trial_text(const detect::TrialReport& report) {
   using observe::Align;
-  observe::Table table("mean over seeds (least–most)", {{"detector"}, {"precision", Align::kRight}, {"recall", Align::kRight}, {"F1", Align::kRight},
-                                                        {"call", Align::kRight}});
+  observe::Table table(
+      "mean over seeds (least–most)",
+      {{"detector"}, {"precision", Align::kRight}, {"recall", Align::kRight}, {"F1", Align::kRight}, {"call", Align::kRight}});
   for (const detect::TrialRow& row : report.rows) {
     table.row({row.name, cell(spread_of(row, &detect::Tally::precision)), cell(spread_of(row, &detect::Tally::recall)),
                cell(spread_of(row, &detect::Tally::f1)), fmt::format("{:.0f} ms", 1e3 * median_of(row.call_seconds))});
@@ -84,7 +89,8 @@ ordered_json trial_json(const detect::TrialReport& report) {
   for (const detect::TrialRow& row : report.rows) {
     const detect::Paired paired = detect::mcnemar(report.rows.front().verdicts, row.verdicts);
     const detect::Tally all = detect::tally_of(row.verdicts);
-    const detect::Interval precision = detect::wilson(all.found, all.found + all.false_alarms), recall = detect::wilson(all.found, all.faults);
+    const detect::Interval precision = detect::wilson(all.found, all.found + all.false_alarms),
+                           recall = detect::wilson(all.found, all.faults);
     rows.push_back({{"name", row.name},
                     {"precision", spread_json(spread_of(row, &detect::Tally::precision))},
                     {"recall", spread_json(spread_of(row, &detect::Tally::recall))},
@@ -96,7 +102,10 @@ ordered_json trial_json(const detect::TrialReport& report) {
                     {"median_call_seconds", median_of(row.call_seconds)},
                     {"mcnemar_p", paired.p}});
   }
-  return {{"rows", rows}, {"mahalanobis", report.mahalanobis}, {"train_seconds", report.train_seconds}, {"worst_retained", report.worst_retained}};
+  return {{"rows", rows},
+          {"mahalanobis", report.mahalanobis},
+          {"train_seconds", report.train_seconds},
+          {"worst_retained", report.worst_retained}};
 }
 
 }  // namespace
@@ -108,10 +117,11 @@ void add_detect_trial(Command& detect_group) {
   };
   auto arguments = std::make_shared<Arguments>();
   detect::TrialOptions& options = arguments->options;
-  Command trial = detect_group.add("trial", "precision and recall on simulated cases, of Minder and what it is compared with, over several seeds",
-                                   {{"the whole comparison (half an hour)", "detect trial --seeds 5"},
-                                    {"a quick look", "detect trial --seeds 1 --test 40 --steps 1000 --row minder --row raw"},
-                                    {"up to 1,500 machines, sensors with glitches", "detect trial --large --glitches --row minder --row raw --json"}});
+  Command trial =
+      detect_group.add("trial", "precision and recall on simulated cases, of Minder and what it is compared with, over several seeds",
+                       {{"the whole comparison (half an hour)", "detect trial --seeds 5"},
+                        {"a quick look", "detect trial --seeds 1 --test 40 --steps 1000 --row minder --row raw"},
+                        {"up to 1,500 machines, sensors with glitches", "detect trial --large --glitches --row minder --row raw --json"}});
   trial.option("--seeds", options.seeds, "repetitions, each with models and cases of its own").at_least(1).at_most(100).default_shown();
   trial.option("--train", options.train, "cases that models are trained on").at_least(2).default_shown();
   trial.option("--validate", options.validate, "cases that thresholds are chosen on").at_least(4).default_shown();
@@ -127,8 +137,10 @@ void add_detect_trial(Command& detect_group) {
   trial.on_run([arguments] {
     arguments->options.evaluation_mix = !arguments->production;
     const detect::TrialReport report = detect::run_trial(arguments->options);
-    if (arguments->json) print_json(trial_json(report));
-    else print(trial_text(report));
+    if (arguments->json)
+      print_json(trial_json(report));
+    else
+      print(trial_text(report));
     return ExitCode::kDone;
   });
 }

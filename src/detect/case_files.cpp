@@ -21,17 +21,14 @@ constexpr JsonRules kTruthRules{.code = ExitCode::kData, .what = "malformed trut
 ordered_json fault_json(const Fault& fault, const Case& from) {
   ordered_json names = ordered_json::array(), group = ordered_json::array();
   for (const size_t metric : fault.metrics) {
-    if (std::find(from.spec.metrics.begin(), from.spec.metrics.end(), metric) != from.spec.metrics.end()) names.push_back(metrics()[metric].name);
+    if (std::find(from.spec.metrics.begin(), from.spec.metrics.end(), metric) != from.spec.metrics.end())
+      names.push_back(metrics()[metric].name);
   }
   for (const int32_t machine : fault.group) group.push_back(from.pull.machines[static_cast<size_t>(machine)]);
-  return {{"type", fault.type},
-          {"machine", from.pull.machines[static_cast<size_t>(fault.machine)]},
-          {"group", group},
-          {"onset_s", fault.onset_s},
-          {"end_s", fault.end_s},
-          {"severity", fault.severity},
-          {"metrics", names},
-          {"detectable", detectable(fault, metric_choice("used"), kContinuitySpan)}};
+  return {{"type", fault.type},   {"machine", from.pull.machines[static_cast<size_t>(fault.machine)]},
+          {"group", group},       {"onset_s", fault.onset_s},
+          {"end_s", fault.end_s}, {"severity", fault.severity},
+          {"metrics", names},     {"detectable", detectable(fault, metric_choice("used"), kContinuitySpan)}};
 }
 
 }  // namespace
@@ -52,7 +49,8 @@ void write_case(const std::filesystem::path& folder, const Case& from) {
   }
   if (pull.classes.size() > 1) {
     std::string text = "machine,class\n";
-    for (size_t i = 0; i < pull.machines.size(); ++i) text += pull.machines[i] + "," + pull.classes[static_cast<size_t>(pull.class_of[i])] + "\n";
+    for (size_t i = 0; i < pull.machines.size(); ++i)
+      text += pull.machines[i] + "," + pull.classes[static_cast<size_t>(pull.class_of[i])] + "\n";
     write_text_atomically(folder / "machines.csv", text);
   }
   ordered_json faults = ordered_json::array();
@@ -81,8 +79,11 @@ std::optional<Truth> read_truth(const std::filesystem::path& folder) {
   const JsonView faults = root.at("faults");
   for (size_t i = 0; i < faults.array_size(); ++i) {
     const JsonView each = faults.at(i);
-    Fault fault{.type = each.at("type").string(), .machine = index_of(each.at("machine")), .onset_s = each.at("onset_s").integer(0),
-                .end_s = each.at("end_s").integer(0), .severity = each.at("severity").number()};
+    Fault fault{.type = each.at("type").string(),
+                .machine = index_of(each.at("machine")),
+                .onset_s = each.at("onset_s").integer(0),
+                .end_s = each.at("end_s").integer(0),
+                .severity = each.at("severity").number()};
     for (size_t g = 0; g < each.at("group").array_size(); ++g) fault.group.push_back(index_of(each.at("group").at(g)));
     for (size_t m = 0; m < each.at("metrics").array_size(); ++m)
       fault.metrics.push_back(metric_named(each.at("metrics").at(m).string(), each.at("metrics").at(m).where()));

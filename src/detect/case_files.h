@@ -12,7 +12,7 @@ namespace longhaul::detect {
 void write_case(const std::filesystem::path& folder, const Case& from);
 
 struct Truth {
-  std::vector<Fault> faults;            // `machine` and `group` index into `machines`
+  std::vector<Fault> faults;  // `machine` and `group` index into `machines`
   std::vector<std::string> machines;
 };
 std::optional<Truth> read_truth(const std::filesystem::path& folder);  // nothing where there is no truth.json

@@ -10,8 +10,8 @@
 namespace longhaul::detect {
 
 struct Threshold {
-  double share = 0.7;     // of the largest possible score √(n − 1)
-  double distance = 0.05; // of the candidate's median distance from the others
+  double share = 0.7;      // of the largest possible score √(n − 1)
+  double distance = 0.05;  // of the candidate's median distance from the others
 };
 
 struct Rule {

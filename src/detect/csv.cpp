@@ -169,12 +169,13 @@ Pull read_folder(const fs::path& folder, const std::vector<size_t>& wanted, cons
     if (fs::exists(file)) series.push_back(read_csv(file, metric));
   }
   if (series.empty()) {
-    throw Error({.code = ExitCode::kData,
-                 .what = "no metrics are in the folder",
-                 .expected = fmt::format("a CSV file a metric, such as {}.csv, with the headings time,machine,…", metrics()[wanted.front()].name),
-                 .found = fs::exists(folder) ? "none of them" : "no such folder",
-                 .where = folder.string(),
-                 .hint = program_command("detect simulate --machines 16 --seed 1 --out " + shell_quoted(folder.string()))});
+    throw Error(
+        {.code = ExitCode::kData,
+         .what = "no metrics are in the folder",
+         .expected = fmt::format("a CSV file a metric, such as {}.csv, with the headings time,machine,…", metrics()[wanted.front()].name),
+         .found = fs::exists(folder) ? "none of them" : "no such folder",
+         .where = folder.string(),
+         .hint = program_command("detect simulate --machines 16 --seed 1 --out " + shell_quoted(folder.string()))});
   }
   Pull pull = aligned(series, wanted, options);
   if (const fs::path classes = folder / "machines.csv"; fs::exists(classes)) set_classes(pull, read_classes(classes));

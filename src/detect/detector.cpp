@@ -76,8 +76,9 @@ void look_at(const Pull& pull, const Channel& channel, size_t at, const std::vec
       if (static_cast<int>(report.alerts.size()) < options.top && !holds(report.alerts, alert.machine)) report.alerts.push_back(alert);
     }
     if (2 * trace.too_few > trace.windows && trace.windows > 0) {
-      report.not_judged.push_back(fmt::format("{}: in {} of {} windows fewer than {} machines of class {} had data", channel.name, trace.too_few,
-                                              trace.windows, kFewestPeers, printable(pull.classes[static_cast<size_t>(peers)])));
+      report.not_judged.push_back(fmt::format("{}: in {} of {} windows fewer than {} machines of class {} had data", channel.name,
+                                              trace.too_few, trace.windows, kFewestPeers,
+                                              printable(pull.classes[static_cast<size_t>(peers)])));
     }
   }
 }
@@ -110,7 +111,9 @@ std::vector<size_t> order_of(const Models& models, const DetectOptions& options)
 }
 
 Rule rule_of(const Models& models, const DetectOptions& options, const Channel& channel) {
-  Rule rule{.threshold = models.threshold(options.variant, channel), .windows = options.continuity_s, .gap = options.gap_s,
+  Rule rule{.threshold = models.threshold(options.variant, channel),
+            .windows = options.continuity_s,
+            .gap = options.gap_s,
             .continuous = options.continuous};
   if (options.share) rule.threshold.share = *options.share;
   if (options.distance_threshold) rule.threshold.distance = *options.distance_threshold;
@@ -126,8 +129,12 @@ std::vector<Alert> silent_machines(const Pull& pull, const std::vector<Silence>&
   std::vector<Alert> alerts;
   for (const auto& [machine, what] : by_machine) {
     if (what.first < pull.metrics.size()) continue;
-    alerts.push_back({.machine = pull.machines[static_cast<size_t>(machine)], .metric = kNoData, .peers = pull.classes[static_cast<size_t>(pull.class_of[static_cast<size_t>(machine)])],
-                      .first_s = what.second, .raised_s = pull.first_s + static_cast<double>(pull.seconds - 1), .score = 1});
+    alerts.push_back({.machine = pull.machines[static_cast<size_t>(machine)],
+                      .metric = kNoData,
+                      .peers = pull.classes[static_cast<size_t>(pull.class_of[static_cast<size_t>(machine)])],
+                      .first_s = what.second,
+                      .raised_s = pull.first_s + static_cast<double>(pull.seconds - 1),
+                      .score = 1});
   }
   return alerts;
 }
@@ -153,10 +160,11 @@ CallReport call(const Pull& pull, const Models& models, const DetectOptions& opt
     ++report.channels;
   }
   if (!any) {
-    throw Error({.code = ExitCode::kData,
-                 .what = "nothing can be judged",
-                 .expected = fmt::format("at least {} seconds of one of the metrics", options.continuity_s + 7),
-                 .found = fmt::format("{} of {}", counted(pull.seconds, "second"), counted(static_cast<int64_t>(pull.metrics.size()), "metric"))});
+    throw Error(
+        {.code = ExitCode::kData,
+         .what = "nothing can be judged",
+         .expected = fmt::format("at least {} seconds of one of the metrics", options.continuity_s + 7),
+         .found = fmt::format("{} of {}", counted(pull.seconds, "second"), counted(static_cast<int64_t>(pull.metrics.size()), "metric"))});
   }
   report.seconds = static_cast<double>(monotonic_ns() - begin) * 1e-9;
   return report;

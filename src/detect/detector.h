@@ -23,7 +23,7 @@ struct DetectOptions {
   bool continuous = true;
   int64_t continuity_s = 240, gap_s = 8;
   std::optional<double> share, distance_threshold;  // instead of those that were tuned
-  double silent_s = 60;  // machines without any data for that long are named
+  double silent_s = 60;                             // machines without any data for that long are named
   int64_t call_every_s = 480, pull_s = 900;
 };
 

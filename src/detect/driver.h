@@ -15,8 +15,9 @@ namespace longhaul::detect {
 class MachineDriver {
  public:
   virtual ~MachineDriver() = default;
-  virtual void block(const Alert& alert) = 0;                                  // throws when it cannot
-  virtual std::optional<std::string> replace(const std::string& machine) = 0;  // who takes its place; nothing: no spare. Throws when it cannot
+  virtual void block(const Alert& alert) = 0;  // throws when it cannot
+  virtual std::optional<std::string> replace(
+      const std::string& machine) = 0;  // who takes its place; nothing: no spare. Throws when it cannot
 };
 
 // Runs `COMMAND block MACHINE METRIC FIRST_SECOND` and `COMMAND replace MACHINE`, which prints the new machine's name, or nothing.

@@ -11,10 +11,10 @@ namespace longhaul::detect {
 
 struct FaultType {
   std::string_view name, title;
-  double share = 0;             // in production, percent
-  double evaluation_share = 0;  // among the paper's test instances, percent
+  double share = 0;                              // in production, percent
+  double evaluation_share = 0;                   // among the paper's test instances, percent
   double pfc = 0, cpu = 0, gpu = 0, nvlink = 0;  // probability that an instance shows there
-  bool spreads = false;  // several machines of a group may fail together
+  bool spreads = false;                          // several machines of a group may fail together
 };
 
 std::span<const FaultType> fault_types();

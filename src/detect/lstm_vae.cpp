@@ -9,8 +9,22 @@
 namespace longhaul::detect {
 namespace {
 
-enum TensorAt { kEncoderIn, kEncoderState, kEncoderBiasIn, kEncoderBiasState, kMeanWeight, kMeanBias, kVarianceWeight, kVarianceBias, kDecoderIn, kDecoderState,
-                kDecoderBiasIn, kDecoderBiasState, kOutWeight, kOutBias };
+enum TensorAt {
+  kEncoderIn,
+  kEncoderState,
+  kEncoderBiasIn,
+  kEncoderBiasState,
+  kMeanWeight,
+  kMeanBias,
+  kVarianceWeight,
+  kVarianceBias,
+  kDecoderIn,
+  kDecoderState,
+  kDecoderBiasIn,
+  kDecoderBiasState,
+  kOutWeight,
+  kOutBias
+};
 constexpr double kLeastLogVariance = -12, kMostLogVariance = 4;
 
 inline double exponential(double x) { return std::exp(x); }
@@ -145,8 +159,8 @@ void LstmVae<T>::linear(std::span<const T> parameters, const VaeTensor& weight, 
 }
 
 template <class T>
-void LstmVae<T>::linear_back(std::span<const T> parameters, const VaeTensor& weight, const T* in, const T* out_gradient, std::span<T> gradient,
-                             T* in_gradient) const {
+void LstmVae<T>::linear_back(std::span<const T> parameters, const VaeTensor& weight, const T* in, const T* out_gradient,
+                             std::span<T> gradient, T* in_gradient) const {
   const T* w = parameters.data() + weight.offset;
   T* dw = gradient.data() + weight.offset;
   for (int64_t r = 0; r < weight.rows; ++r) {
@@ -201,8 +215,8 @@ void LstmVae<T>::run(Lstm& lstm, std::span<const T> parameters, const T* input, 
 // state_gradient: of every step's state from outside, [window · hidden][batch]; spoiled. Adds to gradient and to input_gradient, which all steps
 // share (the decoder's z; null for the encoder, whose input is data).
 template <class T>
-void LstmVae<T>::run_back(const Lstm& lstm, std::span<const T> parameters, const T* input, int64_t input_stride, std::vector<T>& state_gradient,
-                          std::span<T> gradient, T* input_gradient) {
+void LstmVae<T>::run_back(const Lstm& lstm, std::span<const T> parameters, const T* input, int64_t input_stride,
+                          std::vector<T>& state_gradient, std::span<T> gradient, T* input_gradient) {
   const int64_t h = lstm.hidden, rows = 4 * h, b = batch_;
   const T* w_in = parameters.data() + lstm.offset;
   const T* w_state = w_in + rows * lstm.inputs;

@@ -27,7 +27,7 @@ struct VaeShape {
 
 // Where each tensor lies in the one vector of parameters.
 struct VaeTensor {
-  std::string name;  // "encoder.weight_ih"
+  std::string name;                           // "encoder.weight_ih"
   int64_t offset = 0, rows = 0, columns = 0;  // columns 0: a vector
   int64_t size() const { return rows * (columns == 0 ? 1 : columns); }
 };
@@ -53,7 +53,7 @@ class LstmVae {
 
   // One LSTM alone, for the comparison with another's: input [steps · inputs][batch] → states [steps · hidden][batch].
   struct Lstm {
-    int64_t inputs, hidden, offset;                // its tensors begin at `offset`
+    int64_t inputs, hidden, offset;                   // its tensors begin at `offset`
     std::vector<T> gates, cells, tanh_cells, states;  // of every step
   };
 

@@ -136,7 +136,8 @@ MahalanobisModel fit_mahalanobis(std::span<const Pull> pulls, const std::vector<
   const Eigen eigen = symmetric_eigen(std::move(covariance), f);
   for (int64_t axis = 0; axis < shape.axes; ++axis) {
     const double scale = 1 / std::sqrt(std::max(0.0, eigen.values[static_cast<size_t>(axis)]) + 1e-6);
-    for (int64_t k = 0; k < f; ++k) model.projection.push_back(static_cast<float>(scale * eigen.vectors[static_cast<size_t>(axis * f + k)]));
+    for (int64_t k = 0; k < f; ++k)
+      model.projection.push_back(static_cast<float>(scale * eigen.vectors[static_cast<size_t>(axis * f + k)]));
   }
   return model;
 }

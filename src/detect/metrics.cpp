@@ -16,8 +16,8 @@ using Group = MetricGroup;
 
 constexpr std::array<Metric, kMetrics> kTable = {{
     {"pfc_tx_packet_rate", "packets/s", 0, 10'000, true, Group::kPfc, "", "priority-flow-control frames sent by the RDMA devices"},
-    {"cpu_usage", "%", 0, 100, false, Group::kCpu,
-     "100 * (1 - avg by (instance) (rate(node_cpu_seconds_total{mode=\"idle\"}[30s])))", "share of time the processors worked"},
+    {"cpu_usage", "%", 0, 100, false, Group::kCpu, "100 * (1 - avg by (instance) (rate(node_cpu_seconds_total{mode=\"idle\"}[30s])))",
+     "share of time the processors worked"},
     {"gpu_duty_cycle", "%", 0, 100, false, Group::kGpu, "avg by (instance) (avg_over_time(DCGM_FI_DEV_GPU_UTIL[15s]))",
      "share of the sample period the accelerator was active"},
     {"gpu_power_draw", "W", 0, 700, true, Group::kGpu, "avg by (instance) (avg_over_time(DCGM_FI_DEV_POWER_USAGE[15s]))",
@@ -32,10 +32,10 @@ constexpr std::array<Metric, kMetrics> kTable = {{
      "bytes over NVLink, both ways, a GPU"},
     {"gpu_sm_activity", "%", 0, 100, false, Group::kGpu, "100 * avg by (instance) (avg_over_time(DCGM_FI_PROF_SM_ACTIVE[15s]))",
      "share of cycles a multiprocessor had work"},
-    {"gpu_fp_activity", "%", 0, 100, false, Group::kGpu,
-     "100 * avg by (instance) (avg_over_time(DCGM_FI_PROF_PIPE_FP32_ACTIVE[15s]))", "share of cycles the floating-point pipes were active"},
-    {"gpu_memory_bandwidth", "%", 0, 100, false, Group::kGpu,
-     "100 * avg by (instance) (avg_over_time(DCGM_FI_PROF_DRAM_ACTIVE[15s]))", "share of cycles the GPU's memory was read or written"},
+    {"gpu_fp_activity", "%", 0, 100, false, Group::kGpu, "100 * avg by (instance) (avg_over_time(DCGM_FI_PROF_PIPE_FP32_ACTIVE[15s]))",
+     "share of cycles the floating-point pipes were active"},
+    {"gpu_memory_bandwidth", "%", 0, 100, false, Group::kGpu, "100 * avg by (instance) (avg_over_time(DCGM_FI_PROF_DRAM_ACTIVE[15s]))",
+     "share of cycles the GPU's memory was read or written"},
     {"gpu_clocks", "MHz", 0, 2'000, true, Group::kGpu, "avg by (instance) (avg_over_time(DCGM_FI_DEV_SM_CLOCK[15s]))",
      "clock of the multiprocessors"},
     {"gpu_temperature", "C", 0, 100, true, Group::kGpu, "avg by (instance) (avg_over_time(DCGM_FI_DEV_GPU_TEMP[15s]))",
@@ -51,8 +51,8 @@ constexpr std::array<Metric, kMetrics> kTable = {{
     {"tcp_throughput", "GB/s", 0, 25, true, Group::kNetwork,
      "sum by (instance) (rate(node_network_transmit_bytes_total{device!=\"lo\"}[30s])) / 1e9", "bytes sent over TCP"},
     {"tcp_rdma_throughput", "GB/s", 0, 50, true, Group::kNetwork, "", "bytes sent over TCP and RDMA"},
-    {"memory_usage", "%", 0, 100, false, Group::kMemory,
-     "100 * (1 - node_memory_MemAvailable_bytes / node_memory_MemTotal_bytes)", "share of the machine's memory in use"},
+    {"memory_usage", "%", 0, 100, false, Group::kMemory, "100 * (1 - node_memory_MemAvailable_bytes / node_memory_MemTotal_bytes)",
+     "share of the machine's memory in use"},
     {"disk_usage", "%", 0, 100, false, Group::kDisk, "", "share of the disk in use"},
 }};
 
@@ -109,7 +109,10 @@ std::vector<size_t> metric_choice(std::string_view text) {
       const size_t metric = metric_named(text.substr(begin, end - begin), "--metrics");
       for (const size_t other : chosen) {
         if (other == metric)
-          throw Error({.code = ExitCode::kUsage, .what = "a metric is named twice", .found = std::string(kTable[metric].name), .where = "--metrics"});
+          throw Error({.code = ExitCode::kUsage,
+                       .what = "a metric is named twice",
+                       .found = std::string(kTable[metric].name),
+                       .where = "--metrics"});
       }
       chosen.push_back(metric);
       begin = end + 1;

@@ -24,7 +24,7 @@ struct Metric {
 };
 
 inline constexpr size_t kMetrics = 21, kUsedMetrics = 7;
-std::span<const Metric> metrics();          // the used ones first, in order of priority
+std::span<const Metric> metrics();                                     // the used ones first, in order of priority
 size_t metric_named(std::string_view name, const std::string& where);  // Error (64) with the nearest name
 
 // "used" (the seven), "fewer" (PFC, CPU, duty cycle), "more" (the seven and the five nearest to them), "all", or names with commas.

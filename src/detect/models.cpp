@@ -19,7 +19,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int64_t kVersion = 1;
-constexpr JsonRules kRules{.code = ExitCode::kCheckpoint, .what = "malformed models of detect", .hint = "train them again: detect train DIR… --out FILE"};
+constexpr JsonRules kRules{
+    .code = ExitCode::kCheckpoint, .what = "malformed models of detect", .hint = "train them again: detect train DIR… --out FILE"};
 
 std::string metric_name(size_t metric) { return std::string(metrics()[metric].name); }
 
@@ -46,15 +47,23 @@ std::vector<size_t> metrics_in(const JsonView& names) {
 }
 
 ordered_json json_of(const TrainedVae& vae) {
-  return {{"metrics", names_of(vae.metrics)}, {"inputs", vae.shape.inputs},   {"window", vae.shape.window}, {"hidden", vae.shape.hidden},
-          {"latent", vae.shape.latent},       {"error", vae.error}, {"kl", vae.kl},               {"retained", vae.retained}};
+  return {{"metrics", names_of(vae.metrics)},
+          {"inputs", vae.shape.inputs},
+          {"window", vae.shape.window},
+          {"hidden", vae.shape.hidden},
+          {"latent", vae.shape.latent},
+          {"error", vae.error},
+          {"kl", vae.kl},
+          {"retained", vae.retained}};
 }
 
 TrainedVae vae_in(const JsonView& json) {
   TrainedVae vae;
   vae.metrics = metrics_in(json.at("metrics"));
-  vae.shape = {.inputs = json.at("inputs").integer(1, 64), .window = json.at("window").integer(2, 600),
-               .hidden = json.at("hidden").integer(1, 256), .latent = json.at("latent").integer(1, 256)};
+  vae.shape = {.inputs = json.at("inputs").integer(1, 64),
+               .window = json.at("window").integer(2, 600),
+               .hidden = json.at("hidden").integer(1, 256),
+               .latent = json.at("latent").integer(1, 256)};
   json.require(vae.shape.inputs == static_cast<int64_t>(vae.metrics.size()), "an input a metric");
   vae.error = json.at("error").number(), vae.kl = json.at("kl").number(), vae.retained = json.at("retained").number();
   return vae;
@@ -66,8 +75,10 @@ ordered_json json_of(const MahalanobisModel& model) {
 
 MahalanobisModel mahalanobis_in(const JsonView& json) {
   MahalanobisModel model;
-  model.shape = {.moments = json.at("moments").integer(1, 4), .window = json.at("window").integer(2, 600),
-                 .axes = json.at("axes").integer(1, 128), .inputs = json.at("inputs").integer(1, 64)};
+  model.shape = {.moments = json.at("moments").integer(1, 4),
+                 .window = json.at("window").integer(2, 600),
+                 .axes = json.at("axes").integer(1, 128),
+                 .inputs = json.at("inputs").integer(1, 64)};
   json.require(model.shape.axes <= model.shape.features(), "no more axes than features");
   return model;
 }
@@ -177,7 +188,8 @@ Variant variant_named(std::string_view name) {
   for (const Variant each : kVariants) {
     if (name_of(each) == name) return each;
   }
-  throw Error({.code = ExitCode::kUsage, .what = "no such variant", .expected = "minder, raw, con, int, md, md-joint", .found = std::string(name)});
+  throw Error(
+      {.code = ExitCode::kUsage, .what = "no such variant", .expected = "minder, raw, con, int, md, md-joint", .found = std::string(name)});
 }
 
 std::vector<Channel> Models::channels(Variant variant, const std::vector<size_t>& order) const {
@@ -196,9 +208,12 @@ std::vector<Channel> Models::channels(Variant variant, const std::vector<size_t>
     }
     const auto at = static_cast<size_t>(found - metrics.begin());
     std::shared_ptr<const Embedding> embedding;
-    if (variant == Variant::kRaw) embedding = std::make_shared<RawEmbedding>(vaes[at].shape.window, 1);
-    else if (variant == Variant::kMd) embedding = std::make_shared<MahalanobisEmbedding>(mahalanobis[at]);
-    else embedding = std::make_shared<VaeEmbedding>(vaes[at].shape, vaes[at].parameters);
+    if (variant == Variant::kRaw)
+      embedding = std::make_shared<RawEmbedding>(vaes[at].shape.window, 1);
+    else if (variant == Variant::kMd)
+      embedding = std::make_shared<MahalanobisEmbedding>(mahalanobis[at]);
+    else
+      embedding = std::make_shared<VaeEmbedding>(vaes[at].shape, vaes[at].parameters);
     parts.push_back(embedding);
     if (variant != Variant::kCon) list.push_back({metric_name(metric), {metric}, embedding});
   }

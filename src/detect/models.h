@@ -25,7 +25,7 @@ struct TrainedVae {
   VaeShape shape;
   std::vector<float> parameters;
   // At the end of training, over windows drawn from the training data.
-  double error = 0;     // mean squared error of reconstructions
+  double error = 0;  // mean squared error of reconstructions
   double kl = 0;
   double retained = 0;  // variance of reconstructions / variance of windows: near 0, the latent was given up and the model tells nothing
 };
@@ -38,8 +38,8 @@ struct Models {
   std::vector<MahalanobisModel> mahalanobis;  // as metrics
   MahalanobisModel mahalanobis_joint;
   std::map<std::string, std::vector<Threshold>> thresholds;  // by variant, a channel each
-  std::vector<size_t> priority;  // all metrics, first come those that the decision tree uses
-  size_t in_tree = 0;            // how many of them it uses; 0: there was no truth to learn from
+  std::vector<size_t> priority;                              // all metrics, first come those that the decision tree uses
+  size_t in_tree = 0;                                        // how many of them it uses; 0: there was no truth to learn from
 
   // In the order of `order`, those of `metrics` only.
   std::vector<Channel> channels(Variant variant, const std::vector<size_t>& order) const;

@@ -83,13 +83,15 @@ float largest_score(const Pull& pull, size_t metric_at, int64_t second) {
     ++present, sum += mean, square += mean * mean, most = std::max(most, mean), least = std::min(least, mean);
   }
   if (present < kFewestPeers) return 0;
-  const double mean = sum / static_cast<double>(present), deviation = std::sqrt(std::max(0.0, square / static_cast<double>(present) - mean * mean)) + 1e-6;
+  const double mean = sum / static_cast<double>(present),
+               deviation = std::sqrt(std::max(0.0, square / static_cast<double>(present) - mean * mean)) + 1e-6;
   return static_cast<float>(std::max(most - mean, mean - least) / deviation / std::sqrt(static_cast<double>(present)));
 }
 
 }  // namespace
 
-std::vector<TreeNode> grow_tree(std::span<const float> features, std::span<const uint8_t> labels, int64_t count, const TreeOptions& options) {
+std::vector<TreeNode> grow_tree(std::span<const float> features, std::span<const uint8_t> labels, int64_t count,
+                                const TreeOptions& options) {
   Grower grower(features, labels, count, options);
   std::vector<int64_t> all(labels.size());
   std::iota(all.begin(), all.end(), 0);

@@ -28,11 +28,12 @@ double usual_distance(const std::vector<double>& times) {
 void require_times(const Series& series) {
   for (size_t i = 0; i < series.times_s.size(); ++i) {
     if (std::isfinite(series.times_s[i]) && (i == 0 || series.times_s[i] > series.times_s[i - 1])) continue;
-    throw Error({.code = ExitCode::kData,
-                 .what = "the times of a metric do not increase",
-                 .expected = "seconds, each later than the one before",
-                 .found = i == 0 ? fmt::format("{}", series.times_s[i]) : fmt::format("{} after {}", series.times_s[i], series.times_s[i - 1]),
-                 .where = series.where});
+    throw Error(
+        {.code = ExitCode::kData,
+         .what = "the times of a metric do not increase",
+         .expected = "seconds, each later than the one before",
+         .found = i == 0 ? fmt::format("{}", series.times_s[i]) : fmt::format("{} after {}", series.times_s[i], series.times_s[i - 1]),
+         .where = series.where});
   }
 }
 
@@ -41,7 +42,8 @@ void require_times(const Series& series) {
   throw Error({.code = ExitCode::kData,
                .what = fmt::format("{} has a value that its unit does not allow", metric.name),
                .expected = fmt::format("{:g} to {:g} {}", limits.low, limits.high, metric.unit),
-               .found = fmt::format("{:g} {} on {} at second {:.0f}", value, metric.unit, printable(series.machines[machine]), series.times_s[time]),
+               .found = fmt::format("{:g} {} on {} at second {:.0f}", value, metric.unit, printable(series.machines[machine]),
+                                    series.times_s[time]),
                .where = series.where,
                .hint = fmt::format("bring it to {}, or give its limits: --limit {}=LOW:HIGH", metric.unit, metric.name)});
 }
@@ -111,8 +113,10 @@ void fill_machine(const Series& series, size_t machine, const Limits& limits, do
     float value = kNaN;
     if (next > 0) best = time - known[next - 1], value = values[next - 1];
     if (next < known.size() && known[next] - time < best) best = known[next] - time, value = values[next];
-    if (best > fill_s) value = kNaN, ++statistics.without_data;
-    else if (best > 0.5) ++statistics.filled;
+    if (best > fill_s)
+      value = kNaN, ++statistics.without_data;
+    else if (best > 0.5)
+      ++statistics.filled;
     into[s * stride] = value;
   }
 }
@@ -171,7 +175,10 @@ Pull aligned(const std::vector<Series>& series, const std::vector<size_t>& wante
     for (size_t machine = 0; machine < from.machines.size(); ++machine) {
       const auto at = std::lower_bound(pull.machines.begin(), pull.machines.end(), from.machines[machine]) - pull.machines.begin();
       if (has[static_cast<size_t>(at)])
-        throw Error({.code = ExitCode::kData, .what = "a machine stands twice in a metric", .found = printable(from.machines[machine]), .where = from.where});
+        throw Error({.code = ExitCode::kData,
+                     .what = "a machine stands twice in a metric",
+                     .found = printable(from.machines[machine]),
+                     .where = from.where});
       has[static_cast<size_t>(at)] = true;
       fill_machine(from, machine, options.limits[from.metric], fill_s, grid, pull.count(), pull.row(m, 0) + at, pull.statistics);
     }
@@ -192,8 +199,10 @@ void fill_gaps(Pull& pull, double fill_s) {
           if (s >= d) value = before[static_cast<size_t>(s - d)];
           if (std::isnan(value) && s + d < pull.seconds) value = before[static_cast<size_t>(s + d)];
         }
-        if (std::isnan(value)) ++pull.statistics.without_data;
-        else if (std::isnan(before[static_cast<size_t>(s)])) ++pull.statistics.filled;
+        if (std::isnan(value))
+          ++pull.statistics.without_data;
+        else if (std::isnan(before[static_cast<size_t>(s)]))
+          ++pull.statistics.filled;
       }
     }
   }

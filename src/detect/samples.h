@@ -19,8 +19,8 @@ struct Series {
   size_t metric = 0;
   std::string where;  // a file or an address, for errors
   std::vector<std::string> machines;
-  std::vector<double> times_s;   // increasing
-  std::vector<float> values;     // [time][machine], in the metric's unit; NaN: missing
+  std::vector<double> times_s;  // increasing
+  std::vector<float> values;    // [time][machine], in the metric's unit; NaN: missing
 };
 
 struct PullStatistics {

@@ -8,8 +8,8 @@
 
 namespace longhaul::detect {
 
-std::vector<Verdict> verdicts_of(const std::vector<Fault>& faults, const std::vector<std::string>& machines, const std::vector<Alert>& alerts,
-                                 const std::vector<size_t>& looked_at, int64_t continuity_s) {
+std::vector<Verdict> verdicts_of(const std::vector<Fault>& faults, const std::vector<std::string>& machines,
+                                 const std::vector<Alert>& alerts, const std::vector<size_t>& looked_at, int64_t continuity_s) {
   const auto count = static_cast<int64_t>(machines.size());
   if (faults.empty()) return {{.type = "none", .machines = count, .false_alarm = !alerts.empty()}};
   std::vector<Alert> in_time = alerts;
@@ -17,7 +17,10 @@ std::vector<Verdict> verdicts_of(const std::vector<Fault>& faults, const std::ve
   std::vector<Verdict> verdicts;
   for (size_t i = 0; i < faults.size(); ++i) {
     const Fault& fault = faults[i];
-    Verdict verdict{.type = fault.type, .machines = count, .missed = true, .detectable = detectable(fault, looked_at, continuity_s),
+    Verdict verdict{.type = fault.type,
+                    .machines = count,
+                    .missed = true,
+                    .detectable = detectable(fault, looked_at, continuity_s),
                     .episodes = static_cast<int64_t>(faults.size())};
     const double from = i == 0 ? -std::numeric_limits<double>::infinity() : static_cast<double>(fault.onset_s);
     const double to = i + 1 < faults.size() ? static_cast<double>(faults[i + 1].onset_s) : std::numeric_limits<double>::infinity();
@@ -52,7 +55,9 @@ void Tally::add(const Verdict& verdict) {
   if (verdict.found) delays.push_back(verdict.delay_s);
 }
 
-double Tally::precision() const { return found + false_alarms == 0 ? 1 : static_cast<double>(found) / static_cast<double>(found + false_alarms); }
+double Tally::precision() const {
+  return found + false_alarms == 0 ? 1 : static_cast<double>(found) / static_cast<double>(found + false_alarms);
+}
 double Tally::recall() const { return faults == 0 ? 1 : static_cast<double>(found) / static_cast<double>(faults); }
 double Tally::f1() const { return precision() + recall() == 0 ? 0 : 2 * precision() * recall() / (precision() + recall()); }
 double Tally::ceiling() const { return faults == 0 ? 1 : static_cast<double>(detectable) / static_cast<double>(faults); }

@@ -12,7 +12,7 @@
 namespace longhaul::detect {
 
 struct Verdict {
-  std::string type;      // of the fault; "none" for a normal case
+  std::string type;  // of the fault; "none" for a normal case
   int64_t machines = 0;
   bool found = false, missed = false, false_alarm = false;
   bool by_group = false;    // it was one of the others of the group that was named
@@ -20,8 +20,8 @@ struct Verdict {
   double delay_s = 0;       // from onset to the alert, of what was found
   int64_t episodes = 1;     // faults in the case
 };
-std::vector<Verdict> verdicts_of(const std::vector<Fault>& faults, const std::vector<std::string>& machines, const std::vector<Alert>& alerts,
-                                 const std::vector<size_t>& looked_at, int64_t continuity_s);
+std::vector<Verdict> verdicts_of(const std::vector<Fault>& faults, const std::vector<std::string>& machines,
+                                 const std::vector<Alert>& alerts, const std::vector<size_t>& looked_at, int64_t continuity_s);
 
 struct Interval {
   double low = 0, high = 1;

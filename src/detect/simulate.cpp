@@ -26,12 +26,13 @@ struct Behaviour {
 Behaviour behaviour_of(size_t metric) {
   using Group = MetricGroup;
   static constexpr Behaviour kBehaviours[kMetrics] = {
-      {.05, .02, Group::kPfc, false},  {.35, .05, Group::kCpu, false}, {.90, .05, Group::kGpu, true},     {.75, .08, Group::kGpu, true},
-      {.85, .06, Group::kGpu, true},   {.45, .12, Group::kGpu, true},  {.40, .12, Group::kNvlink, false}, {.80, .07, Group::kGpu, true},
-      {.30, .08, Group::kGpu, true},   {.50, .10, Group::kGpu, true},  {.90, .01, Group::kGpu, false},    {.60, .01, Group::kGpu, false},
-      {.80, .01, Group::kMemory, false}, {.20, .06, Group::kPfc, false}, {.25, .06, Group::kPfc, false},  {.05, .02, Group::kPfc, false},
-      {.05, .02, Group::kPfc, false},  {.10, .05, Group::kCpu, false}, {.30, .10, Group::kNvlink, false}, {.55, .01, Group::kMemory, false},
-      {.50, .00, Group::kDisk, false}};
+      {.05, .02, Group::kPfc, false},    {.35, .05, Group::kCpu, false},    {.90, .05, Group::kGpu, true},
+      {.75, .08, Group::kGpu, true},     {.85, .06, Group::kGpu, true},     {.45, .12, Group::kGpu, true},
+      {.40, .12, Group::kNvlink, false}, {.80, .07, Group::kGpu, true},     {.30, .08, Group::kGpu, true},
+      {.50, .10, Group::kGpu, true},     {.90, .01, Group::kGpu, false},    {.60, .01, Group::kGpu, false},
+      {.80, .01, Group::kMemory, false}, {.20, .06, Group::kPfc, false},    {.25, .06, Group::kPfc, false},
+      {.05, .02, Group::kPfc, false},    {.05, .02, Group::kPfc, false},    {.10, .05, Group::kCpu, false},
+      {.30, .10, Group::kNvlink, false}, {.55, .01, Group::kMemory, false}, {.50, .00, Group::kDisk, false}};
   return kBehaviours[metric];
 }
 
@@ -58,7 +59,7 @@ struct Span {
 // What all metrics and machines of a case share.
 struct Cluster {
   double period = 10;
-  std::vector<double> phase;      // a machine, in seconds
+  std::vector<double> phase;  // a machine, in seconds
   std::vector<Span> checkpoints, evaluations;
   double jitters_per_hour = 1.5;
   bool drifts = false;
@@ -73,8 +74,10 @@ Cluster cluster_of(const CaseSpec& spec, int64_t seconds, bool normal) {
   int64_t checkpoints = draw.below(3);
   // One normal case in ten each has many jitters, many checkpoints, drifting loads.
   const double kind = normal ? draw.uniform() : 1;
-  if (kind < .1) cluster.jitters_per_hour *= 4;
-  else if (kind < .2) checkpoints += 4;
+  if (kind < .1)
+    cluster.jitters_per_hour *= 4;
+  else if (kind < .2)
+    checkpoints += 4;
   cluster.drifts = spec.structure.expert_drift || (kind >= .2 && kind < .3);
   for (int64_t i = 0; i < checkpoints * spec.episodes; ++i) {
     const int64_t begin = draw.below(seconds);
@@ -113,13 +116,15 @@ Fault fault_of(const CaseSpec& spec, int64_t episode) {
   for (size_t metric = 0; metric < kMetrics; ++metric) {
     const MetricGroup group = behaviour_of(metric).shows;
     const bool moves = group == MetricGroup::kGpu && draw.chance(.8);
-    if ((group == MetricGroup::kPfc && pfc) || (group == MetricGroup::kCpu && cpu) || (gpu && moves) || (group == MetricGroup::kNvlink && nvlink))
+    if ((group == MetricGroup::kPfc && pfc) || (group == MetricGroup::kCpu && cpu) || (gpu && moves) ||
+        (group == MetricGroup::kNvlink && nvlink))
       fault.metrics.push_back(metric);
   }
   if (type.spreads && draw.chance(.35) && spec.machines >= 8) {
     while (fault.group.size() < 3) {
       const auto other = static_cast<int32_t>(draw.below(spec.machines));
-      if (other != fault.machine && std::find(fault.group.begin(), fault.group.end(), other) == fault.group.end()) fault.group.push_back(other);
+      if (other != fault.machine && std::find(fault.group.begin(), fault.group.end(), other) == fault.group.end())
+        fault.group.push_back(other);
     }
   }
   return fault;
@@ -149,7 +154,9 @@ std::vector<Effect> effects_on(size_t metric, const Case& from) {
       const double s = fault.severity + (i == 0 ? 0 : draw.normal(.02));
       effect.machines.push_back(i == 0 ? fault.machine : fault.group[i - 1]);
       effect.term.push_back(shows && behaviour.shows == MetricGroup::kPfc ? s : 0);
-      effect.factor.push_back(!shows || behaviour.shows == MetricGroup::kPfc ? 1 : behaviour.shows == MetricGroup::kCpu ? 1 + cpu_sign * s : 1 - s);
+      effect.factor.push_back(!shows || behaviour.shows == MetricGroup::kPfc ? 1
+                              : behaviour.shows == MetricGroup::kCpu         ? 1 + cpu_sign * s
+                                                                             : 1 - s);
     }
     effect.silent = from.spec.structure.data_stops && fault.type == "machine_unreachable";
     effects.push_back(std::move(effect));
@@ -163,7 +170,8 @@ void add_jitters(Draw& draw, const Cluster& cluster, int64_t seconds, std::vecto
   for (double at = 0;;) {
     at += -std::log(1 - draw.uniform()) / per_second;
     if (at >= static_cast<double>(seconds)) return;
-    const auto begin = static_cast<int64_t>(at), end = std::min(seconds, begin + std::max<int64_t>(1, std::llround(draw.lognormal(2.7, .9))));
+    const auto begin = static_cast<int64_t>(at),
+               end = std::min(seconds, begin + std::max<int64_t>(1, std::llround(draw.lognormal(2.7, .9))));
     const double size = draw.uniform(.1, .5) * (draw.chance(.5) ? 1 : -1);
     for (int64_t s = begin; s < end; ++s) values[static_cast<size_t>(s)] += size;
   }
@@ -174,8 +182,8 @@ struct MetricDraws {
 };
 
 // One machine's series of one metric, in shares.
-void machine_series(const Case& from, const Cluster& cluster, size_t metric, int64_t machine, const MetricDraws& of, const std::vector<Effect>& effects,
-                    std::vector<double>& values) {
+void machine_series(const Case& from, const Cluster& cluster, size_t metric, int64_t machine, const MetricDraws& of,
+                    const std::vector<Effect>& effects, std::vector<double>& values) {
   const int64_t seconds = static_cast<int64_t>(values.size());
   Draw draw(from.spec.seed, fmt::format("detect/machine/{}/{}", metrics()[metric].name, machine));
   const Behaviour behaviour = behaviour_of(metric);
@@ -199,7 +207,9 @@ void machine_series(const Case& from, const Cluster& cluster, size_t metric, int
   add_jitters(draw, cluster, seconds, values);
   for (int64_t s = 0; s < seconds; ++s) {
     double& x = values[static_cast<size_t>(s)];
-    const auto during = [&](const std::vector<Span>& spans) { return std::any_of(spans.begin(), spans.end(), [&](const Span& span) { return span.holds(s); }); };
+    const auto during = [&](const std::vector<Span>& spans) {
+      return std::any_of(spans.begin(), spans.end(), [&](const Span& span) { return span.holds(s); });
+    };
     if (behaviour.idles && during(cluster.checkpoints)) x *= .4;
     if (behaviour.idles && during(cluster.evaluations)) x *= .7;
     for (const Effect& effect : effects) {
@@ -218,7 +228,11 @@ void machine_series(const Case& from, const Cluster& cluster, size_t metric, int
 
 void refuse_bad(const CaseSpec& spec) {
   const auto refuse = [](const char* option, std::string expected, int64_t found) {
-    throw Error({.code = ExitCode::kUsage, .what = "cannot simulate that", .expected = std::move(expected), .found = fmt::format("{}", found), .where = option});
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "cannot simulate that",
+                 .expected = std::move(expected),
+                 .found = fmt::format("{}", found),
+                 .where = option});
   };
   if (spec.machines < 1 || spec.machines > 20'000) refuse("--machines", "1 to 20,000 machines", spec.machines);
   if (spec.seconds < 60 || spec.seconds > 86'400) refuse("--seconds", "60 to 86,400 seconds", spec.seconds);

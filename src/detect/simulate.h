@@ -27,12 +27,12 @@ struct Structure {
 struct CaseSpec {
   int64_t machines = 16;
   uint64_t seed = 0;
-  std::string fault = "any";   // "any": by share; "none"; or a type's name
+  std::string fault = "any";  // "any": by share; "none"; or a type's name
   bool evaluation_mix = false;
   bool glitches = false;  // regime B: two samples in a hundred are wrong
   bool shifted = false;   // periods, noise and severities that the usual cases never have
   int64_t seconds = 900;
-  int64_t episodes = 1;   // faults one after the other, each in `seconds` of its own
+  int64_t episodes = 1;  // faults one after the other, each in `seconds` of its own
   Structure structure;
   std::vector<size_t> metrics = metric_choice("used");
 };

@@ -14,7 +14,11 @@ constexpr int64_t kCarried = 8;  // seconds that a sample stands for those that 
 
 Stream::Stream(const Models& models, const DetectOptions& options, std::vector<std::string> machines, std::vector<size_t> given,
                std::vector<int32_t> class_of, std::vector<std::string> classes)
-    : options_(options), machines_(std::move(machines)), classes_(std::move(classes)), metrics_(std::move(given)), class_of_(std::move(class_of)) {
+    : options_(options),
+      machines_(std::move(machines)),
+      classes_(std::move(classes)),
+      metrics_(std::move(given)),
+      class_of_(std::move(class_of)) {
   const size_t count = machines_.size();
   class_of_.resize(count, 0);
   last_.assign(metrics_.size() * count, std::nanf(""));
@@ -73,8 +77,12 @@ std::vector<Alert> Stream::silent(double time_s) {
     if (shortest[i] == 0) told_silent_[i] = false;
     if (static_cast<double>(shortest[i]) < options_.silent_s || told_silent_[i] || 2 * reporting <= static_cast<int64_t>(count)) continue;
     told_silent_[i] = true;
-    alerts.push_back({.machine = machines_[i], .metric = kNoData, .peers = classes_[static_cast<size_t>(class_of_[i])],
-                      .first_s = time_s - static_cast<double>(shortest[i]) + 1, .raised_s = time_s, .score = 1});
+    alerts.push_back({.machine = machines_[i],
+                      .metric = kNoData,
+                      .peers = classes_[static_cast<size_t>(class_of_[i])],
+                      .first_s = time_s - static_cast<double>(shortest[i]) + 1,
+                      .raised_s = time_s,
+                      .score = 1});
   }
   return alerts;
 }
@@ -100,9 +108,12 @@ std::vector<Alert> Stream::next(double time_s, std::span<const float> values) {
     for (const Alarm& alarm : watch.continuity.next(index, best.data())) {
       // The first window's first second, if it is not too long ago to be remembered.
       const int64_t seconds_ago = second_ - 1 - alarm.first, remembered = static_cast<int64_t>(times_.size()) - 1;
-      alerts.push_back({.machine = machines_[static_cast<size_t>(alarm.machine)], .metric = channels_[watch.channel].name,
+      alerts.push_back({.machine = machines_[static_cast<size_t>(alarm.machine)],
+                        .metric = channels_[watch.channel].name,
                         .peers = classes_[static_cast<size_t>(watch.peers)],
-                        .first_s = times_[static_cast<size_t>(remembered - std::min(remembered, seconds_ago))], .raised_s = time_s, .score = alarm.score});
+                        .first_s = times_[static_cast<size_t>(remembered - std::min(remembered, seconds_ago))],
+                        .raised_s = time_s,
+                        .score = alarm.score});
     }
   }
   return alerts;

@@ -39,8 +39,8 @@ class Stream {
   std::deque<Watch> watches_;
   std::deque<std::vector<float>> ring_;  // the last seconds, newest last
   std::deque<double> times_;
-  std::vector<float> last_;              // the last sample that was there
-  std::vector<int64_t> age_;             // seconds since
+  std::vector<float> last_;   // the last sample that was there
+  std::vector<int64_t> age_;  // seconds since
   std::vector<bool> told_silent_;
   int64_t second_ = 0, longest_ = 0;
 };

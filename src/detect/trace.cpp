@@ -65,7 +65,8 @@ int64_t WindowScorer::score(std::span<const float* const> rows, std::span<const 
 
   const int64_t furthest = std::max_element(sums_.begin(), sums_.begin() + count) - sums_.begin();
   const Moments moments = moments_of(sums_.data(), count);
-  const double share = (sums_[static_cast<size_t>(furthest)] - moments.mean) / moments.deviation / std::sqrt(static_cast<double>(count - 1));
+  const double share =
+      (sums_[static_cast<size_t>(furthest)] - moments.mean) / moments.deviation / std::sqrt(static_cast<double>(count - 1));
   if (share >= static_cast<double>(kLeastShare)) {
     distances_from(furthest, count, stride, far_.data());
     std::swap(far_[static_cast<size_t>(furthest)], far_[static_cast<size_t>(count - 1)]);
@@ -83,9 +84,12 @@ void WindowScorer::distances_from(int64_t machine, int64_t count, int64_t stride
     const float* row = embedded_.data() + k * stride;
     for (int64_t i = 0; i < count; ++i) {
       const float difference = std::abs(row[i] - row[machine]);
-      if (distance_ == Distance::kEuclidean) into[i] += difference * difference;
-      else if (distance_ == Distance::kManhattan) into[i] += difference;
-      else into[i] = std::max(into[i], difference);
+      if (distance_ == Distance::kEuclidean)
+        into[i] += difference * difference;
+      else if (distance_ == Distance::kManhattan)
+        into[i] += difference;
+      else
+        into[i] = std::max(into[i], difference);
     }
   }
   if (distance_ == Distance::kEuclidean) {

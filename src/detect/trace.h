@@ -18,8 +18,8 @@
 
 namespace longhaul::detect {
 
-inline constexpr int64_t kFewestPeers = 4;     // of fewer nobody can be told apart: z ≤ √(n − 1) < 1.5
-inline constexpr float kLeastShare = 0.4f;     // below it nobody is called a candidate, and no distance is computed
+inline constexpr int64_t kFewestPeers = 4;  // of fewer nobody can be told apart: z ≤ √(n − 1) < 1.5
+inline constexpr float kLeastShare = 0.4f;  // below it nobody is called a candidate, and no distance is computed
 
 struct Candidate {
   int32_t machine = -1;  // -1: nobody
@@ -54,7 +54,7 @@ struct Trace {
   int64_t window = 0;   // seconds of one
   int64_t windows = 0;  // the first covers seconds [0, window), the next begins a second later
   int top = 1;
-  int64_t too_few = 0;  // windows in which fewer than kFewestPeers machines had data
+  int64_t too_few = 0;          // windows in which fewer than kFewestPeers machines had data
   std::vector<Candidate> best;  // [window][candidates_of(top)]
 
   const Candidate* at(int64_t index) const { return best.data() + index * candidates_of(top); }

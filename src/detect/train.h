@@ -13,8 +13,8 @@ namespace longhaul::detect {
 struct TrainOptions {
   VaeShape shape;
   int64_t steps = 4000, batch = 512;
-  double rate = 3e-3;       // 6e-4 over the last 30 %
-  double beta = 1e-4;       // weight of the KL term; 1e-2 and above: the latent is given up
+  double rate = 3e-3;  // 6e-4 over the last 30 %
+  double beta = 1e-5;  // weight of the KL term; 1e-4 already costs metrics of small variance their signal, 1e-2 all
   uint64_t seed = 0;
   std::vector<size_t> metrics = metric_choice("used");
   std::vector<Limits> limits = limits_with({});

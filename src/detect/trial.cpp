@@ -40,8 +40,11 @@ enum class Set : uint64_t { kTrain = 0, kValidate = 1, kTest = 2 };
 // Seeds of the three sets never meet.
 CaseSpec spec_of(const TrialOptions& options, uint64_t seed, Set set, int64_t index) {
   const uint64_t case_seed = seed * 10'000'000 + static_cast<uint64_t>(set) * 1'000'000 + static_cast<uint64_t>(index);
-  CaseSpec spec{.machines = drawn_machines(case_seed, options.large && set == Set::kTest), .seed = case_seed,
-                .fault = index % 2 == 0 ? "any" : "none", .evaluation_mix = options.evaluation_mix, .glitches = options.glitches,
+  CaseSpec spec{.machines = drawn_machines(case_seed, options.large && set == Set::kTest),
+                .seed = case_seed,
+                .fault = index % 2 == 0 ? "any" : "none",
+                .evaluation_mix = options.evaluation_mix,
+                .glitches = options.glitches,
                 .shifted = options.shifted && set == Set::kTest};
   spec.metrics = options.training.metrics;
   return spec;
@@ -62,7 +65,11 @@ struct Ready {  // a row with its thresholds
 
 Ready made_ready(const Row& row, const Models& models, const std::vector<LabelledCase>& cases) {
   Ready ready{.row = &row};
-  ready.options = {.variant = row.variant, .distance = row.distance, .metrics = metric_choice(row.metrics), .continuous = row.continuous, .gap_s = row.gap_s};
+  ready.options = {.variant = row.variant,
+                   .distance = row.distance,
+                   .metrics = metric_choice(row.metrics),
+                   .continuous = row.continuous,
+                   .gap_s = row.gap_s};
   ready.channels = models.channels(row.variant, order_of(models, ready.options));
   std::vector<CaseTraces> traces;
   for (const LabelledCase& each : cases) traces.push_back(traces_of(each, ready.channels, ready.options));
@@ -123,7 +130,7 @@ void choose_mahalanobis(Models& models, std::span<const Pull> pulls, const std::
       for (size_t i = 0; i < models.metrics.size(); ++i) tried.mahalanobis[i] = fit_mahalanobis(pulls, {models.metrics[i]}, shape, seed);
       const double f1 = f1_on(tried, Variant::kMd, cases);
       if (f1 > best) best = f1, models.mahalanobis = tried.mahalanobis;
-      for (const int64_t axes : {2, 4, 6, 8}) {
+      for (const int64_t axes : {2, 4, 8}) {
         tried.mahalanobis_joint = fit_mahalanobis(pulls, models.metrics, {.moments = moments, .window = window, .axes = axes}, seed);
         const double joint = f1_on(tried, Variant::kMdJoint, cases);
         if (joint > best_joint) best_joint = joint, models.mahalanobis_joint = tried.mahalanobis_joint;
@@ -158,19 +165,22 @@ TrialReport run_trial(const TrialOptions& options) {
     // The joint baselines look at the seven metrics, as Minder does.
     Models seven = models;
     if (models.metrics.size() > kUsedMetrics) {
-      seven.metrics = metric_choice("used"), seven.vaes.resize(kUsedMetrics), seven.mahalanobis.resize(kUsedMetrics), seven.priority = seven.metrics;
+      seven.metrics = metric_choice("used"), seven.vaes.resize(kUsedMetrics), seven.mahalanobis.resize(kUsedMetrics),
+      seven.priority = seven.metrics;
       TrainOptions joint = all.training;
       joint.metrics = seven.metrics;
       seven.joint = train_vae(pulls, seven.metrics, joint);
     }
     const bool any_md = std::any_of(chosen.begin(), chosen.end(), [](const Row* row) { return row->variant >= Variant::kMd; });
     if (any_md) {
-      choose_mahalanobis(seven, pulls, {validation.begin(), validation.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(60, validation.size()))}, seed);
-      report.mahalanobis.push_back(fmt::format("md: {}; joint: {}", text_of(seven.mahalanobis.front().shape), text_of(seven.mahalanobis_joint.shape)));
+      choose_mahalanobis(seven, pulls,
+                         {validation.begin(), validation.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(32, validation.size()))},
+                         seed);
+      report.mahalanobis.push_back(
+          fmt::format("md: {}; joint: {}", text_of(seven.mahalanobis.front().shape), text_of(seven.mahalanobis_joint.shape)));
     }
     std::vector<Ready> ready;
-    for (const Row* row : chosen)
-      ready.push_back(made_ready(*row, std::string_view(row->metrics) == "more" ? models : seven, validation));
+    for (const Row* row : chosen) ready.push_back(made_ready(*row, std::string_view(row->metrics) == "more" ? models : seven, validation));
     test_rows(all, seed, ready, report, progress);
   }
   return report;

@@ -14,8 +14,8 @@ namespace longhaul::detect {
 struct TrialOptions {
   int64_t seeds = 5, first_seed = 1;
   int64_t train = 40, validate = 120, test = 300;  // cases a seed, half of them normal
-  bool large = false;  // test cases of up to 1,500 machines; training and validation keep to 64
-  bool glitches = false, shifted = false;  // of the test cases alone: shifted
+  bool large = false;                              // test cases of up to 1,500 machines; training and validation keep to 64
+  bool glitches = false, shifted = false;          // of the test cases alone: shifted
   bool evaluation_mix = true;
   std::vector<std::string> rows;  // empty: all
   TrainOptions training;

@@ -22,7 +22,8 @@ Alert alert_from(const CaseTraces& from, const Channel& channel, const Trace& tr
 }
 
 // The first alert of one channel, of any class.
-std::optional<Alert> first_alert(const CaseTraces& from, const Channel& channel, size_t at, const Threshold& threshold, const DetectOptions& options) {
+std::optional<Alert> first_alert(const CaseTraces& from, const Channel& channel, size_t at, const Threshold& threshold,
+                                 const DetectOptions& options) {
   const Rule rule{.threshold = threshold, .windows = options.continuity_s, .gap = options.gap_s, .continuous = options.continuous};
   std::optional<Alert> best;
   for (const Trace& trace : from.traces) {
@@ -128,7 +129,8 @@ void tune_models(Models& models, const std::vector<LabelledCase>& cases, std::sp
       continue;
     }
     for (const size_t metric : models.metrics) {  // channels stand in the order of priority
-      const auto at = std::find_if(channels.begin(), channels.end(), [&](const Channel& channel) { return channel.metrics.front() == metric; });
+      const auto at =
+          std::find_if(channels.begin(), channels.end(), [&](const Channel& channel) { return channel.metrics.front() == metric; });
       list.push_back(tuned.thresholds[static_cast<size_t>(at - channels.begin())]);
     }
   }

@@ -127,12 +127,10 @@ HWY_INLINE void cell(V in, V forget, V candidate, V out, V& c, V& h) {
   const D d;
   const V one = hn::Set(d, 1.0f);
   const V e_in = decay(in), e_forget = decay(forget), e_cell = decay(hn::Add(candidate, candidate)), e_out = decay(out);
-  c = hn::Add(hn::Div(c, hn::Add(one, e_forget)),
-              hn::Div(hn::Sub(one, e_cell), hn::Mul(hn::Add(one, e_in), hn::Add(one, e_cell))));
+  c = hn::Add(hn::Div(c, hn::Add(one, e_forget)), hn::Div(hn::Sub(one, e_cell), hn::Mul(hn::Add(one, e_in), hn::Add(one, e_cell))));
   const V e_c = decay(hn::Add(c, c));
   h = hn::Div(hn::Sub(one, e_c), hn::Mul(hn::Add(one, e_out), hn::Add(one, e_c)));
 }
-
 
 HWY_INLINE void step(const float* state_weights, const V* base, V* c, V* h) {
   const D d;
@@ -217,10 +215,8 @@ LoopSet loop_set() {
 }
 
 #ifdef __x86_64__
-#define LONGHAUL_DETECT_LOOP(function)                             \
-  (loop_set() == LoopSet::kAvx512 ? &N_AVX3::function              \
-   : loop_set() == LoopSet::kAvx2 ? &N_AVX2::function              \
-                                  : &HWY_STATIC_DISPATCH(function))
+#define LONGHAUL_DETECT_LOOP(function) \
+  (loop_set() == LoopSet::kAvx512 ? &N_AVX3::function : loop_set() == LoopSet::kAvx2 ? &N_AVX2::function : &HWY_STATIC_DISPATCH(function))
 #else
 #define LONGHAUL_DETECT_LOOP(function) (&HWY_STATIC_DISPATCH(function))
 #endif
@@ -235,7 +231,8 @@ Distance distance_named(std::string_view name) {
   for (const Distance each : {Distance::kEuclidean, Distance::kManhattan, Distance::kChebyshev}) {
     if (name_of(each) == name) return each;
   }
-  throw Error({.code = ExitCode::kUsage, .what = "no such distance", .expected = "euclidean, manhattan, chebyshev", .found = std::string(name)});
+  throw Error(
+      {.code = ExitCode::kUsage, .what = "no such distance", .expected = "euclidean, manhattan, chebyshev", .found = std::string(name)});
 }
 
 std::string_view vector_loops_name() {
