@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -25,6 +26,10 @@ namespace {
                .where = fmt::format("http://{}:{}{}", address.host, address.port, address.path)});
 }
 
+struct FreeAddresses {
+  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
+};
+
 class Connection {
  public:
   Connection(const HttpAddress& address, double timeout_s) : address_(address), timeout_ms_(static_cast<int>(timeout_s * 1000)) {
@@ -32,7 +37,7 @@ class Connection {
     wanted.ai_socktype = SOCK_STREAM;
     const int problem = ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &wanted, &found);
     if (problem != 0) http_failed(address, "a host that is known", ::gai_strerror(problem));
-    const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> all(found, &::freeaddrinfo);
+    const std::unique_ptr<addrinfo, FreeAddresses> all(found);
     std::string last = "no address";
     for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
       descriptor_ = ::socket(each->ai_family, each->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, each->ai_protocol);

@@ -52,7 +52,7 @@ detect::Structure structure_of(const std::vector<std::string>& words) {
   return structure;
 }
 
-std::string told(const detect::Case& made) {
+std::string what_happened(const detect::Case& made) {
   if (made.faults.empty()) return "no fault";
   std::string text;
   for (const detect::Fault& fault : made.faults) {
@@ -83,7 +83,7 @@ ExitCode run_simulate(const SimulateArguments& arguments) {
     detect::write_case(folder, made);
     for (const detect::Fault& fault : made.faults)
       ++faults, findable += detect::detectable(fault, detect::metric_choice("used"), detect::kContinuitySpan);
-    if (i < 20) table.row({folder.string(), told(made)});
+    if (i < 20) table.row({folder.string(), what_happened(made)});
     list.push_back({{"folder", folder.string()}, {"seed", each.seed}, {"faults", made.faults.size()}});
     progress.advance(1);
   }
@@ -132,7 +132,7 @@ void add_simulate(Command& group) {
   simulate.on_run([arguments] { return run_simulate(*arguments); });
 }
 
-struct TrainArguments {
+struct DetectTrainArguments {
   detect::TrainOptions options;
   std::vector<std::string> folders, validate, limits, variants;
   std::string out, metrics = "used";
@@ -170,7 +170,7 @@ ordered_json trained_json(const detect::Models& models, const std::string& out, 
   return {{"models", out}, {"seconds", seconds}, {"metrics", list}, {"priority", order}, {"in_tree", models.in_tree}};
 }
 
-ExitCode run_train(TrainArguments& arguments) {
+ExitCode run_train(DetectTrainArguments& arguments) {
   detect::TrainOptions& options = arguments.options;
   options.metrics = detect::metric_choice(arguments.metrics);
   options.limits = detect::limits_with(arguments.limits);
@@ -231,7 +231,7 @@ ExitCode run_train(TrainArguments& arguments) {
 }
 
 void add_detect_train(Command& group) {
-  auto arguments = std::make_shared<TrainArguments>();
+  auto arguments = std::make_shared<DetectTrainArguments>();
   arguments->variants = {"minder", "raw"};
   Command train = group.add(
       "train", "denoisers of all metrics, their order and thresholds, from recorded metrics",

@@ -31,7 +31,7 @@ Spread spread_of(const detect::TrialRow& row, double (detect::Tally::*figure)() 
   return spread;
 }
 
-std::string cell(const Spread& spread) { return fmt::format("{:.3f} ({:.3f}–{:.3f})", spread.mean, spread.low, spread.high); }
+std::string spread_cell(const Spread& spread) { return fmt::format("{:.3f} ({:.3f}–{:.3f})", spread.mean, spread.low, spread.high); }
 ordered_json spread_json(const Spread& spread) { return {{"mean", spread.mean}, {"low", spread.low}, {"high", spread.high}}; }
 
 double median_of(std::vector<double> values) {
@@ -66,11 +66,11 @@ std::string trial_text(const detect::TrialReport& report) {
       "mean over seeds (least–most)",
       {{"detector"}, {"precision", Align::kRight}, {"recall", Align::kRight}, {"F1", Align::kRight}, {"call", Align::kRight}});
   for (const detect::TrialRow& row : report.rows) {
-    table.row({row.name, cell(spread_of(row, &detect::Tally::precision)), cell(spread_of(row, &detect::Tally::recall)),
-               cell(spread_of(row, &detect::Tally::f1)), fmt::format("{:.0f} ms", 1e3 * median_of(row.call_seconds))});
+    table.row({row.name, spread_cell(spread_of(row, &detect::Tally::precision)), spread_cell(spread_of(row, &detect::Tally::recall)),
+               spread_cell(spread_of(row, &detect::Tally::f1)), fmt::format("{:.0f} ms", 1e3 * median_of(row.call_seconds))});
   }
-  table.total({"ceiling of these cases", "1.000", cell(spread_of(report.rows.front(), &detect::Tally::ceiling)),
-               cell(spread_of(report.rows.front(), &detect::Tally::ceiling_f1)), ""});
+  table.total({"ceiling of these cases", "1.000", spread_cell(spread_of(report.rows.front(), &detect::Tally::ceiling)),
+               spread_cell(spread_of(report.rows.front(), &detect::Tally::ceiling_f1)), ""});
   table.row({"the paper's, on its own data", "0.904", "0.883", "0.893", ""});
   std::string text = table.text(colours_wanted(stdout)) + "\n";
   text += breakdown(report.rows.front(), "fault type", trial_type) + "\n" + breakdown(report.rows.front(), "machines", trial_size) + "\n";

@@ -172,6 +172,7 @@ CallReport call(const Pull& pull, const Models& models, const DetectOptions& opt
 
 RunReport run_calls(const Pull& record, const Models& models, const DetectOptions& options) {
   RunReport run;
+  std::map<std::string, double> covered_s;  // until when an alert of the machine was last looked at
   for (int64_t end = std::min(options.pull_s, record.seconds);; end = std::min(end + options.call_every_s, record.seconds)) {
     const int64_t begin = std::max<int64_t>(0, end - options.pull_s);
     const bool whole = begin == 0 && end == record.seconds;
@@ -179,10 +180,10 @@ RunReport run_calls(const Pull& record, const Models& models, const DetectOption
     ++run.calls;
     run.call_seconds.push_back(report.seconds);
     for (const Alert& alert : report.alerts) {
-      const bool goes_on = std::any_of(run.alerts.begin(), run.alerts.end(), [&](const Alert& earlier) {
-        return earlier.machine == alert.machine && alert.first_s <= earlier.raised_s + static_cast<double>(options.gap_s) + 1;
-      });
+      const auto [known, fresh] = covered_s.try_emplace(alert.machine, alert.first_s);
+      const bool goes_on = !fresh && alert.first_s <= known->second + static_cast<double>(options.gap_s) + 1;
       if (!goes_on) run.alerts.push_back(alert);
+      known->second = record.first_s + static_cast<double>(end - 1);
     }
     run.silent = report.silent;
     for (const std::string& sentence : report.not_judged) {
