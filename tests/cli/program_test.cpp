@@ -111,6 +111,12 @@ TEST_F(Program, EveryCommandHasHelpWithThreeExamples) {
                                                           {"checkpoint", "diff"},
                                                           {"checkpoint", "prune"},
                                                           {"compare"},
+                                                          {"detect"},
+                                                          {"detect", "simulate"},
+                                                          {"detect", "train"},
+                                                          {"detect", "run"},
+                                                          {"detect", "score"},
+                                                          {"detect", "trial"},
                                                           {"doctor"},
                                                           {"bench"}};
   for (auto words : commands) {

@@ -1,0 +1,53 @@
+// When a candidate becomes an alert: the same machine must stay the candidate for four minutes of windows, each beginning a second after the last.
+// Short gaps are forgiven (strict: none). Without continuity a machine is named that was the candidate in half of the windows of one minute.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "detect/trace.h"
+
+namespace longhaul::detect {
+
+struct Threshold {
+  double share = 0.7;      // of the largest possible score √(n − 1)
+  double distance = 0.05;  // of the candidate's median distance from the others
+};
+
+struct Rule {
+  Threshold threshold;
+  int64_t windows = 240;  // that a run must have from its first to its last
+  int64_t gap = 8;        // windows in a row that may lack the machine
+  bool continuous = true;
+};
+
+struct Alarm {  // a run that became long enough
+  int32_t machine = -1;
+  int64_t first = 0, last = 0;  // windows
+  double score = 0;             // mean share over the windows that had it
+};
+
+// The candidates of a window that pass: the largest set of which all do.
+int passing(const Candidate* best, int top, const Threshold& threshold, const Candidate*& set);
+
+class Continuity {
+ public:
+  Continuity(const Rule& rule, int top, int64_t machines) : rule_(rule), top_(top), runs_(static_cast<size_t>(machines)) {}
+  // The next window's candidates; windows in order. Alarms are told once a run.
+  std::vector<Alarm> next(int64_t window, const Candidate* best);
+  void forget(int32_t machine) { runs_[static_cast<size_t>(machine)] = {}; }  // it was replaced
+
+ private:
+  struct Run {
+    int64_t first = -1, last = -1, hits = 0;
+    double sum = 0;
+    bool told = false;
+  };
+  Rule rule_;
+  int top_;
+  std::vector<Run> runs_;
+};
+
+std::vector<Alarm> alarms_of(const Trace& trace, const Rule& rule, int64_t machines);
+
+}  // namespace longhaul::detect

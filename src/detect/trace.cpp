@@ -1,0 +1,176 @@
+#include "detect/trace.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/parallel.h"
+
+namespace longhaul::detect {
+namespace {
+
+struct Moments {
+  double mean = 0, deviation = 0;
+};
+
+// The small parts added keep rounding errors of equal sums from looking like scores.
+template <class Value>
+Moments moments_of(const Value* values, int64_t count, const std::vector<bool>* leave_out = nullptr) {
+  double sum = 0, square = 0;
+  int64_t n = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (leave_out != nullptr && (*leave_out)[static_cast<size_t>(i)]) continue;
+    sum += static_cast<double>(values[i]), ++n;
+  }
+  const double mean = sum / static_cast<double>(n);
+  for (int64_t i = 0; i < count; ++i) {
+    if (leave_out != nullptr && (*leave_out)[static_cast<size_t>(i)]) continue;
+    square += (static_cast<double>(values[i]) - mean) * (static_cast<double>(values[i]) - mean);
+  }
+  return {mean, std::sqrt(square / static_cast<double>(n)) + 1e-9 + 1e-5 * mean};
+}
+
+}  // namespace
+
+WindowScorer::WindowScorer(const Channel& channel, Distance distance, int top, int64_t machines)
+    : channel_(channel), distance_(distance), top_(top) {
+  const int64_t stride = padded(machines), inputs = static_cast<int64_t>(channel.metrics.size());
+  windows_.resize(static_cast<size_t>(channel.embedding->window() * inputs * stride));
+  embedded_.resize(static_cast<size_t>(channel.embedding->dims() * stride));
+  sums_.resize(static_cast<size_t>(stride));
+  apart_.resize(static_cast<size_t>(top * stride));
+  far_.resize(static_cast<size_t>(stride));
+}
+
+int64_t WindowScorer::score(std::span<const float* const> rows, std::span<const int32_t> members, Candidate* into) {
+  std::fill(into, into + candidates_of(top_), Candidate{});
+  present_.clear();
+  for (const int32_t machine : members) {
+    bool whole = true;
+    for (size_t r = 0; whole && r < rows.size(); ++r) whole = !std::isnan(rows[r][machine]);
+    if (whole) present_.push_back(machine);
+  }
+  const auto count = static_cast<int64_t>(present_.size());
+  if (count < kFewestPeers) return count;
+  const int64_t stride = padded(count);
+  for (size_t r = 0; r < rows.size(); ++r) {
+    float* row = windows_.data() + static_cast<int64_t>(r) * stride;
+    for (int64_t i = 0; i < count; ++i) row[i] = rows[r][present_[static_cast<size_t>(i)]];
+    std::fill(row + count, row + stride, 0.5f);
+  }
+  channel_.embedding->embed(windows_.data(), stride, embedded_.data());
+  distance_sums(distance_, embedded_.data(), channel_.embedding->dims(), stride, count, sums_.data());
+
+  const int64_t furthest = std::max_element(sums_.begin(), sums_.begin() + count) - sums_.begin();
+  const Moments moments = moments_of(sums_.data(), count);
+  const double share =
+      (sums_[static_cast<size_t>(furthest)] - moments.mean) / moments.deviation / std::sqrt(static_cast<double>(count - 1));
+  if (share >= static_cast<double>(kLeastShare)) {
+    distances_from(furthest, count, stride, far_.data());
+    std::swap(far_[static_cast<size_t>(furthest)], far_[static_cast<size_t>(count - 1)]);
+    const auto middle = far_.begin() + (count - 1) / 2;
+    std::nth_element(far_.begin(), middle, far_.begin() + count - 1);
+    into[0] = {present_[static_cast<size_t>(furthest)], static_cast<float>(share), *middle};
+  }
+  if (top_ > 1) sets(count, stride, into + 1);
+  return count;
+}
+
+void WindowScorer::distances_from(int64_t machine, int64_t count, int64_t stride, float* into) const {
+  std::fill(into, into + count, 0.0f);
+  for (int64_t k = 0; k < channel_.embedding->dims(); ++k) {
+    const float* row = embedded_.data() + k * stride;
+    for (int64_t i = 0; i < count; ++i) {
+      const float difference = std::abs(row[i] - row[machine]);
+      if (distance_ == Distance::kEuclidean)
+        into[i] += difference * difference;
+      else if (distance_ == Distance::kManhattan)
+        into[i] += difference;
+      else
+        into[i] = std::max(into[i], difference);
+    }
+  }
+  if (distance_ == Distance::kEuclidean) {
+    for (int64_t i = 0; i < count; ++i) into[i] = std::sqrt(into[i]);
+  }
+}
+
+// The k machines of largest S, for k = 2 to top: each is scored among the machines outside the set and itself.
+void WindowScorer::sets(int64_t count, int64_t stride, Candidate* into) {
+  std::vector<int32_t> order(static_cast<size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  const auto most = std::min<int64_t>(top_, count - kFewestPeers + 1);
+  if (most < 2) return;
+  std::partial_sort(order.begin(), order.begin() + most, order.end(),
+                    [&](int32_t a, int32_t b) { return sums_[static_cast<size_t>(a)] > sums_[static_cast<size_t>(b)]; });
+  for (int64_t f = 0; f < most; ++f) distances_from(order[static_cast<size_t>(f)], count, stride, apart_.data() + f * stride);
+  std::vector<bool> outside(static_cast<size_t>(count), false);
+  std::vector<double> rest(static_cast<size_t>(count)), sums(static_cast<size_t>(count));
+  outside[static_cast<size_t>(order[0])] = true;
+  for (int64_t k = 2; k <= most; ++k) {
+    outside[static_cast<size_t>(order[static_cast<size_t>(k - 1)])] = true;
+    for (int64_t j = 0; j < count; ++j) {
+      rest[static_cast<size_t>(j)] = static_cast<double>(sums_[static_cast<size_t>(j)]);
+      for (int64_t f = 0; f < k; ++f) rest[static_cast<size_t>(j)] -= static_cast<double>(apart_[static_cast<size_t>(f * stride + j)]);
+    }
+    for (int64_t f = 0; f < k; ++f) {
+      const auto own = static_cast<size_t>(order[static_cast<size_t>(f)]);
+      const float* apart = apart_.data() + f * stride;
+      std::vector<float> middle;
+      for (int64_t j = 0; j < count; ++j) {
+        sums[static_cast<size_t>(j)] = rest[static_cast<size_t>(j)] + static_cast<double>(apart[j]);
+        if (!outside[static_cast<size_t>(j)]) middle.push_back(apart[j]);
+      }
+      sums[own] = rest[own];
+      outside[own] = false;
+      const Moments moments = moments_of(sums.data(), count, &outside);
+      outside[own] = true;
+      const double share = (sums[own] - moments.mean) / moments.deviation / std::sqrt(static_cast<double>(count - k));
+      std::nth_element(middle.begin(), middle.begin() + static_cast<std::ptrdiff_t>(middle.size() / 2), middle.end());
+      if (share >= static_cast<double>(kLeastShare)) *into = {present_[own], static_cast<float>(share), middle[middle.size() / 2]};
+      ++into;
+    }
+  }
+}
+
+std::vector<size_t> places_in(const Pull& pull, const Channel& channel) {
+  std::vector<size_t> places;
+  for (const size_t metric : channel.metrics) {
+    const auto found = std::find(pull.metrics.begin(), pull.metrics.end(), metric);
+    if (found == pull.metrics.end()) return {};
+    places.push_back(static_cast<size_t>(found - pull.metrics.begin()));
+  }
+  return places;
+}
+
+Trace trace_of(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, Distance distance, int top) {
+  const std::vector<size_t> places = places_in(pull, channel);
+  LONGHAUL_ASSERT(!places.empty(), "channel {}", channel.name);
+  std::vector<int32_t> members;
+  for (size_t i = 0; i < pull.machines.size(); ++i) {
+    if (pull.class_of[i] == peers) members.push_back(static_cast<int32_t>(i));
+  }
+  Trace trace{.channel = channel_at, .peers = peers, .window = channel.embedding->window(), .top = top};
+  trace.windows = std::max<int64_t>(0, pull.seconds - trace.window + 1);
+  trace.best.resize(static_cast<size_t>(trace.windows * candidates_of(top)));
+  std::atomic<int64_t> too_few{0};
+  constexpr int64_t kPiece = 16;  // windows
+  parallel_items((trace.windows + kPiece - 1) / kPiece, threads(), [&](const auto& each) {
+    WindowScorer scorer(channel, distance, top, static_cast<int64_t>(members.size()));
+    std::vector<const float*> rows(static_cast<size_t>(trace.window) * places.size());
+    each([&](int64_t piece) {
+      for (int64_t w = piece * kPiece; w < std::min(trace.windows, (piece + 1) * kPiece); ++w) {
+        for (int64_t t = 0; t < trace.window; ++t) {
+          for (size_t q = 0; q < places.size(); ++q) rows[static_cast<size_t>(t) * places.size() + q] = pull.row(places[q], w + t);
+        }
+        if (scorer.score(rows, members, trace.best.data() + w * candidates_of(top)) < kFewestPeers) ++too_few;
+      }
+    });
+  });
+  trace.too_few = too_few;
+  return trace;
+}
+
+}  // namespace longhaul::detect

@@ -1,0 +1,69 @@
+// Who is furthest from the others, second by second. For each window of a channel: S_i = Σ_j distance(i, j); normal score z_i = (S_i − mean) /
+// deviation of S over the n machines; the candidate is the machine with the largest z. Whatever the data, z ≤ √(n − 1), so scores are kept as
+// share = z / √(n − 1), which is 1 for one machine away from all others at one place, whatever n. Shares are scale-free, so the median distance
+// of the candidate from the others is kept beside them. Thresholds on both are applied later (continuity.h): a trace is computed once and decided
+// under any.
+//
+// With several faulty machines none is alone: for up to `top` of them, the k machines of largest S are also scored each against the others without
+// the rest of the k.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "detect/embedding.h"
+#include "detect/samples.h"
+#include "detect/vector_loops.h"
+
+namespace longhaul::detect {
+
+inline constexpr int64_t kFewestPeers = 4;  // of fewer nobody can be told apart: z ≤ √(n − 1) < 1.5
+inline constexpr float kLeastShare = 0.4f;  // below it nobody is called a candidate, and no distance is computed
+
+struct Candidate {
+  int32_t machine = -1;  // -1: nobody
+  float share = 0, distance = 0;
+};
+
+inline constexpr int candidates_of(int top) { return top * (top + 1) / 2; }  // a set of one, of two, …
+
+// Scores one window. One per thread.
+class WindowScorer {
+ public:
+  WindowScorer(const Channel& channel, Distance distance, int top, int64_t machines);
+
+  // rows: window · inputs pointers to rows of all machines; members: those to compare. Members without data in the window are left out. Writes
+  // candidates_of(top) candidates and returns how many machines were compared: fewer than kFewestPeers, and nobody is a candidate.
+  int64_t score(std::span<const float* const> rows, std::span<const int32_t> members, Candidate* into);
+
+ private:
+  void sets(int64_t count, int64_t stride, Candidate* into);
+  void distances_from(int64_t machine, int64_t count, int64_t stride, float* into) const;
+
+  const Channel& channel_;
+  Distance distance_;
+  int top_;
+  std::vector<int32_t> present_;
+  std::vector<float> windows_, embedded_, sums_, apart_, far_;
+};
+
+struct Trace {
+  size_t channel = 0;
+  int32_t peers = 0;    // index of the class that was compared
+  int64_t window = 0;   // seconds of one
+  int64_t windows = 0;  // the first covers seconds [0, window), the next begins a second later
+  int top = 1;
+  int64_t too_few = 0;          // windows in which fewer than kFewestPeers machines had data
+  std::vector<Candidate> best;  // [window][candidates_of(top)]
+
+  const Candidate* at(int64_t index) const { return best.data() + index * candidates_of(top); }
+};
+
+// `channel_at` goes into the trace. Error-free for any pull; a pull shorter than a window has no windows.
+Trace trace_of(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, Distance distance, int top);
+
+// Where each metric of a channel stands in a pull; empty when one is missing.
+std::vector<size_t> places_in(const Pull& pull, const Channel& channel);
+
+}  // namespace longhaul::detect

@@ -1,0 +1,39 @@
+// Choosing thresholds on cases whose truth is known. Traces are computed once; every pair of thresholds is then tried on them: first one pair for all
+// channels, then a channel at a time. What is best by F1 on these cases is kept; how good it is must be measured on other cases.
+#pragma once
+
+#include <span>
+
+#include "detect/score.h"
+
+namespace longhaul::detect {
+
+struct LabelledCase {
+  Pull pull;
+  std::vector<Fault> faults;  // machines by their index in the pull
+};
+
+// What a variant sees in a case, all that decisions need.
+struct CaseTraces {
+  std::vector<Trace> traces;  // channel by channel, classes within
+  std::vector<std::string> machines, classes;
+  std::vector<Fault> faults;
+  std::vector<Alert> silent;
+  double first_s = 0;
+};
+CaseTraces traces_of(const LabelledCase& from, const std::vector<Channel>& channels, const DetectOptions& options);
+
+// The first alert in the order of the channels, as a call gives it. One threshold a channel.
+std::vector<Alert> decide(const CaseTraces& from, const std::vector<Channel>& channels, const std::vector<Threshold>& thresholds,
+                          const DetectOptions& options);
+
+struct Tuned {
+  std::vector<Threshold> thresholds;  // a channel each
+  double f1 = 0;
+};
+Tuned tune(const std::vector<CaseTraces>& cases, const std::vector<Channel>& channels, const DetectOptions& options);
+
+// Tunes every variant on these cases and writes the thresholds into the models. Shows its progress.
+void tune_models(Models& models, const std::vector<LabelledCase>& cases, std::span<const Variant> variants);
+
+}  // namespace longhaul::detect

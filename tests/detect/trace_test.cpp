@@ -1,0 +1,189 @@
+// Distances, scores and continuity against plain loops, and the invariants of peer comparison.
+#include "detect/trace.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/random.h"
+#include "detect/continuity.h"
+
+namespace longhaul::detect {
+namespace {
+
+double plain_distance(Distance kind, const std::vector<float>& x, int64_t dims, int64_t stride, int64_t i, int64_t j) {
+  double sum = 0;
+  for (int64_t k = 0; k < dims; ++k) {
+    const double d =
+        std::abs(static_cast<double>(x[static_cast<size_t>(k * stride + i)]) - static_cast<double>(x[static_cast<size_t>(k * stride + j)]));
+    if (kind == Distance::kEuclidean) sum += d * d;
+    if (kind == Distance::kManhattan) sum += d;
+    if (kind == Distance::kChebyshev) sum = std::max(sum, d);
+  }
+  return kind == Distance::kEuclidean ? std::sqrt(sum) : sum;
+}
+
+TEST(DistanceSums, AreThoseOfPlainLoops) {
+  for (const Distance kind : {Distance::kEuclidean, Distance::kManhattan, Distance::kChebyshev}) {
+    for (const int64_t count : {1, 2, 4, 5, 7, 15, 16, 17, 31, 33, 64, 70, 129}) {
+      for (const int64_t dims : {8, 3, 56}) {
+        const int64_t stride = padded(count);
+        const RandomStream stream(static_cast<uint64_t>(count), "x");
+        std::vector<float> x(static_cast<size_t>(dims * stride)),
+            sums(static_cast<size_t>(stride), std::numeric_limits<float>::quiet_NaN());
+        for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(stream.uniform(i));
+        distance_sums(kind, x.data(), dims, stride, count, sums.data());
+        for (int64_t i = 0; i < count; ++i) {
+          double expected = 0;
+          for (int64_t j = 0; j < count; ++j) expected += plain_distance(kind, x, dims, stride, i, j);
+          ASSERT_NEAR(static_cast<double>(sums[static_cast<size_t>(i)]), expected, 2e-6 * static_cast<double>(count) * (1 + expected))
+              << name_of(kind) << " machine " << i << " of " << count << ", " << dims << " dims";
+        }
+      }
+    }
+  }
+}
+
+Channel raw_channel(int64_t window = 8) { return {"cpu_usage", {1}, std::make_shared<RawEmbedding>(window, 1)}; }
+
+Pull constant_pull(int64_t machines, int64_t seconds, float value = 0.4f) {
+  Pull pull{.metrics = {1}, .class_of = std::vector<int32_t>(static_cast<size_t>(machines), 0), .classes = {"all"}, .seconds = seconds};
+  for (int64_t i = 0; i < machines; ++i) pull.machines.push_back("m" + std::to_string(100 + i));
+  pull.values.assign(static_cast<size_t>(machines * seconds), value);
+  return pull;
+}
+
+Candidate first_candidate(const Pull& pull, int top = 1) { return *trace_of(pull, raw_channel(), 0, 0, Distance::kEuclidean, top).at(0); }
+
+TEST(Trace, OneConstantOutlierHasTheLargestScore) {
+  for (const int64_t n : {4, 8, 64, 257}) {
+    Pull pull = constant_pull(n, 20);
+    for (int64_t s = 0; s < 20; ++s) pull.row(0, s)[2] += 0.25f;
+    const Candidate found = first_candidate(pull);
+    EXPECT_EQ(found.machine, 2) << n;
+    EXPECT_NEAR(static_cast<double>(found.share), 1, 1e-4) << n;  // z = √(n − 1)
+    EXPECT_NEAR(static_cast<double>(found.distance), 0.25 * std::sqrt(8.0), 1e-6);
+  }
+}
+
+TEST(Trace, IdenticalMachinesHaveNoCandidate) { EXPECT_EQ(first_candidate(constant_pull(16, 20)).machine, -1); }
+
+TEST(Trace, ThreeMachinesAreNotCompared) {
+  Pull pull = constant_pull(3, 20);
+  for (int64_t s = 0; s < 20; ++s) pull.row(0, s)[0] = 1;
+  const Trace trace = trace_of(pull, raw_channel(), 0, 0, Distance::kEuclidean, 1);
+  EXPECT_EQ(trace.too_few, trace.windows);
+  EXPECT_EQ(trace.at(0)->machine, -1);
+}
+
+Pull random_pull(int64_t machines, int64_t seconds, double noise) {
+  Pull pull = constant_pull(machines, seconds);
+  const RandomStream stream(9, "pull");
+  for (size_t i = 0; i < pull.values.size(); ++i) pull.values[i] += static_cast<float>(noise * stream.normal(i));
+  return pull;
+}
+
+TEST(Trace, PermutedMachinesPermuteTheAnswer) {
+  const int64_t n = 21;
+  const Pull pull = random_pull(n, 30, 0.02);
+  Pull turned = pull;
+  const auto moved = [&](int64_t i) { return (5 * i + 3) % n; };
+  for (int64_t s = 0; s < 30; ++s) {
+    for (int64_t i = 0; i < n; ++i) turned.row(0, s)[moved(i)] = pull.row(0, s)[i];
+  }
+  const Trace a = trace_of(pull, raw_channel(), 0, 0, Distance::kEuclidean, 1),
+              b = trace_of(turned, raw_channel(), 0, 0, Distance::kEuclidean, 1);
+  int64_t seen = 0;
+  for (int64_t w = 0; w < a.windows; ++w) {
+    if (a.at(w)->machine >= 0) ++seen;
+    EXPECT_EQ(b.at(w)->machine, a.at(w)->machine < 0 ? -1 : moved(a.at(w)->machine));
+    EXPECT_NEAR(static_cast<double>(a.at(w)->share), static_cast<double>(b.at(w)->share), 1e-4);
+  }
+  EXPECT_GT(seen, 5);
+}
+
+TEST(Trace, AConstantAddedToAllChangesNothing) {
+  const Pull pull = random_pull(12, 30, 0.02);
+  Pull shifted = pull;
+  for (float& value : shifted.values) value += 0.25f;
+  const Trace a = trace_of(pull, raw_channel(), 0, 0, Distance::kEuclidean, 1),
+              b = trace_of(shifted, raw_channel(), 0, 0, Distance::kEuclidean, 1);
+  for (int64_t w = 0; w < a.windows; ++w) {
+    EXPECT_EQ(a.at(w)->machine, b.at(w)->machine);
+    EXPECT_NEAR(static_cast<double>(a.at(w)->share), static_cast<double>(b.at(w)->share), 1e-4);
+  }
+}
+
+TEST(Trace, MachinesWithoutDataAreLeftOutAndNeverZero) {
+  Pull pull = constant_pull(9, 20, 0.9f);
+  for (int64_t s = 0; s < 20; ++s) pull.row(0, s)[4] = std::numeric_limits<float>::quiet_NaN();
+  const Trace trace = trace_of(pull, raw_channel(), 0, 0, Distance::kEuclidean, 1);
+  for (int64_t w = 0; w < trace.windows; ++w) EXPECT_EQ(trace.at(w)->machine, -1);  // as zero it would be far from 0.9
+  EXPECT_EQ(trace.too_few, 0);
+}
+
+TEST(Trace, PeersAreComparedWithinTheirClass) {
+  Pull pull = constant_pull(12, 20);
+  pull.classes = {"first", "rest"};
+  for (int64_t i = 0; i < 12; ++i) pull.class_of[static_cast<size_t>(i)] = i < 4 ? 0 : 1;
+  for (int64_t s = 0; s < 20; ++s) {
+    for (int64_t i = 0; i < 4; ++i) pull.row(0, s)[i] = 0.8f;  // another level, as their class has
+    pull.row(0, s)[7] = 0.7f;
+  }
+  EXPECT_EQ(trace_of(pull, raw_channel(), 0, 0, Distance::kEuclidean, 1).at(0)->machine, -1);
+  EXPECT_EQ(trace_of(pull, raw_channel(), 0, 1, Distance::kEuclidean, 1).at(0)->machine, 7);
+}
+
+TEST(Trace, SeveralFaultyMachinesAreFoundTogether) {
+  Pull pull = random_pull(24, 20, 0.003);
+  for (int64_t s = 0; s < 20; ++s) {
+    for (const int64_t i : {3, 11, 20}) pull.row(0, s)[i] += 0.3f;
+  }
+  const Candidate* set = nullptr;
+  const Threshold threshold{.share = 0.7, .distance = 0.1};
+  const Trace one = trace_of(pull, raw_channel(), 0, 0, Distance::kEuclidean, 1);
+  EXPECT_EQ(passing(one.at(0), 1, threshold, set), 0);  // none is alone
+  const Trace trace = trace_of(pull, raw_channel(), 0, 0, Distance::kEuclidean, 4);
+  ASSERT_EQ(passing(trace.at(0), 4, threshold, set), 3);
+  std::vector<int32_t> found = {set[0].machine, set[1].machine, set[2].machine};
+  std::sort(found.begin(), found.end());
+  EXPECT_EQ(found, (std::vector<int32_t>{3, 11, 20}));
+}
+
+std::vector<Alarm> alarms(const std::string& pattern, Rule rule) {
+  Trace trace{.window = 8, .windows = static_cast<int64_t>(pattern.size())};
+  for (const char c : pattern) trace.best.push_back(c == '.' ? Candidate{} : Candidate{c - 'a', 0.9f, 1.0f});
+  return alarms_of(trace, rule, 26);
+}
+
+TEST(ContinuityRule, AsksForAWholeRun) {
+  const Rule rule{.windows = 5, .gap = 1};
+  EXPECT_TRUE(alarms("aaaa", rule).empty());
+  ASSERT_EQ(alarms("..aaaaaaaa", rule).size(), 1u);  // once
+  EXPECT_EQ(alarms("..aaaaaaaa", rule)[0].first, 2);
+  EXPECT_EQ(alarms("..aaaaaaaa", rule)[0].last, 6);
+  EXPECT_EQ(alarms("aa.aa", rule).size(), 1u);
+  EXPECT_TRUE(alarms("aa..aaa", rule).empty());
+  EXPECT_TRUE(alarms("aa.aa", {.windows = 5, .gap = 0}).empty());
+  EXPECT_EQ(alarms("abaaa", rule).front().machine, 0);
+  EXPECT_EQ(alarms("aaaaa......aaaaa", rule).size(), 2u);
+}
+
+TEST(ContinuityRule, NeedsBothThresholds) {
+  EXPECT_TRUE(alarms("aaaaaa", {.threshold = {.share = 0.95}, .windows = 3}).empty());
+  EXPECT_TRUE(alarms("aaaaaa", {.threshold = {.distance = 1.5}, .windows = 3}).empty());
+  EXPECT_EQ(alarms("aaaaaa", {.windows = 3}).size(), 1u);
+}
+
+TEST(ContinuityRule, WithoutContinuityHalfAMinuteIsEnough) {
+  const Rule rule{.continuous = false};
+  EXPECT_TRUE(alarms(std::string(29, 'a') + std::string(31, '.'), rule).empty());
+  EXPECT_EQ(alarms(std::string(10, 'a') + std::string(20, '.') + std::string(20, 'a'), rule).size(), 1u);
+  EXPECT_TRUE(alarms(std::string(40, '.') + std::string(40, 'a'), rule).empty());  // two blocks, 20 in each
+}
+
+}  // namespace
+}  // namespace longhaul::detect
