@@ -122,7 +122,7 @@ void set_work(const PlanFootprintArguments& a, plan::PlannedWork& work) {
 
 ExitCode run_plan_footprint(const PlanFootprintArguments& a) {
   plan::PlannedWork work{
-      .accelerator = a.accelerator, .gpus = a.gpus, .mfu = a.mfu, .years = a.years, .duty = a.duty, .overhead = a.overhead};
+      .device = plan::accelerator(a.accelerator), .gpus = a.gpus, .mfu = a.mfu, .years = a.years, .duty = a.duty, .overhead = a.overhead};
   set_work(a, work);
   work.place = a.place.place();
   if (!a.inventory.empty()) work.inventory = plan::read_inventory(read_text(a.inventory), a.inventory, a.accelerator);

@@ -10,6 +10,7 @@ void add_evaluate(Command& program);
 void add_tokenizer(Command& program);
 void add_data(Command& program);
 void add_config(Command& program);
+void add_plan(Command& program);
 void add_checkpoint(Command& program);
 void add_compare(Command& program);
 void add_trace(Command& program);
@@ -31,7 +32,7 @@ struct Group {
 const std::vector<Group>& groups() {
   static const std::vector<Group> all = {
       {"Train and use", {add_train, add_launch, add_sample, add_score, add_evaluate}},
-      {"Prepare", {add_config, add_tokenizer, add_data}},
+      {"Prepare", {add_config, add_plan, add_tokenizer, add_data}},
       {"Look after runs", {add_checkpoint, add_compare, add_trace, add_prove, add_footprint}},
       {"This machine", {add_doctor, add_bench, add_test}},
   };

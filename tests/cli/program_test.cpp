@@ -112,6 +112,14 @@ TEST_F(Program, EveryCommandHasHelpWithThreeExamples) {
                                                           {"checkpoint", "prune"},
                                                           {"compare"},
                                                           {"doctor"},
+                                                          {"footprint"},
+                                                          {"footprint", "plan"},
+                                                          {"footprint", "run"},
+                                                          {"footprint", "compare"},
+                                                          {"footprint", "tables"},
+                                                          {"plan"},
+                                                          {"plan", "explain"},
+                                                          {"plan", "validate"},
                                                           {"bench"}};
   for (auto words : commands) {
     words.push_back("--help");

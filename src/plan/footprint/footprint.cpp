@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "plan/hardware.h"
 
 namespace longhaul::plan {
 
@@ -58,8 +57,9 @@ Footprint planned_footprint(const PlannedWork& work) {
   require_number(work.duty, "--duty", "a share of the time", 1e-3, 1);
   require_number(work.overhead, "--overhead", "a share of the useful time", 0, 100);
   require_number(work.gpus, "--gpus", "devices", 0, 1e9);
-  const Accelerator& device = accelerator(work.accelerator);
-  FootprintInput input{.title = "plan", .flops = work.flops, .spent_flops = work.flops * (1 + work.overhead), .tokens = work.tokens};
+  const Accelerator& device = work.device;
+  FootprintInput input{
+      .title = "plan", .planned = true, .flops = work.flops, .spent_flops = work.flops * (1 + work.overhead), .tokens = work.tokens};
   input.device = device.name;
   input.peak = device.bf16_flops;
   input.devices = work.gpus;

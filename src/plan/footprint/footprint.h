@@ -9,6 +9,7 @@
 #include "plan/footprint/inventory.h"
 #include "plan/footprint/lifetimes.h"
 #include "plan/footprint/tables.h"
+#include "plan/hardware.h"
 
 namespace longhaul::plan {
 
@@ -25,6 +26,7 @@ enum class EnergyLevel { kMeasured, kModelled };
 // A part of the energy: what it is, and a source or a meter.
 struct FootprintInput {
   std::string title;       // of the run or plan
+  bool planned = false;    // it has not been
   double flops = 0;        // of the model; nothing done twice
   double spent_flops = 0;  // with what was repeated
   double tokens = 0;
@@ -65,7 +67,7 @@ Footprint footprint_of(FootprintInput input);
 // A training that has not been.
 struct PlannedWork {
   double flops = 0, tokens = 0;
-  std::string accelerator = "a100";
+  Accelerator device = accelerator("a100");
   double gpus = 0;  // 0: their number does not matter
   double mfu = 0.35, years = 2, duty = 1;
   double overhead = 0;  // share of time lost beside useful steps: failed, repeated, idle

@@ -47,17 +47,18 @@ std::string assumptions_table(const Footprint& f) {
 }
 
 std::string how_energy(const Footprint& f) {
-  return f.measured() ? "The energy was measured by the machine's own meters."
-                      : "The energy is modelled, not measured: the events have no meter's counts.";
+  if (f.measured()) return "The energy was measured by the machine's own meters.";
+  return f.input.planned ? "The energy is modelled." : "The energy is modelled, not measured: the events have no meter's counts.";
 }
 
 }  // namespace
 
 std::string footprint_page(const Footprint& f) {
-  const std::string body = tiles_of(f) + lifetimes_picture(lifetime_grid(f.input.spent_flops, 312e12)) + carbon_by_grid(f) +
-                           "<section><h2>In figures</h2>" + rows_table(f) + "</section>\n" + elements_table(f) + assumptions_table(f);
+  const std::string body = tiles_of(f) + (f.a100.lives >= 1 ? lifetimes_picture(lifetime_grid(f.input.spent_flops, 312e12)) : "") +
+                           carbon_by_grid(f) + "<section><h2>In figures</h2>" + rows_table(f) + "</section>\n" + elements_table(f) +
+                           assumptions_table(f);
   return page_of("footprint", f.input.title,
-                 fmt::format("{} model FLOPs on {}. {}", observe::compact(f.input.flops), f.input.device, how_energy(f)), body);
+                 fmt::format("{} model FLOPs on {}. {}", observe::scientific(f.input.flops), f.input.device, how_energy(f)), body);
 }
 
 std::string comparison_page(const FootprintComparison& c) {

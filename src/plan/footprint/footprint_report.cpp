@@ -40,7 +40,7 @@ std::string footprint_text(const Footprint& f, bool colours) {
                        {{"what"}, {"amount", observe::Align::kRight}, {"unit"}, {"how"}});
   for (const FootprintRow& row : rows_of(f)) table.row({row.label, amount(row.value), row.unit, row.how});
   std::string text = table.text(colours);
-  if (f.input.spent_flops > 0) {
+  if (f.a100.lives >= 1) {
     const LifetimeGrid grid = lifetime_grid(f.input.spent_flops, 312e12);
     observe::Table lives("A100 lives by utilisation and length of a life", {{"MFU"},
                                                                             {"1 year", observe::Align::kRight},

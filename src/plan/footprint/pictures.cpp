@@ -121,7 +121,7 @@ std::string tiles_of(const Footprint& f) {
 std::string rows_table(const Footprint& f) {
   std::string html = "<div class=\"table\"><table><tr><th>what</th><th class=\"n\">amount</th><th>unit</th><th>how</th></tr>\n";
   for (const FootprintRow& row : rows_of(f)) {
-    html += fmt::format("<tr><td>{}</td><td class=\"n\">{}</td><td class=\"dim\">{}</td><td class=\"dim\">{}</td></tr>\n", row.label,
+    html += fmt::format("<tr><td>{}</td><td class=\"n\">{}</td><td class=\"dim key\">{}</td><td class=\"dim\">{}</td></tr>\n", row.label,
                         amount(row.value), row.unit, html_escaped(row.how));
   }
   return html + "</table></div>\n";

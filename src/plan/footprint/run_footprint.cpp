@@ -138,7 +138,9 @@ Footprint run_footprint(const std::filesystem::path& run, const RunAssumptions& 
     input.embodied = embodied_of(device.name);
   } else {
     input.device = fmt::format("{:g} cores of {}", cores, start.processor);
-    input.peak = start.peak_flops_per_second.value_or(0);
+    // The machine is used up whole, so its peak is that of all cores, however few the run had.
+    const double used = static_cast<double>(start.threads * std::max<int64_t>(1, start.world_size));
+    input.peak = start.peak_flops_per_second.value_or(0) * std::max(1.0, cores / std::max(1.0, used));
     input.energy_kwh = modelled_processor(gathered, seconds, cores, input);
     const Uncertain kg = processor_embodied_kg(static_cast<double>(start.memory_bytes.value_or(0)));
     input.embodied.die = Sourced{"embodied_die_kg", kg, kProcessorEmbodiedSource};
