@@ -10,11 +10,13 @@ void add_evaluate(Command& program);
 void add_tokenizer(Command& program);
 void add_data(Command& program);
 void add_config(Command& program);
+void add_plan(Command& program);
 void add_checkpoint(Command& program);
 void add_compare(Command& program);
 void add_trace(Command& program);
 void add_detect(Command& program);
 void add_prove(Command& program);
+void add_footprint(Command& program);
 void add_doctor(Command& program);
 void add_bench(Command& program);
 void add_test(Command& program);
@@ -31,8 +33,8 @@ struct Group {
 const std::vector<Group>& groups() {
   static const std::vector<Group> all = {
       {"Train and use", {add_train, add_launch, add_sample, add_score, add_evaluate}},
-      {"Prepare", {add_config, add_tokenizer, add_data}},
-      {"Look after runs", {add_checkpoint, add_compare, add_trace, add_detect, add_prove}},
+      {"Prepare", {add_config, add_plan, add_tokenizer, add_data}},
+      {"Look after runs", {add_checkpoint, add_compare, add_trace, add_detect, add_prove, add_footprint}},
       {"This machine", {add_doctor, add_bench, add_test}},
   };
   return all;

@@ -16,6 +16,7 @@
 #include "recipe/load.h"
 #include "recipe/write.h"
 #include "train/backend.h"
+#include "train/local_cluster.h"
 #include "train/run.h"
 #include "train/run_folder.h"
 
@@ -57,6 +58,8 @@ void print_where_things_lie(const TrainArguments& arguments, const train::RunReq
     if (!std::filesystem::exists(path)) continue;  // observe.report, observe.tensorboard
     print(fmt::format("  {:<15} {}\n", std::filesystem::is_directory(path) ? std::string(name) + "/" : name, what));
   }
+  if (const std::string line = train::planned_against_measured(request.run_folder, request.recipe.recipe); !line.empty())
+    print("\n" + line);
   std::string prompt = request.recipe.recipe.sample.prompt;
   prompt.erase(prompt.find_last_not_of(" \n") + 1);
   std::string next = next_command(arguments, request, finished);

@@ -71,6 +71,8 @@ struct RunStart {
   std::optional<int64_t> training_bytes;
   std::optional<int64_t> heldout_bytes;
   std::optional<int64_t> memory_bytes;          // of the machine
+  std::optional<int64_t> cores;                 // of the machine, usable ones
+  std::optional<std::string> energy_meters;     // whose joules the steps tell; none: the machine shows none
   std::optional<int64_t> planned_memory_bytes;  // tensors at their peak, as planned
   static constexpr auto fields();
 };
@@ -90,6 +92,8 @@ struct StepReport {
   std::optional<double> data_wait_milliseconds;
   std::optional<double> auxiliary_loss;
   std::optional<int64_t> resident_bytes;
+  // Since the report before, evaluation and saving between them included: cores × time that worked, and what the machine's meters counted.
+  std::optional<double> processor_milliseconds, energy_joules;
   std::optional<bool> skipped;  // the update was not applied (non-finite gradient)
   std::optional<double> epoch;  // how often the training data have been read, this step included
   Metrics metrics;              // what else the task measures
@@ -274,6 +278,8 @@ constexpr auto RunStart::fields() {
                     Field{"training_bytes", &R::training_bytes},
                     Field{"heldout_bytes", &R::heldout_bytes},
                     Field{"memory_bytes", &R::memory_bytes},
+                    Field{"cores", &R::cores},
+                    Field{"energy_meters", &R::energy_meters},
                     Field{"planned_memory_bytes", &R::planned_memory_bytes}};
 }
 constexpr auto StepReport::fields() {
@@ -291,6 +297,8 @@ constexpr auto StepReport::fields() {
                     Field{"data_wait_milliseconds", &S::data_wait_milliseconds},
                     Field{"auxiliary_loss", &S::auxiliary_loss, Digits::kSeventeen},
                     Field{"resident_bytes", &S::resident_bytes},
+                    Field{"processor_milliseconds", &S::processor_milliseconds},
+                    Field{"energy_joules", &S::energy_joules},
                     Field{"skipped", &S::skipped},
                     Field{"epoch", &S::epoch},
                     Field{"metrics", &S::metrics, Digits::kSeventeen}};

@@ -298,7 +298,7 @@ std::string environment(const RunHistory& run) {
 }  // namespace
 
 std::string report_html(const RunHistory& run, const std::vector<RecipeChange>& changes, const std::string& recipe_remark,
-                        const std::string& timelines) {
+                        const std::string& timelines, const std::string& closing) {
   const std::string title = run.start && !run.start->name.empty() ? run.start->name : run.run;
   std::string html = fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
@@ -306,7 +306,8 @@ std::string report_html(const RunHistory& run, const std::vector<RecipeChange>& 
       "<title>{} · Longhaul</title>\n<style>{}</style></head>\n<body>\n",
       html_escaped(title), kReportStyle);
   html += header(run) + tiles(run) + charts_html(run) + evaluations(run) + troubles(run) + samples(run) + timelines;
-  html += "<div class=\"columns\">" + recipe_section(changes, recipe_remark) + "<div>" + memory(run) + environment(run) + "</div></div>\n";
+  html += "<div class=\"columns\">" + recipe_section(changes, recipe_remark) + "<div>" + memory(run) + environment(run) + "</div></div>\n" +
+          closing;
   html += fmt::format(
       "<footer>Made by Longhaul{} from events.jsonl, last written {}. The page is one file and needs nothing "
       "else.</footer>\n",
@@ -314,7 +315,7 @@ std::string report_html(const RunHistory& run, const std::vector<RecipeChange>& 
   return html + fmt::format("<script>{}</script>\n</body></html>\n", kReportScript);
 }
 
-std::filesystem::path write_report(const std::filesystem::path& run_folder) {
+std::filesystem::path write_report(const std::filesystem::path& run_folder, const std::string& closing) {
   const RunHistory run = read_run(run_folder);
   const auto recipe_file = run_folder / "recipe.toml";
   std::vector<RecipeChange> changes;
@@ -336,7 +337,7 @@ std::filesystem::path write_report(const std::filesystem::path& run_folder) {
                             html_escaped(error.what()));
   }
   const auto page = run_folder / "report.html";
-  write_text_atomically(page, report_html(run, changes, remark, timelines));
+  write_text_atomically(page, report_html(run, changes, remark, timelines, closing));
   return page;
 }
 

@@ -12,8 +12,9 @@
 
 namespace longhaul::observe {
 
-// Writes run_folder/report.html (atomically) and returns its path.
-std::filesystem::path write_report(const std::filesystem::path& run_folder);
+// Writes run_folder/report.html (atomically) and returns its path. `closing`: a section with which the page ends, of who knows what this folder
+// does not.
+std::filesystem::path write_report(const std::filesystem::path& run_folder, const std::string& closing = "");
 
 struct RecipeChange {  // a recipe value that is not the default
   std::string key, value, default_value, origin;
@@ -25,6 +26,6 @@ double smoothing_window(size_t points);  // how many points a smoothed curve ave
 std::vector<Chart> report_charts(const RunHistory& run);
 // `timelines`: a section (report_timelines.h). `recipe_remark` stands where the recipe's table would, when there is none.
 std::string report_html(const RunHistory& run, const std::vector<RecipeChange>& changes, const std::string& recipe_remark = "",
-                        const std::string& timelines = "");
+                        const std::string& timelines = "", const std::string& closing = "");
 
 }  // namespace longhaul::observe

@@ -5,6 +5,7 @@
 
 #include "plan/memory.h"
 #include "plan/memory_layers.h"
+#include "plan/memory_workspace.h"
 #include "recipe/optim_groups.h"
 
 namespace longhaul::plan {

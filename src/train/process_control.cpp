@@ -2,6 +2,7 @@
 
 #include "base/signals.h"
 #include "observe/report.h"
+#include "plan/footprint/footprint_report.h"
 #include "train/memory.h"
 
 namespace longhaul::train {
@@ -13,7 +14,7 @@ bool SignalControl::pause(double seconds) { return pause_unless_stopped(seconds)
 
 FirstRankControl::FirstRankControl(observe::EventWriter& events, const RunFacts& facts) : events_(events), facts_(facts) {
   if (!facts.recipe.recipe.observe.report) return;
-  report_.emplace([folder = facts.run_folder] { observe::write_report(folder); });
+  report_.emplace([folder = facts.run_folder] { observe::write_report(folder, plan::footprint_section(folder)); });
 }
 
 void FirstRankControl::evaluated() {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/checksum.h"
+#include "base/energy_meter.h"
 #include "base/machine.h"
 #include "base/parallel.h"
 #include "base/version.h"
@@ -59,6 +60,8 @@ observe::RunStart run_start(const RunFacts& facts) {
   start.training_bytes = bytes;
   start.heldout_bytes = held_out;
   start.memory_bytes = here.memory_bytes;
+  start.cores = here.cores;
+  if (const EnergyMeter meter; meter.any()) start.energy_meters = fmt::format("{}", fmt::join(meter.sources(), ", "));
   if (facts.world() == 1) start.planned_memory_bytes = plan::whole_bytes(facts.memory.peak());
   return start;
 }

@@ -239,6 +239,7 @@ void Trainer::report(const StepResult& result, double milliseconds) {
   report.data_wait_milliseconds = result.data_wait_milliseconds;
   report.auxiliary_loss = result.auxiliary_loss;
   report.resident_bytes = resident_bytes();
+  use_.tell(report);
   if (const double epochs = task_.epochs_after(step_); epochs > 0) report.epoch = epochs;
   report.metrics = result.metrics;
   if (result.skipped) {

@@ -26,6 +26,7 @@
 #include "optim/schedule.h"
 #include "recipe/load.h"
 #include "storage/checkpoint_files.h"
+#include "train/machine_use.h"
 #include "train/run_control.h"
 #include "train/step.h"
 #include "train/task.h"
@@ -110,6 +111,7 @@ class Trainer {
   bool judged_ = false;  // an earlier process has evaluated the state at the end
   double until_s_ = 0;
   Outcome outcome_;
+  MachineUse use_;
   checkpoint::Saver saver_;  // last: what it calls at the end uses everything above
 };
 

@@ -118,6 +118,14 @@ TEST_F(Program, EveryCommandHasHelpWithThreeExamples) {
                                                           {"detect", "score"},
                                                           {"detect", "trial"},
                                                           {"doctor"},
+                                                          {"footprint"},
+                                                          {"footprint", "plan"},
+                                                          {"footprint", "run"},
+                                                          {"footprint", "compare"},
+                                                          {"footprint", "tables"},
+                                                          {"plan"},
+                                                          {"plan", "explain"},
+                                                          {"plan", "validate"},
                                                           {"bench"}};
   for (auto words : commands) {
     words.push_back("--help");

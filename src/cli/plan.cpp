@@ -1,0 +1,137 @@
+// `longhaul plan RECIPE --cluster FILE|NAME`, `plan explain`, `plan validate`
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/terminal.h"
+#include "cli/command.h"
+#include "cli/output.h"
+#include "plan/calibration.h"
+#include "plan/plan_report.h"
+#include "recipe/load.h"
+#include "train/local_cluster.h"
+
+namespace longhaul::cli {
+namespace {
+
+struct PlanArguments {
+  std::string recipe, cluster = "h100", calibrate;
+  std::vector<std::string> overrides;
+  int64_t gpus = 0, keep = 10;
+  double tokens = 0;
+  bool own = false, json = false;
+};
+
+plan::PlanReport report_of(const PlanArguments& a) {
+  if (a.recipe.empty()) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "what is to be planned is not told",
+                 .expected = "a recipe, or one of explain and validate",
+                 .hint = "plan recipes/first-run.toml --cluster h100 --gpus 8"});
+  }
+  const recipe::LoadedRecipe loaded = recipe::load(a.recipe, a.overrides);
+  const recipe::Recipe& recipe = loaded.recipe;
+  plan::PlanReport report{.recipe = a.recipe,
+                          .cluster = a.cluster == "local" ? train::local_cluster(a.gpus) : plan::load_cluster(a.cluster, a.gpus),
+                          .work = {}};
+  if (!a.calibrate.empty()) report.cluster.efficiency = plan::calibrated(a.calibrate, report.cluster);
+  report.work = plan::work_of(recipe.model, recipe.train.sequence);
+  report.batch = recipe.train.batch;
+  report.tokens = a.tokens > 0 ? a.tokens : static_cast<double>(recipe.train.tokens_per_step()) * static_cast<double>(recipe.train.steps);
+  if (a.own) {
+    plan::PlanLayout layout = plan::layout_of_recipe(recipe);
+    layout.dp = std::max<int64_t>(1, report.cluster.gpus / (layout.tp * layout.pp * layout.cp));
+    if (report.batch % (layout.dp * layout.micro_batch) != 0 || layout.world() != report.cluster.gpus) {
+      throw Error({.code = ExitCode::kUsage,
+                   .what = "the recipe's layout cannot be on this cluster",
+                   .expected = fmt::format("a multiple of tp · pp · cp = {} devices, and a batch that dp · micro-batch divides",
+                                           layout.tp * layout.pp * layout.cp),
+                   .found = fmt::format("{} devices, batch {}", report.cluster.gpus, report.batch),
+                   .where = "--own"});
+    }
+    report.found.best = {plan::evaluate(report.work, layout, report.cluster, report.batch)};
+    report.found.tried = 1;
+  } else {
+    report.found = plan::search(report.work, report.cluster, {.batch = report.batch, .keep = a.keep});
+  }
+  return report;
+}
+
+void declare_plan(Command& command, PlanArguments& a) {
+  command.option("RECIPE", a.recipe, "a recipe file (TOML)");
+  command.overrides(a.overrides);
+  command.option("--cluster", a.cluster, "an accelerator's name, a TOML file (docs/plan.md), or local: this machine as measured")
+      .default_shown();
+  command.option("--gpus", a.gpus, "devices (default: the cluster's)").at_least(0);
+  command.option("--tokens", a.tokens, "of the whole training (default: the recipe's)").at_least(0);
+  command.option("--calibrate", a.calibrate, "a run folder: efficiencies such that its steps are predicted");
+  command.json_flag(a.json);
+}
+
+void add_explain(Command& plan) {
+  auto arguments = std::make_shared<PlanArguments>();
+  Command explain = plan.add("explain", "where time and memory of a plan go, and what the next change would gain",
+                             {{"of the fastest layout", "plan explain recipes/gpt2-124m.toml --cluster h100 --gpus 64"},
+                              {"of the layout that the recipe has", "plan explain recipes/gpt2-124m.toml --own --gpus 8"},
+                              {"for a script", "plan explain recipes/gpt2-124m.toml --cluster a100 --json"}});
+  declare_plan(explain, *arguments);
+  explain.flag("--own", arguments->own, "the layout of the recipe's [parallel], not the fastest");
+  explain.on_run([arguments] {
+    const plan::PlanReport report = report_of(*arguments);
+    if (report.found.best.empty()) {
+      print(plan::plan_text(report, colours_wanted(stdout)));
+      return ExitCode::kCheckFailed;
+    }
+    if (arguments->json) {
+      print_json(plan::explain_json(report, report.found.best.front()));
+    } else {
+      print(plan::explain_text(report, report.found.best.front(), colours_wanted(stdout)));
+    }
+    return ExitCode::kDone;
+  });
+}
+
+void add_validate(Command& plan) {
+  auto json = std::make_shared<bool>(false);
+  Command validate = plan.add("validate", "published steps beside what the model says of them, row by row",
+                              {{"every row, and the errors of those held out", "plan validate"},
+                               {"for a script", "plan validate --json"},
+                               {"the rows that constants were not fitted on", "plan validate --json | jq '.rows[] | select(.held_out)'"}});
+  validate.json_flag(*json);
+  validate.on_run([json] {
+    if (*json) {
+      print_json(plan::validation_json());
+    } else {
+      print(plan::validation_text(colours_wanted(stdout)));
+    }
+    return ExitCode::kDone;
+  });
+}
+
+}  // namespace
+
+void add_plan(Command& program) {
+  auto arguments = std::make_shared<PlanArguments>();
+  Command plan = program.add("plan", "before a run: layouts on a cluster, their time, memory, failures, price and energy",
+                             {{"a recipe on 64 H100s", "plan recipes/gpt2-124m.toml --cluster h100 --gpus 64"},
+                              {"a 175B model on 12,288 A100s",
+                               "plan recipes/first-run.toml model.preset=megascale-175b train.sequence=2048 train.batch=6144 "
+                               "train.micro_batch=1 --cluster a100 --gpus 12288"},
+                              {"for a script", "plan recipes/gpt2-124m.toml --cluster mine.toml --json"}});
+  declare_plan(plan, *arguments);
+  plan.option("--keep", arguments->keep, "layouts shown").at_least(1).default_shown();
+  plan.on_run([arguments] {
+    const plan::PlanReport report = report_of(*arguments);
+    if (arguments->json) {
+      print_json(plan::plan_json(report));
+    } else {
+      print(plan::plan_text(report, colours_wanted(stdout)));
+    }
+    return report.found.best.empty() ? ExitCode::kCheckFailed : ExitCode::kDone;
+  });
+  add_explain(plan);
+  add_validate(plan);
+}
+
+}  // namespace longhaul::cli

@@ -1,0 +1,82 @@
+#include "plan/calibration.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "observe/run_history.h"
+#include "recipe/load.h"
+
+namespace longhaul::plan {
+
+// plan_test Calibration.* fits them again. A100: the rows of arXiv 2104.04473 and 2205.05198. H100: those of Megatron-LM's README.
+Efficiency efficiency_of(const Accelerator& device) {
+  if (device.fp8_flops > 0) {
+    return {
+        .products = 0.66, .memory = 0.3, .layer_s = 200e-6, .source = "fitted on Megatron-LM's H100 rows (github.com/NVIDIA/Megatron-LM)"};
+  }
+  return {.products = 0.76, .memory = 0.6, .layer_s = 700e-6, .source = "fitted on the A100 rows of arXiv 2104.04473 and 2205.05198"};
+}
+
+double median_step_seconds(const observe::RunHistory& run) {
+  std::vector<double> took;
+  for (const observe::StepReport& step : run.steps) took.push_back(step.milliseconds * 1e-3);
+  LONGHAUL_ASSERT(!took.empty());
+  const auto middle = took.begin() + static_cast<std::ptrdiff_t>(took.size() / 2);
+  std::ranges::nth_element(took, middle);
+  return *middle;
+}
+
+Efficiency calibrated(const std::filesystem::path& run, Cluster cluster) {
+  const recipe::Recipe recipe = recipe::load(run / "recipe.toml").recipe;
+  const observe::RunHistory history = observe::read_run(run);
+  if (history.steps.empty()) {
+    throw Error({.code = ExitCode::kData,
+                 .what = "the run has no step to calibrate with",
+                 .expected = "a run that has done steps",
+                 .where = run.string()});
+  }
+  const double seconds = median_step_seconds(history);
+  const PlanLayout layout = layout_of_recipe(recipe);
+  const Work work = work_of(recipe.model, recipe.train.sequence);
+  const Efficiency base = cluster.efficiency;
+  const auto scaled = [&](double factor) {
+    return Efficiency{base.products * factor, base.memory * factor, base.layer_s / factor, fmt::format("calibrated with {}", run.string())};
+  };
+  double low = 1e-4, high = 1e4;  // faster with a higher factor
+  for (int i = 0; i < 60; ++i) {
+    const double middle = std::sqrt(low * high);
+    cluster.efficiency = scaled(middle);
+    (step_parts(work, layout, recipe.train.batch, cluster, default_practice(layout)).total() > seconds ? low : high) = middle;
+  }
+  return scaled(low);
+}
+
+double mean_error(const std::vector<PublishedRow>& rows, const Efficiency& efficiency) {
+  double sum = 0;
+  for (const PublishedRow& row : rows) sum += std::abs(predicted(row, efficiency) / row.seconds - 1);
+  return rows.empty() ? 0 : sum / static_cast<double>(rows.size());
+}
+
+Efficiency fitted(const std::vector<PublishedRow>& rows) {
+  Efficiency best{.source = "fitted"};
+  double least = std::numeric_limits<double>::infinity();
+  for (int products = 50; products <= 84; products += 2) {
+    for (int memory = 30; memory <= 90; memory += 5) {
+      for (const double layer_s : {0.0, 50e-6, 100e-6, 200e-6, 300e-6, 500e-6, 700e-6}) {
+        const Efficiency one{.products = products * 0.01, .memory = memory * 0.01, .layer_s = layer_s, .source = "fitted"};
+        const double error = mean_error(rows, one);
+        if (error < least) {
+          least = error;
+          best = one;
+        }
+      }
+    }
+  }
+  return best;
+}
+
+}  // namespace longhaul::plan

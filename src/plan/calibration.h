@@ -1,0 +1,27 @@
+// What kernels of a kind of accelerator reach of its data sheet, and how that was found: fitted on published rows (published.h) that are marked so,
+// none of which counts as a prediction.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "observe/run_history.h"
+#include "plan/cluster.h"
+#include "plan/published.h"
+
+namespace longhaul::plan {
+
+// The constants in use. Of kinds without published rows: those of the nearest kind.
+Efficiency efficiency_of(const Accelerator& device);
+
+double median_step_seconds(const observe::RunHistory& run);  // of a run with steps
+
+// Such that what is predicted of a run is what its steps took (their median): all three constants by one factor. From a run folder's recipe and
+// events; kData where it has no finished step.
+Efficiency calibrated(const std::filesystem::path& run, Cluster cluster);
+
+// The least mean error over these rows, on a grid of constants. Seconds of work for dozens of rows.
+Efficiency fitted(const std::vector<PublishedRow>& rows);
+double mean_error(const std::vector<PublishedRow>& rows, const Efficiency& efficiency);
+
+}  // namespace longhaul::plan

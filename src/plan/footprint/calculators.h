@@ -1,0 +1,35 @@
+// Published calculators, as their code computes, and the tables that they print: what other people's figures are made of, and a check of ours.
+//   LLMCarbon (ICLR 2024, github.com/SotaroKaneda/MLCarbon), ML CO2 Impact (github.com/mlco2/impact), CodeCarbon's mix of power stations
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace longhaul::plan {
+
+struct LlmCarbonQuestion {
+  double parameters = 0, tokens = 0;  // of experts: those of the dense base
+  double devices = 0, peak = 0, efficiency = 0, system_watts = 0;
+  double pue = 1, kg_per_kwh = 0;
+};
+struct LlmCarbonAnswer {
+  double flops = 0, days = 0, mwh = 0, tonnes = 0;
+};
+LlmCarbonAnswer llm_carbon(const LlmCarbonQuestion& question);
+
+struct EmbodiedPart {
+  double count = 0, kg = 0;  // of one
+};
+double embodied_tonnes(const std::vector<EmbodiedPart>& parts, double days, double life_days);
+
+double impact_kg(double thermal_watts, double hours, double g_per_kwh);  // ML CO2 Impact: no PUE, nothing embodied
+
+// Every published figure beside what is computed here.
+struct CalculatorRow {
+  std::string calculator, name, unit;
+  double published = 0, computed = 0, allowed = 0;  // allowed: distance
+  bool good() const;
+};
+std::vector<CalculatorRow> calculator_rows();
+
+}  // namespace longhaul::plan

@@ -1,0 +1,27 @@
+// Small tables that people write by hand: comma-separated, a first line of names, # begins a comment line, no quoting. Every complaint names file,
+// line and column.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace longhaul::plan {
+
+class CsvRow {
+ public:
+  CsvRow(std::string where, std::map<std::string, std::string> cells) : where_(std::move(where)), cells_(std::move(cells)) {}
+  const std::string& text(const std::string& column) const;
+  double number(const std::string& column, const std::string& unit, double least, double most) const;
+  [[noreturn]] void fail(const std::string& column, const std::string& expected) const;
+
+ private:
+  std::string where_;  // "file.csv:3"
+  std::map<std::string, std::string> cells_;
+};
+
+// With exactly these columns, in any order; kUsage otherwise.
+std::vector<CsvRow> read_csv(std::string_view text, const std::string& name, const std::vector<std::string>& columns);
+
+}  // namespace longhaul::plan

@@ -1,0 +1,27 @@
+// Pieces of a footprint's pages: numbers with their uncertainty, and pictures as inline SVG in the style of the report page (observe/report_page.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plan/footprint/footprint_report.h"
+
+namespace longhaul::plan {
+
+std::string amount(Uncertain value);  // "2,515", "1.49 ± 0.1"
+std::string message_of(const FootprintComparison& comparison);
+
+struct Bar {
+  std::string name;
+  Uncertain value;
+  std::string style = "forward";  // CSS class that sets its colour
+};
+// Horizontal bars from zero, with whiskers of one standard deviation.
+std::string bars_picture(const std::string& title, const std::string& remark, const std::string& unit, const std::vector<Bar>& bars);
+// Lives of devices over share of the peak and length of a life: the darker the more. The training's own place is ringed where it is near one.
+std::string lifetimes_picture(const LifetimeGrid& grid);
+std::string rows_table(const Footprint& footprint);
+std::string tiles_of(const Footprint& footprint);
+std::string carbon_by_grid(const Footprint& footprint);
+
+}  // namespace longhaul::plan

@@ -1,0 +1,167 @@
+#include "plan/footprint/run_footprint.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+#include "observe/event_log.h"
+#include "plan/footprint/carbon_hours.h"
+#include "plan/hardware.h"
+
+namespace longhaul::plan {
+namespace {
+
+// Sums over the processes of a run.
+struct Gathered {
+  struct Process {
+    double begin_wall = 0;
+    int64_t begin_ns = 0, end_ns = 0;
+    double seconds() const { return static_cast<double>(end_ns - begin_ns) * 1e-9; }
+  };
+  struct Step {
+    double seconds = 0, flops = 0, tokens = 0;
+  };
+  std::optional<observe::RunStart> start;
+  std::map<int64_t, Process> processes;  // by generation
+  std::map<int64_t, Step> steps;         // the ones that count
+  Step spent;                            // all that were done
+  double processor_s = 0, covered_s = 0, joules = 0, metered_s = 0;
+  int64_t last_report_ns = 0;
+
+  void add(const observe::Event& event) {
+    const auto& common = event.common;
+    auto [found, fresh] = processes.try_emplace(common.generation, Process{common.wall_time, common.monotonic_ns, common.monotonic_ns});
+    if (fresh) last_report_ns = common.monotonic_ns;
+    found->second.end_ns = std::max(found->second.end_ns, common.monotonic_ns);
+    if (const auto* begun = std::get_if<observe::RunStart>(&event.body)) start = *begun;
+    if (const auto* back = std::get_if<observe::Resume>(&event.body)) steps.erase(steps.upper_bound(back->step), steps.end());
+    if (const auto* step = std::get_if<observe::StepReport>(&event.body)) add(*step, common.monotonic_ns);
+  }
+  void add(const observe::StepReport& report, int64_t now_ns) {
+    Step step{.seconds = report.milliseconds * 1e-3};
+    step.tokens = report.tokens_per_second * step.seconds;
+    const double per_token = start && start->flops_per_token ? *start->flops_per_token : 0;
+    step.flops = report.model_flops_per_second ? *report.model_flops_per_second * step.seconds : per_token * step.tokens;
+    steps[report.step] = step;
+    spent.seconds += step.seconds;
+    spent.flops += step.flops;
+    const double since_s = static_cast<double>(now_ns - std::exchange(last_report_ns, now_ns)) * 1e-9;
+    if (report.processor_milliseconds) {
+      processor_s += *report.processor_milliseconds * 1e-3;
+      covered_s += since_s;
+    }
+    if (report.energy_joules) {
+      joules += *report.energy_joules;
+      metered_s += since_s;
+    }
+  }
+  double allocated_s() const {
+    double sum = 0;
+    for (const auto& [generation, process] : processes) sum += process.seconds();
+    return sum;
+  }
+  Step useful() const {
+    Step sum;
+    for (const auto& [number, step] : steps) {
+      sum.seconds += step.seconds;
+      sum.flops += step.flops;
+      sum.tokens += step.tokens;
+    }
+    return sum;
+  }
+};
+
+// Joules of the meters; of what came behind the last step, at the mean power before.
+Sourced metered(const Gathered& run, double seconds) {
+  const double watts = run.joules / run.metered_s;
+  return {"energy_it_kwh",
+          {watts * seconds / 3.6e6, 0.05 * watts * seconds / 3.6e6},
+          fmt::format("measured: {}, {:.1f} W on the mean, over {:.0f} % of the time; ± 5 % (ours); power supplies and disks are not in it",
+                      run.start->energy_meters.value_or("the machine's meters"), watts, 100 * std::min(1.0, run.metered_s / seconds))};
+}
+
+Sourced modelled_processor(const Gathered& run, double seconds, double cores, FootprintInput& input) {
+  const observe::RunStart& start = *run.start;
+  // Without the processor's time (events of an earlier version): that the threads worked all the while.
+  const double load =
+      std::min(1.0, run.covered_s > 0 ? run.processor_s / (run.covered_s * cores) : static_cast<double>(start.threads) / cores);
+  const Sourced core = core_watts(), idle = idle_share(), memory = memory_watts_per_gb();
+  const Uncertain share = {idle.value.value + (1 - idle.value.value) * load, idle.value.sigma * (1 - load)};
+  const double gigabytes = static_cast<double>(start.memory_bytes.value_or(0)) * 1e-9;
+  const Uncertain watts = core.value * share * cores + memory.value * gigabytes;
+  input.assumptions = {
+      core, idle, memory, {"load", {load, 0}, run.covered_s > 0 ? "measured: processor time of the run's process" : "threads over cores"}};
+  return {"energy_it_kwh", watts * (seconds / 3.6e6),
+          fmt::format("modelled: {:.0f} cores × {:g} W × ({:g} idle + {:g} × load {:.0f} %) + {:.0f} GB × {:g} W = {:.1f} W", cores,
+                      core.value.value, idle.value.value, 1 - idle.value.value, 100 * load, gigabytes, memory.value.value, watts.value)};
+}
+
+Sourced modelled_accelerator(const Accelerator& device, double seconds, double devices, FootprintInput& input) {
+  const Sourced share = accelerator_power_share(), host = host_factor();
+  const Uncertain watts = share.value * host.value * (device.thermal_watts * devices);
+  input.assumptions = {share, host, {"thermal_w", {device.thermal_watts, 0}, device.source}};
+  return {"energy_it_kwh", watts * (seconds / 3.6e6),
+          fmt::format("modelled: {:g} × {:g} W × {:g} of it × {:g} for the host", devices, device.thermal_watts, share.value.value,
+                      host.value.value)};
+}
+
+}  // namespace
+
+Footprint run_footprint(const std::filesystem::path& run, const RunAssumptions& assumptions) {
+  require_number(assumptions.years, "--life", "years", 1e-3, 100);
+  Gathered gathered;
+  observe::for_each_event(observe::events_file(run), [&](const observe::Event& event) { gathered.add(event); });
+  if (!gathered.start || gathered.steps.empty()) {
+    throw Error({.code = ExitCode::kData,
+                 .what = "the run has no step to count",
+                 .expected = "a run_start and at least one step",
+                 .where = run.string()});
+  }
+  const observe::RunStart& start = *gathered.start;
+  const Gathered::Step useful = gathered.useful();
+  const double seconds = gathered.allocated_s();
+  const bool on_gpu = start.device.starts_with("cuda") || !assumptions.accelerator.empty();
+  const double cores = static_cast<double>(start.cores.value_or(start.threads));
+  FootprintInput input{.title = start.name, .flops = useful.flops, .spent_flops = gathered.spent.flops, .tokens = useful.tokens};
+  input.devices = on_gpu ? static_cast<double>(start.world_size) : 1;
+  input.device_hours = seconds * input.devices / 3600;
+  input.useful_hours = useful.seconds * input.devices / 3600;
+  input.years = assumptions.years;
+  input.place = assumptions.place;
+  if (on_gpu) {
+    const Accelerator& device = accelerator(assumptions.accelerator.empty() ? "a100" : assumptions.accelerator);
+    input.device = device.name;
+    input.peak = device.bf16_flops * input.devices;
+    input.energy_kwh = modelled_accelerator(device, seconds, input.devices, input);
+    input.embodied = embodied_of(device.name);
+  } else {
+    input.device = fmt::format("{:g} cores of {}", cores, start.processor);
+    // The machine is used up whole, so its peak is that of all cores, however few the run had.
+    const double used = static_cast<double>(start.threads * std::max<int64_t>(1, start.world_size));
+    input.peak = start.peak_flops_per_second.value_or(0) * std::max(1.0, cores / std::max(1.0, used));
+    input.energy_kwh = modelled_processor(gathered, seconds, cores, input);
+    const Uncertain kg = processor_embodied_kg(static_cast<double>(start.memory_bytes.value_or(0)));
+    input.embodied.die = Sourced{"embodied_die_kg", kg, kProcessorEmbodiedSource};
+  }
+  if (gathered.metered_s > 0) {
+    input.level = EnergyLevel::kMeasured;
+    input.energy_kwh = metered(gathered, seconds);
+    input.assumptions.clear();
+  }
+  if (input.peak > 0) input.mfu = useful.flops / (input.peak * useful.seconds);
+  if (assumptions.carbon_hours) {
+    const CarbonHours day = CarbonHours::read(*assumptions.carbon_hours, assumptions.carbon_hours_name);
+    double grams = 0;
+    for (const auto& [generation, process] : gathered.processes) {
+      grams += day.mean(process.begin_wall / 3600, process.seconds() / 3600) * process.seconds();
+    }
+    const double mean = seconds > 0 ? grams / seconds : day.mean(0, 24);
+    input.place.carbon = {
+        "carbon_g_per_kwh", {mean, 0.05 * mean}, assumptions.carbon_hours_name + ", over the hours of the run; ± 5 % (ours)"};
+  }
+  return footprint_of(std::move(input));
+}
+
+}  // namespace longhaul::plan

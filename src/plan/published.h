@@ -1,0 +1,41 @@
+// Steps of trainings that others have published, as questions to the model: what it says beside what they measured. Rows of a family that constants
+// were fitted on are marked (held_out = false) and prove nothing. What a source does not say (micro-batches, stages on a rank) is assumed once for
+// its whole family, never row by row; `assumed` says what.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plan/step_time.h"
+
+namespace longhaul::plan {
+
+struct PublishedRow {
+  std::string family;  // "MegaScale"
+  std::string name;    // "175B, 768 sequences, 256 GPUs"
+  std::string source, assumed;
+  Work work;
+  PlanLayout layout;
+  int64_t batch = 0;
+  Cluster cluster;
+  Practice practice;
+  double flops = 0;    // of a step, as the source counts them
+  double seconds = 0;  // published; where only the share of the peak is printed, from that
+  bool held_out = true;
+  bool dense = true;
+  double mfu(double of_seconds) const { return flops / (static_cast<double>(layout.world()) * cluster.device.bf16_flops * of_seconds); }
+};
+
+const std::vector<PublishedRow>& published_rows();
+
+double predicted(const PublishedRow& row, const Efficiency& efficiency);  // seconds
+double predicted(const PublishedRow& row);                                // with the constants in use
+
+// Over rows of a kind.
+struct Errors {
+  int64_t rows = 0;
+  double mean = 0, worst = 0;  // of |predicted / published − 1|
+};
+Errors errors_of(const std::vector<PublishedRow>& rows);
+
+}  // namespace longhaul::plan

@@ -1,0 +1,231 @@
+#include "plan/step_time.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace longhaul::plan {
+namespace {
+
+double count(int64_t x) { return static_cast<double>(x); }
+
+constexpr double kMessageS = 20e-6;  // latency of a message over the network, and of a tensor exchange
+constexpr double kLinkS = 10e-6;     // of a collective on the fast link
+
+// Of a ring over `ranks`, of which `stride` neighbours share a node.
+double ring_rate(const Cluster& cluster, int64_t ranks, int64_t stride) {
+  return ranks * stride <= cluster.device.node ? cluster.device.link_rate : cluster.device.nic_rate;
+}
+
+// One layer, one micro-batch, one rank: its passes by part.
+struct LayerTime {
+  double products = 0, expert_products = 0, attention = 0, recurrence = 0, elementwise = 0, scores = 0;
+  double tensor = 0, context = 0, experts = 0;
+  double math() const { return products + expert_products + attention + recurrence; }
+};
+
+void add_exchanges(const Work& work, const PlanLayout& layout, const Cluster& cluster, const Practice& practice, double tokens,
+                   LayerTime& time) {
+  const double hidden = 2 * tokens * work.hidden, tp = count(layout.tp), cp = count(layout.cp), ep = count(layout.ep * layout.etp);
+  if (layout.tp > 1) {
+    const double exchanges = work.parallel_block ? 1 : 2;  // gathers, and as many sums
+    time.tensor = exchanges * (2 * hidden * (tp - 1) / tp / ring_rate(cluster, layout.tp, 1) + 2 * kLinkS) * practice.tensor_exposed;
+  }
+  if (layout.cp > 1) {  // keys and values of all, and the states of recurrences, whose size no sequence changes
+    const double bytes = tokens * cp * work.key_value_channels * 2 / tp + 2 * work.recurrence_products / tp;
+    time.context = bytes * (cp - 1) / cp / ring_rate(cluster, layout.cp, layout.tp) + (cp - 1) * kLinkS;
+  }
+  if (ep > 1 && work.experts > 0) {
+    const double sent = hidden / tp * work.experts_per_token * practice.imbalance * (ep - 1) / ep;
+    const double nodes = std::max(1.0, ep / count(cluster.device.node));
+    const double away = nodes > 1 ? 1 - 1 / nodes : 0;  // to other nodes
+    time.experts = 2 * (std::max(sent * (1 - away) / cluster.device.link_rate, sent * away / cluster.device.nic_rate) + kMessageS);
+  }
+}
+
+LayerTime layer_time(const Work& work, const PlanLayout& layout, const Cluster& cluster, const Practice& practice, double tokens) {
+  const double peak = cluster.device.bf16_flops * cluster.efficiency.products,
+               rate = cluster.device.memory_rate * cluster.efficiency.memory;
+  const double tp = count(layout.tp);
+  const double context = practice.window > 0 ? std::min(practice.window, work.sequence) : work.sequence;
+  LayerTime time;
+  time.products = 2 * tokens * work.dense_products / tp / peak;
+  if (work.experts > 0) {  // at least the time in which the experts' weights are read
+    const double held = work.expert_parameters / count(layout.ep * layout.etp);
+    time.expert_products = std::max(2 * tokens * work.expert_products / tp * practice.imbalance / peak, 2 * held / rate);
+  }
+  const double half = practice.causal && practice.window == 0 ? 0.5 : 1;
+  time.attention = half * 4 * tokens * context * work.attention_channels / tp / peak;
+  // Chunks of 128 tokens: products within one, and with the state.
+  const double state_width = work.recurrence_products > 0 ? std::sqrt(work.recurrence_products / std::max(1.0, count(work.heads))) : 0;
+  time.recurrence = tokens * (4 * work.recurrence_products + 2 * 128 * state_width * count(work.heads)) / tp / peak;
+  time.elementwise = (practice.fused ? 26 : 40) * (work.parallel_block ? 0.8 : 1) * tokens * work.hidden / tp / rate;
+  if (!practice.flash) time.scores = 12 * tokens * work.attention_heads * context / tp / rate;
+  add_exchanges(work, layout, cluster, practice, tokens, time);
+  return time;
+}
+
+// Embedding or head lie on one stage; layers are dealt out so that stages are alike, and what remains is the head's.
+double parameters_of_rank(const Work& work, const PlanLayout& layout) {
+  return layers_of_rank(work, layout) * work.dense_parameters / count(layout.tp) +
+         std::max(work.head_parameters, work.embedding_parameters) / count(layout.tp);
+}
+
+double experts_of_rank(const Work& work, const PlanLayout& layout) {
+  return layers_of_rank(work, layout) * work.expert_parameters / count(layout.ep * layout.etp);
+}
+
+// Sums of gradients (fp32) and values back (bf16): 6 bytes a parameter over the ring, at the rate that such sizes reach.
+double reduction_seconds(double parameters, int64_t copies, int64_t stride, const PlanLayout& layout, const Cluster& cluster) {
+  if (copies <= 1 || parameters <= 0) return 0;
+  const double n = count(copies), chunks = count(layout.chunks);
+  const double rate = ring_rate(cluster, copies, stride);
+  const bool network = rate == cluster.device.nic_rate;
+  const double share = network ? network_share(4 * parameters / chunks, n) : 1;
+  const double passes = layout.zero >= 3 ? 2 : 1;  // values come for the forward pass and for the backward pass
+  return (4 + 2 * passes) * parameters * (n - 1) / n / (rate * share);
+}
+
+}  // namespace
+
+std::string PlanLayout::text() const {
+  const auto name = recipe::names_of(schedule)[static_cast<size_t>(schedule)];
+  std::string text = fmt::format("dp {} tp {} pp {} cp {}", dp, tp, pp, cp);
+  if (ep * etp > 1) text += fmt::format(" ep {} etp {}", ep, etp);
+  text += fmt::format(" zero {}", zero);
+  if (pp > 1) text += fmt::format(" {}", name) + (chunks > 1 ? fmt::format("×{}", chunks) : "");
+  text += fmt::format(" micro-batch {}", micro_batch);
+  if (recompute != recipe::Recompute::kNone)
+    text += fmt::format(" recompute {}", recipe::names_of(recompute)[static_cast<size_t>(recompute)]);
+  return text + (offload ? " offload" : "");
+}
+
+PlanLayout layout_of_recipe(const recipe::Recipe& recipe) {
+  const recipe::ParallelOptions& parallel = recipe.parallel;
+  PlanLayout layout{.tp = parallel.tp, .pp = parallel.pp, .cp = parallel.cp, .ep = parallel.ep, .etp = parallel.etp, .zero = parallel.zero};
+  layout.dp = std::max<int64_t>(1, parallel.world() / (parallel.tp * parallel.pp * parallel.cp));
+  layout.schedule = parallel.pipeline.schedule;
+  layout.chunks = layout::Pipeline(parallel.pp, parallel.pipeline).chunks();
+  layout.micro_batch = recipe.train.micro_batch;
+  layout.recompute = recipe.train.recompute;
+  return layout;
+}
+
+Practice default_practice(const PlanLayout& layout) {
+  Practice practice;
+  practice.data_exposed =
+      layout.chunks > 1 ? 1 / count(layout.chunks) : 0.5;  // gradients leave layer by layer; the first and the last are seen
+  return practice;
+}
+
+double layers_of_rank(const Work& work, const PlanLayout& layout) {
+  const double chunks = count(layout.chunks);
+  return std::ceil(work.layers / (count(layout.pp) * chunks)) * chunks;
+}
+
+double network_share(double bytes, double nodes) {
+  constexpr std::array<std::array<double, 7>, 6> kShare = {
+      {{.32, .24, .13, .05, .044, .021, .0087},
+       {.50, .53, .39, .21, .106, .051, .044},
+       {.85, .77, .69, .57, .387, .209, .103},
+       {.92, .93, .90, .76, .74, .563, .315},
+       {.95, .95, .95, .95, .923, .755, .740},
+       {.96, .96, .96, .96, .957, .958, .919}}};  // 16 MiB to 16 GiB × 4; 2 to 128 nodes × 2
+  const double x = std::clamp((std::log2(std::max(bytes, 1.0)) - 24) / 2, 0.0, 5.0),
+               y = std::clamp(std::log2(std::max(nodes, 1.0)) - 1, 0.0, 6.0);
+  const size_t i = std::min<size_t>(static_cast<size_t>(x), 4), j = std::min<size_t>(static_cast<size_t>(y), 5);
+  const double fx = x - count(static_cast<int64_t>(i)), fy = y - count(static_cast<int64_t>(j));
+  const auto across = [&](size_t row) { return kShare[row][j] * (1 - fy) + kShare[row][j + 1] * fy; };
+  return across(i) * (1 - fx) + across(i + 1) * fx;
+}
+
+double bubble_seconds(const PlanLayout& layout, int64_t micro_batches, const StepParts& pass) {
+  using recipe::PipelineSchedule;
+  const double others = count(layout.pp - 1), forward = pass.forward, backward = pass.backward_input + pass.backward_weight;
+  if (layout.pp == 1) return 0;
+  switch (layout.schedule) {
+    case PipelineSchedule::kGpipe:
+    case PipelineSchedule::k1F1B:
+      return others * (forward + backward + 2 * pass.transfer);
+    case PipelineSchedule::kInterleaved: {
+      const double chunk = (forward + backward + 2 * pass.transfer) / count(layout.chunks);
+      const int64_t left = micro_batches % layout.pp;  // rounds that are not full wait for the rest
+      return others * chunk + (left != 0 ? count(layout.chunks - 1) * count(layout.pp - left) * chunk : 0);
+    }
+    default:  // of zero-bubble methods: weights' gradients fill what they can (ZB-H1 (p−1)(F + B − W); with two chunks a rank, half)
+      return others * std::max(0.0, forward + pass.backward_input - pass.backward_weight + 2 * pass.transfer) / count(layout.chunks);
+  }
+}
+
+StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, const Cluster& cluster, const Practice& practice) {
+  const double m = count(layout.micro_batches(batch)), tokens = count(layout.micro_batch) * work.sequence / count(layout.cp);
+  const double layers = layers_of_rank(work, layout), tp = count(layout.tp);
+  const LayerTime one = layer_time(work, layout, cluster, practice, tokens);
+  const double often = m * layers;
+  StepParts parts;
+  parts.products = 3 * often * (one.products + one.expert_products);
+  parts.attention = 3 * often * one.attention;
+  parts.recurrence = 3 * often * one.recurrence;
+  parts.elementwise = 2.6 * often * (one.elementwise + one.scores);
+  parts.layer_overhead = 2 * often * cluster.efficiency.layer_s;
+  parts.tensor_exchange = 2 * often * one.tensor;
+  parts.context_exchange = 3 * often * one.context;
+  parts.expert_exchange = 2 * often * one.experts;
+  const double whole_forward =
+      one.math() + one.elementwise + one.scores + one.tensor + one.context + one.experts + cluster.efficiency.layer_s;
+  const double again = layout.recompute == recipe::Recompute::kFull ? whole_forward
+                       : layout.recompute == recipe::Recompute::kSelective
+                           ? (practice.flash ? 0.5 * one.elementwise : one.attention + one.scores)
+                           : 0;
+  parts.recomputation = often * again;
+  parts.forward = layers * whole_forward;
+  parts.backward_weight = layers * (one.products + one.expert_products);
+  parts.backward_input =
+      layers * (one.products + one.expert_products + 2 * (one.attention + one.recurrence) + 1.6 * (one.elementwise + one.scores) +
+                one.tensor + 2 * one.context + one.experts + cluster.efficiency.layer_s + again);
+  parts.head = m * 6 * tokens * work.head_rows / tp / (cluster.device.bf16_flops * cluster.efficiency.products);
+  if (layout.pp > 1) {  // both ways, once for every stage on the rank
+    const double chunks = count(layout.chunks);
+    parts.transfer = practice.pipeline_exposed * (2 * tokens * work.hidden / tp / cluster.device.nic_rate + kMessageS) * chunks;
+    parts.pipeline_exchange = m * 2 * parts.transfer;
+  }
+  parts.bubble = bubble_seconds(layout, layout.micro_batches(batch), parts);
+  const double dense = parameters_of_rank(work, layout), experts = experts_of_rank(work, layout);
+  parts.gradients = practice.data_exposed * (reduction_seconds(dense, layout.dp * layout.cp, layout.tp, layout, cluster) +
+                                             reduction_seconds(experts, layout.expert_copies(), layout.ep * layout.etp, layout, cluster));
+  const double shared = layout.zero >= 1 ? std::min(count(layout.dp), 8.0) : 1;
+  parts.update = 16 * (dense + experts) / (0.8 * cluster.device.memory_rate * shared);
+  if (layout.offload) {  // what a layer keeps goes while the next one computes
+    const double bytes = tokens * work.kept_bytes / tp;
+    parts.offload = 2 * often * std::max(0.0, bytes / cluster.host_rate - whole_forward);
+  }
+  return parts;
+}
+
+std::vector<std::pair<const char*, double>> StepParts::rows() const {
+  return {{"matrix products", products},
+          {"attention", attention},
+          {"recurrences", recurrence},
+          {"elementwise operators", elementwise},
+          {"launching of layers", layer_overhead},
+          {"recomputation", recomputation},
+          {"output head", head},
+          {"tensor exchange", tensor_exchange},
+          {"context exchange", context_exchange},
+          {"expert exchange", expert_exchange},
+          {"pipeline messages", pipeline_exchange},
+          {"pipeline bubble", bubble},
+          {"gradients and weights", gradients},
+          {"update", update},
+          {"offload", offload}};
+}
+
+double StepParts::total() const {
+  double sum = 0;
+  for (const auto& [name, seconds] : rows()) sum += seconds;
+  return sum;
+}
+
+}  // namespace longhaul::plan

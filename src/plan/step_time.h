@@ -1,0 +1,64 @@
+// How long a step takes under a layout, by part: closed formulas, a microsecond each. Layers: products, attention, recurrences, elementwise
+// operators, exchanges of tensor, context and expert ranks; then the pipeline's messages and its bubble, the reduction of gradients, the update.
+// docs/plan.md has the formulas and what they leave out. Seconds.
+#pragma once
+
+#include <string>
+
+#include "layout/pipeline.h"
+#include "plan/cluster.h"
+#include "plan/work.h"
+
+namespace longhaul::plan {
+
+struct PlanLayout {
+  int64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1, etp = 1;
+  int64_t zero = 1;
+  recipe::PipelineSchedule schedule = recipe::PipelineSchedule::k1F1B;
+  int64_t chunks = 1;  // stages on a rank
+  int64_t micro_batch = 1;
+  recipe::Recompute recompute = recipe::Recompute::kNone;
+  bool offload = false;  // activations to the host's memory and back
+  int64_t world() const { return dp * tp * pp * cp; }
+  int64_t expert_copies() const { return dp * tp * cp / (ep * etp); }
+  int64_t micro_batches(int64_t batch) const { return batch / (dp * micro_batch); }
+  std::string text() const;
+  bool operator==(const PlanLayout&) const = default;
+};
+
+// As a recipe's [parallel] and [train] say.
+PlanLayout layout_of_recipe(const recipe::Recipe& recipe);
+
+// How it is done, where a recipe does not say: what is hidden behind computing, and how operators are written. Longhaul's own by default.
+struct Practice {
+  double tensor_exposed = 1, pipeline_exposed = 1, data_exposed = 1;  // share of each exchange that nothing hides
+  bool fused = true;                                                  // elementwise operators joined: 26 bytes a channel rather than 40
+  bool flash = true;                                                  // scores never reach memory
+  bool causal = true;                                                 // the masked half of attention is not computed
+  double window = 0;                                                  // tokens; 0: all
+  double imbalance = 1;                                               // the busiest expert's rows over the mean
+};
+Practice default_practice(const PlanLayout& layout);
+
+struct StepParts {
+  double products = 0, attention = 0, recurrence = 0, elementwise = 0, layer_overhead = 0;  // of all micro-batches, forward and backward
+  double recomputation = 0;
+  double tensor_exchange = 0, context_exchange = 0, expert_exchange = 0, pipeline_exchange = 0;
+  double head = 0, bubble = 0, gradients = 0, update = 0, offload = 0;
+  double forward = 0, backward_input = 0, backward_weight = 0, transfer = 0;  // of one micro-batch on all that a rank holds
+  double total() const;
+  std::vector<std::pair<const char*, double>> rows() const;  // parts that sum to the total
+};
+
+StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, const Cluster& cluster, const Practice& practice);
+
+// Of the fullest rank, which sets the pace: stages are as even as whole layers let them be.
+double layers_of_rank(const Work& work, const PlanLayout& layout);
+
+// Of one step, beyond the passes themselves, when all stages take the same: by the schedule's formula, where there is one.
+double bubble_seconds(const PlanLayout& layout, int64_t micro_batches, const StepParts& of_a_micro_batch);
+
+// Share of the network's rate that reductions of this size reach over so many nodes: measured by others (SimAI), interpolated in logarithms.
+double network_share(double bytes, double nodes);
+
+}  // namespace longhaul::plan

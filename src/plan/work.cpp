@@ -1,0 +1,66 @@
+#include "plan/work.h"
+
+#include <algorithm>
+
+#include "layout/parameters.h"
+#include "plan/memory_layers.h"
+#include "plan/memory_workspace.h"
+
+namespace longhaul::plan {
+namespace {
+
+void add_parameters(const recipe::ModelConfig& model, Work& work) {
+  const double per_token = work.experts > 0 ? work.experts_per_token / work.experts : 1;
+  for (const layout::ParameterSpec& spec : layout::parameters(model)) {
+    const double elements = number(spec.elements());
+    if (spec.layer < 0) {
+      (spec.tensor.role == layout::Role::kHead ? work.head_parameters : work.embedding_parameters) += elements;
+      continue;
+    }
+    const bool product = spec.tensor.global_shape.size() == 2 && spec.tensor.role != layout::Role::kLowerBound;
+    (spec.expert >= 0 ? work.expert_parameters : work.dense_parameters) += elements / work.layers;
+    if (product && spec.expert >= 0) work.expert_products += per_token * elements / work.layers;
+    if (product && spec.expert < 0) work.dense_products += elements / work.layers;
+  }
+}
+
+// Of one token: of a micro-batch of a sequence, over its tokens.
+void add_activations(const recipe::ModelConfig& model, Work& work) {
+  const MemoryRequest request{.model = model, .sequence = static_cast<int64_t>(work.sequence)};
+  const BlockMemory channel = channel_memory(request);
+  const double norms = 2 * norm_bytes(request);
+  for (int64_t l = 0; l < model.layers; ++l) {
+    const BlockMemory mixer = mixer_memory(request, l);
+    work.kept_bytes += (mixer.kept + channel.kept + norms) / work.sequence / work.layers;
+    work.cheap_bytes += (mixer.cheap + channel.cheap + norms / 2) / work.sequence / work.layers;
+  }
+  work.input_bytes = hidden_bytes(request) / work.sequence;
+}
+
+}  // namespace
+
+Work work_of(const recipe::ModelConfig& model, int64_t sequence) {
+  Work work{
+      .layers = number(model.layers), .hidden = number(model.hidden), .vocabulary = number(model.vocabulary), .sequence = number(sequence)};
+  work.head_rows = work.vocabulary * work.hidden;
+  work.experts = number(model.experts);
+  work.experts_per_token = number(model.experts_per_token);
+  work.expert_count = model.experts;
+  work.heads = model.heads;
+  work.kv_heads = model.heads;
+  work.parallel_block = model.wiring == recipe::Wiring::kParallel;
+  for (int64_t l = 0; l < model.layers; ++l) {
+    const auto [attention, recurrence, angles] = recipe::operators_of_layer(model, l);
+    work.attention_channels += number(attention.heads * attention.head_dim) / work.layers;
+    work.attention_heads += number(attention.heads) / work.layers;
+    work.key_value_channels += 2 * number(attention.kv_heads * attention.head_dim) / work.layers;
+    work.recurrence_products += number(recurrence.heads * recurrence.key * recurrence.value) / work.layers;
+    if (attention.heads > 0) work.kv_heads = attention.kv_heads;
+  }
+  add_parameters(model, work);
+  add_activations(model, work);
+  work.flops = training_flops_per_token(model, sequence);
+  return work;
+}
+
+}  // namespace longhaul::plan

@@ -1,0 +1,35 @@
+// Work: what a model asks of those who train it, summed over its layers once so that a search may ask thousands of times: matrix products,
+// attention, recurrences, elements that pass through memory, parameters, activations. FLOPs are counted as in flops.h, of a forward pass.
+#pragma once
+
+#include <vector>
+
+#include "plan/flops.h"
+#include "plan/memory.h"
+#include "recipe/recipe.h"
+
+namespace longhaul::plan {
+
+struct Work {
+  double layers = 0, hidden = 0, vocabulary = 0;
+  double sequence = 0;
+  double head_rows = 0;  // vocabulary · hidden, the product of the head
+  // Of the mean layer. A model of unlike layers is cut by time, so that the mean counts.
+  double dense_parameters = 0, expert_parameters = 0;  // matrices and all else that is trained
+  double dense_products = 0, expert_products = 0;      // parameters in products that a token passes through
+  double experts = 0, experts_per_token = 0;
+  double attention_channels = 0;   // heads · head_dim, of the mean layer: half where every second one is softmax
+  double key_value_channels = 0;   // 2 · kv_heads · head_dim, likewise
+  double recurrence_products = 0;  // heads · key · value
+  double embedding_parameters = 0, head_parameters = 0;
+  double kept_bytes = 0, cheap_bytes = 0,
+         input_bytes = 0;  // of a token and the mean layer, in bf16: kept, made again cheaply, the layer's input
+  double attention_heads = 0;
+  int64_t heads = 0, kv_heads = 0, expert_count = 0;
+  bool parallel_block = false;
+  TokenFlops flops;  // of a token, forward and backward
+};
+
+Work work_of(const recipe::ModelConfig& model, int64_t sequence);
+
+}  // namespace longhaul::plan

@@ -1,0 +1,73 @@
+// ctest: label=multi timeout=200
+// `longhaul plan` and `longhaul footprint` as a user types them: forms that scripts rely on, and what is refused.
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "cli/started_program.h"
+
+namespace longhaul::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class Planning : public StartedProgram {
+ protected:
+  Planning() {
+    write(
+        "gpt.toml",
+        "version = 1\n[model]\npreset = \"megascale-175b\"\n[data]\nsource = [\"nowhere\"]\n[train]\nsequence = 2048\nbatch = 6144\nmicro_batch = 1\n");
+  }
+  nlohmann::json json_of(const std::vector<std::string>& words) const {
+    const ProcessResult result = run(words);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    return nlohmann::json::parse(result.output, nullptr, false);
+  }
+};
+
+TEST_F(Planning, TellsLayoutsAndWhyOthersFell) {
+  const auto json = json_of({"plan", path("gpt.toml"), "--cluster", "a100", "--gpus", "12288", "--json"});
+  ASSERT_FALSE(json["best"].empty());
+  for (const auto& plan : json["best"]) {
+    for (const char* key : {"layout", "step_seconds", "mfu", "memory_bytes", "reasons"}) EXPECT_TRUE(plan.contains(key)) << key;
+    EXPECT_LE(plan["memory_bytes"].get<double>(), 80e9);
+  }
+  EXPECT_LT(json["search_seconds"].get<double>(), 5);
+  EXPECT_FALSE(json["rejected"].empty());
+  EXPECT_GT(json["goodput"]["effective_share"].get<double>(), 0.8);
+  const auto explained = json_of({"plan", "explain", path("gpt.toml"), "--cluster", "a100", "--gpus", "64", "train.batch=64", "--json"});
+  EXPECT_TRUE(explained["plan"].contains("step_seconds_by_part"));
+  EXPECT_FALSE(explained["changes"].empty());
+  EXPECT_THAT(run({"plan", path("gpt.toml"), "--gpus", "64", "--cluster", "a100"}).output,
+              AllOf(HasSubstr("why others fell"), HasSubstr("MFU")));
+}
+
+TEST_F(Planning, ValidatesRowByRow) {
+  const auto json = json_of({"plan", "validate", "--json"});
+  EXPECT_GE(json["rows"].size(), 50u);
+  for (const auto& row : json["rows"]) {
+    for (const char* key : {"name", "published", "predicted", "error", "held_out"}) EXPECT_TRUE(row.contains(key)) << key;
+  }
+}
+
+TEST_F(Planning, RefusesWhatIsWrong) {
+  expect_error(run({"plan"}), 64, "plan recipes/first-run.toml");
+  expect_error(run({"plan", path("gpt.toml"), "--cluster", "h10"}), 64, "h100");
+  expect_error(run({"plan", path("gpt.toml"), "--cluster", path("none.toml")}), 64, "none.toml");
+  expect_error(run({"plan", "explain", path("gpt.toml"), "--own", "--gpus", "7", "train.batch=8"}), 64, "batch 8");
+  expect_error(run({"footprint", "plan"}), 64, "--flops");
+  expect_error(run({"footprint", "plan", "--flops", "1e20", "--pue", "0.5"}), 64, "facility energy over machine energy from 1 to 10");
+  expect_error(run({"footprint", "plan", "--flops", "1e20", "--grid", "coal", "--carbon", "5"}), 64, "told twice");
+  expect_error(run({"footprint", "run", path("no-run")}), 65, "no-run");
+}
+
+TEST_F(Planning, FootprintOfFlops) {
+  const auto json = json_of({"footprint", "plan", "--flops", "1.7316e25", "--out", path("page.html"), "--json"});
+  EXPECT_EQ(json["a100_gpus"], 2515);
+  EXPECT_EQ(json["grid"]["gpus"][0][0], 8800);
+  EXPECT_THAT(read_text(path("page.html")), AllOf(HasSubstr("<svg"), HasSubstr("2,515")));
+  EXPECT_EQ(run({"footprint", "tables"}).status, 0);
+}
+
+}  // namespace
+}  // namespace longhaul::cli
