@@ -36,6 +36,7 @@ class TracedWork final : public Work::State {
     }
     return true;
   }
+  int64_t ended_ns() override { return inner_.ended_ns(); }
 
  private:
   void end() {
