@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/memory_purpose.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::kernels {
@@ -166,6 +167,7 @@ LinearRecurrenceResult delta_rule_forward_chunked(const DeltaRuleProblem& proble
   const Tensor o = at::empty({problem.tokens(), problem.heads(), problem.values()}, problem.in.v_thv.options().requires_grad(false));
   const DeltaCut cut(problem);
   if (spans != nullptr) *spans = at::empty({cut.spans(), sizes[1], sizes[2], sizes[3]}, problem.state_options());
+  const MemoryPurposeScope scope(MemoryPurpose::kWorkspace);
   for (int64_t i = 0; i < cut.spans(); ++i) {
     DeltaSpan span(problem, cut, i);
     if (spans != nullptr) spans->select(0, i).copy_(states.select(0, span.first_document()));
@@ -186,6 +188,7 @@ DeltaRuleGradients delta_rule_backward_chunked(const DeltaRuleProblem& problem, 
   };
   const DeltaRuleGradients out{like(q), like(k), like(v), like(beta), like(log_decay), states_or_zeros(d_final)};
   const DeltaCut cut(problem);
+  const MemoryPurposeScope scope(MemoryPurpose::kWorkspace);
   for (int64_t i = cut.spans(); i-- > 0;) {
     DeltaSpan span(problem, cut, i);
     const Tensor states = states_or_zeros(initial);

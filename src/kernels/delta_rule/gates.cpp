@@ -13,8 +13,6 @@ namespace {
 double sigmoid_of(double x) { return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x)); }
 double softplus_of(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
 
-bool by_loops(const Tensor& x) { return x.is_cpu() && !at::GradMode::is_enabled(); }
-
 // value(x, i) of every element i, in the dtype of sums.
 template <class Value>
 Tensor each_element(const Tensor& logits, const Value& value) {
@@ -43,13 +41,13 @@ Tensor decays_of(const Tensor& logits, const Tensor& rate, const Tensor& bias) {
 
 }  // namespace
 
-Tensor write_shares(const Tensor& logits, double most) {
-  if (by_loops(logits)) return each_element(logits, [&](double x, int64_t) { return most * sigmoid_of(x); });
+Tensor write_shares(const Tensor& logits, double most, bool decoding) {
+  if (decoding && logits.is_cpu()) return each_element(logits, [&](double x, int64_t) { return most * sigmoid_of(x); });
   return logits.to(wide_type(logits)).sigmoid().mul(most);
 }
 
-Tensor step_decays(const Tensor& logits, const Tensor& rate, const Tensor& bias) {
-  if (by_loops(logits)) {
+Tensor step_decays(const Tensor& logits, const Tensor& rate, const Tensor& bias, bool decoding) {
+  if (decoding && logits.is_cpu()) {
     const int64_t channels = bias.numel(), of_head = channels / rate.numel();
     const Tensor rates = rate.to(at::kDouble), biases = bias.to(at::kDouble).contiguous();
     const double *each_rate = rates.const_data_ptr<double>(), *each_bias = biases.const_data_ptr<double>();

@@ -3,8 +3,8 @@
 //
 //   β = most · σ(w)        log λ = −e^{rate_h} · softplus(f + bias)
 //
-// and the length of keys and queries: x · factor / sqrt(Σ x² + eps) over the channels of a head. Under autograd in LibTorch's operators; without
-// gradients on the CPU, in loops in which an element does not depend on where it stands.
+// and the length of keys and queries: x · factor / sqrt(Σ x² + eps) over the channels of a head. Under autograd in LibTorch's operators; while
+// decoding on the CPU, without gradients, in loops in which an element does not depend on where it stands among others.
 #pragma once
 
 #include "tensor/tensor.h"
@@ -12,10 +12,10 @@
 namespace longhaul::kernels {
 
 // logits_th [T, H], any strides.
-Tensor write_shares(const Tensor& logits_th, double most);
+Tensor write_shares(const Tensor& logits_th, double most, bool decoding = false);
 
 // logits [T, H] or [T, H, Dk], any strides; rate_h [H] and bias [H] or [H, Dk] in fp32 (fp64).
-Tensor step_decays(const Tensor& logits, const Tensor& rate_h, const Tensor& bias);
+Tensor step_decays(const Tensor& logits, const Tensor& rate_h, const Tensor& bias, bool decoding = false);
 
 // x_thd [T, H, D] → [T, H, D] in its dtype.
 Tensor of_length(const Tensor& x_thd, double factor, double eps);
