@@ -326,7 +326,7 @@ double delta_rule_workspace(const MemoryRequest& request, const recipe::DeltaRul
   if (sizes.heads == 0) return 0;
   const DeltaSpans spans(request, sizes);
   const double key = number(sizes.key), value = number(sizes.value);
-  const double pairs = spans.width * (sizes.by_channel ? 3 * key : 6), of_token = 10 * key + 7 * value + pairs;
+  const double pairs = spans.width * (sizes.by_channel ? 3 * key : 6), of_token = (sizes.by_channel ? 10 : 8) * key + 7 * value + pairs;
   return number(wide_bytes(request.dtype)) * number(sizes.heads) * spans.chunks_of_one * (spans.width * of_token + 2 * key * value);
 }
 
