@@ -45,7 +45,7 @@ class Builder {
 
  private:
   void norm(const std::string& name, int64_t channels, SplitRule split = {});
-  void vector(const std::string& name, const recipe::MixerTensor& tensor, SplitRule split);
+  void coefficients(const std::string& name, const recipe::MixerTensor& tensor, SplitRule split);
   void norm_of_hidden(const std::string& name);  // with its bias, if any; simple norms have no tensors
   void bias(const std::string& name, int64_t channels, SplitRule split);
   // A matrix and, where the model has them, its bias. The bias follows a cut of the rows; behind a cut of the columns
@@ -97,6 +97,10 @@ void Builder::norm(const std::string& name, int64_t channels, SplitRule split) {
 
 Init::Kind kind_of(recipe::Fill fill) {
   switch (fill) {
+    case recipe::Fill::kTenths:
+      return Init::Kind::kNormal;
+    case recipe::Fill::kLogRows:
+      return Init::Kind::kLogRows;
     case recipe::Fill::kZeros:
       return Init::Kind::kZeros;
     case recipe::Fill::kFrequencies:
@@ -111,8 +115,12 @@ Init::Kind kind_of(recipe::Fill fill) {
   return Init::Kind::kOnes;
 }
 
-void Builder::vector(const std::string& name, const recipe::MixerTensor& tensor, SplitRule split) {
-  append({.tensor = {name + ".weight", {tensor.out}, tensor.role}, .init = {.kind = kind_of(tensor.fill)}, .split = split});
+void Builder::coefficients(const std::string& name, const recipe::MixerTensor& tensor, SplitRule split) {
+  Init init{.kind = kind_of(tensor.fill)};
+  if (tensor.fill == recipe::Fill::kTenths) init.std = 0.1;
+  append({.tensor = {name + ".weight", tensor.matrix() ? Shape{tensor.out, tensor.in} : Shape{tensor.out}, tensor.role},
+          .init = init,
+          .split = split});
 }
 
 void Builder::norm_of_hidden(const std::string& name) {
@@ -147,7 +155,7 @@ void Builder::add(const std::string& prefix, const recipe::MixerTensor& tensor) 
     return append(
         {.tensor = {prefix + tensor.name + ".bias", {tensor.out}, tensor.role}, .init = {.kind = Init::Kind::kZeros}, .trainable = false});
   }
-  if (!tensor.matrix()) return vector(prefix + tensor.name, tensor, split);
+  if (!tensor.matrix() || tensor.role == Role::kCoefficient) return coefficients(prefix + tensor.name, tensor, split);
   const bool with_bias = tensor.own_bias || (config_.bias && !tensor.of_expert && tensor.role != Role::kRouter);
   linear(prefix + tensor.name, tensor.role, tensor.out, tensor.in, split, with_bias);
 }

@@ -8,10 +8,7 @@
 #include "kernels/linear_recurrence/op.h"
 
 namespace longhaul::model {
-namespace {
-
-// 2^{−8(h+1)/H} for H a power of two; otherwise the slopes of the next lower power, then every other slope of the next higher one.
-std::vector<double> base_slopes(int64_t heads, recipe::LayerFactor factor) {
+std::vector<double> geometric_slopes(int64_t heads, recipe::LayerFactor factor) {
   const auto geometric = [](int64_t count, int64_t h) { return std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(count)); };
   int64_t power = 1;
   while (power * 2 <= heads) power *= 2;
@@ -23,13 +20,11 @@ std::vector<double> base_slopes(int64_t heads, recipe::LayerFactor factor) {
   return slopes;
 }
 
-}  // namespace
-
 std::vector<double> lightning_slopes(int64_t heads, int64_t layer, int64_t layers, recipe::LayerFactor factor) {
   constexpr double kEpsilon = 1e-5;
   const double denominator = static_cast<double>(layers - 1) + (factor == recipe::LayerFactor::kHuggingFace ? kEpsilon : 0);
   const double scale = (layers <= 1 ? 1.0 : 1.0 - static_cast<double>(layer) / denominator) + kEpsilon;
-  std::vector<double> slopes = base_slopes(heads, factor);
+  std::vector<double> slopes = geometric_slopes(heads, factor);
   for (double& slope : slopes) slope *= scale;
   return slopes;
 }

@@ -4,10 +4,12 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "model/delta_net.h"
 #include "model/dense_channel.h"
 #include "model/experts.h"
 #include "model/hgrn.h"
 #include "model/hgrn2.h"
+#include "model/lcsm.h"
 #include "model/lightning_attention.h"
 #include "model/mamba2.h"
 #include "model/recurrent_mixer.h"
@@ -54,6 +56,9 @@ constexpr Listed<recipe::Mixer, SequenceMixer> kSequenceModules[] = {
     {recipe::Mixer::kMetala, make_recurrent<recipe::metala_plan>},
     {recipe::Mixer::kMamba2, make<SequenceMixer, Mamba2>},
     {recipe::Mixer::kHgrn, make<SequenceMixer, Hgrn>},
+    {recipe::Mixer::kGatedDeltaNet, make<SequenceMixer, GatedDeltaNet>},
+    {recipe::Mixer::kKda, make<SequenceMixer, Kda>},
+    {recipe::Mixer::kLcsm, make<SequenceMixer, Lcsm>},
 };
 
 constexpr Listed<recipe::ChannelMixer, ChannelMixer> kChannelModules[] = {

@@ -2,6 +2,7 @@
 
 #include "kernels/attention/op.h"
 #include "kernels/attention/paged.h"
+#include "kernels/delta_rule/op.h"
 #include "kernels/experts/sorted.h"
 #include "kernels/linear_cross_entropy/op.h"
 #include "kernels/linear_recurrence/op.h"
@@ -28,6 +29,12 @@ Tensor LocalOps::linear_recurrence(const Tensor& q, const Tensor& k, const Tenso
   const Tensor offsets = to_tensor(view.layout.document_offsets);
   if (states.state_shkv.defined()) return kernels::linear_recurrence_continued(q, k, v, log_decay, states, offsets, options);
   return kernels::linear_recurrence(q, k, v, log_decay, Tensor(), offsets, options).o_thd;
+}
+
+Tensor LocalOps::delta_rule(const kernels::DeltaRuleInputs& in, const kernels::RecurrenceStates& states, const layout::SequenceView& view) {
+  kernels::DeltaRuleInputs packed = in;
+  packed.offsets = to_tensor(view.layout.document_offsets);
+  return states.state_shkv.defined() ? kernels::delta_rule_continued(packed, states) : kernels::delta_rule(packed).o_thd;
 }
 
 Tensor LocalOps::short_convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, const kernels::ConvolutionStates& states,

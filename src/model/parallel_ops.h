@@ -15,7 +15,8 @@
 #include "layout/sequence_view.h"
 #include "tensor/tensor.h"
 
-namespace longhaul::kernels {  // attention/op.h, attention/paged.h, linear_recurrence/op.h, short_convolution/op.h: for those who call
+namespace longhaul::
+    kernels {  // attention/op.h, attention/paged.h, linear_recurrence/op.h, short_convolution/op.h, delta_rule/op.h: who calls
 struct AttentionOptions;
 class KeyValueCache;
 struct LinearRecurrenceOptions;
@@ -24,6 +25,7 @@ struct ConvolutionStates;
 struct ShortConvolutionOptions;
 struct ScanStates;  // scan/op.h
 struct CumulativeSoftmax;
+struct DeltaRuleInputs;
 }  // namespace longhaul::kernels
 
 namespace longhaul::model {
@@ -81,6 +83,9 @@ class ParallelOps {
   virtual Tensor linear_recurrence(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const Tensor& log_decay,
                                    const kernels::RecurrenceStates& states, const layout::SequenceView& view,
                                    const kernels::LinearRecurrenceOptions& options) = 0;
+  // → o; its inputs without initial states and offsets. `states` as above.
+  virtual Tensor delta_rule(const kernels::DeltaRuleInputs& in, const kernels::RecurrenceStates& states,
+                            const layout::SequenceView& view) = 0;
   // Of this rank's channels. `states` as above.
   virtual Tensor short_convolution(const Tensor& x_tc, const Tensor& weight_cw, const Tensor& bias_c,
                                    const kernels::ConvolutionStates& states, const layout::SequenceView& view,
@@ -123,6 +128,7 @@ class LocalOps final : public ParallelOps {
   Tensor linear_recurrence(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const Tensor& log_decay,
                            const kernels::RecurrenceStates& states, const layout::SequenceView& view,
                            const kernels::LinearRecurrenceOptions& options) override;
+  Tensor delta_rule(const kernels::DeltaRuleInputs& in, const kernels::RecurrenceStates& states, const layout::SequenceView& view) override;
   Tensor short_convolution(const Tensor& x_tc, const Tensor& weight_cw, const Tensor& bias_c, const kernels::ConvolutionStates& states,
                            const layout::SequenceView& view, const kernels::ShortConvolutionOptions& options) override;
   Tensor decayed_sum(const Tensor& a_tc, const Tensor& u_tc, const kernels::ScanStates& states, const layout::SequenceView& view) override;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "kernels/by_device.h"
@@ -140,9 +141,15 @@ Parameter& ParameterSet::add_experts(const std::string& storage_name, const std:
 
 namespace {
 
-// Vectors that recipe::Fill names. Numbers drawn evenly from (0, 1) are normal ones by their distribution function.
+// What recipe::Fill names. Numbers drawn evenly from (0, 1) are normal ones by their distribution function.
 void fill_coefficients(const Tensor& view, const layout::ParameterSpec& spec, const RandomStream& stream, const layout::Rectangle& held) {
+  if (held.volume() == 0 || view.is_meta()) return;
   const int64_t first = held.offset[0], count = held.length[0];
+  if (spec.init.kind == layout::Init::Kind::kLogRows) {
+    const Tensor numbers = at::arange(first + 1, first + count + 1, at::kDouble).log();
+    Tensor(view).copy_(numbers.unsqueeze(1).expand(view.sizes()));
+    return;
+  }
   Tensor values;
   if (spec.init.kind == layout::Init::Kind::kFrequencies) {
     const Tensor m = at::arange(first, first + count, at::kDouble);
@@ -180,6 +187,7 @@ void ParameterSet::initialise(uint64_t seed) {
         case layout::Init::Kind::kFrequencies:
         case layout::Init::Kind::kLogRates:
         case layout::Init::Kind::kSteps:
+        case layout::Init::Kind::kLogRows:
           fill_coefficients(view, spec, RandomStream(seed, "init/" + spec.tensor.name),
                             whole ? parameter->parts[i].held : parameter->parts[i].own);
           break;

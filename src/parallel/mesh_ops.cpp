@@ -6,6 +6,7 @@
 #include "parallel/collectives.h"
 #include "parallel/context_attention.h"
 #include "parallel/context_carry.h"
+#include "parallel/context_delta_rule.h"
 #include "parallel/context_recurrence.h"
 #include "parallel/expert_dispatch.h"
 #include "parallel/tensor_parts.h"
@@ -33,6 +34,12 @@ Tensor MeshOps::linear_recurrence(const Tensor& q, const Tensor& k, const Tensor
   if (view.share.context_ranks == 1) return local_.linear_recurrence(q, k, v, log_decay, states, view, options);
   LONGHAUL_ASSERT(!states.state_shkv.defined(), "decoding runs on one context rank");
   return context_recurrence(context_.linear, groups_.over({Axis::kCp}), q, k, v, log_decay, view, options);
+}
+
+Tensor MeshOps::delta_rule(const kernels::DeltaRuleInputs& in, const kernels::RecurrenceStates& states, const SequenceView& view) {
+  if (view.share.context_ranks == 1) return local_.delta_rule(in, states, view);
+  LONGHAUL_ASSERT(!states.state_shkv.defined(), "decoding runs on one context rank");
+  return context_delta_rule(groups_.over({Axis::kCp}), in, view);
 }
 
 Tensor MeshOps::short_convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, const kernels::ConvolutionStates& states,

@@ -23,6 +23,7 @@ class MeshOps final : public model::ParallelOps {
   Tensor linear_recurrence(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const Tensor& log_decay,
                            const kernels::RecurrenceStates& states, const layout::SequenceView& view,
                            const kernels::LinearRecurrenceOptions& options) override;
+  Tensor delta_rule(const kernels::DeltaRuleInputs& in, const kernels::RecurrenceStates& states, const layout::SequenceView& view) override;
   Tensor short_convolution(const Tensor& x_tc, const Tensor& weight_cw, const Tensor& bias_c, const kernels::ConvolutionStates& states,
                            const layout::SequenceView& view, const kernels::ShortConvolutionOptions& options) override;
   Tensor decayed_sum(const Tensor& a_tc, const Tensor& u_tc, const kernels::ScanStates& states, const layout::SequenceView& view) override;

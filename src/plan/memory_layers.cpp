@@ -41,12 +41,13 @@ double rotary_bytes(const MemoryRequest& request) {
 
 BlockMemory mixer_memory(const MemoryRequest& request, int64_t layer) {
   const recipe::SequenceMixerEntry& entry = recipe::entry_of(request.model.mixer(layer));
-  const auto [attention, recurrence, angles] = recipe::operators_of_layer(request.model, layer);
+  const auto [attention, recurrence, angles, delta_rule] = recipe::operators_of_layer(request.model, layer);
   recipe::BlockSizes sizes = sizes_of(request);
-  sizes.states = recurrence_states(request, recurrence);
+  sizes.states = recurrence_states(request, recurrence) + delta_rule_states(request, delta_rule);
   const bool first = layer == 0 && entry.of_first_layer.memory != nullptr;
   BlockMemory memory = (first ? entry.of_first_layer.memory : entry.memory)(request.model, sizes);
-  memory.workspace = std::max(attention_workspace(request, attention), recurrence_workspace(request, recurrence));
+  memory.workspace = std::max(
+      {attention_workspace(request, attention), recurrence_workspace(request, recurrence), delta_rule_workspace(request, delta_rule)});
   return memory;
 }
 

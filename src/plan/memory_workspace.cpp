@@ -226,7 +226,9 @@ ProductRole product_role(recipe::Role role) {
 std::vector<ProductWeight> products_of(const recipe::ModelConfig& model, const std::vector<recipe::MixerTensor>& tensors) {
   std::vector<ProductWeight> products;
   for (const recipe::MixerTensor& tensor : tensors) {
-    if (!tensor.matrix() || tensor.role == recipe::Role::kRouter || tensor.role == recipe::Role::kConvolution) continue;
+    if (!tensor.matrix() || tensor.role == recipe::Role::kRouter || tensor.role == recipe::Role::kConvolution ||
+        tensor.role == recipe::Role::kCoefficient)
+      continue;
     if (tensor.beside) {
       products.back().out += tensor.out;
     } else {
@@ -297,6 +299,35 @@ double attention_workspace(const MemoryRequest& request, const recipe::Attention
   const double all = of_tile * tiles * number(sizes.heads) * documents.count;
   const double one_head = of_tile * tiles * number(sizes.heads / std::max<int64_t>(1, sizes.kv_heads));
   return std::min(all, std::max(kBudget, one_head));
+}
+
+// ---- the delta rule (kernels/delta_rule/chunked.h)
+
+namespace {
+
+struct DeltaSpans {
+  DeltaSpans(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes)
+      : width(sizes.by_channel ? 16 : 64),
+        chunks(documents_of(request).count * std::ceil(documents_of(request).length / width)),
+        chunks_of_one(std::min(chunks, (sizes.by_channel ? 256 : 1024) / width)) {}
+  double width, chunks, chunks_of_one;
+};
+
+}  // namespace
+
+double delta_rule_states(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes) {
+  if (sizes.heads == 0) return 0;
+  const DeltaSpans spans(request, sizes);
+  return number(wide_bytes(request.dtype)) * std::ceil(spans.chunks / spans.chunks_of_one) * number(sizes.heads * sizes.key * sizes.value);
+}
+
+// Of a span's backward pass, where it turns gradients of pairs into those of rows and columns: operands, gradients, pairs; two states a chunk.
+double delta_rule_workspace(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes) {
+  if (sizes.heads == 0) return 0;
+  const DeltaSpans spans(request, sizes);
+  const double key = number(sizes.key), value = number(sizes.value);
+  const double pairs = spans.width * (sizes.by_channel ? 3 * key : 6), of_token = (sizes.by_channel ? 10 : 8) * key + 7 * value + pairs;
+  return number(wide_bytes(request.dtype)) * number(sizes.heads) * spans.chunks_of_one * (spans.width * of_token + 2 * key * value);
 }
 
 double recurrence_states(const MemoryRequest& request, const recipe::RecurrenceSizes& sizes) {

@@ -43,6 +43,7 @@ enum class Role {
   kBias,         // of a linear layer or a layer norm
   kConvolution,  // [channels, taps]
   kCoefficient,  // a vector of numbers that a mixer computes with, as it is: kept in fp32, without decay
+  kWrite,        // logits of how much a delta rule writes
 };
 
 // What a tensor begins with, where its role does not say it.
@@ -52,6 +53,8 @@ enum class Fill {
   kFrequencies,  // element m of n: 10000^(−2m/n)                                                          TransNormerLLM
   kLogRates,     // log of numbers drawn evenly from 1 to 16                                               Mamba-2's A
   kSteps,        // what softplus makes numbers of, drawn evenly in the logarithm from 0.001 to 0.1        Mamba-2's Δ
+  kTenths,       // normal numbers times 0.1                                                               LCSM
+  kLogRows,      // log of the row's number, from 1 on                                                     LCSM's A
 };
 
 // One logical tensor of a mixer: a matrix [out, in], or a vector [out].
@@ -82,10 +85,15 @@ struct RecurrenceSizes {
   int64_t heads = 0, key = 0, value = 0;  // the state is [heads, key, value]
   bool gated = false;                     // decays and keys are made of a gate for each key channel
 };
+struct DeltaRuleSizes {
+  int64_t heads = 0, key_heads = 0, key = 0, value = 0;  // the state is [heads, key, value]
+  bool by_channel = false;                               // a decay for each key channel
+};
 struct OperatorSizes {
   AttentionSizes attention;
   RecurrenceSizes recurrence;
   int64_t angles = 0;  // columns of a table of turns that all layers share, beside the rotary one
+  DeltaRuleSizes delta_rule;
 };
 
 // What decoding keeps in one layer, under a name: of a sequence, whatever its length, or of each of its tokens (in pages).

@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "recipe/mixers/cosformer.h"
+#include "recipe/mixers/delta_net.h"
 #include "recipe/mixers/experts.h"
 #include "recipe/mixers/gla.h"
 #include "recipe/mixers/hgrn.h"
 #include "recipe/mixers/hgrn2.h"
+#include "recipe/mixers/lcsm.h"
 #include "recipe/mixers/lightnet.h"
 #include "recipe/mixers/lightning.h"
 #include "recipe/mixers/mamba2.h"
@@ -25,7 +27,23 @@ namespace longhaul::recipe {
 class OptionSet;
 
 // In the order of the list in mixers.cpp, as those of channel mixers.
-enum class Mixer { kSoftmax, kLightning, kHgrn2, kTnl, kRetnet, kGla, kCosformer, kCosformer2, kLightnet, kMetala, kMamba2, kHgrn };
+enum class Mixer {
+  kSoftmax,
+  kLightning,
+  kHgrn2,
+  kTnl,
+  kRetnet,
+  kGla,
+  kCosformer,
+  kCosformer2,
+  kLightnet,
+  kMetala,
+  kMamba2,
+  kHgrn,
+  kGatedDeltaNet,
+  kKda,
+  kLcsm
+};
 enum class ChannelMixer { kDense, kExperts, kNone };
 enum class Norm { kRms, kLayer, kSimpleRms };  // simple: without weights (TransNormerLLM)
 enum class Channel {
@@ -69,6 +87,9 @@ struct ModelConfig {
   MetalaOptions metala;
   Mamba2Options mamba2;
   HgrnOptions hgrn;
+  GatedDeltaNetOptions gated_deltanet;
+  KdaOptions kda;
+  LcsmOptions lcsm;
 
   Channel channel = Channel::kSwiglu;
   int64_t intermediate = 2048;  // width of one expert, or of the dense channel mixer

@@ -13,9 +13,9 @@
 namespace longhaul::recipe {
 
 std::vector<std::string_view> names_of(Role) {
-  return {"embedding",    "position",    "norm",         "query",  "key",         "value",       "gate",
-          "forget",       "lower_bound", "output",       "router", "expert_gate", "expert_up",   "expert_down",
-          "channel_gate", "channel_up",  "channel_down", "head",   "bias",        "convolution", "coefficient"};
+  return {"embedding",    "position", "norm",   "query",       "key",         "value",       "gate",         "forget",
+          "lower_bound",  "output",   "router", "expert_gate", "expert_up",   "expert_down", "channel_gate", "channel_up",
+          "channel_down", "head",     "bias",   "convolution", "coefficient", "write"};
 }
 
 std::string_view name_of(Role role) { return name_of_value(role); }
@@ -33,10 +33,10 @@ void declare(OptionSet& set, OptimGroup& group) {
 
 namespace {
 
-// Muon's matrices: of a layer, and no table of a router or of bounds.
+// Muon's matrices: of a layer, and no table of a router, of bounds or of taps.
 bool orthogonalised(Role role, int64_t layer, const std::vector<int64_t>& shape) {
   return layer >= 0 && shape.size() == 2 && role != Role::kRouter && role != Role::kLowerBound && role != Role::kPosition &&
-         role != Role::kConvolution;
+         role != Role::kConvolution && role != Role::kCoefficient;
 }
 
 size_t group_of(const OptimOptions& optim, Role role) {

@@ -49,7 +49,12 @@ recipe::ModelConfig made_small(recipe::ModelConfig model, int64_t ranks) {
   const int64_t many = std::max<int64_t>(4, ranks);
   model.layers = std::max(many, static_cast<int64_t>(mixers.size()));
   model.mixers = mixers;
-  const bool grouped = model.softmax.kv_heads < model.heads;
+  recipe::GatedDeltaNetOptions& delta = model.gated_deltanet;
+  const bool grouped = model.softmax.kv_heads < model.heads || (delta.key_heads > 0 && delta.key_heads < model.heads);
+  if (delta.key_heads > 0) delta.key_heads = many;
+  delta.key_dim = std::min<int64_t>(delta.key_dim, 6);
+  model.kda.key_dim = std::min<int64_t>(model.kda.key_dim, 6);
+  model.kda.rank = std::min<int64_t>(model.kda.rank, 5);
   model.heads = grouped ? 2 * many : many;
   model.softmax.kv_heads = many;
   model.head_dim = std::min<int64_t>(model.head_dim, 8);

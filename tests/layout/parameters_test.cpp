@@ -38,6 +38,26 @@ TEST(ParameterCount, PublishedModels) {
   EXPECT_EQ(activated_parameter_count(llama_3_8b()), 8'030'261'248 - 2 * 128256 * 4096LL);
 }
 
+// By hand, of a layer of d channels: projections d (2 k + 2 v + 2 h), taps 4 (2 k + v), rate and step 2 h, norm d_v, output d v; of KDA gates
+// through matrices of rank r, 2 d r + r (k + v), and a step for each channel.
+TEST(ParameterCount, DeltaNets) {
+  const int64_t d = 2048, channel = 3 * d * 5632 + 2 * d, ends = 2 * 32000 * d + d;
+  int64_t h = 6, k = h * 256, v = h * 512;
+  const int64_t gated = d * (2 * k + 2 * v + 2 * h) + 4 * (2 * k + v) + 2 * h + 512 + d * v;
+  EXPECT_EQ(parameter_count(recipe::preset_model("deltanet-1.3b")), 21 * (gated + channel) + ends);
+  EXPECT_EQ(parameter_count(recipe::preset_model("deltanet-1.3b")), 1'387'348'732);
+  h = 16, k = v = h * 128;
+  const int64_t kda = d * (2 * k + v + h) + 2 * d * 128 + 128 * (k + v) + 4 * (2 * k + v) + h + k + 128 + d * v;
+  EXPECT_EQ(parameter_count(recipe::preset_model("deltanet-kda-1.3b")), 24 * (kda + channel) + ends);
+  EXPECT_EQ(parameter_count(recipe::preset_model("deltanet-kda-1.3b")), 1'390'892'416);
+}
+
+// By hand: input and output d², rows of expand, shrink and oscillation 3 k d, a layer norm 2 d.
+TEST(ParameterCount, Lcsm) {
+  const int64_t d = 256, k = 64, layer = 2 * d * d + 3 * k * d + 2 * d + 2 * d + 3 * d * 704;
+  EXPECT_EQ(parameter_count(recipe::preset_model("lcsm-small")), 8 * layer + 8192 * d + d);
+}
+
 ModelConfig hgrn2_of(int64_t layers, int64_t hidden, int64_t heads, int64_t intermediate) {
   return {.layers = layers,
           .hidden = hidden,

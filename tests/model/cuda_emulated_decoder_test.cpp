@@ -56,7 +56,10 @@ const std::map<recipe::Mixer, std::vector<const char*>> kOperators = {
     {recipe::Mixer::kLightnet, {"linear_recurrence", "rms_norm"}},
     {recipe::Mixer::kMetala, {"linear_recurrence", "layer_norm"}},
     {recipe::Mixer::kMamba2, {"linear_recurrence", "rms_norm"}},
-    {recipe::Mixer::kHgrn, {"layer_norm"}},  // its scan has no form on GPUs yet
+    {recipe::Mixer::kHgrn, {"layer_norm"}},         // its scan has no form on GPUs yet
+    {recipe::Mixer::kGatedDeltaNet, {"rms_norm"}},  // the rest in LibTorch's operators
+    {recipe::Mixer::kKda, {"rms_norm"}},
+    {recipe::Mixer::kLcsm, {"linear_recurrence", "layer_norm"}},
 };
 
 class EmulatedModels : public ::testing::TestWithParam<NamedConfig> {};

@@ -68,6 +68,28 @@ std::vector<NamedConfig> models() {
   lineage.mamba2 = {.state = 5, .groups = 2, .convolution = 1, .norm_eps = 1e-3};
   lineage.wiring = recipe::Wiring::kPostNorm;
   all.push_back({"lineage_post_norm", lineage});
+  for (size_t type = 0; type < names_of(recipe::LcsmOscillation()).size(); ++type) {
+    recipe::ModelConfig memory = small_config();
+    memory.layers = 2;
+    memory.mixers = {recipe::Mixer::kLcsm, recipe::Mixer::kSoftmax};
+    memory.bias = type == 1;
+    memory.channel = type == 1 ? recipe::Channel::kGelu : memory.channel;
+    memory.lcsm.state = 3;
+    memory.lcsm.rank = 2;
+    memory.lcsm.tau = 2;
+    memory.lcsm.oscillation = static_cast<recipe::LcsmOscillation>(type);
+    memory.lcsm.activation = static_cast<recipe::LcsmActivation>(type % names_of(recipe::LcsmActivation()).size());
+    const std::string name = "lcsm_" + std::string(names_of(recipe::LcsmOscillation())[type]);
+    all.push_back({name, memory});
+    if (type <= 5) {
+      memory.lcsm.tau = 0;
+      all.push_back({name + "_slopes", memory});
+    }
+    if (type > 10) continue;
+    (type % 2 == 0 ? memory.lcsm.expand : memory.lcsm.shrink) = recipe::LcsmSource::kFixed;
+    memory.lcsm.tau = 4;
+    all.push_back({name + "_fixed", memory});
+  }
   return all;
 }
 

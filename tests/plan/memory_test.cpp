@@ -32,8 +32,8 @@ double elements(const recipe::ModelConfig& model, const std::function<bool(const
 
 // Every parameter of the list is counted, whatever the mixers: bf16 2 + 4 + 12 bytes, norms and routers 4 + 4 + 8; fp32 4 + 4 + 8.
 TEST(MemoryPlan, StateOfEveryPreset) {
-  for (const char* preset : {"first-run", "gpt2-124m", "hgrn2-1.3b", "hybrid-bench", "linear-bench", "llama-3-8b", "minimax-text-01",
-                             "tnl-385m", "mamba2-130m", "gla-340m"}) {
+  for (const char* preset : {"deltanet-1.3b", "deltanet-kda-1.3b", "first-run", "gpt2-124m", "hgrn2-1.3b", "hybrid-bench", "linear-bench",
+                             "llama-3-8b", "minimax-text-01", "tnl-385m", "mamba2-130m", "gla-340m"}) {
     const recipe::ModelConfig model = recipe::preset_model(preset);
     const double all = elements(model, [](const auto&) { return true; }),
                  wide = elements(model, [](const auto&spec) {
@@ -55,17 +55,19 @@ TEST(MemoryPlan, StateOfEveryPreset) {
 
 // What products read, packed twice, are the matrices of the list but the router and the embedding, and the head.
 TEST(MemoryPlan, PackedWeightsAreThoseOfTheList) {
-  for (const char* preset : {"first-run", "gpt2-124m", "hgrn2-1.3b", "hybrid-bench", "linear-bench", "llama-3-8b", "minimax-text-01",
-                             "tnl-385m", "cosformer2-70m"}) {
+  for (const char* preset : {"deltanet-1.3b", "deltanet-kda-1.3b", "first-run", "gpt2-124m", "hgrn2-1.3b", "hybrid-bench", "linear-bench",
+                             "llama-3-8b", "minimax-text-01", "tnl-385m", "cosformer2-70m"}) {
     const recipe::ModelConfig model = recipe::preset_model(preset);
     const double matrices = elements(model,
                                      [](const auto& spec) {
                                        const auto role = spec.tensor.role;
-                                       return spec.tensor.global_shape.size() == 2 && spec.layer >= 0 && role != layout::Role::kRouter;
+                                       return spec.tensor.global_shape.size() == 2 && spec.layer >= 0 && role != layout::Role::kRouter &&
+                                              role != layout::Role::kConvolution && role != layout::Role::kCoefficient;
                                      }) +
                             static_cast<double>(model.vocabulary * model.hidden);
-    // Sizes of these presets are multiples of 32 but GPT-2's vocabulary, which is rounded up to 16 as columns and to 32 as rows.
-    EXPECT_NEAR(plan_memory(request_of(preset)).peaks()[kPackedWeights], 4 * matrices, 1e-4 * 4 * matrices) << preset;
+    // Sizes of these presets are multiples of 32 but GPT-2's vocabulary and the rows of deltanets' products (a few a
+    // head), which are rounded up to 16 as columns and to 32 as rows.
+    EXPECT_NEAR(plan_memory(request_of(preset)).peaks()[kPackedWeights], 4 * matrices, 5e-4 * 4 * matrices) << preset;
     EXPECT_EQ(plan_memory(request_of(preset, recipe::Dtype::kFp64)).peaks()[kPackedWeights], 0) << preset;
     MemoryRequest gpu = request_of(preset);
     gpu.on_gpu = true;

@@ -62,6 +62,28 @@ inline recipe::ModelConfig hgrn2_hybrid() {
   return config;
 }
 
+// Both delta rules and a softmax layer; key heads that serve two value heads each, key channels that are not the value channels.
+inline recipe::ModelConfig delta_hybrid() {
+  recipe::ModelConfig config = small_config();
+  config.mixers = {recipe::Mixer::kGatedDeltaNet, recipe::Mixer::kKda, recipe::Mixer::kSoftmax};
+  config.gated_deltanet.key_heads = 2;
+  config.gated_deltanet.key_dim = 6;
+  config.gated_deltanet.negative_eigenvalues = true;
+  config.kda.key_dim = 4;
+  config.kda.rank = 5;
+  config.kda.convolution = 3;
+  return config;
+}
+
+// The expand-oscillation-shrink form in its default, between softmax layers.
+inline recipe::ModelConfig lcsm_hybrid() {
+  recipe::ModelConfig config = small_config();
+  config.mixers = {recipe::Mixer::kLcsm, recipe::Mixer::kLcsm, recipe::Mixer::kSoftmax};
+  config.lcsm.state = 5;
+  config.lcsm.tau = 3;
+  return config;
+}
+
 // Both mixers of a layer read one norm, with biases.
 inline recipe::ModelConfig parallel_blocks() {
   recipe::ModelConfig config = small_config();
@@ -151,6 +173,8 @@ inline std::vector<NamedConfig> small_models() {
   return {{"hybrid_experts_post_norm", hybrid_experts_post_norm()},
           {"hybrid_pre_norm_tied", hybrid_pre_norm_tied()},
           {"hgrn2_hybrid", hgrn2_hybrid()},
+          {"delta_hybrid", delta_hybrid()},
+          {"lcsm_hybrid", lcsm_hybrid()},
           {"parallel_blocks", parallel_blocks()},
           {"gpt2_like", gpt2_like()},
           {"llama_like", llama_like()},

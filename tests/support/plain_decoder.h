@@ -165,6 +165,156 @@ class PlainDecoder {
     return linear(rms(o, c.hgrn2.norm_eps) * weight(name + "norm"), name + "output");
   }
 
+  // silu of a causal convolution of each channel, whose last tap meets the token itself.
+  Tensor convolved(const Tensor& x, const std::string& name) const {
+    const Tensor taps = weight(name);
+    std::vector<Tensor> rows;
+    for (int64_t d = 0; d < layout_.documents(); ++d) {
+      const auto document = layout_.document(d);
+      for (int64_t t = 0; t < document.length; ++t) {
+        Tensor sum = at::zeros({x.size(1)}, at::kDouble);
+        for (int64_t back = 0; back < std::min(taps.size(1), t + 1); ++back)
+          sum = sum + taps.select(1, taps.size(1) - 1 - back) * x[document.begin + t - back];
+        rows.push_back(at::silu(sum));
+      }
+    }
+    return at::stack(rows);
+  }
+
+  // S_t = (1 − β k kᵀ) diag(λ) S_{t−1} + β k vᵀ (2412.06464, 2510.26692), the decay of a head or of its channels; each head normed by itself.
+  Tensor delta_rule(const Tensor& h, const std::string& name, int64_t keys, int64_t key_heads, double most, double eps,
+                    const Tensor& forget) const {
+    const Tensor q = convolved(linear(h, name + "query"), name + "query_convolution"),
+                 k = convolved(linear(h, name + "key"), name + "key_convolution"),
+                 v = convolved(linear(h, name + "value"), name + "value_convolution"), beta = most * at::sigmoid(linear(h, name + "write"));
+    return by_document_and_head([&](int64_t begin, int64_t count, int64_t n) {
+      const int64_t width = forget.size(1) / c.heads, from = n / (c.heads / key_heads) * keys;
+      Tensor state = at::zeros({keys, c.head_dim}, at::kDouble);
+      std::vector<Tensor> rows;
+      for (int64_t t = begin; t < begin + count; ++t) {
+        const auto unit = [&](const Tensor& x) { return x / (x.square().sum() + 1e-6).sqrt(); };
+        const Tensor key = unit(k[t].narrow(0, from, keys)),
+                     query = unit(q[t].narrow(0, from, keys)) / std::sqrt(static_cast<double>(keys));
+        const Tensor step = at::softplus(forget[t].narrow(0, n * width, width) + weight(name + "step").narrow(0, n * width, width));
+        state = at::exp(-weight(name + "rate")[n].exp() * step).unsqueeze(1) * state;
+        const Tensor wrong = v[t].narrow(0, n * c.head_dim, c.head_dim) - at::mv(state.t(), key);
+        state = state + beta[t][n] * at::outer(key, wrong);
+        rows.push_back(at::mv(state.t(), query));
+      }
+      return rms(at::stack(rows), eps) * weight(name + "norm");
+    });
+  }
+  Tensor gated_deltanet(const Tensor& h, const std::string& name) const {
+    const auto& own = c.gated_deltanet;
+    const Tensor o = delta_rule(h, name, own.key_dim > 0 ? own.key_dim : c.head_dim, own.key_heads > 0 ? own.key_heads : c.heads,
+                                own.negative_eigenvalues ? 2 : 1, own.norm_eps, linear(h, name + "forget"));
+    return linear(o * at::silu(linear(h, name + "gate")), name + "output");
+  }
+  Tensor kda(const Tensor& h, const std::string& name) const {
+    const Tensor o = delta_rule(h, name, c.kda.key_dim > 0 ? c.kda.key_dim : c.head_dim, c.heads, c.kda.negative_eigenvalues ? 2 : 1,
+                                c.kda.norm_eps, linear(linear(h, name + "forget_down"), name + "forget"));
+    return linear(o * at::sigmoid(linear(linear(h, name + "gate_down"), name + "gate")), name + "output");
+  }
+
+  // LCSM (2405.17383), entry by entry of the memory, with its public code's types.
+  Tensor alibi(int64_t count) const {
+    int64_t power = 1;
+    while (2 * power <= count) power *= 2;
+    std::vector<double> slopes;
+    for (int64_t i = 0; i < count; ++i) {
+      slopes.push_back(i < power ? std::pow(2.0, -8.0 * static_cast<double>(i + 1) / static_cast<double>(power))
+                                 : std::pow(2.0, -8.0 * static_cast<double>(2 * (i - power) + 1) / static_cast<double>(2 * power)));
+    }
+    return at::tensor(slopes, at::kDouble);
+  }
+  Tensor lcsm_activated(const Tensor& x) const {
+    const Tensor elu = at::where(x.gt(0), x, x.clamp_max(0).expm1());
+    const Tensor all[] = {x, x.clamp_min(0), at::sigmoid(x), 1 + elu, x * at::sigmoid(x), elu, x.clamp_min(0).square(), x * x};
+    return all[static_cast<size_t>(c.lcsm.activation)];
+  }
+  // o_t [k, d] of a token; f: of type 12, the logits of its document so far [t, k].
+  Tensor lcsm_oscillation(const std::string& name, const Tensor& h, int64_t begin, int64_t t, int64_t d) const {
+    using enum recipe::LcsmOscillation;
+    const int64_t k = c.lcsm.state;
+    const Tensor ones = at::ones({k, d}, at::kDouble), row = h.narrow(0, t, 1);
+    const auto of = [&](const char* part) { return linear(row, name + part)[0]; };
+    const auto gate = [&](const Tensor& z) {
+      return c.lcsm.tau > 0 ? at::pow(at::sigmoid(z), 1 / c.lcsm.tau) : at::exp(-at::sigmoid(z) * alibi(z.size(0)));
+    };
+    const auto product = [&](const Tensor& z) { return at::pow(at::sigmoid(z * ones), 1 / c.lcsm.tau); };
+    const auto fixed = [&](int64_t count) {
+      return c.lcsm.tau > 0 ? at::pow(at::sigmoid(weight(name + "oscillation")), 1 / c.lcsm.tau) : at::exp(-alibi(count));
+    };
+    switch (c.lcsm.oscillation) {
+      case kMatrix:
+        return fixed(k * d).view({k, d});
+      case kInputBoth:
+        return gate(of("forget_key")).unsqueeze(1) * gate(of("forget_value"));
+      case kInputValue:
+        return gate(of("forget_value")) * ones;
+      case kInputKey:
+        return gate(of("forget_key")).unsqueeze(1) * ones;
+      case kKey:
+        return fixed(k).unsqueeze(1) * ones;
+      case kValue:
+        return fixed(d) * ones;
+      case kInputKeyMatrix:
+        return product(of("forget_key").unsqueeze(1) * weight(name + "oscillation"));
+      case kInputValueMatrix:
+        return product(of("forget_value") * weight(name + "oscillation"));
+      case kInputValueKey:
+        return product(of("forget_value") * weight(name + "oscillation").unsqueeze(1));
+      case kInputKeyValue:
+        return product(of("forget_key").unsqueeze(1) * weight(name + "oscillation"));
+      case kCumulative:
+        return (1 - lcsm_share(name, h, begin, t)).unsqueeze(1) * ones;
+      case kStateSpace: {
+        const Tensor step = at::softplus(linear(linear(row, name + "step_down"), name + "forget_value")[0]);
+        return at::exp(-step * weight(name + "oscillation").exp());
+      }
+      default:
+        return ones;
+    }
+  }
+  Tensor lcsm_share(const std::string& name, const Tensor& h, int64_t begin, int64_t t) const {
+    const Tensor so_far = linear(h.narrow(0, begin, t - begin + 1), name + "forget_key").clamp(-10, 10);
+    return so_far.softmax(0)[t - begin];
+  }
+  Tensor lcsm(const Tensor& h, const std::string& name) const {
+    using enum recipe::LcsmOscillation;
+    const int64_t k = c.lcsm.state, d = c.heads * c.head_dim;
+    const auto source = [&](recipe::LcsmSource from, const char* part, int64_t t) {  // [k, d]
+      const Tensor made = from == recipe::LcsmSource::kFixed ? weight(name + part) : linear(h.narrow(0, t, 1), name + part)[0].unsqueeze(1);
+      return lcsm_activated(made) * at::ones({k, d}, at::kDouble);
+    };
+    std::vector<Tensor> rows;
+    for (int64_t n = 0; n < layout_.documents(); ++n) {
+      const auto document = layout_.document(n);
+      const bool turns = c.lcsm.oscillation == kRotation;
+      Tensor memory = at::zeros({turns ? 2 * k : k, d}, at::kDouble);
+      for (int64_t t = document.begin; t < document.begin + document.length; ++t) {
+        Tensor e = source(c.lcsm.expand, "expand", t), s = source(c.lcsm.shrink, "shrink", t),
+               i = linear(h.narrow(0, t, 1), name + "input")[0];
+        if (c.lcsm.oscillation == kStateSpace)
+          i = i * at::softplus(linear(linear(h.narrow(0, t, 1), name + "step_down"), name + "forget_value")[0]);
+        if (c.lcsm.oscillation == kCumulative) e = e * lcsm_share(name, h, document.begin, t).unsqueeze(1);
+        if (turns) {
+          const Tensor angle = (static_cast<double>(t - document.begin) *
+                                at::pow(at::Scalar(10000.0), at::arange(k, at::kDouble) * (-2.0 / static_cast<double>(d))))
+                                   .unsqueeze(1);
+          e = at::cat({e * angle.cos(), e * angle.sin()});
+          s = at::cat({s * angle.cos(), s * angle.sin()});
+          memory = memory + e * i;
+        } else {
+          memory = lcsm_oscillation(name, h, document.begin, t, d) * memory + e * i;
+        }
+        rows.push_back((s * memory).sum(0));
+      }
+    }
+    const Tensor y = at::stack(rows), centred = y - y.mean(1, true);
+    return linear(rms(centred, c.lcsm.norm_eps) * weight(name + "norm") + weight(name + "norm_shift"), name + "output");
+  }
+
   Tensor mixed(const Tensor& h, const std::string& layer, int64_t l) const {
     const std::string name = layer + "mixer.";
     switch (c.mixer(l)) {
@@ -174,6 +324,12 @@ class PlainDecoder {
         return lightning(h, name, l);
       case recipe::Mixer::kHgrn2:
         return hgrn2(h, name, l);
+      case recipe::Mixer::kGatedDeltaNet:
+        return gated_deltanet(h, name);
+      case recipe::Mixer::kKda:
+        return kda(h, name);
+      case recipe::Mixer::kLcsm:
+        return lcsm(h, name);
       default:
         return PlainLineage(
                    c, [this](const std::string& which) { return weights_.at(which); }, layout_)

@@ -190,7 +190,8 @@ INSTANTIATE_TEST_SUITE_P(Small, OnAPretendedDevice, ::testing::ValuesIn(small_mo
 
 // Operators on meta tensors refuse tensors of the host, so a table or a decay that stayed behind is found at the size of real models.
 TEST(OnMeta, PresetsRunAWholeStep) {
-  for (const char* preset : {"gpt2-124m", "first-run", "hgrn2-1.3b", "hybrid-bench", "linear-bench", "llama-3-8b"}) {
+  for (const char* preset :
+       {"deltanet-1.3b", "deltanet-kda-1.3b", "gpt2-124m", "first-run", "hgrn2-1.3b", "hybrid-bench", "linear-bench", "llama-3-8b"}) {
     const recipe::ModelConfig config = recipe::load_defaults({std::string("model.preset=") + preset}).recipe.model;
     const Precision precision = Precision::named("bf16");
     model::Decoder decoder(config, precision, at::kMeta);

@@ -139,6 +139,29 @@ TEST(Prove, PipelinesOfEveryKind) {
 }
 
 TEST(Prove, AHybridWithExpertsAndSharedBounds) { expect_equal(hybrid(), true); }
+TEST(Prove, BothDeltaRules) {
+  recipe::ModelConfig config;
+  config.heads = 4;
+  config.mixers = {Mixer::kGatedDeltaNet, Mixer::kKda};
+  config.gated_deltanet.key_heads = 2;
+  config.gated_deltanet.negative_eigenvalues = true;
+  expect_equal(config, false);
+}
+TEST(Prove, AnyMemoryOfLcsm) {
+  recipe::ModelConfig config;
+  config.mixers = {Mixer::kLcsm};
+  config.lcsm.state = 4;
+  for (const recipe::LcsmOscillation each : {recipe::LcsmOscillation::kCumulative, recipe::LcsmOscillation::kInputBoth}) {
+    config.lcsm.oscillation = each;
+    for (const Proof& proof : prove({.model = config, .layouts = proof_layouts({})})) {
+      EXPECT_TRUE(proof.holds) << proof.layout << ": " << proof.reason;
+      EXPECT_LE(proof.worst, kProofBound) << proof.layout << ": " << proof.tensor;
+      const bool tensor_ranks = proof.layout.find("tp") != std::string::npos && proof.layout.find("etp") == std::string::npos;
+      if (!tensor_ranks) continue;
+      EXPECT_EQ(proof.status, Proof::Status::kRefused) << proof.layout << ": one memory for all channels";
+    }
+  }
+}
 TEST(Prove, BiasesLearnedPositionsAndLayerNorms) { expect_equal(gpt2(), false, "adamw", 2); }
 TEST(Prove, FixedDecays) { expect_equal(fixed_decays(), false, "adamw", 2); }
 TEST(Prove, DataDependentDecays) { expect_equal(data_dependent_decays(), false, "adamw", 2); }

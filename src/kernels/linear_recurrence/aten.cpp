@@ -5,6 +5,7 @@
 //
 // D is summed term by term, not taken as a difference of two sums, which one steep decay would leave without digits. A decay per
 // channel holds D for every channel, so its chunks are shorter. Short chunks are padded with zero keys and a decay of 1.
+#include "kernels/document_chunks.h"
 #include "kernels/linear_recurrence/problem.h"
 #include "tensor/device.h"
 #include "tensor/to_tensor.h"
@@ -15,32 +16,6 @@ namespace {
 constexpr int64_t kChunk = 64, kChannelChunk = 16;
 constexpr double kSmallestLog = -800;  // e^−800 is 0 in fp64 too; a steeper decay would only cost the sums digits
 
-struct Places {
-  std::vector<int64_t> token;             // [chunks · width]: of each place; 0 where padded
-  std::vector<int64_t> place;             // [tokens]
-  std::vector<int64_t> length, document;  // of each chunk
-  int64_t width = 0;
-  int64_t chunks() const { return static_cast<int64_t>(length.size()); }
-};
-
-Places places_of(const RecurrenceProblem& problem, int64_t width) {
-  Places places{.place = std::vector<int64_t>(static_cast<size_t>(problem.tokens())), .width = width};
-  for (size_t n = 0; n + 1 < problem.offsets.size(); ++n) {
-    const int64_t begin = problem.offsets[n], end = problem.offsets[n + 1];
-    for (int64_t start = begin; start < end; start += width) {
-      const int64_t length = std::min(width, end - start);
-      for (int64_t i = 0; i < width; ++i) {
-        const int64_t token = problem.options.reverse ? begin + end - 1 - start - i : start + i;
-        if (i < length) places.place[static_cast<size_t>(token)] = static_cast<int64_t>(places.token.size());
-        places.token.push_back(i < length ? token : 0);
-      }
-      places.length.push_back(length);
-      places.document.push_back(static_cast<int64_t>(n));
-    }
-  }
-  return places;
-}
-
 // Of one kind of decay, in the state's dtype. Without a decay per channel the last axis of the decays has length 1.
 struct Chunks {
   Tensor q, k, v;     // [C, H, B, D], padded keys zero
@@ -49,7 +24,7 @@ struct Chunks {
   Tensor to_end;      // [C, H, B, K or 1]: e^{D_mj}
 };
 
-Chunks chunks_of(const RecurrenceProblem& problem, const Places& places, const Tensor& token, const Tensor& padded_cb11) {
+Chunks chunks_of(const RecurrenceProblem& problem, const DocumentChunks& places, const Tensor& token, const Tensor& padded_cb11) {
   const int64_t width = places.width, heads = problem.heads();
   const auto chunked = [&](const Tensor& x_thd) {  // → [C, H, B, D]
     Tensor x = x_thd.to(problem.state_type());
@@ -81,14 +56,14 @@ namespace {
 // A problem in chunks, and the tensors that say which.
 struct Cut {
   explicit Cut(const RecurrenceProblem& problem)
-      : places(places_of(problem, problem.decay == DecayKind::kKeyToken ? kChannelChunk : kChunk)),
+      : places(document_chunks(problem.offsets, problem.decay == DecayKind::kKeyToken ? kChannelChunk : kChunk, problem.options.reverse)),
         device(problem.q_thk.device()),
         padded(at::arange(places.width, problem.q_thk.options().dtype(at::kLong).requires_grad(false))
                    .unsqueeze(0)
                    .ge(on_device(places.length).unsqueeze(1))),
         parts(chunks_of(problem, places, on_device(places.token), padded.unsqueeze(2).unsqueeze(3))) {}
   Tensor on_device(const std::vector<int64_t>& numbers) const { return to_device(to_tensor(numbers), device); }
-  Places places;
+  DocumentChunks places;
   at::Device device;
   Tensor padded;
   Chunks parts;
@@ -118,7 +93,7 @@ LinearRecurrenceResult linear_recurrence_aten(const RecurrenceProblem& problem) 
                              ? problem.initial_state_nhkv
                              : at::zeros({problem.documents(), problem.heads(), problem.q_thk.size(2), problem.v_thv.size(2)}, options);
   const Cut cut(problem);
-  const Places& places = cut.places;
+  const DocumentChunks& places = cut.places;
   const Chunks& parts = cut.parts;
 
   const auto written = at::matmul(parts.k.mul(parts.to_end).transpose(2, 3), parts.v).unbind(0);

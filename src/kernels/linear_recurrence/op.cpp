@@ -1,6 +1,7 @@
 #include "kernels/linear_recurrence/op.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -54,33 +55,6 @@ void check_dtype(const Tensor& tensor, const Tensor& like, const char* argument)
   }
 }
 
-void check_state(const RecurrenceProblem& problem, const char* name, const Tensor& state, int64_t sequences) {
-  const std::vector<int64_t> expected{sequences, problem.heads(), problem.q_thk.size(2), problem.v_thv.size(2)};
-  if (state.sizes() == at::IntArrayRef(expected) && state.scalar_type() == problem.state_type() &&
-      state.device() == problem.q_thk.device()) {
-    return;
-  }
-  refuse_argument(kRecurrenceOp, name,
-                  fmt::format("[{}, {}, {}, {}] {} on the device of q", expected[0], expected[1], expected[2], expected[3],
-                              name_of(problem.state_type())),
-                  shape_text(state));
-}
-
-void check_states(const RecurrenceProblem& problem, const RecurrenceStates& states) {
-  check_state(problem, "states", states.state_shkv, states.state_shkv.size(0));
-  if (!states.state_shkv.is_contiguous()) refuse_argument(kRecurrenceOp, "states", "contiguous", "strides of another order");
-  const int64_t sequences = states.state_shkv.size(0);
-  std::vector<bool> named(static_cast<size_t>(sequences));
-  for (const int64_t row : states.rows) {
-    if (row < 0 || row >= sequences || named[static_cast<size_t>(row)])
-      refuse_argument(kRecurrenceOp, "rows", fmt::format("different ones of {} sequences", sequences), std::to_string(row));
-    named[static_cast<size_t>(row)] = true;
-  }
-  if (static_cast<int64_t>(states.rows.size()) != problem.documents())
-    refuse_argument(kRecurrenceOp, "rows", fmt::format("{}, one for each document", problem.documents()),
-                    std::to_string(states.rows.size()));
-}
-
 void check_gate(const RecurrenceProblem& problem) {
   const RecurrenceGate& gate = problem.gate();
   const Tensor& bound = gate.lower_bound_hk;
@@ -105,6 +79,31 @@ void check_gate(const RecurrenceProblem& problem) {
 }
 
 }  // namespace
+
+void check_state(const char* op, const char* name, const Tensor& state, const std::vector<int64_t>& expected,
+                 const at::TensorOptions& like) {
+  if (state.sizes() == at::IntArrayRef(expected) && state.scalar_type() == like.dtype().toScalarType() && state.device() == like.device())
+    return;
+  refuse_argument(op, name, fmt::format("[{}] {} on the device of q", fmt::join(expected, ", "), name_of(like.dtype().toScalarType())),
+                  shape_text(state));
+}
+
+void check_states(const char* op, const RecurrenceStates& states, int64_t documents, const std::vector<int64_t>& sizes,
+                  const at::TensorOptions& like) {
+  const int64_t sequences = states.state_shkv.dim() > 0 ? states.state_shkv.size(0) : 0;
+  std::vector<int64_t> expected = sizes;
+  expected.insert(expected.begin(), sequences);
+  check_state(op, "states", states.state_shkv, expected, like);
+  if (!states.state_shkv.is_contiguous()) refuse_argument(op, "states", "contiguous", "strides of another order");
+  std::vector<bool> named(static_cast<size_t>(sequences));
+  for (const int64_t row : states.rows) {
+    if (row < 0 || row >= sequences || named[static_cast<size_t>(row)])
+      refuse_argument(op, "rows", fmt::format("different ones of {} sequences", sequences), std::to_string(row));
+    named[static_cast<size_t>(row)] = true;
+  }
+  if (static_cast<int64_t>(states.rows.size()) != documents)
+    refuse_argument(op, "rows", fmt::format("{}, one for each document", documents), std::to_string(states.rows.size()));
+}
 
 void refuse_rising_decay(double largest) {
   if (largest > cuda::kLargestLogDecay) refuse_argument(kRecurrenceOp, "log_decay", "0 or less", fmt::format("{}", largest));
@@ -150,7 +149,10 @@ RecurrenceProblem recurrence_problem(const Tensor& q, const Tensor& k, const Ten
       refuse_argument(kRecurrenceOp, "log_decay", "floating point on the device of q: " + shape_text(q), shape_text(log_decay));
   }
   check_gate(problem);
-  if (initial_state.defined()) check_state(problem, "initial_state", initial_state, problem.documents());
+  if (initial_state.defined()) {
+    check_state(kRecurrenceOp, "initial_state", initial_state, {problem.documents(), heads, key, v.size(2)},
+                q.options().dtype(problem.state_type()));
+  }
   return problem;
 }
 
@@ -173,7 +175,8 @@ Tensor linear_recurrence_continued(const Tensor& q, const Tensor& k, const Tenso
                                    const RecurrenceStates& states, const Tensor& offsets, const LinearRecurrenceOptions& options) {
   const at::NoGradGuard no_gradient;
   const RecurrenceProblem problem = recurrence_problem(q, k, v, log_decay, Tensor(), offsets, options);
-  check_states(problem, states);
+  check_states(kRecurrenceOp, states, problem.documents(), {problem.heads(), q.size(2), v.size(2)},
+               q.options().dtype(problem.state_type()));
   if (const RecurrenceBy by = choose_recurrence(problem); by == RecurrenceBy::kCpu) {
     check_recurrence_values(problem, by);
     const Tensor o = recurrence_continue_cpu(problem, states);

@@ -50,6 +50,11 @@ RecurrenceGradients recurrence_backward_by(RecurrenceBy by, const RecurrenceProb
 // Gives keys to implementations that want them: 1 − e^g (a gate makes its own), and v for each of them.
 RecurrenceProblem with_recurrence_keys(RecurrenceProblem problem);
 
+// Of an operator of this kind: states of the sequences that a call continues, of these sizes each.
+void check_state(const char* op, const char* name, const Tensor& state, const std::vector<int64_t>& expected,
+                 const at::TensorOptions& like);
+void check_states(const char* op, const RecurrenceStates& states, int64_t documents, const std::vector<int64_t>& sizes_hkv,
+                  const at::TensorOptions& like);
 void refuse_rising_decay(double largest);  // an error where the largest log decay is above 0 (but for rounding: tiles.h)
 
 LinearRecurrenceResult linear_recurrence_aten(const RecurrenceProblem& problem);  // under autograd; keys not tied, no gate

@@ -1,0 +1,23 @@
+// What the delta rules make of logits before they use them, in fp32 (fp64 for fp64 logits): the share of a write, and the decay with its step as
+// Mamba-2 has it (arXiv 2405.21060; Gated DeltaNet 2412.06464, per head; Kimi Delta Attention 2510.26692, per head and key channel):
+//
+//   β = most · σ(w)        log λ = −e^{rate_h} · softplus(f + bias)
+//
+// and the length of keys and queries: x · factor / sqrt(Σ x² + eps) over the channels of a head. Under autograd in LibTorch's operators; while
+// decoding on the CPU, without gradients, in loops in which an element does not depend on where it stands among others.
+#pragma once
+
+#include "tensor/tensor.h"
+
+namespace longhaul::kernels {
+
+// logits_th [T, H], any strides.
+Tensor write_shares(const Tensor& logits_th, double most, bool decoding = false);
+
+// logits [T, H] or [T, H, Dk], any strides; rate_h [H] and bias [H] or [H, Dk] in fp32 (fp64).
+Tensor step_decays(const Tensor& logits, const Tensor& rate_h, const Tensor& bias, bool decoding = false);
+
+// x_thd [T, H, D] → [T, H, D] in its dtype.
+Tensor of_length(const Tensor& x_thd, double factor, double eps);
+
+}  // namespace longhaul::kernels

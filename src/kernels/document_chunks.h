@@ -1,0 +1,21 @@
+// A packing cut into chunks of at most `width` tokens, none of which holds tokens of two documents: what the chunked forms of recurrences
+// in LibTorch's operators work on. A chunk has `width` places; behind a document's end they are padding. Plain integers; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace longhaul::kernels {
+
+struct DocumentChunks {
+  std::vector<int64_t> token;             // [chunks · width]: of each place; 0 where padded
+  std::vector<int64_t> place;             // [tokens]
+  std::vector<int64_t> length, document;  // of each chunk
+  int64_t width = 0;
+  int64_t chunks() const { return static_cast<int64_t>(length.size()); }
+};
+
+// reverse: each document from its last token to its first.
+DocumentChunks document_chunks(const std::vector<int64_t>& offsets, int64_t width, bool reverse = false);
+
+}  // namespace longhaul::kernels

@@ -1,0 +1,102 @@
+#include "model/delta_net.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "kernels/delta_rule/gates.h"
+#include "kernels/delta_rule/op.h"
+#include "kernels/norm/op.h"
+#include "kernels/short_convolution/op.h"
+
+namespace longhaul::model {
+namespace {
+
+constexpr double kLengthEps = 1e-6;  // inside the root of a length, as in the public codes
+
+Parameter& stacked_weights(ParameterSet& parameters, const std::string& name, const std::vector<std::string>& parts) {
+  std::vector<std::string> names;
+  for (const std::string& part : parts) names.push_back(name + "." + part + ".weight");
+  return parameters.add_stacked(parts.size() == 1 ? names[0] : name + ".convolution.weight", names);
+}
+
+// With the heads that this rank has.
+recipe::DeltaRuleSizes own_sizes(recipe::DeltaRuleSizes sizes, const Parameter& rate) {
+  const int64_t heads = rate.sizes.at(0);
+  sizes.key_heads = sizes.key_heads * heads / sizes.heads;
+  sizes.heads = heads;
+  return sizes;
+}
+
+}  // namespace
+
+DeltaHeads::DeltaHeads(const recipe::DeltaRuleSizes& sizes, double norm_eps, bool negative_eigenvalues, const std::string& name,
+                       ParameterSet& parameters)
+    : eps_(norm_eps),
+      most_(negative_eigenvalues ? 2 : 1),
+      convolution_(stacked_weights(parameters, name, {"query_convolution", "key_convolution", "value_convolution"})),
+      rate_(stacked_weights(parameters, name, {"rate"})),
+      step_(stacked_weights(parameters, name, {"step"})),
+      norm_(stacked_weights(parameters, name, {"norm"})) {
+  sizes_ = own_sizes(sizes, rate_);
+}
+
+Tensor DeltaHeads::forward(Context& context, const Made& made, const Tensor& gate, const layout::SequenceView& view,
+                           const MixerRows* state) const {
+  const int64_t tokens = made.qkv_tc.size(0), heads = sizes_.heads, keys = sizes_.key_heads * sizes_.key, values = heads * sizes_.value;
+  const Tensor seen =
+      context.ops.short_convolution(made.qkv_tc, convolution_.use(), Tensor(), convolution_of(state, "convolution"), view, {.silu = true});
+  const auto parts = seen.split_with_sizes({keys, keys, values}, 1);
+  const auto key_heads = [&](const Tensor& x, double factor) {
+    return kernels::of_length(x.view({tokens, sizes_.key_heads, sizes_.key}), factor, kLengthEps);
+  };
+  const Tensor forget = sizes_.by_channel ? made.forget.view({tokens, heads, sizes_.key}) : made.forget;
+  const Tensor step = sizes_.by_channel ? step_.use().view({heads, sizes_.key}) : step_.use();
+  const kernels::DeltaRuleInputs inputs{.q_tgk = key_heads(parts[0], 1 / std::sqrt(static_cast<double>(sizes_.key))),
+                                        .k_tgk = key_heads(parts[1], 1),
+                                        .v_thv = parts[2].view({tokens, heads, sizes_.value}),
+                                        .beta_th = kernels::write_shares(made.write_th, most_, state != nullptr),
+                                        .log_decay = kernels::step_decays(forget, rate_.use(), step, state != nullptr)};
+  const Tensor o = context.ops.delta_rule(inputs, recurrence_of(state), view);
+  return kernels::rms_norm(o.reshape({tokens * heads, sizes_.value}), norm_.use(), eps_, gate.reshape({tokens * heads, sizes_.value}))
+      .view({tokens, values});
+}
+
+GatedDeltaNet::GatedDeltaNet(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters)
+    : SequenceMixer(fmt::format("layers.{}.mixer", layer)),
+      projections_(parameters, name(), "projections", {"query", "key", "value", "gate", "write", "forget"}, config.bias),
+      heads_(recipe::entry_of(recipe::Mixer::kGatedDeltaNet).operators(config).delta_rule, config.gated_deltanet.norm_eps,
+             config.gated_deltanet.negative_eigenvalues, name(), parameters),
+      output_(parameters, name(), "output", {"output"}, config.bias) {}
+
+Summand GatedDeltaNet::summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) {
+  const auto product = [&](const Tensor& rows) { return std::vector<Tensor>{projections_.forward(rows)}; };
+  const Tensor made = context.ops.of_gathered(input, product, view)[0];
+  const int64_t inner = projections_.rows(0) + projections_.rows(1) + projections_.rows(2);
+  const auto parts = made.split_with_sizes({inner, projections_.rows(3), projections_.rows(4), projections_.rows(5)}, 1);
+  const Tensor y = heads_.forward(context, {parts[0], parts[2], parts[3]}, parts[1], view, state);
+  return output_.summand(context, y * parts[1]);  // g σ(g) is silu(g)
+}
+
+Kda::Kda(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters)
+    : SequenceMixer(fmt::format("layers.{}.mixer", layer)),
+      projections_(parameters, name(), "projections", {"query", "key", "value", "write"}, config.bias),
+      down_(parameters, name(), "down", {"forget_down", "gate_down"}, config.bias),
+      forget_(parameters, name(), "forget", {"forget"}, config.bias),
+      gate_(parameters, name(), "gate", {"gate"}, config.bias),
+      heads_(recipe::entry_of(recipe::Mixer::kKda).operators(config).delta_rule, config.kda.norm_eps, config.kda.negative_eigenvalues,
+             name(), parameters),
+      output_(parameters, name(), "output", {"output"}, config.bias) {}
+
+Summand Kda::summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) {
+  const auto products = [&](const Tensor& rows) {
+    const auto narrow = down_.forward(rows).chunk(2, 1);
+    return std::vector<Tensor>{projections_.forward(rows), forget_.forward(narrow[0].contiguous()), gate_.forward(narrow[1].contiguous())};
+  };
+  const std::vector<Tensor> made = context.ops.of_gathered(input, products, view);
+  const int64_t inner = made[0].size(1) - projections_.rows(3);
+  const auto parts = made[0].split_with_sizes({inner, projections_.rows(3)}, 1);
+  return output_.summand(context, heads_.forward(context, {parts[0], parts[1], made[1]}, made[2], view, state));
+}
+
+}  // namespace longhaul::model

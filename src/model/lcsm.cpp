@@ -1,0 +1,191 @@
+#include "model/lcsm.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "kernels/linear_recurrence/op.h"
+#include "kernels/norm/op.h"
+#include "model/lightning_attention.h"
+
+namespace longhaul::model {
+namespace {
+
+using recipe::LcsmActivation;
+using recipe::LcsmSource;
+using enum recipe::LcsmOscillation;
+
+std::vector<std::string> outputs_of(const recipe::LcsmOptions& options) {
+  std::vector<std::string> outputs{"input"};
+  if (options.expand == LcsmSource::kInput) outputs.emplace_back("expand");
+  if (options.shrink == LcsmSource::kInput) outputs.emplace_back("shrink");
+  if (options.key_logits()) outputs.emplace_back("forget_key");
+  if (options.oscillation == kStateSpace) {
+    outputs.emplace_back("step_down");
+  } else if (options.value_logits()) {
+    outputs.emplace_back("forget_value");
+  }
+  return outputs;
+}
+
+// log of σ(z)^(1/τ), or, τ = 0, −σ(z) s with fixed slopes s of z's last axis.
+Tensor log_gate(const Tensor& z, double tau) {
+  if (tau > 0) return at::log_sigmoid(z).div(tau);
+  return z.sigmoid().mul(at::tensor(geometric_slopes(z.size(-1)), at::kDouble).to(z.options()).neg());
+}
+
+}  // namespace
+
+Lcsm::Lcsm(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters)
+    : SequenceMixer(fmt::format("layers.{}.mixer", layer)),
+      options_(config.lcsm),
+      channels_(config.heads * config.head_dim),
+      projections_(parameters, name(), "projections", outputs_of(config.lcsm), config.bias),
+      expand_(parameter_of(parameters, "expand", options_.expand == LcsmSource::kFixed)),
+      shrink_(parameter_of(parameters, "shrink", options_.shrink == LcsmSource::kFixed)),
+      oscillation_(parameter_of(parameters, "oscillation", options_.parameter(channels_).out > 0)),
+      norm_(parameter_of(parameters, "norm", true)),
+      shift_(parameter_of(parameters, "norm_shift", true)),
+      output_(parameters, name(), "output", {"output"}, config.bias) {
+  if (options_.oscillation == kStateSpace)
+    steps_.emplace(parameters, name(), "forget_value", std::vector<std::string>{"forget_value"}, config.bias);
+}
+
+Parameter* Lcsm::parameter_of(ParameterSet& parameters, const char* part, bool wanted) const {
+  const std::string own = name() + "." + part + ".weight";
+  return wanted ? &parameters.add_stacked(own, {own}) : nullptr;
+}
+
+Tensor Lcsm::activated(const Tensor& x) const {
+  switch (options_.activation) {
+    case LcsmActivation::kRelu:
+      return x.relu();
+    case LcsmActivation::kSigmoid:
+      return x.sigmoid();
+    case LcsmActivation::kOnePlusElu:
+      return at::elu(x).add(1);
+    case LcsmActivation::kSilu:
+      return at::silu(x);
+    case LcsmActivation::kElu:
+      return at::elu(x);
+    case LcsmActivation::kSquaredRelu:
+      return x.relu().square();
+    case LcsmActivation::kSquare:
+      return x.square();
+    default:
+      return x;
+  }
+}
+
+// Decoding: in fp64, because LibTorch rounds an element of a function by where it stands among others, and a sequence should not depend on those
+// beside it.
+Lcsm::Made Lcsm::made_of(Context& context, BlockInput& input, const layout::SequenceView& view, bool decoding) const {
+  const auto products = [&](const Tensor& rows) {
+    std::vector<Tensor> made{projections_.forward(rows)};
+    if (steps_) {
+      const int64_t all = made[0].size(1);
+      made.push_back(steps_->forward(made[0].narrow(1, all - options_.rank, options_.rank).contiguous()));
+    }
+    return made;
+  };
+  const std::vector<Tensor> made = context.ops.of_gathered(input, products, view);
+  const ScalarType type = decoding ? at::kDouble : context.precision.reduce;
+  std::vector<int64_t> widths{channels_};
+  if (expand_ == nullptr) widths.push_back(options_.state);
+  if (shrink_ == nullptr) widths.push_back(options_.state);
+  if (options_.key_logits()) widths.push_back(options_.state);
+  if (steps_) widths.push_back(options_.rank);
+  if (options_.value_logits() && !steps_) widths.push_back(channels_);
+  const std::vector<Tensor> parts = made[0].split_with_sizes(widths, 1);
+  size_t next = 0;
+  Made all{.input_td = parts[next++]};
+  if (expand_ == nullptr) all.expand_tk = parts[next++].to(type);
+  if (shrink_ == nullptr) all.shrink_tk = parts[next++].to(type);
+  if (options_.key_logits()) all.key_tk = parts[next++].to(type);
+  if (steps_) all.value_td = at::softplus(made[1].to(type));
+  if (options_.value_logits() && !steps_) all.value_td = parts[next++].to(type);
+  return all;
+}
+
+// [T, 1, K] by rows, [T, D, K] or [T, D] else; of fixed ones [1, …].
+Tensor Lcsm::log_oscillation(const Made& made) const {
+  const double tau = options_.tau;
+  const auto p = [&] { return oscillation_->use(); };
+  const auto slopes = [&](int64_t count) { return at::tensor(geometric_slopes(count), at::kDouble).to(norm_->value.options()).neg(); };
+  const auto key = [&] { return made.key_tk.unsqueeze(1); };      // [T, 1, K]
+  const auto value = [&] { return made.value_td.unsqueeze(2); };  // [T, D, 1]
+  switch (options_.oscillation) {
+    case kMatrix:
+      return (tau > 0 ? log_gate(p(), tau) : slopes(options_.state * channels_).view({options_.state, channels_})).t().unsqueeze(0);
+    case kInputBoth:
+      return log_gate(made.key_tk, tau).unsqueeze(1) + log_gate(made.value_td, tau).unsqueeze(2);
+    case kInputValue:
+      return log_gate(made.value_td, tau);
+    case kInputKey:
+      return log_gate(made.key_tk, tau).unsqueeze(1);
+    case kKey:
+      return (tau > 0 ? log_gate(p(), tau) : slopes(options_.state)).view({1, 1, options_.state});
+    case kValue:
+      return (tau > 0 ? log_gate(p(), tau) : slopes(channels_)).unsqueeze(0);
+    case kInputKeyMatrix:
+      return log_gate(key() * p().t(), tau);
+    case kInputValueMatrix:
+      return log_gate(value() * p().t(), tau);
+    case kInputValueKey:
+      return log_gate(value() * p(), tau);
+    case kInputKeyValue:
+      return log_gate(key() * p().unsqueeze(1), tau);
+    case kStateSpace:
+      return -(value() * p().t().exp());
+    default:
+      return {};
+  }
+}
+
+// 1 − λ: e^f of each token over the sum of them so far, which is a recurrence that forgets nothing. f within ±10 keeps it in range.
+Tensor Lcsm::shares_so_far(Context& context, const Tensor& logits, const layout::SequenceView& view, const MixerRows* state) const {
+  const ScalarType wide = context.precision.reduce;
+  const Tensor weights = logits.clamp(-10, 10).exp(), one = at::ones({logits.size(0), 1, 1}, logits.options().dtype(wide));
+  kernels::RecurrenceStates sums;
+  if (state != nullptr) sums = {state->state.tensor("sums"), state->rows};
+  const Tensor so_far = context.ops.linear_recurrence(one, one, weights.to(wide).unsqueeze(1), Tensor(), sums, view, {});
+  return weights / so_far.squeeze(1).to(weights.scalar_type());
+}
+
+Summand Lcsm::summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) {
+  const Made made = made_of(context, input, view, state != nullptr);
+  const int64_t tokens = made.input_td.size(0), columns = options_.by_rows() ? 1 : channels_;
+  // [T, heads, K] of [T, K], or of a parameter [K, D].
+  const auto rows = [&](const Tensor& of_input, Parameter* fixed) {
+    const Tensor each = fixed == nullptr ? activated(of_input).unsqueeze(1) : activated(fixed->use()).t().unsqueeze(0);
+    return each.expand({tokens, columns, each.size(2)});
+  };
+  Tensor e = rows(made.expand_tk, expand_), s = rows(made.shrink_tk, shrink_), values = made.input_td, log_decay = log_oscillation(made);
+  if (options_.oscillation == kStateSpace) values = values.to(made.value_td.scalar_type()) * made.value_td;
+  if (options_.oscillation == kRotation) {
+    const Tensor positions = at::tensor(view.positions_of_axis(0), at::kLong).to(e.device()).to(at::kDouble);
+    const Tensor turns =
+        at::pow(at::Scalar(10000.0), at::arange(options_.state, positions.options()).mul(-2.0 / static_cast<double>(channels_)));
+    const Tensor angle = at::outer(positions, turns).unsqueeze(1), cos = angle.cos().to(e.scalar_type()),
+                 sin = angle.sin().to(e.scalar_type());
+    e = at::cat({e * cos, e * sin}, 2);
+    s = at::cat({s * cos, s * sin}, 2);
+  }
+  if (options_.oscillation == kCumulative) {
+    const Tensor share = shares_so_far(context, made.key_tk, view, state).unsqueeze(1);
+    e = e * share;
+    // A document's first token has all of the sum: nothing is there yet that could decay.
+    log_decay = share.clamp_max(1 - 0x1p-24).neg().log1p();
+  }
+  if (log_decay.defined()) {
+    log_decay = log_decay.dim() == 2 ? log_decay.expand({tokens, columns}) : log_decay.expand({tokens, columns, log_decay.size(2)});
+    log_decay = log_decay.to(context.precision.reduce).contiguous();
+  }
+  const ScalarType type = context.precision.compute;
+  const Tensor v = values.to(type).view({tokens, columns, channels_ / columns});
+  const Tensor y =
+      context.ops.linear_recurrence(s.to(type).contiguous(), e.to(type).contiguous(), v, log_decay, recurrence_of(state), view, {});
+  return output_.summand(context, kernels::layer_norm(y.reshape({tokens, channels_}), norm_->use(), shift_->use(), options_.norm_eps));
+}
+
+}  // namespace longhaul::model

@@ -1,0 +1,31 @@
+// Mixers whose state corrects itself by the delta rule before it writes (kernels/delta_rule): Gated DeltaNet with a decay for each head (arXiv
+// 2412.06464), Kimi Delta Attention with one for each key channel (2510.26692). Their modules, and the equations, are in model/delta_net.h.
+#pragma once
+
+#include <cstdint>
+
+namespace longhaul::recipe {
+
+struct SequenceMixerEntry;
+extern const SequenceMixerEntry kGatedDeltaNetMixer;
+extern const SequenceMixerEntry kKdaMixer;
+
+struct GatedDeltaNetOptions {
+  int64_t key_heads = 0;  // of queries and keys; divides model.heads, those of values. 0: as many
+  int64_t key_dim = 0;    // channels of a key; 0: as many as a value has
+  int64_t convolution = 4;
+  bool negative_eigenvalues = false;
+  double norm_eps = 1e-5;
+  bool operator==(const GatedDeltaNetOptions&) const = default;
+};
+
+struct KdaOptions {
+  int64_t key_dim = 0;  // channels of a key; 0: as many as a value has
+  int64_t rank = 0;     // of the forget and the output gate; 0: as many as a value has channels
+  int64_t convolution = 4;
+  bool negative_eigenvalues = false;
+  double norm_eps = 1e-5;
+  bool operator==(const KdaOptions&) const = default;
+};
+
+}  // namespace longhaul::recipe

@@ -1,0 +1,188 @@
+#include "recipe/mixers/lcsm.h"
+
+#include <algorithm>
+
+#include "recipe/check.h"
+#include "recipe/mixers.h"
+#include "recipe/option.h"
+
+namespace longhaul::recipe {
+
+namespace {
+
+void declare_lcsm(OptionSet& set, ModelConfig& model) {
+  LcsmOptions& own = model.lcsm;
+  set.add("model.lcsm.state", own.state, "Rows of the memory of lcsm layers, each with a number for every channel.")
+      .unit("rows")
+      .at_least(1)
+      .at_most(1 << 12)
+      .also_called({"expand_dim"});
+  set.add("model.lcsm.expand", own.expand,
+          "Where lcsm layers take what a token's channels are multiplied by as they enter the rows of the memory.");
+  set.add("model.lcsm.shrink", own.shrink, "Where lcsm layers take what the rows of the memory are multiplied by as they are read.");
+  set.add("model.lcsm.oscillation", own.oscillation,
+          "What the memory of lcsm layers is multiplied by at every token: the published types 0 to 12 in order, then Mamba's.");
+  set.add("model.lcsm.activation", own.activation, "Activation of expand and shrink in lcsm layers.");
+  set.add("model.lcsm.tau", own.tau,
+          "Oscillations of lcsm layers are sigmoid(z)^(1/tau). 0: fixed slopes, times sigmoid(z) where they depend on the input.")
+      .at_least(0)
+      .at_most(1e6);
+  set.add("model.lcsm.rank", own.rank, "Inner channels of the matrices that make the steps of lcsm layers with oscillation = state_space.")
+      .unit("channels")
+      .at_least(1)
+      .at_most(1 << 14);
+  set.add("model.lcsm.norm_eps", own.norm_eps, "Added to the variance inside the layer norm of an lcsm layer.").above(0).at_most(1);
+}
+
+void check_lcsm(const ModelConfig& model, std::vector<Problem>& out) {
+  using enum LcsmOscillation;
+  const LcsmOptions& own = model.lcsm;
+  const bool products = own.oscillation == kInputKeyMatrix || own.oscillation == kInputValueMatrix || own.oscillation == kInputValueKey ||
+                        own.oscillation == kInputKeyValue;
+  if (products && own.tau == 0) {
+    out.push_back(
+        {{"model.lcsm.tau", "model.lcsm.oscillation"},
+         "model.lcsm.tau = 0 are fixed slopes, which model.lcsm.oscillation = " + std::string(name_of_value(own.oscillation)) + " has not",
+         "model.lcsm.tau=16"});
+  }
+  const bool of_input = own.expand == LcsmSource::kInput && own.shrink == LcsmSource::kInput;
+  if ((own.oscillation == kRotation || own.oscillation == kCumulative || own.oscillation == kStateSpace) && !of_input) {
+    out.push_back({{"model.lcsm.expand", "model.lcsm.shrink", "model.lcsm.oscillation"},
+                   fmt::format("model.lcsm.oscillation = {} is for expand and shrink from the input", name_of_value(own.oscillation)),
+                   "model.lcsm.expand=input model.lcsm.shrink=input"});
+  }
+}
+
+int64_t channels_of(const ModelConfig& model) { return model.heads * model.head_dim; }
+
+OperatorSizes lcsm_operators(const ModelConfig& model) {
+  const int64_t channels = channels_of(model), rows = model.lcsm.rows();
+  if (model.lcsm.by_rows()) return {.recurrence = {.heads = 1, .key = rows, .value = channels}};
+  return {.recurrence = {.heads = channels, .key = rows, .value = 1}};
+}
+
+MixerTensor numbers(std::string name, Fill fill, int64_t out, int64_t in) {
+  return {.name = std::move(name), .role = Role::kCoefficient, .out = out, .in = in, .fill = fill};
+}
+
+// What reads the input stands together, as one product; every tensor is whole on every rank, because one memory serves all channels.
+std::vector<MixerTensor> lcsm_tensors(const ModelConfig& model) {
+  const LcsmOptions& own = model.lcsm;
+  const int64_t channels = channels_of(model);
+  const auto product = [&](const char* name, Role role, int64_t out) {
+    return below({.name = name, .role = role, .out = out, .in = model.hidden, .cut = MixerTensor::Cut::kRows, .heads = 1});
+  };
+  std::vector<MixerTensor> tensors{head_rows("mixer.input", Role::kValue, 1, channels, model.hidden)};
+  if (own.expand == LcsmSource::kInput) tensors.push_back(product("mixer.expand", Role::kKey, own.state));
+  if (own.shrink == LcsmSource::kInput) tensors.push_back(product("mixer.shrink", Role::kQuery, own.state));
+  if (own.key_logits()) tensors.push_back(product("mixer.forget_key", Role::kForget, own.state));
+  const bool steps = own.oscillation == LcsmOscillation::kStateSpace;
+  if (steps) tensors.push_back(product("mixer.step_down", Role::kForget, own.rank));
+  if (own.value_logits() && !steps) tensors.push_back(product("mixer.forget_value", Role::kForget, channels));
+  if (steps) tensors.push_back({.name = "mixer.forget_value", .role = Role::kForget, .out = channels, .in = own.rank});
+  if (own.expand == LcsmSource::kFixed) tensors.push_back(numbers("mixer.expand", Fill::kTenths, own.state, channels));
+  if (own.shrink == LcsmSource::kFixed) tensors.push_back(numbers("mixer.shrink", Fill::kTenths, own.state, channels));
+  if (const auto [out, in] = own.parameter(channels); out > 0)
+    tensors.push_back(numbers("mixer.oscillation", steps ? Fill::kLogRows : Fill::kTenths, out, in));
+  tensors.push_back(head_vector("mixer.norm", Role::kNorm, 1, channels));
+  tensors.push_back(numbers("mixer.norm_shift", Fill::kZeros, channels, 0));
+  tensors.push_back(head_columns("mixer.output", Role::kOutput, model.hidden, 1, channels));
+  return tensors;
+}
+
+std::vector<MixerStateTensor> lcsm_state(const ModelConfig& model) {
+  std::vector<MixerStateTensor> state = state_of(lcsm_operators(model).recurrence);
+  if (model.lcsm.oscillation == LcsmOscillation::kCumulative)
+    state.push_back({.name = "sums", .shape = {1, 1, model.lcsm.state}, .wide = true});
+  return state;
+}
+
+// Decays that a product of row and channel makes are there as logits, as what their gradient needs, and as themselves.
+int64_t decays_kept(const LcsmOptions& own) {
+  using enum LcsmOscillation;
+  if (own.oscillation == kNone || own.oscillation == kRotation) return 0;
+  return own.oscillation == kInputBoth || own.oscillation == kInputValue || own.oscillation == kMatrix || own.oscillation == kValue ? 1 : 3;
+}
+
+BlockMemory lcsm_memory(const ModelConfig& model, const BlockSizes& size) {
+  const LcsmOptions& own = model.lcsm;
+  const int64_t channels = channels_of(model);
+  const double v = size.channels(channels), row = size.channels(own.state);
+  const double made = v + (own.expand == LcsmSource::kInput ? row : 0) + (own.shrink == LcsmSource::kInput ? row : 0) +
+                      (own.key_logits() ? row : 0) + (own.value_logits() ? v : 0);
+  const int64_t entries = own.rows() * (own.by_rows() ? 1 : channels);  // of what the recurrence reads for each token
+  const double operands = size.channels(entries), decays = size.tokens * static_cast<double>(entries) * size.wide;
+  const double logits = own.by_rows() && size.element == size.wide ? 1 : 0;  // not copied
+  const double ends = size.documents * static_cast<double>(own.rows() * channels) * size.wide;
+  // Products, queries and keys, decays; y, the normed y and its statistics.
+  return {.kept = made + 2 * operands + (static_cast<double>(decays_kept(own)) - logits) * decays + 2 * v + 2 * size.tokens * size.wide +
+                  size.states,
+          // The norm; then the recurrence.
+          .backward = size.hidden + std::max(v + size.norm_sums(2 * channels), 2 * operands + decays + ends),
+          .cheap = v,  // the normed y
+          .again = size.hidden + std::max(2 * v + size.norm_sums(2 * channels), v + 2 * operands + decays + ends),
+          .evaluation = made + 2 * operands + 2 * decays + 2 * v + ends + 2 * size.hidden};
+}
+
+}  // namespace
+
+bool LcsmOptions::by_rows() const {
+  using enum LcsmOscillation;
+  const bool of_rows =
+      oscillation == kInputKey || oscillation == kKey || oscillation == kNone || oscillation == kRotation || oscillation == kCumulative;
+  return of_rows && expand == LcsmSource::kInput && shrink == LcsmSource::kInput;
+}
+
+bool LcsmOptions::key_logits() const {
+  using enum LcsmOscillation;
+  return oscillation == kInputBoth || oscillation == kInputKey || oscillation == kInputKeyMatrix || oscillation == kInputKeyValue ||
+         oscillation == kCumulative;
+}
+
+bool LcsmOptions::value_logits() const {
+  using enum LcsmOscillation;
+  return oscillation == kInputBoth || oscillation == kInputValue || oscillation == kInputValueMatrix || oscillation == kInputValueKey ||
+         oscillation == kStateSpace;
+}
+
+LcsmOptions::Shape LcsmOptions::parameter(int64_t channels) const {
+  using enum LcsmOscillation;
+  switch (oscillation) {
+    case kMatrix:
+      return tau > 0 ? Shape{state, channels} : Shape{};
+    case kInputKeyMatrix:
+    case kInputValueMatrix:
+    case kStateSpace:
+      return {state, channels};
+    case kKey:
+      return tau > 0 ? Shape{state} : Shape{};
+    case kInputValueKey:
+      return {state};
+    case kValue:
+      return tau > 0 ? Shape{channels} : Shape{};
+    case kInputKeyValue:
+      return {channels};
+    default:
+      return {};
+  }
+}
+
+std::vector<std::string_view> names_of(LcsmSource) { return {"input", "fixed"}; }
+std::vector<std::string_view> names_of(LcsmOscillation) {
+  return {"matrix", "input_both",       "input_value",        "input_key",       "key",
+          "value",  "input_key_matrix", "input_value_matrix", "input_value_key", "input_key_value",
+          "none",   "rotation",         "cumulative",         "state_space"};
+}
+std::vector<std::string_view> names_of(LcsmActivation) {
+  return {"none", "relu", "sigmoid", "one_plus_elu", "silu", "elu", "squared_relu", "square"};
+}
+
+constinit const SequenceMixerEntry kLcsmMixer{.name = "lcsm",
+                                              .declare = declare_lcsm,
+                                              .check = check_lcsm,
+                                              .operators = lcsm_operators,
+                                              .tensors = lcsm_tensors,
+                                              .state = lcsm_state,
+                                              .memory = lcsm_memory};
+
+}  // namespace longhaul::recipe
