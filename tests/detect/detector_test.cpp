@@ -51,7 +51,9 @@ TEST(Detector, NamesTheMachineTheMetricAndTheSecond) {
     ASSERT_EQ(report.alerts.size(), 1u) << name_of(variant);
     EXPECT_EQ(report.alerts[0].machine, "machine-0011") << name_of(variant);
     EXPECT_NEAR(report.alerts[0].first_s, 300, variant == Variant::kMd || variant == Variant::kMdJoint ? 31 : 12) << name_of(variant);
-    if (variant == Variant::kMinder || variant == Variant::kRaw) EXPECT_EQ(report.alerts[0].metric, "cpu_usage");
+    if (variant == Variant::kMinder || variant == Variant::kRaw) {
+      EXPECT_EQ(report.alerts[0].metric, "cpu_usage");
+    }
   }
 }
 
