@@ -47,11 +47,14 @@ Pull with_slow_machine(int64_t machines, int32_t slow, int64_t seconds = 900) {
 
 TEST(Detector, NamesTheMachineTheMetricAndTheSecond) {
   for (const Variant variant : kVariants) {
-    const CallReport report = call(with_slow_machine(16, 11), small_models(), {.variant = variant});
+    const CallReport report =
+        call(with_slow_machine(16, 11), small_models(), {.variant = variant, .share = 0.5, .distance_threshold = 0.02});
     ASSERT_EQ(report.alerts.size(), 1u) << name_of(variant);
     EXPECT_EQ(report.alerts[0].machine, "machine-0011") << name_of(variant);
     EXPECT_NEAR(report.alerts[0].first_s, 300, variant == Variant::kMd || variant == Variant::kMdJoint ? 31 : 12) << name_of(variant);
-    if (variant == Variant::kMinder || variant == Variant::kRaw) EXPECT_EQ(report.alerts[0].metric, "cpu_usage");
+    if (variant == Variant::kMinder || variant == Variant::kRaw) {
+      EXPECT_EQ(report.alerts[0].metric, "cpu_usage");
+    }
   }
 }
 
@@ -132,7 +135,7 @@ TEST(Detector, LongRecordsAreLookedAtInCalls) {
 TEST(Stream, SaysWhatACallSays) {
   const Pull pull = with_slow_machine(12, 7);
   for (const int top : {1, 2}) {
-    const DetectOptions options{.top = top};
+    const DetectOptions options{.variant = Variant::kRaw, .top = top};
     Stream stream(small_models(), options, pull.machines, pull.metrics);
     std::vector<Alert> alerts;
     std::vector<float> row(pull.metrics.size() * 12);
@@ -197,12 +200,12 @@ TEST(ModelsFile, ComesBackAsItWas) {
 }
 
 TEST(Simulate, IsAFunctionOfTheSeed) {
-  const Case a = simulate({.machines = 6, .seed = 3, .fault = "any", .seconds = 200}),
-             b = simulate({.machines = 6, .seed = 3, .fault = "any", .seconds = 200});
+  const Case a = simulate({.machines = 6, .seed = 3, .fault = "any", .seconds = 900}),
+             b = simulate({.machines = 6, .seed = 3, .fault = "any", .seconds = 900});
   ASSERT_EQ(a.pull.values.size(), b.pull.values.size());
   for (size_t i = 0; i < a.pull.values.size(); ++i)
     ASSERT_TRUE(a.pull.values[i] == b.pull.values[i] || (std::isnan(a.pull.values[i]) && std::isnan(b.pull.values[i])));
-  EXPECT_NE(a.faults[0].onset_s, simulate({.machines = 6, .seed = 4, .fault = "any", .seconds = 200}).faults[0].onset_s);
+  EXPECT_NE(a.faults[0].onset_s, simulate({.machines = 6, .seed = 4, .fault = "any", .seconds = 900}).faults[0].onset_s);
 }
 
 TEST(Simulate, FaultsComeBySharesAndMoveWhatTheySay) {
@@ -367,7 +370,7 @@ TEST(Driver, RunsACommand) {
 
 TEST(Page, ShowsTheSuspectAgainstTheRest) {
   const Pull pull = with_slow_machine(12, 7);
-  const RunReport report = run_calls(pull, small_models(), {});
+  const RunReport report = run_calls(pull, small_models(), {.variant = Variant::kRaw});
   const std::string html = suspect_page(pull, report, "machine-0007", small_models(), "a <case>");
   EXPECT_THAT(html, HasSubstr("machine-0007"));
   EXPECT_THAT(html, HasSubstr("a &lt;case&gt;"));
