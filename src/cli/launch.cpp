@@ -17,7 +17,7 @@ namespace longhaul::cli {
 namespace {
 
 struct LaunchArguments {
-  std::string recipe, run;
+  std::string recipe, run, from;
   std::vector<std::string> overrides;
   int64_t ranks = 1, threads = 0;
 };
@@ -30,6 +30,7 @@ std::vector<std::string> words_of(const LaunchArguments& arguments, const std::f
   words.push_back(fmt::format("train.threads={}", threads));
   words.insert(words.end(), arguments.overrides.begin(), arguments.overrides.end());
   words.insert(words.end(), {"--run", run.string()});
+  if (!arguments.from.empty()) words.insert(words.end(), {"--from", arguments.from});
   return words;
 }
 
@@ -79,6 +80,7 @@ void add_launch(Command& program) {
   launch.option("-n,--ranks", arguments->ranks, "how many processes").required().at_least(1).at_most(1024);
   launch.option("--threads-per-rank", arguments->threads, "compute threads of each (default: the cores shared evenly)").at_least(1);
   launch.recipe(arguments->recipe, arguments->overrides);
+  launch.option("--from", arguments->from, "begin with the weights of a Hugging Face folder or of a checkpoint, as train does");
   launch.option("--run", arguments->run, "run directory (default: runs/<name of the recipe>); others' output is in its logs/rank-N.log");
   launch.on_run([arguments] { return run_launch(*arguments); });
 }

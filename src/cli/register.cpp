@@ -7,6 +7,8 @@ void add_launch(Command& program);
 void add_sample(Command& program);
 void add_score(Command& program);
 void add_evaluate(Command& program);
+void add_import(Command& program);
+void add_export(Command& program);
 void add_tokenizer(Command& program);
 void add_data(Command& program);
 void add_config(Command& program);
@@ -33,7 +35,7 @@ struct Group {
 const std::vector<Group>& groups() {
   static const std::vector<Group> all = {
       {"Train and use", {add_train, add_launch, add_sample, add_score, add_evaluate}},
-      {"Prepare", {add_config, add_plan, add_tokenizer, add_data}},
+      {"Prepare", {add_config, add_plan, add_tokenizer, add_data, add_import, add_export}},
       {"Look after runs", {add_checkpoint, add_compare, add_trace, add_detect, add_prove, add_footprint}},
       {"This machine", {add_doctor, add_bench, add_test}},
   };

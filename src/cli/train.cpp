@@ -24,7 +24,7 @@ namespace longhaul::cli {
 namespace {
 
 struct TrainArguments {
-  std::string recipe, run;
+  std::string recipe, run, from;
   std::vector<std::string> overrides;
   bool fresh = false, explain_dispatch = false, quiet = false;
 };
@@ -41,6 +41,7 @@ std::string next_command(const TrainArguments& arguments, const train::RunReques
     if (!finished || key_of(word) != "train.steps") words += " " + shell_quoted(word);
   }
   if (finished) words += fmt::format(" train.steps={}", request.recipe.recipe.train.steps * 2);
+  if (!arguments.from.empty()) words += " --from " + shell_quoted(arguments.from);
   return program_command(arguments.run.empty() ? words : words + " --run " + shell_quoted(arguments.run));
 }
 
@@ -76,8 +77,14 @@ ExitCode run(const TrainArguments& arguments) {
   install_signal_handlers();
   if (arguments.quiet) set_log_level(LogLevel::kWarning);
   kernels::Dispatcher::explain(arguments.explain_dispatch);
-  train::RunRequest request{
-      .recipe = recipe::load(arguments.recipe, arguments.overrides), .fresh = arguments.fresh, .quiet = arguments.quiet};
+  train::RunRequest request{.fresh = arguments.fresh, .quiet = arguments.quiet};
+  if (arguments.from.empty()) {
+    request.recipe = recipe::load(arguments.recipe, arguments.overrides);
+  } else {
+    request.from = checkpoint::StartingPoint::open(arguments.from);
+    const recipe::FirstWords first = request.from->first_words();
+    request.recipe = recipe::load(arguments.recipe, arguments.overrides, &first);
+  }
   request.run_folder = arguments.run.empty() ? train::default_run_folder(arguments.recipe) : std::filesystem::path(arguments.run);
   // Started by `longhaul launch`, torchrun or srun this process is one rank of a world, and rank 0 speaks for all.
   const comm::Placement place = comm::find_place();
@@ -110,9 +117,10 @@ void add_train(Command& program) {
       "train", "train the model a recipe describes; a second start continues the run",
       {{"from nothing to a report on this machine", "train recipes/first-run.toml"},
        {"another folder of text, and twice the steps", "train recipes/first-run.toml data.source=~/texts train.steps=2000 --run runs/mine"},
-       {"begin anew; the earlier run is moved aside", "train recipes/first-run.toml --fresh"}});
+       {"weights of a published model, and its tokenizer", "train recipes/train-on.toml --from ~/models/Qwen3-0.6B --run runs/mine"}});
   train.recipe(arguments->recipe, arguments->overrides);
   train.option("--run", arguments->run, "run directory (default: runs/<name of the recipe>)");
+  train.option("--from", arguments->from, "begin with the weights of a Hugging Face folder or of a checkpoint, which also gives [model]");
   train.flag("--fresh", arguments->fresh, "begin anew; an earlier run in that directory is moved aside");
   train.flag("--quiet", arguments->quiet, "print nothing but warnings and errors");
   train.flag("--explain-dispatch", arguments->explain_dispatch, "say which implementation of each operator was chosen, and why");

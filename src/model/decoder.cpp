@@ -19,6 +19,7 @@
 namespace longhaul::model {
 
 struct Decoder::Layer {
+  recipe::ModelConfig::ResidualFactors mixer_factors, channel_factors;
   Norm mixer_norm;
   std::unique_ptr<SequenceMixer> mixer;
   std::optional<Norm> channel_norm;       // none: the channel mixer reads what the sequence mixer reads
@@ -27,7 +28,8 @@ struct Decoder::Layer {
 
 // The residual stream between two norms: a branch waits beside it until the norm that reads it joins them in the same pass.
 struct Decoder::Stream {
-  Tensor residual_td, branch_td;        // no branch: nothing to join
+  Tensor residual_td, branch_td;  // no branch: nothing to join
+  recipe::ModelConfig::ResidualFactors factors{};
   const std::string* writer = nullptr;  // block that wrote the branch
 };
 
@@ -66,7 +68,8 @@ Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Dev
       if (config.wiring != recipe::Wiring::kParallel && config.channel_mixer() != recipe::ChannelMixer::kNone) {
         channel_norm.emplace(parameters_, fmt::format("layers.{}.channel_norm", l), config);
       }
-      stage.layers.push_back({mixer_norm, std::move(mixer), channel_norm, make_channel_mixer(config, l, parameters_)});
+      stage.layers.push_back({config.mixer_factors(l), config.channel_factors(), mixer_norm, std::move(mixer), channel_norm,
+                              make_channel_mixer(config, l, parameters_)});
     }
   }
   if (last) {
@@ -105,7 +108,7 @@ Tensor Decoder::read(Context& context, const Norm& norm, Stream& stream) const {
     if (post) stream.residual_td = normed;
     return normed;
   }
-  const auto [joined, normed] = norm.forward_joined(stream.residual_td, stream.branch_td, residual_factor(), branch_factor());
+  const auto [joined, normed] = norm.forward_joined(stream.residual_td, stream.branch_td, stream.factors.residual, stream.factors.branch);
   if (context.inspect) context.inspect(*stream.writer, joined);
   stream = {.residual_td = post ? normed : joined};
   return normed;
@@ -120,6 +123,7 @@ void Decoder::run_blocks(Context& context, Layer& layer, const Tensor& h, Stream
                          const MixerRows* state) const {
   if (layer.channel == nullptr) {
     stream.branch_td = layer.mixer->forward(context, h, view, state);
+    stream.factors = layer.mixer_factors;
     stream.writer = &layer.mixer->name();
     return;
   }
@@ -129,13 +133,16 @@ void Decoder::run_blocks(Context& context, Layer& layer, const Tensor& h, Stream
     // Their sum does not tell whose the bad number is.
     if (context.inspect) context.inspect(layer.mixer->name(), context.ops.summed(input, {mixed}, view));
     stream.branch_td = context.ops.summed(input, {mixed, layer.channel->summand(context, input, view)}, view);
+    stream.factors = layer.channel_factors;
     stream.writer = &layer.channel->name();
     return;
   }
   stream.branch_td = layer.mixer->forward(context, h, view, state);
+  stream.factors = layer.mixer_factors;
   stream.writer = &layer.mixer->name();
   const Tensor g = read(context, *layer.channel_norm, stream);
   stream.branch_td = layer.channel->forward(context, g, view);
+  stream.factors = layer.channel_factors;
   stream.writer = &layer.channel->name();
 }
 
@@ -207,6 +214,7 @@ void Decoder::run_layers_twice(Context& context, Stream& stream, const layout::S
     h = out.back();
     stream = {.residual_td = out.front(),
               .branch_td = next == nullptr ? h : Tensor(),
+              .factors = layer.channel != nullptr ? layer.channel_factors : layer.mixer_factors,
               .writer = layer.channel != nullptr ? &layer.channel->name() : &layer.mixer->name()};
   }
 }
@@ -228,7 +236,7 @@ Tensor Decoder::layers(Context& context, const Tensor& hidden, const layout::Seq
   if (!stream.branch_td.defined()) return hidden;
   // As a norm's join does it: in the wide precision, rounded once.
   const ScalarType wide = precision_.reduce;
-  const Tensor joined = at::add(stream.residual_td.to(wide).mul(residual_factor()), stream.branch_td.to(wide), branch_factor());
+  const Tensor joined = at::add(stream.residual_td.to(wide).mul(stream.factors.residual), stream.branch_td.to(wide), stream.factors.branch);
   const Tensor out = joined.to(hidden.scalar_type());
   if (context.inspect) context.inspect(*stream.writer, out);
   return out;

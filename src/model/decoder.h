@@ -1,8 +1,9 @@
 // Decoder: a language model from its configuration: embedding, layers of (sequence mixer, channel mixer) in pre-norm or post-norm
 // (DeepNorm) or parallel wiring, final norm, head. A model family is a preset and a name map, never another decoder.
 //
-//   pre:   x ← x + Mixer(Norm(x));            x ← x + Channel(Norm(x))
+//   pre:   x ← αx + β Mixer(Norm(x));         x ← αx + β Channel(Norm(x))                 (α and β are 1 unless a recipe says otherwise)
 //   post:  h = Norm(x); x ← αh + β Mixer(h);  g = Norm(x); x ← αg + β Channel(g)          (minimax-01.md §2.1)
+// α and β may be each kind of mixer's own.
 //   parallel:  h = Norm(x); x ← x + Mixer(h) + Channel(h), gathered and summed over tensor ranks once (megascale.md §2.1, §3.3)
 #pragma once
 
@@ -76,8 +77,6 @@ class Decoder {
   void run_layers_twice(Context& context, Stream& stream, const layout::SequenceView& view);
   VocabularyShare share_of(Parameter& table) const;
   void use_outside_layers() const;  // their values are there
-  double residual_factor() const { return config_.wiring == recipe::Wiring::kPostNorm ? config_.residual_alpha() : 1; }
-  double branch_factor() const { return config_.wiring == recipe::Wiring::kPostNorm ? config_.beta : 1; }
 
   recipe::ModelConfig config_;
   Precision precision_;

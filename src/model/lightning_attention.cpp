@@ -8,23 +8,24 @@
 #include "kernels/linear_recurrence/op.h"
 
 namespace longhaul::model {
-std::vector<double> geometric_slopes(int64_t heads, recipe::LayerFactor factor) {
+
+std::vector<double> geometric_slopes(int64_t heads, bool plain_formula) {
   const auto geometric = [](int64_t count, int64_t h) { return std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(count)); };
   int64_t power = 1;
   while (power * 2 <= heads) power *= 2;
   std::vector<double> slopes;
-  const bool plain = factor == recipe::LayerFactor::kHuggingFace || power == heads;
+  const bool plain = plain_formula || power == heads;
   for (int64_t h = 0; h < heads; ++h) {
     slopes.push_back(plain ? geometric(heads, h) : h < power ? geometric(power, h) : geometric(2 * power, 2 * (h - power)));
   }
   return slopes;
 }
 
-std::vector<double> lightning_slopes(int64_t heads, int64_t layer, int64_t layers, recipe::LayerFactor factor) {
+std::vector<double> lightning_slopes(int64_t heads, int64_t layer, int64_t layers, const recipe::LightningOptions& options) {
   constexpr double kEpsilon = 1e-5;
-  const double denominator = static_cast<double>(layers - 1) + (factor == recipe::LayerFactor::kHuggingFace ? kEpsilon : 0);
+  const double denominator = static_cast<double>(layers - 1) + (options.layer_factor == recipe::LayerFactor::kHuggingFace ? kEpsilon : 0);
   const double scale = (layers <= 1 ? 1.0 : 1.0 - static_cast<double>(layer) / denominator) + kEpsilon;
-  std::vector<double> slopes = geometric_slopes(heads, factor);
+  std::vector<double> slopes = geometric_slopes(heads, options.plain_slopes());
   for (double& slope : slopes) slope *= scale;
   return slopes;
 }
@@ -38,7 +39,7 @@ LightningAttention::LightningAttention(const recipe::ModelConfig& config, int64_
       output_(parameters, name(), "output", {"output"}, config.bias),
       heads_(qkv_.rows(0) / head_dim_),
       norm_(parameters.add_stacked(name() + ".norm.weight", {name() + ".norm.weight"})) {
-  std::vector<double> slopes = lightning_slopes(config.heads, layer, config.layers, config.lightning.layer_factor);
+  std::vector<double> slopes = lightning_slopes(config.heads, layer, config.layers, config.lightning);
   for (double& slope : slopes) slope = -slope;
   const auto first = slopes.begin() + qkv_.first_row(0) / head_dim_;
   slopes = {first, first + heads_};

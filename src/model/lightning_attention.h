@@ -15,10 +15,10 @@
 namespace longhaul::model {
 
 // 2^{−8(h+1)/H} for H a power of two; otherwise the slopes of the next lower power, then every other slope of the next higher one.
-std::vector<double> geometric_slopes(int64_t heads, recipe::LayerFactor factor = recipe::LayerFactor::kOfficial);
+std::vector<double> geometric_slopes(int64_t heads, bool plain_formula = false);
 // Slopes s > 0 of one layer's heads. Known values for 64 heads and 80 layers: s(0, 0) = 0.9170132, s(78, 63) = 4.948526e-5.
 // Head counts that are no power of two interleave as ALiBi's do.
-std::vector<double> lightning_slopes(int64_t heads, int64_t layer, int64_t layers, recipe::LayerFactor factor);
+std::vector<double> lightning_slopes(int64_t heads, int64_t layer, int64_t layers, const recipe::LightningOptions& options);
 
 class LightningAttention final : public SequenceMixer {
  public:

@@ -8,16 +8,15 @@
 
 namespace longhaul::model {
 
-const kernels::RotaryTable& RotaryTables::table(std::span<const int64_t> positions, int64_t dim, double base, ScalarType type,
+const kernels::RotaryTable& RotaryTables::table(std::span<const int64_t> positions, std::span<const double> frequencies, ScalarType type,
                                                 at::Device device) {
-  const bool kept = table_.cos_tr.defined() && table_.cos_tr.scalar_type() == type && table_.cos_tr.device() == device && dim == dim_ &&
-                    base == base_ && std::equal(positions.begin(), positions.end(), positions_.begin(), positions_.end());
+  const bool kept = table_.cos_tr.defined() && table_.cos_tr.scalar_type() == type && table_.cos_tr.device() == device &&
+                    std::ranges::equal(frequencies, pair_frequencies_) && std::ranges::equal(positions, positions_);
   if (!kept) {
-    const kernels::RotaryTable formed = kernels::rotary_table(positions, dim, base, type);
+    const kernels::RotaryTable formed = kernels::rotary_table(positions, frequencies, type);
     table_ = {to_device(formed.cos_tr, device), to_device(formed.sin_tr, device)};
     positions_.assign(positions.begin(), positions.end());
-    dim_ = dim;
-    base_ = base;
+    pair_frequencies_.assign(frequencies.begin(), frequencies.end());
   }
   return table_;
 }

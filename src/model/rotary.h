@@ -12,15 +12,15 @@ namespace longhaul::model {
 class RotaryTables {
  public:
   // The last table is kept: asking again with the same arguments costs a comparison of the positions.
-  const kernels::RotaryTable& table(std::span<const int64_t> positions, int64_t dim, double base, ScalarType type, at::Device device);
+  const kernels::RotaryTable& table(std::span<const int64_t> positions, std::span<const double> frequencies, ScalarType type,
+                                    at::Device device);
   // Of fixed frequencies: the angles (position + first) · frequency, formed in fp64.
   const kernels::TurnTable& turns(std::span<const int64_t> positions, const std::vector<double>& frequencies, double first, ScalarType type,
                                   at::Device device);
 
  private:
   std::vector<int64_t> positions_;
-  int64_t dim_ = 0;
-  double base_ = 0;
+  std::vector<double> pair_frequencies_;  // of pairs of channels
   kernels::RotaryTable table_;
   std::vector<int64_t> turned_positions_;
   std::vector<double> frequencies_;

@@ -1,5 +1,7 @@
 #include "plan/flops.h"
 
+#include <algorithm>
+
 #include "layout/parameters.h"
 
 namespace longhaul::plan {
@@ -20,18 +22,25 @@ double matrix_parameters(const recipe::ModelConfig& config) {
   return sum;
 }
 
+// Keys that a token sees in the mean over a sequence, the token itself by half; window 0: all before it.
+double keys_seen(double tokens, int64_t window) {
+  const double most = window == 0 ? tokens : std::min(tokens, static_cast<double>(window));
+  return most - most * most / (2 * tokens);
+}
+
 }  // namespace
 
 TokenFlops training_flops_per_token(const recipe::ModelConfig& config, int64_t sequence) {
   TokenFlops flops{.matrices = 6 * matrix_parameters(config)};
   for (int64_t l = 0; l < config.layers; ++l) {
     const auto [attention, recurrence, angles, delta_rule] = recipe::operators_of_layer(config, l);
-    flops.attention_full += 12 * static_cast<double>(attention.heads * attention.head_dim) * static_cast<double>(sequence);
+    const double tokens = static_cast<double>(sequence), channels = static_cast<double>(attention.heads * attention.head_dim);
+    flops.attention_full += 12 * channels * tokens;
+    flops.attention_causal += 12 * channels * keys_seen(tokens, config.mixer(l) == recipe::Mixer::kSoftmax ? config.softmax.window(l) : 0);
     flops.recurrence += 12 * static_cast<double>(recurrence.heads * recurrence.key * recurrence.value);
     // Reads what it has under the key as well.
     flops.recurrence += 18 * static_cast<double>(delta_rule.heads * delta_rule.key * delta_rule.value);
   }
-  flops.attention_causal = flops.attention_full / 2;
   return flops;
 }
 

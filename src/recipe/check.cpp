@@ -1,9 +1,9 @@
 #include "recipe/check.h"
 
 #include <algorithm>
-#include <initializer_list>
 
 #include "base/text.h"
+#include "recipe/families.h"
 #include "recipe/mixers.h"
 #include "recipe/optimizers.h"
 
@@ -43,46 +43,6 @@ void positions(const ModelConfig& model, Problems& out) {
     out.push_back({{"model.position", "model.max_positions"},
                    "learned positions need a table: model.max_positions is 0",
                    "model.max_positions=1024"});
-  }
-}
-
-// Public checkpoints of a family hold exactly one kind of model; another could be trained but never exported.
-void family(const ModelConfig& model, Problems& out) {
-  auto refuse = [&](bool wrong, std::vector<std::string> keys, const std::string& reason) {
-    keys.insert(keys.begin(), "model.family");
-    if (wrong) out.push_back({keys, fmt::format("model.family = {}: {}", model.family, reason), "model.family=longhaul"});
-  };
-  const auto has_other_than = [&](std::initializer_list<Mixer> known) {
-    return !std::ranges::all_of(mixers_used(model), [&](Mixer mixer) { return std::ranges::find(known, mixer) != known.end(); });
-  };
-  const bool other_than_softmax = has_other_than({Mixer::kSoftmax});
-  if (model.family == "gpt2") {
-    refuse(model.norm != Norm::kLayer || model.channel != Channel::kGelu || !model.bias, {"model.norm", "model.channel", "model.bias"},
-           "it has layer normalisation, the gelu channel mixer, and biases");
-    refuse(model.position != Position::kLearned || !model.tie_embeddings, {"model.position", "model.tie_embeddings"},
-           "it has learned positions and tied embeddings");
-    refuse(other_than_softmax || model.experts > 0 || model.wiring != Wiring::kPreNorm, {"model.mixers", "model.experts", "model.wiring"},
-           "it is dense, softmax and pre_norm");
-    refuse(model.softmax.kv_heads != model.heads || model.heads * model.head_dim != model.hidden,
-           {"model.kv_heads", "model.heads", "model.head_dim", "model.hidden"},
-           "it has as many key heads as heads, and heads · head_dim = hidden");
-  } else if (model.family == "llama") {
-    refuse(model.norm != Norm::kRms || model.channel != Channel::kSwiglu || model.bias, {"model.norm", "model.channel", "model.bias"},
-           "it has RMS normalisation, SwiGLU, and no biases");
-    refuse(other_than_softmax || model.experts > 0 || model.wiring != Wiring::kPreNorm, {"model.mixers", "model.experts", "model.wiring"},
-           "it is dense, softmax and pre_norm");
-    refuse(model.position != Position::kRotary || model.softmax.rotary_dim != model.head_dim,
-           {"model.position", "model.rotary_dim", "model.head_dim"}, "it rotates whole heads: rotary_dim = head_dim");
-  } else if (model.family == "minimax") {
-    refuse(model.norm != Norm::kRms || model.channel != Channel::kSwiglu || model.bias, {"model.norm", "model.channel", "model.bias"},
-           "it has RMS normalisation, SwiGLU, and no biases");
-    refuse(model.wiring == Wiring::kParallel, {"model.wiring"}, "its mixers have a norm each");
-    refuse(model.experts == 0 || model.position != Position::kRotary, {"model.experts", "model.position"},
-           "it has experts and rotary positions");
-    refuse(model.router.score != RouterScore::kSoftmax || !model.router.normalised || model.router.bias_rate > 0,
-           {"model.router_score", "model.router_normalised", "model.router_bias_rate"},
-           "its router is a normalised softmax without a bias");
-    refuse(has_other_than({Mixer::kSoftmax, Mixer::kLightning}), {"model.mixers"}, "its layers are lightning and softmax");
   }
 }
 
@@ -277,7 +237,7 @@ std::vector<Problem> problems(const ModelConfig& model) {
   check_mixers(model, out);
   parameter_limit(model, out);
   positions(model, out);
-  family(model, out);
+  check_family(model, out);
   return out;
 }
 

@@ -263,9 +263,29 @@ std::vector<Entry> preset_entries(const std::vector<Entry>& entries) {
   return out;
 }
 
-LoadedRecipe resolve(std::vector<Entry> entries, const std::vector<std::string>& overrides, std::string source) {
+std::vector<Entry> entries_of(const FirstWords& words) {
+  Recipe recipe = words.recipe;
+  const OptionSet options = options_of(recipe);
+  std::vector<Entry> out;
+  for (const std::string& key : words.keys) {
+    out.push_back({.key = key,
+                   .value = options.find(key)->get(),
+                   .typed = {},
+                   .is_section = false,
+                   .origin = {Origin::Kind::kFile, words.origin, ""},
+                   .where = words.origin});
+  }
+  return out;
+}
+
+LoadedRecipe resolve(std::vector<Entry> entries, const std::vector<std::string>& overrides, std::string source,
+                     const FirstWords* words = nullptr) {
   for (const std::string& argument : overrides) entries.push_back(read_override(argument));
-  const std::vector<Entry> first = preset_entries(entries);
+  std::vector<Entry> first = preset_entries(entries);
+  if (words != nullptr) {
+    std::vector<Entry> before = entries_of(*words);
+    first.insert(first.begin(), before.begin(), before.end());
+  }
   LoadedRecipe loaded;
   loaded.source = std::move(source);
   const OptionSet options = options_of(loaded.recipe);
@@ -297,11 +317,11 @@ const Origin& LoadedRecipe::origin(const std::string& key) const {
   return found == origins.end() ? kFromDefault : found->second;
 }
 
-LoadedRecipe load(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
+LoadedRecipe load(const std::filesystem::path& path, const std::vector<std::string>& overrides, const FirstWords* first) {
   std::vector<Entry> entries;
   const std::string name = text_of_path(path);
   read_file(read_recipe(path, ""), name, path.parent_path(), 1, entries);
-  return resolve(std::move(entries), overrides, name);
+  return resolve(std::move(entries), overrides, name, first);
 }
 
 LoadedRecipe load_text(std::string_view text, const std::string& name, const std::vector<std::string>& overrides,

@@ -29,7 +29,14 @@ struct LoadedRecipe {
   const Origin& origin(const std::string& key) const;
 };
 
-LoadedRecipe load(const std::filesystem::path& path, const std::vector<std::string>& overrides = {});
+// Values that come before all that a recipe says, presets among them: those of `keys` in `recipe`.
+struct FirstWords {
+  Recipe recipe{};
+  std::vector<std::string> keys{};
+  std::string origin;  // where they are from
+};
+
+LoadedRecipe load(const std::filesystem::path& path, const std::vector<std::string>& overrides = {}, const FirstWords* first = nullptr);
 // As a file of that name would be read. `folder`: where a relative `base` is looked up.
 LoadedRecipe load_text(std::string_view text, const std::string& name, const std::vector<std::string>& overrides = {},
                        const std::filesystem::path& folder = ".");

@@ -65,6 +65,15 @@ std::vector<Mixer> mixers_used(const ModelConfig& model) {
   return used;
 }
 
+void declare_factors(OptionSet& set, const std::string& group, const std::string& layers, double& alpha, double& beta) {
+  set.add(group + ".alpha", alpha, fmt::format("model.alpha behind the sequence mixers of {} layers; 0: as model.alpha.", layers))
+      .at_least(0)
+      .at_most(1000);
+  set.add(group + ".beta", beta, fmt::format("model.beta behind the sequence mixers of {} layers; 0: as model.beta.", layers))
+      .at_least(0)
+      .at_most(1000);
+}
+
 void declare_mixers(OptionSet& set, ModelConfig& model) {
   for (const SequenceMixerEntry* entry : kSequenceMixers) entry->declare(set, model);
   for (const ChannelMixerEntry* entry : kChannelMixers) {

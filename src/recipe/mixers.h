@@ -160,6 +160,8 @@ std::vector<MixerStateTensor> state_of_layer(const ModelConfig& model, int64_t l
 
 std::vector<Mixer> mixers_used(const ModelConfig& model);  // each once, in the order of the layers
 
+// Residual factors of one kind of mixer's own, for its entry: `group`.alpha and .beta.
+void declare_factors(OptionSet& set, const std::string& group, const std::string& layers, double& alpha, double& beta);
 void declare_mixers(OptionSet& set, ModelConfig& model);
 void check_mixers(const ModelConfig& model, std::vector<Problem>& out);
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "recipe/families.h"
 #include "recipe/mixers.h"
 #include "recipe/option.h"
 
@@ -13,14 +14,33 @@ std::vector<std::string_view> names_of(Wiring) { return {"pre_norm", "post_norm"
 std::vector<std::string_view> names_of(Position) { return {"rotary", "learned", "none"}; }
 std::vector<std::string_view> names_of(Initialisation) { return {"xavier_deepnorm", "normal"}; }
 
-double ModelConfig::residual_alpha() const { return alpha != 0 ? alpha : std::pow(2.0 * static_cast<double>(layers), 0.25); }
+double ModelConfig::residual_alpha() const {
+  if (alpha != 0) return alpha;
+  return wiring == Wiring::kPostNorm ? std::pow(2.0 * static_cast<double>(layers), 0.25) : 1;
+}
+
+ModelConfig::ResidualFactors ModelConfig::mixer_factors(int64_t layer) const {
+  if (wiring == Wiring::kParallel) return {};  // one sum of three
+  ResidualFactors own{residual_alpha(), beta};
+  const auto take = [&](double of_kind_alpha, double of_kind_beta) {
+    if (of_kind_alpha != 0) own.residual = of_kind_alpha;
+    if (of_kind_beta != 0) own.branch = of_kind_beta;
+  };
+  if (mixer(layer) == Mixer::kSoftmax) take(softmax.alpha, softmax.beta);
+  if (mixer(layer) == Mixer::kLightning) take(lightning.alpha, lightning.beta);
+  return own;
+}
+
+ModelConfig::ResidualFactors ModelConfig::channel_factors() const {
+  if (wiring == Wiring::kParallel) return {};
+  return {channel_alpha != 0 ? channel_alpha : residual_alpha(), channel_beta != 0 ? channel_beta : beta};
+}
 
 void declare(OptionSet& set, ModelConfig& model) {
   // Upper limits are far beyond any machine; they keep every product of sizes inside 63 bits.
   set.add("model.preset", model.preset, "Name of a built-in model shape that fills this section; keys given here win over it.")
       .may_change();
-  set.add("model.family", model.family, "Whose public tensor names import and export use.")
-      .one_of({"longhaul", "gpt2", "llama", "minimax"});
+  set.add("model.family", model.family, "Whose public tensor names import and export use.").one_of(family_names());
   set.add("model.layers", model.layers, "Number of layers, each a sequence mixer followed by a channel mixer.")
       .at_least(1)
       .at_most(10000)
@@ -66,10 +86,14 @@ void declare(OptionSet& set, ModelConfig& model) {
       "model.wiring", model.wiring,
       "pre_norm: x + f(norm(x)), for each mixer. post_norm: alpha·h + beta·f(h) with h = norm(x), as in DeepNorm. parallel: x + f(h) + g(h) with "
       "one h = norm(x) for both mixers of a layer.");
-  set.add("model.alpha", model.alpha, "Residual factor of post_norm; 0 means (2·layers)^0.25. pre_norm ignores it.")
+  set.add(
+         "model.alpha", model.alpha,
+         "Residual factor: alpha·x + beta·f(norm(x)), of post_norm alpha·h + beta·f(h). 0 means (2·layers)^0.25 of post_norm and 1 of pre_norm.")
       .at_least(0)
       .at_most(1000);
-  set.add("model.beta", model.beta, "Branch factor of post_norm. pre_norm ignores it.").above(0).at_most(1000);
+  set.add("model.beta", model.beta, "Branch factor: see model.alpha.").above(0).at_most(1000);
+  set.add("model.channel_alpha", model.channel_alpha, "model.alpha behind channel mixers; 0: as model.alpha.").at_least(0).at_most(1000);
+  set.add("model.channel_beta", model.channel_beta, "model.beta behind channel mixers; 0: as model.beta.").at_least(0).at_most(1000);
   set.add("model.position", model.position,
           "How softmax layers learn of order: rotary, learned (a table added to the embedding), or none.");
   set.add("model.max_positions", model.max_positions,

@@ -67,7 +67,7 @@ std::vector<std::string_view> names_of(Initialisation);
 
 struct ModelConfig {
   std::string preset;               // name of presets/<name>.toml that filled the defaults; empty: none
-  std::string family = "longhaul";  // whose public tensor names import and export use: longhaul, gpt2, llama, minimax
+  std::string family = "longhaul";  // whose public tensor names import and export use (recipe/families.h)
 
   int64_t layers = 8;
   int64_t hidden = 512;
@@ -102,8 +102,9 @@ struct ModelConfig {
   Norm norm = Norm::kRms;
   double norm_eps = 1e-5;
   Wiring wiring = Wiring::kPreNorm;
-  double alpha = 0;  // residual factor of post-norm; 0: (2·layers)^0.25. Pre-norm ignores it
-  double beta = 1;   // branch factor of post-norm
+  double alpha = 0;                            // residual factor; 0: (2·layers)^0.25 of post-norm, 1 of pre-norm
+  double beta = 1;                             // branch factor
+  double channel_alpha = 0, channel_beta = 0;  // behind channel mixers; 0: those above
 
   Position position = Position::kRotary;
   int64_t max_positions = 0;  // learned positions: rows of the table; rotary: 0 = no limit
@@ -117,6 +118,13 @@ struct ModelConfig {
   ChannelMixer channel_mixer() const {  // of every layer
     return channel == Channel::kNone ? ChannelMixer::kNone : experts > 0 ? ChannelMixer::kExperts : ChannelMixer::kDense;
   }
+  // Of the join behind a mixer: α · residual + β · branch.
+  struct ResidualFactors {
+    double residual = 1, branch = 1;
+    bool operator==(const ResidualFactors&) const = default;
+  };
+  ResidualFactors mixer_factors(int64_t layer) const;
+  ResidualFactors channel_factors() const;
   double residual_alpha() const;  // alpha with the 0 resolved
   bool operator==(const ModelConfig&) const = default;
 };

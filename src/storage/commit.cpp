@@ -24,6 +24,12 @@ std::string shard_key(const std::string& tensor, std::span<const int64_t> shape,
 
 FileReport write_checkpoint_file(FileSystem& files, const fs::path& folder, const std::string& name, std::span<const ShardSource> shards,
                                  int64_t alignment) {
+  return write_checkpoint_file(
+      files, folder, name, shards, [](const ShardSource& shard) { return shard.data; }, alignment);
+}
+
+FileReport write_checkpoint_file(FileSystem& files, const fs::path& folder, const std::string& name, std::span<const ShardSource> shards,
+                                 const ShardData& data_of, int64_t alignment) {
   LONGHAUL_ASSERT(is_plain_file_name(name), "file name '{}'", name);
   FileReport report{.file = {.name = name}};
   std::vector<TensorInfo> tensors;
@@ -31,8 +37,6 @@ FileReport write_checkpoint_file(FileSystem& files, const fs::path& folder, cons
   for (const ShardSource& shard : shards) {
     LONGHAUL_ASSERT(shard.offset.size() == shard.shape.size() && shard.length.size() == shard.shape.size(), "tensor '{}'", shard.tensor);
     const std::string key = shard_key(shard.tensor, shard.shape, shard.offset, shard.length);
-    LONGHAUL_ASSERT(tensor_bytes(shard.dtype, shard.length, key) == static_cast<int64_t>(shard.data.size()), "'{}' comes with {} bytes",
-                    key, shard.data.size());
     LONGHAUL_ASSERT(by_key.emplace(key, &shard).second, "'{}' is given twice", key);
     tensors.push_back({.name = key, .dtype = shard.dtype, .shape = shard.length});
     report.shards.push_back({.tensor = shard.tensor,
@@ -42,7 +46,11 @@ FileReport write_checkpoint_file(FileSystem& files, const fs::path& folder, cons
                              .shard = {.file = name, .key = key, .offset = shard.offset, .length = shard.length}});
   }
   SafetensorsWriter writer(files, folder / name, std::move(tensors), {{"format", "longhaul-checkpoint"}}, alignment);
-  for (const TensorInfo& tensor : writer.tensors()) writer.write(by_key.at(tensor.name)->data);
+  for (const TensorInfo& tensor : writer.tensors()) {
+    const std::span<const std::byte> data = data_of(*by_key.at(tensor.name));
+    LONGHAUL_ASSERT(tensor.bytes() == static_cast<int64_t>(data.size()), "'{}' comes with {} bytes", tensor.name, data.size());
+    writer.write(data);
+  }
   const WrittenFile written = writer.finish();
   report.file.bytes = written.bytes;
   report.file.sha256 = written.sha256;

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,6 +43,10 @@ std::string shard_key(const std::string& tensor, std::span<const int64_t> shape,
 
 FileReport write_checkpoint_file(FileSystem& files, const std::filesystem::path& folder, const std::string& name,
                                  std::span<const ShardSource> shards, int64_t alignment = 4096);
+// The same of shards without data, which `data_of` hands over one after the other: its span holds until the next call.
+using ShardData = std::function<std::span<const std::byte>(const ShardSource&)>;
+FileReport write_checkpoint_file(FileSystem& files, const std::filesystem::path& folder, const std::string& name,
+                                 std::span<const ShardSource> shards, const ShardData& data_of, int64_t alignment = 4096);
 
 class CheckpointWriter {
  public:

@@ -10,6 +10,7 @@
 
 #include <filesystem>
 
+#include "checkpoint/starting_point.h"
 #include "comm/communicator.h"
 #include "recipe/load.h"
 #include "train/trainer.h"
@@ -20,6 +21,8 @@ struct RunRequest {
   recipe::LoadedRecipe recipe;
   std::filesystem::path run_folder;
   bool fresh = false;  // an earlier run in that folder is moved aside, never deleted
+  std::shared_ptr<const checkpoint::StartingPoint> from =
+      nullptr;         // weights to begin with, where the folder has no checkpoint; null: random ones
   bool quiet = false;  // no tables and no step lines; alarms all the same
 };
 

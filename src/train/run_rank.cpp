@@ -9,6 +9,7 @@
 #include "base/terminal.h"
 #include "base/text.h"
 #include "checkpoint/disk_need.h"
+#include "checkpoint/new_folder.h"
 #include "checkpoint/writers.h"
 #include "comm/clock_offset.h"
 #include "data/compression_baseline.h"
@@ -172,12 +173,15 @@ void RankRun::warn_of_disk(const Trainer& trainer) const {
 void RankRun::begin(Trainer& trainer, observe::EventWriter& events) {
   warn_of_disk(trainer);
   const Resumed resumed = trainer.resume();
+  const auto& from = start_.request.from;
+  if (from && resumed.step == 0) trainer.begin_with(*from);
   together_.first("begin", [&]() -> nlohmann::json {
     for (const std::string& text :
          start_warnings(recipe_, {.training_tokens = facts_.training_tokens(), .resume_step = resumed.step, .earlier = resumed.earlier})) {
       log_warning("{}", text);
     }
     write_beside_checkpoints(start_.request, facts_.data);
+    if (from) checkpoint::carry_files(files_, from->beside(), start_.request.run_folder / checkpoint::kPublishedBeside);
     if (recipe_.observe.compression_baseline && !facts_.data.held_out().empty())
       write_baseline(events, facts_.data, start_.cache, resumed.step > 0);
     return nullptr;
@@ -209,10 +213,12 @@ Outcome RankRun::run() {
   } else {
     others = std::make_unique<FollowingControl>();
   }
+  nlohmann::json environment = environment_of(recipe_.train.seed, facts_.device);
+  if (start_.request.from) environment.update(start_.request.from->origin());
   Trainer trainer(*task, *optimizer, ranks_, events, files_, control ? static_cast<RunControl&>(*control) : *others,
                   {.recipe = start_.request.recipe,
                    .run_folder = start_.request.run_folder,
-                   .environment = environment_of(recipe_.train.seed, facts_.device),
+                   .environment = std::move(environment),
                    .flops_per_token = facts_.flops.causal(),
                    .flops_per_token_full_attention = facts_.flops.full(),
                    .peak_flops_per_second = facts_.peak_flops_per_second(),

@@ -129,6 +129,12 @@ Resumed Trainer::resume() {
   return {.step = step_, .earlier = earlier.recipe};
 }
 
+void Trainer::begin_with(const checkpoint::StartingPoint& from) {
+  from.read(checkpoint::tensors_of(state_));
+  optimizer_.refresh_values();
+  ranks_.share_values(task_.parameters());
+}
+
 storage::Manifest Trainer::manifest() const {
   storage::Manifest manifest;
   manifest.run_id = events_.run();

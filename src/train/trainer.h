@@ -21,6 +21,7 @@
 #include "checkpoint/optimizer_state.h"
 #include "checkpoint/outer_state.h"
 #include "checkpoint/save.h"
+#include "checkpoint/starting_point.h"
 #include "observe/event_log.h"
 #include "observe/trace_file.h"
 #include "optim/schedule.h"
@@ -65,6 +66,8 @@ class Trainer {
   // Continues from the newest valid checkpoint of the run folder, if there is one: of the same run, with the same data (kUsage, kData). Where
   // there are only damaged ones it begins nothing (kCheckpoint).
   Resumed resume();
+  // A new run's weights, in place of random ones. A collective call.
+  void begin_with(const checkpoint::StartingPoint& from);
   Outcome run();
   int64_t step() const { return step_; }
   checkpoint::Providers state() const { return state_; }  // all that a checkpoint of the run keeps

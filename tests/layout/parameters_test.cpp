@@ -58,6 +58,16 @@ TEST(ParameterCount, Lcsm) {
   EXPECT_EQ(parameter_count(recipe::preset_model("lcsm-small")), 8 * layer + 8192 * d + d);
 }
 
+// As their model cards and configurations have them.
+TEST(ParameterCount, PublishedFamilies) {
+  const std::pair<const char*, int64_t> published[] = {
+      {"llama-2-7b", 6'738'415'616}, {"llama-2-13b", 13'015'864'320},  {"llama-2-70b", 68'976'648'192}, {"llama-3.1-8b", 8'030'261'248},
+      {"mistral-7b", 7'241'732'096}, {"mixtral-8x7b", 46'702'792'704}, {"qwen2.5-0.5b", 494'032'768},   {"qwen2.5-1.5b", 1'543'714'304},
+      {"qwen2.5-7b", 7'615'616'512}, {"qwen3-0.6b", 596'049'920},      {"qwen3-8b", 8'190'735'360},
+  };
+  for (const auto& [preset, count] : published) EXPECT_EQ(parameter_count(recipe::preset_model(preset)), count) << preset;
+}
+
 ModelConfig hgrn2_of(int64_t layers, int64_t hidden, int64_t heads, int64_t intermediate) {
   return {.layers = layers,
           .hidden = hidden,

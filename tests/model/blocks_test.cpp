@@ -17,7 +17,7 @@ using recipe::LayerFactor;
 
 // minimax-01.md §2.2, 64 heads and 80 layers: seven digits, the last of some cut off rather than rounded.
 TEST(LightningSlopes, KnownValues) {
-  const auto first = lightning_slopes(64, 0, 80, LayerFactor::kOfficial), late = lightning_slopes(64, 78, 80, LayerFactor::kOfficial);
+  const auto first = lightning_slopes(64, 0, 80, {}), late = lightning_slopes(64, 78, 80, {});
   EXPECT_NEAR(first[0], 0.9170132, 5e-8);
   EXPECT_NEAR(first[31], 0.06250062, 5e-9);
   EXPECT_NEAR(first[63], 0.003906289, 5e-10);
@@ -26,32 +26,37 @@ TEST(LightningSlopes, KnownValues) {
 }
 
 TEST(LightningSlopes, HeadCountsThatAreNoPowerOfTwo) {
-  const auto slopes = lightning_slopes(6, 0, 1, LayerFactor::kOfficial);
+  const auto slopes = lightning_slopes(6, 0, 1, {});
   const double factor = 1 + 1e-5;
   const double expected[] = {std::exp2(-2), std::exp2(-4), std::exp2(-6), std::exp2(-8), std::exp2(-1), std::exp2(-3)};
   for (size_t h = 0; h < 6; ++h) EXPECT_NEAR(slopes[h], expected[h] * factor, 1e-15) << h;
-  const auto plain = lightning_slopes(6, 0, 1, LayerFactor::kHuggingFace);
+  const auto plain = lightning_slopes(6, 0, 1, {.layer_factor = LayerFactor::kHuggingFace});
   for (size_t h = 0; h < 6; ++h) EXPECT_NEAR(plain[h], std::exp2(-8.0 * static_cast<double>(h + 1) / 6) * factor, 1e-15) << h;
 }
 
 TEST(ResidualAlpha, KnownValue) {
   recipe::ModelConfig config;
   config.layers = 80;
+  EXPECT_EQ(config.residual_alpha(), 1);
+  config.wiring = recipe::Wiring::kPostNorm;
   EXPECT_DOUBLE_EQ(config.residual_alpha(), 3.5565588200778455);
 }
 
 // Asked again with the same positions it is the same table; another question gets its own answer.
 TEST(RotaryTables, KeepTheLastAnswer) {
   RotaryTables tables;
+  const auto frequencies = [](int64_t dim, double base) {
+    return recipe::SoftmaxOptions{.rotary_dim = dim, .rotary_base = base}.rotary_frequencies();
+  };
   const std::vector<int64_t> first = {0, 1, 2}, second = {0, 1, 3};
-  const Tensor cos = tables.table(first, 6, 10000, at::kDouble, at::kCPU).cos_tr;
-  EXPECT_TRUE(tables.table(first, 6, 10000, at::kDouble, at::kCPU).cos_tr.is_same(cos));
-  const Tensor other = tables.table(second, 6, 10000, at::kDouble, at::kCPU).cos_tr;
+  const Tensor cos = tables.table(first, frequencies(6, 10000), at::kDouble, at::kCPU).cos_tr;
+  EXPECT_TRUE(tables.table(first, frequencies(6, 10000), at::kDouble, at::kCPU).cos_tr.is_same(cos));
+  const Tensor other = tables.table(second, frequencies(6, 10000), at::kDouble, at::kCPU).cos_tr;
   EXPECT_FALSE(other.equal(cos));
   EXPECT_TRUE(other.equal(kernels::rotary_table(second, 6, 10000, at::kDouble).cos_tr));
-  EXPECT_FALSE(tables.table(second, 6, 500000, at::kDouble, at::kCPU).cos_tr.equal(other));
-  EXPECT_EQ(tables.table(second, 4, 10000, at::kDouble, at::kCPU).cos_tr.size(1), 2);
-  EXPECT_EQ(tables.table(second, 4, 10000, at::kFloat, at::kCPU).cos_tr.scalar_type(), at::kFloat);
+  EXPECT_FALSE(tables.table(second, frequencies(6, 500000), at::kDouble, at::kCPU).cos_tr.equal(other));
+  EXPECT_EQ(tables.table(second, frequencies(4, 10000), at::kDouble, at::kCPU).cos_tr.size(1), 2);
+  EXPECT_EQ(tables.table(second, frequencies(4, 10000), at::kFloat, at::kCPU).cos_tr.scalar_type(), at::kFloat);
 }
 
 std::vector<layout::ParameterSpec> specs_of_experts(const recipe::ModelConfig& config) {

@@ -24,9 +24,9 @@ std::map<std::string, PublicTensor> by_name(const std::vector<PublicTensor>& ten
   return named;
 }
 
-void expect_exact_cover(const recipe::ModelConfig& config) {
+void expect_exact_cover(const recipe::ModelConfig& config, std::string_view layout = "") {
   std::map<std::string, std::vector<Rectangle>> covered;
-  for (const PublicTensor& tensor : public_tensors(config)) {
+  for (const PublicTensor& tensor : public_tensors(config, layout)) {
     std::vector<Rectangle> blocks;
     for (const PublicPiece& piece : tensor.pieces) {
       Shape length = piece.of_logical.length;
@@ -35,7 +35,7 @@ void expect_exact_cover(const recipe::ModelConfig& config) {
       blocks.push_back(piece.of_public);
       covered[piece.logical].push_back(piece.of_logical);
     }
-    EXPECT_EQ(layout::covering_defect(tensor.shape, blocks), std::nullopt) << tensor.name;
+    EXPECT_EQ(layout::covering_defect(tensor.rows_and_columns(), blocks), std::nullopt) << tensor.name;
   }
   const auto specs = layout::parameters(config);
   EXPECT_EQ(covered.size(), specs.size());
@@ -125,13 +125,60 @@ TEST(PublicTensors, Llama3) {
 }
 
 TEST(PublicTensors, CoverEveryLogicalTensorOnce) {
-  for (const char* preset : {"minimax-text-01", "gpt2-124m", "llama-3-8b", "first-run"}) {
+  for (const char* preset :
+       {"minimax-text-01", "gpt2-124m", "llama-3-8b", "mistral-7b", "mixtral-8x7b", "qwen2.5-0.5b", "qwen3-8b", "first-run"}) {
     SCOPED_TRACE(preset);
-    expect_exact_cover(recipe::preset_model(preset));
+    const recipe::ModelConfig config = recipe::preset_model(preset);
+    const Family* family = find_family(config.family);
+    if (family == nullptr) {
+      expect_exact_cover(config);
+      continue;
+    }
+    for (const PublicLayout& layout : family->layouts) expect_exact_cover(config, layout.name);
   }
+  expect_exact_cover(testing::minimax_hf_like());
   recipe::ModelConfig tied = testing::llama_like();
   tied.tie_embeddings = true;
   expect_exact_cover(tied);
+}
+
+// What a family writes into config.json it reads back as the same model.
+TEST(PublicConfigs, WrittenAndReadAgain) {
+  std::vector<recipe::ModelConfig> models = {testing::minimax_hf_like(), testing::llama_like(), testing::gpt2_like()};
+  for (const char* preset :
+       {"minimax-text-01", "gpt2-124m", "llama-2-13b", "llama-3.1-8b", "mistral-7b", "mixtral-8x7b", "qwen2.5-0.5b", "qwen3-8b"}) {
+    models.push_back(recipe::preset_model(preset));
+  }
+  models.back().softmax.windows = {0, 0, 4096};
+  models.back().softmax.windows.resize(static_cast<size_t>(models.back().layers), 4096);
+  for (recipe::ModelConfig& model : models) {
+    const Family& family = *find_family(model.family);
+    nlohmann::ordered_json json = {{"model_type", family.model_types.front()}, {"initializer_range", model.initial_std}};
+    family.write(model, json);
+    const nlohmann::json config = nlohmann::json::parse(json.dump());
+    EXPECT_EQ(&family_of(config, "config.json"), &family);
+    recipe::ModelConfig read = read_config(family, config, "config.json");
+    // The same in other words: factors of each kind, layers one by one, how training would begin.
+    for (int64_t l = 0; l < model.layers; ++l) {
+      EXPECT_EQ(read.mixer(l), model.mixer(l)) << l;
+      EXPECT_EQ(read.mixer_factors(l), model.mixer_factors(l)) << model.family << l;
+      EXPECT_EQ(read.softmax.window(l), model.softmax.window(l)) << model.family << l;
+    }
+    EXPECT_EQ(read.channel_factors(), model.channel_factors());
+    for (recipe::ModelConfig* each : {&read, &model}) {
+      each->preset = "";
+      each->mixers = {};
+      each->alpha = each->beta = each->channel_alpha = each->channel_beta = 1;
+      each->softmax.alpha = each->softmax.beta = each->lightning.alpha = each->lightning.beta = 1;
+      each->softmax.windows = {0};
+      each->initialisation = {};
+      if (each->max_positions == 0) each->max_positions = read.max_positions;
+      if (each->family == "gpt2") each->softmax.rotary_dim = 0;  // nothing is rotated
+      if (each->experts == 0) each->auxiliary_loss = 0;
+      each->z_loss = 0;
+    }
+    EXPECT_TRUE(read == model) << model.family;
+  }
 }
 
 TEST(PublicTensors, RefuseWhatTheFamilyCannotHold) {
@@ -151,6 +198,18 @@ TEST(PublicTensors, RefuseWhatTheFamilyCannotHold) {
   EXPECT_TRUE(refused(testing::llama_like(), "mamba"));
   EXPECT_FALSE(refused(testing::hybrid_experts_post_norm(), "minimax"));
   EXPECT_FALSE(refused(testing::gpt2_like(), "longhaul"));
+  EXPECT_FALSE(refused(testing::minimax_hf_like(), "minimax_hf"));
+  EXPECT_TRUE(refused(testing::minimax_hf_like(), "minimax"));
+  EXPECT_TRUE(refused(testing::qwen_like(), "qwen2"));  // norms of queries and keys
+  recipe::ModelConfig qwen3 = testing::qwen_like();
+  EXPECT_TRUE(refused(qwen3, "qwen3"));  // biases of queries, keys and values alone
+  qwen3.softmax.bias = recipe::AttentionBias::kNone;
+  EXPECT_FALSE(refused(qwen3, "qwen3"));
+  qwen3.softmax.windows = {3, 5};
+  EXPECT_TRUE(refused(qwen3, "qwen3"));  // one window is what its files can say
+  recipe::ModelConfig scaled = testing::llama_like();
+  scaled.alpha = 1.5;
+  EXPECT_TRUE(refused(scaled, "llama"));
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ TEST(RecipeCheck, RefusesImpossibleModels) {
   EXPECT_THAT(reason({"model.experts=2", "model.channel=gelu"}), HasSubstr("SwiGLU"));
   EXPECT_THAT(reason({"model.bias=true"}), HasSubstr("no biases"));
   EXPECT_THAT(reason({"model.position=learned"}), HasSubstr("model.max_positions is 0"));
-  EXPECT_THAT(reason({"model.preset=gpt2-124m", "model.tie_embeddings=false"}), HasSubstr("model.family = gpt2"));
+  EXPECT_THAT(reason({"model.preset=gpt2-124m", "model.position=none"}), HasSubstr("model.family = gpt2"));
   EXPECT_THAT(reason({"model.preset=gpt2-124m", "model.heads=6", "model.kv_heads=6"}), HasSubstr("hidden"));
   EXPECT_THAT(reason({"model.preset=llama-3-8b", "model.rotary_dim=64"}), HasSubstr("whole heads"));
   EXPECT_THAT(reason({"model.preset=minimax-text-01", "model.experts=0"}), HasSubstr("model.family = minimax"));

@@ -169,6 +169,48 @@ inline recipe::ModelConfig hgrn_hybrid() {
   return config;
 }
 
+// Norms and biases of queries and keys, a window in one of two layers, rotary frequencies of Llama 3.
+inline recipe::ModelConfig qwen_like() {
+  recipe::ModelConfig config = small_config();
+  config.softmax.rotary_dim = 8;
+  config.softmax.qk_norm = true;
+  config.softmax.bias = recipe::AttentionBias::kQkv;
+  config.softmax.windows = {0, 5};
+  config.softmax.rotary_scaling = recipe::RotaryScaling::kLlama3;
+  config.softmax.rotary_factor = 4;
+  config.softmax.rotary_original = 16;
+  config.tie_embeddings = true;
+  return config;
+}
+
+// MiniMax as transformers reads it: slopes of its own, whole rotation, factors for each kind of mixer.
+inline recipe::ModelConfig minimax_hf_like() {
+  recipe::ModelConfig config = hybrid_experts_post_norm();
+  config.family = "minimax_hf";
+  config.heads = 6;
+  config.softmax.rotary_dim = 8;
+  config.lightning.layer_factor = recipe::LayerFactor::kHuggingFace;
+  config.softmax.alpha = 1.5;
+  config.softmax.beta = 0.7;
+  config.lightning.alpha = 2.5;
+  config.channel_alpha = 1.25;
+  config.channel_beta = 0.8;
+  return config;
+}
+
+// Pre-norm with residual factors; biases in all of attention, frequencies stretched evenly.
+inline recipe::ModelConfig scaled_pre_norm() {
+  recipe::ModelConfig config = small_config();
+  config.mixers = {recipe::Mixer::kSoftmax, recipe::Mixer::kLightning};
+  config.alpha = 1.3;
+  config.beta = 0.6;
+  config.softmax.bias = recipe::AttentionBias::kAll;
+  config.softmax.rotary_scaling = recipe::RotaryScaling::kLinear;
+  config.softmax.rotary_factor = 2.5;
+  config.lightning.base_slopes = recipe::BaseSlopes::kHuggingFace;
+  return config;
+}
+
 inline std::vector<NamedConfig> small_models() {
   return {{"hybrid_experts_post_norm", hybrid_experts_post_norm()},
           {"hybrid_pre_norm_tied", hybrid_pre_norm_tied()},
@@ -182,7 +224,10 @@ inline std::vector<NamedConfig> small_models() {
           {"fixed_decay_lineage", fixed_decay_lineage()},
           {"gated_lineage", gated_lineage()},
           {"mamba2_like", mamba2_like()},
-          {"hgrn_hybrid", hgrn_hybrid()}};
+          {"hgrn_hybrid", hgrn_hybrid()},
+          {"qwen_like", qwen_like()},
+          {"minimax_hf_like", minimax_hf_like()},
+          {"scaled_pre_norm", scaled_pre_norm()}};
 }
 
 // Initialised, then moved: norms are not all ones, biases not all zeros.

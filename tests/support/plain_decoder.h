@@ -42,7 +42,9 @@ class PlainDecoder {
     Tensor x = weight("embedding").index_select(0, ids);
     if (c.position == recipe::Position::kLearned) x = x + weight("position").index_select(0, positions());
     const bool post = c.wiring == recipe::Wiring::kPostNorm;
-    const double alpha = !post ? 1 : c.alpha > 0 ? c.alpha : std::pow(2.0 * static_cast<double>(c.layers), 0.25), beta = post ? c.beta : 1;
+    const double alpha = c.alpha > 0 ? c.alpha : post ? std::pow(2.0 * static_cast<double>(c.layers), 0.25) : 1, beta = c.beta;
+    const double channel_alpha = c.channel_alpha > 0 ? c.channel_alpha : alpha, channel_beta = c.channel_beta > 0 ? c.channel_beta : beta;
+    const auto or_else = [](double own, double common) { return own > 0 ? own : common; };
     for (int64_t l = 0; l < c.layers; ++l) {
       const std::string layer = "layers." + std::to_string(l) + ".";
       const Tensor h = norm(x, layer + "mixer_norm", c.norm_eps);
@@ -50,10 +52,13 @@ class PlainDecoder {
         x = x + mixed(h, layer, l) + (c.experts > 0 ? experts(h, layer) : dense(h, layer + "channel."));
         continue;
       }
-      x = alpha * (post ? h : x) + beta * mixed(h, layer, l);
+      const bool soft = c.mixer(l) == recipe::Mixer::kSoftmax, light = c.mixer(l) == recipe::Mixer::kLightning;
+      const double a = or_else(soft ? c.softmax.alpha : light ? c.lightning.alpha : 0, alpha);
+      const double b = or_else(soft ? c.softmax.beta : light ? c.lightning.beta : 0, beta);
+      x = a * (post ? h : x) + b * mixed(h, layer, l);
       if (c.channel == recipe::Channel::kNone) continue;
       const Tensor g = norm(x, layer + "channel_norm", c.norm_eps);
-      x = alpha * (post ? g : x) + beta * (c.experts > 0 ? experts(g, layer) : dense(g, layer + "channel."));
+      x = channel_alpha * (post ? g : x) + channel_beta * (c.experts > 0 ? experts(g, layer) : dense(g, layer + "channel."));
     }
     const Tensor logits = at::mm(norm(x, "norm", c.norm_eps), weight(c.tie_embeddings ? "embedding" : "head").t());
     Tensor loss = at::zeros({}, at::kDouble);
@@ -84,7 +89,17 @@ class PlainDecoder {
     const int64_t half = c.softmax.rotary_dim / 2;
     if (c.position != recipe::Position::kRotary || half == 0) return x;
     const Tensor power = at::arange(half, at::kDouble) * (-2.0 / static_cast<double>(c.softmax.rotary_dim));
-    const Tensor angle = at::outer(position.to(at::kDouble), at::pow(at::Scalar(c.softmax.rotary_base), power));
+    Tensor speed = at::pow(at::Scalar(c.softmax.rotary_base), power);
+    if (c.softmax.rotary_scaling == recipe::RotaryScaling::kLinear) speed = speed / c.softmax.rotary_factor;
+    if (c.softmax.rotary_scaling ==
+        recipe::RotaryScaling::kLlama3) {  // as published: long waves stretched, short ones left, smoothly between
+      const Tensor turns = static_cast<double>(c.softmax.rotary_original) * speed / (2 * M_PI);
+      const Tensor smooth = (turns - c.softmax.rotary_low) / (c.softmax.rotary_high - c.softmax.rotary_low);
+      const Tensor between = (1 - smooth) * speed / c.softmax.rotary_factor + smooth * speed;
+      speed = at::where(turns < c.softmax.rotary_low, speed / c.softmax.rotary_factor,
+                        at::where(turns > c.softmax.rotary_high, speed, between));
+    }
+    const Tensor angle = at::outer(position.to(at::kDouble), speed);
     const Tensor a = x.narrow(1, 0, half), b = x.narrow(1, half, half), rest = x.narrow(1, 2 * half, x.size(1) - 2 * half);
     return at::cat({a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin(), rest}, 1);
   }
@@ -102,7 +117,11 @@ class PlainDecoder {
     return at::cat(documents, 0);
   }
 
-  Tensor softmax(const Tensor& h, const std::string& name) const {
+  Tensor softmax(const Tensor& h, const std::string& name, int64_t l) const {
+    const int64_t window = c.softmax.windows[static_cast<size_t>(l) % c.softmax.windows.size()];
+    const auto head_normed = [&](const Tensor& x, const char* which) {
+      return c.softmax.qk_norm ? rms(x, c.norm_eps) * weight(name + which) : x;
+    };
     const Tensor q = linear(h, name + "query"), k = linear(h, name + "key"), v = linear(h, name + "value");
     const auto head = [&](const Tensor& x, int64_t begin, int64_t count, int64_t n) {
       return x.narrow(0, begin, count).narrow(1, n * c.head_dim, c.head_dim);
@@ -110,12 +129,13 @@ class PlainDecoder {
     const Tensor o = by_document_and_head([&](int64_t begin, int64_t count, int64_t n) {
       const int64_t group = n / (c.heads / c.softmax.kv_heads);
       const Tensor where = positions().narrow(0, begin, count);
-      const Tensor qs = rotated(head(q, begin, count, n), where), ks = rotated(head(k, begin, count, group), where),
-                   vs = head(v, begin, count, group);
+      const Tensor qs = rotated(head_normed(head(q, begin, count, n), "query_norm"), where),
+                   ks = rotated(head_normed(head(k, begin, count, group), "key_norm"), where), vs = head(v, begin, count, group);
       std::vector<Tensor> rows;
       for (int64_t i = 0; i < count; ++i) {
-        const Tensor score = at::mv(ks.narrow(0, 0, i + 1), qs[i]) / std::sqrt(static_cast<double>(c.head_dim));
-        rows.push_back(at::mv(vs.narrow(0, 0, i + 1).t(), score.softmax(0)));
+        const int64_t first = window > 0 ? std::max<int64_t>(0, i + 1 - window) : 0;
+        const Tensor score = at::mv(ks.narrow(0, first, i + 1 - first), qs[i]) / std::sqrt(static_cast<double>(c.head_dim));
+        rows.push_back(at::mv(vs.narrow(0, first, i + 1 - first).t(), score.softmax(0)));
       }
       return at::stack(rows);
     });
@@ -124,11 +144,14 @@ class PlainDecoder {
 
   double slope(int64_t n, int64_t l) const {
     const auto ladder = [](int64_t of, int64_t i) { return std::pow(2.0, -8.0 * static_cast<double>(i) / static_cast<double>(of)); };
-    const bool plain = c.lightning.layer_factor == recipe::LayerFactor::kHuggingFace;
+    const bool factor_plain = c.lightning.layer_factor == recipe::LayerFactor::kHuggingFace;
+    const bool plain = c.lightning.base_slopes == recipe::BaseSlopes::kAsLayerFactor
+                           ? factor_plain
+                           : c.lightning.base_slopes == recipe::BaseSlopes::kHuggingFace;
     int64_t power = 1;
     while (2 * power <= c.heads) power *= 2;
     const double base = plain ? ladder(c.heads, n + 1) : n < power ? ladder(power, n + 1) : ladder(2 * power, 2 * (n - power) + 1);
-    const double depth = c.layers <= 1 ? 0 : static_cast<double>(l) / (static_cast<double>(c.layers - 1) + (plain ? 1e-5 : 0));
+    const double depth = c.layers <= 1 ? 0 : static_cast<double>(l) / (static_cast<double>(c.layers - 1) + (factor_plain ? 1e-5 : 0));
     return base * (1 - depth + 1e-5);
   }
   Tensor lightning(const Tensor& h, const std::string& name, int64_t l) const {
@@ -319,7 +342,7 @@ class PlainDecoder {
     const std::string name = layer + "mixer.";
     switch (c.mixer(l)) {
       case recipe::Mixer::kSoftmax:
-        return softmax(h, name);
+        return softmax(h, name, l);
       case recipe::Mixer::kLightning:
         return lightning(h, name, l);
       case recipe::Mixer::kHgrn2:

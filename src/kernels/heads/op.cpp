@@ -76,13 +76,15 @@ Tensor split_gradient(const std::vector<Tensor>& gradients, const HeadCounts& co
 }  // namespace
 
 RotaryTable rotary_table(std::span<const int64_t> positions, int64_t dim, double base, ScalarType type) {
-  const int64_t tokens = static_cast<int64_t>(positions.size()), pairs = dim / 2;
+  std::vector<double> frequencies(static_cast<size_t>(dim / 2));
+  for (size_t j = 0; j < frequencies.size(); ++j) frequencies[j] = std::pow(base, -2.0 * static_cast<double>(j) / static_cast<double>(dim));
+  return rotary_table(positions, frequencies, type);
+}
+
+RotaryTable rotary_table(std::span<const int64_t> positions, std::span<const double> frequency, ScalarType type) {
+  const auto tokens = static_cast<int64_t>(positions.size()), pairs = static_cast<int64_t>(frequency.size());
   Tensor angles = at::empty({tokens, pairs}, at::kDouble);
   double* out = angles.mutable_data_ptr<double>();
-  std::vector<double> frequency(static_cast<size_t>(pairs));
-  for (int64_t j = 0; j < pairs; ++j) {
-    frequency[static_cast<size_t>(j)] = std::pow(base, -2.0 * static_cast<double>(j) / static_cast<double>(dim));
-  }
   parallel_for(0, tokens, 256, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       for (int64_t j = 0; j < pairs; ++j) {

@@ -16,6 +16,8 @@ struct RotaryTable {
   Tensor cos_tr, sin_tr;  // [tokens, dim/2]; angles formed in fp64
 };
 RotaryTable rotary_table(std::span<const int64_t> positions, int64_t dim, double base, ScalarType type);
+// With other frequencies than base^(−2j/dim): one for each pair.
+RotaryTable rotary_table(std::span<const int64_t> positions, std::span<const double> frequencies, ScalarType type);
 
 // x_tc [tokens, (heads + 2 kv_heads) · head_dim] is used up: its storage holds the heads afterwards, and autograd refuses whoever still
 // needs its old values (aten leaves it as it is). Without a table (undefined tensors) nothing is rotated.

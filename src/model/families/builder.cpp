@@ -56,4 +56,13 @@ void PublicTensors::stacked(const std::string& name, const std::vector<std::stri
   tensors_.push_back(std::move(tensor));
 }
 
+void PublicTensors::matrices(const std::string& name, const std::vector<std::vector<std::string>>& logical) {
+  std::vector<std::string> all;
+  for (const auto& matrix : logical) all.insert(all.end(), matrix.begin(), matrix.end());
+  stacked(name, all);
+  layout::Shape& shape = tensors_.back().shape;
+  const auto count = static_cast<int64_t>(logical.size());
+  shape = {count, shape[0] / count, shape[1]};
+}
+
 }  // namespace longhaul::model

@@ -13,11 +13,14 @@ class PublicTensors {
  public:
   PublicTensors(const recipe::ModelConfig& config, std::string_view dtype);
 
+  bool has(const std::string& logical) const { return shapes_.contains(logical); }
   // A public tensor that is one logical tensor.
   void whole(const std::string& name, const std::string& logical);
   void whole(const std::string& name, const std::string& logical, std::string_view dtype);
   // One that is the transpose of the logical tensors put above each other (a single one, or fused rows): [in, Σ out].
   void transposed(const std::string& name, const std::vector<std::string>& logical);
+  // One that is a stack of matrices, each of which is some logical tensors above each other: [matrices, Σ rows, columns].
+  void matrices(const std::string& name, const std::vector<std::vector<std::string>>& logical);
   // The logical tensors (matrices or vectors) above each other; with `rows` > 0 dealt out in turn: `rows` rows of the first, `rows`
   // of the second, …, and again.
   void stacked(const std::string& name, const std::vector<std::string>& logical, int64_t rows = 0);

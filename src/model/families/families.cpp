@@ -1,15 +1,19 @@
 #include "model/families/families.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
-#include <initializer_list>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "layout/parameters.h"
-#include "model/families/gpt2.h"
-#include "model/families/llama.h"
-#include "model/families/minimax.h"
+#include "model/families/config_reader.h"
+#include "recipe/families.h"
 
 namespace longhaul::model {
+
+extern const Family kGpt2, kLlama, kMistral, kMixtral, kQwen2, kQwen3, kMinimax, kMinimaxHf;  // in files of their own
+
 namespace {
 
 using recipe::ModelConfig;
@@ -23,53 +27,85 @@ std::vector<PublicTensor> logical_tensors(const ModelConfig& config) {
   return tensors;
 }
 
-bool has_only(const ModelConfig& config, std::initializer_list<recipe::Mixer> known) {
-  return std::ranges::all_of(config.mixers, [&](recipe::Mixer mixer) { return std::ranges::find(known, mixer) != known.end(); });
+// Recipes are checked before; configs built in code are not.
+void require_expressible(const ModelConfig& config) {
+  std::vector<recipe::Problem> problems;
+  recipe::check_family(config, problems);
+  if (problems.empty()) return;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "the model cannot be written under its family's public names",
+               .expected = problems.front().reason,
+               .found = "another configuration",
+               .where = "model.family = " + config.family,
+               .hint = "set model.family=longhaul"});
 }
 
-// Why public files of the family cannot hold this model; empty: they can. Recipes are checked before; configs built in code are not.
-std::string defect(const ModelConfig& config) {
-  const bool dense_softmax = config.experts == 0 && has_only(config, {recipe::Mixer::kSoftmax});
-  if (config.family == "gpt2") {
-    if (!dense_softmax || config.softmax.kv_heads != config.heads)
-      return "GPT-2 is dense softmax attention with as many key heads as heads";
-    if (config.channel != recipe::Channel::kGelu || config.norm != recipe::Norm::kLayer || !config.bias)
-      return "GPT-2 has GeLU, layer norms and biases";
-    if (config.position != recipe::Position::kLearned || !config.tie_embeddings) return "GPT-2 has learned positions and tied embeddings";
-  } else if (config.channel != recipe::Channel::kSwiglu || config.norm != recipe::Norm::kRms || config.bias ||
-             config.position == recipe::Position::kLearned) {
-    return "the family has SwiGLU, RMS norms, no biases and no learned positions";
-  } else if (config.family == "llama" && !dense_softmax) {
-    return "Llama is dense softmax attention";
-  } else if (config.family == "minimax" &&
-             (config.experts == 0 || !has_only(config, {recipe::Mixer::kSoftmax, recipe::Mixer::kLightning}))) {
-    return "MiniMax has lightning and softmax attention, and experts in every layer";
-  }
-  return "";
+const nlohmann::json* text_at(const nlohmann::json& config, const char* key) {
+  const auto found = config.find(key);
+  return found != config.end() && found->is_string() ? &*found : nullptr;
 }
 
 }  // namespace
 
-std::vector<PublicTensor> public_tensors(const ModelConfig& config) {
-  if (config.family == "longhaul") return logical_tensors(config);
-  if (config.family != "gpt2" && config.family != "llama" && config.family != "minimax") {
-    throw Error({.code = ExitCode::kUsage,
-                 .what = "unknown model family",
-                 .expected = "longhaul, gpt2, llama or minimax",
-                 .found = config.family,
-                 .where = "model.family"});
+const std::vector<const Family*>& families() {
+  static const std::vector<const Family*> all = {&kGpt2, &kLlama, &kMistral, &kMixtral, &kQwen2, &kQwen3, &kMinimax, &kMinimaxHf};
+  return all;
+}
+
+const Family* find_family(std::string_view name) {
+  const auto found = std::ranges::find(families(), name, &Family::name);
+  return found == families().end() ? nullptr : *found;
+}
+
+const Family& family_of(const nlohmann::json& config, const std::string& where) {
+  std::vector<std::string> known;
+  std::string named;
+  if (config.is_object()) {
+    if (const auto* type = text_at(config, "model_type")) named = type->get<std::string>();
+    const auto architectures = config.find("architectures");
+    const bool listed = architectures != config.end() && architectures->is_array() && !architectures->empty();
+    if (named.empty() && listed && architectures->front().is_string()) named = architectures->front().get<std::string>();
   }
-  if (const std::string reason = defect(config); !reason.empty()) {
-    throw Error({.code = ExitCode::kUsage,
-                 .what = "the model cannot be written under its family's public names",
-                 .expected = reason,
-                 .found = "another configuration",
-                 .where = "model.family = " + config.family,
-                 .hint = "set model.family=longhaul"});
+  for (const Family* family : families()) {
+    for (const auto& names : {family->model_types, family->architectures}) {
+      if (std::ranges::find(names, named) != names.end()) return *family;
+      known.insert(known.end(), names.begin(), names.end());
+    }
   }
-  if (config.family == "gpt2") return gpt2_tensors(config);
-  if (config.family == "llama") return llama_tensors(config);
-  return minimax_tensors(config);
+  std::string near = nearest_spelling(named, known);
+  std::vector<std::string_view> types;
+  for (const Family* family : families()) types.push_back(family->model_types.front());
+  throw Error(
+      {.code = ExitCode::kData,
+       .what = "models of this kind cannot be read",
+       .expected = fmt::format("model_type: one of {}", fmt::join(types, ", ")),
+       .found = named.empty() ? "no model_type" : brief(named),
+       .where = where + ", model_type",
+       .hint = near.empty() ? "" : fmt::format("the nearest is {}; only where the model computes the same, write that there", near)});
+}
+
+ModelConfig read_config(const Family& family, const nlohmann::json& config, const std::string& where, std::vector<std::string>* ignored) {
+  ConfigReader reader(config, where);
+  const ModelConfig model = family.read(reader);
+  reader.finish();
+  if (ignored != nullptr) *ignored = reader.ignored();
+  return model;
+}
+
+layout::Shape PublicTensor::rows_and_columns() const {
+  if (shape.size() <= 2) return shape;
+  layout::Shape flat = {1, shape.back()};
+  for (size_t d = 0; d + 1 < shape.size(); ++d) flat[0] *= shape[d];
+  return flat;
+}
+
+std::vector<PublicTensor> public_tensors(const ModelConfig& config, std::string_view layout) {
+  require_expressible(config);
+  const Family* family = find_family(config.family);
+  if (family == nullptr) return logical_tensors(config);
+  const auto found = std::ranges::find(family->layouts, layout, &PublicLayout::name);
+  LONGHAUL_ASSERT(found != family->layouts.end(), "{} has no layout '{}'", config.family, layout);
+  return found->tensors(config);
 }
 
 int64_t public_bytes(const std::vector<PublicTensor>& tensors) {

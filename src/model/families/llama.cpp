@@ -1,29 +1,32 @@
-#include "model/families/llama.h"
-
-#include <fmt/format.h>
-
-#include <utility>
-
-#include "model/families/builder.h"
+// Llama 1, 2 and 3 (arXiv 2302.13971, 2307.09288, 2407.21783), and the many models published under its configuration.
+#include "model/families/llama_like.h"
 
 namespace longhaul::model {
+namespace {
 
-std::vector<PublicTensor> llama_tensors(const recipe::ModelConfig& config) {
-  static constexpr std::pair<const char*, const char*> kOfLayer[] = {
-      {"input_layernorm", "mixer_norm"},   {"self_attn.q_proj", "mixer.query"},  {"self_attn.k_proj", "mixer.key"},
-      {"self_attn.v_proj", "mixer.value"}, {"self_attn.o_proj", "mixer.output"}, {"post_attention_layernorm", "channel_norm"},
-      {"mlp.gate_proj", "channel.gate"},   {"mlp.up_proj", "channel.up"},        {"mlp.down_proj", "channel.down"},
-  };
-  PublicTensors tensors(config, "bf16");
-  tensors.whole("model.embed_tokens.weight", "embedding.weight");
-  for (int64_t l = 0; l < config.layers; ++l) {
-    for (const auto& [theirs, ours] : kOfLayer) {
-      tensors.whole(fmt::format("model.layers.{}.{}.weight", l, theirs), fmt::format("layers.{}.{}.weight", l, ours));
-    }
-  }
-  tensors.whole("model.norm.weight", "norm.weight");
-  if (!config.tie_embeddings) tensors.whole("lm_head.weight", "head.weight");
-  return tensors.take();
+recipe::ModelConfig read_llama(ConfigReader& reader) {
+  recipe::ModelConfig config = read_llama_like(reader, {.family = "llama", .max_positions = 2048, .kv_heads_said = false});
+  if (reader.flag_or("attention_bias", false)) config.softmax.bias = recipe::AttentionBias::kAll;
+  reader.must_be("mlp_bias", false, "SwiGLU has no biases here");
+  return config;
 }
+
+void write_llama(const recipe::ModelConfig& config, nlohmann::ordered_json& json) {
+  write_llama_like(config, json);
+  json["attention_bias"] = config.softmax.bias == recipe::AttentionBias::kAll;
+  json["mlp_bias"] = false;
+}
+
+}  // namespace
+
+extern const Family kLlama;
+const Family kLlama{.name = "llama",
+                    .model_types = {"llama"},
+                    .architectures = {"LlamaForCausalLM", "LLaMAForCausalLM"},
+                    .title = "Llama",
+                    .read = read_llama,
+                    .write = write_llama,
+                    .layouts = {{"", llama_tensors}},
+                    .is_buffer = [](std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }};
 
 }  // namespace longhaul::model

@@ -15,6 +15,10 @@ void declare_lightning(OptionSet& set, ModelConfig& model) {
       .above(0)
       .at_most(1);
   set.add("model.layer_factor", model.lightning.layer_factor, "Formula by which the decay slopes of lightning layers depend on depth.");
+  set.add("model.lightning.base_slopes", model.lightning.base_slopes,
+          "Decay slopes over the heads where they are no power of two: official (those of the powers of two around it), hugging_face (one "
+          "formula for any number), or as model.layer_factor says.");
+  declare_factors(set, "model.lightning", "lightning", model.lightning.alpha, model.lightning.beta);
 }
 
 OperatorSizes lightning_operators(const ModelConfig& model) {
@@ -52,6 +56,12 @@ BlockMemory lightning_memory(const ModelConfig& model, const BlockSizes& size) {
 }  // namespace
 
 std::vector<std::string_view> names_of(LayerFactor) { return {"official", "hugging_face"}; }
+std::vector<std::string_view> names_of(BaseSlopes) { return {"as_layer_factor", "official", "hugging_face"}; }
+
+bool LightningOptions::plain_slopes() const {
+  if (base_slopes == BaseSlopes::kAsLayerFactor) return layer_factor == LayerFactor::kHuggingFace;
+  return base_slopes == BaseSlopes::kHuggingFace;
+}
 
 constinit const SequenceMixerEntry kLightningMixer{.name = "lightning",
                                                    .declare = declare_lightning,

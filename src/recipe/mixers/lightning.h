@@ -12,10 +12,16 @@ extern const SequenceMixerEntry kLightningMixer;
 
 enum class LayerFactor { kOfficial, kHuggingFace };  // of the decay slopes, minimax-01.md §2.2
 std::vector<std::string_view> names_of(LayerFactor);
+enum class BaseSlopes { kAsLayerFactor, kOfficial, kHuggingFace };  // of heads that are no power of two
+std::vector<std::string_view> names_of(BaseSlopes);
 
 struct LightningOptions {
   double norm_eps = 1e-6;  // of the norm over all heads
   LayerFactor layer_factor = LayerFactor::kOfficial;
+  BaseSlopes base_slopes = BaseSlopes::kAsLayerFactor;
+  double alpha = 0, beta = 0;  // residual factors behind these layers; 0: model.alpha and model.beta
+
+  bool plain_slopes() const;  // 2^(−8(h+1)/H) whatever H is; else those of the powers of two around it
   bool operator==(const LightningOptions&) const = default;
 };
 

@@ -3,16 +3,36 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
+#include <vector>
 
 namespace longhaul::recipe {
 
 struct SequenceMixerEntry;
 extern const SequenceMixerEntry kSoftmaxMixer;
 
+enum class AttentionBias { kNone, kQkv, kAll };
+enum class RotaryScaling { kNone, kLinear, kLlama3 };
+std::vector<std::string_view> names_of(AttentionBias);
+std::vector<std::string_view> names_of(RotaryScaling);
+
 struct SoftmaxOptions {
   int64_t kv_heads = 8;     // divides heads
   int64_t rotary_dim = 64;  // first channels of each head; NeoX pairs (j, j + rotary_dim/2)
   double rotary_base = 10000;
+  std::vector<int64_t> windows = {0};         // keys that each token sees, itself among them, as a pattern over the model's layers; 0: all
+  bool qk_norm = false;                       // RMS norm of each query and key head before it is rotated (Qwen3)
+  AttentionBias bias = AttentionBias::kNone;  // beside model.bias, of these layers' matrices alone
+  RotaryScaling rotary_scaling = RotaryScaling::kNone;
+  double rotary_factor = 1;        // of the scaling: positions reach so many times as far
+  double rotary_low = 1;           // llama3: waves longer than rotary_original / this are stretched by the factor,
+  double rotary_high = 4;          // shorter ones than rotary_original / this are left, those between in between
+  int64_t rotary_original = 8192;  // llama3: positions before the stretching
+  double alpha = 0, beta = 0;      // residual factors behind these layers; 0: model.alpha and model.beta
+
+  int64_t window(int64_t layer) const { return windows[static_cast<size_t>(layer) % windows.size()]; }
+  // Of each pair of a head's channels, by which its angle grows with a position.
+  std::vector<double> rotary_frequencies() const;
   bool operator==(const SoftmaxOptions&) const = default;
 };
 

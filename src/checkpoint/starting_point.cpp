@@ -1,0 +1,120 @@
+#include "checkpoint/starting_point.h"
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "checkpoint/naming.h"
+#include "checkpoint/new_folder.h"
+#include "checkpoint/published_model.h"
+#include "checkpoint/saved_recipe.h"
+#include "layout/parameters.h"
+#include "storage/catalog.h"
+
+namespace longhaul::checkpoint {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+class FromPublished final : public StartingPoint {
+ public:
+  explicit FromPublished(const fs::path& path) : published_(PublishedModel::open(storage::local_file_system(), path)) {
+    path_ = beside_ = path;
+    model_ = published_.config();
+    if (fs::exists(path / "tokenizer.json")) tokenizer_ = path / "tokenizer.json";
+    origin_ = {{"imported_family", published_.family().name}, {"imported_layout", published_.layout()}, {"started_from", path.string()}};
+  }
+
+ private:
+  Tensor read(const std::string& logical, const layout::Rectangle& box) const override {
+    Tensor all = published_.read(logical);
+    for (size_t d = 0; d < box.offset.size(); ++d) all = all.narrow(static_cast<int64_t>(d), box.offset[d], box.length[d]);
+    return all;
+  }
+  PublishedModel published_;
+};
+
+class FromCheckpoint final : public StartingPoint {
+ public:
+  explicit FromCheckpoint(const fs::path& path)
+      : checkpoint_(storage::open_checkpoint(storage::local_file_system(), path, storage::Depth::kContents)) {
+    path_ = path;
+    model_ = saved_recipe(checkpoint_).recipe.model;
+    const fs::path run = fs::weakly_canonical(checkpoint_.folder()).parent_path().parent_path();
+    beside_ = run / kPublishedBeside;
+    if (fs::exists(run / "tokenizer.json")) tokenizer_ = run / "tokenizer.json";
+    const auto& environment = checkpoint_.manifest().environment;
+    for (const char* key : {"imported_family", "imported_layout"}) {
+      if (environment.is_object() && environment.contains(key)) origin_[key] = environment[key];
+    }
+    origin_["started_from"] = checkpoint_.folder().string();
+  }
+
+ private:
+  Tensor read(const std::string& logical, const layout::Rectangle& box) const override {
+    const Tensor out = at::empty(box.length, scalar_type(checkpoint_.at(logical).dtype, logical));
+    checkpoint_.read(logical, box, {static_cast<std::byte*>(out.mutable_data_ptr()), static_cast<size_t>(out.nbytes())});
+    return out;
+  }
+  storage::Checkpoint checkpoint_;
+};
+
+}  // namespace
+
+std::shared_ptr<const StartingPoint> StartingPoint::open(const fs::path& path) {
+  if (fs::exists(path / "config.json")) return std::make_shared<FromPublished>(path);
+  return std::make_shared<FromCheckpoint>(path);
+}
+
+recipe::FirstWords StartingPoint::first_words() const {
+  recipe::FirstWords words{.origin = path_.string()};
+  words.recipe.model = model_;
+  words.recipe.model.preset.clear();
+  if (!tokenizer_.empty()) words.recipe.data.tokenizer = tokenizer_.string();
+  const recipe::OptionSet options = recipe::options_of(words.recipe);
+  for (const recipe::Option& option : options.all()) {
+    const bool tokenizer = option.name == "data.tokenizer" && !tokenizer_.empty();
+    if (tokenizer || (option.section() == "model" && option.name != "model.preset")) words.keys.push_back(option.name);
+  }
+  return words;
+}
+
+void StartingPoint::require_same_tensors(const recipe::LoadedRecipe& loaded) const {
+  recipe::Recipe theirs, ours = loaded.recipe;
+  theirs.model = model_;
+  std::string differing;
+  const recipe::OptionSet of_theirs = recipe::options_of(theirs), of_ours = recipe::options_of(ours);
+  for (size_t i = 0; i < of_theirs.all().size(); ++i) {
+    const recipe::Option &a = of_theirs.all()[i], &b = of_ours.all()[i];
+    if (a.section() != "model" || a.name == "model.preset" || a.get() == b.get()) continue;
+    differing += fmt::format("{}{} = {} there, {} here ({})", differing.empty() ? "" : "\n  ", a.name, a.get().toml(), b.get().toml(),
+                             loaded.origin(a.name).text());
+  }
+  if (differing.empty()) return;
+  const auto tensors_of_model = [](const recipe::ModelConfig& model) {
+    std::vector<std::pair<std::string, layout::Shape>> list;
+    for (const auto& spec : layout::parameters(model)) list.emplace_back(spec.tensor.name, spec.tensor.global_shape);
+    return list;
+  };
+  if (tensors_of_model(model_) == tensors_of_model(loaded.recipe.model)) {
+    log_warning("the weights of {} begin a model that computes something else with them:\n  {}", path_.string(), differing);
+    return;
+  }
+  throw Error({.code = ExitCode::kUsage,
+               .what = "the recipe's model is not the one whose weights it is to begin with",
+               .expected = "the same tensors",
+               .found = differing,
+               .where = fmt::format("--from {}", path_.string()),
+               .hint = "leave [model] out of the recipe: it is taken from there"});
+}
+
+void StartingPoint::read(const std::vector<StateEntry>& state) const {
+  for (const StateEntry& entry : state) {
+    if (entry.role != kWeightRole || entry.held.empty()) continue;
+    const Tensor weights = read(entry.name, entry.held);
+    const Tensor view = entry.view;
+    view.copy_(weights);
+  }
+}
+
+}  // namespace longhaul::checkpoint

@@ -1,0 +1,40 @@
+// StartingPoint: trained weights that a new run begins with (`train RECIPE --from DIR|CKPT`): a public folder or a checkpoint. The run's own model
+// must have the same tensors; optimizer, step and data begin anew. Reading may happen from several ranks at once.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoint/state.h"
+#include "recipe/load.h"
+
+namespace longhaul::checkpoint {
+
+class StartingPoint {
+ public:
+  static std::shared_ptr<const StartingPoint> open(const std::filesystem::path& path);
+  virtual ~StartingPoint() = default;
+
+  const std::filesystem::path& path() const { return path_; }
+  const recipe::ModelConfig& model() const { return model_; }
+  const std::filesystem::path& tokenizer() const { return tokenizer_; }  // its tokenizer.json; empty: none
+  const std::filesystem::path& beside() const { return beside_; }        // what export writes again lies there
+  const nlohmann::json& origin() const { return origin_; }               // for the environment of the run's checkpoints
+
+  // [model] and data.tokenizer as a recipe's first words, which the recipe itself wins over.
+  recipe::FirstWords first_words() const;
+  // kUsage when the model has other tensors; a warning where it has the same but would compute something else with them.
+  void require_same_tensors(const recipe::LoadedRecipe& recipe) const;
+  void read(const std::vector<StateEntry>& state) const;  // the weights among them
+
+ protected:
+  virtual Tensor read(const std::string& logical, const layout::Rectangle& box) const = 0;
+
+  std::filesystem::path path_, tokenizer_, beside_;
+  recipe::ModelConfig model_;
+  nlohmann::json origin_ = nlohmann::json::object();
+};
+
+}  // namespace longhaul::checkpoint

@@ -1,0 +1,40 @@
+// What Llama's relatives have in common: fields of config.json and names of tensors (rotary pairs (j, j + dim/2), which are ours too; bf16,
+// matrices [out, in]). A relative's own file says what differs. For src/model/families.
+#pragma once
+
+#include "model/families/builder.h"
+#include "model/families/config_reader.h"
+#include "model/families/families.h"
+
+namespace longhaul::model {
+
+// What a field means that config.json leaves out: defaults of the family's configuration in transformers.
+struct LlamaDefaults {
+  const char* family;
+  double norm_eps = 1e-6, rotary_base = 10000;
+  int64_t max_positions = 32768;
+  bool kv_heads_said = true;  // false: as many as heads unless it says otherwise
+};
+recipe::ModelConfig read_llama_like(ConfigReader& reader, const LlamaDefaults& defaults);
+void read_experts(ConfigReader& reader, recipe::ModelConfig& config);  // num_local_experts, num_experts_per_tok
+// use_sliding_window, sliding_window, max_window_layers and layer_types, as Qwen's files have them.
+void read_layer_windows(ConfigReader& reader, recipe::ModelConfig& config);
+// One window for all layers, or none. otherwise: where the field is not there at all.
+void read_window(ConfigReader& reader, recipe::ModelConfig& config, int64_t otherwise);
+int64_t read_head_dim(ConfigReader& reader, int64_t hidden, int64_t heads);  // hidden / heads where nothing is said, which must divide
+
+void write_llama_like(const recipe::ModelConfig& config, nlohmann::ordered_json& json);
+void write_experts(const recipe::ModelConfig& config, nlohmann::ordered_json& json);
+void write_layer_windows(const recipe::ModelConfig& config, nlohmann::ordered_json& json);
+void write_window(const recipe::ModelConfig& config, nlohmann::ordered_json& json);
+
+// Embedding, norms and softmax attention under Llama's names; dense channel mixers too. Experts: Mixtral's names.
+std::vector<PublicTensor> llama_tensors(const recipe::ModelConfig& config);
+void add_softmax(PublicTensors& tensors, const recipe::ModelConfig& config, const std::string& theirs, const std::string& ours);
+// w1, w3 and w2 of each expert are gate, up and down. `router_dtype`: as published.
+void add_experts(PublicTensors& tensors, const recipe::ModelConfig& config, int64_t layer, std::string_view router_dtype);
+// As transformers 5 holds them in memory, and some files do: all experts of a layer in one tensor each.
+void add_stacked_experts(PublicTensors& tensors, const recipe::ModelConfig& config, int64_t layer, std::string_view router_dtype);
+std::vector<PublicTensor> stacked_experts_tensors(const recipe::ModelConfig& config);  // Llama's names with these experts
+
+}  // namespace longhaul::model

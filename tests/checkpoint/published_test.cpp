@@ -1,0 +1,205 @@
+// Weights in and out beside `transformers`, without Python: tiny models that it published, with the logits and gradients that it computed
+// (tests/golden/make_published_golden.py says which versions).
+#include "checkpoint/export.h"
+#include "checkpoint/open_model.h"
+#include "checkpoint/published_model.h"
+#include "checkpoint/starting_point.h"
+#include "published_for_tests.h"
+
+namespace longhaul::checkpoint {
+namespace {
+
+using Published = PublishedTest;
+
+std::vector<std::string> golden_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(kGolden)) names.push_back(entry.path().filename().string());
+  std::ranges::sort(names);
+  return names;
+}
+
+class PublishedGolden : public ::testing::TestWithParam<std::string> {
+ protected:
+  fs::path golden() const { return kGolden / GetParam(); }
+  TemporaryFolder folder_;
+};
+
+// Both compute in fp32 with weights that were made large: rounding moves a logit by a few 1e-6.
+TEST_P(PublishedGolden, LogitsAreThoseOfTransformers) {
+  const fs::path imported = folder_.path() / "imported";
+  const ImportReport report = import_model(golden() / "model", imported);
+  EXPECT_EQ(report.ignored_tensors.empty(),
+            !GetParam().starts_with("minimax") || GetParam() == "minimax-original");  // decays of transformers
+  EXPECT_EQ(report.check.left_out, "");
+  const Tensor ids = read_tensor(golden() / "expected.safetensors", "ids");
+  const Tensor expected = read_tensor(golden() / "expected.safetensors", "logits");
+  const OpenModel model = open_model(imported, "fp32");
+  const Tensor found = logits_of(*model.decoder, ids);
+  EXPECT_LT((found - expected).abs().max().item<double>(), 1e-4);
+  EXPECT_TRUE(found.argmax(1).equal(expected.argmax(1)));
+  EXPECT_GT(expected.std().item<double>(), 0.1) << "logits that say nothing";
+}
+
+TEST_P(PublishedGolden, GradientsAreThoseOfTransformers) {
+  if (!fs::exists(golden() / "gradients")) GTEST_SKIP() << "its logits are of a forward pass alone";
+  const PublishedModel weights = PublishedModel::open(storage::local_file_system(), golden() / "model");
+  const PublishedModel gradients = PublishedModel::open(storage::local_file_system(), golden() / "gradients");
+  recipe::ModelConfig config = weights.config();
+  config.auxiliary_loss = 0;  // the cross-entropy alone
+  model::Decoder decoder(config, Precision::named("fp32"));
+  for (const auto& parameter : decoder.parameters().all()) {
+    for (size_t i = 0; i < parameter->parts.size(); ++i) {
+      parameter->part_of(parameter->value.detach(), i).copy_(weights.read(parameter->parts[i].spec.tensor.name));
+    }
+    parameter->written();
+  }
+  decoder.parameters().zero_gradients();
+  const Tensor ids = read_tensor(golden() / "expected.safetensors", "ids");
+  Tensor labels = ids.roll(-1);
+  labels[-1] = layout::kIgnoreLabel;
+  model::LocalOps ops;
+  model::Context context(ops, decoder.precision());
+  const Tensor loss = decoder.loss(context, decoder.hidden(context, ids, layout::make_single(ids.size(0))), labels);
+  const double expected_loss = read_tensor(golden() / "expected.safetensors", "loss").item<double>();
+  EXPECT_NEAR(loss.item<double>(), expected_loss, 1e-5 * expected_loss);
+  loss.backward();
+  for (const auto& spec : weights.specs()) {
+    size_t part = 0;
+    const model::Parameter* holder = decoder.parameters().holder_of(spec.tensor.name, &part);
+    const Tensor found = holder->part_of(holder->grad, part), expected = gradients.read(spec.tensor.name);
+    const double size = expected.norm().item<double>();
+    // Softmax does not see what is added to all keys alike: the gradient of their bias is zero but for rounding.
+    if (spec.tensor.name.ends_with("key.bias")) {
+      EXPECT_LT((found - expected).norm().item<double>(), 1e-3) << spec.tensor.name;
+      continue;
+    }
+    EXPECT_LT((found - expected).norm().item<double>(), 1e-4 * size) << spec.tensor.name;
+    EXPECT_GT(size, 1e-6) << spec.tensor.name;
+  }
+}
+
+TEST_P(PublishedGolden, ExportGivesTheSameBytes) {
+  import_model(golden() / "model", folder_.path() / "imported");
+  const ExportReport report = export_model(folder_.path() / "imported", folder_.path() / "exported", std::nullopt);
+  EXPECT_EQ(bytes_of_tensors(folder_.path() / "exported"), bytes_of_tensors(golden() / "model"));
+  // What it says of itself is read back as the same model.
+  const auto files = [](const fs::path& folder) { return PublishedModel::open(storage::local_file_system(), folder).config(); };
+  EXPECT_EQ(files(folder_.path() / "exported"), files(golden() / "model"));
+  const nlohmann::json before = nlohmann::json::parse(read_text(golden() / "model" / "config.json"));
+  const nlohmann::json after = nlohmann::json::parse(read_text(folder_.path() / "exported" / "config.json"));
+  for (const auto& [key, value] : before.items()) {
+    if (value.is_null() || key == "rope_parameters") continue;
+    EXPECT_EQ(after.value(key, nlohmann::json()), value) << key;
+  }
+  EXPECT_EQ(report.tensors, bytes_of_tensors(golden() / "model").size());
+
+  export_model(folder_.path() / "imported", folder_.path() / "bf16", at::kBFloat16);
+  for (const auto& [name, text] : bytes_of_tensors(folder_.path() / "bf16")) {
+    const bool router = name.ends_with("block_sparse_moe.gate.weight") && GetParam().starts_with("minimax");
+    EXPECT_EQ(text.substr(0, text.find(' ')), router ? "F32" : "BF16") << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, PublishedGolden, ::testing::ValuesIn(golden_names()), [](const auto& tested) {
+  std::string name = tested.param;
+  std::ranges::replace(name, '-', '_');
+  return name;
+});
+
+// A model that rotates half of each head is another one when whole heads are rotated: the check would see it.
+TEST_F(Published, AFullRotaryReadingOfAHalfRotaryModelIsFarAway) {
+  const fs::path model = copy_of("minimax-original");
+  nlohmann::json config = config_of(model);
+  config["rotary_dim"] = config["head_dim"];
+  write_config(model, config);
+  import_model(model, folder_.path() / "whole");
+  const fs::path expected = kGolden / "minimax-original" / "expected.safetensors";
+  const Tensor found = logits_of(*open_model(folder_.path() / "whole", "fp32").decoder, read_tensor(expected, "ids"));
+  EXPECT_GT((found - read_tensor(expected, "logits")).abs().max().item<double>(), 1e-2);
+}
+
+TEST_F(Published, AnExistingFolderIsNeverReplaced) {
+  fs::create_directories(folder_.path() / "there");
+  EXPECT_THAT(refused([&] { import_model(kGolden / "llama" / "model", folder_.path() / "there"); }), HasSubstr("is there already"));
+  import_model(kGolden / "llama" / "model", folder_.path() / "imported");
+  EXPECT_THAT(refused([&] { export_model(folder_.path() / "imported", folder_.path() / "there", std::nullopt); }),
+              HasSubstr("is there already"));
+  EXPECT_TRUE(fs::is_empty(folder_.path() / "there"));
+}
+
+// Experts of a layer in one tensor each, as transformers has them in memory.
+TEST_F(Published, StackedExpertsAreReadAndWrittenAgain) {
+  const fs::path model = copy_of("mixtral"), file = model / "model.safetensors";
+  const nlohmann::json config = config_of(model);
+  const auto experts = config["num_local_experts"].get<int64_t>(), hidden = config["hidden_size"].get<int64_t>(),
+             width = config["intermediate_size"].get<int64_t>();
+  std::map<std::string, Named> by_name;
+  for (const Named& tensor : tensors_in(file)) by_name[tensor.name] = tensor;
+  for (int64_t l = 0; l < config["num_hidden_layers"].get<int64_t>(); ++l) {
+    const std::string layer = "model.layers." + std::to_string(l) + ".", old = layer + "block_sparse_moe.";
+    Named gate_up{layer + "mlp.experts.gate_up_proj", storage::DType::kF32, {experts, 2 * width, hidden}, {}};
+    Named down{layer + "mlp.experts.down_proj", storage::DType::kF32, {experts, hidden, width}, {}};
+    for (int64_t e = 0; e < experts; ++e) {
+      for (const char* part : {"w1", "w3", "w2"}) {
+        const std::string name = old + "experts." + std::to_string(e) + "." + part + ".weight";
+        std::vector<std::byte>& into = part == std::string("w2") ? down.data : gate_up.data;
+        into.insert(into.end(), by_name[name].data.begin(), by_name[name].data.end());
+        by_name.erase(name);
+      }
+    }
+    Named router = by_name[old + "gate.weight"];
+    by_name.erase(old + "gate.weight");
+    router.name = layer + "mlp.gate.weight";
+    for (const Named& tensor : {gate_up, down, router}) by_name[tensor.name] = tensor;
+  }
+  std::vector<Named> stacked;
+  for (const auto& [name, tensor] : by_name) stacked.push_back(tensor);
+  write_tensors(file, stacked);
+  import_model(model, folder_.path() / "imported");
+  const fs::path expected = kGolden / "mixtral" / "expected.safetensors";
+  const Tensor found = logits_of(*open_model(folder_.path() / "imported", "fp32").decoder, read_tensor(expected, "ids"));
+  EXPECT_LT((found - read_tensor(expected, "logits")).abs().max().item<double>(), 1e-4);
+  export_model(folder_.path() / "imported", folder_.path() / "exported", std::nullopt);
+  EXPECT_EQ(bytes_of_tensors(folder_.path() / "exported"), bytes_of_tensors(model));
+}
+
+TEST_F(Published, WhatLiesBesideTheWeightsTravelsAlong) {
+  const fs::path model = copy_of("llama");
+  const std::map<std::string, std::string> beside = {{"chat_template.jinja", "{{ messages }}"},
+                                                     {"tokenizer_config.json", "{\"x\": 1}"},
+                                                     {"generation_config.json", "{}"},
+                                                     {"merges.txt", "a b\n"}};
+  for (const auto& [name, text] : beside) std::ofstream(model / name) << text;
+  std::ofstream(model / "run_me.py") << "print('no')";
+  import_model(model, folder_.path() / "imported");
+  const ExportReport report = export_model(folder_.path() / "imported", folder_.path() / "exported", std::nullopt);
+  for (const auto& [name, text] : beside) EXPECT_EQ(read_text(folder_.path() / "exported" / name), text) << name;
+  EXPECT_FALSE(fs::exists(folder_.path() / "exported" / "run_me.py"));
+}
+
+TEST_F(Published, BothKindsOfStartingPointGiveTheSameWeights) {
+  import_model(kGolden / "gpt2" / "model", folder_.path() / "imported");
+  const auto folder = StartingPoint::open(kGolden / "gpt2" / "model"), checkpoint = StartingPoint::open(folder_.path() / "imported");
+  EXPECT_EQ(folder->model(), checkpoint->model());
+  const auto read = [](const StartingPoint& from) {
+    std::map<std::string, Tensor> found;
+    for (const auto& spec : layout::parameters(from.model())) {
+      const layout::Rectangle held = layout::Rectangle::whole(spec.tensor.global_shape);
+      StateEntry entry{.name = spec.tensor.name,
+                       .file = "model",
+                       .role = "weight",
+                       .shape = spec.tensor.global_shape,
+                       .held = held,
+                       .view = at::full(held.length, NAN)};
+      from.read({entry});
+      found[spec.tensor.name] = entry.view;
+    }
+    return found;
+  };
+  const auto a = read(*folder), b = read(*checkpoint);
+  ASSERT_EQ(a.size(), b.size());
+  for (const auto& [name, tensor] : a) EXPECT_TRUE(tensor.equal(b.at(name))) << name;
+}
+
+}  // namespace
+}  // namespace longhaul::checkpoint

@@ -1,0 +1,93 @@
+"""Small random models of every family that Longhaul reads, made by `transformers` (written for 5.23 with torch 2.13): configurations away from
+their defaults, weights times 5 so that routers and norms matter, norms and biases away from 1 and 0, vocabularies of odd sizes.
+
+cases(size) → {name: function that makes the model}; size "golden": as small as a checked-in file should be."""
+import torch
+import transformers
+
+BASE = dict(initializer_range=0.02, bos_token_id=None, eos_token_id=None, pad_token_id=None, attention_dropout=0.0)
+
+
+def sizes(golden, **more):
+    if golden:
+        base = dict(vocab_size=23, hidden_size=12, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
+                    intermediate_size=12, max_position_embeddings=64)
+    else:
+        base = dict(vocab_size=331, hidden_size=48, num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=2,
+                    intermediate_size=76, max_position_embeddings=512)
+    return {**BASE, **base, **more}
+
+
+def rope(theta, kind="default", **more):
+    return dict(rope_parameters=dict(rope_theta=theta, rope_type=kind, **more))
+
+
+def gpt2(golden, **more):
+    width = dict(vocab_size=23, n_embd=12, n_layer=2, n_head=2, n_positions=40) if golden else dict(
+        vocab_size=331, n_embd=48, n_layer=3, n_head=6, n_positions=160)
+    return transformers.GPT2Config(**width, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, bos_token_id=None, eos_token_id=None,
+                                   layer_norm_epsilon=3e-5, **more)
+
+
+def llama3_rope(golden):
+    return rope(40000.0, "llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                original_max_position_embeddings=16 if golden else 64)
+
+
+def minimax(golden, heads, layer_types):
+    return transformers.MiniMaxConfig(
+        **{**sizes(golden), **dict(num_attention_heads=heads, num_key_value_heads=2, num_hidden_layers=len(layer_types))},
+        **rope(1e7), head_dim=8 if golden else 32, num_local_experts=3 if golden else 8, num_experts_per_tok=2, block_size=16,
+        layer_types=layer_types, rms_norm_eps=1e-5, full_attn_alpha_factor=2.0, full_attn_beta_factor=0.9, linear_attn_alpha_factor=1.75,
+        linear_attn_beta_factor=1.0, mlp_alpha_factor=1.5, mlp_beta_factor=1.1)
+
+
+def configurations(golden):
+    t = transformers
+    linear, full = "linear_attention", "full_attention"
+    hybrid = [linear, full] if golden else [linear] * 7 + [full]
+    return {
+        "gpt2": gpt2(golden),
+        "gpt2-untied": gpt2(golden, tie_word_embeddings=False, n_inner=18 if golden else 100),
+        "llama": t.LlamaConfig(**sizes(golden), **llama3_rope(golden), head_dim=8, rms_norm_eps=2e-5),
+        "llama-tied": t.LlamaConfig(**sizes(golden, num_key_value_heads=2 if golden else 6, tie_word_embeddings=True), attention_bias=True,
+                                    **rope(7000.0, "linear", factor=2.5)),
+        "mistral": t.MistralConfig(**sizes(golden), **rope(20000.0), sliding_window=5 if golden else 21, head_dim=6 if golden else 16),
+        "mixtral": t.MixtralConfig(**sizes(golden), **rope(20000.0), num_local_experts=3 if golden else 5, num_experts_per_tok=2),
+        "qwen2": t.Qwen2Config(**sizes(golden), **rope(30000.0), use_sliding_window=True, sliding_window=4 if golden else 19,
+                               max_window_layers=1),
+        "qwen2-tied": t.Qwen2Config(**sizes(golden, tie_word_embeddings=True), **rope(30000.0)),
+        "qwen3": t.Qwen3Config(**sizes(golden), **rope(50000.0), head_dim=10 if golden else 24),
+        "qwen3-tied": t.Qwen3Config(**sizes(golden, tie_word_embeddings=True, num_key_value_heads=2 if golden else 6), **rope(50000.0),
+                                    head_dim=8, attention_bias=True),
+        "minimax": minimax(golden, 4, hybrid),
+        "minimax-six-heads": minimax(golden, 6, [linear, full, linear] if golden else [linear, linear, full] * 4),
+    }
+
+
+MODELS = {"gpt2": transformers.GPT2LMHeadModel, "llama": transformers.LlamaForCausalLM, "mistral": transformers.MistralForCausalLM,
+          "mixtral": transformers.MixtralForCausalLM, "qwen2": transformers.Qwen2ForCausalLM, "qwen3": transformers.Qwen3ForCausalLM,
+          "minimax": transformers.MiniMaxForCausalLM}
+
+
+def make(name, golden, seed=0):
+    config = configurations(golden)[name]
+    config._attn_implementation = "eager"
+    torch.manual_seed(seed)
+    model = MODELS[config.model_type](config).eval().float()
+    generator = torch.Generator().manual_seed(seed + 1)
+    with torch.no_grad():
+        for parameter_name, parameter in model.named_parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            if parameter_name.endswith("bias"):
+                parameter.copy_(0.2 * noise)
+            elif parameter.dim() == 1:
+                parameter.copy_(1 + 0.2 * noise)
+            else:
+                parameter.mul_(5)
+    return model
+
+
+def random_ids(model, length, seed=3):
+    generator = torch.Generator().manual_seed(seed + length)
+    return torch.randint(model.config.vocab_size, (1, length), generator=generator)
