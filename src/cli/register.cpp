@@ -14,6 +14,7 @@ void add_checkpoint(Command& program);
 void add_compare(Command& program);
 void add_trace(Command& program);
 void add_prove(Command& program);
+void add_plan(Command& program);
 void add_doctor(Command& program);
 void add_bench(Command& program);
 void add_test(Command& program);
@@ -31,7 +32,7 @@ const std::vector<Group>& groups() {
   static const std::vector<Group> all = {
       {"Train and use", {add_train, add_launch, add_sample, add_score, add_evaluate}},
       {"Prepare", {add_config, add_tokenizer, add_data}},
-      {"Look after runs", {add_checkpoint, add_compare, add_trace, add_prove}},
+      {"Look after runs", {add_checkpoint, add_compare, add_trace, add_plan, add_prove}},
       {"This machine", {add_doctor, add_bench, add_test}},
   };
   return all;
