@@ -73,6 +73,22 @@ function(longhaul_use_cuda program)
     target_link_libraries(${program} PRIVATE longhaul_cuda_calls longhaul_cuda_kernels)
   endif()
 endfunction()
+
+# Arrow C++ from the pyarrow wheel, for Parquet and Arrow tables; optional.
+if(LONGHAUL_ARROW)
+  file(GLOB arrow_library ${LONGHAUL_ARROW}/libarrow.so.[0-9]* )
+  file(GLOB parquet_library ${LONGHAUL_ARROW}/libparquet.so.[0-9]*)
+  if(NOT arrow_library OR NOT parquet_library OR NOT EXISTS ${LONGHAUL_ARROW}/include/parquet/arrow/reader.h)
+    message(FATAL_ERROR "LONGHAUL_ARROW=${LONGHAUL_ARROW} holds no libarrow.so.*, libparquet.so.* and include/. scripts/fetch-arrow prints a folder that does.")
+  endif()
+  list(GET arrow_library 0 arrow_library)
+  list(GET parquet_library 0 parquet_library)
+  add_library(longhaul_arrow INTERFACE)
+  target_include_directories(longhaul_arrow SYSTEM INTERFACE ${LONGHAUL_ARROW}/include)
+  target_link_libraries(longhaul_arrow INTERFACE ${parquet_library} ${arrow_library})
+  list(APPEND longhaul_rpath ${LONGHAUL_ARROW})
+endif()
+
 # The package carries LibTorch in lib/ beside bin/.
 set(CMAKE_BUILD_RPATH ${longhaul_rpath})
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib")

@@ -231,6 +231,8 @@ void add_clean(Command& group) {
 
 }  // namespace
 
+void add_data_questions(Command& group);
+
 void add_data(Command& program) {
   Command group = program.add_group("data", "prepare, check, show and clean up training data",
                                     {{"make it", "data prepare recipes/first-run.toml"},
@@ -239,6 +241,7 @@ void add_data(Command& program) {
   add_prepare(group);
   add_verify_data(group);
   add_show_data(group);
+  add_data_questions(group);
   add_clean(group);
 }
 

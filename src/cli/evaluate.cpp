@@ -4,29 +4,31 @@
 #include <nlohmann/json.hpp>
 
 #include "base/folders.h"
+#include "base/path_text.h"
 #include "base/progress.h"
 #include "base/text.h"
-#include "checkpoint/open_model.h"
 #include "cli/command.h"
+#include "cli/evaluate.h"
 #include "cli/model_tokenizer.h"
 #include "cli/output.h"
+#include "comm/placement.h"
 #include "data/corpus.h"
 #include "data/prepare.h"
+#include "data/prepare_tokens.h"
+#include "data/token_files.h"
+#include "evaluate/choice_files.h"
 #include "evaluate/perplexity.h"
+#include "evaluate/questions.h"
 #include "tensor/device.h"
 
 namespace longhaul::cli {
 namespace {
 
-struct EvaluateArguments {
-  std::string checkpoint, data, jsonl_field, tokenizer, dtype, device = "auto";
-  int64_t context = 0;
-  bool json = false;
-};
-
 // The texts below `path`, all of them held out, as token shards in the user's cache.
 data::PreparedSource prepare_held_out(const EvaluateArguments& arguments, const recipe::DataOptions& trained_on,
                                       const data::Tokenizer& tokenizer) {
+  const std::filesystem::path path = path_of_text(arguments.data);
+  if (data::names_token_files(path)) return data::prepare_tokens({path, 100}, tokenizer, user_cache_folder());
   recipe::DataOptions options = trained_on;
   options.source = {arguments.data};
   if (!arguments.jsonl_field.empty()) options.jsonl_field = arguments.jsonl_field;
@@ -39,30 +41,68 @@ data::PreparedSource prepare_held_out(const EvaluateArguments& arguments, const 
   return data::prepare(corpus, 0, data::encoder_of(tokenizer), user_cache_folder());
 }
 
+void require_one_process() {
+  const comm::Placement placement = comm::find_place();
+  if (placement.size == 1) return;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "an evaluation has one rank",
+               .expected = "one process: every process would evaluate the same",
+               .found = fmt::format("{} of them, started by {}", placement.size, placement.engine),
+               .hint = "start it without a launcher; its products use all cores"});
+}
+
+int64_t overlap_of(const EvaluateArguments& arguments, int64_t context) {
+  if (arguments.stride == 0) return 0;
+  if (arguments.stride <= context) return context - arguments.stride;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "the stride is longer than the context: tokens between would not be judged",
+               .expected = fmt::format("at most {}", context),
+               .found = std::to_string(arguments.stride),
+               .where = "--stride",
+               .hint = "a smaller --stride, or a larger --context"});
+}
+
 ExitCode run(const EvaluateArguments& arguments) {
+  require_one_process();
   const at::Device device = device_named(arguments.device, "--device");
   const DeviceScope scope(device);
   auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device);
+  if (!arguments.task.empty()) return run_evaluation_task(arguments, model);
+  if (arguments.data.empty()) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "there is nothing to evaluate on",
+                 .expected = "--data PATH, or --task NAME",
+                 .found = "neither",
+                 .hint = program_command("evaluate --help") + " shows both"});
+  }
   const auto tokenizer = tokenizer_for(model, arguments.tokenizer);
   const auto& recipe = model.recipe.recipe;
   const data::PreparedSource source = prepare_held_out(arguments, recipe.data, tokenizer);
-  data::EvaluationReader reader({&source.held_out}, {.context = arguments.context > 0 ? arguments.context : recipe.train.sequence});
+  const int64_t context = arguments.context > 0 ? arguments.context : recipe.train.sequence;
+  data::EvaluationReader reader({&source.held_out}, {.context = context, .overlap = overlap_of(arguments, context)});
   Progress progress("evaluating", reader.tokens(), Progress::Unit::kTokens);
-  const auto result = *evaluate::evaluate(*model.decoder, reader, [&](int64_t tokens) {
-    progress.advance(tokens);
-    return true;
-  });
+  const auto result = *evaluate::evaluate(
+      *model.decoder, reader,
+      [&](int64_t tokens) {
+        progress.advance(tokens);
+        return true;
+      },
+      evaluate::Accuracy::kYes);
   if (arguments.json) {
     print_json({{"step", model.step},
                 {"loss", result.loss},
                 {"bits_per_byte", result.bits_per_byte},
                 {"perplexity", result.perplexity},
+                {"accuracy", *result.accuracy},
                 {"tokens", result.tokens},
                 {"bytes", result.bytes},
+                {"context", context},
+                {"stride", arguments.stride > 0 ? arguments.stride : context},
                 {"checkpoint", model.folder.string()}});
   } else {
-    print(fmt::format("step {}: {:.4f} bits per byte, loss {:.4f}, perplexity {:.2f} on {}, {}\n", model.step, result.bits_per_byte,
-                      result.loss, result.perplexity, counted(result.tokens, "token"), bytes_text(result.bytes)));
+    print(fmt::format("step {}: {:.4f} bits per byte, loss {:.4f}, perplexity {:.2f}, next token {:.1f} % on {}, {}\n", model.step,
+                      result.bits_per_byte, result.loss, result.perplexity, 100 * *result.accuracy, counted(result.tokens, "token"),
+                      bytes_text(result.bytes)));
   }
   return ExitCode::kDone;
 }
@@ -71,16 +111,45 @@ ExitCode run(const EvaluateArguments& arguments) {
 
 void add_evaluate(Command& program) {
   auto arguments = std::make_shared<EvaluateArguments>();
-  Command evaluate =
-      program.add("evaluate", "bits per byte and perplexity of a model on texts",
-                  {{"every text below a folder", "evaluate runs/first-run --data ~/texts"},
-                   {"with a longer context than it was trained with", "evaluate runs/first-run --data ~/texts --context 4096"},
-                   {"for a program", "evaluate runs/first-run --data ~/texts --json"}});
+  Command evaluate = program.add(
+      "evaluate", "how well a model predicts texts, and what it remembers",
+      {{"bits per byte, perplexity and next-token accuracy of texts", "evaluate runs/first-run --data ~/texts --stride 256"},
+       {"a needle in a haystack, by length and depth, with a page of its own",
+        "evaluate runs/first-run --task needle --lengths 512,1024,2048 --page needle.html"},
+       {"multiple choice from a local file, for a program", "evaluate runs/first-run --task choice --data hellaswag.jsonl --json"}});
   evaluate.option("CKPT", arguments->checkpoint, "a checkpoint, or a run directory").required();
-  evaluate.option("--data", arguments->data, "file or folder of text or JSONL").required();
+  evaluate.option("--data", arguments->data, "file or folder of text or JSONL; of --task choice its file of questions");
   evaluate.option("--jsonl-field", arguments->jsonl_field,
                   "key that holds the text of a document in JSONL files (default: data.jsonl_field)");
   evaluate.option("--context", arguments->context, "longest context in tokens (default: train.sequence)").at_least(1);
+  evaluate
+      .option(
+          "--stride", arguments->stride,
+          "a document longer than the context is read in windows so far apart; each judges what the one before has not seen (default: the "
+          "context: windows without memory)")
+      .at_least(1);
+  evaluate.option("--task", arguments->task, "instead of the loss on texts: a test of memory, or questions (docs/evaluate.md)")
+      .one_of({"needle", "mqar", "copy", "ruler", "choice"});
+  evaluate.option("--lengths", arguments->lengths,
+                  "tokens of a question, with commas (default: train.sequence, twice and four times that)");
+  evaluate.option("--depths", arguments->depths, "needle: where it is hidden, in percent").default_shown();
+  evaluate.option("--kind", arguments->kind, "needle: one, several, or what was said in a conversation")
+      .one_of(evaluate::needle_kinds())
+      .default_shown();
+  evaluate.option("--kinds", arguments->kinds, "ruler: which, with commas (default: all)");
+  evaluate.option("--haystack", arguments->haystack, "needle, ruler: a text to hide needles in (default: five sentences, again and again)");
+  evaluate.option("--pairs", arguments->pairs, "mqar, copy: how much is to be remembered, with commas (default: recall.pairs)");
+  evaluate.option("--format", arguments->format, "choice: of the file (default: by its fields)").one_of(evaluate::choice_formats());
+  evaluate.option("--samples", arguments->samples, "questions for each entry (default: 10; mqar, copy: 64)").at_least(1);
+  evaluate.option("--limit", arguments->limit, "choice: only so many questions from the front").at_least(1);
+  evaluate.option("--seed", arguments->seed, "of questions that are made up").default_shown();
+  evaluate.option("--weight-growth", arguments->weight_growth, "needle: how fast weights grow with depth and length in the weighted score")
+      .at_least(1)
+      .default_shown();
+  evaluate.option("--tokens-per-pass", arguments->tokens_per_pass, "tokens in one pass of the model; longer questions are read in pieces")
+      .at_least(1)
+      .default_shown();
+  evaluate.option("--page", arguments->page, "write a page with heat maps to this file");
   evaluate.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
   evaluate.option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
   evaluate.option("--device", arguments->device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();

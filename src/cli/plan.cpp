@@ -1,4 +1,4 @@
-// `longhaul plan RECIPE --cluster FILE|NAME`, `plan explain`, `plan validate`
+// `longhaul plan RECIPE --cluster FILE|NAME`, `plan explain`, `plan validate`; `plan scaling` stands in plan_scaling.cpp.
 #include <fmt/format.h>
 
 #include <memory>
@@ -13,6 +13,9 @@
 #include "train/local_cluster.h"
 
 namespace longhaul::cli {
+
+void add_plan_scaling(Command& plan);  // plan_scaling.cpp
+
 namespace {
 
 struct PlanArguments {
@@ -27,7 +30,7 @@ plan::PlanReport report_of(const PlanArguments& a) {
   if (a.recipe.empty()) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "what is to be planned is not told",
-                 .expected = "a recipe, or one of explain and validate",
+                 .expected = "a recipe, or one of explain, validate and scaling",
                  .hint = "plan recipes/first-run.toml --cluster h100 --gpus 8"});
   }
   const recipe::LoadedRecipe loaded = recipe::load(a.recipe, a.overrides);
@@ -132,6 +135,7 @@ void add_plan(Command& program) {
   });
   add_explain(plan);
   add_validate(plan);
+  add_plan_scaling(plan);
 }
 
 }  // namespace longhaul::cli

@@ -169,7 +169,7 @@ Corpus Corpus::open(CorpusOptions options) {
   for (const auto* names : {&corpus.options_.sources, &corpus.options_.validation}) {
     for (const std::string& name : *names) corpus.sources_.push_back(Source::open(name, corpus.options_.source));
   }
-  if (corpus.options_.sources.empty()) {
+  if (corpus.sources_.empty()) {
     throw Error({.code = ExitCode::kData, .what = "the corpus is empty", .expected = "at least one source", .hint = "set data.source"});
   }
   return corpus;
@@ -210,7 +210,7 @@ std::string Corpus::key(size_t source) const {
     add(fmt::format("{} {}", is_validation(s), s == source));
     for (const SourceFile& file : sources_[s].files()) {
       add(file.name);
-      add(fmt::format("{} {} {}", file.bytes, file.modified_ns, file.json_lines));
+      add(fmt::format("{} {} {}{}", file.bytes, file.modified_ns, file.json_lines, file.table ? " table" : ""));
     }
   }
   return hash.hex();
@@ -224,7 +224,7 @@ CorpusCounts Corpus::read(size_t source, std::optional<Split> only, CorpusSink& 
   for (size_t f = 0; f < input.files().size(); ++f) {
     const SourceFile& file = input.files()[f];
     const Survey::Decision decision = survey().decision(source, f, 0);
-    const bool other_side = only && !file.json_lines && decision.what == Survey::Decision::What::kGiven && decision.split != *only;
+    const bool other_side = only && !file.many() && decision.what == Survey::Decision::What::kGiven && decision.split != *only;
     if (f < from.file || other_side) {  // not even opened
       if (progress) progress(file.bytes);
       continue;

@@ -1,5 +1,7 @@
 #include "data/run_data.h"
 
+#include <iterator>
+
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -11,6 +13,8 @@
 #include "data/cache.h"
 #include "data/corpus_texts.h"
 #include "data/prepare.h"
+#include "data/prepare_tokens.h"
+#include "data/token_files.h"
 #include "data/tokenizer/bpe_trainer.h"
 
 namespace longhaul::data {
@@ -55,6 +59,29 @@ Tokenizer trained_tokenizer(const recipe::DataOptions& options, const Corpus& co
   return tokenizer;
 }
 
+// What of [data] is text: token files are apart.
+recipe::DataOptions texts_of(const recipe::DataOptions& options) {
+  recipe::DataOptions texts = options;
+  texts.held_out_percent = options.percent_held_out();
+  for (auto* names : {&texts.source, &texts.validation})
+    std::erase_if(*names, [](const std::string& name) { return names_token_files(path_of_text(name)); });
+  return texts;
+}
+
+void refuse_to_train_on_tokens(const recipe::DataOptions& options) {
+  for (const auto* names : {&options.source, &options.validation}) {
+    for (const std::string& name : *names) {
+      if (!names_token_files(path_of_text(name))) continue;
+      throw Error({.code = ExitCode::kUsage,
+                   .what = "no tokenizer can be trained on tokens",
+                   .expected = "the tokenizer.json that the token files were made with",
+                   .found = "data.tokenizer = train, and token files",
+                   .where = name,
+                   .hint = "data.tokenizer=/path/of/tokenizer.json"});
+    }
+  }
+}
+
 std::vector<const TokenDataset*> those_with_documents(const std::vector<PreparedSource>& sources, TokenDataset PreparedSource::*side) {
   std::vector<const TokenDataset*> result;
   for (const PreparedSource& source : sources) {
@@ -69,6 +96,7 @@ std::vector<const TokenDataset*> RunData::train() const { return those_with_docu
 std::vector<const TokenDataset*> RunData::held_out() const { return those_with_documents(sources, &PreparedSource::held_out); }
 
 Tokenizer open_tokenizer(const recipe::DataOptions& options, const Corpus& corpus, const fs::path& cache) {
+  if (options.tokenizer == "train") refuse_to_train_on_tokens(options);
   if (options.tokenizer == "train") return trained_tokenizer(options, corpus, cache);
   if (options.tokenizer == "bytes") return Tokenizer::bytes();
   return Tokenizer::load(path_of_text(options.tokenizer));
@@ -79,9 +107,19 @@ fs::path cache_folder(const recipe::DataOptions& options) {
 }
 
 RunData open_run_data(const recipe::DataOptions& options, const fs::path& libtorch_folder, const fs::path& cache) {
-  Corpus corpus = Corpus::open(corpus_options(options, libtorch_folder));
+  const recipe::DataOptions texts = texts_of(options);
+  Corpus corpus;
+  if (!texts.source.empty() || !texts.validation.empty()) corpus = Corpus::open(corpus_options(texts, libtorch_folder));
   Tokenizer tokenizer = open_tokenizer(options, corpus, cache);
-  std::vector<PreparedSource> sources = prepare_all(corpus, encoder_of(tokenizer), cache);
+  std::vector<PreparedSource> of_texts = prepare_all(corpus, encoder_of(tokenizer), cache), sources;
+  auto text = std::make_move_iterator(of_texts.begin());
+  for (const auto& [names, percent] :
+       {std::pair(&options.source, options.percent_held_out()), std::pair(&options.validation, int64_t{100})}) {
+    for (const std::string& name : *names) {
+      const fs::path path = path_of_text(name);
+      sources.push_back(names_token_files(path) ? prepare_tokens({path, percent}, tokenizer, cache) : *text++);
+    }
+  }
   return {std::move(corpus), std::move(tokenizer), std::move(sources)};
 }
 

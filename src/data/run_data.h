@@ -1,5 +1,6 @@
 // RunData: everything [data] of a recipe stands for, opened or made: the corpus, the tokenizer (trained once on the training part
-// and cached, when the recipe says "train"), and the token shards. What lies in the cache is found by content keys and reused,
+// and cached, when the recipe says "train"), and the token shards. The corpus holds the sources that are text; those that are token files of
+// others (data/token_files.h) stand among `sources` all the same, in the recipe's order. What lies in the cache is found by content keys and reused,
 // and the log says so.
 #pragma once
 
@@ -19,8 +20,9 @@ struct RunData {
   Tokenizer tokenizer;
   std::vector<PreparedSource> sources;
 
-  std::vector<const TokenDataset*> train() const;     // those that hold documents
-  std::vector<const TokenDataset*> held_out() const;  // what to evaluate on: held out, or of data.validation
+  std::vector<const TokenDataset*> train() const;                              // those that hold documents
+  bool all_text() const { return corpus.sources().size() == sources.size(); }  // else some is token files, whose text nobody has
+  std::vector<const TokenDataset*> held_out() const;                           // what to evaluate on: held out, or of data.validation
 };
 
 // data.cache, or the user's cache folder.

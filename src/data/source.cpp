@@ -10,6 +10,7 @@
 #include "base/signals.h"
 #include "data/byte_stream.h"
 #include "data/json_lines.h"
+#include "data/table_file.h"
 #include "data/text_check.h"
 
 namespace longhaul::data {
@@ -35,10 +36,28 @@ SourceFile describe(const fs::path& path, std::string name) {
   const std::string_view plain = without_compression(name);
   const bool json_lines = plain.ends_with(".jsonl") || plain.ends_with(".ndjson");
   const auto modified = std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
-  return {path, std::move(name), static_cast<int64_t>(size), modified, json_lines};
+  const bool table = is_table(name) && can_read_tables();
+  return {path, std::move(name), static_cast<int64_t>(size), modified, json_lines, table};
 }
 
-std::vector<SourceFile> files_below(const fs::path& root, const std::vector<std::string>& endings) {
+// A table that is asked for by name, or as a data set, and cannot be read.
+void require_readable(const fs::path& path) {
+  if (is_table(path.filename().string()) && !can_read_tables()) read_table(path, "", 0, {});
+}
+
+std::vector<SourceFile> files_below(const fs::path& root, std::vector<std::string> endings) {
+  if (fs::exists(root / "dataset_dict.json")) {  // of Hugging Face `datasets`: splits below it
+    throw Error({.code = ExitCode::kData,
+                 .what = "this folder holds several splits of a data set",
+                 .expected = "one of them",
+                 .found = "dataset_dict.json",
+                 .where = root.string(),
+                 .hint = "data.source=" + (root / "train").string()});
+  }
+  if (fs::exists(root / "dataset_info.json") && fs::exists(root / "state.json")) {
+    endings = {".arrow"};
+    for (const fs::path& path : list_files(root)) require_readable(path);
+  }
   std::vector<SourceFile> files;
   for (const fs::path& path : list_files(root)) {
     std::string name = path.lexically_relative(root).generic_string();
@@ -62,6 +81,26 @@ std::vector<SourceFile> libtorch_files(const SourceOptions& options) {
   const fs::path& root = fs::is_directory(packaged) ? packaged : options.libtorch_folder;
   std::vector<SourceFile> files = files_below(root, {".py"});
   return files.empty() ? files_below(root, {".h"}) : files;
+}
+
+// Row by row. A row without a string is a bad line.
+void read_table_file(const SourceFile& file, size_t index, const SourceOptions& options, int64_t after, DocumentSink& sink) {
+  read_table(file.path, options.jsonl_field, after, [&](int64_t row, const std::string_view* text) {
+    const DocumentInfo document{index, row, fmt::format("{}:{}", file.name, row)};
+    if (text == nullptr) {
+      const std::string where = fmt::format("{}:{}", file.path.string(), row);
+      if (options.skip_bad_lines) return sink.bad_line(document, where, "no string");
+      throw Error({.code = ExitCode::kData,
+                   .what = "a row of the corpus has no text",
+                   .expected = fmt::format("a string in column \"{}\"", options.jsonl_field),
+                   .found = "null",
+                   .where = where,
+                   .hint = "data.skip_bad_lines=true leaves such rows out"});
+    }
+    if (!sink.begin(document)) return;
+    if (!text->empty()) sink.text(*text);
+    sink.end();
+  });
 }
 
 void read_text_file(ByteStream& stream, const DocumentInfo& document, bool keep_binary, DocumentSink& sink,
@@ -102,6 +141,7 @@ Source Source::open(const std::string& source, const SourceOptions& options) {
     result.files_ = files_below(path, options.endings);
   } else if (fs::exists(path, problem)) {
     File::open(path, File::Mode::kRead, ExitCode::kData);  // refuses what cannot be read, with the reason
+    require_readable(path);
     result.files_.push_back(describe(path, path.filename().generic_string()));
   } else {
     throw Error({.code = ExitCode::kData,
@@ -131,6 +171,11 @@ int64_t Source::bytes() const {
 void Source::read(size_t file, DocumentSink& sink, int64_t after_line, const std::function<void(int64_t)>& progress) const {
   LONGHAUL_ASSERT(file < files_.size(), "file {} of {}", file, files_.size());
   const SourceFile& entry = files_[file];
+  if (entry.table) {
+    read_table_file(entry, file, options_, after_line, sink);
+    if (progress) progress(entry.bytes);
+    return;
+  }
   const auto stream = open_stream(entry.path);
   int64_t reported = 0;
   const auto advance = [&] {

@@ -2,6 +2,9 @@
 // file, a JSON Lines file (one document a line), or the word "libtorch" (real text that every machine with Longhaul has: the
 // Python sources of the LibTorch in use, its C++ headers when it has no Python). Any file may be compressed (.gz, .zst, .xz).
 //
+// A .parquet or .arrow file is a table: one document a row, the string in the column that jsonl_field names. Of a folder that Hugging Face
+// `datasets` saved only its .arrow files are read.
+//
 // Documents are streamed in chunks, so memory does not depend on the input: not on its size, nor on one huge line or document.
 // Bytes are kept as they are, bad UTF-8 included. Left out are hidden files and folders (".git") inside a folder, and files that
 // are not text (data/text_check.h). Paths and names may be any bytes; a source's name is the text of its path (base/path_text.h).
@@ -30,10 +33,12 @@ struct SourceFile {
   std::string name;   // relative to the source's root, with '/'
   int64_t bytes = 0;  // on the disk
   int64_t modified_ns = 0;
-  bool json_lines = false;  // by its ending: .jsonl or .ndjson
+  bool json_lines = false;                           // by its ending: .jsonl or .ndjson
+  bool table = false;                                // likewise: .parquet or .arrow, where the program can read them (data/table_file.h)
+  bool many() const { return json_lines || table; }  // documents in one file
 };
 
-// A document's identity is its file's name, or "name:line" in JSON Lines; lines count from 1.
+// A document's identity is its file's name, or "name:line" in JSON Lines and tables; lines, or rows, count from 1.
 struct DocumentInfo {
   size_t file = 0;
   int64_t line = 0;  // 0: the whole file

@@ -125,7 +125,7 @@ class Surveyor final : public DocumentSink {
       source_ = (i + options_.sources.size()) % sources_.size();
       const Source& source = sources_[source_];
       for (size_t f = 0; f < source.files().size(); ++f) {
-        if (needs_texts_ || !source.files()[f].json_lines) source.read(f, *this, 0, [&](int64_t n) { progress.advance(n); });
+        if (needs_texts_ || !source.files()[f].many()) source.read(f, *this, 0, [&](int64_t n) { progress.advance(n); });
       }
     }
   }

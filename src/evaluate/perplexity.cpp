@@ -2,9 +2,11 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
+#include "evaluate/decoder_answers.h"
 #include "model/context.h"
 #include "model/parallel_ops.h"
 #include "tensor/to_tensor.h"
@@ -21,24 +23,40 @@ double sum_of(const Tensor& loss_t) {
   return sum;
 }
 
+// Labels that are the likeliest token.
+int64_t right_of(const model::Decoder& decoder, const Tensor& hidden_td, const Tensor& labels_t) {
+  const int64_t rows = logit_rows_at_once(decoder.config().vocabulary), tokens = labels_t.size(0);
+  int64_t right = 0;
+  for (int64_t begin = 0; begin < tokens; begin += rows) {
+    const int64_t end = std::min(tokens, begin + rows);
+    right += decoder.logits(hidden_td.slice(0, begin, end)).argmax(1).eq(labels_t.slice(0, begin, end)).sum().item<int64_t>();
+  }
+  return right;
+}
+
 }  // namespace
 
 std::optional<EvaluationResult> evaluate(model::Decoder& decoder, data::EvaluationReader& reader,
-                                         const std::function<bool(int64_t tokens)>& progress) {
+                                         const std::function<bool(int64_t tokens)>& progress, Accuracy accuracy) {
   const at::NoGradGuard no_gradient;
   model::LocalOps ops;
   EvaluationResult result;
   double nats = 0;
+  int64_t right = 0;
   while (const std::optional<data::Batch> batch = reader.next()) {
     model::Context context(ops, decoder.precision());
     context.training = false;
     const Tensor hidden_td = decoder.hidden(context, to_tensor(batch->inputs, decoder.device()), batch->layout);
-    nats += sum_of(decoder.loss_each(hidden_td, to_tensor(batch->labels, decoder.device())));
+    const Tensor labels_t = to_tensor(batch->labels, decoder.device());
+    nats += sum_of(decoder.loss_each(hidden_td, labels_t));
+    if (accuracy == Accuracy::kYes) right += right_of(decoder, hidden_td, labels_t);
     result.tokens += batch->target_tokens;
     result.bytes += batch->target_bytes;
     if (progress && !progress(batch->target_tokens)) return std::nullopt;
   }
-  return result_of(nats, result.tokens, result.bytes);
+  result = result_of(nats, result.tokens, result.bytes);
+  if (accuracy == Accuracy::kYes) result.accuracy = static_cast<double>(right) / static_cast<double>(result.tokens);
+  return result;
 }
 
 EvaluationResult result_of(double nats, int64_t tokens, int64_t bytes) {

@@ -17,12 +17,15 @@ struct EvaluationResult {
   double perplexity = 0;     // exp(loss)
   int64_t tokens = 0;        // targets
   int64_t bytes = 0;
+  std::optional<double> accuracy;  // share of targets that are the likeliest token; where it was asked for
 };
+
+enum class Accuracy { kNo, kYes };  // takes the head's products once more, a few rows of logits at a time
 
 // Reads until the reader ends. `progress` is called after each batch with the targets it had; when it says false, reading stops and there
 // is no result. No target at all is a kData error.
 std::optional<EvaluationResult> evaluate(model::Decoder& decoder, data::EvaluationReader& reader,
-                                         const std::function<bool(int64_t tokens)>& progress = {});
+                                         const std::function<bool(int64_t tokens)>& progress = {}, Accuracy accuracy = Accuracy::kNo);
 
 // Of the sum of the losses of all targets. No target at all is a kData error.
 EvaluationResult result_of(double nats, int64_t tokens, int64_t bytes);

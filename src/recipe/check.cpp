@@ -171,6 +171,7 @@ void data(const Recipe& recipe, Problems& out) {
                                counted(static_cast<int64_t>(options.source.size()), "entry", "entries")),
                    "give one weight per source, or none"});
   }
+  if (recipe.train.task == "recall") return;  // reads no text
   if (options.tokenizer.empty()) {
     out.push_back({{"data.tokenizer"}, "data.tokenizer is empty", "data.tokenizer=train, bytes, or the path of a tokenizer.json"});
   } else if (options.tokenizer == "train" && options.vocabulary > recipe.model.vocabulary) {
@@ -207,6 +208,13 @@ void stages(const Recipe& recipe, Problems& out) {
       refuse("does not begin after the stage before it", "list stages in order");
     }
   }
+}
+
+void recall(const Recipe& recipe, Problems& out) {
+  if (recipe.recall.vocabulary <= recipe.model.vocabulary) return;
+  out.push_back({{"recall.vocabulary", "model.vocabulary"},
+                 fmt::format("recall.vocabulary = {} is more than the model's {}", recipe.recall.vocabulary, recipe.model.vocabulary),
+                 "recall.vocabulary=0"});
 }
 
 void refuse_all(const Problems& found, const LoadedRecipe* loaded) {
@@ -247,6 +255,7 @@ std::vector<Problem> problems(const Recipe& recipe) {
   elastic(recipe, out);
   outer(recipe, out);
   data(recipe, out);
+  recall(recipe, out);
   stages(recipe, out);
   return out;
 }

@@ -5,9 +5,11 @@
 namespace longhaul::recipe {
 
 void declare(OptionSet& set, DataOptions& data) {
-  set.add("data.source", data.source,
-          "Files or folders of text or JSONL, plain or compressed with zstd, gzip or xz; \"libtorch\" is the Python source text inside the "
-          "LibTorch in use. On the command line a,b is two sources and '[\"a,b\"]' one with a comma in its path.")
+  set.add(
+         "data.source", data.source,
+         "Files or folders of text or JSONL, plain or compressed with zstd, gzip or xz; token files of Megatron-LM (.idx and .bin) and llm.c (.bin), "
+         "with their tokenizer.json as data.tokenizer; \"libtorch\" is the Python source text inside the LibTorch in use. On the command line a,b is two "
+         "sources and '[\"a,b\"]' one with a comma in its path.")
       .path()
       .also_called({"sources", "path", "paths", "dataset", "corpus", "train_data", "files"});
   set.add(
@@ -19,7 +21,8 @@ void declare(OptionSet& set, DataOptions& data) {
   set.add("data.weights", data.weights, "Share of each source in the blend, one number per source; empty: by size.").above(0).at_most(1e12);
   set.add("data.include", data.include, "File endings that are read inside folders, such as \".py\"; empty: every text file.")
       .also_called({"extensions", "endings", "glob"});
-  set.add("data.jsonl_field", data.jsonl_field, "Key that holds the text of a document in JSONL files.")
+  set.add("data.jsonl_field", data.jsonl_field,
+          "Key that holds the text of a document in JSONL files; of Parquet and Arrow tables the column.")
       .also_called({"text_field", "text_key"});
   set.add(
          "data.skip_bad_lines", data.skip_bad_lines,

@@ -8,6 +8,7 @@ OptionSet options_of(Recipe& recipe) {
   declare(set, recipe.model);
   declare(set, recipe.data);
   declare(set, recipe.train);
+  declare(set, recipe.recall);
   declare(set, recipe.optim);
   declare(set, recipe.sample);
   declare(set, recipe.parallel);

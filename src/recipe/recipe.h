@@ -10,6 +10,7 @@
 #include "recipe/optim_options.h"
 #include "recipe/option.h"
 #include "recipe/parallel_options.h"
+#include "recipe/recall_options.h"
 #include "recipe/train_options.h"
 
 namespace longhaul::recipe {
@@ -22,6 +23,7 @@ struct Recipe {
   ModelConfig model;
   DataOptions data;
   TrainOptions train;
+  RecallOptions recall;
   OptimOptions optim;
   GenerateOptions sample;
   ParallelOptions parallel;

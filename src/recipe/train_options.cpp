@@ -112,7 +112,8 @@ std::vector<std::string_view> names_of(Dtype) { return {"bf16", "fp32", "fp64"};
 std::vector<std::string_view> names_of(Recompute) { return {"none", "selective", "full"}; }
 
 void declare(OptionSet& set, TrainOptions& train) {
-  set.add("train.task", train.task, "What is learned.").one_of({"pretrain"});
+  set.add("train.task", train.task, "What is learned: \"pretrain\", the texts of [data]; \"recall\", the sequences of [recall].")
+      .one_of({"pretrain", "recall"});
   set.add("train.steps", train.steps, "Optimizer steps of the whole run, resumed parts included.")
       .unit("steps")
       .at_least(1)

@@ -117,13 +117,14 @@ void require_cpu_for_elastic(const recipe::TrainOptions& train, at::Device devic
 }
 
 // What lies in the cache is made by the process of rank 0; the others find it there.
-data::RunData open_data(const recipe::DataOptions& options, const std::filesystem::path& cache, comm::Communicator* processes) {
+data::RunData open_data(const recipe::Recipe& recipe, const std::filesystem::path& cache, comm::Communicator* processes) {
+  if (!reads_text(recipe.train.task)) return {.corpus = {}, .tokenizer = data::Tokenizer::bytes(), .sources = {}};
   const auto wait_for_all = [&] {
     if (processes != nullptr) processes->barrier({.name = "prepared data", .timeout = std::chrono::hours(24)}).wait();
   };
   const bool first = processes == nullptr || processes->rank() == 0;
   if (!first) wait_for_all();
-  data::RunData data = data::open_run_data(options, libtorch_folder(), cache);
+  data::RunData data = data::open_run_data(recipe.data, libtorch_folder(), cache);
   if (first) wait_for_all();
   return data;
 }
@@ -177,7 +178,7 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
   }
 
   const std::filesystem::path cache = data::cache_folder(recipe.data);
-  const data::RunData data = open_data(recipe.data, cache, processes);
+  const data::RunData data = open_data(recipe, cache, processes);
   if (processes != nullptr) require_same_tokens(data, *processes);
   const RunFacts facts{.recipe = request.recipe,
                        .run_folder = request.run_folder,

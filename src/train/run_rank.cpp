@@ -182,7 +182,7 @@ void RankRun::begin(Trainer& trainer, observe::EventWriter& events) {
     }
     write_beside_checkpoints(start_.request, facts_.data);
     if (from) checkpoint::carry_files(files_, from->beside(), start_.request.run_folder / checkpoint::kPublishedBeside);
-    if (recipe_.observe.compression_baseline && !facts_.data.held_out().empty())
+    if (recipe_.observe.compression_baseline && !facts_.data.held_out().empty() && facts_.data.all_text())
       write_baseline(events, facts_.data, start_.cache, resumed.step > 0);
     return nullptr;
   });

@@ -4,11 +4,13 @@
 
 #include "base/progress.h"
 #include "optim/schedule.h"
+#include "train/tasks.h"
 
 namespace longhaul::train {
 namespace {
 
 std::string about_tokens(const recipe::TrainOptions& train, int64_t tokens) {
+  if (!reads_text(train.task)) return "";
   if (tokens < train.sequence) {
     return fmt::format(
         "the corpus has {} training tokens, fewer than one sequence of {}: the rest of every sequence is padding. "

@@ -7,20 +7,26 @@
 
 #include "base/error.h"
 #include "train/pretrain.h"
+#include "train/recall.h"
 
 namespace longhaul::train {
 namespace {
 
 struct ListedTask {
   std::string_view name;
+  bool reads_text;
   std::unique_ptr<Task> (*make)(const TaskRequest&);
 };
 
 constexpr ListedTask kTasks[] = {
-    {"pretrain",
+    {"pretrain", true,
      [](const TaskRequest& request) -> std::unique_ptr<Task> {
        return std::make_unique<Pretrain>(request.recipe, request.data, request.cache / "packing", request.device, request.ranks,
                                          request.share);
+     }},
+    {"recall", false,
+     [](const TaskRequest& request) -> std::unique_ptr<Task> {
+       return std::make_unique<Recall>(request.recipe, request.device, request.ranks);
      }},
 };
 
@@ -39,6 +45,11 @@ void refuse_unknown_task(const std::string& name) {
                .expected = fmt::format("{}", fmt::join(task_names(), ", ")),
                .found = name,
                .where = "train.task"});
+}
+
+bool reads_text(const std::string& task) {
+  refuse_unknown_task(task);
+  return std::ranges::find(kTasks, task, &ListedTask::name)->reads_text;
 }
 
 std::unique_ptr<Task> make_task(const TaskRequest& request) {

@@ -25,6 +25,7 @@ struct TaskRequest {
 
 std::unique_ptr<Task> make_task(const TaskRequest& request);  // with untrained parameters
 std::vector<std::string> task_names();
+bool reads_text(const std::string& task);           // of [data]; a task that does not makes what it learns, and its RunData is empty
 void refuse_unknown_task(const std::string& name);  // kUsage, naming those that are known
 
 }  // namespace longhaul::train

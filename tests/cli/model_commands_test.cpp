@@ -118,6 +118,77 @@ TEST_F(ModelCommands, TrainThenUseTheModel) {
   const auto evaluation = nlohmann::json::parse(evaluated.output);
   EXPECT_EQ(evaluation["bytes"], 20 * 301 + 10 + 20);  // 300 letters, one or two digits and a line end in each of the twenty files
   EXPECT_GT(evaluation["bits_per_byte"].get<double>(), 0);
+  EXPECT_GT(evaluation["accuracy"].get<double>(), 0.1);  // a's follow a's
+  EXPECT_EQ(evaluation["stride"], 32);
+}
+
+TEST_F(ModelCommands, EvaluatesByTask) {
+  ASSERT_EQ(train({"train.steps=2"}).status, 0);
+  const auto asked = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"evaluate", run()});
+    words.emplace_back("--json");
+    const ProcessResult result = longhaul(words);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    return nlohmann::json::parse(result.output, nullptr, false);
+  };
+  const auto page = folder_ / "needle.html";
+  const auto needle = asked({"--task", "needle", "--lengths", "400,500", "--depths", "0,100", "--samples", "1", "--tokens-per-pass", "128",
+                             "--page", page.string()});
+  EXPECT_EQ(needle["lengths"], nlohmann::json({400, 500}));
+  EXPECT_EQ(needle["scores"].size(), 2u);
+  EXPECT_EQ(needle["scores"][0].size(), 2u);
+  EXPECT_TRUE(fs::exists(page));
+  const auto ruler = asked({"--task", "ruler", "--lengths", "700", "--kinds", "single,variables", "--samples", "1"});
+  EXPECT_EQ(ruler["kinds"], nlohmann::json({"single", "variables"}));
+  const auto mqar = asked({"--task", "mqar", "--lengths", "16,32", "--pairs", "4,8", "--samples", "20"});
+  EXPECT_EQ(mqar["entries"].size(), 3u) << "eight pairs do not fit 16 tokens";
+  EXPECT_LT(mqar["accuracy"].get<double>(), 0.2);
+  EXPECT_NEAR(mqar["chance"].get<double>(), 1 / 1024.0, 1e-12);
+  EXPECT_EQ(asked({"--task", "copy", "--pairs", "4"})["entries"][0]["length"], 32);
+  std::ofstream(folder_ / "q.jsonl") << R"({"goal":"aaa","sol1":"aaaa","sol2":"zzzz","label":0})"
+                                     << "\n";
+  const auto choice = asked({"--task", "choice", "--data", (folder_ / "q.jsonl").string()});
+  EXPECT_EQ(choice["format"], "piqa");
+  EXPECT_EQ(choice["items"], 1);
+  EXPECT_EQ(choice["chance"], 0.5);
+
+  EXPECT_EQ(longhaul({"evaluate", run()}).status, 64);
+  EXPECT_EQ(longhaul({"evaluate", run(), "--task", "choice"}).status, 64);
+  EXPECT_EQ(longhaul({"evaluate", run(), "--task", "needle", "--lengths", "12,x"}).status, 64);
+  EXPECT_EQ(longhaul({"evaluate", run(), "--task", "needle", "--lengths", "20"}).status, 64);
+  EXPECT_EQ(longhaul({"evaluate", run(), "--task", "ruler", "--kinds", "qa"}).status, 64);
+  EXPECT_EQ(longhaul({"evaluate", run(), "--data", (folder_ / "text").string(), "--stride", "33"}).status, 64);
+}
+
+TEST_F(ModelCommands, MakesQuestionsToTrainOn) {
+  const auto file = folder_ / "rounds.jsonl";
+  const ProcessResult made = longhaul({"data", "questions", "rounds", "--count", "3", "--tokens", "600", "--out", file.string()});
+  ASSERT_EQ(made.status, 0) << made.errors;
+  std::ifstream lines(file);
+  std::string line;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(std::getline(lines, line));
+    const std::string text = nlohmann::json::parse(line)["text"];
+    const std::string answer = text.substr(text.rfind("Assistant: ") + 11);
+    EXPECT_LT(text.find(answer), text.rfind("Assistant: ")) << "the answer stands in the text before";
+  }
+  EXPECT_EQ(longhaul({"data", "questions", "riddles", "--out", file.string()}).status, 64);
+}
+
+TEST_F(ModelCommands, PlansScalingFromRuns) {
+  ASSERT_EQ(train({"train.steps=6"}).status, 0);
+  const auto page = folder_ / "scaling.html";
+  const ProcessResult result = longhaul({"plan", "scaling", run(), "--skip", "0", "--study", "--page", page.string(), "--json"});
+  ASSERT_EQ(result.status, 0) << result.errors;
+  const auto laws = nlohmann::json::parse(result.output);
+  EXPECT_EQ(laws["groups"][0]["name"], "lightning + softmax");
+  EXPECT_EQ(laws["groups"][0]["runs_on_envelope"], 1);
+  EXPECT_TRUE(laws["groups"][0]["parameters_of_compute"].is_null());
+  EXPECT_EQ(laws["study"]["laws"].size(), 4u);
+  EXPECT_EQ(laws["study"]["models"].size(), 6u);
+  EXPECT_TRUE(fs::exists(page));
+  EXPECT_EQ(longhaul({"plan", "scaling"}).status, 64);
+  EXPECT_EQ(longhaul({"plan", "scaling", (folder_ / "text").string()}).status, 65);
 }
 
 TEST_F(ModelCommands, RefusalsHaveTheirExitCodes) {

@@ -88,6 +88,33 @@ TEST_F(Perplexity, IsTheMeanLossOfTheDocuments) {
   EXPECT_NEAR(run(decoder, {.context = 4096, .tokens_per_batch = 1}).loss, result.loss, 1e-10);
 }
 
+// Against the argmax of each document's logits; a stride changes which tokens stand before a target, never which are targets.
+TEST_F(Perplexity, NextTokensAreTheLikeliestOnes) {
+  model::Decoder decoder = filled_decoder(byte_model());
+  int64_t right = 0, targets = 0;
+  model::LocalOps ops;
+  const at::NoGradGuard guard;
+  for (int64_t d = 0; d < held_out().documents(); ++d) {
+    std::vector<int64_t> ids(static_cast<size_t>(held_out().length(d)));
+    held_out().read(d, 0, ids);
+    std::vector<int64_t> inputs = {256}, labels = ids;
+    inputs.insert(inputs.end(), ids.begin(), ids.end());
+    labels.push_back(256);
+    model::Context context(ops, decoder.precision());
+    context.training = false;
+    const Tensor logits =
+        decoder.logits(decoder.hidden(context, id_tensor(inputs), layout::make_single(static_cast<int64_t>(inputs.size()))));
+    for (size_t t = 0; t < labels.size(); ++t) right += logits[static_cast<int64_t>(t)].argmax().item<int64_t>() == labels[t];
+    targets += static_cast<int64_t>(labels.size());
+  }
+  data::EvaluationReader reader({&held_out()}, {.context = 4096, .tokens_per_batch = 200});
+  const EvaluationResult result = *evaluate(decoder, reader, {}, Accuracy::kYes);
+  EXPECT_DOUBLE_EQ(*result.accuracy, static_cast<double>(right) / static_cast<double>(targets));
+  EXPECT_GT(right, 0);
+  data::EvaluationReader again({&held_out()}, {.context = 4096, .tokens_per_batch = 200});
+  EXPECT_FALSE(evaluate(decoder, again)->accuracy);
+}
+
 TEST_F(Perplexity, StopsBetweenBatchesWhenToldTo) {
   model::Decoder decoder = filled_decoder(byte_model());
   data::EvaluationReader reader({&held_out()}, {.context = 32, .tokens_per_batch = 64});

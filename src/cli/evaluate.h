@@ -1,0 +1,26 @@
+// What `longhaul evaluate` was told, and the tasks that it can be asked for beside the loss on texts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "checkpoint/open_model.h"
+
+namespace longhaul::cli {
+
+struct EvaluateArguments {
+  std::string checkpoint, task, data, jsonl_field, tokenizer, dtype, device = "auto", page;
+  int64_t context = 0, stride = 0;
+  // Of tasks.
+  std::string lengths, depths = "0,25,50,75,100", pairs, kind = "single", kinds, haystack, format;
+  int64_t samples = 0, limit = 0, tokens_per_pass = 4096;
+  uint64_t seed = 0;
+  double weight_growth = 1.1;
+  bool json = false;
+};
+
+ExitCode run_evaluation_task(const EvaluateArguments& arguments, checkpoint::OpenModel& model);
+
+}  // namespace longhaul::cli

@@ -1,0 +1,20 @@
+// prepare_tokens: token files of others (data/token_files.h) → token shards in the cache, once for each (files, tokenizer, share held out), found
+// again by that key, as prepare() does for text. Documents are held out by a hash of their tokens, so equal ones lie on the same side; copies stay.
+// The bytes of a document are those that the tokenizer makes of its tokens. Files are read once more only when they change.
+#pragma once
+
+#include <filesystem>
+
+#include "data/dataset.h"
+#include "data/tokenizer/tokenizer.h"
+
+namespace longhaul::data {
+
+struct TokenSource {
+  std::filesystem::path path;
+  int64_t held_out_percent = 1;  // 100: all (a source of data.validation)
+};
+
+PreparedSource prepare_tokens(const TokenSource& source, const Tokenizer& tokenizer, const std::filesystem::path& cache);
+
+}  // namespace longhaul::data

@@ -1,0 +1,95 @@
+#include "evaluate/grid.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/progress.h"
+
+namespace longhaul::evaluate {
+namespace {
+
+constexpr int64_t kSpareTokens = 8;  // of an answer, for words around it
+
+double mean_score(Answers& answers, const data::Tokenizer& tokenizer, const GridRequest& request, QuestionRequest question, int64_t length,
+                  const std::function<void()>& progress) {
+  const auto separator = tokenizer.end_of_document();
+  double sum = 0;
+  question.seed = request.seed;
+  question.haystack = request.haystack;
+  for (int64_t s = 0; s < request.samples; ++s) {
+    question.index = s;
+    // How long the answer is decides how much is left for the question; of one kind all are about as long.
+    question.tokens = std::max<int64_t>(length, 1);
+    const auto answer_tokens = [&](const Question& made) {
+      return static_cast<int64_t>(tokenizer.encode(fmt::format(" {}.", fmt::join(made.answers, ", "))).size()) + kSpareTokens;
+    };
+    const int64_t room = answer_tokens(make_question(question, tokenizer));
+    question.tokens = length - room - (separator ? 1 : 0);
+    const Question made = make_question(question, tokenizer);
+    std::vector<int64_t> ids;
+    if (separator) ids.push_back(*separator);
+    for (const int32_t id : tokenizer.encode(made.prompt)) ids.push_back(id);
+    const std::vector<int64_t> said = answers.complete(ids, room, separator ? *separator : -1);
+    sum += share_matched(tokenizer.decode(std::vector<int32_t>(said.begin(), said.end())), made.answers);
+    if (progress) progress();
+  }
+  return sum / static_cast<double>(request.samples);
+}
+
+std::vector<std::string> length_names(const GridRequest& request) {
+  std::vector<std::string> names;
+  for (const int64_t length : request.lengths) names.push_back(count_text(length));
+  return names;
+}
+
+}  // namespace
+
+double Grid::mean() const {
+  double sum = 0;
+  for (const auto& row : values) {
+    for (const double value : row) sum += value;
+  }
+  return sum / static_cast<double>(rows.size() * columns.size());
+}
+
+Grid needle_grid(Answers& answers, const data::Tokenizer& tokenizer, const GridRequest& request, const std::string& kind,
+                 const std::vector<double>& depths, const std::function<void()>& progress) {
+  Grid grid{.rows = {}, .columns = length_names(request), .values = {}};
+  for (const double depth : depths) {
+    grid.rows.push_back(fmt::format("{:g} %", depth * 100));
+    auto& row = grid.values.emplace_back();
+    for (const int64_t length : request.lengths)
+      row.push_back(mean_score(answers, tokenizer, request, {.kind = kind, .depth = depth}, length, progress));
+  }
+  return grid;
+}
+
+Grid ruler_grid(Answers& answers, const data::Tokenizer& tokenizer, const GridRequest& request, const std::vector<std::string>& kinds,
+                const std::function<void()>& progress) {
+  Grid grid{.rows = kinds, .columns = length_names(request), .values = {}};
+  for (const std::string& kind : kinds) {
+    auto& row = grid.values.emplace_back();
+    for (const int64_t length : request.lengths) row.push_back(mean_score(answers, tokenizer, request, {.kind = kind}, length, progress));
+  }
+  return grid;
+}
+
+double weighted_score(const Grid& grid, double alpha) {
+  double sum = 0, weights = 0;
+  for (size_t l = 0; l < grid.columns.size(); ++l) {
+    int64_t runs = 1;
+    for (size_t d = 1; d < grid.rows.size(); ++d) runs += (grid.values[d][l] >= 0.5) != (grid.values[d - 1][l] >= 0.5);
+    const double consistency = std::exp2(static_cast<double>(1 - runs) / 2);
+    for (size_t d = 0; d < grid.rows.size(); ++d) {
+      const double weight = std::pow(alpha, static_cast<double>(d + l));
+      sum += weight * consistency * grid.values[d][l];
+      weights += weight;
+    }
+  }
+  return sum / weights;
+}
+
+}  // namespace longhaul::evaluate

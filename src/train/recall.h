@@ -1,0 +1,54 @@
+// Recall: sequences of random tokens whose scored ones only a memory can know (data/recall.h). Every step's sequences are new, unless [recall] says
+// how many there are; judged by the share of right answers on sequences that are never trained on.
+//
+// On several ranks: the sequences stand in one order whatever the ranks are; a replica takes its part of each step's, a context rank its tokens of
+// each. Such runs are judged by the loss alone: nobody there has all logits of a token.
+#pragma once
+
+#include "data/recall.h"
+#include "model/decoder.h"
+#include "optim/schedule.h"
+#include "recipe/recipe.h"
+#include "train/text_stage.h"
+
+namespace longhaul::train {
+
+data::RecallShape recall_shape(const recipe::Recipe& recipe);
+
+class Recall final : public Task {
+ public:
+  // `ranks` must outlive the task. Refuses (kUsage) sequences that cannot be made.
+  Recall(const recipe::Recipe& recipe, at::Device device, const parallel::Ranks& ranks);
+
+  model::ParameterSet& parameters() override { return decoder_.parameters(); }
+  const Precision& precision() const override { return decoder_.precision(); }
+  model::Decoder& decoder() { return decoder_; }
+
+  StepWork prepare(int64_t step) override;
+  Tensor forward(model::Context& context, int64_t micro_batch, const Tensor& entering) override;
+  StageInput stage_input(int64_t micro_batch) const override;
+  std::optional<observe::Metrics> evaluate(bool whole, const std::function<bool()>& go_on) override;
+  nlohmann::json data_position(int64_t step) const override;
+  void require_same_data(const nlohmann::json& saved, int64_t step) const override;
+  double epochs_after(int64_t step) const override;
+
+ private:
+  struct Rows {
+    layout::SequenceLayout layout;
+    std::vector<int64_t> inputs, labels;
+    int64_t labelled = 0;
+  };
+  Rows rows(int64_t count, const std::function<int64_t(int64_t)>& index) const;
+  PackedText text_of(int64_t micro_batch) const;
+  std::optional<observe::Metrics> evaluate_on_ranks(const std::function<bool()>& go_on);
+
+  recipe::Recipe recipe_;
+  data::RecallShape shape_;
+  const parallel::Ranks& ranks_;
+  optim::TrainSchedule schedule_;
+  model::Decoder decoder_;
+  TextStage stage_;
+  std::vector<Rows> micro_batches_;
+};
+
+}  // namespace longhaul::train

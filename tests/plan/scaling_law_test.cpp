@@ -1,0 +1,142 @@
+// Fits of synthetic runs whose laws are known, and the numbers that the study printed.
+#include "plan/scaling_law.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "plan/scaling_study.h"
+
+namespace longhaul::plan {
+namespace {
+
+TEST(PowerLaws, AreFoundExactly) {
+  std::vector<double> x, y;
+  for (int i = 1; i <= 9; ++i) x.push_back(i * i * 0.3), y.push_back(2.5 * std::pow(i * i * 0.3, -0.0753));
+  const PowerLaw law = fit_power_law(x, y);
+  EXPECT_NEAR(law.factor, 2.5, 1e-12);
+  EXPECT_NEAR(law.exponent, -0.0753, 1e-13);
+  EXPECT_NEAR(law.deviation, 0, 1e-12);
+  EXPECT_EQ(law.points, 9);
+  EXPECT_NEAR(law.at(7), 2.5 * std::pow(7, -0.0753), 1e-12);
+}
+
+// By hand: x = 1, e, e²; log y = 0, 2, 1: slope 1/2, offset 1/2; residuals −1/2, 1, −1/2.
+TEST(PowerLaws, AreLeastSquaresOfLogarithms) {
+  const double e = std::exp(1);
+  const PowerLaw law = fit_power_law(std::vector{1.0, e, e * e}, std::vector{1.0, e * e, e});
+  EXPECT_NEAR(law.exponent, 0.5, 1e-12);
+  EXPECT_NEAR(std::log(law.factor), 0.5, 1e-12);
+  EXPECT_NEAR(law.deviation, std::sqrt(1.5 / 3), 1e-12);
+}
+
+TEST(PowerLaws, RefuseWhatHasNone) {
+  EXPECT_THROW(fit_power_law(std::vector{1.0}, std::vector{2.0}), Error);
+  EXPECT_THROW(fit_power_law(std::vector{3.0, 3.0}, std::vector{2.0, 1.0}), Error);
+  EXPECT_THROW(fit_power_law(std::vector{1.0, 2.0}, std::vector{0.0, 1.0}), Error);
+  EXPECT_THROW(fit_power_law(std::vector{1.0, 2.0}, std::vector{NAN, 1.0}), Error);
+}
+
+// L(N, D) = A N^−a + B D^−b, trained at 6·N FLOP a token. Its minimum at C = 6·N·D, by calculus:
+// N_opt ∝ C^(b/(a+b)), D_opt ∝ C^(a/(a+b)), L ∝ C^(−ab/(a+b)).
+std::vector<LossCurve> runs_of(double a, double b, int sizes, double noise = 0) {
+  std::vector<LossCurve> curves;
+  const RandomStream random(3, "scaling test");
+  uint64_t at = 0;
+  for (int s = 0; s < sizes; ++s) {
+    LossCurve curve{.run = std::to_string(s), .parameters = 1e6 * std::pow(1.3, s), .points = {}};
+    for (int i = 0; i < 400; ++i) {
+      const double tokens = 1e5 * std::pow(1.025, i);
+      const double loss = 60 * std::pow(curve.parameters, -a) + 60 * std::pow(tokens, -b);
+      curve.points.push_back({6 * curve.parameters * tokens, tokens, loss * std::exp(noise * random.normal(at++))});
+    }
+    curves.push_back(curve);
+  }
+  return curves;
+}
+
+TEST(ScalingLaws, OfSyntheticRunsAreTheirOwn) {
+  for (const auto& [a, b] : {std::pair(0.3, 0.3), std::pair(0.25, 0.35)}) {
+    std::vector<LossCurve> curves = runs_of(a, b, 30);
+    // Where the optimum lies between the sizes: N = (a/b · …)^… is cheap to bound by those neither smallest nor largest.
+    const std::vector<EnvelopePoint> all = envelope(curves, 400);
+    std::vector<double> c, n, d, l;
+    for (const EnvelopePoint& point : all) {
+      if (point.curve == 0 || point.curve + 1 == curves.size()) continue;
+      c.push_back(point.compute), n.push_back(point.parameters), d.push_back(point.tokens), l.push_back(point.loss);
+    }
+    ASSERT_GT(c.size(), 100u);
+    EXPECT_NEAR(fit_power_law(c, n).exponent, b / (a + b), 0.01);
+    EXPECT_NEAR(fit_power_law(c, d).exponent, a / (a + b), 0.01);
+    EXPECT_NEAR(fit_power_law(c, l).exponent, -a * b / (a + b), 0.002);
+  }
+}
+
+TEST(ScalingLaws, OneRunHasNoLawOfParameters) {
+  const ScalingLaws laws = scaling_laws(runs_of(0.3, 0.3, 1), 50);
+  EXPECT_EQ(laws.runs_on_envelope, 1);
+  EXPECT_EQ(laws.parameters_of_compute.points, 0);
+  EXPECT_LT(laws.loss_of_compute.exponent, 0);
+  EXPECT_NEAR(laws.tokens_of_compute.exponent, 1, 1e-9);
+}
+
+// Two straight curves that cross at C = 10: L = 4·C^−0.1 of the small one, L = 4·10^0.1·C^−0.2 of the large one.
+TEST(ScalingLaws, EnvelopeTakesTheLowerCurve) {
+  std::vector<LossCurve> curves(2);
+  for (int i = 0; i <= 20; ++i) {
+    const double compute = std::pow(10, i / 10.0);
+    curves[0].points.push_back({compute, compute, 4 * std::pow(compute, -0.1)});
+    curves[1].points.push_back({compute, compute / 2, 4 * std::pow(10, 0.1) * std::pow(compute, -0.2)});
+  }
+  curves[0].parameters = 1, curves[1].parameters = 2;
+  for (const EnvelopePoint& point : envelope(curves, 32)) {
+    const bool small = point.compute < 10;
+    EXPECT_EQ(point.curve, small ? 0u : 1u) << point.compute;
+    EXPECT_NEAR(point.loss, small ? 4 * std::pow(point.compute, -0.1) : 4 * std::pow(10, 0.1) * std::pow(point.compute, -0.2), 1e-9);
+    EXPECT_NEAR(point.tokens, small ? point.compute : point.compute / 2, 1e-9);
+  }
+}
+
+TEST(ScalingLaws, SmoothingLeavesALawsExponent) {
+  const auto noisy = runs_of(0.3, 0.3, 20, 0.02);
+  std::vector<LossCurve> smooth;
+  for (const LossCurve& curve : noisy) smooth.push_back(smoothed(curve, 0.3, 0));
+  EXPECT_NEAR(scaling_laws(smooth, 200).loss_of_compute.exponent, scaling_laws(runs_of(0.3, 0.3, 20), 200).loss_of_compute.exponent, 0.01);
+  const LossCurve late = smoothed(noisy[0], 0, 0.5);
+  EXPECT_GE(late.points.front().tokens, 0.5 * noisy[0].points.back().tokens);
+  EXPECT_EQ(late.points.back().loss, noisy[0].points.back().loss);
+}
+
+TEST(ScalingLaws, RefuseNoRuns) {
+  EXPECT_THROW(envelope({}, 10), Error);
+  EXPECT_THROW(envelope(std::vector<LossCurve>(3), 10), Error);
+}
+
+// What 2406.16690 prints, to its rounding (parameters leave out norms: 0.3 %).
+TEST(ScalingStudy, FormulasGiveThePrintedNumbers) {
+  for (const StudyModel& model : study_models()) {
+    for (size_t i = 0; i < 4; ++i) {
+      const StudyArchitecture architecture = kStudyArchitectures[i];
+      const StudyShape shape = model.shape_of(architecture);
+      const double millions = study_parameters(architecture, shape) / 1e6;
+      EXPECT_NEAR(millions, model.printed_parameters[i], 0.003 * model.printed_parameters[i]) << model.name << " " << name_of(architecture);
+      const double petaflops = study_training_flops(architecture, shape, kStudySequence, kStudyBatch * kStudySequence) / 1e15;
+      EXPECT_NEAR(petaflops, model.printed_petaflops[i], 0.051) << model.name << " " << name_of(architecture);
+    }
+  }
+  const double expected[] = {1.633, 0.501, 0.483, 0.529};  // linear-attention.md §12, of the 70M models
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(study_training_flops(kStudyArchitectures[i], study_models()[0].shape, 8192, 480 * 8192) / 1e15, expected[i], 0.0006);
+  }
+}
+
+TEST(ScalingStudy, PublishedLawsAreInOrder) {
+  ASSERT_EQ(study_laws().size(), 4u);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(study_laws()[i].architecture, kStudyArchitectures[i]);
+  EXPECT_NEAR(study_laws()[2].loss.at(1), 3.4788, 1e-12);  // at one PFLOP/s-day
+}
+
+}  // namespace
+}  // namespace longhaul::plan

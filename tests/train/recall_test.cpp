@@ -1,0 +1,145 @@
+// ctest: label=full timeout=300
+// The task of recall: which sequences a step has, whole runs that learn, resume to the bit, and are the same on two ranks.
+#include "train/recall.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/temporary_folder.h"
+#include "evaluate/recall.h"
+#include "observe/event_log.h"
+#include "recipe/load.h"
+#include "train/run.h"
+#include "train/tasks.h"
+
+namespace longhaul::train {
+namespace {
+
+std::vector<std::string> recall_words() {
+  return {"model.layers=2",       "model.hidden=32",       "model.heads=2",          "model.kv_heads=2",
+          "model.head_dim=16",    "model.vocabulary=16",   "model.mixers=softmax",   "model.intermediate=32",
+          "model.rotary_dim=16",  "model.wiring=pre_norm", "train.task=recall",      "recall.kind=copy",
+          "recall.pairs=3",       "train.sequence=8",      "train.batch=8",          "train.micro_batch=4",
+          "train.steps=8",        "train.dtype=fp64",      "train.evaluate_every=4", "train.checkpoint_every=4",
+          "recall.held_out=10",   "train.threads=1",       "optim.lr=0.01",          "optim.schedule=constant",
+          "optim.warmup_steps=2", "sample.tokens=0",       "observe.report=false",   "observe.tensorboard=false"};
+}
+
+class RecallTask : public ::testing::Test {
+ protected:
+  RunRequest request(const std::string& name, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> words = recall_words();
+    words.insert(words.end(), more.begin(), more.end());
+    return {.recipe = recipe::load_defaults(words), .run_folder = folder_ / name, .quiet = true};
+  }
+  template <class Type>
+  std::vector<Type> events(const std::string& run) const {
+    std::vector<Type> found;
+    for (const auto& event : observe::read_events(folder_ / run / "events.jsonl")) {
+      if (const auto* body = std::get_if<Type>(&event.body)) found.push_back(*body);
+    }
+    return found;
+  }
+  std::vector<double> losses(const std::string& run) const {
+    std::vector<double> result;
+    for (const auto& step : events<observe::StepReport>(run)) result.push_back(step.loss);
+    return result;
+  }
+  TemporaryFolder folder_;
+};
+
+// The loss of step 1, worked out from the rows that it should have: those of indexes 0 … 7.
+TEST_F(RecallTask, StepsHaveTheirOwnSequences) {
+  const recipe::Recipe recipe = recipe::load_defaults(recall_words()).recipe;
+  parallel::Ranks alone;
+  Recall task(recipe, at::kCPU, alone);
+  task.parameters().initialise(0);
+  for (const int64_t step : {int64_t{1}, int64_t{5}}) {
+    const StepWork work = task.prepare(step);
+    EXPECT_EQ(work.micro_batches, 2);
+    EXPECT_EQ(work.weight, 8 * 3);
+    EXPECT_EQ(work.tokens, 8 * 8);
+    double nats = 0, expected = 0;
+    for (int64_t m = 0; m < 2; ++m) {
+      model::LocalOps ops;
+      model::Context context(ops, task.precision());
+      const at::NoGradGuard guard;
+      nats += task.forward(context, m, {}).item<double>();
+    }
+    for (int64_t r = 0; r < 8; ++r) {
+      const data::RecallRow row = data::recall_row(recall_shape(recipe), 0, 8 * (step - 1) + r);
+      model::LocalOps ops;
+      model::Context context(ops, task.precision());
+      const at::NoGradGuard guard;
+      const auto tensor = [](const std::vector<int64_t>& ids) { return at::tensor(at::ArrayRef<int64_t>(ids), at::kLong); };
+      const Tensor logits = task.decoder().logits(task.decoder().hidden(context, tensor(row.inputs), layout::make_single(8)));
+      for (size_t t = 0; t < 8; ++t) {
+        if (row.labels[t] >= 0) expected -= logits[static_cast<int64_t>(t)].log_softmax(0)[row.labels[t]].item<double>();
+      }
+    }
+    EXPECT_NEAR(nats, expected, 1e-9);
+  }
+}
+
+TEST_F(RecallTask, LearnsToCopy) {
+  const Outcome outcome =
+      run_training(request("run", {"train.steps=300", "train.batch=16", "train.micro_batch=16", "train.evaluate_every=300",
+                                   "train.checkpoint_every=0", "recall.held_out=100", "train.dtype=fp32"}));
+  EXPECT_EQ(outcome.reason, "finished");
+  const auto evaluations = events<observe::Evaluation>("run");
+  ASSERT_FALSE(evaluations.empty());
+  EXPECT_GT(evaluations.back().metrics.at("accuracy"), 0.9);  // chance: 1/14
+  EXPECT_LT(*evaluations.back().loss, 0.5);
+}
+
+TEST_F(RecallTask, GoesOnAsIfNobodyHadStoppedIt) {
+  run_training(request("whole"));
+  run_training(request("parts", {"train.steps=4"}));
+  run_training(request("parts"));
+  const auto whole = losses("whole");
+  std::vector<double> parts;
+  for (const auto& step : events<observe::StepReport>("parts")) parts.push_back(step.loss);
+  ASSERT_EQ(whole.size(), 8u);
+  EXPECT_EQ(parts, whole);
+}
+
+TEST_F(RecallTask, RefusesToGoOnWithOtherSequences) {
+  run_training(request("run", {"train.steps=4"}));
+  try {
+    run_training(request("run", {"recall.pairs=2"}));
+    ADD_FAILURE() << "it went on";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("recall"));
+  }
+}
+
+// Sums in another order: not the same bits.
+TEST_F(RecallTask, IsTheSameOnTwoRanks) {
+  run_training(request("one"));
+  run_training(request("two", {"parallel.ranks=2"}));
+  run_training(request("split", {"parallel.cp=2"}));
+  const auto one = losses("one"), two = losses("two"), split = losses("split");
+  ASSERT_EQ(two.size(), one.size());
+  ASSERT_EQ(split.size(), one.size());
+  for (size_t i = 0; i < one.size(); ++i) {
+    EXPECT_NEAR(two[i], one[i], 1e-9);
+    EXPECT_NEAR(split[i], one[i], 1e-9);
+  }
+  EXPECT_GT(*events<observe::Evaluation>("two").back().loss, 0);
+}
+
+TEST_F(RecallTask, SequencesMayComeAgain) {
+  run_training(request("few", {"recall.examples=8", "optim.lr=1e-30"}));  // every step has the same eight
+  const auto again = losses("few");
+  for (const double loss : again) EXPECT_NEAR(loss, again.front(), 1e-9);
+  EXPECT_DOUBLE_EQ(*events<observe::StepReport>("few").back().epoch, 8);
+}
+
+TEST_F(RecallTask, RefusesWhatCannotBeMade) {
+  EXPECT_THROW(run_training(request("long", {"recall.pairs=5"})), Error);
+  EXPECT_THROW(request("rows", {"recall.vocabulary=17"}), Error);
+}
+
+}  // namespace
+}  // namespace longhaul::train
