@@ -241,7 +241,7 @@ TEST(Calibration, OfARun) {
   const TemporaryFolder folder;
   write_text_atomically(
       folder.path() / "recipe.toml",
-      "version = 1\n[model]\nlayers = 4\nhidden = 256\nheads = 4\nkv_heads = 4\nhead_dim = 64\nvocabulary = 257\nintermediate = 512\n"
+      "version = 1\n[model]\nlayers = 4\nhidden = 256\nheads = 4\nkv_heads = 4\nhead_dim = 64\nvocabulary = 8192\nintermediate = 512\n"
       "[train]\nbatch = 8\nmicro_batch = 4\nsequence = 128\n");
   std::string events;
   int64_t number = 0;
