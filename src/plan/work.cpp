@@ -50,11 +50,12 @@ Work work_of(const recipe::ModelConfig& model, int64_t sequence) {
   work.kv_heads = model.heads;
   work.parallel_block = model.wiring == recipe::Wiring::kParallel;
   for (int64_t l = 0; l < model.layers; ++l) {
-    const auto [attention, recurrence, angles] = recipe::operators_of_layer(model, l);
+    const auto [attention, recurrence, angles, delta_rule] = recipe::operators_of_layer(model, l);
     work.attention_channels += number(attention.heads * attention.head_dim) / work.layers;
     work.attention_heads += number(attention.heads) / work.layers;
     work.key_value_channels += 2 * number(attention.kv_heads * attention.head_dim) / work.layers;
     work.recurrence_products += number(recurrence.heads * recurrence.key * recurrence.value) / work.layers;
+    work.recurrence_products += 1.5 * number(delta_rule.heads * delta_rule.key * delta_rule.value) / work.layers;  // as in flops.cpp
     if (attention.heads > 0) work.kv_heads = attention.kv_heads;
   }
   add_parameters(model, work);
