@@ -81,6 +81,7 @@ inline recipe::ModelConfig lcsm_hybrid() {
   config.mixers = {recipe::Mixer::kLcsm, recipe::Mixer::kLcsm, recipe::Mixer::kSoftmax};
   config.lcsm.state = 5;
   config.lcsm.tau = 3;
+  config.lcsm.norm_eps = 0.1;  // as in gated_lineage()
   return config;
 }
 
@@ -136,6 +137,7 @@ inline recipe::ModelConfig fixed_decay_lineage() {
   config.tnl.gate_rank = 5;
   config.retnet.value_dim = 6;
   config.retnet.norm_weight = true;
+  config.cosformer2.norm_eps = config.retnet.norm_eps = config.tnl.norm_eps = 0.1;  // as in gated_lineage()
   return config;
 }
 

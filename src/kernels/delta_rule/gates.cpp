@@ -36,7 +36,7 @@ Tensor factor_of(const Tensor& logits, const Tensor& rate) { return (logits.dim(
 
 Tensor decays_of(const Tensor& logits, const Tensor& rate, const Tensor& bias) {
   const Tensor x = logits.to(wide_type(logits)).add(bias);
-  return x.abs().neg_().exp_().log1p_().add_(x.clamp_min(0)).mul_(factor_of(logits, rate));
+  return at::softplus(x, 1, 40).mul_(factor_of(logits, rate));  // beyond 40 it is x to the last bit of fp64
 }
 
 }  // namespace
