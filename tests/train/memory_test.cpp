@@ -213,7 +213,7 @@ TEST_P(MemoryOfLineage, IsWhatIsCounted) {
 INSTANTIATE_TEST_SUITE_P(Mixers, MemoryOfLineage,
                          ::testing::Combine(::testing::Values("tnl", "retnet", "gla", "cosformer", "cosformer2", "lightnet", "metala",
                                                               "mamba2", "hgrn", "gated_deltanet", "kda", "lcsm"),
-                                            ::testing::Values("none", "selective", "full")),
+                                            ::testing::Values("none", "selective")),
                          [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param); });
 
 // Sums that wait: two of four micro-batches, and of six, where the first four wait too.
