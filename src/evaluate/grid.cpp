@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "base/progress.h"
@@ -12,6 +13,16 @@ namespace longhaul::evaluate {
 namespace {
 
 constexpr int64_t kSpareTokens = 8;  // of an answer, for words around it
+
+int64_t answer_tokens(const Question& made, const data::Tokenizer& tokenizer) {
+  return static_cast<int64_t>(tokenizer.encode(fmt::format(" {}.", fmt::join(made.answers, ", "))).size()) + kSpareTokens;
+}
+
+// Not even the shortest question of the kind, with its answer, is so short. Answers differ by a few tokens from question to question.
+bool too_short(QuestionRequest question, const data::Tokenizer& tokenizer, int64_t length) {
+  question.tokens = fewest_tokens(question, tokenizer);
+  return length < question.tokens + answer_tokens(make_question(question, tokenizer), tokenizer) + 2 * kSpareTokens;
+}
 
 double mean_score(Answers& answers, const data::Tokenizer& tokenizer, const GridRequest& request, QuestionRequest question, int64_t length,
                   const std::function<void()>& progress) {
@@ -23,10 +34,7 @@ double mean_score(Answers& answers, const data::Tokenizer& tokenizer, const Grid
     question.index = s;
     // How long the answer is decides how much is left for the question; of one kind all are about as long.
     question.tokens = std::max<int64_t>(length, 1);
-    const auto answer_tokens = [&](const Question& made) {
-      return static_cast<int64_t>(tokenizer.encode(fmt::format(" {}.", fmt::join(made.answers, ", "))).size()) + kSpareTokens;
-    };
-    const int64_t room = answer_tokens(make_question(question, tokenizer));
+    const int64_t room = answer_tokens(make_question(question, tokenizer), tokenizer);
     question.tokens = length - room - (separator ? 1 : 0);
     const Question made = make_question(question, tokenizer);
     std::vector<int64_t> ids;
@@ -49,10 +57,13 @@ std::vector<std::string> length_names(const GridRequest& request) {
 
 double Grid::mean() const {
   double sum = 0;
+  int64_t count = 0;
   for (const auto& row : values) {
-    for (const double value : row) sum += value;
+    for (const double value : row) {
+      if (std::isfinite(value)) sum += value, ++count;
+    }
   }
-  return sum / static_cast<double>(rows.size() * columns.size());
+  return sum / static_cast<double>(count);
 }
 
 Grid needle_grid(Answers& answers, const data::Tokenizer& tokenizer, const GridRequest& request, const std::string& kind,
@@ -72,9 +83,23 @@ Grid ruler_grid(Answers& answers, const data::Tokenizer& tokenizer, const GridRe
   Grid grid{.rows = kinds, .columns = length_names(request), .values = {}};
   for (const std::string& kind : kinds) {
     auto& row = grid.values.emplace_back();
-    for (const int64_t length : request.lengths) row.push_back(mean_score(answers, tokenizer, request, {.kind = kind}, length, progress));
+    for (const int64_t length : request.lengths) {
+      QuestionRequest question{.kind = kind, .seed = request.seed, .haystack = request.haystack};
+      if (!too_short(question, tokenizer, length)) {
+        row.push_back(mean_score(answers, tokenizer, request, question, length, progress));
+        continue;
+      }
+      row.push_back(std::numeric_limits<double>::quiet_NaN());
+      for (int64_t s = 0; progress && s < request.samples; ++s) progress();
+    }
   }
-  return grid;
+  if (!std::isnan(grid.mean())) return grid;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "no question of any kind is so short",
+               .expected = "lengths of some hundred tokens",
+               .found = fmt::format("{}", fmt::join(request.lengths, ", ")),
+               .where = "--lengths",
+               .hint = "ask for longer ones"});
 }
 
 double weighted_score(const Grid& grid, double alpha) {

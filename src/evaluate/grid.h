@@ -12,8 +12,8 @@ namespace longhaul::evaluate {
 
 struct Grid {
   std::vector<std::string> rows, columns;
-  std::vector<std::vector<double>> values;  // [rows][columns], 0 to 1
-  double mean() const;
+  std::vector<std::vector<double>> values;  // [rows][columns], 0 to 1; NaN where no question of the kind is so short
+  double mean() const;                      // of what was asked
 };
 
 struct GridRequest {
@@ -23,7 +23,7 @@ struct GridRequest {
   std::vector<std::string> haystack;
 };
 
-// progress is called after each question.
+// progress is called after each question. Error (64) where a needle's text, or all of RULER's, would be longer than asked for.
 Grid needle_grid(Answers& answers, const data::Tokenizer& tokenizer, const GridRequest& request, const std::string& kind,
                  const std::vector<double>& depths, const std::function<void()>& progress = {});  // rows: depths; columns: lengths
 Grid ruler_grid(Answers& answers, const data::Tokenizer& tokenizer, const GridRequest& request, const std::vector<std::string>& kinds,

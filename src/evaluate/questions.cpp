@@ -176,6 +176,12 @@ std::vector<std::string> kinds_where(bool Kind::*member) {
   return names;
 }
 
+const Kind& kind_named(const std::string& name) {
+  const auto kind = std::ranges::find(kKinds, name, &Kind::name);
+  LONGHAUL_ASSERT(kind != std::end(kKinds), "question kind {}", name);
+  return *kind;
+}
+
 }  // namespace
 
 std::string listed(const std::vector<std::string>& words) {
@@ -206,9 +212,13 @@ std::vector<std::string> sentences_of(std::string_view text) {
   return sentences;
 }
 
+int64_t fewest_tokens(const QuestionRequest& request, const data::Tokenizer& tokenizer) {
+  const Kind& kind = kind_named(request.kind);
+  return static_cast<int64_t>(tokenizer.encode(kind.make(request, kind.least).prompt).size());
+}
+
 Question make_question(const QuestionRequest& request, const data::Tokenizer& tokenizer) {
-  const auto kind = std::ranges::find(kKinds, request.kind, &Kind::name);
-  LONGHAUL_ASSERT(kind != std::end(kKinds), "question kind {}", request.kind);
+  const Kind* const kind = &kind_named(request.kind);
   const auto tokens_of = [&](int64_t amount) { return static_cast<int64_t>(tokenizer.encode(kind->make(request, amount).prompt).size()); };
   int64_t fits = kind->least;
   if (const int64_t least = tokens_of(fits); least > request.tokens) {

@@ -42,6 +42,7 @@ std::vector<std::string> needle_kinds();  // those with a depth
 std::vector<std::string> ruler_kinds();
 std::vector<std::string> sentences_of(std::string_view text);  // for `haystack`
 
+int64_t fewest_tokens(const QuestionRequest& request, const data::Tokenizer& tokenizer);  // of the shortest prompt of the kind
 // kUsage where not even the shortest question of the kind fits.
 Question make_question(const QuestionRequest& request, const data::Tokenizer& tokenizer);
 

@@ -69,7 +69,7 @@ recipe::ModelConfig made_small(recipe::ModelConfig model, int64_t ranks) {
         &model.metala.norm_eps, &model.mamba2.norm_eps, &model.hgrn.norm_eps, &model.gated_deltanet.norm_eps, &model.kda.norm_eps}) {
     *eps = std::max(*eps, 0.3);
   }
-  model.lcsm.norm_eps = std::max(model.lcsm.norm_eps, 1.0);  // its memory sums without decay
+  model.lcsm.norm_eps = std::max(model.lcsm.norm_eps, 4.0);  // its memory sums without decay
   if (model.heads % model.mamba2.groups != 0) model.mamba2.groups = 1;
   model.softmax.rotary_dim = std::min<int64_t>(model.softmax.rotary_dim, 4);
   model.hidden = 24;

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <map>
 #include <regex>
 
@@ -140,6 +142,20 @@ TEST(Questions, TakeTheHayThatTheyAreGiven) {
 
 TEST(Questions, RefuseWhatIsTooShort) {
   EXPECT_EQ(data::error_of([] { make_question({.kind = "single", .tokens = 100}, bytes()); }).code(), ExitCode::kUsage);
+}
+
+TEST(Questions, ALengthTooShortForAKindIsLeftEmpty) {
+  Guess letters('a', 'z' + 1);
+  GridRequest request{.lengths = {900, 1900}, .samples = 2, .seed = 0, .haystack = {}};
+  int64_t asked = 0;
+  const Grid grid = ruler_grid(letters, bytes(), request, {"single", "common-words"}, [&] { ++asked; });
+  EXPECT_EQ(asked, 8);
+  EXPECT_EQ(grid.values[0], (std::vector<double>{0, 0}));
+  EXPECT_TRUE(std::isnan(grid.values[1][0])) << "ten words six times do not fit 900 bytes";
+  EXPECT_EQ(grid.values[1][1], 0);
+  EXPECT_EQ(grid.mean(), 0) << "of what was asked";
+  request.lengths = {60};
+  EXPECT_EQ(data::error_of([&] { ruler_grid(letters, bytes(), request, ruler_kinds()); }).code(), ExitCode::kUsage);
 }
 
 TEST(ShareMatched, IsRulersMatchOfAll) {
