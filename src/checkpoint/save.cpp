@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "base/fault_point.h"
 #include "base/log.h"
 #include "base/memory_purpose.h"
 #include "checkpoint/naming.h"
@@ -36,6 +37,7 @@ void Saver::copy(std::vector<StateEntry> entries) {
 }
 
 nlohmann::json Saver::write_files(const std::filesystem::path& folder) {
+  fault_point("checkpoint.write", under_way_->step);
   std::vector<std::string> kinds;  // in the order of their first tensors
   for (const StateEntry& entry : buffers_) {
     if (std::ranges::find(kinds, entry.file) == kinds.end()) kinds.push_back(entry.file);
@@ -100,6 +102,7 @@ void Saver::save(int64_t step, Providers state, storage::Manifest manifest) {
   const Stopwatch watch;
   wait();
   copy(tensors_of(state));
+  fault_point("checkpoint.copied", step);
   manifest.state = facts_of(state);
   under_way_ = std::make_unique<SaveResult>();
   under_way_->step = step;

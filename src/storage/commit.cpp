@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "base/clock.h"
+#include "base/fault_point.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "storage/safetensors.h"
@@ -133,7 +134,9 @@ fs::path CheckpointWriter::commit(Manifest manifest) {
   // Already here, where a full disk still fails the save as a whole; point_latest_here() has only to move it.
   write_synced(files_, temporary_ / kLatestName, target.filename().string() + "\n");
   files_.sync_folder(temporary_);
+  fault_point("checkpoint.before_rename", step_);
   files_.rename(temporary_, target);
+  fault_point("checkpoint.after_rename", step_);
   committed_ = target;
   files_.sync_folder(checkpoints_);
   return target;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/clock.h"
+#include "base/fault_point.h"
 #include "model/router_bias.h"
 #include "optim/gradient_norm.h"
 #include "optim/gradient_norm_by_rows.h"
@@ -106,6 +107,7 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   {
     const SpanScope span(spans, SpanKind::kData);
     const Stopwatch data_watch;
+    fault_point("step.data", step);
     result.work = task.prepare(step);
     result.data_wait_milliseconds = data_watch.milliseconds();
   }
@@ -113,6 +115,7 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   result.work.tokens = std::llround(ranks.sum_over_replicas(static_cast<double>(result.work.tokens)));
   const double scale = result.work.weight > 0 ? 1.0 / result.work.weight : 0.0;
 
+  fault_point("step.passes", step);
   ranks.begin_step(task.parameters(), result.work.micro_batches);
   Passes passes(task, ranks, {.step = step, .seed = options.seed});
   passes.train(result.work.micro_batches);
@@ -126,6 +129,7 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   }
   {
     const SpanScope span(spans, SpanKind::kGradients);
+    fault_point("step.reduce", step);
     ranks.sum_gradients(task.parameters());
   }
   if (options.with_gradients) options.with_gradients();
@@ -148,9 +152,11 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   }
   {
     const SpanScope span(spans, SpanKind::kOptimizer);
+    fault_point("step.update", step);
     optimizer.step({.lr = options.lr, .gradient_scale = scale * optim::clip_factor(norm.norm, options.clip_norm), .zero_gradients = true},
                    [&](layout::AxisSet over, const Tensor& numbers, comm::Reduction how) { ranks.reduce_over(over, numbers, how); });
   }
+  fault_point("step.updated", step);
   const SpanScope span(spans, SpanKind::kValues);
   if (options.router_bias_rate > 0) move_router_biases(task.parameters(), passes, ranks, options.router_bias_rate);
   ranks.share_values(task.parameters());

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/clock.h"
+#include "base/fault_point.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "checkpoint/load.h"
@@ -109,6 +110,7 @@ std::optional<storage::Checkpoint> Trainer::newest_checkpoint() {
 Resumed Trainer::resume() {
   const std::optional<storage::Checkpoint> newest = newest_checkpoint();
   if (!newest) return {};
+  fault_point("start.load");
   const storage::Manifest& saved = newest->manifest();
   const recipe::LoadedRecipe earlier = checkpoint::saved_recipe(*newest);
   recipe::refuse_changed(earlier, options_.recipe);

@@ -1,0 +1,63 @@
+// Fault points: named places at which a drill (`longhaul bench faults`) or a test makes this process fail, as processes fail in the field. What is to
+// happen stands in LONGHAUL_FAULTS, entries between ';':
+//
+//   POINT[:CONDITION=VALUE…] ACTION[=VALUE]        step.update:step=12:rank=2:generation=1 kill; checkpoint.before_rename:count=2 abort
+//
+//   conditions  step, rank, generation, node (all that are given hold; rank, generation and node are RANK, LONGHAUL_GENERATION and LONGHAUL_NODE of the
+//               environment), count (only the n-th time that the others hold, from 1; otherwise every time)
+//   actions     kill · segfault · abort · stop (SIGSTOP) · hang · slow=SECONDS · exit=CODE · fail=CODE (throws an Error of that exit code) ·
+//               corrupt (the caller damages what it has in hand: fault_point returns true)
+//
+// Where: start.load (of a start that resumes) · step.data · step.passes · step.reduce (gradients of several ranks) · step.update · step.updated ·
+// checkpoint.copied · checkpoint.write · checkpoint.before_rename · checkpoint.after_rename.
+//
+// Without the variable a fault point costs one branch. With it, the first one says on standard error what is planned. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace longhaul {
+
+enum class FaultAction { kKill, kSegfault, kAbort, kStop, kHang, kSlow, kExit, kFail, kCorrupt };
+
+struct PlannedFault {
+  std::string point;
+  std::optional<int64_t> step, rank, generation, count;
+  std::optional<std::string> node;
+  FaultAction action = FaultAction::kKill;
+  double value = 0;  // of kSlow: seconds; of kExit and kFail: the code
+  int64_t met = 0;   // how often all but count has held
+};
+
+// kUsage of what is not one.
+std::vector<PlannedFault> parse_faults(std::string_view text);
+
+// Which of the planned faults meets a process that is here; counts the meeting. For fault_point, and for tests.
+class FaultPlan {
+ public:
+  using Variable = std::function<std::optional<std::string>(const char* name)>;
+  FaultPlan(std::string_view text, const Variable& variable);
+  std::optional<PlannedFault> meet(std::string_view point, int64_t step);
+
+ private:
+  std::mutex mutex_;
+  std::vector<PlannedFault> faults_;
+};
+
+namespace fault_point_detail {
+extern const bool kPlanned;  // LONGHAUL_FAULTS is set
+bool meet(std::string_view point, int64_t step);
+}  // namespace fault_point_detail
+
+// True: the caller damages what it has in hand. step: of training, where there is one.
+inline bool fault_point(std::string_view point, int64_t step = -1) {
+  return fault_point_detail::kPlanned && fault_point_detail::meet(point, step);
+}
+
+}  // namespace longhaul
