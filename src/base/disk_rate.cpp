@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/statistics.h"
 
 namespace longhaul {
 namespace {
@@ -42,8 +43,7 @@ double median_fsync_ms(const fs::path& path, std::span<const std::byte> block) {
     file.sync();
     time = watch.milliseconds();
   }
-  std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
-  return times[times.size() / 2];
+  return median({times.begin(), times.end()});
 }
 
 }  // namespace

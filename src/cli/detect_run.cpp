@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/progress.h"
 #include "base/signals.h"
+#include "base/statistics.h"
 #include "base/terminal.h"
 #include "base/text.h"
 #include "cli/command.h"
@@ -235,12 +236,6 @@ ExitCode run_detect(const RunArguments& arguments) {
   return ExitCode::kDone;
 }
 
-double median_of_delays(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 ordered_json json_of(const detect::Tally& tally) {
   const detect::Interval precision = detect::wilson(tally.found, tally.found + tally.false_alarms),
                          recall = detect::wilson(tally.found, tally.faults);
@@ -257,7 +252,7 @@ ordered_json json_of(const detect::Tally& tally) {
           {"ceiling_f1", tally.ceiling_f1()},
           {"precision_95", {precision.low, precision.high}},
           {"recall_95", {recall.low, recall.high}},
-          {"median_seconds_to_alert", median_of_delays(tally.delays)}};
+          {"median_seconds_to_alert", median(tally.delays)}};
 }
 
 std::string score_type(const detect::Verdict& verdict) { return verdict.type; }
@@ -327,7 +322,7 @@ ExitCode run_score(const LookArguments& look, const std::vector<std::string>& fo
             share(tally.recall()),
             share(tally.f1()),
             share(tally.ceiling()),
-            tally.delays.empty() ? "" : fmt::format("{:.0f} s", median_of_delays(tally.delays))};
+            tally.delays.empty() ? "" : fmt::format("{:.0f} s", median(tally.delays))};
   };
   for (const auto& [name, key] : parts) {
     for (const auto& [value, tally] : detect::tally_by(verdicts, key)) table.row(cells(value, tally));

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/statistics.h"
 #include "base/terminal.h"
 #include "cli/command.h"
 #include "cli/output.h"
@@ -34,12 +35,6 @@ Spread spread_of(const detect::TrialRow& row, double (detect::Tally::*figure)() 
 std::string spread_cell(const Spread& spread) { return fmt::format("{:.3f} ({:.3f}–{:.3f})", spread.mean, spread.low, spread.high); }
 ordered_json spread_json(const Spread& spread) { return {{"mean", spread.mean}, {"low", spread.low}, {"high", spread.high}}; }
 
-double median_of(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
-
 std::string trial_size(const detect::Verdict& verdict) { return fmt::format("{:>5}", verdict.machines); }
 std::string trial_type(const detect::Verdict& verdict) { return verdict.type; }
 
@@ -55,7 +50,7 @@ std::string breakdown(const detect::TrialRow& row, const char* title, std::strin
     table.row({name, fmt::format("{}", tally.cases),
                faults ? fmt::format("{:.3f}", tally.precision()) : fmt::format("{} false", tally.false_alarms),
                faults ? fmt::format("{:.3f}", tally.recall()) : "", faults ? fmt::format("{:.3f}", tally.ceiling()) : "",
-               faults ? fmt::format("{:.0f}", median_of(tally.delays)) : ""});
+               !tally.delays.empty() ? fmt::format("{:.0f}", median(tally.delays)) : ""});
   }
   return table.text(colours_wanted(stdout));
 }
@@ -67,7 +62,7 @@ std::string trial_text(const detect::TrialReport& report) {
       {{"detector"}, {"precision", Align::kRight}, {"recall", Align::kRight}, {"F1", Align::kRight}, {"call", Align::kRight}});
   for (const detect::TrialRow& row : report.rows) {
     table.row({row.name, spread_cell(spread_of(row, &detect::Tally::precision)), spread_cell(spread_of(row, &detect::Tally::recall)),
-               spread_cell(spread_of(row, &detect::Tally::f1)), fmt::format("{:.0f} ms", 1e3 * median_of(row.call_seconds))});
+               spread_cell(spread_of(row, &detect::Tally::f1)), fmt::format("{:.0f} ms", 1e3 * median(row.call_seconds))});
   }
   table.total({"ceiling of these cases", "1.000", spread_cell(spread_of(report.rows.front(), &detect::Tally::ceiling)),
                spread_cell(spread_of(report.rows.front(), &detect::Tally::ceiling_f1)), ""});
@@ -98,8 +93,8 @@ ordered_json trial_json(const detect::TrialReport& report) {
                     {"ceiling", spread_json(spread_of(row, &detect::Tally::ceiling))},
                     {"precision_95", {precision.low, precision.high}},
                     {"recall_95", {recall.low, recall.high}},
-                    {"median_seconds_to_alert", median_of(all.delays)},
-                    {"median_call_seconds", median_of(row.call_seconds)},
+                    {"median_seconds_to_alert", median(all.delays)},
+                    {"median_call_seconds", median(row.call_seconds)},
                     {"mcnemar_p", paired.p}});
   }
   return {{"rows", rows},

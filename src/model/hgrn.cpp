@@ -4,21 +4,10 @@
 
 #include "kernels/features/op.h"
 #include "kernels/scan/op.h"
+#include "model/shared_parameter.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::model {
-namespace {
-
-constexpr const char* kBoundsOfHgrn = "hgrn.lower_bounds.weight";
-
-// The first layer that asks makes it.
-Parameter& bounds_of_all_layers(ParameterSet& parameters) {
-  Parameter* const made = parameters.holder_of(kBoundsOfHgrn);
-  return made != nullptr ? *made : parameters.add_stacked(kBoundsOfHgrn, {kBoundsOfHgrn});
-}
-
-}  // namespace
-
 Hgrn::Hgrn(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters)
     : SequenceMixer(fmt::format("layers.{}.mixer", layer)),
       layer_(layer),
@@ -29,7 +18,7 @@ Hgrn::Hgrn(const recipe::ModelConfig& config, int64_t layer, ParameterSet& param
       frequencies_(config.hgrn.complex ? &parameters.add_stacked(name() + ".frequencies.weight", {name() + ".frequencies.weight"})
                                        : nullptr),
       norm_(parameters.add_stacked(name() + ".norm.weight", {name() + ".norm.weight"})),
-      bounds_(bounds_of_all_layers(parameters)),
+      bounds_(shared_parameter(parameters, "hgrn.lower_bounds.weight")),
       output_(parameters, name(), "output", {"output"}, config.bias),
       heads_(products_.rows(1) / head_dim_) {}
 

@@ -4,20 +4,9 @@
 
 #include "kernels/activation/op.h"
 #include "kernels/linear_recurrence/op.h"
+#include "model/shared_parameter.h"
 
 namespace longhaul::model {
-namespace {
-
-constexpr const char* kBounds = "hgrn2.lower_bounds.weight";
-
-// The first layer that asks makes it.
-Parameter& shared_bounds(ParameterSet& parameters) {
-  Parameter* const made = parameters.holder_of(kBounds);
-  return made != nullptr ? *made : parameters.add_stacked(kBounds, {kBounds});
-}
-
-}  // namespace
-
 Hgrn2::Hgrn2(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters)
     : SequenceMixer(fmt::format("layers.{}.mixer", layer)),
       layer_(layer),
@@ -27,7 +16,7 @@ Hgrn2::Hgrn2(const recipe::ModelConfig& config, int64_t layer, ParameterSet& par
       queries_gates_values_(parameters, name(), "query_forget_value", {"query", "forget", "value"}, config.bias),
       output_(parameters, name(), "output", {"output"}, config.bias),
       norm_(parameters.add_stacked(name() + ".norm.weight", {name() + ".norm.weight"})),
-      bounds_(shared_bounds(parameters)) {}
+      bounds_(shared_parameter(parameters, "hgrn2.lower_bounds.weight")) {}
 
 Tensor Hgrn2::lower_bound_hk() const {
   const Tensor bound_c = at::softmax(bounds_.use(), 0).narrow(0, 1, layer_).sum(0);

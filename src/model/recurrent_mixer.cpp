@@ -10,6 +10,7 @@
 #include "kernels/norm/op.h"
 #include "kernels/scan/op.h"
 #include "kernels/short_convolution/op.h"
+#include "model/shared_parameter.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::model {
@@ -45,11 +46,6 @@ std::vector<std::string> product_names(const Plan& plan) {
   names.emplace_back("value");
   if (direct_gate(plan)) names.emplace_back("gate");
   return names;
-}
-
-Parameter& shared_parameter(ParameterSet& parameters, const std::string& name) {
-  Parameter* const made = parameters.holder_of(name);
-  return made != nullptr ? *made : parameters.add_stacked(name, {name});
 }
 
 // As it is where there is nothing to do: no copy.

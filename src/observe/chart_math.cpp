@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "base/statistics.h"
 #include "observe/chart.h"
 #include "observe/format.h"
 
@@ -72,9 +73,7 @@ std::vector<Point> running_median(std::span<const Point> points, double window) 
   return over_windows(finite, window, [&](size_t begin, size_t end) {
     std::vector<double> values;
     for (size_t i = begin; i < end; ++i) values.push_back(finite[i].y);
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
+    return median(std::move(values));
   });
 }
 

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/progress.h"
+#include "base/statistics.h"
 #include "base/text.h"
 #include "observe/event_log.h"
 #include "observe/format.h"
@@ -19,18 +20,13 @@
 namespace longhaul::observe {
 namespace {
 
-double median(std::vector<double> values) {
-  std::erase_if(values, [](double v) { return !std::isfinite(v); });
-  if (values.empty()) return std::nan("");
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 template <class Value>
 std::vector<double> column(const RunHistory& run, Value value) {
   std::vector<double> values;
-  for (const StepReport& step : run.steps) values.push_back(value(step));
+  for (const StepReport& step : run.steps) {
+    const double v = value(step);
+    if (std::isfinite(v)) values.push_back(v);
+  }
   return values;
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/statistics.h"
 #include "observe/run_history.h"
 #include "recipe/load.h"
 
@@ -25,9 +26,7 @@ double median_step_seconds(const observe::RunHistory& run) {
   std::vector<double> took;
   for (const observe::StepReport& step : run.steps) took.push_back(step.milliseconds * 1e-3);
   LONGHAUL_ASSERT(!took.empty());
-  const auto middle = took.begin() + static_cast<std::ptrdiff_t>(took.size() / 2);
-  std::ranges::nth_element(took, middle);
-  return *middle;
+  return median(std::move(took));
 }
 
 Efficiency calibrated(const std::filesystem::path& run, Cluster cluster) {

@@ -33,20 +33,6 @@ void declare_cosformer2(OptionSet& set, ModelConfig& model) {
       .at_most(1);
 }
 
-OperatorSizes cosformer_operators(const ModelConfig& model) { return operators_of(cosformer_plan(model)); }
-std::vector<MixerTensor> cosformer_tensors(const ModelConfig& model) { return tensors_of(cosformer_plan(model), model.hidden); }
-std::vector<MixerStateTensor> cosformer_state(const ModelConfig& model) { return state_of(cosformer_plan(model), model.hidden); }
-BlockMemory cosformer_memory(const ModelConfig& model, const BlockSizes& size) {
-  return memory_of(cosformer_plan(model), model.hidden, size);
-}
-
-OperatorSizes cosformer2_operators(const ModelConfig& model) { return operators_of(cosformer2_plan(model)); }
-std::vector<MixerTensor> cosformer2_tensors(const ModelConfig& model) { return tensors_of(cosformer2_plan(model), model.hidden); }
-std::vector<MixerStateTensor> cosformer2_state(const ModelConfig& model) { return state_of(cosformer2_plan(model), model.hidden); }
-BlockMemory cosformer2_memory(const ModelConfig& model, const BlockSizes& size) {
-  return memory_of(cosformer2_plan(model), model.hidden, size);
-}
-
 }  // namespace
 
 RecurrentPlan cosformer_plan(const ModelConfig& model) {
@@ -77,16 +63,16 @@ RecurrentPlan cosformer2_plan(const ModelConfig& model) {
 
 constinit const SequenceMixerEntry kCosformerMixer{.name = "cosformer",
                                                    .declare = declare_cosformer,
-                                                   .operators = cosformer_operators,
-                                                   .tensors = cosformer_tensors,
-                                                   .state = cosformer_state,
-                                                   .memory = cosformer_memory};
+                                                   .operators = PlannedBy<cosformer_plan>::operators,
+                                                   .tensors = PlannedBy<cosformer_plan>::tensors,
+                                                   .state = PlannedBy<cosformer_plan>::state,
+                                                   .memory = PlannedBy<cosformer_plan>::memory};
 
 constinit const SequenceMixerEntry kCosformer2Mixer{.name = "cosformer2",
                                                     .declare = declare_cosformer2,
-                                                    .operators = cosformer2_operators,
-                                                    .tensors = cosformer2_tensors,
-                                                    .state = cosformer2_state,
-                                                    .memory = cosformer2_memory};
+                                                    .operators = PlannedBy<cosformer2_plan>::operators,
+                                                    .tensors = PlannedBy<cosformer2_plan>::tensors,
+                                                    .state = PlannedBy<cosformer2_plan>::state,
+                                                    .memory = PlannedBy<cosformer2_plan>::memory};
 
 }  // namespace longhaul::recipe

@@ -25,11 +25,6 @@ void declare_gla(OptionSet& set, ModelConfig& model) {
   set.add("model.gla.norm_eps", model.gla.norm_eps, "Added to the mean square inside the norm of each GLA head.").above(0).at_most(1);
 }
 
-OperatorSizes gla_operators(const ModelConfig& model) { return operators_of(gla_plan(model)); }
-std::vector<MixerTensor> gla_tensors(const ModelConfig& model) { return tensors_of(gla_plan(model), model.hidden); }
-std::vector<MixerStateTensor> gla_state(const ModelConfig& model) { return state_of(gla_plan(model), model.hidden); }
-BlockMemory gla_memory(const ModelConfig& model, const BlockSizes& size) { return memory_of(gla_plan(model), model.hidden, size); }
-
 }  // namespace
 
 RecurrentPlan gla_plan(const ModelConfig& model) {
@@ -48,7 +43,11 @@ RecurrentPlan gla_plan(const ModelConfig& model) {
   return plan;
 }
 
-constinit const SequenceMixerEntry kGlaMixer{
-    .name = "gla", .declare = declare_gla, .operators = gla_operators, .tensors = gla_tensors, .state = gla_state, .memory = gla_memory};
+constinit const SequenceMixerEntry kGlaMixer{.name = "gla",
+                                             .declare = declare_gla,
+                                             .operators = PlannedBy<gla_plan>::operators,
+                                             .tensors = PlannedBy<gla_plan>::tensors,
+                                             .state = PlannedBy<gla_plan>::state,
+                                             .memory = PlannedBy<gla_plan>::memory};
 
 }  // namespace longhaul::recipe

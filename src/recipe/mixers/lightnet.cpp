@@ -26,13 +26,6 @@ void declare_lightnet(OptionSet& set, ModelConfig& model) {
       .at_most(1);
 }
 
-OperatorSizes lightnet_operators(const ModelConfig& model) { return operators_of(lightnet_plan(model)); }
-std::vector<MixerTensor> lightnet_tensors(const ModelConfig& model) { return tensors_of(lightnet_plan(model), model.hidden); }
-std::vector<MixerStateTensor> lightnet_state(const ModelConfig& model) { return state_of(lightnet_plan(model), model.hidden); }
-BlockMemory lightnet_memory(const ModelConfig& model, const BlockSizes& size) {
-  return memory_of(lightnet_plan(model), model.hidden, size);
-}
-
 }  // namespace
 
 RecurrentPlan lightnet_plan(const ModelConfig& model) {
@@ -56,9 +49,9 @@ RecurrentPlan lightnet_plan(const ModelConfig& model) {
 
 constinit const SequenceMixerEntry kLightnetMixer{.name = "lightnet",
                                                   .declare = declare_lightnet,
-                                                  .operators = lightnet_operators,
-                                                  .tensors = lightnet_tensors,
-                                                  .state = lightnet_state,
-                                                  .memory = lightnet_memory};
+                                                  .operators = PlannedBy<lightnet_plan>::operators,
+                                                  .tensors = PlannedBy<lightnet_plan>::tensors,
+                                                  .state = PlannedBy<lightnet_plan>::state,
+                                                  .memory = PlannedBy<lightnet_plan>::memory};
 
 }  // namespace longhaul::recipe

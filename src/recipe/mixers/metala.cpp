@@ -25,11 +25,6 @@ void declare_metala(OptionSet& set, ModelConfig& model) {
   set.add("model.metala.norm_eps", options.norm_eps, "Added to the variance inside the norm of each MetaLA head.").above(0).at_most(1);
 }
 
-OperatorSizes metala_operators(const ModelConfig& model) { return operators_of(metala_plan(model)); }
-std::vector<MixerTensor> metala_tensors(const ModelConfig& model) { return tensors_of(metala_plan(model), model.hidden); }
-std::vector<MixerStateTensor> metala_state(const ModelConfig& model) { return state_of(metala_plan(model), model.hidden); }
-BlockMemory metala_memory(const ModelConfig& model, const BlockSizes& size) { return memory_of(metala_plan(model), model.hidden, size); }
-
 }  // namespace
 
 RecurrentPlan metala_plan(const ModelConfig& model) {
@@ -50,9 +45,9 @@ RecurrentPlan metala_plan(const ModelConfig& model) {
 
 constinit const SequenceMixerEntry kMetalaMixer{.name = "metala",
                                                 .declare = declare_metala,
-                                                .operators = metala_operators,
-                                                .tensors = metala_tensors,
-                                                .state = metala_state,
-                                                .memory = metala_memory};
+                                                .operators = PlannedBy<metala_plan>::operators,
+                                                .tensors = PlannedBy<metala_plan>::tensors,
+                                                .state = PlannedBy<metala_plan>::state,
+                                                .memory = PlannedBy<metala_plan>::memory};
 
 }  // namespace longhaul::recipe

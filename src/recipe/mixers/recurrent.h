@@ -63,6 +63,15 @@ std::vector<MixerTensor> tensors_of(const RecurrentPlan& plan, int64_t hidden);
 std::vector<MixerStateTensor> state_of(const RecurrentPlan& plan, int64_t hidden);
 BlockMemory memory_of(const RecurrentPlan& plan, int64_t hidden, const BlockSizes& size);
 
+// What an entry says of a mixer whose layers are all planned alike.
+template <RecurrentPlan (*kPlan)(const ModelConfig&)>
+struct PlannedBy {
+  static OperatorSizes operators(const ModelConfig& model) { return operators_of(kPlan(model)); }
+  static std::vector<MixerTensor> tensors(const ModelConfig& model) { return tensors_of(kPlan(model), model.hidden); }
+  static std::vector<MixerStateTensor> state(const ModelConfig& model) { return state_of(kPlan(model), model.hidden); }
+  static BlockMemory memory(const ModelConfig& model, const BlockSizes& size) { return memory_of(kPlan(model), model.hidden, size); }
+};
+
 // base^(−2 m / channels) for m = 0 … count − 1.
 std::vector<double> frequencies_of(int64_t count, int64_t channels, double base);
 

@@ -29,11 +29,6 @@ void check_retnet(const ModelConfig& model, std::vector<Problem>& out) {
                  fmt::format("model.head_dim={}", model.head_dim + 1)});
 }
 
-OperatorSizes retnet_operators(const ModelConfig& model) { return operators_of(retnet_plan(model)); }
-std::vector<MixerTensor> retnet_tensors(const ModelConfig& model) { return tensors_of(retnet_plan(model), model.hidden); }
-std::vector<MixerStateTensor> retnet_state(const ModelConfig& model) { return state_of(retnet_plan(model), model.hidden); }
-BlockMemory retnet_memory(const ModelConfig& model, const BlockSizes& size) { return memory_of(retnet_plan(model), model.hidden, size); }
-
 }  // namespace
 
 RecurrentPlan retnet_plan(const ModelConfig& model) {
@@ -55,9 +50,9 @@ RecurrentPlan retnet_plan(const ModelConfig& model) {
 constinit const SequenceMixerEntry kRetnetMixer{.name = "retnet",
                                                 .declare = declare_retnet,
                                                 .check = check_retnet,
-                                                .operators = retnet_operators,
-                                                .tensors = retnet_tensors,
-                                                .state = retnet_state,
-                                                .memory = retnet_memory};
+                                                .operators = PlannedBy<retnet_plan>::operators,
+                                                .tensors = PlannedBy<retnet_plan>::tensors,
+                                                .state = PlannedBy<retnet_plan>::state,
+                                                .memory = PlannedBy<retnet_plan>::memory};
 
 }  // namespace longhaul::recipe

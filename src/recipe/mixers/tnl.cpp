@@ -49,13 +49,8 @@ double tnl_slope(TnlSlopes variant, int64_t heads, int64_t h) {
   return 0;
 }
 
-OperatorSizes tnl_operators(const ModelConfig& model) { return operators_of(tnl_plan(model, 1)); }
-OperatorSizes tnl_first_operators(const ModelConfig& model) { return operators_of(tnl_plan(model, 0)); }
-std::vector<MixerTensor> tnl_tensors(const ModelConfig& model) { return tensors_of(tnl_plan(model, 1), model.hidden); }
-std::vector<MixerStateTensor> tnl_state(const ModelConfig& model) { return state_of(tnl_plan(model, 1), model.hidden); }
-std::vector<MixerStateTensor> tnl_first_state(const ModelConfig& model) { return state_of(tnl_plan(model, 0), model.hidden); }
-BlockMemory tnl_memory(const ModelConfig& model, const BlockSizes& size) { return memory_of(tnl_plan(model, 1), model.hidden, size); }
-BlockMemory tnl_first_memory(const ModelConfig& model, const BlockSizes& size) { return memory_of(tnl_plan(model, 0), model.hidden, size); }
+RecurrentPlan tnl_first(const ModelConfig& model) { return tnl_plan(model, 0); }
+RecurrentPlan tnl_later(const ModelConfig& model) { return tnl_plan(model, 1); }
 
 std::vector<MixerTensor> tnl_shared(const ModelConfig& model) {
   if (!model.tnl.positions || model.layers == 0 || model.mixer(0) != Mixer::kTnl) return {};
@@ -102,13 +97,14 @@ RecurrentPlan tnl_plan(const ModelConfig& model, int64_t layer) {
   return plan;
 }
 
-constinit const SequenceMixerEntry kTnlMixer{.name = "tnl",
-                                             .declare = declare_tnl,
-                                             .operators = tnl_operators,
-                                             .tensors = tnl_tensors,
-                                             .shared = tnl_shared,
-                                             .state = tnl_state,
-                                             .memory = tnl_memory,
-                                             .of_first_layer = {tnl_first_operators, tnl_first_state, tnl_first_memory}};
+constinit const SequenceMixerEntry kTnlMixer{
+    .name = "tnl",
+    .declare = declare_tnl,
+    .operators = PlannedBy<tnl_later>::operators,
+    .tensors = PlannedBy<tnl_later>::tensors,
+    .shared = tnl_shared,
+    .state = PlannedBy<tnl_later>::state,
+    .memory = PlannedBy<tnl_later>::memory,
+    .of_first_layer = {PlannedBy<tnl_first>::operators, PlannedBy<tnl_first>::state, PlannedBy<tnl_first>::memory}};
 
 }  // namespace longhaul::recipe
