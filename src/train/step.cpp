@@ -93,6 +93,28 @@ void move_router_biases(model::ParameterSet& parameters, const Passes& passes, c
   model::move_router_biases(parameters, choices, rate);
 }
 
+optim::GradientNorm norm_of(Task& task, const parallel::Ranks& ranks, double scale) {
+  if (ranks.tree() == nullptr)
+    return optim::gradient_norm(task.parameters(), scale, [&](const Tensor& squares) { ranks.sum(squares, "gradient norm"); });
+  return optim::gradient_norm_by_rows(task.parameters(), scale, [&](layout::AxisSet over, const Tensor& squares, comm::Reduction how) {
+    ranks.reduce_over(over, squares, how);
+  });
+}
+
+// Of one micro-batch of each replica, at this step's weights, an equal share of the step's weight; leaves no gradient behind.
+std::optional<optim::NormOfBatch> norm_of_first(Task& task, parallel::Ranks& ranks, int64_t step, const StepOptions& options,
+                                                const StepWork& work) {
+  if (work.micro_batches < 2 || work.weight <= 0 || ranks.tree() != nullptr) return std::nullopt;
+  const double share = 1 / static_cast<double>(work.micro_batches);
+  ranks.begin_step(task.parameters(), 1);
+  Passes(task, ranks, {.step = step, .seed = options.seed}).train(1);
+  ranks.sum_gradients(task.parameters());
+  const optim::GradientNorm norm = norm_of(task, ranks, 1 / (work.weight * share));
+  task.parameters().zero_gradients();
+  if (!norm.finite) return std::nullopt;
+  return optim::NormOfBatch{static_cast<double>(work.tokens) * share, norm.norm};
+}
+
 std::string layer_of(const std::string& tensor) {
   const size_t cut = tensor.rfind('.');
   return cut == std::string::npos ? tensor : tensor.substr(0, cut);
@@ -115,6 +137,7 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   result.work.tokens = std::llround(ranks.sum_over_replicas(static_cast<double>(result.work.tokens)));
   const double scale = result.work.weight > 0 ? 1.0 / result.work.weight : 0.0;
 
+  if (options.measure_first) result.first = norm_of_first(task, ranks, step, options, result.work);
   fault_point("step.passes", step);
   ranks.begin_step(task.parameters(), result.work.micro_batches);
   Passes passes(task, ranks, {.step = step, .seed = options.seed});
@@ -135,12 +158,7 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   if (options.with_gradients) options.with_gradients();
   const optim::GradientNorm norm = [&] {
     const SpanScope span(spans, SpanKind::kNorm);
-    if (ranks.tree() == nullptr) {
-      return optim::gradient_norm(task.parameters(), scale, [&](const Tensor& squares) { ranks.sum(squares, "gradient norm"); });
-    }
-    return optim::gradient_norm_by_rows(task.parameters(), scale, [&](layout::AxisSet over, const Tensor& squares, comm::Reduction how) {
-      ranks.reduce_over(over, squares, how);
-    });
+    return norm_of(task, ranks, scale);
   }();
   result.gradient_norm = norm.norm;
   if (!norm.finite || !std::isfinite(result.loss)) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "optim/batch_noise.h"
 #include "optim/optimizer.h"
 #include "parallel/ranks.h"
 #include "train/task.h"
@@ -19,6 +20,7 @@ struct StepOptions {
   double clip_norm = 0;
   uint64_t seed = 0;
   double router_bias_rate = 0;
+  bool measure_first = false;              // StepResult::first
   std::function<void()> with_gradients{};  // called with the gradients of the whole step, times its weight, before anything is applied
 };
 
@@ -35,7 +37,8 @@ struct StepResult {
   observe::Metrics metrics;   // what else the task measures, means over all ranks
   StepWork work;
   double data_wait_milliseconds = 0;
-  std::optional<BadValue> skipped;  // nothing was changed
+  std::optional<BadValue> skipped;          // nothing was changed
+  std::optional<optim::NormOfBatch> first;  // of the first micro-batch of every replica; nothing where a step has one only
 };
 
 // `step` counts from 1.

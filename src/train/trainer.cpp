@@ -18,6 +18,8 @@
 namespace longhaul::train {
 namespace {
 
+bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
+
 // Before the last save is tried again. A batch system that sent a signal kills soon; a person can cut the wait with another one.
 constexpr std::array kRetryPauses_s = {1.0, 2.0, 4.0};
 
@@ -305,7 +307,12 @@ void Trainer::one_step() {
                                {.lr = schedule_.learning_rate(step_ + 1),
                                 .clip_norm = options_.recipe.recipe.optim.clip_norm,
                                 .seed = static_cast<uint64_t>(train().seed),
-                                .router_bias_rate = options_.recipe.recipe.model.router.bias_rate});
+                                .router_bias_rate = options_.recipe.recipe.model.router.bias_rate,
+                                .measure_first = due(options_.recipe.recipe.observe.batch_noise_every, step_ + 1)});
+  if (result.first && !result.skipped) {
+    batch_noise_.add(*result.first, {static_cast<double>(result.work.tokens), result.gradient_norm});
+    if (const auto tokens = batch_noise_.critical_batch()) result.metrics["critical_batch_tokens"] = *tokens;
+  }
   synchronize(task_.parameters().device());  // the update may only be queued, and its time belongs to this step
   ++step_;
   result.work.tokens *= ranks_.workers();  // all have as many
@@ -340,7 +347,6 @@ class Recording {
 }  // namespace
 
 void Trainer::recorded_step() {
-  const auto due = [&](int64_t every, int64_t step) { return every > 0 && step % every == 0; };
   const bool recorded = options_.trace != nullptr && !options_.trace->full() && due(options_.recipe.recipe.observe.trace_every, step_ + 1);
   const Recording recording(*ranks_.spans(), recorded ? options_.trace : nullptr, step_ + 1);
   one_step();

@@ -115,7 +115,8 @@ class Trainer {
   double until_s_ = 0;
   Outcome outcome_;
   MachineUse use_;
-  checkpoint::Saver saver_;  // last: what it calls at the end uses everything above
+  optim::BatchNoise batch_noise_;  // of this process's steps
+  checkpoint::Saver saver_;        // last: what it calls at the end uses everything above
 };
 
 }  // namespace longhaul::train
