@@ -27,7 +27,7 @@
 namespace longhaul::control {
 
 enum class State { kInit, kRendezvous, kCheck, kLoad, kTrain, kDrain, kDone, kSuspect, kDiagnose, kRepair, kFailed };
-std::string_view name_of(State state);  // "train"
+std::string_view name_of(State state);  // "TRAIN"
 
 // ---- what comes in
 

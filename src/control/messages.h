@@ -43,6 +43,7 @@ struct RankBeat {
   double beat_age_s = 0;      // since its beat thread last ran: large in a process that is stopped
   double progress_age_s = 0;  // since step, micro-step or collective changed: alive is not progressing
   int64_t step = 0;           // optimizer steps done, those of the checkpoint gone on from included; -1: not known yet (loading)
+  int64_t resumed_step = -1;  // of the checkpoint gone on from; 0: from the beginning; -1: not known (yet)
   int64_t micro_step = 0;
   std::string phase = "start";  // start, load, data, forward, backward, communication, optimizer, checkpoint, evaluation, idle
   double phase_age_s = 0;
@@ -253,6 +254,7 @@ constexpr auto RankBeat::fields() {
                     observe::Field{"beat_age_s", &R::beat_age_s},
                     observe::Field{"progress_age_s", &R::progress_age_s},
                     observe::Field{"step", &R::step},
+                    observe::Field{"resumed_step", &R::resumed_step},
                     observe::Field{"micro_step", &R::micro_step},
                     observe::Field{"phase", &R::phase},
                     observe::Field{"phase_age_s", &R::phase_age_s},
