@@ -112,6 +112,9 @@ struct ReleaseNode {  // to the engine
 struct AnalyseHang {  // all evidence of this generation is in: answer with HangFound
   int64_t generation = 0;
 };
+struct Reply {  // to the person whose Evict or Drain this is
+  Answer answer;
+};
 struct Say {  // a line for people
   std::string text;
 };
@@ -122,7 +125,7 @@ struct Finish {  // the driver ends; all nodes have been released
 };
 
 using Command = std::variant<ToNode, Refuse, WriteJournal, WriteSkip, WriteBlocked, Emit, StartNode, RequestNode, ReleaseNode, AnalyseHang,
-                             Say, Finish>;
+                             Reply, Say, Finish>;
 using Commands = std::vector<Command>;
 
 struct Ledger;

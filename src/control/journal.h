@@ -38,7 +38,8 @@ struct NodeChanged {
   std::string state;  // "active", "spare", "lost", "evicted"
   std::string reason;
   int64_t slots = 1;
-  double until_s = 0;  // of "evicted": blocked until then
+  double until_s = 0;    // of "evicted": blocked until then
+  bool leaving = false;  // it is replaced at the next checkpoint
   bool operator==(const NodeChanged&) const = default;
   static constexpr auto fields();
 };
@@ -79,6 +80,7 @@ struct IncidentOpened {
   std::string trace;  // what crashes of the same cause have in common; empty: nothing
   int64_t status = 0;
   bool restarts = false;  // of ranks: it costs one of the budget
+  double waited_s = 0;    // from its being noticed to this entry
   double detected_milliseconds = 0;
   bool operator==(const IncidentOpened&) const = default;
   static constexpr auto fields();
@@ -107,6 +109,7 @@ struct IncidentClosed {
 // generation that comes.
 struct SearchChanged {
   bool active = false;
+  bool failed = false;  // it is not the data
   int64_t begin = 0, end = 0, skipped_begin = 0, skipped_end = 0;
   int64_t deadly_step = 0;  // past it the batch was survived
   std::string trace;
@@ -165,9 +168,9 @@ constexpr auto StateChanged::fields() {
 }
 constexpr auto NodeChanged::fields() {
   using N = NodeChanged;
-  return std::tuple{observe::Field{"node", &N::node},      observe::Field{"host", &N::host},     observe::Field{"boot_id", &N::boot_id},
-                    observe::Field{"state", &N::state},    observe::Field{"reason", &N::reason}, observe::Field{"slots", &N::slots},
-                    observe::Field{"until_s", &N::until_s}};
+  return std::tuple{observe::Field{"node", &N::node},       observe::Field{"host", &N::host},      observe::Field{"boot_id", &N::boot_id},
+                    observe::Field{"state", &N::state},     observe::Field{"reason", &N::reason},  observe::Field{"slots", &N::slots},
+                    observe::Field{"until_s", &N::until_s}, observe::Field{"leaving", &N::leaving}};
 }
 constexpr auto NodeRanks::fields() {
   return std::tuple{observe::Field{"node", &NodeRanks::node}, observe::Field{"ranks", &NodeRanks::ranks}};
@@ -196,6 +199,7 @@ constexpr auto IncidentOpened::fields() {
                     observe::Field{"trace", &I::trace},
                     observe::Field{"status", &I::status},
                     observe::Field{"restarts", &I::restarts},
+                    observe::Field{"waited_s", &I::waited_s},
                     observe::Field{"detected_milliseconds", &I::detected_milliseconds}};
 }
 constexpr auto IncidentDiagnosed::fields() {
@@ -217,6 +221,7 @@ constexpr auto IncidentClosed::fields() {
 constexpr auto SearchChanged::fields() {
   using S = SearchChanged;
   return std::tuple{observe::Field{"active", &S::active},
+                    observe::Field{"failed", &S::failed},
                     observe::Field{"begin", &S::begin},
                     observe::Field{"end", &S::end},
                     observe::Field{"skipped_begin", &S::skipped_begin},

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -21,16 +20,22 @@ struct Width {
   std::vector<MeshAxis> mesh;
 };
 
+struct BatchSize {
+  int64_t from_step = 0, samples = 1;
+};
+
 struct RunPlan {
-  std::string run, recipe, version;  // version: of Longhaul; nodes of another one are refused
-  std::vector<Width> widths;         // widest first; never empty
-  int64_t nodes = 1;                 // that the widest takes
-  int64_t spares = 0;                // that are expected beside them; the start does not wait for them
-  int64_t steps = 0;                 // planned; 0: until stopped
-  int64_t batch = 1;                 // samples of a step
-  int64_t prefetch = 0;              // steps whose samples are read before they are trained on
+  std::string run, recipe, version;       // version: of Longhaul; nodes of another one are refused
+  std::vector<Width> widths;              // widest first; never empty
+  int64_t nodes = 1;                      // that the widest takes
+  int64_t spares = 0;                     // that are expected beside them; the start does not wait for them
+  int64_t steps = 0;                      // planned; 0: until stopped
+  std::vector<BatchSize> batches = {{}};  // samples of a step, by the first step that has so many; the first from step 0
+  int64_t prefetch = 0;                   // steps whose samples are read before they are trained on
+  std::vector<std::string> probe_overrides = {"train.checkpoint_every=0"};  // recipe keys under which a run commits nothing
 
   int64_t ranks() const { return widths.front().ranks; }
+  int64_t first_position(int64_t step) const;  // of the samples that the step after `step` done ones trains on
 };
 
 struct Policy {
@@ -66,12 +71,14 @@ struct Policy {
   bool stop_for_software = true;  // a trace seen three times ends the run; false: it goes on while the budget lasts
 
   // Nodes.
-  bool preflight = false;     // check nodes before their first ranks
-  bool stop_checks = false;   // check suspected nodes before they are used again
-  bool restart_nodes = true;  // a daemon that died on a machine that is reachable is started again
-  bool grow = true;           // back to the whole width when nodes are there, at a checkpoint
-  double grow_s = 600;        // or at the latest so long after they came
-  double block_s = 86400;     // for which an evicted node is not taken again
+  bool preflight = false;      // check nodes before their first ranks
+  bool stop_checks = false;    // check suspected nodes before they are used again
+  bool restart_nodes = true;   // a daemon that died on a machine that is reachable is started again
+  double replacement_s = 0;    // for the engine to bring a node in the place of one that is gone; 0: it brings none
+  int64_t search_samples = 1;  // a deadly batch is looked for until so few samples are left
+  bool grow = true;            // back to the whole width when nodes are there, at a checkpoint
+  double grow_s = 600;         // or at the latest so long after they came
+  double block_s = 86400;      // for which an evicted node is not taken again
 };
 
 }  // namespace longhaul::control
