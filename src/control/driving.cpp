@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "control/placement.h"
+#include "control/rank_placement.h"
 
 namespace longhaul::control {
 namespace {

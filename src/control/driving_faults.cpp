@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "control/driving.h"
-#include "control/placement.h"
+#include "control/rank_placement.h"
 
 namespace longhaul::control {
 namespace {

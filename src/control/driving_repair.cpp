@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "control/driving.h"
-#include "control/placement.h"
+#include "control/rank_placement.h"
 
 namespace longhaul::control {
 

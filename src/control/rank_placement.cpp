@@ -1,4 +1,4 @@
-#include "control/placement.h"
+#include "control/rank_placement.h"
 
 #include <algorithm>
 #include <cctype>
