@@ -41,6 +41,8 @@ struct Gather {
     data.resumes.push_back(resume.step);
   }
   void operator()(const Alarm& alarm) { data.alarms.push_back({data.last_wall_time, alarm}); }
+  void operator()(const IncidentReport&) {}
+  void operator()(const DriverState&) {}
   void operator()(const NonFinite& nonfinite) { data.nonfinite.push_back(nonfinite); }
   void operator()(const Sample& sample) {
     if (!data.samples.empty() && data.samples.back().step != sample.step) data.samples.clear();
