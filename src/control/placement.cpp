@@ -185,10 +185,10 @@ int64_t tasks_on(const std::string& slurm_tasks, int64_t node) {
       next = std::from_chars(next + 2, end, times).ptr;
       if (times < 1 || next == end || *next++ != ')') break;
     }
+    if (next != end && *next != ',') break;
     if (node < times) return tasks;
     node -= times;
-    if (next == end || *next++ != ',') break;
-    at = next;
+    at = next == end ? end : next + 1;
   }
   refuse("tasks of each node as Slurm writes them, \"8(x2),4\"", slurm_tasks);
 }

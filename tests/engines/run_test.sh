@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # One recipe on 4 ranks that a real engine starts, beside the run of one process: the same losses, step by step.
-#   run_test.sh launch|torchrun|srun|sbatch PROGRAM [PYTHON-OF-PEERS FOLDER-WITH-TORCH]
+#   run_test.sh launch|torchrun|srun|sbatch|lost_node PROGRAM [PYTHON-OF-PEERS FOLDER-WITH-TORCH]
 # In fp64, so sums that are taken in another order show at 1e-15, and anything that is lost or counted twice far above the bound of 1e-12.
 # Exit status 77: the engine cannot be had here, standard error says why.
 set -euo pipefail
 engine=$1 program=$2 python=${3-} torch=${4-}
 source_root=$(cd "${BASH_SOURCE[0]%/*}/../.." && pwd -P)
 source "$source_root/tests/engines/common.sh"
-if [[ $engine == sbatch ]]; then steps=40; fi
+if [[ $engine == sbatch || $engine == lost_node ]]; then steps=40; fi
 make_recipe
 ranks=("$recipe" "data.source=$work/text" parallel.tp=2 parallel.cp=2)
 
@@ -18,6 +18,7 @@ train_on_engine() {
     torchrun) PYTHONPATH=$torch "$python" -m torch.distributed.run --no-python --nproc-per-node 4 -- "$program" train "${ranks[@]}" --run "$work/ranks" ;;
     srun) "$source_root/scripts/single-node-slurm" srun -n 4 "$program" train "${ranks[@]}" --run "$work/ranks" ;;
     sbatch) "$source_root/scripts/single-node-slurm" "$source_root/tests/engines/batch_job" "$program" "${ranks[@]}" --run "$work/ranks" ;;
+    lost_node) LONGHAUL_SLURM_NODES=3 "$source_root/scripts/single-node-slurm" "$source_root/tests/engines/lost_node" "$program" "${ranks[@]}" --run "$work/ranks" ;;
     *) echo "no such engine: $engine"; exit 1 ;;
   esac
 }
