@@ -32,7 +32,7 @@ trap ask_to_save USR1 TERM
 # Nodes of the allocation that no longer answer, and those that the run has blocked; with commas between them.
 bad_nodes() {
   {
-    sinfo --noheader --Node --nodes="$SLURM_JOB_NODELIST" --format='%n %t' | awk '$2 !~ /^(alloc|mix|idle|comp)$/ { print $1 }'
+    sinfo --noheader --Node --nodes="$SLURM_JOB_NODELIST" --format='%N %t' | awk '$2 !~ /^(alloc|mix|idle|comp)$/ { print $1 }'
     if [[ -n $run && -f $run/control/blocked.json ]]; then "$longhaul" diagnose blocked "$run" --names | tr , '\n'; fi
   } | grep -Fxf <(scontrol show hostnames "$SLURM_JOB_NODELIST") | sort -u | paste -sd,
 }

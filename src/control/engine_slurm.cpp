@@ -31,7 +31,7 @@ class Slurm final : public PlainEngine {
     const std::string nodes = text("SLURM_JOB_NODELIST");
     if (nodes.empty()) return std::nullopt;
     std::istringstream lines(
-        output_of(command_, {"sinfo", "--noheader", "--Node", "--nodes=" + nodes, "--format=%n %t"}, "say how its nodes are"));
+        output_of(command_, {"sinfo", "--noheader", "--Node", "--nodes=" + nodes, "--format=%N %t"}, "say how its nodes are"));
     std::string host, state;
     std::vector<std::string> usable;
     while (lines >> host >> state) {
