@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/network.h"
+#include "base/statistics.h"
 #include "base/worker.h"
 
 namespace longhaul {
@@ -84,16 +85,15 @@ void answer(int listening, int64_t blocks, size_t block_bytes, uint32_t& checksu
 }
 
 double median_round_trip_ms(const LoopbackSocket& socket) {
-  std::array<double, kRoundTrips> times{};
+  std::vector<double> times;
   std::array<std::byte, 1> one{};
-  for (double& time : times) {
+  for (int i = 0; i < kRoundTrips; ++i) {
     const Stopwatch watch;
     socket.send_all(one);
     socket.receive_all(one);
-    time = watch.milliseconds();
+    times.push_back(watch.milliseconds());
   }
-  std::nth_element(times.begin(), times.begin() + kRoundTrips / 2, times.end());
-  return times[kRoundTrips / 2];
+  return median(std::move(times));
 }
 
 }  // namespace

@@ -8,16 +8,10 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/statistics.h"
 
 namespace longhaul::control {
 namespace {
-
-double median_of(std::vector<double> values) {
-  LONGHAUL_ASSERT(!values.empty());
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 struct Held {
   const SelfCheckReport* node;
@@ -58,17 +52,17 @@ void compare_rates(const std::string& check, const std::string& name, const std:
   double mean = 0, squares = 0;
   for (const Rated& rated : all) rates.push_back(rated.rate), mean += rated.rate / static_cast<double>(all.size());
   for (const double rate : rates) squares += (rate - mean) * (rate - mean) / static_cast<double>(all.size());
-  const double median = median_of(rates);
+  const double middle = median(rates);
   for (const Rated& rated : all) {
-    const bool failed = rated.rate < limits["failed_share_of_median"] * median;
-    const bool slow = rated.rate < limits["share_of_median"] * median && rated.rate < mean - std::sqrt(squares);
+    const bool failed = rated.rate < limits["failed_share_of_median"] * middle;
+    const bool slow = rated.rate < limits["share_of_median"] * middle && rated.rate < mean - std::sqrt(squares);
     if (!failed && !slow) continue;
     findings.push_back({.node = rated.node->node,
                         .check = check,
                         .status = failed ? CheckStatus::kFailed : CheckStatus::kSlow,
                         .found = fmt::format("{} {:.4g}", name, rated.rate),
                         .limit = fmt::format("{:.0f} % of the median {:.4g} of {} nodes",
-                                             100 * limits[failed ? "failed_share_of_median" : "share_of_median"], median, all.size())});
+                                             100 * limits[failed ? "failed_share_of_median" : "share_of_median"], middle, all.size())});
   }
 }
 
@@ -115,7 +109,7 @@ std::vector<NodeFinding> judge_pairs(const std::vector<PairResult>& pairs, const
   std::vector<double> rates;
   for (const PairResult& pair : pairs) rates.push_back(pair.bytes_per_second);
   if (pairs.empty()) return {};
-  const double median = median_of(rates), least = limits["failed_share_of_median"] * median;
+  const double least = limits["failed_share_of_median"] * median(rates);
   const auto bad = [&](const PairResult& pair) { return !pair.correct || (!pair.one_machine && pair.bytes_per_second < least); };
   std::map<int64_t, int64_t> met, met_badly;
   for (const PairResult& pair : pairs) {
@@ -195,9 +189,10 @@ void judge(NodesReport& report, const Limits& limits) {
   add(judge_pairs(report.pairs, names, limits));
   // From the middle of all, so that a first node whose clock is wrong is named, and not all others.
   if (report.clock_offsets_s.empty()) return;
-  const double middle = median_of(report.clock_offsets_s), most = limits["clock_offset_seconds"];
+  const double middle = median(report.clock_offsets_s), most = limits["clock_offset_seconds"];
+  const bool two = report.clock_offsets_s.size() == 2;  // nobody knows which of them is right
   for (size_t i = 0; i < report.clock_offsets_s.size(); ++i) {
-    const double off = middle - report.clock_offsets_s[i];
+    const double off = (two ? report.clock_offsets_s[1 - i] : middle) - report.clock_offsets_s[i];
     if (std::abs(off) <= most) continue;
     report.findings.push_back({.node = names[i],
                                .check = "clock",

@@ -22,7 +22,8 @@ using ::testing::HasSubstr;
 class Diagnose : public StartedProgram {};
 
 TEST_F(Diagnose, OneMachineWithinItsMinute) {
-  const ProcessResult result = run({"diagnose", "--json", "--folder", path("."), "--limit", "memory_bytes=5e7", "--limit", "disk_bytes=4e6"});
+  const ProcessResult result =
+      run({"diagnose", "--json", "--folder", path("."), "--limit", "memory_bytes=5e7", "--limit", "disk_bytes=4e6"});
   const auto report = control::SelfCheckReport::from_json(json::parse(result.output), "the report");
   EXPECT_EQ(report.results.size(), control::all_checks().size());
   EXPECT_LT(report.seconds, control::kPreFlight_s);
@@ -31,8 +32,8 @@ TEST_F(Diagnose, OneMachineWithinItsMinute) {
 
 TEST_F(Diagnose, EveryCheckFindsWhatIsPlanted) {
   for (const std::string check : {"network", "disk", "product", "memory"}) {
-    const ProcessResult result =
-        run({"diagnose", "--json", "--check", check, "--plant", check, "--folder", path("."), "--limit", "memory_bytes=5e7", "--limit", "disk_bytes=4e6"});
+    const ProcessResult result = run({"diagnose", "--json", "--check", check, "--plant", check, "--folder", path("."), "--limit",
+                                      "memory_bytes=5e7", "--limit", "disk_bytes=4e6"});
     EXPECT_EQ(result.status, 1) << check;
     const json report = json::parse(result.output);
     ASSERT_EQ(report["checks"].size(), 1u);
@@ -43,11 +44,13 @@ TEST_F(Diagnose, EveryCheckFindsWhatIsPlanted) {
 
 // What no machine sees of itself: another version, other bits of a training step, wrong bytes to its partners.
 TEST_F(Diagnose, AmongFourTheOneThatDiffersIsNamed) {
-  for (const auto& [check, plant] : std::map<std::string, std::string>{{"versions", "versions@3"}, {"alignment", "alignment@1"}, {"product", "pairs@2"}}) {
+  for (const auto& [check, plant] :
+       std::map<std::string, std::string>{{"versions", "versions@3"}, {"alignment", "alignment@1"}, {"product", "pairs@2"}}) {
     const ProcessResult result = run({"diagnose", "--ranks", "4", "--json", "--check", check, "--plant", plant});
     EXPECT_EQ(result.status, 1) << plant << result.errors;
     const json report = json::parse(result.output);
-    EXPECT_THAT(report["failed_nodes"].get<std::vector<std::string>>(), ElementsAre("node-" + plant.substr(plant.size() - 1))) << result.output;
+    EXPECT_THAT(report["failed_nodes"].get<std::vector<std::string>>(), ElementsAre("node-" + plant.substr(plant.size() - 1)))
+        << result.output;
   }
   const ProcessResult well = run({"diagnose", "--ranks", "3", "--check", "versions"});
   EXPECT_EQ(well.status, 0) << well.output << well.errors;

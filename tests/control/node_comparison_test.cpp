@@ -130,6 +130,9 @@ TEST(Clocks, TheOneThatIsOffIsNamedEvenIfItIsTheFirst) {
   EXPECT_THAT(named(report.findings), ElementsAre("0 failed"));
   EXPECT_FALSE(report.passed());
   EXPECT_THAT(report.failed_nodes(), ElementsAre("0"));
+  report.nodes.resize(2), report.clock_offsets_s = {0, 3600};
+  judge(report, {});
+  EXPECT_THAT(report.failed_nodes(), ElementsAre("0", "1"));
 }
 
 TEST(Replay, MachineThirteen) {
