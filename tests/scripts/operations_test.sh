@@ -19,11 +19,11 @@ for limit in $limits; do require "the limit $limit" "| \`$limit\` |"; done
 for check in $checks; do require "the check $check" "| $check | "; done
 
 if [[ -f $root/src/control/faults.cpp ]]; then
-  for class in $(sed -n '/kFaultNames/,/};/p' "$root/src/control/faults.cpp" | grep -o '"[a-z_]*"' | tr -d '"' | sort -u); do require "incidents of class $class" "$class"; done
+  for class in $(grep -Pzo 'kFaultNames\w* = \{[^}]*\}' "$root/src/control/faults.cpp" | tr -d '\0' | grep -o '"[a-z_]*"' | tr -d '"' | sort -u); do require "incidents of class $class" "$class"; done
 fi
 metrics=$root/src/observe/watch/run_metrics.cpp
 if [[ -f $metrics ]]; then
-  for name in $(grep -oP '"longhaul_\K[a-z_]+' "$metrics" | sort -u); do grep -qE "\`$name(_total)?\`" "$page" || require "the metric $name" "\`$name\`"; done
+  for name in $(grep -oP '"longhaul_\K[a-z_]+' "$metrics" | sort -u); do grep -qE "\`$name(_total|_info)?\`" "$page" || require "the metric $name" "\`$name\`"; done
 fi
 for alert in $(grep -rhoP '^\s*- alert:\s*\K\w+' "$root/deploy" || true); do require "the alert $alert" "$alert"; done
 exit "$missing"
