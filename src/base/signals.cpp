@@ -105,6 +105,7 @@ bool take_save_request() { return save_requested.exchange(0) != 0; }
 bool take_continued() { return continued.exchange(0) != 0; }
 
 void request_stop(int signal) { request(signal); }
+void request_stop_for_time() { request(SIGXCPU); }
 
 void clear_signal_requests() {
   stop_requested = 0;

@@ -18,6 +18,7 @@ bool pause_unless_stopped(double seconds);
 bool take_save_request();       // true once per SIGUSR1
 bool take_continued();          // true once per SIGCONT
 void request_stop(int signal);  // as if the signal had come (tests, embedding)
+void request_stop_for_time();   // as if SIGXCPU had: the time that this job was given is almost over
 void clear_signal_requests();
 
 }  // namespace longhaul
