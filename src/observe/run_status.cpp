@@ -125,6 +125,9 @@ void read_value(const json& value, std::vector<std::string>& into) {
 template <class T>
 concept HasStatusFields = requires { T::fields(); };
 
+template <class T>
+void read_value(const json& list, std::vector<T>& into);
+
 template <HasStatusFields T>
 void read_value(const json& object, T& into) {
   if (!object.is_object()) return;
