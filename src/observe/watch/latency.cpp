@@ -66,6 +66,69 @@ void LatencyWindow::add(int64_t rank, int64_t step, const std::map<std::string, 
   while (static_cast<int64_t>(steps.size()) > most_steps_) steps.erase(steps.begin());
 }
 
+namespace {
+
+using ByStep = std::map<int64_t, std::map<std::string, double>>;
+using Ranks = std::map<int64_t, ByStep>;
+using Peers = std::vector<std::vector<size_t>>;  // rows that are compared with each other
+
+double mean_of(const ByStep& by_step, const std::string& phase) {
+  double sum = 0;
+  int64_t count = 0;
+  for (const auto& [step, seconds] : by_step) {
+    const auto found = seconds.find(phase);
+    if (found != seconds.end()) sum += found->second, ++count;
+  }
+  return count > 0 ? sum / static_cast<double>(count) : kNone;
+}
+
+void compare_phases(LatencyMap& map, const Ranks& ranks, const Peers& peers) {
+  for (const std::string& phase : map.phases) {
+    std::vector<double> means;
+    for (const auto& row : map.rows) means.push_back(mean_of(ranks.at(row.rank), phase));
+    const std::vector<double> z = distances(means, peers);
+    for (size_t i = 0; i < map.rows.size(); ++i) map.rows[i].seconds.push_back(means[i]), map.rows[i].z.push_back(z[i]);
+  }
+}
+
+void compare_work(LatencyMap& map, const Ranks& ranks, const Peers& peers) {
+  std::vector<double> work;
+  for (const auto& row : map.rows) {
+    std::vector<double> each;
+    for (const auto& [step, seconds] : ranks.at(row.rank)) each.push_back(work_of(seconds));
+    work.push_back(median_of(each));
+  }
+  const std::vector<double> z = distances(work, peers);
+  for (const auto& members : peers) {
+    std::vector<double> own;
+    for (const size_t i : members) own.push_back(work[i]);
+    const double middle = median_of(own);
+    for (const size_t i : members) {
+      LatencyMap::Row& row = map.rows[i];
+      row.work = work[i], row.work_z = z[i];
+      row.score = work[i] > 0 ? middle / work[i] : 1;
+      row.straggler = row.score < kStragglerScore && row.work_z > kStragglerZ && map.measured_steps >= kStragglerSteps;
+    }
+  }
+}
+
+void compare_steps(LatencyMap& map, const Ranks& ranks, const Peers& peers) {
+  for (const auto& members : peers) {
+    for (const int64_t step : map.steps) {
+      std::vector<double> now;
+      for (const size_t i : members) {
+        const ByStep& by_step = ranks.at(map.rows[i].rank);
+        const auto found = by_step.find(step);
+        now.push_back(found == by_step.end() ? kNone : work_of(found->second));
+      }
+      const double usual = median_of(now);
+      for (size_t i = 0; i < members.size(); ++i) map.rows[members[i]].work_by_step.push_back(usual > 0 ? now[i] / usual : kNone);
+    }
+  }
+}
+
+}  // namespace
+
 LatencyMap LatencyWindow::map(const std::function<LatencyPlace(int64_t rank)>& place) const {
   LatencyMap map;
   std::set<std::string> phases;
@@ -82,55 +145,13 @@ LatencyMap LatencyWindow::map(const std::function<LatencyPlace(int64_t rank)>& p
   map.steps.assign(steps.begin(), steps.end());
   map.phases = ordered_phases({phases.begin(), phases.end()});
   std::ranges::stable_sort(map.rows, {}, [](const LatencyMap::Row& row) { return std::tie(row.place.node, row.rank); });
-
   std::map<std::string, std::vector<size_t>> by_peers;
   for (size_t i = 0; i < map.rows.size(); ++i) by_peers[map.rows[i].place.peers].push_back(i);
-  std::vector<std::vector<size_t>> peers;
+  Peers peers;
   for (auto& [name, members] : by_peers) peers.push_back(members);
-
-  for (const std::string& phase : map.phases) {
-    std::vector<double> means;
-    for (const auto& row : map.rows) {
-      double sum = 0;
-      int64_t count = 0;
-      for (const auto& [step, seconds] : ranks_.at(row.rank)) {
-        const auto found = seconds.find(phase);
-        if (found != seconds.end()) sum += found->second, ++count;
-      }
-      means.push_back(count > 0 ? sum / static_cast<double>(count) : kNone);
-    }
-    const std::vector<double> z = distances(means, peers);
-    for (size_t i = 0; i < map.rows.size(); ++i) map.rows[i].seconds.push_back(means[i]), map.rows[i].z.push_back(z[i]);
-  }
-
-  std::vector<double> work;
-  for (auto& row : map.rows) {
-    std::vector<double> each;
-    for (const auto& [step, seconds] : ranks_.at(row.rank)) each.push_back(work_of(seconds));
-    work.push_back(median_of(each));
-  }
-  const std::vector<double> work_z = distances(work, peers);
-  for (const auto& members : peers) {
-    std::vector<double> own;
-    for (const size_t i : members) own.push_back(work[i]);
-    const double middle = median_of(own);
-    for (const size_t i : members) {
-      LatencyMap::Row& row = map.rows[i];
-      row.work = work[i], row.work_z = work_z[i];
-      row.score = work[i] > 0 ? middle / work[i] : 1;
-      row.straggler = row.score < kStragglerScore && row.work_z > kStragglerZ && map.measured_steps >= kStragglerSteps;
-    }
-    for (const int64_t step : map.steps) {
-      std::vector<double> now;
-      for (const size_t i : members) {
-        const auto& by_step = ranks_.at(map.rows[i].rank);
-        const auto found = by_step.find(step);
-        now.push_back(found == by_step.end() ? kNone : work_of(found->second));
-      }
-      const double usual = median_of(now);
-      for (size_t i = 0; i < members.size(); ++i) map.rows[members[i]].work_by_step.push_back(usual > 0 ? now[i] / usual : kNone);
-    }
-  }
+  compare_phases(map, ranks_, peers);
+  compare_work(map, ranks_, peers);
+  compare_steps(map, ranks_, peers);
   return map;
 }
 
