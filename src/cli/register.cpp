@@ -16,6 +16,7 @@ void add_plan(Command& program);
 void add_checkpoint(Command& program);
 void add_compare(Command& program);
 void add_trace(Command& program);
+void add_watch(Command& program);
 void add_detect(Command& program);
 void add_prove(Command& program);
 void add_footprint(Command& program);
@@ -39,6 +40,8 @@ const std::vector<Group>& groups() {
       {"Prepare", {add_config, add_plan, add_tokenizer, add_data, add_import, add_export}},
       {"Look after runs", {add_checkpoint, add_compare, add_trace, add_detect, add_prove, add_footprint}},
       {"This machine", {add_doctor, add_diagnose, add_bench, add_test}},
+      {"Look after runs", {add_watch, add_checkpoint, add_compare, add_trace, add_detect, add_prove, add_footprint}},
+      {"This machine", {add_doctor, add_bench, add_test}},
   };
   return all;
 }

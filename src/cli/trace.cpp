@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "observe/chrome_trace.h"
+#include "observe/perfetto_trace.h"
 #include "observe/time_use.h"
 
 namespace longhaul::cli {
@@ -34,16 +35,21 @@ nlohmann::ordered_json json_of(const std::vector<observe::TimeUse>& ranks, const
   return {{"out", out}, {"ranks", list}};
 }
 
-void write_json(const std::vector<observe::RankTrace>& ranks, const std::filesystem::path& out) {
+// By the name's end: Perfetto's protobuf, else Chrome's JSON.
+void write_trace(const std::vector<observe::RankTrace>& ranks, const std::filesystem::path& out) {
   if (out.has_parent_path()) make_folders(out.parent_path());
   File file = File::open(out, File::Mode::kCreate);
   std::string buffer;
-  observe::write_chrome_trace(ranks, [&](std::string_view text) {
+  const auto write = [&](std::string_view text) {
     buffer += text;
     if (buffer.size() < 1 << 20) return;
     file.write(buffer);
     buffer.clear();
-  });
+  };
+  if (out.extension() == ".pftrace" || out.extension() == ".perfetto-trace")
+    observe::write_perfetto_trace(ranks, write);
+  else
+    observe::write_chrome_trace(ranks, write);
   file.write(buffer);
   file.close();
 }
@@ -63,7 +69,7 @@ ExitCode run_trace(const TraceArguments& arguments) {
   const auto use = observe::time_use(ranks);
   const std::filesystem::path out =
       arguments.out.empty() ? std::filesystem::path(arguments.run) / "trace" / "trace.json" : std::filesystem::path(arguments.out);
-  write_json(ranks, out);
+  write_trace(ranks, out);
   if (arguments.json) {
     print_json(json_of(use, out.string()));
     return ExitCode::kDone;
@@ -82,10 +88,10 @@ void add_trace(Command& program) {
   auto arguments = std::make_shared<TraceArguments>();
   Command trace = program.add("trace", "who did what when: the recorded steps of a run, for Perfetto, and where their time went",
                               {{"all recorded steps of a run (train … observe.trace_every=10)", "trace runs/first-run"},
-                               {"steps 20 to 40, into a file of your own", "trace runs/first-run --steps 20-40 --out trace.json"},
+                               {"steps 20 to 40, as a small file for Perfetto", "trace runs/first-run --steps 20-40 --out run.pftrace"},
                                {"the sums, for a script", "trace runs/first-run --json"}});
   trace.option("RUN", arguments->run, "a run folder").required();
-  trace.option("--out", arguments->out, "the Chrome trace to write (default: trace/trace.json in the run folder)");
+  trace.option("--out", arguments->out, "the file to write: Perfetto's protobuf where it ends in .pftrace, else Chrome's JSON (default: trace/trace.json in the run folder)");
   trace.option("--steps", arguments->steps, "a step, or the first and the last of some: 20-40 (default: all)");
   trace.json_flag(arguments->json);
   trace.on_run([arguments] { return run_trace(*arguments); });
