@@ -16,6 +16,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/stack_area.h"
+
 namespace longhaul {
 namespace {
 
@@ -24,6 +26,7 @@ constexpr int kAnswer_ms = 500;  // for a thread to run its handler; one that is
 
 char g_file[PATH_MAX];  // empty: standard error
 std::atomic<bool> g_busy = false;
+std::atomic<StackArea*> g_area = nullptr;
 
 // One stack at a time: the thread that writes names a target and sends it the signal; the target leaves its frames here.
 struct Stack {
@@ -124,16 +127,32 @@ void write_stack(Output& out, pid_t thread) {
   }
 }
 
+template <size_t N>
+void put(char (&to)[N], std::string_view text) {
+  const size_t size = text.size() < N ? text.size() : N - 1;
+  std::memcpy(to, text.data(), size);
+  to[size] = '\0';
+}
+
 void write_thread(Output& out, pid_t thread) {
+  StackArea::Thread noted{.thread = thread};
   char buffer[512];
-  out << "\nthread " << thread << " \"" << thread_file(thread, "comm", buffer, sizeof buffer) << "\"";
+  put(noted.name, thread_file(thread, "comm", buffer, sizeof buffer));
   const std::string_view status = thread_file(thread, "stat", buffer, sizeof buffer);
   const size_t after_name = status.rfind(") ");
-  if (after_name != std::string_view::npos) out << ", state " << status.substr(after_name + 2, 1);
+  if (after_name != std::string_view::npos) put(noted.state, status.substr(after_name + 2, 1));
   const std::string_view waits = thread_file(thread, "wchan", buffer, sizeof buffer);
-  if (!waits.empty() && waits != "0") out << ", waits in " << waits;
+  if (waits != "0") put(noted.waits, waits);
+  out << "\nthread " << thread << " \"" << noted.name << "\"";
+  if (noted.state[0] != '\0') out << ", state " << noted.state;
+  if (noted.waits[0] != '\0') out << ", waits in " << noted.waits;
   out << "\n";
   write_stack(out, thread);
+  StackArea* const area = g_area;
+  if (area == nullptr || area->count == StackArea::kThreads) return;
+  noted.count = g_stack.count < StackArea::kFrames ? g_stack.count.load() : StackArea::kFrames;
+  for (int64_t i = 0; i < noted.count; ++i) noted.frames[i] = reinterpret_cast<uint64_t>(g_stack.frames[i]);
+  area->threads[area->count++] = noted;
 }
 
 // Every entry of /proc/self/task. opendir would allocate, so the system call itself.
@@ -168,11 +187,14 @@ void write_file(Output& out, const char* path) {
 }
 
 void write_all() {
+  StackArea* const area = g_area;
+  if (area != nullptr) ++area->begun, area->count = 0;
   const int file = g_file[0] == '\0' ? -1 : ::open(g_file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   {
     Output out(file < 0 ? STDERR_FILENO : file);
     out << "diagnostics of process " << ::getpid() << " at Unix time " << static_cast<int64_t>(::time(nullptr)) << "\n";
     write_threads(out);
+    if (area != nullptr) area->answers = area->begun.load();
     write_file(out, "/proc/self/status");
     write_file(out, "/proc/self/io");
     out << "end of diagnostics\n\n";
@@ -211,5 +233,7 @@ void set_diagnostics_file(const std::filesystem::path& path) {
   g_file[0] = '\0';
   if (text.size() < sizeof g_file) std::memcpy(g_file, text.c_str(), text.size() + 1);
 }
+
+void set_diagnostics_area(StackArea* area) { g_area = area; }
 
 }  // namespace longhaul

@@ -163,4 +163,6 @@ ProcessResult run_process(const std::vector<std::string>& argv, const std::vecto
   return result;
 }
 
+int64_t process_id() { return ::getpid(); }
+
 }  // namespace longhaul

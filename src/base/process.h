@@ -1,10 +1,13 @@
 // Processes: child processes that are run for what they print, and the standard streams of this one.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 namespace longhaul {
+
+int64_t process_id();  // of this one
 
 struct ProcessResult {
   int status = 0;          // exit code, or 128 + signal
