@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -33,7 +34,9 @@ struct Stack {
   std::atomic<pid_t> target = 0;
   std::atomic<int> count = -1;
   void* frames[kFrames];
+  void* interrupted = nullptr;  // where the thread was when the signal came: what lies above are handlers
 } g_stack;
+void* g_interrupted_writer = nullptr;  // of the thread that writes
 
 pid_t thread_id() { return static_cast<pid_t>(::syscall(SYS_gettid)); }
 
@@ -107,6 +110,7 @@ std::string_view thread_file(pid_t thread, const char* name, char* buffer, size_
 
 void write_stack(Output& out, pid_t thread) {
   if (thread == thread_id()) {
+    g_stack.interrupted = g_interrupted_writer;
     g_stack.count = ::backtrace(g_stack.frames, kFrames);
   } else {
     g_stack.count = -1;
@@ -134,6 +138,17 @@ void put(char (&to)[N], std::string_view text) {
   to[size] = '\0';
 }
 
+// Without the handlers.
+void note_frames(StackArea::Thread& thread) {
+  const int count = g_stack.count;
+  thread.count = count < 0 ? -1 : 0;
+  int first = 0;
+  while (first < count && g_stack.frames[first] != g_stack.interrupted) ++first;
+  if (first == count) first = 0;  // another way of unwinding: all of it
+  for (int i = first; i < count && thread.count < StackArea::kFrames; ++i)
+    thread.frames[thread.count++] = reinterpret_cast<uint64_t>(g_stack.frames[i]);
+}
+
 void write_thread(Output& out, pid_t thread) {
   StackArea::Thread noted{.thread = thread};
   char buffer[512];
@@ -150,8 +165,7 @@ void write_thread(Output& out, pid_t thread) {
   write_stack(out, thread);
   StackArea* const area = g_area;
   if (area == nullptr || area->count == StackArea::kThreads) return;
-  noted.count = g_stack.count < StackArea::kFrames ? g_stack.count.load() : StackArea::kFrames;
-  for (int64_t i = 0; i < noted.count; ++i) noted.frames[i] = reinterpret_cast<uint64_t>(g_stack.frames[i]);
+  note_frames(noted);
   area->threads[area->count++] = noted;
 }
 
@@ -204,12 +218,23 @@ void write_all() {
   Output(STDERR_FILENO) << "longhaul: diagnostics are in " << g_file << "\n";
 }
 
-void on_request(int) {
+void* interrupted_place(void* context) {
+  const auto& machine = static_cast<const ucontext_t*>(context)->uc_mcontext;
+#if defined(__x86_64__)
+  return reinterpret_cast<void*>(machine.gregs[REG_RIP]);
+#elif defined(__aarch64__)
+  return reinterpret_cast<void*>(machine.pc);
+#endif
+}
+
+void on_request(int, siginfo_t*, void* context) {
   const int before = errno;
   pid_t self = thread_id();
   if (g_stack.target.compare_exchange_strong(self, 0)) {
+    g_stack.interrupted = interrupted_place(context);
     g_stack.count = ::backtrace(g_stack.frames, kFrames);
   } else if (!g_busy.exchange(true)) {
+    g_interrupted_writer = interrupted_place(context);
     write_all();
     g_busy = false;
   }
@@ -222,9 +247,9 @@ void install_diagnostics() {
   void* first[1];
   ::backtrace(first, 1);  // the first call loads libgcc, which allocates: not in a handler
   struct sigaction action {};
-  action.sa_handler = on_request;
+  action.sa_sigaction = on_request;
   sigemptyset(&action.sa_mask);
-  action.sa_flags = SA_RESTART;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
   sigaction(SIGUSR2, &action, nullptr);
 }
 

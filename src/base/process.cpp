@@ -164,5 +164,6 @@ ProcessResult run_process(const std::vector<std::string>& argv, const std::vecto
 }
 
 int64_t process_id() { return ::getpid(); }
+void pause_briefly() { ::usleep(1000); }
 
 }  // namespace longhaul

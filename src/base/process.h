@@ -8,6 +8,7 @@
 namespace longhaul {
 
 int64_t process_id();  // of this one
+void pause_briefly();  // a millisecond: for who looks again and again whether another process has done something
 
 struct ProcessResult {
   int status = 0;          // exit code, or 128 + signal

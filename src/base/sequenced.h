@@ -57,7 +57,7 @@ class Sequenced {
     std::array<uint64_t, kWords> words;
     for (size_t i = 0; i < kWords; ++i) words[i] = words_[i].load(std::memory_order_relaxed);
     T value;
-    std::memcpy(&value, words.data(), sizeof value);
+    std::memcpy(static_cast<void*>(&value), words.data(), sizeof value);
     return value;
   }
   std::atomic<uint64_t> version_;

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/diagnostics.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/loaded_library.h"
 #include "base/machine.h"
 #include "base/process.h"
@@ -34,6 +35,9 @@ std::string_view within_the_house(std::string_view path) {
   return at == std::string_view::npos ? path : path.substr(at);
 }
 
+// Whose phases the thread enters.
+thread_local const void* phases_of = nullptr;
+
 }  // namespace
 
 std::string_view name_of(RankPhase phase) {
@@ -49,11 +53,6 @@ std::optional<RankPhase> rank_phase_named(std::string_view name) {
   return std::nullopt;
 }
 
-std::string_view name_of(BoardCallState state) {
-  constexpr std::string_view kNames[] = {"entered", "started", "done", "failed"};
-  return kNames[static_cast<size_t>(state)];
-}
-
 struct BoardWriter::State {
   State(const std::filesystem::path& path, const BoardOwner& owner);
   ~State();
@@ -62,6 +61,7 @@ struct BoardWriter::State {
   Sequenced<BoardFile::Call>& call_at(int64_t number) { return board->calls[number % kBoardCalls]; }
   template <class Change>
   void change_call(int64_t number, const Change& change);
+  void enter(RankPhase phase, int64_t now_ns);  // with the mutex held
   void progressed(int64_t now_ns) { board->progress_ns.store(now_ns, std::memory_order_relaxed); }
 
   SharedFile file;
@@ -70,6 +70,7 @@ struct BoardWriter::State {
   BoardFile::Now now{};
   BoardFile::End end{};
   int64_t members = 0;
+  std::optional<RankPhase> before_waiting;  // of the thread that computes, while it waits for `board->waited_call`
   bool ending = false;
   std::mutex beat_mutex;
   std::condition_variable beat_changed;
@@ -152,29 +153,35 @@ BoardWriter BoardWriter::from_environment(int64_t rank) {
   return writer;
 }
 
-RankPhase BoardWriter::enter(RankPhase phase, const std::source_location& at) {
+void BoardWriter::show_in(const std::filesystem::path& run_folder) const {
+  if (!on()) return;
+  const std::filesystem::path link = calls_folder(run_folder) / fmt::format("{}{}", kBoardLink, state_->board->owner.rank);
+  make_folders(link.parent_path());
+  const std::filesystem::path unfinished = fmt::format("{}.{}", link.string(), process_id());
+  std::filesystem::remove(unfinished);
+  std::filesystem::create_symlink(std::filesystem::absolute(state_->file.path()), unfinished);
+  std::filesystem::rename(unfinished, link);
+}
+
+RankPhase BoardWriter::enter(RankPhase phase, const std::source_location& at, int64_t micro_step) {
   if (!on()) return RankPhase::kIdle;
-  const int64_t now_ns = monotonic_ns();
+  phases_of = state_.get();
   const std::lock_guard lock(state_->mutex);
-  BoardFile::Now& now = state_->now;
-  const auto before = static_cast<RankPhase>(now.phase);
-  now.this_step[static_cast<size_t>(now.phase)] += static_cast<double>(now_ns - now.phase_since_ns) * 1e-9;
-  now.phase = static_cast<int64_t>(phase);
-  now.phase_since_ns = now_ns;
-  char place[sizeof now.phase_at];
+  const auto before = static_cast<RankPhase>(state_->now.phase);
+  char place[sizeof state_->now.phase_at];
   const auto end = fmt::format_to_n(place, sizeof place, "{}:{}", within_the_house(at.file_name()), at.line()).out;
-  now.phase_at = std::string_view(place, end);
-  state_->board->now.store(now);
-  state_->progressed(now_ns);
+  state_->now.phase_at = std::string_view(place, end);
+  if (micro_step >= 0) state_->now.micro_step = micro_step;
+  state_->enter(phase, monotonic_ns());
   return before;
 }
 
-void BoardWriter::micro_step(int64_t number) {
-  if (!on()) return;
-  const std::lock_guard lock(state_->mutex);
-  state_->now.micro_step = number;
-  state_->board->now.store(state_->now);
-  state_->progressed(monotonic_ns());
+void BoardWriter::State::enter(RankPhase phase, int64_t now_ns) {
+  now.this_step[static_cast<size_t>(now.phase)] += static_cast<double>(now_ns - now.phase_since_ns) * 1e-9;
+  now.phase = static_cast<int64_t>(phase);
+  now.phase_since_ns = now_ns;
+  board->now.store(now);
+  progressed(now_ns);
 }
 
 void BoardWriter::step_started_from(int64_t step) {
@@ -234,62 +241,69 @@ void BoardWriter::device_bytes(int64_t bytes) {
   if (on()) state_->board->device_bytes.store(bytes, std::memory_order_relaxed);
 }
 
-int64_t BoardWriter::add_group(std::string_view path, const std::vector<int64_t>& members) {
-  if (!on()) return 0;
+void BoardWriter::add_group(const GroupPlace& place) {
+  if (!on()) return;
   const std::lock_guard lock(state_->mutex);
   BoardFile& board = *state_->board;
   const int64_t at = board.groups_written.load(std::memory_order_relaxed);
-  if (at == BoardFile::kGroups) return at;  // calls in it are told of by number alone
-  const auto count = static_cast<int64_t>(members.size());
+  if (at == BoardFile::kGroups) return;  // its calls are not told of either
+  const auto count = static_cast<int64_t>(place.top_ranks.size());
   const int64_t kept = state_->members + count <= BoardFile::kMembers ? count : 0;  // 0: unknown
   BoardFile::Group& group = board.groups[at];
-  group.path = path;
+  group.path = place.path;
   group.first = state_->members;
   group.count = kept;
-  for (int64_t i = 0; i < kept; ++i) board.members[state_->members + i] = static_cast<int32_t>(members[static_cast<size_t>(i)]);
+  for (int64_t i = 0; i < kept; ++i) board.members[state_->members + i] = static_cast<int32_t>(place.top_ranks[static_cast<size_t>(i)]);
   state_->members += kept;
   board.groups_written.store(at + 1, std::memory_order_release);
-  return at;
 }
 
-int64_t BoardWriter::call_entered(const BoardCall& call) {
-  if (!on()) return 0;
-  BoardFile::Call entry{.group = call.group,
+void BoardWriter::calls_begin_at(int64_t number) {
+  if (!on()) return;
+  const std::lock_guard lock(state_->mutex);
+  state_->board->calls_begin.store(number, std::memory_order_relaxed);
+  state_->board->calls_end.store(number, std::memory_order_release);
+}
+
+void BoardWriter::call_entered(const CallRecord& call) {
+  if (!on()) return;
+  BoardFile::Call entry{.number = call.number + 1,
+                        .group = static_cast<int64_t>(call.group),
                         .sequence = call.sequence,
                         .kind = static_cast<int32_t>(call.kind),
-                        .state = static_cast<int32_t>(BoardCallState::kEntered),
-                        .sent = call.sent,
-                        .received = call.received,
+                        .state = static_cast<int32_t>(call.state),
+                        .traffic = call.traffic,
                         .entered_ns = call.entered_ns,
                         .messages = static_cast<int64_t>(std::min(call.messages.size(), size_t{kBoardMessages}))};
   for (int64_t i = 0; i < entry.messages; ++i) {
-    const BoardMessage& message = call.messages[static_cast<size_t>(i)];
-    entry.message[i] = {.peer = static_cast<int32_t>(message.peer), .sends = message.sends ? 1 : 0, .bytes = message.bytes};
+    const MessageRecord& message = call.messages[static_cast<size_t>(i)];
+    entry.message[i].peer = static_cast<int32_t>(message.peer);
+    entry.message[i].direction = static_cast<int32_t>(message.direction);
+    entry.message[i].number = message.number;
+    entry.message[i].tensor = message.tensor;
   }
   entry.name = call.name;
   entry.text = call.text;
   const std::lock_guard lock(state_->mutex);
-  const int64_t number = state_->board->calls_written.load(std::memory_order_relaxed);
-  entry.number = number + 1;
-  state_->call_at(number).store(entry);
-  state_->board->calls_written.store(number + 1, std::memory_order_release);
+  state_->call_at(call.number).store(entry);
+  state_->board->calls_end.store(call.number + 1, std::memory_order_release);
   state_->progressed(call.entered_ns);
-  return number;
 }
 
-// Nothing, of a call that newer ones have replaced.
+// Nothing, of a call that newer ones have replaced, or that was never told of. With the mutex held.
 template <class Change>
 void BoardWriter::State::change_call(int64_t number, const Change& change) {
-  const std::lock_guard lock(mutex);
-  if (board->calls_written.load(std::memory_order_relaxed) - number > kBoardCalls) return;
+  if (board->calls_end.load(std::memory_order_relaxed) - number > kBoardCalls) return;
+  if (number < board->calls_begin.load(std::memory_order_relaxed)) return;
   call_at(number).change(change);
 }
 
 void BoardWriter::call_started(int64_t number) {
   if (!on()) return;
   const int64_t now_ns = monotonic_ns();
+  const std::lock_guard lock(state_->mutex);
   state_->change_call(number, [&](BoardFile::Call& call) {
-    call.state = static_cast<int32_t>(BoardCallState::kStarted);
+    call.state = static_cast<int32_t>(CallState::kStarted);
     call.started_ns = now_ns;
   });
 }
@@ -297,24 +311,30 @@ void BoardWriter::call_started(int64_t number) {
 void BoardWriter::call_awaited(int64_t number) {
   if (!on()) return;
   const int64_t now_ns = monotonic_ns();
+  const std::lock_guard lock(state_->mutex);
   state_->change_call(number, [&](BoardFile::Call& call) {
     if (call.awaited_ns == 0) call.awaited_ns = now_ns;
   });
-  int64_t nothing = 0;
-  state_->board->waited_call.compare_exchange_strong(nothing, number + 1);
+  if (phases_of != state_.get() || state_->before_waiting) return;
+  state_->before_waiting = static_cast<RankPhase>(state_->now.phase);
+  state_->board->waited_call.store(number + 1, std::memory_order_relaxed);
+  state_->enter(RankPhase::kCommunication, now_ns);
 }
 
 void BoardWriter::call_ended(int64_t number, bool well) {
   if (!on()) return;
   const int64_t now_ns = monotonic_ns();
+  const std::lock_guard lock(state_->mutex);
   state_->change_call(number, [&](BoardFile::Call& call) {
     if (call.ended_ns != 0) return;
-    call.state = static_cast<int32_t>(well ? BoardCallState::kDone : BoardCallState::kFailed);
+    call.state = static_cast<int32_t>(well ? CallState::kDone : CallState::kFailed);
     call.ended_ns = now_ns;
   });
-  int64_t waited = number + 1;
-  state_->board->waited_call.compare_exchange_strong(waited, 0);
   state_->progressed(now_ns);
+  if (phases_of != state_.get() || state_->board->waited_call.load(std::memory_order_relaxed) != number + 1) return;
+  state_->board->waited_call.store(0, std::memory_order_relaxed);
+  state_->enter(*state_->before_waiting, now_ns);
+  state_->before_waiting.reset();
 }
 
 }  // namespace longhaul::observe

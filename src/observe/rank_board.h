@@ -20,7 +20,7 @@
 #include <string_view>
 #include <vector>
 
-#include "observe/call_kind.h"
+#include "observe/call_records.h"
 
 namespace longhaul::observe {
 
@@ -41,10 +41,6 @@ std::string_view name_of(RankPhase phase);  // "forward"
 std::optional<RankPhase> rank_phase_named(std::string_view name);
 using PhaseSeconds = std::array<double, kRankPhases>;  // by RankPhase
 
-// How far a call of a communicator has come. The rank asks for it, the back end takes it, it ends.
-enum class BoardCallState : uint8_t { kEntered, kStarted, kDone, kFailed };
-std::string_view name_of(BoardCallState state);  // "entered"
-
 struct RankProgress {
   int64_t rank = 0, generation = 0, pid = 0;
   std::string host, node;  // node: LONGHAUL_NODE
@@ -59,7 +55,7 @@ struct RankProgress {
     std::string kind;       // "all_reduce"
     std::string name;       // what it is for
     int64_t sequence = -1;  // of the group
-    BoardCallState state = BoardCallState::kDone;
+    CallState state = CallState::kDone;
     bool operator==(const Collective&) const = default;
   } collective;                        // the first that the rank waits for, else the last
   double loss = 0, gradient_norm = 0;  // of the last step; NaN before it
@@ -83,34 +79,7 @@ struct BoardStep {
 };
 inline constexpr int kBoardSteps = 256;
 
-struct BoardMessage {
-  bool sends = false;
-  int64_t peer = 0;  // place in the group
-  int64_t bytes = 0;
-};
-
-// One call of the flight recorder: the last kBoardCalls of the rank.
-struct BoardCall {
-  int64_t number = 0;  // among all calls of the rank
-  int64_t group = 0;   // of BoardCalls::groups
-  CallKind kind = CallKind::kBarrier;
-  BoardCallState state = BoardCallState::kEntered;
-  int64_t sequence = 0;
-  std::string name, text;                                                // text: what ranks have to agree on; both may be cut
-  std::vector<BoardMessage> messages;                                    // of an exchange; at most kBoardMessages
-  int64_t sent = 0, received = 0;                                        // bytes
-  int64_t entered_ns = 0, started_ns = 0, awaited_ns = 0, ended_ns = 0;  // 0: not yet
-};
-struct BoardGroup {
-  std::string path;              // "world/tp 3"
-  std::vector<int64_t> members;  // ranks of the world, in the group's order
-};
-struct BoardCalls {
-  std::vector<BoardGroup> groups;
-  std::vector<BoardCall> calls;  // in the order in which they were entered
-  int64_t dropped = 0;           // older ones, and those that were being written when the rank died
-};
-inline constexpr int kBoardCalls = 2048, kBoardMessages = 8;
+inline constexpr int kBoardCalls = 2048, kBoardMessages = 8;  // of the flight recorder, the last ones; of an exchange
 
 // A thread as it was when it was asked (SIGUSR2).
 struct BoardStack {
@@ -145,10 +114,11 @@ class BoardWriter {
   BoardWriter& operator=(BoardWriter&&) noexcept;
 
   bool on() const { return state_ != nullptr; }
+  // A link to it in the run's folder, trace/board-<rank>, for whoever asks there (boards_of_run).
+  void show_in(const std::filesystem::path& run_folder) const;
 
-  // Of the thread that computes. → the phase before.
-  RankPhase enter(RankPhase phase, const std::source_location& at = std::source_location::current());
-  void micro_step(int64_t number);
+  // Of the thread that computes. → the phase before. micro_step: that of the phase; −1: of none, it stays what it was.
+  RankPhase enter(RankPhase phase, const std::source_location& at = std::source_location::current(), int64_t micro_step = -1);
   void step_started_from(int64_t step);  // the last that was done before, of a run that goes on
   struct Step {
     int64_t step = 0;
@@ -161,9 +131,11 @@ class BoardWriter {
   void ended();
   void device_bytes(int64_t bytes);
 
-  // The flight recorder. Any thread.
-  int64_t add_group(std::string_view path, const std::vector<int64_t>& members);  // → its number
-  int64_t call_entered(const BoardCall& call);                                    // → its number; `call`'s own is not looked at
+  // The flight recorder, of comm::CallLog; any thread. Groups and calls are numbered from 0 in their order. A call that the thread that computes
+  // waits for is phase kCommunication.
+  void add_group(const GroupPlace& place);
+  void calls_begin_at(int64_t number);  // those before are not told of
+  void call_entered(const CallRecord& call);
   void call_started(int64_t number);
   void call_awaited(int64_t number);
   void call_ended(int64_t number, bool well);
@@ -181,8 +153,8 @@ class BoardReader {
   ~BoardReader();
 
   RankProgress progress() const;
-  std::vector<BoardStep> steps() const;  // the last ones, oldest first
-  BoardCalls calls() const;
+  std::vector<BoardStep> steps() const;    // the last ones, oldest first
+  RankRecords calls() const;               // names may be cut; of exchanges at most kBoardMessages messages, no rows
   std::vector<BoardStack> stacks() const;  // of the last request; empty: none was answered
   int64_t stack_answers() const;           // requests that were answered so far
   std::vector<BoardModule> modules() const;
@@ -192,5 +164,8 @@ class BoardReader {
   explicit BoardReader(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
+
+// Those of a run's ranks on this machine, by rank; ranks that have not begun, or whose daemon has tidied up, have none.
+std::vector<BoardReader> boards_of_run(const std::filesystem::path& run_folder);
 
 }  // namespace longhaul::observe

@@ -25,6 +25,8 @@ struct FixedText {
   std::string text() const { return {bytes, ::strnlen(bytes, N)}; }
 };
 
+inline constexpr std::string_view kBoardLink = "board-";  // in <run>/trace, with the rank's number behind it
+
 struct BoardFile {
   static constexpr uint64_t kMagic = 0x3144'524f'4142'484c;  // "LHBAORD1"
   static constexpr uint64_t kVersion = 1;
@@ -54,13 +56,15 @@ struct BoardFile {
     double work;
   };
   struct Message {
-    int32_t peer, sends;
-    int64_t bytes;
+    int32_t peer, direction;
+    int64_t number;
+    FixedText<24> tensor;
   };
   struct Call {
     int64_t number, group, sequence;  // number: 1 + the call's; 0: an empty place
     int32_t kind, state;
-    int64_t sent, received, entered_ns, started_ns, awaited_ns, ended_ns;
+    Traffic traffic;
+    int64_t entered_ns, started_ns, awaited_ns, ended_ns;
     int64_t messages;
     Message message[kBoardMessages];
     FixedText<48> name;
@@ -79,7 +83,8 @@ struct BoardFile {
   Owner owner;
   std::atomic<int64_t> beat_ns, progress_ns, resident_bytes, device_bytes;
   std::atomic<int64_t> waited_call;  // 1 + its number; 0: none
-  std::atomic<int64_t> steps_written, groups_written, calls_written, modules_written;
+  std::atomic<int64_t> steps_written, groups_written, modules_written;
+  std::atomic<int64_t> calls_begin, calls_end;  // numbers
   Sequenced<Now> now;
   Sequenced<End> end;
   Sequenced<Step> steps[kBoardSteps];

@@ -4,28 +4,33 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/shared_file.h"
 #include "observe/rank_board_layout.h"
 
 namespace longhaul::observe {
 namespace {
 
-BoardCall call_of(const BoardFile::Call& entry) {
-  BoardCall call{.number = entry.number - 1,
-                 .group = entry.group,
-                 .kind = static_cast<CallKind>(std::clamp(entry.kind, 0, kCallKinds - 1)),
-                 .state = static_cast<BoardCallState>(std::clamp(entry.state, 0, 3)),
-                 .sequence = entry.sequence,
-                 .name = entry.name.text(),
-                 .text = entry.text.text(),
-                 .sent = entry.sent,
-                 .received = entry.received,
-                 .entered_ns = entry.entered_ns,
-                 .started_ns = entry.started_ns,
-                 .awaited_ns = entry.awaited_ns,
-                 .ended_ns = entry.ended_ns};
-  for (int64_t i = 0; i < std::clamp<int64_t>(entry.messages, 0, kBoardMessages); ++i)
-    call.messages.push_back({.sends = entry.message[i].sends != 0, .peer = entry.message[i].peer, .bytes = entry.message[i].bytes});
+CallRecord call_of(const BoardFile::Call& entry) {
+  CallRecord call{.number = entry.number - 1,
+                  .group = static_cast<size_t>(entry.group),
+                  .kind = static_cast<CallKind>(std::clamp(entry.kind, 0, kCallKinds - 1)),
+                  .sequence = entry.sequence,
+                  .name = entry.name.text(),
+                  .text = entry.text.text(),
+                  .traffic = entry.traffic,
+                  .state = static_cast<CallState>(std::clamp(entry.state, 0, 3)),
+                  .entered_ns = entry.entered_ns,
+                  .started_ns = entry.started_ns,
+                  .awaited_ns = entry.awaited_ns,
+                  .ended_ns = entry.ended_ns};
+  for (int64_t i = 0; i < std::clamp<int64_t>(entry.messages, 0, kBoardMessages); ++i) {
+    const BoardFile::Message& message = entry.message[i];
+    call.messages.push_back({.direction = message.direction == 0 ? Direction::kSend : Direction::kReceive,
+                             .peer = message.peer,
+                             .tensor = message.tensor.text(),
+                             .number = message.number});
+  }
   return call;
 }
 
@@ -39,26 +44,27 @@ std::string text_of(const char (&bytes)[N]) {
 struct BoardReader::State {
   SharedFile file;
   const BoardFile& board() const { return *reinterpret_cast<const BoardFile*>(file.data()); }
-  std::optional<BoardCall> call(int64_t number) const;
-  BoardGroup group(int64_t number) const;
+  std::optional<CallRecord> call(int64_t number) const;
+  std::vector<GroupPlace> groups() const;
 };
 
 // Empty: it was replaced, or its rank died while it wrote it.
-std::optional<BoardCall> BoardReader::State::call(int64_t number) const {
+std::optional<CallRecord> BoardReader::State::call(int64_t number) const {
   const auto entry = board().calls[number % kBoardCalls].load();
   if (entry.torn || entry.value.number != number + 1) return std::nullopt;
   return call_of(entry.value);
 }
 
-BoardGroup BoardReader::State::group(int64_t number) const {
+std::vector<GroupPlace> BoardReader::State::groups() const {
   const int64_t written = std::clamp<int64_t>(board().groups_written.load(std::memory_order_acquire), 0, BoardFile::kGroups);
-  if (number < 0 || number >= written) return {.path = fmt::format("group {}", number)};
-  const BoardFile::Group& entry = board().groups[number];
-  BoardGroup group{.path = entry.path.text()};
-  const int64_t first = std::clamp<int64_t>(entry.first, 0, BoardFile::kMembers);
-  const int64_t last = std::clamp<int64_t>(first + entry.count, first, BoardFile::kMembers);
-  group.members.assign(board().members + first, board().members + last);
-  return group;
+  std::vector<GroupPlace> groups;
+  for (int64_t number = 0; number < written; ++number) {
+    const BoardFile::Group& entry = board().groups[number];
+    const int64_t first = std::clamp<int64_t>(entry.first, 0, BoardFile::kMembers);
+    const int64_t last = std::clamp<int64_t>(first + entry.count, first, BoardFile::kMembers);
+    groups.push_back({.path = entry.path.text(), .top_ranks = {board().members + first, board().members + last}});
+  }
+  return groups;
 }
 
 BoardReader::BoardReader(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -107,17 +113,17 @@ RankProgress BoardReader::progress() const {
                         .error_code = end.code,
                         .error_text = end.text.text(),
                         .ended = end.ended != 0};
-  const int64_t waited = board.waited_call.load(std::memory_order_relaxed), last = board.calls_written.load(std::memory_order_acquire);
-  std::optional<BoardCall> call;
+  const int64_t waited = board.waited_call.load(std::memory_order_relaxed), end_of_calls = board.calls_end.load(std::memory_order_acquire);
+  std::optional<CallRecord> call;
   if (waited > 0) call = state_->call(waited - 1);
-  if (!call && last > 0) call = state_->call(last - 1);
-  if (call) {
-    progress.collective = {.group = state_->group(call->group).path,
-                           .kind = std::string(name_of(call->kind)),
-                           .name = call->name,
-                           .sequence = call->sequence,
-                           .state = call->state};
-  }
+  if (!call && end_of_calls > 0) call = state_->call(end_of_calls - 1);
+  if (!call) return progress;
+  const std::vector<GroupPlace> groups = state_->groups();
+  progress.collective = {.group = call->group < groups.size() ? groups[call->group].path : fmt::format("group {}", call->group),
+                         .kind = std::string(name_of(call->kind)),
+                         .name = call->name,
+                         .sequence = call->sequence,
+                         .state = call->state};
   return progress;
 }
 
@@ -138,17 +144,16 @@ std::vector<BoardStep> BoardReader::steps() const {
   return steps;
 }
 
-BoardCalls BoardReader::calls() const {
+RankRecords BoardReader::calls() const {
   const BoardFile& board = state_->board();
-  const int64_t written = board.calls_written.load(std::memory_order_acquire);
-  BoardCalls calls;
-  for (int64_t at = std::max<int64_t>(0, written - kBoardCalls); at < written; ++at) {
-    if (std::optional<BoardCall> call = state_->call(at)) calls.calls.push_back(std::move(*call));
+  const int64_t begin = board.calls_begin.load(std::memory_order_acquire), end = board.calls_end.load(std::memory_order_acquire);
+  RankRecords records{.rank = board.owner.rank, .groups = state_->groups()};
+  for (int64_t number = std::max(begin, end - kBoardCalls); number < end; ++number) {
+    std::optional<CallRecord> call = state_->call(number);
+    if (call && call->group < records.groups.size()) records.calls.push_back(std::move(*call));
   }
-  calls.dropped = written - static_cast<int64_t>(calls.calls.size());
-  const int64_t groups = std::clamp<int64_t>(board.groups_written.load(std::memory_order_acquire), 0, BoardFile::kGroups);
-  for (int64_t number = 0; number < groups; ++number) calls.groups.push_back(state_->group(number));
-  return calls;
+  records.dropped = end - static_cast<int64_t>(records.calls.size());
+  return records;
 }
 
 int64_t BoardReader::stack_answers() const { return state_->board().stacks.answers.load(std::memory_order_acquire); }
@@ -179,6 +184,20 @@ std::vector<BoardModule> BoardReader::modules() const {
     modules.push_back({.path = module.path.text(), .begin = module.begin, .end = module.end, .base = module.base});
   }
   return modules;
+}
+
+std::vector<BoardReader> boards_of_run(const std::filesystem::path& run_folder) {
+  std::vector<BoardReader> boards;
+  if (!std::filesystem::is_directory(calls_folder(run_folder))) return boards;
+  for (const auto& link : list_files(calls_folder(run_folder))) {
+    if (!link.filename().string().starts_with(kBoardLink)) continue;
+    std::error_code gone;
+    const std::filesystem::path board = std::filesystem::canonical(link, gone);
+    if (gone) continue;
+    if (auto reader = BoardReader::open(board)) boards.push_back(std::move(*reader));
+  }
+  std::ranges::sort(boards, {}, [](const BoardReader& board) { return board.progress().rank; });
+  return boards;
 }
 
 }  // namespace longhaul::observe

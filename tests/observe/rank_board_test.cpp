@@ -18,14 +18,14 @@
 namespace longhaul::observe {
 namespace {
 
-BoardCall call_named(const std::string& name, int64_t group, int64_t sequence) {
-  return {.group = group,
+CallRecord call_named(const std::string& name, int64_t number, size_t group, int64_t sequence) {
+  return {.number = number,
+          .group = group,
           .kind = CallKind::kAllReduce,
           .sequence = sequence,
           .name = name,
           .text = "all_reduce '" + name + "'",
-          .sent = 12,
-          .received = 34,
+          .traffic = {12, 34},
           .entered_ns = monotonic_ns()};
 }
 
@@ -34,7 +34,9 @@ TEST(RankBoard, OfNoFileItDoesNothing) {
   EXPECT_FALSE(board.on());
   board.enter(RankPhase::kForward);
   board.step_ended({.step = 3});
-  board.call_started(board.call_entered(call_named("loss", board.add_group("world", {0, 1}), 0)));
+  board.add_group({"world", {0, 1}});
+  board.call_entered(call_named("loss", 0, 0, 0));
+  board.call_started(0);
 }
 
 TEST(RankBoard, ThereIsNoneBeforeItsRank) {
@@ -71,9 +73,8 @@ TEST(RankBoard, TellsWhereTheRankIs) {
   EXPECT_TRUE(now.collective.group.empty());
 
   board.step_started_from(11);
-  EXPECT_EQ(board.enter(RankPhase::kForward), RankPhase::kStart);
+  EXPECT_EQ(board.enter(RankPhase::kForward, std::source_location::current(), 2), RankPhase::kStart);
   const int line = __LINE__ - 1;
-  board.micro_step(2);
   now = reader->progress();
   EXPECT_EQ(now.step, 11);
   EXPECT_EQ(now.micro_step, 2);
@@ -127,49 +128,60 @@ TEST(RankBoard, KeepsTheLastCalls) {
   const TemporaryFolder folder;
   BoardWriter board(folder.path() / "board", {});
   const auto reader = BoardReader::open(folder.path() / "board");
-  const int64_t world = board.add_group("world", {0, 1, 2, 3}), dp = board.add_group("world/dp 1", {1, 3});
-  for (int64_t i = 0; i < kBoardCalls + 10; ++i) {
-    const int64_t number = board.call_entered(call_named("sum", i % 2 == 0 ? world : dp, i / 2));
-    board.call_started(number);
-    board.call_awaited(number);
-    board.call_ended(number, true);
+  board.add_group({"world", {0, 1, 2, 3}});
+  board.add_group({"world/dp 1", {1, 3}});
+  constexpr int64_t kBegin = 3, kMore = 10;
+  board.calls_begin_at(kBegin);
+  int64_t next = kBegin;
+  for (; next < kBegin + kBoardCalls + kMore; ++next) {
+    board.call_entered(call_named("sum", next, static_cast<size_t>(next % 2), next / 2));
+    board.call_started(next);
+    board.call_awaited(next);
+    board.call_ended(next, true);
   }
-  BoardCall exchange = call_named("activations", dp, 5'000);
+  board.enter(RankPhase::kForward);
+  CallRecord exchange = call_named("activations", next, 1, 5'000);
   exchange.kind = CallKind::kExchange;
-  exchange.messages = {{.sends = true, .peer = 1, .bytes = 8}, {.sends = false, .peer = 0, .bytes = 16}};
-  const int64_t waits = board.call_entered(exchange);
-  board.call_started(waits);
-  board.call_awaited(waits);
-  const int64_t later = board.call_entered(call_named("metrics", world, 9'000));
+  exchange.messages = {{Direction::kSend, 1, "fp32 [2]", 7}, {Direction::kReceive, 0, "bf16 [8]", 9}};
+  board.call_entered(exchange);
+  board.call_started(next);
+  board.call_awaited(next);
+  EXPECT_EQ(reader->progress().phase, RankPhase::kCommunication);
+  const int64_t later = next + 1;
+  board.call_entered(call_named("metrics", later, 0, 9'000));
   EXPECT_EQ(reader->progress().collective,
             (RankProgress::Collective{
-                .group = "world/dp 1", .kind = "exchange", .name = "activations", .sequence = 5'000, .state = BoardCallState::kStarted}));
-  const BoardCalls calls = reader->calls();
+                .group = "world/dp 1", .kind = "exchange", .name = "activations", .sequence = 5'000, .state = CallState::kStarted}));
+  const RankRecords calls = reader->calls();
   ASSERT_EQ(calls.groups.size(), 2u);
-  EXPECT_EQ(calls.groups[1].members, (std::vector<int64_t>{1, 3}));
+  EXPECT_EQ(calls.groups[1].top_ranks, (std::vector<int64_t>{1, 3}));
   ASSERT_EQ(calls.calls.size(), static_cast<size_t>(kBoardCalls));
-  EXPECT_EQ(calls.dropped, 12);
-  EXPECT_EQ(calls.calls.front().number, 12);
-  EXPECT_EQ(calls.calls.front().state, BoardCallState::kDone);
+  EXPECT_EQ(calls.dropped, kBegin + kMore + 2);
+  EXPECT_EQ(calls.calls.front().number, kBegin + kMore + 2);
+  EXPECT_EQ(calls.calls.front().state, CallState::kDone);
   EXPECT_GE(calls.calls.front().ended_ns, calls.calls.front().awaited_ns);
-  const BoardCall& last = calls.calls[kBoardCalls - 2];
+  const CallRecord& last = calls.calls[kBoardCalls - 2];
   ASSERT_EQ(last.messages.size(), 2u);
-  EXPECT_TRUE(last.messages[0].sends);
-  EXPECT_EQ(last.messages[1].bytes, 16);
-  EXPECT_EQ(last.ended_ns, 0);
+  EXPECT_EQ(last.messages[0].direction, Direction::kSend);
+  EXPECT_EQ(last.messages[1].tensor, "bf16 [8]");
+  EXPECT_EQ(last.messages[1].number, 9);
+  EXPECT_TRUE(last.blocks());
 
-  board.call_ended(waits, false);
+  board.call_ended(next, false);
+  EXPECT_EQ(reader->progress().phase, RankPhase::kForward);
   board.call_ended(later, true);
-  board.call_ended(3, true);  // long replaced
+  board.call_ended(kBegin + 1, true);  // long replaced
+  board.call_ended(0, true);           // from before the beginning
   EXPECT_EQ(reader->progress().collective.name, "metrics");
-  EXPECT_EQ(reader->calls().calls[kBoardCalls - 2].state, BoardCallState::kFailed);
+  EXPECT_EQ(reader->calls().calls[kBoardCalls - 2].state, CallState::kFailed);
 }
 
 TEST(RankBoard, NamesThatAreTooLongAreCut) {
   const TemporaryFolder folder;
   BoardWriter board(folder.path() / "board", {});
   const auto reader = BoardReader::open(folder.path() / "board");
-  board.call_entered(call_named(std::string(300, 'x'), board.add_group(std::string(300, 'g'), {0}), 0));
+  board.add_group({std::string(300, 'g'), {0}});
+  board.call_entered(call_named(std::string(300, 'x'), 0, 0, 0));
   board.failed(68, std::string(10'000, 'e'));
   EXPECT_EQ(reader->progress().collective.group, std::string(111, 'g'));
   EXPECT_EQ(reader->progress().error_text.size(), 4095u);
@@ -204,7 +216,8 @@ TEST(RankBoard, OutlivesItsRank) {
   if (child == 0) {
     BoardWriter board(folder.path() / "board", {.rank = 1});
     board.enter(RankPhase::kOptimizer);
-    board.call_awaited(board.call_entered(call_named("norm", board.add_group("world", {0, 1}), 4)));
+    board.add_group({"world", {0, 1}});
+    board.call_entered(call_named("norm", 0, 0, 4));
     ::kill(::getpid(), SIGKILL);
   }
   int status = 0;
