@@ -90,7 +90,7 @@ class Analysis {
   }
 
   void suspect(int64_t rank, const std::string& what) {
-    HangSuspect found{.rank = rank, .text = fmt::format("rank {} {}", rank, what)};
+    HangSuspect found{.rank = rank, .text = fmt::format("rank {} {}", rank, what), .threads = of(rank).threads};
     found.waiting = static_cast<int64_t>(graph_.waiting_for(rank).size());
     if (const StandingCall* call = kept_by(rank)) {
       found.group = call->place->path;
@@ -216,17 +216,6 @@ std::string_view name_of(HangKind kind) {
 }
 
 HangReport analyse_hang(const std::vector<HangRank>& ranks, const HangLimits& limits) { return Analysis(ranks, limits).run(); }
-
-RankRecords essential(RankRecords calls, size_t last) {
-  const size_t size = calls.calls.size();
-  std::vector<CallRecord> kept;
-  for (size_t i = 0; i < size; ++i) {
-    if (i + last >= size || calls.calls[i].ended_ns == 0) kept.push_back(std::move(calls.calls[i]));
-  }
-  calls.dropped += static_cast<int64_t>(size - kept.size());
-  calls.calls = std::move(kept);
-  return calls;
-}
 
 std::string HangReport::text() const {
   if (kind == HangKind::kNone) return "no rank tells anything\n";

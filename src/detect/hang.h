@@ -27,9 +27,15 @@ namespace longhaul::detect {
 struct HangRank {
   observe::RankProgress progress;  // of records alone: its rank, and no times
   observe::RankRecords calls;
-  int64_t seen_ns = 0;  // monotonic_ns() of its machine when the board was read; 0: there is no board, so no time is known
-  bool alive = true;    // its process is there
+  int64_t seen_ns = 0;               // monotonic_ns() of its machine when the board was read; 0: there is no board, so no time is known
+  bool alive = true;                 // its process is there
+  std::vector<std::string> threads;  // what they are at (detect/stack_text.h), where that was asked
 };
+HangRank hang_rank(const observe::BoardReader& board, bool alive = true);  // now, without threads
+
+// A rank's part of the analysis, for where those of all nodes come together: some 100 KiB, with its essential() calls.
+std::string hang_evidence(const HangRank& rank);
+HangRank hang_rank_from(std::string_view evidence, const std::string& where);  // kData error of what is not one
 
 enum class HangKind : uint8_t { kNone, kDead, kFrozen, kDisagrees, kMissing, kNotStarted, kNetwork, kDeadlock, kComputing };
 std::string_view name_of(HangKind kind);  // "missing"
@@ -48,7 +54,7 @@ struct HangSuspect {
   std::string group, call;           // that it keeps others in, or is in itself; empty: none
   std::string text;                  // one line: what it does instead
   int64_t waiting = 0;               // ranks that wait for it, directly or through others
-  std::vector<std::string> threads;  // of whoever asked for stacks (detect/stack_text.h): a line each
+  std::vector<std::string> threads;  // HangRank::threads
 };
 
 struct HangReport {

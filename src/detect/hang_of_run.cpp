@@ -1,5 +1,5 @@
-#include "base/clock.h"
-#include "base/machine.h"
+#include <algorithm>
+
 #include "base/process_threads.h"
 #include "detect/hang.h"
 #include "detect/stack_text.h"
@@ -9,10 +9,7 @@ namespace longhaul::detect {
 HangReport hang_of_run(const std::filesystem::path& run_folder) {
   const std::vector<observe::BoardReader> boards = observe::boards_of_run(run_folder);
   std::vector<HangRank> ranks;
-  for (const observe::BoardReader& board : boards) {
-    const observe::RankProgress progress = board.progress();
-    ranks.push_back({.progress = progress, .calls = board.calls(), .seen_ns = monotonic_ns(), .alive = !threads_of(progress.pid).empty()});
-  }
+  for (const observe::BoardReader& board : boards) ranks.push_back(hang_rank(board, !threads_of(board.progress().pid).empty()));
   if (boards.empty()) {
     for (observe::RankRecords& calls : observe::read_calls(run_folder))
       ranks.push_back({.progress = {.rank = calls.rank}, .calls = std::move(calls)});

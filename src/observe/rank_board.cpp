@@ -86,7 +86,7 @@ BoardWriter::State::State(const std::filesystem::path& path, const BoardOwner& o
   board->owner.pid = process_id();
   board->owner.host = machine().host;
   board->owner.node = owner.node;
-  now.step = now.micro_step = -1;
+  now.step = now.resumed_step = now.micro_step = -1;
   now.loss = now.gradient_norm = kNone;
   now.phase_since_ns = monotonic_ns();
   board->now.store(now);
@@ -187,7 +187,7 @@ void BoardWriter::State::enter(RankPhase phase, int64_t now_ns) {
 void BoardWriter::step_started_from(int64_t step) {
   if (!on()) return;
   const std::lock_guard lock(state_->mutex);
-  state_->now.step = step;
+  state_->now.step = state_->now.resumed_step = step;
   state_->now.this_step = {};
   state_->now.phase_since_ns = monotonic_ns();
   state_->board->now.store(state_->now);

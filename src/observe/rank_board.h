@@ -45,8 +45,9 @@ struct RankProgress {
   int64_t rank = 0, generation = 0, pid = 0;
   std::string host, node;  // node: LONGHAUL_NODE
   int64_t beat_ns = 0, progress_ns = 0;
-  int64_t step = 0;         // the last that ended; −1: none is known yet
-  int64_t micro_step = -1;  // micro-batch of the step that runs; −1: none
+  int64_t step = 0;          // the last that ended; −1: none is known yet
+  int64_t resumed_step = 0;  // of the checkpoint that this process went on from; 0: from the beginning; −1: not known yet
+  int64_t micro_step = -1;   // micro-batch of the step that runs; −1: none
   RankPhase phase = RankPhase::kStart;
   int64_t phase_since_ns = 0;
   std::string phase_at;  // "src/train/step.cpp:128": where the phase was entered

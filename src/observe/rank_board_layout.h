@@ -37,7 +37,7 @@ struct BoardFile {
     FixedText<64> host, node;
   };
   struct Now {
-    int64_t step, micro_step, phase, phase_since_ns;
+    int64_t step, resumed_step, micro_step, phase, phase_since_ns;
     double loss, gradient_norm;
     int64_t tokens;
     double step_seconds;

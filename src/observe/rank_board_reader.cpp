@@ -99,6 +99,7 @@ RankProgress BoardReader::progress() const {
                         .beat_ns = board.beat_ns.load(std::memory_order_relaxed),
                         .progress_ns = board.progress_ns.load(std::memory_order_relaxed),
                         .step = now.step,
+                        .resumed_step = now.resumed_step,
                         .micro_step = now.micro_step,
                         .phase = static_cast<RankPhase>(std::clamp<int64_t>(now.phase, 0, kRankPhases - 1)),
                         .phase_since_ns = now.phase_since_ns,

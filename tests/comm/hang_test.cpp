@@ -108,8 +108,7 @@ class Boards {
   const observe::BoardReader& reader(int64_t rank) const { return readers_[static_cast<size_t>(rank)]; }
   std::vector<detect::HangRank> look() const {
     std::vector<detect::HangRank> ranks;
-    for (const auto& reader : readers_)
-      ranks.push_back({.progress = reader.progress(), .calls = reader.calls(), .seen_ns = monotonic_ns()});
+    for (const auto& reader : readers_) ranks.push_back(detect::hang_rank(reader));
     return ranks;
   }
   // Until nobody moves: the time after which a driver asks is much longer.

@@ -5,7 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
-#include <numeric>
+
+#include "base/error.h"
 
 namespace longhaul::detect {
 namespace {
@@ -244,6 +245,27 @@ TEST(Hang, WhatIsEssentialIsEnough) {
   EXPECT_EQ(report.kind, HangKind::kMissing);
   EXPECT_THAT(ranks_of(report), ElementsAre(2));
   EXPECT_EQ(to_json(report).at("suspects").at(0).at("rank"), 2);
+}
+
+TEST(Hang, EvidenceComesThroughAsItWas) {
+  std::vector<HangRank> ranks;
+  for (int64_t rank = 0; rank < 4; ++rank) {
+    Rank one(rank, {kWorld});
+    one.message(0, 0, Direction::kSend, 1, 5, CallState::kDone);
+    if (rank != 1) one.standing(0, 0, "loss");
+    ranks.push_back(one);
+  }
+  ranks[1].threads = {"thread 7 \"longhaul\" (S):", "  run_step"};
+  ranks[3].progress.beat_ns = kNow - 2 * kSecond;
+  std::vector<HangRank> read;
+  for (const HangRank& rank : ranks) read.push_back(hang_rank_from(hang_evidence(rank), "evidence"));
+  EXPECT_EQ(read[1].calls.calls[0].messages[0].number, 5);
+  EXPECT_EQ(read[3].progress.beat_ns, kNow - 2 * kSecond);
+  EXPECT_EQ(read[0].progress.phase, RankPhase::kForward);
+  const HangReport report = analyse_hang(read);
+  EXPECT_EQ(report.text(), analyse_hang(ranks).text());
+  EXPECT_THAT(report.text(), HasSubstr("  run_step"));
+  EXPECT_THROW(hang_rank_from("{}", "evidence"), Error);
 }
 
 }  // namespace

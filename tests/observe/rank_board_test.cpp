@@ -67,6 +67,7 @@ TEST(RankBoard, TellsWhereTheRankIs) {
   EXPECT_EQ(now.node, "node-1");
   EXPECT_EQ(now.pid, ::getpid());
   EXPECT_EQ(now.step, -1);
+  EXPECT_EQ(now.resumed_step, -1);
   EXPECT_EQ(now.phase, RankPhase::kStart);
   EXPECT_TRUE(std::isnan(now.loss));
   EXPECT_GE(now.beat_ns, before);
@@ -87,6 +88,7 @@ TEST(RankBoard, TellsWhereTheRankIs) {
   board.ended();
   now = reader->progress();
   EXPECT_EQ(now.step, 12);
+  EXPECT_EQ(now.resumed_step, 11);
   EXPECT_EQ(now.micro_step, -1);
   EXPECT_EQ(now.loss, 2.5);
   EXPECT_EQ(now.gradient_norm, 0.75);
