@@ -1,4 +1,4 @@
-// `longhaul trace RUN [--out FILE] [--steps A-B]`
+// `longhaul trace RUN [--out FILE] [--steps A-B]`, `longhaul trace RUN --hang [--out FILE.svg]`
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -10,16 +10,19 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "detect/hang.h"
+#include "detect/hang_picture.h"
 #include "observe/chrome_trace.h"
 #include "observe/perfetto_trace.h"
 #include "observe/time_use.h"
+#include "recipe/load.h"
 
 namespace longhaul::cli {
 namespace {
 
 struct TraceArguments {
   std::string run, out, steps;
-  bool json = false;
+  bool json = false, hang = false;
 };
 
 nlohmann::ordered_json json_of(const std::vector<observe::TimeUse>& ranks, const std::string& out) {
@@ -63,7 +66,33 @@ std::string clocks_of(const std::vector<observe::RankTrace>& ranks) {
                      static_cast<double>(worst_ns) * 1e-3);
 }
 
+// Of a run that stands still now, or that has failed.
+ExitCode run_hang(const TraceArguments& arguments) {
+  const std::filesystem::path run = arguments.run;
+  detect::HangReport report = detect::hang_of_run(run);
+  if (report.kind == detect::HangKind::kNone) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "nothing is known of the calls of this run's ranks",
+                 .expected = "ranks that run on this machine under `launch`, or that have failed",
+                 .where = run.string(),
+                 .hint = "for a process that hangs by itself: kill -USR2 PID writes what its threads do"});
+  }
+  const recipe::Recipe recipe = recipe::load((run / "recipe.toml").string(), {}).recipe;
+  const std::filesystem::path out = arguments.out.empty() ? run / "trace" / "hang.svg" : std::filesystem::path(arguments.out);
+  const int64_t world = std::max(recipe.parallel.world(), report.ranks.back() + 1);
+  write_text_atomically(out, detect::hang_picture(report, detect::mesh_axes(recipe.parallel, world)).svg());
+  if (arguments.json) {
+    nlohmann::ordered_json object = detect::to_json(report);
+    object["out"] = out.string();
+    print_json(object);
+  } else {
+    print(report.text() + fmt::format("\n{}: the mesh, with who waits for whom\n", out.string()));
+  }
+  return ExitCode::kDone;
+}
+
 ExitCode run_trace(const TraceArguments& arguments) {
+  if (arguments.hang) return run_hang(arguments);
   const auto ranks = observe::read_trace(arguments.run, observe::step_choice(arguments.steps));
   observe::require_steps(ranks, arguments.run, arguments.steps);
   const auto use = observe::time_use(ranks);
@@ -89,10 +118,11 @@ void add_trace(Command& program) {
   Command trace = program.add("trace", "who did what when: the recorded steps of a run, for Perfetto, and where their time went",
                               {{"all recorded steps of a run (train … observe.trace_every=10)", "trace runs/first-run"},
                                {"steps 20 to 40, as a small file for Perfetto", "trace runs/first-run --steps 20-40 --out run.pftrace"},
-                               {"the sums, for a script", "trace runs/first-run --json"}});
+                               {"a run that stands still: which rank keeps it, and in what", "trace runs/first-run --hang"}});
   trace.option("RUN", arguments->run, "a run folder").required();
   trace.option("--out", arguments->out, "the file to write: Perfetto's protobuf where it ends in .pftrace, else Chrome's JSON (default: trace/trace.json in the run folder)");
   trace.option("--steps", arguments->steps, "a step, or the first and the last of some: 20-40 (default: all)");
+  trace.flag("--hang", arguments->hang, "who waits for whom now, or did when the run failed; --out is a picture (default: trace/hang.svg)");
   trace.json_flag(arguments->json);
   trace.on_run([arguments] { return run_trace(*arguments); });
 }

@@ -210,6 +210,7 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
   const auto run_in = [&](comm::Communicator& world, std::shared_ptr<comm::CallLog> calls) {
     RunStartUp of_rank = start;
     of_rank.calls = std::move(calls);
+    if (request.board != nullptr && (processes != nullptr || world.rank() == 0)) of_rank.calls->show_on(*request.board);
     parallel::Ranks ranks(world, arrangement);
     return run_rank(of_rank, ranks);
   };

@@ -73,6 +73,7 @@ class RankRun {
   void tell_what_was_waited(const optim::OuterLoop* outer, double seconds) const;
   void tell_what_was_sent(int64_t step) const;
   void warn_of_disk(const Trainer& trainer) const;
+  void open_board();
   void begin(Trainer& trainer, observe::EventWriter& events);  // what comes between the trainer that stands and its first step
 
   const RunStartUp& start_;
@@ -170,9 +171,20 @@ void RankRun::warn_of_disk(const Trainer& trainer) const {
   if (first() && warning) log_warning("{}", *warning);
 }
 
+void RankRun::open_board() {
+  observe::BoardWriter* const board = start_.request.board;
+  if (board == nullptr || !(start_.own_process || first())) return;
+  ranks_.spans()->show_on(*board);
+  board->show_in(start_.request.run_folder);
+}
+
 void RankRun::begin(Trainer& trainer, observe::EventWriter& events) {
   warn_of_disk(trainer);
+  observe::BoardWriter& board = ranks_.spans()->board();
+  board.enter(observe::RankPhase::kLoad);
   const Resumed resumed = trainer.resume();
+  board.enter(observe::RankPhase::kIdle);
+  board.step_started_from(resumed.step);
   const auto& from = start_.request.from;
   if (from && resumed.step == 0) trainer.begin_with(*from);
   together_.first("begin", [&]() -> nlohmann::json {
@@ -197,6 +209,7 @@ Outcome RankRun::run() {
   task->parameters().initialise(static_cast<uint64_t>(recipe_.train.seed));
   const auto optimizer = optim::make_optimizer(recipe_.optim, task->parameters(), task->precision());
   observe::EventWriter& events = open_events();
+  open_board();
   open_trace(events.generation());
   std::optional<optim::OuterLoop> outer;
   if (ranks_.workers() > 1) outer.emplace(recipe_.optim.outer, *optimizer, task->parameters(), ranks_);

@@ -132,6 +132,7 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
     fault_point("step.data", step);
     result.work = task.prepare(step);
     result.data_wait_milliseconds = data_watch.milliseconds();
+    result.own_tokens = result.work.tokens;
   }
   result.work.weight = ranks.sum_over_replicas(result.work.weight);
   result.work.tokens = std::llround(ranks.sum_over_replicas(static_cast<double>(result.work.tokens)));

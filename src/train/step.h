@@ -35,7 +35,8 @@ struct StepResult {
   double auxiliary_loss = 0;  // mean likewise; of the experts' routers
   double gradient_norm = 0;   // before clipping
   observe::Metrics metrics;   // what else the task measures, means over all ranks
-  StepWork work;
+  StepWork work;              // of all ranks of a worker
+  int64_t own_tokens = 0;     // of this rank's replica
   double data_wait_milliseconds = 0;
   std::optional<BadValue> skipped;          // nothing was changed
   std::optional<optim::NormOfBatch> first;  // of the first micro-batch of every replica; nothing where a step has one only

@@ -320,6 +320,12 @@ void Trainer::one_step() {
   counters_.skipped_in_a_row = result.skipped ? counters_.skipped_in_a_row + 1 : 0;
   counters_.skipped += result.skipped ? 1 : 0;
   const double seconds = watch.seconds();
+  ranks_.spans()->board().step_ended({.step = step_,
+                                      .seconds = seconds,
+                                      .loss = result.loss,
+                                      .gradient_norm = result.gradient_norm,
+                                      .tokens = result.work.tokens,
+                                      .own_tokens = result.own_tokens});
   report(result, seconds * 1e3);
   meet_workers(result.loss, seconds);
   if (result.skipped) refuse_nonfinite(*result.skipped);
