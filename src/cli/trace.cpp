@@ -1,6 +1,7 @@
-// `longhaul trace RUN [--out FILE] [--steps A-B]`
+// `longhaul trace RUN [--out FILE] [--steps A-B] [--stragglers]`
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -10,6 +11,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "detect/straggler.h"
 #include "observe/chrome_trace.h"
 #include "observe/time_use.h"
 
@@ -18,7 +20,7 @@ namespace {
 
 struct TraceArguments {
   std::string run, out, steps;
-  bool json = false;
+  bool json = false, stragglers = false;
 };
 
 nlohmann::ordered_json json_of(const std::vector<observe::TimeUse>& ranks, const std::string& out) {
@@ -57,9 +59,40 @@ std::string clocks_of(const std::vector<observe::RankTrace>& ranks) {
                      static_cast<double>(worst_ns) * 1e-3);
 }
 
+nlohmann::ordered_json json_of(const detect::StragglerReport& report) {
+  nlohmann::ordered_json stragglers = nlohmann::ordered_json::array(), groups = nlohmann::ordered_json::array();
+  for (const detect::Straggler& each : report.stragglers) {
+    stragglers.push_back({{"rank", each.rank},
+                          {"cause", detect::name_of(each.cause)},
+                          {"slower", each.slower},
+                          {"last", std::isfinite(each.last) ? nlohmann::ordered_json(each.last) : nullptr},
+                          {"score", each.score},
+                          {"own_score", each.own_score},
+                          {"lost_seconds", each.lost_s}});
+  }
+  for (const detect::SlowGroup& each : report.groups) {
+    groups.push_back({{"group", each.group}, {"kind", each.kind}, {"longer", each.longer}, {"ranks", each.ranks}});
+  }
+  nlohmann::ordered_json json{{"steps", report.steps}, {"stragglers", stragglers}, {"groups", groups}};
+  if (report.change) json["change"] = {{"step", report.change_step}, {"slower", report.change->slower()}};
+  return json;
+}
+
+// Recorded steps are few, and none of them is the first of a start unless all are recorded.
+ExitCode show_stragglers(const std::vector<observe::RankTrace>& ranks, bool json) {
+  constexpr int64_t kLeastSteps = 5;
+  const detect::StragglerReport report = detect::find_stragglers(detect::step_times(ranks), {.warm_up = 1, .least = kLeastSteps});
+  if (json)
+    print_json(json_of(report));
+  else
+    print(detect::text_of(report));
+  return ExitCode::kDone;
+}
+
 ExitCode run_trace(const TraceArguments& arguments) {
   const auto ranks = observe::read_trace(arguments.run, observe::step_choice(arguments.steps));
   observe::require_steps(ranks, arguments.run, arguments.steps);
+  if (arguments.stragglers) return show_stragglers(ranks, arguments.json);
   const auto use = observe::time_use(ranks);
   const std::filesystem::path out =
       arguments.out.empty() ? std::filesystem::path(arguments.run) / "trace" / "trace.json" : std::filesystem::path(arguments.out);
@@ -83,10 +116,13 @@ void add_trace(Command& program) {
   Command trace = program.add("trace", "who did what when: the recorded steps of a run, for Perfetto, and where their time went",
                               {{"all recorded steps of a run (train … observe.trace_every=10)", "trace runs/first-run"},
                                {"steps 20 to 40, into a file of your own", "trace runs/first-run --steps 20-40 --out trace.json"},
+                               {"which ranks the others wait for, and why", "trace runs/first-run --stragglers"},
                                {"the sums, for a script", "trace runs/first-run --json"}});
   trace.option("RUN", arguments->run, "a run folder").required();
   trace.option("--out", arguments->out, "the Chrome trace to write (default: trace/trace.json in the run folder)");
   trace.option("--steps", arguments->steps, "a step, or the first and the last of some: 20-40 (default: all)");
+  trace.flag("--stragglers", arguments->stragglers,
+             "instead say which ranks the others wait for: slow, with more work, late data, slow links");
   trace.json_flag(arguments->json);
   trace.on_run([arguments] { return run_trace(*arguments); });
 }
