@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -13,6 +14,14 @@ inline double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
+}
+
+// 1.4826 times the median distance from `around`: for normal noise its standard deviation, whatever a few wild values do.
+inline double robust_deviation(const std::vector<double>& values, double around) {
+  std::vector<double> distances;
+  distances.reserve(values.size());
+  for (const double value : values) distances.push_back(std::abs(value - around));
+  return 1.4826 * median(std::move(distances));
 }
 
 }  // namespace longhaul

@@ -1,6 +1,7 @@
-// `longhaul trace RUN [--out FILE] [--steps A-B]`, `longhaul trace RUN --hang [--out FILE.svg]`
+// `longhaul trace RUN [--out FILE] [--steps A-B] [--stragglers]`, `longhaul trace RUN --hang [--out FILE.svg]`
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -12,6 +13,7 @@
 #include "cli/output.h"
 #include "detect/hang.h"
 #include "detect/hang_picture.h"
+#include "detect/straggler.h"
 #include "observe/chrome_trace.h"
 #include "observe/perfetto_trace.h"
 #include "observe/time_use.h"
@@ -22,7 +24,7 @@ namespace {
 
 struct TraceArguments {
   std::string run, out, steps;
-  bool json = false, hang = false;
+  bool json = false, hang = false, stragglers = false;
 };
 
 nlohmann::ordered_json json_of(const std::vector<observe::TimeUse>& ranks, const std::string& out) {
@@ -91,10 +93,41 @@ ExitCode run_hang(const TraceArguments& arguments) {
   return ExitCode::kDone;
 }
 
+nlohmann::ordered_json json_of(const detect::StragglerReport& report) {
+  nlohmann::ordered_json stragglers = nlohmann::ordered_json::array(), groups = nlohmann::ordered_json::array();
+  for (const detect::Straggler& each : report.stragglers) {
+    stragglers.push_back({{"rank", each.rank},
+                          {"cause", detect::name_of(each.cause)},
+                          {"slower", each.slower},
+                          {"last", std::isfinite(each.last) ? nlohmann::ordered_json(each.last) : nullptr},
+                          {"score", each.score},
+                          {"own_score", each.own_score},
+                          {"lost_seconds", each.lost_s}});
+  }
+  for (const detect::SlowGroup& each : report.groups) {
+    groups.push_back({{"group", each.group}, {"kind", each.kind}, {"longer", each.longer}, {"ranks", each.ranks}});
+  }
+  nlohmann::ordered_json json{{"steps", report.steps}, {"stragglers", stragglers}, {"groups", groups}};
+  if (report.change) json["change"] = {{"step", report.change_step}, {"slower", report.change->slower()}};
+  return json;
+}
+
+// Recorded steps are few, and none of them is the first of a start unless all are recorded.
+ExitCode show_stragglers(const std::vector<observe::RankTrace>& ranks, bool json) {
+  constexpr int64_t kLeastSteps = 5;
+  const detect::StragglerReport report = detect::find_stragglers(detect::step_times(ranks), {.warm_up = 1, .least = kLeastSteps});
+  if (json)
+    print_json(json_of(report));
+  else
+    print(detect::text_of(report));
+  return ExitCode::kDone;
+}
+
 ExitCode run_trace(const TraceArguments& arguments) {
   if (arguments.hang) return run_hang(arguments);
   const auto ranks = observe::read_trace(arguments.run, observe::step_choice(arguments.steps));
   observe::require_steps(ranks, arguments.run, arguments.steps);
+  if (arguments.stragglers) return show_stragglers(ranks, arguments.json);
   const auto use = observe::time_use(ranks);
   const std::filesystem::path out =
       arguments.out.empty() ? std::filesystem::path(arguments.run) / "trace" / "trace.json" : std::filesystem::path(arguments.out);
@@ -118,11 +151,14 @@ void add_trace(Command& program) {
   Command trace = program.add("trace", "who did what when: the recorded steps of a run, for Perfetto, and where their time went",
                               {{"all recorded steps of a run (train … observe.trace_every=10)", "trace runs/first-run"},
                                {"steps 20 to 40, as a small file for Perfetto", "trace runs/first-run --steps 20-40 --out run.pftrace"},
+                               {"which ranks the others wait for, and why", "trace runs/first-run --stragglers"},
                                {"a run that stands still: which rank keeps it, and in what", "trace runs/first-run --hang"}});
   trace.option("RUN", arguments->run, "a run folder").required();
   trace.option("--out", arguments->out, "the file to write: Perfetto's protobuf where it ends in .pftrace, else Chrome's JSON (default: trace/trace.json in the run folder)");
   trace.option("--steps", arguments->steps, "a step, or the first and the last of some: 20-40 (default: all)");
   trace.flag("--hang", arguments->hang, "who waits for whom now, or did when the run failed; --out is a picture (default: trace/hang.svg)");
+  trace.flag("--stragglers", arguments->stragglers,
+             "instead say which ranks the others wait for: slow, with more work, late data, slow links");
   trace.json_flag(arguments->json);
   trace.on_run([arguments] { return run_trace(*arguments); });
 }
