@@ -22,7 +22,9 @@ struct RunRequest {
   std::filesystem::path run_folder;
   bool fresh = false;  // an earlier run in that folder is moved aside, never deleted
   std::shared_ptr<const checkpoint::StartingPoint> from =
-      nullptr;         // weights to begin with, where the folder has no checkpoint; null: random ones
+      nullptr;  // weights to begin with, where the folder has no checkpoint; null: random ones
+  // Of each rank its node's memory tier; empty: the one in the process's environment, if there is one.
+  std::function<checkpoint::TierPlace(int64_t rank)> tier_of_rank{};
   bool quiet = false;  // no tables and no step lines; alarms all the same
 };
 

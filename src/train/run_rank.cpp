@@ -73,6 +73,7 @@ class RankRun {
   void tell_what_was_waited(const optim::OuterLoop* outer, double seconds) const;
   void tell_what_was_sent(int64_t step) const;
   void warn_of_disk(const Trainer& trainer) const;
+  std::optional<checkpoint::TierPlace> tier() const;
   void begin(Trainer& trainer, observe::EventWriter& events);  // what comes between the trainer that stands and its first step
 
   const RunStartUp& start_;
@@ -170,6 +171,11 @@ void RankRun::warn_of_disk(const Trainer& trainer) const {
   if (first() && warning) log_warning("{}", *warning);
 }
 
+std::optional<checkpoint::TierPlace> RankRun::tier() const {
+  const auto& of_rank = start_.request.tier_of_rank;
+  return of_rank ? of_rank(ranks_.rank()) : checkpoint::tier_place_of_process();
+}
+
 void RankRun::begin(Trainer& trainer, observe::EventWriter& events) {
   warn_of_disk(trainer);
   const Resumed resumed = trainer.resume();
@@ -224,7 +230,8 @@ Outcome RankRun::run() {
                    .peak_flops_per_second = facts_.peak_flops_per_second(),
                    .on_first_step = [this](int64_t step) { tell_what_was_sent(step); },
                    .trace = trace_ ? &*trace_ : nullptr,
-                   .outer = loop});
+                   .outer = loop,
+                   .tier = tier()});
   begin(trainer, events);
   if (start_.calls) calls_before_ = start_.calls->totals();
   if (!control) return trainer.run();
