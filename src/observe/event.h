@@ -157,7 +157,8 @@ struct CheckpointSaved {
 
 struct Resume {
   static constexpr std::string_view kName = "resume";
-  int64_t step = 0;  // of the checkpoint: the next step done is step + 1, and later steps in the file before this are void
+  int64_t step = 0;                   // of the checkpoint: the next step done is step + 1, and later steps in the file before this are void
+  std::optional<std::string> source;  // "memory": of nodes; none: the disk
   static constexpr auto fields();
 };
 
@@ -373,7 +374,7 @@ constexpr auto CheckpointSaved::fields() {
   return std::tuple{Field{"step", &CheckpointSaved::step}, Field{"path", &CheckpointSaved::path},
                     Field{"blocking_milliseconds", &CheckpointSaved::blocking_milliseconds}};
 }
-constexpr auto Resume::fields() { return std::tuple{Field{"step", &Resume::step}}; }
+constexpr auto Resume::fields() { return std::tuple{Field{"step", &Resume::step}, Field{"source", &Resume::source}}; }
 constexpr auto Alarm::fields() { return std::tuple{Field{"kind", &Alarm::kind}, Field{"message", &Alarm::message}}; }
 constexpr auto NonFinite::fields() {
   return std::tuple{Field{"step", &NonFinite::step}, Field{"layer", &NonFinite::layer}, Field{"tensor", &NonFinite::tensor},

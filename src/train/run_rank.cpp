@@ -74,6 +74,7 @@ class RankRun {
   void tell_what_was_sent(int64_t step) const;
   void warn_of_disk(const Trainer& trainer) const;
   void open_board();
+  std::optional<checkpoint::TierPlace> tier() const;
   void begin(Trainer& trainer, observe::EventWriter& events);  // what comes between the trainer that stands and its first step
 
   const RunStartUp& start_;
@@ -178,6 +179,11 @@ void RankRun::open_board() {
   board->show_in(start_.request.run_folder);
 }
 
+std::optional<checkpoint::TierPlace> RankRun::tier() const {
+  const auto& of_rank = start_.request.tier_of_rank;
+  return of_rank ? of_rank(ranks_.rank()) : checkpoint::tier_place_of_process();
+}
+
 void RankRun::begin(Trainer& trainer, observe::EventWriter& events) {
   warn_of_disk(trainer);
   observe::BoardWriter& board = ranks_.spans()->board();
@@ -237,7 +243,8 @@ Outcome RankRun::run() {
                    .peak_flops_per_second = facts_.peak_flops_per_second(),
                    .on_first_step = [this](int64_t step) { tell_what_was_sent(step); },
                    .trace = trace_ ? &*trace_ : nullptr,
-                   .outer = loop});
+                   .outer = loop,
+                   .tier = tier()});
   begin(trainer, events);
   if (start_.calls) calls_before_ = start_.calls->totals();
   if (!control) return trainer.run();
