@@ -1,7 +1,6 @@
 #include "control/node_daemon.h"
 
 #include <algorithm>
-#include <csignal>
 #include <nlohmann/json.hpp>
 
 #include "base/checksum.h"

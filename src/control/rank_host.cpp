@@ -1,7 +1,6 @@
 #include "control/rank_host.h"
 
 #include <algorithm>
-#include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
