@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <fstream>
 #include <system_error>
 #include <utility>
 
@@ -78,6 +79,17 @@ pid_t start_child(const ChildStart& start) {
   }
   if (!start.own_session) ::setpgid(child, child);  // here as well: a signal to the group may be sent before the child has come to it
   return child;
+}
+
+int64_t user_id() { return ::geteuid(); }
+
+int64_t out_of_memory_kills() {
+  std::ifstream file("/proc/vmstat");
+  std::string name;
+  int64_t value = 0;
+  while (file >> name >> value)
+    if (name == "oom_kill") return value;
+  return 0;
 }
 
 Children::Children(EventLoop& loop) {

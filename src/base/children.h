@@ -33,6 +33,9 @@ struct ChildStart {
 // Error 73 where the log cannot be written, 68 where no process can be made. The caller waits for it.
 pid_t start_child(const ChildStart& start);
 
+int64_t user_id();              // of this process: whose files and processes it may touch
+int64_t out_of_memory_kills();  // of processes, by the kernel, on this machine since it was started; only differences tell something
+
 class Children {
  public:
   explicit Children(EventLoop& loop);

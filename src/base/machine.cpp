@@ -226,13 +226,4 @@ int64_t free_address_space_bytes() {
   return std::max<int64_t>(0, static_cast<int64_t>(limit.rlim_cur) - kibibytes(colon_file("/proc/self/status"), "VmSize"));
 }
 
-int64_t out_of_memory_kills() {
-  std::ifstream file("/proc/vmstat");
-  std::string name;
-  int64_t value = 0;
-  while (file >> name >> value)
-    if (name == "oom_kill") return value;
-  return 0;
-}
-
 }  // namespace longhaul

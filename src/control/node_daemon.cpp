@@ -56,6 +56,7 @@ NodeDaemon::~NodeDaemon() = default;
 
 ExitCode NodeDaemon::run() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) loop_.on_signal(signal, [this, signal] { on_request_to_stop(signal); });
+  for (const int signal : {SIGPIPE, SIGXFSZ}) loop_.on_signal(signal, [] {});  // an error where it is written is enough
   loop_.on_signal(SIGUSR1, [this] {
     if (host_) host_->signal_all(SIGUSR1);
   });
@@ -168,7 +169,7 @@ void NodeDaemon::take(const StopRanks& message) { host_->stop(message); }
 
 void NodeDaemon::take(const GatherEvidence& message) {
   if (message.generation != host_->generation()) return;
-  host_->signal_all(SIGUSR2);
+  host_->ask_for_stacks();
   loop_.after(kStackWait_s, [this, generation = message.generation] {
     if (generation != host_->generation()) return;
     std::vector<Evidence> all = host_->evidence();
@@ -210,7 +211,8 @@ void NodeDaemon::finish_checks(int64_t id, const std::string& suite, const fs::p
 }
 
 void NodeDaemon::take(const Release& message) {
-  log_info("{}: released: {}", options_.name, message.reason);
+  log_line(message.evicted ? LogLevel::kWarning : LogLevel::kDebug,
+           fmt::format("{}: released: {}", options_.name, printable(message.reason)));
   // What is in memory outlives ranks that failed. Of a run that is done nothing is needed any more.
   const auto& ended = host_->ended();
   const bool done = !host_->any_running() && !ended.empty() &&

@@ -24,6 +24,16 @@ std::string text_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// A process that has not come so far as to expect the signal would be ended by it.
+bool catches(pid_t process, int signal) {
+  std::ifstream file(fmt::format("/proc/{}/status", process));
+  for (std::string word; file >> word;) {
+    uint64_t mask = 0;
+    if (word == "SigCgt:" && file >> std::hex >> mask) return (mask >> (signal - 1) & 1) != 0;
+  }
+  return false;
+}
+
 // The end of what this generation has written.
 std::string last_words_of(const fs::path& log, int64_t begins) {
   std::ifstream file(log, std::ios::ate);
@@ -58,6 +68,12 @@ RankBeat beat_of(const observe::RankProgress& now) {
       beat.phase_seconds[std::string(observe::name_of(static_cast<observe::RankPhase>(phase)))] = seconds;
   }
   return beat;
+}
+
+// The step that a rank went on from, told by the ring of its last steps as long as that holds all of them.
+int64_t first_step_of(const observe::BoardReader& board, int64_t step) {
+  const std::vector<observe::BoardStep> steps = board.steps();
+  return steps.empty() || steps.size() >= observe::kBoardSteps ? step : steps.front().step - 1;
 }
 
 std::string stacks_text(const observe::BoardReader& board) {
@@ -199,6 +215,8 @@ std::vector<RankBeat> RankHost::running() const {
     beat.generation = rank.generation;
     beat.pid = rank.pid;
     if (!board) beat.progress_age_s = beat.phase_age_s = age_s(rank.started_ns);
+    if (beat.step >= 0 && rank.resumed_step < 0) rank.resumed_step = first_step_of(*board, beat.step);
+    beat.resumed_step = rank.resumed_step;
   }
   std::sort(beats.begin(), beats.end(), [](const RankBeat& a, const RankBeat& b) { return a.rank < b.rank; });
   return beats;
@@ -227,6 +245,12 @@ std::vector<Evidence> RankHost::evidence() const {
 
 void RankHost::signal_all(int signal) const {
   for (const Rank& rank : ranks_) Children::signal(rank.pid, signal);
+}
+
+void RankHost::ask_for_stacks() const {
+  for (const Rank& rank : ranks_) {
+    if (catches(rank.pid, SIGUSR2)) Children::signal(rank.pid, SIGUSR2);
+  }
 }
 
 void RankHost::end_all() {

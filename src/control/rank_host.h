@@ -35,14 +35,15 @@ class RankHost {
   void start(const StartRanks& start);
   void stop(const StopRanks& stop);
   void signal_all(int signal) const;
-  void end_all();  // at once
+  void ask_for_stacks() const;  // of those who would answer (SIGUSR2); on their boards a moment later
+  void end_all();               // at once
 
   int64_t generation() const { return generation_; }
   bool any_running() const;
   std::vector<RankBeat> running() const;
   const std::vector<RankExited>& ended() const { return ended_; }  // of this generation
-  std::vector<Evidence> evidence() const;  // of those that run: boards and /proc; stacks, where signal_all(SIGUSR2) was a moment ago
-  bool moved() const;                      // a rank has ended a step, or begun its first, since the call before
+  std::vector<Evidence> evidence() const;                          // of those that run: boards and /proc; stacks, where they were asked for
+  bool moved() const;                                              // a rank has ended a step, or begun its first, since the call before
 
  private:
   struct Rank {
@@ -53,6 +54,7 @@ class RankHost {
     int64_t log_begins = 0;  // in its log, this generation
     int64_t memory_kills = 0;
     bool stopped = false;  // by us
+    mutable int64_t resumed_step = -1;
     mutable std::optional<observe::BoardReader> reader;
   };
   const observe::BoardReader* board_of(const Rank& rank) const;
