@@ -25,7 +25,6 @@ int64_t resident_bytes();   // of this process
 void return_free_memory();  // gives what the heap holds but nobody uses back to the system
 int64_t peak_resident_bytes();
 int64_t available_memory_bytes();
-int64_t out_of_memory_kills();       // of processes, by the kernel, on this machine since it was started; only differences tell something
 int64_t free_address_space_bytes();  // what ulimit -v leaves; INT64_MAX without a limit
 
 }  // namespace longhaul
