@@ -1,28 +1,18 @@
 #include "base/launch.h"
 
-#include <fcntl.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <ctime>
-#include <system_error>
 
+#include "base/children.h"
 #include "base/clock.h"
-#include "base/error.h"
 
 namespace longhaul {
 namespace {
 
 constexpr std::array kPassedOn = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
-
-[[noreturn]] void launch_failed(const std::string& what) {
-  throw Error({.code = ExitCode::kInternal, .what = what, .found = std::generic_category().message(errno)});
-}
 
 // While it lives the calling thread takes signals out of a queue instead of being interrupted.
 class SignalQueue {
@@ -41,49 +31,17 @@ class SignalQueue {
     const int signal = sigtimedwait(&set_, nullptr, &wait);
     return signal > 0 ? signal : 0;
   }
-  void restore_in_child() const { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
  private:
   sigset_t set_, before_;
 };
 
-// In the child, after fork: only calls that are allowed there, but for the environment, which a program of one thread may set.
-[[noreturn]] void become(const LaunchedProcess& process, const std::vector<char*>& argv, int log, pid_t parent, const SignalQueue& queue) {
-  ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (::getppid() != parent) ::_exit(128 + SIGTERM);
-  queue.restore_in_child();
-  if (log >= 0) {
-    ::dup2(log, STDOUT_FILENO);
-    ::dup2(log, STDERR_FILENO);
-  }
-  const int nothing = ::open("/dev/null", O_RDONLY);
-  if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
-  for (const std::string& entry : process.environment) ::putenv(const_cast<char*>(entry.c_str()));
-  ::execvp(argv[0], argv.data());
-  ::_exit(static_cast<int>(ExitCode::kInternal));
-}
-
-pid_t start_one(const LaunchedProcess& process, const SignalQueue& queue) {
-  int log = -1;
-  if (process.log) {
-    log = ::open(process.log->c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (log < 0) {
-      throw Error({.code = ExitCode::kDisk,
-                   .what = "cannot write the log of a rank",
-                   .found = std::generic_category().message(errno),
-                   .where = process.log->string()});
-    }
-  }
-  std::vector<char*> argv;
-  for (const std::string& word : process.argv) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  const pid_t parent = ::getpid();
-  const pid_t child = ::fork();
-  if (child == 0) become(process, argv, log, parent, queue);
-  if (log >= 0) ::close(log);
-  if (child < 0) launch_failed("cannot start a process");
-  return child;
+pid_t start_one(const LaunchedProcess& process) {
+  return start_child({.argv = process.argv,
+                      .environment = process.environment,
+                      .log = process.log.value_or(""),
+                      .truncates_log = true,
+                      .death_signal = SIGTERM});
 }
 
 class Job {
@@ -92,7 +50,7 @@ class Job {
       : consequence_(consequence), patience_(patience) {
     result_.statuses.assign(processes.size(), -1);
     try {
-      for (const LaunchedProcess& process : processes) children_.push_back(start_one(process, queue_));
+      for (const LaunchedProcess& process : processes) children_.push_back(start_one(process));
     } catch (...) {
       send(SIGKILL);
       while (running()) reap(0);

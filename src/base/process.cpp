@@ -9,14 +9,12 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <system_error>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/error.h"
-
-extern char** environ;
 
 namespace longhaul {
 namespace {
@@ -55,20 +53,6 @@ struct Pipe {
     ::fcntl(ends[0], F_SETFL, O_NONBLOCK);  // our end only: the child's must wait
   }
 };
-
-// This process's variables with the extra ones in place of their namesakes, as execve wants them.
-std::vector<char*> merge_environment(const std::vector<std::string>& extra) {
-  std::vector<char*> merged;
-  for (char** entry = environ; *entry; ++entry) {
-    const auto name_length = static_cast<size_t>(std::strchr(*entry, '=') ? std::strchr(*entry, '=') - *entry + 1 : 0);
-    bool replaced = false;
-    for (const std::string& text : extra) replaced |= name_length > 0 && text.compare(0, name_length, *entry, name_length) == 0;
-    if (!replaced) merged.push_back(*entry);
-  }
-  for (const std::string& text : extra) merged.push_back(const_cast<char*>(text.c_str()));
-  merged.push_back(nullptr);
-  return merged;
-}
 
 pid_t spawn(const std::vector<std::string>& argv, const std::vector<std::string>& environment, const Pipe& output, const Pipe& errors) {
   posix_spawn_file_actions_t actions;

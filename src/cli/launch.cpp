@@ -1,88 +1,157 @@
-// `longhaul launch -n N [--threads-per-rank T] RECIPE [key=value …] [--run DIR]`
+// `longhaul launch -n N [--nodes M] [--spares K] [--restarts R] RECIPE [key=value …] [--run DIR]`
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
 
 #include "base/file.h"
-#include "base/launch.h"
-#include "base/network.h"
 #include "base/parallel.h"
+#include "base/version.h"
+#include "checkpoint/starting_point.h"
 #include "cli/command.h"
 #include "comm/disagreement.h"
-#include "comm/placement.h"
+#include "control/driver_service.h"
+#include "control/widths.h"
+#include "recipe/load.h"
 #include "train/run_folder.h"
 
 namespace longhaul::cli {
+
+void add_launch_status(Command& launch);
+void add_launch_evict(Command& launch);
+
 namespace {
 
 struct LaunchArguments {
-  std::string recipe, run, from;
+  std::string recipe, run, from, listen;
   std::vector<std::string> overrides;
-  int64_t ranks = 1, threads = 0;
+  int64_t ranks = 0, threads = 0, nodes = 1, spares = 0, restarts = 20;
+  double hang_s = 60;
 };
 
-std::filesystem::path log_of(const std::filesystem::path& run, size_t rank) { return run / "logs" / fmt::format("rank-{}.log", rank); }
+// With no restart left to wait for, the others may say what they saw of the one that failed.
+constexpr double kLastWords_s = 8;
 
-std::vector<std::string> words_of(const LaunchArguments& arguments, const std::filesystem::path& run) {
-  std::vector<std::string> words = {std::filesystem::canonical("/proc/self/exe").string(), "train", arguments.recipe};
+std::filesystem::path run_folder_of(const LaunchArguments& arguments) {
+  return arguments.run.empty() ? train::default_run_folder(arguments.recipe) : std::filesystem::path(arguments.run);
+}
+
+void check(const LaunchArguments& arguments) {
+  const auto refuse = [](std::string expected, std::string found) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "the command line is not understood",
+                 .expected = std::move(expected),
+                 .found = std::move(found),
+                 .where = "longhaul launch",
+                 .hint = "longhaul launch --help"});
+  };
+  if (arguments.ranks < 1) refuse("-n N: how many processes", "--ranks is required");
+  if (arguments.recipe.empty()) refuse("a recipe", "RECIPE is required");
+  if (arguments.ranks % arguments.nodes != 0)
+    refuse("as many ranks on every node", fmt::format("{} ranks on {} nodes", arguments.ranks, arguments.nodes));
+}
+
+recipe::Recipe recipe_of(const LaunchArguments& arguments) {
+  if (arguments.from.empty()) return recipe::load(arguments.recipe, arguments.overrides).recipe;
+  const recipe::FirstWords first = checkpoint::StartingPoint::open(arguments.from)->first_words();
+  return recipe::load(arguments.recipe, arguments.overrides, &first).recipe;
+}
+
+control::RunPlan plan_of(const LaunchArguments& arguments) {
+  const recipe::Recipe recipe = recipe_of(arguments);
+  return {.recipe = arguments.recipe,
+          .version = build_version().version,
+          .widths = control::widths_of(recipe, arguments.ranks),
+          .nodes = arguments.nodes,
+          .spares = arguments.spares,
+          .steps = recipe.train.steps,
+          .batches = control::batches_of(recipe)};
+}
+
+control::RunCommand command_of_ranks(const LaunchArguments& arguments) {
   const int64_t threads = arguments.threads > 0 ? arguments.threads : std::max<int64_t>(1, usable_cores() / arguments.ranks);
-  words.push_back(fmt::format("train.threads={}", threads));
-  words.insert(words.end(), arguments.overrides.begin(), arguments.overrides.end());
-  words.insert(words.end(), {"--run", run.string()});
-  if (!arguments.from.empty()) words.insert(words.end(), {"--from", arguments.from});
-  return words;
+  control::RunCommand command{.words = {"train", arguments.recipe, fmt::format("train.threads={}", threads)},
+                              .options = {"--run", run_folder_of(arguments).string()},
+                              .launched = fmt::format("-n {}", arguments.ranks),
+                              .folder = std::filesystem::current_path().string(),
+                              .run_folder = std::filesystem::absolute(run_folder_of(arguments)).string()};
+  command.words.insert(command.words.end(), arguments.overrides.begin(), arguments.overrides.end());
+  if (!arguments.from.empty()) command.options.insert(command.options.end(), {"--from", arguments.from});
+  const auto add = [&](const char* option, int64_t value, int64_t otherwise) {
+    if (value != otherwise) command.launched += fmt::format(" {} {}", option, value);
+  };
+  add("--threads-per-rank", arguments.threads, 0);
+  add("--nodes", arguments.nodes, 1);
+  add("--spares", arguments.spares, 0);
+  add("--restarts", arguments.restarts, 20);
+  return command;
 }
 
 // One line for people, after all have ended: who failed by itself, how, and where it says more.
-void print_summary(const LaunchResult& result, const std::filesystem::path& run) {
-  const size_t rank = *result.first;
-  const int status = result.statuses[rank];
-  const std::string how = status > 128 ? fmt::format("was ended by signal {}", status - 128)
-                                       : fmt::format("ended with exit code {} ({})", status, name_of(static_cast<ExitCode>(status)));
-  const std::string more = rank == 0 ? "its messages stand above" : "its messages: " + log_of(run, rank).string();
-  fmt::print(stderr, "\nlaunch: rank {} of {} {}; {}\n", rank, result.statuses.size(), how, more);
-  if (const std::string calls = comm::summary_of_calls(run); !calls.empty()) fmt::print(stderr, "{}\n", calls);
+void print_summary(const LaunchArguments& arguments, const control::DriverResult& result) {
+  const auto status = static_cast<int>(result.code);
+  if (result.rank < 0 || result.code == ExitCode::kDoNotRestart) {
+    fmt::print(stderr, "\nlaunch: {}\n", result.text);
+  } else {
+    const std::string how = status > 128 ? fmt::format("was ended by signal {}", status - 128)
+                                         : fmt::format("ended with exit code {} ({})", status, name_of(result.code));
+    const auto log = run_folder_of(arguments) / "logs" / fmt::format("rank-{}.log", result.rank);
+    const std::string more = result.rank == 0 && arguments.listen.empty() ? "its messages stand above" : "its messages: " + log.string();
+    fmt::print(stderr, "\nlaunch: rank {} of {} {}; {}\n", result.rank, arguments.ranks, how, more);
+  }
+  if (const std::string calls = comm::summary_of_calls(run_folder_of(arguments)); !calls.empty()) fmt::print(stderr, "{}\n", calls);
 }
 
 ExitCode run_launch(const LaunchArguments& arguments) {
-  const std::filesystem::path run =
-      arguments.run.empty() ? train::default_run_folder(arguments.recipe) : std::filesystem::path(arguments.run);
-  if (arguments.ranks > 1) make_folders(run / "logs");
-  comm::forget_calls(run);
-  const std::vector<std::string> words = words_of(arguments, run);
-  std::string options = fmt::format("-n {}", arguments.ranks);
-  if (arguments.threads > 0) options += fmt::format(" --threads-per-rank {}", arguments.threads);
-  const uint16_t port = free_port();
-  std::vector<LaunchedProcess> processes;
-  for (int64_t rank = 0; rank < arguments.ranks; ++rank) {
-    LaunchedProcess& process = processes.emplace_back();
-    process.argv = words;
-    process.environment = comm::environment_of_rank(rank, arguments.ranks, port);
-    process.environment.push_back(fmt::format("{}={}", comm::kLaunched, options));
-    if (rank > 0) process.log = log_of(run, static_cast<size_t>(rank));
-  }
-  const LaunchResult result = launch(processes, static_cast<int>(ExitCode::kCommunication));
-  if (!result.first) return ExitCode::kDone;
-  if (arguments.ranks > 1 && !result.stopped) print_summary(result, run);
-  return static_cast<ExitCode>(result.statuses[*result.first]);
+  check(arguments);
+  control::DriverOptions options{.plan = plan_of(arguments),
+                                 .command = command_of_ranks(arguments),
+                                 .run_folder = run_folder_of(arguments),
+                                 .local_nodes = arguments.listen.empty() ? arguments.nodes + arguments.spares : 0,
+                                 .slots = arguments.ranks / arguments.nodes,
+                                 .listen = arguments.listen,
+                                 .program = std::filesystem::canonical("/proc/self/exe").string()};
+  options.policy.restarts = arguments.restarts;
+  options.policy.progress_floor_s = arguments.hang_s;
+  if (arguments.restarts == 0) options.policy.stop_grace_s = kLastWords_s;
+  // Daemons of this machine stand for machines where there are spares: one that died is a machine that is gone.
+  if (arguments.spares > 0) options.policy.restart_nodes = false;
+  control::DriverService driver(std::move(options));
+  comm::forget_calls(run_folder_of(arguments));
+  const control::DriverResult result = driver.run();
+  if (result.code != ExitCode::kDone && arguments.ranks > 1 && !result.stopped) print_summary(arguments, result);
+  return result.code;
 }
 
 }  // namespace
 
 void add_launch(Command& program) {
   auto arguments = std::make_shared<LaunchArguments>();
-  Command launch = program.add("launch", "train on several processes of this machine",
-                               {{"two processes, each with its own sequences", "launch -n 2 recipes/first-run.toml train.micro_batch=1"},
-                                {"two that share the model", "launch -n 2 recipes/first-run.toml parallel.tp=2"},
-                                {"four with one thread each, in a run folder of your own",
-                                 "launch -n 4 --threads-per-rank 1 recipes/first-run.toml parallel.tp=2 parallel.cp=2 --run runs/four"}});
-  launch.option("-n,--ranks", arguments->ranks, "how many processes").required().at_least(1).at_most(1024);
+  Command launch = program.add(
+      "launch", "train on several processes, and bring the run through their failures",
+      {{"two processes, each with its own sequences", "launch -n 2 recipes/first-run.toml train.micro_batch=1"},
+       {"four that share the model, in a run folder of your own",
+        "launch -n 4 --threads-per-rank 1 recipes/first-run.toml parallel.tp=2 parallel.cp=2 --run runs/four"},
+       {"on two machines, which type what this prints", "launch -n 16 --nodes 2 --listen 10.0.0.1:29400 recipes/first-run.toml"}});
+  launch.option("-n,--ranks", arguments->ranks, "how many processes").at_least(1).at_most(1024);
+  launch.option("--nodes", arguments->nodes, "machines that they are spread over; without --listen this one stands for all")
+      .at_least(1)
+      .at_most(1024)
+      .default_shown();
+  launch.option("--spares", arguments->spares, "machines beside them that wait until one fails").at_least(0).at_most(1024).default_shown();
+  launch.option("--restarts", arguments->restarts, "failures a day that the run is started again after; 0: the first one ends it")
+      .at_least(0)
+      .default_shown();
+  launch.option("--hang-after", arguments->hang_s, "seconds without progress, at least, after which a rank hangs").above(0).default_shown();
+  launch.option("--listen", arguments->listen, "HOST:PORT of this machine that `longhaul node` of others connects to");
   launch.option("--threads-per-rank", arguments->threads, "compute threads of each (default: the cores shared evenly)").at_least(1);
-  launch.recipe(arguments->recipe, arguments->overrides);
+  launch.option("RECIPE", arguments->recipe, "a recipe file (TOML)");
+  launch.overrides(arguments->overrides);
   launch.option("--from", arguments->from, "begin with the weights of a Hugging Face folder or of a checkpoint, as train does");
   launch.option("--run", arguments->run, "run directory (default: runs/<name of the recipe>); others' output is in its logs/rank-N.log");
   launch.on_run([arguments] { return run_launch(*arguments); });
+  add_launch_status(launch);
+  add_launch_evict(launch);
 }
 
 }  // namespace longhaul::cli

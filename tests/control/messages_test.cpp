@@ -36,19 +36,20 @@ TEST(Messages, ComeBackAsTheyWere) {
       Evidence{.generation = 7, .rank = 0, .calls = "{}", .stacks = "main", .process = "T", .last = true}};
   for (const NodeMessage& message : of_node) EXPECT_EQ(node_message(to_text(message), "test"), message) << to_text(message);
 
-  const std::vector<DriverMessage> of_driver = {Welcome{.run = "r", .generation = 4},
-                                                StartRanks{.generation = 5,
-                                                           .world = 4,
-                                                           .ranks = {2, 3},
-                                                           .node_rank = 1,
-                                                           .nodes = 2,
-                                                           .master_address = "h",
-                                                           .master_port = 1234,
-                                                           .overrides = {"a=b"}},
-                                                StopRanks{.generation = 5, .grace_s = 0.5, .save = true, .reason = "why"},
-                                                RunChecks{.id = 1, .suite = "stop_time", .limit_s = 600, .peers = {"a:1"}},
-                                                GatherEvidence{.generation = 3},
-                                                Release{.reason = "done", .evicted = true}};
+  const std::vector<DriverMessage> of_driver = {
+      Welcome{.run = "r", .generation = 4, .command = {.words = {"train", "r.toml"}, .options = {"--run", "r"}, .terminal = true}},
+      StartRanks{.generation = 5,
+                 .world = 4,
+                 .ranks = {2, 3},
+                 .node_rank = 1,
+                 .nodes = 2,
+                 .master_address = "h",
+                 .master_port = 1234,
+                 .overrides = {"a=b"}},
+      StopRanks{.generation = 5, .grace_s = 0.5, .save = true, .reason = "why"},
+      RunChecks{.id = 1, .suite = "stop_time", .limit_s = 600, .peers = {"a:1"}},
+      GatherEvidence{.generation = 3},
+      Release{.reason = "done", .evicted = true}};
   for (const DriverMessage& message : of_driver) EXPECT_EQ(driver_message(to_text(message), "test"), message) << to_text(message);
 
   const std::vector<ClientMessage> of_client = {StatusRequest{}, EvictRequest{.target = "3", .reason = "slow"},

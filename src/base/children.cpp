@@ -1,0 +1,126 @@
+#include "base/children.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "base/environment.h"
+#include "base/error.h"
+
+namespace longhaul {
+namespace {
+
+// In the child, after fork: only calls that are allowed there.
+[[noreturn]] void become(const ChildStart& start, char* const* argv, char* const* environment, int log, pid_t parent) {
+  if (start.own_session) {
+    ::setsid();
+  } else {
+    ::setpgid(0, 0);
+  }
+  if (start.death_signal != 0) {
+    ::prctl(PR_SET_PDEATHSIG, start.death_signal);
+    if (::getppid() != parent) ::_exit(128 + start.death_signal);
+  }
+  if (!start.folder.empty() && ::chdir(start.folder.c_str()) != 0) ::_exit(static_cast<int>(ExitCode::kUsage));
+  sigset_t none;
+  sigemptyset(&none);
+  ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
+  ::signal(SIGPIPE, SIG_DFL);
+  ::signal(SIGXFSZ, SIG_DFL);
+  if (log >= 0) {
+    ::dup2(log, STDOUT_FILENO);
+    ::dup2(log, STDERR_FILENO);
+  }
+  const int nothing = ::open("/dev/null", O_RDONLY);
+  if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
+  ::execvpe(argv[0], argv, environment);
+  ::_exit(static_cast<int>(ExitCode::kInternal));
+}
+
+int open_log(const ChildStart& start) {
+  if (start.log.empty()) return -1;
+  const int log = ::open(start.log.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (start.truncates_log ? O_TRUNC : O_APPEND), 0666);
+  if (log >= 0) return log;
+  throw Error({.code = ExitCode::kDisk,
+               .what = "cannot write the log of a process",
+               .found = std::generic_category().message(errno),
+               .where = start.log.string()});
+}
+
+int status_code(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
+
+}  // namespace
+
+pid_t start_child(const ChildStart& start) {
+  LONGHAUL_ASSERT(!start.argv.empty(), "no program");
+  const int log = open_log(start);
+  std::vector<char*> argv;
+  for (const std::string& word : start.argv) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  const std::vector<char*> environment = merge_environment(start.environment);
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  const int reason = errno;
+  if (child == 0) become(start, argv.data(), environment.data(), log, parent);
+  if (log >= 0) ::close(log);
+  if (child < 0) {
+    throw Error({.code = ExitCode::kOutOfMemory,
+                 .what = "cannot start a process",
+                 .found = std::generic_category().message(reason),
+                 .where = start.argv[0],
+                 .hint = "raise the limit of processes: ulimit -u"});
+  }
+  if (!start.own_session) ::setpgid(child, child);  // here as well: a signal to the group may be sent before the child has come to it
+  return child;
+}
+
+int64_t user_id() { return ::geteuid(); }
+
+int64_t out_of_memory_kills() {
+  std::ifstream file("/proc/vmstat");
+  std::string name;
+  int64_t value = 0;
+  while (file >> name >> value)
+    if (name == "oom_kill") return value;
+  return 0;
+}
+
+Children::Children(EventLoop& loop) {
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  loop.on_signal(SIGCHLD, [this] { reap(); });
+}
+
+Children::~Children() {
+  for (const auto& [child, ended] : running_) signal(child, SIGKILL);
+  for (const auto& [child, ended] : running_) ::waitpid(child, nullptr, 0);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 0);
+}
+
+pid_t Children::start(const ChildStart& start, std::function<void(int status)> ended) {
+  const pid_t child = start_child(start);
+  running_[child] = std::move(ended);
+  return child;
+}
+
+void Children::signal(pid_t child, int signal) { ::kill(-child, signal); }
+
+void Children::reap() {
+  int status = 0;
+  for (pid_t child = 0; (child = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+    const auto found = running_.find(child);
+    if (found == running_.end()) continue;  // what a child left behind
+    const auto ended = std::move(found->second);
+    running_.erase(found);
+    signal(child, SIGKILL);  // what it started ends with it
+    ended(status_code(status));
+  }
+}
+
+}  // namespace longhaul

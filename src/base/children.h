@@ -1,0 +1,56 @@
+// Children: processes that this one starts, each with a process group of its own, and whose ends it is told of at once. A process that
+// watches some is also the one to whom what they leave behind falls (a subreaper): nothing that a child started outlives what ended it.
+//
+//   Children children(loop);
+//   const pid_t rank = children.start({.argv = {…}, .log = "rank-3.log"}, [](int status) { … });   // exit code, or 128 + signal
+//   Children::signal(rank, SIGTERM);
+//
+// Of the thread that runs the loop. A process has one Children at most: it takes all ends (SIGCHLD) there are.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/event_loop.h"
+
+namespace longhaul {
+
+struct ChildStart {
+  std::vector<std::string> argv;         // argv[0] is looked up on PATH
+  std::vector<std::string> environment;  // NAME=VALUE, beside this process's own
+  std::filesystem::path log;             // for both its streams; empty: they are this process's
+  bool truncates_log = false;            // else it goes on where the log ends
+  std::filesystem::path folder;          // to run in; empty: this process's own
+  int death_signal = 0;                  // what it gets when the thread that started it ends; 0: nothing
+  bool own_session = false;              // a terminal's Ctrl-C and hang-up do not reach it
+};
+
+// Error 73 where the log cannot be written, 68 where no process can be made. The caller waits for it.
+pid_t start_child(const ChildStart& start);
+
+int64_t user_id();              // of this process: whose files and processes it may touch
+int64_t out_of_memory_kills();  // of processes, by the kernel, on this machine since it was started; only differences tell something
+
+class Children {
+ public:
+  explicit Children(EventLoop& loop);
+  ~Children();  // kills those that run, and waits for them
+  Children(const Children&) = delete;
+  Children& operator=(const Children&) = delete;
+
+  pid_t start(const ChildStart& start, std::function<void(int status)> ended);
+  static void signal(pid_t child, int signal);         // the whole group
+  void forget(pid_t child) { running_.erase(child); }  // goes on without us
+  size_t running() const { return running_.size(); }
+
+ private:
+  void reap();
+  std::map<pid_t, std::function<void(int)>> running_;
+};
+
+}  // namespace longhaul

@@ -1,0 +1,133 @@
+// DriverService: who is connected, and the daemons of this machine.
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "control/driver_service.h"
+#include "control/node_daemon.h"
+
+namespace longhaul::control {
+namespace {
+
+constexpr size_t kMostConnections = 4096;
+constexpr size_t kMostStrangers = 64;  // whose greeting is not over
+constexpr double kDeath_s = 0.1;       // after a connection has gone, until its daemon's lock is looked at
+
+}  // namespace
+
+void DriverService::accept() {
+  while (auto socket = listening_.accept()) {
+    const auto strangers =
+        std::count_if(connections_.begin(), connections_.end(), [](const auto& one) { return !one.second.channel->is_open(); });
+    if (connections_.size() >= kMostConnections || static_cast<size_t>(strangers) >= kMostStrangers) continue;  // closed at once
+    const uint64_t number = ++last_connection_;
+    Handshake handshake(secret_, own_identity("driver", "", options_.plan.run, static_cast<uint64_t>(core_->generation())), true);
+    connections_[number].channel =
+        Channel::make(loop_, std::move(*socket), std::move(handshake),
+                      {.opened = [this, number](const Identity& peer) { connections_[number].client = peer.role == "operator"; },
+                       .message = [this, number](std::string_view message) { on_message(number, std::string(message)); },
+                       .closed = [this, number](const Channel::Closing& closing) { on_closed(number, closing); }});
+  }
+}
+
+void DriverService::on_message(uint64_t number, const std::string& text) {
+  Connection& connection = connections_.at(number);
+  const std::string where = connection.channel->peer_address();
+  try {
+    if (connection.client) {
+      on_client_message(connection, client_message(text, where));
+    } else {
+      on_node_message(number, node_message(text, where));
+    }
+  } catch (const Error& error) {
+    log_warning("driver: {} is cut off: {}", where, printable(error.what()));
+    drop(number);
+  }
+}
+
+void DriverService::on_node_message(uint64_t number, NodeMessage message) {
+  Connection& connection = connections_.at(number);
+  const std::string& name = connection.channel->peer().name;
+  if (const auto* hello = std::get_if<NodeHello>(&message)) {
+    if (hello->node != name || name.empty() || name.size() > 64)
+      throw Error({.code = ExitCode::kCommunication, .what = "a node with two names", .found = brief(printable(hello->node))});
+    if (Connection* before = connection_of(name)) {  // one that has not noticed yet that it is dead
+      before->node.clear();
+      before->channel->close();
+    }
+    connection.node = name;
+    if (is_local(name)) pids_[name] = hello->pid;
+  }
+  if (connection.node.empty()) throw Error({.code = ExitCode::kCommunication, .what = "a node that does not begin with its hello"});
+  if (const auto* evidence = std::get_if<Evidence>(&message)) evidence_[evidence->generation][evidence->rank] = *evidence;
+  feed(FromNode{connection.node, std::move(message)});
+}
+
+void DriverService::on_client_message(Connection& connection, const ClientMessage& message) {
+  asking_ = connection.channel;
+  if (std::holds_alternative<StatusRequest>(message)) {
+    asking_->send(to_text(Answer{.text = status_text()}));
+  } else if (const auto* evict = std::get_if<EvictRequest>(&message)) {
+    feed(Evict{evict->target, evict->reason});
+  } else if (const auto* drain = std::get_if<DrainRequest>(&message)) {
+    feed(Drain{drain->reason});
+  }
+  asking_.reset();
+}
+
+void DriverService::drop(uint64_t number) {
+  const std::shared_ptr<Channel> channel = connections_.at(number).channel;
+  channel->close();
+  on_closed(number, {.reason = "closed", .was_open = true});
+}
+
+void DriverService::on_closed(uint64_t number, const Channel::Closing& closing) {
+  const auto found = connections_.find(number);
+  if (found == connections_.end()) return;
+  const std::string node = found->second.node;
+  if (closing.refused) {
+    log_warning("driver: {} was refused: {}", found->second.channel->peer_address(), printable(closing.reason));
+    // Somebody with the secret knows of a newer generation: this driver is of the past.
+    if (closing.refused->proven && closing.refused->code == ExitCode::kFenced && !result_) {
+      result_ = DriverResult{.code = ExitCode::kFenced, .text = closing.reason};
+      leave();
+    }
+  }
+  connections_.erase(found);
+  if (node.empty() || result_) return;
+  feed(ConnectionLost{node});
+  if (is_local(node)) loop_.after(kDeath_s, [this, node] { look_for_dead(node); });
+}
+
+// Of a daemon that an earlier driver started; the ends of our own children are told.
+void DriverService::look_for_dead(const std::string& node) {
+  if (result_ || local_[node] != 0 || connection_of(node) || node_lives(options_.plan.run, node)) return;
+  feed(NodeDied{.node = node, .reachable = true, .text = "its daemon has ended"});
+}
+
+DriverService::Connection* DriverService::connection_of(const std::string& node) {
+  const auto found = std::find_if(connections_.begin(), connections_.end(), [&](const auto& one) { return one.second.node == node; });
+  return found == connections_.end() ? nullptr : &found->second;
+}
+
+void DriverService::send(const std::string& node, const DriverMessage& message) {
+  if (Connection* connection = connection_of(node)) connection->channel->send(to_text(message));
+}
+
+void DriverService::start_local(const std::string& node) {
+  const std::filesystem::path control = control_folder(options_.run_folder);
+  const int64_t number = std::stoll(node.substr(node.find('-') + 1));
+  std::vector<std::string> words = {
+      options_.program, "node", "--driver", (control / "address").string(), "--secret", (control / "secret").string(),
+      "--name",         node,   "--slots",  std::to_string(options_.slots)};
+  if (number >= options_.plan.nodes) words.push_back("--spare");
+  local_[node] = children_.start({.argv = words, .own_session = true}, [this, node](int status) {
+    local_[node] = 0;
+    pids_.erase(node);
+    if (result_) return;
+    feed(NodeDied{.node = node, .reachable = true, .text = fmt::format("its daemon ended with {}", status)});
+  });
+}
+
+}  // namespace longhaul::control

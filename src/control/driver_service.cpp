@@ -1,0 +1,235 @@
+#include "control/driver_service.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/checksum.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/machine.h"
+#include "base/process.h"
+#include "base/secret.h"
+#include "base/text.h"
+#include "control/node_daemon.h"
+#include "storage/catalog.h"
+
+namespace longhaul::control {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kStatus_s = 1;
+constexpr double kCheckpoints_s = 0.5;
+constexpr double kLeave_s = 10;  // for daemons of this machine to end when they were released
+
+}  // namespace
+
+std::string job_name(const fs::path& run_folder, const std::string& secret) {
+  const std::string name = fs::absolute(run_folder).lexically_normal().filename().string();
+  return fmt::format("{}-{}", name.empty() ? "run" : name, sha256_hex("name of the job" + secret).substr(0, 8));
+}
+
+DriverService::DriverService(DriverOptions options) : options_(std::move(options)), children_(loop_) {
+  options_.run_folder = fs::absolute(options_.run_folder);
+  const fs::path control = control_folder(options_.run_folder);
+  make_folders(control);
+  fs::permissions(control, fs::perms::owner_all);
+  lock_ = std::make_unique<FileLock>(control / "driver");
+  secret_ = read_or_make_secret(control / "secret");
+  options_.plan.run = job_name(options_.run_folder, secret_);
+  journal_ = std::make_unique<JournalFile>(control / "journal.jsonl");
+  std::vector<JournalEntry> entries = journal_->take_entries();
+  started_wall_s_ = wall_time_s();
+  // A clock that was set back while no driver ran does not make the journal go back.
+  const double begin_s = entries.empty() ? started_wall_s_ : std::max(started_wall_s_, entries.back().at_s);
+  wall_offset_s_ = begin_s - static_cast<double>(monotonic_ns()) * 1e-9;
+  core_ = std::make_unique<DriverCore>(options_.plan, options_.policy, std::move(entries));
+  make_folders(options_.run_folder / "events");
+  events_ = std::make_unique<observe::EventWriter>(
+      observe::EventWriterOptions{.path = options_.run_folder / "events" / "driver-0.jsonl", .run = options_.plan.run});
+}
+
+DriverService::~DriverService() = default;
+
+double DriverService::now_s() const { return wall_offset_s_ + static_cast<double>(monotonic_ns()) * 1e-9; }
+
+DriverResult DriverService::run() {
+  listening_ = Socket::listen(options_.listen.empty() ? Endpoint{"127.0.0.1", 0} : parse_endpoint(options_.listen, "--listen"));
+  const std::string host = options_.listen.empty() ? "127.0.0.1" : parse_endpoint(options_.listen, "--listen").host;
+  write_text_atomically(control_folder(options_.run_folder) / "address", Endpoint{host, listening_.port()}.text() + "\n");
+  if (!options_.listen.empty()) {
+    log_info("nodes connect to {}: copy {} to each, and there: {}", Endpoint{host, listening_.port()}.text(),
+             (control_folder(options_.run_folder) / "secret").string(),
+             program_command(
+                 fmt::format("node --driver {} --secret secret --slots {}", Endpoint{host, listening_.port()}.text(), options_.slots)));
+  }
+  loop_.watch(listening_.descriptor(), {.reads = true}, [this](Ready) { accept(); });
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) loop_.on_signal(signal, [this, signal] { on_stop_signal(signal); });
+  for (const int signal : {SIGPIPE, SIGXFSZ}) loop_.on_signal(signal, [] {});  // an error where it is written is enough
+  loop_.on_signal(SIGUSR1, [this] {
+    for (const auto& [node, pid] : pids_) Children::signal(static_cast<pid_t>(pid), SIGUSR1);
+  });
+  loop_.every(kStatus_s, [this] { write_status(); });
+  loop_.every(kCheckpoints_s, [this] { look_for_checkpoints(); });
+  for (int64_t node = 0; node < options_.local_nodes; ++node) {
+    const std::string name = fmt::format("node-{}", node);
+    local_[name] = 0;
+    if (!node_lives(options_.plan.run, name)) start_local(name);
+  }
+  feed(Tick{});
+  loop_.run();
+  write_status();
+  LONGHAUL_ASSERT(result_.has_value(), "the driver ended without a result");
+  return *result_;
+}
+
+void DriverService::feed(const Input& input) {
+  if (result_) return;
+  apply(core_->on(input, now_s()));
+  arm();
+  const std::string key = fmt::format("{} {}", name_of(core_->state()), core_->generation());
+  if (std::exchange(last_status_key_, key) != key) write_status();
+}
+
+void DriverService::arm() {
+  loop_.cancel(tick_timer_);
+  if (result_) return;
+  const double now = now_s();
+  tick_timer_ = loop_.after(std::clamp(core_->next_tick_s(now) - now, 0.001, 1.0), [this] {
+    flush_journal();
+    feed(Tick{});
+  });
+}
+
+// What follows from an entry is done when the entry is on disk: several in a row go there together.
+void DriverService::apply(const Commands& commands) {
+  for (const Command& command : commands) {
+    if (!std::holds_alternative<WriteJournal>(command)) flush_journal();
+    std::visit([this](const auto& one) { do_it(one); }, command);
+  }
+  flush_journal();
+}
+
+void DriverService::flush_journal() {
+  journal_->flush();
+  if (std::exchange(journal_problem_, journal_->problem()) == journal_->problem()) return;
+  if (!journal_problem_.empty()) log_error("the journal waits in memory: {}", journal_problem_);
+  loop_.after(0, [this] { feed(JournalProblem{journal_problem_}); });
+}
+
+void DriverService::do_it(const ToNode& command) {
+  DriverMessage message = command.message;
+  if (auto* welcome = std::get_if<Welcome>(&message)) {
+    welcome->command = options_.command;
+    const auto local = local_.find(command.node);
+    welcome->command.terminal = local != local_.end() && local->second != 0;
+  }
+  send(command.node, message);
+}
+
+void DriverService::do_it(const Refuse& command) {
+  if (Connection* connection = connection_of(command.node)) {
+    log_warning("{} is refused: {}", command.node, command.reason);
+    connection->channel->send(to_text(DriverMessage{Release{.reason = command.reason, .evicted = true}}));
+    connection->channel->close();
+  }
+}
+
+void DriverService::do_it(const WriteJournal& command) { journal_->append(command.entry); }
+
+void DriverService::do_it(const WriteSkip& command) {
+  nlohmann::json ranges = nlohmann::json::array();
+  for (const data::SampleRange& range : command.ranges)
+    ranges.push_back({{"begin", range.begin}, {"end", range.end}, {"reason", command.reason}, {"by", "driver"}});
+  write_text_atomically(control_folder(options_.run_folder) / "skip.json",
+                        nlohmann::json{{"version", 1}, {"ranges", ranges}}.dump(2) + "\n");
+}
+
+void DriverService::do_it(const WriteBlocked& command) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const Blocked& one : command.blocked) {
+    all.push_back({{"host", one.host},
+                   {"boot_id", one.boot_id},
+                   {"node", one.node},
+                   {"reason", one.reason},
+                   {"generation", one.generation},
+                   {"until", one.until_s}});
+  }
+  write_text_atomically(control_folder(options_.run_folder) / "blocked.json",
+                        nlohmann::json{{"version", 1}, {"blocked", all}}.dump(2) + "\n");
+}
+
+void DriverService::do_it(const Emit& command) { events_->write(command.body); }
+
+void DriverService::do_it(const StartNode& command) {
+  if (is_local(command.node)) start_local(command.node);
+}
+
+void DriverService::do_it(const RequestNode&) {}  // nobody to ask: nodes of this machine, or started by hand
+void DriverService::do_it(const ReleaseNode&) {}
+
+// Who is stopped has not beaten either; he and nobody else keeps the others waiting.
+void DriverService::do_it(const AnalyseHang& command) {
+  HangFound found{.generation = command.generation};
+  for (const auto& [rank, one] : evidence_[command.generation]) {
+    if (one.process.find("State:\tT") == std::string::npos) continue;
+    found.suspects.push_back(rank);
+    found.text += fmt::format("{}rank {} is stopped", found.text.empty() ? "" : "; ", rank);
+  }
+  evidence_.clear();
+  loop_.after(0, [this, found] { feed(found); });
+}
+
+void DriverService::do_it(const Reply& command) {
+  if (asking_) asking_->send(to_text(command.answer));
+}
+
+void DriverService::do_it(const Say& command) { log_info("driver: {}", command.text); }
+
+void DriverService::do_it(const Finish& command) {
+  result_ = DriverResult{.code = command.code, .text = command.text, .rank = command.rank, .stopped = stops_ > 0};
+  const uint64_t poll = loop_.every(0.02, [this] {
+    if (children_.running() == 0) leave();
+  });
+  static_cast<void>(poll);
+  loop_.after(kLeave_s, [this] { leave(); });
+}
+
+void DriverService::leave() { loop_.stop(); }
+
+void DriverService::on_stop_signal(int signal) {
+  ++stops_;
+  if (signal == SIGINT && stops_ > 1) return feed(Abort{"a second Ctrl-C"});
+  if (stops_ == 1) feed(Drain{fmt::format("signal {}", signal)});
+}
+
+std::string DriverService::status_text() {
+  nlohmann::ordered_json status = core_->status(now_s());
+  status["updated_wall_time"] = wall_time_s();
+  status["driver"] = {{"pid", process_id()}, {"host", machine().host}, {"address", fmt::format("127.0.0.1:{}", listening_.port())}};
+  return status.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+void DriverService::write_status() {
+  try {
+    write_text_atomically(control_folder(options_.run_folder) / "status.json", status_text() + "\n");
+    status_problem_.clear();
+  } catch (const Error& error) {
+    if (std::exchange(status_problem_, error.what()).empty()) log_error("driver: {}", error.what());
+  }
+}
+
+void DriverService::look_for_checkpoints() {
+  const fs::path folder = options_.run_folder / "checkpoints";
+  std::error_code none;
+  const auto changed = fs::last_write_time(folder, none);
+  const double changed_s = none ? 0 : std::chrono::duration<double>(changed.time_since_epoch()).count();
+  if (none || std::exchange(checkpoints_changed_s_, changed_s) == changed_s) return;
+  int64_t newest = -1;
+  for (const storage::CheckpointSummary& one : storage::list_checkpoints(storage::local_file_system(), folder)) {
+    if (one.usable()) newest = std::max(newest, one.name.step);
+  }
+  if (newest > committed_) feed(Committed{committed_ = newest});
+}
+
+}  // namespace longhaul::control

@@ -1,0 +1,127 @@
+// DriverService: the driver of a run as a process. DriverCore decides; this is its hands: connections of nodes and of people, the journal and
+// the other files in RUN/control, daemons of this machine, signals, the clock. Typed again for the same run it comes back to daemons whose
+// ranks went on: they find it through RUN/control/address.
+//
+//   DriverService service({.plan = …, .policy = …, .command = …, .run_folder = "runs/a", .local_nodes = 1, .slots = 4});
+//   const DriverResult result = service.run();
+//
+// One driver a run: RUN/control/driver.lock. Source: specs/reliability.md §5.1, §9.2; docs/design/control.md.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "base/children.h"
+#include "base/event_loop.h"
+#include "base/file.h"
+#include "base/socket.h"
+#include "control/channel.h"
+#include "control/driver_core.h"
+#include "control/journal_file.h"
+#include "observe/event_log.h"
+
+namespace longhaul::control {
+
+struct DriverOptions {
+  RunPlan plan;
+  Policy policy;
+  RunCommand command;
+  std::filesystem::path run_folder;
+  int64_t local_nodes = 1;  // daemons that the driver starts on this machine, spares included; 0: nodes come by themselves
+  int64_t slots = 1;        // ranks of each
+  std::string listen;       // HOST:PORT; empty: any port of 127.0.0.1
+  std::string program;      // this one's file
+};
+
+struct DriverResult {
+  ExitCode code = ExitCode::kDone;
+  std::string text;
+  int64_t rank = -1;     // whose fault it was
+  bool stopped = false;  // on request
+};
+
+// The name of a run in its processes' handshakes and in /dev/shm: that of its folder and a number of its own.
+std::string job_name(const std::filesystem::path& run_folder, const std::string& secret);
+inline std::filesystem::path control_folder(const std::filesystem::path& run) { return run / "control"; }
+
+class DriverService {
+ public:
+  explicit DriverService(DriverOptions options);
+  ~DriverService();
+  DriverResult run();
+
+ private:
+  struct Connection {
+    std::shared_ptr<Channel> channel;
+    std::string node;  // once it has said so
+    bool client = false;
+  };
+  // Connections (driver_connections.cpp).
+  void accept();
+  void on_message(uint64_t number, const std::string& text);
+  void on_node_message(uint64_t number, NodeMessage message);
+  void on_client_message(Connection& connection, const ClientMessage& message);
+  void on_closed(uint64_t number, const Channel::Closing& closing);
+  Connection* connection_of(const std::string& node);
+  void send(const std::string& node, const DriverMessage& message);
+  void drop(uint64_t number);
+
+  // Daemons of this machine (driver_connections.cpp).
+  bool is_local(const std::string& node) const { return local_.contains(node); }
+  void start_local(const std::string& node);
+  void look_for_dead(const std::string& node);
+
+  void feed(const Input& input);
+  void apply(const Commands& commands);
+  void do_it(const ToNode& command);
+  void do_it(const Refuse& command);
+  void do_it(const WriteJournal& command);
+  void do_it(const WriteSkip& command);
+  void do_it(const WriteBlocked& command);
+  void do_it(const Emit& command);
+  void do_it(const StartNode& command);
+  void do_it(const RequestNode& command);
+  void do_it(const ReleaseNode& command);
+  void do_it(const AnalyseHang& command);
+  void do_it(const Reply& command);
+  void do_it(const Say& command);
+  void do_it(const Finish& command);
+
+  double now_s() const;
+  void arm();
+  void write_status();
+  std::string status_text();
+  void look_for_checkpoints();
+  void on_stop_signal(int signal);
+  void leave();
+  void flush_journal();
+
+  DriverOptions options_;
+  EventLoop loop_;
+  Children children_;
+  std::unique_ptr<FileLock> lock_;
+  std::unique_ptr<JournalFile> journal_;
+  std::unique_ptr<DriverCore> core_;
+  std::unique_ptr<observe::EventWriter> events_;
+  std::string secret_;
+  Socket listening_;
+  std::map<uint64_t, Connection> connections_;
+  std::shared_ptr<Channel> asking_;  // the person whose request is being decided
+  uint64_t last_connection_ = 0;
+  std::map<std::string, pid_t> local_;                       // daemons of this machine, by name; 0: not started by this process
+  std::map<std::string, int64_t> pids_;                      // of nodes on this machine, as they say
+  std::map<int64_t, std::map<int64_t, Evidence>> evidence_;  // by generation and rank
+  double wall_offset_s_ = 0, started_wall_s_ = 0;
+  uint64_t tick_timer_ = 0;
+  std::string last_status_key_, journal_problem_, status_problem_;
+  int64_t committed_ = -1;
+  double checkpoints_changed_s_ = 0;
+  std::optional<DriverResult> result_;
+  int stops_ = 0;
+};
+
+}  // namespace longhaul::control

@@ -1,0 +1,246 @@
+#include "control/node_daemon.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/checksum.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/machine.h"
+#include "base/network.h"
+#include "base/process.h"
+#include "base/secret.h"
+#include "base/text.h"
+#include "base/version.h"
+
+namespace longhaul::control {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kRetry_s = 0.5;      // between two attempts to reach the driver
+constexpr double kNews_s = 0.1;       // how often boards are looked at between beats
+constexpr double kStackWait_s = 0.5;  // for threads to answer SIGUSR2
+constexpr double kEndGrace_s = 60;    // for ranks to save, when the daemon was asked to end
+
+Endpoint driver_endpoint(const std::string& driver) {
+  if (driver.find('/') == std::string::npos) return parse_endpoint(driver, "--driver");
+  std::string text = read_text(driver);
+  while (text.ends_with('\n')) text.pop_back();
+  return parse_endpoint(text, driver);
+}
+
+}  // namespace
+
+fs::path node_folder(const std::string& run, const std::string& node) {
+  return fs::path("/dev/shm") / fmt::format("longhaul-{}-{:016x}", user_id(), xxh3(run)) / node;
+}
+fs::path node_lock(const std::string& run, const std::string& node) { return node_folder(run, node) / "daemon"; }
+
+bool node_lives(const std::string& run, const std::string& node) {
+  if (!fs::exists(node_folder(run, node))) return false;
+  try {
+    const FileLock mine(node_lock(run, node));
+    return false;
+  } catch (const Error&) {
+    return true;
+  }
+}
+
+NodeDaemon::NodeDaemon(NodeOptions options)
+    : options_(std::move(options)), children_(loop_), secret_(read_secret(options_.secret)), alone_since_ns_(monotonic_ns()) {
+  if (options_.name.empty()) options_.name = machine().host;
+}
+
+NodeDaemon::~NodeDaemon() = default;
+
+ExitCode NodeDaemon::run() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) loop_.on_signal(signal, [this, signal] { on_request_to_stop(signal); });
+  for (const int signal : {SIGPIPE, SIGXFSZ}) loop_.on_signal(signal, [] {});  // an error where it is written is enough
+  loop_.on_signal(SIGUSR1, [this] {
+    if (host_) host_->signal_all(SIGUSR1);
+  });
+  loop_.after(0, [this] { connect(); });
+  loop_.every(kNews_s, [this] { look_for_news(); });
+  loop_.run();
+  if (host_) host_->end_all();
+  return code_;
+}
+
+void NodeDaemon::connect() {
+  const bool file = options_.driver.find('/') != std::string::npos;
+  if (file && !fs::exists(fs::path(options_.driver).parent_path())) return end(ExitCode::kDone, "the run's folder is gone");
+  if (static_cast<double>(monotonic_ns() - alone_since_ns_) * 1e-9 > options_.patience_s)
+    return end(ExitCode::kCommunication, fmt::format("no driver for {}", duration_text(options_.patience_s)));
+  try {
+    const uint64_t generation = host_ ? static_cast<uint64_t>(host_->generation()) : 0;
+    channel_ = Channel::make(loop_, Socket::connect(driver_endpoint(options_.driver)),
+                             Handshake(secret_, own_identity("node", options_.name, run_, generation), false),
+                             {.opened = [this](const Identity&) { on_open(); },
+                              .message = [this](std::string_view message) { on_message(std::string(message)); },
+                              .closed = [this](const Channel::Closing& closing) { on_closed(closing); }});
+  } catch (const Error& error) {
+    if (!file && error.code() == ExitCode::kUsage) throw;
+    on_closed({.reason = error.what()});
+  }
+}
+
+void NodeDaemon::on_closed(const Channel::Closing& closing) {
+  channel_.reset();
+  loop_.cancel(beat_timer_);
+  if (closing.was_open) alone_since_ns_ = monotonic_ns();
+  // Who has no ranks to lose ends with the reason; others look on: a stranger at the driver's address could say the same.
+  if (closing.refused && (closing.refused->proven || !host_ || !host_->any_running())) {
+    log_error("{}: the driver at {} refused this node: {}", options_.name, options_.driver, closing.reason);
+    return end(closing.refused->code, closing.reason);
+  }
+  if (closing.reason != last_reason_ && (closing.was_open || closing.refused))
+    log_warning("{}: lost the driver: {}", options_.name, printable(closing.reason));
+  last_reason_ = closing.reason;
+  loop_.after(kRetry_s, [this] { connect(); });
+}
+
+void NodeDaemon::on_open() {
+  own_address_ = channel_->own_address();
+  if (!host_) make_host(channel_->peer().job);
+  last_reason_.clear();
+  send(NodeHello{.version = build_version().version,
+                 .run = run_,
+                 .node = options_.name,
+                 .host = machine().host,
+                 .boot_id = machine().boot,
+                 .address = own_address_,
+                 .pid = process_id(),
+                 .slots = options_.slots,
+                 .spare = options_.spare,
+                 .free_port = free_port(),
+                 .generation = host_->generation(),
+                 .running = host_->running(),
+                 .ended = host_->ended()});
+}
+
+void NodeDaemon::make_host(const std::string& run) {
+  run_ = run;
+  const fs::path folder = node_folder(run, options_.name);
+  make_folders(folder);
+  fs::permissions(folder.parent_path(), fs::perms::owner_all);
+  lock_ = std::make_unique<FileLock>(node_lock(run, options_.name));  // a second daemon of this name ends here
+  host_ =
+      std::make_unique<RankHost>(loop_, children_, RankHostOptions{.node = options_.name, .folder = folder, .program = options_.program},
+                                 [this](const RankExited& exited) {
+                                   send(exited);
+                                   beat();
+                                 });
+}
+
+void NodeDaemon::send(const NodeMessage& message) {
+  if (channel_) channel_->send(to_text(message));
+}
+
+void NodeDaemon::beat() {
+  if (!channel_ || !channel_->is_open() || !host_) return;
+  send(NodeBeat{.generation = host_->generation(), .free_port = free_port(), .running = host_->running(), .ended = host_->ended()});
+}
+
+void NodeDaemon::look_for_news() {
+  if (host_ && host_->moved()) beat();
+}
+
+void NodeDaemon::on_message(const std::string& text) {
+  try {
+    std::visit([this](const auto& message) { take(message); }, driver_message(text, "the driver"));
+  } catch (const Error& error) {
+    log_error("{}: {}", options_.name, error.what());
+    if (channel_) channel_->close();
+    on_closed({.reason = error.fields().what, .was_open = true});
+  }
+}
+
+void NodeDaemon::take(const Welcome& message) {
+  host_->set_command(message.command);
+  if (message.generation > host_->generation()) host_->end_all();  // ranks that the driver knows nothing of any more
+  beat_every_s_ = message.beat_every_s;
+  loop_.cancel(beat_timer_);
+  beat_timer_ = loop_.every(beat_every_s_, [this] { beat(); });
+}
+
+void NodeDaemon::take(const StartRanks& message) { host_->start(message); }
+void NodeDaemon::take(const StopRanks& message) { host_->stop(message); }
+
+void NodeDaemon::take(const GatherEvidence& message) {
+  if (message.generation != host_->generation()) return;
+  host_->ask_for_stacks();
+  loop_.after(kStackWait_s, [this, generation = message.generation] {
+    if (generation != host_->generation()) return;
+    std::vector<Evidence> all = host_->evidence();
+    if (all.empty()) all.push_back({.generation = generation, .rank = -1});
+    all.back().last = true;
+    for (const Evidence& one : all) send(one);
+  });
+}
+
+// As a program of its own: a check that hangs or crashes is a check that failed.
+void NodeDaemon::take(const RunChecks& message) {
+  const fs::path output = node_folder(run_, options_.name) / "checks";
+  std::vector<std::string> words = {options_.program, "diagnose", "--json", "--suite", message.suite};
+  for (const std::string& peer : message.peers) words.insert(words.end(), {"--peer", peer});
+  const pid_t pid =
+      children_.start({.argv = words, .log = output, .truncates_log = true, .death_signal = SIGKILL},
+                      [this, id = message.id, suite = message.suite, output](int status) { finish_checks(id, suite, output, status); });
+  loop_.after(message.limit_s, [pid] { Children::signal(pid, SIGKILL); });
+}
+
+void NodeDaemon::finish_checks(int64_t id, const std::string& suite, const fs::path& output, int status) {
+  CheckResults results{.id = id, .suite = suite};
+  try {
+    const nlohmann::json said = nlohmann::json::parse(read_text(output));
+    for (const nlohmann::json& check : said.at("checks")) {
+      results.checks.push_back({.name = check.at("name"),
+                                .passed = check.at("passed"),
+                                .measured = check.value("measured", 0.0),
+                                .limit = check.value("limit", 0.0),
+                                .unit = check.value("unit", ""),
+                                .text = check.value("text", ""),
+                                .signature = check.value("signature", "")});
+    }
+  } catch (const std::exception& error) {
+    results.checks.push_back(
+        {.name = "checks", .passed = false, .text = fmt::format("ended with {} and no result: {}", status, error.what())});
+  }
+  send(results);
+}
+
+void NodeDaemon::take(const Release& message) {
+  log_line(message.evicted ? LogLevel::kWarning : LogLevel::kDebug,
+           fmt::format("{}: released: {}", options_.name, printable(message.reason)));
+  // What is in memory outlives ranks that failed. Of a run that is done nothing is needed any more.
+  const auto& ended = host_->ended();
+  const bool done = !host_->any_running() && !ended.empty() &&
+                    std::all_of(ended.begin(), ended.end(), [](const RankExited& rank) { return rank.status == 0; });
+  host_->end_all();
+  std::error_code ignored;
+  const fs::path folder = node_folder(run_, options_.name);
+  fs::remove_all(done ? folder : folder / "boards", ignored);
+  if (done) fs::remove(folder.parent_path(), ignored);  // by the last one
+  end(ExitCode::kDone, "");
+}
+
+void NodeDaemon::on_request_to_stop(int signal) {
+  if (!host_ || !host_->any_running() || code_ != ExitCode::kDone)
+    return end(ExitCode::kPreemptedNotSaved, fmt::format("signal {}", signal));
+  code_ = ExitCode::kPreemptedSaved;
+  log_warning("{}: signal {}: ranks are asked to save", options_.name, signal);
+  host_->stop({.generation = host_->generation(), .grace_s = kEndGrace_s, .save = true, .reason = "the node was asked to stop"});
+  loop_.every(kNews_s, [this] {
+    if (!host_->any_running()) end(ExitCode::kPreemptedSaved, "");
+  });
+}
+
+void NodeDaemon::end(ExitCode code, const std::string& why) {
+  if (!why.empty()) log_warning("{}: ends: {}", options_.name, printable(why));
+  code_ = code;
+  if (channel_) channel_->close();
+  loop_.stop();
+}
+
+}  // namespace longhaul::control

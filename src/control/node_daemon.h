@@ -1,0 +1,82 @@
+// NodeDaemon: `longhaul node`. One a machine (or several that stand for machines): connects to the driver, starts and ends ranks as it says,
+// tells it each second what they are at and at once when one has ended. Ranks go on while the driver is away: the daemon looks for it again
+// and again, at the address it was given or, with a file for an address, wherever that file points by then. After `patience_s` without a
+// driver, or when the run's folder is gone, it ends its ranks and itself.
+//
+// Should the daemon die, its ranks are killed by the kernel: nothing of an old generation goes on unseen. Source: specs/reliability.md §5.1.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/children.h"
+#include "base/event_loop.h"
+#include "base/file.h"
+#include "control/channel.h"
+#include "control/messages.h"
+#include "control/rank_host.h"
+
+namespace longhaul::control {
+
+struct NodeOptions {
+  std::string driver;            // HOST:PORT, or a file that holds it (RUN/control/address)
+  std::filesystem::path secret;  // file
+  std::string name;              // of the node in the run; empty: the host's
+  int64_t slots = 1;             // ranks that it can hold
+  bool spare = false;
+  double patience_s = 600;
+  std::string program;  // this one's file
+};
+
+// Where a node keeps what outlives its ranks: /dev/shm/longhaul-USER-RUN/NODE, the run by its folder's or job's name.
+std::filesystem::path node_folder(const std::string& run, const std::string& node);
+// While a daemon of that name lives somewhere on this machine, its lock is held.
+std::filesystem::path node_lock(const std::string& run, const std::string& node);
+bool node_lives(const std::string& run, const std::string& node);
+
+class NodeDaemon {
+ public:
+  explicit NodeDaemon(NodeOptions options);
+  ~NodeDaemon();
+  ExitCode run();
+
+ private:
+  void connect();
+  void on_open();
+  void on_closed(const Channel::Closing& closing);
+  void on_message(const std::string& text);
+  void take(const Welcome& message);
+  void take(const StartRanks& message);
+  void take(const StopRanks& message);
+  void take(const RunChecks& message);
+  void take(const GatherEvidence& message);
+  void take(const Release& message);
+  void make_host(const std::string& run);
+  void send(const NodeMessage& message);
+  void beat();
+  void look_for_news();
+  void on_request_to_stop(int signal);
+  void end(ExitCode code, const std::string& why);
+  void finish_checks(int64_t id, const std::string& suite, const std::filesystem::path& output, int status);
+  std::vector<RankBeat> running() const;
+  std::vector<RankExited> ended() const;
+
+  NodeOptions options_;
+  EventLoop loop_;
+  Children children_;
+  std::string secret_, run_, own_address_;
+  std::unique_ptr<FileLock> lock_;
+  std::unique_ptr<RankHost> host_;  // when the run is known
+  std::shared_ptr<Channel> channel_;
+  std::optional<StopRanks> ending_;
+  double beat_every_s_ = 1;
+  uint64_t beat_timer_ = 0;
+  int64_t alone_since_ns_ = 0;  // without a driver
+  std::string last_reason_;     // why the last connection was closed: said once
+  ExitCode code_ = ExitCode::kDone;
+};
+
+}  // namespace longhaul::control

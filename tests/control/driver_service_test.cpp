@@ -1,0 +1,315 @@
+// ctest: label=fault timeout=300
+// The driver with its daemons and ranks as processes; the ranks pretend to train (pretended_run/main.cpp). What a person sees of a run whose
+// ranks are killed or stopped, whose nodes are lost, whose driver is killed and typed again. With ranks that train: tests/cli.
+#include "control/driver_service.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/secret.h"
+#include "base/temporary_folder.h"
+#include "base/version.h"
+#include "control/driver_client.h"
+#include "control/node_daemon.h"
+
+namespace longhaul::control {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+class DriverServiceTest : public ::testing::Test {
+ protected:
+  DriverServiceTest() : run_(folder_ / "run") {
+    fs::create_directories(run_);
+    options_.plan = {.recipe = "recipe", .widths = {{.ranks = 2}}, .steps = 100};
+    options_.plan.version = build_version().version;
+    options_.command = {.words = {"train", "recipe"},
+                        .options = {"--run", run_.string()},
+                        .launched = "-n 2",
+                        .folder = folder_.path().string(),
+                        .run_folder = run_.string()};
+    options_.run_folder = run_;
+    options_.slots = 2;
+    options_.program = (fs::canonical("/proc/self/exe").parent_path() / "pretended_run").string();
+    options_.policy.back_off_s = 0.1;
+  }
+  ~DriverServiceTest() override {
+    if (driver_ > 0) ::kill(driver_, SIGKILL);
+    if (driver_ > 0) ::waitpid(driver_, nullptr, 0);
+    for (const char* what : {"nodes", "ranks"}) {
+      for (const json& one : status().value(what, json::array())) {
+        const auto pid = one.value("pid", 0);
+        std::ifstream file(fmt::format("/proc/{}/cmdline", pid));
+        const std::string words{std::istreambuf_iterator<char>(file), {}};
+        if (pid > 1 && words.find("pretended_run") != std::string::npos) ::kill(pid, SIGKILL);
+      }
+    }
+    std::error_code ignored;
+    if (fs::exists(run_ / "control/secret"))
+      fs::remove_all(node_folder(job_name(run_, read_secret(run_ / "control/secret")), "node-0").parent_path(), ignored);
+  }
+
+  void nodes(int64_t count, int64_t spares) {
+    options_.plan.nodes = count;
+    options_.plan.spares = spares;
+    options_.local_nodes = count + spares;
+    options_.slots = options_.plan.ranks() / count;
+    options_.policy.restart_nodes = spares == 0;
+  }
+  void add(std::vector<std::string> words) { options_.command.words.insert(options_.command.words.end(), words.begin(), words.end()); }
+  void start() {
+    driver_ = ::fork();
+    if (driver_ != 0) return;
+    int code = 99;
+    try {
+      code = static_cast<int>(DriverService(options_).run().code);
+    } catch (const Error& error) {
+      std::ofstream(run_ / "error") << error.what();
+      code = static_cast<int>(error.code());
+    }
+    ::_exit(code);
+  }
+  int wait(double timeout_s = 40) {
+    int status = 0;
+    for (const Stopwatch watch; watch.seconds() < timeout_s; ::usleep(5000)) {
+      if (::waitpid(driver_, &status, WNOHANG) != driver_) continue;
+      driver_ = -1;
+      return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    }
+    return -1;
+  }
+  template <class Condition>
+  bool until(const Condition& condition, double timeout_s = 20) {
+    for (const Stopwatch watch; watch.seconds() < timeout_s && !condition();) ::usleep(5000);
+    return condition();
+  }
+  json status() const {
+    const fs::path file = run_ / "control/status.json";
+    return fs::exists(file) ? json::parse(read_text(file)) : json::object();
+  }
+  json one(const std::string& list, const std::string& key, const json& value) const {
+    for (const json& each : status().value(list, json::array())) {
+      if (each.at(key) == value) return each;
+    }
+    return json::object();
+  }
+  json rank(int64_t number) const { return one("ranks", "rank", number); }
+  json node(const std::string& name) const { return one("nodes", "node", name); }
+  pid_t pid_of(int64_t number) const { return rank(number).value("pid", -1); }
+  int64_t generation() const { return status().value("generation", int64_t{0}); }
+  json incident() const {
+    const json all = status().value("incidents", json::array());
+    return all.empty() ? json::object() : all.back();
+  }
+  int64_t steps_done() const {
+    int64_t step = 0, last = 0;
+    double loss = 0;
+    std::ifstream file(run_ / "losses");
+    while (file >> step >> loss) last = step;
+    return last;
+  }
+  std::map<int64_t, double> losses() const {
+    std::map<int64_t, double> all;
+    int64_t step = 0;
+    double loss = 0;
+    std::ifstream file(run_ / "losses");
+    while (file >> step >> loss) all[step] = loss;
+    return all;
+  }
+  bool runs_at(int64_t step) {
+    return until([&] { return steps_done() >= step && rank(1).value("state", "") == "running" && pid_of(1) > 0; });
+  }
+
+  TemporaryFolder folder_;
+  fs::path run_;
+  DriverOptions options_;
+  pid_t driver_ = -1;
+};
+
+TEST_F(DriverServiceTest, ARunToWhichNothingHappens) {
+  start();
+  EXPECT_EQ(wait(), 0);
+  EXPECT_EQ(losses().size(), 100u);
+  EXPECT_EQ(status().at("state"), "DONE");
+  EXPECT_EQ(generation(), 1);
+  EXPECT_FALSE(fs::exists(node_folder(job_name(run_, read_secret(run_ / "control/secret")), "node-0").parent_path()))
+      << "nothing is left in memory";
+}
+
+TEST_F(DriverServiceTest, AKilledRank) {
+  start();
+  ASSERT_TRUE(runs_at(12));
+  ::kill(pid_of(1), SIGKILL);
+  EXPECT_EQ(wait(), 0);
+  EXPECT_EQ(losses().size(), 100u);
+  EXPECT_EQ(generation(), 2);
+  const json what = incident();
+  EXPECT_EQ(what.value("rank", -1), 1) << what;
+  EXPECT_EQ(what.value("recovered", false), true) << what;
+  EXPECT_LE(what.value("detected_milliseconds", 1e9), 1000) << what;
+  EXPECT_LE(what.value("lost_steps", 100), 5) << what;
+  std::cout << what.dump() << "\n";
+}
+
+TEST_F(DriverServiceTest, AStoppedRank) {
+  options_.policy.rank_silent_s = 2;
+  options_.policy.evidence_s = 1;
+  start();
+  ASSERT_TRUE(runs_at(12));
+  ::kill(pid_of(1), SIGSTOP);
+  const Stopwatch watch;
+  ASSERT_TRUE(until([&] { return generation() == 2; }));
+  EXPECT_LT(watch.seconds(), 10);
+  EXPECT_EQ(wait(), 0);
+  EXPECT_EQ(losses().size(), 100u);
+  EXPECT_EQ(incident().value("rank", -1), 1) << incident();
+  std::cout << incident().dump() << "\n";
+}
+
+TEST_F(DriverServiceTest, ALostNodeAndASpare) {
+  nodes(2, 1);
+  start();
+  ASSERT_TRUE(runs_at(12));
+  ASSERT_TRUE(until([&] { return node("node-2").value("state", "") == "spare"; })) << status();
+  ::kill(node("node-1").at("pid").get<pid_t>(), SIGKILL);
+  EXPECT_EQ(wait(), 0);
+  EXPECT_EQ(losses().size(), 100u);
+  EXPECT_EQ(node("node-2").value("state", ""), "active") << status();
+  std::cout << incident().dump() << "\n";
+}
+
+TEST_F(DriverServiceTest, ADaemonThatDiedIsStartedAgain) {
+  start();
+  ASSERT_TRUE(runs_at(12));
+  const pid_t before = node("node-0").at("pid").get<pid_t>();
+  ::kill(before, SIGKILL);
+  EXPECT_EQ(wait(), 0);
+  EXPECT_EQ(losses().size(), 100u);
+  EXPECT_NE(node("node-0").at("pid").get<pid_t>(), before);
+}
+
+TEST_F(DriverServiceTest, ADriverThatComesBack) {
+  add({"step_ms=30"});
+  start();
+  ASSERT_TRUE(runs_at(5));
+  const pid_t before = pid_of(1);
+  ::kill(driver_, SIGKILL);
+  EXPECT_EQ(wait(), 137);
+  const int64_t step = steps_done();
+  ASSERT_TRUE(until([&] { return steps_done() >= step + 10; })) << "ranks go on without a driver";
+  start();
+  ASSERT_TRUE(until([&] { return status().value("driver", json::object()).value("pid", 0) == driver_ && pid_of(1) > 0; })) << status();
+  EXPECT_EQ(pid_of(1), before) << "the same process";
+  EXPECT_EQ(wait(), 0);
+  EXPECT_EQ(generation(), 1);
+  EXPECT_EQ(losses().size(), 100u);
+}
+
+// All that happened while nobody looked.
+TEST_F(DriverServiceTest, ADriverThatComesBackToARankThatDied) {
+  add({"step_ms=30"});
+  start();
+  ASSERT_TRUE(runs_at(5));
+  const pid_t before = pid_of(1);
+  ::kill(driver_, SIGKILL);
+  EXPECT_EQ(wait(), 137);
+  ::kill(before, SIGKILL);
+  ::usleep(300'000);
+  start();
+  EXPECT_EQ(wait(), 0);
+  EXPECT_EQ(generation(), 2);
+  EXPECT_EQ(losses().size(), 100u);
+}
+
+TEST_F(DriverServiceTest, AskedToStopAllSave) {
+  start();
+  ASSERT_TRUE(runs_at(12));
+  ::kill(driver_, SIGTERM);
+  EXPECT_EQ(wait(), 74);
+  EXPECT_LT(steps_done(), 100);
+  driver_ = -1;
+  start();  // typed again it goes on
+  EXPECT_EQ(wait(), 0);
+  EXPECT_EQ(losses().size(), 100u);
+}
+
+TEST_F(DriverServiceTest, WithoutRestartsTheFirstFailureIsTheCode) {
+  options_.policy.restarts = 0;
+  add({"fault=1:7:71"});
+  start();
+  EXPECT_EQ(wait(), 71);
+}
+
+TEST_F(DriverServiceTest, AMistakeOfTheUserEndsTheRun) {
+  add({"fault=1:7:64"});
+  start();
+  EXPECT_EQ(wait(), 64);
+  EXPECT_EQ(generation(), 1);
+}
+
+TEST_F(DriverServiceTest, StatusAndEvictionBySomebodyWithTheSecret) {
+  nodes(2, 1);
+  add({"steps=100000"});
+  start();
+  ASSERT_TRUE(runs_at(5));
+  const RunStatus told = status_of_run(run_);
+  EXPECT_TRUE(told.from_driver);
+  EXPECT_EQ(json::parse(told.text).at("ranks").size(), 2u);
+  EXPECT_THAT(status_for_people(told.text), HasSubstr("rank 1"));
+  EXPECT_THROW(ask_driver(run_, EvictRequest{.target = "no such node"}), Error);
+  ask_driver(run_, EvictRequest{.target = "1", .reason = "fan is loud"});
+  ASSERT_TRUE(until([&] { return generation() == 2 && rank(1).value("node", "") == "node-2"; })) << status();
+  EXPECT_EQ(node("node-1").value("state", ""), "evicted");
+  const int64_t step = steps_done();
+  ASSERT_TRUE(until([&] { return steps_done() > step + 5; }));
+  EXPECT_THAT(read_text(run_ / "control/blocked.json"), HasSubstr("fan is loud"));
+  ::kill(driver_, SIGTERM);
+  EXPECT_EQ(wait(), 74);
+  EXPECT_FALSE(status_of_run(run_).from_driver);
+}
+
+TEST_F(DriverServiceTest, ASecondDriverOfARunIsRefused) {
+  add({"steps=100000"});
+  start();
+  ASSERT_TRUE(runs_at(5));
+  const pid_t first = std::exchange(driver_, -1);
+  start();
+  EXPECT_EQ(wait(), 64);
+  EXPECT_THAT(read_text(run_ / "error"), HasSubstr(fmt::format("process {}", first)));
+  driver_ = first;
+}
+
+TEST_F(DriverServiceTest, APortInUse) {
+  const Socket taken = Socket::listen({"127.0.0.1", 0});
+  options_.listen = fmt::format("127.0.0.1:{}", taken.port());
+  start();
+  EXPECT_EQ(wait(), 69);
+}
+
+// The disk takes nothing more (a limit on the size of files stands for it): the run goes on to its end, the journal waits in memory.
+TEST_F(DriverServiceTest, AFullJournalDiskStopsNoRun) {
+  start();
+  ASSERT_TRUE(runs_at(5));
+  rlimit before{};
+  ASSERT_EQ(::prlimit(driver_, RLIMIT_FSIZE, nullptr, &before), 0);
+  const rlimit full{.rlim_cur = 1, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::prlimit(driver_, RLIMIT_FSIZE, &full, nullptr), 0);
+  ::kill(pid_of(1), SIGKILL);
+  ASSERT_TRUE(until([&] { return fs::exists(run_ / "at-2-1"); })) << "the next generation runs";
+  ASSERT_EQ(::prlimit(driver_, RLIMIT_FSIZE, &before, nullptr), 0);
+  EXPECT_EQ(wait(), 0);
+  EXPECT_EQ(losses().size(), 100u);
+  EXPECT_THAT(read_text(run_ / "control/journal.jsonl"), HasSubstr("run_ended")) << "written when there was room again";
+}
+
+}  // namespace
+}  // namespace longhaul::control

@@ -1,0 +1,305 @@
+// The node daemon as a process of its own, with this test as its driver and shell scripts as ranks: what they are started with, how soon
+// their ends are told, what becomes of them when the driver goes, comes back, is of the past, or never comes.
+#include "control/node_daemon.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "base/clock.h"
+#include "base/secret.h"
+#include "base/temporary_folder.h"
+
+namespace longhaul::control {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+bool process_lives(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string number, name, state;
+  return static_cast<bool>(file >> number >> name >> state) && state != "Z";
+}
+
+class NodeDaemonTest : public ::testing::Test {
+ protected:
+  NodeDaemonTest() : run_(fmt::format("test-{}-{}", ::getpid(), ++count_)), secret_(read_or_make_secret(folder_ / "secret")) {
+    fs::create_directories(folder_ / "control");
+    listen();
+  }
+  ~NodeDaemonTest() override {
+    if (daemon_ > 0) {
+      ::kill(daemon_, SIGKILL);
+      ::waitpid(daemon_, nullptr, 0);
+    }
+    std::error_code ignored;
+    fs::remove_all(node_folder(run_, "node-0").parent_path(), ignored);
+  }
+
+  void listen() {
+    listening_ = Socket::listen({"127.0.0.1", 0});
+    write_text_atomically(folder_ / "control/address", fmt::format("127.0.0.1:{}\n", listening_.port()));
+    loop_.watch(listening_.descriptor(), {.reads = true}, [this](Ready) {
+      while (auto socket = listening_.accept()) {
+        channel_ = Channel::make(loop_, std::move(*socket), Handshake(secret_, own_identity("driver", "", run_, generation_), true),
+                                 {.message = [this](std::string_view text) { take(node_message(text, "node")); },
+                                  .closed = [this](const Channel::Closing& closing) { closings_.push_back(closing); }});
+      }
+    });
+  }
+  void go_away() {
+    channel_->close();
+    loop_.forget(listening_.descriptor());
+    listening_.close();
+  }
+  void take(NodeMessage message) {
+    if (const auto* hello = std::get_if<NodeHello>(&message)) {
+      hellos_.push_back(*hello);
+      send(Welcome{.run = run_, .generation = static_cast<int64_t>(generation_), .beat_every_s = 0.1, .command = command_});
+    }
+    if (const auto* beat = std::get_if<NodeBeat>(&message)) beats_.push_back(*beat);
+    if (const auto* exited = std::get_if<RankExited>(&message)) exits_.push_back(*exited);
+  }
+  void send(const DriverMessage& message) { channel_->send(to_text(message)); }
+
+  // `script`: what each rank does.
+  void start_daemon(
+      const std::string& script, const std::function<void(NodeOptions&)>& change = [](NodeOptions&) {}) {
+    std::ofstream(folder_ / "rank.sh") << "#!/bin/sh\n" << script << "\n";
+    fs::permissions(folder_ / "rank.sh", fs::perms::owner_all);
+    command_ = {.words = {"train", "recipe"},
+                .options = {"--run", "here"},
+                .launched = "-n 4",
+                .folder = folder_.path().string(),
+                .run_folder = (folder_ / "run").string()};
+    NodeOptions options{.driver = (folder_ / "control/address").string(),
+                        .secret = folder_ / "secret",
+                        .name = "node-0",
+                        .slots = 4,
+                        .program = (folder_ / "rank.sh").string()};
+    change(options);
+    daemon_ = ::fork();
+    if (daemon_ != 0) return;
+    int code = 99;
+    try {
+      code = static_cast<int>(NodeDaemon(options).run());
+    } catch (const Error& error) {
+      code = static_cast<int>(error.code());
+    }
+    ::_exit(code);
+  }
+  void start_ranks(int64_t generation, std::vector<int64_t> ranks) {
+    ASSERT_TRUE(until([&] { return !hellos_.empty(); }));
+    generation_ = static_cast<uint64_t>(generation);
+    send(StartRanks{.generation = generation,
+                    .world = 4,
+                    .ranks = std::move(ranks),
+                    .node_rank = 1,
+                    .nodes = 2,
+                    .master_address = "127.0.0.1",
+                    .master_port = 4711,
+                    .overrides = {"parallel.tp=1"}});
+  }
+  pid_t running(int64_t generation) {  // process of the first rank that runs
+    const bool there = until([&] { return !beats_.empty() && beats_.back().generation == generation && !beats_.back().running.empty(); });
+    return there ? static_cast<pid_t>(beats_.back().running.front().pid) : -1;
+  }
+  int wait_for_daemon(double timeout_s = 10) {
+    int status = 0;
+    for (const Stopwatch watch; watch.seconds() < timeout_s;) {
+      loop_.run_for(0.01);
+      if (::waitpid(daemon_, &status, WNOHANG) != daemon_) continue;
+      daemon_ = -1;
+      return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    }
+    return -1;
+  }
+  template <class Condition>
+  bool until(const Condition& condition, double timeout_s = 15) {
+    for (const Stopwatch watch; watch.seconds() < timeout_s && !condition();) loop_.run_for(0.005);
+    return condition();
+  }
+
+  static inline int count_ = 0;
+  TemporaryFolder folder_;
+  std::string run_, secret_;
+  uint64_t generation_ = 0;
+  EventLoop loop_;
+  Socket listening_;
+  std::shared_ptr<Channel> channel_;
+  RunCommand command_;
+  pid_t daemon_ = -1;
+  std::vector<NodeHello> hellos_;
+  std::vector<NodeBeat> beats_;
+  std::vector<RankExited> exits_;
+  std::vector<Channel::Closing> closings_;
+};
+
+TEST_F(NodeDaemonTest, RanksGetTheirEnvironmentAndTheirEndsAreTold) {
+  start_daemon("echo \"$@\"; env; pwd; exit $RANK");
+  start_ranks(3, {2, 3});
+  ASSERT_TRUE(until([&] { return exits_.size() == 2; }));
+  std::map<int64_t, RankExited> by_rank;
+  for (const RankExited& one : exits_) by_rank[one.rank] = one;
+  EXPECT_EQ(by_rank[2].status, 2);
+  EXPECT_EQ(by_rank[3].status, 3);
+  EXPECT_FALSE(by_rank[3].stopped);
+  EXPECT_EQ(by_rank[3].generation, 3);
+  const std::string log = read_text(folder_ / "run/logs/rank-3.log");
+  for (const std::string part :
+       {"train recipe parallel.tp=1 --run here\n", "RANK=3\n", "WORLD_SIZE=4\n", "LOCAL_RANK=1\n", "LOCAL_WORLD_SIZE=2\n", "GROUP_RANK=1\n",
+        "MASTER_ADDR=127.0.0.1\n", "MASTER_PORT=4711\n", "LONGHAUL_GENERATION=3\n", "LONGHAUL_NODE=node-0\n", "LONGHAUL_LAUNCHED=-n 4\n",
+        "LONGHAUL_BOARD=/dev/shm/", "LONGHAUL_MEMORY_TIER=/dev/shm/"})
+    EXPECT_THAT(log, HasSubstr(part));
+  EXPECT_THAT(log, HasSubstr(folder_.path().string() + "\n")) << "in the folder where it was typed";
+  EXPECT_EQ(by_rank[3].last_words, log.substr(log.size() - std::min<size_t>(log.size(), 4096)));
+  EXPECT_THAT(log, Not(HasSubstr(to_hex(secret_))));
+  ASSERT_TRUE(until([&] { return !beats_.empty() && beats_.back().ended.size() == 2; })) << "told again with every beat";
+}
+
+TEST_F(NodeDaemonTest, AKilledRankIsNoticedAtOnce) {
+  start_daemon("echo here; exec sleep 60");
+  start_ranks(1, {0});
+  const pid_t rank = running(1);
+  ASSERT_GT(rank, 0);
+  const Stopwatch watch;
+  ::kill(rank, SIGKILL);
+  ASSERT_TRUE(until([&] { return !exits_.empty(); }));
+  EXPECT_LT(watch.seconds(), 1);
+  RecordProperty("milliseconds", static_cast<int>(watch.milliseconds()));
+  EXPECT_EQ(exits_[0].status, 137);
+  EXPECT_FALSE(exits_[0].stopped);
+}
+
+TEST_F(NodeDaemonTest, AGenerationIsStoppedAndTheNextBegun) {
+  start_daemon("echo here; sleep 60");
+  start_ranks(1, {0, 1});
+  const pid_t rank = running(1);
+  send(StopRanks{.generation = 1});
+  ASSERT_TRUE(until([&] { return exits_.size() == 2; }));
+  EXPECT_TRUE(exits_[0].stopped);
+  EXPECT_EQ(exits_[0].status, 137);
+  EXPECT_FALSE(process_lives(rank));
+  start_ranks(2, {0});
+  ASSERT_GT(running(2), 0);
+  start_ranks(1, {0, 1});  // an order of the past
+  send(StopRanks{.generation = 1});
+  loop_.run_for(0.3);
+  EXPECT_EQ(beats_.back().generation, 2);
+  EXPECT_EQ(beats_.back().running.size(), 1u);
+  EXPECT_THAT(read_text(folder_ / "run/logs/rank-0.log"), HasSubstr("generation 2"));
+}
+
+TEST_F(NodeDaemonTest, RanksThatAreAskedToSaveMayTakeTheirTime) {
+  start_daemon("trap 'sleep 0.3; exit 74' TERM; [ $RANK = 1 ] && trap '' TERM; echo here; while :; do sleep 0.05; done");
+  start_ranks(1, {0, 1});
+  ASSERT_GT(running(1), 0);
+  ASSERT_TRUE(until([&] { return fs::exists(folder_ / "run/logs/rank-1.log") && !read_text(folder_ / "run/logs/rank-1.log").empty(); }));
+  send(StopRanks{.generation = 1, .grace_s = 1.5, .save = true});
+  ASSERT_TRUE(until([&] { return exits_.size() == 2; }));
+  EXPECT_EQ(exits_[0].status, 74);
+  EXPECT_EQ(exits_[1].status, 137) << "which heard nothing, after the grace";
+}
+
+TEST_F(NodeDaemonTest, RanksGoOnWhileTheDriverIsAway) {
+  start_daemon("sleep 60");
+  start_ranks(5, {0});
+  const pid_t rank = running(5);
+  ASSERT_GT(rank, 0);
+  go_away();
+  loop_.run_for(1);
+  EXPECT_TRUE(process_lives(rank));
+  hellos_.clear();
+  listen();  // at another port: the file tells
+  ASSERT_TRUE(until([&] { return !hellos_.empty(); }));
+  EXPECT_EQ(hellos_[0].generation, 5);
+  ASSERT_EQ(hellos_[0].running.size(), 1u);
+  EXPECT_EQ(hellos_[0].running[0].pid, rank);
+  send(Release{.reason = "done"});
+  EXPECT_EQ(wait_for_daemon(), 0);
+  EXPECT_FALSE(process_lives(rank));
+}
+
+TEST_F(NodeDaemonTest, ADriverOfThePastIsNotObeyed) {
+  start_daemon("sleep 60");
+  start_ranks(5, {0});
+  const pid_t rank = running(5);
+  go_away();
+  generation_ = 3;
+  closings_.clear();
+  hellos_.clear();
+  listen();
+  ASSERT_TRUE(until([&] { return !closings_.empty(); }));
+  ASSERT_TRUE(closings_[0].refused);
+  EXPECT_EQ(closings_[0].refused->code, ExitCode::kFenced);
+  EXPECT_TRUE(hellos_.empty());
+  EXPECT_TRUE(process_lives(rank));
+}
+
+TEST_F(NodeDaemonTest, WithoutADriverItEndsItsRanksInTheEnd) {
+  start_daemon("sleep 60", [](NodeOptions& options) { options.patience_s = 0.5; });
+  start_ranks(1, {0});
+  const pid_t rank = running(1);
+  go_away();
+  EXPECT_EQ(wait_for_daemon(), 69);
+  EXPECT_FALSE(process_lives(rank));
+}
+
+TEST_F(NodeDaemonTest, WithoutItsRunItEnds) {
+  start_daemon("sleep 60");
+  start_ranks(1, {0});
+  const pid_t rank = running(1);
+  go_away();
+  fs::remove_all(folder_ / "control");
+  EXPECT_EQ(wait_for_daemon(), 0);
+  EXPECT_FALSE(process_lives(rank));
+}
+
+TEST_F(NodeDaemonTest, RanksDoNotOutliveTheirDaemon) {
+  start_daemon("sleep 60");
+  start_ranks(1, {0});
+  const pid_t rank = running(1);
+  ASSERT_GT(rank, 0);
+  EXPECT_TRUE(node_lives(run_, "node-0"));
+  ::kill(daemon_, SIGKILL);
+  EXPECT_EQ(wait_for_daemon(), 137);
+  EXPECT_TRUE(until([&] { return !process_lives(rank); }));
+  EXPECT_FALSE(node_lives(run_, "node-0"));
+}
+
+TEST_F(NodeDaemonTest, WrongSecretsSecondsOfANameAndUnreadableAddresses) {
+  read_or_make_secret(folder_ / "other");
+  start_daemon("sleep 60", [&](NodeOptions& options) { options.secret = folder_ / "other"; });
+  EXPECT_EQ(wait_for_daemon(), 64);
+  EXPECT_TRUE(hellos_.empty());
+
+  start_daemon("sleep 60");
+  ASSERT_TRUE(until([&] { return !hellos_.empty(); }));
+  const pid_t first = daemon_;
+  start_daemon("sleep 60");
+  EXPECT_EQ(wait_for_daemon(), 64) << "a daemon of that name is there";
+  daemon_ = first;
+  EXPECT_TRUE(process_lives(first));
+  ::kill(first, SIGKILL);
+  wait_for_daemon();
+
+  start_daemon("sleep 60", [](NodeOptions& options) { options.driver = "nowhere"; });
+  EXPECT_EQ(wait_for_daemon(), 64);
+}
+
+// A rank that cannot be started has ended: with a code and a reason.
+TEST_F(NodeDaemonTest, ALogThatCannotBeWritten) {
+  start_daemon("sleep 60");
+  std::ofstream(folder_ / "run") << "a file where the folder should be";
+  start_ranks(1, {0});
+  ASSERT_TRUE(until([&] { return !exits_.empty(); }));
+  EXPECT_EQ(exits_[0].status, 73);
+  EXPECT_THAT(exits_[0].error.text, HasSubstr("run"));
+}
+
+}  // namespace
+}  // namespace longhaul::control
