@@ -81,6 +81,11 @@ pid_t start_child(const ChildStart& start) {
   return child;
 }
 
+std::optional<int> exit_of(pid_t child) {
+  int status = 0;
+  return ::waitpid(child, &status, WNOHANG) == child ? std::optional(status_code(status)) : std::nullopt;
+}
+
 int64_t user_id() { return ::geteuid(); }
 
 int64_t out_of_memory_kills() {

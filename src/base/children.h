@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,9 @@ struct ChildStart {
 
 // Error 73 where the log cannot be written, 68 where no process can be made. The caller waits for it.
 pid_t start_child(const ChildStart& start);
+
+// How it ended: its exit code, or 128 + signal; nothing while it runs. Of whoever started it, and until it has said so once.
+std::optional<int> exit_of(pid_t child);
 
 int64_t user_id();              // of this process: whose files and processes it may touch
 int64_t out_of_memory_kills();  // of processes, by the kernel, on this machine since it was started; only differences tell something

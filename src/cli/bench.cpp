@@ -25,6 +25,8 @@
 #include "observe/table.h"
 
 namespace longhaul::cli {
+
+void add_bench_faults(Command& group);  // bench_faults.cpp
 namespace {
 
 struct BenchArguments {
@@ -397,6 +399,7 @@ void add_bench(Command& program) {
   add_bench_startup(bench);
   add_bench_checkpoint(bench);
   add_bench_elastic(bench);
+  add_bench_faults(bench);
   add_bench_outer(bench);
   add_bench_overlap(bench);
   add_compare_machines(bench);

@@ -1,0 +1,409 @@
+#include "bench/faults.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/children.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/progress.h"
+#include "base/random.h"
+#include "base/signals.h"
+#include "base/statistics.h"
+#include "base/temporary_folder.h"
+#include "observe/event_comparison.h"
+#include "observe/event_log.h"
+#include "observe/run_history.h"
+
+namespace longhaul::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kCheckpointEvery = 2, kStride = 4;  // steps between two faults: each finds a checkpoint newer than the last one's
+constexpr double kRunTimeout_s = 550;
+
+struct Kind {
+  std::string_view name, action;
+  bool restarts = true, from_outside = false;
+};
+// Weights: how often each stands here. Crashes and kills are most of what happens (specs/reliability.md §2).
+constexpr std::array<Kind, 14> kKinds = {{{"killed", "kill"},
+                                          {"killed", "kill"},
+                                          {"killed", "kill"},
+                                          {"segfault", "segfault"},
+                                          {"segfault", "segfault"},
+                                          {"aborted", "abort"},
+                                          {"out of memory", "fail=68"},
+                                          {"device", "fail=71"},
+                                          {"communication", "fail=69"},
+                                          {"stopped", "stop"},
+                                          {"hang", "hang"},
+                                          {"disk full", "fail=73", false},
+                                          {"node killed", "", true, true},
+                                          {"driver killed", "", false, true}}};
+constexpr std::array<std::string_view, 5> kPlacesOfAStep = {"step.data", "step.passes", "step.reduce", "step.update", "step.updated"};
+constexpr std::array<std::string_view, 4> kPlacesOfACheckpoint = {"checkpoint.copied", "checkpoint.write", "checkpoint.before_rename",
+                                                                  "checkpoint.after_rename"};
+
+const Kind& kind_of(const Drill& drill) { return *std::ranges::find(kKinds, drill.kind, &Kind::name); }
+
+Drill draw_drill(const RandomStream& random, uint64_t index, int64_t ranks, int64_t step) {
+  const auto below = [&](uint64_t which, size_t count) { return random.below(4 * index + which, static_cast<uint64_t>(count)); };
+  const Kind& kind = kKinds[below(0, kKinds.size())];
+  Drill drill{.kind = std::string(kind.name), .step = step, .restarts = kind.restarts, .from_outside = kind.from_outside};
+  drill.rank = static_cast<int64_t>(below(1, static_cast<size_t>(ranks)));
+  if (kind.from_outside) return drill;
+  // An error is thrown where the program would meet it: a checkpoint's worker tells it as a failed save.
+  const bool thrown = kind.action.starts_with("fail");
+  const bool in_checkpoint = kind.name == "disk full" || (!thrown && below(2, 3) == 0);
+  if (!in_checkpoint) {
+    drill.place = kPlacesOfAStep[below(3, kPlacesOfAStep.size())];
+    return drill;
+  }
+  drill.place = kind.name == "disk full" ? "checkpoint.write" : kPlacesOfACheckpoint[below(3, kPlacesOfACheckpoint.size())];
+  drill.step -= drill.step % kCheckpointEvery;
+  if (drill.place == "checkpoint.before_rename" || drill.place == "checkpoint.after_rename") drill.rank = 0;  // who commits
+  return drill;
+}
+
+void write_recipe(const fs::path& folder, int64_t ranks, int64_t steps) {
+  make_folders(folder / "text");
+  for (int i = 0; i < 20; ++i) {
+    std::string text;
+    for (int word = 0; word < 60; ++word) text += fmt::format("{} ", (word * 7919 + i * 104729) % 997);
+    std::ofstream(folder / "text" / fmt::format("{}.txt", i)) << text << "\n";
+  }
+  std::ofstream(folder / "recipe.toml") << fmt::format(
+      "version = 1\n[model]\nlayers = 2\nhidden = 32\nheads = 2\nkv_heads = 2\nhead_dim = 16\nvocabulary = 257\n"
+      "mixers = [\"lightning\", \"softmax\"]\nintermediate = 32\nrotary_dim = 8\n[data]\ntokenizer = \"bytes\"\nsource = \"{}\"\ncache = \"{}\"\n"
+      "[train]\nsteps = {}\ndtype = \"fp32\"\nbatch = {}\nmicro_batch = 1\nsequence = 64\nevaluate_every = 0\ncheckpoint_every = {}\nthreads = 1\n"
+      "[optim]\nschedule = \"constant\"\n[sample]\ntokens = 0\n[observe]\ncompression_baseline = false\nreport = false\n",
+      (folder / "text").string(), (folder / "cache").string(), steps, 2 * ranks, kCheckpointEvery);
+}
+
+// The supervised run, in the background.
+class Launched {
+ public:
+  Launched(const FaultsRequest& request, const fs::path& folder, const fs::path& run, int64_t ranks, const std::string& faults)
+      : start_{.argv = {(request.program.empty() ? fs::canonical("/proc/self/exe") : request.program).string(), "launch", "-n",
+                        std::to_string(ranks), "--nodes", "2", "--restarts", "100000", "--hang-after", "3",
+                        (folder / "recipe.toml").string(), "--run", run.string()},
+               .environment = {"NO_COLOR=1", "OMP_WAIT_POLICY=passive", "LONGHAUL_FAULTS=" + faults},
+               .log = folder / (run.filename().string() + ".log"),
+               .own_session = true} {}
+  ~Launched() {
+    if (!ended()) Children::signal(child_, SIGKILL);
+  }
+
+  void start() {
+    status_.reset();
+    child_ = start_child(start_);
+  }
+  bool ended() {
+    if (!status_) status_ = exit_of(child_);
+    return status_.has_value();
+  }
+  // Exit code, or 128 + signal; nothing: it took too long.
+  std::optional<int> wait() {
+    const Stopwatch watch;
+    while (!ended() && watch.seconds() < kRunTimeout_s) {
+      if (!pause_unless_stopped(0.02)) throw_if_stop_requested("the drills");
+    }
+    return status_;
+  }
+
+ private:
+  ChildStart start_;
+  pid_t child_ = 0;
+  std::optional<int> status_;
+};
+
+std::optional<nlohmann::json> status_of(const fs::path& run) {
+  std::ifstream file(run / "control" / "status.json");
+  if (!file) return std::nullopt;
+  auto status = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  return status.is_object() ? std::optional(std::move(status)) : std::nullopt;
+}
+
+// Done from outside when the run has come to the drill's step: kills the driver, or the daemon of the rank's node. False: it is not time.
+bool kill_from_outside(Drill& drill, const nlohmann::json& status) {
+  if (status.value("step", int64_t{0}) < drill.step || status.value("state", "") != "TRAIN") return false;
+  if (drill.kind == "driver killed") {
+    Children::signal(status.at("driver").at("pid").get<pid_t>(), SIGKILL);
+    return true;
+  }
+  for (const auto& rank : status.at("ranks")) {
+    if (rank.at("rank") != drill.rank) continue;
+    for (const auto& node : status.at("nodes")) {
+      if (node.at("node") != rank.at("node")) continue;
+      drill.generation = status.at("generation").get<int64_t>();
+      Children::signal(node.at("pid").get<pid_t>(), SIGKILL);
+      return true;
+    }
+  }
+  return false;
+}
+
+// Until the run has ended: what is done from outside, and a driver that was killed is typed again.
+std::optional<int> run_drills(Launched& launched, DrillPlan& plan, const fs::path& run) {
+  launched.start();
+  for (Drill& drill : plan.drills) {
+    if (!drill.from_outside) continue;
+    bool done = false;
+    while (!done && !launched.ended()) {
+      if (const auto status = status_of(run)) done = kill_from_outside(drill, *status);
+      pause_unless_stopped(0.02);
+    }
+    if (done && drill.kind == "driver killed") {
+      launched.wait();
+      launched.start();
+    }
+  }
+  return launched.wait();
+}
+
+// A start that resumed from a step before the newest checkpoint that was committed by then; nothing: there is none.
+std::string lost_checkpoint(const fs::path& run) {
+  int64_t committed = 0;
+  for (const observe::Event& event : observe::read_events(run / "events.jsonl")) {
+    if (const auto* saved = std::get_if<observe::CheckpointSaved>(&event.body)) committed = std::max(committed, saved->step);
+    const auto* resumed = std::get_if<observe::Resume>(&event.body);
+    if (resumed != nullptr && resumed->step < committed)
+      return fmt::format("resumed from step {}, {} was committed", resumed->step, committed);
+  }
+  return "";
+}
+
+struct RunJudgement {
+  bool ended = false, same_bits = false;
+  std::string problem;
+  std::map<int64_t, observe::IncidentReport> incidents;  // by the generation they ended
+  std::set<int64_t> disk_alarms;                         // steps whose checkpoint was not saved
+};
+
+RunJudgement judge(const std::optional<int>& status, const fs::path& run, const fs::path& undisturbed, int64_t steps) {
+  RunJudgement judgement;
+  judgement.ended = status == 0;
+  if (!judgement.ended) judgement.problem = status ? fmt::format("launch ended with {}", *status) : "launch took too long";
+  if (!fs::exists(run / "events.jsonl")) return judgement;
+  const observe::Comparison comparison = observe::compare(undisturbed, run);
+  judgement.same_bits = comparison.equal() && comparison.steps_in_both == steps;
+  if (!judgement.same_bits && judgement.problem.empty()) judgement.problem = comparison.text();
+  for (const observe::Event& event : observe::read_events(run / "events.jsonl")) {
+    const auto* alarm = std::get_if<observe::Alarm>(&event.body);
+    if (alarm == nullptr || alarm->kind != "disk_full") continue;
+    int64_t step = 0;
+    if (std::sscanf(alarm->message.c_str(), "the checkpoint of step %ld", &step) == 1) judgement.disk_alarms.insert(step);
+  }
+  const fs::path events = run / "events" / "driver-0.jsonl";
+  if (!fs::exists(events)) return judgement;
+  for (const observe::Event& event : observe::read_events(events)) {
+    if (const auto* incident = std::get_if<observe::IncidentReport>(&event.body))
+      judgement.incidents.emplace(incident->ended_generation, *incident);
+  }
+  return judgement;
+}
+
+DrillOutcome outcome_of(const Drill& drill, int64_t ranks, const RunJudgement& judgement, const std::string& lost) {
+  DrillOutcome outcome{
+      .drill = drill, .ranks = ranks, .recovered = judgement.ended, .same_bits = judgement.same_bits, .kept = lost.empty()};
+  outcome.problem = judgement.problem.empty() ? lost : judgement.problem;
+  if (drill.kind == "disk full") {
+    outcome.named = judgement.disk_alarms.contains(drill.step);
+    outcome.incident = outcome.named ? "disk_full" : "";
+    return outcome;
+  }
+  if (drill.kind == "driver killed") {
+    outcome.named = true;  // whoever types the command again knows
+    return outcome;
+  }
+  const auto found = judgement.incidents.find(drill.generation);
+  if (found == judgement.incidents.end()) {
+    if (outcome.problem.empty()) outcome.problem = fmt::format("no incident of generation {}", drill.generation);
+    return outcome;
+  }
+  const observe::IncidentReport& incident = found->second;
+  outcome.incident = incident.fault;
+  outcome.named = drill.from_outside ? !incident.node.empty() : incident.rank == drill.rank;
+  outcome.detected_milliseconds = incident.detected_milliseconds;
+  outcome.diagnosed_milliseconds = incident.diagnosed_milliseconds;
+  outcome.recovered_milliseconds = incident.recovered_milliseconds;
+  return outcome;
+}
+
+std::vector<DrillOutcome> one_run(const FaultsRequest& request, const fs::path& folder, int64_t index, int64_t ranks, int64_t count) {
+  DrillPlan plan = plan_drills(request.seed, index, ranks, count);
+  write_recipe(folder, ranks, plan.steps);
+  const fs::path undisturbed = folder / "undisturbed", run = folder / "run";
+  Launched calm(request, folder, undisturbed, ranks, "");
+  calm.start();
+  if (const auto status = calm.wait(); status != 0) {
+    throw Error({.code = ExitCode::kInternal,
+                 .what = "the run without faults failed",
+                 .found = fmt::format("exit code {}", status.value_or(-1)),
+                 .where = (folder / "undisturbed.log").string()});
+  }
+  Launched disturbed(request, folder, run, ranks, plan.faults());
+  const RunJudgement judgement = judge(run_drills(disturbed, plan, run), run, undisturbed, plan.steps);
+  const std::string lost = fs::exists(run / "events.jsonl") ? lost_checkpoint(run) : "";
+  std::vector<DrillOutcome> outcomes;
+  for (const Drill& drill : plan.drills) {
+    outcomes.push_back(outcome_of(drill, ranks, judgement, lost));
+    if (!outcomes.back().good()) outcomes.back().problem += fmt::format(" ({})", folder.string());
+  }
+  return outcomes;
+}
+
+std::string percent(int64_t part, int64_t whole) {
+  return whole == 0 ? "" : fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+std::string seconds_text(const std::vector<double>& milliseconds) {
+  if (milliseconds.empty()) return "";
+  return fmt::format("{:.2f} ({:.2f})", median(milliseconds) * 1e-3, *std::ranges::max_element(milliseconds) * 1e-3);
+}
+
+}  // namespace
+
+std::vector<std::string> kinds_of_drills() {
+  std::vector<std::string> names;
+  for (const Kind& kind : kKinds) {
+    if (names.empty() || names.back() != kind.name) names.emplace_back(kind.name);
+  }
+  return names;
+}
+
+std::vector<int64_t> rank_counts(const std::string& text) {
+  std::vector<int64_t> counts;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    int64_t count = 0;
+    const auto [last, error] = std::from_chars(text.data() + at, text.data() + end, count);
+    if (error != std::errc() || last != text.data() + end || count < 2 || count > 64 || count % 2 != 0) {
+      throw Error({.code = ExitCode::kUsage,
+                   .what = "these are no numbers of ranks",
+                   .expected = "even numbers from 2 to 64: two nodes share them",
+                   .found = text,
+                   .where = "--ranks",
+                   .hint = "--ranks 4,8,16"});
+    }
+    counts.push_back(count);
+    at = end + 1;
+  }
+  return counts;
+}
+
+DrillPlan plan_drills(uint64_t seed, int64_t run, int64_t ranks, int64_t count) {
+  const RandomStream random(seed, fmt::format("bench/faults/{}", run));
+  DrillPlan plan;
+  int64_t generation = 1;
+  for (int64_t i = 0; i < count; ++i) {
+    Drill drill = draw_drill(random, static_cast<uint64_t>(i), ranks, (i + 1) * kStride + 1);
+    drill.generation = generation;
+    generation += drill.restarts ? 1 : 0;
+    plan.drills.push_back(drill);
+  }
+  plan.steps = (count + 2) * kStride;
+  return plan;
+}
+
+std::string DrillPlan::faults() const {
+  std::string text;
+  for (const Drill& drill : drills) {
+    if (drill.from_outside) continue;
+    text +=
+        fmt::format("{}:step={}:rank={}:generation={} {}; ", drill.place, drill.step, drill.rank, drill.generation, kind_of(drill).action);
+  }
+  return text;
+}
+
+std::vector<DrillOutcome> measure_faults(const FaultsRequest& request) {
+  std::optional<TemporaryFolder> temporary;
+  if (request.folder.empty()) temporary.emplace();
+  const fs::path folder = temporary ? temporary->path() : request.folder;
+  std::vector<DrillOutcome> outcomes;
+  Progress progress("faults", request.count);
+  for (int64_t run = 0; static_cast<int64_t>(outcomes.size()) < request.count; ++run) {
+    const int64_t ranks = request.ranks[static_cast<size_t>(run) % request.ranks.size()];
+    const int64_t count = std::min(request.faults_a_run, request.count - static_cast<int64_t>(outcomes.size()));
+    const fs::path own = folder / fmt::format("run-{:03}", run);
+    const std::vector<DrillOutcome> more = one_run(request, own, run, ranks, count);
+    if (std::ranges::all_of(more, &DrillOutcome::good)) fs::remove_all(own);
+    outcomes.insert(outcomes.end(), more.begin(), more.end());
+    progress.advance(count);
+  }
+  return outcomes;
+}
+
+nlohmann::ordered_json to_json(const DrillOutcome& outcome) {
+  const auto number = [](const std::optional<double>& value) { return value ? nlohmann::ordered_json(*value) : nullptr; };
+  return {{"kind", outcome.drill.kind},
+          {"place", outcome.drill.place},
+          {"rank", outcome.drill.rank},
+          {"step", outcome.drill.step},
+          {"ranks", outcome.ranks},
+          {"recovered", outcome.recovered},
+          {"named", outcome.named},
+          {"same_bits", outcome.same_bits},
+          {"kept", outcome.kept},
+          {"class", outcome.incident},
+          {"detected_milliseconds", number(outcome.detected_milliseconds)},
+          {"diagnosed_milliseconds", number(outcome.diagnosed_milliseconds)},
+          {"recovered_milliseconds", number(outcome.recovered_milliseconds)},
+          {"problem", outcome.problem}};
+}
+
+observe::Table table_of(const std::vector<DrillOutcome>& outcomes) {
+  using enum observe::Align;
+  observe::Table table("faults: medians (and longest) in seconds", {{"fault"},
+                                                                    {"count", kRight},
+                                                                    {"recovered", kRight},
+                                                                    {"named", kRight},
+                                                                    {"equal bits", kRight},
+                                                                    {"kept", kRight},
+                                                                    {"detected", kRight},
+                                                                    {"diagnosed", kRight},
+                                                                    {"next step", kRight}});
+  const auto row_of = [&](const std::string& name, const auto& belongs) {
+    int64_t count = 0, recovered = 0, named = 0, same = 0, kept = 0;
+    std::vector<double> detected, diagnosed, restarted;
+    const auto take = [](const std::optional<double>& value, std::vector<double>& into) {
+      if (value) into.push_back(*value);
+    };
+    for (const DrillOutcome& outcome : outcomes) {
+      if (!belongs(outcome)) continue;
+      ++count;
+      recovered += outcome.recovered, named += outcome.named, same += outcome.same_bits, kept += outcome.kept;
+      take(outcome.detected_milliseconds, detected);
+      take(outcome.diagnosed_milliseconds, diagnosed);
+      take(outcome.recovered_milliseconds, restarted);
+    }
+    return std::vector<std::string>{name,
+                                    fmt::format("{}", count),
+                                    percent(recovered, count),
+                                    percent(named, count),
+                                    percent(same, count),
+                                    percent(kept, count),
+                                    seconds_text(detected),
+                                    seconds_text(diagnosed),
+                                    seconds_text(restarted)};
+  };
+  for (const std::string& kind : kinds_of_drills()) {
+    auto row = row_of(kind, [&](const DrillOutcome& outcome) { return outcome.drill.kind == kind; });
+    if (row[1] != "0") table.row(std::move(row));
+  }
+  table.total(row_of("all", [](const DrillOutcome&) { return true; }));
+  return table;
+}
+
+}  // namespace longhaul::bench

@@ -1,0 +1,67 @@
+// `longhaul bench faults`: does a supervised run come back from what happens in the field? Small runs of several process ranks under `longhaul launch`
+// meet planned faults one after the other (specs/reliability.md §8.1): ranks that are killed, crash, run out of memory, hang or are stopped in every
+// part of a step and of a checkpoint; node daemons and drivers that are killed; disks that are full. Nobody helps. What is checked of each (§8.2):
+//
+//   recovered    the run went on by itself and ended well
+//   named        the incident tells the rank, or the node, that it was done to
+//   equal bits   losses and norms of all steps are those of a run without faults
+//   kept         no start resumed from a step before the newest committed checkpoint
+//
+// The seed fixes ranks, steps, places and order.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "observe/event.h"
+#include "observe/table.h"
+
+namespace longhaul::bench {
+
+struct FaultsRequest {
+  int64_t count = 30;
+  uint64_t seed = 1;
+  std::vector<int64_t> ranks = {4};  // of the runs, in turn
+  int64_t faults_a_run = 10;
+  std::filesystem::path folder;   // for runs and their logs; those of runs that fail a check stay. Empty: a temporary one
+  std::filesystem::path program;  // empty: this one
+};
+
+struct Drill {
+  std::string kind;   // "killed", "hang", …: kinds_of_drills()
+  std::string place;  // fault point: "step.update"
+  int64_t rank = 0, step = 0;
+  int64_t generation = 1;     // of the ranks when it comes
+  bool restarts = true;       // false: training goes on without a new generation
+  bool from_outside = false;  // by this process, which kills a daemon or the driver
+};
+std::vector<std::string> kinds_of_drills();
+
+struct DrillOutcome {
+  Drill drill;
+  int64_t ranks = 0;
+  bool recovered = false, named = false, same_bits = false, kept = false;
+  std::string incident;  // the class the driver gave it; empty: there was none
+  std::optional<double> detected_milliseconds, diagnosed_milliseconds, recovered_milliseconds;
+  std::string problem;  // what was not as it should be, and where to look
+  bool good() const { return recovered && same_bits && kept; }
+};
+
+// Planned for one run; `steps` is how many the run takes.
+struct DrillPlan {
+  std::vector<Drill> drills;
+  int64_t steps = 0;
+  std::string faults() const;  // for LONGHAUL_FAULTS
+};
+DrillPlan plan_drills(uint64_t seed, int64_t run, int64_t ranks, int64_t count);
+
+std::vector<int64_t> rank_counts(const std::string& text);  // "4,8,16"; kUsage for what is none
+std::vector<DrillOutcome> measure_faults(const FaultsRequest& request);
+nlohmann::ordered_json to_json(const DrillOutcome& outcome);
+observe::Table table_of(const std::vector<DrillOutcome>& outcomes);  // by kind
+
+}  // namespace longhaul::bench
