@@ -6,6 +6,7 @@
 #include <fstream>
 #include <mutex>
 
+#include "base/file.h"
 #include "base/temporary_folder.h"
 #include "checkpoint/load.h"
 #include "checkpoint/memory_recovery.h"
@@ -247,7 +248,8 @@ TEST_F(MemoryTier, WhereOneFailsTheStepBeforeStays) {
       faulty_rank = rank;
       for (int64_t operation = 0;; ++operation) {
         faulty.fail_at(operation, storage::FaultFileSystem::Fault::kIo);
-        const auto results = save(cluster, ++step, static_cast<uint64_t>(step));
+        ++step;
+        const auto results = save(cluster, step, static_cast<uint64_t>(step));
         const bool reached = faulty.operations() > operation;
         faulty.clear();
         EXPECT_EQ(results[0].failure.has_value(), results[1].failure.has_value()) << "operation " << operation << " of rank " << rank;
