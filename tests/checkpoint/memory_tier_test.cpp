@@ -1,3 +1,4 @@
+// ctest: label=full timeout=400
 // Checkpoints in the memory of nodes: saved by ranks on some nodes, gone on from on what is left of them. Nodes are folders; those of one
 // machine reach each other's, others exchange files through the communicator. Whatever is lost, torn or damaged, the bits are those of the
 // newest step of which every piece is whole somewhere, or there is none.
