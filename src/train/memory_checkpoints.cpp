@@ -88,6 +88,13 @@ std::optional<Error> MemoryCheckpoints::failure() {
   return failure_;
 }
 
+void MemoryCheckpoints::forget() {
+  if (!on()) return;
+  fetch(saver_->wait());
+  saver_->forget();
+  last_ = next_ = 0;
+}
+
 void MemoryCheckpoints::end(bool on_disk) {
   if (!on()) return;
   fetch(saver_->wait());
@@ -95,7 +102,7 @@ void MemoryCheckpoints::end(bool on_disk) {
     log_info("{} checkpoints in memory: training stood still for {} of each, and could go on from it after {}", saves_,
              duration_text(pause_s_ / static_cast<double>(saves_)), duration_text(seconds_ / static_cast<double>(saves_)));
   }
-  if (on_disk) saver_->forget();
+  if (on_disk) forget();
 }
 
 }  // namespace longhaul::train

@@ -33,6 +33,7 @@ class MemoryCheckpoints {
            double step_seconds);  // behind a step that took so long. True: nothing is being written any more, and save() follows
   void save(int64_t step, std::shared_ptr<const checkpoint::Snapshot> snapshot, storage::Manifest manifest);
   std::optional<Error> failure();  // of a save, told once until one has worked again. kFenced: the run is someone else's
+  void forget();                   // what is in memory is not to be gone on from: the run goes back to an earlier step. A collective call
   void end(bool on_disk);          // of the run; its last state is on the disk: nothing is left in memory
 
  private:

@@ -1,3 +1,4 @@
+// ctest: label=full timeout=400
 // Checkpoints in the memory of nodes: saved by ranks on some nodes, gone on from on what is left of them. Nodes are folders; those of one
 // machine reach each other's, others exchange files through the communicator. Whatever is lost, torn or damaged, the bits are those of the
 // newest step of which every piece is whole somewhere, or there is none.
@@ -6,6 +7,7 @@
 #include <fstream>
 #include <mutex>
 
+#include "base/file.h"
 #include "base/temporary_folder.h"
 #include "checkpoint/load.h"
 #include "checkpoint/memory_recovery.h"
@@ -247,7 +249,8 @@ TEST_F(MemoryTier, WhereOneFailsTheStepBeforeStays) {
       faulty_rank = rank;
       for (int64_t operation = 0;; ++operation) {
         faulty.fail_at(operation, storage::FaultFileSystem::Fault::kIo);
-        const auto results = save(cluster, ++step, static_cast<uint64_t>(step));
+        ++step;
+        const auto results = save(cluster, step, static_cast<uint64_t>(step));
         const bool reached = faulty.operations() > operation;
         faulty.clear();
         EXPECT_EQ(results[0].failure.has_value(), results[1].failure.has_value()) << "operation " << operation << " of rank " << rank;

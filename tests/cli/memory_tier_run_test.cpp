@@ -2,6 +2,7 @@
 // checkpoint: the next start goes on from memory, with at most the step that was under way lost, and every loss and every bit of the last
 // checkpoint is that of the run that nobody disturbed. A node that is lost with its folder, and copies that are damaged, are made up for by
 // the others.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,9 +52,9 @@ class MemoryTierRun : public ::testing::Test {
     for (int64_t rank = 0; rank < size; ++rank) {
       std::vector<std::string>& environment = environments_.emplace_back(comm::environment_of_rank(rank, size, port));
       const std::string& node = nodes[static_cast<size_t>(rank)];
-      environment.insert(environment.end(),
-                         {"LONGHAUL_MEMORY_TIER=" + tier(node).string(), "LONGHAUL_NODE=" + node, "LONGHAUL_FAULTS=" + faults,
-                          "OMP_WAIT_POLICY=passive", "LONGHAUL_CACHE=" + (folder_ / "cache").string()});
+      environment.insert(environment.end(), {"LONGHAUL_MEMORY_TIER=" + tier(node).string(), "LONGHAUL_NODE=" + node,
+                                             "OMP_WAIT_POLICY=passive", "LONGHAUL_CACHE=" + (folder_ / "cache").string()});
+      if (!faults.empty()) environment.push_back("LONGHAUL_FAULTS=" + faults);
       Words words{program_file(), "train", (folder_ / "tiny.toml").string(), "data.source=" + (folder_ / "text").string(),
                   "data.cache=" + (folder_ / "cache").string()};
       words.insert(words.end(), more.begin(), more.end());
@@ -61,12 +62,10 @@ class MemoryTierRun : public ::testing::Test {
       ranks.push_back(std::make_unique<Child>(words, environment, folder_ / fmt::format("{}-{}.log", run, rank)));
     }
     std::vector<int> codes;
-    for (const auto& rank : ranks) {
-      codes.push_back(rank->wait());
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      codes.push_back(ranks[rank]->wait());
       // As the node's daemon does it: nobody waits for what will not come.
-      if (codes.back() != 0) {
-        for (const auto& other : ranks) other->send(SIGKILL);
-      }
+      for (size_t other = rank + 1; codes.back() != 0 && other < ranks.size(); ++other) ranks[other]->send(SIGKILL);
     }
     return codes;
   }

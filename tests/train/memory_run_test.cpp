@@ -147,7 +147,8 @@ TEST_F(MemoryRun, ADamagedNewerOneOnTheDiskIsPassedOver) {
 
 // A state from memory is not yet on the disk, even where no step follows.
 TEST_F(MemoryRun, TheLastStepFromMemoryIsSavedOnTheDisk) {
-  start(options(), 8);
+  start(options({"train.steps=9"}), 8);
+  EXPECT_TRUE(storage::list_checkpoints(files_, folder_ / run / "checkpoints").empty());
   start(options());
   EXPECT_EQ(events<observe::Resume>().at(0).step, 8);
   EXPECT_EQ(storage::open_checkpoint(files_, folder_ / run).manifest().step, 8);
