@@ -157,6 +157,8 @@ void LiveRun::forget() {
   const RunView old = std::move(view_);
   view_ = {.name = old.name, .folder = old.folder};
   incidents_.clear();
+  window_.clear();
+  status_text_.clear();
   others_.clear();  // they are read again
   find_files();
   last_generation_ = 0, last_event_time_ = process_start_ = 0;
