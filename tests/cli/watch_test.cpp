@@ -50,8 +50,9 @@ TEST_F(WatchCommand, ServesUntilItIsEnded) {
   write("token", "0123456789abcdef\n");
   std::filesystem::permissions(path("token"), std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
   const auto started = run_process({"sh", "-c",
-                                    program_file() + " watch --serve 0 --every 0.1 --token-file " + path("token") + " --alert-command 'echo $LONGHAUL_ALERT >> " + path("told") + "' " + path("runs/one") +
-                                        " > " + path("out") + " 2>&1 & echo $!"});
+                                    program_file() + " watch --serve 0 --every 0.1 --token-file " + path("token") +
+                                        " --alert-command 'echo $LONGHAUL_ALERT >> " + path("told") + "' " + path("runs/one") + " > " +
+                                        path("out") + " 2>&1 & echo $!"});
   const std::string pid = started.output.substr(0, started.output.find('\n'));
   const Stopwatch watch;
   std::string said;
@@ -62,9 +63,10 @@ TEST_F(WatchCommand, ServesUntilItIsEnded) {
   const std::string url = said.substr(0, said.find(' '));
   const HttpAddress address = http_address(url);
   EXPECT_EQ(http_get(address, "/metrics", 10).status, 401);
-  const ProcessResult page = run_process({"bash", "-c",
-                                          "exec 3<>/dev/tcp/127.0.0.1/" + std::to_string(address.port) +
-                                              "; printf 'GET /run/one/ HTTP/1.0\\r\\nHost: localhost\\r\\nAuthorization: Bearer 0123456789abcdef\\r\\n\\r\\n' >&3; cat <&3"});
+  const ProcessResult page = run_process(
+      {"bash", "-c",
+       "exec 3<>/dev/tcp/127.0.0.1/" + std::to_string(address.port) +
+           "; printf 'GET /run/one/ HTTP/1.0\\r\\nHost: localhost\\r\\nAuthorization: Bearer 0123456789abcdef\\r\\n\\r\\n' >&3; cat <&3"});
   EXPECT_THAT(page.output, AllOf(HasSubstr(" 200 OK"), HasSubstr("script-src 'self'"), HasSubstr("<h1>one</h1>")));
   while (!std::filesystem::exists(path("told")) && watch.seconds() < 60) pause_unless_stopped(0.05);
   EXPECT_THAT(read_text(path("told")), HasSubstr("LonghaulNoProgress"));
