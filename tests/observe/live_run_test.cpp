@@ -127,6 +127,29 @@ TEST(LiveRun, KnowsWhatTheFolderKnows) {
   EXPECT_EQ(view.step(), 395);
 }
 
+TEST(LiveRun, AnIncidentThatIsNotOverIsShownAndThenNotTwice) {
+  const TemporaryFolder folder;
+  SupervisedRun run(folder.path(), {.incidents = false});
+  RunStatus status = run.status();
+  status.incidents = {{.id = 7, .wall_time = run.now() - 3, .kind = "hang", .rank = 2, .generation = 1, .open = true}};
+  write_text_atomically(status_file(folder.path()), to_json(status));
+  LiveRun live(folder.path());
+  live.poll(run.now());
+  ASSERT_EQ(live.view().incidents.size(), 1u);
+  EXPECT_TRUE(live.view().incidents[0].open);
+  IncidentReport report{
+      .id = 7, .fault = "hang", .rank = 2, .action = "restart", .ended_generation = 1, .recovered = true, .recovered_milliseconds = 900};
+  run.append("events/driver-0.jsonl", to_json({.common = {.generation = 12, .wall_time = run.now()}, .body = report}) + "\n");
+  for (int i = 0; i < 6; ++i) live.poll(run.now() + 1);
+  EXPECT_EQ(live.view().incidents.size(), 1u) << "the same, from the event stream";
+  std::filesystem::remove_all(folder / "control");
+  LiveRun later(folder.path());
+  later.poll(run.now() + 2);
+  ASSERT_EQ(later.view().incidents.size(), 1u);
+  EXPECT_EQ(later.view().incidents[0].generation, 1) << "of the ranks, not of the driver";
+  EXPECT_DOUBLE_EQ(later.view().incidents[0].recovered_milliseconds.value(), 900);
+}
+
 TEST(LiveRun, SaysWhereTheTimeWent) {
   const TemporaryFolder folder;
   const SupervisedRun run(folder.path(), {});
