@@ -91,7 +91,7 @@ std::string latency_picture(const LatencyMap& map, int width) {
   for (const auto* row : rows) longest = std::max(longest, std::min<size_t>(26, row->place.node.size() + 8));
   const bool narrow = width < kStripFrom;
   const int left = static_cast<int>(longest) * 7 + 14, phases = static_cast<int>(std::max<size_t>(1, map.phases.size()));
-  const int field = std::clamp(((narrow ? width : width * 6 / 10) - left) / phases, 47, 92);
+  const int field = std::clamp(((narrow ? width : width * 72 / 100) - left) / phases, 47, 92);
   const int strip_left = left + field * phases + 14, strip_room = std::max(90, width - strip_left);
   const auto known = static_cast<int>(rows.front()->work_by_step.size());
   const int step = std::clamp(strip_room / std::max(1, known), 4, 14);
@@ -108,8 +108,8 @@ std::string latency_picture(const LatencyMap& map, int width) {
   for (size_t p = 0; p < map.phases.size(); ++p) {
     html += fmt::format(
         "<text class=\"head\" x=\"{}\" y=\"15\">{}</text>", left + field * static_cast<int>(p) + field / 2,
-        html_escaped(static_cast<int>(map.phases[p].size()) * 7 > field ? map.phases[p].substr(0, static_cast<size_t>(field / 8)) + "…"
-                                                                        : map.phases[p]));
+        html_escaped(static_cast<int>(map.phases[p].size()) * 7 > field - 4 ? map.phases[p].substr(0, static_cast<size_t>(field / 8)) + "…"
+                                                                            : map.phases[p]));
   }
   if (!narrow && steps > 7) html += fmt::format("<text x=\"{}\" y=\"15\">last {} steps →</text>", strip_left, steps);
   html += "\n";
