@@ -33,7 +33,6 @@ bool LineTail::poll(const std::function<void(std::string_view)>& take) {
       began_anew_ = offset_ > 0;
       offset_ = 0;
     }
-    begin_ = begin;
     bool first = offset_ == 0 && most_bytes_ > 0 && size > most_bytes_, skip = false;
     std::string rest;  // the begin of a line that crosses chunks
     for (int64_t at = offset_; at < size;) {
@@ -56,7 +55,8 @@ bool LineTail::poll(const std::function<void(std::string_view)>& take) {
       if (static_cast<int64_t>(rest.size()) > kLongestTailLine) rest.clear(), skip = true;  // no line of ours
     }
     seen_bytes_ = size;
-  } catch (const Error&) {  // gone since, or forbidden: the next poll looks again
+    begin_ = begin.substr(0, static_cast<size_t>(std::min(kKnownBytes, offset_)));  // of whole lines: the rest may be cut and written anew
+  } catch (const Error&) {                                                          // gone since, or forbidden: the next poll looks again
   }
   return any;
 }

@@ -46,7 +46,8 @@ constexpr auto NodeStatus::fields() {
 }
 constexpr auto Incident::fields() {
   using T = Incident;
-  return std::tuple{Field{"wall_time", &T::wall_time},
+  return std::tuple{Field{"id", &T::id},
+                    Field{"wall_time", &T::wall_time},
                     Field{"class", &T::kind},
                     Field{"rank", &T::rank},
                     Field{"node", &T::node},
@@ -55,6 +56,7 @@ constexpr auto Incident::fields() {
                     Field{"action", &T::action},
                     Field{"generation", &T::generation},
                     Field{"lost_steps", &T::lost_steps},
+                    Field{"open", &T::open},
                     Field{"detected_milliseconds", &T::detected_milliseconds},
                     Field{"diagnosed_milliseconds", &T::diagnosed_milliseconds},
                     Field{"recovered_milliseconds", &T::recovered_milliseconds}};
@@ -102,6 +104,9 @@ void read_value(const json& value, std::string& into) {
 void read_value(const json& value, int64_t& into) {
   if (value.is_number_integer()) into = value.get<int64_t>();
   if (value.is_number_float() && std::abs(value.get<double>()) < 9e18) into = static_cast<int64_t>(value.get<double>());
+}
+void read_value(const json& value, bool& into) {
+  if (value.is_boolean()) into = value.get<bool>();
 }
 void read_value(const json& value, double& into) {
   if (value.is_number()) into = value.get<double>();
@@ -153,7 +158,8 @@ ordered_json json_value(const T& value) {
     return std::isfinite(value) ? ordered_json(value) : ordered_json();
   } else if constexpr (requires { value.has_value(); }) {
     return value ? json_value(*value) : ordered_json();
-  } else if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, int64_t> || std::is_same_v<T, std::vector<std::string>>) {
+  } else if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, int64_t> || std::is_same_v<T, bool> ||
+                       std::is_same_v<T, std::vector<std::string>>) {
     return value;
   } else if constexpr (std::is_same_v<T, std::map<std::string, double>>) {
     ordered_json object = ordered_json::object();
@@ -187,6 +193,8 @@ std::string to_json(const RunStatus& status) { return json_value(status).dump(-1
 Incident incident_from_json(const json& object) {
   Incident incident;
   read_value(object, incident);
+  // In the event stream "generation" is the writer's.
+  if (object.is_object() && object.contains("ended_generation")) read_value(object["ended_generation"], incident.generation);
   return incident;
 }
 

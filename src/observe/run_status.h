@@ -48,13 +48,16 @@ struct NodeStatus {
 };
 
 struct Incident {
+  int64_t id = 0;        // of its writer; 0: none
   double wall_time = 0;  // 0: not known
   std::string kind;      // "class": device, hang, communication, …
   int64_t rank = -1;     // −1: of none alone
   std::string node;
   std::vector<std::string> evidence, suspects;
   std::string action;
-  int64_t generation = 0, lost_steps = 0;
+  int64_t generation = 0;  // of the ranks, that ended with it
+  int64_t lost_steps = 0;
+  bool open = false;  // it is still being dealt with
   std::optional<double> detected_milliseconds, diagnosed_milliseconds, recovered_milliseconds;
   static constexpr auto fields();
 };

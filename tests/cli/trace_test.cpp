@@ -78,6 +78,12 @@ TEST_F(Trace, IsWholeForEveryRank) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
 
+  ASSERT_EQ(run({"trace", path("run"), "--out", path("out/trace.pftrace")}).status, 0);
+  const std::string packets = read_text(path("out/trace.pftrace"));
+  EXPECT_EQ(packets.front(), '\x0a') << "field 1: a packet";
+  EXPECT_LT(packets.size(), std::filesystem::file_size(path("out/trace.json")));
+  EXPECT_THAT(packets, HasSubstr("exchange: hidden states of micro-batch 1 from stage 0"));
+
   const ProcessResult sums = run({"trace", path("run"), "--steps", "4", "--json"});
   ASSERT_EQ(sums.status, 0) << sums.errors;
   const nlohmann::json of_ranks = nlohmann::json::parse(sums.output).at("ranks");

@@ -127,6 +127,29 @@ TEST(LiveRun, KnowsWhatTheFolderKnows) {
   EXPECT_EQ(view.step(), 395);
 }
 
+TEST(LiveRun, AnIncidentThatIsNotOverIsShownAndThenNotTwice) {
+  const TemporaryFolder folder;
+  SupervisedRun run(folder.path(), {.incidents = false});
+  RunStatus status = run.status();
+  status.incidents = {{.id = 7, .wall_time = run.now() - 3, .kind = "hang", .rank = 2, .generation = 1, .open = true}};
+  write_text_atomically(status_file(folder.path()), to_json(status));
+  LiveRun live(folder.path());
+  live.poll(run.now());
+  ASSERT_EQ(live.view().incidents.size(), 1u);
+  EXPECT_TRUE(live.view().incidents[0].open);
+  IncidentReport report{
+      .id = 7, .fault = "hang", .rank = 2, .action = "restart", .ended_generation = 1, .recovered = true, .recovered_milliseconds = 900};
+  run.append("events/driver-0.jsonl", to_json({.common = {.generation = 12, .wall_time = run.now()}, .body = report}) + "\n");
+  for (int i = 0; i < 6; ++i) live.poll(run.now() + 1);
+  EXPECT_EQ(live.view().incidents.size(), 1u) << "the same, from the event stream";
+  std::filesystem::remove_all(folder / "control");
+  LiveRun later(folder.path());
+  later.poll(run.now() + 2);
+  ASSERT_EQ(later.view().incidents.size(), 1u);
+  EXPECT_EQ(later.view().incidents[0].generation, 1) << "of the ranks, not of the driver";
+  EXPECT_DOUBLE_EQ(later.view().incidents[0].recovered_milliseconds.value(), 900);
+}
+
 TEST(LiveRun, SaysWhereTheTimeWent) {
   const TemporaryFolder folder;
   const SupervisedRun run(folder.path(), {});
@@ -135,10 +158,10 @@ TEST(LiveRun, SaysWhereTheTimeWent) {
   live.poll(run.now());
   const TimeShares& time = live.view().time;
   // 400 steps of 0.8 s of which 6 count no more, two starts of 4 s, 9 s without a process (less what belongs to a step), seven copies of 0.12 s.
-  EXPECT_NEAR(time.wall, 400 * 0.8 + 2 * 4 + 9, 1e-6);
+  EXPECT_NEAR(time.wall, 400 * 0.8 + 2 * 4 + 9, 1e-3);
   EXPECT_NEAR(time.productive, 394 * 0.8, 1);
   EXPECT_NEAR(time.repeated, 6 * 0.8, 0.3);
-  EXPECT_NEAR(time.stopped, 9, 1e-6);
+  EXPECT_NEAR(time.stopped, 9, 1e-3);
   EXPECT_NEAR(time.starting, 8, 0.1);
   EXPECT_NEAR(time.checkpoint, 7 * 0.12, 0.13);
   EXPECT_NEAR(live.view().effective_ratio(), 394 * 0.8 / (337), 0.005) << "without a driver, from the events";
@@ -215,7 +238,7 @@ TEST(Latency, OneSlowRankAmongTwoHundredIsNamed) {
   for (int64_t step = 1; step <= 40; ++step) {
     for (int64_t rank = 0; rank < 200; ++rank) {
       const double noise = 1 + 0.02 * std::sin(static_cast<double>(step * 131 + rank * 17)), stage = rank < 100 ? 1 : 1.5;
-      const double work = 0.2 * stage * noise * (rank == 77 ? 1.13 : 1);
+      const double work = 0.2 * stage * noise * (rank == 77 ? 1.1 : 1);
       window.add(rank, step, {{"forward", work}, {"backward", 2 * work}, {"communication", 1.0 - 3 * work}});
     }
   }
@@ -226,7 +249,9 @@ TEST(Latency, OneSlowRankAmongTwoHundredIsNamed) {
   std::vector<int64_t> named;
   for (const auto& row : map.rows) {
     if (row.straggler) named.push_back(row.rank);
-    if (row.rank == 77) EXPECT_NEAR(row.score, 1 / 1.13, 0.01);
+    if (row.rank == 77) {
+      EXPECT_NEAR(row.score, 1 / 1.1, 0.01);
+    }
   }
   EXPECT_THAT(named, ElementsAre(77));
   EXPECT_EQ(map.measured_steps, 40);

@@ -121,7 +121,7 @@ TEST(LiveSites, SeveralRunsAndPlainOnes) {
   site.poll(first.now());
   const std::string list = site.answer({.path = "/"}).body;
   EXPECT_THAT(list, AllOf(HasSubstr("3 runs"), HasSubstr("href=\"/run/one/\""), HasSubstr("href=\"/run/one~2/\""),
-                          HasSubstr("nothing") /* the empty one waits */));
+                          HasSubstr(">waiting<") /* the empty one */));
   EXPECT_THAT(site.answer({.path = "/run/one~2/"}).body, HasSubstr("started without a driver"));
   EXPECT_THAT(site.answer({.path = "/run/empty/"}).body, HasSubstr("No step has been recorded yet"));
   EXPECT_EQ(site.answer({.path = "/run/one/trace.pftrace"}).body.front(), '\x0a') << "field 1: a packet";

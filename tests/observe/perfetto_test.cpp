@@ -104,7 +104,10 @@ TEST(PerfettoTrace, TracksNestAndFlowsMeet) {
   EXPECT_EQ(parents.size(), 7u) << "every row is of a rank";
   for (const auto& [track, parent] : parents) EXPECT_TRUE(names.at(parent).starts_with("rank "));
   EXPECT_EQ(seen.count("forward 2"), 1u);
-  EXPECT_EQ(seen.find("exchange: hidden \"states\"")->second - seen.find("step 5")->second, 200u) << "in nanoseconds, rank 1's call at 300";
+  std::multiset<uint64_t> begins;
+  for (auto [each, end] = seen.equal_range("exchange: hidden \"states\""); each != end; ++each)
+    begins.insert(each->second - seen.find("step 5")->second);
+  EXPECT_EQ(begins, (std::multiset<uint64_t>{200, 500})) << "nanoseconds from the step's begin: rank 1 asked before rank 0 sent";
   EXPECT_EQ(seen.count("stands still: exchange: hidden \"states\""), 1u);
   ASSERT_EQ(flow_begin.size(), 1u);
   ASSERT_EQ(flow_end.size(), 1u);

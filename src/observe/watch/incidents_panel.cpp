@@ -24,8 +24,10 @@ std::string story_of(const Incident& incident) {
   std::ranges::replace(when, 'T', ' ');
   std::string html = fmt::format("<div class=\"incident\"><h3><span class=\"tag\">{}</span>{}<small>{}</small></h3>",
                                  html_escaped(printable(incident.kind)), where, html_escaped(when));
-  if (!incident.action.empty()) {
-    html += fmt::format("<p>{}{}</p>", html_escaped(printable(incident.action)),
+  if (!incident.action.empty() || incident.open) {
+    std::string action = incident.open ? "it is being dealt with" : printable(incident.action);
+    std::ranges::replace(action, '_', ' ');  // "evict_node"
+    html += fmt::format("<p>{}{}</p>", html_escaped(action),
                         incident.lost_steps > 0 ? fmt::format("; {} done again", counted(incident.lost_steps, "step")) : "");
   }
   html += fmt::format(

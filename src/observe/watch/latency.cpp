@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr double kLeastDeviation = 0.02;  // of the median: clocks and caches do that much
-constexpr double kStragglerScore = 0.9, kStragglerZ = 4;
+constexpr double kStragglerScore = 0.95, kStragglerZ = 4;
 constexpr int64_t kStragglerSteps = 8;
 
 double median_of(std::vector<double> values) {
@@ -145,7 +145,10 @@ LatencyMap LatencyWindow::map(const std::function<LatencyPlace(int64_t rank)>& p
   while (static_cast<int64_t>(steps.size()) > most_steps_) steps.erase(steps.begin());
   map.steps.assign(steps.begin(), steps.end());
   map.phases = ordered_phases({phases.begin(), phases.end()});
-  std::ranges::stable_sort(map.rows, {}, [](const LatencyMap::Row& row) { return std::tie(row.place.node, row.rank); });
+  // Nodes in the order of their first ranks: node-2 before node-10.
+  std::map<std::string, int64_t> first;
+  for (const auto& row : map.rows) first.try_emplace(row.place.node, row.rank);
+  std::ranges::stable_sort(map.rows, {}, [&](const LatencyMap::Row& row) { return std::pair(first.at(row.place.node), row.rank); });
   std::map<std::string, std::vector<size_t>> by_peers;
   for (size_t i = 0; i < map.rows.size(); ++i) by_peers[map.rows[i].place.peers].push_back(i);
   Peers peers;

@@ -12,8 +12,8 @@
 namespace longhaul::observe {
 namespace {
 
-constexpr size_t kShownRows = 40;
-constexpr int kRowHeight = 24, kHead = 24, kStep = 5;
+constexpr size_t kShownRows = 24;
+constexpr int kRowHeight = 24, kHead = 24, kStripFrom = 500;  // the width from which there is room for steps
 
 // From faster than the peers to slower: a CSS class for a colour, by steps that are told apart.
 const char* colour_of(double z) {
@@ -44,7 +44,7 @@ std::vector<const LatencyMap::Row*> shown_rows(const LatencyMap& map) {
 }
 
 // The strip of each rank's steps: one path a colour, so that thousands of fields stay small.
-std::string strip(const std::vector<const LatencyMap::Row*>& rows, size_t steps, int left) {
+std::string strip(const std::vector<const LatencyMap::Row*>& rows, size_t steps, int left, int step) {
   std::map<std::string, std::string> paths;
   for (size_t r = 0; r < rows.size(); ++r) {
     const int y = kHead + static_cast<int>(r) * kRowHeight + 2;
@@ -52,7 +52,7 @@ std::string strip(const std::vector<const LatencyMap::Row*>& rows, size_t steps,
       const double relative = rows[r]->work_by_step[rows[r]->work_by_step.size() - steps + s];
       if (!std::isfinite(relative)) continue;
       paths[colour_of((relative - 1) / 0.025)] +=
-          fmt::format("M{} {}h{}v{}h-{}z", left + static_cast<int>(s) * kStep, y, kStep, kRowHeight - 4, kStep);
+          fmt::format("M{} {}h{}v{}h-{}z", left + static_cast<int>(s) * step, y, step, kRowHeight - 4, step);
     }
   }
   std::string svg;
@@ -80,7 +80,7 @@ std::string row_svg(const LatencyMap& map, const LatencyMap::Row& row, int y, in
 
 }  // namespace
 
-std::string latency_picture(const LatencyMap& map, bool narrow) {
+std::string latency_picture(const LatencyMap& map, int width) {
   if (map.rows.empty()) {
     return "<div class=\"card\"><h2>Who is slow</h2><p class=\"note\">Times of each rank's phases come from the driver, or from recorded steps "
            "(<code>observe.trace_every=10</code>). This run has neither yet.</p></div>";
@@ -89,27 +89,32 @@ std::string latency_picture(const LatencyMap& map, bool narrow) {
   const auto stragglers = std::ranges::count(map.rows, true, &LatencyMap::Row::straggler);
   size_t longest = 8;
   for (const auto* row : rows) longest = std::max(longest, std::min<size_t>(26, row->place.node.size() + 8));
-  const int left = static_cast<int>(longest) * 7 + 14, field = narrow ? 66 : 84;
-  const int strip_left = left + field * static_cast<int>(map.phases.size()) + 14;
-  const size_t steps = rows.front()->work_by_step.size();
-  const int width = narrow ? strip_left : strip_left + static_cast<int>(steps) * kStep,
-            height = kHead + kRowHeight * static_cast<int>(rows.size()) + 4;
+  const bool narrow = width < kStripFrom;
+  const int left = static_cast<int>(longest) * 7 + 14, phases = static_cast<int>(std::max<size_t>(1, map.phases.size()));
+  const int field = std::clamp(((narrow ? width : width * 72 / 100) - left) / phases, 47, 92);
+  const int strip_left = left + field * phases + 14, strip_room = std::max(90, width - strip_left);
+  const auto known = static_cast<int>(rows.front()->work_by_step.size());
+  const int step = std::clamp(strip_room / std::max(1, known), 4, 14);
+  const auto steps = static_cast<size_t>(std::min(known, strip_room / step));
+  const int whole = narrow ? strip_left : strip_left + strip_room, height = kHead + kRowHeight * static_cast<int>(rows.size()) + 4;
   std::string html = fmt::format(
       "<div class=\"card latency\"><h2>Who is slow</h2><p class=\"note\">Mean of each rank's phases over {}; colour: how far from the "
       "ranks that do the same work. {}{}</p><div class=\"scroll\"><svg width=\"{}\" height=\"{}\" viewBox=\"0 0 {} {}\" "
       "role=\"img\" aria-label=\"latency of ranks by phase\">",
       counted(map.measured_steps, "step"),
-      stragglers > 0 ? fmt::format("{} slower than 10 %.", counted(stragglers, "rank is", "ranks are")) : "No rank stands out.",
-      rows.size() < map.rows.size() ? fmt::format(" Of {} ranks the {} that stand out most.", map.rows.size(), rows.size()) : "", width,
-      height, width, height);
+      stragglers > 0 ? fmt::format("{} out.", counted(stragglers, "rank stands", "ranks stand")) : "No rank stands out.",
+      rows.size() < map.rows.size() ? fmt::format(" Of {} ranks the {} that stand out most.", map.rows.size(), rows.size()) : "", whole,
+      height, whole, height);
   for (size_t p = 0; p < map.phases.size(); ++p) {
-    html += fmt::format("<text class=\"head\" x=\"{}\" y=\"15\">{}</text>", left + field * static_cast<int>(p) + field / 2,
-                        html_escaped(map.phases[p]));
+    html += fmt::format(
+        "<text class=\"head\" x=\"{}\" y=\"15\">{}</text>", left + field * static_cast<int>(p) + field / 2,
+        html_escaped(static_cast<int>(map.phases[p].size()) * 7 > field - 4 ? map.phases[p].substr(0, static_cast<size_t>(field / 8)) + "…"
+                                                                            : map.phases[p]));
   }
   if (!narrow && steps > 7) html += fmt::format("<text x=\"{}\" y=\"15\">last {} steps →</text>", strip_left, steps);
   html += "\n";
   for (size_t r = 0; r < rows.size(); ++r) html += row_svg(map, *rows[r], kHead + kRowHeight * static_cast<int>(r), left, field);
-  if (!narrow) html += strip(rows, steps, strip_left);
+  if (!narrow) html += strip(rows, steps, strip_left, step);
   html += "</svg></div><div class=\"share-keys\">";
   for (const auto& [style, text] : std::array<std::pair<const char*, const char*>, 4>{
            {{"c2", "faster than its peers"}, {"h0", "as its peers"}, {"h1", "slower, z > 2"}, {"h3", "z > 8"}}})

@@ -16,6 +16,8 @@
 namespace longhaul::observe {
 namespace {
 
+constexpr int64_t kPairedRanks = 48;  // that have room beside the loss
+
 std::string live_tile(const std::string& name, const std::string& value, const std::string& unit, const std::string& more) {
   return fmt::format("<div class=\"tile\"><span class=\"name\">{}</span><b>{}{}</b><span class=\"more\">{}</span></div>\n", name, value,
                      unit.empty() ? "" : " <small>" + unit + "</small>", more);
@@ -200,25 +202,32 @@ std::vector<Panel> live_panels(const RunView& run, const std::vector<Alert>& ale
               rest;
   for (size_t i = 1; i < charts.size(); ++i) rest += charts[i].html();
   if (!charts.empty()) rest = "<div class=\"charts\">" + rest + "</div><p class=\"legend\"><output id=\"step\"></output></p>";
-  return {{"head", head_panel(run)},
-          {"alerts", alerts_panel(alerts)},
-          {"tiles", live_tiles(run)},
-          {"loss", loss},
-          {"mesh", mesh_picture(run)},
-          {"rank", rank < 0 ? "" : rank_panel(run, rank)},
-          {"latency", latency_picture(run.latencies, narrow)},
-          {"incidents", incidents_panel(run)},
-          {"time", time_bar(run)},
-          {"charts", rest},
-          {"links", links_panel(run)}};
+  std::vector<Panel> panels = {{"head", head_panel(run)},
+                               {"alerts", alerts_panel(alerts)},
+                               {"tiles", live_tiles(run)},
+                               {"loss", loss},
+                               {"mesh", mesh_picture(run)},
+                               {"rank", rank < 0 ? "" : rank_panel(run, rank)},
+                               {"latency", latency_picture(run.latencies, narrow                       ? 330
+                                                                          : run.world() > kPairedRanks ? 1200
+                                                                                                       : 660)},
+                               {"incidents", incidents_panel(run)},
+                               {"time", time_bar(run)},
+                               {"charts", rest},
+                               {"links", links_panel(run)}};
+  // The ranks of many need the whole width: then the incidents stand beside the loss.
+  const auto place = [&](const char* id) { return std::ranges::find(panels, id, &Panel::id); };
+  if (run.world() > kPairedRanks) std::rotate(place("mesh"), place("incidents"), place("incidents") + 1);
+  return panels;
 }
 
 std::string live_page(const RunView& run, const std::string& base, const std::vector<Panel>& panels) {
+  const bool wide = run.world() > kPairedRanks;
   std::string html = page_begin(title_of(run), base);
   for (const Panel& panel : panels) {
-    if (panel.id == "loss" || panel.id == "latency") html += "<div class=\"pair panel\">";
+    if (panel.id == "loss" || (panel.id == "latency" && !wide)) html += "<div class=\"pair panel\">";
     html += slot(panel);
-    if (panel.id == "mesh" || panel.id == "incidents") html += "</div>\n";
+    if (panel.id == (wide ? "incidents" : "mesh") || (panel.id == "incidents" && !wide)) html += "</div>\n";
   }
   return html + "<script src=\"/live.js\"></script>\n</body></html>\n";
 }
@@ -230,8 +239,9 @@ std::string runs_panel(std::span<const RunView* const> runs, const std::vector<s
   for (size_t i = 0; i < runs.size(); ++i) {
     const RunView& run = *runs[i];
     const std::string loss = run.history.steps.empty() ? "" : " · loss " + fixed(run.history.steps.back().loss, 4);
-    html += fmt::format("<a class=\"run card\" href=\"{}\">{}<h2>{}</h2><p>{}{}</p>{}</a>\n", html_escaped(links[i]), badge(run.state()),
-                        html_escaped(title_of(run)), position_line(run), loss, spark(run.history));
+    html +=
+        fmt::format("<a class=\"run card\" href=\"{}\">{} <small>{}</small><h2>{}</h2><p>{}{}</p>{}</a>\n", html_escaped(links[i]),
+                    badge(run.state()), html_escaped(run.name), html_escaped(title_of(run)), position_line(run), loss, spark(run.history));
   }
   return html + "</div>";
 }

@@ -28,7 +28,7 @@ std::string runs_page(const std::string& panel);
 
 // Pictures.
 std::string mesh_picture(const RunView& run);
-std::string latency_picture(const LatencyMap& map, bool narrow);
+std::string latency_picture(const LatencyMap& map, int width);  // in pixels, at least 300; steps beside phases from 500 on
 std::string rank_panel(const RunView& run, int64_t rank);
 std::string incidents_panel(const RunView& run);
 std::string time_bar(const RunView& run);

@@ -157,6 +157,8 @@ void LiveRun::forget() {
   const RunView old = std::move(view_);
   view_ = {.name = old.name, .folder = old.folder};
   incidents_.clear();
+  window_.clear();
+  status_text_.clear();
   others_.clear();  // they are read again
   find_files();
   last_generation_ = 0, last_event_time_ = process_start_ = 0;
@@ -200,7 +202,7 @@ void LiveRun::take_event(std::string_view line) {
     view_.troubles.push_back({now, event->common.rank, "not finite",
                               fmt::format("step {}: {} of {}, first in {}", bad->step, bad->phase, bad->layer, bad->tensor)});
   }
-  if (std::holds_alternative<Alarm>(event->body)) take_other(line);
+  if (std::holds_alternative<Alarm>(event->body) || std::holds_alternative<IncidentReport>(event->body)) take_other(line);
 }
 
 // Alarms and incidents, of whatever process wrote them, and by a Longhaul that knows more kinds of events than this one.
@@ -297,6 +299,20 @@ void LiveRun::refresh_latencies() {
   });
 }
 
+// The driver's list has those that are not over yet, too; the event stream has those before its last fifty, and what ranks did by themselves.
+void LiveRun::gather_incidents() {
+  view_.incidents = view_.status ? view_.status->incidents : std::vector<Incident>();
+  const size_t of_driver = view_.incidents.size();
+  for (const Incident& incident : incidents_) {
+    const auto same = [&](const Incident& each) {
+      return each.id > 0 && each.id == incident.id && each.kind == incident.kind && each.rank == incident.rank;
+    };
+    const auto end = view_.incidents.begin() + static_cast<std::ptrdiff_t>(of_driver);
+    if (std::none_of(view_.incidents.begin(), end, same)) view_.incidents.push_back(incident);
+  }
+  std::ranges::stable_sort(view_.incidents, {}, &Incident::wall_time);
+}
+
 void LiveRun::poll(double now_wall_s) {
   view_.now = now_wall_s;
   if (polls_++ % kLookForFilesEvery == 0) find_files();
@@ -311,8 +327,7 @@ void LiveRun::poll(double now_wall_s) {
   read_status();
   read_traces();
   refresh_latencies();
-  view_.incidents = incidents_.empty() && view_.status ? view_.status->incidents : incidents_;
-  std::ranges::stable_sort(view_.incidents, {}, &Incident::wall_time);
+  gather_incidents();
   view_.time.productive = 0;
   for (const StepReport& step : view_.history.steps)
     view_.time.productive += std::isfinite(step.milliseconds) ? step.milliseconds * 1e-3 : 0;

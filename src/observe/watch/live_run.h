@@ -104,6 +104,7 @@ class LiveRun {
   void read_traces();
   void forget();
   void refresh_latencies();
+  void gather_incidents();
 
   RunView view_;
   LineTail events_;

@@ -33,7 +33,7 @@ body.live{max-width:1320px;padding:34px 28px 60px}
 .alert.warning{border-color:var(--eval);color:var(--eval)}
 .alert b{font-weight:600}.alert span{color:var(--ink)}.alert small{color:var(--muted);margin-left:auto}
 .pair{display:grid;grid-template-columns:minmax(0,7fr) minmax(0,5fr);gap:18px}
-.pair>*{margin:0!important}
+.pair>*{margin:0!important;display:flex;min-width:0}.pair>*>*{flex:1;min-width:0}
 .live .charts{grid-template-columns:repeat(auto-fit,minmax(330px,1fr));gap:18px}
 .live .chart.wide{grid-column:auto}.live .chart.wide svg{min-width:0}
 .share{display:flex;height:22px;border-radius:5px;overflow:hidden;background:var(--rule)}
@@ -52,8 +52,8 @@ color:var(--ink);background:color-mix(in oklab,var(--card) 72%,var(--phase));bor
 .cells.many small,.cells.crowd small,.cells.crowd .cell b{display:none}
 .cell b{font-weight:500}
 .cell:hover,.cell:focus-visible,.cell.chosen{border-color:var(--ink);outline:none}
-.cell.forward{--phase:var(--train)}.cell.backward{--phase:var(--eval)}.cell.communication{--phase:var(--resume)}.cell.data{--phase:var(--gzip)}
-.cell.optimizer{--phase:var(--xz)}.cell.checkpoint{--phase:var(--save)}.cell.evaluation{--phase:var(--save)}.cell{--phase:var(--rule)}
+.cell{--phase:var(--rule)}.is-forward{--phase:var(--train)}.is-backward{--phase:var(--eval)}.is-communication{--phase:var(--resume)}.is-data{--phase:var(--gzip)}
+.is-optimizer{--phase:var(--xz)}.is-checkpoint,.is-evaluation{--phase:var(--save)}.swatch.is{background:color-mix(in oklab,var(--card) 55%,var(--phase))}
 .cell.starting{border-style:dashed;border-color:var(--muted)}.cell.ended{opacity:.5}
 .cell.stuck,.cell.lost{border-color:var(--bad)}.cell.stuck b,.cell.lost b{color:var(--bad)}
 .cell.lost{background:repeating-linear-gradient(45deg,var(--card) 0 5px,color-mix(in oklab,var(--card) 65%,var(--bad)) 5px 10px)}
@@ -63,7 +63,7 @@ color:var(--ink);background:color-mix(in oklab,var(--card) 72%,var(--phase));bor
 .nodes{display:flex;flex-wrap:wrap;gap:6px;margin-top:14px;font-size:12.5px}
 .node{padding:3px 10px;border:1px solid var(--rule);border-radius:99px;color:var(--muted)}
 .node b{font-weight:500;color:var(--ink)}.node.spare{border-style:dashed}.node.lost,.node.evicted{border-color:var(--bad)}.node.lost b,.node.evicted b{color:var(--bad)}
-.latency svg{max-width:none}.latency text{font-size:11.5px}.latency text.row{text-anchor:end}.latency text.row.slow{fill:var(--eval);font-weight:600}
+.latency svg{max-width:none;width:auto}.latency text{font-size:11.5px}.latency text.row{text-anchor:end}.latency text.row.slow{fill:var(--eval);font-weight:600}
 .latency text.head{text-anchor:middle}.latency text.cell-text{text-anchor:middle;fill:var(--ink);pointer-events:none}
 .latency .scroll{padding-bottom:4px}
 .h0{fill:var(--grid)}.h1{fill:color-mix(in oklab,var(--grid) 62%,var(--eval))}.h2{fill:color-mix(in oklab,var(--grid) 30%,var(--eval))}.h3{fill:var(--eval)}
@@ -81,7 +81,7 @@ color:var(--ink);background:color-mix(in oklab,var(--card) 72%,var(--phase));bor
 .incident ul{margin:5px 0 0;padding-left:18px;font-size:13px;color:var(--muted);overflow-wrap:anywhere}
 .scroll-box{max-height:560px;overflow:auto;overscroll-behavior:contain}
 .facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(170px,1fr));gap:12px 22px;margin:12px 0 4px}
-.facts div{min-width:0}.facts dt{font-size:12px;color:var(--muted)}.facts dd{margin:1px 0 0;overflow-wrap:anywhere}
+.facts div{min-width:0}.facts .long{grid-column:span 2}.facts dt{font-size:12px;color:var(--muted)}.facts dd{margin:1px 0 0;overflow-wrap:anywhere}
 .rank-head{display:flex;align-items:baseline;gap:14px;flex-wrap:wrap}.rank-head a{margin-left:auto;color:var(--muted);font-size:13px}
 .bars{margin-top:10px;font-size:12.5px}.bars div{display:grid;grid-template-columns:110px 1fr 150px;gap:12px;align-items:center;padding:2px 0}
 .bars i{display:block;height:10px;border-radius:3px;background:var(--train);position:relative}
@@ -94,7 +94,7 @@ color:var(--ink);background:color-mix(in oklab,var(--card) 72%,var(--phase));bor
 .live footer{margin-top:34px}.live footer a{color:inherit}
 @media(max-width:900px){.pair{grid-template-columns:minmax(0,1fr)}}
 @media(max-width:760px){body.live{padding:18px 12px 40px}.live h1{font-size:26px}.live .tile{flex:1 1 40%;padding:12px 13px}.live .tile b{font-size:20px}
-.card,.live .chart{padding:13px 13px 10px}.live .charts{grid-template-columns:minmax(0,1fr)}.stage{display:block}.stage>span{display:block;padding:0 0 4px}
+.card,.live .chart{padding:13px 13px 10px}.live .charts{grid-template-columns:minmax(0,1fr)}.cells:not(.many,.crowd){--cell:62px!important}.stage{display:block}.stage>span{display:block;padding:0 0 4px}
 .bars div{grid-template-columns:92px 1fr 92px;gap:8px}.alert small{margin-left:0}.incident ol{flex-wrap:wrap}.incident li{flex:1 1 30%}}
 )css";
 

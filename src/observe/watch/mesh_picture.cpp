@@ -16,6 +16,7 @@ namespace {
 
 constexpr double kStuckAfter_s = 30;  // without progress; the driver's own deadlines are learnt per phase and decide what is done
 constexpr int64_t kLogBytes = 6000;
+constexpr int64_t kMostNodes = 8;  // that are shown each by itself
 
 std::string seconds_text(double seconds) { return seconds < 10 ? fmt::format("{:.1f} s", seconds) : fmt::format("{:.0f} s", seconds); }
 
@@ -24,7 +25,7 @@ struct CellLook {
 };
 
 CellLook look_of(const RankStatus& rank, bool slow) {
-  CellLook look{.style = rank.phase, .sign = "", .title = fmt::format("rank {} on {}: {}", rank.rank, rank.node, rank.phase)};
+  CellLook look{.style = "is-" + rank.phase, .sign = "", .title = fmt::format("rank {} on {}: {}", rank.rank, rank.node, rank.phase)};
   if (rank.state == "lost") return {"lost", "×", fmt::format("rank {} on {}: lost", rank.rank, rank.node)};
   if (rank.state == "starting" || rank.state == "ended") {
     look.style += " " + rank.state;
@@ -58,7 +59,7 @@ int64_t stages_of(const RunStatus& status) {
 
 std::string cells_of(std::span<const RankStatus> ranks, const std::map<int64_t, bool>& slow, size_t world) {
   const char* const crowd = world > 256 ? " crowd" : world > 32 ? " many" : "";
-  std::string html = fmt::format("<div class=\"cells{}\" style=\"--cell:{}px\">", crowd, world > 256 ? 15 : world > 32 ? 34 : 60);
+  std::string html = fmt::format("<div class=\"cells{}\" style=\"--cell:{}px\">", crowd, world > 256 ? 15 : world > 32 ? 34 : 84);
   for (const RankStatus& rank : ranks) {
     const auto found = slow.find(rank.rank);
     const CellLook look = look_of(rank, found != slow.end() && found->second);
@@ -69,28 +70,49 @@ std::string cells_of(std::span<const RankStatus> ranks, const std::map<int64_t, 
   return html + "</div>";
 }
 
+std::string node_text(const NodeStatus& node, int64_t ranks) {
+  std::string more = node.state == "active" ? fmt::format("{}, heard {} ago", counted(ranks, "rank"), seconds_text(node.last_beat_age_s))
+                                            : html_escaped(node.state);
+  if (!node.reason.empty()) more += ": " + html_escaped(printable(node.reason));
+  return fmt::format("<span class=\"node {}\"><b>{}</b> {}</span>", html_escaped(node.state), html_escaped(node.node), more);
+}
+
+// Where there are many, those that work are one.
 std::string nodes_of(const RunStatus& status) {
   std::map<std::string, int64_t> ranks;
   for (const RankStatus& rank : status.ranks) ++ranks[rank.node];
-  std::string html;
+  const auto active = std::ranges::count(status.nodes, "active", &NodeStatus::state);
+  double longest_s = 0;
   size_t shown = 0;
-  // Those with trouble first, where there are many.
-  std::vector<NodeStatus> nodes = status.nodes;
-  std::ranges::stable_sort(nodes, {}, [](const NodeStatus& node) { return node.state == "active" ? 1 : node.state == "spare" ? 2 : 0; });
-  if (nodes.size() <= 24) nodes = status.nodes;
-  for (const NodeStatus& node : nodes) {
-    if (++shown > 24) break;
-    std::string more = node.state == "active" ? counted(ranks[node.node], "rank") : html_escaped(node.state);
-    if (node.state == "active") more += ", heard " + seconds_text(node.last_beat_age_s) + " ago";
-    if (!node.reason.empty()) more += ": " + html_escaped(printable(node.reason));
-    html += fmt::format("<span class=\"node {}\"><b>{}</b> {}</span>", html_escaped(node.state), html_escaped(node.node), more);
+  std::string html;
+  for (const NodeStatus& node : status.nodes) {
+    const bool works = node.state == "active";
+    if (works) longest_s = std::max(longest_s, node.last_beat_age_s);
+    if ((works && active > kMostNodes) || ++shown > 2 * static_cast<size_t>(kMostNodes)) continue;
+    html += node_text(node, ranks[node.node]);
   }
-  if (nodes.size() > 24) html += fmt::format("<span class=\"node\">and {} more</span>", nodes.size() - 24);
+  if (active > kMostNodes)
+    html = fmt::format("<span class=\"node\"><b>{}</b> active, each heard within {}</span>", counted(active, "node"),
+                       seconds_text(longest_s)) +
+           html;
   return html.empty() ? "" : "<div class=\"nodes\">" + html + "</div>";
 }
 
+std::string phases_of(const RunStatus& status) {
+  std::vector<std::string> phases;
+  for (const RankStatus& rank : status.ranks) {
+    if (rank.state == "running" && std::ranges::find(phases, rank.phase) == phases.end()) phases.push_back(rank.phase);
+  }
+  std::string html;
+  for (const std::string& phase : ordered_phases(phases))
+    html += fmt::format("<span><i class=\"swatch is is-{0}\"></i>{0}</span>", html_escaped(phase));
+  return "<div class=\"share-keys\">" + html + "</div>";
+}
+
 std::string fact(const char* name, const std::string& value) {
-  return value.empty() ? "" : fmt::format("<div><dt>{}</dt><dd>{}</dd></div>", name, html_escaped(printable(value)));
+  return value.empty() ? ""
+                       : fmt::format("<div{}><dt>{}</dt><dd>{}</dd></div>", value.size() > 40 ? " class=\"long\"" : "", name,
+                                     html_escaped(printable(value)));
 }
 
 // Its phases beside the median of its peers.
@@ -136,7 +158,7 @@ std::string mesh_picture(const RunView& run) {
   for (const auto& row : run.latencies.rows) slow[row.rank] = row.straggler;
   const std::string shape = mesh_text(status.mesh);
   std::string html =
-      fmt::format("<div class=\"card\"><h2>Ranks</h2><p class=\"note\">{}{}. Colours and words: what each does now.</p>",
+      fmt::format("<div class=\"card\"><h2>Ranks</h2><p class=\"note\">{}{}; colours: what each does now.</p>",
                   counted(static_cast<int64_t>(status.ranks.size()), "rank"), shape.empty() ? "" : ", " + html_escaped(shape));
   const int64_t stages = stages_of(status);
   const size_t each = status.ranks.size() / static_cast<size_t>(stages);
@@ -145,7 +167,7 @@ std::string mesh_picture(const RunView& run) {
     if (stages > 1) html += fmt::format("<span>stage {}</span>", stage);
     html += cells_of(std::span(status.ranks).subspan(static_cast<size_t>(stage) * each, each), slow, status.ranks.size()) + "</div>";
   }
-  return html + nodes_of(status) + "</div>";
+  return html + phases_of(status) + nodes_of(status) + "</div>";
 }
 
 std::string rank_panel(const RunView& run, int64_t number) {
