@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/launch.h"
+#include "base/machine.h"
 #include "base/network.h"
 #include "base/temporary_folder.h"
 #include "base/terminal.h"
@@ -36,11 +37,16 @@ using control::CheckStatus;
 using control::SelfCheckReport;
 
 struct DiagnoseArguments {
-  std::string folder = ".", one, plant;
-  std::vector<std::string> only, limits;
+  std::string folder = ".", one, plant, suite = "preflight";
+  std::vector<std::string> only, limits, peers;
   int64_t ranks = 1;
   bool deep = false, json = false;
 };
+
+// For all of what a rank waits for others in: they have their own checks to make.
+std::chrono::seconds patience_of(const DiagnoseArguments& arguments) {
+  return std::chrono::seconds(static_cast<int64_t>(arguments.deep ? control::kStopTime_s : control::kPreFlight_s) + 60);
+}
 
 fs::path this_program() { return fs::canonical("/proc/self/exe"); }
 
@@ -75,7 +81,6 @@ ExitCode run_one(const DiagnoseArguments& arguments) {
   return ExitCode::kDone;
 }
 
-// Each rank on a line of its own, as far as there is one.
 void print_nodes(const control::NodesReport& report) {
   observe::Table table(fmt::format("{} diagnosed", counted(static_cast<int64_t>(report.nodes.size()), "node")),
                        {{""}, {"node"}, {"check"}, {"found"}});
@@ -145,8 +150,17 @@ ExitCode diagnose(const DiagnoseArguments& arguments) {
                                           .only = arguments.only,
                                           .limits = arguments.limits,
                                           .plant = plant};
-  const SelfCheckReport report = control::run_self_check(options, control::checks_in_children(this_program(), options));
+  SelfCheckReport report;
+  // One rank of a machine looks at it; ranks with a name of their own stand for machines.
+  const bool looks = place.local_rank == 0 || control::variable("LONGHAUL_NODE");
+  if (looks)
+    report = control::run_self_check(options, control::checks_in_children(this_program(), options));
+  else
+    report = {.node = fmt::format("{} rank {}", machine().host, place.rank), .boot = machine().boot};
   if (place.size == 1) {
+    if (!arguments.peers.empty()) {
+      comm::diagnose_with_peers(report, arguments.peers, limits, {.plant = plant == "pairs", .timeout = patience_of(arguments)});
+    }
     if (arguments.json)
       print_json(report.to_json());
     else
@@ -154,8 +168,8 @@ ExitCode diagnose(const DiagnoseArguments& arguments) {
     return report.passed() ? ExitCode::kDone : ExitCode::kCheckFailed;
   }
   const auto world = comm::join_world();
-  const auto patience = std::chrono::seconds(static_cast<int64_t>(arguments.deep ? control::kStopTime_s : control::kPreFlight_s) + 60);
-  const control::NodesReport all = comm::diagnose_nodes(*world, report, limits, {.plant = plant == "pairs", .timeout = patience});
+  const control::NodesReport all =
+      comm::diagnose_nodes(*world, report, limits, {.plant = plant == "pairs", .timeout = patience_of(arguments)});
   if (place.rank == 0) {
     if (arguments.json)
       print_json(all.to_json());
@@ -253,12 +267,19 @@ void add_diagnose(Command& program) {
   command.option("--folder", arguments->folder, "whose disk is measured").default_shown();
   command.option("--limit", arguments->limits, "NAME=VALUE: another limit than the usual one; docs/operations.md lists them");
   command.flag("--deep", arguments->deep, "more memory and more patience: what is looked at when a run stands still");
+  command.option("--suite", arguments->suite, "stop_time is --deep: as the driver of a run asks for it")
+      .one_of({"preflight", "stop_time"})
+      .hidden();
+  command.option("--peer", arguments->peers, "address of a node that diagnoses itself now, this one's too, in one order on all").hidden();
   command.option("--one", arguments->one, "run one check in this process").one_of(names).hidden();
   command.option("--plant", arguments->plant, "CHECK[@RANK] finds a fault that is not there").hidden();
   command.json_flag(arguments->json);
   add_blocked(command);
   add_spares(command);
-  command.on_run([arguments] { return diagnose(*arguments); });
+  command.on_run([arguments] {
+    arguments->deep |= arguments->suite == "stop_time";
+    return diagnose(*arguments);
+  });
 }
 
 }  // namespace longhaul::cli

@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "base/checksum.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/machine.h"
+#include "base/network.h"
 #include "comm/clock_offset.h"
+#include "comm/world.h"
 
 namespace longhaul::comm {
 namespace {
@@ -41,6 +45,32 @@ Met meet(Communicator& world, int64_t partner, int64_t round, const DiagnoseOpti
   }
   met.bytes_per_second = 2.0 * static_cast<double>(own.nbytes()) / best_s;
   return met;
+}
+
+// This machine's place among the addresses: the one that it has on its way to another. The port is made of all of them, so that all have the same.
+Placement place_among(const std::vector<std::string>& peers) {
+  const auto refuse = [](const std::string& found) {
+    throw Error({.code = ExitCode::kCommunication,
+                 .what = "no pairs of nodes",
+                 .expected = "this machine's address once among those of its peers",
+                 .found = found});
+  };
+  const std::set<std::string> different(peers.begin(), peers.end());
+  if (different.size() < 2 || different.size() != peers.size()) refuse("nodes that share an address stand for one machine");
+  std::string all;
+  std::vector<int64_t> own;
+  for (size_t i = 0; i < peers.size(); ++i) {
+    all += peers[i] + " ";
+    const std::string& other = peers[i == 0 ? 1 : 0];
+    if (own_address_towards(other) == peers[i]) own.push_back(static_cast<int64_t>(i));
+  }
+  if (own.size() != 1) refuse(fmt::format("{} of {} peers' addresses are this machine's", own.size(), peers.size()));
+  return {.rank = own[0],
+          .size = static_cast<int64_t>(peers.size()),
+          .node_rank = own[0],
+          .host = peers[0],
+          .port = static_cast<uint16_t>(20000 + xxh3(all) % 20000),
+          .engine = "peers"};
 }
 
 }  // namespace
@@ -115,6 +145,34 @@ control::NodesReport diagnose_nodes(Communicator& world, const control::SelfChec
   report.clock_offsets_s.assign(offsets.const_data_ptr<double>(), offsets.const_data_ptr<double>() + world.size());
   judge(report, limits);
   return report;
+}
+
+void diagnose_with_peers(control::SelfCheckReport& own, const std::vector<std::string>& peers, const control::Limits& limits,
+                         const DiagnoseOptions& options) {
+  control::CheckFinding pairs{.name = "pairs", .status = control::CheckStatus::kSkipped};
+  const Stopwatch watch;
+  try {
+    const std::unique_ptr<Communicator> world =
+        join_world({.join_timeout = options.timeout, .timeout = options.timeout}, place_among(peers));
+    const control::NodesReport all = diagnose_nodes(*world, own, limits, options);
+    pairs.status = control::CheckStatus::kPassed;
+    for (const control::PairResult& pair : all.pairs) {
+      if (pair.a != world->rank() && pair.b != world->rank()) continue;
+      const int64_t partner = pair.a == world->rank() ? pair.b : pair.a;
+      pairs.found += fmt::format("{}{:.0f} MB/s with {}", pairs.found.empty() ? "" : ", ", pair.bytes_per_second / 1e6,
+                                 all.nodes[static_cast<size_t>(partner)].node);
+    }
+    for (const control::NodeFinding& finding : all.findings) {
+      if (finding.node != own.node || (finding.check != "pairs" && finding.check != "clock")) continue;
+      pairs.found += fmt::format("{}{}", pairs.found.empty() ? "" : ", ", finding.found);
+      pairs.make(finding.status, finding.limit, "its link, its switch port, its clock: compare with the partners' findings");
+    }
+  } catch (const Error& error) {
+    pairs.found = error.fields().what + (error.fields().found.empty() ? "" : ": " + error.fields().found);
+  }
+  pairs.seconds = watch.seconds();
+  own.seconds += pairs.seconds;
+  own.results.push_back(std::move(pairs));
 }
 
 }  // namespace longhaul::comm

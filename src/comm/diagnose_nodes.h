@@ -2,6 +2,9 @@
 // and receives patterns with one partner a round, clocks are compared. A collective call of one rank a node; all get the same report.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "comm/communicator.h"
 #include "control/node_comparison.h"
 
@@ -17,5 +20,10 @@ std::vector<std::string> gather_texts(Communicator& world, const std::string& ow
 std::vector<control::PairResult> measure_pairs(Communicator& world, const DiagnoseOptions& options);
 control::NodesReport diagnose_nodes(Communicator& world, const control::SelfCheckReport& own, const control::Limits& limits,
                                     const DiagnoseOptions& options = {});
+
+// The same for a node whose partners are known by their addresses, in one order on all of them: joins them, and adds what they find of this node (pairs, clock)
+// to its own report. Where peers share an address or do not come, the check is skipped and says why: that is no fault of this node.
+void diagnose_with_peers(control::SelfCheckReport& own, const std::vector<std::string>& peers, const control::Limits& limits,
+                         const DiagnoseOptions& options = {});
 
 }  // namespace longhaul::comm

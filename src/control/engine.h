@@ -35,6 +35,8 @@ class Engine {
   virtual std::optional<double> deadline() const = 0;  // when the job will be ended, Unix seconds
   // A host on which a node daemon may be started, none of `exclude`; nothing: there is none, or the engine starts one by itself.
   virtual std::optional<std::string> request_node(const std::vector<std::string>& exclude) = 0;
+  // What to run here so that these words run there; empty: the engine has no such way. Asks nobody.
+  virtual std::vector<std::string> words_to_start_on(const std::string& host, std::vector<std::string> words) const = 0;
   virtual std::string release_node(const std::string& host, const std::string& reason) = 0;
   virtual std::string requeue() = 0;  // the job ends, and comes again from its beginning
   // Whether ranks may be started anew by us while the engine's job goes on. Not under a launcher that owns the processes itself.

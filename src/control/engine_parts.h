@@ -17,6 +17,7 @@ class PlainEngine : public Engine {
   Discovery discover() const override;
   std::optional<double> deadline() const override;  // LONGHAUL_DEADLINE
   std::optional<std::string> request_node(const std::vector<std::string>&) override { return std::nullopt; }
+  std::vector<std::string> words_to_start_on(const std::string&, std::vector<std::string>) const override { return {}; }
   std::string release_node(const std::string& host, const std::string& reason) override;
   std::string requeue() override;
   bool restarts_in_place() const override { return true; }

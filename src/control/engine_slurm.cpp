@@ -45,6 +45,13 @@ class Slurm final : public PlainEngine {
     return std::nullopt;
   }
 
+  // A step of its own beside the one that may run there: --overlap, and without the allocation's other nodes.
+  std::vector<std::string> words_to_start_on(const std::string& host, std::vector<std::string> words) const override {
+    std::vector<std::string> all = {"srun", "--overlap", "--no-kill", "--nodes=1", "--ntasks=1", "--nodelist=" + host};
+    all.insert(all.end(), words.begin(), words.end());
+    return all;
+  }
+
   // Draining keeps every job from it, and is an operator's right. Whoever lacks it keeps the machine out of this job alone: srun --exclude, which
   // deploy/slurm.sh takes from the run's list of blocked hosts.
   std::string release_node(const std::string& host, const std::string& reason) override {

@@ -167,7 +167,7 @@ nlohmann::ordered_json NodesReport::to_json() const {
                      {"check", finding.check},
                      {"status", name_of(finding.status)},
                      {"found", finding.found},
-                     {"limit", finding.limit}});
+                     {"expected", finding.limit}});
   }
   return {{"passed", passed()}, {"failed_nodes", failed_nodes()},         {"findings", found}, {"nodes", all},
           {"pairs", met},       {"clock_offset_seconds", clock_offsets_s}};

@@ -70,9 +70,12 @@ nlohmann::ordered_json CheckFinding::to_json() const {
   auto prints = nlohmann::ordered_json::array();
   for (const Fingerprint& print : fingerprints)
     prints.push_back({{"name", print.name}, {"value", print.value}, {"of_model", print.of_model}});
-  nlohmann::ordered_json json = {{"name", name}, {"status", name_of(status)}, {"found", found}};
-  if (!limit.empty()) json["limit"] = limit;
+  nlohmann::ordered_json json = {{"name", name}, {"status", name_of(status)}, {"passed", status != CheckStatus::kFailed}, {"found", found}};
+  if (!limit.empty()) json["expected"] = limit;
   if (!advice.empty()) json["advice"] = advice;
+  // What the node daemon hands to the driver (control/messages.h): words for a person, and the bits that the driver compares.
+  json["text"] = limit.empty() ? found : found + "; expected: " + limit;
+  json["signature"] = signature();
   json["seconds"] = seconds;
   json["values"] = values;
   json["fingerprints"] = std::move(prints);
@@ -83,7 +86,7 @@ CheckFinding CheckFinding::from_json(const nlohmann::json& json, const std::stri
   const JsonView view(json, where, kReportRules);
   CheckFinding result{.name = view.at("name").string(),
                       .found = text_in(view, "found"),
-                      .limit = text_in(view, "limit"),
+                      .limit = text_in(view, "expected"),
                       .advice = text_in(view, "advice"),
                       .seconds = number_in(view, "seconds")};
   const auto status = std::find(kStatusNames.begin(), kStatusNames.end(), view.at("status").string());

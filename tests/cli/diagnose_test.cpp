@@ -30,6 +30,25 @@ TEST_F(Diagnose, OneMachineWithinItsMinute) {
   EXPECT_EQ(result.status, 0) << result.output;
 }
 
+// What the node daemon reads (control/node_daemon.cpp), of a suite that the driver asked for.
+TEST_F(Diagnose, SpeaksAsTheNodeDaemonListens) {
+  const ProcessResult result = run({"diagnose", "--json", "--suite", "preflight", "--peer", "127.0.0.1", "--peer", "127.0.0.1", "--check",
+                                    "versions", "--check", "memory", "--plant", "memory", "--limit", "memory_bytes=1e6"});
+  EXPECT_EQ(result.errors, "") << "it would stand before the JSON in the daemon's file";
+  const json checks = json::parse(result.output).at("checks");
+  ASSERT_EQ(checks.size(), 3u);
+  for (const json& check : checks) {
+    EXPECT_TRUE(check.at("name").is_string() && check.at("passed").is_boolean() && check.at("text").is_string() &&
+                check.at("signature").is_string());
+    EXPECT_EQ(check.value("limit", 0.0), 0) << "a number, where there is one";
+  }
+  EXPECT_EQ(checks[0]["passed"], true);
+  EXPECT_NE(checks[0]["signature"], "");
+  EXPECT_EQ(checks[1]["passed"], false);
+  EXPECT_EQ(checks[1]["signature"], "");
+  EXPECT_EQ(checks[2]["status"], "skipped") << "nodes that stand for one machine";
+}
+
 TEST_F(Diagnose, EveryCheckFindsWhatIsPlanted) {
   for (const std::string check : {"network", "disk", "product", "memory"}) {
     const ProcessResult result = run({"diagnose", "--json", "--check", check, "--plant", check, "--folder", path("."), "--limit",

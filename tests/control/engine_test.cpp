@@ -4,12 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/temporary_folder.h"
+#include "control/engine_desk.h"
 #include "control/last_words.h"
 
 namespace longhaul::control {
@@ -80,6 +83,43 @@ TEST(SlurmEngine, QueuesTheJobAgain) {
   EXPECT_THAT(find_engine(variables_of(kJob), fake.command())->requeue(), HasSubstr("in the queue"));
   FakeEngine refusing;
   EXPECT_THROW(find_engine(variables_of(kJob), refusing.command())->requeue(), Error);
+}
+
+TEST(SlurmEngine, StartsAStepOnTheNode) {
+  FakeEngine fake;
+  EXPECT_THAT(find_engine(variables_of(kJob), fake.command())->words_to_start_on("n3", {"longhaul", "node"}),
+              ElementsAre("srun", "--overlap", "--no-kill", "--nodes=1", "--ntasks=1", "--nodelist=n3", "longhaul", "node"));
+  EXPECT_TRUE(find_engine(variables_of({}))->words_to_start_on("n3", {"longhaul", "node"}).empty());
+}
+
+std::vector<EngineAnswer> wait_for_answers(EngineDesk& desk, size_t count) {
+  std::vector<EngineAnswer> all;
+  for (const Stopwatch watch; all.size() < count && watch.seconds() < 20;) {
+    for (EngineAnswer& answer : desk.answers()) all.push_back(std::move(answer));
+  }
+  return all;
+}
+
+TEST(EngineDesk, AnswersInOrderAndNeverKeepsItsCallerWaiting) {
+  std::atomic<bool> go{false};
+  EngineDesk desk(find_engine(variables_of(kJob), [&](const std::vector<std::string>& words) -> ProcessResult {
+    for (const Stopwatch watch; !go && watch.seconds() < 20;) {
+    }
+    if (words[0] == "sinfo") return {.output = "n1 alloc\nn2 mix\n"};
+    return {.status = 1, .errors = "denied"};
+  }));
+  desk.request_node({"n1"}), desk.release_node("n1", "slow"), desk.requeue();
+  EXPECT_TRUE(desk.answers().empty()) << "the engine has not answered, and its caller did not wait";
+  go = true;
+  const auto answers = wait_for_answers(desk, 3);
+  ASSERT_EQ(answers.size(), 3u);
+  EXPECT_EQ(answers[0].host, "n2");
+  EXPECT_EQ(answers[1].to, EngineAnswer::To::kRelease);
+  EXPECT_TRUE(answers[1].good);
+  EXPECT_THAT(answers[1].text, HasSubstr("is not used"));
+  EXPECT_FALSE(answers[2].good) << "it said no, which is an answer";
+  EXPECT_THAT(answers[2].text, HasSubstr("denied"));
+  EXPECT_TRUE(desk.answers().empty());
 }
 
 const Variables kPod = {{"KUBERNETES_SERVICE_HOST", "10.0.0.1"},
