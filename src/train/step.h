@@ -19,6 +19,9 @@ struct StepOptions {
   double clip_norm = 0;
   uint64_t seed = 0;
   double router_bias_rate = 0;
+  // Asked, when loss and norm are those of all ranks, whether they are to be believed; not finite they never are. One rank that doubts is enough: the
+  // passes are run again, bit for bit the same on machines without errors. Empty: everything finite is applied.
+  std::function<bool(double loss, double gradient_norm)> doubtful{};
   std::function<void()> with_gradients{};  // called with the gradients of the whole step, times its weight, before anything is applied
 };
 
@@ -28,6 +31,13 @@ struct BadValue {
   std::string phase;   // "forward", "loss" or "gradient"
 };
 
+// Of a step whose passes were run again.
+struct SecondTry {
+  bool same = true;      // on all ranks: no machine made an error, or made the same one
+  bool own_same = true;  // this rank's own losses, before anything was summed: where they differ, it is this rank that made it
+  double first_loss = 0, first_norm = 0;
+};
+
 struct StepResult {
   double loss = 0;            // mean per unit of weight, auxiliary losses not included
   double auxiliary_loss = 0;  // mean likewise; of the experts' routers
@@ -35,7 +45,9 @@ struct StepResult {
   observe::Metrics metrics;   // what else the task measures, means over all ranks
   StepWork work;
   double data_wait_milliseconds = 0;
-  std::optional<BadValue> skipped;  // nothing was changed
+  std::optional<BadValue> skipped;  // not finite: nothing was changed
+  bool left_out = false;            // finite, doubtful, and the same again: nothing was changed
+  std::optional<SecondTry> second_try;
 };
 
 // `step` counts from 1.
