@@ -14,6 +14,7 @@ pkg_check_modules(zstd REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(httplib REQUIRED IMPORTED_TARGET cpp-httplib)
 find_package(hwy REQUIRED)
 # Its headers alone: kernels/vector/targets.h chooses among instruction sets, so nothing of Highway is linked.
 add_library(longhaul_highway INTERFACE)

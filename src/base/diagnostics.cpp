@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -16,6 +17,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/stack_area.h"
+
 namespace longhaul {
 namespace {
 
@@ -24,13 +27,16 @@ constexpr int kAnswer_ms = 500;  // for a thread to run its handler; one that is
 
 char g_file[PATH_MAX];  // empty: standard error
 std::atomic<bool> g_busy = false;
+std::atomic<StackArea*> g_area = nullptr;
 
 // One stack at a time: the thread that writes names a target and sends it the signal; the target leaves its frames here.
 struct Stack {
   std::atomic<pid_t> target = 0;
   std::atomic<int> count = -1;
   void* frames[kFrames];
+  void* interrupted = nullptr;  // where the thread was when the signal came: what lies above are handlers
 } g_stack;
+void* g_interrupted_writer = nullptr;  // of the thread that writes
 
 pid_t thread_id() { return static_cast<pid_t>(::syscall(SYS_gettid)); }
 
@@ -104,6 +110,7 @@ std::string_view thread_file(pid_t thread, const char* name, char* buffer, size_
 
 void write_stack(Output& out, pid_t thread) {
   if (thread == thread_id()) {
+    g_stack.interrupted = g_interrupted_writer;
     g_stack.count = ::backtrace(g_stack.frames, kFrames);
   } else {
     g_stack.count = -1;
@@ -124,16 +131,42 @@ void write_stack(Output& out, pid_t thread) {
   }
 }
 
+template <size_t N>
+void put(char (&to)[N], std::string_view text) {
+  const size_t size = text.size() < N ? text.size() : N - 1;
+  std::memcpy(to, text.data(), size);
+  to[size] = '\0';
+}
+
+// Without the handlers.
+void note_frames(StackArea::Thread& thread) {
+  const int count = g_stack.count;
+  thread.count = count < 0 ? -1 : 0;
+  int first = 0;
+  while (first < count && g_stack.frames[first] != g_stack.interrupted) ++first;
+  if (first == count) first = 0;  // another way of unwinding: all of it
+  for (int i = first; i < count && thread.count < StackArea::kFrames; ++i)
+    thread.frames[thread.count++] = reinterpret_cast<uint64_t>(g_stack.frames[i]);
+}
+
 void write_thread(Output& out, pid_t thread) {
+  StackArea::Thread noted{.thread = thread};
   char buffer[512];
-  out << "\nthread " << thread << " \"" << thread_file(thread, "comm", buffer, sizeof buffer) << "\"";
+  put(noted.name, thread_file(thread, "comm", buffer, sizeof buffer));
   const std::string_view status = thread_file(thread, "stat", buffer, sizeof buffer);
   const size_t after_name = status.rfind(") ");
-  if (after_name != std::string_view::npos) out << ", state " << status.substr(after_name + 2, 1);
+  if (after_name != std::string_view::npos) put(noted.state, status.substr(after_name + 2, 1));
   const std::string_view waits = thread_file(thread, "wchan", buffer, sizeof buffer);
-  if (!waits.empty() && waits != "0") out << ", waits in " << waits;
+  if (waits != "0") put(noted.waits, waits);
+  out << "\nthread " << thread << " \"" << noted.name << "\"";
+  if (noted.state[0] != '\0') out << ", state " << noted.state;
+  if (noted.waits[0] != '\0') out << ", waits in " << noted.waits;
   out << "\n";
   write_stack(out, thread);
+  StackArea* const area = g_area;
+  if (area == nullptr || area->count == StackArea::kThreads) return;
+  note_frames(noted);
+  area->threads[area->count++] = noted;
 }
 
 // Every entry of /proc/self/task. opendir would allocate, so the system call itself.
@@ -168,11 +201,14 @@ void write_file(Output& out, const char* path) {
 }
 
 void write_all() {
+  StackArea* const area = g_area;
+  if (area != nullptr) ++area->begun, area->count = 0;
   const int file = g_file[0] == '\0' ? -1 : ::open(g_file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   {
     Output out(file < 0 ? STDERR_FILENO : file);
     out << "diagnostics of process " << ::getpid() << " at Unix time " << static_cast<int64_t>(::time(nullptr)) << "\n";
     write_threads(out);
+    if (area != nullptr) area->answers = area->begun.load();
     write_file(out, "/proc/self/status");
     write_file(out, "/proc/self/io");
     out << "end of diagnostics\n\n";
@@ -182,12 +218,23 @@ void write_all() {
   Output(STDERR_FILENO) << "longhaul: diagnostics are in " << g_file << "\n";
 }
 
-void on_request(int) {
+void* interrupted_place(void* context) {
+  const auto& machine = static_cast<const ucontext_t*>(context)->uc_mcontext;
+#if defined(__x86_64__)
+  return reinterpret_cast<void*>(machine.gregs[REG_RIP]);
+#elif defined(__aarch64__)
+  return reinterpret_cast<void*>(machine.pc);
+#endif
+}
+
+void on_request(int, siginfo_t*, void* context) {
   const int before = errno;
   pid_t self = thread_id();
   if (g_stack.target.compare_exchange_strong(self, 0)) {
+    g_stack.interrupted = interrupted_place(context);
     g_stack.count = ::backtrace(g_stack.frames, kFrames);
   } else if (!g_busy.exchange(true)) {
+    g_interrupted_writer = interrupted_place(context);
     write_all();
     g_busy = false;
   }
@@ -200,9 +247,9 @@ void install_diagnostics() {
   void* first[1];
   ::backtrace(first, 1);  // the first call loads libgcc, which allocates: not in a handler
   struct sigaction action {};
-  action.sa_handler = on_request;
+  action.sa_sigaction = on_request;
   sigemptyset(&action.sa_mask);
-  action.sa_flags = SA_RESTART;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
   sigaction(SIGUSR2, &action, nullptr);
 }
 
@@ -211,5 +258,7 @@ void set_diagnostics_file(const std::filesystem::path& path) {
   g_file[0] = '\0';
   if (text.size() < sizeof g_file) std::memcpy(g_file, text.c_str(), text.size() + 1);
 }
+
+void set_diagnostics_area(StackArea* area) { g_area = area; }
 
 }  // namespace longhaul

@@ -11,8 +11,12 @@
 
 namespace longhaul {
 
+struct StackArea;
+
 void install_diagnostics();
 // Where later requests are appended; until then, and where that file cannot be opened, they go to standard error.
 void set_diagnostics_file(const std::filesystem::path& path);
+// Where later requests leave the stacks as well, for another process (base/stack_area.h); null: nowhere.
+void set_diagnostics_area(StackArea* area);
 
 }  // namespace longhaul

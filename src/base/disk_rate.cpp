@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/checksum.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/statistics.h"
@@ -56,7 +57,9 @@ DiskRate measured_disk_rate(const fs::path& folder, int64_t bytes) {
 
   DiskRate rate;
   const int64_t blocks = std::max<int64_t>(1, bytes / static_cast<int64_t>(block.size()));
+  uint32_t written = 0, came_back = 0;
   const double total = static_cast<double>(blocks) * static_cast<double>(block.size());
+  for (int64_t i = 0; i < blocks; ++i) written = crc32c(block, written);  // not while it is timed
   {
     const Stopwatch watch;
     File file = File::open(guard.path, File::Mode::kCreate);
@@ -69,9 +72,13 @@ DiskRate measured_disk_rate(const fs::path& folder, int64_t bytes) {
   {
     const Stopwatch watch;
     const File file = File::open(guard.path, File::Mode::kRead);
-    for (int64_t i = 0; i < blocks; ++i) file.read_exactly(i * static_cast<int64_t>(block.size()), block);
+    for (int64_t i = 0; i < blocks; ++i) {
+      file.read_exactly(i * static_cast<int64_t>(block.size()), block);
+      came_back = crc32c(block, came_back);  // at several times the rate of a disk
+    }
     rate.read_bytes_per_second = total / watch.seconds();
   }
+  rate.intact = came_back == written;
   rate.fsync_ms = median_fsync_ms(guard.path, block);
   return rate;
 }

@@ -11,6 +11,7 @@ struct DiskRate {
   double write_bytes_per_second = 0;
   double read_bytes_per_second = 0;
   double fsync_ms = 0;  // median of several
+  bool intact = true;   // what was read is what was written
 };
 
 DiskRate measured_disk_rate(const std::filesystem::path& folder, int64_t bytes = 64 << 20);  // makes the folder; kDisk on failure

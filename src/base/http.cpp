@@ -1,17 +1,12 @@
 #include "base/http.h"
 
-#include <netdb.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include <httplib.h>
 
 #include <algorithm>
-#include <cctype>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
-#include <memory>
+#include <chrono>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 
@@ -23,96 +18,46 @@ namespace {
                .what = "an HTTP request failed",
                .expected = std::move(expected),
                .found = std::move(found),
-               .where = fmt::format("http://{}:{}{}", address.host, address.port, address.path)});
+               .where = text_of(address)});
 }
 
-struct FreeAddresses {
-  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
-};
+// As the address bar of a browser has it: IPv6 in brackets.
+std::string host_text(const HttpAddress& address) {
+  return address.host.find(':') == std::string::npos ? address.host : "[" + address.host + "]";
+}
 
-class Connection {
- public:
-  Connection(const HttpAddress& address, double timeout_s) : address_(address), timeout_ms_(static_cast<int>(timeout_s * 1000)) {
-    addrinfo wanted{}, *found = nullptr;
-    wanted.ai_socktype = SOCK_STREAM;
-    const int problem = ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &wanted, &found);
-    if (problem != 0) http_failed(address, "a host that is known", ::gai_strerror(problem));
-    const std::unique_ptr<addrinfo, FreeAddresses> all(found);
-    std::string last = "no address";
-    for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
-      descriptor_ = ::socket(each->ai_family, each->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, each->ai_protocol);
-      if (descriptor_ < 0) continue;
-      if (::connect(descriptor_, each->ai_addr, each->ai_addrlen) == 0) return;
-      if (errno == EINPROGRESS && ready(POLLOUT)) {
-        int error = 0;
-        socklen_t size = sizeof(error);
-        ::getsockopt(descriptor_, SOL_SOCKET, SO_ERROR, &error, &size);
-        if (error == 0) return;
-        errno = error;
-      }
-      last = std::strerror(errno);
-      ::close(descriptor_);
-      descriptor_ = -1;
-    }
-    http_failed(address, "a server that listens there", last);
+HttpAnswer ask(const HttpAddress& address, const char* method, const std::string& target, const std::string& body,
+               const std::string& content_type, double timeout_s, int64_t limit_bytes) {
+  httplib::Client client(fmt::format("{}://{}:{}", address.encrypted ? "https" : "http", host_text(address), address.port));
+  const auto timeout = std::chrono::microseconds(static_cast<int64_t>(timeout_s * 1e6));
+  client.set_connection_timeout(timeout);
+  client.set_read_timeout(timeout);
+  client.set_write_timeout(timeout);
+  HttpAnswer answer;
+  const Stopwatch watch;
+  bool too_long = false, too_late = false;
+  httplib::Request request;
+  request.method = method;
+  request.path = address.path + target;
+  if (request.path.empty()) request.path = "/";
+  request.body = body;
+  if (!content_type.empty()) request.headers.emplace("Content-Type", content_type);
+  request.content_receiver = [&](const char* bytes, size_t count, uint64_t, uint64_t) {
+    too_long = static_cast<int64_t>(answer.body.size() + count) > limit_bytes;
+    too_late = watch.seconds() > timeout_s;
+    if (!too_long && !too_late) answer.body.append(bytes, count);
+    return !too_long && !too_late;
+  };
+  const httplib::Result result = client.send(request);
+  if (too_long) http_failed(address, fmt::format("an answer of at most {} bytes", limit_bytes), "a longer one");
+  if (too_late) http_failed(address, fmt::format("an answer within {} seconds", timeout_s), "one that was still coming");
+  if (!result) {
+    const bool connected = result.error() != httplib::Error::Connection && result.error() != httplib::Error::ConnectionTimeout;
+    http_failed(address, connected ? fmt::format("an answer within {} seconds", timeout_s) : "a server that listens there",
+                httplib::to_string(result.error()));
   }
-  ~Connection() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
-
-  void send(std::string_view text) {
-    while (!text.empty()) {
-      require_ready(POLLOUT);
-      const ssize_t sent = ::send(descriptor_, text.data(), text.size(), MSG_NOSIGNAL);
-      if (sent < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-      if (sent < 0) http_failed(address_, "a request that is taken", std::strerror(errno));
-      text.remove_prefix(static_cast<size_t>(sent));
-    }
-  }
-  std::string receive_all(int64_t limit_bytes) {
-    std::string all;
-    char buffer[65536];
-    while (true) {
-      require_ready(POLLIN);
-      const ssize_t got = ::recv(descriptor_, buffer, sizeof(buffer), 0);
-      if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-      if (got < 0) http_failed(address_, "an answer", std::strerror(errno));
-      if (got == 0) return all;
-      all.append(buffer, static_cast<size_t>(got));
-      if (static_cast<int64_t>(all.size()) > limit_bytes)
-        http_failed(address_, fmt::format("an answer of at most {} bytes", limit_bytes), "a longer one");
-    }
-  }
-
- private:
-  bool ready(int16_t events) const {
-    pollfd waiting{descriptor_, events, 0};
-    int got = 0;
-    while ((got = ::poll(&waiting, 1, timeout_ms_)) < 0 && errno == EINTR) {
-    }
-    if (got == 0) errno = ETIMEDOUT;
-    return got > 0;
-  }
-  void require_ready(int16_t events) const {
-    if (!ready(events)) http_failed(address_, fmt::format("an answer within {} seconds", timeout_ms_ / 1000), std::strerror(errno));
-  }
-
-  const HttpAddress& address_;
-  int timeout_ms_, descriptor_ = -1;
-};
-
-// Content-Length, or -1.
-int64_t length_in(std::string_view head) {
-  std::string lower(head);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  const size_t at = lower.find("\r\ncontent-length:");
-  if (at == std::string::npos) return -1;
-  const size_t begin = lower.find_first_not_of(' ', at + 17);
-  int64_t length = -1;
-  if (begin != std::string::npos) std::from_chars(lower.data() + begin, lower.data() + lower.size(), length);
-  return length;
+  answer.status = result->status;
+  return answer;
 }
 
 }  // namespace
@@ -121,12 +66,14 @@ HttpAddress http_address(std::string_view url) {
   const auto refuse = [&]() {
     throw Error({.code = ExitCode::kUsage,
                  .what = "cannot read an address",
-                 .expected = "http://HOST:PORT or http://HOST:PORT/PATH",
+                 .expected = "http://HOST:PORT or http://HOST:PORT/PATH, or the same with https",
                  .found = std::string(brief(printable(url)))});
   };
-  if (!url.starts_with("http://")) refuse();
-  std::string_view rest = url.substr(7);
   HttpAddress address;
+  address.encrypted = url.starts_with("https://");
+  if (address.encrypted) address.port = 443;
+  if (!address.encrypted && !url.starts_with("http://")) refuse();
+  std::string_view rest = url.substr(address.encrypted ? 8 : 7);
   const size_t slash = std::min(rest.find('/'), rest.size());
   address.path = rest.substr(slash);
   while (address.path.ends_with('/')) address.path.pop_back();
@@ -146,21 +93,17 @@ HttpAddress http_address(std::string_view url) {
   return address;
 }
 
+std::string text_of(const HttpAddress& address) {
+  return fmt::format("{}://{}:{}{}", address.encrypted ? "https" : "http", host_text(address), address.port, address.path);
+}
+
 HttpAnswer http_get(const HttpAddress& address, const std::string& target, double timeout_s, int64_t limit_bytes) {
-  Connection connection(address, timeout_s);
-  connection.send(fmt::format("GET {}{} HTTP/1.0\r\nHost: {}:{}\r\nAccept: */*\r\nConnection: close\r\n\r\n", address.path, target,
-                              address.host, address.port));
-  const std::string all = connection.receive_all(limit_bytes);
-  const size_t end = all.find("\r\n\r\n");
-  HttpAnswer answer;
-  const bool begins = all.starts_with("HTTP/1.") && all.size() > 12 && end != std::string::npos;
-  if (!begins || std::from_chars(all.data() + 9, all.data() + 12, answer.status).ec != std::errc())
-    http_failed(address, "an HTTP answer", brief(printable(all)));
-  answer.body = all.substr(end + 4);
-  const int64_t length = length_in(std::string_view(all).substr(0, end));
-  if (length >= 0 && length != static_cast<int64_t>(answer.body.size()))
-    http_failed(address, fmt::format("{} bytes", length), fmt::format("{}: the connection was cut", answer.body.size()));
-  return answer;
+  return ask(address, "GET", target, "", "", timeout_s, limit_bytes);
+}
+
+HttpAnswer http_post(const HttpAddress& address, const std::string& body, const std::string& content_type, double timeout_s,
+                     int64_t limit_bytes) {
+  return ask(address, "POST", "", body, content_type, timeout_s, limit_bytes);
 }
 
 std::string url_encoded(std::string_view text) {

@@ -1,5 +1,6 @@
-// One HTTP request over a plain connection, as programs on a cluster's own network ask each other for numbers: GET, without TLS, redirects or
-// proxies. HTTP/1.0, so the whole answer is what comes until the other side closes. Errors are kCommunication and name the address.
+// One HTTP request, as programs on a cluster ask each other for numbers or tell somebody of trouble: GET and POST over http:// or https:// (the system's
+// certificates), without redirects or proxies. Errors are kCommunication and name the address. A thin face of cpp-httplib, whose header is known
+// to http.cpp and http_server.cpp alone.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +12,20 @@ namespace longhaul {
 struct HttpAddress {
   std::string host, path;  // path begins with "/" or is empty
   uint16_t port = 80;
+  bool encrypted = false;
 };
-HttpAddress http_address(std::string_view url);  // "http://host:9090/prefix"; kUsage for anything else
+HttpAddress http_address(std::string_view url);   // "http://host:9090/prefix"; kUsage for anything else
+std::string text_of(const HttpAddress& address);  // the same again
 
 struct HttpAnswer {
   int status = 0;
   std::string body;
 };
-// `target`: the path and query behind the address's own path. Every wait is held to timeout_s; answers over `limit_bytes` are refused.
+// `target`: the path and query behind the address's own path. Every wait is held to timeout_s, as is the whole of an answer's body; answers over
+// `limit_bytes` are refused.
 HttpAnswer http_get(const HttpAddress& address, const std::string& target, double timeout_s = 30, int64_t limit_bytes = int64_t{1} << 30);
+HttpAnswer http_post(const HttpAddress& address, const std::string& body, const std::string& content_type, double timeout_s = 30,
+                     int64_t limit_bytes = int64_t{1} << 20);
 
 std::string url_encoded(std::string_view text);
 

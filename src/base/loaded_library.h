@@ -2,7 +2,9 @@
 // and functions of libraries that are there on some machines only.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <vector>
 
 namespace longhaul {
 
@@ -10,5 +12,12 @@ std::filesystem::path file_that_holds(const void* address);  // without links; k
 
 // Loads the library if need be ("libcuda.so.1", as the linker finds it) and keeps it; null: no such library, or not in it.
 void* find_symbol(const char* library, const char* name);
+
+// Where the code of a file lies in this process; of the program itself first. An address minus `base` is the place that addr2line wants.
+struct LoadedCode {
+  std::filesystem::path file;
+  uint64_t begin = 0, end = 0, base = 0;
+};
+std::vector<LoadedCode> loaded_code();
 
 }  // namespace longhaul

@@ -163,4 +163,7 @@ ProcessResult run_process(const std::vector<std::string>& argv, const std::vecto
   return result;
 }
 
+int64_t process_id() { return ::getpid(); }
+void pause_briefly() { ::usleep(1000); }
+
 }  // namespace longhaul

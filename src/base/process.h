@@ -1,10 +1,14 @@
 // Processes: child processes that are run for what they print, and the standard streams of this one.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 namespace longhaul {
+
+int64_t process_id();  // of this one
+void pause_briefly();  // a millisecond: for who looks again and again whether another process has done something
 
 struct ProcessResult {
   int status = 0;          // exit code, or 128 + signal

@@ -24,6 +24,7 @@ Flag interrupted = 0;
 Flag save_requested = 0;
 Flag continued = 0;
 Flag on_terminal = 0;  // standard error is one
+Flag heard_is_said = 1;
 
 void request(int signal) {
   stop_requested = signal;
@@ -43,7 +44,7 @@ void on_interrupt(int signal) {
   if (interrupted) _exit(128 + SIGINT);
   interrupted = 1;
   request(signal);
-  say_that_it_was_heard();
+  if (heard_is_said) say_that_it_was_heard();
 }
 void on_stop(int signal) { request(signal); }
 void on_save(int) { save_requested = 1; }
@@ -64,7 +65,8 @@ bool is_ignored(int signal) {
 
 }  // namespace
 
-void install_signal_handlers() {
+void install_signal_handlers(bool say_heard) {
+  heard_is_said = say_heard;
   on_terminal = ::isatty(STDERR_FILENO);
   handle(SIGINT, on_interrupt);
   handle(SIGTERM, on_stop);
@@ -105,6 +107,7 @@ bool take_save_request() { return save_requested.exchange(0) != 0; }
 bool take_continued() { return continued.exchange(0) != 0; }
 
 void request_stop(int signal) { request(signal); }
+void request_stop_for_time() { request(SIGXCPU); }
 
 void clear_signal_requests() {
   stop_requested = 0;

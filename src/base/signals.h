@@ -9,7 +9,7 @@
 
 namespace longhaul {
 
-void install_signal_handlers();
+void install_signal_handlers(bool say_heard = true);  // false: for who only looks, and has nothing to save
 int stop_signal();  // 0, or the signal that asked to stop
 // Error 75 after a request to stop: for long work that has nothing to save, wherever it makes progress. `doing`: "reading the corpus".
 void throw_if_stop_requested(std::string_view doing);
@@ -18,6 +18,7 @@ bool pause_unless_stopped(double seconds);
 bool take_save_request();       // true once per SIGUSR1
 bool take_continued();          // true once per SIGCONT
 void request_stop(int signal);  // as if the signal had come (tests, embedding)
+void request_stop_for_time();   // as if SIGXCPU had: the time that this job was given is almost over
 void clear_signal_requests();
 
 }  // namespace longhaul

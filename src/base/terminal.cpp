@@ -1,5 +1,6 @@
 #include "base/terminal.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -29,6 +30,12 @@ bool colours_wanted(std::FILE* stream) {
   const char* term = std::getenv("TERM");
   if (term != nullptr && std::string_view(term) == "dumb") return false;
   return is_terminal(stream);
+}
+
+TerminalSize terminal_size(std::FILE* stream) {
+  winsize size{};
+  if (::ioctl(fileno(stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
+  return {size.ws_col, size.ws_row};
 }
 
 }  // namespace longhaul

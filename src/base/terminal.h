@@ -11,5 +11,9 @@ namespace longhaul {
 void write_stream(std::FILE* stream, std::string_view text);
 bool is_terminal(std::FILE* stream);
 bool colours_wanted(std::FILE* stream);
+struct TerminalSize {
+  int columns = 80, rows = 24;
+};
+TerminalSize terminal_size(std::FILE* stream);  // as it is where it cannot be told
 
 }  // namespace longhaul

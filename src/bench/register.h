@@ -21,6 +21,7 @@ void bench_embedding(const Request& request, Results& into);
 void bench_experts(const Request& request, Results& into);
 void bench_optim(const Request& request, Results& into);
 void bench_detect(const Request& request, Results& into);
+void bench_recorder(const Request& request, Results& into);
 
 struct Benchmark {
   std::string name, purpose;

@@ -25,9 +25,9 @@ namespace longhaul::bench {
 namespace {
 
 // One batch of random tokens, again in every step.
-class RandomTokens final : public train::Task {
+class OneBatch final : public train::Task {
  public:
-  RandomTokens(const recipe::ModelConfig& config, const Precision& precision, const TrainRequest& request)
+  OneBatch(const recipe::ModelConfig& config, const Precision& precision, const TrainRequest& request)
       : layout_(layout::make_batch(request.batch, request.sequence)), decoder_(config, precision, request.device) {
     const RandomStream random(request.seed, "bench/train/tokens");
     std::vector<int64_t> tokens(static_cast<size_t>(layout_.tokens()));
@@ -93,7 +93,7 @@ Result bench_train(const TrainRequest& request, const MachineProfile& peak) {
           .recipe;
   const Precision precision = Precision::named(request.dtype);
   plan::require_memory(train::memory_request(recipe, request.device), train::available_bytes(request.device));
-  RandomTokens task(recipe.model, precision, request);
+  OneBatch task(recipe.model, precision, request);
   task.parameters().initialise(request.seed);
   const auto optimizer = optim::make_optimizer(recipe.optim, task.parameters(), precision);
   parallel::Ranks ranks;

@@ -22,7 +22,8 @@ int64_t bytes_of(Providers state) {
 }
 
 int64_t most_at_once(const recipe::TrainOptions& train) {
-  const int64_t saves = train.checkpoint_every > 0 ? (train.steps + train.checkpoint_every - 1) / train.checkpoint_every : 1;
+  const int64_t every = train.checkpoint_every < 0 ? 1 : train.checkpoint_every;  // at most
+  const int64_t saves = every > 0 ? (train.steps + every - 1) / every : 1;
   if (train.checkpoint_keep == 0 || train.checkpoint_keep >= saves) return saves;
   const int64_t forever = train.checkpoint_keep_every > 0 ? train.steps / train.checkpoint_keep_every : 0;
   return std::min(saves, train.checkpoint_keep + 1 + forever);

@@ -6,6 +6,7 @@
 
 #include "base/memory_purpose.h"
 #include "checkpoint/naming.h"
+#include "checkpoint/shared_reads.h"
 
 namespace longhaul::checkpoint {
 namespace {
@@ -20,9 +21,8 @@ namespace {
                .hint = "use the recipe the checkpoint was made with (its folder's recipe.toml)"});
 }
 
-// Reads the box `held` of a stored tensor and copies it into `view` (any strides). Floating-point numbers become those of its dtype.
-void read_into(const storage::Checkpoint& checkpoint, const std::string& name, const layout::Shape& shape, const layout::Rectangle& held,
-               const Tensor& view) {
+// That the tensor is there, of this shape, and holds numbers that `view` can take. The dtype it is stored in.
+ScalarType check_readable(const storage::Checkpoint& checkpoint, const std::string& name, const layout::Shape& shape, const Tensor& view) {
   const storage::ManifestTensor& stored = checkpoint.at(name);
   if (stored.shape != shape) {
     refuse(checkpoint, name, "a tensor of the checkpoint has another shape than the model's", layout::shape_text(shape),
@@ -33,6 +33,13 @@ void read_into(const storage::Checkpoint& checkpoint, const std::string& name, c
     refuse(checkpoint, name, "a tensor of the checkpoint holds other numbers than the run's", std::string(name_of(view.scalar_type())),
            std::string(name_of(type)));
   }
+  return type;
+}
+
+// Reads the box `held` of a stored tensor and copies it into `view` (any strides). Floating-point numbers become those of its dtype.
+void read_into(const storage::Checkpoint& checkpoint, const std::string& name, const layout::Shape& shape, const layout::Rectangle& held,
+               const Tensor& view) {
+  const ScalarType type = check_readable(checkpoint, name, shape, view);
   if (held.empty()) return;
   const MemoryPurposeScope scope(MemoryPurpose::kCheckpoint);
   Tensor buffer = at::empty(held.length, type);
@@ -73,17 +80,19 @@ void load_weights(const storage::Checkpoint& checkpoint, model::ParameterSet& pa
 void load_training_state(const storage::Checkpoint& checkpoint, Providers state, comm::Communicator* group,
                          OptimizerStates optimizer_states) {
   std::set<std::string> known;
+  std::vector<StateEntry> entries = tensors_of(state);
   if (optimizer_states == OptimizerStates::kFresh) {
     for (const auto& [name, tensor] : checkpoint.manifest().tensors) {
       if (tensor.role.starts_with(kOptimizerPrefix)) known.insert(name);
     }
+    std::erase_if(entries, [](const StateEntry& entry) { return entry.file == kOptimizerFiles; });
   }
-  for (const StateEntry& entry : tensors_of(state)) {
-    if (optimizer_states == OptimizerStates::kFresh && entry.file == kOptimizerFiles) continue;
+  for (const StateEntry& entry : entries) {
     known.insert(entry.name);
-    read_into(checkpoint, entry.name, entry.shape, entry.held, entry.view);
+    check_readable(checkpoint, entry.name, entry.shape, entry.view);
   }
   refuse_unknown_tensors(checkpoint, known, /*weights_only=*/false, group);
+  SharedReads(group, entries).run([&](const StateEntry& entry) { read_into(checkpoint, entry.name, entry.shape, entry.held, entry.view); });
   const SavedFacts facts{checkpoint.manifest().state, (checkpoint.folder() / storage::kManifestName).string()};
   for (StateProvider* provider : state) provider->restore(facts);
 }

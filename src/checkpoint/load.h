@@ -12,9 +12,9 @@ namespace longhaul::checkpoint {
 // Weights only, rounded to the model's working precision: sampling, scoring, evaluation.
 void load_weights(const storage::Checkpoint& checkpoint, model::ParameterSet& parameters);
 
-// The whole training state, exactly: every rank reads what it holds, whatever ranks had written it. `group`: the ranks that load together (a
-// collective call), null: one process. A tensor of the checkpoint must have a place on one of them.
-// kFresh: the states of optimizers, which may be another's than this run's, are left out.
+// The whole training state, exactly: every rank gets what it holds, whatever ranks had written it; of those that hold the same one reads it
+// (shared_reads.h). `group`: the ranks that load together (a collective call), null: one process. A tensor of the checkpoint must have a
+// place on one of them. kFresh: the states of optimizers, which may be another's than this run's, are left out.
 enum class OptimizerStates { kRead, kFresh };
 void load_training_state(const storage::Checkpoint& checkpoint, Providers state, comm::Communicator* group = nullptr,
                          OptimizerStates optimizer_states = OptimizerStates::kRead);

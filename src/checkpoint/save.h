@@ -1,6 +1,6 @@
-// Saver: saves training state without holding up training: save() copies the state into buffers of its own (of a GPU's memory: queues
-// the copies, ahead of the next step's work) and returns; a worker writes them under the commit protocol (storage/commit.h) and prunes old
-// checkpoints. One save is under way at a time: the next one waits for it.
+// Saver: saves training state on the disk without holding up training: what save() is given is a copy (copy_out.h), or it makes one and
+// returns; a worker writes it under the commit protocol (storage/commit.h) and prunes old checkpoints. One save is under way at a time: the
+// next one waits for it.
 //
 // Of several ranks each has a Saver, and all save the same steps. Each writes what it has to write (StateEntry::written_here) into files of
 // its own in one folder, which all of them reach; when all have, rank 0 commits. A checkpoint is saved on all ranks or on none: where one
@@ -19,20 +19,21 @@
 #include <vector>
 
 #include "base/worker.h"
+#include "checkpoint/copy_out.h"
 #include "checkpoint/state.h"
 #include "checkpoint/writers.h"
 #include "storage/commit.h"
 #include "storage/file_system.h"
 #include "storage/manifest.h"
 #include "storage/retention.h"
-#include "tensor/device.h"
 
 namespace longhaul::checkpoint {
 
 struct SaveResult {
   int64_t step = 0;
   std::filesystem::path path;        // of the committed checkpoint
-  double blocking_milliseconds = 0;  // how long save() held up its caller
+  double blocking_milliseconds = 0;  // how long it held up its caller
+  double writing_seconds = 0;        // and went on beside training
   std::optional<Error> failure;      // set: there is no such checkpoint, or (self_test) what is there does not read back
   std::vector<Error> afterwards;     // rank 0: what failed once it was committed: bringing `latest` up to date, removing old checkpoints
 };
@@ -53,23 +54,22 @@ class Saver {
 
   // `manifest`: run_id, parent_step, data_position, recipe and environment filled in; those of rank 0 are saved.
   void save(int64_t step, Providers state, storage::Manifest manifest);
+  void save(int64_t step, std::shared_ptr<const Snapshot> snapshot, storage::Manifest manifest);  // its state filled in too
   void poll();                                                         // tells of a save that has ended; never waits
   void wait();                                                         // until the last save is on the disk or has failed
   std::optional<Error> last_failure() const { return last_failure_; }  // of the newest finished save
 
  private:
-  void copy(std::vector<StateEntry> entries);
-  void write(SaveResult& result, storage::Manifest manifest);
-  nlohmann::json write_files(const std::filesystem::path& folder);  // reports of what this rank has written
+  void write(SaveResult& result, const Snapshot& snapshot, storage::Manifest manifest);
   void keep_house(SaveResult& result, storage::CheckpointWriter& writer);
 
   storage::FileSystem& files_;
   SaverOptions options_;
   Writers writers_;
-  std::vector<StateEntry> buffers_;  // their views are the copies
+  CopyOut copies_;  // of those that come without one
   storage::VerifiedPaths verified_;
-  std::optional<Event> copied_;  // reached when the buffers hold the state
   std::unique_ptr<SaveResult> under_way_;
+  std::shared_ptr<const Snapshot> written_;  // what is under way is made of
   std::optional<Error> last_failure_;
   Worker worker_{"checkpoint"};  // last: its thread uses everything above
 };

@@ -113,4 +113,9 @@ json Writers::first(const std::string& name, const std::function<json()>& work) 
   return std::move(outcome.at("result"));
 }
 
+json Writers::all(const std::string& name, const std::function<json()>& work) const {
+  const std::vector<json> results = each(name, work);
+  return first(name + ", of all", [&] { return json(results); });
+}
+
 }  // namespace longhaul::checkpoint

@@ -22,10 +22,14 @@ class Writers {
   int64_t rank() const { return group_ ? group_->rank() : 0; }
   int64_t size() const { return group_ ? group_->size() : 1; }
 
+  comm::Communicator* group() const { return group_.get(); }  // null: one process
+
   // `work` is done on every rank. What all of them returned, in their order, on rank 0; on the others nothing.
   std::vector<nlohmann::json> each(const std::string& name, const std::function<nlohmann::json()>& work) const;
   // `work` is done on rank 0. What it returned, on all.
   nlohmann::json first(const std::string& name, const std::function<nlohmann::json()>& work) const;
+  // `work` is done on every rank. What all of them returned, in their order, on all.
+  nlohmann::json all(const std::string& name, const std::function<nlohmann::json()>& work) const;
 
  private:
   std::vector<std::string> gather(const std::string& name, const std::string& text) const;  // on rank 0, from all

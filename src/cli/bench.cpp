@@ -9,6 +9,7 @@
 #include "base/progress.h"
 #include "base/terminal.h"
 #include "base/text.h"
+#include "bench/checkpoint.h"
 #include "bench/communication.h"
 #include "bench/corruption.h"
 #include "bench/decode.h"
@@ -253,6 +254,32 @@ void add_bench_startup(Command& group) {
   });
 }
 
+void add_bench_checkpoint(Command& group) {
+  struct Options {
+    bench::CheckpointRequest request;
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  Command checkpoint =
+      group.add("checkpoint", "what a checkpoint in memory at every step costs a step (exit 1: what lies there is not whole)",
+                {{"the table", "bench checkpoint"},
+                 {"1.5 GB of state", "bench checkpoint --preset gpt2-124m --batch 8 --sequence 512 --steps 3"},
+                 {"for a script", "bench checkpoint --json"}});
+  checkpoint.option("--preset", options->request.preset, "model: see presets/").default_shown();
+  checkpoint.option("--batch", options->request.batch, "sequences a step").at_least(1).at_most(1 << 20).default_shown();
+  checkpoint.option("--sequence", options->request.sequence, "tokens a sequence").at_least(2).at_most(1 << 24).default_shown();
+  checkpoint.option("--steps", options->request.steps, "steps of each kind that are timed").at_least(1).default_shown();
+  checkpoint.json_flag(options->json, "print one JSON object");
+  checkpoint.on_run([options] {
+    const bench::CheckpointCost cost = bench::measure_checkpoint(options->request);
+    if (options->json)
+      print_json(bench::to_json(options->request, cost));
+    else
+      print(bench::table_of(options->request, cost).text(colours_wanted(stdout)));
+    return cost.whole ? ExitCode::kDone : ExitCode::kCheckFailed;
+  });
+}
+
 void add_bench_elastic(Command& group) {
   struct Options {
     bench::ElasticRequest request;
@@ -397,6 +424,7 @@ void add_bench(Command& program) {
   add_bench_decode(bench);
   add_bench_communication(bench);
   add_bench_startup(bench);
+  add_bench_checkpoint(bench);
   add_bench_elastic(bench);
   add_bench_outer(bench);
   add_bench_corruption(bench);

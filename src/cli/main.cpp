@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "cli/output.h"
 #include "cli/register.h"
+#include "control/last_words.h"
 #include "tensor/cpu_allocator.h"
 #include "tensor/tensor.h"
 
@@ -30,6 +31,7 @@ ExitCode run(int count, char** arguments) {
   try {
     translate_torch_errors([&] { code = asked_for(); });
   } catch (const Error& error) {
+    control::tell_engine(error.code(), error.what());
     const std::string page = troubleshooting_of(error.code());
     fmt::print(stderr, "error: {}\n{}", error.what(), page.empty() ? "" : fmt::format("  {:<9} {}\n", "read", page));
     return error.code();
@@ -44,6 +46,7 @@ int guarded(int count, char** arguments) {
     fmt::print(stderr, "error: {}\n", error.what());
     return static_cast<int>(error.code());
   } catch (const std::exception& error) {
+    control::tell_engine(ExitCode::kInternal, error.what());
     fmt::print(stderr, "error: {}\n  this is a bug in Longhaul: please report it with the command that led here\n", error.what());
     return static_cast<int>(ExitCode::kInternal);
   }

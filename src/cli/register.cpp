@@ -16,10 +16,12 @@ void add_plan(Command& program);
 void add_checkpoint(Command& program);
 void add_compare(Command& program);
 void add_trace(Command& program);
+void add_watch(Command& program);
 void add_detect(Command& program);
 void add_prove(Command& program);
 void add_footprint(Command& program);
 void add_doctor(Command& program);
+void add_diagnose(Command& program);
 void add_bench(Command& program);
 void add_test(Command& program);
 
@@ -36,8 +38,8 @@ const std::vector<Group>& groups() {
   static const std::vector<Group> all = {
       {"Train and use", {add_train, add_launch, add_sample, add_score, add_evaluate}},
       {"Prepare", {add_config, add_plan, add_tokenizer, add_data, add_import, add_export}},
-      {"Look after runs", {add_checkpoint, add_compare, add_trace, add_detect, add_prove, add_footprint}},
-      {"This machine", {add_doctor, add_bench, add_test}},
+      {"Look after runs", {add_watch, add_checkpoint, add_compare, add_trace, add_detect, add_prove, add_footprint}},
+      {"This machine", {add_doctor, add_diagnose, add_bench, add_test}},
   };
   return all;
 }

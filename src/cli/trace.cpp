@@ -1,4 +1,4 @@
-// `longhaul trace RUN [--out FILE] [--steps A-B] [--stragglers]`
+// `longhaul trace RUN [--out FILE] [--steps A-B] [--stragglers]`, `longhaul trace RUN --hang [--out FILE.svg]`
 #include <fmt/format.h>
 
 #include <cmath>
@@ -11,16 +11,20 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "detect/hang.h"
+#include "detect/hang_picture.h"
 #include "detect/straggler.h"
 #include "observe/chrome_trace.h"
+#include "observe/perfetto_trace.h"
 #include "observe/time_use.h"
+#include "recipe/load.h"
 
 namespace longhaul::cli {
 namespace {
 
 struct TraceArguments {
   std::string run, out, steps;
-  bool json = false, stragglers = false;
+  bool json = false, hang = false, stragglers = false;
 };
 
 nlohmann::ordered_json json_of(const std::vector<observe::TimeUse>& ranks, const std::string& out) {
@@ -36,16 +40,21 @@ nlohmann::ordered_json json_of(const std::vector<observe::TimeUse>& ranks, const
   return {{"out", out}, {"ranks", list}};
 }
 
-void write_json(const std::vector<observe::RankTrace>& ranks, const std::filesystem::path& out) {
+// By the name's end: Perfetto's protobuf, else Chrome's JSON.
+void write_trace(const std::vector<observe::RankTrace>& ranks, const std::filesystem::path& out) {
   if (out.has_parent_path()) make_folders(out.parent_path());
   File file = File::open(out, File::Mode::kCreate);
   std::string buffer;
-  observe::write_chrome_trace(ranks, [&](std::string_view text) {
+  const auto write = [&](std::string_view text) {
     buffer += text;
     if (buffer.size() < 1 << 20) return;
     file.write(buffer);
     buffer.clear();
-  });
+  };
+  if (out.extension() == ".pftrace" || out.extension() == ".perfetto-trace")
+    observe::write_perfetto_trace(ranks, write);
+  else
+    observe::write_chrome_trace(ranks, write);
   file.write(buffer);
   file.close();
 }
@@ -57,6 +66,31 @@ std::string clocks_of(const std::vector<observe::RankTrace>& ranks) {
   if (worst_ns == 0) return "All ranks have one clock.";
   return fmt::format("The clocks of the ranks were compared when they began; they agree to {:.0f} µs.",
                      static_cast<double>(worst_ns) * 1e-3);
+}
+
+// Of a run that stands still now, or that has failed.
+ExitCode run_hang(const TraceArguments& arguments) {
+  const std::filesystem::path run = arguments.run;
+  detect::HangReport report = detect::hang_of_run(run);
+  if (report.kind == detect::HangKind::kNone) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "nothing is known of the calls of this run's ranks",
+                 .expected = "ranks that run on this machine under `launch`, or that have failed",
+                 .where = run.string(),
+                 .hint = "for a process that hangs by itself: kill -USR2 PID writes what its threads do"});
+  }
+  const recipe::Recipe recipe = recipe::load((run / "recipe.toml").string(), {}).recipe;
+  const std::filesystem::path out = arguments.out.empty() ? run / "trace" / "hang.svg" : std::filesystem::path(arguments.out);
+  const int64_t world = std::max(recipe.parallel.world(), report.ranks.back() + 1);
+  write_text_atomically(out, detect::hang_picture(report, detect::mesh_axes(recipe.parallel, world)).svg());
+  if (arguments.json) {
+    nlohmann::ordered_json object = detect::to_json(report);
+    object["out"] = out.string();
+    print_json(object);
+  } else {
+    print(report.text() + fmt::format("\n{}: the mesh, with who waits for whom\n", out.string()));
+  }
+  return ExitCode::kDone;
 }
 
 nlohmann::ordered_json json_of(const detect::StragglerReport& report) {
@@ -90,13 +124,14 @@ ExitCode show_stragglers(const std::vector<observe::RankTrace>& ranks, bool json
 }
 
 ExitCode run_trace(const TraceArguments& arguments) {
+  if (arguments.hang) return run_hang(arguments);
   const auto ranks = observe::read_trace(arguments.run, observe::step_choice(arguments.steps));
   observe::require_steps(ranks, arguments.run, arguments.steps);
   if (arguments.stragglers) return show_stragglers(ranks, arguments.json);
   const auto use = observe::time_use(ranks);
   const std::filesystem::path out =
       arguments.out.empty() ? std::filesystem::path(arguments.run) / "trace" / "trace.json" : std::filesystem::path(arguments.out);
-  write_json(ranks, out);
+  write_trace(ranks, out);
   if (arguments.json) {
     print_json(json_of(use, out.string()));
     return ExitCode::kDone;
@@ -115,12 +150,13 @@ void add_trace(Command& program) {
   auto arguments = std::make_shared<TraceArguments>();
   Command trace = program.add("trace", "who did what when: the recorded steps of a run, for Perfetto, and where their time went",
                               {{"all recorded steps of a run (train … observe.trace_every=10)", "trace runs/first-run"},
-                               {"steps 20 to 40, into a file of your own", "trace runs/first-run --steps 20-40 --out trace.json"},
+                               {"steps 20 to 40, as a small file for Perfetto", "trace runs/first-run --steps 20-40 --out run.pftrace"},
                                {"which ranks the others wait for, and why", "trace runs/first-run --stragglers"},
-                               {"the sums, for a script", "trace runs/first-run --json"}});
+                               {"a run that stands still: which rank keeps it, and in what", "trace runs/first-run --hang"}});
   trace.option("RUN", arguments->run, "a run folder").required();
-  trace.option("--out", arguments->out, "the Chrome trace to write (default: trace/trace.json in the run folder)");
+  trace.option("--out", arguments->out, "the file to write: Perfetto's protobuf where it ends in .pftrace, else Chrome's JSON (default: trace/trace.json in the run folder)");
   trace.option("--steps", arguments->steps, "a step, or the first and the last of some: 20-40 (default: all)");
+  trace.flag("--hang", arguments->hang, "who waits for whom now, or did when the run failed; --out is a picture (default: trace/hang.svg)");
   trace.flag("--stragglers", arguments->stragglers,
              "instead say which ranks the others wait for: slow, with more work, late data, slow links");
   trace.json_flag(arguments->json);

@@ -15,6 +15,7 @@
 #include "kernels/dispatch.h"
 #include "recipe/load.h"
 #include "recipe/write.h"
+#include "tensor/tensor.h"
 #include "train/backend.h"
 #include "train/local_cluster.h"
 #include "train/run.h"
@@ -73,21 +74,8 @@ void print_where_things_lie(const TrainArguments& arguments, const train::RunReq
   }
 }
 
-ExitCode run(const TrainArguments& arguments) {
-  install_signal_handlers();
-  if (arguments.quiet) set_log_level(LogLevel::kWarning);
-  kernels::Dispatcher::explain(arguments.explain_dispatch);
-  train::RunRequest request{.fresh = arguments.fresh, .quiet = arguments.quiet};
-  if (arguments.from.empty()) {
-    request.recipe = recipe::load(arguments.recipe, arguments.overrides);
-  } else {
-    request.from = checkpoint::StartingPoint::open(arguments.from);
-    const recipe::FirstWords first = request.from->first_words();
-    request.recipe = recipe::load(arguments.recipe, arguments.overrides, &first);
-  }
-  request.run_folder = arguments.run.empty() ? train::default_run_folder(arguments.recipe) : std::filesystem::path(arguments.run);
-  // Started by `longhaul launch`, torchrun or srun this process is one rank of a world, and rank 0 speaks for all.
-  const comm::Placement place = comm::find_place();
+// As one rank of its world, or alone.
+ExitCode run_as(const comm::Placement& place, train::RunRequest& request, const TrainArguments& arguments) {
   train::require_backend(request.recipe, place);
   const std::string values = recipe::to_toml({.recipe = request.recipe.recipe});  // wherever each rank has them from
   const auto world = comm::join_world({.identity = {{"recipe", sha256_hex(values)}},
@@ -107,6 +95,36 @@ ExitCode run(const TrainArguments& arguments) {
   }
   if (!request.quiet) print_where_things_lie(arguments, request, outcome, place);
   return signalled ? ExitCode::kPreemptedSaved : ExitCode::kDone;
+}
+
+ExitCode run(const TrainArguments& arguments) {
+  install_signal_handlers();
+  if (arguments.quiet) set_log_level(LogLevel::kWarning);
+  kernels::Dispatcher::explain(arguments.explain_dispatch);
+  train::RunRequest request{.fresh = arguments.fresh, .quiet = arguments.quiet};
+  if (arguments.from.empty()) {
+    request.recipe = recipe::load(arguments.recipe, arguments.overrides);
+  } else {
+    request.from = checkpoint::StartingPoint::open(arguments.from);
+    const recipe::FirstWords first = request.from->first_words();
+    request.recipe = recipe::load(arguments.recipe, arguments.overrides, &first);
+  }
+  request.run_folder = arguments.run.empty() ? train::default_run_folder(arguments.recipe) : std::filesystem::path(arguments.run);
+  // Started by `longhaul launch`, torchrun or srun this process is one rank of a world, and rank 0 speaks for all.
+  const comm::Placement place = comm::find_place();
+  observe::BoardWriter board = observe::BoardWriter::from_environment(place.rank);
+  request.board = &board;
+  ExitCode code = ExitCode::kDone;
+  try {
+    translate_torch_errors([&] { code = run_as(place, request, arguments); });
+  } catch (const std::exception& failure) {
+    const auto* const error = dynamic_cast<const Error*>(&failure);
+    board.failed(static_cast<int64_t>(error != nullptr ? error->code() : ExitCode::kInternal), failure.what());
+    board.ended();
+    throw;
+  }
+  board.ended();
+  return code;
 }
 
 }  // namespace

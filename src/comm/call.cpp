@@ -142,20 +142,10 @@ bool same_kinds(const std::vector<layout::GroupKind>& a, const std::vector<layou
 
 }  // namespace
 
-std::string_view name_of(CallKind kind) {
-  constexpr std::string_view kNames[] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all",
-                                         "broadcast",  "exchange",       "barrier",    "split"};
-  return kNames[static_cast<size_t>(kind)];
-}
-
 std::string_view name_of(Reduction reduction) { return reduction == Reduction::kSum ? "sum" : "max"; }
 
 Transfer send_to(int64_t peer, const Tensor& tensor) { return {Direction::kSend, peer, tensor}; }
 Transfer receive_from(int64_t peer, const Tensor& tensor) { return {Direction::kReceive, peer, tensor}; }
-
-std::string label(CallKind kind, const std::string& name, int64_t sequence) {
-  return fmt::format("{} '{}' ({} {})", name_of(kind), name, kind == CallKind::kExchange ? "exchange" : "call", sequence);
-}
 
 std::string label(const Call& call) { return label(call.kind, call.options.name, call.sequence); }
 

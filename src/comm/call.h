@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "layout/mesh.h"
+#include "observe/call_records.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::comm {
 
 using longhaul::name_of;  // of dtypes: those below would hide it
 
-enum class CallKind : uint8_t { kAllReduce, kReduceScatter, kAllGather, kAllToAll, kBroadcast, kExchange, kBarrier, kSplit };
-std::string_view name_of(CallKind kind);  // "all_reduce"
+using observe::CallKind, observe::Direction, observe::name_of, observe::label;
 
 // In the order of ranks 0, 1, 2, …. Sums of bf16 and fp16 are taken in fp32 and rounded once; integers wrap around. Sums of bool and of
 // 8-bit floats, and anything of complex numbers, are refused. The maximum of numbers and NaN is NaN: what went wrong on one rank is seen on all.
@@ -33,7 +33,6 @@ struct CallOptions {
   std::optional<Timeout> timeout{};  // until all ranks have started the call, from its start on this rank; else the group's
 };
 
-enum class Direction : uint8_t { kSend, kReceive };
 struct Transfer {
   Direction direction = Direction::kSend;
   int64_t peer = 0;
@@ -55,8 +54,7 @@ struct Call {
   std::vector<layout::GroupKind> kinds{};  // split
 };
 
-std::string label(CallKind kind, const std::string& name, int64_t sequence);  // "all_reduce 'loss' (call 5)"
-std::string label(const Call& call);
+std::string label(const Call& call);         // "all_reduce 'loss' (call 5)"
 std::string describe(const Call& call);      // "all_reduce 'loss' (sum, fp32 [3, 4])": what ranks have to agree on
 std::string describe(const Tensor& tensor);  // "fp32 [3, 4]"
 

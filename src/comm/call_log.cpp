@@ -33,11 +33,6 @@ std::string kind_of_group(const std::string& path) {
 
 }  // namespace
 
-std::string_view name_of(CallState state) {
-  constexpr std::string_view kNames[] = {"entered", "started", "done", "failed"};
-  return kNames[static_cast<size_t>(state)];
-}
-
 void CallLog::write_on_failure(std::string folder) {
   const std::lock_guard lock(mutex_);
   folder_ = std::move(folder);
@@ -48,9 +43,18 @@ void CallLog::show_in(std::shared_ptr<observe::SpanRecorder> spans) {
   spans_ = std::move(spans);
 }
 
+void CallLog::show_on(observe::BoardWriter& board) {
+  if (!board.on()) return;
+  const std::lock_guard lock(mutex_);
+  board_ = &board;
+  for (const GroupPlace& place : groups_) board.add_group(place);
+  board.calls_begin_at(next_);
+}
+
 size_t CallLog::add_group(const GroupPlace& place) {
   const std::lock_guard lock(mutex_);
   groups_.push_back(place);
+  if (board_ != nullptr) board_->add_group(place);
   return groups_.size() - 1;
 }
 
@@ -68,6 +72,8 @@ int64_t CallLog::entered(size_t group, const Call& call, const Communicator& of)
   totals.traffic.received += record.traffic.received;
   record.group = group;
   record.number = next_++;
+  for (MessageRecord& message : record.messages) message.number = messages_[{group, message.peer, message.direction}]++;
+  if (board_ != nullptr) board_->call_entered(record);
   const int64_t number = record.number;
   if (capacity_ == kAll || ring_.size() < capacity_)
     ring_.push_back(std::move(record));
@@ -78,6 +84,7 @@ int64_t CallLog::entered(size_t group, const Call& call, const Communicator& of)
 
 void CallLog::started(int64_t number) {
   const std::lock_guard lock(mutex_);
+  if (board_ != nullptr) board_->call_started(number);
   CallRecord* const record = find(number);
   if (record == nullptr) return;
   record->state = CallState::kStarted;
@@ -86,6 +93,7 @@ void CallLog::started(int64_t number) {
 
 void CallLog::awaited(int64_t number) {
   const std::lock_guard lock(mutex_);
+  if (board_ != nullptr) board_->call_awaited(number);
   CallRecord* const record = find(number);
   if (record != nullptr && record->awaited_ns == 0) record->awaited_ns = monotonic_ns();
 }
@@ -117,6 +125,7 @@ void CallLog::ended(int64_t number, const std::string& error, int64_t end_ns) {
   std::string path;
   {
     const std::lock_guard lock(mutex_);
+    if (board_ != nullptr) board_->call_ended(number, error.empty());
     CallRecord* const record = find(number);
     if (record != nullptr && record->ended_ns == 0) {
       record->ended_ns = monotonic_ns();

@@ -4,59 +4,28 @@
 //   spans              of a step that is recorded, as they end (observe/spans.h)
 //   a flight recorder  the last `capacity` of them, written as JSON when a call fails: which rank never came, and to what (disagreement.h)
 //
-// A call is entered (the rank asks for it), started (the back end has taken it), awaited (the rank can do nothing until it ends), done or failed.
-// A call that nobody waits for stays started. Times are monotonic_ns(). All functions from any thread.
+// With a board (observe/rank_board.h) all of it stands there too, for another process. All functions from any thread.
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "comm/traffic.h"
 #include "comm/wrapper.h"
+#include "observe/rank_board.h"
 #include "observe/spans.h"
 
 namespace longhaul::comm {
 
-enum class CallState : uint8_t { kEntered, kStarted, kDone, kFailed };
-std::string_view name_of(CallState state);  // "entered"
-
-struct MessageRecord {
-  Direction direction = Direction::kSend;
-  int64_t peer = 0;
-  std::string tensor;  // "fp32 [3, 4]"
-};
-
-struct CallRecord {
-  int64_t number = 0;  // among all calls of the rank
-  size_t group = 0;    // of RankRecords::groups
-  CallKind kind = CallKind::kBarrier;
-  int64_t sequence = 0;
-  std::string name, text;                        // text: describe(call), what ranks have to agree on
-  std::vector<int64_t> send_rows, receive_rows;  // all_to_all
-  std::vector<MessageRecord> messages;           // exchange
-  Traffic traffic;
-  CallState state = CallState::kEntered;
-  int64_t entered_ns = 0, started_ns = 0, awaited_ns = 0, ended_ns = 0;  // 0: not yet
-  std::string error;
-
-  // The rank can do nothing until it ends.
-  bool blocks() const { return awaited_ns != 0 && ended_ns == 0; }
-};
-
-struct RankRecords {
-  int64_t rank = 0;                // among the ranks of the world
-  std::vector<GroupPlace> groups;  // of the world, and all that were split off
-  std::vector<CallRecord> calls;   // in the order in which they were entered
-  int64_t dropped = 0;             // older ones
-};
+using observe::calls_folder, observe::read_calls, observe::forget_calls, observe::to_json, observe::rank_records;
+using observe::CallState, observe::MessageRecord, observe::CallRecord, observe::RankRecords;
 
 struct CallTotals {
   int64_t calls = 0;
@@ -71,6 +40,7 @@ class CallLog {
   // The first call that fails writes the log there: a folder that exists, "<folder>/calls-<rank>.json".
   void write_on_failure(std::string folder);
   void show_in(std::shared_ptr<observe::SpanRecorder> spans);  // calls that end while it records
+  void show_on(observe::BoardWriter& board);                   // from now on, and the groups so far; it outlives this log
 
   // Of Traced.
   size_t add_group(const GroupPlace& place);
@@ -99,16 +69,10 @@ class CallLog {
   std::map<std::pair<std::string, CallKind>, CallTotals> totals_;
   std::string folder_;
   std::shared_ptr<observe::SpanRecorder> spans_;
+  observe::BoardWriter* board_ = nullptr;
+  // By group, peer and direction: messages so far. They tell which of one rank belongs to which of another.
+  std::map<std::tuple<size_t, int64_t, Direction>, int64_t> messages_;
   bool written_ = false;
 };
-
-// What the ranks of a failed run have left, by rank: <run>/trace/calls-<rank>.json. Without `forget_calls` they would be told of once more.
-std::filesystem::path calls_folder(const std::filesystem::path& run_folder);
-std::vector<RankRecords> read_calls(const std::filesystem::path& run_folder);
-void forget_calls(const std::filesystem::path& run_folder);
-
-// Names as in PyTorch's flight recorder ("2.4"), so its readers understand most of it; what it has no name for stands beside.
-nlohmann::ordered_json to_json(const RankRecords& records);
-RankRecords rank_records(std::string_view json, const std::string& where);  // kData error of what is not one
 
 }  // namespace longhaul::comm

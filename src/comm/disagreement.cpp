@@ -26,7 +26,6 @@ struct MemberCalls {
 // A call that the back end refused, because the group had failed before: the rank came too late.
 bool too_late(const CallRecord& call) { return call.state == CallState::kFailed && call.started_ns == 0; }
 
-std::string label_of(const CallRecord& call) { return label(call.kind, call.name, call.sequence); }
 std::string ranks_text(const std::vector<int64_t>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
@@ -97,7 +96,7 @@ class GroupComparison {
     }
     if (call == nullptr) return false;  // nobody came: what follows was refused too
     if (!missing.empty()) {
-      add(Kind::kMissing, label_of(*call), missing, fmt::format("{} never came to {}", ranks_text(missing), label_of(*call)));
+      add(Kind::kMissing, label(*call), missing, fmt::format("{} never came to {}", ranks_text(missing), label(*call)));
       return false;
     }
     return call->kind != CallKind::kAllToAll || rows_fit(sequence);
@@ -122,9 +121,8 @@ class GroupComparison {
         const CallRecord &sends = *a.collective(sequence), &receives = *b.collective(sequence);
         const int64_t sent = sends.send_rows.at(b.position), received = receives.receive_rows.at(a.position);
         if (sent == received) continue;
-        add(Kind::kSizes, label_of(sends), {a.of->rank, b.of->rank},
-            fmt::format("{}: rank {} sends {} rows to rank {}, which receives {}", label_of(sends), a.of->rank, sent, b.of->rank,
-                        received));
+        add(Kind::kSizes, label(sends), {a.of->rank, b.of->rank},
+            fmt::format("{}: rank {} sends {} rows to rank {}, which receives {}", label(sends), a.of->rank, sent, b.of->rank, received));
         return false;
       }
     }
@@ -159,18 +157,18 @@ class GroupComparison {
     const std::vector<Message> sent = messages(from, Direction::kSend, to), received = messages(to, Direction::kReceive, from);
     for (size_t i = 0; i < std::min(sent.size(), received.size()); ++i) {
       if (sent[i].record->tensor == received[i].record->tensor) continue;
-      add(Kind::kSizes, label_of(*sent[i].call), {from.of->rank, to.of->rank},
-          fmt::format("rank {} sends {} in {}, rank {} receives {} in {}", from.of->rank, sent[i].record->tensor, label_of(*sent[i].call),
-                      to.of->rank, received[i].record->tensor, label_of(*received[i].call)));
+      add(Kind::kSizes, label(*sent[i].call), {from.of->rank, to.of->rank},
+          fmt::format("rank {} sends {} in {}, rank {} receives {} in {}", from.of->rank, sent[i].record->tensor, label(*sent[i].call),
+                      to.of->rank, received[i].record->tensor, label(*received[i].call)));
       return false;
     }
     if (sent.size() == received.size()) return true;
     const bool more_sent = sent.size() > received.size();
     const Message& alone = more_sent ? sent[received.size()] : received[sent.size()];
     const int64_t came = more_sent ? from.of->rank : to.of->rank, missing = more_sent ? to.of->rank : from.of->rank;
-    add(Kind::kPartner, label_of(*alone.call), {missing},
+    add(Kind::kPartner, label(*alone.call), {missing},
         fmt::format("rank {} {} {} in {}, and rank {} never {} it", came, more_sent ? "sends" : "expects", alone.record->tensor,
-                    label_of(*alone.call), missing, more_sent ? "receives" : "sends"));
+                    label(*alone.call), missing, more_sent ? "receives" : "sends"));
     return false;
   }
 

@@ -1,35 +1,14 @@
-// Placement: which rank this process is, of how many, and where rank 0 is, as the engine that started it says in the environment
-// (specs/reliability.md §6). In this order: torchrun's variables (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT), which `longhaul
-// launch` sets too; Slurm's of a step (SLURM_PROCID, SLURM_NTASKS, …); else this process is alone.
+// Placement as communicators use it: which rank this process is (control/placement.h, where engines are known).
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <string>
-#include <vector>
+#include "control/placement.h"
 
 namespace longhaul::comm {
 
-// Set by `longhaul launch` beside torchrun's variables: the options that were typed, "-n 4 --threads-per-rank 1".
-inline constexpr const char* kLaunched = "LONGHAUL_LAUNCHED";
-
-struct Placement {
-  int64_t rank = 0, size = 1;
-  int64_t local_rank = 0, local_size = 1;  // on this machine
-  std::string host;                        // of rank 0, and the port of its store
-  uint16_t port = 0;
-  bool own_store = true;      // rank 0 holds it; else torchrun's agent does
-  std::string attempt = "0";  // of the engine to start this job: keys of an earlier one are not looked at
-  std::string engine = "alone";
-};
-
-using Environment = std::function<std::optional<std::string>(const std::string& name)>;
-std::optional<std::string> variable(const std::string& name);  // of this process; empty ones count as unset
-
-Placement find_place(const Environment& environment = variable);  // Error 64 where variables are missing or contradict each other
-// NAME=VALUE of a process that this program starts, on this machine; rank 0 opens the port.
-std::vector<std::string> environment_of_rank(int64_t rank, int64_t size, uint16_t port);
-std::string first_host(const std::string& slurm_nodes);  // "n[03-12,20],m1" → "n03"
+using control::environment_of_rank;
+using control::find_place;
+using control::kLaunched;
+using control::Placement;
+using control::variable;
 
 }  // namespace longhaul::comm

@@ -7,10 +7,7 @@
 
 namespace longhaul::comm {
 
-struct Traffic {
-  int64_t sent = 0, received = 0;
-  bool operator==(const Traffic&) const = default;
-};
+using observe::Traffic;
 
 Traffic traffic_of(const Call& call, int64_t rank, int64_t size);
 

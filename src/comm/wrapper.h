@@ -18,11 +18,7 @@ namespace longhaul::comm {
 // A communicator whose owner lives longer than the wrapper.
 inline std::shared_ptr<Communicator> borrowed(Communicator& communicator) { return {std::shared_ptr<void>(), &communicator}; }
 
-// Where a group stands among those that it was split from.
-struct GroupPlace {
-  std::string path;                // "world/tp 3": the same on all its ranks, and no other group's
-  std::vector<int64_t> top_ranks;  // of its members, in their order: their ranks in the group that was wrapped first
-};
+using observe::GroupPlace;
 
 class Wrapper : public Communicator {
  public:

@@ -4,10 +4,12 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <numeric>
 #include <vector>
 
 #include "base/error.h"
 #include "base/random.h"
+#include "kernels/draw/loops.h"
 
 namespace longhaul::generate {
 namespace {
@@ -20,27 +22,51 @@ namespace {
                .where = fmt::format("sample.{}", option)});
 }
 
-// The likeliest token; also proves that the logits are numbers. std::max_element would step over NaN.
-size_t likeliest(std::span<const float> logits) {
-  size_t best = 0;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if (std::isnan(logits[i])) best = i;
-    if (std::isnan(logits[best])) break;
-    if (logits[i] > logits[best]) best = i;
-  }
-  if (logits.empty() || !std::isfinite(logits[best])) {
+// The largest logit; also proves that the logits are numbers.
+float largest_of(std::span<const float> logits) {
+  const float largest = kernels::largest_logit(logits.data(), static_cast<int64_t>(logits.size()));
+  if (logits.empty() || !std::isfinite(largest)) {
+    const auto at = std::ranges::find_if(logits, [&](float x) { return std::isnan(largest) ? std::isnan(x) : x == largest; });
     throw Error({.code = ExitCode::kNumeric,
                  .what = "the model's logits are not numbers",
                  .expected = "a finite largest logit",
-                 .found = logits.empty() ? "no logits" : fmt::format("{} at token {}", logits[best], best),
+                 .found = logits.empty() ? "no logits" : fmt::format("{} at token {}", largest, at - logits.begin()),
                  .hint = "the weights hold NaN or infinity: use an earlier checkpoint"});
   }
-  return best;
+  return largest;
 }
+
+// e^((logit − largest) / temperature) of each token, and their sums by blocks. Kept by a thread from draw to draw.
+struct Weights {
+  std::vector<float> each;
+  std::vector<double> sums;
+
+  void make(std::span<const float> logits, float largest, double temperature) {
+    each.resize(logits.size());
+    sums.resize((logits.size() + kernels::kDrawBlock - 1) / kernels::kDrawBlock);
+    kernels::draw_weights(logits.data(), static_cast<int64_t>(logits.size()), largest, temperature, each.data(), sums.data());
+  }
+  // The first token with which the sum of the weights, in the order of ids, is above share times all of it.
+  int64_t first_above(double share) const {
+    const double target = share * std::accumulate(sums.begin(), sums.end(), 0.0);
+    double sum = 0;
+    size_t block = 0, last = 0;
+    for (; block < sums.size() && !(target < sum + sums[block]); sum += sums[block++]) last = sums[block] > 0 ? block : last;
+    if (block == sums.size()) sum -= sums[block = last];
+    const size_t begin = block * kernels::kDrawBlock, end = std::min(each.size(), begin + kernels::kDrawBlock);
+    size_t drawn = begin;
+    for (size_t i = begin; i < end; ++i) {
+      if (each[i] == 0) continue;
+      drawn = i;  // the last possible token stays when rounding leaves the sum below the target
+      if (target < (sum += static_cast<double>(each[i]))) break;
+    }
+    return static_cast<int64_t>(drawn);
+  }
+};
 
 struct Candidate {
   int64_t id;
-  double weight;  // e^((logit − largest) / temperature)
+  double weight;
 };
 
 bool likelier(std::span<const float> logits, const Candidate& a, const Candidate& b) {
@@ -56,12 +82,9 @@ double sum_of(const std::vector<Candidate>& candidates) {
 
 using Candidates = std::vector<Candidate>;
 
-Candidates weighted(std::span<const float> logits, size_t best, double temperature) {
-  Candidates all(logits.size());
-  for (size_t i = 0; i < logits.size(); ++i) {
-    const double below = static_cast<double>(logits[i]) - static_cast<double>(logits[best]);
-    all[i] = {static_cast<int64_t>(i), std::exp(below / temperature)};
-  }
+Candidates candidates_of(const std::vector<float>& weights) {
+  Candidates all(weights.size());
+  for (size_t i = 0; i < weights.size(); ++i) all[i] = {static_cast<int64_t>(i), static_cast<double>(weights[i])};
   return all;
 }
 
@@ -76,7 +99,7 @@ void keep_likeliest(Candidates& all, std::span<const float> logits, int64_t k) {
 // Candidates by falling logit, in buckets of equal width; only a bucket that is looked into is put in order.
 class Ranking {
  public:
-  Ranking(const Candidates& all, std::span<const float> logits, size_t best) : all_(all), logits_(logits), largest_(logits[best]) {
+  Ranking(const Candidates& all, std::span<const float> logits, float largest) : all_(all), logits_(logits), largest_(largest) {
     float smallest = largest_;
     for (const float x : logits) smallest = std::isfinite(x) ? std::min(smallest, x) : smallest;
     buckets_a_unit_ = smallest < largest_ ? static_cast<double>(kBuckets - 1) / (largest_ - static_cast<double>(smallest)) : 0;
@@ -131,29 +154,22 @@ void check(const SamplerSettings& settings) {
 
 int64_t next_token(std::span<const float> logits, const SamplerSettings& settings, uint64_t index) {
   check(settings);
-  const size_t best = likeliest(logits);
-  if (settings.temperature == 0) return static_cast<int64_t>(best);
+  const float largest = largest_of(logits);
+  if (settings.temperature == 0) return std::ranges::find(logits, largest) - logits.begin();
 
-  Candidates candidates = weighted(logits, best, settings.temperature);
-  keep_likeliest(candidates, logits, settings.top_k);
+  thread_local Weights weights;
+  weights.make(logits, largest, settings.temperature);
   const double share = RandomStream(settings.seed, "generate").uniform(index);
+  const bool all = settings.top_k == 0 || settings.top_k >= static_cast<int64_t>(logits.size());
+  if (all && settings.top_p == 1) return weights.first_above(share);
+
+  Candidates candidates = candidates_of(weights.each);
+  keep_likeliest(candidates, logits, settings.top_k);
   const double total = sum_of(candidates);
-  if (settings.top_p < 1 || candidates.size() < logits.size()) {
-    const Ranking ranking(candidates, logits, best);
-    const double kept = settings.top_p < 1 ? ranking.first_with([&](double sum) { return sum >= settings.top_p * total; }).sum : total;
-    const double target = std::min(share * kept, std::nextafter(kept, 0.0));
-    return ranking.first_with([&](double sum) { return sum > target; }).id;
-  }
-  const double target = share * total;
-  double sum = 0;
-  int64_t drawn = 0;
-  for (const auto& [id, weight] : candidates) {
-    if (weight == 0) continue;
-    drawn = id;  // the last possible token stays when rounding leaves the sum below the target
-    sum += weight;
-    if (target < sum) break;
-  }
-  return drawn;
+  const Ranking ranking(candidates, logits, largest);
+  const double kept = settings.top_p < 1 ? ranking.first_with([&](double sum) { return sum >= settings.top_p * total; }).sum : total;
+  const double target = std::min(share * kept, std::nextafter(kept, 0.0));
+  return ranking.first_with([&](double sum) { return sum > target; }).id;
 }
 
 }  // namespace longhaul::generate

@@ -17,11 +17,19 @@ struct IsOptional<std::optional<T>> : std::true_type {};
 
 std::string quoted(const std::string& text) { return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
 
+// Whether a body says itself what the fields of every line would say.
+bool has_field(const EventBody& body, std::string_view name) {
+  bool found = false;
+  std::visit([&]<class Body>(const Body&) { for_each_field<Body>([&](const auto& field) { found |= field.name == name; }); }, body);
+  return found;
+}
+
 class LineWriter {
  public:
   template <class Owner>
-  void fields(const Owner& owner) {
+  void fields(const Owner& owner, const EventBody* instead = nullptr) {
     for_each_field<Owner>([&](const auto& field) {
+      if (instead != nullptr && has_field(*instead, field.name)) return;
       const auto& value = owner.*field.member;
       using Value = std::remove_cvref_t<decltype(value)>;
       if constexpr (IsOptional<Value>::value) {
@@ -156,7 +164,7 @@ std::string_view name_of(const EventBody& body) {
 
 std::string to_json(const Event& event) {
   LineWriter writer;
-  writer.fields(event.common);
+  writer.fields(event.common, &event.body);
   writer.write("event", name_of(event.body));
   std::visit([&](const auto& body) { writer.fields(body); }, event.body);
   return writer.finish();

@@ -157,7 +157,8 @@ struct CheckpointSaved {
 
 struct Resume {
   static constexpr std::string_view kName = "resume";
-  int64_t step = 0;  // of the checkpoint: the next step done is step + 1, and later steps in the file before this are void
+  int64_t step = 0;                   // of the checkpoint: the next step done is step + 1, and later steps in the file before this are void
+  std::optional<std::string> source;  // "memory": of nodes; none: the disk
   static constexpr auto fields();
 };
 
@@ -195,6 +196,36 @@ struct MeasuredMemory {
   static constexpr auto fields();
 };
 
+// Something went wrong and something was done about it. The driver writes it when it is over, a rank when it took a step of its own. `rank` stands
+// in the place of the writing process's: whose fault it was.
+struct IncidentReport {
+  static constexpr std::string_view kName = "incident";
+  int64_t id = 0;                     // counts within a run and writer, from 1
+  std::string fault;                  // "class": "user_code", "hang", "host_out_of_memory", …
+  int64_t rank = -1;                  // −1: of none alone
+  std::string node;                   // empty: not known
+  std::vector<std::string> evidence;  // what was seen
+  std::vector<std::string> suspects;  // "rank 3", "node-1"
+  std::string action;                 // what was done: "restart", "evict_node", "stop", …
+  int64_t ended_generation = 0;       // of the ranks, in which it happened
+  std::optional<int64_t> step;        // done when it happened
+  int64_t lost_steps = 0;             // done again
+  bool recovered = false;             // training goes on
+  // From the fault, as far as its time is known, to its being noticed; from there to the verdict, and to the next step.
+  double detected_milliseconds = 0;
+  std::optional<double> diagnosed_milliseconds, recovered_milliseconds;
+  static constexpr auto fields();
+};
+
+// The driver has come to another state (specs: reliability.md §5.1).
+struct DriverState {
+  static constexpr std::string_view kName = "driver_state";
+  std::string state;  // "TRAIN"
+  std::string reason;
+  int64_t ranks_generation = 0, ranks = 0;
+  static constexpr auto fields();
+};
+
 struct End {
   static constexpr std::string_view kName = "end";
   std::string reason;  // "finished", "signal", "until_time", "error"
@@ -203,7 +234,7 @@ struct End {
 };
 
 using EventBody = std::variant<RunStart, StepReport, OuterRound, OuterEvery, Evaluation, CompressionBaseline, CheckpointSaved, Resume,
-                               Alarm, NonFinite, Sample, MeasuredMemory, End>;
+                               Alarm, NonFinite, Sample, MeasuredMemory, IncidentReport, DriverState, End>;
 
 struct Common {
   int64_t schema = kEventSchema;
@@ -343,7 +374,7 @@ constexpr auto CheckpointSaved::fields() {
   return std::tuple{Field{"step", &CheckpointSaved::step}, Field{"path", &CheckpointSaved::path},
                     Field{"blocking_milliseconds", &CheckpointSaved::blocking_milliseconds}};
 }
-constexpr auto Resume::fields() { return std::tuple{Field{"step", &Resume::step}}; }
+constexpr auto Resume::fields() { return std::tuple{Field{"step", &Resume::step}, Field{"source", &Resume::source}}; }
 constexpr auto Alarm::fields() { return std::tuple{Field{"kind", &Alarm::kind}, Field{"message", &Alarm::message}}; }
 constexpr auto NonFinite::fields() {
   return std::tuple{Field{"step", &NonFinite::step}, Field{"layer", &NonFinite::layer}, Field{"tensor", &NonFinite::tensor},
@@ -356,6 +387,28 @@ constexpr auto MeasuredMemory::fields() {
   using M = MeasuredMemory;
   return std::tuple{Field{"purpose", &M::purpose}, Field{"bytes", &M::bytes}, Field{"peak_bytes", &M::peak_bytes},
                     Field{"planned_bytes", &M::planned_bytes}};
+}
+constexpr auto IncidentReport::fields() {
+  using I = IncidentReport;
+  return std::tuple{Field{"id", &I::id},
+                    Field{"class", &I::fault},
+                    Field{"rank", &I::rank},
+                    Field{"node", &I::node},
+                    Field{"evidence", &I::evidence},
+                    Field{"suspects", &I::suspects},
+                    Field{"action", &I::action},
+                    Field{"ended_generation", &I::ended_generation},
+                    Field{"step", &I::step},
+                    Field{"lost_steps", &I::lost_steps},
+                    Field{"recovered", &I::recovered},
+                    Field{"detected_milliseconds", &I::detected_milliseconds},
+                    Field{"diagnosed_milliseconds", &I::diagnosed_milliseconds},
+                    Field{"recovered_milliseconds", &I::recovered_milliseconds}};
+}
+constexpr auto DriverState::fields() {
+  using D = DriverState;
+  return std::tuple{Field{"state", &D::state}, Field{"reason", &D::reason}, Field{"ranks_generation", &D::ranks_generation},
+                    Field{"ranks", &D::ranks}};
 }
 constexpr auto End::fields() { return std::tuple{Field{"reason", &End::reason}, Field{"step", &End::step}}; }
 

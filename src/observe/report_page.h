@@ -87,9 +87,9 @@ footer{margin-top:52px;padding-top:16px;border-top:1px solid var(--rule);font-si
 @media print{body{padding:0;max-width:none}.chart,.tile,pre{break-inside:avoid}}
 )css";
 
-// Under the pointer all charts show the values of the same step.
+// Under the pointer all charts show the values of the same step. bindCharts() again after charts were replaced.
 inline constexpr std::string_view kReportScript = R"js(
-(()=>{
+(window.bindCharts=()=>{
 const trim=(v,d)=>v.toFixed(d);
 const forms={fixed4:v=>trim(v,4),fixed3:v=>trim(v,3),grouped:v=>Math.round(v).toLocaleString("en-US"),percent:v=>trim(v*100,1)+" %",
 scientific:v=>v===0?"0":v.toExponential(2).replace("e+","e"),milliseconds:v=>v<10?trim(v,1)+" ms":v<10000?trim(v,0)+" ms":trim(v/1000,1)+" s"};
@@ -103,10 +103,10 @@ const show=x=>charts.forEach(c=>{const d=c.data,p=d.left+(d.right-d.left)*x/d.x_
 c.figure.classList.add("hover");c.cross.setAttribute("x1",p);c.cross.setAttribute("x2",p);
 c.outputs.forEach(o=>{const s=d.series[o.at];if(s.x.length)o.node.textContent=forms[s.form](s.y[nearest(s.x,x)])})});
 const rest=()=>{steps.textContent="";charts.forEach(c=>{c.figure.classList.remove("hover");c.outputs.forEach(o=>o.node.textContent=o.rest)})};
-charts.forEach(c=>{c.svg.addEventListener("pointermove",e=>{const r=c.svg.getBoundingClientRect(),d=c.data;
+charts.forEach(c=>{c.svg.onpointermove=e=>{const r=c.svg.getBoundingClientRect(),d=c.data;
 const x=((e.clientX-r.left)/r.width*d.width-d.left)/(d.right-d.left)*d.x_max;
-if(x<0||x>d.x_max*1.01)return rest();show(x);steps.textContent="step "+Math.round(x).toLocaleString("en-US")});
-c.svg.addEventListener("pointerleave",rest)});
+if(x<0||x>d.x_max*1.01)return rest();show(x);steps.textContent="step "+Math.round(x).toLocaleString("en-US")};
+c.svg.onpointerleave=rest});
 })();
 )js";
 

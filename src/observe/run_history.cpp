@@ -17,7 +17,7 @@ int64_t drop_from(std::vector<Record>& records, int64_t step) {
 }
 
 struct Gather {
-  RunHistory data;
+  RunHistory& data;
 
   void operator()(const RunStart& start) {
     data.start = start;
@@ -41,6 +41,8 @@ struct Gather {
     data.resumes.push_back(resume.step);
   }
   void operator()(const Alarm& alarm) { data.alarms.push_back({data.last_wall_time, alarm}); }
+  void operator()(const IncidentReport&) {}
+  void operator()(const DriverState&) {}
   void operator()(const NonFinite& nonfinite) { data.nonfinite.push_back(nonfinite); }
   void operator()(const Sample& sample) {
     if (!data.samples.empty() && data.samples.back().step != sample.step) data.samples.clear();
@@ -61,17 +63,18 @@ std::optional<double> metric(const Metrics& metrics, const std::string& name) {
   return found == metrics.end() ? std::nullopt : std::optional(found->second);
 }
 
+void take(RunHistory& history, const Event& event) {
+  if (history.generations == 0 || history.first_wall_time == 0) history.first_wall_time = event.common.wall_time;
+  history.last_wall_time = event.common.wall_time;
+  history.generations = std::max(history.generations, event.common.generation);
+  history.run = event.common.run;
+  std::visit(Gather{history}, event.body);
+}
+
 RunHistory read_run(const std::filesystem::path& run) {
-  Gather gather;
-  for_each_event(events_file(run), [&](const Event& event) {
-    RunHistory& data = gather.data;
-    if (data.generations == 0 || data.first_wall_time == 0) data.first_wall_time = event.common.wall_time;
-    data.last_wall_time = event.common.wall_time;
-    data.generations = std::max(data.generations, event.common.generation);
-    data.run = event.common.run;
-    std::visit(gather, event.body);
-  });
-  return std::move(gather.data);
+  RunHistory history;
+  for_each_event(events_file(run), [&](const Event& event) { take(history, event); });
+  return history;
 }
 
 }  // namespace longhaul::observe

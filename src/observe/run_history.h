@@ -47,6 +47,7 @@ std::set<std::string> metric_names(const std::vector<Record>& records) {
   return names;
 }
 
+void take(RunHistory& history, const Event& event);     // the next of the stream
 RunHistory read_run(const std::filesystem::path& run);  // a run folder or an events.jsonl
 
 }  // namespace longhaul::observe

@@ -20,6 +20,31 @@ std::string_view name_of(SpanKind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
+RankPhase phase_of(SpanKind kind) {
+  switch (kind) {
+    case SpanKind::kForward:
+      return RankPhase::kForward;
+    case SpanKind::kBackward:
+    case SpanKind::kBackwardInput:
+    case SpanKind::kBackwardWeight:
+      return RankPhase::kBackward;
+    case SpanKind::kGradients:
+    case SpanKind::kNumbers:
+      return RankPhase::kCommunication;
+    case SpanKind::kNorm:
+    case SpanKind::kOptimizer:
+    case SpanKind::kValues:
+      return RankPhase::kOptimizer;
+    case SpanKind::kEvaluation:
+      return RankPhase::kEvaluation;
+    case SpanKind::kData:
+      return RankPhase::kData;
+    case SpanKind::kCheckpoint:
+      break;
+  }
+  return RankPhase::kCheckpoint;
+}
+
 bool SpanRecorder::computes_here() const { return computing == this; }
 
 void SpanRecorder::start(int64_t step) {

@@ -5,6 +5,7 @@
 //   { const SpanScope scope(recorder, SpanKind::kForward, chunk, micro_batch); … }
 //   const StepTrace trace = recorder.stop();
 //
+// With a board (rank_board.h) each scope is a phase of the rank too, recorded or not.
 // Times are monotonic_ns(). At most `most` spans and as many calls are kept of a step; the rest is counted. Calls come from comm::CallLog. Any
 // thread; start() and stop() by the one that computes.
 #pragma once
@@ -12,11 +13,13 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <source_location>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/clock.h"
+#include "observe/rank_board.h"
 
 namespace longhaul::observe {
 
@@ -36,6 +39,7 @@ enum class SpanKind : uint8_t {
 };
 inline constexpr int kSpanKinds = 12;
 std::string_view name_of(SpanKind kind);  // "forward"
+RankPhase phase_of(SpanKind kind);
 
 struct Span {
   SpanKind kind = SpanKind::kForward;
@@ -73,6 +77,9 @@ class SpanRecorder {
   bool on() const { return on_.load(std::memory_order_relaxed); }
   bool computes_here() const;  // the calling thread is the one that has started a step
 
+  void show_on(BoardWriter& board) { board_ = &board; }  // it outlives this recorder
+  BoardWriter& board() const { return *board_; }         // of no file, until then
+
   void start(int64_t step);
   StepTrace stop();
   void add(const Span& span);  // nothing, when it is off
@@ -80,6 +87,8 @@ class SpanRecorder {
 
  private:
   const size_t most_;
+  BoardWriter none_;
+  BoardWriter* board_ = &none_;
   std::atomic<bool> on_ = false;
   std::mutex mutex_;
   StepTrace trace_;
@@ -87,11 +96,14 @@ class SpanRecorder {
 
 class SpanScope {
  public:
-  SpanScope(SpanRecorder& recorder, SpanKind kind, int64_t chunk = -1, int64_t micro_batch = -1)
-      : recorder_(recorder.on() ? &recorder : nullptr) {
+  SpanScope(SpanRecorder& recorder, SpanKind kind, int64_t chunk = -1, int64_t micro_batch = -1,
+            const std::source_location& at = std::source_location::current())
+      : recorder_(recorder.on() ? &recorder : nullptr), board_(recorder.board()) {
     if (recorder_ != nullptr) span_ = {.kind = kind, .begin_ns = monotonic_ns(), .chunk = chunk, .micro_batch = micro_batch};
+    if (board_.on()) before_ = board_.enter(phase_of(kind), at, micro_batch);
   }
   ~SpanScope() {
+    if (board_.on()) board_.enter(before_);
     if (recorder_ == nullptr) return;
     span_.end_ns = monotonic_ns();
     recorder_->add(span_);
@@ -101,6 +113,8 @@ class SpanScope {
 
  private:
   SpanRecorder* recorder_;
+  BoardWriter& board_;
+  RankPhase before_ = RankPhase::kIdle;
   Span span_;
 };
 

@@ -37,7 +37,8 @@ std::string share(const std::optional<double>& value) { return value ? fixed(*va
 
 void Terminal::on(const Event& event) {
   const ProgressPause pause;
-  const bool is_alarm = std::holds_alternative<Alarm>(event.body) || std::holds_alternative<NonFinite>(event.body);
+  const bool is_alarm = std::holds_alternative<Alarm>(event.body) || std::holds_alternative<NonFinite>(event.body) ||
+                        std::holds_alternative<IncidentReport>(event.body);
   if (is_alarm || !options_.quiet) std::visit([this](const auto& body) { show(body); }, event.body);
 }
 
@@ -128,6 +129,12 @@ void Terminal::show(const Resume& resume) {
 
 void Terminal::show(const Alarm& alarm) {
   alarm_line("alarm", fmt::format("{}: {}", printable(alarm.kind), printable(alarm.message, LineEnds::kKept)));
+}
+
+void Terminal::show(const IncidentReport& incident) {
+  const std::string of = incident.rank >= 0 ? fmt::format(" of rank {}", incident.rank) : "";
+  alarm_line("fault", fmt::format("{}{}: {} -> {}", printable(incident.fault), of,
+                                  printable(fmt::format("{}", fmt::join(incident.evidence, "; "))), printable(incident.action)));
 }
 
 void Terminal::show(const NonFinite& nonfinite) {

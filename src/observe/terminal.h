@@ -43,6 +43,8 @@ class Terminal : public EventReader {
   void show(const NonFinite& nonfinite);
   void show(const Sample& sample);
   void show(const MeasuredMemory&) {}  // a table, when the run is over
+  void show(const IncidentReport& incident);
+  void show(const DriverState&) {}  // the driver says it itself
   void show(const End& end);
   void headings();
   std::string position(int64_t step) const;  // "100/400"

@@ -130,21 +130,22 @@ RankTrace read_file(const std::filesystem::path& path, const StepChoice& choice)
   int64_t number = 0;
   for (const std::string_view line : lines_of(text)) {
     const std::string where = fmt::format("{}, line {}", path.string(), ++number);
-    const json parsed = parse_json(line, where, kTraceRules);
-    const JsonView view(parsed, where, kTraceRules);
-    if (view.has("schema")) {
-      trace.rank = rank_of(view);
-      continue;
-    }
-    const int64_t step = view.at("step").integer(0);
-    if (step < choice.first || step > choice.last) continue;
-    steps[step] = step_of(view, trace.rank.clock_offset_ns);
+    auto step = trace_line(line, where, trace.rank);
+    if (step && step->step >= choice.first && step->step <= choice.last) steps[step->step] = std::move(*step);
   }
   for (auto& [step, record] : steps) trace.steps.push_back(std::move(record));
   return trace;
 }
 
 }  // namespace
+
+std::optional<StepTrace> trace_line(std::string_view line, const std::string& where, TraceRank& rank) {
+  const json parsed = parse_json(line, where, kTraceRules);
+  const JsonView view(parsed, where, kTraceRules);
+  if (!view.has("schema")) return step_of(view, rank.clock_offset_ns);
+  rank = rank_of(view);
+  return std::nullopt;
+}
 
 TraceWriter::TraceWriter(const std::filesystem::path& run_folder, const TraceRank& rank, int64_t most_bytes) : most_bytes_(most_bytes) {
   make_folders(folder_of(run_folder));

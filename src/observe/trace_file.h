@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/file.h"
@@ -40,6 +42,9 @@ struct RankTrace {
   TraceRank rank;                // the latest process's
   std::vector<StepTrace> steps;  // ascending; of a step that was done again the last
 };
+
+// A line of a trace file: `rank` is set where it begins a process, else the step is returned, its times on rank 0's clock. Error 65 for anything else.
+std::optional<StepTrace> trace_line(std::string_view line, const std::string& where, TraceRank& rank);
 
 struct StepChoice {
   int64_t first = 0, last = std::numeric_limits<int64_t>::max();

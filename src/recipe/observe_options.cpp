@@ -15,6 +15,13 @@ void declare(OptionSet& set, ObserveOptions& observe) {
       .unit("steps")
       .at_least(0)
       .may_change();
+  set.add(
+         "observe.batch_noise_every", observe.batch_noise_every,
+         "Every such step also takes the gradient norm of one micro-batch of each replica alone, and tells critical_batch_tokens: up to how large a "
+         "batch more tokens a step save steps. Needs two micro-batches a step; costs one more. 0: none.")
+      .unit("steps")
+      .at_least(0)
+      .may_change();
 }
 
 }  // namespace longhaul::recipe

@@ -154,9 +154,12 @@ void declare(OptionSet& set, TrainOptions& train) {
       "train.elastic", train.elastic,
       "Micro-batches' gradients are added in one fixed tree, so that a run has the same bits on any number of data-parallel ranks, at every "
       "parallel.zero, and continued on another; takes memory for log2 of a rank's micro-batches more of the gradients. CPU only.");
-  set.add("train.checkpoint_every", train.checkpoint_every, "Steps between checkpoints; 0: only at the end and when asked to stop.")
+  set.add(
+         "train.checkpoint_every", train.checkpoint_every,
+         "Steps between checkpoints; 0: only at the end and when asked to stop; -1: Daly's interval, from what saves cost here and how often starts of the "
+         "run have failed, at most 30 minutes.")
       .unit("steps")
-      .at_least(0)
+      .at_least(-1)
       .also_called({"save_every", "save_steps", "save_interval"})
       .may_change();
   set.add("train.checkpoint_keep", train.checkpoint_keep, "Newest checkpoints that are kept; 0: all.")
@@ -169,6 +172,24 @@ void declare(OptionSet& set, TrainOptions& train) {
       .at_least(0)
       .may_change();
   set.add("train.checkpoint_self_test", train.checkpoint_self_test, "Read every checkpoint back after it is written and compare checksums.")
+      .may_change();
+  set.add("train.mean_hours_to_failure", train.mean_hours_to_failure,
+          "What is expected between failures of the whole job before it has shown its own; for train.checkpoint_every = -1.")
+      .unit("hours")
+      .above(0)
+      .may_change();
+  set.add(
+         "train.checkpoint_memory_every", train.checkpoint_memory_every,
+         "Steps between checkpoints in the memory of the run's nodes, where `longhaul launch` gives it a memory tier; 0: never; -1: as often as a hundredth "
+         "of the time allows.")
+      .unit("steps")
+      .at_least(-1)
+      .may_change();
+  set.add("train.checkpoint_replicas", train.checkpoint_replicas,
+          "Copies of each checkpoint in memory that other nodes keep: as many nodes may be lost at once.")
+      .unit("copies")
+      .at_least(0)
+      .at_most(7)
       .may_change();
   set.add("train.evaluate_every", train.evaluate_every, "Steps between evaluations on the held-out part; 0: never.")
       .unit("steps")

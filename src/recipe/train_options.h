@@ -32,10 +32,15 @@ struct TrainOptions {
   Recompute recompute = Recompute::kNone;
   bool elastic = false;  // the same bits whatever the number of replicas (docs/design/elastic.md)
 
-  int64_t checkpoint_every = 500;     // steps; 0: only at the end and when asked
+  int64_t checkpoint_every = 500;     // steps; 0: only at the end and when asked; -1: as often as measured costs and failures say
   int64_t checkpoint_keep = 3;        // newest checkpoints kept; 0: all
   int64_t checkpoint_keep_every = 0;  // besides, keep those whose step is a multiple of this; 0: none
   bool checkpoint_self_test = false;  // read every checkpoint back and compare checksums
+  double mean_hours_to_failure = 24;  // of the whole job, before it has shown its own; for checkpoint_every = -1
+
+  int64_t checkpoint_memory_every =
+      -1;  // steps between checkpoints in the memory of nodes; 0: never; -1: as often as a hundredth of the time allows
+  int64_t checkpoint_replicas = 1;  // copies of each on other nodes
 
   int64_t evaluate_every = 500;      // steps; 0: never
   int64_t evaluate_tokens = 262144;  // of the held-out part, in the evaluations on the way; 0: all. The last one reads all

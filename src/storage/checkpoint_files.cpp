@@ -60,33 +60,60 @@ int64_t element_bytes(DType dtype) {
   return bits_of(dtype) / 8;
 }
 
+void Checkpoint::open_file(const FileSystem& files, const ManifestFile& listed) {
+  const fs::path path = folder_ / listed.name;
+  const int64_t size = files.open(path, ExitCode::kCheckpoint)->size();
+  if (size != listed.bytes) {
+    damaged(path, "", "a file of the checkpoint has the wrong size", fmt::format("{} bytes", listed.bytes), fmt::format("{} bytes", size));
+  }
+  files_.emplace(listed.name, SafetensorsFile::open(files, path));
+}
+
 Checkpoint Checkpoint::open(const FileSystem& files, const fs::path& folder) {
   Checkpoint checkpoint;
   checkpoint.folder_ = folder;
   checkpoint.manifest_ = read_manifest(files, folder);
-  for (const ManifestFile& listed : checkpoint.manifest_.files) {
-    const fs::path path = folder / listed.name;
-    const int64_t size = files.open(path, ExitCode::kCheckpoint)->size();
-    if (size != listed.bytes) {
-      damaged(path, "", "a file of the checkpoint has the wrong size", fmt::format("{} bytes", listed.bytes),
-              fmt::format("{} bytes", size));
-    }
-    checkpoint.files_.emplace(listed.name, SafetensorsFile::open(files, path));
+  for (const ManifestFile& listed : checkpoint.manifest_.files) checkpoint.open_file(files, listed);
+  for (const auto& [name, tensor] : checkpoint.manifest_.tensors) {
+    for (const ManifestShard& shard : tensor.shards) checkpoint.check_header(tensor, shard, name);
   }
-  for (const auto& [name, tensor] : checkpoint.manifest_.tensors) checkpoint.check_header(tensor, name);
   return checkpoint;
 }
 
-void Checkpoint::check_header(const ManifestTensor& tensor, const std::string& name) const {
-  for (const ManifestShard& shard : tensor.shards) {
-    const SafetensorsFile& stored_in = file(shard.file);
-    const TensorInfo* stored = stored_in.find(shard.key);
-    if (stored == nullptr) damaged(stored_in.path(), name, "the file lacks a tensor of the manifest", shard.key, "no such tensor");
-    if (stored->dtype != tensor.dtype || stored->shape != shard.length) {
-      damaged(stored_in.path(), name, "file and manifest disagree about a tensor",
-              fmt::format("{} [{}]", name_of(tensor.dtype), fmt::join(shard.length, ", ")),
-              fmt::format("{} [{}]", name_of(stored->dtype), fmt::join(stored->shape, ", ")));
+Checkpoint Checkpoint::open_some(const FileSystem& files, const fs::path& folder, Manifest manifest) {
+  Checkpoint checkpoint;
+  checkpoint.folder_ = folder;
+  checkpoint.manifest_ = std::move(manifest);
+  const auto attempt = [&](const std::string& file, const auto& what) {
+    if (checkpoint.unusable_.contains(file)) return;
+    try {
+      what();
+    } catch (const Error& error) {
+      checkpoint.files_.erase(file);
+      checkpoint.unusable_.emplace(file, error);
     }
+  };
+  for (const ManifestFile& listed : checkpoint.manifest_.files) attempt(listed.name, [&] { checkpoint.open_file(files, listed); });
+  for (const auto& [name, tensor] : checkpoint.manifest_.tensors) {
+    for (const ManifestShard& shard : tensor.shards) attempt(shard.file, [&] { checkpoint.check_header(tensor, shard, name); });
+  }
+  return checkpoint;
+}
+
+const SafetensorsFile& Checkpoint::file(const std::string& name) const {
+  const auto unusable = unusable_.find(name);
+  if (unusable != unusable_.end()) throw unusable->second;
+  return files_.at(name);
+}
+
+void Checkpoint::check_header(const ManifestTensor& tensor, const ManifestShard& shard, const std::string& name) const {
+  const SafetensorsFile& stored_in = file(shard.file);
+  const TensorInfo* stored = stored_in.find(shard.key);
+  if (stored == nullptr) damaged(stored_in.path(), name, "the file lacks a tensor of the manifest", shard.key, "no such tensor");
+  if (stored->dtype != tensor.dtype || stored->shape != shard.length) {
+    damaged(stored_in.path(), name, "file and manifest disagree about a tensor",
+            fmt::format("{} [{}]", name_of(tensor.dtype), fmt::join(shard.length, ", ")),
+            fmt::format("{} [{}]", name_of(stored->dtype), fmt::join(stored->shape, ", ")));
   }
 }
 

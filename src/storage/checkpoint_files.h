@@ -12,6 +12,8 @@
 #include <functional>
 #include <unordered_map>
 
+#include "base/error.h"
+
 #include "layout/rectangle.h"
 #include "storage/file_system.h"
 #include "storage/manifest.h"
@@ -22,6 +24,9 @@ namespace longhaul::storage {
 class Checkpoint {
  public:
   static Checkpoint open(const FileSystem& files, const std::filesystem::path& folder);
+  // What of it lies in this folder (a node's memory tier, storage/node_tier.h). Files that are missing or broken are no error until they
+  // are read.
+  static Checkpoint open_some(const FileSystem& files, const std::filesystem::path& folder, Manifest manifest);
 
   const Manifest& manifest() const { return manifest_; }
   const std::filesystem::path& folder() const { return folder_; }
@@ -37,12 +42,14 @@ class Checkpoint {
   void verify_file(const std::string& file, const std::function<void(int64_t)>& progress = {}) const;
 
  private:
-  void check_header(const ManifestTensor& tensor, const std::string& name) const;
-  const SafetensorsFile& file(const std::string& name) const { return files_.at(name); }
+  void open_file(const FileSystem& files, const ManifestFile& listed);
+  void check_header(const ManifestTensor& tensor, const ManifestShard& shard, const std::string& name) const;
+  const SafetensorsFile& file(const std::string& name) const;
 
   std::filesystem::path folder_;
   Manifest manifest_;
   std::unordered_map<std::string, SafetensorsFile> files_;
+  std::unordered_map<std::string, Error> unusable_;  // files that are not here, or not whole
 };
 
 int64_t element_bytes(DType dtype);  // of dtypes with whole bytes; others are an internal error

@@ -59,6 +59,28 @@ FileReport write_checkpoint_file(FileSystem& files, const fs::path& folder, cons
   return report;
 }
 
+void add_reports(Manifest& manifest, std::span<const FileReport> reports, const std::string& where) {
+  manifest.files.clear();
+  manifest.tensors.clear();
+  for (const FileReport& report : reports) {
+    manifest.files.push_back(report.file);
+    for (const ReportedShard& reported : report.shards) {
+      auto [at, added] = manifest.tensors.try_emplace(
+          reported.tensor, ManifestTensor{.shape = reported.shape, .dtype = reported.dtype, .role = reported.role});
+      ManifestTensor& tensor = at->second;
+      if (!added && (tensor.shape != reported.shape || tensor.dtype != reported.dtype || tensor.role != reported.role)) {
+        throw Error({.code = ExitCode::kCheckpoint,
+                     .what = "writers disagree about a tensor",
+                     .expected = fmt::format("{} [{}]", name_of(tensor.dtype), fmt::join(tensor.shape, ", ")),
+                     .found = fmt::format("{} [{}]", name_of(reported.dtype), fmt::join(reported.shape, ", ")),
+                     .where = fmt::format("{}, tensor '{}'", report.file.name, brief(reported.tensor))});
+      }
+      tensor.shards.push_back(reported.shard);
+    }
+  }
+  check_consistent(manifest, where);
+}
+
 CheckpointWriter::CheckpointWriter(FileSystem& files, fs::path checkpoints, int64_t step, int64_t generation)
     : files_(files), checkpoints_(std::move(checkpoints)), step_(step), generation_(generation) {
   LONGHAUL_ASSERT(step >= 0 && generation >= 0, "step {} generation {}", step, generation);
@@ -78,31 +100,6 @@ CheckpointWriter::~CheckpointWriter() {
 }
 
 void CheckpointWriter::add(FileReport report) { reports_.push_back(std::move(report)); }
-
-void CheckpointWriter::gather(Manifest& manifest) const {
-  manifest.step = step_;
-  manifest.generation = generation_;
-  if (manifest.wall_time.empty()) manifest.wall_time = wall_time_text(wall_time_s());
-  manifest.files.clear();
-  manifest.tensors.clear();
-  for (const FileReport& report : reports_) {
-    manifest.files.push_back(report.file);
-    for (const ReportedShard& reported : report.shards) {
-      auto [at, added] = manifest.tensors.try_emplace(
-          reported.tensor, ManifestTensor{.shape = reported.shape, .dtype = reported.dtype, .role = reported.role});
-      ManifestTensor& tensor = at->second;
-      if (!added && (tensor.shape != reported.shape || tensor.dtype != reported.dtype || tensor.role != reported.role)) {
-        throw Error({.code = ExitCode::kCheckpoint,
-                     .what = "writers disagree about a tensor",
-                     .expected = fmt::format("{} [{}]", name_of(tensor.dtype), fmt::join(tensor.shape, ", ")),
-                     .found = fmt::format("{} [{}]", name_of(reported.dtype), fmt::join(reported.shape, ", ")),
-                     .where = fmt::format("{}, tensor '{}'", report.file.name, brief(reported.tensor))});
-      }
-      tensor.shards.push_back(reported.shard);
-    }
-  }
-  check_consistent(manifest, temporary_.string());
-}
 
 // A courtesy, not the safeguard: that the names differ is what keeps this process from taking anything from the later start.
 void CheckpointWriter::refuse_if_superseded() const {
@@ -125,7 +122,10 @@ fs::path CheckpointWriter::unused_name() const {
 
 fs::path CheckpointWriter::commit(Manifest manifest) {
   LONGHAUL_ASSERT(committed_.empty(), "{} is committed already", temporary_.string());
-  gather(manifest);
+  manifest.step = step_;
+  manifest.generation = generation_;
+  if (manifest.wall_time.empty()) manifest.wall_time = wall_time_text(wall_time_s());
+  add_reports(manifest, reports_, temporary_.string());
   refuse_if_superseded();
   const fs::path target = unused_name();
   const fs::path draft = temporary_ / "manifest.tmp";

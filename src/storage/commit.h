@@ -48,6 +48,10 @@ using ShardData = std::function<std::span<const std::byte>(const ShardSource&)>;
 FileReport write_checkpoint_file(FileSystem& files, const std::filesystem::path& folder, const std::string& name,
                                  std::span<const ShardSource> shards, const ShardData& data_of, int64_t alignment = 4096);
 
+// Of these files and tensors, for which `manifest` had none. kCheckpoint where they do not make up whole tensors; `where` is said in
+// errors.
+void add_reports(Manifest& manifest, std::span<const FileReport> reports, const std::string& where);
+
 class CheckpointWriter {
  public:
   CheckpointWriter(FileSystem& files, std::filesystem::path checkpoints, int64_t step, int64_t generation);
@@ -63,7 +67,6 @@ class CheckpointWriter {
   void point_latest_here();
 
  private:
-  void gather(Manifest& manifest) const;
   void refuse_if_superseded() const;
   std::filesystem::path unused_name() const;
 

@@ -38,7 +38,7 @@ plan::MemoryRequest memory_request(const recipe::Recipe& recipe, at::Device devi
           .elastic = train.elastic,
           .prefetch = recipe.data.prefetch,
           .threads = threads(),
-          .saves_between = train.checkpoint_every > 0 && train.checkpoint_every<train.steps, .evaluates = train.evaluate_every> 0,
+          .saves_between = train.checkpoint_every != 0 && train.checkpoint_every<train.steps, .evaluates = train.evaluate_every> 0,
           .on_gpu = device.is_cuda(),
           .l2_bytes = machine().l2_bytes,
           .products_per_second = kernels::recurrence_products_per_second()};

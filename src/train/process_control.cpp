@@ -1,6 +1,9 @@
 #include "train/process_control.h"
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/signals.h"
+#include "control/engine.h"
 #include "observe/report.h"
 #include "plan/footprint/footprint_report.h"
 #include "train/memory.h"
@@ -12,9 +15,18 @@ bool SignalControl::save_requested() { return take_save_request(); }
 bool SignalControl::continued() { return take_continued(); }
 bool SignalControl::pause(double seconds) { return pause_unless_stopped(seconds); }
 
-FirstRankControl::FirstRankControl(observe::EventWriter& events, const RunFacts& facts) : events_(events), facts_(facts) {
+FirstRankControl::FirstRankControl(observe::EventWriter& events, const RunFacts& facts)
+    : events_(events), facts_(facts), deadline_(control::find_engine()->deadline()) {
   if (!facts.recipe.recipe.observe.report) return;
   report_.emplace([folder = facts.run_folder] { observe::write_report(folder, plan::footprint_section(folder)); });
+}
+
+int FirstRankControl::stop_requested() {
+  if (stop_signal() == 0 && deadline_.near(wall_time_s())) {
+    log_info("this job will be ended at {}: saving now", wall_time_text(deadline_.end_s()));
+    request_stop_for_time();
+  }
+  return SignalControl::stop_requested();
 }
 
 void FirstRankControl::evaluated() {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "control/deadline.h"
 #include "observe/report_writer.h"
 #include "train/run_facts.h"
 #include "train/trainer.h"
@@ -27,6 +28,7 @@ class FollowingControl final : public RunControl {
 class FirstRankControl final : public SignalControl {
  public:
   FirstRankControl(observe::EventWriter& events, const RunFacts& facts);
+  int stop_requested() override;  // when the engine's deadline is near, too
   void evaluated() override;
   void trained() override;
   // The page stands when the run has ended, however it ended; a run that is someone else's by now is not touched.
@@ -36,6 +38,7 @@ class FirstRankControl final : public SignalControl {
  private:
   observe::EventWriter& events_;
   const RunFacts& facts_;
+  control::Deadline deadline_;
   std::optional<observe::ReportWriter> report_;
   std::vector<observe::MeasuredMemory> measured_;
 };

@@ -56,6 +56,7 @@ void Trainer::load(const storage::Checkpoint& from, checkpoint::OptimizerStates 
 // Back before the spike of this step, for its data to be passed over (spike_ladder.h).
 void Trainer::roll_back() {
   saver_.wait();
+  copies_.settle();  // of the state that is read over
   const recipe::GuardOptions& guard = ladder_.options();
   const int64_t spike = step_;
   if (ladder_.rollbacks() >= guard.rollbacks) {
@@ -64,6 +65,7 @@ void Trainer::roll_back() {
                  .where = fmt::format("step {}", spike),
                  .hint = "look at the data of these steps (control/skip.json), lower optim.lr, or raise guard.rollbacks"});
   }
+  memory_.forget();
   const nlohmann::json target = together_.first("rollback", [&]() -> nlohmann::json {
     const auto found = rollback_target(files_, checkpoints(), spike, guard.spike_back);
     if (!found) return nullptr;

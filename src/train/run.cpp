@@ -56,6 +56,20 @@ void require_whole_micro_batches(const std::string& where, int64_t batch, int64_
                                       : fmt::format("train.batch={}", (batch / (micro_batch * replicas) + 1) * micro_batch * replicas)});
 }
 
+// What observe.batch_noise_every measures needs a step without its other micro-batches.
+void require_noise_measurable(const recipe::Recipe& recipe, const layout::Pipeline& pipeline, int64_t micro_batches) {
+  if (recipe.observe.batch_noise_every == 0) return;
+  if (recipe.train.elastic || micro_batches < 2) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "the critical batch size cannot be measured",
+                 .expected = "train.elastic = false, and two micro-batches a step or more on each replica",
+                 .found = recipe.train.elastic ? "train.elastic = true" : "one micro-batch",
+                 .where = "observe.batch_noise_every",
+                 .hint = recipe.train.elastic ? "observe.batch_noise_every=0" : "a smaller train.micro_batch"});
+  }
+  layout::passes_of(pipeline, 1);  // refuses a schedule that does not take one
+}
+
 // Before anything is touched. processes: how many there are, where ranks are processes.
 parallel::Arrangement arrangement_of_run(const recipe::Recipe& recipe, const comm::Communicator* processes) {
   refuse_unknown_task(recipe.train.task);
@@ -89,6 +103,7 @@ parallel::Arrangement arrangement_of_run(const recipe::Recipe& recipe, const com
     layout::passes_of(pipeline, batch / replicas / recipe.train.micro_batch);  // refuses a number that the schedule does not take
   };
   require_batch("train.batch", recipe.train.batch);
+  require_noise_measurable(recipe, pipeline, recipe.train.batch / replicas / recipe.train.micro_batch);
   for (const recipe::OptimStage& stage : recipe.optim.stages) {
     if (stage.batch > 0) require_batch("optim.stages", stage.batch);
   }
@@ -195,6 +210,7 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
   const auto run_in = [&](comm::Communicator& world, std::shared_ptr<comm::CallLog> calls) {
     RunStartUp of_rank = start;
     of_rank.calls = std::move(calls);
+    if (request.board != nullptr && (processes != nullptr || world.rank() == 0)) of_rank.calls->show_on(*request.board);
     parallel::Ranks ranks(world, arrangement);
     return run_rank(of_rank, ranks);
   };

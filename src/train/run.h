@@ -12,6 +12,7 @@
 
 #include "checkpoint/starting_point.h"
 #include "comm/communicator.h"
+#include "observe/rank_board.h"
 #include "recipe/load.h"
 #include "train/trainer.h"
 
@@ -22,8 +23,11 @@ struct RunRequest {
   std::filesystem::path run_folder;
   bool fresh = false;  // an earlier run in that folder is moved aside, never deleted
   std::shared_ptr<const checkpoint::StartingPoint> from =
-      nullptr;         // weights to begin with, where the folder has no checkpoint; null: random ones
-  bool quiet = false;  // no tables and no step lines; alarms all the same
+      nullptr;                            // weights to begin with, where the folder has no checkpoint; null: random ones
+  bool quiet = false;                     // no tables and no step lines; alarms all the same
+  observe::BoardWriter* board = nullptr;  // where this process tells what it does; of ranks that are threads the first one's. Null: nowhere
+  // Of each rank its node's memory tier; empty: the one in the process's environment, if there is one.
+  std::function<checkpoint::TierPlace(int64_t rank)> tier_of_rank{};
 };
 
 Outcome run_training(RunRequest request, comm::Communicator* processes = nullptr);

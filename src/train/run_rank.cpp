@@ -73,6 +73,8 @@ class RankRun {
   void tell_what_was_waited(const optim::OuterLoop* outer, double seconds) const;
   void tell_what_was_sent(int64_t step) const;
   void warn_of_disk(const Trainer& trainer) const;
+  void open_board();
+  std::optional<checkpoint::TierPlace> tier() const;
   void begin(Trainer& trainer, observe::EventWriter& events);  // what comes between the trainer that stands and its first step
 
   const RunStartUp& start_;
@@ -170,9 +172,25 @@ void RankRun::warn_of_disk(const Trainer& trainer) const {
   if (first() && warning) log_warning("{}", *warning);
 }
 
+void RankRun::open_board() {
+  observe::BoardWriter* const board = start_.request.board;
+  if (board == nullptr || !(start_.own_process || first())) return;
+  ranks_.spans()->show_on(*board);
+  board->show_in(start_.request.run_folder);
+}
+
+std::optional<checkpoint::TierPlace> RankRun::tier() const {
+  const auto& of_rank = start_.request.tier_of_rank;
+  return of_rank ? of_rank(ranks_.rank()) : checkpoint::tier_place_of_process();
+}
+
 void RankRun::begin(Trainer& trainer, observe::EventWriter& events) {
   warn_of_disk(trainer);
+  observe::BoardWriter& board = ranks_.spans()->board();
+  board.enter(observe::RankPhase::kLoad);
   const Resumed resumed = trainer.resume();
+  board.enter(observe::RankPhase::kIdle);
+  board.step_started_from(resumed.step);
   const auto& from = start_.request.from;
   if (from && resumed.step == 0) trainer.begin_with(*from);
   together_.first("begin", [&]() -> nlohmann::json {
@@ -197,6 +215,7 @@ Outcome RankRun::run() {
   task->parameters().initialise(static_cast<uint64_t>(recipe_.train.seed));
   const auto optimizer = optim::make_optimizer(recipe_.optim, task->parameters(), task->precision());
   observe::EventWriter& events = open_events();
+  open_board();
   open_trace(events.generation());
   std::optional<optim::OuterLoop> outer;
   if (ranks_.workers() > 1) outer.emplace(recipe_.optim.outer, *optimizer, task->parameters(), ranks_);
@@ -224,7 +243,8 @@ Outcome RankRun::run() {
                    .peak_flops_per_second = facts_.peak_flops_per_second(),
                    .on_first_step = [this](int64_t step) { tell_what_was_sent(step); },
                    .trace = trace_ ? &*trace_ : nullptr,
-                   .outer = loop});
+                   .outer = loop,
+                   .tier = tier()});
   begin(trainer, events);
   if (start_.calls) calls_before_ = start_.calls->totals();
   if (!control) return trainer.run();

@@ -95,6 +95,28 @@ void move_router_biases(model::ParameterSet& parameters, const Passes& passes, c
   model::move_router_biases(parameters, choices, rate);
 }
 
+optim::GradientNorm norm_of(Task& task, const parallel::Ranks& ranks, double scale) {
+  if (ranks.tree() == nullptr)
+    return optim::gradient_norm(task.parameters(), scale, [&](const Tensor& squares) { ranks.sum(squares, "gradient norm"); });
+  return optim::gradient_norm_by_rows(task.parameters(), scale, [&](layout::AxisSet over, const Tensor& squares, comm::Reduction how) {
+    ranks.reduce_over(over, squares, how);
+  });
+}
+
+// Of one micro-batch of each replica, at this step's weights, an equal share of the step's weight; leaves no gradient behind.
+std::optional<optim::NormOfBatch> norm_of_first(Task& task, parallel::Ranks& ranks, int64_t step, const StepOptions& options,
+                                                const StepWork& work) {
+  if (work.micro_batches < 2 || work.weight <= 0 || ranks.tree() != nullptr) return std::nullopt;
+  const double share = 1 / static_cast<double>(work.micro_batches);
+  ranks.begin_step(task.parameters(), 1);
+  Passes(task, ranks, {.step = step, .seed = options.seed}).train(1);
+  ranks.sum_gradients(task.parameters());
+  const optim::GradientNorm norm = norm_of(task, ranks, 1 / (work.weight * share));
+  task.parameters().zero_gradients();
+  if (!norm.finite) return std::nullopt;
+  return optim::NormOfBatch{static_cast<double>(work.tokens) * share, norm.norm};
+}
+
 std::string layer_of(const std::string& tensor) {
   const size_t cut = tensor.rfind('.');
   return cut == std::string::npos ? tensor : tensor.substr(0, cut);
@@ -152,13 +174,7 @@ void Measurement::run(StepResult& result) {
   }
   if (options_.with_gradients) options_.with_gradients();
   const SpanScope span(spans, SpanKind::kNorm);
-  if (ranks_.tree() == nullptr) {
-    norm_ = optim::gradient_norm(task_.parameters(), scale_, [&](const Tensor& squares) { ranks_.sum(squares, "gradient norm"); });
-  } else {
-    norm_ = optim::gradient_norm_by_rows(task_.parameters(), scale_, [&](layout::AxisSet over, const Tensor& squares, comm::Reduction how) {
-      ranks_.reduce_over(over, squares, how);
-    });
-  }
+  norm_ = norm_of(task_, ranks_, scale_);
   result.gradient_norm = norm_.norm;
 }
 
@@ -206,10 +222,12 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
     fault_point("step.data", step);
     result.work = task.prepare(step);
     result.data_wait_milliseconds = data_watch.milliseconds();
+    result.own_tokens = result.work.tokens;
   }
   result.work.weight = ranks.sum_over_replicas(result.work.weight);
   result.work.tokens = std::llround(ranks.sum_over_replicas(static_cast<double>(result.work.tokens)));
 
+  if (options.measure_first) result.first = norm_of_first(task, ranks, step, options, result.work);
   std::optional<Measurement> measured(std::in_place, task, ranks, step, options, result.work);
   measured->run(result);
   if (options.doubtful && measured->doubtful(result)) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "optim/batch_noise.h"
 #include "optim/optimizer.h"
 #include "parallel/ranks.h"
 #include "train/task.h"
@@ -19,6 +20,7 @@ struct StepOptions {
   double clip_norm = 0;
   uint64_t seed = 0;
   double router_bias_rate = 0;
+  bool measure_first = false;              // StepResult::first
   // Asked, when loss and norm are those of all ranks, whether they are to be believed; not finite they never are. One rank that doubts is enough: the
   // passes are run again, bit for bit the same on machines without errors. Empty: everything finite is applied.
   std::function<bool(double loss, double gradient_norm)> doubtful{};
@@ -43,11 +45,13 @@ struct StepResult {
   double auxiliary_loss = 0;  // mean likewise; of the experts' routers
   double gradient_norm = 0;   // before clipping
   observe::Metrics metrics;   // what else the task measures, means over all ranks
-  StepWork work;
+  StepWork work;              // of all ranks of a worker
+  int64_t own_tokens = 0;     // of this rank's replica
   double data_wait_milliseconds = 0;
   std::optional<BadValue> skipped;  // not finite: nothing was changed
   bool left_out = false;            // finite, doubtful, and the same again: nothing was changed
   std::optional<SecondTry> second_try;
+  std::optional<optim::NormOfBatch> first;  // of the first micro-batch of every replica; nothing where a step has one only
 };
 
 // `step` counts from 1.

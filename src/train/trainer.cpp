@@ -8,14 +8,17 @@
 #include "base/fault_point.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "base/parallel.h"
 #include "checkpoint/saved_recipe.h"
 #include "recipe/difference.h"
 #include "recipe/write.h"
-#include "storage/catalog.h"
 #include "tensor/device.h"
+#include "train/newest_checkpoint.h"
 
 namespace longhaul::train {
 namespace {
+
+bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
 // Before the last save is tried again. A batch system that sent a signal kills soon; a person can cut the wait with another one.
 constexpr std::array kRetryPauses_s = {1.0, 2.0, 4.0};
@@ -38,18 +41,6 @@ bool ended_at(const std::filesystem::path& events, int64_t step) {
     if (end != nullptr && end->reason == "finished" && end->step == step) ended = true;
   });
   return ended;
-}
-
-// A run whose checkpoints are all damaged does not begin anew by itself: a person may save them, or say so.
-[[noreturn]] void refuse_to_begin_anew(const std::vector<storage::Search::Rejected>& rejected, const TrainerOptions& options) {
-  std::string found;
-  for (const auto& each : rejected) found += fmt::format("{}{}: {}", found.empty() ? "" : "\n", each.path.filename().string(), each.reason);
-  throw Error({.code = ExitCode::kCheckpoint,
-               .what = "the run cannot go on: none of its checkpoints can be used",
-               .expected = "at least one that is whole",
-               .found = found,
-               .where = (options.run_folder / "checkpoints").string(),
-               .hint = "bring one back from a copy, or begin anew with --fresh: the folder is moved aside, not deleted"});
 }
 
 std::vector<checkpoint::StateProvider*> with_state_of(Task& task, SpikeLadder& ladder, std::vector<checkpoint::StateProvider*> all) {
@@ -77,6 +68,8 @@ Trainer::Trainer(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks
       outer_state_(options_.outer != nullptr ? std::make_unique<checkpoint::OuterState>(optimizer, *options_.outer, ranks) : nullptr),
       state_(with_state_of(task, ladder_,
                            {outer_state_ ? static_cast<checkpoint::StateProvider*>(outer_state_.get()) : &optimizer_state_, &counters_})),
+      memory_(files, ranks, together_, options_.tier, options_.recipe.recipe.train, events.run(), events.generation(),
+              task.parameters().device().is_cpu() ? threads() : 0),
       saver_(
           files,
           [this] {
@@ -94,24 +87,10 @@ void Trainer::Counters::restore(const checkpoint::SavedFacts& facts) {
   skipped_in_a_row = facts.whole_number("skipped_in_a_row");
 }
 
-// Rank 0 reads every byte of it; the others are told its name.
-std::optional<storage::Checkpoint> Trainer::newest_checkpoint() {
-  const std::filesystem::path folder = options_.run_folder / "checkpoints";
-  std::optional<storage::Checkpoint> newest;
-  const std::string name = together_.first("newest checkpoint", [&]() -> std::string {
-    auto search = storage::find_newest_valid(files_, folder);
-    if (!search.newest && !search.rejected.empty()) refuse_to_begin_anew(search.rejected, options_);
-    for (const auto& rejected : search.rejected) log_warning("passed over {}: {}", rejected.path.string(), rejected.reason);
-    newest = std::move(search.newest);
-    return newest ? newest->folder().filename().string() : "";
-  });
-  if (!newest && !name.empty()) newest = storage::Checkpoint::open(files_, folder / name);
-  return newest;
-}
-
 Resumed Trainer::resume() {
   take_skips();
-  const std::optional<storage::Checkpoint> newest = newest_checkpoint();
+  const NewestCheckpoint from = newest_checkpoint(files_, options_.run_folder, together_, memory_, state_);
+  const std::optional<storage::Checkpoint>& newest = from.checkpoint;
   if (!newest) return {};
   fault_point("start.load");
   const storage::Manifest& saved = newest->manifest();
@@ -127,9 +106,12 @@ Resumed Trainer::resume() {
     if (outer_state_) outer_state_->begin_anew();
   }
   ranks_.share_values(task_.parameters());
+  saved_step_ = from.disk_step;
   const bool first = ranks_.rank() == 0;  // its events are those of the run
   if (step_ >= train().steps) judged_ = ranks_.most(first && ended_at(events_.path(), step_) ? 1 : 0) == 1;
-  events_.write(observe::Resume{.step = step_});
+  observe::Resume resume{.step = step_};
+  if (from.in_memory) resume.source = "memory";
+  events_.write(resume);
   return {.step = step_, .earlier = earlier.recipe};
 }
 
@@ -150,16 +132,34 @@ storage::Manifest Trainer::manifest() const {
   return manifest;
 }
 
-void Trainer::save() {
-  corruption_.before_save(step_);
+void Trainer::save(SaveTo to) {
+  if (to.disk) corruption_.before_save(step_);
   const observe::SpanScope span(*ranks_.spans(), observe::SpanKind::kCheckpoint);
   if (options_.outer != nullptr) options_.outer->settle();
-  saver_.save(step_, state_, manifest());
+  if (to.disk) saver_.wait();
+  // An outer loop changes weights when it likes.
+  const auto snapshot = copies_.take(checkpoint::tensors_of(state_),
+                                     options_.outer == nullptr ? checkpoint::Changes::kInUpdates : checkpoint::Changes::kAnyTime);
+  storage::Manifest manifest = this->manifest();
+  manifest.state = checkpoint::facts_of(state_);
+  if (to.memory) memory_.save(step_, snapshot, manifest);
+  if (to.disk) saver_.save(step_, snapshot, std::move(manifest));
+  if (to.disk && interval_) interval_->began();
+}
+
+void Trainer::tell_of_memory() {
+  const auto failure = memory_.failure();
+  if (!failure) return;
+  if (failure->code() == ExitCode::kFenced) throw *failure;
+  events_.write(observe::Alarm{
+      .kind = "memory_checkpoint_failed",
+      .message = fmt::format("no checkpoint in the memory of nodes until this is mended; those on the disk go on: {}", failure->what())});
 }
 
 void Trainer::on_save_ended(const checkpoint::SaveResult& result) {
   if (!result.failure) {
     saved_step_ = result.step;
+    if (interval_) interval_->ended(result);
     events_.write(observe::CheckpointSaved{.step = result.step,
                                            .path = result.path.lexically_relative(options_.run_folder).string(),
                                            .blocking_milliseconds = result.blocking_milliseconds});
@@ -184,7 +184,7 @@ void Trainer::save_at_the_end() {
       const bool gives_up = !control_.pause(kRetryPauses_s[attempt - 1]);
       if (ranks_.most(gives_up ? 1 : 0) == 1) break;
     }
-    save();
+    save({.disk = true});
     saver_.wait();
   }
   if (saved_step_ == step_) return;
@@ -310,7 +310,13 @@ void Trainer::one_step() {
                                 .clip_norm = options_.recipe.recipe.optim.clip_norm,
                                 .seed = static_cast<uint64_t>(train().seed),
                                 .router_bias_rate = options_.recipe.recipe.model.router.bias_rate,
-                                .doubtful = ladder_.doubtful()});
+                                .measure_first = due(options_.recipe.recipe.observe.batch_noise_every, step_ + 1),
+                                .doubtful = ladder_.doubtful(),
+                                .with_gradients = [this] { copies_.settle(); }});
+  if (result.first && !result.skipped && !result.left_out) {
+    batch_noise_.add(*result.first, {static_cast<double>(result.work.tokens), result.gradient_norm});
+    if (const auto tokens = batch_noise_.critical_batch()) result.metrics["critical_batch_tokens"] = *tokens;
+  }
   synchronize(task_.parameters().device());  // the update may only be queued, and its time belongs to this step
   ++step_;
   result.work.tokens *= ranks_.workers();  // all have as many
@@ -318,9 +324,15 @@ void Trainer::one_step() {
   const bool changed_nothing = result.skipped || result.left_out;
   counters_.skipped_in_a_row = changed_nothing ? counters_.skipped_in_a_row + 1 : 0;
   counters_.skipped += changed_nothing ? 1 : 0;
-  const double seconds = watch.seconds();
-  report(result, seconds * 1e3);
-  meet_workers(result.loss, seconds);
+  step_seconds_ = watch.seconds();
+  ranks_.spans()->board().step_ended({.step = step_,
+                                      .seconds = step_seconds_,
+                                      .loss = result.loss,
+                                      .gradient_norm = result.gradient_norm,
+                                      .tokens = result.work.tokens,
+                                      .own_tokens = result.own_tokens});
+  report(result, step_seconds_ * 1e3);
+  meet_workers(result.loss, step_seconds_);
   if (result.second_try) corruption_.behind_second_try(step_, *result.second_try);
   const bool rolls_back = ladder_.roll_back_after(result, step_, events_);
   if (changed_nothing) refuse_bad(result.skipped.value_or(BadValue{"loss", "mean", "loss"}));
@@ -350,14 +362,18 @@ class Recording {
 }  // namespace
 
 void Trainer::recorded_step() {
-  const auto due = [&](int64_t every, int64_t step) { return every > 0 && step % every == 0; };
   const bool recorded = options_.trace != nullptr && !options_.trace->full() && due(options_.recipe.recipe.observe.trace_every, step_ + 1);
   const Recording recording(*ranks_.spans(), recorded ? options_.trace : nullptr, step_ + 1);
   one_step();
   if (auto first = std::exchange(options_.on_first_step, {})) first(step_);
   saver_.poll();
-  const bool asked = between_rounds() && ranks_.most(control_.save_requested() ? 1 : 0) == 1;
-  if (due(train().checkpoint_every, step_) || asked) save();
+  tell_of_memory();
+  const bool asks = control_.save_requested() || (interval_ && interval_->due());
+  const bool asked = between_rounds() && ranks_.most(asks ? 1 : 0) == 1;
+  SaveTo to{.disk = due(train().checkpoint_every, step_) || asked};
+  // Each waits for what an outer loop exchanges behind the steps.
+  to.memory = (options_.outer == nullptr || to.disk) && memory_.due(step_, step_seconds_);
+  if (to.disk || to.memory) save(to);
   if (due(train().evaluate_every, step_) && step_ < train().steps) evaluate(false);
 }
 
@@ -371,6 +387,7 @@ void Trainer::steps() {
 Outcome Trainer::run() {
   until_s_ = recipe::parse_until_time(train().until_time, wall_time_s());
   outcome_ = {};
+  if (train().checkpoint_every < 0 && ranks_.rank() == 0) interval_.emplace(train(), earlier_starts(events_.path(), events_.generation()));
   try {
     steps();
     save_at_the_end();
@@ -386,6 +403,7 @@ Outcome Trainer::run() {
   }
   outcome_.step = step_;
   outcome_.saved = saved_step_ == step_;
+  memory_.end(outcome_.saved);
   return outcome_;
 }
 

@@ -9,7 +9,7 @@
 //
 // On several ranks each has a trainer, and all are called alike. They decide together when to stop and what to save: what one of them is asked
 // for is done by all at the same step: under an outer loop between two rounds, for within one no worker knows of the others. Evaluations and
-// checkpoints have the weights that the workers agreed on last; a step's loss is its own worker's. Rank 0 looks for the checkpoint to continue from; each rank writes events of its own.
+// checkpoints have the weights that the workers agreed on last; a step's loss is its own worker's. They look together for the checkpoint to continue from; each rank writes events of its own.
 //
 // A full disk ends no run: saves that fail are told as alarms, and the next one tries again. The last one has no next one: it is tried a
 // few times, and then `Outcome::saved` is false and an alarm says from where a start goes on.
@@ -31,7 +31,9 @@
 #include "storage/checkpoint_files.h"
 #include "train/corruption.h"
 #include "train/machine_use.h"
+#include "train/memory_checkpoints.h"
 #include "train/run_control.h"
+#include "train/save_interval.h"
 #include "train/spike_ladder.h"
 #include "train/step.h"
 #include "train/task.h"
@@ -48,6 +50,7 @@ struct TrainerOptions {
   std::function<void(int64_t step)> on_first_step{};      // behind the first step of this process; on all ranks
   observe::TraceWriter* trace = nullptr;                  // of the steps that observe.trace_every names; null: none
   optim::OuterLoop* outer = nullptr;                      // null: there is one worker
+  std::optional<checkpoint::TierPlace> tier{};            // this rank's node's memory tier; none: checkpoints go to the disk only
 };
 
 struct Outcome {
@@ -95,10 +98,13 @@ class Trainer {
   double learning_rate(int64_t step) const { return schedule_.learning_rate(step) * ladder_.rate(); }
   std::filesystem::path checkpoints() const { return options_.run_folder / "checkpoints"; }
   bool stopping();
-  std::optional<storage::Checkpoint> newest_checkpoint();
   void evaluate(bool whole);
   void judge();
-  void save();
+  struct SaveTo {
+    bool disk = false, memory = false;
+  };
+  void save(SaveTo to);
+  void tell_of_memory();
   void on_save_ended(const checkpoint::SaveResult& result);
   void save_at_the_end();
   storage::Manifest manifest() const;
@@ -121,11 +127,16 @@ class Trainer {
   std::vector<checkpoint::StateProvider*> state_;
   int64_t step_ = 0;
   int64_t saved_step_ = -1;  // newest on the disk; -1: none
+  double step_seconds_ = 0;  // of the last one
   int64_t parent_step_ = -1;
   bool judged_ = false;  // an earlier process has evaluated the state at the end
   double until_s_ = 0;
   Outcome outcome_;
   MachineUse use_;
+  optim::BatchNoise batch_noise_;  // of this process's steps
+  std::optional<SaveInterval> interval_;  // of rank 0, where checkpoints on the disk have no fixed one
+  checkpoint::CopyOut copies_;
+  MemoryCheckpoints memory_;
   checkpoint::Saver saver_;  // last: what it calls at the end uses everything above
 };
 

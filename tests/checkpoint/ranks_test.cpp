@@ -3,14 +3,14 @@
 #include <gmock/gmock.h>
 
 #include <array>
-#include <mutex>
 
 #include "base/temporary_folder.h"
 #include "checkpoint/load.h"
+#include "checkpoint/shared_reads.h"
 #include "comm/run_ranks.h"
-#include "layout/mesh.h"
+#include "ranks_for_tests.h"
 #include "storage/fault_file_system.h"
-#include "training_for_tests.h"
+#include "support/counting_reads.h"
 
 namespace longhaul::checkpoint {
 namespace {
@@ -19,53 +19,6 @@ using layout::Mesh;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-// A model of every kind of split: experts, shared bounds, a tied embedding, grouped heads.
-recipe::ModelConfig model_of_all_splits() {
-  recipe::ModelConfig config = longhaul::testing::hybrid_experts_post_norm();
-  config.layers = 4;
-  config.mixers = {recipe::Mixer::kHgrn2, recipe::Mixer::kSoftmax};
-  config.tie_embeddings = true;
-  return config;
-}
-
-// What a rank of a mesh holds: bf16 weights with fp32 masters and moments.
-struct RankTraining {
-  explicit RankTraining(const layout::MeshRank& place = {})
-      : decoder(model_of_all_splits(), Precision::named("bf16"), at::kCPU, model::Use::kTraining, place),
-        optimizer(optim::make_optimizer({}, decoder.parameters(), Precision::named("bf16"))) {}
-
-  model::Decoder decoder;
-  std::unique_ptr<optim::Optimizer> optimizer;
-  OptimizerState optimizer_state{*optimizer};
-  std::array<StateProvider*, 1> state{&optimizer_state};
-};
-
-// Different numbers in every tensor, none of them special.
-void fill(RankTraining& training, uint64_t seed) {
-  for (StateEntry& entry : tensors_of(training.state)) {
-    entry.view.copy_(longhaul::testing::random_tensor(entry.view.sizes(), ++seed));
-  }
-  training.optimizer->set_steps(static_cast<int64_t>(seed));
-  training.optimizer->refresh_values();
-}
-
-std::map<std::string, Tensor> wholes_of(RankTraining& training) {
-  std::map<std::string, Tensor> wholes;
-  for (const StateEntry& entry : tensors_of(training.state)) wholes[entry.name] = entry.view;
-  return wholes;
-}
-
-Tensor box_of(Tensor whole, const layout::Rectangle& box) {
-  for (size_t d = 0; d < box.length.size(); ++d) whole = whole.narrow(static_cast<int64_t>(d), box.offset[d], box.length[d]);
-  return whole;
-}
-
-std::unique_ptr<comm::Communicator> group_of_writers(comm::Communicator& world) {
-  layout::GroupKind all{.name = "writers", .groups = {{}}};
-  for (int64_t rank = 0; rank < world.size(); ++rank) all.groups[0].push_back(rank);
-  return std::move(world.split({all})[0]);
-}
 
 class SavingOnRanks : public ::testing::Test {
  protected:
@@ -103,19 +56,6 @@ class SavingOnRanks : public ::testing::Test {
   storage::FaultFileSystem faulty{disk};
   int64_t faulty_rank = -1;
 };
-
-void expect_boxes_of(const std::map<std::string, Tensor>& wholes, RankTraining& training) {
-  for (const StateEntry& entry : tensors_of(training.state)) {
-    EXPECT_TRUE(at::equal(entry.view, box_of(wholes.at(entry.name), entry.held))) << entry.name << entry.held.text();
-  }
-  for (const auto& parameter : training.decoder.parameters().all()) {
-    for (size_t i = 0; i < parameter->parts.size(); ++i) {
-      const auto& part = parameter->parts[i];
-      const Tensor rounded = box_of(wholes.at(part.spec.tensor.name), part.held).to(parameter->value.scalar_type());
-      EXPECT_TRUE(at::equal(parameter->part_of(parameter->value.detach(), i), rounded)) << part.spec.tensor.name;
-    }
-  }
-}
 
 // One process saves, the ranks load and save it plus one, one process loads that.
 void save_load_save_load(const std::filesystem::path& folder, const Mesh& mesh) {
@@ -170,6 +110,56 @@ TEST_F(SavingOnRanks, AReplicaIsWrittenOnceIntoAFileOfItsWriter) {
     whole += layout::volume(tensor.shape);
   }
   EXPECT_EQ(stored, whole);
+}
+
+// Four copies of a model: each byte of the disk is read by one of the ranks, each of which reads some, and all have them.
+TEST_F(SavingOnRanks, OfReplicasOneReadsForAll) {
+  RankTraining single;
+  fill(single, 100);
+  const auto wholes = wholes_of(single);
+  {
+    Saver saver(disk, {.folder = folder.path()});
+    saver.save(1, single.state, {});
+  }
+  std::array<storage::CountingReads, 4> files{storage::CountingReads(disk), storage::CountingReads(disk), storage::CountingReads(disk),
+                                              storage::CountingReads(disk)};
+  comm::run_ranks(4, [&](comm::Communicator& world) {
+    const auto saved = storage::open_checkpoint(files[static_cast<size_t>(world.rank())], folder.path());
+    RankTraining training({Mesh(4, {}), world.rank()});
+    load_training_state(saved, training.state, &world);
+    expect_boxes_of(wholes, training);
+  });
+  int64_t read = 0, stored = 0;
+  for (const auto& of_rank : files) {
+    EXPECT_GT(of_rank.tensor_bytes_read, 0);
+    read += of_rank.tensor_bytes_read;
+  }
+  for (const auto& [name, whole] : wholes) stored += static_cast<int64_t>(whole.nbytes());
+  EXPECT_EQ(read, stored);
+}
+
+// One rank meets a damaged file: it says what it found, the others that another could not read; nobody waits.
+TEST_F(SavingOnRanks, WhereOneCannotReadNoneGoesOn) {
+  save(Mesh(2, {}), 1, [](RankTraining& training) { fill(training, 1); });
+  const storage::Checkpoint saved = newest();
+  std::vector<std::string> told(2);
+  comm::run_ranks(2, [&](comm::Communicator& world) {
+    RankTraining training({Mesh(2, {}), world.rank()});
+    const auto entries = tensors_of(training.state);
+    const SharedReads reads(&world, entries);
+    EXPECT_GT(reads.read_here(), 0);
+    EXPECT_LT(reads.read_here(), static_cast<int64_t>(entries.size()));
+    try {
+      reads.run([&](const StateEntry&) {
+        if (world.rank() == 1) throw Error({.code = ExitCode::kCheckpoint, .what = "rotten"});
+      });
+      ADD_FAILURE() << "rank " << world.rank();
+    } catch (const Error& error) {
+      told[static_cast<size_t>(world.rank())] = error.what();
+    }
+  });
+  EXPECT_THAT(told[0], HasSubstr("another rank"));
+  EXPECT_THAT(told[1], HasSubstr("rotten"));
 }
 
 // Whatever operation fails, on the rank that commits or on another one.

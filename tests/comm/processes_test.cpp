@@ -187,49 +187,5 @@ TEST(Processes, WhoDoesNotFitIsNamedAtTheStart) {
   run_processes("ThePortIsTaken", 1, 2, {0}, taken.port());
 }
 
-// The engine's variables, as its documentation writes them.
-TEST(Placements, AreReadFromTheEnvironment) {
-  using Variables = std::map<std::string, std::string>;
-  const auto place = [](const Variables& variables) {
-    return find_place([&](const std::string& name) {
-      const auto found = variables.find(name);
-      return found == variables.end() ? std::nullopt : std::optional(found->second);
-    });
-  };
-  EXPECT_EQ(place({}).size, 1);
-  EXPECT_EQ(place({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}).size, 1) << "the script of a batch job is no step";
-  const Placement slurm = place({{"SLURM_PROCID", "3"},
-                                 {"SLURM_STEP_ID", "0"},
-                                 {"SLURM_NTASKS", "4"},
-                                 {"SLURM_LOCALID", "1"},
-                                 {"SLURM_JOB_ID", "40007"},
-                                 {"SLURM_JOB_NODELIST", "n[03-12,20],m1"}});
-  EXPECT_EQ(slurm.rank, 3);
-  EXPECT_EQ(slurm.size, 4);
-  EXPECT_EQ(slurm.local_rank, 1);
-  EXPECT_EQ(slurm.host, "n03");
-  EXPECT_EQ(slurm.port, 20007);
-  const Variables torchrun = {{"RANK", "5"},
-                              {"WORLD_SIZE", "8"},
-                              {"LOCAL_RANK", "1"},
-                              {"LOCAL_WORLD_SIZE", "4"},
-                              {"MASTER_ADDR", "host"},
-                              {"MASTER_PORT", "99"},
-                              {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
-  EXPECT_EQ(place(torchrun).rank, 5);
-  EXPECT_EQ(place(torchrun).local_size, 4);
-  EXPECT_EQ(place(torchrun).port, 99);
-  EXPECT_FALSE(place(torchrun).own_store);
-  EXPECT_EQ(first_host("one"), "one");
-  EXPECT_EQ(first_host("rack[7]-a,b"), "rack7-a");
-  using Change = std::pair<std::string, std::string>;
-  for (const auto& [name, value] : std::vector<Change>{{"RANK", "8"}, {"RANK", "x"}, {"MASTER_PORT", "70000"}, {"WORLD_SIZE", ""}}) {
-    Variables wrong = torchrun;
-    wrong[name] = value;
-    EXPECT_THROW(place(wrong), Error) << name;
-  }
-  EXPECT_THROW(place({{"RANK", "0"}}), Error);
-}
-
 }  // namespace
 }  // namespace longhaul::comm

@@ -60,17 +60,6 @@ TEST(Prometheus, RefusesWhatDoesNotSayWhichMachine) {
   EXPECT_THAT(prometheus_error([] { queries_of({"cpu_usage"}); }), HasSubstr("METRIC=PROMQL"));
 }
 
-TEST(Http, AddressesAndErrors) {
-  EXPECT_EQ(http_address("http://a:9090/x/").path, "/x");
-  EXPECT_EQ(http_address("http://[::1]:81").host, "::1");
-  EXPECT_EQ(http_address("http://a").port, 80);
-  for (const char* bad : {"https://a", "a:9090", "http://", "http://a:0", "http://a:99999", "http://a b"})
-    EXPECT_THROW(http_address(bad), Error) << bad;
-  EXPECT_EQ(url_encoded("a b{\"c\"}+1"), "a%20b%7B%22c%22%7D%2B1");
-  const HttpAddress nobody{.host = "127.0.0.1", .port = free_port()};
-  EXPECT_THAT(prometheus_error([&] { http_get(nobody, "/", 2); }), HasSubstr(fmt::format("127.0.0.1:{}", nobody.port)));
-}
-
 // A server of the test's own, ended with it.
 class RealPrometheus : public ::testing::Test {
  protected:

@@ -1,23 +1,41 @@
 #!/usr/bin/env bash
 # One recipe on 4 ranks that a real engine starts, beside the run of one process: the same losses, step by step.
-#   run_test.sh launch|torchrun|srun|sbatch PROGRAM [PYTHON-OF-PEERS FOLDER-WITH-TORCH]
+#   run_test.sh launch|torchrun|torchrun_restart|srun|sbatch|lost_node PROGRAM [PYTHON-OF-PEERS FOLDER-WITH-TORCH]
 # In fp64, so sums that are taken in another order show at 1e-15, and anything that is lost or counted twice far above the bound of 1e-12.
 # Exit status 77: the engine cannot be had here, standard error says why.
 set -euo pipefail
 engine=$1 program=$2 python=${3-} torch=${4-}
 source_root=$(cd "${BASH_SOURCE[0]%/*}/../.." && pwd -P)
 source "$source_root/tests/engines/common.sh"
-if [[ $engine == sbatch ]]; then steps=40; fi
+if [[ $engine == sbatch || $engine == lost_node || $engine == torchrun_restart ]]; then steps=40; fi
 make_recipe
 ranks=("$recipe" "data.source=$work/text" parallel.tp=2 parallel.cp=2)
+
+torchrun() { PYTHONPATH=$torch "$python" -m torch.distributed.run --no-python "$@"; }
+
+# torch's agent starts all ranks again when one is killed, and they go on from what was saved.
+train_with_a_killed_rank() {
+  torchrun --nproc-per-node 4 --max-restarts 1 -- "$program" train "${ranks[@]}" --run "$work/ranks" &
+  local agent=$! turn rank
+  for ((turn = 0; turn < 1200; ++turn)); do
+    if compgen -G "$work/ranks/checkpoints/step-*" >/dev/null; then break; fi
+    sleep 0.1
+  done
+  for rank in $(pgrep -f -- "--run $work/ranks"); do
+    if tr "\0" "\n" 2>/dev/null <"/proc/$rank/environ" | grep -qx RANK=2; then kill -KILL "$rank"; fi
+  done
+  wait "$agent"
+}
 
 train_on_engine() {
   case $engine in
     launch) "$program" launch -n 4 --threads-per-rank 1 "${ranks[@]}" --run "$work/ranks" ;;
     # Without `--` torchrun takes --run for a beginning of its own --run-path.
-    torchrun) PYTHONPATH=$torch "$python" -m torch.distributed.run --no-python --nproc-per-node 4 -- "$program" train "${ranks[@]}" --run "$work/ranks" ;;
+    torchrun) torchrun --nproc-per-node 4 -- "$program" train "${ranks[@]}" --run "$work/ranks" ;;
+    torchrun_restart) train_with_a_killed_rank ;;
     srun) "$source_root/scripts/single-node-slurm" srun -n 4 "$program" train "${ranks[@]}" --run "$work/ranks" ;;
     sbatch) "$source_root/scripts/single-node-slurm" "$source_root/tests/engines/batch_job" "$program" "${ranks[@]}" --run "$work/ranks" ;;
+    lost_node) LONGHAUL_SLURM_NODES=3 "$source_root/scripts/single-node-slurm" "$source_root/tests/engines/lost_node" "$program" "${ranks[@]}" --run "$work/ranks" ;;
     *) echo "no such engine: $engine"; exit 1 ;;
   esac
 }
@@ -35,3 +53,12 @@ fi
 for rank in 1 2 3; do
   grep -q "\"rank\":$rank" "$work/ranks/events/rank-$rank.jsonl" || { echo "rank $rank wrote no events"; exit 1; }
 done
+if [[ $engine == torchrun_restart ]]; then
+  grep -q '"event":"resume"' "$work/ranks/events.jsonl" || { cat "$work/ranks.log"; echo 'no rank was started again'; exit 1; }
+  # What a rank says of its end stands in the agent's own report (TORCHELASTIC_ERROR_FILE), and the rank that failed by itself is its cause.
+  status=0
+  torchrun --nproc-per-node 2 -- "$program" train "$recipe" "data.source=$work/nowhere" --run "$work/failing" >"$work/failing.log" 2>&1 || status=$?
+  ((status != 0)) || { echo 'a corpus that is not there was no error'; exit 1; }
+  sed -n '/Root Cause/,$p' "$work/failing.log" >"$work/cause.log"
+  grep -q 'exitcode *: 65' "$work/cause.log" && grep -q 'cannot read the corpus' "$work/cause.log" || { cat "$work/failing.log"; echo 'torchrun does not name the cause'; exit 1; }
+fi

@@ -142,6 +142,28 @@ int64_t by_sorting(const std::vector<float>& logits, const SamplerSettings& sett
   return static_cast<int64_t>(order[count - 1]);
 }
 
+// Without bounds: the first token, by its id, with which the sum of the weights passes the drawn share of all.
+TEST(Sampler, ADrawFromAllIsThatOfASum) {
+  const RandomStream random(2, "logits");
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  for (const size_t count : {1, 2, 255, 256, 257, 1000, 8192}) {
+    for (uint64_t draw = 0; draw < 60; ++draw) {
+      std::vector<float> logits(count);
+      for (size_t i = 0; i < count; ++i) logits[i] = static_cast<float>(30 * random.uniform(draw * 8192 + i));
+      if (draw % 3 == 1 && count > 300) std::fill(logits.begin() + 10, logits.end() - 20, kNone);
+      if (draw % 3 == 2) std::fill(logits.begin() + static_cast<std::ptrdiff_t>(count / 2 + 1), logits.end(), kNone);
+      const SamplerSettings settings{.temperature = 0.5 + static_cast<double>(draw % 4), .seed = draw};
+      const double largest = *std::ranges::max_element(logits);
+      std::vector<double> sums;
+      double sum = 0;
+      for (const float x : logits) sums.push_back(sum += std::exp((static_cast<double>(x) - largest) / settings.temperature));
+      const double target = RandomStream(settings.seed, "generate").uniform(draw) * sum;
+      const auto expected = std::ranges::upper_bound(sums, target) - sums.begin();
+      EXPECT_EQ(next_token(logits, settings, draw), expected) << count << " " << draw;
+    }
+  }
+}
+
 TEST(Sampler, TopPIsThatOfASort) {
   const RandomStream random(1, "logits");
   for (const double temperature : {0.1, 0.8, 3.0}) {

@@ -127,7 +127,7 @@ TEST(Event, EveryTypeReadsBack) {
     EXPECT_EQ(event->common.generation, 2);
     EXPECT_EQ(line_of(event->body), line_of(Body{}));
   });
-  EXPECT_EQ(types, 13);
+  EXPECT_EQ(types, 15);
   EXPECT_EQ(through_json(RunStart{.cpu_features = {"avx2", "fma"}}).cpu_features, (std::vector<std::string>{"avx2", "fma"}));
 }
 
@@ -138,6 +138,29 @@ TEST(Event, ALaterVersionsEventsAndFieldsArePassedOver) {
   line.replace(line.find("resume"), 6, "future");
   EXPECT_FALSE(from_json(line).has_value());
   EXPECT_EQ(common_from_json(line).run, "r");
+}
+
+// `rank` stands among the fields of every line, and once only.
+TEST(Event, AnIncidentSaysWhoseFaultItWas) {
+  IncidentReport incident{
+      .id = 3, .fault = "hang", .rank = 5, .node = "node-1", .evidence = {"all wait", "rank 5 does not"}, .suspects = {"rank 5"}};
+  incident.action = "evict_node";
+  incident.ended_generation = 7;
+  incident.step = 120;
+  incident.lost_steps = 2;
+  incident.detected_milliseconds = 61000.5;
+  const std::string line = line_of(incident);
+  EXPECT_EQ(line,
+            R"({"schema":1,"run":"r","generation":2,"wall_time":1.5,"monotonic_ns":7,"event":"incident","id":3,"class":"hang","rank":5,)"
+            R"("node":"node-1","evidence":["all wait","rank 5 does not"],"suspects":["rank 5"],"action":"evict_node","ended_generation":7,)"
+            R"("step":120,"lost_steps":2,"recovered":false,"detected_milliseconds":61000.5})");
+  EXPECT_EQ(common_from_json(line).rank, 5);
+  const IncidentReport read = through_json(incident);
+  EXPECT_EQ(read.rank, 5);
+  EXPECT_EQ(read.evidence, incident.evidence);
+  EXPECT_EQ(read.step, incident.step);
+  EXPECT_EQ(read.recovered_milliseconds, std::nullopt);
+  EXPECT_EQ(through_json(DriverState{.state = "TRAIN", .reason = "first step", .ranks_generation = 4, .ranks = 8}).ranks, 8);
 }
 
 TEST(Event, WhatDoesNotFitIsRefusedWithItsPlace) {

@@ -5,6 +5,8 @@
 
 #include <thread>
 
+#include "base/temporary_folder.h"
+
 namespace longhaul::observe {
 namespace {
 
@@ -88,6 +90,27 @@ TEST(Spans, ThreadsAreKnown) {
   }).join();
   EXPECT_EQ(mine.stop().spans.size(), 1u);
   EXPECT_FALSE(mine.computes_here());
+}
+
+TEST(Spans, AreThePhasesOfABoard) {
+  const TemporaryFolder folder;
+  BoardWriter board(folder.path() / "board", {});
+  const auto reader = BoardReader::open(folder.path() / "board");
+  SpanRecorder recorder;  // that records nothing
+  recorder.show_on(board);
+  board.enter(RankPhase::kIdle);
+  {
+    const SpanScope forward(recorder, SpanKind::kForward, 0, 3);
+    EXPECT_EQ(reader->progress().phase, RankPhase::kForward);
+    EXPECT_EQ(reader->progress().micro_step, 3);
+    {
+      const SpanScope norm(recorder, SpanKind::kNorm);
+      EXPECT_EQ(reader->progress().phase, RankPhase::kOptimizer);
+      EXPECT_NE(reader->progress().phase_at.find("spans_test.cpp:"), std::string::npos);
+    }
+    EXPECT_EQ(reader->progress().phase, RankPhase::kForward);
+  }
+  EXPECT_EQ(reader->progress().phase, RankPhase::kIdle);
 }
 
 }  // namespace

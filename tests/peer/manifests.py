@@ -51,10 +51,11 @@ assert job["replicas"] == 1 and rank_job["completionMode"] == "Indexed"
 assert str(rank_job["parallelism"]) == str(rank_job["completions"]) == said["WORLD_SIZE"]
 assert said["MASTER_ADDR"] == f"{name}-{job['name']}-0-0.{name}", "pod 0's name"
 assert said["MASTER_PORT"] == str(container["ports"][0]["containerPort"])
-assert set(said) == {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"}, "what placement.cpp needs"
+assert {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"} <= set(said), "what control/placement.cpp needs"
+assert {"JOBSET_NAME", "JOBSET_RESTART_ATTEMPT", "POD_NAMESPACE"} <= set(said), "what control/engine_kubernetes.cpp reads"
 field = next(e for e in container["env"] if e["name"] == "RANK")["valueFrom"]["fieldRef"]["fieldPath"]
 assert field == "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-rule = rank_job["podFailurePolicy"]["rules"][0]["onExitCodes"]
+rule = next(r for r in rank_job["podFailurePolicy"]["rules"] if "onExitCodes" in r)["onExitCodes"]
 assert rule["containerName"] == container["name"] and rule["values"] == sorted(rule["values"])
 assert pod["restartPolicy"] == "Never", "which a podFailurePolicy asks for"
 documented = (root / "docs/reference/exit-codes.md").read_text()
@@ -66,7 +67,7 @@ require_refused(validator, pytorchjob, "an unknown policy", lambda m: m["spec"][
 for replica in pytorchjob["spec"]["pytorchReplicaSpecs"].values():
     container = replica["template"]["spec"]["containers"][0]
     assert container["name"] == "pytorch", "the operator looks for this name"
-    assert set(variables(container)) == {"LOCAL_RANK"}, "the rest is the operator's"
+    assert set(variables(container)) == {"POD_NAMESPACE"}, "the rest is the operator's"
 assert pytorchjob["spec"]["pytorchReplicaSpecs"]["Master"]["replicas"] == 1
 
 # Every rank of both trains on whole micro-batches: batch = micro_batch · ranks.
@@ -77,4 +78,8 @@ for words, ranks in (
     sizes = dict(word.split("=") for word in words if word.startswith("train."))
     assert int(sizes["train.batch"]) % (int(sizes["train.micro_batch"]) * ranks) == 0, words
     assert (root / words[2]).exists(), words[2]
-print("both manifests fit")
+# What the driver may do, and no more: what control/engine_kubernetes.cpp types.
+rights = {part["kind"]: part for part in yaml.safe_load_all((root / "deploy/kubernetes-rights.yaml").read_text())}
+allowed = {resource: set(rule["verbs"]) for kind in ("Role", "ClusterRole") for rule in rights[kind]["rules"] for resource in rule["resources"]}
+assert allowed == {"pods": {"get", "delete"}, "nodes": {"get", "patch"}}, allowed
+print("all manifests fit")

@@ -162,6 +162,19 @@ TEST_F(StepByHand, ANanGradientBehindAFiniteLossChangesNothing) {
   expect_value(by_hand_["w"]);
 }
 
+// Micro-batches whose gradients are a and b of weight 4 each: the first one's norm is |a| / 4, and the step is what it is without the measurement.
+TEST_F(StepByHand, TheFirstMicroBatchIsMeasuredAloneAndTheStepIsTheSame) {
+  const Tensor a = at::tensor({3.0, 0.0, 4.0}, at::kDouble), b = at::tensor({-1.0, 2.0, 0.5}, at::kDouble);
+  task_.loss_of = [&](const Tensor& w, int64_t, int64_t m) { return (w * (m == 0 ? a : b)).sum(); };
+  const StepResult result = run_step(task_, *optimizer_, ranks_, 1, {.lr = 0.5, .measure_first = true});
+  ASSERT_TRUE(result.first);
+  EXPECT_EQ(result.first->tokens, 5);
+  EXPECT_NEAR(result.first->norm, 5.0 / 4, 1e-14);
+  EXPECT_NEAR(result.gradient_norm, ((a + b) / 8).norm().item<double>(), 1e-14);
+  testing::AdamwByHand(options(0)).step(by_hand_, {{"w", (a + b) / 8}}, 0.5);
+  expect_value(by_hand_["w"]);
+}
+
 TEST_F(StepByHand, ANanInTheSecondMicroBatchAloneIsNamed) {
   task_.loss_of = [](const Tensor& w, int64_t, int64_t m) { return m == 1 ? testing::nan_loss(w) : w.sum(); };
   const StepResult result = step(1, 0.5, 0);

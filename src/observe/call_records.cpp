@@ -1,19 +1,21 @@
-// A CallLog as a file, and back.
+#include "observe/call_records.h"
+
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "base/json.h"
-#include "comm/call_log.h"
 
-namespace longhaul::comm {
+namespace longhaul::observe {
 namespace {
 
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr JsonRules kRecordRules{.what = "cannot read the record of a rank's calls",
-                                 .hint = "records are the files calls-<rank>.json that a failed run leaves"};
+constexpr JsonRules kCallRules{.what = "cannot read the record of a rank's calls",
+                               .hint = "records are the files calls-<rank>.json that a failed run leaves"};
 
 // As PyTorch calls them; its readers know no "failed", and keep a call that failed in the state that it had reached.
 std::string_view torch_state(const CallRecord& call) {
@@ -22,7 +24,10 @@ std::string_view torch_state(const CallRecord& call) {
 }
 
 ordered_json message_json(const MessageRecord& message) {
-  return {{"direction", message.direction == Direction::kSend ? "send" : "receive"}, {"peer", message.peer}, {"tensor", message.tensor}};
+  return {{"direction", message.direction == Direction::kSend ? "send" : "receive"},
+          {"peer", message.peer},
+          {"tensor", message.tensor},
+          {"number", message.number}};
 }
 
 ordered_json call_json(const CallRecord& call, const GroupPlace& group) {
@@ -71,7 +76,8 @@ std::vector<int64_t> numbers_at(const JsonView& view) {
 MessageRecord message_from(const JsonView& view) {
   const std::string& direction = view.at("direction").string();
   view.require(direction == "send" || direction == "receive", "send or receive");
-  return {direction == "send" ? Direction::kSend : Direction::kReceive, view.at("peer").integer(0), view.at("tensor").string()};
+  return {direction == "send" ? Direction::kSend : Direction::kReceive, view.at("peer").integer(0), view.at("tensor").string(),
+          view.at("number").integer(0)};
 }
 
 CallRecord call_from(const JsonView& view, size_t groups) {
@@ -106,6 +112,23 @@ std::vector<std::filesystem::path> files_of_calls(const std::filesystem::path& r
 
 }  // namespace
 
+std::string_view name_of(CallKind kind) {
+  constexpr std::string_view kNames[kCallKinds] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all",
+                                                   "broadcast",  "exchange",       "barrier",    "split"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+std::string_view name_of(CallState state) {
+  constexpr std::string_view kNames[] = {"entered", "started", "done", "failed"};
+  return kNames[static_cast<size_t>(state)];
+}
+
+std::string label(CallKind kind, const std::string& name, int64_t sequence) {
+  return fmt::format("{} '{}' ({} {})", name_of(kind), name, kind == CallKind::kExchange ? "exchange" : "call", sequence);
+}
+
+std::string label(const CallRecord& call) { return label(call.kind, call.name, call.sequence); }
+
 ordered_json to_json(const RankRecords& records) {
   ordered_json object{{"version", "2.4"}, {"rank", records.rank}, {"dropped", records.dropped}};
   object["pg_config"] = ordered_json::array();
@@ -130,8 +153,8 @@ void forget_calls(const std::filesystem::path& run_folder) {
 }
 
 RankRecords rank_records(std::string_view text, const std::string& where) {
-  const json root = parse_json(text, where, kRecordRules);
-  const JsonView view(root, where + ":", kRecordRules);
+  const json root = parse_json(text, where, kCallRules);
+  const JsonView view(root, where + ":", kCallRules);
   RankRecords records{.rank = view.at("rank").integer(0), .dropped = view.at("dropped").integer(0)};
   const JsonView groups = view.at("pg_config"), entries = view.at("entries");
   for (size_t i = 0; i < groups.array_size(); ++i) {
@@ -143,4 +166,4 @@ RankRecords rank_records(std::string_view text, const std::string& where) {
   return records;
 }
 
-}  // namespace longhaul::comm
+}  // namespace longhaul::observe

@@ -1,0 +1,58 @@
+// A small HTTP server for people and programs that only read: GET and HEAD, one function that answers every path. It refuses other methods (405), hosts
+// it does not know by name (421; against pages of others that a browser is made to read it through), and, where a token is set, who does not send it
+// (401; as "Authorization: Bearer TOKEN", or as the password a browser asks for). It lists no folder and serves no file by itself.
+//
+//   HttpServer server({.host = "127.0.0.1", .port = 8080}, [&](const HttpRequest& request) { return HttpReply{.body = page_of(request.path)}; });
+//   print("open {}", server.url());
+//
+// The function is called from the server's threads, several at once; what it throws is answered with 500 and logged. The destructor ends the server.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace longhaul {
+
+struct HttpRequest {
+  std::string path;                               // decoded, without the query
+  std::multimap<std::string, std::string> query;  // decoded
+  std::string accept;                             // the header
+};
+
+struct HttpReply {
+  int status = 200;
+  std::string type = "text/html; charset=utf-8";
+  std::string body = {};
+  std::vector<std::pair<std::string, std::string>> headers = {};  // beside those every answer has; a name set here replaces the server's own
+};
+
+struct HttpServerOptions {
+  std::string host = "127.0.0.1";  // to listen at; 0.0.0.0 for all interfaces
+  uint16_t port = 0;               // 0: any that is free
+  std::vector<std::string> names;  // by which it may be called, beside addresses, localhost and this machine's own
+  std::string token;               // empty: nobody is asked
+};
+
+class HttpServer {
+ public:
+  HttpServer(HttpServerOptions options, std::function<HttpReply(const HttpRequest&)> answer);  // kCommunication: it cannot listen there
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+  uint16_t port() const;
+  std::string url() const;  // "http://127.0.0.1:8080/"
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// "8080", "host:8080", "[::1]:8080" → options with host and port; kUsage for anything else.
+HttpServerOptions http_server_address(const std::string& text);
+
+}  // namespace longhaul

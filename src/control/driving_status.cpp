@@ -1,0 +1,101 @@
+#include "control/driving.h"
+#include "control/record.h"
+
+namespace longhaul::control {
+namespace {
+
+nlohmann::ordered_json incident_json(const IncidentRecord& incident) {
+  const observe::IncidentReport report = incident.report();
+  nlohmann::ordered_json json = {{"wall_time", incident.noticed_s()},
+                                 {"id", report.id},
+                                 {"class", report.fault},
+                                 {"rank", report.rank},
+                                 {"node", report.node},
+                                 {"evidence", report.evidence},
+                                 {"suspects", report.suspects},
+                                 {"action", report.action},
+                                 {"generation", report.ended_generation},
+                                 {"lost_steps", report.lost_steps},
+                                 {"open", !incident.closed.has_value()},
+                                 {"recovered", report.recovered},
+                                 {"detected_milliseconds", report.detected_milliseconds}};
+  if (report.step) json["step"] = *report.step;
+  if (report.diagnosed_milliseconds) json["diagnosed_milliseconds"] = *report.diagnosed_milliseconds;
+  if (report.recovered_milliseconds) json["recovered_milliseconds"] = *report.recovered_milliseconds;
+  return json;
+}
+
+}  // namespace
+
+nlohmann::ordered_json Driving::status(double now_s) const {
+  nlohmann::ordered_json json;
+  json["run"] = plan_.run;
+  json["recipe"] = plan_.recipe;
+  json["state"] = std::string(name_of(state_));
+  json["state_reason"] = ledger_.state_reason;
+  json["state_seconds"] = now_s - state_since_s_;
+  json["generation"] = ledger_.generation;
+  json["step"] = std::max<int64_t>(0, std::max(least_step(), ledger_.resumed_step));
+  json["steps"] = plan_.steps;
+  json["started_wall_time"] = ledger_.began_s;
+  json["restarts"] = ledger_.restarts;
+  json["restarts_left"] = ledger_.budget_left(now_s, policy_);
+  json["committed_step"] = std::max(committed_, ledger_.committed_step);
+  const double productive_s = time_.productive_s(), all_s = std::max(0.0, now_s - ledger_.began_s);
+  json["productive_seconds"] = productive_s;
+  json["lost_seconds"] = std::max(0.0, all_s - productive_s);
+  json["effective_ratio"] = time_.ratio(now_s);
+  json["effective_ratio_hour"] = time_.ratio_of_hour(now_s);
+  json["mesh"] = nlohmann::ordered_json::array();
+  for (const MeshAxis& axis : (width_ != nullptr ? *width_ : plan_.widths.front()).mesh)
+    json["mesh"].push_back({{"name", axis.name}, {"size", axis.size}});
+
+  json["nodes"] = nlohmann::ordered_json::array();
+  for (const auto& [name, record] : ledger_.nodes) {
+    const auto node = nodes_.find(name);
+    const bool known = node != nodes_.end();
+    json["nodes"].push_back({{"node", name},
+                             {"host", record.host},
+                             {"pid", known ? node->second.hello.pid : 0},
+                             {"state", record.state},
+                             {"last_beat_age_s", known ? now_s - node->second.heard_s : now_s - ledger_.began_s},
+                             {"reason", record.reason},
+                             {"slots", record.slots},
+                             {"leaving", record.leaving}});
+  }
+
+  json["ranks"] = nlohmann::ordered_json::array();
+  constexpr const char* kStates[] = {"starting", "running", "ended", "lost"};
+  for (const auto& [number, rank] : ranks_) {
+    const RankBeat beat = rank.beat.value_or(RankBeat{.rank = number, .generation = ledger_.generation});
+    const double since_s = rank.beat ? now_s - rank.beat_s : 0;
+    nlohmann::ordered_json of_rank = {{"rank", number},
+                                      {"node", rank.node},
+                                      {"pid", beat.pid},
+                                      {"state", kStates[static_cast<size_t>(rank.state)]},
+                                      {"generation", beat.generation},
+                                      {"step", beat.step},
+                                      {"micro_step", beat.micro_step},
+                                      {"phase", beat.phase},
+                                      {"phase_age_s", beat.phase_age_s + since_s},
+                                      {"beat_age_s", beat.beat_age_s + since_s},
+                                      {"progress_age_s", beat.progress_age_s + since_s},
+                                      {"collective", record_to_json(beat.collective)}};
+    if (std::isfinite(beat.loss)) of_rank["loss"] = beat.loss;
+    if (std::isfinite(beat.gradient_norm)) of_rank["gradient_norm"] = beat.gradient_norm;
+    of_rank["tokens"] = beat.tokens;
+    of_rank["resident_bytes"] = beat.resident_bytes;
+    of_rank["step_seconds"] = beat.step_seconds;
+    of_rank["phase_seconds"] = record_to_json(beat.phase_seconds);
+    if (rank.exited) of_rank["status"] = rank.exited->status;
+    json["ranks"].push_back(std::move(of_rank));
+  }
+
+  constexpr size_t kMost = 50;
+  json["incidents"] = nlohmann::ordered_json::array();
+  const size_t first = ledger_.incidents.size() > kMost ? ledger_.incidents.size() - kMost : 0;
+  for (size_t i = first; i < ledger_.incidents.size(); ++i) json["incidents"].push_back(incident_json(ledger_.incidents[i]));
+  return json;
+}
+
+}  // namespace longhaul::control

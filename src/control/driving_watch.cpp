@@ -1,0 +1,190 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "control/driving.h"
+
+namespace longhaul::control {
+namespace {
+
+constexpr std::string_view kWaiting = "communication";
+
+bool ended_well(int64_t status) {
+  const auto code = static_cast<ExitCode>(status);
+  return code == ExitCode::kDone || code == ExitCode::kPreemptedSaved || code == ExitCode::kPreemptedNotSaved;
+}
+
+}  // namespace
+
+void Driving::watch() {
+  watch_end();
+  if (ranks_run()) watch_steps();
+  if (ranks_run() && watch_progress()) return;
+  if (state_ == State::kTrain && first_step_done_) watch_plans();
+}
+
+int64_t Driving::least_step() const {
+  int64_t least = ranks_.empty() ? -1 : INT64_MAX;
+  for (const auto& [number, rank] : ranks_) least = std::min(least, rank.beat ? rank.beat->step : -1);
+  return least;
+}
+
+bool Driving::all_ended() const {
+  return std::ranges::all_of(
+      ranks_, [](const auto& rank) { return rank.second.state == Rank::State::kEnded || rank.second.state == Rank::State::kLost; });
+}
+
+// Loaded, first step, and how far.
+void Driving::watch_steps() {
+  if (state_ == State::kLoad && std::ranges::all_of(ranks_, [](const auto& rank) { return rank.second.training(); })) {
+    int64_t step = INT64_MAX;
+    for (const auto& [number, rank] : ranks_) step = std::min(step, rank.resumed_step);
+    record(GenerationResumed{.generation = ledger_.generation, .step = step});
+    time_.resumed(step, now_s_);
+    go(State::kTrain, fmt::format("going on from step {}", step));
+  }
+  if (state_ != State::kTrain) return;
+  const int64_t step = least_step();
+  time_.done(step, now_s_);
+  if (!first_step_done_ && step > ledger_.resumed_step) {
+    first_step_done_ = true;
+    recovered();
+  }
+  const SearchChanged& search = ledger_.search;
+  if (search.active && step >= survived_at(search, plan_)) search_on(after_probe(search, false, policy_.search_samples));
+}
+
+void Driving::recovered() {
+  const int64_t lost = std::max<int64_t>(0, ledger_.ended_step - ledger_.resumed_step);
+  if (ledger_.search.active) return;  // a probe: the incident goes on
+  for (const int64_t id : open_incidents_) {
+    const IncidentRecord* incident = ledger_.open_incident(id);
+    if (incident == nullptr) continue;
+    record(
+        IncidentClosed{.id = id, .lost_steps = lost, .recovered = true, .recovered_milliseconds = (now_s_ - incident->noticed_s()) * 1e3});
+    emit(incident->report());
+  }
+  if (!open_incidents_.empty()) {
+    say(fmt::format("generation {} trains on from step {}, {} step{} done again, {:.1f} s after the fault was noticed", ledger_.generation,
+                    ledger_.resumed_step, lost, lost == 1 ? "" : "s", now_s_ - fault_s_));
+  }
+  open_incidents_.clear();
+}
+
+// A rank that stands waits for others, as a rule: it hangs only if nobody whom it may wait for is still within the time of what he does himself.
+// A process whose own thread gives no sign is stopped, whatever it was doing.
+bool Driving::watch_progress() {
+  if (!first_step_done_) {
+    if (now_s_ - ledger_.generation_since_s <= policy_.first_step_s) {
+      if (state_ == State::kLoad) return false;
+    } else {
+      suspect_hang(fmt::format("no step was done {:.0f} s after the start", now_s_ - ledger_.generation_since_s));
+      return true;
+    }
+  }
+  bool beyond = false, excused = false;
+  std::string first;
+  for (const auto& [number, rank] : ranks_) {
+    if (rank.state != Rank::State::kRunning || !rank.beat) continue;
+    const double since_s = now_s_ - rank.beat_s;
+    if (since_s > 3 * policy_.beat_every_s) continue;  // the daemon is silent, not the rank
+    if (rank.beat->beat_age_s + since_s > policy_.rank_silent_s) {
+      suspect_hang(fmt::format("the process of rank {} gave no sign for {:.0f} s", number, rank.beat->beat_age_s + since_s));
+      return true;
+    }
+    if (!first_step_done_) continue;
+    const double age_s = rank.beat->progress_age_s + since_s, limit_s = time_outs_.limit_s(rank.beat->phase);
+    if (age_s > limit_s) {
+      if (!beyond) first = fmt::format("rank {} stands in {} for {:.0f} s, more than {:.0f} s", number, rank.beat->phase, age_s, limit_s);
+      beyond = true;
+    } else if (rank.beat->phase != kWaiting) {
+      excused = true;
+    }
+  }
+  if (!beyond || excused) return false;
+  suspect_hang(first);
+  return true;
+}
+
+// What can wait for a checkpoint, because nothing is lost then: nodes that should go, and nodes that have come.
+void Driving::watch_plans() {
+  const bool at_checkpoint = std::exchange(at_checkpoint_, false);
+  for (const NodeRanks& node : ledger_.placement) {
+    const NodeChanged& record = ledger_.nodes.at(node.node);
+    if (!record.leaving || !at_checkpoint || !replaceable(node.node)) continue;
+    evicting_.insert(node.node);
+    return restart_planned(fmt::format("{} is replaced: {}", node.node, record.reason), true);
+  }
+  const Width* width = widest(slots_of(usable_nodes(true)));
+  if (!policy_.grow || width == nullptr || width->ranks <= ledger_.world || ledger_.search.active) {
+    wide_since_s_ = 0;
+    return;
+  }
+  if (wide_since_s_ == 0) wide_since_s_ = now_s_;
+  if (at_checkpoint || now_s_ - wide_since_s_ > policy_.grow_s) {
+    restart_planned(fmt::format("there is room for {} ranks again", width->ranks), true);
+  }
+}
+
+void Driving::watch_end() {
+  const auto well = [](const auto& rank) {
+    return rank.second.state == Rank::State::kEnded && rank.second.exited && ended_well(rank.second.exited->status);
+  };
+  if (ranks_.empty() || std::ranges::none_of(ranks_, well)) return;
+  if (std::ranges::all_of(ranks_, well)) return go(State::kDrain, "all ranks have ended");
+  go(State::kDrain, fmt::format("rank {} has ended", std::ranges::find_if(ranks_, well)->first));
+}
+
+// Ranks were asked to save and end, or the first has ended by itself.
+void Driving::drain() {
+  if (!all_ended()) {
+    const double patience_s = draining_ ? policy_.save_s + policy_.gone_s : policy_.end_s;
+    if (in_state_s() <= patience_s) return;
+    if (draining_) return finish(State::kDone, ExitCode::kPreemptedNotSaved, "the ranks did not end in time; they were ended");
+    return fault({.source = Fault::Source::kDeadline,
+                  .step = last_step_,
+                  .text = fmt::format("ranks go on {:.0f} s after others have ended", in_state_s())});
+  }
+  ExitCode code = ExitCode::kDone;
+  for (const auto& [number, rank] : ranks_) {
+    if (!rank.exited || !ended_well(rank.exited->status)) {
+      code = ExitCode::kPreemptedNotSaved;
+    } else if (rank.exited->status != 0 && code != ExitCode::kPreemptedNotSaved) {
+      code = static_cast<ExitCode>(rank.exited->status);
+    }
+  }
+  if (drain_failed_) code = ExitCode::kPreemptedNotSaved;
+  if (code == ExitCode::kDone) return finish(State::kDone, code, "all steps are done");
+  finish(State::kDone, code,
+         fmt::format("{}: the ranks have {}", drain_reason_.empty() ? "asked to stop" : drain_reason_,
+                     code == ExitCode::kPreemptedSaved ? "saved and ended" : "ended without saving"));
+}
+
+void Driving::restart_planned(const std::string& reason, bool save) {
+  say(reason);
+  planned_ = true;
+  fault_s_ = now_s_;
+  not_before_s_ = now_s_;
+  note_committed();
+  end_generation();
+  stop_ranks(save ? policy_.save_s : policy_.stop_grace_s, save, reason);
+  go(State::kRepair, reason);
+}
+
+void Driving::end_generation() {
+  if (!generation_open_) return;
+  generation_open_ = false;
+  time_.stopped();
+  record(GenerationEnded{
+      .generation = ledger_.generation, .step = last_step_, .productive_s = time_.productive_s(), .longest_s = time_outs_.seen()});
+}
+
+void Driving::stop_ranks(double grace_s, bool save, const std::string& reason) {
+  stopping_ = save ? Stopping::kSaving : Stopping::kNow;
+  last_stop_ = {.generation = ledger_.generation, .grace_s = grace_s, .save = save, .reason = reason};
+  for (const NodeRanks& node : ledger_.placement) {
+    if (nodes_[node.node].connected) to(node.node, last_stop_);
+  }
+}
+
+}  // namespace longhaul::control

@@ -1,0 +1,93 @@
+#include "control/widths.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "base/error.h"
+#include "layout/mesh.h"
+#include "layout/schedule.h"
+
+namespace longhaul::control {
+namespace {
+
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// The largest micro-batch up to the recipe's with which every replica has as many whole ones in every batch; 0: none has.
+int64_t micro_batch_for(const recipe::Recipe& recipe, int64_t replicas) {
+  int64_t micro_batch = recipe.train.micro_batch;
+  for (const BatchSize& batch : batches_of(recipe)) {
+    if (batch.samples % replicas != 0) return 0;
+    micro_batch = std::gcd(micro_batch, batch.samples / replicas);
+  }
+  const bool fixed = recipe.train.elastic || recipe.parallel.pp > 1;  // sums or schedules have the number of micro-batches in them
+  return fixed && micro_batch != recipe.train.micro_batch ? 0 : micro_batch;
+}
+
+std::optional<Width> width_of(const recipe::Recipe& recipe, int64_t ranks) {
+  using layout::Axis;
+  const int64_t workers = std::max<int64_t>(1, recipe.parallel.workers);
+  const recipe::ParallelOptions& parallel = recipe.parallel;
+  if (ranks % workers != 0) return std::nullopt;
+  try {
+    const layout::Mesh mesh(ranks / workers,
+                            {.pp = parallel.pp, .cp = parallel.cp, .tp = parallel.tp, .ep = parallel.ep, .etp = parallel.etp});
+    const int64_t replicas = workers * mesh.size(Axis::kDp), micro_batch = micro_batch_for(recipe, replicas);
+    if (micro_batch == 0) return std::nullopt;
+    Width width{.ranks = ranks, .overrides = {}, .mesh = {}};
+    for (const BatchSize& batch : batches_of(recipe)) {
+      layout::passes_of(layout::Pipeline(parallel.pp, parallel.pipeline), batch.samples / replicas / micro_batch);
+    }
+    if (micro_batch != recipe.train.micro_batch) width.overrides.push_back(fmt::format("train.micro_batch={}", micro_batch));
+    if (parallel.ranks > 0 && parallel.ranks != ranks) width.overrides.push_back(fmt::format("parallel.ranks={}", ranks));
+    if (workers > 1) width.mesh.push_back({"workers", workers});
+    for (const Axis axis : {Axis::kPp, Axis::kDp, Axis::kCp, Axis::kTp})
+      width.mesh.push_back({std::string(name_of(axis)), mesh.size(axis)});
+    if (mesh.size(Axis::kEp) > 1 || mesh.size(Axis::kEtp) > 1) {
+      for (const Axis axis : {Axis::kEdp, Axis::kEp, Axis::kEtp}) width.mesh.push_back({std::string(name_of(axis)), mesh.size(axis)});
+    }
+    return width;
+  } catch (const Error&) {  // the mesh or the schedule does not take it
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+// As optim/schedule.cpp has it, which stands on the upper floor; there steps count from 1.
+std::vector<BatchSize> batches_of(const recipe::Recipe& recipe) {
+  std::vector<BatchSize> batches = {{.from_step = 0, .samples = recipe.train.batch}};
+  int64_t before = 0;  // samples before the last of `batches`
+  for (const recipe::OptimStage& stage : recipe.optim.stages) {
+    const BatchSize last = batches.back();
+    int64_t from = stage.from_step - 1;
+    if (stage.from_tokens > 0) {
+      const int64_t left = divide_up(stage.from_tokens, recipe.train.sequence) - before;
+      from = last.from_step + std::max<int64_t>(0, divide_up(left, last.samples));
+    }
+    from = std::max(from, last.from_step);
+    before += (from - last.from_step) * last.samples;
+    if (from == last.from_step) batches.pop_back();
+    batches.push_back({.from_step = from, .samples = stage.batch > 0 ? stage.batch : last.samples});
+  }
+  return batches;
+}
+
+std::vector<Width> widths_of(const recipe::Recipe& recipe, int64_t ranks) {
+  std::vector<Width> widths;
+  const int64_t least = std::max<int64_t>(1, recipe.parallel.needed()) * std::max<int64_t>(1, recipe.parallel.workers);
+  for (int64_t fewer = ranks; fewer >= least && fewer > 0; --fewer) {
+    std::optional<Width> width = width_of(recipe, fewer);
+    if (!width) {
+      if (fewer != ranks) continue;
+      width = Width{.ranks = ranks, .overrides = {}, .mesh = {{"ranks", ranks}}};  // what is wrong with it, the ranks say themselves
+    }
+    widths.push_back(std::move(*width));
+  }
+  if (widths.empty()) widths.push_back({.ranks = ranks, .overrides = {}, .mesh = {{"ranks", ranks}}});
+  return widths;
+}
+
+}  // namespace longhaul::control

@@ -1,0 +1,18 @@
+// The loops behind drawing a token from a row of logits (generate/sampler.h): the largest logit, and the weights of the softmax with their sums. Raw
+// pointers, one thread, no tensors; compiled for several instruction sets.
+#pragma once
+
+#include <cstdint>
+
+namespace longhaul::kernels {
+
+inline constexpr int64_t kDrawBlock = 256;  // tokens whose weights are added up together
+
+// Of the logits; NaN where one of them is, −∞ of none.
+float largest_logit(const float* logits, int64_t count);
+
+// weights[i] = e^((logits[i] − largest) / temperature), which is 0 for −∞ and 1 for the largest; sums[b]: of the weights of block b, in fp64. The
+// largest logit is finite, the temperature positive (1e-30 to 1e30: what lies outside counts as these).
+void draw_weights(const float* logits, int64_t count, float largest, double temperature, float* weights, double* sums);
+
+}  // namespace longhaul::kernels

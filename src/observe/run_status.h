@@ -1,0 +1,93 @@
+// What the driver of a run says of it each second: control/status.json in the run folder, replaced as a whole. The same struct writes and reads it, from
+// one list of fields each. Reading forgives: what is missing or of another type is left as it is here, what is unknown is passed over; a file that is no
+// JSON at all is Error 65. Seconds are ages at updated_wall_time. Written by control/, read by observe/watch and `longhaul launch status`.
+//
+// Incident is one fault and what was done about it, in the file's list (the last 50) as in the event stream ("event":"incident").
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace longhaul::observe {
+
+struct CollectiveStatus {
+  std::string group, name, kind, state;
+  int64_t sequence = -1;  // −1: none yet
+  static constexpr auto fields();
+};
+
+struct RankStatus {
+  int64_t rank = -1;
+  std::string node;
+  int64_t pid = 0;
+  std::string state;  // starting, running, ended, lost
+  int64_t generation = 0, step = 0, micro_step = 0;
+  std::string phase;  // data, forward, backward, communication, …
+  double phase_age_s = 0, beat_age_s = 0, progress_age_s = 0;
+  CollectiveStatus collective;  // the last
+  std::optional<double> loss, gradient_norm;
+  int64_t tokens = 0, resident_bytes = 0;
+  double step_seconds = 0;
+  std::map<std::string, double> phase_seconds;  // of the last step
+  static constexpr auto fields();
+};
+
+struct NodeStatus {
+  std::string node, host;
+  int64_t pid = 0;
+  std::string state;  // active, spare, lost, evicted
+  double last_beat_age_s = 0;
+  std::string reason;  // of an eviction or a loss
+  static constexpr auto fields();
+};
+
+struct Incident {
+  double wall_time = 0;  // 0: not known
+  std::string kind;      // "class": device, hang, communication, …
+  int64_t rank = -1;     // −1: of none alone
+  std::string node;
+  std::vector<std::string> evidence, suspects;
+  std::string action;
+  int64_t generation = 0, lost_steps = 0;
+  std::optional<double> detected_milliseconds, diagnosed_milliseconds, recovered_milliseconds;
+  static constexpr auto fields();
+};
+
+struct MeshAxis {
+  std::string name;
+  int64_t size = 1;
+  static constexpr auto fields();
+};
+
+struct RunStatus {
+  std::string run, recipe, state;  // INIT, RENDEZVOUS, CHECK, LOAD, TRAIN, DRAIN, DONE, SUSPECT, DIAGNOSE, REPAIR, FAILED
+  int64_t generation = 0, step = 0, steps = 0;
+  double updated_wall_time = 0, started_wall_time = 0;
+  struct Driver {
+    int64_t pid = 0;
+    std::string host, address;
+    static constexpr auto fields();
+  } driver;
+  int64_t restarts = 0;
+  double productive_seconds = 0, lost_seconds = 0;
+  std::optional<double> effective_ratio, effective_ratio_hour;
+  std::vector<MeshAxis> mesh;  // slowest axis first
+  std::vector<NodeStatus> nodes;
+  std::vector<RankStatus> ranks;
+  std::vector<Incident> incidents;
+  static constexpr auto fields();
+};
+
+std::filesystem::path status_file(const std::filesystem::path& run);
+RunStatus status_from_json(std::string_view text, const std::string& where = "");
+std::string to_json(const RunStatus& status);
+Incident incident_from_json(const nlohmann::json& object);
+nlohmann::ordered_json incident_json(const Incident& incident);
+
+}  // namespace longhaul::observe

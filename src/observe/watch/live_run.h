@@ -1,0 +1,120 @@
+// LiveRun: a run as it stands now, from what is in its folder and nothing else: events.jsonl, events/*.jsonl, control/status.json (of runs that a driver
+// supervises), trace/rank-N.jsonl. poll() reads what is new; RunView is what every display, metric and alert is made of. Damaged lines are counted and
+// passed over: watching never ends because of what it watches.
+//
+//   LiveRun run("runs/first-run");
+//   while (true) { run.poll(wall_time_s()); show(run.view()); pause(1); }
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "observe/line_tail.h"
+#include "observe/run_history.h"
+#include "observe/run_status.h"
+#include "observe/trace_file.h"
+#include "observe/watch/latency.h"
+
+namespace longhaul::observe {
+
+// Where the wall time went since the run began; seconds that sum to it. Productive are steps that still count.
+struct TimeShares {
+  double wall = 0, productive = 0;
+  double repeated = 0;    // steps that were done again after going back
+  double checkpoint = 0;  // training stood still for a copy
+  double stopped = 0;     // between processes: from the last event of one to the start of the next
+  double starting = 0;    // from the start of a process to its first step
+  double other() const { return wall - productive - repeated - checkpoint - stopped - starting; }  // evaluation, reports, …
+  double ratio() const { return wall > 0 ? productive / wall : 0; }
+};
+
+// Something that went wrong without being a fault of a rank: alarms, steps that were not finite.
+struct Trouble {
+  double wall_time = 0;
+  int64_t rank = 0;
+  std::string kind, text;
+};
+
+struct StateText {
+  std::string word;      // "TRAIN", "finished", "silent"
+  const char* kind;      // good, warn, bad: its colour
+  std::string sentence;  // for people; may be empty
+};
+
+struct StepTimes {  // over all steps ever done, for a histogram: counts of steps up to each bound, the last for all
+  static constexpr double kBounds_s[] = {0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250};
+  int64_t counts[std::size(kBounds_s) + 1] = {};
+  double sum_s = 0;
+  void add(double seconds);
+};
+
+struct Totals {  // that only grow, over all processes of the run: what was done again counts again
+  int64_t tokens = 0, steps = 0, skipped_steps = 0, nonfinite_steps = 0, rollbacks = 0, corruptions = 0;
+  double data_wait_seconds = 0;
+  StepTimes step_times;
+  std::map<std::string, int64_t> alarms;  // by kind
+};
+
+struct RunView {
+  std::string name;  // of its folder
+  std::filesystem::path folder;
+  double now = 0;  // wall time of the poll
+  RunHistory history;
+  std::optional<RunStatus> status;
+  std::vector<Incident> incidents;  // oldest first
+  std::vector<Trouble> troubles;    // likewise
+  Totals totals;
+  TimeShares time;
+  LatencyMap latencies;
+  bool traced = false;            // there are recorded steps to draw
+  double last_checkpoint_wall_time = 0;
+  double disk_free_ratio = 1;     // of the file system of the run folder
+  int64_t damaged_lines = 0;
+
+  bool has_driver() const { return status.has_value(); }
+  double status_age() const { return status ? now - status->updated_wall_time : 0; }
+  int64_t step() const;
+  int64_t planned_steps() const;
+  int64_t generation() const;
+  int64_t world() const;
+  double seconds_a_step() const;                    // median of the last 50
+  double effective_ratio() const;                   // the driver's figure, or ours from events
+  std::optional<double> effective_ratio_hour() const;
+  double checkpoint_interval_s() const;             // median time between checkpoints; 0: there are not two
+  StateText state() const;
+};
+
+class LiveRun {
+ public:
+  explicit LiveRun(const std::filesystem::path& folder);  // kData when there is no such folder
+  void poll(double now_wall_s);
+  const RunView& view() const { return view_; }
+
+ private:
+  void take_event(std::string_view line);
+  void take_other(std::string_view line);
+  void find_files();
+  void read_status();
+  void read_traces();
+  void forget();
+  void refresh_latencies();
+
+  RunView view_;
+  LineTail events_;
+  std::map<std::string, std::unique_ptr<LineTail>> others_, traces_;
+  std::map<std::string, TraceRank> trace_ranks_;
+  std::map<int64_t, int64_t> stage_of_;  // by traces
+  LatencyWindow window_;
+  std::vector<Incident> incidents_;
+  std::string status_text_;
+  int64_t polls_ = 0, last_generation_ = 0;
+  double last_event_time_ = 0, process_start_ = 0;  // 0: the process has made a step
+};
+
+}  // namespace longhaul::observe

@@ -1,0 +1,107 @@
+#include "train/memory_checkpoints.h"
+
+#include <cmath>
+#include <limits>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+namespace longhaul::train {
+
+using checkpoint::MemorySaver;
+
+namespace {
+
+constexpr int64_t kStillWriting = std::numeric_limits<int64_t>::max();
+
+layout::Mesh mesh_of_copies(const parallel::Ranks& ranks) { return ranks.workers() == 1 ? ranks.place().mesh : layout::Mesh(); }
+
+}  // namespace
+
+int64_t steps_between(double cost_s, double step_s, double share) {
+  if (step_s <= 0) return 1;
+  return std::max<int64_t>(1, std::llround(std::min(std::ceil(cost_s / (share * step_s)), 1e9)));
+}
+
+MemoryCheckpoints::MemoryCheckpoints(storage::FileSystem& files, const parallel::Ranks& ranks, const checkpoint::Writers& together,
+                                     const std::optional<checkpoint::TierPlace>& place, const recipe::TrainOptions& train,
+                                     const std::string& run, int64_t generation, int64_t computing_threads)
+    : files_(files),
+      ranks_(ranks),
+      run_(run),
+      every_(train.checkpoint_memory_every),
+      threads_(computing_threads),
+      nodes_(together, every_ != 0 ? place : std::nullopt) {
+  if (!nodes_.any()) return;
+  saver_.emplace(files, nodes_,
+                 checkpoint::MemorySaverOptions{
+                     .run = run, .generation = generation, .replicas = train.checkpoint_replicas, .mesh = mesh_of_copies(ranks)},
+                 ranks.everyone("memory tier"));
+  if (nodes_.is_first(ranks.rank())) storage::NodeTier(files, nodes_.tier_of(nodes_.node_of(ranks.rank())), run).remove_other_runs();
+}
+
+std::optional<storage::Checkpoint> MemoryCheckpoints::newest(const checkpoint::Writers& together, checkpoint::Providers state,
+                                                             const storage::SavedMoment& at_least) {
+  if (!on()) return std::nullopt;
+  auto found = checkpoint::newest_in_memory(files_, together, nodes_, run_, state, at_least);
+  if (found) last_ = found->manifest().step;
+  return found;
+}
+
+void MemoryCheckpoints::fetch(std::optional<checkpoint::MemorySaveResult> result) {
+  if (!result) return;
+  failure_ = result->failure;
+  if (failure_) return;
+  told_ = false;
+  ++saves_;
+  pause_s_ += result->pause_milliseconds * 1e-3;
+  seconds_ += result->seconds;
+  cost_s_ = result->pause_milliseconds * 1e-3 + (threads_ > 0 ? result->processor_seconds / static_cast<double>(threads_) : 0);
+}
+
+bool MemoryCheckpoints::due(int64_t step, double step_seconds) {
+  if (!on()) return false;
+  if (every_ > 0) {
+    if (step % every_ != 0) return false;
+    const Stopwatch watch;
+    fetch(saver_->wait());
+    pause_s_ += watch.seconds();
+    return true;
+  }
+  if (step < next_) return false;
+  fetch(saver_->poll());
+  const int64_t wanted = ranks_.most(saver_->idle() ? steps_between(cost_s_, step_seconds) : kStillWriting);
+  next_ = wanted == kStillWriting ? step + 1 : last_ + wanted;
+  return next_ <= step;
+}
+
+void MemoryCheckpoints::save(int64_t step, std::shared_ptr<const checkpoint::Snapshot> snapshot, storage::Manifest manifest) {
+  last_ = step;
+  saver_->save(step, std::move(snapshot), std::move(manifest));
+}
+
+std::optional<Error> MemoryCheckpoints::failure() {
+  if (!on()) return std::nullopt;
+  fetch(saver_->poll());
+  if (!failure_ || told_) return std::nullopt;
+  told_ = true;
+  return failure_;
+}
+
+void MemoryCheckpoints::forget() {
+  if (!on()) return;
+  fetch(saver_->wait());
+  saver_->forget();
+}
+
+void MemoryCheckpoints::end(bool on_disk) {
+  if (!on()) return;
+  fetch(saver_->wait());
+  if (saves_ > 0 && ranks_.rank() == 0) {
+    log_info("{} checkpoints in memory: training stood still for {} of each, and could go on from it after {}", saves_,
+             duration_text(pause_s_ / static_cast<double>(saves_)), duration_text(seconds_ / static_cast<double>(saves_)));
+  }
+  if (on_disk) saver_->forget();
+}
+
+}  // namespace longhaul::train

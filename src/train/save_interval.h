@@ -1,0 +1,37 @@
+// SaveInterval: when a checkpoint on the disk is due where train.checkpoint_every = −1. Daly's interval (plan/checkpoint_interval.h), from
+// what saves have cost training so far and from how long the job ran between failures: its earlier starts that ended without saying so
+// count, and what the recipe expects counts as one failure more. Between one step and 30 minutes, and never shorter than a save takes. Rank
+// 0 keeps it and tells the others.
+#pragma once
+
+#include <filesystem>
+
+#include "base/clock.h"
+#include "checkpoint/save.h"
+#include "recipe/train_options.h"
+
+namespace longhaul::train {
+
+// What the events of a run tell of its earlier starts.
+struct EarlierStarts {
+  double trained_s = 0;
+  int64_t failures = 0;  // starts that did not end by themselves or by request
+};
+EarlierStarts earlier_starts(const std::filesystem::path& events, int64_t generation);
+
+class SaveInterval {
+ public:
+  SaveInterval(const recipe::TrainOptions& train, const EarlierStarts& earlier);
+  bool due() const { return since_.seconds() >= interval_s(); }  // behind a step
+  void began() { since_ = Stopwatch(); }                         // a save
+  void ended(const checkpoint::SaveResult& result);
+  double interval_s() const;
+
+ private:
+  double expected_s_;
+  EarlierStarts earlier_;
+  double pause_s_ = 1, writing_s_ = 0;  // of the last save
+  Stopwatch start_, since_;
+};
+
+}  // namespace longhaul::train

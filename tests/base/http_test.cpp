@@ -1,0 +1,146 @@
+// The client and the server against each other, and the server against raw requests, over real sockets of this machine.
+#include "base/http.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/http_server.h"
+#include "base/network.h"
+#include "base/process.h"
+#include "base/temporary_folder.h"
+
+namespace longhaul {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+template <class Work>
+std::string http_error(const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Http, Addresses) {
+  EXPECT_EQ(http_address("http://a:9090/x/").path, "/x");
+  EXPECT_EQ(http_address("http://[::1]:81").host, "::1");
+  EXPECT_EQ(http_address("http://a").port, 80);
+  EXPECT_EQ(http_address("https://hooks.example/services/T0").port, 443);
+  EXPECT_EQ(text_of(http_address("https://[::1]/x")), "https://[::1]:443/x");
+  for (const char* bad : {"ftp://a", "a:9090", "http://", "http://a:0", "http://a:99999", "http://a b", "https://"})
+    EXPECT_THROW(http_address(bad), Error) << bad;
+  EXPECT_EQ(url_encoded("a b{\"c\"}+1"), "a%20b%7B%22c%22%7D%2B1");
+}
+
+TEST(Http, ErrorsNameTheAddress) {
+  const HttpAddress nobody{.host = "127.0.0.1", .port = free_port()};
+  EXPECT_THAT(http_error([&] { http_get(nobody, "/", 2); }), HasSubstr(fmt::format("127.0.0.1:{}", nobody.port)));
+}
+
+class HttpServing : public ::testing::Test {
+ protected:
+  static HttpReply echo(const HttpRequest& request) {
+    if (request.path == "/throws") throw Error({.what = "a secret of the program"});
+    if (request.path == "/long") return {.body = std::string(100'000, 'x')};
+    std::string text = request.path + " " + request.accept;
+    for (const auto& [name, value] : request.query) text += " " + name + "=" + value;
+    return {.type = "text/plain", .body = text};
+  }
+  // One request as it is written here; the whole answer.
+  std::string raw(const HttpServer& server, const std::string& request) const {
+    const auto result = run_process(
+        {"bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/\"$1\"; printf '%b' \"$2\" >&3; cat <&3", "bash", std::to_string(server.port()), request}, {}, 20);
+    return result.output;
+  }
+};
+
+TEST_F(HttpServing, AnswersWhatIsAsked) {
+  const HttpServer server({}, echo);
+  const HttpAddress address = http_address("http://127.0.0.1:" + std::to_string(server.port()));
+  const HttpAnswer answer = http_get(address, "/a%20b?x=1%262", 5);
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.body, "/a b */* x=1&2");
+  EXPECT_THAT(http_error([&] { http_get(address, "/long", 5, 1000); }), HasSubstr("at most 1000 bytes"));
+  EXPECT_EQ(http_get(address, "/long", 5, 100'000).body.size(), 100'000u);
+}
+
+TEST_F(HttpServing, OnlyReads) {
+  const HttpServer server({}, echo);
+  const HttpAddress address = http_address(server.url());
+  EXPECT_EQ(http_post(address, "{}", "application/json", 5).status, 405);
+  EXPECT_THAT(raw(server, "DELETE /x HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n"), AllOf(HasSubstr(" 405 "), HasSubstr("Allow: GET, HEAD")));
+  const std::string head = raw(server, "HEAD /x HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n");
+  EXPECT_THAT(head, AllOf(HasSubstr(" 200 "), HasSubstr("X-Content-Type-Options: nosniff"), HasSubstr("Content-Security-Policy: default-src 'none'")));
+  EXPECT_TRUE(head.ends_with("\r\n\r\n")) << "no body: " << head;
+}
+
+TEST_F(HttpServing, RefusesNamesThatAreNotItsOwn) {
+  const HttpServer server({.names = {"Watch.example"}}, echo);
+  const auto status_for = [&](const std::string& host) { return raw(server, "GET / HTTP/1.1\\r\\nHost: " + host + "\\r\\n\\r\\n").substr(9, 3); };
+  EXPECT_EQ(status_for("evil.example"), "421") << "a page of evil.example whose name leads here now";
+  EXPECT_EQ(status_for("127.0.0.1.evil.example:80"), "421");
+  EXPECT_EQ(status_for(""), "421");
+  for (const char* host : {"127.0.0.1", "localhost:8080", "LOCALHOST", "[::1]:8080", "10.1.2.3:80", "watch.example:80"}) EXPECT_EQ(status_for(host), "200") << host;
+}
+
+TEST_F(HttpServing, AsksForTheToken) {
+  const HttpServer server({.token = "s3cret"}, echo);
+  const auto with = [&](const std::string& header) { return raw(server, "GET / HTTP/1.1\\r\\nHost: localhost\\r\\n" + header + "\\r\\n"); };
+  EXPECT_THAT(with(""), AllOf(HasSubstr(" 401 "), HasSubstr("WWW-Authenticate: Basic"), Not(HasSubstr("s3cret"))));
+  EXPECT_THAT(with("Authorization: Bearer s3cre\\r\\n"), HasSubstr(" 401 "));
+  EXPECT_THAT(with("Authorization: Bearer s3cret\\r\\n"), HasSubstr(" 200 "));
+  EXPECT_THAT(with("Authorization: Basic bG9uZ2hhdWw6czNjcmV0\\r\\n"), HasSubstr(" 200 ")) << "longhaul:s3cret, as browsers send it";
+}
+
+TEST_F(HttpServing, AFailureIsTheServersOwn) {
+  const HttpServer server({}, echo);
+  const HttpAnswer answer = http_get(http_address(server.url()), "/throws", 5);
+  EXPECT_EQ(answer.status, 500);
+  EXPECT_THAT(answer.body, Not(HasSubstr("secret")));
+  EXPECT_EQ(http_get(http_address(server.url()), "/", 5).status, 200);
+}
+
+TEST_F(HttpServing, APortHasOneServer) {
+  const HttpServer server({}, echo);
+  EXPECT_THAT(http_error([&] { const HttpServer second({.port = server.port()}, echo); }), HasSubstr("it is in use"));
+}
+
+TEST_F(HttpServing, EndsAtOnceAndMayBeginAgain) {
+  const Stopwatch watch;
+  uint16_t port = 0;
+  {
+    const HttpServer server({}, echo);
+    port = server.port();
+    EXPECT_EQ(http_get(http_address(server.url()), "/", 5).status, 200);
+  }
+  const HttpServer again({.port = port}, echo);
+  EXPECT_EQ(http_get(http_address(again.url()), "/", 5).status, 200);
+  EXPECT_LT(watch.seconds(), 10);
+}
+
+TEST(Http, WhereToListen) {
+  EXPECT_EQ(http_server_address("8080").port, 8080);
+  EXPECT_EQ(http_server_address("8080").host, "127.0.0.1");
+  EXPECT_EQ(http_server_address("[::1]:80").host, "::1");
+  EXPECT_EQ(http_server_address("0.0.0.0:80").host, "0.0.0.0");
+  for (const char* bad : {"", "x", ":80", "h:99999", "80x", "h:-1"}) EXPECT_THROW(http_server_address(bad), Error) << bad;
+}
+
+// A server that takes a connection and says nothing, or says it a byte at a time.
+TEST(Http, WaitsNoLongerThanAsked) {
+  const Listener silent = listen_on(0);
+  const Stopwatch watch;
+  EXPECT_THAT(http_error([&] { http_get({.host = "127.0.0.1", .port = silent.port}, "/", 0.3); }), HasSubstr("an answer within 0.3 seconds"));
+  EXPECT_LT(watch.seconds(), 5);
+  run_process({"true"});  // the listener's descriptor ends with the process
+}
+
+}  // namespace
+}  // namespace longhaul

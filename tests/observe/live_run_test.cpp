@@ -1,0 +1,288 @@
+// A run read as it goes: what the driver says, what is appended, what is damaged or replaced meanwhile, and where its time went.
+#include "observe/watch/live_run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/temporary_folder.h"
+#include "observe/watch/watch_screen.h"
+#include "supervised_run.h"
+
+namespace longhaul::observe {
+namespace {
+
+using test::SupervisedRun;
+using test::SupervisedShape;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(RunStatusFile, IsReadAsItWasWritten) {
+  const TemporaryFolder folder;
+  const SupervisedRun run(folder.path(), {.stuck_rank = 2});
+  const RunStatus written = run.status();
+  const RunStatus read = status_from_json(read_text(status_file(folder.path())));
+  EXPECT_EQ(to_json(read), to_json(written));
+  EXPECT_EQ(read.ranks.at(2).collective.sequence, written.ranks[2].collective.sequence);
+  EXPECT_EQ(read.ranks.at(5).phase_seconds, written.ranks[5].phase_seconds);
+  EXPECT_EQ(read.mesh.at(0).name, "pp");
+  EXPECT_EQ(read.driver.address, "127.0.0.1:9000");
+}
+
+TEST(RunStatusFile, ForgivesWhatItDoesNotKnow) {
+  const RunStatus status = status_from_json(
+      R"({"state":"TRAIN","step":"many","steps":null,"unheard_of":{"a":[1]},"ranks":[{"rank":1,"loss":null,"collective":7,"phase_seconds":{"forward":0.5,"note":"x"}},3],)"
+      R"("incidents":[{"class":"hang","evidence":"one text","suspects":[3,"rank 4"],"lost_steps":2.0}]})");
+  EXPECT_EQ(status.state, "TRAIN");
+  EXPECT_EQ(status.step, 0);
+  ASSERT_EQ(status.ranks.size(), 2u);
+  EXPECT_FALSE(status.ranks[0].loss.has_value());
+  EXPECT_EQ(status.ranks[0].phase_seconds.size(), 1u);
+  ASSERT_EQ(status.incidents.size(), 1u);
+  EXPECT_THAT(status.incidents[0].evidence, ElementsAre("one text"));
+  EXPECT_THAT(status.incidents[0].suspects, ElementsAre("3", "rank 4"));
+  EXPECT_EQ(status.incidents[0].lost_steps, 2);
+  EXPECT_THROW(status_from_json("{\"state\":"), Error);
+  EXPECT_THROW(status_from_json("[]"), Error);
+}
+
+TEST(LineTail, FollowsAFileThroughEverythingThatHappensToIt) {
+  const TemporaryFolder folder;
+  const auto path = folder / "a.jsonl";
+  LineTail tail(path);
+  std::vector<std::string> lines;
+  const auto poll = [&] {
+    lines.clear();
+    tail.poll([&](std::string_view line) { lines.emplace_back(line); });
+  };
+  const auto append = [&](const std::string& text) { File::open(path, File::Mode::kAppend).write(text); };
+  poll();
+  EXPECT_TRUE(lines.empty()) << "no file yet";
+  append("one\ntw");
+  poll();
+  EXPECT_THAT(lines, ElementsAre("one"));
+  poll();
+  EXPECT_TRUE(lines.empty());
+  append("o\nthree\n");
+  poll();
+  EXPECT_THAT(lines, ElementsAre("two", "three"));
+  append("torn");
+  poll();
+  File::open(path, File::Mode::kReadWrite).truncate(14);  // as a new process cuts the torn line
+  append("four\n");
+  poll();
+  EXPECT_THAT(lines, ElementsAre("four"));
+  EXPECT_FALSE(tail.began_anew());
+  write_text_atomically(path, "another\nfile, longer than the one before\n");
+  poll();
+  EXPECT_THAT(lines, ElementsAre("another", "file, longer than the one before"));
+  EXPECT_TRUE(tail.began_anew());
+  std::filesystem::remove(path);
+  poll();
+  EXPECT_TRUE(lines.empty());
+}
+
+TEST(LineTail, OfALongFileTheFirstLineAndTheEnd) {
+  const TemporaryFolder folder;
+  std::string text = "first\n";
+  for (int i = 0; i < 1000; ++i) text += "line " + std::to_string(i) + "\n";
+  write_text_atomically(folder / "a", text);
+  LineTail tail(folder / "a", 25);
+  std::vector<std::string> lines;
+  tail.poll([&](std::string_view line) { lines.emplace_back(line); });
+  EXPECT_THAT(lines, ElementsAre("first", "line 998", "line 999"));
+  File::open(folder / "a", File::Mode::kAppend).write("more\n");
+  lines.clear();
+  tail.poll([&](std::string_view line) { lines.emplace_back(line); });
+  EXPECT_THAT(lines, ElementsAre("more"));
+}
+
+TEST(LiveRun, KnowsWhatTheFolderKnows) {
+  const TemporaryFolder folder;
+  SupervisedRun run(folder.path(), {});
+  LiveRun live(folder.path());
+  live.poll(run.now() + 0.5);
+  const RunView& view = live.view();
+  EXPECT_EQ(view.step(), 394) << "400, of which 6 were done again";
+  EXPECT_EQ(view.planned_steps(), 2000);
+  EXPECT_EQ(view.generation(), 2);
+  EXPECT_EQ(view.world(), 8);
+  EXPECT_EQ(view.state().word, "TRAIN");
+  EXPECT_NEAR(view.seconds_a_step(), 0.8, 0.02);
+  ASSERT_EQ(view.incidents.size(), 1u);
+  EXPECT_EQ(view.incidents[0].kind, "hang");
+  EXPECT_EQ(view.incidents[0].rank, 3);
+  ASSERT_EQ(view.troubles.size(), 1u) << "of another rank's file";
+  EXPECT_EQ(view.troubles[0].kind, "disk_full");
+  EXPECT_EQ(view.totals.steps, 400);
+  EXPECT_EQ(view.totals.tokens, 400 * 8192) << "those done again count again";
+  EXPECT_NEAR(view.checkpoint_interval_s(), 40, 1);
+  EXPECT_DOUBLE_EQ(view.effective_ratio(), 0.962) << "the driver's word";
+
+  run.advance();
+  run.write_status();
+  live.poll(run.now());
+  EXPECT_EQ(view.step(), 395);
+}
+
+TEST(LiveRun, SaysWhereTheTimeWent) {
+  const TemporaryFolder folder;
+  const SupervisedRun run(folder.path(), {});
+  std::filesystem::remove_all(folder / "control");
+  LiveRun live(folder.path());
+  live.poll(run.now());
+  const TimeShares& time = live.view().time;
+  // 400 steps of 0.8 s of which 6 count no more, two starts of 4 s, 9 s without a process (less what belongs to a step), seven copies of 0.12 s.
+  EXPECT_NEAR(time.wall, 400 * 0.8 + 2 * 4 + 9, 1e-6);
+  EXPECT_NEAR(time.productive, 394 * 0.8, 1);
+  EXPECT_NEAR(time.repeated, 6 * 0.8, 0.3);
+  EXPECT_NEAR(time.stopped, 9, 1e-6);
+  EXPECT_NEAR(time.starting, 8, 0.1);
+  EXPECT_NEAR(time.checkpoint, 7 * 0.12, 0.13);
+  EXPECT_NEAR(live.view().effective_ratio(), 394 * 0.8 / (337), 0.005) << "without a driver, from the events";
+}
+
+TEST(LiveRun, WithoutADriverSaysItIsSilent) {
+  const TemporaryFolder folder;
+  SupervisedRun run(folder.path(), {.incidents = false});
+  std::filesystem::remove_all(folder / "control");
+  LiveRun live(folder.path());
+  live.poll(run.now() + 1);
+  EXPECT_EQ(live.view().state().word, "running");
+  live.poll(run.now() + 3600);
+  EXPECT_EQ(live.view().state().word, "silent");
+  EXPECT_THAT(live.view().state().sentence, HasSubstr("hangs, or was killed"));
+  run.add(End{.reason = "finished", .step = 400});
+  live.poll(run.now() + 7200);
+  EXPECT_EQ(live.view().state().word, "finished");
+  EXPECT_NEAR(live.view().time.wall, 324, 1) << "the time after its end is not its own";
+}
+
+TEST(LiveRun, ADriverThatSaysNothingIsNoticed) {
+  const TemporaryFolder folder;
+  const SupervisedRun run(folder.path(), {});
+  LiveRun live(folder.path());
+  live.poll(run.now() + 40);
+  EXPECT_STREQ(live.view().state().kind, "bad");
+  EXPECT_THAT(live.view().state().sentence, HasSubstr("the driver has said nothing for 40"));
+}
+
+TEST(LiveRun, GoesOnOverDamage) {
+  const TemporaryFolder folder;
+  SupervisedRun run(folder.path(), {.incidents = false});
+  run.append("events.jsonl", "{\"event\":\"step\",\n\xff\xfe\nnull\n{\"event\":17}\n{\"schema\":1,\"run\":\"r\",\"generation\":1,\"rank\":0,\"wall_time\":1.0,\"monotonic_ns\":1,\"event\":\"of the future\"}\n");
+  run.append("events/rank-1.jsonl", "[[[[\n");
+  run.append("trace/rank-1.jsonl", "no trace\n");
+  write_text_atomically(folder / "control" / "status.json", "{\"half\":");
+  LiveRun live(folder.path());
+  run.advance();
+  live.poll(run.now());
+  EXPECT_EQ(live.view().step(), 401);
+  EXPECT_GE(live.view().damaged_lines, 4);
+  EXPECT_FALSE(live.view().has_driver());
+}
+
+TEST(LiveRun, ARunThatWasReplacedIsReadAnew) {
+  const TemporaryFolder folder;
+  { const SupervisedRun run(folder.path(), {}); }
+  LiveRun live(folder.path());
+  live.poll(1e9);
+  std::filesystem::remove_all(folder / "events");
+  std::filesystem::remove(folder / "events.jsonl");
+  const SupervisedRun again(folder.path(), {.steps = 10, .begin = 1'800'000'000, .incidents = false});
+  live.poll(again.now());
+  EXPECT_EQ(live.view().history.steps.size(), 10u);
+  EXPECT_EQ(live.view().totals.steps, 10);
+  EXPECT_TRUE(live.view().troubles.empty());
+}
+
+TEST(LiveRun, AFolderIsAskedFor) {
+  const TemporaryFolder folder;
+  EXPECT_THROW(LiveRun(folder / "none"), Error);
+  LiveRun empty(folder.path());
+  empty.poll(1e9);
+  EXPECT_EQ(empty.view().state().word, "waiting");
+  EXPECT_THAT(watch_screen(empty.view(), {}, {}), HasSubstr("nothing has been written yet"));
+}
+
+// 200 ranks, each a little different from step to step and one 10 % slow: it is named, and none else; its pipeline stage is what it is compared with.
+TEST(Latency, OneSlowRankAmongTwoHundredIsNamed) {
+  LatencyWindow window;
+  for (int64_t step = 1; step <= 40; ++step) {
+    for (int64_t rank = 0; rank < 200; ++rank) {
+      const double noise = 1 + 0.02 * std::sin(static_cast<double>(step * 131 + rank * 17)), stage = rank < 100 ? 1 : 1.5;
+      const double work = 0.2 * stage * noise * (rank == 77 ? 1.13 : 1);
+      window.add(rank, step, {{"forward", work}, {"backward", 2 * work}, {"communication", 1.0 - 3 * work}});
+    }
+  }
+  const LatencyMap map = window.map([](int64_t rank) { return LatencyPlace{.node = "n" + std::to_string(rank / 8), .peers = rank < 100 ? "stage 0" : "stage 1"}; });
+  ASSERT_EQ(map.rows.size(), 200u);
+  EXPECT_THAT(map.phases, ElementsAre("forward", "backward", "communication"));
+  std::vector<int64_t> named;
+  for (const auto& row : map.rows) {
+    if (row.straggler) named.push_back(row.rank);
+    if (row.rank == 77) EXPECT_NEAR(row.score, 1 / 1.13, 0.01);
+  }
+  EXPECT_THAT(named, ElementsAre(77));
+  EXPECT_EQ(map.measured_steps, 40);
+}
+
+TEST(Latency, MeansAndDistancesByHand) {
+  LatencyWindow window(4);
+  const double forward[] = {1, 1, 1, 1, 3};
+  for (int64_t step = 1; step <= 6; ++step) {
+    for (int64_t rank = 0; rank < 5; ++rank) window.add(rank, step, {{"forward", forward[rank] + (step <= 2 ? 100 : 0)}});
+  }
+  const LatencyMap map = window.map([](int64_t) { return LatencyPlace{}; });
+  EXPECT_EQ(map.measured_steps, 4) << "the first two steps are out of the window";
+  EXPECT_THAT(map.steps, ElementsAre(3, 4, 5, 6));
+  EXPECT_DOUBLE_EQ(map.rows[4].seconds[0], 3);
+  EXPECT_DOUBLE_EQ(map.rows[4].z[0], 2 / 0.02) << "no deviation among the others: 2 % of the median stand for it";
+  EXPECT_DOUBLE_EQ(map.rows[0].z[0], 0);
+  EXPECT_THAT(map.rows[4].work_by_step, ElementsAre(3, 3, 3, 3));
+  EXPECT_FALSE(map.rows[4].straggler) << "four steps are too few";
+  window.add(0, 3, {{"forward", 5.0}});
+  EXPECT_EQ(window.map([](int64_t) { return LatencyPlace{}; }).rows[0].work, 5) << "gone back to step 3: what came after is void";
+}
+
+TEST(Latency, RecordedStepsDoWithoutADriver) {
+  const TemporaryFolder folder;
+  const SupervisedRun run(folder.path(), {.steps = 20, .slow_rank = 6, .traced_steps = 12, .incidents = false});
+  std::filesystem::remove_all(folder / "control");
+  LiveRun live(folder.path());
+  live.poll(run.now());
+  const LatencyMap& map = live.view().latencies;
+  ASSERT_EQ(map.rows.size(), 8u);
+  EXPECT_EQ(map.measured_steps, 12);
+  EXPECT_TRUE(live.view().traced);
+  for (const auto& row : map.rows) {
+    EXPECT_EQ(row.straggler, row.rank == 6) << row.rank << " " << row.score;
+    EXPECT_EQ(row.place.peers, row.rank < 4 ? "stage 0" : "stage 1");
+    // Forward and backward end at 600 ms; from twice the forward time on the rank stands still.
+    EXPECT_NEAR(row.work, row.rank == 6 ? 0.52 : 0.4, 1e-9);
+  }
+}
+
+TEST(WatchScreen, FitsAndObeysNothing) {
+  const TemporaryFolder folder;
+  SupervisedRun run(folder.path(), {.stuck_rank = 2});
+  RunStatus status = run.status();
+  status.nodes[0].node = "evil\x1b[2J";
+  status.ranks[0].node = "evil\x1b[2J";
+  write_text_atomically(status_file(folder.path()), to_json(status));
+  LiveRun live(folder.path());
+  live.poll(run.now());
+  const std::string screen = watch_screen(live.view(), {{.name = "LonghaulNoProgress", .severity = "critical", .summary = "rank 2"}}, {.columns = 120, .rows = 30});
+  EXPECT_THAT(screen, AllOf(HasSubstr("TRAIN"), HasSubstr("394 of 2,000"), HasSubstr("LonghaulNoProgress"), HasSubstr("hang, rank 3"), Not(HasSubstr("\x1b"))));
+  EXPECT_LE(std::ranges::count(screen, '\n'), 30);
+  const std::string small = watch_screen(live.view(), {}, {.columns = 60, .rows = 14});
+  EXPECT_LE(std::ranges::count(small, '\n'), 14);
+  EXPECT_THAT(small, HasSubstr("more")) << "ranks for which there is no line are counted";
+  EXPECT_EQ(block_line({3, 2, 1, std::nan("")}, 4), "█▅▁ ");
+  EXPECT_EQ(block_line({}, 10), "");
+}
+
+}  // namespace
+}  // namespace longhaul::observe

@@ -1,0 +1,231 @@
+// A run with a memory tier around the task whose numbers are known: what a start goes on from, to the bit, when saves are due, what is told
+// of those that fail, and that nothing is left behind. With model and ranks: tests/checkpoint/memory_tier_test.cpp,
+// tests/cli/memory_tier_run_test.cpp.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "base/temporary_folder.h"
+#include "plan/checkpoint_interval.h"
+#include "storage/catalog.h"
+#include "storage/wrapped_file_system.h"
+#include "train/by_hand.h"
+#include "train/trainer.h"
+
+namespace longhaul::train {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+struct Killed {};  // thrown where a process is to end without a word
+
+// The memory tier has no room while `full`.
+class FullMemory final : public storage::WrappedFileSystem {
+ public:
+  using WrappedFileSystem::WrappedFileSystem;
+  int64_t free_bytes(const fs::path& folder) const override { return full ? 0 : inner_.free_bytes(folder); }
+  bool full = false;
+};
+
+class MemoryRun : public ::testing::Test {
+ protected:
+  TrainerOptions options(std::vector<std::string> more = {}, bool tier = true) const {
+    std::vector<std::string> overrides{"train.steps=8",    "train.checkpoint_every=0",       "train.evaluate_every=0",
+                                       "optim.lr=0.5",     "optim.warmup_steps=0",           "optim.schedule=constant",
+                                       "train.dtype=fp64", "train.checkpoint_memory_every=1"};
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    TrainerOptions options{.recipe = recipe::load_defaults(overrides), .run_folder = folder_ / run};
+    if (tier) options.tier = checkpoint::TierPlace{.tier = folder_ / "tier", .node = "a"};
+    return options;
+  }
+
+  // One start of the run; killed behind that step. The weights it ended with.
+  Tensor start(const TrainerOptions& options, int64_t killed_behind = -1) {
+    testing::VectorTask task;
+    const auto optimizer = optim::make_optimizer(options.recipe.recipe.optim, task.parameters(), task.precision());
+    fs::create_directories(folder_ / run);
+    observe::EventWriter events({.path = folder_ / run / "events.jsonl"});
+    testing::ScriptedControl control;
+    parallel::Ranks alone;
+    try {
+      Trainer trainer(task, *optimizer, alone, events, files_, control, options);
+      control.stop = [&] {
+        if (trainer.step() == killed_behind) throw Killed();
+        return 0;
+      };
+      trainer.resume();
+      trainer.run();
+    } catch (const Killed&) {
+    }
+    return task.value().clone();
+  }
+
+  template <class Type>
+  std::vector<Type> events() const {
+    std::vector<Type> found;
+    for (const auto& event : observe::read_events(folder_ / run / "events.jsonl")) {
+      if (const auto* body = std::get_if<Type>(&event.body)) found.push_back(*body);
+    }
+    return found;
+  }
+  std::vector<std::string> in_tier() const {
+    std::vector<std::string> names;
+    if (!fs::exists(folder_ / "tier")) return names;
+    for (const auto& entry : fs::recursive_directory_iterator(folder_ / "tier")) names.push_back(entry.path().filename().string());
+    return names;
+  }
+  Tensor uninterrupted() {
+    run = "whole";
+    const Tensor weights = start(options({}, false));
+    run = "run";
+    return weights;
+  }
+
+  TemporaryFolder folder_;
+  std::string run = "run";
+  FullMemory files_{storage::local_file_system()};
+};
+
+TEST_F(MemoryRun, GoesOnFromTheLastStepToTheBit) {
+  const Tensor whole = uninterrupted();
+  start(options({"train.checkpoint_every=2"}), 5);
+  EXPECT_THAT(in_tier(), Contains("step-000000005"));
+  EXPECT_THAT(in_tier(), ::testing::Not(Contains("step-000000004")));
+  EXPECT_TRUE(at::equal(start(options({"train.checkpoint_every=2"})), whole));
+  const auto resumed = events<observe::Resume>();
+  ASSERT_EQ(resumed.size(), 1u);
+  EXPECT_EQ(resumed[0].step, 5);
+  EXPECT_EQ(resumed[0].source, "memory");
+  EXPECT_THAT(in_tier(), IsEmpty()) << "the run has ended, and its state is on the disk";
+  EXPECT_EQ(storage::open_checkpoint(files_, folder_ / run, storage::Depth::kContents).manifest().step, 8);
+}
+
+// The same step from the disk: to the bit what it is from memory.
+TEST_F(MemoryRun, WhatComesFromMemoryIsWhatComesFromTheDisk) {
+  start(options({"train.checkpoint_every=5"}), 5);
+  fs::copy(folder_ / "run", folder_ / "from-disk", fs::copy_options::recursive);
+  const Tensor from_memory = start(options());
+  run = "from-disk";
+  const Tensor from_disk = start(options({}, false));
+  EXPECT_EQ(events<observe::Resume>().at(0).source, std::nullopt);
+  EXPECT_EQ(events<observe::Resume>().at(0).step, 5);
+  EXPECT_TRUE(at::equal(from_memory, from_disk));
+}
+
+TEST_F(MemoryRun, TheDiskIsTakenWhereItHasTheNewerOne) {
+  const Tensor whole = uninterrupted();
+  start(options(), 3);
+  start(options({"train.checkpoint_every=4"}, false), 5);  // of a later start, without the tier; it begins anew, for nothing is on the disk
+  EXPECT_TRUE(at::equal(start(options()), whole));
+  const auto resumed = events<observe::Resume>();
+  ASSERT_EQ(resumed.size(), 1u);
+  EXPECT_EQ(resumed[0].step, 4);
+  EXPECT_EQ(resumed[0].source, std::nullopt);
+}
+
+// What seems to be the newest, on the disk, is damaged: memory has the newest that is whole.
+TEST_F(MemoryRun, ADamagedNewerOneOnTheDiskIsPassedOver) {
+  const Tensor whole = uninterrupted();
+  start(options({"train.checkpoint_every=4", "train.checkpoint_memory_every=3"}), 4);
+  const fs::path file = folder_ / run / "checkpoints" / "step-000000004" / "model.safetensors";
+  ASSERT_TRUE(fs::exists(file));
+  {
+    std::fstream damaged(file, std::ios::in | std::ios::out | std::ios::binary);
+    damaged.seekp(-1, std::ios::end);
+    damaged.put(77);
+  }
+  EXPECT_TRUE(at::equal(start(options()), whole));
+  EXPECT_EQ(events<observe::Resume>().at(0).step, 3);
+  EXPECT_EQ(events<observe::Resume>().at(0).source, "memory");
+}
+
+// A state from memory is not yet on the disk, even where no step follows.
+TEST_F(MemoryRun, TheLastStepFromMemoryIsSavedOnTheDisk) {
+  start(options(), 8);
+  start(options());
+  EXPECT_EQ(events<observe::Resume>().at(0).step, 8);
+  EXPECT_EQ(storage::open_checkpoint(files_, folder_ / run).manifest().step, 8);
+}
+
+TEST_F(MemoryRun, AnotherRunsMemoryIsNotTaken) {
+  start(options(), 5);
+  run = "another";
+  start(options(), 2);
+  EXPECT_THAT(events<observe::Resume>(), IsEmpty());
+  EXPECT_THAT(in_tier(), ::testing::Not(Contains("step-000000005"))) << "it has been cleared away";
+}
+
+TEST_F(MemoryRun, MemoryThatIsFullEndsNothingAndIsToldOnce) {
+  const Tensor whole = uninterrupted();
+  files_.full = true;
+  EXPECT_TRUE(at::equal(start(options({"train.checkpoint_every=4"})), whole));
+  const auto alarms = events<observe::Alarm>();
+  ASSERT_EQ(alarms.size(), 1u);
+  EXPECT_EQ(alarms[0].kind, "memory_checkpoint_failed");
+  EXPECT_THAT(alarms[0].message, HasSubstr("no room"));
+  EXPECT_EQ(events<observe::CheckpointSaved>().size(), 2u);
+}
+
+TEST_F(MemoryRun, NeverWhereTheRecipeSaysSo) {
+  start(options({"train.checkpoint_memory_every=0"}), 5);
+  EXPECT_THAT(in_tier(), IsEmpty());
+}
+
+TEST_F(MemoryRun, AsOftenAsItCostsAHundredthOfTheTime) {
+  EXPECT_EQ(steps_between(0, 1), 1);
+  EXPECT_EQ(steps_between(0.01, 1), 1);
+  EXPECT_EQ(steps_between(0.011, 1), 2);
+  EXPECT_EQ(steps_between(0.5, 0.1), 500);
+  EXPECT_EQ(steps_between(1, 0), 1);
+  start(options({"train.checkpoint_memory_every=-1"}), 5);  // the first step's is saved, for nothing is known of costs
+  EXPECT_THAT(in_tier(), Contains("manifest.json"));
+}
+
+// On the disk, as failures and costs say.
+TEST_F(MemoryRun, DalysIntervalBetweenCheckpointsOnTheDisk) {
+  recipe::TrainOptions train;
+  train.mean_hours_to_failure = 3;
+  SaveInterval interval(train, {});
+  const auto ended = [](double pause_s, double writing_s) {
+    return checkpoint::SaveResult{.blocking_milliseconds = pause_s * 1e3, .writing_seconds = writing_s};
+  };
+  interval.ended(ended(10, 30));
+  EXPECT_NEAR(interval.interval_s(), 458.1, 0.2);
+  interval.ended(ended(10, 600));
+  EXPECT_NEAR(interval.interval_s(), 600, 0.2) << "never two at once";
+  interval.ended(ended(600, 0));
+  EXPECT_EQ(interval.interval_s(), 1800) << "at most half an hour";
+  SaveInterval failing(train, {.trained_s = 3 * 3600, .failures = 3});  // three hours expected and three seen, four failures
+  failing.ended(ended(10, 0));
+  EXPECT_NEAR(failing.interval_s(), plan::daly_interval_s(10, 1.5 * 3600), 0.2);
+  EXPECT_FALSE(failing.due());
+}
+
+TEST_F(MemoryRun, EarlierStartsThatEndedWithoutAWordCountAsFailures) {
+  start(options(), 3);
+  start(options(), 5);
+  start(options());
+  const EarlierStarts earlier = earlier_starts(folder_ / run / "events.jsonl", 4);
+  EXPECT_EQ(earlier.failures, 2);
+  EXPECT_GT(earlier.trained_s, 0);
+  EXPECT_EQ(earlier_starts(folder_ / run / "events.jsonl", 2).failures, 1);
+  EXPECT_EQ(earlier_starts(folder_ / run / "events.jsonl", 1).failures, 0);
+}
+
+// Nothing but the last state would be saved; with four failures within milliseconds more are.
+TEST_F(MemoryRun, WhereStartsFailedSoonTheNextOneSavesSoon) {
+  const std::vector<std::string> often{"train.checkpoint_every=-1", "train.mean_hours_to_failure=1e-12", "train.checkpoint_memory_every=0",
+                                       "train.steps=400"};
+  for (int failure = 0; failure < 4; ++failure) start(options(often), 1);
+  start(options(often));
+  EXPECT_GE(events<observe::CheckpointSaved>().size(), 2u);
+}
+
+}  // namespace
+}  // namespace longhaul::train
