@@ -23,13 +23,18 @@ class RandomTokens final : public train::Task {
   model::ParameterSet& parameters() override { return decoder_.parameters(); }
   const Precision& precision() const override { return decoder_.precision(); }
   train::StepWork prepare(int64_t step) override;
+  bool prepare_of(int64_t step, int64_t replica) override;
   Tensor forward(model::Context& context, int64_t micro_batch, const Tensor& entering) override;
 
  private:
+  std::vector<int64_t> micro_batch(int64_t number) const;  // of the step's
+
   layout::SequenceLayout layout_;
+  int64_t own_, vocabulary_;  // micro-batches of a replica
   model::Decoder decoder_;
   train::TextStage stage_;
   std::vector<std::vector<int64_t>> ids_, labels_;
+  std::vector<int64_t> other_ids_, other_labels_;  // of prepare_of; empty: the own ones
 };
 
 }  // namespace longhaul::bench

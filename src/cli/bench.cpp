@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "bench/checkpoint.h"
 #include "bench/communication.h"
+#include "bench/corruption.h"
 #include "bench/decode.h"
 #include "bench/elastic.h"
 #include "bench/file_comparison.h"
@@ -309,6 +310,34 @@ void add_bench_elastic(Command& group) {
   });
 }
 
+void add_bench_corruption(Command& group) {
+  struct Options {
+    bench::CorruptionRequest request;
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  Command corruption =
+      group.add("corruption", "how many flipped bits the checks of [guard] see, and what they cost (exit 1: a false alarm, or too few)",
+                {{"the tables", "bench corruption"},
+                 {"more flips, no timing", "bench corruption --flips 1000 --turns 0"},
+                 {"for a script", "bench corruption --json"}});
+  corruption.option("--flips", options->request.flips, "of each kind of bit in each place").at_least(1).at_most(1 << 20).default_shown();
+  corruption.option("--ranks", options->request.ranks, "threads that are replicas").at_least(3).at_most(16).default_shown();
+  corruption.option("--seed", options->request.seed, "of what is flipped").default_shown();
+  corruption.option("--preset", options->request.preset, "model whose steps the checks are timed beside: see presets/").default_shown();
+  corruption.option("--turns", options->request.turns, "that are timed; 0: none").at_least(0).default_shown();
+  corruption.json_flag(options->json, "print one JSON object");
+  corruption.on_run([options] {
+    const bench::Corruption measured = bench::measure_corruption(options->request);
+    if (options->json) {
+      print_json(bench::to_json(measured));
+    } else {
+      for (const observe::Table& table : bench::tables_of(measured)) print(table.text(colours_wanted(stdout)) + "\n");
+    }
+    return measured.good() ? ExitCode::kDone : ExitCode::kCheckFailed;
+  });
+}
+
 void add_bench_outer(Command& group) {
   struct Options {
     bench::OuterRequest request;
@@ -401,6 +430,7 @@ void add_bench(Command& program) {
   add_bench_elastic(bench);
   add_bench_faults(bench);
   add_bench_outer(bench);
+  add_bench_corruption(bench);
   add_bench_overlap(bench);
   add_compare_machines(bench);
 }

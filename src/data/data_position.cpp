@@ -1,8 +1,10 @@
 #include "data/data_position.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "data/skip_file.h"
 
 namespace longhaul::data {
 using nlohmann::json;
@@ -43,6 +45,26 @@ std::string text_of(const std::vector<SampleRange>& skip) {
   return text.empty() ? "none" : text;
 }
 
+// Whether the order of what `saved` has trained on stays as it was.
+bool only_adds_later_ones(const DataPosition& saved, const std::vector<SampleRange>& now) {
+  std::vector<SampleRange> both = saved.skip;
+  both.insert(both.end(), now.begin(), now.end());
+  if (merged(both) != merged(now)) return false;  // something was taken away
+  int64_t next = saved.first_sample;              // the position's sample
+  for (const SampleRange& range : merged(saved.skip)) {
+    if (next < range.begin) break;
+    next += range.end - range.begin;
+  }
+  const auto before_next = [next](const std::vector<SampleRange>& ranges) {
+    std::vector<SampleRange> before;
+    for (const SampleRange& range : merged(ranges)) {
+      if (range.begin < next) before.push_back({range.begin, std::min(range.end, next)});
+    }
+    return before;
+  };
+  return before_next(saved.skip) == before_next(now);
+}
+
 }  // namespace
 
 void require_same_data(const DataPosition& saved, const DataPosition& now) {
@@ -62,8 +84,10 @@ void require_same_data(const DataPosition& saved, const DataPosition& now) {
   require("order of the samples", fmt::format("packing version {}", saved.packing), fmt::format("packing version {}", now.packing),
           "go on with the Longhaul that wrote it, or start anew with --fresh");
   require("seed of the data order", std::to_string(saved.seed), std::to_string(now.seed), "set data.seed back, or start anew with --fresh");
-  require("list of samples to skip", text_of(saved.skip), text_of(now.skip),
-          "go on with the list it was saved with, or start anew with --fresh");
+  if (!only_adds_later_ones(saved, now.skip)) {
+    require("list of samples to skip", text_of(saved.skip), text_of(now.skip),
+            "bring control/skip.json of the run folder back as it was, or start anew with --fresh");
+  }
   require("first sample of the next step", std::to_string(saved.first_sample), std::to_string(now.first_sample),
           "set train.batch and optim.stages back, or start anew with --fresh");
 }

@@ -33,7 +33,8 @@ struct DataPosition {
 nlohmann::json to_json(const DataPosition& position);
 DataPosition data_position_from_json(const nlohmann::json& json);  // kCheckpoint when a field is missing
 // A run that resumes must go on with the same data in the same order: kData, naming what differs. `now`: the position at which this
-// start would go on from the checkpoint.
+// start would go on from the checkpoint. Its skip list may have more than the saved one, behind what has been trained on. A checkpoint that has trained
+// on a sample which is to be passed over belongs to a course of the run that was given up (a rollback).
 void require_same_data(const DataPosition& saved, const DataPosition& now);
 
 }  // namespace longhaul::data

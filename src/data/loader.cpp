@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/worker.h"
+#include "data/skip_file.h"
 
 namespace longhaul::data {
 
@@ -59,20 +60,6 @@ std::vector<double> weights_of(const std::vector<const TokenDataset*>& datasets,
   return by_size;
 }
 
-std::vector<SampleRange> merged(std::vector<SampleRange> ranges) {
-  std::sort(ranges.begin(), ranges.end(), [](const SampleRange& a, const SampleRange& b) { return a.begin < b.begin; });
-  std::vector<SampleRange> result;
-  for (const SampleRange& range : ranges) {
-    if (range.begin >= range.end) continue;
-    if (!result.empty() && range.begin <= result.back().end) {
-      result.back().end = std::max(result.back().end, range.end);
-    } else {
-      result.push_back(range);
-    }
-  }
-  return result;
-}
-
 }  // namespace
 
 LoaderOptions with_batch(LoaderOptions options, int64_t batch) {
@@ -95,6 +82,21 @@ Loader::Loader(std::vector<const TokenDataset*> datasets, LoaderOptions options)
 }
 
 Loader::~Loader() { prefetch_->abandoned = true; }
+
+void Loader::pass_over(const std::vector<SampleRange>& ranges) {
+  std::vector<SampleRange> all = options_.skip;
+  all.insert(all.end(), ranges.begin(), ranges.end());
+  all = merged(std::move(all));
+  if (all == options_.skip) return;
+  for (auto& [step, slot] : prefetch_->slots) slot.batch.wait();  // its thread reads the list
+  prefetch_->slots.clear();
+  options_.skip = std::move(all);
+  ++lists_;
+}
+
+SampleRange Loader::samples_of(int64_t first_step, int64_t last_step) const {
+  return {sample_at(options_.first_position(first_step)), sample_at(options_.first_position(last_step + 1) - 1) + 1};
+}
 
 int64_t Loader::sample_at(int64_t position) const {
   for (const SampleRange& range : options_.skip) {  // a handful of ranges, sorted
@@ -167,7 +169,8 @@ Batch Loader::batch_at(int64_t step, int64_t rank, int64_t ranks) const {
 
 Batch Loader::shared(const Rows& rows) const {
   const auto make = [&] { return batch_of(rows.first, rows.count); };
-  return options_.share ? options_.share->get(rows.first, rows.count, make) : make();
+  // Under another list of samples to pass over the same rows are another batch.
+  return options_.share ? options_.share->get(rows.first + (lists_ << 40), rows.count, make) : make();
 }
 
 Batch Loader::take(int64_t step) {

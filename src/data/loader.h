@@ -55,6 +55,9 @@ class Loader {
   Batch take(int64_t step);  // this replica's part of the step, prefetched when steps are taken in order
 
   int64_t sample_at(int64_t position) const;  // the skip list applied
+  // From now on these samples are passed over too: positions from the first of them on get later samples. Of the thread that takes.
+  void pass_over(const std::vector<SampleRange>& ranges);
+  SampleRange samples_of(int64_t first_step, int64_t last_step) const;  // from the first sample of the one to the last of the other
   struct Origin {
     int64_t dataset, epoch, index;
     bool operator==(const Origin&) const = default;
@@ -80,6 +83,7 @@ class Loader {
   LoaderOptions options_;
   Blend blend_;
   std::vector<int64_t> samples_;  // of an epoch, by dataset
+  int64_t lists_ = 0;             // of samples to pass over that there were before
   std::unique_ptr<Indexes> indexes_;
   std::unique_ptr<Prefetch> prefetch_;  // last: its thread uses everything above
 };

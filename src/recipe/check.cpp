@@ -137,6 +137,9 @@ void outer(const Recipe& recipe, Problems& out) {
     refuse({"model.router_bias_rate"}, "routers' biases that follow the choices of one worker's tokens would be each worker's own",
            "model.router_bias_rate=0");
   }
+  if (recipe.guard.on_spike >= OnSpike::kSkip) {
+    refuse({"guard.on_spike"}, "workers that train by themselves cannot leave out a step or go back together", "guard.on_spike=tell");
+  }
   if (options.every == 0) return;
   if (2 * options.every > recipe.train.steps) {
     refuse({"optim.outer_every", "train.steps"},

@@ -13,6 +13,7 @@ OptionSet options_of(Recipe& recipe) {
   declare(set, recipe.sample);
   declare(set, recipe.parallel);
   declare(set, recipe.observe);
+  declare(set, recipe.guard);
   return set;
 }
 

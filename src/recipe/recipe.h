@@ -5,6 +5,7 @@
 
 #include "recipe/data_options.h"
 #include "recipe/generate_options.h"
+#include "recipe/guard_options.h"
 #include "recipe/model_config.h"
 #include "recipe/observe_options.h"
 #include "recipe/optim_options.h"
@@ -28,6 +29,7 @@ struct Recipe {
   GenerateOptions sample;
   ParallelOptions parallel;
   ObserveOptions observe;
+  GuardOptions guard;
   bool operator==(const Recipe&) const = default;
 };
 

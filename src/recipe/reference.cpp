@@ -24,6 +24,7 @@ constexpr Section kSections[] = {
     {"sample", "The completion printed at the end"},
     {"parallel", "Ranks that train together, and how they share a replica of the model ([several ranks](../concepts/several-ranks.md))"},
     {"observe", "What a run writes besides events.jsonl"},
+    {"guard", "Loss spikes and silent corruption ([numeric guards](../design/numeric-guards.md))"},
 };
 
 std::string cell(const std::string& text) {

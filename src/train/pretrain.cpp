@@ -112,6 +112,13 @@ StepWork Pretrain::prepare(int64_t step) {
           .tokens = static_cast<int64_t>(batch.inputs.size())};
 }
 
+bool Pretrain::prepare_of(int64_t step, int64_t replica) {
+  const data::Batch batch = loader_.batch_at(step - 1, replica, ranks_.replicas());
+  micro_batches_ = data::micro_batches(batch, recipe_.train.micro_batch);
+  micro_batches_.resize(1);
+  return true;
+}
+
 PackedText Pretrain::text_of(int64_t micro_batch) const {
   const data::Batch& batch = micro_batches_[static_cast<size_t>(micro_batch)];
   return {batch.layout, batch.inputs, batch.labels};

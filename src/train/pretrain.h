@@ -29,12 +29,17 @@ class Pretrain final : public Task {
   model::Decoder& decoder() { return decoder_; }
 
   StepWork prepare(int64_t step) override;
+  bool prepare_of(int64_t step, int64_t replica) override;
   Tensor forward(model::Context& context, int64_t micro_batch, const Tensor& entering) override;
   StageInput stage_input(int64_t micro_batch) const override;
   std::optional<observe::Metrics> evaluate(bool whole, const std::function<bool()>& go_on) override;
   std::optional<TaskSample> sample() override;
   nlohmann::json data_position(int64_t step) const override;
   void require_same_data(const nlohmann::json& saved, int64_t step) const override;
+  std::optional<data::SampleRange> samples_of(int64_t first_step, int64_t last_step) const override {
+    return loader_.samples_of(first_step - 1, last_step - 1);
+  }
+  void pass_over(const std::vector<data::SampleRange>& ranges) override { loader_.pass_over(ranges); }
   double epochs_after(int64_t step) const override { return loader_.epochs_at(step); }  // the loader's next step is step + 1 of the trainer
 
  private:

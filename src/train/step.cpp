@@ -1,5 +1,6 @@
 #include "train/step.h"
 
+#include <bit>
 #include <cmath>
 
 #include "base/clock.h"
@@ -7,6 +8,7 @@
 #include "model/router_bias.h"
 #include "optim/gradient_norm.h"
 #include "optim/gradient_norm_by_rows.h"
+#include "tensor/content_hash.h"
 #include "train/passes.h"
 
 namespace longhaul::train {
@@ -120,11 +122,99 @@ std::string layer_of(const std::string& tensor) {
   return cut == std::string::npos ? tensor : tensor.substr(0, cut);
 }
 
+// The passes of a prepared step, their sums over the ranks, and the norm.
+class Measurement {
+ public:
+  Measurement(Task& task, parallel::Ranks& ranks, int64_t step, const StepOptions& options, const StepWork& work)
+      : task_(task),
+        ranks_(ranks),
+        step_(step),
+        options_(options),
+        passes_(task, ranks, {.step = step, .seed = options.seed}),
+        work_(work) {
+    scale_ = work.weight > 0 ? 1.0 / work.weight : 0.0;
+  }
+  void run(StepResult& result);
+  const Passes& passes() const { return passes_; }
+  const optim::GradientNorm& norm() const { return norm_; }
+  double scale() const { return scale_; }
+  bool doubtful(const StepResult& result) const;
+  // The bits of what this rank alone has computed, and of its share of what all have.
+  std::vector<uint64_t> own_bits() const;
+  uint64_t shared_bits(const StepResult& result) const;
+
+ private:
+  Task& task_;
+  parallel::Ranks& ranks_;
+  int64_t step_;
+  const StepOptions& options_;
+  Passes passes_;
+  StepWork work_;
+  double scale_ = 0;
+  optim::GradientNorm norm_;
+};
+
+void Measurement::run(StepResult& result) {
+  observe::SpanRecorder& spans = *ranks_.spans();
+  fault_point("step.passes", step_);
+  ranks_.begin_step(task_.parameters(), work_.micro_batches);
+  passes_.train(work_.micro_batches);
+  {
+    const SpanScope span(spans, SpanKind::kNumbers);
+    // Every tensor rank has the whole loss of its tokens; auxiliary losses are of its own tokens.
+    const Sums measured = sums_of(task_, passes_, ranks_);
+    result.loss = measured.loss * scale_ / static_cast<double>(ranks_.ops().tensor_ranks());
+    result.auxiliary_loss = measured.auxiliary_loss * scale_;
+    result.metrics = measured.metrics;
+  }
+  {
+    const SpanScope span(spans, SpanKind::kGradients);
+    fault_point("step.reduce", step_);
+    ranks_.sum_gradients(task_.parameters());
+  }
+  if (options_.with_gradients) options_.with_gradients();
+  const SpanScope span(spans, SpanKind::kNorm);
+  norm_ = norm_of(task_, ranks_, scale_);
+  result.gradient_norm = norm_.norm;
+}
+
+bool Measurement::doubtful(const StepResult& result) const {
+  const bool own = !norm_.finite || !std::isfinite(result.loss) || options_.doubtful(result.loss, result.gradient_norm);
+  return ranks_.most(own ? 1 : 0) == 1;
+}
+
+std::vector<uint64_t> Measurement::own_bits() const {
+  std::vector<uint64_t> bits;
+  for (const double loss : passes_.losses()) bits.push_back(std::bit_cast<uint64_t>(loss));
+  return bits;
+}
+
+uint64_t Measurement::shared_bits(const StepResult& result) const {
+  uint64_t bits = std::bit_cast<uint64_t>(result.loss) ^ std::bit_cast<uint64_t>(result.gradient_norm);
+  for (const auto& parameter : task_.parameters().all()) {
+    if (parameter->trainable() && parameter->own.length > 0) bits = bits * 0x9e3779b97f4a7c15 + content_hash(parameter->own_grad);
+  }
+  return bits;
+}
+
+// Whether the same comes out once more; what does stands in `measured` and `result`.
+SecondTry try_again(Task& task, parallel::Ranks& ranks, int64_t step, const StepOptions& options, std::optional<Measurement>& measured,
+                    StepResult& result) {
+  SecondTry second{.first_loss = result.loss, .first_norm = result.gradient_norm};
+  const std::vector<uint64_t> own = measured->own_bits();
+  const uint64_t shared = measured->shared_bits(result);
+  task.parameters().zero_gradients();
+  measured.emplace(task, ranks, step, options, result.work);
+  measured->run(result);
+  second.own_same = measured->own_bits() == own;
+  second.same = ranks.most(second.own_same && measured->shared_bits(result) == shared ? 0 : 1) == 0;
+  return second;
+}
+
 }  // namespace
 
 StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks, int64_t step, const StepOptions& options) {
   StepResult result;
-  model::ParallelOps& ops = ranks.ops();
   observe::SpanRecorder& spans = *ranks.spans();
   {
     const SpanScope span(spans, SpanKind::kData);
@@ -136,48 +226,35 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   }
   result.work.weight = ranks.sum_over_replicas(result.work.weight);
   result.work.tokens = std::llround(ranks.sum_over_replicas(static_cast<double>(result.work.tokens)));
-  const double scale = result.work.weight > 0 ? 1.0 / result.work.weight : 0.0;
 
   if (options.measure_first) result.first = norm_of_first(task, ranks, step, options, result.work);
-  fault_point("step.passes", step);
-  ranks.begin_step(task.parameters(), result.work.micro_batches);
-  Passes passes(task, ranks, {.step = step, .seed = options.seed});
-  passes.train(result.work.micro_batches);
-  {
-    const SpanScope span(spans, SpanKind::kNumbers);
-    // Every tensor rank has the whole loss of its tokens; auxiliary losses are of its own tokens.
-    const Sums measured = sums_of(task, passes, ranks);
-    result.loss = measured.loss * scale / static_cast<double>(ops.tensor_ranks());
-    result.auxiliary_loss = measured.auxiliary_loss * scale;
-    result.metrics = measured.metrics;
+  std::optional<Measurement> measured(std::in_place, task, ranks, step, options, result.work);
+  measured->run(result);
+  if (options.doubtful && measured->doubtful(result)) {
+    result.second_try = try_again(task, ranks, step, options, measured, result);
+    result.left_out = measured->doubtful(result);
   }
-  {
-    const SpanScope span(spans, SpanKind::kGradients);
-    fault_point("step.reduce", step);
-    ranks.sum_gradients(task.parameters());
-  }
-  if (options.with_gradients) options.with_gradients();
-  const optim::GradientNorm norm = [&] {
-    const SpanScope span(spans, SpanKind::kNorm);
-    return norm_of(task, ranks, scale);
-  }();
-  result.gradient_norm = norm.norm;
+  const optim::GradientNorm& norm = measured->norm();
   if (!norm.finite || !std::isfinite(result.loss)) {
+    result.left_out = false;
     result.skipped = first_bad_block(task, ranks, step, options, result.work.micro_batches);
     if (!result.skipped && norm.finite) result.skipped = BadValue{"loss", "output", "loss"};
     if (!result.skipped) result.skipped = BadValue{layer_of(norm.first_nonfinite), norm.first_nonfinite, "gradient"};
+  }
+  if (result.skipped || result.left_out) {
     task.parameters().zero_gradients();
     return result;
   }
   {
     const SpanScope span(spans, SpanKind::kOptimizer);
     fault_point("step.update", step);
-    optimizer.step({.lr = options.lr, .gradient_scale = scale * optim::clip_factor(norm.norm, options.clip_norm), .zero_gradients = true},
-                   [&](layout::AxisSet over, const Tensor& numbers, comm::Reduction how) { ranks.reduce_over(over, numbers, how); });
+    optimizer.step(
+        {.lr = options.lr, .gradient_scale = measured->scale() * optim::clip_factor(norm.norm, options.clip_norm), .zero_gradients = true},
+        [&](layout::AxisSet over, const Tensor& numbers, comm::Reduction how) { ranks.reduce_over(over, numbers, how); });
   }
   fault_point("step.updated", step);
   const SpanScope span(spans, SpanKind::kValues);
-  if (options.router_bias_rate > 0) move_router_biases(task.parameters(), passes, ranks, options.router_bias_rate);
+  if (options.router_bias_rate > 0) move_router_biases(task.parameters(), measured->passes(), ranks, options.router_bias_rate);
   ranks.share_values(task.parameters());
   return result;
 }

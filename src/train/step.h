@@ -21,6 +21,9 @@ struct StepOptions {
   uint64_t seed = 0;
   double router_bias_rate = 0;
   bool measure_first = false;              // StepResult::first
+  // Asked, when loss and norm are those of all ranks, whether they are to be believed; not finite they never are. One rank that doubts is enough: the
+  // passes are run again, bit for bit the same on machines without errors. Empty: everything finite is applied.
+  std::function<bool(double loss, double gradient_norm)> doubtful{};
   std::function<void()> with_gradients{};  // called with the gradients of the whole step, times its weight, before anything is applied
 };
 
@@ -28,6 +31,13 @@ struct BadValue {
   std::string layer;   // block, "loss", or the holder of the tensor
   std::string tensor;  // logical tensor, or "output"
   std::string phase;   // "forward", "loss" or "gradient"
+};
+
+// Of a step whose passes were run again.
+struct SecondTry {
+  bool same = true;      // on all ranks: no machine made an error, or made the same one
+  bool own_same = true;  // this rank's own losses, before anything was summed: where they differ, it is this rank that made it
+  double first_loss = 0, first_norm = 0;
 };
 
 struct StepResult {
@@ -38,7 +48,9 @@ struct StepResult {
   StepWork work;              // of all ranks of a worker
   int64_t own_tokens = 0;     // of this rank's replica
   double data_wait_milliseconds = 0;
-  std::optional<BadValue> skipped;          // nothing was changed
+  std::optional<BadValue> skipped;  // not finite: nothing was changed
+  bool left_out = false;            // finite, doubtful, and the same again: nothing was changed
+  std::optional<SecondTry> second_try;
   std::optional<optim::NormOfBatch> first;  // of the first micro-batch of every replica; nothing where a step has one only
 };
 

@@ -16,6 +16,7 @@
 #include <string>
 
 #include "checkpoint/state.h"
+#include "data/data_position.h"
 #include "model/context.h"
 #include "model/parameter.h"
 #include "observe/event.h"
@@ -50,6 +51,9 @@ class Task {
   virtual const Precision& precision() const = 0;
 
   virtual StepWork prepare(int64_t step) = 0;  // fetches the step's data; steps count from 1
+  // Instead the first micro-batch that another replica had of the step, for a look at what it computes; the next step is prepared as usual. False: the
+  // task cannot.
+  virtual bool prepare_of(int64_t /*step*/, int64_t /*replica*/) { return false; }
 
   // This rank's stage of the model on a micro-batch of what prepare() fetched. `entering`: the hidden states that the stage before gives,
   // undefined in the first. Result: those that leave, or of the last stage the loss: a scalar, the sum. Whoever runs the stages carries them
@@ -73,6 +77,9 @@ class Task {
   // with what this start has, and throws (kData) where the run would not go on as it began.
   virtual nlohmann::json data_position(int64_t /*step*/) const { return nlohmann::json::object(); }
   virtual void require_same_data(const nlohmann::json& /*saved*/, int64_t /*step*/) const {}
+  // The data of these steps, as they are now, in numbers of samples; and from now on samples are passed over. Nothing: the task has no order of samples.
+  virtual std::optional<data::SampleRange> samples_of(int64_t /*first_step*/, int64_t /*last_step*/) const { return std::nullopt; }
+  virtual void pass_over(const std::vector<data::SampleRange>& /*ranges*/) {}
   virtual double epochs_after(int64_t /*step*/) const { return 0; }  // how often the data have been read by then; 0: nobody counts
 };
 

@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/parallel.h"
-#include "checkpoint/load.h"
 #include "checkpoint/saved_recipe.h"
 #include "recipe/difference.h"
 #include "recipe/write.h"
@@ -44,7 +43,8 @@ bool ended_at(const std::filesystem::path& events, int64_t step) {
   return ended;
 }
 
-std::vector<checkpoint::StateProvider*> with_state_of(Task& task, std::vector<checkpoint::StateProvider*> all) {
+std::vector<checkpoint::StateProvider*> with_state_of(Task& task, SpikeLadder& ladder, std::vector<checkpoint::StateProvider*> all) {
+  if (ladder.watches()) all.push_back(&ladder);
   for (checkpoint::StateProvider* provider : task.state()) all.push_back(provider);
   return all;
 }
@@ -62,9 +62,11 @@ Trainer::Trainer(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks
       schedule_(options_.recipe.recipe.optim, options_.recipe.recipe.train),
       ranks_(ranks),
       together_(ranks.everyone("start")),
+      ladder_(options_.recipe.recipe.guard),
+      corruption_(options_.recipe.recipe, task, optimizer, ranks, events),
       optimizer_state_(optimizer),
       outer_state_(options_.outer != nullptr ? std::make_unique<checkpoint::OuterState>(optimizer, *options_.outer, ranks) : nullptr),
-      state_(with_state_of(task,
+      state_(with_state_of(task, ladder_,
                            {outer_state_ ? static_cast<checkpoint::StateProvider*>(outer_state_.get()) : &optimizer_state_, &counters_})),
       memory_(files, ranks, together_, options_.tier, options_.recipe.recipe.train, events.run(), events.generation(),
               task.parameters().device().is_cpu() ? threads() : 0),
@@ -86,6 +88,7 @@ void Trainer::Counters::restore(const checkpoint::SavedFacts& facts) {
 }
 
 Resumed Trainer::resume() {
+  take_skips();
   const NewestCheckpoint from = newest_checkpoint(files_, options_.run_folder, together_, memory_, state_);
   const std::optional<storage::Checkpoint>& newest = from.checkpoint;
   if (!newest) return {};
@@ -93,17 +96,16 @@ Resumed Trainer::resume() {
   const storage::Manifest& saved = newest->manifest();
   const recipe::LoadedRecipe earlier = checkpoint::saved_recipe(*newest);
   recipe::refuse_changed(earlier, options_.recipe);
+  task_.pass_over(data::skipped_in(saved.data_position));  // also where skip.json was lost
   task_.require_same_data(saved.data_position, saved.step + 1);
   const bool fresh = recipe::begins_fresh_states(earlier, options_.recipe);
   if (outer_state_ && !fresh) outer_state_->expect(saved.state);
-  checkpoint::load_training_state(*newest, state_, ranks_.world(),
-                                  fresh ? checkpoint::OptimizerStates::kFresh : checkpoint::OptimizerStates::kRead);
+  load(*newest, fresh ? checkpoint::OptimizerStates::kFresh : checkpoint::OptimizerStates::kRead);
   if (fresh) {
     optimizer_.set_steps(0);
     if (outer_state_) outer_state_->begin_anew();
   }
   ranks_.share_values(task_.parameters());
-  step_ = parent_step_ = saved.step;
   saved_step_ = from.disk_step;
   const bool first = ranks_.rank() == 0;  // its events are those of the run
   if (step_ >= train().steps) judged_ = ranks_.most(first && ended_at(events_.path(), step_) ? 1 : 0) == 1;
@@ -131,6 +133,7 @@ storage::Manifest Trainer::manifest() const {
 }
 
 void Trainer::save(SaveTo to) {
+  if (to.disk) corruption_.before_save(step_);
   const observe::SpanScope span(*ranks_.spans(), observe::SpanKind::kCheckpoint);
   if (options_.outer != nullptr) options_.outer->settle();
   if (to.disk) saver_.wait();
@@ -235,7 +238,7 @@ void Trainer::report(const StepResult& result, double milliseconds) {
                              .tokens = counters_.tokens,
                              .tokens_per_second = tokens_per_second,
                              .grad_norm = result.gradient_norm,
-                             .learning_rate = schedule_.learning_rate(step_),
+                             .learning_rate = learning_rate(step_),
                              .milliseconds = milliseconds};
   if (options_.flops_per_token > 0) {
     report.model_flops_per_second = options_.flops_per_token * tokens_per_second;
@@ -250,6 +253,7 @@ void Trainer::report(const StepResult& result, double milliseconds) {
   use_.tell(report);
   if (const double epochs = task_.epochs_after(step_); epochs > 0) report.epoch = epochs;
   report.metrics = result.metrics;
+  if (result.left_out) report.skipped = true;
   if (result.skipped) {
     report.skipped = true;
     events_.write(observe::NonFinite{
@@ -262,7 +266,7 @@ void Trainer::report(const StepResult& result, double milliseconds) {
 void Trainer::meet_workers(double loss, double seconds) {
   if (options_.outer == nullptr) return;
   const auto round =
-      options_.outer->after_step({.lr = schedule_.learning_rate(step_), .loss = loss, .seconds = seconds, .left = train().steps - step_});
+      options_.outer->after_step({.lr = learning_rate(step_), .loss = loss, .seconds = seconds, .left = train().steps - step_});
   if (!round) return;
   observe::OuterRound event{.step = step_,
                             .round = round->round,
@@ -289,10 +293,10 @@ void Trainer::meet_workers(double loss, double seconds) {
   }
 }
 
-void Trainer::refuse_nonfinite(const BadValue& bad) const {
+void Trainer::refuse_bad(const BadValue& bad) const {
   if (train().skip_nonfinite && counters_.skipped_in_a_row < train().nonfinite_limit) return;
   throw Error({.code = ExitCode::kNumeric,
-               .what = train().skip_nonfinite ? fmt::format("{} steps in a row gave a NaN or Inf", counters_.skipped_in_a_row)
+               .what = train().skip_nonfinite ? fmt::format("{} steps in a row gave a NaN, an Inf or a spike", counters_.skipped_in_a_row)
                                               : "the step gave a NaN or Inf, and none may be skipped (train.skip_nonfinite)",
                .found = fmt::format("{} of {} in the {} pass", bad.tensor, bad.layer, bad.phase),
                .where = fmt::format("step {}", step_),
@@ -302,13 +306,14 @@ void Trainer::refuse_nonfinite(const BadValue& bad) const {
 void Trainer::one_step() {
   const Stopwatch watch;
   StepResult result = run_step(task_, optimizer_, ranks_, step_ + 1,
-                               {.lr = schedule_.learning_rate(step_ + 1),
+                               {.lr = learning_rate(step_ + 1),
                                 .clip_norm = options_.recipe.recipe.optim.clip_norm,
                                 .seed = static_cast<uint64_t>(train().seed),
                                 .router_bias_rate = options_.recipe.recipe.model.router.bias_rate,
                                 .measure_first = due(options_.recipe.recipe.observe.batch_noise_every, step_ + 1),
+                                .doubtful = ladder_.doubtful(),
                                 .with_gradients = [this] { copies_.settle(); }});
-  if (result.first && !result.skipped) {
+  if (result.first && !result.skipped && !result.left_out) {
     batch_noise_.add(*result.first, {static_cast<double>(result.work.tokens), result.gradient_norm});
     if (const auto tokens = batch_noise_.critical_batch()) result.metrics["critical_batch_tokens"] = *tokens;
   }
@@ -316,8 +321,9 @@ void Trainer::one_step() {
   ++step_;
   result.work.tokens *= ranks_.workers();  // all have as many
   counters_.tokens += result.work.tokens;
-  counters_.skipped_in_a_row = result.skipped ? counters_.skipped_in_a_row + 1 : 0;
-  counters_.skipped += result.skipped ? 1 : 0;
+  const bool changed_nothing = result.skipped || result.left_out;
+  counters_.skipped_in_a_row = changed_nothing ? counters_.skipped_in_a_row + 1 : 0;
+  counters_.skipped += changed_nothing ? 1 : 0;
   step_seconds_ = watch.seconds();
   ranks_.spans()->board().step_ended({.step = step_,
                                       .seconds = step_seconds_,
@@ -327,7 +333,11 @@ void Trainer::one_step() {
                                       .own_tokens = result.own_tokens});
   report(result, step_seconds_ * 1e3);
   meet_workers(result.loss, step_seconds_);
-  if (result.skipped) refuse_nonfinite(*result.skipped);
+  if (result.second_try) corruption_.behind_second_try(step_, *result.second_try);
+  const bool rolls_back = ladder_.roll_back_after(result, step_, events_);
+  if (changed_nothing) refuse_bad(result.skipped.value_or(BadValue{"loss", "mean", "loss"}));
+  if (rolls_back) return roll_back();
+  if (!changed_nothing) corruption_.behind_step(step_);
 }
 
 namespace {

@@ -2,7 +2,8 @@
 // A process may hold several trainers in several threads: signals and the logger are the only things they share.
 //
 // What ends a run: all steps done, train.until_time, a stop request (RunControl), too many skipped steps in a row, or
-// a single one without train.skip_nonfinite (Error 67), a later start of the same run (Error 76: nothing more is written). The state at
+// a single one without train.skip_nonfinite (Error 67), spikes that rollbacks do not cure (Error 67; spike_ladder.h), a machine found to compute
+// wrongly (Error 71; corruption.h), a later start of the same run (Error 76: nothing more is written). The state at
 // the end is saved first, and the whole evaluation and the sample come after it: whoever ends them ends no training. A start that
 // finds all steps done and these two not does them then. `Outcome::reason` says why the run ended.
 //
@@ -18,6 +19,7 @@
 #include <functional>
 #include <string>
 
+#include "checkpoint/load.h"
 #include "checkpoint/optimizer_state.h"
 #include "checkpoint/outer_state.h"
 #include "checkpoint/save.h"
@@ -26,10 +28,13 @@
 #include "observe/trace_file.h"
 #include "optim/schedule.h"
 #include "recipe/load.h"
+#include "storage/checkpoint_files.h"
+#include "train/corruption.h"
 #include "train/machine_use.h"
 #include "train/memory_checkpoints.h"
 #include "train/run_control.h"
 #include "train/save_interval.h"
+#include "train/spike_ladder.h"
 #include "train/step.h"
 #include "train/task.h"
 
@@ -86,7 +91,12 @@ class Trainer {
   void report(const StepResult& result, double milliseconds);
   void meet_workers(double loss, double seconds);
   bool between_rounds() const { return options_.outer == nullptr || options_.outer->between_rounds(); }
-  void refuse_nonfinite(const BadValue& bad) const;
+  void refuse_bad(const BadValue& bad) const;
+  void take_skips();
+  void load(const storage::Checkpoint& checkpoint, checkpoint::OptimizerStates states);
+  void roll_back();
+  double learning_rate(int64_t step) const { return schedule_.learning_rate(step) * ladder_.rate(); }
+  std::filesystem::path checkpoints() const { return options_.run_folder / "checkpoints"; }
   bool stopping();
   void evaluate(bool whole);
   void judge();
@@ -110,6 +120,8 @@ class Trainer {
   parallel::Ranks& ranks_;
   checkpoint::Writers together_;  // what is found on the disk by one rank and told to all
   Counters counters_;
+  SpikeLadder ladder_;
+  CorruptionChecks corruption_;
   checkpoint::OptimizerState optimizer_state_;
   std::unique_ptr<checkpoint::OuterState> outer_state_;  // of an outer loop, in the place of the one above; null: none
   std::vector<checkpoint::StateProvider*> state_;

@@ -5,6 +5,7 @@
 
 #include "data/evaluation.h"
 #include "data/loader.h"
+#include "data/skip_file.h"
 #include "data/support.h"
 
 namespace longhaul::data {
@@ -194,6 +195,77 @@ TEST_F(LoaderTest, DataPositionKeepsAndComparesWhatDecidesTheOrder) {
   longer.skip = with_skip.skip;
   EXPECT_EQ(error_of([&] { require_same_data(position, Loader({&b_.train}, with_skip).position_before(9)); }).code(), ExitCode::kData);
   EXPECT_EQ(error_of([&] { require_same_data(position, Loader({&a_.train}, longer).position_before(9)); }).code(), ExitCode::kData);
+}
+
+// A run of 20 steps that goes back behind step 7 and passes over steps 8 to 12.
+TEST_F(LoaderTest, SamplesArePassedOverFromWhereTheyBegin) {
+  LoaderOptions with_prefetch = options();
+  with_prefetch.prefetch = 3;
+  Loader loader({&a_.train}, with_prefetch), plain({&a_.train}, options());
+  for (int64_t step = 0; step < 13; ++step) EXPECT_EQ(loader.take(step).inputs, plain.batch_at(step).inputs);
+  const SampleRange range = loader.samples_of(8, 12);
+  EXPECT_EQ(range, (SampleRange{48, 78}));
+  loader.pass_over({range});
+  EXPECT_EQ(loader.take(7).inputs, plain.batch_at(7).inputs);
+  for (int64_t step = 8; step < 20; ++step) EXPECT_EQ(loader.take(step).inputs, plain.batch_at(step + 5).inputs) << step;
+  loader.pass_over({range});  // again: nothing new
+  EXPECT_EQ(loader.samples_of(8, 8), (SampleRange{78, 84}));
+  EXPECT_EQ(loader.position_before(8).skip, std::vector<SampleRange>{range});
+}
+
+TEST_F(LoaderTest, AListOfSamplesToPassOverMayGrowBehindWhatWasTrainedOn) {
+  LoaderOptions with_skip = options();
+  with_skip.skip = {{10, 20}};
+  const DataPosition saved = Loader({&a_.train}, with_skip).position_before(5);  // 30 samples: 0 to 9, 20 to 39
+  const auto now = [&](std::vector<SampleRange> skip) {
+    DataPosition position = saved;
+    position.skip = std::move(skip);
+    return position;
+  };
+  require_same_data(saved, now({{10, 20}, {40, 50}}));
+  require_same_data(saved, now({{60, 61}, {10, 20}}));
+  const DataPosition at_its_edge = Loader({&a_.train},
+                                          [&] {
+                                            auto o = options();
+                                            o.skip = {{30, 40}};
+                                            return o;
+                                          }())
+                                       .position_before(5);
+  DataPosition grown = at_its_edge;
+  grown.skip = {{30, 45}};  // the next sample was 40
+  require_same_data(at_its_edge, grown);
+  for (const auto& other : {std::vector<SampleRange>{{10, 20}, {39, 50}}, {{10, 21}}, {{9, 20}}, {{10, 20}, {0, 1}}, {{10, 19}}, {}}) {
+    EXPECT_EQ(error_of([&] { require_same_data(saved, now(other)); }).code(), ExitCode::kData);
+  }
+}
+
+TEST_F(LoaderTest, TheFileOfSkipsIsAddedToAndReadStrictly) {
+  const auto file = skip_file(folder_ / "run");
+  EXPECT_TRUE(read_skips(file).empty());
+  add_skip(file, {.range = {40, 50}, .reason = "killed all \"ranks\"", .by = "driver"});
+  SkipEntry spike{.range = {45, 60}, .reason = "loss spike at step 9", .by = "trainer"};
+  spike.rate_factor = 0.5;
+  add_skip(file, spike);
+  const auto skips = read_skips(file);
+  ASSERT_EQ(skips.size(), 2u);
+  EXPECT_EQ(skips[0].reason, "killed all \"ranks\"");
+  EXPECT_EQ(skips[0].rate_factor, 1);
+  EXPECT_EQ(skips[1].by, "trainer");
+  EXPECT_EQ(skips[1].rate_factor, 0.5);
+  EXPECT_EQ(ranges_of(skips), (std::vector<SampleRange>{{40, 60}}));
+  set_skips(file, "driver", {{.range = {1, 2}, .reason = "a probe"}});
+  set_skips(file, "driver", {{.range = {5, 6}, .reason = "another"}, {.range = {9, 10}}});
+  EXPECT_EQ(ranges_of(read_skips(file)), (std::vector<SampleRange>{{5, 6}, {9, 10}, {45, 60}}));
+  set_skips(file, "driver", {});
+  EXPECT_EQ(ranges_of(read_skips(file)), (std::vector<SampleRange>{{45, 60}}));
+  for (const char* bad :
+       {"{}", "[", R"({"version":2,"ranges":[]})", R"({"version":1,"ranges":[{"begin":5,"end":4}]})",
+        R"({"version":1,"ranges":[{"begin":-1,"end":4}]})", R"({"version":1,"ranges":[{"begin":1,"end":4,"rate_factor":0}]})"}) {
+    EXPECT_EQ(error_of([&] { skips_of(bad, "skip.json"); }).code(), ExitCode::kData) << bad;
+  }
+  EXPECT_EQ(skipped_in(to_json(Loader({&a_.train}, options()).position_before(3))), std::vector<SampleRange>{});
+  EXPECT_EQ(skipped_in({{"skip", {{3, 5}}}}), (std::vector<SampleRange>{{3, 5}}));
+  EXPECT_EQ(skipped_in({{"first_sample", 3}}), std::vector<SampleRange>{});
 }
 
 TEST_F(LoaderTest, BadBlendsAreRefused) {

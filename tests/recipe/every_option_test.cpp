@@ -276,6 +276,14 @@ const std::vector<Row>& rows() {
       {"observe.report", "false", [](const Recipe& r) { return !r.observe.report; }, "", ""},
       {"observe.compression_baseline", "false", [](const Recipe& r) { return !r.observe.compression_baseline; }, "", ""},
       {"observe.trace_every", "10", [](const Recipe& r) { return r.observe.trace_every == 10; }, "", ""},
+      {"guard.on_spike", "\"roll_back\"", [](const Recipe& r) { return r.guard.on_spike == OnSpike::kRollBack; }, "", ""},
+      {"guard.spike_back", "50", [](const Recipe& r) { return r.guard.spike_back == 50; }, "", ""},
+      {"guard.rollbacks", "1", [](const Recipe& r) { return r.guard.rollbacks == 1; }, "", ""},
+      {"guard.rate_factor", "0.5", [](const Recipe& r) { return r.guard.rate_factor == 0.5; }, "", ""},
+      {"guard.replicas_every", "7", [](const Recipe& r) { return r.guard.replicas_every == 7; }, "", ""},
+      {"guard.states_every", "8", [](const Recipe& r) { return r.guard.states_every == 8; }, "", ""},
+      {"guard.products_every", "9", [](const Recipe& r) { return r.guard.products_every == 9; }, "", ""},
+      {"guard.replay_every", "10", [](const Recipe& r) { return r.guard.replay_every == 10; }, "", ""},
   };
   return all;
 }

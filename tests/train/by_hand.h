@@ -11,6 +11,7 @@
 #include <map>
 #include <string>
 
+#include "data/skip_file.h"
 #include "optim/optimizer.h"
 #include "optim/parameters_for_tests.h"
 #include "train/run_control.h"
@@ -75,8 +76,22 @@ class VectorTask final : public Task {
   Tensor value() const { return parameter_->value.detach(); }
   model::ParameterSet& parameters() override { return parameters_; }
   const Precision& precision() const override { return precision_; }
+  // Step s is given sample s − 1 as its number, or a later one where samples are passed over.
+  std::vector<data::SampleRange> passed_over;
+  int64_t sample_of(int64_t step) const {
+    int64_t sample = step - 1;
+    for (const data::SampleRange& range : passed_over) sample += sample >= range.begin ? range.end - range.begin : 0;
+    return sample;
+  }
+  std::optional<data::SampleRange> samples_of(int64_t first_step, int64_t last_step) const override {
+    return data::SampleRange{sample_of(first_step), sample_of(last_step) + 1};
+  }
+  void pass_over(const std::vector<data::SampleRange>& ranges) override {
+    passed_over.insert(passed_over.end(), ranges.begin(), ranges.end());
+    passed_over = data::merged(passed_over);
+  }
   StepWork prepare(int64_t step) override {
-    step_ = step;
+    step_ = sample_of(step) + 1;
     return {.micro_batches = 2, .weight = kWeight, .tokens = 10};
   }
   Tensor forward(model::Context& context, int64_t micro_batch, const Tensor&) override {

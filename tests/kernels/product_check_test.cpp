@@ -1,0 +1,54 @@
+// Right products pass whatever their shape and scale; a number of the result that is wrong by more than rounding does not, nor does one that is no number.
+#include "kernels/linear/product_check.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels/linear/raw.h"
+
+namespace longhaul::kernels {
+namespace {
+
+struct Case {
+  int64_t tokens, in, out;
+};
+
+class ProductCheckOf : public ::testing::TestWithParam<ScalarType> {
+ protected:
+  void SetUp() override { at::manual_seed(3); }
+  Tensor made(int64_t rows, int64_t columns, double scale) { return (at::randn({rows, columns}) * scale).to(GetParam()); }
+};
+
+TEST_P(ProductCheckOf, RightProductsPass) {
+  for (const Case& each : {Case{1, 1, 1}, {3, 5, 17}, {7, 64, 16}, {33, 129, 520}, {16, 1000, 1030}}) {
+    for (const double scale : {1e-3, 1.0, 1e3}) {
+      const Tensor x = made(each.tokens, each.in, scale), weight = made(each.out, each.in, 1);
+      PackedWeight kept;
+      for (const Tensor& y : {linear_output(x, weight, {}), linear_output(x, weight, {}, {.copies = &kept, .version = 1})}) {
+        const ProductCheck check = check_product(x, weight, y);
+        EXPECT_TRUE(check.good()) << each.tokens << " " << each.in << " " << each.out << ": " << check.worst;
+      }
+    }
+  }
+}
+
+TEST_P(ProductCheckOf, WrongNumbersAreFoundWhereTheyAre) {
+  const Tensor x = made(9, 100, 1), weight = made(700, 100, 1);
+  const Tensor right = linear_output(x, weight, {});
+  for (const double wrong : {50.0, -50.0, 1e30, std::nan(""), -std::numeric_limits<double>::infinity()}) {
+    Tensor y = right.clone();
+    y[4][601] += wrong;
+    const ProductCheck check = check_product(x, weight, y);
+    EXPECT_FALSE(check.good()) << wrong;
+    EXPECT_EQ(check.row, 4);
+    EXPECT_EQ(check.column, 592);  // the sixteen from there on
+  }
+  Tensor other = weight.clone();
+  other[650][7] *= 1024;  // an operand is not what it was
+  EXPECT_FALSE(check_product(x, other, right).good());
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, ProductCheckOf, ::testing::Values(at::kBFloat16, at::kFloat, at::kDouble),
+                         [](const auto& info) { return std::string(at::toString(info.param)); });
+
+}  // namespace
+}  // namespace longhaul::kernels

@@ -1,0 +1,187 @@
+// ctest: label=full timeout=300
+// Checks for silent corruption on every kind of parallelism: no alarm where nothing is wrong, a bit flipped on one rank found there; and a step whose
+// passes are run again gives the same bits and goes on as if it had not been.
+#include "train/corruption.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "base/temporary_folder.h"
+#include "comm/run_ranks.h"
+#include "recipe/load.h"
+#include "tensor/content_hash.h"
+#include "train/prove_run.h"
+#include "train/prove_task.h"
+
+namespace longhaul::train {
+namespace {
+
+using ::testing::HasSubstr;
+
+recipe::Recipe recipe_of(const std::string& dtype = "bf16") {
+  return recipe::load_defaults({"model.layers=4", "model.hidden=32", "model.heads=4", "model.kv_heads=4", "model.head_dim=8",
+                                "model.vocabulary=257", "data.tokenizer=bytes", "model.rotary_dim=4", "model.mixers=lightning,softmax",
+                                "model.intermediate=32", "model.experts=4", "model.experts_per_token=2", "model.tie_embeddings=true",
+                                "train.dtype=" + dtype, "optim.weight_decay=0.1"})
+      .recipe;
+}
+
+struct OnRank {
+  OnRank(const recipe::Recipe& recipe, const ProofSubject& subject, comm::Communicator& world, const std::filesystem::path& folder)
+      : ranks(world, arrangement_of(subject.layout)),
+        task(subject.config, Precision::named(recipe::name_of_value(recipe.train.dtype)), ranks, subject.layout),
+        optimizer((task.parameters().initialise(1), optim::make_optimizer(recipe.optim, task.parameters(), task.precision()))),
+        events({.path = folder / (std::to_string(world.rank()) + ".jsonl"), .rank = world.rank()}),
+        checks(recipe, task, *optimizer, ranks, events) {}
+  StepResult step(int64_t number, std::function<bool(double, double)> doubtful = {}) {
+    return run_step(task, *optimizer, ranks, number, {.lr = 1e-2, .clip_norm = 1, .doubtful = std::move(doubtful)});
+  }
+  std::vector<std::string> found() {
+    std::vector<std::string> all;
+    for (const auto& each : {checks.replicas(), checks.states(), checks.products(3), checks.replay(3)}) {
+      if (each) all.push_back(*each);
+    }
+    return all;
+  }
+  parallel::Ranks ranks;
+  ProofTask task;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  observe::EventWriter events;
+  CorruptionChecks checks;
+};
+
+// What a rank has after three steps; `again`: the passes of the second are run twice.
+void train(const recipe::Recipe& recipe, const ProofSubject& subject, bool again, std::vector<std::string>& bits) {
+  TemporaryFolder folder;
+  std::mutex mutex;
+  bits.assign(static_cast<size_t>(arrangement_of(subject.layout).world()), "");
+  comm::run_ranks(static_cast<int64_t>(bits.size()), [&](comm::Communicator& world) {
+    OnRank rank(recipe, subject, world, folder.path());
+    for (int64_t step = 1; step <= 3; ++step) {
+      int64_t asked = 0;
+      const StepResult result =
+          rank.step(step, again && step == 2 ? [&asked](double, double) { return ++asked == 1; } : std::function<bool(double, double)>());
+      if (result.second_try) {
+        EXPECT_TRUE(result.second_try->same && result.second_try->own_same) << subject.layout.name;
+      }
+      EXPECT_EQ(result.second_try.has_value(), again && step == 2);
+      EXPECT_FALSE(result.left_out || result.skipped);
+    }
+    std::string own;
+    for (const Tensor& master : rank.optimizer->masters()) own += fmt::format("{:x} ", content_hash(master));
+    const auto alarms = rank.found();
+    EXPECT_TRUE(alarms.empty()) << subject.layout.name << ", rank " << world.rank() << ": " << alarms.front();
+    const std::lock_guard lock(mutex);
+    bits[static_cast<size_t>(world.rank())] = own;
+  });
+}
+
+TEST(Corruption, NoLayoutRaisesAnAlarmAndASecondTryLeavesNoTrace) {
+  const recipe::Recipe recipe = recipe_of();
+  int64_t layouts = 0;
+  for (const ProofLayout& layout : proof_layouts({})) {
+    if (layout.processes || layout.parallel.workers > 1 || layout.elastic || arrangement_of(layout).world() > 4) continue;
+    const ProofSubject subject = subject_of(recipe.model, recipe.optim, layout);
+    std::vector<std::string> once, twice;
+    train(recipe, subject, false, once);
+    train(recipe, subject, true, twice);
+    EXPECT_EQ(once, twice) << layout.name;
+    ++layouts;
+  }
+  EXPECT_GE(layouts, 10);
+}
+
+// Three replicas whose states are cut over them (zero 1) or not; rank 1's memory errs.
+void expect_found(int64_t zero, const std::function<void(OnRank&)>& damage, const std::function<std::optional<std::string>(OnRank&)>& check,
+                  const std::string& text) {
+  const recipe::Recipe recipe = recipe_of();
+  recipe::ParallelOptions parallel;
+  parallel.ranks = 4;
+  parallel.zero = zero;
+  const ProofSubject subject = subject_of(recipe.model, recipe.optim, proof_layout(parallel));
+  TemporaryFolder folder;
+  comm::run_ranks(4, [&](comm::Communicator& world) {
+    OnRank rank(recipe, subject, world, folder.path());
+    for (int64_t step = 1; step <= 2; ++step) rank.step(step);
+    EXPECT_TRUE(rank.found().empty());
+    if (world.rank() == 1) damage(rank);
+    const auto found = check(rank);
+    EXPECT_EQ(found.has_value(), world.rank() == 1) << found.value_or("nothing");
+    if (found) {
+      EXPECT_THAT(*found, HasSubstr(text));
+    }
+  });
+}
+
+void flip(const Tensor& tensor, int64_t element, int bit) {
+  auto* const bytes = static_cast<uint8_t*>(tensor.mutable_data_ptr()) + element * tensor.element_size();
+  bytes[bit / 8] = static_cast<uint8_t>(bytes[bit / 8] ^ 1U << bit % 8);
+}
+
+Tensor state_of(OnRank& rank, const std::string& kind) {
+  for (const optim::StateTensor& state : rank.optimizer->state()) {
+    if (state.kind == kind && state.view.numel() > 1 && state.view.is_contiguous()) return state.view;
+  }
+  return {};
+}
+
+TEST(Corruption, ABitOfACopyNamesTheRank) {
+  const auto replicas = [](OnRank& rank) { return rank.checks.replicas(); };
+  for (const int64_t zero : {0, 1, 2}) {
+    expect_found(
+        zero, [](OnRank& rank) { flip(rank.task.parameters().all()[1]->value, 3, 0); }, replicas, "rank 1 holds other bits");
+  }
+  expect_found(
+      0, [](OnRank& rank) { flip(state_of(rank, "v"), 1, 0); }, replicas, "rank 1 holds other bits");
+  expect_found(
+      0, [](OnRank& rank) { flip(state_of(rank, "master"), 1, 0); }, replicas, "rank 1 holds other bits");
+}
+
+TEST(Corruption, StatesThatCannotBeAreFound) {
+  const auto states = [](OnRank& rank) { return rank.checks.states(); };
+  expect_found(
+      1, [](OnRank& rank) { state_of(rank, "v")[0] = -1e-9; }, states, "is negative");
+  expect_found(
+      1, [](OnRank& rank) { state_of(rank, "m")[0] = std::nan(""); }, states, "is not finite");
+  expect_found(
+      1, [](OnRank& rank) { state_of(rank, "m").mul_(3); }, states, "larger than its v allows");
+  expect_found(
+      1, [](OnRank& rank) { flip(state_of(rank, "master"), 0, 30); }, states, "");
+  expect_found(
+      1, [](OnRank& rank) { state_of(rank, "master").mul_(1.5); }, states, "is not the rounding of its master");
+}
+
+// m is bounded by v whatever the gradients were: also where one was a thousand times the others, and where all are the same.
+TEST(Corruption, MomentsKeepTheirBound) {
+  for (const double outlier : {1.0, 1e3, 0.0}) {
+    const double beta1 = 0.9, beta2 = 0.95, bound = (1 - beta1) / std::sqrt((1 - beta2) * (1 - beta1 * beta1 / beta2));
+    double m = 0, v = 0, most = 0;
+    for (int step = 0; step < 400; ++step) {
+      const double gradient =
+          step == 200 ? outlier : std::pow(beta1 / beta2, step);  // the worst there is: Cauchy and Schwarz with equality, backward
+      m = beta1 * m + (1 - beta1) * gradient;
+      v = beta2 * v + (1 - beta2) * gradient * gradient;
+      if (v > 0) most = std::max(most, std::abs(m) / std::sqrt(v));
+    }
+    EXPECT_LE(most, bound * (1 + 1e-9)) << outlier;
+  }
+}
+
+TEST(ContentHash, TellsBitsAndOrderApart) {
+  const Tensor a = at::arange(300000, at::kFloat), b = a.clone();
+  EXPECT_EQ(content_hash(a), content_hash(b));
+  for (const int64_t place : {0, 1, 262143, 262144, 299999}) {
+    flip(b, place, 0);
+    EXPECT_NE(content_hash(a), content_hash(b)) << place;
+    flip(b, place, 0);
+  }
+  EXPECT_NE(content_hash(a), content_hash(a.flip(0)));
+  EXPECT_EQ(content_hash(a.view({300, 1000}).t()), content_hash(a.view({300, 1000}).t().contiguous()));
+  EXPECT_NE(content_hash(at::zeros({1})), content_hash(at::full({1}, -0.0)));
+  content_hash(at::empty({0}));
+}
+
+}  // namespace
+}  // namespace longhaul::train
