@@ -74,13 +74,9 @@ void Driving::recovered() {
 // A rank that stands waits for others, as a rule: it hangs only if nobody whom it may wait for is still within the time of what he does himself.
 // A process whose own thread gives no sign is stopped, whatever it was doing.
 bool Driving::watch_progress() {
-  if (!first_step_done_) {
-    if (now_s_ - ledger_.generation_since_s <= policy_.first_step_s) {
-      if (state_ == State::kLoad) return false;
-    } else {
-      suspect_hang(fmt::format("no step was done {:.0f} s after the start", now_s_ - ledger_.generation_since_s));
-      return true;
-    }
+  if (!first_step_done_ && now_s_ - ledger_.generation_since_s > policy_.first_step_s) {
+    suspect_hang(fmt::format("no step was done {:.0f} s after the start", now_s_ - ledger_.generation_since_s));
+    return true;
   }
   bool beyond = false, excused = false;
   std::string first;
