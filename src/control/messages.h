@@ -139,11 +139,23 @@ struct Evidence {
   static constexpr auto fields();
 };
 
+// What a rank of this run is started with. The driver's shell puts it into the core's Welcome.
+struct RunCommand {
+  std::vector<std::string> words;    // "train", the recipe, overrides; those of a width follow
+  std::vector<std::string> options;  // "--run" and what else stands behind them
+  std::string launched;              // what was typed after `launch`, for what the ranks tell to type next
+  std::string folder, run_folder;    // where it was typed; of the run
+  bool terminal = false;             // rank 0 speaks where the daemon does; else into its log
+  bool operator==(const RunCommand&) const = default;
+  static constexpr auto fields();
+};
+
 // Answer to NodeHello. `generation` fences: the daemon ends ranks of another one.
 struct Welcome {
   std::string run;
   int64_t generation = 0;
   double beat_every_s = 1;
+  RunCommand command;
   bool operator==(const Welcome&) const = default;
   static constexpr auto fields();
 };
@@ -325,10 +337,16 @@ constexpr auto Evidence::fields() {
                     observe::Field{"calls", &E::calls},           observe::Field{"stacks", &E::stacks},
                     observe::Field{"process", &E::process},       observe::Field{"last", &E::last}};
 }
+constexpr auto RunCommand::fields() {
+  using R = RunCommand;
+  return std::tuple{observe::Field{"words", &R::words},           observe::Field{"options", &R::options},
+                    observe::Field{"launched", &R::launched},     observe::Field{"folder", &R::folder},
+                    observe::Field{"run_folder", &R::run_folder}, observe::Field{"terminal", &R::terminal}};
+}
 constexpr auto Welcome::fields() {
   using W = Welcome;
   return std::tuple{observe::Field{"run", &W::run}, observe::Field{"generation", &W::generation},
-                    observe::Field{"beat_every_s", &W::beat_every_s}};
+                    observe::Field{"beat_every_s", &W::beat_every_s}, observe::Field{"command", &W::command}};
 }
 constexpr auto StartRanks::fields() {
   using S = StartRanks;

@@ -179,6 +179,12 @@ class Playing {
     });
   }
 
+  // Another fault came, or the end, before it was told what became of this one.
+  void forget_single() {
+    if (single_) --result_.single;
+    single_.reset();
+  }
+
   Injected drawn() {
     double left = dice_.uniform() * std::accumulate(options_.shares.begin(), options_.shares.end(), 0.0);
     for (int kind = 0; kind < kInjectedKinds; ++kind) {
@@ -195,7 +201,7 @@ class Playing {
     tell(fmt::format("-- {}{}", name_of(kind), target_ ? fmt::format(" (rank {})", *target_) : ""));
     ++result_.injected;
     ++result_.injected_by_kind[std::string(name_of(kind))];
-    single_.reset();
+    forget_single();
     const bool of_one = kind == Injected::kKill || kind == Injected::kCrash || kind == Injected::kHang || kind == Injected::kStop;
     if (of_one && quiet && target_) {
       single_ = target_;
@@ -274,6 +280,7 @@ class Playing {
   // ---- at the end
 
   void settle() {
+    forget_single();
     result_.seconds = time_.now_s - begin_s_;
     if (core_ != nullptr) {
       dies_in_the_middle_ = false;

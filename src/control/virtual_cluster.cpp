@@ -247,7 +247,7 @@ void VirtualCluster::ends(const std::string& name, int64_t number, int64_t gener
                     .stopped = stopped,
                     .out_of_memory = out_of_memory};
   exited.step = generation == run_.generation ? run_.step : -1;
-  exited.last_words = status == kCrashed ? "crashed in the loader" : fmt::format("ended with {}", status);
+  exited.last_words = status == kCrashed ? reading_deadly_ ? "crashed in the loader" : "crashed" : fmt::format("ended with {}", status);
   machine.ended.push_back(exited);
   if (machine.connected && machine.reachable) say(name, exited);
   if (!stopped && status != 0 && status != 74) peers_notice(generation);
@@ -302,7 +302,10 @@ void VirtualCluster::step_done(int64_t generation) {
   if (deadly) {
     for (int64_t row = 0; row < kBatch; ++row) {
       if (sample_at(run_.step * kBatch + row, run_.skip) != *deadly) continue;
-      return static_cast<void>(end_all(kCrashed));
+      reading_deadly_ = true;
+      end_all(kCrashed);
+      reading_deadly_ = false;
+      return;
     }
   }
   run_.hash = hash_after_step(run_.hash, run_.step, run_.skip);

@@ -149,6 +149,7 @@ class VirtualCluster {
   Run run_;
   std::map<int64_t, Saved> memory_, disk_;
   std::vector<data::SampleRange> skip_file_;
+  bool reading_deadly_ = false;
   int64_t next_pid_ = 100, hanging_ = -1, newest_commit_generation_ = 0;
 };
 
