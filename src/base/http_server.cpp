@@ -39,7 +39,9 @@ std::string lower_case(std::string text) {
 }
 
 // Takes as long for a wrong token as for the right one.
-bool same_secret(const std::string& a, const std::string& b) { return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0; }
+bool same_secret(const std::string& a, const std::string& b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
 
 std::string base64(const std::string& text) {
   static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -90,9 +92,8 @@ struct HttpServer::State {
       return reply;
     }
     try {
-      return answer({.path = request.path,
-                     .query = {request.params.begin(), request.params.end()},
-                     .accept = request.get_header_value("Accept")});
+      return answer(
+          {.path = request.path, .query = {request.params.begin(), request.params.end()}, .accept = request.get_header_value("Accept")});
     } catch (const std::exception& error) {
       log_error("a request for {} could not be answered: {}", printable(request.path), error.what());
       return refuse(500, "This could not be answered; the server's log says why.");

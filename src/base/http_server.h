@@ -28,7 +28,8 @@ struct HttpReply {
   int status = 200;
   std::string type = "text/html; charset=utf-8";
   std::string body = {};
-  std::vector<std::pair<std::string, std::string>> headers = {};  // beside those every answer has; a name set here replaces the server's own
+  std::vector<std::pair<std::string, std::string>> headers =
+      {};  // beside those every answer has; a name set here replaces the server's own
 };
 
 struct HttpServerOptions {

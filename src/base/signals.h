@@ -10,7 +10,7 @@
 namespace longhaul {
 
 void install_signal_handlers(bool say_heard = true);  // false: for who only looks, and has nothing to save
-int stop_signal();  // 0, or the signal that asked to stop
+int stop_signal();                                    // 0, or the signal that asked to stop
 // Error 75 after a request to stop: for long work that has nothing to save, wherever it makes progress. `doing`: "reading the corpus".
 void throw_if_stop_requested(std::string_view doing);
 // Waits so long; false: a request to stop that came meanwhile ended it. An earlier request does not.

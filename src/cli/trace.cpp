@@ -154,7 +154,9 @@ void add_trace(Command& program) {
                                {"which ranks the others wait for, and why", "trace runs/first-run --stragglers"},
                                {"a run that stands still: which rank keeps it, and in what", "trace runs/first-run --hang"}});
   trace.option("RUN", arguments->run, "a run folder").required();
-  trace.option("--out", arguments->out, "the file to write: Perfetto's protobuf where it ends in .pftrace, else Chrome's JSON (default: trace/trace.json in the run folder)");
+  trace.option(
+      "--out", arguments->out,
+      "the file to write: Perfetto's protobuf where it ends in .pftrace, else Chrome's JSON (default: trace/trace.json in the run folder)");
   trace.option("--steps", arguments->steps, "a step, or the first and the last of some: 20-40 (default: all)");
   trace.flag("--hang", arguments->hang, "who waits for whom now, or did when the run failed; --out is a picture (default: trace/hang.svg)");
   trace.flag("--stragglers", arguments->stragglers,

@@ -100,7 +100,8 @@ class Watch {
       if (arguments_.json)
         text += observe::summary_json(site_.run(i), site_.firing(i));
       else
-        text += (i > 0 ? "\n" : "") + observe::watch_screen(site_.run(i), site_.firing(i), {.columns = size.columns, .rows = rows, .colours = colours_wanted(stdout)});
+        text += (i > 0 ? "\n" : "") + observe::watch_screen(site_.run(i), site_.firing(i),
+                                                            {.columns = size.columns, .rows = rows, .colours = colours_wanted(stdout)});
     }
     print(in_place ? "\x1b[H\x1b[2J" + text : text);
   }
@@ -114,16 +115,20 @@ class Watch {
 
 void add_watch(Command& program) {
   auto arguments = std::make_shared<WatchArguments>();
-  Command watch = program.add("watch", "a run as it goes: in the terminal, as a live page, as metrics; alerts",
-                              {{"in the terminal", "watch runs/first-run"},
-                               {"a page at http://127.0.0.1:8080/, metrics at /metrics", "watch --serve 8080 runs/first-run runs/second"},
-                               {"tell somebody when it stands still", "watch --serve 8080 runs/big --webhook https://hooks.example/T0 --alert-command 'mail -s \"$LONGHAUL_ALERT\" me'"}});
+  Command watch =
+      program.add("watch", "a run as it goes: in the terminal, as a live page, as metrics; alerts",
+                  {{"in the terminal", "watch runs/first-run"},
+                   {"a page at http://127.0.0.1:8080/, metrics at /metrics", "watch --serve 8080 runs/first-run runs/second"},
+                   {"tell somebody when it stands still",
+                    "watch --serve 8080 runs/big --webhook https://hooks.example/T0 --alert-command 'mail -s \"$LONGHAUL_ALERT\" me'"}});
   watch.option("RUN", arguments->runs, "run folders").required();
   watch.option("--serve", arguments->serve, "[HOST:]PORT to serve the page and the metrics at; without a host this machine alone can ask");
   watch.option("--name", arguments->names, "another name by which the page may be called (a proxy's); repeat for more");
-  watch.option("--token-file", arguments->token_file, "file with a token that whoever asks must send (as password of the user longhaul, or as a bearer token)");
+  watch.option("--token-file", arguments->token_file,
+               "file with a token that whoever asks must send (as password of the user longhaul, or as a bearer token)");
   watch.option("--webhook", arguments->webhook, "http:// or https:// address that alerts are posted to, in Alertmanager's form");
-  watch.option("--alert-command", arguments->command, "command run for each alert, which stands in LONGHAUL_ALERT, LONGHAUL_ALERT_STATUS, …_SUMMARY, …_JSON");
+  watch.option("--alert-command", arguments->command,
+               "command run for each alert, which stands in LONGHAUL_ALERT, LONGHAUL_ALERT_STATUS, …_SUMMARY, …_JSON");
   watch.option("--every", arguments->every_s, "seconds between looks").above(0).default_shown();
   watch.flag("--metrics-by-rank", arguments->metrics_by_rank, "metrics of each rank instead of the worst of each node");
   watch.flag("--once", arguments->once, "print how it stands and end");

@@ -106,7 +106,7 @@ void Driving::repair() {
     }
   }
   const auto finished = [](const auto& rank) { return rank.second.exited && rank.second.exited->status == 0; };
-  if (planned_ && !ranks_.empty() && std::ranges::all_of(ranks_, finished))
+  if (planned_ && stopping_ == Stopping::kSaving && !ranks_.empty() && std::ranges::all_of(ranks_, finished))
     return finish(State::kDone, ExitCode::kDone, "all steps are done");
   expecting_nodes_ = expecting_nodes_ || !restarting_.empty() || (!evicting_.empty() && policy_.replacement_s > 0);
   for (const std::string& name : std::exchange(evicting_, {})) {

@@ -127,6 +127,7 @@ void Driving::watch_end() {
     return rank.second.state == Rank::State::kEnded && rank.second.exited && ended_well(rank.second.exited->status);
   };
   if (ranks_.empty() || std::ranges::none_of(ranks_, well)) return;
+  if (ledger_.search.active) return search_on(after_probe(ledger_.search, false, policy_.search_samples));  // a probe is not the run's end
   if (std::ranges::all_of(ranks_, well)) return go(State::kDrain, "all ranks have ended");
   go(State::kDrain, fmt::format("rank {} has ended", std::ranges::find_if(ranks_, well)->first));
 }

@@ -14,7 +14,9 @@ double microseconds(int64_t ns) { return static_cast<double>(ns) * 1e-3; }
 
 class ChromeSink : public TimelineSink {
  public:
-  explicit ChromeSink(const std::function<void(std::string_view)>& write) : write_(write) { write_("{\"displayTimeUnit\":\"ms\",\"traceEvents\":["); }
+  explicit ChromeSink(const std::function<void(std::string_view)>& write) : write_(write) {
+    write_("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");
+  }
   void finish() { write_("\n]}\n"); }
 
   void slices(const std::vector<TimelineSlice>& slices) override {
@@ -50,7 +52,7 @@ class ChromeSink : public TimelineSink {
     add({{"name", what}, {"ph", "M"}, {"pid", rank}, {"tid", row}, {"args", std::move(arguments)}});
   }
   void arrow(const char* phase, const TimelineSlice& slice, int64_t message, int64_t ns) {
-    ordered_json event{{"name", "message"}, {"cat", "message"}, {"ph", phase}, {"id", message},
+    ordered_json event{{"name", "message"},      {"cat", "message"},  {"ph", phase},     {"id", message},
                        {"ts", microseconds(ns)}, {"pid", slice.rank}, {"tid", slice.row}};
     if (phase[0] == 'f') event["bp"] = "e";
     add(event);

@@ -51,13 +51,16 @@ MetricFamily& MetricFamily::add(const MetricLabels& labels, double value) {
   return *this;
 }
 
-MetricFamily& MetricFamily::add_histogram(const MetricLabels& labels, std::span<const double> bounds, std::span<const int64_t> counts, double sum) {
-  LONGHAUL_ASSERT(type_ == Type::kHistogram && counts.size() == bounds.size() + 1, "{} has {} counts for {} bounds", name_, counts.size(), bounds.size());
+MetricFamily& MetricFamily::add_histogram(const MetricLabels& labels, std::span<const double> bounds, std::span<const int64_t> counts,
+                                          double sum) {
+  LONGHAUL_ASSERT(type_ == Type::kHistogram && counts.size() == bounds.size() + 1, "{} has {} counts for {} bounds", name_, counts.size(),
+                  bounds.size());
   int64_t so_far = 0;
   for (size_t i = 0; i < counts.size(); ++i) {
     so_far += counts[i];
     const std::string bound = i < bounds.size() ? fmt::format("{}", bounds[i]) : "+Inf";
-    samples_.push_back({"_bucket", label_text(with(labels, "le", bound.find_first_of(".eI") == std::string::npos ? bound + ".0" : bound)), fmt::to_string(so_far)});
+    samples_.push_back({"_bucket", label_text(with(labels, "le", bound.find_first_of(".eI") == std::string::npos ? bound + ".0" : bound)),
+                        fmt::to_string(so_far)});
   }
   samples_.push_back({"_count", label_text(labels), fmt::to_string(so_far)});
   sample("_sum", labels, sum);
@@ -98,14 +101,15 @@ std::string OpenMetrics::text(bool open_metrics) const {
   for (const MetricFamily& each : families_) {
     if (each.samples_.empty()) continue;
     // The older format names a family as its samples are named.
-    const char* const suffix = open_metrics                                   ? ""
+    const char* const suffix = open_metrics                                 ? ""
                                : each.type_ == MetricFamily::Type::kCounter ? "_total"
                                : each.type_ == MetricFamily::Type::kInfo    ? "_info"
                                                                             : "";
     out += fmt::format("# TYPE {}{} {}\n", each.name_, suffix, type_of(each.type_));
     if (open_metrics && !each.unit_.empty()) out += fmt::format("# UNIT {} {}\n", each.name_, each.unit_);
     out += fmt::format("# HELP {}{} {}\n", each.name_, suffix, escaped_value(each.help_));
-    for (const MetricFamily::Sample& sample : each.samples_) out += fmt::format("{}{}{} {}\n", each.name_, sample.suffix, sample.labels, sample.value);
+    for (const MetricFamily::Sample& sample : each.samples_)
+      out += fmt::format("{}{}{} {}\n", each.name_, sample.suffix, sample.labels, sample.value);
   }
   return out + (open_metrics ? "# EOF\n" : "");
 }

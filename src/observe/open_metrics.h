@@ -41,8 +41,12 @@ class MetricFamily {
 class OpenMetrics {
  public:
   // A family asked for again is the same one. The unit is the end of the name: longhaul_step_time_seconds, "seconds".
-  MetricFamily& gauge(std::string_view name, std::string_view unit, std::string_view help) { return family(MetricFamily::Type::kGauge, name, unit, help); }
-  MetricFamily& counter(std::string_view name, std::string_view unit, std::string_view help) { return family(MetricFamily::Type::kCounter, name, unit, help); }
+  MetricFamily& gauge(std::string_view name, std::string_view unit, std::string_view help) {
+    return family(MetricFamily::Type::kGauge, name, unit, help);
+  }
+  MetricFamily& counter(std::string_view name, std::string_view unit, std::string_view help) {
+    return family(MetricFamily::Type::kCounter, name, unit, help);
+  }
   MetricFamily& family(MetricFamily::Type type, std::string_view name, std::string_view unit, std::string_view help);
 
   std::string text(bool open_metrics) const;  // families without samples are left out

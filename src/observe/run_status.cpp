@@ -12,49 +12,52 @@ namespace longhaul::observe {
 constexpr auto CollectiveStatus::fields() {
   using T = CollectiveStatus;
   return std::tuple{Field{"group", &T::group}, Field{"name", &T::name}, Field{"kind", &T::kind}, Field{"sequence", &T::sequence},
-                      Field{"state", &T::state}};
+                    Field{"state", &T::state}};
 }
 constexpr auto RankStatus::fields() {
   using T = RankStatus;
   return std::tuple{Field{"rank", &T::rank},
-                      Field{"node", &T::node},
-                      Field{"pid", &T::pid},
-                      Field{"state", &T::state},
-                      Field{"generation", &T::generation},
-                      Field{"step", &T::step},
-                      Field{"micro_step", &T::micro_step},
-                      Field{"phase", &T::phase},
-                      Field{"phase_age_s", &T::phase_age_s},
-                      Field{"beat_age_s", &T::beat_age_s},
-                      Field{"progress_age_s", &T::progress_age_s},
-                      Field{"collective", &T::collective},
-                      Field{"loss", &T::loss},
-                      Field{"gradient_norm", &T::gradient_norm},
-                      Field{"tokens", &T::tokens},
-                      Field{"resident_bytes", &T::resident_bytes},
-                      Field{"step_seconds", &T::step_seconds},
-                      Field{"phase_seconds", &T::phase_seconds}};
+                    Field{"node", &T::node},
+                    Field{"pid", &T::pid},
+                    Field{"state", &T::state},
+                    Field{"generation", &T::generation},
+                    Field{"step", &T::step},
+                    Field{"micro_step", &T::micro_step},
+                    Field{"phase", &T::phase},
+                    Field{"phase_age_s", &T::phase_age_s},
+                    Field{"beat_age_s", &T::beat_age_s},
+                    Field{"progress_age_s", &T::progress_age_s},
+                    Field{"collective", &T::collective},
+                    Field{"loss", &T::loss},
+                    Field{"gradient_norm", &T::gradient_norm},
+                    Field{"tokens", &T::tokens},
+                    Field{"resident_bytes", &T::resident_bytes},
+                    Field{"step_seconds", &T::step_seconds},
+                    Field{"phase_seconds", &T::phase_seconds}};
 }
 constexpr auto NodeStatus::fields() {
   using T = NodeStatus;
-  return std::tuple{Field{"node", &T::node},   Field{"host", &T::host},
-                      Field{"pid", &T::pid},     Field{"state", &T::state},
-                      Field{"last_beat_age_s", &T::last_beat_age_s}, Field{"reason", &T::reason}};
+  return std::tuple{Field{"node", &T::node},
+                    Field{"host", &T::host},
+                    Field{"pid", &T::pid},
+                    Field{"state", &T::state},
+                    Field{"last_beat_age_s", &T::last_beat_age_s},
+                    Field{"reason", &T::reason}};
 }
 constexpr auto Incident::fields() {
   using T = Incident;
   return std::tuple{Field{"wall_time", &T::wall_time},
-                      Field{"class", &T::kind},
-                      Field{"rank", &T::rank},
-                      Field{"node", &T::node},
-                      Field{"evidence", &T::evidence},
-                      Field{"suspects", &T::suspects},
-                      Field{"action", &T::action},
-                      Field{"generation", &T::generation},
-                      Field{"lost_steps", &T::lost_steps},
-                      Field{"detected_milliseconds", &T::detected_milliseconds},
-                      Field{"diagnosed_milliseconds", &T::diagnosed_milliseconds},
-                      Field{"recovered_milliseconds", &T::recovered_milliseconds}};
+                    Field{"class", &T::kind},
+                    Field{"rank", &T::rank},
+                    Field{"node", &T::node},
+                    Field{"evidence", &T::evidence},
+                    Field{"suspects", &T::suspects},
+                    Field{"action", &T::action},
+                    Field{"generation", &T::generation},
+                    Field{"lost_steps", &T::lost_steps},
+                    Field{"detected_milliseconds", &T::detected_milliseconds},
+                    Field{"diagnosed_milliseconds", &T::diagnosed_milliseconds},
+                    Field{"recovered_milliseconds", &T::recovered_milliseconds}};
 }
 constexpr auto MeshAxis::fields() {
   using T = MeshAxis;
@@ -67,23 +70,23 @@ constexpr auto RunStatus::Driver::fields() {
 constexpr auto RunStatus::fields() {
   using T = RunStatus;
   return std::tuple{Field{"run", &T::run},
-                      Field{"recipe", &T::recipe},
-                      Field{"state", &T::state},
-                      Field{"generation", &T::generation},
-                      Field{"step", &T::step},
-                      Field{"steps", &T::steps},
-                      Field{"updated_wall_time", &T::updated_wall_time},
-                      Field{"driver", &T::driver},
-                      Field{"started_wall_time", &T::started_wall_time},
-                      Field{"restarts", &T::restarts},
-                      Field{"productive_seconds", &T::productive_seconds},
-                      Field{"lost_seconds", &T::lost_seconds},
-                      Field{"effective_ratio", &T::effective_ratio},
-                      Field{"effective_ratio_hour", &T::effective_ratio_hour},
-                      Field{"mesh", &T::mesh},
-                      Field{"nodes", &T::nodes},
-                      Field{"ranks", &T::ranks},
-                      Field{"incidents", &T::incidents}};
+                    Field{"recipe", &T::recipe},
+                    Field{"state", &T::state},
+                    Field{"generation", &T::generation},
+                    Field{"step", &T::step},
+                    Field{"steps", &T::steps},
+                    Field{"updated_wall_time", &T::updated_wall_time},
+                    Field{"driver", &T::driver},
+                    Field{"started_wall_time", &T::started_wall_time},
+                    Field{"restarts", &T::restarts},
+                    Field{"productive_seconds", &T::productive_seconds},
+                    Field{"lost_seconds", &T::lost_seconds},
+                    Field{"effective_ratio", &T::effective_ratio},
+                    Field{"effective_ratio_hour", &T::effective_ratio_hour},
+                    Field{"mesh", &T::mesh},
+                    Field{"nodes", &T::nodes},
+                    Field{"ranks", &T::ranks},
+                    Field{"incidents", &T::incidents}};
 }
 
 namespace {
@@ -123,7 +126,9 @@ void read_value(const json& value, std::vector<std::string>& into) {
 }
 
 template <class T>
-concept HasStatusFields = requires { T::fields(); };
+concept HasStatusFields = requires {
+  T::fields();
+};
 
 template <class T>
 void read_value(const json& list, std::vector<T>& into);

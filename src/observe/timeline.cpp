@@ -117,8 +117,8 @@ class Walk {
       while (row < of_kind.size() && of_kind[row] > call.begin_ns) ++row;
       if (row == of_kind.size()) of_kind.push_back(0);
       of_kind[row] = call.end_ns;
-      call_of(rank, call, complete_ns[i], first_row_.at(kind_of(call.group)) + std::min<int64_t>(static_cast<int64_t>(row), kRowsOfKind - 1),
-              sends[i], receives[i]);
+      call_of(rank, call, complete_ns[i],
+              first_row_.at(kind_of(call.group)) + std::min<int64_t>(static_cast<int64_t>(row), kRowsOfKind - 1), sends[i], receives[i]);
     }
   }
 
@@ -142,9 +142,9 @@ class Walk {
 
   const std::vector<RankTrace>& ranks_;
   TimelineSink& sink_;
-  std::map<std::string, int64_t> first_row_;                                            // of a kind of group
-  std::map<int64_t, std::set<int64_t>> rows_;                                           // that a rank has
-  std::map<std::pair<int64_t, std::string>, std::vector<int64_t>> free_from_;           // of each row of a rank's kind of group
+  std::map<std::string, int64_t> first_row_;                                   // of a kind of group
+  std::map<int64_t, std::set<int64_t>> rows_;                                  // that a rank has
+  std::map<std::pair<int64_t, std::string>, std::vector<int64_t>> free_from_;  // of each row of a rank's kind of group
   std::vector<TimelineSlice> slices_;
   int64_t origin_ns_ = std::numeric_limits<int64_t>::max();
   int64_t messages_ = 0;

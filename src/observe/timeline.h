@@ -15,7 +15,7 @@ struct TimelineSlice {
   int64_t rank = 0, row = 0;
   std::string name;
   const char* category = "";
-  Interval time;  // from the first step shown
+  Interval time;                         // from the first step shown
   nlohmann::ordered_json arguments;      // an object: step, micro_batch, group, …
   std::vector<int64_t> sends, receives;  // messages, by number
 };

@@ -121,7 +121,7 @@ class Trainer {
   double until_s_ = 0;
   Outcome outcome_;
   MachineUse use_;
-  optim::BatchNoise batch_noise_;  // of this process's steps
+  optim::BatchNoise batch_noise_;         // of this process's steps
   std::optional<SaveInterval> interval_;  // of rank 0, where checkpoints on the disk have no fixed one
   checkpoint::CopyOut copies_;
   MemoryCheckpoints memory_;

@@ -55,8 +55,9 @@ class HttpServing : public ::testing::Test {
   }
   // One request as it is written here; the whole answer.
   std::string raw(const HttpServer& server, const std::string& request) const {
-    const auto result = run_process(
-        {"bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/\"$1\"; printf '%b' \"$2\" >&3; cat <&3", "bash", std::to_string(server.port()), request}, {}, 20);
+    const auto result = run_process({"bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/\"$1\"; printf '%b' \"$2\" >&3; cat <&3", "bash",
+                                     std::to_string(server.port()), request},
+                                    {}, 20);
     return result.output;
   }
 };
@@ -77,17 +78,21 @@ TEST_F(HttpServing, OnlyReads) {
   EXPECT_EQ(http_post(address, "{}", "application/json", 5).status, 405);
   EXPECT_THAT(raw(server, "DELETE /x HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n"), AllOf(HasSubstr(" 405 "), HasSubstr("Allow: GET, HEAD")));
   const std::string head = raw(server, "HEAD /x HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n");
-  EXPECT_THAT(head, AllOf(HasSubstr(" 200 "), HasSubstr("X-Content-Type-Options: nosniff"), HasSubstr("Content-Security-Policy: default-src 'none'")));
+  EXPECT_THAT(head, AllOf(HasSubstr(" 200 "), HasSubstr("X-Content-Type-Options: nosniff"),
+                          HasSubstr("Content-Security-Policy: default-src 'none'")));
   EXPECT_TRUE(head.ends_with("\r\n\r\n")) << "no body: " << head;
 }
 
 TEST_F(HttpServing, RefusesNamesThatAreNotItsOwn) {
   const HttpServer server({.names = {"Watch.example"}}, echo);
-  const auto status_for = [&](const std::string& host) { return raw(server, "GET / HTTP/1.1\\r\\nHost: " + host + "\\r\\n\\r\\n").substr(9, 3); };
+  const auto status_for = [&](const std::string& host) {
+    return raw(server, "GET / HTTP/1.1\\r\\nHost: " + host + "\\r\\n\\r\\n").substr(9, 3);
+  };
   EXPECT_EQ(status_for("evil.example"), "421") << "a page of evil.example whose name leads here now";
   EXPECT_EQ(status_for("127.0.0.1.evil.example:80"), "421");
   EXPECT_EQ(status_for(""), "421");
-  for (const char* host : {"127.0.0.1", "localhost:8080", "LOCALHOST", "[::1]:8080", "10.1.2.3:80", "watch.example:80"}) EXPECT_EQ(status_for(host), "200") << host;
+  for (const char* host : {"127.0.0.1", "localhost:8080", "LOCALHOST", "[::1]:8080", "10.1.2.3:80", "watch.example:80"})
+    EXPECT_EQ(status_for(host), "200") << host;
 }
 
 TEST_F(HttpServing, AsksForTheToken) {
@@ -137,7 +142,8 @@ TEST(Http, WhereToListen) {
 TEST(Http, WaitsNoLongerThanAsked) {
   const Listener silent = listen_on(0);
   const Stopwatch watch;
-  EXPECT_THAT(http_error([&] { http_get({.host = "127.0.0.1", .port = silent.port}, "/", 0.3); }), HasSubstr("an answer within 0.3 seconds"));
+  EXPECT_THAT(http_error([&] { http_get({.host = "127.0.0.1", .port = silent.port}, "/", 0.3); }),
+              HasSubstr("an answer within 0.3 seconds"));
   EXPECT_LT(watch.seconds(), 5);
   run_process({"true"});  // the listener's descriptor ends with the process
 }

@@ -12,8 +12,8 @@
 #include "base/network.h"
 #include "base/temporary_folder.h"
 #include "observe/watch/alert_sender.h"
-#include "support/places.h"
 #include "supervised_run.h"
+#include "support/places.h"
 
 namespace longhaul::observe {
 namespace {
@@ -63,7 +63,9 @@ TEST(Alerts, AnIncidentIsToldOnceAndOldOnesAreHistory) {
   AlertBook book;
   live.poll(run.now());
   EXPECT_THAT(names_of(book.look_at(live.view())), Not(Contains("LonghaulIncident"))) << "it was before anybody watched";
-  run.append("events/driver-0.jsonl", R"({"event":"incident","wall_time":)" + std::to_string(run.now() + 1) + R"(,"class":"device","rank":7,"node":"node-3","action":"evicted node-3"})" "\n");
+  run.append("events/driver-0.jsonl", R"({"event":"incident","wall_time":)" + std::to_string(run.now() + 1) +
+                                          R"(,"class":"device","rank":7,"node":"node-3","action":"evicted node-3"})"
+                                          "\n");
   live.poll(run.now() + 2);
   const auto news = book.look_at(live.view());
   ASSERT_THAT(names_of(news), ElementsAre("LonghaulIncident"));
@@ -84,13 +86,15 @@ TEST(Alerts, OfRunsWithoutADriver) {
   run.add(NonFinite{.step = 401, .layer = "layers.3", .tensor = "output", .phase = "forward"});
   run.add(End{.reason = "error", .step = 401});
   live.poll(run.now() + 601);
-  EXPECT_THAT(names_of(book.look_at(live.view())), ElementsAre("LonghaulRunFailed", "ended LonghaulNoProgress", "ended LonghaulCheckpointOld"))
+  EXPECT_THAT(names_of(book.look_at(live.view())),
+              ElementsAre("LonghaulRunFailed", "ended LonghaulNoProgress", "ended LonghaulCheckpointOld"))
       << "NaNs of ten minutes ago are no news";
 }
 
 // The rules of deploy/ and those here have the same names, and the guide tells what to do about each.
 TEST(Alerts, AreTheSameEverywhere) {
-  const std::string rules = read_text(source_folder() + "/deploy/prometheus/longhaul-alerts.yml"), guide = read_text(source_folder() + "/docs/watch.md");
+  const std::string rules = read_text(source_folder() + "/deploy/prometheus/longhaul-alerts.yml"),
+                    guide = read_text(source_folder() + "/docs/watch.md");
   size_t count = 0;
   for (size_t at = rules.find("- alert:"); at != std::string::npos; at = rules.find("- alert:", at + 1)) ++count;
   EXPECT_EQ(count, alert_rules().size());
@@ -100,7 +104,8 @@ TEST(Alerts, AreTheSameEverywhere) {
   }
 }
 
-const Alert kAlert{.name = "LonghaulNoProgress", .severity = "critical", .summary = "rank 2 \"stands\" $(touch evil); \x1b[2J", .since = 1'790'000'000};
+const Alert kAlert{
+    .name = "LonghaulNoProgress", .severity = "critical", .summary = "rank 2 \"stands\" $(touch evil); \x1b[2J", .since = 1'790'000'000};
 
 TEST(AlertSender, PostsWhatAlertmanagerWould) {
   const TemporaryFolder folder;
@@ -120,7 +125,10 @@ TEST(AlertSender, TheCommandGetsItsAlertAsVariables) {
   const SupervisedRun run(folder / "big", {.steps = 3, .incidents = false});
   LiveRun live(folder / "big");
   live.poll(run.now());
-  AlertSender sender({.command = "cd " + folder.path().string() + " && printf '%s|%s|%s|%s' \"$LONGHAUL_ALERT\" \"$LONGHAUL_ALERT_STATUS\" \"$LONGHAUL_ALERT_RUN\" \"$LONGHAUL_ALERT_SUMMARY\" > told"});
+  AlertSender sender(
+      {.command =
+           "cd " + folder.path().string() +
+           " && printf '%s|%s|%s|%s' \"$LONGHAUL_ALERT\" \"$LONGHAUL_ALERT_STATUS\" \"$LONGHAUL_ALERT_RUN\" \"$LONGHAUL_ALERT_SUMMARY\" > told"});
   sender.send(live.view(), kAlert);
   sender.wait();
   EXPECT_EQ(read_text(folder / "told"), "LonghaulNoProgress|firing|big|rank 2 \"stands\" $(touch evil); \\x1b[2J");
@@ -136,7 +144,11 @@ TEST(AlertSender, WhatHangsHoldsNothingUp) {
   const Listener silent = listen_on(0);  // takes connections and never answers
   const Stopwatch watch;
   {
-    AlertSender sender({.webhook = "http://127.0.0.1:" + std::to_string(silent.port), .command = "sleep 60", .webhook_timeout_s = 0.3, .command_timeout_s = 0.3, .pause_s = 0.05});
+    AlertSender sender({.webhook = "http://127.0.0.1:" + std::to_string(silent.port),
+                        .command = "sleep 60",
+                        .webhook_timeout_s = 0.3,
+                        .command_timeout_s = 0.3,
+                        .pause_s = 0.05});
     for (int i = 0; i < 150; ++i) sender.send(live.view(), kAlert);
     EXPECT_LT(watch.seconds(), 2) << "send() does not wait";
     while (sender.failed() < 50 && watch.seconds() < 30) {

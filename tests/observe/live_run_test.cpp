@@ -172,7 +172,9 @@ TEST(LiveRun, ADriverThatSaysNothingIsNoticed) {
 TEST(LiveRun, GoesOnOverDamage) {
   const TemporaryFolder folder;
   SupervisedRun run(folder.path(), {.incidents = false});
-  run.append("events.jsonl", "{\"event\":\"step\",\n\xff\xfe\nnull\n{\"event\":17}\n{\"schema\":1,\"run\":\"r\",\"generation\":1,\"rank\":0,\"wall_time\":1.0,\"monotonic_ns\":1,\"event\":\"of the future\"}\n");
+  run.append(
+      "events.jsonl",
+      "{\"event\":\"step\",\n\xff\xfe\nnull\n{\"event\":17}\n{\"schema\":1,\"run\":\"r\",\"generation\":1,\"rank\":0,\"wall_time\":1.0,\"monotonic_ns\":1,\"event\":\"of the future\"}\n");
   run.append("events/rank-1.jsonl", "[[[[\n");
   run.append("trace/rank-1.jsonl", "no trace\n");
   write_text_atomically(folder / "control" / "status.json", "{\"half\":");
@@ -217,7 +219,8 @@ TEST(Latency, OneSlowRankAmongTwoHundredIsNamed) {
       window.add(rank, step, {{"forward", work}, {"backward", 2 * work}, {"communication", 1.0 - 3 * work}});
     }
   }
-  const LatencyMap map = window.map([](int64_t rank) { return LatencyPlace{.node = "n" + std::to_string(rank / 8), .peers = rank < 100 ? "stage 0" : "stage 1"}; });
+  const LatencyMap map = window.map(
+      [](int64_t rank) { return LatencyPlace{.node = "n" + std::to_string(rank / 8), .peers = rank < 100 ? "stage 0" : "stage 1"}; });
   ASSERT_EQ(map.rows.size(), 200u);
   EXPECT_THAT(map.phases, ElementsAre("forward", "backward", "communication"));
   std::vector<int64_t> named;
@@ -274,8 +277,10 @@ TEST(WatchScreen, FitsAndObeysNothing) {
   write_text_atomically(status_file(folder.path()), to_json(status));
   LiveRun live(folder.path());
   live.poll(run.now());
-  const std::string screen = watch_screen(live.view(), {{.name = "LonghaulNoProgress", .severity = "critical", .summary = "rank 2"}}, {.columns = 120, .rows = 30});
-  EXPECT_THAT(screen, AllOf(HasSubstr("TRAIN"), HasSubstr("394 of 2,000"), HasSubstr("LonghaulNoProgress"), HasSubstr("hang, rank 3"), Not(HasSubstr("\x1b"))));
+  const std::string screen = watch_screen(live.view(), {{.name = "LonghaulNoProgress", .severity = "critical", .summary = "rank 2"}},
+                                          {.columns = 120, .rows = 30});
+  EXPECT_THAT(screen, AllOf(HasSubstr("TRAIN"), HasSubstr("394 of 2,000"), HasSubstr("LonghaulNoProgress"), HasSubstr("hang, rank 3"),
+                            Not(HasSubstr("\x1b"))));
   EXPECT_LE(std::ranges::count(screen, '\n'), 30);
   const std::string small = watch_screen(live.view(), {}, {.columns = 60, .rows = 14});
   EXPECT_LE(std::ranges::count(small, '\n'), 14);

@@ -28,7 +28,10 @@ using ::testing::Not;
 
 class LivePage : public ::testing::Test {
  protected:
-  explicit LivePage(const SupervisedShape& shape = {.stuck_rank = 2}) : run_(folder_ / "big run", shape), site_({folder_ / "big run"}, false) { site_.poll(run_.now()); }
+  explicit LivePage(const SupervisedShape& shape = {.stuck_rank = 2})
+      : run_(folder_ / "big run", shape), site_({folder_ / "big run"}, false) {
+    site_.poll(run_.now());
+  }
   HttpReply get(const std::string& path, std::multimap<std::string, std::string> query = {}, std::string accept = "") {
     return site_.answer({.path = path, .query = std::move(query), .accept = std::move(accept)});
   }
@@ -43,16 +46,20 @@ TEST_F(LivePage, IsWholeWithoutItsScript) {
   EXPECT_EQ(get("/").status, 302) << "one run: its page";
   const HttpReply page = get("/run/big run/");
   EXPECT_EQ(page.status, 200);
-  for (const char* part : {"step 394 of 2,000", "generation 2", "8 ranks on 4 nodes", "Who is slow", "rank 3 on node-1", "evicted node-9, restarted on spare node-1",
-                           "1210 ms", "to notice", "6 steps done again", "Effective time", "96.2 %", "id=\"loss\"", "stage 1", "pp 2 × dp 2 × tp 2", "no progress for 300 s",
-                           "hung twice within an hour", "Where "})
+  for (const char* part :
+       {"step 394 of 2,000", "generation 2", "8 ranks on 4 nodes", "Who is slow", "rank 3 on node-1",
+        "evicted node-9, restarted on spare node-1", "1210 ms", "to notice", "6 steps done again", "Effective time", "96.2 %",
+        "id=\"loss\"", "stage 1", "pp 2 × dp 2 × tp 2", "no progress for 300 s", "hung twice within an hour", "Where "})
     EXPECT_THAT(page.body, HasSubstr(part));
   EXPECT_THAT(page.body, Not(HasSubstr("http://"))) << "nothing comes from elsewhere";
   EXPECT_THAT(page.body, Not(HasSubstr("https://")));
 }
 
 TEST_F(LivePage, WhatOthersWroteIsTextAndNothingElse) {
-  run_.append("events/rank-1.jsonl", R"({"schema":1,"run":"r","generation":1,"rank":1,"wall_time":1.0,"monotonic_ns":1,"event":"alarm","kind":"<script>evil()</script>","message":"\u001b[2J<img src=x onerror=evil()>"})" "\n");
+  run_.append(
+      "events/rank-1.jsonl",
+      R"({"schema":1,"run":"r","generation":1,"rank":1,"wall_time":1.0,"monotonic_ns":1,"event":"alarm","kind":"<script>evil()</script>","message":"\u001b[2J<img src=x onerror=evil()>"})"
+      "\n");
   RunStatus status = run_.status();
   status.ranks[0].node = "\"><script>evil()</script>";
   status.ranks[0].phase = "\" onmouseover=\"evil()";
@@ -61,11 +68,14 @@ TEST_F(LivePage, WhatOthersWroteIsTextAndNothingElse) {
   for (int i = 0; i < 6; ++i) site_.poll(run_.now());  // new files are looked for now and then
   const std::string body = get("/run/big run/").body + get("/run/big run/panels", {{"rank", "0"}}).body;
   EXPECT_THAT(body, HasSubstr("&lt;script&gt;evil()"));
-  EXPECT_THAT(body, AllOf(Not(HasSubstr("<script>evil")), Not(HasSubstr("<script>alert")), Not(HasSubstr("<img")), Not(HasSubstr("\x1b")), Not(HasSubstr("\" onmouseover")), Not(HasSubstr("<b>linear"))));
+  EXPECT_THAT(body, AllOf(Not(HasSubstr("<script>evil")), Not(HasSubstr("<script>alert")), Not(HasSubstr("<img")), Not(HasSubstr("\x1b")),
+                          Not(HasSubstr("\" onmouseover")), Not(HasSubstr("<b>linear"))));
 }
 
 TEST_F(LivePage, OnlyWhatHasChangedIsSent) {
-  const auto panels = [&](const std::string& have) { return nlohmann::json::parse(get("/run/big run/panels", {{"have", have}}).body).at("panels"); };
+  const auto panels = [&](const std::string& have) {
+    return nlohmann::json::parse(get("/run/big run/panels", {{"have", have}}).body).at("panels");
+  };
   const auto all = panels("");
   std::string have;
   for (const auto& [id, panel] : all.items()) have += (have.empty() ? "" : ",") + id + "." + panel.at("hash").get<std::string>();
@@ -80,15 +90,19 @@ TEST_F(LivePage, OnlyWhatHasChangedIsSent) {
 }
 
 TEST_F(LivePage, ARankIsLookedAtClosely) {
-  const auto panel = nlohmann::json::parse(get("/run/big run/panels", {{"rank", "5"}}).body).at("panels").at("rank").at("html").get<std::string>();
-  EXPECT_THAT(panel, AllOf(HasSubstr("Rank 5"), HasSubstr("node-2"), HasSubstr("6005"), HasSubstr("reduce_scatter"), HasSubstr("world/dp 1"), HasSubstr("class=\"over\""),
-                           HasSubstr("generation 1\nstep 1 loss 7.2"), HasSubstr("\\x1b[31mred")));
+  const auto panel =
+      nlohmann::json::parse(get("/run/big run/panels", {{"rank", "5"}}).body).at("panels").at("rank").at("html").get<std::string>();
+  EXPECT_THAT(panel,
+              AllOf(HasSubstr("Rank 5"), HasSubstr("node-2"), HasSubstr("6005"), HasSubstr("reduce_scatter"), HasSubstr("world/dp 1"),
+                    HasSubstr("class=\"over\""), HasSubstr("generation 1\nstep 1 loss 7.2"), HasSubstr("\\x1b[31mred")));
   EXPECT_THAT(get("/run/big run/panels", {{"rank", "77"}}).body, HasSubstr("no such rank"));
-  for (const char* nonsense : {"-3", "x", "99999999999999999999", "../../etc"}) EXPECT_EQ(get("/run/big run/panels", {{"rank", nonsense}}).status, 200) << nonsense;
+  for (const char* nonsense : {"-3", "x", "99999999999999999999", "../../etc"})
+    EXPECT_EQ(get("/run/big run/panels", {{"rank", nonsense}}).status, 200) << nonsense;
 }
 
 TEST_F(LivePage, OtherPathsAreNotThere) {
-  for (const char* path : {"/run/other/", "/run/big run/../../../etc/passwd", "/run/big run/events.jsonl", "/run/big run/trace.json", "/run/big run/report.html", "/favicon.ico"})
+  for (const char* path : {"/run/other/", "/run/big run/../../../etc/passwd", "/run/big run/events.jsonl", "/run/big run/trace.json",
+                           "/run/big run/report.html", "/favicon.ico"})
     EXPECT_EQ(get(path).status, 404) << path;
   EXPECT_EQ(get("/healthz").body, "ok\n");
   const auto summary = nlohmann::json::parse(get("/run/big run/summary.json").body);
@@ -106,7 +120,8 @@ TEST(LiveSites, SeveralRunsAndPlainOnes) {
   LiveSite site({folder / "one", folder / "other" / "one", folder / "empty"}, true);
   site.poll(first.now());
   const std::string list = site.answer({.path = "/"}).body;
-  EXPECT_THAT(list, AllOf(HasSubstr("3 runs"), HasSubstr("href=\"/run/one/\""), HasSubstr("href=\"/run/one~2/\""), HasSubstr("nothing") /* the empty one waits */));
+  EXPECT_THAT(list, AllOf(HasSubstr("3 runs"), HasSubstr("href=\"/run/one/\""), HasSubstr("href=\"/run/one~2/\""),
+                          HasSubstr("nothing") /* the empty one waits */));
   EXPECT_THAT(site.answer({.path = "/run/one~2/"}).body, HasSubstr("started without a driver"));
   EXPECT_THAT(site.answer({.path = "/run/empty/"}).body, HasSubstr("No step has been recorded yet"));
   EXPECT_EQ(site.answer({.path = "/run/one/trace.pftrace"}).body.front(), '\x0a') << "field 1: a packet";
@@ -125,8 +140,16 @@ class LivePageInABrowser : public LivePage {
     if (std::system("command -v chromium >/dev/null") != 0) GTEST_SKIP() << "chromium is not installed (scripts/packages-test.txt)";
   }
   ProcessResult browse(const std::string& address, int width, const std::vector<std::string>& more) const {
-    std::vector<std::string> words = {"chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run",
-                                      "--user-data-dir=" + (folder_ / "browser").string(), "--window-size=" + std::to_string(width) + ",2600", "--virtual-time-budget=6000"};
+    std::vector<std::string> words = {"chromium",
+                                      "--headless",
+                                      "--no-sandbox",
+                                      "--disable-gpu",
+                                      "--disable-dev-shm-usage",
+                                      "--hide-scrollbars",
+                                      "--no-first-run",
+                                      "--user-data-dir=" + (folder_ / "browser").string(),
+                                      "--window-size=" + std::to_string(width) + ",2600",
+                                      "--virtual-time-budget=6000"};
     words.insert(words.end(), more.begin(), more.end());
     words.push_back(address);
     return run_process(words, {"HOME=" + folder_.path().string()}, 100);
@@ -140,7 +163,8 @@ TEST_F(LivePageInABrowser, TheScriptKeepsItUpToDateAndNothingIsWiderThanTheScree
   // What the page shows when it comes is old; its script asks for what has changed. The alert of the stuck rank and rank 5's panel come with that.
   const ProcessResult dom = browse(url(server) + "#rank-5", 500, {"--dump-dom"});
   ASSERT_EQ(dom.status, 0) << dom.errors;
-  EXPECT_THAT(dom.output, AllOf(HasSubstr("LonghaulNoProgress"), HasSubstr("<h2>Rank 5</h2>"), HasSubstr("TRAIN · big run · step 394"), Not(HasSubstr("class=\"live offline\""))));
+  EXPECT_THAT(dom.output, AllOf(HasSubstr("LonghaulNoProgress"), HasSubstr("<h2>Rank 5</h2>"), HasSubstr("TRAIN · big run · step 394"),
+                                Not(HasSubstr("class=\"live offline\""))));
   EXPECT_THAT(dom.errors, Not(HasSubstr("Refused to"))) << "the page keeps its own content policy";
 }
 

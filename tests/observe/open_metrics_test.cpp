@@ -21,8 +21,8 @@
 #include "base/temporary_folder.h"
 #include "observe/watch/live_site.h"
 #include "observe/watch/run_metrics.h"
-#include "support/places.h"
 #include "supervised_run.h"
+#include "support/places.h"
 
 namespace longhaul::observe {
 namespace {
@@ -44,23 +44,28 @@ TEST(OpenMetricsText, ByHand) {
   metrics.family(MetricFamily::Type::kStateSet, "a_state", "", "State.").add_states({{"job", "x"}}, states, "off");
   metrics.family(MetricFamily::Type::kInfo, "a_build", "", "Build.").add({{"version", "1"}}, 1);
   metrics.gauge("a_nothing", "", "Left out.");
-  EXPECT_EQ(metrics.text(true),
-            "# TYPE a_things counter\n# HELP a_things Things with a \\\\ and a\\nline.\n"
-            "a_things_total{kind=\"say \\\"no\\\"\\n\\\\\"} 3\na_things_total{kind=\"b\"} NaN\n"
-            "# TYPE a_size_bytes gauge\n# UNIT a_size_bytes bytes\n# HELP a_size_bytes Size.\na_size_bytes 0.10000000000000001\n"
-            "# TYPE a_time_seconds histogram\n# UNIT a_time_seconds seconds\n# HELP a_time_seconds Time.\n"
-            "a_time_seconds_bucket{le=\"0.5\"} 1\na_time_seconds_bucket{le=\"10.0\"} 3\na_time_seconds_bucket{le=\"+Inf\"} 7\na_time_seconds_count 7\na_time_seconds_sum 12.5\n"
-            "# TYPE a_state stateset\n# HELP a_state State.\na_state{job=\"x\",a_state=\"on\"} 0\na_state{job=\"x\",a_state=\"off\"} 1\n"
-            "# TYPE a_build info\n# HELP a_build Build.\na_build_info{version=\"1\"} 1\n# EOF\n");
+  EXPECT_EQ(
+      metrics.text(true),
+      "# TYPE a_things counter\n# HELP a_things Things with a \\\\ and a\\nline.\n"
+      "a_things_total{kind=\"say \\\"no\\\"\\n\\\\\"} 3\na_things_total{kind=\"b\"} NaN\n"
+      "# TYPE a_size_bytes gauge\n# UNIT a_size_bytes bytes\n# HELP a_size_bytes Size.\na_size_bytes 0.10000000000000001\n"
+      "# TYPE a_time_seconds histogram\n# UNIT a_time_seconds seconds\n# HELP a_time_seconds Time.\n"
+      "a_time_seconds_bucket{le=\"0.5\"} 1\na_time_seconds_bucket{le=\"10.0\"} 3\na_time_seconds_bucket{le=\"+Inf\"} 7\na_time_seconds_count 7\na_time_seconds_sum 12.5\n"
+      "# TYPE a_state stateset\n# HELP a_state State.\na_state{job=\"x\",a_state=\"on\"} 0\na_state{job=\"x\",a_state=\"off\"} 1\n"
+      "# TYPE a_build info\n# HELP a_build Build.\na_build_info{version=\"1\"} 1\n# EOF\n");
   const std::string older = metrics.text(false);
-  EXPECT_THAT(older, AllOf(HasSubstr("# TYPE a_things_total counter\n"), HasSubstr("# TYPE a_state gauge\n"), HasSubstr("# TYPE a_build_info gauge\n"), Not(HasSubstr("UNIT")), Not(HasSubstr("EOF"))));
+  EXPECT_THAT(older, AllOf(HasSubstr("# TYPE a_things_total counter\n"), HasSubstr("# TYPE a_state gauge\n"),
+                           HasSubstr("# TYPE a_build_info gauge\n"), Not(HasSubstr("UNIT")), Not(HasSubstr("EOF"))));
   EXPECT_TRUE(wants_open_metrics("application/openmetrics-text;version=1.0.0,text/plain;q=0.5"));
   EXPECT_FALSE(wants_open_metrics("text/html,*/*"));
 }
 
 class RunMetrics : public ::testing::Test {
  protected:
-  RunMetrics() : run_(folder_ / "big \"run\"", {.stuck_rank = 2}), plain_(folder_ / "plain", {.steps = 30, .incidents = false}), site_({folder_ / "big \"run\"", folder_ / "plain"}, false) {
+  RunMetrics()
+      : run_(folder_ / "big \"run\"", {.stuck_rank = 2}),
+        plain_(folder_ / "plain", {.steps = 30, .incidents = false}),
+        site_({folder_ / "big \"run\"", folder_ / "plain"}, false) {
     std::filesystem::remove_all(folder_ / "plain" / "control");
     site_.poll(run_.now());
   }
@@ -85,10 +90,13 @@ std::set<std::string> sample_names(const std::string& text) {
 
 TEST_F(RunMetrics, SayWhatTheRunSays) {
   const std::string all = text();
-  for (const char* part : {"longhaul_step{job=\"big \\\"run\\\"\"} 394\n", "longhaul_state{job=\"big \\\"run\\\"\",longhaul_state=\"TRAIN\"} 1\n", "longhaul_state{job=\"plain\",longhaul_state=\"running\"}",
-                           "longhaul_tokens_total{job=\"big \\\"run\\\"\"} 3276800\n", "longhaul_faults_total{job=\"big \\\"run\\\"\",class=\"hang\"} 1\n", "longhaul_progress_age_seconds{job=\"big \\\"run\\\"\",node=\"node-1\"} 300\n",
-                           "longhaul_spares{job=\"big \\\"run\\\"\"} 1\n", "longhaul_ettr_ratio{job=\"big \\\"run\\\"\"} 0.96", "longhaul_step_time_seconds_count{job=\"big \\\"run\\\"\"} 400\n",
-                           "longhaul_alarms_total{job=\"big \\\"run\\\"\",kind=\"disk_full\"} 1\n"})
+  for (const char* part :
+       {"longhaul_step{job=\"big \\\"run\\\"\"} 394\n", "longhaul_state{job=\"big \\\"run\\\"\",longhaul_state=\"TRAIN\"} 1\n",
+        "longhaul_state{job=\"plain\",longhaul_state=\"running\"}", "longhaul_tokens_total{job=\"big \\\"run\\\"\"} 3276800\n",
+        "longhaul_faults_total{job=\"big \\\"run\\\"\",class=\"hang\"} 1\n",
+        "longhaul_progress_age_seconds{job=\"big \\\"run\\\"\",node=\"node-1\"} 300\n", "longhaul_spares{job=\"big \\\"run\\\"\"} 1\n",
+        "longhaul_ettr_ratio{job=\"big \\\"run\\\"\"} 0.96", "longhaul_step_time_seconds_count{job=\"big \\\"run\\\"\"} 400\n",
+        "longhaul_alarms_total{job=\"big \\\"run\\\"\",kind=\"disk_full\"} 1\n"})
     EXPECT_THAT(all, HasSubstr(part));
   EXPECT_THAT(all, Not(HasSubstr("rank=\""))) << "nodes, unless ranks are asked for";
   EXPECT_THAT(text(true, true), HasSubstr("longhaul_progress_age_seconds{job=\"big \\\"run\\\"\",node=\"node-1\",rank=\"2\"} 300\n"));
@@ -144,7 +152,8 @@ TEST_F(RunMetrics, EveryOneIsInTheGuideAndTheDashboardHasNoOthers) {
 class Promtool : public RunMetrics {
  protected:
   void SetUp() override {
-    if (std::system("command -v promtool >/dev/null") != 0) GTEST_SKIP() << "promtool is not installed: apt-get install prometheus (scripts/packages-test.txt)";
+    if (std::system("command -v promtool >/dev/null") != 0)
+      GTEST_SKIP() << "promtool is not installed: apt-get install prometheus (scripts/packages-test.txt)";
   }
 };
 
@@ -168,7 +177,8 @@ TEST_F(Promtool, AcceptsMetricsRulesAndTheDashboard) {
     for (const auto& target : panel.at("targets")) {
       std::string expression = target.at("expr");
       for (const auto& [variable, value] : {std::pair("$job", ".*"), {"$node", ".*"}, {"$__rate_interval", "1m"}}) {
-        for (size_t at = expression.find(variable); at != std::string::npos; at = expression.find(variable)) expression.replace(at, std::string(variable).size(), value);
+        for (size_t at = expression.find(variable); at != std::string::npos; at = expression.find(variable))
+          expression.replace(at, std::string(variable).size(), value);
       }
       as_rules += "      - {record: \"panel:" + std::to_string(++count) + "\", expr: '" + expression + "'}\n";
     }
@@ -184,17 +194,19 @@ TEST_F(Promtool, ARealPrometheusReadsAllAndWarns) {
   const HttpServer server({}, [this](const HttpRequest& request) { return site_.answer(request); });
   std::string config = read_text(source_folder() + "/deploy/prometheus/prometheus.yml");
   const auto replace = [&](const std::string& from, const std::string& to) {
-    for (size_t at = config.find(from); at != std::string::npos; at = config.find(from, at + to.size())) config.replace(at, from.size(), to);
+    for (size_t at = config.find(from); at != std::string::npos; at = config.find(from, at + to.size()))
+      config.replace(at, from.size(), to);
   };
   replace("127.0.0.1:8080", "127.0.0.1:" + std::to_string(server.port()));
   replace("longhaul-alerts.yml\n", source_folder() + "/deploy/prometheus/longhaul-alerts.yml\n");
   replace("_interval: 5s", "_interval: 1s");
   write_text_atomically(folder_ / "prometheus.yml", config);
   const uint16_t port = free_port();
-  const auto started = run_process({"sh", "-c",
-                                    fmt::format("prometheus --config.file={0}/prometheus.yml --storage.tsdb.path={0}/data --web.listen-address=127.0.0.1:{1} "
-                                                ">{0}/log 2>&1 </dev/null & echo $!",
-                                                folder_.path().string(), port)});
+  const auto started = run_process(
+      {"sh", "-c",
+       fmt::format("prometheus --config.file={0}/prometheus.yml --storage.tsdb.path={0}/data --web.listen-address=127.0.0.1:{1} "
+                   ">{0}/log 2>&1 </dev/null & echo $!",
+                   folder_.path().string(), port)});
   const HttpAddress address{.host = "127.0.0.1", .port = port};
   const auto ask = [&](const std::string& target) {
     try {

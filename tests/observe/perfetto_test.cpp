@@ -56,7 +56,8 @@ std::vector<RankTrace> two_ranks() {
   second.spans = {{.kind = SpanKind::kData, .begin_ns = 100, .end_ns = 150}};
   CallSpan sends{.group = "world/pp 0", .kind = "exchange", .name = "hidden \"states\"", .begin_ns = 600, .end_ns = 700}, receives = sends;
   sends.sends_to = {1};
-  receives.receives_from = {0}, receives.begin_ns = 300, receives.started_ns = 300, receives.waited_from_ns = 310, receives.waited_until_ns = 690;
+  receives.receives_from = {0}, receives.begin_ns = 300, receives.started_ns = 300, receives.waited_from_ns = 310,
+  receives.waited_until_ns = 690;
   first.calls = {sends,
                  {.group = "world/dp 0", .kind = "all_reduce", .name = "a", .sequence = 1, .begin_ns = 50, .end_ns = 400},
                  {.group = "world/dp 0", .kind = "all_reduce", .name = "b", .sequence = 2, .begin_ns = 300, .end_ns = 450}};
@@ -98,8 +99,8 @@ TEST(PerfettoTrace, TracksNestAndFlowsMeet) {
   for (const auto& [track, slices] : open) EXPECT_TRUE(slices.empty()) << names[track];
   std::multiset<std::string> all;
   for (const auto& [track, name] : names) all.insert(name);
-  EXPECT_EQ(all, (std::multiset<std::string>{"rank 0 (pp 0, dp 0, cp 0, tp 0)", "rank 1 (pp 1, dp 0, cp 0, tp 0)", "compute", "compute", "data", "communication dp",
-                                             "communication dp (2)", "communication pp", "communication pp"}));
+  EXPECT_EQ(all, (std::multiset<std::string>{"rank 0 (pp 0, dp 0, cp 0, tp 0)", "rank 1 (pp 1, dp 0, cp 0, tp 0)", "compute", "compute",
+                                             "data", "communication dp", "communication dp (2)", "communication pp", "communication pp"}));
   EXPECT_EQ(parents.size(), 7u) << "every row is of a rank";
   for (const auto& [track, parent] : parents) EXPECT_TRUE(names.at(parent).starts_with("rank "));
   EXPECT_EQ(seen.count("forward 2"), 1u);

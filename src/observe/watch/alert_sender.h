@@ -19,8 +19,8 @@
 namespace longhaul::observe {
 
 struct AlertTargets {
-  std::string webhook;  // http://… or https://…; empty: none
-  std::string command;  // empty: none
+  std::string webhook;                                                 // http://… or https://…; empty: none
+  std::string command;                                                 // empty: none
   double webhook_timeout_s = 10, command_timeout_s = 30, pause_s = 2;  // pause: before the second try; twice that before the third
 };
 

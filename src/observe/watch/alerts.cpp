@@ -53,14 +53,16 @@ std::optional<std::string> condition(std::string_view name, const RunView& run) 
   const bool driver_runs = run.status && run.status->state != "DONE" && run.status->state != "FAILED" && !run.history.end;
   if (name == "LonghaulRunFailed") {
     if (run.status && run.status->state == "FAILED") return "the driver has given up";
-    if (!run.status && run.history.end && run.history.end->reason == "error") return fmt::format("it ended with an error at step {}", run.history.end->step);
+    if (!run.status && run.history.end && run.history.end->reason == "error")
+      return fmt::format("it ended with an error at step {}", run.history.end->step);
   } else if (name == "LonghaulDriverSilent") {
     if (driver_runs && run.status_age() > 15) return fmt::format("its last word is {} old", duration_text(run.status_age()));
   } else if (name == "LonghaulNoProgress") {
     return no_progress(run);
   } else if (name == "LonghaulRankSilent" && driver_runs) {
     for (const RankStatus& rank : run.status->ranks) {
-      if (rank.state == "running" && rank.beat_age_s > kNoBeat_s) return fmt::format("rank {} on {} for {}", rank.rank, rank.node, duration_text(rank.beat_age_s));
+      if (rank.state == "running" && rank.beat_age_s > kNoBeat_s)
+        return fmt::format("rank {} on {} for {}", rank.rank, rank.node, duration_text(rank.beat_age_s));
     }
   } else if (name == "LonghaulCheckpointOld") {
     const double interval = run.checkpoint_interval_s(), age = run.now - run.last_checkpoint_wall_time;
@@ -71,7 +73,8 @@ std::optional<std::string> condition(std::string_view name, const RunView& run) 
     if (driver_runs && hour && *hour < kLeastEffective) return percent(*hour) + " of the last hour";
   } else if (name == "LonghaulStraggler") {
     for (const auto& row : run.latencies.rows) {
-      if (row.straggler && row.score < kLeastScore && !run.history.end) return fmt::format("rank {} {} works at {} of its peers' speed", row.rank, row.place.node, percent(row.score));
+      if (row.straggler && row.score < kLeastScore && !run.history.end)
+        return fmt::format("rank {} {} works at {} of its peers' speed", row.rank, row.place.node, percent(row.score));
     }
   } else if (name == "LonghaulNotFinite") {
     for (const Trouble& trouble : run.troubles) {
@@ -83,9 +86,7 @@ std::optional<std::string> condition(std::string_view name, const RunView& run) 
   return std::nullopt;
 }
 
-const AlertRule& rule_of(const std::string& name) {
-  return *std::ranges::find(kAlertRules, std::string_view(name), &AlertRule::name);
-}
+const AlertRule& rule_of(const std::string& name) { return *std::ranges::find(kAlertRules, std::string_view(name), &AlertRule::name); }
 
 std::string incident_summary(const Incident& incident) {
   std::string text = incident.kind;
@@ -123,7 +124,8 @@ std::vector<Alert> AlertBook::look_at(const RunView& run) {
   if (last_incident_ >= 0) {
     for (const Incident& incident : run.incidents) {
       if (incident.wall_time <= last_incident_) continue;
-      news.push_back({"LonghaulIncident", std::string(rule_of("LonghaulIncident").severity), incident_summary(incident), incident.wall_time});
+      news.push_back(
+          {"LonghaulIncident", std::string(rule_of("LonghaulIncident").severity), incident_summary(incident), incident.wall_time});
     }
   }
   last_incident_ = std::max(last_incident_, 0.0);
@@ -135,7 +137,8 @@ std::vector<Alert> AlertBook::firing() const {
   std::vector<Alert> all;
   for (const AlertRule& rule : kAlertRules) {
     const auto held = held_.find(std::string(rule.name));
-    if (held != held_.end() && held->second.told) all.push_back({held->first, std::string(rule.severity), held->second.summary, held->second.since});
+    if (held != held_.end() && held->second.told)
+      all.push_back({held->first, std::string(rule.severity), held->second.summary, held->second.since});
   }
   std::ranges::stable_sort(all, {}, [](const Alert& alert) { return alert.severity != "critical"; });
   return all;
@@ -146,8 +149,10 @@ std::string alert_json(const RunView& run, const Alert& alert) {
   const std::string summary = printable(alert.summary);
   const ordered_json labels = {{"alertname", alert.name}, {"job", run.name}, {"severity", alert.severity}};
   const std::string ended = alert.firing ? "0001-01-01T00:00:00Z" : wall_time_text(alert.until);
-  const ordered_json one = {{"status", alert.firing ? "firing" : "resolved"}, {"labels", labels},
-                            {"annotations", {{"summary", summary}}},          {"startsAt", wall_time_text(alert.since)},
+  const ordered_json one = {{"status", alert.firing ? "firing" : "resolved"},
+                            {"labels", labels},
+                            {"annotations", {{"summary", summary}}},
+                            {"startsAt", wall_time_text(alert.since)},
                             {"endsAt", ended}};
   const ordered_json all = {{"version", "4"},
                             {"status", alert.firing ? "firing" : "resolved"},

@@ -22,14 +22,15 @@ std::string story_of(const Incident& incident) {
   if (!incident.node.empty()) where += (where.empty() ? "" : " on ") + html_escaped(printable(incident.node));
   std::string when = when_text(incident.wall_time);
   std::ranges::replace(when, 'T', ' ');
-  std::string html = fmt::format("<div class=\"incident\"><h3><span class=\"tag\">{}</span>{}<small>{}</small></h3>", html_escaped(printable(incident.kind)), where,
-                                 html_escaped(when));
+  std::string html = fmt::format("<div class=\"incident\"><h3><span class=\"tag\">{}</span>{}<small>{}</small></h3>",
+                                 html_escaped(printable(incident.kind)), where, html_escaped(when));
   if (!incident.action.empty()) {
     html += fmt::format("<p>{}{}</p>", html_escaped(printable(incident.action)),
                         incident.lost_steps > 0 ? fmt::format("; {} done again", counted(incident.lost_steps, "step")) : "");
   }
-  html += fmt::format("<ol><li class=\"detected\"><b>{}</b>to notice</li><li class=\"diagnosed\"><b>{}</b>to understand</li><li class=\"recovered\"><b>{}</b>until it trained</li></ol>",
-                      short_time(incident.detected_milliseconds), short_time(incident.diagnosed_milliseconds), short_time(incident.recovered_milliseconds));
+  html += fmt::format(
+      "<ol><li class=\"detected\"><b>{}</b>to notice</li><li class=\"diagnosed\"><b>{}</b>to understand</li><li class=\"recovered\"><b>{}</b>until it trained</li></ol>",
+      short_time(incident.detected_milliseconds), short_time(incident.diagnosed_milliseconds), short_time(incident.recovered_milliseconds));
   std::string list;
   for (const std::string& line : incident.evidence) list += "<li>" + html_escaped(printable(brief(line, 600))) + "</li>";
   if (!incident.suspects.empty()) {
@@ -42,13 +43,15 @@ std::string story_of(const Incident& incident) {
 
 std::string troubles_of(const RunView& run) {
   if (run.troubles.empty()) return "";
-  std::string html = fmt::format("<details><summary>{}</summary><div class=\"table\"><table>", counted(static_cast<int64_t>(run.troubles.size()), "alarm"));
+  std::string html = fmt::format("<details><summary>{}</summary><div class=\"table\"><table>",
+                                 counted(static_cast<int64_t>(run.troubles.size()), "alarm"));
   size_t shown = 0;
   for (auto each = run.troubles.rbegin(); each != run.troubles.rend() && shown < kShownTroubles; ++each, ++shown) {
     std::string when = when_text(each->wall_time);
     std::ranges::replace(when, 'T', ' ');
-    html += fmt::format("<tr><td class=\"dim key\">{}</td><td class=\"bad\">{}</td><td>{}{}</td></tr>", when, html_escaped(printable(each->kind)),
-                        each->rank > 0 ? fmt::format("rank {}: ", each->rank) : "", html_escaped(printable(brief(each->text, 400))));
+    html += fmt::format("<tr><td class=\"dim key\">{}</td><td class=\"bad\">{}</td><td>{}{}</td></tr>", when,
+                        html_escaped(printable(each->kind)), each->rank > 0 ? fmt::format("rank {}: ", each->rank) : "",
+                        html_escaped(printable(brief(each->text, 400))));
   }
   return html + "</table></div></details>";
 }
@@ -61,7 +64,8 @@ std::string incidents_panel(const RunView& run) {
   html += "<div class=\"scroll-box\">";
   size_t shown = 0;
   std::string older;
-  for (auto each = run.incidents.rbegin(); each != run.incidents.rend(); ++each) (++shown <= kShownIncidents ? html : older) += story_of(*each);
+  for (auto each = run.incidents.rbegin(); each != run.incidents.rend(); ++each)
+    (++shown <= kShownIncidents ? html : older) += story_of(*each);
   if (!older.empty()) html += fmt::format("<details><summary>{} before</summary>{}</details>", shown - kShownIncidents, older);
   return html + "</div>" + troubles_of(run) + "</div>";
 }

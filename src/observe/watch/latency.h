@@ -24,10 +24,10 @@ struct LatencyMap {
   struct Row {
     int64_t rank = 0;
     LatencyPlace place;
-    std::vector<double> seconds, z;         // [phases]; NaN where the rank has no such phase
-    double work = 0, work_z = 0;            // mean seconds of a step in forward, backward and optimizer
-    double score = 1;                       // the peers' median work over this rank's
-    std::vector<double> work_by_step;       // [steps]; relative to the peers' median of that step: 1.1 is 10 % slower. NaN: not known
+    std::vector<double> seconds, z;    // [phases]; NaN where the rank has no such phase
+    double work = 0, work_z = 0;       // mean seconds of a step in forward, backward and optimizer
+    double score = 1;                  // the peers' median work over this rank's
+    std::vector<double> work_by_step;  // [steps]; relative to the peers' median of that step: 1.1 is 10 % slower. NaN: not known
     bool straggler = false;
   };
   std::vector<std::string> phases;

@@ -51,7 +51,8 @@ std::string strip(const std::vector<const LatencyMap::Row*>& rows, size_t steps,
     for (size_t s = 0; s < steps; ++s) {
       const double relative = rows[r]->work_by_step[rows[r]->work_by_step.size() - steps + s];
       if (!std::isfinite(relative)) continue;
-      paths[colour_of((relative - 1) / 0.025)] += fmt::format("M{} {}h{}v{}h-{}z", left + static_cast<int>(s) * kStep, y, kStep, kRowHeight - 4, kStep);
+      paths[colour_of((relative - 1) / 0.025)] +=
+          fmt::format("M{} {}h{}v{}h-{}z", left + static_cast<int>(s) * kStep, y, kStep, kRowHeight - 4, kStep);
     }
   }
   std::string svg;
@@ -63,15 +64,16 @@ std::string row_svg(const LatencyMap& map, const LatencyMap::Row& row, int y, in
   std::string name = fmt::format("rank {}", row.rank);
   if (!row.place.node.empty()) name = row.place.node + " · " + fmt::to_string(row.rank);
   if (row.straggler) name = "▾ " + name;
-  std::string svg = fmt::format("<a href=\"#rank-{}\"><text class=\"row{}\" x=\"{}\" y=\"{}\">{}</text>", row.rank, row.straggler ? " slow" : "", left - 10,
-                                y + 16, html_escaped(brief(name, 26)));
+  std::string svg = fmt::format("<a href=\"#rank-{}\"><text class=\"row{}\" x=\"{}\" y=\"{}\">{}</text>", row.rank,
+                                row.straggler ? " slow" : "", left - 10, y + 16, html_escaped(brief(name, 26)));
   for (size_t p = 0; p < map.phases.size(); ++p) {
     if (!std::isfinite(row.seconds[p])) continue;
     const int x = left + field * static_cast<int>(p);
-    svg += fmt::format("<rect class=\"{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"3\"><title>rank {}, {}: {}, z {:+.1f}</title></rect>"
-                       "<text class=\"cell-text\" x=\"{}\" y=\"{}\">{}</text>",
-                       colour_of(row.z[p]), x + 1, y + 1, field - 2, kRowHeight - 2, row.rank, html_escaped(map.phases[p]),
-                       milliseconds_text(row.seconds[p] * 1000), row.z[p], x + field / 2, y + 16, milliseconds_text(row.seconds[p] * 1000));
+    svg += fmt::format(
+        "<rect class=\"{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"3\"><title>rank {}, {}: {}, z {:+.1f}</title></rect>"
+        "<text class=\"cell-text\" x=\"{}\" y=\"{}\">{}</text>",
+        colour_of(row.z[p]), x + 1, y + 1, field - 2, kRowHeight - 2, row.rank, html_escaped(map.phases[p]),
+        milliseconds_text(row.seconds[p] * 1000), row.z[p], x + field / 2, y + 16, milliseconds_text(row.seconds[p] * 1000));
   }
   return svg + "</a>\n";
 }
@@ -90,24 +92,30 @@ std::string latency_picture(const LatencyMap& map, bool narrow) {
   const int left = static_cast<int>(longest) * 7 + 14, field = narrow ? 66 : 84;
   const int strip_left = left + field * static_cast<int>(map.phases.size()) + 14;
   const size_t steps = rows.front()->work_by_step.size();
-  const int width = narrow ? strip_left : strip_left + static_cast<int>(steps) * kStep, height = kHead + kRowHeight * static_cast<int>(rows.size()) + 4;
-  std::string html = fmt::format("<div class=\"card latency\"><h2>Who is slow</h2><p class=\"note\">Mean of each rank's phases over {}; colour: how far from the "
-                                 "ranks that do the same work. {}{}</p><div class=\"scroll\"><svg width=\"{}\" height=\"{}\" viewBox=\"0 0 {} {}\" "
-                                 "role=\"img\" aria-label=\"latency of ranks by phase\">",
-                                 counted(map.measured_steps, "step"),
-                                 stragglers > 0 ? fmt::format("{} slower than 10 %.", counted(stragglers, "rank is", "ranks are")) : "No rank stands out.",
-                                 rows.size() < map.rows.size() ? fmt::format(" Of {} ranks the {} that stand out most.", map.rows.size(), rows.size()) : "", width,
-                                 height, width, height);
+  const int width = narrow ? strip_left : strip_left + static_cast<int>(steps) * kStep,
+            height = kHead + kRowHeight * static_cast<int>(rows.size()) + 4;
+  std::string html = fmt::format(
+      "<div class=\"card latency\"><h2>Who is slow</h2><p class=\"note\">Mean of each rank's phases over {}; colour: how far from the "
+      "ranks that do the same work. {}{}</p><div class=\"scroll\"><svg width=\"{}\" height=\"{}\" viewBox=\"0 0 {} {}\" "
+      "role=\"img\" aria-label=\"latency of ranks by phase\">",
+      counted(map.measured_steps, "step"),
+      stragglers > 0 ? fmt::format("{} slower than 10 %.", counted(stragglers, "rank is", "ranks are")) : "No rank stands out.",
+      rows.size() < map.rows.size() ? fmt::format(" Of {} ranks the {} that stand out most.", map.rows.size(), rows.size()) : "", width,
+      height, width, height);
   for (size_t p = 0; p < map.phases.size(); ++p) {
-    html += fmt::format("<text class=\"head\" x=\"{}\" y=\"15\">{}</text>", left + field * static_cast<int>(p) + field / 2, html_escaped(map.phases[p]));
+    html += fmt::format("<text class=\"head\" x=\"{}\" y=\"15\">{}</text>", left + field * static_cast<int>(p) + field / 2,
+                        html_escaped(map.phases[p]));
   }
   if (!narrow && steps > 7) html += fmt::format("<text x=\"{}\" y=\"15\">last {} steps →</text>", strip_left, steps);
   html += "\n";
   for (size_t r = 0; r < rows.size(); ++r) html += row_svg(map, *rows[r], kHead + kRowHeight * static_cast<int>(r), left, field);
   if (!narrow) html += strip(rows, steps, strip_left);
   html += "</svg></div><div class=\"share-keys\">";
-  for (const auto& [style, text] : std::array<std::pair<const char*, const char*>, 4>{{{"c2", "faster than its peers"}, {"h0", "as its peers"}, {"h1", "slower, z > 2"}, {"h3", "z > 8"}}})
-    html += fmt::format("<span><svg width=\"11\" height=\"11\" style=\"display:inline-block;vertical-align:-1px;margin-right:6px;width:11px\"><rect class=\"{}\" width=\"11\" height=\"11\" rx=\"3\"/></svg>{}</span>", style, text);
+  for (const auto& [style, text] : std::array<std::pair<const char*, const char*>, 4>{
+           {{"c2", "faster than its peers"}, {"h0", "as its peers"}, {"h1", "slower, z > 2"}, {"h3", "z > 8"}}})
+    html += fmt::format(
+        "<span><svg width=\"11\" height=\"11\" style=\"display:inline-block;vertical-align:-1px;margin-right:6px;width:11px\"><rect class=\"{}\" width=\"11\" height=\"11\" rx=\"3\"/></svg>{}</span>",
+        style, text);
   return html + "</div></div>";
 }
 

@@ -26,14 +26,19 @@ std::string clock_text(double unix_s) {
   return text.size() == 20 ? text.substr(11, 8) + " UTC" : text;
 }
 
-std::string title_of(const RunView& run) { return run.history.start && !run.history.start->name.empty() ? run.history.start->name : run.name; }
+std::string title_of(const RunView& run) {
+  return run.history.start && !run.history.start->name.empty() ? run.history.start->name : run.name;
+}
 
-std::string badge(const StateText& state) { return fmt::format("<span class=\"status {}\">{}</span>", state.kind, html_escaped(state.word)); }
+std::string badge(const StateText& state) {
+  return fmt::format("<span class=\"status {}\">{}</span>", state.kind, html_escaped(state.word));
+}
 
 // "step 1,204 of 5,000 · generation 3 · 8 ranks on 4 nodes · 2 h 10 min to go"
 std::string position_line(const RunView& run) {
   const int64_t step = run.step(), planned = run.planned_steps();
-  std::vector<std::string> parts = {planned > 0 ? fmt::format("step {} of {}", count_text(step), count_text(planned)) : "step " + count_text(step)};
+  std::vector<std::string> parts = {planned > 0 ? fmt::format("step {} of {}", count_text(step), count_text(planned))
+                                                : "step " + count_text(step)};
   if (run.generation() > 1) parts.push_back(fmt::format("generation {}", run.generation()));
   std::string ranks = counted(run.world(), "rank");
   if (run.status && !run.status->nodes.empty()) {
@@ -51,13 +56,16 @@ std::string position_line(const RunView& run) {
 
 std::string head_panel(const RunView& run) {
   const StateText state = run.state();
-  const double share = run.planned_steps() > 0 ? std::min(1.0, static_cast<double>(run.step()) / static_cast<double>(run.planned_steps())) : 0;
-  std::string html = fmt::format("<header><div class=\"kicker\"><span class=\"dot\"></span><a href=\"/\">Longhaul</a> · live</div><h1>{}</h1><p>{}{}</p>",
-                                 html_escaped(title_of(run)), badge(state), position_line(run));
+  const double share =
+      run.planned_steps() > 0 ? std::min(1.0, static_cast<double>(run.step()) / static_cast<double>(run.planned_steps())) : 0;
+  std::string html =
+      fmt::format("<header><div class=\"kicker\"><span class=\"dot\"></span><a href=\"/\">Longhaul</a> · live</div><h1>{}</h1><p>{}{}</p>",
+                  html_escaped(title_of(run)), badge(state), position_line(run));
   if (!state.sentence.empty()) html += fmt::format("<p class=\"note\">{}</p>", html_escaped(state.sentence));
   if (share > 0) {
-    html += fmt::format("<div class=\"progress\" role=\"progressbar\" aria-valuemin=\"0\" aria-valuemax=\"100\" aria-valuenow=\"{:.0f}\"><i style=\"width:{:.2f}%\"></i></div>",
-                        share * 100, share * 100);
+    html += fmt::format(
+        "<div class=\"progress\" role=\"progressbar\" aria-valuemin=\"0\" aria-valuemax=\"100\" aria-valuenow=\"{:.0f}\"><i style=\"width:{:.2f}%\"></i></div>",
+        share * 100, share * 100);
   }
   return html + "</header>";
 }
@@ -76,8 +84,8 @@ std::string ranks_tile(const RunView& run) {
   const auto running = std::ranges::count(run.status->ranks, "running", &RankStatus::state);
   const auto all = static_cast<int64_t>(run.status->ranks.size());
   const auto spares = std::ranges::count(run.status->nodes, "spare", &NodeStatus::state);
-  return live_tile("Ranks running", running < all ? fmt::format("<span class=\"bad\">{}</span>", running) : fmt::to_string(running), fmt::format("of {}", all),
-                   counted(spares, "spare node"));
+  return live_tile("Ranks running", running < all ? fmt::format("<span class=\"bad\">{}</span>", running) : fmt::to_string(running),
+                   fmt::format("of {}", all), counted(spares, "spare node"));
 }
 
 std::string live_tiles(const RunView& run) {
@@ -87,7 +95,8 @@ std::string live_tiles(const RunView& run) {
     const auto& evaluations = run.history.evaluations;
     std::string held;
     if (!evaluations.empty() && evaluations.back().loss) held = "held out " + fixed(*evaluations.back().loss, 4);
-    if (!evaluations.empty() && evaluations.back().bits_per_byte) held = fixed(*evaluations.back().bits_per_byte, 4) + " bits/byte held out";
+    if (!evaluations.empty() && evaluations.back().bits_per_byte)
+      held = fixed(*evaluations.back().bits_per_byte, 4) + " bits/byte held out";
     html += live_tile("Loss", fixed(last.loss, 4), "", held);
     html += live_tile("Speed", compact(last.tokens_per_second), "tokens/s", last.mfu ? percent(*last.mfu) + " of the peak" : "");
     html += live_tile("Step", milliseconds_text(run.seconds_a_step() * 1000), "", "gradient norm " + fixed(last.grad_norm, 3));
@@ -95,10 +104,13 @@ std::string live_tiles(const RunView& run) {
                       run.totals.skipped_steps > 0 ? counted(run.totals.skipped_steps, "step") + " skipped" : "");
   }
   const auto hour = run.effective_ratio_hour();
-  if (run.time.wall > 0) html += live_tile("Effective time", percent(run.effective_ratio()), "", hour ? percent(*hour) + " in the last hour" : "of " + duration_text(run.time.wall));
+  if (run.time.wall > 0)
+    html += live_tile("Effective time", percent(run.effective_ratio()), "",
+                      hour ? percent(*hour) + " in the last hour" : "of " + duration_text(run.time.wall));
   html += ranks_tile(run);
   const int64_t restarts = run.status ? run.status->restarts : std::max<int64_t>(0, run.generation() - 1);
-  html += live_tile("Restarts", restarts > 0 ? count_text(restarts) : "none", "", counted(static_cast<int64_t>(run.incidents.size()), "incident"));
+  html += live_tile("Restarts", restarts > 0 ? count_text(restarts) : "none", "",
+                    counted(static_cast<int64_t>(run.incidents.size()), "incident"));
   if (run.last_checkpoint_wall_time > 0) {
     html += live_tile("Last checkpoint", fmt::format("step {}", count_text(run.history.checkpoints.back().step)), "",
                       clock_text(run.last_checkpoint_wall_time));
@@ -117,8 +129,11 @@ std::vector<Chart> live_charts(const RunView& run, bool narrow) {
 }
 
 std::string links_panel(const RunView& run) {
-  std::string html = "<footer>Read from <code>" + html_escaped(run.folder.string()) + "</code>. As numbers: <a href=\"summary.json\">summary.json</a>, <a href=\"/metrics\">metrics</a>";
-  if (run.traced) html += ". Recorded steps: <a href=\"trace.pftrace\" download>Perfetto</a>, <a href=\"trace.json\" download>Chrome</a> (open at ui.perfetto.dev)";
+  std::string html = "<footer>Read from <code>" + html_escaped(run.folder.string()) +
+                     "</code>. As numbers: <a href=\"summary.json\">summary.json</a>, <a href=\"/metrics\">metrics</a>";
+  if (run.traced)
+    html +=
+        ". Recorded steps: <a href=\"trace.pftrace\" download>Perfetto</a>, <a href=\"trace.json\" download>Chrome</a> (open at ui.perfetto.dev)";
   if (std::filesystem::exists(run.folder / "report.html")) html += ". <a href=\"report.html\">The run's report</a>";
   html += ".";
   if (run.damaged_lines > 0) html += fmt::format(" {} could not be read.", counted(run.damaged_lines, "line"));
@@ -145,8 +160,11 @@ std::string spark(const RunHistory& history) {
   const auto [low, high] = std::ranges::minmax_element(points, {}, &Point::y);
   const double height = std::max(1e-9, high->y - low->y), width = points.back().x - points.front().x;
   std::string path;
-  for (const Point& p : points) path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", (p.x - points.front().x) / width * 296 + 2, 38 - (p.y - low->y) / height * 34);
-  return fmt::format("<svg class=\"spark\" viewBox=\"0 0 300 42\" role=\"img\" aria-label=\"training loss\"><path class=\"line\" d=\"{}\"/></svg>", path);
+  for (const Point& p : points)
+    path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", (p.x - points.front().x) / width * 296 + 2,
+                        38 - (p.y - low->y) / height * 34);
+  return fmt::format(
+      "<svg class=\"spark\" viewBox=\"0 0 300 42\" role=\"img\" aria-label=\"training loss\"><path class=\"line\" d=\"{}\"/></svg>", path);
 }
 
 }  // namespace
@@ -154,25 +172,32 @@ std::string spark(const RunHistory& history) {
 std::string time_bar(const RunView& run) {
   const TimeShares& time = run.time;
   if (time.wall <= 0) return "";
-  const std::vector<std::tuple<const char*, const char*, double>> parts = {
-      {"productive", "steps that count", time.productive}, {"repeated", "steps done again", time.repeated},
-      {"checkpoint", "copying checkpoints", time.checkpoint}, {"starting", "starting", time.starting},
-      {"stopped", "no process", time.stopped},             {"other", "evaluation and other", std::max(0.0, time.other())}};
+  const std::vector<std::tuple<const char*, const char*, double>> parts = {{"productive", "steps that count", time.productive},
+                                                                           {"repeated", "steps done again", time.repeated},
+                                                                           {"checkpoint", "copying checkpoints", time.checkpoint},
+                                                                           {"starting", "starting", time.starting},
+                                                                           {"stopped", "no process", time.stopped},
+                                                                           {"other", "evaluation and other", std::max(0.0, time.other())}};
   double sum = 0;
   for (const auto& [style, name, seconds] : parts) sum += seconds;
   std::string bar, keys;
   for (const auto& [style, name, seconds] : parts) {
     if (seconds < 0.0005 * sum) continue;
-    bar += fmt::format("<i class=\"{}\" style=\"width:{:.2f}%\" title=\"{}: {}\"></i>", style, seconds / sum * 100, name, duration_text(seconds));
-    keys += fmt::format("<span><i class=\"swatch {}\"></i>{} <b>{}</b> {}</span>", style, name, percent(seconds / sum), duration_text(seconds));
+    bar += fmt::format("<i class=\"{}\" style=\"width:{:.2f}%\" title=\"{}: {}\"></i>", style, seconds / sum * 100, name,
+                       duration_text(seconds));
+    keys +=
+        fmt::format("<span><i class=\"swatch {}\"></i>{} <b>{}</b> {}</span>", style, name, percent(seconds / sum), duration_text(seconds));
   }
-  return fmt::format("<div class=\"card\"><h2>Where {} went</h2><p class=\"note\"></p><div class=\"share\">{}</div><div class=\"share-keys\">{}</div></div>",
-                     duration_text(time.wall), bar, keys);
+  return fmt::format(
+      "<div class=\"card\"><h2>Where {} went</h2><p class=\"note\"></p><div class=\"share\">{}</div><div class=\"share-keys\">{}</div></div>",
+      duration_text(time.wall), bar, keys);
 }
 
 std::vector<Panel> live_panels(const RunView& run, const std::vector<Alert>& alerts, bool narrow, int64_t rank) {
   const std::vector<Chart> charts = live_charts(run, narrow);
-  std::string loss = charts.empty() ? "<div class=\"card\"><h2>Loss</h2><p class=\"note\">No step has been recorded yet.</p></div>" : charts.front().html(), rest;
+  std::string loss = charts.empty() ? "<div class=\"card\"><h2>Loss</h2><p class=\"note\">No step has been recorded yet.</p></div>"
+                                    : charts.front().html(),
+              rest;
   for (size_t i = 1; i < charts.size(); ++i) rest += charts[i].html();
   if (!charts.empty()) rest = "<div class=\"charts\">" + rest + "</div><p class=\"legend\"><output id=\"step\"></output></p>";
   return {{"head", head_panel(run)},
@@ -199,8 +224,9 @@ std::string live_page(const RunView& run, const std::string& base, const std::ve
 }
 
 std::string runs_panel(std::span<const RunView* const> runs, const std::vector<std::string>& links) {
-  std::string html = fmt::format("<header><div class=\"kicker\"><span class=\"dot\"></span>Longhaul · live</div><h1>{}</h1></header><div class=\"runs\">",
-                                 counted(static_cast<int64_t>(runs.size()), "run"));
+  std::string html =
+      fmt::format("<header><div class=\"kicker\"><span class=\"dot\"></span>Longhaul · live</div><h1>{}</h1></header><div class=\"runs\">",
+                  counted(static_cast<int64_t>(runs.size()), "run"));
   for (size_t i = 0; i < runs.size(); ++i) {
     const RunView& run = *runs[i];
     const std::string loss = run.history.steps.empty() ? "" : " · loss " + fixed(run.history.steps.back().loss, 4);
@@ -210,6 +236,8 @@ std::string runs_panel(std::span<const RunView* const> runs, const std::vector<s
   return html + "</div>";
 }
 
-std::string runs_page(const std::string& panel) { return page_begin("Runs", "/") + slot({"runs", panel}) + "<script src=\"/live.js\"></script>\n</body></html>\n"; }
+std::string runs_page(const std::string& panel) {
+  return page_begin("Runs", "/") + slot({"runs", panel}) + "<script src=\"/live.js\"></script>\n</body></html>\n";
+}
 
 }  // namespace longhaul::observe

@@ -197,7 +197,8 @@ void LiveRun::take_event(std::string_view line) {
     view_.time.checkpoint += saved->blocking_milliseconds * 1e-3;
     view_.last_checkpoint_wall_time = now;
   } else if (const auto* bad = std::get_if<NonFinite>(&event->body)) {
-    view_.troubles.push_back({now, event->common.rank, "not finite", fmt::format("step {}: {} of {}, first in {}", bad->step, bad->phase, bad->layer, bad->tensor)});
+    view_.troubles.push_back({now, event->common.rank, "not finite",
+                              fmt::format("step {}: {} of {}, first in {}", bad->step, bad->phase, bad->layer, bad->tensor)});
   }
   if (std::holds_alternative<Alarm>(event->body)) take_other(line);
 }
@@ -215,7 +216,9 @@ void LiveRun::take_other(std::string_view line) {
     if (incidents_.size() > kMostIncidents) incidents_.erase(incidents_.begin());
   }
   if (event != "alarm") return;
-  const auto text = [&](const char* key) { return object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : std::string(); };
+  const auto text = [&](const char* key) {
+    return object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : std::string();
+  };
   const auto number = [&](const char* key) { return object.contains(key) && object[key].is_number() ? object[key].get<double>() : 0.0; };
   const std::string kind = text("kind");
   ++view_.totals.alarms[kind];
@@ -288,7 +291,9 @@ void LiveRun::refresh_latencies() {
     const auto stage = stage_of_.find(rank);
     const int64_t of_mesh = world > behind ? rank / behind : 0;
     return {.node = node == node_of.end() ? "" : node->second,
-            .peers = fmt::format("stage {}", view_.status ? of_mesh : stage == stage_of_.end() ? 0 : stage->second)};
+            .peers = fmt::format("stage {}", view_.status               ? of_mesh
+                                             : stage == stage_of_.end() ? 0
+                                                                        : stage->second)};
   });
 }
 
@@ -309,7 +314,8 @@ void LiveRun::poll(double now_wall_s) {
   view_.incidents = incidents_.empty() && view_.status ? view_.status->incidents : incidents_;
   std::ranges::stable_sort(view_.incidents, {}, &Incident::wall_time);
   view_.time.productive = 0;
-  for (const StepReport& step : view_.history.steps) view_.time.productive += std::isfinite(step.milliseconds) ? step.milliseconds * 1e-3 : 0;
+  for (const StepReport& step : view_.history.steps)
+    view_.time.productive += std::isfinite(step.milliseconds) ? step.milliseconds * 1e-3 : 0;
   view_.time.repeated = std::max(0.0, view_.totals.step_times.sum_s - view_.time.productive);
   const bool goes_on = !view_.history.end && view_.state().kind != std::string_view("bad");
   view_.time.wall = std::max(0.0, (goes_on ? now_wall_s : view_.history.last_wall_time) - view_.history.first_wall_time);

@@ -72,9 +72,9 @@ struct RunView {
   Totals totals;
   TimeShares time;
   LatencyMap latencies;
-  bool traced = false;            // there are recorded steps to draw
+  bool traced = false;  // there are recorded steps to draw
   double last_checkpoint_wall_time = 0;
-  double disk_free_ratio = 1;     // of the file system of the run folder
+  double disk_free_ratio = 1;  // of the file system of the run folder
   int64_t damaged_lines = 0;
 
   bool has_driver() const { return status.has_value(); }
@@ -83,10 +83,10 @@ struct RunView {
   int64_t planned_steps() const;
   int64_t generation() const;
   int64_t world() const;
-  double seconds_a_step() const;                    // median of the last 50
-  double effective_ratio() const;                   // the driver's figure, or ours from events
+  double seconds_a_step() const;   // median of the last 50
+  double effective_ratio() const;  // the driver's figure, or ours from events
   std::optional<double> effective_ratio_hour() const;
-  double checkpoint_interval_s() const;             // median time between checkpoints; 0: there are not two
+  double checkpoint_interval_s() const;  // median time between checkpoints; 0: there are not two
   StateText state() const;
 };
 

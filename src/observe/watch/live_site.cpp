@@ -29,7 +29,8 @@ const std::pair<std::string, std::string> kPagePolicy = {
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'"};
 // The report is one file with its script inside.
 const std::pair<std::string, std::string> kReportPolicy = {
-    "Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"};
+    "Content-Security-Policy",
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"};
 
 HttpReply page_reply(std::string html) { return {.body = std::move(html), .headers = {kPagePolicy}}; }
 HttpReply json_reply(std::string text) { return {.type = "application/json", .body = std::move(text)}; }
@@ -50,7 +51,8 @@ int64_t rank_in(const HttpRequest& request) {
 std::string hash_of(const std::string& text) { return fmt::format("{:012x}", xxh3(text) >> 16); }
 
 // Those of `panels` whose hash is not in `have`: "head.0123456789ab,tiles.…".
-std::string panels_json(const std::string& title, const std::vector<Panel>& panels, const std::vector<std::string>& hashes, const std::string& have) {
+std::string panels_json(const std::string& title, const std::vector<Panel>& panels, const std::vector<std::string>& hashes,
+                        const std::string& have) {
   std::set<std::string, std::less<>> known;
   for (size_t begin = 0; begin < have.size();) {
     const size_t end = std::min(have.find(',', begin), have.size());
@@ -103,8 +105,13 @@ std::string summary_json(const RunView& run, const std::vector<Alert>& firing) {
                           {"ranks", run.world()},
                           {"seconds_a_step", run.seconds_a_step()},
                           {"effective_ratio", run.effective_ratio()},
-                          {"time", {{"wall", run.time.wall}, {"productive", run.time.productive}, {"repeated", run.time.repeated}, {"checkpoint", run.time.checkpoint},
-                                    {"stopped", run.time.stopped}, {"starting", run.time.starting}}},
+                          {"time",
+                           {{"wall", run.time.wall},
+                            {"productive", run.time.productive},
+                            {"repeated", run.time.repeated},
+                            {"checkpoint", run.time.checkpoint},
+                            {"stopped", run.time.stopped},
+                            {"starting", run.time.starting}}},
                           {"last_checkpoint_step", run.history.checkpoints.empty() ? -1 : run.history.checkpoints.back().step},
                           {"damaged_lines", run.damaged_lines}};
   if (!run.history.steps.empty()) {
@@ -117,7 +124,8 @@ std::string summary_json(const RunView& run, const std::vector<Alert>& firing) {
   for (const auto& row : run.latencies.rows) {
     if (row.straggler) slow.push_back({{"rank", row.rank}, {"node", row.place.node}, {"score", row.score}});
   }
-  for (const Alert& alert : firing) alerts.push_back({{"name", alert.name}, {"severity", alert.severity}, {"summary", alert.summary}, {"since", alert.since}});
+  for (const Alert& alert : firing)
+    alerts.push_back({{"name", alert.name}, {"severity", alert.severity}, {"summary", alert.summary}, {"since", alert.since}});
   for (const Incident& incident : run.incidents) incidents.push_back(incident_json(incident));
   summary["stragglers"] = slow, summary["alerts"] = alerts, summary["incidents"] = incidents;
   return summary.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
@@ -204,7 +212,8 @@ HttpReply LiveSite::metrics_reply(const HttpRequest& request) const {
 
 HttpReply LiveSite::answer(const HttpRequest& request) {
   if (request.path == "/healthz") return {.type = "text/plain; charset=utf-8", .body = "ok\n"};
-  if (request.path == "/live.js") return {.type = "text/javascript; charset=utf-8", .body = fmt::format("{}{}", kReportScript, kLiveScript)};
+  if (request.path == "/live.js")
+    return {.type = "text/javascript; charset=utf-8", .body = fmt::format("{}{}", kReportScript, kLiveScript)};
   const std::lock_guard hold(mutex_);
   if (request.path == "/" || request.path == "/panels") return page_of_runs(request);
   if (request.path == "/metrics") return metrics_reply(request);

@@ -62,8 +62,8 @@ std::string cells_of(std::span<const RankStatus> ranks, const std::map<int64_t, 
   for (const RankStatus& rank : ranks) {
     const auto found = slow.find(rank.rank);
     const CellLook look = look_of(rank, found != slow.end() && found->second);
-    html += fmt::format("<a class=\"cell {}\" href=\"#rank-{}\" title=\"{}\"><b>{}</b><small>{}</small>{}</a>", html_escaped(look.style), rank.rank,
-                        html_escaped(look.title), rank.rank, html_escaped(rank.state == "running" ? rank.phase : rank.state),
+    html += fmt::format("<a class=\"cell {}\" href=\"#rank-{}\" title=\"{}\"><b>{}</b><small>{}</small>{}</a>", html_escaped(look.style),
+                        rank.rank, html_escaped(look.title), rank.rank, html_escaped(rank.state == "running" ? rank.phase : rank.state),
                         look.sign.empty() ? "" : "<em>" + look.sign + "</em>");
   }
   return html + "</div>";
@@ -100,9 +100,10 @@ std::string phase_bars(const RunView& run, const LatencyMap::Row& row) {
   for (const double seconds : row.seconds) longest = std::isfinite(seconds) ? std::max(longest, seconds) : longest;
   for (size_t p = 0; p < run.latencies.phases.size() && longest > 0; ++p) {
     if (!std::isfinite(row.seconds[p])) continue;
-    html += fmt::format("<div>{}<i class=\"{}\" style=\"width:{:.1f}%\"></i><span>{} {}</span></div>", html_escaped(run.latencies.phases[p]),
-                        row.z[p] > 4 ? "over" : "", row.seconds[p] / longest * 100, milliseconds_text(row.seconds[p] * 1000),
-                        std::abs(row.z[p]) >= 0.5 ? fmt::format("z {:+.1f}", row.z[p]) : "as its peers");
+    html +=
+        fmt::format("<div>{}<i class=\"{}\" style=\"width:{:.1f}%\"></i><span>{} {}</span></div>", html_escaped(run.latencies.phases[p]),
+                    row.z[p] > 4 ? "over" : "", row.seconds[p] / longest * 100, milliseconds_text(row.seconds[p] * 1000),
+                    std::abs(row.z[p]) >= 0.5 ? fmt::format("z {:+.1f}", row.z[p]) : "as its peers");
   }
   return html.empty() ? "" : "<div class=\"bars\">" + html + "</div>";
 }
@@ -134,8 +135,9 @@ std::string mesh_picture(const RunView& run) {
   std::map<int64_t, bool> slow;
   for (const auto& row : run.latencies.rows) slow[row.rank] = row.straggler;
   const std::string shape = mesh_text(status.mesh);
-  std::string html = fmt::format("<div class=\"card\"><h2>Ranks</h2><p class=\"note\">{}{}. Colours and words: what each does now.</p>",
-                                 counted(static_cast<int64_t>(status.ranks.size()), "rank"), shape.empty() ? "" : ", " + html_escaped(shape));
+  std::string html =
+      fmt::format("<div class=\"card\"><h2>Ranks</h2><p class=\"note\">{}{}. Colours and words: what each does now.</p>",
+                  counted(static_cast<int64_t>(status.ranks.size()), "rank"), shape.empty() ? "" : ", " + html_escaped(shape));
   const int64_t stages = stages_of(status);
   const size_t each = status.ranks.size() / static_cast<size_t>(stages);
   for (int64_t stage = 0; stage < stages; ++stage) {
@@ -162,8 +164,11 @@ std::string rank_panel(const RunView& run, int64_t number) {
             fact("step", fmt::format("{}, micro-batch {}", rank->step, rank->micro_step)) +
             fact("phase", fmt::format("{} for {}", rank->phase, seconds_text(rank->phase_age_s))) +
             fact("heard", seconds_text(rank->beat_age_s) + " ago") + fact("last progress", seconds_text(rank->progress_age_s) + " ago") +
-            fact("last call", call.sequence < 0 ? "" : fmt::format("{} {} of {}, number {}, {}", call.kind, call.name, call.group, call.sequence, call.state)) +
-            fact("loss", rank->loss ? fixed(*rank->loss, 4) : "") + fact("gradient norm", rank->gradient_norm ? fixed(*rank->gradient_norm, 3) : "") +
+            fact("last call", call.sequence < 0 ? ""
+                                                : fmt::format("{} {} of {}, number {}, {}", call.kind, call.name, call.group, call.sequence,
+                                                              call.state)) +
+            fact("loss", rank->loss ? fixed(*rank->loss, 4) : "") +
+            fact("gradient norm", rank->gradient_norm ? fixed(*rank->gradient_norm, 3) : "") +
             fact("memory", rank->resident_bytes > 0 ? bytes_text(rank->resident_bytes) : "") +
             fact("step time", milliseconds_text(rank->step_seconds * 1000)) + "</dl>";
   }

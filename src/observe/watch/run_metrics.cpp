@@ -7,21 +7,22 @@
 #include <cmath>
 #include <map>
 
-
 namespace longhaul::observe {
 namespace {
 
 using Type = MetricFamily::Type;
 
 // Of a driver, and of runs without one.
-constexpr std::array<std::string_view, 16> kStates = {"INIT", "RENDEZVOUS", "CHECK", "LOAD",    "TRAIN",   "DRAIN",    "DONE",   "SUSPECT",
-                                                      "DIAGNOSE", "REPAIR", "FAILED", "waiting", "running", "finished", "silent", "error"};
+constexpr std::array<std::string_view, 16> kStates = {"INIT",    "RENDEZVOUS", "CHECK",    "LOAD",   "TRAIN",  "DRAIN",
+                                                      "DONE",    "SUSPECT",    "DIAGNOSE", "REPAIR", "FAILED", "waiting",
+                                                      "running", "finished",   "silent",   "error"};
 
 double as_double(int64_t value) { return static_cast<double>(value); }
 
 void add_progress(OpenMetrics& metrics, const RunView& run, const MetricLabels& job) {
   metrics.gauge("longhaul_step", "", "Optimizer steps done.").add(job, as_double(run.step()));
-  if (run.planned_steps() > 0) metrics.gauge("longhaul_planned_steps", "", "Optimizer steps the run is to have.").add(job, as_double(run.planned_steps()));
+  if (run.planned_steps() > 0)
+    metrics.gauge("longhaul_planned_steps", "", "Optimizer steps the run is to have.").add(job, as_double(run.planned_steps()));
   metrics.gauge("longhaul_generation", "", "How often the run was started.").add(job, as_double(run.generation()));
   metrics.counter("longhaul_tokens", "", "Tokens trained on, those of steps done again included.").add(job, as_double(run.totals.tokens));
   metrics.counter("longhaul_steps_done", "", "Steps done, those done again included.").add(job, as_double(run.totals.steps));
@@ -31,10 +32,15 @@ void add_progress(OpenMetrics& metrics, const RunView& run, const MetricLabels& 
   metrics.gauge("longhaul_grad_norm", "", "Norm of the last step's gradient, before clipping.").add(job, last.grad_norm);
   metrics.gauge("longhaul_learning_rate", "", "Learning rate of the last step.").add(job, last.learning_rate);
   metrics.gauge("longhaul_tokens_per_second", "", "Speed of the last step.").add(job, last.tokens_per_second);
-  if (last.mfu) metrics.gauge("longhaul_mfu_ratio", "ratio", "Model FLOPs of the last step over the machine's measured peak, attention counted causally.").add(job, *last.mfu);
-  if (last.resident_bytes) metrics.gauge("longhaul_resident_bytes", "bytes", "Memory of rank 0's process.").add(job, as_double(*last.resident_bytes));
+  if (last.mfu)
+    metrics
+        .gauge("longhaul_mfu_ratio", "ratio", "Model FLOPs of the last step over the machine's measured peak, attention counted causally.")
+        .add(job, *last.mfu);
+  if (last.resident_bytes)
+    metrics.gauge("longhaul_resident_bytes", "bytes", "Memory of rank 0's process.").add(job, as_double(*last.resident_bytes));
   if (!run.history.evaluations.empty() && run.history.evaluations.back().loss)
-    metrics.gauge("longhaul_heldout_loss", "", "Loss on held-out text at the last evaluation, nats per token.").add(job, *run.history.evaluations.back().loss);
+    metrics.gauge("longhaul_heldout_loss", "", "Loss on held-out text at the last evaluation, nats per token.")
+        .add(job, *run.history.evaluations.back().loss);
   metrics.family(Type::kHistogram, "longhaul_step_time_seconds", "seconds", "Time of steps, those done again included.")
       .add_histogram(job, StepTimes::kBounds_s, run.totals.step_times.counts, run.totals.step_times.sum_s);
   metrics.counter("longhaul_data_wait_seconds", "seconds", "Time steps waited for data.").add(job, run.totals.data_wait_seconds);
@@ -64,18 +70,23 @@ void add_faults(OpenMetrics& metrics, const RunView& run, MetricLabels job) {
   metrics.counter("longhaul_nan_steps", "", "Steps whose loss was not finite.").add(job, as_double(run.totals.nonfinite_steps));
   metrics.counter("longhaul_skipped_steps", "", "Steps whose update was not applied.").add(job, as_double(run.totals.skipped_steps));
   metrics.counter("longhaul_spike_rollbacks", "", "Rollbacks after a loss spike.").add(job, as_double(run.totals.rollbacks));
-  metrics.counter("longhaul_sdc_mismatches", "", "Checks against silent corruption that failed.").add(job, as_double(run.totals.corruptions));
+  metrics.counter("longhaul_sdc_mismatches", "", "Checks against silent corruption that failed.")
+      .add(job, as_double(run.totals.corruptions));
   auto& alarms = metrics.counter("longhaul_alarms", "", "Alarms in the event stream by kind.");
   for (const auto& [kind, count] : run.totals.alarms) alarms.add(by("kind", kind), as_double(count));
 }
 
 void add_time(OpenMetrics& metrics, const RunView& run, MetricLabels job) {
-  metrics.gauge("longhaul_ettr_ratio", "ratio", "Effective training time: steps that count over wall time.").add(job, run.effective_ratio());
-  if (const auto hour = run.effective_ratio_hour()) metrics.gauge("longhaul_ettr_window_ratio", "ratio", "The same, of the last hour.").add(job, *hour);
+  metrics.gauge("longhaul_ettr_ratio", "ratio", "Effective training time: steps that count over wall time.")
+      .add(job, run.effective_ratio());
+  if (const auto hour = run.effective_ratio_hour())
+    metrics.gauge("longhaul_ettr_window_ratio", "ratio", "The same, of the last hour.").add(job, *hour);
   if (run.time.wall > 0 && !run.history.steps.empty())
-    metrics.gauge("longhaul_goodput_tokens_per_second", "", "Tokens that count over wall time.").add(job, as_double(run.history.steps.back().tokens) / run.time.wall);
+    metrics.gauge("longhaul_goodput_tokens_per_second", "", "Tokens that count over wall time.")
+        .add(job, as_double(run.history.steps.back().tokens) / run.time.wall);
   auto& lost = metrics.counter("longhaul_unproductive_seconds", "seconds", "Wall time that was no step that counts, by kind.");
-  const std::pair<const char*, double> kinds[] = {{"repeated", run.time.repeated}, {"checkpoint", run.time.checkpoint}, {"stopped", run.time.stopped}, {"starting", run.time.starting}};
+  const std::pair<const char*, double> kinds[] = {
+      {"repeated", run.time.repeated}, {"checkpoint", run.time.checkpoint}, {"stopped", run.time.stopped}, {"starting", run.time.starting}};
   for (const auto& [kind, seconds] : kinds) {
     MetricLabels labels = job;
     labels.emplace_back("kind", kind);
@@ -84,10 +95,15 @@ void add_time(OpenMetrics& metrics, const RunView& run, MetricLabels job) {
   if (run.history.checkpoints.empty()) return;
   MetricLabels disk = job;
   disk.emplace_back("tier", "disk");
-  metrics.gauge("longhaul_checkpoint_blocking_seconds", "seconds", "How long training stood still for the last checkpoint.").add(job, run.history.checkpoints.back().blocking_milliseconds * 1e-3);
-  metrics.gauge("longhaul_checkpoint_last_success_timestamp_seconds", "seconds", "When the last checkpoint was saved, Unix time.").add(disk, run.last_checkpoint_wall_time);
-  metrics.gauge("longhaul_checkpoint_last_step", "", "Step of the last checkpoint.").add(disk, as_double(run.history.checkpoints.back().step));
-  if (run.checkpoint_interval_s() > 0) metrics.gauge("longhaul_checkpoint_interval_seconds", "seconds", "Median time between checkpoints.").add(job, run.checkpoint_interval_s());
+  metrics.gauge("longhaul_checkpoint_blocking_seconds", "seconds", "How long training stood still for the last checkpoint.")
+      .add(job, run.history.checkpoints.back().blocking_milliseconds * 1e-3);
+  metrics.gauge("longhaul_checkpoint_last_success_timestamp_seconds", "seconds", "When the last checkpoint was saved, Unix time.")
+      .add(disk, run.last_checkpoint_wall_time);
+  metrics.gauge("longhaul_checkpoint_last_step", "", "Step of the last checkpoint.")
+      .add(disk, as_double(run.history.checkpoints.back().step));
+  if (run.checkpoint_interval_s() > 0)
+    metrics.gauge("longhaul_checkpoint_interval_seconds", "seconds", "Median time between checkpoints.")
+        .add(job, run.checkpoint_interval_s());
 }
 
 // One figure of all ranks: each of them, or the worst of a node.
@@ -134,7 +150,8 @@ void add_ranks(OpenMetrics& metrics, const RunView& run, const MetricLabels& job
   const auto count = [&](const char* state) { return as_double(std::ranges::count(run.status->nodes, state, &NodeStatus::state)); };
   metrics.gauge("longhaul_spares", "", "Nodes that wait to replace another.").add(job, count("spare"));
   metrics.gauge("longhaul_nodes_active", "", "Nodes that hold ranks.").add(job, count("active"));
-  metrics.gauge("longhaul_ranks_running", "", "Ranks that run.").add(job, as_double(std::ranges::count(run.status->ranks, "running", &RankStatus::state)));
+  metrics.gauge("longhaul_ranks_running", "", "Ranks that run.")
+      .add(job, as_double(std::ranges::count(run.status->ranks, "running", &RankStatus::state)));
   metrics.gauge("longhaul_ranks", "", "Ranks of the run.").add(job, as_double(static_cast<int64_t>(run.status->ranks.size())));
   metrics.gauge("longhaul_status_age_seconds", "seconds", "Since the driver wrote its status.").add(job, run.status_age());
 }
@@ -148,15 +165,19 @@ OpenMetrics run_metrics(std::span<const RunView* const> runs, bool by_rank) {
     const StateText state = run->state();
     MetricLabels build = job;
     const RunStart start = run->history.start.value_or(RunStart{});
-    build.insert(build.end(), {{"version", start.version}, {"commit", start.commit}, {"model", start.model}, {"host", start.host}, {"run", run->history.run}});
+    build.insert(
+        build.end(),
+        {{"version", start.version}, {"commit", start.commit}, {"model", start.model}, {"host", start.host}, {"run", run->history.run}});
     metrics.family(Type::kInfo, "longhaul_build", "", "What runs, and where.").add(build, 1);
-    metrics.family(Type::kStateSet, "longhaul_state", "", "State of the run; of its driver, where it has one.").add_states(job, kStates, state.word);
+    metrics.family(Type::kStateSet, "longhaul_state", "", "State of the run; of its driver, where it has one.")
+        .add_states(job, kStates, state.word);
     add_progress(metrics, *run, job);
     add_time(metrics, *run, job);
     add_faults(metrics, *run, job);
     add_ranks(metrics, *run, job, by_rank);
     metrics.gauge("longhaul_disk_free_ratio", "ratio", "Free part of the run folder's file system.").add(job, run->disk_free_ratio);
-    metrics.gauge("longhaul_last_event_timestamp_seconds", "seconds", "When rank 0 wrote its last event, Unix time.").add(job, run->history.last_wall_time);
+    metrics.gauge("longhaul_last_event_timestamp_seconds", "seconds", "When rank 0 wrote its last event, Unix time.")
+        .add(job, run->history.last_wall_time);
   }
   return metrics;
 }

@@ -54,7 +54,9 @@ class Screen {
   std::vector<std::string> lines_;
 };
 
-const char* style_of(const StateText& state) { return state.kind == std::string_view("good") ? kGood : state.kind == std::string_view("bad") ? kBad : kWarn; }
+const char* style_of(const StateText& state) {
+  return state.kind == std::string_view("good") ? kGood : state.kind == std::string_view("bad") ? kBad : kWarn;
+}
 
 void add_head(Screen& screen, const RunView& run) {
   const StateText state = run.state();
@@ -76,8 +78,9 @@ void add_head(Screen& screen, const RunView& run) {
 void add_numbers(Screen& screen, const RunView& run) {
   if (run.history.steps.empty()) return;
   const StepReport& last = run.history.steps.back();
-  std::string line = fmt::format("loss {}   gradient {}   {} tokens/s   {} a step   effective {}", fixed(last.loss, 4), fixed(last.grad_norm, 3),
-                                 grouped(last.tokens_per_second), milliseconds_text(run.seconds_a_step() * 1000), percent(run.effective_ratio()));
+  std::string line =
+      fmt::format("loss {}   gradient {}   {} tokens/s   {} a step   effective {}", fixed(last.loss, 4), fixed(last.grad_norm, 3),
+                  grouped(last.tokens_per_second), milliseconds_text(run.seconds_a_step() * 1000), percent(run.effective_ratio()));
   if (last.mfu) line += "   MFU " + percent(*last.mfu);
   if (!run.history.checkpoints.empty()) line += fmt::format("   saved at step {}", count_text(run.history.checkpoints.back().step));
   screen.line(line);
@@ -89,12 +92,15 @@ void add_numbers(Screen& screen, const RunView& run) {
 void add_ranks(Screen& screen, const RunView& run) {
   if (run.status) {
     std::string nodes;
-    for (const NodeStatus& node : run.status->nodes) nodes += fmt::format("{}{} {}", nodes.empty() ? "" : "   ", printable(node.node), printable(node.state));
+    for (const NodeStatus& node : run.status->nodes)
+      nodes += fmt::format("{}{} {}", nodes.empty() ? "" : "   ", printable(node.node), printable(node.state));
     if (!nodes.empty()) screen.line("nodes  " + nodes, kDim);
   }
   const bool known = run.status && !run.status->ranks.empty();
   if (!known && run.latencies.rows.empty()) return;
-  screen.line(fmt::format("{:>5}  {:<14} {:<9} {:<14} {:>7}  {:>9}  {:>9}  {:>6}  {:>8}  {:>8}", "rank", "node", "state", "phase", "step", "step time", "work", "z", "heard", "progress"), kDim);
+  screen.line(fmt::format("{:>5}  {:<14} {:<9} {:<14} {:>7}  {:>9}  {:>9}  {:>6}  {:>8}  {:>8}", "rank", "node", "state", "phase", "step",
+                          "step time", "work", "z", "heard", "progress"),
+              kDim);
   // Where there are more than lines, those with trouble.
   std::vector<std::pair<double, std::string>> lines;
   const auto work_of = [&](int64_t rank) { return std::ranges::find(run.latencies.rows, rank, &LatencyMap::Row::rank); };
@@ -107,17 +113,19 @@ void add_ranks(Screen& screen, const RunView& run) {
   for (const auto& [number, rank] : ranks) {
     const auto row = work_of(number);
     const bool measured = row != run.latencies.rows.end();
-    const std::string work = measured ? milliseconds_text(row->work * 1000) : "-", z = measured && std::isfinite(row->work_z) ? fmt::format("{:+.1f}", row->work_z) : "-";
+    const std::string work = measured ? milliseconds_text(row->work * 1000) : "-",
+                      z = measured && std::isfinite(row->work_z) ? fmt::format("{:+.1f}", row->work_z) : "-";
     double trouble = measured && row->straggler ? row->work_z : 0;
     if (rank == nullptr) {
-      lines.emplace_back(trouble, fmt::format("{:>5}  {:<14} {:<9} {:<14} {:>7}  {:>9}  {:>9}  {:>6}", number, "", "", "", "", "", work, z));
+      lines.emplace_back(trouble,
+                         fmt::format("{:>5}  {:<14} {:<9} {:<14} {:>7}  {:>9}  {:>9}  {:>6}", number, "", "", "", "", "", work, z));
       continue;
     }
     if (rank->state != "running") trouble += 1e6;
     if (rank->progress_age_s > 30) trouble += rank->progress_age_s;
-    lines.emplace_back(trouble, fmt::format("{:>5}  {:<14} {:<9} {:<14} {:>7}  {:>9}  {:>9}  {:>6}  {:>6.1f} s  {:>6.1f} s", rank->rank, printable(brief(rank->node, 14)),
-                                            printable(rank->state), printable(rank->phase), rank->step, milliseconds_text(rank->step_seconds * 1000), work, z,
-                                            rank->beat_age_s, rank->progress_age_s));
+    lines.emplace_back(trouble, fmt::format("{:>5}  {:<14} {:<9} {:<14} {:>7}  {:>9}  {:>9}  {:>6}  {:>6.1f} s  {:>6.1f} s", rank->rank,
+                                            printable(brief(rank->node, 14)), printable(rank->state), printable(rank->phase), rank->step,
+                                            milliseconds_text(rank->step_seconds * 1000), work, z, rank->beat_age_s, rank->progress_age_s));
   }
   const auto room = static_cast<size_t>(std::max(3, screen.left() - 2 - 2 * kIncidentLines));
   const size_t all = lines.size();
@@ -133,7 +141,8 @@ void add_incidents(Screen& screen, const RunView& run) {
   int shown = 0;
   for (auto each = run.incidents.rbegin(); each != run.incidents.rend() && shown < kIncidentLines; ++each, ++shown) {
     if (shown == 0) screen.line(fmt::format("{}, the last:", counted(static_cast<int64_t>(run.incidents.size()), "incident")), kDim);
-    std::string text = fmt::format("  {}  {}", each->wall_time > 0 ? wall_time_text(each->wall_time).substr(0, 19) : "", printable(each->kind));
+    std::string text =
+        fmt::format("  {}  {}", each->wall_time > 0 ? wall_time_text(each->wall_time).substr(0, 19) : "", printable(each->kind));
     if (each->rank >= 0) text += fmt::format(", rank {}", each->rank);
     if (!each->node.empty()) text += " on " + printable(each->node);
     text += ": " + printable(each->action);
@@ -171,7 +180,8 @@ std::string block_line(const std::vector<double>& values, int columns) {
 std::string watch_screen(const RunView& run, const std::vector<Alert>& firing, const ScreenShape& shape) {
   Screen screen(shape);
   add_head(screen, run);
-  for (const Alert& alert : firing) screen.line(fmt::format("{}: {}", alert.name, printable(alert.summary)), alert.severity == "critical" ? kBad : kWarn);
+  for (const Alert& alert : firing)
+    screen.line(fmt::format("{}: {}", alert.name, printable(alert.summary)), alert.severity == "critical" ? kBad : kWarn);
   add_numbers(screen, run);
   add_ranks(screen, run);
   add_incidents(screen, run);
