@@ -20,6 +20,7 @@
 #include "bench/register.h"
 #include "bench/startup.h"
 #include "bench/train.h"
+#include "cli/bench_recovery.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "kernels/dispatch.h"
@@ -432,6 +433,7 @@ void add_bench(Command& program) {
   add_bench_outer(bench);
   add_bench_corruption(bench);
   add_bench_overlap(bench);
+  add_bench_recovery(bench);
   add_compare_machines(bench);
 }
 

@@ -43,7 +43,7 @@ class Driving {
     bool checked = false;  // passed the checks before its first ranks
     int64_t check = 0;     // id of the checks that run; 0: none
     std::optional<CheckResults> results;
-    bool suspected = false;  // to be checked before it is used again
+    std::set<std::pair<int64_t, int64_t>> running;  // generation and rank of every process that it still has
     bool evidence_due = false;
   };
   struct Rank {

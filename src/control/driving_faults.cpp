@@ -128,7 +128,8 @@ std::vector<int64_t> Driving::outliers() const {
   std::map<std::string, int64_t> furthest;
   for (const auto& [number, rank] : ranks_) {
     if (rank.state != Rank::State::kRunning || !rank.beat) continue;
-    if (rank.beat->beat_age_s + (now_s_ - rank.beat_s) > policy_.rank_silent_s) stopped.push_back(number);
+    // As it was when the hang was noticed: meanwhile daemons were busy with evidence.
+    if (rank.beat->beat_age_s + std::max(0.0, fault_s_ - rank.beat_s) > policy_.rank_silent_s) stopped.push_back(number);
     if (rank.beat->phase != "communication") standing.push_back(number);
     int64_t& sequence = furthest[rank.beat->collective.group];
     sequence = std::max(sequence, rank.beat->collective.sequence);

@@ -7,6 +7,15 @@
 #include "control/rank_placement.h"
 
 namespace longhaul::control {
+namespace {
+
+std::set<std::pair<int64_t, int64_t>> running_of(const std::vector<RankBeat>& beats) {
+  std::set<std::pair<int64_t, int64_t>> running;
+  for (const RankBeat& beat : beats) running.insert({beat.generation, beat.rank});
+  return running;
+}
+
+}  // namespace
 
 // Why a daemon may not join; empty: it may.
 std::string Driving::refusal(const std::string& name, const NodeHello& hello) const {
@@ -49,6 +58,7 @@ void Driving::hear(const std::string& name, const NodeHello& hello) {
   node.hello = hello;
   node.connected = true;
   node.heard_s = now_s_;
+  node.running = running_of(hello.running);
   newest_seen_ = std::max(newest_seen_, hello.generation);
   to(name, Welcome{.run = plan_.run, .generation = ledger_.generation, .beat_every_s = policy_.beat_every_s});
   const auto known = ledger_.nodes.find(name);
@@ -65,11 +75,13 @@ void Driving::hear(const std::string& name, const NodeHello& hello) {
 
 void Driving::hear(const std::string& name, const NodeBeat& beat) {
   nodes_[name].hello.free_port = beat.free_port;
+  nodes_[name].running = running_of(beat.running);
   newest_seen_ = std::max(newest_seen_, beat.generation);
   if (beat.generation == ledger_.generation) learn_of_ranks(name, beat.running, beat.ended);
 }
 
 void Driving::hear(const std::string& name, const RankExited& exited) {
+  nodes_[name].running.erase({exited.generation, exited.rank});
   if (exited.generation == ledger_.generation) take_end(name, exited);
 }
 

@@ -106,7 +106,7 @@ void Driving::repair() {
     }
   }
   const auto finished = [](const auto& rank) { return rank.second.exited && rank.second.exited->status == 0; };
-  if (planned_ && !ranks_.empty() && std::ranges::all_of(ranks_, finished))
+  if (planned_ && stopping_ == Stopping::kSaving && !ranks_.empty() && std::ranges::all_of(ranks_, finished))
     return finish(State::kDone, ExitCode::kDone, "all steps are done");
   expecting_nodes_ = expecting_nodes_ || !restarting_.empty() || (!evicting_.empty() && policy_.replacement_s > 0);
   for (const std::string& name : std::exchange(evicting_, {})) {
@@ -141,6 +141,12 @@ void Driving::rendezvous() {
   for (const auto& [name, record] : ledger_.nodes) regular += nodes_.contains(name) && !nodes_.at(name).hello.spare ? 1 : 0;
   const bool spares = !fresh_ || regular >= plan_.nodes || in_state_s() > policy_.join_s;
   const std::vector<std::string> names = usable_nodes(spares);
+  // One that was away may have ranks of a generation that is over: they go first.
+  for (const std::string& name : names) {
+    if (nodes_.at(name).running.empty()) continue;
+    if (in_state_s() > policy_.gone_s) evict(name, fmt::format("its ranks could not be ended in {:.0f} s", policy_.gone_s));
+    return;
+  }
   const Width* width = widest(slots_of(names));
   if (width != &plan_.widths.front()) {
     if (in_state_s() <= waits_for_nodes_s()) return;

@@ -74,13 +74,9 @@ void Driving::recovered() {
 // A rank that stands waits for others, as a rule: it hangs only if nobody whom it may wait for is still within the time of what he does himself.
 // A process whose own thread gives no sign is stopped, whatever it was doing.
 bool Driving::watch_progress() {
-  if (!first_step_done_) {
-    if (now_s_ - ledger_.generation_since_s <= policy_.first_step_s) {
-      if (state_ == State::kLoad) return false;
-    } else {
-      suspect_hang(fmt::format("no step was done {:.0f} s after the start", now_s_ - ledger_.generation_since_s));
-      return true;
-    }
+  if (!first_step_done_ && now_s_ - ledger_.generation_since_s > policy_.first_step_s) {
+    suspect_hang(fmt::format("no step was done {:.0f} s after the start", now_s_ - ledger_.generation_since_s));
+    return true;
   }
   bool beyond = false, excused = false;
   std::string first;
@@ -131,6 +127,7 @@ void Driving::watch_end() {
     return rank.second.state == Rank::State::kEnded && rank.second.exited && ended_well(rank.second.exited->status);
   };
   if (ranks_.empty() || std::ranges::none_of(ranks_, well)) return;
+  if (ledger_.search.active) return search_on(after_probe(ledger_.search, false, policy_.search_samples));  // a probe is not the run's end
   if (std::ranges::all_of(ranks_, well)) return go(State::kDrain, "all ranks have ended");
   go(State::kDrain, fmt::format("rank {} has ended", std::ranges::find_if(ranks_, well)->first));
 }

@@ -1,0 +1,251 @@
+// The table of specs/reliability.md §5.3, row by row: what was seen, what happened before, what is done.
+#include "control/faults.h"
+
+#include <gtest/gtest.h>
+
+#include "control/ledger.h"
+
+namespace longhaul::control {
+namespace {
+
+// A history in which one fault after the other was told, a minute apart, and nothing was committed since.
+class History {
+ public:
+  explicit History(int64_t committed = 100) { add(StepCommitted{.step = committed}); }
+
+  History& had(FaultClass fault, const std::string& node, const std::string& trace = "", int64_t step = 120, const std::string& device = "",
+               bool restarts = true) {
+    IncidentOpened opened{.id = ledger.incident_count + 1, .rank = 0, .step = step};
+    opened.fault = std::string(name_of(fault));
+    opened.node = node;
+    opened.device = device;
+    opened.trace = trace;
+    opened.restarts = restarts;
+    now_s += 60;
+    add(opened);
+    return *this;
+  }
+  History& committed(int64_t step) {
+    add(StepCommitted{.step = step});
+    return *this;
+  }
+  void add(JournalBody body) { ledger.apply({.sequence = ledger.next_sequence, .at_s = now_s, .body = std::move(body)}, policy); }
+
+  Policy policy;
+  Ledger ledger;
+  double now_s = 1000;
+};
+
+Verdict verdict_of(const Fault& fault, const History& history = History()) {
+  return classify(fault, history.ledger, history.policy, history.now_s);
+}
+
+Fault exit_with(int64_t status, const std::string& trace = "", std::vector<int64_t> ranks = {3}) {
+  return {.source = Fault::Source::kExit,
+          .rank = 3,
+          .node = "node-1",
+          .step = 120,
+          .status = status,
+          .trace = trace,
+          .ranks = std::move(ranks)};
+}
+Fault xid(int64_t number) {
+  return {.source = Fault::Source::kHealth, .node = "node-1", .device = "GPU-7", .kind = "xid", .number = number};
+}
+Fault report(const std::string& kind) { return {.source = Fault::Source::kHealth, .node = "node-1", .kind = kind}; }
+
+void expect(const Verdict& verdict, FaultClass fault, Action action) {
+  EXPECT_EQ(name_of(verdict.fault), name_of(fault));
+  EXPECT_EQ(static_cast<int>(verdict.action), static_cast<int>(action)) << name_of(verdict.action) << " instead of " << name_of(action);
+}
+
+TEST(FaultTable, BrokenDevicesTakeTheirNodeWithThem) {
+  for (const int64_t number : {48, 95, 64, 79, 74, 119, 120, 62, 122, 123, 140})
+    expect(verdict_of(xid(number)), FaultClass::kDevice, Action::kEvict);
+  expect(verdict_of(report("device_missing")), FaultClass::kDevice, Action::kEvict);
+  expect(verdict_of(exit_with(71)), FaultClass::kDevice, Action::kEvict);
+  expect(verdict_of(report("corruption")), FaultClass::kDevice, Action::kEvict);
+}
+
+TEST(FaultTable, DegradedDevicesAreReplacedAtTheNextCheckpoint) {
+  for (const int64_t number : {63, 92}) expect(verdict_of(xid(number)), FaultClass::kDeviceDegraded, Action::kReplaceAtCheckpoint);
+  expect(verdict_of(xid(94)), FaultClass::kDeviceDegraded, Action::kRestart);
+}
+
+TEST(FaultTable, ApplicationOrDeviceIsDecidedByTheSecondTime) {
+  for (const int64_t number : {13, 31, 43, 45}) {
+    expect(verdict_of(xid(number)), FaultClass::kDeviceOrApplication, Action::kRestart);
+    expect(verdict_of(xid(number), History().had(FaultClass::kDeviceOrApplication, "node-1", "", 1, "GPU-7")),
+           FaultClass::kDeviceOrApplication, Action::kDiagnose);
+    // Another device, another node, or more than a day ago: the first time.
+    expect(verdict_of(xid(number), History().had(FaultClass::kDeviceOrApplication, "node-1", "", 1, "GPU-0")),
+           FaultClass::kDeviceOrApplication, Action::kRestart);
+    expect(verdict_of(xid(number), History().had(FaultClass::kDeviceOrApplication, "node-0", "", 1, "GPU-7")),
+           FaultClass::kDeviceOrApplication, Action::kRestart);
+    History old;
+    old.had(FaultClass::kDeviceOrApplication, "node-1", "", 1, "GPU-7");
+    old.now_s += 86401;
+    expect(verdict_of(xid(number), old), FaultClass::kDeviceOrApplication, Action::kRestart);
+  }
+  expect(verdict_of(xid(999)), FaultClass::kDeviceOrApplication, Action::kAlarm);
+}
+
+TEST(FaultTable, TheSameTraceOnManyRanksIsTheProgram) {
+  const Fault crash = exit_with(139, "139 in attention", {1, 2, 3});
+  expect(verdict_of(crash), FaultClass::kUserCode, Action::kRestart);
+  // Elsewhere in the run each time: three times without a newer checkpoint are enough.
+  History history;
+  history.had(FaultClass::kUserCode, "node-0", "139 in attention", 110);
+  expect(verdict_of(crash, history), FaultClass::kUserCode, Action::kRestart);
+  history.had(FaultClass::kUserCode, "node-0", "139 in attention", 115);
+  const Verdict third = verdict_of(crash, history);
+  expect(third, FaultClass::kUserCode, Action::kStop);
+  EXPECT_EQ(third.code, ExitCode::kDoNotRestart);
+  history.committed(116);
+  expect(verdict_of(crash, history), FaultClass::kUserCode, Action::kRestart);
+  History other;
+  other.had(FaultClass::kUserCode, "node-0", "139 elsewhere", 110).had(FaultClass::kUserCode, "node-0", "139 in attention", 115);
+  expect(verdict_of(crash, other), FaultClass::kUserCode, Action::kRestart);
+}
+
+TEST(FaultTable, ABugOfOursStopsAfterThreeRepeats) {
+  History history;
+  expect(verdict_of(exit_with(70, "70 assert"), history), FaultClass::kInternal, Action::kRestart);
+  history.had(FaultClass::kInternal, "node-0", "70 assert", 110).had(FaultClass::kInternal, "node-0", "70 assert", 112);
+  expect(verdict_of(exit_with(70, "70 assert"), history), FaultClass::kInternal, Action::kStop);
+}
+
+TEST(FaultTable, ACrashOfOneRankIsCountedForItsNode) {
+  for (const int64_t status : {139, 134, 135, 132, 136, 1, 2, 127})
+    expect(verdict_of(exit_with(status)), FaultClass::kUnclear, Action::kRestart);
+  History history;
+  history.had(FaultClass::kUnclear, "node-1", "a").had(FaultClass::kUnclear, "node-1", "b");
+  expect(verdict_of(exit_with(139, "c"), history), FaultClass::kUnclear, Action::kDiagnose);
+  History elsewhere;
+  elsewhere.had(FaultClass::kUnclear, "node-0", "a").had(FaultClass::kUnclear, "node-1", "b");
+  expect(verdict_of(exit_with(139, "c"), elsewhere), FaultClass::kUnclear, Action::kRestart);
+}
+
+TEST(FaultTable, WhoIsEndedFromOutsideIsStartedAgain) {
+  History history;
+  for (int i = 0; i < 5; ++i) history.had(FaultClass::kKilled, "node-1");
+  for (const int64_t status : {137, 143, 130, 129}) expect(verdict_of(exit_with(status), history), FaultClass::kKilled, Action::kRestart);
+}
+
+TEST(FaultTable, HostMemoryTwiceStops) {
+  Fault fault = exit_with(137);
+  fault.out_of_memory = true;
+  expect(verdict_of(fault), FaultClass::kHostMemory, Action::kRestart);
+  expect(verdict_of(fault, History().had(FaultClass::kHostMemory, "node-0")), FaultClass::kHostMemory, Action::kStop);
+}
+
+TEST(FaultTable, DeviceMemoryStopsInTheFirstStepsElseTheSecondTime) {
+  Fault fault = exit_with(68);
+  expect(verdict_of(fault), FaultClass::kDeviceMemory, Action::kRestart);
+  expect(verdict_of(fault, History().had(FaultClass::kDeviceMemory, "node-0")), FaultClass::kDeviceMemory, Action::kStop);
+  fault.step = 5;
+  expect(verdict_of(fault), FaultClass::kDeviceMemory, Action::kStop);
+  fault.step = 6;
+  expect(verdict_of(fault), FaultClass::kDeviceMemory, Action::kRestart);
+}
+
+TEST(FaultTable, TwoNetworkFaultsWithinMinutesEvict) {
+  expect(verdict_of(report("network")), FaultClass::kNetwork, Action::kTolerate);
+  History history;
+  history.had(FaultClass::kNetwork, "node-1", "", 1, "", false);
+  expect(verdict_of(report("network"), history), FaultClass::kNetwork, Action::kEvict);
+  history.now_s += 301;
+  expect(verdict_of(report("network"), history), FaultClass::kNetwork, Action::kTolerate);
+  expect(verdict_of(report("network"), History().had(FaultClass::kNetwork, "node-0", "", 1, "", false)), FaultClass::kNetwork,
+         Action::kTolerate);
+}
+
+TEST(FaultTable, SlowOnesAreReplacedAtTheNextCheckpoint) {
+  expect(verdict_of(report("slow")), FaultClass::kFailSlow, Action::kReplaceAtCheckpoint);
+  expect(verdict_of(report("degraded_link")), FaultClass::kFailSlow, Action::kReplaceAtCheckpoint);
+}
+
+TEST(FaultTable, AFullDiskDoesNotEndTheRun) {
+  expect(verdict_of(report("storage")), FaultClass::kStorage, Action::kAlarm);
+  expect(verdict_of(exit_with(73)), FaultClass::kStorage, Action::kRestart);
+}
+
+TEST(FaultTable, Hangs) {
+  Fault hang{.source = Fault::Source::kHang, .rank = 3, .node = "node-1", .step = 120};
+  expect(verdict_of(hang), FaultClass::kHang, Action::kEvictIfReplaceable);
+  expect(verdict_of(hang, History().had(FaultClass::kHang, "node-1")), FaultClass::kHang, Action::kEvict);
+  expect(verdict_of(exit_with(72)), FaultClass::kHang, Action::kEvictIfReplaceable);
+  hang.node.clear();
+  expect(verdict_of(hang), FaultClass::kHang, Action::kRestart);
+  hang.program = true;
+  hang.trace = "desync";
+  expect(verdict_of(hang), FaultClass::kUserCode, Action::kRestart);
+}
+
+TEST(FaultTable, NumericFaultsGoBack) { expect(verdict_of(exit_with(67)), FaultClass::kNumeric, Action::kRestart); }
+
+TEST(FaultTable, DaemonsAndMachines) {
+  Fault died{.source = Fault::Source::kNodeDied, .node = "node-1"};
+  expect(verdict_of(died), FaultClass::kNodeDaemon, Action::kRestartNode);
+  died.reachable = false;
+  expect(verdict_of(died), FaultClass::kMachine, Action::kEvict);
+  expect(verdict_of({.source = Fault::Source::kNodeSilent, .node = "node-1"}), FaultClass::kMachine, Action::kEvict);
+}
+
+TEST(FaultTable, WhatARestartDoesNotMendEndsWithItsCode) {
+  for (const int64_t status : {64, 65, 66, 93}) {
+    const Verdict verdict = verdict_of(exit_with(status));
+    expect(verdict, FaultClass::kConfiguration, Action::kEnd);
+    EXPECT_EQ(static_cast<int64_t>(verdict.code), status);
+  }
+  expect(verdict_of(exit_with(76)), FaultClass::kFenced, Action::kEnd);
+  expect(verdict_of(exit_with(74)), FaultClass::kPreempted, Action::kEnd);
+  expect(verdict_of(exit_with(75)), FaultClass::kPreempted, Action::kEnd);
+}
+
+TEST(FaultTable, OnlyVictimsAreACommunicationFault) {
+  expect(verdict_of(exit_with(69)), FaultClass::kCommunication, Action::kRestart);
+  EXPECT_TRUE(is_victim(exit_with(69)));
+  EXPECT_FALSE(is_victim(exit_with(70)));
+  EXPECT_FALSE(is_victim({.source = Fault::Source::kNodeSilent}));
+}
+
+TEST(FaultTable, DyingTwiceOfTheSameAtTheSameStepIsTheBatch) {
+  History history;
+  history.had(FaultClass::kUserCode, "node-0", "139 loader", 120);
+  expect(verdict_of(exit_with(139, "139 loader"), history), FaultClass::kDeadlyBatch, Action::kSearchBatch);
+  expect(verdict_of(exit_with(139, "139 other"), history), FaultClass::kUnclear, Action::kRestart);
+  History before;
+  before.had(FaultClass::kUserCode, "node-0", "139 loader", 119);
+  expect(verdict_of(exit_with(139, "139 loader"), before), FaultClass::kUnclear, Action::kRestart);
+  // It has been looked for here, and it is not the data.
+  history.add(SearchChanged{.active = false, .failed = true, .deadly_step = 120, .trace = "139 loader"});
+  expect(verdict_of(exit_with(139, "139 loader"), history), FaultClass::kUnclear, Action::kRestart);
+}
+
+TEST(FaultTable, EveryClassAndActionHasAName) {
+  for (int i = 0; i <= static_cast<int>(FaultClass::kDriver); ++i) {
+    const auto fault = static_cast<FaultClass>(i);
+    EXPECT_FALSE(name_of(fault).empty());
+    EXPECT_EQ(fault_class_named(name_of(fault)), fault) << name_of(fault);
+  }
+  EXPECT_EQ(fault_class_named("nonsense"), std::nullopt);
+  EXPECT_EQ(name_of(FaultClass::kDeadlyBatch), "deadly_batch");
+  EXPECT_EQ(name_of(FaultClass::kDriver), "driver_away");
+  EXPECT_EQ(name_of(Action::kEnd), "end");
+}
+
+TEST(FaultTrace, WhatDiffersBetweenRanksAndStartsIsLeftOut) {
+  RankExited a{.rank = 1, .status = 134, .stack = "at 0x7f12ab34 in backward (rank 1)\nmain.cpp:12"};
+  RankExited b{.rank = 12, .status = 134, .stack = "at 0x7fffff00 in backward (rank 12)\nmain.cpp:99"};
+  EXPECT_EQ(trace_of(a), trace_of(b));
+  b.stack = "at 0x7fffff00 in forward (rank 12)";
+  EXPECT_NE(trace_of(a), trace_of(b));
+  EXPECT_EQ(trace_of({.status = 1, .last_words = "step 12\nterminate called\n\n"}), "1 terminate called");
+  EXPECT_EQ(trace_of({.status = 1, .error = {.code = 70, .text = "assertion a < 3"}, .last_words = "x"}), "1 assertion a < #");
+  EXPECT_EQ(trace_of({.status = 137}), "");
+  EXPECT_LE(trace_of({.status = 1, .stack = std::string(10000, 'x')}).size(), 400U);
+}
+
+}  // namespace
+}  // namespace longhaul::control
