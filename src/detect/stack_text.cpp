@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/process.h"
 #include "base/process_threads.h"
 

@@ -69,7 +69,9 @@ class HangingRun : public ::testing::Test {
       for (int rank = 0; rank < kRanks; ++rank) last = std::max(last, progress(rank).progress_ns);
       return last;
     };
-    ranks_[0]->wait_for([&, last = moved(), since = Stopwatch()]() mutable {
+    int64_t last = moved();
+    Stopwatch since;
+    ranks_[0]->wait_for([&] {
       if (const int64_t now = moved(); now != last) last = now, since = Stopwatch();
       return since.seconds() > 1;
     });
