@@ -36,7 +36,7 @@ std::filesystem::path run_folder_of(const LaunchArguments& arguments) {
   return arguments.run.empty() ? train::default_run_folder(arguments.recipe) : std::filesystem::path(arguments.run);
 }
 
-void check(const LaunchArguments& arguments) {
+void check_launch(const LaunchArguments& arguments) {
   const auto refuse = [](std::string expected, std::string found) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "the command line is not understood",
@@ -103,7 +103,7 @@ void print_summary(const LaunchArguments& arguments, const control::DriverResult
 }
 
 ExitCode run_launch(const LaunchArguments& arguments) {
-  check(arguments);
+  check_launch(arguments);
   control::DriverOptions options{.plan = plan_of(arguments),
                                  .command = command_of_ranks(arguments),
                                  .run_folder = run_folder_of(arguments),

@@ -10,7 +10,9 @@
 #include "base/process.h"
 #include "base/secret.h"
 #include "base/text.h"
+#include "control/blocklist.h"
 #include "control/node_daemon.h"
+#include "detect/hang.h"
 #include "storage/catalog.h"
 
 namespace longhaul::control {
@@ -146,17 +148,17 @@ void DriverService::do_it(const WriteSkip& command) {
 }
 
 void DriverService::do_it(const WriteBlocked& command) {
-  nlohmann::json all = nlohmann::json::array();
+  Blocklist list;
   for (const Blocked& one : command.blocked) {
-    all.push_back({{"host", one.host},
-                   {"boot_id", one.boot_id},
-                   {"node", one.node},
-                   {"reason", one.reason},
-                   {"generation", one.generation},
-                   {"until", one.until_s}});
+    list.block({.host = one.host,
+                .boot_id = one.boot_id,
+                .node = one.node,
+                .reason = one.reason,
+                .generation = one.generation,
+                .since_s = now_s(),
+                .until_s = one.until_s});
   }
-  write_text_atomically(control_folder(options_.run_folder) / "blocked.json",
-                        nlohmann::json{{"version", 1}, {"blocked", all}}.dump(2) + "\n");
+  list.write(control_folder(options_.run_folder) / "blocked.json");
 }
 
 void DriverService::do_it(const Emit& command) { events_->write(command.body); }
@@ -168,14 +170,22 @@ void DriverService::do_it(const StartNode& command) {
 void DriverService::do_it(const RequestNode&) {}  // nobody to ask: nodes of this machine, or started by hand
 void DriverService::do_it(const ReleaseNode&) {}
 
-// Who is stopped has not beaten either; he and nobody else keeps the others waiting.
+// What the nodes have told of their ranks, looked at as if all were of one machine.
 void DriverService::do_it(const AnalyseHang& command) {
   HangFound found{.generation = command.generation};
+  std::vector<detect::HangRank> ranks;
   for (const auto& [rank, one] : evidence_[command.generation]) {
-    if (one.process.find("State:\tT") == std::string::npos) continue;
-    found.suspects.push_back(rank);
-    found.text += fmt::format("{}rank {} is stopped", found.text.empty() ? "" : "; ", rank);
+    if (one.calls.empty()) continue;
+    try {
+      ranks.push_back(detect::hang_rank_from(one.calls, fmt::format("evidence of rank {}", rank)));
+    } catch (const Error& error) {
+      log_warning("driver: {}", printable(error.what()));
+    }
   }
+  const detect::HangReport report = detect::analyse_hang(ranks);
+  for (const detect::HangSuspect& suspect : report.suspects) found.suspects.push_back(suspect.rank);
+  found.program = report.kind == detect::HangKind::kDisagrees || report.kind == detect::HangKind::kDeadlock;
+  found.text = report.text();
   evidence_.clear();
   loop_.after(0, [this, found] { feed(found); });
 }

@@ -1,10 +1,10 @@
 #include "control/node_daemon.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/checksum.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/network.h"
@@ -12,6 +12,7 @@
 #include "base/secret.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "control/self_check.h"
 
 namespace longhaul::control {
 namespace {
@@ -179,11 +180,11 @@ void NodeDaemon::take(const GatherEvidence& message) {
   });
 }
 
-// As a program of its own: a check that hangs or crashes is a check that failed.
+// As a program of its own: a check that hangs or crashes is a check that failed. Of each machine alone.
 void NodeDaemon::take(const RunChecks& message) {
   const fs::path output = node_folder(run_, options_.name) / "checks";
-  std::vector<std::string> words = {options_.program, "diagnose", "--json", "--suite", message.suite};
-  for (const std::string& peer : message.peers) words.insert(words.end(), {"--peer", peer});
+  std::vector<std::string> words = {options_.program, "diagnose", "--json"};
+  if (message.suite == "stop_time") words.push_back("--deep");
   const pid_t pid =
       children_.start({.argv = words, .log = output, .truncates_log = true, .death_signal = SIGKILL},
                       [this, id = message.id, suite = message.suite, output](int status) { finish_checks(id, suite, output, status); });
@@ -193,15 +194,14 @@ void NodeDaemon::take(const RunChecks& message) {
 void NodeDaemon::finish_checks(int64_t id, const std::string& suite, const fs::path& output, int status) {
   CheckResults results{.id = id, .suite = suite};
   try {
-    const nlohmann::json said = nlohmann::json::parse(read_text(output));
-    for (const nlohmann::json& check : said.at("checks")) {
-      results.checks.push_back({.name = check.at("name"),
-                                .passed = check.at("passed"),
-                                .measured = check.value("measured", 0.0),
-                                .limit = check.value("limit", 0.0),
-                                .unit = check.value("unit", ""),
-                                .text = check.value("text", ""),
-                                .signature = check.value("signature", "")});
+    const std::string said = read_text(output);
+    const size_t begin = said.find('{');  // warnings may stand before it
+    constexpr JsonRules kRules{.code = ExitCode::kCommunication, .what = "a diagnosis that cannot be read"};
+    const auto report = SelfCheckReport::from_json(
+        parse_json(begin == std::string::npos ? said : said.substr(begin), output.string(), kRules), output.string());
+    for (const CheckFinding& one : report.results) {
+      results.checks.push_back(
+          {.name = one.name, .passed = one.status != CheckStatus::kFailed, .text = one.found, .signature = one.signature()});
     }
   } catch (const std::exception& error) {
     results.checks.push_back(

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/machine.h"
+#include "base/process_threads.h"
+#include "detect/hang.h"
+#include "detect/stack_text.h"
 
 namespace longhaul::control {
 namespace {
@@ -18,11 +19,6 @@ namespace fs = std::filesystem;
 constexpr size_t kLastWords = 4096;  // bytes
 
 double age_s(int64_t then_ns) { return then_ns == 0 ? 0 : static_cast<double>(monotonic_ns() - then_ns) * 1e-9; }
-
-std::string text_of(const fs::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // A process that has not come so far as to expect the signal would be ended by it.
 bool catches(pid_t process, int signal) {
@@ -74,19 +70,6 @@ RankBeat beat_of(const observe::RankProgress& now) {
 int64_t first_step_of(const observe::BoardReader& board, int64_t step) {
   const std::vector<observe::BoardStep> steps = board.steps();
   return steps.empty() || steps.size() >= observe::kBoardSteps ? step : steps.front().step - 1;
-}
-
-std::string stacks_text(const observe::BoardReader& board) {
-  nlohmann::json threads = nlohmann::json::array();
-  for (const observe::BoardStack& stack : board.stacks()) {
-    threads.push_back({{"thread", stack.thread},
-                       {"name", stack.name},
-                       {"state", std::string(1, stack.state)},
-                       {"waits", stack.waits},
-                       {"answered", stack.answered},
-                       {"frames", stack.frames}});
-  }
-  return threads.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -236,9 +219,11 @@ std::vector<Evidence> RankHost::evidence() const {
   for (const Rank& rank : ranks_) {
     if (rank.generation != generation_) continue;
     Evidence& one = all.emplace_back(Evidence{.generation = rank.generation, .rank = rank.rank});
-    if (const observe::BoardReader* board = board_of(rank)) one.stacks = stacks_text(*board);
-    const fs::path process = fmt::format("/proc/{}", rank.pid);
-    one.process = text_of(process / "wchan") + "\n" + text_of(process / "status");
+    const observe::BoardReader* board = board_of(rank);
+    if (board == nullptr) continue;
+    detect::HangRank told = detect::hang_rank(*board, !threads_of(rank.pid).empty());
+    told.threads = detect::stack_text(board->stacks(), board->modules());
+    one.calls = detect::hang_evidence(told);
   }
   return all;
 }
