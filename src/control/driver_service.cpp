@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "control/blocklist.h"
 #include "control/node_daemon.h"
+#include "data/skip_file.h"
 #include "detect/hang.h"
 #include "storage/catalog.h"
 
@@ -140,11 +141,9 @@ void DriverService::do_it(const Refuse& command) {
 void DriverService::do_it(const WriteJournal& command) { journal_->append(command.entry); }
 
 void DriverService::do_it(const WriteSkip& command) {
-  nlohmann::json ranges = nlohmann::json::array();
-  for (const data::SampleRange& range : command.ranges)
-    ranges.push_back({{"begin", range.begin}, {"end", range.end}, {"reason", command.reason}, {"by", "driver"}});
-  write_text_atomically(control_folder(options_.run_folder) / "skip.json",
-                        nlohmann::json{{"version", 1}, {"ranges", ranges}}.dump(2) + "\n");
+  std::vector<data::SkipEntry> entries;
+  for (const data::SampleRange& range : command.ranges) entries.push_back({.range = range, .reason = command.reason, .by = "driver"});
+  data::set_skips(data::skip_file(options_.run_folder), "driver", std::move(entries));
 }
 
 void DriverService::do_it(const WriteBlocked& command) {
