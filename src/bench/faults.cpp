@@ -85,7 +85,7 @@ void write_recipe(const fs::path& folder, int64_t ranks, int64_t steps) {
   std::ofstream(folder / "recipe.toml") << fmt::format(
       "version = 1\n[model]\nlayers = 2\nhidden = 32\nheads = 2\nkv_heads = 2\nhead_dim = 16\nvocabulary = 257\n"
       "mixers = [\"lightning\", \"softmax\"]\nintermediate = 32\nrotary_dim = 8\n[data]\ntokenizer = \"bytes\"\nsource = \"{}\"\ncache = \"{}\"\n"
-      "[train]\nsteps = {}\ndtype = \"fp32\"\nbatch = {}\nmicro_batch = 1\nsequence = 64\nevaluate_every = 0\ncheckpoint_every = {}\nthreads = 1\n"
+      "[train]\nsteps = {}\ndtype = \"fp32\"\nbatch = {}\nmicro_batch = 1\nsequence = 64\nevaluate_every = 0\ncheckpoint_every = {}\nthreads = 1\nelastic = true\n"
       "[optim]\nschedule = \"constant\"\n[sample]\ntokens = 0\n[observe]\ncompression_baseline = false\nreport = false\n",
       (folder / "text").string(), (folder / "cache").string(), steps, 2 * ranks, kCheckpointEvery);
 }
@@ -95,7 +95,7 @@ class Launched {
  public:
   Launched(const FaultsRequest& request, const fs::path& folder, const fs::path& run, int64_t ranks, const std::string& faults)
       : start_{.argv = {(request.program.empty() ? fs::canonical("/proc/self/exe") : request.program).string(), "launch", "-n",
-                        std::to_string(ranks), "--nodes", "2", "--restarts", "100000", "--hang-after", "3",
+                        std::to_string(ranks), "--nodes", "2", "--spares", "4", "--restarts", "100000", "--hang-after", "3",
                         (folder / "recipe.toml").string(), "--run", run.string()},
                .environment = {"NO_COLOR=1", "OMP_WAIT_POLICY=passive", "LONGHAUL_FAULTS=" + faults},
                .log = folder / (run.filename().string() + ".log"),
@@ -134,9 +134,12 @@ std::optional<nlohmann::json> status_of(const fs::path& run) {
   return status.is_object() ? std::optional(std::move(status)) : std::nullopt;
 }
 
-// Done from outside when the run has come to the drill's step: kills the driver, or the daemon of the rank's node. False: it is not time.
-bool kill_from_outside(Drill& drill, const nlohmann::json& status) {
-  if (status.value("step", int64_t{0}) < drill.step || status.value("state", "") != "TRAIN") return false;
+// Done from outside while the drill's rank takes its time in the drill's step: kills the driver, or the daemon of the rank's node. False: it is not
+// time.
+bool kill_from_outside(const Drill& drill, const nlohmann::json& status) {
+  if (status.value("step", int64_t{0}) + 1 < drill.step || status.value("state", "") != "TRAIN" ||
+      status.value("generation", int64_t{0}) != drill.generation)
+    return false;
   if (drill.kind == "driver killed") {
     Children::signal(status.at("driver").at("pid").get<pid_t>(), SIGKILL);
     return true;
@@ -145,7 +148,6 @@ bool kill_from_outside(Drill& drill, const nlohmann::json& status) {
     if (rank.at("rank") != drill.rank) continue;
     for (const auto& node : status.at("nodes")) {
       if (node.at("node") != rank.at("node")) continue;
-      drill.generation = status.at("generation").get<int64_t>();
       Children::signal(node.at("pid").get<pid_t>(), SIGKILL);
       return true;
     }
@@ -154,15 +156,16 @@ bool kill_from_outside(Drill& drill, const nlohmann::json& status) {
 }
 
 // Until the run has ended: what is done from outside, and a driver that was killed is typed again.
-std::optional<int> run_drills(Launched& launched, DrillPlan& plan, const fs::path& run) {
+std::optional<int> run_drills(Launched& launched, const DrillPlan& plan, const fs::path& run, std::set<int64_t>& done_at) {
   launched.start();
-  for (Drill& drill : plan.drills) {
+  for (const Drill& drill : plan.drills) {
     if (!drill.from_outside) continue;
     bool done = false;
     while (!done && !launched.ended()) {
       if (const auto status = status_of(run)) done = kill_from_outside(drill, *status);
       pause_unless_stopped(0.02);
     }
+    if (done) done_at.insert(drill.step);
     if (done && drill.kind == "driver killed") {
       launched.wait();
       launched.start();
@@ -188,6 +191,7 @@ struct RunJudgement {
   std::string problem;
   std::map<int64_t, observe::IncidentReport> incidents;  // by the generation they ended
   std::set<int64_t> disk_alarms;                         // steps whose checkpoint was not saved
+  std::set<int64_t> from_outside;                        // steps of what was done from outside
 };
 
 RunJudgement judge(const std::optional<int>& status, const fs::path& run, const fs::path& undisturbed, int64_t steps) {
@@ -218,12 +222,14 @@ DrillOutcome outcome_of(const Drill& drill, int64_t ranks, const RunJudgement& j
       .drill = drill, .ranks = ranks, .recovered = judgement.ended, .same_bits = judgement.same_bits, .kept = lost.empty()};
   outcome.problem = judgement.problem.empty() ? lost : judgement.problem;
   if (drill.kind == "disk full") {
-    outcome.named = judgement.disk_alarms.contains(drill.step);
+    outcome.happened = outcome.named = judgement.disk_alarms.contains(drill.step);
     outcome.incident = outcome.named ? "disk_full" : "";
+    if (!outcome.happened && outcome.problem.empty()) outcome.problem = "no alarm told that the checkpoint was not saved";
     return outcome;
   }
   if (drill.kind == "driver killed") {
-    outcome.named = true;  // whoever types the command again knows
+    outcome.happened = outcome.named = judgement.from_outside.contains(drill.step);  // whoever types the command again knows
+    if (!outcome.happened && outcome.problem.empty()) outcome.problem = "the run was over before it came to this";
     return outcome;
   }
   const auto found = judgement.incidents.find(drill.generation);
@@ -232,6 +238,7 @@ DrillOutcome outcome_of(const Drill& drill, int64_t ranks, const RunJudgement& j
     return outcome;
   }
   const observe::IncidentReport& incident = found->second;
+  outcome.happened = true;
   outcome.incident = incident.fault;
   outcome.named = drill.from_outside ? !incident.node.empty() : incident.rank == drill.rank;
   outcome.detected_milliseconds = incident.detected_milliseconds;
@@ -253,7 +260,10 @@ std::vector<DrillOutcome> one_run(const FaultsRequest& request, const fs::path& 
                  .where = (folder / "undisturbed.log").string()});
   }
   Launched disturbed(request, folder, run, ranks, plan.faults());
-  const RunJudgement judgement = judge(run_drills(disturbed, plan, run), run, undisturbed, plan.steps);
+  std::set<int64_t> done_at;  // steps of what was done from outside
+  const std::optional<int> status = run_drills(disturbed, plan, run, done_at);
+  RunJudgement judgement = judge(status, run, undisturbed, plan.steps);
+  judgement.from_outside = std::move(done_at);
   const std::string lost = fs::exists(run / "events.jsonl") ? lost_checkpoint(run) : "";
   std::vector<DrillOutcome> outcomes;
   for (const Drill& drill : plan.drills) {
@@ -351,6 +361,7 @@ nlohmann::ordered_json to_json(const DrillOutcome& outcome) {
           {"rank", outcome.drill.rank},
           {"step", outcome.drill.step},
           {"ranks", outcome.ranks},
+          {"happened", outcome.happened},
           {"recovered", outcome.recovered},
           {"named", outcome.named},
           {"same_bits", outcome.same_bits},

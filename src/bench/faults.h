@@ -44,11 +44,11 @@ std::vector<std::string> kinds_of_drills();
 struct DrillOutcome {
   Drill drill;
   int64_t ranks = 0;
-  bool recovered = false, named = false, same_bits = false, kept = false;
+  bool happened = false, recovered = false, named = false, same_bits = false, kept = false;
   std::string incident;  // the class the driver gave it; empty: there was none
   std::optional<double> detected_milliseconds, diagnosed_milliseconds, recovered_milliseconds;
   std::string problem;  // what was not as it should be, and where to look
-  bool good() const { return recovered && same_bits && kept; }
+  bool good() const { return happened && recovered && same_bits && kept; }
 };
 
 // Planned for one run; `steps` is how many the run takes.

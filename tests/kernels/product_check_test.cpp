@@ -48,7 +48,7 @@ TEST_P(ProductCheckOf, WrongNumbersAreFoundWhereTheyAre) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, ProductCheckOf, ::testing::Values(at::kBFloat16, at::kFloat, at::kDouble),
-                         [](const auto& info) { return std::string(at::toString(info.param)); });
+                         [](const auto& each) { return std::string(at::toString(each.param)); });
 
 }  // namespace
 }  // namespace longhaul::kernels

@@ -1,0 +1,46 @@
+#include "bench/faults.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "base/fault_point.h"
+
+namespace longhaul::bench {
+namespace {
+
+TEST(PlannedDrills, StandOneBehindTheOtherAndCanBeRead) {
+  std::set<std::string> kinds;
+  for (int64_t run = 0; run < 40; ++run) {
+    const DrillPlan plan = plan_drills(1, run, 4, 10);
+    ASSERT_EQ(plan.drills.size(), 10);
+    int64_t generation = 1, step = 0;
+    for (const Drill& drill : plan.drills) {
+      EXPECT_EQ(drill.generation, generation) << "each start of the ranks ends by one drill";
+      generation += drill.restarts ? 1 : 0;
+      EXPECT_GE(drill.step, step + 2) << "a checkpoint is committed between two of them";
+      step = drill.step;
+      EXPECT_LT(drill.rank, 4);
+      EXPECT_EQ(drill.from_outside, drill.place.empty());
+      kinds.insert(drill.kind);
+    }
+    EXPECT_GE(plan.steps, step + 4);
+    EXPECT_EQ(parse_faults(plan.faults()).size(), 10);
+  }
+  EXPECT_EQ(kinds.size(), kinds_of_drills().size()) << "all kinds come";
+}
+
+TEST(PlannedDrills, ASeedFixesThem) {
+  EXPECT_EQ(plan_drills(1, 3, 4, 10).faults(), plan_drills(1, 3, 4, 10).faults());
+  EXPECT_NE(plan_drills(1, 3, 4, 10).faults(), plan_drills(2, 3, 4, 10).faults());
+  EXPECT_NE(plan_drills(1, 3, 4, 10).faults(), plan_drills(1, 4, 4, 10).faults());
+}
+
+TEST(PlannedDrills, NumbersOfRanks) {
+  EXPECT_EQ(rank_counts("4,8,16"), (std::vector<int64_t>{4, 8, 16}));
+  for (const char* text : {"", "4,", "3", "4;8", "0", "128", "4x"}) EXPECT_THROW(rank_counts(text), Error) << text;
+}
+
+}  // namespace
+}  // namespace longhaul::bench
