@@ -329,7 +329,11 @@ DrillPlan plan_drills(uint64_t seed, int64_t run, int64_t ranks, int64_t count) 
 std::string DrillPlan::faults() const {
   std::string text;
   for (const Drill& drill : drills) {
-    if (drill.from_outside) continue;
+    // Long enough for this process to see in control/status.json that it is time; short enough not to be a hang.
+    if (drill.from_outside) {
+      text += fmt::format("step.data:step={}:rank={}:generation={}:count=1 slow=1.8; ", drill.step, drill.rank, drill.generation);
+      continue;
+    }
     text +=
         fmt::format("{}:step={}:rank={}:generation={} {}; ", drill.place, drill.step, drill.rank, drill.generation, kind_of(drill).action);
   }

@@ -27,6 +27,7 @@ struct LaunchArguments {
   std::vector<std::string> overrides;
   int64_t ranks = 0, threads = 0, nodes = 1, spares = 0, restarts = 20;
   double hang_s = 60;
+  bool replace_slow = false;
 };
 
 // With no restart left to wait for, the others may say what they saw of the one that failed.
@@ -111,6 +112,7 @@ ExitCode run_launch(const LaunchArguments& arguments) {
                                  .slots = arguments.ranks / arguments.nodes,
                                  .listen = arguments.listen,
                                  .program = std::filesystem::canonical("/proc/self/exe").string()};
+  options.replace_slow = arguments.replace_slow;
   options.policy.restarts = arguments.restarts;
   options.policy.progress_floor_s = arguments.hang_s;
   if (arguments.restarts == 0) options.policy.stop_grace_s = kLastWords_s;
@@ -143,6 +145,8 @@ void add_launch(Command& program) {
       .at_least(0)
       .default_shown();
   launch.option("--hang-after", arguments->hang_s, "seconds without progress, at least, after which a rank hangs").above(0).default_shown();
+  launch.flag("--replace-slow", arguments->replace_slow,
+              "nodes of ranks that compute longer than their peers, at a checkpoint (else they are only told of)");
   launch.option("--listen", arguments->listen, "HOST:PORT of this machine that `longhaul node` of others connects to");
   launch.option("--threads-per-rank", arguments->threads, "compute threads of each (default: the cores shared evenly)").at_least(1);
   launch.option("RECIPE", arguments->recipe, "a recipe file (TOML)");

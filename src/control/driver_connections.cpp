@@ -61,6 +61,9 @@ void DriverService::on_node_message(uint64_t number, NodeMessage message) {
   }
   if (connection.node.empty()) throw Error({.code = ExitCode::kCommunication, .what = "a node that does not begin with its hello"});
   if (const auto* evidence = std::get_if<Evidence>(&message)) evidence_[evidence->generation][evidence->rank] = *evidence;
+  if (const auto* beat = std::get_if<NodeBeat>(&message)) {
+    for (const RankBeat& rank : beat->running) slow_.see(connection.node, rank);
+  }
   feed(FromNode{connection.node, std::move(message)});
 }
 

@@ -23,7 +23,14 @@ namespace fs = std::filesystem;
 
 constexpr double kStatus_s = 1;
 constexpr double kCheckpoints_s = 0.5;
+constexpr double kSlow_s = 5;
 constexpr double kLeave_s = 10;  // for daemons of this machine to end when they were released
+
+int64_t stages_of(const RunPlan& plan) {
+  const auto& mesh = plan.widths.front().mesh;
+  const auto pp = std::ranges::find(mesh, "pp", &MeshAxis::name);
+  return pp == mesh.end() ? 1 : pp->size;
+}
 
 }  // namespace
 
@@ -32,7 +39,7 @@ std::string job_name(const fs::path& run_folder, const std::string& secret) {
   return fmt::format("{}-{}", name.empty() ? "run" : name, sha256_hex("name of the job" + secret).substr(0, 8));
 }
 
-DriverService::DriverService(DriverOptions options) : options_(std::move(options)), children_(loop_) {
+DriverService::DriverService(DriverOptions options) : options_(std::move(options)), slow_(stages_of(options_.plan)), children_(loop_) {
   options_.run_folder = fs::absolute(options_.run_folder);
   const fs::path control = control_folder(options_.run_folder);
   make_folders(control);
@@ -74,6 +81,7 @@ DriverResult DriverService::run() {
   });
   loop_.every(kStatus_s, [this] { write_status(); });
   loop_.every(kCheckpoints_s, [this] { look_for_checkpoints(); });
+  loop_.every(kSlow_s, [this] { look_for_slow(); });
   for (int64_t node = 0; node < options_.local_nodes; ++node) {
     const std::string name = fmt::format("node-{}", node);
     local_[name] = 0;
@@ -239,6 +247,14 @@ void DriverService::look_for_checkpoints() {
     if (one.usable()) newest = std::max(newest, one.name.step);
   }
   if (newest > committed_) feed(Committed{committed_ = newest});
+}
+
+void DriverService::look_for_slow() {
+  for (const SlowRank& slow : slow_.look()) {
+    log_warning("driver: {} ({})", slow.text, slow.node);
+    events_->write(observe::Alarm{.kind = "straggler", .message = fmt::format("{}: {}", slow.node, slow.text)});
+    if (options_.replace_slow) feed(Suspected{.report = {.kind = "slow", .rank = slow.rank, .text = slow.text}, .node = slow.node});
+  }
 }
 
 }  // namespace longhaul::control

@@ -22,6 +22,7 @@
 #include "control/channel.h"
 #include "control/driver_core.h"
 #include "control/journal_file.h"
+#include "control/slow_ranks.h"
 #include "observe/event_log.h"
 
 namespace longhaul::control {
@@ -31,10 +32,11 @@ struct DriverOptions {
   Policy policy;
   RunCommand command;
   std::filesystem::path run_folder;
-  int64_t local_nodes = 1;  // daemons that the driver starts on this machine, spares included; 0: nodes come by themselves
-  int64_t slots = 1;        // ranks of each
-  std::string listen;       // HOST:PORT; empty: any port of 127.0.0.1
-  std::string program;      // this one's file
+  int64_t local_nodes = 1;    // daemons that the driver starts on this machine, spares included; 0: nodes come by themselves
+  int64_t slots = 1;          // ranks of each
+  std::string listen;         // HOST:PORT; empty: any port of 127.0.0.1
+  std::string program;        // this one's file
+  bool replace_slow = false;  // nodes of ranks that are slower than their peers, at the next checkpoint; false: they are only told of
 };
 
 struct DriverResult {
@@ -96,11 +98,13 @@ class DriverService {
   void write_status();
   std::string status_text();
   void look_for_checkpoints();
+  void look_for_slow();
   void on_stop_signal(int signal);
   void leave();
   void flush_journal();
 
   DriverOptions options_;
+  SlowRanks slow_;
   EventLoop loop_;
   Children children_;
   std::unique_ptr<FileLock> lock_;

@@ -151,7 +151,8 @@ void Driving::take_end(const std::string& name, const RankExited& exited) {
                   ? fmt::format("rank {} was ended by signal {}", exited.rank, exited.status - 128)
                   : fmt::format("rank {} ended with exit code {} ({})", exited.rank, exited.status, longhaul::name_of(code));
   if (exited.out_of_memory) seen.text += ", out of memory";
-  const std::string& words = !exited.error.text.empty() ? exited.error.text : exited.last_words;
+  constexpr int64_t kKilled = 128 + 9;  // says nothing itself: what its log ends with is of before
+  const std::string words = !exited.error.text.empty() ? exited.error.text : exited.status == kKilled ? "" : last_line_of(exited);
   if (!words.empty()) seen.text += ": " + brief(printable(words), 400);
   fault(std::move(seen));
 }

@@ -246,14 +246,17 @@ bool restarts_ranks(Action action) {
          action == Action::kEvictIfReplaceable || action == Action::kDiagnose || action == Action::kSearchBatch;
 }
 
+std::string last_line_of(const RankExited& exited) {
+  const size_t end = exited.last_words.find_last_not_of(" \n\r\t");
+  if (end == std::string::npos) return "";
+  const size_t before = exited.last_words.rfind('\n', end), begin = before == std::string::npos ? 0 : before + 1;
+  return exited.last_words.substr(begin, end - begin + 1);
+}
+
 std::string trace_of(const RankExited& exited) {
   std::string text = !exited.stack.empty() ? exited.stack : exited.error.text;
-  if (text.empty()) {  // the last line of the log that is not empty
-    const size_t end = exited.last_words.find_last_not_of(" \n\r\t");
-    if (end == std::string::npos) return "";
-    const size_t begin = exited.last_words.rfind('\n', end);
-    text = exited.last_words.substr(begin == std::string::npos ? 0 : begin + 1, end - (begin == std::string::npos ? 0 : begin + 1) + 1);
-  }
+  if (text.empty()) text = last_line_of(exited);
+  if (text.empty()) return "";
   std::string trace = fmt::format("{} ", exited.status);
   for (size_t i = 0; i < text.size() && trace.size() < 400;) {
     if (std::isdigit(static_cast<unsigned char>(text[i])) == 0) {

@@ -98,5 +98,6 @@ bool restarts_ranks(Action action);
 // What crashes of one cause have in common: stack, error or last words without the numbers, addresses and paths that differ between ranks and
 // starts. At most 400 bytes; empty where there is nothing to compare.
 std::string trace_of(const RankExited& exited);
+std::string last_line_of(const RankExited& exited);  // of its log; empty: there is none
 
 }  // namespace longhaul::control

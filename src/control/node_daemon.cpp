@@ -213,6 +213,13 @@ void NodeDaemon::finish_checks(int64_t id, const std::string& suite, const fs::p
 void NodeDaemon::take(const Release& message) {
   log_line(message.evicted ? LogLevel::kWarning : LogLevel::kDebug,
            fmt::format("{}: released: {}", options_.name, printable(message.reason)));
+  if (!host_->ending()) return leave();
+  loop_.every(kNews_s, [this] {  // their time runs out in RankHost
+    if (!host_->any_running()) leave();
+  });
+}
+
+void NodeDaemon::leave() {
   // What is in memory outlives ranks that failed. Of a run that is done nothing is needed any more.
   const auto& ended = host_->ended();
   const bool done = !host_->any_running() && !ended.empty() &&

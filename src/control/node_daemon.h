@@ -59,6 +59,7 @@ class NodeDaemon {
   void beat();
   void look_for_news();
   void on_request_to_stop(int signal);
+  void leave();  // when nothing is wanted of it any more
   void end(ExitCode code, const std::string& why);
   void finish_checks(int64_t id, const std::string& suite, const std::filesystem::path& output, int status);
   std::vector<RankBeat> running() const;

@@ -93,6 +93,7 @@ void RankHost::start(const StartRanks& start) {
 }
 
 void RankHost::start_now(const StartRanks& start) {
+  ending_ = false;
   for (size_t local = 0; local < start.ranks.size(); ++local) {
     try {
       start_one(start, local);
@@ -248,6 +249,7 @@ void RankHost::stop(const StopRanks& stop) {
   if (waiting_ && waiting_->generation <= stop.generation) waiting_.reset();
   if (stop.grace_s <= 0) return end_all();
   for (Rank& rank : ranks_) rank.stopped = true;
+  ending_ = true;
   signal_all(SIGTERM);
   signal_all(SIGCONT);  // one that is stopped hears nothing
   loop_.after(stop.grace_s, [this, generation = stop.generation] {

@@ -40,6 +40,7 @@ class RankHost {
 
   int64_t generation() const { return generation_; }
   bool any_running() const;
+  bool ending() const { return ending_ && any_running(); }  // they were given time to end by themselves
   std::vector<RankBeat> running() const;
   const std::vector<RankExited>& ended() const { return ended_; }  // of this generation
   std::vector<Evidence> evidence() const;                          // of those that run: boards and /proc; stacks, where they were asked for
@@ -71,6 +72,7 @@ class RankHost {
   RunCommand command_;
   std::function<void(const RankExited&)> on_exit_;
   int64_t generation_ = 0;
+  bool ending_ = false;
   std::vector<Rank> ranks_;
   std::vector<RankExited> ended_;
   std::optional<StartRanks> waiting_;                           // for ranks of an earlier generation to be gone

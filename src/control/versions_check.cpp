@@ -11,7 +11,7 @@ CheckFinding versions_check(const CheckContext& context, const std::vector<Finge
   finding.fingerprints = {
       {"longhaul", build.version}, {"commit", build.commit}, {"compiler", build.compiler}, {"C library", gnu_get_libc_version()}};
   finding.fingerprints.insert(finding.fingerprints.end(), libraries.begin(), libraries.end());
-  if (context.plant) finding.fingerprints.push_back({"planted", node_name() + " alone"});
+  if (context.plant) finding.fingerprints.front().value += " of " + node_name() + " alone";
   for (const Fingerprint& print : finding.fingerprints)
     finding.found += (finding.found.empty() ? "" : ", ") + print.name + " " + print.value;
   return finding;

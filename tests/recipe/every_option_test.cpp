@@ -276,6 +276,7 @@ const std::vector<Row>& rows() {
       {"observe.report", "false", [](const Recipe& r) { return !r.observe.report; }, "", ""},
       {"observe.compression_baseline", "false", [](const Recipe& r) { return !r.observe.compression_baseline; }, "", ""},
       {"observe.trace_every", "10", [](const Recipe& r) { return r.observe.trace_every == 10; }, "", ""},
+      {"observe.batch_noise_every", "50", [](const Recipe& r) { return r.observe.batch_noise_every == 50; }, "", ""},
       {"guard.on_spike", "\"roll_back\"", [](const Recipe& r) { return r.guard.on_spike == OnSpike::kRollBack; }, "", ""},
       {"guard.spike_back", "50", [](const Recipe& r) { return r.guard.spike_back == 50; }, "", ""},
       {"guard.rollbacks", "1", [](const Recipe& r) { return r.guard.rollbacks == 1; }, "", ""},
