@@ -317,7 +317,13 @@ DrillPlan plan_drills(uint64_t seed, int64_t run, int64_t ranks, int64_t count) 
   DrillPlan plan;
   int64_t generation = 1;
   for (int64_t i = 0; i < count; ++i) {
+    // A second lack of memory ends a run, as it should (reliability.md §5.3): it would not come back from it on another start either.
+    const auto known = [&](const Drill& drill) {
+      return drill.kind == "out of memory" && std::ranges::find(plan.drills, drill.kind, &Drill::kind) != plan.drills.end();
+    };
     Drill drill = draw_drill(random, static_cast<uint64_t>(i), ranks, (i + 1) * kStride + 1);
+    for (int64_t again = i + count; known(drill); again += count)
+      drill = draw_drill(random, static_cast<uint64_t>(again), ranks, (i + 1) * kStride + 1);
     drill.generation = generation;
     generation += drill.restarts ? 1 : 0;
     plan.drills.push_back(drill);
