@@ -64,7 +64,8 @@ Drill draw_drill(const RandomStream& random, uint64_t index, int64_t ranks, int6
   if (kind.from_outside) return drill;
   // An error is thrown where the program would meet it: a checkpoint's worker tells it as a failed save.
   const bool thrown = kind.action.starts_with("fail");
-  const bool in_checkpoint = kind.name == "disk full" || (!thrown && below(2, 3) == 0);
+  // Nor does a save that hangs hold up training: it is noticed when its own time is over, half an hour.
+  const bool in_checkpoint = kind.name == "disk full" || (!thrown && kind.name != "hang" && below(2, 3) == 0);
   if (!in_checkpoint) {
     drill.place = kPlacesOfAStep[below(3, kPlacesOfAStep.size())];
     return drill;

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr double kStatus_s = 1;
 constexpr double kCheckpoints_s = 0.5;
-constexpr double kSlow_s = 5;
+constexpr double kSlow_s = 5;    // a third of the silence after which a daemon looks for another driver
 constexpr double kLeave_s = 10;  // for daemons of this machine to end when they were released
 
 int64_t stages_of(const RunPlan& plan) {
@@ -81,7 +81,14 @@ DriverResult DriverService::run() {
   });
   loop_.every(kStatus_s, [this] { write_status(); });
   loop_.every(kCheckpoints_s, [this] { look_for_checkpoints(); });
-  loop_.every(kSlow_s, [this] { look_for_slow(); });
+  loop_.every(kSlow_s, [this] {
+    look_for_slow();
+    std::vector<std::string> nodes;  // sending may end a connection
+    for (const auto& [number, connection] : connections_) {
+      if (!connection.node.empty()) nodes.push_back(connection.node);
+    }
+    for (const std::string& node : nodes) send(node, StillHere{});
+  });
   for (int64_t node = 0; node < options_.local_nodes; ++node) {
     const std::string name = fmt::format("node-{}", node);
     local_[name] = 0;

@@ -38,6 +38,8 @@ constexpr std::string_view kType<GatherEvidence> = "gather_evidence";
 template <>
 constexpr std::string_view kType<Release> = "release";
 template <>
+constexpr std::string_view kType<StillHere> = "still_here";
+template <>
 constexpr std::string_view kType<StatusRequest> = "status_request";
 template <>
 constexpr std::string_view kType<EvictRequest> = "evict_request";

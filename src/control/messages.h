@@ -1,7 +1,7 @@
 // What driver, node daemons and the command line say to each other, as plain values and as JSON (one object a frame, "type" names the struct).
 //
 //   node → driver      NodeHello, NodeBeat, RankExited, HealthReport, CheckResults, Evidence
-//   driver → node      Welcome, StartRanks, StopRanks, RunChecks, GatherEvidence, Release
+//   driver → node      Welcome, StartRanks, StopRanks, RunChecks, GatherEvidence, Release, StillHere
 //   client → driver    StatusRequest, EvictRequest, DrainRequest          driver → client   Answer
 //
 // Clocks of machines are never compared: what is old is told as an age in seconds by who saw it. Seconds are doubles, a NaN loss travels as the
@@ -204,6 +204,12 @@ struct Release {
   static constexpr auto fields();
 };
 
+// Sent every few seconds: a daemon that hears nothing takes its connection for dead.
+struct StillHere {
+  bool operator==(const StillHere&) const = default;
+  static constexpr auto fields();
+};
+
 struct StatusRequest {
   bool operator==(const StatusRequest&) const = default;
   static constexpr auto fields();
@@ -231,7 +237,7 @@ struct Answer {
 };
 
 using NodeMessage = std::variant<NodeHello, NodeBeat, RankExited, HealthReport, CheckResults, Evidence>;
-using DriverMessage = std::variant<Welcome, StartRanks, StopRanks, RunChecks, GatherEvidence, Release>;
+using DriverMessage = std::variant<Welcome, StartRanks, StopRanks, RunChecks, GatherEvidence, Release, StillHere>;
 using ClientMessage = std::variant<StatusRequest, EvictRequest, DrainRequest>;
 
 std::string_view type_of(const NodeMessage& message);  // "node_beat"
@@ -373,6 +379,7 @@ constexpr auto GatherEvidence::fields() { return std::tuple{observe::Field{"gene
 constexpr auto Release::fields() {
   return std::tuple{observe::Field{"reason", &Release::reason}, observe::Field{"evicted", &Release::evicted}};
 }
+constexpr auto StillHere::fields() { return std::tuple{}; }
 constexpr auto StatusRequest::fields() { return std::tuple{}; }
 constexpr auto EvictRequest::fields() {
   return std::tuple{observe::Field{"target", &EvictRequest::target}, observe::Field{"reason", &EvictRequest::reason}};

@@ -54,6 +54,7 @@ class NodeDaemon {
   void take(const RunChecks& message);
   void take(const GatherEvidence& message);
   void take(const Release& message);
+  void take(const StillHere&) {}  // that it was heard is all
   void make_host(const std::string& run);
   void send(const NodeMessage& message);
   void beat();

@@ -49,7 +49,8 @@ TEST(Messages, ComeBackAsTheyWere) {
       StopRanks{.generation = 5, .grace_s = 0.5, .save = true, .reason = "why"},
       RunChecks{.id = 1, .suite = "stop_time", .limit_s = 600, .peers = {"a:1"}},
       GatherEvidence{.generation = 3},
-      Release{.reason = "done", .evicted = true}};
+      Release{.reason = "done", .evicted = true},
+      StillHere{}};
   for (const DriverMessage& message : of_driver) EXPECT_EQ(driver_message(to_text(message), "test"), message) << to_text(message);
 
   const std::vector<ClientMessage> of_client = {StatusRequest{}, EvictRequest{.target = "3", .reason = "slow"},
