@@ -94,10 +94,9 @@ void write_recipe(const fs::path& folder, int64_t ranks, int64_t steps) {
 // The supervised run, in the background.
 class Launched {
  public:
-  Launched(const FaultsRequest& request, const fs::path& folder, const fs::path& run, int64_t ranks, const std::string& faults)
-      : start_{.argv = {(request.program.empty() ? fs::canonical("/proc/self/exe") : request.program).string(), "launch", "-n",
-                        std::to_string(ranks), "--nodes", "2", "--spares", "4", "--restarts", "100000", "--hang-after", "3",
-                        (folder / "recipe.toml").string(), "--run", run.string()},
+  Launched(const fs::path& folder, const fs::path& run, int64_t ranks, const std::string& faults)
+      : start_{.argv = {fs::canonical("/proc/self/exe").string(), "launch", "-n", std::to_string(ranks), "--nodes", "2", "--spares", "4",
+                        "--restarts", "100000", "--hang-after", "3", (folder / "recipe.toml").string(), "--run", run.string()},
                .environment = {"NO_COLOR=1", "OMP_WAIT_POLICY=passive", "LONGHAUL_FAULTS=" + faults},
                .log = folder / (run.filename().string() + ".log"),
                .own_session = true} {}
@@ -252,7 +251,7 @@ std::vector<DrillOutcome> one_run(const FaultsRequest& request, const fs::path& 
   DrillPlan plan = plan_drills(request.seed, index, ranks, count);
   write_recipe(folder, ranks, plan.steps);
   const fs::path undisturbed = folder / "undisturbed", run = folder / "run";
-  Launched calm(request, folder, undisturbed, ranks, "");
+  Launched calm(folder, undisturbed, ranks, "");
   calm.start();
   if (const auto status = calm.wait(); status != 0) {
     throw Error({.code = ExitCode::kInternal,
@@ -260,7 +259,7 @@ std::vector<DrillOutcome> one_run(const FaultsRequest& request, const fs::path& 
                  .found = fmt::format("exit code {}", status.value_or(-1)),
                  .where = (folder / "undisturbed.log").string()});
   }
-  Launched disturbed(request, folder, run, ranks, plan.faults());
+  Launched disturbed(folder, run, ranks, plan.faults());
   std::set<int64_t> done_at;  // steps of what was done from outside
   const std::optional<int> status = run_drills(disturbed, plan, run, done_at);
   RunJudgement judgement = judge(status, run, undisturbed, plan.steps);
@@ -269,6 +268,7 @@ std::vector<DrillOutcome> one_run(const FaultsRequest& request, const fs::path& 
   std::vector<DrillOutcome> outcomes;
   for (const Drill& drill : plan.drills) {
     outcomes.push_back(outcome_of(drill, ranks, judgement, lost));
+    if (!outcomes.back().happened) outcomes.back().recovered = outcomes.back().same_bits = outcomes.back().kept = false;
     if (!outcomes.back().good()) outcomes.back().problem += fmt::format(" ({})", folder.string());
   }
   return outcomes;
@@ -318,9 +318,9 @@ DrillPlan plan_drills(uint64_t seed, int64_t run, int64_t ranks, int64_t count) 
   DrillPlan plan;
   int64_t generation = 1;
   for (int64_t i = 0; i < count; ++i) {
-    // A second lack of memory ends a run, as it should (reliability.md §5.3): it would not come back from it on another start either.
+    // A lack of memory at once, or a second one, ends a run as it should (reliability.md §5.3): another start would not come further.
     const auto known = [&](const Drill& drill) {
-      return drill.kind == "out of memory" && std::ranges::find(plan.drills, drill.kind, &Drill::kind) != plan.drills.end();
+      return drill.kind == "out of memory" && (i == 0 || std::ranges::find(plan.drills, drill.kind, &Drill::kind) != plan.drills.end());
     };
     Drill drill = draw_drill(random, static_cast<uint64_t>(i), ranks, (i + 1) * kStride + 1);
     for (int64_t again = i + count; known(drill); again += count)

@@ -7,7 +7,7 @@
 //   equal bits   losses and norms of all steps are those of a run without faults
 //   kept         no start resumed from a step before the newest committed checkpoint
 //
-// The seed fixes ranks, steps, places and order.
+// Of a fault that never came (its run was over, or had another generation by then) none of these holds. The seed fixes ranks, steps, places and order.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,7 @@ struct FaultsRequest {
   uint64_t seed = 1;
   std::vector<int64_t> ranks = {4};  // of the runs, in turn
   int64_t faults_a_run = 10;
-  std::filesystem::path folder;   // for runs and their logs; those of runs that fail a check stay. Empty: a temporary one
-  std::filesystem::path program;  // empty: this one
+  std::filesystem::path folder;  // for runs and their logs; those of runs that fail a check stay. Empty: a temporary one
 };
 
 struct Drill {
