@@ -13,6 +13,7 @@
 
 #include "base/environment.h"
 #include "base/error.h"
+#include "base/process.h"
 
 namespace longhaul {
 namespace {
@@ -53,8 +54,6 @@ int open_log(const ChildStart& start) {
                .found = std::generic_category().message(errno),
                .where = start.log.string()});
 }
-
-int status_code(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
 }  // namespace
 

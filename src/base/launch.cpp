@@ -8,6 +8,7 @@
 
 #include "base/children.h"
 #include "base/clock.h"
+#include "base/process.h"
 
 namespace longhaul {
 namespace {
@@ -89,7 +90,7 @@ class Job {
     for (size_t i = 0; i < children_.size(); ++i) {
       int status = 0;
       if (result_.statuses[i] >= 0 || ::waitpid(children_[i], &status, flags) != children_[i]) continue;
-      result_.statuses[i] = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      result_.statuses[i] = status_code(status);
       if (result_.statuses[i] != 0) note_failure(i);
     }
   }

@@ -143,9 +143,11 @@ ProcessResult run_process(const std::vector<std::string>& argv, const std::vecto
       ::kill(-child, SIGKILL);
     }
   }
-  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  result.status = status_code(status);
   return result;
 }
+
+int status_code(int wait_status) { return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status); }
 
 int64_t process_id() { return ::getpid(); }
 void pause_briefly() { ::usleep(1000); }

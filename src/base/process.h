@@ -20,6 +20,8 @@ struct ProcessResult {
 // argv[0] is looked up on PATH. Throws kUsage when it is not found. environment: extra NAME=VALUE entries.
 ProcessResult run_process(const std::vector<std::string>& argv, const std::vector<std::string>& environment = {}, double timeout_s = 600);
 
+int status_code(int wait_status);  // what waitpid tells, as ProcessResult::status
+
 // First thing in main. A standard stream that was closed (`>&-`) would be the next file to be opened, and log lines would land in it:
 // opens those of descriptors 0, 1 and 2 that are closed on /dev/null.
 void open_standard_streams();

@@ -153,8 +153,8 @@ std::vector<RateScenario> rate_scenarios(const MeasuredTimes& measured) {
        .checkpoint_s = 10,
        .durable_s = 60,
        .kinds = kinds_of(measured, measured.restart_s + 60, 60)});
-  // MegaScale: more than 100 restarts in weeks; found and diagnosed in less than 10 minutes, caught up in less than 15, which is the half interval that is done again;
-  // more than 90 %.
+  // MegaScale: more than 100 restarts in weeks; found and diagnosed in less than 10 minutes, caught up in less than
+  // 15, which is the half interval that is done again; more than 90 %.
   add("MegaScale's own: 100 restarts in 4 weeks, 10 min to find, 15 min to catch up", "arXiv 2402.15627 §6.3: their upper bounds",
       {.days = 28,
        .mean_to_failure_s = 28 * kDay_s / 100,

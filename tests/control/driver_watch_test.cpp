@@ -1,0 +1,259 @@
+// What DriverCore does about hangs, drivers that come back, strangers, people and checks.
+#include "control/driver_bench.h"
+
+#include <gmock/gmock.h>
+
+namespace longhaul::control {
+namespace {
+
+using ::testing::HasSubstr;
+
+class DriverWatch : public Driver {};
+
+// 5 × the longest interval, at least the floor; noticed within a second after it.
+TEST_F(DriverWatch, AHangIsNoticedAfterItsTimeOut) {
+  start();
+  const double begin_s = bench->now_s;
+  while (bench->core->state() == State::kTrain && bench->now_s < begin_s + 100) {
+    bench->beats(10, 0, "communication", bench->now_s - begin_s);
+    bench->wait(1);
+  }
+  EXPECT_GT(bench->now_s - begin_s, 60);
+  EXPECT_LE(bench->now_s - begin_s, 62);
+  EXPECT_EQ(bench->core->state(), State::kSuspect);
+  EXPECT_EQ(bench->gathered.size(), 2U);
+  EXPECT_TRUE(bench->stops.empty()) << "hanging ranks are looked at first";
+  for (const char* node : {"node-0", "node-1"}) bench->send(FromNode{node, Evidence{.generation = 1, .last = true}});
+  EXPECT_TRUE(bench->asked_for_analysis);
+  bench->send(HangFound{.generation = 1, .suspects = {2}, .text = "rank 2 never came to all_reduce 'loss'"});
+  EXPECT_EQ(bench->stops.size(), 2U);
+  bench->wait(0.5);
+  bench->train(10, 12);
+  ASSERT_EQ(bench->incidents.size(), 1U);
+  EXPECT_EQ(bench->incidents[0].fault, "hang");
+  EXPECT_EQ(bench->incidents[0].rank, 2);
+  EXPECT_THAT(bench->incidents[0].action, HasSubstr("no other node")) << "without a spare it goes on in place";
+}
+
+// All wait for one that evaluates: that is no hang while it is within its own time.
+TEST_F(DriverWatch, WaitingForOneThatWorksIsNoHang) {
+  start(1);
+  const double begin_s = bench->now_s;
+  while (bench->now_s < begin_s + 300) {
+    NodeBeat beat{.generation = 1, .running = {}, .ended = {}};
+    for (int64_t rank = 0; rank < 2; ++rank) {
+      RankBeat of_rank{.rank = rank, .generation = 1, .progress_age_s = bench->now_s - begin_s, .step = 10, .resumed_step = 0};
+      of_rank.phase = rank == 0 ? "evaluation" : "communication";
+      beat.running.push_back(of_rank);
+    }
+    bench->send(FromNode{"node-0", beat});
+    bench->wait(1);
+  }
+  EXPECT_EQ(bench->core->state(), State::kTrain);
+}
+
+TEST_F(DriverWatch, AProcessWithoutAnySignIsTheSuspect) {
+  start(1);
+  for (int i = 0; i < 12 && bench->core->state() == State::kTrain; ++i) {
+    NodeBeat beat{.generation = 1, .running = {}, .ended = {}};
+    for (int64_t rank = 0; rank < 2; ++rank) {
+      RankBeat of_rank{
+          .rank = rank, .generation = 1, .beat_age_s = rank == 1 ? i : 0.0, .progress_age_s = 1.0 * i, .step = 10, .resumed_step = 0};
+      of_rank.phase = "communication";
+      beat.running.push_back(of_rank);
+    }
+    bench->send(FromNode{"node-0", beat});
+    bench->wait(1);
+  }
+  EXPECT_EQ(bench->core->state(), State::kSuspect);
+  bench->wait(11);  // nobody answers: evidence, analysis
+  bench->wait(1);
+  bench->train(10, 12);
+  ASSERT_EQ(bench->incidents.size(), 1U);
+  EXPECT_EQ(bench->incidents[0].rank, 1);
+}
+
+TEST_F(DriverWatch, ADriverThatComesBackFindsItsRanks) {
+  start();
+  Bench again(2);
+  again.now_s = bench->now_s + 5;
+  again.begin(bench->journal);
+  EXPECT_EQ(again.core->state(), State::kTrain);
+  for (const char* node : {"node-0", "node-1"}) {
+    NodeHello hello = again.hello(node);
+    hello.generation = 1;
+    for (const int64_t rank : bench->running[node]) {
+      RankBeat beat{.rank = rank, .generation = 1, .step = 14, .resumed_step = 0};
+      beat.phase = "forward";
+      hello.running.push_back(beat);
+    }
+    again.running[node] = bench->running[node];
+    again.send(FromNode{node, hello});
+  }
+  again.train(14, 20);
+  EXPECT_TRUE(again.starts.empty());
+  EXPECT_TRUE(again.stops.empty());
+  EXPECT_EQ(again.core->generation(), 1);
+  EXPECT_TRUE(again.incidents.empty());
+  for (int64_t rank = 0; rank < 4; ++rank) again.ends(rank, 0);
+  ASSERT_TRUE(again.finish);
+  EXPECT_EQ(again.finish->code, ExitCode::kDone);
+}
+
+TEST_F(DriverWatch, RanksThatEndedWhileTheDriverWasAwayAreStartedAgain) {
+  start(1);
+  Bench again(1);
+  again.now_s = bench->now_s + 5;
+  again.begin(bench->journal);
+  NodeHello hello = again.hello("node-0");
+  hello.generation = 1;
+  hello.ended = {RankExited{.rank = 0, .generation = 1, .status = 137}, RankExited{.rank = 1, .generation = 1, .status = 69}};
+  again.send(FromNode{"node-0", hello});
+  again.wait(1.5);
+  EXPECT_EQ(again.core->generation(), 2);
+  EXPECT_EQ(ranks_text(again.running), "node-0:0,1 ");
+}
+
+TEST_F(DriverWatch, StrangersAreRefused) {
+  bench.emplace(1);
+  bench->begin();
+  NodeHello other = bench->hello("node-0");
+  other.version = "older";
+  bench->send(FromNode{"node-0", other});
+  EXPECT_THAT(bench->refusals.back(), HasSubstr("version older"));
+  other = bench->hello("node-0");
+  other.run = "another";
+  bench->send(FromNode{"node-0", other});
+  EXPECT_THAT(bench->refusals.back(), HasSubstr("another"));
+  bench->join("node-0");
+  EXPECT_EQ(bench->refusals.size(), 2U);
+  other = bench->hello("node-0");
+  other.host = "elsewhere";
+  bench->send(FromNode{"node-0", other});
+  EXPECT_THAT(bench->refusals.back(), HasSubstr("connected already"));
+}
+
+// What a partitioned daemon says of an old generation has no effect.
+TEST_F(DriverWatch, AnOldGenerationIsNotHeard) {
+  start(1);
+  bench->send(Committed{10});
+  bench->ends(0, 137);
+  bench->wait(1.3);
+  ASSERT_EQ(bench->core->generation(), 2);
+  bench->train(10, 12);
+  bench->send(FromNode{"node-0", RankExited{.rank = 1, .generation = 1, .status = 139}});
+  EXPECT_EQ(bench->core->state(), State::kTrain);
+  NodeBeat old{.generation = 1, .running = {RankBeat{.rank = 1, .generation = 1, .step = 99}}, .ended = {}};
+  bench->send(FromNode{"node-0", old});
+  EXPECT_EQ(bench->core->status(bench->now_s)["step"], 12);
+}
+
+TEST_F(DriverWatch, APersonEvictsANode) {
+  start(2, 1);
+  bench->send(Evict{.target = "7"});
+  EXPECT_FALSE(bench->replies.back().good);
+  bench->send(Evict{.target = "node-9"});
+  EXPECT_FALSE(bench->replies.back().good);
+  bench->send(Evict{.target = "2", .reason = "noisy"});
+  EXPECT_TRUE(bench->replies.back().good);
+  EXPECT_TRUE(bench->stops.back().second.save) << "nothing is lost by it";
+  bench->wait(0.3);
+  EXPECT_EQ(ranks_text(bench->running), "node-0:0,1 node-2:2,3 ");
+  EXPECT_EQ(bench->core->ledger().nodes.at("node-1").state, "evicted");
+  bench->train(10, 12);
+  ASSERT_EQ(bench->incidents.size(), 1U);
+  EXPECT_EQ(bench->incidents[0].fault, "operator");
+  EXPECT_EQ(bench->core->ledger().restarts, 0);
+}
+
+TEST_F(DriverWatch, TheLastNodeCannotBeEvicted) {
+  start(1);
+  bench->send(Evict{.target = "node-0"});
+  EXPECT_FALSE(bench->replies.back().good);
+  EXPECT_EQ(bench->core->state(), State::kTrain);
+}
+
+TEST_F(DriverWatch, DrainSavesAndEndsWith74) {
+  start();
+  bench->send(Drain{"Ctrl-C"});
+  EXPECT_TRUE(bench->stops.back().second.save);
+  ASSERT_TRUE(bench->finish);
+  EXPECT_EQ(bench->finish->code, ExitCode::kPreemptedSaved);
+}
+
+TEST_F(DriverWatch, AFailedPreflightTakesASpare) {
+  bench.emplace(2, 1);
+  bench->policy.preflight = true;
+  bench->begin();
+  bench->join_all();
+  EXPECT_EQ(bench->core->state(), State::kCheck);
+  ASSERT_EQ(bench->checked.size(), 2U);
+  bench->wait(1);
+  const int64_t id = bench->last_checks.id;
+  bench->send(
+      FromNode{"node-0", CheckResults{.id = id, .suite = "preflight", .checks = {{.name = "disk", .passed = false, .text = "too slow"}}}});
+  bench->send(FromNode{"node-1", CheckResults{.id = id, .suite = "preflight", .checks = {{.name = "disk"}}}});
+  EXPECT_EQ(bench->core->ledger().nodes.at("node-0").state, "evicted");
+  for (int i = 0; i < 3 && bench->starts.empty(); ++i) {
+    bench->wait(1);
+    bench->send(FromNode{"node-2", CheckResults{.id = bench->last_checks.id, .suite = "preflight", .checks = {{.name = "disk"}}}});
+  }
+  EXPECT_EQ(ranks_text(bench->running), "node-1:0,1 node-2:2,3 ");
+}
+
+// Three nodes compute the same small step: one has other bits.
+TEST_F(DriverWatch, TheMinorityOfBitsFails) {
+  bench.emplace(3);
+  bench->policy.preflight = true;
+  bench->begin();
+  bench->join_all();
+  const int64_t id = bench->last_checks.id;
+  for (const auto& [node, bits] : std::map<std::string, std::string>{{"node-0", "a"}, {"node-1", "b"}, {"node-2", "a"}}) {
+    bench->send(FromNode{node, CheckResults{.id = id, .suite = "preflight", .checks = {{.name = "step", .signature = bits}}}});
+  }
+  EXPECT_EQ(bench->core->ledger().nodes.at("node-1").state, "evicted");
+  EXPECT_EQ(bench->core->ledger().nodes.at("node-0").state, "spare");
+}
+
+TEST_F(DriverWatch, StatusHasTheFieldsThatWereAgreed) {
+  start();
+  const nlohmann::ordered_json status = bench->core->status(bench->now_s);
+  for (const char* key : {"run", "recipe", "state", "generation", "step", "steps", "started_wall_time", "restarts", "productive_seconds",
+                          "lost_seconds", "effective_ratio", "effective_ratio_hour", "mesh", "nodes", "ranks", "incidents"}) {
+    EXPECT_TRUE(status.contains(key)) << key;
+  }
+  EXPECT_EQ(status["state"], "TRAIN");
+  EXPECT_EQ(status["step"], 10);
+  for (const char* key :
+       {"rank", "node", "pid", "state", "generation", "step", "micro_step", "phase", "phase_age_s", "beat_age_s", "progress_age_s",
+        "collective", "loss", "gradient_norm", "tokens", "resident_bytes", "step_seconds", "phase_seconds"}) {
+    EXPECT_TRUE(status["ranks"][0].contains(key)) << key;
+  }
+  EXPECT_EQ(status["ranks"].size(), 4U);
+  EXPECT_EQ(status["nodes"].size(), 2U);
+}
+
+TEST_F(DriverWatch, ItsJournalGivesItsLedger) {
+  start(2, 1);
+  bench->ends(0, 139, "x");
+  bench->wait(2);
+  bench->train(9, 12);
+  bench->send(FromNode{"node-1", HealthReport{.kind = "slow", .text = "slow"}});
+  bench->send(Committed{12});
+  bench->wait(1);
+  Ledger again;
+  for (const JournalEntry& entry : journal_from_text(
+                                       [&] {
+                                         std::string text;
+                                         for (const JournalEntry& one : bench->journal) text += to_line(one);
+                                         return text;
+                                       }(),
+                                       "j")
+                                       .entries) {
+    again.apply(entry, bench->policy);
+  }
+  EXPECT_TRUE(again == bench->core->ledger());
+}
+
+}  // namespace
+}  // namespace longhaul::control
