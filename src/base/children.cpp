@@ -18,6 +18,8 @@
 namespace longhaul {
 namespace {
 
+constexpr double kReap_s = 0.2;
+
 // In the child, after fork: only calls that are allowed there.
 [[noreturn]] void become(const ChildStart& start, char* const* argv, char* const* environment, int log, pid_t parent) {
   if (start.own_session) {
@@ -63,7 +65,7 @@ pid_t start_child(const ChildStart& start) {
   std::vector<char*> argv;
   for (const std::string& word : start.argv) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
-  const std::vector<char*> environment = merge_environment(start.environment);
+  const std::vector<char*> environment = merge_environment(start.environment, start.inherits);
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
   const int reason = errno;
@@ -99,6 +101,8 @@ int64_t out_of_memory_kills() {
 Children::Children(EventLoop& loop) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   loop.on_signal(SIGCHLD, [this] { reap(); });
+  // Threads that were there before the loop, OpenMP's for one, do not block the signal, and one that they take is lost.
+  loop.every(kReap_s, [this] { reap(); });
 }
 
 Children::~Children() {

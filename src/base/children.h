@@ -15,6 +15,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/event_loop.h"
@@ -22,13 +23,14 @@
 namespace longhaul {
 
 struct ChildStart {
-  std::vector<std::string> argv;         // argv[0] is looked up on PATH
-  std::vector<std::string> environment;  // NAME=VALUE, beside this process's own
-  std::filesystem::path log;             // for both its streams; empty: they are this process's
-  bool truncates_log = false;            // else it goes on where the log ends
-  std::filesystem::path folder;          // to run in; empty: this process's own
-  int death_signal = 0;                  // what it gets when the thread that started it ends; 0: nothing
-  bool own_session = false;              // a terminal's Ctrl-C and hang-up do not reach it
+  std::vector<std::string> argv;                        // argv[0] is looked up on PATH
+  std::vector<std::string> environment;                 // NAME=VALUE, beside this process's own
+  std::function<bool(std::string_view name)> inherits;  // which of those; empty: all
+  std::filesystem::path log;                            // for both its streams; empty: they are this process's
+  bool truncates_log = false;                           // else it goes on where the log ends
+  std::filesystem::path folder;                         // to run in; empty: this process's own
+  int death_signal = 0;                                 // what it gets when the thread that started it ends; 0: nothing
+  bool own_session = false;                             // a terminal's Ctrl-C and hang-up do not reach it
 };
 
 // Error 73 where the log cannot be written, 68 where no process can be made. The caller waits for it.

@@ -1,15 +1,20 @@
 #include "base/fault_point.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
+#include <fstream>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/error.h"
 
 namespace longhaul {
@@ -79,8 +84,10 @@ void read_condition(PlannedFault& fault, std::string_view entry, std::string_vie
     fault.count = whole_number(entry, value);
   else if (name == "node")
     fault.node = std::string(value);
+  else if (name == "once" && !value.empty())
+    fault.once = std::string(value);
   else
-    refuse(entry, "step, rank, generation, node or count");
+    refuse(entry, "step, rank, generation, node, count or once=FILE");
 }
 
 PlannedFault planned_fault(std::string_view entry) {
@@ -104,6 +111,8 @@ PlannedFault planned_fault(std::string_view entry) {
   return fault;
 }
 
+int64_t number_of(const std::optional<std::string>& text) { return text ? std::strtoll(text->c_str(), nullptr, 10) : 0; }
+
 std::optional<std::string> of_environment(const char* name) {
   const char* text = std::getenv(name);
   return text == nullptr ? std::nullopt : std::optional<std::string>(text);
@@ -121,6 +130,16 @@ FaultPlan& plan() {
 
 }  // namespace
 
+// Also of a thread that blocks signals, as workers do: one that is raised would wait there, which a real one does not.
+void end_by_segfault() {
+  ::signal(SIGSEGV, SIG_DFL);
+  sigset_t segfault;
+  ::sigemptyset(&segfault);
+  ::sigaddset(&segfault, SIGSEGV);
+  ::pthread_sigmask(SIG_UNBLOCK, &segfault, nullptr);
+  ::raise(SIGSEGV);
+}
+
 std::vector<PlannedFault> parse_faults(std::string_view text) {
   std::vector<PlannedFault> faults;
   for (const std::string_view entry : parts_of(text, ';')) {
@@ -129,7 +148,32 @@ std::vector<PlannedFault> parse_faults(std::string_view text) {
   return faults;
 }
 
-FaultPlan::FaultPlan(std::string_view text, const Variable& variable) : faults_(parse_faults(text)) {
+std::optional<FaultMark> read_fault_mark(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  FaultMark mark;
+  if (stream >> mark.generation >> mark.rank >> mark.wall_time) return mark;
+  return std::nullopt;
+}
+
+bool leave_fault_mark(const std::filesystem::path& file, const FaultMark& mark) {
+  const std::string text = fmt::format("{} {} {:.6f}\n", mark.generation, mark.rank, mark.wall_time);
+  const int descriptor = ::open(file.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+  const bool exists = descriptor < 0 && errno == EEXIST;
+  const bool written = descriptor >= 0 && ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const int reason = errno;
+  if (descriptor >= 0) ::close(descriptor);
+  if (!written && !exists) {
+    throw Error({.code = ExitCode::kDisk,
+                 .what = "cannot leave the mark of a planned fault",
+                 .found = std::strerror(reason),
+                 .where = file.string(),
+                 .hint = "LONGHAUL_FAULTS names it: once=FILE, in a folder that exists"});
+  }
+  return written;
+}
+
+FaultPlan::FaultPlan(std::string_view text, const Variable& variable)
+    : faults_(parse_faults(text)), who_{.generation = number_of(variable("LONGHAUL_GENERATION")), .rank = number_of(variable("RANK"))} {
   const auto other = [&](const char* name, const std::optional<int64_t>& wanted) {
     return wanted && variable(name).value_or("0") != std::to_string(*wanted);
   };
@@ -143,7 +187,10 @@ std::optional<PlannedFault> FaultPlan::meet(std::string_view point, int64_t step
   const std::lock_guard lock(mutex_);
   for (PlannedFault& fault : faults_) {
     if (fault.point != point || (fault.step && *fault.step != step)) continue;
-    if (++fault.met; !fault.count || *fault.count == fault.met) return fault;
+    if (++fault.met; fault.count && *fault.count != fault.met) continue;
+    FaultMark mark = who_;
+    mark.wall_time = wall_time_s();
+    if (!fault.once || leave_fault_mark(*fault.once, mark)) return fault;
   }
   return std::nullopt;
 }
@@ -158,8 +205,7 @@ bool fault_point_detail::meet(std::string_view point, int64_t step) {
       ::kill(::getpid(), SIGKILL);
       break;
     case FaultAction::kSegfault:
-      ::signal(SIGSEGV, SIG_DFL);
-      ::raise(SIGSEGV);
+      end_by_segfault();
       break;
     case FaultAction::kAbort:
       std::abort();

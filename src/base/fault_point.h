@@ -4,7 +4,8 @@
 //   POINT[:CONDITION=VALUE…] ACTION[=VALUE]        step.update:step=12:rank=2:generation=1 kill; checkpoint.before_rename:count=2 abort
 //
 //   conditions  step, rank, generation, node (all that are given hold; rank, generation and node are RANK, LONGHAUL_GENERATION and LONGHAUL_NODE of the
-//               environment), count (only the n-th time that the others hold, from 1; otherwise every time)
+//               environment), count (only the n-th time that the others hold, from 1; otherwise every time), once=FILE (only while there is no such
+//               file; who meets it makes it, so that it comes once to a whole run, however often its processes are started: FaultMark)
 //   actions     kill · segfault · abort · stop (SIGSTOP) · hang · slow=SECONDS · exit=CODE · fail=CODE (throws an Error of that exit code) ·
 //               corrupt (the caller damages what it has in hand: fault_point returns true)
 //
@@ -16,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -30,7 +32,7 @@ enum class FaultAction { kKill, kSegfault, kAbort, kStop, kHang, kSlow, kExit, k
 struct PlannedFault {
   std::string point;
   std::optional<int64_t> step, rank, generation, count;
-  std::optional<std::string> node;
+  std::optional<std::string> node, once;
   FaultAction action = FaultAction::kKill;
   double value = 0;  // of kSlow: seconds; of kExit and kFail: the code
   int64_t met = 0;   // how often all but count has held
@@ -38,6 +40,15 @@ struct PlannedFault {
 
 // kUsage of what is not one.
 std::vector<PlannedFault> parse_faults(std::string_view text);
+
+// What a fault that comes once leaves in its file.
+struct FaultMark {
+  int64_t generation = 0, rank = 0;  // LONGHAUL_GENERATION and RANK of who met it
+  double wall_time = 0;              // Unix seconds
+};
+std::optional<FaultMark> read_fault_mark(const std::filesystem::path& file);  // nothing: it has not come
+// False: it has come before. Error kDisk: the file cannot be made.
+bool leave_fault_mark(const std::filesystem::path& file, const FaultMark& mark);
 
 // Which of the planned faults meets a process that is here; counts the meeting. For fault_point, and for tests.
 class FaultPlan {
@@ -49,7 +60,10 @@ class FaultPlan {
  private:
   std::mutex mutex_;
   std::vector<PlannedFault> faults_;
+  FaultMark who_;
 };
+
+void end_by_segfault();  // as a real one does, in any thread
 
 namespace fault_point_detail {
 extern const bool kPlanned;  // LONGHAUL_FAULTS is set

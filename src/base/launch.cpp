@@ -1,98 +1,61 @@
 #include "base/launch.h"
 
-#include <sys/wait.h>
-
+#include <algorithm>
 #include <array>
 #include <csignal>
-#include <ctime>
 
 #include "base/children.h"
 #include "base/clock.h"
-#include "base/process.h"
+#include "base/event_loop.h"
 
 namespace longhaul {
 namespace {
 
 constexpr std::array kPassedOn = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
-
-// While it lives the calling thread takes signals out of a queue instead of being interrupted.
-class SignalQueue {
- public:
-  SignalQueue() {
-    sigemptyset(&set_);
-    for (const int signal : kPassedOn) sigaddset(&set_, signal);
-    sigaddset(&set_, SIGCHLD);
-    pthread_sigmask(SIG_BLOCK, &set_, &before_);
-  }
-  ~SignalQueue() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalQueue(const SignalQueue&) = delete;
-  SignalQueue& operator=(const SignalQueue&) = delete;
-  int next(long wait_ns) const {  // 0: none came
-    const timespec wait{0, wait_ns};
-    const int signal = sigtimedwait(&set_, nullptr, &wait);
-    return signal > 0 ? signal : 0;
-  }
-
- private:
-  sigset_t set_, before_;
-};
-
-pid_t start_one(const LaunchedProcess& process) {
-  return start_child({.argv = process.argv,
-                      .environment = process.environment,
-                      .log = process.log.value_or(""),
-                      .truncates_log = true,
-                      .death_signal = SIGTERM});
-}
+constexpr double kLook_s = 0.05;
 
 class Job {
  public:
   Job(const std::vector<LaunchedProcess>& processes, int consequence, const LaunchPatience& patience)
       : consequence_(consequence), patience_(patience) {
     result_.statuses.assign(processes.size(), -1);
-    try {
-      for (const LaunchedProcess& process : processes) children_.push_back(start_one(process));
-    } catch (...) {
-      send(SIGKILL);
-      while (running()) reap(0);
-      throw;
+    for (const int signal : kPassedOn) {
+      loop_.on_signal(signal, [this, signal] {
+        result_.stopped |= signal != SIGUSR1;
+        send(signal);
+      });
+    }
+    for (size_t i = 0; i < processes.size(); ++i) {
+      started_.push_back(children_.start({.argv = processes[i].argv,
+                                          .environment = processes[i].environment,
+                                          .log = processes[i].log.value_or(""),
+                                          .truncates_log = true,
+                                          .death_signal = SIGTERM},
+                                         [this, i](int status) { ended(i, status); }));
     }
   }
 
   LaunchResult run() {
-    while (running()) {
-      const int signal = queue_.next(50'000'000);
-      if (signal != 0 && signal != SIGCHLD) {
-        result_.stopped |= signal != SIGUSR1;
-        send(signal);
-      }
-      reap(WNOHANG);
-      end_others();
-    }
+    loop_.every(kLook_s, [this] { end_others(); });
+    if (running()) loop_.run();
     return result_;
   }
 
  private:
   bool running() const {
-    for (size_t i = 0; i < children_.size(); ++i) {
-      if (result_.statuses[i] < 0) return true;
-    }
-    return false;
+    return std::ranges::any_of(result_.statuses, [](int status) { return status < 0; });
   }
 
   void send(int signal) const {
-    for (size_t i = 0; i < children_.size(); ++i) {
-      if (result_.statuses[i] < 0) ::kill(children_[i], signal);
+    for (size_t i = 0; i < started_.size(); ++i) {
+      if (result_.statuses[i] < 0) Children::signal(started_[i], signal);
     }
   }
 
-  void reap(int flags) {
-    for (size_t i = 0; i < children_.size(); ++i) {
-      int status = 0;
-      if (result_.statuses[i] >= 0 || ::waitpid(children_[i], &status, flags) != children_[i]) continue;
-      result_.statuses[i] = status_code(status);
-      if (result_.statuses[i] != 0) note_failure(i);
-    }
+  void ended(size_t index, int status) {
+    result_.statuses[index] = status;
+    if (status != 0) note_failure(index);
+    if (!running()) loop_.stop();
   }
 
   void note_failure(size_t index) {
@@ -117,8 +80,9 @@ class Job {
 
   int consequence_;
   LaunchPatience patience_;
-  SignalQueue queue_;
-  std::vector<pid_t> children_;
+  EventLoop loop_;
+  Children children_{loop_};
+  std::vector<pid_t> started_;
   LaunchResult result_;
   std::optional<Stopwatch> since_;  // the first failure
   int signals_sent_ = 0;

@@ -1,6 +1,7 @@
 // Launching: several child processes that are one job, each of its own process group. Signals that ask this process for something (SIGINT,
 // SIGTERM, SIGHUP, SIGUSR1) are passed on to each of them once; when one fails, the others get some seconds to say why they cannot go on,
-// then SIGTERM, then SIGKILL. If this process dies, they get SIGTERM.
+// then SIGTERM, then SIGKILL. If this process dies, they get SIGTERM. An EventLoop with Children (base/children.h) for whoever waits for a whole job;
+// like those, one at a time in a process.
 #pragma once
 
 #include <cstdint>

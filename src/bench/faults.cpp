@@ -5,20 +5,20 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstdio>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "base/children.h"
 #include "base/clock.h"
+#include "base/fault_point.h"
 #include "base/file.h"
 #include "base/progress.h"
 #include "base/random.h"
 #include "base/signals.h"
 #include "base/statistics.h"
 #include "base/temporary_folder.h"
+#include "bench/small_text.h"
 #include "observe/event_comparison.h"
 #include "observe/event_log.h"
 #include "observe/run_history.h"
@@ -28,12 +28,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kCheckpointEvery = 2, kStride = 4;  // steps between two faults: each finds a checkpoint newer than the last one's
-constexpr double kRunTimeout_s = 550;
+constexpr int64_t kCheckpointEvery = 2, kStride = 4;          // steps between two faults: each finds a checkpoint newer than the last one's
+constexpr double kCalmTimeout_s = 120, kFaultTimeout_s = 60;  // a run without faults; more for each fault
 
 struct Kind {
   std::string_view name, action;
-  bool restarts = true, from_outside = false;
+  bool from_outside = false;
 };
 // Weights: how often each stands here. Crashes and kills are most of what happens (specs/reliability.md §2).
 constexpr std::array<Kind, 14> kKinds = {{{"killed", "kill"},
@@ -47,9 +47,9 @@ constexpr std::array<Kind, 14> kKinds = {{{"killed", "kill"},
                                           {"communication", "fail=69"},
                                           {"stopped", "stop"},
                                           {"hang", "hang"},
-                                          {"disk full", "fail=73", false},
-                                          {"node killed", "", true, true},
-                                          {"driver killed", "", false, true}}};
+                                          {"disk full", "fail=73"},
+                                          {"node killed", "", true},
+                                          {"driver killed", "", true}}};
 constexpr std::array<std::string_view, 5> kPlacesOfAStep = {"step.data", "step.passes", "step.reduce", "step.update", "step.updated"};
 constexpr std::array<std::string_view, 4> kPlacesOfACheckpoint = {"checkpoint.copied", "checkpoint.write", "checkpoint.before_rename",
                                                                   "checkpoint.after_rename"};
@@ -59,7 +59,7 @@ const Kind& kind_of(const Drill& drill) { return *std::ranges::find(kKinds, dril
 Drill draw_drill(const RandomStream& random, uint64_t index, int64_t ranks, int64_t step) {
   const auto below = [&](uint64_t which, size_t count) { return random.below(4 * index + which, static_cast<uint64_t>(count)); };
   const Kind& kind = kKinds[below(0, kKinds.size())];
-  Drill drill{.kind = std::string(kind.name), .step = step, .restarts = kind.restarts, .from_outside = kind.from_outside};
+  Drill drill{.kind = std::string(kind.name), .step = step, .from_outside = kind.from_outside};
   drill.rank = static_cast<int64_t>(below(1, static_cast<size_t>(ranks)));
   if (kind.from_outside) return drill;
   // An error is thrown where the program would meet it: a checkpoint's worker tells it as a failed save.
@@ -77,12 +77,7 @@ Drill draw_drill(const RandomStream& random, uint64_t index, int64_t ranks, int6
 }
 
 void write_recipe(const fs::path& folder, int64_t ranks, int64_t steps) {
-  make_folders(folder / "text");
-  for (int i = 0; i < 20; ++i) {
-    std::string text;
-    for (int word = 0; word < 60; ++word) text += fmt::format("{} ", (word * 7919 + i * 104729) % 997);
-    std::ofstream(folder / "text" / fmt::format("{}.txt", i)) << text << "\n";
-  }
+  write_small_text(folder / "text", 20);
   std::ofstream(folder / "recipe.toml") << fmt::format(
       "version = 1\n[model]\nlayers = 2\nhidden = 32\nheads = 2\nkv_heads = 2\nhead_dim = 16\nvocabulary = 257\n"
       "mixers = [\"lightning\", \"softmax\"]\nintermediate = 32\nrotary_dim = 8\n[data]\ntokenizer = \"bytes\"\nsource = \"{}\"\ncache = \"{}\"\n"
@@ -94,12 +89,14 @@ void write_recipe(const fs::path& folder, int64_t ranks, int64_t steps) {
 // The supervised run, in the background.
 class Launched {
  public:
-  Launched(const fs::path& folder, const fs::path& run, int64_t ranks, const std::string& faults)
-      : start_{.argv = {fs::canonical("/proc/self/exe").string(), "launch", "-n", std::to_string(ranks), "--nodes", "2", "--spares", "4",
-                        "--restarts", "100000", "--hang-after", "3", (folder / "recipe.toml").string(), "--run", run.string()},
-               .environment = {"NO_COLOR=1", "OMP_WAIT_POLICY=passive", "LONGHAUL_FAULTS=" + faults},
+  Launched(const fs::path& folder, const fs::path& run, int64_t ranks, const DrillPlan& plan, const fs::path& marks)
+      : start_{.argv = {fs::canonical("/proc/self/exe").string(), "launch", "-n", std::to_string(ranks), "--nodes", "2", "--spares",
+                        std::to_string(plan.drills.size() + 1), "--restarts", "100000", "--hang-after", "3",
+                        (folder / "recipe.toml").string(), "--run", run.string()},
+               .environment = {"NO_COLOR=1", "OMP_WAIT_POLICY=passive", "LONGHAUL_FAULTS=" + plan.faults(marks)},
                .log = folder / (run.filename().string() + ".log"),
-               .own_session = true} {}
+               .own_session = true},
+        timeout_s_(kCalmTimeout_s + kFaultTimeout_s * static_cast<double>(plan.drills.size())) {}
   ~Launched() {
     if (!ended()) Children::signal(child_, SIGKILL);
   }
@@ -112,10 +109,10 @@ class Launched {
     if (!status_) status_ = exit_of(child_);
     return status_.has_value();
   }
+  bool too_long() const { return watch_.seconds() > timeout_s_; }
   // Exit code, or 128 + signal; nothing: it took too long.
   std::optional<int> wait() {
-    const Stopwatch watch;
-    while (!ended() && watch.seconds() < kRunTimeout_s) {
+    while (!ended() && !too_long()) {
       if (!pause_unless_stopped(0.02)) throw_if_stop_requested("the drills");
     }
     return status_;
@@ -123,6 +120,8 @@ class Launched {
 
  private:
   ChildStart start_;
+  double timeout_s_;
+  Stopwatch watch_;
   pid_t child_ = 0;
   std::optional<int> status_;
 };
@@ -134,42 +133,33 @@ std::optional<nlohmann::json> status_of(const fs::path& run) {
   return status.is_object() ? std::optional(std::move(status)) : std::nullopt;
 }
 
-// Done from outside while the drill's rank takes its time in the drill's step: kills the driver, or the daemon of the rank's node. False: it is not
-// time.
-bool kill_from_outside(const Drill& drill, const nlohmann::json& status) {
-  if (status.value("step", int64_t{0}) + 1 < drill.step || status.value("state", "") != "TRAIN" ||
-      status.value("generation", int64_t{0}) != drill.generation)
-    return false;
+// While the drill's rank takes its time in the drill's step: kills the driver, or the daemon of the rank's node.
+void kill_from_outside(const Drill& drill, const nlohmann::json& status) {
   if (drill.kind == "driver killed") {
     Children::signal(status.at("driver").at("pid").get<pid_t>(), SIGKILL);
-    return true;
+    return;
   }
   for (const auto& rank : status.at("ranks")) {
     if (rank.at("rank") != drill.rank) continue;
     for (const auto& node : status.at("nodes")) {
-      if (node.at("node") != rank.at("node")) continue;
-      Children::signal(node.at("pid").get<pid_t>(), SIGKILL);
-      return true;
+      if (node.at("node") == rank.at("node")) Children::signal(node.at("pid").get<pid_t>(), SIGKILL);
     }
   }
-  return false;
 }
 
 // Until the run has ended: what is done from outside, and a driver that was killed is typed again.
-std::optional<int> run_drills(Launched& launched, const DrillPlan& plan, const fs::path& run, std::set<int64_t>& done_at) {
+std::optional<int> run_drills(Launched& launched, const DrillPlan& plan, const fs::path& run, const fs::path& marks) {
   launched.start();
-  for (const Drill& drill : plan.drills) {
+  for (size_t i = 0; i < plan.drills.size(); ++i) {
+    const Drill& drill = plan.drills[i];
     if (!drill.from_outside) continue;
-    bool done = false;
-    while (!done && !launched.ended()) {
-      if (const auto status = status_of(run)) done = kill_from_outside(drill, *status);
-      pause_unless_stopped(0.02);
-    }
-    if (done) done_at.insert(drill.step);
-    if (done && drill.kind == "driver killed") {
-      launched.wait();
-      launched.start();
-    }
+    while (!launched.ended() && !launched.too_long() && !read_fault_mark(DrillPlan::mark_of(marks, i)))
+      if (!pause_unless_stopped(0.02)) throw_if_stop_requested("the drills");
+    if (launched.ended() || launched.too_long()) break;
+    if (const auto status = status_of(run)) kill_from_outside(drill, *status);
+    if (drill.kind != "driver killed") continue;
+    launched.wait();
+    launched.start();
   }
   return launched.wait();
 }
@@ -188,10 +178,9 @@ std::string lost_checkpoint(const fs::path& run) {
 
 struct RunJudgement {
   bool ended = false, same_bits = false;
-  std::string problem;
+  std::string problem, lost;
   std::map<int64_t, observe::IncidentReport> incidents;  // by the generation they ended
-  std::set<int64_t> disk_alarms;                         // steps whose checkpoint was not saved
-  std::set<int64_t> from_outside;                        // steps of what was done from outside
+  std::vector<double> disk_alarms;                       // when it was told that a checkpoint was not saved: Unix seconds
 };
 
 RunJudgement judge(const std::optional<int>& status, const fs::path& run, const fs::path& undisturbed, int64_t steps) {
@@ -202,11 +191,10 @@ RunJudgement judge(const std::optional<int>& status, const fs::path& run, const 
   const observe::Comparison comparison = observe::compare(undisturbed, run);
   judgement.same_bits = comparison.equal() && comparison.steps_in_both == steps;
   if (!judgement.same_bits && judgement.problem.empty()) judgement.problem = comparison.text();
+  if (const std::string lost = lost_checkpoint(run); !lost.empty()) judgement.lost = lost;
   for (const observe::Event& event : observe::read_events(run / "events.jsonl")) {
     const auto* alarm = std::get_if<observe::Alarm>(&event.body);
-    if (alarm == nullptr || alarm->kind != "disk_full") continue;
-    int64_t step = 0;
-    if (std::sscanf(alarm->message.c_str(), "the checkpoint of step %ld", &step) == 1) judgement.disk_alarms.insert(step);
+    if (alarm != nullptr && alarm->kind == "disk_full") judgement.disk_alarms.push_back(event.common.wall_time);
   }
   const fs::path events = run / "events" / "driver-0.jsonl";
   if (!fs::exists(events)) return judgement;
@@ -217,28 +205,29 @@ RunJudgement judge(const std::optional<int>& status, const fs::path& run, const 
   return judgement;
 }
 
-DrillOutcome outcome_of(const Drill& drill, int64_t ranks, const RunJudgement& judgement, const std::string& lost) {
-  DrillOutcome outcome{
-      .drill = drill, .ranks = ranks, .recovered = judgement.ended, .same_bits = judgement.same_bits, .kept = lost.empty()};
-  outcome.problem = judgement.problem.empty() ? lost : judgement.problem;
+DrillOutcome outcome_of(const Drill& drill, int64_t ranks, const std::optional<FaultMark>& mark, const RunJudgement& judgement) {
+  DrillOutcome outcome{.drill = drill, .ranks = ranks, .happened = mark.has_value()};
+  outcome.problem = judgement.problem.empty() ? judgement.lost : judgement.problem;
+  if (!mark) {
+    if (outcome.problem.empty()) outcome.problem = "it never came";
+    return outcome;
+  }
+  outcome.recovered = judgement.ended, outcome.same_bits = judgement.same_bits, outcome.kept = judgement.lost.empty();
   if (drill.kind == "disk full") {
-    outcome.happened = outcome.named = judgement.disk_alarms.contains(drill.step);
+    outcome.named = std::ranges::any_of(judgement.disk_alarms, [&](double told) { return told >= mark->wall_time; });
     outcome.incident = outcome.named ? "disk_full" : "";
-    if (!outcome.happened && outcome.problem.empty()) outcome.problem = "no alarm told that the checkpoint was not saved";
     return outcome;
   }
   if (drill.kind == "driver killed") {
-    outcome.happened = outcome.named = judgement.from_outside.contains(drill.step);  // whoever types the command again knows
-    if (!outcome.happened && outcome.problem.empty()) outcome.problem = "the run was over before it came to this";
+    outcome.named = true;  // whoever types the command again knows
     return outcome;
   }
-  const auto found = judgement.incidents.find(drill.generation);
+  const auto found = judgement.incidents.find(mark->generation);
   if (found == judgement.incidents.end()) {
-    if (outcome.problem.empty()) outcome.problem = fmt::format("no incident of generation {}", drill.generation);
+    outcome.problem += fmt::format("no incident of generation {}", mark->generation);
     return outcome;
   }
   const observe::IncidentReport& incident = found->second;
-  outcome.happened = true;
   outcome.incident = incident.fault;
   outcome.named = drill.from_outside ? !incident.node.empty() : incident.rank == drill.rank;
   outcome.detected_milliseconds = incident.detected_milliseconds;
@@ -248,10 +237,11 @@ DrillOutcome outcome_of(const Drill& drill, int64_t ranks, const RunJudgement& j
 }
 
 std::vector<DrillOutcome> one_run(const FaultsRequest& request, const fs::path& folder, int64_t index, int64_t ranks, int64_t count) {
-  DrillPlan plan = plan_drills(request.seed, index, ranks, count);
+  const DrillPlan plan = plan_drills(request.seed, index, ranks, count);
   write_recipe(folder, ranks, plan.steps);
-  const fs::path undisturbed = folder / "undisturbed", run = folder / "run";
-  Launched calm(folder, undisturbed, ranks, "");
+  const fs::path undisturbed = folder / "undisturbed", run = folder / "run", marks = folder / "marks";
+  make_folders(marks);
+  Launched calm(folder, undisturbed, ranks, DrillPlan{}, marks);
   calm.start();
   if (const auto status = calm.wait(); status != 0) {
     throw Error({.code = ExitCode::kInternal,
@@ -259,16 +249,11 @@ std::vector<DrillOutcome> one_run(const FaultsRequest& request, const fs::path& 
                  .found = fmt::format("exit code {}", status.value_or(-1)),
                  .where = (folder / "undisturbed.log").string()});
   }
-  Launched disturbed(folder, run, ranks, plan.faults());
-  std::set<int64_t> done_at;  // steps of what was done from outside
-  const std::optional<int> status = run_drills(disturbed, plan, run, done_at);
-  RunJudgement judgement = judge(status, run, undisturbed, plan.steps);
-  judgement.from_outside = std::move(done_at);
-  const std::string lost = fs::exists(run / "events.jsonl") ? lost_checkpoint(run) : "";
+  Launched disturbed(folder, run, ranks, plan, marks);
+  const RunJudgement judgement = judge(run_drills(disturbed, plan, run, marks), run, undisturbed, plan.steps);
   std::vector<DrillOutcome> outcomes;
-  for (const Drill& drill : plan.drills) {
-    outcomes.push_back(outcome_of(drill, ranks, judgement, lost));
-    if (!outcomes.back().happened) outcomes.back().recovered = outcomes.back().same_bits = outcomes.back().kept = false;
+  for (size_t i = 0; i < plan.drills.size(); ++i) {
+    outcomes.push_back(outcome_of(plan.drills[i], ranks, read_fault_mark(DrillPlan::mark_of(marks, i)), judgement));
     if (!outcomes.back().good()) outcomes.back().problem += fmt::format(" ({})", folder.string());
   }
   return outcomes;
@@ -316,7 +301,6 @@ std::vector<int64_t> rank_counts(const std::string& text) {
 DrillPlan plan_drills(uint64_t seed, int64_t run, int64_t ranks, int64_t count) {
   const RandomStream random(seed, fmt::format("bench/faults/{}", run));
   DrillPlan plan;
-  int64_t generation = 1;
   for (int64_t i = 0; i < count; ++i) {
     // A lack of memory at once, or a second one, ends a run as it should (reliability.md §5.3): another start would not come further.
     const auto known = [&](const Drill& drill) {
@@ -325,24 +309,19 @@ DrillPlan plan_drills(uint64_t seed, int64_t run, int64_t ranks, int64_t count) 
     Drill drill = draw_drill(random, static_cast<uint64_t>(i), ranks, (i + 1) * kStride + 1);
     for (int64_t again = i + count; known(drill); again += count)
       drill = draw_drill(random, static_cast<uint64_t>(again), ranks, (i + 1) * kStride + 1);
-    drill.generation = generation;
-    generation += drill.restarts ? 1 : 0;
     plan.drills.push_back(drill);
   }
   plan.steps = (count + 2) * kStride;
   return plan;
 }
 
-std::string DrillPlan::faults() const {
+std::string DrillPlan::faults(const fs::path& marks) const {
   std::string text;
-  for (const Drill& drill : drills) {
-    // Long enough for this process to see in control/status.json that it is time; short enough not to be a hang.
-    if (drill.from_outside) {
-      text += fmt::format("step.data:step={}:rank={}:generation={}:count=1 slow=1.8; ", drill.step, drill.rank, drill.generation);
-      continue;
-    }
-    text +=
-        fmt::format("{}:step={}:rank={}:generation={} {}; ", drill.place, drill.step, drill.rank, drill.generation, kind_of(drill).action);
+  for (size_t i = 0; i < drills.size(); ++i) {
+    const Drill& drill = drills[i];
+    // From outside: long enough for this process to see the mark; short enough not to be a hang.
+    text += fmt::format("{}:step={}:rank={}:once={} {}; ", drill.from_outside ? "step.data" : drill.place, drill.step, drill.rank,
+                        mark_of(marks, i).string(), drill.from_outside ? "slow=1.8" : kind_of(drill).action);
   }
   return text;
 }
@@ -350,7 +329,15 @@ std::string DrillPlan::faults() const {
 std::vector<DrillOutcome> measure_faults(const FaultsRequest& request) {
   std::optional<TemporaryFolder> temporary;
   if (request.folder.empty()) temporary.emplace();
-  const fs::path folder = temporary ? temporary->path() : request.folder;
+  const fs::path folder = fs::absolute(temporary ? temporary->path() : request.folder);
+  if (folder.string().find_first_of(" :;") != std::string::npos) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "the marks of faults cannot lie in this folder",
+                 .expected = "a path without spaces, colons and semicolons: it stands in LONGHAUL_FAULTS",
+                 .found = folder.string(),
+                 .where = "--folder",
+                 .hint = "--folder /tmp/faults"});
+  }
   std::vector<DrillOutcome> outcomes;
   Progress progress("faults", request.count);
   for (int64_t run = 0; static_cast<int64_t>(outcomes.size()) < request.count; ++run) {
@@ -360,6 +347,9 @@ std::vector<DrillOutcome> measure_faults(const FaultsRequest& request) {
     const std::vector<DrillOutcome> more = one_run(request, own, run, ranks, count);
     if (std::ranges::all_of(more, &DrillOutcome::good)) fs::remove_all(own);
     outcomes.insert(outcomes.end(), more.begin(), more.end());
+    std::ofstream lines(folder / "outcomes.jsonl",
+                        std::ios::app);  // a thousand take hours: what is known stays when the bench is interrupted
+    for (const DrillOutcome& outcome : more) lines << to_json(outcome).dump() << "\n";
     progress.advance(count);
   }
   return outcomes;

@@ -7,7 +7,8 @@
 //   equal bits   losses and norms of all steps are those of a run without faults
 //   kept         no start resumed from a step before the newest committed checkpoint
 //
-// Of a fault that never came (its run was over, or had another generation by then) none of these holds. The seed fixes ranks, steps, places and order.
+// Each fault leaves a mark when it comes (base/fault_point: once), which tells the incident that is its. Of a fault that never came (its run was over
+// by then) none of these holds. The seed fixes ranks, steps, places and order.
 #pragma once
 
 #include <cstdint>
@@ -27,15 +28,13 @@ struct FaultsRequest {
   uint64_t seed = 1;
   std::vector<int64_t> ranks = {4};  // of the runs, in turn
   int64_t faults_a_run = 10;
-  std::filesystem::path folder;  // for runs and their logs; those of runs that fail a check stay. Empty: a temporary one
+  std::filesystem::path folder;  // of runs, their logs and outcomes.jsonl; good runs do not stay. Empty: temporary
 };
 
 struct Drill {
   std::string kind;   // "killed", "hang", …: kinds_of_drills()
   std::string place;  // fault point: "step.update"
   int64_t rank = 0, step = 0;
-  int64_t generation = 1;     // of the ranks when it comes
-  bool restarts = true;       // false: training goes on without a new generation
   bool from_outside = false;  // by this process, which kills a daemon or the driver
 };
 std::vector<std::string> kinds_of_drills();
@@ -54,7 +53,8 @@ struct DrillOutcome {
 struct DrillPlan {
   std::vector<Drill> drills;
   int64_t steps = 0;
-  std::string faults() const;  // for LONGHAUL_FAULTS
+  std::string faults(const std::filesystem::path& marks) const;  // for LONGHAUL_FAULTS; `marks`: a folder
+  static std::filesystem::path mark_of(const std::filesystem::path& marks, size_t drill) { return marks / std::to_string(drill); }
 };
 DrillPlan plan_drills(uint64_t seed, int64_t run, int64_t ranks, int64_t count);
 

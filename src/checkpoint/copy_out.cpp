@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/background_work.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory_purpose.h"
@@ -88,6 +89,7 @@ std::shared_ptr<const Snapshot> CopyOut::take(std::vector<StateEntry> entries, C
     snapshot->copied_ = false;
     newest_ = snapshot;
     worker_.post([snapshot, later = std::move(later)] {
+      const BackgroundTask task("copy out", seconds_to_move(snapshot->bytes()));
       for (const Copy& copy : later) copy_dense(copy.from, copy.to);
       snapshot->copied_ = true;
       snapshot->copied_.notify_all();

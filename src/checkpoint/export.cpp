@@ -10,6 +10,7 @@
 #include "checkpoint/naming.h"
 #include "checkpoint/new_folder.h"
 #include "checkpoint/saved_recipe.h"
+#include "model/families/config_text.h"
 #include "model/families/families.h"
 #include "recipe/families.h"
 #include "storage/catalog.h"
@@ -141,8 +142,8 @@ void write_file(storage::FileSystem& files, const fs::path& path, const std::vec
 nlohmann::ordered_json config_json(const recipe::ModelConfig& config, const model::Family& family, const fs::path& carried) {
   nlohmann::ordered_json json;
   if (fs::exists(carried)) {
-    json = nlohmann::ordered_json::parse(storage::read_small_file(storage::local_file_system(), carried, ExitCode::kData, 16 << 20),
-                                         nullptr, false);
+    const std::string text = storage::read_small_file(storage::local_file_system(), carried, ExitCode::kData, 16 << 20);
+    json = nlohmann::ordered_json::parse(model::json_of_python(text), nullptr, false);
     const bool same = json.is_object() && std::ranges::find(family.model_types, json.value("model_type", "")) != family.model_types.end();
     if (!same) json = nlohmann::ordered_json::object();
   }
@@ -169,7 +170,9 @@ ExportReport export_model(const fs::path& path, const fs::path& out, std::option
                           const std::function<void(int64_t, int64_t)>& progress) {
   storage::FileSystem& files = storage::local_file_system();
   const storage::Checkpoint checkpoint = storage::open_checkpoint(files, path, storage::Depth::kContents);
-  const recipe::ModelConfig config = in_its_family(saved_recipe(checkpoint).recipe.model);
+  recipe::ModelConfig saved = saved_recipe(checkpoint).recipe.model;
+  saved.predict_ahead = 0;  // what predicts further ahead stays here
+  const recipe::ModelConfig config = in_its_family(saved);
   const model::Family& family = *model::find_family(config.family);
   const auto& environment = checkpoint.manifest().environment;
   const bool imported = environment.is_object() && environment.value("imported_family", "") == config.family;

@@ -53,7 +53,8 @@ void refuse_unknown_tensors(const storage::Checkpoint& checkpoint, const std::se
   const auto& tensors = checkpoint.manifest().tensors;
   const Tensor taken = at::zeros({static_cast<int64_t>(tensors.size())}, at::kByte);
   auto* at = taken.mutable_data_ptr<uint8_t>();
-  for (const auto& [name, tensor] : tensors) *at++ = known.contains(name) || (weights_only && tensor.role != kWeightRole);
+  for (const auto& [name, tensor] : tensors)
+    *at++ = known.contains(name) || (weights_only && (tensor.role != kWeightRole || name.starts_with(kAheadPrefix)));
   if (group != nullptr) group->all_reduce(taken, comm::Reduction::kMax, {.name = "tensors that were read"}).wait();
   at = taken.mutable_data_ptr<uint8_t>();
   for (const auto& [name, tensor] : tensors) {

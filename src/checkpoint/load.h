@@ -1,5 +1,5 @@
 // Loading: a checkpoint into a model, or into all the state of a training run. Every tensor that is asked for must be in the
-// checkpoint with its global shape, and the checkpoint may hold no weight the model lacks; each difference is named (66).
+// checkpoint with its global shape, and the checkpoint may hold no weight the model lacks, but for what predicts further ahead, where weights alone are wanted; each difference is named (66).
 #pragma once
 
 #include "checkpoint/state.h"

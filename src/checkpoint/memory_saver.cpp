@@ -1,5 +1,6 @@
 #include "checkpoint/memory_saver.h"
 
+#include "base/background_work.h"
 #include "base/clock.h"
 #include "base/fault_point.h"
 #include "base/log.h"
@@ -123,6 +124,7 @@ void MemorySaver::save(int64_t step, std::shared_ptr<const Snapshot> snapshot, s
   under_way_->step = step;
   under_way_->bytes = written_->bytes();
   worker_.post([this, manifest = std::move(manifest)]() mutable {
+    const BackgroundTask task("write to memory", seconds_to_move(written_->bytes() * (1 + options_.replicas)));
     const Stopwatch watch;
     const int64_t before = thread_processor_ns();
     try {

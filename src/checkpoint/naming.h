@@ -14,6 +14,7 @@ inline constexpr const char* kModelFiles = "model";
 inline constexpr const char* kOptimizerFiles = "optimizer";
 inline constexpr const char* kTaskFiles = "task";
 inline constexpr const char* kWeightRole = "weight";
+inline constexpr std::string_view kAheadPrefix = "ahead.";  // weights that training alone needs (model.predict_ahead)
 inline constexpr std::string_view kOptimizerPrefix = "optimizer.", kTaskPrefix = "task.";  // of names; weights have none
 
 // "model.safetensors"; of several writers "model-00002-of-00004.safetensors" for the one of rank 1.

@@ -15,6 +15,7 @@ OpenModel open_model(const std::filesystem::path& path, const std::string& dtype
   model.tokenizer = std::filesystem::weakly_canonical(model.folder).parent_path().parent_path() / "tokenizer.json";
   const recipe::Dtype saved_dtype = model.recipe.recipe.train.dtype;
   const std::string precision = dtype.empty() ? std::string(recipe::name_of_value(saved_dtype)) : dtype;
+  model.recipe.recipe.model.predict_ahead = 0;  // trained only
   model.decoder = std::make_unique<model::Decoder>(model.recipe.recipe.model, Precision::named(precision), device, model::Use::kInference);
   load_weights(checkpoint, model.decoder->parameters());
   return model;

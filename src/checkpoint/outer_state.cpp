@@ -52,6 +52,10 @@ std::vector<StateEntry> OuterState::tensors() {
   };
   std::set<std::string> trained;
   for (const optim::StateTensor& tensor : loop_.weights().state()) {
+    if (tensor.kind == optim::OuterWeights::kOwn) {
+      entries.push_back(of_worker(tensor));
+      continue;
+    }
     const std::string role = std::string(kOptimizerPrefix) + (tensor.kind == "momentum" ? "outer_momentum" : "outer_sums");
     if (tensor.kind == "anchor") {
       trained.insert(tensor.name);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "checkpoint/naming.h"
+#include "model/families/config_text.h"
 #include "recipe/write.h"
 
 namespace longhaul::checkpoint {
@@ -34,7 +35,7 @@ nlohmann::json read_json(const storage::FileSystem& files, const fs::path& path)
   const int64_t size = std::min(reader->size(), kConfigLimitBytes + 1);
   std::string text(static_cast<size_t>(size), '\0');
   reader->read_exactly(0, std::as_writable_bytes(std::span(text.data(), text.size())));
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json json = nlohmann::json::parse(model::json_of_python(text), nullptr, /*allow_exceptions=*/false);
   if (size > kConfigLimitBytes || json.is_discarded()) {
     throw Error({.code = ExitCode::kData,
                  .what = "the model's configuration cannot be read",

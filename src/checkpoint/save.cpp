@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/background_work.h"
 #include "base/clock.h"
 #include "base/fault_point.h"
 #include "base/log.h"
@@ -80,6 +81,7 @@ void Saver::save(int64_t step, std::shared_ptr<const Snapshot> snapshot, storage
   under_way_->blocking_milliseconds = watch.milliseconds();
   fault_point("checkpoint.copied", step);
   worker_.post([this, manifest = std::move(manifest)]() mutable {
+    const BackgroundTask task("write checkpoint", seconds_to_move(written_->bytes()));
     const Stopwatch writing;
     try {
       written_->wait();

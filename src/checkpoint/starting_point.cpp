@@ -79,8 +79,10 @@ recipe::FirstWords StartingPoint::first_words() const {
   return words;
 }
 
+// What predicts further ahead may begin here: files of published models have none.
 void StartingPoint::require_same_tensors(const recipe::LoadedRecipe& loaded) const {
   recipe::Recipe theirs, ours = loaded.recipe;
+  if (model_.predict_ahead == 0) ours.model.predict_ahead = 0, ours.model.predict_ahead_weight = model_.predict_ahead_weight;
   theirs.model = model_;
   std::string differing;
   const recipe::OptionSet of_theirs = recipe::options_of(theirs), of_ours = recipe::options_of(ours);
@@ -96,7 +98,7 @@ void StartingPoint::require_same_tensors(const recipe::LoadedRecipe& loaded) con
     for (const auto& spec : layout::parameters(model)) list.emplace_back(spec.tensor.name, spec.tensor.global_shape);
     return list;
   };
-  if (tensors_of_model(model_) == tensors_of_model(loaded.recipe.model)) {
+  if (tensors_of_model(model_) == tensors_of_model(ours.model)) {
     log_warning("the weights of {} begin a model that computes something else with them:\n  {}", path_.string(), differing);
     return;
   }
@@ -111,6 +113,7 @@ void StartingPoint::require_same_tensors(const recipe::LoadedRecipe& loaded) con
 void StartingPoint::read(const std::vector<StateEntry>& state) const {
   for (const StateEntry& entry : state) {
     if (entry.role != kWeightRole || entry.held.empty()) continue;
+    if (model_.predict_ahead == 0 && entry.name.starts_with(kAheadPrefix)) continue;  // as it was drawn
     const Tensor weights = read(entry.name, entry.held);
     const Tensor view = entry.view;
     view.copy_(weights);

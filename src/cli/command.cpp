@@ -193,6 +193,11 @@ Option& Option::one_of(std::vector<std::string> choices) {
   return *this;
 }
 
+Option& Option::one_each() {
+  state_->option->allow_extra_args(false);
+  return *this;
+}
+
 Option& Option::may_be_empty() {
   state_->may_be_empty = true;
   return *this;

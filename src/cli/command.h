@@ -43,6 +43,7 @@ class Option {
   Option& required();
   Option& hidden();         // from --help: for the program's own use
   Option& default_shown();  // --help tells the value that the variable has now
+  Option& one_each();       // of a list: each value has the name in front, so that a word in its place may follow
   // Of numbers.
   Option& at_least(double least);
   Option& above(double limit);

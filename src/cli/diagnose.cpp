@@ -29,6 +29,10 @@
 #include "train/alignment_check.h"
 
 namespace longhaul::cli {
+
+void add_diagnose_hosts(Command& group);
+void add_diagnose_replay(Command& group);
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -276,6 +280,8 @@ void add_diagnose(Command& program) {
   command.json_flag(arguments->json);
   add_blocked(command);
   add_spares(command);
+  add_diagnose_hosts(command);
+  add_diagnose_replay(command);
   command.on_run([arguments] {
     arguments->deep |= arguments->suite == "stop_time";
     return diagnose(*arguments);

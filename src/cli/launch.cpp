@@ -5,12 +5,14 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/folders.h"
 #include "base/parallel.h"
 #include "base/version.h"
 #include "checkpoint/starting_point.h"
 #include "cli/command.h"
 #include "comm/disagreement.h"
 #include "control/driver_service.h"
+#include "control/rank_environment.h"
 #include "control/widths.h"
 #include "recipe/load.h"
 #include "train/run_folder.h"
@@ -24,9 +26,10 @@ namespace {
 
 struct LaunchArguments {
   std::string recipe, run, from, listen;
-  std::vector<std::string> overrides;
+  std::vector<std::string> overrides, environment;
   int64_t ranks = 0, threads = 0, nodes = 1, spares = 0, restarts = 20;
   double hang_s = 60;
+  std::string host_history = (user_cache_folder() / "hosts.jsonl").string();
   bool replace_slow = false;
 };
 
@@ -73,6 +76,7 @@ control::RunCommand command_of_ranks(const LaunchArguments& arguments) {
   const int64_t threads = arguments.threads > 0 ? arguments.threads : std::max<int64_t>(1, usable_cores() / arguments.ranks);
   control::RunCommand command{.words = {"train", arguments.recipe, fmt::format("train.threads={}", threads)},
                               .options = {"--run", run_folder_of(arguments).string()},
+                              .environment = control::passed_environment(arguments.environment),
                               .launched = fmt::format("-n {}", arguments.ranks),
                               .folder = std::filesystem::current_path().string(),
                               .run_folder = std::filesystem::absolute(run_folder_of(arguments)).string()};
@@ -118,6 +122,11 @@ ExitCode run_launch(const LaunchArguments& arguments) {
   if (arguments.restarts == 0) options.policy.stop_grace_s = kLastWords_s;
   // Daemons of this machine stand for machines where there are spares: one that died is a machine that is gone.
   if (arguments.spares > 0) options.policy.restart_nodes = false;
+  if (!arguments.listen.empty()) {  // nodes are machines
+    options.make_engine = [] { return control::find_engine(); };
+    options.policy.replacement_s = options.make_engine()->replacement_s();
+    options.host_history = arguments.host_history;
+  }
   control::DriverService driver(std::move(options));
   comm::forget_calls(run_folder_of(arguments));
   const control::DriverResult result = driver.run();
@@ -148,7 +157,14 @@ void add_launch(Command& program) {
   launch.flag("--replace-slow", arguments->replace_slow,
               "nodes of ranks that compute longer than their peers, at a checkpoint (else they are only told of)");
   launch.option("--listen", arguments->listen, "HOST:PORT of this machine that `longhaul node` of others connects to");
+  launch.option(
+      "--host-history", arguments->host_history,
+      "with --listen: a file of what hosts did in weeks, those that fail often are used last (default: hosts.jsonl of your cache)");
   launch.option("--threads-per-rank", arguments->threads, "compute threads of each (default: the cores shared evenly)").at_least(1);
+  launch
+      .option("--env", arguments->environment,
+              "NAME[=VALUE]: a variable that ranks get beside those that every one has (PATH, HOME, OMP_…, NCCL_…)")
+      .one_each();
   launch.option("RECIPE", arguments->recipe, "a recipe file (TOML)");
   launch.overrides(arguments->overrides);
   launch.option("--from", arguments->from, "begin with the weights of a Hugging Face folder or of a checkpoint, as train does");

@@ -181,8 +181,10 @@ ExitCode run(const ProveArguments& arguments) {
     if (recipe.optim.outer.method != recipe::Outer::kNone) {
       print(fmt::format(
           "\noptim.outer = {} itself is not proved: what workers make of other documents has no equal in one process. Layouts with "
-          "workers are of workers that see the same, and take the mean of their weights behind each step.\n",
-          recipe::name_of_value(recipe.optim.outer.method)));
+          "workers are of workers that see the same, and {} behind each step.\n",
+          recipe::name_of_value(recipe.optim.outer.method),
+          recipe.optim.outer.method == recipe::Outer::kDelayCorrected ? "correct their weights, a step late,"
+                                                                      : "take the mean of their weights"));
     }
     if (arguments.layouts == "all") {
       for (const std::string& pair : train::pairs_left_out(layouts)) print("  in none of them, because none can: " + pair + "\n");

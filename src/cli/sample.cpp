@@ -1,35 +1,51 @@
-// `longhaul sample CKPT --prompt TEXT --tokens N --count K --seed S [--json]`
+// `longhaul sample CKPT --prompt TEXT | --prompts FILE --tokens N --count K --seed S [--json]`
 #include <fmt/format.h>
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "checkpoint/open_model.h"
 #include "cli/command.h"
 #include "cli/model_tokenizer.h"
 #include "cli/output.h"
 #include "data/tokenizer/continuation.h"
 #include "generate/generate.h"
+#include "generate/prompts_file.h"
 #include "tensor/device.h"
 
 namespace longhaul::cli {
 namespace {
 
+// Sequences that are written side by side, of a file of prompts.
+constexpr int64_t kTogether = 32;
+
 struct SampleArguments {
-  std::string checkpoint, prompt, tokenizer, dtype, device = "auto";
+  std::string checkpoint, prompt, prompts, tokenizer, dtype, device = "auto";
   generate::GenerateSettings settings;
+  int64_t prefix_cache = 256;  // MiB
   bool json = false;
 };
 
 // One sequence as it is printed.
 struct Text {
+  std::string prompt;
   data::Continuation continuation;
   generate::Generation generation;
 };
 
 void check(const SampleArguments& arguments) {
+  if (!arguments.prompt.empty() && !arguments.prompts.empty()) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "prompts come from one place",
+                 .expected = "--prompt TEXT or --prompts FILE",
+                 .found = "both",
+                 .where = "command line",
+                 .hint = "leave one of them out"});
+  }
   if (arguments.settings.min_tokens <= arguments.settings.tokens) return;
   throw Error({.code = ExitCode::kUsage,
                .what = "a text cannot be longer than it may become",
@@ -39,11 +55,56 @@ void check(const SampleArguments& arguments) {
                .hint = fmt::format("--tokens {}", arguments.settings.min_tokens)});
 }
 
-// Several texts, each under a line that says how to get it alone.
-void print_each(std::vector<Text>& texts, const SampleArguments& arguments) {
+// Several texts, each under a line that says which draws it has.
+void print_each(const std::vector<Text>& texts, const SampleArguments& arguments) {
   for (size_t i = 0; i < texts.size(); ++i) {
     print(fmt::format("{}--- {} of {}, --seed {}\n", i == 0 ? "" : "\n", i + 1, texts.size(), arguments.settings.seed + i));
-    print(arguments.prompt + texts[i].continuation.text() + texts[i].continuation.rest() + "\n");
+    print(texts[i].prompt + texts[i].continuation.text() + texts[i].continuation.rest() + "\n");
+  }
+}
+
+void say_what_was_not_read(const generate::PrefixCache& prefixes, const SampleArguments& arguments) {
+  if (arguments.prompts.empty()) return;
+  if (!prefixes.keeps()) {
+    log_info("prefix cache: none (--prefix-cache {} MiB has no room for {} tokens of a prompt)", arguments.prefix_cache,
+             generate::PrefixCache::kTokens);
+    return;
+  }
+  const generate::PrefixCache::Counts& counts = prefixes.counts();
+  log_info(
+      "prefix cache: {} of {} prompts went on from an earlier one, {} of {} tokens were not read again; {} beginnings kept, {} dropped, {} of {}",
+      counts.continued, counts.prompts, counts.tokens_not_read, counts.tokens, prefixes.kept(), counts.dropped,
+      bytes_text(prefixes.bytes()), bytes_text(arguments.prefix_cache << 20));
+}
+
+void print_as_json(const Text& text, uint64_t seed, double tokens_per_second, const checkpoint::OpenModel& model) {
+  print_json({{"prompt", text.prompt},
+              {"text", text.continuation.text() + text.continuation.rest()},
+              {"ids", text.generation.ids},
+              {"finish", generate::name_of(text.generation.finish)},
+              {"step", model.step},
+              {"checkpoint", model.folder.string()},
+              {"seed", seed},
+              {"prompt_tokens", text.generation.prefill_tokens},
+              {"continued_tokens", text.generation.continued_tokens},
+              {"tokens_per_second", tokens_per_second}});
+}
+
+// Groups of prompts, as many as are written together; what is kept of their beginnings goes from one to the next.
+void run_all(generate::Generator& generator, const std::vector<std::vector<int64_t>>& prompts, const generate::GenerateSettings& settings,
+             std::vector<Text>& texts, const std::function<void(const std::string&)>& say) {
+  const auto of_group = static_cast<size_t>(std::max<int64_t>(1, kTogether / settings.count));
+  for (size_t first = 0; first < prompts.size(); first += of_group) {
+    const size_t before = first * static_cast<size_t>(settings.count);
+    generate::GenerateSettings own = settings;
+    own.seed += before;
+    const auto generations = generator.run(std::span(prompts).subspan(first, std::min(of_group, prompts.size() - first)), own,
+                                           [&](int64_t sequence, int64_t id) {
+                                             Text& text = texts[before + static_cast<size_t>(sequence)];
+                                             const std::string fresh = text.continuation.add(static_cast<int32_t>(id));
+                                             if (say) say(fresh);
+                                           });
+    for (size_t i = 0; i < generations.size(); ++i) texts[before + i].generation = generations[i];
   }
 }
 
@@ -51,47 +112,41 @@ ExitCode run(const SampleArguments& arguments) {
   check(arguments);
   const at::Device device = device_named(arguments.device, "--device");
   const DeviceScope scope(device);
+  const bool many = !arguments.prompts.empty();
+  const std::vector<std::string> written = many ? generate::read_prompts(arguments.prompts) : std::vector{arguments.prompt};
   auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device);
   const auto tokenizer = tokenizer_for(model, arguments.tokenizer);
   generate::GenerateSettings settings = arguments.settings;
   settings.vocabulary = tokenizer.vocabulary();
   if (const auto separator = tokenizer.end_of_document()) settings.stop_id = *separator;
-  const std::vector<int32_t> prompt = tokenizer.encode(arguments.prompt);
-  const std::vector<int64_t> prompts[] = {{prompt.begin(), prompt.end()}};
-  std::vector<Text> texts(static_cast<size_t>(settings.count), {data::Continuation(tokenizer, prompt), {}});
-  const bool streams = !arguments.json && settings.count == 1;
-  std::string before = arguments.prompt;  // said with the first token: a prompt that is refused is not
+  std::vector<std::vector<int64_t>> prompts;
+  std::vector<Text> texts;
+  for (const std::string& prompt : written) {
+    const std::vector<int32_t> ids = tokenizer.encode(prompt);
+    prompts.emplace_back(ids.begin(), ids.end());
+    for (int64_t i = 0; i < settings.count; ++i) texts.push_back({prompt, data::Continuation(tokenizer, ids), {}});
+  }
+  const bool streams = !arguments.json && texts.size() == 1;
+  std::string before = written.front();  // said with the first token: a prompt that is refused is not
   const auto say = [&](const std::string& fresh) { print(std::exchange(before, "") + fresh); };
   const Stopwatch watch;
-  const auto generations = generate::generate_batch(*model.decoder, prompts, settings, [&](int64_t sequence, int64_t id) {
-    const std::string fresh = texts[static_cast<size_t>(sequence)].continuation.add(static_cast<int32_t>(id));
-    if (streams) say(fresh);
-  });
+  generate::Generator generator(*model.decoder, many ? arguments.prefix_cache << 20 : 0);
+  run_all(generator, prompts, settings, texts, streams ? say : std::function<void(const std::string&)>());
   const double seconds = std::max(watch.seconds(), 1e-9);
-  int64_t tokens = 0;
-  for (size_t i = 0; i < texts.size(); ++i) {
-    texts[i].generation = generations[i];
-    tokens += static_cast<int64_t>(generations[i].ids.size());
-  }
   if (streams) say(texts[0].continuation.rest() + "\n");
   if (!streams && !arguments.json) print_each(texts, arguments);
+  int64_t tokens = 0;
+  for (const Text& text : texts) tokens += static_cast<int64_t>(text.generation.ids.size());
   for (size_t i = 0; i < texts.size(); ++i) {
-    const auto& [continuation, generation] = texts[i];
+    const generate::Generation& generation = texts[i].generation;
     if (generation.finish == generate::Finish::kPositions) {
       log_warning("{} ends after {} of {} tokens: the model has {} positions (model.max_positions), and all are used",
                   texts.size() == 1 ? "the text" : fmt::format("text {}", i + 1), generation.ids.size(), settings.tokens,
                   model.decoder->config().max_positions);
     }
-    if (!arguments.json) continue;
-    print_json({{"prompt", arguments.prompt},
-                {"text", continuation.text() + continuation.rest()},
-                {"ids", generation.ids},
-                {"finish", generate::name_of(generation.finish)},
-                {"step", model.step},
-                {"checkpoint", model.folder.string()},
-                {"seed", settings.seed + i},
-                {"tokens_per_second", static_cast<double>(tokens) / seconds}});
+    if (arguments.json) print_as_json(texts[i], settings.seed + i, static_cast<double>(tokens) / seconds, model);
   }
+  say_what_was_not_read(generator.prefixes(), arguments);
   return ExitCode::kDone;
 }
 
@@ -106,6 +161,15 @@ void add_sample(Command& program) {
                    {"sixteen texts at once, for a program", "sample runs/first-run --prompt \"class \" --count 16 --seed 7 --json"}});
   sample.option("CKPT", arguments->checkpoint, "a checkpoint, or a run directory").required();
   sample.option("--prompt", arguments->prompt, "the text to continue").may_be_empty();
+  sample.option("--prompts", arguments->prompts,
+                "many of them: FILE.jsonl with a JSON text or {\"prompt\": …} in each line, or any other file with a prompt in each line");
+  sample
+      .option(
+          "--prefix-cache", arguments->prefix_cache,
+          "with --prompts: MiB for what was made of their beginnings, 256 tokens at a time, from which prompts that begin alike go on; 0: none")
+      .at_least(0)
+      .at_most(1 << 24)
+      .default_shown();
   sample.option("--tokens", arguments->settings.tokens, "at most this many new tokens").at_least(0).default_shown();
   sample.option("--count", arguments->settings.count, "texts, written side by side; each as it would be alone").at_least(1).default_shown();
   sample.option("--min-tokens", arguments->settings.min_tokens, "the document does not end before this many").at_least(0).default_shown();

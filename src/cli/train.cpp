@@ -119,7 +119,8 @@ ExitCode run(const TrainArguments& arguments) {
     translate_torch_errors([&] { code = run_as(place, request, arguments); });
   } catch (const std::exception& failure) {
     const auto* const error = dynamic_cast<const Error*>(&failure);
-    board.failed(static_cast<int64_t>(error != nullptr ? error->code() : ExitCode::kInternal), failure.what());
+    const bool consequence = dynamic_cast<const comm::Aborted*>(&failure) != nullptr;
+    board.failed(static_cast<int64_t>(error != nullptr ? error->code() : ExitCode::kInternal), failure.what(), consequence);
     board.ended();
     throw;
   }

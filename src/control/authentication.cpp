@@ -56,6 +56,8 @@ std::optional<std::string> Seal::open(std::string_view sealed) {
   return std::string(message);
 }
 
+void Seal::renew(std::string_view label) { key_ = hmac_sha256(key_, fmt::format("renewed: {}", label)); }
+
 Handshake::Handshake(std::string secret, Identity self, bool listens)
     : secret_(std::move(secret)), self_(std::move(self)), listens_(listens) {
   (listens_ ? driver_challenge_ : peer_challenge_) = random_bytes(kChallengeBytes);

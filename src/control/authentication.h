@@ -35,6 +35,7 @@ class Seal {
   bool empty() const { return key_.empty(); }                // there is none yet
   std::string close(std::string_view message);               // message and code
   std::optional<std::string> open(std::string_view sealed);  // nullopt: this is not the next message of who has the key
+  void renew(std::string_view label);  // from now on another key, made of this one; who learns it cannot find the old one
  private:
   std::string code(std::string_view message) const;
   std::string key_;

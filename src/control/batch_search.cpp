@@ -30,10 +30,16 @@ SearchChanged begin_search(int64_t step, const std::string& trace, const RunPlan
   return search;
 }
 
-SearchStep after_probe(const SearchChanged& search, bool died, int64_t samples) {
+SearchStep after_probe(const SearchChanged& search, bool died, int64_t begin, int64_t samples) {
   const bool whole = search.skipped_begin == search.begin && search.skipped_end == search.end;
+  const bool nothing = search.skipped_begin == search.skipped_end;
   SearchStep step{.next = search, .found = {}};
   SearchChanged& next = step.next;
+  if (nothing) {
+    next.active = false;
+    if (died) step.found = data::SampleRange{search.begin, search.end};
+    return step;
+  }
   if (whole && died) {
     next.active = false;
     next.failed = true;
@@ -41,6 +47,11 @@ SearchStep after_probe(const SearchChanged& search, bool died, int64_t samples) 
   }
   if (!whole) (died ? next.begin : next.end) = search.skipped_end;
   if (next.end - next.begin <= std::max<int64_t>(1, samples)) {
+    const bool any_died = next.begin > begin;  // a probe that dies moves the beginning
+    if (!any_died) {
+      next.skipped_begin = next.skipped_end = next.begin;
+      return step;
+    }
     next.active = false;
     step.found = data::SampleRange{next.begin, next.end};
     return step;

@@ -45,8 +45,10 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  void send(std::string_view message);  // before it is open or after it was closed: lost
-  void close();                         // what the system takes at once of what is unsent still goes out
+  void send(std::string_view message);                                   // before it is open or after it was closed: lost
+  void renew_sending(std::string_view label) { sending_.renew(label); }  // both sides, between the same two messages
+  void renew_receiving(std::string_view label) { receiving_.renew(label); }
+  void close();  // what the system takes at once of what is unsent still goes out
   bool is_open() const { return open_; }
   const Identity& peer() const { return handshake_.peer(); }
   const std::string& peer_address() const { return address_; }

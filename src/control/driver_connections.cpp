@@ -60,6 +60,8 @@ void DriverService::on_node_message(uint64_t number, NodeMessage message) {
     if (is_local(name)) pids_[name] = hello->pid;
   }
   if (connection.node.empty()) throw Error({.code = ExitCode::kCommunication, .what = "a node that does not begin with its hello"});
+  if (const auto* renewed = std::get_if<KeysRenewed>(&message))
+    return connection.channel->renew_receiving(std::to_string(renewed->generation));
   if (const auto* evidence = std::get_if<Evidence>(&message)) evidence_[evidence->generation][evidence->rank] = *evidence;
   if (const auto* beat = std::get_if<NodeBeat>(&message)) {
     for (const RankBeat& rank : beat->running) slow_.see(connection.node, rank);
@@ -107,6 +109,15 @@ void DriverService::on_closed(uint64_t number, const Channel::Closing& closing) 
 void DriverService::look_for_dead(const std::string& node) {
   if (result_ || local_[node] != 0 || connection_of(node) || node_lives(options_.plan.run, node)) return;
   feed(NodeDied{.node = node, .reachable = true, .text = "its daemon has ended"});
+}
+
+// With each generation: who has learnt a key of an earlier one can neither read on nor speak.
+void DriverService::renew_keys() {
+  for (auto& [number, connection] : connections_) {
+    if (connection.node.empty() || !connection.channel->is_open()) continue;
+    connection.channel->send(to_text(DriverMessage{RenewKeys{core_->generation()}}));
+    connection.channel->renew_sending(std::to_string(core_->generation()));
+  }
 }
 
 DriverService::Connection* DriverService::connection_of(const std::string& node) {

@@ -111,6 +111,7 @@ struct ReleaseNode {  // to the engine
 };
 struct AnalyseHang {  // all evidence of this generation is in: answer with HangFound
   int64_t generation = 0;
+  bool background = false;  // work of the ranks' other threads hangs: training may go on, so only waits of seconds count
 };
 struct Reply {  // to the person whose Evict or Drain this is
   Answer answer;

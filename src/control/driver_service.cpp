@@ -23,8 +23,10 @@ namespace fs = std::filesystem;
 
 constexpr double kStatus_s = 1;
 constexpr double kCheckpoints_s = 0.5;
-constexpr double kSlow_s = 5;    // a third of the silence after which a daemon looks for another driver
-constexpr double kLeave_s = 10;  // for daemons of this machine to end when they were released
+constexpr double kSlow_s = 5;      // a third of the silence after which a daemon looks for another driver
+constexpr double kAtOnce = 10;     // times a restart: what waiting for a checkpoint may cost
+constexpr double kLongWait_s = 5;  // longer than calls of training wait, shorter than any work is given
+constexpr double kLeave_s = 10;    // for daemons of this machine to end when they were released
 
 int64_t stages_of(const RunPlan& plan) {
   const auto& mesh = plan.widths.front().mesh;
@@ -47,6 +49,7 @@ DriverService::DriverService(DriverOptions options) : options_(std::move(options
   lock_ = std::make_unique<FileLock>(control / "driver");
   secret_ = read_or_make_secret(control / "secret");
   options_.plan.run = job_name(options_.run_folder, secret_);
+  options_.plan.used_last = lemons_of(options_.host_history, wall_time_s());
   journal_ = std::make_unique<JournalFile>(control / "journal.jsonl");
   std::vector<JournalEntry> entries = journal_->take_entries();
   started_wall_s_ = wall_time_s();
@@ -94,6 +97,7 @@ DriverResult DriverService::run() {
     local_[name] = 0;
     if (!node_lives(options_.plan.run, name)) start_local(name);
   }
+  begin_engine();
   feed(Tick{});
   loop_.run();
   write_status();
@@ -103,7 +107,9 @@ DriverResult DriverService::run() {
 
 void DriverService::feed(const Input& input) {
   if (result_) return;
+  const int64_t generation = core_->generation();
   apply(core_->on(input, now_s()));
+  if (core_->generation() != generation) renew_keys();
   arm();
   const std::string key = fmt::format("{} {}", name_of(core_->state()), core_->generation());
   if (std::exchange(last_status_key_, key) != key) write_status();
@@ -175,14 +181,14 @@ void DriverService::do_it(const WriteBlocked& command) {
   list.write(control_folder(options_.run_folder) / "blocked.json");
 }
 
-void DriverService::do_it(const Emit& command) { events_->write(command.body); }
+void DriverService::do_it(const Emit& command) {
+  events_->write(command.body);
+  if (const auto* incident = std::get_if<observe::IncidentReport>(&command.body)) note_incident(*incident);
+}
 
 void DriverService::do_it(const StartNode& command) {
   if (is_local(command.node)) start_local(command.node);
 }
-
-void DriverService::do_it(const RequestNode&) {}  // nobody to ask: nodes of this machine, or started by hand
-void DriverService::do_it(const ReleaseNode&) {}
 
 // What the nodes have told of their ranks, looked at as if all were of one machine.
 void DriverService::do_it(const AnalyseHang& command) {
@@ -197,9 +203,17 @@ void DriverService::do_it(const AnalyseHang& command) {
     }
   }
   const detect::HangReport report = detect::analyse_hang(ranks);
-  for (const detect::HangSuspect& suspect : report.suspects) found.suspects.push_back(suspect.rank);
-  found.program = report.kind == detect::HangKind::kDisagrees || report.kind == detect::HangKind::kDeadlock;
-  found.text = report.text();
+  if (command.background) {
+    found.suspects = detect::waited_for_long(report, kLongWait_s);
+    for (const detect::HangRank& rank : ranks) {
+      if (std::ranges::find(found.suspects, rank.calls.rank) != found.suspects.end())
+        found.text += fmt::format("{}", fmt::join(rank.threads, "\n"));
+    }
+  } else {
+    for (const detect::HangSuspect& suspect : report.suspects) found.suspects.push_back(suspect.rank);
+    found.program = report.kind == detect::HangKind::kDisagrees || report.kind == detect::HangKind::kDeadlock;
+    found.text = report.text();
+  }
   evidence_.clear();
   loop_.after(0, [this, found] { feed(found); });
 }
@@ -212,10 +226,11 @@ void DriverService::do_it(const Say& command) { log_info("driver: {}", command.t
 
 void DriverService::do_it(const Finish& command) {
   result_ = DriverResult{.code = command.code, .text = command.text, .rank = command.rank, .stopped = stops_ > 0};
-  const uint64_t poll = loop_.every(0.02, [this] {
+  note_end();
+  if (requeues()) return;  // the engine's answer ends this process, or the engine does
+  loop_.every(0.02, [this] {
     if (children_.running() == 0) leave();
   });
-  static_cast<void>(poll);
   loop_.after(kLeave_s, [this] { leave(); });
 }
 
@@ -223,6 +238,7 @@ void DriverService::leave() { loop_.stop(); }
 
 void DriverService::on_stop_signal(int signal) {
   ++stops_;
+  last_signal_ = signal;
   if (signal == SIGINT && stops_ > 1) return feed(Abort{"a second Ctrl-C"});
   if (stops_ == 1) feed(Drain{fmt::format("signal {}", signal)});
 }
@@ -257,10 +273,21 @@ void DriverService::look_for_checkpoints() {
 }
 
 void DriverService::look_for_slow() {
+  // A restart costs what this generation's start did; one that does not wait for a checkpoint costs steps besides.
+  const Ledger& ledger = core_->ledger();
+  const double restart_s = std::max(1.0, ledger.resumed_s - ledger.generation_since_s);
   for (const SlowRank& slow : slow_.look()) {
-    log_warning("driver: {} ({})", slow.text, slow.node);
-    events_->write(observe::Alarm{.kind = "straggler", .message = fmt::format("{}: {}", slow.node, slow.text)});
-    if (options_.replace_slow) feed(Suspected{.report = {.kind = "slow", .rank = slow.rank, .text = slow.text}, .node = slow.node});
+    if (slow.first) {
+      log_warning("driver: {} ({})", slow.text, slow.node);
+      events_->write(observe::Alarm{.kind = "straggler", .message = fmt::format("{}: {}", slow.node, slow.text)});
+    }
+    if (!options_.replace_slow) continue;
+    const detect::Remedy remedy =
+        detect::remedy_for(slow.lost_s, {.replace_at_checkpoint_s = restart_s, .replace_now_s = kAtOnce * restart_s});
+    if (remedy == detect::Remedy::kIgnore) continue;
+    const std::string kind = remedy == detect::Remedy::kReplaceNow ? "slow_now" : "slow";
+    feed(Suspected{.report = {.kind = kind, .rank = slow.rank, .text = fmt::format("{}: {:.0f} s lost", slow.text, slow.lost_s)},
+                   .node = slow.node});
   }
 }
 

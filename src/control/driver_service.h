@@ -9,6 +9,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -21,7 +22,10 @@
 #include "base/socket.h"
 #include "control/channel.h"
 #include "control/driver_core.h"
+#include "control/engine_desk.h"
+#include "control/host_history.h"
 #include "control/journal_file.h"
+#include "control/ledger.h"
 #include "control/slow_ranks.h"
 #include "observe/event_log.h"
 
@@ -32,10 +36,12 @@ struct DriverOptions {
   Policy policy;
   RunCommand command;
   std::filesystem::path run_folder;
-  int64_t local_nodes = 1;    // daemons that the driver starts on this machine, spares included; 0: nodes come by themselves
-  int64_t slots = 1;          // ranks of each
-  std::string listen;         // HOST:PORT; empty: any port of 127.0.0.1
-  std::string program;        // this one's file
+  int64_t local_nodes = 1;  // daemons that the driver starts on this machine, spares included; 0: nodes come by themselves
+  int64_t slots = 1;        // ranks of each
+  std::string listen;       // HOST:PORT; empty: any port of 127.0.0.1
+  std::string program;      // this one's file
+  std::function<std::unique_ptr<Engine>()> make_engine;  // whom machines are asked of; empty: nobody
+  std::filesystem::path host_history;                    // a file (control/host_history.h); empty: hosts are not told apart
   bool replace_slow = false;  // nodes of ranks that are slower than their peers, at the next checkpoint; false: they are only told of
 };
 
@@ -45,6 +51,9 @@ struct DriverResult {
   int64_t rank = -1;     // whose fault it was
   bool stopped = false;  // on request
 };
+
+// Of a file of hosts' histories, those that are used last, the worst at the end.
+std::vector<std::string> lemons_of(const std::filesystem::path& history, double now_s);
 
 // The name of a run in its processes' handshakes and in /dev/shm: that of its folder and a number of its own.
 std::string job_name(const std::filesystem::path& run_folder, const std::string& secret);
@@ -71,11 +80,21 @@ class DriverService {
   Connection* connection_of(const std::string& node);
   void send(const std::string& node, const DriverMessage& message);
   void drop(uint64_t number);
+  void renew_keys();
 
   // Daemons of this machine (driver_connections.cpp).
   bool is_local(const std::string& node) const { return local_.contains(node); }
   void start_local(const std::string& node);
   void look_for_dead(const std::string& node);
+
+  // The engine, and what hosts have done (driver_engine.cpp).
+  void begin_engine();
+  void on_answer(const EngineAnswer& answer);
+  void start_on(const std::string& host);
+  bool requeues();
+  void note_host(const std::string& host, HostEvent event);
+  void note_incident(const observe::IncidentReport& incident);
+  void note_end();
 
   void feed(const Input& input);
   void apply(const Commands& commands);
@@ -125,7 +144,9 @@ class DriverService {
   int64_t committed_ = -1;
   double checkpoints_changed_s_ = 0;
   std::optional<DriverResult> result_;
-  int stops_ = 0;
+  int stops_ = 0, last_signal_ = 0, wanted_ = 0;  // wanted: requests that the engine has not answered
+  std::set<std::string> brought_;                 // hosts on which daemons were started through the engine
+  std::unique_ptr<EngineDesk> desk_;
 };
 
 }  // namespace longhaul::control

@@ -53,13 +53,14 @@ void Driving::take_up() {
     if (!incident.closed) open_incidents_.push_back(incident.opened.id);
   }
   width_ = width_named(plan_, ledger_.world);
+  wrote_skip_ = ledger_.search_since > 0;
   for (const NodeRanks& node : ledger_.placement) {
     nodes_[node.node].heard_s = now_s_;
     for (const int64_t rank : node.ranks) ranks_[rank].node = node.node;
   }
   const bool ran = before == name_of(State::kLoad) || before == name_of(State::kTrain) || before == name_of(State::kDrain);
   fault_s_ = now_s_;
-  if (ran) {
+  if (ran && !ledger_.probe_is_over()) {
     generation_open_ = true;
     if (ledger_.resumed_step >= 0) time_.resumed(ledger_.resumed_step, ledger_.resumed_s);
     return go(ledger_.resumed_step < 0 ? State::kLoad : State::kTrain, "the driver is back");
@@ -169,7 +170,9 @@ void Driving::take(const NodeDied& died) {
     return fault(std::move(seen));
   }
   lose(died.node, died.text);
-  if (died.reachable && policy_.restart_nodes) commands_.push_back(StartNode{died.node});
+  const auto known = ledger_.nodes.find(died.node);
+  const bool evicted = known != ledger_.nodes.end() && known->second.state == "evicted";  // it was told to end
+  if (died.reachable && policy_.restart_nodes && !evicted) commands_.push_back(StartNode{died.node});
 }
 
 void Driving::take(const Evict& request) {

@@ -40,8 +40,9 @@ class Driving {
     NodeHello hello;
     bool connected = false;
     double heard_s = 0, came_s = 0;
-    bool checked = false;  // passed the checks before its first ranks
-    int64_t check = 0;     // id of the checks that run; 0: none
+    bool checked = false;   // passed the checks before its first ranks
+    bool returned = false;  // it was evicted, and has been started anew: not without checks
+    int64_t check = 0;      // id of the checks that run; 0: none
     std::optional<CheckResults> results;
     std::set<std::pair<int64_t, int64_t>> running;  // generation and rank of every process that it still has
     bool evidence_due = false;
@@ -56,6 +57,7 @@ class Driving {
     std::tuple<int64_t, int64_t, std::string, int64_t> progress;
     double standing_s = 0;  // the longest age of the progress now, and the phase it was in
     std::string standing_in;
+    std::map<std::string, double> background;  // age of each work of its other threads, when the beat came
     std::optional<RankExited> exited;
     bool training() const { return beat && beat->step >= 0 && beat->phase != "start" && beat->phase != "load"; }
   };
@@ -91,10 +93,11 @@ class Driving {
   void hear(const std::string& name, const HealthReport& report);
   void hear(const std::string& name, const CheckResults& results);
   void hear(const std::string& name, const Evidence& evidence);
+  void hear(const std::string&, const KeysRenewed&) {}  // the shell's business
   std::string refusal(const std::string& name, const NodeHello& hello) const;
   void learn_of_ranks(const std::string& name, const std::vector<RankBeat>& running, const std::vector<RankExited>& ended);
   void take_beat(const std::string& name, const RankBeat& beat);
-  void take_end(const std::string& name, const RankExited& exited);
+  void take_end(const std::string& name, RankExited exited);
   void missing_ranks(const std::string& name, const NodeHello& hello, bool same_daemon);
   void silent_nodes();
   void lose(const std::string& name, const std::string& reason);
@@ -112,6 +115,7 @@ class Driving {
   void watch();
   void watch_steps();
   bool watch_progress();  // true: ranks hang
+  bool watch_background(int64_t number, const Rank& rank, double since_s);
   void watch_plans();
   void watch_end();
   void drain();
@@ -125,9 +129,10 @@ class Driving {
   // driving_faults.cpp
   void fault(Fault fault);
   void health(const std::string& node, const HealthReport& report);
-  void suspect_hang(const std::string& text);
+  void suspect_hang(const std::string& text, const std::string& work = "");
   void suspect();  // the state
   std::vector<int64_t> outliers() const;
+  std::vector<int64_t> stuck_ranks() const;
   void hang_known(const std::vector<int64_t>& suspects, bool program, const std::string& text);
   void judge();
   bool pay(const Fault& root, const Verdict& verdict);  // false: the run has ended
@@ -136,7 +141,7 @@ class Driving {
   bool replaceable(const std::string& name) const;
   Fault root_cause() const;
   void probe_died(const Fault& root);
-  void search_on(const SearchStep& step);
+  void search_on(bool died);
 
   // driving_repair.cpp
   void diagnose();
@@ -171,6 +176,7 @@ class Driving {
   std::vector<Fault> faults_;  // of this suspicion, as they came
   bool gathering_ = false, analysing_ = false, stop_at_last_call_ = false;
   double gathering_until_s_ = 0, last_call_s_ = 0;
+  std::string stuck_work_;                                  // of the other threads, that hangs; empty: the ranks themselves do
   std::set<std::string> evicting_, restarting_, checking_;  // nodes, once the ranks are gone
   std::vector<int64_t> open_incidents_;                     // closed when training goes on
   double fault_s_ = 0, not_before_s_ = 0;

@@ -61,6 +61,7 @@ void Driving::health(const std::string& node, const HealthReport& report) {
   seen.text = fmt::format("{} reports {}{}{}: {}", node, report.kind, report.code != 0 ? fmt::format(" {}", report.code) : "",
                           report.device.empty() ? "" : " of " + report.device, report.text);
   Verdict verdict = classify(seen, ledger_, policy_, now_s_);
+  if (report.kind == "slow_now" && !replaceable(node)) return;  // a restart in its place mends nothing
   if (restarts_ranks(verdict.action) && placed(node)) return fault(std::move(seen));
   if (restarts_ranks(verdict.action)) {
     if (verdict.action == Action::kEvict) evict(node, seen.text);
@@ -79,7 +80,8 @@ void Driving::health(const std::string& node, const HealthReport& report) {
   if (const IncidentRecord* incident = ledger_.open_incident(id)) emit(incident->report());
 }
 
-void Driving::suspect_hang(const std::string& text) {
+void Driving::suspect_hang(const std::string& text, const std::string& work) {
+  stuck_work_ = work;
   note_committed();
   end_generation();
   fault_s_ = now_s_;
@@ -105,7 +107,7 @@ void Driving::suspect() {
     gathering_ = false;
     analysing_ = true;
     gathering_until_s_ = now_s_ + policy_.evidence_s;
-    commands_.push_back(AnalyseHang{.generation = ledger_.generation});
+    commands_.push_back(AnalyseHang{.generation = ledger_.generation, .background = !stuck_work_.empty()});
     return;
   }
   if (analysing_) {
@@ -143,18 +145,37 @@ std::vector<int64_t> Driving::outliers() const {
   return behind.size() * 2 < ranks_.size() ? behind : std::vector<int64_t>();
 }
 
+// Those at the work that hangs, where the others are not: nobody whom they wait for is known.
+std::vector<int64_t> Driving::stuck_ranks() const {
+  std::vector<int64_t> stuck;
+  for (const auto& [number, rank] : ranks_) {
+    if (rank.background.contains(stuck_work_)) stuck.push_back(number);
+  }
+  return stuck.size() < ranks_.size() || stuck.size() == 1 ? stuck : std::vector<int64_t>();
+}
+
 void Driving::hang_known(const std::vector<int64_t>& found, bool program, const std::string& text) {
-  const std::vector<int64_t> suspects = found.empty() && !program ? outliers() : found;
+  std::vector<int64_t> suspects = found;
+  if (found.empty() && !program) suspects = stuck_work_.empty() ? outliers() : stuck_ranks();
   Fault seen{.source = Fault::Source::kHang, .step = last_step_, .program = program, .text = text, .age_s = 0, .ranks = suspects};
+  seen.kind = stuck_work_;
   std::set<std::string> nodes;
   for (const int64_t rank : suspects) nodes.insert(node_of(ledger_.placement, rank));
   if (nodes.size() == 1) seen.node = *nodes.begin();
   if (suspects.size() == 1) seen.rank = suspects.front();
   if (program) seen.trace = "desync " + text.substr(0, 200);
   for (const auto& [number, rank] : ranks_) {
-    if (rank.beat) seen.age_s = std::max(seen.age_s, std::min(rank.beat->progress_age_s, rank.beat->phase_age_s + policy_.first_step_s));
+    if (!stuck_work_.empty()) {
+      const auto stuck = rank.background.find(stuck_work_);
+      seen.age_s = std::max(seen.age_s, stuck == rank.background.end() ? 0 : stuck->second);
+    } else if (rank.beat) {
+      seen.age_s = std::max(seen.age_s, std::min(rank.beat->progress_age_s, rank.beat->phase_age_s + policy_.first_step_s));
+    }
   }
-  if (seen.text.empty()) {
+  if (!stuck_work_.empty()) {
+    seen.text = fmt::format("'{}' does not end{}{}{}", stuck_work_,
+                            suspects.empty() ? "" : fmt::format(" on rank {}", fmt::join(suspects, ", ")), text.empty() ? "" : ": ", text);
+  } else if (seen.text.empty()) {
     seen.text = suspects.empty() ? std::string("all ranks wait, and nobody stands out")
                                  : fmt::format("all wait for rank {}", fmt::join(suspects, ", "));
   }
@@ -166,15 +187,12 @@ void Driving::hang_known(const std::vector<int64_t>& found, bool program, const 
 
 // The earliest that is no consequence; what a machine says of itself explains what its ranks died of.
 Fault Driving::root_cause() const {
-  LONGHAUL_ASSERT(!faults_.empty(), "a verdict without a fault");
-  auto first = std::ranges::find_if(faults_, [](const Fault& fault) { return !is_victim(fault); });
-  if (first == faults_.end()) first = faults_.begin();
-  if (!names_a_machine(*first)) {
+  Fault root = first_cause(faults_);
+  if (!names_a_machine(root)) {
     const auto machine =
-        std::ranges::find_if(faults_, [&](const Fault& fault) { return names_a_machine(fault) && fault.node == first->node; });
-    if (machine != faults_.end()) first = machine;
+        std::ranges::find_if(faults_, [&](const Fault& fault) { return names_a_machine(fault) && fault.node == root.node; });
+    if (machine != faults_.end()) root = *machine;
   }
-  Fault root = *first;
   for (const Fault& other : faults_) {
     const bool same = other.rank >= 0 && other.rank != root.rank && !root.trace.empty() && other.trace == root.trace && !is_victim(other);
     if (same) root.ranks.push_back(other.rank);
@@ -236,7 +254,8 @@ bool Driving::pay(const Fault& root, const Verdict& verdict) {
                fmt::format("more than {} restarts in {:.0f} h", policy_.restarts, policy_.restarts_window_s / 3600), Action::kStop);
   }
   const bool progress = ledger_.committed_step > ledger_.committed_at_last_fault;
-  const bool program = !names_a_machine(root) || verdict.fault == FaultClass::kHang || verdict.fault == FaultClass::kUserCode;
+  const bool program = !names_a_machine(root) || verdict.fault == FaultClass::kHang || verdict.fault == FaultClass::kStuckWork ||
+                       verdict.fault == FaultClass::kUserCode;
   if (program && !progress && verdict.action != Action::kSearchBatch && !ledger_.search.active &&
       ledger_.cycles + 1 >= policy_.cycles_without_progress) {
     return end(ExitCode::kDoNotRestart,
@@ -301,7 +320,13 @@ void Driving::act(const Fault& fault, Verdict& verdict) {
   if (verdict.fault == FaultClass::kMachine) {
     lose(name, fault.text);
     const auto before = [&](const IncidentRecord& incident) { return incident.fault() == FaultClass::kMachine && incident.node() == name; };
-    if (ledger_.count(now_s_, policy_.same_place_s, before) >= 1) evicting_.insert(name);  // the second time: not taken again
+    if (ledger_.count(now_s_, policy_.same_place_s, before) >= 1) {
+      evicting_.insert(name);
+      verdict.why = "the second time: it is not taken again";
+    } else {
+      verdict.action = Action::kRestart;
+      verdict.why = "without this node, until it comes again";
+    }
     return;
   }
   if (verdict.action == Action::kDiagnose && policy_.stop_checks) {
@@ -335,27 +360,34 @@ void Driving::probe_died(const Fault& root) {
     open_incidents_.push_back(open(root, verdict, true));
     return go(State::kRepair, root.text);
   }
-  search_on(after_probe(ledger_.search, true, policy_.search_samples));
+  search_on(true);
 }
 
-void Driving::search_on(const SearchStep& step) {
+// After a probe that died of what is looked for, or outlived it.
+void Driving::search_on(bool died) {
+  const SearchChanged& tried = ledger_.search;
+  const int64_t first = begin_search(tried.deadly_step, tried.trace, plan_, ledger_.skipped).begin;
+  const SearchStep step = after_probe(tried, died, first, policy_.search_samples);
   const bool training = state_ == State::kTrain;
   const auto continue_with = [&](const std::string& text) {
     if (training) return restart_planned(text, false);
     say(text);
     go(State::kRepair, text);
   };
-  record(step.next);
+  if (!step.found) record(step.next);
   if (step.next.active) {
-    return continue_with(fmt::format("the deadly samples are among {} to {}; passing over {} to {}", step.next.begin, step.next.end - 1,
-                                     step.next.skipped_begin, step.next.skipped_end - 1));
+    const bool nothing = step.next.skipped_begin == step.next.skipped_end;
+    return continue_with(fmt::format(
+        "the deadly samples are among {} to {}; passing over {}", step.next.begin, step.next.end - 1,
+        nothing ? "nothing, since no probe has died yet" : fmt::format("{} to {}", step.next.skipped_begin, step.next.skipped_end - 1)));
   }
+  if (!step.found && !step.next.failed) return continue_with("no sample kills: the faults were others', and nothing is passed over");
   if (!step.found) {
     return finish(State::kFailed, ExitCode::kDoNotRestart,
                   fmt::format("ranks die after step {} whatever they read: {}", step.next.deadly_step, step.next.trace));
   }
   const std::string text = fmt::format("samples {} to {} kill every rank that reads them (after step {}): they are passed over from now on",
-                                       step.found->begin, step.found->end - 1, step.next.deadly_step);
+                                       step.found->begin, step.found->end - 1, step.next.deadly_step);  // ends the search: one entry
   record(SamplesSkipped{.begin = step.found->begin, .end = step.found->end, .reason = text});
   for (const int64_t id : open_incidents_) {
     const IncidentRecord* incident = ledger_.open_incident(id);

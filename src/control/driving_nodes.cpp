@@ -31,7 +31,8 @@ std::string Driving::refusal(const std::string& name, const NodeHello& hello) co
     return fmt::format("{} is connected already, from {}", name, other->second.hello.host);
   }
   for (const auto& [known, record] : ledger_.nodes) {
-    const auto blocked = [&] { return record.state == "evicted" && record.until_s > now_s_; };
+    // A machine that was started anew is another try, and so is a pod that comes elsewhere under its old name: both are checked first.
+    const auto blocked = [&] { return record.state == "evicted" && record.until_s > now_s_ && record.boot_id == hello.boot_id; };
     if (known == name && blocked()) return fmt::format("it was evicted: {}", record.reason);
     // Under another name, but not where several nodes are one machine.
     if (known == name || record.host != hello.host || !blocked()) continue;
@@ -60,8 +61,9 @@ void Driving::hear(const std::string& name, const NodeHello& hello) {
   node.heard_s = now_s_;
   node.running = running_of(hello.running);
   newest_seen_ = std::max(newest_seen_, hello.generation);
-  to(name, Welcome{.run = plan_.run, .generation = ledger_.generation, .beat_every_s = policy_.beat_every_s});
+  to(name, Welcome{.run = plan_.run, .generation = ledger_.generation, .beat_every_s = policy_.beat_every_s, .lease_s = policy_.lease_s});
   const auto known = ledger_.nodes.find(name);
+  if (known != ledger_.nodes.end() && known->second.state == "evicted") node.returned = true;
   if (known == ledger_.nodes.end() || (known->second.state != "active" && known->second.state != "spare")) set_node(name, "spare", "");
   const bool old = std::ranges::any_of(hello.running, [&](const RankBeat& beat) { return beat.generation != ledger_.generation; });
   if (old || (!hello.running.empty() && !placed(name))) {
@@ -117,13 +119,22 @@ void Driving::take_beat(const std::string& name, const RankBeat& beat) {
     rank.standing_s = beat.progress_age_s;
     rank.standing_in = beat.phase;
   }
+  std::map<std::string, double> background;
+  for (const BackgroundBeat& work : beat.background) {
+    double& oldest = background[work.name];
+    oldest = std::max(oldest, work.age_s);
+  }
+  for (const auto& [work, age_s] : rank.background) {  // it has ended, and another of its kind may have begun
+    if (const auto now = background.find(work); now == background.end() || now->second < age_s) time_outs_.saw_work(work, age_s);
+  }
+  rank.background = std::move(background);
   rank.progress = std::move(progress);
   rank.beat = beat;
   rank.beat_s = now_s_;
   last_step_ = std::max(last_step_, beat.step);
 }
 
-void Driving::take_end(const std::string& name, const RankExited& exited) {
+void Driving::take_end(const std::string& name, RankExited exited) {
   const auto found = ranks_.find(exited.rank);
   if (found == ranks_.end() || found->second.node != name || exited.generation != ledger_.generation) return;
   Rank& rank = found->second;
@@ -133,9 +144,12 @@ void Driving::take_end(const std::string& name, const RankExited& exited) {
   last_step_ = std::max(last_step_, exited.step);
   if (state_ != State::kLoad && state_ != State::kTrain && state_ != State::kDrain && state_ != State::kSuspect && state_ != State::kRepair)
     return;
+  // One that was ended for another's failure may have failed before it: that is evidence.
+  const bool failed_before = exited.stopped && state_ == State::kSuspect && exited.error.code != 0;
+  if (failed_before) exited.status = exited.error.code;
   const auto code = static_cast<ExitCode>(exited.status);
   const bool well = code == ExitCode::kDone || code == ExitCode::kPreemptedSaved || code == ExitCode::kPreemptedNotSaved;
-  if (well || (exited.stopped && stopping_ != Stopping::kNo)) return;
+  if (well || (exited.stopped && stopping_ != Stopping::kNo && !failed_before)) return;
   Fault seen{.source = Fault::Source::kExit,
              .rank = exited.rank,
              .node = name,
@@ -147,6 +161,8 @@ void Driving::take_end(const std::string& name, const RankExited& exited) {
   seen.trace = trace_of(exited);
   seen.age_s = exited.age_s;
   seen.ranks = {exited.rank};
+  seen.own = exited.error.code != 0 && !exited.error.consequence;
+  seen.failed_s = now_s_ - std::max(0.0, exited.error.age_s);
   seen.text = exited.status > 128
                   ? fmt::format("rank {} was ended by signal {}", exited.rank, exited.status - 128)
                   : fmt::format("rank {} ended with exit code {} ({})", exited.rank, exited.status, longhaul::name_of(code));
@@ -199,9 +215,10 @@ void Driving::lose(const std::string& name, const std::string& reason) {
   if (known != ledger_.nodes.end() && known->second.state != "evicted" && known->second.state != "lost") set_node(name, "lost", reason);
 }
 
-void Driving::evict(const std::string& name, const std::string& reason) {
-  set_node(name, "evicted", reason);
+void Driving::evict(const std::string& name, const std::string& why) {
+  set_node(name, "evicted", why);
   const NodeChanged& record = ledger_.nodes.at(name);
+  const std::string& reason = record.reason;
   if (nodes_[name].connected) to(name, Release{.reason = reason, .evicted = true});
   commands_.push_back(ReleaseNode{name, record.host, reason});
   write_blocked();
@@ -213,7 +230,8 @@ void Driving::evict(const std::string& name, const std::string& reason) {
 }
 
 void Driving::set_node(const std::string& name, const std::string& state, const std::string& reason, bool leaving) {
-  NodeChanged change{.node = name, .state = state, .reason = reason, .leaving = leaving};
+  // A line for people; what was seen, stacks and all, stands in the incident.
+  NodeChanged change{.node = name, .state = state, .reason = reason.substr(0, reason.find('\n')), .leaving = leaving};
   const auto known = ledger_.nodes.find(name);
   if (known != ledger_.nodes.end()) {
     change.host = known->second.host;
@@ -254,18 +272,24 @@ bool Driving::usable(const std::string& name) const {
          (record->second.state == "active" || record->second.state == "spare");
 }
 
-// Those that have ranks first, then those that are no spares, each by name; those that are to leave last.
+// Those that have ranks first, then those that are no spares, each by name; hosts that failed again and again behind them, and those that are to
+// leave last.
 std::vector<std::string> Driving::usable_nodes(bool spares) const {
   std::vector<std::string> names;
   for (const auto& [name, node] : nodes_) {
     if (usable(name) && (spares || !node.hello.spare || placed(name))) names.push_back(name);
   }
   const auto rank_of = [&](const std::string& name) {
-    if (ledger_.nodes.at(name).leaving) return 3;
-    return placed(name) ? 0 : nodes_.at(name).hello.spare ? 2 : 1;
+    const auto& last = plan_.used_last;
+    const auto lemon = std::ranges::find(last, ledger_.nodes.at(name).host);
+    const auto behind = static_cast<int64_t>(last.size());
+    if (ledger_.nodes.at(name).leaving) return 4 + behind;
+    if (placed(name)) return int64_t{0};
+    if (lemon != last.end()) return 3 + static_cast<int64_t>(lemon - last.begin());
+    return int64_t{nodes_.at(name).hello.spare ? 2 : 1};
   };
   std::ranges::sort(names, [&](const std::string& a, const std::string& b) {
-    const int of_a = rank_of(a), of_b = rank_of(b);
+    const int64_t of_a = rank_of(a), of_b = rank_of(b);
     return of_a != of_b ? of_a < of_b : natural_less(a, b);
   });
   return names;

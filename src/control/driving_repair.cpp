@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "control/driving.h"
 #include "control/rank_placement.h"
@@ -162,16 +163,15 @@ void Driving::rendezvous() {
   std::optional<std::vector<NodeRanks>> placement =
       place_ranks(width->ranks, places, fresh_ ? std::vector<NodeRanks>() : ledger_.placement);
   LONGHAUL_ASSERT(placement.has_value(), "{} ranks fit on {} slots and cannot be placed", width->ranks, slots_of(names));
-  if (policy_.preflight) {
-    std::vector<std::string> unchecked;
-    for (const std::string& name : usable_nodes(true)) {
-      if (!nodes_.at(name).checked) unchecked.push_back(name);
-    }
-    const bool needed = std::ranges::any_of(*placement, [&](const NodeRanks& node) { return !nodes_.at(node.node).checked; });
-    if (needed) {
-      start_checks("preflight", policy_.check_s - 15, unchecked);
-      return go(State::kCheck, fmt::format("checking {}", fmt::join(unchecked, ", ")));
-    }
+  const auto unchecked = [&](const std::string& name) {
+    const Node& node = nodes_.at(name);
+    return !node.checked && (policy_.preflight || node.returned);
+  };
+  if (std::ranges::any_of(*placement, [&](const NodeRanks& node) { return unchecked(node.node); })) {
+    std::vector<std::string> checked = usable_nodes(true);
+    std::erase_if(checked, std::not_fn(unchecked));
+    start_checks("preflight", policy_.check_s - 15, checked);
+    return go(State::kCheck, fmt::format("checking {}", fmt::join(checked, ", ")));
   }
   if (width->ranks < plan_.ranks())
     say(fmt::format("there is room for {} of {} ranks: going on with fewer replicas, the same batch", width->ranks, plan_.ranks()));

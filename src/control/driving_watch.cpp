@@ -51,7 +51,7 @@ void Driving::watch_steps() {
     recovered();
   }
   const SearchChanged& search = ledger_.search;
-  if (search.active && step >= survived_at(search, plan_)) search_on(after_probe(search, false, policy_.search_samples));
+  if (search.active && step >= survived_at(search, plan_)) search_on(false);
 }
 
 void Driving::recovered() {
@@ -88,8 +88,11 @@ bool Driving::watch_progress() {
       suspect_hang(fmt::format("the process of rank {} gave no sign for {:.0f} s", number, rank.beat->beat_age_s + since_s));
       return true;
     }
+    if (watch_background(number, rank, since_s)) return true;
     if (!first_step_done_) continue;
-    const double age_s = rank.beat->progress_age_s + since_s, limit_s = time_outs_.limit_s(rank.beat->phase);
+    const bool over = rank.beat->phase == "idle" && plan_.steps > 0 && rank.beat->step >= plan_.steps;
+    const double age_s = rank.beat->progress_age_s + since_s,
+                 limit_s = time_outs_.limit_s(over ? ProgressTimeOuts::kBehindLastStep : rank.beat->phase);
     if (age_s > limit_s) {
       if (!beyond) first = fmt::format("rank {} stands in {} for {:.0f} s, more than {:.0f} s", number, rank.beat->phase, age_s, limit_s);
       beyond = true;
@@ -100,6 +103,17 @@ bool Driving::watch_progress() {
   if (!beyond || excused) return false;
   suspect_hang(first);
   return true;
+}
+
+// Work of a rank's other threads that does not end: steps go on until somebody has to wait for it.
+bool Driving::watch_background(int64_t number, const Rank& rank, double since_s) {
+  for (const BackgroundBeat& work : rank.beat->background) {
+    const double age_s = work.age_s + since_s, limit_s = time_outs_.work_limit_s(work.name, work.allowed_s);
+    if (age_s <= limit_s) continue;
+    suspect_hang(fmt::format("'{}' of rank {} goes on for {:.0f} s, more than {:.0f} s", work.name, number, age_s, limit_s), work.name);
+    return true;
+  }
+  return false;
 }
 
 // What can wait for a checkpoint, because nothing is lost then: nodes that should go, and nodes that have come.
@@ -127,7 +141,7 @@ void Driving::watch_end() {
     return rank.second.state == Rank::State::kEnded && rank.second.exited && ended_well(rank.second.exited->status);
   };
   if (ranks_.empty() || std::ranges::none_of(ranks_, well)) return;
-  if (ledger_.search.active) return search_on(after_probe(ledger_.search, false, policy_.search_samples));  // a probe is not the run's end
+  if (ledger_.search.active) return search_on(false);  // a probe is not the run's end
   if (std::ranges::all_of(ranks_, well)) return go(State::kDrain, "all ranks have ended");
   go(State::kDrain, fmt::format("rank {} has ended", std::ranges::find_if(ranks_, well)->first));
 }

@@ -42,15 +42,4 @@ std::vector<int64_t> suspects(const ReplayGroups& groups, const std::vector<int6
   return found;
 }
 
-std::vector<int64_t> localise(const ReplayGroups& groups, const std::function<bool(const std::vector<int64_t>& machines)>& replay) {
-  std::vector<int64_t> rows, columns;
-  for (int64_t group = 0; group < groups.groups; ++group) {
-    if (!replay(groups.horizontal(group))) rows.push_back(group);
-  }
-  for (int64_t group = 0; group < groups.groups; ++group) {
-    if (!replay(groups.vertical(group))) columns.push_back(group);
-  }
-  return suspects(groups, rows, columns);
-}
-
 }  // namespace longhaul::control

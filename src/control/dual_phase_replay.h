@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 namespace longhaul::control {
@@ -23,8 +22,5 @@ ReplayGroups replay_groups(int64_t machines, int64_t replica);
 // Where failing groups meet, in order. Empty: one of the two rounds found nothing, so the fault did not show.
 std::vector<int64_t> suspects(const ReplayGroups& groups, const std::vector<int64_t>& failing_horizontal,
                               const std::vector<int64_t>& failing_vertical);
-
-// Both rounds: `replay` runs the job on these machines and says whether its result was right.
-std::vector<int64_t> localise(const ReplayGroups& groups, const std::function<bool(const std::vector<int64_t>& machines)>& replay);
 
 }  // namespace longhaul::control

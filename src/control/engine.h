@@ -38,6 +38,8 @@ class Engine {
   // What to run here so that these words run there; empty: the engine has no such way. Asks nobody.
   virtual std::vector<std::string> words_to_start_on(const std::string& host, std::vector<std::string> words) const = 0;
   virtual std::string release_node(const std::string& host, const std::string& reason) = 0;
+  // Seconds within which a machine comes in the place of one that is gone; 0: none does.
+  virtual double replacement_s() const = 0;
   virtual std::string requeue() = 0;  // the job ends, and comes again from its beginning
   // Whether ranks may be started anew by us while the engine's job goes on. Not under a launcher that owns the processes itself.
   virtual bool restarts_in_place() const = 0;

@@ -42,6 +42,9 @@ class Kubernetes final : public PlainEngine {
     return fmt::format("node {} gets no pod until its taint {} is removed, and the pod {} comes again elsewhere", node, kTaint, host);
   }
 
+  // Scheduling, and pulling an image on a node that has not got it.
+  double replacement_s() const override { return 300; }
+
   // Both controllers count failures: JobSet starts all its jobs again up to failurePolicy.maxRestarts, the Training Operator a pod up to backoffLimit.
   std::string requeue() override { return name() + " starts the pods again when this one ends with a code that its manifest counts"; }
 

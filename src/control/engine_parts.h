@@ -19,6 +19,7 @@ class PlainEngine : public Engine {
   std::optional<std::string> request_node(const std::vector<std::string>&) override { return std::nullopt; }
   std::vector<std::string> words_to_start_on(const std::string&, std::vector<std::string>) const override { return {}; }
   std::string release_node(const std::string& host, const std::string& reason) override;
+  double replacement_s() const override { return 0; }
   std::string requeue() override;
   bool restarts_in_place() const override { return true; }
 

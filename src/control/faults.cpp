@@ -34,7 +34,7 @@ constexpr std::array<std::string_view, 23> kFaultNames = {"device",
                                                           "deadline",
                                                           "failed_check",
                                                           "deadly_batch"};
-constexpr std::array<std::string_view, 2> kFaultNamesMore = {"operator", "driver_away"};
+constexpr std::array<std::string_view, 3> kFaultNamesMore = {"operator", "driver_away", "stuck_work"};
 constexpr std::array<std::string_view, 11> kActionNames = {"tolerate",     "alarm",      "restart",    "restart_node",
                                                            "evict_node",   "evict_node", "check_node", "replace_at_checkpoint",
                                                            "search_batch", "stop",       "end"};
@@ -179,6 +179,10 @@ Verdict of_health(const Fault& fault, const Ledger& history, const Policy& polic
   }
   if (fault.kind == "degraded_link" || fault.kind == "slow")
     return {.fault = FaultClass::kFailSlow, .action = Action::kReplaceAtCheckpoint, .why = ""};
+  if (fault.kind == "slow_now")
+    return {.fault = FaultClass::kFailSlow,
+            .action = Action::kEvictIfReplaceable,
+            .why = "it has cost more than a restart, and no checkpoint came"};
   if (fault.kind == "storage")
     return {.fault = FaultClass::kStorage, .action = Action::kAlarm, .why = "training goes on with what is in memory"};
   if (fault.kind == "corruption")
@@ -186,7 +190,19 @@ Verdict of_health(const Fault& fault, const Ledger& history, const Policy& polic
   return {.fault = FaultClass::kUnclear, .action = Action::kAlarm, .why = "an unknown report"};
 }
 
+// The first time the storage may have been at fault as well as the node.
+Verdict of_stuck_work(const Fault& fault, const Ledger& history, const Policy& policy, double now_s) {
+  const auto same = [&](const IncidentRecord& incident) {
+    return incident.fault() == FaultClass::kStuckWork && incident.node() == fault.node;
+  };
+  const bool again = !fault.node.empty() && history.count(now_s, policy.same_place_s, same) >= 1;
+  return {.fault = FaultClass::kStuckWork,
+          .action = again ? Action::kEvictIfReplaceable : Action::kRestart,
+          .why = again ? "the second on this node" : ""};
+}
+
 Verdict of_hang(const Fault& fault, const Ledger& history, const Policy& policy, double now_s) {
+  if (!fault.kind.empty()) return of_stuck_work(fault, history, policy, now_s);
   if (fault.program) return of_crash(fault, FaultClass::kUserCode, history, policy, now_s);
   if (fault.node.empty()) return {.fault = FaultClass::kHang, .action = Action::kRestart, .why = "nobody stands out"};
   const auto same = [&](const IncidentRecord& incident) { return incident.fault() == FaultClass::kHang && incident.node() == fault.node; };
@@ -204,7 +220,7 @@ std::string_view name_of(FaultClass fault) {
 }
 
 std::optional<FaultClass> fault_class_named(std::string_view name) {
-  for (int i = 0; i <= static_cast<int>(FaultClass::kDriver); ++i) {
+  for (int i = 0; i <= static_cast<int>(FaultClass::kStuckWork); ++i) {
     if (name_of(static_cast<FaultClass>(i)) == name) return static_cast<FaultClass>(i);
   }
   return std::nullopt;
@@ -214,6 +230,13 @@ std::string_view name_of(Action action) { return kActionNames[static_cast<size_t
 
 bool is_victim(const Fault& fault) {
   return fault.source == Fault::Source::kExit && fault.status == static_cast<int64_t>(ExitCode::kCommunication);
+}
+
+const Fault& first_cause(const std::vector<Fault>& faults) {
+  LONGHAUL_ASSERT(!faults.empty(), "a verdict without a fault");
+  const auto own = std::ranges::find_if_not(faults, is_victim);
+  if (own != faults.end()) return *own;
+  return *std::ranges::min_element(faults, {}, [](const Fault& fault) { return std::pair(!fault.own, fault.failed_s); });
 }
 
 Verdict classify(const Fault& fault, const Ledger& history, const Policy& policy, double now_s) {

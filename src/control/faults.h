@@ -41,7 +41,8 @@ enum class FaultClass {
   kFailedCheck,
   kDeadlyBatch,
   kOperator,
-  kDriver,  // it was away, and ranks ended meanwhile
+  kDriver,     // it was away, and ranks ended meanwhile
+  kStuckWork,  // of a rank's other threads: a save, batches that are read ahead
 };
 std::string_view name_of(FaultClass fault);  // "user_code"
 std::optional<FaultClass> fault_class_named(std::string_view name);
@@ -70,18 +71,23 @@ struct Fault {
   int64_t status = 0;  // of kExit: exit code, or 128 + signal
   bool out_of_memory = false;
   std::string trace;      // see trace_of
-  std::string kind;       // of kHealth
+  std::string kind;       // of kHealth; of kHang: the work that hangs, empty for the rank itself
   int64_t number = 0;     // its number
   bool program = false;   // of kHang: ranks called different things
   bool reachable = true;  // of kNodeDied
   std::string text;       // for people
   double age_s = 0;       // from the fault to its being noticed
+  bool own = false;       // of kExit: the rank says that no other rank's failure was its reason
+  double failed_s = 0;    // when, by the driver's clock: told as an age by the node that saw it
   // Of a crash: ranks that ended by themselves with the same trace, this one included.
   std::vector<int64_t> ranks;
 };
 
 // Whether it may only be the consequence of another rank's fault: such a one never outranks another (specs: §5.2).
 bool is_victim(const Fault& fault);
+// Of those that were seen together. What is no victim, in the order in which it was seen; else the first rank to fail of those that say that they
+// failed by themselves, else the first of all.
+const Fault& first_cause(const std::vector<Fault>& faults);
 
 struct Verdict {
   FaultClass fault = FaultClass::kUnclear;

@@ -117,7 +117,7 @@ struct SearchChanged {
   static constexpr auto fields();
 };
 
-// Samples that are passed over for good.
+// Samples that are passed over for good; the search has ended with them.
 struct SamplesSkipped {
   int64_t begin = 0, end = 0;
   std::string reason;

@@ -60,8 +60,13 @@ class Applying {
     if (IncidentRecord* incident = l_.open_incident(closed.id)) incident->closed = closed;
   }
 
-  void operator()(const SearchChanged& change) { l_.search = change; }
+  void operator()(const SearchChanged& change) {
+    l_.search = change;
+    l_.search_since = l_.generation;
+  }
   void operator()(const SamplesSkipped& skipped) {
+    l_.search.active = false;
+    l_.search_since = l_.generation;
     l_.skipped.push_back({skipped.begin, skipped.end});
     std::ranges::sort(l_.skipped, {}, &data::SampleRange::begin);
     l_.skip_reasons.push_back(skipped.reason);

@@ -55,6 +55,7 @@ struct Ledger {
   std::map<std::string, int64_t> faults_by_class;
 
   SearchChanged search;
+  int64_t search_since = 0;                // generation that ran when the search changed last: only a later one tries what it says
   std::vector<data::SampleRange> skipped;  // for good; sorted, apart
   std::vector<std::string> skip_reasons;
 
@@ -65,6 +66,8 @@ struct Ledger {
   static constexpr size_t kMostIncidents = 1000;
 
   void apply(const JournalEntry& entry, const Policy& policy);
+  // The search has changed since the newest generation began: what that one dies of or outlives says nothing any more.
+  bool probe_is_over() const { return search_since > 0 && search_since >= generation; }
   IncidentRecord* open_incident(int64_t id);
 
   // Incidents since now_s - window_s that the predicate takes.

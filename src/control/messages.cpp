@@ -40,6 +40,10 @@ constexpr std::string_view kType<Release> = "release";
 template <>
 constexpr std::string_view kType<StillHere> = "still_here";
 template <>
+constexpr std::string_view kType<RenewKeys> = "renew_keys";
+template <>
+constexpr std::string_view kType<KeysRenewed> = "keys_renewed";
+template <>
 constexpr std::string_view kType<StatusRequest> = "status_request";
 template <>
 constexpr std::string_view kType<EvictRequest> = "evict_request";

@@ -1,7 +1,7 @@
 // What driver, node daemons and the command line say to each other, as plain values and as JSON (one object a frame, "type" names the struct).
 //
 //   node → driver      NodeHello, NodeBeat, RankExited, HealthReport, CheckResults, Evidence
-//   driver → node      Welcome, StartRanks, StopRanks, RunChecks, GatherEvidence, Release, StillHere
+//   driver → node      Welcome, StartRanks, StopRanks, RunChecks, GatherEvidence, Release, StillHere, RenewKeys
 //   client → driver    StatusRequest, EvictRequest, DrainRequest          driver → client   Answer
 //
 // Clocks of machines are never compared: what is old is told as an age in seconds by who saw it. Seconds are doubles, a NaN loss travels as the
@@ -31,9 +31,20 @@ struct CollectiveBeat {
 };
 
 struct RankError {
-  int64_t code = 0;  // the exit code that it will end with; 0: none
-  std::string text;  // at most 4 KiB
+  int64_t code = 0;          // the exit code that it will end with; 0: none
+  std::string text;          // at most 4 KiB
+  bool consequence = false;  // of another rank's failure, as this rank says itself
+  double age_s = -1;         // since it failed; -1: not known
   bool operator==(const RankError&) const = default;
+  static constexpr auto fields();
+};
+
+// Work that a rank's other threads are at, and that it may have to wait for (base/background_work.h).
+struct BackgroundBeat {
+  std::string name;
+  double age_s = 0;
+  double allowed_s = 0;  // where none of its kind was seen to end
+  bool operator==(const BackgroundBeat&) const = default;
   static constexpr auto fields();
 };
 
@@ -52,6 +63,7 @@ struct RankBeat {
   int64_t tokens = 0, resident_bytes = 0;
   double step_seconds = 0;         // of the last step
   observe::Metrics phase_seconds;  // in the last step, by phase
+  std::vector<BackgroundBeat> background;
   RankError error;
   bool operator==(const RankBeat&) const = default;
   static constexpr auto fields();
@@ -101,7 +113,7 @@ struct NodeBeat {
 
 // Something the daemon has seen of its machine, or a detector of a rank or node (stragglers, Minder).
 struct HealthReport {
-  std::string kind;    // "xid", "device_missing", "network", "degraded_link", "storage", "slow"
+  std::string kind;    // "xid", "device_missing", "network", "degraded_link", "storage", "slow", "slow_now"
   int64_t code = 0;    // of "xid": its number; of "storage": errno
   int64_t rank = -1;   // -1: the node as a whole
   std::string device;  // "GPU-5c1e…", "eth0", "/scratch"
@@ -141,11 +153,12 @@ struct Evidence {
 
 // What a rank of this run is started with. The driver's shell puts it into the core's Welcome.
 struct RunCommand {
-  std::vector<std::string> words;    // "train", the recipe, overrides; those of a width follow
-  std::vector<std::string> options;  // "--run" and what else stands behind them
-  std::string launched;              // what was typed after `launch`, for what the ranks tell to type next
-  std::string folder, run_folder;    // where it was typed; of the run
-  bool terminal = false;             // rank 0 speaks where the daemon does; else into its log
+  std::vector<std::string> words;        // "train", the recipe, overrides; those of a width follow
+  std::vector<std::string> options;      // "--run" and what else stands behind them
+  std::vector<std::string> environment;  // NAME=VALUE, beside what ranks inherit (control/rank_environment.h)
+  std::string launched;                  // what was typed after `launch`, for what the ranks tell to type next
+  std::string folder, run_folder;        // where it was typed; of the run
+  bool terminal = false;                 // rank 0 speaks where the daemon does; else into its log
   bool operator==(const RunCommand&) const = default;
   static constexpr auto fields();
 };
@@ -155,6 +168,7 @@ struct Welcome {
   std::string run;
   int64_t generation = 0;
   double beat_every_s = 1;
+  double lease_s = 60;  // for which ranks that stand are kept without the driver
   RunCommand command;
   bool operator==(const Welcome&) const = default;
   static constexpr auto fields();
@@ -210,6 +224,20 @@ struct StillHere {
   static constexpr auto fields();
 };
 
+// A generation has begun: what the driver sends after this is sealed by another key (control/authentication.h).
+struct RenewKeys {
+  int64_t generation = 0;
+  bool operator==(const RenewKeys&) const = default;
+  static constexpr auto fields();
+};
+
+// The last that the daemon sends under the old key.
+struct KeysRenewed {
+  int64_t generation = 0;
+  bool operator==(const KeysRenewed&) const = default;
+  static constexpr auto fields();
+};
+
 struct StatusRequest {
   bool operator==(const StatusRequest&) const = default;
   static constexpr auto fields();
@@ -236,8 +264,8 @@ struct Answer {
   static constexpr auto fields();
 };
 
-using NodeMessage = std::variant<NodeHello, NodeBeat, RankExited, HealthReport, CheckResults, Evidence>;
-using DriverMessage = std::variant<Welcome, StartRanks, StopRanks, RunChecks, GatherEvidence, Release, StillHere>;
+using NodeMessage = std::variant<NodeHello, NodeBeat, RankExited, HealthReport, CheckResults, Evidence, KeysRenewed>;
+using DriverMessage = std::variant<Welcome, StartRanks, StopRanks, RunChecks, GatherEvidence, Release, StillHere, RenewKeys>;
 using ClientMessage = std::variant<StatusRequest, EvictRequest, DrainRequest>;
 
 std::string_view type_of(const NodeMessage& message);  // "node_beat"
@@ -262,7 +290,13 @@ constexpr auto CollectiveBeat::fields() {
                     observe::Field{"sequence", &C::sequence}, observe::Field{"state", &C::state}};
 }
 constexpr auto RankError::fields() {
-  return std::tuple{observe::Field{"code", &RankError::code}, observe::Field{"text", &RankError::text}};
+  using R = RankError;
+  return std::tuple{observe::Field{"code", &R::code}, observe::Field{"text", &R::text}, observe::Field{"consequence", &R::consequence},
+                    observe::Field{"age_s", &R::age_s}};
+}
+constexpr auto BackgroundBeat::fields() {
+  using B = BackgroundBeat;
+  return std::tuple{observe::Field{"name", &B::name}, observe::Field{"age_s", &B::age_s}, observe::Field{"allowed_s", &B::allowed_s}};
 }
 constexpr auto RankBeat::fields() {
   using R = RankBeat;
@@ -283,6 +317,7 @@ constexpr auto RankBeat::fields() {
                     observe::Field{"resident_bytes", &R::resident_bytes},
                     observe::Field{"step_seconds", &R::step_seconds},
                     observe::Field{"phase_seconds", &R::phase_seconds},
+                    observe::Field{"background", &R::background},
                     observe::Field{"error", &R::error}};
 }
 constexpr auto RankExited::fields() {
@@ -345,14 +380,16 @@ constexpr auto Evidence::fields() {
 }
 constexpr auto RunCommand::fields() {
   using R = RunCommand;
-  return std::tuple{observe::Field{"words", &R::words},           observe::Field{"options", &R::options},
-                    observe::Field{"launched", &R::launched},     observe::Field{"folder", &R::folder},
-                    observe::Field{"run_folder", &R::run_folder}, observe::Field{"terminal", &R::terminal}};
+  return std::tuple{
+      observe::Field{"words", &R::words},       observe::Field{"options", &R::options}, observe::Field{"environment", &R::environment},
+      observe::Field{"launched", &R::launched}, observe::Field{"folder", &R::folder},   observe::Field{"run_folder", &R::run_folder},
+      observe::Field{"terminal", &R::terminal}};
 }
 constexpr auto Welcome::fields() {
   using W = Welcome;
   return std::tuple{observe::Field{"run", &W::run}, observe::Field{"generation", &W::generation},
-                    observe::Field{"beat_every_s", &W::beat_every_s}, observe::Field{"command", &W::command}};
+                    observe::Field{"beat_every_s", &W::beat_every_s}, observe::Field{"lease_s", &W::lease_s},
+                    observe::Field{"command", &W::command}};
 }
 constexpr auto StartRanks::fields() {
   using S = StartRanks;
@@ -380,6 +417,8 @@ constexpr auto Release::fields() {
   return std::tuple{observe::Field{"reason", &Release::reason}, observe::Field{"evicted", &Release::evicted}};
 }
 constexpr auto StillHere::fields() { return std::tuple{}; }
+constexpr auto RenewKeys::fields() { return std::tuple{observe::Field{"generation", &RenewKeys::generation}}; }
+constexpr auto KeysRenewed::fields() { return std::tuple{observe::Field{"generation", &KeysRenewed::generation}}; }
 constexpr auto StatusRequest::fields() { return std::tuple{}; }
 constexpr auto EvictRequest::fields() {
   return std::tuple{observe::Field{"target", &EvictRequest::target}, observe::Field{"reason", &EvictRequest::reason}};

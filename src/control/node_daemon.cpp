@@ -12,6 +12,8 @@
 #include "base/secret.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "control/lease.h"
+#include "control/placement.h"
 #include "control/self_check.h"
 
 namespace longhaul::control {
@@ -50,7 +52,8 @@ bool node_lives(const std::string& run, const std::string& node) {
 
 NodeDaemon::NodeDaemon(NodeOptions options)
     : options_(std::move(options)), children_(loop_), secret_(read_secret(options_.secret)), alone_since_ns_(monotonic_ns()) {
-  if (options_.name.empty()) options_.name = machine().host;
+  // As the engine calls this machine, so that it can be asked for another one in its place.
+  if (options_.name.empty()) options_.name = variable("SLURMD_NODENAME").value_or(machine().host);
 }
 
 NodeDaemon::~NodeDaemon() = default;
@@ -144,7 +147,13 @@ void NodeDaemon::beat() {
 }
 
 void NodeDaemon::look_for_news() {
-  if (host_ && host_->moved()) beat();
+  if (!host_) return;
+  host_->renew_lease();
+  if (host_->moved()) beat();
+  const double alone_s = static_cast<double>(monotonic_ns() - alone_since_ns_) * 1e-9;
+  if ((channel_ && channel_->is_open()) || alone_s < lease_s_ || !lease_is_over(host_->running(), alone_s, lease_s_)) return;
+  log_warning("{}: no driver for {}, and the ranks stand: they are ended", options_.name, duration_text(alone_s));
+  host_->end_all();
 }
 
 void NodeDaemon::on_message(const std::string& text) {
@@ -161,8 +170,16 @@ void NodeDaemon::take(const Welcome& message) {
   host_->set_command(message.command);
   if (message.generation > host_->generation()) host_->end_all();  // ranks that the driver knows nothing of any more
   beat_every_s_ = message.beat_every_s;
+  lease_s_ = message.lease_s;
   loop_.cancel(beat_timer_);
   beat_timer_ = loop_.every(beat_every_s_, [this] { beat(); });
+}
+
+void NodeDaemon::take(const RenewKeys& message) {
+  const std::string label = std::to_string(message.generation);
+  channel_->renew_receiving(label);
+  send(KeysRenewed{message.generation});
+  channel_->renew_sending(label);
 }
 
 void NodeDaemon::take(const StartRanks& message) { host_->start(message); }

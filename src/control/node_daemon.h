@@ -1,7 +1,7 @@
 // NodeDaemon: `longhaul node`. One a machine (or several that stand for machines): connects to the driver, starts and ends ranks as it says,
 // tells it each second what they are at and at once when one has ended. Ranks go on while the driver is away: the daemon looks for it again
-// and again, at the address it was given or, with a file for an address, wherever that file points by then. After `patience_s` without a
-// driver, or when the run's folder is gone, it ends its ranks and itself.
+// and again, at the address it was given or, with a file for an address, wherever that file points by then. Ranks that stand meanwhile are
+// ended when their lease is over (control/lease.h). After `patience_s` without a driver, or when the run's folder is gone, it ends its ranks and itself.
 //
 // Should the daemon die, its ranks are killed by the kernel: nothing of an old generation goes on unseen. Source: specs/reliability.md §5.1.
 #pragma once
@@ -24,7 +24,7 @@ namespace longhaul::control {
 struct NodeOptions {
   std::string driver;            // HOST:PORT, or a file that holds it (RUN/control/address)
   std::filesystem::path secret;  // file
-  std::string name;              // of the node in the run; empty: the host's
+  std::string name;              // of the node in the run; empty: Slurm's for it, else the host's
   int64_t slots = 1;             // ranks that it can hold
   bool spare = false;
   double patience_s = 600;
@@ -55,6 +55,7 @@ class NodeDaemon {
   void take(const GatherEvidence& message);
   void take(const Release& message);
   void take(const StillHere&) {}  // that it was heard is all
+  void take(const RenewKeys& message);
   void make_host(const std::string& run);
   void send(const NodeMessage& message);
   void beat();
@@ -74,7 +75,7 @@ class NodeDaemon {
   std::unique_ptr<RankHost> host_;  // when the run is known
   std::shared_ptr<Channel> channel_;
   std::optional<StopRanks> ending_;
-  double beat_every_s_ = 1;
+  double beat_every_s_ = 1, lease_s_ = 60;
   uint64_t beat_timer_ = 0;
   int64_t alone_since_ns_ = 0;  // without a driver
   std::string last_reason_;     // why the last connection was closed: said once

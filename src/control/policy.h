@@ -31,6 +31,7 @@ struct RunPlan {
   int64_t spares = 0;                     // that are expected beside them; the start does not wait for them
   int64_t steps = 0;                      // planned; 0: until stopped
   std::vector<BatchSize> batches = {{}};  // samples of a step, by the first step that has so many; the first from step 0
+  std::vector<std::string> used_last;     // hosts that failed again and again, the worst at the end
   int64_t prefetch = 0;                   // steps whose samples are read before they are trained on
   std::vector<std::string> probe_overrides = {"train.checkpoint_every=0"};  // recipe keys under which a run commits nothing
 
@@ -52,6 +53,7 @@ struct Policy {
   double beat_every_s = 1;
   double rank_silent_s = 10;      // without a beat of the rank's own thread
   double node_silent_s = 15;      // without a word of its daemon
+  double lease_s = 60;            // for which a node's ranks that all stand go on without the driver
   double rejoin_s = 10;           // for a daemon that was started again to come, when no spare is there
   double progress_floor_s = 60;   // shortest time-out of progress
   double progress_factor = 5;     // of the longest interval seen

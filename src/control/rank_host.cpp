@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/process_threads.h"
+#include "control/rank_environment.h"
 #include "detect/hang.h"
 #include "detect/stack_text.h"
 
@@ -17,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kLastWords = 4096;  // bytes
+constexpr double kLease_s = 30;      // twice the silence after which a driver gives the node up
 
 double age_s(int64_t then_ns) { return then_ns == 0 ? 0 : static_cast<double>(monotonic_ns() - then_ns) * 1e-9; }
 
@@ -41,6 +43,10 @@ std::string last_words_of(const fs::path& log, int64_t begins) {
   return text;
 }
 
+RankError rank_error_of(const observe::RankProgress& last) {
+  return {last.error_code, last.error_text, last.consequence, last.failed_ns == 0 ? -1 : age_s(last.failed_ns)};
+}
+
 RankBeat beat_of(const observe::RankProgress& now) {
   RankBeat beat{.rank = now.rank,
                 .generation = now.generation,
@@ -56,9 +62,10 @@ RankBeat beat_of(const observe::RankProgress& now) {
                 .tokens = now.tokens,
                 .resident_bytes = now.resident_bytes,
                 .step_seconds = now.step_seconds,
-                .error = {now.error_code, now.error_text}};
+                .error = rank_error_of(now)};
   const auto& call = now.collective;
   if (!call.group.empty()) beat.collective = {call.group, call.name, call.kind, std::string(observe::name_of(call.state)), call.sequence};
+  for (const BackgroundWork& work : now.background) beat.background.push_back({work.name, age_s(work.since_ns), work.allowed_s});
   for (int phase = 0; phase < observe::kRankPhases; ++phase) {
     if (const double seconds = now.phase_seconds[static_cast<size_t>(phase)]; seconds > 0)
       beat.phase_seconds[std::string(observe::name_of(static_cast<observe::RankPhase>(phase)))] = seconds;
@@ -75,7 +82,11 @@ int64_t first_step_of(const observe::BoardReader& board, int64_t step) {
 }  // namespace
 
 RankHost::RankHost(EventLoop& loop, Children& children, RankHostOptions options, std::function<void(const RankExited&)> on_exit)
-    : loop_(loop), children_(children), options_(std::move(options)), on_exit_(std::move(on_exit)) {
+    : loop_(loop),
+      children_(children),
+      options_(std::move(options)),
+      lease_((make_folders(options_.folder), options_.folder / "lease")),
+      on_exit_(std::move(on_exit)) {
   make_folders(options_.folder / "boards");
   make_folders(options_.folder / "memory");
   fs::permissions(options_.folder, fs::perms::owner_all);
@@ -122,20 +133,25 @@ std::vector<std::string> RankHost::words(const StartRanks& start) const {
 }
 
 std::vector<std::string> RankHost::environment(const StartRanks& start, size_t local, const Rank& rank) const {
-  return {fmt::format("RANK={}", rank.rank),
-          fmt::format("WORLD_SIZE={}", start.world),
-          fmt::format("LOCAL_RANK={}", local),
-          fmt::format("LOCAL_WORLD_SIZE={}", start.ranks.size()),
-          fmt::format("GROUP_RANK={}", start.node_rank),
-          fmt::format("GROUP_WORLD_SIZE={}", start.nodes),
-          fmt::format("MASTER_ADDR={}", start.master_address),
-          fmt::format("MASTER_PORT={}", start.master_port),
-          fmt::format("TORCHELASTIC_RESTART_COUNT={}", start.generation),  // keys of an earlier generation are not looked at
-          fmt::format("LONGHAUL_LAUNCHED={}", command_.launched),
-          fmt::format("LONGHAUL_GENERATION={}", start.generation),
-          fmt::format("LONGHAUL_NODE={}", options_.node),
-          fmt::format("LONGHAUL_BOARD={}", rank.board.string()),
-          fmt::format("LONGHAUL_MEMORY_TIER={}", (options_.folder / "memory").string())};
+  std::vector<std::string> all = command_.environment;
+  const std::vector<std::string> own = {
+      fmt::format("RANK={}", rank.rank),
+      fmt::format("WORLD_SIZE={}", start.world),
+      fmt::format("LOCAL_RANK={}", local),
+      fmt::format("LOCAL_WORLD_SIZE={}", start.ranks.size()),
+      fmt::format("GROUP_RANK={}", start.node_rank),
+      fmt::format("GROUP_WORLD_SIZE={}", start.nodes),
+      fmt::format("MASTER_ADDR={}", start.master_address),
+      fmt::format("MASTER_PORT={}", start.master_port),
+      fmt::format("TORCHELASTIC_RESTART_COUNT={}", start.generation),  // keys of an earlier generation are not looked at
+      fmt::format("LONGHAUL_LAUNCHED={}", command_.launched),
+      fmt::format("LONGHAUL_GENERATION={}", start.generation),
+      fmt::format("LONGHAUL_NODE={}", options_.node),
+      fmt::format("LONGHAUL_BOARD={}", rank.board.string()),
+      fmt::format("LONGHAUL_LEASE={}", lease_.path().string()),
+      fmt::format("LONGHAUL_MEMORY_TIER={}", (options_.folder / "memory").string())};
+  all.insert(all.end(), own.begin(), own.end());
+  return all;
 }
 
 void RankHost::start_one(const StartRanks& start, size_t local) {
@@ -152,6 +168,7 @@ void RankHost::start_one(const StartRanks& start, size_t local) {
   rank.memory_kills = out_of_memory_kills();
   rank.pid = children_.start({.argv = words(start),
                               .environment = environment(start, local, rank),
+                              .inherits = rank_inherits,
                               .log = rank.log,
                               .folder = command_.folder,
                               .death_signal = SIGKILL},
@@ -179,7 +196,7 @@ RankExited RankHost::exited(const Rank& rank, int status) const {
   if (const observe::BoardReader* board = board_of(rank)) {
     const observe::RankProgress last = board->progress();
     exited.step = last.step;
-    exited.error = {last.error_code, last.error_text};
+    exited.error = rank_error_of(last);
   }
   return exited;
 }
@@ -228,6 +245,8 @@ std::vector<Evidence> RankHost::evidence() const {
   }
   return all;
 }
+
+void RankHost::renew_lease() { lease_.renew(kLease_s); }
 
 void RankHost::signal_all(int signal) const {
   for (const Rank& rank : ranks_) Children::signal(rank.pid, signal);

@@ -17,6 +17,7 @@
 #include "base/children.h"
 #include "base/event_loop.h"
 #include "control/messages.h"
+#include "observe/node_lease.h"
 #include "observe/rank_board.h"
 
 namespace longhaul::control {
@@ -37,6 +38,7 @@ class RankHost {
   void signal_all(int signal) const;
   void ask_for_stacks() const;  // of those who would answer (SIGUSR2); on their boards a moment later
   void end_all();               // at once
+  void renew_lease();           // ranks end themselves where this has not been called for half a minute
 
   int64_t generation() const { return generation_; }
   bool any_running() const;
@@ -69,6 +71,7 @@ class RankHost {
   EventLoop& loop_;
   Children& children_;
   RankHostOptions options_;
+  observe::NodeLease lease_;
   RunCommand command_;
   std::function<void(const RankExited&)> on_exit_;
   int64_t generation_ = 0;

@@ -121,7 +121,8 @@ class Playing {
   void lost(const std::string& node) { feed(ConnectionLost{node}); }
 
   void run(const ToNode& command) { cluster_.deliver(command.node, command.message); }
-  void run(const Refuse&) {}
+  // As the shell does: it is told why, and ends its ranks and itself.
+  void run(const Refuse& command) { cluster_.deliver(command.node, Release{.reason = command.reason, .evicted = true}); }
   void run(const WriteJournal& command) {
     journal_ += to_line(command.entry);
     ++result_.journal_entries;
@@ -294,8 +295,8 @@ class Playing {
     cluster_.on_message = nullptr;
     while (time_.now_s < end_s && cluster_.living_ranks() > 0 && time_.step()) {
     }
-    if (!result_.finished) return;
     if (cluster_.living_ranks() > 0) broken(fmt::format("{} ranks live on after the end", cluster_.living_ranks()));
+    if (!result_.finished) return;
     if (cluster_.step() != options_.steps) broken(fmt::format("done after {} of {} steps", cluster_.step(), options_.steps));
     uint64_t hash = 0;
     for (int64_t step = 0; step < options_.steps; ++step) hash = hash_after_step(hash, step, core_->ledger().skipped);
@@ -340,6 +341,7 @@ SimulationOptions quick_schedule(uint64_t seed) {
   options.policy.progress_floor_s = 6;
   options.policy.rank_silent_s = 4;
   options.policy.node_silent_s = 8;
+  options.policy.lease_s = 16;
   options.policy.rejoin_s = 4;
   options.policy.gone_s = 15;
   options.policy.save_s = 20;

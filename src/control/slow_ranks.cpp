@@ -14,7 +14,8 @@ void SlowRanks::see(const std::string& node, const RankBeat& beat) {
     generation_ = beat.generation;
     nodes_.clear();
     by_step_.clear();
-    told_.clear();
+    lost_s_.clear();
+    looked_at_ = 0;
   }
   nodes_[beat.rank] = node;
   if (beat.step < 1 || beat.step == beat.resumed_step || beat.phase_seconds.empty()) return;
@@ -45,12 +46,19 @@ detect::StepTimes SlowRanks::times() const {
 
 std::vector<SlowRank> SlowRanks::look() {
   std::vector<SlowRank> found;
-  if (nodes_.size() < 2) return found;
-  for (const detect::Straggler& each : detect::find_stragglers(times()).stragglers) {
-    if (each.cause != detect::Straggler::Cause::kSlow || !told_.insert(each.rank).second) continue;
+  if (nodes_.size() < 2 || by_step_.empty()) return found;
+  const detect::StepTimes seen = times();
+  if (seen.steps.empty()) return found;
+  const int64_t newest = seen.steps.back().step, since = std::max(looked_at_, seen.steps.front().step - 1);
+  looked_at_ = newest;
+  for (const detect::Straggler& each : detect::find_stragglers(seen).stragglers) {
+    if (each.cause != detect::Straggler::Cause::kSlow) continue;
+    const auto [lost, first] = lost_s_.try_emplace(each.rank, 0);
+    lost->second += each.lost_s * static_cast<double>(newest - since);
     found.push_back({each.rank, nodes_.at(each.rank),
                      fmt::format("rank {} computes {:.0f} % longer than its peers, in {:.0f} % of the steps", each.rank, 100 * each.slower,
-                                 100 * each.steps)});
+                                 100 * each.steps),
+                     first, lost->second});
   }
   return found;
 }

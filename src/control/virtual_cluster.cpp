@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "control/batch_search.h"
+#include "control/lease.h"
 
 namespace longhaul::control {
 namespace {
@@ -72,11 +73,9 @@ void VirtualCluster::connect(const std::string& name) {
   Machine& machine = machines_.at(name);
   if (!machine.up || !machine.daemon || machine.connected) return;
   if (!machine.reachable || !on_message) {  // tries again
-    // Nobody tells ranks that hang without their peers to end: the daemon does, when it has been alone for long.
-    const bool train = run_.training && machine.generation == run_.generation && whole();
-    if (time_.now_s - machine.alone_since_s > 4 * options_.policy.node_silent_s && !train) {
+    const double alone_s = time_.now_s - machine.alone_since_s;
+    if (alone_s > options_.policy.lease_s && lease_is_over(beat_of(machine).running, alone_s, options_.policy.lease_s))
       stop(name, StopRanks{.generation = INT64_MAX, .reason = "alone"});
-    }
     time_.after(dice_.about(0.5), [this, name] { connect(name); });
     return;
   }

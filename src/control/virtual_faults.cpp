@@ -110,6 +110,10 @@ bool VirtualCluster::partition(const std::string& name, double for_s) {
   Machine& machine = machines_.at(name);
   if (!machine.reachable || !machine.daemon) return false;
   machine.reachable = false;
+  time_.after(options_.policy.node_silent_s, [this, name, connection = machine.connection] {  // nothing was heard of the driver
+    const Machine& cut_off = machines_.at(name);
+    if (!cut_off.reachable && cut_off.connection == connection) disconnect(name);
+  });
   time_.after(for_s, [this, name] {
     Machine& again = machines_.at(name);
     again.reachable = true;

@@ -26,14 +26,25 @@ int64_t micro_batch_for(const recipe::Recipe& recipe, int64_t replicas) {
   return fixed && micro_batch != recipe.train.micro_batch ? 0 : micro_batch;
 }
 
-std::optional<Width> width_of(const recipe::Recipe& recipe, int64_t ranks) {
-  using layout::Axis;
+bool has_outer_loop(const recipe::Recipe& recipe) { return recipe.optim.outer.method != recipe::Outer::kNone; }
+
+// Islands of parallel.workers among so many of `all` ranks: fewer islands of the size they had, at least two; else as many smaller ones; 0: neither.
+int64_t workers_of(const recipe::Recipe& recipe, int64_t ranks, int64_t all) {
   const int64_t workers = std::max<int64_t>(1, recipe.parallel.workers);
+  const int64_t island = std::max<int64_t>(1, all / workers);
+  if (workers > 1 && all % workers == 0 && ranks % island == 0 && ranks / island > 1) return ranks / island;
+  return ranks % workers == 0 ? workers : 0;
+}
+
+std::optional<Width> width_of(const recipe::Recipe& recipe, int64_t ranks, int64_t all) {
+  using layout::Axis;
+  const int64_t workers = workers_of(recipe, ranks, all);
   const recipe::ParallelOptions& parallel = recipe.parallel;
-  if (ranks % workers != 0) return std::nullopt;
+  if (workers == 0) return std::nullopt;
   try {
-    const layout::Mesh mesh(ranks / workers,
-                            {.pp = parallel.pp, .cp = parallel.cp, .tp = parallel.tp, .ep = parallel.ep, .etp = parallel.etp});
+    const layout::Mesh mesh(
+        ranks / workers,
+        {.pp = parallel.pp, .cp = parallel.cp, .tp = parallel.tp, .ep = parallel.ep, .etp = parallel.etp, .copies = parallel.zero_copies});
     const int64_t replicas = workers * mesh.size(Axis::kDp), micro_batch = micro_batch_for(recipe, replicas);
     if (micro_batch == 0) return std::nullopt;
     Width width{.ranks = ranks, .overrides = {}, .mesh = {}};
@@ -42,6 +53,7 @@ std::optional<Width> width_of(const recipe::Recipe& recipe, int64_t ranks) {
     }
     if (micro_batch != recipe.train.micro_batch) width.overrides.push_back(fmt::format("train.micro_batch={}", micro_batch));
     if (parallel.ranks > 0 && parallel.ranks != ranks) width.overrides.push_back(fmt::format("parallel.ranks={}", ranks));
+    if (parallel.workers > 0 && parallel.workers != workers) width.overrides.push_back(fmt::format("parallel.workers={}", workers));
     if (workers > 1) width.mesh.push_back({"workers", workers});
     for (const Axis axis : {Axis::kPp, Axis::kDp, Axis::kCp, Axis::kTp})
       width.mesh.push_back({std::string(name_of(axis)), mesh.size(axis)});
@@ -77,9 +89,9 @@ std::vector<BatchSize> batches_of(const recipe::Recipe& recipe) {
 
 std::vector<Width> widths_of(const recipe::Recipe& recipe, int64_t ranks) {
   std::vector<Width> widths;
-  const int64_t least = std::max<int64_t>(1, recipe.parallel.needed()) * std::max<int64_t>(1, recipe.parallel.workers);
+  const int64_t least = std::max<int64_t>(1, recipe.parallel.needed()) * (has_outer_loop(recipe) ? 2 : 1);  // one worker alone meets nobody
   for (int64_t fewer = ranks; fewer >= least && fewer > 0; --fewer) {
-    std::optional<Width> width = width_of(recipe, fewer);
+    std::optional<Width> width = width_of(recipe, fewer, ranks);
     if (!width) {
       if (fewer != ranks) continue;
       width = Width{.ranks = ranks, .overrides = {}, .mesh = {{"ranks", ranks}}};  // what is wrong with it, the ranks say themselves

@@ -1,6 +1,7 @@
 // The numbers of ranks that a run can go on with when nodes are gone: whole replicas of the model fewer, the same batch, tensor, pipeline, context and
 // expert sizes as before. Each replica takes as many micro-batches as every other, more of them than before; where these do not come out even
-// they are made smaller. A width at which the batch cannot be dealt out so is left out: the next narrower is taken.
+// they are made smaller. A width at which the batch cannot be dealt out so is left out: the next narrower is taken. Workers of an outer loop go whole, and
+// two at least stay; where no whole island is left over, their islands shrink.
 #pragma once
 
 #include <vector>

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/background_work.h"
 #include "base/error.h"
 #include "base/worker.h"
 #include "data/skip_file.h"
@@ -28,6 +29,8 @@ struct Loader::Prefetch {
 };
 
 namespace {
+
+constexpr double kIndex_s = 1800;  // the first batch may make the packing index of an epoch
 
 std::vector<double> weights_of(const std::vector<const TokenDataset*>& datasets, const std::vector<double>& weights) {
   if (datasets.empty()) {
@@ -183,6 +186,7 @@ Batch Loader::take(int64_t step) {
     auto task = std::make_shared<std::packaged_task<Batch()>>([this, rows] { return shared(rows); });
     slots[wanted] = {rows.first, rows.count, task->get_future().share()};
     prefetch_->worker.post([task, &abandoned = prefetch_->abandoned] {
+      const BackgroundTask told("read ahead", kIndex_s);
       if (!abandoned) (*task)();
     });
   };

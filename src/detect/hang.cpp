@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/clock.h"
 #include "detect/wait_graph.h"
@@ -216,6 +217,18 @@ std::string_view name_of(HangKind kind) {
 }
 
 HangReport analyse_hang(const std::vector<HangRank>& ranks, const HangLimits& limits) { return Analysis(ranks, limits).run(); }
+
+std::vector<int64_t> waited_for_long(const HangReport& report, double seconds) {
+  std::set<int64_t> waiting, waited_for;
+  for (const HangWait& wait : report.waits) {
+    if (wait.seconds < seconds || wait.for_ranks.empty()) continue;
+    waiting.insert(wait.rank);
+    waited_for.insert(wait.for_ranks.begin(), wait.for_ranks.end());
+  }
+  std::vector<int64_t> ranks;
+  std::ranges::set_difference(waited_for, waiting, std::back_inserter(ranks));
+  return ranks;
+}
 
 std::string HangReport::text() const {
   if (kind == HangKind::kNone) return "no rank tells anything\n";

@@ -71,6 +71,9 @@ struct HangLimits {
 };
 HangReport analyse_hang(const std::vector<HangRank>& ranks, const HangLimits& limits = {});
 
+// Whom somebody has waited for that long, of those who do not wait that long themselves: of a run that goes on, where threads beside training hang.
+std::vector<int64_t> waited_for_long(const HangReport& report, double seconds);
+
 // Of a run on this machine, live or after its end: from its ranks' boards, with the stacks of the likeliest suspects' threads (stack_text.h); where
 // there are none, from the calls that a failed run has left.
 HangReport hang_of_run(const std::filesystem::path& run_folder);

@@ -307,9 +307,8 @@ std::string text_of(const StragglerReport& report) {
   return text;
 }
 
-Remedy remedy_for(double lost_s, const RemedyPrices& prices, Straggler::Cause cause) {
-  if (lost_s < prices.rebalance_s) return Remedy::kIgnore;
-  if (cause == Straggler::Cause::kWork || lost_s < prices.replace_at_checkpoint_s) return Remedy::kRebalance;
+Remedy remedy_for(double lost_s, const RemedyPrices& prices) {
+  if (lost_s < prices.replace_at_checkpoint_s) return Remedy::kIgnore;
   return lost_s < prices.replace_now_s ? Remedy::kReplaceAtCheckpoint : Remedy::kReplaceNow;
 }
 

@@ -65,10 +65,10 @@ StragglerReport find_stragglers(const StepTimes& times, const StragglerOptions& 
 std::string text_of(const StragglerReport& report);  // for a person, lines
 
 // What to do about time that is being lost, the ski-rental way: the next remedy when what was lost so far reaches its price.
-enum class Remedy { kIgnore, kRebalance, kReplaceAtCheckpoint, kReplaceNow };
+enum class Remedy { kIgnore, kReplaceAtCheckpoint, kReplaceNow };
 struct RemedyPrices {
-  double rebalance_s = 0, replace_at_checkpoint_s = 0, replace_now_s = 0;  // ascending
+  double replace_at_checkpoint_s = 0, replace_now_s = 0;  // ascending
 };
-Remedy remedy_for(double lost_s, const RemedyPrices& prices, Straggler::Cause cause);
+Remedy remedy_for(double lost_s, const RemedyPrices& prices);
 
 }  // namespace longhaul::detect

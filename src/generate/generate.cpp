@@ -88,21 +88,20 @@ Tensor advance(model::Decoder& decoder, std::span<const Continuation> continuati
 
 namespace {
 
+Tensor read_logits(const Tensor& logits) { return logits.to(at::kFloat).cpu().contiguous(); }
+
 // The sequences of a call that have not ended.
 class Batch {
  public:
-  Batch(model::Decoder& decoder, const GenerateSettings& settings) : decoder_(decoder), settings_(settings), state_(decoder.make_state()) {}
+  Batch(model::Decoder& decoder, const GenerateSettings& settings, model::DecoderState& state)
+      : decoder_(decoder), settings_(settings), state_(state) {}
 
-  // One pass over all prompts; then as many sequences of each as are wanted.
-  void begin(const std::vector<std::vector<int64_t>>& prompts) {
-    std::vector<Continuation> all;
-    for (const std::vector<int64_t>& prompt : prompts) all.push_back({state_.add(), prompt});
-    logits_ = advance(all);
-    for (int64_t p = 0; p < static_cast<int64_t>(all.size()); ++p) {
-      for (int64_t i = 0; i < settings_.count; ++i) {
-        const int64_t row = all[static_cast<size_t>(p)].row;
-        live_.push_back({p * settings_.count + i, i == 0 ? row : state_.fork(row), p});
-      }
+  // As many sequences of each prompt as are wanted; logits_pv: after each.
+  void begin(std::span<const int64_t> rows, const Tensor& logits_pv) {
+    logits_ = logits_pv;
+    for (int64_t p = 0; p < static_cast<int64_t>(rows.size()); ++p) {
+      const int64_t row = rows[static_cast<size_t>(p)];
+      for (int64_t i = 0; i < settings_.count; ++i) live_.push_back({p * settings_.count + i, i == 0 ? row : state_.fork(row), p});
     }
   }
 
@@ -127,7 +126,7 @@ class Batch {
       going_on.push_back(sequence);
     }
     live_ = std::move(going_on);
-    if (!live_.empty()) logits_ = advance(next);
+    if (!live_.empty()) logits_ = read_logits(advance(decoder_, next, state_));
   }
 
  private:
@@ -135,10 +134,6 @@ class Batch {
     int64_t index, row;
     int64_t logits;  // its row of logits_
   };
-
-  Tensor advance(std::span<const Continuation> continuations) {
-    return generate::advance(decoder_, continuations, state_).to(at::kFloat).cpu().contiguous();
-  }
 
   std::vector<int64_t> draw(const std::vector<Generation>& generations) {
     const int64_t vocabulary = logits_.size(1);
@@ -174,21 +169,61 @@ class Batch {
 
   model::Decoder& decoder_;
   const GenerateSettings& settings_;
-  model::DecoderState state_;
+  model::DecoderState& state_;
   std::vector<Sequence> live_;
   Tensor logits_;  // fp32 [rows, vocabulary]
 };
 
 }  // namespace
 
-std::vector<Generation> generate_batch(model::Decoder& decoder, std::span<const std::vector<int64_t>> prompts,
-                                       const GenerateSettings& settings, const std::function<void(int64_t, int64_t)>& on_token) {
+Generator::Generator(model::Decoder& decoder, int64_t prefix_bytes)
+    : decoder_(decoder), state_(decoder.make_state()), prefixes_(state_, prefix_bytes) {}
+
+// Begins a row for each prompt and reads it: the logits after its last token, [prompts, vocabulary]. Prompts that may share beginnings are read
+// one after another, and stop where a beginning may be kept.
+Tensor Generator::read(const std::vector<std::vector<int64_t>>& prompts, std::vector<int64_t>& rows, std::vector<Generation>& generations,
+                       int64_t count) {
+  std::vector<Tensor> logits(prompts.size());
+  const auto read_part = [&](std::span<const size_t> which, int64_t most) {
+    std::vector<Continuation> parts;
+    for (const size_t p : which) {
+      const int64_t first = state_.tokens(rows[p]), unread = static_cast<int64_t>(prompts[p].size()) - first;
+      const int64_t tokens = unread < most + PrefixCache::kLeast ? unread : most;
+      parts.push_back({rows[p], {prompts[p].begin() + first, prompts[p].begin() + first + tokens}});
+    }
+    const Tensor of_parts = advance(decoder_, parts, state_);
+    for (size_t i = 0; i < which.size(); ++i) logits[which[i]] = of_parts[static_cast<int64_t>(i)];
+  };
+  const auto left = [&](size_t p) { return static_cast<int64_t>(prompts[p].size()) - state_.tokens(rows[p]); };
+  for (size_t p = 0; p < prompts.size(); ++p) {
+    rows.push_back(prefixes_.keeps() ? prefixes_.begin(prompts[p]) : state_.add());
+    for (int64_t i = 0; i < count; ++i) {
+      generations[p * static_cast<size_t>(count) + static_cast<size_t>(i)].continued_tokens = state_.tokens(rows[p]);
+    }
+    while (prefixes_.keeps() && left(p) > 0) {
+      read_part(std::span(&p, 1), PrefixCache::kTokens);
+      const int64_t tokens = state_.tokens(rows[p]);
+      if (tokens % PrefixCache::kTokens == 0) prefixes_.keep(std::span(prompts[p]).first(static_cast<size_t>(tokens)), rows[p]);
+    }
+  }
+  for (;;) {
+    std::vector<size_t> unread;
+    for (size_t p = 0; p < prompts.size(); ++p) {
+      if (left(p) > 0) unread.push_back(p);
+    }
+    if (unread.empty()) return at::stack(logits);
+    read_part(unread, kTokensOfPass);
+  }
+}
+
+std::vector<Generation> Generator::run(std::span<const std::vector<int64_t>> prompts, const GenerateSettings& settings,
+                                       const std::function<void(int64_t, int64_t)>& on_token) {
   check(settings);
   std::vector<std::vector<int64_t>> beginnings;
   std::vector<Generation> generations;
   for (const std::vector<int64_t>& prompt : prompts) {
     beginnings.push_back(with_separator(prompt, settings.stop_id));
-    const auto tokens = static_cast<int64_t>(beginnings.back().size()), positions = positions_of(decoder.config());
+    const auto tokens = static_cast<int64_t>(beginnings.back().size()), positions = positions_of(decoder_.config());
     if (tokens > positions) {
       throw Error({.code = ExitCode::kUsage,
                    .what = "the prompt is longer than the model's positions",
@@ -200,9 +235,16 @@ std::vector<Generation> generate_batch(model::Decoder& decoder, std::span<const 
     generations.insert(generations.end(), static_cast<size_t>(settings.count), {.prefill_tokens = tokens});
   }
   if (settings.tokens == 0 || generations.empty()) return generations;
-  Batch batch(decoder, settings);
-  for (batch.begin(beginnings); !batch.empty();) batch.step(generations, on_token);
+  std::vector<int64_t> rows;
+  const Tensor logits_pv = read_logits(read(beginnings, rows, generations, settings.count));
+  Batch batch(decoder_, settings, state_);
+  for (batch.begin(rows, logits_pv); !batch.empty();) batch.step(generations, on_token);
   return generations;
+}
+
+std::vector<Generation> generate_batch(model::Decoder& decoder, std::span<const std::vector<int64_t>> prompts,
+                                       const GenerateSettings& settings, const std::function<void(int64_t, int64_t)>& on_token) {
+  return Generator(decoder).run(prompts, settings, on_token);
 }
 
 Generation generate(model::Decoder& decoder, const std::vector<int64_t>& prompt_ids, const GenerateSettings& settings,

@@ -1,4 +1,4 @@
-// Text from a decoder: one pass over the prompts (prefill), then token by token, all sequences that have not ended in one pass, with keys and
+// Text from a decoder: passes over the prompts (prefill), then token by token, all sequences that have not ended in one pass, with keys and
 // values in pages for softmax layers and an fp32 state for recurrent ones. As in training, a document begins with the end-of-document
 // separator, so that is what stands before a prompt. No gradients. Not thread-safe for one decoder.
 //
@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "generate/prefix_cache.h"
 #include "generate/sampler.h"
 #include "model/decoder.h"
 
@@ -36,11 +37,35 @@ struct Generation {
   std::vector<int64_t> ids;         // new tokens, without a separator that ended them
   Finish finish = Finish::kTokens;  // why it ended
   int64_t prefill_tokens = 0;       // prompt and separator
+  int64_t continued_tokens = 0;     // of them those that an earlier prompt had read
 };
 
-// Prompts may differ in length. Sequence i continues prompt i / count; on_token is called with each new token as soon as it is drawn.
-// Settings out of range, a prompt that does not fit the model's learned positions, or an empty one without a separator, are kUsage errors;
-// ids outside the vocabulary are kData.
+// A decoder and the sequences that it writes; several calls share what is kept of their prompts, within `prefix_bytes` (prefix_cache.h). Without
+// any, prompts are read together, at most kTokensOfPass tokens of each in a pass: a window's keys and values stay bounded in long ones too.
+class Generator {
+ public:
+  static constexpr int64_t kTokensOfPass = 16 * PrefixCache::kTokens;
+
+  explicit Generator(model::Decoder& decoder, int64_t prefix_bytes = 0);
+
+  // Prompts may differ in length. Sequence i continues prompt i / count; on_token is called with each new token as soon as it is drawn.
+  // Settings out of range, a prompt that does not fit the model's learned positions, or an empty one without a separator, are kUsage errors;
+  // ids outside the vocabulary are kData.
+  std::vector<Generation> run(std::span<const std::vector<int64_t>> prompts, const GenerateSettings& settings,
+                              const std::function<void(int64_t sequence, int64_t id)>& on_token = {});
+  const PrefixCache& prefixes() const { return prefixes_; }
+  const model::DecoderState& state() const { return state_; }
+
+ private:
+  Tensor read(const std::vector<std::vector<int64_t>>& prompts, std::vector<int64_t>& rows, std::vector<Generation>& generations,
+              int64_t count);
+
+  model::Decoder& decoder_;
+  model::DecoderState state_;
+  PrefixCache prefixes_;
+};
+
+// One call.
 std::vector<Generation> generate_batch(model::Decoder& decoder, std::span<const std::vector<int64_t>> prompts,
                                        const GenerateSettings& settings,
                                        const std::function<void(int64_t sequence, int64_t id)>& on_token = {});

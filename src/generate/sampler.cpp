@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <iterator>
 #include <numeric>
 #include <vector>
 
@@ -64,84 +63,74 @@ struct Weights {
   }
 };
 
-struct Candidate {
-  int64_t id;
-  double weight;
-};
-
-bool likelier(std::span<const float> logits, const Candidate& a, const Candidate& b) {
-  const float x = logits[static_cast<size_t>(a.id)], y = logits[static_cast<size_t>(b.id)];
-  return x != y ? x > y : a.id < b.id;
+// Tokens by falling logit, equal ones by id.
+bool likelier(std::span<const float> logits, int64_t a, int64_t b) {
+  const float x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
+  return x != y ? x > y : a < b;
 }
 
-double sum_of(const std::vector<Candidate>& candidates) {
-  double sum = 0;
-  for (const Candidate& each : candidates) sum += each.weight;
-  return sum;
+// No token but the k likeliest keeps its weight.
+void keep_likeliest(std::vector<float>& weights, std::span<const float> logits, int64_t k) {
+  std::vector<int64_t> ids(weights.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  const auto end = ids.begin() + k;
+  std::nth_element(ids.begin(), end, ids.end(), [&](int64_t a, int64_t b) { return likelier(logits, a, b); });
+  std::for_each(end, ids.end(), [&](int64_t id) { weights[static_cast<size_t>(id)] = 0; });
 }
 
-using Candidates = std::vector<Candidate>;
-
-Candidates candidates_of(const std::vector<float>& weights) {
-  Candidates all(weights.size());
-  for (size_t i = 0; i < weights.size(); ++i) all[i] = {static_cast<int64_t>(i), static_cast<double>(weights[i])};
-  return all;
-}
-
-void keep_likeliest(Candidates& all, std::span<const float> logits, int64_t k) {
-  if (k == 0 || k >= static_cast<int64_t>(all.size())) return;
-  const auto end = all.begin() + k;
-  std::nth_element(all.begin(), end, all.end(), [&](const Candidate& a, const Candidate& b) { return likelier(logits, a, b); });
-  all.erase(end, all.end());
-  std::sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
-}
-
-// Candidates by falling logit, in buckets of equal width; only a bucket that is looked into is put in order.
+// The tokens in order of their logits, by places of equal width; only a place that is looked into is sorted. Kept by a thread from draw to draw.
 class Ranking {
  public:
-  Ranking(const Candidates& all, std::span<const float> logits, float largest) : all_(all), logits_(logits), largest_(largest) {
-    float smallest = largest_;
-    for (const float x : logits) smallest = std::isfinite(x) ? std::min(smallest, x) : smallest;
-    buckets_a_unit_ = smallest < largest_ ? static_cast<double>(kBuckets - 1) / (largest_ - static_cast<double>(smallest)) : 0;
-    for (const Candidate& each : all) sums_[bucket_of(each)] += each.weight;
+  void make(std::span<const float> logits, float largest, const std::vector<float>& weights) {
+    logits_ = logits, weights_ = weights;
+    places_.resize(logits.size());
+    kernels::draw_places(logits.data(), static_cast<int64_t>(logits.size()), largest, places_.data());
+    sums_.fill(0);
+    for (size_t i = 0; i < weights.size(); ++i) sums_[static_cast<size_t>(places_[i])] += static_cast<double>(weights[i]);
+    total_ = std::accumulate(sums_.begin(), sums_.end(), 0.0);
   }
+  double total() const { return total_; }
 
-  struct Place {
+  struct Found {
     int64_t id;
     double sum;  // of the weights so far, likeliest first
   };
   // The first with which the sum is enough; the last that can be drawn where none is.
   template <class Enough>
-  Place first_with(const Enough& enough) const {
+  Found first_with(const Enough& enough) const {
     double sum = 0;
-    size_t bucket = 0, last = 0;
-    for (; bucket < kBuckets && !enough(sum + sums_[bucket]); sum += sums_[bucket++]) last = sums_[bucket] > 0 ? bucket : last;
-    if (bucket == kBuckets) sum -= sums_[bucket = last];
-    Candidates inside;
-    std::copy_if(all_.begin(), all_.end(), std::back_inserter(inside), [&](const Candidate& each) { return bucket_of(each) == bucket; });
-    std::sort(inside.begin(), inside.end(), [&](const Candidate& a, const Candidate& b) { return likelier(logits_, a, b); });
-    Place place{0, sum};
-    for (const auto& [id, weight] : inside) {
+    size_t place = 0, last = 0;
+    for (; place < sums_.size() && !enough(sum + sums_[place]); sum += sums_[place++]) last = sums_[place] > 0 ? place : last;
+    if (place == sums_.size()) sum -= sums_[place = last];
+    Found found{0, sum};
+    for (const int64_t id : sorted(static_cast<int32_t>(place))) {
+      const float weight = weights_[static_cast<size_t>(id)];
       if (weight == 0) continue;
-      place = {id, place.sum + weight};
-      if (enough(place.sum)) break;
+      found = {id, found.sum + static_cast<double>(weight)};
+      if (enough(found.sum)) break;
     }
-    return place;
+    return found;
   }
 
  private:
-  static constexpr size_t kBuckets = 1024;
-
-  size_t bucket_of(const Candidate& each) const {
-    const double place = (largest_ - static_cast<double>(logits_[static_cast<size_t>(each.id)])) * buckets_a_unit_;
-    return place < static_cast<double>(kBuckets - 1) ? static_cast<size_t>(place) : kBuckets - 1;  // NaN too: what is −∞ below equals
+  std::vector<int64_t> sorted(int32_t place) const {
+    constexpr size_t kTogether = 64;  // most of them hold none, which is seen without a branch for each
+    std::vector<int64_t> ids;
+    for (size_t begin = 0; begin < places_.size(); begin += kTogether) {
+      const size_t end = std::min(begin + kTogether, places_.size());
+      int32_t any = 0;
+      for (size_t i = begin; i < end; ++i) any |= static_cast<int32_t>(places_[i] == place);
+      for (size_t i = begin; any != 0 && i < end; ++i)
+        if (places_[i] == place) ids.push_back(static_cast<int64_t>(i));
+    }
+    std::ranges::sort(ids, [&](int64_t a, int64_t b) { return likelier(logits_, a, b); });
+    return ids;
   }
 
-  const Candidates& all_;
-  std::span<const float> logits_;
-  float largest_;
-  double buckets_a_unit_;
-  std::array<double, kBuckets> sums_{};
+  std::span<const float> logits_, weights_;
+  std::vector<int32_t> places_;
+  std::array<double, kernels::kDrawPlaces> sums_{};
+  double total_ = 0;
 };
 
 }  // namespace
@@ -163,10 +152,10 @@ int64_t next_token(std::span<const float> logits, const SamplerSettings& setting
   const bool all = settings.top_k == 0 || settings.top_k >= static_cast<int64_t>(logits.size());
   if (all && settings.top_p == 1) return weights.first_above(share);
 
-  Candidates candidates = candidates_of(weights.each);
-  keep_likeliest(candidates, logits, settings.top_k);
-  const double total = sum_of(candidates);
-  const Ranking ranking(candidates, logits, largest);
+  if (!all) keep_likeliest(weights.each, logits, settings.top_k);
+  thread_local Ranking ranking;
+  ranking.make(logits, largest, weights.each);
+  const double total = ranking.total();
   const double kept = settings.top_p < 1 ? ranking.first_with([&](double sum) { return sum >= settings.top_p * total; }).sum : total;
   const double target = std::min(share * kept, std::nextafter(kept, 0.0));
   return ranking.first_with([&](double sum) { return sum > target; }).id;

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "base/error.h"
@@ -12,14 +13,23 @@ namespace longhaul::layout {
 
 namespace {
 
-// Fastest first, as ranks are numbered.
-constexpr std::array<Axis, 4> kDenseOrder = {Axis::kTp, Axis::kCp, Axis::kDp, Axis::kPp};
-constexpr std::array<Axis, 4> kExpertOrder = {Axis::kEtp, Axis::kEp, Axis::kEdp, Axis::kPp};
-constexpr std::array<std::string_view, kAxes> kAxisNames = {"pp", "dp", "cp", "tp", "edp", "ep", "etp"};
+// Fastest first, as ranks are numbered. dp and edp are in two parts.
+using Order = std::array<Axis, 5>;
+constexpr Order kDenseOrder = {Axis::kTp, Axis::kCp, Axis::kDps, Axis::kDpr, Axis::kPp};
+constexpr Order kExpertOrder = {Axis::kEtp, Axis::kEp, Axis::kEdps, Axis::kEdpr, Axis::kPp};
+constexpr AxisSet kDense = {Axis::kTp, Axis::kCp, Axis::kDps, Axis::kDpr, Axis::kPp};
+constexpr AxisSet kExpert = {Axis::kEtp, Axis::kEp, Axis::kEdps, Axis::kEdpr, Axis::kPp};
+constexpr std::array<std::string_view, kAxes> kAxisNames = {"pp", "dp", "dpr", "dps", "cp", "tp", "edp", "edpr", "edps", "ep", "etp"};
 
-const std::array<Axis, 4>& order_of(AxisSet axes) {
-  LONGHAUL_ASSERT(kDenseAxes.contains(axes) || kExpertAxes.contains(axes), "axes {} belong to both sides", axes.text());
-  return kDenseAxes.contains(axes) ? kDenseOrder : kExpertOrder;
+// dp and edp as their two parts.
+constexpr AxisSet parts_of(AxisSet axes) {
+  return axes.with({Axis::kDpr, Axis::kDps}, Axis::kDp).with({Axis::kEdpr, Axis::kEdps}, Axis::kEdp);
+}
+
+// Of axes that parts_of gave.
+const Order& order_of(AxisSet axes) {
+  LONGHAUL_ASSERT(kDense.contains(axes) || kExpert.contains(axes), "axes {} belong to both sides", axes.text());
+  return kDense.contains(axes) ? kDenseOrder : kExpertOrder;
 }
 
 size_t at(Axis axis) { return static_cast<size_t>(axis); }
@@ -81,16 +91,31 @@ Mesh::Mesh(int64_t world, const MeshShape& shape) : world_(world) {
   }
   size_[at(Axis::kDp)] = rest_of_world(world, "dense layers", Axis::kCp, shape.cp, Axis::kTp, shape.tp, shape.pp);
   size_[at(Axis::kEdp)] = rest_of_world(world, "experts", Axis::kEp, shape.ep, Axis::kEtp, shape.etp, shape.pp);
-  for (const auto* order : {&kDenseOrder, &kExpertOrder}) {
+  if (shape.copies < 1 || size(Axis::kDp) % shape.copies != 0) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "copies of the shares do not come out even",
+                 .expected = fmt::format("a divisor of the {} data ranks", size(Axis::kDp)),
+                 .found = std::to_string(shape.copies),
+                 .where = "parallel.zero_copies",
+                 .hint = fmt::format("parallel.zero_copies={}", std::gcd(size(Axis::kDp), std::max<int64_t>(1, shape.copies)))});
+  }
+  size_[at(Axis::kDpr)] = shape.copies;
+  size_[at(Axis::kEdpr)] = std::gcd(size(Axis::kEdp), shape.copies);  // experts may have fewer copies than there are
+  size_[at(Axis::kDps)] = size(Axis::kDp) / size(Axis::kDpr);
+  size_[at(Axis::kEdps)] = size(Axis::kEdp) / size(Axis::kEdpr);
+  for (const Order* order : {&kDenseOrder, &kExpertOrder}) {
     int64_t stride = 1;
     for (Axis axis : *order) {
       stride_[at(axis)] = stride;  // pp's is world / pp on both sides
       stride *= size(axis);
     }
   }
+  stride_[at(Axis::kDp)] = stride(Axis::kDps);
+  stride_[at(Axis::kEdp)] = stride(Axis::kEdps);
 }
 
 int64_t Mesh::size(AxisSet axes) const {
+  axes = parts_of(axes);
   int64_t product = 1;
   for (Axis axis : order_of(axes)) {
     if (axes.contains(axis)) product *= size(axis);
@@ -118,11 +143,12 @@ int64_t Mesh::rank_at(std::initializer_list<std::pair<Axis, int64_t>> coordinate
     axes = axes | AxisSet{axis};
     rank += index * stride(axis);
   }
-  order_of(axes);  // refuses axes of both sides
+  order_of(parts_of(axes));  // refuses axes of both sides
   return rank;
 }
 
 std::vector<std::vector<int64_t>> Mesh::groups(AxisSet axes) const {
+  axes = parts_of(axes);
   // Ranks reached by moving along the wanted axes, fastest first: the numbering keeps both lists ascending within their
   // axes.
   const auto enumerate = [&](bool wanted) {
@@ -148,6 +174,7 @@ std::vector<std::vector<int64_t>> Mesh::groups(AxisSet axes) const {
 }
 
 std::vector<int64_t> Mesh::group_of(int64_t rank, AxisSet axes) const {
+  axes = parts_of(axes);
   std::vector<int64_t> group = {rank};
   for (Axis axis : order_of(axes)) {
     if (axes.contains(axis)) group.front() -= coordinate(rank, axis) * stride(axis);
@@ -163,6 +190,7 @@ std::vector<int64_t> Mesh::group_of(int64_t rank, AxisSet axes) const {
 }
 
 int64_t Mesh::index_in_group(int64_t rank, AxisSet axes) const {
+  axes = parts_of(axes);
   int64_t index = 0;
   int64_t place = 1;
   for (Axis axis : order_of(axes)) {
@@ -180,7 +208,20 @@ std::vector<GroupKind> Mesh::group_kinds() const {
   for (AxisSet axes : {AxisSet{kDp, kCp}, AxisSet{kDp}, AxisSet{kCp}, AxisSet{kPp, kTp}, AxisSet{kTp}, AxisSet{kPp}}) add(axes);
   for (AxisSet axes : {AxisSet{kDp, kCp, kTp}, AxisSet{kDp, kTp}, AxisSet{kCp, kTp}}) add(axes);
   for (AxisSet axes : {AxisSet{kEp}, AxisSet{kEtp}, AxisSet{kEp, kEtp}, AxisSet{kPp, kEp, kEtp}, AxisSet{kEdp}}) add(axes);
+  if (size(kDpr) == 1) return kinds;
+  for (AxisSet axes : {AxisSet{kDps}, AxisSet{kDps, kCp}, AxisSet{kDps, kTp}, AxisSet{kDps, kCp, kTp}}) add(axes);
+  for (AxisSet axes : {AxisSet{kDpr}, AxisSet{kEdps}, AxisSet{kEdpr}}) add(axes);
   return kinds;
+}
+
+AxisSet Mesh::shared_over(AxisSet copies) const {
+  if (size(Axis::kDpr) == 1) return copies;
+  return copies.with({Axis::kDps}, Axis::kDp).with({Axis::kEdps}, Axis::kEdp);
+}
+
+AxisSet Mesh::shares_copied_over(AxisSet copies) const {
+  if (size(Axis::kDpr) == 1) return {};
+  return (copies.contains(Axis::kDp) ? AxisSet{Axis::kDpr} : AxisSet{}) | (copies.contains(Axis::kEdp) ? AxisSet{Axis::kEdpr} : AxisSet{});
 }
 
 std::string Mesh::text() const {

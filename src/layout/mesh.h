@@ -1,7 +1,8 @@
 // Mesh: which rank stands where. The same ranks form two grids, dense pp × dp × cp × tp and experts pp × edp × ep ×
 // etp; pp is the slowest axis and tp (etp) the fastest on both, so the pipeline groups agree whatever the other sizes
 // are. The only place of rank arithmetic. Immutable, thread-safe. Source: Megatron-Core's group construction, arXiv
-// 2504.14960.
+// 2504.14960. dp is dpr × dps and edp is edpr × edps where copies of shares stand beside each other (parallel.zero_copies): the ranks of one
+// dps share, and lie together; dpr are the copies.
 //
 //   Mesh mesh(16, {.pp = 2, .cp = 2, .tp = 2, .ep = 4});      // dp 2 and edp 2 follow
 //   mesh.group_of(5, {Axis::kDp, Axis::kCp});                 // {1, 3, 5, 7}: the ranks that hold rank 5's dense
@@ -20,8 +21,8 @@
 
 namespace longhaul::layout {
 
-enum class Axis : uint8_t { kPp, kDp, kCp, kTp, kEdp, kEp, kEtp };
-inline constexpr size_t kAxes = 7;
+enum class Axis : uint8_t { kPp, kDp, kDpr, kDps, kCp, kTp, kEdp, kEdpr, kEdps, kEp, kEtp };
+inline constexpr size_t kAxes = 11;
 std::string_view name_of(Axis axis);  // "pp"
 
 // A set of axes. Its text and list run from the slowest axis to the fastest: "dp-cp".
@@ -34,17 +35,18 @@ class AxisSet {
   constexpr bool contains(Axis axis) const { return (bits_ & bit(axis)) != 0; }
   constexpr bool contains(AxisSet other) const { return (bits_ & other.bits_) == other.bits_; }
   constexpr bool empty() const { return bits_ == 0; }
-  constexpr AxisSet operator|(AxisSet other) const { return AxisSet(static_cast<uint8_t>(bits_ | other.bits_)); }
-  constexpr AxisSet operator&(AxisSet other) const { return AxisSet(static_cast<uint8_t>(bits_ & other.bits_)); }
-  constexpr AxisSet operator-(AxisSet other) const { return AxisSet(static_cast<uint8_t>(bits_ & ~other.bits_)); }
+  constexpr AxisSet operator|(AxisSet other) const { return AxisSet(static_cast<unsigned>(bits_ | other.bits_)); }
+  constexpr AxisSet operator&(AxisSet other) const { return AxisSet(static_cast<unsigned>(bits_ & other.bits_)); }
+  constexpr AxisSet operator-(AxisSet other) const { return AxisSet(static_cast<unsigned>(bits_ & ~other.bits_)); }
   constexpr bool operator==(const AxisSet&) const = default;
+  constexpr AxisSet with(AxisSet instead, Axis of) const { return contains(of) ? (*this - AxisSet{of}) | instead : *this; }
   std::vector<Axis> axes() const;  // slowest first
   std::string text() const;        // "dp-cp"; "none" when empty
 
  private:
-  constexpr explicit AxisSet(uint8_t bits) : bits_(bits) {}
-  static constexpr uint8_t bit(Axis axis) { return static_cast<uint8_t>(1U << static_cast<unsigned>(axis)); }
-  uint8_t bits_ = 0;
+  constexpr explicit AxisSet(unsigned bits) : bits_(static_cast<uint16_t>(bits)) {}
+  static constexpr uint16_t bit(Axis axis) { return static_cast<uint16_t>(1U << static_cast<unsigned>(axis)); }
+  uint16_t bits_ = 0;
 };
 
 inline constexpr AxisSet kDenseAxes = {Axis::kPp, Axis::kDp, Axis::kCp, Axis::kTp};
@@ -57,6 +59,7 @@ struct MeshShape {
   int64_t tp = 1;
   int64_t ep = 1;
   int64_t etp = 1;
+  int64_t copies = 1;  // of what data ranks share: dpr
   bool operator==(const MeshShape&) const = default;
 };
 
@@ -85,6 +88,10 @@ class Mesh {
   std::vector<std::vector<int64_t>> groups(AxisSet axes) const;
   std::vector<int64_t> group_of(int64_t rank, AxisSet axes) const;
   int64_t index_in_group(int64_t rank, AxisSet axes) const;
+
+  // Of axes whose ranks hold copies of a tensor: those over which it is cut into shares, and those whose ranks hold copies of these.
+  AxisSet shared_over(AxisSet copies) const;
+  AxisSet shares_copied_over(AxisSet copies) const;
 
   // Every kind of group in the one order in which all ranks create their communicators.
   std::vector<GroupKind> group_kinds() const;

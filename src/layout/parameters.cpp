@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "layout/split.h"
+#include "layout/width.h"
 
 namespace longhaul::layout {
 
@@ -53,18 +54,23 @@ class Builder {
   void linear(const std::string& name, Role role, int64_t out, int64_t in, SplitRule split, bool with_bias);
   void add(const std::string& prefix, const recipe::MixerTensor& tensor);
   void mixer(const std::string& layer, std::span<const recipe::MixerTensor> tensors);
+  void layer(const std::string& prefix, int64_t like);  // the tensors of the model's layer `like`
+  void shared();
+  void prediction(const std::string& prefix);
   void append(ParameterSpec spec);
   Init matrix_init(Role role, int64_t out, int64_t in) const;
 
   const ModelConfig& config_;
   int64_t layer_ = -1;
   int64_t expert_ = -1;
+  int64_t ahead_ = -1;
   std::vector<ParameterSpec> list_;
 };
 
 void Builder::append(ParameterSpec spec) {
   spec.layer = layer_;
   spec.expert = expert_;
+  spec.ahead = ahead_;
   list_.push_back(std::move(spec));
 }
 
@@ -174,26 +180,47 @@ void Builder::mixer(const std::string& layer, std::span<const recipe::MixerTenso
   for (auto each = end; each != tensors.end(); ++each) add(layer, *each);
 }
 
+void Builder::layer(const std::string& prefix, int64_t like) {
+  norm_of_hidden(prefix + "mixer_norm");
+  mixer(prefix, recipe::entry_of(config_.mixer(like)).tensors(config_));
+  const recipe::ChannelMixer channel = config_.channel_mixer(like);
+  if (channel == recipe::ChannelMixer::kNone) return;
+  if (config_.wiring != recipe::Wiring::kParallel) norm_of_hidden(prefix + "channel_norm");
+  mixer(prefix, recipe::entry_of(channel).tensors(config_));
+}
+
+// Mixers may share a tensor that both have as a branch and by itself.
+void Builder::shared() {
+  std::set<std::string> there;
+  for (const recipe::Mixer used : recipe::mixers_used(config_)) {
+    const auto own = recipe::entry_of(used).shared;
+    if (own == nullptr) continue;
+    for (const recipe::MixerTensor& tensor : own(config_)) {
+      if (there.insert(tensor.name).second) add("", tensor);
+    }
+  }
+}
+
+void Builder::prediction(const std::string& prefix) {
+  norm_of_hidden(prefix + "hidden_norm");
+  norm_of_hidden(prefix + "token_norm");
+  linear(prefix + "join", Role::kPrediction, config_.hidden, 2 * config_.hidden, {}, config_.bias);
+  layer(prefix, std::max<int64_t>(0, config_.layers - 1));
+  norm_of_hidden(prefix + "norm");
+}
+
 std::vector<ParameterSpec> Builder::build() {
   const SplitRule vocabulary{.over = SplitOver::kVocabulary, .dimension = 0};
   linear("embedding", Role::kEmbedding, config_.vocabulary, config_.hidden, vocabulary, false);
   if (config_.position == recipe::Position::kLearned) {
     linear("position", Role::kPosition, config_.max_positions, config_.hidden, {}, false);
   }
-  for (const recipe::Mixer used : recipe::mixers_used(config_)) {
-    if (const auto shared = recipe::entry_of(used).shared; shared != nullptr) mixer("", shared(config_));
-  }
-  for (layer_ = 0; layer_ < config_.layers; ++layer_) {
-    const std::string layer = fmt::format("layers.{}.", layer_);
-    norm_of_hidden(layer + "mixer_norm");
-    mixer(layer, recipe::entry_of(config_.mixer(layer_)).tensors(config_));
-    if (config_.channel_mixer() == recipe::ChannelMixer::kNone) continue;
-    if (config_.wiring != recipe::Wiring::kParallel) norm_of_hidden(layer + "channel_norm");
-    mixer(layer, recipe::entry_of(config_.channel_mixer()).tensors(config_));
-  }
+  shared();
+  for (layer_ = 0; layer_ < config_.layers; ++layer_) layer(fmt::format("layers.{}.", layer_), layer_);
   layer_ = -1;
   norm_of_hidden("norm");
   if (!config_.tie_embeddings) linear("head", Role::kHead, config_.vocabulary, config_.hidden, vocabulary, false);
+  for (ahead_ = 0; ahead_ < config_.predict_ahead; ++ahead_) prediction(fmt::format("ahead.{}.", ahead_));
   return std::move(list_);
 }
 
@@ -214,11 +241,12 @@ std::vector<int64_t> stages_that_share(const ParameterSpec& spec, const ModelCon
 std::vector<int64_t> stages_of(const ParameterSpec& spec, const ModelConfig& config, const Pipeline& pipeline) {
   const int64_t last = pipeline.stages() - 1;
   if (spec.layer >= 0) return {pipeline.stage_with(spec.layer, config.layers)};
+  if (spec.ahead >= 0) return {last};
   const Role role = spec.tensor.role;
   if (role == Role::kPosition) return {0};
   if (role == Role::kLowerBound || role == Role::kCoefficient) return stages_that_share(spec, config, pipeline);
   if (role != Role::kEmbedding) return {last};
-  return config.tie_embeddings ? std::vector<int64_t>{0, last} : std::vector<int64_t>{0};
+  return config.tie_embeddings || config.predict_ahead > 0 ? std::vector<int64_t>{0, last} : std::vector<int64_t>{0};
 }
 
 }  // namespace
@@ -229,7 +257,11 @@ bool kept_wide(const ParameterSpec& spec) {
          (role == Role::kBias && spec.tensor.name.ends_with("norm.bias"));
 }
 
-std::vector<ParameterSpec> parameters(const ModelConfig& config) { return Builder(config).build(); }
+std::vector<ParameterSpec> parameters(const ModelConfig& config) {
+  std::vector<ParameterSpec> list = Builder(config).build();
+  if (config.mup_base_hidden > 0) apply_width(list, Builder(widened(config, 2)).build(), config);
+  return list;
+}
 
 int64_t parameter_count(const ModelConfig& config) {
   int64_t count = 0;
@@ -241,7 +273,7 @@ int64_t activated_elements(const ParameterSpec& spec, const ModelConfig& config)
   const Role role = spec.tensor.role;
   const bool table = role == Role::kEmbedding || role == Role::kPosition || role == Role::kHead;
   // Experts have one size, so any experts_per_token of them count what the chosen ones do.
-  return !table && spec.expert < config.experts_per_token ? spec.elements() : 0;
+  return !table && spec.ahead < 0 && spec.expert < config.experts_per_token ? spec.elements() : 0;
 }
 
 int64_t activated_parameter_count(const ModelConfig& config) {

@@ -54,10 +54,15 @@ struct ParameterSpec {
   SplitRule split;
   int64_t layer = -1;   // -1: outside the layers
   int64_t expert = -1;  // -1: not of an expert
+  int64_t ahead = -1;   // of which module that predicts further ahead (model/decoder.h); -1: of none
   bool trainable = true;
   std::vector<int64_t> pipeline_ranks = {0};  // that use it, ascending (parameters_of)
-  double lr_factor = 1;                       // on the learning rate (muP)
-  bool decay = false;  // weight decay applies: matrices, embeddings among them; not norms, biases and bounds of gates
+  // How it grows where the model becomes wider, and with it, under muP, what is said of its beginning and learning rate (layout/width.h).
+  enum class Width { kVector, kInput, kHidden, kHead };
+  Width width = Width::kVector;
+  double width_factor = 1;  // of the model, over the base; 1 without muP
+  double lr_factor = 1;     // on the learning rate
+  bool decay = false;       // weight decay applies: matrices, embeddings among them; not norms, biases and bounds of gates
   int64_t elements() const { return volume(tensor.global_shape); }
   bool operator==(const ParameterSpec&) const = default;
 };

@@ -130,6 +130,17 @@ std::vector<int64_t> shifted_labels(const SequenceLayout& layout, std::span<cons
   return labels;
 }
 
+std::vector<int64_t> ahead_in_documents(const SequenceLayout& layout, std::span<const int64_t> row, int64_t places) {
+  LONGHAUL_ASSERT(static_cast<int64_t>(row.size()) == layout.tokens() && places >= 0, "{} numbers of {} tokens", row.size(),
+                  layout.tokens());
+  std::vector<int64_t> ahead(row.size(), kIgnoreLabel);
+  for (int64_t d = 0; d < layout.documents(); ++d) {
+    const Range document = layout.document(d);
+    for (int64_t t = document.begin; t + places < document.end(); ++t) ahead[static_cast<size_t>(t)] = row[static_cast<size_t>(t + places)];
+  }
+  return ahead;
+}
+
 std::vector<Range> context_chunks(int64_t tokens, int64_t ranks, int64_t rank, ContextSplit split) {
   LONGHAUL_ASSERT(ranks >= 1 && rank >= 0 && rank < ranks, "rank {} of {}", rank, ranks);
   if (split == ContextSplit::kContiguous) return {even_part(tokens, ranks, rank)};

@@ -48,6 +48,9 @@ SequenceLayout in_rows(SequenceLayout layout, int64_t sequence);
 std::vector<int64_t> shifted_labels(const SequenceLayout& layout, std::span<const int64_t> tokens,
                                     std::span<const int64_t> next_tokens = {});
 
+// Of each token what `row` says of the one `places` further in its document; kIgnoreLabel where there is none.
+std::vector<int64_t> ahead_in_documents(const SequenceLayout& layout, std::span<const int64_t> row, int64_t places);
+
 using recipe::ContextSplit;
 
 // The chunks of the row that a rank owns, in its local order: one (contiguous) or two (zig-zag). Chunks may be empty.

@@ -73,8 +73,9 @@ void deal_out(Arena& arena, const layout::Range& share, const layout::MeshRank& 
       LONGHAUL_ASSERT(run.length % row == 0 && before % row == 0, "{} is cut inside a row", part.spec.tensor.name);
       part.own.offset[0] += before / row;
       part.own.length[0] = run.length / row;
-      part.first_copy = place.coordinate(layout::Axis::kPp) == part.spec.pipeline_ranks.front();
-      for (const layout::Axis axis : arena.copies().axes()) {
+      part.first_copy = place.coordinate(layout::Axis::kPp) == part.spec.pipeline_ranks.front() &&
+                        place.mesh.index_in_group(place.rank, arena.share_copies) == 0;
+      for (const layout::Axis axis : arena.sharers.axes()) {
         if (place.mesh.size(axis) == 1) continue;
         part.cuts[0].over = part.cuts[0].over | layout::AxisSet{axis};
         part.cuts[0].first = part.cuts[0].first && place.coordinate(axis) == 0;
@@ -187,11 +188,13 @@ void ParameterSet::allocate_values(Arena& arena) {
   arena.values = memory.all;
   for (size_t i = 0; i < arena.parameters.size(); ++i) arena.parameters[i]->value = memory.parts[i];
 
-  const int64_t ranks = place_.zero > 0 ? place_.mesh.size(arena.copies()) : 1;
+  arena.sharers = place_.mesh.shared_over(arena.copies());
+  arena.share_copies = place_.mesh.shares_copied_over(arena.copies());
+  const int64_t ranks = place_.zero > 0 ? place_.mesh.size(arena.sharers) : 1;
   arena.value_shares.clear();
   for (const layout::Range& share : layout::shares_of(rows_of(arena), arena.values.numel(), ranks))
     arena.value_shares.push_back(share.length);
-  const layout::Range share = lengths_before(arena.value_shares, arena.cut() ? place_.mesh.index_in_group(place_.rank, arena.copies()) : 0);
+  const layout::Range share = lengths_before(arena.value_shares, arena.cut() ? place_.mesh.index_in_group(place_.rank, arena.sharers) : 0);
   deal_out(arena, share, place_);
   arena.values_come = arena.cut() && place_.zero >= 3;
   arena.own_values =
@@ -218,7 +221,7 @@ void ParameterSet::allocate_gradients() {
 
     arena->gradient_shares = shares_of_training(*arena);
     const layout::Range share =
-        lengths_before(arena->gradient_shares, arena->cut() ? place_.mesh.index_in_group(place_.rank, arena->copies()) : 0);
+        lengths_before(arena->gradient_shares, arena->cut() ? place_.mesh.index_in_group(place_.rank, arena->sharers) : 0);
     arena->gradients_come = arena->cut() && arena->layer >= 0 && place_.gradients_leave();
     arena->own_gradients = arena->gradients_come ? at::zeros({share.length}, arena->gradients.options())
                                                  : arena->gradients.narrow(0, share.begin, share.length);

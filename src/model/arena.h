@@ -23,6 +23,7 @@ struct Arena {
   bool values_come = false, gradients_come = false;          // have memory of their own: those above have theirs for a while only
 
   layout::AxisSet copies() const { return parameters.front()->gradient_partial_over; }
+  layout::AxisSet sharers{}, share_copies{};  // of these, those that have a share each, and those that hold copies of it
   bool cut() const { return value_shares.size() > 1; }
   bool trains() const { return gradients.defined() && gradients.numel() > 0; }
   void take_gradients() const;    // memory for all of them, zeros, where they have none

@@ -11,6 +11,7 @@
 #include "kernels/linear_cross_entropy/op.h"
 #include "kernels/norm/op.h"
 #include "kernels/recomputed.h"
+#include "model/linear.h"
 #include "model/mixers.h"
 #include "model/norm.h"
 #include "model/watched.h"
@@ -31,6 +32,14 @@ struct Decoder::Stream {
   Tensor residual_td, branch_td;  // no branch: nothing to join
   recipe::ModelConfig::ResidualFactors factors{};
   const std::string* writer = nullptr;  // block that wrote the branch
+};
+
+struct Decoder::Prediction {
+  std::string name;  // "ahead.0"
+  Norm hidden_norm, token_norm;
+  Linear join;
+  Layer layer;
+  Norm norm;
 };
 
 struct Decoder::Stage {
@@ -55,28 +64,38 @@ Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Dev
     first = first || stages_.back().first;
     last = last || stages_.back().last;
   }
-  if (first || (last && config.tie_embeddings)) embedding_ = &parameters_.add_stacked("embedding.weight", {"embedding.weight"});
+  if (first || (last && (config.tie_embeddings || config.predict_ahead > 0)))
+    embedding_ = &parameters_.add_stacked("embedding.weight", {"embedding.weight"});
   if (first && config.position == recipe::Position::kLearned) position_ = &parameters_.add_stacked("position.weight", {"position.weight"});
   for (int64_t chunk = 0; chunk < pipeline.chunks(); ++chunk) {
     Stage& stage = stages_[static_cast<size_t>(chunk)];
     const layout::Range own = pipeline.layers_of(place.stage_of(chunk), config.layers);
     stage.first_layer = own.begin;
-    for (int64_t l = own.begin; l < own.end(); ++l) {
-      Norm mixer_norm(parameters_, fmt::format("layers.{}.mixer_norm", l), config);
-      auto mixer = make_mixer(config, l, parameters_);
-      std::optional<Norm> channel_norm;
-      if (config.wiring != recipe::Wiring::kParallel && config.channel_mixer() != recipe::ChannelMixer::kNone) {
-        channel_norm.emplace(parameters_, fmt::format("layers.{}.channel_norm", l), config);
-      }
-      stage.layers.push_back({config.mixer_factors(l), config.channel_factors(), mixer_norm, std::move(mixer), channel_norm,
-                              make_channel_mixer(config, l, parameters_)});
-    }
+    for (int64_t l = own.begin; l < own.end(); ++l) stage.layers.push_back(make_layer(fmt::format("layers.{}", l), l));
   }
   if (last) {
     norm_ = std::make_unique<Norm>(parameters_, "norm", config);
     head_ = config.tie_embeddings ? embedding_ : &parameters_.add_stacked("head.weight", {"head.weight"});
+    for (int64_t k = 0; k < config.predict_ahead; ++k) {
+      const std::string name = fmt::format("ahead.{}", k);
+      Norm hidden_norm(parameters_, name + ".hidden_norm", config), token_norm(parameters_, name + ".token_norm", config);
+      Linear join(parameters_, name, "join", {"join"}, config.bias);
+      Layer layer = make_layer(name, config.layers - 1);
+      predictions_.push_back({name, hidden_norm, token_norm, join, std::move(layer), Norm(parameters_, name + ".norm", config)});
+    }
   }
   parameters_.allocate();
+}
+
+Decoder::Layer Decoder::make_layer(const std::string& prefix, int64_t layer) {
+  Norm mixer_norm(parameters_, prefix + ".mixer_norm", config_);
+  auto mixer = make_mixer(config_.mixer(layer), config_, {layer, prefix + ".mixer"}, parameters_);
+  std::optional<Norm> channel_norm;
+  if (config_.wiring != recipe::Wiring::kParallel && config_.channel != recipe::Channel::kNone) {
+    channel_norm.emplace(parameters_, prefix + ".channel_norm", config_);
+  }
+  auto channel = make_channel_mixer(config_.channel_mixer(layer), config_, {layer, prefix}, parameters_);
+  return {config_.mixer_factors(layer), config_.channel_factors(), mixer_norm, std::move(mixer), channel_norm, std::move(channel)};
 }
 
 void Decoder::use_outside_layers() const {
@@ -253,16 +272,47 @@ Tensor Decoder::hidden(Context& context, const Tensor& ids, const layout::Sequen
   return read(context, *norm_, stream);  // the last join and the norm in one pass
 }
 
-Tensor Decoder::logits(const Tensor& hidden) const { return kernels::linear_wide(hidden, head_->value, head_->kept()); }
+// muP divides logits by how much wider the model is than its base.
+Tensor Decoder::head_input(const Tensor& hidden) const {
+  const double factor = config_.width_factor();
+  return factor == 1 ? hidden : hidden.mul(1 / factor);
+}
+
+Tensor Decoder::logits(const Tensor& hidden) const { return kernels::linear_wide(head_input(hidden), head_->value, head_->kept()); }
+
+Tensor Decoder::with_predictions(Context& context, const Tensor& hidden, std::span<const TokensAhead> ahead,
+                                 const layout::SequenceView& view) {
+  LONGHAUL_ASSERT(ahead.size() == predictions_.size(), "{} rows of tokens, {} modules", ahead.size(), predictions_.size());
+  const bool cheap_again = recompute_ == recipe::Recompute::kSelective && at::GradMode::is_enabled();
+  kernels::CheapTensors cheap(offload_);
+  const kernels::SavedTensorsScope scope(cheap_again ? &cheap : offload_);
+  Tensor h = hidden, result = hidden;
+  for (size_t k = 0; k < predictions_.size(); ++k) {
+    Prediction& module = predictions_[k];
+    const VocabularyShare table = share_of(*embedding_);
+    const Tensor there = ahead[k].ids_t.ge(0).narrow(0, view.own.begin, view.own.length).unsqueeze(1);
+    const Tensor embedded = context.ops.embed(ahead[k].ids_t.clamp_min(0), table, nullptr, view);
+    const Tensor token = embedded * there.to(embedded.options().requires_grad(false));
+    Stream stream{.residual_td = module.join.forward(at::cat({module.hidden_norm.forward(h), module.token_norm.forward(token)}, 1))};
+    run_layer(context, module.layer, stream, view, nullptr);
+    h = read(context, module.norm, stream);
+    const double weight = config_.predict_ahead_weight / static_cast<double>(predictions_.size());
+    const Tensor loss = context.ops.loss(head_input(h), share_of(*head_), ahead[k].labels_t, view).mul(weight);
+    result = context.join_auxiliary_loss(module.name, result, loss);
+    // Every tensor rank has the whole of it, and what ranks report is added up.
+    context.auxiliary_losses[module.name] = loss.detach().div(static_cast<double>(tensor_ranks_));
+  }
+  return result;
+}
 
 Tensor Decoder::loss(Context& context, const Tensor& hidden, const Tensor& labels, const layout::SequenceView& view) {
-  const Tensor loss = context.ops.loss(hidden, share_of(*head_), labels, view);
+  const Tensor loss = context.ops.loss(head_input(hidden), share_of(*head_), labels, view);
   if (context.inspect) context.inspect("loss", loss);
   return loss;
 }
 
 Tensor Decoder::loss_each(const Tensor& hidden, const Tensor& labels) const {
-  return kernels::linear_cross_entropy_each(hidden, head_->value, labels, {}, head_->kept());
+  return kernels::linear_cross_entropy_each(head_input(hidden), head_->value, labels, {}, head_->kept());
 }
 
 }  // namespace longhaul::model

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "layout/sequence_view.h"
@@ -27,6 +28,12 @@ struct DecoderRows;
 struct MixerRows;
 struct VocabularyShare;
 class Norm;
+
+// Of a module that predicts further ahead (Decoder::with_predictions), for each token of this context rank: the token that stands as many places
+// further as the module's number, from 1 on, and the one behind that, which it is to predict; −1: none in the document.
+struct TokensAhead {
+  Tensor ids_t, labels_t;  // int64 [tokens]
+};
 
 class Decoder {
  public:
@@ -56,6 +63,13 @@ class Decoder {
   // selective recomputation what is kept, beside full recomputation the layers' inputs.
   void set_offload(kernels::SavedTensors* offload) { offload_ = offload; }
 
+  // Multi-token prediction (DeepSeek-V3, arXiv 2412.19437 §2.2): module k = 1, 2, … makes of the final normed hidden states h⁰, and of what the module
+  // before it made,
+  //   hᵏ = Norm(Layer(P [RMSNorm(hᵏ⁻¹); RMSNorm(embedding of the token k places further)]))        logits = head(hᵏ), of the token behind that one
+  // with embedding and head of the model, a layer as its last one is, and weight / modules · Σ of the losses as an auxiliary loss that joins the
+  // hidden states which come out. Zeros stand in for tokens that the document does not have. Last stage. `ahead`: of each module.
+  Tensor with_predictions(Context& context, const Tensor& hidden_td, std::span<const TokensAhead> ahead, const layout::SequenceView& view);
+
   // All of them (one stage): ids_t int64 [tokens] → final normed hidden states. With rows of a state: continues these sequences; the
   // view's positions must continue too.
   Tensor hidden(Context& context, const Tensor& ids_t, const layout::SequenceView& view, const DecoderRows* rows = nullptr);
@@ -69,6 +83,9 @@ class Decoder {
  private:
   struct Layer;
   struct Stream;
+  struct Prediction;
+  Layer make_layer(const std::string& prefix, int64_t layer);
+  Tensor head_input(const Tensor& hidden_td) const;
   Tensor read(Context& context, const Norm& norm, Stream& stream) const;  // joins, and leaves the residual of the next join
   void run_layer(Context& context, Layer& layer, Stream& stream, const layout::SequenceView& view, const MixerRows* state) const;
   void run_blocks(Context& context, Layer& layer, const Tensor& normed_td, Stream& stream, const layout::SequenceView& view,
@@ -89,6 +106,7 @@ class Decoder {
   struct Stage;
   std::vector<Stage> stages_;  // by chunk
   std::unique_ptr<Norm> norm_;
+  std::vector<Prediction> predictions_;  // last stage
   Parameter* head_ = nullptr;
 };
 

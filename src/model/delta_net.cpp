@@ -1,7 +1,5 @@
 #include "model/delta_net.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 
 #include "kernels/delta_rule/gates.h"
@@ -62,8 +60,8 @@ Tensor DeltaHeads::forward(Context& context, const Made& made, const Tensor& gat
       .view({tokens, values});
 }
 
-GatedDeltaNet::GatedDeltaNet(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters)
-    : SequenceMixer(fmt::format("layers.{}.mixer", layer)),
+GatedDeltaNet::GatedDeltaNet(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters)
+    : SequenceMixer(place.name),
       projections_(parameters, name(), "projections", {"query", "key", "value", "gate", "write", "forget"}, config.bias),
       heads_(recipe::entry_of(recipe::Mixer::kGatedDeltaNet).operators(config).delta_rule, config.gated_deltanet.norm_eps,
              config.gated_deltanet.negative_eigenvalues, name(), parameters),
@@ -78,8 +76,8 @@ Summand GatedDeltaNet::summand(Context& context, BlockInput& input, const layout
   return output_.summand(context, y * parts[1]);  // g σ(g) is silu(g)
 }
 
-Kda::Kda(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters)
-    : SequenceMixer(fmt::format("layers.{}.mixer", layer)),
+Kda::Kda(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters)
+    : SequenceMixer(place.name),
       projections_(parameters, name(), "projections", {"query", "key", "value", "write"}, config.bias),
       down_(parameters, name(), "down", {"forget_down", "gate_down"}, config.bias),
       forget_(parameters, name(), "forget", {"forget"}, config.bias),

@@ -37,7 +37,7 @@ class DeltaHeads {
 
 class GatedDeltaNet final : public SequenceMixer {
  public:
-  GatedDeltaNet(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters);
+  GatedDeltaNet(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters);
   Summand summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) override;
 
  private:
@@ -48,7 +48,7 @@ class GatedDeltaNet final : public SequenceMixer {
 
 class Kda final : public SequenceMixer {
  public:
-  Kda(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters);
+  Kda(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters);
   Summand summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) override;
 
  private:

@@ -1,7 +1,5 @@
 #include "model/dense_channel.h"
 
-#include <fmt/format.h>
-
 #include "kernels/features/op.h"
 #include "kernels/linear/op.h"
 
@@ -17,11 +15,14 @@ std::vector<std::string> up_names(recipe::Channel kind) {
 
 }  // namespace
 
-DenseChannel::DenseChannel(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters)
-    : ChannelMixer(fmt::format("layers.{}.channel", layer)),
-      kind_(config.channel),
-      up_(parameters, name(), has_gate(kind_) ? "gate_up" : "up", up_names(kind_), config.bias),
-      down_(parameters, name(), "down", {"down"}, config.bias) {}
+DenseChannel::DenseChannel(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters)
+    : DenseChannel(place.name + ".channel", config.channel, config.bias, parameters) {}
+
+DenseChannel::DenseChannel(const std::string& name, recipe::Channel kind, bool bias, ParameterSet& parameters)
+    : ChannelMixer(name),
+      kind_(kind),
+      up_(parameters, name, has_gate(kind_) ? "gate_up" : "up", up_names(kind_), bias),
+      down_(parameters, name, "down", {"down"}, bias) {}
 
 Summand DenseChannel::summand(Context& context, BlockInput&, const layout::SequenceView&) {
   if (kind_ == recipe::Channel::kGlu) {

@@ -9,7 +9,8 @@ namespace longhaul::model {
 
 class DenseChannel final : public ChannelMixer {
  public:
-  DenseChannel(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters);
+  DenseChannel(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters);
+  DenseChannel(const std::string& name, recipe::Channel kind, bool bias, ParameterSet& parameters);  // name.up, name.down, …
   Summand summand(Context& context, BlockInput& input, const layout::SequenceView& view) override;
 
  private:

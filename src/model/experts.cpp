@@ -8,16 +8,16 @@
 
 namespace longhaul::model {
 
-Experts::Experts(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters)
-    : ChannelMixer(fmt::format("layers.{}.experts", layer)),
+Experts::Experts(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters)
+    : ChannelMixer(place.name + ".experts"),
       experts_(config.experts),
       per_token_(config.experts_per_token),
       options_(config.router),
       balance_coefficient_(config.auxiliary_loss),
       z_coefficient_(config.z_loss) {
-  const std::string router = fmt::format("layers.{}.router.weight", layer);
+  const std::string router = place.name + ".router.weight";
   router_ = &parameters.add_stacked(router, {router});
-  const std::string bias = fmt::format("layers.{}.router.bias", layer);
+  const std::string bias = place.name + ".router.bias";
   if (options_.bias_rate > 0) bias_ = &parameters.add_stacked(bias, {bias});
   std::vector<std::vector<std::string>> gate_up, down;
   for (int64_t e = 0; e < experts_; ++e) {
@@ -27,6 +27,9 @@ Experts::Experts(const recipe::ModelConfig& config, int64_t layer, ParameterSet&
   }
   gate_up_ = &parameters.add_experts(name() + ".gate_up.weight", gate_up);
   down_ = &parameters.add_experts(name() + ".down.weight", down);
+  if (config.shared_experts == 0) return;
+  shared_ = std::make_unique<DenseChannel>(place.name + ".shared", config.channel, config.bias, parameters);
+  if (config.shared_gate) shared_gate_.emplace(parameters, place.name, "shared_gate", std::vector<std::string>{"shared_gate"}, config.bias);
 }
 
 kernels::Routing Experts::routing_of(const Tensor& hidden, const layout::SequenceView& view) const {
@@ -34,6 +37,9 @@ kernels::Routing Experts::routing_of(const Tensor& hidden, const layout::Sequenc
   using Score = kernels::RouterOptions::Score;
   const kernels::RouterOptions how{.score = options_.score == recipe::RouterScore::kSigmoid ? Score::kSigmoid : Score::kSoftmax,
                                    .normalised = options_.normalised,
+                                   .scale = options_.scale,
+                                   .groups = options_.groups,
+                                   .groups_per_token = options_.groups_per_token,
                                    .bias_e = bias_ != nullptr ? bias_->value.detach() : Tensor()};
   return kernels::route(hidden, router_->value, per_token_, router_->sink(), sequence_offsets, how);
 }
@@ -60,8 +66,16 @@ Summand Experts::summand(Context& context, BlockInput& input, const layout::Sequ
     };
     return kernels::grouped_feed_forward(rows, per_expert, kernels::Activation::kSwiglu, weights(*gate_up_), weights(*down_));
   };
-  const Tensor output = context.ops.experts(hidden, choices_of(context, routing, view), product);
+  Tensor output = context.ops.experts(hidden, choices_of(context, routing, view), product);
+  if (shared_ != nullptr) output = output + of_shared(context, input, view);
   return {.own_td = context.training ? with_losses(context, output, routing) : output};
+}
+
+Tensor Experts::of_shared(Context& context, BlockInput& input, const layout::SequenceView& view) const {
+  const Tensor made = context.ops.summed(input, {shared_->summand(context, input, view)}, view);
+  if (!shared_gate_) return made;
+  // In fp64, because LibTorch's functions round an element by where its threads cut all rows; it is one number a token.
+  return made * shared_gate_->forward(input.own_td).to(at::kDouble).sigmoid().to(made.scalar_type());
 }
 
 Tensor Experts::with_losses(Context& context, const Tensor& output, const kernels::Routing& routing) const {

@@ -1,5 +1,6 @@
 // Mixture of experts (minimax-01.md §2.5): an fp32 router chooses k experts a token; their weights are the softmax over all experts,
-// renormalised over the chosen ones, or what model.router_… says. With a capacity an expert drops what it has no room for, in training
+// renormalised over the chosen ones, or what model.router_… says. Shared experts, one dense mixer of all their widths, are added for every token,
+// times σ(w · token) where there is such a w (Qwen2-MoE, DeepSeekMoE arXiv 2401.06066). With a capacity an expert drops what it has no room for, in training
 // (expert_capacity.h); a bias may steer the choice (router_bias.h). Auxiliary losses, each a sum over tokens as the main loss is, of the
 // choices before anything is dropped:
 //
@@ -12,7 +13,12 @@
 // happens to hold at once. So neither micro-batches nor ranks change the loss (arXiv 2501.11873 on what they change otherwise).
 #pragma once
 
+#include <memory>
+#include <optional>
+
 #include "kernels/experts/op.h"
+#include "model/dense_channel.h"
+#include "model/linear.h"
 #include "model/module.h"
 #include "recipe/model_config.h"
 
@@ -20,12 +26,13 @@ namespace longhaul::model {
 
 class Experts final : public ChannelMixer {
  public:
-  Experts(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters);
+  Experts(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters);
   Summand summand(Context& context, BlockInput& input, const layout::SequenceView& view) override;
 
  private:
   kernels::Routing routing_of(const Tensor& hidden_td, const layout::SequenceView& view) const;
   ExpertChoices choices_of(Context& context, const kernels::Routing& routing, const layout::SequenceView& view) const;
+  Tensor of_shared(Context& context, BlockInput& input, const layout::SequenceView& view) const;
   Tensor with_losses(Context& context, const Tensor& output_td, const kernels::Routing& routing) const;
 
   int64_t experts_, per_token_;
@@ -35,6 +42,8 @@ class Experts final : public ChannelMixer {
   Parameter* bias_ = nullptr;  // of its choice; null: none
   Parameter* gate_up_;
   Parameter* down_;
+  std::unique_ptr<DenseChannel> shared_;  // null: none
+  std::optional<Linear> shared_gate_;
 };
 
 }  // namespace longhaul::model

@@ -1,16 +1,14 @@
 #include "model/hgrn.h"
 
-#include <fmt/format.h>
-
 #include "kernels/features/op.h"
 #include "kernels/scan/op.h"
 #include "model/shared_parameter.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::model {
-Hgrn::Hgrn(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters)
-    : SequenceMixer(fmt::format("layers.{}.mixer", layer)),
-      layer_(layer),
+Hgrn::Hgrn(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters)
+    : SequenceMixer(place.name),
+      layer_(place.layer),
       head_dim_(config.head_dim),
       parts_(config.hgrn.parts()),
       eps_(config.hgrn.norm_eps),

@@ -18,7 +18,7 @@ namespace longhaul::model {
 
 class Hgrn final : public SequenceMixer {
  public:
-  Hgrn(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters);
+  Hgrn(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters);
   Summand summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) override;
 
  private:

@@ -1,15 +1,13 @@
 #include "model/hgrn2.h"
 
-#include <fmt/format.h>
-
 #include "kernels/activation/op.h"
 #include "kernels/linear_recurrence/op.h"
 #include "model/shared_parameter.h"
 
 namespace longhaul::model {
-Hgrn2::Hgrn2(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters)
-    : SequenceMixer(fmt::format("layers.{}.mixer", layer)),
-      layer_(layer),
+Hgrn2::Hgrn2(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters)
+    : SequenceMixer(place.name),
+      layer_(place.layer),
       keys_(config.hgrn2.key_channels(config.head_dim)),
       values_(config.head_dim),
       eps_(config.hgrn2.norm_eps),

@@ -1,11 +1,8 @@
 #include "model/lcsm.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 
 #include "kernels/linear_recurrence/op.h"
-#include "kernels/norm/op.h"
 #include "model/lightning_attention.h"
 
 namespace longhaul::model {
@@ -15,38 +12,38 @@ using recipe::LcsmActivation;
 using recipe::LcsmSource;
 using enum recipe::LcsmOscillation;
 
-std::vector<std::string> outputs_of(const recipe::LcsmOptions& options) {
+std::vector<std::string> outputs_of_channels(const recipe::LcsmOptions& options) {
   std::vector<std::string> outputs{"input"};
-  if (options.expand == LcsmSource::kInput) outputs.emplace_back("expand");
-  if (options.shrink == LcsmSource::kInput) outputs.emplace_back("shrink");
-  if (options.key_logits()) outputs.emplace_back("forget_key");
-  if (options.oscillation == kStateSpace) {
-    outputs.emplace_back("step_down");
-  } else if (options.value_logits()) {
-    outputs.emplace_back("forget_value");
-  }
+  if (options.value_logits() && options.oscillation != kStateSpace) outputs.emplace_back("forget_value");
   return outputs;
 }
 
-// log of σ(z)^(1/τ), or, τ = 0, −σ(z) s with fixed slopes s of z's last axis.
-Tensor log_gate(const Tensor& z, double tau) {
-  if (tau > 0) return at::log_sigmoid(z).div(tau);
-  return z.sigmoid().mul(at::tensor(geometric_slopes(z.size(-1)), at::kDouble).to(z.options()).neg());
+std::vector<std::string> outputs_of_rows(const recipe::LcsmOptions& options) {
+  std::vector<std::string> outputs;
+  if (options.expand == LcsmSource::kInput) outputs.emplace_back("expand");
+  if (options.shrink == LcsmSource::kInput) outputs.emplace_back("shrink");
+  if (options.key_logits()) outputs.emplace_back("forget_key");
+  if (options.oscillation == kStateSpace) outputs.emplace_back("step_down");
+  return outputs;
 }
 
 }  // namespace
 
-Lcsm::Lcsm(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters)
-    : SequenceMixer(fmt::format("layers.{}.mixer", layer)),
+Lcsm::Lcsm(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters)
+    : SequenceMixer(place.name),
       options_(config.lcsm),
-      channels_(config.heads * config.head_dim),
-      projections_(parameters, name(), "projections", outputs_of(config.lcsm), config.bias),
+      all_channels_(config.heads * config.head_dim),
+      of_channels_(parameters, name(), "of_channels", outputs_of_channels(config.lcsm), config.bias),
+      channels_(of_channels_.rows(0)),
+      first_channel_(of_channels_.first_row(0)),
       expand_(parameter_of(parameters, "expand", options_.expand == LcsmSource::kFixed)),
       shrink_(parameter_of(parameters, "shrink", options_.shrink == LcsmSource::kFixed)),
-      oscillation_(parameter_of(parameters, "oscillation", options_.parameter(channels_).out > 0)),
+      oscillation_(parameter_of(parameters, "oscillation", options_.parameter(all_channels_).out > 0)),
       norm_(parameter_of(parameters, "norm", true)),
       shift_(parameter_of(parameters, "norm_shift", true)),
       output_(parameters, name(), "output", {"output"}, config.bias) {
+  if (const auto outputs = outputs_of_rows(options_); !outputs.empty())
+    of_rows_.emplace(parameters, name(), "of_rows", outputs, config.bias);
   if (options_.oscillation == kStateSpace)
     steps_.emplace(parameters, name(), "forget_value", std::vector<std::string>{"forget_value"}, config.bias);
 }
@@ -81,60 +78,71 @@ Tensor Lcsm::activated(const Tensor& x) const {
 // beside it.
 Lcsm::Made Lcsm::made_of(Context& context, BlockInput& input, const layout::SequenceView& view, bool decoding) const {
   const auto products = [&](const Tensor& rows) {
-    std::vector<Tensor> made{projections_.forward(rows)};
+    std::vector<Tensor> made{of_channels_.forward(rows)};
+    if (of_rows_) made.push_back(of_rows_->forward(rows));
     if (steps_) {
-      const int64_t all = made[0].size(1);
-      made.push_back(steps_->forward(made[0].narrow(1, all - options_.rank, options_.rank).contiguous()));
+      const int64_t all = made[1].size(1);
+      made.push_back(steps_->forward(made[1].narrow(1, all - options_.rank, options_.rank).contiguous()));
     }
     return made;
   };
   const std::vector<Tensor> made = context.ops.of_gathered(input, products, view);
   const ScalarType type = decoding ? at::kDouble : context.precision.reduce;
-  std::vector<int64_t> widths{channels_};
-  if (expand_ == nullptr) widths.push_back(options_.state);
-  if (shrink_ == nullptr) widths.push_back(options_.state);
-  if (options_.key_logits()) widths.push_back(options_.state);
-  if (steps_) widths.push_back(options_.rank);
-  if (options_.value_logits() && !steps_) widths.push_back(channels_);
-  const std::vector<Tensor> parts = made[0].split_with_sizes(widths, 1);
-  size_t next = 0;
-  Made all{.input_td = parts[next++]};
-  if (expand_ == nullptr) all.expand_tk = parts[next++].to(type);
-  if (shrink_ == nullptr) all.shrink_tk = parts[next++].to(type);
-  if (options_.key_logits()) all.key_tk = parts[next++].to(type);
-  if (steps_) all.value_td = at::softplus(made[1].to(type));
-  if (options_.value_logits() && !steps_) all.value_td = parts[next++].to(type);
+  Made all{.input_td = made[0].narrow(1, 0, channels_)};
+  if (steps_) all.value_td = at::softplus(made[2].to(type));
+  if (options_.value_logits() && !steps_) all.value_td = made[0].narrow(1, channels_, channels_).to(type);
+  int64_t next = 0;
+  for (const auto& [wanted, part] : {std::pair{expand_ == nullptr, &Made::expand_tk}, std::pair{shrink_ == nullptr, &Made::shrink_tk},
+                                     std::pair{options_.key_logits(), &Made::key_tk}}) {
+    if (!wanted) continue;
+    all.*part = made[1].narrow(1, next, options_.state).to(type);
+    next += options_.state;
+  }
   return all;
+}
+
+Tensor Lcsm::own_slopes() const {
+  const Tensor all = at::tensor(geometric_slopes(all_channels_), at::kDouble).to(norm_->value.options());
+  return all.narrow(0, first_channel_, channels_);
+}
+
+Tensor Lcsm::log_gate(const Tensor& z, const Tensor& slopes) const {
+  if (options_.tau > 0) return at::log_sigmoid(z).div(options_.tau);
+  return z.sigmoid().mul(slopes.to(z.options()).neg());
 }
 
 // [T, 1, K] by rows, [T, D, K] or [T, D] else; of fixed ones [1, …].
 Tensor Lcsm::log_oscillation(const Made& made) const {
   const double tau = options_.tau;
   const auto p = [&] { return oscillation_->use(); };
-  const auto slopes = [&](int64_t count) { return at::tensor(geometric_slopes(count), at::kDouble).to(norm_->value.options()).neg(); };
+  const auto of_rows = [&] { return at::tensor(geometric_slopes(options_.state), at::kDouble).to(norm_->value.options()); };
   const auto key = [&] { return made.key_tk.unsqueeze(1); };      // [T, 1, K]
   const auto value = [&] { return made.value_td.unsqueeze(2); };  // [T, D, 1]
+  const auto gate = [&](const Tensor& z) { return at::log_sigmoid(z).div(tau); };
   switch (options_.oscillation) {
-    case kMatrix:
-      return (tau > 0 ? log_gate(p(), tau) : slopes(options_.state * channels_).view({options_.state, channels_})).t().unsqueeze(0);
+    case kMatrix: {
+      if (tau > 0) return gate(p()).t().unsqueeze(0);
+      const Tensor all = at::tensor(geometric_slopes(options_.state * all_channels_), at::kDouble).to(norm_->value.options());
+      return all.neg().view({options_.state, all_channels_}).narrow(1, first_channel_, channels_).t().unsqueeze(0);
+    }
     case kInputBoth:
-      return log_gate(made.key_tk, tau).unsqueeze(1) + log_gate(made.value_td, tau).unsqueeze(2);
+      return log_gate(made.key_tk, of_rows()).unsqueeze(1) + log_gate(made.value_td, own_slopes()).unsqueeze(2);
     case kInputValue:
-      return log_gate(made.value_td, tau);
+      return log_gate(made.value_td, own_slopes());
     case kInputKey:
-      return log_gate(made.key_tk, tau).unsqueeze(1);
+      return log_gate(made.key_tk, of_rows()).unsqueeze(1);
     case kKey:
-      return (tau > 0 ? log_gate(p(), tau) : slopes(options_.state)).view({1, 1, options_.state});
+      return (tau > 0 ? gate(p()) : of_rows().neg()).view({1, 1, options_.state});
     case kValue:
-      return (tau > 0 ? log_gate(p(), tau) : slopes(channels_)).unsqueeze(0);
+      return (tau > 0 ? gate(p()) : own_slopes().neg()).unsqueeze(0);
     case kInputKeyMatrix:
-      return log_gate(key() * p().t(), tau);
+      return gate(key() * p().t());
     case kInputValueMatrix:
-      return log_gate(value() * p().t(), tau);
+      return gate(value() * p().t());
     case kInputValueKey:
-      return log_gate(value() * p(), tau);
+      return gate(value() * p());
     case kInputKeyValue:
-      return log_gate(key() * p().unsqueeze(1), tau);
+      return gate(key() * p().unsqueeze(1));
     case kStateSpace:
       return -(value() * p().t().exp());
     default:
@@ -165,7 +173,7 @@ Summand Lcsm::summand(Context& context, BlockInput& input, const layout::Sequenc
   if (options_.oscillation == kRotation) {
     const Tensor positions = at::tensor(view.positions_of_axis(0), at::kLong).to(e.device()).to(at::kDouble);
     const Tensor turns =
-        at::pow(at::Scalar(10000.0), at::arange(options_.state, positions.options()).mul(-2.0 / static_cast<double>(channels_)));
+        at::pow(at::Scalar(10000.0), at::arange(options_.state, positions.options()).mul(-2.0 / static_cast<double>(all_channels_)));
     const Tensor angle = at::outer(positions, turns).unsqueeze(1), cos = angle.cos().to(e.scalar_type()),
                  sin = angle.sin().to(e.scalar_type());
     e = at::cat({e * cos, e * sin}, 2);
@@ -185,7 +193,8 @@ Summand Lcsm::summand(Context& context, BlockInput& input, const layout::Sequenc
   const Tensor v = values.to(type).view({tokens, columns, channels_ / columns});
   const Tensor y =
       context.ops.linear_recurrence(s.to(type).contiguous(), e.to(type).contiguous(), v, log_decay, recurrence_of(state), view, {});
-  return output_.summand(context, kernels::layer_norm(y.reshape({tokens, channels_}), norm_->use(), shift_->use(), options_.norm_eps));
+  const Tensor normed = context.ops.layer_norm(y.reshape({tokens, channels_}), norm_->use(), options_.norm_eps);
+  return output_.summand(context, normed + shift_->use().to(normed.scalar_type()));
 }
 
 }  // namespace longhaul::model

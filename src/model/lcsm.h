@@ -14,6 +14,7 @@
 //
 // τ = 0: matrix, key and value are e^{−s} with fixed slopes s, input_… e^{−σ(z) s}. Where nothing depends on k and c together it is one head of the
 // linear recurrence; else every channel is a head of its own, whose decays are those of its column.
+// Tensor ranks have some of the channels each, and all of what is of rows.
 #pragma once
 
 #include "model/linear.h"
@@ -24,7 +25,7 @@ namespace longhaul::model {
 
 class Lcsm final : public SequenceMixer {
  public:
-  Lcsm(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters);
+  Lcsm(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters);
   Summand summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) override;
 
  private:
@@ -32,15 +33,19 @@ class Lcsm final : public SequenceMixer {
     Tensor input_td, expand_tk, shrink_tk, key_tk, value_td;  // of x; those that are wanted
   };
   Made made_of(Context& context, BlockInput& input, const layout::SequenceView& view, bool decoding) const;
+  Tensor own_slopes() const;  // fixed ones of this rank's channels
+  // log of σ(z)^(1/τ), or, τ = 0, −σ(z) s; z's last axis are `slopes`'.
+  Tensor log_gate(const Tensor& z, const Tensor& slopes) const;
   Tensor log_oscillation(const Made& made) const;  // as the recurrence takes it
   Tensor shares_so_far(Context& context, const Tensor& logits_tk, const layout::SequenceView& view, const MixerRows* state) const;
   Tensor activated(const Tensor& x) const;
   Parameter* parameter_of(ParameterSet& parameters, const char* part, bool wanted) const;
 
   recipe::LcsmOptions options_;
-  int64_t channels_;
-  Linear projections_;
-  std::optional<Linear> steps_;
+  int64_t all_channels_;
+  Linear of_channels_;
+  std::optional<Linear> of_rows_, steps_;
+  int64_t channels_, first_channel_;  // of this rank
   Parameter *expand_, *shrink_, *oscillation_, *norm_, *shift_;
   Linear output_;
 };

@@ -1,7 +1,5 @@
 #include "model/lightning_attention.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 
 #include "kernels/activation/op.h"
@@ -30,8 +28,8 @@ std::vector<double> lightning_slopes(int64_t heads, int64_t layer, int64_t layer
   return slopes;
 }
 
-LightningAttention::LightningAttention(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters)
-    : SequenceMixer(fmt::format("layers.{}.mixer", layer)),
+LightningAttention::LightningAttention(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters)
+    : SequenceMixer(place.name),
       head_dim_(config.head_dim),
       eps_(config.lightning.norm_eps),
       qkv_(parameters, name(), "qkv", {"query", "key", "value"}, config.bias),
@@ -39,7 +37,7 @@ LightningAttention::LightningAttention(const recipe::ModelConfig& config, int64_
       output_(parameters, name(), "output", {"output"}, config.bias),
       heads_(qkv_.rows(0) / head_dim_),
       norm_(parameters.add_stacked(name() + ".norm.weight", {name() + ".norm.weight"})) {
-  std::vector<double> slopes = lightning_slopes(config.heads, layer, config.layers, config.lightning);
+  std::vector<double> slopes = lightning_slopes(config.heads, place.layer, config.layers, config.lightning);
   for (double& slope : slopes) slope = -slope;
   const auto first = slopes.begin() + qkv_.first_row(0) / head_dim_;
   slopes = {first, first + heads_};

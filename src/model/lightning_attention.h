@@ -22,7 +22,7 @@ std::vector<double> lightning_slopes(int64_t heads, int64_t layer, int64_t layer
 
 class LightningAttention final : public SequenceMixer {
  public:
-  LightningAttention(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters);
+  LightningAttention(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters);
   Summand summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) override;
 
  private:

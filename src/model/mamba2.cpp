@@ -1,7 +1,5 @@
 #include "model/mamba2.h"
 
-#include <fmt/format.h>
-
 #include "kernels/features/op.h"
 #include "kernels/linear_recurrence/op.h"
 #include "kernels/short_convolution/op.h"
@@ -30,8 +28,8 @@ Tensor Mamba2::Convolution::run(Context& context, const Tensor& x, const MixerRo
                                        remembers ? convolution_of(state, name) : kernels::ConvolutionStates{}, view, {.silu = true});
 }
 
-Mamba2::Mamba2(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters)
-    : SequenceMixer(fmt::format("layers.{}.mixer", layer)),
+Mamba2::Mamba2(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters)
+    : SequenceMixer(place.name),
       state_(config.mamba2.state),
       groups_(config.mamba2.groups),
       head_dim_(config.head_dim),

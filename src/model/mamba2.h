@@ -16,7 +16,7 @@ namespace longhaul::model {
 
 class Mamba2 final : public SequenceMixer {
  public:
-  Mamba2(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters);
+  Mamba2(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters);
   Summand summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) override;
 
  private:

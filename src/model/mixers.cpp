@@ -12,6 +12,7 @@
 #include "model/lcsm.h"
 #include "model/lightning_attention.h"
 #include "model/mamba2.h"
+#include "model/mixture.h"
 #include "model/recurrent_mixer.h"
 #include "model/softmax_attention.h"
 
@@ -19,21 +20,21 @@ namespace longhaul::model {
 namespace {
 
 template <class Kind>
-using Make = std::unique_ptr<Kind> (*)(const recipe::ModelConfig&, int64_t layer, ParameterSet&);
+using Make = std::unique_ptr<Kind> (*)(const recipe::ModelConfig&, const BlockPlace&, ParameterSet&);
 
 template <class Kind, class Module>
-std::unique_ptr<Kind> make(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters) {
-  return std::make_unique<Module>(config, layer, parameters);
+std::unique_ptr<Kind> make(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters) {
+  return std::make_unique<Module>(config, place, parameters);
 }
 
 template <auto plan>
-std::unique_ptr<SequenceMixer> make_recurrent(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters) {
-  return std::make_unique<RecurrentMixer>(plan(config), config, layer, parameters);
+std::unique_ptr<SequenceMixer> make_recurrent(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters) {
+  return std::make_unique<RecurrentMixer>(plan(config), config, place, parameters);
 }
 
-std::unique_ptr<SequenceMixer> make_tnl(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters) {
+std::unique_ptr<SequenceMixer> make_tnl(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters) {
   const bool learned = !recipe::entry_of(recipe::Mixer::kTnl).shared(config).empty();
-  return std::make_unique<RecurrentMixer>(recipe::tnl_plan(config, layer), config, layer, parameters,
+  return std::make_unique<RecurrentMixer>(recipe::tnl_plan(config, place.layer), config, place, parameters,
                                           learned ? "tnl.frequencies.weight" : "");
 }
 
@@ -59,6 +60,7 @@ constexpr Listed<recipe::Mixer, SequenceMixer> kSequenceModules[] = {
     {recipe::Mixer::kGatedDeltaNet, make<SequenceMixer, GatedDeltaNet>},
     {recipe::Mixer::kKda, make<SequenceMixer, Kda>},
     {recipe::Mixer::kLcsm, make<SequenceMixer, Lcsm>},
+    {recipe::Mixer::kMixture, make<SequenceMixer, Mixture>},
 };
 
 constexpr Listed<recipe::ChannelMixer, ChannelMixer> kChannelModules[] = {
@@ -68,17 +70,19 @@ constexpr Listed<recipe::ChannelMixer, ChannelMixer> kChannelModules[] = {
 
 }  // namespace
 
-std::unique_ptr<SequenceMixer> make_mixer(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters) {
-  const auto* const found = std::ranges::find(kSequenceModules, config.mixer(layer), &Listed<recipe::Mixer, SequenceMixer>::name);
-  LONGHAUL_ASSERT(found != std::end(kSequenceModules), "no module for the mixer of layer {}", layer);
-  return found->make(config, layer, parameters);
+std::unique_ptr<SequenceMixer> make_mixer(recipe::Mixer mixer, const recipe::ModelConfig& config, const BlockPlace& place,
+                                          ParameterSet& parameters) {
+  const auto* const found = std::ranges::find(kSequenceModules, mixer, &Listed<recipe::Mixer, SequenceMixer>::name);
+  LONGHAUL_ASSERT(found != std::end(kSequenceModules), "no module for {}", place.name);
+  return found->make(config, place, parameters);
 }
 
-std::unique_ptr<ChannelMixer> make_channel_mixer(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters) {
-  if (config.channel_mixer() == recipe::ChannelMixer::kNone) return nullptr;
-  const auto* const found = std::ranges::find(kChannelModules, config.channel_mixer(), &Listed<recipe::ChannelMixer, ChannelMixer>::name);
-  LONGHAUL_ASSERT(found != std::end(kChannelModules), "no module for the channel mixer of layer {}", layer);
-  return found->make(config, layer, parameters);
+std::unique_ptr<ChannelMixer> make_channel_mixer(recipe::ChannelMixer mixer, const recipe::ModelConfig& config, const BlockPlace& place,
+                                                 ParameterSet& parameters) {
+  if (mixer == recipe::ChannelMixer::kNone) return nullptr;
+  const auto* const found = std::ranges::find(kChannelModules, mixer, &Listed<recipe::ChannelMixer, ChannelMixer>::name);
+  LONGHAUL_ASSERT(found != std::end(kChannelModules), "no module for the channel mixer of {}", place.name);
+  return found->make(config, place, parameters);
 }
 
 }  // namespace longhaul::model

@@ -9,8 +9,10 @@
 
 namespace longhaul::model {
 
-std::unique_ptr<SequenceMixer> make_mixer(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters);
-// Null: the layers have none.
-std::unique_ptr<ChannelMixer> make_channel_mixer(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters);
+std::unique_ptr<SequenceMixer> make_mixer(recipe::Mixer mixer, const recipe::ModelConfig& config, const BlockPlace& place,
+                                          ParameterSet& parameters);
+// Null: kNone.
+std::unique_ptr<ChannelMixer> make_channel_mixer(recipe::ChannelMixer mixer, const recipe::ModelConfig& config, const BlockPlace& place,
+                                                 ParameterSet& parameters);
 
 }  // namespace longhaul::model

@@ -13,6 +13,13 @@
 
 namespace longhaul::model {
 
+// Where a block stands: what it is called by ("layers.3.mixer"; of a channel mixer what comes before its names, "layers.3"), and the layer that
+// options of layers are read for.
+struct BlockPlace {
+  int64_t layer = 0;
+  std::string name;
+};
+
 class Module {
  public:
   explicit Module(std::string name) : name_(std::move(name)) {}

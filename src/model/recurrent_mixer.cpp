@@ -1,7 +1,5 @@
 #include "model/recurrent_mixer.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "base/error.h"
@@ -54,18 +52,25 @@ Tensor featured(const Tensor& x, int64_t heads, Plan::Map map, Plan::Turn turn, 
   return kernels::features(x, heads, map_of(map), turn_of(turn), table);
 }
 
+// Of every head that writes a copy for each query head that reads it: [tokens, own, c] → [tokens, heads, c].
+Tensor for_each_query(const Tensor& x, int64_t heads) {
+  const int64_t own = x.size(1);
+  return own == heads ? x : x.unsqueeze(2).expand({x.size(0), own, heads / own, x.size(2)}).reshape({x.size(0), heads, x.size(2)});
+}
+
 }  // namespace
 
-RecurrentMixer::RecurrentMixer(const Plan& plan, const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters,
+RecurrentMixer::RecurrentMixer(const Plan& plan, const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters,
                                const std::string& shared_frequencies)
-    : SequenceMixer(fmt::format("layers.{}.mixer", layer)),
+    : SequenceMixer(place.name),
       plan_(plan),
       convolution_(plan.convolution > 0 ? &parameters.add_stacked(name() + ".convolution.weight", {name() + ".convolution.weight"})
                                         : nullptr),
-      products_(parameters, name(), "products", product_names(plan), config.bias),
+      products_(parameters, name(), "products", product_names(plan), config.bias || plan.product_bias),
       output_(parameters, name(), "output", {"output"}, config.bias),
       heads_(products_.rows(0) / plan.key),
-      first_head_(products_.first_row(0) / plan.key) {
+      first_head_(products_.first_row(0) / plan.key),
+      memory_heads_(heads_ * plan.memory_heads() / plan.heads) {
   const auto own = [&](const char* tensor) { return &parameters.add_stacked(name() + tensor, {name() + tensor}); };
   const auto low = [&](std::optional<Linear>& down, std::optional<Linear>& up, const std::string& of, bool bias) {
     down.emplace(parameters, name(), of + "_down", std::vector<std::string>{of + "_down"}, config.bias);
@@ -108,8 +113,10 @@ RecurrentMixer::Made RecurrentMixer::project(Context& context, BlockInput& input
     made = context.ops.of_gathered(input, defined_products, view);
   }
   std::vector<int64_t> channels;
-  for (const std::string& each : product_names(plan_))
-    channels.push_back(heads_ * (each == "value" || each == "gate" ? plan_.value : plan_.key));
+  for (const std::string& each : product_names(plan_)) {
+    const bool written = each == "key" || each == "forget" || each == "value";
+    channels.push_back((written ? memory_heads_ : heads_) * (each == "value" || each == "gate" ? plan_.value : plan_.key));
+  }
   const std::vector<Tensor> parts = made[0].split_with_sizes(channels, 1);
   Made result;
   size_t next = 0;
@@ -153,11 +160,20 @@ Tensor RecurrentMixer::self_term(const Made& made, const Tensor& q, const Tensor
   return weight.mul(v.to(wide)).sigmoid().to(v.scalar_type());
 }
 
-Tensor RecurrentMixer::recur(Context& context, const Made& made, const layout::SequenceView& view, const MixerRows* state) const {
+// A quotient of two sums, of which one may be next to 0: its gradients are differences that nearly cancel, over that sum. With sums and operands in a low
+// precision what is left of them is rounding, and another order of the same sums gives another model. So both are made in the wide one.
+RecurrentMixer::Made RecurrentMixer::for_quotient(const Context& context, const Made& made) {
+  const ScalarType wide = context.precision.reduce;
+  return {.query = made.query.to(wide), .key = made.key.to(wide), .value = made.value.to(wide), .forget = {}, .gate = made.gate};
+}
+
+Tensor RecurrentMixer::recur(Context& context, const Made& projected, const layout::SequenceView& view, const MixerRows* state) const {
+  const Made made = plan_.denominator ? for_quotient(context, projected) : projected;
   const int64_t tokens = made.query.size(0);
   const kernels::TurnTable table = turns(context, view, made.query);
   const Tensor q = featured(made.query, heads_, plan_.query_map, plan_.turn, table);
-  Tensor v = featured(made.value, heads_, plan_.value_map, Plan::Turn::kNone, {}), k, log_decay = log_decay_h_;
+  Tensor v = for_each_query(featured(made.value, memory_heads_, plan_.value_map, Plan::Turn::kNone, {}), heads_), k,
+         log_decay = log_decay_h_;
   kernels::LinearRecurrenceOptions options{.scale = plan_.scale, .tied_keys = plan_.tied_keys};
   if (plan_.decay == Plan::Decay::kCumulative) {
     const kernels::CumulativeSoftmax made_keys = context.ops.cumulative_softmax(made.key, scan_of(state, "log_sums", "begun"), view);
@@ -165,19 +181,17 @@ Tensor RecurrentMixer::recur(Context& context, const Made& made, const layout::S
     log_decay = made_keys.log_decay_tc.view({tokens, heads_, plan_.key});
     if (plan_.turn == Plan::Turn::kCosine) log_decay = at::cat({log_decay, log_decay}, 2);  // both halves of a channel decay alike
   } else if (plan_.makes_keys()) {
-    k = featured(made.key, heads_, plan_.key_map, plan_.turn, table);
+    k = for_each_query(featured(made.key, memory_heads_, plan_.key_map, plan_.turn, table), heads_);
   }
   if (plan_.decay == Plan::Decay::kGate) {
-    log_decay = made.forget.view({tokens, heads_, plan_.key});
+    log_decay = for_each_query(made.forget.view({tokens, memory_heads_, plan_.key}), heads_);
     options.gate = {.kind = kernels::RecurrenceGate::Kind::kLogSigmoid, .divisor = plan_.divisor};
   }
   if (plan_.denominator) v = at::cat({v, at::ones({tokens, heads_, 1}, v.options().requires_grad(false))}, 2);
   Tensor o = context.ops.linear_recurrence(q, k, v, log_decay, recurrence_of(state), view, options);
   if (plan_.denominator) {
     constexpr double kSmallest = 1e-6;
-    const ScalarType wide = context.precision.reduce;
-    const Tensor wide_o = o.to(wide);
-    o = wide_o.narrow(2, 0, plan_.value).div(wide_o.narrow(2, plan_.value, 1).clamp_min(kSmallest)).to(o.scalar_type());
+    o = o.narrow(2, 0, plan_.value).div(o.narrow(2, plan_.value, 1).clamp_min(kSmallest)).to(context.precision.compute);
   }
   return self_ != nullptr ? o + self_term(made, q, v, state != nullptr) : o;
 }

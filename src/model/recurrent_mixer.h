@@ -26,7 +26,7 @@ namespace longhaul::model {
 class RecurrentMixer final : public SequenceMixer {
  public:
   // shared_frequencies: the tensor of learned frequencies that the model has, whether this layer turns or not; empty: none.
-  RecurrentMixer(const recipe::RecurrentPlan& plan, const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters,
+  RecurrentMixer(const recipe::RecurrentPlan& plan, const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters,
                  const std::string& shared_frequencies = {});
   Summand summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) override;
 
@@ -34,6 +34,7 @@ class RecurrentMixer final : public SequenceMixer {
   struct Made {  // by the projections, of this rank's heads: [tokens, channels]
     Tensor query, key, value, forget, gate;
   };
+  static Made for_quotient(const Context& context, const Made& made);  // in the wide precision
   Made project(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) const;
   kernels::TurnTable turns(Context& context, const layout::SequenceView& view, const Tensor& like) const;
   Tensor recur(Context& context, const Made& made, const layout::SequenceView& view, const MixerRows* state) const;
@@ -45,8 +46,8 @@ class RecurrentMixer final : public SequenceMixer {
   Linear products_, output_;
   std::optional<Linear> forget_down_, forget_up_, gate_down_, gate_up_;
   Parameter *frequencies_ = nullptr, *self_ = nullptr, *norm_ = nullptr;
-  int64_t heads_, first_head_;  // of this rank
-  Tensor log_decay_h_, ones_;   // slopes, never in a low precision; weights of a norm without any
+  int64_t heads_, first_head_, memory_heads_;  // of this rank; those of keys, values and decays
+  Tensor log_decay_h_, ones_;                  // slopes, never in a low precision; weights of a norm without any
 };
 
 }  // namespace longhaul::model

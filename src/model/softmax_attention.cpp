@@ -1,25 +1,28 @@
 #include "model/softmax_attention.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 
 #include "kernels/attention/op.h"
+#include "kernels/features/op.h"
 #include "kernels/heads/op.h"
 #include "kernels/norm/op.h"
 
 namespace longhaul::model {
 
-SoftmaxAttention::SoftmaxAttention(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters)
-    : SequenceMixer(fmt::format("layers.{}.mixer", layer)),
+SoftmaxAttention::SoftmaxAttention(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters)
+    : SequenceMixer(place.name),
       head_dim_(config.head_dim),
-      window_(config.softmax.window(layer)),
+      window_(config.softmax.window(place.layer)),
       eps_(config.norm_eps),
       qkv_(parameters, name(), "qkv", {"query", "key", "value"}, config.bias || config.softmax.bias != recipe::AttentionBias::kNone),
       output_(parameters, name(), "output", {"output"}, config.bias || config.softmax.bias == recipe::AttentionBias::kAll),
       heads_(qkv_.rows(0) / head_dim_),
       kv_heads_(qkv_.rows(1) / head_dim_) {
   if (config.position == recipe::Position::kRotary) frequencies_ = config.softmax.rotary_frequencies();
+  if (config.softmax.output_gate) {
+    gate_.emplace(parameters, name(), "gate", std::vector<std::string>{"gate"},
+                  config.bias || config.softmax.bias != recipe::AttentionBias::kNone);
+  }
   if (!config.softmax.qk_norm) return;
   query_norm_ = &parameters.add_stacked(name() + ".query_norm.weight", {name() + ".query_norm.weight"});
   key_norm_ = &parameters.add_stacked(name() + ".key_norm.weight", {name() + ".key_norm.weight"});
@@ -35,8 +38,11 @@ Tensor SoftmaxAttention::normed(const Tensor& qkv) const {
 }
 
 Summand SoftmaxAttention::summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) {
-  const auto product = [&](const Tensor& rows) { return std::vector<Tensor>{qkv_.forward(rows)}; };
-  const Tensor made = context.ops.of_gathered(input, product, view)[0];
+  const auto products = [&](const Tensor& rows) {
+    return gate_ ? std::vector<Tensor>{qkv_.forward(rows), gate_->forward(rows)} : std::vector<Tensor>{qkv_.forward(rows)};
+  };
+  const std::vector<Tensor> all = context.ops.of_gathered(input, products, view);
+  const Tensor& made = all[0];
   const Tensor qkv = query_norm_ != nullptr ? normed(made) : made;
   kernels::RotaryTable table;
   if (!frequencies_.empty()) {
@@ -49,10 +55,12 @@ Summand SoftmaxAttention::summand(Context& context, BlockInput& input, const lay
     kernels::KeyValueCache& cache = state->state.keys_values();
     cache.append(state->rows, view.layout.document_offsets, k, v);
     o = context.ops.attention_cached(q, view, cache, state->rows, options);
+    cache.forget(state->rows, window_);
   } else {
     o = context.ops.attention(q, k, v, view, options);
   }
-  return output_.summand(context, o.reshape({o.size(0), heads_ * head_dim_}));
+  o = o.reshape({o.size(0), heads_ * head_dim_});
+  return output_.summand(context, gate_ ? kernels::gated(o, all[1], kernels::FeatureMap::kSigmoid) : o);
 }
 
 }  // namespace longhaul::model

@@ -3,6 +3,8 @@
 // (arXiv 2505.09388), whose weights [head_dim] all heads share.
 #pragma once
 
+#include <optional>
+
 #include "model/linear.h"
 #include "model/module.h"
 #include "recipe/model_config.h"
@@ -11,7 +13,7 @@ namespace longhaul::model {
 
 class SoftmaxAttention final : public SequenceMixer {
  public:
-  SoftmaxAttention(const recipe::ModelConfig& config, int64_t layer, ParameterSet& parameters);
+  SoftmaxAttention(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters);
   Summand summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) override;
 
  private:
@@ -21,6 +23,7 @@ class SoftmaxAttention final : public SequenceMixer {
   std::vector<double> frequencies_;  // of rotary positions; none: they are not rotated
   double eps_;
   Linear qkv_;
+  std::optional<Linear> gate_;
   Parameter *query_norm_ = nullptr, *key_norm_ = nullptr;
   Linear output_;
   int64_t heads_, kv_heads_;  // of this rank

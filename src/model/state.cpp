@@ -74,7 +74,9 @@ void MixerState::copy(int64_t from, int64_t to) {
 
 int64_t MixerState::row_bytes() const {
   int64_t sum = 0;
-  for (const auto& [name, tensor] : tensors_) sum += static_cast<int64_t>(tensor.nbytes()) / tensor.size(0);
+  for (const auto& [name, tensor] : tensors_) {
+    sum += c10::multiply_integers(tensor.sizes().slice(1)) * static_cast<int64_t>(tensor.element_size());
+  }
   return sum;
 }
 
@@ -130,6 +132,24 @@ int64_t DecoderState::tokens(int64_t row) const {
   const int64_t seen = row >= 0 && row < static_cast<int64_t>(tokens_.size()) ? tokens_[static_cast<size_t>(row)] : -1;
   LONGHAUL_ASSERT(seen >= 0, "row {} holds no sequence", row);
   return seen;
+}
+
+int64_t DecoderState::row_bytes() const {
+  int64_t sum = 0;
+  for (const MixerState& layer : layers_) sum += layer.row_bytes();
+  return sum;
+}
+
+int64_t DecoderState::page_bytes() const {
+  int64_t sum = 0;
+  for (const MixerState& layer : layers_) sum += layer.pages() != nullptr ? layer.pages()->pool().page_bytes() : 0;
+  return sum;
+}
+
+int64_t DecoderState::bytes() const {
+  int64_t sum = static_cast<int64_t>(tokens_.size()) * row_bytes();
+  for (const MixerState& layer : layers_) sum += layer.pages() != nullptr ? layer.pages()->pool().bytes() : 0;
+  return sum;
 }
 
 void DecoderState::advance(int64_t row, int64_t count) { tokens_[static_cast<size_t>(row)] = tokens(row) + count; }

@@ -74,6 +74,9 @@ class DecoderState {
   std::vector<MixerState>& layers() { return layers_; }
   const std::vector<MixerState>& layers() const { return layers_; }
   void advance(int64_t row, int64_t tokens);  // by a pass of the decoder
+  int64_t row_bytes() const;                  // of one sequence, without pages
+  int64_t page_bytes() const;                 // of one page in every layer that has such
+  int64_t bytes() const;                      // of all that is allocated: rows and pages, free ones too
 
  private:
   std::vector<MixerState> layers_;

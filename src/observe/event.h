@@ -105,12 +105,14 @@ struct OuterRound {
   static constexpr std::string_view kName = "outer_round";
   int64_t step = 0, round = 0;       // rounds count from 0
   int64_t steps = 0;                 // of the round
-  std::string synchronous;           // why it was, of co2; empty: it was not
+  std::string synchronous;           // why it was, of a method that hides exchanges; empty: it was not
   std::optional<int64_t> applied;    // the round whose mean weights have taken; none: nothing had arrived
+  std::optional<int64_t> fragment;   // of the layers, that it was of; none: all weights
   double exchange_milliseconds = 0;  // of what was applied, from its start until it was there
   double waited_milliseconds = 0;    // of which no step was trained
   double update_milliseconds = 0;    // of weights
   double gap = 1;                    // staleness: what a late outer gradient was divided by
+  std::optional<double> strain;      // of co2, at least: unstable from 1 on
   double gradient_norm = 0, momentum_norm = 0, movement = 0, clipped = 0;
   std::optional<double> loss;  // mean over all workers, and over the steps of the round that was applied
   static constexpr auto fields();
@@ -341,10 +343,12 @@ constexpr auto OuterRound::fields() {
                     Field{"steps", &O::steps},
                     Field{"synchronous", &O::synchronous},
                     Field{"applied", &O::applied},
+                    Field{"fragment", &O::fragment},
                     Field{"exchange_milliseconds", &O::exchange_milliseconds},
                     Field{"waited_milliseconds", &O::waited_milliseconds},
                     Field{"update_milliseconds", &O::update_milliseconds},
                     Field{"gap", &O::gap},
+                    Field{"strain", &O::strain},
                     Field{"gradient_norm", &O::gradient_norm, Digits::kSeventeen},
                     Field{"momentum_norm", &O::momentum_norm, Digits::kSeventeen},
                     Field{"movement", &O::movement, Digits::kSeventeen},

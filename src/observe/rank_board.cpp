@@ -17,10 +17,12 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/loaded_library.h"
+#include "base/log.h"
 #include "base/machine.h"
 #include "base/process.h"
 #include "base/shared_file.h"
 #include "base/worker.h"
+#include "observe/node_lease.h"
 #include "observe/rank_board_layout.h"
 
 namespace longhaul::observe {
@@ -57,7 +59,9 @@ struct BoardWriter::State {
   State(const std::filesystem::path& path, const BoardOwner& owner);
   ~State();
   void beat();
+  void note_background();
   void note_modules();
+  void end_with_lease();
   Sequenced<BoardFile::Call>& call_at(int64_t number) { return board->calls[number % kBoardCalls]; }
   template <class Change>
   void change_call(int64_t number, const Change& change);
@@ -72,6 +76,7 @@ struct BoardWriter::State {
   int64_t members = 0;
   std::optional<RankPhase> before_waiting;  // of the thread that computes, while it waits for `board->waited_call`
   bool ending = false;
+  std::optional<LeaseWatch> lease = LeaseWatch::from_environment();
   std::mutex beat_mutex;
   std::condition_variable beat_changed;
   Worker worker{"beat"};
@@ -112,7 +117,35 @@ void BoardWriter::State::beat() {
   while (!beat_changed.wait_for(lock, kBeat, [&] { return ending; })) {
     board->beat_ns.store(monotonic_ns(), std::memory_order_relaxed);
     board->resident_bytes.store(resident_bytes(), std::memory_order_relaxed);
+    note_background();
+    if (lease && lease->over_s() > 0) end_with_lease();
   }
+}
+
+void BoardWriter::State::note_background() {
+  BoardFile::Background all{};
+  for (const BackgroundWork& work : background_work()) {
+    if (all.count == kBoardBackground) break;
+    BoardFile::Background::Work& one = all.work[all.count++];
+    one.since_ns = work.since_ns;
+    one.allowed_s = work.allowed_s;
+    one.name = work.name;
+  }
+  board->background.store(all);
+}
+
+// At once: what this process would still write may be another generation's by now.
+void BoardWriter::State::end_with_lease() {
+  constexpr std::string_view kWhy = "the lease of this node is over: its daemon does not answer any more";
+  if (const std::unique_lock lock(mutex, std::try_to_lock); lock && end.code == 0) {
+    end.code = static_cast<int64_t>(ExitCode::kCommunication);
+    end.text = kWhy;
+    end.failed_ns = monotonic_ns();
+    end.consequence = 1;
+    board->end.store(end);
+  }
+  log_error("{}, so this rank ends", kWhy);
+  std::_Exit(static_cast<int>(ExitCode::kCommunication));
 }
 
 // What is loaded now: operators and back ends are linked, nothing of ours is loaded later.
@@ -221,12 +254,14 @@ void BoardWriter::step_ended(const Step& step) {
   state_->progressed(now_ns);
 }
 
-void BoardWriter::failed(int64_t code, std::string_view text) {
+void BoardWriter::failed(int64_t code, std::string_view text, bool consequence) {
   if (!on()) return;
   const std::lock_guard lock(state_->mutex);
   if (state_->end.code != 0) return;
   state_->end.code = code;
   state_->end.text = text;
+  state_->end.failed_ns = monotonic_ns();
+  state_->end.consequence = consequence ? 1 : 0;
   state_->board->end.store(state_->end);
 }
 

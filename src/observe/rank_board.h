@@ -7,7 +7,7 @@
 //   const RankProgress now = reader->progress();
 //
 // Being alive is not getting on: beat_ns is touched by a thread of its own each second, progress_ns by every new step, phase and call. All
-// times are monotonic_ns() of the rank's machine. The writer is safe from any thread; a reader belongs to one. Source: specs/reliability.md §5.2.
+// times are monotonic_ns() of the rank's machine. The thread that beats also ends the process when its node's lease is over. The writer is safe from any thread; a reader belongs to one. Source: specs/reliability.md §5.2.
 #pragma once
 
 #include <array>
@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/background_work.h"
 #include "observe/call_records.h"
 
 namespace longhaul::observe {
@@ -64,9 +65,12 @@ struct RankProgress {
   double step_seconds = 0;
   PhaseSeconds phase_seconds{};  // of the last step
   int64_t resident_bytes = 0, device_bytes = 0;
-  int64_t error_code = 0;  // an ExitCode; 0: none
-  std::string error_text;  // at most 4 KiB
-  bool ended = false;      // the rank has left by itself: with error_code, or well
+  std::vector<BackgroundWork> background;  // what other threads are at, as it was a second ago; the oldest kBoardBackground
+  int64_t error_code = 0;                  // an ExitCode; 0: none
+  std::string error_text;                  // at most 4 KiB
+  int64_t failed_ns = 0;                   // when it failed
+  bool consequence = false;                // another rank had failed before: this one only says so
+  bool ended = false;                      // the rank has left by itself: with error_code, or well
 };
 
 // One step of the ring of the last kBoardSteps.
@@ -79,6 +83,8 @@ struct BoardStep {
   double work = 0;     // Σ length² of its documents, for mixers whose cost grows so; 0: unknown
 };
 inline constexpr int kBoardSteps = 256;
+
+inline constexpr int kBoardBackground = 8;
 
 inline constexpr int kBoardCalls = 2048, kBoardMessages = 8;  // of the flight recorder, the last ones; of an exchange
 
@@ -128,7 +134,8 @@ class BoardWriter {
     double work = 0;                     // BoardStep::work
   };
   void step_ended(const Step& step);
-  void failed(int64_t code, std::string_view text);  // the first one stands
+  // The first one stands. consequence: of another rank's failure.
+  void failed(int64_t code, std::string_view text, bool consequence = false);
   void ended();
   void device_bytes(int64_t bytes);
 

@@ -29,7 +29,7 @@ inline constexpr std::string_view kBoardLink = "board-";  // in <run>/trace, wit
 
 struct BoardFile {
   static constexpr uint64_t kMagic = 0x3144'524f'4142'484c;  // "LHBAORD1"
-  static constexpr uint64_t kVersion = 1;
+  static constexpr uint64_t kVersion = 2;
   static constexpr int64_t kGroups = 512, kMembers = 1 << 16, kModules = 64;
 
   struct Owner {
@@ -45,7 +45,7 @@ struct BoardFile {
     FixedText<64> phase_at;
   };
   struct End {
-    int64_t code, ended;
+    int64_t code, ended, failed_ns, consequence;
     FixedText<4096> text;
   };
   struct Step {
@@ -79,6 +79,15 @@ struct BoardFile {
     FixedText<232> path;
   };
 
+  struct Background {
+    int64_t count;
+    struct Work {
+      int64_t since_ns;
+      double allowed_s;
+      FixedText<32> name;
+    } work[kBoardBackground];
+  };
+
   uint64_t magic, version;
   Owner owner;
   std::atomic<int64_t> beat_ns, progress_ns, resident_bytes, device_bytes;
@@ -87,6 +96,7 @@ struct BoardFile {
   std::atomic<int64_t> calls_begin, calls_end;  // numbers
   Sequenced<Now> now;
   Sequenced<End> end;
+  Sequenced<Background> background;
   Sequenced<Step> steps[kBoardSteps];
   Group groups[kGroups];      // those below groups_written never change
   int32_t members[kMembers];  // likewise

@@ -113,7 +113,12 @@ RankProgress BoardReader::progress() const {
                         .device_bytes = board.device_bytes.load(std::memory_order_relaxed),
                         .error_code = end.code,
                         .error_text = end.text.text(),
+                        .failed_ns = end.failed_ns,
+                        .consequence = end.consequence != 0,
                         .ended = end.ended != 0};
+  const BoardFile::Background background = board.background.load().value;
+  for (int64_t i = 0; i < std::clamp<int64_t>(background.count, 0, kBoardBackground); ++i)
+    progress.background.push_back({background.work[i].name.text(), background.work[i].since_ns, background.work[i].allowed_s});
   const int64_t waited = board.waited_call.load(std::memory_order_relaxed), end_of_calls = board.calls_end.load(std::memory_order_acquire);
   std::optional<CallRecord> call;
   if (waited > 0) call = state_->call(waited - 1);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/background_work.h"
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -30,7 +31,10 @@ void ReportWriter::make_page() {
 
 void ReportWriter::refresh() {
   if (!worker_.idle() || now_s_() < not_before_s_) return;
-  worker_.post([this] { make_page(); });
+  worker_.post([this] {
+    const BackgroundTask task("report");
+    make_page();
+  });
 }
 
 void ReportWriter::finish() {

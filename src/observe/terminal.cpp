@@ -87,9 +87,11 @@ void Terminal::show(const OuterRound& round) {
   std::string text = fmt::format("{}  round {} of {} steps", position(round.step), round.round, round.steps);
   if (!round.synchronous.empty()) text += fmt::format(", synchronous ({})", printable(round.synchronous));
   text += round.applied ? fmt::format(": took round {}", *round.applied) : ": nothing had arrived";
+  if (round.fragment) text += fmt::format(", fragment {}", *round.fragment);
   if (round.applied) text += fmt::format(", exchanged in {}", milliseconds_text(round.exchange_milliseconds));
   text += fmt::format(", waited {}", milliseconds_text(round.waited_milliseconds));
   if (round.gap != 1) text += fmt::format(", staleness gap {}", fixed(round.gap, 2));
+  if (round.strain) text += fmt::format(", strain {}", fixed(*round.strain, 2));
   if (round.loss) text += fmt::format("; loss of all workers {}", fixed(*round.loss, 4));
   line(kCyan, "outer", text);
 }

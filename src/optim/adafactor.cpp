@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "kernels/adamw/loops.h"
 #include "recipe/optimizers.h"
 
 namespace longhaul::optim {
@@ -18,7 +19,7 @@ double machine_epsilon(const Tensor& of) {
 
 }  // namespace
 
-Adafactor::Adafactor(const recipe::OptimOptions& options, Members given)
+Adafactor::Adafactor(const recipe::OptimOptions& options, Members given, MatrixImplementation implementation)
     : Optimizer(std::move(given)), options_(options), momentum_(recipe::momentum_of(options)) {
   if (torch() && momentum_ > 0) {
     throw Error({.code = ExitCode::kUsage,
@@ -28,20 +29,27 @@ Adafactor::Adafactor(const recipe::OptimOptions& options, Members given)
                  .where = "optim.adafactor_form",
                  .hint = "optim.adafactor_form=fairseq"});
   }
+  std::vector<MatrixTiles::Matrix> tiled;
   for (const Shard& shard : shards()) {
     Matrix matrix{.shard = shard};
     if (shard.matrix())
       matrix.moment = Factors(shard, squares_);
     else
       matrix.second = at::zeros_like(shard.master, at::MemoryFormat::Contiguous);
-    if (momentum_ > 0) matrix.momentum = at::zeros_like(shard.master, at::MemoryFormat::Contiguous);
+    if (momentum_ > 0) matrix.momentum = ShardState(shard, "momentum", options, members().seed);
     matrix.weights = squares_.reserve(shard.cut(), 1);
     matrix.updates = sizes_.reserve(shard.cut(), 1);
+    tiled.push_back({shard, matrix.momentum});
     matrices_.push_back(std::move(matrix));
   }
-  add_phase({"squares of gradients and weights", &squares_, [this](const StepSettings& settings) { sum_squares(settings); }});
-  add_phase({"sizes of updates", &sizes_, [this](const StepSettings& settings) { size_updates(settings); }});
-  add_phase({"update", nullptr, [this](const StepSettings& settings) { update(settings); }});
+  tiles_ = MatrixTiles(std::move(tiled), implementation);
+  const auto add = [&](const char* name, Partials* partials, void (Adafactor::*fused)(const StepSettings&),
+                       void (Adafactor::*any)(const StepSettings&)) {
+    add_phase({name, partials, [this, run = tiles_.usable() ? fused : any](const StepSettings& settings) { (this->*run)(settings); }});
+  };
+  add("squares of gradients and weights", &squares_, &Adafactor::fused_squares, &Adafactor::sum_squares);
+  add("sizes of updates", &sizes_, &Adafactor::fused_sizes, &Adafactor::size_updates);
+  add("update", nullptr, &Adafactor::fused_update, &Adafactor::update);
 }
 
 double Adafactor::beta2() const {
@@ -79,31 +87,103 @@ void Adafactor::size_updates(const StepSettings& settings) {
   }
 }
 
-Tensor Adafactor::step_size(const Matrix& matrix, double lr) const {
-  const Tensor& squares = squares_[matrix.weights];
-  if (options_.adafactor_form == recipe::AdafactorForm::kBigVision) return at::full_like(squares, lr);
+double Adafactor::step_size(const Matrix& matrix, double lr) const {
+  if (options_.adafactor_form == recipe::AdafactorForm::kBigVision) return lr;
   const double elements = static_cast<double>(matrix.shard.spec().elements());
   const double rate = torch() || options_.relative_step ? std::min(lr, 1 / std::sqrt(static_cast<double>(next_step()))) : lr;
-  if (!torch() && !options_.scale_by_weights) return at::full_like(squares, rate);
-  return squares.div(elements).sqrt_().clamp_min_(kLeastScale).mul_(rate);
+  if (!torch() && !options_.scale_by_weights) return rate;
+  return rate * std::max(kLeastScale, std::sqrt(squares_[matrix.weights].item<double>() / elements));
 }
 
+double Adafactor::shrink(const Matrix& matrix) const {
+  const double squares = sizes_[matrix.updates].item<double>(), elements = static_cast<double>(matrix.shard.spec().elements());
+  return 1 / std::max(1.0, std::sqrt(squares / elements) / options_.update_clip);
+}
+
+// fairseq's momentum is of steps, in big_vision it is of updates.
 void Adafactor::update(const StepSettings& settings) {
   for (Matrix& matrix : matrices_) {
     const Shard& shard = matrix.shard;
-    const ScalarType type = shard.master.scalar_type();
     const double lr = settings.lr * shard.spec().lr_factor, decay = shard.spec().decay ? options_.weight_decay : 0;
-    const Tensor rms = sizes_[matrix.updates].div(static_cast<double>(shard.spec().elements())).sqrt_();
-    const Tensor alpha = step_size(matrix, lr);
-    Tensor step = normalised(matrix, settings).div_(rms.div(options_.update_clip).clamp_min(1).to(type));
-    // fairseq's momentum is of steps, in big_vision it is of updates.
-    const bool of_steps = options_.adafactor_form == recipe::AdafactorForm::kFairseq;
-    if (of_steps) step.mul_(alpha.to(type));
-    if (momentum_ > 0) step = matrix.momentum.mul_(momentum_).add_(step, 1 - momentum_);
-    if (decay != 0) shard.master.mul_(of_steps ? (1 - alpha * decay).to(type) : at::full({1}, 1 - lr * decay, shard.master.options()));
-    shard.master.sub_(of_steps ? step : step * alpha.to(type));
+    const double alpha = step_size(matrix, lr);
+    Tensor step = normalised(matrix, settings).mul_(shrink(matrix));
+    if (of_steps()) step.mul_(alpha);
+    if (momentum_ > 0) {
+      step = matrix.momentum.take().mul_(momentum_).add_(step, 1 - momentum_);
+      matrix.momentum.put(step, next_step());
+    }
+    if (decay != 0) shard.master.mul_(1 - (of_steps() ? alpha : lr) * decay);
+    shard.master.sub_(step, of_steps() ? 1 : alpha);
   }
   refresh_members(settings);
+}
+
+double Adafactor::floor() const {
+  if (!torch() || matrices_.empty()) return 0;
+  const double eps = machine_epsilon(matrices_[0].shard.master);
+  return eps * eps;
+}
+
+void Adafactor::fused_squares(const StepSettings& settings) {
+  TileSums sums(tiles_);
+  std::vector<double> weights(tiles_.tiles().size());
+  tiles_.run(MatrixTiles::Momentum::kUnused, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
+    tile.row_numbers = sums.rows(place), tile.column_numbers = sums.columns(place);
+    kernels::factored_loops<Real>().square_sums(tile, {settings.gradient_scale, torch() ? 0 : options_.square_eps});
+    if (options_.adafactor_form == recipe::AdafactorForm::kBigVision || (!torch() && !options_.scale_by_weights)) return;
+    const kernels::ElementLoops& loops = kernels::element_loops();
+    if constexpr (std::is_same_v<Real, double>)
+      weights[place.tile] = loops.squares_fp64(tile.master, tile.rows * tile.columns);
+    else
+      weights[place.tile] = loops.squares_fp32(tile.master, tile.rows * tile.columns);
+  });
+  sums.settle(comm::Reduction::kSum);
+  for (const MatrixTiles::Place& tile : tiles_.tiles())
+    *squares_[matrices_[tile.matrix].weights].mutable_data_ptr<double>() += weights[tile.tile];
+  tiles_.each_matrix([&](size_t i) {
+    Matrix& matrix = matrices_[i];
+    if (matrix.shard.matrix())
+      matrix.moment.add_sums(matrix.shard, squares_, sums.rows_of(i), sums.columns_of(i), beta2());
+    else
+      follow_squares(matrix.second, sums.columns_of(i), beta2());
+  });
+}
+
+void Adafactor::fused_sizes(const StepSettings& settings) {
+  const auto form = torch() ? Divisors::Form::kNumbers : Divisors::Form::kInverseRoots;
+  tiles_.each_matrix([&](size_t i) {
+    Matrix& matrix = matrices_[i];
+    if (matrix.shard.matrix()) matrix.moment.average(matrix.shard, squares_, beta2());
+    matrix.divisors = matrix.shard.matrix() ? Divisors(matrix.moment, form, torch() ? machine_epsilon(matrix.shard.master) : 0)
+                                            : Divisors(matrix.second, form);
+  });
+  std::vector<double> squares(tiles_.tiles().size());
+  tiles_.run(MatrixTiles::Momentum::kUnused, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
+    matrices_[place.matrix].divisors.set(tile, place.row, place.column);
+    squares[place.tile] = kernels::factored_loops<Real>().direction_squares(tile, {settings.gradient_scale, floor()});
+  });
+  for (const MatrixTiles::Place& tile : tiles_.tiles())
+    *sizes_[matrices_[tile.matrix].updates].mutable_data_ptr<double>() += squares[tile.tile];
+}
+
+void Adafactor::fused_update(const StepSettings& settings) {
+  std::vector<kernels::AdafactorScalars> of_matrices;
+  for (const Matrix& matrix : matrices_) {
+    const layout::ParameterSpec& spec = matrix.shard.spec();
+    const double lr = settings.lr * spec.lr_factor, decay = spec.decay ? options_.weight_decay : 0, alpha = step_size(matrix, lr);
+    of_matrices.push_back({.direction = {settings.gradient_scale, floor()},
+                           .inside = shrink(matrix) * (of_steps() ? alpha : 1),
+                           .outside = of_steps() ? 1 : alpha,
+                           .beta = momentum_,
+                           .kept_weight = 1 - (of_steps() ? alpha : lr) * decay,
+                           .zero_gradient = settings.zero_gradients});
+  }
+  tiles_.run(MatrixTiles::Momentum::kWritten, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
+    matrices_[place.matrix].divisors.set(tile, place.row, place.column);
+    kernels::factored_loops<Real>().adafactor_update(tile, of_matrices[place.matrix]);
+  });
+  for (Matrix& matrix : matrices_) matrix.divisors = {};
+  refresh_members(settings, Parts::kFrozen);
 }
 
 std::vector<StateTensor> Adafactor::state() {
@@ -111,7 +191,7 @@ std::vector<StateTensor> Adafactor::state() {
   append_masters(result);
   for (const Matrix& matrix : matrices_) {
     const Shard& shard = matrix.shard;
-    if (matrix.momentum.defined()) result.push_back(state_of_part(*shard.parameter, shard.part, "momentum", matrix.momentum));
+    matrix.momentum.append(result);
     if (!shard.matrix()) {
       result.push_back(state_of_part(*shard.parameter, shard.part, "second_moment", matrix.second));
       continue;

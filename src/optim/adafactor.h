@@ -7,19 +7,21 @@
 //   torch       the same α, without options; ε1, the machine's, bounds mean(r) and the square of u's divisor from below instead of being added;
 //               w ← w (1 − lr λ) − α û; no momentum
 //   big_vision  β2_t at most 0.999; m ← β1 m + (1 − β1) û with a momentum; w ← w (1 − lr λ) − lr m
-// Two reductions a step for each set of axes, whatever the number of matrices. LibTorch's operations on any device.
+// Two reductions a step for each set of axes, whatever the number of matrices. On a CPU three passes over memory (kernels/updates/factored.h); LibTorch's
+// operations elsewhere.
 #pragma once
 
 #include <vector>
 
 #include "optim/factors.h"
+#include "optim/matrix_tiles.h"
 #include "optim/optimizer.h"
 
 namespace longhaul::optim {
 
 class Adafactor final : public Optimizer {
  public:
-  Adafactor(const recipe::OptimOptions& options, Members members);
+  Adafactor(const recipe::OptimOptions& options, Members members, MatrixImplementation implementation = MatrixImplementation::kAutomatic);
   std::vector<StateTensor> state() override;
 
  private:
@@ -27,20 +29,29 @@ class Adafactor final : public Optimizer {
     Shard shard;
     Factors moment;
     Tensor second;                     // of a vector
-    Tensor momentum;                   // undefined: none
+    ShardState momentum;               // undefined: none
     Partials::Place weights, updates;  // Σ w², Σ u²
+    Divisors divisors;                 // of a fused step
   };
   bool torch() const { return options_.adafactor_form == recipe::AdafactorForm::kTorch; }
-  double beta2() const;                                                         // of the step that goes on
-  Tensor normalised(const Matrix& matrix, const StepSettings& settings) const;  // u
-  Tensor step_size(const Matrix& matrix, double lr) const;                      // α
+  double beta2() const;                                                                         // of the step that goes on
+  Tensor normalised(const Matrix& matrix, const StepSettings& settings) const;                  // u
+  double step_size(const Matrix& matrix, double lr) const;                                      // α
+  double shrink(const Matrix& matrix) const;                                                    // of û
+  double floor() const;                                                                         // of the square of u's divisor
+  bool of_steps() const { return options_.adafactor_form == recipe::AdafactorForm::kFairseq; }  // what the momentum follows, or of updates
   void sum_squares(const StepSettings& settings);
   void size_updates(const StepSettings& settings);
   void update(const StepSettings& settings);
+  // The same on a CPU's threads.
+  void fused_squares(const StepSettings& settings);
+  void fused_sizes(const StepSettings& settings);
+  void fused_update(const StepSettings& settings);
 
   recipe::OptimOptions options_;
   double momentum_ = 0;
   std::vector<Matrix> matrices_;
+  MatrixTiles tiles_;  // of them
   Partials squares_, sizes_;
 };
 

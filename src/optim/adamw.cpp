@@ -90,19 +90,14 @@ void AdamW::update_on_gpu(const StepSettings& settings) {
 }
 
 void AdamW::update_stretch(const Stretch& stretch, const kernels::AdamwScalars& own) {
-  const model::Parameter& parameter = *parameters()[stretch.piece->parameter];
-  const auto at = [&](const Tensor& tensor, auto real) { return static_cast<decltype(real)*>(tensor.data_ptr()) + stretch.begin; };
-  const Tensor& w = master(stretch.piece->parameter);
   const kernels::ElementLoops& loops = kernels::element_loops();
-  uint16_t* const value = parameter.value.scalar_type() == at::kBFloat16 ? at(parameter.own_value, uint16_t{}) : nullptr;
-  const auto update = [&](auto loop, auto real) {
-    using Real = decltype(real);
-    loop(at(w, real), state_at<Real>(stretch, 0), state_at<Real>(stretch, 1), at(parameter.own_grad, real), value, stretch.length, own);
-  };
-  if (in_fp64(*stretch.piece))
-    update(loops.adamw_fp64, double{});
-  else
-    update(loops.adamw_fp32, float{});
+  const auto update = [&](auto loop, const auto& run) { loop(run.master, run.first, run.second, run.gradient, run.value, run.count, own); };
+  with_run(stretch, States::kWritten, [&]<class Real>(const kernels::UpdateRun<Real>& run, const auto&) {
+    if constexpr (std::is_same_v<Real, double>)
+      update(loops.adamw_fp64, run);
+    else
+      update(loops.adamw_fp32, run);
+  });
 }
 
 }  // namespace longhaul::optim

@@ -1,28 +1,115 @@
 #include "optim/came.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/error.h"
 
 namespace longhaul::optim {
-Came::Came(const recipe::OptimOptions& options, Members members) : Optimizer(std::move(members)), options_(options) {
+
+Came::Came(const recipe::OptimOptions& options, Members members, MatrixImplementation implementation)
+    : Optimizer(std::move(members)), options_(options) {
+  std::vector<MatrixTiles::Matrix> tiled;
   for (const Shard& shard : shards()) {
-    Matrix matrix{.shard = shard, .momentum = at::zeros_like(shard.master, at::MemoryFormat::Contiguous)};
+    Matrix matrix{.shard = shard, .momentum = ShardState(shard, "momentum", options, this->members().seed)};
     if (shard.matrix()) {
       matrix.moment = Factors(shard, squares_);
       matrix.residual = Factors(shard, residuals_);
     } else {
-      matrix.second = at::zeros_like(matrix.momentum);
+      matrix.second = at::zeros_like(shard.master, at::MemoryFormat::Contiguous);
     }
     matrix.squares = sizes_.reserve(shard.cut(), 1);
+    tiled.push_back({shard, matrix.momentum});
     matrices_.push_back(std::move(matrix));
   }
-  add_phase({"squares of gradients", &squares_, [this](const StepSettings& settings) { sum_squares(settings); }});
-  add_phase({"sizes of updates", &sizes_, [this](const StepSettings& settings) { size_updates(settings); }});
-  add_phase({"residuals", &residuals_, [this](const StepSettings& settings) { sum_residuals(settings); }});
-  add_phase({"update", nullptr, [this](const StepSettings& settings) { update(settings); }});
+  tiles_ = MatrixTiles(std::move(tiled), implementation);
+  const auto add = [&](const char* name, Partials* partials, void (Came::*fused)(const StepSettings&),
+                       void (Came::*any)(const StepSettings&)) {
+    add_phase({name, partials, [this, run = tiles_.usable() ? fused : any](const StepSettings& settings) { (this->*run)(settings); }});
+  };
+  add("squares of gradients", &squares_, &Came::fused_squares, &Came::sum_squares);
+  add("sizes of updates", &sizes_, &Came::fused_sizes, &Came::size_updates);
+  add("residuals", &residuals_, &Came::fused_residuals, &Came::sum_residuals);
+  add("update", nullptr, &Came::fused_update, &Came::update);
+}
+
+double Came::shrink(const Matrix& matrix) const {
+  const double squares = sizes_[matrix.squares].item<double>(), elements = static_cast<double>(matrix.shard.spec().elements());
+  return 1 / std::max(1.0, std::sqrt(squares / elements) / options_.update_clip);
+}
+
+void Came::fused_squares(const StepSettings& settings) {
+  TileSums sums(tiles_);
+  tiles_.run(MatrixTiles::Momentum::kUnused, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
+    tile.row_numbers = sums.rows(place), tile.column_numbers = sums.columns(place);
+    kernels::factored_loops<Real>().square_sums(tile, {settings.gradient_scale, options_.square_eps});
+  });
+  sums.settle(comm::Reduction::kSum);
+  tiles_.each_matrix([&](size_t i) {
+    Matrix& matrix = matrices_[i];
+    if (matrix.shard.matrix())
+      matrix.moment.add_sums(matrix.shard, squares_, sums.rows_of(i), sums.columns_of(i), options_.beta2);
+    else
+      follow_squares(matrix.second, sums.columns_of(i), options_.beta2);
+  });
+}
+
+void Came::fused_sizes(const StepSettings& settings) {
+  tiles_.each_matrix([&](size_t i) {
+    Matrix& matrix = matrices_[i];
+    if (matrix.shard.matrix()) matrix.moment.average(matrix.shard, squares_, options_.beta2);
+    matrix.moments = matrix.shard.matrix() ? Divisors(matrix.moment, Divisors::Form::kInverseRoots)
+                                           : Divisors(matrix.second, Divisors::Form::kInverseRoots);
+  });
+  std::vector<double> squares(tiles_.tiles().size());
+  tiles_.run(MatrixTiles::Momentum::kUnused, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
+    matrices_[place.matrix].moments.set(tile, place.row, place.column);
+    squares[place.tile] = kernels::factored_loops<Real>().direction_squares(tile, {settings.gradient_scale});
+  });
+  for (const MatrixTiles::Place& tile : tiles_.tiles())
+    *sizes_[matrices_[tile.matrix].squares].mutable_data_ptr<double>() += squares[tile.tile];
+}
+
+void Came::fused_residuals(const StepSettings& settings) {
+  std::vector<double> shrinks;
+  for (const Matrix& matrix : matrices_) shrinks.push_back(shrink(matrix));
+  TileSums sums(tiles_);
+  tiles_.run(MatrixTiles::Momentum::kWritten, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
+    matrices_[place.matrix].moments.set(tile, place.row, place.column);
+    tile.row_numbers = sums.rows(place), tile.column_numbers = sums.columns(place);
+    kernels::factored_loops<Real>().came_momentum(tile, {.direction = {settings.gradient_scale},
+                                                         .shrink = shrinks[place.matrix],
+                                                         .beta = options_.beta1,
+                                                         .eps = options_.residual_eps,
+                                                         .zero_gradient = settings.zero_gradients});
+  });
+  sums.settle(comm::Reduction::kSum);
+  tiles_.each_matrix([&](size_t i) {
+    Matrix& matrix = matrices_[i];
+    matrix.moments = {};
+    if (matrix.shard.matrix()) matrix.residual.add_sums(matrix.shard, residuals_, sums.rows_of(i), sums.columns_of(i), options_.beta3);
+  });
+}
+
+void Came::fused_update(const StepSettings& settings) {
+  tiles_.each_matrix([&](size_t i) {
+    Matrix& matrix = matrices_[i];
+    if (matrix.shard.matrix()) matrix.residual.average(matrix.shard, residuals_, options_.beta3);
+    matrix.residuals = matrix.shard.matrix() ? Divisors(matrix.residual, Divisors::Form::kInverseRoots)
+                                             : Divisors(at::ones_like(matrix.second), Divisors::Form::kInverseRoots);
+  });
+  tiles_.run(MatrixTiles::Momentum::kRead, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
+    const Matrix& matrix = matrices_[place.matrix];
+    matrix.residuals.set(tile, place.row, place.column);
+    const double lr = settings.lr * matrix.shard.spec().lr_factor;
+    kernels::factored_loops<Real>().came_update(tile, {.kept_weight = 1 - lr * decay(matrix), .lr = lr});
+  });
+  for (Matrix& matrix : matrices_) matrix.residuals = {};
+  refresh_members(settings, Parts::kFrozen);
 }
 
 Tensor Came::normalised(const Matrix& matrix, double gradient_scale) const {
-  const Tensor g = matrix.shard.gradient.to(matrix.momentum.scalar_type()) * gradient_scale;
+  const Tensor g = matrix.shard.gradient.to(matrix.shard.master.scalar_type()) * gradient_scale;
   if (!matrix.shard.matrix()) return g * matrix.second.rsqrt();
   const Factors& moment = matrix.moment;
   return moment.divide(g);
@@ -31,7 +118,7 @@ Tensor Came::normalised(const Matrix& matrix, double gradient_scale) const {
 void Came::sum_squares(const StepSettings& settings) {
   for (Matrix& matrix : matrices_) {
     const Tensor square =
-        (matrix.shard.gradient.to(matrix.momentum.scalar_type()) * settings.gradient_scale).square_().add_(options_.square_eps);
+        (matrix.shard.gradient.to(matrix.shard.master.scalar_type()) * settings.gradient_scale).square_().add_(options_.square_eps);
     if (matrix.shard.matrix())
       matrix.moment.add_sums(matrix.shard, squares_, square, options_.beta2);
     else
@@ -48,26 +135,24 @@ void Came::size_updates(const StepSettings& settings) {
 
 void Came::sum_residuals(const StepSettings& settings) {
   for (Matrix& matrix : matrices_) {
-    const double elements = static_cast<double>(matrix.shard.spec().elements());
-    const Tensor rms = sizes_[matrix.squares].div(elements).sqrt_();
-    const Tensor shrink = rms.div(options_.update_clip).clamp_min(1).to(matrix.momentum.scalar_type());
-    const Tensor update = normalised(matrix, settings.gradient_scale).div_(shrink);
-    matrix.momentum.mul_(options_.beta1).add_(update, 1 - options_.beta1);
+    const Tensor update = normalised(matrix, settings.gradient_scale).mul_(shrink(matrix));
+    const Tensor momentum = matrix.momentum.take().mul_(options_.beta1).add_(update, 1 - options_.beta1);
+    matrix.momentum.put(momentum, next_step());
     if (!matrix.shard.matrix()) continue;
-    matrix.residual.add_sums(matrix.shard, residuals_, (update - matrix.momentum).square_().add_(options_.residual_eps), options_.beta3);
+    matrix.residual.add_sums(matrix.shard, residuals_, (update - momentum).square_().add_(options_.residual_eps), options_.beta3);
   }
 }
 
 void Came::update(const StepSettings& settings) {
   for (Matrix& matrix : matrices_) {
     const Shard& shard = matrix.shard;
-    const double lr = settings.lr * shard.spec().lr_factor, decay = shard.spec().decay ? options_.weight_decay : 0;
-    Tensor step = matrix.momentum;
+    const double lr = settings.lr * shard.spec().lr_factor;
+    Tensor step = matrix.momentum.take();
     if (shard.matrix()) {
       matrix.residual.average(shard, residuals_, options_.beta3);
       step = matrix.residual.divide(step);
     }
-    shard.master.mul_(1 - lr * decay).sub_(step, lr);
+    shard.master.mul_(1 - lr * decay(matrix)).sub_(step, lr);
   }
   refresh_members(settings);
 }
@@ -77,7 +162,7 @@ std::vector<StateTensor> Came::state() {
   append_masters(result);
   for (const Matrix& matrix : matrices_) {
     const Shard& shard = matrix.shard;
-    result.push_back(state_of_part(*shard.parameter, shard.part, "momentum", matrix.momentum));
+    matrix.momentum.append(result);
     if (!shard.matrix()) {
       result.push_back(state_of_part(*shard.parameter, shard.part, "second_moment", matrix.second));
       continue;
@@ -88,6 +173,15 @@ std::vector<StateTensor> Came::state() {
     result.push_back(state_along(shard, 1, "column_residual", matrix.residual.columns));
   }
   return result;
+}
+
+std::vector<OfTensor> Came::measured() const {
+  std::vector<OfTensor> all;
+  for (const Matrix& matrix : matrices_) {
+    if (matrix.shard.matrix() && matrix.shard.first_of_all() && matrix.residual.mean_of_rows.defined())
+      all.push_back({kMeanResidual, matrix.residual.mean_of_rows.item<double>()});
+  }
+  return all;
 }
 
 }  // namespace longhaul::optim

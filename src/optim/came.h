@@ -7,38 +7,50 @@
 // Vectors keep the whole second moment and have no confidence term. One element takes 4 bytes of state beside its row and column.
 //
 // Means are of the logical matrix however it is cut: three reductions for each set of axes a step, whatever the number of matrices.
-// LibTorch's operations on any device; state in the precision of the master (fp32, or fp64).
+// On a CPU four passes over memory, one for each sum and one for the weights (kernels/updates/factored.h); LibTorch's operations elsewhere. State in the
+// precision of the master (fp32, or fp64), the momentum also narrow (optim.state_dtype).
 #pragma once
 
 #include <vector>
 
 #include "optim/factors.h"
+#include "optim/matrix_tiles.h"
 #include "optim/optimizer.h"
 
 namespace longhaul::optim {
 
 class Came final : public Optimizer {
  public:
-  Came(const recipe::OptimOptions& options, Members members);
+  Came(const recipe::OptimOptions& options, Members members, MatrixImplementation implementation = MatrixImplementation::kAutomatic);
   std::vector<StateTensor> state() override;
+  std::vector<OfTensor> measured() const override;  // the mean of R
 
  private:
   struct Matrix {  // or vector
     Shard shard;
-    Tensor momentum;
+    ShardState momentum;
     Tensor second;  // of a vector
     Factors moment, residual;
-    Partials::Place squares;  // Σ u²
+    Partials::Place squares;      // Σ u²
+    Divisors moments, residuals;  // of a fused step
   };
   Tensor normalised(const Matrix& matrix, double gradient_scale) const;  // u
+  double shrink(const Matrix& matrix) const;                             // of û
+  double decay(const Matrix& matrix) const { return matrix.shard.spec().decay ? options_.weight_decay : 0; }
 
   void sum_squares(const StepSettings& settings);
   void size_updates(const StepSettings& settings);
   void sum_residuals(const StepSettings& settings);
   void update(const StepSettings& settings);
+  // The same on a CPU's threads.
+  void fused_squares(const StepSettings& settings);
+  void fused_sizes(const StepSettings& settings);
+  void fused_residuals(const StepSettings& settings);
+  void fused_update(const StepSettings& settings);
 
   recipe::OptimOptions options_;
   std::vector<Matrix> matrices_;
+  MatrixTiles tiles_;  // of them
   Partials squares_, sizes_, residuals_;
 };
 

@@ -52,19 +52,36 @@ void Elementwise::list_pieces(Runs runs) {
       const layout::ParameterSpec& spec = parameter.parts[part].spec;
       const layout::Range run = parameter.own_run_of(part);
       if (run.length == 0 || !members().has(spec)) continue;
-      const Piece piece{p, run.begin, run.length, spec.decay ? options_.weight_decay : 0, spec.lr_factor, spec.trainable, {}};
+      Piece piece{p, run.begin, run.length, spec.decay ? options_.weight_decay : 0, spec.lr_factor, spec.trainable};
+      piece.columns = parameter.parts[part].own.length.size() == 2 ? parameter.parts[part].own.length[1] : 1;
+      if (!kinds_.empty()) piece.formats = recipe::state_formats(options_, spec.tensor.role, spec.tensor.global_shape);
+      if (kinds_.size() == 1) piece.formats.second = recipe::StateDtype::kFloat32;
       // Neighbours that are treated alike are one piece: a layer's experts are a single run.
       if (runs == Runs::kOfNeighbours && !pieces_.empty() && pieces_.back().like(piece) &&
           pieces_.back().begin + pieces_.back().length == run.begin) {
         pieces_.back().length += run.length;
       } else {
-        pieces_.push_back(piece);
+        pieces_.push_back(std::move(piece));
+        if (pieces_.back().formats.narrow()) make_states(pieces_.back(), part);
       }
     }
   }
   for (Piece& piece : pieces_) {
-    const at::TensorOptions like = parameters()[piece.parameter]->own_value.options().dtype(members().precision.state);
-    for (size_t k = 0; k < kinds_.size(); ++k) piece.states.push_back(at::zeros({piece.length}, like));
+    if (!piece.formats.narrow()) make_states(piece, 0);
+  }
+}
+
+// `part`: of a piece with narrow states, which is that part.
+void Elementwise::make_states(Piece& piece, size_t part) const {
+  const model::Parameter& parameter = *parameters()[piece.parameter];
+  const at::TensorOptions like = parameter.own_value.options().dtype(members().precision.state);
+  const recipe::StateDtype dtypes[] = {piece.formats.first, piece.formats.second};
+  const kernels::Signs signs[] = {kernels::Signs::kBoth, kernels::Signs::kPositive};
+  for (size_t k = 0; k < kinds_.size(); ++k) {
+    const bool wide = dtypes[k] == recipe::StateDtype::kFloat32;
+    piece.states.push_back(wide ? at::zeros({piece.length}, like) : Tensor());
+    if (!piece.formats.narrow()) continue;
+    piece.narrow.emplace_back(parameter, part, kinds_[k], NarrowState::Format{dtypes[k], signs[k], options_.state_block, members().seed});
   }
 }
 
@@ -76,8 +93,8 @@ bool Elementwise::packs(const Piece& piece) const {
 // Where packed copies are in use: whole rows, as many at once as they are packed in; elsewhere any elements.
 void Elementwise::add_stretches(const Piece& piece, bool packing, std::vector<Stretch>& to) const {
   if (!packing || !packs(piece)) {
-    for (int64_t at = 0; at < piece.length; at += kStretch)
-      to.push_back({&piece, piece.begin + at, std::min(kStretch, piece.length - at), false});
+    const int64_t step = piece.formats.narrow() ? std::max<int64_t>(1, kStretch / piece.columns) * piece.columns : kStretch;
+    for (int64_t at = 0; at < piece.length; at += step) to.push_back({&piece, piece.begin + at, std::min(step, piece.length - at), false});
     return;
   }
   const Tensor& value = parameters()[piece.parameter]->value;
@@ -135,13 +152,23 @@ void Elementwise::refresh(const Piece& piece, const StepSettings& settings) {
   if (settings.zero_gradients) views.gradient.zero_();
 }
 
-// Of the part's share; the pieces lie in the order of parameters and runs.
-Tensor Elementwise::state_of(size_t parameter, size_t part, size_t kind) const {
-  const layout::Range run = parameters()[parameter]->own_run_of(part);
-  if (run.length == 0) return at::empty({0}, at::TensorOptions().dtype(members().precision.state));
+// Of the part's share; the pieces lie in the order of parameters and runs. A rank without a share has empty states, of the format they have elsewhere.
+void Elementwise::append_state(std::vector<StateTensor>& to, size_t parameter, size_t part, size_t kind) const {
+  const model::Parameter& holder = *parameters()[parameter];
+  const model::Part& of = holder.parts[part];
+  const layout::Range run = holder.own_run_of(part);
+  if (run.length == 0) {
+    Piece none{.parameter = parameter, .formats = recipe::state_formats(options_, of.spec.tensor.role, of.spec.tensor.global_shape)};
+    if (kinds_.size() == 1) none.formats.second = recipe::StateDtype::kFloat32;
+    make_states(none, part);
+    if (none.formats.narrow() && none.narrow[kind].defined()) return none.narrow[kind].append(to);
+    return to.push_back(state_of_part(holder, part, kinds_[kind], none.states[kind].view(of.own.length)));
+  }
   const auto before = [](const std::pair<size_t, int64_t>& at, const Piece& piece) { return at < std::pair(piece.parameter, piece.begin); };
   const Piece& piece = *std::prev(std::upper_bound(pieces_.begin(), pieces_.end(), std::pair(parameter, run.begin), before));
-  return piece.states[kind].narrow(0, run.begin - piece.begin, run.length);
+  if (!piece.narrow.empty() && piece.narrow[kind].defined()) return piece.narrow[kind].append(to);
+  to.push_back(
+      state_of_part(holder, part, kinds_[kind], piece.states[kind].narrow(0, run.begin - piece.begin, run.length).view(of.own.length)));
 }
 
 std::vector<StateTensor> Elementwise::state() {
@@ -152,9 +179,7 @@ std::vector<StateTensor> Elementwise::state() {
     if (!parameter.trainable()) continue;
     for (size_t kind = 0; kind < kinds_.size(); ++kind) {
       for (size_t part = 0; part < parameter.parts.size(); ++part) {
-        const model::Part& of = parameter.parts[part];
-        if (members().has(of.spec))
-          result.push_back(state_of_part(parameter, part, kinds_[kind], state_of(p, part, kind).view(of.own.length)));
+        if (members().has(parameter.parts[part].spec)) append_state(result, p, part, kind);
       }
     }
   }

@@ -3,14 +3,17 @@
 // packed copies are packed anew while they lie in the cache; elements do not see each other, so the cuts change nothing. One pass over memory:
 // whoever writes update() reads the gradient, leaves it at zero, and writes states, master and working copy.
 //
-// States are in the precision of the masters. A frozen part of a value that trains has states that stay zero, and a gradient that becomes zero.
+// States are in the precision of the masters, or narrow (narrow_state.h): then a tensor is a piece of its own, and a stretch of it whole rows, whose
+// blocks are made wide, updated and narrowed one after the other while they lie in the cache. A frozen part of a value that trains has states that stay zero, and a gradient that becomes zero.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "kernels/updates/loops.h"
+#include "optim/narrow_state.h"
 #include "optim/optimizer.h"
+#include "recipe/optim_groups.h"
 
 namespace longhaul::optim {
 
@@ -24,10 +27,13 @@ class Elementwise : public Optimizer {
     int64_t begin = 0, length = 0;
     double weight_decay = 0, lr_factor = 1;
     bool trainable = true;
-    std::vector<Tensor> states;  // [length] each
+    int64_t columns = 1;                // of its matrix, or 1
+    recipe::StateFormats formats{};     // narrow: the piece is one tensor
+    std::vector<Tensor> states{};       // [length] each; undefined where it is narrow
+    std::vector<NarrowState> narrow{};  // as many, or none
     bool like(const Piece& other) const {
-      return parameter == other.parameter && weight_decay == other.weight_decay && lr_factor == other.lr_factor &&
-             trainable == other.trainable;
+      return !formats.narrow() && !other.formats.narrow() && parameter == other.parameter && weight_decay == other.weight_decay &&
+             lr_factor == other.lr_factor && trainable == other.trainable;
     }
   };
   struct Stretch {  // of a piece, what one thread does at a time
@@ -39,6 +45,7 @@ class Elementwise : public Optimizer {
 
   // `kinds`: names of the states. kUsage when the dtypes have no implementation: master, states and main gradient must agree (fp32 or fp64), and
   // the working copy is of the same dtype, or bf16 beside fp32.
+  // The first kind is a first moment or a momentum, the second one a second moment.
   Elementwise(Members members, const recipe::OptimOptions& options, std::vector<std::string> kinds, Runs runs = Runs::kOfNeighbours);
 
   const recipe::OptimOptions& options() const { return options_; }
@@ -50,13 +57,23 @@ class Elementwise : public Optimizer {
   // The same for everything that trains, where update writes the weights: packed copies follow, and gradients of frozen parts become zero.
   void write(const StepSettings& settings, const Update& update);
   std::vector<Stretch> stretches(bool packing) const;  // of everything that trains
-  // body(run, loops): a stretch for kernels/updates, in its precision.
+  // body(run, loops): a stretch for kernels/updates, in its precision; where states are narrow, one call for each of its blocks, and what it wrote of
+  // states is kept where it says so.
+  enum class States { kWritten, kRead };
   template <class Body>
-  void with_run(const Stretch& stretch, const Body& body) {
+  void with_run(const Stretch& stretch, States states, const Body& body) {
+    const auto in = [&](auto real) {
+      using Real = decltype(real);
+      const auto call = [&](const kernels::UpdateRun<Real>& run) { body(run, kernels::update_loops<Real>()); };
+      if (stretch.piece->formats.narrow())
+        narrow_runs<Real>(stretch, states, call);
+      else
+        call(run_of<Real>(stretch));
+    };
     if (in_fp64(*stretch.piece))
-      body(run_of<double>(stretch), kernels::update_loops<double>());
+      in(double{});
     else
-      body(run_of<float>(stretch), kernels::update_loops<float>());
+      in(float{});
   }
   // LibTorch's operations on whatever device: master, gradient and states of a piece, each [length].
   struct Views {
@@ -69,7 +86,9 @@ class Elementwise : public Optimizer {
   template <class Real>
   Real* state_at(const Stretch& stretch, size_t state) const {
     const std::vector<Tensor>& states = stretch.piece->states;
-    return state < states.size() ? static_cast<Real*>(states[state].data_ptr()) + (stretch.begin - stretch.piece->begin) : nullptr;
+    return state < states.size() && states[state].defined()
+               ? static_cast<Real*>(states[state].data_ptr()) + (stretch.begin - stretch.piece->begin)
+               : nullptr;
   }
   bool in_fp64(const Piece& piece) { return master(piece.parameter).scalar_type() == at::kDouble; }
 
@@ -89,8 +108,35 @@ class Elementwise : public Optimizer {
             .value = copied ? static_cast<uint16_t*>(parameter.own_value.data_ptr()) + stretch.begin : nullptr,
             .count = stretch.length};
   }
+  template <class Real, class Call>
+  void narrow_runs(const Stretch& stretch, States states, const Call& call) {
+    const Piece& piece = *stretch.piece;
+    const kernels::UpdateRun<Real> all = run_of<Real>(stretch);
+    const int64_t first = (stretch.begin - piece.begin) / piece.columns, rows = stretch.length / piece.columns;
+    const NarrowState& blocks = piece.narrow[0].defined() ? piece.narrow[0] : piece.narrow[1];
+    Real wide[2][kernels::kMostNarrow];
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t column = 0; column < piece.columns;) {
+        const int64_t count = blocks.run_from(column);
+        kernels::UpdateRun<Real> run = all.from(row * piece.columns + column, count);
+        Real** const states_of_run[] = {&run.first, &run.second};
+        for (size_t k = 0; k < piece.narrow.size(); ++k) {
+          if (!piece.narrow[k].defined()) continue;
+          piece.narrow[k].read(first + row, column, count, wide[k]);
+          *states_of_run[k] = wide[k];
+        }
+        call(run);
+        for (size_t k = 0; k < piece.narrow.size(); ++k) {
+          if (states == States::kWritten && piece.narrow[k].defined())
+            piece.narrow[k].keep(next_step(), first + row, column, count, wide[k]);
+        }
+        column += count;
+      }
+    }
+  }
+  void make_states(Piece& piece, size_t part) const;
   void pack_rows(const Stretch& stretch);
-  Tensor state_of(size_t parameter, size_t part, size_t kind) const;
+  void append_state(std::vector<StateTensor>& to, size_t parameter, size_t part, size_t kind) const;
 
   recipe::OptimOptions options_;
   std::vector<std::string> kinds_;

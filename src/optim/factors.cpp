@@ -1,6 +1,32 @@
 #include "optim/factors.h"
 
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
 namespace longhaul::optim {
+namespace {
+
+// body(Real) for the type of the tensor.
+template <class Body>
+void in_type_of(const Tensor& tensor, const Body& body) {
+  if (tensor.scalar_type() == at::kDouble)
+    body(double{});
+  else
+    body(float{});
+}
+
+// mean ← β mean + share · sums
+void follow_sums(const Tensor& mean, const double* sums, double beta, double share) {
+  in_type_of(mean, [&](auto real) {
+    auto* const to = mean.mutable_data_ptr<decltype(real)>();
+    for (int64_t i = 0; i < mean.numel(); ++i) to[i] = static_cast<decltype(real)>(static_cast<double>(to[i]) * beta + sums[i] * share);
+  });
+}
+
+}  // namespace
+
+void follow_squares(const Tensor& second, const double* squares, double beta) { follow_sums(second, squares, beta, 1 - beta); }
 
 Factors::Factors(const Shard& shard, Partials& partials)
     : rows(at::zeros({shard.master.size(0)}, shard.master.options())),
@@ -19,10 +45,32 @@ void Factors::add_sums(const Shard& shard, Partials& partials, const Tensor& x, 
   partials[sum_of_rows].add_(sum);
 }
 
+void Factors::add_sums(const Shard& shard, const Partials& partials, const double* sums_of_rows, const double* sums_of_columns,
+                       double beta) const {
+  const auto add = [&](const Partials::Place& place, const double* numbers) {
+    auto* const to = partials[place].mutable_data_ptr<double>();
+    for (int64_t i = 0; i < place.count; ++i) to[i] += numbers[i];
+  };
+  add(row_sums, sums_of_rows);
+  add(column_sums, sums_of_columns);
+  double sum =
+      std::accumulate(sums_of_rows, sums_of_rows + rows.numel(), 0.0) * ((1 - beta) / static_cast<double>(shard.global_shape()[1]));
+  if (shard.first_along(1)) {
+    in_type_of(rows, [&](auto real) {
+      const auto* const before = rows.const_data_ptr<decltype(real)>();
+      sum += beta * std::accumulate(before, before + rows.numel(), 0.0);
+    });
+  }
+  add(sum_of_rows, &sum);
+}
+
 void Factors::average(const Shard& shard, const Partials& partials, double beta) {
   const double height = static_cast<double>(shard.global_shape()[0]), width = static_cast<double>(shard.global_shape()[1]);
   const auto follow = [&](const Tensor& mean, const Tensor& sums, double count) {
-    mean.copy_(mean.to(at::kDouble).mul(beta).add(sums, (1 - beta) / count));
+    if (mean.device().is_cpu())
+      follow_sums(mean, sums.const_data_ptr<double>(), beta, (1 - beta) / count);
+    else
+      mean.copy_(mean.to(at::kDouble).mul(beta).add(sums, (1 - beta) / count));
   };
   follow(rows, partials[row_sums], width);
   follow(columns, partials[column_sums], height);
@@ -30,5 +78,31 @@ void Factors::average(const Shard& shard, const Partials& partials, double beta)
 }
 
 Tensor Factors::divide(const Tensor& x) const { return x * (rows / mean_of_rows).rsqrt().unsqueeze(1) * columns.rsqrt().unsqueeze(0); }
+
+namespace {
+
+// numbers · factor, or one over its root.
+Tensor prepared(const Tensor& numbers, double divisor, Divisors::Form form) {
+  const Tensor result = at::empty_like(numbers, at::MemoryFormat::Contiguous);
+  in_type_of(numbers, [&](auto real) {
+    using Real = decltype(real);
+    const auto* const from = numbers.const_data_ptr<Real>();
+    auto* const to = result.mutable_data_ptr<Real>();
+    const auto by = static_cast<Real>(divisor);
+    for (int64_t i = 0; i < numbers.numel(); ++i) {
+      const Real x = from[i] / by;
+      to[i] = form == Divisors::Form::kNumbers ? x : 1 / std::sqrt(x);
+    }
+  });
+  return result;
+}
+
+}  // namespace
+
+Divisors::Divisors(const Factors& factors, Form form, double least_mean)
+    : rows(prepared(factors.rows, std::max(least_mean, factors.mean_of_rows.item<double>()), form)),
+      columns(prepared(factors.columns, 1, form)) {}
+
+Divisors::Divisors(const Tensor& second, Form form) : rows(at::ones({1}, second.options())), columns(prepared(second, 1, form)) {}
 
 }  // namespace longhaul::optim

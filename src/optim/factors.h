@@ -3,6 +3,7 @@
 // one phase's Partials, and the phase behind it averages.
 #pragma once
 
+#include "kernels/updates/factored.h"
 #include "optim/shard.h"
 
 namespace longhaul::optim {
@@ -12,6 +13,8 @@ struct Factors {
   Factors(const Shard& shard, Partials& partials);  // zeros; reserves places for the sums
 
   void add_sums(const Shard& shard, Partials& partials, const Tensor& x, double beta) const;
+  // The same of sums of x over this rank's rows and columns, on a CPU.
+  void add_sums(const Shard& shard, const Partials& partials, const double* sums_of_rows, const double* sums_of_columns, double beta) const;
   void average(const Shard& shard, const Partials& partials, double beta);
   Tensor divide(const Tensor& x) const;  // by the root of the matrix that the factors make
 
@@ -19,5 +22,23 @@ struct Factors {
   Partials::Place row_sums, column_sums, sum_of_rows;
   Tensor mean_of_rows;  // of the step that goes on; over all rows of the logical matrix
 };
+
+// What the loops of kernels/updates/factored.h multiply by, while a step goes on: inverse roots, or the numbers themselves. On a CPU.
+struct Divisors {
+  enum class Form { kInverseRoots, kNumbers };
+  Divisors() = default;
+  Divisors(const Factors& factors, Form form, double least_mean = 0);  // least_mean: that the mean of rows counts as, at least
+  explicit Divisors(const Tensor& second, Form form);                  // of a vector, whose second moment is whole
+  Tensor rows, columns;
+  // For a tile that begins at this row and column.
+  template <class Real>
+  void set(kernels::Tile<Real>& tile, int64_t row, int64_t column) const {
+    tile.of_rows = rows.const_data_ptr<Real>() + row;
+    tile.of_columns = columns.const_data_ptr<Real>() + column;
+  }
+};
+
+// second ← β second + (1 − β) squares: of a vector, on a CPU.
+void follow_squares(const Tensor& second, const double* squares, double beta);
 
 }  // namespace longhaul::optim

@@ -35,4 +35,10 @@ std::vector<StateTensor> Grouped::state() {
   return all;
 }
 
+std::vector<OfTensor> Grouped::measured() const {
+  std::vector<OfTensor> all;
+  for (const auto& optimizer : optimizers_) std::ranges::copy(optimizer->measured(), std::back_inserter(all));
+  return all;
+}
+
 }  // namespace longhaul::optim

@@ -15,6 +15,7 @@ class Grouped final : public Optimizer {
   // `make`: an optimizer by its options' name.
   Grouped(const recipe::OptimOptions& options, Members members, Maker make);
   std::vector<StateTensor> state() override;
+  std::vector<OfTensor> measured() const override;
 
  private:
   std::vector<std::unique_ptr<Optimizer>> optimizers_;

@@ -8,12 +8,17 @@ Lamb::Lamb(const recipe::OptimOptions& options, Members members)
     : Elementwise(std::move(members), options, {"m", "v"}, Runs::kOfEachTensor) {
   // Every rank takes part in the sums of a tensor, those too that have nothing of it and so no piece.
   std::vector<Partials::Place> held;
+  std::vector<bool> first;
   for (const Shard& shard : shards()) {
     const Partials::Place place = norms_.reserve(shard.cut(), 2);
-    if (shard.master.numel() > 0) held.push_back(place);
+    if (shard.master.numel() > 0) held.push_back(place), first.push_back(shard.first_of_all());
   }
   size_t next = 0;
-  for (const Piece& piece : pieces()) places_.push_back(piece.trainable ? held[next++] : Partials::Place{});
+  for (const Piece& piece : pieces()) {
+    places_.push_back(piece.trainable ? held[next] : Partials::Place{});
+    first_.push_back(piece.trainable && first[next]);
+    next += piece.trainable ? 1 : 0;
+  }
   add_phase({"moments", &norms_, [this](const StepSettings& settings) { moments(settings); }});
   add_phase({"update", nullptr, [this](const StepSettings& settings) { update(settings); }});
 }
@@ -44,7 +49,11 @@ void Lamb::moments(const StepSettings& settings) {
     std::vector<kernels::LambSums> sums(all.size());
     run(all, [&](const Stretch& stretch) {
       kernels::LambSums& own = sums[static_cast<size_t>(&stretch - all.data())];
-      with_run(stretch, [&](const auto& run, const auto& loops) { own = loops.lamb_moments(run, scalars(settings, *stretch.piece)); });
+      with_run(stretch, States::kWritten, [&](const auto& run, const auto& loops) {
+        const kernels::LambSums more = loops.lamb_moments(run, scalars(settings, *stretch.piece));
+        own.weights += more.weights;
+        own.updates += more.updates;
+      });
     });
     for (size_t i = 0; i < all.size(); ++i) {
       auto* const numbers = norms_[place_of(*all[i].piece)].mutable_data_ptr<double>();
@@ -72,6 +81,14 @@ double Lamb::ratio(const Piece& piece) const {
   return weights > 0 && updates > 0 ? std::sqrt(weights / updates) : 1;
 }
 
+std::vector<OfTensor> Lamb::measured() const {
+  std::vector<OfTensor> all;
+  for (const Piece& piece : pieces()) {
+    if (first_[index_of(piece)]) all.push_back({kTrustRatio, ratio(piece)});
+  }
+  return all;
+}
+
 void Lamb::update(const StepSettings& settings) {
   std::vector<kernels::LambScalars> of_pieces;
   for (const Piece& piece : pieces()) {
@@ -81,7 +98,7 @@ void Lamb::update(const StepSettings& settings) {
   const auto scalars_of = [&](const Piece& piece) -> const kernels::LambScalars& { return of_pieces[index_of(piece)]; };
   if (on_cpu()) {
     return write(settings, [&](const Stretch& stretch) {
-      with_run(stretch, [&](const auto& run, const auto& loops) { loops.lamb_update(run, scalars_of(*stretch.piece)); });
+      with_run(stretch, States::kRead, [&](const auto& run, const auto& loops) { loops.lamb_update(run, scalars_of(*stretch.piece)); });
     });
   }
   for (const Piece& piece : pieces()) {

@@ -13,6 +13,7 @@ namespace longhaul::optim {
 class Lamb final : public Elementwise {
  public:
   Lamb(const recipe::OptimOptions& options, Members members);
+  std::vector<OfTensor> measured() const override;  // trust ratios
 
  private:
   kernels::LambScalars scalars(const StepSettings& settings, const Piece& piece) const;
@@ -24,6 +25,7 @@ class Lamb final : public Elementwise {
   void update(const StepSettings& settings);
 
   std::vector<Partials::Place> places_;  // one a piece
+  std::vector<bool> first_;              // likewise: whether the tensor is counted here
   Partials norms_;
 };
 

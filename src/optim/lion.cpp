@@ -20,7 +20,7 @@ kernels::LionScalars Lion::scalars(const StepSettings& settings, const Piece& pi
 void Lion::update(const StepSettings& settings) {
   if (on_cpu()) {
     return write(settings, [&](const Stretch& stretch) {
-      with_run(stretch, [&](const auto& run, const auto& loops) { loops.lion(run, scalars(settings, *stretch.piece)); });
+      with_run(stretch, States::kWritten, [&](const auto& run, const auto& loops) { loops.lion(run, scalars(settings, *stretch.piece)); });
     });
   }
   for (const Piece& piece : pieces()) {

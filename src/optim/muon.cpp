@@ -15,7 +15,7 @@ Muon::Muon(const recipe::OptimOptions& options, Members given)
       directions_(comm::Reduction::kSum, members().precision.master),
       orthogonals_(comm::Reduction::kSum, members().precision.master) {
   for (const Shard& shard : shards()) {
-    Matrix matrix{.shard = shard, .momentum = at::zeros_like(shard.master, at::MemoryFormat::Contiguous)};
+    Matrix matrix{.shard = shard, .momentum = ShardState(shard, "momentum", options, members().seed)};
     matrix.cut = !shard.cut().empty();
     if (matrix.cut) {
       matrix.direction = directions_.reserve(shard.cut(), shard.spec().elements());
@@ -75,9 +75,10 @@ Tensor Muon::own_box(const Matrix& matrix, const Partials& partials, const Parti
 }
 
 Tensor Muon::direction(Matrix& matrix, const StepSettings& settings) const {
-  const Tensor g = matrix.shard.gradient.to(matrix.momentum.scalar_type()) * (settings.gradient_scale * (1 - momentum_));
-  matrix.momentum.mul_(momentum_).add_(g);
-  return options_.nesterov ? g.add_(matrix.momentum, momentum_) : matrix.momentum;
+  const Tensor g = matrix.shard.gradient.to(matrix.shard.master.scalar_type()) * (settings.gradient_scale * (1 - momentum_));
+  const Tensor momentum = matrix.momentum.take().mul_(momentum_).add_(g);
+  matrix.momentum.put(momentum, next_step());
+  return options_.nesterov ? g.add_(momentum, momentum_) : momentum;
 }
 
 void Muon::follow(const StepSettings& settings) {
@@ -86,26 +87,53 @@ void Muon::follow(const StepSettings& settings) {
   }
 }
 
-void Muon::orthogonalise() {
+// In groups, so that few directions wait for their products beside each other, and all threads have some.
+void Muon::in_groups(const std::function<bool(const Matrix&)>& which, const std::function<Tensor(Matrix&)>& from,
+                     const std::function<void(Matrix&, const Tensor&)>& to) {
+  constexpr int64_t kElements = 1 << 22;
+  std::vector<Matrix*> group;
+  std::vector<Tensor> directions;
+  int64_t elements = 0;
+  const auto work = [&] {
+    const std::vector<Tensor> results = newton_schulz(directions, options_.muon_iterations, members().precision.compute);
+    for (size_t i = 0; i < group.size(); ++i) to(*group[i], results[i]);
+    group.clear(), directions.clear(), elements = 0;
+  };
   for (Matrix& matrix : matrices_) {
-    if (!matrix.cut || !matrix.mine) continue;
-    const Tensor whole = directions_[matrix.direction].view(matrix.shard.global_shape());
-    orthogonals_[matrix.orthogonal].view(matrix.shard.global_shape()).copy_(newton_schulz(whole, options_.muon_iterations));
+    if (!which(matrix)) continue;
+    group.push_back(&matrix);
+    directions.push_back(from(matrix));
+    elements += directions.back().numel();
+    if (elements >= kElements) work();
   }
+  work();
+}
+
+void Muon::orthogonalise() {
+  const auto whole = [](const Matrix& matrix, const Partials& partials, const Partials::Place& place) {
+    return partials[place].view(matrix.shard.global_shape());
+  };
+  in_groups([](const Matrix& matrix) { return matrix.cut && matrix.mine; },
+            [&](Matrix& matrix) { return whole(matrix, directions_, matrix.direction); },
+            [&](Matrix& matrix, const Tensor& result) { whole(matrix, orthogonals_, matrix.orthogonal).copy_(result); });
   directions_.release();
+}
+
+void Muon::move(Matrix& matrix, const Tensor& orthogonal, const StepSettings& settings) const {
+  const Shard& shard = matrix.shard;
+  const double rows = static_cast<double>(shard.global_shape()[0]), columns = static_cast<double>(shard.global_shape()[1]);
+  const double scale = options_.muon_scale == recipe::MuonScale::kMatchRms ? 0.2 * std::sqrt(std::max(rows, columns))
+                                                                           : std::sqrt(std::max(1.0, rows / columns));
+  const double lr = settings.lr * shard.spec().lr_factor, decay = shard.spec().decay ? options_.weight_decay : 0;
+  shard.master.mul_(1 - lr * decay).sub_(orthogonal, lr * scale);
 }
 
 void Muon::update(const StepSettings& settings) {
   for (Matrix& matrix : matrices_) {
-    const Shard& shard = matrix.shard;
-    const double rows = static_cast<double>(shard.global_shape()[0]), columns = static_cast<double>(shard.global_shape()[1]);
-    const double scale = options_.muon_scale == recipe::MuonScale::kMatchRms ? 0.2 * std::sqrt(std::max(rows, columns))
-                                                                             : std::sqrt(std::max(1.0, rows / columns));
-    const double lr = settings.lr * shard.spec().lr_factor, decay = shard.spec().decay ? options_.weight_decay : 0;
-    const Tensor step = matrix.cut ? own_box(matrix, orthogonals_, matrix.orthogonal)
-                                   : newton_schulz(direction(matrix, settings), options_.muon_iterations);
-    shard.master.mul_(1 - lr * decay).sub_(step, lr * scale);
+    if (matrix.cut) move(matrix, own_box(matrix, orthogonals_, matrix.orthogonal), settings);
   }
+  in_groups([](const Matrix& matrix) { return !matrix.cut; }, [&](Matrix& matrix) { return direction(matrix, settings); },
+            [&](Matrix& matrix, const Tensor& result) { move(matrix, result, settings); });
   orthogonals_.release();
   refresh_members(settings);
 }
@@ -114,7 +142,7 @@ std::vector<StateTensor> Muon::state() {
   std::vector<StateTensor> result;
   append_masters(result);
   for (const Matrix& matrix : matrices_) {
-    result.push_back(state_of_part(*matrix.shard.parameter, matrix.shard.part, "momentum", matrix.momentum));
+    matrix.momentum.append(result);
   }
   return result;
 }

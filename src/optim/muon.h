@@ -6,11 +6,13 @@
 // share it gathers all of it, works and gives O back: two reductions a step for each set of axes, whatever the number of matrices, in which every
 // rank writes its own share and zeros elsewhere, so nothing is rounded. Matrices are dealt out by their cost. While a step goes on each of these
 // ranks has room for all matrices that they share: twice the master's bytes of the model slice that they divide. (The 5 products X Xᵀ could be summed
-// over ranks instead, at 5 more dependent reductions.)
+// over ranks instead, at 5 more dependent reductions.) In bf16 runs products are bf16, sums and X fp32 (kernels/newton_schulz).
 #pragma once
 
+#include <functional>
 #include <vector>
 
+#include "optim/narrow_state.h"
 #include "optim/optimizer.h"
 
 namespace longhaul::optim {
@@ -23,7 +25,7 @@ class Muon final : public Optimizer {
  private:
   struct Matrix {
     Shard shard;
-    Tensor momentum;
+    ShardState momentum;
     bool cut = false, mine = true;          // whether this rank finds O
     Partials::Place direction, orthogonal;  // of a cut matrix, whole
   };
@@ -32,6 +34,9 @@ class Muon final : public Optimizer {
   Tensor direction(Matrix& matrix, const StepSettings& settings) const;
   void follow(const StepSettings& settings);
   void orthogonalise();
+  void in_groups(const std::function<bool(const Matrix&)>& which, const std::function<Tensor(Matrix&)>& from,
+                 const std::function<void(Matrix&, const Tensor&)>& to);
+  void move(Matrix& matrix, const Tensor& orthogonal, const StepSettings& settings) const;
   void update(const StepSettings& settings);
 
   recipe::OptimOptions options_;

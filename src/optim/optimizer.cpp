@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 
 #include "base/error.h"
 #include "base/memory_purpose.h"
+#include "layout/width.h"
 #include "optim/adafactor.h"
 #include "optim/adamw.h"
 #include "optim/came.h"
@@ -17,11 +19,12 @@
 #include "optim/muon.h"
 #include "optim/sgd.h"
 #include "optim/sm3.h"
+#include "recipe/optim_groups.h"
 #include "recipe/optimizers.h"
 
 namespace longhaul::optim {
 
-Members::Members(model::ParameterSet& set, Precision of) : parameters(set), precision(of) {
+Members::Members(model::ParameterSet& set, Precision of, uint64_t seed_of_run) : parameters(set), precision(of), seed(seed_of_run) {
   for (const auto& parameter : set.all()) {
     const Tensor& value = parameter->own_value;
     const bool shared = !parameter->trainable() || value.scalar_type() == precision.master;
@@ -51,12 +54,13 @@ void Optimizer::refresh_values() {
   }
 }
 
-void Optimizer::refresh_members(const StepSettings& settings) const {
+void Optimizer::refresh_members(const StepSettings& settings, Parts which) const {
   for (size_t p = 0; p < parameters().size(); ++p) {
     const model::Parameter& parameter = *parameters()[p];
     if (!parameter.trainable()) continue;
     for (size_t part = 0; part < parameter.parts.size(); ++part) {
-      if (!members_.has(parameter.parts[part].spec)) continue;
+      const layout::ParameterSpec& spec = parameter.parts[part].spec;
+      if (!members_.has(spec) || (which == Parts::kFrozen && spec.trainable)) continue;
       const layout::Range run = parameter.own_run_of(part);
       const auto cut = [&](const Tensor& storage) { return storage.narrow(0, run.begin, run.length); };
       if (!members_.masters[p].is_alias_of(parameter.own_value)) cut(parameter.own_value).copy_(cut(members_.masters[p]));
@@ -156,10 +160,41 @@ std::unique_ptr<Optimizer> make_named(const recipe::OptimOptions& options, Membe
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_optimizer(const recipe::OptimOptions& options, model::ParameterSet& parameters, Precision precision) {
+namespace {
+
+// Each tensor's factor is that of the rule it follows.
+void take_width_factors(const recipe::OptimOptions& options, model::ParameterSet& parameters) {
+  for (const auto& parameter : parameters.all()) {
+    for (model::Part& part : parameter->parts) {
+      layout::ParameterSpec& spec = part.spec;
+      if (spec.width_factor == 1) continue;
+      const size_t rule = recipe::rule_of(options, spec.tensor.role, spec.layer, spec.tensor.global_shape);
+      spec.lr_factor = layout::lr_factor_of_width(spec.width, spec.width_factor, recipe::optim_rule(options, rule).options);
+    }
+  }
+}
+
+void require_wide_elsewhere(const recipe::OptimOptions& options, at::Device device) {
+  const auto narrow = [](const auto& each) { return !each.state_dtype.empty() && each.state_dtype != "float32"; };
+  const bool wanted = options.state_dtype != recipe::StateDtype::kFloat32 || std::ranges::any_of(options.groups, narrow);
+  if (!wanted || device.is_cpu()) return;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "narrow states have no implementation on this device",
+               .expected = "optim.state_dtype = float32, or train.device = cpu",
+               .found = fmt::format("device {}", device.str()),
+               .where = "optim.state_dtype",
+               .hint = "optim.state_dtype=float32"});
+}
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_optimizer(const recipe::OptimOptions& options, model::ParameterSet& parameters, Precision precision,
+                                          uint64_t seed) {
+  take_width_factors(options, parameters);
   const MemoryPurposeScope scope(MemoryPurpose::kOptimizer);
-  if (options.groups.empty() && options.name != "muon") return make_named(options, {parameters, precision});
-  return std::make_unique<Grouped>(options, Members(parameters, precision), make_named);
+  require_wide_elsewhere(options, parameters.device());
+  if (options.groups.empty() && options.name != "muon") return make_named(options, {parameters, precision, seed});
+  return std::make_unique<Grouped>(options, Members(parameters, precision, seed), make_named);
 }
 
 }  // namespace longhaul::optim

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/parameter.h"
@@ -37,13 +38,22 @@ struct Phase {
 // What an optimizer works on: a set's parameters, all of them or those it has been given (a tensor has one optimizer), and their masters, which
 // the optimizers of one set share.
 struct Members {
-  Members(model::ParameterSet& parameters, Precision precision);  // all of a set
+  Members(model::ParameterSet& parameters, Precision precision, uint64_t seed = 0);  // all of a set
   bool has(const layout::ParameterSpec& spec) const { return !takes || takes(spec); }
 
   model::ParameterSet& parameters;
   Precision precision;
+  uint64_t seed;                // of the run: what is drawn has streams of it
   std::vector<Tensor> masters;  // of parameters.all(), shaped like own_value
   std::function<bool(const layout::ParameterSpec& spec)> takes;
+};
+
+// What an optimizer finds out about a tensor in its step: one of these names, and a number of the logical tensor.
+inline constexpr std::string_view kTrustRatio = "trust_ratio", kMeanResidual = "mean_residual";
+inline constexpr std::string_view kOfTensors[] = {kTrustRatio, kMeanResidual};
+struct OfTensor {
+  std::string_view name;
+  double number = 0;
 };
 
 class Optimizer {
@@ -62,6 +72,9 @@ class Optimizer {
 
   // Everything a checkpoint keeps beside steps(), in the order of the parameters. Frozen tensors have a "master" only: their value.
   virtual std::vector<StateTensor> state() = 0;
+
+  // Behind a step, of each tensor on one rank of those that share it (optim/step_measures.h).
+  virtual std::vector<OfTensor> measured() const { return {}; }
 
   // Of the set's parameters, in their order, shaped like own_value; who writes them calls refresh_values().
   const std::vector<Tensor>& masters() const { return members_.masters; }
@@ -82,7 +95,8 @@ class Optimizer {
   void append_masters(std::vector<StateTensor>& to) const;                  // of all members
   void append_masters(std::vector<StateTensor>& to, size_t parameter) const;
   // What follows a step of shards(): working copies become the rounding of their masters, and gradients zero where that is wanted.
-  void refresh_members(const StepSettings& settings) const;
+  enum class Parts { kAll, kFrozen };  // kFrozen: whoever trained the others has done it to them
+  void refresh_members(const StepSettings& settings, Parts which = Parts::kAll) const;
 
  private:
   void refresh_value(size_t parameter) const;
@@ -92,7 +106,8 @@ class Optimizer {
   int64_t steps_ = 0;
 };
 
-// The optimizer that optim.name asks for; kUsage for a name that is not known.
-std::unique_ptr<Optimizer> make_optimizer(const recipe::OptimOptions& options, model::ParameterSet& parameters, Precision precision);
+// The optimizer that optim.name asks for; kUsage for a name that is not known, and for narrow states on another device than the CPU. `seed`: of the run.
+std::unique_ptr<Optimizer> make_optimizer(const recipe::OptimOptions& options, model::ParameterSet& parameters, Precision precision,
+                                          uint64_t seed = 0);
 
 }  // namespace longhaul::optim

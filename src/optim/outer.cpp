@@ -7,6 +7,7 @@
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -29,30 +30,7 @@ std::unique_ptr<comm::Communicator> group_of(parallel::Ranks& ranks) {
   return std::move(counterparts->split({all}, {.name = "outer loop"})[0]);
 }
 
-int64_t steps_for(double seconds, double step_s) { return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(seconds / step_s))); }
-
 }  // namespace
-
-OuterChoice choose_every(bool hidden, double step_s, double exchange_s, double update_s, int64_t left) {
-  OuterChoice choice{.step_s = step_s, .exchange_s = exchange_s, .update_s = update_s};
-  const std::string times = fmt::format("an exchange takes {}, a step {}", duration_text(exchange_s), duration_text(step_s));
-  // What cannot be hidden, weights, may take a thirtieth of the time; what blocks, a twentieth.
-  const int64_t hiding = steps_for(1.15 * exchange_s, step_s), working = steps_for(30 * update_s, step_s);
-  if (hidden) {
-    choice.every = std::max(hiding, working);
-    choice.reason = times + (hiding >= working ? ", behind which it is hidden with a seventh to spare"
-                                               : fmt::format("; moving weights takes {}, a thirtieth of a round", duration_text(update_s)));
-  } else {
-    choice.every = steps_for(20 * (exchange_s + update_s), step_s);
-    choice.reason = times + ", of which nothing is hidden: a twentieth of a round";
-  }
-  const int64_t most = std::max<int64_t>(1, left / 2);
-  if (choice.every > most) {
-    choice.reason += fmt::format("; {} would be right, and half of the steps that are left are {}", choice.every, most);
-    choice.every = most;
-  }
-  return choice;
-}
 
 OuterLoop::OuterLoop(const recipe::OuterOptions& options, Optimizer& optimizer, model::ParameterSet& parameters, parallel::Ranks& ranks)
     : options_(options),
@@ -62,7 +40,10 @@ OuterLoop::OuterLoop(const recipe::OuterOptions& options, Optimizer& optimizer, 
       group_(group_of(ranks)),
       every_(options.every),
       worker_numbers_(at::zeros({2}, at::kDouble)),
-      weights_(optimizer, parameters, recipe::outer_momentum_of(options) > 0) {
+      weights_(optimizer, parameters,
+               {.momentum = recipe::outer_momentum_of(options) > 0,
+                .sent = options.method == recipe::Outer::kDelayCorrected,
+                .fragments = recipe::outer_fragments_of(options)}) {
   LONGHAUL_ASSERT(options.method != recipe::Outer::kNone, "an outer loop that is none");
   counted_ = std::max(1.0, ranks.sum(weights_.counted(), "elements of the outer loop"));
 }
@@ -83,21 +64,29 @@ std::optional<OuterRound> OuterLoop::after_step(const LocalStep& step) {
   double* const own = worker_numbers_.mutable_data_ptr<double>();
   if (std::isfinite(step.loss)) own[kLoss] += step.loss;
   if (every_ == 0) seconds_.push_back(step.seconds);
-  if (done_ == 1 && recipe::hidden(options_.method) && options_.gap == recipe::OuterGap::kMeasured) {
+  if (done_ == 1 && options_.method == recipe::Outer::kCo2 && options_.gap == recipe::OuterGap::kMeasured) {
     own[kFirstStep] = std::sqrt(ranks_.sum(weights_.squared_distance(), "first step of a round"));
   }
-  const bool complete = every_ > 0 ? done_ >= every_ : seconds_.size() >= kMeasuredSteps;
-  if (!complete && step.left > 0) return std::nullopt;
-  return end_round(step);
+  const bool complete = every_ > 0 ? done_ >= length() : seconds_.size() >= kMeasuredSteps;
+  const bool late = recipe::keeps_local_work(options_.method) && waits_for_sums() && done_ == delay();
+  if (complete || step.left == 0) {
+    const bool told = every_ > 0 && delay() < length();  // where what was sent before had arrived
+    const OuterRound round = end_round(step);
+    if (told && !round.applied) return std::nullopt;
+    return round;
+  }
+  if (late) return take_within_round(step);
+  return std::nullopt;
 }
 
 std::string OuterLoop::why_synchronous(const LocalStep& step) const {
   if (!recipe::hidden(options_.method)) return "";
   if (step.left == 0) return "the last round";
   if (every_ == 0) return "the first round, in which times are measured";
+  if (options_.method != recipe::Outer::kCo2) return "";
   if (round_ == 0 && options_.synchronous_start) return "the first round";
   if (shared_.growing >= kGrowing) return "the guard: weights moved further and further";
-  if (shared_.in_flight_round >= 0 && step.lr * kFallen < shared_.in_flight_lr) return "the learning rate has fallen";
+  if (waits_for_sums() && step.lr * kFallen < shared_.in_flight_lr) return "the learning rate has fallen";
   return "";
 }
 
@@ -105,26 +94,18 @@ OuterRound OuterLoop::end_round(const LocalStep& step) {
   OuterRound round{.round = round_, .steps = done_, .synchronous = why_synchronous(step)};
   ranks_.settle_values(parameters_);
   wait_for_sums(round);
-  if (recipe::hidden(options_.method) && round.synchronous.empty()) {
-    apply_late(round, step);
-  } else {
-    round.applied = round_;
-    exchange_now(round);
-    const bool mean = !round.synchronous.empty();  // nothing but the workers' mean
+  if (!recipe::hidden(options_.method) || !round.synchronous.empty()) {
+    meet_now(round, step);
+  } else if (recipe::keeps_local_work(options_.method)) {
+    if (waits_for_sums()) take_arrived(round, step);
     const Stopwatch watch;
-    const double workers = static_cast<double>(group_->size());
-    const OuterSums sums = weights_.update(mean ? OuterNumbers{.scale = 1 / workers} : numbers_of(step, 1));
-    if (mean) weights_.forget_momentum();
+    weights_.take_difference(/*returns=*/false, fragment_of(round_));
+    start_sums(step);
     round.update_s += watch.seconds();
-    round.loss = weights_.numbers()[kLoss] / workers;
-    shared_.in_flight_round = -1;
-    note(round, sums, step.lr);
+  } else {
+    apply_late(round, step);
   }
-  const Stopwatch watch;
-  optimizer_.refresh_values();
-  round.update_s += watch.seconds();
-  ranks_.share_values(parameters_);
-  waited_s_ += round.waited_s;
+  tell_weights(round);
   if (every_ == 0 && step.left > 0 && seconds_.size() > 1) choose(round, step.left);
   ++round_;
   done_ = 0;
@@ -132,13 +113,73 @@ OuterRound OuterLoop::end_round(const LocalStep& step) {
   return round;
 }
 
+// Sums of the round before, where they are due.
+OuterRound OuterLoop::take_within_round(const LocalStep& step) {
+  OuterRound round{.round = shared_.in_flight_round, .steps = shared_.in_flight_steps};
+  ranks_.settle_values(parameters_);
+  wait_for_sums(round);
+  take_arrived(round, step);
+  tell_weights(round);
+  return round;
+}
+
+// To the ranks that compute with what the masters are.
+void OuterLoop::tell_weights(OuterRound& round) {
+  const Stopwatch watch;
+  optimizer_.refresh_values();
+  round.update_s += watch.seconds();
+  ranks_.share_values(parameters_);
+  waited_s_ += round.waited_s;
+}
+
+// What all have now, and they wait for it.
+void OuterLoop::meet_now(OuterRound& round, const LocalStep& step) {
+  round.applied = round_;
+  exchange_now(round);
+  const bool mean = !round.synchronous.empty();  // nothing but the workers' mean
+  const Stopwatch watch;
+  const double workers = static_cast<double>(group_->size());
+  const OuterSums sums = weights_.update(mean ? OuterNumbers{.scale = 1 / workers} : numbers_of(step, 1));
+  if (mean) weights_.forget_momentum();
+  round.update_s += watch.seconds();
+  round.loss = weights_.numbers()[kLoss] / workers;
+  shared_.in_flight_round = -1;
+  note(round, sums, step.lr);
+}
+
+void OuterLoop::take_arrived(OuterRound& round, const LocalStep& step) {
+  const Stopwatch watch;
+  const int64_t fragment = fragment_of(shared_.in_flight_round);
+  round.applied = shared_.in_flight_round;
+  if (fragments() > 1) round.fragment = fragment;
+  round.loss = weights_.numbers(fragment)[kLoss] / static_cast<double>(group_->size());
+  const OuterSums sums = weights_.update(numbers_of(step, 1), fragment);
+  shared_.in_flight_round = -1;
+  round.update_s += watch.seconds();
+  note(round, sums, step.lr);
+}
+
+// Of the differences that were taken.
+void OuterLoop::start_sums(const LocalStep& step) {
+  shared_.in_flight_round = round_;
+  shared_.in_flight_steps = done_;
+  shared_.in_flight_lr = step.lr;
+  started_ns_ = monotonic_ns();
+  works_ = weights_.start_sums(*group_, own_numbers(), fragment_of(round_));
+}
+
 OuterNumbers OuterLoop::numbers_of(const LocalStep& step, double gap) const {
+  using enum recipe::Outer;
   const double unit = options_.by_lr && step.lr > 0 ? step.lr : 1;
-  return {.scale = 1 / (static_cast<double>(group_->size()) * gap * unit),
-          .momentum = recipe::outer_momentum_of(options_),
-          .step = recipe::outer_lr_of(options_) * unit,
-          .clip = options_.method == recipe::Outer::kCo2 ? options_.clip : 0,
-          .nesterov = options_.method == recipe::Outer::kDiloco};
+  OuterNumbers numbers{.scale = 1 / (static_cast<double>(group_->size()) * gap * unit),
+                       .momentum = recipe::outer_momentum_of(options_),
+                       .step = recipe::outer_lr_of(options_) * unit,
+                       .clip = options_.method == kCo2 ? options_.clip : 0,
+                       .nesterov = options_.method == kDiloco || options_.method == kStreaming,
+                       .mix = options_.mix};
+  if (options_.method == kDelayCorrected) numbers.merge = OuterMerge::kCorrected;
+  if (options_.method == kStreaming) numbers.merge = OuterMerge::kMixed;
+  return numbers;
 }
 
 OuterWeights::Numbers OuterLoop::own_numbers() const {
@@ -182,7 +223,7 @@ void OuterLoop::apply_late(OuterRound& round, const LocalStep& step) {
   const Stopwatch watch;
   const double workers = static_cast<double>(group_->size());
   OuterSums sums;
-  if (shared_.in_flight_round >= 0) {
+  if (waits_for_sums()) {
     round.applied = shared_.in_flight_round;
     const OuterWeights::Numbers arrived = weights_.numbers();
     const double reach = static_cast<double>(shared_.in_flight_steps) * arrived[kFirstStep] / workers;
@@ -195,11 +236,7 @@ void OuterLoop::apply_late(OuterRound& round, const LocalStep& step) {
   } else {
     weights_.take_difference(/*returns=*/true);
   }
-  shared_.in_flight_round = round_;
-  shared_.in_flight_steps = done_;
-  shared_.in_flight_lr = step.lr;
-  started_ns_ = monotonic_ns();
-  works_ = weights_.start_sums(*group_, own_numbers());
+  start_sums(step);
   round.update_s = watch.seconds();
   note(round, sums, step.lr);
 }
@@ -211,7 +248,9 @@ void OuterLoop::note(OuterRound& round, OuterSums sums, double lr) {
   const double* const of = all.const_data_ptr<double>();
   round.gradient = std::sqrt(of[0]);
   round.momentum = std::sqrt(of[1]);
-  round.movement = shared_.movement = std::sqrt(of[2]);
+  round.movement = std::sqrt(of[2]);
+  if (options_.method == recipe::Outer::kCo2) estimate_strain(round, options_.by_lr && lr > 0 ? lr : 1);
+  shared_.earlier_movement = std::exchange(shared_.movement, round.movement);
   round.clipped = of[3] / counted_;
   if (!std::isfinite(round.movement)) {
     throw Error({.code = ExitCode::kNumeric,
@@ -221,8 +260,21 @@ void OuterLoop::note(OuterRound& round, OuterSums sums, double lr) {
   }
   const double before = shared_.relative_movement;
   shared_.relative_movement = lr > 0 ? round.movement / lr : 0;
-  const bool grows = options_.guard && round.synchronous.empty() && before > 0 && shared_.relative_movement > kGrowth * before;
+  const bool grows = options_.guard && options_.method == recipe::Outer::kCo2 && round.synchronous.empty() && before > 0 &&
+                     shared_.relative_movement > kGrowth * before;
   shared_.growing = grows ? shared_.growing + 1 : 0;
+}
+
+// Δ of rounds t - 1 and t - 2 are δ times the errors that they began with, which differ by how far the anchor moved in between. Lengths alone are known, so
+// δ is that or more.
+void OuterLoop::estimate_strain(OuterRound& round, double unit) {
+  const bool late = round.synchronous.empty() && round.applied.has_value();
+  const double gradient = late ? round.gradient * round.gap * unit : 0;
+  if (gradient > 0 && shared_.gradient > 0 && shared_.earlier_movement > 0) {
+    const double delta = std::abs(gradient - shared_.gradient) / shared_.earlier_movement;
+    round.strain = recipe::outer_lr_of(options_) * delta / round.gap / (1 - recipe::outer_momentum_of(options_));
+  }
+  shared_.gradient = gradient;
 }
 
 void OuterLoop::choose(OuterRound& round, int64_t left) {
@@ -230,73 +282,9 @@ void OuterLoop::choose(OuterRound& round, int64_t left) {
   const double median = seconds_[1 + (seconds_.size() - 1) / 2];
   const auto longest = [&](double seconds) { return static_cast<double>(ranks_.most(std::llround(seconds * 1e9))) * 1e-9; };
   const double step_s = std::max(1e-9, longest(median)), exchange_s = longest(round.exchange_s), update_s = longest(round.update_s);
-  round.choice = choose_every(recipe::hidden(options_.method), step_s, exchange_s, update_s, left);
+  round.choice = choose_every(recipe::hidden(options_.method), step_s, exchange_s, update_s, left, fragments());
   every_ = round.choice->every;
   seconds_.clear();
-}
-
-void OuterLoop::with_agreed_weights(const std::function<void()>& body) {
-  if (between_rounds()) return body();
-  const auto exchange = [this] {
-    const at::NoGradGuard no_gradient;
-    ranks_.settle_values(parameters_);
-    weights_.exchange();
-    optimizer_.refresh_values();
-    ranks_.share_values(parameters_);
-  };
-  exchange();
-  body();
-  exchange();
-}
-
-nlohmann::json OuterLoop::facts() const {
-  const OuterWeights::Numbers numbers = weights_.numbers();
-  return {{"every", every_},
-          {"round", round_},
-          {"done", done_},
-          {"in_flight_round", shared_.in_flight_round},
-          {"in_flight_steps", shared_.in_flight_steps},
-          {"in_flight_lr", shared_.in_flight_lr},
-          {"in_flight_numbers", std::vector<double>(numbers.begin(), numbers.end())},
-          {"movement", shared_.movement},
-          {"relative_movement", shared_.relative_movement},
-          {"growing", shared_.growing}};
-}
-
-void OuterLoop::restore(const nlohmann::json& facts) {
-  try {
-    every_ = options_.every > 0 ? options_.every : facts.at("every").get<int64_t>();
-    facts.at("round").get_to(round_);
-    facts.at("done").get_to(done_);
-    facts.at("in_flight_round").get_to(shared_.in_flight_round);
-    facts.at("in_flight_steps").get_to(shared_.in_flight_steps);
-    facts.at("in_flight_lr").get_to(shared_.in_flight_lr);
-    facts.at("movement").get_to(shared_.movement);
-    facts.at("relative_movement").get_to(shared_.relative_movement);
-    facts.at("growing").get_to(shared_.growing);
-    OuterWeights::Numbers numbers{};
-    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = facts.at("in_flight_numbers").at(i).get<double>();
-    weights_.set_numbers(numbers);
-  } catch (const nlohmann::json::exception& error) {
-    throw Error({.code = ExitCode::kCheckpoint, .what = "the outer loop's facts of the checkpoint cannot be read", .found = error.what()});
-  }
-}
-
-void OuterLoop::begin_anew() {
-  weights_.masters_from_anchors();
-  optimizer_.refresh_values();
-  done_ = 0;
-  shared_ = {};
-  worker_numbers_.zero_();
-}
-
-void OuterLoop::forget() {
-  weights_.anchors_from_masters();
-  weights_.forget_momentum();
-  every_ = options_.every;
-  round_ = done_ = 0;
-  shared_ = {};
-  worker_numbers_.zero_();
 }
 
 }  // namespace longhaul::optim

@@ -7,11 +7,16 @@
 //   co2         m ← clip(β m + Δ_{t-1} / Λ),  x_{t+1} ← x_t - α m                 arXiv 2401.16265
 //               behind round t, whose Δ_t is summed while round t + 1 is trained. Λ = 1 + |x_t - x_{t-1}| / (τ · first step), the mean over workers
 //               of how long the first step of round t - 1 was: how far the anchor has moved, in lengths of a round
+//   delay_corrected   x ← x - Δ_{t-1}, w ← w + (x - y), y its weights behind round t - 1: what was learnt since stays      arXiv 2605.20866
+//   streaming   one fragment of the layers a round, in turn: diloco's x of it, w ← x + mix (w - x)                 arXiv 2501.18512
+//               both behind optim.outer_delay steps of the next round, or all of it. A fragment's turn comes every τ steps, so a round is τ / fragments
 //
-// All workers go on from x. Where optim.outer_by_lr, momenta are of Δ / γ and steps of α γ, γ the learning rate of the round. A round of co2 is
-// synchronous (x ← x - Δ, what is on its way and the momentum are dropped) where it is the first or the last, where the learning rate has fallen
-// by more than half since what is on its way was made, and where the guard asks for it: the anchor's movement, per learning rate, has grown by a
-// tenth three times running.
+// Workers go on from x but for the last two, whose weights are alike only behind the run's last round. Where optim.outer_by_lr, momenta are of Δ / γ
+// and steps of α γ, γ the learning rate of the round. A round is synchronous (x ← x - Δ of all weights, w ← x; what is on its way and the momentum are
+// dropped) where it is the first of co2 or the one that measures times, the last one of a method that hides exchanges, and of co2 where the learning
+// rate has fallen by more than half since what is on its way was made, and where the guard asks for it: the anchor's movement, per learning rate, has
+// grown by a tenth three times running. What co2 can bear is shown beside it: with δ the share of an error that a round takes away it swings further
+// and further from α δ / Λ = 1 - β on (specs: co2.md §5).
 //
 // A collective of all ranks in after_step(), of the same steps on all: nothing between two rounds waits for another worker. Not thread-safe.
 #pragma once
@@ -22,6 +27,7 @@
 #include <string>
 #include <vector>
 
+#include "optim/outer_choice.h"
 #include "optim/outer_weights.h"
 #include "parallel/ranks.h"
 #include "recipe/outer_options.h"
@@ -33,22 +39,15 @@ struct LocalStep {
   int64_t left = 0;  // steps of the run behind this one; 0: it is the last
 };
 
-// How τ was chosen, where optim.outer_every is 0. Times are the longest of any rank.
-struct OuterChoice {
-  int64_t every = 0;
-  double step_s = 0, exchange_s = 0, update_s = 0;
-  std::string reason;
-};
-// `left`: steps of the run that are to come.
-OuterChoice choose_every(bool hidden, double step_s, double exchange_s, double update_s, int64_t left);
-
-// A round that has ended.
+// A round that has ended, or what has come of one before it.
 struct OuterRound {
   int64_t round = 0, steps = 0;
-  std::string synchronous;                            // why it was, of co2; empty: it was not
+  std::string synchronous;                            // why it was, of a method that hides exchanges; empty: it was not
   std::optional<int64_t> applied;                     // the round whose Δ the weights have taken; none: nothing had arrived
+  std::optional<int64_t> fragment;                    // of it; none: all weights
   double exchange_s = 0, waited_s = 0, update_s = 0;  // of what was applied; of which nobody computed; weights
   double gap = 1;                                     // Λ
+  std::optional<double> strain;                       // of co2: α δ / Λ over 1 - β, at least; it swings from 1 on
   double gradient = 0, momentum = 0, movement = 0;    // norms: of Δ / Λ, of m, of the anchor's step
   double clipped = 0;                                 // share of m's elements
   double loss = 0;                                    // mean over workers and steps of the round that was applied
@@ -64,6 +63,8 @@ class OuterLoop {
   // Behind each step of this worker, skipped ones too. A round that ended with it.
   std::optional<OuterRound> after_step(const LocalStep& step);
   bool between_rounds() const { return done_ == 0; }
+  // Once a round: a save behind this step waits least, for what is on its way has had nearly all the time that it may take, or there is nothing.
+  bool saves_well() const;
   int64_t every() const { return every_; }       // 0: not yet chosen
   double waited_s() const { return waited_s_; }  // since it was made
   int64_t rounds() const { return round_; }
@@ -84,14 +85,26 @@ class OuterLoop {
   struct Shared {  // all workers'
     int64_t in_flight_round = -1, in_flight_steps = 0;
     double in_flight_lr = 0, movement = 0, relative_movement = 0;
+    double gradient = 0,
+           earlier_movement = 0;  // |Δ| that weights took last, and the anchor's movement between its round and the one before
     int64_t growing = 0;
   };
-  int64_t length() const;
+  int64_t fragments() const { return recipe::outer_fragments_of(options_); }
+  int64_t length() const { return every_ / fragments(); }  // of a round
+  int64_t delay() const { return options_.delay > 0 ? options_.delay : length(); }
+  int64_t fragment_of(int64_t round) const { return round % fragments(); }
+  bool waits_for_sums() const { return shared_.in_flight_round >= 0; }
   std::string why_synchronous(const LocalStep& step) const;
   OuterRound end_round(const LocalStep& step);
+  void meet_now(OuterRound& round, const LocalStep& step);
   void exchange_now(OuterRound& round);
   void apply_late(OuterRound& round, const LocalStep& step);
+  void take_arrived(OuterRound& round, const LocalStep& step);
+  void start_sums(const LocalStep& step);
+  OuterRound take_within_round(const LocalStep& step);
+  void tell_weights(OuterRound& round);
   void note(OuterRound& round, OuterSums sums, double lr);
+  void estimate_strain(OuterRound& round, double unit);
   double first_step() const;
   void wait_for_sums(OuterRound& round);
   void choose(OuterRound& round, int64_t left);

@@ -5,7 +5,10 @@
 //   m ← β m + g            and within ±clip
 //   d ← m                  Nesterov's: g + β m
 //   s ← x - w              where `leaves_difference`: with the x from before, for the next sum
-//   x ← x - step d,  w ← x
+//   x ← x - step d
+//   w ← x                  kReplaced: what the worker has learnt since is left out
+//       w + y - step d     kCorrected: where it stood when it sent y is now x, and what it has learnt since stays whole
+//       x + mix (w - x)    kMixed
 //
 // Serial: callers share stretches among threads, whose sums are then added in order.
 #pragma once
@@ -19,14 +22,19 @@ struct OuterRun {
   Real* anchor = nullptr;
   Real* momentum = nullptr;  // null: none is kept, β is 0
   Real* sums = nullptr;
+  Real* sent = nullptr;  // y; null: not kept
   Real* weight = nullptr;
   int64_t count = 0;
 };
+
+enum class OuterMerge { kReplaced, kCorrected, kMixed };
 
 struct OuterNumbers {
   double scale = 1, momentum = 0, step = 1;
   double clip = 0;  // 0: none
   bool nesterov = false, leaves_difference = false;
+  OuterMerge merge = OuterMerge::kReplaced;
+  double mix = 0;
 };
 
 struct OuterSums {  // of squares of g, of m, of step d; and how many m were clipped
@@ -37,7 +45,7 @@ struct OuterSums {  // of squares of g, of m, of step d; and how many m were cli
 template <class Real>
 OuterSums outer_update(const OuterRun<Real>& run, const OuterNumbers& numbers);
 
-// s ← x - w, and w ← x where `returns`: nothing has arrived.
+// s ← x - w, y too; and w ← x where `returns`: nothing has arrived.
 template <class Real>
 void outer_difference(const OuterRun<Real>& run, bool returns);
 

@@ -15,32 +15,56 @@ constexpr int64_t kStretch = 32768;      // elements; part of the sums' definiti
 constexpr int64_t kAtOnce = 1 << 18;     // elements that one call sums: 1 MiB in fp32
 constexpr int kBehindOtherCalls = -100;  // priority: a worker's own calls go first
 
+size_t fragment_of(const layout::ParameterSpec& spec, size_t fragments) {
+  if (spec.layer >= 0) return static_cast<size_t>(spec.layer) % fragments;
+  const bool first = spec.tensor.role == layout::Role::kEmbedding || spec.tensor.role == layout::Role::kPosition;
+  return first ? 0 : fragments - 1;
+}
+
 }  // namespace
 
-OuterWeights::OuterWeights(const Optimizer& optimizer, const model::ParameterSet& parameters, bool momentum)
-    : optimizer_(optimizer), parameters_(parameters) {
+OuterWeights::OuterWeights(const Optimizer& optimizer, const model::ParameterSet& parameters, const OuterKept& kept)
+    : optimizer_(optimizer), parameters_(parameters), begins_(parameters.all().size(), -1) {
   const MemoryPurposeScope scope(MemoryPurpose::kOptimizer);
   ScalarType dtype = at::kFloat;
-  for (size_t p = 0; p < parameters.all().size(); ++p) {
-    const model::Parameter& parameter = *parameters.all()[p];
-    begins_.push_back(parameter.trainable() ? elements_ : -1);
-    if (!parameter.trainable()) continue;
-    dtype = optimizer.masters()[p].scalar_type();
-    for (size_t part = 0; part < parameter.parts.size(); ++part) {
-      const layout::Range run = parameter.own_run_of(part);
-      const bool counted = parameter.parts[part].first_copy;
-      for (int64_t at = 0; at < run.length; at += kStretch) {
-        stretches_.push_back({p, run.begin + at, elements_ + run.begin + at, std::min(kStretch, run.length - at), counted});
-      }
-      if (counted) counted_ += static_cast<double>(run.length);
+  const auto fragments = static_cast<size_t>(kept.fragments);
+  for (size_t f = 0; f < fragments; ++f) {
+    Fragment fragment{.first = stretches_.size(), .begin = elements_};
+    for (size_t p = 0; p < parameters.all().size(); ++p) {
+      const model::Parameter& parameter = *parameters.all()[p];
+      if (!parameter.trainable() || fragment_of(parameter.parts.front().spec, fragments) != f) continue;
+      dtype = optimizer.masters()[p].scalar_type();
+      lay_out(parameter, p);
     }
-    elements_ += parameter.own.length;
+    fragment.last = stretches_.size();
+    fragment.elements = elements_ - fragment.begin;
+    elements_ += static_cast<int64_t>(kNumbers);
+    fragments_.push_back(fragment);
   }
-  const auto options = at::TensorOptions().dtype(dtype);
-  anchors_ = at::zeros({elements_}, options);
-  sums_ = at::zeros({elements_ + static_cast<int64_t>(kNumbers)}, options);
-  if (momentum) momenta_ = at::zeros({elements_}, options);
+  const auto zeros = [&] { return at::zeros({elements_}, at::TensorOptions().dtype(dtype)); };
+  anchors_ = zeros();
+  sums_ = zeros();
+  if (kept.momentum) momenta_ = zeros();
+  if (kept.sent) sent_ = zeros();
   anchors_from_masters();
+}
+
+void OuterWeights::lay_out(const model::Parameter& parameter, size_t p) {
+  begins_[p] = elements_;
+  for (size_t part = 0; part < parameter.parts.size(); ++part) {
+    const layout::Range run = parameter.own_run_of(part);
+    const bool counted = parameter.parts[part].first_copy;
+    for (int64_t at = 0; at < run.length; at += kStretch) {
+      stretches_.push_back({p, run.begin + at, elements_ + run.begin + at, std::min(kStretch, run.length - at), counted});
+    }
+    if (counted) counted_ += static_cast<double>(run.length);
+  }
+  elements_ += parameter.own.length;
+}
+
+OuterWeights::Fragment OuterWeights::range_of(int64_t fragment) const {
+  if (fragment != kAll) return fragments_[static_cast<size_t>(fragment)];
+  return {.first = 0, .last = stretches_.size(), .begin = 0, .elements = elements_ - static_cast<int64_t>(kNumbers)};
 }
 
 template <class Real>
@@ -49,14 +73,16 @@ OuterRun<Real> OuterWeights::run_of(const Stretch& stretch) const {
   return {.anchor = at(anchors_, stretch.flat),
           .momentum = momenta_.defined() ? at(momenta_, stretch.flat) : nullptr,
           .sums = at(sums_, stretch.flat),
+          .sent = sent_.defined() ? at(sent_, stretch.flat) : nullptr,
           .weight = at(optimizer_.masters()[stretch.parameter], stretch.begin),
           .count = stretch.length};
 }
 
 template <class Body>
-void OuterWeights::for_each(const Body& body) const {
+void OuterWeights::for_each(const Body& body, int64_t fragment) const {
   const bool wide = anchors_.scalar_type() == at::kDouble;
-  parallel_for(0, static_cast<int64_t>(stretches_.size()), 1, [&](int64_t begin, int64_t end) {
+  const Fragment range = range_of(fragment);
+  parallel_for(static_cast<int64_t>(range.first), static_cast<int64_t>(range.last), 1, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
       if (wide)
         body(i, run_of<double>(stretches_[i]));
@@ -66,9 +92,9 @@ void OuterWeights::for_each(const Body& body) const {
   });
 }
 
-OuterSums OuterWeights::update(const OuterNumbers& numbers) {
-  std::vector<OuterSums> sums(stretches_.size());
-  for_each([&](size_t i, const auto& run) { sums[i] = outer_update(run, numbers); });
+OuterSums OuterWeights::update(const OuterNumbers& numbers, int64_t fragment) {
+  std::vector<OuterSums> sums(stretches_.size());  // zeros where another fragment's are
+  for_each([&](size_t i, const auto& run) { sums[i] = outer_update(run, numbers); }, fragment);
   OuterSums all;
   for (size_t i = 0; i < sums.size(); ++i) {
     if (stretches_[i].counted) all += sums[i];
@@ -76,8 +102,8 @@ OuterSums OuterWeights::update(const OuterNumbers& numbers) {
   return all;
 }
 
-void OuterWeights::take_difference(bool returns) {
-  for_each([&](size_t, const auto& run) { outer_difference(run, returns); });
+void OuterWeights::take_difference(bool returns, int64_t fragment) {
+  for_each([&](size_t, const auto& run) { outer_difference(run, returns); }, fragment);
 }
 
 double OuterWeights::squared_distance() const {
@@ -104,42 +130,50 @@ void OuterWeights::anchors_from_masters() {
   for_each([](size_t, const auto& run) { std::copy_n(run.weight, run.count, run.anchor); });
 }
 
-std::vector<comm::Work> OuterWeights::start_sums(comm::Communicator& workers, const Numbers& numbers) const {
-  for (size_t i = 0; i < kNumbers; ++i) sums_[elements_ + static_cast<int64_t>(i)] = numbers[i];
+std::vector<comm::Work> OuterWeights::start_sums(comm::Communicator& workers, const Numbers& numbers, int64_t fragment) const {
+  const Fragment range = range_of(fragment);
+  const int64_t end = range.begin + range.elements + static_cast<int64_t>(kNumbers);
+  for (const Fragment& each : fragments_) {
+    if (each.begin < range.begin || each.begin >= end) continue;
+    for (size_t i = 0; i < kNumbers; ++i) sums_[each.begin + each.elements + static_cast<int64_t>(i)] = numbers[i];
+  }
   std::vector<comm::Work> works;
-  for (int64_t begin = 0; begin < sums_.numel(); begin += kAtOnce) {
-    const Tensor piece = sums_.narrow(0, begin, std::min(kAtOnce, sums_.numel() - begin));
+  for (int64_t begin = range.begin; begin < end; begin += kAtOnce) {
+    const Tensor piece = sums_.narrow(0, begin, std::min(kAtOnce, end - begin));
     works.push_back(workers.all_reduce(piece, comm::Reduction::kSum, {.name = "outer gradients", .priority = kBehindOtherCalls}));
   }
   return works;
 }
 
-OuterWeights::Numbers OuterWeights::numbers() const {
+OuterWeights::Numbers OuterWeights::numbers(int64_t fragment) const {
+  const Fragment range = range_of(fragment);
   Numbers result{};
-  for (size_t i = 0; i < kNumbers; ++i) result[i] = sums_[elements_ + static_cast<int64_t>(i)].item<double>();
+  for (size_t i = 0; i < kNumbers; ++i) result[i] = sums_[range.begin + range.elements + static_cast<int64_t>(i)].item<double>();
   return result;
 }
 
-void OuterWeights::set_numbers(const Numbers& numbers) {
-  for (size_t i = 0; i < kNumbers; ++i) sums_[elements_ + static_cast<int64_t>(i)] = numbers[i];
+void OuterWeights::set_numbers(const Numbers& numbers, int64_t fragment) {
+  const Fragment range = range_of(fragment);
+  for (size_t i = 0; i < kNumbers; ++i) sums_[range.begin + range.elements + static_cast<int64_t>(i)] = numbers[i];
 }
 
 std::vector<StateTensor> OuterWeights::state() const {
   std::vector<StateTensor> all;
-  const auto add = [&](const char* kind, const Tensor& flat) {
+  const auto add = [&](std::string_view kind, const Tensor& flat) {
     if (!flat.defined()) return;
     for (size_t p = 0; p < parameters_.all().size(); ++p) {
       if (begins_[p] < 0) continue;
       const model::Parameter& parameter = *parameters_.all()[p];
       const Tensor share = flat.narrow(0, begins_[p], parameter.own.length);
       for (size_t part = 0; part < parameter.parts.size(); ++part) {
-        all.push_back(state_of_part(parameter, part, kind, parameter.own_part_of(share, part)));
+        all.push_back(state_of_part(parameter, part, std::string(kind), parameter.own_part_of(share, part)));
       }
     }
   };
   add("anchor", anchors_);
   add("momentum", momenta_);
   add("in_flight", sums_);
+  add(kOwn, sent_);
   return all;
 }
 

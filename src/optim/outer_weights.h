@@ -1,6 +1,8 @@
-// OuterWeights: what an outer loop keeps beside the masters of one rank: of every element that trains the anchor, the outer momentum, and the
-// sums over workers that are made or on their way. The sums are one run of memory, with a few further numbers behind them that go the same way, in
-// pieces so small that a worker's own calls go between them. Shares and rectangles are those of the masters (ZeRO, tensor, pipeline ranks): a rank
+// OuterWeights: what an outer loop keeps beside the masters of one rank: of every element that trains the anchor, the outer momentum, the
+// sums over workers that are made or on their way, and what this worker gave to them. The sums are one run of memory, with a few further numbers behind
+// them that go the same way, in pieces so small that a worker's own calls go between them. They may be exchanged in fragments, one after the other:
+// layer l is of fragment l mod their number, the embedding of the first, what else is outside the layers of the last, so that all layouts of a
+// worker have the same. Shares and rectangles are those of the masters (ZeRO, tensor, pipeline ranks): a rank
 // meets those who hold the same of other workers, and nobody else. On the CPU, threads share the work; sums are added in one order. Not thread-safe.
 #pragma once
 
@@ -13,26 +15,33 @@
 
 namespace longhaul::optim {
 
+struct OuterKept {
+  bool momentum = false, sent = false;
+  int64_t fragments = 1;
+};
+
 class OuterWeights {
  public:
-  static constexpr size_t kNumbers = 2;  // that go with the sums
+  static constexpr int64_t kAll = -1;                     // fragments
+  static constexpr std::string_view kOwn = "outer_sent";  // the state that each worker has of its own
+  static constexpr size_t kNumbers = 2;                   // that go with the sums
   using Numbers = std::array<double, kNumbers>;
 
-  OuterWeights(const Optimizer& optimizer, const model::ParameterSet& parameters, bool momentum);  // anchors are the masters
+  OuterWeights(const Optimizer& optimizer, const model::ParameterSet& parameters, const OuterKept& kept);  // anchors are the masters
 
   // The steps of outer_update.h on everything; squares and counts are of what this rank counts first.
-  OuterSums update(const OuterNumbers& numbers);
-  void take_difference(bool returns);
+  OuterSums update(const OuterNumbers& numbers, int64_t fragment = kAll);
+  void take_difference(bool returns, int64_t fragment = kAll);
   double squared_distance() const;
   void forget_momentum();
   void exchange();  // masters and anchors
   void masters_from_anchors();
   void anchors_from_masters();
 
-  std::vector<comm::Work> start_sums(comm::Communicator& workers, const Numbers& numbers) const;
-  Numbers numbers() const;  // of the sums that have come
-  void set_numbers(const Numbers& numbers);
-  // "anchor", "momentum" and "in_flight" of every logical tensor that trains.
+  std::vector<comm::Work> start_sums(comm::Communicator& workers, const Numbers& numbers, int64_t fragment = kAll) const;
+  Numbers numbers(int64_t fragment = kAll) const;  // of the sums that have come
+  void set_numbers(const Numbers& numbers, int64_t fragment = kAll);
+  // "anchor", "momentum", "in_flight" and kOwn of every logical tensor that trains.
   std::vector<StateTensor> state() const;
   double counted() const { return counted_; }  // elements
 
@@ -40,21 +49,28 @@ class OuterWeights {
   struct Stretch {
     size_t parameter = 0;
     int64_t begin = 0;  // in its own share
-    int64_t flat = 0;   // in anchors_, momenta_, sums_
+    int64_t flat = 0;   // in the flat tensors
     int64_t length = 0;
     bool counted = false;
   };
+  struct Fragment {
+    size_t first = 0, last = 0;       // of stretches_
+    int64_t begin = 0, elements = 0;  // in sums_; its numbers lie behind
+  };
+  Fragment range_of(int64_t fragment) const;
   template <class Real>
   OuterRun<Real> run_of(const Stretch& stretch) const;
   template <class Body>
-  void for_each(const Body& body) const;  // body(index of a stretch, its run), on all threads
+  void for_each(const Body& body, int64_t fragment = kAll) const;  // body(index of a stretch, its run), on all threads
+  void lay_out(const model::Parameter& parameter, size_t p);
 
   const Optimizer& optimizer_;
   const model::ParameterSet& parameters_;
   std::vector<int64_t> begins_;  // of each parameter's share; -1: it does not train
   std::vector<Stretch> stretches_;
-  Tensor anchors_, momenta_, sums_;  // flat; momenta_ undefined: none
-  int64_t elements_ = 0;
+  std::vector<Fragment> fragments_;
+  Tensor anchors_, momenta_, sums_, sent_;  // flat, fragment after fragment; momenta_, sent_ undefined: none
+  int64_t elements_ = 0;                    // and the fragments' numbers
   double counted_ = 0;
 };
 

@@ -28,7 +28,7 @@ kernels::SgdScalars Sgd::scalars(const StepSettings& settings, const Piece& piec
 void Sgd::update(const StepSettings& settings) {
   if (on_cpu()) {
     return write(settings, [&](const Stretch& stretch) {
-      with_run(stretch, [&](const auto& run, const auto& loops) { loops.sgd(run, scalars(settings, *stretch.piece)); });
+      with_run(stretch, States::kWritten, [&](const auto& run, const auto& loops) { loops.sgd(run, scalars(settings, *stretch.piece)); });
     });
   }
   for (const Piece& piece : pieces()) {

@@ -3,6 +3,7 @@
 // Partials: such sums (or largest numbers) of all tensors, reduced together.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -11,6 +12,11 @@
 #include "model/parameter.h"
 
 namespace longhaul::optim {
+
+// Whether this rank is the one, of those that share a tensor, that has its first element and is the first to have it.
+inline bool holds_first(const model::Part& part) {
+  return part.first_copy && !part.own.empty() && std::ranges::all_of(part.own.offset, [](int64_t offset) { return offset == 0; });
+}
 
 struct Shard {
   model::Parameter* parameter = nullptr;
@@ -25,6 +31,7 @@ struct Shard {
   layout::AxisSet cut() const;  // over all dimensions
   // Ranks that hold other ranges of a dimension hold the same of the others: the first of them counts what they all have.
   bool first_along(size_t dimension) const { return of().cuts[dimension].first; }
+  bool first_of_all() const { return holds_first(of()); }
 };
 
 // One piece of an optimizer's state for a checkpoint: of a logical tensor, in its shape or in one of its own.

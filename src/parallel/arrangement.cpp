@@ -27,12 +27,14 @@ void require_stages(const recipe::ModelConfig& model, const layout::Mesh& mesh) 
 }  // namespace
 
 Arrangement arrangement_of(const recipe::ParallelOptions& options, int64_t world) {
-  return {.mesh = {world, {.pp = options.pp, .cp = options.cp, .tp = options.tp, .ep = options.ep, .etp = options.etp}},
-          .context = options.context,
-          .pipeline = options.pipeline,
-          .zero = options.zero,
-          .experts = options.experts,
-          .tensor_chunks = options.tp_chunks};
+  return {
+      .mesh = {world,
+               {.pp = options.pp, .cp = options.cp, .tp = options.tp, .ep = options.ep, .etp = options.etp, .copies = options.zero_copies}},
+      .context = options.context,
+      .pipeline = options.pipeline,
+      .zero = options.zero,
+      .experts = options.experts,
+      .tensor_chunks = options.tp_chunks};
 }
 
 int64_t workers_of(const recipe::OuterOptions& outer, const recipe::ParallelOptions& options, int64_t world) {
@@ -75,8 +77,8 @@ void require_possible(const recipe::ModelConfig& model, const Arrangement& arran
   for (const layout::ParameterSpec& spec : layout::parameters(model)) {
     layout::placement_of(spec, mesh);  // refuses heads and experts that do not come out even
   }
-  const std::vector<recipe::Mixer> mixers = recipe::mixers_used(model);
-  const bool attends = std::ranges::find(mixers, recipe::Mixer::kSoftmax) != mixers.end();
+  const bool attends = std::ranges::any_of(
+      recipe::mixers_used(model), [&](recipe::Mixer mixer) { return recipe::entry_of(mixer).operators(model).attention.heads > 0; });
   if (attends && mesh.size(Axis::kCp) > 1)
     head_ranks(arrangement.context.softmax, mesh.size(Axis::kCp), model.softmax.kv_heads / mesh.size(Axis::kTp));
 }

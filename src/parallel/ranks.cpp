@@ -108,10 +108,10 @@ void Ranks::start_sums() {
       tree_->start_sum(arena);
       continue;
     }
-    comm::Communicator& copies = groups_->over(arena.copies());
     const comm::CallOptions options{.name = "gradients of " + arena.name};
-    sum.work = arena.cut() ? copies.reduce_scatter(arena.gradients, arena.own_gradients, Reduction::kSum, options, arena.gradient_shares)
-                           : copies.all_reduce(arena.gradients, Reduction::kSum, options);
+    sum.work = arena.cut() ? groups_->over(arena.sharers)
+                                 .reduce_scatter(arena.gradients, arena.own_gradients, Reduction::kSum, options, arena.gradient_shares)
+                           : groups_->over(arena.copies()).all_reduce(arena.gradients, Reduction::kSum, options);
   }
 }
 
@@ -122,10 +122,16 @@ void Ranks::sum_gradients(model::ParameterSet& parameters) {
   start_sums();
   if (tree_ != nullptr) tree_->end_step();
   if (groups_ == nullptr) return;
+  std::vector<comm::Work> between_copies;
   for (Sum& sum : sums_) {
     if (tree_ == nullptr) sum.work.wait();
     sum.arena->zero_others();
+    if (!sum.arena->cut() || sum.arena->share_copies.empty()) continue;
+    between_copies.push_back(
+        groups_->over(sum.arena->share_copies)
+            .all_reduce(sum.arena->own_gradients, Reduction::kSum, {.name = "shares of gradients of " + sum.arena->name}));
   }
+  for (comm::Work& work : between_copies) work.wait();
   if (Sharding* sharding = sharding_of(parameters)) sharding->end_step();
   if (place_.mesh.size(Axis::kPp) > 1) sum_over_pipeline(parameters);
 }

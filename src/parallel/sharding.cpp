@@ -32,7 +32,7 @@ Sharding::Sharding(model::ParameterSet& parameters, Group values, Group gradient
 void Sharding::start_gather(Held& held) {
   const model::Arena& arena = *held.arena;
   arena.take_values();
-  held.coming = values_(arena.copies()).all_gather(arena.own_values, arena.values, {.name = "values of " + arena.name}, arena.value_shares);
+  held.coming = values_(arena.sharers).all_gather(arena.own_values, arena.values, {.name = "values of " + arena.name}, arena.value_shares);
   held.whole = held.on_its_way = true;
 }
 
@@ -131,19 +131,40 @@ void Sharding::start_sums(int64_t layer) {
     const MemoryPurposeScope scope(MemoryPurpose::kGradients);
     Sum& sum = sums_.emplace_back(Sum{.arena = &arena, .own = at::empty_like(arena.own_gradients), .work = {}});
     sum.work =
-        gradients_(arena.copies())
+        gradients_(arena.sharers)
             .reduce_scatter(arena.gradients, sum.own, comm::Reduction::kSum, {.name = "gradients of " + arena.name}, arena.gradient_shares);
   }
 }
 
 void Sharding::finish_sum() {
   const at::NoGradGuard no_gradient;
+  finish_copies();
   for (Sum& sum : sums_) {
     sum.work.wait();
-    sum.arena->own_gradients.add_(sum.own);
     sum.arena->forget_gradients();
+    if (sum.arena->share_copies.empty()) {
+      sum.arena->own_gradients.add_(sum.own);
+      continue;
+    }
+    sum.work = gradients_(sum.arena->share_copies)
+                   .all_reduce(sum.own, comm::Reduction::kSum, {.name = "shares of gradients of " + sum.arena->name});
+    copies_.push_back(std::move(sum));
   }
   sums_.clear();
+}
+
+void Sharding::finish_copies() {
+  for (Sum& sum : copies_) {
+    sum.work.wait();
+    sum.arena->own_gradients.add_(sum.own);
+  }
+  copies_.clear();
+}
+
+void Sharding::end_step() {
+  const at::NoGradGuard no_gradient;
+  finish_sum();
+  finish_copies();
 }
 
 }  // namespace longhaul::parallel

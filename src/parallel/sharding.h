@@ -6,7 +6,7 @@
 //              layers from the first use to the next update
 //   gradients  stage 1, and what is outside the layers: once a step, by Ranks
 //              stage 2, 3: a layer's after each backward pass of it, added to this rank's share; the sum of a layer goes on while the layer
-//              before it works
+//              before it works. Where shares have copies (parallel.zero_copies) their sums go on while the next layer's shares are summed
 //
 // Every rank of a group walks the same passes, so the order of calls is the same without being agreed on. Gathers and sums go by two groups
 // of communicators. Not thread-safe.
@@ -42,7 +42,7 @@ class Sharding final : public model::ParameterWatch {
   // gradient of their input. sum_layers() when these are there.
   std::vector<int64_t> left_open() { return std::exchange(open_, {}); }
   void sum_layers(const std::vector<int64_t>& layers);
-  void end_step() { finish_sum(); }  // sums that go on have ended
+  void end_step();  // sums that go on have ended
 
  private:
   struct Held {  // an arena that is cut
@@ -61,14 +61,15 @@ class Sharding final : public model::ParameterWatch {
   void need(int64_t layer, int64_t next);
   void forget(int64_t layer);
   void start_sums(int64_t layer);
-  void finish_sum();
+  void finish_sum();     // of one layer, between those that share; where shares have copies the sum between these begins
+  void finish_copies();  // that sum
 
   model::ParameterSet& parameters_;
   Group values_, gradients_;
   std::map<int64_t, std::vector<Held>> layers_;  // −1: outside them
   std::vector<int64_t> open_;                    // layers of the backward pass that goes on
   bool gathers_ = false, reduces_ = false;       // values, gradients of layers come and go
-  std::vector<Sum> sums_;                        // that go on: of one layer
+  std::vector<Sum> sums_, copies_;               // that go on: of one layer; of the one before it, between copies of shares
 };
 
 }  // namespace longhaul::parallel

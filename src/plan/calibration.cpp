@@ -43,7 +43,8 @@ Efficiency calibrated(const std::filesystem::path& run, Cluster cluster) {
   const Work work = work_of(recipe.model, recipe.train.sequence);
   const Efficiency base = cluster.efficiency;
   const auto scaled = [&](double factor) {
-    return Efficiency{base.products * factor, base.memory * factor, base.layer_s / factor, fmt::format("calibrated with {}", run.string())};
+    return Efficiency{base.products * factor, base.memory * factor, base.layer_s / factor, fmt::format("calibrated with {}", run.string()),
+                      base.message_s / factor};
   };
   double low = 1e-4, high = 1e4;  // faster with a higher factor
   for (int i = 0; i < 60; ++i) {

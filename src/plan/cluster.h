@@ -23,6 +23,7 @@ struct Efficiency {
   double memory = 0.6;      // of the memory's rate, in elementwise operators
   double layer_s = 700e-6;  // launching and waiting, a layer and direction
   std::string source;
+  double message_s = 10e-6;  // latency of a collective on the fast link; twice that over the network
 };
 
 struct Cluster {

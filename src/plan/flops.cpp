@@ -18,6 +18,7 @@ double matrix_parameters(const recipe::ModelConfig& config) {
     const double share = spec.expert >= 0 ? static_cast<double>(config.experts_per_token) / static_cast<double>(config.experts) : 1.0;
     sum += share * static_cast<double>(spec.elements());
   }
+  sum += static_cast<double>(config.predict_ahead * config.vocabulary * config.hidden);      // each module's product with the head
   if (config.tie_embeddings) sum += static_cast<double>(config.vocabulary * config.hidden);  // the head's product is still made
   return sum;
 }
@@ -32,11 +33,12 @@ double keys_seen(double tokens, int64_t window) {
 
 TokenFlops training_flops_per_token(const recipe::ModelConfig& config, int64_t sequence) {
   TokenFlops flops{.matrices = 6 * matrix_parameters(config)};
-  for (int64_t l = 0; l < config.layers; ++l) {
+  for (int64_t each = 0; each < config.layers + (config.layers > 0 ? config.predict_ahead : 0); ++each) {
+    const int64_t l = std::min(each, config.layers - 1);  // modules that predict further ahead have a layer as the last one is
     const auto [attention, recurrence, angles, delta_rule] = recipe::operators_of_layer(config, l);
     const double tokens = static_cast<double>(sequence), channels = static_cast<double>(attention.heads * attention.head_dim);
     flops.attention_full += 12 * channels * tokens;
-    flops.attention_causal += 12 * channels * keys_seen(tokens, config.mixer(l) == recipe::Mixer::kSoftmax ? config.softmax.window(l) : 0);
+    flops.attention_causal += 12 * channels * keys_seen(tokens, config.softmax.window(l));
     flops.recurrence += 12 * static_cast<double>(recurrence.heads * recurrence.key * recurrence.value);
     // Reads what it has under the key as well.
     flops.recurrence += 18 * static_cast<double>(delta_rule.heads * delta_rule.key * delta_rule.value);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "layout/parameters.h"
@@ -20,46 +22,74 @@ using enum MemoryPurpose;
 
 struct ParameterCounts {
   double all = 0, wide = 0;  // wide: norms and routers, which stay in the precision of sums
-  double state = 0;          // of the optimizer, beside masters
+  double state_bytes = 0;    // of the optimizer, beside masters
 };
 
-void count(const layout::ParameterSpec& spec, double times, const recipe::OptimOptions& optimizer, ParameterCounts& counts) {
-  counts.state += times * number(recipe::state_elements(optimizer, spec.tensor.role, spec.layer, spec.tensor.global_shape));
+void count(const layout::ParameterSpec& spec, double times, const MemoryRequest& request, ParameterCounts& counts) {
+  const std::vector<int64_t>& shape = spec.tensor.global_shape;
+  counts.state_bytes +=
+      times * number(recipe::state_bytes(request.optimizer, spec.tensor.role, spec.layer, shape, shape, wide_bytes(request.dtype)));
   counts.all += times * number(spec.elements());
   if (layout::kept_wide(spec)) counts.wide += times * number(spec.elements());
 }
 
 // One layer of each kind says what all of them have: the list of a large model with experts takes milliseconds to make.
-ParameterCounts count_parameters(const recipe::ModelConfig& model, const recipe::OptimOptions& optimizer) {
+ParameterCounts count_parameters(const MemoryRequest& request) {
+  const recipe::ModelConfig& model = request.model;
   ParameterCounts counts;
   recipe::ModelConfig small = model;
   small.layers = 0;
-  for (const auto& spec : layout::parameters(small)) count(spec, 1, optimizer, counts);
+  small.predict_ahead = 0;
+  for (const auto& spec : layout::parameters(small)) count(spec, 1, request, counts);
   small.layers = 1;
-  for (const recipe::Mixer mixer : recipe::mixers_used(model)) {
-    double layers = 0;
-    for (int64_t l = 0; l < model.layers; ++l) layers += model.mixer(l) == mixer ? 1 : 0;
+  std::map<std::pair<recipe::Mixer, recipe::ChannelMixer>, double> layers;
+  for (int64_t l = 0; l < model.layers; ++l) layers[{model.mixer(l), model.channel_mixer(l)}] += 1;
+  const auto make_one = [&](recipe::Mixer mixer, recipe::ChannelMixer channel) {
     small.mixers = {mixer};
+    small.dense_layers = channel == recipe::ChannelMixer::kDense ? std::vector<int64_t>{0} : std::vector<int64_t>{};
+  };
+  for (const auto& [kind, times] : layers) {
+    make_one(kind.first, kind.second);
     for (const auto& spec : layout::parameters(small)) {
-      if (spec.layer >= 0) count(spec, layers, optimizer, counts);
+      if (spec.layer >= 0) count(spec, times, request, counts);
     }
+  }
+  if (model.predict_ahead > 0 && model.layers > 0) {
+    make_one(model.mixer(model.layers - 1), model.channel_mixer(model.layers - 1));
+    small.predict_ahead = 1;
+    for (const auto& spec : layout::parameters(small)) {
+      if (spec.ahead >= 0) count(spec, number(model.predict_ahead), request, counts);
+    }
+  }
+  std::set<std::string> counted;
+  for (const recipe::Mixer mixer : recipe::mixers_used(model)) {
     const auto shared = recipe::entry_of(mixer).shared;
     if (shared == nullptr) continue;
     for (const auto& tensor : shared(model)) {
+      if (!counted.insert(tensor.name).second) continue;
       const std::vector<int64_t> shape = tensor.matrix() ? std::vector<int64_t>{tensor.out, tensor.in} : std::vector<int64_t>{tensor.out};
-      count({.tensor = {tensor.name, shape, tensor.role}}, 1, optimizer, counts);
+      count({.tensor = {tensor.name, shape, tensor.role}}, 1, request, counts);
     }
   }
   return counts;
+}
+
+double packed_layer_bytes(const MemoryRequest& request, int64_t layer) {
+  double sum = 0;
+  for (const auto& weight : mixer_weights(request.model, request.model.mixer(layer))) sum += packed_weight_bytes(request, weight);
+  for (const auto& weight : channel_weights(request.model, request.model.channel_mixer(layer))) sum += packed_weight_bytes(request, weight);
+  return sum;
 }
 
 double packed_bytes(const MemoryRequest& request) {
   if (!packs(request)) return 0;
   double sum = packed_weight_bytes(request, {request.model.vocabulary, request.model.hidden});  // the head
   for (int64_t l = 0; l < request.model.layers; ++l) {
-    for (const auto& weight : mixer_weights(request.model, request.model.mixer(l))) sum += packed_weight_bytes(request, weight);
+    sum += packed_layer_bytes(request, l);
   }
-  for (const auto& weight : channel_weights(request.model)) sum += number(request.model.layers) * packed_weight_bytes(request, weight);
+  const double module = packed_weight_bytes(request, {request.model.hidden, 2 * request.model.hidden});
+  if (request.model.predict_ahead > 0)
+    sum += number(request.model.predict_ahead) * (module + packed_layer_bytes(request, request.model.layers - 1));
   return sum;
 }
 
@@ -75,7 +105,7 @@ PurposeBytes state_bytes(const MemoryRequest& request, const ParameterCounts& co
   bytes[kParameters] = e * counts.all + (wide - e) * counts.wide;
   bytes[kGradients] = wide * counts.all;
   // Its state, and a master where the weight itself is not one.
-  bytes[kOptimizer] = wide * counts.state + (e < wide ? wide * (counts.all - counts.wide) : 0);
+  bytes[kOptimizer] = counts.state_bytes + (e < wide ? wide * (counts.all - counts.wide) : 0);
   bytes[kPackedWeights] = packed_bytes(request);
   return bytes;
 }
@@ -83,19 +113,20 @@ PurposeBytes state_bytes(const MemoryRequest& request, const ParameterCounts& co
 // Activations that live from the forward pass of each block on, up to block b of 2 · layers; blocks alternate, mixer and channel.
 class Blocks {
  public:
-  explicit Blocks(const MemoryRequest& request) : model_(request.model), norm_(norm_bytes(request)), channel_(channel_memory(request)) {
+  explicit Blocks(const MemoryRequest& request) : model_(request.model), norm_(norm_bytes(request)) {
+    for (const recipe::ChannelMixer mixer : model_.channel_mixers_used()) channels_[mixer] = channel_memory(request, mixer);
     for (int64_t l = 0; l < model_.layers; ++l) {  // layers of one mixer are alike, but for the first of the model
       if (l == 0) first_ = mixer_memory(request, l);
       if (l > 0 && !mixers_.contains(model_.mixer(l))) mixers_[model_.mixer(l)] = mixer_memory(request, l);
     }
     if (request.recompute != recipe::Recompute::kSelective) return;
     norm_ -= hidden_bytes(request);
-    keep_less(channel_);
+    for (auto& [mixer, memory] : channels_) keep_less(memory);
     keep_less(first_);
     for (auto& [mixer, memory] : mixers_) keep_less(memory);
   }
   const BlockMemory& at(int64_t block) const {
-    return block % 2 == 1 ? channel_ : block == 0 ? first_ : mixers_.at(model_.mixer(block / 2));
+    return block % 2 == 1 ? channels_.at(model_.channel_mixer(block / 2)) : block == 0 ? first_ : mixers_.at(model_.mixer(block / 2));
   }
   int64_t count() const { return 2 * model_.layers; }
   double kept(int64_t block) const {
@@ -104,7 +135,8 @@ class Blocks {
     return (shared ? 0 : norm_) + at(block).kept;
   }
   double evaluation() const {
-    double most = std::max(channel_.evaluation, first_.evaluation);
+    double most = first_.evaluation;
+    for (const auto& [mixer, memory] : channels_) most = std::max(most, memory.evaluation);
     for (const auto& [mixer, memory] : mixers_) most = std::max(most, memory.evaluation);
     return most;
   }
@@ -116,12 +148,22 @@ class Blocks {
   }
   const recipe::ModelConfig& model_;
   double norm_;
-  BlockMemory channel_, first_;
+  BlockMemory first_;
+  std::map<recipe::ChannelMixer, BlockMemory> channels_;
   std::map<recipe::Mixer, BlockMemory> mixers_;
 };
 
 std::string name_of_block(int64_t block) {
   return fmt::format("backward of layer {}, {}", block / 2, block % 2 == 0 ? "mixer" : "channel");
+}
+
+// What modules that predict further ahead keep until the loss, which is where their backward pass begins: of each a layer, its input, what was joined of
+// two norms and the last norm; and the loss leaves the gradient of its hidden states at once.
+double predictions_bytes(const MemoryRequest& request, const Blocks& blocks) {
+  if (request.model.predict_ahead == 0 || request.model.layers == 0) return 0;
+  const int64_t last = 2 * (request.model.layers - 1);
+  const double layer = blocks.kept(last) + blocks.kept(last + 1);
+  return number(request.model.predict_ahead) * (layer + 3 * norm_bytes(request) + 4 * hidden_bytes(request));
 }
 
 // Of the passes through the model, `always` being there all the time.
@@ -134,7 +176,7 @@ void add_passes(const MemoryRequest& request, const PurposeBytes& always, std::v
     bytes[kWorkspace] += workspace;
     moments.push_back({std::move(name), bytes});
   };
-  double kept = rotary_bytes(request);
+  double kept = rotary_bytes(request) + predictions_bytes(request, blocks);
   const double last_norm = norm_bytes(request);
   if (request.recompute == recipe::Recompute::kFull) {
     const bool post = request.model.wiring == recipe::Wiring::kPostNorm;
@@ -192,13 +234,13 @@ int64_t whole_bytes(double bytes) { return bytes < 9.2e18 ? static_cast<int64_t>
 
 MemoryPlan plan_memory(const MemoryRequest& request) {
   MemoryPlan plan;
-  const ParameterCounts counts = count_parameters(request.model, request.optimizer);
+  const ParameterCounts counts = count_parameters(request);
   PurposeBytes always = state_bytes(request, counts);
   const double numbers = request.model.position == recipe::Position::kLearned ? 3 : 2;  // ids, labels, positions
   always[kData] = 8 * (numbers * request.tokens() + request.documents_at_once() + 1);
   always[kWorkspace] = kept_by_threads(request) + buffers_of_threads(request);
   PurposeBytes saved = always;
-  saved[kCheckpoint] = number(wide_bytes(request.dtype)) * (counts.all + counts.state);  // masters and state
+  saved[kCheckpoint] = number(wide_bytes(request.dtype)) * counts.all + counts.state_bytes;  // masters and state
 
   PurposeBytes passing = request.saves_between ? saved : always;
   if (request.elastic) passing[kGradients] *= 1 + number(sums_that_wait(request));

@@ -62,8 +62,8 @@ DecodingState decoding_state(const recipe::ModelConfig& model, recipe::Dtype dty
   return state;
 }
 
-BlockMemory channel_memory(const MemoryRequest& request) {
-  return recipe::entry_of(request.model.channel_mixer()).memory(request.model, sizes_of(request));
+BlockMemory channel_memory(const MemoryRequest& request, recipe::ChannelMixer mixer) {
+  return recipe::entry_of(mixer).memory(request.model, sizes_of(request));
 }
 
 }  // namespace longhaul::plan

@@ -13,7 +13,7 @@ namespace longhaul::plan {
 
 using recipe::BlockMemory;
 BlockMemory mixer_memory(const MemoryRequest& request, int64_t layer);
-BlockMemory channel_memory(const MemoryRequest& request);
+BlockMemory channel_memory(const MemoryRequest& request, recipe::ChannelMixer mixer);
 
 double hidden_bytes(const MemoryRequest& request);  // of [tokens, hidden]
 double norm_bytes(const MemoryRequest& request);    // kept by the norm before a block: joined input, output, statistics

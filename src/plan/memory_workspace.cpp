@@ -61,7 +61,10 @@ double product_rows(const MemoryRequest& request, const ProductWeight& weight) {
 }
 
 std::vector<ProductWeight> all_layer_weights(const recipe::ModelConfig& model) {
-  std::vector<ProductWeight> weights = channel_weights(model);
+  std::vector<ProductWeight> weights;
+  for (const recipe::ChannelMixer mixer : model.channel_mixers_used()) {
+    for (const ProductWeight& weight : channel_weights(model, mixer)) weights.push_back(weight);
+  }
   for (const recipe::Mixer mixer : recipe::mixers_used(model)) {
     for (const ProductWeight& weight : mixer_weights(model, mixer)) weights.push_back(weight);
   }
@@ -244,8 +247,8 @@ std::vector<ProductWeight> mixer_weights(const recipe::ModelConfig& model, recip
   return products_of(model, recipe::entry_of(mixer).tensors(model));
 }
 
-std::vector<ProductWeight> channel_weights(const recipe::ModelConfig& model) {
-  return products_of(model, recipe::entry_of(model.channel_mixer()).tensors(model));
+std::vector<ProductWeight> channel_weights(const recipe::ModelConfig& model, recipe::ChannelMixer mixer) {
+  return products_of(model, recipe::entry_of(mixer).tensors(model));
 }
 
 bool packs(const MemoryRequest& request) { return !request.on_gpu && request.dtype != recipe::Dtype::kFp64; }

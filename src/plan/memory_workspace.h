@@ -18,7 +18,7 @@ struct ProductWeight {
 };
 // Of one layer; the head is apart.
 std::vector<ProductWeight> mixer_weights(const recipe::ModelConfig& model, recipe::Mixer mixer);
-std::vector<ProductWeight> channel_weights(const recipe::ModelConfig& model);
+std::vector<ProductWeight> channel_weights(const recipe::ModelConfig& model, recipe::ChannelMixer mixer);
 
 bool packs(const MemoryRequest& request);  // products on the CPU read packed weights
 double packed_weight_bytes(const MemoryRequest& request, const ProductWeight& weight);

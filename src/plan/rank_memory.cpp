@@ -9,10 +9,11 @@ double real(int64_t x) { return static_cast<double>(x); }
 
 // Of parameters of which `copies` ranks hold the same; `passing`: of one layer and the next, which come and go at stage 3.
 void add_state(double parameters, double passing, int64_t copies, const PlanLayout& layout, RankMemory& memory) {
-  const double n = real(copies);
-  memory.weights += 2 * (layout.zero >= 3 ? parameters / n + std::min(parameters, passing) : parameters);
-  memory.gradients += 4 * (layout.zero >= 2 ? parameters / n + std::min(parameters, passing) : parameters);
-  memory.optimizer += 12 * (layout.zero >= 1 ? parameters / n : parameters);
+  const double n = std::max(1.0, real(copies / layout.zero_copies));
+  const int64_t zero = n > 1 ? layout.zero : 0;
+  memory.weights += 2 * (zero >= 3 ? parameters / n + std::min(parameters, passing) : parameters);
+  memory.gradients += 4 * (zero >= 2 ? parameters / n + std::min(parameters, passing) : parameters);
+  memory.optimizer += 12 * (zero >= 1 ? parameters / n : parameters);
 }
 
 }  // namespace
@@ -44,8 +45,8 @@ RankMemory rank_memory(const Work& work, const PlanLayout& layout, int64_t batch
   const double dense_layer = work.dense_parameters / tp, experts_layer = work.expert_parameters / real(layout.ep * layout.etp);
   add_state(layers * dense_layer, 2 * dense_layer, layout.dp * layout.cp, layout, memory);
   // Embedding and head: their gradients stay whole at every stage of ZeRO, and their values come for the passes.
-  const double n = real(layout.dp * layout.cp);
-  memory.weights += 2 * ends / tp * (layout.zero >= 3 ? 1 / n + 1 : 1);
+  const double n = real(layout.dp * layout.cp) / real(layout.zero_copies);
+  memory.weights += 2 * ends / tp * (layout.zero >= 3 && n > 1 ? 1 / n + 1 : 1);
   memory.gradients += 4 * ends / tp;
   memory.optimizer += 12 * ends / tp / (layout.zero >= 1 ? n : 1);
   add_state(layers * experts_layer, 2 * experts_layer, layout.expert_copies(), layout, memory);

@@ -28,15 +28,16 @@ RankState rank_state(const recipe::ModelConfig& model, recipe::Dtype dtype, cons
     const layout::Shape box = layout::rectangle_of(placement, place.mesh, place.rank, spec.tensor.global_shape).length;
     const double elements = number(layout::volume(box));
     if (elements == 0) continue;
-    const double ranks = place.zero > 0 ? number(place.mesh.size(layout::copied_over(placement))) : 1;
+    const double ranks = place.zero > 0 ? number(place.mesh.size(place.mesh.shared_over(layout::copied_over(placement)))) : 1;
     const double element = layout::kept_wide(spec) ? wide : narrow;
     const bool cut = ranks > 1, gradients_come = cut && place.gradients_leave() && spec.layer >= 0, weights_come = cut && place.zero >= 3;
     layout::Shape share = box;  // state of other shapes (row means) is that of whole rows
     share[0] = whole_bytes(number(box[0]) / ranks + 0.5);
     held.weights += element * elements / (weights_come ? ranks : 1);
     held.gradients += wide * elements / (gradients_come ? ranks : 1);
-    held.optimizer += wide * number(recipe::state_elements(optimizer, spec.tensor.role, spec.layer, share)) +
-                      (element < wide ? wide * elements / ranks : 0);
+    held.optimizer +=
+        number(recipe::state_bytes(optimizer, spec.tensor.role, spec.layer, spec.tensor.global_shape, share, wide_bytes(dtype))) +
+        (element < wide ? wide * elements / ranks : 0);
     Passing& layer = layers[spec.layer];
     if (weights_come) layer.weights += element * elements;
     if (gradients_come) layer.gradients += wide * elements, layer.gradient_shares += wide * elements / ranks;

@@ -11,8 +11,8 @@ namespace {
 
 double count(int64_t x) { return static_cast<double>(x); }
 
-constexpr double kMessageS = 20e-6;  // latency of a message over the network, and of a tensor exchange
-constexpr double kLinkS = 10e-6;     // of a collective on the fast link
+double link_message_s(const Cluster& cluster) { return cluster.efficiency.message_s; }
+double network_message_s(const Cluster& cluster) { return 2 * cluster.efficiency.message_s; }
 
 // Of a ring over `ranks`, of which `stride` neighbours share a node.
 double ring_rate(const Cluster& cluster, int64_t ranks, int64_t stride) {
@@ -31,17 +31,19 @@ void add_exchanges(const Work& work, const PlanLayout& layout, const Cluster& cl
   const double hidden = 2 * tokens * work.hidden, tp = count(layout.tp), cp = count(layout.cp), ep = count(layout.ep * layout.etp);
   if (layout.tp > 1) {
     const double exchanges = work.parallel_block ? 1 : 2;  // gathers, and as many sums
-    time.tensor = exchanges * (2 * hidden * (tp - 1) / tp / ring_rate(cluster, layout.tp, 1) + 2 * kLinkS) * practice.tensor_exposed;
+    time.tensor =
+        exchanges * (2 * hidden * (tp - 1) / tp / ring_rate(cluster, layout.tp, 1) + 2 * link_message_s(cluster)) * practice.tensor_exposed;
   }
   if (layout.cp > 1) {  // keys and values of all, and the states of recurrences, whose size no sequence changes
     const double bytes = tokens * cp * work.key_value_channels * 2 / tp + 2 * work.recurrence_products / tp;
-    time.context = bytes * (cp - 1) / cp / ring_rate(cluster, layout.cp, layout.tp) + (cp - 1) * kLinkS;
+    time.context = bytes * (cp - 1) / cp / ring_rate(cluster, layout.cp, layout.tp) + (cp - 1) * link_message_s(cluster);
   }
   if (ep > 1 && work.experts > 0) {
     const double sent = hidden / tp * work.experts_per_token * practice.imbalance * (ep - 1) / ep;
     const double nodes = std::max(1.0, ep / count(cluster.device.node));
     const double away = nodes > 1 ? 1 - 1 / nodes : 0;  // to other nodes
-    time.experts = 2 * (std::max(sent * (1 - away) / cluster.device.link_rate, sent * away / cluster.device.nic_rate) + kMessageS);
+    time.experts =
+        2 * (std::max(sent * (1 - away) / cluster.device.link_rate, sent * away / cluster.device.nic_rate) + network_message_s(cluster));
   }
 }
 
@@ -77,15 +79,21 @@ double experts_of_rank(const Work& work, const PlanLayout& layout) {
   return layers_of_rank(work, layout) * work.expert_parameters / count(layout.ep * layout.etp);
 }
 
-// Sums of gradients (fp32) and values back (bf16): 6 bytes a parameter over the ring, at the rate that such sizes reach.
+// `bytes` over a ring of `ranks`, once round, at the rate that such sizes reach; `stride`: ranks between two neighbours.
+double ring_seconds(double bytes, double of_bytes, int64_t ranks, int64_t stride, const Cluster& cluster) {
+  if (ranks <= 1 || bytes <= 0) return 0;
+  const double n = count(ranks), rate = ring_rate(cluster, ranks, stride);
+  const double share = rate == cluster.device.nic_rate ? network_share(of_bytes, n) : 1;
+  return bytes * (n - 1) / n / (rate * share);
+}
+
+// Sums of gradients (fp32) and values back (bf16): 6 bytes a parameter among those that share. Where shares have copies their sums go between these.
 double reduction_seconds(double parameters, int64_t copies, int64_t stride, const PlanLayout& layout, const Cluster& cluster) {
-  if (copies <= 1 || parameters <= 0) return 0;
-  const double n = count(copies), chunks = count(layout.chunks);
-  const double rate = ring_rate(cluster, copies, stride);
-  const bool network = rate == cluster.device.nic_rate;
-  const double share = network ? network_share(4 * parameters / chunks, n) : 1;
+  const int64_t sharers = std::max<int64_t>(1, copies / layout.zero_copies), groups = copies / sharers;
   const double passes = layout.zero >= 3 ? 2 : 1;  // values come for the forward pass and for the backward pass
-  return (4 + 2 * passes) * parameters * (n - 1) / n / (rate * share);
+  const double message = 4 * parameters / count(layout.chunks);
+  return ring_seconds((4 + 2 * passes) * parameters, message, sharers, stride, cluster) +
+         ring_seconds(8 * parameters / count(sharers), message / count(sharers), groups, stride * sharers, cluster);
 }
 
 }  // namespace
@@ -94,7 +102,7 @@ std::string PlanLayout::text() const {
   const auto name = recipe::names_of(schedule)[static_cast<size_t>(schedule)];
   std::string text = fmt::format("dp {} tp {} pp {} cp {}", dp, tp, pp, cp);
   if (ep * etp > 1) text += fmt::format(" ep {} etp {}", ep, etp);
-  text += fmt::format(" zero {}", zero);
+  text += fmt::format(" zero {}", zero) + (zero_copies > 1 ? fmt::format(" in {} copies", zero_copies) : "");
   if (pp > 1) text += fmt::format(" {}", name) + (chunks > 1 ? fmt::format("×{}", chunks) : "");
   text += fmt::format(" micro-batch {}", micro_batch);
   if (recompute != recipe::Recompute::kNone)
@@ -104,7 +112,13 @@ std::string PlanLayout::text() const {
 
 PlanLayout layout_of_recipe(const recipe::Recipe& recipe) {
   const recipe::ParallelOptions& parallel = recipe.parallel;
-  PlanLayout layout{.tp = parallel.tp, .pp = parallel.pp, .cp = parallel.cp, .ep = parallel.ep, .etp = parallel.etp, .zero = parallel.zero};
+  PlanLayout layout{.tp = parallel.tp,
+                    .pp = parallel.pp,
+                    .cp = parallel.cp,
+                    .ep = parallel.ep,
+                    .etp = parallel.etp,
+                    .zero = parallel.zero,
+                    .zero_copies = parallel.zero_copies};
   layout.dp = std::max<int64_t>(1, parallel.world() / (parallel.tp * parallel.pp * parallel.cp));
   layout.schedule = parallel.pipeline.schedule;
   layout.chunks = layout::Pipeline(parallel.pp, parallel.pipeline).chunks();
@@ -188,7 +202,8 @@ StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, 
   parts.head = m * 6 * tokens * work.head_rows / tp / (cluster.device.bf16_flops * cluster.efficiency.products);
   if (layout.pp > 1) {  // both ways, once for every stage on the rank
     const double chunks = count(layout.chunks);
-    parts.transfer = practice.pipeline_exposed * (2 * tokens * work.hidden / tp / cluster.device.nic_rate + kMessageS) * chunks;
+    parts.transfer =
+        practice.pipeline_exposed * (2 * tokens * work.hidden / tp / cluster.device.nic_rate + network_message_s(cluster)) * chunks;
     parts.pipeline_exchange = m * 2 * parts.transfer;
   }
   parts.bubble = bubble_seconds(layout, layout.micro_batches(batch), parts);

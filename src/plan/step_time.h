@@ -13,7 +13,7 @@ namespace longhaul::plan {
 
 struct PlanLayout {
   int64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1, etp = 1;
-  int64_t zero = 1;
+  int64_t zero = 1, zero_copies = 1;
   recipe::PipelineSchedule schedule = recipe::PipelineSchedule::k1F1B;
   int64_t chunks = 1;  // stages on a rank
   int64_t micro_batch = 1;

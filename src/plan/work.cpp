@@ -13,8 +13,8 @@ void add_parameters(const recipe::ModelConfig& model, Work& work) {
   const double per_token = work.experts > 0 ? work.experts_per_token / work.experts : 1;
   for (const layout::ParameterSpec& spec : layout::parameters(model)) {
     const double elements = number(spec.elements());
-    if (spec.layer < 0) {
-      (spec.tensor.role == layout::Role::kHead ? work.head_parameters : work.embedding_parameters) += elements;
+    if (spec.layer < 0) {  // modules that predict further ahead stand where the head does
+      (spec.tensor.role == layout::Role::kHead || spec.ahead >= 0 ? work.head_parameters : work.embedding_parameters) += elements;
       continue;
     }
     const bool product = spec.tensor.global_shape.size() == 2 && spec.tensor.role != layout::Role::kLowerBound;
@@ -27,10 +27,9 @@ void add_parameters(const recipe::ModelConfig& model, Work& work) {
 // Of one token: of a micro-batch of a sequence, over its tokens.
 void add_activations(const recipe::ModelConfig& model, Work& work) {
   const MemoryRequest request{.model = model, .sequence = static_cast<int64_t>(work.sequence)};
-  const BlockMemory channel = channel_memory(request);
   const double norms = 2 * norm_bytes(request);
   for (int64_t l = 0; l < model.layers; ++l) {
-    const BlockMemory mixer = mixer_memory(request, l);
+    const BlockMemory mixer = mixer_memory(request, l), channel = channel_memory(request, model.channel_mixer(l));
     work.kept_bytes += (mixer.kept + channel.kept + norms) / work.sequence / work.layers;
     work.cheap_bytes += (mixer.cheap + channel.cheap + norms / 2) / work.sequence / work.layers;
   }

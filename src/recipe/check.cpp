@@ -1,10 +1,12 @@
 #include "recipe/check.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/text.h"
 #include "recipe/families.h"
 #include "recipe/mixers.h"
+#include "recipe/optim_groups.h"
 #include "recipe/optimizers.h"
 
 namespace longhaul::recipe {
@@ -28,9 +30,12 @@ double elements(const ModelConfig& model, const std::vector<MixerTensor>& tensor
 void parameter_limit(const ModelConfig& model, Problems& out) {
   double of_layer = 0;
   for (const Mixer mixer : mixers_used(model)) of_layer = std::max(of_layer, elements(model, entry_of(mixer).tensors(model)));
-  of_layer += elements(model, entry_of(model.channel_mixer()).tensors(model));
-  const double parameters =
-      static_cast<double>(model.layers) * of_layer + 2.0 * static_cast<double>(model.vocabulary) * static_cast<double>(model.hidden);
+  double of_channel = 0;
+  for (const ChannelMixer mixer : model.channel_mixers_used())
+    of_channel = std::max(of_channel, elements(model, entry_of(mixer).tensors(model)));
+  of_layer += of_channel;
+  const double parameters = static_cast<double>(model.layers + model.predict_ahead) * of_layer +
+                            2.0 * static_cast<double>(model.vocabulary) * static_cast<double>(model.hidden);
   if (parameters > 1e15) {
     out.push_back({{"model.layers", "model.hidden", "model.experts", "model.intermediate"},
                    fmt::format("the model would have about {:.1e} parameters; sizes are counted up to 1e15", parameters),
@@ -80,6 +85,14 @@ void training(const Recipe& recipe, Problems& out) {
   }
 }
 
+void shares(const ParallelOptions& parallel, Problems& out) {
+  if (parallel.zero_copies == 1 || parallel.zero > 0) return;
+  out.push_back(
+      {{"parallel.zero_copies", "parallel.zero"},
+       fmt::format("parallel.zero_copies = {}: with parallel.zero = 0 ranks share nothing that could have copies", parallel.zero_copies),
+       "parallel.zero=1, or parallel.zero_copies=1"});
+}
+
 // What a fixed order of micro-batches cannot have (docs/design/elastic.md).
 void elastic(const Recipe& recipe, Problems& out) {
   if (!recipe.train.elastic) return;
@@ -89,6 +102,11 @@ void elastic(const Recipe& recipe, Problems& out) {
                    "train.elastic = true: an expert that several ranks share gets the tokens of several micro-batches at once, and one "
                    "micro-batch's part of its gradient cannot be told",
                    "parallel.ep=1 parallel.etp=1, or train.elastic=false"});
+  }
+  if (parallel.zero_copies > 1) {
+    out.push_back({{"train.elastic", "parallel.zero_copies"},
+                   "train.elastic = true: gradients are added up in one tree over all data ranks, and not group by group",
+                   "parallel.zero_copies=1, or train.elastic=false"});
   }
   const PipelineSchedule schedule = parallel.pipeline.schedule;
   if (schedule != PipelineSchedule::k1F1B) {
@@ -112,6 +130,47 @@ void elastic(const Recipe& recipe, Problems& out) {
   if (recipe.train.device.starts_with("cuda")) {
     out.push_back({{"train.elastic", "train.device"}, "train.elastic = true is for training on the CPU", "train.device=cpu"});
   }
+}
+
+// Fragments are sent one after the other, so that each has arrived before the next one goes.
+void late_exchanges(const Recipe& recipe, const auto& refuse) {
+  const OuterOptions& options = recipe.optim.outer;
+  const int64_t fragments = outer_fragments_of(options), layers = recipe.model.layers;
+  if (fragments > layers) {
+    refuse({"optim.outer_fragments", "model.layers"}, fmt::format("{} fragments of {} layers: some would be empty", fragments, layers),
+           fmt::format("optim.outer_fragments={}", layers));
+  }
+  if (options.delay > 0 && !keeps_local_work(options.method)) {
+    refuse({"optim.outer_delay"}, "optim.outer_delay is for delay_corrected and streaming", "optim.outer_delay=0");
+  } else if (options.delay > 0 && options.every == 0) {
+    refuse({"optim.outer_delay", "optim.outer_every"}, "optim.outer_delay is a part of a round whose length is chosen only later",
+           fmt::format("optim.outer_every={}, or optim.outer_delay=0", 2 * options.delay * fragments));
+  } else if (options.every % fragments != 0) {
+    refuse({"optim.outer_every", "optim.outer_fragments"},
+           fmt::format("{} fragments cannot be sent at equal distances within optim.outer_every = {} steps", fragments, options.every),
+           fmt::format("optim.outer_every={}", (options.every / fragments + 1) * fragments));
+  } else if (options.delay > options.every / fragments) {
+    refuse({"optim.outer_delay", "optim.outer_every"},
+           fmt::format("an exchange would go on for optim.outer_delay = {} steps, and the next one begins after {}", options.delay,
+                       options.every / fragments),
+           fmt::format("optim.outer_delay={}, or 0", options.every / fragments));
+  }
+}
+
+// States narrower than the arithmetic (docs/design/optimizers.md).
+void narrow_states(const Recipe& recipe, Problems& out) {
+  std::set<std::string_view> dtypes = {names_of(StateDtype{})[static_cast<size_t>(recipe.optim.state_dtype)]};
+  for (const OptimGroup& group : recipe.optim.groups) dtypes.insert(group.state_dtype);
+  dtypes.erase(""), dtypes.erase("float32");
+  if (dtypes.empty()) return;
+  const std::string states = fmt::format("optim.state_dtype = {}", *dtypes.begin());
+  if (recipe.train.dtype == Dtype::kFp64) {
+    out.push_back({{"optim.state_dtype", "train.dtype"},
+                   states + ": with train.dtype = fp64 all states are fp64, which is for proofs",
+                   "optim.state_dtype=float32, or train.dtype=fp32"});
+  }
+  if (recipe.train.device.starts_with("cuda"))
+    out.push_back({{"optim.state_dtype", "train.device"}, states + " is for training on the CPU", "optim.state_dtype=float32"});
 }
 
 // What workers that train by themselves cannot have (docs/design/outer-loops.md). How many there are is known where a run begins.
@@ -140,6 +199,7 @@ void outer(const Recipe& recipe, Problems& out) {
   if (recipe.guard.on_spike >= OnSpike::kSkip) {
     refuse({"guard.on_spike"}, "workers that train by themselves cannot leave out a step or go back together", "guard.on_spike=tell");
   }
+  late_exchanges(recipe, refuse);
   if (options.every == 0) return;
   if (2 * options.every > recipe.train.steps) {
     refuse({"optim.outer_every", "train.steps"},
@@ -153,6 +213,19 @@ void outer(const Recipe& recipe, Problems& out) {
            fmt::format("a stage from step {} begins inside a round of optim.outer_every = {} steps, whose workers' gradients count alike",
                        stage.from_step, options.every),
            fmt::format("from_step = {} or {}", begin, begin + options.every));
+  }
+}
+
+// muP knows what a step does as a model becomes wider of some optimizers only.
+void width(const Recipe& recipe, Problems& out) {
+  if (recipe.model.mup_base_hidden == 0) return;
+  for (size_t number = 0; number <= recipe.optim.groups.size(); ++number) {
+    const OptimOptions rule = optim_rule(recipe.optim, number).options;
+    if (width_rule_of(rule) != WidthRule::kUnknown) continue;
+    out.push_back({{"model.mup_base_hidden", "optim.name"},
+                   fmt::format("model.mup_base_hidden = {}: how far {} moves a matrix as the model becomes wider has no published rule",
+                               recipe.model.mup_base_hidden, rule.name),
+                   rule.name == "adafactor" ? "optim.relative_step=false optim.scale_by_weights=false" : "optim.name=adamw"});
   }
 }
 
@@ -255,8 +328,11 @@ std::vector<Problem> problems(const ModelConfig& model) {
 std::vector<Problem> problems(const Recipe& recipe) {
   Problems out = problems(recipe.model);
   training(recipe, out);
+  shares(recipe.parallel, out);
   elastic(recipe, out);
+  narrow_states(recipe, out);
   outer(recipe, out);
+  width(recipe, out);
   data(recipe, out);
   recall(recipe, out);
   stages(recipe, out);

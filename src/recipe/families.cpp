@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <span>
 
@@ -75,13 +76,40 @@ const Rule kOneWindow{one_window, {"model.softmax.windows"}, "layers have one wi
 const Rule kNoScaling{[](const ModelConfig& m) { return m.softmax.rotary_scaling == RotaryScaling::kNone; },
                       {"model.softmax.rotary_scaling"},
                       "its rotary frequencies are not scaled"};
+const Rule kPlainScores{[](const ModelConfig& m) {
+                          return m.router.score == RouterScore::kSoftmax && m.router.bias_rate == 0 && m.router.scale == 1 &&
+                                 m.router.groups == 1;
+                        },
+                        {"model.router_score", "model.router_bias_rate", "model.router_scale", "model.router_groups"},
+                        "its router is a softmax without bias, scale and groups"};
 const Rule kPlainRouter{
-    [](const ModelConfig& m) { return m.router.score == RouterScore::kSoftmax && m.router.normalised && m.router.bias_rate == 0; },
-    {"model.router_score", "model.router_normalised", "model.router_bias_rate"},
-    "its router is a normalised softmax without a bias"};
+    [](const ModelConfig& m) {
+      return m.router.score == RouterScore::kSoftmax && m.router.normalised && m.router.bias_rate == 0 && m.router.scale == 1 &&
+             m.router.groups == 1;
+    },
+    {"model.router_score", "model.router_normalised", "model.router_bias_rate", "model.router_scale", "model.router_groups"},
+    "its router is a normalised softmax without bias, scale and groups"};
+
+// What configurations of public families say nothing of; what predicts further ahead is left out of them.
+const Rule kNoMup{
+    [](const ModelConfig& m) { return m.width_factor() == 1; }, {"model.mup_base_hidden"}, "its logits are not divided, as muP's are"};
+const Rule kNoOutputGate{
+    [](const ModelConfig& m) { return !m.softmax.output_gate; }, {"model.softmax.output_gate"}, "attention has no output gate"};
+const Rule kEqualLayers{
+    [](const ModelConfig& m) { return m.experts == 0 || m.dense_layers.empty(); }, {"model.dense_layers"}, "all layers have experts"};
+const Rule kNoShared{
+    [](const ModelConfig& m) { return m.experts == 0 || m.shared_experts == 0; }, {"model.shared_experts"}, "it has no shared experts"};
+
+const Rule kNoPositions{
+    [](const ModelConfig& m) { return m.position == Position::kNone; }, {"model.position"}, "it has no positions outside its mixers"};
+const Rule kRetnetOnly{[](const ModelConfig& m) { return only(m, {Mixer::kRetnet}); }, {"model.mixers"}, "its layers are retnet"};
+const Rule kGlaOnly{[](const ModelConfig& m) { return only(m, {Mixer::kGla}); }, {"model.mixers"}, "its layers are gla"};
+const Rule kHgrn2Only{[](const ModelConfig& m) { return only(m, {Mixer::kHgrn2}); }, {"model.mixers"}, "its layers are hgrn2"};
+const Rule kGatedDeltaNetOnly{
+    [](const ModelConfig& m) { return only(m, {Mixer::kGatedDeltaNet}); }, {"model.mixers"}, "its layers are gated_deltanet"};
 
 std::vector<Rule> rules_of_llama_like(std::initializer_list<Rule> own) {
-  std::vector<Rule> all = {kSwigluRms, kSoftmaxOnly, kPreNorm, kWholeRotary};
+  std::vector<Rule> all = {kSwigluRms, kSoftmaxOnly, kPreNorm, kWholeRotary, kNoMup, kNoOutputGate};
   all.insert(all.end(), own);
   return all;
 }
@@ -95,6 +123,10 @@ std::vector<Rule> rules_of_minimax(std::initializer_list<Rule> own) {
       kNoQkNorm,
       kNoBias,
       kPlainRouter,
+      kNoMup,
+      kNoOutputGate,
+      kEqualLayers,
+      kNoShared,
       {[](const ModelConfig& m) { return m.wiring != Wiring::kParallel; }, {"model.wiring"}, "its mixers have a norm each"},
       {[](const ModelConfig& m) {
          return only(m, {Mixer::kSoftmax, Mixer::kLightning});
@@ -104,6 +136,13 @@ std::vector<Rule> rules_of_minimax(std::initializer_list<Rule> own) {
       {[](const ModelConfig& m) { return m.lightning.norm_eps == 1e-6; },
        {"model.lightning_norm_eps"},
        "lightning layers are normalised with 1e-6, which its configuration does not say"}};
+  all.insert(all.end(), own);
+  return all;
+}
+
+// As flash-linear-attention has them: layers of one mixer and SwiGLU, without positions.
+std::vector<Rule> rules_of_flash_linear(Rule mixers, std::initializer_list<Rule> own) {
+  std::vector<Rule> all = {kSwigluRms, kDense, kPreNorm, kNoPositions, std::move(mixers)};
   all.insert(all.end(), own);
   return all;
 }
@@ -126,14 +165,25 @@ const std::vector<FamilyRules>& all_families() {
         kPreNorm,
         kNoQkNorm,
         kNoWindow,
+        kNoMup,
+        kNoOutputGate,
         {[](const ModelConfig& m) { return m.softmax.kv_heads == m.heads && m.heads * m.head_dim == m.hidden; },
          {"model.kv_heads", "model.heads", "model.head_dim", "model.hidden"},
          "it has as many key heads as heads, and heads · head_dim = hidden"}}},
       {"llama", rules_of_llama_like({kDense, kNoQkNorm, kNoWindow, kAllOrNoBias})},
       {"mistral", rules_of_llama_like({kDense, kNoQkNorm, kSameWindow, kNoBias})},
-      {"mixtral", rules_of_llama_like({kExperts, kPlainRouter, kNoQkNorm, kSameWindow, kNoBias})},
+      {"mixtral", rules_of_llama_like({kExperts, kPlainRouter, kEqualLayers, kNoShared, kNoQkNorm, kSameWindow, kNoBias})},
       {"qwen2", rules_of_llama_like({kDense, kNoQkNorm, kOneWindow, kQkvBias})},
       {"qwen3", rules_of_llama_like({kDense, kQkNorm, kOneWindow, kAllOrNoBias})},
+      {"qwen2_moe", rules_of_llama_like({kExperts,
+                                         kPlainScores,
+                                         kNoQkNorm,
+                                         kOneWindow,
+                                         kQkvBias,
+                                         {[](const ModelConfig& m) { return m.shared_experts > 0 && m.shared_gate; },
+                                          {"model.shared_experts", "model.shared_gate"},
+                                          "it has shared experts with a gate"}})},
+      {"qwen3_moe", rules_of_llama_like({kExperts, kPlainScores, kNoShared, kQkNorm, kOneWindow, kAllOrNoBias})},
       {"minimax", rules_of_minimax({kNoWindow,
                                     {[](const ModelConfig& m) {
                                        return m.lightning.layer_factor == LayerFactor::kOfficial && !m.lightning.plain_slopes();
@@ -148,6 +198,46 @@ const std::vector<FamilyRules>& all_families() {
             {[](const ModelConfig& m) { return m.lightning.layer_factor == LayerFactor::kHuggingFace && m.lightning.plain_slopes(); },
              {"model.layer_factor", "model.lightning.base_slopes"},
              "its decay slopes are those of transformers: hugging_face"}})},
+      {"mamba2",
+       {kPreNorm,
+        kDense,
+        kNoPositions,
+        {[](const ModelConfig& m) { return only(m, {Mixer::kMamba2}) && m.channel == Channel::kNone; },
+         {"model.mixers", "model.channel"},
+         "its layers are mamba2 alone, without channel mixers"},
+        {[](const ModelConfig& m) { return m.norm == Norm::kRms && !m.bias && m.mamba2.norm_eps == m.norm_eps; },
+         {"model.norm", "model.bias", "model.norm_eps", "model.mamba2.norm_eps"},
+         "it has RMS normalisation with one norm_eps, and no biases"},
+        {[](const ModelConfig& m) { return m.mamba2.groups == 1; },
+         {"model.mamba2.groups"},
+         "it has one group of heads: with more, files mean a norm of each group"},
+        {[](const ModelConfig& m) { return m.heads * m.head_dim % m.hidden == 0; },
+         {"model.heads", "model.head_dim", "model.hidden"},
+         "heads · head_dim is a multiple of hidden"}}},
+      {"retnet", rules_of_flash_linear(kRetnetOnly, {{[](const ModelConfig& m) {
+                                                        return m.retnet.norm_weight && m.retnet.norm_eps == m.norm_eps &&
+                                                               m.retnet.rotary_base == 10000;
+                                                      },
+                                                      {"model.retnet.norm_weight", "model.retnet.norm_eps", "model.retnet.rotary_base"},
+                                                      "norms of heads have weights and the model's norm_eps, the rotary base is 10000"}})},
+      {"gla", rules_of_flash_linear(kGlaOnly, {{[](const ModelConfig& m) {
+                                                  return m.gla.norm_eps == m.norm_eps && m.gla.forget_rank == 16 && m.gla.temperature == 16;
+                                                },
+                                                {"model.gla.norm_eps", "model.gla.forget_rank", "model.gla.temperature"},
+                                                "norms of heads have the model's norm_eps, forget_rank and temperature are 16"}})},
+      {"hgrn2",
+       rules_of_flash_linear(
+           kHgrn2Only,
+           {{[](const ModelConfig& m) { return m.heads * m.head_dim == m.hidden && m.hgrn2.key_channels(m.head_dim) == m.head_dim; },
+             {"model.heads", "model.head_dim", "model.hgrn2.expand"},
+             "heads · head_dim = hidden, and a head has as many keys as values"},
+            {[](const ModelConfig& m) { return std::abs(m.hgrn2.norm_eps - 1e-5 * static_cast<double>(m.head_dim)) < 1e-12; },
+             {"model.hgrn2.norm_eps"},
+             "hgrn2.norm_eps is 1e-5 · head_dim, which its configuration does not say"}})},
+      {"gated_deltanet",
+       rules_of_flash_linear(kGatedDeltaNetOnly, {{[](const ModelConfig& m) { return m.gated_deltanet.norm_eps == m.norm_eps; },
+                                                   {"model.gated_deltanet.norm_eps"},
+                                                   "norms of heads have the model's norm_eps"}})},
   };
   return families;
 }

@@ -7,6 +7,7 @@
 #include "recipe/check.h"
 #include "recipe/mixers/dense.h"
 #include "recipe/mixers/experts.h"
+#include "recipe/mixers/mixture.h"
 #include "recipe/mixers/none.h"
 #include "recipe/option.h"
 
@@ -16,7 +17,7 @@ namespace {
 
 constexpr const SequenceMixerEntry* kSequenceMixers[] = {
     &kSoftmaxMixer,  &kLightningMixer, &kHgrn2Mixer,  &kTnlMixer,  &kRetnetMixer,        &kGlaMixer, &kCosformerMixer, &kCosformer2Mixer,
-    &kLightnetMixer, &kMetalaMixer,    &kMamba2Mixer, &kHgrnMixer, &kGatedDeltaNetMixer, &kKdaMixer, &kLcsmMixer};
+    &kLightnetMixer, &kMetalaMixer,    &kMamba2Mixer, &kHgrnMixer, &kGatedDeltaNetMixer, &kKdaMixer, &kLcsmMixer,      &kMixtureMixer};
 constexpr const ChannelMixerEntry* kChannelMixers[] = {&kDenseMixer, &kExpertsMixer, &kNoChannelMixer};
 
 // A bias on every linear layer, or on none.
@@ -27,8 +28,8 @@ void check_biases(const ModelConfig& model, std::vector<Problem>& out) {
   for (const Mixer mixer : mixers_used(model)) {
     if (!entry_of(mixer).biases) add(entry_of(mixer).name);
   }
-  if (!entry_of(model.channel_mixer()).biases(model)) {
-    add(fmt::format("{} {}", entry_of(model.channel_mixer()).name, name_of_value(model.channel)));
+  for (const ChannelMixer mixer : model.channel_mixers_used()) {
+    if (!entry_of(mixer).biases(model)) add(fmt::format("{} {}", entry_of(mixer).name, name_of_value(model.channel)));
   }
   if (without.empty()) return;
   out.push_back({{"model.bias", "model.channel", "model.mixers"},
@@ -85,7 +86,9 @@ void check_mixers(const ModelConfig& model, std::vector<Problem>& out) {
   for (const Mixer mixer : mixers_used(model)) {
     if (entry_of(mixer).check != nullptr) entry_of(mixer).check(model, out);
   }
-  if (const ChannelMixerEntry& entry = entry_of(model.channel_mixer()); entry.check != nullptr) entry.check(model, out);
+  for (const ChannelMixer mixer : model.channel_mixers_used()) {
+    if (entry_of(mixer).check != nullptr) entry_of(mixer).check(model, out);
+  }
   check_biases(model, out);
 }
 

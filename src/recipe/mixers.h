@@ -44,6 +44,7 @@ enum class Role {
   kConvolution,  // [channels, taps]
   kCoefficient,  // a vector of numbers that a mixer computes with, as it is: kept in fp32, without decay
   kWrite,        // logits of how much a delta rule writes
+  kPrediction,   // joins hidden states and the next token's embedding in a module that predicts further ahead
 };
 
 // What a tensor begins with, where its role does not say it.

@@ -1,5 +1,6 @@
 #include "recipe/model_config.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "recipe/families.h"
@@ -13,6 +14,24 @@ std::vector<std::string_view> names_of(Channel) { return {"swiglu", "gelu", "glu
 std::vector<std::string_view> names_of(Wiring) { return {"pre_norm", "post_norm", "parallel"}; }
 std::vector<std::string_view> names_of(Position) { return {"rotary", "learned", "none"}; }
 std::vector<std::string_view> names_of(Initialisation) { return {"xavier_deepnorm", "normal"}; }
+
+ChannelMixer ModelConfig::channel_mixer(int64_t layer) const {
+  if (channel == Channel::kNone) return ChannelMixer::kNone;
+  const bool dense = experts == 0 || std::ranges::find(dense_layers, layer) != dense_layers.end();
+  return dense ? ChannelMixer::kDense : ChannelMixer::kExperts;
+}
+
+std::vector<ChannelMixer> ModelConfig::channel_mixers_used() const {
+  std::vector<ChannelMixer> used;
+  for (int64_t l = 0; l < layers && used.size() < 2; ++l) {
+    if (std::ranges::find(used, channel_mixer(l)) == used.end()) used.push_back(channel_mixer(l));
+  }
+  return used;
+}
+
+double ModelConfig::width_factor() const {
+  return mup_base_hidden > 0 ? static_cast<double>(hidden) / static_cast<double>(mup_base_hidden) : 1;
+}
 
 double ModelConfig::residual_alpha() const {
   if (alpha != 0) return alpha;
@@ -112,6 +131,27 @@ void declare(OptionSet& set, ModelConfig& model) {
       .above(0)
       .at_most(10)
       .also_called({"initializer_range", "init_std"});
+  set.add(
+         "model.predict_ahead", model.predict_ahead,
+         "Modules behind the last layer, each predicting one token further ahead from the hidden states of the one before it and the token between "
+         "(DeepSeek-V3's multi-token prediction); trained only: held-out loss, sampling and export are of the model without them. 0: none.")
+      .unit("tokens")
+      .at_least(0)
+      .at_most(16)
+      .also_called({"num_nextn_predict_layers", "mtp_num_layers", "mtp", "multi_token_prediction"});
+  set.add("model.predict_ahead_weight", model.predict_ahead_weight,
+          "Weight of the mean of the losses of model.predict_ahead's modules beside the loss of the next token.")
+      .at_least(0)
+      .at_most(1000)
+      .also_called({"mtp_loss_scaling_factor", "mtp_loss_weight"});
+  set.add(
+         "model.mup_base_hidden", model.mup_base_hidden,
+         "muP: the model.hidden at which the learning rate and the standard deviations were found. At other widths hidden matrices begin smaller and "
+         "learn slower and logits are divided, so that they stay right. 0: no muP.")
+      .unit("channels")
+      .at_least(0)
+      .at_most(1 << 18)
+      .also_called({"mup", "mup_base_width", "mup_base_size", "base_hidden"});
   declare_mixers(set, model);
 }
 

@@ -18,6 +18,8 @@
 #include "recipe/mixers/lightning.h"
 #include "recipe/mixers/mamba2.h"
 #include "recipe/mixers/metala.h"
+#include "recipe/mixers/mixture.h"
+#include "recipe/mixers/names.h"
 #include "recipe/mixers/retnet.h"
 #include "recipe/mixers/softmax.h"
 #include "recipe/mixers/tnl.h"
@@ -26,24 +28,7 @@ namespace longhaul::recipe {
 
 class OptionSet;
 
-// In the order of the list in mixers.cpp, as those of channel mixers.
-enum class Mixer {
-  kSoftmax,
-  kLightning,
-  kHgrn2,
-  kTnl,
-  kRetnet,
-  kGla,
-  kCosformer,
-  kCosformer2,
-  kLightnet,
-  kMetala,
-  kMamba2,
-  kHgrn,
-  kGatedDeltaNet,
-  kKda,
-  kLcsm
-};
+// In the order of the list in mixers.cpp.
 enum class ChannelMixer { kDense, kExperts, kNone };
 enum class Norm { kRms, kLayer, kSimpleRms };  // simple: without weights (TransNormerLLM)
 enum class Channel {
@@ -58,7 +43,6 @@ enum class Position { kRotary, kLearned, kNone };
 enum class Initialisation { kXavierDeepnorm, kNormal };
 
 // Names as written in recipes, in the order of the values.
-std::vector<std::string_view> names_of(Mixer);
 std::vector<std::string_view> names_of(Norm);
 std::vector<std::string_view> names_of(Channel);
 std::vector<std::string_view> names_of(Wiring);
@@ -90,13 +74,19 @@ struct ModelConfig {
   GatedDeltaNetOptions gated_deltanet;
   KdaOptions kda;
   LcsmOptions lcsm;
+  MixtureOptions mixture;
 
   Channel channel = Channel::kSwiglu;
   int64_t intermediate = 2048;  // width of one expert, or of the dense channel mixer
   int64_t experts = 0;          // 0: dense
   int64_t experts_per_token = 2;
-  double auxiliary_loss = 0.01;  // coefficient · E · Σ f P of each sequence, f normalised by tokens · k (model/experts.h)
-  double z_loss = 0.0;           // coefficient of mean (logsumexp of router logits)²
+  std::vector<int64_t> dense_layers;  // of a model with experts: layers, counted from 0, whose channel mixer is dense all the same
+  int64_t dense_intermediate = 0;     // their width; 0: intermediate
+  int64_t shared_experts = 0;         // that every token passes through beside the chosen ones: one channel mixer of so many widths
+  int64_t shared_intermediate = 0;    // width of one; 0: intermediate
+  bool shared_gate = false;           // what they make is times σ of a learned number of each token
+  double auxiliary_loss = 0.01;       // coefficient · E · Σ f P of each sequence, f normalised by tokens · k (model/experts.h)
+  double z_loss = 0.0;                // coefficient of mean (logsumexp of router logits)²
   RouterOptions router;
 
   Norm norm = Norm::kRms;
@@ -114,10 +104,18 @@ struct ModelConfig {
   Initialisation initialisation = Initialisation::kXavierDeepnorm;
   double initial_std = 0.02;  // kNormal only
 
+  // Modules behind the last layer, each of which predicts one more token ahead (model/prediction.h), and the weight of the mean of their losses.
+  int64_t predict_ahead = 0;
+  double predict_ahead_weight = 0.3;
+
+  int64_t mup_base_hidden = 0;  // > 0: muP, initialisation and learning rates as of a model of this width (layout/width.h)
+
   Mixer mixer(int64_t layer) const { return mixers[static_cast<size_t>(layer) % mixers.size()]; }
-  ChannelMixer channel_mixer() const {  // of every layer
-    return channel == Channel::kNone ? ChannelMixer::kNone : experts > 0 ? ChannelMixer::kExperts : ChannelMixer::kDense;
-  }
+  ChannelMixer channel_mixer(int64_t layer) const;
+  std::vector<ChannelMixer> channel_mixers_used() const;  // each once, in the order of the layers
+  int64_t dense_width() const { return experts > 0 && dense_intermediate > 0 ? dense_intermediate : intermediate; }
+  int64_t shared_width() const { return shared_experts * (shared_intermediate > 0 ? shared_intermediate : intermediate); }
+  double width_factor() const;  // hidden over mup_base_hidden; 1 without muP
   // Of the join behind a mixer: α · residual + β · branch.
   struct ResidualFactors {
     double residual = 1, branch = 1;

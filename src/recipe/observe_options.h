@@ -14,6 +14,7 @@ struct ObserveOptions {
   bool compression_baseline = true;  // bits per byte of gzip -9 and xz -9 on the held-out text, beside the model's
   int64_t trace_every = 0;           // steps; every such step is recorded in DIR/trace: who did what when. 0: none
   int64_t batch_noise_every = 0;     // steps; every such step measures the critical batch size. 0: none
+  int64_t updates_every = 0;         // steps; every such step tells how far it moved the weights. 0: none
   bool operator==(const ObserveOptions&) const = default;
 };
 

@@ -15,7 +15,7 @@ namespace longhaul::recipe {
 std::vector<std::string_view> names_of(Role) {
   return {"embedding",    "position", "norm",   "query",       "key",         "value",       "gate",         "forget",
           "lower_bound",  "output",   "router", "expert_gate", "expert_up",   "expert_down", "channel_gate", "channel_up",
-          "channel_down", "head",     "bias",   "convolution", "coefficient", "write"};
+          "channel_down", "head",     "bias",   "convolution", "coefficient", "write",       "prediction"};
 }
 
 std::string_view name_of(Role role) { return name_of_value(role); }
@@ -29,6 +29,8 @@ void declare(OptionSet& set, OptimGroup& group) {
   set.add("weight_decay", group.weight_decay, "Of their matrices; -1: optim.weight_decay.").at_least(-1).at_most(100);
   set.add("beta1", group.beta1, "Decay of the first moment per step; -1: optim.beta1.").at_least(-1).at_most(0.999999999);
   set.add("beta2", group.beta2, "Decay of the second moment per step; -1: optim.beta2.").at_least(-1).at_most(0.999999999);
+  set.add("state_dtype", group.state_dtype, "What their states are kept in; empty: optim.state_dtype.")
+      .one_of({"", "float32", "bfloat16", "int8"});
 }
 
 namespace {
@@ -56,6 +58,10 @@ OptimRule rule_of_group(const OptimOptions& optim, size_t number) {
   if (group.weight_decay >= 0) rule.options.weight_decay = group.weight_decay;
   if (group.beta1 >= 0) rule.options.beta1 = group.beta1;
   if (group.beta2 >= 0) rule.options.beta2 = group.beta2;
+  if (!group.state_dtype.empty()) {
+    const std::vector<std::string_view> names = names_of(StateDtype{});
+    rule.options.state_dtype = static_cast<StateDtype>(std::ranges::find(names, group.state_dtype) - names.begin());
+  }
   rule.lr_factor = group.lr_factor;
   return rule;
 }
@@ -78,11 +84,27 @@ OptimRule optim_rule(const OptimOptions& optim, size_t number) {
 
 size_t count_of_rules(const OptimOptions& optim) { return 2 * (optim.groups.size() + 1); }
 
-int64_t state_elements(const OptimOptions& optim, Role role, int64_t layer, const std::vector<int64_t>& shape) {
+StateFormats state_formats(const OptimOptions& optim, Role role, const std::vector<int64_t>& shape) {
+  if (optim.state_dtype == StateDtype::kFloat32 || shape.size() != 2) return {};
+  if (optim.state_dtype == StateDtype::kBfloat16) return {.first = StateDtype::kBfloat16};
+  const bool table = role == Role::kEmbedding || role == Role::kPosition;
+  if (table || shape[0] * shape[1] < optim.state_least) return {};
+  return {StateDtype::kInt8, StateDtype::kInt8};
+}
+
+int64_t state_bytes(const OptimOptions& optim, Role role, int64_t layer, const std::vector<int64_t>& shape,
+                    const std::vector<int64_t>& share, int64_t wide) {
   const OptimRule rule = optim_rule(optim, rule_of(optim, role, layer, shape));
-  int64_t elements = outer_state_elements(optim.outer);
-  for (const int64_t size : shape) elements *= size;
-  return elements + optimizer_entry(rule.options.name).state_elements(rule.options, shape);
+  const StateElements elements = optimizer_entry(rule.options.name).state_elements(rule.options, share);
+  const StateFormats formats = state_formats(rule.options, role, shape);
+  int64_t outer = outer_state_elements(optim.outer);
+  for (const int64_t size : share) outer *= size;
+  const auto of_each = [&](StateDtype dtype, int64_t count) {
+    if (dtype == StateDtype::kFloat32 || count == 0) return wide * count;
+    if (dtype == StateDtype::kBfloat16) return 2 * count;
+    return count + 4 * share[0] * ((share[1] + optim.state_block - 1) / optim.state_block);
+  };
+  return of_each(formats.first, elements.first) + of_each(formats.second, elements.second) + wide * (elements.factors + outer);
 }
 
 void check_groups(const OptimOptions& optim, const std::vector<Role>& roles) {

@@ -29,8 +29,18 @@ size_t rule_of(const OptimOptions& optim, Role role, int64_t layer, const std::v
 OptimRule optim_rule(const OptimOptions& optim, size_t number);
 size_t count_of_rules(const OptimOptions& optim);
 
-// Elements of state beside the master of a tensor, or of a share of it of this shape; the outer loop's counted in.
-int64_t state_elements(const OptimOptions& optim, Role role, int64_t layer, const std::vector<int64_t>& shape);
+// What the states of every element of a tensor of this shape are kept in, under the options of its rule. Only matrices are kept narrow: norms and
+// biases are few. Second moments stay wide beside bf16, whose steps are longer than what a step adds to them; in 8 bits they keep their range.
+struct StateFormats {
+  StateDtype first = StateDtype::kFloat32, second = StateDtype::kFloat32;  // moments
+  bool narrow() const { return first != StateDtype::kFloat32 || second != StateDtype::kFloat32; }
+};
+StateFormats state_formats(const OptimOptions& optim, Role role, const std::vector<int64_t>& shape);
+
+// Bytes of state beside the master of a tensor of this shape, of a share of it (which may be all); the outer loop's counted in. `wide`: bytes of a
+// number that is not kept narrow.
+int64_t state_bytes(const OptimOptions& optim, Role role, int64_t layer, const std::vector<int64_t>& shape,
+                    const std::vector<int64_t>& share, int64_t wide);
 
 // kUsage for an entry of optim.group none of whose roles is among `roles`, those of the model's tensors, or that others before it have taken.
 void check_groups(const OptimOptions& optim, const std::vector<Role>& roles);

@@ -9,6 +9,7 @@ std::vector<std::string_view> names_of(Schedule) { return {"constant", "linear",
 std::vector<std::string_view> names_of(LambDecay) { return {"decoupled", "l2"}; }
 std::vector<std::string_view> names_of(AdafactorForm) { return {"fairseq", "torch", "big_vision"}; }
 std::vector<std::string_view> names_of(MuonScale) { return {"match_rms", "original"}; }
+std::vector<std::string_view> names_of(StateDtype) { return {"float32", "bfloat16", "int8"}; }
 
 namespace {
 
@@ -36,6 +37,21 @@ void declare_rules(OptionSet& set, OptimOptions& optim) {
           "muon: updates as large as adamw's (match_rms: 0.2 sqrt(longer side), for adamw's learning rates), or the original sqrt(max(1, "
           "rows / columns)).");
   set.add("optim.muon_iterations", optim.muon_iterations, "muon: Newton-Schulz iterations.").at_least(1).at_most(100);
+}
+
+void declare_states(OptionSet& set, OptimOptions& optim) {
+  set.add(
+      "optim.state_dtype", optim.state_dtype,
+      "What an optimizer keeps of every element of a matrix: float32; bfloat16: momenta and first moments in bf16 with stochastic rounding, "
+      "second moments stay fp32; int8: both in 8 bits, by blocks of a row, but for embeddings and small tensors. On a CPU.");
+  set.add("optim.state_block", optim.state_block,
+          "int8: elements of a row that share a scale; columns are cut over ranks at its multiples.")
+      .at_least(1)
+      .at_most(256);
+  set.add("optim.state_least", optim.state_least, "int8: tensors with fewer elements keep states in fp32.")
+      .unit("elements")
+      .at_least(1)
+      .at_most(1 << 30);
 }
 
 }  // namespace
@@ -69,6 +85,7 @@ void declare(OptionSet& set, OptimOptions& optim) {
   set.add("optim.square_eps", optim.square_eps, "came, adafactor, sm3: added to squared gradients.").above(0).at_most(1);
   set.add("optim.residual_eps", optim.residual_eps, "came: added to squared residuals.").above(0).at_most(1);
   declare_rules(set, optim);
+  declare_states(set, optim);
   set.add("optim.eps", optim.eps, "adamw, lamb: added to the root of the second moment.")
       .above(0)
       .at_most(1)

@@ -31,12 +31,17 @@ struct OptimStage {
 enum class Role;  // recipe/mixers.h
 std::vector<std::string_view> names_of(Role);
 
+// What states of every element are kept in (recipe/optimizers.h says which).
+enum class StateDtype { kFloat32, kBfloat16, kInt8 };
+std::vector<std::string_view> names_of(StateDtype);
+
 // An optimizer, or numbers, of the tensors of some roles (recipe/optim_groups.h). -1 and "": as [optim] has it.
 struct OptimGroup {
   std::vector<Role> tensors;
   std::string name;
   double lr_factor = 1;
   double weight_decay = -1, beta1 = -1, beta2 = -1;
+  std::string state_dtype;
   bool operator==(const OptimGroup&) const = default;
 };
 
@@ -67,8 +72,10 @@ struct OptimOptions {
   bool scale_by_weights = true, relative_step = true;  // adafactor
   MuonScale muon_scale = MuonScale::kMatchRms;
   int64_t muon_iterations = 5;
-  double weight_decay = 0.1;  // of matrices; norms, biases and embeddings' vectors have none
-  double clip_norm = 1.0;     // global gradient norm; 0: no clipping
+  StateDtype state_dtype = StateDtype::kFloat32;
+  int64_t state_block = 256, state_least = 4096;  // int8: columns of a block; elements of the least tensor
+  double weight_decay = 0.1;                      // of matrices; norms, biases and embeddings' vectors have none
+  double clip_norm = 1.0;                         // global gradient norm; 0: no clipping
 
   int64_t warmup_steps = 100;
   Schedule schedule = Schedule::kCosine;

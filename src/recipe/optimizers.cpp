@@ -15,17 +15,23 @@ int64_t elements(const Shape& shape) {
   return product;
 }
 
-int64_t two_moments(const OptimOptions&, const Shape& shape) { return 2 * elements(shape); }
-int64_t one_momentum(const OptimOptions&, const Shape& shape) { return elements(shape); }
-int64_t momentum_if_wanted(const OptimOptions& options, const Shape& shape) { return momentum_of(options) > 0 ? elements(shape) : 0; }
-
-int64_t came(const OptimOptions&, const Shape& shape) {
-  return shape.size() == 2 ? elements(shape) + 2 * (shape[0] + shape[1]) : 2 * elements(shape);
+StateElements two_moments(const OptimOptions&, const Shape& shape) { return {elements(shape), elements(shape)}; }
+StateElements one_momentum(const OptimOptions&, const Shape& shape) { return {elements(shape)}; }
+StateElements momentum_if_wanted(const OptimOptions& options, const Shape& shape) {
+  return {momentum_of(options) > 0 ? elements(shape) : 0};
 }
 
-// Of the second moment, means or largest numbers of rows and columns.
-int64_t factored(const OptimOptions& options, const Shape& shape) {
-  return momentum_if_wanted(options, shape) + (shape.size() == 2 ? shape[0] + shape[1] : elements(shape));
+// Of the second moment, means or largest numbers of rows and columns; of a vector all.
+StateElements with_factors(StateElements state, const Shape& shape, int64_t times) {
+  if (shape.size() == 2)
+    state.factors = times * (shape[0] + shape[1]);
+  else
+    state.second = elements(shape);
+  return state;
+}
+StateElements came(const OptimOptions& options, const Shape& shape) { return with_factors(one_momentum(options, shape), shape, 2); }
+StateElements factored(const OptimOptions& options, const Shape& shape) {
+  return with_factors(momentum_if_wanted(options, shape), shape, 1);
 }
 
 constexpr OptimizerEntry kOptimizers[] = {
@@ -49,6 +55,15 @@ const OptimizerEntry& optimizer_entry(std::string_view name) {
   const auto found = std::ranges::find(kOptimizers, name, &OptimizerEntry::name);
   LONGHAUL_ASSERT(found != std::end(kOptimizers), "no optimizer is called {}", name);
   return *found;
+}
+
+WidthRule width_rule_of(const OptimOptions& options) {
+  const std::string& name = options.name;
+  if (name == "adamw" || name == "lion" || name == "came") return WidthRule::kElements;
+  if (name == "sgd") return WidthRule::kGradient;
+  if (name == "muon") return options.muon_scale == MuonScale::kMatchRms ? WidthRule::kRootOfElements : WidthRule::kSpectral;
+  if (name == "adafactor" && !options.scale_by_weights && !options.relative_step) return WidthRule::kElements;
+  return WidthRule::kUnknown;
 }
 
 double momentum_of(const OptimOptions& options) {

@@ -10,7 +10,7 @@ namespace longhaul::recipe {
 
 class OptionSet;
 
-enum class Outer { kNone, kLocalSgd, kSlowmo, kDiloco, kCo2 };
+enum class Outer { kNone, kLocalSgd, kSlowmo, kDiloco, kCo2, kDelayCorrected, kStreaming };
 std::vector<std::string_view> names_of(Outer);
 // Of co2: what a late outer gradient is divided by.
 enum class OuterGap { kConstant, kMeasured };
@@ -26,10 +26,15 @@ struct OuterOptions {
   double gap_value = 1;  // kConstant; 1: no penalty
   bool guard = true;     // co2: a synchronous round where rounds move weights further and further
   bool synchronous_start = true;
+  int64_t delay = 0;      // delay_corrected, streaming: steps from the sending of differences until weights take their sum; 0: a round
+  int64_t fragments = 4;  // streaming: of the layers
+  double mix = 0.5;       // streaming: share of a worker's own weights in what it goes on with
   bool operator==(const OuterOptions&) const = default;
 };
 
-bool hidden(Outer method);  // its reductions go on behind the next round
+bool hidden(Outer method);            // its reductions go on behind the next round
+bool keeps_local_work(Outer method);  // what workers learn meanwhile stays in their weights, which so are never all alike
+int64_t outer_fragments_of(const OuterOptions& options);  // that are sent in turn: one a round, each as often as optim.outer_every says
 double outer_momentum_of(const OuterOptions& options);
 double outer_lr_of(const OuterOptions& options);
 int64_t outer_state_elements(const OuterOptions& options);  // of an element of a weight that trains

@@ -73,6 +73,13 @@ void declare(OptionSet& set, ParallelOptions& parallel) {
       .at_most(3)
       .may_change();
   set.add(
+         "parallel.zero_copies", parallel.zero_copies,
+         "parallel.zero: groups of neighbouring data ranks that each have all shares, so that what layers gather stays within a group (a machine) and "
+         "only sums of shares go between; 1: all data ranks share.")
+      .at_least(1)
+      .at_most(65536)
+      .may_change();
+  set.add(
          "parallel.context", parallel.context.softmax,
          "How context ranks share softmax attention: keys and values go round (ring), are gathered (all-gather), heads are dealt out instead of "
          "tokens (ulysses), or heads among neighbours and a ring of these (two-level).")

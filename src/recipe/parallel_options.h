@@ -64,6 +64,7 @@ struct ParallelOptions {
   int64_t ep = 1;             // experts, over ranks that data, context and tensor parallelism have
   int64_t etp = 1;            // tensors of one expert
   int64_t zero = 0;           // of ranks that hold copies each keeps a share: 1 of optimizer state, 2 of gradients too, 3 of weights too
+  int64_t zero_copies = 1;    // of all shares: groups of data ranks, each of which has them all
   ContextOptions context;
   PipelineOptions pipeline;
   ExpertOptions experts;

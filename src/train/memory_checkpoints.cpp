@@ -59,10 +59,10 @@ void MemoryCheckpoints::fetch(std::optional<checkpoint::MemorySaveResult> result
   cost_s_ = result->pause_milliseconds * 1e-3 + (threads_ > 0 ? result->processor_seconds / static_cast<double>(threads_) : 0);
 }
 
-bool MemoryCheckpoints::due(int64_t step, double step_seconds) {
+bool MemoryCheckpoints::due(int64_t step, double step_seconds, bool every_step) {
   if (!on()) return false;
   if (every_ > 0) {
-    if (step % every_ != 0) return false;
+    if (every_step ? step % every_ != 0 : step - last_ < every_) return false;
     const Stopwatch watch;
     fetch(saver_->wait());
     pause_s_ += watch.seconds();

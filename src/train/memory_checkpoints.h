@@ -1,7 +1,7 @@
 // MemoryCheckpoints: a run's checkpoints in the memory of its nodes (checkpoint/memory_saver.h): when they are due, and what they cost. On
 // where the process has a memory tier (LONGHAUL_MEMORY_TIER, as `longhaul launch` sets it) and train.checkpoint_memory_every is not 0.
 //
-// train.checkpoint_memory_every = N: every N steps, whatever that costs; a step waits for the save before it, so that no more than N steps
+// train.checkpoint_memory_every = N: every N steps, or behind N at the first step that is asked for (an outer loop's: a round's), whatever that costs; a step waits for the save before it, so that no more than N steps
 // are lost. −1: as often as one hundredth of the time allows, from what saves have cost so far: how long training stood still and, where it
 // computes on the cores that saves take, their processor time. Never while one is still being written. All ranks make the same calls; they
 // agree on what is due.
@@ -29,8 +29,8 @@ class MemoryCheckpoints {
   bool on() const { return saver_.has_value(); }
   std::optional<storage::Checkpoint> newest(const checkpoint::Writers& together, checkpoint::Providers state,
                                             const storage::SavedMoment& at_least);
-  bool due(int64_t step,
-           double step_seconds);  // behind a step that took so long. True: nothing is being written any more, and save() follows
+  // Behind a step that took so long. True: nothing is being written any more, and save() follows. `every_step`: it is asked behind each step.
+  bool due(int64_t step, double step_seconds, bool every_step);
   void save(int64_t step, std::shared_ptr<const checkpoint::Snapshot> snapshot, storage::Manifest manifest);
   std::optional<Error> failure();  // of a save, told once until one has worked again. kFenced: the run is someone else's
   void forget();                   // what is in memory is not to be gone on from: the run goes back to an earlier step. A collective call

@@ -43,6 +43,8 @@ bool has_expert_ranks(const ParallelOptions& parallel) { return parallel.ep * pa
 bool has_stages(const ParallelOptions& parallel) { return parallel.pp > 1; }
 bool has_copies(const ParallelOptions& parallel) { return parallel.world() > parallel.pp; }
 
+bool has_even_data_ranks(const ParallelOptions& parallel) { return parallel.world() / (parallel.pp * parallel.cp * parallel.tp) % 2 == 0; }
+
 const std::vector<Choice>& choices() {
   using namespace recipe;
   static const std::vector<Choice> all = {
@@ -67,10 +69,17 @@ const std::vector<Choice>& choices() {
        },
        [](const ProofLayout& l) { return static_cast<size_t>(l.parallel.pipeline.schedule); }},
       {"parallel.zero",
-       {"0", "1", "2", "3"},
+       {"0", "1", "2", "3", "1 in two groups", "3 in two groups"},
        has_copies,
-       [](ProofLayout& l, size_t v) { l.parallel.zero = static_cast<int64_t>(v); },
-       [](const ProofLayout& l) { return static_cast<size_t>(l.parallel.zero); }},
+       [](ProofLayout& l, size_t v) {
+         const bool groups = v > 3;
+         l.parallel.zero = static_cast<int64_t>(v == 4 ? 1 : groups ? 3 : v);
+         l.parallel.zero_copies = groups && has_even_data_ranks(l.parallel) ? 2 : 1;
+       },
+       [](const ProofLayout& l) {
+         const auto zero = static_cast<size_t>(l.parallel.zero);
+         return l.parallel.zero_copies == 1 ? zero : zero == 1 ? size_t{4} : size_t{5};
+       }},
       {"parallel.dispatcher", values_of<Dispatcher>(), has_expert_ranks,
        [](ProofLayout& l, size_t v) { l.parallel.experts.dispatcher = static_cast<Dispatcher>(v); },
        [](const ProofLayout& l) { return static_cast<size_t>(l.parallel.experts.dispatcher); }},
@@ -234,6 +243,7 @@ ProofLayout proof_layout(ParallelOptions parallel, bool packed, recipe::Recomput
   if (of.ep > 1) add(fmt::format("ep{}", of.ep));
   if (of.etp > 1) add(fmt::format("etp{}", of.etp));
   if (of.zero > 0) add(fmt::format("zero{}", of.zero));
+  if (of.zero_copies > 1) add(fmt::format("copies{}", of.zero_copies));
   if (of.ep * of.etp > 1) {
     if (of.experts.dispatcher == recipe::Dispatcher::kAllGather) add("all-gather");
     if (of.experts.token_groups > 1) add(fmt::format("groups{}", of.experts.token_groups));
@@ -286,6 +296,7 @@ std::vector<ProofLayout> proof_layouts(const ParallelOptions& own) {
   for (const int64_t zero : {1, 2, 3}) {
     for (const ParallelOptions& each : std::vector<ParallelOptions>{{.ranks = 2, .zero = zero},
                                                                     {.ranks = 4, .zero = zero},
+                                                                    {.ranks = 4, .zero = zero, .zero_copies = 2},
                                                                     {.cp = 2, .zero = zero},
                                                                     {.ranks = 4, .tp = 2, .zero = zero},
                                                                     {.ranks = 4, .ep = 2, .zero = zero},
@@ -293,8 +304,11 @@ std::vector<ProofLayout> proof_layouts(const ParallelOptions& own) {
       layouts.push_back(proof_layout(each));
     }
   }
-  for (const ParallelOptions& each :
-       std::vector<ParallelOptions>{{.workers = 2, .tp = 2}, {.ranks = 4, .workers = 2, .zero = 3}, {.workers = 2, .pp = 2, .zero = 1}}) {
+  for (const ParallelOptions& each : std::vector<ParallelOptions>{{.workers = 2, .tp = 2},
+                                                                  {.ranks = 4, .workers = 2, .zero = 3},
+                                                                  {.workers = 2, .pp = 2, .zero = 1},
+                                                                  {.ranks = 4, .cp = 2, .zero = 3, .zero_copies = 2},
+                                                                  {.ranks = 8, .ep = 2, .zero = 2, .zero_copies = 2}}) {
     layouts.push_back(proof_layout(each));
   }
   using enum recipe::Recompute;

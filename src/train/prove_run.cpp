@@ -31,7 +31,12 @@ std::vector<HeldBox> held_of(const model::ParameterSet& parameters, bool gradien
   return result;
 }
 
-const recipe::OuterOptions kMeanOfWorkers{.method = recipe::Outer::kLocalSgd, .every = 1};
+// What workers do behind each step: all see the same, so a late correction changes nothing, and the mean is what each has. Other methods change
+// weights also then.
+recipe::OuterOptions outer_of(const recipe::OuterOptions& of_recipe) {
+  const bool corrects = of_recipe.method == recipe::Outer::kDelayCorrected;
+  return {.method = corrects ? recipe::Outer::kDelayCorrected : recipe::Outer::kLocalSgd, .every = 1};
+}
 
 // A training run of a few steps on one rank.
 class ProofRun {
@@ -40,10 +45,10 @@ class ProofRun {
       : ranks_(ranks),
         mistake_(subject.layout.mistake),
         task_(subject.config, Precision::named(subject.dtype), ranks, subject.layout),
-        optimizer_(optim::make_optimizer(options_of(subject.optim), task_.parameters(), task_.precision())),
+        optimizer_(optim::make_optimizer(options_of(subject.optim), task_.parameters(), task_.precision(), kProofSeed)),
         state_(*optimizer_),
         router_bias_rate_(subject.config.router.bias_rate) {
-    if (ranks.workers() > 1) outer_.emplace(kMeanOfWorkers, *optimizer_, task_.parameters(), ranks);
+    if (ranks.workers() > 1) outer_.emplace(outer_of(subject.optim.outer), *optimizer_, task_.parameters(), ranks);
   }
 
   void step(int64_t step) {
@@ -82,6 +87,7 @@ class ProofRun {
   static recipe::OptimOptions options_of(recipe::OptimOptions options) {
     options.eps = options.sign_fade = 1e-2;
     options.square_eps = options.residual_eps = 1e-4;
+    options.state_block = 2, options.state_least = 1;  // small tensors, whose columns ranks cut anywhere
     return options;
   }
 

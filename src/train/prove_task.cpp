@@ -50,8 +50,13 @@ recipe::ModelConfig made_small(recipe::ModelConfig model, int64_t ranks) {
   model.layers = std::max(many, static_cast<int64_t>(mixers.size()));
   model.mixers = mixers;
   recipe::GatedDeltaNetOptions& delta = model.gated_deltanet;
-  const bool grouped = model.softmax.kv_heads < model.heads || (delta.key_heads > 0 && delta.key_heads < model.heads);
+  const int64_t delta_heads = delta.heads > 0 ? delta.heads : model.heads;
+  const bool grouped =
+      model.softmax.kv_heads < model.heads || (delta.key_heads > 0 && delta.key_heads < delta_heads) || model.gla.key_heads > 0;
   if (delta.key_heads > 0) delta.key_heads = many;
+  if (delta.heads > 0) delta.heads = 2 * many;
+  delta.head_dim = std::min<int64_t>(delta.head_dim, 8);
+  if (model.gla.key_heads > 0) model.gla.key_heads = many;
   delta.key_dim = std::min<int64_t>(delta.key_dim, 6);
   model.kda.key_dim = std::min<int64_t>(model.kda.key_dim, 6);
   model.kda.rank = std::min<int64_t>(model.kda.rank, 5);
@@ -77,6 +82,16 @@ recipe::ModelConfig made_small(recipe::ModelConfig model, int64_t ranks) {
   model.vocabulary = 53;  // no number of ranks divides it
   model.experts = std::min<int64_t>(model.experts, many);
   model.experts_per_token = std::min<int64_t>(model.experts_per_token, 2);
+  if (model.router.groups > 1) {
+    model.router.groups = model.experts % 2 == 0 ? 2 : 1;
+    model.router.groups_per_token = 1;
+  }
+  if (!model.dense_layers.empty()) model.dense_layers = {0};
+  model.dense_intermediate = std::min<int64_t>(model.dense_intermediate, 28);
+  model.shared_experts = std::min<int64_t>(model.shared_experts, 2);
+  model.shared_intermediate = std::min<int64_t>(model.shared_intermediate, 12);
+  model.predict_ahead = std::min<int64_t>(model.predict_ahead, 2);
+  if (model.mup_base_hidden > 0) model.mup_base_hidden = 12;  // half of what it is here
   if (model.max_positions > 0) model.max_positions = kRowTokens + 3;
   return model;
 }

@@ -213,7 +213,8 @@ Outcome RankRun::run() {
   const auto task = make_task(
       {.recipe = recipe_, .data = facts_.data, .cache = start_.cache, .device = facts_.device, .ranks = ranks_, .share = share()});
   task->parameters().initialise(static_cast<uint64_t>(recipe_.train.seed));
-  const auto optimizer = optim::make_optimizer(recipe_.optim, task->parameters(), task->precision());
+  const auto optimizer =
+      optim::make_optimizer(recipe_.optim, task->parameters(), task->precision(), static_cast<uint64_t>(recipe_.train.seed));
   observe::EventWriter& events = open_events();
   open_board();
   open_trace(events.generation());

@@ -8,6 +8,7 @@
 #include "model/router_bias.h"
 #include "optim/gradient_norm.h"
 #include "optim/gradient_norm_by_rows.h"
+#include "optim/step_measures.h"
 #include "tensor/content_hash.h"
 #include "train/passes.h"
 
@@ -248,9 +249,20 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   {
     const SpanScope span(spans, SpanKind::kOptimizer);
     fault_point("step.update", step);
-    optimizer.step(
-        {.lr = options.lr, .gradient_scale = measured->scale() * optim::clip_factor(norm.norm, options.clip_norm), .zero_gradients = true},
-        [&](layout::AxisSet over, const Tensor& numbers, comm::Reduction how) { ranks.reduce_over(over, numbers, how); });
+    const double clip = optim::clip_factor(norm.norm, options.clip_norm);
+    std::optional<optim::StepMeasures> measures;
+    if (options.measure_update) measures.emplace(optimizer, task.parameters());
+    optimizer.step({.lr = options.lr, .gradient_scale = measured->scale() * clip, .zero_gradients = true},
+                   [&](layout::AxisSet over, const Tensor& numbers, comm::Reduction how) { ranks.reduce_over(over, numbers, how); });
+    if (measures) {
+      result.metrics.merge(measures->of_step([&](const Tensor& numbers, comm::Reduction how) {
+        if (ranks.groups() == nullptr) return;
+        const Tensor there = numbers.to(task.parameters().device());
+        ranks.groups()->world().all_reduce(there, how, {.name = "what the step did to weights"}).wait();
+        if (!there.is_alias_of(numbers)) numbers.copy_(there);
+      }));
+      result.metrics["clip_factor"] = clip;
+    }
   }
   fault_point("step.updated", step);
   const SpanScope span(spans, SpanKind::kValues);

@@ -20,12 +20,20 @@ Tensor TextStage::forward(model::Context& context, const PackedText& text, const
   const layout::SequenceView view = view_of(text);
   const bool first = decoder_.first(context), last = decoder_.last(context);
   const auto own = [&](const std::vector<int64_t>& row) { return to_tensor(own_of(row, view), decoder_.device()); };
-  if (first && last) {
-    const Tensor hidden = decoder_.hidden(context, own(text.inputs), view);
+  const auto loss = [&](Tensor hidden) {
+    if (context.training && decoder_.config().predict_ahead > 0) {
+      std::vector<model::TokensAhead> ahead;
+      for (int64_t k = 1; k <= decoder_.config().predict_ahead; ++k) {
+        ahead.push_back(
+            {own(layout::ahead_in_documents(text.layout, text.inputs, k)), own(layout::ahead_in_documents(text.layout, text.labels, k))});
+      }
+      hidden = decoder_.with_predictions(context, hidden, ahead, view);
+    }
     return decoder_.loss(context, hidden, own(text.labels), view);
-  }
+  };
+  if (first && last) return loss(decoder_.hidden(context, own(text.inputs), view));
   const Tensor leaving = decoder_.layers(context, first ? decoder_.embed(context, own(text.inputs), view) : entering, view);
-  return last ? decoder_.loss(context, decoder_.normed(leaving), own(text.labels), view) : leaving;
+  return last ? loss(decoder_.normed(leaving)) : leaving;
 }
 
 StageInput TextStage::input(const PackedText& text) const {

@@ -273,10 +273,12 @@ void Trainer::meet_workers(double loss, double seconds) {
                             .steps = round->steps,
                             .synchronous = round->synchronous,
                             .applied = round->applied,
+                            .fragment = round->fragment,
                             .exchange_milliseconds = round->exchange_s * 1e3,
                             .waited_milliseconds = round->waited_s * 1e3,
                             .update_milliseconds = round->update_s * 1e3,
                             .gap = round->gap,
+                            .strain = round->strain,
                             .gradient_norm = round->gradient,
                             .momentum_norm = round->momentum,
                             .movement = round->movement,
@@ -311,6 +313,7 @@ void Trainer::one_step() {
                                 .seed = static_cast<uint64_t>(train().seed),
                                 .router_bias_rate = options_.recipe.recipe.model.router.bias_rate,
                                 .measure_first = due(options_.recipe.recipe.observe.batch_noise_every, step_ + 1),
+                                .measure_update = due(options_.recipe.recipe.observe.updates_every, step_ + 1),
                                 .doubtful = ladder_.doubtful(),
                                 .with_gradients = [this] { copies_.settle(); }});
   if (result.first && !result.skipped && !result.left_out) {
@@ -372,7 +375,8 @@ void Trainer::recorded_step() {
   const bool asked = between_rounds() && ranks_.most(asks ? 1 : 0) == 1;
   SaveTo to{.disk = due(train().checkpoint_every, step_) || asked};
   // Each waits for what an outer loop exchanges behind the steps.
-  to.memory = (options_.outer == nullptr || to.disk) && memory_.due(step_, step_seconds_);
+  const bool waits_least = options_.outer == nullptr || to.disk || options_.outer->saves_well();
+  to.memory = waits_least && memory_.due(step_, step_seconds_, /*every_step=*/options_.outer == nullptr);
   if (to.disk || to.memory) save(to);
   if (due(train().evaluate_every, step_) && step_ < train().steps) evaluate(false);
 }

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <csignal>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -38,6 +41,27 @@ TEST(Children, EndsAreToldWithinMilliseconds) {
   EXPECT_THAT(statuses, ::testing::ElementsAre(7, 137));
   EXPECT_LT(seen_s, 0.5);
   EXPECT_EQ(children.running(), 0u);
+}
+
+// A thread that was there before, as OpenMP's are, does not block SIGCHLD, and the kernel may give it to that one, where it is lost.
+TEST(Children, EndsAreToldWhateverThreadTakesTheSignal) {
+  std::atomic<bool> over = false;
+  std::thread other([&] {
+    while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  for (int round = 0; round < 5; ++round) {
+    EventLoop loop;
+    Children children(loop);
+    int told = -1;
+    children.start({.argv = {"sh", "-c", "sleep 0.05; exit 3"}}, [&](int status) {
+      told = status;
+      loop.stop();
+    });
+    loop.run_for(10);
+    EXPECT_EQ(told, 3);
+  }
+  over = true;
+  other.join();
 }
 
 TEST(Children, LogsGoOnOrBeginAnew) {

@@ -2,9 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <csignal>
 #include <map>
+#include <thread>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/temporary_folder.h"
+#include "base/worker.h"
 
 namespace longhaul {
 namespace {
@@ -31,7 +37,7 @@ TEST(FaultPoint, IsReadWithItsConditions) {
 
 TEST(FaultPoint, AMistakeInItIsRefused) {
   for (const char* text : {"step.update", "step.update explode", "step.update:day=3 kill", "step.update:step=x kill", "step.update slow",
-                           "step.update kill=3", "step.update slow=fast", "step.update slow=-1"}) {
+                           "step.update kill=3", "step.update slow=fast", "step.update slow=-1", "step.update:once= kill"}) {
     EXPECT_THROW(parse_faults(text), Error) << text;
   }
 }
@@ -49,6 +55,35 @@ TEST(FaultPoint, MeetsOnlyWhereAllConditionsHold) {
   EXPECT_TRUE(plan.meet("d", 1));
   EXPECT_TRUE(plan.meet("e", 1));
   EXPECT_FALSE(plan.meet("f", 1));
+}
+
+TEST(FaultPoint, WithAFileItComesOnceToAWholeRun) {
+  const TemporaryFolder folder;
+  const std::string text = "a:rank=1:once=" + (folder.path() / "a").string() + " kill";
+  const std::map<std::string, std::string> variables = {{"RANK", "1"}, {"LONGHAUL_GENERATION", "7"}};
+  EXPECT_FALSE(plan_of(text, {{"RANK", "0"}}).meet("a", 3)) << "another rank";
+  EXPECT_FALSE(read_fault_mark(folder.path() / "a"));
+  const double before = wall_time_s();
+  EXPECT_TRUE(plan_of(text, variables).meet("a", 3));
+  const auto mark = read_fault_mark(folder.path() / "a");
+  ASSERT_TRUE(mark);
+  EXPECT_EQ(mark->generation, 7);
+  EXPECT_EQ(mark->rank, 1);
+  EXPECT_NEAR(mark->wall_time, before, 5);
+  EXPECT_FALSE(plan_of(text, variables).meet("a", 3)) << "the process that was started again";
+  EXPECT_THROW(plan_of("a:once=/no/such/folder/a kill").meet("a", 3), Error);
+}
+
+// A worker blocks signals; a real segmentation fault ends the process all the same.
+TEST(FaultPointDeathTest, ASegfaultEndsAProcessFromAnyThread) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        Worker worker("worker");
+        worker.post([] { end_by_segfault(); });
+        std::this_thread::sleep_for(std::chrono::seconds(5));
+      },
+      testing::KilledBySignal(SIGSEGV), "");
 }
 
 TEST(FaultPoint, WithoutAPlanNothingHappens) { EXPECT_FALSE(fault_point("here", 3)); }

@@ -43,6 +43,35 @@ TEST_F(BadPublished, WhatChangesTheMathematicsAndIsNotSupportedIsRefusedByName) 
   EXPECT_THAT(with("minimax", {{"rotary_dim", 4}}), HasSubstr("rotary_dim"));
 }
 
+TEST_F(BadPublished, WhatLinearFamiliesCanDoBesideIsRefusedByName) {
+  const std::pair<const char*, nlohmann::json> fields[] = {
+      {"mamba2", {{"use_bias", true}}},
+      {"mamba2", {{"use_conv_bias", false}}},
+      {"mamba2", {{"time_step_limit", {0.0, 0.5}}}},
+      {"mamba2", {{"time_step_limit", {0.1, nullptr}}}},
+      {"mamba2", {{"expand", 3}}},
+      {"mamba2", {{"n_groups", 2}}},
+      {"flash-linear-gla", {{"use_short_conv", true}}},
+      {"flash-linear-gla", {{"num_kv_heads", 1}}},
+      {"flash-linear-gla", {{"clamp_min", -1.0}}},
+      {"flash-linear-gla", {{"expand_k", 0.4}}},
+      {"flash-linear-retnet", {{"feature_map", "relu"}}},
+      {"flash-linear-retnet", {{"attn", {{"layers", {1}}}}}},
+      {"flash-linear-retnet", {{"attnres_block_size", 4}}},
+      {"flash-linear-hgrn2", {{"use_lower_bound", false}}},
+      {"flash-linear-hgrn2", {{"expand_ratio", 5}}},
+      {"flash-linear-hgrn2", {{"elementwise_affine", false}}},
+      {"flash-linear-gated-deltanet", {{"use_gate", false}}},
+      {"flash-linear-gated-deltanet", {{"num_v_heads", 3}}},
+      {"flash-linear-gated-deltanet", {{"gate_norm", "l2"}}},
+  };
+  for (const auto& [model, change] : fields) {
+    const std::string field = change.begin().key();
+    EXPECT_THAT(with(model, change), HasSubstr(field == "expand" ? "num_heads" : field)) << model << " " << change;
+  }
+  EXPECT_THAT(with("flash-linear-gla", {{"model_type", "delta_net"}}), HasSubstr("found     delta_net"));
+}
+
 TEST_F(BadPublished, UnknownArchitecturesNameTheNearest) {
   EXPECT_THAT(with("llama", {{"model_type", "lama"}}), HasSubstr("nearest is llama"));
   EXPECT_THAT(with("llama", {{"model_type", "falcon_h1"}}), HasSubstr("falcon_h1"));

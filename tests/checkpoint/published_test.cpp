@@ -118,6 +118,19 @@ TEST_F(Published, AFullRotaryReadingOfAHalfRotaryModelIsFarAway) {
   EXPECT_GT((found - read_tensor(expected, "logits")).abs().max().item<double>(), 1e-2);
 }
 
+// Python's json writes infinities that JSON does not have, and transformers 4 left them so.
+TEST_F(Published, InfinityAsPythonWritesItIsReadAndWrittenAsJson) {
+  const fs::path model = copy_of("mamba2"), file = model / "config.json";
+  std::string text = read_text(file);
+  const size_t at = text.find('{', text.find("time_step_limit"));
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, text.find('}', at) + 1 - at, "Infinity");
+  std::ofstream(file) << text;
+  import_model(model, folder_.path() / "imported");
+  export_model(folder_.path() / "imported", folder_.path() / "exported", std::nullopt);
+  EXPECT_EQ(config_of(folder_.path() / "exported"), config_of(kGolden / "mamba2" / "model"));
+}
+
 TEST_F(Published, AnExistingFolderIsNeverReplaced) {
   fs::create_directories(folder_.path() / "there");
   EXPECT_THAT(refused([&] { import_model(kGolden / "llama" / "model", folder_.path() / "there"); }), HasSubstr("is there already"));

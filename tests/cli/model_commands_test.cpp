@@ -106,6 +106,41 @@ TEST_F(ModelCommands, TrainThenUseTheModel) {
   EXPECT_THAT(headed.output, ::testing::StartsWith("--- 1 of 2, --seed 3\n" + printed.output + "\n--- 2 of 2, --seed 4\naaa"));
   EXPECT_EQ(longhaul({"sample", run(), "--prompt", "aaa", "--count", "0"}).status, 64);
 
+  // Many prompts: those that begin like an earlier one go on from there, with the same tokens.
+  const std::string long_one(4000, 'a');
+  std::ofstream(folder_ / "prompts.jsonl") << nlohmann::json(long_one + "b") << "\n\n"
+                                           << nlohmann::json{{"prompt", long_one + "b"}} << "\n";
+  const auto continued = [&](const char* mebibytes) {
+    const ProcessResult result = longhaul({"sample", run(), "--prompts", (folder_ / "prompts.jsonl").string(), "--tokens", "5",
+                                           "--temperature", "0", "--prefix-cache", mebibytes, "--json"});
+    EXPECT_EQ(result.status, 0) << result.errors;
+    EXPECT_THAT(result.errors, HasSubstr("prefix cache: "));
+    std::vector<nlohmann::json> objects;
+    std::istringstream output(result.output);
+    for (std::string line; std::getline(output, line);) objects.push_back(nlohmann::json::parse(line));
+    return objects;
+  };
+  const auto with = continued("64"), without = continued("0");
+  ASSERT_EQ(with.size(), 2u);
+  ASSERT_EQ(without.size(), 2u);
+  const int64_t prompt_tokens = with[1]["prompt_tokens"];
+  EXPECT_GT(prompt_tokens, 256);
+  EXPECT_EQ(with[0]["continued_tokens"], 0);
+  EXPECT_EQ(with[1]["continued_tokens"], (prompt_tokens - 64) / 256 * 256);
+  EXPECT_EQ(without[1]["continued_tokens"], 0);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(with[i]["prompt"], long_one + "b");
+    EXPECT_EQ(with[i]["ids"], without[i]["ids"]);
+  }
+  std::ofstream(folder_ / "lines.txt") << "aaa\n";
+  EXPECT_EQ(longhaul({"sample", run(), "--prompts", (folder_ / "lines.txt").string(), "--tokens", "5", "--seed", "3"}).output,
+            printed.output);
+  EXPECT_EQ(longhaul({"sample", run(), "--prompts", (folder_ / "lines.txt").string(), "--prompt", "b"}).status, 64);
+  std::ofstream(folder_ / "prompts.jsonl") << "{\"text\": 1}\n";
+  const ProcessResult refused = longhaul({"sample", run(), "--prompts", (folder_ / "prompts.jsonl").string()});
+  EXPECT_EQ(refused.status, 65);
+  EXPECT_THAT(refused.errors, HasSubstr("line 1"));
+
   std::ofstream(folder_ / "ids.json") << "[97, 97, 10]";
   const auto logits = folder_ / "logits.safetensors";
   ASSERT_EQ(longhaul({"score", run(), "--ids", (folder_ / "ids.json").string(), "--out", logits.string()}).status, 0);
@@ -118,8 +153,7 @@ TEST_F(ModelCommands, TrainThenUseTheModel) {
   const auto evaluation = nlohmann::json::parse(evaluated.output);
   EXPECT_EQ(evaluation["bytes"], 20 * 301 + 10 + 20);  // 300 letters, one or two digits and a line end in each of the twenty files
   EXPECT_GT(evaluation["bits_per_byte"].get<double>(), 0);
-  const auto accuracy = evaluation["accuracy"].get<double>();  // after twelve steps it may well be none; values are evaluate_test's
-  EXPECT_TRUE(accuracy >= 0 && accuracy <= 1) << accuracy;
+  EXPECT_TRUE(evaluation["accuracy"].is_number());  // after twelve steps it may well be none; values are evaluate_test's
   EXPECT_EQ(evaluation["stride"], 32);
 }
 

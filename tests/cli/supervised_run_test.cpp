@@ -1,7 +1,7 @@
 // ctest: label=fault timeout=600
 // Runs that are brought through failures, as a user sees them: ranks that are killed or stopped, nodes that are lost, a driver that is killed
 // and typed again. The losses afterwards are those of a run to which nothing happened, in every bit.
-#include "cli/launched_run.h"
+#include "cli/supervised_run.h"
 
 namespace longhaul::cli {
 namespace {
@@ -10,66 +10,6 @@ using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-class SupervisedRun : public LaunchedRun {
- protected:
-  ~SupervisedRun() override {
-    // Whatever failed: nothing of this run stays.
-    const json now = status();
-    for (const char* what : {"nodes", "ranks"}) {
-      for (const json& one : now.value(what, json::array())) {
-        if (const int64_t pid = one.value("pid", int64_t{0}); pid > 1 && is_ours(pid)) ::kill(static_cast<pid_t>(pid), SIGKILL);
-      }
-    }
-  }
-  static bool is_ours(int64_t pid) {
-    std::ifstream file(fmt::format("/proc/{}/cmdline", pid));
-    const std::string words{std::istreambuf_iterator<char>(file), {}};
-    return words.starts_with(program_file());
-  }
-
-  json status() const {
-    const fs::path file = run_ / "control/status.json";
-    return fs::exists(file) ? json::parse(read_text(file)) : json::object();
-  }
-  json rank(int64_t number) const {
-    for (const json& one : status().value("ranks", json::array())) {
-      if (one.at("rank") == number) return one;
-    }
-    return json::object();
-  }
-  pid_t pid_of(int64_t number) const { return static_cast<pid_t>(rank(number).value("pid", int64_t{-1})); }
-  json node(const std::string& name) const {
-    for (const json& one : status().value("nodes", json::array())) {
-      if (one.at("node") == name) return one;
-    }
-    return json::object();
-  }
-  json last_incident() const {
-    const json all = status().value("incidents", json::array());
-    return all.empty() ? json::object() : all.back();
-  }
-  int64_t generation() const { return status().value("generation", int64_t{0}); }
-
-  // Steps that take some time each, so that faults hit the middle of one.
-  Words long_run(int64_t steps, int64_t batch = 4) const {
-    return {fmt::format("train.steps={}", steps), fmt::format("train.batch={}", batch), "train.checkpoint_every=5", "optim.warmup_steps=1"};
-  }
-  std::map<int64_t, double> losses(const fs::path& run) const {  // of each step the last time that it was done
-    std::map<int64_t, double> all;
-    for (const auto& event : observe::read_events(run / "events.jsonl")) {
-      if (const auto* step = std::get_if<observe::StepReport>(&event.body)) all[step->step] = step->loss;
-    }
-    return all;
-  }
-  std::map<int64_t, double> undisturbed(const Words& options, int ranks) const {
-    Words typed = words({"launch", "-n", std::to_string(ranks)}, options);
-    typed.back() = (folder_ / "undisturbed").string();
-    const ProcessResult result = run_process(typed, {"NO_COLOR=1"}, 120);
-    EXPECT_EQ(result.status, 0) << result.errors;
-    return losses(folder_ / "undisturbed");
-  }
-};
 
 TEST_F(SupervisedRun, AKilledRankIsStartedAgainWithTheSameLosses) {
   const Words options = long_run(60);
@@ -105,6 +45,40 @@ TEST_F(SupervisedRun, AStoppedRankIsNamedAndTheRunGoesOn) {
   EXPECT_EQ(losses(run_), expected);
   EXPECT_EQ(last_incident().value("rank", -1), 1) << last_incident();
   RecordProperty("incident", last_incident().dump());
+}
+
+// A thread that writes a checkpoint hangs while steps go on: seen by its own deadline (ten seconds for this model), and told as what it is.
+TEST_F(SupervisedRun, ASaveThatHangsIsNoticedByItsOwnDeadline) {
+  Words options = long_run(60);
+  options.push_back("train.checkpoint_memory_every=0");
+  const auto expected = undisturbed(options, 2);
+  Child child(words({"launch", "-n", "2", "--hang-after", "4"}, options),
+              {"NO_COLOR=1", "LONGHAUL_FAULTS=checkpoint.write:step=5:rank=1:generation=1 hang"}, folder_ / "output");
+  ASSERT_TRUE(child.wait_for([&] { return steps_done() >= 5; })) << child.output();
+  const Stopwatch watch;
+  ASSERT_TRUE(child.wait_for([&] { return generation() >= 2; })) << child.output();
+  EXPECT_GT(watch.seconds(), 5);
+  EXPECT_LT(watch.seconds(), 25);
+  EXPECT_EQ(child.wait(), 0) << child.output();
+  EXPECT_EQ(losses(run_), expected);
+  const json incident = last_incident();
+  EXPECT_EQ(incident.value("class", ""), "stuck_work") << incident;
+  EXPECT_NE(incident.value("rank", -1), 0)
+      << "it waits to commit what rank 1 does not write; where all are at the same work nobody is named";
+  EXPECT_THAT(incident.dump(), HasSubstr("'write checkpoint' does not end"));
+}
+
+// The others lose the rank and say so, some of them before it has ended: it is still the one that is named.
+TEST_F(SupervisedRun, ACommunicationErrorIsLaidOnTheRankThatThrewIt) {
+  for (const int thrower : {1, 2}) {
+    run_ = folder_ / fmt::format("run-{}", thrower);
+    Child child(words({"launch", "-n", "3"}, {"train.steps=12", "train.batch=3", "optim.warmup_steps=1"}),
+                {"NO_COLOR=1", fmt::format("LONGHAUL_FAULTS=step.reduce:step=6:rank={}:generation=1 fail=69", thrower)},
+                folder_ / "output");
+    EXPECT_EQ(child.wait(), 0) << child.output();
+    EXPECT_EQ(last_incident().value("class", ""), "communication") << last_incident();
+    EXPECT_EQ(last_incident().value("rank", -1), thrower) << last_incident();
+  }
 }
 
 TEST_F(SupervisedRun, ASpareTakesThePlaceOfALostNode) {

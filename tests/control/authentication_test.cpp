@@ -34,6 +34,21 @@ struct TestSides {
   }
 };
 
+TEST(Authentication, ARenewedKeyOpensNothingOfTheOldOne) {
+  TestSides sides;
+  ASSERT_TRUE(sides.run().second.established);
+  Seal sending = sides.driver.sending(), receiving = sides.node.receiving(), of_before = receiving;
+  sending.renew("2");
+  const std::string sealed = sending.close("start");
+  EXPECT_FALSE(of_before.open(sealed).has_value());
+  Seal other = receiving;
+  other.renew("3");
+  EXPECT_FALSE(other.open(sealed).has_value());
+  receiving.renew("2");
+  EXPECT_EQ(receiving.open(sealed), "start");
+  EXPECT_FALSE(receiving.open(sealed).has_value()) << "numbers go on";
+}
+
 TEST(Authentication, BothSidesBelieveAndTalk) {
   TestSides sides;
   const auto [driver, node] = sides.run();

@@ -12,7 +12,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/children.h"
 #include "base/clock.h"
+#include "base/network.h"
 #include "base/secret.h"
 #include "base/temporary_folder.h"
 #include "base/version.h"
@@ -275,6 +277,57 @@ TEST_F(DriverServiceTest, StatusAndEvictionBySomebodyWithTheSecret) {
   ::kill(driver_, SIGTERM);
   EXPECT_EQ(wait(), 74);
   EXPECT_FALSE(status_of_run(run_).from_driver);
+}
+
+// Slurm, played: `sinfo` says which nodes answer, `srun` runs what follows its options here.
+TEST_F(DriverServiceTest, AnEngineBringsAMachineForOneThatIsEvicted) {
+  nodes(2, 0);
+  options_.local_nodes = 0;
+  options_.listen = fmt::format("127.0.0.1:{}", free_port());
+  options_.policy.replacement_s = 20;
+  options_.host_history = folder_ / "hosts.jsonl";
+  add({"steps=100000"});
+  fs::create_directories(folder_ / "bin");
+  std::ofstream(folder_ / "bin/srun") << "#!/bin/sh\nwhile [ \"${1#--}\" != \"$1\" ]; do shift; done\nexec \"$@\"\n";
+  fs::permissions(folder_ / "bin/srun", fs::perms::owner_all);
+  const std::string typed = folder_ / "typed";
+  options_.make_engine = [this, typed] {
+    ::setenv("PATH", fmt::format("{}:{}", (folder_ / "bin").string(), ::getenv("PATH")).c_str(), 1);
+    const auto job = [](const std::string& name) -> std::optional<std::string> {
+      if (name == "SLURM_JOB_ID") return "77";
+      if (name == "SLURM_JOB_NODELIST") return "n[1-3]";
+      return std::nullopt;
+    };
+    return find_engine(job, [typed](const std::vector<std::string>& words) -> ProcessResult {
+      std::ofstream(typed, std::ios::app) << fmt::format("{}\n", fmt::join(words, " "));
+      return {.status = 0, .output = words[0] == "sinfo" ? "n1 alloc\nn2 alloc\nn3 idle\n" : ""};
+    });
+  };
+  start();
+  ASSERT_TRUE(until([&] { return fs::exists(run_ / "control/address"); }));
+  std::vector<pid_t> daemons;
+  for (const char* name : {"n1", "n2"}) {
+    daemons.push_back(start_child({.argv = {options_.program, "node", "--driver", run_ / "control/address", "--secret",
+                                            run_ / "control/secret", "--name", name, "--slots", "1"}}));
+  }
+  const auto ended = [](pid_t& process) {
+    if (process > 0 && exit_of(process)) process = 0;
+    return process == 0;
+  };
+  ASSERT_TRUE(runs_at(5)) << status();
+  ask_driver(run_, EvictRequest{.target = "n1", .reason = "fan is loud"});
+  ASSERT_TRUE(until([&] { return generation() == 2 && node("n3").value("state", "") == "active"; })) << status();
+  const int64_t step = steps_done();
+  EXPECT_TRUE(until([&] { return steps_done() > step + 5; }));
+  EXPECT_TRUE(until([&] { return ended(daemons[0]); })) << "the evicted daemon ends";
+  EXPECT_THAT(read_text(folder_ / "hosts.jsonl"), HasSubstr("excluded"));
+  ::kill(driver_, SIGTERM);
+  EXPECT_EQ(wait(), 74);
+  EXPECT_TRUE(until([&] { return ended(daemons[1]); }));
+  const std::string asked = read_text(typed);
+  EXPECT_THAT(asked, HasSubstr("sinfo --noheader"));
+  EXPECT_THAT(asked, HasSubstr("scontrol update NodeName=n1 State=DRAIN Reason=longhaul job 77: "));
+  EXPECT_THAT(asked, HasSubstr("scontrol requeue 77")) << "it was the engine that ended the job: it is to come again";
 }
 
 TEST_F(DriverServiceTest, ASecondDriverOfARunIsRefused) {

@@ -68,6 +68,69 @@ TEST_F(Driver, VictimsAreDemoted) {
   EXPECT_EQ(bench->incidents[0].rank, 2);
 }
 
+// A rank throws an error of communication of its own; a peer that lost it is heard of first.
+TEST_F(Driver, TheFirstRankToFailIsTheCauseOfACommunicationError) {
+  start();
+  const auto ended = [&](const std::string& node, int64_t rank, bool consequence, double age_s) {
+    std::erase(bench->running[node], rank);
+    RankExited exited{.rank = rank, .generation = 1, .status = 69, .step = 10};
+    exited.error = {.code = 69, .text = fmt::format("of rank {}", rank), .consequence = consequence, .age_s = age_s};
+    bench->stopped_ranks_end = false;
+    bench->send(FromNode{node, exited});
+  };
+  ended("node-0", 0, /*consequence=*/true, 0.9);
+  bench->wait(0.2);
+  ended("node-1", 3, /*consequence=*/false, 0.30);  // by itself, but later
+  {                                                 // ended by the driver meanwhile, which had heard of the first
+    std::erase(bench->running["node-1"], 2);
+    RankExited exited{.rank = 2, .generation = 1, .status = 137, .stopped = true, .step = 10};
+    exited.error = {.code = 69, .text = "of rank 2", .consequence = false, .age_s = 0.35};
+    bench->send(FromNode{"node-1", exited});
+  }
+  ended("node-0", 1, /*consequence=*/true, 0.2);
+  bench->stopped_ranks_end = true;
+  bench->wait(2);
+  bench->train(10, 12);
+  ASSERT_EQ(bench->incidents.size(), 1U);
+  EXPECT_EQ(bench->incidents[0].fault, "communication");
+  EXPECT_EQ(bench->incidents[0].rank, 2);
+  EXPECT_EQ(bench->incidents[0].node, "node-1");
+}
+
+TEST_F(Driver, HostsThatFailedAgainAndAgainAreUsedLast) {
+  bench.emplace(2, 1);
+  bench->plan.used_last = {"host of node-0"};
+  bench->begin();
+  bench->join("node-2", true);
+  bench->join("node-0");
+  bench->join("node-1");
+  EXPECT_EQ(ranks_text(bench->running), "node-1:0,1 node-2:2,3 ") << "a spare is taken before it";
+  bench->train(0, 10);
+  bench->ends(2, 71);
+  bench->wait(2);
+  EXPECT_EQ(ranks_text(bench->running), "node-0:2,3 node-1:0,1 ") << "and it before nothing";
+}
+
+// A machine that was evicted and started anew, or a pod that comes again elsewhere: not without checks.
+TEST_F(Driver, AnEvictedNodeComesAgainWithAnotherBootAndIsChecked) {
+  start(2);
+  bench->ends(2, 71);
+  bench->wait(2);
+  ASSERT_EQ(bench->core->ledger().nodes.at("node-1").state, "evicted");
+  bench->train(10, 11);
+  bench->join("node-1");
+  EXPECT_EQ(bench->refusals.size(), 1U) << "the same machine, as it was";
+  NodeHello anew = bench->hello("node-1");
+  anew.boot_id = "2";
+  bench->send(FromNode{"node-1", anew});
+  EXPECT_EQ(bench->refusals.size(), 1U);
+  bench->send(Committed{.step = 11});
+  bench->train(11, 13);  // there is room for four again
+  EXPECT_EQ(bench->checked, (std::vector<std::string>{"node-1"}));
+  bench->send(FromNode{"node-1", CheckResults{.id = bench->last_checks.id, .suite = "preflight", .checks = {{.name = "disk"}}}});
+  EXPECT_EQ(ranks_text(bench->running), "node-0:0,1 node-1:2,3 ");
+}
+
 TEST_F(Driver, ASpareTakesTheRanksOfABrokenNode) {
   start(2, 1);
   EXPECT_EQ(bench->core->ledger().nodes.at("node-2").state, "spare");
@@ -117,6 +180,16 @@ TEST_F(Driver, ADaemonThatDiedIsStartedAgain) {
   bench->send(FromNode{"node-1", again});
   EXPECT_EQ(ranks_text(bench->running), "node-0:0,1 node-1:2,3 ");
   EXPECT_EQ(bench->core->generation(), 2);
+}
+
+TEST_F(Driver, AnEvictedDaemonIsNotStartedAgain) {
+  start(3);
+  bench->ends(0, 71);
+  bench->wait(2);
+  ASSERT_EQ(bench->core->ledger().nodes.at("node-0").state, "evicted");
+  bench->send(NodeDied{.node = "node-0", .text = "its daemon ended with 0"});
+  bench->wait(30);
+  EXPECT_TRUE(bench->started_nodes.empty());
 }
 
 TEST_F(Driver, WithoutRestartsTheFirstFaultEndsTheRunWithItsCode) {

@@ -6,7 +6,9 @@
 namespace longhaul::control {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class DriverWatch : public Driver {};
 
@@ -35,6 +37,35 @@ TEST_F(DriverWatch, AHangIsNoticedAfterItsTimeOut) {
   EXPECT_THAT(bench->incidents[0].action, HasSubstr("no other node")) << "without a spare it goes on in place";
 }
 
+// A rank that hung outside all phases within its first half second of steps was noticed after half an hour: nothing had been learnt of idle.
+TEST_F(DriverWatch, BetweenStepsNobodyStandsLongerThanTheFloor) {
+  start();
+  const auto stands_s = [&](int64_t step, double most_s) {
+    const double begin_s = bench->now_s;
+    while (bench->core->state() == State::kTrain && bench->now_s < begin_s + most_s) {
+      bench->beats(step, 0, "idle", bench->now_s - begin_s);
+      bench->wait(1);
+    }
+    return bench->now_s - begin_s;
+  };
+  EXPECT_GE(stands_s(100, 200), 200) << "behind the last step a report is written";
+  start();
+  EXPECT_LE(stands_s(10, 200), 62);
+  EXPECT_EQ(bench->core->state(), State::kSuspect);
+}
+
+TEST_F(DriverWatch, ANodeIsPutOutWithALineAndItsIncidentHasTheStory) {
+  start(2, 1);
+  bench->send(FromNode{"node-1", HealthReport{.kind = "device_missing", .text = "the card is lost\n  thread 7: read\n  thread 8: poll"}});
+  bench->wait(2);
+  bench->train(10, 12);
+  const NodeChanged& node = bench->core->ledger().nodes.at("node-1");
+  EXPECT_EQ(node.state, "evicted");
+  EXPECT_THAT(node.reason, AllOf(HasSubstr("the card is lost"), Not(HasSubstr("thread 7"))));
+  ASSERT_EQ(bench->incidents.size(), 1U);
+  EXPECT_THAT(bench->incidents[0].evidence.front(), HasSubstr("thread 8"));
+}
+
 // All wait for one that evaluates: that is no hang while it is within its own time.
 TEST_F(DriverWatch, WaitingForOneThatWorksIsNoHang) {
   start(1);
@@ -50,6 +81,47 @@ TEST_F(DriverWatch, WaitingForOneThatWorksIsNoHang) {
     bench->wait(1);
   }
   EXPECT_EQ(bench->core->state(), State::kTrain);
+}
+
+// A save that does not end is seen while the steps go on: at what it was allowed until one was seen to end, then at five times the longest.
+TEST_F(DriverWatch, ASaveThatHangsHasADeadlineOfItsOwn) {
+  start(1);
+  double save_s = 0;
+  const auto step = [&](int64_t number) {
+    NodeBeat beat{.generation = bench->core->generation(), .running = {}, .ended = {}};
+    for (int64_t rank = 0; rank < 2; ++rank) {
+      RankBeat of_rank{.rank = rank, .generation = bench->core->generation(), .step = number, .resumed_step = 0};
+      if (rank == 1 && save_s >= 0) of_rank.background = {{.name = "write checkpoint", .age_s = save_s, .allowed_s = 100}};
+      beat.running.push_back(of_rank);
+    }
+    bench->send(FromNode{"node-0", beat});
+    bench->wait(1);
+    if (save_s >= 0) save_s += 1;
+  };
+  int64_t number = 11;
+  for (; save_s < 90; ++number) step(number);
+  ASSERT_EQ(bench->core->state(), State::kTrain) << "within what it is allowed";
+  save_s = -1;
+  step(number++);
+  for (int saves = 0; saves < 2; ++saves) {  // twenty seconds each: the longest stays 89
+    for (save_s = 0; save_s < 20; ++number) step(number);
+    save_s = -1;
+    step(number++);
+  }
+  for (save_s = 0; bench->core->state() == State::kTrain && save_s < 1000; ++number) step(number);
+  EXPECT_NEAR(save_s, 5 * 89, 3);
+  EXPECT_EQ(bench->core->state(), State::kSuspect);
+  bench->send(FromNode{"node-0", Evidence{.generation = 1, .last = true}});
+  EXPECT_TRUE(bench->asked_for_analysis);
+  bench->send(HangFound{.generation = 1, .suspects = {1}, .program = true, .text = "pwrite64"});
+  bench->wait(1);
+  bench->train(number, number + 2);
+  ASSERT_EQ(bench->incidents.size(), 1U);
+  EXPECT_EQ(bench->incidents[0].fault, "stuck_work");
+  EXPECT_EQ(bench->incidents[0].rank, 1);
+  EXPECT_EQ(bench->incidents[0].action, "restart");
+  EXPECT_THAT(bench->incidents[0].evidence[0], HasSubstr("'write checkpoint' does not end on rank 1: pwrite64"));
+  EXPECT_NEAR(bench->incidents[0].detected_milliseconds, 5 * 89e3, 3e3);
 }
 
 TEST_F(DriverWatch, AProcessWithoutAnySignIsTheSuspect) {

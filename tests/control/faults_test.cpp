@@ -165,6 +165,10 @@ TEST(FaultTable, SlowOnesAreReplacedAtTheNextCheckpoint) {
   expect(verdict_of(report("degraded_link")), FaultClass::kFailSlow, Action::kReplaceAtCheckpoint);
 }
 
+TEST(FaultTable, SlowOnesThatCostMuchAreReplacedAtOnce) {
+  expect(verdict_of(report("slow_now")), FaultClass::kFailSlow, Action::kEvictIfReplaceable);
+}
+
 TEST(FaultTable, AFullDiskDoesNotEndTheRun) {
   expect(verdict_of(report("storage")), FaultClass::kStorage, Action::kAlarm);
   expect(verdict_of(exit_with(73)), FaultClass::kStorage, Action::kRestart);
@@ -180,6 +184,15 @@ TEST(FaultTable, Hangs) {
   hang.program = true;
   hang.trace = "desync";
   expect(verdict_of(hang), FaultClass::kUserCode, Action::kRestart);
+}
+
+TEST(FaultTable, WorkOfOtherThreadsThatHangs) {
+  Fault stuck{.source = Fault::Source::kHang, .rank = 3, .node = "node-1", .step = 120, .kind = "write checkpoint"};
+  expect(verdict_of(stuck), FaultClass::kStuckWork, Action::kRestart);
+  expect(verdict_of(stuck, History().had(FaultClass::kStuckWork, "node-1")), FaultClass::kStuckWork, Action::kEvictIfReplaceable);
+  expect(verdict_of(stuck, History().had(FaultClass::kStuckWork, "node-2")), FaultClass::kStuckWork, Action::kRestart);
+  stuck.node.clear();
+  expect(verdict_of(stuck, History().had(FaultClass::kStuckWork, "")), FaultClass::kStuckWork, Action::kRestart);
 }
 
 TEST(FaultTable, NumericFaultsGoBack) { expect(verdict_of(exit_with(67)), FaultClass::kNumeric, Action::kRestart); }
@@ -223,8 +236,20 @@ TEST(FaultTable, DyingTwiceOfTheSameAtTheSameStepIsTheBatch) {
   expect(verdict_of(exit_with(139, "139 loader"), history), FaultClass::kUnclear, Action::kRestart);
 }
 
+TEST(FaultTable, AVictimIsNeverTheCauseOfAnother) {
+  Fault victim = exit_with(69), own = exit_with(69), killed = exit_with(137);
+  victim.rank = 0, victim.failed_s = 1;
+  own.rank = 1, own.own = true, own.failed_s = 2;
+  killed.rank = 2, killed.failed_s = 3;
+  EXPECT_EQ(first_cause({victim, own, killed}).rank, 2);
+  EXPECT_EQ(first_cause({victim, own}).rank, 1);
+  Fault earlier = victim;
+  earlier.rank = 4, earlier.failed_s = 0.5;
+  EXPECT_EQ(first_cause({victim, earlier}).rank, 4);
+}
+
 TEST(FaultTable, EveryClassAndActionHasAName) {
-  for (int i = 0; i <= static_cast<int>(FaultClass::kDriver); ++i) {
+  for (int i = 0; i <= static_cast<int>(FaultClass::kStuckWork); ++i) {
     const auto fault = static_cast<FaultClass>(i);
     EXPECT_FALSE(name_of(fault).empty());
     EXPECT_EQ(fault_class_named(name_of(fault)), fault) << name_of(fault);
@@ -232,6 +257,7 @@ TEST(FaultTable, EveryClassAndActionHasAName) {
   EXPECT_EQ(fault_class_named("nonsense"), std::nullopt);
   EXPECT_EQ(name_of(FaultClass::kDeadlyBatch), "deadly_batch");
   EXPECT_EQ(name_of(FaultClass::kDriver), "driver_away");
+  EXPECT_EQ(name_of(FaultClass::kStuckWork), "stuck_work");
   EXPECT_EQ(name_of(Action::kEnd), "end");
 }
 

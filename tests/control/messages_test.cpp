@@ -18,6 +18,7 @@ RankBeat a_beat() {
   beat.loss = 2.5;
   beat.gradient_norm = std::numeric_limits<double>::infinity();
   beat.phase_seconds = {{"forward", 0.5}, {"backward", 1.25}};
+  beat.background = {{.name = "write checkpoint", .age_s = 2.5, .allowed_s = 12}};
   beat.error = {.code = 67, .text = "a \"quoted\" line\nand \x01 more"};
   return beat;
 }
@@ -33,7 +34,8 @@ TEST(Messages, ComeBackAsTheyWere) {
       HealthReport{.kind = "xid", .code = 79, .rank = 2, .device = "GPU-1", .text = "fell off the bus"},
       CheckResults{
           .id = 5, .suite = "preflight", .checks = {{.name = "disk", .passed = false, .measured = 0.5, .limit = 1, .unit = "GB/s"}}},
-      Evidence{.generation = 7, .rank = 0, .calls = "{}", .stacks = "main", .process = "T", .last = true}};
+      Evidence{.generation = 7, .rank = 0, .calls = "{}", .stacks = "main", .process = "T", .last = true},
+      KeysRenewed{.generation = 4}};
   for (const NodeMessage& message : of_node) EXPECT_EQ(node_message(to_text(message), "test"), message) << to_text(message);
 
   const std::vector<DriverMessage> of_driver = {
@@ -50,7 +52,8 @@ TEST(Messages, ComeBackAsTheyWere) {
       RunChecks{.id = 1, .suite = "stop_time", .limit_s = 600, .peers = {"a:1"}},
       GatherEvidence{.generation = 3},
       Release{.reason = "done", .evicted = true},
-      StillHere{}};
+      StillHere{},
+      RenewKeys{.generation = 4}};
   for (const DriverMessage& message : of_driver) EXPECT_EQ(driver_message(to_text(message), "test"), message) << to_text(message);
 
   const std::vector<ClientMessage> of_client = {StatusRequest{}, EvictRequest{.target = "3", .reason = "slow"},

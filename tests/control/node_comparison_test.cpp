@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <set>
 
@@ -12,6 +13,16 @@
 
 namespace longhaul::control {
 namespace {
+
+// Both rounds: `replay` runs the job on these machines and says whether its result was right.
+std::vector<int64_t> localise(const ReplayGroups& groups, const std::function<bool(const std::vector<int64_t>& machines)>& replay) {
+  std::vector<int64_t> rows, columns;
+  for (int64_t group = 0; group < groups.groups; ++group) {
+    if (!replay(groups.horizontal(group))) rows.push_back(group);
+    if (!replay(groups.vertical(group))) columns.push_back(group);
+  }
+  return suspects(groups, rows, columns);
+}
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

@@ -59,8 +59,10 @@ class NodeDaemonTest : public ::testing::Test {
   void take(NodeMessage message) {
     if (const auto* hello = std::get_if<NodeHello>(&message)) {
       hellos_.push_back(*hello);
-      send(Welcome{.run = run_, .generation = static_cast<int64_t>(generation_), .beat_every_s = 0.1, .command = command_});
+      send(Welcome{
+          .run = run_, .generation = static_cast<int64_t>(generation_), .beat_every_s = 0.1, .lease_s = lease_s_, .command = command_});
     }
+    if (const auto* renewed = std::get_if<KeysRenewed>(&message)) channel_->renew_receiving(std::to_string(renewed->generation));
     if (const auto* beat = std::get_if<NodeBeat>(&message)) beats_.push_back(*beat);
     if (const auto* exited = std::get_if<RankExited>(&message)) exits_.push_back(*exited);
   }
@@ -73,6 +75,7 @@ class NodeDaemonTest : public ::testing::Test {
     fs::permissions(folder_ / "rank.sh", fs::perms::owner_all);
     command_ = {.words = {"train", "recipe"},
                 .options = {"--run", "here"},
+                .environment = {"PASSED=by name"},
                 .launched = "-n 4",
                 .folder = folder_.path().string(),
                 .run_folder = (folder_ / "run").string()};
@@ -128,6 +131,7 @@ class NodeDaemonTest : public ::testing::Test {
   TemporaryFolder folder_;
   std::string run_, secret_;
   uint64_t generation_ = 0;
+  double lease_s_ = 60;
   EventLoop loop_;
   Socket listening_;
   std::shared_ptr<Channel> channel_;
@@ -140,6 +144,8 @@ class NodeDaemonTest : public ::testing::Test {
 };
 
 TEST_F(NodeDaemonTest, RanksGetTheirEnvironmentAndTheirEndsAreTold) {
+  ::setenv("SOME_TOKEN", "not for ranks", 1);
+  ::setenv("OMP_WAIT_POLICY", "passive", 1);
   start_daemon("echo \"$@\"; env; pwd; exit $RANK");
   start_ranks(3, {2, 3});
   ASSERT_TRUE(until([&] { return exits_.size() == 2; }));
@@ -153,12 +159,31 @@ TEST_F(NodeDaemonTest, RanksGetTheirEnvironmentAndTheirEndsAreTold) {
   for (const std::string part :
        {"train recipe parallel.tp=1 --run here\n", "RANK=3\n", "WORLD_SIZE=4\n", "LOCAL_RANK=1\n", "LOCAL_WORLD_SIZE=2\n", "GROUP_RANK=1\n",
         "MASTER_ADDR=127.0.0.1\n", "MASTER_PORT=4711\n", "LONGHAUL_GENERATION=3\n", "LONGHAUL_NODE=node-0\n", "LONGHAUL_LAUNCHED=-n 4\n",
-        "LONGHAUL_BOARD=/dev/shm/", "LONGHAUL_MEMORY_TIER=/dev/shm/"})
+        "LONGHAUL_BOARD=/dev/shm/", "LONGHAUL_LEASE=/dev/shm/", "LONGHAUL_MEMORY_TIER=/dev/shm/", "OMP_WAIT_POLICY=passive\n",
+        "PATH=", "PASSED=by name\n"})
     EXPECT_THAT(log, HasSubstr(part));
   EXPECT_THAT(log, HasSubstr(folder_.path().string() + "\n")) << "in the folder where it was typed";
   EXPECT_EQ(by_rank[3].last_words, log.substr(log.size() - std::min<size_t>(log.size(), 4096)));
+  EXPECT_THAT(log, Not(HasSubstr("SOME_TOKEN"))) << "what the daemon has and ranks do not need";
   EXPECT_THAT(log, Not(HasSubstr(to_hex(secret_))));
   ASSERT_TRUE(until([&] { return !beats_.empty() && beats_.back().ended.size() == 2; })) << "told again with every beat";
+}
+
+TEST_F(NodeDaemonTest, KeysAreRenewedOnAConnectionThatStays) {
+  start_daemon("sleep 60");
+  start_ranks(1, {0});
+  ASSERT_GT(running(1), 0);
+  for (const int64_t generation : {2, 3}) {
+    send(RenewKeys{generation});
+    channel_->renew_sending(std::to_string(generation));
+    const size_t beats = beats_.size();
+    send(StillHere{});
+    EXPECT_TRUE(until([&] { return beats_.size() > beats + 3; })) << "it goes on under the new keys";
+  }
+  EXPECT_TRUE(closings_.empty());
+  channel_->renew_sending("that nobody was told of");
+  send(StillHere{});
+  EXPECT_TRUE(until([&] { return hellos_.size() == 2; })) << "what is sealed by another key ends the connection; it comes again";
 }
 
 TEST_F(NodeDaemonTest, AKilledRankIsNoticedAtOnce) {
@@ -247,6 +272,23 @@ TEST_F(NodeDaemonTest, WithoutADriverItEndsItsRanksInTheEnd) {
   go_away();
   EXPECT_EQ(wait_for_daemon(), 69);
   EXPECT_FALSE(process_lives(rank));
+}
+
+// Ranks that stand have lost their peers: nobody else will tell them to end. The daemon looks on for its driver.
+TEST_F(NodeDaemonTest, RanksThatStandWithoutADriverEndWithTheirLease) {
+  lease_s_ = 1;
+  start_daemon("sleep 60");
+  start_ranks(1, {0});
+  const pid_t rank = running(1);
+  ASSERT_GT(rank, 0);
+  EXPECT_FALSE(until([&] { return !process_lives(rank); }, 1.5)) << "not while the driver is there";
+  go_away();
+  const Stopwatch watch;
+  EXPECT_TRUE(until([&] { return !process_lives(rank); }, 5));
+  EXPECT_GT(watch.seconds(), 0.9);
+  listen();
+  EXPECT_TRUE(until([&] { return hellos_.size() == 2; }, 5));
+  EXPECT_TRUE(hellos_.back().running.empty());
 }
 
 TEST_F(NodeDaemonTest, WithoutItsRunItEnds) {

@@ -228,6 +228,19 @@ TEST(Widths, WholeReplicasWithTheSameBatch) {
       << "what was asked for, whether it is possible or not";
 }
 
+// Workers of an outer loop go whole, and one alone is none.
+TEST(Widths, WorkersOfAnOuterLoop) {
+  recipe::Recipe recipe = a_recipe(24, 1);
+  recipe.optim.outer.method = recipe::Outer::kCo2;
+  EXPECT_EQ(widths_text(widths_of(recipe, 4)), "4 3 2 ");
+  recipe.parallel.tp = 2;
+  EXPECT_EQ(widths_text(widths_of(recipe, 8)), "8 6 4 ");
+  recipe.parallel.workers = 4;
+  EXPECT_EQ(widths_text(widths_of(recipe, 8)), "8 6[parallel.workers=3] 4[parallel.workers=2] ");
+  recipe.parallel.workers = 2;
+  EXPECT_EQ(widths_text(widths_of(recipe, 8)), "8 4 ") << "one island is left: its ranks are two smaller ones";
+}
+
 TEST(Widths, BatchesThatChange) {
   recipe::Recipe recipe = a_recipe(8, 4);
   recipe.train.sequence = 10;
@@ -259,17 +272,21 @@ TEST(BatchSearch, FindsTheSample) {
     int generations = 0;
     while (step.next.active && generations < 10) {
       const bool died = deadly < step.next.skipped_begin || deadly >= step.next.skipped_end;
-      step = after_probe(step.next, died, 1);
+      step = after_probe(step.next, died, begin.begin, 1);
       ++generations;
     }
     ASSERT_TRUE(step.found.has_value()) << deadly;
     EXPECT_EQ(*step.found, (data::SampleRange{deadly, deadly + 1}));
-    EXPECT_LE(generations, 6);
+    EXPECT_LE(generations, deadly == begin.begin ? 7 : 6);
   }
-  const SearchStep nothing = after_probe(begin, true, 1);
+  const SearchStep nothing = after_probe(begin, true, begin.begin, 1);
   EXPECT_FALSE(nothing.next.active);
   EXPECT_TRUE(nothing.next.failed);
   EXPECT_FALSE(nothing.found.has_value());
+  SearchStep lucky{.next = begin, .found = {}};  // nobody dies any more
+  while (lucky.next.active) lucky = after_probe(lucky.next, false, begin.begin, 1);
+  EXPECT_FALSE(lucky.found.has_value());
+  EXPECT_FALSE(lucky.next.failed);
 }
 
 TEST(BatchSearch, SamplesPassedOver) {

@@ -100,6 +100,18 @@ TEST(Hang, WhoeverNeverCameAndWaitsForNobody) {
   EXPECT_THAT(report.text(), HasSubstr("ranks 0, 1, 3 in all_reduce 'loss' (call 1) of 'world': rank 2 not there"));
 }
 
+// Of a run that goes on while its savers hang: who is waited for, and does not wait that long himself.
+TEST(Hang, WhomOthersHaveWaitedForLong) {
+  HangReport report;
+  report.waits = {{.rank = 0, .group = "savers", .seconds = 40, .for_ranks = {1, 2}},
+                  {.rank = 1, .group = "savers", .seconds = 30, .for_ranks = {2}},
+                  {.rank = 2, .group = "dp 0", .seconds = 0.01, .for_ranks = {3}},
+                  {.rank = 3, .group = "savers", .seconds = 30, .for_ranks = {}}};
+  EXPECT_THAT(waited_for_long(report, 5), ElementsAre(2));
+  EXPECT_THAT(waited_for_long(report, 35), ElementsAre(1, 2));
+  EXPECT_TRUE(waited_for_long(report, 100).empty());
+}
+
 // 0 waits for 1 in tp, 1 for 3 in dp, 2 for 3 in tp': only 3 waits for nobody.
 TEST(Hang, WalksOverGroupsToTheEnd) {
   const GroupPlace tp0{"world/tp 0", {0, 1}}, tp1{"world/tp 1", {2, 3}}, dp1{"world/dp 1", {1, 3}};

@@ -183,6 +183,38 @@ TEST(Batch, RowsAreNotRoundedByWhereThreadsCutThem) {
   set_threads(0);
 }
 
+// 5,000 tokens through layers with windows of 300 and 20 keys: as the full pass has them, from a cache whose pages are those of the windows and
+// of one pass of the prompt.
+TEST(Batch, WindowsKeepTheirKeysAndNoOthers) {
+  recipe::ModelConfig config = llama_like();
+  config.softmax.windows = {300, 20};
+  model::Decoder decoder = filled_decoder(config, "fp32");
+  Generator generator(decoder);
+  const std::vector<std::vector<int64_t>> prompts = {random_ids(5000, config.vocabulary, 1)};
+  const Generation generation = generator.run(prompts, {.tokens = 600, .min_tokens = 600, .temperature = 0}).front();
+  std::vector<int64_t> text = prompts[0];
+  text.insert(text.end(), generation.ids.begin(), generation.ids.end());
+  const int64_t last = text.back();
+  text.pop_back();
+  EXPECT_EQ(full_logits_after(decoder, text).argmax().item<int64_t>(), last);
+  int64_t bytes = 0;
+  for (const model::MixerState& layer : generator.state().layers()) {
+    const int64_t page = layer.pages()->pool().page_bytes(), window = 300;
+    EXPECT_LE(layer.pages()->pool().bytes(), page * ((Generator::kTokensOfPass + window) / kernels::PagePool::kTokens + 2));
+    bytes += layer.pages()->pool().bytes();
+  }
+  EXPECT_LT(bytes, generator.state().page_bytes() * 5600 / kernels::PagePool::kTokens) << "less than all tokens would take";
+  // Read token by token, a window takes its own pages and one more.
+  model::DecoderState state = decoder.make_state();
+  const int64_t row = state.add();
+  for (int64_t t = 0; t < 1500; ++t) {
+    const Continuation next{row, {text[static_cast<size_t>(t)]}};
+    advance(decoder, std::span(&next, 1), state);
+  }
+  EXPECT_EQ(state.layers()[0].pages()->pool().bytes(), 3 * state.layers()[0].pages()->pool().page_bytes());
+  EXPECT_EQ(state.layers()[1].pages()->pool().bytes(), 2 * state.layers()[1].pages()->pool().page_bytes());
+}
+
 TEST(Batch, EndsEachByItsOwnPositions) {
   model::Decoder decoder(gpt2_like(), Precision::named("fp32"));  // 24 positions; all weights zero
   const std::vector<std::vector<int64_t>> prompts = {std::vector<int64_t>(23, 1), std::vector<int64_t>(20, 1), {1}};

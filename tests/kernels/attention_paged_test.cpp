@@ -155,6 +155,65 @@ TEST_F(Cache, FreedPagesAreUsedAgain) {
   expect_all();
 }
 
+// What a window has left is given back, at once and never what a later token sees; pages that another sequence has stay.
+TEST_F(Cache, PagesThatAWindowHasLeftAreGivenBack) {
+  const std::vector<int64_t> row = {0};
+  const auto forget = [&](int64_t window) { cache_.forget(row, window); };
+  append(0, kPage + 9);
+  forget(10);
+  EXPECT_EQ(cache_.forgotten(0), kPage) << "the next token sees 9 older ones";
+  append(1, kPage + 8);
+  cache_.forget(std::vector<int64_t>{1}, 10);
+  EXPECT_EQ(cache_.forgotten(1), 0) << "it sees the last key of the first page";
+  forget(0);
+  EXPECT_EQ(cache_.tokens(0), kPage + 9);
+  EXPECT_TRUE(cache_.keys_shd(0).equal(keys_[0].narrow(0, kPage, 9)));
+  EXPECT_TRUE(cache_.values_shd(0).equal(values_[0].narrow(0, kPage, 9)));
+  copy(0, 2);
+  EXPECT_EQ(cache_.forgotten(2), kPage);
+  append(0, 3 * kPage);
+  forget(10);
+  EXPECT_EQ(cache_.forgotten(0), 4 * kPage);
+  EXPECT_EQ(cache_.pages(0).size(), 1u);
+  EXPECT_EQ(cache_.pages(2).size(), 1u) << "the copy keeps its own";
+  EXPECT_TRUE(cache_.keys_shd(2).equal(keys_[2].narrow(0, kPage, 9)));
+  clear(0);
+  EXPECT_EQ(cache_.forgotten(0), 0);
+}
+
+// 1,400 tokens in parts, with a window: attention over all of them, from a cache that never has more pages than window and part take.
+TEST(PagedCache, KeepsOnlyTheWindow) {
+  const PoisonFreshMemory poison;
+  const std::vector<int64_t> row = {0};
+  for (const int64_t window : {1, 100, 256, 300, 700}) {
+    for (const auto type : {at::kFloat, at::kDouble}) {
+      KeyValueCache cache({.heads = 2, .key = 16, .value = 16, .options = type});
+      cache.grow(1);
+      const Tensor q = random_tensor({1400, 4, 16}, 1, type), k = random_tensor({1400, 2, 16}, 2, type),
+                   v = random_tensor({1400, 2, 16}, 3, type);
+      const AttentionOptions options{.scale = 0.3, .window = window};
+      const Tensor whole = attention_reference(q.to(at::kDouble), k.to(at::kDouble), v.to(at::kDouble), {}, {}, options).o_thd;
+      int64_t tokens = 0;
+      for (uint64_t i = 0; tokens < 1400; ++i) {
+        const int64_t part = std::min<int64_t>(std::vector<int64_t>{1, 255, 2, 600, 1, 1}[i % 6], 1400 - tokens);
+        cache.append(row, std::vector<int64_t>{0, part}, k.narrow(0, tokens, part), v.narrow(0, tokens, part));
+        const Tensor o = attention_paged(q.narrow(0, tokens, part), {}, cache, row, options).o_thd;
+        expect_near(o, whole.narrow(0, tokens, part), type == at::kFloat ? 1e-5 : 1e-12, "o");
+        cache.forget(row, window);
+        tokens += part;
+        EXPECT_LE(cache.pool().in_use(), (window - 1) / kPage + 2);
+      }
+      EXPECT_LE(cache.pool().bytes(), ((window - 1 + 600) / kPage + 2) * cache.pool().page_bytes()) << "beside a part of 600 tokens";
+      const Tensor last = q.narrow(0, 1399, 1);
+      const auto with_window = [&](int64_t other) {
+        return refused([&] { attention_paged(last, {}, cache, row, {.scale = 0.3, .window = other}); });
+      };
+      EXPECT_THAT(with_window(0), ::testing::HasSubstr("bad argument window"));
+      EXPECT_THAT(with_window(2000), ::testing::HasSubstr("forgot"));
+    }
+  }
+}
+
 // Three sequences in another order than their rows, of 300, 1 and 40 tokens, two of which share a beginning.
 TEST(PagedCache, ServesSeveralSequencesAtOnce) {
   for (const int64_t heads : {2, 4, 8, 12}) {

@@ -56,5 +56,27 @@ TEST(Draw, WeightsAndTheirSums) {
   }
 }
 
+TEST(Draw, PlacesFollowTheLogits) {
+  for (const int64_t count : {2, 15, 16, 17, 700}) {
+    std::vector<float> logits = random_logits(count);
+    logits[0] = -3, logits[1] = -90;  // the largest and the smallest
+    if (count > 2) logits[4] = kNone;
+    std::vector<int32_t> places(static_cast<size_t>(count) + 1, -7);  // one more: it must stay
+    draw_places(logits.data(), count, -3, places.data());
+    for (size_t i = 0; i < logits.size(); ++i) {
+      const double exact = logits[i] == kNone ? kDrawPlaces - 1 : (-3 - static_cast<double>(logits[i])) / 87 * (kDrawPlaces - 1);
+      EXPECT_NEAR(places[i], std::floor(exact), std::abs(exact - std::round(exact)) < 1e-3 ? 1 : 0) << i << " of " << count;
+    }
+    EXPECT_EQ(places.back(), -7);
+  }
+  const std::vector<float> equal = {5, 5, kNone}, far = {3e38f, -3e38f, 0};
+  std::vector<int32_t> places(3);
+  draw_places(equal.data(), 3, 5, places.data());
+  EXPECT_EQ(places, (std::vector<int32_t>{0, 0, kDrawPlaces - 1}));
+  draw_places(far.data(), 3, 3e38f, places.data());
+  EXPECT_EQ(places[0], 0);
+  EXPECT_EQ(places[1], kDrawPlaces - 1);
+}
+
 }  // namespace
 }  // namespace longhaul::kernels

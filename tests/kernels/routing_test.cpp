@@ -142,6 +142,27 @@ TEST(Route, EqualProbabilitiesChooseTheLowerExpert) {
   EXPECT_NEAR(routing.log_sum_square.item<double>(), 3 * std::pow(std::log(6.0), 2), 1e-14);
 }
 
+// By hand: logits are the hidden states. Groups {0,1}, {2,3}, {4,5}; of each the best counts.
+TEST(Route, AChoiceIsAmongTheBestGroups) {
+  const Tensor x = at::tensor({3.0, 2.5, 2.0, -9.0, 1.0, 0.9, /**/ 1.0, 0.9, 3.0, 2.9, 2.0, -1.0}, at::kDouble).view({2, 6});
+  const Tensor identity = at::eye(6, at::kDouble);
+  const auto route_by = [&](int64_t per_token, const Tensor& bias = {}) {
+    return route(x, identity, 2, at::zeros({6, 6}, at::kDouble), {},
+                 {.score = RouterOptions::Score::kSigmoid, .scale = 2.5, .groups = 3, .groups_per_token = per_token, .bias_e = bias});
+  };
+  // Two groups, one expert to judge each: of the first token {0,1} and {2,3}, in which the best two are 0 and 1.
+  EXPECT_TRUE(route_by(2).choice_tk.equal(at::tensor({0, 1, 2, 3}, at::kLong).view({2, 2})));
+  // One group, judged by both of its experts: σ(3) + σ(2.5) and σ(3) + σ(2.9) are the largest sums.
+  EXPECT_TRUE(route_by(1).choice_tk.equal(at::tensor({0, 1, 2, 3}, at::kLong).view({2, 2})));
+  // A bias lifts the last group above the others, and counts in no weight.
+  const Routing lifted = route_by(1, at::tensor({0.0, 0.0, 0.0, 0.0, 1.0, 1.0}, at::kDouble));
+  EXPECT_TRUE(lifted.choice_tk.equal(at::tensor({4, 5, 4, 5}, at::kLong).view({2, 2})));
+  const Tensor score = x.sigmoid().gather(1, lifted.choice_tk);
+  EXPECT_LT(relative_error(lifted.weight_tk, 2.5 * score / score.sum(1, true)), 1e-14);
+  EXPECT_THROW(route(x, identity, 2, Tensor(), {}, {.groups = 4}), Error) << "six experts in four groups";
+  EXPECT_THROW(route(x, identity, 3, Tensor(), {}, {.groups = 3, .groups_per_token = 1}), Error) << "three of a group of two";
+}
+
 // e^{300} is beyond fp32, the ratio of the two is not.
 TEST(Route, LargeLogitsKeepTheirRatio) {
   const Routing routing = route(at::ones({1, 1}), at::tensor({300.0f, 299.0f, 0.0f}).view({3, 1}), 2, at::zeros({3, 1}));

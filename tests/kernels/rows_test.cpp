@@ -145,7 +145,7 @@ std::vector<RouterOptions> router_kinds(at::ScalarType type) {
   for (const auto score : {RouterOptions::Score::kSoftmax, RouterOptions::Score::kSigmoid}) {
     for (const bool normalised : {true, false}) {
       for (const bool biased : {false, true})
-        kinds.push_back({score, normalised, biased ? random_tensor({7}, 5, type).mul(0.3) : Tensor()});
+        kinds.push_back({.score = score, .normalised = normalised, .bias_e = biased ? random_tensor({7}, 5, type).mul(0.3) : Tensor()});
     }
   }
   return kinds;

@@ -72,10 +72,31 @@ TEST(MeshGolden, MappingsWhosePipelinesNeedTheSlowestAxis) {
   EXPECT_EQ(small.groups({kPp}), (Groups{{0, 8}, {1, 9}, {2, 10}, {3, 11}, {4, 12}, {5, 13}, {6, 14}, {7, 15}}));
 }
 
+// Twelve ranks: dp 6 in two groups that each have all shares (0-5 and 6-11), whose three data ranks and two context ranks share.
+TEST(MeshGolden, SharesWithCopies) {
+  const Mesh mesh(12, {.cp = 2, .ep = 2, .copies = 2});
+  EXPECT_EQ(mesh.shared_over({kDp, kCp}), (AxisSet{kDps, kCp}));
+  EXPECT_EQ(mesh.shares_copied_over({kDp, kCp}), AxisSet{kDpr});
+  EXPECT_EQ(mesh.groups({kDps, kCp}), (Groups{{0, 1, 2, 3, 4, 5}, {6, 7, 8, 9, 10, 11}}));
+  EXPECT_EQ(mesh.groups({kDpr}), (Groups{{0, 6}, {1, 7}, {2, 8}, {3, 9}, {4, 10}, {5, 11}}));
+  EXPECT_EQ(mesh.groups({kDps}), (Groups{{0, 2, 4}, {1, 3, 5}, {6, 8, 10}, {7, 9, 11}}));
+  EXPECT_EQ(mesh.groups({kEdps}), (Groups{{0, 2, 4}, {1, 3, 5}, {6, 8, 10}, {7, 9, 11}}));
+  EXPECT_EQ(mesh.groups({kDp}), (Groups{{0, 2, 4, 6, 8, 10}, {1, 3, 5, 7, 9, 11}}));
+  // Two copies of each expert among four ranks, in groups of their own.
+  const Mesh few(4, {.ep = 2, .copies = 4});
+  EXPECT_EQ(few.size(kEdpr), 2);
+  EXPECT_EQ(few.groups({kEdps}), runs(4, 1));
+  const Mesh without(12, {.cp = 2});
+  EXPECT_EQ(without.shared_over({kDp, kCp}), (AxisSet{kDp, kCp}));
+  EXPECT_EQ(without.shares_copied_over({kDp, kCp}), AxisSet{});
+}
+
 Mesh random_mesh(Draw& draw) {
   const auto size = [&] { return draw.one_of<int64_t>({1, 2, 3, 4}); };
-  const MeshShape shape{.pp = size(), .cp = size(), .tp = size(), .ep = size(), .etp = size()};
-  return Mesh(shape.pp * std::lcm(shape.cp * shape.tp, shape.ep * shape.etp) * draw.between(1, 2), shape);
+  MeshShape shape{.pp = size(), .cp = size(), .tp = size(), .ep = size(), .etp = size()};
+  const int64_t world = shape.pp * std::lcm(shape.cp * shape.tp, shape.ep * shape.etp) * draw.between(1, 2);
+  shape.copies = std::gcd(world / (shape.pp * shape.cp * shape.tp), size());
+  return Mesh(world, shape);
 }
 
 TEST(MeshProperty, GroupsPartitionTheRanks) {
@@ -154,6 +175,8 @@ TEST(MeshRefusal, ImpossibleSizesSayWhy) {
   expect_refused(8, {.ep = -2}, "ep is impossible");
   expect_refused(8, {.cp = 3}, "dense layers do not fit on 8 ranks");
   expect_refused(8, {.tp = 16}, "dense layers do not fit on 8 ranks");
+  expect_refused(12, {.tp = 2, .copies = 4}, "a divisor of the 6 data ranks");
+  expect_refused(8, {.copies = 0}, "a divisor of the 8 data ranks");
   expect_refused(12, {.tp = 3, .ep = 8}, "experts do not fit on 12 ranks");
   expect_refused(8, {.pp = int64_t{1} << 40, .tp = int64_t{1} << 40}, "more than 2^63");
 }

@@ -52,6 +52,37 @@ TEST(ParameterCount, DeltaNets) {
   EXPECT_EQ(parameter_count(recipe::preset_model("deltanet-kda-1.3b")), 1'390'892'416);
 }
 
+// By hand: embedding and head V d; a SwiGLU of width f is 3 d f; softmax attention of H heads of c channels and G that are keys d c (2 H + 2 G).
+TEST(ParameterCount, SpikingBrain) {
+  const int64_t d = 3584, ffn = 3 * d * 18944, ends = 2 * 152064 * d + d, q = 28 * 128, kv = 4 * 128, qkv_bias = q + 2 * kv;
+  const int64_t softmax = d * (2 * q + 2 * kv) + qkv_bias, linear = d * (2 * q + 2 * kv) + qkv_bias + d * 16 + 16 * kv + kv + 128;
+  EXPECT_EQ(parameter_count(recipe::preset_model("spikingbrain-7b")), 14 * (softmax + linear) + 28 * (ffn + 2 * d) + ends);
+  EXPECT_EQ(parameter_count(recipe::preset_model("spikingbrain-7b")), 7'616'542'976);
+  // Tied keys: their gate is where keys would be. Norms of both branches. Seven layers are dense, the others have 16 experts and a shared one.
+  const int64_t tied = d * (2 * q + 2 * kv) + 128, mixture = softmax + tied + 2 * d;
+  const recipe::ModelConfig large = recipe::preset_model("spikingbrain-76b");
+  EXPECT_EQ(parameter_count(large), 28 * (mixture + 2 * d) + 7 * ffn + 21 * (17 * ffn + 16 * d) + ends);
+  EXPECT_EQ(parameter_count(large), 76'877'566'976);
+  EXPECT_EQ(activated_parameter_count(large) + ends - d, 28 * (mixture + 2 * d) + 7 * ffn + 21 * (2 * ffn + 16 * d) + ends);
+  EXPECT_EQ(large.channel_mixer(2), recipe::ChannelMixer::kDense);
+  EXPECT_EQ(large.channel_mixer(3), recipe::ChannelMixer::kExperts);
+}
+
+TEST(ParameterCount, TodaysHybrids) {
+  const int64_t d = 2048, ends = 2 * 151936 * d + d;
+  const int64_t experts = 512 * d + 512 * 3 * d * 512 + 3 * d * 512 + d;
+  const int64_t softmax = d * (3 * 16 * 256 + 2 * 2 * 256) + 2 * 256;
+  const int64_t k = 16 * 128, v = 32 * 128, delta = d * (2 * k + 2 * v + 2 * 32) + 4 * (2 * k + v) + 2 * 32 + 128 + v * d;
+  const recipe::ModelConfig next = recipe::preset_model("qwen3-next-80b");
+  EXPECT_EQ(parameter_count(next), 12 * softmax + 36 * delta + 48 * (experts + 2 * d) + ends);
+  EXPECT_EQ(parameter_count(next), 79'674'391'296);
+  const recipe::ModelConfig kimi = recipe::preset_model("kimi-linear-48b");
+  const int64_t e = 2304, inner = 32 * 128;
+  const int64_t kda = e * (3 * inner + 32) + 2 * e * 128 + 2 * 128 * inner + 4 * 3 * inner + 32 + inner + 128 + e * inner;
+  EXPECT_EQ(parameter_count(kimi),
+            20 * kda + 7 * 4 * e * inner + 27 * 2 * e + 3 * e * 9216 + 26 * (256 * e + 256 + 257 * 3 * e * 1024) + 2 * 163840 * e + e);
+}
+
 // By hand: input and output d², rows of expand, shrink and oscillation 3 k d, a layer norm 2 d.
 TEST(ParameterCount, Lcsm) {
   const int64_t d = 256, k = 64, layer = 2 * d * d + 3 * k * d + 2 * d + 2 * d + 3 * d * 704;
@@ -61,9 +92,11 @@ TEST(ParameterCount, Lcsm) {
 // As their model cards and configurations have them.
 TEST(ParameterCount, PublishedFamilies) {
   const std::pair<const char*, int64_t> published[] = {
-      {"llama-2-7b", 6'738'415'616}, {"llama-2-13b", 13'015'864'320},  {"llama-2-70b", 68'976'648'192}, {"llama-3.1-8b", 8'030'261'248},
-      {"mistral-7b", 7'241'732'096}, {"mixtral-8x7b", 46'702'792'704}, {"qwen2.5-0.5b", 494'032'768},   {"qwen2.5-1.5b", 1'543'714'304},
-      {"qwen2.5-7b", 7'615'616'512}, {"qwen3-0.6b", 596'049'920},      {"qwen3-8b", 8'190'735'360},
+      {"llama-2-7b", 6'738'415'616},     {"llama-2-13b", 13'015'864'320}, {"llama-2-70b", 68'976'648'192},
+      {"llama-3.1-8b", 8'030'261'248},   {"mistral-7b", 7'241'732'096},   {"mixtral-8x7b", 46'702'792'704},
+      {"qwen2.5-0.5b", 494'032'768},     {"qwen2.5-1.5b", 1'543'714'304}, {"qwen2.5-7b", 7'615'616'512},
+      {"qwen3-0.6b", 596'049'920},       {"qwen3-8b", 8'190'735'360},     {"qwen1.5-moe-a2.7b", 14'315'784'192},
+      {"qwen3-30b-a3b", 30'532'122'624},
   };
   for (const auto& [preset, count] : published) EXPECT_EQ(parameter_count(recipe::preset_model(preset)), count) << preset;
 }

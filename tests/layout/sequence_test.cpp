@@ -80,6 +80,8 @@ TEST(SequenceLayoutTest, LabelsAreShiftedInsideDocuments) {
   EXPECT_THAT(shifted_labels(layout, tokens), ElementsAre(11, 12, kIgnoreLabel, kIgnoreLabel, 31, kIgnoreLabel));
   const std::vector<int64_t> next = {13, 99, kIgnoreLabel, 32};
   EXPECT_THAT(shifted_labels(layout, tokens, next), ElementsAre(11, 12, 13, kIgnoreLabel, 31, 32));
+  EXPECT_THAT(ahead_in_documents(layout, tokens, 1), ElementsAre(11, 12, kIgnoreLabel, kIgnoreLabel, 31, kIgnoreLabel));
+  EXPECT_THAT(ahead_in_documents(layout, tokens, 2), ElementsAre(12, kIgnoreLabel, kIgnoreLabel, kIgnoreLabel, kIgnoreLabel, kIgnoreLabel));
 }
 
 TEST(SequenceLayoutTest, PositionAxes) {

@@ -75,7 +75,9 @@ struct ExpertsOfOneLayer {
   Context context{ops, Precision::named("fp64")};
 
   explicit ExpertsOfOneLayer(const recipe::ModelConfig& of)
-      : config(of), parameters(specs_of_experts(of), Precision::named("fp64"), at::kCPU), experts(of, 0, parameters) {
+      : config(of),
+        parameters(specs_of_experts(of), Precision::named("fp64"), at::kCPU),
+        experts(of, {.layer = 0, .name = "layers.0"}, parameters) {
     parameters.allocate();
     parameters.initialise(3);
   }

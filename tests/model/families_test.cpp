@@ -124,9 +124,49 @@ TEST(PublicTensors, Llama3) {
   EXPECT_EQ(named.at("lm_head.weight").shape, (Shape{128256, 4096}));
 }
 
+// Presets of the linear lineage, as files of other people can hold them.
+std::vector<recipe::ModelConfig> published_lineage() {
+  const auto of = [](const char* preset, const char* family) {
+    recipe::ModelConfig config = recipe::preset_model(preset);
+    config.family = family;
+    return config;
+  };
+  std::vector<recipe::ModelConfig> all = {of("mamba2-130m", "mamba2"), of("gla-340m", "gla"), of("deltanet-1.3b", "gated_deltanet"),
+                                          of("hgrn2-1.3b", "hgrn2"), of("gla-1.3b", "retnet")};
+  all[2].gated_deltanet.key_heads = 3;
+  all[3].hgrn2.norm_eps = 1e-5 * 128;
+  all[4].mixers = {recipe::Mixer::kRetnet};
+  all[4].gla = {};
+  all[4].retnet = {.value_dim = 1024, .norm_weight = true, .norm_eps = all[4].norm_eps};
+  return all;
+}
+
+TEST(PublicTensors, Mamba2AndGla) {
+  const auto mamba = public_tensors(published_lineage()[0]);
+  EXPECT_EQ(public_bytes(mamba), 2 * int64_t{128'989'632});
+  const auto named = by_name(mamba);
+  EXPECT_EQ(named.at("backbone.layers.23.mixer.in_proj.weight").shape, (Shape{2 * 1536 + 2 * 128 + 24, 768}));
+  EXPECT_EQ(named.at("backbone.layers.0.mixer.conv1d.weight").shape, (Shape{1536 + 2 * 128, 1, 4}));
+  EXPECT_EQ(named.at("backbone.layers.0.mixer.in_proj.weight").pieces[3].logical, "layers.0.mixer.query.weight");
+  const auto gla = by_name(public_tensors(published_lineage()[1]));
+  EXPECT_EQ(gla.at("model.layers.5.attn.gk_proj.1.bias").shape, (Shape{512}));
+  EXPECT_EQ(gla.at("model.layers.5.attn.g_norm_swish_gate.weight").shape, (Shape{256}));
+}
+
+// As the files of Qwen1.5-MoE-A2.7B have them.
+TEST(PublicTensors, Qwen2Moe) {
+  const auto named = by_name(public_tensors(recipe::preset_model("qwen1.5-moe-a2.7b")));
+  EXPECT_EQ(named.size(), 24u * (2 + 7 + 1 + 60 * 3 + 3 + 1) + 3);
+  EXPECT_EQ(named.at("model.layers.23.mlp.gate.weight").shape, (Shape{60, 2048}));
+  EXPECT_EQ(named.at("model.layers.0.mlp.experts.59.down_proj.weight").shape, (Shape{2048, 1408}));
+  EXPECT_EQ(named.at("model.layers.0.mlp.shared_expert.gate_proj.weight").shape, (Shape{5632, 2048}));
+  EXPECT_EQ(named.at("model.layers.0.mlp.shared_expert_gate.weight").shape, (Shape{1, 2048}));
+  EXPECT_EQ(named.at("model.layers.0.mlp.experts.3.up_proj.weight").pieces[0].logical, "layers.0.experts.3.up.weight");
+}
+
 TEST(PublicTensors, CoverEveryLogicalTensorOnce) {
-  for (const char* preset :
-       {"minimax-text-01", "gpt2-124m", "llama-3-8b", "mistral-7b", "mixtral-8x7b", "qwen2.5-0.5b", "qwen3-8b", "first-run"}) {
+  for (const char* preset : {"minimax-text-01", "gpt2-124m", "llama-3-8b", "mistral-7b", "mixtral-8x7b", "qwen2.5-0.5b", "qwen3-8b",
+                             "qwen1.5-moe-a2.7b", "qwen3-30b-a3b", "first-run"}) {
     SCOPED_TRACE(preset);
     const recipe::ModelConfig config = recipe::preset_model(preset);
     const Family* family = find_family(config.family);
@@ -135,6 +175,9 @@ TEST(PublicTensors, CoverEveryLogicalTensorOnce) {
       continue;
     }
     for (const PublicLayout& layout : family->layouts) expect_exact_cover(config, layout.name);
+  }
+  for (const recipe::ModelConfig& config : published_lineage()) {
+    for (const PublicLayout& layout : find_family(config.family)->layouts) expect_exact_cover(config, layout.name);
   }
   expect_exact_cover(testing::minimax_hf_like());
   recipe::ModelConfig tied = testing::llama_like();
@@ -145,12 +188,16 @@ TEST(PublicTensors, CoverEveryLogicalTensorOnce) {
 // What a family writes into config.json it reads back as the same model.
 TEST(PublicConfigs, WrittenAndReadAgain) {
   std::vector<recipe::ModelConfig> models = {testing::minimax_hf_like(), testing::llama_like(), testing::gpt2_like()};
-  for (const char* preset :
-       {"minimax-text-01", "gpt2-124m", "llama-2-13b", "llama-3.1-8b", "mistral-7b", "mixtral-8x7b", "qwen2.5-0.5b", "qwen3-8b"}) {
+  for (const char* preset : {"minimax-text-01", "gpt2-124m", "llama-2-13b", "llama-3.1-8b", "mistral-7b", "mixtral-8x7b",
+                             "qwen1.5-moe-a2.7b", "qwen3-30b-a3b", "qwen2.5-0.5b", "qwen3-8b"}) {
     models.push_back(recipe::preset_model(preset));
+    if (models.back().family != "qwen3_moe") continue;
+    models.back().dense_layers = {1, 4};
+    models.back().dense_intermediate = 6144;
   }
   models.back().softmax.windows = {0, 0, 4096};
   models.back().softmax.windows.resize(static_cast<size_t>(models.back().layers), 4096);
+  for (const recipe::ModelConfig& model : published_lineage()) models.push_back(model);
   for (recipe::ModelConfig& model : models) {
     const Family& family = *find_family(model.family);
     nlohmann::ordered_json json = {{"model_type", family.model_types.front()}, {"initializer_range", model.initial_std}};

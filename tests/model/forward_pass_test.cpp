@@ -90,6 +90,21 @@ std::vector<NamedConfig> models() {
     memory.lcsm.tau = 4;
     all.push_back({name + "_fixed", memory});
   }
+  recipe::ModelConfig groups = grouped_router();  // two of three, each judged by its best
+  groups.experts = 6;
+  groups.router.groups = 3;
+  groups.router.groups_per_token = 2;
+  all.push_back({"two_groups", groups});
+  // Softmax attention beside every linear mixer.
+  for (size_t i = 0; i < names_of(recipe::Mixer()).size(); ++i) {
+    const auto linear = static_cast<recipe::Mixer>(i);
+    if (linear == recipe::Mixer::kSoftmax || linear == recipe::Mixer::kMixture) continue;
+    recipe::ModelConfig mixture = small_config();
+    mixture.layers = 2;
+    mixture.mixers = {recipe::Mixer::kMixture};
+    mixture.mixture = {.linear = linear, .norm = i % 3 > 0, .learned_weights = i % 2 > 0};
+    all.push_back({"mixture_" + std::string(names_of(linear)[i]), mixture});
+  }
   return all;
 }
 

@@ -77,7 +77,9 @@ TEST_P(Memory, FrozenParametersHoldNoGradient) {
         decoder.parameters().freeze(frozen);
         EXPECT_EQ(before - gradient_bytes(), freed);
         const Trained found = backward(decoder, ids, labels);
-        EXPECT_TRUE(found.loss.equal(expected.loss));
+        // To rounding: frozen positions (tnl) are computed with by another operator.
+        EXPECT_NEAR(found.loss.item<double>(), expected.loss.item<double>(), 0.01 * tolerance * expected.loss.item<double>())
+            << dtype << " " << one->name << " " << others;
         for (size_t p = 0; p < count; ++p) {
           const Parameter &parameter = *decoder.parameters().all()[p], &whole = *all.parameters().all()[p];
           if (!parameter.trainable()) continue;

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/temporary_folder.h"
+#include "observe/node_lease.h"
 
 namespace longhaul::observe {
 namespace {
@@ -83,7 +84,8 @@ TEST(RankBoard, TellsWhereTheRankIs) {
   EXPECT_TRUE(now.phase_at.ends_with("rank_board_test.cpp:" + std::to_string(line))) << now.phase_at;
 
   board.step_ended({.step = 12, .seconds = 0.5, .loss = 2.5, .gradient_norm = 0.75, .tokens = 64, .own_tokens = 16});
-  board.failed(69, "rank 2 left");
+  const int64_t before_failing = monotonic_ns();
+  board.failed(69, "rank 2 left", /*consequence=*/true);
   board.failed(70, "a consequence");
   board.ended();
   now = reader->progress();
@@ -97,7 +99,58 @@ TEST(RankBoard, TellsWhereTheRankIs) {
   EXPECT_GT(now.resident_bytes, 0);
   EXPECT_EQ(now.error_code, 69);
   EXPECT_EQ(now.error_text, "rank 2 left");
+  EXPECT_TRUE(now.consequence);
+  EXPECT_GE(now.failed_ns, before_failing);
   EXPECT_TRUE(now.ended);
+}
+
+TEST(RankBoard, TellsOfBackgroundWork) {
+  const TemporaryFolder folder;
+  BoardWriter board(folder.path() / "board", {});
+  const auto reader = BoardReader::open(folder.path() / "board");
+  const auto told = [&](size_t count) {
+    for (int i = 0; i < 300 && reader->progress().background.size() != count; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return reader->progress().background;
+  };
+  {
+    const BackgroundTask save("write checkpoint", 12.5);
+    EXPECT_EQ(told(1), background_work());
+    std::vector<std::unique_ptr<BackgroundTask>> many;
+    for (int i = 0; i < 2 * kBoardBackground; ++i) many.push_back(std::make_unique<BackgroundTask>("read ahead"));
+    ASSERT_EQ(told(kBoardBackground).size(), static_cast<size_t>(kBoardBackground));
+    EXPECT_EQ(told(kBoardBackground)[0].name, "write checkpoint") << "the oldest are kept";
+  }
+  EXPECT_TRUE(told(0).empty());
+}
+
+// The daemon of a node that hangs puts nothing off: its ranks end themselves, and say why.
+TEST(RankBoard, EndsItsProcessWithTheLease) {
+  const TemporaryFolder folder;
+  NodeLease lease(folder.path() / "lease");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::setenv("LONGHAUL_LEASE", (folder.path() / "lease").c_str(), 1);
+    BoardWriter board(folder.path() / "board", {});
+    for (;;) ::pause();
+  }
+  for (int i = 0; i < 15; ++i) {
+    lease.renew(0.5);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  EXPECT_EQ(::waitpid(child, nullptr, WNOHANG), 0) << "it goes on while the lease is put off";
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 69);
+  const RankProgress last = BoardReader::open(folder.path() / "board")->progress();
+  EXPECT_EQ(last.error_code, 69);
+  EXPECT_NE(last.error_text.find("lease"), std::string::npos) << last.error_text;
+
+  ::setenv("LONGHAUL_LEASE", (folder.path() / "none").c_str(), 1);
+  EXPECT_THROW(LeaseWatch::from_environment(), Error);
+  ::unsetenv("LONGHAUL_LEASE");
+  EXPECT_FALSE(LeaseWatch::from_environment().has_value());
 }
 
 TEST(RankBoard, PhasesAddUpToTheirTime) {

@@ -83,8 +83,11 @@ TEST(Terminal, RoundsOfAnOuterLoop) {
                                                 .exchange_milliseconds = 1800,
                                                 .waited_milliseconds = 0.02,
                                                 .gap = 1.25,
-                                                .loss = 3.25}}));
-  ASSERT_EQ(lines.size(), 4u);
+                                                .strain = 0.5,
+                                                .loss = 3.25},
+                                     OuterRound{.step = 31, .round = 3, .steps = 9, .applied = 3, .fragment = 1}}));
+  ASSERT_EQ(lines.size(), 5u);
+  EXPECT_EQ(lines[4], "outer      31/100  round 3 of 9 steps: took round 3, fragment 1, exchanged in 0.0 ms, waited 0.0 ms");
   EXPECT_EQ(lines[0], "outer       4/100  rounds of 9 steps from here on: an exchange takes 2 s");
   EXPECT_EQ(
       lines[1],
@@ -93,8 +96,8 @@ TEST(Terminal, RoundsOfAnOuterLoop) {
   EXPECT_EQ(lines[2], "outer      13/100  round 1 of 9 steps: nothing had arrived, waited 0.0 ms");
   EXPECT_EQ(
       lines[3],
-      "outer      22/100  round 2 of 9 steps: took round 1, exchanged in 1800 ms, waited 0.0 ms, staleness gap 1.25; loss of all workers "
-      "3.2500");
+      "outer      22/100  round 2 of 9 steps: took round 1, exchanged in 1800 ms, waited 0.0 ms, staleness gap 1.25, strain 0.50; loss of "
+      "all workers 3.2500");
 }
 
 TEST(Terminal, MarksWhatIsNotAStep) {

@@ -61,7 +61,7 @@ TEST(TimeUse, SumsToTheWallWhateverTheSpans) {
       StepTrace step{.step = 1, .begin_ns = 1000, .end_ns = 2000};
       const auto time = [&] { return 1000 + static_cast<int64_t>(random() % 1001); };
       for (int i = 0; i < 6; ++i) {
-        const auto [begin, end] = std::minmax(time(), time());
+        const auto [begin, end] = std::minmax({time(), time()});
         step.spans.push_back({.kind = static_cast<SpanKind>(random() % kSpanKinds), .begin_ns = begin, .end_ns = end});
       }
       for (int64_t i = 0; i < 5; ++i) {

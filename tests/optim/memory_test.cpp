@@ -18,8 +18,9 @@ TEST(OptimizerMemory, IsWhatThePlanSays) {
                                               spec("norm", {160}, false)};
   for (size_t i = 1; i < specs.size(); ++i) specs[i].layer = 0;
   for (const recipe::OptimizerEntry& entry : recipe::optimizers()) {
-    for (const double momentum : {-1.0, 0.0, 0.9}) {
-      const recipe::OptimOptions options{.name = std::string(entry.name), .momentum = momentum};
+    using enum recipe::StateDtype;
+    for (const auto& [momentum, dtype] : {std::pair(-1.0, kFloat32), {0.0, kFloat32}, {0.9, kFloat32}, {0.9, kBfloat16}, {0.9, kInt8}}) {
+      const recipe::OptimOptions options{.name = std::string(entry.name), .momentum = momentum, .state_dtype = dtype};
       const Precision precision = Precision::named("bf16");
       model::ParameterSet set(specs, precision, at::kCPU);
       for (const auto& each : specs) set.add_stacked(each.tensor.name, {each.tensor.name});
@@ -29,10 +30,11 @@ TEST(OptimizerMemory, IsWhatThePlanSays) {
       const auto held = static_cast<double>(memory_statistics().of(MemoryPurpose::kOptimizer).bytes - before);
       double planned = 0;
       for (const auto& each : specs) {
-        planned += 4 * static_cast<double>(recipe::state_elements(options, each.tensor.role, each.layer, each.tensor.global_shape));
+        const layout::Shape& shape = each.tensor.global_shape;
+        planned += static_cast<double>(recipe::state_bytes(options, each.tensor.role, each.layer, shape, shape, 4));
         if (!layout::kept_wide(each)) planned += 4 * static_cast<double>(each.elements());  // the master beside bf16
       }
-      EXPECT_NEAR(held, planned, 0.01 * planned) << entry.name << ", momentum " << momentum;
+      EXPECT_NEAR(held, planned, 0.01 * planned) << entry.name << ", momentum " << momentum << ", " << static_cast<int>(dtype);
       fill_gradients(set, 1);
       optimizer->step({.lr = 1e-3});
       EXPECT_NEAR(static_cast<double>(memory_statistics().of(MemoryPurpose::kOptimizer).bytes - before), planned, 0.01 * planned)

@@ -42,6 +42,13 @@ def minimax(golden, heads, layer_types):
         linear_attn_beta_factor=1.0, mlp_alpha_factor=1.5, mlp_beta_factor=1.1)
 
 
+def mamba2(golden, **more):
+    width = dict(vocab_size=23, hidden_size=12, num_hidden_layers=2, num_heads=6, head_dim=4, state_size=5) if golden else dict(
+        vocab_size=331, hidden_size=48, num_hidden_layers=3, num_heads=12, head_dim=8, state_size=20)
+    return transformers.Mamba2Config(**width, bos_token_id=None, eos_token_id=None, pad_token_id=None, initializer_range=0.05,
+                                     chunk_size=8, layer_norm_epsilon=3e-5, **more)
+
+
 def configurations(golden):
     t = transformers
     linear, full = "linear_attention", "full_attention"
@@ -60,14 +67,21 @@ def configurations(golden):
         "qwen3": t.Qwen3Config(**sizes(golden), **rope(50000.0), head_dim=10 if golden else 24),
         "qwen3-tied": t.Qwen3Config(**sizes(golden, tie_word_embeddings=True, num_key_value_heads=2 if golden else 6), **rope(50000.0),
                                     head_dim=8, attention_bias=True),
+        "qwen2-moe": t.Qwen2MoeConfig(**sizes(golden), **rope(30000.0), num_experts=3 if golden else 7, num_experts_per_tok=2, moe_intermediate_size=16,
+                                      shared_expert_intermediate_size=14, norm_topk_prob=False, mlp_only_layers=[] if golden else [1]),
+        "qwen3-moe": t.Qwen3MoeConfig(**sizes(golden), **rope(50000.0), head_dim=8, num_experts=4 if golden else 6, num_experts_per_tok=2,
+                                      moe_intermediate_size=16, norm_topk_prob=True, mlp_only_layers=[0]),
         "minimax": minimax(golden, 4, hybrid),
         "minimax-six-heads": minimax(golden, 6, [linear, full, linear] if golden else [linear, linear, full] * 4),
+        "mamba2": mamba2(golden, n_groups=1, conv_kernel=3),
+        "mamba2-tied": mamba2(golden, n_groups=1, conv_kernel=4, tie_word_embeddings=True),
     }
 
 
 MODELS = {"gpt2": transformers.GPT2LMHeadModel, "llama": transformers.LlamaForCausalLM, "mistral": transformers.MistralForCausalLM,
           "mixtral": transformers.MixtralForCausalLM, "qwen2": transformers.Qwen2ForCausalLM, "qwen3": transformers.Qwen3ForCausalLM,
-          "minimax": transformers.MiniMaxForCausalLM}
+          "qwen2_moe": transformers.Qwen2MoeForCausalLM, "qwen3_moe": transformers.Qwen3MoeForCausalLM,
+          "minimax": transformers.MiniMaxForCausalLM, "mamba2": transformers.Mamba2ForCausalLM}
 
 
 def make(name, golden, seed=0):

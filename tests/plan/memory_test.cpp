@@ -80,7 +80,7 @@ TEST(MemoryPlan, ALayersActivations) {
   MemoryRequest request = request_of("llama-3-8b");
   request.sequence = 8192;
   const double t = 8192, e = 2;
-  const BlockMemory mixer = mixer_memory(request, 1), channel = channel_memory(request);
+  const BlockMemory mixer = mixer_memory(request, 1), channel = channel_memory(request, request.model.channel_mixer(1));
   EXPECT_EQ(mixer.kept, t * e * (4096 + 2 * 1024 + 4096) + t * 32 * 4);
   EXPECT_EQ(mixer.backward, t * e * (4096 + 4096 + 4096 + 2 * 1024));
   EXPECT_EQ(channel.kept, t * e * 3 * 14336);

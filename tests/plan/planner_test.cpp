@@ -132,16 +132,16 @@ TEST(RankMemory, AgreesWithTheStateOfAMesh) {
   recipe::ModelConfig model = recipe::preset_model("llama-3-8b");
   model.tie_embeddings = false;
   const Work work = work_of(model, 4096);
-  for (const int64_t zero : {0, 1, 2, 3}) {
-    const PlanLayout layout{.dp = 4, .tp = 2, .pp = 2, .zero = zero};
+  for (const auto& [zero, copies] : {std::pair<int64_t, int64_t>{0, 1}, {1, 1}, {2, 1}, {3, 1}, {1, 2}, {3, 2}, {3, 4}}) {
+    const PlanLayout layout{.dp = 4, .tp = 2, .pp = 2, .zero = zero, .zero_copies = copies};
     const RankMemory memory = rank_memory(work, layout, 64, a100(16));
-    const layout::Mesh mesh(16, {.pp = 2, .tp = 2});
+    const layout::Mesh mesh(16, {.pp = 2, .tp = 2, .copies = copies});
     double exact = 0;
     for (int64_t rank = 0; rank < 16; ++rank) {
       const RankState state = rank_state(model, recipe::Dtype::kBf16, {}, {.mesh = mesh, .rank = rank, .zero = zero});
       exact = std::max(exact, state.weights + state.gradients + state.optimizer + state.passing_weights + state.passing_gradients);
     }
-    EXPECT_NEAR((memory.weights + memory.gradients + memory.optimizer) / exact, 1, 0.05) << "zero " << zero;
+    EXPECT_NEAR((memory.weights + memory.gradients + memory.optimizer) / exact, 1, 0.05) << "zero " << zero << ", copies " << copies;
   }
 }
 

@@ -51,6 +51,10 @@ TEST(RecipeCheck, RefusesImpossibleRuns) {
   EXPECT_THAT(reason({"model.preset=gpt2-124m", "train.sequence=1025"}), HasSubstr("longer than the model's model.max_positions = 1024"));
   EXPECT_THAT(reason({"model.max_positions=100", "train.sequence=101"}), HasSubstr("longer"));
   EXPECT_THAT(reason({"train.device=gpu"}), HasSubstr("cuda:N"));
+  EXPECT_THAT(reason({"optim.state_dtype=int8", "train.dtype=fp64"}), HasSubstr("optim.state_dtype = int8"));
+  EXPECT_THAT(reason({"optim.group=[{ tensors = \"norm\", state_dtype = \"bfloat16\" }]", "train.dtype=fp64"}),
+              HasSubstr("optim.state_dtype = bfloat16"));
+  EXPECT_THAT(reason({"optim.state_dtype=bfloat16", "train.device=cuda"}), HasSubstr("on the CPU"));
   EXPECT_THAT(reason({"train.device=cuda:"}), HasSubstr("cuda:N"));
   EXPECT_THAT(reason({"train.until_time=noon"}), HasSubstr("noon"));
   EXPECT_THAT(reason({"data.source=[]"}), HasSubstr("nothing to train on"));
@@ -84,6 +88,15 @@ TEST(RecipeCheck, RefusesWhatWorkersThatTrainByThemselvesCannotHave) {
   EXPECT_NO_THROW(
       load_defaults({"optim.outer=slowmo", "optim.outer_every=5", "train.steps=100", "optim.stages=[{ from_step = 11, lr = 1e-4 }]"}));
   EXPECT_NO_THROW(load_defaults({"optim.outer=co2", "parallel.workers=4", "parallel.zero=2"}));
+  EXPECT_THAT(reason({"optim.outer=co2", "optim.outer_delay=2"}), HasSubstr("for delay_corrected and streaming"));
+  EXPECT_THAT(reason({"optim.outer=delay_corrected", "optim.outer_delay=2"}), HasSubstr("chosen only later"));
+  EXPECT_THAT(reason({"optim.outer=delay_corrected", "optim.outer_every=4", "optim.outer_delay=5"}),
+              HasSubstr("the next one begins after 4"));
+  EXPECT_THAT(reason({"optim.outer=streaming", "optim.outer_every=8", "optim.outer_delay=5", "optim.outer_fragments=2"}),
+              HasSubstr("the next one begins after 4"));
+  EXPECT_THAT(reason({"optim.outer=streaming", "optim.outer_every=10", "optim.outer_fragments=4"}), HasSubstr("at equal distances"));
+  EXPECT_THAT(reason({"optim.outer=streaming", "model.layers=3", "optim.outer_fragments=4"}), HasSubstr("4 fragments of 3 layers"));
+  EXPECT_NO_THROW(load_defaults({"optim.outer=streaming", "optim.outer_every=8", "optim.outer_delay=4", "optim.outer_fragments=2"}));
   EXPECT_NO_THROW(load_defaults({"parallel.ep=2", "parallel.schedule=gpipe"}));
 }
 

@@ -213,6 +213,87 @@ inline recipe::ModelConfig scaled_pre_norm() {
   return config;
 }
 
+// SpikingBrain-76B in small: softmax attention with and without a window beside gated linear attention with tied keys, experts in the first layer and
+// a shared one.
+inline recipe::ModelConfig spiking_mixture() {
+  recipe::ModelConfig config = small_config();
+  config.mixers = {recipe::Mixer::kMixture};
+  config.mixture.learned_weights = true;
+  config.softmax.windows = {5, 5, 0};
+  config.gla.key_heads = 2;
+  config.gla.feature_map = recipe::FeatureMap::kSigmoid;
+  config.gla.tied_keys = true;
+  config.gla.temperature = 1;
+  config.gla.output_gate = false;
+  config.gla.norm_eps = 0.1;
+  config.norm_eps = 0.1;  // branches of a few channels are next to nothing: bf16 would show noise
+  config.experts = 2;
+  config.experts_per_token = 1;
+  config.router.normalised = false;
+  config.dense_layers = {1, 2};
+  config.dense_intermediate = 10;
+  config.shared_experts = 1;
+  return config;
+}
+
+// Branches without norms, and a linear mixer that has tensors of all layers and a first layer of its own, by itself as well.
+inline recipe::ModelConfig mixture_of_tnl() {
+  recipe::ModelConfig config = small_config();
+  config.mixers = {recipe::Mixer::kMixture, recipe::Mixer::kTnl};
+  config.mixture.linear = recipe::Mixer::kTnl;
+  config.mixture.norm = false;
+  config.tnl.norm_eps = 0.1;
+  return config;
+}
+
+// SpikingBrain-7B in small: ReLU features, biases, fewer heads that write than read.
+inline recipe::ModelConfig spiking_linear() {
+  recipe::ModelConfig config = small_config();
+  config.mixers = {recipe::Mixer::kGla, recipe::Mixer::kSoftmax};
+  config.softmax.windows = {5};
+  config.softmax.bias = recipe::AttentionBias::kQkv;
+  config.gla.key_dim = 8;
+  config.gla.key_heads = 2;
+  config.gla.forget_rank = 3;
+  config.gla.feature_map = recipe::FeatureMap::kRelu;
+  config.gla.output_gate = false;
+  config.gla.bias = true;
+  config.gla.norm_eps = 0.1;
+  return config;
+}
+
+// Qwen3-Next in small: heads of the delta rule unlike those of softmax attention, whose output is gated; shared experts with a gate.
+inline recipe::ModelConfig gated_attention() {
+  recipe::ModelConfig config = small_config();
+  config.mixers = {recipe::Mixer::kGatedDeltaNet, recipe::Mixer::kSoftmax};
+  config.gated_deltanet.heads = 6;
+  config.gated_deltanet.key_heads = 2;
+  config.gated_deltanet.head_dim = 4;
+  config.softmax.output_gate = config.softmax.qk_norm = true;
+  config.experts = 5;
+  config.experts_per_token = 3;
+  config.auxiliary_loss = 0.05;
+  config.shared_experts = 1;
+  config.shared_intermediate = 7;
+  config.shared_gate = true;
+  return config;
+}
+
+// A router as DeepSeek-V3's and Kimi's: sigmoids, groups, a scale.
+inline recipe::ModelConfig grouped_router() {
+  recipe::ModelConfig config = small_config();
+  config.experts = 4;
+  config.experts_per_token = 2;
+  config.auxiliary_loss = 0.05;
+  config.z_loss = 0.01;
+  config.router.score = recipe::RouterScore::kSigmoid;
+  config.router.scale = 2.5;
+  config.router.groups = 2;
+  config.dense_layers = {0};
+  config.shared_experts = 2;
+  return config;
+}
+
 inline std::vector<NamedConfig> small_models() {
   return {{"hybrid_experts_post_norm", hybrid_experts_post_norm()},
           {"hybrid_pre_norm_tied", hybrid_pre_norm_tied()},
@@ -229,7 +310,12 @@ inline std::vector<NamedConfig> small_models() {
           {"hgrn_hybrid", hgrn_hybrid()},
           {"qwen_like", qwen_like()},
           {"minimax_hf_like", minimax_hf_like()},
-          {"scaled_pre_norm", scaled_pre_norm()}};
+          {"scaled_pre_norm", scaled_pre_norm()},
+          {"spiking_mixture", spiking_mixture()},
+          {"mixture_of_tnl", mixture_of_tnl()},
+          {"spiking_linear", spiking_linear()},
+          {"gated_attention", gated_attention()},
+          {"grouped_router", grouped_router()}};
 }
 
 // Initialised, then moved: norms are not all ones, biases not all zeros.

@@ -3,9 +3,11 @@
 // GeLU and learned positions, sequence-wise balance (2412.19437). It shares with src/model the names and shapes of logical tensors only.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "layout/sequence.h"
@@ -41,35 +43,64 @@ class PlainDecoder {
     auxiliary_ = at::zeros({}, at::kDouble);
     Tensor x = weight("embedding").index_select(0, ids);
     if (c.position == recipe::Position::kLearned) x = x + weight("position").index_select(0, positions());
+    for (int64_t l = 0; l < c.layers; ++l) x = layer(x, "layers." + std::to_string(l) + ".", l);
+    last_ = norm(x, "norm", c.norm_eps);
+    const Tensor logits = logits_of(last_);
+    return {logits, loss_of(logits, labels), auxiliary_};
+  }
+
+  // Multi-token prediction (DeepSeek-V3, 2412.19437 §2.2) after run() on the same tokens: Σ over modules of the loss of the token behind the one that
+  // each is given, times its share of the weight; auxiliary losses of the modules' experts are added to run()'s, and with it are returned.
+  Result predictions(const Tensor& ids, const Tensor& labels) {
+    Tensor h = last_, loss = at::zeros({}, at::kDouble);
+    for (int64_t k = 1; k <= c.predict_ahead; ++k) {
+      const std::string name = "ahead." + std::to_string(k - 1) + ".";
+      std::vector<Tensor> tokens, targets;
+      for (int64_t t = 0; t < ids.size(0); ++t) {
+        const bool there = t + k < layout_.document(layout_.document_of(t)).end();
+        tokens.push_back(there ? weight("embedding")[ids[t + k].item<int64_t>()] : at::zeros({c.hidden}, at::kDouble));
+        targets.push_back(there ? labels[t + k] : at::full({}, -1, at::kLong));
+      }
+      const Tensor both = at::cat({norm(h, name + "hidden_norm", c.norm_eps), norm(at::stack(tokens), name + "token_norm", c.norm_eps)}, 1);
+      h = norm(layer(linear(both, name + "join"), name, c.layers - 1), name + "norm", c.norm_eps);
+      loss = loss + c.predict_ahead_weight / static_cast<double>(c.predict_ahead) * loss_of(logits_of(h), at::stack(targets));
+    }
+    return {Tensor(), loss, auxiliary_};
+  }
+
+ private:
+  Tensor logits_of(const Tensor& h) const {
+    const double width = c.mup_base_hidden > 0 ? static_cast<double>(c.hidden) / static_cast<double>(c.mup_base_hidden) : 1;
+    return at::mm(h, weight(c.tie_embeddings ? "embedding" : "head").t()) / width;
+  }
+  static Tensor loss_of(const Tensor& logits, const Tensor& labels) {
+    Tensor loss = at::zeros({}, at::kDouble);
+    for (int64_t t = 0; t < labels.size(0); ++t) {
+      const auto label = labels[t].item<int64_t>();
+      if (label >= 0) loss = loss + logits[t].logsumexp(0) - logits[t][label];
+    }
+    return loss;
+  }
+  // Layer l of the model, or one like it under another name.
+  Tensor layer(Tensor x, const std::string& layer, int64_t l) {
     const bool post = c.wiring == recipe::Wiring::kPostNorm;
     const double alpha = c.alpha > 0 ? c.alpha : post ? std::pow(2.0 * static_cast<double>(c.layers), 0.25) : 1, beta = c.beta;
     const double channel_alpha = c.channel_alpha > 0 ? c.channel_alpha : alpha, channel_beta = c.channel_beta > 0 ? c.channel_beta : beta;
     const auto or_else = [](double own, double common) { return own > 0 ? own : common; };
-    for (int64_t l = 0; l < c.layers; ++l) {
-      const std::string layer = "layers." + std::to_string(l) + ".";
-      const Tensor h = norm(x, layer + "mixer_norm", c.norm_eps);
-      if (c.wiring == recipe::Wiring::kParallel) {
-        x = x + mixed(h, layer, l) + (c.experts > 0 ? experts(h, layer) : dense(h, layer + "channel."));
-        continue;
-      }
-      const bool soft = c.mixer(l) == recipe::Mixer::kSoftmax, light = c.mixer(l) == recipe::Mixer::kLightning;
-      const double a = or_else(soft ? c.softmax.alpha : light ? c.lightning.alpha : 0, alpha);
-      const double b = or_else(soft ? c.softmax.beta : light ? c.lightning.beta : 0, beta);
-      x = a * (post ? h : x) + b * mixed(h, layer, l);
-      if (c.channel == recipe::Channel::kNone) continue;
-      const Tensor g = norm(x, layer + "channel_norm", c.norm_eps);
-      x = channel_alpha * (post ? g : x) + channel_beta * (c.experts > 0 ? experts(g, layer) : dense(g, layer + "channel."));
-    }
-    const Tensor logits = at::mm(norm(x, "norm", c.norm_eps), weight(c.tie_embeddings ? "embedding" : "head").t());
-    Tensor loss = at::zeros({}, at::kDouble);
-    for (int64_t t = 0; t < ids.size(0); ++t) {
-      const auto label = labels[t].item<int64_t>();
-      if (label >= 0) loss = loss + logits[t].logsumexp(0) - logits[t][label];
-    }
-    return {logits, loss, auxiliary_};
+    const bool all_dense = c.experts == 0 || std::ranges::find(c.dense_layers, l) != c.dense_layers.end();
+    const auto channel = [&](const Tensor& g) { return all_dense ? dense(g, layer + "channel.") : experts(g, layer); };
+    const Tensor h = norm(x, layer + "mixer_norm", c.norm_eps);
+    const Tensor m = mixed(c.mixer(l), h, layer + "mixer.", l);
+    if (c.wiring == recipe::Wiring::kParallel) return x + m + channel(h);
+    const bool soft = c.mixer(l) == recipe::Mixer::kSoftmax, light = c.mixer(l) == recipe::Mixer::kLightning;
+    const double a = or_else(soft ? c.softmax.alpha : light ? c.lightning.alpha : 0, alpha);
+    const double b = or_else(soft ? c.softmax.beta : light ? c.lightning.beta : 0, beta);
+    x = a * (post ? h : x) + b * m;
+    if (c.channel == recipe::Channel::kNone) return x;
+    const Tensor g = norm(x, layer + "channel_norm", c.norm_eps);
+    return channel_alpha * (post ? g : x) + channel_beta * channel(g);
   }
 
- private:
   Tensor weight(const std::string& name) const { return weights_.at(name + ".weight"); }
   Tensor positions() const { return at::tensor(layout_.positions); }
 
@@ -107,11 +138,15 @@ class PlainDecoder {
   // body(first token, tokens, head) → [tokens, head_dim], for every document and head, put back together.
   template <class Body>
   Tensor by_document_and_head(const Body& body) const {
+    return by_document_and_head(c.heads, body);
+  }
+  template <class Body>
+  Tensor by_document_and_head(int64_t count_of_heads, const Body& body) const {
     std::vector<Tensor> documents;
     for (int64_t d = 0; d < layout_.documents(); ++d) {
       const auto document = layout_.document(d);
       std::vector<Tensor> heads;
-      for (int64_t n = 0; n < c.heads; ++n) heads.push_back(body(document.begin, document.length, n));
+      for (int64_t n = 0; n < count_of_heads; ++n) heads.push_back(body(document.begin, document.length, n));
       documents.push_back(at::cat(heads, 1));
     }
     return at::cat(documents, 0);
@@ -139,7 +174,17 @@ class PlainDecoder {
       }
       return at::stack(rows);
     });
-    return linear(o, name + "output");
+    return linear(c.softmax.output_gate ? o * at::sigmoid(linear(h, name + "gate")) : o, name + "output");
+  }
+
+  // Branches beside each other, each normed by itself (SpikingBrain, 2509.05276).
+  Tensor mixture(const Tensor& h, const std::string& name, int64_t l) const {
+    const auto branch = [&](recipe::Mixer mixer, const std::string& which, int64_t index) {
+      const Tensor o = mixed(mixer, h, name + which + ".", l);
+      const Tensor normed = c.mixture.norm ? rms(o, c.norm_eps) * weight(name + which + "_norm") : o;
+      return c.mixture.learned_weights ? weight(name + "weights")[index] * normed : normed;
+    };
+    return branch(recipe::Mixer::kSoftmax, "softmax", 0) + branch(c.mixture.linear, "linear", 1);
   }
 
   double slope(int64_t n, int64_t l) const {
@@ -205,14 +250,18 @@ class PlainDecoder {
   }
 
   // S_t = (1 − β k kᵀ) diag(λ) S_{t−1} + β k vᵀ (2412.06464, 2510.26692), the decay of a head or of its channels; each head normed by itself.
-  Tensor delta_rule(const Tensor& h, const std::string& name, int64_t keys, int64_t key_heads, double most, double eps,
+  struct DeltaSizes {
+    int64_t heads, key_heads, keys, values;
+  };
+  Tensor delta_rule(const Tensor& h, const std::string& name, const DeltaSizes& sizes, double most, double eps,
                     const Tensor& forget) const {
+    const int64_t keys = sizes.keys, values = sizes.values;
     const Tensor q = convolved(linear(h, name + "query"), name + "query_convolution"),
                  k = convolved(linear(h, name + "key"), name + "key_convolution"),
                  v = convolved(linear(h, name + "value"), name + "value_convolution"), beta = most * at::sigmoid(linear(h, name + "write"));
-    return by_document_and_head([&](int64_t begin, int64_t count, int64_t n) {
-      const int64_t width = forget.size(1) / c.heads, from = n / (c.heads / key_heads) * keys;
-      Tensor state = at::zeros({keys, c.head_dim}, at::kDouble);
+    return by_document_and_head(sizes.heads, [&](int64_t begin, int64_t count, int64_t n) {
+      const int64_t width = forget.size(1) / sizes.heads, from = n / (sizes.heads / sizes.key_heads) * keys;
+      Tensor state = at::zeros({keys, values}, at::kDouble);
       std::vector<Tensor> rows;
       for (int64_t t = begin; t < begin + count; ++t) {
         const auto unit = [&](const Tensor& x) { return x / (x.square().sum() + 1e-6).sqrt(); };
@@ -220,7 +269,7 @@ class PlainDecoder {
                      query = unit(q[t].narrow(0, from, keys)) / std::sqrt(static_cast<double>(keys));
         const Tensor step = at::softplus(forget[t].narrow(0, n * width, width) + weight(name + "step").narrow(0, n * width, width));
         state = at::exp(-weight(name + "rate")[n].exp() * step).unsqueeze(1) * state;
-        const Tensor wrong = v[t].narrow(0, n * c.head_dim, c.head_dim) - at::mv(state.t(), key);
+        const Tensor wrong = v[t].narrow(0, n * values, values) - at::mv(state.t(), key);
         state = state + beta[t][n] * at::outer(key, wrong);
         rows.push_back(at::mv(state.t(), query));
       }
@@ -229,13 +278,15 @@ class PlainDecoder {
   }
   Tensor gated_deltanet(const Tensor& h, const std::string& name) const {
     const auto& own = c.gated_deltanet;
-    const Tensor o = delta_rule(h, name, own.key_dim > 0 ? own.key_dim : c.head_dim, own.key_heads > 0 ? own.key_heads : c.heads,
-                                own.negative_eigenvalues ? 2 : 1, own.norm_eps, linear(h, name + "forget"));
+    const int64_t heads = own.heads > 0 ? own.heads : c.heads, values = own.head_dim > 0 ? own.head_dim : c.head_dim;
+    const DeltaSizes sizes{heads, own.key_heads > 0 ? own.key_heads : heads, own.key_dim > 0 ? own.key_dim : values, values};
+    const Tensor o = delta_rule(h, name, sizes, own.negative_eigenvalues ? 2 : 1, own.norm_eps, linear(h, name + "forget"));
     return linear(o * at::silu(linear(h, name + "gate")), name + "output");
   }
   Tensor kda(const Tensor& h, const std::string& name) const {
-    const Tensor o = delta_rule(h, name, c.kda.key_dim > 0 ? c.kda.key_dim : c.head_dim, c.heads, c.kda.negative_eigenvalues ? 2 : 1,
-                                c.kda.norm_eps, linear(linear(h, name + "forget_down"), name + "forget"));
+    const DeltaSizes sizes{c.heads, c.heads, c.kda.key_dim > 0 ? c.kda.key_dim : c.head_dim, c.head_dim};
+    const Tensor o = delta_rule(h, name, sizes, c.kda.negative_eigenvalues ? 2 : 1, c.kda.norm_eps,
+                                linear(linear(h, name + "forget_down"), name + "forget"));
     return linear(o * at::sigmoid(linear(linear(h, name + "gate_down"), name + "gate")), name + "output");
   }
 
@@ -338,9 +389,8 @@ class PlainDecoder {
     return linear(rms(centred, c.lcsm.norm_eps) * weight(name + "norm") + weight(name + "norm_shift"), name + "output");
   }
 
-  Tensor mixed(const Tensor& h, const std::string& layer, int64_t l) const {
-    const std::string name = layer + "mixer.";
-    switch (c.mixer(l)) {
+  Tensor mixed(recipe::Mixer mixer, const Tensor& h, const std::string& name, int64_t l) const {
+    switch (mixer) {
       case recipe::Mixer::kSoftmax:
         return softmax(h, name, l);
       case recipe::Mixer::kLightning:
@@ -353,10 +403,12 @@ class PlainDecoder {
         return kda(h, name);
       case recipe::Mixer::kLcsm:
         return lcsm(h, name);
+      case recipe::Mixer::kMixture:
+        return mixture(h, name, l);
       default:
         return PlainLineage(
                    c, [this](const std::string& which) { return weights_.at(which); }, layout_)
-            .mixed(h, layer, l);
+            .mixed(mixer, h, name, l);
     }
   }
 
@@ -367,20 +419,45 @@ class PlainDecoder {
     return linear(0.5 * up * (1 + at::tanh(std::sqrt(2 / M_PI) * (up + 0.044715 * up.pow(3)))), name + "down");
   }
 
+  // Scores, below all others where the expert's group is not among the best, each judged by the sum of its best (2412.19437).
+  Tensor allowed(const Tensor& score) const {
+    const int64_t size = c.experts / c.router.groups, best = c.experts_per_token / c.router.groups_per_token;
+    Tensor out = score.clone();
+    for (int64_t t = 0; t < score.size(0) && c.router.groups > 1; ++t) {
+      std::vector<std::pair<double, int64_t>> groups;
+      for (int64_t i = 0; i < c.router.groups; ++i) {
+        const Tensor sorted = std::get<0>(score[t].narrow(0, i * size, size).sort(0, /*descending=*/true));
+        groups.emplace_back(-sorted.narrow(0, 0, best).sum().item<double>(), i);
+      }
+      std::ranges::sort(groups);
+      for (size_t i = static_cast<size_t>(c.router.groups_per_token); i < groups.size(); ++i)
+        out[t].narrow(0, groups[i].second * size, size).fill_(-1);
+    }
+    return out;
+  }
+
   Tensor experts(const Tensor& g, const std::string& layer) {
-    const Tensor router = at::mm(g, weight(layer + "router").t()), probability = router.softmax(1);
-    const Tensor order = probability.detach().argsort(/*stable=*/true, 1, /*descending=*/true);
+    const Tensor router = at::mm(g, weight(layer + "router").t());
+    const bool sigmoid = c.router.score == recipe::RouterScore::kSigmoid;
+    const Tensor score = sigmoid ? router.sigmoid() : router.softmax(1), probability = sigmoid ? score / score.sum(1, true) : score;
+    const Tensor order = allowed(score.detach()).argsort(/*stable=*/true, 1, /*descending=*/true);
     std::vector<Tensor> rows;
     for (int64_t t = 0; t < g.size(0); ++t) {
       Tensor sum = at::zeros({c.hidden}, at::kDouble), all = at::zeros({}, at::kDouble);
       for (int64_t i = 0; i < c.experts_per_token; ++i) {
         const auto e = order[t][i].item<int64_t>();
         const std::string name = layer + "experts." + std::to_string(e) + ".";
-        sum = sum + probability[t][e] *
+        sum = sum + score[t][e] *
                         at::mv(weight(name + "down"), at::silu(at::mv(weight(name + "gate"), g[t])) * at::mv(weight(name + "up"), g[t]));
-        all = all + probability[t][e];
+        all = all + score[t][e];
       }
-      rows.push_back(sum / all);
+      sum = c.router.scale * (c.router.normalised ? sum / all : sum);
+      if (c.shared_experts > 0) {  // (DeepSeekMoE 2401.06066; its gate Qwen2-MoE's)
+        const Tensor shared = at::mv(weight(layer + "shared.down"),
+                                     at::silu(at::mv(weight(layer + "shared.gate"), g[t])) * at::mv(weight(layer + "shared.up"), g[t]));
+        sum = sum + (c.shared_gate ? shared * at::mv(weight(layer + "shared_gate"), g[t]).sigmoid() : shared);
+      }
+      rows.push_back(sum);
     }
     auxiliary_ = auxiliary_ + c.z_loss * router.logsumexp(1).square().sum();
     for (size_t r = 0; r + 1 < layout_.row_offsets.size(); ++r) {
@@ -400,7 +477,7 @@ class PlainDecoder {
   const recipe::ModelConfig c;
   LogicalTensors weights_;
   layout::SequenceLayout layout_;
-  Tensor auxiliary_;
+  Tensor auxiliary_, last_;
 };
 
 }  // namespace longhaul::testing

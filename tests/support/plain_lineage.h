@@ -19,9 +19,9 @@ class PlainLineage {
   PlainLineage(const recipe::ModelConfig& config, Weights weights, const layout::SequenceLayout& layout)
       : c_(config), weight_(std::move(weights)), layout_(layout) {}
 
-  Tensor mixed(const Tensor& h, const std::string& layer, int64_t l) const {
-    const std::string name = layer + "mixer.";
-    switch (c_.mixer(l)) {
+  // name: what stands before its tensors' names, "layers.2.mixer."
+  Tensor mixed(recipe::Mixer mixer, const Tensor& h, const std::string& name, int64_t l) const {
+    switch (mixer) {
       case recipe::Mixer::kTnl:
         return tnl(h, name, l);
       case recipe::Mixer::kRetnet:
@@ -145,16 +145,27 @@ class PlainLineage {
 
   // GLA (2312.06635).
   Tensor gla(const Tensor& h, const std::string& name) const {
-    const int64_t dim = c_.head_dim, keys = c_.gla.key_dim > 0 ? c_.gla.key_dim : dim / 2;
-    const Tensor q = times(h, name + "query"), k = times(h, name + "key"), v = times(h, name + "value");
-    const Tensor logits = times(times(h, name + "forget_down"), name + "forget_up") + weight_(name + "forget_up.bias");
-    const Tensor decay = logits.sigmoid().pow(1 / c_.gla.temperature);
+    const auto& own = c_.gla;
+    const int64_t dim = c_.head_dim, keys = own.key_dim > 0 ? own.key_dim : dim / 2;
+    const int64_t group = own.key_heads > 0 ? c_.heads / own.key_heads : 1;  // query heads that read what one head writes
+    const auto made = [&](const char* which) {
+      const Tensor x = times(h, name + which);
+      return own.bias ? x + weight_(name + which + ".bias") : x;
+    };
+    const auto mapped = [&](const Tensor& x) {
+      const Tensor all[] = {x, x.clamp_min(0), x.sigmoid(), silu(x)};
+      return all[static_cast<size_t>(own.feature_map)];
+    };
+    const Tensor logits = own.tied_keys ? times(h, name + "forget")
+                                        : times(times(h, name + "forget_down"), name + "forget_up") + weight_(name + "forget_up.bias");
+    const Tensor decay = logits.sigmoid().pow(1 / own.temperature), q = mapped(made("query")), v = made("value"),
+                 k = own.tied_keys ? 1 - decay : mapped(made("key"));
     const Tensor o = recur(keys, dim, [&](const Tensor& state, int64_t t, double, int64_t n) {
-      return written(part(decay[t], n, keys).unsqueeze(1) * state, part(q[t], n, keys) / std::sqrt(static_cast<double>(keys)),
-                     part(k[t], n, keys), part(v[t], n, dim));
+      return written(part(decay[t], n / group, keys).unsqueeze(1) * state, part(q[t], n, keys) / std::sqrt(static_cast<double>(keys)),
+                     part(k[t], n / group, keys), part(v[t], n / group, dim));
     });
-    const Tensor y = srms(o.view({o.size(0), c_.heads, dim}), c_.gla.norm_eps) * weight_(name + "norm.weight");
-    return times(y.reshape(o.sizes()) * silu(times(h, name + "gate")), name + "output");
+    const Tensor y = (srms(o.view({o.size(0), c_.heads, dim}), own.norm_eps) * weight_(name + "norm.weight")).reshape(o.sizes());
+    return times(own.output_gate ? y * silu(times(h, name + "gate")) : y, name + "output");
   }
 
   // cosFormer (2202.08791): the weights of the tokens so far, without a state.

@@ -93,16 +93,17 @@ TEST(Corruption, NoLayoutRaisesAnAlarmAndASecondTryLeavesNoTrace) {
   EXPECT_GE(layouts, 10);
 }
 
-// Three replicas whose states are cut over them (zero 1) or not; rank 1's memory errs.
+// Four replicas whose states are cut over them (zero 1) or not, or eight in four groups with all shares; rank 1's memory errs.
 void expect_found(int64_t zero, const std::function<void(OnRank&)>& damage, const std::function<std::optional<std::string>(OnRank&)>& check,
-                  const std::string& text) {
+                  const std::string& text, int64_t zero_copies = 1) {
   const recipe::Recipe recipe = recipe_of();
   recipe::ParallelOptions parallel;
-  parallel.ranks = 4;
+  parallel.ranks = zero_copies == 1 ? 4 : 2 * zero_copies;
   parallel.zero = zero;
+  parallel.zero_copies = zero_copies;
   const ProofSubject subject = subject_of(recipe.model, recipe.optim, proof_layout(parallel));
   TemporaryFolder folder;
-  comm::run_ranks(4, [&](comm::Communicator& world) {
+  comm::run_ranks(parallel.ranks, [&](comm::Communicator& world) {
     OnRank rank(recipe, subject, world, folder.path());
     for (int64_t step = 1; step <= 2; ++step) rank.step(step);
     EXPECT_TRUE(rank.found().empty());
@@ -137,6 +138,16 @@ TEST(Corruption, ABitOfACopyNamesTheRank) {
       0, [](OnRank& rank) { flip(state_of(rank, "v"), 1, 0); }, replicas, "rank 1 holds other bits");
   expect_found(
       0, [](OnRank& rank) { flip(state_of(rank, "master"), 1, 0); }, replicas, "rank 1 holds other bits");
+}
+
+TEST(Corruption, ABitOfAShareWithCopiesNamesTheRank) {
+  const auto replicas = [](OnRank& rank) { return rank.checks.replicas(); };
+  expect_found(
+      3, [](OnRank& rank) { flip(rank.task.parameters().arenas()[1]->own_values, 3, 0); }, replicas, "rank 1 holds other bits", 4);
+  for (const int64_t zero : {1, 3}) {
+    expect_found(
+        zero, [](OnRank& rank) { flip(state_of(rank, "v"), 1, 0); }, replicas, "optimizer state of", 4);
+  }
 }
 
 TEST(Corruption, StatesThatCannotBeAreFound) {

@@ -80,12 +80,20 @@ class OuterRuns : public ::testing::Test {
 
 // Two workers, each one rank, or two, or four that share a replica in any way.
 TEST_F(OuterRuns, IslandsTrainAsSingleRanksDo) {
-  for (const std::string method : {"co2", "diloco"}) {
-    const std::string outer = "optim.outer=" + method, one = "two ranks, " + method;
-    train(one, {outer, "parallel.ranks=2"});
+  // Eight steps. What arrives with the last step is told with the last round.
+  const std::vector<std::pair<Settings, size_t>> methods = {
+      {{"optim.outer=co2"}, 3},
+      {{"optim.outer=diloco"}, 3},
+      {{"optim.outer=delay_corrected", "optim.outer_delay=2"}, 2},
+      {{"optim.outer=streaming", "optim.outer_every=4", "optim.outer_fragments=2", "optim.outer_delay=1"}, 4}};
+  for (const auto& [outer, told] : methods) {
+    const std::string method = outer[0], one = "two ranks, " + method;
+    Settings two = outer;
+    two.emplace_back("parallel.ranks=2");
+    train(one, two);
     const auto rounds = events<observe::OuterRound>(one);
-    ASSERT_EQ(rounds.size(), 3u);
-    EXPECT_EQ(rounds[2].steps, 2);
+    ASSERT_EQ(rounds.size(), told) << method;
+    EXPECT_EQ(rounds.back().steps, 2);
     for (const Settings& island : std::vector<Settings>{{"parallel.tp=2"},
                                                         {"parallel.pp=2"},
                                                         {"parallel.cp=2", "parallel.zero=2"},
@@ -95,7 +103,8 @@ TEST_F(OuterRuns, IslandsTrainAsSingleRanksDo) {
                                                         {"parallel.ranks=4", "parallel.zero=3"},
                                                         {"parallel.tp=2", "parallel.ranks=8", "parallel.zero=2"}}) {
       Settings all = island;
-      all.insert(all.end(), {outer, "parallel.workers=2"});
+      all.insert(all.end(), outer.begin(), outer.end());
+      all.emplace_back("parallel.workers=2");
       const std::string name = method + " " + island[0] + (island.size() > 1 ? island[1] : "") + (island.size() > 2 ? island[2] : "");
       train(name, all);
       expect_same(name, one, 1e-11);  // sums of four steps in another order, and a gap that divides by small differences
@@ -105,12 +114,18 @@ TEST_F(OuterRuns, IslandsTrainAsSingleRanksDo) {
 
 // Every tensor of every checkpoint: stopped in the middle of a round, with the sums of the one before on their way.
 TEST_F(OuterRuns, StoppedWithinARoundAndContinuedToTheBit) {
-  for (const Settings& settings : std::vector<Settings>{{"optim.outer=co2", "train.dtype=bf16"},
-                                                        {"optim.outer=co2", "parallel.zero=1", "parallel.workers=2", "parallel.ranks=4"},
-                                                        {"optim.outer=co2", "parallel.tp=2", "parallel.workers=2", "optim.name=came"},
-                                                        {"optim.outer=slowmo", "optim.name=sgd"},
-                                                        {"optim.outer=local_sgd", "optim.name=muon"},
-                                                        {"optim.outer=diloco", "train.dtype=fp32"}}) {
+  for (const Settings& settings :
+       std::vector<Settings>{{"optim.outer=co2", "train.dtype=bf16"},
+                             {"optim.outer=co2", "parallel.zero=1", "parallel.workers=2", "parallel.ranks=4"},
+                             {"optim.outer=co2", "parallel.tp=2", "parallel.workers=2", "optim.name=came"},
+                             {"optim.outer=slowmo", "optim.name=sgd"},
+                             {"optim.outer=local_sgd", "optim.name=muon"},
+                             {"optim.outer=diloco", "train.dtype=fp32"},
+                             {"optim.outer=delay_corrected", "train.dtype=bf16"},
+                             {"optim.outer=delay_corrected", "optim.outer_delay=3", "parallel.pp=2", "parallel.workers=2"},
+                             {"optim.outer=streaming", "optim.outer_fragments=1", "optim.outer_delay=2", "parallel.cp=2", "parallel.zero=2",
+                              "parallel.workers=2"},
+                             {"optim.outer=streaming", "optim.outer_every=4", "optim.outer_fragments=2", "optim.name=came"}}) {
     Settings all{"parallel.ranks=4", "optim.outer_every=3", "train.steps=10", "train.threads=1"};
     all.insert(all.end(), settings.begin(), settings.end());
     const std::string name = settings[0] + settings[1];

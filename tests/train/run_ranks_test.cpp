@@ -109,6 +109,7 @@ const std::map<std::string, Overrides>& layouts() {
       {"dp2-zero3", {"parallel.ranks=2", "parallel.zero=3"}},
       {"tp2-dp2-zero1", {"parallel.tp=2", "parallel.ranks=4", "parallel.zero=1"}},
       {"ep2-dp4-zero3", {"parallel.ep=2", "parallel.ranks=4", "parallel.zero=3"}},
+      {"dp4-zero3-copies2", {"parallel.ranks=4", "parallel.zero=3", "parallel.zero_copies=2"}},
       {"cp2-zero2", {"parallel.cp=2", "parallel.zero=2"}},
       {"pp2-zbv-dp2-zero3", {"parallel.pp=2", "parallel.schedule=zbv", "parallel.ranks=4", "parallel.zero=3"}}};
   return all;
@@ -148,7 +149,7 @@ TEST_F(RunOnRanks, SavedOnOneLayoutAndContinuedOnAnother) {
 // Saved in shares of rows, with layers and experts elsewhere too; then on layouts that cut nothing, or otherwise.
 TEST_F(RunOnRanks, SavedInSharesAndContinuedOnAnyLayout) {
   run_training(request("one"));
-  for (const char* saved : {"ep2-dp4-zero3", "pp2-zbv-dp2-zero3"}) {
+  for (const char* saved : {"ep2-dp4-zero3", "pp2-zbv-dp2-zero3", "dp4-zero3-copies2"}) {
     for (const char* next : {"alone", "dp4-zero2", "tp2"}) {
       const std::string name = std::string(saved) + "-to-" + next;
       Overrides first = layouts().at(saved);

@@ -26,10 +26,10 @@ void PagePool::give_back(int64_t page) {
   if (--user(page) == 0) free_.push_back(page);
 }
 
-int64_t PagePool::bytes() const {
-  int64_t sum = 0;
-  for (const Page& page : pages_) sum += static_cast<int64_t>(page.keys.nbytes() + page.values.nbytes());
-  return sum;
+int64_t PagePool::page_bytes() const {
+  return sizes_.heads * kTokens * (sizes_.key + sizes_.value) * static_cast<int64_t>(sizes_.options.dtype().itemsize());
 }
+
+int64_t PagePool::bytes() const { return static_cast<int64_t>(pages_.size()) * page_bytes(); }
 
 }  // namespace longhaul::kernels

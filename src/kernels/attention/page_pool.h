@@ -32,7 +32,8 @@ class PagePool {
   const Tensor& values(int64_t page) const { return pages_[static_cast<size_t>(page)].values; }  // [heads, kTokens, value]
 
   int64_t in_use() const { return static_cast<int64_t>(pages_.size() - free_.size()); }
-  int64_t bytes() const;  // of all pages, free ones too
+  int64_t page_bytes() const;  // of one
+  int64_t bytes() const;       // of all pages, free ones too
 
  private:
   struct Page {

@@ -59,6 +59,12 @@ void check(const PagedProblem& problem) {
       refuse_argument(kPagedOp, "cache", fmt::format("at least the {} tokens of document {} of q, and one", queries, n),
                       fmt::format("{} tokens", problem.keys(n)));
     }
+    const int64_t unseen = problem.cache.tokens(problem.rows[n]) - queries + 1 - problem.options.window;  // by any of its queries
+    const int64_t forgotten = problem.cache.forgotten(problem.rows[n]);
+    if (forgotten > 0 && (problem.options.window <= 0 || unseen < forgotten)) {
+      refuse_argument(kPagedOp, "window", fmt::format("one that does not reach the {} tokens that document {} forgot", forgotten, n),
+                      std::to_string(problem.options.window));
+    }
   }
 }
 
@@ -119,6 +125,18 @@ void KeyValueCache::append(std::span<const int64_t> rows, std::span<const int64_
   }
 }
 
+void KeyValueCache::forget(std::span<const int64_t> rows, int64_t window) {
+  if (window <= 0) return;
+  for (const int64_t row : rows) {
+    Sequence& sequence = sequences_.at(static_cast<size_t>(row));
+    const int64_t unseen = std::max<int64_t>(0, sequence.tokens + 1 - window), left = (unseen - sequence.forgotten) / PagePool::kTokens;
+    if (left <= 0) continue;
+    for (int64_t i = 0; i < left; ++i) pool_.give_back(sequence.pages[static_cast<size_t>(i)]);
+    sequence.pages.erase(sequence.pages.begin(), sequence.pages.begin() + left);
+    sequence.forgotten += left * PagePool::kTokens;
+  }
+}
+
 static Tensor gathered_tokens(const std::vector<int64_t>& pages, int64_t tokens, const auto& tensor_of) {
   if (pages.empty()) return {};
   std::vector<Tensor> all;
@@ -127,11 +145,11 @@ static Tensor gathered_tokens(const std::vector<int64_t>& pages, int64_t tokens,
 }
 
 Tensor KeyValueCache::keys_shd(int64_t sequence) const {
-  return gathered_tokens(pages(sequence), tokens(sequence), [&](int64_t page) { return pool_.keys(page); });
+  return gathered_tokens(pages(sequence), tokens(sequence) - forgotten(sequence), [&](int64_t page) { return pool_.keys(page); });
 }
 
 Tensor KeyValueCache::values_shd(int64_t sequence) const {
-  return gathered_tokens(pages(sequence), tokens(sequence), [&](int64_t page) { return pool_.values(page); });
+  return gathered_tokens(pages(sequence), tokens(sequence) - forgotten(sequence), [&](int64_t page) { return pool_.values(page); });
 }
 
 AttentionResult attention_paged(const Tensor& q, const Tensor& offsets, const KeyValueCache& cache, std::span<const int64_t> rows,
@@ -149,7 +167,7 @@ AttentionResult attention_paged(const Tensor& q, const Tensor& offsets, const Ke
   std::vector<Tensor> keys, values;
   std::vector<int64_t> key_offsets{0};
   for (const int64_t row : rows) {
-    key_offsets.push_back(key_offsets.back() + cache.tokens(row));
+    key_offsets.push_back(key_offsets.back() + cache.tokens(row) - cache.forgotten(row));
     keys.push_back(cache.keys_shd(row));
     values.push_back(cache.values_shd(row));
   }

@@ -2,7 +2,7 @@
 //
 // The cache holds many sequences: each has a table of pages of one pool. A copy of a sequence shares its pages; whoever then writes into a
 // page that others use too, which can only be the last and unfinished one, gets a copy of it first. The newest tokens' queries see all
-// earlier keys and their own, as in `attention` with key documents. No gradient. Not thread-safe.
+// earlier keys and their own, as in `attention` with key documents. Pages that a window has left are given back. No gradient. Not thread-safe.
 #pragma once
 
 #include <span>
@@ -23,19 +23,25 @@ class KeyValueCache {
   void clear(int64_t sequence);         // empty again
   void copy(int64_t from, int64_t to);  // `to` becomes what `from` is
   int64_t tokens(int64_t sequence) const { return of(sequence).tokens; }
-  const std::vector<int64_t>& pages(int64_t sequence) const { return of(sequence).pages; }  // the last one is unset beyond tokens()
+  int64_t forgotten(int64_t sequence) const { return of(sequence).forgotten; }  // of them, from the first on: whole pages
+  const std::vector<int64_t>& pages(int64_t sequence) const {
+    return of(sequence).pages;
+  }  // of the others; the last is unset behind tokens()
   const PagePool& pool() const { return pool_; }
 
   // k_thd [T,Hk,D], v_thd [T,Hk,Dv]: the next tokens of `rows`, which are all different; offsets [rows + 1]: whose.
   void append(std::span<const int64_t> rows, std::span<const int64_t> offsets, const Tensor& k_thd, const Tensor& v_thd);
 
-  // Copies of all tokens of a sequence, for the implementations that know no pages.
+  // Later tokens of these sequences see `window` keys, their own among them: pages that none of them sees are given back. 0: they see all.
+  void forget(std::span<const int64_t> rows, int64_t window);
+
+  // Copies of all tokens of a sequence that were not forgotten, for the implementations that know no pages.
   Tensor keys_shd(int64_t sequence) const;
   Tensor values_shd(int64_t sequence) const;
 
  private:
   struct Sequence {
-    int64_t tokens = 0;
+    int64_t tokens = 0, forgotten = 0;
     std::vector<int64_t> pages;
   };
   const Sequence& of(int64_t sequence) const { return sequences_.at(static_cast<size_t>(sequence)); }

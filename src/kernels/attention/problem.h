@@ -30,7 +30,7 @@ struct PagedProblem {
   AttentionOptions options;
 
   size_t documents() const { return rows.size(); }
-  int64_t keys(size_t document) const { return cache.tokens(rows[document]); }
+  int64_t keys(size_t document) const { return cache.tokens(rows[document]) - cache.forgotten(rows[document]); }  // that are there
   const std::vector<int64_t>& pages(size_t document) const { return cache.pages(rows[document]); }
 };
 

@@ -56,6 +56,29 @@ void weights(const float* logits, int64_t count, float largest, float temperatur
   }
 }
 
+void places(const float* logits, int64_t count, float largest, int32_t* out) {
+  const hn::RebindToSigned<decltype(kFloats)> whole_numbers;
+  const auto top = hn::Set(kFloats, largest);
+  auto least = top;
+  walk(kFloats, count, [&](auto at) LONGHAUL_VECTOR {
+    auto x = load(kFloats, logits, at);
+    if constexpr (std::is_same_v<decltype(at), Rest>) x = hn::IfThenElse(mask_of_first(kFloats, at.n), x, top);
+    least = hn::Min(least, hn::IfThenElse(hn::IsFinite(x), x, top));
+  });
+  const double width = static_cast<double>(largest) - static_cast<double>(hn::GetLane(hn::MinOfLanes(kFloats, least)));
+  const auto places_a_unit = hn::Set(kFloats, width > 0 ? static_cast<float>((kDrawPlaces - 1) / width) : 1.0f);
+  const auto last = hn::Set(kFloats, static_cast<float>(kDrawPlaces - 1));
+  walk(kFloats, count, [&](auto at) LONGHAUL_VECTOR {
+    const auto place = hn::Min(hn::Mul(hn::Sub(top, load(kFloats, logits, at)), places_a_unit), last);
+    const auto found = hn::ConvertTo(whole_numbers, place);
+    if constexpr (std::is_same_v<decltype(at), Whole>) {
+      hn::StoreU(found, whole_numbers, out + at.i);
+    } else {
+      hn::BlendedStore(found, mask_of_first(whole_numbers, at.n), whole_numbers, out + at.i);
+    }
+  });
+}
+
 }  // namespace
 }  // namespace longhaul::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -67,6 +90,10 @@ float largest_logit(const float* logits, int64_t count) { return LONGHAUL_CHOOSE
 
 void draw_weights(const float* logits, int64_t count, float largest, double temperature, float* weights, double* sums) {
   LONGHAUL_CHOOSE(weights)(logits, count, largest, static_cast<float>(std::clamp(temperature, 1e-30, 1e30)), weights, sums);
+}
+
+void draw_places(const float* logits, int64_t count, float largest, int32_t* places) {
+  LONGHAUL_CHOOSE(places)(logits, count, largest, places);
 }
 
 }  // namespace longhaul::kernels

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "base/parallel.h"
 #include "kernels/by_device.h"
@@ -73,18 +74,32 @@ Routing route_gpu(const Tensor& hidden, const Tensor& router, int64_t k, const S
   return with_statistics(chosen[0], chosen[1], logits, logits.softmax(1), sequences);
 }
 
+// −∞ for experts outside the best groups.
+Tensor within_groups(const Tensor& judged, int64_t k, const RouterOptions& options) {
+  const int64_t tokens = judged.size(0), groups = options.groups, size = judged.size(1) / groups;
+  const Tensor by_group = judged.view({tokens, groups, size});
+  const Tensor best = std::get<0>(by_group.sort(/*stable=*/true, 2, /*descending=*/true)).narrow(2, 0, k / options.groups_per_token).sum(2);
+  const Tensor chosen = std::get<1>(best.sort(/*stable=*/true, 1, /*descending=*/true)).narrow(1, 0, options.groups_per_token);
+  const Tensor outside = at::ones({tokens, groups}, judged.options().dtype(at::kBool)).scatter_(1, chosen, false);
+  return by_group.masked_fill(outside.unsqueeze(2), -std::numeric_limits<double>::infinity()).view({tokens, groups * size});
+}
+
 Routing route_aten(const Tensor& hidden, const Tensor& router, int64_t k, const Sequences& sequences, const RouterOptions& options = {}) {
-  const Tensor logits = at::mm(hidden.to(router.scalar_type()), router.t());
+  // Summed in fp64: a token's logits do not depend on how many others are beside it, as those of LibTorch's fp32 products do.
+  const Tensor logits = at::mm(hidden.to(at::kDouble), router.t().to(at::kDouble)).to(router.scalar_type());
   const bool softmax = options.score == RouterOptions::Score::kSoftmax;
   const Tensor score = softmax ? logits.softmax(1) : logits.sigmoid();
-  const Tensor judged = options.bias_e.defined() ? score.detach().add(options.bias_e) : score.detach();
+  Tensor judged = options.bias_e.defined() ? score.detach().add(options.bias_e) : score.detach();
+  if (options.groups > 1) judged = within_groups(judged, k, options);
   const Tensor order = std::get<1>(judged.sort(/*stable=*/true, 1, /*descending=*/true));  // topk leaves the order of equals open
   const Tensor choice = order.narrow(1, 0, k), picked = score.gather(1, choice);
   const auto shares = [&](const Tensor& x) {
     const Tensor sum = x.sum(1, /*keepdim=*/true);
     return x.div(softmax ? sum : sum.add(1e-20));
   };
-  return with_statistics(options.normalised ? shares(picked) : picked, choice, logits, softmax ? score : shares(score), sequences);
+  const Tensor weight = options.normalised ? shares(picked) : picked;
+  return with_statistics(options.scale == 1 ? weight : weight.mul(options.scale), choice, logits, softmax ? score : shares(score),
+                         sequences);
 }
 
 Refusal refuse_route_gpu(const Tensor& hidden, int64_t experts, int64_t k) {
@@ -260,13 +275,18 @@ Routing route(const Tensor& hidden, const Tensor& router, int64_t k, const Gradi
     refuse_argument("route", "router_sink", shape_text(router), shape_text(to));
   }
   const int64_t experts = router.size(0);
+  if (options.groups < 1 || experts % options.groups != 0 || options.groups_per_token < 1 || options.groups_per_token > options.groups ||
+      k % options.groups_per_token != 0 || k / options.groups_per_token > experts / options.groups) {
+    refuse_argument("route", "groups", fmt::format("groups of equal size, of which a token's {} experts come in equal parts", k),
+                    fmt::format("{} of {} groups of {} experts", options.groups_per_token, options.groups, experts));
+  }
   const Tensor& bias = options.bias_e;
   if (bias.defined() && (bias.sizes() != at::IntArrayRef({experts}) || bias.scalar_type() != router.scalar_type() ||
                          bias.device() != router.device() || bias.requires_grad())) {
     refuse_argument("route", "bias", fmt::format("[{}] {}, without a gradient", experts, name_of(router.scalar_type())), shape_text(bias));
   }
   const Sequences sequences{document_offsets(sequence_offsets, hidden.size(0), "route")};
-  const Refusal not_plain = options.plain() ? Refusal() : "it scores by softmax, normalised, without a bias";
+  const Refusal not_plain = options.plain() ? Refusal() : "it scores by softmax, normalised, without bias, scale and groups";
   const ByDevice choice = choose_by_device("route", hidden, options.plain() ? refuse_route_gpu(hidden, experts, k) : not_plain, not_plain);
   if (choice == ByDevice::kMeta) {
     const ScalarType wide = router.scalar_type();

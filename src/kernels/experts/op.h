@@ -25,8 +25,12 @@ struct RouterOptions {
   enum class Score { kSoftmax, kSigmoid };
   Score score = Score::kSoftmax;
   bool normalised = true;  // the weights of a token's choices sum to one (but for 1e-20: all of its sigmoids may vanish); else its scores
-  Tensor bias_e;           // [experts] fp32 or undefined: added to the scores for the choice alone, balance without a loss; no gradient
-  bool plain() const { return score == Score::kSoftmax && normalised && !bias_e.defined(); }
+  double scale = 1;        // of the weights
+  // Experts stand in `groups` groups of neighbours; a group is judged by the sum of its k / groups_per_token best (scores and bias), and the choice is
+  // among the experts of the groups_per_token best groups (ties: the lower group).
+  int64_t groups = 1, groups_per_token = 1;
+  Tensor bias_e;  // [experts] fp32 or undefined: added to the scores for the choice alone, balance without a loss; no gradient
+  bool plain() const { return score == Score::kSoftmax && normalised && scale == 1 && groups == 1 && !bias_e.defined(); }
 };
 
 struct Routing {

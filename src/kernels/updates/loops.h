@@ -14,6 +14,11 @@ struct UpdateRun {
   Real *master = nullptr, *gradient = nullptr, *first = nullptr, *second = nullptr;  // states: momentum; second moment
   uint16_t* value = nullptr;                                                         // bf16, or null
   int64_t count = 0;
+
+  UpdateRun from(int64_t begin, int64_t length) const {
+    const auto at = [begin](auto* p) { return p != nullptr ? p + begin : nullptr; };
+    return {at(master), at(gradient), at(first), at(second), at(value), length};
+  }
 };
 
 // Lion: c = β1 m + (1 − β1) g;  w ← w·kept − lr·sign(c);  m ← β2 m + (1 − β2) g. Where |c| is below `fade`, the sign is c/fade.

@@ -65,4 +65,10 @@ void PublicTensors::matrices(const std::string& name, const std::vector<std::vec
   shape = {count, shape[0] / count, shape[1]};
 }
 
+void PublicTensors::convolution(const std::string& name, const std::vector<std::string>& logical) {
+  stacked(name, logical);
+  layout::Shape& shape = tensors_.back().shape;
+  shape = {shape[0], 1, shape[1]};
+}
+
 }  // namespace longhaul::model

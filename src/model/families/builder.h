@@ -25,6 +25,9 @@ class PublicTensors {
   // of the second, …, and again.
   void stacked(const std::string& name, const std::vector<std::string>& logical, int64_t rows = 0);
 
+  // Taps of convolutions above each other: [Σ channels, 1, taps].
+  void convolution(const std::string& name, const std::vector<std::string>& logical);
+
   std::vector<PublicTensor> take() { return std::move(tensors_); }
 
  private:

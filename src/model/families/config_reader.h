@@ -25,6 +25,7 @@ class ConfigReader {
   std::vector<std::string> texts(const std::string& key);
   std::vector<int64_t> integers(const std::string& key);
   const nlohmann::json* object(const std::string& key);  // null: not there
+  const nlohmann::json* any(const std::string& key) { return find(key); }
 
   // A field with one supported value: missing (or null) is that value.
   void must_be(const std::string& key, const nlohmann::json& value, const std::string& why);

@@ -12,7 +12,9 @@
 
 namespace longhaul::model {
 
-extern const Family kGpt2, kLlama, kMistral, kMixtral, kQwen2, kQwen3, kMinimax, kMinimaxHf;  // in files of their own
+extern const Family kGpt2, kLlama, kMistral, kMixtral, kQwen2, kQwen3, kQwen2Moe, kQwen3Moe, kMinimax, kMinimaxHf, kMamba2, kRetnet, kGla,
+    kHgrn2,
+    kGatedDeltaNet;  // in files of their own
 
 namespace {
 
@@ -48,7 +50,8 @@ const nlohmann::json* text_at(const nlohmann::json& config, const char* key) {
 }  // namespace
 
 const std::vector<const Family*>& families() {
-  static const std::vector<const Family*> all = {&kGpt2, &kLlama, &kMistral, &kMixtral, &kQwen2, &kQwen3, &kMinimax, &kMinimaxHf};
+  static const std::vector<const Family*> all = {&kGpt2,    &kLlama,     &kMistral, &kMixtral, &kQwen2, &kQwen3, &kQwen2Moe,     &kQwen3Moe,
+                                                 &kMinimax, &kMinimaxHf, &kMamba2,  &kRetnet,  &kGla,   &kHgrn2, &kGatedDeltaNet};
   return all;
 }
 

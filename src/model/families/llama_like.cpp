@@ -27,7 +27,7 @@ std::vector<PublicTensor> tensors_with(const recipe::ModelConfig& config, AddExp
     tensors.whole(theirs + "input_layernorm.weight", ours + "mixer_norm.weight");
     add_softmax(tensors, config, theirs + "self_attn.", ours + "mixer.");
     tensors.whole(theirs + "post_attention_layernorm.weight", ours + "channel_norm.weight");
-    if (config.experts > 0) {
+    if (config.channel_mixer(l) == recipe::ChannelMixer::kExperts) {
       add(tensors, config, l, "bf16");
       continue;
     }
@@ -97,7 +97,7 @@ void read_window(ConfigReader& reader, recipe::ModelConfig& config, int64_t othe
 
 void read_layer_windows(ConfigReader& reader, recipe::ModelConfig& config) {
   const bool used = reader.flag_or("use_sliding_window", false);
-  const int64_t said = reader.says("sliding_window") ? reader.integer_or("sliding_window", 0) : 4096, window = used ? said : 0;
+  const int64_t said = reader.says("sliding_window") ? reader.integer_or("sliding_window", 0, /*least=*/0) : 4096, window = used ? said : 0;
   const int64_t first = reader.integer_or("max_window_layers", 28, 0);
   const bool listed = reader.has("layer_types");
   const std::vector<std::string> types = reader.texts("layer_types");
@@ -191,6 +191,35 @@ void add_stacked_experts(PublicTensors& tensors, const recipe::ModelConfig& conf
   tensors.matrices(theirs + "experts.down_proj", down);
 }
 
+static void add_shared(PublicTensors& tensors, const recipe::ModelConfig& config, const std::string& ours, const std::string& theirs) {
+  if (config.shared_experts == 0) return;
+  for (const char* which : {"gate", "up", "down"}) {
+    tensors.whole(fmt::format("{}shared_expert.{}_proj.weight", theirs, which), fmt::format("{}shared.{}.weight", ours, which));
+  }
+  if (config.shared_gate) tensors.whole(theirs + "shared_expert_gate.weight", ours + "shared_gate.weight");
+}
+
+static void add_qwen_experts(PublicTensors& tensors, const recipe::ModelConfig& config, int64_t layer, std::string_view router_dtype) {
+  const std::string ours = fmt::format("layers.{}.", layer), theirs = fmt::format("model.layers.{}.mlp.", layer);
+  tensors.whole(theirs + "gate.weight", ours + "router.weight", router_dtype);
+  for (int64_t e = 0; e < config.experts; ++e) {
+    for (const char* which : {"gate", "up", "down"}) {
+      tensors.whole(fmt::format("{}experts.{}.{}_proj.weight", theirs, e, which), fmt::format("{}experts.{}.{}.weight", ours, e, which));
+    }
+  }
+  add_shared(tensors, config, ours, theirs);
+}
+
+static void add_stacked_qwen_experts(PublicTensors& tensors, const recipe::ModelConfig& config, int64_t layer,
+                                     std::string_view router_dtype) {
+  add_stacked_experts(tensors, config, layer, router_dtype);
+  add_shared(tensors, config, fmt::format("layers.{}.", layer), fmt::format("model.layers.{}.mlp.", layer));
+}
+
+std::vector<PublicTensor> qwen_moe_tensors(const recipe::ModelConfig& config) { return tensors_with(config, add_qwen_experts); }
+std::vector<PublicTensor> stacked_qwen_moe_tensors(const recipe::ModelConfig& config) {
+  return tensors_with(config, add_stacked_qwen_experts);
+}
 std::vector<PublicTensor> llama_tensors(const recipe::ModelConfig& config) { return tensors_with(config, add_experts); }
 std::vector<PublicTensor> stacked_experts_tensors(const recipe::ModelConfig& config) { return tensors_with(config, add_stacked_experts); }
 

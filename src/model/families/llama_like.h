@@ -33,6 +33,9 @@ std::vector<PublicTensor> llama_tensors(const recipe::ModelConfig& config);
 void add_softmax(PublicTensors& tensors, const recipe::ModelConfig& config, const std::string& theirs, const std::string& ours);
 // w1, w3 and w2 of each expert are gate, up and down. `router_dtype`: as published.
 void add_experts(PublicTensors& tensors, const recipe::ModelConfig& config, int64_t layer, std::string_view router_dtype);
+// Qwen-MoE's names: experts, and shared ones with their gate where the model has them. Layers without experts are Llama's.
+std::vector<PublicTensor> qwen_moe_tensors(const recipe::ModelConfig& config);
+std::vector<PublicTensor> stacked_qwen_moe_tensors(const recipe::ModelConfig& config);
 // As transformers 5 holds them in memory, and some files do: all experts of a layer in one tensor each.
 void add_stacked_experts(PublicTensors& tensors, const recipe::ModelConfig& config, int64_t layer, std::string_view router_dtype);
 std::vector<PublicTensor> stacked_experts_tensors(const recipe::ModelConfig& config);  // Llama's names with these experts

@@ -35,8 +35,15 @@ void declare_common(OptionSet& set, Options& options, const std::string& mixer) 
 }
 
 void declare_gated_deltanet(OptionSet& set, ModelConfig& model) {
+  set.add("model.gated_deltanet.heads", model.gated_deltanet.heads, "Heads of gated_deltanet layers; 0: model.heads.")
+      .at_least(0)
+      .at_most(1 << 16);
+  set.add("model.gated_deltanet.head_dim", model.gated_deltanet.head_dim, "Value channels of each gated_deltanet head; 0: model.head_dim.")
+      .unit("channels")
+      .at_least(0)
+      .at_most(1 << 14);
   set.add("model.gated_deltanet.key_heads", model.gated_deltanet.key_heads,
-          "Query and key heads of gated_deltanet layers, each shared by a group of value heads; divides model.heads. 0: as many.")
+          "Query and key heads of gated_deltanet layers, each shared by a group of value heads, whose number it divides. 0: as many.")
       .at_least(0)
       .at_most(1 << 16);
   declare_common(set, model.gated_deltanet, "gated_deltanet");
@@ -51,22 +58,26 @@ void declare_kda(OptionSet& set, ModelConfig& model) {
       .at_most(1 << 16);
 }
 
+int64_t own_heads(const ModelConfig& model) { return model.gated_deltanet.heads > 0 ? model.gated_deltanet.heads : model.heads; }
+
 void check_gated_deltanet(const ModelConfig& model, std::vector<Problem>& out) {
   const int64_t key_heads = model.gated_deltanet.key_heads;
-  if (key_heads == 0 || model.heads % key_heads == 0) return;
+  if (key_heads == 0 || own_heads(model) % key_heads == 0) return;
+  const std::string heads = model.gated_deltanet.heads > 0 ? "model.gated_deltanet.heads" : "model.heads";
   out.push_back(
-      {{"model.gated_deltanet.key_heads", "model.heads"},
-       fmt::format("model.gated_deltanet.key_heads = {} must divide model.heads = {}: every key head serves the same number of value heads",
-                   key_heads, model.heads),
+      {{"model.gated_deltanet.key_heads", heads},
+       fmt::format("model.gated_deltanet.key_heads = {} must divide {} = {}: every key head serves the same number of value heads",
+                   key_heads, heads, own_heads(model)),
        "model.gated_deltanet.key_heads=0"});
 }
 
 OperatorSizes gated_deltanet_operators(const ModelConfig& model) {
   const GatedDeltaNetOptions& own = model.gated_deltanet;
-  return {.delta_rule = {.heads = model.heads,
-                         .key_heads = own.key_heads > 0 ? own.key_heads : model.heads,
-                         .key = own.key_dim > 0 ? own.key_dim : model.head_dim,
-                         .value = model.head_dim}};
+  const int64_t heads = own_heads(model), value = own.head_dim > 0 ? own.head_dim : model.head_dim;
+  return {.delta_rule = {.heads = heads,
+                         .key_heads = own.key_heads > 0 ? own.key_heads : heads,
+                         .key = own.key_dim > 0 ? own.key_dim : value,
+                         .value = value}};
 }
 
 OperatorSizes kda_operators(const ModelConfig& model) {

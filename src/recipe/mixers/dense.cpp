@@ -11,9 +11,9 @@ bool dense_biases(const ModelConfig& model) { return !has_gate(model); }
 
 std::vector<MixerTensor> dense_tensors(const ModelConfig& model) {
   using enum MixerTensor::Cut;
-  const MixerTensor up{.name = "channel.up", .role = Role::kChannelUp, .out = model.intermediate, .in = model.hidden, .cut = kRows};
+  const MixerTensor up{.name = "channel.up", .role = Role::kChannelUp, .out = model.dense_width(), .in = model.hidden, .cut = kRows};
   const MixerTensor down{
-      .name = "channel.down", .role = Role::kChannelDown, .out = model.hidden, .in = model.intermediate, .cut = kColumns};
+      .name = "channel.down", .role = Role::kChannelDown, .out = model.hidden, .in = model.dense_width(), .cut = kColumns};
   if (!has_gate(model)) return {up, down};
   MixerTensor gate = up;
   gate.name = "channel.gate";
@@ -22,7 +22,7 @@ std::vector<MixerTensor> dense_tensors(const ModelConfig& model) {
 }
 
 BlockMemory dense_memory(const ModelConfig& model, const BlockSizes& size) {
-  const double a = size.channels(model.intermediate), z = has_gate(model) ? 2 * a : a;
+  const double a = size.channels(model.dense_width()), z = has_gate(model) ? 2 * a : a;
   // Where the residual and the branch have one factor, one tensor is the gradient of both.
   const ModelConfig::ResidualFactors factors = model.channel_factors();
   const bool two = factors.residual != factors.branch;

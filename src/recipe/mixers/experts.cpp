@@ -1,5 +1,7 @@
 #include "recipe/mixers/experts.h"
 
+#include <algorithm>
+
 #include "recipe/check.h"
 #include "recipe/mixers.h"
 #include "recipe/option.h"
@@ -16,6 +18,22 @@ void declare_router(OptionSet& set, RouterOptions& router) {
           "What a router makes of its logits: a softmax over all experts, or a sigmoid of each by itself.");
   set.add("model.router_normalised", router.normalised,
           "Whether the weights of a token's experts sum to one; otherwise they are the scores themselves.");
+  set.add("model.router_scale", router.scale, "What the weights of a token's experts are multiplied by, normalised or not.")
+      .above(0)
+      .at_most(1000)
+      .also_called({"routed_scaling_factor"});
+  set.add(
+         "model.router_groups", router.groups,
+         "Groups of neighbouring experts; a token's experts come from the model.router_groups_per_token best of them, judged by the sum of their best "
+         "scores (DeepSeek-V3). 1: any experts.")
+      .at_least(1)
+      .at_most(1 << 13)
+      .also_called({"n_group", "num_expert_group"});
+  set.add("model.router_groups_per_token", router.groups_per_token,
+          "Groups that a token's experts may come from; divides model.experts_per_token.")
+      .at_least(1)
+      .at_most(1 << 13)
+      .also_called({"topk_group"});
   set.add(
          "model.router_bias_rate", router.bias_rate,
          "How far the bias of a router's choice moves in each step, up for experts with fewer tokens than the mean and down for the others; 0: no bias.")
@@ -34,7 +52,7 @@ void declare_experts(OptionSet& set, ModelConfig& model) {
   set.add("model.experts", model.experts, "Experts of every channel mixer; 0 makes it dense.")
       .at_least(0)
       .at_most(1 << 13)
-      .also_called({"num_local_experts", "num_experts"});
+      .also_called({"num_local_experts", "num_experts", "n_routed_experts"});
   set.add("model.experts_per_token", model.experts_per_token, "Experts that each token is sent to.")
       .at_least(1)
       .at_most(1 << 13)
@@ -46,6 +64,27 @@ void declare_experts(OptionSet& set, ModelConfig& model) {
       .at_most(1000)
       .also_called({"router_aux_loss_coef", "aux_loss"});
   set.add("model.z_loss", model.z_loss, "Coefficient of the mean squared log-sum-exp of the router logits.").at_least(0).at_most(1000);
+  set.add("model.dense_layers", model.dense_layers,
+          "Layers of a model with experts, counted from 0, whose channel mixer is dense all the same.")
+      .at_least(0)
+      .at_most(10000)
+      .also_called({"mlp_only_layers", "first_k_dense_replace"});
+  set.add("model.dense_intermediate", model.dense_intermediate,
+          "Inner width of the channel mixers of model.dense_layers; 0: model.intermediate.")
+      .unit("channels")
+      .at_least(0)
+      .at_most(1 << 22);
+  set.add("model.shared_experts", model.shared_experts, "Experts that every token passes through beside those that it is sent to.")
+      .at_least(0)
+      .at_most(1 << 10)
+      .also_called({"n_shared_experts", "num_shared_experts"});
+  set.add("model.shared_intermediate", model.shared_intermediate, "Inner width of one shared expert; 0: model.intermediate.")
+      .unit("channels")
+      .at_least(0)
+      .at_most(1 << 22)
+      .also_called({"shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"});
+  set.add("model.shared_gate", model.shared_gate,
+          "Whether what the shared experts make of a token is multiplied by a sigmoid of a learned number of it (Qwen2-MoE).");
   declare_router(set, model.router);
 }
 
@@ -54,6 +93,27 @@ void check_experts(const ModelConfig& model, std::vector<Problem>& out) {
     out.push_back({{"model.experts_per_token", "model.experts"},
                    fmt::format("model.experts_per_token = {} is more than model.experts = {}", model.experts_per_token, model.experts),
                    fmt::format("model.experts_per_token={}", model.experts)});
+  }
+  const RouterOptions& router = model.router;
+  if (model.experts % router.groups != 0 || router.groups_per_token > router.groups ||
+      model.experts_per_token % router.groups_per_token != 0 ||
+      model.experts_per_token / router.groups_per_token > model.experts / router.groups) {
+    out.push_back({{"model.router_groups", "model.router_groups_per_token", "model.experts", "model.experts_per_token"},
+                   fmt::format("{} of {} groups of {} experts cannot give a token {} experts: groups are equal, and each gives as many",
+                               router.groups_per_token, router.groups, model.experts, model.experts_per_token),
+                   "model.router_groups=1 model.router_groups_per_token=1"});
+  }
+  if (model.shared_gate && model.shared_experts == 0) {
+    out.push_back({{"model.shared_gate", "model.shared_experts"},
+                   "model.shared_gate = true, and there are no shared experts",
+                   "model.shared_experts=1"});
+  }
+  for (const int64_t layer : model.dense_layers) {
+    if (layer < model.layers) continue;
+    out.push_back({{"model.dense_layers", "model.layers"},
+                   fmt::format("model.dense_layers names layer {} of {}, counted from 0", layer, model.layers),
+                   "model.dense_layers=0"});
+    break;
   }
   if (model.channel != Channel::kSwiglu) {
     out.push_back(
@@ -78,6 +138,13 @@ std::vector<MixerTensor> experts_tensors(const ModelConfig& model) {
       {gate, below(up),
        MixerTensor{
            .name = "down", .role = Role::kExpertDown, .out = model.hidden, .in = model.intermediate, .cut = kColumns, .of_expert = true}});
+  if (model.shared_experts == 0) return tensors;
+  const int64_t width = model.shared_width();
+  tensors.insert(tensors.end(),
+                 {MixerTensor{.name = "shared.gate", .role = Role::kChannelGate, .out = width, .in = model.hidden, .cut = kRows},
+                  below({.name = "shared.up", .role = Role::kChannelUp, .out = width, .in = model.hidden, .cut = kRows}),
+                  MixerTensor{.name = "shared.down", .role = Role::kChannelDown, .out = model.hidden, .in = width, .cut = kColumns}});
+  if (model.shared_gate) tensors.push_back({.name = "shared_gate", .role = Role::kGate, .out = 1, .in = model.hidden});
   return tensors;
 }
 
@@ -88,11 +155,17 @@ BlockMemory experts_memory(const ModelConfig& model, const BlockSizes& size) {
   const double routing = size.tokens * (experts + 1 + k) * size.wide + size.tokens * k * (8 + 8);
   // Of the residual, z, the experts' input and weights; the gradient of their output has taken the output's place.
   const double backward = size.hidden + z + rows + size.tokens * k * size.wide;
-  return {.kept = routing + 2 * rows + z + a,
-          .backward = backward,
-          .cheap = rows + a,
-          .again = backward + rows + a + size.hidden,  // what was normed too, of which the rows are made
-          .evaluation = routing + size.tokens * k * 8 + 2 * rows + a + 5 * size.hidden};
+  // The shared ones: gate and up, their product, and with a gate what they made and the gate before and behind its sigmoid.
+  const double shared_a = size.channels(model.shared_width()), shared_z = 2 * shared_a;
+  const double gated = model.shared_gate ? size.hidden + 2 * size.channels(1) : 0;
+  const double shared_backward = (model.shared_experts > 0 ? size.hidden : 0) + shared_z + (model.shared_gate ? size.hidden : 0);
+  return {.kept = routing + 2 * rows + z + a + shared_z + shared_a + gated,
+          // Backward the shared ones go first, having come last.
+          .backward = std::max(backward + (model.shared_experts > 0 ? size.hidden : 0) - shared_z - shared_a - gated, shared_backward),
+          .cheap = rows + a + shared_a,
+          .again = std::max(backward + rows + a + size.hidden,
+                            shared_backward + shared_a + size.hidden),  // what was normed too, of which the rows are made
+          .evaluation = routing + size.tokens * k * 8 + std::max(2 * rows + a, size.hidden + shared_a) + 5 * size.hidden};
 }
 
 }  // namespace

@@ -17,9 +17,12 @@ std::vector<std::string_view> names_of(Dropped);
 // How a router chooses (kernels/experts/op.h), and which of its choices count (model/expert_capacity.h).
 struct RouterOptions {
   RouterScore score = RouterScore::kSoftmax;
-  bool normalised = true;      // the weights of a token's experts sum to one
-  double bias_rate = 0;        // by which the bias of the choice moves in a step; 0: there is none
-  double capacity_factor = 0;  // 0: nothing is dropped
+  bool normalised = true;        // the weights of a token's experts sum to one
+  double bias_rate = 0;          // by which the bias of the choice moves in a step; 0: there is none
+  double scale = 1;              // of the weights of a token's experts, behind their normalisation
+  int64_t groups = 1;            // experts stand in so many groups of neighbours …
+  int64_t groups_per_token = 1;  // … and a token chooses from so many of them
+  double capacity_factor = 0;    // 0: nothing is dropped
   Dropped dropped = Dropped::kLeast;
   bool operator==(const RouterOptions&) const = default;
 };

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
+#include <vector>
 
 namespace longhaul::recipe {
 
@@ -11,11 +13,20 @@ struct ModelConfig;
 struct RecurrentPlan;
 extern const SequenceMixerEntry kGlaMixer;
 
+enum class FeatureMap { kNone, kRelu, kSigmoid, kSilu };
+std::vector<std::string_view> names_of(FeatureMap);
+
 struct GlaOptions {
   int64_t key_dim = 0;  // key channels of a head; 0: half of model.head_dim
   int64_t forget_rank = 16;
   double temperature = 16;  // τ of logσ(x)/τ
   double norm_eps = 1e-5;
+  // SpikingBrain's forms (arXiv 2509.05276):
+  int64_t key_heads = 0;                       // heads of keys, values and decays, each shared by a group of query heads; 0: as many
+  FeatureMap feature_map = FeatureMap::kNone;  // of queries and keys
+  bool tied_keys = false;                      // k = 1 − λ, λ = σ(x W)^{1/τ}: no keys of their own
+  bool output_gate = true;
+  bool bias = false;  // of queries, keys and values
   bool operator==(const GlaOptions&) const = default;
 };
 

@@ -1,6 +1,7 @@
 #include "recipe/mixers/lcsm.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "recipe/check.h"
 #include "recipe/mixers.h"
@@ -61,39 +62,56 @@ OperatorSizes lcsm_operators(const ModelConfig& model) {
   return {.recurrence = {.heads = channels, .key = rows, .value = 1}};
 }
 
-MixerTensor numbers(std::string name, Fill fill, int64_t out, int64_t in) {
-  return {.name = std::move(name), .role = Role::kCoefficient, .out = out, .in = in, .fill = fill};
+MixerTensor numbers(MixerTensor tensor, Fill fill) {
+  tensor.role = Role::kCoefficient;
+  tensor.fill = fill;
+  return tensor;
 }
 
-// What reads the input stands together, as one product; every tensor is whole on every rank, because one memory serves all channels.
+// A number for every row, one for every channel, or both.
+MixerTensor numbers_of(const char* name, const ModelConfig& model, LcsmOptions::Shape shape, Fill fill) {
+  const LcsmOscillation oscillation = model.lcsm.oscillation;
+  const bool of_channels = oscillation == LcsmOscillation::kValue || oscillation == LcsmOscillation::kInputKeyValue;
+  if (shape.in > 0) return numbers(head_columns(name, Role::kCoefficient, shape.out, model.heads, model.head_dim), fill);
+  if (of_channels) return numbers(head_vector(name, Role::kCoefficient, model.heads, model.head_dim), fill);
+  return numbers({.name = name, .out = shape.out}, fill);
+}
+
+// Channels are dealt out over tensor ranks, in heads. What is of the memory's rows serves all of them: every rank has it whole and makes it again,
+// and its gradient is a sum over them.
 std::vector<MixerTensor> lcsm_tensors(const ModelConfig& model) {
   const LcsmOptions& own = model.lcsm;
-  const int64_t channels = channels_of(model);
-  const auto product = [&](const char* name, Role role, int64_t out) {
-    return below({.name = name, .role = role, .out = out, .in = model.hidden, .cut = MixerTensor::Cut::kRows, .heads = 1});
-  };
-  std::vector<MixerTensor> tensors{head_rows("mixer.input", Role::kValue, 1, channels, model.hidden)};
-  if (own.expand == LcsmSource::kInput) tensors.push_back(product("mixer.expand", Role::kKey, own.state));
-  if (own.shrink == LcsmSource::kInput) tensors.push_back(product("mixer.shrink", Role::kQuery, own.state));
-  if (own.key_logits()) tensors.push_back(product("mixer.forget_key", Role::kForget, own.state));
   const bool steps = own.oscillation == LcsmOscillation::kStateSpace;
-  if (steps) tensors.push_back(product("mixer.step_down", Role::kForget, own.rank));
-  if (own.value_logits() && !steps) tensors.push_back(product("mixer.forget_value", Role::kForget, channels));
-  if (steps) tensors.push_back({.name = "mixer.forget_value", .role = Role::kForget, .out = channels, .in = own.rank});
-  if (own.expand == LcsmSource::kFixed) tensors.push_back(numbers("mixer.expand", Fill::kTenths, own.state, channels));
-  if (own.shrink == LcsmSource::kFixed) tensors.push_back(numbers("mixer.shrink", Fill::kTenths, own.state, channels));
-  if (const auto [out, in] = own.parameter(channels); out > 0)
-    tensors.push_back(numbers("mixer.oscillation", steps ? Fill::kLogRows : Fill::kTenths, out, in));
-  tensors.push_back(head_vector("mixer.norm", Role::kNorm, 1, channels));
-  tensors.push_back(numbers("mixer.norm_shift", Fill::kZeros, channels, 0));
-  tensors.push_back(head_columns("mixer.output", Role::kOutput, model.hidden, 1, channels));
+  const auto of_channels = [&](const char* name, Role role, int64_t in) { return head_rows(name, role, model.heads, model.head_dim, in); };
+  std::vector<MixerTensor> tensors{of_channels("mixer.input", Role::kValue, model.hidden)};
+  if (own.value_logits() && !steps) tensors.push_back(below(of_channels("mixer.forget_value", Role::kForget, model.hidden)));
+  bool first = true;
+  const auto whole = [&](const char* name, Role role, int64_t out) {
+    MixerTensor tensor{.name = name, .role = role, .out = out, .in = model.hidden};
+    tensors.push_back(std::exchange(first, false) ? tensor : below(tensor));
+  };
+  if (own.expand == LcsmSource::kInput) whole("mixer.expand", Role::kKey, own.state);
+  if (own.shrink == LcsmSource::kInput) whole("mixer.shrink", Role::kQuery, own.state);
+  if (own.key_logits()) whole("mixer.forget_key", Role::kForget, own.state);
+  if (steps) whole("mixer.step_down", Role::kForget, own.rank);
+  if (steps) tensors.push_back(of_channels("mixer.forget_value", Role::kForget, own.rank));
+  const LcsmOptions::Shape memory{own.state, channels_of(model)};
+  if (own.expand == LcsmSource::kFixed) tensors.push_back(numbers_of("mixer.expand", model, memory, Fill::kTenths));
+  if (own.shrink == LcsmSource::kFixed) tensors.push_back(numbers_of("mixer.shrink", model, memory, Fill::kTenths));
+  if (const auto shape = own.parameter(channels_of(model)); shape.out > 0)
+    tensors.push_back(numbers_of("mixer.oscillation", model, shape, steps ? Fill::kLogRows : Fill::kTenths));
+  tensors.push_back(head_vector("mixer.norm", Role::kNorm, model.heads, model.head_dim));
+  tensors.push_back(numbers(head_vector("mixer.norm_shift", Role::kCoefficient, model.heads, model.head_dim), Fill::kZeros));
+  tensors.push_back(head_columns("mixer.output", Role::kOutput, model.hidden, model.heads, model.head_dim));
   return tensors;
 }
 
 std::vector<MixerStateTensor> lcsm_state(const ModelConfig& model) {
-  std::vector<MixerStateTensor> state = state_of(lcsm_operators(model).recurrence);
+  const RecurrenceSizes sizes = lcsm_operators(model).recurrence;
+  std::vector<MixerStateTensor> state = state_of(sizes);
+  if (model.lcsm.by_rows()) state.front().cut = 2;  // its channels
   if (model.lcsm.oscillation == LcsmOscillation::kCumulative)
-    state.push_back({.name = "sums", .shape = {1, 1, model.lcsm.state}, .wide = true});
+    state.push_back({.name = "sums", .shape = {1, 1, model.lcsm.state}, .wide = true, .cut = -1});
   return state;
 }
 

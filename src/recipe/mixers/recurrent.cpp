@@ -20,8 +20,8 @@ bool direct_forget(const RecurrentPlan& plan) { return plan.decay == Decay::kGat
 
 // Channels of the fused product.
 int64_t product_channels(const RecurrentPlan& plan) {
-  const int64_t keys = 1 + (plan.makes_keys() ? 1 : 0) + (direct_forget(plan) ? 1 : 0);
-  return plan.heads * (keys * plan.key + (direct_gate(plan) ? 2 : 1) * plan.value);
+  const int64_t written = (plan.makes_keys() ? 1 : 0) + (direct_forget(plan) ? 1 : 0);
+  return plan.heads * (plan.key + (direct_gate(plan) ? plan.value : 0)) + plan.memory_heads() * (written * plan.key + plan.value);
 }
 
 }  // namespace
@@ -39,17 +39,18 @@ OperatorSizes operators_of(const RecurrentPlan& plan) {
 }
 
 std::vector<MixerTensor> tensors_of(const RecurrentPlan& plan, int64_t hidden) {
-  const int64_t heads = plan.heads;
+  const int64_t heads = plan.heads, writing = plan.memory_heads();
   std::vector<MixerTensor> all;
   if (plan.convolution > 0) all.push_back({.name = "mixer.convolution", .role = Role::kConvolution, .out = hidden, .in = plan.convolution});
   all.push_back(head_rows("mixer.query", Role::kQuery, heads, plan.key, hidden));
-  if (plan.makes_keys()) all.push_back(below(head_rows("mixer.key", Role::kKey, heads, plan.key, hidden)));
-  if (direct_forget(plan)) all.push_back(below(head_rows("mixer.forget", Role::kForget, heads, plan.key, hidden)));
-  all.push_back(below(head_rows("mixer.value", Role::kValue, heads, plan.value, hidden)));
+  if (plan.makes_keys()) all.push_back(below(head_rows("mixer.key", Role::kKey, writing, plan.key, hidden)));
+  if (direct_forget(plan)) all.push_back(below(head_rows("mixer.forget", Role::kForget, writing, plan.key, hidden)));
+  all.push_back(below(head_rows("mixer.value", Role::kValue, writing, plan.value, hidden)));
+  for (MixerTensor& tensor : all) tensor.own_bias = plan.product_bias && tensor.role != Role::kConvolution;
   if (direct_gate(plan)) all.push_back(below(head_rows("mixer.gate", Role::kGate, heads, plan.value, hidden)));
   if (plan.decay == Decay::kGate && plan.decay_rank > 0) {
     all.push_back(low_rows("mixer.forget_down", Role::kForget, plan.decay_rank, hidden));
-    MixerTensor up = head_rows("mixer.forget_up", Role::kForget, heads, plan.key, plan.decay_rank);
+    MixerTensor up = head_rows("mixer.forget_up", Role::kForget, writing, plan.key, plan.decay_rank);
     up.own_bias = true;
     all.push_back(up);
   }
@@ -88,13 +89,19 @@ BlockMemory memory_of(const RecurrentPlan& plan, int64_t hidden, const BlockSize
   const double keys = size.channels(plan.heads * plan.key), values = size.channels(plan.heads * plan.value);
   const double turned = plan.turn == Turn::kCosine ? 2 * keys : keys, product = size.channels(product_channels(plan));
   const double wide = size.wide / size.element, statistics = size.tokens * size.wide;
+  // Of fewer heads that write: what they made, and the copies of it that the recurrence reads.
+  const double written_share = static_cast<double>(plan.memory_heads()) / heads;
+  const double copies = plan.key_heads > 0 ? (plan.makes_keys() ? 2 : 1) * keys + values : 0;
   const bool turns = plan.turn != Turn::kNone, cumulative = plan.decay == Decay::kCumulative, all = plan.norm == RecurrentPlan::Norm::kAll;
   const bool new_q = turns || plan.query_map != Map::kNone, new_k = plan.makes_keys() && (turns || plan.key_map != Map::kNone);
-  double features = (new_q ? turned : 0) + (new_k ? turned : 0) + (plan.value_map != Map::kNone ? values : 0);
-  if (plan.denominator) features += size.channels(plan.heads * plan.state_values());
+  double features =
+      (new_q ? turned : 0) + (new_k ? turned * written_share : 0) + (plan.value_map != Map::kNone ? values * written_share : 0) + copies;
+  // A quotient's operands are there in the wide precision, before and behind the turn, with the sums and what they are divided by.
+  if (plan.denominator)
+    features = wide * (2 * turned + size.channels(plan.heads * (2 * plan.state_values()))) + (wide > 1 ? 2 * wide * keys : 0);
   const double decays = cumulative ? keys + (1 + (turns ? 2 : 0)) * wide * keys : 0;
-  const double low =
-      (plan.decay_rank > 0 ? keys + size.channels(plan.decay_rank) : 0) + (plan.gate_rank > 0 ? values + size.channels(plan.gate_rank) : 0);
+  const double low = (plan.decay_rank > 0 ? keys * written_share + size.channels(plan.decay_rank) : 0) +
+                     (plan.gate_rank > 0 ? values + size.channels(plan.gate_rank) : 0);
   const bool apart = plan.gated && !(all && plan.gate_map == Map::kSigmoid);  // the gate is a product of its own
   const double normed = (plan.norm != RecurrentPlan::Norm::kNone ? values : 0) + (apart ? values : 0);
   const double learned = plan.learned_turn ? (2 * wide + 8 / size.element) * keys : 0;
@@ -105,8 +112,8 @@ BlockMemory memory_of(const RecurrentPlan& plan, int64_t hidden, const BlockSize
 
   const double gates = plan.gated ? values : 0;
   const double sums = plan.norm_weight ? size.norm_sums(plan.heads * plan.value) : 0;
-  const double gradients =
-      (plan.makes_keys() ? 2 : 1) * turned + values + (plan.decay == Decay::kGate ? keys : 0) + (cumulative ? wide * turned : 0);
+  const double gradients = (plan.denominator ? wide : 1) * ((plan.makes_keys() ? 2 : 1) * turned + values) +
+                           (plan.decay == Decay::kGate ? keys : 0) + (cumulative ? wide * turned : 0);
   const double joined = 2 * product + (plan.gate_rank > 0 ? values : 0) - values;  // the product's, of its parts and together; o is gone
   // The gate: d y, d n, d gate, with y gone; the norm: d n, d o, d gate, with n gone too. The recurrence, with o and all these gone: d o, the gate's and
   // its own. Then the product's.

@@ -29,6 +29,8 @@ struct RecurrentPlan {
   enum class Norm { kNone, kAll, kHeads, kHeadsCentred };  // RMSNorm over all heads' channels, or of each head; LayerNorm of each head
 
   int64_t heads = 0, key = 0, value = 0;  // channels of a head, before a cosine turn
+  int64_t key_heads = 0;                  // heads of keys, values and decays, each of a group of query heads; 0: as many
+  bool product_bias = false;              // of the product that makes queries, keys and values
   Map query_map = Map::kNone, key_map = Map::kNone, value_map = Map::kNone;
   int64_t convolution = 0;  // taps of a short convolution with silu over the mixer's input; 0: none
 
@@ -55,7 +57,8 @@ struct RecurrentPlan {
 
   int64_t state_keys() const { return turn == Turn::kCosine ? 2 * key : key; }
   int64_t state_values() const { return value + (denominator ? 1 : 0); }
-  bool makes_keys() const { return !tied_keys; }  // by a projection
+  int64_t memory_heads() const { return key_heads > 0 ? key_heads : heads; }  // that write
+  bool makes_keys() const { return !tied_keys; }                              // by a projection
 };
 
 OperatorSizes operators_of(const RecurrentPlan& plan);

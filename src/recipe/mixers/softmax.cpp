@@ -37,6 +37,9 @@ void declare_softmax(OptionSet& set, ModelConfig& model) {
   set.add("model.softmax.qk_norm", model.softmax.qk_norm,
           "RMS normalisation of each head's query and key, with weights that all heads share, before they are rotated (Qwen3).")
       .also_called({"use_qk_norm", "qk_norm"});
+  set.add("model.softmax.output_gate", model.softmax.output_gate,
+          "Whether the heads of softmax layers are multiplied by a sigmoid of a projection of the layer's input (Qwen3-Next).")
+      .also_called({"attn_output_gate"});
   set.add(
          "model.softmax.bias", model.softmax.bias,
          "Biases of softmax layers alone: none, of queries, keys and values (qkv, Qwen2), or of the output too (all). model.bias is for all "
@@ -116,6 +119,7 @@ std::vector<MixerTensor> softmax_tensors(const ModelConfig& model) {
       biased(head_rows("mixer.query", Role::kQuery, model.heads, model.head_dim, model.hidden), qkv),
       biased(below(head_rows("mixer.key", Role::kKey, own.kv_heads, model.head_dim, model.hidden)), qkv),
       biased(below(head_rows("mixer.value", Role::kValue, own.kv_heads, model.head_dim, model.hidden)), qkv)};
+  if (own.output_gate) tensors.push_back(biased(head_rows("mixer.gate", Role::kGate, model.heads, model.head_dim, model.hidden), qkv));
   if (own.qk_norm) {
     tensors.push_back({.name = "mixer.query_norm", .role = Role::kNorm, .out = model.head_dim});
     tensors.push_back({.name = "mixer.key_norm", .role = Role::kNorm, .out = model.head_dim});
@@ -133,11 +137,16 @@ BlockMemory softmax_memory(const ModelConfig& model, const BlockSizes& size) {
   // of what was normed, and of both together.
   const double normed = model.softmax.qk_norm ? size.channels((model.heads + model.softmax.kv_heads) * model.head_dim) : 0;
   const double sums = model.softmax.qk_norm ? size.tokens * static_cast<double>(model.heads + model.softmax.kv_heads) * size.wide : 0;
-  const double backward = size.hidden + (normed > 0 ? std::max(o + qkv, 2 * qkv + normed) : o + qkv);  // of the residual, o, and q, k, v
-  return {.kept = qkv + o + log_sums + normed + sums,
-          .backward = backward,
-          .again = backward,
-          .evaluation = qkv + std::max(o + log_sums, normed > 0 ? qkv + normed : 0) + 3 * size.hidden};  // residual, input, output
+  // A gate keeps itself and its product; its gradient is there, with what it left for the block's input, until queries and keys have theirs.
+  const double gate = model.softmax.output_gate ? o : 0;
+  const double backward = size.hidden + (gate > 0 ? size.hidden : 0) +
+                          (normed > 0 ? std::max(o + qkv, 2 * qkv + normed) : o + qkv);  // of the residual, o, and q, k, v
+  return {
+      .kept = qkv + o + log_sums + normed + sums + 2 * gate,
+      .backward = backward,
+      .cheap = gate,
+      .again = backward + gate,
+      .evaluation = qkv + 2 * gate + std::max(o + log_sums, normed > 0 ? qkv + normed : 0) + 3 * size.hidden};  // residual, input, output
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ struct SoftmaxOptions {
   double rotary_base = 10000;
   std::vector<int64_t> windows = {0};         // keys that each token sees, itself among them, as a pattern over the model's layers; 0: all
   bool qk_norm = false;                       // RMS norm of each query and key head before it is rotated (Qwen3)
+  bool output_gate = false;                   // σ of a projection of the layer's input times what the heads give (Qwen3-Next)
   AttentionBias bias = AttentionBias::kNone;  // beside model.bias, of these layers' matrices alone
   RotaryScaling rotary_scaling = RotaryScaling::kNone;
   double rotary_factor = 1;        // of the scaling: positions reach so many times as far

@@ -53,7 +53,9 @@ RecurrentPlan tnl_first(const ModelConfig& model) { return tnl_plan(model, 0); }
 RecurrentPlan tnl_later(const ModelConfig& model) { return tnl_plan(model, 1); }
 
 std::vector<MixerTensor> tnl_shared(const ModelConfig& model) {
-  if (!model.tnl.positions || model.layers == 0 || model.mixer(0) != Mixer::kTnl) return {};
+  if (!model.tnl.positions || model.layers == 0) return {};
+  const bool first = model.mixer(0) == Mixer::kTnl || (model.mixer(0) == Mixer::kMixture && model.mixture.linear == Mixer::kTnl);
+  if (!first) return {};
   MixerTensor frequencies = head_vector("tnl.frequencies", Role::kCoefficient, model.heads, model.head_dim);
   frequencies.fill = Fill::kFrequencies;
   return {frequencies};

@@ -1,0 +1,10 @@
+// A text to train small runs on: numbers in a fixed order, the same everywhere.
+#pragma once
+
+#include <filesystem>
+
+namespace longhaul::bench {
+
+void write_small_text(const std::filesystem::path& folder, int files);  // of 60 numbers each, one to three digits
+
+}  // namespace longhaul::bench

@@ -1,0 +1,36 @@
+// StepMeasures: what one step did to the weights, exact however they are cut: root mean square of what it added to them and of themselves, of all that train and
+// of each role, and what some optimizers find out on the way, of every tensor one number, as mean, least and most: LAMB's trust ratios, CAME's mean
+// residual (specs: optimizers.md §11).
+//
+//   const StepMeasures measures(optimizer, parameters);     // keeps a copy of the masters
+//   optimizer.step(…);
+//   measures.of_step(reduce)                                // {"update_rms": …, "update_rms.query": …, "trust_ratio_mean": …}
+//
+// A collective call of all ranks of a worker: one sum and one largest, of some dozens of numbers.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "optim/optimizer.h"
+
+namespace longhaul::optim {
+
+class StepMeasures {
+ public:
+  StepMeasures(Optimizer& optimizer, model::ParameterSet& parameters);
+  // Over all ranks, in place.
+  using Reduce = std::function<void(const Tensor& numbers, comm::Reduction how)>;
+  std::map<std::string, double> of_step(const Reduce& reduce) const;
+
+ private:
+  Tensor sums_of_roles() const;  // [roles, 3]: elements, Σ w², Σ (w − w before)²
+
+  Optimizer& optimizer_;
+  model::ParameterSet& parameters_;
+  std::vector<Tensor> before_;  // masters; undefined of frozen ones
+};
+
+}  // namespace longhaul::optim

@@ -1,0 +1,83 @@
+// ctest: label=fault timeout=600
+// A worker of an outer loop that is lost in the middle of a round ends the round, not the run: under `longhaul launch` ranks begin again at what the
+// memory of nodes has of the round before. Where as many workers come back every loss is that of a run to which nothing happened, in every bit; where
+// fewer go on, that of a run that was stopped there and continued with so many: each has the optimizer's states of a worker that was, all
+// begin at the weights that were agreed on, and what was on its way is dropped.
+#include "cli/supervised_run.h"
+
+namespace longhaul::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kRound = 6;
+
+class LostWorker : public SupervisedRun {
+ protected:
+  static Words outer(const std::string& method, int64_t steps) {
+    return {fmt::format("train.steps={}", steps),
+            "train.batch=12",
+            "train.checkpoint_memory_every=1",
+            "optim.warmup_steps=1",
+            "optim.outer=" + method,
+            fmt::format("optim.outer_every={}", kRound)};
+  }
+  // The run in memory at the end of its first rounds.
+  bool is_in_the_middle(int64_t step) const { return steps_done() >= step; }
+  observe::Resume resumed() const {
+    const auto all = events<observe::Resume>();
+    return all.empty() ? observe::Resume{} : all.back();
+  }
+};
+
+TEST_F(LostWorker, ComesBackAndNothingButTheRoundIsDoneAgain) {
+  for (const std::string method : {"co2", "delay_corrected"}) {
+    const Words options = outer(method, 60);
+    fs::remove_all(run_);
+    fs::remove_all(folder_ / "undisturbed");
+    const auto expected = undisturbed(options, 3);
+    ASSERT_EQ(expected.size(), 60u);
+    Child child(words({"launch", "-n", "3"}, options), {"NO_COLOR=1"}, folder_ / "output");
+    ASSERT_TRUE(child.wait_for([&] { return is_in_the_middle(3 * kRound + 2) && pid_of(1) > 0; })) << child.output();
+    ::kill(pid_of(1), SIGKILL);
+    EXPECT_EQ(child.wait(), 0) << child.output();
+    EXPECT_EQ(losses(run_), expected) << method;
+    EXPECT_EQ(generation(), 2);
+    EXPECT_EQ(resumed().source, "memory");
+    EXPECT_GE(resumed().step, 2 * kRound);
+    EXPECT_LE(last_incident().value("lost_steps", 100), 2 * kRound) << last_incident();  // a save may be under way
+    EXPECT_EQ(last_incident().value("rank", -1), 1) << last_incident();
+  }
+}
+
+TEST_F(LostWorker, TheOthersGoOnWithoutIt) {
+  const Words options = outer("co2", 80);
+  Words saved = options;
+  saved.insert(saved.end(), {"train.checkpoint_every=1", "train.checkpoint_keep=0"});
+  undisturbed(saved, 3);
+
+  Child child(words({"launch", "-n", "3", "--nodes", "3", "--spares", "1"}, options), {"NO_COLOR=1"}, folder_ / "output");
+  ASSERT_TRUE(child.wait_for([&] { return node("node-3").value("pid", 0) > 0; })) << child.output();
+  ::kill(node("node-3").at("pid").get<pid_t>(), SIGKILL);  // nobody takes the place, and with spares no daemon is started again
+  ASSERT_TRUE(child.wait_for([&] { return is_in_the_middle(3 * kRound + 2) && node("node-1").value("pid", 0) > 0; })) << child.output();
+  ::kill(node("node-1").at("pid").get<pid_t>(), SIGKILL);
+  EXPECT_EQ(child.wait(), 0) << child.output();
+  const int64_t step = resumed().step;
+  EXPECT_EQ(resumed().source, "memory");
+  ASSERT_GE(step, kRound);  // of the rounds before one may still be saved when the node is lost
+  EXPECT_THAT(child.output(), HasSubstr("the checkpoint is of 3 workers, and 2 go on"));  // rank 0 speaks to the terminal
+
+  // The run that was stopped at that step and continued by two.
+  const fs::path again = folder_ / "undisturbed";
+  for (const auto& entry : fs::directory_iterator(again / "checkpoints")) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("step-") && std::stoll(name.substr(5, 9)) > step) fs::remove_all(entry.path());
+  }
+  fs::remove(again / "checkpoints" / "latest");
+  const auto expected = undisturbed(options, 2), found = losses(run_);
+  ASSERT_EQ(found.size(), 80u);
+  EXPECT_EQ(found, expected);
+}
+
+}  // namespace
+}  // namespace longhaul::cli

@@ -1,0 +1,146 @@
+// Prompts that begin like earlier ones: the same tokens as without, what was not read again, and how much memory is held for it.
+// ctest: label=fast timeout=120
+#include "generate/prefix_cache.h"
+
+#include <gtest/gtest.h>
+
+#include "generate/generate.h"
+#include "support/models.h"
+
+namespace longhaul::generate {
+namespace {
+
+using namespace longhaul::testing;
+
+constexpr int64_t kPage = PrefixCache::kTokens;
+
+std::vector<int64_t> joined(std::vector<int64_t> a, const std::vector<int64_t>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+recipe::ModelConfig long_enough(recipe::ModelConfig config) {
+  if (config.max_positions > 0) config.max_positions = 2048;
+  return config;
+}
+
+class Prefixes : public ::testing::TestWithParam<NamedConfig> {};
+
+// The first 600 tokens are shared by all, 512 of them whole pages; the second prompt ends on a page, and the third goes on from there.
+TEST_P(Prefixes, ContinueWithTheSameLogitsAndTokens) {
+  const PoisonFreshMemory poison;
+  const recipe::ModelConfig config = long_enough(GetParam().config);
+  const std::vector<int64_t> first = random_ids(600, config.vocabulary, 1), second = joined(first, random_ids(168, config.vocabulary, 2)),
+                             third = joined(second, random_ids(80, config.vocabulary, 3)), other = random_ids(300, config.vocabulary, 4);
+  const std::vector<std::vector<int64_t>> prompts = {first, second, third, other, first};
+  for (const char* dtype : {"bf16", "fp32"}) {
+    model::Decoder decoder = filled_decoder(config, dtype);
+    const GenerateSettings settings{.tokens = 6, .temperature = 1.2, .top_p = 0.97, .seed = 11, .count = 2};
+    std::vector<Generation> without;  // each prompt by itself: a delta rule in bf16 rounds long ones by what is beside them
+    for (size_t p = 0; p < prompts.size(); ++p) {
+      GenerateSettings own = settings;
+      own.seed += 2 * p;
+      for (Generation& each : generate_batch(decoder, std::span(&prompts[p], 1), own)) without.push_back(std::move(each));
+    }
+    Generator generator(decoder, int64_t{1} << 30);
+    const std::vector<Generation> with = generator.run(prompts, settings);
+    const int64_t continued[] = {0, 512, 768, 0, 512};
+    for (size_t i = 0; i < with.size(); ++i) {
+      EXPECT_EQ(with[i].ids, without[i].ids) << dtype << " sequence " << i;
+      EXPECT_EQ(with[i].continued_tokens, continued[i / 2]) << dtype << " sequence " << i;
+    }
+    // A later call finds what an earlier one left, and its sequences are gone.
+    const std::vector<Generation> again = generator.run(std::span(&prompts[2], 1), settings);
+    EXPECT_EQ(again[0].continued_tokens, 768) << dtype;
+    const PrefixCache::Counts& counts = generator.prefixes().counts();
+    EXPECT_EQ(counts.prompts, 6);
+    EXPECT_EQ(counts.continued, 4);
+    EXPECT_EQ(counts.tokens, 600 + 768 + 848 + 300 + 600 + 848);
+    EXPECT_EQ(counts.tokens_not_read, 512 + 768 + 512 + 768);
+    EXPECT_EQ(generator.prefixes().kept(), 3) << "256, 512 and 768 of the first three; 44 tokens would be left of the fourth";
+    EXPECT_EQ(generator.state().sequences(), 3) << "and nothing else";
+  }
+}
+
+// Not tokens only. A state that stopped at a page and went on, and one that read all at once, say the same to the bit.
+TEST_P(Prefixes, StoppingAtAPageChangesNoBit) {
+  const recipe::ModelConfig config = long_enough(GetParam().config);
+  const std::vector<int64_t> ids = random_ids(700, config.vocabulary, 5);
+  for (const char* dtype : {"bf16", "fp32"}) {
+    model::Decoder decoder = filled_decoder(config, dtype);
+    model::DecoderState state = decoder.make_state();
+    const auto read = [&](const std::vector<int64_t>& stops) {
+      const int64_t row = state.add();
+      Tensor logits;
+      for (const int64_t stop : stops) {
+        const Continuation part{row, {ids.begin() + state.tokens(row), ids.begin() + stop}};
+        logits = advance(decoder, std::span(&part, 1), state);
+      }
+      return logits;
+    };
+    const Tensor whole = read({700});
+    EXPECT_TRUE(read({kPage, 2 * kPage, 700}).equal(whole)) << dtype << " " << relative_error(read({kPage, 2 * kPage, 700}), whole);
+    EXPECT_TRUE(read({2 * kPage, 700}).equal(whole)) << dtype;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Prefixes, ::testing::ValuesIn(small_models()), [](const auto& named) { return named.param.name; });
+
+class KeptPrefixes : public ::testing::Test {
+ protected:
+  // Lightning, lightning, softmax: a beginning is two recurrences and a page of one layer.
+  KeptPrefixes() : decoder_(filled_decoder(hybrid_experts_post_norm(), "fp32")), state_(decoder_.make_state()) {}
+  int64_t bytes_of_one() const { return 2 * state_.row_bytes() + state_.page_bytes(); }
+  std::vector<int64_t> prompt(uint64_t seed, int64_t pages) const { return random_ids(pages * kPage + 70, 29, seed); }
+  int64_t continued(Generator& generator, const std::vector<int64_t>& ids) {
+    return generator.run(std::span(&ids, 1), {.tokens = 1, .temperature = 0}).front().continued_tokens / kPage;
+  }
+
+  model::Decoder decoder_;
+  model::DecoderState state_;
+};
+
+TEST_F(KeptPrefixes, StayWithinTheirBytes) {
+  EXPECT_EQ(state_.row_bytes(), 2 * 4 * 8 * 8 * 4);
+  EXPECT_EQ(state_.page_bytes(), 2 * kPage * 16 * 4);
+  const int64_t limit = 5 * bytes_of_one() + 1;
+  Generator generator(decoder_, limit);
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    continued(generator, prompt(seed % 7, 1 + static_cast<int64_t>(seed % 4)));
+    EXPECT_LE(generator.prefixes().bytes(), limit);
+    EXPECT_EQ(generator.state().sequences(), generator.prefixes().kept());
+  }
+  EXPECT_EQ(generator.prefixes().kept(), 5);
+  EXPECT_GT(generator.prefixes().counts().dropped, 10);
+  // One sequence of at most five pages at a time was beside them, and a row for the next.
+  EXPECT_LE(generator.state().bytes(), limit + 4 * state_.row_bytes() + 5 * state_.page_bytes());
+}
+
+TEST_F(KeptPrefixes, MakeRoomFromTheEndsThatWereNotUsedForLongest) {
+  Generator generator(decoder_, 4 * bytes_of_one());
+  const auto a = prompt(1, 2), b = prompt(2, 2), c = prompt(3, 1);
+  EXPECT_EQ(continued(generator, a), 0);
+  EXPECT_EQ(continued(generator, b), 0);
+  EXPECT_EQ(continued(generator, a), 2);
+  EXPECT_EQ(continued(generator, c), 0) << "room is made by the longer one of b";
+  EXPECT_EQ(continued(generator, a), 2);
+  EXPECT_EQ(generator.prefixes().counts().dropped, 1);
+  EXPECT_EQ(continued(generator, b), 1) << "whose longer one comes back in the place of c";
+  EXPECT_EQ(continued(generator, b), 2);
+  EXPECT_EQ(continued(generator, c), 0);
+}
+
+TEST_F(KeptPrefixes, OfALongPromptAreAsManyAsHaveRoom) {
+  Generator generator(decoder_, 3 * bytes_of_one());
+  const auto ids = prompt(1, 6);
+  EXPECT_EQ(continued(generator, ids), 0);
+  EXPECT_EQ(generator.prefixes().kept(), 3);
+  EXPECT_EQ(continued(generator, ids), 3);
+  Generator none(decoder_, bytes_of_one() - 1);
+  EXPECT_EQ(continued(none, ids), 0);
+  EXPECT_EQ(continued(none, ids), 0);
+  EXPECT_FALSE(none.prefixes().keeps());
+}
+
+}  // namespace
+}  // namespace longhaul::generate
