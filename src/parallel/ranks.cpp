@@ -136,8 +136,7 @@ void Ranks::sum_gradients(model::ParameterSet& parameters) {
   if (place_.mesh.size(Axis::kPp) > 1) sum_over_pipeline(parameters);
 }
 
-// A tensor that several ranks of the pipeline hold gets a gradient on each. They give theirs to each other, and nobody else takes part; all add
-// them in the order of ranks, so the sum is the same to the bit. By name: ranks may hold the same tensors in another order.
+// A tensor that several ranks of the pipeline hold gets a gradient on each. By name: ranks may hold the same tensors in another order.
 void Ranks::sum_over_pipeline(model::ParameterSet& parameters) const {
   std::map<std::string, model::Parameter*> shared;
   for (const auto& parameter : parameters.all()) {
@@ -145,21 +144,24 @@ void Ranks::sum_over_pipeline(model::ParameterSet& parameters) const {
       shared[parameter->name] = parameter.get();
     }
   }
+  for (const auto& [name, parameter] : shared) sum_over_stages(*parameter, parameter->own_grad, "gradient of " + name);
+}
+
+void Ranks::sum_over_stages(const model::Parameter& parameter, const Tensor& numbers, const std::string& name) const {
+  if (groups_ == nullptr || parameter.parts.empty() || parameter.parts[0].spec.pipeline_ranks.size() < 2) return;
   comm::Communicator& pipeline = groups_->over({Axis::kPp});
-  for (const auto& [name, parameter] : shared) {
-    std::vector<Tensor> gradients;
-    std::vector<comm::Transfer> transfers;
-    for (const int64_t rank : parameter->parts[0].spec.pipeline_ranks) {
-      gradients.push_back(rank == pipeline.rank() ? parameter->own_grad : at::empty_like(parameter->own_grad));
-      if (rank == pipeline.rank()) continue;
-      transfers.push_back(comm::send_to(rank, parameter->own_grad));
-      transfers.push_back(comm::receive_from(rank, gradients.back()));
-    }
-    pipeline.exchange(std::move(transfers), {.name = "gradient of " + name}).wait();
-    Tensor sum = gradients[0].clone();
-    for (size_t i = 1; i < gradients.size(); ++i) sum.add_(gradients[i]);
-    parameter->own_grad.copy_(sum);
+  std::vector<Tensor> all;
+  std::vector<comm::Transfer> transfers;
+  for (const int64_t rank : parameter.parts[0].spec.pipeline_ranks) {
+    all.push_back(rank == pipeline.rank() ? numbers : at::empty_like(numbers));
+    if (rank == pipeline.rank()) continue;
+    transfers.push_back(comm::send_to(rank, numbers));
+    transfers.push_back(comm::receive_from(rank, all.back()));
   }
+  pipeline.exchange(std::move(transfers), {.name = name}).wait();
+  Tensor sum = all[0].clone();
+  for (size_t i = 1; i < all.size(); ++i) sum.add_(all[i]);
+  numbers.copy_(sum);
 }
 
 void Ranks::sum(const Tensor& numbers, const std::string& name) const {

@@ -59,6 +59,9 @@ class Ranks {
   double sum_of_run(double number, const std::string& name) const;  // over all ranks
   // In place, over the ranks that differ in these axes only.
   void reduce_over(layout::AxisSet axes, const Tensor& numbers, comm::Reduction how) const;
+  // In place, over the ranks of the pipeline that use `parameter` (DualPipe's two, both ends of a tied embedding); nobody else takes part. All
+  // add in the order of ranks: the sum is the same to the bit.
+  void sum_over_stages(const model::Parameter& parameter, const Tensor& numbers, const std::string& name) const;
   double sum_over_replicas(double number) const;  // over the ranks that have other sequences: dp
   int64_t most(int64_t number) const;             // the largest of all ranks of the run, on all of them
 

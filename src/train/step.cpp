@@ -92,7 +92,10 @@ void move_router_biases(model::ParameterSet& parameters, const Passes& passes, c
   using enum layout::Axis;
   ranks.reduce_over({kDp, kCp, kTp}, all, comm::Reduction::kSum);
   int64_t at = 0;
-  for (auto& [name, count] : choices) count = all[at++];
+  for (auto& [name, count] : choices) {
+    count = all[at++];
+    ranks.sum_over_stages(*parameters.holder_of(name), count, "choices of " + name);
+  }
   model::move_router_biases(parameters, choices, rate);
 }
 

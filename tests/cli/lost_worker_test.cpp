@@ -44,7 +44,7 @@ TEST_F(LostWorker, ComesBackAndNothingButTheRoundIsDoneAgain) {
     EXPECT_EQ(losses(run_), expected) << method;
     EXPECT_EQ(generation(), 2);
     EXPECT_EQ(resumed().source, "memory");
-    EXPECT_GE(resumed().step, 2 * kRound);
+    EXPECT_GE(resumed().step, kRound) << method;
     EXPECT_LE(last_incident().value("lost_steps", 100), 2 * kRound) << last_incident();  // a save may be under way
     EXPECT_EQ(last_incident().value("rank", -1), 1) << last_incident();
   }
