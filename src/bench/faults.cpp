@@ -231,6 +231,7 @@ DrillOutcome outcome_of(const Drill& drill, int64_t ranks, const std::optional<F
   outcome.incident = incident.fault;
   outcome.named = drill.from_outside ? !incident.node.empty() : incident.rank == drill.rank;
   outcome.detected_milliseconds = incident.detected_milliseconds;
+  outcome.overdue_milliseconds = incident.overdue_milliseconds;
   outcome.diagnosed_milliseconds = incident.diagnosed_milliseconds;
   outcome.recovered_milliseconds = incident.recovered_milliseconds;
   return outcome;
@@ -369,6 +370,7 @@ nlohmann::ordered_json to_json(const DrillOutcome& outcome) {
           {"kept", outcome.kept},
           {"class", outcome.incident},
           {"detected_milliseconds", number(outcome.detected_milliseconds)},
+          {"overdue_milliseconds", number(outcome.overdue_milliseconds)},
           {"diagnosed_milliseconds", number(outcome.diagnosed_milliseconds)},
           {"recovered_milliseconds", number(outcome.recovered_milliseconds)},
           {"problem", outcome.problem}};
@@ -383,11 +385,12 @@ observe::Table table_of(const std::vector<DrillOutcome>& outcomes) {
                                                                     {"equal bits", kRight},
                                                                     {"kept", kRight},
                                                                     {"detected", kRight},
+                                                                    {"past deadline", kRight},
                                                                     {"diagnosed", kRight},
                                                                     {"next step", kRight}});
   const auto row_of = [&](const std::string& name, const auto& belongs) {
     int64_t count = 0, recovered = 0, named = 0, same = 0, kept = 0;
-    std::vector<double> detected, diagnosed, restarted;
+    std::vector<double> detected, overdue, diagnosed, restarted;
     const auto take = [](const std::optional<double>& value, std::vector<double>& into) {
       if (value) into.push_back(*value);
     };
@@ -396,6 +399,7 @@ observe::Table table_of(const std::vector<DrillOutcome>& outcomes) {
       ++count;
       recovered += outcome.recovered, named += outcome.named, same += outcome.same_bits, kept += outcome.kept;
       take(outcome.detected_milliseconds, detected);
+      take(outcome.overdue_milliseconds, overdue);
       take(outcome.diagnosed_milliseconds, diagnosed);
       take(outcome.recovered_milliseconds, restarted);
     }
@@ -406,6 +410,7 @@ observe::Table table_of(const std::vector<DrillOutcome>& outcomes) {
                                     percent(same, count),
                                     percent(kept, count),
                                     seconds_text(detected),
+                                    seconds_text(overdue),
                                     seconds_text(diagnosed),
                                     seconds_text(restarted)};
   };

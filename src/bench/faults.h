@@ -44,7 +44,7 @@ struct DrillOutcome {
   int64_t ranks = 0;
   bool happened = false, recovered = false, named = false, same_bits = false, kept = false;
   std::string incident;  // the class the driver gave it; empty: there was none
-  std::optional<double> detected_milliseconds, diagnosed_milliseconds, recovered_milliseconds;
+  std::optional<double> detected_milliseconds, overdue_milliseconds, diagnosed_milliseconds, recovered_milliseconds;
   std::string problem;  // what was not as it should be, and where to look
   bool good() const { return happened && recovered && same_bits && kept; }
 };

@@ -129,7 +129,8 @@ class Driving {
   // driving_faults.cpp
   void fault(Fault fault);
   void health(const std::string& node, const HealthReport& report);
-  void suspect_hang(const std::string& text, const std::string& work = "");
+  // overdue_s: since its deadline; work: of a background thread that hangs.
+  void suspect_hang(const std::string& text, double overdue_s, const std::string& work = "");
   void suspect();  // the state
   std::vector<int64_t> outliers() const;
   std::vector<int64_t> stuck_ranks() const;
@@ -177,6 +178,7 @@ class Driving {
   bool gathering_ = false, analysing_ = false, stop_at_last_call_ = false;
   double gathering_until_s_ = 0, last_call_s_ = 0;
   std::string stuck_work_;                                  // of the other threads, that hangs; empty: the ranks themselves do
+  double overdue_s_ = 0;                                    // of the hang that is looked at
   std::set<std::string> evicting_, restarting_, checking_;  // nodes, once the ranks are gone
   std::vector<int64_t> open_incidents_;                     // closed when training goes on
   double fault_s_ = 0, not_before_s_ = 0;

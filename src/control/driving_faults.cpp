@@ -80,8 +80,9 @@ void Driving::health(const std::string& node, const HealthReport& report) {
   if (const IncidentRecord* incident = ledger_.open_incident(id)) emit(incident->report());
 }
 
-void Driving::suspect_hang(const std::string& text, const std::string& work) {
+void Driving::suspect_hang(const std::string& text, double overdue_s, const std::string& work) {
   stuck_work_ = work;
+  overdue_s_ = overdue_s;
   note_committed();
   end_generation();
   fault_s_ = now_s_;
@@ -157,7 +158,13 @@ std::vector<int64_t> Driving::stuck_ranks() const {
 void Driving::hang_known(const std::vector<int64_t>& found, bool program, const std::string& text) {
   std::vector<int64_t> suspects = found;
   if (found.empty() && !program) suspects = stuck_work_.empty() ? outliers() : stuck_ranks();
-  Fault seen{.source = Fault::Source::kHang, .step = last_step_, .program = program, .text = text, .age_s = 0, .ranks = suspects};
+  Fault seen{.source = Fault::Source::kHang,
+             .step = last_step_,
+             .program = program,
+             .text = text,
+             .age_s = 0,
+             .overdue_s = overdue_s_,
+             .ranks = suspects};
   seen.kind = stuck_work_;
   std::set<std::string> nodes;
   for (const int64_t rank : suspects) nodes.insert(node_of(ledger_.placement, rank));
@@ -280,6 +287,7 @@ int64_t Driving::open(const Fault& fault, const Verdict& verdict, bool restarts)
   opened.restarts = restarts;
   opened.waited_s = state_ == State::kSuspect ? now_s_ - fault_s_ : 0;
   opened.detected_milliseconds = fault.age_s * 1e3;
+  if (fault.overdue_s) opened.overdue_milliseconds = *fault.overdue_s * 1e3;
   const int64_t id = opened.id;
   IncidentDiagnosed diagnosed{
       .id = id, .fault = opened.fault, .node = opened.node, .evidence = "", .action = opened.action, .rank = opened.rank};

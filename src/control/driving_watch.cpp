@@ -75,17 +75,19 @@ void Driving::recovered() {
 // A process whose own thread gives no sign is stopped, whatever it was doing.
 bool Driving::watch_progress() {
   if (!first_step_done_ && now_s_ - ledger_.generation_since_s > policy_.first_step_s) {
-    suspect_hang(fmt::format("no step was done {:.0f} s after the start", now_s_ - ledger_.generation_since_s));
+    const double age_s = now_s_ - ledger_.generation_since_s;
+    suspect_hang(fmt::format("no step was done {:.0f} s after the start", age_s), age_s - policy_.first_step_s);
     return true;
   }
   bool beyond = false, excused = false;
+  double overdue_s = 0;  // of who came last beyond his time: until then he was what the others waited for
   std::string first;
   for (const auto& [number, rank] : ranks_) {
     if (rank.state != Rank::State::kRunning || !rank.beat) continue;
     const double since_s = now_s_ - rank.beat_s;
     if (since_s > 3 * policy_.beat_every_s) continue;  // the daemon is silent, not the rank
-    if (rank.beat->beat_age_s + since_s > policy_.rank_silent_s) {
-      suspect_hang(fmt::format("the process of rank {} gave no sign for {:.0f} s", number, rank.beat->beat_age_s + since_s));
+    if (const double silent_s = rank.beat->beat_age_s + since_s; silent_s > policy_.rank_silent_s) {
+      suspect_hang(fmt::format("the process of rank {} gave no sign for {:.0f} s", number, silent_s), silent_s - policy_.rank_silent_s);
       return true;
     }
     if (watch_background(number, rank, since_s)) return true;
@@ -95,13 +97,14 @@ bool Driving::watch_progress() {
                  limit_s = time_outs_.limit_s(over ? ProgressTimeOuts::kBehindLastStep : rank.beat->phase);
     if (age_s > limit_s) {
       if (!beyond) first = fmt::format("rank {} stands in {} for {:.0f} s, more than {:.0f} s", number, rank.beat->phase, age_s, limit_s);
+      overdue_s = beyond ? std::min(overdue_s, age_s - limit_s) : age_s - limit_s;
       beyond = true;
     } else if (rank.beat->phase != kWaiting) {
       excused = true;
     }
   }
   if (!beyond || excused) return false;
-  suspect_hang(first);
+  suspect_hang(first, overdue_s);
   return true;
 }
 
@@ -110,7 +113,8 @@ bool Driving::watch_background(int64_t number, const Rank& rank, double since_s)
   for (const BackgroundBeat& work : rank.beat->background) {
     const double age_s = work.age_s + since_s, limit_s = time_outs_.work_limit_s(work.name, work.allowed_s);
     if (age_s <= limit_s) continue;
-    suspect_hang(fmt::format("'{}' of rank {} goes on for {:.0f} s, more than {:.0f} s", work.name, number, age_s, limit_s), work.name);
+    suspect_hang(fmt::format("'{}' of rank {} goes on for {:.0f} s, more than {:.0f} s", work.name, number, age_s, limit_s),
+                 age_s - limit_s, work.name);
     return true;
   }
   return false;

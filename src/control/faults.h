@@ -70,15 +70,16 @@ struct Fault {
   int64_t step = -1;
   int64_t status = 0;  // of kExit: exit code, or 128 + signal
   bool out_of_memory = false;
-  std::string trace;      // see trace_of
-  std::string kind;       // of kHealth; of kHang: the work that hangs, empty for the rank itself
-  int64_t number = 0;     // its number
-  bool program = false;   // of kHang: ranks called different things
-  bool reachable = true;  // of kNodeDied
-  std::string text;       // for people
-  double age_s = 0;       // from the fault to its being noticed
-  bool own = false;       // of kExit: the rank says that no other rank's failure was its reason
-  double failed_s = 0;    // when, by the driver's clock: told as an age by the node that saw it
+  std::string trace;                  // see trace_of
+  std::string kind;                   // of kHealth; of kHang: the work that hangs, empty for the rank itself
+  int64_t number = 0;                 // its number
+  bool program = false;               // of kHang: ranks called different things
+  bool reachable = true;              // of kNodeDied
+  std::string text;                   // for people
+  double age_s = 0;                   // from the fault to its being noticed
+  std::optional<double> overdue_s{};  // of kHang: from the deadline of what hangs to its being noticed
+  bool own = false;                   // of kExit: the rank says that no other rank's failure was its reason
+  double failed_s = 0;                // when, by the driver's clock: told as an age by the node that saw it
   // Of a crash: ranks that ended by themselves with the same trace, this one included.
   std::vector<int64_t> ranks;
 };

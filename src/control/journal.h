@@ -82,6 +82,7 @@ struct IncidentOpened {
   bool restarts = false;  // of ranks: it costs one of the budget
   double waited_s = 0;    // from its being noticed to this entry
   double detected_milliseconds = 0;
+  std::optional<double> overdue_milliseconds{};  // of a hang: since its deadline
   bool operator==(const IncidentOpened&) const = default;
   static constexpr auto fields();
 };
@@ -200,7 +201,8 @@ constexpr auto IncidentOpened::fields() {
                     observe::Field{"status", &I::status},
                     observe::Field{"restarts", &I::restarts},
                     observe::Field{"waited_s", &I::waited_s},
-                    observe::Field{"detected_milliseconds", &I::detected_milliseconds}};
+                    observe::Field{"detected_milliseconds", &I::detected_milliseconds},
+                    observe::Field{"overdue_milliseconds", &I::overdue_milliseconds}};
 }
 constexpr auto IncidentDiagnosed::fields() {
   using I = IncidentDiagnosed;

@@ -213,9 +213,10 @@ struct IncidentReport {
   std::optional<int64_t> step;        // done when it happened
   int64_t lost_steps = 0;             // done again
   bool recovered = false;             // training goes on
-  // From the fault, as far as its time is known, to its being noticed; from there to the verdict, and to the next step.
+  // From the fault, as far as its time is known, to its being noticed, and of a hang from its deadline; from there to the verdict, and to the
+  // next step.
   double detected_milliseconds = 0;
-  std::optional<double> diagnosed_milliseconds, recovered_milliseconds;
+  std::optional<double> overdue_milliseconds, diagnosed_milliseconds, recovered_milliseconds;
   static constexpr auto fields();
 };
 
@@ -406,6 +407,7 @@ constexpr auto IncidentReport::fields() {
                     Field{"lost_steps", &I::lost_steps},
                     Field{"recovered", &I::recovered},
                     Field{"detected_milliseconds", &I::detected_milliseconds},
+                    Field{"overdue_milliseconds", &I::overdue_milliseconds},
                     Field{"diagnosed_milliseconds", &I::diagnosed_milliseconds},
                     Field{"recovered_milliseconds", &I::recovered_milliseconds}};
 }

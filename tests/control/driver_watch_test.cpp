@@ -122,6 +122,9 @@ TEST_F(DriverWatch, ASaveThatHangsHasADeadlineOfItsOwn) {
   EXPECT_EQ(bench->incidents[0].action, "restart");
   EXPECT_THAT(bench->incidents[0].evidence[0], HasSubstr("'write checkpoint' does not end on rank 1: pwrite64"));
   EXPECT_NEAR(bench->incidents[0].detected_milliseconds, 5 * 89e3, 3e3);
+  ASSERT_TRUE(bench->incidents[0].overdue_milliseconds.has_value());
+  EXPECT_GT(*bench->incidents[0].overdue_milliseconds, 0);
+  EXPECT_LE(*bench->incidents[0].overdue_milliseconds, 2e3);  // a beat a second
 }
 
 TEST_F(DriverWatch, AProcessWithoutAnySignIsTheSuspect) {
