@@ -70,10 +70,14 @@ TEST(RecipePresets, KnownShapes) {
   ModelConfig hybrid = preset_model("hybrid-bench"), linear = preset_model("linear-bench");
   EXPECT_EQ(hybrid.mixers.size(), 8u);
   EXPECT_EQ(hybrid.experts, 8);
+  ModelConfig softmax = preset_model("softmax-bench");
   EXPECT_EQ(linear.mixers, std::vector<Mixer>{Mixer::kLightning});
-  linear.mixers = hybrid.mixers;
-  linear.preset = hybrid.preset;
-  EXPECT_EQ(linear, hybrid);
+  EXPECT_EQ(softmax.mixers, std::vector<Mixer>{Mixer::kSoftmax});
+  for (ModelConfig* pure : {&linear, &softmax}) {
+    pure->mixers = hybrid.mixers;
+    pure->preset = hybrid.preset;
+    EXPECT_EQ(*pure, hybrid);
+  }
 }
 
 TEST(RecipeFiles, EveryRecipeOfTheFolderLoads) {
