@@ -78,7 +78,7 @@ void MemorySaver::write(const SavedMoment& moment, const Snapshot& snapshot, sto
   ranks_.each("replicate", [&]() -> json {
     fault_point("memory.replicate", moment.step);
     move_files(
-        files_, ranks_, nodes_, [&](int64_t node) { return tier_of(node).folder_of(moment); }, moves);
+        files_, ranks_, nodes_, [&](int64_t node) { return tier_of(node).folder_of(moment); }, moves, options_.replica_bytes_per_second);
     return nullptr;
   });
   const std::string text = ranks_.first("manifest", [&] {
@@ -124,7 +124,9 @@ void MemorySaver::save(int64_t step, std::shared_ptr<const Snapshot> snapshot, s
   under_way_->step = step;
   under_way_->bytes = written_->bytes();
   worker_.post([this, manifest = std::move(manifest)]() mutable {
-    const BackgroundTask task("write to memory", seconds_to_move(written_->bytes() * (1 + options_.replicas)));
+    const auto copies = static_cast<double>(written_->bytes() * options_.replicas);
+    const double slowed_s = options_.replica_bytes_per_second > 0 ? copies / options_.replica_bytes_per_second : 0;
+    const BackgroundTask task("write to memory", seconds_to_move(written_->bytes() * (1 + options_.replicas)) + 2 * slowed_s);
     const Stopwatch watch;
     const int64_t before = thread_processor_ns();
     try {

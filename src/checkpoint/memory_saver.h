@@ -30,7 +30,8 @@ struct MemorySaverOptions {
   std::string run;
   int64_t generation = 1;
   int64_t replicas = 1;
-  layout::Mesh mesh{};  // for who keeps whose
+  double replica_bytes_per_second = 0;  // that a rank sends of them; 0: as fast as it goes
+  layout::Mesh mesh{};                  // for who keeps whose
 };
 
 class MemorySaver {

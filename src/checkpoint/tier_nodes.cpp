@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "base/checksum.h"
+#include "base/clock.h"
 #include "base/fault_point.h"
 #include "base/shared_memory.h"
 #include "comm/placement.h"
@@ -90,7 +93,24 @@ void incoming(MovedFile& file) {
   file.writer->write(file.payload());
 }
 
-void copy_on_machine(storage::FileSystem& files, const FileMove& move, const fs::path& from, const fs::path& to) {
+// Sleeps behind every message for as long as it came too early.
+class Pace {
+ public:
+  explicit Pace(double bytes_per_second) : bytes_per_second_(bytes_per_second) {}
+  void moved(int64_t bytes) {
+    if (bytes_per_second_ <= 0) return;
+    bytes_ += bytes;
+    const double early_s = static_cast<double>(bytes_) / bytes_per_second_ - watch_.seconds();
+    if (early_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(early_s));
+  }
+
+ private:
+  double bytes_per_second_;
+  int64_t bytes_ = 0;
+  Stopwatch watch_;
+};
+
+void copy_on_machine(storage::FileSystem& files, const FileMove& move, const fs::path& from, const fs::path& to, Pace& pace) {
   const auto reader = files.open(from, ExitCode::kCheckpoint);
   if (reader->size() != move.bytes) torn(move, to, fmt::format("{} bytes in {}", reader->size(), from.string()));
   const auto writer = files.create(to);
@@ -99,6 +119,7 @@ void copy_on_machine(storage::FileSystem& files, const FileMove& move, const fs:
     piece.resize(static_cast<size_t>(bytes_of_message(move, number)));
     reader->read_exactly(number * kMessageBytes, piece);
     writer->write(piece);
+    pace.moved(static_cast<int64_t>(piece.size()));
   }
   writer->close();
 }
@@ -147,8 +168,9 @@ bool TierNodes::same_machine(int64_t a, int64_t b) const {
 }
 
 void move_files(storage::FileSystem& files, const Writers& ranks, const TierNodes& nodes, const FolderOfNode& folder_of,
-                std::span<const FileMove> moves) {
+                std::span<const FileMove> moves, double bytes_per_second) {
   FirstError errors;
+  Pace pace(bytes_per_second);
   std::vector<MovedFile> sent, received;
   int64_t messages = 0;
   for (const FileMove& move : moves) {
@@ -156,7 +178,7 @@ void move_files(storage::FileSystem& files, const Writers& ranks, const TierNode
     LONGHAUL_ASSERT(there != here && move.bytes > 0, "'{}' from rank {} to {}", move.name, move.from, move.to);
     if (nodes.same_machine(there, here)) {
       if (move.to == ranks.rank())
-        errors.attempt([&] { copy_on_machine(files, move, folder_of(there) / move.name, folder_of(here) / move.name); });
+        errors.attempt([&] { copy_on_machine(files, move, folder_of(there) / move.name, folder_of(here) / move.name, pace); });
     } else if (move.from == ranks.rank()) {
       MovedFile& file = sent.emplace_back(MovedFile{move, folder_of(there) / move.name});
       errors.attempt([&] { file.reader = files.open(file.path, ExitCode::kCheckpoint); });
@@ -181,6 +203,9 @@ void move_files(storage::FileSystem& files, const Writers& ranks, const TierNode
     ranks.group()->exchange(std::move(transfers), {.name = "files of checkpoints"}).wait();
     for (MovedFile& file : received) {
       if (number < messages_of(file.move)) errors.attempt([&] { incoming(file); });
+    }
+    for (const MovedFile& file : sent) {
+      if (number < messages_of(file.move)) pace.moved(bytes_of_message(file.move, number));
     }
   }
   for (MovedFile& file : received) {

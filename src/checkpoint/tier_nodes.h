@@ -60,9 +60,10 @@ class TierNodes {
 };
 
 // Every rank of the group calls it with the same list. folder_of: of a node, where its files of the checkpoint lie. What fails on one rank
-// keeps no other waiting; it is thrown there when all has come through.
+// keeps no other waiting; it is thrown there when all has come through. bytes_per_second: that this rank sends, or copies on its machine, in the
+// mean, so that something is left to others; 0: as many as it can.
 using FolderOfNode = std::function<std::filesystem::path(int64_t node)>;
 void move_files(storage::FileSystem& files, const Writers& ranks, const TierNodes& nodes, const FolderOfNode& folder_of,
-                std::span<const FileMove> moves);
+                std::span<const FileMove> moves, double bytes_per_second = 0);
 
 }  // namespace longhaul::checkpoint

@@ -191,6 +191,11 @@ void declare(OptionSet& set, TrainOptions& train) {
       .at_least(0)
       .at_most(7)
       .may_change();
+  set.add("train.checkpoint_replica_rate", train.checkpoint_replica_rate,
+          "How fast a rank sends such copies at most, so that they leave the network to training; 0: as fast as it goes.")
+      .unit("MB/s")
+      .at_least(0)
+      .may_change();
   set.add("train.evaluate_every", train.evaluate_every, "Steps between evaluations on the held-out part; 0: never.")
       .unit("steps")
       .at_least(0)

@@ -40,7 +40,8 @@ struct TrainOptions {
 
   int64_t checkpoint_memory_every =
       -1;  // steps between checkpoints in the memory of nodes; 0: never; -1: as often as a hundredth of the time allows
-  int64_t checkpoint_replicas = 1;  // copies of each on other nodes
+  int64_t checkpoint_replicas = 1;     // copies of each on other nodes
+  double checkpoint_replica_rate = 0;  // MB/s that a rank sends of them; 0: as fast as it goes
 
   int64_t evaluate_every = 500;      // steps; 0: never
   int64_t evaluate_tokens = 262144;  // of the held-out part, in the evaluations on the way; 0: all. The last one reads all

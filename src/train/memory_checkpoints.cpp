@@ -34,8 +34,11 @@ MemoryCheckpoints::MemoryCheckpoints(storage::FileSystem& files, const parallel:
       nodes_(together, every_ != 0 ? place : std::nullopt) {
   if (!nodes_.any()) return;
   saver_.emplace(files, nodes_,
-                 checkpoint::MemorySaverOptions{
-                     .run = run, .generation = generation, .replicas = train.checkpoint_replicas, .mesh = mesh_of_copies(ranks)},
+                 checkpoint::MemorySaverOptions{.run = run,
+                                                .generation = generation,
+                                                .replicas = train.checkpoint_replicas,
+                                                .replica_bytes_per_second = train.checkpoint_replica_rate * 1e6,
+                                                .mesh = mesh_of_copies(ranks)},
                  ranks.everyone("memory tier"));
   if (nodes_.is_first(ranks.rank())) storage::NodeTier(files, nodes_.tier_of(nodes_.node_of(ranks.rank())), run).remove_other_runs();
 }

@@ -311,5 +311,29 @@ TEST_F(MemoryTier, FilesOfManyMessagesComeWhole) {
   });
 }
 
+// Nobody sends more a second than he may, over a network or from folder to folder; whoever may send all he can is not held up by his own pace.
+TEST_F(MemoryTier, FilesComeAtTheirPace) {
+  for (const Machines machines : {Machines::kOneEach, Machines::kOne}) {
+    fs::remove_all(folder);
+    comm::run_ranks(2, [&](comm::Communicator& world) {
+      const Writers ranks(group_of_writers(world));
+      const Cluster cluster{Mesh(2, {}), 1, machines};
+      const TierNodes nodes(ranks, place(cluster, world.rank()));
+      const auto folder_of = [&](int64_t node) { return nodes.tier_of(node); };
+      fs::create_directories(folder_of(world.rank()));
+      const int64_t bytes = int64_t{5} << 20;
+      if (world.rank() == 0) std::ofstream(folder_of(0) / "file-0") << std::string(static_cast<size_t>(bytes), 'x');
+      const std::vector<FileMove> moves = {{"file-0", bytes, 0, 1}};
+      const Stopwatch watch;
+      ranks.each("move", [&]() -> nlohmann::json {
+        move_files(disk, ranks, nodes, folder_of, moves, 20e6);
+        return nullptr;
+      });
+      EXPECT_GE(watch.seconds(), static_cast<double>(bytes) / 20e6);
+      EXPECT_EQ(read_text(folder_of(1) / "file-0").size(), static_cast<size_t>(bytes));
+    });
+  }
+}
+
 }  // namespace
 }  // namespace longhaul::checkpoint

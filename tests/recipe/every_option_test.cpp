@@ -169,6 +169,7 @@ const std::vector<Row>& rows() {
       {"train.checkpoint_keep_every", "43", [](const Recipe& r) { return r.train.checkpoint_keep_every == 43; }, "", ""},
       {"train.mean_hours_to_failure", "7.5", [](const Recipe& r) { return r.train.mean_hours_to_failure == 7.5; }, "", ""},
       {"train.checkpoint_memory_every", "3", [](const Recipe& r) { return r.train.checkpoint_memory_every == 3; }, "", ""},
+      {"train.checkpoint_replica_rate", "25.5", [](const Recipe& r) { return r.train.checkpoint_replica_rate == 25.5; }, "", ""},
       {"train.checkpoint_replicas", "2", [](const Recipe& r) { return r.train.checkpoint_replicas == 2; }, "", ""},
       {"train.checkpoint_self_test", "true", [](const Recipe& r) { return r.train.checkpoint_self_test; }, "", ""},
       {"train.evaluate_every", "44", [](const Recipe& r) { return r.train.evaluate_every == 44; }, "", ""},

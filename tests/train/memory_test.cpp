@@ -141,7 +141,9 @@ class MemoryOfRuns : public ::testing::Test {
       if (!row.planned_bytes) continue;
       const auto planned = static_cast<double>(*row.planned_bytes), measured = static_cast<double>(row.peak_bytes);
       if (std::max(planned, measured) < 0.05 * total) continue;
-      EXPECT_NEAR(planned, measured, tolerance * measured)
+      // Scratch memory that a late thread never took is no mistake of the plan, which has it (most_of).
+      const bool scratch = purpose == longhaul::name_of(MemoryPurpose::kWorkspace) && planned > measured;
+      EXPECT_NEAR(planned, measured, (scratch ? 3 : 1) * tolerance * measured)
           << name << ": " << purpose << ", " << bytes_text(*row.planned_bytes) << " planned, " << bytes_text(row.peak_bytes)
           << " counted of " << bytes_text(rows.at("together").peak_bytes);
     }
