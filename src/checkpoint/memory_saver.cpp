@@ -100,8 +100,10 @@ void MemorySaver::write(const SavedMoment& moment, const Snapshot& snapshot, sto
   });
   fault_point("memory.after_commit", moment.step);
   if (!first) return;
+  if (options_.disk != nullptr) options_.disk->offer(moment);
+  const auto read = options_.disk != nullptr ? options_.disk->reading() : std::nullopt;
   try {
-    tier_.remove_before(moment);
+    tier_.remove_before(read ? std::min(*read, moment) : moment);
   } catch (const Error& error) {
     log_warning("older checkpoints were not removed from memory: {}", error.what());
   }

@@ -11,6 +11,7 @@
 
 #include "base/worker.h"
 #include "checkpoint/copy_out.h"
+#include "checkpoint/node_disk.h"
 #include "checkpoint/tier_nodes.h"
 #include "layout/mesh.h"
 #include "storage/manifest.h"
@@ -32,6 +33,7 @@ struct MemorySaverOptions {
   int64_t replicas = 1;
   double replica_bytes_per_second = 0;  // that a rank sends of them; 0: as fast as it goes
   layout::Mesh mesh{};                  // for who keeps whose
+  NodeDisk* disk = nullptr;             // of the node, which the first of its ranks offers what was committed; stays
 };
 
 class MemorySaver {

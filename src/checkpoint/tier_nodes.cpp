@@ -113,15 +113,7 @@ class Pace {
 void copy_on_machine(storage::FileSystem& files, const FileMove& move, const fs::path& from, const fs::path& to, Pace& pace) {
   const auto reader = files.open(from, ExitCode::kCheckpoint);
   if (reader->size() != move.bytes) torn(move, to, fmt::format("{} bytes in {}", reader->size(), from.string()));
-  const auto writer = files.create(to);
-  std::vector<std::byte> piece;
-  for (int64_t number = 0; number < messages_of(move); ++number) {
-    piece.resize(static_cast<size_t>(bytes_of_message(move, number)));
-    reader->read_exactly(number * kMessageBytes, piece);
-    writer->write(piece);
-    pace.moved(static_cast<int64_t>(piece.size()));
-  }
-  writer->close();
+  storage::copy_file(files, from, to, [&](int64_t bytes) { pace.moved(bytes); });
 }
 
 }  // namespace
@@ -129,7 +121,9 @@ void copy_on_machine(storage::FileSystem& files, const FileMove& move, const fs:
 std::optional<TierPlace> tier_place_of_process() {
   const auto tier = comm::variable("LONGHAUL_MEMORY_TIER");
   if (!tier) return std::nullopt;
-  return TierPlace{.tier = *tier, .node = comm::variable("LONGHAUL_NODE").value_or("")};
+  TierPlace place{.tier = *tier, .node = comm::variable("LONGHAUL_NODE").value_or("")};
+  if (const auto disk = comm::variable("LONGHAUL_NODE_DISK")) place.disk = fs::path(*disk) / (place.node.empty() ? "node" : place.node);
+  return place;
 }
 
 TierNodes::TierNodes(const Writers& ranks, const std::optional<TierPlace>& own) {

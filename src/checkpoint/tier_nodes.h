@@ -2,8 +2,8 @@
 // node to another: read there and written here where both are this machine's (several nodes in a drill), else through the communicator in
 // messages of at most 4 MiB, each with its crc32c.
 //
-// A node is what has one tier; the environment says which a process has: LONGHAUL_MEMORY_TIER, the folder, and LONGHAUL_NODE, the name
-// people know.
+// A node is what has one tier; the environment says which a process has: LONGHAUL_MEMORY_TIER, the folder, LONGHAUL_NODE, the name people know,
+// and LONGHAUL_NODE_DISK, a folder on a disk of the node's own, where nodes have folders by their names.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ namespace longhaul::checkpoint {
 struct TierPlace {
   std::filesystem::path tier;
   std::string node;
-  uint64_t machine = 0;  // processes of the same reach each other's tiers; 0: as it is (base/shared_memory.h)
+  uint64_t machine = 0;          // processes of the same reach each other's tiers; 0: as it is (base/shared_memory.h)
+  std::filesystem::path disk{};  // of the node's own, for what should outlive its memory (node_disk.h); empty: none
 };
 std::optional<TierPlace> tier_place_of_process();  // none: it has no memory tier
 

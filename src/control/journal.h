@@ -82,7 +82,7 @@ struct IncidentOpened {
   bool restarts = false;  // of ranks: it costs one of the budget
   double waited_s = 0;    // from its being noticed to this entry
   double detected_milliseconds = 0;
-  std::optional<double> overdue_milliseconds{};  // of a hang: since its deadline
+  double overdue_milliseconds = -1;  // of a hang: since its deadline; −1: it is none
   bool operator==(const IncidentOpened&) const = default;
   static constexpr auto fields();
 };

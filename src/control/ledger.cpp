@@ -102,7 +102,7 @@ observe::IncidentReport IncidentRecord::report() const {
   report.ended_generation = opened.generation;
   if (opened.step >= 0) report.step = opened.step;
   report.detected_milliseconds = opened.detected_milliseconds;
-  report.overdue_milliseconds = opened.overdue_milliseconds;
+  if (opened.overdue_milliseconds >= 0) report.overdue_milliseconds = opened.overdue_milliseconds;
   if (diagnosed) {
     report.fault = diagnosed->fault;
     report.action = diagnosed->action;

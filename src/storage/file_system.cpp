@@ -152,6 +152,22 @@ void make_folders_durably(FileSystem& files, const fs::path& folder) {
   files.sync_folder(folder.has_parent_path() ? folder.parent_path() : fs::path("."));
 }
 
+void copy_file(FileSystem& files, const fs::path& from, const fs::path& to, const std::function<void(int64_t)>& moved) {
+  constexpr int64_t kPiece = int64_t{4} << 20;
+  const auto reader = files.open(from, ExitCode::kCheckpoint);
+  const auto writer = files.create(to);
+  const int64_t size = reader->size();
+  std::vector<std::byte> piece;
+  for (int64_t offset = 0; offset < size; offset += kPiece) {
+    piece.resize(static_cast<size_t>(std::min(kPiece, size - offset)));
+    reader->read_exactly(offset, piece);
+    writer->write(piece);
+    if (moved) moved(static_cast<int64_t>(piece.size()));
+  }
+  writer->sync();
+  writer->close();
+}
+
 void remove_tree(FileSystem& files, const fs::path& folder) {
   if (!files.exists(folder)) return;
   for (const FolderEntry& entry : files.list(folder)) {

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -86,6 +87,9 @@ LocalFileSystem& local_file_system();  // stateless, shared
 std::string read_small_file(const FileSystem& files, const std::filesystem::path& path, ExitCode missing, int64_t limit_bytes);
 void write_synced(FileSystem& files, const std::filesystem::path& path, std::string_view text);  // the content; the name is not yet durable
 void make_folders_durably(FileSystem& files, const std::filesystem::path& folder);  // like mkdir -p, and on the disk when it returns
-void remove_tree(FileSystem& files, const std::filesystem::path& folder);           // a missing folder is no error
+// Synced; `moved` hears of every piece. The name is not yet durable.
+void copy_file(FileSystem& files, const std::filesystem::path& from, const std::filesystem::path& to,
+               const std::function<void(int64_t bytes)>& moved = {});
+void remove_tree(FileSystem& files, const std::filesystem::path& folder);  // a missing folder is no error
 
 }  // namespace longhaul::storage

@@ -77,6 +77,17 @@ void NodeTier::put_manifest(const SavedMoment& moment, const std::string& text) 
   files_.rename(draft, folder / kManifestName);
 }
 
+void NodeTier::copy(const SavedMoment& moment, NodeTier& to) const {
+  const fs::path from = folder_of(moment), into = to.begin(moment);
+  const std::string manifest = read_small_file(files_, from / kManifestName, ExitCode::kCheckpoint, kManifestLimitBytes);
+  for (const FolderEntry& entry : files_.list(from)) {
+    if (is_plain_file_name(entry.name) && entry.name != kManifestName) copy_file(files_, from / entry.name, into / entry.name);
+  }
+  files_.sync_folder(into);
+  to.put_manifest(moment, manifest);
+  files_.sync_folder(into);
+}
+
 void NodeTier::remove_unfinished(const SavedMoment& moment) {
   if (!files_.exists(folder_of(moment) / kManifestName)) remove_tree(files_, folder_of(moment));
 }

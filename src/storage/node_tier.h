@@ -44,6 +44,8 @@ class NodeTier {
   std::filesystem::path folder_of(const SavedMoment& moment) const;
   std::filesystem::path begin(const SavedMoment& moment);  // makes its folder; several may
   void put_manifest(const SavedMoment& moment, const std::string& text);
+  void copy(const SavedMoment& moment,
+            NodeTier& to) const;                      // its files, synced there, then its manifest. kDisk, or kCheckpoint: it is gone
   void remove_unfinished(const SavedMoment& moment);  // what was written of it, unless its manifest is here
   void remove_before(const SavedMoment& moment);      // what is older goes, whole or not
   void remove_run();                                  // all of this run

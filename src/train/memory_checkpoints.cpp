@@ -33,19 +33,26 @@ MemoryCheckpoints::MemoryCheckpoints(storage::FileSystem& files, const parallel:
       threads_(computing_threads),
       nodes_(together, every_ != 0 ? place : std::nullopt) {
   if (!nodes_.any()) return;
+  const bool first = nodes_.is_first(ranks.rank());
+  if (first && !place->disk.empty()) disk_ = std::make_unique<checkpoint::NodeDisk>(files, place->disk, place->tier, run);
   saver_.emplace(files, nodes_,
                  checkpoint::MemorySaverOptions{.run = run,
                                                 .generation = generation,
                                                 .replicas = train.checkpoint_replicas,
                                                 .replica_bytes_per_second = train.checkpoint_replica_rate * 1e6,
-                                                .mesh = mesh_of_copies(ranks)},
+                                                .mesh = mesh_of_copies(ranks),
+                                                .disk = disk_.get()},
                  ranks.everyone("memory tier"));
-  if (nodes_.is_first(ranks.rank())) storage::NodeTier(files, nodes_.tier_of(nodes_.node_of(ranks.rank())), run).remove_other_runs();
+  if (first) storage::NodeTier(files, nodes_.tier_of(nodes_.node_of(ranks.rank())), run).remove_other_runs();
 }
 
 std::optional<storage::Checkpoint> MemoryCheckpoints::newest(const checkpoint::Writers& together, checkpoint::Providers state,
                                                              const storage::SavedMoment& at_least) {
   if (!on()) return std::nullopt;
+  together.each("disks of nodes", [&]() -> nlohmann::json {
+    if (disk_) disk_->refill();
+    return nullptr;
+  });
   auto found = checkpoint::newest_in_memory(files_, together, nodes_, run_, state, at_least);
   if (found) last_ = found->manifest().step;
   return found;
@@ -95,6 +102,7 @@ void MemoryCheckpoints::forget() {
   if (!on()) return;
   fetch(saver_->wait());
   saver_->forget();
+  if (disk_) disk_->forget();
   last_ = next_ = 0;
 }
 

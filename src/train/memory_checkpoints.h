@@ -44,7 +44,8 @@ class MemoryCheckpoints {
   std::string run_;
   int64_t every_ = 0, threads_ = 0;
   checkpoint::TierNodes nodes_;
-  double cost_s_ = 0;  // of the last save
+  std::unique_ptr<checkpoint::NodeDisk> disk_;  // of the node; its first rank's
+  double cost_s_ = 0;                           // of the last save
   int64_t last_ = 0, next_ = 0, saves_ = 0;
   double pause_s_ = 0, seconds_ = 0;  // of all
   std::optional<Error> failure_;

@@ -106,6 +106,23 @@ TEST_F(MemoryRun, GoesOnFromTheLastStepToTheBit) {
   EXPECT_EQ(storage::open_checkpoint(files_, folder_ / run, storage::Depth::kContents).manifest().step, 8);
 }
 
+// The machine was started again: its memory is empty, its own disk has the first of a minute's checkpoints.
+TEST_F(MemoryRun, TheNodesOwnDiskHasWhatItsMemoryLost) {
+  const Tensor whole = uninterrupted();
+  TrainerOptions with_disk = options();
+  with_disk.tier->disk = folder_ / "disk";
+  start(with_disk, 5);
+  fs::remove_all(folder_ / "tier");
+  EXPECT_TRUE(at::equal(start(with_disk), whole));
+  const auto resumed = events<observe::Resume>();
+  ASSERT_EQ(resumed.size(), 1u);
+  EXPECT_EQ(resumed[0].step, 1);
+  EXPECT_EQ(resumed[0].source, "memory");
+  int64_t left = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(folder_ / "disk")) left += entry.is_regular_file();
+  EXPECT_GT(left, 0) << "this run has saved nothing on the shared disk at its end";
+}
+
 // The same step from the disk: to the bit what it is from memory.
 TEST_F(MemoryRun, WhatComesFromMemoryIsWhatComesFromTheDisk) {
   start(options({"train.checkpoint_every=5"}), 5);
