@@ -39,12 +39,12 @@ double Came::shrink(const Matrix& matrix) const {
 }
 
 void Came::fused_squares(const StepSettings& settings) {
-  TileSums sums(tiles_);
+  kernels::TileSums sums(tiles_.plan());
   tiles_.run(MatrixTiles::Momentum::kUnused, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
     tile.row_numbers = sums.rows(place), tile.column_numbers = sums.columns(place);
     kernels::factored_loops<Real>().square_sums(tile, {settings.gradient_scale, options_.square_eps});
   });
-  sums.settle(comm::Reduction::kSum);
+  sums.settle(kernels::TileSums::How::kSum);
   tiles_.each_matrix([&](size_t i) {
     Matrix& matrix = matrices_[i];
     if (matrix.shard.matrix())
@@ -73,7 +73,7 @@ void Came::fused_sizes(const StepSettings& settings) {
 void Came::fused_residuals(const StepSettings& settings) {
   std::vector<double> shrinks;
   for (const Matrix& matrix : matrices_) shrinks.push_back(shrink(matrix));
-  TileSums sums(tiles_);
+  kernels::TileSums sums(tiles_.plan());
   tiles_.run(MatrixTiles::Momentum::kWritten, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
     matrices_[place.matrix].moments.set(tile, place.row, place.column);
     tile.row_numbers = sums.rows(place), tile.column_numbers = sums.columns(place);
@@ -83,7 +83,7 @@ void Came::fused_residuals(const StepSettings& settings) {
                                                          .eps = options_.residual_eps,
                                                          .zero_gradient = settings.zero_gradients});
   });
-  sums.settle(comm::Reduction::kSum);
+  sums.settle(kernels::TileSums::How::kSum);
   tiles_.each_matrix([&](size_t i) {
     Matrix& matrix = matrices_[i];
     matrix.moments = {};
