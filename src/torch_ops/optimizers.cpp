@@ -18,8 +18,8 @@ bool any_symbolic(const OptimizerStep& call) {
   return any(call.values) || any(call.gradients) || any(call.states);
 }
 
-OptimizerStep call_of(std::string_view name, at::TensorList values, at::TensorList gradients, at::TensorList states, int64_t step, double lr,
-                      Numbers options) {
+OptimizerStep call_of(std::string_view name, at::TensorList values, at::TensorList gradients, at::TensorList states, int64_t step,
+                      double lr, Numbers options) {
   return {std::string(name), values.vec(), gradients.vec(), states.vec(), step, lr, options.vec()};
 }
 

@@ -47,13 +47,14 @@ std::vector<StepCase> step_cases() {
   add("adafactor torch", {.name = "adafactor", .adafactor_form = AdafactorForm::kTorch}, {0, 0.1, 1});
   add("adafactor big_vision", {.name = "adafactor", .momentum = 0.8, .adafactor_form = AdafactorForm::kBigVision}, {0.8, 0.1, 2});
   add("adafactor with its own rate",
-      {.name = "adafactor", .momentum = 0.9, .scale_by_weights = false, .relative_step = false, .update_clip = 0.5},
+      {.name = "adafactor", .update_clip = 0.5, .momentum = 0.9, .scale_by_weights = false, .relative_step = false},
       {0.9, 0.1, 0, 0, 0, 0.5});
   add("lion faded", {.name = "lion", .beta2 = 0.99, .sign_fade = 0.5, .weight_decay = 0}, {0.9, 0.99, 0, 0.5});
-  add("muon original", {.name = "muon", .momentum = 0.8, .nesterov = false, .muon_scale = recipe::MuonScale::kOriginal, .muon_iterations = 3},
+  add("muon original",
+      {.name = "muon", .momentum = 0.8, .nesterov = false, .muon_scale = recipe::MuonScale::kOriginal, .muon_iterations = 3},
       {0.8, 0.1, 0, 1, 3});
   add("muon, products in bf16", {.name = "muon"}, {0.95, 0.1, 1, 0, 5, 1}, "bf16");
-  add("sm3 without momentum", {.name = "sm3", .momentum = 0, .square_eps = 1e-10}, {0, 0.1, 1e-10});
+  add("sm3 without momentum", {.name = "sm3", .square_eps = 1e-10, .momentum = 0}, {0, 0.1, 1e-10});
   add("sgd without momentum", {.name = "sgd", .momentum = 0}, {0});
   add("sgd, no look ahead", {.name = "sgd", .nesterov = false}, {0.9, 0.1, 0});
   return cases;
@@ -206,7 +207,9 @@ TEST(OptimizerStep, RefusesWhatDoesNotFitAndWritesNothing) {
   refused("lr", "0 or more", [](OptimizerStep& call) { call.lr = -1; });
   refused("beta3 (options[2])", "a number from 0 to 0.999999999", [](OptimizerStep& call) { call.options = {0.9, 0.9, 1}; });
   refused("options", "at most 7 numbers for came: beta1, beta2", [](OptimizerStep& call) { call.options = Numbers(8, 0.5); });
-  refused("form (options[2])", "a whole number from 0 to 2", [](OptimizerStep& call) { call.name = "adafactor", call.options = {0, 0, 0.5}; });
+  refused("form (options[2])", "a whole number from 0 to 2", [](OptimizerStep& call) {
+    call.name = "adafactor", call.options = {0, 0, 0.5};
+  });
 }
 
 }  // namespace

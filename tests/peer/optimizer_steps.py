@@ -184,7 +184,7 @@ def published(ops):
         for dtype in WEIGHTS:
             for decay in (0.0, 0.05):
                 ours = Ours(ops, name, dtype, options(decay), lr=1e-3)
-                theirs, states = [value.double() for value in ours.values], [{} for _ in SHAPES]
+                theirs, states = [value.double().clone() for value in ours.values], [{} for _ in SHAPES]
 
                 def step(gradients):
                     for i, g in enumerate(gradients):
@@ -230,6 +230,40 @@ def torch_rules(ops):
     found = torch.compile(step, backend="aot_eager", fullgraph=True)(*compiled, states[1])
     for a, b in zip([*found, *compiled[0], *states[1]], [*expected, *plain[0], *states[0]]):
         assert torch.equal(a, b), "torch.compile gives another step"
+
+
+class Longhaul(torch.optim.Optimizer):
+    """As docs/reference/python-operators.md has it."""
+
+    def __init__(self, parameters, name, lr, options=()):
+        super().__init__(parameters, dict(name=name, lr=lr, options=list(options), t=0, states=None))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            weights = group["params"]
+            group["states"] = group["states"] or torch.ops.longhaul.optimizer_states(group["name"], weights, group["options"])
+            group["t"] += 1
+            torch.ops.longhaul.optimizer_step(group["name"], weights, [w.grad for w in weights], group["states"], group["t"], group["lr"], group["options"])
+
+
+def a_model_of_torch(ops):
+    """A torch.nn model learns, by each optimizer, with a scheduler of torch's."""
+    inputs, targets = torch.randn(64, 8, generator=torch.Generator().manual_seed(1)), torch.randn(64, 1, generator=torch.Generator().manual_seed(2))
+    for name, lr in {"adamw": 1e-2, "lamb": 3e-2, "came": 5e-3, "adafactor": 1e-1, "lion": 3e-3, "muon": 1e-2, "sm3": 1e-1, "sgd": 1e-2}.items():
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(8, 32, bias=False), torch.nn.Tanh(), torch.nn.Linear(32, 1, bias=False))
+        optimizer = Longhaul(model.parameters(), name, lr)
+        schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, 100)
+        losses = []
+        for _ in range(100):
+            optimizer.zero_grad()
+            loss = (model(inputs) - targets).square().mean()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            losses.append(loss.item())
+        assert losses[-1] < 0.8 * losses[0], f"{name}: {losses[0]:.3f} became {losses[-1]:.3f}"
 
 
 def refused(action, reason):
@@ -281,7 +315,7 @@ def times(ops):
 
 def main():
     torch.ops.load_library(sys.argv[1])
-    for check in (torch_optimizers, transformers_adafactor, muon, published, torch_rules, refusals, times):
+    for check in (torch_optimizers, transformers_adafactor, muon, published, torch_rules, a_model_of_torch, refusals, times):
         start = time.monotonic()
         check(torch.ops.longhaul)
         print(f"{check.__name__}: {time.monotonic() - start:.1f} s", flush=True)

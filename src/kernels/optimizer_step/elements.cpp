@@ -112,11 +112,8 @@ void step_of_elements(const StepProblem<Real>& problem) {
                               .zero_gradient = false};
     return each_stretch(stretches_of(problem), [&](const ElementStretch<Real>& each) { update_loops<Real>().lion(each.run, scalars); });
   }
-  const SgdScalars scalars{.momentum = options["momentum"],
-                           .kept_weight = kept,
-                           .lr = problem.lr,
-                           .nesterov = options.flag("nesterov"),
-                           .zero_gradient = false};
+  const SgdScalars scalars{
+      .momentum = options["momentum"], .kept_weight = kept, .lr = problem.lr, .nesterov = options.flag("nesterov"), .zero_gradient = false};
   each_stretch(stretches_of(problem), [&](const ElementStretch<Real>& each) { update_loops<Real>().sgd(each.run, scalars); });
 }
 template void step_of_elements(const StepProblem<float>&);

@@ -13,7 +13,7 @@ void step_of_muon(const StepProblem<Real>& problem) {
   const double mu = options["momentum"];
   std::vector<Tensor> directions;
   const auto view = [](Real* memory, const StepMatrix<Real>& matrix) {
-    return at::from_blob(memory, {matrix.rows, matrix.columns}, at::CppTypeToScalarType<Real>());
+    return at::from_blob(memory, {matrix.rows, matrix.columns}, at::TensorOptions().dtype(at::CppTypeToScalarType<Real>::value));
   };
   for (const StepMatrix<Real>& matrix : problem.matrices) {
     const Tensor g = view(matrix.gradient, matrix) * (1 - mu);

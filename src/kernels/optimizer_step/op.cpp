@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/error.h"
 #include "kernels/documents.h"
 #include "kernels/optimizer_step/problem.h"
 
@@ -108,8 +109,7 @@ void check_values(const StepOptions& options, const std::vector<Tensor>& values)
 void check_arguments(const OptimizerStep& call, const StepOptions& options) {
   check_values(options, call.values);
   if (call.gradients.size() != call.values.size())
-    refuse_argument(kOp, "gradients", fmt::format("{}, one for each of values", call.values.size()),
-                    std::to_string(call.gradients.size()));
+    refuse_argument(kOp, "gradients", fmt::format("{}, one for each of values", call.values.size()), std::to_string(call.gradients.size()));
   size_t next = 0;
   for (size_t i = 0; i < call.values.size(); ++i) {
     const Tensor& value = call.values[i];
