@@ -165,6 +165,7 @@ std::vector<QualityOfPart> measure_quality(const QualityRequest& request, const 
         result.diverged += figures.diverged() ? 1 : 0;
         result.worst_loss = std::max(result.worst_loss, figures.worst_loss);
         seconds.push_back(figures.step_s);
+        result.state_bytes = figures.state_bytes;
         result.runs.push_back(figures);
       }
       result.step_s = longhaul::median(std::move(seconds));
@@ -218,6 +219,7 @@ nlohmann::ordered_json to_json(const QualityRequest& request, const QualityOfPar
           {"diverged", row.diverged},
           {"worst_loss", number_or_null(row.worst_loss)},
           {"step_seconds", row.step_s},
+          {"state_bytes_each", row.state_bytes},
           {"tokens", row.runs.empty() ? 0 : row.runs.front().tokens},
           {"seeds", request.seeds},
           {"commits", commits}};

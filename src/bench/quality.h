@@ -55,6 +55,7 @@ struct RunFigures {
   double bits_per_byte = 0;  // of everything held out; infinite where the run did not come to its end, or to no number
   double worst_loss = 0;     // of its steps behind the first tenth, nats a token
   double step_s = 0;         // median
+  double state_bytes = 0;    // of a parameter, beside its master; outer loops' counted in
   int64_t tokens = 0;
   std::string commit;
   bool diverged() const;
@@ -85,7 +86,7 @@ struct QualityResult {
   std::vector<RunFigures> runs;  // by seed
   Spread bits, difference;       // of runs that did not diverge; from the part's first row, same seeds
   int64_t diverged = 0;
-  double worst_loss = 0, step_s = 0;  // of all runs the largest; the median
+  double worst_loss = 0, step_s = 0, state_bytes = 0;  // of all runs the largest; the median
 };
 struct QualityOfPart {
   QualityPart part;

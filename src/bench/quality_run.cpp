@@ -19,8 +19,10 @@
 #include "base/temporary_folder.h"
 #include "base/version.h"
 #include "bench/quality.h"
+#include "layout/parameters.h"
 #include "observe/run_history.h"
 #include "recipe/load.h"
+#include "recipe/optim_groups.h"
 #include "train/run.h"
 
 namespace longhaul::bench {
@@ -39,11 +41,8 @@ constexpr double kNothing = std::numeric_limits<double>::infinity();
 
 nlohmann::ordered_json json_of_result(const Overrides& overrides, const RunFigures& figures) {
   const auto number = [](double x) { return std::isfinite(x) ? nlohmann::ordered_json(x) : nlohmann::ordered_json(nullptr); };
-  return {{"overrides", overrides},
-          {"bits_per_byte", number(figures.bits_per_byte)},
-          {"worst_loss", number(figures.worst_loss)},
-          {"step_seconds", figures.step_s},
-          {"tokens", figures.tokens},
+  return {{"overrides", overrides},         {"bits_per_byte", number(figures.bits_per_byte)}, {"worst_loss", number(figures.worst_loss)},
+          {"step_seconds", figures.step_s}, {"state_bytes_each", figures.state_bytes},        {"tokens", figures.tokens},
           {"commit", figures.commit}};
 }
 
@@ -51,12 +50,13 @@ nlohmann::ordered_json json_of_result(const Overrides& overrides, const RunFigur
 std::optional<RunFigures> result_in(const std::filesystem::path& path, const Overrides& overrides) {
   if (!std::filesystem::exists(path)) return std::nullopt;
   const auto json = nlohmann::json::parse(read_text(path), nullptr, /*allow_exceptions=*/false);
-  const auto number = [&](const char* key) { return json[key].is_null() ? kNothing : json[key].get<double>(); };
+  const auto number = [&](const char* key) { return json.at(key).is_null() ? kNothing : json.at(key).get<double>(); };
   try {
     if (json.at("overrides").get<Overrides>() != overrides) return std::nullopt;
     return RunFigures{.bits_per_byte = number("bits_per_byte"),
                       .worst_loss = number("worst_loss"),
                       .step_s = json.at("step_seconds").get<double>(),
+                      .state_bytes = json.at("state_bytes_each").get<double>(),
                       .tokens = json.at("tokens").get<int64_t>(),
                       .commit = json.at("commit").get<std::string>()};
   } catch (const nlohmann::json::exception&) {
@@ -75,6 +75,16 @@ RunFigures figures_of_history(const observe::RunHistory& history) {
   }
   figures.step_s = seconds.empty() ? 0 : longhaul::median(std::move(seconds));
   return figures;
+}
+
+double state_bytes_each(const recipe::Recipe& recipe) {
+  double bytes = 0, elements = 0;
+  for (const layout::ParameterSpec& spec : layout::parameters(recipe.model)) {
+    const layout::Shape& shape = spec.tensor.global_shape;
+    bytes += static_cast<double>(recipe::state_bytes(recipe.optim, spec.tensor.role, spec.layer, shape, shape, 4));
+    elements += static_cast<double>(spec.elements());
+  }
+  return bytes / elements;
 }
 
 RunFigures trained(const Overrides& given, const std::filesystem::path& folder) {
@@ -97,6 +107,7 @@ RunFigures trained(const Overrides& given, const std::filesystem::path& folder) 
   }
   const observe::RunHistory history = observe::read_run(folder);
   RunFigures figures = figures_of_history(history);
+  figures.state_bytes = state_bytes_each(first.recipe);
   if (numbers && !history.evaluations.empty()) figures.bits_per_byte = history.evaluations.back().bits_per_byte.value_or(kNothing);
   return figures;
 }

@@ -173,6 +173,7 @@ TEST_F(QualityRuns, TrainsKeepsAndFinds) {
     EXPECT_EQ(each.tokens, 4 * 8 * 16);
     EXPECT_GT(each.step_s, 0);
     EXPECT_GT(each.worst_loss, 1);
+    EXPECT_NEAR(each.state_bytes, 4, 1.5) << "CAME: a momentum, and a few numbers of rows and columns, which are many in matrices of 16";
   }
   EXPECT_TRUE(std::filesystem::is_empty(request.folder / "runs")) << "what has ended leaves numbers only";
   // All is found; what is not whole is made anew.
