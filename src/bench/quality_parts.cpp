@@ -76,11 +76,13 @@ QualityPart came_start(int64_t steps) {
   const auto row = [&](const char* label, const char* beta3, int64_t warmup) {
     return QualityRow{label, "came", with(kCame, {fmt::format("optim.beta3={}", beta3), fmt::format("optim.warmup_steps={}", warmup)})};
   };
+  QualityRow corrected = row("beta3 0.9999, no warm-up, corrected", "0.9999", 0);
+  corrected.overrides.emplace_back("optim.correct_residuals=true");
   const int64_t usual = std::max<int64_t>(1, steps / 20), long_one = std::max<int64_t>(1, steps / 3);
   return {"came",
           "CAME's start: its residuals begin at 0, so early steps are too large, the longer the nearer beta3 is to 1",
           {row("beta3 0.995", "0.995", usual), row("beta3 0.995, no warm-up", "0.995", 0), row("beta3 0.9999", "0.9999", usual),
-           row("beta3 0.9999, no warm-up", "0.9999", 0), row("beta3 0.9999, long warm-up", "0.9999", long_one)}};
+           row("beta3 0.9999, no warm-up", "0.9999", 0), row("beta3 0.9999, long warm-up", "0.9999", long_one), corrected}};
 }
 
 }  // namespace

@@ -100,7 +100,7 @@ TEST(Quality, RowsAreOfPickedRatesAndOtherSeeds) {
   const QualityRequest request{.parts = {"came"}, .steps = 600, .seeds = 3};
   const std::vector<QualityOfPart> parts = measure_quality(request, made_up);
   ASSERT_EQ(parts.size(), 1U);
-  ASSERT_EQ(parts[0].rows.size(), 5U);
+  ASSERT_EQ(parts[0].rows.size(), 6U);
   const std::vector<QualityResult>& rows = parts[0].rows;
   EXPECT_EQ(rows[0].rate.lr, 2.8e-3);
   EXPECT_EQ(rows[0].rate.tried.size(), 4U);

@@ -44,6 +44,7 @@ std::vector<StepCase> step_cases() {
   add("nvlamb", {.name = "lamb", .nvlamb = true, .weight_decay = 0}, {0.9, 0.95, 1e-8, 0, 1});
   add("came clipped", {.name = "came", .beta3 = 0.99, .update_clip = 0.1, .square_eps = 1e-20, .residual_eps = 1e-10},
       {0.9, 0.95, 0.99, 0.1, 0.1, 1e-20, 1e-10});
+  add("came corrected", {.name = "came", .beta3 = 0.99, .correct_residuals = true}, {0.9, 0.95, 0.99, 0.1, 1, 1e-30, 1e-16, 1});
   add("adafactor torch", {.name = "adafactor", .adafactor_form = AdafactorForm::kTorch}, {0, 0.1, 1});
   add("adafactor big_vision", {.name = "adafactor", .momentum = 0.8, .adafactor_form = AdafactorForm::kBigVision}, {0.8, 0.1, 2});
   add("adafactor with its own rate",
@@ -206,7 +207,7 @@ TEST(OptimizerStep, RefusesWhatDoesNotFitAndWritesNothing) {
   refused("step", "1 or more", [](OptimizerStep& call) { call.step = 0; });
   refused("lr", "0 or more", [](OptimizerStep& call) { call.lr = -1; });
   refused("beta3 (options[2])", "a number from 0 to 0.999999999", [](OptimizerStep& call) { call.options = {0.9, 0.9, 1}; });
-  refused("options", "at most 7 numbers for came: beta1, beta2", [](OptimizerStep& call) { call.options = Numbers(8, 0.5); });
+  refused("options", "at most 8 numbers for came: beta1, beta2", [](OptimizerStep& call) { call.options = Numbers(9, 0.5); });
   refused("form (options[2])", "a whole number from 0 to 2", [](OptimizerStep& call) {
     call.name = "adafactor", call.options = {0, 0, 0.5};
   });

@@ -148,9 +148,12 @@ void step_of_came(const StepProblem<Real>& problem) {
     const double mean = follow_means(matrix, means, residuals.rows_of(i), residuals.columns_of(i), options["beta3"]);
     divisors[i] = divisors_of_matrix(matrix, means, mean, true);
   });
+  const double correction =
+      options.flag("correct_residuals") ? std::sqrt(1 - std::pow(options["beta3"], static_cast<double>(problem.step))) : 1;
   walk.run([&](Tile<Real> tile, const Place& place) {
     divisors[place.matrix].set(tile, place);
-    loops.came_update(tile, {.kept_weight = 1 - problem.lr * options["weight_decay"], .lr = problem.lr});
+    loops.came_update(tile, {.kept_weight = 1 - problem.lr * options["weight_decay"],
+                             .lr = problem.lr * (matrices[place.matrix].vector ? 1 : correction)});
   });
 }
 template void step_of_came(const StepProblem<float>&);

@@ -25,7 +25,8 @@ constexpr StepOption momentum_of(double published) { return {"momentum", publish
 
 constexpr StepOption kOfAdamw[] = {kBeta1, kBeta2, kEps, kWeightDecay};
 constexpr StepOption kOfLamb[] = {kBeta1, kBeta2, kEps, kWeightDecay, {"nvlamb", 0, 0, 1, true}, {"l2", 0, 0, 1, true}};
-constexpr StepOption kOfCame[] = {kBeta1, kBeta2, kBeta3, kWeightDecay, kUpdateClip, kSquareEps, kResidualEps};
+constexpr StepOption kOfCame[] = {kBeta1,      kBeta2,     kBeta3,       kWeightDecay,
+                                  kUpdateClip, kSquareEps, kResidualEps, {"correct_residuals", 0, 0, 1, true}};
 constexpr StepOption kOfAdafactor[] = {momentum_of(0),
                                        kWeightDecay,
                                        {"form", 0, 0, 2, true},  // fairseq, torch, big_vision
