@@ -227,9 +227,16 @@ TEST_F(QualityRuns, OuterLoopsAndNarrowStatesTrain) {
 TEST_F(QualityRuns, ARunThatComesToNoNumberIsToldAsDiverged) {
   QualityRequest request = tiny("optimizers");
   request.overrides.emplace_back("train.nonfinite_limit=1");
-  const RunFigures figures = quality_runner(request)(
-      overrides_of_run(request, {"optim.name=sgd", "optim.momentum=0", "optim.clip_norm=0", "optim.schedule=constant"}, 100, 1));
-  EXPECT_TRUE(figures.diverged() || figures.bits_per_byte > 20) << figures.bits_per_byte;
+  const Overrides wild = {"optim.name=sgd", "optim.momentum=0", "optim.clip_norm=0", "optim.schedule=constant"};
+  for (const char* method : {"none", "local_sgd", "co2"}) {
+    Overrides overrides = wild;
+    overrides.push_back(std::string("optim.outer=") + method);
+    if (method != std::string("none")) {
+      for (const char* each : {"optim.outer_every=2", "parallel.ranks=4", "train.micro_batch=2"}) overrides.emplace_back(each);
+    }
+    const RunFigures figures = quality_runner(request)(overrides_of_run(request, overrides, 100, 1));
+    EXPECT_TRUE(figures.diverged() || figures.bits_per_byte > 20) << method << " " << figures.bits_per_byte;
+  }
 }
 
 }  // namespace
