@@ -28,8 +28,9 @@
 
 namespace longhaul::cli {
 
-void add_bench_faults(Command& group);  // bench_faults.cpp
-void add_bench_plan(Command& group);    // bench_plan.cpp
+void add_bench_faults(Command& group);   // bench_faults.cpp
+void add_bench_plan(Command& group);     // bench_plan.cpp
+void add_bench_quality(Command& group);  // bench_quality.cpp
 namespace {
 
 struct BenchArguments {
@@ -432,6 +433,7 @@ void add_bench(Command& program) {
   add_bench_elastic(bench);
   add_bench_faults(bench);
   add_bench_plan(bench);
+  add_bench_quality(bench);
   add_bench_outer(bench);
   add_bench_corruption(bench);
   add_bench_overlap(bench);

@@ -125,7 +125,7 @@ double Adafactor::floor() const {
 }
 
 void Adafactor::fused_squares(const StepSettings& settings) {
-  TileSums sums(tiles_);
+  kernels::TileSums sums(tiles_.plan());
   std::vector<double> weights(tiles_.tiles().size());
   tiles_.run(MatrixTiles::Momentum::kUnused, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
     tile.row_numbers = sums.rows(place), tile.column_numbers = sums.columns(place);
@@ -137,7 +137,7 @@ void Adafactor::fused_squares(const StepSettings& settings) {
     else
       weights[place.tile] = loops.squares_fp32(tile.master, tile.rows * tile.columns);
   });
-  sums.settle(comm::Reduction::kSum);
+  sums.settle(kernels::TileSums::How::kSum);
   for (const MatrixTiles::Place& tile : tiles_.tiles())
     *squares_[matrices_[tile.matrix].weights].mutable_data_ptr<double>() += weights[tile.tile];
   tiles_.each_matrix([&](size_t i) {

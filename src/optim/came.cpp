@@ -38,13 +38,19 @@ double Came::shrink(const Matrix& matrix) const {
   return 1 / std::max(1.0, std::sqrt(squares / elements) / options_.update_clip);
 }
 
+// Of C, by which a step is divided under its root; that of R cancels.
+double Came::correction(const Matrix& matrix) const {
+  if (!options_.correct_residuals || !matrix.shard.matrix()) return 1;
+  return std::sqrt(1 - std::pow(options_.beta3, static_cast<double>(next_step())));
+}
+
 void Came::fused_squares(const StepSettings& settings) {
-  TileSums sums(tiles_);
+  kernels::TileSums sums(tiles_.plan());
   tiles_.run(MatrixTiles::Momentum::kUnused, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
     tile.row_numbers = sums.rows(place), tile.column_numbers = sums.columns(place);
     kernels::factored_loops<Real>().square_sums(tile, {settings.gradient_scale, options_.square_eps});
   });
-  sums.settle(comm::Reduction::kSum);
+  sums.settle(kernels::TileSums::How::kSum);
   tiles_.each_matrix([&](size_t i) {
     Matrix& matrix = matrices_[i];
     if (matrix.shard.matrix())
@@ -73,7 +79,7 @@ void Came::fused_sizes(const StepSettings& settings) {
 void Came::fused_residuals(const StepSettings& settings) {
   std::vector<double> shrinks;
   for (const Matrix& matrix : matrices_) shrinks.push_back(shrink(matrix));
-  TileSums sums(tiles_);
+  kernels::TileSums sums(tiles_.plan());
   tiles_.run(MatrixTiles::Momentum::kWritten, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
     matrices_[place.matrix].moments.set(tile, place.row, place.column);
     tile.row_numbers = sums.rows(place), tile.column_numbers = sums.columns(place);
@@ -83,7 +89,7 @@ void Came::fused_residuals(const StepSettings& settings) {
                                                          .eps = options_.residual_eps,
                                                          .zero_gradient = settings.zero_gradients});
   });
-  sums.settle(comm::Reduction::kSum);
+  sums.settle(kernels::TileSums::How::kSum);
   tiles_.each_matrix([&](size_t i) {
     Matrix& matrix = matrices_[i];
     matrix.moments = {};
@@ -102,7 +108,7 @@ void Came::fused_update(const StepSettings& settings) {
     const Matrix& matrix = matrices_[place.matrix];
     matrix.residuals.set(tile, place.row, place.column);
     const double lr = settings.lr * matrix.shard.spec().lr_factor;
-    kernels::factored_loops<Real>().came_update(tile, {.kept_weight = 1 - lr * decay(matrix), .lr = lr});
+    kernels::factored_loops<Real>().came_update(tile, {.kept_weight = 1 - lr * decay(matrix), .lr = lr * correction(matrix)});
   });
   for (Matrix& matrix : matrices_) matrix.residuals = {};
   refresh_members(settings, Parts::kFrozen);
@@ -152,7 +158,7 @@ void Came::update(const StepSettings& settings) {
       matrix.residual.average(shard, residuals_, options_.beta3);
       step = matrix.residual.divide(step);
     }
-    shard.master.mul_(1 - lr * decay(matrix)).sub_(step, lr);
+    shard.master.mul_(1 - lr * decay(matrix)).sub_(step, lr * correction(matrix));
   }
   refresh_members(settings);
 }

@@ -4,6 +4,7 @@
 //   û = u / max(1, RMS(u)/d);  m ← β1 m + (1 − β1) û
 //   U = (û − m)² + ε2;  R ← β3 R + (1 − β3) rowmean(U);  C ← β3 C + (1 − β3) colmean(U)
 //   w ← w (1 − lr λ) − lr · m / sqrt(R/mean(R) · C)
+// With optim.correct_residuals C is divided by 1 − β3^t (R's cancels): R and C begin at 0, and without it early steps are 1/sqrt(1 − β3^t) times as long.
 // Vectors keep the whole second moment and have no confidence term. One element takes 4 bytes of state beside its row and column.
 //
 // Means are of the logical matrix however it is cut: three reductions for each set of axes a step, whatever the number of matrices.
@@ -36,6 +37,7 @@ class Came final : public Optimizer {
   };
   Tensor normalised(const Matrix& matrix, double gradient_scale) const;  // u
   double shrink(const Matrix& matrix) const;                             // of û
+  double correction(const Matrix& matrix) const;                         // of the step
   double decay(const Matrix& matrix) const { return matrix.shard.spec().decay ? options_.weight_decay : 0; }
 
   void sum_squares(const StepSettings& settings);

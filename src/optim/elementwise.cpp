@@ -8,10 +8,7 @@
 namespace longhaul::optim {
 namespace {
 
-// Elements a thread takes at least: half a megabyte of traffic, far above the cost of starting a team.
-constexpr int64_t kGrain = 16384;
-// Elements of a stretch, about: its weights are packed from the second-level cache.
-constexpr int64_t kStretch = 32768;
+using kernels::kUpdateStretch;
 
 bool implemented(const Precision& precision, const model::Parameter& parameter) {
   const ScalarType master = precision.master, value = parameter.value.scalar_type();
@@ -93,14 +90,14 @@ bool Elementwise::packs(const Piece& piece) const {
 // Where packed copies are in use: whole rows, as many at once as they are packed in; elsewhere any elements.
 void Elementwise::add_stretches(const Piece& piece, bool packing, std::vector<Stretch>& to) const {
   if (!packing || !packs(piece)) {
-    const int64_t step = piece.formats.narrow() ? std::max<int64_t>(1, kStretch / piece.columns) * piece.columns : kStretch;
+    const int64_t step = piece.formats.narrow() ? std::max<int64_t>(1, kUpdateStretch / piece.columns) * piece.columns : kUpdateStretch;
     for (int64_t at = 0; at < piece.length; at += step) to.push_back({&piece, piece.begin + at, std::min(step, piece.length - at), false});
     return;
   }
   const Tensor& value = parameters()[piece.parameter]->value;
   constexpr int64_t kStep = kernels::PackedWeight::kRowStep;
   const int64_t columns = value.size(-1), matrix = value.size(-2) * columns,
-                step = std::max<int64_t>(1, kStretch / (kStep * columns)) * kStep * columns;
+                step = std::max<int64_t>(1, kUpdateStretch / (kStep * columns)) * kStep * columns;
   for (int64_t first = 0; first < piece.length; first += matrix) {
     for (int64_t at = 0; at < matrix; at += step) to.push_back({&piece, first + at, std::min(step, matrix - at), true});
   }
@@ -123,7 +120,7 @@ void Elementwise::pack_rows(const Stretch& stretch) {
 void Elementwise::run(const std::vector<Stretch>& stretches, const Update& update) {
   kernels::TaskList<const Stretch*> tasks;
   for (const Stretch& stretch : stretches) tasks.add(&stretch, stretch.length);
-  tasks.run(kGrain, [&](const Stretch* const* first, const Stretch* const* last) {
+  tasks.run(kernels::kUpdateGrain, [&](const Stretch* const* first, const Stretch* const* last) {
     for (const Stretch* const* stretch = first; stretch != last; ++stretch) update(**stretch);
   });
 }

@@ -1,8 +1,8 @@
 #include "optim/factors.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
+
+#include "kernels/updates/means.h"
 
 namespace longhaul::optim {
 namespace {
@@ -16,12 +16,8 @@ void in_type_of(const Tensor& tensor, const Body& body) {
     body(float{});
 }
 
-// mean ← β mean + share · sums
 void follow_sums(const Tensor& mean, const double* sums, double beta, double share) {
-  in_type_of(mean, [&](auto real) {
-    auto* const to = mean.mutable_data_ptr<decltype(real)>();
-    for (int64_t i = 0; i < mean.numel(); ++i) to[i] = static_cast<decltype(real)>(static_cast<double>(to[i]) * beta + sums[i] * share);
-  });
+  in_type_of(mean, [&](auto real) { kernels::follow_sums(mean.mutable_data_ptr<decltype(real)>(), sums, mean.numel(), beta, share); });
 }
 
 }  // namespace
@@ -53,13 +49,9 @@ void Factors::add_sums(const Shard& shard, const Partials& partials, const doubl
   };
   add(row_sums, sums_of_rows);
   add(column_sums, sums_of_columns);
-  double sum =
-      std::accumulate(sums_of_rows, sums_of_rows + rows.numel(), 0.0) * ((1 - beta) / static_cast<double>(shard.global_shape()[1]));
+  double sum = kernels::followed_sum(sums_of_rows, rows.numel(), (1 - beta) / static_cast<double>(shard.global_shape()[1]));
   if (shard.first_along(1)) {
-    in_type_of(rows, [&](auto real) {
-      const auto* const before = rows.const_data_ptr<decltype(real)>();
-      sum += beta * std::accumulate(before, before + rows.numel(), 0.0);
-    });
+    in_type_of(rows, [&](auto real) { sum += kernels::kept_sum(rows.const_data_ptr<decltype(real)>(), rows.numel(), beta); });
   }
   add(sum_of_rows, &sum);
 }
@@ -86,13 +78,8 @@ Tensor prepared(const Tensor& numbers, double divisor, Divisors::Form form) {
   const Tensor result = at::empty_like(numbers, at::MemoryFormat::Contiguous);
   in_type_of(numbers, [&](auto real) {
     using Real = decltype(real);
-    const auto* const from = numbers.const_data_ptr<Real>();
-    auto* const to = result.mutable_data_ptr<Real>();
-    const auto by = static_cast<Real>(divisor);
-    for (int64_t i = 0; i < numbers.numel(); ++i) {
-      const Real x = from[i] / by;
-      to[i] = form == Divisors::Form::kNumbers ? x : 1 / std::sqrt(x);
-    }
+    kernels::prepare_divisors(numbers.const_data_ptr<Real>(), numbers.numel(), divisor, form == Divisors::Form::kInverseRoots,
+                              result.mutable_data_ptr<Real>());
   });
   return result;
 }

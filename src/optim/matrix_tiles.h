@@ -1,5 +1,4 @@
-// MatrixTiles: the walk of optimizers of matrices over a CPU's threads (kernels/updates/factored.h). Matrices are cut into tiles of some rows, which do not
-// depend on the number of threads, and neither do sums over tiles, which are added up in their order (TileSums): so no bit does. A vector is a row.
+// MatrixTiles: the walk of optimizers of matrices over a CPU's threads (kernels/updates/factored.h, tiles.h). A vector is a row.
 // A narrow momentum (narrow_state.h) is made wide in a buffer, one run of a row after the other, and kept again where a pass writes it.
 #pragma once
 
@@ -7,6 +6,7 @@
 #include <vector>
 
 #include "kernels/updates/factored.h"
+#include "kernels/updates/tiles.h"
 #include "optim/narrow_state.h"
 
 namespace longhaul::optim {
@@ -20,25 +20,20 @@ class MatrixTiles {
     Shard shard;
     ShardState momentum;  // undefined: none
   };
-  struct Place {  // of a tile, or of a run inside it
-    size_t matrix = 0, tile = 0;
-    int64_t row = 0, column = 0, rows = 0;
-  };
+  using Place = kernels::TilePlan::Place;
   enum class Momentum { kUnused, kRead, kWritten };
 
   MatrixTiles() = default;
   // Empty, so that LibTorch's operations serve, where a tensor is on another device or its numbers do not lie side by side.
   MatrixTiles(std::vector<Matrix> matrices, MatrixImplementation implementation);
   bool usable() const { return usable_; }
-  size_t size() const { return matrices_.size(); }
-  const std::vector<Place>& tiles() const { return tiles_; }
-  int64_t columns_of(size_t matrix) const { return columns_[matrix]; }
-  int64_t rows_of(size_t matrix) const { return columns_[matrix] == 0 ? 0 : matrices_[matrix].shard.master.numel() / columns_[matrix]; }
+  const kernels::TilePlan& plan() const { return plan_; }
+  const std::vector<Place>& tiles() const { return plan_.tiles(); }
 
   // body(tile, place) on all threads, for fp32 or fp64: everything of the tile but factors and sums. `step`: that a momentum is kept with.
   template <class Body>
   void run(Momentum momentum, int64_t step, const Body& body) const {
-    each_tile([&](const Place& place) {
+    plan_.each_tile([&](const Place& place) {
       if (matrices_[place.matrix].shard.master.scalar_type() == at::kDouble)
         run_tile<double>(momentum, step, place, body);
       else
@@ -46,14 +41,13 @@ class MatrixTiles {
     });
   }
   // body(matrix) on all threads, for what is worked out from sums.
-  void each_matrix(const std::function<void(size_t matrix)>& body) const;
+  void each_matrix(const std::function<void(size_t matrix)>& body) const { plan_.each_matrix(body); }
 
  private:
-  void each_tile(const std::function<void(const Place& place)>& body) const;
   template <class Real>
   kernels::Tile<Real> tile_at(const Place& place) const {
     const Matrix& matrix = matrices_[place.matrix];
-    const int64_t columns = columns_[place.matrix], at = place.row * columns + place.column;
+    const int64_t columns = plan_.columns_of(place.matrix), at = place.row * columns + place.column;
     const auto number = [&](const Tensor& of) { return of.defined() ? static_cast<Real*>(of.data_ptr()) + at : nullptr; };
     const Tensor& value = values_[place.matrix];
     return {.gradient = number(matrix.shard.gradient),
@@ -73,7 +67,7 @@ class MatrixTiles {
     Place run = place;
     run.rows = 1;
     for (run.row = place.row; run.row < place.row + place.rows; ++run.row) {
-      for (run.column = 0; run.column < columns_[place.matrix];) {
+      for (run.column = 0; run.column < plan_.columns_of(place.matrix);) {
         kernels::Tile<Real> tile = tile_at<Real>(run);
         tile.columns = narrow.run_from(run.column);
         tile.momentum = wide;
@@ -87,27 +81,8 @@ class MatrixTiles {
 
   bool usable_ = false;
   std::vector<Matrix> matrices_;
-  std::vector<Tensor> values_;    // working copies in bf16, or undefined
-  std::vector<int64_t> columns_;  // of each
-  std::vector<Place> tiles_;
-};
-
-// Numbers of rows and of columns, from zero; rows lie in one tile, columns are added up over tiles (or the largest is found) by settle().
-class TileSums {
- public:
-  explicit TileSums(const MatrixTiles& tiles);
-  double* rows(const MatrixTiles::Place& place) { return at(rows_[place.matrix] + place.row); }
-  double* columns(const MatrixTiles::Place& place) { return at(columns_[place.tile] + place.column); }
-  void settle(comm::Reduction how);
-  const double* rows_of(size_t matrix) { return at(rows_[matrix]); }
-  const double* columns_of(size_t matrix) { return at(columns_[first_tile_[matrix]]); }
-
- private:
-  double* at(int64_t place) { return numbers_.data() + place; }
-  const MatrixTiles& tiles_;
-  std::vector<int64_t> rows_, columns_;  // where those of a matrix begin, and those of a tile
-  std::vector<size_t> first_tile_;       // of a matrix
-  std::vector<double> numbers_;
+  std::vector<Tensor> values_;  // working copies in bf16, or undefined
+  kernels::TilePlan plan_;
 };
 
 }  // namespace longhaul::optim

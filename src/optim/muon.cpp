@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "optim/newton_schulz.h"
+#include "kernels/newton_schulz/op.h"
 #include "recipe/optimizers.h"
 
 namespace longhaul::optim {
@@ -95,7 +95,7 @@ void Muon::in_groups(const std::function<bool(const Matrix&)>& which, const std:
   std::vector<Tensor> directions;
   int64_t elements = 0;
   const auto work = [&] {
-    const std::vector<Tensor> results = newton_schulz(directions, options_.muon_iterations, members().precision.compute);
+    const std::vector<Tensor> results = kernels::newton_schulz(directions, options_.muon_iterations, members().precision.compute);
     for (size_t i = 0; i < group.size(); ++i) to(*group[i], results[i]);
     group.clear(), directions.clear(), elements = 0;
   };

@@ -15,10 +15,10 @@ int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 TrainSchedule::TrainSchedule(const recipe::OptimOptions& optim, const recipe::TrainOptions& train)
     : optim_(optim), steps_(train.steps), sequence_(train.sequence) {
-  if (optim.schedule == recipe::Schedule::kWsd && optim.final_lr_fraction <= 0) {
+  if (optim.schedule == recipe::Schedule::kWsd && optim.wsd_fall == recipe::WsdFall::kExponential && optim.final_lr_fraction <= 0) {
     throw Error({.code = ExitCode::kUsage,
-                 .what = "a wsd schedule falls exponentially and never reaches 0",
-                 .expected = "optim.final_lr_fraction above 0",
+                 .what = "a wsd schedule that falls exponentially never reaches 0",
+                 .expected = "optim.final_lr_fraction above 0, or another optim.wsd_fall",
                  .found = "0",
                  .where = "optim.final_lr_fraction",
                  .hint = "optim.final_lr_fraction=0.1"});
@@ -67,7 +67,41 @@ double TrainSchedule::learning_rate(int64_t step) const {
   return peak * warmup * decay(step);
 }
 
+// What is left behind the share `done`, from 1 to `end`.
+double TrainSchedule::fallen(double done) const {
+  const double end = optim_.final_lr_fraction;
+  const auto between = [&](double left) { return end + (1 - end) * left; };
+  const double half_wave = 0.5 * (1 + std::cos(std::numbers::pi * done));
+  switch (optim_.schedule) {
+    case recipe::Schedule::kConstant:
+      return 1;
+    case recipe::Schedule::kLinear:
+      return between(1 - done);
+    case recipe::Schedule::kCosine:
+      return between(half_wave);
+    case recipe::Schedule::kWsd:
+      switch (optim_.wsd_fall) {
+        case recipe::WsdFall::kExponential:
+          return std::pow(end, done);
+        case recipe::WsdFall::kLinear:
+          return between(1 - done);
+        case recipe::WsdFall::kCosine:
+          return between(half_wave);
+        case recipe::WsdFall::kOneMinusSqrt:
+          return between(1 - std::sqrt(done));
+      }
+      break;
+    case recipe::Schedule::kInverseSqrt:
+      break;  // has no end that it falls to
+  }
+  LONGHAUL_ASSERT(false, "schedule {}", static_cast<int>(optim_.schedule));
+}
+
 double TrainSchedule::decay(int64_t step) const {
+  if (optim_.schedule == recipe::Schedule::kInverseSqrt) {
+    const auto warmup = static_cast<double>(std::max<int64_t>(1, optim_.warmup_steps));
+    return std::clamp(std::sqrt(warmup / static_cast<double>(step)), optim_.final_lr_fraction, 1.0);
+  }
   const bool wsd = optim_.schedule == recipe::Schedule::kWsd;
   int64_t length = optim_.decay_steps, from = optim_.warmup_steps;
   if (wsd) {
@@ -78,18 +112,7 @@ double TrainSchedule::decay(int64_t step) const {
   }
   if (step <= from) return 1;
   const double done = length <= 0 ? 1.0 : std::min(1.0, static_cast<double>(step - from) / static_cast<double>(length));
-  const double end = optim_.final_lr_fraction;
-  switch (optim_.schedule) {
-    case recipe::Schedule::kConstant:
-      return 1;
-    case recipe::Schedule::kLinear:
-      return end + (1 - end) * (1 - done);
-    case recipe::Schedule::kCosine:
-      return end + (1 - end) * 0.5 * (1 + std::cos(std::numbers::pi * done));
-    case recipe::Schedule::kWsd:
-      return std::pow(end, done);
-  }
-  LONGHAUL_ASSERT(false, "schedule {}", static_cast<int>(optim_.schedule));
+  return fallen(done);
 }
 
 }  // namespace longhaul::optim

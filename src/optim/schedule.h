@@ -24,7 +24,7 @@ struct StageState {
 
 class TrainSchedule {
  public:
-  // Throws kUsage for a wsd schedule that ends at 0, which an exponential never reaches, and for stages out of order.
+  // Throws kUsage for a wsd schedule that falls exponentially to 0, which it never reaches, and for stages out of order.
   TrainSchedule(const recipe::OptimOptions& optim, const recipe::TrainOptions& train);
 
   const StageState& stage(int64_t step) const;
@@ -33,12 +33,14 @@ class TrainSchedule {
 
   // Peak of the stage × warm-up × decay. Warm-up: s / W, so step 1 has 1/W of the peak and step W the peak. Decay, from 1 at its
   // first to `final_lr_fraction` at its last step and after: linear and cosine over the steps (W, W + decay_steps], W + … up to
-  // train.steps by default; wsd fraction^u over the last decay_steps before train.steps.
+  // train.steps by default; wsd over the last decay_steps before train.steps, of which u is the share that is done: fraction^u, or, with f the
+  // fraction, f + (1 − f) times 1 − u, (1 + cos πu)/2 or 1 − √u. inverse_sqrt: √(W/s) from W on (W at least 1), and at least the fraction.
   double learning_rate(int64_t step) const;
 
   const std::vector<StageState>& stages() const { return stages_; }  // at least one, in order
 
  private:
+  double fallen(double done) const;
   double decay(int64_t step) const;
 
   recipe::OptimOptions optim_;

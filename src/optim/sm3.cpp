@@ -55,7 +55,7 @@ void Sm3::update(const StepSettings& settings) {
 }
 
 void Sm3::fused_update(const StepSettings& settings) {
-  TileSums largest(tiles_);
+  kernels::TileSums largest(tiles_.plan());
   tiles_.run(MatrixTiles::Momentum::kWritten, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
     const Matrix& matrix = matrices_[place.matrix];
     const bool bounded = matrix.shard.matrix();
@@ -70,7 +70,7 @@ void Sm3::fused_update(const StepSettings& settings) {
                                                       .lr = lr,
                                                       .zero_gradient = settings.zero_gradients});
   });
-  largest.settle(comm::Reduction::kMax);
+  largest.settle(kernels::TileSums::How::kLargest);
   for (size_t i = 0; i < matrices_.size(); ++i) {
     const Matrix& matrix = matrices_[i];
     if (!matrix.shard.matrix()) continue;

@@ -5,7 +5,8 @@
 
 namespace longhaul::recipe {
 
-std::vector<std::string_view> names_of(Schedule) { return {"constant", "linear", "cosine", "wsd"}; }
+std::vector<std::string_view> names_of(Schedule) { return {"constant", "linear", "cosine", "wsd", "inverse_sqrt"}; }
+std::vector<std::string_view> names_of(WsdFall) { return {"exponential", "linear", "cosine", "one_minus_sqrt"}; }
 std::vector<std::string_view> names_of(LambDecay) { return {"decoupled", "l2"}; }
 std::vector<std::string_view> names_of(AdafactorForm) { return {"fairseq", "torch", "big_vision"}; }
 std::vector<std::string_view> names_of(MuonScale) { return {"match_rms", "original"}; }
@@ -78,6 +79,9 @@ void declare(OptionSet& set, OptimOptions& optim) {
           "came: decay of the residuals' means per step. They begin at 0 uncorrected: the nearer to 1, the longer a warm-up it needs.")
       .at_least(0)
       .at_most(0.999999999);
+  set.add(
+      "optim.correct_residuals", optim.correct_residuals,
+      "came: the residuals' means are divided by 1 - beta3^step, as Adam corrects its moments, so that early steps are not too large (not in the paper).");
   set.add("optim.update_clip", optim.update_clip,
           "came, adafactor: root mean square that a tensor's update is shrunk to where it is larger.")
       .above(0)
@@ -105,10 +109,15 @@ void declare(OptionSet& set, OptimOptions& optim) {
       .at_least(0)
       .also_called({"warmup"})
       .may_change();
-  set.add(
-         "optim.schedule", optim.schedule,
-         "Learning rate after warm-up: constant; linear or cosine down to its final fraction; wsd (constant, then an exponential fall at the end).")
+  set.add("optim.schedule", optim.schedule,
+          "Learning rate after warm-up: constant; linear or cosine down to its final fraction; wsd (constant, then a fall at the end); "
+          "inverse_sqrt (with 1/sqrt(step) from the end of warm-up, to its final fraction at least).")
       .also_called({"lr_schedule", "lr_decay_style", "scheduler"})
+      .may_change();
+  set.add(
+         "optim.wsd_fall", optim.wsd_fall,
+         "wsd: how the learning rate falls to its final fraction over the last decay_steps: exponential, linear, cosine, or one_minus_sqrt (1 - sqrt of the "
+         "share that is done).")
       .may_change();
   set.add(
          "optim.decay_steps", optim.decay_steps,

@@ -14,9 +14,12 @@ namespace longhaul::recipe {
 class OptionSet;
 
 // constant: lr after warm-up. linear, cosine: from lr down to lr · final_lr_fraction over the decay. wsd: constant until
-// decay_steps before the end, then exponentially down (minimax-01.md §5.2).
-enum class Schedule { kConstant, kLinear, kCosine, kWsd };
+// decay_steps before the end, then down (minimax-01.md §5.2). inverse_sqrt: with the root of the steps since the start, not below that fraction.
+enum class Schedule { kConstant, kLinear, kCosine, kWsd, kInverseSqrt };
 std::vector<std::string_view> names_of(Schedule);
+// wsd: how it falls (optim/schedule.h).
+enum class WsdFall { kExponential, kLinear, kCosine, kOneMinusSqrt };
+std::vector<std::string_view> names_of(WsdFall);
 
 // From the first step at which `from_step` or `from_tokens` is reached (exactly one of them is given), lr and batch hold instead
 // of optim.lr and train.batch. 0: as before.
@@ -63,7 +66,8 @@ struct OptimOptions {
   double beta3 = 0.995;
   double eps = 1e-8;
   double update_clip = 1, square_eps = 1e-30, residual_eps = 1e-16;
-  double momentum = -1;  // -1: as published (recipe/optimizers.h)
+  bool correct_residuals = false;  // came
+  double momentum = -1;            // -1: as published (recipe/optimizers.h)
   bool nesterov = true;
   double sign_fade = 0;
   bool nvlamb = false;
@@ -79,6 +83,7 @@ struct OptimOptions {
 
   int64_t warmup_steps = 100;
   Schedule schedule = Schedule::kCosine;
+  WsdFall wsd_fall = WsdFall::kExponential;
   int64_t decay_steps = 0;         // linear, cosine: steps from the end of warm-up to the final rate, 0: until train.steps;
                                    // wsd: length of the last phase, 0: a tenth of train.steps
   double final_lr_fraction = 0.1;  // of lr, reached at the end of the decay

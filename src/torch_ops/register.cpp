@@ -4,7 +4,7 @@
 //   o, state = torch.ops.longhaul.linear_recurrence(q, k, v, log_decay, None, cu_seqlens, 1.0)
 //
 // Tensors go through the same functions as the trainer, gradients included; meta tensors give shapes without computing. traced.h has
-// what torch.compile needs.
+// what torch.compile needs; optimizers.cpp has the steps of optimizers, which write into their arguments.
 #include <ATen/EmptyTensor.h>
 #include <torch/library.h>
 

@@ -76,6 +76,34 @@ TEST(Came, KnownValuesOfAVector) {
   EXPECT_THAT(optimizer.state(), ::testing::SizeIs(3)) << "master, momentum, second moment";
 }
 
+// Corrected, the directions that the published steps have are √(1 − β3^t) as long; vectors, which have no residuals, stay.
+TEST(Came, CorrectedResidualsShortenEarlySteps) {
+  recipe::OptimOptions options = published();
+  options.correct_residuals = true;
+  const Tensor start = matrix({0.5, -0.25, 0.125, -1, 0.75, 0.3});
+  const Tensor gradients[] = {matrix({0.1, -0.2, 0.3, -0.4, 0.5, -0.6}), matrix({0.2, 0.1, -0.3, 0.05, -0.15, 0.25})};
+  // Behind one step and two, as published.
+  const Tensor known[] = {start, matrix({0.41672837, -0.137401411, -0.00020941932, -0.869943019, 0.640054797, 0.397722314}),
+                          matrix({0.26754805, -0.120053443, 0.0227571187, -0.801155088, 0.600206017, 0.414775889})};
+  constexpr double kKept = 1 - 1e-2 * 1e-2;
+  for (const auto implementation : {MatrixImplementation::kAutomatic, MatrixImplementation::kTensorOperations}) {
+    model::ParameterSet set({spec("w", {2, 3}, true), spec("norm", {3}, true)}, Precision::named("fp64"), at::kCPU);
+    set.add_stacked("w", {"w"}), set.add_stacked("norm", {"norm"});
+    set.allocate();
+    value_of(set, "w").copy_(start), value_of(set, "norm").copy_(start[0]);
+    Came optimizer(options, {set, Precision::named("fp64")}, implementation);
+    Tensor expected = start;
+    for (int step = 0; step < 2; ++step) {
+      grad_of(set, "w").copy_(gradients[step]), grad_of(set, "norm").copy_(gradients[step][0]);
+      optimizer.step({.lr = 1e-2});
+      const Tensor published_step = known[step] * kKept - known[step + 1];
+      expected = expected * kKept - published_step * std::sqrt(1 - std::pow(0.9999, step + 1));
+      EXPECT_LT(relative_error(value_of(set, "w"), expected), 1e-8) << step;
+    }
+    EXPECT_LT(relative_error(value_of(set, "norm"), at::tensor({0.496735308, -0.248682691, 0.124075161}, at::kDouble)), 1e-8);
+  }
+}
+
 // Scaling the gradient changes nothing while squares are far above ε1; transposing weight and gradient transposes the result.
 TEST(Came, Invariances) {
   const Tensor w = random_tensor({6, 4}, 1);

@@ -5,8 +5,8 @@
 #include <map>
 
 #include "base/parallel.h"
+#include "kernels/newton_schulz/op.h"
 #include "optim/gradient_norm.h"
-#include "optim/newton_schulz.h"
 #include "optim/optimizer.h"
 #include "parameters_for_tests.h"
 #include "recipe/optim_groups.h"
@@ -15,6 +15,7 @@
 namespace longhaul::optim {
 namespace {
 
+using kernels::newton_schulz;
 using longhaul::testing::relative_error;
 using namespace longhaul::optim::testing;  // NOLINT: this test's own helpers
 using recipe::AdafactorForm;

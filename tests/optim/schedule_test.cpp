@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
 
@@ -55,9 +57,43 @@ TEST(Schedule, WsdKnownValues) {
   EXPECT_DOUBLE_EQ(TrainSchedule(options, {.steps = 200}).learning_rate(190), 0.1);
 }
 
+TEST(Schedule, WsdFallsAsAsked) {
+  using recipe::WsdFall;
+  OptimOptions options{.lr = 1.0, .warmup_steps = 10, .schedule = Schedule::kWsd, .decay_steps = 40, .final_lr_fraction = 0.2};
+  // A quarter, a half and all of the fall, from step 160 on.
+  const std::map<WsdFall, std::array<double, 3>> known = {{WsdFall::kLinear, {0.8, 0.6, 0.2}},
+                                                          {WsdFall::kCosine, {0.2 + 0.8 * 0.8535533905932737, 0.6, 0.2}},
+                                                          {WsdFall::kOneMinusSqrt, {0.6, 0.2 + 0.8 * 0.2928932188134524, 0.2}},
+                                                          {WsdFall::kExponential, {0.668740304976422, 0.4472135954999579, 0.2}}};
+  for (const auto& [fall, values] : known) {
+    options.wsd_fall = fall;
+    const TrainSchedule schedule(options, {.steps = 200});
+    EXPECT_DOUBLE_EQ(schedule.learning_rate(160), 1.0);
+    EXPECT_NEAR(schedule.learning_rate(170), values[0], 1e-14) << static_cast<int>(fall);
+    EXPECT_NEAR(schedule.learning_rate(180), values[1], 1e-14) << static_cast<int>(fall);
+    EXPECT_NEAR(schedule.learning_rate(200), values[2], 1e-14) << static_cast<int>(fall);
+    EXPECT_NEAR(schedule.learning_rate(300), values[2], 1e-14) << static_cast<int>(fall);
+  }
+  options.wsd_fall = WsdFall::kLinear, options.final_lr_fraction = 0;
+  EXPECT_DOUBLE_EQ(TrainSchedule(options, {.steps = 200}).learning_rate(200), 0);
+}
+
+TEST(Schedule, InverseSquareRootKnownValues) {
+  OptimOptions options{.lr = 2.0, .warmup_steps = 100, .schedule = Schedule::kInverseSqrt, .decay_steps = 50, .final_lr_fraction = 0.1};
+  const TrainSchedule schedule(options, {.steps = 1000});
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(50), 1.0);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(100), 2.0);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(400), 1.0);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(2500), 0.4);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(1000000), 0.2) << "the final fraction";
+  options.warmup_steps = 0;
+  EXPECT_DOUBLE_EQ(TrainSchedule(options, {.steps = 1000}).learning_rate(1), 2.0);
+  EXPECT_DOUBLE_EQ(TrainSchedule(options, {.steps = 1000}).learning_rate(4), 1.0);
+}
+
 // No jump anywhere: neighbouring steps differ by at most the steepest slope of the formulas.
 TEST(Schedule, ContinuousAtItsBorders) {
-  for (const Schedule kind : {Schedule::kConstant, Schedule::kLinear, Schedule::kCosine, Schedule::kWsd}) {
+  for (const Schedule kind : {Schedule::kConstant, Schedule::kLinear, Schedule::kCosine, Schedule::kWsd, Schedule::kInverseSqrt}) {
     for (const int64_t decay_steps : {0, 300, 990}) {
       const TrainSchedule schedule({.lr = 1.0, .warmup_steps = 100, .schedule = kind, .decay_steps = decay_steps, .final_lr_fraction = 0.1},
                                    {.steps = 1000});

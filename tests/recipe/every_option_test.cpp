@@ -225,6 +225,8 @@ const std::vector<Row>& rows() {
       {"optim.weight_decay", "0.625", [](const Recipe& r) { return r.optim.weight_decay == 0.625; }, "", ""},
       {"optim.clip_norm", "3.5", [](const Recipe& r) { return r.optim.clip_norm == 3.5; }, "", ""},
       {"optim.warmup_steps", "51", [](const Recipe& r) { return r.optim.warmup_steps == 51; }, "", ""},
+      {"optim.correct_residuals", "true", [](const Recipe& r) { return r.optim.correct_residuals; }, "", ""},
+      {"optim.wsd_fall", "\"one_minus_sqrt\"", [](const Recipe& r) { return r.optim.wsd_fall == WsdFall::kOneMinusSqrt; }, "", ""},
       {"optim.schedule", "\"wsd\"", [](const Recipe& r) { return r.optim.schedule == Schedule::kWsd; }, "", ""},
       {"optim.decay_steps", "52", [](const Recipe& r) { return r.optim.decay_steps == 52; }, "", ""},
       {"optim.final_lr_fraction", "0.5", [](const Recipe& r) { return r.optim.final_lr_fraction == 0.5; }, "", ""},

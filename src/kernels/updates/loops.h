@@ -9,6 +9,11 @@
 
 namespace longhaul::kernels {
 
+// Elements that one thread updates at a time, and whose squares are one sum of LAMB's: weights are packed anew from the second-level cache.
+inline constexpr int64_t kUpdateStretch = 32768;
+// Elements a thread takes at least: half a megabyte of traffic, far above the cost of starting a team.
+inline constexpr int64_t kUpdateGrain = 16384;
+
 template <class Real>
 struct UpdateRun {
   Real *master = nullptr, *gradient = nullptr, *first = nullptr, *second = nullptr;  // states: momentum; second moment

@@ -1,25 +1,25 @@
-#include "optim/newton_schulz.h"
+#include "kernels/newton_schulz/op.h"
 
 #include "kernels/matmul/matmul.h"
 #include "kernels/newton_schulz/newton_schulz.h"
 
-namespace longhaul::optim {
+namespace longhaul::kernels {
 namespace {
 
-using Constants = kernels::NewtonSchulzConstants;
+using Constants = NewtonSchulzConstants;
 
 // x yᵀ, and x y.
 Tensor times_transposed(const Tensor& x, const Tensor& y) {
-  kernels::PackedWeight packed;
+  PackedWeight packed;
   const int64_t rows[] = {x.size(0)};
-  if (!kernels::refuse_packed(x, y, &packed).empty()) return at::matmul(x, y.t());
-  return kernels::packed_output(x, rows, y, {}, packed, 0);
+  if (!refuse_packed(x, y, &packed).empty()) return at::matmul(x, y.t());
+  return packed_output(x, rows, y, {}, packed, 0);
 }
 Tensor times(const Tensor& x, const Tensor& y) {
-  kernels::PackedWeight packed;
+  PackedWeight packed;
   const int64_t rows[] = {x.size(0)};
-  if (!kernels::refuse_packed(x, y, &packed).empty()) return at::matmul(x, y);
-  return kernels::packed_input_gradient(x, rows, y, packed, 0);
+  if (!refuse_packed(x, y, &packed).empty()) return at::matmul(x, y);
+  return packed_input_gradient(x, rows, y, packed, 0);
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ Tensor newton_schulz(const Tensor& matrix, int64_t iterations) {
 
 std::vector<Tensor> newton_schulz(const std::vector<Tensor>& matrices, int64_t iterations, ScalarType products) {
   std::vector<Tensor> inputs, results;
-  std::vector<kernels::NewtonSchulzMatrix> narrow;
+  std::vector<NewtonSchulzMatrix> narrow;
   for (const Tensor& matrix : matrices) {
     if (products != at::kBFloat16 || matrix.scalar_type() != at::kFloat || !matrix.device().is_cpu()) {
       results.push_back(newton_schulz(matrix, iterations));
@@ -48,8 +48,8 @@ std::vector<Tensor> newton_schulz(const std::vector<Tensor>& matrices, int64_t i
     results.push_back(at::empty_like(inputs.back()));
     narrow.push_back({inputs.back().const_data_ptr<float>(), results.back().mutable_data_ptr<float>(), matrix.size(0), matrix.size(1)});
   }
-  kernels::newton_schulz_bf16(narrow, iterations);
+  newton_schulz_bf16(narrow, iterations);
   return results;
 }
 
-}  // namespace longhaul::optim
+}  // namespace longhaul::kernels
