@@ -258,6 +258,11 @@ void check_family(const ModelConfig& model, std::vector<Problem>& out) {
                    "model.family=longhaul"});
     return;
   }
+  if (model.family != "longhaul" && model.toeplitz > 0) {
+    out.push_back({{"model.family", "model.toeplitz"},
+                   fmt::format("model.family = {}: its embeddings have no Toeplitz encoding", model.family),
+                   "model.family=longhaul"});
+  }
   for (const Rule& rule : found->rules) {
     if (rule.holds(model)) continue;
     std::vector<std::string> keys = {"model.family"};

@@ -77,6 +77,7 @@ recipe::ModelConfig made_small(recipe::ModelConfig model, int64_t ranks) {
   model.lcsm.norm_eps = std::max(model.lcsm.norm_eps, 4.0);  // its memory sums without decay
   if (model.heads % model.mamba2.groups != 0) model.mamba2.groups = 1;
   model.softmax.rotary_dim = std::min<int64_t>(model.softmax.rotary_dim, 4);
+  model.toeplitz = std::min<int64_t>(model.toeplitz, 5);
   model.hidden = 24;
   model.intermediate = 20;
   model.vocabulary = 53;  // no number of ranks divides it

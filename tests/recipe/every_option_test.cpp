@@ -127,6 +127,7 @@ const std::vector<Row>& rows() {
       {"model.rotary_dim", "32", [](const Recipe& r) { return r.model.softmax.rotary_dim == 32; }, "", ""},
       {"model.rotary_base", "500000.0", [](const Recipe& r) { return r.model.softmax.rotary_base == 500000; }, "", ""},
       {"model.max_positions", "4096", [](const Recipe& r) { return r.model.max_positions == 4096; }, "", ""},
+      {"model.toeplitz", "7", [](const Recipe& r) { return r.model.toeplitz == 7; }, "", ""},
       {"model.bias", "true", [](const Recipe& r) { return r.model.bias; }, "model.channel = \"gelu\"", "SwiGLU has no biases"},
       {"model.tie_embeddings", "true", [](const Recipe& r) { return r.model.tie_embeddings; }, "", ""},
       {"model.layer_factor", "\"hugging_face\"",

@@ -129,10 +129,11 @@ inline recipe::ModelConfig tnl_like() {
   return config;
 }
 
-// One layer of each other kind of fixed or no decay; a cosFormer2 layer first. Without cosFormer, whose quotients bf16 cannot hold.
+// One layer of each other kind of fixed or no decay behind a Toeplitz encoding; a cosFormer2 layer first. Without cosFormer, whose quotients bf16 cannot hold.
 inline recipe::ModelConfig fixed_decay_lineage() {
   recipe::ModelConfig config = small_config();
   config.mixers = {recipe::Mixer::kCosformer2, recipe::Mixer::kRetnet, recipe::Mixer::kTnl};
+  config.toeplitz = 5;
   config.tnl.version = recipe::TnlVersion::kV2;
   config.tnl.gate_rank = 5;
   config.retnet.value_dim = 6;

@@ -43,6 +43,7 @@ class PlainDecoder {
     auxiliary_ = at::zeros({}, at::kDouble);
     Tensor x = weight("embedding").index_select(0, ids);
     if (c.position == recipe::Position::kLearned) x = x + weight("position").index_select(0, positions());
+    if (c.toeplitz > 0) x = toeplitz(x);
     for (int64_t l = 0; l < c.layers; ++l) x = layer(x, "layers." + std::to_string(l) + ".", l);
     last_ = norm(x, "norm", c.norm_eps);
     const Tensor logits = logits_of(last_);
@@ -69,6 +70,17 @@ class PlainDecoder {
   }
 
  private:
+  // y_t = Σ_{s ≤ t} κ(t − s) ⊙ x_s within a document, κ_c(τ) = Σ_j B_cj e^{−τ e^{r_j}}: a matrix of all pairs for each channel (2406.16690).
+  Tensor toeplitz(const Tensor& x) const {
+    const Tensor at = positions().to(at::kDouble), apart = at.unsqueeze(1) - at.unsqueeze(0);
+    std::vector<int64_t> documents;
+    for (int64_t t = 0; t < x.size(0); ++t) documents.push_back(layout_.document_of(t));
+    const Tensor document = at::tensor(documents);
+    const Tensor seen = document.unsqueeze(1).eq(document.unsqueeze(0)).logical_and(apart.ge(0));
+    const Tensor powers = (apart.clamp_min(0).unsqueeze(2) * weight("toeplitz.rate").exp().neg()).exp();  // [t, s, e]
+    const Tensor kernel = at::matmul(powers, weight("toeplitz.coefficient").t()) * seen.unsqueeze(2);     // [t, s, c]
+    return (kernel * x.unsqueeze(0)).sum(1);
+  }
   Tensor logits_of(const Tensor& h) const {
     const double width = c.mup_base_hidden > 0 ? static_cast<double>(c.hidden) / static_cast<double>(c.mup_base_hidden) : 1;
     return at::mm(h, weight(c.tie_embeddings ? "embedding" : "head").t()) / width;
