@@ -1,15 +1,16 @@
 # longhaul_folder(NAME [UPPER] [ALONE] LINKS targets…)
 #                        the library of src/NAME: all its .cpp files. UPPER: of the floor that computes. ALONE: its files are not compiled together.
-# longhaul_compile_together(TARGET)
-#                        compiles its files six at a time, those of one subfolder together: templates that all of them use (JSON, fmt, LibTorch)
-#                        are made once, which halves the build. So what stands in unnamed namespaces has a name of its own in the whole folder.
+# longhaul_compile_together(TARGET BASE COUNT)
+#                        compiles its files, which lie under BASE, COUNT at a time, those of one subfolder together: templates that all of them
+#                        use (JSON, fmt, LibTorch, GoogleTest) are made once, which halves the build. So what stands in unnamed namespaces has
+#                        a name of its own in the whole folder.
 #                        A file with SKIP_UNITY_BUILD_INCLUSION, options of its own or several instruction sets stays alone. CMake's UNITY_BUILD writes absolute paths,
 #                        which no compiler cache finds again in another clone.
-# longhaul_tests(NAME)                           the test program of tests/NAME: all its *_test.cpp files, one ctest entry per suite.
+# longhaul_tests(NAME)                           the test program of tests/NAME: all its *_test.cpp files, four compiled together, one ctest entry per suite.
 #
 # A test source may say in a comment   // ctest: label=full timeout=120   (default: label=fast timeout=60).
 
-function(longhaul_compile_together target)
+function(longhaul_compile_together target base at_once)
   get_target_property(sources ${target} SOURCES)
   set(alone "")
   set(folders "")
@@ -18,7 +19,7 @@ function(longhaul_compile_together target)
     get_source_file_property(options ${source} COMPILE_OPTIONS)
     get_source_file_property(plain ${source} SKIP_PRECOMPILE_HEADERS)
     get_source_file_property(header ${source} HEADER_FILE_ONLY)
-    file(RELATIVE_PATH path ${CMAKE_SOURCE_DIR}/src ${source})
+    file(RELATIVE_PATH path ${base} ${source})
     set(targets "")
     if(NOT path MATCHES "^\\.\\./")
       file(STRINGS ${source} targets REGEX "foreach_target\\.h|LONGHAUL_BEGIN_TARGET")
@@ -37,7 +38,7 @@ function(longhaul_compile_together target)
     set(text "")
     set(count 0)
     foreach(path ${files_${folder}} end)
-      math(EXPR full "${count} % 6")
+      math(EXPR full "${count} % ${at_once}")
       if(text AND (path STREQUAL "end" OR full EQUAL 0))
         set(together ${CMAKE_CURRENT_BINARY_DIR}/together/${folder}_${count}.cpp)
         file(CONFIGURE OUTPUT ${together} CONTENT "${text}" @ONLY)
@@ -62,7 +63,7 @@ function(longhaul_folder name)
   target_link_libraries(longhaul_${name} PUBLIC ${arg_LINKS})
   if(NOT arg_ALONE)
     # When the folder has said what is special about its files.
-    cmake_language(EVAL CODE "cmake_language(DEFER CALL longhaul_compile_together longhaul_${name})")
+    cmake_language(EVAL CODE "cmake_language(DEFER CALL longhaul_compile_together longhaul_${name} ${CMAKE_SOURCE_DIR}/src 6)")
   endif()
   set(floor ground)
   if(arg_UPPER)
@@ -82,6 +83,7 @@ function(longhaul_tests name)
   endif()
   set(program ${name}_test)
   add_executable(${program} ${sources})
+  longhaul_compile_together(${program} ${CMAKE_SOURCE_DIR}/tests 4)
   target_link_libraries(${program} PRIVATE longhaul_${name} longhaul_places GTest::gmock GTest::gtest_main)
   get_target_property(floor longhaul_${name} LONGHAUL_FLOOR)
   longhaul_use_header(${program} ${floor}_test)

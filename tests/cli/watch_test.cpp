@@ -27,9 +27,9 @@ TEST_F(WatchCommand, ShowsHowARunStands) {
   const ProcessResult once = run({"watch", "--once", path("runs/one")});
   ASSERT_EQ(once.status, 0) << once.errors;
   EXPECT_THAT(once.output, AllOf(HasSubstr("one  silent  step 2"), HasSubstr("loss 2.2500"), HasSubstr("hangs, or was killed")));
-  const ProcessResult json = run({"watch", "--json", path("runs/one")});
-  ASSERT_EQ(json.status, 0) << json.errors;
-  const auto summary = nlohmann::json::parse(json.output);
+  const ProcessResult told = run({"watch", "--json", path("runs/one")});
+  ASSERT_EQ(told.status, 0) << told.errors;
+  const auto summary = nlohmann::json::parse(told.output);
   EXPECT_EQ(summary.at("step"), 2);
   EXPECT_EQ(summary.at("loss"), 2.25);
   EXPECT_EQ(summary.at("good"), false);

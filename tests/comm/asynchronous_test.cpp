@@ -31,7 +31,7 @@ TEST(Asynchronous, TheRankGoesOnAfterStarting) {
 
 // Nobody waits before the results are there.
 TEST(Asynchronous, ACallGoesOnByItself) {
-  for (const int64_t size : kSizes) {
+  for (const int64_t size : kGroupSizes) {
     on_ranks(size, [&](Communicator& world) {
       const Tensor value = at::full({200001}, static_cast<double>(world.rank() + 1));
       Work work = world.all_reduce(value, Reduction::kSum, {"value"});

@@ -129,7 +129,7 @@ TEST_P(Collectives, BroadcastFromEveryRoot) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Groups, Collectives,
-                         ::testing::Combine(::testing::ValuesIn(kSizes),
+                         ::testing::Combine(::testing::ValuesIn(kGroupSizes),
                                             ::testing::Values(at::kBFloat16, at::kFloat, at::kDouble, at::kLong)),
                          [](const auto& combination) {
                            return fmt::format("{}ranks_{}", std::get<0>(combination.param), name_of(std::get<1>(combination.param)));
@@ -232,7 +232,7 @@ TEST(CollectivesMore, SumsAreTakenInTheOrderOfRanksWhoeverComesFirst) {
 }
 
 TEST(CollectivesMore, ABarrierIsPassedWhenAllHaveCome) {
-  for (const int64_t size : kSizes) {
+  for (const int64_t size : kGroupSizes) {
     std::atomic<int64_t> come = 0;
     on_ranks(size, [&](Communicator& world) {
       for (int64_t round = 1; round <= 50; ++round) {

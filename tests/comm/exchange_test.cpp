@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 Tensor filled(double value, std::vector<int64_t> sizes = {4}) { return at::full(sizes, value); }
 
 TEST(Exchange, ARingTurns) {
-  for (const int64_t size : kSizes) {
+  for (const int64_t size : kGroupSizes) {
     on_ranks(size, [&](Communicator& world) {
       Tensor here = filled(static_cast<double>(world.rank()));
       for (int64_t turn = 1; turn <= 2 * size; ++turn) {

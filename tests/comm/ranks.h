@@ -17,7 +17,7 @@
 
 namespace longhaul::comm {
 
-inline constexpr int64_t kSizes[] = {1, 2, 3, 4, 7};
+inline constexpr int64_t kGroupSizes[] = {1, 2, 3, 4, 7};
 
 // The back end that these tests try: LONGHAUL_TEST_COMM=gloo takes connections over the loopback, with threads instead of processes at
 // both ends, so that a test may look at all ranks at once (multi_process_test.cpp has processes).

@@ -19,7 +19,7 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(RunRanks, EveryRankOnceInAThreadOfItsOwn) {
-  for (const int64_t size : kSizes) {
+  for (const int64_t size : kGroupSizes) {
     std::mutex mutex;
     std::set<int64_t> ranks;
     std::set<std::thread::id> threads = {std::this_thread::get_id()};

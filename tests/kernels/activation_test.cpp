@@ -9,7 +9,7 @@
 #include "support/instruction_sets.h"
 #include "support/threads.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::activation_test {
 namespace {
 
 using namespace longhaul::testing;
@@ -174,4 +174,4 @@ TEST(Activations, SameForEveryNumberOfThreads) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::activation_test

@@ -15,7 +15,7 @@
 #include "kernels/norm/op.h"
 #include "tensor/to_tensor.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::any_device_test {
 namespace {
 
 using namespace longhaul::testing;
@@ -319,4 +319,4 @@ TEST(Meta, ExpertsAndLinear) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::any_device_test

@@ -9,7 +9,7 @@
 #include "kernels/block/block.h"
 #include "tensor/to_tensor.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::attention_identities_test {
 namespace {
 
 using namespace longhaul::testing;
@@ -220,4 +220,4 @@ TEST(AttentionVectors, GoWithTheBlockKernels) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::attention_identities_test

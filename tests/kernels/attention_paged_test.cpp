@@ -11,7 +11,7 @@
 #include "support/threads.h"
 #include "tensor/to_tensor.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::attention_paged_test {
 namespace {
 
 using namespace longhaul::testing;
@@ -272,4 +272,4 @@ TEST(PagedCache, RefusesBadArgumentsByName) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::attention_paged_test

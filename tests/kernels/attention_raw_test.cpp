@@ -14,7 +14,7 @@
 #include "support/refused.h"
 #include "support/threads.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::attention_raw_test {
 namespace {
 
 using namespace longhaul::testing;
@@ -342,4 +342,4 @@ TEST(RawAttentionChecks, RefuseByName) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::attention_raw_test

@@ -14,7 +14,7 @@
 #include "support/refused.h"
 #include "support/threads.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::attention_test {
 namespace {
 
 using namespace longhaul::testing;
@@ -157,4 +157,4 @@ TEST(Attention, RefusesBadArgumentsByName) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::attention_test

@@ -10,7 +10,7 @@
 #include "support/threads.h"
 #include "tensor/cpu_allocator.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::attention_workspace_test {
 namespace {
 
 using namespace longhaul::testing;
@@ -191,4 +191,4 @@ TEST(AttentionWorkspace, GradientsDoNotDependOnTheOtherDocuments) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::attention_workspace_test

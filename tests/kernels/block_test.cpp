@@ -18,7 +18,7 @@
 #include "kernels/block/sets.h"
 #include "kernels/tile_emulation.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::block_test {
 namespace {
 
 using longhaul::testing::EmulatedTiles;
@@ -329,4 +329,4 @@ TEST(BlockKernels, MultiplyOnlyInsideAScope) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::block_test

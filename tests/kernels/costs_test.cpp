@@ -22,7 +22,7 @@
 #include "support/tensors.h"
 #include "tensor/cpu_allocator.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::costs_test {
 namespace {
 
 using namespace longhaul::testing;
@@ -217,4 +217,4 @@ TEST_F(OperatorCosts, EmbeddingAndLoss) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::costs_test

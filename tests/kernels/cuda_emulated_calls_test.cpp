@@ -18,7 +18,7 @@
 #include "kernels/norm/op.h"
 #include "tensor/to_tensor.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::cuda_emulated_calls_test {
 namespace {
 
 using namespace longhaul::testing;
@@ -436,4 +436,4 @@ TEST(CudaCalls, RefuseWhatTheyCannotDo) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::cuda_emulated_calls_test

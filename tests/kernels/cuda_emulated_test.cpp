@@ -6,7 +6,7 @@
 #include "gpu_check/session.h"
 #include "kernels/cuda/mma.h"
 
-namespace longhaul::gpu_check {
+namespace longhaul::gpu_check::cuda_emulated_test {
 namespace {
 
 namespace emulation = kernels::cuda::emulation;
@@ -86,4 +86,4 @@ TEST(CudaEmulation, NoticesWhatAGpuWouldNotForgive) {
 }
 
 }  // namespace
-}  // namespace longhaul::gpu_check
+}  // namespace longhaul::gpu_check::cuda_emulated_test

@@ -14,7 +14,7 @@
 #include "kernels/linear_recurrence/segment_cost.h"
 #include "kernels/matmul/tiles.h"
 
-namespace longhaul::kernels::cuda {
+namespace longhaul::kernels::cuda::cuda_index_test {
 namespace {
 
 // PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type": element i of a lane, groupID = lane >> 2,
@@ -87,8 +87,8 @@ TEST(CudaFragments, AccumulatorsOfTwoTilesAreAnOperand) {
   }
 }
 
-class CudaTile : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Widths, CudaTile, testing::Values(32, 64, 128, 256));
+class CudaTile : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Widths, CudaTile, ::testing::Values(32, 64, 128, 256));
 
 TEST_P(CudaTile, PermutesWholeUnitsWithinRows) {
   const int width = GetParam();
@@ -415,4 +415,4 @@ TEST(CudaTables, PiecesAndPlansCoverEverythingOnce) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels::cuda
+}  // namespace longhaul::kernels::cuda::cuda_index_test

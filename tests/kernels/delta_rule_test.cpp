@@ -13,7 +13,7 @@
 #include "support/tensors.h"
 #include "tensor/to_tensor.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::delta_rule_test {
 namespace {
 
 using longhaul::testing::PoisonFreshMemory;
@@ -379,4 +379,4 @@ TEST(DeltaGates, HeadsGetTheirLength) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::delta_rule_test

@@ -9,7 +9,7 @@
 
 #include "base/random.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::draw_test {
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kNone = -std::numeric_limits<float>::infinity();
@@ -79,4 +79,4 @@ TEST(Draw, PlacesFollowTheLogits) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::draw_test

@@ -6,7 +6,7 @@
 #include "support/instruction_sets.h"
 #include "support/threads.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::embedding_test {
 namespace {
 
 using namespace longhaul::testing;
@@ -111,4 +111,4 @@ TEST(Embedding, SameForEveryNumberOfThreads) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::embedding_test

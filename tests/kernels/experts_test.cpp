@@ -7,7 +7,7 @@
 #include "support/instruction_sets.h"
 #include "support/threads.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::experts_test {
 namespace {
 
 using namespace longhaul::testing;
@@ -89,4 +89,4 @@ TEST(ExpertRows, SameForEveryNumberOfThreads) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::experts_test

@@ -7,7 +7,7 @@
 #include "support/instruction_sets.h"
 #include "support/threads.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::features_test {
 namespace {
 
 using namespace longhaul::testing;
@@ -107,4 +107,4 @@ TEST(Features, RefuseWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::features_test

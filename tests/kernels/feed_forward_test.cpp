@@ -13,7 +13,7 @@
 #include "support/instruction_sets.h"
 #include "support/threads.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::feed_forward_test {
 namespace {
 
 using namespace longhaul::testing;
@@ -284,4 +284,4 @@ TEST(FeedForward, FrozenWeightsGetNothing) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::feed_forward_test

@@ -8,7 +8,7 @@
 #include "kernels/postponed.h"
 #include "support/tensors.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::gradient_sink_test {
 namespace {
 
 using namespace longhaul::testing;  // NOLINT: this test's own helpers
@@ -97,4 +97,4 @@ TEST(GradientSink, ForwardPassesWithoutGradientAreNotAwaited) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::gradient_sink_test

@@ -9,7 +9,7 @@
 #include "support/instruction_sets.h"
 #include "support/threads.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::heads_test {
 namespace {
 
 using namespace longhaul::testing;
@@ -136,4 +136,4 @@ TEST(SplitHeads, SameForEveryNumberOfThreads) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::heads_test

@@ -13,7 +13,7 @@
 #include "support/tensors.h"
 #include "support/threads.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::linear_cross_entropy_raw_test {
 namespace {
 
 using namespace longhaul::testing;
@@ -177,4 +177,4 @@ TEST(TokenLogitsChecks, RefuseByName) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::linear_cross_entropy_raw_test

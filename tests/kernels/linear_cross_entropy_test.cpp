@@ -13,7 +13,7 @@
 #include "support/tensors.h"
 #include "support/threads.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::linear_cross_entropy_test {
 namespace {
 
 using namespace longhaul::testing;
@@ -389,4 +389,4 @@ TEST(LinearCrossEntropy, RefusesWrongArguments) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::linear_cross_entropy_test

@@ -8,7 +8,7 @@
 #include "support/instruction_sets.h"
 #include "tensor/to_tensor.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::linear_recurrence_bound_test {
 namespace {
 
 using longhaul::testing::for_each_instruction_set;
@@ -114,4 +114,4 @@ TEST(LinearRecurrenceBound, AGateAtItsLowerBoundLosesNothing) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::linear_recurrence_bound_test

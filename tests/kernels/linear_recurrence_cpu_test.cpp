@@ -11,7 +11,7 @@
 #include "support/threads.h"
 #include "tensor/to_tensor.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::linear_recurrence_cpu_test {
 namespace {
 
 using longhaul::testing::PoisonFreshMemory;
@@ -411,4 +411,4 @@ TEST(LinearRecurrenceCpu, SaysWhyItRefuses) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::linear_recurrence_cpu_test

@@ -10,7 +10,7 @@
 #include "support/refused.h"
 #include "support/threads.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::linear_recurrence_gate_test {
 namespace {
 
 using longhaul::testing::PoisonFreshMemory;
@@ -315,4 +315,4 @@ TEST(LinearRecurrenceGateCpu, SaysWhyItRefuses) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::linear_recurrence_gate_test

@@ -7,7 +7,7 @@
 #include "support/tensors.h"
 #include "tensor/tensor.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::linear_recurrence_loops_test {
 namespace {
 
 using longhaul::testing::for_each_instruction_set;
@@ -53,4 +53,4 @@ TEST(Stream, OnlyWhatTheCachesDoNotHoldGoesPastThem) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::linear_recurrence_loops_test

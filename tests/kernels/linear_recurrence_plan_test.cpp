@@ -4,7 +4,7 @@
 
 #include "kernels/linear_recurrence/work.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::linear_recurrence_plan_test {
 namespace {
 
 RecurrencePlan plan_of(const std::vector<int64_t>& offsets, int64_t heads, int64_t threads, double flops_per_second = 1e11) {
@@ -96,4 +96,4 @@ TEST(RecurrencePlan, ThreadsDoNotMoveSegments) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::linear_recurrence_plan_test

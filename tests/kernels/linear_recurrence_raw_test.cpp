@@ -12,7 +12,7 @@
 #include "support/threads.h"
 #include "tensor/to_tensor.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::linear_recurrence_raw_test {
 namespace {
 
 using namespace longhaul::testing;
@@ -291,4 +291,4 @@ TEST(RawLinearRecurrenceChecks, RefuseByName) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::linear_recurrence_raw_test

@@ -9,7 +9,7 @@
 #include "support/refused.h"
 #include "tensor/to_tensor.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::linear_recurrence_test {
 namespace {
 
 using longhaul::testing::PoisonFreshMemory;
@@ -238,4 +238,4 @@ TEST(LinearRecurrence, RefusesBadArgumentsByName) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::linear_recurrence_test

@@ -8,7 +8,7 @@
 #include "kernels/postponed.h"
 #include "support/tensors.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::linear_test {
 namespace {
 
 using namespace longhaul::testing;
@@ -174,4 +174,4 @@ TEST(GroupedLinear, EdgeCases) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::linear_test

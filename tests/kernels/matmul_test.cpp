@@ -16,7 +16,7 @@
 #include "kernels/matmul/panels.h"
 #include "support/threads.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::matmul_test {
 namespace {
 
 using namespace longhaul::testing;
@@ -304,4 +304,4 @@ TEST(PackedWide, KeepsItsSums) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::matmul_test

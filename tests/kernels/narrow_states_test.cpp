@@ -13,7 +13,7 @@
 #include "support/instruction_sets.h"
 #include "support/tensors.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::narrow_states_test {
 namespace {
 
 using longhaul::testing::for_each_instruction_set;
@@ -193,4 +193,4 @@ TEST(NarrowStates, Bf16IsOneOfTheNeighboursWhicheverShareItIsIn) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::narrow_states_test

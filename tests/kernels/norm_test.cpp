@@ -9,7 +9,7 @@
 #include "support/instruction_sets.h"
 #include "support/threads.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::norm_test {
 namespace {
 
 using namespace longhaul::testing;
@@ -211,4 +211,4 @@ TEST(JoinNorm, SameForEveryNumberOfThreads) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::norm_test

@@ -5,7 +5,7 @@
 
 #include "kernels/linear/raw.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::product_check_test {
 namespace {
 
 struct Case {
@@ -51,4 +51,4 @@ INSTANTIATE_TEST_SUITE_P(Types, ProductCheckOf, ::testing::Values(at::kBFloat16,
                          [](const auto& each) { return std::string(at::toString(each.param)); });
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::product_check_test

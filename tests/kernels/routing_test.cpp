@@ -8,7 +8,7 @@
 #include "support/instruction_sets.h"
 #include "support/threads.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::routing_test {
 namespace {
 
 using namespace longhaul::testing;
@@ -215,4 +215,4 @@ TEST(Route, SameForEveryNumberOfThreads) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::routing_test

@@ -13,7 +13,7 @@
 #include "support/instruction_sets.h"
 #include "support/threads.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::rows_test {
 namespace {
 
 using namespace longhaul::testing;
@@ -190,4 +190,4 @@ TEST(RouteKinds, RefuseABadBias) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::rows_test

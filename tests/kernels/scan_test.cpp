@@ -8,7 +8,7 @@
 #include "support/threads.h"
 #include "tensor/to_tensor.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::scan_test {
 namespace {
 
 using namespace longhaul::testing;
@@ -154,4 +154,4 @@ TEST(Scan, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::scan_test

@@ -8,7 +8,7 @@
 #include "support/threads.h"
 #include "tensor/to_tensor.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::short_convolution_test {
 namespace {
 
 using namespace longhaul::testing;
@@ -161,4 +161,4 @@ TEST(ShortConvolution, OnMetaHasShapesOnly) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::short_convolution_test

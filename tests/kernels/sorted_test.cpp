@@ -6,7 +6,7 @@
 
 #include "support/tensors.h"
 
-namespace longhaul::kernels {
+namespace longhaul::kernels::sorted_test {
 namespace {
 
 constexpr int64_t kOfAll = 5, kPerToken = 3, kWidth = 7;
@@ -76,4 +76,4 @@ TEST(SortedByExpertTest, IsWhatLoopsOverTokensGive) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels
+}  // namespace longhaul::kernels::sorted_test

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "layout/random.h"
 
-namespace longhaul::layout {
+namespace longhaul::layout::placement_test {
 namespace {
 
 using enum Axis;
@@ -139,4 +139,4 @@ TEST(PlacementRefusal, SaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace longhaul::layout
+}  // namespace longhaul::layout::placement_test

@@ -8,7 +8,7 @@
 #include "storage/diff.h"
 #include "storage/recording_file_system.h"
 
-namespace longhaul::storage {
+namespace longhaul::storage::checkpoint_files_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -229,4 +229,4 @@ TEST(CheckpointDiffing, EveryNumericTypeAsNumbers) {
 }
 
 }  // namespace
-}  // namespace longhaul::storage
+}  // namespace longhaul::storage::checkpoint_files_test

@@ -12,7 +12,7 @@
 #include "storage/recording_file_system.h"
 #include "storage/wrapped_file_system.h"
 
-namespace longhaul::storage {
+namespace longhaul::storage::crash_test {
 namespace {
 
 const std::filesystem::path kFolder = "/run/checkpoints";
@@ -190,4 +190,4 @@ TEST(DiskFull, SilentBitFlipOnTheWayToTheDiskIsNoticed) {
 }
 
 }  // namespace
-}  // namespace longhaul::storage
+}  // namespace longhaul::storage::crash_test

@@ -9,7 +9,7 @@
 #include "files_for_tests.h"
 #include "interleavings.h"
 
-namespace longhaul::storage {
+namespace longhaul::storage::interleaving_test {
 namespace {
 
 using ::testing::Contains;
@@ -194,4 +194,4 @@ TEST(EveryOrder, FindsTheFaultOfNamesThatAreShared) {
 }
 
 }  // namespace
-}  // namespace longhaul::storage
+}  // namespace longhaul::storage::interleaving_test

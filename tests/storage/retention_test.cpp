@@ -8,7 +8,7 @@
 #include "storage/recording_file_system.h"
 #include "support/counting_reads.h"
 
-namespace longhaul::storage {
+namespace longhaul::storage::retention_test {
 namespace {
 
 using ::testing::AllOf;
@@ -309,4 +309,4 @@ TEST(CommitProtocol, OnTheRealDisk) {
 }
 
 }  // namespace
-}  // namespace longhaul::storage
+}  // namespace longhaul::storage::retention_test

@@ -380,7 +380,8 @@ TEST(ProofLayouts, EveryMeshAndEveryPairThatCanBe) {
 class NanOnOneRank final : public Task {
  public:
   explicit NanOnOneRank(const parallel::Ranks& ranks)
-      : ranks_(ranks), decoder_(testing::small_config(), Precision::named("fp32"), at::kCPU, model::Use::kTraining, ranks.place()) {
+      : ranks_(ranks),
+        decoder_(longhaul::testing::small_config(), Precision::named("fp32"), at::kCPU, model::Use::kTraining, ranks.place()) {
     decoder_.parameters().initialise(1);
   }
   model::ParameterSet& parameters() override { return decoder_.parameters(); }
