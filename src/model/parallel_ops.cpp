@@ -62,7 +62,7 @@ Tensor LocalOps::toeplitz(const Tensor& x, const Tensor& coefficient, const Tens
                           const layout::SequenceView& view) {
   const Tensor offsets = to_tensor(view.layout.document_offsets);
   if (states.state_sed.defined()) return kernels::toeplitz_continued(x, coefficient, log_decay, states, offsets);
-  return kernels::toeplitz(x, coefficient, log_decay, offsets, Tensor()).y_td;
+  return kernels::toeplitz(x, coefficient, log_decay, offsets, Tensor(), /*with_state=*/false).y_td;
 }
 
 Tensor LocalOps::attention(const Tensor& q, const Tensor& k, const Tensor& v, const layout::SequenceView& view,

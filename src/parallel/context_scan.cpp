@@ -109,7 +109,7 @@ Tensor context_toeplitz(comm::Communicator& group, const Tensor& x, const Tensor
       [&](const ContextPiece& piece, const Tensor& entering) {
         const Tensor initial = entering.defined() ? of_runs(piece, entering, 0) : Tensor();
         const Tensor rows = x.narrow(0, piece.local_begin, piece.tokens.length);
-        return std::vector<Tensor>{kernels::toeplitz(rows, coefficient, log_decay, to_tensor(piece.offsets), initial).y_td};
+        return std::vector<Tensor>{kernels::toeplitz(rows, coefficient, log_decay, to_tensor(piece.offsets), initial, /*with_state=*/false).y_td};
       })[0];
 }
 

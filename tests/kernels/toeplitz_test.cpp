@@ -56,7 +56,8 @@ void expect_same(const Toeplitz& found, const std::vector<Tensor>& in, const Toe
   mixed(found).backward();
   mixed(wanted).backward();
   for (size_t i = 0; i < in.size(); ++i) {
-    if (in[i].defined()) EXPECT_LT(relative_error(in[i].grad(), again[i].grad()), tolerance) << what << ", gradient " << i;
+    if (!in[i].defined()) continue;
+    EXPECT_LT(relative_error(in[i].grad(), again[i].grad()), tolerance) << what << ", gradient " << i;
   }
 }
 

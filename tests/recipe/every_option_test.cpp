@@ -144,6 +144,11 @@ const std::vector<Row>& rows() {
       {"data.skip_bad_lines", "true", [](const Recipe& r) { return r.data.skip_bad_lines; }, "", ""},
       {"data.keep_binary", "true", [](const Recipe& r) { return r.data.keep_binary; }, "", ""},
       {"data.weights", "[0.5]", [](const Recipe& r) { return r.data.weights == std::vector{0.5}; }, "", ""},
+      {"data.mix", "[{ at_tokens = 0, weights = [1.0] }, { at_tokens = 5, weights = [2.0] }]",
+       [](const Recipe& r) {
+         return r.data.mix == std::vector<DataMixPoint>{{0, {1}}, {5, {2}}};
+       },
+       "", ""},
       {"data.include", "[\".md\"]", [](const Recipe& r) { return r.data.include == std::vector<std::string>{".md"}; }, "", ""},
       {"data.jsonl_field", "\"content\"", [](const Recipe& r) { return r.data.jsonl_field == "content"; }, "", ""},
       {"data.tokenizer", "\"bytes\"", [](const Recipe& r) { return r.data.tokenizer == "bytes"; }, "", ""},

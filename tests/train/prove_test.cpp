@@ -60,6 +60,7 @@ recipe::ModelConfig dense_linear() {
 recipe::ModelConfig fixed_decays() {
   recipe::ModelConfig config;
   config.mixers = {Mixer::kTnl, Mixer::kRetnet, Mixer::kCosformer2, Mixer::kCosformer};
+  config.toeplitz = 7;
   config.norm = recipe::Norm::kSimpleRms;
   config.channel = recipe::Channel::kGlu;
   config.retnet.norm_weight = true;

@@ -1,6 +1,7 @@
 #include "kernels/toeplitz/loops.h"
 
-#include <hwy/aligned_allocator.h>
+#include <memory>
+#include <new>
 
 #include "kernels/vector/targets.h"
 
@@ -20,13 +21,14 @@ class ToeplitzVector {
   using Real = RealOf<In>;
   using D = VectorTag<In>;
   using V = hn::Vec<D>;
+  static constexpr std::align_val_t kAligned{64};
   static constexpr int64_t kTokens = 4;  // that pass an exponential at once: its sum is read and written once for all
 
   explicit ToeplitzVector(const ToeplitzRange& range)
       : r_(range),
         lanes_(static_cast<int64_t>(hn::Lanes(D()))),
         decay_(static_cast<const Real*>(range.decay)),
-        memory_(hwy::AllocateAligned<Real>(static_cast<size_t>(6 * range.exponentials * lanes_))) {}
+        memory_(static_cast<Real*>(::operator new(sizeof(Real) * static_cast<size_t>(6 * range.exponentials * lanes_), kAligned))) {}
 
   template <class At>
   HWY_INLINE void forward(const ToeplitzLoops& p, At at) {
@@ -188,7 +190,10 @@ class ToeplitzVector {
   const ToeplitzRange& r_;
   int64_t lanes_;
   const Real* decay_;
-  hwy::AlignedFreeUniquePtr<Real[]> memory_;
+  struct Free {
+    void operator()(Real* memory) const { ::operator delete(memory, kAligned); }
+  };
+  std::unique_ptr<Real, Free> memory_;
 };
 
 void forward_any(const ToeplitzRange& r, const ToeplitzLoops& p) {

@@ -66,11 +66,11 @@ Tensor rows_of_channels(const Tensor& x) { return x.numel() == 0 || x.stride(1) 
 Tensor whole_or_none(const Tensor& x) { return x.defined() ? x.contiguous() : x; }
 
 Toeplitz toeplitz_by_loops(const Tensor& x, const Tensor& coefficient, const Tensor& log_decay, const Tensor& initial,
-                           const std::vector<int64_t>& offsets) {
+                           const std::vector<int64_t>& offsets, bool with_state) {
   const int64_t documents = static_cast<int64_t>(offsets.size()) - 1;
   const Tensor decay = log_decay.exp(), coefficient_ed = coefficient.t().contiguous();
   const Toeplitz out{at::empty(x.sizes(), x.options().requires_grad(false)),
-                     at::empty({documents, decay.size(0), x.size(1)}, sums_like(x))};
+                     with_state ? at::empty({documents, decay.size(0), x.size(1)}, sums_like(x)) : Tensor()};
   for_channels(x, decay, coefficient_ed, offsets, [&](const ToeplitzRange& range, int64_t) {
     toeplitz_range(range, {.x = pointer_to(x),
                            .initial = pointer_to(initial),
@@ -85,7 +85,7 @@ std::vector<Tensor> toeplitz_gradients(const BackwardCall& call, const std::vect
   const Tensor &x = call.saved[0], &coefficient = call.saved[1], &log_decay = call.saved[2], &initial = call.saved[3];
   const Tensor decay = log_decay.exp(), coefficient_ed = coefficient.t().contiguous();
   const Tensor dy = call.gradients[0].defined() ? call.gradients[0].contiguous() : at::zeros(x.sizes(), x.options().requires_grad(false));
-  const Tensor d_final = whole_or_none(call.gradients[1]);
+  const Tensor d_final = call.gradients.size() > 1 ? whole_or_none(call.gradients[1]) : Tensor();
   const bool inputs = call.wanted[0] || call.wanted[3], parameters = call.wanted[1] || call.wanted[2];
   const at::TensorOptions wide = sums_like(x);
   const int64_t blocks = (x.size(1) + kToeplitzChannels - 1) / kToeplitzChannels;
@@ -109,7 +109,8 @@ std::vector<Tensor> toeplitz_gradients(const BackwardCall& call, const std::vect
 
 }  // namespace
 
-Toeplitz toeplitz(const Tensor& x, const Tensor& coefficient, const Tensor& log_decay, const Tensor& offsets_any, const Tensor& initial) {
+Toeplitz toeplitz(const Tensor& x, const Tensor& coefficient, const Tensor& log_decay, const Tensor& offsets_any, const Tensor& initial,
+                  bool with_state) {
   const std::vector<int64_t> offsets = document_offsets(offsets_any, x.size(0), kToeplitz);
   const int64_t documents = static_cast<int64_t>(offsets.size()) - 1;
   check_toeplitz(x, coefficient, log_decay, initial, documents);
@@ -123,13 +124,13 @@ Toeplitz toeplitz(const Tensor& x, const Tensor& coefficient, const Tensor& log_
       refuse_growth(log_decay.detach());
       const auto made = differentiable(kToeplitz, {x, coefficient, log_decay, initial}, [&]() -> Recorded {
         const Tensor rows = rows_of_channels(x), first = whole_or_none(initial);
-        const Toeplitz out = toeplitz_by_loops(rows, coefficient, log_decay.contiguous(), first, offsets);
-        return {.results = {out.y_td, out.final_state_ned},
+        const Toeplitz out = toeplitz_by_loops(rows, coefficient, log_decay.contiguous(), first, offsets, with_state);
+        return {.results = with_state ? std::vector<Tensor>{out.y_td, out.final_state_ned} : std::vector<Tensor>{out.y_td},
                 .saved = {rows, coefficient, log_decay, first},
                 .backward = [offsets](const BackwardCall& call) { return toeplitz_gradients(call, offsets); },
                 .zeros_for_missing = false};
       });
-      return {made[0], made[1]};
+      return {made[0], with_state ? made[1] : Tensor()};
     }
     default:
       return toeplitz_aten(x, coefficient, log_decay, offsets_any, initial);
@@ -162,7 +163,7 @@ Toeplitz toeplitz_aten(const Tensor& x, const Tensor& coefficient, const Tensor&
       const int64_t count = std::min(kChunk, offsets[n + 1] - t);
       const Tensor part = x.narrow(0, t, count).to(wide.dtype());
       const Tensor padded = at::constant_pad_nd(part.t().unsqueeze(0), {kChunk - 1, 0});
-      const Tensor near = at::conv1d(padded, taps, {}, 1, 0, 1, channels)[0].t();
+      const Tensor near = at::conv1d(padded, taps, Tensor(), {1}, at::IntArrayRef{0}, {1}, channels)[0].t();
       rows.push_back(near + at::mm(powers_te.narrow(0, 1, count), state * coefficient_ed));
       const Tensor left = powers_te.narrow(0, 0, count).flip({0}).t();  // λ^(count − 1 − s)
       state = powers_te[count].unsqueeze(1) * state + at::mm(left, part);

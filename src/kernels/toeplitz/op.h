@@ -22,9 +22,9 @@ struct Toeplitz {
   Tensor y_td, final_state_ned;
 };
 // x_td [T, d]; coefficient_de [d, e] (B); log_decay_e [e] (log λ ≤ 0); offsets: int64 [N+1] on the CPU, or undefined (one document);
-// initial_state_ned [N, e, d] or undefined (zeros).
+// initial_state_ned [N, e, d] or undefined (zeros). Without `with_state` the final ones are not made.
 Toeplitz toeplitz(const Tensor& x_td, const Tensor& coefficient_de, const Tensor& log_decay_e, const Tensor& offsets,
-                  const Tensor& initial_state_ned);
+                  const Tensor& initial_state_ned, bool with_state = true);
 
 // States of many sequences, of which a call continues some: its document n the sequence rows[n].
 struct ToeplitzStates {
