@@ -120,16 +120,18 @@ void bench_grid(const Request&, Results& into) {
   for (const GridSetting& setting : settings) {
     const int64_t tokens = setting.tokens(), of_grid = tokens / setting.count;
     const GridInputs in = grid_inputs(tokens, at::kBFloat16);
-    const Tensor images = lines_of(setting.count, of_grid), gradient = numbers("gradient", {tokens, kGridHeads, kGridWidth}).to(at::kBFloat16);
+    const Tensor images = lines_of(setting.count, of_grid),
+                 gradient = numbers("gradient", {tokens, kGridHeads, kGridWidth}).to(at::kBFloat16);
     const auto clear = [&] { in.clear(); };
     const auto timed = [&](const std::function<Tensor()>& call) {
       Tensor o;
       const auto forward = [&] { o = call(); };
       const Timing there = time_of(forward, 0.3, clear);
-      return std::pair{there, time_of([&] { o.backward(gradient); }, 0.3, [&] {
-                         clear();
-                         forward();
-                       })};
+      return std::pair{there, time_of([&] { o.backward(gradient); }, 0.3,
+                                      [&] {
+                                        clear();
+                                        forward();
+                                      })};
     };
     const auto [forward, backward] = timed([&] { return one_sum(in, images); });
     const double flops = 4.0 * static_cast<double>(tokens * kGridHeads * kGridWidth * kGridWidth);
@@ -151,7 +153,8 @@ void bench_grid(const Request&, Results& into) {
     const kernels::ToeplitzAxis axis{numbers("coefficient", {kGridHidden, kExponentials}), -numbers("rate", {kExponentials}).exp()};
     const std::vector<kernels::ToeplitzAxis> axes(setting.sizes.size(), axis);
     const Tensor flat = in.v.detach().flatten(1);
-    result.figures.emplace_back("milliseconds_forward_toeplitz", time_of([&] { kernels::toeplitz_of_grids(flat, grids, axes); }, 0.3).median);
+    result.figures.emplace_back("milliseconds_forward_toeplitz",
+                                time_of([&] { kernels::toeplitz_of_grids(flat, grids, axes); }, 0.3).median);
     const kernels::TurnTable turns = kernels::turns_of_grids(grids, kGridWidth, kGridWidth, 10000, at::kFloat, at::kCPU);
     const auto turn = [&] { kernels::features(flat, kGridHeads, kernels::FeatureMap::kSilu, kernels::Turn::kCosine, turns); };
     result.figures.emplace_back("milliseconds_forward_turn", time_of(turn, 0.3).median);

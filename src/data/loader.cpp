@@ -120,9 +120,7 @@ Loader::Origin Loader::origin_of(int64_t sample) const {
   return {place.dataset, place.index / per_epoch, place.index % per_epoch};
 }
 
-double Loader::share(int64_t dataset, int64_t sample) const {
-  return moving_ ? moving_->share(dataset, sample) : blend_.weight(dataset);
-}
+double Loader::share(int64_t dataset, int64_t sample) const { return moving_ ? moving_->share(dataset, sample) : blend_.weight(dataset); }
 
 std::shared_ptr<const PackingIndex> Loader::index(int64_t dataset, int64_t epoch) const {
   std::lock_guard lock(indexes_->mutex);

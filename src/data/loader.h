@@ -68,8 +68,8 @@ class Loader {
   Origin origin_of(int64_t sample) const;
   std::vector<DocumentSpan> spans_of(int64_t sample) const;
 
-  DataPosition position_before(int64_t step) const;  // the data position when `step` is the next one to train
-  double epochs_at(int64_t step) const;              // how often the whole has been read before `step`; for display
+  DataPosition position_before(int64_t step) const;     // the data position when `step` is the next one to train
+  double epochs_at(int64_t step) const;                 // how often the whole has been read before `step`; for display
   double share(int64_t dataset, int64_t sample) const;  // in the blend there
 
  private:
@@ -86,8 +86,8 @@ class Loader {
   LoaderOptions options_;
   Blend blend_;
   std::optional<MovingBlend> moving_;  // instead of it
-  std::vector<int64_t> samples_;  // of an epoch, by dataset
-  int64_t lists_ = 0;             // of samples to pass over that there were before
+  std::vector<int64_t> samples_;       // of an epoch, by dataset
+  int64_t lists_ = 0;                  // of samples to pass over that there were before
   std::unique_ptr<Indexes> indexes_;
   std::unique_ptr<Prefetch> prefetch_;  // last: its thread uses everything above
 };

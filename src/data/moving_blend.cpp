@@ -35,7 +35,8 @@ void check_points(std::span<const BlendPoint> points) {
     double sum = 0;
     for (size_t d = 0; d < most.size(); ++d) {
       const double weight = point.weights[d];
-      if (!(weight >= 0) || !std::isfinite(weight)) refuse_points("bad weight in a mix", "a number of at least 0", fmt::format("{}", weight));
+      if (!(weight >= 0) || !std::isfinite(weight))
+        refuse_points("bad weight in a mix", "a number of at least 0", fmt::format("{}", weight));
       most[d] = std::max(most[d], weight);
       sum += weight;
     }
@@ -103,7 +104,8 @@ MovingBlend::MovingBlend(std::span<const BlendPoint> points) : datasets_(points.
     if (p == 0 && points[p].sample > 0) add(0, shares, still);
     const bool last = p + 1 == points.size();
     if (!last && points[p + 1].sample == points[p].sample) continue;
-    add(points[p].sample, shares, last ? still : slopes_of(shares, shares_of(points[p + 1].weights), points[p + 1].sample - points[p].sample));
+    add(points[p].sample, shares,
+        last ? still : slopes_of(shares, shares_of(points[p + 1].weights), points[p + 1].sample - points[p].sample));
   }
 }
 

@@ -34,10 +34,10 @@ class MovingBlend {
 
  private:
   using Mass = __int128;
-  struct Line {           // a node's share in a stretch
-    int64_t share = 0;    // of its first sample, times 2^62
-    int64_t slope = 0;    // from sample to sample
-    Mass before = 0;      // mass of the stretches before
+  struct Line {         // a node's share in a stretch
+    int64_t share = 0;  // of its first sample, times 2^62
+    int64_t slope = 0;  // from sample to sample
+    Mass before = 0;    // mass of the stretches before
     int64_t at(int64_t sample) const { return share + slope * sample; }
     Mass mass(int64_t samples) const { return before + Mass{share} * samples + Mass{slope} * (Mass{samples} * (samples - 1) / 2); }
   };

@@ -97,8 +97,8 @@ class ParallelOps {
   virtual kernels::CumulativeSoftmax cumulative_softmax(const Tensor& x_tc, const kernels::ScanStates& states,
                                                         const layout::SequenceView& view) = 0;
   // Of this rank's channels (kernels/toeplitz/op.h). `states` as above.
-  virtual Tensor toeplitz(const Tensor& x_tc, const Tensor& coefficient_ce, const Tensor& log_decay_e, const kernels::ToeplitzStates& states,
-                          const layout::SequenceView& view) = 0;
+  virtual Tensor toeplitz(const Tensor& x_tc, const Tensor& coefficient_ce, const Tensor& log_decay_e,
+                          const kernels::ToeplitzStates& states, const layout::SequenceView& view) = 0;
   virtual Tensor attention(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const layout::SequenceView& view,
                            const kernels::AttentionOptions& options) = 0;
   // Decoding: the newest tokens of these sequences, whose keys and values the cache holds already.

@@ -64,7 +64,9 @@ Tensor context_decayed_sum(comm::Communicator& group, const Tensor& a, const Ten
       a.narrow(0, 0, 0), "sums of a scan");
   return over_pieces(
       group, pieces, gathered, {u.narrow(0, 0, 0)},
-      [](const Tensor& entering, const Tensor& rows, const ContextPiece&) { return entering.defined() ? rows[1] * entering + rows[0] : rows[0]; },
+      [](const Tensor& entering, const Tensor& rows, const ContextPiece&) {
+        return entering.defined() ? rows[1] * entering + rows[0] : rows[0];
+      },
       [&](const ContextPiece& piece, const Tensor& entering) {
         const auto rows = [&](const Tensor& x) { return x.narrow(0, piece.local_begin, piece.tokens.length); };
         const Tensor initial = entering.defined() ? of_runs(piece, entering, 0) : Tensor();
@@ -82,7 +84,9 @@ kernels::CumulativeSoftmax context_cumulative_softmax(comm::Communicator& group,
       "sums of a cumulative softmax");
   const std::vector<Tensor> made = over_pieces(
       group, pieces, gathered, {none, none.to(wide)},
-      [](const Tensor& entering, const Tensor& rows, const ContextPiece&) { return entering.defined() ? at::logaddexp(entering, rows[0]) : rows[0]; },
+      [](const Tensor& entering, const Tensor& rows, const ContextPiece&) {
+        return entering.defined() ? at::logaddexp(entering, rows[0]) : rows[0];
+      },
       [&](const ContextPiece& piece, const Tensor& entering) {
         const Tensor initial = entering.defined() ? of_runs(piece, entering, -std::numeric_limits<double>::infinity()) : Tensor();
         const auto part =
@@ -109,7 +113,8 @@ Tensor context_toeplitz(comm::Communicator& group, const Tensor& x, const Tensor
       [&](const ContextPiece& piece, const Tensor& entering) {
         const Tensor initial = entering.defined() ? of_runs(piece, entering, 0) : Tensor();
         const Tensor rows = x.narrow(0, piece.local_begin, piece.tokens.length);
-        return std::vector<Tensor>{kernels::toeplitz(rows, coefficient, log_decay, to_tensor(piece.offsets), initial, /*with_state=*/false).y_td};
+        return std::vector<Tensor>{
+            kernels::toeplitz(rows, coefficient, log_decay, to_tensor(piece.offsets), initial, /*with_state=*/false).y_td};
       })[0];
 }
 

@@ -13,8 +13,9 @@
 
 namespace longhaul::recipe {
 
-std::vector<MixerTensor> toeplitz_tensors(const ModelConfig& model);     // "toeplitz.coefficient" [hidden, e], "toeplitz.rate" [e]; none without it
-bool of_toeplitz(std::string_view tensor);                               // by its name
+std::vector<MixerTensor> toeplitz_tensors(
+    const ModelConfig& model);              // "toeplitz.coefficient" [hidden, e], "toeplitz.rate" [e]; none without it
+bool of_toeplitz(std::string_view tensor);  // by its name
 std::vector<MixerStateTensor> toeplitz_state(const ModelConfig& model);  // while decoding: [e, hidden], wide; none without it
 RecurrenceSizes toeplitz_sizes(const ModelConfig& model);                // as the recurrence that it is
 

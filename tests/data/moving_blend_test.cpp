@@ -48,7 +48,8 @@ TEST(MovingBlend, CountsFollowTheSharesAtEveryPrefix) {
     std::vector<double> sums(datasets);
     for (int64_t n = 0; n < 12000; ++n) {
       const Blend::Place place = blend.at(n);
-      ASSERT_EQ(place.index, given[static_cast<size_t>(place.dataset)]++) << "mix " << m << ", sample " << n << ": each of a dataset once, in order";
+      ASSERT_EQ(place.index, given[static_cast<size_t>(place.dataset)]++)
+          << "mix " << m << ", sample " << n << ": each of a dataset once, in order";
       for (size_t d = 0; d < datasets; ++d) {
         const double share = share_by_hand(points, d, n);
         ASSERT_NEAR(blend.share(static_cast<int64_t>(d), n), share, 1e-12) << "mix " << m << ", sample " << n;

@@ -76,7 +76,8 @@ TEST(Bidirectional, TheLastTokenIsThatOfTheCausalForm) {
 TEST(Bidirectional, OrderDoesNotMatterAndLogitsMayBeLarge) {
   const Tensor q = random_tensor({12, 2, 4}, 1), x = random_tensor({12, 2, 4}, 2).mul(1e4), v = random_tensor({12, 2, 6}, 3);
   const Tensor order = at::tensor(std::vector<int64_t>{3, 0, 11, 7, 1, 2, 9, 10, 4, 5, 8, 6});
-  const Tensor o = set_attention(q, x, v, {}), mixed = set_attention(q.index_select(0, order), x.index_select(0, order), v.index_select(0, order), {});
+  const Tensor o = set_attention(q, x, v, {}),
+               mixed = set_attention(q.index_select(0, order), x.index_select(0, order), v.index_select(0, order), {});
   EXPECT_TRUE(o.isfinite().all().item<bool>());
   EXPECT_LT(relative_error(mixed, o.index_select(0, order)), 1e-12);
 }
@@ -159,7 +160,9 @@ TEST(Grids, TurnedProductsKnowDistancesOnly) {
   const std::vector<GridSizes> grids{{4, 5}};
   const TurnTable turns = turns_of_grids(grids, 4, 4, 10000, at::kDouble, at::kCPU);
   const Tensor q = random_tensor({4}, 1), k = random_tensor({4}, 2);
-  const auto turned = [&](const Tensor& x) { return features(x.unsqueeze(0).expand({20, 4}).contiguous(), 1, FeatureMap::kNone, Turn::kCosine, turns).squeeze(1); };
+  const auto turned = [&](const Tensor& x) {
+    return features(x.unsqueeze(0).expand({20, 4}).contiguous(), 1, FeatureMap::kNone, Turn::kCosine, turns).squeeze(1);
+  };
   const Tensor products = at::mm(turned(q), turned(k).t()).view({4, 5, 4, 5});
   EXPECT_NEAR(products[0][1][2][3].item<double>(), products[1][2][3][4].item<double>(), 1e-12);
   EXPECT_GT(std::abs(products[0][1][2][3].item<double>() - products[0][1][3][3].item<double>()), 1e-3);

@@ -22,8 +22,8 @@ Toeplitz by_pairs(const Tensor& x, const Tensor& coefficient, const Tensor& log_
   for (size_t n = 0; n + 1 < offsets.size(); ++n) {
     const int64_t begin = offsets[n], count = offsets[n + 1] - begin;
     const Tensor t = at::arange(count, at::kDouble), apart = t.unsqueeze(1) - t.unsqueeze(0);
-    const Tensor powers = (apart.clamp_min(0).unsqueeze(2) * log_decay).exp();                                           // [t, s, e]
-    const Tensor kernel = at::matmul(powers, coefficient.t()) * apart.ge(0).unsqueeze(2);                                // [t, s, c]
+    const Tensor powers = (apart.clamp_min(0).unsqueeze(2) * log_decay).exp();                                                // [t, s, e]
+    const Tensor kernel = at::matmul(powers, coefficient.t()) * apart.ge(0).unsqueeze(2);                                     // [t, s, c]
     const Tensor left = ((count - 1 - t).unsqueeze(1) * log_decay).exp(), before = ((t + 1).unsqueeze(1) * log_decay).exp();  // [t, e]
     const Tensor part = x.narrow(0, begin, count);
     Tensor y = (kernel * part.unsqueeze(0)).sum(1), state = at::mm(left.t(), part);
@@ -69,7 +69,8 @@ std::vector<Tensor> toeplitz_values(int64_t tokens, int64_t documents, int64_t c
                                     bool state) {
   const at::ScalarType wide = type == at::kDouble ? at::kDouble : at::kFloat;
   return {random_tensor({tokens, channels}, 1, type), random_tensor({channels, exponentials}, 2, wide),
-          random_tensor({exponentials}, 3, wide).mul(2).exp().neg(), state ? random_tensor({documents, exponentials, channels}, 4, wide) : Tensor()};
+          random_tensor({exponentials}, 3, wide).mul(2).exp().neg(),
+          state ? random_tensor({documents, exponentials, channels}, 4, wide) : Tensor()};
 }
 
 TEST(Toeplitz, EqualsTheMatrixOfAllPairs) {
@@ -81,8 +82,9 @@ TEST(Toeplitz, EqualsTheMatrixOfAllPairs) {
         for (const bool state : {false, true}) {
           const auto values = toeplitz_values(204, 5, channels, exponentials, type, state);
           const auto in = toeplitz_leaves(values), again = toeplitz_leaves(values, at::kDouble);
-          expect_same(toeplitz(in[0], in[1], in[2], offsets, in[3]), in, by_pairs(again[0], again[1], again[2], kToeplitzDocuments, again[3]),
-                      again, tolerance, std::string(name_of(type)) + (state ? " from a state" : ""));
+          expect_same(toeplitz(in[0], in[1], in[2], offsets, in[3]), in,
+                      by_pairs(again[0], again[1], again[2], kToeplitzDocuments, again[3]), again, tolerance,
+                      std::string(name_of(type)) + (state ? " from a state" : ""));
         }
       }
     }
@@ -94,8 +96,8 @@ TEST(Toeplitz, InChunksOnAnyDevice) {
   for (const bool state : {false, true}) {
     const auto values = toeplitz_values(204, 5, 6, 4, at::kDouble, state);
     const auto in = toeplitz_leaves(values), again = toeplitz_leaves(values);
-    expect_same(toeplitz_aten(in[0], in[1], in[2], offsets, in[3]), in, by_pairs(again[0], again[1], again[2], kToeplitzDocuments, again[3]),
-                again, 1e-12, "in chunks");
+    expect_same(toeplitz_aten(in[0], in[1], in[2], offsets, in[3]), in,
+                by_pairs(again[0], again[1], again[2], kToeplitzDocuments, again[3]), again, 1e-12, "in chunks");
   }
 }
 

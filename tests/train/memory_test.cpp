@@ -205,6 +205,7 @@ TEST_P(MemoryOfLineage, IsWhatIsCounted) {
               "train.micro_batch=2",
               "train.sequence=1024"};
   if (mixer == "tnl") words = words + Words{"model.norm=simple_rms", "model.channel=glu"};
+  if (mixer == "cosformer2") words = words + Words{"model.toeplitz=32"};
   if (mixer == "mamba2") words = words + Words{"model.channel=none", "model.mamba2.state=32"};
   for (const char* dtype : {"bf16", "fp32"})
     expect_as_planned(fmt::format("{}, {}, {}", mixer, recompute, dtype), words + Words{fmt::format("train.dtype={}", dtype)}, 0.2);

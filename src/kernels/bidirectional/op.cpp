@@ -46,7 +46,8 @@ void check_bidirectional(const Tensor& q, const Tensor& k, const Tensor& v) {
     refuse_argument(kBidirectional, "q", "[tokens, heads, key channels] in bf16, fp32 or fp64", shape_text(q));
   if (k.sizes() != q.sizes() || k.scalar_type() != q.scalar_type()) refuse_argument(kBidirectional, "k", shape_text(q), shape_text(k));
   if (v.dim() != 3 || v.size(0) != q.size(0) || v.size(1) != q.size(1) || v.scalar_type() != q.scalar_type())
-    refuse_argument(kBidirectional, "v", fmt::format("[{}, {}, value channels] {}", q.size(0), q.size(1), name_of(q.scalar_type())), shape_text(v));
+    refuse_argument(kBidirectional, "v", fmt::format("[{}, {}, value channels] {}", q.size(0), q.size(1), name_of(q.scalar_type())),
+                    shape_text(v));
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ Tensor toeplitz_of_grids(const Tensor& x_td, std::span<const GridSizes> grids, s
 
 // `angles`: a head's channels for a cosine turn, half of them for a rotary one. Behind `plain` leading tokens of each grid that stand nowhere (classes,
 // conditions; angle 0). Made in fp64.
-TurnTable turns_of_grids(std::span<const GridSizes> grids, int64_t angles, int64_t head_dim, double base, ScalarType type, at::Device device,
-                         int64_t plain = 0);
+TurnTable turns_of_grids(std::span<const GridSizes> grids, int64_t angles, int64_t head_dim, double base, ScalarType type,
+                         at::Device device, int64_t plain = 0);
 
 }  // namespace longhaul::kernels

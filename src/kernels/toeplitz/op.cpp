@@ -72,10 +72,8 @@ Toeplitz toeplitz_by_loops(const Tensor& x, const Tensor& coefficient, const Ten
   const Toeplitz out{at::empty(x.sizes(), x.options().requires_grad(false)),
                      with_state ? at::empty({documents, decay.size(0), x.size(1)}, sums_like(x)) : Tensor()};
   for_channels(x, decay, coefficient_ed, offsets, [&](const ToeplitzRange& range, int64_t) {
-    toeplitz_range(range, {.x = pointer_to(x),
-                           .initial = pointer_to(initial),
-                           .y = writable(out.y_td),
-                           .final = writable(out.final_state_ned)});
+    toeplitz_range(range,
+                   {.x = pointer_to(x), .initial = pointer_to(initial), .y = writable(out.y_td), .final = writable(out.final_state_ned)});
   });
   return out;
 }
