@@ -73,6 +73,7 @@ struct ModelConfig {
   HgrnOptions hgrn;
   GatedDeltaNetOptions gated_deltanet;
   KdaOptions kda;
+  DeltaNetOptions deltanet;
   LcsmOptions lcsm;
   MixtureOptions mixture;
 

@@ -10,6 +10,7 @@
 #include "kernels/scan/op.h"
 #include "kernels/toeplitz/grid.h"
 #include "kernels/toeplitz/op.h"
+#include "support/instruction_sets.h"
 #include "support/threads.h"
 #include "tensor/to_tensor.h"
 
@@ -18,7 +19,8 @@ namespace {
 
 using namespace longhaul::testing;
 
-const std::vector<int64_t> kSets = {0, 4, 8, 8, 12, 13, 40};  // equal ones side by side, an empty one, one of a token
+// Equal ones side by side, an empty one, one of a token, one of more than a block.
+const std::vector<int64_t> kSets = {0, 4, 8, 8, 12, 13, 340};
 
 // Weight of s for i is Σ_c q_ic e^{x_sc} / Σ_s' e^{x_s'c}: a matrix of all pairs.
 Tensor set_by_pairs(const Tensor& q, const Tensor& x, const Tensor& v, const std::vector<int64_t>& offsets) {
@@ -46,7 +48,7 @@ TEST(Bidirectional, EqualsTheMatrixOfAllPairs) {
   const Tensor offsets = to_tensor(kSets);
   for (const auto& [type, tolerance] : {std::pair{at::kDouble, 1e-12}, {at::kFloat, 1e-5}, {at::kBFloat16, 1.5e-2}}) {
     std::vector<Tensor> in, again;
-    for (const auto& sizes : {std::vector<int64_t>{40, 3, 5}, {40, 3, 5}, {40, 3, 7}}) {
+    for (const auto& sizes : {std::vector<int64_t>{340, 3, 5}, {340, 3, 5}, {340, 3, 17}}) {
       in.push_back(random_tensor(sizes, 1 + in.size(), type).requires_grad_(true));
       again.push_back(in.back().detach().to(at::kDouble).clone().requires_grad_(true));
     }
@@ -57,6 +59,27 @@ TEST(Bidirectional, EqualsTheMatrixOfAllPairs) {
     wanted.mul(mix).sum().backward();
     for (size_t i = 0; i < 3; ++i) EXPECT_LT(relative_error(in[i].grad(), again[i].grad()), 2 * tolerance) << i;
   }
+}
+
+TEST(Bidirectional, OnEveryInstructionSetAndDeviceTheSame) {
+  const Tensor offsets = to_tensor(kSets);
+  const auto run = [&](at::ScalarType type) {
+    std::vector<Tensor> in;
+    for (const auto& sizes : {std::vector<int64_t>{340, 2, 70}, {340, 2, 70}, {340, 2, 36}})
+      in.push_back(random_tensor(sizes, 1 + in.size(), at::kFloat).to(type).requires_grad_(true));
+    const Tensor o = set_attention(in[0], in[1], in[2], offsets);
+    o.mul(random_tensor(o.sizes(), 9, at::kFloat).to(type)).sum().backward();
+    return std::vector<Tensor>{o.detach(), in[0].grad(), in[1].grad(), in[2].grad()};
+  };
+  const std::vector<Tensor> wanted = run(at::kDouble);  // by LibTorch's operators
+  const PoisonFreshMemory poison;
+  for_each_instruction_set([&] {
+    for (const auto& [type, tolerance] : {std::pair{at::kFloat, 1e-5}, {at::kBFloat16, 2e-2}}) {
+      const auto found = run(type);
+      for (size_t i = 0; i < found.size(); ++i) EXPECT_LT(relative_error(found[i], wanted[i]), tolerance) << i << " " << name_of(type);
+    }
+  });
+  expect_same_for_all_threads([&] { return run(at::kBFloat16); });
 }
 
 TEST(Bidirectional, Gradients) {

@@ -178,7 +178,7 @@ TEST(Prove, AHybridWithExpertsAndSharedBounds) { expect_equal(hybrid(), true, "a
 TEST(Prove, BothDeltaRules) {
   recipe::ModelConfig config;
   config.heads = 4;
-  config.mixers = {Mixer::kGatedDeltaNet, Mixer::kKda};
+  config.mixers = {Mixer::kGatedDeltaNet, Mixer::kKda, Mixer::kDeltaNet};
   config.gated_deltanet.key_heads = 2;
   config.gated_deltanet.negative_eigenvalues = true;
   expect_equal(config, false, "adamw", 3);

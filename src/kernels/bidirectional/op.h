@@ -4,8 +4,9 @@
 //   K = softmax of the logits x over a document's tokens, for each key channel        S = Kᵀ V        O = Q S
 //
 // Two products and no scan: what runs along a sequence once in each direction, or along each axis of a grid in both, where decays multiply, is here
-// one sum, because the sum that normalises an additive recurrence does not know where it began. Any device (LibTorch's operators). Sums, the
-// softmax's and S are fp32 (fp64 for fp64 inputs); results have the dtype of their inputs. S is kept for the backward pass, K is not made again.
+// one sum, because the sum that normalises an additive recurrence does not know where it began. Sums, the softmax's and S are fp32 (fp64 for fp64
+// inputs); results have the dtype of their inputs. S is kept for the backward pass. Implementations: cpu (vector loops and block products, cpu.h;
+// attention in bf16 and fp32), meta, aten (LibTorch's operators, any device).
 #pragma once
 
 #include "tensor/tensor.h"
