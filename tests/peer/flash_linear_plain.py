@@ -22,7 +22,7 @@ CONFIGS = {
     "flash-linear-gated-deltanet": dict(COMMON, architectures=["GatedDeltaNetForCausalLM"], model_type="gated_deltanet", num_heads=2,
                                         num_v_heads=4, head_dim=5, expand_v=1.2, use_gate=True, use_short_conv=True, conv_size=3,
                                         allow_neg_eigval=True),
-    "flash-linear-deltanet": dict(COMMON, architectures=["DeltaNetForCausalLM"], model_type="delta_net", num_heads=3, expand_k=0.5,
+    "flash-linear-deltanet": dict(COMMON, architectures=["DeltaNetForCausalLM"], model_type="delta_net", num_heads=2, expand_k=0.5,
                                   expand_v=1, use_gate=False, use_short_conv=True, conv_size=4, use_beta=True, use_output_norm=True,
                                   qk_norm="l2", qk_activation="silu"),
     "flash-linear-deltanet-gate": dict(COMMON, architectures=["DeltaNetForCausalLM"], model_type="delta_net", num_heads=2, expand_k=1.0,
