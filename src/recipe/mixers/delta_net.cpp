@@ -210,8 +210,9 @@ BlockMemory deltanet_memory(const ModelConfig& model, const BlockSizes& size) {
   const double made = size.channels(convolved_channels(sizes) + sizes.heads) + gate;
   return {.kept = made + each.kept - each.decays + v + 2 * gate,
           .backward = size.hidden + std::max(v + gate + each.norm_sums, 2 * k - v + each.ends),
-          .cheap = 2 * k + v,
-          .again = size.hidden + std::max(2 * v + gate + each.norm_sums, 4 * k + each.ends),
+          // Queries and keys before and after they get their length, what the norm makes and, where nothing else keeps it, what it reads.
+          .cheap = 4 * k + 2 * v - gate,
+          .again = size.hidden + std::max(3 * v + gate + each.norm_sums, 6 * k + each.ends),
           .evaluation = made + 5 * k + 3 * v + gate + 2 * each.of_heads + each.ends + 2 * size.hidden};
 }
 
