@@ -10,6 +10,7 @@ const std::vector<Benchmark>& benchmarks() {
       {"linear_cross_entropy", "head and loss with their gradients and without the logits: time and memory", bench_linear_cross_entropy},
       {"linear_recurrence", "the recurrence of lightning attention, decay per head and per channel, one document and packed ones",
        bench_linear_recurrence},
+      {"grid", "images and video: one sum over all tokens beside scans each way and along each axis", bench_grid},
       {"attention", "softmax attention over whole, packed and long documents, and decoding over a paged cache", bench_attention},
       {"norm", "RMSNorm and LayerNorm with residual join and gate", bench_norm},
       {"activation", "SiLU over fused heads, SwiGLU, bias + GeLU", bench_activation},

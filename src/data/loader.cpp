@@ -32,6 +32,14 @@ namespace {
 
 constexpr double kIndex_s = 1800;  // the first batch may make the packing index of an epoch
 
+void refuse_other_count(const char* key, size_t weights, size_t datasets) {
+  if (weights == datasets) return;
+  throw Error({.code = ExitCode::kUsage,
+               .what = fmt::format("{} does not fit data.source", key),
+               .expected = fmt::format("{} weights", datasets),
+               .found = fmt::format("{}", weights)});
+}
+
 std::vector<double> weights_of(const std::vector<const TokenDataset*>& datasets, const std::vector<double>& weights) {
   if (datasets.empty()) {
     throw Error({.code = ExitCode::kData, .what = "there is no dataset to train on", .hint = "set data.source"});
@@ -51,12 +59,7 @@ std::vector<double> weights_of(const std::vector<const TokenDataset*>& datasets,
                    .where = dataset->folder().string()});
     }
   }
-  if (!weights.empty() && weights.size() != datasets.size()) {
-    throw Error({.code = ExitCode::kUsage,
-                 .what = "data.weights does not fit data.source",
-                 .expected = fmt::format("{} weights", datasets.size()),
-                 .found = fmt::format("{}", weights.size())});
-  }
+  if (!weights.empty()) refuse_other_count("data.weights", weights.size(), datasets.size());
   if (!weights.empty()) return weights;
   std::vector<double> by_size;
   for (const TokenDataset* dataset : datasets) by_size.push_back(static_cast<double>(dataset->tokens() + dataset->documents()));
@@ -77,6 +80,8 @@ Loader::Loader(std::vector<const TokenDataset*> datasets, LoaderOptions options)
       indexes_(std::make_unique<Indexes>()),
       prefetch_(std::make_unique<Prefetch>()) {
   LONGHAUL_ASSERT(options_.first_position != nullptr, "a loader needs a schedule");
+  for (const BlendPoint& point : options_.mix) refuse_other_count("data.mix", point.weights.size(), datasets_.size());
+  if (!options_.mix.empty()) moving_.emplace(options_.mix);
   if (options_.sequence < 1) {
     throw Error({.code = ExitCode::kUsage, .what = "the sequence length must be at least 1", .found = std::to_string(options_.sequence)});
   }
@@ -110,10 +115,12 @@ int64_t Loader::sample_at(int64_t position) const {
 }
 
 Loader::Origin Loader::origin_of(int64_t sample) const {
-  const Blend::Place place = blend_.at(sample);
+  const Blend::Place place = moving_ ? moving_->at(sample) : blend_.at(sample);
   const int64_t per_epoch = samples_[static_cast<size_t>(place.dataset)];
   return {place.dataset, place.index / per_epoch, place.index % per_epoch};
 }
+
+double Loader::share(int64_t dataset, int64_t sample) const { return moving_ ? moving_->share(dataset, sample) : blend_.weight(dataset); }
 
 std::shared_ptr<const PackingIndex> Loader::index(int64_t dataset, int64_t epoch) const {
   std::lock_guard lock(indexes_->mutex);

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "data/blend.h"
 #include "data/data_position.h"
 #include "data/dataset.h"
+#include "data/moving_blend.h"
 #include "data/packing.h"
 
 namespace longhaul::data {
@@ -30,6 +32,7 @@ struct LoaderOptions {
   uint64_t seed = 0;
   std::function<int64_t(int64_t step)> first_position;  // of a step; steps count from 0
   std::vector<double> weights;                          // empty: by size in tokens
+  std::vector<BlendPoint> mix;                          // instead: weights that move over the samples of the run
   std::vector<SampleRange> skip;
   bool document_boundaries = true;     // false: a row is one document for the model, whatever it holds
   int64_t prefetch = 2;                // steps prepared ahead; 0: none
@@ -65,9 +68,9 @@ class Loader {
   Origin origin_of(int64_t sample) const;
   std::vector<DocumentSpan> spans_of(int64_t sample) const;
 
-  DataPosition position_before(int64_t step) const;  // the data position when `step` is the next one to train
-  double epochs_at(int64_t step) const;              // how often the whole has been read before `step`; for display
-  const Blend& blend() const { return blend_; }
+  DataPosition position_before(int64_t step) const;     // the data position when `step` is the next one to train
+  double epochs_at(int64_t step) const;                 // how often the whole has been read before `step`; for display
+  double share(int64_t dataset, int64_t sample) const;  // in the blend there
 
  private:
   struct Rows {
@@ -82,8 +85,9 @@ class Loader {
   std::vector<const TokenDataset*> datasets_;
   LoaderOptions options_;
   Blend blend_;
-  std::vector<int64_t> samples_;  // of an epoch, by dataset
-  int64_t lists_ = 0;             // of samples to pass over that there were before
+  std::optional<MovingBlend> moving_;  // instead of it
+  std::vector<int64_t> samples_;       // of an epoch, by dataset
+  int64_t lists_ = 0;                  // of samples to pass over that there were before
   std::unique_ptr<Indexes> indexes_;
   std::unique_ptr<Prefetch> prefetch_;  // last: its thread uses everything above
 };

@@ -128,6 +128,8 @@ LoaderOptions loader_options(const recipe::DataOptions& options, int64_t sequenc
   result.sequence = sequence;
   result.seed = static_cast<uint64_t>(options.seed);
   result.weights = options.weights;
+  // A sample has the shares of the moment at which it begins.
+  for (const recipe::DataMixPoint& point : options.mix) result.mix.push_back({(point.at_tokens + sequence - 1) / sequence, point.weights});
   result.document_boundaries = options.document_boundaries;
   result.prefetch = options.prefetch;
   return result;

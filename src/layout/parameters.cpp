@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "layout/split.h"
 #include "layout/width.h"
+#include "recipe/toeplitz.h"
 
 namespace longhaul::layout {
 
@@ -107,6 +108,10 @@ Init::Kind kind_of(recipe::Fill fill) {
       return Init::Kind::kNormal;
     case recipe::Fill::kLogRows:
       return Init::Kind::kLogRows;
+    case recipe::Fill::kMean:
+      return Init::Kind::kMean;
+    case recipe::Fill::kTimescales:
+      return Init::Kind::kTimescales;
     case recipe::Fill::kZeros:
       return Init::Kind::kZeros;
     case recipe::Fill::kFrequencies:
@@ -215,6 +220,7 @@ std::vector<ParameterSpec> Builder::build() {
   if (config_.position == recipe::Position::kLearned) {
     linear("position", Role::kPosition, config_.max_positions, config_.hidden, {}, false);
   }
+  for (const recipe::MixerTensor& tensor : recipe::toeplitz_tensors(config_)) add("", tensor);
   shared();
   for (layer_ = 0; layer_ < config_.layers; ++layer_) layer(fmt::format("layers.{}.", layer_), layer_);
   layer_ = -1;
@@ -243,7 +249,7 @@ std::vector<int64_t> stages_of(const ParameterSpec& spec, const ModelConfig& con
   if (spec.layer >= 0) return {pipeline.stage_with(spec.layer, config.layers)};
   if (spec.ahead >= 0) return {last};
   const Role role = spec.tensor.role;
-  if (role == Role::kPosition) return {0};
+  if (role == Role::kPosition || recipe::of_toeplitz(spec.tensor.name)) return {0};
   if (role == Role::kLowerBound || role == Role::kCoefficient) return stages_that_share(spec, config, pipeline);
   if (role != Role::kEmbedding) return {last};
   return config.tie_embeddings || config.predict_ahead > 0 ? std::vector<int64_t>{0, last} : std::vector<int64_t>{0};
@@ -326,10 +332,11 @@ Placement placement_of(const ParameterSpec& spec, const Mesh& mesh, int64_t pipe
     const auto dimension = static_cast<size_t>(split.dimension);
     const int64_t units = shape.at(dimension) / split.unit;
     if (split.even && units % mesh.size(axis) != 0) {
+      const std::string_view what = recipe::of_toeplitz(spec.tensor.name) ? "channels" : "heads";
       throw Error({.code = ExitCode::kUsage,
-                   .what = fmt::format("{} heads cannot be dealt out to {} ranks", units, mesh.size(axis)),
-                   .expected = fmt::format("{} divides the number of heads", name_of(axis)),
-                   .found = fmt::format("{} {}, {} heads", name_of(axis), mesh.size(axis), units),
+                   .what = fmt::format("{} {} cannot be dealt out to {} ranks", units, what, mesh.size(axis)),
+                   .expected = fmt::format("{} divides the number of {}", name_of(axis), what),
+                   .found = fmt::format("{} {}, {} {}", name_of(axis), mesh.size(axis), units, what),
                    .where = spec.tensor.name});
     }
     placement.dimensions[dimension].push_back({axis, split.unit});

@@ -28,7 +28,7 @@ struct LogicalTensor {
 
 // Every number is resolved: fill with ones, zeros, or normal(0, std), or as recipe::Fill says. For Xavier, std = gain · sqrt(2 / (fan_in + fan_out)).
 struct Init {
-  enum class Kind { kOnes, kZeros, kNormal, kFrequencies, kLogRates, kSteps, kLogRows };
+  enum class Kind { kOnes, kZeros, kNormal, kFrequencies, kLogRates, kSteps, kLogRows, kMean, kTimescales };
   Kind kind = Kind::kZeros;
   double gain = 1;     // DeepNorm's beta, GPT-2's 1/sqrt(2·layers), else 1; already inside std
   int64_t fan_in = 0;  // 0 where std does not come from fans

@@ -14,7 +14,9 @@
 #include "model/linear.h"
 #include "model/mixers.h"
 #include "model/norm.h"
+#include "model/toeplitz_positions.h"
 #include "model/watched.h"
+#include "recipe/toeplitz.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::model {
@@ -67,6 +69,7 @@ Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Dev
   if (first || (last && (config.tie_embeddings || config.predict_ahead > 0)))
     embedding_ = &parameters_.add_stacked("embedding.weight", {"embedding.weight"});
   if (first && config.position == recipe::Position::kLearned) position_ = &parameters_.add_stacked("position.weight", {"position.weight"});
+  if (first && config.toeplitz > 0) toeplitz_ = std::make_unique<ToeplitzPositions>(config, parameters_);
   for (int64_t chunk = 0; chunk < pipeline.chunks(); ++chunk) {
     Stage& stage = stages_[static_cast<size_t>(chunk)];
     const layout::Range own = pipeline.layers_of(place.stage_of(chunk), config.layers);
@@ -111,11 +114,17 @@ VocabularyShare Decoder::share_of(Parameter& table) const {
           .first_row = table.parts[0].held.offset[0]};
 }
 
-Tensor Decoder::embed(Context& context, const Tensor& ids, const layout::SequenceView& view) {
+Tensor Decoder::embed(Context& context, const Tensor& ids, const layout::SequenceView& view, const DecoderRows* rows) {
   LONGHAUL_ASSERT(view.tokens() == ids.size(0), "{} tokens, a view of {}", ids.size(0), view.tokens());
   const kernels::EmbeddingTable positions =
       position_ != nullptr ? kernels::EmbeddingTable{position_->value, position_->sink()} : kernels::EmbeddingTable{};
-  const Tensor hidden = context.ops.embed(ids, share_of(*embedding_), position_ != nullptr ? &positions : nullptr, view);
+  Tensor hidden = context.ops.embed(ids, share_of(*embedding_), position_ != nullptr ? &positions : nullptr, view);
+  if (toeplitz_ != nullptr && rows == nullptr) {
+    hidden = toeplitz_->forward(context, hidden, view, nullptr);
+  } else if (toeplitz_ != nullptr) {
+    const MixerRows of_embedding{rows->state.layers().back(), rows->rows};
+    hidden = toeplitz_->forward(context, hidden, view, &of_embedding);
+  }
   if (context.inspect) context.inspect("embedding", hidden);
   return hidden;
 }
@@ -246,6 +255,7 @@ DecoderState Decoder::make_state() const {
       states.emplace_back(tensors, precision_, device(), tensor_ranks_);
     }
   }
+  if (toeplitz_ != nullptr) states.emplace_back(recipe::toeplitz_state(config_), precision_, device(), tensor_ranks_);  // behind the layers
   return DecoderState(std::move(states));
 }
 
@@ -267,7 +277,7 @@ Tensor Decoder::normed(const Tensor& hidden) const {
 }
 
 Tensor Decoder::hidden(Context& context, const Tensor& ids, const layout::SequenceView& view, const DecoderRows* rows) {
-  Stream stream{.residual_td = embed(context, ids, view)};
+  Stream stream{.residual_td = embed(context, ids, view, rows)};
   run_layers(context, stream, view, rows);
   return read(context, *norm_, stream);  // the last join and the norm in one pass
 }

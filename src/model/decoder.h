@@ -28,6 +28,7 @@ struct DecoderRows;
 struct MixerRows;
 struct VocabularyShare;
 class Norm;
+class ToeplitzPositions;
 
 // Of a module that predicts further ahead (Decoder::with_predictions), for each token of this context rank: the token that stands as many places
 // further as the module's number, from 1 on, and the one behind that, which it is to predict; −1: none in the document.
@@ -53,7 +54,7 @@ class Decoder {
   // stages runs.
   bool first(const Context& context) const;  // it is the model's first
   bool last(const Context& context) const;
-  Tensor embed(Context& context, const Tensor& ids_t, const layout::SequenceView& view);  // first stage
+  Tensor embed(Context& context, const Tensor& ids_t, const layout::SequenceView& view, const DecoderRows* rows = nullptr);  // first stage
   Tensor layers(Context& context, const Tensor& hidden_td, const layout::SequenceView& view, const DecoderRows* rows = nullptr);  // its own
   Tensor normed(const Tensor& hidden_td) const;  // last stage
 
@@ -100,6 +101,7 @@ class Decoder {
   ParameterSet parameters_;
   Parameter* embedding_ = nullptr;  // null: of another stage
   Parameter* position_ = nullptr;
+  std::unique_ptr<ToeplitzPositions> toeplitz_;  // first stage of a model that has it
   int64_t tensor_ranks_;
   recipe::Recompute recompute_ = recipe::Recompute::kNone;
   kernels::SavedTensors* offload_ = nullptr;

@@ -19,8 +19,7 @@ Parameter& stacked_weights(ParameterSet& parameters, const std::string& name, co
 }
 
 // With the heads that this rank has.
-recipe::DeltaRuleSizes own_sizes(recipe::DeltaRuleSizes sizes, const Parameter& rate) {
-  const int64_t heads = rate.sizes.at(0);
+recipe::DeltaRuleSizes own_sizes(recipe::DeltaRuleSizes sizes, int64_t heads) {
   sizes.key_heads = sizes.key_heads * heads / sizes.heads;
   sizes.heads = heads;
   return sizes;
@@ -28,16 +27,15 @@ recipe::DeltaRuleSizes own_sizes(recipe::DeltaRuleSizes sizes, const Parameter& 
 
 }  // namespace
 
-DeltaHeads::DeltaHeads(const recipe::DeltaRuleSizes& sizes, double norm_eps, bool negative_eigenvalues, const std::string& name,
-                       ParameterSet& parameters)
-    : eps_(norm_eps),
+DeltaHeads::DeltaHeads(const recipe::DeltaRuleSizes& sizes, int64_t own_heads, double norm_eps, bool negative_eigenvalues, bool decays,
+                       const std::string& name, ParameterSet& parameters)
+    : sizes_(own_sizes(sizes, own_heads)),
+      eps_(norm_eps),
       most_(negative_eigenvalues ? 2 : 1),
       convolution_(stacked_weights(parameters, name, {"query_convolution", "key_convolution", "value_convolution"})),
-      rate_(stacked_weights(parameters, name, {"rate"})),
-      step_(stacked_weights(parameters, name, {"step"})),
-      norm_(stacked_weights(parameters, name, {"norm"})) {
-  sizes_ = own_sizes(sizes, rate_);
-}
+      rate_(decays ? &stacked_weights(parameters, name, {"rate"}) : nullptr),
+      step_(decays ? &stacked_weights(parameters, name, {"step"}) : nullptr),
+      norm_(stacked_weights(parameters, name, {"norm"})) {}
 
 Tensor DeltaHeads::forward(Context& context, const Made& made, const Tensor& gate, const layout::SequenceView& view,
                            const MixerRows* state) const {
@@ -48,23 +46,47 @@ Tensor DeltaHeads::forward(Context& context, const Made& made, const Tensor& gat
   const auto key_heads = [&](const Tensor& x, double factor) {
     return kernels::of_length(x.view({tokens, sizes_.key_heads, sizes_.key}), factor, kLengthEps);
   };
-  const Tensor forget = sizes_.by_channel ? made.forget.view({tokens, heads, sizes_.key}) : made.forget;
-  const Tensor step = sizes_.by_channel ? step_.use().view({heads, sizes_.key}) : step_.use();
+  Tensor log_decay;
+  if (rate_ != nullptr) {
+    const Tensor forget = sizes_.by_channel ? made.forget.view({tokens, heads, sizes_.key}) : made.forget;
+    const Tensor step = sizes_.by_channel ? step_->use().view({heads, sizes_.key}) : step_->use();
+    log_decay = kernels::step_decays(forget, rate_->use(), step, state != nullptr);
+  }
   const kernels::DeltaRuleInputs inputs{.q_tgk = key_heads(parts[0], 1 / std::sqrt(static_cast<double>(sizes_.key))),
                                         .k_tgk = key_heads(parts[1], 1),
                                         .v_thv = parts[2].view({tokens, heads, sizes_.value}),
                                         .beta_th = kernels::write_shares(made.write_th, most_, state != nullptr),
-                                        .log_decay = kernels::step_decays(forget, rate_.use(), step, state != nullptr)};
+                                        .log_decay = log_decay};
   const Tensor o = context.ops.delta_rule(inputs, recurrence_of(state), view);
-  return kernels::rms_norm(o.reshape({tokens * heads, sizes_.value}), norm_.use(), eps_, gate.reshape({tokens * heads, sizes_.value}))
-      .view({tokens, values});
+  const Tensor of_heads = gate.defined() ? gate.reshape({tokens * heads, sizes_.value}) : Tensor();
+  return kernels::rms_norm(o.reshape({tokens * heads, sizes_.value}), norm_.use(), eps_, of_heads).view({tokens, values});
+}
+
+DeltaNet::DeltaNet(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters)
+    : SequenceMixer(place.name),
+      gated_(config.deltanet.output_gate),
+      projections_(parameters, name(), "projections",
+                   gated_ ? std::vector<std::string>{"query", "key", "value", "write", "gate"}
+                          : std::vector<std::string>{"query", "key", "value", "write"},
+                   config.bias),
+      heads_(recipe::entry_of(recipe::Mixer::kDeltaNet).operators(config).delta_rule, projections_.rows(3), config.deltanet.norm_eps,
+             config.deltanet.negative_eigenvalues, /*decays=*/false, name(), parameters),
+      output_(parameters, name(), "output", {"output"}, config.bias) {}
+
+Summand DeltaNet::summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) {
+  const auto product = [&](const Tensor& rows) { return std::vector<Tensor>{projections_.forward(rows)}; };
+  const Tensor made = context.ops.of_gathered(input, product, view)[0];
+  const int64_t inner = projections_.rows(0) + projections_.rows(1) + projections_.rows(2), heads = projections_.rows(3);
+  const Tensor gate = gated_ ? made.narrow(1, inner + heads, made.size(1) - inner - heads) : Tensor();
+  const Tensor y = heads_.forward(context, {made.narrow(1, 0, inner), made.narrow(1, inner, heads), Tensor()}, gate, view, state);
+  return output_.summand(context, gated_ ? y * gate : y);  // g σ(g) is silu(g)
 }
 
 GatedDeltaNet::GatedDeltaNet(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters)
     : SequenceMixer(place.name),
       projections_(parameters, name(), "projections", {"query", "key", "value", "gate", "write", "forget"}, config.bias),
-      heads_(recipe::entry_of(recipe::Mixer::kGatedDeltaNet).operators(config).delta_rule, config.gated_deltanet.norm_eps,
-             config.gated_deltanet.negative_eigenvalues, name(), parameters),
+      heads_(recipe::entry_of(recipe::Mixer::kGatedDeltaNet).operators(config).delta_rule, projections_.rows(4),
+             config.gated_deltanet.norm_eps, config.gated_deltanet.negative_eigenvalues, /*decays=*/true, name(), parameters),
       output_(parameters, name(), "output", {"output"}, config.bias) {}
 
 Summand GatedDeltaNet::summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) {
@@ -82,8 +104,8 @@ Kda::Kda(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSe
       down_(parameters, name(), "down", {"forget_down", "gate_down"}, config.bias),
       forget_(parameters, name(), "forget", {"forget"}, config.bias),
       gate_(parameters, name(), "gate", {"gate"}, config.bias),
-      heads_(recipe::entry_of(recipe::Mixer::kKda).operators(config).delta_rule, config.kda.norm_eps, config.kda.negative_eigenvalues,
-             name(), parameters),
+      heads_(recipe::entry_of(recipe::Mixer::kKda).operators(config).delta_rule, projections_.rows(3), config.kda.norm_eps,
+             config.kda.negative_eigenvalues, /*decays=*/true, name(), parameters),
       output_(parameters, name(), "output", {"output"}, config.bias) {}
 
 Summand Kda::summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) {

@@ -5,7 +5,8 @@
 //   out = concat_h(RMSNorm(o) w ⊙ gate) Wout,  one w [d_v] for all heads
 //
 //                   λ                                              gate
-//   GatedDeltaNet   exp(−e^{a_h} softplus(x f_h + b_h))            silu(x Wg)               arXiv 2412.06464; fla; Qwen3-Next
+//   DeltaNet        1                                              none, or silu(x Wg)      arXiv 2406.06484; fla
+//   GatedDeltaNet   exp(−e^{a_h} softplus(x f_h + b_h))            silu(x Wg)               2412.06464; fla; Qwen3-Next
 //   Kda             exp(−e^{a_h} softplus(x F1 F2 + b)), [d_k]     σ(x G1 G2)               2510.26692 (Kimi Linear)
 //
 // Key heads of GatedDeltaNet may serve a group of value heads each. No positions. Where public codes differ: docs/models/deltanet.md.
@@ -22,17 +23,32 @@ namespace longhaul::model {
 class DeltaHeads {
  public:
   struct Made {
-    Tensor qkv_tc, write_th, forget;  // forget [T, H] or [T, H · Dk]
+    Tensor qkv_tc, write_th, forget;  // forget [T, H] or [T, H · Dk]; undefined without decays
   };
-  DeltaHeads(const recipe::DeltaRuleSizes& sizes, double norm_eps, bool negative_eigenvalues, const std::string& name,
-             ParameterSet& parameters);
-  // → RMSNorm(o) w ⊙ σ(gate), [T, H · Dv]
+  // own_heads: this rank's.
+  DeltaHeads(const recipe::DeltaRuleSizes& sizes, int64_t own_heads, double norm_eps, bool negative_eigenvalues, bool decays,
+             const std::string& name, ParameterSet& parameters);
+  // → RMSNorm(o) w ⊙ σ(gate), or without a gate, [T, H · Dv]
   Tensor forward(Context& context, const Made& made, const Tensor& gate_tc, const layout::SequenceView& view, const MixerRows* state) const;
 
  private:
   recipe::DeltaRuleSizes sizes_;
   double eps_, most_;
-  Parameter &convolution_, &rate_, &step_, &norm_;
+  Parameter& convolution_;
+  Parameter *rate_ = nullptr, *step_ = nullptr;  // of decays
+  Parameter& norm_;
+};
+
+class DeltaNet final : public SequenceMixer {
+ public:
+  DeltaNet(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters);
+  Summand summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) override;
+
+ private:
+  bool gated_;
+  Linear projections_;
+  DeltaHeads heads_;
+  Linear output_;
 };
 
 class GatedDeltaNet final : public SequenceMixer {

@@ -2,6 +2,7 @@
 
 #include "kernels/features/op.h"
 #include "kernels/linear_recurrence/op.h"
+#include "kernels/norm/op.h"
 #include "kernels/short_convolution/op.h"
 
 namespace longhaul::model {
@@ -46,7 +47,16 @@ Mamba2::Mamba2(const recipe::ModelConfig& config, const BlockPlace& place, Param
       output_(parameters, name(), "output", {"output"}, config.bias),
       heads_(gate_value_step_.rows(2)),
       first_head_(gate_value_step_.first_row(2)),
-      heads_a_group_(config.heads / config.mamba2.groups) {}
+      heads_a_group_(config.heads / config.mamba2.groups),
+      normed_channels_(config.mamba2.norm_groups > 1 ? config.heads / config.mamba2.norm_groups * config.head_dim : 0) {
+  if (normed_channels_ > 0) ones_ = at::ones({normed_channels_}, parameters.wide_options());
+}
+
+Tensor Mamba2::normed(Context& context, const Tensor& gated) const {
+  if (normed_channels_ == 0) return context.ops.rms_norm(gated, Tensor(), norm_.use(), eps_);
+  const Tensor of_groups = kernels::rms_norm(gated.view({-1, normed_channels_}), ones_, eps_).view(gated.sizes());
+  return of_groups.mul(norm_.use()).to(gated.scalar_type());
+}
 
 Tensor Mamba2::of_heads(const Tensor& shared) const {
   const Tensor by_group = shared.view({shared.size(0), groups_, 1, state_});
@@ -71,7 +81,7 @@ Summand Mamba2::summand(Context& context, BlockInput& input, const layout::Seque
   const Tensor o = context.ops.linear_recurrence(of_heads(shared[1]), of_heads(shared[0]), v, log_decay, recurrence_of(state), view, {});
   const Tensor y = o + x.mul(skip_.use().to(x.scalar_type()).unsqueeze(1));
   const Tensor gated = kernels::gated(y.reshape({tokens, inner}), parts[0], kernels::FeatureMap::kSilu);
-  return output_.summand(context, context.ops.rms_norm(gated, Tensor(), norm_.use(), eps_));
+  return output_.summand(context, normed(context, gated));
 }
 
 }  // namespace longhaul::model

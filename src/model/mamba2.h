@@ -3,7 +3,7 @@
 //   z, x, Δ, B, C = h W…        x, B, C = silu(conv(·))        Δ = softplus(Δ + b)        A = −e^a
 //   S_t = e^{Δ_t A} S_{t−1} + B_tᵀ (Δ_t x_t)        y_t = C_t S_t + D x_t        out = RMSNorm(y ⊙ silu(z)) Wout
 //
-// Per head one Δ, a, b and D, in fp32. Over tensor ranks heads are dealt out; every rank makes all of B and C.
+// The norm is over all channels, or over those of each group of heads (mamba2.norm_groups). Per head one Δ, a, b and D, in fp32. Over tensor ranks heads are dealt out; every rank makes all of B and C.
 #pragma once
 
 #include <optional>
@@ -25,6 +25,7 @@ class Mamba2 final : public SequenceMixer {
     Tensor run(Context& context, const Tensor& x_tc, const MixerRows* state, const char* name, const layout::SequenceView& view) const;
   };
   static Convolution convolution(ParameterSet& parameters, const std::string& storage, const std::vector<std::string>& names);
+  Tensor normed(Context& context, const Tensor& gated_tc) const;
   Tensor of_heads(const Tensor& shared_tc) const;  // [tokens, groups · state] → [tokens, heads, state], without a copy
 
   int64_t state_, groups_, head_dim_;
@@ -34,6 +35,8 @@ class Mamba2 final : public SequenceMixer {
   Parameter &log_rate_, &step_bias_, &skip_, &norm_;
   Linear output_;
   int64_t heads_, first_head_, heads_a_group_;
+  int64_t normed_channels_;  // together; 0: all, of all ranks
+  Tensor ones_;              // so many
 };
 
 }  // namespace longhaul::model

@@ -61,6 +61,7 @@ constexpr Listed<recipe::Mixer, SequenceMixer> kSequenceModules[] = {
     {recipe::Mixer::kKda, make<SequenceMixer, Kda>},
     {recipe::Mixer::kLcsm, make<SequenceMixer, Lcsm>},
     {recipe::Mixer::kMixture, make<SequenceMixer, Mixture>},
+    {recipe::Mixer::kDeltaNet, make<SequenceMixer, DeltaNet>},
 };
 
 constexpr Listed<recipe::ChannelMixer, ChannelMixer> kChannelModules[] = {

@@ -9,6 +9,7 @@
 #include "kernels/norm/op.h"
 #include "kernels/scan/op.h"
 #include "kernels/short_convolution/op.h"
+#include "kernels/toeplitz/op.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::model {
@@ -55,6 +56,13 @@ kernels::CumulativeSoftmax LocalOps::cumulative_softmax(const Tensor& x, const k
   const Tensor offsets = to_tensor(view.layout.document_offsets);
   if (states.state_sc.defined()) return kernels::cumulative_softmax_continued(x, states, offsets);
   return kernels::cumulative_softmax(x, offsets, Tensor());
+}
+
+Tensor LocalOps::toeplitz(const Tensor& x, const Tensor& coefficient, const Tensor& log_decay, const kernels::ToeplitzStates& states,
+                          const layout::SequenceView& view) {
+  const Tensor offsets = to_tensor(view.layout.document_offsets);
+  if (states.state_sed.defined()) return kernels::toeplitz_continued(x, coefficient, log_decay, states, offsets);
+  return kernels::toeplitz(x, coefficient, log_decay, offsets, Tensor(), /*with_state=*/false).y_td;
 }
 
 Tensor LocalOps::attention(const Tensor& q, const Tensor& k, const Tensor& v, const layout::SequenceView& view,

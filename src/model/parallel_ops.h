@@ -25,6 +25,7 @@ struct ConvolutionStates;
 struct ShortConvolutionOptions;
 struct ScanStates;  // scan/op.h
 struct CumulativeSoftmax;
+struct ToeplitzStates;  // toeplitz/op.h
 struct DeltaRuleInputs;
 }  // namespace longhaul::kernels
 
@@ -95,6 +96,9 @@ class ParallelOps {
                              const layout::SequenceView& view) = 0;
   virtual kernels::CumulativeSoftmax cumulative_softmax(const Tensor& x_tc, const kernels::ScanStates& states,
                                                         const layout::SequenceView& view) = 0;
+  // Of this rank's channels (kernels/toeplitz/op.h). `states` as above.
+  virtual Tensor toeplitz(const Tensor& x_tc, const Tensor& coefficient_ce, const Tensor& log_decay_e,
+                          const kernels::ToeplitzStates& states, const layout::SequenceView& view) = 0;
   virtual Tensor attention(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const layout::SequenceView& view,
                            const kernels::AttentionOptions& options) = 0;
   // Decoding: the newest tokens of these sequences, whose keys and values the cache holds already.
@@ -134,6 +138,8 @@ class LocalOps final : public ParallelOps {
   Tensor decayed_sum(const Tensor& a_tc, const Tensor& u_tc, const kernels::ScanStates& states, const layout::SequenceView& view) override;
   kernels::CumulativeSoftmax cumulative_softmax(const Tensor& x_tc, const kernels::ScanStates& states,
                                                 const layout::SequenceView& view) override;
+  Tensor toeplitz(const Tensor& x_tc, const Tensor& coefficient_ce, const Tensor& log_decay_e, const kernels::ToeplitzStates& states,
+                  const layout::SequenceView& view) override;
   Tensor attention(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const layout::SequenceView& view,
                    const kernels::AttentionOptions& options) override;
   Tensor attention_cached(const Tensor& q_thd, const layout::SequenceView& view, const kernels::KeyValueCache& cache,

@@ -151,7 +151,10 @@ void fill_coefficients(const Tensor& view, const layout::ParameterSpec& spec, co
     return;
   }
   Tensor values;
-  if (spec.init.kind == layout::Init::Kind::kFrequencies) {
+  if (spec.init.kind == layout::Init::Kind::kTimescales) {
+    const double all = static_cast<double>(std::max<int64_t>(1, spec.tensor.global_shape[0] - 1));
+    values = at::arange(first, first + count, at::kDouble).mul(-std::log(128.0) / all).add(std::log(16.0));
+  } else if (spec.init.kind == layout::Init::Kind::kFrequencies) {
     const Tensor m = at::arange(first, first + count, at::kDouble);
     values = at::pow(at::Scalar(10000.0), m.mul(-2.0 / static_cast<double>(spec.tensor.global_shape[0])));
   } else {
@@ -184,10 +187,14 @@ void ParameterSet::initialise(uint64_t seed) {
         case layout::Init::Kind::kZeros:
           view.zero_();
           break;
+        case layout::Init::Kind::kMean:
+          view.fill_(1 / static_cast<double>(spec.tensor.global_shape.back()));
+          break;
         case layout::Init::Kind::kFrequencies:
         case layout::Init::Kind::kLogRates:
         case layout::Init::Kind::kSteps:
         case layout::Init::Kind::kLogRows:
+        case layout::Init::Kind::kTimescales:
           fill_coefficients(view, spec, RandomStream(seed, "init/" + spec.tensor.name),
                             whole ? parameter->parts[i].held : parameter->parts[i].own);
           break;

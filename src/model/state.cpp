@@ -6,6 +6,7 @@
 #include "kernels/linear_recurrence/op.h"
 #include "kernels/scan/op.h"
 #include "kernels/short_convolution/op.h"
+#include "kernels/toeplitz/op.h"
 
 namespace longhaul::model {
 namespace {
@@ -94,6 +95,11 @@ kernels::ScanStates scan_of(const MixerRows* state, std::string_view name, std::
   if (state == nullptr) return {};
   const auto flat = [&](std::string_view which) { return state->state.tensor(which).flatten(1); };
   return {flat(name), state->rows, begun.empty() ? Tensor() : flat(begun)};
+}
+
+kernels::ToeplitzStates toeplitz_of(const MixerRows* state) {
+  if (state == nullptr) return {};
+  return {state->state.tensor("sums"), state->rows};
 }
 
 int64_t DecoderState::add() {

@@ -23,6 +23,7 @@ namespace longhaul::kernels {
 struct RecurrenceStates;   // linear_recurrence/op.h
 struct ConvolutionStates;  // short_convolution/op.h
 struct ScanStates;         // scan/op.h
+struct ToeplitzStates;     // toeplitz/op.h
 }  // namespace longhaul::kernels
 
 namespace longhaul::model {
@@ -61,9 +62,13 @@ kernels::ConvolutionStates convolution_of(const MixerRows* state, std::string_vi
 // The sums of a scan, and, of a cumulative softmax, what says where they are.
 kernels::ScanStates scan_of(const MixerRows* state, std::string_view name, std::string_view begun = {});
 
+// The sums of a Toeplitz encoding; likewise.
+kernels::ToeplitzStates toeplitz_of(const MixerRows* state);
+
 class DecoderState {
  public:
-  explicit DecoderState(std::vector<MixerState> layers) : layers_(std::move(layers)) {}  // Decoder::make_state
+  // Of each layer, and behind them of what the embedding keeps, if anything. Decoder::make_state.
+  explicit DecoderState(std::vector<MixerState> layers) : layers_(std::move(layers)) {}
 
   int64_t add();              // an empty sequence → its row
   int64_t fork(int64_t row);  // another one with the same tokens, whose pages are shared → its row

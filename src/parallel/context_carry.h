@@ -4,6 +4,7 @@
 //   short convolution    the last W − 1 inputs of a piece      those of the pieces before enter, as many as there are
 //   decayed sum          h, and Π a, of a piece from zero      h ← Π a ⊙ h + h of the next piece
 //   cumulative softmax   z of a piece from nothing             z ← log(e^z + e^z of the next piece)
+//   toeplitz             S of a piece from zero                S ← λ^(length of the next piece) S + S of the next piece
 //
 // The recurrence's states are large and go other ways (context_recurrence.h). Collective calls of the group.
 #pragma once
@@ -38,5 +39,9 @@ Tensor context_convolution(comm::Communicator& group, const Tensor& x_tc, const 
 // Likewise the scans.
 Tensor context_decayed_sum(comm::Communicator& group, const Tensor& a_tc, const Tensor& u_tc, const layout::SequenceView& view);
 kernels::CumulativeSoftmax context_cumulative_softmax(comm::Communicator& group, const Tensor& x_tc, const layout::SequenceView& view);
+
+// kernels::toeplitz of this rank's tokens of the row → y.
+Tensor context_toeplitz(comm::Communicator& group, const Tensor& x_tc, const Tensor& coefficient_ce, const Tensor& log_decay_e,
+                        const layout::SequenceView& view);
 
 }  // namespace longhaul::parallel

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "kernels/attention/op.h"
 #include "kernels/linear_recurrence/op.h"
+#include "kernels/toeplitz/op.h"
 #include "parallel/collectives.h"
 #include "parallel/context_attention.h"
 #include "parallel/context_carry.h"
@@ -59,6 +60,13 @@ kernels::CumulativeSoftmax MeshOps::cumulative_softmax(const Tensor& x, const ke
   if (view.share.context_ranks == 1) return local_.cumulative_softmax(x, states, view);
   LONGHAUL_ASSERT(!states.state_sc.defined(), "decoding runs on one context rank");
   return context_cumulative_softmax(groups_.over({Axis::kCp}), x, view);
+}
+
+Tensor MeshOps::toeplitz(const Tensor& x, const Tensor& coefficient, const Tensor& log_decay, const kernels::ToeplitzStates& states,
+                         const SequenceView& view) {
+  if (view.share.context_ranks == 1) return local_.toeplitz(x, coefficient, log_decay, states, view);
+  LONGHAUL_ASSERT(!states.state_sed.defined(), "decoding runs on one context rank");
+  return context_toeplitz(groups_.over({Axis::kCp}), x, coefficient, log_decay, view);
 }
 
 Tensor MeshOps::attention(const Tensor& q, const Tensor& k, const Tensor& v, const SequenceView& view,

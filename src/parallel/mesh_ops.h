@@ -29,6 +29,8 @@ class MeshOps final : public model::ParallelOps {
   Tensor decayed_sum(const Tensor& a_tc, const Tensor& u_tc, const kernels::ScanStates& states, const layout::SequenceView& view) override;
   kernels::CumulativeSoftmax cumulative_softmax(const Tensor& x_tc, const kernels::ScanStates& states,
                                                 const layout::SequenceView& view) override;
+  Tensor toeplitz(const Tensor& x_tc, const Tensor& coefficient_ce, const Tensor& log_decay_e, const kernels::ToeplitzStates& states,
+                  const layout::SequenceView& view) override;
   Tensor attention(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const layout::SequenceView& view,
                    const kernels::AttentionOptions& options) override;
   Tensor attention_cached(const Tensor& q_thd, const layout::SequenceView& view, const kernels::KeyValueCache& cache,

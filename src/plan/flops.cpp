@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "layout/parameters.h"
+#include "recipe/toeplitz.h"
 
 namespace longhaul::plan {
 namespace {
@@ -33,6 +34,8 @@ double keys_seen(double tokens, int64_t window) {
 
 TokenFlops training_flops_per_token(const recipe::ModelConfig& config, int64_t sequence) {
   TokenFlops flops{.matrices = 6 * matrix_parameters(config)};
+  const recipe::RecurrenceSizes toeplitz = recipe::toeplitz_sizes(config);
+  flops.recurrence += 12 * static_cast<double>(toeplitz.heads * toeplitz.key * toeplitz.value);
   for (int64_t each = 0; each < config.layers + (config.layers > 0 ? config.predict_ahead : 0); ++each) {
     const int64_t l = std::min(each, config.layers - 1);  // modules that predict further ahead have a layer as the last one is
     const auto [attention, recurrence, angles, delta_rule] = recipe::operators_of_layer(config, l);

@@ -176,7 +176,7 @@ void add_passes(const MemoryRequest& request, const PurposeBytes& always, std::v
     bytes[kWorkspace] += workspace;
     moments.push_back({std::move(name), bytes});
   };
-  double kept = rotary_bytes(request) + predictions_bytes(request, blocks);
+  double kept = rotary_bytes(request) + predictions_bytes(request, blocks) + embedding_bytes(request);
   const double last_norm = norm_bytes(request);
   if (request.recompute == recipe::Recompute::kFull) {
     const bool post = request.model.wiring == recipe::Wiring::kPostNorm;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plan/memory_workspace.h"
+#include "recipe/toeplitz.h"
 
 namespace longhaul::plan {
 namespace {
@@ -39,6 +40,8 @@ double rotary_bytes(const MemoryRequest& request) {
   return request.tokens() * number(channels + angles) * number(wide_bytes(request.dtype));
 }
 
+double embedding_bytes(const MemoryRequest& request) { return request.model.toeplitz > 0 ? hidden_bytes(request) : 0; }
+
 BlockMemory mixer_memory(const MemoryRequest& request, int64_t layer) {
   const recipe::SequenceMixerEntry& entry = recipe::entry_of(request.model.mixer(layer));
   const auto [attention, recurrence, angles, delta_rule] = recipe::operators_of_layer(request.model, layer);
@@ -53,12 +56,14 @@ BlockMemory mixer_memory(const MemoryRequest& request, int64_t layer) {
 
 DecodingState decoding_state(const recipe::ModelConfig& model, recipe::Dtype dtype) {
   DecodingState state;
-  for (int64_t l = 0; l < model.layers; ++l) {
-    for (const recipe::MixerStateTensor& tensor : recipe::state_of_layer(model, l)) {
+  const auto add = [&](const std::vector<recipe::MixerStateTensor>& tensors) {
+    for (const recipe::MixerStateTensor& tensor : tensors) {
       const double bytes = number(tensor.elements() * (tensor.wide ? wide_bytes(dtype) : element_bytes(dtype)));
       (tensor.of_token ? state.bytes_per_token : state.bytes) += bytes;
     }
-  }
+  };
+  for (int64_t l = 0; l < model.layers; ++l) add(recipe::state_of_layer(model, l));
+  add(recipe::toeplitz_state(model));
   return state;
 }
 

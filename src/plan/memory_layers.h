@@ -15,9 +15,10 @@ using recipe::BlockMemory;
 BlockMemory mixer_memory(const MemoryRequest& request, int64_t layer);
 BlockMemory channel_memory(const MemoryRequest& request, recipe::ChannelMixer mixer);
 
-double hidden_bytes(const MemoryRequest& request);  // of [tokens, hidden]
-double norm_bytes(const MemoryRequest& request);    // kept by the norm before a block: joined input, output, statistics
-double rotary_bytes(const MemoryRequest& request);  // of the table of angles, kept for the micro-batch
+double hidden_bytes(const MemoryRequest& request);     // of [tokens, hidden]
+double norm_bytes(const MemoryRequest& request);       // kept by the norm before a block: joined input, output, statistics
+double rotary_bytes(const MemoryRequest& request);     // of the table of angles, kept for the micro-batch
+double embedding_bytes(const MemoryRequest& request);  // kept before the first layer: what a Toeplitz encoding reads
 
 int64_t element_bytes(recipe::Dtype dtype);  // of weights and activations
 int64_t wide_bytes(recipe::Dtype dtype);     // of sums, gradients and masters

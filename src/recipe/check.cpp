@@ -229,6 +229,34 @@ void width(const Recipe& recipe, Problems& out) {
   }
 }
 
+void mix(const DataOptions& options, Problems& out) {
+  const std::vector<DataMixPoint>& points = options.mix;
+  if (!points.empty() && !options.weights.empty())
+    out.push_back({{"data.mix", "data.weights"}, "data.mix and data.weights both say how sources are blended", "leave one of them out"});
+  std::vector<double> most(options.source.size());
+  for (size_t i = 0; i < points.size(); ++i) {
+    const auto refuse = [&](const std::string& reason, const std::string& hint) {
+      out.push_back({{"data.mix"}, fmt::format("point {} of data.mix: {}", i + 1, reason), hint});
+    };
+    const std::vector<double>& weights = points[i].weights;
+    if (weights.size() != options.source.size()) {
+      refuse(fmt::format("{} for {} of data.source", counted(static_cast<int64_t>(weights.size()), "weight"),
+                         counted(static_cast<int64_t>(options.source.size()), "entry", "entries")),
+             "give one weight per source");
+      return;
+    }
+    if (std::ranges::none_of(weights, [](double weight) { return weight > 0; })) refuse("no weight is above 0", "give one source a weight");
+    if (i > 0 && points[i].at_tokens < points[i - 1].at_tokens) refuse("is before the point before it", "list points in order");
+    for (size_t s = 0; s < most.size(); ++s) most[s] = std::max(most[s], weights[s]);
+  }
+  for (size_t s = 0; s < most.size() && !points.empty(); ++s) {
+    if (most[s] > 0) continue;
+    out.push_back({{"data.mix", "data.source"},
+                   fmt::format("{} of data.source has no weight at any point of data.mix", Value(options.source[s]).described()),
+                   "leave it out of data.source, or give it a weight"});
+  }
+}
+
 void data(const Recipe& recipe, Problems& out) {
   const DataOptions& options = recipe.data;
   if (options.source.empty() || std::ranges::any_of(options.source, &std::string::empty)) {
@@ -247,6 +275,7 @@ void data(const Recipe& recipe, Problems& out) {
                                counted(static_cast<int64_t>(options.source.size()), "entry", "entries")),
                    "give one weight per source, or none"});
   }
+  mix(options, out);
   if (recipe.train.task == "recall") return;  // reads no text
   if (options.tokenizer.empty()) {
     out.push_back({{"data.tokenizer"}, "data.tokenizer is empty", "data.tokenizer=train, bytes, or the path of a tokenizer.json"});

@@ -4,6 +4,11 @@
 
 namespace longhaul::recipe {
 
+void declare(OptionSet& set, DataMixPoint& point) {
+  set.add("at_tokens", point.at_tokens, "Tokens of the run that have been read by then.").unit("tokens").at_least(0);
+  set.add("weights", point.weights, "Share of each source there, one number per source; 0: none of it.").at_least(0).at_most(1e12);
+}
+
 void declare(OptionSet& set, DataOptions& data) {
   set.add(
          "data.source", data.source,
@@ -19,6 +24,12 @@ void declare(OptionSet& set, DataOptions& data) {
       .path()
       .also_called({"validation_data", "val_data", "eval_data", "test_data"});
   set.add("data.weights", data.weights, "Share of each source in the blend, one number per source; empty: by size.").above(0).at_most(1e12);
+  set.add_tables(
+         "data.mix", data.mix,
+         "Instead of data.weights: points through which the shares of the sources go as training goes on, [{ at_tokens = 0, weights = [1, 0] }, "
+         "{ at_tokens = 1000000, weights = [1, 1] }]; from one to the next each share moves in a straight line, behind the last it stays, and two points "
+         "at the same tokens are a jump.")
+      .also_called({"data_mix", "mix_schedule", "curriculum", "data_stages", "weight_schedule"});
   set.add("data.include", data.include, "File endings that are read inside folders, such as \".py\"; empty: every text file.")
       .also_called({"extensions", "endings", "glob"});
   set.add("data.jsonl_field", data.jsonl_field,

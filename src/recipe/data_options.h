@@ -10,12 +10,20 @@ namespace longhaul::recipe {
 
 class OptionSet;
 
+// A point through which the shares of the sources go: of all tokens of the run, whatever steps and batches they are cut into.
+struct DataMixPoint {
+  int64_t at_tokens = 0;
+  std::vector<double> weights;  // one number per source
+  bool operator==(const DataMixPoint&) const = default;
+};
+
 struct DataOptions {
   // Files or folders of text or JSONL, plain or compressed with zstd, gzip or xz. "libtorch": the Python sources inside the LibTorch
   // in use (its C++ headers where it has no Python). Paths as base/path_text.h reads them.
   std::vector<std::string> source = {"libtorch"};
   std::vector<std::string> validation;  // sources to evaluate on and never to train on
   std::vector<double> weights;          // share of each entry of source in the blend; empty: by size
+  std::vector<DataMixPoint> mix;        // instead of weights: shares that move over training, in straight lines from point to point
   std::vector<std::string> include;     // file endings read inside folders (".py"); empty: every text file
   std::string jsonl_field = "text";     // key that holds a document in JSONL files
   bool skip_bad_lines = false;          // JSONL lines without a document are left out; false: the first is an error
@@ -37,6 +45,7 @@ struct DataOptions {
   bool operator==(const DataOptions&) const = default;
 };
 
+void declare(OptionSet& set, DataMixPoint& point);
 void declare(OptionSet& set, DataOptions& data);
 
 }  // namespace longhaul::recipe

@@ -105,6 +105,7 @@ const Rule kNoPositions{
 const Rule kRetnetOnly{[](const ModelConfig& m) { return only(m, {Mixer::kRetnet}); }, {"model.mixers"}, "its layers are retnet"};
 const Rule kGlaOnly{[](const ModelConfig& m) { return only(m, {Mixer::kGla}); }, {"model.mixers"}, "its layers are gla"};
 const Rule kHgrn2Only{[](const ModelConfig& m) { return only(m, {Mixer::kHgrn2}); }, {"model.mixers"}, "its layers are hgrn2"};
+const Rule kDeltaNetOnly{[](const ModelConfig& m) { return only(m, {Mixer::kDeltaNet}); }, {"model.mixers"}, "its layers are deltanet"};
 const Rule kGatedDeltaNetOnly{
     [](const ModelConfig& m) { return only(m, {Mixer::kGatedDeltaNet}); }, {"model.mixers"}, "its layers are gated_deltanet"};
 
@@ -208,9 +209,9 @@ const std::vector<FamilyRules>& all_families() {
         {[](const ModelConfig& m) { return m.norm == Norm::kRms && !m.bias && m.mamba2.norm_eps == m.norm_eps; },
          {"model.norm", "model.bias", "model.norm_eps", "model.mamba2.norm_eps"},
          "it has RMS normalisation with one norm_eps, and no biases"},
-        {[](const ModelConfig& m) { return m.mamba2.groups == 1; },
-         {"model.mamba2.groups"},
-         "it has one group of heads: with more, files mean a norm of each group"},
+        {[](const ModelConfig& m) { return m.mamba2.groups == m.mamba2.norm_groups; },
+         {"model.mamba2.groups", "model.mamba2.norm_groups"},
+         "its heads are normalised in the groups that share B and C"},
         {[](const ModelConfig& m) { return m.heads * m.head_dim % m.hidden == 0; },
          {"model.heads", "model.head_dim", "model.hidden"},
          "heads · head_dim is a multiple of hidden"}}},
@@ -234,6 +235,9 @@ const std::vector<FamilyRules>& all_families() {
             {[](const ModelConfig& m) { return std::abs(m.hgrn2.norm_eps - 1e-5 * static_cast<double>(m.head_dim)) < 1e-12; },
              {"model.hgrn2.norm_eps"},
              "hgrn2.norm_eps is 1e-5 · head_dim, which its configuration does not say"}})},
+      {"delta_net", rules_of_flash_linear(kDeltaNetOnly, {{[](const ModelConfig& m) { return m.deltanet.norm_eps == m.norm_eps; },
+                                                           {"model.deltanet.norm_eps"},
+                                                           "norms of heads have the model's norm_eps"}})},
       {"gated_deltanet",
        rules_of_flash_linear(kGatedDeltaNetOnly, {{[](const ModelConfig& m) { return m.gated_deltanet.norm_eps == m.norm_eps; },
                                                    {"model.gated_deltanet.norm_eps"},
@@ -257,6 +261,11 @@ void check_family(const ModelConfig& model, std::vector<Problem>& out) {
                    fmt::format("model.family = {} is none of {}", model.family, fmt::join(family_names(), ", ")),
                    "model.family=longhaul"});
     return;
+  }
+  if (model.family != "longhaul" && model.toeplitz > 0) {
+    out.push_back({{"model.family", "model.toeplitz"},
+                   fmt::format("model.family = {}: its embeddings have no Toeplitz encoding", model.family),
+                   "model.family=longhaul"});
   }
   for (const Rule& rule : found->rules) {
     if (rule.holds(model)) continue;

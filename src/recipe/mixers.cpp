@@ -16,8 +16,9 @@ namespace longhaul::recipe {
 namespace {
 
 constexpr const SequenceMixerEntry* kSequenceMixers[] = {
-    &kSoftmaxMixer,  &kLightningMixer, &kHgrn2Mixer,  &kTnlMixer,  &kRetnetMixer,        &kGlaMixer, &kCosformerMixer, &kCosformer2Mixer,
-    &kLightnetMixer, &kMetalaMixer,    &kMamba2Mixer, &kHgrnMixer, &kGatedDeltaNetMixer, &kKdaMixer, &kLcsmMixer,      &kMixtureMixer};
+    &kSoftmaxMixer,       &kLightningMixer,  &kHgrn2Mixer,    &kTnlMixer,     &kRetnetMixer,  &kGlaMixer,
+    &kCosformerMixer,     &kCosformer2Mixer, &kLightnetMixer, &kMetalaMixer,  &kMamba2Mixer,  &kHgrnMixer,
+    &kGatedDeltaNetMixer, &kKdaMixer,        &kLcsmMixer,     &kMixtureMixer, &kDeltaNetMixer};
 constexpr const ChannelMixerEntry* kChannelMixers[] = {&kDenseMixer, &kExpertsMixer, &kNoChannelMixer};
 
 // A bias on every linear layer, or on none.

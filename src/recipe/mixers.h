@@ -56,6 +56,8 @@ enum class Fill {
   kSteps,        // what softplus makes numbers of, drawn evenly in the logarithm from 0.001 to 0.1        Mamba-2's Δ
   kTenths,       // normal numbers times 0.1                                                               LCSM
   kLogRows,      // log of the row's number, from 1 on                                                     LCSM's A
+  kMean,         // 1 / columns                                                                            TPE's B
+  kTimescales,   // log of rates from 16 down to 1/8, evenly in the logarithm                              TPE's λ
 };
 
 // One logical tensor of a mixer: a matrix [out, in], or a vector [out].

@@ -121,6 +121,14 @@ void declare(OptionSet& set, ModelConfig& model) {
       .at_least(0)
       .at_most(2147483648.0)
       .also_called({"max_position_embeddings", "n_positions", "n_ctx", "context_length"});
+  set.add(
+         "model.toeplitz", model.toeplitz,
+         "Toeplitz position encoding (TPE) of cosFormer2 and LightNet: the embeddings are convolved, channel by channel, with a causal kernel that is a "
+         "sum of so many learned exponentials. 0: none.")
+      .unit("exponentials")
+      .at_least(0)
+      .at_most(1 << 14)
+      .also_called({"tpe", "use_tpe", "tpe_dim", "tpe_expand", "toeplitz_exponentials", "toeplitz_dim"});
   set.add("model.bias", model.bias, "A bias on every linear layer and layer normalisation, as in GPT-2.");
   set.add("model.tie_embeddings", model.tie_embeddings, "One matrix serves as the embedding and as the output head.")
       .also_called({"tie_word_embeddings"});

@@ -73,6 +73,7 @@ struct ModelConfig {
   HgrnOptions hgrn;
   GatedDeltaNetOptions gated_deltanet;
   KdaOptions kda;
+  DeltaNetOptions deltanet;
   LcsmOptions lcsm;
   MixtureOptions mixture;
 
@@ -98,6 +99,7 @@ struct ModelConfig {
 
   Position position = Position::kRotary;
   int64_t max_positions = 0;  // learned positions: rows of the table; rotary: 0 = no limit
+  int64_t toeplitz = 0;       // exponentials of the Toeplitz position encoding of the embeddings (recipe/toeplitz.h); 0: none
   bool bias = false;          // on every linear layer and layer norm (GPT-2)
   bool tie_embeddings = false;
 

@@ -59,6 +59,7 @@ recipe::ModelConfig made_small(recipe::ModelConfig model, int64_t ranks) {
   if (model.gla.key_heads > 0) model.gla.key_heads = many;
   delta.key_dim = std::min<int64_t>(delta.key_dim, 6);
   model.kda.key_dim = std::min<int64_t>(model.kda.key_dim, 6);
+  model.deltanet.key_dim = std::min<int64_t>(model.deltanet.key_dim, 6);
   model.kda.rank = std::min<int64_t>(model.kda.rank, 5);
   model.heads = grouped ? 2 * many : many;
   model.softmax.kv_heads = many;
@@ -69,14 +70,16 @@ recipe::ModelConfig made_small(recipe::ModelConfig model, int64_t ranks) {
     *channels = std::min<int64_t>(*channels, 6);
   }
   // Heads of a few channels write next to nothing at first; a norm that blew that up would show rounding and nothing else.
-  for (double* const eps :
-       {&model.tnl.norm_eps, &model.retnet.norm_eps, &model.gla.norm_eps, &model.cosformer2.norm_eps, &model.lightnet.norm_eps,
-        &model.metala.norm_eps, &model.mamba2.norm_eps, &model.hgrn.norm_eps, &model.gated_deltanet.norm_eps, &model.kda.norm_eps}) {
+  for (double* const eps : {&model.tnl.norm_eps, &model.retnet.norm_eps, &model.gla.norm_eps, &model.cosformer2.norm_eps,
+                            &model.lightnet.norm_eps, &model.metala.norm_eps, &model.mamba2.norm_eps, &model.hgrn.norm_eps,
+                            &model.gated_deltanet.norm_eps, &model.kda.norm_eps, &model.deltanet.norm_eps}) {
     *eps = std::max(*eps, 0.3);
   }
   model.lcsm.norm_eps = std::max(model.lcsm.norm_eps, 4.0);  // its memory sums without decay
   if (model.heads % model.mamba2.groups != 0) model.mamba2.groups = 1;
+  if (model.mamba2.norm_groups > 1) model.mamba2.norm_groups = model.heads;  // any number of tensor ranks can have whole ones
   model.softmax.rotary_dim = std::min<int64_t>(model.softmax.rotary_dim, 4);
+  model.toeplitz = std::min<int64_t>(model.toeplitz, 5);
   model.hidden = 24;
   model.intermediate = 20;
   model.vocabulary = 53;  // no number of ranks divides it

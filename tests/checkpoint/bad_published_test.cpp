@@ -50,7 +50,12 @@ TEST_F(BadPublished, WhatLinearFamiliesCanDoBesideIsRefusedByName) {
       {"mamba2", {{"time_step_limit", {0.0, 0.5}}}},
       {"mamba2", {{"time_step_limit", {0.1, nullptr}}}},
       {"mamba2", {{"expand", 3}}},
-      {"mamba2", {{"n_groups", 2}}},
+      {"mamba2", {{"n_groups", 4}}},
+      {"flash-linear-deltanet", {{"use_beta", false}}},
+      {"flash-linear-deltanet", {{"qk_norm", "sum"}}},
+      {"flash-linear-deltanet", {{"qk_activation", "elu"}}},
+      {"flash-linear-deltanet", {{"use_short_conv", false}}},
+      {"flash-linear-deltanet", {{"expand_k", 0.3}}},
       {"flash-linear-gla", {{"use_short_conv", true}}},
       {"flash-linear-gla", {{"num_kv_heads", 1}}},
       {"flash-linear-gla", {{"clamp_min", -1.0}}},
@@ -69,7 +74,7 @@ TEST_F(BadPublished, WhatLinearFamiliesCanDoBesideIsRefusedByName) {
     const std::string field = change.begin().key();
     EXPECT_THAT(with(model, change), HasSubstr(field == "expand" ? "num_heads" : field)) << model << " " << change;
   }
-  EXPECT_THAT(with("flash-linear-gla", {{"model_type", "delta_net"}}), HasSubstr("found     delta_net"));
+  EXPECT_THAT(with("flash-linear-gla", {{"model_type", "gated_delta_product"}}), HasSubstr("found     gated_delta_product"));
 }
 
 TEST_F(BadPublished, UnknownArchitecturesNameTheNearest) {

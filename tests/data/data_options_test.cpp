@@ -48,7 +48,7 @@ class DataOptions : public testing::Test {
   double first_weight(std::vector<std::string> more) const {
     more.push_back("data.source=" + a() + "," + b());
     const RunData data = open(more);
-    return Loader(data.train(), with_batch(loader_options(options(more), 64), 6)).blend().weight(0);
+    return Loader(data.train(), with_batch(loader_options(options(more), 64), 6)).share(0, 0);
   }
 
   TemporaryFolder folder_;
@@ -67,6 +67,17 @@ TEST_F(DataOptions, EachReachesWhatItIsFor) {
          EXPECT_EQ(data.train().size(), 1u);
        }},
       {"data.weights", [&] { EXPECT_NEAR(first_weight({"data.weights=1,3"}), 0.25, 1e-12); }},
+      {"data.mix",
+       [&] {
+         const std::vector<std::string> more{"data.source=" + a() + "," + b(),
+                                             "data.mix=[{ at_tokens = 130, weights = [0, 3] }, { at_tokens = 640, weights = [1, 1] }]"};
+         const RunData data = open(more);
+         const Loader loader(data.train(), with_batch(loader_options(options(more), 64), 6));
+         EXPECT_EQ(loader.share(0, 3), 0) << "the first sample that begins behind 130 tokens";
+         EXPECT_NEAR(loader.share(0, 5), 0.5 * 2 / 7, 1e-12);
+         EXPECT_NEAR(loader.share(0, 10), 0.5, 1e-12);
+         EXPECT_EQ(loader.origin_of(0).dataset, 1);
+       }},
       {"data.include", [&] { EXPECT_TRUE(texts({"data.include=7.txt,8.txt"}).size() == 8u); }},
       {"data.jsonl_field",
        [&] {

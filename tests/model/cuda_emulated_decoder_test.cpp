@@ -59,6 +59,7 @@ const std::map<recipe::Mixer, std::vector<const char*>> kOperators = {
     {recipe::Mixer::kHgrn, {"layer_norm"}},         // its scan has no form on GPUs yet
     {recipe::Mixer::kGatedDeltaNet, {"rms_norm"}},  // the rest in LibTorch's operators
     {recipe::Mixer::kKda, {"rms_norm"}},
+    {recipe::Mixer::kDeltaNet, {"rms_norm"}},
     {recipe::Mixer::kLcsm, {"linear_recurrence", "layer_norm"}},
 };
 

@@ -131,10 +131,13 @@ std::vector<recipe::ModelConfig> published_lineage() {
     config.family = family;
     return config;
   };
-  std::vector<recipe::ModelConfig> all = {of("mamba2-130m", "mamba2"), of("gla-340m", "gla"), of("deltanet-1.3b", "gated_deltanet"),
-                                          of("hgrn2-1.3b", "hgrn2"), of("gla-1.3b", "retnet")};
+  std::vector<recipe::ModelConfig> all = {of("mamba2-130m", "mamba2"), of("gla-340m", "gla"),    of("deltanet-1.3b", "gated_deltanet"),
+                                          of("hgrn2-1.3b", "hgrn2"),   of("gla-1.3b", "retnet"), of("deltanet-1.3b", "delta_net")};
   all[2].gated_deltanet.key_heads = 3;
   all[3].hgrn2.norm_eps = 1e-5 * 128;
+  all[5].mixers = {recipe::Mixer::kDeltaNet};
+  all[5].gated_deltanet = {};
+  all[5].deltanet = {.key_dim = 128, .convolution = 3, .output_gate = true, .norm_eps = all[5].norm_eps};
   all[4].mixers = {recipe::Mixer::kRetnet};
   all[4].gla = {};
   all[4].retnet = {.value_dim = 1024, .norm_weight = true, .norm_eps = all[4].norm_eps};

@@ -56,6 +56,9 @@ std::vector<NamedConfig> models() {
     tnl.heads = 6;
     all.push_back({"tnl_slopes_" + std::string(names_of(slopes)[static_cast<size_t>(slopes)]), tnl});
   }
+  recipe::ModelConfig delta = delta_without_decay();
+  delta.deltanet = {.convolution = 2, .output_gate = true, .norm_eps = 1e-3};
+  all.push_back({"delta_without_decay_gated", delta});
   recipe::ModelConfig cosformer = small_config();
   cosformer.mixers = {recipe::Mixer::kCosformer};
   all.push_back({"cosformer", cosformer});
@@ -65,7 +68,7 @@ std::vector<NamedConfig> models() {
   lineage.lightnet = {.norm_weight = false};
   lineage.metala = {.key_dim = 3, .convolution = 0, .temperature = 4, .norm_eps = 1e-3};
   lineage.hgrn = {.complex = false, .norm_eps = 1e-3};
-  lineage.mamba2 = {.state = 5, .groups = 2, .convolution = 1, .norm_eps = 1e-3};
+  lineage.mamba2 = {.state = 5, .groups = 2, .norm_groups = 2, .convolution = 1, .norm_eps = 1e-3};
   lineage.wiring = recipe::Wiring::kPostNorm;
   all.push_back({"lineage_post_norm", lineage});
   for (size_t type = 0; type < names_of(recipe::LcsmOscillation()).size(); ++type) {

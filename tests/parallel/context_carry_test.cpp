@@ -1,6 +1,7 @@
 // What crosses context ranks in small: the result is that of the whole row, forward and backward, however it is packed and cut.
 #include "parallel/context_carry.h"
 
+#include "kernels/toeplitz/op.h"
 #include "parallel/context_cases.h"
 
 namespace longhaul::parallel {
@@ -62,6 +63,24 @@ TEST(ContextCarry, CumulativeSoftmaxIsThatOfTheWholeRow) {
         found, in, dy, 1e-12,
         [&](const std::vector<Tensor>& x) {
           return both(kernels::cumulative_softmax_reference(x[0], to_tensor(row.document_offsets), {}));
+        },
+        text_of(lengths, ranks, split));
+  });
+}
+
+TEST(ContextCarry, ToeplitzIsThatOfTheWholeRow) {
+  for_each_case({2, 3, 4}, [&](const std::vector<int64_t>& lengths, int64_t ranks, ContextSplit split) {
+    const layout::SequenceLayout row = layout::make_packed(lengths);
+    const WholeInputs in{{random_tensor({row.tokens(), 5}, 1), random_tensor({5, 3}, 2), random_tensor({3}, 3)}, {true, false, false}};
+    const Tensor dy = random_tensor({row.tokens(), 5}, 9);
+    const WholeResult found = on_context_ranks(
+        lengths, ranks, split, in, dy, [&](comm::Communicator& group, const std::vector<Tensor>& own, const layout::SequenceView& view) {
+          return context_toeplitz(group, own[0], own[1], own[2].exp().neg(), view);
+        });
+    expect_the_whole(
+        found, in, dy, 1e-12,
+        [&](const std::vector<Tensor>& x) {
+          return kernels::toeplitz_aten(x[0], x[1], x[2].exp().neg(), to_tensor(row.document_offsets), {}).y_td;
         },
         text_of(lengths, ranks, split));
   });

@@ -1,10 +1,10 @@
-"""RetNet, GLA, HGRN2 and Gated DeltaNet under the names and fields of flash-linear-attention, token by token in fp64 as their papers have them,
+"""RetNet, GLA, HGRN2, DeltaNet and Gated DeltaNet under the names and fields of flash-linear-attention, token by token in fp64 as their papers have them,
 with the scales, norms and gates of its layers. torch is there for gradients alone; no line of it is shared with Longhaul or that package."""
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-NAMES = ["flash-linear-retnet", "flash-linear-gla", "flash-linear-hgrn2", "flash-linear-gated-deltanet"]
+NAMES = ["flash-linear-retnet", "flash-linear-gla", "flash-linear-hgrn2", "flash-linear-gated-deltanet", "flash-linear-deltanet", "flash-linear-deltanet-gate"]
 
 COMMON = dict(hidden_size=12, num_hidden_layers=2, vocab_size=23, hidden_act="swish", norm_eps=2e-5, tie_word_embeddings=False, attn=None,
               attn_mode="chunk", elementwise_affine=True, fuse_norm=True, fuse_swiglu=True, fuse_cross_entropy=True,
@@ -22,6 +22,12 @@ CONFIGS = {
     "flash-linear-gated-deltanet": dict(COMMON, architectures=["GatedDeltaNetForCausalLM"], model_type="gated_deltanet", num_heads=2,
                                         num_v_heads=4, head_dim=5, expand_v=1.2, use_gate=True, use_short_conv=True, conv_size=3,
                                         allow_neg_eigval=True),
+    "flash-linear-deltanet": dict(COMMON, architectures=["DeltaNetForCausalLM"], model_type="delta_net", num_heads=2, expand_k=0.5,
+                                  expand_v=1, use_gate=False, use_short_conv=True, conv_size=4, use_beta=True, use_output_norm=True,
+                                  qk_norm="l2", qk_activation="silu"),
+    "flash-linear-deltanet-gate": dict(COMMON, architectures=["DeltaNetForCausalLM"], model_type="delta_net", num_heads=2, expand_k=1.0,
+                                       expand_v=1.5, use_gate=True, use_short_conv=True, conv_size=2, use_beta=True, qk_norm="l2",
+                                       qk_activation="silu", allow_neg_eigval=True, tie_word_embeddings=True),
 }
 
 
@@ -37,6 +43,12 @@ def shapes_of_layer(c):
         return shapes
     if kind == "hgrn2":
         return {"q_proj.weight": (d, d), "f_proj.weight": (d, d), "i_proj.weight": (d, d), "g_norm.weight": (d,), "o_proj.weight": (d, d)}
+    if kind == "delta_net":
+        key, value, taps = int(d * c["expand_k"]), int(d * c["expand_v"]), c["conv_size"]
+        shapes = {"q_proj.weight": (key, d), "k_proj.weight": (key, d), "v_proj.weight": (value, d), "b_proj.weight": (c["num_heads"], d),
+                  "q_conv1d.weight": (key, 1, taps), "k_conv1d.weight": (key, 1, taps), "v_conv1d.weight": (value, 1, taps),
+                  "o_norm.weight": (value // c["num_heads"],), "o_proj.weight": (d, value)}
+        return shapes | ({"g_proj.weight": (value, d)} if c["use_gate"] else {})
     heads, values, taps = c["num_heads"], c["num_v_heads"], c["conv_size"]
     key, width = heads * c["head_dim"], int(c["head_dim"] * c["expand_v"])
     return {"q_proj.weight": (key, d), "k_proj.weight": (key, d), "v_proj.weight": (values * width, d), "a_proj.weight": (values, d),
@@ -143,6 +155,25 @@ def gated_deltanet(c, w, x):
     return o.reshape(n, -1) @ w("o_proj.weight").T
 
 
+def deltanet(c, w, x):
+    n, heads = len(x), c["num_heads"]
+    q, k, v = (convolved(x @ w(f"{which}_proj.weight").T, w(f"{which}_conv1d.weight")).view(n, heads, -1) for which in "qkv")
+    q, k = (part / torch.sqrt((part * part).sum(-1, keepdim=True) + 1e-6) for part in (q, k))
+    beta = torch.sigmoid(x @ w("b_proj.weight").T) * (2 if c.get("allow_neg_eigval") else 1)
+    out, state = [], torch.zeros(heads, q.shape[-1], v.shape[-1], dtype=torch.float64)
+    for t in range(n):
+        missing = v[t] - (k[t].unsqueeze(-1) * state).sum(-2)
+        state = state + beta[t, :, None, None] * k[t].unsqueeze(-1) * missing.unsqueeze(-2)
+        out.append(q.shape[-1] ** -0.5 * (q[t].unsqueeze(-1) * state).sum(-2))
+    o = rms(torch.stack(out), w("o_norm.weight"), c["norm_eps"])
+    if c["use_gate"]:
+        o = o * F.silu((x @ w("g_proj.weight").T).view(n, heads, -1))
+    return o.reshape(n, -1) @ w("o_proj.weight").T
+
+
+MIXERS = {"gated_deltanet": gated_deltanet, "delta_net": deltanet}
+
+
 def plain_logits(c, tensors, ids):
     eps = c["norm_eps"]
     x = tensors["model.embeddings.weight"][ids]
@@ -158,7 +189,7 @@ def plain_logits(c, tensors, ids):
         if c["model_type"] == "hgrn2":
             x = x + hgrn2(c, w, h, shares[1:l + 1].sum(0))
         else:
-            x = x + (gated_deltanet if c["model_type"] == "gated_deltanet" else gated_heads)(c, w, h)
+            x = x + MIXERS.get(c["model_type"], gated_heads)(c, w, h)
         g = rms(x, tensors[layer + "mlp_norm.weight"], eps)
         gate, up, down = (tensors[layer + f"mlp.{which}_proj.weight"] for which in ("gate", "up", "down"))
         x = x + (F.silu(g @ gate.T) * (g @ up.T)) @ down.T

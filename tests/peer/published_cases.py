@@ -75,6 +75,7 @@ def configurations(golden):
         "minimax-six-heads": minimax(golden, 6, [linear, full, linear] if golden else [linear, linear, full] * 4),
         "mamba2": mamba2(golden, n_groups=1, conv_kernel=3),
         "mamba2-tied": mamba2(golden, n_groups=1, conv_kernel=4, tie_word_embeddings=True),
+        "mamba2-groups": mamba2(golden, n_groups=3, conv_kernel=4),
     }
 
 

@@ -56,5 +56,15 @@ TEST(Flops, PublishedHgrn2) {
   }
 }
 
+// A Toeplitz encoding: two multiply-adds a channel and exponential, forward and twice that backward (linear-attention.md §8.3: 4 n d e forward); its
+// coefficients are in no product. And of the published cosFormer2 models PFLOPs of a step, as above, whose table has the chunked recurrence.
+TEST(Flops, ToeplitzEncoding) {
+  recipe::ModelConfig config = recipe::preset_model("cosformer2-70m"), without = config;
+  without.toeplitz = 0;
+  const TokenFlops with = training_flops_per_token(config, 8192), less = training_flops_per_token(without, 8192);
+  EXPECT_EQ(with.recurrence - less.recurrence, 3.0 * 4 * 512 * 128);
+  EXPECT_EQ(with.matrices, less.matrices);
+}
+
 }  // namespace
 }  // namespace longhaul::plan

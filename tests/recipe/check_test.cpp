@@ -101,6 +101,12 @@ TEST(RecipeCheck, RefusesWhatWorkersThatTrainByThemselvesCannotHave) {
 }
 
 TEST(RecipeCheck, RefusesImpossibleStages) {
+  const std::string two = "data.source=a,b";
+  EXPECT_THAT(reason({two, "data.weights=1,1", "data.mix=[{weights=[1,1]}]"}), HasSubstr("both say how sources are blended"));
+  EXPECT_THAT(reason({two, "data.mix=[{weights=[1]}]"}), HasSubstr("1 weight for 2 entries"));
+  EXPECT_THAT(reason({two, "data.mix=[{weights=[1,1]}, {at_tokens=9, weights=[0,0]}]"}), HasSubstr("point 2 of data.mix: no weight"));
+  EXPECT_THAT(reason({two, "data.mix=[{at_tokens=9, weights=[1,1]}, {at_tokens=8, weights=[1,1]}]"}), HasSubstr("before the point before"));
+  EXPECT_THAT(reason({two, "data.mix=[{weights=[1,0]}, {at_tokens=9, weights=[1,0]}]"}), HasSubstr("has no weight at any point"));
   EXPECT_THAT(reason({"optim.stages=[{lr=1}]"}), HasSubstr("exactly one of from_step and from_tokens"));
   EXPECT_THAT(reason({"optim.stages=[{from_step=1, from_tokens=1, lr=1}]"}), HasSubstr("exactly one"));
   EXPECT_THAT(reason({"optim.stages=[{from_step=1}]"}), HasSubstr("changes nothing"));

@@ -75,6 +75,15 @@ inline recipe::ModelConfig delta_hybrid() {
   return config;
 }
 
+// DeltaNet without decays, keys that are not the value channels, written up to twice.
+inline recipe::ModelConfig delta_without_decay() {
+  recipe::ModelConfig config = small_config();
+  config.mixers = {recipe::Mixer::kDeltaNet, recipe::Mixer::kSoftmax};
+  config.deltanet.key_dim = 6;
+  config.deltanet.negative_eigenvalues = true;
+  return config;
+}
+
 // The expand-oscillation-shrink form in its default, between softmax layers.
 inline recipe::ModelConfig lcsm_hybrid() {
   recipe::ModelConfig config = small_config();
@@ -129,10 +138,11 @@ inline recipe::ModelConfig tnl_like() {
   return config;
 }
 
-// One layer of each other kind of fixed or no decay; a cosFormer2 layer first. Without cosFormer, whose quotients bf16 cannot hold.
+// One layer of each other kind of fixed or no decay behind a Toeplitz encoding; a cosFormer2 layer first. Without cosFormer, whose quotients bf16 cannot hold.
 inline recipe::ModelConfig fixed_decay_lineage() {
   recipe::ModelConfig config = small_config();
   config.mixers = {recipe::Mixer::kCosformer2, recipe::Mixer::kRetnet, recipe::Mixer::kTnl};
+  config.toeplitz = 5;
   config.tnl.version = recipe::TnlVersion::kV2;
   config.tnl.gate_rank = 5;
   config.retnet.value_dim = 6;
@@ -299,6 +309,7 @@ inline std::vector<NamedConfig> small_models() {
           {"hybrid_pre_norm_tied", hybrid_pre_norm_tied()},
           {"hgrn2_hybrid", hgrn2_hybrid()},
           {"delta_hybrid", delta_hybrid()},
+          {"delta_without_decay", delta_without_decay()},
           {"lcsm_hybrid", lcsm_hybrid()},
           {"parallel_blocks", parallel_blocks()},
           {"gpt2_like", gpt2_like()},

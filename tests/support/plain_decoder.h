@@ -43,6 +43,7 @@ class PlainDecoder {
     auxiliary_ = at::zeros({}, at::kDouble);
     Tensor x = weight("embedding").index_select(0, ids);
     if (c.position == recipe::Position::kLearned) x = x + weight("position").index_select(0, positions());
+    if (c.toeplitz > 0) x = toeplitz(x);
     for (int64_t l = 0; l < c.layers; ++l) x = layer(x, "layers." + std::to_string(l) + ".", l);
     last_ = norm(x, "norm", c.norm_eps);
     const Tensor logits = logits_of(last_);
@@ -69,6 +70,17 @@ class PlainDecoder {
   }
 
  private:
+  // y_t = Σ_{s ≤ t} κ(t − s) ⊙ x_s within a document, κ_c(τ) = Σ_j B_cj e^{−τ e^{r_j}}: a matrix of all pairs for each channel (2406.16690).
+  Tensor toeplitz(const Tensor& x) const {
+    const Tensor at = positions().to(at::kDouble), apart = at.unsqueeze(1) - at.unsqueeze(0);
+    std::vector<int64_t> documents;
+    for (int64_t t = 0; t < x.size(0); ++t) documents.push_back(layout_.document_of(t));
+    const Tensor document = at::tensor(documents);
+    const Tensor seen = document.unsqueeze(1).eq(document.unsqueeze(0)).logical_and(apart.ge(0));
+    const Tensor powers = (apart.clamp_min(0).unsqueeze(2) * weight("toeplitz.rate").exp().neg()).exp();  // [t, s, e]
+    const Tensor kernel = at::matmul(powers, weight("toeplitz.coefficient").t()) * seen.unsqueeze(2);     // [t, s, c]
+    return (kernel * x.unsqueeze(0)).sum(1);
+  }
   Tensor logits_of(const Tensor& h) const {
     const double width = c.mup_base_hidden > 0 ? static_cast<double>(c.hidden) / static_cast<double>(c.mup_base_hidden) : 1;
     return at::mm(h, weight(c.tie_embeddings ? "embedding" : "head").t()) / width;
@@ -249,7 +261,7 @@ class PlainDecoder {
     return at::stack(rows);
   }
 
-  // S_t = (1 − β k kᵀ) diag(λ) S_{t−1} + β k vᵀ (2412.06464, 2510.26692), the decay of a head or of its channels; each head normed by itself.
+  // S_t = (1 − β k kᵀ) diag(λ) S_{t−1} + β k vᵀ (2406.06484, 2412.06464, 2510.26692), the decay of a head, of its channels, or none; each head normed by itself.
   struct DeltaSizes {
     int64_t heads, key_heads, keys, values;
   };
@@ -260,15 +272,17 @@ class PlainDecoder {
                  k = convolved(linear(h, name + "key"), name + "key_convolution"),
                  v = convolved(linear(h, name + "value"), name + "value_convolution"), beta = most * at::sigmoid(linear(h, name + "write"));
     return by_document_and_head(sizes.heads, [&](int64_t begin, int64_t count, int64_t n) {
-      const int64_t width = forget.size(1) / sizes.heads, from = n / (sizes.heads / sizes.key_heads) * keys;
+      const int64_t width = forget.defined() ? forget.size(1) / sizes.heads : 0, from = n / (sizes.heads / sizes.key_heads) * keys;
       Tensor state = at::zeros({keys, values}, at::kDouble);
       std::vector<Tensor> rows;
       for (int64_t t = begin; t < begin + count; ++t) {
         const auto unit = [&](const Tensor& x) { return x / (x.square().sum() + 1e-6).sqrt(); };
         const Tensor key = unit(k[t].narrow(0, from, keys)),
                      query = unit(q[t].narrow(0, from, keys)) / std::sqrt(static_cast<double>(keys));
-        const Tensor step = at::softplus(forget[t].narrow(0, n * width, width) + weight(name + "step").narrow(0, n * width, width));
-        state = at::exp(-weight(name + "rate")[n].exp() * step).unsqueeze(1) * state;
+        if (forget.defined()) {
+          const Tensor step = at::softplus(forget[t].narrow(0, n * width, width) + weight(name + "step").narrow(0, n * width, width));
+          state = at::exp(-weight(name + "rate")[n].exp() * step).unsqueeze(1) * state;
+        }
         const Tensor wrong = v[t].narrow(0, n * values, values) - at::mv(state.t(), key);
         state = state + beta[t][n] * at::outer(key, wrong);
         rows.push_back(at::mv(state.t(), query));
@@ -282,6 +296,12 @@ class PlainDecoder {
     const DeltaSizes sizes{heads, own.key_heads > 0 ? own.key_heads : heads, own.key_dim > 0 ? own.key_dim : values, values};
     const Tensor o = delta_rule(h, name, sizes, own.negative_eigenvalues ? 2 : 1, own.norm_eps, linear(h, name + "forget"));
     return linear(o * at::silu(linear(h, name + "gate")), name + "output");
+  }
+  Tensor deltanet(const Tensor& h, const std::string& name) const {
+    const auto& own = c.deltanet;
+    const DeltaSizes sizes{c.heads, c.heads, own.key_dim > 0 ? own.key_dim : c.head_dim, c.head_dim};
+    const Tensor o = delta_rule(h, name, sizes, own.negative_eigenvalues ? 2 : 1, own.norm_eps, Tensor());
+    return linear(own.output_gate ? o * at::silu(linear(h, name + "gate")) : o, name + "output");
   }
   Tensor kda(const Tensor& h, const std::string& name) const {
     const DeltaSizes sizes{c.heads, c.heads, c.kda.key_dim > 0 ? c.kda.key_dim : c.head_dim, c.head_dim};
@@ -401,6 +421,8 @@ class PlainDecoder {
         return gated_deltanet(h, name);
       case recipe::Mixer::kKda:
         return kda(h, name);
+      case recipe::Mixer::kDeltaNet:
+        return deltanet(h, name);
       case recipe::Mixer::kLcsm:
         return lcsm(h, name);
       case recipe::Mixer::kMixture:

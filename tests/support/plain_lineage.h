@@ -277,8 +277,9 @@ class PlainLineage {
           written((-rate[n] * delta).exp() * state, part(q[t], n / of_group, keys), part(b[t], n / of_group, keys), delta * value);
       return Stepped{made.state, made.o + skip[n] * value};
     });
-    const Tensor y = srms(o * silu(times(h, name + "gate")), c_.mamba2.norm_eps) * weight_(name + "norm.weight");
-    return times(y, name + "output");
+    const Tensor gated = o * silu(times(h, name + "gate"));  // each group's channels are normed by themselves
+    const Tensor normed = srms(gated.reshape({gated.size(0) * c_.mamba2.norm_groups, -1}), c_.mamba2.norm_eps).reshape(gated.sizes());
+    return times(normed * weight_(name + "norm.weight"), name + "output");
   }
 
   // HGRN (2311.04823): complex numbers, real parts and imaginary ones by themselves.

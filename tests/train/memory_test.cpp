@@ -207,6 +207,7 @@ TEST_P(MemoryOfLineage, IsWhatIsCounted) {
               "train.micro_batch=2",
               "train.sequence=1024"};
   if (mixer == "tnl") words = words + Words{"model.norm=simple_rms", "model.channel=glu"};
+  if (mixer == "cosformer2") words = words + Words{"model.toeplitz=32"};
   if (mixer == "mamba2") words = words + Words{"model.channel=none", "model.mamba2.state=32"};
   for (const char* dtype : {"bf16", "fp32"})
     expect_as_planned(fmt::format("{}, {}, {}", mixer, recompute, dtype), words + Words{fmt::format("train.dtype={}", dtype)}, 0.2);
@@ -214,7 +215,7 @@ TEST_P(MemoryOfLineage, IsWhatIsCounted) {
 
 INSTANTIATE_TEST_SUITE_P(Mixers, MemoryOfLineage,
                          ::testing::Combine(::testing::Values("tnl", "retnet", "gla", "cosformer", "cosformer2", "lightnet", "metala",
-                                                              "mamba2", "hgrn", "gated_deltanet", "kda", "lcsm"),
+                                                              "mamba2", "hgrn", "gated_deltanet", "kda", "deltanet", "lcsm"),
                                             ::testing::Values("none", "selective")),
                          [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param); });
 

@@ -60,6 +60,7 @@ recipe::ModelConfig dense_linear() {
 recipe::ModelConfig fixed_decays() {
   recipe::ModelConfig config;
   config.mixers = {Mixer::kTnl, Mixer::kRetnet, Mixer::kCosformer2, Mixer::kCosformer};
+  config.toeplitz = 7;
   config.norm = recipe::Norm::kSimpleRms;
   config.channel = recipe::Channel::kGlu;
   config.retnet.norm_weight = true;
@@ -177,7 +178,7 @@ TEST(Prove, AHybridWithExpertsAndSharedBounds) { expect_equal(hybrid(), true, "a
 TEST(Prove, BothDeltaRules) {
   recipe::ModelConfig config;
   config.heads = 4;
-  config.mixers = {Mixer::kGatedDeltaNet, Mixer::kKda};
+  config.mixers = {Mixer::kGatedDeltaNet, Mixer::kKda, Mixer::kDeltaNet};
   config.gated_deltanet.key_heads = 2;
   config.gated_deltanet.negative_eigenvalues = true;
   expect_equal(config, false, "adamw", 3);

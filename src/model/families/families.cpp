@@ -13,8 +13,7 @@
 namespace longhaul::model {
 
 extern const Family kGpt2, kLlama, kMistral, kMixtral, kQwen2, kQwen3, kQwen2Moe, kQwen3Moe, kMinimax, kMinimaxHf, kMamba2, kRetnet, kGla,
-    kHgrn2,
-    kGatedDeltaNet;  // in files of their own
+    kHgrn2, kDeltaNet, kGatedDeltaNet;  // in files of their own
 
 namespace {
 
@@ -50,8 +49,9 @@ const nlohmann::json* text_at(const nlohmann::json& config, const char* key) {
 }  // namespace
 
 const std::vector<const Family*>& families() {
-  static const std::vector<const Family*> all = {&kGpt2,    &kLlama,     &kMistral, &kMixtral, &kQwen2, &kQwen3, &kQwen2Moe,     &kQwen3Moe,
-                                                 &kMinimax, &kMinimaxHf, &kMamba2,  &kRetnet,  &kGla,   &kHgrn2, &kGatedDeltaNet};
+  static const std::vector<const Family*> all = {&kGpt2,     &kLlama,    &kMistral,  &kMixtral,      &kQwen2,  &kQwen3,
+                                                 &kQwen2Moe, &kQwen3Moe, &kMinimax,  &kMinimaxHf,    &kMamba2, &kRetnet,
+                                                 &kGla,      &kHgrn2,    &kDeltaNet, &kGatedDeltaNet};
   return all;
 }
 

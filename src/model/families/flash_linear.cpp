@@ -1,5 +1,5 @@
-// Models of flash-linear-attention (fla-org, github.com/fla-org/flash-linear-attention) whose configuration says enough: RetNet, GLA, HGRN2 and
-// Gated DeltaNet. All have RMS norms before mixer and SwiGLU, no positions outside the mixer, and names of their own. What its layers can do beside
+// Models of flash-linear-attention (fla-org, github.com/fla-org/flash-linear-attention) whose configuration says enough: RetNet, GLA, HGRN2,
+// DeltaNet and Gated DeltaNet. All have RMS norms before mixer and SwiGLU, no positions outside the mixer, and names of their own. What its layers can do beside
 // (short convolutions of GLA, shared key heads, other gates, hybrids with softmax, residual attention) is refused by name.
 #include <fmt/format.h>
 
@@ -144,6 +144,34 @@ void write_hgrn2(const ModelConfig& config, nlohmann::ordered_json& json) {
   json["num_heads"] = config.heads;
 }
 
+ModelConfig read_deltanet(ConfigReader& reader) {
+  ModelConfig config = read_flash_linear(reader, "delta_net", Mixer::kDeltaNet, 4);
+  config.heads = reader.integer_or("num_heads", 16);
+  config.deltanet.key_dim = channels_of_head(reader, "expand_k", expanded(config.hidden, reader.number_or("expand_k", 1)), config.heads);
+  config.head_dim = channels_of_head(reader, "expand_v", expanded(config.hidden, reader.number_or("expand_v", 1)), config.heads);
+  config.deltanet.convolution = reader.integer_or("conv_size", 4);
+  config.deltanet.output_gate = reader.flag_or("use_gate", false);
+  config.deltanet.negative_eigenvalues = reader.flag_or("allow_neg_eigval", false);
+  config.deltanet.norm_eps = config.norm_eps;
+  reader.must_be("use_short_conv", true, "queries, keys and values go through convolutions");
+  reader.must_be("use_beta", true, "what is written has a share of its own");
+  reader.must_be("use_output_norm", true, "heads are normed");
+  reader.must_be("qk_norm", "l2", "queries and keys have length 1");
+  reader.must_be("qk_activation", "silu", "queries and keys go through silu");
+  return config;
+}
+
+void write_deltanet(const ModelConfig& config, nlohmann::ordered_json& json) {
+  write_flash_linear(config, json);
+  const recipe::DeltaNetOptions& own = config.deltanet;
+  json["num_heads"] = config.heads;
+  json["expand_k"] = ratio_of(config.heads * (own.key_dim > 0 ? own.key_dim : config.head_dim), config.hidden);
+  json["expand_v"] = ratio_of(config.heads * config.head_dim, config.hidden);
+  json["conv_size"] = own.convolution;
+  json["use_gate"] = own.output_gate;
+  json["allow_neg_eigval"] = own.negative_eigenvalues;
+}
+
 ModelConfig read_gated_deltanet(ConfigReader& reader) {
   ModelConfig config = read_flash_linear(reader, "gated_deltanet", Mixer::kGatedDeltaNet, 4);
   const int64_t heads = reader.integer_or("num_heads", 6), keys = reader.integer_or("head_dim", 256);
@@ -228,15 +256,15 @@ std::vector<PublicTensor> hgrn2_tensors(const ModelConfig& config) {
   });
 }
 
-std::vector<PublicTensor> gated_deltanet_tensors(const ModelConfig& config) {
-  return flash_linear_tensors(config, [](PublicTensors& tensors, const std::string& theirs, const std::string& ours) {
-    add_all(tensors, theirs, ours, kGatedHeads);
-    add_all(tensors, theirs, ours,
-            {{"b_proj.weight", "write.weight"},
-             {"a_proj.weight", "forget.weight"},
-             {"A_log", "rate.weight"},
-             {"dt_bias", "step.weight"},
-             {"o_norm.weight", "norm.weight"}});
+// DeltaNet and Gated DeltaNet.
+std::vector<PublicTensor> deltanet_tensors(const ModelConfig& config) {
+  return flash_linear_tensors(config, [&](PublicTensors& tensors, const std::string& theirs, const std::string& ours) {
+    for (const auto& [public_name, logical] : kGatedHeads) {
+      if (tensors.has(ours + logical)) tensors.whole(theirs + public_name, ours + logical);  // a gate, or none
+    }
+    add_all(tensors, theirs, ours, {{"b_proj.weight", "write.weight"}, {"o_norm.weight", "norm.weight"}});
+    if (config.mixer(0) == Mixer::kGatedDeltaNet)
+      add_all(tensors, theirs, ours, {{"a_proj.weight", "forget.weight"}, {"A_log", "rate.weight"}, {"dt_bias", "step.weight"}});
     for (const auto& [letter, which] : {std::pair{"q", "query"}, {"k", "key"}, {"v", "value"}}) {
       tensors.convolution(fmt::format("{}{}_conv1d.weight", theirs, letter), {fmt::format("{}{}_convolution.weight", ours, which)});
     }
@@ -245,7 +273,7 @@ std::vector<PublicTensor> gated_deltanet_tensors(const ModelConfig& config) {
 
 }  // namespace
 
-extern const Family kRetnet, kGla, kHgrn2, kGatedDeltaNet;
+extern const Family kRetnet, kGla, kHgrn2, kDeltaNet, kGatedDeltaNet;
 const Family kRetnet{.name = "retnet",
                      .model_types = {"retnet"},
                      .architectures = {"RetNetForCausalLM"},
@@ -273,6 +301,13 @@ const Family kGatedDeltaNet{.name = "gated_deltanet",
                             .title = "Gated DeltaNet, as flash-linear-attention has it",
                             .read = read_gated_deltanet,
                             .write = write_gated_deltanet,
-                            .layouts = {{"", gated_deltanet_tensors}}};
+                            .layouts = {{"", deltanet_tensors}}};
+const Family kDeltaNet{.name = "delta_net",
+                       .model_types = {"delta_net"},
+                       .architectures = {"DeltaNetForCausalLM"},
+                       .title = "DeltaNet, as flash-linear-attention has it",
+                       .read = read_deltanet,
+                       .write = write_deltanet,
+                       .layouts = {{"", deltanet_tensors}}};
 
 }  // namespace longhaul::model

@@ -41,10 +41,10 @@ recipe::ModelConfig read_mamba2(ConfigReader& reader) {
                   fmt::format("{} · {}", config.heads, config.head_dim));
   }
   config.mamba2.state = reader.integer_or("state_size", 128);
-  if (const int64_t groups = reader.integer_or("n_groups", 8); groups != 1) {
-    reader.refuse("n_groups", "1", std::to_string(groups), "with more its norm is of each group's channels, here of all");
+  config.mamba2.groups = config.mamba2.norm_groups = reader.integer_or("n_groups", 8);
+  if (config.heads % config.mamba2.groups != 0) {
+    reader.refuse("n_groups", fmt::format("a number that divides num_heads = {}", config.heads), std::to_string(config.mamba2.groups));
   }
-  config.mamba2.groups = 1;
   config.mamba2.convolution = reader.integer_or("conv_kernel", 4);
   config.norm_eps = config.mamba2.norm_eps = reader.number_or("layer_norm_epsilon", 1e-5);
   config.tie_embeddings = reader.flag_or("tie_word_embeddings", false);

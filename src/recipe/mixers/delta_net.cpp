@@ -58,6 +58,11 @@ void declare_kda(OptionSet& set, ModelConfig& model) {
       .at_most(1 << 16);
 }
 
+void declare_deltanet(OptionSet& set, ModelConfig& model) {
+  declare_common(set, model.deltanet, "deltanet");
+  set.add("model.deltanet.output_gate", model.deltanet.output_gate, "Whether the output of deltanet layers has a gate, silu(x W).");
+}
+
 int64_t own_heads(const ModelConfig& model) { return model.gated_deltanet.heads > 0 ? model.gated_deltanet.heads : model.heads; }
 
 void check_gated_deltanet(const ModelConfig& model, std::vector<Problem>& out) {
@@ -85,6 +90,11 @@ OperatorSizes kda_operators(const ModelConfig& model) {
   return {.delta_rule = {.heads = model.heads, .key_heads = model.heads, .key = key, .value = model.head_dim, .by_channel = true}};
 }
 
+OperatorSizes deltanet_operators(const ModelConfig& model) {
+  const int64_t key = model.deltanet.key_dim > 0 ? model.deltanet.key_dim : model.head_dim;
+  return {.delta_rule = {.heads = model.heads, .key_heads = model.heads, .key = key, .value = model.head_dim}};
+}
+
 MixerTensor convolution_of(std::string name, int64_t heads, int64_t head_dim, int64_t taps) {
   return head_rows(std::move(name), Role::kConvolution, heads, head_dim, taps);
 }
@@ -101,13 +111,16 @@ std::vector<MixerTensor> delta_inputs(const ModelConfig& model, const DeltaRuleS
           below(head_rows("mixer.value", Role::kValue, sizes.heads, sizes.value, model.hidden))};
 }
 
-void add_delta_rest(std::vector<MixerTensor>& tensors, const ModelConfig& model, const DeltaRuleSizes& sizes, int64_t taps) {
+void add_delta_rest(std::vector<MixerTensor>& tensors, const ModelConfig& model, const DeltaRuleSizes& sizes, int64_t taps,
+                    bool decays = true) {
   tensors.push_back(convolution_of("mixer.query_convolution", sizes.key_heads, sizes.key, taps));
   tensors.push_back(convolution_of("mixer.key_convolution", sizes.key_heads, sizes.key, taps));
   tensors.push_back(convolution_of("mixer.value_convolution", sizes.heads, sizes.value, taps));
-  tensors.push_back(filled(Fill::kLogRates, head_vector("mixer.rate", Role::kCoefficient, sizes.heads, 1)));
-  tensors.push_back(filled(sizes.by_channel ? Fill::kZeros : Fill::kSteps,
-                           head_vector("mixer.step", Role::kCoefficient, sizes.heads, sizes.by_channel ? sizes.key : 1)));
+  if (decays) {
+    tensors.push_back(filled(Fill::kLogRates, head_vector("mixer.rate", Role::kCoefficient, sizes.heads, 1)));
+    tensors.push_back(filled(sizes.by_channel ? Fill::kZeros : Fill::kSteps,
+                             head_vector("mixer.step", Role::kCoefficient, sizes.heads, sizes.by_channel ? sizes.key : 1)));
+  }
   tensors.push_back({.name = "mixer.norm", .role = Role::kNorm, .out = sizes.value});  // one for all heads
   tensors.push_back(head_columns("mixer.output", Role::kOutput, model.hidden, sizes.heads, sizes.value));
 }
@@ -135,6 +148,15 @@ std::vector<MixerTensor> kda_tensors(const ModelConfig& model) {
   return tensors;
 }
 
+std::vector<MixerTensor> deltanet_tensors(const ModelConfig& model) {
+  const DeltaRuleSizes sizes = deltanet_operators(model).delta_rule;
+  std::vector<MixerTensor> tensors = delta_inputs(model, sizes);
+  tensors.push_back(below(head_rows("mixer.write", Role::kWrite, sizes.heads, 1, model.hidden)));
+  if (model.deltanet.output_gate) tensors.push_back(below(head_rows("mixer.gate", Role::kGate, sizes.heads, sizes.value, model.hidden)));
+  add_delta_rest(tensors, model, sizes, model.deltanet.convolution, /*decays=*/false);
+  return tensors;
+}
+
 int64_t convolved_channels(const DeltaRuleSizes& sizes) { return 2 * sizes.key_heads * sizes.key + sizes.heads * sizes.value; }
 
 std::vector<MixerStateTensor> delta_state(const DeltaRuleSizes& sizes, int64_t taps) {
@@ -143,6 +165,9 @@ std::vector<MixerStateTensor> delta_state(const DeltaRuleSizes& sizes, int64_t t
 }
 std::vector<MixerStateTensor> gated_deltanet_state(const ModelConfig& model) {
   return delta_state(gated_deltanet_operators(model).delta_rule, model.gated_deltanet.convolution);
+}
+std::vector<MixerStateTensor> deltanet_state(const ModelConfig& model) {
+  return delta_state(deltanet_operators(model).delta_rule, model.deltanet.convolution);
 }
 std::vector<MixerStateTensor> kda_state(const ModelConfig& model) {
   return delta_state(kda_operators(model).delta_rule, model.kda.convolution);
@@ -177,6 +202,20 @@ BlockMemory gated_deltanet_memory(const ModelConfig& model, const BlockSizes& si
           .evaluation = made + 5 * k + 4 * v + 3 * each.of_heads + each.ends + 2 * size.hidden};
 }
 
+// As gated_deltanet, without decays and, as a rule, without what the gate keeps.
+BlockMemory deltanet_memory(const ModelConfig& model, const BlockSizes& size) {
+  const DeltaRuleSizes sizes = deltanet_operators(model).delta_rule;
+  const DeltaBytes each(sizes, size);
+  const double k = each.keys, v = each.values, gate = model.deltanet.output_gate ? v : 0;
+  const double made = size.channels(convolved_channels(sizes) + sizes.heads) + gate;
+  return {.kept = made + each.kept - each.decays + v + 2 * gate,
+          .backward = size.hidden + std::max(v + gate + each.norm_sums, 2 * k - v + each.ends),
+          // Queries and keys before and after they get their length, what the norm makes and, where nothing else keeps it, what it reads.
+          .cheap = 4 * k + 2 * v - gate,
+          .again = size.hidden + std::max(3 * v + gate + each.norm_sums, 6 * k + each.ends),
+          .evaluation = made + 5 * k + 3 * v + gate + 2 * each.of_heads + each.ends + 2 * size.hidden};
+}
+
 BlockMemory kda_memory(const ModelConfig& model, const BlockSizes& size) {
   const DeltaRuleSizes sizes = kda_operators(model).delta_rule;
   const int64_t rank = model.kda.rank > 0 ? model.kda.rank : model.head_dim;
@@ -200,6 +239,13 @@ constinit const SequenceMixerEntry kGatedDeltaNetMixer{.name = "gated_deltanet",
                                                        .tensors = gated_deltanet_tensors,
                                                        .state = gated_deltanet_state,
                                                        .memory = gated_deltanet_memory};
+
+constinit const SequenceMixerEntry kDeltaNetMixer{.name = "deltanet",
+                                                  .declare = declare_deltanet,
+                                                  .operators = deltanet_operators,
+                                                  .tensors = deltanet_tensors,
+                                                  .state = deltanet_state,
+                                                  .memory = deltanet_memory};
 
 constinit const SequenceMixerEntry kKdaMixer{
     .name = "kda", .declare = declare_kda, .operators = kda_operators, .tensors = kda_tensors, .state = kda_state, .memory = kda_memory};

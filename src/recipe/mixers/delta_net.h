@@ -1,5 +1,5 @@
-// Mixers whose state corrects itself by the delta rule before it writes (kernels/delta_rule): Gated DeltaNet with a decay for each head (arXiv
-// 2412.06464), Kimi Delta Attention with one for each key channel (2510.26692). Their modules, and the equations, are in model/delta_net.h.
+// Mixers whose state corrects itself by the delta rule before it writes (kernels/delta_rule): DeltaNet, which forgets nothing otherwise (arXiv
+// 2406.06484), Gated DeltaNet with a decay for each head (2412.06464), Kimi Delta Attention with one for each key channel (2510.26692). Their modules, and the equations, are in model/delta_net.h.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@ namespace longhaul::recipe {
 struct SequenceMixerEntry;
 extern const SequenceMixerEntry kGatedDeltaNetMixer;
 extern const SequenceMixerEntry kKdaMixer;
+extern const SequenceMixerEntry kDeltaNetMixer;
 
 struct GatedDeltaNetOptions {
   int64_t heads = 0, head_dim = 0;  // of values; 0: model.heads and model.head_dim
@@ -27,6 +28,15 @@ struct KdaOptions {
   bool negative_eigenvalues = false;
   double norm_eps = 1e-5;
   bool operator==(const KdaOptions&) const = default;
+};
+
+struct DeltaNetOptions {
+  int64_t key_dim = 0;  // channels of a key; 0: as many as a value has
+  int64_t convolution = 4;
+  bool output_gate = false;
+  bool negative_eigenvalues = false;
+  double norm_eps = 1e-5;
+  bool operator==(const DeltaNetOptions&) const = default;
 };
 
 }  // namespace longhaul::recipe

@@ -21,21 +21,28 @@ void declare_mamba2(OptionSet& set, ModelConfig& model) {
       .at_least(1)
       .at_most(1 << 16)
       .also_called({"n_groups", "ngroups"});
+  set.add(
+         "model.mamba2.norm_groups", options.norm_groups,
+         "Groups of Mamba-2 heads that are normalised each by itself; divides model.heads. In files of others as many as model.mamba2.groups.")
+      .at_least(1)
+      .at_most(1 << 16);
   set.add("model.mamba2.convolution", options.convolution, "Taps of the short convolution of Mamba-2 layers.")
       .unit("tokens")
       .at_least(1)
       .at_most(16)
       .also_called({"d_conv", "conv_kernel"});
-  set.add("model.mamba2.norm_eps", options.norm_eps, "Added to the mean square inside the normalisation over all heads of a Mamba-2 layer.")
+  set.add("model.mamba2.norm_eps", options.norm_eps, "Added to the mean square inside the normalisation over the heads of a Mamba-2 layer.")
       .above(0)
       .at_most(1);
 }
 
 void check_mamba2(const ModelConfig& model, std::vector<Problem>& out) {
-  if (model.heads % model.mamba2.groups == 0) return;
-  out.push_back({{"model.mamba2.groups", "model.heads"},
-                 fmt::format("model.mamba2.groups = {} must divide model.heads = {}", model.mamba2.groups, model.heads),
-                 "model.mamba2.groups=1"});
+  for (const auto& [key, groups] :
+       {std::pair{"model.mamba2.groups", model.mamba2.groups}, {"model.mamba2.norm_groups", model.mamba2.norm_groups}}) {
+    if (model.heads % groups == 0) continue;
+    out.push_back(
+        {{key, "model.heads"}, fmt::format("{} = {} must divide model.heads = {}", key, groups, model.heads), fmt::format("{}=1", key)});
+  }
 }
 
 OperatorSizes mamba2_operators(const ModelConfig& model) {
@@ -57,6 +64,7 @@ MixerTensor of_heads(const char* name, const ModelConfig& model, Fill fill) {
 // B and C belong to no head: every tensor rank makes them whole.
 std::vector<MixerTensor> mamba2_tensors(const ModelConfig& model) {
   const int64_t heads = model.heads, inner = heads * model.head_dim, shared = model.mamba2.groups * model.mamba2.state;
+  const int64_t normed = model.mamba2.norm_groups > 1 ? model.mamba2.norm_groups : heads;  // what is normalised by itself stays together
   return {head_rows("mixer.gate", Role::kGate, heads, model.head_dim, model.hidden),
           below(head_rows("mixer.value", Role::kValue, heads, model.head_dim, model.hidden)),
           below(head_rows("mixer.step", Role::kForget, heads, 1, model.hidden)),
@@ -68,7 +76,7 @@ std::vector<MixerTensor> mamba2_tensors(const ModelConfig& model) {
           of_heads("mixer.log_rate", model, Fill::kLogRates),
           of_heads("mixer.step_bias", model, Fill::kSteps),
           of_heads("mixer.skip", model, Fill::kByRole),
-          head_vector("mixer.norm", Role::kNorm, heads, model.head_dim),
+          head_vector("mixer.norm", Role::kNorm, normed, inner / normed),
           head_columns("mixer.output", Role::kOutput, model.hidden, heads, model.head_dim)};
 }
 

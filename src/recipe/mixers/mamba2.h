@@ -12,6 +12,7 @@ extern const SequenceMixerEntry kMamba2Mixer;
 struct Mamba2Options {
   int64_t state = 128;  // channels of B and C, the keys and queries, which all heads of a group share
   int64_t groups = 1;
+  int64_t norm_groups = 1;  // of heads, that are normalised each by itself
   int64_t convolution = 4;  // taps
   double norm_eps = 1e-5;
   bool operator==(const Mamba2Options&) const = default;

@@ -22,7 +22,8 @@ enum class Mixer {
   kGatedDeltaNet,
   kKda,
   kLcsm,
-  kMixture
+  kMixture,
+  kDeltaNet
 };
 std::vector<std::string_view> names_of(Mixer);
 
