@@ -3,6 +3,8 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <cmath>
+#include <cstdio>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -10,6 +12,7 @@
 #include "base/checksum.h"
 #include "base/log.h"
 #include "base/parallel.h"
+#include "base/process.h"
 #include "comm/disagreement.h"
 #include "comm/run_ranks.h"
 #include "comm/traced.h"
@@ -56,6 +59,20 @@ void require_whole_micro_batches(const std::string& where, int64_t batch, int64_
                                       : fmt::format("train.batch={}", (batch / (micro_batch * replicas) + 1) * micro_batch * replicas)});
 }
 
+// Whose rooms all of a step's sequences share go through the layers at once.
+void require_batch_at_once(const recipe::Recipe& recipe, const std::string& where, int64_t batch, int64_t replicas) {
+  const recipe::RouterOptions& router = recipe.model.router;
+  if (recipe.model.experts == 0 || router.capacity_factor == 0 || router.capacity_of != recipe::CapacityOf::kBatch) return;
+  if (batch == recipe.train.micro_batch * replicas) return;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "an expert's room for all of a step's sequences takes them all at once",
+               .expected = fmt::format("a batch of train.micro_batch · replicas = {} · {}", recipe.train.micro_batch, replicas),
+               .found = std::to_string(batch),
+               .where = fmt::format("{} and model.capacity_of = batch", where),
+               .hint = batch % replicas == 0 ? fmt::format("train.micro_batch={}, or model.capacity_of=sequence", batch / replicas)
+                                             : "model.capacity_of=sequence"});
+}
+
 // What observe.batch_noise_every measures needs a step without its other micro-batches.
 void require_noise_measurable(const recipe::Recipe& recipe, const layout::Pipeline& pipeline, int64_t micro_batches) {
   if (recipe.observe.batch_noise_every == 0) return;
@@ -100,6 +117,7 @@ parallel::Arrangement arrangement_of_run(const recipe::Recipe& recipe, const com
   const layout::Pipeline pipeline(recipe.parallel.pp, recipe.parallel.pipeline);
   const auto require_batch = [&](const char* key, int64_t batch) {
     require_whole_micro_batches(key, batch, recipe.train.micro_batch, replicas);
+    require_batch_at_once(recipe, key, batch, replicas);
     layout::passes_of(pipeline, batch / replicas / recipe.train.micro_batch);  // refuses a number that the schedule does not take
   };
   require_batch("train.batch", recipe.train.batch);
@@ -142,6 +160,27 @@ data::RunData open_data(const recipe::Recipe& recipe, const std::filesystem::pat
   data::RunData data = data::open_run_data(recipe.data, libtorch_folder(), cache);
   if (first) wait_for_all();
   return data;
+}
+
+comm::Timeout timeout_of(const recipe::Recipe& recipe) { return comm::Timeout(std::llround(1000 * recipe.parallel.timeout)); }
+
+// Of ranks that are threads one hangs, and the others have failed: it cannot be ended but with the process.
+void end_with_stuck_ranks(const RunRequest& request, const std::vector<int64_t>& ranks, const std::exception_ptr& thrown) {
+  ErrorFields fields{.code = ExitCode::kInternal, .what = "training has failed"};
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const Error& error) {
+    fields = error.fields();
+  } catch (const std::exception& error) {
+    fields.found = error.what();
+  }
+  log_error("{}", comm::summary_of_calls(request.run_folder));
+  log_error("{} {} still between two calls, and a thread cannot be ended by itself: the process ends", ranks.size() == 1 ? "rank" : "ranks",
+            fmt::format("{} {}", fmt::join(ranks, ", "), ranks.size() == 1 ? "is" : "are"));
+  const Error error(fields);
+  if (request.end_process) return request.end_process(error);
+  fmt::print(stderr, "error: {}\n", error.what());
+  end_at_once(static_cast<int>(error.code()));
 }
 
 // The same recipe on two machines may stand for different files.
@@ -223,12 +262,16 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
   start.shares = shares_between_threads(mesh, arrangement.workers);
   Outcome outcome;
   try {
-    comm::run_ranks(arrangement.world(), [&](comm::Communicator& world) {
-      const auto calls = std::make_shared<comm::CallLog>(world.rank(), kCallsKept);
-      comm::Traced traced(comm::borrowed(world), calls);
-      const Outcome of_rank = run_in(traced, calls);
-      if (world.rank() == 0) outcome = of_rank;
-    });
+    comm::run_ranks(arrangement.world(),
+                    [&](comm::Communicator& world) {
+                      const auto calls = std::make_shared<comm::CallLog>(world.rank(), kCallsKept);
+                      comm::Traced traced(comm::borrowed(world), calls);
+                      const Outcome of_rank = run_in(traced, calls);
+                      if (world.rank() == 0) outcome = of_rank;
+                    },
+                    {.timeout = timeout_of(recipe)}, {.end = [&](const std::vector<int64_t>& ranks, const std::exception_ptr& thrown) {
+                      end_with_stuck_ranks(request, ranks, thrown);
+                    }});
   } catch (const Error& error) {
     if (error.code() == ExitCode::kCommunication) log_error("{}", comm::summary_of_calls(request.run_folder));
     throw;
