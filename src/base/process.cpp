@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdio>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <system_error>
 #include <utility>
 

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "layout/parameters.h"
 #include "layout/schedule.h"
 #include "layout/sequence_view.h"
 #include "plan/memory_layers.h"
 #include "plan/memory_workspace.h"
 #include "plan/rank_state.h"
+#include "recipe/optim_groups.h"
 
 namespace longhaul::plan {
 namespace {
@@ -104,8 +106,7 @@ class RankPlan {
     PurposeBytes passing = always;
     passing[kParameters] += state.passing_weights;
     passing[kGradients] += state.passing_gradients;
-    // The copy that is saved: masters and state of this rank's share.
-    const double saved = state.optimizer + (element_ < wide_ ? 0 : state.weights);
+    const double saved = saved_bytes();
     if (whole_.saves_between) passing[kCheckpoint] = saved;
     add_passes(passing, plan.moments);
     always[kCheckpoint] = saved;
@@ -114,11 +115,31 @@ class RankPlan {
     const double ranks = number(mesh_.world());
     const double tokens_per_step = number(whole_.batch) * number(whole_.sequence) / number(mesh_.size(Axis::kDp)), bytes_of_token = 3 * 8;
     plan.not_tensors = bytes_of_token * (tokens_per_step * (number(whole_.prefetch) + 3) + whole_.tokens());
-    plan.not_tensors += ranks > 1 ? std::min(kGlooRound, state.gradients + state.passing_gradients) : 0;
+    // The parts of a sum, of every rank one, that each adds its share of; of the largest that is summed at once: a layer's gradients, at most a round of Gloo's.
+    plan.communication = ranks > 1 ? std::min(kGlooRound, state.gradients + state.passing_gradients) : 0;
     return plan;
   }
 
  private:
+  // The copy that is saved: masters and states that no rank before this one writes.
+  double saved_bytes() const {
+    double sum = 0;
+    for (const layout::ParameterSpec& spec : layout::parameters_of(whole_.model, rank_.place)) {
+      const layout::Placement placement = layout::placement_of(spec, mesh_, rank_.place.coordinate(Axis::kPp));
+      const layout::AxisSet copies = layout::copied_over(placement);
+      if (rank_.place.zero == 0 && mesh_.index_in_group(rank_.place.rank, copies) > 0) continue;
+      layout::Shape box = layout::rectangle_of(placement, mesh_, rank_.place.rank, spec.tensor.global_shape).length;
+      const double elements = number(layout::volume(box));
+      if (elements == 0) continue;
+      const double ranks = rank_.place.zero > 0 ? number(mesh_.size(mesh_.shared_over(copies))) : 1;
+      box[0] = whole_bytes(number(box[0]) / ranks + 0.5);
+      sum += number(recipe::state_bytes(whole_.optimizer, spec.tensor.role, spec.layer, spec.tensor.global_shape, box,
+                                        wide_bytes(whole_.dtype))) +
+             wide_ * elements / ranks;
+    }
+    return sum;
+  }
+
   double channels(int64_t count) const { return local_.tokens() * number(count) * element_; }
 
   // Of the norm before a block, whose output another rank's tokens may join.
@@ -133,12 +154,18 @@ class RankPlan {
     Block block = chosen(memory);
     const recipe::OperatorSizes sizes = recipe::operators_of_layer(local_.model, layer);
     if (tp_ > 1) {
-      block.backward += between_;
+      // The residual's gradient is of own tokens; that of the gathered input is not there yet while the operator goes back.
+      block.backward += between_ - hidden_;
+      if (sizes.attention.heads > 0)
+        block.backward =
+            std::max(block.backward,
+                     between_ + hidden_ + channels((sizes.attention.heads + 2 * sizes.attention.kv_heads) * sizes.attention.head_dim));
       block.backward += norm_over_ranks(layer, sizes, block);
     }
     if (cp_ > 1 && sizes.attention.heads > 0) context(sizes.attention, block);
     if (cp_ > 1 && sizes.recurrence.heads > 0) {
-      // Gradients of q, k, v of all pieces, beside those of one.
+      // The states that enter its pieces; gradients of q, k, v of all pieces, beside those of one.
+      block.kept += number(own_.pieces * sizes.recurrence.heads * sizes.recurrence.key * sizes.recurrence.value) * wide_;
       block.backward += 3 * channels(sizes.recurrence.heads * sizes.recurrence.key) / number(own_.pieces);
     }
     return block;
@@ -245,15 +272,12 @@ class RankPlan {
       const layout::Schedule schedule = layout::passes_of(pipeline, local_.batch);
       in_flight = stage_rank < schedule.most_in_flight.size() ? number(schedule.most_in_flight[stage_rank]) : 1;
     }
-    double all = 0, most = 0;
-    std::vector<double> kept;
+    double all = 0;
     for (int64_t chunk = 0; chunk < pipeline.chunks(); ++chunk) {
       const layout::Range layers = pipeline.layers_of(rank_.place.stage_of(chunk), whole_.model.layers);
-      kept.push_back(stage_kept(layers) + (pipeline.ranks() > 1 ? between_ : 0));  // and what leaves it
-      all += kept.back();
-      most = std::max(most, kept.back());
+      all += stage_kept(layers) + (pipeline.ranks() > 1 ? between_ : 0);  // and what leaves it
     }
-    const double others = std::max(0.0, in_flight - 1) * all / number(pipeline.chunks());
+    const double others = whole_.offload ? 0 : std::max(0.0, in_flight - 1) * all / number(pipeline.chunks());
     const double rotary = rotary_bytes(local_);
     for (int64_t chunk = 0; chunk < pipeline.chunks(); ++chunk) stage_moments(chunk, rotary + others, always, moments);
   }
@@ -269,22 +293,24 @@ class RankPlan {
       bytes[kWorkspace] += workspace;
       moments.push_back({std::move(name), bytes});
     };
-    double kept = base + stage_kept(layers) + (pipeline.ranks() > 1 ? between_ : 0);
-    double entered = between_;  // the gradient that the stage behind sends
-    if (last) {
-      const double loss_rows = tp_ > 1 ? hidden_ : 0;  // gathered, and its gradient
-      entered = between_ + loss_rows;
-      add("loss", kept + norm(true) + entered + 3 * local_.tokens() * wide_, loss_workspace(local_));
-    }
     const bool full = whole_.recompute == recipe::Recompute::kFull;
+    double kept = base + (whole_.offload ? 0 : stage_kept(layers)) + (pipeline.ranks() > 1 ? between_ : 0);
+    // The gradient of the last hidden states, which one rank's loss leaves, or that the stage behind has sent.
+    const double entered = last && tp_ > 1 ? 0 : between_;
+    if (last) add("loss", kept + norm(true) + between_ + (tp_ > 1 ? hidden_ : 0) + 3 * local_.tokens() * wide_, loss_workspace(local_));
     for (int64_t layer = layers.end() - 1; layer >= layers.begin; --layer) {
       const Block of_channel = channel(layer), of_mixer = mixer(layer);
       const std::string name = fmt::format("backward of layer {}, ", layer);
+      if (whole_.offload && !full) {  // what is read back
+        add(name + "channel", kept + norm_before(layer, true) + of_channel.kept + entered + of_channel.backward, of_channel.workspace);
+        add(name + "mixer", kept + norm_before(layer, false) + of_mixer.kept + entered + of_mixer.backward, of_mixer.workspace);
+        continue;
+      }
       if (full) {
         const double whole = kept + norm_before(layer, false) + of_mixer.kept + 2 * between_;
         add(name + "channel", whole + norm_before(layer, true) + of_channel.kept + entered + of_channel.backward, of_channel.workspace);
         add(name + "mixer", whole + entered + of_mixer.backward, of_mixer.workspace);
-        kept -= between_;
+        kept -= whole_.offload ? 0 : between_;
         continue;
       }
       add(name + "channel", kept + entered + of_channel.backward, of_channel.workspace);

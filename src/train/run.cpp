@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/checksum.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/parallel.h"
 #include "base/process.h"
@@ -223,7 +224,9 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
   const DeviceScope scope(device);
   set_compute_threads(recipe.train.threads);
   const int64_t free_bytes = available_bytes(device);
-  // Ranks that are threads hold together at least what one process would; of a rank that is a process nothing is planned.
+  // Ranks that are threads hold together at least what one process would. Of one that is a process, others of its machine take some of
+  // what is free, nobody knows how much: nothing is refused.
+  const std::optional<int64_t> own_rank = processes != nullptr ? std::optional(processes->rank()) : std::nullopt;
   if (processes == nullptr) plan::require_memory(memory_request(recipe, device), free_bytes);
   std::unique_ptr<observe::EventWriter> events;  // of the run: rank 0 writes them
   if (processes == nullptr || processes->rank() == 0) {
@@ -240,7 +243,7 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
                        .device = device,
                        .mesh = mesh,
                        .workers = arrangement.workers,
-                       .memory = plan::plan_memory(memory_request(recipe, device, &data)),
+                       .memory = memory_plan(recipe, arrangement, own_rank, device, &data),
                        .free_bytes = free_bytes,
                        .flops = plan::training_flops_per_token(recipe.model, recipe.train.sequence),
                        .profile = measured_profile(/*fresh=*/false, device),
@@ -250,7 +253,10 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
     RunStartUp of_rank = start;
     of_rank.calls = std::move(calls);
     if (request.board != nullptr && (processes != nullptr || world.rank() == 0)) of_rank.calls->show_on(*request.board);
+    const Stopwatch watch;
     parallel::Ranks ranks(world, arrangement);
+    if (processes != nullptr && world.rank() == 0 && !request.quiet)
+      log_info("{}: their groups were made in {}", mesh.text(), duration_text(watch.seconds()));
     return run_rank(of_rank, ranks);
   };
   if (processes != nullptr) return run_in(*processes, calls_of_process);
