@@ -102,7 +102,10 @@ class RankPlan {
     always[kPackedWeights] = packed();
     const double numbers = whole_.model.position == recipe::Position::kLearned ? 3 : 2;
     always[kData] = 8 * (numbers * local_.tokens() + local_.documents_at_once() + 1);
-    always[kWorkspace] = kept_by_threads(local_) + buffers_of_threads(local_);
+    MemoryRequest products = local_;  // experts multiply the rows of own tokens, and of those of the ranks that share their tensors
+    const int64_t per_token = whole_.model.experts_per_token * mesh_.size(Axis::kEtp);
+    products.model.experts_per_token = std::max<int64_t>(1, share(per_token, tp_));
+    always[kWorkspace] = kept_by_threads(products) + buffers_of_threads(local_);
     PurposeBytes passing = always;
     passing[kParameters] += state.passing_weights;
     passing[kGradients] += state.passing_gradients;
@@ -278,8 +281,9 @@ class RankPlan {
       all += stage_kept(layers) + (pipeline.ranks() > 1 ? between_ : 0);  // and what leaves it
     }
     const double others = whole_.offload ? 0 : std::max(0.0, in_flight - 1) * all / number(pipeline.chunks());
-    const double rotary = rotary_bytes(local_);
-    for (int64_t chunk = 0; chunk < pipeline.chunks(); ++chunk) stage_moments(chunk, rotary + others, always, moments);
+    // Every micro-batch has a table of angles of its own; a gradient of hidden states is on its way from stage to stage.
+    const double base = in_flight * rotary_bytes(local_) + others + (pipeline.ranks() > 1 ? between_ : 0);
+    for (int64_t chunk = 0; chunk < pipeline.chunks(); ++chunk) stage_moments(chunk, base, always, moments);
   }
 
   void stage_moments(int64_t chunk, double base, const PurposeBytes& always, std::vector<MemoryMoment>& moments) {

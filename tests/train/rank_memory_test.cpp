@@ -145,9 +145,22 @@ TEST_F(RankMemory, IsWhatIsCounted) {
       check("tp2", 2, {"parallel.tp=2"});
       check("cp2", 2, {"parallel.cp=2"});
       check("pp2", 2, {"parallel.pp=2", "train.micro_batch=1"});
-      if (model == "experts") check("ep2", 2, {"parallel.ep=2"});
+      // Every token goes to every expert: ranks of experts get equally many rows, whatever a router says.
+      if (model == "experts") check("ep2", 2, {"parallel.ep=2", "model.experts_per_token=4"});
     }
   }
+}
+
+// Where a router chooses, one rank gets more rows than the other; what both have together is what was planned.
+TEST_F(RankMemory, OfRoutedRowsIsThatOfTheRanksTogether) {
+  const auto all = trained("routed", 2, kModels.at("experts") + Words{"train.dtype=bf16", "parallel.ep=2"});
+  double planned = 0, counted = 0;
+  for (const auto& rank : all) {
+    ASSERT_TRUE(rank.contains("activations"));
+    planned += static_cast<double>(rank.at("activations").planned_bytes.value());
+    counted += static_cast<double>(rank.at("activations").peak_bytes);
+  }
+  EXPECT_NEAR(planned, counted, 0.03 * counted);
 }
 
 }  // namespace
