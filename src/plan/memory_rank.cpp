@@ -209,9 +209,7 @@ class RankPlan {
     rows.sequence = share(local_.sequence, tp_) * etp;  // tokens whose rows come here, on the average
     Block block = chosen(channel_memory(rows, kind));
     if (ranks == 1) return block;
-    const double came = rows.tokens() * number(whole_.model.experts_per_token), hidden = number(whole_.model.hidden) * element_;
-    block.kept += 2 * 8 * came;       // their order, and back
-    block.backward += came * hidden;  // what has come and is not yet in the experts' order
+    block.kept += 2 * 8 * rows.tokens() * number(whole_.model.experts_per_token);  // the order in which rows came, and back
     return block;
   }
 

@@ -40,14 +40,14 @@ TEST_F(CallDeadline, ProcessesEndByItAndNameTheRankAndTheCall) {
   ranks[1]->send(SIGKILL);
 }
 
-// It has come to the call and is stopped before its bytes are sent.
+// It has come to the call and is stopped before its bytes are sent; behind the start and the first step, which have calls with deadlines of their own.
 TEST_F(CallDeadline, ProcessesEndByItInTheMiddleOfACall) {
   const uint16_t port = free_port();
   std::vector<std::unique_ptr<Child>> ranks;
   for (int r = 0; r < 2; ++r) {
     Words more = deadline_;
     more.insert(more.end(), {"train.batch=4", "train.micro_batch=2"});
-    ranks.push_back(rank(r, 2, port, more, program_file(), {"LONGHAUL_FAULTS=call.move:rank=1:count=30 stop"}));
+    ranks.push_back(rank(r, 2, port, more, program_file(), {"LONGHAUL_FAULTS=call.move:rank=1:count=150 stop"}));
   }
   EXPECT_EQ(ranks[0]->wait(), kCommunication);
   EXPECT_THAT(ranks[0]->output(), AllOf(ContainsRegex("'[^']+' \\(call [0-9]+\\) of '[^']+' has stopped half way"),

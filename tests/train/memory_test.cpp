@@ -245,7 +245,7 @@ TEST_F(MemoryOfRuns, WhatLiesInAFileIsNotInMemory) {
       auto& numbers = steps.emplace_back();
       for (const auto& event : observe::read_events(folder_ / fmt::format("{}, {}", run, recompute) / "events.jsonl")) {
         if (const auto* step = std::get_if<observe::StepReport>(&event.body))
-          numbers.insert(numbers.end(), {step->loss, step->gradient_norm});
+          numbers.insert(numbers.end(), {step->loss, step->grad_norm});
       }
     }
     EXPECT_EQ(steps[0].size(), 4U);
