@@ -244,8 +244,7 @@ TEST_F(MemoryOfRuns, WhatLiesInAFileIsNotInMemory) {
     for (const char* const run : {"kept", "moved"}) {
       auto& numbers = steps.emplace_back();
       for (const auto& event : observe::read_events(folder_ / fmt::format("{}, {}", run, recompute) / "events.jsonl")) {
-        if (const auto* step = std::get_if<observe::StepReport>(&event.body))
-          numbers.insert(numbers.end(), {step->loss, step->grad_norm});
+        if (const auto* step = std::get_if<observe::StepReport>(&event.body)) numbers.insert(numbers.end(), {step->loss, step->grad_norm});
       }
     }
     EXPECT_EQ(steps[0].size(), 4U);
