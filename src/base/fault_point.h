@@ -10,7 +10,7 @@
 //               corrupt (the caller damages what it has in hand: fault_point returns true)
 //
 // Where: start.load (of a start that resumes) · step.data · step.passes · step.reduce (gradients of several ranks) · step.update · step.updated ·
-// checkpoint.copied · checkpoint.write · checkpoint.before_rename · checkpoint.after_rename · memory.write · memory.replicate · memory.before_commit ·
+// call.move (of a collective call between processes, all of which have come) · checkpoint.copied · checkpoint.write · checkpoint.before_rename · checkpoint.after_rename · memory.write · memory.replicate · memory.before_commit ·
 // memory.after_commit · memory.message (of a file that goes to another machine) · start.inventory · start.fetch (of a start that looks into memory).
 //
 // Without the variable a fault point costs one branch. With it, the first one says on standard error what is planned. Any thread.

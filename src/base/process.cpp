@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <system_error>
 #include <utility>
 
@@ -150,6 +151,11 @@ ProcessResult run_process(const std::vector<std::string>& argv, const std::vecto
 int status_code(int wait_status) { return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status); }
 
 int64_t process_id() { return ::getpid(); }
+void end_at_once(int code) {
+  std::fflush(nullptr);
+  ::_exit(code);
+}
+
 void pause_briefly() { ::usleep(1000); }
 
 }  // namespace longhaul

@@ -7,8 +7,9 @@
 
 namespace longhaul {
 
-int64_t process_id();  // of this one
-void pause_briefly();  // a millisecond: for who looks again and again whether another process has done something
+int64_t process_id();                     // of this one
+[[noreturn]] void end_at_once(int code);  // with what was printed, without destructors: where a thread hangs that nobody can end
+void pause_briefly();                     // a millisecond: for who looks again and again whether another process has done something
 
 struct ProcessResult {
   int status = 0;          // exit code, or 128 + signal

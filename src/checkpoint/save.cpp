@@ -83,6 +83,7 @@ void Saver::save(int64_t step, std::shared_ptr<const Snapshot> snapshot, storage
   worker_.post([this, manifest = std::move(manifest)]() mutable {
     const BackgroundTask task("write checkpoint", seconds_to_move(written_->bytes()));
     const Stopwatch writing;
+    under_way_->begin_ns = monotonic_ns();
     try {
       written_->wait();
       write(*under_way_, *written_, std::move(manifest));
@@ -90,6 +91,7 @@ void Saver::save(int64_t step, std::shared_ptr<const Snapshot> snapshot, storage
       under_way_->failure = error_of(thrown);
     }
     under_way_->writing_seconds = writing.seconds();
+    under_way_->end_ns = monotonic_ns();
   });
 }
 

@@ -34,6 +34,7 @@ struct SaveResult {
   std::filesystem::path path;        // of the committed checkpoint
   double blocking_milliseconds = 0;  // how long it held up its caller
   double writing_seconds = 0;        // and went on beside training
+  int64_t begin_ns = 0, end_ns = 0;  // of that
   std::optional<Error> failure;      // set: there is no such checkpoint, or (self_test) what is there does not read back
   std::vector<Error> afterwards;     // rank 0: what failed once it was committed: bringing `latest` up to date, removing old checkpoints
 };

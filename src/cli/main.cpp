@@ -31,9 +31,7 @@ ExitCode run(int count, char** arguments) {
   try {
     translate_torch_errors([&] { code = asked_for(); });
   } catch (const Error& error) {
-    control::tell_engine(error.code(), error.what());
-    const std::string page = troubleshooting_of(error.code());
-    fmt::print(stderr, "error: {}\n{}", error.what(), page.empty() ? "" : fmt::format("  {:<9} {}\n", "read", page));
+    report(error);
     return error.code();
   }
   return code;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/terminal.h"
+#include "control/last_words.h"
 
 namespace longhaul::cli {
 
@@ -12,6 +13,12 @@ void print(std::string_view text) { write_stream(stdout, text); }
 
 void print_json(const nlohmann::ordered_json& json) {
   print(json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+void report(const Error& error) {
+  control::tell_engine(error.code(), error.what());
+  const std::string page = troubleshooting_of(error.code());
+  fmt::print(stderr, "error: {}\n{}", error.what(), page.empty() ? "" : fmt::format("  {:<9} {}\n", "read", page));
 }
 
 std::string troubleshooting_of(ExitCode code) {

@@ -13,6 +13,9 @@ namespace longhaul::cli {
 void print(std::string_view text);
 void print_json(const nlohmann::ordered_json& json);  // one line; bytes that are not UTF-8 become U+FFFD
 
+// An error that ends the program, on standard error and to the engine that started it.
+void report(const Error& error);
+
 // The page, and the part of it, that helps with errors of this kind: "docs/troubleshooting.md#data". Empty: none does.
 std::string troubleshooting_of(ExitCode code);
 

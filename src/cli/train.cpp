@@ -7,6 +7,7 @@
 #include "base/checksum.h"
 #include "base/diagnostics.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "cli/command.h"
@@ -79,7 +80,8 @@ ExitCode run_as(const comm::Placement& place, train::RunRequest& request, const 
   train::require_backend(request.recipe, place);
   const std::string values = recipe::to_toml({.recipe = request.recipe.recipe});  // wherever each rank has them from
   const auto world = comm::join_world({.identity = {{"recipe", sha256_hex(values)}},
-                                       .join_timeout = comm::Timeout(std::llround(1000 * request.recipe.recipe.parallel.join_timeout))},
+                                       .join_timeout = comm::Timeout(std::llround(1000 * request.recipe.recipe.parallel.join_timeout)),
+                                       .timeout = comm::Timeout(std::llround(1000 * request.recipe.recipe.parallel.timeout))},
                                       place);
   const bool first = world->rank() == 0;
   request.quiet = request.quiet || !first;
@@ -114,6 +116,12 @@ ExitCode run(const TrainArguments& arguments) {
   const comm::Placement place = comm::find_place();
   observe::BoardWriter board = observe::BoardWriter::from_environment(place.rank);
   request.board = &board;
+  request.end_process = [&board](const Error& failure) {
+    board.failed(static_cast<int64_t>(failure.code()), failure.what(), /*consequence=*/false);
+    board.ended();
+    report(failure);
+    end_at_once(static_cast<int>(failure.code()));
+  };
   ExitCode code = ExitCode::kDone;
   try {
     translate_torch_errors([&] { code = run_as(place, request, arguments); });

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/fault_point.h"
 #include "comm/combine.h"
 #include "comm/gloo_group.h"
 
@@ -52,23 +53,24 @@ bool GlooGroup::move_tensors(GlooCall& call) {
   LONGHAUL_ASSERT(false, "an exchange is no call of all ranks");
 }
 
-bool GlooGroup::transmit(const std::vector<Part>& sends, const std::vector<Part>& receives, const std::string& label) {
+bool GlooGroup::transmit(const std::vector<Part>& sends, const std::vector<Part>& receives, const GlooCall& call) {
   struct Going {
     std::unique_ptr<Transmission> transmission;
     int64_t peer;
   };
+  fault_point("call.move");
   std::vector<Going> all;
   for (const Part& part : receives) {
     if (part.count == 0 || part.rank == rank_) continue;
-    all.push_back({world_->wire().receive(world_rank(part.rank), tag(kTensors), part.bytes, part.count), world_rank(part.rank)});
+    all.push_back({world_->wire().receive(world_rank(part.rank), tag(kTensors), part.bytes, part.count), part.rank});
   }
   for (const Part& part : sends) {
     if (part.count == 0 || part.rank == rank_) continue;
-    all.push_back({world_->wire().send(world_rank(part.rank), tag(kTensors), part.bytes, part.count), world_rank(part.rank)});
+    all.push_back({world_->wire().send(world_rank(part.rank), tag(kTensors), part.bytes, part.count), part.rank});
   }
   bool well = true;
   for (const Going& one : all) {
-    well = well && world_->wait(*one.transmission, kMoving, one.peer, label) == GlooWorld::End::kDone;
+    well = well && moved(*one.transmission, call, one.peer);
   }
   return well;
 }
@@ -113,9 +115,9 @@ bool GlooGroup::sum_up(std::byte* values, int64_t elements, const GlooCall& call
     takes.push_back({number, values + offsets[rank], its});
     piece.sources.push_back(rank == self ? values + offsets[self] : scratch.data() + rank * own);
   }
-  if (!transmit(sends, receives, call.label)) return false;
+  if (!transmit(sends, receives, call)) return false;
   if (piece.elements > 0) combine(piece);
-  return transmit(gives, takes, call.label);
+  return transmit(gives, takes, call);
 }
 
 bool GlooGroup::reduce_scatter(GlooCall& call) {
@@ -131,7 +133,7 @@ bool GlooGroup::reduce_scatter(GlooCall& call) {
     receives.push_back({static_cast<int64_t>(rank), scratch.data() + rank * own, own});
     piece.sources.push_back(rank == self ? bytes_of(input) + offsets[self] : scratch.data() + rank * own);
   }
-  if (!transmit(sends, receives, call.label)) return false;
+  if (!transmit(sends, receives, call)) return false;
   if (piece.elements > 0) combine(piece);
   return true;
 }
@@ -145,7 +147,7 @@ bool GlooGroup::all_gather(GlooCall& call) {
     receives.push_back({static_cast<int64_t>(rank), bytes_of(output) + offsets[rank], offsets[rank + 1] - offsets[rank]});
   }
   copy_bytes(bytes_of(input), bytes_of(output) + offsets[static_cast<size_t>(rank_)], input.nbytes());
-  return transmit(sends, receives, call.label);
+  return transmit(sends, receives, call);
 }
 
 bool GlooGroup::all_to_all(GlooCall& call) {
@@ -159,7 +161,7 @@ bool GlooGroup::all_to_all(GlooCall& call) {
     receives.push_back({static_cast<int64_t>(rank), bytes_of(output) + to[rank], to[rank + 1] - to[rank]});
   }
   copy_bytes(bytes_of(input) + from[self], bytes_of(output) + to[self], from[self + 1] - from[self]);
-  return transmit(sends, receives, call.label);
+  return transmit(sends, receives, call);
 }
 
 bool GlooGroup::broadcast(GlooCall& call) {
@@ -170,7 +172,7 @@ bool GlooGroup::broadcast(GlooCall& call) {
   } else {
     for (int64_t rank = 0; rank < size(); ++rank) sends.push_back({rank, bytes_of(values), values.nbytes()});
   }
-  return transmit(sends, receives, call.label);
+  return transmit(sends, receives, call);
 }
 
 }  // namespace longhaul::comm

@@ -138,9 +138,7 @@ bool GlooGroup::meet(GlooCall& call) {
   }
   for (int64_t other = 0; other < size(); ++other) {
     if (other == rank_) continue;
-    if (world_->wait(*call.saying[static_cast<size_t>(other)], kMoving, world_rank(other), call.label) != GlooWorld::End::kDone) {
-      return false;
-    }
+    if (!moved(*call.saying[static_cast<size_t>(other)], call, other)) return false;
   }
   return true;
 }
@@ -228,6 +226,19 @@ void GlooGroup::fail_late(const GlooCall& call, const std::vector<int64_t>& abse
         .what = fmt::format("{} of '{}' waited too long", call.label, name_),
         .expected = fmt::format("all {} ranks within {} ms", size(), call.timeout.count()),
         .found = std::move(text)});
+}
+
+bool GlooGroup::moved(Transmission& transmission, const GlooCall& call, int64_t peer) {
+  constexpr std::chrono::milliseconds kAfterFailure{2000};
+  const GlooWorld::End end =
+      world_->wait(transmission, {.deadline = deadline_after(call.timeout), .after_failure = kAfterFailure}, world_rank(peer), call.label);
+  if (end == GlooWorld::End::kLate) {
+    fail({.code = ExitCode::kCommunication,
+          .what = fmt::format("{} of '{}' has stopped half way", call.label, name_),
+          .expected = fmt::format("the bytes of rank {}, which has come to the call, within {} ms", peer, call.timeout.count()),
+          .found = fmt::format("rank {} waits for rank {}: it stands still, or the connection between them does", rank_, peer)});
+  }
+  return end == GlooWorld::End::kDone;
 }
 
 }  // namespace longhaul::comm

@@ -18,7 +18,6 @@
 
 namespace longhaul::comm {
 
-inline constexpr GlooWorld::Patience kMoving{.after_failure = std::chrono::milliseconds(2000)};  // of tensors that move already
 inline constexpr size_t kCarried = 1024;  // bytes of an all_reduce that ride in the first message
 
 // What ranks tell each other before tensors move; sent as it lies in memory, by the same program on all ranks.
@@ -98,12 +97,14 @@ class GlooGroup {
   void fail(ErrorFields fields, bool aborted = false);
   void fail_absent(int64_t rank, const Notice& farewell, const std::string& call);
   void fail_late(const GlooCall& call, const std::vector<int64_t>& absent);
+  // Of bytes that move already, to or from a rank of this group: they have as long as the ranks had to come. False: they did not arrive.
+  bool moved(Transmission& transmission, const GlooCall& call, int64_t peer);
   int64_t tag(Tag which) const { return number_ * kTags + which; }
   int64_t world_rank(int64_t rank) const { return world_ranks_[static_cast<size_t>(rank)]; }
 
   // gloo_collectives.cpp: false when the world has failed meanwhile
   bool move_tensors(GlooCall& call);
-  bool transmit(const std::vector<Part>& sends, const std::vector<Part>& receives, const std::string& label);
+  bool transmit(const std::vector<Part>& sends, const std::vector<Part>& receives, const GlooCall& call);
   bool all_reduce(GlooCall& call);
   bool sum_up(std::byte* values, int64_t elements, const GlooCall& call, std::vector<std::byte>& scratch);
   bool reduce_scatter(GlooCall& call);

@@ -54,7 +54,7 @@ void GlooGroup::carry_message(GlooCall& call, size_t i) {
     const int64_t peer = world_rank(transfer.peer);
     const auto message = sends ? world_->wire().send(peer, tag(kMessages), bytes, transfer.tensor.nbytes())
                                : world_->wire().receive(peer, tag(kMessages), bytes, transfer.tensor.nbytes());
-    well = world_->wait(*message, {}, peer, call.label) == GlooWorld::End::kDone;
+    well = moved(*message, call, transfer.peer);
   }
   call.finish_one(well);
 }

@@ -10,12 +10,23 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
+#include <vector>
 
 #include "comm/thread_group.h"
 
 namespace longhaul::comm {
 
-void run_ranks(int64_t size, const std::function<void(Communicator& world)>& body, const ThreadGroupOptions& options = {});
+// A rank that hangs outside of all calls (a disk that does not answer, a loop without an end) is a thread that nobody can end: when the others have failed
+// and it has not come back `patience` later, `end` is told, whose business it is to end the process. When it returns, the rank is waited for.
+struct StuckRanks {
+  Timeout patience = std::chrono::seconds(10);
+  std::function<void(const std::vector<int64_t>& ranks, const std::exception_ptr& failure)>
+      end{};  // null: they are waited for, however long
+};
+
+void run_ranks(int64_t size, const std::function<void(Communicator& world)>& body, const ThreadGroupOptions& options = {},
+               const StuckRanks& stuck = {});
 
 }  // namespace longhaul::comm

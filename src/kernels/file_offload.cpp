@@ -1,12 +1,33 @@
 #include "kernels/file_offload.h"
 
+#include <algorithm>
+
 #include "base/unnamed_file.h"
 
 namespace longhaul::kernels {
 
 struct FileOffload::Space {
   File file;
-  int64_t end = 0, lying = 0;  // behind the last bytes; storages that lie there
+  int64_t end = 0, lying = 0, most = 0;                      // behind the last bytes; storages that lie there; the largest `end`
+  std::unordered_map<int64_t, std::vector<int64_t>> free{};  // places by their size: those of one pass are those of the next
+
+  int64_t take(int64_t bytes) {
+    ++lying;
+    if (std::vector<int64_t>& places = free[bytes]; !places.empty()) {
+      const int64_t place = places.back();
+      places.pop_back();
+      return place;
+    }
+    end += bytes;
+    most = std::max(most, end);
+    return end - bytes;
+  }
+  void give_back(int64_t place, int64_t bytes) {
+    free[bytes].push_back(place);
+    if (--lying > 0) return;
+    end = 0;
+    free.clear();
+  }
 };
 
 namespace {
@@ -24,14 +45,15 @@ std::span<std::byte> span_of(const Tensor& bytes) {
 class InFile final : public SavedStorage {
  public:
   InFile(std::shared_ptr<FileOffload::Space> space, const c10::Storage& storage, at::Device device)
-      : space_(std::move(space)), device_(device), offset_(space_->end), bytes_(static_cast<int64_t>(storage.nbytes())) {
-    space_->file.write_at(offset_, span_of(flat_bytes(storage, device).cpu()));
-    space_->end += bytes_;
-    ++space_->lying;
+      : space_(std::move(space)), device_(device), bytes_(static_cast<int64_t>(storage.nbytes())), offset_(space_->take(bytes_)) {
+    try {
+      space_->file.write_at(offset_, span_of(flat_bytes(storage, device).cpu()));
+    } catch (...) {
+      space_->give_back(offset_, bytes_);
+      throw;
+    }
   }
-  ~InFile() override {
-    if (--space_->lying == 0) space_->end = 0;
-  }
+  ~InFile() override { space_->give_back(offset_, bytes_); }
 
  protected:
   Tensor restore() override {
@@ -43,7 +65,7 @@ class InFile final : public SavedStorage {
  private:
   std::shared_ptr<FileOffload::Space> space_;
   at::Device device_;
-  int64_t offset_, bytes_;
+  int64_t bytes_, offset_;
 };
 
 }  // namespace
@@ -53,6 +75,8 @@ FileOffload::FileOffload(const std::filesystem::path& folder, int64_t least_byte
   space_->file = unnamed_file(folder);
   for (const Tensor& tensor : stays) stays_.insert(tensor.storage().unsafeGetStorageImpl());
 }
+
+int64_t FileOffload::file_bytes() const { return space_->most; }
 
 std::shared_ptr<SavedStorage> FileOffload::take(const Tensor& x) {
   const void* const address = x.storage().unsafeGetStorageImpl();

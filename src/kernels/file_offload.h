@@ -1,8 +1,8 @@
 // FileOffload: saved tensors whose bytes lie in a file from the forward pass to the backward pass, so that memory holds those of a few layers instead of
 // all (the swapping half of MEMO, arXiv 2407.12117, at the level of tensors). Plain: the pass waits for every write and read.
 //
-// The file has no name: it is gone with the process, whatever ends it. Its space is used again once nothing lies there any more, which is the case
-// after every backward pass.
+// The file has no name: it is gone with the process, whatever ends it. A place in it is used again for as many bytes, so that it grows to the most that lies
+// there at once.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,8 @@ class FileOffload final : public SavedTensors {
   FileOffload(const std::filesystem::path& folder, int64_t least_bytes, const std::vector<Tensor>& stays);
   std::shared_ptr<SavedStorage> take(const Tensor& x) override;
   int64_t moved_bytes() const { return moved_bytes_; }  // written so far
+
+  int64_t file_bytes() const;  // the file's length, at its longest
 
   struct Space;  // of the file
 

@@ -1,19 +1,71 @@
 #include "model/expert_capacity.h"
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
+#include "layout/split.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::model {
 namespace {
 
+using Numbers = std::vector<int64_t>;
+
 // Of each sequence of the row.
-std::vector<int64_t> lengths_of(const layout::SequenceLayout& layout) {
+Numbers lengths_of(const layout::SequenceLayout& layout) {
   if (layout.row_offsets.size() < 2) return {layout.tokens()};
-  std::vector<int64_t> lengths;
+  Numbers lengths;
   for (size_t s = 1; s < layout.row_offsets.size(); ++s) lengths.push_back(layout.row_offsets[s] - layout.row_offsets[s - 1]);
   return lengths;
+}
+
+// The runs of tokens that share rooms.
+struct Parts {
+  Numbers of_token, tokens;  // of each token of the row its part; of each part its tokens
+};
+
+Parts parts_of(const Numbers& sequences, int64_t cuts) {
+  Parts parts;
+  for (const int64_t length : sequences) {
+    const int64_t count = std::clamp<int64_t>(cuts, 1, std::max<int64_t>(1, length));
+    for (int64_t p = 0; p < count; ++p) {
+      const int64_t tokens = layout::even_part(length, count, p).length;
+      parts.of_token.insert(parts.of_token.end(), static_cast<size_t>(tokens), std::ssize(parts.tokens));
+      parts.tokens.push_back(tokens);
+    }
+  }
+  return parts;
+}
+
+// What the ranks that share the row have of the parts.
+struct Sharing {
+  bool whole = true;                               // no part is cut
+  std::vector<std::map<int64_t, int64_t>> tokens;  // of each rank: how many of each part that it has any of
+};
+
+Sharing sharing_of(const layout::SequenceView& view, const Parts& parts) {
+  Sharing sharing;
+  const Numbers order = view.context_order();
+  size_t at = 0;
+  for (const int64_t length : view.context_lengths()) {
+    for (int64_t t = 0; t < view.share.tensor_ranks; ++t) {
+      auto& of_rank = sharing.tokens.emplace_back();
+      auto last = of_rank.end();
+      for (int64_t i = layout::even_part(length, view.share.tensor_ranks, t).length; i > 0; --i) {
+        const int64_t part = parts.of_token[static_cast<size_t>(order[at++])];
+        if (last == of_rank.end() || last->first != part) last = of_rank.emplace(part, 0).first;
+        ++last->second;
+      }
+      for (const auto& [part, tokens] : of_rank) sharing.whole = sharing.whole && tokens == parts.tokens[static_cast<size_t>(part)];
+    }
+  }
+  return sharing;
+}
+
+int64_t room(const recipe::RouterOptions& options, int64_t choices, int64_t experts) {
+  return static_cast<int64_t>(std::ceil(options.capacity_factor * static_cast<double>(choices) / static_cast<double>(experts)));
 }
 
 // The row's choices and weights, [tokens of the row, 2 k] fp64, whole on every rank: each puts its own tokens among zeros.
@@ -22,38 +74,98 @@ Tensor of_the_row(const Tensor& choice, const Tensor& weight, const Tensor& own_
   return ops.sum_statistics(at::zeros({tokens, own.size(1)}, own.options()).index_copy_(0, own_tokens, own));
 }
 
+// Rooms of this replica's sequences, [sequences · experts], when all replicas' share: `wanted` likewise.
+Numbers rooms_of_batch(const Tensor& wanted, int64_t experts, const recipe::RouterOptions& options, int64_t choices, ParallelOps& ops) {
+  const int64_t own = wanted.numel() / experts;
+  const auto [all, first] = ops.of_replicas(wanted.view({own, experts}));
+  const Tensor by_expert = all.cpu().t().contiguous();
+  const int64_t sequences = by_expert.size(1), of_all = room(options, choices * (sequences / own), experts);
+  Numbers rooms(static_cast<size_t>(own * experts));
+  for (int64_t e = 0; e < experts; ++e) {
+    const Numbers kept = quotas({by_expert.const_data_ptr<int64_t>() + e * sequences, static_cast<size_t>(sequences)}, of_all);
+    for (int64_t s = 0; s < own; ++s) rooms[static_cast<size_t>(s * experts + e)] = kept[static_cast<size_t>(first + s)];
+  }
+  return rooms;
+}
+
+// [tokens, k] bool: of each (part, expert) the first `rooms`, by weight or as they come.
+Tensor kept_of(const Tensor& cell, const Tensor& weight, const Tensor& rooms, const Tensor& counts, recipe::Dropped dropped) {
+  const int64_t choices = cell.numel();
+  const auto sorted = [](const Tensor& x, bool descending) { return std::get<1>(x.sort(/*stable=*/true, 0, descending)); };
+  // Choices by cell, and among those in the order in which they are kept; each has a number within its own.
+  const Tensor wished = dropped == recipe::Dropped::kLeast ? sorted(weight.reshape({-1}), true) : at::arange(choices, cell.options());
+  const Tensor order = wished.index_select(0, sorted(cell.index_select(0, wished), false));
+  const Tensor cell_r = cell.index_select(0, order);
+  const Tensor number = at::arange(choices, cell.options()).sub(counts.cumsum(0).sub(counts).index_select(0, cell_r));
+  return at::empty({choices}, cell.options().dtype(at::kBool))
+      .index_copy_(0, order, number.lt(rooms.index_select(0, cell_r)))
+      .view(weight.sizes());
+}
+
 }  // namespace
+
+std::vector<int64_t> quotas(std::span<const int64_t> wanted, int64_t room) {
+  const int64_t all = std::accumulate(wanted.begin(), wanted.end(), int64_t{0});
+  Numbers kept(wanted.begin(), wanted.end());
+  if (all <= room) return kept;
+  int64_t left = room;
+  for (int64_t& each : kept) each = static_cast<int64_t>(static_cast<__int128>(room) * each / all), left -= each;
+  for (size_t s = 0; s < kept.size() && left > 0; ++s) {
+    if (kept[s] < wanted[s]) ++kept[s], --left;
+  }
+  return kept;
+}
 
 KeptChoices within_capacity(const Tensor& choice, const Tensor& weight, int64_t experts, const recipe::RouterOptions& options,
                             const layout::SequenceView& view, ParallelOps& ops) {
   const at::NoGradGuard no_gradient;
   const int64_t k = choice.size(1), tokens = view.layout.tokens();
-  if (tokens == 0 || choice.is_meta()) return {choice, at::zeros({}, weight.options())};  // of meta tensors nobody knows
+  const bool of_batch = options.capacity_of == recipe::CapacityOf::kBatch;
+  if (tokens == 0) return {choice, at::zeros({}, weight.options())};
+  const Numbers sequences = lengths_of(view.layout);
+  const Parts parts = parts_of(sequences, of_batch ? 1 : options.capacity_parts);
+  const Sharing sharing = sharing_of(view, parts);
+
+  Numbers rooms;  // of each (part, expert)
+  for (const int64_t length : parts.tokens) rooms.insert(rooms.end(), static_cast<size_t>(experts), room(options, k * length, experts));
+  KeptChoices result;
+  for (const auto& of_rank : sharing.tokens) {
+    int64_t rows = 0, all = 0;
+    for (const auto& [part, count] : of_rank) {
+      rows += of_batch ? count : std::min(count, rooms[static_cast<size_t>(part * experts)]);  // other replicas may leave it theirs
+      all += count;
+    }
+    result.most_rows = std::max(result.most_rows, rows);
+    result.most_tokens = std::max(result.most_tokens, all);
+  }
+  if (choice.is_meta()) {  // nobody knows the choices; the calls are made
+    if (!sharing.whole) ops.sum_statistics(at::empty({tokens, 2 * k}, choice.options().dtype(at::kDouble)));
+    if (of_batch && sharing.whole && sharing.tokens.size() > 1) ops.sum_statistics(at::empty({std::ssize(rooms)}, choice.options()));
+    if (of_batch) ops.of_replicas(at::empty({std::ssize(sequences), experts}, choice.options()));
+    result.choice_tk = choice;
+    result.dropped_share = at::zeros({}, weight.options());
+    return result;
+  }
+
   const at::Device device = choice.device();
   const auto own = std::span(view.token_index).subspan(static_cast<size_t>(view.own.begin), static_cast<size_t>(view.own.length));
-  const Tensor own_tokens = to_tensor(std::vector<int64_t>(own.begin(), own.end()), device);
-  const Tensor row = of_the_row(choice, weight, own_tokens, tokens, ops);
-
-  std::vector<int64_t> sequences, rooms;  // of each token; of each (sequence, expert)
-  const std::vector<int64_t> lengths = lengths_of(view.layout);
-  for (size_t s = 0; s < lengths.size(); ++s) {
-    const double room = options.capacity_factor * static_cast<double>(k * lengths[s]) / static_cast<double>(experts);
-    sequences.insert(sequences.end(), static_cast<size_t>(lengths[s]), static_cast<int64_t>(s));
-    rooms.insert(rooms.end(), static_cast<size_t>(experts), static_cast<int64_t>(std::ceil(room)));
+  const Tensor own_tokens = to_tensor(Numbers(own.begin(), own.end()), device), part = to_tensor(parts.of_token, device);
+  // Judged are the tokens of the row, or, where no part is cut, this rank's own.
+  const Tensor row = sharing.whole ? Tensor() : of_the_row(choice, weight, own_tokens, tokens, ops);
+  const Tensor judged = sharing.whole ? choice : row.narrow(1, 0, k).to(at::kLong);
+  const Tensor weights = sharing.whole ? weight.detach().to(at::kDouble) : row.narrow(1, k, k);
+  const Tensor part_t = sharing.whole ? part.index_select(0, own_tokens) : part;
+  const Tensor cell = judged.add(part_t.unsqueeze(1), experts).reshape({-1});
+  const Tensor counts = at::bincount(cell, {}, std::ssize(rooms));
+  if (of_batch) {
+    const Tensor wanted =
+        sharing.whole && sharing.tokens.size() > 1 ? ops.sum_statistics(counts) : counts;  // of other ranks' sequences too
+    rooms = rooms_of_batch(wanted, experts, options, k * tokens, ops);
   }
-  // Choices by (sequence, expert), and among those in the order in which they are kept; each has a number within its own.
-  const auto cells = static_cast<int64_t>(rooms.size());
-  const Tensor cell = row.narrow(1, 0, k).to(at::kLong).add(to_tensor(sequences, device).unsqueeze(1), experts).reshape({-1});
-  const auto sorted = [](const Tensor& x, bool descending) { return std::get<1>(x.sort(/*stable=*/true, 0, descending)); };
-  const bool by_weight = options.dropped == recipe::Dropped::kLeast;
-  const Tensor wished = by_weight ? sorted(row.narrow(1, k, k).reshape({-1}), true) : at::arange(tokens * k, choice.options());
-  const Tensor order = wished.index_select(0, sorted(cell.index_select(0, wished), false));
-  const Tensor cell_r = cell.index_select(0, order), counts = at::bincount(cell, {}, cells);
-  const Tensor number = at::arange(tokens * k, choice.options()).sub(counts.cumsum(0).sub(counts).index_select(0, cell_r));
-  const Tensor kept = at::empty({tokens * k}, choice.options().dtype(at::kBool))
-                          .index_copy_(0, order, number.lt(to_tensor(rooms, device).index_select(0, cell_r)))
-                          .view({tokens, k});
-  return {at::where(kept.index_select(0, own_tokens), choice, -1), kept.logical_not().to(weight.scalar_type()).mean()};
+  const Tensor kept = kept_of(cell, weights, to_tensor(rooms, device), counts, options.dropped);
+  result.choice_tk = at::where(sharing.whole ? kept : kept.index_select(0, own_tokens), choice, -1);
+  result.dropped_share = kept.numel() == 0 ? at::zeros({}, weight.options()) : kept.logical_not().to(weight.scalar_type()).mean();
+  return result;
 }
 
 }  // namespace longhaul::model

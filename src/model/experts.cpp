@@ -52,6 +52,7 @@ ExpertChoices Experts::choices_of(Context& context, const kernels::Routing& rout
     const KeptChoices kept = within_capacity(routing.choice_tk, routing.weight_tk, experts_, options_, view, context.ops);
     choices.choice_tk = kept.choice_tk;
     choices.every = false;
+    choices.most_rows = kept.most_rows, choices.most_tokens = kept.most_tokens;
     context.statistics[kDroppedShare][name()] = kept.dropped_share;
   }
   return choices;

@@ -37,6 +37,8 @@ struct ExpertChoices {
   Tensor weight_tk;  // as in kernels::Routing; differentiable
   int64_t experts = 0;
   bool every = true;  // none was dropped
+  // Of experts with a capacity, what no rank exceeds, known to all of them from the layout: rows for one expert, tokens. 0: not known.
+  int64_t most_rows = 0, most_tokens = 0;
 };
 // What this rank's experts make of rows sorted by expert: → rows, of which each rank that shares the experts' tensors has a partial sum.
 // The gradients of weights wait in `later`; null: they come at once.
@@ -68,6 +70,12 @@ struct Summand {
 struct VocabularyShare {
   kernels::LinearWeights weights;
   int64_t first_row = 0;
+};
+
+// Statistics of sequences, of all replicas in the order of the batch, and where this replica's begin.
+struct OfReplicas {
+  Tensor all;
+  int64_t first = 0;
 };
 
 class ParallelOps {
@@ -120,6 +128,8 @@ class ParallelOps {
   virtual Tensor experts(const Tensor& hidden_td, const ExpertChoices& choices, const ExpertProduct& product) = 0;
   // Σ over the ranks that share a sequence, of a statistic of its tokens. No gradient.
   virtual Tensor sum_statistics(const Tensor& x) = 0;
+  // x [sequences, …] of this replica's, of which all have as many → [replicas · sequences, …]. No gradient.
+  virtual OfReplicas of_replicas(const Tensor& x) = 0;
 };
 
 class LocalOps final : public ParallelOps {
@@ -151,6 +161,7 @@ class LocalOps final : public ParallelOps {
   Tensor loss(const Tensor& hidden_td, const VocabularyShare& head, const Tensor& labels_t, const layout::SequenceView& view) override;
   Tensor experts(const Tensor& hidden_td, const ExpertChoices& choices, const ExpertProduct& product) override;
   Tensor sum_statistics(const Tensor& x) override { return x; }
+  OfReplicas of_replicas(const Tensor& x) override { return {x, 0}; }
 };
 
 }  // namespace longhaul::model

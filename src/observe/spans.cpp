@@ -51,6 +51,7 @@ void SpanRecorder::start(int64_t step) {
   const std::lock_guard lock(mutex_);
   LONGHAUL_ASSERT(!on(), "step {} is still recorded", trace_.step);
   trace_ = {.step = step, .begin_ns = monotonic_ns()};
+  recorded_ = true;
   computing = this;
   on_.store(true, std::memory_order_relaxed);
 }
@@ -61,6 +62,7 @@ StepTrace SpanRecorder::stop() {
   on_.store(false, std::memory_order_relaxed);
   computing = nullptr;
   trace_.end_ns = monotonic_ns();
+  trace_.beside = std::exchange(beside_, {});
   return std::exchange(trace_, {});
 }
 
@@ -83,6 +85,12 @@ void SpanRecorder::add(CallSpan call) {
     trace_.calls.push_back(std::move(call));
   else
     ++trace_.dropped;
+}
+
+void SpanRecorder::add(BesideSpan beside) {
+  constexpr size_t kMost = 256;
+  const std::lock_guard lock(mutex_);
+  if (recorded_ && beside_.size() < kMost) beside_.push_back(std::move(beside));
 }
 
 }  // namespace longhaul::observe

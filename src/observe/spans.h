@@ -62,12 +62,20 @@ struct CallSpan {
   bool operator==(const CallSpan&) const = default;
 };
 
+// What another thread of the rank did beside its steps.
+struct BesideSpan {
+  std::string name;  // "checkpoint of step 500"
+  int64_t begin_ns = 0, end_ns = 0;
+  bool operator==(const BesideSpan&) const = default;
+};
+
 struct StepTrace {
   int64_t step = 0;
   int64_t begin_ns = 0, end_ns = 0;
-  std::vector<Span> spans;      // in the order of their ends
-  std::vector<CallSpan> calls;  // likewise
-  int64_t dropped = 0;          // spans and calls for which there was no room
+  std::vector<Span> spans;              // in the order of their ends
+  std::vector<CallSpan> calls;          // likewise
+  std::vector<BesideSpan> beside = {};  // that was told since the last recorded step: it may have begun and ended before this one
+  int64_t dropped = 0;                  // spans and calls for which there was no room
   bool operator==(const StepTrace&) const = default;
 };
 
@@ -84,6 +92,7 @@ class SpanRecorder {
   StepTrace stop();
   void add(const Span& span);  // nothing, when it is off
   void add(CallSpan call);
+  void add(BesideSpan beside);  // kept for the next recorded step, once one was recorded
 
  private:
   const size_t most_;
@@ -92,6 +101,8 @@ class SpanRecorder {
   std::atomic<bool> on_ = false;
   std::mutex mutex_;
   StepTrace trace_;
+  bool recorded_ = false;  // a step
+  std::vector<BesideSpan> beside_;
 };
 
 class SpanScope {

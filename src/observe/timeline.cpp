@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int64_t kComputeRow = 1, kDataRow = 2, kCheckpointRow = 3, kFirstCallRow = 10;
+constexpr int64_t kComputeRow = 1, kDataRow = 2, kCheckpointRow = 3, kBesideRow = 4, kFirstCallRow = 10;
 constexpr int64_t kRowsOfKind = 64;  // for calls of one kind of group that overlap
 
 // "world/tp 3" → "tp": what its row is called.
@@ -36,6 +36,7 @@ class Walk {
       for (const StepTrace& step : rank.steps) {
         origin_ns_ = std::min(origin_ns_, step.begin_ns);
         for (const CallSpan& call : step.calls) kinds.insert(kind_of(call.group));
+        for (const BesideSpan& span : step.beside) origin_ns_ = std::min(origin_ns_, span.begin_ns);
       }
     }
     int64_t row = kFirstCallRow;
@@ -66,6 +67,7 @@ class Walk {
     for (size_t i = 0; i < ranks.size(); ++i) {
       slices_.clear();
       spans_of(ranks[i]);
+      beside(ranks[i]);
       calls_of(ranks[i], meeting.complete_ns[i], sends[i], receives[i]);
       sink_.slices(slices_);
     }
@@ -83,7 +85,7 @@ class Walk {
   }
 
   std::string name_of_row(int64_t row) const {
-    if (row < kFirstCallRow) return row == kComputeRow ? "compute" : row == kDataRow ? "data" : "checkpoint";
+    if (row < kFirstCallRow) return row == kComputeRow ? "compute" : row == kDataRow ? "data" : row == kBesideRow ? "beside" : "checkpoint";
     for (const auto& [kind, first] : first_row_) {
       if (row >= first && row < first + kRowsOfKind)
         return "communication " + kind + (row > first ? fmt::format(" ({})", row - first + 1) : "");
@@ -103,6 +105,11 @@ class Walk {
       slice(rank.rank, row, text_of(span.kind, span.chunk, span.micro_batch), "compute", {span.begin_ns, span.end_ns},
             std::move(arguments));
     }
+  }
+
+  void beside(const StepOfRank& rank) {
+    for (const BesideSpan& span : rank.step->beside)
+      slice(rank.rank, kBesideRow, span.name, "beside", {span.begin_ns, span.end_ns}, {{"step", rank.step->step}});
   }
 
   void calls_of(const StepOfRank& rank, const std::vector<int64_t>& complete_ns, const Numbers& sends, const Numbers& receives) {

@@ -41,8 +41,10 @@ json json_of(const StepTrace& step) {
     calls.push_back({call.group, call.kind, call.name, call.sequence, call.sent, call.received, call.sends_to, call.receives_from,
                      at(call.begin_ns), at(call.end_ns), at(call.started_ns), at(call.waited_from_ns), at(call.waited_until_ns)});
   }
-  return {{"step", step.step}, {"begin_ns", step.begin_ns}, {"end_ns", step.end_ns}, {"dropped", step.dropped}, {"spans", spans},
-          {"calls", calls}};
+  json line = {{"step", step.step}, {"begin_ns", step.begin_ns}, {"end_ns", step.end_ns}, {"dropped", step.dropped}, {"spans", spans},
+               {"calls", calls}};
+  for (const BesideSpan& span : step.beside) line["beside"].push_back({span.name, at(span.begin_ns), at(span.end_ns)});
+  return line;
 }
 
 TraceRank rank_of(const JsonView& line) {
@@ -93,6 +95,12 @@ StepTrace step_of(const JsonView& line, int64_t offset_ns) {
                           .started_ns = time(each.at(10)),
                           .waited_from_ns = time(each.at(11)),
                           .waited_until_ns = time(each.at(12))});
+  }
+  if (!line.has("beside")) return step;
+  const JsonView beside = line.at("beside");
+  for (size_t i = 0; i < beside.array_size(); ++i) {
+    const JsonView each = beside.at(i);
+    step.beside.push_back({each.at(size_t{0}).string(), time(each.at(1)), time(each.at(2))});
   }
   return step;
 }

@@ -72,6 +72,25 @@ void require_possible(const recipe::ModelConfig& model, const Arrangement& arran
                  .where = fmt::format("parallel.{} and model.experts", layout::name_of(axis)),
                  .hint = fmt::format("parallel.{}=1", layout::name_of(axis))});
   }
+  if (arrangement.experts.padded &&
+      (model.experts == 0 || model.router.capacity_factor == 0 || arrangement.experts.dispatcher != recipe::Dispatcher::kAllToAll)) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "rows of experts cannot be padded to a capacity",
+                 .expected = "model.capacity_factor above 0 and parallel.dispatcher = all-to-all",
+                 .found = fmt::format("model.capacity_factor = {}, parallel.dispatcher = {}", model.router.capacity_factor,
+                                      names_of(arrangement.experts.dispatcher)[static_cast<size_t>(arrangement.experts.dispatcher)]),
+                 .where = "parallel.pad_to_capacity",
+                 .hint = "parallel.pad_to_capacity=false"});
+  }
+  if (arrangement.elastic && model.experts > 0 && model.router.capacity_factor > 0 &&
+      model.router.capacity_of == recipe::CapacityOf::kBatch) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "an expert's room for all of a step's sequences knows no micro-batches",
+                 .expected = "train.elastic = false",
+                 .found = "true",
+                 .where = "model.capacity_of = batch",
+                 .hint = "model.capacity_of=sequence"});
+  }
   require_stages(model, mesh);
   layout::Pipeline(mesh.size(Axis::kPp), arrangement.pipeline).layers_of(0, model.layers);  // refuses stages that are not the model's
   for (const layout::ParameterSpec& spec : layout::parameters(model)) {

@@ -38,7 +38,9 @@ std::vector<ExpertChoices> in_groups(const ExpertChoices& choices, int64_t count
   for (int64_t g = 0; g < count; ++g) tokens.push_back(layout::even_part(choices.choice_tk.size(0), count, g).length);
   const auto choice = choices.choice_tk.split_with_sizes(tokens), weight = choices.weight_tk.split_with_sizes(tokens);
   std::vector<ExpertChoices> result;
-  for (size_t g = 0; g < tokens.size(); ++g) result.push_back({choice[g], weight[g], choices.experts, choices.every});
+  const int64_t most_tokens = (choices.most_tokens + count - 1) / count, most_rows = std::min(choices.most_rows, most_tokens);
+  for (size_t g = 0; g < tokens.size(); ++g)
+    result.push_back({choice[g], weight[g], choices.experts, choices.every, most_rows, most_tokens});
   return result;
 }
 
@@ -62,12 +64,41 @@ std::function<void()> emptying(const std::shared_ptr<Postponed>& queue) {
   };
 }
 
+// Rows sorted by expert, and as many for each as there may be at most, with zeros behind those that there are (moe-parallel-folding.md §3.2).
+class Padding {
+ public:
+  Padding() = default;  // none
+  Padding(const Rows& per_expert, int64_t most, at::Device device) {
+    const int64_t zeros = std::accumulate(per_expert.begin(), per_expert.end(), int64_t{0});  // the row behind the last one
+    Rows into, back;
+    for (int64_t next = 0; const int64_t count : per_expert) {
+      LONGHAUL_ASSERT(device.is_meta() || count <= most, "{} rows for an expert that has room for {}", count, most);
+      for (int64_t i = 0; i < most; ++i) {
+        if (i < count) back.push_back(std::ssize(into));
+        into.push_back(i < count ? next++ : zeros);
+      }
+    }
+    back.resize(static_cast<size_t>(zeros));  // meta: the counts are guesses, their number is not
+    into_ = to_tensor(into, device), back_ = to_tensor(back, device);
+  }
+
+  Tensor padded(const Tensor& rows) const {
+    if (!into_.defined()) return rows;
+    return kernels::take_rows(at::cat({rows, at::zeros({1, rows.size(1)}, rows.options().requires_grad(false))}), into_);
+  }
+  Tensor unpadded(const Tensor& rows) const { return back_.defined() ? kernels::take_rows(rows, back_) : rows; }
+
+ private:
+  Tensor into_, back_;
+};
+
 // One group of tokens on its way to the experts and back.
 class RowsUnderWay {
  public:
   // rows_of(rank, expert): how many rows of the group every rank of ep-etp has for every expert.
-  RowsUnderWay(const Owners& owners, const ExpertChoices& choices, SortedByExpert sorted, const int64_t* all_rows, int64_t stride)
-      : owners_(owners), weight_(choices.weight_tk), sorted_(std::move(sorted)) {
+  RowsUnderWay(const Owners& owners, const ExpertChoices& choices, SortedByExpert sorted, const int64_t* all_rows, int64_t stride,
+               Padding padding)
+      : owners_(owners), weight_(choices.weight_tk), sorted_(std::move(sorted)), padding_(std::move(padding)) {
     const auto rows_of = [&](int64_t ep, int64_t etp, int64_t expert) { return all_rows[(ep * owners.etp + etp) * stride + expert]; };
     const int64_t first = owners.rank * owners.experts, own = owners.groups.place().coordinate(Axis::kEtp);
     const auto sum = [&](int64_t ep, int64_t etp, int64_t first_expert) {
@@ -103,7 +134,9 @@ class RowsUnderWay {
     inverse_ = to_tensor(layout::inverse_permutation(order), device);
   }
 
-  void begin_to_experts(const Tensor& hidden) { moving_ = exchange(sorted_.rows(hidden), sent_, received_, "rows to experts"); }
+  void begin_to_experts(const Tensor& hidden) {
+    moving_ = exchange(padding_.padded(sorted_.rows(hidden)), sent_, received_, "rows to experts");
+  }
   void begin_gather() {
     if (owners_.etp > 1)
       moving_ = begin_gather_rows(owners_.over({Axis::kEtp}), end(moving_), of_etp_, "rows of the ranks that share experts");
@@ -118,7 +151,7 @@ class RowsUnderWay {
   void begin_from_experts() {
     if (owners_.etp > 1) begin_back(end(moving_));
   }
-  Tensor ended() { return sorted_.back(end(moving_), weight_); }
+  Tensor ended() { return sorted_.back(padding_.unpadded(end(moving_)), weight_); }
 
  private:
   void begin_back(const Tensor& rows) { moving_ = exchange(rows, received_, sent_, "rows from experts"); }
@@ -130,12 +163,14 @@ class RowsUnderWay {
   const Owners& owners_;
   Tensor weight_;
   SortedByExpert sorted_;
+  Padding padding_;
   Rows sent_, received_, of_etp_, per_expert_;  // rows to and from each rank of ep; of each rank of etp; of each expert
   Tensor order_, inverse_;
   Begun moving_;
 };
 
-std::vector<RowsUnderWay> announced(const Owners& owners, const std::vector<ExpertChoices>& groups) {
+// How many rows the ranks have for the experts: they tell each other, or, padded, know.
+std::vector<RowsUnderWay> announced(const Owners& owners, const std::vector<ExpertChoices>& groups, bool padded) {
   const auto count = static_cast<int64_t>(groups.size()), experts = groups[0].experts, ranks = owners.ep * owners.etp;
   const Tensor own = at::empty({1, count, experts}, at::kLong), all = at::empty({ranks, count, experts}, at::kLong);
   std::vector<SortedByExpert> sorted;
@@ -143,12 +178,15 @@ std::vector<RowsUnderWay> announced(const Owners& owners, const std::vector<Expe
     const ExpertChoices& group = groups[static_cast<size_t>(g)];
     sorted.emplace_back(group.choice_tk, kernels::ExpertRange{.count = experts}, group.every);
     own[0][g].copy_(to_tensor(sorted.back().rows_per_expert()));
+    if (padded) all.select(1, g).fill_(group.most_rows);
   }
-  owners.over({Axis::kEp, Axis::kEtp}).all_gather(own, all, {.name = "rows of experts"}).wait();
+  if (!padded) owners.over({Axis::kEp, Axis::kEtp}).all_gather(own, all, {.name = "rows of experts"}).wait();
   std::vector<RowsUnderWay> result;
   for (int64_t g = 0; g < count; ++g) {
-    result.emplace_back(owners, groups[static_cast<size_t>(g)], std::move(sorted[static_cast<size_t>(g)]),
-                        all.const_data_ptr<int64_t>() + g * experts, count * experts);
+    const ExpertChoices& group = groups[static_cast<size_t>(g)];
+    SortedByExpert& rows = sorted[static_cast<size_t>(g)];
+    const Padding padding = padded ? Padding(rows.rows_per_expert(), group.most_rows, group.choice_tk.device()) : Padding();
+    result.emplace_back(owners, group, std::move(rows), all.const_data_ptr<int64_t>() + g * experts, count * experts, padding);
   }
   return result;
 }
@@ -157,7 +195,8 @@ std::vector<RowsUnderWay> announced(const Owners& owners, const std::vector<Expe
 // gathered before an earlier one's products are added: both use the links of etp, and rows that are late make the next product late.
 std::vector<Tensor> all_to_all(const Owners& owners, const recipe::ExpertOptions& options, const std::vector<Tensor>& hidden,
                                const std::vector<ExpertChoices>& groups, const ExpertProduct& product) {
-  std::vector<RowsUnderWay> under_way = announced(owners, groups);
+  // Where nothing is dropped (evaluation) nobody knows how many rows there can be.
+  std::vector<RowsUnderWay> under_way = announced(owners, groups, options.padded && groups[0].most_rows > 0);
   const auto count = static_cast<int64_t>(under_way.size());
   std::vector<Tensor> results(under_way.size());
   for (int64_t slot = 0; slot < count + 4; ++slot) {

@@ -10,6 +10,9 @@
 // all-to-all T·k·H·(ep−1)/ep in each of two exchanges and T·k·H·(etp−1) in each of gathering and adding; all-gather T·H·(ep·etp−1) in each
 // of both. Backward: the same again, the other way round.
 //
+// Padded, all-to-all: of experts with a capacity as many rows as any rank can have for one go from every rank to every expert, the rest of them zero
+// (drop-and-pad): shapes follow from the layout, and no numbers are exchanged beforehand.
+//
 // The tokens may go in groups, so that those of one are under way while another's are computed, forward and backward; and the gradients of
 // the experts' weights may be computed while the gradients of their rows go home. Neither changes a number but by the order of sums.
 #pragma once

@@ -123,4 +123,13 @@ Tensor MeshOps::sum_statistics(const Tensor& x) {
   return sum;
 }
 
+model::OfReplicas MeshOps::of_replicas(const Tensor& x) {
+  comm::Communicator& replicas = groups_.over({Axis::kDp});
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes[0] *= replicas.size();
+  const Tensor all = at::empty(sizes, x.options());
+  replicas.all_gather(x.detach().contiguous(), all, {.name = "statistics of all sequences"}).wait();
+  return {all, replicas.rank() * x.size(0)};
+}
+
 }  // namespace longhaul::parallel

@@ -43,6 +43,7 @@ class MeshOps final : public model::ParallelOps {
               const layout::SequenceView& view) override;
   Tensor experts(const Tensor& hidden_td, const model::ExpertChoices& choices, const model::ExpertProduct& product) override;
   Tensor sum_statistics(const Tensor& x) override;
+  model::OfReplicas of_replicas(const Tensor& x) override;
 
  private:
   comm::Communicator& tensor_group() const { return groups_.over({layout::Axis::kTp}); }

@@ -177,6 +177,15 @@ void add_passes(const MemoryRequest& request, const PurposeBytes& always, std::v
     moments.push_back({std::move(name), bytes});
   };
   double kept = rotary_bytes(request) + predictions_bytes(request, blocks) + embedding_bytes(request);
+  if (request.offload) {  // of each layer what its own part of the passes needs; full recomputation makes it again instead of reading it
+    const bool again = request.recompute == recipe::Recompute::kFull;
+    add("loss", kept + norm_bytes(request) + 2 * hidden + logits_each, loss_workspace(request));
+    for (int64_t b = blocks.count() - 1; b >= 0; --b) {
+      const double beside = again && b % 2 == 0 ? 0 : again ? blocks.kept(b - 1) : 0;  // the whole layer is there
+      add(name_of_block(b), kept + beside + blocks.kept(b) + 2 * hidden + blocks.at(b).backward, blocks.at(b).workspace);
+    }
+    return;
+  }
   const double last_norm = norm_bytes(request);
   if (request.recompute == recipe::Recompute::kFull) {
     const bool post = request.model.wiring == recipe::Wiring::kPostNorm;

@@ -29,6 +29,7 @@ struct MemoryRequest {
   int64_t sequence = 512;   // tokens
   int64_t documents = 0;    // in a micro-batch; 0: every sequence is one
   recipe::Recompute recompute = recipe::Recompute::kNone;
+  bool offload = false;  // what layers keep lies in a file between the passes (train.offload)
   bool elastic = false;  // sums of micro-batches wait beside the gradients (layout/sum_tree.h)
   int64_t prefetch = 0;  // steps whose tokens are prepared ahead
   int64_t threads = 1;
@@ -60,7 +61,8 @@ struct MemoryMoment {
 
 struct MemoryPlan {
   std::vector<MemoryMoment> moments;
-  double not_tensors = 0;  // beside them, in the host's memory: the loader's batches, which the allocator does not see
+  double communication = 0;  // what a back end of several processes holds beside tensors
+  double not_tensors = 0;    // beside them, in the host's memory: the loader's batches, which the allocator does not see
 
   const MemoryMoment& fullest() const;  // at least one
   double peak() const { return fullest().bytes.total(); }

@@ -93,6 +93,21 @@ void shares(const ParallelOptions& parallel, Problems& out) {
        "parallel.zero=1, or parallel.zero_copies=1"});
 }
 
+// How rows travel to experts.
+void padding(const Recipe& recipe, Problems& out) {
+  if (!recipe.parallel.experts.padded) return;
+  if (recipe.model.experts == 0 || recipe.model.router.capacity_factor == 0) {
+    out.push_back({{"parallel.pad_to_capacity", "model.capacity_factor"},
+                   "parallel.pad_to_capacity = true, and experts without a capacity take any number of rows",
+                   "model.capacity_factor=1.25, or parallel.pad_to_capacity=false"});
+  }
+  if (recipe.parallel.experts.dispatcher != Dispatcher::kAllToAll) {
+    out.push_back({{"parallel.pad_to_capacity", "parallel.dispatcher"},
+                   "parallel.pad_to_capacity = true is for parallel.dispatcher = all-to-all: all-gather sends tokens, not rows of experts",
+                   "parallel.dispatcher=all-to-all, or parallel.pad_to_capacity=false"});
+  }
+}
+
 // What a fixed order of micro-batches cannot have (docs/design/elastic.md).
 void elastic(const Recipe& recipe, Problems& out) {
   if (!recipe.train.elastic) return;
@@ -107,6 +122,11 @@ void elastic(const Recipe& recipe, Problems& out) {
     out.push_back({{"train.elastic", "parallel.zero_copies"},
                    "train.elastic = true: gradients are added up in one tree over all data ranks, and not group by group",
                    "parallel.zero_copies=1, or train.elastic=false"});
+  }
+  if (recipe.model.experts > 0 && recipe.model.router.capacity_factor > 0 && recipe.model.router.capacity_of == CapacityOf::kBatch) {
+    out.push_back({{"train.elastic", "model.capacity_of"},
+                   "train.elastic = true: with model.capacity_of = batch all of a step's sequences are one micro-batch",
+                   "model.capacity_of=sequence, or train.elastic=false"});
   }
   const PipelineSchedule schedule = parallel.pipeline.schedule;
   if (schedule != PipelineSchedule::k1F1B) {
@@ -358,6 +378,7 @@ std::vector<Problem> problems(const Recipe& recipe) {
   Problems out = problems(recipe.model);
   training(recipe, out);
   shares(recipe.parallel, out);
+  padding(recipe, out);
   elastic(recipe, out);
   narrow_states(recipe, out);
   outer(recipe, out);

@@ -55,6 +55,14 @@ void declare(OptionSet& set, ParallelOptions& parallel) {
       .above(0)
       .at_most(86400)
       .may_change();
+  set.add(
+         "parallel.timeout", parallel.timeout,
+         "How long a rank waits for the others to come to the same call, sums, exchanges and barriers alike; then all end with 69 and name the rank that did "
+         "not come and the call. Longer than the longest time between two calls: a checkpoint, an evaluation, a rank that is resumed.")
+      .unit("s")
+      .above(0)
+      .at_most(86400)
+      .may_change();
   ranks("parallel.tp", parallel.tp, "Tensor parallelism: ranks that share heads, inner channels and the vocabulary.");
   set.add("parallel.tp_chunks", parallel.tp_chunks,
           "Parts in which tensor ranks gather and sum the tokens of a block: one is under way while another is computed.")
@@ -107,6 +115,11 @@ void declare(OptionSet& set, ParallelOptions& parallel) {
          "parallel.dispatcher", parallel.experts.dispatcher,
          "How tokens reach the experts of other ranks: each goes to the ranks of its experts (all-to-all), or all tokens go to all ranks that "
          "share the experts (all-gather).")
+      .may_change();
+  set.add(
+         "parallel.pad_to_capacity", parallel.experts.padded,
+         "With a capacity: every expert gets from every rank as many rows as its capacity can be there, the rest of them zero, so that shapes do not depend "
+         "on tokens and ranks need not tell each other numbers (drop-and-pad). The same model.")
       .may_change();
   set.add("parallel.token_groups", parallel.experts.token_groups,
           "Groups in which a rank's tokens go to experts: one is under way while another is computed.")

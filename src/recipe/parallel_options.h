@@ -47,6 +47,7 @@ std::vector<std::string_view> names_of(Dispatcher);
 
 struct ExpertOptions {
   Dispatcher dispatcher = Dispatcher::kAllToAll;
+  bool padded = false;           // rows go to experts in numbers that the layout alone fixes
   int64_t token_groups = 1;      // in which a rank's tokens go, one under way while another is computed
   bool delay_gradients = false;  // of experts' weights, until the gradients of their rows are on their way
   bool operator==(const ExpertOptions&) const = default;
@@ -57,6 +58,7 @@ struct ParallelOptions {
   int64_t ranks = 0;          // of the run; 0: as many as one replica needs, or each of the workers
   int64_t workers = 0;        // of an outer loop: islands of as many ranks, in their order; 0: every replica is one
   double join_timeout = 300;  // s, for all processes to come
+  double timeout = 600;       // s, for all ranks of a call to come to it
   int64_t tp = 1;             // tensor: heads, inner channels and vocabulary; between mixers the tokens
   int64_t tp_chunks = 1;      // parts in which tensor ranks exchange the tokens of a block, one under way while another is computed
   int64_t pp = 1;             // pipeline: layers

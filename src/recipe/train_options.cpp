@@ -110,6 +110,7 @@ double parse_until_time(std::string_view text, double now_unix_s) {
 
 std::vector<std::string_view> names_of(Dtype) { return {"bf16", "fp32", "fp64"}; }
 std::vector<std::string_view> names_of(Recompute) { return {"none", "selective", "full"}; }
+std::vector<std::string_view> names_of(Offload) { return {"none", "file"}; }
 
 void declare(OptionSet& set, TrainOptions& train) {
   set.add("train.task", train.task, "What is learned: \"pretrain\", the texts of [data]; \"recall\", the sequences of [recall].")
@@ -149,6 +150,15 @@ void declare(OptionSet& set, TrainOptions& train) {
          "Activations that are dropped after the forward pass and made again in the backward pass, bit for bit: none, those that are large and "
          "cheap (selective: norms, activations, rows of experts), or all of a layer but its input (full: a third more work).")
       .also_called({"activation_checkpointing", "gradient_checkpointing", "recompute_granularity"})
+      .may_change();
+  set.add(
+         "train.offload", train.offload,
+         "Where what layers keep for the backward pass lies meanwhile: in memory (none), or in a file without a name that is gone with the process (file), so "
+         "that memory holds that of one layer; passes wait for the disk. Beside train.recompute = full the layers' inputs alone.")
+      .also_called({"activation_offload", "cpu_offload", "offload_activations"})
+      .may_change();
+  set.add("train.offload_folder", train.offload_folder,
+          "Where the file of train.offload lies: a fast disk of the rank's machine; empty: data.cache.")
       .may_change();
   set.add(
       "train.elastic", train.elastic,

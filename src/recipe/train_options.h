@@ -18,6 +18,10 @@ std::vector<std::string_view> names_of(Dtype);
 enum class Recompute { kNone, kSelective, kFull };
 std::vector<std::string_view> names_of(Recompute);
 
+// Where activations lie between the passes.
+enum class Offload { kNone, kFile };
+std::vector<std::string_view> names_of(Offload);
+
 struct TrainOptions {
   std::string task = "pretrain";
   int64_t steps = 1000;         // of the whole run, resumed parts included
@@ -30,7 +34,9 @@ struct TrainOptions {
   int64_t micro_batch = 8;  // sequences per forward and backward pass; divides batch
   int64_t sequence = 512;   // tokens per sequence
   Recompute recompute = Recompute::kNone;
-  bool elastic = false;  // the same bits whatever the number of replicas (docs/design/elastic.md)
+  Offload offload = Offload::kNone;
+  std::string offload_folder;  // of kFile; empty: data.cache
+  bool elastic = false;        // the same bits whatever the number of replicas (docs/design/elastic.md)
 
   int64_t checkpoint_every = 500;     // steps; 0: only at the end and when asked; -1: as often as measured costs and failures say
   int64_t checkpoint_keep = 3;        // newest checkpoints kept; 0: all

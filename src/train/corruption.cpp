@@ -190,7 +190,8 @@ std::optional<std::string> CorruptionChecks::replay(int64_t step) {
   const int64_t replicas = ranks_.place().mesh.size(layout::Axis::kDp), first = ranks_.worker() * replicas;
   const int64_t here = ranks_.place().coordinate(layout::Axis::kDp);
   // Experts of other replicas take part in this one's passes: then what runs elsewhere in another order is compared with itself.
-  const bool alone = replicas == 1 || recipe_.parallel.ep > 1;
+  const bool together = recipe_.parallel.ep > 1 || recipe_.model.router.capacity_of == recipe::CapacityOf::kBatch;
+  const bool alone = replicas == 1 || together;
   const auto own = replayed(step, first + here), next = replayed(step, first + (alone ? here : (here + 1) % replicas));
   if (!own || !next) return std::nullopt;
   if (alone)

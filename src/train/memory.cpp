@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "kernels/linear_recurrence/cpu.h"
 #include "plan/memory_guard.h"
+#include "plan/memory_rank.h"
 #include "tensor/cpu_allocator.h"
 
 namespace longhaul::train {
@@ -35,6 +36,7 @@ plan::MemoryRequest memory_request(const recipe::Recipe& recipe, at::Device devi
           .sequence = train.sequence,
           .documents = data != nullptr ? documents_at_once(recipe, *data) : 0,
           .recompute = train.recompute,
+          .offload = train.offload != recipe::Offload::kNone,
           .elastic = train.elastic,
           .prefetch = recipe.data.prefetch,
           .threads = threads(),
@@ -42,6 +44,39 @@ plan::MemoryRequest memory_request(const recipe::Recipe& recipe, at::Device devi
           .on_gpu = device.is_cuda(),
           .l2_bytes = machine().l2_bytes,
           .products_per_second = kernels::recurrence_products_per_second()};
+}
+
+plan::MemoryPlan memory_plan(const recipe::Recipe& recipe, const parallel::Arrangement& arrangement, std::optional<int64_t> rank,
+                             at::Device device, const data::RunData* data) {
+  plan::MemoryRequest request = memory_request(recipe, device, data);
+  if (arrangement.world() == 1) return plan_memory(request);
+  const auto of_rank = [&](int64_t number) {
+    return plan::plan_rank_memory(request, {.place = {.mesh = arrangement.mesh,
+                                                      .rank = number % arrangement.mesh.world(),
+                                                      .pipelined = arrangement.pipeline,
+                                                      .zero = arrangement.zero,
+                                                      .elastic = arrangement.elastic},
+                                            .context = arrangement.context});
+  };
+  if (rank) return of_rank(*rank);
+  request.threads = std::max<int64_t>(1, request.threads / arrangement.world());
+  plan::MemoryPlan together{.moments = {{.name = "the fullest of each rank", .bytes = {}}}};
+  plan::PurposeBytes peaks;
+  for (int64_t number = 0; number < arrangement.world(); ++number) {
+    const plan::MemoryPlan each = of_rank(number);
+    const plan::PurposeBytes& most = each.fullest().bytes;
+    for (size_t i = 0; i < kMemoryPurposes; ++i) {
+      const auto purpose = static_cast<MemoryPurpose>(i);
+      together.moments[0].bytes[purpose] += most[purpose];
+      peaks[purpose] += each.peaks()[purpose];
+    }
+    together.not_tensors += each.not_tensors;  // threads have no back end that holds anything
+  }
+  for (size_t i = 0; i < kMemoryPurposes; ++i) {  // each purpose has a fullest moment of its own
+    together.moments.push_back({.name = "of one purpose", .bytes = {}});
+    together.moments.back().bytes[static_cast<MemoryPurpose>(i)] = peaks[static_cast<MemoryPurpose>(i)];
+  }
+  return together;
 }
 
 int64_t available_bytes(at::Device device) {
@@ -58,6 +93,7 @@ std::vector<observe::PlannedMemory> planned_memory(const plan::MemoryPlan& plan)
     const auto purpose = static_cast<MemoryPurpose>(i);
     if (bytes[purpose] > 0) rows.push_back({std::string(longhaul::name_of(purpose)), plan::whole_bytes(bytes[purpose])});
   }
+  if (plan.communication > 0) rows.push_back({"communication", plan::whole_bytes(plan.communication)});
   rows.push_back({"not tensors", plan::whole_bytes(plan.not_tensors)});
   return rows;
 }

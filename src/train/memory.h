@@ -1,11 +1,13 @@
 // The memory of a run: what is asked of the plan (plan/memory.h), what is free, and what the allocator counted beside what was planned.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "data/run_data.h"
 #include "observe/event.h"
 #include "observe/table.h"
+#include "parallel/arrangement.h"
 #include "plan/memory.h"
 #include "recipe/recipe.h"
 #include "tensor/device.h"
@@ -14,6 +16,11 @@ namespace longhaul::train {
 
 // With the compute threads as they are set. `data`, once it is open, says how many documents a micro-batch holds on average.
 plan::MemoryRequest memory_request(const recipe::Recipe& recipe, at::Device device, const data::RunData* data = nullptr);
+
+// Of rank `rank` of a run; nothing: of this process, whose threads are the ranks, each purpose as much as all of them together have at most. Not of
+// outer loops' own state.
+plan::MemoryPlan memory_plan(const recipe::Recipe& recipe, const parallel::Arrangement& arrangement, std::optional<int64_t> rank,
+                             at::Device device, const data::RunData* data = nullptr);
 
 int64_t available_bytes(at::Device device);  // where weights and activations go
 

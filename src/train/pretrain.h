@@ -10,6 +10,7 @@
 #include "data/loader.h"
 #include "data/run_data.h"
 #include "evaluate/perplexity.h"
+#include "kernels/saved_tensors.h"
 #include "model/decoder.h"
 #include "optim/schedule.h"
 #include "recipe/recipe.h"
@@ -27,6 +28,10 @@ class Pretrain final : public Task {
   model::ParameterSet& parameters() override { return decoder_.parameters(); }
   const Precision& precision() const override { return decoder_.precision(); }
   model::Decoder& decoder() { return decoder_; }
+  void set_offload(std::unique_ptr<kernels::SavedTensors> offload) {
+    offload_ = std::move(offload);
+    decoder_.set_offload(offload_.get());
+  }
 
   StepWork prepare(int64_t step) override;
   bool prepare_of(int64_t step, int64_t replica) override;
@@ -51,6 +56,7 @@ class Pretrain final : public Task {
   const parallel::Ranks& ranks_;
   optim::TrainSchedule schedule_;
   data::Loader loader_;
+  std::unique_ptr<kernels::SavedTensors> offload_;  // of the decoder's layers; null: none
   model::Decoder decoder_;
   TextStage stage_;
   std::vector<data::Batch> micro_batches_;

@@ -15,6 +15,21 @@ bool SignalControl::save_requested() { return take_save_request(); }
 bool SignalControl::continued() { return take_continued(); }
 bool SignalControl::pause(double seconds) { return pause_unless_stopped(seconds); }
 
+namespace {
+
+std::vector<observe::MeasuredMemory> told_memory(observe::EventWriter& events, const RunFacts& facts) {
+  std::vector<observe::MeasuredMemory> measured = measured_memory(facts.memory, facts.device);
+  for (auto& purpose : measured) {
+    if (!facts.memory_is_planned()) purpose.planned_bytes.reset();
+    events.write(purpose);
+  }
+  return measured;
+}
+
+}  // namespace
+
+void OtherRankControl::trained() { told_memory(events_, facts_); }
+
 FirstRankControl::FirstRankControl(observe::EventWriter& events, const RunFacts& facts)
     : events_(events), facts_(facts), deadline_(control::find_engine()->deadline()) {
   if (!facts.recipe.recipe.observe.report) return;
@@ -33,13 +48,7 @@ void FirstRankControl::evaluated() {
   if (report_) report_->refresh();
 }
 
-void FirstRankControl::trained() {
-  measured_ = measured_memory(facts_.memory, facts_.device);
-  for (auto& purpose : measured_) {
-    if (facts_.world() > 1) purpose.planned_bytes.reset();  // the plan is that of one process
-    events_.write(purpose);
-  }
-}
+void FirstRankControl::trained() { measured_ = told_memory(events_, facts_); }
 
 Outcome FirstRankControl::run_to_its_end(Trainer& trainer) {
   try {

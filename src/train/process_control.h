@@ -20,6 +20,17 @@ class SignalControl : public RunControl {
   bool pause(double seconds) override;
 };
 
+// Of another process than the first rank's.
+class OtherRankControl final : public SignalControl {
+ public:
+  OtherRankControl(observe::EventWriter& events, const RunFacts& facts) : events_(events), facts_(facts) {}
+  void trained() override;
+
+ private:
+  observe::EventWriter& events_;
+  const RunFacts& facts_;
+};
+
 class FollowingControl final : public RunControl {
  public:
   bool pause(double) override { return true; }  // the first rank waits, and this one for it

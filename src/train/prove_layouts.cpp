@@ -80,9 +80,14 @@ const std::vector<Choice>& choices() {
          const auto zero = static_cast<size_t>(l.parallel.zero);
          return l.parallel.zero_copies == 1 ? zero : zero == 1 ? size_t{4} : size_t{5};
        }},
-      {"parallel.dispatcher", values_of<Dispatcher>(), has_expert_ranks,
-       [](ProofLayout& l, size_t v) { l.parallel.experts.dispatcher = static_cast<Dispatcher>(v); },
-       [](const ProofLayout& l) { return static_cast<size_t>(l.parallel.experts.dispatcher); }},
+      {"parallel.dispatcher",
+       {"all-to-all", "all-gather", "all-to-all padded"},
+       has_expert_ranks,
+       [](ProofLayout& l, size_t v) {
+         l.parallel.experts.dispatcher = v == 1 ? Dispatcher::kAllGather : Dispatcher::kAllToAll;
+         l.parallel.experts.padded = v == 2;
+       },
+       [](const ProofLayout& l) { return l.parallel.experts.padded ? size_t{2} : static_cast<size_t>(l.parallel.experts.dispatcher); }},
       {"parallel.token_groups",
        {"1", "2"},
        has_expert_ranks,
@@ -93,8 +98,14 @@ const std::vector<Choice>& choices() {
        has_expert_ranks,
        [](ProofLayout& l, size_t v) { l.parallel.experts.delay_gradients = v == 1; },
        [](const ProofLayout& l) { return static_cast<size_t>(l.parallel.experts.delay_gradients); }},
-      {"train.recompute", values_of<Recompute>(), nullptr, [](ProofLayout& l, size_t v) { l.recompute = static_cast<Recompute>(v); },
-       [](const ProofLayout& l) { return static_cast<size_t>(l.recompute); }},
+      {"train.recompute",
+       {"none", "selective", "full", "none, kept in a file"},
+       nullptr,
+       [](ProofLayout& l, size_t v) {
+         l.recompute = v == 3 ? Recompute::kNone : static_cast<Recompute>(v);
+         l.offload = v == 3;
+       },
+       [](const ProofLayout& l) { return l.offload ? size_t{3} : static_cast<size_t>(l.recompute); }},
       {"documents",
        {"packed", "whole rows"},
        nullptr,
@@ -162,7 +173,9 @@ bool possible(const recipe::ModelConfig& model, const ProofLayout& layout) {
     const parallel::Arrangement arrangement = arrangement_of(layout);
     parallel::require_possible(made_small(model, layout.parallel.world()), arrangement);
     if (layout.parallel.pp > 1) {
-      layout::passes_of(layout::Pipeline(layout.parallel.pp, layout.parallel.pipeline), kProofRows / arrangement.mesh.size(Axis::kDp));
+      const int64_t own = kProofRows / arrangement.mesh.size(Axis::kDp);
+      layout::passes_of(layout::Pipeline(layout.parallel.pp, layout.parallel.pipeline),
+                        own / proof_rows_at_once(model, layout.parallel.pp, own));
     }
     return true;
   } catch (const Error& error) {
@@ -208,7 +221,7 @@ class Covering {
     });
     if (!found) return found;
     for (const Pair& pair : pairs_of(*found, mesh)) had_.insert(pair);
-    return proof_layout(found->parallel, found->packed, found->recompute);
+    return proof_layout(found->parallel, found->packed, found->recompute, found->offload);
   }
 
  private:
@@ -218,8 +231,8 @@ class Covering {
 
 }  // namespace
 
-ProofLayout proof_layout(ParallelOptions parallel, bool packed, recipe::Recompute recompute) {
-  ProofLayout layout{.parallel = std::move(parallel), .packed = packed, .recompute = recompute};
+ProofLayout proof_layout(ParallelOptions parallel, bool packed, recipe::Recompute recompute, bool offload) {
+  ProofLayout layout{.parallel = std::move(parallel), .packed = packed, .recompute = recompute, .offload = offload};
   const ParallelOptions& of = layout.parallel;
   const auto add = [&](const std::string& part) { layout.name += (layout.name.empty() ? "" : "-") + part; };
   const int64_t workers = std::max<int64_t>(1, of.workers), replicas = std::max<int64_t>(1, of.world() / (workers * of.pp * of.cp * of.tp));
@@ -246,11 +259,13 @@ ProofLayout proof_layout(ParallelOptions parallel, bool packed, recipe::Recomput
   if (of.zero_copies > 1) add(fmt::format("copies{}", of.zero_copies));
   if (of.ep * of.etp > 1) {
     if (of.experts.dispatcher == recipe::Dispatcher::kAllGather) add("all-gather");
+    if (of.experts.padded) add("padded");
     if (of.experts.token_groups > 1) add(fmt::format("groups{}", of.experts.token_groups));
     if (of.experts.delay_gradients) add("delayed");
   }
   if (layout.name.empty()) add("one");
   if (recompute != recipe::Recompute::kNone) add(fmt::format("{}-again", names_of(recompute)[static_cast<size_t>(recompute)]));
+  if (offload) add("in-file");
   if (!packed) add("rows");
   return layout;
 }
@@ -316,6 +331,8 @@ std::vector<ProofLayout> proof_layouts(const ParallelOptions& own) {
   layouts.push_back(proof_layout({.cp = 2}, false, kSelective));
   layouts.push_back(proof_layout({.pp = 2, .pipeline = {.schedule = kZbH1}}, true, kFull));
   layouts.push_back(proof_layout({.ranks = 2, .zero = 3}, true, kFull));
+  layouts.push_back(proof_layout({.ranks = 4, .tp = 2, .zero = 3}, true, kNone, true));
+  layouts.push_back(proof_layout({.pp = 2, .pipeline = {.schedule = kZbH1}}, true, kFull, true));
   for (const ParallelOptions& each : std::vector<ParallelOptions>{{.ranks = 2}, {.ranks = 4, .zero = 3}}) {
     layouts.push_back(proof_layout(each));
     layouts.back().name += "-elastic";

@@ -22,12 +22,13 @@ struct ProofLayout {
   recipe::ParallelOptions parallel{};  // workers: islands that all see the same and take their mean behind every step, as local SGD does
   bool packed = true;                  // documents of any length in a row; else one
   recipe::Recompute recompute = recipe::Recompute::kNone;
+  bool offload = false;                   // what layers keep lies in a file between the passes
   const ProofMistake* mistake = nullptr;  // planted in the ranks, and in fp64 alone
   bool processes = false;                 // its ranks are processes; else threads
   bool elastic = false;                   // train.elastic: compared with an elastic run of one process, to the bit
 };
-ProofLayout proof_layout(recipe::ParallelOptions parallel, bool packed = true,
-                         recipe::Recompute recompute = recipe::Recompute::kNone);  // named after what it has
+ProofLayout proof_layout(recipe::ParallelOptions parallel, bool packed = true, recipe::Recompute recompute = recipe::Recompute::kNone,
+                         bool offload = false);  // named after what it has
 
 parallel::Arrangement arrangement_of(const ProofLayout& layout);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/random.h"
+#include "train/offload.h"
 #include "train/prove_mistakes.h"
 
 namespace longhaul::train {
@@ -13,6 +14,7 @@ namespace {
 using layout::Axis;
 
 constexpr int64_t kRowTokens = 25;
+constexpr int64_t kLeastOfProof = 64;  // bytes: all that layers keep
 // Of each row: documents that end anywhere but at a cut, one of a single token, one as long as the row.
 const std::vector<std::vector<int64_t>> kDocuments = {{7, 1, 17}, {25},     {5, 4, 3, 13}, {2, 23},
                                                       {1, 24},    {12, 13}, {8, 8, 9},     {1, 1, 20, 3}};
@@ -106,14 +108,23 @@ ProofTask::ProofTask(const recipe::ModelConfig& config, Precision precision, con
       decoder_(model_of(config, ranks, mistake_), precision, at::kCPU, model::Use::kTraining, ranks.place()),
       stage_(decoder_, ranks) {
   decoder_.set_recompute(layout.recompute);
+  const recipe::TrainOptions train{.offload = layout.offload ? recipe::Offload::kFile : recipe::Offload::kNone,
+                                   .offload_folder = std::filesystem::temp_directory_path().string()};
+  offload_ = make_offload(train, {}, decoder_.parameters(), kLeastOfProof);
+  decoder_.set_offload(offload_.get());
   decoder_.parameters().initialise(kProofSeed + (mistake_ != nullptr && mistake_->other_start && mistake_->other_start(ranks.place())));
 }
 
-// Two rows in a micro-batch, or as many as the replica has; one where stages want many micro-batches.
+// Two, or as many as the replica has; one where stages want many micro-batches; all where experts have one room for all of them.
+int64_t proof_rows_at_once(const recipe::ModelConfig& model, int64_t stages, int64_t own) {
+  const bool together = model.experts > 0 && model.router.capacity_factor > 0 && model.router.capacity_of == recipe::CapacityOf::kBatch;
+  return together ? own : stages > 1 ? 1 : std::min<int64_t>(own, 2);
+}
+
 StepWork ProofTask::prepare(int64_t step) {
   const layout::MeshRank& place = ranks_.place();
   const int64_t own = kProofRows / place.mesh.size(Axis::kDp);
-  const int64_t in_micro_batch = place.mesh.size(Axis::kPp) > 1 ? 1 : std::min<int64_t>(own, 2);
+  const int64_t in_micro_batch = proof_rows_at_once(decoder_.config(), place.mesh.size(Axis::kPp), own);
   micro_batches_.clear();
   work_ = {};
   for (int64_t row = 0; row < own; row += in_micro_batch) {

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "kernels/file_offload.h"
 #include "model/decoder.h"
 #include "parallel/ranks.h"
 #include "train/prove_layouts.h"
@@ -18,6 +19,9 @@ inline constexpr uint64_t kProofSeed = 20260101;
 // The recipe's model with its mixers, wiring, experts, ties and biases, and few of everything that has a size, but so many that `ranks` ranks can
 // share each.
 recipe::ModelConfig made_small(recipe::ModelConfig model, int64_t ranks = 4);
+
+// Rows of a micro-batch, of `own` that a replica has on so many stages.
+int64_t proof_rows_at_once(const recipe::ModelConfig& model, int64_t stages, int64_t own);
 
 // What a micro-batch is made of: some rows.
 struct ProofBatch {
@@ -42,7 +46,8 @@ class ProofTask final : public Task {
 
   const parallel::Ranks& ranks_;
   const ProofLayout& layout_;
-  const ProofMistake* mistake_;  // null: none
+  const ProofMistake* mistake_;                    // null: none
+  std::unique_ptr<kernels::FileOffload> offload_;  // null: none
   model::Decoder decoder_;
   TextStage stage_;
   StepWork work_;

@@ -13,7 +13,7 @@ namespace longhaul::train {
 namespace {
 
 constexpr int64_t kNumbers = sizeof(Holding) / sizeof(int64_t);
-static_assert(kNumbers == 5, "a Holding travels as its numbers");
+static_assert(kNumbers == 6, "a Holding travels as its numbers");
 
 // "0, 2–3"
 std::string text_of(const std::vector<int64_t>& ranks) {
@@ -79,7 +79,8 @@ std::string rank_table(const layout::Mesh& mesh, const recipe::PipelineOptions& 
                                      {"weights", Align::kRight},
                                      {"gradients", Align::kRight},
                                      {"optimizer state", Align::kRight},
-                                     {"gradients summed a step", Align::kRight}});
+                                     {"gradients summed a step", Align::kRight},
+                                     {"planned at its fullest", Align::kRight}});
   using Held = std::pair<Holding, std::string>;
   std::vector<std::pair<Held, std::vector<int64_t>>> alike;
   for (size_t rank = 0; rank < holdings.size(); ++rank) {
@@ -91,7 +92,7 @@ std::string rank_table(const layout::Mesh& mesh, const recipe::PipelineOptions& 
   for (const auto& [each, ranks] : alike) {
     const auto& [held, of_layers] = each;
     table.row({text_of(ranks), of_layers, count_text(held.values), bytes_text(held.weights), bytes_text(held.gradients),
-               bytes_text(held.optimizer), bytes_text(held.summed)});
+               bytes_text(held.optimizer), bytes_text(held.summed), held.planned > 0 ? bytes_text(held.planned) : "–"});
   }
   return table.text(colours);
 }

@@ -21,6 +21,7 @@ struct Holding {
   int64_t weights = 0, gradients = 0, optimizer = 0;
   int64_t summed =
       0;  // gradients that it hands to the sum over ranks that hold copies, once a step; of layers from stage 2 of parallel.zero on for each micro-batch
+  int64_t planned = 0;  // at its fullest moment, all purposes; 0: not planned
   bool operator==(const Holding&) const = default;
 };
 

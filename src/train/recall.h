@@ -5,7 +5,10 @@
 // each. Such runs are judged by the loss alone: nobody there has all logits of a token.
 #pragma once
 
+#include <memory>
+
 #include "data/recall.h"
+#include "kernels/saved_tensors.h"
 #include "model/decoder.h"
 #include "optim/schedule.h"
 #include "recipe/recipe.h"
@@ -23,6 +26,10 @@ class Recall final : public Task {
   model::ParameterSet& parameters() override { return decoder_.parameters(); }
   const Precision& precision() const override { return decoder_.precision(); }
   model::Decoder& decoder() { return decoder_; }
+  void set_offload(std::unique_ptr<kernels::SavedTensors> offload) {
+    offload_ = std::move(offload);
+    decoder_.set_offload(offload_.get());
+  }
 
   StepWork prepare(int64_t step) override;
   Tensor forward(model::Context& context, int64_t micro_batch, const Tensor& entering) override;
@@ -46,6 +53,7 @@ class Recall final : public Task {
   data::RecallShape shape_;
   const parallel::Ranks& ranks_;
   optim::TrainSchedule schedule_;
+  std::unique_ptr<kernels::SavedTensors> offload_;  // of the decoder's layers; null: none
   model::Decoder decoder_;
   TextStage stage_;
   std::vector<Rows> micro_batches_;

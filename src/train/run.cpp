@@ -3,13 +3,17 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <cmath>
+#include <cstdio>
 #include <memory>
 #include <numeric>
 #include <optional>
 
 #include "base/checksum.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/parallel.h"
+#include "base/process.h"
 #include "comm/disagreement.h"
 #include "comm/run_ranks.h"
 #include "comm/traced.h"
@@ -56,6 +60,20 @@ void require_whole_micro_batches(const std::string& where, int64_t batch, int64_
                                       : fmt::format("train.batch={}", (batch / (micro_batch * replicas) + 1) * micro_batch * replicas)});
 }
 
+// Whose rooms all of a step's sequences share go through the layers at once.
+void require_batch_at_once(const recipe::Recipe& recipe, const std::string& where, int64_t batch, int64_t replicas) {
+  const recipe::RouterOptions& router = recipe.model.router;
+  if (recipe.model.experts == 0 || router.capacity_factor == 0 || router.capacity_of != recipe::CapacityOf::kBatch) return;
+  if (batch == recipe.train.micro_batch * replicas) return;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "an expert's room for all of a step's sequences takes them all at once",
+               .expected = fmt::format("a batch of train.micro_batch · replicas = {} · {}", recipe.train.micro_batch, replicas),
+               .found = std::to_string(batch),
+               .where = fmt::format("{} and model.capacity_of = batch", where),
+               .hint = batch % replicas == 0 ? fmt::format("train.micro_batch={}, or model.capacity_of=sequence", batch / replicas)
+                                             : "model.capacity_of=sequence"});
+}
+
 // What observe.batch_noise_every measures needs a step without its other micro-batches.
 void require_noise_measurable(const recipe::Recipe& recipe, const layout::Pipeline& pipeline, int64_t micro_batches) {
   if (recipe.observe.batch_noise_every == 0) return;
@@ -100,6 +118,7 @@ parallel::Arrangement arrangement_of_run(const recipe::Recipe& recipe, const com
   const layout::Pipeline pipeline(recipe.parallel.pp, recipe.parallel.pipeline);
   const auto require_batch = [&](const char* key, int64_t batch) {
     require_whole_micro_batches(key, batch, recipe.train.micro_batch, replicas);
+    require_batch_at_once(recipe, key, batch, replicas);
     layout::passes_of(pipeline, batch / replicas / recipe.train.micro_batch);  // refuses a number that the schedule does not take
   };
   require_batch("train.batch", recipe.train.batch);
@@ -144,6 +163,27 @@ data::RunData open_data(const recipe::Recipe& recipe, const std::filesystem::pat
   return data;
 }
 
+comm::Timeout timeout_of(const recipe::Recipe& recipe) { return comm::Timeout(std::llround(1000 * recipe.parallel.timeout)); }
+
+// Of ranks that are threads one hangs, and the others have failed: it cannot be ended but with the process.
+void end_with_stuck_ranks(const RunRequest& request, const std::vector<int64_t>& ranks, const std::exception_ptr& thrown) {
+  ErrorFields fields{.code = ExitCode::kInternal, .what = "training has failed"};
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const Error& error) {
+    fields = error.fields();
+  } catch (const std::exception& error) {
+    fields.found = error.what();
+  }
+  log_error("{}", comm::summary_of_calls(request.run_folder));
+  log_error("{} {} still between two calls, and a thread cannot be ended by itself: the process ends", ranks.size() == 1 ? "rank" : "ranks",
+            fmt::format("{} {}", fmt::join(ranks, ", "), ranks.size() == 1 ? "is" : "are"));
+  const Error error(fields);
+  if (request.end_process) return request.end_process(error);
+  fmt::print(stderr, "error: {}\n", error.what());
+  end_at_once(static_cast<int>(error.code()));
+}
+
 // The same recipe on two machines may stand for different files.
 void require_same_tokens(const data::RunData& data, comm::Communicator& processes) {
   std::string fingerprints;
@@ -184,7 +224,9 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
   const DeviceScope scope(device);
   set_compute_threads(recipe.train.threads);
   const int64_t free_bytes = available_bytes(device);
-  // Ranks that are threads hold together at least what one process would; of a rank that is a process nothing is planned.
+  // Ranks that are threads hold together at least what one process would. Of one that is a process, others of its machine take some of
+  // what is free, nobody knows how much: nothing is refused.
+  const std::optional<int64_t> own_rank = processes != nullptr ? std::optional(processes->rank()) : std::nullopt;
   if (processes == nullptr) plan::require_memory(memory_request(recipe, device), free_bytes);
   std::unique_ptr<observe::EventWriter> events;  // of the run: rank 0 writes them
   if (processes == nullptr || processes->rank() == 0) {
@@ -201,7 +243,7 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
                        .device = device,
                        .mesh = mesh,
                        .workers = arrangement.workers,
-                       .memory = plan::plan_memory(memory_request(recipe, device, &data)),
+                       .memory = memory_plan(recipe, arrangement, own_rank, device, &data),
                        .free_bytes = free_bytes,
                        .flops = plan::training_flops_per_token(recipe.model, recipe.train.sequence),
                        .profile = measured_profile(/*fresh=*/false, device),
@@ -211,7 +253,10 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
     RunStartUp of_rank = start;
     of_rank.calls = std::move(calls);
     if (request.board != nullptr && (processes != nullptr || world.rank() == 0)) of_rank.calls->show_on(*request.board);
+    const Stopwatch watch;
     parallel::Ranks ranks(world, arrangement);
+    if (processes != nullptr && world.rank() == 0 && !request.quiet)
+      log_info("{}: their groups were made in {}", mesh.text(), duration_text(watch.seconds()));
     return run_rank(of_rank, ranks);
   };
   if (processes != nullptr) return run_in(*processes, calls_of_process);
@@ -223,12 +268,16 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
   start.shares = shares_between_threads(mesh, arrangement.workers);
   Outcome outcome;
   try {
-    comm::run_ranks(arrangement.world(), [&](comm::Communicator& world) {
-      const auto calls = std::make_shared<comm::CallLog>(world.rank(), kCallsKept);
-      comm::Traced traced(comm::borrowed(world), calls);
-      const Outcome of_rank = run_in(traced, calls);
-      if (world.rank() == 0) outcome = of_rank;
-    });
+    comm::run_ranks(arrangement.world(),
+                    [&](comm::Communicator& world) {
+                      const auto calls = std::make_shared<comm::CallLog>(world.rank(), kCallsKept);
+                      comm::Traced traced(comm::borrowed(world), calls);
+                      const Outcome of_rank = run_in(traced, calls);
+                      if (world.rank() == 0) outcome = of_rank;
+                    },
+                    {.timeout = timeout_of(recipe)}, {.end = [&](const std::vector<int64_t>& ranks, const std::exception_ptr& thrown) {
+                      end_with_stuck_ranks(request, ranks, thrown);
+                    }});
   } catch (const Error& error) {
     if (error.code() == ExitCode::kCommunication) log_error("{}", comm::summary_of_calls(request.run_folder));
     throw;

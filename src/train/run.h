@@ -9,7 +9,9 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 
+#include "base/error.h"
 #include "checkpoint/starting_point.h"
 #include "comm/communicator.h"
 #include "observe/rank_board.h"
@@ -26,6 +28,8 @@ struct RunRequest {
       nullptr;                            // weights to begin with, where the folder has no checkpoint; null: random ones
   bool quiet = false;                     // no tables and no step lines; alarms all the same
   observe::BoardWriter* board = nullptr;  // where this process tells what it does; of ranks that are threads the first one's. Null: nowhere
+  // Ranks that are threads: one of them hangs outside of all calls, and the others have ended with this error. Ends the process; null: with its exit code.
+  std::function<void(const Error& failure)> end_process{};
   // Of each rank its node's memory tier; empty: the one in the process's environment, if there is one.
   std::function<checkpoint::TierPlace(int64_t rank)> tier_of_rank{};
 };

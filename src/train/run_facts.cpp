@@ -6,6 +6,7 @@
 #include "base/energy_meter.h"
 #include "base/machine.h"
 #include "base/parallel.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "layout/parameters.h"
 #include "observe/table.h"
@@ -62,7 +63,7 @@ observe::RunStart run_start(const RunFacts& facts) {
   start.memory_bytes = here.memory_bytes;
   start.cores = here.cores;
   if (const EnergyMeter meter; meter.any()) start.energy_meters = fmt::format("{}", fmt::join(meter.sources(), ", "));
-  if (facts.world() == 1) start.planned_memory_bytes = plan::whole_bytes(facts.memory.peak());
+  if (facts.memory_is_planned()) start.planned_memory_bytes = plan::whole_bytes(facts.memory.peak());
   return start;
 }
 
@@ -87,7 +88,11 @@ std::string tables_of(const RunFacts& facts, double epochs, bool colours) {
     parts.push_back({part.name, part.documents, part.bytes, part.tokens});
   parts[0].epochs = epochs;
   const plan::DecodingState state = plan::decoding_state(recipe.model, recipe.train.dtype);
-  const std::string moment = facts.memory.fullest().name + (facts.world() > 1 ? "; as one process would train" : "");
+  const std::string moment = facts.memory.fullest().name +
+                             (facts.world() == 1    ? ""
+                              : facts.processes > 1 ? "; of rank 0"
+                                                    : fmt::format("; {} together", counted(facts.world(), "rank"))) +
+                             (facts.memory_is_planned() ? "" : ", without the outer loop's own state");
   return fmt::format("{}\n{}\n{}\n{}\n", observe::parameter_table(rows).text(colours),
                      observe::memory_table(planned_memory(facts.memory), moment, facts.free_bytes).text(colours),
                      observe::data_table(parts).text(colours),

@@ -24,12 +24,13 @@ struct RunFacts {
   at::Device device;
   layout::Mesh mesh;        // of one worker
   int64_t workers = 1;      // of an outer loop
-  plan::MemoryPlan memory;  // as one process would train
+  plan::MemoryPlan memory;  // of this process: its rank, or its threads together (train/memory.h)
   int64_t free_bytes = 0;   // on the device, before the run
   plan::TokenFlops flops;
   MachineProfile profile;
   int64_t processes = 1;  // that train together, each with threads of its own
 
+  bool memory_is_planned() const { return workers == 1; }  // of an outer loop without its own state
   int64_t world() const { return workers * mesh.world(); }
   std::string_view dtype() const;
   // Of all processes together, measured on this one; 0: it was not.

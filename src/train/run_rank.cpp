@@ -18,6 +18,7 @@
 #include "observe/terminal.h"
 #include "recipe/write.h"
 #include "tensor/cpu_allocator.h"
+#include "train/memory.h"
 #include "train/process_control.h"
 #include "train/rank_table.h"
 #include "train/start_warnings.h"
@@ -69,6 +70,7 @@ class RankRun {
   std::shared_ptr<data::BatchShare> share();
   observe::EventWriter& open_events();
   void open_trace(int64_t generation);
+  int64_t planned_of_rank() const;  // bytes at its fullest
   void tell_what_is_held(Task& task, optim::Optimizer& optimizer, const optim::OuterLoop* outer) const;
   void tell_what_was_waited(const optim::OuterLoop* outer, double seconds) const;
   void tell_what_was_sent(int64_t step) const;
@@ -135,8 +137,16 @@ void RankRun::open_trace(int64_t generation) {
                                          .clock_error_ns = clock.error_ns});
 }
 
+int64_t RankRun::planned_of_rank() const {
+  parallel::Arrangement arrangement = parallel::arrangement_of(recipe_.parallel, facts_.world());
+  arrangement.elastic = recipe_.train.elastic;
+  return plan::whole_bytes(memory_plan(recipe_, arrangement, ranks_.rank(), facts_.device, &facts_.data).peak());
+}
+
 void RankRun::tell_what_is_held(Task& task, optim::Optimizer& optimizer, const optim::OuterLoop* outer) const {
-  const auto holdings = gather_holdings(ranks_, holding_of(task.parameters(), optimizer, outer));
+  Holding own = holding_of(task.parameters(), optimizer, outer);
+  if (facts_.memory_is_planned()) own.planned = planned_of_rank();
+  const auto holdings = gather_holdings(ranks_, own);
   if (!tables()) return;
   const bool colours = colours_wanted(stdout);
   write_stream(stdout, tables_of(facts_, task.epochs_after(recipe_.train.steps), colours));
@@ -229,7 +239,7 @@ Outcome RankRun::run() {
   if (first()) {
     control.emplace(events, facts_);
   } else if (start_.own_process) {
-    others = std::make_unique<SignalControl>();
+    others = std::make_unique<OtherRankControl>(events, facts_);
   } else {
     others = std::make_unique<FollowingControl>();
   }

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "train/offload.h"
 #include "train/pretrain.h"
 #include "train/recall.h"
 
@@ -18,15 +19,22 @@ struct ListedTask {
   std::unique_ptr<Task> (*make)(const TaskRequest&);
 };
 
+template <class SomeTask>
+std::unique_ptr<Task> offloading(std::unique_ptr<SomeTask> task, const TaskRequest& request) {
+  task->set_offload(make_offload(request.recipe.train, request.cache, task->parameters()));
+  return task;
+}
+
 constexpr ListedTask kTasks[] = {
     {"pretrain", true,
      [](const TaskRequest& request) -> std::unique_ptr<Task> {
-       return std::make_unique<Pretrain>(request.recipe, request.data, request.cache / "packing", request.device, request.ranks,
-                                         request.share);
+       return offloading(std::make_unique<Pretrain>(request.recipe, request.data, request.cache / "packing", request.device, request.ranks,
+                                                    request.share),
+                         request);
      }},
     {"recall", false,
      [](const TaskRequest& request) -> std::unique_ptr<Task> {
-       return std::make_unique<Recall>(request.recipe, request.device, request.ranks);
+       return offloading(std::make_unique<Recall>(request.recipe, request.device, request.ranks), request);
      }},
 };
 

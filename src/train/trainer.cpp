@@ -157,6 +157,7 @@ void Trainer::tell_of_memory() {
 }
 
 void Trainer::on_save_ended(const checkpoint::SaveResult& result) {
+  ranks_.spans()->add(observe::BesideSpan{fmt::format("checkpoint of step {} to the disk", result.step), result.begin_ns, result.end_ns});
   if (!result.failure) {
     saved_step_ = result.step;
     if (interval_) interval_->ended(result);

@@ -55,12 +55,14 @@ class LaunchedRun : public ::testing::Test {
   Words launch_words(int ranks, const Words& more = {}) const { return words({"launch", "-n", std::to_string(ranks)}, more); }
 
   // One rank, as an engine starts it, with a log and a home of its own.
-  std::unique_ptr<Child> rank(int rank, int size, uint16_t port, const Words& more = {}, const fs::path& program = program_file()) const {
+  std::unique_ptr<Child> rank(int rank, int size, uint16_t port, const Words& more = {}, const fs::path& program = program_file(),
+                              const Words& variables = {}) const {
     const std::string home = (folder_ / fmt::format("home-{}", rank)).string();
     Words all = words({"train"}, more);
     all[0] = program.string();
     Words environment = comm::environment_of_rank(rank, size, port);
     environment.insert(environment.end(), {"NO_COLOR=1", "HOME=" + home});
+    environment.insert(environment.end(), variables.begin(), variables.end());
     return std::make_unique<Child>(all, environment, folder_ / fmt::format("rank-{}.log", rank));
   }
   // All end with the code, and each says the text.

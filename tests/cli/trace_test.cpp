@@ -73,8 +73,9 @@ TEST_F(Trace, IsWholeForEveryRank) {
   EXPECT_EQ(ranks, (std::set<int64_t>{0, 1}));
   EXPECT_EQ(steps, (std::set<int64_t>{2, 4}));
   for (const int64_t rank : ranks) EXPECT_GE((passes[{rank, 4}]), 8);
-  for (const char* const name : {"step 2", "forward 3", "backward 0", "optimizer", "norm", "data", "checkpoint copy", "evaluation",
-                                 "all_reduce: loss", "exchange: hidden states of micro-batch 1 from stage 0"}) {
+  for (const char* const name :
+       {"step 2", "forward 3", "backward 0", "optimizer", "norm", "data", "checkpoint copy", "checkpoint of step 2 to the disk",
+        "evaluation", "all_reduce: loss", "exchange: hidden states of micro-batch 1 from stage 0"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
 

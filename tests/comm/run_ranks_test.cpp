@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <barrier>
+#include <latch>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -33,6 +34,43 @@ TEST(RunRanks, EveryRankOnceInAThreadOfItsOwn) {
     EXPECT_EQ(ranks.size(), static_cast<size_t>(size));
     EXPECT_EQ(threads.size(), static_cast<size_t>(size) + 1);
   }
+}
+
+// One hangs where no call is: the others have named it long before somebody is told that its thread is still there.
+TEST(RunRanks, ARankThatHangsBetweenCallsIsTold) {
+  std::latch freed(1);
+  std::vector<int64_t> told;
+  std::string why;
+  const StuckRanks stuck{.patience = Timeout(100), .end = [&](const std::vector<int64_t>& ranks, const std::exception_ptr& failure) {
+                           told = ranks;
+                           try {
+                             std::rethrow_exception(failure);
+                           } catch (const Error& error) {
+                             why = error.what();
+                           }
+                           freed.count_down();
+                         }};
+  const auto body = [&](Communicator& world) {
+    world.barrier({"start"}).wait();
+    if (world.rank() == 1) freed.wait();
+    world.barrier({"end"}).wait();
+  };
+  EXPECT_THROW(run_ranks(3, body, {.timeout = Timeout(200)}, stuck), Error);
+  EXPECT_EQ(told, std::vector<int64_t>{1});
+  EXPECT_THAT(why, HasSubstr("barrier 'end' (call 1) of 'world' waited too long"));
+  EXPECT_THAT(why, HasSubstr("rank 1 has not come: it has made 1 calls, the last barrier 'start' (call 0)"));
+}
+
+// Nobody is told of ranks that end by themselves, be it late.
+TEST(RunRanks, ARankThatComesBackIsWaitedFor) {
+  const StuckRanks stuck{.patience = std::chrono::seconds(20),
+                         .end = [](const auto&, const auto&) { ADD_FAILURE() << "it was on its way"; }};
+  const auto body = [&](Communicator& world) {
+    if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    world.barrier({"end"}).wait();
+  };
+  EXPECT_THROW(run_ranks(3, body, {.timeout = Timeout(100)}, stuck), Error);
+  EXPECT_NO_THROW(run_ranks(3, body, {.timeout = Timeout(10000)}, stuck));
 }
 
 TEST(RunRanks, AnExceptionComesOutAndNobodyWaitsForItsRank) {

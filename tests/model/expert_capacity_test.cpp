@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "base/random.h"
 #include "model/router_bias.h"
@@ -35,12 +36,14 @@ Routed routed(int64_t tokens, uint64_t seed) {
   return result;
 }
 
-// For each expert of a sequence: its choices, those kept first in front, and the first C of them.
-Tensor by_hand(const Routed& of, const std::vector<int64_t>& rows, double factor, bool by_weight) {
+using Rooms = std::function<size_t(size_t part, int64_t expert)>;
+
+// For each expert of a part: its choices, those kept first in front, and as many of them as there is room for.
+Tensor by_hand(const Routed& of, const std::vector<int64_t>& rows, const Rooms& rooms, bool by_weight) {
   Tensor kept = of.choice_tk.clone();
   for (size_t s = 0; s + 1 < rows.size(); ++s) {
-    const auto room = static_cast<size_t>(std::ceil(factor * static_cast<double>(kPerToken * (rows[s + 1] - rows[s])) / kExpertCount));
     for (int64_t e = 0; e < kExpertCount; ++e) {
+      const size_t room = rooms(s, e);
       std::vector<std::tuple<double, int64_t, int64_t>> wishes;  // −weight or nothing, token, choice
       for (int64_t t = rows[s]; t < rows[s + 1]; ++t) {
         for (int64_t k = 0; k < kPerToken; ++k) {
@@ -53,6 +56,23 @@ Tensor by_hand(const Routed& of, const std::vector<int64_t>& rows, double factor
   }
   return kept;
 }
+
+Tensor by_hand(const Routed& of, const std::vector<int64_t>& rows, double factor, bool by_weight) {
+  const auto room = [&](size_t s, int64_t) {
+    return static_cast<size_t>(std::ceil(factor * static_cast<double>(kPerToken * (rows[s + 1] - rows[s])) / kExpertCount));
+  };
+  return by_hand(of, rows, room, by_weight);
+}
+
+layout::SequenceLayout in_rows(const std::vector<int64_t>& rows) {
+  std::vector<int64_t> documents;
+  for (size_t s = 1; s < rows.size(); ++s) documents.push_back(rows[s] - rows[s - 1]);
+  layout::SequenceLayout layout = layout::make_packed(documents);
+  layout.row_offsets = rows;
+  return layout;
+}
+
+int64_t dropped(const Tensor& choice) { return choice.eq(-1).sum().item<int64_t>(); }
 
 TEST(ExpertCapacity, KeepsWhatListsByHandKeep) {
   LocalOps ops;
@@ -78,6 +98,80 @@ TEST(ExpertCapacity, KeepsWhatListsByHandKeep) {
       }
     }
   }
+}
+
+// Thirteen tokens in parts of 5, 4 and 4, eight in 3, 3 and 2, one in a single one.
+TEST(ExpertCapacity, OfPartsIsThatOfSoManySequences) {
+  LocalOps ops;
+  const std::vector<int64_t> rows = {0, 13, 21, 22}, parts = {0, 5, 9, 13, 16, 19, 21, 22};
+  const Routed of = routed(22, 5);
+  for (const double factor : {0.5, 1.0, 1.5}) {
+    for (const auto dropped_first : {recipe::Dropped::kLeast, recipe::Dropped::kLast}) {
+      const recipe::RouterOptions options{.capacity_factor = factor, .dropped = dropped_first, .capacity_parts = 3};
+      const KeptChoices kept = within_capacity(of.choice_tk, of.weight_tk, kExpertCount, options, in_rows(rows), ops);
+      EXPECT_TRUE(kept.choice_tk.equal(by_hand(of, parts, factor, dropped_first == recipe::Dropped::kLeast))) << factor;
+      EXPECT_EQ(kept.most_tokens, 22);
+    }
+  }
+}
+
+TEST(ExpertCapacity, QuotasShareWhatThereIsRoomFor) {
+  using Numbers = std::vector<int64_t>;
+  EXPECT_EQ(quotas(Numbers{3, 0, 4}, 7), (Numbers{3, 0, 4}));
+  EXPECT_EQ(quotas(Numbers{2, 10}, 8), (Numbers{2, 6}));  // ⌊8·2/12⌋ = 1 and ⌊8·10/12⌋ = 6; one is left, the first has more
+  EXPECT_EQ(quotas(Numbers{1, 1, 1, 9}, 6), (Numbers{1, 1, 0, 4}));  // 0, 0, 0, 4 and two further
+  EXPECT_EQ(quotas(Numbers{0, 5, 5}, 0), (Numbers{0, 0, 0}));
+  EXPECT_EQ(quotas(Numbers{}, 3), Numbers{});
+  EXPECT_EQ(quotas(Numbers{int64_t{1} << 40, int64_t{1} << 40}, (int64_t{1} << 40) + 1),
+            (Numbers{(int64_t{1} << 39) + 1, int64_t{1} << 39}));
+}
+
+Tensor wanted(const Routed& of, const std::vector<int64_t>& rows) {
+  const Tensor counts = at::zeros({std::ssize(rows) - 1, kExpertCount}, at::kLong);
+  for (size_t s = 0; s + 1 < rows.size(); ++s) {
+    for (int64_t e = 0; e < kExpertCount; ++e)
+      counts[static_cast<int64_t>(s)][e] = of.choice_tk.slice(0, rows[s], rows[s + 1]).eq(e).sum().item<int64_t>();
+  }
+  return counts;
+}
+
+TEST(ExpertCapacity, OfTheBatchGivesEachSequenceItsQuota) {
+  LocalOps ops;
+  const std::vector<int64_t> rows = {0, 10, 20, 35, 35, 48, 60};
+  const Routed of = routed(60, 1);
+  const Tensor by_expert = wanted(of, rows).t().contiguous();
+  for (const double factor : {0.5, 1.0, 1.5, 2.5}) {
+    const recipe::RouterOptions of_batch{.capacity_factor = factor, .capacity_of = recipe::CapacityOf::kBatch};
+    const KeptChoices kept = within_capacity(of.choice_tk, of.weight_tk, kExpertCount, of_batch, in_rows(rows), ops);
+    const auto room = static_cast<int64_t>(std::ceil(factor * kPerToken * 60 / kExpertCount));
+    const auto quota = [&](size_t s, int64_t e) {
+      return static_cast<size_t>(quotas({by_expert.const_data_ptr<int64_t>() + 6 * e, 6}, room)[s]);
+    };
+    EXPECT_TRUE(kept.choice_tk.equal(by_hand(of, rows, quota, true))) << factor;
+    if (factor == 2.5) {
+      EXPECT_TRUE(kept.choice_tk.equal(of.choice_tk)) << "E / k leaves room for all";
+    }
+  }
+}
+
+// Room that one sequence leaves is another's, so no more is dropped; and where nothing overflows, nothing is, either way.
+TEST(ExpertCapacity, OfTheBatchDropsNoMoreThanOfEachSequence) {
+  LocalOps ops;
+  const std::vector<int64_t> rows = {0, 10, 20, 30, 40};  // 2 · 10 choices a sequence, 5 experts: no rooms are rounded at these factors
+  int64_t fewer = 0;
+  for (uint64_t seed = 1; seed < 20; ++seed) {
+    const Routed of = routed(40, seed);
+    for (const double factor : {0.5, 1.0, 1.5, 2.0}) {
+      recipe::RouterOptions options{.capacity_factor = factor};
+      const int64_t each = dropped(within_capacity(of.choice_tk, of.weight_tk, kExpertCount, options, in_rows(rows), ops).choice_tk);
+      options.capacity_of = recipe::CapacityOf::kBatch;
+      const int64_t together = dropped(within_capacity(of.choice_tk, of.weight_tk, kExpertCount, options, in_rows(rows), ops).choice_tk);
+      EXPECT_LE(together, each);
+      EXPECT_EQ(together > 0, wanted(of, rows).sum(0).gt(static_cast<int64_t>(factor * 16)).any().item<bool>());
+      fewer += together < each ? 1 : 0;
+    }
+  }
+  EXPECT_GT(fewer, 10);
 }
 
 TEST(RouterBias, MovesTowardsExpertsWithFewerChoices) {

@@ -2,6 +2,8 @@
 // and gradients count as whole at the same moments. That a difference would be seen is shown by scripts/mutations/recompute.
 #include <gtest/gtest.h>
 
+#include <deque>
+
 #include "base/memory_purpose.h"
 #include "kernels/file_offload.h"
 #include "model/arena.h"
@@ -169,6 +171,33 @@ Activations activations_of(Recompute recompute, bool offloads = false) {
   const int64_t kept = memory_statistics().of(MemoryPurpose::kActivations).bytes - before;
   loss.backward();
   return {kept, memory_statistics().of(MemoryPurpose::kActivations).peak - before};
+}
+
+// Three passes are on their way at once; a fourth and a fifth lie where earlier ones lay.
+TEST(OffloadToAFile, UsesPlacesAgain) {
+  Decoder decoder = filled_decoder(hybrid_experts_post_norm(), "fp32");
+  std::vector<Tensor> weights;
+  for (const auto& arena : decoder.parameters().arenas()) weights.push_back(arena->values);
+  kernels::FileOffload offload(std::filesystem::temp_directory_path(), 64, weights);
+  decoder.set_offload(&offload);
+  const Tensor ids = id_tensor(random_ids(kTokens, decoder.config().vocabulary, 1));
+  LocalOps ops;
+  const auto forward = [&] {
+    Context context(ops, decoder.precision());
+    return decoder.loss(context, decoder.hidden(context, ids, layout::make_single(kTokens)), ids);
+  };
+  std::deque<Tensor> under_way;
+  for (int pass = 0; pass < 3; ++pass) under_way.push_back(forward());
+  const int64_t three = offload.file_bytes(), moved = offload.moved_bytes();
+  EXPECT_LE(three, moved);  // some of a pass is gone before its end
+  EXPECT_GT(2 * three, moved);
+  for (int pass = 0; pass < 2; ++pass) {
+    under_way.front().backward();
+    under_way.pop_front();
+    under_way.push_back(forward());
+  }
+  EXPECT_EQ(offload.moved_bytes(), moved / 3 * 5);
+  EXPECT_EQ(offload.file_bytes(), three);
 }
 
 TEST(RecomputationMemory, KeepsTheInputOfEachLayer) {

@@ -177,6 +177,23 @@ TEST(TraceFile, ATornLineIsLeftOutAndAStepDoneAgainCountsOnce) {
   EXPECT_EQ(trace.steps[0].begin_ns, 7);
 }
 
+// Told between two recorded steps, it stands in the second one, with times of its own.
+TEST(TraceFile, HasWhatWentOnBesideTheSteps) {
+  SpanRecorder recorder;
+  recorder.add(BesideSpan{"nobody asks", 1, 2});
+  recorder.start(2);
+  EXPECT_TRUE(recorder.stop().beside.empty()) << "before the first recorded step";
+  recorder.add(BesideSpan{"checkpoint of step 2 to the disk", 5, 7});
+  recorder.start(4);
+  StepTrace step = recorder.stop();
+  ASSERT_EQ(step.beside, (std::vector<BesideSpan>{{"checkpoint of step 2 to the disk", 5, 7}}));
+  const TemporaryFolder folder;
+  TraceWriter(folder.path(), {}).write(step);
+  EXPECT_EQ(read_trace(folder.path())[0].steps[0], step);
+  recorder.start(6);
+  EXPECT_TRUE(recorder.stop().beside.empty()) << "told once";
+}
+
 TEST(TraceFile, AFileHasAnEnd) {
   const TemporaryFolder folder;
   TraceWriter writer(folder.path(), {}, 1000);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -71,6 +72,11 @@ struct ExpertCase {
   recipe::ExpertOptions options{};
   std::vector<int64_t> tokens{};  // of each rank; empty: 5, 6, …
   bool skew = false, drop = false;
+  int64_t most_tokens() const {
+    int64_t most = 0;
+    for (int64_t rank = 0; rank < world; ++rank) most = std::max(most, tokens_of(rank));
+    return most;
+  }
   int64_t tokens_of(int64_t rank) const { return tokens.empty() ? 5 + rank % 4 : tokens[static_cast<size_t>(rank)]; }
 };
 

@@ -17,10 +17,17 @@ const recipe::ExpertOptions kGathers{.dispatcher = recipe::Dispatcher::kAllGathe
 const recipe::ExpertOptions kOverlaps{.token_groups = 2, .delay_gradients = true};
 const recipe::ExpertOptions kGathersInGroups{.dispatcher = recipe::Dispatcher::kAllGather, .token_groups = 3, .delay_gradients = true};
 
+const recipe::ExpertOptions kPadded{.padded = true};
+const recipe::ExpertOptions kPaddedInGroups{.padded = true, .token_groups = 3, .delay_gradients = true};
+
 std::vector<ExpertCase> cases() {
   std::vector<ExpertCase> all;
-  const std::pair<std::string, recipe::ExpertOptions> ways[] = {
-      {"all-to-all", {}}, {"all-gather", kGathers}, {"all-to-all in groups", kOverlaps}, {"all-gather in groups", kGathersInGroups}};
+  const std::pair<std::string, recipe::ExpertOptions> ways[] = {{"all-to-all", {}},
+                                                                {"all-gather", kGathers},
+                                                                {"all-to-all in groups", kOverlaps},
+                                                                {"all-gather in groups", kGathersInGroups},
+                                                                {"padded", kPadded},
+                                                                {"padded in groups", kPaddedInGroups}};
   for (const auto& [way, options] : ways) {
     all.push_back({"ep2 " + way, 2, {.ep = 2}, options});
     all.push_back({"etp2 " + way, 2, {.etp = 2}, options});
@@ -121,7 +128,9 @@ void check(const ExpertCase& test) {
     const Tokens tokens = tokens_of(world.rank(), test.tokens_of(world.rank()), test.skew, test.drop);
     const Tensor hidden = tokens.hidden_td.clone().requires_grad_(true), weight = tokens.weight_tk.clone().requires_grad_(true);
     const auto product = [&](const auto&... arguments) { return own.product(arguments...); };
-    const Tensor output = dispatch_to_experts(groups, test.options, hidden, {tokens.choice_tk, weight, kExperts, tokens.every}, product);
+    const int64_t most = test.options.padded ? test.most_tokens() : 0;
+    const Tensor output =
+        dispatch_to_experts(groups, test.options, hidden, {tokens.choice_tk, weight, kExperts, tokens.every, most, most}, product);
     expect_near(output, expected.output[rank], "output");
     output.mul(loss_weight(world.rank(), output)).sum().backward();
     expect_near(hidden.grad(), expected.d_hidden[rank], "gradient of hidden");

@@ -69,6 +69,8 @@ TEST(RecipeCheck, RefusesImpossibleRuns) {
 
 TEST(RecipeCheck, RefusesWhatHasNoOrderOfMicroBatches) {
   EXPECT_THAT(reason({"train.elastic=true", "parallel.ep=2"}), HasSubstr("tokens of several micro-batches at once"));
+  EXPECT_THAT(reason({"train.elastic=true", "model.experts=4", "model.capacity_factor=1", "model.capacity_of=batch"}),
+              HasSubstr("all of a step's sequences are one micro-batch"));
   EXPECT_THAT(reason({"train.elastic=true", "parallel.etp=2"}), HasSubstr("tokens of several micro-batches at once"));
   EXPECT_THAT(reason({"train.elastic=true", "parallel.pp=2", "parallel.schedule=zb-h1"}), HasSubstr("parallel.schedule = zb-h1"));
   EXPECT_THAT(reason({"train.elastic=true", "optim.name=came", "parallel.zero=1"}), HasSubstr("came sums numbers of a matrix"));

@@ -228,6 +228,33 @@ TEST_F(MemoryOfRuns, SumsOfElasticRunsAreWhatIsCounted) {
   }
 }
 
+// The same losses and norms to the bit; and of what layers keep memory has one block's, which the plan knows.
+TEST_F(MemoryOfRuns, WhatLiesInAFileIsNotInMemory) {
+  const std::string activations(longhaul::name_of(MemoryPurpose::kActivations));
+  for (const char* const recompute : {"none", "full"}) {
+    const Words words =
+        kFamilies.at("first_run") + Words{"model.layers=8",      "train.dtype=bf16",    "train.batch=4",
+                                          "train.micro_batch=2", "train.sequence=1024", fmt::format("train.recompute={}", recompute)};
+    const auto kept = memory_of(fmt::format("kept, {}", recompute), words).at(activations);
+    const auto moved = memory_of(fmt::format("moved, {}", recompute),
+                                 words + Words{"train.offload=file", "train.offload_folder=" + (folder_ / "fast").string()})
+                           .at(activations);
+    EXPECT_LT(moved.peak_bytes, kept.peak_bytes * (recompute == std::string("none") ? 0.5 : 0.9)) << recompute;
+    const auto planned = static_cast<double>(moved.planned_bytes.value()), counted = static_cast<double>(moved.peak_bytes);
+    EXPECT_LE(counted, 1.05 * planned) << recompute;
+    EXPECT_GE(counted, 0.6 * planned) << recompute;
+    std::vector<std::vector<double>> steps;
+    for (const char* const run : {"kept", "moved"}) {
+      auto& numbers = steps.emplace_back();
+      for (const auto& event : observe::read_events(folder_ / fmt::format("{}, {}", run, recompute) / "events.jsonl")) {
+        if (const auto* step = std::get_if<observe::StepReport>(&event.body)) numbers.insert(numbers.end(), {step->loss, step->grad_norm});
+      }
+    }
+    EXPECT_EQ(steps[0].size(), 4U);
+    EXPECT_EQ(steps[0], steps[1]) << recompute;
+  }
+}
+
 // Whatever the sizes: the last ones are the largest that a recipe may have.
 TEST_F(MemoryOfRuns, WhatDoesNotFitIsRefusedBeforeAnythingIsThere) {
   const int64_t before = memory_statistics().total.bytes;

@@ -300,6 +300,22 @@ TEST(Prove, RoutersThatDropAndBalance) {
   }
 }
 
+// Rooms of parts of a sequence, which ranks have whole or cut, and of all sequences of a step; rows padded to them.
+TEST(Prove, RoutersThatDropByPartsAndByBatches) {
+  const recipe::ExpertOptions padded{.padded = true}, in_groups{.padded = true, .token_groups = 2, .delay_gradients = true};
+  recipe::ModelConfig config = hybrid();
+  config.router = {.capacity_factor = 0.75, .capacity_parts = 4};
+  expect_proved(config, {{.ranks = 2},
+                         {.cp = 2, .ep = 2, .experts = padded},
+                         {.tp = 2, .ep = 2, .etp = 2, .experts = in_groups},
+                         {.pp = 2, .ep = 2, .experts = padded}});
+  config.router = {.capacity_factor = 0.75, .capacity_of = recipe::CapacityOf::kBatch};
+  expect_proved(config, {{.ranks = 2},
+                         {.ranks = 4, .cp = 2, .ep = 2, .experts = padded},
+                         {.ranks = 4, .tp = 2, .ep = 4},
+                         {.ranks = 4, .pp = 2, .zero = 2, .experts = {}}});
+}
+
 // The largest that folding is proved on.
 TEST(Prove, FoldedExpertsOnSixteenRanks) { expect_proved(hybrid(), {{.tp = 2, .cp = 2, .ep = 4, .etp = 4, .experts = kOverlaps}}); }
 

@@ -10,6 +10,7 @@ namespace longhaul::recipe {
 
 std::vector<std::string_view> names_of(RouterScore) { return {"softmax", "sigmoid"}; }
 std::vector<std::string_view> names_of(Dropped) { return {"least", "last"}; }
+std::vector<std::string_view> names_of(CapacityOf) { return {"sequence", "batch"}; }
 
 namespace {
 
@@ -43,6 +44,16 @@ void declare_router(OptionSet& set, RouterOptions& router) {
           "An expert takes at most this many times an even share of a sequence's choices in training; 0: it takes all.")
       .at_least(0)
       .at_most(1 << 13);
+  set.add(
+      "model.capacity_of", router.capacity_of,
+      "Whose choices share an expert's room: those of a sequence, or those of all sequences of a step, so that one may use what others leave (the global "
+      "router of MiniMax-01; takes train.micro_batch · replicas = train.batch).");
+  set.add(
+         "model.capacity_parts", router.capacity_parts,
+         "Runs of tokens into which a sequence is cut, each with its share of the room. Where ranks share a sequence and each has whole runs (parallel.cp · "
+         "parallel.tp, twice that with zigzag) nothing is communicated (sub-sequence dropping).")
+      .at_least(1)
+      .at_most(1 << 20);
   set.add(
       "model.dropped", router.dropped,
       "Which choices an expert without room drops: those with the smallest weights (least), or of the last tokens of the sequence (last).");
@@ -102,6 +113,12 @@ void check_experts(const ModelConfig& model, std::vector<Problem>& out) {
                    fmt::format("{} of {} groups of {} experts cannot give a token {} experts: groups are equal, and each gives as many",
                                router.groups_per_token, router.groups, model.experts, model.experts_per_token),
                    "model.router_groups=1 model.router_groups_per_token=1"});
+  }
+  if (router.capacity_of == CapacityOf::kBatch && router.capacity_parts > 1) {
+    out.push_back({{"model.capacity_of", "model.capacity_parts"},
+                   fmt::format("model.capacity_of = batch shares the room of all sequences, and model.capacity_parts = {} cuts that of one",
+                               router.capacity_parts),
+                   "model.capacity_parts=1, or model.capacity_of=sequence"});
   }
   if (model.shared_gate && model.shared_experts == 0) {
     out.push_back({{"model.shared_gate", "model.shared_experts"},

@@ -10,9 +10,11 @@ struct ChannelMixerEntry;
 extern const ChannelMixerEntry kExpertsMixer;
 
 enum class RouterScore { kSoftmax, kSigmoid };
-enum class Dropped { kLeast, kLast };  // of the choices that an expert has no room for
+enum class Dropped { kLeast, kLast };         // of the choices that an expert has no room for
+enum class CapacityOf { kSequence, kBatch };  // whose choices share an expert's room
 std::vector<std::string_view> names_of(RouterScore);
 std::vector<std::string_view> names_of(Dropped);
+std::vector<std::string_view> names_of(CapacityOf);
 
 // How a router chooses (kernels/experts/op.h), and which of its choices count (model/expert_capacity.h).
 struct RouterOptions {
@@ -24,6 +26,8 @@ struct RouterOptions {
   int64_t groups_per_token = 1;  // … and a token chooses from so many of them
   double capacity_factor = 0;    // 0: nothing is dropped
   Dropped dropped = Dropped::kLeast;
+  CapacityOf capacity_of = CapacityOf::kSequence;
+  int64_t capacity_parts = 1;  // of a sequence, each with a share of its room
   bool operator==(const RouterOptions&) const = default;
 };
 
