@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <thread>
 
 #include "base/checksum.h"
-#include "base/clock.h"
 #include "base/fault_point.h"
+#include "base/pace.h"
 #include "base/shared_memory.h"
 #include "comm/placement.h"
 
@@ -92,23 +90,6 @@ void incoming(MovedFile& file) {
   }
   file.writer->write(file.payload());
 }
-
-// Sleeps behind every message for as long as it came too early.
-class Pace {
- public:
-  explicit Pace(double bytes_per_second) : bytes_per_second_(bytes_per_second) {}
-  void moved(int64_t bytes) {
-    if (bytes_per_second_ <= 0) return;
-    bytes_ += bytes;
-    const double early_s = static_cast<double>(bytes_) / bytes_per_second_ - watch_.seconds();
-    if (early_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(early_s));
-  }
-
- private:
-  double bytes_per_second_;
-  int64_t bytes_ = 0;
-  Stopwatch watch_;
-};
 
 void copy_on_machine(storage::FileSystem& files, const FileMove& move, const fs::path& from, const fs::path& to, Pace& pace) {
   const auto reader = files.open(from, ExitCode::kCheckpoint);
