@@ -320,9 +320,12 @@ TEST_F(MemoryTier, FilesComeAtTheirPace) {
       const Cluster cluster{Mesh(2, {}), 1, machines};
       const TierNodes nodes(ranks, place(cluster, world.rank()));
       const auto folder_of = [&](int64_t node) { return nodes.tier_of(node); };
-      fs::create_directories(folder_of(world.rank()));
       const int64_t bytes = int64_t{5} << 20;
-      if (world.rank() == 0) std::ofstream(folder_of(0) / "file-0") << std::string(static_cast<size_t>(bytes), 'x');
+      ranks.each("make", [&]() -> nlohmann::json {
+        fs::create_directories(folder_of(world.rank()));
+        if (world.rank() == 0) std::ofstream(folder_of(0) / "file-0") << std::string(static_cast<size_t>(bytes), 'x');
+        return nullptr;
+      });
       const std::vector<FileMove> moves = {{"file-0", bytes, 0, 1}};
       const Stopwatch watch;
       ranks.each("move", [&]() -> nlohmann::json {

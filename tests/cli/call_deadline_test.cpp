@@ -41,18 +41,28 @@ TEST_F(CallDeadline, ProcessesEndByItAndNameTheRankAndTheCall) {
 }
 
 // It has come to the call and is stopped before its bytes are sent; behind the start and the first step, which have calls with deadlines of their own.
+// Whether the others had heard by then that it has come is a race: of a few such stops one must be half way, and each ends the run in time.
 TEST_F(CallDeadline, ProcessesEndByItInTheMiddleOfACall) {
-  const uint16_t port = free_port();
-  std::vector<std::unique_ptr<Child>> ranks;
-  for (int r = 0; r < 2; ++r) {
-    Words more = deadline_;
-    more.insert(more.end(), {"train.batch=4", "train.micro_batch=2"});
-    ranks.push_back(rank(r, 2, port, more, program_file(), {"LONGHAUL_FAULTS=call.move:rank=1:count=150 stop"}));
+  bool half_way = false;
+  for (int count = 150; count < 154 && !half_way; ++count) {
+    fs::remove_all(run_);
+    const uint16_t port = free_port();
+    std::vector<std::unique_ptr<Child>> ranks;
+    for (int r = 0; r < 2; ++r) {
+      Words more = deadline_;
+      more.insert(more.end(), {"train.batch=4", "train.micro_batch=2"});
+      ranks.push_back(rank(r, 2, port, more, program_file(), {fmt::format("LONGHAUL_FAULTS=call.move:rank=1:count={} stop", count)}));
+    }
+    EXPECT_EQ(ranks[0]->wait(), kCommunication);
+    const std::string told = ranks[0]->output();
+    ranks[1]->send(SIGKILL);
+    EXPECT_THAT(told, HasSubstr("within 6000 ms"));
+    half_way = told.find("has stopped half way") != std::string::npos;
+    if (!half_way) continue;
+    EXPECT_THAT(told,
+                AllOf(ContainsRegex("'[^']+' \\(call [0-9]+\\) of '[^']+' has stopped half way"), HasSubstr("rank 0 waits for rank 1")));
   }
-  EXPECT_EQ(ranks[0]->wait(), kCommunication);
-  EXPECT_THAT(ranks[0]->output(), AllOf(ContainsRegex("'[^']+' \\(call [0-9]+\\) of '[^']+' has stopped half way"),
-                                        HasSubstr("within 6000 ms"), HasSubstr("rank 0 waits for rank 1")));
-  ranks[1]->send(SIGKILL);
+  EXPECT_TRUE(half_way);
 }
 
 TEST_F(CallDeadline, ThreadsEndByItTogetherWithTheirProcess) {

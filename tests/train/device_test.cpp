@@ -91,7 +91,8 @@ TEST_P(OnAPretendedDevice, StepsEqualTheCpus) {
     expect_close(state_of(*there.optimizer), state_of(*here.optimizer), 0);
     for (int step = 0; step < 3; ++step) {
       const StepResult found = there.step(), expected = here.step();
-      EXPECT_NEAR(found.loss, expected.loss, tolerance * expected.loss) << dtype;
+      // In bf16 twice as much behind a step, for the reason below.
+      EXPECT_NEAR(found.loss, expected.loss, (step > 0 && tolerance > 1e-2 ? 2 : 1) * tolerance * expected.loss) << dtype;
       EXPECT_NEAR(found.auxiliary_loss, expected.auxiliary_loss, tolerance * std::max(expected.auxiliary_loss, 1e-3)) << dtype;
       // In bf16 of the first step only: Adam makes of a nearly zero gradient, which is its rounding, a step of full length, and after two such
       // steps either norm is 6 % from fp64's.

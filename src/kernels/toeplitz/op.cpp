@@ -146,22 +146,22 @@ Tensor toeplitz_continued(const Tensor& x, const Tensor& coefficient, const Tens
 
 Toeplitz toeplitz_aten(const Tensor& x, const Tensor& coefficient, const Tensor& log_decay, const Tensor& offsets_any,
                        const Tensor& initial) {
-  constexpr int64_t kChunk = 64;
+  constexpr int64_t kChunk = 32;
   const std::vector<int64_t> offsets = document_offsets(offsets_any, x.size(0), kToeplitz);
   const int64_t channels = x.size(1), exponentials = coefficient.size(1);
   const at::TensorOptions wide = sums_like(x);
   const Tensor coefficient_ed = coefficient.t();
   const Tensor powers_te = at::outer(at::arange(kChunk + 1, wide), log_decay).exp();  // λ^τ
-  // κ, the latest tap last, as a convolution of each channel.
-  const Tensor taps = at::mm(powers_te.narrow(0, 0, kChunk), coefficient_ed).flip({0}).t().unsqueeze(1);
+  // κ, the latest tap last, for products with windows of each channel: a convolution, which not every device has.
+  const Tensor taps_dk1 = at::mm(powers_te.narrow(0, 0, kChunk), coefficient_ed).flip({0}).t().unsqueeze(2);
   std::vector<Tensor> rows{x.narrow(0, 0, 0).to(wide.dtype())}, states;
   for (size_t n = 0; n + 1 < offsets.size(); ++n) {
     Tensor state = initial.defined() ? initial[static_cast<int64_t>(n)] : at::zeros({exponentials, channels}, wide);
     for (int64_t t = offsets[n]; t < offsets[n + 1]; t += kChunk) {
       const int64_t count = std::min(kChunk, offsets[n + 1] - t);
       const Tensor part = x.narrow(0, t, count).to(wide.dtype());
-      const Tensor padded = at::constant_pad_nd(part.t().unsqueeze(0), {kChunk - 1, 0});
-      const Tensor near = at::conv1d(padded, taps, Tensor(), {1}, at::IntArrayRef{0}, {1}, channels)[0].t();
+      const Tensor windows_dtk = at::constant_pad_nd(part.t(), {kChunk - 1, 0}).unfold(1, kChunk, 1);
+      const Tensor near = at::bmm(windows_dtk, taps_dk1).squeeze(2).t();
       rows.push_back(near + at::mm(powers_te.narrow(0, 1, count), state * coefficient_ed));
       const Tensor left = powers_te.narrow(0, 0, count).flip({0}).t();  // λ^(count − 1 − s)
       state = powers_te[count].unsqueeze(1) * state + at::mm(left, part);
