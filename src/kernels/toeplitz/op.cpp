@@ -160,7 +160,8 @@ Toeplitz toeplitz_aten(const Tensor& x, const Tensor& coefficient, const Tensor&
     for (int64_t t = offsets[n]; t < offsets[n + 1]; t += kChunk) {
       const int64_t count = std::min(kChunk, offsets[n + 1] - t);
       const Tensor part = x.narrow(0, t, count).to(wide.dtype());
-      const Tensor windows_dtk = at::constant_pad_nd(part.t(), {kChunk - 1, 0}).unfold(1, kChunk, 1);
+      const Tensor padded_dt = at::constant_pad_nd(part.t(), {kChunk - 1, 0}).contiguous();
+      const Tensor windows_dtk = padded_dt.as_strided({channels, count, kChunk}, {padded_dt.size(1), 1, 1});
       const Tensor near = at::bmm(windows_dtk, taps_dk1).squeeze(2).t();
       rows.push_back(near + at::mm(powers_te.narrow(0, 1, count), state * coefficient_ed));
       const Tensor left = powers_te.narrow(0, 0, count).flip({0}).t();  // λ^(count − 1 − s)
