@@ -33,7 +33,7 @@ int64_t bytes_of(const NodeTier& tier, const SavedMoment& moment) {
 
 NodeDisk::NodeDisk(storage::FileSystem& files, const std::filesystem::path& disk, const std::filesystem::path& memory,
                    const std::string& run, double every_s)
-    : files_(files), run_(run), disk_(files, disk, run), memory_(files, memory, run), every_s_(every_s) {}
+    : disk_(files, disk, run), memory_(files, memory, run), every_s_(every_s) {}
 
 NodeDisk::~NodeDisk() {
   try {

@@ -38,8 +38,6 @@ class NodeDisk {
  private:
   void keep(const storage::SavedMoment& moment);
 
-  storage::FileSystem& files_;
-  std::string run_;
   storage::NodeTier disk_, memory_;
   double every_s_;
   std::optional<Stopwatch> since_last_;

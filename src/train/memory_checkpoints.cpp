@@ -101,8 +101,8 @@ std::optional<Error> MemoryCheckpoints::failure() {
 void MemoryCheckpoints::forget() {
   if (!on()) return;
   fetch(saver_->wait());
+  if (disk_) disk_->forget();  // first: it may still be reading what goes from memory
   saver_->forget();
-  if (disk_) disk_->forget();
   last_ = next_ = 0;
 }
 

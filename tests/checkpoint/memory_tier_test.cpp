@@ -314,7 +314,7 @@ TEST_F(MemoryTier, FilesOfManyMessagesComeWhole) {
 // Nobody sends more a second than he may, over a network or from folder to folder; whoever may send all he can is not held up by his own pace.
 TEST_F(MemoryTier, FilesComeAtTheirPace) {
   for (const Machines machines : {Machines::kOneEach, Machines::kOne}) {
-    fs::remove_all(folder / "a"), fs::remove_all(folder / "b");
+    lose_node('a'), lose_node('b');
     comm::run_ranks(2, [&](comm::Communicator& world) {
       const Writers ranks(group_of_writers(world));
       const Cluster cluster{Mesh(2, {}), 1, machines};
