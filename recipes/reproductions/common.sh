@@ -1,10 +1,12 @@
 # What the reproductions share. Sourced, never run.
 #
-# LONGHAUL names the program, SEEDS the seeds (default: 1 2 3), STEPS how long each run trains (default: as its recipe says).
+# LONGHAUL names the program, SEEDS the seeds (default: 1 2 3), STEPS how long each run trains (default: as its recipe says), OPTIONS further
+# options of every run, for example train.threads=1 where several scripts run at once.
 set -euo pipefail
 root=$(cd "${BASH_SOURCE[0]%/*}/../.." && pwd)
 longhaul=${LONGHAUL:-$root/longhaul}
 read -ra seeds <<<"${SEEDS:-1 2 3}"
+read -ra options <<<"${OPTIONS:-}"
 
 # train RUN RECIPE [key=value …]   one run; done before: nothing happens, interrupted: it goes on. Its log stands beside it.
 train() {
@@ -12,7 +14,7 @@ train() {
   shift 2
   mkdir -p "${run%/*}"
   echo "training $run" >&2
-  "$longhaul" train "$root/recipes/reproductions/$recipe" ${STEPS:+"train.steps=$STEPS"} "$@" --run "$run" >"$run.log" 2>&1 ||
+  "$longhaul" train "$root/recipes/reproductions/$recipe" ${STEPS:+"train.steps=$STEPS"} "$@" "${options[@]}" --run "$run" >"$run.log" 2>&1 ||
     { tail -n 20 "$run.log" >&2 && exit 1; }
 }
 

@@ -1,6 +1,7 @@
 #include "bench/train.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -86,11 +87,15 @@ double attention_milliseconds(const recipe::ModelConfig& config, const Precision
 Result bench_train(const TrainRequest& request, const MachineProfile& peak) {
   constexpr int64_t kUncounted = 2;
   const DeviceScope scope(request.device);
-  const recipe::Recipe recipe =
-      recipe::load_defaults({"model.preset=" + request.preset, "train.dtype=" + request.dtype, fmt::format("train.batch={}", request.batch),
-                             fmt::format("train.micro_batch={}", request.batch), fmt::format("train.sequence={}", request.sequence),
-                             "train.checkpoint_every=0", "train.evaluate_every=0"})
-          .recipe;
+  std::vector<std::string> entries = {"model.preset=" + request.preset,
+                                      "train.dtype=" + request.dtype,
+                                      fmt::format("train.batch={}", request.batch),
+                                      fmt::format("train.micro_batch={}", request.batch),
+                                      fmt::format("train.sequence={}", request.sequence),
+                                      "train.checkpoint_every=0",
+                                      "train.evaluate_every=0"};
+  entries.insert(entries.end(), request.overrides.begin(), request.overrides.end());
+  const recipe::Recipe recipe = recipe::load_defaults(entries).recipe;
   const Precision precision = Precision::named(request.dtype);
   plan::require_memory(train::memory_request(recipe, request.device), train::available_bytes(request.device));
   OneBatch task(recipe.model, precision, request);
@@ -114,8 +119,10 @@ Result bench_train(const TrainRequest& request, const MachineProfile& peak) {
   const plan::TokenFlops work = plan::training_flops_per_token(recipe.model, request.sequence);
   const double flops = work.causal(), attention = attention_milliseconds(recipe.model, precision, request);
 
+  std::vector<std::string> named = {request.preset};
+  named.insert(named.end(), request.overrides.begin(), request.overrides.end());
   Result result{
-      .name = "train", .shape = fmt::format("{} {} x {}", request.preset, request.batch, request.sequence), .dtype = request.dtype};
+      .name = "train", .shape = fmt::format("{} {} x {}", fmt::join(named, " "), request.batch, request.sequence), .dtype = request.dtype};
   if (request.device.is_cuda()) result.implementation = name_of(request.device);
   result.passes.push_back(
       {.time = {median, milliseconds.front(), milliseconds.back(), request.steps}, .flops = flops * static_cast<double>(tokens)});

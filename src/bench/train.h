@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "bench/benchmark.h"
 #include "tensor/device.h"
@@ -17,6 +18,7 @@ struct TrainRequest {
   int64_t steps = 5;  // timed, after two that are not
   uint64_t seed = 0;
   at::Device device = at::kCPU;
+  std::vector<std::string> overrides;  // of the recipe, above the preset: "model.layers=4"
 };
 
 // One pass "" whose time is a whole step; figures: tokens_per_second (of the median step), mfu (causal attention), loss_first and

@@ -145,6 +145,7 @@ void add_bench_train(Command& group) {
   Command train = group.add("train", "whole training steps of a preset on random tokens",
                             {{"GPT-2 in bf16", "bench train --preset gpt2-124m --batch 1 --sequence 1024 --dtype bf16"},
                              {"a hybrid with experts, long", "bench train --preset hybrid-bench --batch 1 --sequence 8192"},
+                             {"half of its layers", "bench train --preset hybrid-bench --sequence 8192 model.layers=4"},
                              {"for a script", "bench train --preset gpt2-124m --dtype fp32 --steps 5 --json"}});
   train.option("--preset", options->request.preset, "model: see presets/").default_shown();
   train.option("--batch", options->request.batch, "sequences a step").at_least(1).default_shown();
@@ -153,6 +154,7 @@ void add_bench_train(Command& group) {
   train.option("--steps", options->request.steps, "steps that are timed").at_least(1).default_shown();
   train.option("--device", options->device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
   train.option("--seed", options->request.seed, "of weights and tokens").default_shown();
+  train.overrides(options->request.overrides);
   train.flag("--explain-dispatch", options->explain, "say which implementation took each call, and why others did not");
   train.json_flag(options->json, "print one JSON object");
   train.on_run([options] {

@@ -43,6 +43,7 @@ OuterLoop::OuterLoop(const recipe::OuterOptions& options, Optimizer& optimizer, 
       weights_(optimizer, parameters,
                {.momentum = recipe::outer_momentum_of(options) > 0,
                 .sent = options.method == recipe::Outer::kDelayCorrected,
+                .narrow = options.wire == recipe::OuterWire::kBfloat16,
                 .fragments = recipe::outer_fragments_of(options)}) {
   LONGHAUL_ASSERT(options.method != recipe::Outer::kNone, "an outer loop that is none");
   counted_ = std::max(1.0, ranks.sum(weights_.counted(), "elements of the outer loop"));
@@ -195,6 +196,7 @@ void OuterLoop::exchange_now(OuterRound& round) {
   round.update_s += update.seconds();
   const Stopwatch watch;
   for (comm::Work& work : weights_.start_sums(*group_, own_numbers())) work.wait();
+  weights_.take_sums();
   round.exchange_s = watch.seconds();
   round.waited_s += round.exchange_s;
 }
@@ -209,6 +211,7 @@ void OuterLoop::wait_for_sums(OuterRound& round) {
   }
   if (works_.empty()) return;
   works_.clear();
+  weights_.take_sums(fragment_of(shared_.in_flight_round));
   round.waited_s += watch.seconds();
   if (ended > 0) round.exchange_s = static_cast<double>(ended - started_ns_) * 1e-9;
 }

@@ -46,6 +46,7 @@ OuterWeights::OuterWeights(const Optimizer& optimizer, const model::ParameterSet
   sums_ = zeros();
   if (kept.momentum) momenta_ = zeros();
   if (kept.sent) sent_ = zeros();
+  if (kept.narrow) wire_ = at::zeros({elements_}, at::kBFloat16);
   anchors_from_masters();
 }
 
@@ -130,19 +131,32 @@ void OuterWeights::anchors_from_masters() {
   for_each([](size_t, const auto& run) { std::copy_n(run.weight, run.count, run.anchor); });
 }
 
-std::vector<comm::Work> OuterWeights::start_sums(comm::Communicator& workers, const Numbers& numbers, int64_t fragment) const {
+std::vector<comm::Work> OuterWeights::start_sums(comm::Communicator& workers, const Numbers& numbers, int64_t fragment) {
   const Fragment range = range_of(fragment);
-  const int64_t end = range.begin + range.elements + static_cast<int64_t>(kNumbers);
+  const int64_t numbers_count = static_cast<int64_t>(kNumbers), end = range.begin + range.elements + numbers_count;
+  std::vector<comm::Work> works;
+  const auto sum = [&](const Tensor& piece) {
+    works.push_back(workers.all_reduce(piece, comm::Reduction::kSum, {.name = "outer gradients", .priority = kBehindOtherCalls}));
+  };
+  if (wire_.defined()) wire_.slice(0, range.begin, end).copy_(sums_.slice(0, range.begin, end));
   for (const Fragment& each : fragments_) {
     if (each.begin < range.begin || each.begin >= end) continue;
-    for (size_t i = 0; i < kNumbers; ++i) sums_[each.begin + each.elements + static_cast<int64_t>(i)] = numbers[i];
+    const Tensor told = sums_.narrow(0, each.begin + each.elements, numbers_count);
+    for (size_t i = 0; i < kNumbers; ++i) told[static_cast<int64_t>(i)] = numbers[i];
+    if (wire_.defined()) sum(told);  // in fp32 all the same: gaps are made of them
   }
-  std::vector<comm::Work> works;
-  for (int64_t begin = range.begin; begin < end; begin += kAtOnce) {
-    const Tensor piece = sums_.narrow(0, begin, std::min(kAtOnce, end - begin));
-    works.push_back(workers.all_reduce(piece, comm::Reduction::kSum, {.name = "outer gradients", .priority = kBehindOtherCalls}));
-  }
+  const Tensor& sent = wire_.defined() ? wire_ : sums_;
+  for (int64_t begin = range.begin; begin < end; begin += kAtOnce) sum(sent.narrow(0, begin, std::min(kAtOnce, end - begin)));
   return works;
+}
+
+void OuterWeights::take_sums(int64_t fragment) {
+  if (!wire_.defined()) return;
+  const Fragment range = range_of(fragment);
+  for (const Fragment& each : fragments_) {
+    if (each.begin < range.begin || each.begin >= range.begin + range.elements) continue;
+    sums_.narrow(0, each.begin, each.elements).copy_(wire_.narrow(0, each.begin, each.elements));
+  }
 }
 
 OuterWeights::Numbers OuterWeights::numbers(int64_t fragment) const {

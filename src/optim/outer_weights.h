@@ -17,6 +17,7 @@ namespace longhaul::optim {
 
 struct OuterKept {
   bool momentum = false, sent = false;
+  bool narrow = false;  // sums travel in bf16
   int64_t fragments = 1;
 };
 
@@ -38,7 +39,8 @@ class OuterWeights {
   void masters_from_anchors();
   void anchors_from_masters();
 
-  std::vector<comm::Work> start_sums(comm::Communicator& workers, const Numbers& numbers, int64_t fragment = kAll) const;
+  std::vector<comm::Work> start_sums(comm::Communicator& workers, const Numbers& numbers, int64_t fragment = kAll);
+  void take_sums(int64_t fragment = kAll);         // behind the end of that work
   Numbers numbers(int64_t fragment = kAll) const;  // of the sums that have come
   void set_numbers(const Numbers& numbers, int64_t fragment = kAll);
   // "anchor", "momentum", "in_flight" and kOwn of every logical tensor that trains.
@@ -69,8 +71,8 @@ class OuterWeights {
   std::vector<int64_t> begins_;  // of each parameter's share; -1: it does not train
   std::vector<Stretch> stretches_;
   std::vector<Fragment> fragments_;
-  Tensor anchors_, momenta_, sums_, sent_;  // flat, fragment after fragment; momenta_, sent_ undefined: none
-  int64_t elements_ = 0;                    // and the fragments' numbers
+  Tensor anchors_, momenta_, sums_, sent_, wire_;  // flat, fragment after fragment; momenta_, sent_, wire_ undefined: none
+  int64_t elements_ = 0;                           // and the fragments' numbers
   double counted_ = 0;
 };
 

@@ -97,14 +97,14 @@ int64_t state_bytes(const OptimOptions& optim, Role role, int64_t layer, const s
   const OptimRule rule = optim_rule(optim, rule_of(optim, role, layer, shape));
   const StateElements elements = optimizer_entry(rule.options.name).state_elements(rule.options, share);
   const StateFormats formats = state_formats(rule.options, role, shape);
-  int64_t outer = outer_state_elements(optim.outer);
+  int64_t outer = outer_state_bytes(optim.outer, wide);
   for (const int64_t size : share) outer *= size;
   const auto of_each = [&](StateDtype dtype, int64_t count) {
     if (dtype == StateDtype::kFloat32 || count == 0) return wide * count;
     if (dtype == StateDtype::kBfloat16) return 2 * count;
     return count + 4 * share[0] * ((share[1] + optim.state_block - 1) / optim.state_block);
   };
-  return of_each(formats.first, elements.first) + of_each(formats.second, elements.second) + wide * (elements.factors + outer);
+  return of_each(formats.first, elements.first) + of_each(formats.second, elements.second) + wide * elements.factors + outer;
 }
 
 void check_groups(const OptimOptions& optim, const std::vector<Role>& roles) {

@@ -6,6 +6,7 @@ namespace longhaul::recipe {
 
 std::vector<std::string_view> names_of(Outer) { return {"none", "local_sgd", "slowmo", "diloco", "co2", "delay_corrected", "streaming"}; }
 std::vector<std::string_view> names_of(OuterGap) { return {"constant", "measured"}; }
+std::vector<std::string_view> names_of(OuterWire) { return {"float32", "bfloat16"}; }
 
 bool hidden(Outer method) { return method == Outer::kCo2 || keeps_local_work(method); }
 bool keeps_local_work(Outer method) { return method == Outer::kDelayCorrected || method == Outer::kStreaming; }
@@ -23,10 +24,11 @@ double outer_lr_of(const OuterOptions& options) {
   return options.method == Outer::kDiloco || options.method == Outer::kStreaming ? 0.7 : 1;
 }
 
-// What was agreed last, what is on its way, the momentum, and what this worker has sent.
-int64_t outer_state_elements(const OuterOptions& options) {
+// What was agreed last, what is on its way (narrow, too), the momentum, and what this worker has sent.
+int64_t outer_state_bytes(const OuterOptions& options, int64_t wide) {
   if (options.method == Outer::kNone) return 0;
-  return 2 + (outer_momentum_of(options) > 0 ? 1 : 0) + (options.method == Outer::kDelayCorrected ? 1 : 0);
+  const int64_t kept = 2 + (outer_momentum_of(options) > 0 ? 1 : 0) + (options.method == Outer::kDelayCorrected ? 1 : 0);
+  return wide * kept + (options.wire == OuterWire::kBfloat16 ? 2 : 0);
 }
 
 void declare(OptionSet& set, OuterOptions& outer) {
@@ -60,6 +62,10 @@ void declare(OptionSet& set, OuterOptions& outer) {
       .at_most(1e6);
   set.add("optim.outer_guard", outer.guard, "co2: where weights move further and further from round to round, one round is synchronous.");
   set.add("optim.outer_synchronous_start", outer.synchronous_start, "co2: the first round is synchronous.");
+  set.add(
+      "optim.outer_wire", outer.wire,
+      "What differences travel in between workers: float32, or bfloat16 (half the bytes; each is rounded to 8 bits once by its worker and "
+      "once in the sum, weights themselves are not).");
   set.add(
          "optim.outer_delay", outer.delay,
          "delay_corrected, streaming: steps that an exchange may take; then weights take what has come. 0: until the next exchange begins.")

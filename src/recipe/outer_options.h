@@ -15,6 +15,9 @@ std::vector<std::string_view> names_of(Outer);
 // Of co2: what a late outer gradient is divided by.
 enum class OuterGap { kConstant, kMeasured };
 std::vector<std::string_view> names_of(OuterGap);
+// What differences travel in between workers.
+enum class OuterWire { kFloat32, kBfloat16 };
+std::vector<std::string_view> names_of(OuterWire);
 
 struct OuterOptions {
   Outer method = Outer::kNone;
@@ -28,7 +31,8 @@ struct OuterOptions {
   bool synchronous_start = true;
   int64_t delay = 0;      // delay_corrected, streaming: steps from the sending of differences until weights take their sum; 0: a round
   int64_t fragments = 4;  // streaming: of the layers
-  double mix = 0.5;       // streaming: share of a worker's own weights in what it goes on with
+  OuterWire wire = OuterWire::kFloat32;
+  double mix = 0.5;  // streaming: share of a worker's own weights in what it goes on with
   bool operator==(const OuterOptions&) const = default;
 };
 
@@ -37,7 +41,7 @@ bool keeps_local_work(Outer method);  // what workers learn meanwhile stays in t
 int64_t outer_fragments_of(const OuterOptions& options);  // that are sent in turn: one a round, each as often as optim.outer_every says
 double outer_momentum_of(const OuterOptions& options);
 double outer_lr_of(const OuterOptions& options);
-int64_t outer_state_elements(const OuterOptions& options);  // of an element of a weight that trains
+int64_t outer_state_bytes(const OuterOptions& options, int64_t wide);  // of an element of a weight that trains; wide: of its master
 
 void declare(OptionSet& set, OuterOptions& outer);
 

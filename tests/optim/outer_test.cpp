@@ -54,12 +54,18 @@ class Simulation {
   }
 
  private:
+  // Eight bits of the significand, to the nearest even.
+  double on_wire(double x) const {
+    if (options_.wire == recipe::OuterWire::kFloat32 || x == 0) return x;
+    const double unit = std::ldexp(1.0, std::ilogb(x) - 7);
+    return std::nearbyint(x / unit) * unit;
+  }
   void end_round(double lr, int64_t k, double first_step, bool synchronous, double& gap) {
     Vector delta(x_.size());
     for (size_t i = 0; i < x_.size(); ++i) {
-      double mean = 0;
-      for (const Vector& own : w_) mean += own[i] / static_cast<double>(w_.size());
-      delta[i] = x_[i] - mean;
+      double sum = 0;
+      for (const Vector& own : w_) sum += on_wire(x_[i] - own[i]);
+      delta[i] = on_wire(sum) / static_cast<double>(w_.size());
     }
     const double alpha = recipe::outer_lr_of(options_), beta = recipe::outer_momentum_of(options_), gamma = options_.by_lr ? lr : 1;
     if (synchronous || options_.method == Outer::kLocalSgd) {
@@ -105,6 +111,8 @@ TEST(OuterLoop, EveryMethodIsItsEquations) {
       {"slowmo", {.method = Outer::kSlowmo, .every = 3}},
       {"slowmo by lr", {.method = Outer::kSlowmo, .every = 2, .momentum = 0.7, .lr = 0.9, .by_lr = true}},
       {"diloco", {.method = Outer::kDiloco, .every = 4}},
+      {"diloco in bf16", {.method = Outer::kDiloco, .every = 4, .wire = recipe::OuterWire::kBfloat16}},
+      {"co2 in bf16", {.method = Outer::kCo2, .every = 3, .wire = recipe::OuterWire::kBfloat16}},
       {"co2", {.method = Outer::kCo2, .every = 3}},
       {"co2 without momentum", {.method = Outer::kCo2, .every = 2, .momentum = 0, .synchronous_start = false}},
       {"co2 without penalty", {.method = Outer::kCo2, .every = 3, .gap = OuterGap::kConstant, .guard = false}},

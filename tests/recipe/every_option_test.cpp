@@ -231,6 +231,7 @@ const std::vector<Row>& rows() {
       {"optim.outer_synchronous_start", "false", [](const Recipe& r) { return !r.optim.outer.synchronous_start; }, "", ""},
       {"optim.outer_delay", "2", [](const Recipe& r) { return r.optim.outer.delay == 2; }, "", ""},
       {"optim.outer_fragments", "3", [](const Recipe& r) { return r.optim.outer.fragments == 3; }, "", ""},
+      {"optim.outer_wire", "\"bfloat16\"", [](const Recipe& r) { return r.optim.outer.wire == OuterWire::kBfloat16; }, "", ""},
       {"optim.outer_mix", "0.25", [](const Recipe& r) { return r.optim.outer.mix == 0.25; }, "", ""},
       {"optim.lr", "0.125", [](const Recipe& r) { return r.optim.lr == 0.125; }, "", ""},
       {"optim.beta1", "0.25", [](const Recipe& r) { return r.optim.beta1 == 0.25; }, "", ""},

@@ -115,7 +115,7 @@ TEST_F(OuterRuns, IslandsTrainAsSingleRanksDo) {
 // Every tensor of every checkpoint: stopped in the middle of a round, with the sums of the one before on their way.
 TEST_F(OuterRuns, StoppedWithinARoundAndContinuedToTheBit) {
   for (const Settings& settings :
-       std::vector<Settings>{{"optim.outer=co2", "train.dtype=bf16"},
+       std::vector<Settings>{{"optim.outer=co2", "train.dtype=bf16", "optim.outer_wire=bfloat16"},
                              {"optim.outer=co2", "parallel.zero=1", "parallel.workers=2", "parallel.ranks=4"},
                              {"optim.outer=co2", "parallel.tp=2", "parallel.workers=2", "optim.name=came"},
                              {"optim.outer=slowmo", "optim.name=sgd"},
