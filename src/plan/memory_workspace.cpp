@@ -231,7 +231,7 @@ struct DeltaSpans {
 };
 
 bool own_delta_rule(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes) {
-  return packs(request) && sizes.heads > 0 && std::max(sizes.key, sizes.value) <= 256;
+  return packs(request) && sizes.heads > 0 && std::max(sizes.key, sizes.value) <= 1024 && (!sizes.by_channel || sizes.key <= 256);
 }
 
 struct DeltaChunks {

@@ -157,7 +157,10 @@ TEST(DeltaRuleCpu, LeavesOtherShapesToLibTorch) {
   DeltaCase c = some_delta_case("head");
   EXPECT_EQ(chosen(c, at::kFloat), "cpu");
   EXPECT_EQ(chosen(c, at::kDouble), "aten");
-  c.value = 257;
+  c.value = 1025;
+  EXPECT_EQ(chosen(c, at::kFloat), "aten");
+  c = some_delta_case("channel");
+  c.key = 257;
   EXPECT_EQ(chosen(c, at::kFloat), "aten");
 }
 

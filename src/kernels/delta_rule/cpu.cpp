@@ -132,8 +132,9 @@ Refusal refuse_delta_rule_cpu(const DeltaRuleProblem& problem) {
   if (!v.is_cpu()) return kNotOnCpu;
   if (v.scalar_type() != at::kBFloat16 && v.scalar_type() != at::kFloat) return "takes bf16 and fp32";
   for (const int64_t channels : {problem.keys(), problem.values()}) {
-    if (channels < 1 || channels > kDeltaWidestHead) return "takes 1 to 256 channels";
+    if (channels < 1 || channels > kDeltaWidestHead) return "takes 1 to 1024 channels";
   }
+  if (problem.decays_by_channel() && problem.keys() > kDeltaWidestDecay) return "takes 1 to 256 decays a head";
   return {};
 }
 

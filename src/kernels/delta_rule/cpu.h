@@ -10,7 +10,8 @@ namespace longhaul::kernels {
 
 constexpr int64_t kDeltaTokens = 64;        // of a chunk
 constexpr int64_t kDeltaSegmentChunks = 8;  // between two states that are kept
-constexpr int64_t kDeltaWidestHead = 256;   // channels of keys, or of values
+constexpr int64_t kDeltaWidestHead = 1024;  // channels of keys, or of values
+constexpr int64_t kDeltaWidestDecay = 256;  // channels of keys with a decay each
 
 Refusal refuse_delta_rule_cpu(const DeltaRuleProblem& problem);  // empty: takes it
 

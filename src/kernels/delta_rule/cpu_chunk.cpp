@@ -84,12 +84,18 @@ void DeltaChunk::load(const DeltaRows& rows, int64_t t, int64_t head, int64_t co
     rows_.copy_rows(reinterpret_cast<const float*>(from), rows.token / 4, m_, columns, out);
 }
 
+// In pieces: join_rows takes so many columns.
 void DeltaChunk::store(const float* x, int64_t rows, int64_t columns, const DeltaRows& out, int64_t t, int64_t head) const {
+  constexpr int64_t kPiece = 256;
   char* const to = out.at(t, head);
-  if (out.bf16)
-    narrow_.join_rows(x, nullptr, columns, nullptr, rows, columns, job_.past_caches, reinterpret_cast<uint16_t*>(to), out.token / 2);
-  else
-    rows_.join_rows(x, nullptr, columns, nullptr, rows, columns, job_.past_caches, reinterpret_cast<float*>(to), out.token / 4);
+  for (int64_t c = 0; c < columns; c += kPiece) {
+    const int64_t width = std::min(kPiece, columns - c);
+    if (out.bf16)
+      narrow_.join_rows(x + c, nullptr, columns, nullptr, rows, width, job_.past_caches, reinterpret_cast<uint16_t*>(to) + c,
+                        out.token / 2);
+    else
+      rows_.join_rows(x + c, nullptr, columns, nullptr, rows, width, job_.past_caches, reinterpret_cast<float*>(to) + c, out.token / 4);
+  }
 }
 
 void DeltaChunk::enter(int64_t document, int64_t start, int64_t tokens, int64_t head, bool reads, bool gradients) {
