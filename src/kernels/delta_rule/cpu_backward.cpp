@@ -89,7 +89,8 @@ void DeltaChunk::gradients_by_head(const float* state, const float* gradient) co
   rows_.scale_rows(at_.first, keys_, at_.prefix, m_, keys_, at_.d_q, keys_);
   multiply_lower(at_.d_p, at_.k_tokens, keys_, at_.d_q, true);
   rows_.scale_rows(at_.second, keys_, at_.prefix, m_, keys_, at_.second, keys_);
-  rows_.join_rows(at_.second, at_.third, keys_, at_.suffix, m_, keys_, false, at_.d_k, keys_);
+  std::fill_n(at_.d_k, m_ * keys_, 0.0f);
+  rows_.add_rows(at_.second, at_.third, keys_, at_.suffix, m_, keys_, at_.d_k, keys_);
   products_->transpose(at_.d_a, kSide, m_, m_, at_.raw, kSide);
   loops_.add_square(at_.raw, kSide, m_, at_.d_a);
   multiply_tokens(at_.d_a, at_.k_tokens, m_, keys_, 0, m_, at_.d_k, true);
