@@ -219,6 +219,44 @@ struct Recurrence {
   double area, block, segments, slots, blocks;
 };
 
+// ---- the delta rule (kernels/delta_rule): LibTorch's operators in spans of chunks, chunked.h; our own in segments of chunks, cpu_chunk.cpp
+
+struct DeltaSpans {
+  DeltaSpans(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes)
+      : width(sizes.by_channel ? 16 : 64),
+        chunks(documents_of(request).count * std::ceil(documents_of(request).length / width)),
+        chunks_of_one(std::min(chunks, (sizes.by_channel ? 256 : 1024) / width)) {}
+  double spans() const { return std::ceil(chunks / chunks_of_one); }
+  double width, chunks, chunks_of_one;
+};
+
+bool own_delta_rule(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes) {
+  return packs(request) && sizes.heads > 0 && std::max(sizes.key, sizes.value) <= 1024 && (!sizes.by_channel || sizes.key <= 256);
+}
+
+struct DeltaChunks {
+  explicit DeltaChunks(const MemoryRequest& request) : documents(documents_of(request)) {}
+  double slots() const { return documents.count * std::max(0.0, std::ceil(documents.length / (kChunks * kTokens)) - 1); }
+
+  // The backward pass has the larger buffer.
+  ThreadBuffer buffer(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes) const {
+    const double key = number(sizes.key), value = number(sizes.value), area = key * value, wide = std::max(key, value);
+    const double keys = kTokens * key, values = kTokens * value, square = kTokens * kTokens, decays = sizes.by_channel ? keys : kTokens;
+    const double padded_keys = rounded_up(key, 16), padded_values = rounded_up(value, 16);
+    const double forward = 6 * keys + 3 * values + 4 * kTokens + decays + 4 * square + key + kTokens * rounded_up(wide, 16) +
+                           key * padded_values + kTokens * padded_values + 2 * kTokens * wide + area + (sizes.by_channel ? 2 * keys : 0);
+    const double backward = kChunks * (area + values) + 3 * values + 3 * keys + 2 * square + std::max(kTokens, key) + 2 * decays +
+                            2 * kTokens + 2 * kTokens * (padded_values + padded_keys) + value * padded_keys +
+                            (sizes.heads > sizes.key_heads ? 2 * kChunks * keys : 0);
+    const double worth = std::floor(30 * request.tokens() * number(sizes.heads) * area / 1e6);
+    const double threads = std::clamp(worth, 1.0, std::min(number(request.threads), documents.count * number(sizes.key_heads)));
+    return {threads, 4 * (forward + backward)};
+  }
+
+  static constexpr double kTokens = 64, kChunks = 8;
+  Documents documents;
+};
+
 ProductRole product_role(recipe::Role role) {
   using enum recipe::Role;
   if (role == kChannelGate || role == kChannelUp || role == kExpertGate || role == kExpertUp) return ProductRole::kUp;
@@ -270,10 +308,11 @@ double buffers_of_threads(const MemoryRequest& request) {
   std::vector<ThreadBuffer> buffers;
   for (const ThreadBuffer& buffer : loss_buffers(request)) buffers.push_back(buffer);
   for (const recipe::Mixer mixer : recipe::mixers_used(request.model)) {
-    const recipe::AttentionSizes sizes = recipe::entry_of(mixer).operators(request.model).attention;
-    if (sizes.heads == 0) continue;
-    buffers.push_back(attention_forward_buffer(request, sizes));
-    buffers.push_back(attention_backward_buffer(request, sizes));
+    const recipe::OperatorSizes sizes = recipe::entry_of(mixer).operators(request.model);
+    if (own_delta_rule(request, sizes.delta_rule)) buffers.push_back(DeltaChunks(request).buffer(request, sizes.delta_rule));
+    if (sizes.attention.heads == 0) continue;
+    buffers.push_back(attention_forward_buffer(request, sizes.attention));
+    buffers.push_back(attention_backward_buffer(request, sizes.attention));
   }
   // Each thread keeps the largest that it ever needed; the first ones get the work where there is little.
   std::sort(buffers.begin(), buffers.end(), [](const ThreadBuffer& a, const ThreadBuffer& b) { return a.bytes > b.bytes; });
@@ -304,29 +343,17 @@ double attention_workspace(const MemoryRequest& request, const recipe::Attention
   return std::min(all, std::max(kBudget, one_head));
 }
 
-// ---- the delta rule (kernels/delta_rule/chunked.h)
-
-namespace {
-
-struct DeltaSpans {
-  DeltaSpans(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes)
-      : width(sizes.by_channel ? 16 : 64),
-        chunks(documents_of(request).count * std::ceil(documents_of(request).length / width)),
-        chunks_of_one(std::min(chunks, (sizes.by_channel ? 256 : 1024) / width)) {}
-  double width, chunks, chunks_of_one;
-};
-
-}  // namespace
+// ---- the delta rule
 
 double delta_rule_states(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes) {
   if (sizes.heads == 0) return 0;
-  const DeltaSpans spans(request, sizes);
-  return number(wide_bytes(request.dtype)) * std::ceil(spans.chunks / spans.chunks_of_one) * number(sizes.heads * sizes.key * sizes.value);
+  const double slots = own_delta_rule(request, sizes) ? DeltaChunks(request).slots() : DeltaSpans(request, sizes).spans();
+  return number(wide_bytes(request.dtype)) * slots * number(sizes.heads * sizes.key * sizes.value);
 }
 
 // Of a span's backward pass, where it turns gradients of pairs into those of rows and columns: operands, gradients, pairs; two states a chunk.
 double delta_rule_workspace(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes) {
-  if (sizes.heads == 0) return 0;
+  if (sizes.heads == 0 || own_delta_rule(request, sizes)) return 0;  // it has what its threads keep
   const DeltaSpans spans(request, sizes);
   const double key = number(sizes.key), value = number(sizes.value);
   const double pairs = spans.width * (sizes.by_channel ? 3 * key : 6), of_token = (sizes.by_channel ? 10 : 8) * key + 7 * value + pairs;

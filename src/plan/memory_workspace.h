@@ -28,10 +28,11 @@ double buffers_of_threads(const MemoryRequest& request);  // of attention and lo
 double loss_workspace(const MemoryRequest& request);      // while the loss and its gradients are made
 
 // Of the operators inside a layer's mixer, 0 for one that it does not have.
-double attention_workspace(const MemoryRequest& request, const recipe::AttentionSizes& sizes);    // of the backward pass
-double recurrence_states(const MemoryRequest& request, const recipe::RecurrenceSizes& sizes);     // between segments, kept for it
-double delta_rule_states(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes);      // between spans, kept for it
-double delta_rule_workspace(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes);   // of the backward pass
+double attention_workspace(const MemoryRequest& request, const recipe::AttentionSizes& sizes);  // of the backward pass
+double recurrence_states(const MemoryRequest& request, const recipe::RecurrenceSizes& sizes);   // between segments, kept for it
+double delta_rule_states(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes);    // between spans or segments, kept for it
+double delta_rule_workspace(const MemoryRequest& request,
+                            const recipe::DeltaRuleSizes& sizes);  // of the backward pass, LibTorch's operators
 double recurrence_workspace(const MemoryRequest& request, const recipe::RecurrenceSizes& sizes);  // of the backward pass
 
 }  // namespace longhaul::plan

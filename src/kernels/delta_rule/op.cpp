@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "kernels/by_device.h"
+#include "kernels/delta_rule/cpu.h"
 #include "kernels/delta_rule/problem.h"
 #include "kernels/delta_rule/tokens.h"
 #include "kernels/differentiable.h"
@@ -16,13 +17,15 @@
 namespace longhaul::kernels {
 namespace {
 
-enum class DeltaBy : size_t { kMeta, kAten, kReference };
-constexpr std::string_view kDeltaImplementations[] = {"meta", "aten", "reference"};
+enum class DeltaBy : size_t { kCpu, kMeta, kAten, kReference };
+constexpr std::string_view kDeltaImplementations[] = {"cpu", "meta", "aten", "reference"};
 
 DeltaBy choose_delta_rule(const DeltaRuleProblem& problem) {
   const Tensor& v = problem.in.v_thv;
   return static_cast<DeltaBy>(Dispatcher(kDeltaRuleOp, kDeltaImplementations).choose([&](size_t i) -> Refusal {
     switch (static_cast<DeltaBy>(i)) {
+      case DeltaBy::kCpu:
+        return refuse_delta_rule_cpu(problem);
       case DeltaBy::kMeta:
         return v.is_meta() ? Refusal() : kNotMeta;
       case DeltaBy::kReference:
@@ -49,6 +52,17 @@ void check_delta_decay(const DeltaRuleProblem& problem) {
     refuse_argument(kDeltaRuleOp, "log_decay", "0 or less", fmt::format("{}", largest));
 }
 
+LinearRecurrenceResult forward_by(DeltaBy by, const DeltaRuleProblem& problem, Tensor* kept) {
+  if (by == DeltaBy::kReference) return delta_rule_forward_reference(problem);
+  return by == DeltaBy::kCpu ? delta_rule_forward_cpu(problem, kept) : delta_rule_forward_chunked(problem, kept);
+}
+
+DeltaRuleGradients backward_by(DeltaBy by, const DeltaRuleProblem& problem, const Tensor& kept, const Tensor& d_o, const Tensor& d_final) {
+  if (by == DeltaBy::kReference) return delta_rule_backward_reference(problem, d_o, d_final);
+  return by == DeltaBy::kCpu ? delta_rule_backward_cpu(problem, kept, d_o, d_final)
+                             : delta_rule_backward_chunked(problem, kept, d_o, d_final);
+}
+
 LinearRecurrenceResult run_delta_rule(const DeltaRuleProblem& problem, DeltaBy by) {
   const DeltaRuleInputs& in = problem.in;
   const std::vector<Tensor> inputs{in.q_tgk, in.k_tgk, in.v_thv, in.beta_th, in.log_decay, in.initial_state_nhkv};
@@ -58,17 +72,15 @@ LinearRecurrenceResult run_delta_rule(const DeltaRuleProblem& problem, DeltaBy b
     const std::vector<Tensor>& s = call.saved;
     const DeltaRuleProblem saved = delta_rule_problem({s[0], s[1], s[2], s[3], s[4], s[5], to_tensor(offsets), scale});
     const Tensor d_o = call.gradients[0].defined() ? call.gradients[0] : at::zeros(s[2].sizes(), s[2].options());
-    const DeltaRuleGradients made = by == DeltaBy::kReference ? delta_rule_backward_reference(saved, d_o, call.gradients[1])
-                                                              : delta_rule_backward_chunked(saved, s[6], d_o, call.gradients[1]);
+    const DeltaRuleGradients made = backward_by(by, saved, s[6], d_o, call.gradients[1]);
     return std::vector<Tensor>{made.q_tgk,   made.k_tgk,     made.v_thv,
                                made.beta_th, made.log_decay, s[5].defined() ? made.initial_state_nhkv : Tensor()};
   };
   const std::vector<Tensor> outputs = differentiable(kDeltaRuleOp, inputs, [&]() -> Recorded {
-    Tensor spans;
-    const LinearRecurrenceResult result =
-        by == DeltaBy::kReference ? delta_rule_forward_reference(problem) : delta_rule_forward_chunked(problem, keep ? &spans : nullptr);
+    Tensor kept;
+    const LinearRecurrenceResult result = forward_by(by, problem, keep ? &kept : nullptr);
     std::vector<Tensor> saved = inputs;
-    saved.push_back(spans);
+    saved.push_back(kept);
     return {.results = {result.o_thd, result.final_state_nhkv}, .saved = saved, .backward = backward, .zeros_for_missing = false};
   });
   return {outputs[0], outputs[1]};
@@ -131,12 +143,13 @@ Tensor delta_rule_continued(const DeltaRuleInputs& in, const RecurrenceStates& s
   if (problem.decays()) check_delta_decay(problem);
   // Token by token costs a pass over the state a token, a chunk a few products of matrices.
   constexpr int64_t kChunked = 64;
+  const DeltaBy by = choose_delta_rule(problem);
   const Tensor o = at::empty(in.v_thv.sizes(), in.v_thv.options());
   for (size_t n = 0; n < states.rows.size(); ++n) {
     const int64_t begin = problem.offsets[n], length = problem.offsets[n + 1] - begin;
     if (length == 0 || (length < kChunked && o.is_cpu())) continue;
     const Tensor state = states.state_shkv.select(0, states.rows[n]);
-    const LinearRecurrenceResult result = delta_rule_forward_chunked(delta_rule_problem(document_of(problem, n, state)), nullptr);
+    const LinearRecurrenceResult result = forward_by(by, delta_rule_problem(document_of(problem, n, state)), nullptr);
     o.narrow(0, begin, length).copy_(result.o_thd);
     state.copy_(result.final_state_nhkv.squeeze(0));
   }

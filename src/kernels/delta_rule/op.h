@@ -8,6 +8,7 @@
 // Heads of v, with their β, decay and state, share a head of q and k in groups: H is a multiple of Hk.
 //
 // Implementations, in the order they are asked:
+//   cpu         our own, bf16 and fp32 (cpu.h)
 //   meta        shapes only
 //   aten        chunks in LibTorch's operators (chunked.h), forward and backward; any device
 //   reference   plain loops, to compare with
