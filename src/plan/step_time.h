@@ -36,6 +36,12 @@ struct Practice {
   bool flash = true;                                                  // scores never reach memory
   bool causal = true;                                                 // the masked half of attention is not computed
   double window = 0;                                                  // tokens; 0: all
+  bool sequence_parallel = true;  // norms and residuals lie on tensor ranks by tokens; else each has all of them
+  double attention = 0;           // of the peak, in place of the efficiency's, for older kernels
+  bool data_beside = false;       // sums of gradients run beside the last backward pass, weights come beside the first forward pass
+  double gradient_bytes = 4;      // of a parameter, in sums over copies
+  double update_bytes = 38;       // read and written of a parameter: its gradient (norm, clearing), moments, master, copy
+  double loss_bytes = 12;         // likewise of each number that the head makes
   double imbalance = 1;                                               // the busiest expert's rows over the mean
 };
 Practice default_practice(const PlanLayout& layout);
@@ -60,5 +66,7 @@ double bubble_seconds(const PlanLayout& layout, int64_t micro_batches, const Ste
 
 // Share of the network's rate that reductions of this size reach over so many nodes: measured by others (SimAI), interpolated in logarithms.
 double network_share(double bytes, double nodes);
+// Likewise on the fast link. Below 16 MiB the time is the one of 16 MiB but for the bytes: latency.
+double link_share(double bytes);
 
 }  // namespace longhaul::plan

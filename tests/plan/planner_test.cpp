@@ -22,14 +22,6 @@ namespace {
 using recipe::PipelineSchedule;
 using ::testing::HasSubstr;
 
-std::vector<PublishedRow> rows_of_kind(bool held_out, const char* device) {
-  std::vector<PublishedRow> rows;
-  for (const PublishedRow& row : published_rows()) {
-    if (row.held_out == held_out && row.cluster.device.name == device) rows.push_back(row);
-  }
-  return rows;
-}
-
 Cluster a100(int64_t gpus) { return load_cluster("a100", gpus); }
 Work gpt_175b() { return work_of(recipe::preset_model("megascale-175b"), 2048); }
 
@@ -48,10 +40,10 @@ TEST(Work, ProductsOfAGpt) {
 TEST(StepTime, OfOneLayerByHand) {
   const Work work = gpt_175b();
   Cluster cluster = a100(64);
-  cluster.efficiency = {.products = 0.72, .memory = 0.5, .layer_s = 100e-6, .source = ""};
+  cluster.efficiency = {.products = 0.72, .memory = 0.5, .layer_s = 100e-6, .source = "", .by_size = false};
   const PlanLayout layout{
       .dp = 1, .tp = 8, .pp = 8, .schedule = PipelineSchedule::kInterleaved, .chunks = 6, .recompute = recipe::Recompute::kSelective};
-  const Practice practice{.fused = false, .flash = false, .causal = false};
+  const Practice practice{.fused = false, .flash = false, .causal = false, .loss_bytes = 0};
   const StepParts parts = step_parts(work, layout, 16, cluster, practice);
   const double tok = 2048, h = 12288, pk = 312e12 * 0.72, memory = 2039e9 * 0.5, layers = 12, m = 16;
   const double gemm = 24 * tok * h * h / 8 / pk, attention = 4 * tok * 2048 * h / 8 / pk, elementwise = 40 * tok * h / 8 / memory;
@@ -227,13 +219,24 @@ TEST(Goodput, AgreesWithFailuresThatAreDrawn) {
 // The rows that constants were fitted on give these constants again; no held-out row has a part in them.
 TEST(Calibration, OfThePublishedRowsGivesTheConstantsInUse) {
   for (const char* device : {"a100", "h100"}) {
-    const auto rows = rows_of_kind(false, device);
+    const auto rows = published_rows(RowUse::kConstants, device);
     ASSERT_GE(rows.size(), 9u);
-    const Efficiency fit = fitted(rows), used = efficiency_of(accelerator(device));
+    const Efficiency used = efficiency_of(accelerator(device)), fit = fitted(rows, used.attention);
     EXPECT_NEAR(fit.products, used.products, 1e-9) << device;
     EXPECT_NEAR(fit.memory, used.memory, 1e-9) << device;
     EXPECT_NEAR(fit.layer_s, used.layer_s, 1e-9) << device;
+    EXPECT_NEAR(fit.stop_s, used.stop_s, 1e-9) << device;
   }
+}
+
+TEST(Calibration, OfAClustersBaselineGivesItsReach) {
+  const auto rows = published_rows(RowUse::kReach, "a100");
+  ASSERT_EQ(rows.size(), 8u);
+  for (const PublishedRow& row : rows) {
+    EXPECT_EQ(row.family, "MegaScale: Megatron-LM");
+    EXPECT_EQ(row.reach, fitted_reach(rows));
+  }
+  for (const PublishedRow& row : published_rows()) EXPECT_EQ(row.reach, row.family.starts_with("MegaScale") ? rows[0].reach : 1) << row.name;
 }
 
 // A run whose median step took 3 s is predicted to take 3 s.
@@ -260,12 +263,8 @@ TEST(Calibration, OfARun) {
 }
 
 TEST(Published, HeldOutRowsThatPlansAreTrustedBy) {
-  std::vector<PublishedRow> megatron;
-  for (const PublishedRow& row : rows_of_kind(true, "a100")) {
-    if (row.family == "MegaScale: Megatron-LM" && row.name.starts_with("175B")) megatron.push_back(row);
-  }
-  ASSERT_EQ(megatron.size(), 8u);
-  const Errors errors = errors_of(megatron);
+  const Errors errors = errors_of(published_rows(RowUse::kHeldOut, "a100"));
+  EXPECT_EQ(errors.rows, 23);
   EXPECT_LE(errors.mean, 0.04);
   EXPECT_LE(errors.worst, 0.10);
   const auto json = validation_json();
