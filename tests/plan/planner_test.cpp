@@ -92,6 +92,64 @@ TEST(NetworkShare, IsTheTableAtItsPlacesAndBetweenThem) {
   EXPECT_GT(network_share(1e9, 32), network_share(1e9, 64));
 }
 
+TEST(LinkShare, IsTheTableAtItsPlacesAndLatencyBelow) {
+  EXPECT_DOUBLE_EQ(link_share(1 << 24), 0.45);
+  EXPECT_DOUBLE_EQ(link_share(1 << 28), 0.73);
+  EXPECT_DOUBLE_EQ(link_share(1LL << 40), 0.81);
+  EXPECT_NEAR(link_share(1 << 25), 0.55, 1e-12) << "half way between 16 and 64 MiB in logarithms";
+  const double latency = (1 << 24) / 0.45 - (1 << 24);
+  for (const double bytes : {1e3, 1e6, 1e7}) EXPECT_NEAR(bytes / link_share(bytes) - bytes, latency, 1e-6) << bytes;
+}
+
+// Neighbours of a group that share a node share its network cards: of tensor ranks by 2 four of a group do, of 8 one.
+TEST(StepTime, SumsOverNodesUseTheCardsOfAllMembersOfANode) {
+  const Work work = gpt_175b();
+  Cluster cluster = a100(64);
+  cluster.efficiency.by_size = false;
+  const auto parameters = [&](int64_t tp) { return (96 * work.dense_parameters + work.embedding_parameters) / static_cast<double>(tp); };
+  for (const auto& [tp, cards] : {std::pair<int64_t, double>{1, 8}, {2, 4}, {4, 2}, {8, 1}}) {
+    const PlanLayout layout{.dp = 64 / tp, .tp = tp};
+    const double share = 1 - 1 / static_cast<double>(layout.dp);
+    EXPECT_NEAR(step_parts(work, layout, 64, cluster, {}).gradients, 6 * parameters(tp) * share / (cards * 23.5e9), 1e-6) << tp;
+    PlanLayout whole = layout;
+    whole.zero = 0;
+    EXPECT_NEAR(step_parts(work, whole, 64, cluster, {}).gradients, 8 * parameters(tp) * share / (cards * 23.5e9), 1e-6)
+        << "all gradients come back, in fp32";
+  }
+}
+
+TEST(StepTime, SumsBesideThePasses) {
+  const Work work = gpt_175b();
+  Cluster cluster = a100(64);
+  cluster.efficiency.by_size = false;
+  const PlanLayout layout{.dp = 8, .tp = 8};
+  const StepParts seen = step_parts(work, layout, 64, cluster, {}), beside = step_parts(work, layout, 64, cluster, {.data_beside = true});
+  const double sums = seen.gradients * 4 / 6, values = seen.gradients * 2 / 6, backward = seen.backward_input + seen.backward_weight;
+  EXPECT_NEAR(beside.gradients, std::max(sums / 96, sums - backward) + std::max(values / 96, values - seen.forward), 1e-9);
+  EXPECT_GT(beside.gradients, 0);
+}
+
+TEST(StepTime, WhatTensorRanksDoAllOfWithoutSequenceParallelism) {
+  const Work work = gpt_175b();
+  const Cluster cluster = a100(8);
+  const double rate = cluster.device.memory_rate * cluster.efficiency.memory, tokens = 2048, h = 12288;
+  const auto elementwise = [&](const Practice& practice) { return step_parts(work, {.tp = 8}, 1, cluster, practice).elementwise; };
+  EXPECT_NEAR(elementwise({}), 2.6 * 96 * tokens * (10 * h + 16 * h) / 8 / rate, 1e-9);
+  EXPECT_NEAR(elementwise({.sequence_parallel = false}), 2.6 * 96 * tokens * (10 * h + 16 * h / 8) / rate, 1e-9);
+}
+
+// Of Qwen2-57B-A14B: 8 of 64 experts of 2,560 and a shared one of 20,480, two numbers in and one out of two bytes; rows go to experts and back.
+TEST(Work, ElementsOfExperts) {
+  for (const PublishedRow& row : published_rows()) {
+    if (!row.name.starts_with("Qwen2")) continue;
+    EXPECT_NEAR(row.work.activation_bytes, 6 * (8 * 2560 + 20480), 1e-6);
+    EXPECT_NEAR(row.work.dispatch_bytes, 4 * 9 * 3584, 1e-6);
+    const double active = 28 * (3.0 * 3584 * (8 * 2560 + 20480) + 2 * 3584 * 3584 + 2 * 3584 * 512) + 2.0 * 3584 * 151936;
+    EXPECT_NEAR(active / 14e9, 1, 0.05) << "its name";
+    EXPECT_NEAR(row.work.flops.matrices / (6 * (active - 3584.0 * 151936)), 1, 0.01);
+  }
+}
+
 // The formulas say what the lists of actions say, when messages are free.
 TEST(Engines, Agree) {
   struct Case {
