@@ -71,7 +71,8 @@ void declare_plan(Command& command, PlanArguments& a) {
   command.option("--gpus", a.gpus, "devices (default: the cluster's)").at_least(0);
   command.option("--tokens", a.tokens, "of the whole training (default: the recipe's)").at_least(0);
   command.option("--calibrate", a.calibrate, "a run folder: efficiencies such that its steps are predicted");
-  command.option("--trace", a.trace, "a file: the fastest plan's step for Perfetto or chrome://tracing, a row a stage (.pftrace: protobuf)");
+  command.option("--trace", a.trace,
+                 "a file: the fastest plan's step for Perfetto or chrome://tracing, a row a stage (.pftrace: protobuf)");
   command.json_flag(a.json);
 }
 
@@ -80,7 +81,8 @@ void write_planned_trace(const PlanArguments& a, const plan::PlanReport& report)
   if (a.trace.empty() || report.found.best.empty()) return;
   const plan::PlanCandidate& best = report.found.best.front();
   write_trace(plan::predicted_trace(best.layout, report.batch, best.parts, plan::ranks_of_stages(best.layout), 1, 0), a.trace);
-  if (!a.json) print(fmt::format("{}: a step of {}; open it at https://ui.perfetto.dev or chrome://tracing\n", a.trace, best.layout.text()));
+  if (!a.json)
+    print(fmt::format("{}: a step of {}; open it at https://ui.perfetto.dev or chrome://tracing\n", a.trace, best.layout.text()));
 }
 
 void add_explain(Command& plan) {

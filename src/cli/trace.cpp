@@ -37,9 +37,8 @@ struct TraceArguments {
 std::vector<observe::RankTrace> planned_beside(const std::filesystem::path& run, const std::vector<observe::RankTrace>& ranks) {
   const recipe::Recipe recipe = recipe::load((run / "recipe.toml").string(), {}).recipe;
   const plan::PlanLayout layout = plan::layout_of_recipe(recipe);
-  const plan::StepParts parts =
-      plan::step_parts(plan::work_of(recipe.model, recipe.train.sequence), layout, recipe.train.batch,
-                       train::local_cluster(layout.world()), plan::default_practice(layout));
+  const plan::StepParts parts = plan::step_parts(plan::work_of(recipe.model, recipe.train.sequence), layout, recipe.train.batch,
+                                                 train::local_cluster(layout.world()), plan::default_practice(layout));
   const auto last = observe::steps_of(ranks).back();
   int64_t begin_ns = std::numeric_limits<int64_t>::max();
   for (const observe::StepOfRank& rank : last) begin_ns = std::min(begin_ns, rank.step->begin_ns);
@@ -150,7 +149,8 @@ ExitCode run_trace(const TraceArguments& arguments) {
   print(observe::time_use_table(use, colours_wanted(stdout)));
   if (!planned.empty()) {
     double measured = 0;
-    for (const observe::TimeUse& each : use) measured = std::max(measured, static_cast<double>(each.wall_ns) / static_cast<double>(each.steps));
+    for (const observe::TimeUse& each : use)
+      measured = std::max(measured, static_cast<double>(each.wall_ns) / static_cast<double>(each.steps));
     print(fmt::format("\nA step as planned for this machine takes {}, measured {}; it lies beside the last step shown.\n",
                       observe::milliseconds_text(1e-6 * static_cast<double>(planned.front().wall_ns)),
                       observe::milliseconds_text(1e-6 * measured)));

@@ -24,7 +24,12 @@ Efficiency efficiency_of(const Accelerator& device) {
             .source = "fitted on Megatron-LM's H100 rows (github.com/NVIDIA/Megatron-LM)",
             .attention = 0.45};
   }
-  return {.products = 0.78, .memory = 0.9, .layer_s = 0, .source = "fitted on the A100 rows of arXiv 2104.04473 and 2205.05198", .attention = 0.6, .stop_s = 500e-6};
+  return {.products = 0.78,
+          .memory = 0.9,
+          .layer_s = 0,
+          .source = "fitted on the A100 rows of arXiv 2104.04473 and 2205.05198",
+          .attention = 0.6,
+          .stop_s = 500e-6};
 }
 
 double median_step_seconds(const observe::RunHistory& run) {

@@ -25,6 +25,8 @@ struct Efficiency {
   std::string source;
   double message_s = 10e-6;  // latency of a collective on the fast link; twice that over the network
   double attention = 0;      // of the peak, in attention that keeps no scores, both passes; 0: as products
+  double recurrence = 0;     // of the peak, in linear recurrences; 0: as products
+  double step_s = 0;         // of a step, whatever is in it: its data, small tensors' updates, agreement of ranks, records
   double stop_s = 0;         // of a device at each message of the pipeline: software that waits there for all that was launched
   bool by_size = true;       // exchanges reach that share of a link's rate which their size allows (SimAI's measurements)
 };

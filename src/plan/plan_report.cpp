@@ -128,7 +128,7 @@ struct Group {
   std::vector<PublishedRow> rows;
 };
 std::vector<Group> groups_of(const std::vector<PublishedRow>& rows) {
-  std::vector<Group> groups = {{"held out, dense", {}},      {"held out, dense A100", {}}, {"held out, experts", {}},
+  std::vector<Group> groups = {{"held out, dense", {}},     {"held out, dense A100", {}}, {"held out, experts", {}},
                                {"constants fitted on", {}}, {"reach fitted on", {}},      {"dense A100, nothing known of the cluster", {}}};
   for (PublishedRow row : rows) {
     const bool a100 = row.cluster.device.name == "a100" && row.dense;

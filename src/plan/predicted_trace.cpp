@@ -33,10 +33,14 @@ std::vector<Exchange> exchanges_of(const PlanLayout& layout, double micro_batche
 
 SpanKind kind_of(const layout::Action& action) {
   switch (action.pass) {
-    case Pass::kForward: return SpanKind::kForward;
-    case Pass::kBackward: return SpanKind::kBackward;
-    case Pass::kBackwardInput: return SpanKind::kBackwardInput;
-    default: return SpanKind::kBackwardWeight;
+    case Pass::kForward:
+      return SpanKind::kForward;
+    case Pass::kBackward:
+      return SpanKind::kBackward;
+    case Pass::kBackwardInput:
+      return SpanKind::kBackwardInput;
+    default:
+      return SpanKind::kBackwardWeight;
   }
 }
 
@@ -63,8 +67,7 @@ class StepWriter {
   StepWriter(observe::StepTrace& step, int64_t begin_ns) : step_(step), begin_ns_(begin_ns) {}
 
   void span(SpanKind kind, double begin, double end, int64_t chunk = -1, int64_t micro_batch = -1) {
-    step_.spans.push_back(
-        {.kind = kind, .begin_ns = at(begin), .end_ns = at(end), .chunk = chunk, .micro_batch = micro_batch});
+    step_.spans.push_back({.kind = kind, .begin_ns = at(begin), .end_ns = at(end), .chunk = chunk, .micro_batch = micro_batch});
   }
   // For which the computing thread stands still.
   void call(const char* group, int64_t of, const char* kind, const std::string& name, double begin, double end) {
@@ -125,7 +128,11 @@ std::vector<observe::RankTrace> predicted_trace(const PlanLayout& plan, int64_t 
       }
     }
     double now = timeline->makespan;
-    const auto next = [&](double seconds) { return std::pair(now, now += seconds); };
+    const auto next = [&](double seconds) {
+      const double begin = now;
+      now += seconds;
+      return std::pair(begin, now);
+    };
     if (plan.pp > 1 && parts.head > 0) {
       const auto [begin, end] = next(parts.head);
       writer.span(SpanKind::kNumbers, begin, end);
@@ -139,7 +146,7 @@ std::vector<observe::RankTrace> predicted_trace(const PlanLayout& plan, int64_t 
       writer.span(SpanKind::kGradients, begin, end);
       writer.call("dp", trace.rank.rank, "reduce_scatter", "gradients, and weights back", begin, end);
     }
-    const auto [begin, end] = next(parts.update);
+    const auto [begin, end] = next(parts.update + parts.fixed);
     writer.span(SpanKind::kOptimizer, begin, end);
     of_step.end_ns = begin_ns + ns_of(now);
     traces.push_back(std::move(trace));

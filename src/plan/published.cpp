@@ -10,10 +10,10 @@
 namespace longhaul::plan {
 namespace {
 
-constexpr double kOverlapped = 0.15;  // of an exchange that is hidden behind computing, what still shows: ours, of no row
+constexpr double kOverlapped = 0.15;      // of an exchange that is hidden behind computing, what still shows: ours, of no row
 constexpr double kMegascaleReach = 0.85;  // calibration's fitted_reach() of its eight rows of Megatron-LM with 175B
-constexpr double kOldAttention = 0.33;  // FlashAttention's share of the peak: 25 to 40 % (arXiv 2307.08691, abstract)
-constexpr double kWindow = 1024;      // MegaScale's, not published: the one with which its printed shares and seconds agree
+constexpr double kOldAttention = 0.33;    // FlashAttention's share of the peak: 25 to 40 % (arXiv 2307.08691, abstract)
+constexpr double kWindow = 1024;          // MegaScale's, not published: the one with which its printed shares and seconds agree
 
 // Bytes of a parameter in Megatron-LM's update: unscaling, norm and clipping read and write the gradient (4 + 4, 4, 4 + 4), Adam reads four numbers and
 // writes three (16 + 12), copy (4 + 2), clearing (4). Of a logit: to fp32, greatest, difference, exponential, sum, quotient, gradient, to bf16.
@@ -79,8 +79,9 @@ void add_korthikanti(Build& build) {
   }
   for (const bool full : {true, false}) {
     const auto layout = layout_of(2240, 8, 35, 3, 1, full ? Recompute::kFull : Recompute::kSelective);
-    auto& row = build.add("Korthikanti", fmt::format("530B on 2,240, {} recomputation", full ? "full" : "selective"),
-                          "arXiv 2205.05198, abstract: 42.1 and 54.2 % of the peak", gpt(105, 20480, 128, 51200), 2048, "a100", layout, 2240);
+    auto& row =
+        build.add("Korthikanti", fmt::format("530B on 2,240, {} recomputation", full ? "full" : "selective"),
+                  "arXiv 2205.05198, abstract: 42.1 and 54.2 % of the peak", gpt(105, 20480, 128, 51200), 2048, "a100", layout, 2240);
     row.seconds = row.mfu(full ? 0.421 : 0.542);
     row.use = RowUse::kConstants;
     row.practice.sequence_parallel = !full;
@@ -182,11 +183,8 @@ void add_megascale_tables(Build& build) {
 }
 
 Practice modern(double gradient_bytes) {
-  return {.tensor_exposed = kOverlapped,
-          .data_beside = true,
-          .gradient_bytes = gradient_bytes,
-          .update_bytes = kUpdate,
-          .loss_bytes = kLoss};
+  return {
+      .tensor_exposed = kOverlapped, .data_beside = true, .gradient_bytes = gradient_bytes, .update_bytes = kUpdate, .loss_bytes = kLoss};
 }
 
 void add_megatron_h100(Build& build) {
@@ -279,8 +277,8 @@ std::vector<PublishedRow> published_rows(RowUse use, const std::string& device) 
 }
 
 Efficiency scaled(Efficiency efficiency, double factor) {
-  efficiency.products *= factor, efficiency.memory *= factor, efficiency.attention *= factor;
-  efficiency.layer_s /= factor, efficiency.message_s /= factor, efficiency.stop_s /= factor;
+  efficiency.products *= factor, efficiency.memory *= factor, efficiency.attention *= factor, efficiency.recurrence *= factor;
+  efficiency.layer_s /= factor, efficiency.message_s /= factor, efficiency.stop_s /= factor, efficiency.step_s /= factor;
   return efficiency;
 }
 

@@ -45,8 +45,7 @@ void add_exchanges(const Work& work, const PlanLayout& layout, const Cluster& cl
   if (layout.tp > 1) {
     const double exchanges = work.parallel_block ? 1 : 2;  // gathers, and as many sums
     const double tensor_rate = on_one_node(cluster, layout.tp, 1) ? link_rate(cluster, hidden) : ring_rate(cluster, layout.tp, 1);
-    time.tensor =
-        exchanges * (2 * hidden * (tp - 1) / tp / tensor_rate + 2 * link_latency_s(cluster)) * practice.tensor_exposed;
+    time.tensor = exchanges * (2 * hidden * (tp - 1) / tp / tensor_rate + 2 * link_latency_s(cluster)) * practice.tensor_exposed;
   }
   if (layout.cp > 1) {  // keys and values of all, and the states of recurrences, whose size no sequence changes
     const double bytes = tokens * cp * work.key_value_channels * 2 / tp + 2 * work.recurrence_products / tp;
@@ -74,13 +73,16 @@ LayerTime layer_time(const Work& work, const PlanLayout& layout, const Cluster& 
   }
   const double keys = practice.causal ? context * (1 - context / (2 * work.sequence)) : context;
   const double share = practice.attention > 0 ? practice.attention : cluster.efficiency.attention;
-  time.attention = 4 * tokens * keys * work.attention_channels / tp / (practice.flash && share > 0 ? cluster.device.bf16_flops * share : peak);
+  time.attention =
+      4 * tokens * keys * work.attention_channels / tp / (practice.flash && share > 0 ? cluster.device.bf16_flops * share : peak);
   time.attention_backward = (practice.flash ? 2.5 : 2) * time.attention;
   // Chunks of 128 tokens: products within one, and with the state.
   const double state_width = work.recurrence_products > 0 ? std::sqrt(work.recurrence_products / std::max(1.0, count(work.heads))) : 0;
-  time.recurrence = tokens * (4 * work.recurrence_products + 2 * 128 * state_width * count(work.heads)) / tp / peak;
+  time.recurrence = tokens * (4 * work.recurrence_products + 2 * 128 * state_width * count(work.heads)) / tp /
+                    (cluster.efficiency.recurrence > 0 ? cluster.device.bf16_flops * cluster.efficiency.recurrence : peak);
   // Norms and residuals (of a parallel block one of each), the channel mixer's activation, rows of experts to and fro.
-  const double residual = (practice.fused ? 10 : 24) * (work.parallel_block ? 0.5 : 1) * work.hidden / (practice.sequence_parallel ? tp : 1);
+  const double residual =
+      (practice.fused ? 10 : 24) * (work.parallel_block ? 0.5 : 1) * work.hidden / (practice.sequence_parallel ? tp : 1);
   time.elementwise = tokens * (residual + (work.activation_bytes + work.dispatch_bytes * practice.imbalance) / tp) / rate;
   if (!practice.flash) time.scores = 12 * tokens * work.attention_heads * context / tp / rate;
   add_exchanges(work, layout, cluster, practice, tokens, time);
@@ -101,7 +103,7 @@ double experts_of_rank(const Work& work, const PlanLayout& layout) {
 double ring_seconds(double bytes, double of_bytes, int64_t ranks, int64_t stride, const Cluster& cluster) {
   if (ranks <= 1 || bytes <= 0) return 0;
   const double n = count(ranks), rate = ring_rate(cluster, ranks, stride);
-  const double share = !cluster.efficiency.by_size               ? 1
+  const double share = !cluster.efficiency.by_size           ? 1
                        : on_one_node(cluster, ranks, stride) ? link_share(of_bytes)
                                                              : network_share(of_bytes, n / members_of_a_node(cluster, stride));
   return bytes * (n - 1) / n / (rate * share);
@@ -117,9 +119,10 @@ Reduction reduction_of(double parameters, int64_t copies, int64_t stride, const 
   const int64_t sharers = std::max<int64_t>(1, copies / layout.zero_copies), groups = copies / sharers;
   const double back = layout.zero >= 3 ? 4 : layout.zero >= 1 ? 2 : gradient_bytes;  // 4: for the forward and for the backward pass
   const double message = gradient_bytes * parameters / count(layout.chunks);
-  return {.sums = ring_seconds(gradient_bytes * parameters, message, sharers, stride, cluster) +
-                  ring_seconds(2 * gradient_bytes * parameters / count(sharers), message / count(sharers), groups, stride * sharers, cluster),
-          .values = ring_seconds(back * parameters, message, sharers, stride, cluster)};
+  return {
+      .sums = ring_seconds(gradient_bytes * parameters, message, sharers, stride, cluster) +
+              ring_seconds(2 * gradient_bytes * parameters / count(sharers), message / count(sharers), groups, stride * sharers, cluster),
+      .values = ring_seconds(back * parameters, message, sharers, stride, cluster)};
 }
 
 // What shows of both beside the passes. A stage's sums begin when its last backward pass has: of several stages on a rank those of all but the last one
@@ -260,12 +263,13 @@ StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, 
   }
   parts.bubble = bubble_seconds(layout, layout.micro_batches(batch), parts);
   const double dense = parameters_of_rank(work, layout), experts = experts_of_rank(work, layout);
-  parts.gradients = exposed_seconds(
-      reduction_of(dense, layout.dp * layout.cp, layout.tp, layout, cluster, practice.gradient_bytes),
-      reduction_of(experts, layout.expert_copies(), layout.ep * layout.etp, layout, cluster, practice.gradient_bytes), layout, practice,
-      parts, layers);
+  parts.gradients =
+      exposed_seconds(reduction_of(dense, layout.dp * layout.cp, layout.tp, layout, cluster, practice.gradient_bytes),
+                      reduction_of(experts, layout.expert_copies(), layout.ep * layout.etp, layout, cluster, practice.gradient_bytes),
+                      layout, practice, parts, layers);
   const double copies = count(std::max<int64_t>(1, layout.dp * layout.cp / layout.zero_copies));
   parts.update = practice.update_bytes * (dense + experts) / (0.8 * cluster.device.memory_rate * (layout.zero >= 1 ? copies : 1));
+  parts.fixed = cluster.efficiency.step_s;
   if (layout.offload) {  // what a layer keeps goes while the next one computes
     const double bytes = tokens * work.kept_bytes / tp;
     parts.offload = 2 * often * std::max(0.0, bytes / cluster.host_rate - whole_forward);
@@ -288,7 +292,8 @@ std::vector<std::pair<const char*, double>> StepParts::rows() const {
           {"pipeline bubble", bubble},
           {"gradients and weights", gradients},
           {"update", update},
-          {"offload", offload}};
+          {"offload", offload},
+          {"of every step", fixed}};
 }
 
 double StepParts::total() const {

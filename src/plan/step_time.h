@@ -42,7 +42,7 @@ struct Practice {
   double gradient_bytes = 4;      // of a parameter, in sums over copies
   double update_bytes = 38;       // read and written of a parameter: its gradient (norm, clearing), moments, master, copy
   double loss_bytes = 12;         // likewise of each number that the head makes
-  double imbalance = 1;                                               // the busiest expert's rows over the mean
+  double imbalance = 1;           // the busiest expert's rows over the mean
 };
 Practice default_practice(const PlanLayout& layout);
 
@@ -50,7 +50,7 @@ struct StepParts {
   double products = 0, attention = 0, recurrence = 0, elementwise = 0, layer_overhead = 0;  // of all micro-batches, forward and backward
   double recomputation = 0;
   double tensor_exchange = 0, context_exchange = 0, expert_exchange = 0, pipeline_exchange = 0;
-  double head = 0, bubble = 0, gradients = 0, update = 0, offload = 0;
+  double head = 0, bubble = 0, gradients = 0, update = 0, offload = 0, fixed = 0;
   double forward = 0, backward_input = 0, backward_weight = 0, transfer = 0;  // of one micro-batch on all that a rank holds
   double total() const;
   std::vector<std::pair<const char*, double>> rows() const;  // parts that sum to the total

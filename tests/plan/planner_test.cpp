@@ -138,6 +138,25 @@ TEST(StepTime, WhatTensorRanksDoAllOfWithoutSequenceParallelism) {
   EXPECT_NEAR(elementwise({.sequence_parallel = false}), 2.6 * 96 * tokens * (10 * h + 16 * h / 8) / rate, 1e-9);
 }
 
+// A recurrence, attention and a step have constants of their own where a machine was measured.
+TEST(StepTime, ConstantsOfTheirOwn) {
+  recipe::ModelConfig model = recipe::preset_model("gpt2-124m");
+  const Work work = work_of(model, 1024);
+  Cluster cluster = a100(1);
+  const StepParts before = step_parts(work, {}, 8, cluster, {});
+  cluster.efficiency.attention = before.attention > 0 ? 0.3 : 0, cluster.efficiency.step_s = 0.25;
+  const StepParts after = step_parts(work, {}, 8, cluster, {});
+  EXPECT_NEAR(after.attention, 2 * before.attention, 1e-12) << "A100's is 0.6";
+  EXPECT_EQ(after.fixed, 0.25);
+  EXPECT_NEAR(after.total() - before.total(), before.attention + 0.25, 1e-9);
+  model.mixers = {recipe::Mixer::kLightning};
+  const Work recurrent = work_of(model, 1024);
+  const StepParts fast = step_parts(recurrent, {}, 8, cluster, {});
+  ASSERT_GT(fast.recurrence, 0);
+  cluster.efficiency.recurrence = cluster.efficiency.products / 4;
+  EXPECT_NEAR(step_parts(recurrent, {}, 8, cluster, {}).recurrence, 4 * fast.recurrence, 1e-9);
+}
+
 // Of Qwen2-57B-A14B: 8 of 64 experts of 2,560 and a shared one of 20,480, two numbers in and one out of two bytes; rows go to experts and back.
 TEST(Work, ElementsOfExperts) {
   for (const PublishedRow& row : published_rows()) {
@@ -294,7 +313,8 @@ TEST(Calibration, OfAClustersBaselineGivesItsReach) {
     EXPECT_EQ(row.family, "MegaScale: Megatron-LM");
     EXPECT_EQ(row.reach, fitted_reach(rows));
   }
-  for (const PublishedRow& row : published_rows()) EXPECT_EQ(row.reach, row.family.starts_with("MegaScale") ? rows[0].reach : 1) << row.name;
+  for (const PublishedRow& row : published_rows())
+    EXPECT_EQ(row.reach, row.family.starts_with("MegaScale") ? rows[0].reach : 1) << row.name;
 }
 
 // A run whose median step took 3 s is predicted to take 3 s.
