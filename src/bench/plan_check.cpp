@@ -93,9 +93,10 @@ Measured measure(const PlanCheckRequest& request, const fs::path& folder, PlanCh
       .work = plan::work_of(recipe.model, recipe.train.sequence), .layout = plan::layout_of_recipe(recipe), .batch = recipe.train.batch};
 }
 
-// What is set on this machine, as logarithms: of products, memory, a layer, a message, the link.
+// What is set on this machine, as logarithms: of products, memory, a layer, a message, the link, attention, recurrences, a step.
+constexpr size_t kConstants = 8;
 struct Constants {
-  std::array<double, 5> logs{};
+  std::array<double, kConstants> logs{};
 };
 
 using Machines = std::map<int64_t, plan::Cluster>;  // this one, dealt out to so many ranks
@@ -106,7 +107,11 @@ plan::Cluster cluster_with(const Constants& constants, const Machines& machines,
                         .memory = std::exp(constants.logs[1]),
                         .layer_s = std::exp(constants.logs[2]),
                         .source = "fitted by bench plan",
-                        .message_s = std::exp(constants.logs[3])};
+                        .message_s = std::exp(constants.logs[3]),
+                        .attention = std::exp(constants.logs[5]),
+                        .recurrence = std::exp(constants.logs[6]),
+                        .step_s = std::exp(constants.logs[7]),
+                        .by_size = false};
   cluster.device.link_rate = cluster.device.nic_rate = std::exp(constants.logs[4]) / static_cast<double>(ranks);
   return cluster;
 }
@@ -117,13 +122,14 @@ double planned(const Constants& constants, const Machines& machines, const Measu
 }
 
 // What a constant may be, so that none makes up for noise: shares of what was measured, microseconds to tens of milliseconds, 1 MB/s to 100 GB/s.
-constexpr std::array<std::pair<double, double>, 5> kBounds = {{{0.02, 1}, {0.05, 1}, {1e-6, 0.02}, {1e-6, 0.02}, {1e6, 1e11}}};
+constexpr std::array<std::pair<double, double>, kConstants> kBounds = {
+    {{0.02, 1}, {0.05, 1}, {1e-6, 0.02}, {1e-6, 0.02}, {1e6, 1e11}, {0.002, 1}, {0.002, 1}, {1e-6, 1}}};
 
 // Each constant in turn up or down, by smaller and smaller factors, where the seen rows come nearer by it.
 Constants fitted(const std::vector<PlanCheckRow>& rows, const std::vector<Measured>& of, const Machines& machines) {
   const plan::Cluster& start = machines.at(1);
   Constants best{{std::log(start.efficiency.products), std::log(start.efficiency.memory), std::log(start.efficiency.layer_s),
-                  std::log(1e-4), std::log(start.device.link_rate)}};
+                  std::log(1e-4), std::log(start.device.link_rate), std::log(0.2), std::log(0.2), std::log(1e-3)}};
   const auto distance = [&](const Constants& constants) {
     double sum = 0;
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -164,6 +170,11 @@ std::vector<PlanCheckRow> plan_check_rows() {
           row("2 layers", 1, true, {"model.layers=2"}),
           row("12 layers", 1, false, {"model.layers=12"}),
           row("width 384", 1, true, wide),
+          row("sequence 128, batch 4", 1, true, {"train.sequence=128", "train.batch=4"}),
+          row("softmax only, sequence 512", 1, true, {"model.mixers=[\"softmax\"]", "train.sequence=512"}),
+          row("lightning only, sequence 512", 1, true, {"model.mixers=[\"lightning\"]", "train.sequence=512"}),
+          row("4 layers, vocabulary 8,192", 1, false, {"model.layers=4", "model.vocabulary=8192"}),
+          row("dp2, sequence 512", 2, false, {"train.sequence=512"}),
           row("softmax only", 1, false, {"model.mixers=[\"softmax\"]"}),
           row("lightning only", 1, false, {"model.mixers=[\"lightning\"]"}),
           row("recompute", 1, false, {"train.recompute=full"}),
@@ -220,6 +231,8 @@ PlanCheck check_plan(const PlanCheckRequest& request) {
   }
   check.mean_error /= static_cast<double>(measured.size());
   check.correlation = rank_correlation(measured, said);
+  if (request.keep)
+    train::keep_local_constants({.efficiency = check.efficiency, .link_rate = check.link_rate, .worst_error = check.worst_error});
   return check;
 }
 
@@ -238,9 +251,11 @@ std::string text_of(const PlanCheck& check, bool colours) {
   return table.text(colours) +
          fmt::format(
              "\nOf those predicted: off by {:.1f} % in the mean, {:.1f} % at most; rank correlation {:.2f}. Memory on one rank: {:.1f} % at most.\n"
-             "Constants: products {:.3f} of the measured peak, memory {:.3f}, a layer {:.0f} µs, a message {:.0f} µs, {:.2f} GB/s between ranks.\n",
+             "Constants: products {:.3f} of the measured peak, attention {:.3f}, recurrences {:.3f}, memory {:.3f}, a layer {:.0f} µs, a step {:.1f} ms, a message "
+             "{:.0f} µs, {:.2f} GB/s between ranks.\n",
              100 * check.mean_error, 100 * check.worst_error, check.correlation, 100 * check.worst_memory_error, check.efficiency.products,
-             check.efficiency.memory, 1e6 * check.efficiency.layer_s, 1e6 * check.efficiency.message_s, 1e-9 * check.link_rate);
+             check.efficiency.attention, check.efficiency.recurrence, check.efficiency.memory, 1e6 * check.efficiency.layer_s,
+             1e3 * check.efficiency.step_s, 1e6 * check.efficiency.message_s, 1e-9 * check.link_rate);
 }
 
 nlohmann::ordered_json to_json(const PlanCheck& check) {
@@ -261,7 +276,10 @@ nlohmann::ordered_json to_json(const PlanCheck& check) {
           {"worst_memory_error", check.worst_memory_error},
           {"products_efficiency", check.efficiency.products},
           {"memory_efficiency", check.efficiency.memory},
+          {"attention_efficiency", check.efficiency.attention},
+          {"recurrence_efficiency", check.efficiency.recurrence},
           {"layer_seconds", check.efficiency.layer_s},
+          {"step_seconds", check.efficiency.step_s},
           {"message_seconds", check.efficiency.message_s},
           {"link_bytes_per_second", check.link_rate}};
 }

@@ -1,5 +1,6 @@
 // `longhaul bench plan`: is what the planner says of a step what it takes here? Small runs of this machine, on one to four ranks: some of them set the
-// planner's constants for it (what products and memory reach, what a layer and a message cost, how fast ranks exchange), all others are predicted.
+// planner's constants for it (what products, attention, recurrences and memory reach, what a layer, a step and a message cost, how fast ranks exchange), all
+// others are predicted.
 // Times are medians of steps behind the first three; memory is the peak of tensors of runs on one rank beside what their start had planned.
 #pragma once
 
@@ -17,6 +18,7 @@ namespace longhaul::bench {
 struct PlanCheckRequest {
   int64_t steps = 20;            // of each run
   bool processes = false;        // ranks are processes under `launch`; else threads
+  bool keep = false;             // the constants, for later plans of this machine (train/local_cluster.h)
   std::filesystem::path folder;  // for the runs; empty: a temporary one
 };
 

@@ -17,11 +17,14 @@ void add_bench_plan(Command& group) {
   auto options = std::make_shared<Options>();
   Command check =
       group.add("plan", "steps of small runs on this machine beside what the planner says of them: layouts, sizes, memory; some minutes",
-                {{"28 runs on one to four ranks that are threads", "bench plan"},
+                {{"33 runs on one to four ranks that are threads", "bench plan"},
+                 {"keep what was found for later plans of this machine", "bench plan --keep"},
                  {"ranks that are processes, more steps", "bench plan --processes --steps 40"},
                  {"for a script", "bench plan --json"}});
   check.option("--steps", options->request.steps, "of each run").at_least(6).at_most(10000).default_shown();
   check.flag("--processes", options->request.processes, "ranks are processes that exchange over TCP");
+  check.flag("--keep", options->request.keep,
+             "use the constants found for plans of this machine from here on (plan --cluster local, the end of train)");
   check.option("--folder", options->folder, "for the runs, which stay there (default: a temporary one)");
   check.json_flag(options->json);
   check.on_run([options] {

@@ -7,8 +7,10 @@
 #include "base/terminal.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/write_trace.h"
 #include "plan/calibration.h"
 #include "plan/plan_report.h"
+#include "plan/predicted_trace.h"
 #include "recipe/load.h"
 #include "train/local_cluster.h"
 
@@ -19,7 +21,7 @@ void add_plan_scaling(Command& plan);  // plan_scaling.cpp
 namespace {
 
 struct PlanArguments {
-  std::string recipe, cluster = "h100", calibrate;
+  std::string recipe, cluster = "h100", calibrate, trace;
   std::vector<std::string> overrides;
   int64_t gpus = 0, keep = 10;
   double tokens = 0;
@@ -69,7 +71,18 @@ void declare_plan(Command& command, PlanArguments& a) {
   command.option("--gpus", a.gpus, "devices (default: the cluster's)").at_least(0);
   command.option("--tokens", a.tokens, "of the whole training (default: the recipe's)").at_least(0);
   command.option("--calibrate", a.calibrate, "a run folder: efficiencies such that its steps are predicted");
+  command.option("--trace", a.trace,
+                 "a file: the fastest plan's step for Perfetto or chrome://tracing, a row a stage (.pftrace: protobuf)");
   command.json_flag(a.json);
+}
+
+// A step has no clock; a trace needs one.
+void write_planned_trace(const PlanArguments& a, const plan::PlanReport& report) {
+  if (a.trace.empty() || report.found.best.empty()) return;
+  const plan::PlanCandidate& best = report.found.best.front();
+  write_trace(plan::predicted_trace(best.layout, report.batch, best.parts, plan::ranks_of_stages(best.layout), 1, 0), a.trace);
+  if (!a.json)
+    print(fmt::format("{}: a step of {}; open it at https://ui.perfetto.dev or chrome://tracing\n", a.trace, best.layout.text()));
 }
 
 void add_explain(Command& plan) {
@@ -82,6 +95,7 @@ void add_explain(Command& plan) {
   explain.flag("--own", arguments->own, "the layout of the recipe's [parallel], not the fastest");
   explain.on_run([arguments] {
     const plan::PlanReport report = report_of(*arguments);
+    write_planned_trace(*arguments, report);
     if (report.found.best.empty()) {
       print(plan::plan_text(report, colours_wanted(stdout)));
       return ExitCode::kCheckFailed;
@@ -121,11 +135,13 @@ void add_plan(Command& program) {
                               {"a 175B model on 12,288 A100s",
                                "plan recipes/first-run.toml model.preset=megascale-175b train.sequence=2048 train.batch=6144 "
                                "train.micro_batch=1 --cluster a100 --gpus 12288"},
+                              {"a step of the fastest layout as a trace", "plan recipes/gpt2-124m.toml --gpus 64 --trace step.json"},
                               {"for a script", "plan recipes/gpt2-124m.toml --cluster mine.toml --json"}});
   declare_plan(plan, *arguments);
   plan.option("--keep", arguments->keep, "layouts shown").at_least(1).default_shown();
   plan.on_run([arguments] {
     const plan::PlanReport report = report_of(*arguments);
+    write_planned_trace(*arguments, report);
     if (arguments->json) {
       print_json(plan::plan_json(report));
     } else {

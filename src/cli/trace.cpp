@@ -1,8 +1,11 @@
-// `longhaul trace RUN [--out FILE] [--steps A-B] [--stragglers]`, `longhaul trace RUN --hang [--out FILE.svg]`
+// `longhaul trace RUN [--out FILE] [--steps A-B] [--planned] [--stragglers]`, `longhaul trace RUN --hang [--out FILE.svg]`
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -11,52 +14,37 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/write_trace.h"
 #include "detect/hang.h"
 #include "detect/hang_picture.h"
 #include "detect/straggler.h"
-#include "observe/chrome_trace.h"
-#include "observe/perfetto_trace.h"
+#include "observe/format.h"
 #include "observe/time_use.h"
+#include "observe/timeline.h"
+#include "plan/predicted_trace.h"
 #include "recipe/load.h"
+#include "train/local_cluster.h"
 
 namespace longhaul::cli {
 namespace {
 
 struct TraceArguments {
   std::string run, out, steps;
-  bool json = false, hang = false, stragglers = false;
+  bool json = false, hang = false, stragglers = false, planned = false;
 };
 
-nlohmann::ordered_json json_of(const std::vector<observe::TimeUse>& ranks, const std::string& out) {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const observe::TimeUse& use : ranks) {
-    list.push_back({{"rank", use.rank},
-                    {"steps", use.steps},
-                    {"wall_ns", use.wall_ns},
-                    {"busy_ns", use.busy_ns},
-                    {"exposed_ns", use.exposed_ns},
-                    {"idle_ns", use.idle_ns}});
-  }
-  return {{"out", out}, {"ranks", list}};
-}
-
-// By the name's end: Perfetto's protobuf, else Chrome's JSON.
-void write_trace(const std::vector<observe::RankTrace>& ranks, const std::filesystem::path& out) {
-  if (out.has_parent_path()) make_folders(out.parent_path());
-  File file = File::open(out, File::Mode::kCreate);
-  std::string buffer;
-  const auto write = [&](std::string_view text) {
-    buffer += text;
-    if (buffer.size() < 1 << 20) return;
-    file.write(buffer);
-    buffer.clear();
-  };
-  if (out.extension() == ".pftrace" || out.extension() == ".perfetto-trace")
-    observe::write_perfetto_trace(ranks, write);
-  else
-    observe::write_chrome_trace(ranks, write);
-  file.write(buffer);
-  file.close();
+// The last of the shown steps as the planner has it for this machine, beside the ranks that ran it.
+std::vector<observe::RankTrace> planned_beside(const std::filesystem::path& run, const std::vector<observe::RankTrace>& ranks) {
+  const recipe::Recipe recipe = recipe::load((run / "recipe.toml").string(), {}).recipe;
+  const plan::PlanLayout layout = plan::layout_of_recipe(recipe);
+  const plan::StepParts parts = plan::step_parts(plan::work_of(recipe.model, recipe.train.sequence), layout, recipe.train.batch,
+                                                 train::local_cluster(layout.world()), plan::default_practice(layout));
+  const auto last = observe::steps_of(ranks).back();
+  int64_t begin_ns = std::numeric_limits<int64_t>::max();
+  for (const observe::StepOfRank& rank : last) begin_ns = std::min(begin_ns, rank.step->begin_ns);
+  std::vector<observe::TraceRank> shown;
+  for (const observe::RankTrace& rank : ranks) shown.push_back(rank.rank);
+  return plan::predicted_trace(layout, recipe.train.batch, parts, shown, last.front().step->step, begin_ns);
 }
 
 // What differs between machines, in words.
@@ -123,20 +111,50 @@ ExitCode show_stragglers(const std::vector<observe::RankTrace>& ranks, bool json
   return ExitCode::kDone;
 }
 
+nlohmann::ordered_json json_of_ranks(const std::vector<observe::TimeUse>& ranks) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const observe::TimeUse& use : ranks) {
+    const int64_t planned = use.rank >= observe::kFirstPlannedRank ? observe::kFirstPlannedRank : 0;
+    list.push_back({{"rank", use.rank - planned},
+                    {"steps", use.steps},
+                    {"wall_ns", use.wall_ns},
+                    {"busy_ns", use.busy_ns},
+                    {"exposed_ns", use.exposed_ns},
+                    {"idle_ns", use.idle_ns}});
+  }
+  return list;
+}
+
 ExitCode run_trace(const TraceArguments& arguments) {
   if (arguments.hang) return run_hang(arguments);
-  const auto ranks = observe::read_trace(arguments.run, observe::step_choice(arguments.steps));
+  auto ranks = observe::read_trace(arguments.run, observe::step_choice(arguments.steps));
   observe::require_steps(ranks, arguments.run, arguments.steps);
   if (arguments.stragglers) return show_stragglers(ranks, arguments.json);
   const auto use = observe::time_use(ranks);
   const std::filesystem::path out =
       arguments.out.empty() ? std::filesystem::path(arguments.run) / "trace" / "trace.json" : std::filesystem::path(arguments.out);
+  std::vector<observe::TimeUse> planned;
+  if (arguments.planned) {
+    std::vector<observe::RankTrace> beside = planned_beside(arguments.run, ranks);
+    planned = observe::time_use(beside);
+    std::ranges::move(beside, std::back_inserter(ranks));
+  }
   write_trace(ranks, out);
   if (arguments.json) {
-    print_json(json_of(use, out.string()));
+    nlohmann::ordered_json json{{"out", out.string()}, {"ranks", json_of_ranks(use)}};
+    if (arguments.planned) json["planned"] = json_of_ranks(planned);
+    print_json(json);
     return ExitCode::kDone;
   }
   print(observe::time_use_table(use, colours_wanted(stdout)));
+  if (!planned.empty()) {
+    double measured = 0;
+    for (const observe::TimeUse& each : use)
+      measured = std::max(measured, static_cast<double>(each.wall_ns) / static_cast<double>(each.steps));
+    print(fmt::format("\nA step as planned for this machine takes {}, measured {}; it lies beside the last step shown.\n",
+                      observe::milliseconds_text(1e-6 * static_cast<double>(planned.front().wall_ns)),
+                      observe::milliseconds_text(1e-6 * measured)));
+  }
   print(fmt::format(
       "\nMeans of {}. Exposed: all ranks had come, and nothing hid the call. Idle: others had not come, data was waited for, or nothing\n"
       "that is recorded went on. {}\n\n{}: open it at https://ui.perfetto.dev (it stays on your machine) or chrome://tracing\n",
@@ -151,6 +169,7 @@ void add_trace(Command& program) {
   Command trace = program.add("trace", "who did what when: the recorded steps of a run, for Perfetto, and where their time went",
                               {{"all recorded steps of a run (train … observe.trace_every=10)", "trace runs/first-run"},
                                {"steps 20 to 40, as a small file for Perfetto", "trace runs/first-run --steps 20-40 --out run.pftrace"},
+                               {"the last step beside the one that the planner predicts", "trace runs/first-run --steps 40 --planned"},
                                {"which ranks the others wait for, and why", "trace runs/first-run --stragglers"},
                                {"a run that stands still: which rank keeps it, and in what", "trace runs/first-run --hang"}});
   trace.option("RUN", arguments->run, "a run folder").required();
@@ -161,6 +180,7 @@ void add_trace(Command& program) {
   trace.flag("--hang", arguments->hang, "who waits for whom now, or did when the run failed; --out is a picture (default: trace/hang.svg)");
   trace.flag("--stragglers", arguments->stragglers,
              "instead say which ranks the others wait for: slow, with more work, late data, slow links");
+  trace.flag("--planned", arguments->planned, "also the step that the planner predicts for this machine, beside the last one shown");
   trace.json_flag(arguments->json);
   trace.on_run([arguments] { return run_trace(*arguments); });
 }

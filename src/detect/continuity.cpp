@@ -46,4 +46,36 @@ std::vector<Alarm> alarms_of(const Trace& trace, const Rule& rule, int64_t machi
   return all;
 }
 
+Trace trace_for(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, Distance distance, int top, const Rule& rule) {
+  Trace trace = empty_trace(pull, channel, channel_at, peers, top);
+  const int64_t block = rule.gap + 1, apart = rule.windows - block + 1;  // a run holds a whole block wherever it begins
+  if (!rule.continuous || apart <= block) return trace_of(pull, channel, channel_at, peers, distance, top);
+  if (trace.windows < rule.windows) return trace;  // no run fits
+  std::vector<int64_t> begins, first;
+  for (int64_t begin = 0; begin + block <= trace.windows; begin += apart) begins.push_back(begin);
+  for (const int64_t begin : begins) {
+    for (int64_t w = begin; w < begin + block; ++w) first.push_back(w);
+  }
+  score_windows(trace, pull, channel, distance, first);
+  const auto passes = [&](int64_t begin) {
+    const Candidate* set = nullptr;
+    for (int64_t w = begin; w < begin + block; ++w) {
+      if (passing(trace.at(w), top, rule.threshold, set) > 0) return true;
+    }
+    return false;
+  };
+  std::vector<int64_t> rest;
+  const auto between = [&](int64_t begin, int64_t end) {
+    for (int64_t w = begin; w < end; ++w) rest.push_back(w);
+  };
+  // Windows beside a block that passes, up to its neighbours on both sides.
+  for (size_t i = 0; i < begins.size(); ++i) {
+    const bool here = passes(begins[i]), before = i > 0 && passes(begins[i - 1]);
+    if (here || before) between(i > 0 ? begins[i - 1] + block : 0, begins[i]);
+  }
+  if (passes(begins.back())) between(begins.back() + block, trace.windows);
+  score_windows(trace, pull, channel, distance, rest);
+  return trace;
+}
+
 }  // namespace longhaul::detect

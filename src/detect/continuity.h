@@ -50,4 +50,10 @@ class Continuity {
 
 std::vector<Alarm> alarms_of(const Trace& trace, const Rule& rule, int64_t machines);
 
+// A trace of which only those windows are scored that a decision by this rule can depend on; its alarms are those of the whole. A run that becomes an
+// alarm holds at least `rule.windows` windows, and no more than `rule.gap` in a row lack its machine. So blocks of gap + 1 windows that stand closer than
+// that are scored first: a block without a candidate that passes lies in no run, and a run lies whole between two such blocks. What lies between others is
+// scored then. Of machines that are all well that is one window in dozens.
+Trace trace_for(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, Distance distance, int top, const Rule& rule);
+
 }  // namespace longhaul::detect

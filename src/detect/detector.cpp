@@ -66,19 +66,38 @@ bool holds(const std::vector<Alert>& alerts, const std::string& machine) {
   return std::any_of(alerts.begin(), alerts.end(), [&](const Alert& alert) { return alert.machine == machine; });
 }
 
+// Windows in which fewer machines than can be compared had all samples, scored or not.
+int64_t windows_of_too_few(const Pull& pull, const Channel& channel, int32_t peers, const Trace& trace) {
+  const std::vector<size_t> places = places_in(pull, channel);
+  std::vector<int64_t> since(static_cast<size_t>(pull.count()), 0);  // the first second after the last sample that was missing
+  int64_t windows = 0;
+  for (int64_t s = 0; s < pull.seconds; ++s) {
+    int64_t whole = 0;
+    for (size_t i = 0; i < since.size(); ++i) {
+      for (const size_t place : places) {
+        if (std::isnan(pull.row(place, s)[i])) since[i] = s + 1;
+      }
+      whole += pull.class_of[i] == peers && s - since[i] + 1 >= trace.window;
+    }
+    windows += s + 1 >= trace.window && whole < kFewestPeers;
+  }
+  return windows;
+}
+
 void look_at(const Pull& pull, const Channel& channel, size_t at, const std::vector<int32_t>& classes, const Models& models,
              const DetectOptions& options, CallReport& report) {
   const Rule rule = rule_of(models, options, channel);
   for (const int32_t peers : classes) {
-    const Trace trace = trace_of(pull, channel, at, peers, options.distance, options.top);
+    const Trace trace = trace_for(pull, channel, at, peers, options.distance, options.top, rule);
+    report.windows += trace.windows, report.scored += trace.scored;
+    const int64_t too_few = windows_of_too_few(pull, channel, peers, trace);
     for (const Alarm& alarm : alarms_of(trace, rule, pull.count())) {
       const Alert alert = alert_of(pull, channel, trace, alarm);
       if (static_cast<int>(report.alerts.size()) < options.top && !holds(report.alerts, alert.machine)) report.alerts.push_back(alert);
     }
-    if (2 * trace.too_few > trace.windows && trace.windows > 0) {
-      report.not_judged.push_back(fmt::format("{}: in {} of {} windows fewer than {} machines of class {} had data", channel.name,
-                                              trace.too_few, trace.windows, kFewestPeers,
-                                              printable(pull.classes[static_cast<size_t>(peers)])));
+    if (2 * too_few > trace.windows && trace.windows > 0) {
+      report.not_judged.push_back(fmt::format("{}: in {} of {} windows fewer than {} machines of class {} had data", channel.name, too_few,
+                                              trace.windows, kFewestPeers, printable(pull.classes[static_cast<size_t>(peers)])));
     }
   }
 }

@@ -40,6 +40,7 @@ struct CallReport {
   std::vector<Silence> silent;
   std::vector<std::string> not_judged;  // sentences: what could not be compared, and why
   int64_t channels = 0;                 // looked at before the call ended
+  int64_t windows = 0, scored = 0;      // of these channels, and those of them that the answer depended on
   double seconds = 0;                   // that the call took
 };
 

@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;  // 1: scores were shares of √(n − 1) of however many machines there were
 constexpr JsonRules kRules{
     .code = ExitCode::kCheckpoint, .what = "malformed models of detect", .hint = "train them again: detect train DIR… --out FILE"};
 

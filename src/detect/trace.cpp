@@ -34,6 +34,14 @@ Moments moments_of(const Value* values, int64_t count, const std::vector<bool>* 
 
 }  // namespace
 
+double share_among_reference(double share, int64_t machines) {
+  if (share <= 0 || machines < kFewestPeers) return 0;
+  const double others = static_cast<double>(machines - 1), reference = static_cast<double>(kReferenceMachines - 1);
+  const double noise = std::max(0.0, 1 / (share * share) - 1) / others;  // σ²/D²
+  const double largest = std::log(static_cast<double>(machines)) / std::log(static_cast<double>(kReferenceMachines));
+  return 1 / std::sqrt(1 + reference * noise * largest);
+}
+
 WindowScorer::WindowScorer(const Channel& channel, Distance distance, int top, int64_t machines)
     : channel_(channel), distance_(distance), top_(top) {
   const int64_t stride = padded(machines), inputs = static_cast<int64_t>(channel.metrics.size());
@@ -65,8 +73,8 @@ int64_t WindowScorer::score(std::span<const float* const> rows, std::span<const 
 
   const int64_t furthest = std::max_element(sums_.begin(), sums_.begin() + count) - sums_.begin();
   const Moments moments = moments_of(sums_.data(), count);
-  const double share =
-      (sums_[static_cast<size_t>(furthest)] - moments.mean) / moments.deviation / std::sqrt(static_cast<double>(count - 1));
+  const double share = share_among_reference(
+      (sums_[static_cast<size_t>(furthest)] - moments.mean) / moments.deviation / std::sqrt(static_cast<double>(count - 1)), count);
   if (share >= static_cast<double>(kLeastShare)) {
     distances_from(furthest, count, stride, far_.data());
     std::swap(far_[static_cast<size_t>(furthest)], far_[static_cast<size_t>(count - 1)]);
@@ -127,7 +135,9 @@ void WindowScorer::sets(int64_t count, int64_t stride, Candidate* into) {
       outside[own] = false;
       const Moments moments = moments_of(sums.data(), count, &outside);
       outside[own] = true;
-      const double share = (sums[own] - moments.mean) / moments.deviation / std::sqrt(static_cast<double>(count - k));
+      const int64_t compared = count - k + 1;  // without the rest of the set
+      const double share =
+          share_among_reference((sums[own] - moments.mean) / moments.deviation / std::sqrt(static_cast<double>(compared - 1)), compared);
       std::nth_element(middle.begin(), middle.begin() + static_cast<std::ptrdiff_t>(middle.size() / 2), middle.end());
       if (share >= static_cast<double>(kLeastShare)) *into = {present_[own], static_cast<float>(share), middle[middle.size() / 2]};
       ++into;
@@ -145,31 +155,45 @@ std::vector<size_t> places_in(const Pull& pull, const Channel& channel) {
   return places;
 }
 
-Trace trace_of(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, Distance distance, int top) {
+Trace empty_trace(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, int top) {
+  Trace trace{.channel = channel_at, .peers = peers, .window = channel.embedding->window(), .top = top};
+  trace.windows = std::max<int64_t>(0, pull.seconds - trace.window + 1);
+  trace.best.resize(static_cast<size_t>(trace.windows * candidates_of(top)));
+  return trace;
+}
+
+void score_windows(Trace& trace, const Pull& pull, const Channel& channel, Distance distance, std::span<const int64_t> windows) {
   const std::vector<size_t> places = places_in(pull, channel);
   LONGHAUL_ASSERT(!places.empty(), "channel {}", channel.name);
   std::vector<int32_t> members;
   for (size_t i = 0; i < pull.machines.size(); ++i) {
-    if (pull.class_of[i] == peers) members.push_back(static_cast<int32_t>(i));
+    if (pull.class_of[i] == trace.peers) members.push_back(static_cast<int32_t>(i));
   }
-  Trace trace{.channel = channel_at, .peers = peers, .window = channel.embedding->window(), .top = top};
-  trace.windows = std::max<int64_t>(0, pull.seconds - trace.window + 1);
-  trace.best.resize(static_cast<size_t>(trace.windows * candidates_of(top)));
   std::atomic<int64_t> too_few{0};
-  constexpr int64_t kPiece = 16;  // windows
-  parallel_items((trace.windows + kPiece - 1) / kPiece, threads(), [&](const auto& each) {
-    WindowScorer scorer(channel, distance, top, static_cast<int64_t>(members.size()));
+  const auto count = static_cast<int64_t>(windows.size());
+  const int64_t piece = std::clamp<int64_t>(count / (4 * threads()), 1, 16);
+  parallel_items((count + piece - 1) / piece, threads(), [&](const auto& each) {
+    WindowScorer scorer(channel, distance, trace.top, static_cast<int64_t>(members.size()));
     std::vector<const float*> rows(static_cast<size_t>(trace.window) * places.size());
-    each([&](int64_t piece) {
-      for (int64_t w = piece * kPiece; w < std::min(trace.windows, (piece + 1) * kPiece); ++w) {
+    each([&](int64_t item) {
+      for (int64_t i = item * piece; i < std::min(count, (item + 1) * piece); ++i) {
+        const int64_t w = windows[static_cast<size_t>(i)];
         for (int64_t t = 0; t < trace.window; ++t) {
           for (size_t q = 0; q < places.size(); ++q) rows[static_cast<size_t>(t) * places.size() + q] = pull.row(places[q], w + t);
         }
-        if (scorer.score(rows, members, trace.best.data() + w * candidates_of(top)) < kFewestPeers) ++too_few;
+        if (scorer.score(rows, members, trace.best.data() + w * candidates_of(trace.top)) < kFewestPeers) ++too_few;
       }
     });
   });
-  trace.too_few = too_few;
+  trace.too_few += too_few;
+  trace.scored += count;
+}
+
+Trace trace_of(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, Distance distance, int top) {
+  Trace trace = empty_trace(pull, channel, channel_at, peers, top);
+  std::vector<int64_t> all(static_cast<size_t>(trace.windows));
+  std::iota(all.begin(), all.end(), 0);
+  score_windows(trace, pull, channel, distance, all);
   return trace;
 }
 

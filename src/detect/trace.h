@@ -1,8 +1,8 @@
 // Who is furthest from the others, second by second. For each window of a channel: S_i = Σ_j distance(i, j); normal score z_i = (S_i − mean) /
-// deviation of S over the n machines; the candidate is the machine with the largest z. Whatever the data, z ≤ √(n − 1), so scores are kept as
-// share = z / √(n − 1), which is 1 for one machine away from all others at one place, whatever n. Shares are scale-free, so the median distance
-// of the candidate from the others is kept beside them. Thresholds on both are applied later (continuity.h): a trace is computed once and decided
-// under any.
+// deviation of S over the n machines; the candidate is the machine with the largest z. Whatever the data, z ≤ √(n − 1), which is reached by one
+// machine away from all others at one place. The same machine among more of them has another z, so a score is kept as what z / √(n − 1) would be among
+// kReferenceMachines (share_among_reference()). Shares are scale-free, so the median distance of the candidate from the others is kept beside them.
+// Thresholds on both are applied later (continuity.h): a trace is computed once and decided under any.
 //
 // With several faulty machines none is alone: for up to `top` of them, the k machines of largest S are also scored each against the others without
 // the rest of the k.
@@ -25,6 +25,13 @@ struct Candidate {
   int32_t machine = -1;  // -1: nobody
   float share = 0, distance = 0;
 };
+
+inline constexpr int64_t kReferenceMachines = 16;
+
+// From z / √(n − 1) of n machines, ours. One machine at D from the rest, whose own sums have deviation σ, has z² = 1 / (1/(n − 1) + σ²/D²): the share falls
+// with n by itself. So D/σ is found from it, taken as a part of what the largest of n draws of noise reaches, √(2 ln n), and turned into the share that as
+// large a part has among kReferenceMachines. 1 stays 1; a share of kReferenceMachines stays what it is.
+double share_among_reference(double share, int64_t machines);
 
 inline constexpr int candidates_of(int top) { return top * (top + 1) / 2; }  // a set of one, of two, …
 
@@ -55,6 +62,7 @@ struct Trace {
   int64_t windows = 0;  // the first covers seconds [0, window), the next begins a second later
   int top = 1;
   int64_t too_few = 0;          // windows in which fewer than kFewestPeers machines had data
+  int64_t scored = 0;           // windows that were
   std::vector<Candidate> best;  // [window][candidates_of(top)]
 
   const Candidate* at(int64_t index) const { return best.data() + index * candidates_of(top); }
@@ -62,6 +70,11 @@ struct Trace {
 
 // `channel_at` goes into the trace. Error-free for any pull; a pull shorter than a window has no windows.
 Trace trace_of(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, Distance distance, int top);
+
+// Without a scored window: all are as if nobody stood apart.
+Trace empty_trace(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, int top);
+// Some of its windows, in any order; `too_few` counts those only.
+void score_windows(Trace& trace, const Pull& pull, const Channel& channel, Distance distance, std::span<const int64_t> windows);
 
 // Where each metric of a channel stands in a pull; empty when one is missing.
 std::vector<size_t> places_in(const Pull& pull, const Channel& channel);

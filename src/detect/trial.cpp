@@ -83,10 +83,9 @@ void test_rows(const TrialOptions& options, uint64_t seed, const std::vector<Rea
     const LabelledCase test = labelled(spec_of(options, seed, Set::kTest, i));
     for (size_t r = 0; r < ready.size(); ++r) {
       const Stopwatch watch;
-      const CaseTraces traces = traces_of(test, ready[r].channels, ready[r].options);
-      const auto alerts = decide(traces, ready[r].channels, ready[r].thresholds, ready[r].options);
+      const auto alerts = decide(test, ready[r].channels, ready[r].thresholds, ready[r].options);
       report.rows[r].call_seconds.push_back(watch.seconds());
-      for (const Verdict& verdict : verdicts_of(test.faults, traces.machines, alerts, metric_choice("used"), kContinuitySpan)) {
+      for (const Verdict& verdict : verdicts_of(test.faults, test.pull.machines, alerts, metric_choice("used"), kContinuitySpan)) {
         report.rows[r].seeds.back().add(verdict);
         report.rows[r].verdicts.push_back(verdict);
       }

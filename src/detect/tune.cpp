@@ -12,6 +12,10 @@ namespace {
 constexpr double kShares[] = {.5, .6, .7, .8, .9, .95};
 constexpr double kDistances[] = {.01, .02, .03, .05, .08, .12, .2, .3, .5, .8, 1.2, 2, 3, 5};
 
+Rule rule_with(const Threshold& threshold, const DetectOptions& options) {
+  return {.threshold = threshold, .windows = options.continuity_s, .gap = options.gap_s, .continuous = options.continuous};
+}
+
 Alert alert_from(const CaseTraces& from, const Channel& channel, const Trace& trace, const Alarm& alarm) {
   return {.machine = from.machines[static_cast<size_t>(alarm.machine)],
           .metric = channel.name,
@@ -24,7 +28,7 @@ Alert alert_from(const CaseTraces& from, const Channel& channel, const Trace& tr
 // The first alert of one channel, of any class.
 std::optional<Alert> first_alert(const CaseTraces& from, const Channel& channel, size_t at, const Threshold& threshold,
                                  const DetectOptions& options) {
-  const Rule rule{.threshold = threshold, .windows = options.continuity_s, .gap = options.gap_s, .continuous = options.continuous};
+  const Rule rule = rule_with(threshold, options);
   std::optional<Alert> best;
   for (const Trace& trace : from.traces) {
     if (trace.channel != at) continue;
@@ -72,11 +76,18 @@ CaseTraces traces_of(const LabelledCase& from, const std::vector<Channel>& chann
   return result;
 }
 
-std::vector<Alert> decide(const CaseTraces& from, const std::vector<Channel>& channels, const std::vector<Threshold>& thresholds,
+std::vector<Alert> decide(const LabelledCase& of, const std::vector<Channel>& channels, const std::vector<Threshold>& thresholds,
                           const DetectOptions& options) {
-  if (!from.silent.empty()) return from.silent;
+  CaseTraces one{.machines = of.pull.machines, .classes = of.pull.classes, .faults = of.faults, .first_s = of.pull.first_s};
+  one.silent = silent_machines(of.pull, silences(of.pull, options.silent_s));
+  if (!one.silent.empty()) return one.silent;
   for (size_t c = 0; c < channels.size(); ++c) {
-    if (const auto alert = first_alert(from, channels[c], c, thresholds[c], options)) return {*alert};
+    if (places_in(of.pull, channels[c]).empty()) continue;
+    const Rule rule = rule_with(thresholds[c], options);
+    one.traces.clear();
+    for (size_t peers = 0; peers < of.pull.classes.size(); ++peers)
+      one.traces.push_back(trace_for(of.pull, channels[c], c, static_cast<int32_t>(peers), options.distance, options.top, rule));
+    if (const auto alert = first_alert(one, channels[c], c, thresholds[c], options)) return {*alert};
   }
   return {};
 }

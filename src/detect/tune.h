@@ -24,7 +24,7 @@ struct CaseTraces {
 CaseTraces traces_of(const LabelledCase& from, const std::vector<Channel>& channels, const DetectOptions& options);
 
 // The first alert in the order of the channels, as a call gives it. One threshold a channel.
-std::vector<Alert> decide(const CaseTraces& from, const std::vector<Channel>& channels, const std::vector<Threshold>& thresholds,
+std::vector<Alert> decide(const LabelledCase& of, const std::vector<Channel>& channels, const std::vector<Threshold>& thresholds,
                           const DetectOptions& options);
 
 struct Tuned {

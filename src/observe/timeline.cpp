@@ -47,7 +47,9 @@ class Walk {
     for (const auto& step : steps_of(ranks_)) step_of_all(step);
     for (const RankTrace& rank : ranks_) {
       const TraceRank& r = rank.rank;
-      sink_.name_rank(r, fmt::format("rank {} (pp {}, dp {}, cp {}, tp {})", r.rank, r.pp, r.dp, r.cp, r.tp));
+      const bool planned = r.rank >= kFirstPlannedRank;
+      sink_.name_rank(r, fmt::format("rank {}{} (pp {}, dp {}, cp {}, tp {})", planned ? r.rank - kFirstPlannedRank : r.rank,
+                                     planned ? " as planned" : "", r.pp, r.dp, r.cp, r.tp));
       for (const int64_t row : rows_[r.rank]) sink_.name_row(r.rank, row, name_of_row(row));
     }
   }

@@ -11,6 +11,9 @@
 
 namespace longhaul::observe {
 
+// Ranks of a step that was not recorded but planned: their numbers begin here, beside ranks that ran.
+inline constexpr int64_t kFirstPlannedRank = 1'000'000;
+
 struct TimelineSlice {
   int64_t rank = 0, row = 0;
   std::string name;

@@ -16,12 +16,14 @@ Efficiency efficiency_of(const Accelerator& device);
 
 double median_step_seconds(const observe::RunHistory& run);  // of a run with steps
 
-// Such that what is predicted of a run is what its steps took (their median): all three constants by one factor. From a run folder's recipe and
+// Such that what is predicted of a run is what its steps took (their median): all constants by one factor. From a run folder's recipe and
 // events; kData where it has no finished step.
 Efficiency calibrated(const std::filesystem::path& run, Cluster cluster);
 
-// The least mean error over these rows, on a grid of constants. Seconds of work for dozens of rows.
-Efficiency fitted(const std::vector<PublishedRow>& rows);
+// The least mean error over these rows, on a grid of constants beside the share of the peak that attention reaches.
+Efficiency fitted(const std::vector<PublishedRow>& rows, double attention);
+// The one factor, in whole percents, that does so for rows of one cluster with the constants in use.
+double fitted_reach(std::vector<PublishedRow> rows);
 double mean_error(const std::vector<PublishedRow>& rows, const Efficiency& efficiency);
 
 }  // namespace longhaul::plan

@@ -17,13 +17,18 @@
 
 namespace longhaul::plan {
 
-// What kernels reach of the data sheet; the three trade off against each other and are no measurements of their own (docs/plan.md).
+// What kernels reach of the data sheet; products, memory and layer_s trade off against each other and are no measurements of their own (docs/plan.md).
 struct Efficiency {
   double products = 0.76;   // of the peak, in matrix products
   double memory = 0.6;      // of the memory's rate, in elementwise operators
   double layer_s = 700e-6;  // launching and waiting, a layer and direction
   std::string source;
   double message_s = 10e-6;  // latency of a collective on the fast link; twice that over the network
+  double attention = 0;      // of the peak, in attention that keeps no scores, both passes; 0: as products
+  double recurrence = 0;     // of the peak, in linear recurrences; 0: as products
+  double step_s = 0;         // of a step, whatever is in it: its data, small tensors' updates, agreement of ranks, records
+  double stop_s = 0;         // of a device at each message of the pipeline: software that waits there for all that was launched
+  bool by_size = true;       // exchanges reach that share of a link's rate which their size allows (SimAI's measurements)
 };
 
 struct Cluster {

@@ -119,15 +119,26 @@ ordered_json head_of(const PlanReport& report) {
             {"source", report.cluster.efficiency.source}}}};
 }
 
+const char* use_text(RowUse use) {
+  return use == RowUse::kHeldOut ? "held out" : use == RowUse::kConstants ? "constants fitted on" : "reach fitted on";
+}
+
 struct Group {
   std::string name;
   std::vector<PublishedRow> rows;
 };
 std::vector<Group> groups_of(const std::vector<PublishedRow>& rows) {
-  std::vector<Group> groups = {{"held out, dense", {}}, {"held out, experts", {}}, {"held out, dense A100", {}}, {"fitted on", {}}};
-  for (const PublishedRow& row : rows) {
-    groups[row.held_out ? (row.dense ? 0 : 1) : 3].rows.push_back(row);
-    if (row.held_out && row.dense && row.cluster.device.name == "a100") groups[2].rows.push_back(row);
+  std::vector<Group> groups = {{"held out, dense", {}},     {"held out, dense A100", {}}, {"held out, experts", {}},
+                               {"constants fitted on", {}}, {"reach fitted on", {}},      {"dense A100, nothing known of the cluster", {}}};
+  for (PublishedRow row : rows) {
+    const bool a100 = row.cluster.device.name == "a100" && row.dense;
+    if (row.held_out() && row.dense) groups[0].rows.push_back(row);
+    if (row.held_out() && a100) groups[1].rows.push_back(row);
+    if (row.held_out() && !row.dense) groups[2].rows.push_back(row);
+    if (row.use == RowUse::kConstants) groups[3].rows.push_back(row);
+    if (row.use == RowUse::kReach) groups[4].rows.push_back(row);
+    row.reach = 1;
+    if (a100 && row.use != RowUse::kConstants) groups[5].rows.push_back(row);
   }
   return groups;
 }
@@ -216,7 +227,7 @@ std::string validation_text(bool colours) {
     const double seconds = predicted(row);
     table.row({row.family, row.name, fmt::format("{:.3f} s", row.seconds), fmt::format("{:.3f} s", seconds),
                error_text(seconds / row.seconds), observe::percent(row.mfu(row.seconds)), observe::percent(row.mfu(seconds)),
-               row.held_out ? "held out" : "fitted on"});
+               use_text(row.use)});
   }
   observe::Table sums("errors", {{"rows"}, {"count", Align::kRight}, {"mean", Align::kRight}, {"worst", Align::kRight}});
   for (const Group& group : groups_of(published_rows())) {
@@ -234,7 +245,9 @@ ordered_json validation_json() {
                             {"published", row.seconds},
                             {"predicted", seconds},
                             {"error", seconds / row.seconds - 1},
-                            {"held_out", row.held_out},
+                            {"held_out", row.held_out()},
+                            {"use", use_text(row.use)},
+                            {"reach", row.reach},
                             {"dense", row.dense},
                             {"unit", "seconds"},
                             {"published_mfu", row.mfu(row.seconds)},

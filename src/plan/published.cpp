@@ -10,8 +10,14 @@
 namespace longhaul::plan {
 namespace {
 
-constexpr double kOverlapped = 0.15;  // of an exchange that is hidden behind computing, what still shows: ours, of no row
-constexpr double kWindow = 1024;      // MegaScale's, not published: the one with which its printed shares and seconds agree
+constexpr double kOverlapped = 0.15;      // of an exchange that is hidden behind computing, what still shows: ours, of no row
+constexpr double kMegascaleReach = 0.85;  // calibration's fitted_reach() of its eight rows of Megatron-LM with 175B
+constexpr double kOldAttention = 0.33;    // FlashAttention's share of the peak: 25 to 40 % (arXiv 2307.08691, abstract)
+constexpr double kWindow = 1024;          // MegaScale's, not published: the one with which its printed shares and seconds agree
+
+// Bytes of a parameter in Megatron-LM's update: unscaling, norm and clipping read and write the gradient (4 + 4, 4, 4 + 4), Adam reads four numbers and
+// writes three (16 + 12), copy (4 + 2), clearing (4). Of a logit: to fp32, greatest, difference, exponential, sum, quotient, gradient, to bf16.
+constexpr double kUpdate = 58, kLoss = 44;
 
 recipe::ModelConfig gpt(int64_t layers, int64_t hidden, int64_t heads, int64_t vocabulary, bool tied = true) {
   recipe::ModelConfig model{.layers = layers, .hidden = hidden, .vocabulary = vocabulary, .heads = heads, .head_dim = hidden / heads};
@@ -35,7 +41,7 @@ struct Build {
     row.cluster.name = device;
     row.cluster.gpus = layout.world();
     row.cluster.efficiency = efficiency_of(row.cluster.device);
-    row.practice = {.tensor_exposed = 1, .pipeline_exposed = 1, .data_exposed = 1, .fused = false, .flash = false, .causal = false};
+    row.practice = {.fused = false, .flash = false, .causal = false, .update_bytes = kUpdate, .loss_bytes = kLoss};
     row.flops = row.work.flops.full() * static_cast<double>(batch * sequence);
     rows.push_back(std::move(row));
     return rows.back();
@@ -65,8 +71,22 @@ void add_korthikanti(Build& build) {
       auto& row = build.add("Korthikanti", fmt::format("{}, {} recomputation", r.name, full ? "full" : "selective"),
                             "arXiv 2205.05198, table 5", gpt(r.layers, r.hidden, r.heads, 51200), 2048, "a100", layout, r.batch);
       row.seconds = full ? r.full : r.selective;
-      row.held_out = false;
+      row.use = RowUse::kConstants;
+      row.practice.sequence_parallel = !full;
+      row.layout.zero = 0;
+      row.assumed = "full recomputation without sequence parallelism, as its baseline is";
     }
+  }
+  for (const bool full : {true, false}) {
+    const auto layout = layout_of(2240, 8, 35, 3, 1, full ? Recompute::kFull : Recompute::kSelective);
+    auto& row =
+        build.add("Korthikanti", fmt::format("530B on 2,240, {} recomputation", full ? "full" : "selective"),
+                  "arXiv 2205.05198, abstract: 42.1 and 54.2 % of the peak", gpt(105, 20480, 128, 51200), 2048, "a100", layout, 2240);
+    row.seconds = row.mfu(full ? 0.421 : 0.542);
+    row.use = RowUse::kConstants;
+    row.practice.sequence_parallel = !full;
+    row.layout.zero = 0;
+    row.assumed = "eight times the batch of 280; sums of gradients that nothing hides";
   }
 }
 
@@ -83,9 +103,11 @@ void add_narayanan(Build& build) {
     auto& row =
         build.add("Narayanan", r.name, "arXiv 2104.04473, table 1; seconds from its FLOP/s", gpt(r.layers, r.hidden, r.heads, 51200), 2048,
                   "a100", layout_of(r.gpus, 8, r.pp, 1, r.micro_batch, Recompute::kFull), r.batch);
-    row.assumed = "micro-batches 4, 4, 2, 2, 1, 1, 1; one stage a rank";
+    row.assumed = "micro-batches 4, 4, 2, 2, 1, 1, 1; one stage a rank; no sequence parallelism yet";
     row.seconds = r.seconds;
-    row.held_out = false;
+    row.practice.sequence_parallel = false;
+    row.layout.zero = 0;
+    row.use = RowUse::kConstants;
   }
 }
 
@@ -101,15 +123,18 @@ PublishedRow& add_megascale(Build& build, const char* family, const std::string&
   recipe::ModelConfig model = megascale_model(large);
   if (t.parallel_block) model.wiring = recipe::Wiring::kParallel;
   auto& row = build.add(family, name, "MegaScale (NSDI 2024), tables 2 and 3", model, 2048, "a100",
-                        layout_of(gpus, 8, large ? 35 : 8, large ? 3 : 6, 1, Recompute::kSelective), batch);
-  row.assumed = "micro-batch 1, selective recomputation";
+                        layout_of(gpus, 8, large ? 35 : 8, large ? 3 : 6, 1, Recompute::kNone), batch);
+  row.assumed = "micro-batch 1; FlashAttention, whose merge the baseline's commit 285068c8 is, so nothing is made again";
   row.layout.zero = 2;
+  row.reach = kMegascaleReach;
   Practice& practice = row.practice;
   if (t.window) practice.window = kWindow;
   if (t.tensor) practice.tensor_exposed = kOverlapped;
   if (t.pipeline) practice.pipeline_exposed = kOverlapped;
   if (t.data) practice.data_exposed = 1 / static_cast<double>(row.layout.chunks);
-  practice.fused = practice.flash = t.operators;
+  practice.flash = practice.causal = true;
+  practice.fused = t.operators;
+  if (!t.operators) practice.attention = kOldAttention;
   if (t.window) {  // their own count has windowed attention in it
     row.flops -= row.work.flops.attention_full * (1 - kWindow / 2048) * static_cast<double>(batch * 2048);
     row.assumed += ", windows of 1,024";
@@ -127,8 +152,10 @@ void add_megascale_tables(Build& build) {
   for (const Row& r :
        {Row{768, 256, 40.0, 32.0}, Row{768, 512, 21.2, 16.5}, Row{768, 768, 15.2, 11.5}, Row{768, 1024, 11.9, 8.9},
         Row{6144, 3072, 29.02, 23.66}, Row{6144, 6144, 14.78, 12.21}, Row{6144, 8192, 12.24, 9.56}, Row{6144, 12288, 8.57, 6.34}}) {
-    add_megascale(build, "MegaScale: Megatron-LM", fmt::format("175B, batch {}, {} GPUs", r.batch, r.gpus), false, r.gpus, r.batch, {})
-        .seconds = r.megatron;
+    auto& baseline =
+        add_megascale(build, "MegaScale: Megatron-LM", fmt::format("175B, batch {}, {} GPUs", r.batch, r.gpus), false, r.gpus, r.batch, {});
+    baseline.seconds = r.megatron;
+    baseline.use = RowUse::kReach;
     add_megascale(build, "MegaScale", fmt::format("175B, batch {}, {} GPUs", r.batch, r.gpus), false, r.gpus, r.batch, kAllTechniques)
         .seconds = r.megascale;
   }
@@ -155,8 +182,9 @@ void add_megascale_tables(Build& build) {
   step("+ LAMB, three times the batch", 0.653, nullptr, 768);
 }
 
-Practice modern() {
-  return {.tensor_exposed = kOverlapped, .pipeline_exposed = 1, .data_exposed = 0.5, .fused = true, .flash = true, .causal = true};
+Practice modern(double gradient_bytes) {
+  return {
+      .tensor_exposed = kOverlapped, .data_beside = true, .gradient_bytes = gradient_bytes, .update_bytes = kUpdate, .loss_bytes = kLoss};
 }
 
 void add_megatron_h100(Build& build) {
@@ -173,10 +201,10 @@ void add_megatron_h100(Build& build) {
     auto& row = build.add("Megatron-LM, H100", r.name, "github.com/NVIDIA/Megatron-LM README; seconds from its FLOP/s",
                           gpt(r.layers, r.hidden, r.heads, 131072, false), 4096, "h100",
                           layout_of(r.gpus, r.tp, r.pp, 1, 1, Recompute::kNone), r.batch);
-    row.assumed = "micro-batch 1, one stage a rank";
-    row.practice = modern();
+    row.assumed = "micro-batch 1, one stage a rank, gradients summed in bf16, all exchanges beside passes as the README says";
+    row.practice = modern(2);
     row.seconds = r.seconds;
-    row.held_out = false;
+    row.use = RowUse::kConstants;
   }
 }
 
@@ -191,7 +219,7 @@ void add_llama3(Build& build) {
     auto& row = build.add("Llama 3", fmt::format("405B, sequences of {}, {} GPUs", sequence, gpus), "arXiv 2407.21783, table 4", model,
                           sequence, "h100", layout, batch);
     row.assumed = "micro-batch 1, eight stages a rank, of one layer (interleaved as the paper says, its number not)";
-    row.practice = modern();
+    row.practice = modern(4);
     row.flops = row.work.flops.causal() * static_cast<double>(batch) * static_cast<double>(sequence);
     row.seconds = row.flops / (gpus * tflops * 1e12);
   }
@@ -200,24 +228,25 @@ void add_llama3(Build& build) {
 void add_folding(Build& build) {
   struct Row {
     const char* name;
-    int64_t hidden, layers, heads, kv_heads, width, experts, chosen, vocabulary, gpus, tp, ep, pp;
+    int64_t hidden, layers, heads, kv_heads, width, experts, chosen, shared, vocabulary, gpus, tp, ep, pp;
     double mfu;
   };
-  for (const Row& r : {Row{"Mixtral-8x22B, folded", 6144, 56, 48, 8, 16384, 8, 2, 32768, 128, 2, 8, 8, .493},
-                       Row{"Mixtral-8x22B, MCore", 6144, 56, 48, 8, 16384, 8, 2, 32768, 128, 2, 4, 8, .463},
-                       Row{"Llama3-8x70B, folded", 8192, 80, 64, 8, 28672, 8, 2, 128256, 256, 8, 8, 16, .416},
-                       Row{"Qwen2-57B-A14B, folded", 3584, 28, 28, 4, 2560, 64, 8, 151936, 64, 2, 4, 4, .390},
-                       Row{"Mixtral-8x22B-G8T8, folded", 6144, 56, 48, 8, 2048, 64, 8, 32768, 128, 4, 8, 8, .288}}) {
+  for (const Row& r : {Row{"Mixtral-8x22B, folded", 6144, 56, 48, 8, 16384, 8, 2, 0, 32768, 128, 2, 8, 8, .493},
+                       Row{"Mixtral-8x22B, MCore", 6144, 56, 48, 8, 16384, 8, 2, 0, 32768, 128, 2, 4, 8, .463},
+                       Row{"Llama3-8x70B, folded", 8192, 80, 64, 8, 28672, 8, 2, 0, 128256, 256, 8, 8, 16, .416},
+                       Row{"Qwen2-57B-A14B, folded", 3584, 28, 28, 4, 2560, 64, 8, 20480, 151936, 64, 2, 4, 4, .390},
+                       Row{"Mixtral-8x22B-G8T8, folded", 6144, 56, 48, 8, 2048, 64, 8, 0, 32768, 128, 4, 8, 8, .288}}) {
     recipe::ModelConfig model{.layers = r.layers, .hidden = r.hidden, .vocabulary = r.vocabulary, .heads = r.heads, .head_dim = 128};
     model.softmax.kv_heads = r.kv_heads;
     model.intermediate = r.width;
     model.experts = r.experts;
     model.experts_per_token = r.chosen;
+    if (r.shared > 0) model.shared_experts = 1, model.shared_intermediate = r.shared, model.shared_gate = true;
     PlanLayout layout = layout_of(r.gpus, r.tp, r.pp, 1, 1, Recompute::kNone);
     layout.ep = r.ep;
     auto& row = build.add("Parallel folding", r.name, "arXiv 2504.14960, table 1", model, 4096, "h100", layout, 256);
     row.assumed = "micro-batch 1, one stage a rank; sizes of Qwen2 and vocabularies from their model cards";
-    row.practice = modern();
+    row.practice = modern(2);
     row.dense = false;
     row.seconds = row.mfu(r.mfu);
   }
@@ -239,13 +268,27 @@ const std::vector<PublishedRow>& published_rows() {
   return all;
 }
 
+std::vector<PublishedRow> published_rows(RowUse use, const std::string& device) {
+  std::vector<PublishedRow> rows;
+  for (const PublishedRow& row : published_rows()) {
+    if (row.use == use && row.cluster.device.name == device) rows.push_back(row);
+  }
+  return rows;
+}
+
+Efficiency scaled(Efficiency efficiency, double factor) {
+  efficiency.products *= factor, efficiency.memory *= factor, efficiency.attention *= factor, efficiency.recurrence *= factor;
+  efficiency.layer_s /= factor, efficiency.message_s /= factor, efficiency.stop_s /= factor, efficiency.step_s /= factor;
+  return efficiency;
+}
+
 double predicted(const PublishedRow& row, const Efficiency& efficiency) {
   Cluster cluster = row.cluster;
-  cluster.efficiency = efficiency;
+  cluster.efficiency = scaled(efficiency, row.reach);
   return step_parts(row.work, row.layout, row.batch, cluster, row.practice).total();
 }
 
-double predicted(const PublishedRow& row) { return step_parts(row.work, row.layout, row.batch, row.cluster, row.practice).total(); }
+double predicted(const PublishedRow& row) { return predicted(row, row.cluster.efficiency); }
 
 Errors errors_of(const std::vector<PublishedRow>& rows) {
   Errors errors;

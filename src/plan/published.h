@@ -1,6 +1,9 @@
 // Steps of trainings that others have published, as questions to the model: what it says beside what they measured. Rows of a family that constants
 // were fitted on are marked (held_out = false) and prove nothing. What a source does not say (micro-batches, stages on a rank) is assumed once for
 // its whole family, never row by row; `assumed` says what.
+//
+// Rows serve for one of three things. kConstants: efficiencies of a kind of accelerator were fitted on them. kReach: one factor, what this row's
+// cluster reaches of those efficiencies, was. kHeldOut: nothing was.
 #pragma once
 
 #include <string>
@@ -9,6 +12,8 @@
 #include "plan/step_time.h"
 
 namespace longhaul::plan {
+
+enum class RowUse { kHeldOut, kConstants, kReach };
 
 struct PublishedRow {
   std::string family;  // "MegaScale"
@@ -21,14 +26,20 @@ struct PublishedRow {
   Practice practice;
   double flops = 0;    // of a step, as the source counts them
   double seconds = 0;  // published; where only the share of the peak is printed, from that
-  bool held_out = true;
+  RowUse use = RowUse::kHeldOut;
+  double reach = 1;  // of its cluster: times the efficiencies of its kind of accelerator
   bool dense = true;
+  bool held_out() const { return use == RowUse::kHeldOut; }
   double mfu(double of_seconds) const { return flops / (static_cast<double>(layout.world()) * cluster.device.bf16_flops * of_seconds); }
 };
 
 const std::vector<PublishedRow>& published_rows();
 
-double predicted(const PublishedRow& row, const Efficiency& efficiency);  // seconds
+std::vector<PublishedRow> published_rows(RowUse use, const std::string& device);
+
+Efficiency scaled(Efficiency efficiency, double factor);  // each part faster by it
+
+double predicted(const PublishedRow& row, const Efficiency& efficiency);  // seconds, at the row's reach of these
 double predicted(const PublishedRow& row);                                // with the constants in use
 
 // Over rows of a kind.

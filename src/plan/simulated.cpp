@@ -15,7 +15,7 @@ std::optional<layout::Timeline> simulated(const PlanLayout& plan, int64_t micro_
 std::optional<double> simulated_seconds(const PlanLayout& plan, int64_t micro_batches, const StepParts& parts) {
   const auto timeline = simulated(plan, micro_batches, parts);
   if (!timeline) return std::nullopt;
-  return timeline->makespan + parts.head + parts.gradients + parts.update + parts.offload;
+  return timeline->makespan + parts.head + parts.gradients + parts.update + parts.offload + parts.fixed;
 }
 
 }  // namespace longhaul::plan

@@ -14,15 +14,28 @@ double count(int64_t x) { return static_cast<double>(x); }
 double link_message_s(const Cluster& cluster) { return cluster.efficiency.message_s; }
 double network_message_s(const Cluster& cluster) { return 2 * cluster.efficiency.message_s; }
 
-// Of a ring over `ranks`, of which `stride` neighbours share a node.
-double ring_rate(const Cluster& cluster, int64_t ranks, int64_t stride) {
-  return ranks * stride <= cluster.device.node ? cluster.device.link_rate : cluster.device.nic_rate;
+bool on_one_node(const Cluster& cluster, int64_t ranks, int64_t stride) { return ranks * stride <= cluster.device.node; }
+double members_of_a_node(const Cluster& cluster, int64_t stride) {
+  return static_cast<double>(std::max<int64_t>(1, cluster.device.node / stride));
 }
+
+// Of a ring over `ranks`, neighbours `stride` apart: those of it that share a node share their network cards too.
+double ring_rate(const Cluster& cluster, int64_t ranks, int64_t stride) {
+  if (on_one_node(cluster, ranks, stride)) return cluster.device.link_rate;
+  return std::min(cluster.device.link_rate, members_of_a_node(cluster, stride) * cluster.device.nic_rate);
+}
+
+double link_rate(const Cluster& cluster, double bytes) {
+  return cluster.device.link_rate * (cluster.efficiency.by_size ? link_share(bytes) : 1);
+}
+// Where the table holds the latency it is not counted again.
+double link_latency_s(const Cluster& cluster) { return cluster.efficiency.by_size ? 0 : link_message_s(cluster); }
 
 // One layer, one micro-batch, one rank: its passes by part.
 struct LayerTime {
   double products = 0, expert_products = 0, attention = 0, recurrence = 0, elementwise = 0, scores = 0;
   double tensor = 0, context = 0, experts = 0;
+  double attention_backward = 0;  // five products for two where scores are made again
   double math() const { return products + expert_products + attention + recurrence; }
 };
 
@@ -31,8 +44,8 @@ void add_exchanges(const Work& work, const PlanLayout& layout, const Cluster& cl
   const double hidden = 2 * tokens * work.hidden, tp = count(layout.tp), cp = count(layout.cp), ep = count(layout.ep * layout.etp);
   if (layout.tp > 1) {
     const double exchanges = work.parallel_block ? 1 : 2;  // gathers, and as many sums
-    time.tensor =
-        exchanges * (2 * hidden * (tp - 1) / tp / ring_rate(cluster, layout.tp, 1) + 2 * link_message_s(cluster)) * practice.tensor_exposed;
+    const double tensor_rate = on_one_node(cluster, layout.tp, 1) ? link_rate(cluster, hidden) : ring_rate(cluster, layout.tp, 1);
+    time.tensor = exchanges * (2 * hidden * (tp - 1) / tp / tensor_rate + 2 * link_latency_s(cluster)) * practice.tensor_exposed;
   }
   if (layout.cp > 1) {  // keys and values of all, and the states of recurrences, whose size no sequence changes
     const double bytes = tokens * cp * work.key_value_channels * 2 / tp + 2 * work.recurrence_products / tp;
@@ -43,7 +56,7 @@ void add_exchanges(const Work& work, const PlanLayout& layout, const Cluster& cl
     const double nodes = std::max(1.0, ep / count(cluster.device.node));
     const double away = nodes > 1 ? 1 - 1 / nodes : 0;  // to other nodes
     time.experts =
-        2 * (std::max(sent * (1 - away) / cluster.device.link_rate, sent * away / cluster.device.nic_rate) + network_message_s(cluster));
+        2 * (std::max(sent * (1 - away) / link_rate(cluster, sent), sent * away / cluster.device.nic_rate) + network_message_s(cluster));
   }
 }
 
@@ -58,12 +71,19 @@ LayerTime layer_time(const Work& work, const PlanLayout& layout, const Cluster& 
     const double held = work.expert_parameters / count(layout.ep * layout.etp);
     time.expert_products = std::max(2 * tokens * work.expert_products / tp * practice.imbalance / peak, 2 * held / rate);
   }
-  const double half = practice.causal && practice.window == 0 ? 0.5 : 1;
-  time.attention = half * 4 * tokens * context * work.attention_channels / tp / peak;
+  const double keys = practice.causal ? context * (1 - context / (2 * work.sequence)) : context;
+  const double share = practice.attention > 0 ? practice.attention : cluster.efficiency.attention;
+  time.attention =
+      4 * tokens * keys * work.attention_channels / tp / (practice.flash && share > 0 ? cluster.device.bf16_flops * share : peak);
+  time.attention_backward = (practice.flash ? 2.5 : 2) * time.attention;
   // Chunks of 128 tokens: products within one, and with the state.
   const double state_width = work.recurrence_products > 0 ? std::sqrt(work.recurrence_products / std::max(1.0, count(work.heads))) : 0;
-  time.recurrence = tokens * (4 * work.recurrence_products + 2 * 128 * state_width * count(work.heads)) / tp / peak;
-  time.elementwise = (practice.fused ? 26 : 40) * (work.parallel_block ? 0.8 : 1) * tokens * work.hidden / tp / rate;
+  time.recurrence = tokens * (4 * work.recurrence_products + 2 * 128 * state_width * count(work.heads)) / tp /
+                    (cluster.efficiency.recurrence > 0 ? cluster.device.bf16_flops * cluster.efficiency.recurrence : peak);
+  // Norms and residuals (of a parallel block one of each), the channel mixer's activation, rows of experts to and fro.
+  const double residual =
+      (practice.fused ? 10 : 24) * (work.parallel_block ? 0.5 : 1) * work.hidden / (practice.sequence_parallel ? tp : 1);
+  time.elementwise = tokens * (residual + (work.activation_bytes + work.dispatch_bytes * practice.imbalance) / tp) / rate;
   if (!practice.flash) time.scores = 12 * tokens * work.attention_heads * context / tp / rate;
   add_exchanges(work, layout, cluster, practice, tokens, time);
   return time;
@@ -83,17 +103,38 @@ double experts_of_rank(const Work& work, const PlanLayout& layout) {
 double ring_seconds(double bytes, double of_bytes, int64_t ranks, int64_t stride, const Cluster& cluster) {
   if (ranks <= 1 || bytes <= 0) return 0;
   const double n = count(ranks), rate = ring_rate(cluster, ranks, stride);
-  const double share = rate == cluster.device.nic_rate ? network_share(of_bytes, n) : 1;
+  const double share = !cluster.efficiency.by_size           ? 1
+                       : on_one_node(cluster, ranks, stride) ? link_share(of_bytes)
+                                                             : network_share(of_bytes, n / members_of_a_node(cluster, stride));
   return bytes * (n - 1) / n / (rate * share);
 }
 
-// Sums of gradients (fp32) and values back (bf16): 6 bytes a parameter among those that share. Where shares have copies their sums go between these.
-double reduction_seconds(double parameters, int64_t copies, int64_t stride, const PlanLayout& layout, const Cluster& cluster) {
+struct Reduction {
+  double sums = 0, values = 0;  // seconds: gradients summed, bf16 values back
+};
+
+// Among those that share. Where shares have copies their sums go between these. Without shares all gradients come back, rather than values.
+Reduction reduction_of(double parameters, int64_t copies, int64_t stride, const PlanLayout& layout, const Cluster& cluster,
+                       double gradient_bytes) {
   const int64_t sharers = std::max<int64_t>(1, copies / layout.zero_copies), groups = copies / sharers;
-  const double passes = layout.zero >= 3 ? 2 : 1;  // values come for the forward pass and for the backward pass
-  const double message = 4 * parameters / count(layout.chunks);
-  return ring_seconds((4 + 2 * passes) * parameters, message, sharers, stride, cluster) +
-         ring_seconds(8 * parameters / count(sharers), message / count(sharers), groups, stride * sharers, cluster);
+  const double back = layout.zero >= 3 ? 4 : layout.zero >= 1 ? 2 : gradient_bytes;  // 4: for the forward and for the backward pass
+  const double message = gradient_bytes * parameters / count(layout.chunks);
+  return {
+      .sums = ring_seconds(gradient_bytes * parameters, message, sharers, stride, cluster) +
+              ring_seconds(2 * gradient_bytes * parameters / count(sharers), message / count(sharers), groups, stride * sharers, cluster),
+      .values = ring_seconds(back * parameters, message, sharers, stride, cluster)};
+}
+
+// What shows of both beside the passes. A stage's sums begin when its last backward pass has: of several stages on a rank those of all but the last one
+// made lie beside passes; of the one that is last, a layer's at least is seen.
+double exposed_seconds(const Reduction& dense, const Reduction& experts, const PlanLayout& layout, const Practice& practice,
+                       const StepParts& pass, double layers) {
+  const double sums = dense.sums + experts.sums, values = dense.values + experts.values;
+  if (!practice.data_beside) return practice.data_exposed * (sums + values);
+  const double backward = pass.backward_input + pass.backward_weight;
+  if (layout.chunks == 1) return std::max(sums / layers, sums - backward) + std::max(values / layers, values - pass.forward);
+  const double chunks = count(layout.chunks);
+  return std::max((sums + values) / chunks, sums + values - (chunks - 1) / chunks * (backward + pass.forward));
 }
 
 }  // namespace
@@ -155,6 +196,16 @@ double network_share(double bytes, double nodes) {
   return across(i) * (1 - fx) + across(i + 1) * fx;
 }
 
+double link_share(double bytes) {
+  constexpr std::array<double, 6> kShare = {.45, .65, .73, .77, .79, .81};  // 16 MiB to 16 GiB × 4; 4 GiB lies between its neighbours
+  constexpr double kSmallest = 1 << 24;
+  if (bytes < kSmallest) return bytes / (bytes + kSmallest * (1 / kShare[0] - 1));
+  const double x = std::min((std::log2(bytes) - 24) / 2, 5.0);
+  const size_t i = std::min<size_t>(static_cast<size_t>(x), 4);
+  const double fx = x - count(static_cast<int64_t>(i));
+  return kShare[i] * (1 - fx) + kShare[i + 1] * fx;
+}
+
 double bubble_seconds(const PlanLayout& layout, int64_t micro_batches, const StepParts& pass) {
   using recipe::PipelineSchedule;
   const double others = count(layout.pp - 1), forward = pass.forward, backward = pass.backward_input + pass.backward_weight;
@@ -180,7 +231,7 @@ StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, 
   const double often = m * layers;
   StepParts parts;
   parts.products = 3 * often * (one.products + one.expert_products);
-  parts.attention = 3 * often * one.attention;
+  parts.attention = often * (one.attention + one.attention_backward);
   parts.recurrence = 3 * often * one.recurrence;
   parts.elementwise = 2.6 * often * (one.elementwise + one.scores);
   parts.layer_overhead = 2 * often * cluster.efficiency.layer_s;
@@ -197,21 +248,28 @@ StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, 
   parts.forward = layers * whole_forward;
   parts.backward_weight = layers * (one.products + one.expert_products);
   parts.backward_input =
-      layers * (one.products + one.expert_products + 2 * (one.attention + one.recurrence) + 1.6 * (one.elementwise + one.scores) +
+      layers * (one.products + one.expert_products + one.attention_backward + 2 * one.recurrence + 1.6 * (one.elementwise + one.scores) +
                 one.tensor + 2 * one.context + one.experts + cluster.efficiency.layer_s + again);
-  parts.head = m * 6 * tokens * work.head_rows / tp / (cluster.device.bf16_flops * cluster.efficiency.products);
+  parts.head = m * tokens / tp *
+               (6 * work.head_rows / (cluster.device.bf16_flops * cluster.efficiency.products) +
+                practice.loss_bytes * work.vocabulary / (cluster.device.memory_rate * cluster.efficiency.memory));
   if (layout.pp > 1) {  // both ways, once for every stage on the rank
     const double chunks = count(layout.chunks);
-    parts.transfer =
-        practice.pipeline_exposed * (2 * tokens * work.hidden / tp / cluster.device.nic_rate + network_message_s(cluster)) * chunks;
+    const double whole = 2 * tokens * work.hidden;
+    double message = whole / tp / cluster.device.nic_rate + network_message_s(cluster) + cluster.efficiency.stop_s;
+    if (!practice.sequence_parallel) message += whole * (tp - 1) / tp / link_rate(cluster, whole);  // tensor ranks sent a share each
+    parts.transfer = practice.pipeline_exposed * message * chunks;
     parts.pipeline_exchange = m * 2 * parts.transfer;
   }
   parts.bubble = bubble_seconds(layout, layout.micro_batches(batch), parts);
   const double dense = parameters_of_rank(work, layout), experts = experts_of_rank(work, layout);
-  parts.gradients = practice.data_exposed * (reduction_seconds(dense, layout.dp * layout.cp, layout.tp, layout, cluster) +
-                                             reduction_seconds(experts, layout.expert_copies(), layout.ep * layout.etp, layout, cluster));
-  const double shared = layout.zero >= 1 ? std::min(count(layout.dp), 8.0) : 1;
-  parts.update = 16 * (dense + experts) / (0.8 * cluster.device.memory_rate * shared);
+  parts.gradients =
+      exposed_seconds(reduction_of(dense, layout.dp * layout.cp, layout.tp, layout, cluster, practice.gradient_bytes),
+                      reduction_of(experts, layout.expert_copies(), layout.ep * layout.etp, layout, cluster, practice.gradient_bytes),
+                      layout, practice, parts, layers);
+  const double copies = count(std::max<int64_t>(1, layout.dp * layout.cp / layout.zero_copies));
+  parts.update = practice.update_bytes * (dense + experts) / (0.8 * cluster.device.memory_rate * (layout.zero >= 1 ? copies : 1));
+  parts.fixed = cluster.efficiency.step_s;
   if (layout.offload) {  // what a layer keeps goes while the next one computes
     const double bytes = tokens * work.kept_bytes / tp;
     parts.offload = 2 * often * std::max(0.0, bytes / cluster.host_rate - whole_forward);
@@ -234,7 +292,8 @@ std::vector<std::pair<const char*, double>> StepParts::rows() const {
           {"pipeline bubble", bubble},
           {"gradients and weights", gradients},
           {"update", update},
-          {"offload", offload}};
+          {"offload", offload},
+          {"of every step", fixed}};
 }
 
 double StepParts::total() const {

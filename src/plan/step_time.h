@@ -36,7 +36,13 @@ struct Practice {
   bool flash = true;                                                  // scores never reach memory
   bool causal = true;                                                 // the masked half of attention is not computed
   double window = 0;                                                  // tokens; 0: all
-  double imbalance = 1;                                               // the busiest expert's rows over the mean
+  bool sequence_parallel = true;  // norms and residuals lie on tensor ranks by tokens; else each has all of them
+  double attention = 0;           // of the peak, in place of the efficiency's, for older kernels
+  bool data_beside = false;       // sums of gradients run beside the last backward pass, weights come beside the first forward pass
+  double gradient_bytes = 4;      // of a parameter, in sums over copies
+  double update_bytes = 38;       // read and written of a parameter: its gradient (norm, clearing), moments, master, copy
+  double loss_bytes = 12;         // likewise of each number that the head makes
+  double imbalance = 1;           // the busiest expert's rows over the mean
 };
 Practice default_practice(const PlanLayout& layout);
 
@@ -44,7 +50,7 @@ struct StepParts {
   double products = 0, attention = 0, recurrence = 0, elementwise = 0, layer_overhead = 0;  // of all micro-batches, forward and backward
   double recomputation = 0;
   double tensor_exchange = 0, context_exchange = 0, expert_exchange = 0, pipeline_exchange = 0;
-  double head = 0, bubble = 0, gradients = 0, update = 0, offload = 0;
+  double head = 0, bubble = 0, gradients = 0, update = 0, offload = 0, fixed = 0;
   double forward = 0, backward_input = 0, backward_weight = 0, transfer = 0;  // of one micro-batch on all that a rank holds
   double total() const;
   std::vector<std::pair<const char*, double>> rows() const;  // parts that sum to the total
@@ -60,5 +66,7 @@ double bubble_seconds(const PlanLayout& layout, int64_t micro_batches, const Ste
 
 // Share of the network's rate that reductions of this size reach over so many nodes: measured by others (SimAI), interpolated in logarithms.
 double network_share(double bytes, double nodes);
+// Likewise on the fast link. Below 16 MiB the time is the one of 16 MiB but for the bytes: latency.
+double link_share(double bytes);
 
 }  // namespace longhaul::plan

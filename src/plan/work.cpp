@@ -24,6 +24,19 @@ void add_parameters(const recipe::ModelConfig& model, Work& work) {
   }
 }
 
+// Two in and one out of a gated mixer, one in and one out of others, of two bytes; each chosen expert's row is read and written, both ways.
+void add_elementwise(const recipe::ModelConfig& model, Work& work) {
+  const double numbers = model.channel == recipe::Channel::kGelu ? 2 : 3, chosen = number(model.experts_per_token);
+  for (int64_t l = 0; l < model.layers; ++l) {
+    const recipe::ChannelMixer mixer = model.channel_mixer(l);
+    if (mixer == recipe::ChannelMixer::kNone) continue;
+    const bool experts = mixer == recipe::ChannelMixer::kExperts;
+    const double width = number(model.intermediate) * (experts ? chosen : 1) + (experts ? number(model.shared_width()) : 0);
+    work.activation_bytes += 2 * numbers * width / work.layers;
+    if (experts) work.dispatch_bytes += 4 * (1 + chosen) * work.hidden / work.layers;
+  }
+}
+
 // Of one token: of a micro-batch of a sequence, over its tokens.
 void add_activations(const recipe::ModelConfig& model, Work& work) {
   const MemoryRequest request{.model = model, .sequence = static_cast<int64_t>(work.sequence)};
@@ -59,6 +72,7 @@ Work work_of(const recipe::ModelConfig& model, int64_t sequence) {
   }
   add_parameters(model, work);
   add_activations(model, work);
+  add_elementwise(model, work);
   work.flops = training_flops_per_token(model, sequence);
   return work;
 }

@@ -25,6 +25,8 @@ struct Work {
   double kept_bytes = 0, cheap_bytes = 0,
          input_bytes = 0;  // of a token and the mean layer, in bf16: kept, made again cheaply, the layer's input
   double attention_heads = 0;
+  double activation_bytes = 0;  // of a token and the mean layer, read and written by the channel mixer's activation, in bf16
+  double dispatch_bytes = 0;    // likewise of rows that are dealt out to experts and gathered again
   int64_t heads = 0, kv_heads = 0, expert_count = 0;
   bool parallel_block = false;
   TokenFlops flops;  // of a token, forward and backward

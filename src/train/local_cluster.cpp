@@ -3,7 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
 
+#include "base/checksum.h"
+#include "base/file.h"
+#include "base/folders.h"
+#include "base/log.h"
 #include "base/machine.h"
 #include "base/text.h"
 #include "observe/format.h"
@@ -13,6 +19,58 @@
 #include "tensor/machine_profile.h"
 
 namespace longhaul::train {
+
+namespace {
+
+using nlohmann::json;
+
+std::filesystem::path constants_path() {
+  return user_cache_folder() / "plan-constants" / fmt::format("{:016x}.json", xxh3(measured_profile().machine));
+}
+
+// Every number of it by name, so that reading and writing cannot differ.
+std::vector<std::pair<const char*, double*>> numbers_of(LocalConstants& constants) {
+  plan::Efficiency& of = constants.efficiency;
+  return {{"products", &of.products},
+          {"memory", &of.memory},
+          {"layer_seconds", &of.layer_s},
+          {"attention", &of.attention},
+          {"recurrence", &of.recurrence},
+          {"step_seconds", &of.step_s},
+          {"message_seconds", &of.message_s},
+          {"link_bytes_per_second", &constants.link_rate},
+          {"worst_error", &constants.worst_error}};
+}
+
+}  // namespace
+
+void keep_local_constants(const LocalConstants& constants) {
+  LocalConstants kept = constants;
+  json object{{"machine", measured_profile().machine}};
+  for (const auto& [name, number] : numbers_of(kept)) object[name] = *number;
+  const auto path = constants_path();
+  make_folders(path.parent_path());
+  write_text_atomically(path, object.dump(1) + "\n");
+}
+
+std::optional<LocalConstants> kept_local_constants() {
+  const auto path = constants_path();
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  const json object = json::parse(read_text(path), nullptr, false);
+  LocalConstants kept;
+  for (const auto& [name, number] : numbers_of(kept)) {
+    const auto found = object.is_object() ? object.find(name) : object.end();
+    if (!object.is_object() || found == object.end() || !found->is_number() || !std::isfinite(found->get<double>())) {
+      log_warning("{} holds no constants of the planner and is not used: `longhaul bench plan` makes it anew", path.string());
+      return std::nullopt;
+    }
+    *number = found->get<double>();
+  }
+  kept.efficiency.by_size = false;
+  kept.efficiency.source =
+      fmt::format("`longhaul bench plan` on this machine; worst of the steps it predicted: {:.0f} % off", 100 * kept.worst_error);
+  return kept;
+}
 
 plan::Cluster local_cluster(int64_t ranks) {
   const MachineProfile profile = measured_profile();
@@ -27,6 +85,11 @@ plan::Cluster local_cluster(int64_t ranks) {
   device.thermal_watts = 5.0 * share * machine().cores;
   device.source = profile.machine + ", " + profile.when();
   cluster.efficiency = {.products = 0.7, .memory = 0.6, .layer_s = 200e-6, .source = "guesses of ours: --calibrate RUN measures them"};
+  cluster.efficiency.by_size = false;  // SimAI's tables are of other links
+  if (const auto kept = kept_local_constants()) {
+    cluster.efficiency = kept->efficiency;
+    device.link_rate = device.nic_rate = share * kept->link_rate;
+  }
   cluster.failures_per_node_day = 0;
   cluster.reserved_bytes = 0;
   return cluster;

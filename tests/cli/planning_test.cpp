@@ -42,6 +42,23 @@ TEST_F(Planning, TellsLayoutsAndWhyOthersFell) {
               AllOf(HasSubstr("why others fell"), HasSubstr("MFU")));
 }
 
+TEST_F(Planning, WritesTheStepOfTheFastestLayoutAsATrace) {
+  const auto plan = json_of(
+      {"plan", path("gpt.toml"), "--cluster", "a100", "--gpus", "64", "train.batch=64", "--trace", path("out/step.json"), "--json"});
+  const auto trace = nlohmann::json::parse(read_text(path("out/step.json")));
+  double last = 0;
+  for (const auto& event : trace.at("traceEvents")) {
+    if (event.at("ph") == "X") last = std::max(last, event.at("ts").get<double>() + event.at("dur").get<double>());
+  }
+  const auto& best = plan["best"][0];
+  EXPECT_NEAR(1e-6 * last / best["step_seconds"].get<double>(), 1, 0.05)
+      << "formulas and the played schedule differ by messages that overlap";
+  EXPECT_EQ(
+      run({"plan", path("gpt.toml"), "--cluster", "a100", "--gpus", "64", "train.batch=64", "--trace", path("out/step.pftrace")}).status,
+      0);
+  EXPECT_EQ(read_text(path("out/step.pftrace")).front(), '\x0a');
+}
+
 TEST_F(Planning, ValidatesRowByRow) {
   const auto json = json_of({"plan", "validate", "--json"});
   EXPECT_GE(json["rows"].size(), 50u);

@@ -96,6 +96,27 @@ TEST_F(Trace, IsWholeForEveryRank) {
     EXPECT_GT(rank.at("busy_ns").get<int64_t>(), 0);
     EXPECT_GE(rank.at("idle_ns").get<int64_t>(), 0);
   }
+  const ProcessResult beside = run({"trace", path("run"), "--planned", "--json", "--out", path("out/beside.json")});
+  ASSERT_EQ(beside.status, 0) << beside.errors;
+  const nlohmann::json both = nlohmann::json::parse(beside.output);
+  EXPECT_EQ(both.at("ranks"),
+            nlohmann::json::parse(run({"trace", path("run"), "--json", "--out", path("out/again.json")}).output).at("ranks"));
+  ASSERT_EQ(both.at("planned").size(), 2u);
+  for (const auto& rank : both.at("planned")) {
+    EXPECT_EQ(rank.at("busy_ns").get<int64_t>() + rank.at("exposed_ns").get<int64_t>() + rank.at("idle_ns").get<int64_t>(),
+              rank.at("wall_ns").get<int64_t>());
+  }
+  const nlohmann::json one_file = nlohmann::json::parse(read_text(path("out/beside.json")));
+  std::set<std::string> processes;
+  std::map<int64_t, double> begins;  // of step 4
+  for (const auto& event : one_file.at("traceEvents")) {
+    if (event.at("name") == "process_name") processes.insert(event.at("args").at("name"));
+    if (event.at("name") == "step 4") begins[event.at("pid")] = event.at("ts");
+  }
+  EXPECT_THAT(processes, ::testing::IsSupersetOf({"rank 1 (pp 1, dp 0, cp 0, tp 0)", "rank 1 as planned (pp 1, dp 0, cp 0, tp 0)"}));
+  ASSERT_EQ(begins.size(), 4u);
+  EXPECT_NEAR(begins.at(1'000'000), std::min(begins.at(0), begins.at(1)), 1) << "microseconds: they lie beside each other";
+
   expect_error(run({"trace", path("run"), "--steps", "3"}), 65, "2 to 4");
   expect_error(run({"trace", path("run"), "--steps", "4-2"}), 64, "--steps 20-40");
 }

@@ -198,7 +198,7 @@ TEST(ModelsFile, ComesBackAsItWas) {
   EXPECT_THROW(load_models(folder / "cut.safetensors"), Error);
   EXPECT_THROW(load_models(folder / "none.safetensors"), Error);
   std::string other = text;
-  other.replace(other.find("\\\"version\\\":1"), 13, "\\\"version\\\":7");
+  other.replace(other.find("\\\"version\\\":2"), 13, "\\\"version\\\":7");
   write_text_atomically(folder / "other.safetensors", other);
   EXPECT_THROW(load_models(folder / "other.safetensors"), Error);
 }

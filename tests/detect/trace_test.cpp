@@ -185,5 +185,69 @@ TEST(ContinuityRule, WithoutContinuityHalfAMinuteIsEnough) {
   EXPECT_TRUE(alarms(std::string(40, '.') + std::string(40, 'a'), rule).empty());  // two blocks, 20 in each
 }
 
+TEST(ShareAmongReference, IsTheShareOfSixteenAndKeepsOne) {
+  for (const double share : {0.3, 0.5, 0.9}) EXPECT_NEAR(share_among_reference(share, 16), share, 1e-12);
+  for (const int64_t n : {4, 64, 1500}) EXPECT_NEAR(share_among_reference(1, n), 1, 1e-12);
+  EXPECT_EQ(share_among_reference(0, 64), 0);
+  EXPECT_EQ(share_among_reference(-0.2, 64), 0);
+  // z² = 1 / (1/(n − 1) + σ²/D²): D/σ = 6 among 64 has a share of √(1 / (1 + 63/36)); among 16, with noise of √(ln 64 / ln 16) as much, less than 6.
+  EXPECT_NEAR(share_among_reference(std::sqrt(1 / (1 + 63.0 / 36)), 64), std::sqrt(1 / (1 + 15.0 / 36 * 1.5)), 1e-12);
+}
+
+// One machine at a given distance, in deviations of the others' noise: its score hardly depends on how many others there are. z / √(n − 1) falls to a
+// seventh from 16 to 1,024.
+TEST(Trace, AScoreDoesNotFallWithTheNumberOfMachines) {
+  const auto score = [](int64_t n) {
+    Pull pull = constant_pull(n, 8);
+    const RandomStream stream(4, "levels");
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t s = 0; s < 8; ++s)
+        pull.row(0, s)[i] = 0.4f + static_cast<float>(i == 2 ? 0.08 : 0.01 * std::abs(stream.normal(static_cast<size_t>(i))));
+    }
+    return static_cast<double>(first_candidate(pull).share);
+  };
+  for (const int64_t n : {64, 256, 1024}) EXPECT_NEAR(score(n), score(16), 0.12) << n;
+}
+
+// Alarms of the windows that were scored are those of all, for runs anywhere, with gaps, of several machines; and few are scored where nobody stands apart.
+TEST(SparseTrace, HasTheAlarmsOfTheWholeTrace) {
+  const RandomStream stream(31, "runs");
+  int64_t told = 0, spared = 0;
+  for (size_t number = 0; number < 60; ++number) {
+    const int64_t n = 6 + static_cast<int64_t>(number % 5), seconds = 300 + static_cast<int64_t>(200 * stream.uniform(1000 * number));
+    Pull pull = random_pull(n, seconds, 0.004);
+    for (size_t run = 0; run < number % 4; ++run) {
+      const double at = stream.uniform(1000 * number + 10 * run + 1), length = stream.uniform(1000 * number + 10 * run + 2);
+      const auto begin = static_cast<int64_t>(at * static_cast<double>(seconds)), machine = static_cast<int64_t>(run + number) % n;
+      for (int64_t s = begin; s < std::min(seconds, begin + 40 + static_cast<int64_t>(200 * length)); ++s) {
+        if (stream.uniform(1000 * number + 100 + static_cast<size_t>(s)) < 0.9) pull.row(0, s)[machine] += 0.3f;
+      }
+    }
+    for (const int top : {1, 3}) {
+      for (const auto& [windows, gap] : {std::pair<int64_t, int64_t>{60, 8}, {60, 0}, {100, 20}, {12, 8}, {240, 8}}) {
+        const Rule rule{.threshold = {.share = 0.7, .distance = 0.1}, .windows = windows, .gap = gap};
+        const Trace whole = trace_of(pull, raw_channel(), 0, 0, Distance::kEuclidean, top),
+                    sparse = trace_for(pull, raw_channel(), 0, 0, Distance::kEuclidean, top, rule);
+        const auto expected = alarms_of(whole, rule, n), found = alarms_of(sparse, rule, n);
+        ASSERT_EQ(found.size(), expected.size()) << number << " windows " << windows << " gap " << gap << " top " << top;
+        for (size_t i = 0; i < found.size(); ++i) {
+          EXPECT_EQ(found[i].machine, expected[i].machine);
+          EXPECT_EQ(found[i].first, expected[i].first);
+          EXPECT_EQ(found[i].last, expected[i].last);
+          EXPECT_EQ(found[i].score, expected[i].score);
+        }
+        told += static_cast<int64_t>(found.size());
+        EXPECT_LE(sparse.scored, whole.scored);
+        if (number % 4 == 0 && windows == 240) {
+          EXPECT_LT(sparse.scored, whole.scored / 8);
+          ++spared;
+        }
+      }
+    }
+  }
+  EXPECT_GT(told, 30);
+  EXPECT_GT(spared, 10);
+}
+
 }  // namespace
 }  // namespace longhaul::detect

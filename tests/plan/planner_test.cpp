@@ -22,14 +22,6 @@ namespace {
 using recipe::PipelineSchedule;
 using ::testing::HasSubstr;
 
-std::vector<PublishedRow> rows_of_kind(bool held_out, const char* device) {
-  std::vector<PublishedRow> rows;
-  for (const PublishedRow& row : published_rows()) {
-    if (row.held_out == held_out && row.cluster.device.name == device) rows.push_back(row);
-  }
-  return rows;
-}
-
 Cluster a100(int64_t gpus) { return load_cluster("a100", gpus); }
 Work gpt_175b() { return work_of(recipe::preset_model("megascale-175b"), 2048); }
 
@@ -48,10 +40,10 @@ TEST(Work, ProductsOfAGpt) {
 TEST(StepTime, OfOneLayerByHand) {
   const Work work = gpt_175b();
   Cluster cluster = a100(64);
-  cluster.efficiency = {.products = 0.72, .memory = 0.5, .layer_s = 100e-6, .source = ""};
+  cluster.efficiency = {.products = 0.72, .memory = 0.5, .layer_s = 100e-6, .source = "", .by_size = false};
   const PlanLayout layout{
       .dp = 1, .tp = 8, .pp = 8, .schedule = PipelineSchedule::kInterleaved, .chunks = 6, .recompute = recipe::Recompute::kSelective};
-  const Practice practice{.fused = false, .flash = false, .causal = false};
+  const Practice practice{.fused = false, .flash = false, .causal = false, .loss_bytes = 0};
   const StepParts parts = step_parts(work, layout, 16, cluster, practice);
   const double tok = 2048, h = 12288, pk = 312e12 * 0.72, memory = 2039e9 * 0.5, layers = 12, m = 16;
   const double gemm = 24 * tok * h * h / 8 / pk, attention = 4 * tok * 2048 * h / 8 / pk, elementwise = 40 * tok * h / 8 / memory;
@@ -98,6 +90,83 @@ TEST(NetworkShare, IsTheTableAtItsPlacesAndBetweenThem) {
   EXPECT_DOUBLE_EQ(network_share(double(1LL << 30), 16), 0.76);
   EXPECT_NEAR(network_share(double(1LL << 29), 16), (0.57 + 0.76) / 2, 1e-12);
   EXPECT_GT(network_share(1e9, 32), network_share(1e9, 64));
+}
+
+TEST(LinkShare, IsTheTableAtItsPlacesAndLatencyBelow) {
+  EXPECT_DOUBLE_EQ(link_share(1 << 24), 0.45);
+  EXPECT_DOUBLE_EQ(link_share(1 << 28), 0.73);
+  EXPECT_DOUBLE_EQ(link_share(1LL << 40), 0.81);
+  EXPECT_NEAR(link_share(1 << 25), 0.55, 1e-12) << "half way between 16 and 64 MiB in logarithms";
+  const double latency = (1 << 24) / 0.45 - (1 << 24);
+  for (const double bytes : {1e3, 1e6, 1e7}) EXPECT_NEAR(bytes / link_share(bytes) - bytes, latency, 1e-6) << bytes;
+}
+
+// Neighbours of a group that share a node share its network cards: of tensor ranks by 2 four of a group do, of 8 one.
+TEST(StepTime, SumsOverNodesUseTheCardsOfAllMembersOfANode) {
+  const Work work = gpt_175b();
+  Cluster cluster = a100(64);
+  cluster.efficiency.by_size = false;
+  const auto parameters = [&](int64_t tp) { return (96 * work.dense_parameters + work.embedding_parameters) / static_cast<double>(tp); };
+  for (const auto& [tp, cards] : {std::pair<int64_t, double>{1, 8}, {2, 4}, {4, 2}, {8, 1}}) {
+    const PlanLayout layout{.dp = 64 / tp, .tp = tp};
+    const double share = 1 - 1 / static_cast<double>(layout.dp);
+    EXPECT_NEAR(step_parts(work, layout, 64, cluster, {}).gradients, 6 * parameters(tp) * share / (cards * 23.5e9), 1e-6) << tp;
+    PlanLayout whole = layout;
+    whole.zero = 0;
+    EXPECT_NEAR(step_parts(work, whole, 64, cluster, {}).gradients, 8 * parameters(tp) * share / (cards * 23.5e9), 1e-6)
+        << "all gradients come back, in fp32";
+  }
+}
+
+TEST(StepTime, SumsBesideThePasses) {
+  const Work work = gpt_175b();
+  Cluster cluster = a100(64);
+  cluster.efficiency.by_size = false;
+  const PlanLayout layout{.dp = 8, .tp = 8};
+  const StepParts seen = step_parts(work, layout, 64, cluster, {}), beside = step_parts(work, layout, 64, cluster, {.data_beside = true});
+  const double sums = seen.gradients * 4 / 6, values = seen.gradients * 2 / 6, backward = seen.backward_input + seen.backward_weight;
+  EXPECT_NEAR(beside.gradients, std::max(sums / 96, sums - backward) + std::max(values / 96, values - seen.forward), 1e-9);
+  EXPECT_GT(beside.gradients, 0);
+}
+
+TEST(StepTime, WhatTensorRanksDoAllOfWithoutSequenceParallelism) {
+  const Work work = gpt_175b();
+  const Cluster cluster = a100(8);
+  const double rate = cluster.device.memory_rate * cluster.efficiency.memory, tokens = 2048, h = 12288;
+  const auto elementwise = [&](const Practice& practice) { return step_parts(work, {.tp = 8}, 1, cluster, practice).elementwise; };
+  EXPECT_NEAR(elementwise({}), 2.6 * 96 * tokens * (10 * h + 16 * h) / 8 / rate, 1e-9);
+  EXPECT_NEAR(elementwise({.sequence_parallel = false}), 2.6 * 96 * tokens * (10 * h + 16 * h / 8) / rate, 1e-9);
+}
+
+// A recurrence, attention and a step have constants of their own where a machine was measured.
+TEST(StepTime, ConstantsOfTheirOwn) {
+  recipe::ModelConfig model = recipe::preset_model("gpt2-124m");
+  const Work work = work_of(model, 1024);
+  Cluster cluster = a100(1);
+  const StepParts before = step_parts(work, {}, 8, cluster, {});
+  cluster.efficiency.attention = before.attention > 0 ? 0.3 : 0, cluster.efficiency.step_s = 0.25;
+  const StepParts after = step_parts(work, {}, 8, cluster, {});
+  EXPECT_NEAR(after.attention, 2 * before.attention, 1e-12) << "A100's is 0.6";
+  EXPECT_EQ(after.fixed, 0.25);
+  EXPECT_NEAR(after.total() - before.total(), before.attention + 0.25, 1e-9);
+  model.mixers = {recipe::Mixer::kLightning};
+  const Work recurrent = work_of(model, 1024);
+  const StepParts fast = step_parts(recurrent, {}, 8, cluster, {});
+  ASSERT_GT(fast.recurrence, 0);
+  cluster.efficiency.recurrence = cluster.efficiency.products / 4;
+  EXPECT_NEAR(step_parts(recurrent, {}, 8, cluster, {}).recurrence, 4 * fast.recurrence, 1e-9);
+}
+
+// Of Qwen2-57B-A14B: 8 of 64 experts of 2,560 and a shared one of 20,480, two numbers in and one out of two bytes; rows go to experts and back.
+TEST(Work, ElementsOfExperts) {
+  for (const PublishedRow& row : published_rows()) {
+    if (!row.name.starts_with("Qwen2")) continue;
+    EXPECT_NEAR(row.work.activation_bytes, 6 * (8 * 2560 + 20480), 1e-6);
+    EXPECT_NEAR(row.work.dispatch_bytes, 4 * 9 * 3584, 1e-6);
+    const double active = 28 * (3.0 * 3584 * (8 * 2560 + 20480) + 2 * 3584 * 3584 + 2 * 3584 * 512) + 2.0 * 3584 * 151936;
+    EXPECT_NEAR(active / 14e9, 1, 0.05) << "its name";
+    EXPECT_NEAR(row.work.flops.matrices / (6 * (active - 3584.0 * 151936)), 1, 0.01);
+  }
 }
 
 // The formulas say what the lists of actions say, when messages are free.
@@ -227,13 +296,25 @@ TEST(Goodput, AgreesWithFailuresThatAreDrawn) {
 // The rows that constants were fitted on give these constants again; no held-out row has a part in them.
 TEST(Calibration, OfThePublishedRowsGivesTheConstantsInUse) {
   for (const char* device : {"a100", "h100"}) {
-    const auto rows = rows_of_kind(false, device);
+    const auto rows = published_rows(RowUse::kConstants, device);
     ASSERT_GE(rows.size(), 9u);
-    const Efficiency fit = fitted(rows), used = efficiency_of(accelerator(device));
+    const Efficiency used = efficiency_of(accelerator(device)), fit = fitted(rows, used.attention);
     EXPECT_NEAR(fit.products, used.products, 1e-9) << device;
     EXPECT_NEAR(fit.memory, used.memory, 1e-9) << device;
     EXPECT_NEAR(fit.layer_s, used.layer_s, 1e-9) << device;
+    EXPECT_NEAR(fit.stop_s, used.stop_s, 1e-9) << device;
   }
+}
+
+TEST(Calibration, OfAClustersBaselineGivesItsReach) {
+  const auto rows = published_rows(RowUse::kReach, "a100");
+  ASSERT_EQ(rows.size(), 8u);
+  for (const PublishedRow& row : rows) {
+    EXPECT_EQ(row.family, "MegaScale: Megatron-LM");
+    EXPECT_EQ(row.reach, fitted_reach(rows));
+  }
+  for (const PublishedRow& row : published_rows())
+    EXPECT_EQ(row.reach, row.family.starts_with("MegaScale") ? rows[0].reach : 1) << row.name;
 }
 
 // A run whose median step took 3 s is predicted to take 3 s.
@@ -260,12 +341,8 @@ TEST(Calibration, OfARun) {
 }
 
 TEST(Published, HeldOutRowsThatPlansAreTrustedBy) {
-  std::vector<PublishedRow> megatron;
-  for (const PublishedRow& row : rows_of_kind(true, "a100")) {
-    if (row.family == "MegaScale: Megatron-LM" && row.name.starts_with("175B")) megatron.push_back(row);
-  }
-  ASSERT_EQ(megatron.size(), 8u);
-  const Errors errors = errors_of(megatron);
+  const Errors errors = errors_of(published_rows(RowUse::kHeldOut, "a100"));
+  EXPECT_EQ(errors.rows, 23);
   EXPECT_LE(errors.mean, 0.04);
   EXPECT_LE(errors.worst, 0.10);
   const auto json = validation_json();
