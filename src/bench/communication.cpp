@@ -129,7 +129,8 @@ void add_softmax(Lines& lines, int64_t tokens) {
   // Gradients of keys and values travel in fp32 and go all the way home.
   lines.add("softmax: ring, zig-zag", softmax_layer(kRing, tokens), {around, around + kContextRanks * own * 2 * (2 * kKeyBytes)},
             "(P−1)·(N/P)·2·w_kv·c", "the same + P·(N/P)·2·w_kv·4");
-  lines.add("softmax: all-gather", softmax_layer(kAllGather, tokens), {around, around}, "(P−1)·(N/P)·2·w_kv·c", "(P−1)·(N/P)·2·w_kv·c");
+  lines.add("softmax: all-gather", softmax_layer(kAllGather, tokens), {around, around + 2 * around}, "(P−1)·(N/P)·2·w_kv·c",
+            "the same + (P−1)·(N/P)·2·w_kv·4");
   lines.add("softmax: Ulysses", softmax_layer(kUlysses, tokens), {heads, heads}, "(P−1)/P·(N/P)·(2w_q + 2w_kv)·c", "the same");
   lines.add("softmax: two-level, all heads dealt out", softmax_layer(kTwoLevel, tokens), {heads, heads}, "Ulysses among gcd(P, key heads)",
             "the same");

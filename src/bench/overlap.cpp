@@ -15,6 +15,7 @@
 #include "kernels/linear/feed_forward.h"
 #include "layout/schedule_check.h"
 #include "model/decoder.h"
+#include "parallel/context_recurrence.h"
 #include "parallel/ranks.h"
 #include "parallel/tensor_parts.h"
 #include "train/passes.h"
@@ -233,6 +234,40 @@ void add_tensor_parallel(const OverlapSizes& sizes, std::vector<OverlapRow>& row
   }
 }
 
+// ---- a recurrence of two context ranks
+
+// Keys of every head, or of one head that all share: these cannot be halved.
+TracedStep recurrence_step(const OverlapSizes& sizes, int64_t key_heads, double delay_s) {
+  constexpr int64_t kHeads = 4;
+  return fastest({.latency_s = delay_s}, sizes.repetitions, [&](comm::Communicator& world, const Time& time) {
+    const int64_t tokens = sizes.tokens * kTraceRanks, channels = sizes.hidden / kHeads;
+    const layout::SequenceView view(
+        layout::make_single(tokens),
+        {.context_ranks = kTraceRanks, .context_rank = world.rank(), .split = recipe::ContextSplit::kContiguous});
+    const auto rows = [&](int64_t heads) { return at::randn({sizes.tokens, heads, channels}).mul(0.1).requires_grad_(true); };
+    const Tensor q = rows(kHeads), k = rows(key_heads), v = rows(kHeads), log_decay = at::full({kHeads}, -0.01);
+    const Tensor d_o = at::randn({sizes.tokens, kHeads, channels});
+    time([&] { parallel::context_recurrence(recipe::LinearContextMethod::kAllGather, world, q, k, v, log_decay, view, {}).backward(d_o); });
+  });
+}
+
+void add_context_parallel(const OverlapSizes& sizes, std::vector<OverlapRow>& rows) {
+  const OverlapSizes longer{.tokens = 32 * sizes.tokens, .hidden = sizes.hidden, .repetitions = sizes.repetitions};
+  for (const bool halves : {false, true}) {
+    const int64_t key_heads = halves ? 4 : 1;
+    const TracedStep alone = recurrence_step(longer, key_heads, 0);
+    const double delay = alone.wall_s / 40;  // less than half of the heads take to be folded
+    OverlapRow row{.section = "context parallel",
+                   .setting = halves ? "states of heads in halves" : "states of all heads at once",
+                   .compute_s = alone.wall_s,
+                   .communication_s = 2 * delay,
+                   .step = recurrence_step(longer, key_heads, delay)};
+    row.measured = std::max(0.0, row.step.idle_s - alone.idle_s) / row.communication_s;
+    row.expected = halves ? 0 : 1;
+    rows.push_back(row);
+  }
+}
+
 }  // namespace
 
 std::vector<OverlapRow> measure_overlap(const OverlapSizes& sizes) {
@@ -240,6 +275,7 @@ std::vector<OverlapRow> measure_overlap(const OverlapSizes& sizes) {
   add_data_parallel(sizes, rows);
   add_pipeline({.tokens = sizes.tokens / 2, .hidden = sizes.hidden, .repetitions = sizes.repetitions}, rows);
   add_tensor_parallel(sizes, rows);
+  add_context_parallel(sizes, rows);
   return rows;
 }
 

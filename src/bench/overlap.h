@@ -6,6 +6,8 @@
 //   pipeline          delays of messages beside the passes; by the simulator of the same lists (layout/schedule_check.h). Interleaved: only filling
 //                     and draining grow until a delay exceeds a chunk's forward pass; 1F1B has no pass to spare and grows with every micro-batch
 //   tensor parallel   a channel mixer in N parts: the longer of computing and communication, and 1/N of the shorter (§3.3)
+//   context parallel  a recurrence whose states are gathered, forward and backward: a delay that is shorter than half of the heads take to be folded is
+//                     exposed whole where all heads' states go at once, and not at all where they go in halves (LASP-2, arXiv 2502.07563)
 //
 // All figures are of rank 0's fastest repetition, from a trace of its calls: it is idle where it awaits one, busy between.
 #pragma once
@@ -30,9 +32,9 @@ struct TracedStep {
 struct OverlapRow {
   std::string section, setting;
   double compute_s = 0;        // the step without delay
-  double communication_s = 0;  // data, tensor parallel: of all calls; pipeline: of a message
+  double communication_s = 0;  // data, tensor, context parallel: of all calls one after the other; pipeline: of a message
   TracedStep step;
-  // data parallel: exposed share of communication. pipeline: step over that without delay. tensor parallel: step over the longer of both.
+  // data, context parallel: exposed share of communication. pipeline: step over that without delay. tensor parallel: step over the longer of both.
   double measured = 0, expected = 0;
 };
 

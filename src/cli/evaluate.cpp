@@ -1,7 +1,9 @@
 // `longhaul evaluate CKPT --data PATH --json`
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/folders.h"
 #include "base/path_text.h"
@@ -11,7 +13,9 @@
 #include "cli/evaluate.h"
 #include "cli/model_tokenizer.h"
 #include "cli/output.h"
+#include "comm/communicator.h"
 #include "comm/placement.h"
+#include "comm/world.h"
 #include "data/corpus.h"
 #include "data/prepare.h"
 #include "data/prepare_tokens.h"
@@ -41,14 +45,33 @@ data::PreparedSource prepare_held_out(const EvaluateArguments& arguments, const 
   return data::prepare(corpus, 0, data::encoder_of(tokenizer), user_cache_folder());
 }
 
-void require_one_process() {
+void require_one_process(const std::string& task) {
   const comm::Placement placement = comm::find_place();
   if (placement.size == 1) return;
   throw Error({.code = ExitCode::kUsage,
-               .what = "an evaluation has one rank",
-               .expected = "one process: every process would evaluate the same",
+               .what = fmt::format("--task {} has one rank", task),
+               .expected = "one process: only texts are shared by several (--data without --task)",
                .found = fmt::format("{} of them, started by {}", placement.size, placement.engine),
                .hint = "start it without a launcher; its products use all cores"});
+}
+
+// Rank 0 prepares the texts; the others then find them in the cache, or prepare them on their own machine.
+data::PreparedSource prepare_on_ranks(const EvaluateArguments& arguments, const recipe::DataOptions& trained_on,
+                                      const data::Tokenizer& tokenizer, comm::Communicator& world) {
+  if (world.size() == 1) return prepare_held_out(arguments, trained_on, tokenizer);
+  std::optional<data::PreparedSource> source;
+  if (world.rank() == 0) source.emplace(prepare_held_out(arguments, trained_on, tokenizer));
+  world.barrier({.name = "texts are prepared"}).wait();
+  if (!source) source.emplace(prepare_held_out(arguments, trained_on, tokenizer));
+  return std::move(*source);
+}
+
+evaluate::EvaluationShare share_of(comm::Communicator& world) {
+  return {.ranks = world.size(), .rank = world.rank(), .sum_over_ranks = [&world](std::vector<double>& numbers) {
+            const Tensor all = at::tensor(numbers, at::kDouble);
+            world.all_reduce(all, comm::Reduction::kSum, {.name = "losses of batches"}).wait();
+            std::copy_n(all.const_data_ptr<double>(), numbers.size(), numbers.begin());
+          }};
 }
 
 int64_t overlap_of(const EvaluateArguments& arguments, int64_t context) {
@@ -63,7 +86,7 @@ int64_t overlap_of(const EvaluateArguments& arguments, int64_t context) {
 }
 
 ExitCode run(const EvaluateArguments& arguments) {
-  require_one_process();
+  if (!arguments.task.empty()) require_one_process(arguments.task);
   const at::Device device = device_named(arguments.device, "--device");
   const DeviceScope scope(device);
   auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device);
@@ -77,17 +100,20 @@ ExitCode run(const EvaluateArguments& arguments) {
   }
   const auto tokenizer = tokenizer_for(model, arguments.tokenizer);
   const auto& recipe = model.recipe.recipe;
-  const data::PreparedSource source = prepare_held_out(arguments, recipe.data, tokenizer);
+  const auto world = comm::join_world({.identity = {{"checkpoint", model.folder.filename().string()}, {"texts", arguments.data}}});
+  const data::PreparedSource source = prepare_on_ranks(arguments, recipe.data, tokenizer, *world);
   const int64_t context = arguments.context > 0 ? arguments.context : recipe.train.sequence;
   data::EvaluationReader reader({&source.held_out}, {.context = context, .overlap = overlap_of(arguments, context)});
-  Progress progress("evaluating", reader.tokens(), Progress::Unit::kTokens);
+  std::optional<Progress> progress;  // of rank 0, which speaks for all
+  if (world->rank() == 0) progress.emplace("evaluating", reader.tokens(), Progress::Unit::kTokens);
   const auto result = *evaluate::evaluate(
       *model.decoder, reader,
       [&](int64_t tokens) {
-        progress.advance(tokens);
+        if (progress) progress->advance(tokens);
         return true;
       },
-      evaluate::Accuracy::kYes);
+      evaluate::Accuracy::kYes, share_of(*world));
+  if (world->rank() != 0) return ExitCode::kDone;
   if (arguments.json) {
     print_json({{"step", model.step},
                 {"loss", result.loss},

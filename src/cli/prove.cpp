@@ -19,6 +19,7 @@
 #include "parallel/arrangement.h"
 #include "recipe/load.h"
 #include "train/prove.h"
+#include "train/prove_covering.h"
 
 namespace longhaul::cli {
 namespace {
@@ -39,6 +40,7 @@ nlohmann::ordered_json json_of(const train::Proof& proof) {
   json["worst_bf16"] = proof.worst_bf16;
   json["tensor"] = proof.tensor;
   json["resumed_from"] = proof.resumed_from;
+  json["seconds"] = proof.seconds;
   return json;
 }
 

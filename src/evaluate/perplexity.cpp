@@ -37,25 +37,34 @@ int64_t right_of(const model::Decoder& decoder, const Tensor& hidden_td, const T
 }  // namespace
 
 std::optional<EvaluationResult> evaluate(model::Decoder& decoder, data::EvaluationReader& reader,
-                                         const std::function<bool(int64_t tokens)>& progress, Accuracy accuracy) {
+                                         const std::function<bool(int64_t tokens)>& progress, Accuracy accuracy,
+                                         const EvaluationShare& share) {
   const at::NoGradGuard no_gradient;
   model::LocalOps ops;
   EvaluationResult result;
-  double nats = 0;
+  std::vector<double> of_batches;  // the nats of each batch, then how many labels were right; 0 where another rank has it
   int64_t right = 0;
   while (const std::optional<data::Batch> batch = reader.next()) {
-    model::Context context(ops, decoder.precision());
-    context.training = false;
-    const Tensor hidden_td = decoder.hidden(context, to_tensor(batch->inputs, decoder.device()), batch->layout);
-    const Tensor labels_t = to_tensor(batch->labels, decoder.device());
-    nats += sum_of(decoder.loss_each(hidden_td, labels_t));
-    if (accuracy == Accuracy::kYes) right += right_of(decoder, hidden_td, labels_t);
+    const bool own = static_cast<int64_t>(of_batches.size()) % share.ranks == share.rank;
+    of_batches.push_back(0);
+    if (own) {
+      model::Context context(ops, decoder.precision());
+      context.training = false;
+      const Tensor hidden_td = decoder.hidden(context, to_tensor(batch->inputs, decoder.device()), batch->layout);
+      const Tensor labels_t = to_tensor(batch->labels, decoder.device());
+      of_batches.back() = sum_of(decoder.loss_each(hidden_td, labels_t));
+      if (accuracy == Accuracy::kYes) right += right_of(decoder, hidden_td, labels_t);
+    }
     result.tokens += batch->target_tokens;
     result.bytes += batch->target_bytes;
     if (progress && !progress(batch->target_tokens)) return std::nullopt;
   }
+  of_batches.push_back(static_cast<double>(right));
+  if (share.ranks > 1) share.sum_over_ranks(of_batches);
+  double nats = 0;  // in the reader's order, whoever had the batches
+  for (size_t i = 0; i + 1 < of_batches.size(); ++i) nats += of_batches[i];
   result = result_of(nats, result.tokens, result.bytes);
-  if (accuracy == Accuracy::kYes) result.accuracy = static_cast<double>(right) / static_cast<double>(result.tokens);
+  if (accuracy == Accuracy::kYes) result.accuracy = of_batches.back() / static_cast<double>(result.tokens);
   return result;
 }
 

@@ -1,10 +1,12 @@
 // Perplexity of held-out text: the mean loss of every target that an EvaluationReader gives, each once, without gradients and
 // auxiliary losses. Bits per byte compares models whatever their tokenizers. Losses are summed in fp64, in the reader's order, so the
-// result is the same for every number of threads that leaves the losses the same. Not thread-safe for one decoder.
+// result is the same for every number of threads that leaves the losses the same. Several ranks that each read all take batches in turn, and have
+// the same result as one, to the bit. Not thread-safe for one decoder.
 #pragma once
 
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "data/evaluation.h"
 #include "model/decoder.h"
@@ -20,12 +22,19 @@ struct EvaluationResult {
   std::optional<double> accuracy;  // share of targets that are the likeliest token; where it was asked for
 };
 
+// What one of several ranks does of an evaluation.
+struct EvaluationShare {
+  int64_t ranks = 1, rank = 0;
+  std::function<void(std::vector<double>&)> sum_over_ranks{};  // element by element; called once, at the end, where there are several
+};
+
 enum class Accuracy { kNo, kYes };  // takes the head's products once more, a few rows of logits at a time
 
 // Reads until the reader ends. `progress` is called after each batch with the targets it had; when it says false, reading stops and there
-// is no result. No target at all is a kData error.
+// is no result: all ranks must then stop. No target at all is a kData error.
 std::optional<EvaluationResult> evaluate(model::Decoder& decoder, data::EvaluationReader& reader,
-                                         const std::function<bool(int64_t tokens)>& progress = {}, Accuracy accuracy = Accuracy::kNo);
+                                         const std::function<bool(int64_t tokens)>& progress = {}, Accuracy accuracy = Accuracy::kNo,
+                                         const EvaluationShare& share = {});
 
 // Of the sum of the losses of all targets. No target at all is a kData error.
 EvaluationResult result_of(double nats, int64_t tokens, int64_t bytes);

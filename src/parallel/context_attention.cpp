@@ -9,6 +9,7 @@
 #include "kernels/experts/rows.h"
 #include "parallel/collectives.h"
 #include "parallel/context_pieces.h"
+#include "parallel/gathered_attention.h"
 #include "parallel/ring_attention.h"
 #include "tensor/to_tensor.h"
 
@@ -23,27 +24,6 @@ using recipe::ContextMethod;
 
 Tensor rows_at(const Tensor& x_thd, const Tensor& index) {
   return kernels::take_rows(x_thd.flatten(1), index).view({index.size(0), x_thd.size(1), x_thd.size(2)});
-}
-
-Tensor gathered_attention(Communicator& group, const Tensor& q, const Tensor& k, const Tensor& v, const SequenceView& view,
-                          const AttentionOptions& options) {
-  const Tensor to_row = to_tensor(layout::inverse_permutation(view.context_order()), q.device());
-  const auto whole_row = [&](const Tensor& x, const char* name) {
-    return rows_at(gather_rows(group, x, view.context_lengths(), name), to_row);
-  };
-  // A run of queries is a document whose keys begin with the document that it belongs to and end with its own last token.
-  std::vector<int64_t> keys, offsets{0}, key_offsets{0};
-  for (const layout::Segment& segment : view.segments) {
-    const int64_t begin = view.layout.document(segment.document).begin;
-    for (int64_t s = 0; s < segment.document_start + segment.length; ++s) keys.push_back(begin + s);
-    offsets.push_back(offsets.back() + segment.length);
-    key_offsets.push_back(static_cast<int64_t>(keys.size()));
-  }
-  if (view.segments.empty()) offsets.push_back(0), key_offsets.push_back(0);  // a rank without tokens: a document without them
-  const Tensor index = to_tensor(keys, q.device());
-  return kernels::attention(q, rows_at(whole_row(k, "keys"), index), rows_at(whole_row(v, "values"), index), to_tensor(offsets),
-                            to_tensor(key_offsets), options)
-      .o_thd;
 }
 
 // `inner` neighbours among the context ranks, who hold together some runs of the row: rank first, first + 1, ….

@@ -5,7 +5,7 @@
 //              which that rank sends home. Contiguous, zig-zag, documents anywhere: what a pair sees is kernels::Visibility.
 //   ulysses    a rank gives away its tokens' heads and gets all tokens of some heads, computes, and gives back
 //   two-level  ulysses among `inner` neighbours, as many as key heads allow; a ring of these groups
-//   all-gather keys and values of the whole row on every rank: plain, for comparison
+//   all-gather keys and values of the whole row on every rank, some heads at a time (gathered_attention.h)
 //
 // Next block's exchange is started before the computing on this one. Source: specs/long-context-parallelism.md A6; bytes A8. Collective calls.
 #pragma once

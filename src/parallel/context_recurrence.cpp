@@ -30,6 +30,20 @@ struct Operands {
   ScalarType state_type() const { return of[kQ].scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
   std::vector<int64_t> state_sizes() const { return {heads(), of[kQ].size(2), of[kV].size(2)}; }
 
+  // Part `i` of `parts` of the heads.
+  Operands heads(int64_t parts, int64_t i) const {
+    Operands part{.of = {}, .options = options};
+    for (size_t operand = 0; operand < of.size(); ++operand) part.of.push_back(heads_of(operand, of[operand], parts, i));
+    return part;
+  }
+  // Of operand number `operand`, or of its gradient.
+  static Tensor heads_of(size_t operand, const Tensor& x, int64_t parts, int64_t i) {
+    if (!x.defined()) return x;
+    const int64_t axis = head_axis(operand, x), heads = x.size(axis) / parts;
+    return x.narrow(axis, i * heads, heads);
+  }
+  static int64_t head_axis(size_t operand, const Tensor& x) { return operand == kBound || x.dim() == 1 ? 0 : 1; }
+
   // `length` tokens of this rank from `begin` on, cut into runs.
   RecurrenceInputs part(int64_t begin, int64_t length, const std::vector<int64_t>& offsets) const {
     const auto rows = [&](const Tensor& x) { return x.defined() ? x.narrow(0, begin, length) : x; };
@@ -68,33 +82,57 @@ ContextFold fold_begin(const Operands& operands, const ContextPiece& piece, cons
       kernels::fold_recurrence_gradient(operands.part(piece.local_begin, length, {0, length}), d_o.narrow(0, piece.local_begin, length)));
 }
 
-StatePassing passing_of(recipe::LinearContextMethod method, comm::Communicator& group, const std::vector<ContextPiece>& pieces,
-                        const Operands& operands) {
-  return {method,
-          group,
-          pieces,
-          {.sizes = operands.state_sizes(),
-           .options = operands.of[kQ].options().dtype(operands.state_type()).requires_grad(false),
-           .decay_by_token = operands.decay_by_token(),
-           .log_decay_h = operands.of[kDecay]}};
+// The heads in as many parts as `passings` has, each with the operands of its own.
+struct HeadParts {
+  std::vector<Operands> operands;
+  std::vector<StatePassing> passings;
+};
+
+HeadParts parts_of(recipe::LinearContextMethod method, comm::Communicator& group, const std::vector<ContextPiece>& pieces,
+                   const Operands& all) {
+  bool halves = method == recipe::LinearContextMethod::kAllGather && group.size() > 1;
+  for (size_t i = 0; i < kOperands; ++i) {
+    const Tensor& x = all.of[i];
+    halves = halves && (!x.defined() || x.size(Operands::head_axis(i, x)) % kGatheredHalves == 0);
+  }
+  const int64_t parts = halves ? kGatheredHalves : 1;
+  HeadParts made;
+  for (int64_t i = 0; i < parts; ++i) {
+    const Operands part = all.heads(parts, i);
+    made.operands.push_back(part);
+    made.passings.emplace_back(method, group, pieces,
+                               StateKind{.sizes = part.state_sizes(),
+                                         .options = part.of[kQ].options().dtype(part.state_type()).requires_grad(false),
+                                         .decay_by_token = part.decay_by_token(),
+                                         .log_decay_h = part.of[kDecay]});
+  }
+  return made;
 }
+
+// What the backward pass of one part of the heads reads: of each piece, in the order of the row.
+struct Kept {
+  std::vector<Tensor> entering, boundaries;
+};
 
 // Of the pieces of this rank, in the order of its tokens, which is that of the row.
-Tensor forward(const Operands& operands, const StatePassing& passing, std::vector<Tensor>& entering, std::vector<Tensor>& boundaries) {
-  std::vector<Tensor> o;
-  passing.run(
-      /*backward=*/false, [&](const ContextPiece& piece) { return fold_end(operands, piece); },
-      [&](const ContextPiece& piece, const Tensor& state) {
-        const kernels::RecurrenceRun run = kernels::run_recurrence(operands.whole(piece, state));
-        entering.push_back(state);
-        boundaries.push_back(run.boundaries);
-        o.push_back(run.result.o_thd);
+Tensor forward(const Operands& operands, const HeadParts& parts, std::vector<Kept>& kept) {
+  std::vector<std::vector<Tensor>> o(parts.operands.size());
+  kept.resize(parts.operands.size());
+  StatePassing::run_together(
+      parts.passings, /*backward=*/false, [&](size_t part, const ContextPiece& piece) { return fold_end(parts.operands[part], piece); },
+      [&](size_t part, const ContextPiece& piece, const Tensor& state) {
+        const kernels::RecurrenceRun run = kernels::run_recurrence(parts.operands[part].whole(piece, state));
+        kept[part].entering.push_back(state);
+        kept[part].boundaries.push_back(run.boundaries);
+        o[part].push_back(run.result.o_thd);
       });
-  if (o.empty()) return at::empty({0, operands.heads(), operands.of[kV].size(2)}, operands.of[kV].options().requires_grad(false));
-  return o.size() == 1 ? o[0] : at::cat(o);
+  if (o[0].empty()) return at::empty({0, operands.heads(), operands.of[kV].size(2)}, operands.of[kV].options().requires_grad(false));
+  std::vector<Tensor> of_parts;
+  for (const std::vector<Tensor>& pieces : o) of_parts.push_back(pieces.size() == 1 ? pieces[0] : at::cat(pieces));
+  return of_parts.size() == 1 ? of_parts[0] : at::cat(of_parts, 1);
 }
 
-// Gradients of the operands, piece by piece into rows of the whole.
+// Gradients of the operands, part by part of the heads and piece by piece into rows of the whole.
 class Gradients {
  public:
   Gradients(const Operands& operands, bool decay) : operands_(operands), decay_(decay) {
@@ -103,18 +141,19 @@ class Gradients {
       sum_.push_back(wanted ? at::zeros(operands.of[i].sizes(), operands.of[i].options().requires_grad(false)) : Tensor());
     }
   }
-  void add(const ContextPiece& piece, const RecurrenceGradients& part) {
-    const auto rows = [&](size_t i) { return sum_[i].narrow(0, piece.local_begin, piece.tokens.length); };
-    rows(kQ).copy_(part.q_thk);
-    if (sum_[kK].defined()) rows(kK).copy_(part.k_thk);
-    rows(kV).copy_(part.v_thv);
+  void add(int64_t parts, int64_t part, const ContextPiece& piece, const RecurrenceGradients& of) {
+    const auto heads = [&](size_t i) { return Operands::heads_of(i, sum_[i], parts, part); };
+    const auto rows = [&](size_t i) { return heads(i).narrow(0, piece.local_begin, piece.tokens.length); };
+    rows(kQ).copy_(of.q_thk);
+    if (sum_[kK].defined()) rows(kK).copy_(of.k_thk);
+    rows(kV).copy_(of.v_thv);
     if (!decay_) return;
     if (operands_.decay_by_token()) {
-      rows(kDecay).copy_(part.log_decay);
+      rows(kDecay).copy_(of.log_decay);
     } else {
-      sum_[kDecay].add_(part.log_decay);
+      heads(kDecay).add_(of.log_decay);
     }
-    if (sum_[kBound].defined()) sum_[kBound].add_(part.lower_bound_hk);
+    if (sum_[kBound].defined()) heads(kBound).add_(of.lower_bound_hk);
   }
   std::vector<Tensor> take() { return std::move(sum_); }
 
@@ -124,17 +163,26 @@ class Gradients {
   std::vector<Tensor> sum_;
 };
 
-std::vector<Tensor> backward(const Operands& operands, const StatePassing& passing, const std::vector<Tensor>& entering,
-                             const std::vector<Tensor>& boundaries, const Tensor& d_o, bool decay) {
+std::vector<Tensor> backward(const Operands& operands, const HeadParts& parts, const std::vector<Kept>& kept, const Tensor& d_o,
+                             bool decay) {
   Gradients gradients(operands, decay);
-  size_t left = entering.size();  // pieces come last first
-  passing.run(
-      /*backward=*/true, [&](const ContextPiece& piece) { return fold_begin(operands, piece, d_o); },
-      [&](const ContextPiece& piece, const Tensor& d_leaving) {
-        --left;
-        const Tensor d_final = d_leaving.defined() ? operands.states_of_runs(piece, piece.runs() - 1, d_leaving) : Tensor();
-        gradients.add(piece, kernels::run_recurrence_backward(operands.whole(piece, entering[left]), boundaries[left],
-                                                              d_o.narrow(0, piece.local_begin, piece.tokens.length), d_final, decay));
+  const auto count = static_cast<int64_t>(parts.operands.size());
+  std::vector<Tensor> d_o_of;
+  std::vector<size_t> left;  // pieces come last first
+  for (int64_t i = 0; i < count; ++i) {
+    d_o_of.push_back(Operands::heads_of(kV, d_o, count, i));
+    left.push_back(kept[static_cast<size_t>(i)].entering.size());
+  }
+  StatePassing::run_together(
+      parts.passings, /*backward=*/true,
+      [&](size_t part, const ContextPiece& piece) { return fold_begin(parts.operands[part], piece, d_o_of[part]); },
+      [&](size_t part, const ContextPiece& piece, const Tensor& d_leaving) {
+        const Operands& own = parts.operands[part];
+        const size_t at = --left[part];
+        const Tensor d_final = d_leaving.defined() ? own.states_of_runs(piece, piece.runs() - 1, d_leaving) : Tensor();
+        gradients.add(count, static_cast<int64_t>(part), piece,
+                      kernels::run_recurrence_backward(own.whole(piece, kept[part].entering[at]), kept[part].boundaries[at],
+                                                       d_o_of[part].narrow(0, piece.local_begin, piece.tokens.length), d_final, decay));
       });
   return gradients.take();
 }
@@ -152,13 +200,11 @@ Tensor context_recurrence(recipe::LinearContextMethod method, comm::Communicator
   return kernels::differentiable("context_recurrence", inputs, [&]() -> Recorded {
     const Operands operands{inputs, plain};
     const std::vector<ContextPiece> pieces = context_pieces(view);
-    std::vector<Tensor> entering, boundaries;
-    const Tensor o = forward(operands, passing_of(method, group, pieces, operands), entering, boundaries);
-    return {.results = {o},
-            .saved = inputs,
-            .backward = [method, &group, pieces, entering, boundaries, plain, decay](const BackwardCall& call) {
+    std::vector<Kept> kept;
+    const Tensor o = forward(operands, parts_of(method, group, pieces, operands), kept);
+    return {.results = {o}, .saved = inputs, .backward = [method, &group, pieces, kept, plain, decay](const BackwardCall& call) {
               const Operands saved{call.saved, plain};
-              return backward(saved, passing_of(method, group, pieces, saved), entering, boundaries, call.gradients[0].contiguous(), decay);
+              return backward(saved, parts_of(method, group, pieces, saved), kept, call.gradients[0].contiguous(), decay);
             }};
   })[0];
 }

@@ -6,6 +6,9 @@
 //   ring         S_out goes to the rank of the next piece                                LASP (arXiv 2404.02882)
 //   all-scan     the same in slices of Dk: a rank hands on one while the next comes      ZeCO (arXiv 2507.01004)
 //   all-gather   all S (and Λ where it depends on tokens) go to all ranks, which compose LASP-2 (arXiv 2502.07563)
+//                In two halves of the heads, where these are even: the second half is folded while the states of the first are on their way, and
+//                while the first runs those of the second are. LASP-2 computes what needs no state meanwhile, and adds the state's share to the
+//                outputs; that is a pass more over the tokens, this is none, and the same bits.
 //
 // A piece in which a document begins lets nothing through; one whose first document begins with it gets nothing: there the ring sends nothing.
 // Bytes: specs/long-context-parallelism.md A8. Zig-zag costs twice of each. A collective call of the group.
@@ -18,6 +21,7 @@
 namespace longhaul::parallel {
 
 inline constexpr int64_t kScanSlices = 4;
+inline constexpr int64_t kGatheredHalves = 2;
 
 // → o of this rank's tokens. Arguments as those of linear_recurrence, of this rank's tokens.
 Tensor context_recurrence(recipe::LinearContextMethod method, comm::Communicator& group, const Tensor& q_thd, const Tensor& k_thd,

@@ -45,11 +45,29 @@ std::vector<StatePassing::Step> StatePassing::steps(bool backward) const {
   return steps;
 }
 
+std::string StatePassing::name(bool backward) const {
+  return backward ? "states of the recurrence (gradient)" : "states of the recurrence";
+}
+
 void StatePassing::run(bool backward, const Fold& fold, const Use& use) const {
-  const std::vector<Step> order = steps(backward);
-  const std::string name = backward ? "states of the recurrence (gradient)" : "states of the recurrence";
-  if (method_ == recipe::LinearContextMethod::kAllGather) return run_gathered(order, name, fold, use);
-  run_chained(order, name, fold, use);
+  if (method_ == recipe::LinearContextMethod::kAllGather) return use_gathered(begin_gathering(backward, fold), use);
+  run_chained(steps(backward), name(backward), fold, use);
+}
+
+void StatePassing::run_together(const std::vector<StatePassing>& all, bool backward,
+                                const std::function<ContextFold(size_t, const ContextPiece&)>& fold,
+                                const std::function<void(size_t, const ContextPiece&, const Tensor&)>& use) {
+  const auto fold_of = [&](size_t i) { return [&fold, i](const ContextPiece& piece) { return fold(i, piece); }; };
+  const auto use_of = [&](size_t i) { return [&use, i](const ContextPiece& piece, const Tensor& state) { use(i, piece, state); }; };
+  std::vector<Gathering> gatherings;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].method_ == recipe::LinearContextMethod::kAllGather) {
+      gatherings.push_back(all[i].begin_gathering(backward, fold_of(i)));
+    } else {
+      all[i].run(backward, fold_of(i), use_of(i));
+    }
+  }
+  for (size_t i = 0; i < gatherings.size(); ++i) all[i].use_gathered(std::move(gatherings[i]), use_of(i));
 }
 
 Tensor StatePassing::decay_of(const ContextPiece& piece) const {
@@ -58,38 +76,47 @@ Tensor StatePassing::decay_of(const ContextPiece& piece) const {
   return kind_.log_decay_h.detach().to(kind_.options).mul(piece.tokens.length).exp().unsqueeze(1).expand(sizes);
 }
 
-// One of each step; undefined of those whose state nobody waits for. A row of what travels is a state, with Λ as a further column of values.
-std::vector<ContextFold> StatePassing::gather(const std::vector<Step>& steps, const std::string& name, const Fold& fold) const {
-  std::vector<int64_t> rows(static_cast<size_t>(group_->size()));
+StatePassing::Gathering StatePassing::begin_gathering(bool backward, const Fold& fold) const {
+  Gathering made{.steps = steps(backward), .rows = std::vector<int64_t>(static_cast<size_t>(group_->size())), .all = {}, .work = {}};
   std::vector<Tensor> own_rows;
   int64_t total = 0;
-  for (const Step& step : steps) {
+  for (const Step& step : made.steps) {
     if (!step.leaves) continue;
-    ++rows[static_cast<size_t>(step.piece->rank)];
+    ++made.rows[static_cast<size_t>(step.piece->rank)];
     ++total;
     if (!own(step)) continue;
-    const ContextFold made = fold(*step.piece);
-    own_rows.push_back(kind_.decay_by_token ? at::cat({made.state_hkv, made.decay_hk.unsqueeze(2)}, 2) : made.state_hkv);
+    const ContextFold own_fold = fold(*step.piece);
+    own_rows.push_back(kind_.decay_by_token ? at::cat({own_fold.state_hkv, own_fold.decay_hk.unsqueeze(2)}, 2) : own_fold.state_hkv);
   }
-  std::vector<ContextFold> folds(steps.size());
-  if (total == 0) return folds;
-  const int64_t heads = kind_.sizes[0], keys = kind_.sizes[1], values = kind_.sizes[2], columns = values + (kind_.decay_by_token ? 1 : 0);
-  const Tensor all = at::empty({total, heads, keys, columns}, kind_.options);
+  if (total == 0) return made;
+  const int64_t heads = kind_.sizes[0], keys = kind_.sizes[1], columns = kind_.sizes[2] + (kind_.decay_by_token ? 1 : 0);
+  made.all = at::empty({total, heads, keys, columns}, kind_.options);
   const Tensor mine = own_rows.empty() ? at::empty({0, heads, keys, columns}, kind_.options) : at::stack(own_rows);
-  group_->all_gather(mine, all, {.name = name}, rows).wait();
+  made.work = group_->all_gather(mine, made.all, {.name = name(backward)}, made.rows);
+  return made;
+}
+
+// One of each step; undefined of those whose state nobody waits for.
+std::vector<ContextFold> StatePassing::folds_of(const Gathering& gathering) const {
+  const std::vector<int64_t>& rows = gathering.rows;
+  const int64_t values = kind_.sizes[2];
   std::vector<int64_t> next(rows.size());
   for (size_t r = 1; r < rows.size(); ++r) next[r] = next[r - 1] + rows[r - 1];
-  for (size_t i = 0; i < steps.size(); ++i) {
-    if (!steps[i].leaves) continue;
-    const Tensor row = all.select(0, next[static_cast<size_t>(steps[i].piece->rank)]++);
-    folds[i] = {row.narrow(2, 0, values), kind_.decay_by_token ? row.select(2, values) : decay_of(*steps[i].piece)};
+  std::vector<ContextFold> folds;
+  for (const Step& step : gathering.steps) {
+    ContextFold& fold = folds.emplace_back();
+    if (!step.leaves) continue;
+    const Tensor row = gathering.all.select(0, next[static_cast<size_t>(step.piece->rank)]++);
+    fold = {row.narrow(2, 0, values), kind_.decay_by_token ? row.select(2, values) : decay_of(*step.piece)};
   }
   return folds;
 }
 
 // Composed by every rank in the order of the row, so that all have the same bits.
-void StatePassing::run_gathered(const std::vector<Step>& steps, const std::string& name, const Fold& fold, const Use& use) const {
-  const std::vector<ContextFold> folds = gather(steps, name, fold);
+void StatePassing::use_gathered(Gathering gathering, const Use& use) const {
+  if (gathering.all.defined()) gathering.work.wait();
+  const std::vector<ContextFold> folds = folds_of(gathering);
+  const std::vector<Step>& steps = gathering.steps;
   Tensor state;
   for (size_t i = 0; i < steps.size(); ++i) {
     const Tensor entering = steps[i].enters ? state : Tensor();

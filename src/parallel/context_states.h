@@ -33,6 +33,12 @@ class StatePassing {
   // undefined: nothing does.
   void run(bool backward, const Fold& fold, const Use& use) const;
 
+  // The same for several states that know nothing of each other (heads): with all-gather those of one are on their way while the next are folded
+  // and those before are used. Of one method, group and row.
+  static void run_together(const std::vector<StatePassing>& all, bool backward,
+                           const std::function<ContextFold(size_t, const ContextPiece&)>& fold,
+                           const std::function<void(size_t, const ContextPiece&, const Tensor& entering_hkv)>& use);
+
  private:
   struct Step {  // a piece in the order of a run
     const ContextPiece* piece;
@@ -40,9 +46,18 @@ class StatePassing {
   };
   std::vector<Step> steps(bool backward) const;
   bool own(const Step& step) const { return step.piece->rank == group_->rank(); }
-  void run_gathered(const std::vector<Step>& steps, const std::string& name, const Fold& fold, const Use& use) const;
+  // The folds of all ranks on their way: a row of `all` is a state, with Λ as a further column of values.
+  struct Gathering {
+    std::vector<Step> steps;
+    std::vector<int64_t> rows;  // of each rank
+    Tensor all;                 // undefined: nothing goes from piece to piece
+    comm::Work work;
+  };
+  Gathering begin_gathering(bool backward, const Fold& fold) const;
+  void use_gathered(Gathering gathering, const Use& use) const;
+  std::vector<ContextFold> folds_of(const Gathering& gathering) const;
+  std::string name(bool backward) const;
   void run_chained(const std::vector<Step>& steps, const std::string& name, const Fold& fold, const Use& use) const;
-  std::vector<ContextFold> gather(const std::vector<Step>& steps, const std::string& name, const Fold& fold) const;
   Tensor decay_of(const ContextPiece& piece) const;
 
   recipe::LinearContextMethod method_;

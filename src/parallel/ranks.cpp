@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "parallel/priorities.h"
 
 namespace longhaul::parallel {
 
@@ -108,7 +109,7 @@ void Ranks::start_sums() {
       tree_->start_sum(arena);
       continue;
     }
-    const comm::CallOptions options{.name = "gradients of " + arena.name};
+    const comm::CallOptions options{.name = "gradients of " + arena.name, .priority = kSumsOfGradients};
     sum.work = arena.cut() ? groups_->over(arena.sharers)
                                  .reduce_scatter(arena.gradients, arena.own_gradients, Reduction::kSum, options, arena.gradient_shares)
                            : groups_->over(arena.copies()).all_reduce(arena.gradients, Reduction::kSum, options);
@@ -127,9 +128,9 @@ void Ranks::sum_gradients(model::ParameterSet& parameters) {
     if (tree_ == nullptr) sum.work.wait();
     sum.arena->zero_others();
     if (!sum.arena->cut() || sum.arena->share_copies.empty()) continue;
-    between_copies.push_back(
-        groups_->over(sum.arena->share_copies)
-            .all_reduce(sum.arena->own_gradients, Reduction::kSum, {.name = "shares of gradients of " + sum.arena->name}));
+    between_copies.push_back(groups_->over(sum.arena->share_copies)
+                                 .all_reduce(sum.arena->own_gradients, Reduction::kSum,
+                                             {.name = "shares of gradients of " + sum.arena->name, .priority = kSumsBetweenCopies}));
   }
   for (comm::Work& work : between_copies) work.wait();
   if (Sharding* sharding = sharding_of(parameters)) sharding->end_step();

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/memory_purpose.h"
+#include "parallel/priorities.h"
 
 namespace longhaul::parallel {
 
@@ -32,7 +33,8 @@ Sharding::Sharding(model::ParameterSet& parameters, Group values, Group gradient
 void Sharding::start_gather(Held& held) {
   const model::Arena& arena = *held.arena;
   arena.take_values();
-  held.coming = values_(arena.sharers).all_gather(arena.own_values, arena.values, {.name = "values of " + arena.name}, arena.value_shares);
+  const comm::CallOptions options{.name = "values of " + arena.name, .priority = kValuesOfLayersToCome};
+  held.coming = values_(arena.sharers).all_gather(arena.own_values, arena.values, options, arena.value_shares);
   held.whole = held.on_its_way = true;
 }
 
@@ -130,9 +132,8 @@ void Sharding::start_sums(int64_t layer) {
     arena.take_gradients();  // where this rank has no product of it, zeros
     const MemoryPurposeScope scope(MemoryPurpose::kGradients);
     Sum& sum = sums_.emplace_back(Sum{.arena = &arena, .own = at::empty_like(arena.own_gradients), .work = {}});
-    sum.work =
-        gradients_(arena.sharers)
-            .reduce_scatter(arena.gradients, sum.own, comm::Reduction::kSum, {.name = "gradients of " + arena.name}, arena.gradient_shares);
+    const comm::CallOptions options{.name = "gradients of " + arena.name, .priority = kSumsOfGradients};
+    sum.work = gradients_(arena.sharers).reduce_scatter(arena.gradients, sum.own, comm::Reduction::kSum, options, arena.gradient_shares);
   }
 }
 
@@ -146,8 +147,8 @@ void Sharding::finish_sum() {
       sum.arena->own_gradients.add_(sum.own);
       continue;
     }
-    sum.work = gradients_(sum.arena->share_copies)
-                   .all_reduce(sum.own, comm::Reduction::kSum, {.name = "shares of gradients of " + sum.arena->name});
+    const comm::CallOptions options{.name = "shares of gradients of " + sum.arena->name, .priority = kSumsBetweenCopies};
+    sum.work = gradients_(sum.arena->share_copies).all_reduce(sum.own, comm::Reduction::kSum, options);
     copies_.push_back(std::move(sum));
   }
   sums_.clear();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "layout/head_groups.h"
 #include "layout/parameters.h"
 #include "layout/schedule.h"
 #include "layout/sequence_view.h"
@@ -40,10 +41,10 @@ recipe::ModelConfig shared_model(recipe::ModelConfig model, const layout::Mesh& 
   return model;
 }
 
-// The tokens of this rank inside a mixer, and the rows of keys that its queries see.
+// The tokens of this rank inside a mixer, and those of all context ranks.
 struct OwnTokens {
   int64_t tokens = 0, segments = 1;
-  double keys = 0, all = 0;
+  double all = 0;
   int64_t pieces = 1;  // runs of the row
 };
 
@@ -51,7 +52,7 @@ OwnTokens own_tokens(const MemoryRequest& request, const RankRequest& rank) {
   const layout::Mesh& mesh = rank.place.mesh;
   const int64_t cp = mesh.size(Axis::kCp);
   OwnTokens own{.tokens = share(whole_bytes(request.tokens()), cp), .segments = whole_bytes(request.documents_at_once())};
-  own.keys = own.all = request.tokens();
+  own.all = request.tokens();
   if (cp == 1) return own;
   own.pieces = rank.context.split == recipe::ContextSplit::kZigzag ? 2 : 1;
   if (request.tokens() > static_cast<double>(kMostTokensSeen)) return own;
@@ -62,8 +63,6 @@ OwnTokens own_tokens(const MemoryRequest& request, const RankRequest& rank) {
                                   {.context_ranks = cp, .context_rank = rank.place.coordinate(Axis::kCp), .split = rank.context.split});
   own.tokens = view.tokens();
   own.segments = std::ssize(view.segments);
-  own.keys = 0;
-  for (const layout::Segment& segment : view.segments) own.keys += number(segment.document_start + segment.length);
   return own;
 }
 
@@ -192,9 +191,10 @@ class RankPlan {
       block.backward += 2 * q + kv;
       return;
     }
-    const double of_token = 2 * number(sizes.kv_heads * sizes.head_dim) * element_;
-    block.kept += own_.keys * of_token;
-    block.backward += own_.keys * of_token + own_.all * of_token / 2;
+    // Of some key heads at a time: keys and values of the whole row as they came and in its order, the next ones coming; their gradients in the
+    // precision of sums, twice; and those of the queries.
+    const double of_group = own_.all * 2 * number(sizes.kv_heads * sizes.head_dim) / number(layout::key_head_groups(sizes.kv_heads));
+    block.backward += of_group * 2 * (element_ + wide_) + q / element_ * wide_;
   }
 
   Block channel(int64_t layer) const {

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/temporary_folder.h"
@@ -142,7 +143,8 @@ class Prover {
   }
   // Of models of one size on the same documents, added up in the same way.
   std::string key_of(const ProofLayout& layout) const {
-    return fmt::format("{}-{}{}", subject(layout, "").config.layers, layout.packed ? "packed" : "rows", layout.elastic ? "-elastic" : "");
+    const recipe::ModelConfig small = subject(layout, "").config;
+    return fmt::format("{}-{}-{}{}", small.layers, small.heads, layout.packed ? "packed" : "rows", layout.elastic ? "-elastic" : "");
   }
 
   const Reference& reference(const ProofLayout& layout, const std::string& dtype) {
@@ -249,7 +251,9 @@ std::vector<Proof> prove(const ProofRequest& request) {
   std::vector<Proof> proofs;
   for (const ProofLayout& layout : request.layouts) {
     if (request.begins) request.begins(layout);
+    const Stopwatch watch;
     proofs.push_back(prover.proof_of(layout));
+    proofs.back().seconds = watch.seconds();
   }
   return proofs;
 }

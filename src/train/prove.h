@@ -35,6 +35,7 @@ struct Proof {
   double worst = 0, worst_bf16 = 0;  // relative difference; in fp64 of anything, in bf16 of gradients
   std::string tensor;                // where `worst` is; of a failure the first one beyond the bound, in the order of the model
   std::string resumed_from;          // the layout whose checkpoint it went on from
+  double seconds = 0;                // that it took
   bool holds = true;
 
   std::string_view status_name() const;  // "tried"

@@ -1,10 +1,7 @@
 // Layouts that `prove` tries: which ranks there are, and by what methods they work together.
 //
 //   proof_layouts   the usual ones, each method once, and the recipe's own
-//   all_layouts     every mesh of 1, 2, 4 … ranks, each once; what else can be chosen (context method, schedule, packing, …) is dealt out to
-//                   them so that any two choices of two keys meet in some layout, if they can: a pairwise covering array; and process_layouts
-//
-// A mesh that the model cannot be dealt out to stands in the list with the reason, so nothing is left out silently.
+//   all_layouts     every mesh (prove_covering.h)
 #pragma once
 
 #include <string>
@@ -35,10 +32,5 @@ parallel::Arrangement arrangement_of(const ProofLayout& layout);
 std::vector<ProofLayout> proof_layouts(const recipe::ParallelOptions& own);
 // A few whose ranks are processes: one of each kind of communication, of at most so many ranks.
 std::vector<ProofLayout> process_layouts(const recipe::ModelConfig& model, int64_t ranks);
-// Of worlds of 1, 2, 4, … up to `ranks`, of the model made small for each.
-std::vector<ProofLayout> all_layouts(const recipe::ModelConfig& model, int64_t ranks);
-
-// What of the pairs of choices no layout has; the reason is that none can. Names "parallel.schedule=dualpipe with packed=false".
-std::vector<std::string> pairs_left_out(const std::vector<ProofLayout>& layouts);
 
 }  // namespace longhaul::train

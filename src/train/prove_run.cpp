@@ -106,13 +106,13 @@ class ProofRun {
 
 ProofSubject subject_of(const recipe::ModelConfig& model, const recipe::OptimOptions& optim, const ProofLayout& layout,
                         const std::string& dtype) {
-  return {made_small(model, layout.parallel.world()), optim, dtype, layout};
+  return {made_small(model, layout.parallel), optim, dtype, layout};
 }
 
 Seen prove_alone(const ProofSubject& subject, const std::optional<std::filesystem::path>& save_to) {
   parallel::Ranks alone(subject.layout.elastic);
   ProofRun run(subject, alone);
-  for (int64_t step = 1; step <= kProofSteps; ++step) {
+  for (int64_t step = 1; step <= proof_steps(subject.dtype); ++step) {
     run.step(step);
     if (step == kProofSavedStep && save_to) run.save(*save_to);
   }
@@ -125,7 +125,7 @@ SeenTwice prove_rank(const ProofSubject& subject, comm::Communicator& world, con
   const std::unique_ptr<comm::Communicator> planted = mistake != nullptr && mistake->left_out ? forgetful(world, *mistake) : nullptr;
   parallel::Ranks ranks(planted ? *planted : world, arrangement);
   ProofRun run(subject, ranks);
-  for (int64_t step = 1; step <= kProofSteps; ++step) {
+  for (int64_t step = 1; step <= proof_steps(subject.dtype); ++step) {
     run.step(step);
     if (step == kProofSavedStep && checkpoints) run.save(checkpoints->own);
   }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -14,6 +15,8 @@
 namespace longhaul::train {
 
 inline constexpr int64_t kProofSteps = 3, kProofSavedStep = 2;
+// In bf16 what is compared is seen in the first step; later ones drift apart (prove.h).
+inline int64_t proof_steps(std::string_view dtype) { return dtype == "bf16" ? 1 : kProofSteps; }
 
 // A box of a logical tensor, in fp64.
 struct HeldBox {

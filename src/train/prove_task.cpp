@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/random.h"
+#include "layout/pipeline.h"
 #include "train/offload.h"
 #include "train/prove_mistakes.h"
 
@@ -43,13 +44,14 @@ recipe::ModelConfig model_of(recipe::ModelConfig config, const parallel::Ranks& 
 
 }  // namespace
 
-recipe::ModelConfig made_small(recipe::ModelConfig model, int64_t ranks) {
-  std::vector<recipe::Mixer> mixers;  // each once, then all of them again: two layers a stage
+recipe::ModelConfig made_small(recipe::ModelConfig model, const recipe::ParallelOptions& parallel) {
+  std::vector<recipe::Mixer> mixers;  // each once, then all of them again
   for (const recipe::Mixer mixer : model.mixers) {
     if (std::ranges::find(mixers, mixer) == mixers.end()) mixers.push_back(mixer);
   }
-  const int64_t many = std::max<int64_t>(4, ranks);
-  model.layers = std::max(many, static_cast<int64_t>(mixers.size()));
+  constexpr int64_t kLeast = 4;
+  const int64_t many = std::max(kLeast, parallel.world()), stages = layout::Pipeline(parallel.pp, parallel.pipeline).stages();
+  model.layers = std::max({kLeast, stages, static_cast<int64_t>(mixers.size())});
   model.mixers = mixers;
   recipe::GatedDeltaNetOptions& delta = model.gated_deltanet;
   const int64_t delta_heads = delta.heads > 0 ? delta.heads : model.heads;
@@ -115,7 +117,8 @@ ProofTask::ProofTask(const recipe::ModelConfig& config, Precision precision, con
   decoder_.parameters().initialise(kProofSeed + (mistake_ != nullptr && mistake_->other_start && mistake_->other_start(ranks.place())));
 }
 
-// Two, or as many as the replica has; one where stages want many micro-batches; all where experts have one room for all of them.
+// Two, or as many as the replica has; one where stages want many micro-batches; all where experts have one room for all of them. Not four: of four
+// rows the cuts of two context ranks would lie between them, and no rank would share a sequence.
 int64_t proof_rows_at_once(const recipe::ModelConfig& model, int64_t stages, int64_t own) {
   const bool together = model.experts > 0 && model.router.capacity_factor > 0 && model.router.capacity_of == recipe::CapacityOf::kBatch;
   return together ? own : stages > 1 ? 1 : std::min<int64_t>(own, 2);

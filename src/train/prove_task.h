@@ -16,9 +16,9 @@ namespace longhaul::train {
 inline constexpr int64_t kProofRows = 8;  // of a step
 inline constexpr uint64_t kProofSeed = 20260101;
 
-// The recipe's model with its mixers, wiring, experts, ties and biases, and few of everything that has a size, but so many that `ranks` ranks can
-// share each.
-recipe::ModelConfig made_small(recipe::ModelConfig model, int64_t ranks = 4);
+// The recipe's model with its mixers, wiring, experts, ties and biases, and few of everything that has a size, but so many that the ranks can
+// share each, and layers for every stage.
+recipe::ModelConfig made_small(recipe::ModelConfig model, const recipe::ParallelOptions& parallel);
 
 // Rows of a micro-batch, of `own` that a replica has on so many stages.
 int64_t proof_rows_at_once(const recipe::ModelConfig& model, int64_t stages, int64_t own);

@@ -13,6 +13,7 @@
 #include "model/decoder.h"
 #include "recipe/optimizers.h"
 #include "support/models.h"
+#include "train/prove_covering.h"
 #include "train/step.h"
 
 // ctest: label=full timeout=600
