@@ -1,5 +1,5 @@
 // BackgroundTask: work of a thread of its own that others go on beside and must wait for in the end: a checkpoint that is written, batches that are
-// read ahead. It is told while it lasts, so that whoever watches over this process (observe/rank_board.h) sees one that hangs long before somebody
+// read ahead; or of the thread that trains, where it has a deadline other than its phase. It is told while it lasts, so that whoever watches over this process (observe/rank_board.h) sees one that hangs long before somebody
 // has to wait for it.
 //
 //   worker.post([&] { const BackgroundTask task("write checkpoint", seconds_to_move(bytes)); … });

@@ -1,5 +1,6 @@
 #include "base/signals.h"
 
+#include <semaphore.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -50,6 +51,17 @@ void on_stop(int signal) { request(signal); }
 void on_save(int) { save_requested = 1; }
 void on_continue(int) { continued = 1; }
 
+sem_t* leave_requests() {
+  static sem_t requests;
+  [[maybe_unused]] static const int made = ::sem_init(&requests, 0, 0);
+  return &requests;
+}
+void on_leave(int) {
+  const int before = errno;
+  ::sem_post(leave_requests());
+  errno = before;
+}
+
 void handle(int signal, void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
@@ -78,6 +90,17 @@ void install_signal_handlers(bool say_heard) {
   handle(SIGXFSZ, SIG_IGN);
   install_diagnostics();
 }
+
+int leave_signal() { return SIGRTMIN + 3; }
+
+void wait_for_leave_request() {
+  (void)leave_requests();  // made before a handler needs it
+  handle(leave_signal(), on_leave);
+  while (::sem_wait(leave_requests()) != 0 && errno == EINTR) {
+  }
+}
+
+void wake_for_leave_request() { ::sem_post(leave_requests()); }
 
 int stop_signal() { return stop_requested; }
 

@@ -15,8 +15,14 @@ int stop_signal();                                    // 0, or the signal that a
 void throw_if_stop_requested(std::string_view doing);
 // Waits so long; false: a request to stop that came meanwhile ended it. An earlier request does not.
 bool pause_unless_stopped(double seconds);
-bool take_save_request();       // true once per SIGUSR1
-bool take_continued();          // true once per SIGCONT
+bool take_save_request();  // true once per SIGUSR1
+bool take_continued();     // true once per SIGCONT
+
+// A request to leave what this process holds where another one finds it, and to end: the signal leave_signal(), for which a handler is there from the
+// first call of wait_for_leave_request() on. One thread waits; wake_… is for the one that wants it to end.
+int leave_signal();
+void wait_for_leave_request();
+void wake_for_leave_request();
 void request_stop(int signal);  // as if the signal had come (tests, embedding)
 void request_stop_for_time();   // as if SIGXCPU had: the time that this job was given is almost over
 void clear_signal_requests();

@@ -180,6 +180,30 @@ void drill_states(Trained& trained, Drill& drill) {
         {.place = state, .dtype = "fp32", .check = "states", .by = "alone"},
         [&](BitKind kind) { return flip_in(views, kind, drill.dice()); }, states);
   }
+  for (const char* const state : {"master", "m", "v"}) {
+    const auto views = contiguous_states(*trained.optimizer, state);
+    drill.run(
+        {.place = state, .dtype = "fp32", .check = "memory", .by = "hashes"},
+        [&](BitKind kind) {
+          trained.checks.remember_states();
+          return flip_in(views, kind, drill.dice());
+        },
+        [&] { return trained.checks.remembered_states(); });
+  }
+}
+
+// What a sum over the ranks gave one of them, of numbers of the size of gradients, none of them an exact zero.
+void drill_messages(Trained& trained, Drill& drill) {
+  const int64_t ranks = trained.ranks.world()->size();
+  const Tensor own = at::randn({100'000}) * 1e-3, sums = parallel::block_sums(own), sum = own.clone();
+  trained.ranks.world()->all_reduce(sum, comm::Reduction::kSum, {.name = "message"}).wait();
+  trained.ranks.world()->all_reduce(sums, comm::Reduction::kSum, {.name = "check of message"}).wait();
+  drill.run(
+      {.place = "messages", .dtype = "fp32", .check = "messages", .by = "block sums"},
+      [&](BitKind kind) { return flip_in({sum}, kind, drill.dice()); },
+      [&]() -> std::optional<std::string> {
+        return parallel::excess_of_sums(sum, sums, ranks) > 1 ? std::optional<std::string>("wrong") : std::nullopt;
+      });
 }
 
 // A block's output, behind the hash of that block: only what later blocks make of it can tell. Not the last, behind which nothing is.
@@ -243,18 +267,22 @@ void drill_products(Drill& drill) {
 int64_t false_alarms(Trained& trained) {
   int64_t found = 0;
   for (int64_t step = 1; step <= 10; ++step) {
+    const parallel::CheckedSums sums;
     trained.step(step);
+    found += trained.ranks.most(sums.wrong() || sums.checked() == 0 ? 1 : 0);
     for (const auto& each :
          {trained.checks.replicas(), trained.checks.states(), trained.checks.products(step), trained.checks.replay(step)}) {
       found += trained.ranks.most(each ? 1 : 0);
     }
+    trained.checks.remember_states();
+    found += trained.ranks.most(trained.checks.remembered_states() ? 1 : 0);
   }
   return found;
 }
 
 std::vector<CorruptionCost> costs_of(const CorruptionRequest& request, const std::filesystem::path& folder) {
   const recipe::Recipe recipe = recipe::load_defaults({"model.preset=" + request.preset, "train.dtype=bf16"}).recipe;
-  std::vector<CorruptionCost> costs{{"replicas"}, {"states"}, {"products"}, {"replay"}};
+  std::vector<CorruptionCost> costs{{"replicas"}, {"states"}, {"products"}, {"replay"}, {"memory"}, {"messages"}};
   comm::run_ranks(2, [&](comm::Communicator& world) {
     Trained trained(world, recipe, {.batch = 8, .micro_batch = 2, .sequence = 256}, folder);
     std::vector<std::vector<double>> times(costs.size());
@@ -268,9 +296,19 @@ std::vector<CorruptionCost> costs_of(const CorruptionRequest& request, const std
     };
     for (int64_t turn = 0; turn <= request.turns; ++turn) {
       const double step = timed([&] { trained.step(turn + 1); });
-      const double of[] = {timed([&] { trained.checks.replicas(); }), timed([&] { trained.checks.states(); }),
-                           timed([&] { trained.checks.products(turn); }), timed([&] { trained.checks.replay(turn + 1); })};
-      if (turn == 0) continue;  // memory is taken, weights are packed
+      const double of[] = {timed([&] { trained.checks.replicas(); }),
+                           timed([&] { trained.checks.states(); }),
+                           timed([&] { trained.checks.products(turn); }),
+                           timed([&] { trained.checks.replay(turn + 1); }),
+                           timed([&] {
+                             trained.checks.remember_states();
+                             trained.checks.remembered_states();
+                           }),
+                           timed([&] {
+                             const parallel::CheckedSums sums;
+                             trained.step(turn + 1);
+                           }) - step};  // two steps' difference: noisy
+      if (turn == 0) continue;          // memory is taken, weights are packed
       steps.push_back(step);
       for (size_t i = 0; i < times.size(); ++i) times[i].push_back(of[i]);
     }
@@ -304,6 +342,7 @@ Corruption measure_corruption(const CorruptionRequest& request) {
     drill_states(trained, drill);
     drill_replay(trained, drill);
     drill_products(drill);
+    drill_messages(trained, drill);
     drill_gradients(trained, drill);
   });
   if (request.turns > 0) {
@@ -314,8 +353,9 @@ Corruption measure_corruption(const CorruptionRequest& request) {
 }
 
 bool Corruption::good() const {
-  return false_alarms == 0 &&
-         std::ranges::all_of(rows, [](const CorruptionRow& row) { return row.by != "replicas" || share(row.exponent) >= 0.95; });
+  return false_alarms == 0 && std::ranges::all_of(rows, [](const CorruptionRow& row) {
+           return (row.by != "replicas" && row.by != "hashes" && row.by != "block sums") || share(row.exponent) >= 0.95;
+         });
 }
 
 nlohmann::ordered_json to_json(const Corruption& measured) {

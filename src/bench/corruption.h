@@ -41,7 +41,7 @@ struct Corruption {
   std::vector<CorruptionRow> rows;
   std::vector<CorruptionCost> costs;
   int64_t false_alarms = 0;  // of checks before anything was flipped
-  bool good() const;         // no false alarm; of exponents with replicas to go by 95 of 100 are caught
+  bool good() const;         // no false alarm; of exponents with replicas, hashes or sums of blocks to go by 95 of 100 are caught
 };
 
 Corruption measure_corruption(const CorruptionRequest& request);

@@ -1,11 +1,23 @@
 // What a rank pays for telling where it is (observe/rank_board.h): a phase, and a call of a communicator with its record, each with a board and
-// without. Checked by reading back what was written.
+// without, checked by reading back what was written; then whole steps of a small model on two ranks, with boards (phases, flight recorder, the thread that
+// beats) and with nothing of the kind, in turns: ratios of neighbouring steps, and the quartiles between which half of them lie.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/clock.h"
 #include "base/shared_memory.h"
+#include "base/statistics.h"
 #include "bench/benchmark.h"
+#include "bench/random_tokens.h"
 #include "bench/register.h"
+#include "comm/run_ranks.h"
 #include "comm/single.h"
 #include "comm/traced.h"
 #include "observe/spans.h"
+#include "optim/optimizer.h"
+#include "recipe/load.h"
+#include "train/step.h"
 
 namespace longhaul::bench {
 namespace {
@@ -40,6 +52,67 @@ void bench_with(observe::BoardWriter& board, const observe::BoardReader* reader,
   into.push_back(result_of("call of a group of one, " + with, call, reader == nullptr || reader->calls().calls.back().name == "numbers"));
 }
 
+// One rank's model; with a board, or without calls and phases being noted anywhere.
+struct Stepping {
+  Stepping(comm::Communicator& world, const recipe::Recipe& recipe, observe::BoardWriter* board)
+      : log(std::make_shared<comm::CallLog>(world.rank(), 2048)), traced(comm::borrowed(world), log) {
+    comm::Communicator& group = board != nullptr ? static_cast<comm::Communicator&>(traced) : world;
+    ranks.emplace(group, parallel::Arrangement{.mesh = {world.size(), {}}});
+    task.emplace(RandomTokensRequest{.batch = 4, .micro_batch = 1, .sequence = 128}, recipe.model, *ranks);
+    task->parameters().initialise(1);
+    optimizer = optim::make_optimizer(recipe.optim, task->parameters(), task->precision());
+    if (board == nullptr) return;
+    ranks->spans()->show_on(*board);
+    log->show_on(*board);
+  }
+  double milliseconds(comm::Communicator& world, int64_t step) {
+    world.barrier({.name = "turn"}).wait();
+    const Stopwatch watch;
+    train::run_step(*task, *optimizer, *ranks, step, {.lr = 1e-4, .clip_norm = 1});
+    ranks->spans()->board().step_ended({.step = step, .seconds = watch.seconds()});
+    world.barrier({.name = "turn"}).wait();
+    return watch.milliseconds();
+  }
+  std::shared_ptr<comm::CallLog> log;
+  comm::Traced traced;
+  std::optional<parallel::Ranks> ranks;
+  std::optional<RandomTokens> task;
+  std::unique_ptr<optim::Optimizer> optimizer;
+};
+
+void bench_steps(const std::filesystem::path& folder, Results& into) {
+  constexpr int64_t kPairs = 60;
+  const recipe::Recipe recipe = recipe::load_defaults({"model.preset=first-run", "model.layers=2", "train.dtype=bf16"}).recipe;
+  std::vector<double> ratios, with, without;
+  int64_t told = -1;
+  comm::run_ranks(2, [&](comm::Communicator& world) {
+    const std::filesystem::path file = folder / fmt::format("steps-{}", world.rank());
+    observe::BoardWriter board(file, {.rank = world.rank()});
+    board.enter(observe::RankPhase::kIdle);
+    Stepping noted(world, recipe, &board), plain(world, recipe, nullptr);
+    for (int64_t pair = 0; pair <= kPairs; ++pair) {
+      const bool first = pair % 2 == 0;
+      double times[2];
+      for (const bool is_noted : {first, !first}) times[is_noted ? 1 : 0] = (is_noted ? noted : plain).milliseconds(world, pair + 1);
+      if (pair == 0 || world.rank() != 0) continue;  // memory is taken
+      without.push_back(times[0]);
+      with.push_back(times[1]);
+      ratios.push_back(times[1] / times[0]);
+    }
+    if (world.rank() == 0) told = observe::BoardReader::open(file)->progress().step;
+  });
+  std::ranges::sort(ratios);
+  Result result{
+      .name = "recorder", .shape = "steps of 2 ranks, with boards over without", .dtype = "bf16", .error = told == kPairs + 1 ? -1.0 : 1.0};
+  Timing time{};
+  time.median = median(with);
+  result.passes.push_back({.name = "", .time = time});
+  const auto at = [&](double share) { return ratios[static_cast<size_t>(share * static_cast<double>(ratios.size() - 1))]; };
+  result.figures = {
+      {"without_milliseconds", median(without)}, {"ratio", at(0.5)}, {"ratio_quarter", at(0.25)}, {"ratio_three_quarters", at(0.75)}};
+  into.push_back(std::move(result));
+}
+
 }  // namespace
 
 void bench_recorder(const Request&, Results& into) {
@@ -49,6 +122,7 @@ void bench_recorder(const Request&, Results& into) {
   observe::BoardWriter board(folder / "board", {});
   const auto reader = observe::BoardReader::open(folder / "board");
   bench_with(board, &*reader, into);
+  bench_steps(folder, into);
   std::filesystem::remove_all(folder);
 }
 

@@ -31,6 +31,26 @@ struct Copy {
   Tensor from, to;
 };
 
+nlohmann::json write_dense(storage::FileSystem& files, const std::vector<StateEntry>& entries, const std::filesystem::path& folder,
+                           const std::string& prefix, int64_t rank, int64_t ranks) {
+  std::vector<std::string> kinds;  // in the order of their first tensors
+  for (const StateEntry& entry : entries) {
+    if (std::ranges::find(kinds, entry.file) == kinds.end()) kinds.push_back(entry.file);
+  }
+  nlohmann::json reports = nlohmann::json::array();
+  for (const std::string& kind : kinds) {
+    std::vector<storage::ShardSource> shards;
+    for (const StateEntry& entry : entries) {
+      if (entry.file != kind) continue;
+      const auto bytes = std::span(static_cast<const std::byte*>(entry.view.const_data_ptr()), entry.view.nbytes());
+      shards.push_back(
+          {entry.name, entry.shape, storage_dtype(entry.view.scalar_type()), entry.role, entry.held.offset, entry.held.length, bytes});
+    }
+    reports.push_back(to_json(storage::write_checkpoint_file(files, folder, file_name(prefix + kind, rank, ranks), shards)));
+  }
+  return reports;
+}
+
 }  // namespace
 
 void copy_dense(const Tensor& from, const Tensor& to) {
@@ -109,22 +129,24 @@ void CopyOut::settle() {
 
 nlohmann::json write_snapshot(storage::FileSystem& files, const Snapshot& snapshot, const std::filesystem::path& folder, int64_t rank,
                               int64_t ranks) {
-  std::vector<std::string> kinds;  // in the order of their first tensors
-  for (const StateEntry& entry : snapshot.entries()) {
-    if (std::ranges::find(kinds, entry.file) == kinds.end()) kinds.push_back(entry.file);
-  }
-  nlohmann::json reports = nlohmann::json::array();
-  for (const std::string& kind : kinds) {
-    std::vector<storage::ShardSource> shards;
-    for (const StateEntry& entry : snapshot.entries()) {
-      if (entry.file != kind) continue;
-      const auto bytes = std::span(static_cast<const std::byte*>(entry.view.const_data_ptr()), entry.view.nbytes());
-      shards.push_back(
-          {entry.name, entry.shape, storage_dtype(entry.view.scalar_type()), entry.role, entry.held.offset, entry.held.length, bytes});
+  return write_dense(files, snapshot.entries(), folder, "", rank, ranks);
+}
+
+nlohmann::json write_entries(storage::FileSystem& files, const std::vector<StateEntry>& entries, const std::filesystem::path& folder,
+                             const std::string& prefix, int64_t rank, int64_t ranks) {
+  std::vector<StateEntry> dense;
+  for (const StateEntry& entry : entries) {
+    if (entry.held.empty()) continue;
+    StateEntry& copy = dense.emplace_back(entry);
+    const Tensor host = entry.view.cpu();
+    if (host.is_contiguous()) {
+      copy.view = host;
+    } else {
+      copy.view = at::empty(host.sizes(), host.scalar_type());
+      copy_dense(host, copy.view);
     }
-    reports.push_back(to_json(storage::write_checkpoint_file(files, folder, file_name(kind, rank, ranks), shards)));
   }
-  return reports;
+  return write_dense(files, dense, folder, prefix, rank, ranks);
 }
 
 }  // namespace longhaul::checkpoint

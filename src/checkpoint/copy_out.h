@@ -61,6 +61,10 @@ class CopyOut {
 nlohmann::json write_snapshot(storage::FileSystem& files, const Snapshot& snapshot, const std::filesystem::path& folder, int64_t rank,
                               int64_t ranks);
 
+// The same of entries that are no copies: all of them, whoever writes them in a checkpoint, into files whose names begin with `prefix`.
+nlohmann::json write_entries(storage::FileSystem& files, const std::vector<StateEntry>& entries, const std::filesystem::path& folder,
+                             const std::string& prefix, int64_t rank, int64_t ranks);
+
 // Any strides into dense bytes, in the calling thread alone.
 void copy_dense(const Tensor& from, const Tensor& to);
 

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/processor_time.h"
 #include "base/progress.h"
+#include "checkpoint/survivors.h"
 #include "layout/replicas.h"
 #include "storage/commit.h"
 
@@ -70,7 +71,9 @@ void MemorySaver::write(const SavedMoment& moment, const Snapshot& snapshot, sto
     fault_point("memory.write", moment.step);
     require_ours();
     require_room(snapshot);
-    return write_snapshot(files_, snapshot, tier_.begin(moment), ranks_.rank(), ranks_.size());
+    json own = write_snapshot(files_, snapshot, tier_.begin(moment), ranks_.rank(), ranks_.size());
+    tell_written(files_, tier_, moment, ranks_.rank(), own, manifest);
+    return own;
   });
   const json list = ranks_.first("replicas", [&] { return moves_of(reports); });
   std::vector<FileMove> moves;
@@ -136,7 +139,8 @@ void MemorySaver::save(int64_t step, std::shared_ptr<const Snapshot> snapshot, s
       write({options_.generation, under_way_->step}, *written_, std::move(manifest));
     } catch (const std::exception& thrown) {
       under_way_->failure = error_of(thrown);
-      give_up({options_.generation, under_way_->step});
+      // Where another rank is gone the run ends, and what was written may be what its next start needs (survivors.h).
+      if (under_way_->failure->code() != ExitCode::kCommunication) give_up({options_.generation, under_way_->step});
     }
     under_way_->processor_seconds = static_cast<double>(thread_processor_ns() - before) * 1e-9;
     under_way_->seconds = watch.seconds();

@@ -3,6 +3,8 @@
 #include <exception>
 #include <utility>
 
+#include "base/training_wait.h"
+
 namespace longhaul::comm {
 namespace {
 
@@ -22,6 +24,7 @@ class TracedWork final : public Work::State {
   TracedWork(Work inner, std::shared_ptr<CallLog> log, int64_t number) : inner_(std::move(inner)), log_(std::move(log)), number_(number) {}
   void wait() override {
     if (ended_) return inner_.wait();
+    const TrainingWait waiting;
     log_->awaited(number_);
     end();
   }

@@ -111,7 +111,8 @@ struct ReleaseNode {  // to the engine
 };
 struct AnalyseHang {  // all evidence of this generation is in: answer with HangFound
   int64_t generation = 0;
-  bool background = false;  // work of the ranks' other threads hangs: training may go on, so only waits of seconds count
+  std::string work;  // of the ranks' other threads, that hangs (training may go on: only waits of seconds count); empty: the ranks do
+  std::vector<int64_t> at_it;  // the ranks that are at it
 };
 struct Reply {  // to the person whose Evict or Drain this is
   Answer answer;

@@ -203,12 +203,9 @@ void DriverService::do_it(const AnalyseHang& command) {
     }
   }
   const detect::HangReport report = detect::analyse_hang(ranks);
-  if (command.background) {
+  if (!command.work.empty()) {
     found.suspects = detect::waited_for_long(report, kLongWait_s);
-    for (const detect::HangRank& rank : ranks) {
-      if (std::ranges::find(found.suspects, rank.calls.rank) != found.suspects.end())
-        found.text += fmt::format("{}", fmt::join(rank.threads, "\n"));
-    }
+    found.text = detect::standing_text(report, ranks, found.suspects.empty() ? command.at_it : found.suspects, kLongWait_s);
   } else {
     for (const detect::HangSuspect& suspect : report.suspects) found.suspects.push_back(suspect.rank);
     found.program = report.kind == detect::HangKind::kDisagrees || report.kind == detect::HangKind::kDeadlock;

@@ -124,7 +124,8 @@ class Driving {
   void recovered();
   void restart_planned(const std::string& reason, bool save);
   void end_generation();
-  void stop_ranks(double grace_s, bool save, const std::string& reason);
+  void stop_ranks(double grace_s, bool save, const std::string& reason, bool leave = false);
+  void stop_survivors(const Fault& fault);
 
   // driving_faults.cpp
   void fault(Fault fault);

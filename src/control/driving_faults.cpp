@@ -16,6 +16,16 @@ bool explains_itself(const Fault& fault) {
   return code == ExitCode::kUsage || code == ExitCode::kData || code == ExitCode::kCheckpoint || code == ExitCode::kDoNotRestart;
 }
 
+// Whose state can be believed after it: not where a machine or a rank computes what is wrong, nor where all fail alike by what they read.
+bool spares_state(const Fault& fault) {
+  if (fault.source == Fault::Source::kHang) return !fault.program;
+  if (fault.source == Fault::Source::kNodeSilent || fault.source == Fault::Source::kNodeDied) return true;
+  if (fault.source != Fault::Source::kExit) return false;
+  const auto code = static_cast<ExitCode>(fault.status);
+  return fault.status > 128 || code == ExitCode::kCommunication || code == ExitCode::kInternal || code == ExitCode::kHang ||
+         code == ExitCode::kOutOfMemory;
+}
+
 bool names_a_machine(const Fault& fault) { return fault.source != Fault::Source::kExit && fault.source != Fault::Source::kDeadline; }
 
 }  // namespace
@@ -31,7 +41,7 @@ void Driving::fault(Fault fault) {
     faults_.push_back(std::move(fault));
     if (!gathering_ && !analysing_) return;
     gathering_ = analysing_ = false;  // it has said itself what it is
-    stop_ranks(policy_.stop_grace_s, false, faults_.back().text);
+    stop_survivors(faults_.back());
     last_call_s_ = now_s_ + policy_.last_call_s;
     return;
   }
@@ -46,11 +56,20 @@ void Driving::fault(Fault fault) {
   end_generation();
   fault_s_ = now_s_;
   stop_at_last_call_ = explains_itself(fault);
-  if (!stop_at_last_call_) stop_ranks(policy_.stop_grace_s, false, fault.text);
+  if (!stop_at_last_call_) stop_survivors(fault);
   last_call_s_ = now_s_ + policy_.last_call_s;
   planned_ = false;
   go(State::kSuspect, fault.text);
   faults_ = {std::move(fault)};
+}
+
+// They have no peers to save with; each can leave what it has where the next start finds it.
+void Driving::stop_survivors(const Fault& fault) {
+  const bool leave = policy_.restarts > 0 && spares_state(fault);
+  if (!leave) return stop_ranks(policy_.stop_grace_s, false, fault.text);
+  int64_t most = 0;
+  for (const auto& [number, rank] : ranks_) most = std::max(most, rank.beat ? rank.beat->resident_bytes : 0);
+  stop_ranks(policy_.leave_s + static_cast<double>(most) / policy_.leave_bytes_per_second, false, fault.text, true);
 }
 
 void Driving::health(const std::string& node, const HealthReport& report) {
@@ -108,7 +127,7 @@ void Driving::suspect() {
     gathering_ = false;
     analysing_ = true;
     gathering_until_s_ = now_s_ + policy_.evidence_s;
-    commands_.push_back(AnalyseHang{.generation = ledger_.generation, .background = !stuck_work_.empty()});
+    commands_.push_back(AnalyseHang{.generation = ledger_.generation, .work = stuck_work_, .at_it = stuck_ranks()});
     return;
   }
   if (analysing_) {
@@ -146,13 +165,13 @@ std::vector<int64_t> Driving::outliers() const {
   return behind.size() * 2 < ranks_.size() ? behind : std::vector<int64_t>();
 }
 
-// Those at the work that hangs, where the others are not: nobody whom they wait for is known.
+// Those at the work that hangs. Nobody whom they wait for is known where these are named: all of them are.
 std::vector<int64_t> Driving::stuck_ranks() const {
   std::vector<int64_t> stuck;
   for (const auto& [number, rank] : ranks_) {
     if (rank.background.contains(stuck_work_)) stuck.push_back(number);
   }
-  return stuck.size() < ranks_.size() || stuck.size() == 1 ? stuck : std::vector<int64_t>();
+  return stuck;
 }
 
 void Driving::hang_known(const std::vector<int64_t>& found, bool program, const std::string& text) {
@@ -168,7 +187,9 @@ void Driving::hang_known(const std::vector<int64_t>& found, bool program, const 
   seen.kind = stuck_work_;
   std::set<std::string> nodes;
   for (const int64_t rank : suspects) nodes.insert(node_of(ledger_.placement, rank));
-  if (nodes.size() == 1) seen.node = *nodes.begin();
+  // What all ranks hang in is likelier to be what they share than their node.
+  const bool all = !stuck_work_.empty() && suspects.size() == ranks_.size() && suspects.size() > 1;
+  if (nodes.size() == 1 && !all) seen.node = *nodes.begin();
   if (suspects.size() == 1) seen.rank = suspects.front();
   if (program) seen.trace = "desync " + text.substr(0, 200);
   for (const auto& [number, rank] : ranks_) {
@@ -188,7 +209,7 @@ void Driving::hang_known(const std::vector<int64_t>& found, bool program, const 
   }
   gathering_ = analysing_ = false;
   faults_.push_back(std::move(seen));
-  stop_ranks(policy_.stop_grace_s, false, faults_.back().text);
+  stop_survivors(faults_.back());
   judge();
 }
 

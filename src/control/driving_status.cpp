@@ -1,28 +1,21 @@
 #include "control/driving.h"
 #include "control/record.h"
+#include "observe/run_status.h"
 
 namespace longhaul::control {
 namespace {
 
-nlohmann::ordered_json incident_json(const IncidentRecord& incident) {
-  const observe::IncidentReport report = incident.report();
-  nlohmann::ordered_json json = {{"wall_time", incident.noticed_s()},
-                                 {"id", report.id},
-                                 {"class", report.fault},
-                                 {"rank", report.rank},
-                                 {"node", report.node},
-                                 {"evidence", report.evidence},
-                                 {"suspects", report.suspects},
-                                 {"action", report.action},
-                                 {"generation", report.ended_generation},
-                                 {"lost_steps", report.lost_steps},
-                                 {"open", !incident.closed.has_value()},
-                                 {"recovered", report.recovered},
-                                 {"detected_milliseconds", report.detected_milliseconds}};
-  if (report.step) json["step"] = *report.step;
-  if (report.diagnosed_milliseconds) json["diagnosed_milliseconds"] = *report.diagnosed_milliseconds;
-  if (report.recovered_milliseconds) json["recovered_milliseconds"] = *report.recovered_milliseconds;
-  return json;
+// What is not known yet is left out.
+nlohmann::ordered_json incident_json(const IncidentRecord& record) {
+  observe::Incident incident;
+  static_cast<observe::IncidentReport&>(incident) = record.report();
+  incident.wall_time = record.noticed_s();
+  incident.open = !record.closed.has_value();
+  nlohmann::ordered_json json = observe::incident_json(incident), known = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : json.items()) {
+    if (!value.is_null()) known[name] = value;
+  }
+  return known;
 }
 
 }  // namespace

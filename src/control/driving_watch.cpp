@@ -194,9 +194,9 @@ void Driving::end_generation() {
       .generation = ledger_.generation, .step = last_step_, .productive_s = time_.productive_s(), .longest_s = time_outs_.seen()});
 }
 
-void Driving::stop_ranks(double grace_s, bool save, const std::string& reason) {
+void Driving::stop_ranks(double grace_s, bool save, const std::string& reason, bool leave) {
   stopping_ = save ? Stopping::kSaving : Stopping::kNow;
-  last_stop_ = {.generation = ledger_.generation, .grace_s = grace_s, .save = save, .reason = reason};
+  last_stop_ = {.generation = ledger_.generation, .grace_s = grace_s, .save = save, .reason = reason, .leave = leave};
   for (const NodeRanks& node : ledger_.placement) {
     if (nodes_[node.node].connected) to(node.node, last_stop_);
   }

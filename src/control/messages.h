@@ -191,6 +191,7 @@ struct StopRanks {
   double grace_s = 0;
   bool save = false;
   std::string reason;
+  bool leave = false;  // not save: each that can leaves its state in its node's memory (train/state_keeper.h), the others end at once
   bool operator==(const StopRanks&) const = default;
   static constexpr auto fields();
 };
@@ -405,7 +406,7 @@ constexpr auto StartRanks::fields() {
 constexpr auto StopRanks::fields() {
   using S = StopRanks;
   return std::tuple{observe::Field{"generation", &S::generation}, observe::Field{"grace_s", &S::grace_s}, observe::Field{"save", &S::save},
-                    observe::Field{"reason", &S::reason}};
+                    observe::Field{"reason", &S::reason}, observe::Field{"leave", &S::leave}};
 }
 constexpr auto RunChecks::fields() {
   using R = RunChecks;

@@ -60,8 +60,10 @@ struct Policy {
   double progress_average = 0.5;  // share of what was learnt before, from one generation to the next
 
   // Faults.
-  double last_call_s = 1;   // for faults at the same time to show
-  double evidence_s = 5;    // for nodes to send what they know of ranks that hang
+  double last_call_s = 1;               // for faults at the same time to show
+  double evidence_s = 5;                // for nodes to send what they know of ranks that hang
+  double leave_s = 1;                   // for survivors to begin leaving their state in memory, and
+  double leave_bytes_per_second = 5e8;  // how fast they do it at least: then they are ended
   double stop_grace_s = 0;  // between SIGTERM and SIGKILL of ranks after a fault: their peers are dead, they cannot save together
   int64_t restarts = 20;    // that may be paid for in restarts_window_s, refilled evenly; 0: the first fault ends the run with its code
   double restarts_window_s = 86400;

@@ -46,6 +46,13 @@ constexpr std::array<std::string_view, 12> kOfEachRank = {"RANK",           "WOR
                                                           "GROUP_RANK",     "GROUP_WORLD_SIZE",    "MASTER_ADDR",    "MASTER_PORT",
                                                           "LONGHAUL_BOARD", "LONGHAUL_GENERATION", "LONGHAUL_LEASE", "LONGHAUL_NODE"};
 
+// Whatever it begins with: SLURM_JWT, TORCH_HUB_TOKEN. Who wants a rank to have one says so (--env).
+bool sounds_secret(std::string_view name) {
+  constexpr std::string_view kSecrets[] = {"SECRET",     "TOKEN", "PASSWORD", "PASSWD",     "PASSPHRASE",
+                                           "CREDENTIAL", "JWT",   "API_KEY",  "ACCESS_KEY", "PRIVATE_KEY"};
+  return std::ranges::any_of(kSecrets, [&](std::string_view word) { return name.find(word) != std::string_view::npos; });
+}
+
 [[noreturn]] void refuse_variable(std::string expected, const std::string& found) {
   throw Error({.code = ExitCode::kUsage,
                .what = "a variable cannot be passed to the ranks",
@@ -58,6 +65,7 @@ constexpr std::array<std::string_view, 12> kOfEachRank = {"RANK",           "WOR
 }  // namespace
 
 bool rank_inherits(std::string_view name) {
+  if (sounds_secret(name)) return false;
   return std::ranges::find(kInherited, name) != kInherited.end() ||
          std::ranges::any_of(kInheritedBeginnings, [&](std::string_view beginning) { return name.starts_with(beginning); });
 }

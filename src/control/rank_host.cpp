@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/process_threads.h"
+#include "base/signals.h"
 #include "control/rank_environment.h"
 #include "detect/hang.h"
 #include "detect/stack_text.h"
@@ -269,8 +270,12 @@ void RankHost::stop(const StopRanks& stop) {
   if (stop.grace_s <= 0) return end_all();
   for (Rank& rank : ranks_) rank.stopped = true;
   ending_ = true;
-  signal_all(SIGTERM);
-  signal_all(SIGCONT);  // one that is stopped hears nothing
+  if (stop.leave) {
+    for (const Rank& rank : ranks_) Children::signal(rank.pid, catches(rank.pid, leave_signal()) ? leave_signal() : SIGKILL);
+  } else {
+    signal_all(SIGTERM);
+    signal_all(SIGCONT);  // one that is stopped hears nothing
+  }
   loop_.after(stop.grace_s, [this, generation = stop.generation] {
     for (const Rank& rank : ranks_) {
       if (rank.generation <= generation) Children::signal(rank.pid, SIGKILL);

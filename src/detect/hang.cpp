@@ -197,18 +197,55 @@ class Analysis {
 
 // Ranks that wait in the same call for the same others, together.
 std::string waits_text(const std::vector<HangWait>& waits) {
-  std::map<std::tuple<std::string, std::string, std::vector<int64_t>>, std::vector<int64_t>> together;
-  for (const HangWait& wait : waits) together[{wait.group, wait.call, wait.for_ranks}].push_back(wait.rank);
+  std::map<std::tuple<std::string, std::string, std::vector<int64_t>, std::vector<int64_t>>, std::vector<int64_t>> together;
+  for (const HangWait& wait : waits) together[{wait.group, wait.call, wait.for_ranks, wait.unknown}].push_back(wait.rank);
   std::string text;
   for (const auto& [what, ranks] : together) {
-    const auto& [group, call, missing] = what;
-    text += fmt::format("  {} in {} of '{}': {}\n", ranks_named(ranks), call, group,
-                        missing.empty() ? "all have come" : fmt::format("{} not there", ranks_named(missing)));
+    const auto& [group, call, missing, unknown] = what;
+    std::string whom = missing.empty() && unknown.empty() ? "all have come" : "";
+    if (!missing.empty()) whom = ranks_named(missing) + " not there";
+    if (!unknown.empty()) whom += fmt::format("{}nothing is known of {}", whom.empty() ? "" : ", ", ranks_named(unknown));
+    text += fmt::format("  {} in {} of '{}': {}\n", ranks_named(ranks), call, group, whom);
+  }
+  return text;
+}
+
+// Those that are at something, as they are in any process: without their numbers. Idle ones wait for work in a loop, and other libraries' are not looked at.
+std::string threads_at_work(const std::vector<std::string>& lines) {
+  const auto is_head = [](const std::string& line) { return !line.starts_with("  "); };
+  std::string text;
+  for (size_t at = 0; at < lines.size();) {
+    size_t end = at + 1;
+    while (end < lines.size() && !is_head(lines[end])) ++end;
+    size_t own = at + 1;
+    while (own < end && lines[own].find("longhaul::") == std::string::npos) ++own;
+    const auto loops = [&](const char* what) { return own < end && lines[own].find(what) != std::string::npos; };
+    const bool idle = own == end || loops("Worker::State::loop") || loops("BoardWriter::State::beat") || loops("GlooWorld::watch");
+    if (!idle || end == at + 1) {  // without frames: it did not answer
+      const size_t name = lines[at].starts_with("thread ") ? lines[at].find(" \"") : std::string::npos;
+      text += (name == std::string::npos ? lines[at] : "thread" + lines[at].substr(name)) + "\n";
+      for (size_t i = at + 1; i < end; ++i) text += lines[i] + "\n";
+    }
+    at = end;
   }
   return text;
 }
 
 }  // namespace
+
+std::string standing_text(const HangReport& report, const std::vector<HangRank>& ranks, const std::vector<int64_t>& of, double seconds) {
+  const auto wanted = [&](int64_t rank) { return std::ranges::find(of, rank) != of.end(); };
+  std::vector<HangWait> waits;
+  std::ranges::copy_if(report.waits, std::back_inserter(waits),
+                       [&](const HangWait& wait) { return wanted(wait.rank) && wait.seconds >= seconds; });
+  std::map<std::string, std::vector<int64_t>> together;
+  for (const HangRank& rank : ranks) {
+    if (wanted(rank.calls.rank) && !rank.threads.empty()) together[threads_at_work(rank.threads)].push_back(rank.calls.rank);
+  }
+  std::string text = waits.empty() ? "none of them stands in a call\n" : "waiting:\n" + waits_text(waits);
+  for (const auto& [threads, who] : together) text += fmt::format("{}:\n{}", ranks_named(who), threads);
+  return text;
+}
 
 std::string_view name_of(HangKind kind) {
   constexpr std::string_view kNames[] = {"none",        "dead",    "frozen",   "disagrees", "missing",
@@ -219,12 +256,14 @@ std::string_view name_of(HangKind kind) {
 HangReport analyse_hang(const std::vector<HangRank>& ranks, const HangLimits& limits) { return Analysis(ranks, limits).run(); }
 
 std::vector<int64_t> waited_for_long(const HangReport& report, double seconds) {
-  std::set<int64_t> waiting, waited_for;
+  std::set<int64_t> waiting, waited_for, perhaps;
   for (const HangWait& wait : report.waits) {
-    if (wait.seconds < seconds || wait.for_ranks.empty()) continue;
-    waiting.insert(wait.rank);
+    if (wait.seconds < seconds) continue;
+    if (!wait.for_ranks.empty() || !wait.unknown.empty()) waiting.insert(wait.rank);
     waited_for.insert(wait.for_ranks.begin(), wait.for_ranks.end());
+    if (wait.for_ranks.empty()) perhaps.insert(wait.unknown.begin(), wait.unknown.end());
   }
+  if (waited_for.empty()) waited_for = perhaps;  // too many other calls since theirs of this group
   std::vector<int64_t> ranks;
   std::ranges::set_difference(waited_for, waiting, std::back_inserter(ranks));
   return ranks;

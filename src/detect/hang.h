@@ -74,11 +74,15 @@ HangReport analyse_hang(const std::vector<HangRank>& ranks, const HangLimits& li
 // Whom somebody has waited for that long, of those who do not wait that long themselves: of a run that goes on, where threads beside training hang.
 std::vector<int64_t> waited_for_long(const HangReport& report, double seconds);
 
+// What those ranks are at, of whom nobody stands out: the calls in which they have stood that long, then their threads; ranks at the same place
+// together. For people.
+std::string standing_text(const HangReport& report, const std::vector<HangRank>& ranks, const std::vector<int64_t>& of, double seconds);
+
 // Of a run on this machine, live or after its end: from its ranks' boards, with the stacks of the likeliest suspects' threads (stack_text.h); where
 // there are none, from the calls that a failed run has left.
 HangReport hang_of_run(const std::filesystem::path& run_folder);
 
-// What of a rank's calls must be told to find out: those that have not ended, and the last ones. For messages of limited size.
+// What of a rank's calls must be told to find out: those that have not ended, the last ones, and each group's last. For messages of limited size.
 observe::RankRecords essential(observe::RankRecords calls, size_t last = 64);
 
 nlohmann::ordered_json to_json(const HangReport& report);

@@ -1,6 +1,7 @@
 // What a rank tells of a hang, as text, and back.
 #include <fmt/format.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
@@ -26,9 +27,14 @@ HangRank hang_rank(const observe::BoardReader& board, bool alive) {
 
 RankRecords essential(RankRecords calls, size_t last) {
   const size_t size = calls.calls.size();
+  // Of each group, of its collective calls and its exchanges: it says how far the rank has come there, however seldom they are.
+  std::map<std::pair<size_t, bool>, size_t> newest;
+  const auto place = [](const CallRecord& call) { return std::pair(call.group, call.kind == observe::CallKind::kExchange); };
+  for (size_t i = 0; i < size; ++i) newest[place(calls.calls[i])] = i;
   std::vector<CallRecord> kept;
   for (size_t i = 0; i < size; ++i) {
-    if (i + last >= size || calls.calls[i].ended_ns == 0) kept.push_back(std::move(calls.calls[i]));
+    const bool is_newest = newest.at(place(calls.calls[i])) == i;
+    if (i + last >= size || calls.calls[i].ended_ns == 0 || is_newest) kept.push_back(std::move(calls.calls[i]));
   }
   calls.dropped += static_cast<int64_t>(size - kept.size());
   calls.calls = std::move(kept);

@@ -48,16 +48,19 @@ constexpr auto Incident::fields() {
   using T = Incident;
   return std::tuple{Field{"id", &T::id},
                     Field{"wall_time", &T::wall_time},
-                    Field{"class", &T::kind},
+                    Field{"class", &T::fault},
                     Field{"rank", &T::rank},
                     Field{"node", &T::node},
                     Field{"evidence", &T::evidence},
                     Field{"suspects", &T::suspects},
                     Field{"action", &T::action},
-                    Field{"generation", &T::generation},
+                    Field{"generation", &T::ended_generation},
+                    Field{"step", &T::step},
                     Field{"lost_steps", &T::lost_steps},
                     Field{"open", &T::open},
+                    Field{"recovered", &T::recovered},
                     Field{"detected_milliseconds", &T::detected_milliseconds},
+                    Field{"overdue_milliseconds", &T::overdue_milliseconds},
                     Field{"diagnosed_milliseconds", &T::diagnosed_milliseconds},
                     Field{"recovered_milliseconds", &T::recovered_milliseconds}};
 }
@@ -113,6 +116,9 @@ void read_value(const json& value, double& into) {
 }
 void read_value(const json& value, std::optional<double>& into) {
   if (value.is_number()) into = value.get<double>();
+}
+void read_value(const json& value, std::optional<int64_t>& into) {
+  if (value.is_number()) read_value(value, into.emplace());
 }
 void read_value(const json& value, std::map<std::string, double>& into) {
   if (!value.is_object()) return;
@@ -194,7 +200,7 @@ Incident incident_from_json(const json& object) {
   Incident incident;
   read_value(object, incident);
   // In the event stream "generation" is the writer's.
-  if (object.is_object() && object.contains("ended_generation")) read_value(object["ended_generation"], incident.generation);
+  if (object.is_object() && object.contains("ended_generation")) read_value(object["ended_generation"], incident.ended_generation);
   return incident;
 }
 

@@ -2,7 +2,7 @@
 // one list of fields each. Reading forgives: what is missing or of another type is left as it is here, what is unknown is passed over; a file that is no
 // JSON at all is Error 65. Seconds are ages at updated_wall_time. Written by control/, read by observe/watch and `longhaul launch status`.
 //
-// Incident is one fault and what was done about it, in the file's list (the last 50) as in the event stream ("event":"incident").
+// Incident is the event of that name (observe/event.h), in the file's list (the last 50) or in the event stream.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "observe/event.h"
 
 namespace longhaul::observe {
 
@@ -47,18 +49,10 @@ struct NodeStatus {
   static constexpr auto fields();
 };
 
-struct Incident {
-  int64_t id = 0;        // of its writer; 0: none
+// The event, and what only the driver's list says of it.
+struct Incident : IncidentReport {
   double wall_time = 0;  // 0: not known
-  std::string kind;      // "class": device, hang, communication, …
-  int64_t rank = -1;     // −1: of none alone
-  std::string node;
-  std::vector<std::string> evidence, suspects;
-  std::string action;
-  int64_t generation = 0;  // of the ranks, that ended with it
-  int64_t lost_steps = 0;
-  bool open = false;  // it is still being dealt with
-  std::optional<double> detected_milliseconds, diagnosed_milliseconds, recovered_milliseconds;
+  bool open = false;     // it is still being dealt with
   static constexpr auto fields();
 };
 

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "parallel/checked_sums.h"
 #include "parallel/priorities.h"
 
 namespace longhaul::parallel {
@@ -110,9 +111,8 @@ void Ranks::start_sums() {
       continue;
     }
     const comm::CallOptions options{.name = "gradients of " + arena.name, .priority = kSumsOfGradients};
-    sum.work = arena.cut() ? groups_->over(arena.sharers)
-                                 .reduce_scatter(arena.gradients, arena.own_gradients, Reduction::kSum, options, arena.gradient_shares)
-                           : groups_->over(arena.copies()).all_reduce(arena.gradients, Reduction::kSum, options);
+    sum.work = arena.cut() ? started_sum(groups_->over(arena.sharers), arena.gradients, arena.own_gradients, arena.gradient_shares, options)
+                           : started_sum(groups_->over(arena.copies()), arena.gradients, arena.gradients, {}, options);
   }
 }
 
@@ -128,9 +128,8 @@ void Ranks::sum_gradients(model::ParameterSet& parameters) {
     if (tree_ == nullptr) sum.work.wait();
     sum.arena->zero_others();
     if (!sum.arena->cut() || sum.arena->share_copies.empty()) continue;
-    between_copies.push_back(groups_->over(sum.arena->share_copies)
-                                 .all_reduce(sum.arena->own_gradients, Reduction::kSum,
-                                             {.name = "shares of gradients of " + sum.arena->name, .priority = kSumsBetweenCopies}));
+    between_copies.push_back(started_sum(groups_->over(sum.arena->share_copies), sum.arena->own_gradients, sum.arena->own_gradients, {},
+                                         {.name = "shares of gradients of " + sum.arena->name, .priority = kSumsBetweenCopies}));
   }
   for (comm::Work& work : between_copies) work.wait();
   if (Sharding* sharding = sharding_of(parameters)) sharding->end_step();

@@ -209,15 +209,49 @@ std::optional<std::string> CorruptionChecks::replay(int64_t step) {
                      vote.majority ? "" : " (one of them is wrong)");
 }
 
+void CorruptionChecks::remember_states() {
+  remembered_.clear();
+  for (const optim::StateTensor& state : optimizer_.state()) remembered_.push_back(content_hash(state.view));
+}
+
+std::optional<std::string> CorruptionChecks::remembered_states() {
+  const std::vector<uint64_t> before = std::exchange(remembered_, {});
+  const auto states = optimizer_.state();
+  for (size_t i = 0; i < before.size() && before.size() == states.size(); ++i) {
+    if (content_hash(states[i].view) != before[i])
+      return fmt::format("{} of {} changed in memory between two updates", states[i].kind, states[i].name);
+  }
+  return std::nullopt;
+}
+
+void CorruptionChecks::states_change() { remembered_.clear(); }
+
+std::optional<std::string> CorruptionChecks::messages() {
+  std::optional<std::string> wrong = sums_ ? sums_->wrong() : std::nullopt;
+  sums_.reset();
+  return wrong;
+}
+
+void CorruptionChecks::before_passes(int64_t step) {
+  sums_.reset();
+  if (ranks_.groups() != nullptr && due(recipe_.guard.replicas_every, step)) sums_.emplace();
+}
+
+// Both due on all ranks or on none. Who sees a wrong sum need not be who made it.
+void CorruptionChecks::before_update(int64_t step) {
+  if (!remembered_.empty()) settle(step, remembered_states());
+  if (sums_) settle(step, messages(), false);
+}
+
 // Whoever is found out says so, and all end together.
-void CorruptionChecks::settle(int64_t step, const std::optional<std::string>& found) {
+void CorruptionChecks::settle(int64_t step, const std::optional<std::string>& found, bool here) {
   const int64_t worst = ranks_.most(found ? ranks_.rank() + 1 : 0);
   if (worst == 0) return;
   const std::string text =
       found ? *found : fmt::format("rank {} was found to compute or to keep wrong numbers: its own events say which", worst - 1);
   if (found || ranks_.rank() == 0)
     events_.write(observe::Alarm{.kind = "silent_corruption", .message = fmt::format("step {}: {}", step, text)});
-  throw Error({.code = found ? ExitCode::kDevice : ExitCode::kCommunication,
+  throw Error({.code = found && here ? ExitCode::kDevice : ExitCode::kCommunication,
                .what = "silent corruption: " + text,
                .where = fmt::format("step {}", step),
                .hint = "test this machine (longhaul diagnose), and start the run without it"});
@@ -237,6 +271,7 @@ void CorruptionChecks::behind_step(int64_t step) {
     if (products_due && !found) found = products(step);
     settle(step, found);
   }
+  if (states_due) remember_states();
   if (due(guard.replay_every, step)) settle(step, replay(step));
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "checkpoint/survivors.h"
 
 namespace longhaul::train {
 
@@ -29,6 +30,7 @@ MemoryCheckpoints::MemoryCheckpoints(storage::FileSystem& files, const parallel:
     : files_(files),
       ranks_(ranks),
       run_(run),
+      generation_(generation),
       every_(train.checkpoint_memory_every),
       threads_(computing_threads),
       nodes_(together, every_ != 0 ? place : std::nullopt) {
@@ -53,6 +55,7 @@ std::optional<storage::Checkpoint> MemoryCheckpoints::newest(const checkpoint::W
     if (disk_) disk_->refill();
     return nullptr;
   });
+  checkpoint::take_what_survivors_left(files_, together, nodes_, run_);
   auto found = checkpoint::newest_in_memory(files_, together, nodes_, run_, state, at_least);
   if (found) last_ = found->manifest().step;
   return found;
@@ -88,6 +91,12 @@ bool MemoryCheckpoints::due(int64_t step, double step_seconds, bool every_step) 
 void MemoryCheckpoints::save(int64_t step, std::shared_ptr<const checkpoint::Snapshot> snapshot, storage::Manifest manifest) {
   last_ = step;
   saver_->save(step, std::move(snapshot), std::move(manifest));
+}
+
+bool MemoryCheckpoints::leave(int64_t step, const std::vector<checkpoint::StateEntry>& entries, storage::Manifest manifest) const {
+  const storage::NodeTier tier(files_, nodes_.tier_of(nodes_.node_of(ranks_.rank())), run_);
+  return checkpoint::leave_state(files_, tier, {generation_, step}, ranks_.rank(), ranks_.world() != nullptr ? ranks_.world()->size() : 1,
+                                 entries, std::move(manifest));
 }
 
 std::optional<Error> MemoryCheckpoints::failure() {

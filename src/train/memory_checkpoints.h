@@ -32,6 +32,8 @@ class MemoryCheckpoints {
   // Behind a step that took so long. True: nothing is being written any more, and save() follows. `every_step`: it is asked behind each step.
   bool due(int64_t step, double step_seconds, bool every_step);
   void save(int64_t step, std::shared_ptr<const checkpoint::Snapshot> snapshot, storage::Manifest manifest);
+  // Another rank has failed: all that this one holds of that step, for the next start (checkpoint/survivors.h). Any thread; not collective.
+  bool leave(int64_t step, const std::vector<checkpoint::StateEntry>& entries, storage::Manifest manifest) const;
   std::optional<Error> failure();  // of a save, told once until one has worked again. kFenced: the run is someone else's
   void forget();                   // what is in memory is not to be gone on from: the run goes back to an earlier step. A collective call
   void end(bool on_disk);          // of the run; its last state is on the disk: nothing is left in memory
@@ -42,6 +44,7 @@ class MemoryCheckpoints {
   storage::FileSystem& files_;
   const parallel::Ranks& ranks_;
   std::string run_;
+  int64_t generation_ = 0;
   int64_t every_ = 0, threads_ = 0;
   checkpoint::TierNodes nodes_;
   std::unique_ptr<checkpoint::NodeDisk> disk_;  // of the node; its first rank's

@@ -8,6 +8,7 @@
 #include "base/machine.h"
 #include "base/terminal.h"
 #include "base/text.h"
+#include "base/training_wait.h"
 #include "checkpoint/disk_need.h"
 #include "checkpoint/new_folder.h"
 #include "checkpoint/writers.h"
@@ -220,6 +221,7 @@ void RankRun::begin(Trainer& trainer, observe::EventWriter& events) {
 }
 
 Outcome RankRun::run() {
+  const TrainingThread trains;
   const auto task = make_task(
       {.recipe = recipe_, .data = facts_.data, .cache = start_.cache, .device = facts_.device, .ranks = ranks_, .share = share()});
   task->parameters().initialise(static_cast<uint64_t>(recipe_.train.seed));
@@ -255,7 +257,8 @@ Outcome RankRun::run() {
                    .on_first_step = [this](int64_t step) { tell_what_was_sent(step); },
                    .trace = trace_ ? &*trace_ : nullptr,
                    .outer = loop,
-                   .tier = tier()});
+                   .tier = tier(),
+                   .leaves_state = start_.own_process});
   begin(trainer, events);
   if (start_.calls) calls_before_ = start_.calls->totals();
   if (!control) return trainer.run();

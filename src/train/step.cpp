@@ -251,6 +251,7 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   }
   {
     const SpanScope span(spans, SpanKind::kOptimizer);
+    if (options.before_update) options.before_update();
     fault_point("step.update", step);
     const double clip = optim::clip_factor(norm.norm, options.clip_norm);
     std::optional<optim::StepMeasures> measures;

@@ -26,6 +26,7 @@ struct StepOptions {
   // passes are run again, bit for bit the same on machines without errors. Empty: everything finite is applied.
   std::function<bool(double loss, double gradient_norm)> doubtful{};
   std::function<void()> with_gradients{};  // called with the gradients of the whole step, times its weight, before anything is applied
+  std::function<void()> before_update{};   // the state of the step before is whole until here; not called where nothing is changed
 };
 
 struct BadValue {

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "base/background_work.h"
 #include "base/clock.h"
 #include "base/fault_point.h"
 #include "base/log.h"
@@ -137,9 +138,13 @@ void Trainer::save(SaveTo to) {
   const observe::SpanScope span(*ranks_.spans(), observe::SpanKind::kCheckpoint);
   if (options_.outer != nullptr) options_.outer->settle();
   if (to.disk) saver_.wait();
+  const auto entries = checkpoint::tensors_of(state_);
+  int64_t bytes = 0;
+  for (const checkpoint::StateEntry& entry : entries) bytes += entry.to_write() ? static_cast<int64_t>(entry.view.nbytes()) : 0;
+  // What waits for earlier saves has their deadlines; what follows has one of its own, also the first time.
+  const BackgroundTask task("begin checkpoint", seconds_to_move(bytes));
   // An outer loop changes weights when it likes.
-  const auto snapshot = copies_.take(checkpoint::tensors_of(state_),
-                                     options_.outer == nullptr ? checkpoint::Changes::kInUpdates : checkpoint::Changes::kAnyTime);
+  const auto snapshot = copies_.take(entries, options_.outer == nullptr ? checkpoint::Changes::kInUpdates : checkpoint::Changes::kAnyTime);
   storage::Manifest manifest = this->manifest();
   manifest.state = checkpoint::facts_of(state_);
   if (to.memory) memory_.save(step_, snapshot, manifest);
@@ -308,6 +313,8 @@ void Trainer::refuse_bad(const BadValue& bad) const {
 
 void Trainer::one_step() {
   const Stopwatch watch;
+  corruption_.before_passes(step_ + 1);
+  if (options_.outer != nullptr) corruption_.states_change();  // when it likes
   StepResult result = run_step(task_, optimizer_, ranks_, step_ + 1,
                                {.lr = learning_rate(step_ + 1),
                                 .clip_norm = options_.recipe.recipe.optim.clip_norm,
@@ -316,7 +323,12 @@ void Trainer::one_step() {
                                 .measure_first = due(options_.recipe.recipe.observe.batch_noise_every, step_ + 1),
                                 .measure_update = due(options_.recipe.recipe.observe.updates_every, step_ + 1),
                                 .doubtful = ladder_.doubtful(),
-                                .with_gradients = [this] { copies_.settle(); }});
+                                .with_gradients = [this] { copies_.settle(); },
+                                .before_update =
+                                    [this] {
+                                      corruption_.before_update(step_ + 1);
+                                      if (keeper_) keeper_->changes();
+                                    }});
   if (result.first && !result.skipped && !result.left_out) {
     batch_noise_.add(*result.first, {static_cast<double>(result.work.tokens), result.gradient_norm});
     if (const auto tokens = batch_noise_.critical_batch()) result.metrics["critical_batch_tokens"] = *tokens;
@@ -340,7 +352,13 @@ void Trainer::one_step() {
   if (result.second_try) corruption_.behind_second_try(step_, *result.second_try);
   const bool rolls_back = ladder_.roll_back_after(result, step_, events_);
   if (changed_nothing) refuse_bad(result.skipped.value_or(BadValue{"loss", "mean", "loss"}));
-  if (rolls_back) return roll_back();
+  if (rolls_back) {
+    if (keeper_) keeper_->changes();
+    corruption_.states_change();
+    roll_back();
+    return keep();
+  }
+  keep();
   if (!changed_nothing) corruption_.behind_step(step_);
 }
 
@@ -393,13 +411,16 @@ Outcome Trainer::run() {
   until_s_ = recipe::parse_until_time(train().until_time, wall_time_s());
   outcome_ = {};
   if (train().checkpoint_every < 0 && ranks_.rank() == 0) interval_.emplace(train(), earlier_starts(events_.path(), events_.generation()));
+  begin_keeping();
   try {
     steps();
+    keeper_.reset();
     save_at_the_end();
     control_.trained();
     if (!stopping() && !judged_) judge();
     events_.write(observe::End{.reason = outcome_.reason, .step = step_});
   } catch (const Error& error) {
+    if (error.code() == ExitCode::kCommunication && keeper_) keeper_->leave();
     if (error.code() != ExitCode::kFenced) {
       saver_.wait();  // what is under way ends before the end is told
       events_.write(observe::End{.reason = "error", .step = step_});

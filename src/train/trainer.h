@@ -35,6 +35,7 @@
 #include "train/run_control.h"
 #include "train/save_interval.h"
 #include "train/spike_ladder.h"
+#include "train/state_keeper.h"
 #include "train/step.h"
 #include "train/task.h"
 
@@ -51,6 +52,7 @@ struct TrainerOptions {
   observe::TraceWriter* trace = nullptr;                  // of the steps that observe.trace_every names; null: none
   optim::OuterLoop* outer = nullptr;                      // null: there is one worker
   std::optional<checkpoint::TierPlace> tier{};            // this rank's node's memory tier; none: checkpoints go to the disk only
+  bool leaves_state = false;  // this process is this rank's alone: its daemon may ask it to leave its state in that tier (state_keeper.h)
 };
 
 struct Outcome {
@@ -105,6 +107,8 @@ class Trainer {
   };
   void save(SaveTo to);
   void tell_of_memory();
+  void begin_keeping();
+  void keep();  // what a survivor leaves is the state as it is now
   void on_save_ended(const checkpoint::SaveResult& result);
   void save_at_the_end();
   storage::Manifest manifest() const;
@@ -137,7 +141,8 @@ class Trainer {
   std::optional<SaveInterval> interval_;  // of rank 0, where checkpoints on the disk have no fixed one
   checkpoint::CopyOut copies_;
   MemoryCheckpoints memory_;
-  checkpoint::Saver saver_;  // last: what it calls at the end uses everything above
+  std::optional<StateKeeper> keeper_;  // where the state of this rank can be left in memory
+  checkpoint::Saver saver_;            // last: what it calls at the end uses everything above
 };
 
 }  // namespace longhaul::train

@@ -6,12 +6,14 @@
 
 #include <fstream>
 #include <mutex>
+#include <set>
 
 #include "base/file.h"
 #include "base/temporary_folder.h"
 #include "checkpoint/load.h"
 #include "checkpoint/memory_recovery.h"
 #include "checkpoint/memory_saver.h"
+#include "checkpoint/survivors.h"
 #include "ranks_for_tests.h"
 #include "storage/fault_file_system.h"
 
@@ -64,6 +66,20 @@ class MemoryTier : public ::testing::Test {
     return results;
   }
 
+  // Ranks end while they hold what `seed` fills a whole model with: those of `survivors` leave it.
+  void leave(const Cluster& cluster, int64_t step, uint64_t seed, const std::set<int64_t>& survivors, int64_t generation = 1) {
+    seeds_[{generation, step}] = seed;
+    comm::run_ranks(cluster.mesh.world(), [&](comm::Communicator& world) {
+      if (!survivors.contains(world.rank())) return;
+      RankTraining training({cluster.mesh, world.rank()});
+      for (StateEntry& entry : tensors_of(training.state)) entry.view.copy_(box_of(wholes(seed).at(entry.name), entry.held));
+      training.optimizer->set_steps(step);
+      const storage::NodeTier tier(disk, place(cluster, world.rank()).tier, kRun);
+      leave_state(disk, tier, {generation, step}, world.rank(), world.size(), tensors_of(training.state),
+                  {.run_id = kRun, .state = facts_of(training.state)});
+    });
+  }
+
   // The step that ranks find, or −1; what they then hold must be what was saved then.
   int64_t load(const Cluster& cluster, SavedMoment at_least = {}) {
     int64_t step = -1;
@@ -71,6 +87,7 @@ class MemoryTier : public ::testing::Test {
       const Writers ranks(group_of_writers(world));
       const TierNodes nodes(ranks, place(cluster, world.rank()));
       RankTraining training({cluster.mesh, world.rank()});
+      take_what_survivors_left(disk, ranks, nodes, kRun);
       const auto found = newest_in_memory(disk, ranks, nodes, kRun, training.state, at_least);
       if (!found) return;
       load_training_state(*found, training.state, &world);
@@ -139,6 +156,65 @@ TEST_F(MemoryTier, OneProcessOnOneNode) {
   save(alone, 2, 20);
   EXPECT_EQ(files_of('a', {1, 1}).size(), 0u) << "the older one goes";
   EXPECT_EQ(load(alone), 2);
+}
+
+// A rank is gone with its node: what it held lies in its replica's memory, and the others' beside it. Bits of the step that was done, not of the saved one.
+TEST_F(MemoryTier, WhatSurvivorsLeaveIsTheNewest) {
+  for (const Cluster& cluster : {kFour, kFourMachines}) {
+    for (const int64_t gone : {0, 3}) {
+      save(cluster, 5, 30);
+      std::set<int64_t> survivors{0, 1, 2, 3};
+      survivors.erase(gone);
+      leave(cluster, 7, 50, survivors);
+      lose_node("abcd"[gone]);
+      EXPECT_EQ(load(cluster), 7) << gone;
+      EXPECT_EQ(load(cluster), 7) << "it stays for another start";
+      EXPECT_EQ(load({Mesh(2, {}), 1, cluster.machines}), 7) << "on fewer";
+      for (const char node : {'a', 'b', 'c', 'd'}) lose_node(node);
+    }
+  }
+}
+
+// Both that hold a part are gone: the step before, as it was saved. So it is where a survivor's file is damaged, or of another run.
+TEST_F(MemoryTier, WhatSurvivorsLeaveMustBeWhole) {
+  save(kFour, 5, 30);
+  leave(kFour, 7, 50, {0, 2});  // tensor rank 1 of both replicas
+  EXPECT_EQ(load(kFour), 5);
+  leave(kFour, 8, 60, {0, 1});
+  for (const fs::path& file : files_of('a', {1, 8}, "left-model")) damage(file);
+  EXPECT_EQ(load(kFour), 5);
+  leave(kFour, 9, 70, {2, 3});
+  EXPECT_EQ(load(kFour), 9);
+  leave(kFour, 11, 80, {0, 1, 2, 3}, /*generation=*/2);
+  leave(kFour, 13, 90, {0, 1, 2, 3}, /*generation=*/1);  // of a start that is over: its ranks woke up late
+  EXPECT_EQ(load(kFour), 11);
+}
+
+// A step that is committed is not left once more.
+TEST_F(MemoryTier, SurvivorsLeaveACommittedStepAlone) {
+  save(kFour, 5, 30);
+  leave(kFour, 5, 30, {0, 1, 2});
+  EXPECT_EQ(files_of('a', {1, 5}, "left-").size(), 0u);
+  EXPECT_EQ(load(kFour), 5);
+}
+
+// Without copies (one replica): the files of the failed rank that a checkpoint under way had written make up for it.
+TEST_F(MemoryTier, WhatAFailedRankHadWrittenCounts) {
+  const Cluster cut{Mesh(2, {.tp = 2}), 1};
+  save(cut, 4, 20);
+  save(cut, 5, 30);
+  for (const char node : {'a', 'b'})
+    fs::remove(storage::NodeTier(disk, folder / std::string(1, node), kRun).folder_of({1, 5}) / storage::kManifestName);
+  EXPECT_EQ(load(cut), 5) << "both had written theirs";
+  for (const char node : {'a', 'b'}) lose_node(node);
+  save(cut, 5, 30);
+  for (const char node : {'a', 'b'})
+    fs::remove(storage::NodeTier(disk, folder / std::string(1, node), kRun).folder_of({1, 5}) / storage::kManifestName);
+  for (const fs::path& file : files_of('a', {1, 5})) fs::remove(file);
+  for (const fs::path& file : files_of('b', {1, 5}, "model-00001")) fs::remove(file);
+  EXPECT_EQ(load(cut), -1) << "rank 0 had not";
+  leave(cut, 5, 30, {0});
+  EXPECT_EQ(load(cut), 5) << "rank 0 left its part, rank 1 had written its own";
 }
 
 // Whichever node is lost, its replicas make up for it, on a fresh node in its place or on fewer nodes and another layout.

@@ -15,10 +15,17 @@ TEST_F(SupervisedRun, AKilledRankIsStartedAgainWithTheSameLosses) {
   const Words options = long_run(60);
   const auto expected = undisturbed(options, 4);
   ASSERT_EQ(expected.size(), 60u);
-  Child child(words({"launch", "-n", "4"}, options), {"NO_COLOR=1"}, folder_ / "output");
+  Child child(words({"launch", "-n", "4"}, options), {"NO_COLOR=1", "SLURM_JWT=hush", "AWS_SECRET_ACCESS_KEY=hush", "SOME_TOKEN=hush"},
+              folder_ / "output");
   ASSERT_TRUE(child.wait_for([&] { return steps_done() >= 7 && pid_of(2) > 0; })) << child.output();
   const pid_t victim = pid_of(2);
   EXPECT_EQ(victim, process_of(child.pid(), 2));
+  const std::string told = read_text(fmt::format("/proc/{}/environ", victim)) + read_text(fmt::format("/proc/{}/cmdline", victim));
+  EXPECT_THAT(told, AllOf(HasSubstr("LONGHAUL_GENERATION=1"), Not(HasSubstr("hush"))));
+  std::string secret = read_text(run_ / "control/secret");
+  secret.resize(secret.find_last_not_of("\n") + 1);
+  EXPECT_GE(secret.size(), 32u);
+  EXPECT_THAT(told, Not(HasSubstr(secret)));
   ::kill(victim, SIGKILL);
   EXPECT_EQ(child.wait(), 0) << child.output();
   EXPECT_EQ(losses(run_), expected);
@@ -47,6 +54,52 @@ TEST_F(SupervisedRun, AStoppedRankIsNamedAndTheRunGoesOn) {
   RecordProperty("incident", last_incident().dump());
 }
 
+// The other replica is alive and has done the step: what it holds is gone on from. No checkpoint is near.
+TEST_F(SupervisedRun, NoStepIsLostWhereAReplicaLives) {
+  const Words options{"train.steps=40", "train.batch=4", "train.checkpoint_every=1000", "train.checkpoint_memory_every=1000",
+                      "optim.warmup_steps=1"};
+  const auto expected = undisturbed(options, 2);
+  for (const char* const fault : {"step.passes:step=20:rank=1:generation=1 kill", "step.reduce:step=20:rank=0:generation=1 segfault",
+                                  "step.updated:step=20:rank=1:generation=1 kill"}) {
+    run_ = folder_ / std::string(fault).substr(0, std::string(fault).find(':'));
+    Child child(words({"launch", "-n", "2"}, options), {"NO_COLOR=1", fmt::format("LONGHAUL_FAULTS={}", fault)}, folder_ / "output");
+    EXPECT_EQ(child.wait(), 0) << child.output();
+    EXPECT_EQ(losses(run_), expected) << fault;
+    EXPECT_EQ(last_incident().value("lost_steps", -1), 0) << last_incident();
+    const auto resumed = events<observe::Resume>();
+    ASSERT_EQ(resumed.size(), 1u) << fault;
+    EXPECT_EQ(resumed.back().source, "memory");
+    EXPECT_GE(resumed.back().step, 19) << fault;
+    RecordProperty(fault, last_incident().dump());
+  }
+}
+
+// A rank that is stopped wakes nobody: the others leave what they have.
+TEST_F(SupervisedRun, NoStepIsLostWhereARankHangs) {
+  const Words options{"train.steps=40", "train.batch=4", "train.checkpoint_every=1000", "train.checkpoint_memory_every=1000",
+                      "optim.warmup_steps=1"};
+  const auto expected = undisturbed(options, 2);
+  Child child(words({"launch", "-n", "2", "--hang-after", "4"}, options),
+              {"NO_COLOR=1", "LONGHAUL_FAULTS=step.passes:step=20:rank=1:generation=1 stop"}, folder_ / "output");
+  EXPECT_EQ(child.wait(), 0) << child.output();
+  EXPECT_EQ(losses(run_), expected);
+  EXPECT_EQ(last_incident().value("lost_steps", -1), 0) << last_incident();
+  EXPECT_EQ(last_incident().value("rank", -1), 1) << last_incident();
+}
+
+// Where each rank has a share that nobody else has, with every step in memory: the step that was being copied at most.
+TEST_F(SupervisedRun, WithSharesAStepAtMostIsLost) {
+  const Words options{"train.steps=40",       "train.batch=4",  "train.checkpoint_every=1000", "train.checkpoint_memory_every=1",
+                      "optim.warmup_steps=1", "parallel.zero=1"};
+  const auto expected = undisturbed(options, 2);
+  Child child(words({"launch", "-n", "2"}, options), {"NO_COLOR=1", "LONGHAUL_FAULTS=step.reduce:step=20:rank=1:generation=1 kill"},
+              folder_ / "output");
+  EXPECT_EQ(child.wait(), 0) << child.output();
+  EXPECT_EQ(losses(run_), expected);
+  EXPECT_LE(last_incident().value("lost_steps", 100), 1) << last_incident();
+  RecordProperty("incident", last_incident().dump());
+}
+
 // A thread that writes a checkpoint hangs while steps go on: seen by its own deadline (ten seconds for this model), and told as what it is.
 TEST_F(SupervisedRun, ASaveThatHangsIsNoticedByItsOwnDeadline) {
   Words options = long_run(60);
@@ -63,9 +116,31 @@ TEST_F(SupervisedRun, ASaveThatHangsIsNoticedByItsOwnDeadline) {
   EXPECT_EQ(losses(run_), expected);
   const json incident = last_incident();
   EXPECT_EQ(incident.value("class", ""), "stuck_work") << incident;
-  EXPECT_NE(incident.value("rank", -1), 0)
-      << "it waits to commit what rank 1 does not write; where all are at the same work nobody is named";
+  EXPECT_EQ(incident.value("rank", -1), 1) << "rank 0 waits to commit what rank 1 does not write";
   EXPECT_THAT(incident.dump(), HasSubstr("'write checkpoint' does not end"));
+}
+
+// On all ranks at once, in the threads that write and in those that train: all are named, with what they are at.
+TEST_F(SupervisedRun, ASaveThatHangsOnAllRanksNamesThem) {
+  const std::pair<const char*, const char*> places[] = {{"checkpoint.write", "write checkpoint"},
+                                                        {"checkpoint.copied", "begin checkpoint"}};
+  for (const auto& [point, work] : places) {
+    run_ = folder_ / point;
+    Child child(words({"launch", "-n", "2", "--hang-after", "4"},
+                      {"train.steps=12", "train.checkpoint_every=5", "optim.warmup_steps=1", "train.checkpoint_memory_every=0"}),
+                {"NO_COLOR=1", fmt::format("LONGHAUL_FAULTS={}:step=5:generation=1 hang", point)}, folder_ / "output");
+    EXPECT_EQ(child.wait(), 0) << child.output();
+    const json incident = last_incident();
+    EXPECT_EQ(incident.value("class", ""), "stuck_work") << incident;
+    EXPECT_THAT(incident.dump(), AllOf(HasSubstr(fmt::format("'{}' does not end on rank 0, 1", work)), HasSubstr("meet"))) << work;
+    EXPECT_THAT(incident.at("suspects").dump(), AllOf(HasSubstr("rank 0"), HasSubstr("rank 1")));
+    EXPECT_GE(incident.value("detected_milliseconds", 0.0), 10'000);  // what it is allowed: ten seconds, and some for its bytes
+    const auto told = events<observe::IncidentReport>("events/driver-0.jsonl");
+    ASSERT_FALSE(told.empty());
+    EXPECT_LE(told.back().overdue_milliseconds.value_or(1e9), 1000);
+    EXPECT_TRUE(incident.value("recovered", false)) << incident;
+    RecordProperty(point, incident.dump());
+  }
 }
 
 // The others lose the rank and say so, some of them before it has ended: it is still the one that is named.

@@ -93,7 +93,7 @@ class Bench {
         if (const auto* incident = std::get_if<observe::IncidentReport>(&emit->body)) incidents.push_back(*incident);
       }
       if (const auto* skip = std::get_if<WriteSkip>(&command)) skips.push_back(skip->ranges);
-      if (std::holds_alternative<AnalyseHang>(command)) asked_for_analysis = true;
+      if (const auto* analyse = std::get_if<AnalyseHang>(&command)) analysis = *analyse;
       if (const auto* start = std::get_if<StartNode>(&command)) started_nodes.push_back(start->node);
       if (const auto* to = std::get_if<ToNode>(&command)) obey(to->node, to->message);
     }
@@ -113,7 +113,8 @@ class Bench {
   std::vector<StartRanks> starts;
   std::vector<std::pair<std::string, StopRanks>> stops;
   std::vector<std::string> released, checked, gathered;
-  bool asked_for_analysis = false, stopped_ranks_end = true;
+  std::optional<AnalyseHang> analysis;  // that was asked for last
+  bool stopped_ranks_end = true;
 
  private:
   void obey(const std::string& node, const DriverMessage& message) {

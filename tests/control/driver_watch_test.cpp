@@ -26,7 +26,7 @@ TEST_F(DriverWatch, AHangIsNoticedAfterItsTimeOut) {
   EXPECT_EQ(bench->gathered.size(), 2U);
   EXPECT_TRUE(bench->stops.empty()) << "hanging ranks are looked at first";
   for (const char* node : {"node-0", "node-1"}) bench->send(FromNode{node, Evidence{.generation = 1, .last = true}});
-  EXPECT_TRUE(bench->asked_for_analysis);
+  EXPECT_TRUE(bench->analysis);
   bench->send(HangFound{.generation = 1, .suspects = {2}, .text = "rank 2 never came to all_reduce 'loss'"});
   EXPECT_EQ(bench->stops.size(), 2U);
   bench->wait(0.5);
@@ -112,7 +112,7 @@ TEST_F(DriverWatch, ASaveThatHangsHasADeadlineOfItsOwn) {
   EXPECT_NEAR(save_s, 5 * 89, 3);
   EXPECT_EQ(bench->core->state(), State::kSuspect);
   bench->send(FromNode{"node-0", Evidence{.generation = 1, .last = true}});
-  EXPECT_TRUE(bench->asked_for_analysis);
+  EXPECT_TRUE(bench->analysis);
   bench->send(HangFound{.generation = 1, .suspects = {1}, .program = true, .text = "pwrite64"});
   bench->wait(1);
   bench->train(number, number + 2);
@@ -125,6 +125,57 @@ TEST_F(DriverWatch, ASaveThatHangsHasADeadlineOfItsOwn) {
   ASSERT_TRUE(bench->incidents[0].overdue_milliseconds.has_value());
   EXPECT_GT(*bench->incidents[0].overdue_milliseconds, 0);
   EXPECT_LE(*bench->incidents[0].overdue_milliseconds, 2e3);  // a beat a second
+}
+
+// Survivors are asked to leave what they have, with time for as much as they hold; not where a machine computes wrong numbers.
+TEST_F(DriverWatch, SurvivorsLeaveTheirStateUnlessItCannotBeBelieved) {
+  start();
+  bench->ends(3, 137);
+  ASSERT_FALSE(bench->stops.empty());
+  EXPECT_TRUE(bench->stops.back().second.leave);
+  EXPECT_DOUBLE_EQ(bench->stops.back().second.grace_s, bench->policy.leave_s) << "no rank told how much memory it has";
+  for (const ExitCode code : {ExitCode::kDevice, ExitCode::kNumeric}) {
+    start();
+    bench->stops.clear();
+    bench->ends(3, static_cast<int64_t>(code));
+    ASSERT_FALSE(bench->stops.empty());
+    EXPECT_FALSE(bench->stops.back().second.leave) << static_cast<int>(code);
+    EXPECT_EQ(bench->stops.back().second.grace_s, 0);
+  }
+}
+
+// The storage that all ranks write to hangs: nobody waits for anybody, and all are named, though no node is blamed for it.
+TEST_F(DriverWatch, ASaveThatHangsOnAllRanksNamesThemAll) {
+  start();
+  for (int64_t age_s = 0; bench->core->state() == State::kTrain && age_s < 200; ++age_s) {
+    for (const auto& [node, ranks] : bench->running) {
+      NodeBeat beat{.generation = bench->core->generation(), .running = {}, .ended = {}};
+      for (const int64_t rank : ranks) {
+        RankBeat of_rank{.rank = rank, .generation = bench->core->generation(), .step = 11 + age_s, .resumed_step = 0};
+        of_rank.background = {{.name = "write checkpoint", .age_s = static_cast<double>(age_s), .allowed_s = 100}};
+        beat.running.push_back(of_rank);
+      }
+      bench->send(FromNode{node, beat});
+    }
+    bench->wait(1);
+  }
+  ASSERT_EQ(bench->core->state(), State::kSuspect);
+  for (const char* node : {"node-0", "node-1"}) bench->send(FromNode{node, Evidence{.generation = 1, .last = true}});
+  ASSERT_TRUE(bench->analysis);
+  EXPECT_EQ(bench->analysis->work, "write checkpoint");
+  EXPECT_EQ(bench->analysis->at_it, (std::vector<int64_t>{0, 1, 2, 3}));
+  bench->send(HangFound{.generation = 1, .suspects = {}, .text = "none of them stands in a call"});
+  bench->wait(1);
+  bench->train(10, 12);
+  ASSERT_EQ(bench->incidents.size(), 1U);
+  const observe::IncidentReport& incident = bench->incidents[0];
+  EXPECT_EQ(incident.fault, "stuck_work");
+  EXPECT_EQ(incident.rank, -1);
+  EXPECT_EQ(incident.node, "");
+  EXPECT_EQ(incident.action, "restart");
+  EXPECT_EQ(incident.suspects, (std::vector<std::string>{"rank 0", "rank 1", "rank 2", "rank 3"}));
+  EXPECT_THAT(incident.evidence[0], HasSubstr("'write checkpoint' does not end on rank 0, 1, 2, 3: none of them stands in a call"));
+  EXPECT_LE(*incident.overdue_milliseconds, 1e3);
 }
 
 TEST_F(DriverWatch, AProcessWithoutAnySignIsTheSuspect) {

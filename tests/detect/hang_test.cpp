@@ -110,6 +110,32 @@ TEST(Hang, WhomOthersHaveWaitedForLong) {
   EXPECT_THAT(waited_for_long(report, 5), ElementsAre(2));
   EXPECT_THAT(waited_for_long(report, 35), ElementsAre(1, 2));
   EXPECT_TRUE(waited_for_long(report, 100).empty());
+  // Nobody is known to be missing: of whom nothing is known in that group, and who waits for nobody.
+  report.waits = {{.rank = 0, .group = "savers", .seconds = 40, .for_ranks = {}, .unknown = {1, 2}},
+                  {.rank = 1, .group = "savers", .seconds = 40, .for_ranks = {}, .unknown = {2}}};
+  EXPECT_THAT(waited_for_long(report, 5), ElementsAre(2));
+}
+
+TEST(Hang, TellsWhatRanksStandInWhereNobodyStandsOut) {
+  HangReport report;
+  report.waits = {{.rank = 0, .group = "savers", .call = "broadcast 'commit' (call 7)", .seconds = 40, .for_ranks = {}},
+                  {.rank = 1, .group = "savers", .call = "broadcast 'commit' (call 7)", .seconds = 30, .for_ranks = {}},
+                  {.rank = 1, .group = "dp 0", .call = "all_reduce 'loss' (call 900)", .seconds = 0.01, .for_ranks = {0}}};
+  std::vector<HangRank> ranks(3);
+  for (int64_t rank = 0; rank < 3; ++rank) {
+    ranks[static_cast<size_t>(rank)].calls.rank = rank;
+    ranks[static_cast<size_t>(rank)].threads = {fmt::format("thread {} \"checkpoint\" (D, waits in nfs_wait):", 100 + rank),
+                                                "  pwrite64",
+                                                rank == 2 ? "  longhaul::fsync_file" : "  longhaul::write_file",
+                                                "thread 7 \"copy-out\" (S):",
+                                                "  futex_wait",
+                                                "  longhaul::Worker::State::loop"};
+  }
+  EXPECT_EQ(standing_text(report, ranks, {0, 1, 2}, 5),
+            "waiting:\n  ranks 0, 1 in broadcast 'commit' (call 7) of 'savers': all have come\n"
+            "rank 2:\nthread \"checkpoint\" (D, waits in nfs_wait):\n  pwrite64\n  longhaul::fsync_file\n"
+            "ranks 0, 1:\nthread \"checkpoint\" (D, waits in nfs_wait):\n  pwrite64\n  longhaul::write_file\n");
+  EXPECT_THAT(standing_text(report, ranks, {2}, 5), HasSubstr("none of them stands in a call\nrank 2:"));
 }
 
 // 0 waits for 1 in tp, 1 for 3 in dp, 2 for 3 in tp': only 3 waits for nobody.

@@ -89,7 +89,7 @@ std::optional<std::string> condition(std::string_view name, const RunView& run) 
 const AlertRule& rule_of(const std::string& name) { return *std::ranges::find(kAlertRules, std::string_view(name), &AlertRule::name); }
 
 std::string incident_summary(const Incident& incident) {
-  std::string text = incident.kind;
+  std::string text = incident.fault;
   if (incident.rank >= 0) text += fmt::format(", rank {}", incident.rank);
   if (!incident.node.empty()) text += " on " + incident.node;
   if (!incident.action.empty()) text += ": " + incident.action;

@@ -23,7 +23,7 @@ std::string story_of(const Incident& incident) {
   std::string when = when_text(incident.wall_time);
   std::ranges::replace(when, 'T', ' ');
   std::string html = fmt::format("<div class=\"incident\"><h3><span class=\"tag\">{}</span>{}<small>{}</small></h3>",
-                                 html_escaped(printable(incident.kind)), where, html_escaped(when));
+                                 html_escaped(printable(incident.fault)), where, html_escaped(when));
   if (!incident.action.empty() || incident.open) {
     std::string action = incident.open ? "it is being dealt with" : printable(incident.action);
     std::ranges::replace(action, '_', ' ');  // "evict_node"

@@ -305,7 +305,7 @@ void LiveRun::gather_incidents() {
   const size_t of_driver = view_.incidents.size();
   for (const Incident& incident : incidents_) {
     const auto same = [&](const Incident& each) {
-      return each.id > 0 && each.id == incident.id && each.kind == incident.kind && each.rank == incident.rank;
+      return each.id > 0 && each.id == incident.id && each.fault == incident.fault && each.rank == incident.rank;
     };
     const auto end = view_.incidents.begin() + static_cast<std::ptrdiff_t>(of_driver);
     if (std::none_of(view_.incidents.begin(), end, same)) view_.incidents.push_back(incident);

@@ -49,9 +49,9 @@ void add_progress(OpenMetrics& metrics, const RunView& run, const MetricLabels& 
 void add_faults(OpenMetrics& metrics, const RunView& run, MetricLabels job) {
   std::map<std::string, int64_t> classes, evictions, restarts;
   for (const Incident& incident : run.incidents) {
-    ++classes[incident.kind];
-    if (incident.action.find("evict") != std::string::npos) ++evictions[incident.kind];
-    if (incident.action.find("restart") != std::string::npos) ++restarts[incident.kind];
+    ++classes[incident.fault];
+    if (incident.action.find("evict") != std::string::npos) ++evictions[incident.fault];
+    if (incident.action.find("restart") != std::string::npos) ++restarts[incident.fault];
   }
   const auto by = [&](const char* label, const std::string& value) {
     MetricLabels labels = job;

@@ -142,7 +142,7 @@ void add_incidents(Screen& screen, const RunView& run) {
   for (auto each = run.incidents.rbegin(); each != run.incidents.rend() && shown < kIncidentLines; ++each, ++shown) {
     if (shown == 0) screen.line(fmt::format("{}, the last:", counted(static_cast<int64_t>(run.incidents.size()), "incident")), kDim);
     std::string text =
-        fmt::format("  {}  {}", each->wall_time > 0 ? wall_time_text(each->wall_time).substr(0, 19) : "", printable(each->kind));
+        fmt::format("  {}  {}", each->wall_time > 0 ? wall_time_text(each->wall_time).substr(0, 19) : "", printable(each->fault));
     if (each->rank >= 0) text += fmt::format(", rank {}", each->rank);
     if (!each->node.empty()) text += " on " + printable(each->node);
     text += ": " + printable(each->action);
