@@ -170,7 +170,7 @@ std::vector<PlanCheckRow> plan_check_rows() {
           row("2 layers", 1, true, {"model.layers=2"}),
           row("12 layers", 1, false, {"model.layers=12"}),
           row("width 384", 1, true, wide),
-          row("sequence 128, batch 4", 1, true, {"train.sequence=128", "train.batch=4"}),
+          row("sequence 128, batch 4", 1, true, {"train.sequence=128", "train.batch=4", "train.micro_batch=2"}),
           row("softmax only, sequence 512", 1, true, {"model.mixers=[\"softmax\"]", "train.sequence=512"}),
           row("lightning only, sequence 512", 1, true, {"model.mixers=[\"lightning\"]", "train.sequence=512"}),
           row("4 layers, vocabulary 8,192", 1, false, {"model.layers=4", "model.vocabulary=8192"}),

@@ -32,7 +32,7 @@ inline constexpr const char* kNoData = "no_data";  // the metric of an alert for
 struct Alert {
   std::string machine, metric, peers;  // peers: the class it was compared with
   double first_s = 0, raised_s = 0;    // of the run that led to it, and when it became long enough: in the time of the samples
-  double score = 0;                    // mean share of the largest possible score, 0 to 1
+  double score = 0;                    // mean share of the largest possible score, as among sixteen machines (trace.h)
 };
 
 struct CallReport {
