@@ -112,7 +112,7 @@ TEST(LiveRun, KnowsWhatTheFolderKnows) {
   EXPECT_EQ(view.state().word, "TRAIN");
   EXPECT_NEAR(view.seconds_a_step(), 0.8, 0.02);
   ASSERT_EQ(view.incidents.size(), 1u);
-  EXPECT_EQ(view.incidents[0].kind, "hang");
+  EXPECT_EQ(view.incidents[0].fault, "hang");
   EXPECT_EQ(view.incidents[0].rank, 3);
   ASSERT_EQ(view.troubles.size(), 1u) << "of another rank's file";
   EXPECT_EQ(view.troubles[0].kind, "disk_full");
@@ -131,7 +131,7 @@ TEST(LiveRun, AnIncidentThatIsNotOverIsShownAndThenNotTwice) {
   const TemporaryFolder folder;
   SupervisedRun run(folder.path(), {.incidents = false});
   RunStatus status = run.status();
-  status.incidents = {{.id = 7, .wall_time = run.now() - 3, .kind = "hang", .rank = 2, .generation = 1, .open = true}};
+  status.incidents = {{{.id = 7, .fault = "hang", .rank = 2, .ended_generation = 1}, run.now() - 3, /*open=*/true}};
   write_text_atomically(status_file(folder.path()), to_json(status));
   LiveRun live(folder.path());
   live.poll(run.now());
@@ -146,7 +146,7 @@ TEST(LiveRun, AnIncidentThatIsNotOverIsShownAndThenNotTwice) {
   LiveRun later(folder.path());
   later.poll(run.now() + 2);
   ASSERT_EQ(later.view().incidents.size(), 1u);
-  EXPECT_EQ(later.view().incidents[0].generation, 1) << "of the ranks, not of the driver";
+  EXPECT_EQ(later.view().incidents[0].ended_generation, 1) << "of the ranks, not of the driver";
   EXPECT_DOUBLE_EQ(later.view().incidents[0].recovered_milliseconds.value(), 900);
 }
 
