@@ -142,11 +142,11 @@ void add_bench_train(Command& group) {
     bool json = false, explain = false;
   };
   auto options = std::make_shared<Options>();
-  Command train = group.add("train", "whole training steps of a preset on random tokens",
-                            {{"GPT-2 in bf16", "bench train --preset gpt2-124m --batch 1 --sequence 1024 --dtype bf16"},
-                             {"a hybrid with experts, long", "bench train --preset hybrid-bench --batch 1 --sequence 8192"},
-                             {"half of its layers", "bench train --preset hybrid-bench --sequence 8192 model.layers=4"},
-                             {"for a script", "bench train --preset gpt2-124m --dtype fp32 --steps 5 --json"}});
+  Command train =
+      group.add("train", "whole training steps of a preset on random tokens",
+                {{"GPT-2 in bf16", "bench train --preset gpt2-124m --batch 1 --sequence 1024 --dtype bf16"},
+                 {"half of the layers of a hybrid with experts, long", "bench train --preset hybrid-bench --sequence 8192 model.layers=4"},
+                 {"for a script", "bench train --preset gpt2-124m --dtype fp32 --steps 5 --json"}});
   train.option("--preset", options->request.preset, "model: see presets/").default_shown();
   train.option("--batch", options->request.batch, "sequences a step").at_least(1).default_shown();
   train.option("--sequence", options->request.sequence, "tokens a sequence").at_least(2).at_most(1 << 24).default_shown();

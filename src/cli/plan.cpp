@@ -131,11 +131,11 @@ void add_validate(Command& plan) {
 void add_plan(Command& program) {
   auto arguments = std::make_shared<PlanArguments>();
   Command plan = program.add("plan", "before a run: layouts on a cluster, their time, memory, failures, price and energy",
-                             {{"a recipe on 64 H100s", "plan recipes/gpt2-124m.toml --cluster h100 --gpus 64"},
+                             {{"a recipe on 64 H100s, the fastest layout's step as a trace",
+                               "plan recipes/gpt2-124m.toml --cluster h100 --gpus 64 --trace step.json"},
                               {"a 175B model on 12,288 A100s",
                                "plan recipes/first-run.toml model.preset=megascale-175b train.sequence=2048 train.batch=6144 "
                                "train.micro_batch=1 --cluster a100 --gpus 12288"},
-                              {"a step of the fastest layout as a trace", "plan recipes/gpt2-124m.toml --gpus 64 --trace step.json"},
                               {"for a script", "plan recipes/gpt2-124m.toml --cluster mine.toml --json"}});
   declare_plan(plan, *arguments);
   plan.option("--keep", arguments->keep, "layouts shown").at_least(1).default_shown();

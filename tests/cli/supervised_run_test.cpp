@@ -3,6 +3,9 @@
 // and typed again. The losses afterwards are those of a run to which nothing happened, in every bit.
 #include "cli/supervised_run.h"
 
+#include <fstream>
+#include <iterator>
+
 namespace longhaul::cli {
 namespace {
 
@@ -10,6 +13,12 @@ using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+// Files of /proc have no length to read them by.
+std::string of_process(pid_t pid, const char* file) {
+  std::ifstream in(fmt::format("/proc/{}/{}", pid, file));
+  return {std::istreambuf_iterator<char>(in), {}};
+}
 
 TEST_F(SupervisedRun, AKilledRankIsStartedAgainWithTheSameLosses) {
   const Words options = long_run(60);
@@ -20,7 +29,7 @@ TEST_F(SupervisedRun, AKilledRankIsStartedAgainWithTheSameLosses) {
   ASSERT_TRUE(child.wait_for([&] { return steps_done() >= 7 && pid_of(2) > 0; })) << child.output();
   const pid_t victim = pid_of(2);
   EXPECT_EQ(victim, process_of(child.pid(), 2));
-  const std::string told = read_text(fmt::format("/proc/{}/environ", victim)) + read_text(fmt::format("/proc/{}/cmdline", victim));
+  const std::string told = of_process(victim, "environ") + of_process(victim, "cmdline");
   EXPECT_THAT(told, AllOf(HasSubstr("LONGHAUL_GENERATION=1"), Not(HasSubstr("hush"))));
   std::string secret = read_text(run_ / "control/secret");
   secret.resize(secret.find_last_not_of("\n") + 1);
