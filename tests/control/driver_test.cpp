@@ -35,7 +35,8 @@ TEST_F(Driver, ADeadRankEndsAllAtOnceAndTheyComeBackAfterTheLastCall) {
   bench->ends(3, 137);
   EXPECT_EQ(bench->core->state(), State::kSuspect);
   EXPECT_EQ(bench->stops.size(), 2U) << "at once, on every node";
-  EXPECT_EQ(bench->stops[0].second.grace_s, 0);
+  EXPECT_TRUE(bench->stops[0].second.leave) << "their state of the last whole step, in memory";
+  EXPECT_EQ(bench->stops[0].second.grace_s, 1) << "of ranks that hold nothing yet";
   bench->wait(1.2);
   EXPECT_EQ(bench->core->generation(), 2);
   EXPECT_EQ(ranks_text(bench->running), "node-0:0,1 node-1:2,3 ");
