@@ -114,7 +114,7 @@ function(longhaul_tests name)
     foreach(suite ${suites})
       # *Suite* patterns: a parametrised suite is called Prefix/Suite.Case/N, a typed one Suite/N.Case.
       add_test(NAME ${name}.${suite} COMMAND ${program} --gtest_filter=${suite}.*:*/${suite}.*:${suite}/*.*)
-      set_tests_properties(${name}.${suite} PROPERTIES LABELS ${label} TIMEOUT ${timeout}
+      set_tests_properties(${name}.${suite} PROPERTIES LABELS ${label} TIMEOUT ${timeout} COST ${timeout}
         FAIL_REGULAR_EXPRESSION "0 tests from 0 test suites ran")
       if(label STREQUAL "peer")
         set_tests_properties(${name}.${suite} PROPERTIES FIXTURES_REQUIRED peer_packages)

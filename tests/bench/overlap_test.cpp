@@ -21,7 +21,7 @@ TEST(Overlap, EveryStepIsBusyOrIdle) {
     EXPECT_GT(row.step.busy_s, 0);
     EXPECT_NEAR(row.step.busy_s + row.step.idle_s, row.step.wall_s, 1e-9);
     EXPECT_LE(row.step.processor_s, row.step.wall_s * 1.01) << "one thread";
-    EXPECT_GT(row.expected, 0);
+    EXPECT_GE(row.expected, 0);
     const nlohmann::ordered_json json = to_json(row);
     for (const char* field : {"name", "section", "setting", "compute_s", "communication_s", "wall_s", "busy_s", "idle_s", "processor_s",
                               "waits", "adds_up", "measured", "expected"}) {
@@ -32,7 +32,7 @@ TEST(Overlap, EveryStepIsBusyOrIdle) {
       EXPECT_GE(row.step.wall_s, 0.99 * row.communication_s);
     }
   }
-  EXPECT_EQ(sections, (std::map<std::string, int64_t>{{"data parallel", 6}, {"pipeline", 10}, {"tensor parallel", 4}}));
+  EXPECT_EQ(sections, (std::map<std::string, int64_t>{{"context parallel", 2}, {"data parallel", 6}, {"pipeline", 10}, {"tensor parallel", 4}}));
   EXPECT_NE(table_of(rows).text(false).find("= step"), std::string::npos);
 }
 
