@@ -23,11 +23,12 @@ constexpr double kLease_s = 30;      // twice the silence after which a driver g
 
 double age_s(int64_t then_ns) { return then_ns == 0 ? 0 : static_cast<double>(monotonic_ns() - then_ns) * 1e-9; }
 
-// A process that has not come so far as to expect the signal would be ended by it.
-bool catches(pid_t process, int signal) {
+// A process that has not come so far as to expect the signal would be ended by it, and one that is stopped hears nothing.
+bool hears(pid_t process, int signal) {
   std::ifstream file(fmt::format("/proc/{}/status", process));
   for (std::string word; file >> word;) {
     uint64_t mask = 0;
+    if (word == "State:" && file >> word && word == "T") return false;
     if (word == "SigCgt:" && file >> std::hex >> mask) return (mask >> (signal - 1) & 1) != 0;
   }
   return false;
@@ -255,7 +256,7 @@ void RankHost::signal_all(int signal) const {
 
 void RankHost::ask_for_stacks() const {
   for (const Rank& rank : ranks_) {
-    if (catches(rank.pid, SIGUSR2)) Children::signal(rank.pid, SIGUSR2);
+    if (hears(rank.pid, SIGUSR2)) Children::signal(rank.pid, SIGUSR2);
   }
 }
 
@@ -271,7 +272,7 @@ void RankHost::stop(const StopRanks& stop) {
   for (Rank& rank : ranks_) rank.stopped = true;
   ending_ = true;
   if (stop.leave) {
-    for (const Rank& rank : ranks_) Children::signal(rank.pid, catches(rank.pid, leave_signal()) ? leave_signal() : SIGKILL);
+    for (const Rank& rank : ranks_) Children::signal(rank.pid, hears(rank.pid, leave_signal()) ? leave_signal() : SIGKILL);
   } else {
     signal_all(SIGTERM);
     signal_all(SIGCONT);  // one that is stopped hears nothing

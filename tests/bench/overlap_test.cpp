@@ -32,7 +32,8 @@ TEST(Overlap, EveryStepIsBusyOrIdle) {
       EXPECT_GE(row.step.wall_s, 0.99 * row.communication_s);
     }
   }
-  EXPECT_EQ(sections, (std::map<std::string, int64_t>{{"context parallel", 2}, {"data parallel", 6}, {"pipeline", 10}, {"tensor parallel", 4}}));
+  EXPECT_EQ(sections,
+            (std::map<std::string, int64_t>{{"context parallel", 2}, {"data parallel", 6}, {"pipeline", 10}, {"tensor parallel", 4}}));
   EXPECT_NE(table_of(rows).text(false).find("= step"), std::string::npos);
 }
 
