@@ -104,11 +104,10 @@ void bench_steps(const std::filesystem::path& folder, Results& into) {
     if (world.rank() == 0) told = observe::BoardReader::open(file)->progress().step;
   });
   std::ranges::sort(ratios);
+  std::ranges::sort(with);
   Result result{
       .name = "recorder", .shape = "steps of 2 ranks, with boards over without", .dtype = "bf16", .error = told == kPairs + 1 ? -1.0 : 1.0};
-  Timing time{};
-  time.median = median(with);
-  result.passes.push_back({.name = "", .time = time});
+  result.passes.push_back({.name = "", .time = {median(with), with.front(), with.back(), static_cast<int64_t>(with.size())}});
   const auto at = [&](double share) { return ratios[static_cast<size_t>(share * static_cast<double>(ratios.size() - 1))]; };
   result.figures = {
       {"without_milliseconds", median(without)}, {"ratio", at(0.5)}, {"ratio_quarter", at(0.25)}, {"ratio_three_quarters", at(0.75)}};

@@ -69,7 +69,8 @@ control::CheckFinding alignment_check(const control::CheckContext& context) {
     finding.fingerprints.push_back({dtype + " steps", first, true});
     finding.found += fmt::format("{}{} {}", finding.found.empty() ? "" : ", ", dtype, first.substr(0, 12));
   }
-  finding.found += fmt::format(", steps of 8 ranks (3 in fp32, 1 in bf16) twice each in {}", duration_text(watch.seconds()));
+  finding.found += fmt::format(", steps of 8 ranks ({} in fp32, {} in bf16) twice each in {}", proof_steps("fp32"), proof_steps("bf16"),
+                               duration_text(watch.seconds()));
   if (differing > 0) {
     finding.found += fmt::format("; the second time otherwise in {} of 2", differing);
     finding.make(control::CheckStatus::kFailed, "the same bits both times", "this machine miscalculates: take it out of every run");
