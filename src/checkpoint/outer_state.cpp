@@ -13,6 +13,12 @@ constexpr const char* kFacts = "outer";
 constexpr const char* kWorkers = "outer_workers";
 constexpr int64_t kWorkerNumbers = 3;
 
+std::string outer_kind(const std::string& kind) {
+  if (kind == "momentum") return "outer_momentum";
+  if (kind == "in_flight") return "outer_sums";
+  return kind;
+}
+
 }  // namespace
 
 OuterState::OuterState(optim::Optimizer& optimizer, optim::OuterLoop& loop, const parallel::Ranks& ranks)
@@ -51,12 +57,12 @@ std::vector<StateEntry> OuterState::tensors() {
                        .written_here = tensor.first_copy && first_worker});
   };
   std::set<std::string> trained;
-  for (const optim::StateTensor& tensor : loop_.weights().state()) {
-    if (tensor.kind == optim::OuterWeights::kOwn) {
+  for (const optim::StateTensor& tensor : loop_.state()) {
+    if (tensor.kind == optim::OuterWeights::kOwn || tensor.kind == optim::OuterGaps::kOwn) {
       entries.push_back(of_worker(tensor));
       continue;
     }
-    const std::string role = std::string(kOptimizerPrefix) + (tensor.kind == "momentum" ? "outer_momentum" : "outer_sums");
+    const std::string role = std::string(kOptimizerPrefix) + outer_kind(tensor.kind);
     if (tensor.kind == "anchor") {
       trained.insert(tensor.name);
       of_all(tensor, kModelFiles, "", kWeightRole);

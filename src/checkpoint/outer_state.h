@@ -4,6 +4,8 @@
 //
 //   optimizer.master.<tensor>, optimizer.<kind>.<tensor>   [workers, …]   its weights, and the states of its optimizer
 //   optimizer.worker                                       [workers, 3]   numbers of its round, and the steps its optimizer has taken
+//   optimizer.outer_first_step.<tensor>                    [workers, 1]   where each tensor has a staleness gap of its own, and of all workers
+//   optimizer.outer_first_steps.<tensor>, optimizer.outer_movement.<tensor>   [1]
 //   optimizer.outer_momentum.<tensor>, optimizer.outer_sums.<tensor>      all workers': the sums are of the round that is on its way, which has
 //                                                                         come (OuterLoop::settle) before this is saved
 //

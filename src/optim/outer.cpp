@@ -22,6 +22,10 @@ constexpr int64_t kGrowing = 3;
 constexpr double kFallen = 2;             // of the learning rate, since what is on its way was made
 constexpr int kFirstStep = 0, kLoss = 1;  // of OuterWeights::Numbers
 
+bool gaps_by_tensor(const recipe::OuterOptions& options) {
+  return options.method == recipe::Outer::kCo2 && options.gap == recipe::OuterGap::kPerTensor;
+}
+
 std::unique_ptr<comm::Communicator> group_of(parallel::Ranks& ranks) {
   comm::Communicator* const counterparts = ranks.counterparts();
   LONGHAUL_ASSERT(counterparts != nullptr, "an outer loop of one worker");
@@ -44,8 +48,10 @@ OuterLoop::OuterLoop(const recipe::OuterOptions& options, Optimizer& optimizer, 
                {.momentum = recipe::outer_momentum_of(options) > 0,
                 .sent = options.method == recipe::Outer::kDelayCorrected,
                 .narrow = options.wire == recipe::OuterWire::kBfloat16,
-                .fragments = recipe::outer_fragments_of(options)}) {
+                .fragments = recipe::outer_fragments_of(options),
+                .by_tensor = gaps_by_tensor(options)}) {
   LONGHAUL_ASSERT(options.method != recipe::Outer::kNone, "an outer loop that is none");
+  if (gaps_by_tensor(options)) gaps_.emplace(weights_, parameters, ranks);
   counted_ = std::max(1.0, ranks.sum(weights_.counted(), "elements of the outer loop"));
 }
 
@@ -68,6 +74,7 @@ std::optional<OuterRound> OuterLoop::after_step(const LocalStep& step) {
   if (done_ == 1 && options_.method == recipe::Outer::kCo2 && options_.gap == recipe::OuterGap::kMeasured) {
     own[kFirstStep] = std::sqrt(ranks_.sum(weights_.squared_distance(), "first step of a round"));
   }
+  if (done_ == 1 && gaps_) gaps_->note_first_step();
   const bool complete = every_ > 0 ? done_ >= length() : seconds_.size() >= kMeasuredSteps;
   const bool late = recipe::keeps_local_work(options_.method) && waits_for_sums() && done_ == delay();
   if (complete || step.left == 0) {
@@ -185,7 +192,12 @@ OuterNumbers OuterLoop::numbers_of(const LocalStep& step, double gap) const {
 
 OuterWeights::Numbers OuterLoop::own_numbers() const {
   const double* const own = worker_numbers_.const_data_ptr<double>();
-  return {own[kFirstStep], own[kLoss] / static_cast<double>(done_)};
+  OuterWeights::Numbers numbers = {own[kFirstStep], own[kLoss] / static_cast<double>(done_)};
+  if (gaps_) {
+    const std::vector<double> first_steps = gaps_->first_steps();
+    numbers.insert(numbers.end(), first_steps.begin(), first_steps.end());
+  }
+  return numbers;
 }
 
 // All workers wait. Where times are measured those who come early wait for the others first.
@@ -229,19 +241,31 @@ void OuterLoop::apply_late(OuterRound& round, const LocalStep& step) {
   if (waits_for_sums()) {
     round.applied = shared_.in_flight_round;
     const OuterWeights::Numbers arrived = weights_.numbers();
-    const double reach = static_cast<double>(shared_.in_flight_steps) * arrived[kFirstStep] / workers;
-    if (options_.gap == recipe::OuterGap::kConstant) round.gap = options_.gap_value;
-    if (options_.gap == recipe::OuterGap::kMeasured && reach > 0) round.gap = 1 + shared_.movement / reach;
+    const std::vector<double> gaps = gaps_of(arrived, round);
     round.loss = arrived[kLoss] / workers;
-    OuterNumbers numbers = numbers_of(step, round.gap);
+    OuterNumbers numbers = numbers_of(step, gaps.empty() ? round.gap : 1);
     numbers.leaves_difference = true;
-    sums = weights_.update(numbers);
+    sums = weights_.update(numbers, OuterWeights::kAll, gaps);
   } else {
     weights_.take_difference(/*returns=*/true);
   }
   start_sums(step);
   round.update_s = watch.seconds();
   note(round, sums, step.lr);
+}
+
+// By tensor; empty: round.gap is that of all.
+std::vector<double> OuterLoop::gaps_of(const OuterWeights::Numbers& arrived, OuterRound& round) {
+  const auto workers = static_cast<double>(group_->size());
+  if (gaps_) {
+    std::vector<double> gaps = gaps_->gaps(std::span(arrived).subspan(OuterWeights::kNumbers), workers, shared_.in_flight_steps);
+    round.gap = gaps_->mean(gaps);
+    return gaps;
+  }
+  const double reach = static_cast<double>(shared_.in_flight_steps) * arrived[kFirstStep] / workers;
+  if (options_.gap == recipe::OuterGap::kConstant) round.gap = options_.gap_value;
+  if (options_.gap == recipe::OuterGap::kMeasured && reach > 0) round.gap = 1 + shared_.movement / reach;
+  return {};
 }
 
 // What the guard and the next gap look at, and what is told.
@@ -255,6 +279,7 @@ void OuterLoop::note(OuterRound& round, OuterSums sums, double lr) {
   if (options_.method == recipe::Outer::kCo2) estimate_strain(round, options_.by_lr && lr > 0 ? lr : 1);
   shared_.earlier_movement = std::exchange(shared_.movement, round.movement);
   round.clipped = of[3] / counted_;
+  if (gaps_) gaps_->note_movement();
   if (!std::isfinite(round.movement)) {
     throw Error({.code = ExitCode::kNumeric,
                  .what = "the mean of the workers' weights is not finite",

@@ -6,7 +6,8 @@
 //   diloco      m ← β m + Δ,  x ← x - α (Δ + β m)                                 arXiv 2311.08105
 //   co2         m ← clip(β m + Δ_{t-1} / Λ),  x_{t+1} ← x_t - α m                 arXiv 2401.16265
 //               behind round t, whose Δ_t is summed while round t + 1 is trained. Λ = 1 + |x_t - x_{t-1}| / (τ · first step), the mean over workers
-//               of how long the first step of round t - 1 was: how far the anchor has moved, in lengths of a round
+//               of how long the first step of round t - 1 was: how far the anchor has moved, in lengths of a round;
+//               or a Λ for each tensor (optim/outer_gaps.h)
 //   delay_corrected   x ← x - Δ_{t-1}, w ← w + (x - y), y its weights behind round t - 1: what was learnt since stays      arXiv 2605.20866
 //   streaming   one fragment of the layers a round, in turn: diloco's x of it, w ← x + mix (w - x)                 arXiv 2501.18512
 //               both behind optim.outer_delay steps of the next round, or all of it. A fragment's turn comes every τ steps, so a round is τ / fragments
@@ -28,6 +29,7 @@
 #include <vector>
 
 #include "optim/outer_choice.h"
+#include "optim/outer_gaps.h"
 #include "optim/outer_weights.h"
 #include "parallel/ranks.h"
 #include "recipe/outer_options.h"
@@ -46,7 +48,7 @@ struct OuterRound {
   std::optional<int64_t> applied;                     // the round whose Δ the weights have taken; none: nothing had arrived
   std::optional<int64_t> fragment;                    // of it; none: all weights
   double exchange_s = 0, waited_s = 0, update_s = 0;  // of what was applied; of which nobody computed; weights
-  double gap = 1;                                     // Λ
+  double gap = 1;                                     // Λ; of many the mean
   std::optional<double> strain;                       // of co2: α δ / Λ over 1 - β, at least; it swings from 1 on
   double gradient = 0, momentum = 0, movement = 0;    // norms: of Δ / Λ, of m, of the anchor's step
   double clipped = 0;                                 // share of m's elements
@@ -73,8 +75,8 @@ class OuterLoop {
   void with_agreed_weights(const std::function<void()>& body);
 
   // ---- for checkpoints: tensors (OuterWeights::state), this worker's numbers, and facts that are all workers'
-  void settle();  // what is on its way has come; it waits to be applied
-  const OuterWeights& weights() const { return weights_; }
+  void settle();                                             // what is on its way has come; it waits to be applied
+  std::vector<StateTensor> state() const;                    // OuterWeights::state, OuterGaps::state
   Tensor worker_numbers() const { return worker_numbers_; }  // [2] fp64; written by a load
   nlohmann::json facts() const;
   void restore(const nlohmann::json& facts);  // kCheckpoint where they are none
@@ -109,6 +111,7 @@ class OuterLoop {
   void wait_for_sums(OuterRound& round);
   void choose(OuterRound& round, int64_t left);
   OuterNumbers numbers_of(const LocalStep& step, double gap) const;
+  std::vector<double> gaps_of(const OuterWeights::Numbers& arrived, OuterRound& round);
   OuterWeights::Numbers own_numbers() const;
 
   const recipe::OuterOptions options_;
@@ -124,6 +127,7 @@ class OuterLoop {
   double waited_s_ = 0;
   int64_t started_ns_ = 0;
   OuterWeights weights_;
+  std::optional<OuterGaps> gaps_;  // of each tensor
   std::vector<comm::Work> works_;  // last: they use what is above
 };
 

@@ -21,6 +21,12 @@ void OuterLoop::with_agreed_weights(const std::function<void()>& body) {
   exchange();
 }
 
+std::vector<StateTensor> OuterLoop::state() const {
+  std::vector<StateTensor> all = weights_.state();
+  if (gaps_) std::ranges::move(gaps_->state(), std::back_inserter(all));
+  return all;
+}
+
 bool OuterLoop::saves_well() const {
   if (!recipe::hidden(options_.method)) return between_rounds();
   return every_ > 0 && done_ == (delay() < length() ? delay() : length() - 1);
@@ -34,7 +40,7 @@ nlohmann::json OuterLoop::facts() const {
           {"in_flight_round", shared_.in_flight_round},
           {"in_flight_steps", shared_.in_flight_steps},
           {"in_flight_lr", shared_.in_flight_lr},
-          {"in_flight_numbers", std::vector<double>(numbers.begin(), numbers.end())},
+          {"in_flight_numbers", std::vector<double>(numbers.begin(), numbers.begin() + OuterWeights::kNumbers)},
           {"movement", shared_.movement},
           {"relative_movement", shared_.relative_movement},
           {"gradient", shared_.gradient},
@@ -55,7 +61,7 @@ void OuterLoop::restore(const nlohmann::json& facts) {
     facts.at("growing").get_to(shared_.growing);
     shared_.gradient = facts.value("gradient", 0.0);  // of earlier versions: not known
     shared_.earlier_movement = facts.value("earlier_movement", 0.0);
-    OuterWeights::Numbers numbers{};
+    OuterWeights::Numbers numbers(OuterWeights::kNumbers);
     for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = facts.at("in_flight_numbers").at(i).get<double>();
     weights_.set_numbers(numbers, fragment_of(std::max<int64_t>(0, shared_.in_flight_round)));
   } catch (const nlohmann::json::exception& error) {
@@ -69,6 +75,7 @@ void OuterLoop::begin_anew() {
   done_ = 0;
   shared_ = {};
   worker_numbers_.zero_();
+  if (gaps_) gaps_->forget();
 }
 
 void OuterLoop::forget() {
@@ -78,6 +85,7 @@ void OuterLoop::forget() {
   round_ = done_ = 0;
   shared_ = {};
   worker_numbers_.zero_();
+  if (gaps_) gaps_->forget();
 }
 
 }  // namespace longhaul::optim

@@ -24,10 +24,14 @@ size_t fragment_of(const layout::ParameterSpec& spec, size_t fragments) {
 }  // namespace
 
 OuterWeights::OuterWeights(const Optimizer& optimizer, const model::ParameterSet& parameters, const OuterKept& kept)
-    : optimizer_(optimizer), parameters_(parameters), begins_(parameters.all().size(), -1) {
+    : optimizer_(optimizer), parameters_(parameters), begins_(parameters.all().size(), -1), numbers_(kNumbers) {
   const MemoryPurposeScope scope(MemoryPurpose::kOptimizer);
   ScalarType dtype = at::kFloat;
   const auto fragments = static_cast<size_t>(kept.fragments);
+  if (kept.by_tensor) {
+    LONGHAUL_ASSERT(fragments == 1, "numbers of each tensor beside fragments");
+    for (const auto& parameter : parameters.all()) numbers_ += parameter->trainable() ? static_cast<int64_t>(parameter->parts.size()) : 0;
+  }
   for (size_t f = 0; f < fragments; ++f) {
     Fragment fragment{.first = stretches_.size(), .begin = elements_};
     for (size_t p = 0; p < parameters.all().size(); ++p) {
@@ -38,7 +42,7 @@ OuterWeights::OuterWeights(const Optimizer& optimizer, const model::ParameterSet
     }
     fragment.last = stretches_.size();
     fragment.elements = elements_ - fragment.begin;
-    elements_ += static_cast<int64_t>(kNumbers);
+    elements_ += numbers_;
     fragments_.push_back(fragment);
   }
   const auto zeros = [&] { return at::zeros({elements_}, at::TensorOptions().dtype(dtype)); };
@@ -56,16 +60,18 @@ void OuterWeights::lay_out(const model::Parameter& parameter, size_t p) {
     const layout::Range run = parameter.own_run_of(part);
     const bool counted = parameter.parts[part].first_copy;
     for (int64_t at = 0; at < run.length; at += kStretch) {
-      stretches_.push_back({p, run.begin + at, elements_ + run.begin + at, std::min(kStretch, run.length - at), counted});
+      stretches_.push_back(
+          {p, movements_.size(), run.begin + at, elements_ + run.begin + at, std::min(kStretch, run.length - at), counted});
     }
     if (counted) counted_ += static_cast<double>(run.length);
+    movements_.push_back(0);
   }
   elements_ += parameter.own.length;
 }
 
 OuterWeights::Fragment OuterWeights::range_of(int64_t fragment) const {
   if (fragment != kAll) return fragments_[static_cast<size_t>(fragment)];
-  return {.first = 0, .last = stretches_.size(), .begin = 0, .elements = elements_ - static_cast<int64_t>(kNumbers)};
+  return {.first = 0, .last = stretches_.size(), .begin = 0, .elements = elements_ - numbers_};
 }
 
 template <class Real>
@@ -93,25 +99,45 @@ void OuterWeights::for_each(const Body& body, int64_t fragment) const {
   });
 }
 
-OuterSums OuterWeights::update(const OuterNumbers& numbers, int64_t fragment) {
+OuterSums OuterWeights::update(const OuterNumbers& numbers, int64_t fragment, std::span<const double> gaps) {
   std::vector<OuterSums> sums(stretches_.size());  // zeros where another fragment's are
-  for_each([&](size_t i, const auto& run) { sums[i] = outer_update(run, numbers); }, fragment);
+  const auto of = [&](size_t tensor) {
+    OuterNumbers own = numbers;
+    own.scale /= gaps[tensor];
+    return own;
+  };
+  for_each([&](size_t i, const auto& run) { sums[i] = outer_update(run, gaps.empty() ? numbers : of(stretches_[i].tensor)); }, fragment);
   OuterSums all;
+  std::fill(movements_.begin(), movements_.end(), 0);
   for (size_t i = 0; i < sums.size(); ++i) {
     if (stretches_[i].counted) all += sums[i];
+    movements_[stretches_[i].tensor] += sums[i].movement;
   }
   return all;
 }
 
 void OuterWeights::take_difference(bool returns, int64_t fragment) {
   for_each([&](size_t, const auto& run) { outer_difference(run, returns); }, fragment);
+  std::fill(movements_.begin(), movements_.end(), 0);
+}
+
+std::vector<double> OuterWeights::distances_of_stretches() const {
+  std::vector<double> sums(stretches_.size());
+  for_each([&](size_t i, const auto& run) { sums[i] = outer_distance(run); });
+  return sums;
 }
 
 double OuterWeights::squared_distance() const {
-  std::vector<double> sums(stretches_.size());
-  for_each([&](size_t i, const auto& run) { sums[i] = outer_distance(run); });
+  const std::vector<double> sums = distances_of_stretches();
   double all = 0;
   for (size_t i = 0; i < sums.size(); ++i) all += stretches_[i].counted ? sums[i] : 0;
+  return all;
+}
+
+std::vector<double> OuterWeights::squared_distances() const {
+  const std::vector<double> sums = distances_of_stretches();
+  std::vector<double> all(tensors());
+  for (size_t i = 0; i < sums.size(); ++i) all[stretches_[i].tensor] += sums[i];
   return all;
 }
 
@@ -133,7 +159,7 @@ void OuterWeights::anchors_from_masters() {
 
 std::vector<comm::Work> OuterWeights::start_sums(comm::Communicator& workers, const Numbers& numbers, int64_t fragment) {
   const Fragment range = range_of(fragment);
-  const int64_t numbers_count = static_cast<int64_t>(kNumbers), end = range.begin + range.elements + numbers_count;
+  const int64_t end = range.begin + range.elements + numbers_;
   std::vector<comm::Work> works;
   const auto sum = [&](const Tensor& piece) {
     works.push_back(workers.all_reduce(piece, comm::Reduction::kSum, {.name = "outer gradients", .priority = kBehindOtherCalls}));
@@ -141,8 +167,8 @@ std::vector<comm::Work> OuterWeights::start_sums(comm::Communicator& workers, co
   if (wire_.defined()) wire_.slice(0, range.begin, end).copy_(sums_.slice(0, range.begin, end));
   for (const Fragment& each : fragments_) {
     if (each.begin < range.begin || each.begin >= end) continue;
-    const Tensor told = sums_.narrow(0, each.begin + each.elements, numbers_count);
-    for (size_t i = 0; i < kNumbers; ++i) told[static_cast<int64_t>(i)] = numbers[i];
+    const Tensor told = sums_.narrow(0, each.begin + each.elements, numbers_);
+    told.copy_(at::tensor(numbers, at::kDouble));
     if (wire_.defined()) sum(told);  // in fp32 all the same: gaps are made of them
   }
   const Tensor& sent = wire_.defined() ? wire_ : sums_;
@@ -161,14 +187,18 @@ void OuterWeights::take_sums(int64_t fragment) {
 
 OuterWeights::Numbers OuterWeights::numbers(int64_t fragment) const {
   const Fragment range = range_of(fragment);
-  Numbers result{};
-  for (size_t i = 0; i < kNumbers; ++i) result[i] = sums_[range.begin + range.elements + static_cast<int64_t>(i)].item<double>();
-  return result;
+  const Tensor told = sums_.narrow(0, range.begin + range.elements, numbers_).to(at::kDouble);
+  return {told.const_data_ptr<double>(), told.const_data_ptr<double>() + numbers_};
 }
 
 void OuterWeights::set_numbers(const Numbers& numbers, int64_t fragment) {
   const Fragment range = range_of(fragment);
   for (size_t i = 0; i < kNumbers; ++i) sums_[range.begin + range.elements + static_cast<int64_t>(i)] = numbers[i];
+}
+
+Tensor OuterWeights::number_of_tensor(size_t tensor) const {
+  const Fragment& all = fragments_.front();
+  return sums_.narrow(0, all.begin + all.elements + static_cast<int64_t>(kNumbers + tensor), 1);
 }
 
 std::vector<StateTensor> OuterWeights::state() const {

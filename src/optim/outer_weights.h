@@ -6,7 +6,7 @@
 // meets those who hold the same of other workers, and nobody else. On the CPU, threads share the work; sums are added in one order. Not thread-safe.
 #pragma once
 
-#include <array>
+#include <span>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -19,37 +19,44 @@ struct OuterKept {
   bool momentum = false, sent = false;
   bool narrow = false;  // sums travel in bf16
   int64_t fragments = 1;
+  bool by_tensor = false;  // a number of each tensor goes with the sums
 };
 
 class OuterWeights {
  public:
   static constexpr int64_t kAll = -1;                     // fragments
   static constexpr std::string_view kOwn = "outer_sent";  // the state that each worker has of its own
-  static constexpr size_t kNumbers = 2;                   // that go with the sums
-  using Numbers = std::array<double, kNumbers>;
+  static constexpr size_t kNumbers = 2;                   // that go with the sums; behind them, if by_tensor, one a tensor
+  using Numbers = std::vector<double>;
 
   OuterWeights(const Optimizer& optimizer, const model::ParameterSet& parameters, const OuterKept& kept);  // anchors are the masters
 
-  // The steps of outer_update.h on everything; squares and counts are of what this rank counts first.
-  OuterSums update(const OuterNumbers& numbers, int64_t fragment = kAll);
+  // The steps of outer_update.h on everything; squares and counts are of what this rank counts first. gaps: by tensor, what the scale is divided by;
+  // empty: nothing.
+  OuterSums update(const OuterNumbers& numbers, int64_t fragment = kAll, std::span<const double> gaps = {});
   void take_difference(bool returns, int64_t fragment = kAll);
-  double squared_distance() const;
+  double squared_distance() const;  // of weights from anchors, of what this rank counts first
+  // By tensor, of all that this rank has of it, counted elsewhere or not.
+  std::vector<double> squared_distances() const;
+  const std::vector<double>& squared_movements() const { return movements_; }  // anchors', since differences were taken
+  size_t tensors() const { return movements_.size(); }
   void forget_momentum();
   void exchange();  // masters and anchors
   void masters_from_anchors();
   void anchors_from_masters();
 
   std::vector<comm::Work> start_sums(comm::Communicator& workers, const Numbers& numbers, int64_t fragment = kAll);
-  void take_sums(int64_t fragment = kAll);         // behind the end of that work
-  Numbers numbers(int64_t fragment = kAll) const;  // of the sums that have come
-  void set_numbers(const Numbers& numbers, int64_t fragment = kAll);
+  void take_sums(int64_t fragment = kAll);                            // behind the end of that work
+  Numbers numbers(int64_t fragment = kAll) const;                     // of the sums that have come
+  void set_numbers(const Numbers& numbers, int64_t fragment = kAll);  // the first kNumbers
+  Tensor number_of_tensor(size_t tensor) const;                       // a view [1] of the one that goes with the sums
   // "anchor", "momentum", "in_flight" and kOwn of every logical tensor that trains.
   std::vector<StateTensor> state() const;
   double counted() const { return counted_; }  // elements
 
  private:
   struct Stretch {
-    size_t parameter = 0;
+    size_t parameter = 0, tensor = 0;
     int64_t begin = 0;  // in its own share
     int64_t flat = 0;   // in the flat tensors
     int64_t length = 0;
@@ -60,6 +67,7 @@ class OuterWeights {
     int64_t begin = 0, elements = 0;  // in sums_; its numbers lie behind
   };
   Fragment range_of(int64_t fragment) const;
+  std::vector<double> distances_of_stretches() const;
   template <class Real>
   OuterRun<Real> run_of(const Stretch& stretch) const;
   template <class Body>
@@ -73,6 +81,8 @@ class OuterWeights {
   std::vector<Fragment> fragments_;
   Tensor anchors_, momenta_, sums_, sent_, wire_;  // flat, fragment after fragment; momenta_, sent_, wire_ undefined: none
   int64_t elements_ = 0;                           // and the fragments' numbers
+  int64_t numbers_ = 0;                            // of a fragment
+  std::vector<double> movements_;
   double counted_ = 0;
 };
 

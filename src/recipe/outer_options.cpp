@@ -5,7 +5,7 @@
 namespace longhaul::recipe {
 
 std::vector<std::string_view> names_of(Outer) { return {"none", "local_sgd", "slowmo", "diloco", "co2", "delay_corrected", "streaming"}; }
-std::vector<std::string_view> names_of(OuterGap) { return {"constant", "measured"}; }
+std::vector<std::string_view> names_of(OuterGap) { return {"constant", "measured", "per_tensor"}; }
 std::vector<std::string_view> names_of(OuterWire) { return {"float32", "bfloat16"}; }
 
 bool hidden(Outer method) { return method == Outer::kCo2 || keeps_local_work(method); }
@@ -54,9 +54,10 @@ void declare(OptionSet& set, OuterOptions& outer) {
       "optim.outer_by_lr", outer.by_lr,
       "Outer momenta are kept in units of the learning rate of steps (SlowMo's paper): a falling rate shrinks what they have gathered.");
   set.add("optim.outer_clip", outer.clip, "co2: largest size of an element of the outer momentum; 0: none.").at_least(0).at_most(1e6);
-  set.add("optim.outer_gap", outer.gap,
-          "co2: what a late outer gradient is divided by: how far weights have moved since, in lengths of a round (measured), or "
-          "optim.outer_gap_value (constant).");
+  set.add(
+      "optim.outer_gap", outer.gap,
+      "co2: what a late outer gradient is divided by: how far all weights have moved since, in lengths of a round (measured), the same of each "
+      "weight tensor by itself (per_tensor), or optim.outer_gap_value (constant).");
   set.add("optim.outer_gap_value", outer.gap_value, "co2, optim.outer_gap = constant: that number; 1: late gradients count whole.")
       .at_least(1)
       .at_most(1e6);

@@ -13,7 +13,7 @@ class OptionSet;
 enum class Outer { kNone, kLocalSgd, kSlowmo, kDiloco, kCo2, kDelayCorrected, kStreaming };
 std::vector<std::string_view> names_of(Outer);
 // Of co2: what a late outer gradient is divided by.
-enum class OuterGap { kConstant, kMeasured };
+enum class OuterGap { kConstant, kMeasured, kPerTensor };
 std::vector<std::string_view> names_of(OuterGap);
 // What differences travel in between workers.
 enum class OuterWire { kFloat32, kBfloat16 };

@@ -56,7 +56,7 @@ Holding holding_of(const model::ParameterSet& parameters, optim::Optimizer& opti
   }
   for (const optim::StateTensor& tensor : optimizer.state()) held.optimizer += static_cast<int64_t>(tensor.view.nbytes());
   if (outer == nullptr) return held;
-  for (const optim::StateTensor& tensor : outer->weights().state()) held.optimizer += static_cast<int64_t>(tensor.view.nbytes());
+  for (const optim::StateTensor& tensor : outer->state()) held.optimizer += static_cast<int64_t>(tensor.view.nbytes());
   return held;
 }
 

@@ -18,21 +18,24 @@ class Simulation {
   Simulation(const OuterOptions& options, const Problem& problem) : options_(options), problem_(problem) {
     for (size_t i = 0; i < problem.curvature.size(); ++i) x_.push_back(problem.start(i));
     m_.assign(x_.size(), 0);
+    bounds_ = options.gap == OuterGap::kPerTensor ? std::vector<size_t>{0, 4, 7, x_.size()} : std::vector<size_t>{0, x_.size()};
     w_.assign(static_cast<size_t>(problem.workers), x_);
   }
 
   Seen run() {
     Seen seen;
     int64_t k = 0, round = 0;
-    double first_step = 0;
+    Vector first_step;
     for (int64_t step = 1; step <= problem_.steps; ++step) {
       for (size_t worker = 0; worker < w_.size(); ++worker) {
         for (size_t i = 0; i < x_.size(); ++i)
           w_[worker][i] -= problem_.lr(step) * problem_.gradient(static_cast<int64_t>(worker), step, i, w_[worker][i]);
       }
       if (++k == 1) {
-        first_step = 0;
-        for (const Vector& own : w_) first_step += distance(own, x_) / static_cast<double>(w_.size());
+        first_step.assign(bounds_.size() - 1, 0);
+        for (const Vector& own : w_) {
+          for (size_t t = 0; t < first_step.size(); ++t) first_step[t] += distance_of(t, own, x_) / static_cast<double>(w_.size());
+        }
       }
       if (k == options_.every || step == problem_.steps) {
         std::string why;
@@ -60,7 +63,12 @@ class Simulation {
     const double unit = std::ldexp(1.0, std::ilogb(x) - 7);
     return std::nearbyint(x / unit) * unit;
   }
-  void end_round(double lr, int64_t k, double first_step, bool synchronous, double& gap) {
+  // Of the elements that have one gap together: all, or those of a tensor.
+  double distance_of(size_t t, const Vector& a, const Vector& b) const {
+    const auto from = static_cast<std::ptrdiff_t>(bounds_[t]), to = static_cast<std::ptrdiff_t>(bounds_[t + 1]);
+    return distance({a.begin() + from, a.begin() + to}, {b.begin() + from, b.begin() + to});
+  }
+  void end_round(double lr, int64_t k, const Vector& first_step, bool synchronous, double& gap) {
     Vector delta(x_.size());
     for (size_t i = 0; i < x_.size(); ++i) {
       double sum = 0;
@@ -79,22 +87,27 @@ class Simulation {
     } else {
       const Vector before = x_;
       if (late_) {
-        gap =
-            options_.gap == OuterGap::kConstant ? options_.gap_value : 1 + moved_ / (static_cast<double>(late_->steps) * late_->first_step);
-        for (size_t i = 0; i < x_.size(); ++i) {
-          m_[i] = beta * m_[i] + late_->delta[i] / gap / gamma;
-          if (options_.clip > 0) m_[i] = std::max(-options_.clip, std::min(options_.clip, m_[i]));
-          x_[i] -= alpha * gamma * m_[i];
+        gap = 0;
+        for (size_t t = 0; t + 1 < bounds_.size(); ++t) {
+          const double of_t = options_.gap == OuterGap::kConstant
+                                  ? options_.gap_value
+                                  : 1 + moved_[t] / (static_cast<double>(late_->steps) * late_->first_step[t]);
+          gap += of_t / static_cast<double>(bounds_.size() - 1);
+          for (size_t i = bounds_[t]; i < bounds_[t + 1]; ++i) {
+            m_[i] = beta * m_[i] + late_->delta[i] / of_t / gamma;
+            if (options_.clip > 0) m_[i] = std::max(-options_.clip, std::min(options_.clip, m_[i]));
+            x_[i] -= alpha * gamma * m_[i];
+          }
         }
       }
-      moved_ = distance(x_, before);
+      moved_.clear();
+      for (size_t t = 0; t + 1 < bounds_.size(); ++t) moved_.push_back(distance_of(t, x_, before));
       late_ = Late{delta, first_step, k};
     }
   }
 
   struct Late {
-    Vector delta;
-    double first_step = 0;
+    Vector delta, first_step;
     int64_t steps = 0;
   };
   OuterOptions options_;
@@ -102,7 +115,8 @@ class Simulation {
   Vector x_, m_;
   std::vector<Vector> w_;
   std::optional<Late> late_;
-  double moved_ = 0;
+  Vector moved_;
+  std::vector<size_t> bounds_;
 };
 
 TEST(OuterLoop, EveryMethodIsItsEquations) {
@@ -118,6 +132,9 @@ TEST(OuterLoop, EveryMethodIsItsEquations) {
       {"co2 without penalty", {.method = Outer::kCo2, .every = 3, .gap = OuterGap::kConstant, .guard = false}},
       {"co2 half", {.method = Outer::kCo2, .every = 1, .lr = 0.7, .gap = OuterGap::kConstant, .gap_value = 2, .synchronous_start = false}},
       {"co2 clipped", {.method = Outer::kCo2, .every = 3, .clip = 0.02, .synchronous_start = false}},
+      {"co2, a gap for each tensor", {.method = Outer::kCo2, .every = 3, .gap = OuterGap::kPerTensor, .synchronous_start = false}},
+      {"co2, a gap for each tensor, bf16",
+       {.method = Outer::kCo2, .every = 2, .gap = OuterGap::kPerTensor, .wire = recipe::OuterWire::kBfloat16}},
       {"co2 by lr", {.method = Outer::kCo2, .every = 3, .momentum = 0.4, .by_lr = true, .clip = 0}}};
   for (const auto& [name, options] : all) {
     Problem problem;

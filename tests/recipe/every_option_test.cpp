@@ -225,7 +225,7 @@ const std::vector<Row>& rows() {
       {"optim.outer_lr", "0.75", [](const Recipe& r) { return r.optim.outer.lr == 0.75; }, "", ""},
       {"optim.outer_by_lr", "true", [](const Recipe& r) { return r.optim.outer.by_lr; }, "", ""},
       {"optim.outer_clip", "0.5", [](const Recipe& r) { return r.optim.outer.clip == 0.5; }, "", ""},
-      {"optim.outer_gap", "\"constant\"", [](const Recipe& r) { return r.optim.outer.gap == OuterGap::kConstant; }, "", ""},
+      {"optim.outer_gap", "\"per_tensor\"", [](const Recipe& r) { return r.optim.outer.gap == OuterGap::kPerTensor; }, "", ""},
       {"optim.outer_gap_value", "1.5", [](const Recipe& r) { return r.optim.outer.gap_value == 1.5; }, "", ""},
       {"optim.outer_guard", "false", [](const Recipe& r) { return !r.optim.outer.guard; }, "", ""},
       {"optim.outer_synchronous_start", "false", [](const Recipe& r) { return !r.optim.outer.synchronous_start; }, "", ""},

@@ -112,12 +112,34 @@ TEST_F(OuterRuns, IslandsTrainAsSingleRanksDo) {
   }
 }
 
+// A gap for each tensor: norms of tensors that are cut over ranks, or on one stage of two.
+TEST_F(OuterRuns, IslandsFindTheGapsOfTheirTensors) {
+  // Behind the third round weights take what is late by a movement that was not nothing.
+  const Settings outer = {"optim.outer=co2", "optim.outer_gap=per_tensor", "optim.outer_every=1", "optim.outer_synchronous_start=false"};
+  Settings two = outer;
+  two.emplace_back("parallel.ranks=2");
+  train("two ranks", two);
+  const auto rounds = events<observe::OuterRound>("two ranks");
+  for (const Settings& island : std::vector<Settings>{{"parallel.tp=2"}, {"parallel.pp=2"}, {"parallel.ranks=4", "parallel.zero=3"}}) {
+    Settings all = island;
+    all.insert(all.end(), outer.begin(), outer.end());
+    all.emplace_back("parallel.workers=2");
+    train(island.front(), all);
+    expect_same(island.front(), "two ranks", 1e-11);
+    const auto found = events<observe::OuterRound>(island.front());
+    ASSERT_EQ(found.size(), rounds.size());
+    for (size_t r = 0; r < rounds.size(); ++r) EXPECT_NEAR(found[r].gap, rounds[r].gap, 1e-9 * rounds[r].gap) << island.front() << r;
+  }
+  EXPECT_GT(rounds[2].gap, 1);
+}
+
 // Every tensor of every checkpoint: stopped in the middle of a round, with the sums of the one before on their way.
 TEST_F(OuterRuns, StoppedWithinARoundAndContinuedToTheBit) {
   for (const Settings& settings :
        std::vector<Settings>{{"optim.outer=co2", "train.dtype=bf16", "optim.outer_wire=bfloat16"},
                              {"optim.outer=co2", "parallel.zero=1", "parallel.workers=2", "parallel.ranks=4"},
-                             {"optim.outer=co2", "parallel.tp=2", "parallel.workers=2", "optim.name=came"},
+                             {"optim.outer=co2", "parallel.tp=2", "parallel.workers=2", "optim.name=came", "optim.outer_gap=per_tensor",
+                              "optim.outer_synchronous_start=false"},
                              {"optim.outer=slowmo", "optim.name=sgd"},
                              {"optim.outer=local_sgd", "optim.name=muon"},
                              {"optim.outer=diloco", "train.dtype=fp32"},
