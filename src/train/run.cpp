@@ -216,7 +216,10 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
     processes = &counted.emplace(comm::borrowed(*processes), calls_of_process);
   }
   const parallel::Arrangement arrangement = arrangement_of_run(recipe, processes);
-  if (request.from) request.from->require_same_tensors(request.recipe);
+  if (request.from) {
+    const std::string told = request.from->require_fitting(request.recipe);
+    if (!told.empty() && !request.quiet && (processes == nullptr || processes->rank() == 0)) log_info("{}", told);
+  }
   const layout::Mesh& mesh = arrangement.mesh;
   const at::Device device = device_of(recipe.train);
   require_cpu_for_several(arrangement, device);
