@@ -7,6 +7,7 @@
 #include "checkpoint/new_folder.h"
 #include "checkpoint/published_model.h"
 #include "checkpoint/saved_recipe.h"
+#include "checkpoint/upcycling.h"
 #include "layout/parameters.h"
 #include "storage/catalog.h"
 
@@ -80,8 +81,15 @@ recipe::FirstWords StartingPoint::first_words() const {
 }
 
 // What predicts further ahead may begin here: files of published models have none.
-void StartingPoint::require_same_tensors(const recipe::LoadedRecipe& loaded) const {
+std::string StartingPoint::require_fitting(const recipe::LoadedRecipe& loaded) const {
+  const auto upcycling = Upcycling::of(model_, loaded, path_.string());
+  require_same_tensors(loaded, upcycling ? upcycling->without_experts() : loaded.recipe.model);
+  return upcycling ? upcycling->text() : "";
+}
+
+void StartingPoint::require_same_tensors(const recipe::LoadedRecipe& loaded, const recipe::ModelConfig& model) const {
   recipe::Recipe theirs, ours = loaded.recipe;
+  ours.model = model;
   if (model_.predict_ahead == 0) ours.model.predict_ahead = 0, ours.model.predict_ahead_weight = model_.predict_ahead_weight;
   theirs.model = model_;
   std::string differing;
@@ -93,9 +101,9 @@ void StartingPoint::require_same_tensors(const recipe::LoadedRecipe& loaded) con
                              loaded.origin(a.name).text());
   }
   if (differing.empty()) return;
-  const auto tensors_of_model = [](const recipe::ModelConfig& model) {
+  const auto tensors_of_model = [](const recipe::ModelConfig& of) {
     std::vector<std::pair<std::string, layout::Shape>> list;
-    for (const auto& spec : layout::parameters(model)) list.emplace_back(spec.tensor.name, spec.tensor.global_shape);
+    for (const auto& spec : layout::parameters(of)) list.emplace_back(spec.tensor.name, spec.tensor.global_shape);
     return list;
   };
   if (tensors_of_model(model_) == tensors_of_model(ours.model)) {
@@ -110,13 +118,23 @@ void StartingPoint::require_same_tensors(const recipe::LoadedRecipe& loaded) con
                .hint = "leave [model] out of the recipe: it is taken from there"});
 }
 
-void StartingPoint::read(const std::vector<StateEntry>& state) const {
+void StartingPoint::read(const std::vector<StateEntry>& state, const recipe::LoadedRecipe& recipe) const {
+  const auto upcycling = Upcycling::of(model_, recipe, path_.string());
   for (const StateEntry& entry : state) {
     if (entry.role != kWeightRole || entry.held.empty()) continue;
     if (model_.predict_ahead == 0 && entry.name.starts_with(kAheadPrefix)) continue;  // as it was drawn
-    const Tensor weights = read(entry.name, entry.held);
     const Tensor view = entry.view;
-    view.copy_(weights);
+    if (!upcycling) {
+      view.copy_(read(entry.name, entry.held));
+      continue;
+    }
+    if (const auto router = upcycling->router_of(entry)) {
+      if (router->defined()) view.copy_(*router);
+      continue;
+    }
+    const Upcycling::Source source = upcycling->source_of(entry);
+    const Tensor weights = read(source.name, source.box);
+    view.copy_(source.factor == 1 ? weights : weights.to(at::kDouble).mul(source.factor));
   }
 }
 

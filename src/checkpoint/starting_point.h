@@ -1,5 +1,5 @@
 // StartingPoint: trained weights that a new run begins with (`train RECIPE --from DIR|CKPT`): a public folder or a checkpoint. The run's own model
-// must have the same tensors; optimizer, step and data begin anew. Reading may happen from several ranks at once.
+// must have the same tensors, or have experts where it is dense (upcycling.h); optimizer, step and data begin anew. Reading may happen from several ranks at once.
 #pragma once
 
 #include <filesystem>
@@ -25,12 +25,14 @@ class StartingPoint {
 
   // [model] and data.tokenizer as a recipe's first words, which the recipe itself wins over.
   recipe::FirstWords first_words() const;
-  // kUsage when the model has other tensors; a warning where it has the same but would compute something else with them.
-  void require_same_tensors(const recipe::LoadedRecipe& recipe) const;
-  void read(const std::vector<StateEntry>& state) const;  // the weights among them
+  // kUsage when the recipe's model cannot begin with these weights; a warning where it has the same tensors but would compute something else with
+  // them. A line to be told to whoever waits, where they are not simply copied.
+  std::string require_fitting(const recipe::LoadedRecipe& recipe) const;
+  void read(const std::vector<StateEntry>& state, const recipe::LoadedRecipe& recipe) const;  // the weights among them
 
  protected:
   virtual Tensor read(const std::string& logical, const layout::Rectangle& box) const = 0;
+  void require_same_tensors(const recipe::LoadedRecipe& recipe, const recipe::ModelConfig& model) const;
 
   std::filesystem::path path_, tokenizer_, beside_;
   recipe::ModelConfig model_;

@@ -1,5 +1,7 @@
 #include "model/context.h"
 
+#include <algorithm>
+
 #include "kernels/differentiable.h"
 
 namespace longhaul::model {
@@ -10,6 +12,10 @@ Tensor Context::join_auxiliary_loss(const std::string& block, const Tensor& acti
               return std::vector<Tensor>{call.gradients[0], one};
             }};
   })[0];
+}
+
+int64_t Context::first_sequence(const layout::SequenceView& view) const {
+  return micro_batch * std::max<int64_t>(1, std::ssize(view.layout.row_offsets) - 1);
 }
 
 Context Context::again() const {

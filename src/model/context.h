@@ -30,10 +30,12 @@ struct Context {
   Precision precision;
   bool training = true;
 
-  // Random key of dropout-like operators: streams are named from these.
+  // Random key of dropout-like operators: streams are named from these. Micro-batches of a step are counted over all replicas, one replica after the
+  // other, and have equally many sequences: that gives every sequence its number in the step.
   uint64_t seed = 0;
   int64_t step = 0;
   int64_t micro_batch = 0;
+  int64_t first_sequence(const layout::SequenceView& view) const;  // number in the step of the first of this micro-batch's
 
   int64_t chunk = 0;  // which of its stages of the model a rank of a pipeline runs
 
@@ -45,6 +47,14 @@ struct Context {
   std::map<std::string, Tensor> auxiliary_losses;                   // by block, without gradient; reading one waits for the device
   std::map<std::string, std::map<std::string, Tensor>> statistics;  // scalars by name and block; likewise
   std::map<std::string, Tensor> choices_of_routers;  // int64 [experts], of this rank's tokens, by the name of the router's bias; likewise
+
+  // What a step's micro-batches have chosen so far, for routers whose balance loss judges more than one of them (model/experts.h); kept by who runs
+  // them, and new in every step.
+  struct ChoicesSoFar {
+    std::map<std::string, Tensor> count_e;                      // by block, of all replicas
+    std::map<std::pair<std::string, int64_t>, Tensor> share_e;  // by block and micro-batch: what its pass found, for when it is run again
+  };
+  std::shared_ptr<ChoicesSoFar> choices_so_far = std::make_shared<ChoicesSoFar>();
 
   // When set, called with (block name, output): how the numeric guard finds the first bad layer.
   std::function<void(const std::string&, const Tensor&)> inspect;

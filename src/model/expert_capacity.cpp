@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numeric>
 
-#include "layout/split.h"
+#include "model/row_sharing.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::model {
@@ -13,65 +12,8 @@ namespace {
 
 using Numbers = std::vector<int64_t>;
 
-// Of each sequence of the row.
-Numbers lengths_of(const layout::SequenceLayout& layout) {
-  if (layout.row_offsets.size() < 2) return {layout.tokens()};
-  Numbers lengths;
-  for (size_t s = 1; s < layout.row_offsets.size(); ++s) lengths.push_back(layout.row_offsets[s] - layout.row_offsets[s - 1]);
-  return lengths;
-}
-
-// The runs of tokens that share rooms.
-struct Parts {
-  Numbers of_token, tokens;  // of each token of the row its part; of each part its tokens
-};
-
-Parts parts_of(const Numbers& sequences, int64_t cuts) {
-  Parts parts;
-  for (const int64_t length : sequences) {
-    const int64_t count = std::clamp<int64_t>(cuts, 1, std::max<int64_t>(1, length));
-    for (int64_t p = 0; p < count; ++p) {
-      const int64_t tokens = layout::even_part(length, count, p).length;
-      parts.of_token.insert(parts.of_token.end(), static_cast<size_t>(tokens), std::ssize(parts.tokens));
-      parts.tokens.push_back(tokens);
-    }
-  }
-  return parts;
-}
-
-// What the ranks that share the row have of the parts.
-struct Sharing {
-  bool whole = true;                               // no part is cut
-  std::vector<std::map<int64_t, int64_t>> tokens;  // of each rank: how many of each part that it has any of
-};
-
-Sharing sharing_of(const layout::SequenceView& view, const Parts& parts) {
-  Sharing sharing;
-  const Numbers order = view.context_order();
-  size_t at = 0;
-  for (const int64_t length : view.context_lengths()) {
-    for (int64_t t = 0; t < view.share.tensor_ranks; ++t) {
-      auto& of_rank = sharing.tokens.emplace_back();
-      auto last = of_rank.end();
-      for (int64_t i = layout::even_part(length, view.share.tensor_ranks, t).length; i > 0; --i) {
-        const int64_t part = parts.of_token[static_cast<size_t>(order[at++])];
-        if (last == of_rank.end() || last->first != part) last = of_rank.emplace(part, 0).first;
-        ++last->second;
-      }
-      for (const auto& [part, tokens] : of_rank) sharing.whole = sharing.whole && tokens == parts.tokens[static_cast<size_t>(part)];
-    }
-  }
-  return sharing;
-}
-
 int64_t room(const recipe::RouterOptions& options, int64_t choices, int64_t experts) {
   return static_cast<int64_t>(std::ceil(options.capacity_factor * static_cast<double>(choices) / static_cast<double>(experts)));
-}
-
-// The row's choices and weights, [tokens of the row, 2 k] fp64, whole on every rank: each puts its own tokens among zeros.
-Tensor of_the_row(const Tensor& choice, const Tensor& weight, const Tensor& own_tokens, int64_t tokens, ParallelOps& ops) {
-  const Tensor own = at::cat({choice.to(at::kDouble), weight.detach().to(at::kDouble)}, 1);
-  return ops.sum_statistics(at::zeros({tokens, own.size(1)}, own.options()).index_copy_(0, own_tokens, own));
 }
 
 // Rooms of this replica's sequences, [sequences · experts], when all replicas' share: `wanted` likewise.
@@ -122,7 +64,7 @@ KeptChoices within_capacity(const Tensor& choice, const Tensor& weight, int64_t 
   const int64_t k = choice.size(1), tokens = view.layout.tokens();
   const bool of_batch = options.capacity_of == recipe::CapacityOf::kBatch;
   if (tokens == 0) return {choice, at::zeros({}, weight.options())};
-  const Numbers sequences = lengths_of(view.layout);
+  const Numbers sequences = sequence_lengths(view.layout);
   const Parts parts = parts_of(sequences, of_batch ? 1 : options.capacity_parts);
   const Sharing sharing = sharing_of(view, parts);
 
@@ -148,10 +90,10 @@ KeptChoices within_capacity(const Tensor& choice, const Tensor& weight, int64_t 
   }
 
   const at::Device device = choice.device();
-  const auto own = std::span(view.token_index).subspan(static_cast<size_t>(view.own.begin), static_cast<size_t>(view.own.length));
-  const Tensor own_tokens = to_tensor(Numbers(own.begin(), own.end()), device), part = to_tensor(parts.of_token, device);
+  const Tensor own_tokens = own_tokens_of(view, device), part = to_tensor(parts.of_token, device);
   // Judged are the tokens of the row, or, where no part is cut, this rank's own.
-  const Tensor row = sharing.whole ? Tensor() : of_the_row(choice, weight, own_tokens, tokens, ops);
+  const auto judged_here = [&] { return at::cat({choice.to(at::kDouble), weight.detach().to(at::kDouble)}, 1); };
+  const Tensor row = sharing.whole ? Tensor() : of_the_row(judged_here(), view, ops);
   const Tensor judged = sharing.whole ? choice : row.narrow(1, 0, k).to(at::kLong);
   const Tensor weights = sharing.whole ? weight.detach().to(at::kDouble) : row.narrow(1, k, k);
   const Tensor part_t = sharing.whole ? part.index_select(0, own_tokens) : part;

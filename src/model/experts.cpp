@@ -4,6 +4,8 @@
 
 #include "kernels/linear/feed_forward.h"
 #include "model/expert_capacity.h"
+#include "model/router_jitter.h"
+#include "model/router_sinkhorn.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::model {
@@ -32,16 +34,21 @@ Experts::Experts(const recipe::ModelConfig& config, const BlockPlace& place, Par
   if (config.shared_gate) shared_gate_.emplace(parameters, place.name, "shared_gate", std::vector<std::string>{"shared_gate"}, config.bias);
 }
 
-kernels::Routing Experts::routing_of(const Tensor& hidden, const layout::SequenceView& view) const {
+kernels::Routing Experts::routing_of(Context& context, const Tensor& hidden, const layout::SequenceView& view) const {
   const Tensor sequence_offsets = view.own_row_offsets.size() < 3 ? Tensor() : to_tensor(view.own_row_offsets);
   using Score = kernels::RouterOptions::Score;
-  const kernels::RouterOptions how{.score = options_.score == recipe::RouterScore::kSigmoid ? Score::kSigmoid : Score::kSoftmax,
-                                   .normalised = options_.normalised,
-                                   .scale = options_.scale,
-                                   .groups = options_.groups,
-                                   .groups_per_token = options_.groups_per_token,
-                                   .bias_e = bias_ != nullptr ? bias_->value.detach() : Tensor()};
-  return kernels::route(hidden, router_->value, per_token_, router_->sink(), sequence_offsets, how);
+  kernels::RouterOptions how{.score = options_.score == recipe::RouterScore::kSigmoid ? Score::kSigmoid : Score::kSoftmax,
+                             .normalised = options_.normalised,
+                             .scale = options_.scale,
+                             .groups = options_.groups,
+                             .groups_per_token = options_.groups_per_token,
+                             .bias_e = bias_ != nullptr ? bias_->value.detach() : Tensor()};
+  if (context.training && options_.choice == recipe::RouterChoice::kSinkhorn)
+    how.judged = [&](const Tensor& logits) { return balanced_by_sinkhorn(logits, view, context.ops); };
+  const bool jitters = context.training && options_.jitter > 0;
+  const auto stream = [&] { return RandomStream(context.seed, fmt::format("router_jitter/{}/{}", name(), context.step)); };
+  const Tensor input = jitters ? jittered(hidden, options_.jitter, stream(), view, context.first_sequence(view)) : hidden;
+  return kernels::route(input, router_->value, per_token_, router_->sink(), sequence_offsets, how);
 }
 
 ExpertChoices Experts::choices_of(Context& context, const kernels::Routing& routing, const layout::SequenceView& view) const {
@@ -60,7 +67,7 @@ ExpertChoices Experts::choices_of(Context& context, const kernels::Routing& rout
 
 Summand Experts::summand(Context& context, BlockInput& input, const layout::SequenceView& view) {
   const Tensor& hidden = input.own_td;
-  const kernels::Routing routing = routing_of(hidden, view);
+  const kernels::Routing routing = routing_of(context, hidden, view);
   const auto product = [&](const Tensor& rows, const std::vector<int64_t>& per_expert, const std::shared_ptr<kernels::Postponed>& later) {
     const auto weights = [&](Parameter& parameter) {
       return kernels::LinearWeights{.weight = parameter.value, .sinks = {.weight = parameter.sink().into(later)}, .kept = parameter.kept()};
@@ -79,6 +86,17 @@ Tensor Experts::of_shared(Context& context, BlockInput& input, const layout::Seq
   return made * shared_gate_->forward(input.own_td).to(at::kDouble).sigmoid().to(made.scalar_type());
 }
 
+// [1, experts]. count_se: of this replica's sequences, whole. Run again it is what it was, though more may have come meanwhile.
+Tensor Experts::share_of_batch(Context& context, const Tensor& count_se) const {
+  Context::ChoicesSoFar& so_far = *context.choices_so_far;
+  Tensor& share = so_far.share_e[{name(), context.micro_batch}];
+  if (share.defined()) return share;
+  const Tensor count = context.ops.of_replicas(count_se.to(at::kDouble).sum(0, /*keepdim=*/true)).all.sum(0, /*keepdim=*/true);
+  Tensor& sum = so_far.count_e[name()];
+  sum = sum.defined() ? sum + count : count;
+  return share = sum.div(sum.sum().clamp_min(1)).to(count_se.scalar_type());
+}
+
 Tensor Experts::with_losses(Context& context, const Tensor& output, const kernels::Routing& routing) const {
   const Tensor& probability = routing.probability_sum_se;
   const Tensor counts = context.ops.sum_statistics(routing.count_se.to(probability.scalar_type()));
@@ -87,8 +105,9 @@ Tensor Experts::with_losses(Context& context, const Tensor& output, const kernel
 
   Tensor loss;
   if (balance_coefficient_ > 0) {
-    // The tokens of a sequence cancel against the mean in P. Clamped: an empty one has no choices.
-    const Tensor share_se = counts.div(counts.sum(1, /*keepdim=*/true).clamp_min(1));
+    // The tokens of a sequence, or of the batch, cancel against the mean in P. Clamped: an empty one has no choices.
+    const Tensor share_se = options_.balance_of == recipe::BalanceOf::kSequence ? counts.div(counts.sum(1, /*keepdim=*/true).clamp_min(1))
+                                                                                : share_of_batch(context, counts);
     loss = probability.mul(share_se).sum().mul(balance_coefficient_ * static_cast<double>(experts_));
   }
   if (z_coefficient_ > 0) {

@@ -6,11 +6,17 @@
 //
 //   balance: Σ over sequences s of T_s · c · E · Σ_e f_se P_se, with T_s the tokens of s, f_se = share of its T_s·k choices that went
 //            to e (a constant), P_se = mean router probability over its tokens
+//   of the batch: the same with T and P of all tokens of the step and f of all their choices (arXiv 2501.11873): Σ_t c · E · Σ_e f_e p_te. At
+//            once, or of the micro-batches so far: that of the m-th takes f of the choices of the first m on all replicas, begun anew in every step, as there
+//            and in Megatron-LM's global form (moe-parallel-folding.md §4.1)
 //   z:       Σ_t c_z · logsumexp(router logits of t)²                                                       (ST-MoE, arXiv 2202.08906)
 //
 // A sequence is a row of the batch (layout/sequence.h), whatever documents are packed into it: balance is asked of every sequence by
 // itself, as in DeepSeek-V3 (arXiv 2412.19437 §2.1.2), where GShard and Switch (2006.16668, 2101.03961) ask it of whatever a device
-// happens to hold at once. So neither micro-batches nor ranks change the loss (arXiv 2501.11873 on what they change otherwise).
+// happens to hold at once. So neither micro-batches nor ranks change the loss (arXiv 2501.11873 on what they change otherwise). Nor do they that of the
+// batch at once; so far: what train.micro_batch · replicas sequences are seen together counts, tp, cp, ep, etp and stages do not.
+//
+// In training the router's input may be jittered (router_jitter.h), and the choice balanced by Sinkhorn's iteration (router_sinkhorn.h).
 #pragma once
 
 #include <memory>
@@ -30,7 +36,8 @@ class Experts final : public ChannelMixer {
   Summand summand(Context& context, BlockInput& input, const layout::SequenceView& view) override;
 
  private:
-  kernels::Routing routing_of(const Tensor& hidden_td, const layout::SequenceView& view) const;
+  kernels::Routing routing_of(Context& context, const Tensor& hidden_td, const layout::SequenceView& view) const;
+  Tensor share_of_batch(Context& context, const Tensor& count_se) const;
   ExpertChoices choices_of(Context& context, const kernels::Routing& routing, const layout::SequenceView& view) const;
   Tensor of_shared(Context& context, BlockInput& input, const layout::SequenceView& view) const;
   Tensor with_losses(Context& context, const Tensor& output_td, const kernels::Routing& routing) const;

@@ -82,14 +82,24 @@ void require_possible(const recipe::ModelConfig& model, const Arrangement& arran
                  .where = "parallel.pad_to_capacity",
                  .hint = "parallel.pad_to_capacity=false"});
   }
-  if (arrangement.elastic && model.experts > 0 && model.router.capacity_factor > 0 &&
-      model.router.capacity_of == recipe::CapacityOf::kBatch) {
+  if (arrangement.elastic && model.shares_batch()) {
+    const bool room = model.shares_room();
     throw Error({.code = ExitCode::kUsage,
-                 .what = "an expert's room for all of a step's sequences knows no micro-batches",
+                 .what = room ? "an expert's room for all of a step's sequences knows no micro-batches"
+                              : "the balance of experts over a step's sequences makes one micro-batch's gradient depend on the others",
                  .expected = "train.elastic = false",
                  .found = "true",
-                 .where = "model.capacity_of = batch",
-                 .hint = "model.capacity_of=sequence"});
+                 .where = room ? "model.capacity_of = batch" : "model.auxiliary_loss_of",
+                 .hint = room ? "model.capacity_of=sequence" : "model.auxiliary_loss_of=sequence"});
+  }
+  if (model.shares_batch() && arrangement.pipeline.schedule == recipe::PipelineSchedule::kDualPipe && mesh.size(Axis::kPp) > 1) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "experts that judge all sequences of a step would judge half of them: two ranks have each layer, and half of the "
+                         "micro-batches each",
+                 .expected = "another parallel.schedule than dualpipe",
+                 .found = "dualpipe",
+                 .where = model.shares_room() ? "model.capacity_of = batch" : "model.auxiliary_loss_of",
+                 .hint = "parallel.schedule=1f1b"});
   }
   require_stages(model, mesh);
   layout::Pipeline(mesh.size(Axis::kPp), arrangement.pipeline).layers_of(0, model.layers);  // refuses stages that are not the model's

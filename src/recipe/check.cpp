@@ -123,10 +123,17 @@ void elastic(const Recipe& recipe, Problems& out) {
                    "train.elastic = true: gradients are added up in one tree over all data ranks, and not group by group",
                    "parallel.zero_copies=1, or train.elastic=false"});
   }
-  if (recipe.model.experts > 0 && recipe.model.router.capacity_factor > 0 && recipe.model.router.capacity_of == CapacityOf::kBatch) {
+  if (recipe.model.shares_room()) {
     out.push_back({{"train.elastic", "model.capacity_of"},
                    "train.elastic = true: with model.capacity_of = batch all of a step's sequences are one micro-batch",
                    "model.capacity_of=sequence, or train.elastic=false"});
+  }
+  if (recipe.model.shares_batch() && !recipe.model.shares_room()) {
+    out.push_back(
+        {{"train.elastic", "model.auxiliary_loss_of"},
+         fmt::format("train.elastic = true: with model.auxiliary_loss_of = {} one micro-batch's gradient depends on those beside it",
+                     names_of(BalanceOf{})[static_cast<size_t>(recipe.model.router.balance_of)]),
+         "model.auxiliary_loss_of=sequence, or train.elastic=false"});
   }
   const PipelineSchedule schedule = parallel.pipeline.schedule;
   if (schedule != PipelineSchedule::k1F1B) {

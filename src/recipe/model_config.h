@@ -117,6 +117,13 @@ struct ModelConfig {
   std::vector<ChannelMixer> channel_mixers_used() const;  // each once, in the order of the layers
   int64_t dense_width() const { return experts > 0 && dense_intermediate > 0 ? dense_intermediate : intermediate; }
   int64_t shared_width() const { return shared_experts * (shared_intermediate > 0 ? shared_intermediate : intermediate); }
+  // Whether what a sequence gives in training depends on the step's others: then replicas meet within a layer …
+  bool shares_batch() const { return shares_room() || (experts > 0 && auxiliary_loss > 0 && router.balance_of != BalanceOf::kSequence); }
+  // … and whether it takes all of them at once, one micro-batch of each replica.
+  bool takes_batch_at_once() const {
+    return shares_room() || (experts > 0 && auxiliary_loss > 0 && router.balance_of == BalanceOf::kBatch);
+  }
+  bool shares_room() const { return experts > 0 && router.capacity_factor > 0 && router.capacity_of == CapacityOf::kBatch; }
   double width_factor() const;  // hidden over mup_base_hidden; 1 without muP
   // Of the join behind a mixer: α · residual + β · branch.
   struct ResidualFactors {

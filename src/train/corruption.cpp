@@ -174,23 +174,24 @@ std::optional<std::string> CorruptionChecks::products(int64_t step) {
                      check.worst);
 }
 
-uint64_t CorruptionChecks::outputs_of(int64_t step) {
+uint64_t CorruptionChecks::outputs_of(int64_t step, int64_t replica) {
   uint64_t bits = 0;
   const auto inspect = [&](const std::string&, const Tensor& output) { bits = bits * 0x9e3779b97f4a7c15 + content_hash(output); };
-  Passes(task_, ranks_, {.step = step, .seed = static_cast<uint64_t>(recipe_.train.seed), .inspect = inspect}).forward(1);
+  Passes(task_, ranks_, {.step = step, .seed = static_cast<uint64_t>(recipe_.train.seed), .inspect = inspect, .replica = replica})
+      .forward(1);
   return bits;
 }
 
 std::optional<uint64_t> CorruptionChecks::replayed(int64_t step, int64_t replica) {
   if (!task_.prepare_of(step, replica)) return std::nullopt;
-  return outputs_of(step);
+  return outputs_of(step, replica % ranks_.place().mesh.size(layout::Axis::kDp));
 }
 
 std::optional<std::string> CorruptionChecks::replay(int64_t step) {
   const int64_t replicas = ranks_.place().mesh.size(layout::Axis::kDp), first = ranks_.worker() * replicas;
   const int64_t here = ranks_.place().coordinate(layout::Axis::kDp);
   // Experts of other replicas take part in this one's passes: then what runs elsewhere in another order is compared with itself.
-  const bool together = recipe_.parallel.ep > 1 || recipe_.model.router.capacity_of == recipe::CapacityOf::kBatch;
+  const bool together = recipe_.parallel.ep > 1 || recipe_.model.shares_batch();
   const bool alone = replicas == 1 || together;
   const auto own = replayed(step, first + here), next = replayed(step, first + (alone ? here : (here + 1) % replicas));
   if (!own || !next) return std::nullopt;

@@ -51,7 +51,7 @@ class CorruptionChecks {
   struct Copies;
   std::vector<Copies> copies();
   void settle(int64_t step, const std::optional<std::string>& found, bool here = true);
-  uint64_t outputs_of(int64_t step);
+  uint64_t outputs_of(int64_t step, int64_t replica);
   std::optional<uint64_t> replayed(int64_t step, int64_t replica);
 
   const recipe::Recipe& recipe_;

@@ -5,11 +5,13 @@
 
 namespace longhaul::train {
 
-void Passes::train(int64_t micro_batches) { run(layout::make_schedule(ranks_.place().pipeline(), micro_batches)); }
+void Passes::train(int64_t micro_batches) { run(layout::make_schedule(ranks_.place().pipeline(), micro_batches), micro_batches); }
 
-void Passes::forward(int64_t micro_batches) { run(layout::forward_schedule(ranks_.place().pipeline(), micro_batches)); }
+void Passes::forward(int64_t micro_batches) { run(layout::forward_schedule(ranks_.place().pipeline(), micro_batches), micro_batches); }
 
-void Passes::run(const layout::Schedule& schedule) {
+void Passes::run(const layout::Schedule& schedule, int64_t micro_batches) {
+  first_micro_batch_ =
+      options_.replica.value_or(ranks_.place().coordinate(layout::Axis::kDp)) * options_.micro_batches.value_or(micro_batches);
   const int64_t last = schedule.pipeline.stages() - 1;
   const parallel::StageCalls calls{.forward =
                                        [&](int64_t chunk, int64_t micro_batch, const Tensor& entering) {
@@ -29,7 +31,8 @@ Tensor Passes::forward_stage(int64_t chunk, int64_t micro_batch, const Tensor& e
   context.training = options_.training;
   context.seed = options_.seed;
   context.step = options_.step;
-  context.micro_batch = micro_batch;
+  context.micro_batch = first_micro_batch_ + micro_batch;
+  context.choices_so_far = choices_so_far_;
   context.chunk = chunk;
   context.inspect = options_.inspect;
   const Tensor leaving = task_.forward(context, micro_batch, entering);

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ class Passes {
     uint64_t seed = 0;
     bool training = true;
     std::function<void(const std::string& block, const Tensor& output)> inspect{};
+    // Which of the step's micro-batches these are: of which replica of the worker (this rank's own), and how many it has in the step, where not all
+    // are run.
+    std::optional<int64_t> replica{}, micro_batches{};
   };
   Passes(Task& task, const parallel::Ranks& ranks, Options options) : task_(task), ranks_(ranks), options_(std::move(options)) {}
 
@@ -48,12 +52,14 @@ class Passes {
   static std::vector<double> fetched(const Scalars& scalars);
   static double sum_of(const Scalars& scalars);
   static std::vector<double> by_micro_batch(const Scalars& scalars);
-  void run(const layout::Schedule& schedule);
+  void run(const layout::Schedule& schedule, int64_t micro_batches);
   Tensor forward_stage(int64_t chunk, int64_t micro_batch, const Tensor& entering, bool last);
 
   Task& task_;
   const parallel::Ranks& ranks_;
   Options options_;
+  int64_t first_micro_batch_ = 0;  // its number among those of all replicas
+  std::shared_ptr<model::Context::ChoicesSoFar> choices_so_far_ = std::make_shared<model::Context::ChoicesSoFar>();
   std::map<std::string, Scalars> statistics_;
   std::map<std::string, Tensor> choices_of_routers_;
   Scalars losses_, auxiliary_losses_;

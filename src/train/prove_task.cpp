@@ -117,11 +117,10 @@ ProofTask::ProofTask(const recipe::ModelConfig& config, Precision precision, con
   decoder_.parameters().initialise(kProofSeed + (mistake_ != nullptr && mistake_->other_start && mistake_->other_start(ranks.place())));
 }
 
-// Two, or as many as the replica has; one where stages want many micro-batches; all where experts have one room for all of them. Not four: of four
+// Two, or as many as the replica has; one where stages want many micro-batches; all where experts have one room for all of them or are balanced over all. Not four: of four
 // rows the cuts of two context ranks would lie between them, and no rank would share a sequence.
 int64_t proof_rows_at_once(const recipe::ModelConfig& model, int64_t stages, int64_t own) {
-  const bool together = model.experts > 0 && model.router.capacity_factor > 0 && model.router.capacity_of == recipe::CapacityOf::kBatch;
-  return together ? own : stages > 1 ? 1 : std::min<int64_t>(own, 2);
+  return model.shares_batch() ? own : stages > 1 ? 1 : std::min<int64_t>(own, 2);
 }
 
 StepWork ProofTask::prepare(int64_t step) {

@@ -60,18 +60,18 @@ void require_whole_micro_batches(const std::string& where, int64_t batch, int64_
                                       : fmt::format("train.batch={}", (batch / (micro_batch * replicas) + 1) * micro_batch * replicas)});
 }
 
-// Whose rooms all of a step's sequences share go through the layers at once.
+// Where all of a step's sequences share rooms, or are balanced together, they go through the layers at once.
 void require_batch_at_once(const recipe::Recipe& recipe, const std::string& where, int64_t batch, int64_t replicas) {
-  const recipe::RouterOptions& router = recipe.model.router;
-  if (recipe.model.experts == 0 || router.capacity_factor == 0 || router.capacity_of != recipe::CapacityOf::kBatch) return;
-  if (batch == recipe.train.micro_batch * replicas) return;
+  if (!recipe.model.takes_batch_at_once() || batch == recipe.train.micro_batch * replicas) return;
+  const bool room = recipe.model.shares_room();
+  const std::string instead = room ? "model.capacity_of=sequence" : "model.auxiliary_loss_of=batch_so_far";
   throw Error({.code = ExitCode::kUsage,
-               .what = "an expert's room for all of a step's sequences takes them all at once",
+               .what = room ? "an expert's room for all of a step's sequences takes them all at once"
+                            : "the balance of experts over all of a step's sequences takes them all at once",
                .expected = fmt::format("a batch of train.micro_batch · replicas = {} · {}", recipe.train.micro_batch, replicas),
                .found = std::to_string(batch),
-               .where = fmt::format("{} and model.capacity_of = batch", where),
-               .hint = batch % replicas == 0 ? fmt::format("train.micro_batch={}, or model.capacity_of=sequence", batch / replicas)
-                                             : "model.capacity_of=sequence"});
+               .where = fmt::format("{} and {} = batch", where, room ? "model.capacity_of" : "model.auxiliary_loss_of"),
+               .hint = batch % replicas == 0 ? fmt::format("train.micro_batch={}, or {}", batch / replicas, instead) : instead});
 }
 
 // What observe.batch_noise_every measures needs a step without its other micro-batches.
@@ -216,7 +216,10 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
     processes = &counted.emplace(comm::borrowed(*processes), calls_of_process);
   }
   const parallel::Arrangement arrangement = arrangement_of_run(recipe, processes);
-  if (request.from) request.from->require_same_tensors(request.recipe);
+  if (request.from) {
+    const std::string told = request.from->require_fitting(request.recipe);
+    if (!told.empty() && !request.quiet && (processes == nullptr || processes->rank() == 0)) log_info("{}", told);
+  }
   const layout::Mesh& mesh = arrangement.mesh;
   const at::Device device = device_of(recipe.train);
   require_cpu_for_several(arrangement, device);

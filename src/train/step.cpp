@@ -113,7 +113,7 @@ std::optional<optim::NormOfBatch> norm_of_first(Task& task, parallel::Ranks& ran
   if (work.micro_batches < 2 || work.weight <= 0 || ranks.tree() != nullptr) return std::nullopt;
   const double share = 1 / static_cast<double>(work.micro_batches);
   ranks.begin_step(task.parameters(), 1);
-  Passes(task, ranks, {.step = step, .seed = options.seed}).train(1);
+  Passes(task, ranks, {.step = step, .seed = options.seed, .micro_batches = work.micro_batches}).train(1);
   ranks.sum_gradients(task.parameters());
   const optim::GradientNorm norm = norm_of(task, ranks, 1 / (work.weight * share));
   task.parameters().zero_gradients();

@@ -117,7 +117,7 @@ Resumed Trainer::resume() {
 }
 
 void Trainer::begin_with(const checkpoint::StartingPoint& from) {
-  from.read(checkpoint::tensors_of(state_));
+  from.read(checkpoint::tensors_of(state_), options_.recipe);
   optimizer_.refresh_values();
   ranks_.share_values(task_.parameters());
 }

@@ -195,6 +195,8 @@ TEST_F(Published, BothKindsOfStartingPointGiveTheSameWeights) {
   const auto folder = StartingPoint::open(kGolden / "gpt2" / "model"), checkpoint = StartingPoint::open(folder_.path() / "imported");
   EXPECT_EQ(folder->model(), checkpoint->model());
   const auto read = [](const StartingPoint& from) {
+    recipe::LoadedRecipe recipe;
+    recipe.recipe.model = from.model();
     std::map<std::string, Tensor> found;
     for (const auto& spec : layout::parameters(from.model())) {
       const layout::Rectangle held = layout::Rectangle::whole(spec.tensor.global_shape);
@@ -204,7 +206,7 @@ TEST_F(Published, BothKindsOfStartingPointGiveTheSameWeights) {
                        .shape = spec.tensor.global_shape,
                        .held = held,
                        .view = at::full(held.length, NAN)};
-      from.read({entry});
+      from.read({entry}, recipe);
       found[spec.tensor.name] = entry.view;
     }
     return found;

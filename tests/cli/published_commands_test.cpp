@@ -96,6 +96,18 @@ TEST_F(PublishedCommands, OutAndInAndOn) {
   EXPECT_FALSE(fs::exists(folder_ / "no"));
 }
 
+TEST_F(PublishedCommands, ADenseModelBecomesOneWithExperts) {
+  train("first.toml", {"--run", at("dense")});
+  train("on.toml", {"--from", at("dense"), "--run", at("experts"), "model.experts=4", "model.intermediate=16", "parallel.ranks=2",
+                    "parallel.ep=2", "parallel.zero=3"});
+  EXPECT_EQ(longhaul({"sample", at("experts"), "--prompt", "aaa", "--tokens", "2"}).status, 0);
+  const ProcessResult refused = longhaul({"train", at("on.toml"), "data.source=" + at("text"), "--from", at("dense"), "--run", at("no"),
+                                          "model.experts=4", "model.intermediate=24"});
+  EXPECT_EQ(refused.status, 64);
+  EXPECT_THAT(refused.errors, AllOf(HasSubstr("model.intermediate = 32"), HasSubstr("24 (command line)")));
+  EXPECT_FALSE(fs::exists(folder_ / "no"));
+}
+
 TEST_F(PublishedCommands, BadFoldersHaveExitCode65AndLeaveNothing) {
   fs::create_directories(folder_ / "empty");
   const ProcessResult refused = longhaul({"import", at("empty"), "--out", at("out")});

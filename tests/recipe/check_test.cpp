@@ -67,10 +67,31 @@ TEST(RecipeCheck, RefusesImpossibleRuns) {
   EXPECT_NO_THROW(load_defaults({"train.device=cuda:3"}));
 }
 
+TEST(RecipeCheck, RefusesASecondBalanceBesideSinkhorn) {
+  const std::vector<std::string> sinkhorn = {"model.experts=4", "model.router_choice=sinkhorn"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), sinkhorn.begin(), sinkhorn.end());
+    return more;
+  };
+  EXPECT_THAT(reason(with({})), HasSubstr("model.auxiliary_loss = 0.01 would balance them too"));
+  EXPECT_THAT(reason(with({"model.auxiliary_loss=0", "model.router_bias_rate=0.001"})), HasSubstr("model.router_bias_rate = 0.001 would"));
+  EXPECT_THAT(reason(with({"model.auxiliary_loss=0", "model.router_groups=2", "model.router_groups_per_token=1"})),
+              HasSubstr("model.router_groups = 2 would take most experts out"));
+  EXPECT_NO_THROW(load_defaults(with({"model.auxiliary_loss=0", "model.router_jitter=0.01"})));
+  const auto expected = [](const std::string& word) { return error_of([&] { load_defaults({word}); }).expected; };
+  EXPECT_THAT(expected("model.router_jitter=1"), HasSubstr("0.99"));
+  EXPECT_THAT(expected("model.router_jitter=-0.1"), HasSubstr("0 to 0.99"));
+  EXPECT_THAT(expected("model.router_choice=balanced"), HasSubstr("sinkhorn"));
+  EXPECT_THAT(expected("model.auxiliary_loss_of=rank"), HasSubstr("batch_so_far"));
+}
+
 TEST(RecipeCheck, RefusesWhatHasNoOrderOfMicroBatches) {
   EXPECT_THAT(reason({"train.elastic=true", "parallel.ep=2"}), HasSubstr("tokens of several micro-batches at once"));
   EXPECT_THAT(reason({"train.elastic=true", "model.experts=4", "model.capacity_factor=1", "model.capacity_of=batch"}),
               HasSubstr("all of a step's sequences are one micro-batch"));
+  EXPECT_THAT(reason({"train.elastic=true", "model.experts=4", "model.auxiliary_loss_of=batch_so_far"}),
+              HasSubstr("model.auxiliary_loss_of = batch_so_far one micro-batch's gradient depends"));
+  EXPECT_NO_THROW(load_defaults({"train.elastic=true", "model.experts=4", "model.auxiliary_loss_of=batch", "model.auxiliary_loss=0"}));
   EXPECT_THAT(reason({"train.elastic=true", "parallel.etp=2"}), HasSubstr("tokens of several micro-batches at once"));
   EXPECT_THAT(reason({"train.elastic=true", "parallel.pp=2", "parallel.schedule=zb-h1"}), HasSubstr("parallel.schedule = zb-h1"));
   EXPECT_THAT(reason({"train.elastic=true", "optim.name=came", "parallel.zero=1"}), HasSubstr("came sums numbers of a matrix"));

@@ -120,6 +120,17 @@ TEST(DryRun, CallsWhatRealRanksCall) {
   expect_what_real_ranks_call(small(4, 4, {.pp = 2, .ep = 2}));
 }
 
+// A choice that needs whole sequences, and a balance over replicas whose share is asked for once though layers run again.
+TEST(DryRun, CallsWhatRealRanksCallForRouters) {
+  DryRunRequest request = small(4, 8, {.cp = 2, .tp = 2, .ep = 2});
+  request.model.auxiliary_loss = 0;
+  request.model.router = {.jitter = 0.1, .choice = recipe::RouterChoice::kSinkhorn};
+  expect_what_real_ranks_call(request);
+  request.model.auxiliary_loss = 0.01;
+  request.model.router = {.balance_of = recipe::BalanceOf::kBatchSoFar};
+  expect_what_real_ranks_call(request);
+}
+
 TEST(DryRun, CallsWhatRealRanksCallByEveryContextMethod) {
   using recipe::ContextMethod, recipe::LinearContextMethod;
   for (const auto softmax : {ContextMethod::kRing, ContextMethod::kAllGather, ContextMethod::kUlysses, ContextMethod::kTwoLevel}) {

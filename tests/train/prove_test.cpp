@@ -317,6 +317,46 @@ TEST(Prove, RoutersThatDropByPartsAndByBatches) {
                          {.ranks = 4, .pp = 2, .zero = 2, .experts = {}}});
 }
 
+// Jitter has the same numbers whoever has a token, in an elastic run to the bit; Sinkhorn's iteration is over a sequence, whoever shares it.
+TEST(Prove, RoutersThatJitterAndBalanceTheirChoice) {
+  recipe::ModelConfig config = hybrid();
+  config.auxiliary_loss = 0;
+  config.router = {.jitter = 0.2, .choice = recipe::RouterChoice::kSinkhorn};
+  expect_proved(
+      config,
+      {{.ranks = 2}, {.cp = 2}, {.pp = 2, .pipeline = {.schedule = recipe::PipelineSchedule::kDualPipe}}, {.tp = 2, .cp = 2, .ep = 4}});
+  config.predict_ahead = 1;
+  std::vector<ProofLayout> layouts;
+  for (const ProofLayout& each : proof_layouts({})) {
+    if (each.name == "dp4-zero3-elastic" || (each.name.starts_with("workers") && layouts.empty())) layouts.push_back(each);
+  }
+  ASSERT_EQ(layouts.size(), 2u);
+  for (const Proof& proof : prove({.model = config, .layouts = layouts})) {
+    EXPECT_EQ(proof.status, Proof::Status::kTried) << proof.layout << ": " << proof.reason;
+    EXPECT_LE(proof.worst, proof.layout.ends_with("-elastic") ? 0 : kProofBound) << proof.layout << ": " << proof.tensor;
+  }
+}
+
+// Value and gradient of the balance over all sequences of a step, all at once or as far as they have come: here that is the same.
+TEST(Prove, BalanceOfTheBatch) {
+  recipe::ModelConfig config = hybrid();
+  config.auxiliary_loss = 1;
+  config.router = {.balance_of = recipe::BalanceOf::kBatch};
+  expect_proved(config, {{.ranks = 4, .zero = 2}, {.ranks = 4, .pp = 2}, {.ranks = 8, .tp = 2, .cp = 2, .ep = 4}});
+  config.router.balance_of = recipe::BalanceOf::kBatchSoFar;
+  const std::vector<Proof> proofs =
+      prove({.model = config,
+             .layouts = {proof_layout({.ranks = 2, .cp = 2}, true, recipe::Recompute::kFull),
+                         proof_layout({.ranks = 4, .ep = 2, .etp = 2, .experts = kGathers}),
+                         proof_layout({.pp = 2, .pipeline = {.schedule = recipe::PipelineSchedule::kDualPipe}})}});
+  for (const Proof& proof : proofs) {
+    EXPECT_LE(proof.worst, kProofBound) << proof.layout << ": " << proof.tensor;
+    EXPECT_EQ(proof.status, &proof == &proofs.back() ? Proof::Status::kRefused : Proof::Status::kTried)
+        << proof.layout << ": " << proof.reason;
+  }
+  EXPECT_THAT(proofs.back().reason, HasSubstr("two ranks have each layer"));
+}
+
 // The largest that folding is proved on.
 TEST(Prove, FoldedExpertsOnSixteenRanks) { expect_proved(hybrid(), {{.tp = 2, .cp = 2, .ep = 4, .etp = 4, .experts = kOverlaps}}); }
 

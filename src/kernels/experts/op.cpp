@@ -91,6 +91,7 @@ Routing route_aten(const Tensor& hidden, const Tensor& router, int64_t k, const 
   const Tensor score = softmax ? logits.softmax(1) : logits.sigmoid();
   Tensor judged = options.bias_e.defined() ? score.detach().add(options.bias_e) : score.detach();
   if (options.groups > 1) judged = within_groups(judged, k, options);
+  if (options.judged) judged = options.judged(logits.detach());
   const Tensor order = std::get<1>(judged.sort(/*stable=*/true, 1, /*descending=*/true));  // topk leaves the order of equals open
   const Tensor choice = order.narrow(1, 0, k), picked = score.gather(1, choice);
   const auto shares = [&](const Tensor& x) {
@@ -285,14 +286,17 @@ Routing route(const Tensor& hidden, const Tensor& router, int64_t k, const Gradi
                          bias.device() != router.device() || bias.requires_grad())) {
     refuse_argument("route", "bias", fmt::format("[{}] {}, without a gradient", experts, name_of(router.scalar_type())), shape_text(bias));
   }
+  if (options.judged && (bias.defined() || options.groups > 1))
+    refuse_argument("route", "judged", "neither a bias nor groups beside it", bias.defined() ? "a bias" : "groups");
   const Sequences sequences{document_offsets(sequence_offsets, hidden.size(0), "route")};
-  const Refusal not_plain = options.plain() ? Refusal() : "it scores by softmax, normalised, without bias, scale and groups";
+  const Refusal not_plain = options.plain() ? Refusal() : "it scores and chooses by softmax, normalised, without bias, scale and groups";
   const ByDevice choice = choose_by_device("route", hidden, options.plain() ? refuse_route_gpu(hidden, experts, k) : not_plain, not_plain);
   if (choice == ByDevice::kMeta) {
     const ScalarType wide = router.scalar_type();
     const std::vector<Tensor> results =
         meta_results({hidden}, {{{hidden.size(0), k}, wide}, {{sequences.count(), experts}, wide}, {{}, wide}}, {sink});
     const auto numbers = hidden.options().dtype(at::kLong).requires_grad(false);
+    if (options.judged) options.judged(at::empty({hidden.size(0), experts}, numbers.dtype(wide)));
     return {results[0], at::empty({hidden.size(0), k}, numbers), results[1], at::empty({sequences.count(), experts}, numbers), results[2]};
   }
   if (choice == ByDevice::kAten || choice == ByDevice::kCuda) {

@@ -13,6 +13,7 @@
 // without tokens, are fine.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "kernels/gradient_sink.h"
@@ -30,7 +31,10 @@ struct RouterOptions {
   // among the experts of the groups_per_token best groups (ties: the lower group).
   int64_t groups = 1, groups_per_token = 1;
   Tensor bias_e;  // [experts] fp32 or undefined: added to the scores for the choice alone, balance without a loss; no gradient
-  bool plain() const { return score == Score::kSoftmax && normalised && scale == 1 && groups == 1 && !bias_e.defined(); }
+  // What the choice goes by instead of the scores, made of the logits, without a gradient: [tokens, experts], also of meta tensors. Weights stay the
+  // scores'. It knows no bias and no groups.
+  std::function<Tensor(const Tensor& logits_te)> judged{};
+  bool plain() const { return score == Score::kSoftmax && normalised && scale == 1 && groups == 1 && !bias_e.defined() && !judged; }
 };
 
 struct Routing {

@@ -11,6 +11,8 @@ namespace longhaul::recipe {
 std::vector<std::string_view> names_of(RouterScore) { return {"softmax", "sigmoid"}; }
 std::vector<std::string_view> names_of(Dropped) { return {"least", "last"}; }
 std::vector<std::string_view> names_of(CapacityOf) { return {"sequence", "batch"}; }
+std::vector<std::string_view> names_of(RouterChoice) { return {"score", "sinkhorn"}; }
+std::vector<std::string_view> names_of(BalanceOf) { return {"sequence", "batch", "batch_so_far"}; }
 
 namespace {
 
@@ -40,6 +42,17 @@ void declare_router(OptionSet& set, RouterOptions& router) {
          "How far the bias of a router's choice moves in each step, up for experts with fewer tokens than the mean and down for the others; 0: no bias.")
       .at_least(0)
       .at_most(1);
+  set.add(
+         "model.router_jitter", router.jitter,
+         "In training every channel of a router's input is multiplied by a random number from [1 - jitter, 1 + jitter), the same in every layout of "
+         "ranks and when a layer is run again; 0: as it is.")
+      .at_least(0)
+      .at_most(0.99)
+      .also_called({"router_jitter_noise", "moe_input_jitter_eps"});
+  set.add(
+      "model.router_choice", router.choice,
+      "What the choice of experts in training goes by: the scores, or the scores balanced over each sequence by Sinkhorn's iteration, so that experts "
+      "get nearly the same number of its tokens (weights are those of the scores; model.auxiliary_loss=0). Otherwise it goes by the scores.");
   set.add("model.capacity_factor", router.capacity_factor,
           "An expert takes at most this many times an even share of a sequence's choices in training; 0: it takes all.")
       .at_least(0)
@@ -70,10 +83,15 @@ void declare_experts(OptionSet& set, ModelConfig& model) {
       .also_called({"num_experts_per_tok", "top_k_experts"});
   set.add(
          "model.auxiliary_loss", model.auxiliary_loss,
-         "Coefficient of the loss that evens out the experts' load in each sequence by itself: sum over experts of experts times the share of its choices times the mean router probability, times its tokens.")
+         "Coefficient of the loss that evens out the experts' load, in each sequence by itself or as model.auxiliary_loss_of says: sum over experts of experts times the share of its choices times the mean router probability, times its tokens.")
       .at_least(0)
       .at_most(1000)
       .also_called({"router_aux_loss_coef", "aux_loss"});
+  set.add(
+      "model.auxiliary_loss_of", model.router.balance_of,
+      "Whose share of the choices model.auxiliary_loss evens out: each sequence's by itself; those of all sequences of a step (batch: takes "
+      "train.micro_batch · replicas = train.batch); or of those that the step's micro-batches have brought so far on all replicas (batch_so_far: any "
+      "train.micro_batch, of which and of the number of replicas it then depends).");
   set.add("model.z_loss", model.z_loss, "Coefficient of the mean squared log-sum-exp of the router logits.").at_least(0).at_most(1000);
   set.add("model.dense_layers", model.dense_layers,
           "Layers of a model with experts, counted from 0, whose channel mixer is dense all the same.")
@@ -119,6 +137,20 @@ void check_experts(const ModelConfig& model, std::vector<Problem>& out) {
                    fmt::format("model.capacity_of = batch shares the room of all sequences, and model.capacity_parts = {} cuts that of one",
                                router.capacity_parts),
                    "model.capacity_parts=1, or model.capacity_of=sequence"});
+  }
+  if (router.choice == RouterChoice::kSinkhorn) {
+    const auto refuse = [&](const char* key, const std::string& found, const std::string& reason, const std::string& hint) {
+      out.push_back({{"model.router_choice", key},
+                     fmt::format("model.router_choice = sinkhorn balances the choices by itself, and {} = {} {}", key, found, reason),
+                     hint + ", or model.router_choice=score"});
+    };
+    if (model.auxiliary_loss > 0)
+      refuse("model.auxiliary_loss", fmt::format("{}", model.auxiliary_loss), "would balance them too", "model.auxiliary_loss=0");
+    if (router.bias_rate > 0)
+      refuse("model.router_bias_rate", fmt::format("{}", router.bias_rate), "would balance them too", "model.router_bias_rate=0");
+    if (router.groups > 1)
+      refuse("model.router_groups", fmt::format("{}", router.groups), "would take most experts out of the balance",
+             "model.router_groups=1 model.router_groups_per_token=1");
   }
   if (model.shared_gate && model.shared_experts == 0) {
     out.push_back({{"model.shared_gate", "model.shared_experts"},
@@ -169,6 +201,8 @@ BlockMemory experts_memory(const ModelConfig& model, const BlockSizes& size) {
   const auto k = static_cast<double>(model.experts_per_token), experts = static_cast<double>(model.experts);
   const double rows = k * size.hidden, a = k * size.channels(model.intermediate), z = 2 * a;
   // Probabilities and log-sums, weights, choices and places in the experts' order.
+  // The router's input too, where it is another than the experts'.
+  const double jittered = model.router.jitter > 0 ? size.tokens * static_cast<double>(model.hidden) * size.wide : 0;
   const double routing = size.tokens * (experts + 1 + k) * size.wide + size.tokens * k * (8 + 8);
   // Of the residual, z, the experts' input and weights; the gradient of their output has taken the output's place.
   const double backward = size.hidden + z + rows + size.tokens * k * size.wide;
@@ -176,11 +210,11 @@ BlockMemory experts_memory(const ModelConfig& model, const BlockSizes& size) {
   const double shared_a = size.channels(model.shared_width()), shared_z = 2 * shared_a;
   const double gated = model.shared_gate ? size.hidden + 2 * size.channels(1) : 0;
   const double shared_backward = (model.shared_experts > 0 ? size.hidden : 0) + shared_z + (model.shared_gate ? size.hidden : 0);
-  return {.kept = routing + 2 * rows + z + a + shared_z + shared_a + gated,
+  return {.kept = routing + jittered + 2 * rows + z + a + shared_z + shared_a + gated,
           // Backward the shared ones go first, having come last.
           .backward = std::max(backward + (model.shared_experts > 0 ? size.hidden : 0) - shared_z - shared_a - gated, shared_backward),
-          .cheap = rows + a + shared_a,
-          .again = std::max(backward + rows + a + size.hidden,
+          .cheap = rows + a + shared_a + jittered,
+          .again = std::max(backward + rows + a + jittered + size.hidden,
                             shared_backward + shared_a + size.hidden),  // what was normed too, of which the rows are made
           .evaluation = routing + size.tokens * k * 8 + std::max(2 * rows + a, size.hidden + shared_a) + 5 * size.hidden};
 }

@@ -10,11 +10,16 @@ struct ChannelMixerEntry;
 extern const ChannelMixerEntry kExpertsMixer;
 
 enum class RouterScore { kSoftmax, kSigmoid };
-enum class Dropped { kLeast, kLast };         // of the choices that an expert has no room for
-enum class CapacityOf { kSequence, kBatch };  // whose choices share an expert's room
+enum class Dropped { kLeast, kLast };           // of the choices that an expert has no room for
+enum class CapacityOf { kSequence, kBatch };    // whose choices share an expert's room
+enum class RouterChoice { kScore, kSinkhorn };  // what the choice in training goes by
+// Whose choices the balance loss judges: each sequence's; those of all sequences of the step, at once, or as far as its micro-batches have come.
+enum class BalanceOf { kSequence, kBatch, kBatchSoFar };
 std::vector<std::string_view> names_of(RouterScore);
 std::vector<std::string_view> names_of(Dropped);
 std::vector<std::string_view> names_of(CapacityOf);
+std::vector<std::string_view> names_of(RouterChoice);
+std::vector<std::string_view> names_of(BalanceOf);
 
 // How a router chooses (kernels/experts/op.h), and which of its choices count (model/expert_capacity.h).
 struct RouterOptions {
@@ -24,7 +29,10 @@ struct RouterOptions {
   double scale = 1;              // of the weights of a token's experts, behind their normalisation
   int64_t groups = 1;            // experts stand in so many groups of neighbours …
   int64_t groups_per_token = 1;  // … and a token chooses from so many of them
-  double capacity_factor = 0;    // 0: nothing is dropped
+  double jitter = 0;             // in training its inputs are multiplied by numbers from [1 − jitter, 1 + jitter) (model/router_jitter.h)
+  RouterChoice choice = RouterChoice::kScore;
+  BalanceOf balance_of = BalanceOf::kSequence;
+  double capacity_factor = 0;  // 0: nothing is dropped
   Dropped dropped = Dropped::kLeast;
   CapacityOf capacity_of = CapacityOf::kSequence;
   int64_t capacity_parts = 1;  // of a sequence, each with a share of its room

@@ -1,0 +1,245 @@
+// What a router does in training beside scoring: jitter of its input, the choice balanced by Sinkhorn's iteration, the balance loss of a whole batch.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/experts/sinkhorn.h"
+#include "model/experts.h"
+#include "model/router_jitter.h"
+#include "model/router_sinkhorn.h"
+#include "support/models.h"
+
+namespace longhaul::model {
+namespace {
+
+using namespace longhaul::testing;
+
+constexpr double kJitter = 0.25;
+
+Tensor factors(const layout::SequenceView& view, int64_t hidden, int64_t first_sequence, const std::string& name = "a router") {
+  return jittered(at::ones({view.own.length, hidden}, at::kDouble), kJitter, RandomStream(5, name), view, first_sequence);
+}
+
+// By the definition: 1 + ε (2 w / 2³² − 1), four numbers a block, blocks of a sequence 2⁴⁰ apart.
+TEST(RouterJitter, NumbersFollowFromSequenceTokenAndChannel) {
+  constexpr int64_t kHidden = 6, kSequence = 5;
+  const Tensor found = factors(layout::make_batch(3, kSequence), kHidden, 7);
+  const RandomStream stream(5, "a router");
+  for (int64_t row = 0; row < 3 * kSequence; ++row) {
+    for (int64_t c = 0; c < kHidden; ++c) {
+      const auto block = (static_cast<uint64_t>(7 + row / kSequence) << 40) + static_cast<uint64_t>(row % kSequence * 2 + c / 4);
+      const double u = std::ldexp(static_cast<double>(stream.block(block)[static_cast<size_t>(c % 4)]), -32);
+      EXPECT_DOUBLE_EQ(found[row][c].item<double>(), 1 + kJitter * (2 * u - 1));
+    }
+  }
+}
+
+TEST(RouterJitter, IsUniformAroundOne) {
+  const Tensor x = factors(layout::make_single(400), 50, 0);
+  EXPECT_GE(x.min().item<double>(), 1 - kJitter);
+  EXPECT_LT(x.max().item<double>(), 1 + kJitter);
+  EXPECT_NEAR(x.mean().item<double>(), 1, 5 * kJitter / std::sqrt(3.0 * 20000));
+  EXPECT_NEAR(x.var().item<double>(), kJitter * kJitter / 3, 0.03 * kJitter * kJitter);
+  EXPECT_GT(relative_error(factors(layout::make_single(400), 50, 0, "another"), x), 0.1);
+  EXPECT_GT(relative_error(factors(layout::make_single(400), 50, 1), x), 0.1);
+}
+
+// However sequences are cut into micro-batches, and over ranks.
+TEST(RouterJitter, IsThatOfTheWholeInEveryLayout) {
+  constexpr int64_t kHidden = 7, kSequence = 10;
+  const Tensor all = factors(layout::make_batch(4, kSequence), kHidden, 0);
+  for (int64_t s = 0; s < 4; ++s) {
+    const Tensor own = all.narrow(0, s * kSequence, kSequence);
+    EXPECT_TRUE(factors(layout::make_single(kSequence), kHidden, s).equal(own));
+    for (const auto split : {layout::ContextSplit::kContiguous, layout::ContextSplit::kZigzag}) {
+      for (int64_t rank = 0; rank < 4; ++rank) {
+        const layout::SequenceView view(
+            layout::make_single(kSequence),
+            {.context_ranks = 2, .context_rank = rank / 2, .tensor_ranks = 2, .tensor_rank = rank % 2, .split = split});
+        const Tensor found = factors(view, kHidden, s);
+        for (int64_t i = 0; i < view.own.length; ++i)
+          EXPECT_TRUE(found[i].equal(own[view.token_index[static_cast<size_t>(view.own.begin + i)]]));
+      }
+    }
+  }
+}
+
+TEST(RouterJitter, GradientHasTheSameNumbers) {
+  for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    const Tensor x = random_tensor({6, 5}, 2, type).requires_grad_(true);
+    const Tensor y = jittered(x, kJitter, RandomStream(5, "a router"), layout::make_single(6), 0);
+    EXPECT_EQ(y.scalar_type(), type == at::kDouble ? at::kDouble : at::kFloat);
+    const Tensor factor = factors(layout::make_single(6), 5, 0).to(y.scalar_type());
+    EXPECT_TRUE(y.detach().equal(x.detach().to(y.scalar_type()).mul(factor)));
+    const Tensor dy = random_tensor({6, 5}, 3, y.scalar_type());
+    y.backward(dy);
+    EXPECT_TRUE(x.grad().equal(dy.mul(factor).to(type)));
+  }
+}
+
+struct RouterOfOneLayer {
+  recipe::ModelConfig config;
+  ParameterSet parameters;
+  Experts experts;
+  LocalOps ops;
+  Context context{ops, Precision::named("fp64")};
+
+  static std::vector<layout::ParameterSpec> specs(const recipe::ModelConfig& config) {
+    std::vector<layout::ParameterSpec> specs = layout::parameters(config);
+    std::erase_if(specs, [](const auto& spec) {
+      return !spec.tensor.name.starts_with("layers.0.experts.") && !spec.tensor.name.starts_with("layers.0.router.");
+    });
+    return specs;
+  }
+  explicit RouterOfOneLayer(const recipe::ModelConfig& of)
+      : config(of), parameters(specs(of), Precision::named("fp64"), at::kCPU), experts(of, {.layer = 0, .name = "layers.0"}, parameters) {
+    parameters.allocate();
+    parameters.initialise(3);
+    context.seed = 11;
+    context.step = 4;
+  }
+  Tensor matrix(const std::string& name) {
+    size_t part = 0;
+    Parameter* holder = parameters.holder_of("layers.0." + name + ".weight", &part);
+    return holder->part_of(holder->value.detach(), part);
+  }
+  Tensor expert(const Tensor& x, int64_t e) {
+    const std::string name = fmt::format("experts.{}.", e);
+    return at::mv(matrix(name + "down"), at::silu(at::mv(matrix(name + "gate"), x)) * at::mv(matrix(name + "up"), x));
+  }
+  Tensor router_gradient() { return parameters.holder_of("layers.0.router.weight")->grad; }
+};
+
+recipe::ModelConfig router_config() {
+  recipe::ModelConfig config = hybrid_experts_post_norm();
+  config.layers = 1;
+  config.z_loss = 0;
+  config.auxiliary_loss = 0;
+  return config;
+}
+
+// The router reads what is jittered, the experts what is not; nothing of it in evaluation.
+TEST(RouterOfExperts, ReadsAJitteredInputInTraining) {
+  recipe::ModelConfig config = router_config();
+  config.router.jitter = 0.5;
+  RouterOfOneLayer layer(config);
+  const Tensor x = random_tensor({12, config.hidden}, 4);
+  const at::NoGradGuard guard;
+  layer.context.micro_batch = 3;
+  const layout::SequenceLayout layout = layout::make_batch(2, 6);
+  const Tensor noisy = jittered(x, 0.5, RandomStream(11, "router_jitter/layers.0.experts/4"), layout, 6);
+  const auto expected = [&](const Tensor& seen) {
+    std::vector<Tensor> rows;
+    for (int64_t t = 0; t < x.size(0); ++t) {
+      const Tensor logits = at::mv(layer.matrix("router"), seen[t]);
+      const auto [best, which] = logits.topk(2);
+      const Tensor weight = best.softmax(0);
+      rows.push_back(weight[0] * layer.expert(x[t], which[0].item<int64_t>()) + weight[1] * layer.expert(x[t], which[1].item<int64_t>()));
+    }
+    return at::stack(rows);
+  };
+  EXPECT_LT(relative_error(layer.experts.forward(layer.context, x, layout), expected(noisy)), 1e-12);
+  EXPECT_GT(relative_error(expected(noisy), expected(x)), 1e-3);
+  layer.context.training = false;
+  EXPECT_LT(relative_error(layer.experts.forward(layer.context, x, layout), expected(x)), 1e-12);
+}
+
+// Sequences that all like one expert: by Sinkhorn's scores of each sequence, weights from the plain ones. In evaluation everybody gets it.
+TEST(RouterOfExperts, ChoosesBySinkhornInTraining) {
+  recipe::ModelConfig config = router_config();
+  config.experts_per_token = 1;
+  config.router.score = recipe::RouterScore::kSigmoid;
+  config.router.normalised = false;
+  config.router.choice = recipe::RouterChoice::kSinkhorn;
+  RouterOfOneLayer layer(config);
+  constexpr int64_t kSequences = 3, kTokens = 16;
+  Tensor x = random_tensor({kSequences * kTokens, config.hidden}, 4);
+  x.add_(layer.matrix("router")[1].mul(20));
+  const at::NoGradGuard guard;
+  const Tensor logits = at::mm(x, layer.matrix("router").t());
+  ASSERT_TRUE(logits.argmax(1).eq(1).all().item<bool>());
+  const auto expected = [&](const Tensor& judged) {
+    std::vector<Tensor> rows;
+    for (int64_t t = 0; t < x.size(0); ++t) {
+      const auto e = judged[t].argmax().item<int64_t>();
+      rows.push_back(logits[t][e].sigmoid() * layer.expert(x[t], e));
+    }
+    return at::stack(rows);
+  };
+  std::vector<Tensor> judged;
+  for (const Tensor& sequence : logits.chunk(kSequences)) judged.push_back(kernels::sinkhorn(sequence));
+  const Tensor balanced = at::cat(judged);
+  const layout::SequenceLayout layout = layout::make_batch(kSequences, kTokens);
+  EXPECT_LT(relative_error(layer.experts.forward(layer.context, x, layout), expected(balanced)), 1e-12);
+  EXPECT_LT(layer.context.statistics.at(kBusiestOverMean).at("layers.0.experts").item<double>(), 2.5) << "4 where all go to one";
+  layer.context.training = false;
+  EXPECT_LT(relative_error(layer.experts.forward(layer.context, x, layout), expected(logits)), 1e-12);
+}
+
+// Σ_t c E Σ_e f_e p_te, with f as given; its gradient for the router by autograd.
+std::pair<double, Tensor> balance_by_hand(RouterOfOneLayer& layer, const Tensor& x, const Tensor& share) {
+  const Tensor router = layer.matrix("router").clone().requires_grad_(true);
+  const Tensor loss =
+      at::mm(x, router.t()).softmax(1).sum(0).mul(share).sum() * layer.config.auxiliary_loss * static_cast<double>(layer.config.experts);
+  loss.backward();
+  return {loss.item<double>(), router.grad()};
+}
+
+Tensor counts_by_hand(RouterOfOneLayer& layer, const Tensor& x) {
+  const Tensor choice = std::get<1>(at::mm(x, layer.matrix("router").t()).topk(layer.config.experts_per_token));
+  return at::bincount(choice.reshape({-1}), {}, layer.config.experts).to(at::kDouble);
+}
+
+// Two sequences that want different experts are balanced as a batch; the loss is that of all tokens whatever rows they stand in.
+TEST(BalanceOfBatch, IsThatOfAllTokensTogether) {
+  recipe::ModelConfig config = router_config();
+  config.auxiliary_loss = 0.5;
+  config.router.balance_of = recipe::BalanceOf::kBatch;
+  RouterOfOneLayer layer(config);
+  const Tensor x = random_tensor({24, config.hidden}, 4);
+  const Tensor zero = at::zeros_like(x);
+  layer.experts.forward(layer.context, x, layout::make_batch(2, 12)).backward(zero);
+  const Tensor count = counts_by_hand(layer, x);
+  const auto [loss, gradient] = balance_by_hand(layer, x, count / count.sum());
+  EXPECT_NEAR(layer.context.auxiliary_losses.at("layers.0.experts").item<double>(), loss, 1e-12);
+  EXPECT_LT(relative_error(layer.router_gradient(), gradient), 1e-12);
+}
+
+// The m-th micro-batch is judged by the choices of the first m; run again, by the same. A new step begins anew.
+TEST(BalanceOfBatch, SoFarGrowsWithTheMicroBatches) {
+  recipe::ModelConfig config = router_config();
+  config.auxiliary_loss = 0.5;
+  config.router.balance_of = recipe::BalanceOf::kBatchSoFar;
+  RouterOfOneLayer layer(config);
+  const auto so_far = layer.context.choices_so_far;
+  Tensor count = at::zeros({config.experts}, at::kDouble), gradient = at::zeros_like(layer.matrix("router"));
+  std::vector<Tensor> x;
+  for (int64_t m = 0; m < 3; ++m) {
+    x.push_back(random_tensor({8 + 2 * m, config.hidden}, static_cast<uint64_t>(4 + m)));
+    Context context = layer.context.again();
+    context.micro_batch = m;
+    const layout::SequenceLayout layout = layout::make_batch(2, 4 + m);
+    layer.experts.forward(context, x.back(), layout).backward(at::zeros_like(x.back()));
+    count += counts_by_hand(layer, x.back());
+    const auto [loss, of_this] = balance_by_hand(layer, x.back(), count / count.sum());
+    gradient += of_this;
+    EXPECT_NEAR(context.auxiliary_losses.at("layers.0.experts").item<double>(), loss, 1e-12) << m;
+    EXPECT_LT(relative_error(layer.router_gradient(), gradient), 1e-12) << m;
+  }
+  const auto first_again = [&](bool new_step) {
+    Context context = layer.context.again();
+    if (new_step) context.choices_so_far = std::make_shared<Context::ChoicesSoFar>();
+    context.micro_batch = new_step ? 1 : 0;
+    layer.experts.forward(context, x[0], layout::make_batch(2, 4));
+    return context.auxiliary_losses.at("layers.0.experts").item<double>();
+  };
+  const Tensor first = counts_by_hand(layer, x[0]);
+  EXPECT_NEAR(first_again(false), balance_by_hand(layer, x[0], first / first.sum()).first, 1e-12);
+  EXPECT_TRUE(so_far->count_e.at("layers.0.experts").view({-1}).equal(count)) << "counted once";
+  EXPECT_NEAR(first_again(true), balance_by_hand(layer, x[0], first / first.sum()).first, 1e-12);
+}
+
+}  // namespace
+}  // namespace longhaul::model
