@@ -62,15 +62,16 @@ double attention_milliseconds(const recipe::ModelConfig& config, const Precision
   }
   if (layers == 0) return 0;
   const auto layout = layout::make_batch(request.batch, request.sequence);
-  const auto random = [&](const char* name, int64_t heads) {
-    const layout::Shape shape{layout.tokens(), heads, sizes.head_dim};
+  const auto random = [&](const char* name, int64_t heads, int64_t channels) {
+    const layout::Shape shape{layout.tokens(), heads, channels};
     const Tensor x = at::empty(shape, at::TensorOptions().dtype(precision.compute).device(request.device));
     fill_normal(x, RandomStream(request.seed, name), 1, shape, layout::Rectangle::whole(shape));
     return x;
   };
-  const std::vector<Tensor> in = {random("q", sizes.heads).requires_grad_(true), random("k", sizes.kv_heads).requires_grad_(true),
-                                  random("v", sizes.kv_heads).requires_grad_(true)};
-  const Tensor gradient = random("gradient", sizes.heads), offsets = to_tensor(layout.document_offsets);
+  const std::vector<Tensor> in = {random("q", sizes.heads, sizes.head_dim).requires_grad_(true),
+                                  random("k", sizes.kv_heads, sizes.head_dim).requires_grad_(true),
+                                  random("v", sizes.kv_heads, sizes.value_dim).requires_grad_(true)};
+  const Tensor gradient = random("gradient", sizes.heads, sizes.value_dim), offsets = to_tensor(layout.document_offsets);
   const double scale = 1 / std::sqrt(static_cast<double>(sizes.head_dim));
   const auto pass = [&] {
     kernels::attention(in[0], in[1], in[2], offsets, Tensor(), {.scale = scale}).o_thd.backward(gradient);

@@ -14,7 +14,6 @@
 #include "cli/model_tokenizer.h"
 #include "cli/output.h"
 #include "comm/communicator.h"
-#include "comm/placement.h"
 #include "comm/world.h"
 #include "data/corpus.h"
 #include "data/prepare.h"
@@ -45,16 +44,6 @@ data::PreparedSource prepare_held_out(const EvaluateArguments& arguments, const 
   return data::prepare(corpus, 0, data::encoder_of(tokenizer), user_cache_folder());
 }
 
-void require_one_process(const std::string& task) {
-  const comm::Placement placement = comm::find_place();
-  if (placement.size == 1) return;
-  throw Error({.code = ExitCode::kUsage,
-               .what = fmt::format("--task {} has one rank", task),
-               .expected = "one process: only texts are shared by several (--data without --task)",
-               .found = fmt::format("{} of them, started by {}", placement.size, placement.engine),
-               .hint = "start it without a launcher; its products use all cores"});
-}
-
 // Rank 0 prepares the texts; the others then find them in the cache, or prepare them on their own machine.
 data::PreparedSource prepare_on_ranks(const EvaluateArguments& arguments, const recipe::DataOptions& trained_on,
                                       const data::Tokenizer& tokenizer, comm::Communicator& world) {
@@ -69,7 +58,7 @@ data::PreparedSource prepare_on_ranks(const EvaluateArguments& arguments, const 
 evaluate::EvaluationShare share_of(comm::Communicator& world) {
   return {.ranks = world.size(), .rank = world.rank(), .sum_over_ranks = [&world](std::vector<double>& numbers) {
             const Tensor all = at::tensor(numbers, at::kDouble);
-            world.all_reduce(all, comm::Reduction::kSum, {.name = "losses of batches"}).wait();
+            world.all_reduce(all, comm::Reduction::kSum, {.name = "results of an evaluation"}).wait();
             std::copy_n(all.const_data_ptr<double>(), numbers.size(), numbers.begin());
           }};
 }
@@ -85,12 +74,20 @@ int64_t overlap_of(const EvaluateArguments& arguments, int64_t context) {
                .hint = "a smaller --stride, or a larger --context"});
 }
 
+// What all ranks must have been told alike: by it they see that they do the same.
+std::string words_of(const EvaluateArguments& of) {
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {}", of.task, of.data, of.lengths, of.depths, of.pairs, of.kind, of.kinds,
+                     of.haystack, of.format, of.samples, of.limit, of.tokens_per_pass, of.seed);
+}
+
 ExitCode run(const EvaluateArguments& arguments) {
-  if (!arguments.task.empty()) require_one_process(arguments.task);
   const at::Device device = device_named(arguments.device, "--device");
   const DeviceScope scope(device);
   auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device);
-  if (!arguments.task.empty()) return run_evaluation_task(arguments, model);
+  if (!arguments.task.empty()) {
+    const auto world = comm::join_world({.identity = {{"checkpoint", model.folder.filename().string()}, {"task", words_of(arguments)}}});
+    return run_evaluation_task(arguments, model, share_of(*world));
+  }
   if (arguments.data.empty()) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "there is nothing to evaluate on",

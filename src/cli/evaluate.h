@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "checkpoint/open_model.h"
+#include "evaluate/share.h"
 
 namespace longhaul::cli {
 
@@ -21,6 +22,7 @@ struct EvaluateArguments {
   bool json = false;
 };
 
-ExitCode run_evaluation_task(const EvaluateArguments& arguments, checkpoint::OpenModel& model);
+// On all ranks that share it; the first one prints and writes.
+ExitCode run_evaluation_task(const EvaluateArguments& arguments, checkpoint::OpenModel& model, const evaluate::EvaluationShare& share);
 
 }  // namespace longhaul::cli

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/file.h"
 #include "base/progress.h"
@@ -27,6 +28,22 @@ namespace {
 
 using nlohmann::ordered_json;
 using observe::Align;
+
+bool speaks(const evaluate::EvaluationShare& share) { return share.rank == 0; }
+
+// Of the first rank, which speaks for all.
+class TaskProgress {
+ public:
+  TaskProgress(const evaluate::EvaluationShare& share, const char* what, int64_t count) {
+    if (speaks(share)) progress_.emplace(what, count);
+  }
+  void advance() {
+    if (progress_) progress_->advance(1);
+  }
+
+ private:
+  std::optional<Progress> progress_;
+};
 
 // "512,1024" → numbers, each in its range.
 std::vector<int64_t> numbers_of(const std::string& words, const char* option, int64_t least, int64_t most) {
@@ -96,12 +113,14 @@ evaluate::GridRequest grid_request(const EvaluateArguments& arguments, const che
 }
 
 ExitCode run_needle(const EvaluateArguments& arguments, const checkpoint::OpenModel& model, evaluate::Answers& answers,
-                    const data::Tokenizer& tokenizer) {
+                    const data::Tokenizer& tokenizer, const evaluate::EvaluationShare& share) {
   const evaluate::GridRequest request = grid_request(arguments, model);
   std::vector<double> depths;
   for (const int64_t percent : numbers_of(arguments.depths, "--depths", 0, 100)) depths.push_back(static_cast<double>(percent) / 100);
-  Progress progress("needles", static_cast<int64_t>(depths.size() * request.lengths.size()) * request.samples);
-  const evaluate::Grid grid = needle_grid(answers, tokenizer, request, arguments.kind, depths, [&] { progress.advance(1); });
+  TaskProgress progress(share, "needles", static_cast<int64_t>(depths.size() * request.lengths.size()) * request.samples);
+  const evaluate::Grid grid = needle_grid(
+      answers, tokenizer, request, arguments.kind, depths, [&] { progress.advance(); }, share);
+  if (!speaks(share)) return ExitCode::kDone;
   const double weighted = weighted_score(grid, arguments.weight_growth);
   if (arguments.json) {
     ordered_json json = result_of(arguments, model);
@@ -151,11 +170,13 @@ std::vector<std::string> kinds_of(const EvaluateArguments& arguments) {
 }
 
 ExitCode run_ruler(const EvaluateArguments& arguments, const checkpoint::OpenModel& model, evaluate::Answers& answers,
-                   const data::Tokenizer& tokenizer) {
+                   const data::Tokenizer& tokenizer, const evaluate::EvaluationShare& share) {
   const evaluate::GridRequest request = grid_request(arguments, model);
   const std::vector<std::string> kinds = kinds_of(arguments);
-  Progress progress("questions", static_cast<int64_t>(kinds.size() * request.lengths.size()) * request.samples);
-  const evaluate::Grid grid = ruler_grid(answers, tokenizer, request, kinds, [&] { progress.advance(1); });
+  TaskProgress progress(share, "questions", static_cast<int64_t>(kinds.size() * request.lengths.size()) * request.samples);
+  const evaluate::Grid grid = ruler_grid(
+      answers, tokenizer, request, kinds, [&] { progress.advance(); }, share);
+  if (!speaks(share)) return ExitCode::kDone;
   if (arguments.json) {
     ordered_json json = result_of(arguments, model);
     json.update(
@@ -180,7 +201,8 @@ ExitCode run_ruler(const EvaluateArguments& arguments, const checkpoint::OpenMod
 }
 
 // mqar and copy: by how much is to be remembered, and how long the sequence is. What does not fit is left out.
-ExitCode run_recall(const EvaluateArguments& arguments, const checkpoint::OpenModel& model, evaluate::Answers& answers) {
+ExitCode run_recall(const EvaluateArguments& arguments, const checkpoint::OpenModel& model, evaluate::Answers& answers,
+                    const evaluate::EvaluationShare& share) {
   data::RecallShape shape = train::recall_shape(model.recipe.recipe);
   shape.kind = arguments.task == "mqar" ? recipe::RecallKind::kMqar : recipe::RecallKind::kCopy;
   const std::vector<int64_t> lengths = arguments.lengths.empty() ? std::vector{shape.sequence} : lengths_of(arguments, 0);
@@ -198,12 +220,13 @@ ExitCode run_recall(const EvaluateArguments& arguments, const checkpoint::OpenMo
       shape.pairs = count, shape.sequence = length;
       row.push_back(std::nan(""));
       if (!problem_of(shape).empty() && pairs.size() * lengths.size() > 1) continue;
-      const evaluate::RecallScore score = *score_recall(answers, shape, arguments.seed, samples);
+      const evaluate::RecallScore score = *score_recall(answers, shape, arguments.seed, samples, {}, share);
       row.back() = score.accuracy;
       sum += score.accuracy;
       entries.push_back({{"length", length}, {"pairs", count}, {"accuracy", score.accuracy}, {"whole", score.whole}, {"loss", score.loss}});
     }
   }
+  if (!speaks(share)) return ExitCode::kDone;
   const double mean = sum / static_cast<double>(entries.size()), chance = chance_of(shape);
   if (arguments.json) {
     ordered_json json = result_of(arguments, model);
@@ -231,7 +254,7 @@ ExitCode run_recall(const EvaluateArguments& arguments, const checkpoint::OpenMo
 }
 
 ExitCode run_choice(const EvaluateArguments& arguments, const checkpoint::OpenModel& model, evaluate::Answers& answers,
-                    const data::Tokenizer& tokenizer) {
+                    const data::Tokenizer& tokenizer, const evaluate::EvaluationShare& share) {
   if (arguments.data.empty()) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "there are no questions",
@@ -241,8 +264,10 @@ ExitCode run_choice(const EvaluateArguments& arguments, const checkpoint::OpenMo
   }
   const std::string format = arguments.format.empty() ? evaluate::format_by_fields(arguments.data) : arguments.format;
   const auto items = evaluate::read_choices(arguments.data, format, arguments.limit);
-  Progress progress("questions", static_cast<int64_t>(items.size()));
-  const evaluate::ChoiceResult result = score_choices(answers, tokenizer, items, [&] { progress.advance(1); });
+  TaskProgress progress(share, "questions", static_cast<int64_t>(items.size()));
+  const evaluate::ChoiceResult result = score_choices(
+      answers, tokenizer, items, [&] { progress.advance(); }, share);
+  if (!speaks(share)) return ExitCode::kDone;
   if (arguments.json) {
     ordered_json json = result_of(arguments, model);
     json.erase("seed");
@@ -259,7 +284,7 @@ ExitCode run_choice(const EvaluateArguments& arguments, const checkpoint::OpenMo
   } else {
     observe::Table table(fmt::format("{}: {}", format, counted(result.items, "question")),
                          {{"score"}, {"right", Align::kRight}, {"±", Align::kRight}});
-    const auto percent = [](double share) { return fmt::format("{:.2f} %", 100 * share); };
+    const auto percent = [](double right) { return fmt::format("{:.2f} %", 100 * right); };
     table.row({"acc", percent(result.acc), percent(result.acc_error)});
     table.row({"acc_norm", percent(result.acc_norm), percent(result.acc_norm_error)});
     table.row({"acc_bytes", percent(result.acc_bytes), ""});
@@ -272,16 +297,16 @@ ExitCode run_choice(const EvaluateArguments& arguments, const checkpoint::OpenMo
 
 }  // namespace
 
-ExitCode run_evaluation_task(const EvaluateArguments& arguments, checkpoint::OpenModel& model) {
+ExitCode run_evaluation_task(const EvaluateArguments& arguments, checkpoint::OpenModel& model, const evaluate::EvaluationShare& share) {
   if (arguments.task == "mqar" || arguments.task == "copy") {
     evaluate::DecoderAnswers answers(*model.decoder, {.tokens_per_pass = arguments.tokens_per_pass});
-    return run_recall(arguments, model, answers);
+    return run_recall(arguments, model, answers, share);
   }
   const data::Tokenizer tokenizer = tokenizer_for(model, arguments.tokenizer);
   evaluate::DecoderAnswers answers(*model.decoder, {.tokens_per_pass = arguments.tokens_per_pass, .vocabulary = tokenizer.vocabulary()});
-  if (arguments.task == "needle") return run_needle(arguments, model, answers, tokenizer);
-  if (arguments.task == "ruler") return run_ruler(arguments, model, answers, tokenizer);
-  return run_choice(arguments, model, answers, tokenizer);
+  if (arguments.task == "needle") return run_needle(arguments, model, answers, tokenizer, share);
+  if (arguments.task == "ruler") return run_ruler(arguments, model, answers, tokenizer, share);
+  return run_choice(arguments, model, answers, tokenizer, share);
 }
 
 }  // namespace longhaul::cli

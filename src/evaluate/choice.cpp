@@ -64,30 +64,40 @@ ChoiceOutcome outcome_of(const ChoiceItem& item, const ChoiceScores& scores) {
           .acc_mutual_info = first_largest(gained) == item.gold};
 }
 
+static ChoiceOutcome outcome_of(Answers& answers, const data::Tokenizer& tokenizer, const ChoiceItem& item) {
+  const size_t count = item.continuations.size();
+  std::vector<Passage> passages;
+  for (size_t c = 0; c < count; ++c)
+    passages.push_back(passage_of(encode_pair(tokenizer, item.contexts[item.contexts.size() == 1 ? 0 : c], item.continuations[c])));
+  for (const std::string& continuation : item.continuations) passages.push_back(passage_of(encode_pair(tokenizer, "", continuation)));
+  const auto judged = answers.judge(passages);
+  ChoiceScores scores;
+  for (size_t c = 0; c < count; ++c) {
+    scores.conditional.push_back(sum_of(judged[c]));
+    scores.unconditional.push_back(sum_of(judged[count + c]));
+  }
+  return outcome_of(item, scores);
+}
+
 ChoiceResult score_choices(Answers& answers, const data::Tokenizer& tokenizer, const std::vector<ChoiceItem>& items,
-                           const std::function<void()>& progress) {
+                           const std::function<void()>& progress, const EvaluationShare& share) {
   ChoiceResult result{.items = static_cast<int64_t>(items.size())};
-  for (const ChoiceItem& item : items) {
-    const size_t count = item.continuations.size();
-    std::vector<Passage> passages;
-    for (size_t c = 0; c < count; ++c)
-      passages.push_back(passage_of(encode_pair(tokenizer, item.contexts[item.contexts.size() == 1 ? 0 : c], item.continuations[c])));
-    for (const std::string& continuation : item.continuations) passages.push_back(passage_of(encode_pair(tokenizer, "", continuation)));
-    const auto judged = answers.judge(passages);
-    ChoiceScores scores;
-    for (size_t c = 0; c < count; ++c) {
-      scores.conditional.push_back(sum_of(judged[c]));
-      scores.unconditional.push_back(sum_of(judged[count + c]));
+  std::vector<double> right(4, 0.0);  // by each of the four scores, of the items that are this rank's
+  for (size_t i = 0; i < items.size(); ++i) {
+    const auto choices = static_cast<int64_t>(items[i].continuations.size());
+    if (share.has(static_cast<int64_t>(i))) {
+      const ChoiceOutcome outcome = outcome_of(answers, tokenizer, items[i]);
+      right[0] += outcome.acc;
+      right[1] += outcome.acc_norm;
+      right[2] += outcome.acc_bytes;
+      right[3] += outcome.acc_mutual_info;
     }
-    const ChoiceOutcome outcome = outcome_of(item, scores);
-    result.choices += static_cast<int64_t>(count);
-    result.acc += outcome.acc;
-    result.acc_norm += outcome.acc_norm;
-    result.acc_bytes += outcome.acc_bytes;
-    result.acc_mutual_info += outcome.acc_mutual_info;
-    result.chance += 1 / static_cast<double>(count);
+    result.choices += choices;
+    result.chance += 1 / static_cast<double>(choices);
     if (progress) progress();
   }
+  share.complete(right);
+  result.acc = right[0], result.acc_norm = right[1], result.acc_bytes = right[2], result.acc_mutual_info = right[3];
   const auto n = static_cast<double>(items.size());
   for (double* mean : {&result.acc, &result.acc_norm, &result.acc_bytes, &result.acc_mutual_info, &result.chance}) *mean /= n;
   const auto error = [n](double p) { return n > 1 ? std::sqrt(p * (1 - p) / (n - 1)) : 0.0; };

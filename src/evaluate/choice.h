@@ -17,6 +17,7 @@
 
 #include "data/tokenizer/tokenizer.h"
 #include "evaluate/answers.h"
+#include "evaluate/share.h"
 
 namespace longhaul::evaluate {
 
@@ -45,7 +46,7 @@ struct ChoiceResult {
 };
 
 ChoiceResult score_choices(Answers& answers, const data::Tokenizer& tokenizer, const std::vector<ChoiceItem>& items,
-                           const std::function<void()>& progress = {});
+                           const std::function<void()>& progress = {}, const EvaluationShare& share = {});
 
 // Ids of context and continuation, and how many are the continuation's.
 struct EncodedPair {

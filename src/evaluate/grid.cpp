@@ -24,27 +24,50 @@ bool too_short(QuestionRequest question, const data::Tokenizer& tokenizer, int64
   return length < question.tokens + answer_tokens(make_question(question, tokenizer), tokenizer) + 2 * kSpareTokens;
 }
 
-double mean_score(Answers& answers, const data::Tokenizer& tokenizer, const GridRequest& request, QuestionRequest question, int64_t length,
-                  const std::function<void()>& progress) {
+double score_of(Answers& answers, const data::Tokenizer& tokenizer, QuestionRequest question, int64_t length) {
   const auto separator = tokenizer.end_of_document();
-  double sum = 0;
-  question.seed = request.seed;
-  question.haystack = request.haystack;
-  for (int64_t s = 0; s < request.samples; ++s) {
-    question.index = s;
-    // How long the answer is decides how much is left for the question; of one kind all are about as long.
-    question.tokens = std::max<int64_t>(length, 1);
-    const int64_t room = answer_tokens(make_question(question, tokenizer), tokenizer);
-    question.tokens = length - room - (separator ? 1 : 0);
-    const Question made = make_question(question, tokenizer);
-    std::vector<int64_t> ids;
-    if (separator) ids.push_back(*separator);
-    for (const int32_t id : tokenizer.encode(made.prompt)) ids.push_back(id);
-    const std::vector<int64_t> said = answers.complete(ids, room, separator ? *separator : -1);
-    sum += share_matched(tokenizer.decode(std::vector<int32_t>(said.begin(), said.end())), made.answers);
-    if (progress) progress();
+  // How long the answer is decides how much is left for the question; of one kind all are about as long.
+  question.tokens = std::max<int64_t>(length, 1);
+  const int64_t room = answer_tokens(make_question(question, tokenizer), tokenizer);
+  question.tokens = length - room - (separator ? 1 : 0);
+  const Question made = make_question(question, tokenizer);
+  std::vector<int64_t> ids;
+  if (separator) ids.push_back(*separator);
+  for (const int32_t id : tokenizer.encode(made.prompt)) ids.push_back(id);
+  const std::vector<int64_t> said = answers.complete(ids, room, separator ? *separator : -1);
+  return share_matched(tokenizer.decode(std::vector<int32_t>(said.begin(), said.end())), made.answers);
+}
+
+// The means of entries, a row of lengths for each of `questions`; NaN where left_out(question, length).
+template <class LeftOut>
+std::vector<std::vector<double>> mean_scores(Answers& answers, const data::Tokenizer& tokenizer, const GridRequest& request,
+                                             const std::vector<QuestionRequest>& questions, const LeftOut& left_out,
+                                             const std::function<void()>& progress, const EvaluationShare& share) {
+  std::vector<double> scores;  // of every question in turn; 0 where another rank has it
+  std::vector<bool> asked;     // of entries
+  for (QuestionRequest question : questions) {
+    question.seed = request.seed;
+    question.haystack = request.haystack;
+    for (const int64_t length : request.lengths) {
+      asked.push_back(!left_out(question, length));
+      for (int64_t s = 0; s < request.samples; ++s) {
+        question.index = s;
+        if (asked.back())
+          scores.push_back(share.has(static_cast<int64_t>(scores.size())) ? score_of(answers, tokenizer, question, length) : 0);
+        if (progress) progress();
+      }
+    }
   }
-  return sum / static_cast<double>(request.samples);
+  share.complete(scores);
+  std::vector<std::vector<double>> means(questions.size());
+  auto next = scores.begin();
+  for (size_t entry = 0; entry < asked.size(); ++entry) {
+    double sum = 0;
+    for (int64_t s = 0; asked[entry] && s < request.samples; ++s) sum += *next++;
+    means[entry / request.lengths.size()].push_back(asked[entry] ? sum / static_cast<double>(request.samples)
+                                                                 : std::numeric_limits<double>::quiet_NaN());
+  }
+  return means;
 }
 
 std::vector<std::string> length_names(const GridRequest& request) {
@@ -67,32 +90,28 @@ double Grid::mean() const {
 }
 
 Grid needle_grid(Answers& answers, const data::Tokenizer& tokenizer, const GridRequest& request, const std::string& kind,
-                 const std::vector<double>& depths, const std::function<void()>& progress) {
+                 const std::vector<double>& depths, const std::function<void()>& progress, const EvaluationShare& share) {
   Grid grid{.rows = {}, .columns = length_names(request), .values = {}};
+  std::vector<QuestionRequest> questions;
   for (const double depth : depths) {
     grid.rows.push_back(fmt::format("{:g} %", depth * 100));
-    auto& row = grid.values.emplace_back();
-    for (const int64_t length : request.lengths)
-      row.push_back(mean_score(answers, tokenizer, request, {.kind = kind, .depth = depth}, length, progress));
+    questions.push_back({.kind = kind, .depth = depth});
   }
+  const auto none = [](const QuestionRequest&, int64_t) { return false; };
+  grid.values = mean_scores(answers, tokenizer, request, questions, none, progress, share);
   return grid;
 }
 
 Grid ruler_grid(Answers& answers, const data::Tokenizer& tokenizer, const GridRequest& request, const std::vector<std::string>& kinds,
-                const std::function<void()>& progress) {
+                const std::function<void()>& progress, const EvaluationShare& share) {
   Grid grid{.rows = kinds, .columns = length_names(request), .values = {}};
-  for (const std::string& kind : kinds) {
-    auto& row = grid.values.emplace_back();
-    for (const int64_t length : request.lengths) {
-      QuestionRequest question{.kind = kind, .seed = request.seed, .haystack = request.haystack};
-      if (!too_short(question, tokenizer, length)) {
-        row.push_back(mean_score(answers, tokenizer, request, question, length, progress));
-        continue;
-      }
-      row.push_back(std::numeric_limits<double>::quiet_NaN());
-      for (int64_t s = 0; progress && s < request.samples; ++s) progress();
-    }
-  }
+  std::vector<QuestionRequest> questions;
+  for (const std::string& kind : kinds) questions.push_back({.kind = kind});
+  const auto none = [&](QuestionRequest question, int64_t length) {
+    question.index = 0;
+    return too_short(std::move(question), tokenizer, length);
+  };
+  grid.values = mean_scores(answers, tokenizer, request, questions, none, progress, share);
   if (!std::isnan(grid.mean())) return grid;
   throw Error({.code = ExitCode::kUsage,
                .what = "no question of any kind is so short",

@@ -7,6 +7,7 @@
 
 #include "evaluate/answers.h"
 #include "evaluate/questions.h"
+#include "evaluate/share.h"
 
 namespace longhaul::evaluate {
 
@@ -23,11 +24,12 @@ struct GridRequest {
   std::vector<std::string> haystack;
 };
 
-// progress is called after each question. Error (64) where a needle's text, or all of RULER's, would be longer than asked for.
+// progress is called after each question, whoever has it. Error (64) where a needle's text, or all of RULER's, would be longer than asked for.
 Grid needle_grid(Answers& answers, const data::Tokenizer& tokenizer, const GridRequest& request, const std::string& kind,
-                 const std::vector<double>& depths, const std::function<void()>& progress = {});  // rows: depths; columns: lengths
+                 const std::vector<double>& depths, const std::function<void()>& progress = {},
+                 const EvaluationShare& share = {});  // rows: depths; columns: lengths
 Grid ruler_grid(Answers& answers, const data::Tokenizer& tokenizer, const GridRequest& request, const std::vector<std::string>& kinds,
-                const std::function<void()>& progress = {});  // rows: kinds; columns: lengths
+                const std::function<void()>& progress = {}, const EvaluationShare& share = {});  // rows: kinds; columns: lengths
 
 // The weighted score of 2406.16690 (linear-attention.md §6): entries count the more the longer and the deeper, by powers of alpha, and a length
 // counts 2^((1 − n)/2) of it, where n is the number of runs of equal outcomes (a half or more of the answers found, or not) over its depths.

@@ -45,7 +45,7 @@ std::optional<EvaluationResult> evaluate(model::Decoder& decoder, data::Evaluati
   std::vector<double> of_batches;  // the nats of each batch, then how many labels were right; 0 where another rank has it
   int64_t right = 0;
   while (const std::optional<data::Batch> batch = reader.next()) {
-    const bool own = static_cast<int64_t>(of_batches.size()) % share.ranks == share.rank;
+    const bool own = share.has(static_cast<int64_t>(of_batches.size()));
     of_batches.push_back(0);
     if (own) {
       model::Context context(ops, decoder.precision());
@@ -60,7 +60,7 @@ std::optional<EvaluationResult> evaluate(model::Decoder& decoder, data::Evaluati
     if (progress && !progress(batch->target_tokens)) return std::nullopt;
   }
   of_batches.push_back(static_cast<double>(right));
-  if (share.ranks > 1) share.sum_over_ranks(of_batches);
+  share.complete(of_batches);
   double nats = 0;  // in the reader's order, whoever had the batches
   for (size_t i = 0; i + 1 < of_batches.size(); ++i) nats += of_batches[i];
   result = result_of(nats, result.tokens, result.bytes);

@@ -6,9 +6,9 @@
 
 #include <functional>
 #include <optional>
-#include <vector>
 
 #include "data/evaluation.h"
+#include "evaluate/share.h"
 #include "model/decoder.h"
 
 namespace longhaul::evaluate {
@@ -20,12 +20,6 @@ struct EvaluationResult {
   int64_t tokens = 0;        // targets
   int64_t bytes = 0;
   std::optional<double> accuracy;  // share of targets that are the likeliest token; where it was asked for
-};
-
-// What one of several ranks does of an evaluation.
-struct EvaluationShare {
-  int64_t ranks = 1, rank = 0;
-  std::function<void(std::vector<double>&)> sum_over_ranks{};  // element by element; called once, at the end, where there are several
 };
 
 enum class Accuracy { kNo, kYes };  // takes the head's products once more, a few rows of logits at a time

@@ -6,6 +6,7 @@
 
 #include "data/recall.h"
 #include "evaluate/answers.h"
+#include "evaluate/share.h"
 
 namespace longhaul::evaluate {
 
@@ -19,8 +20,8 @@ struct RecallScore {
 // Sequences that are never trained on: training takes indexes from 0 upwards.
 inline int64_t held_out_index(int64_t i) { return -1 - i; }
 
-// go_on is asked after every few sequences; nothing: it said no.
+// go_on is asked after every few sequences; nothing: it said no, and all ranks must then stop.
 std::optional<RecallScore> score_recall(Answers& answers, const data::RecallShape& shape, uint64_t seed, int64_t sequences,
-                                        const std::function<bool()>& go_on = {});
+                                        const std::function<bool()>& go_on = {}, const EvaluationShare& share = {});
 
 }  // namespace longhaul::evaluate

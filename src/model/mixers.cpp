@@ -9,6 +9,7 @@
 #include "model/experts.h"
 #include "model/hgrn.h"
 #include "model/hgrn2.h"
+#include "model/latent_attention.h"
 #include "model/lcsm.h"
 #include "model/lightning_attention.h"
 #include "model/mamba2.h"
@@ -62,6 +63,7 @@ constexpr Listed<recipe::Mixer, SequenceMixer> kSequenceModules[] = {
     {recipe::Mixer::kLcsm, make<SequenceMixer, Lcsm>},
     {recipe::Mixer::kMixture, make<SequenceMixer, Mixture>},
     {recipe::Mixer::kDeltaNet, make<SequenceMixer, DeltaNet>},
+    {recipe::Mixer::kMla, make<SequenceMixer, LatentAttention>},
 };
 
 constexpr Listed<recipe::ChannelMixer, ChannelMixer> kChannelModules[] = {

@@ -22,10 +22,12 @@ std::vector<int64_t> own_shape(const recipe::MixerStateTensor& tensor, int64_t t
 MixerState::MixerState(std::span<const recipe::MixerStateTensor> tensors, const Precision& precision, at::Device device,
                        int64_t tensor_ranks) {
   std::map<std::string, std::vector<int64_t>, std::less<>> of_tokens;
+  int64_t values_in_keys = 0;
   for (const recipe::MixerStateTensor& tensor : tensors) {
     std::vector<int64_t> shape = own_shape(tensor, tensor_ranks);
     if (tensor.of_token) {
       of_tokens[tensor.name] = shape;
+      values_in_keys += tensor.values;
       continue;
     }
     shape.insert(shape.begin(), 0);
@@ -33,11 +35,13 @@ MixerState::MixerState(std::span<const recipe::MixerStateTensor> tensors, const 
   }
   if (of_tokens.empty()) return;
   const auto keys = of_tokens.find("keys"), values = of_tokens.find("values");
-  LONGHAUL_ASSERT(of_tokens.size() == 2 && keys != of_tokens.end() && values != of_tokens.end(),
+  const bool in_keys = values_in_keys > 0;
+  LONGHAUL_ASSERT(of_tokens.size() == (in_keys ? 1 : 2) && keys != of_tokens.end() && (in_keys || values != of_tokens.end()),
                   "what is kept of each token are keys and values, not {} tensors", of_tokens.size());
   keys_values_.emplace(kernels::PageSizes{.heads = keys->second.at(0),
                                           .key = keys->second.at(1),
-                                          .value = values->second.at(1),
+                                          .value = in_keys ? values_in_keys : values->second.at(1),
+                                          .values_in_keys = in_keys,
                                           .options = at::TensorOptions().dtype(precision.compute).device(device)});
 }
 

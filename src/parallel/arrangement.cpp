@@ -106,10 +106,11 @@ void require_possible(const recipe::ModelConfig& model, const Arrangement& arran
   for (const layout::ParameterSpec& spec : layout::parameters(model)) {
     layout::placement_of(spec, mesh);  // refuses heads and experts that do not come out even
   }
-  const bool attends = std::ranges::any_of(
-      recipe::mixers_used(model), [&](recipe::Mixer mixer) { return recipe::entry_of(mixer).operators(model).attention.heads > 0; });
-  if (attends && mesh.size(Axis::kCp) > 1)
-    head_ranks(arrangement.context.softmax, mesh.size(Axis::kCp), model.softmax.kv_heads / mesh.size(Axis::kTp));
+  for (const recipe::Mixer mixer : recipe::mixers_used(model)) {
+    const recipe::AttentionSizes attention = recipe::entry_of(mixer).operators(model).attention;
+    if (attention.heads == 0 || mesh.size(Axis::kCp) == 1) continue;
+    head_ranks(arrangement.context.softmax, mesh.size(Axis::kCp), attention.kv_heads / mesh.size(Axis::kTp));
+  }
 }
 
 }  // namespace longhaul::parallel

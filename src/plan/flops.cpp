@@ -39,9 +39,10 @@ TokenFlops training_flops_per_token(const recipe::ModelConfig& config, int64_t s
   for (int64_t each = 0; each < config.layers + (config.layers > 0 ? config.predict_ahead : 0); ++each) {
     const int64_t l = std::min(each, config.layers - 1);  // modules that predict further ahead have a layer as the last one is
     const auto [attention, recurrence, angles, delta_rule] = recipe::operators_of_layer(config, l);
-    const double tokens = static_cast<double>(sequence), channels = static_cast<double>(attention.heads * attention.head_dim);
-    flops.attention_full += 12 * channels * tokens;
-    flops.attention_causal += 12 * channels * keys_seen(tokens, config.softmax.window(l));
+    const double tokens = static_cast<double>(sequence),
+                 channels = static_cast<double>(attention.heads * (attention.head_dim + attention.value_dim));
+    flops.attention_full += 6 * channels * tokens;
+    flops.attention_causal += 6 * channels * keys_seen(tokens, config.softmax.window(l));
     flops.recurrence += 12 * static_cast<double>(recurrence.heads * recurrence.key * recurrence.value);
     // Reads what it has under the key as well.
     flops.recurrence += 18 * static_cast<double>(delta_rule.heads * delta_rule.key * delta_rule.value);

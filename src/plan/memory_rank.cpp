@@ -144,6 +144,10 @@ class RankPlan {
 
   double channels(int64_t count) const { return local_.tokens() * number(count) * element_; }
 
+  double keys_and_values(const recipe::AttentionSizes& sizes) const {
+    return channels(sizes.kv_heads * (sizes.head_dim + sizes.value_dim));
+  }
+
   // Of the norm before a block, whose output another rank's tokens may join.
   double norm(bool gathered) const {
     const double statistics = whole_.model.norm == recipe::Norm::kLayer ? 2 : 1;
@@ -159,9 +163,8 @@ class RankPlan {
       // The residual's gradient is of own tokens; that of the gathered input is not there yet while the operator goes back.
       block.backward += between_ - hidden_;
       if (sizes.attention.heads > 0)
-        block.backward =
-            std::max(block.backward,
-                     between_ + hidden_ + channels((sizes.attention.heads + 2 * sizes.attention.kv_heads) * sizes.attention.head_dim));
+        block.backward = std::max(block.backward, between_ + hidden_ + channels(sizes.attention.heads * sizes.attention.head_dim) +
+                                                      keys_and_values(sizes.attention));
       block.backward += norm_over_ranks(layer, sizes, block);
     }
     if (cp_ > 1 && sizes.attention.heads > 0) context(sizes.attention, block);
@@ -185,15 +188,16 @@ class RankPlan {
   }
 
   void context(const recipe::AttentionSizes& sizes, Block& block) const {
-    const double q = channels(sizes.heads * sizes.head_dim), kv = 2 * channels(sizes.kv_heads * sizes.head_dim);
+    const double q = channels(sizes.heads * sizes.head_dim), o = channels(sizes.heads * sizes.value_dim), kv = keys_and_values(sizes);
     if (rank_.context.softmax != recipe::ContextMethod::kAllGather) {  // copies in the order of the ring, or of heads
-      block.kept += 2 * q + kv;
-      block.backward += 2 * q + kv;
+      block.kept += q + o + kv;
+      block.backward += q + o + kv;
       return;
     }
     // Of some key heads at a time: keys and values of the whole row as they came and in its order, the next ones coming; their gradients in the
     // precision of sums, twice; and those of the queries.
-    const double of_group = own_.all * 2 * number(sizes.kv_heads * sizes.head_dim) / number(layout::key_head_groups(sizes.kv_heads));
+    const double of_group =
+        own_.all * number(sizes.kv_heads * (sizes.head_dim + sizes.value_dim)) / number(layout::key_head_groups(sizes.kv_heads));
     block.backward += of_group * 2 * (element_ + wide_) + q / element_ * wide_;
   }
 

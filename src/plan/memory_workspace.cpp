@@ -119,9 +119,9 @@ double keys_of_a_piece(const recipe::AttentionSizes& sizes, const Documents& doc
 }
 
 double attention_buffer(const MemoryRequest& request, const recipe::AttentionSizes& sizes) {
-  const double e = number(element_bytes(request.dtype)), d = number(sizes.head_dim);
+  const double e = number(element_bytes(request.dtype)), d = number(sizes.head_dim), v = number(sizes.value_dim);
   const double keys = std::min(keys_of_a_piece(sizes, documents_of(request)), request.tokens());
-  const double of_keys = keys * d * (3 * e + 2 * 4), of_tiles = 8 * kQueryTile * d * (4 * e + 4);
+  const double of_keys = keys * (e * (2 * d + v) + 4 * (d + v)), of_tiles = 8 * kQueryTile * (2 * e * (d + v) + 4 * d);
   return of_keys + of_tiles + kKeyBlock * kQueryTile * (2 * 4 + 3 * e);
 }
 
@@ -139,13 +139,15 @@ ThreadBuffer attention_backward_buffer(const MemoryRequest& request, const recip
 
 // Of a kv head, a few tiles of queries with all the heads that share it.
 ThreadBuffer attention_forward_buffer(const MemoryRequest& request, const recipe::AttentionSizes& sizes) {
-  const double e = number(element_bytes(request.dtype)), d = number(sizes.head_dim), threads = number(request.threads);
+  const double e = number(element_bytes(request.dtype)), d = number(sizes.head_dim), v = number(sizes.value_dim);
+  const double threads = number(request.threads);
   const double group = number(sizes.heads / std::max<int64_t>(1, sizes.kv_heads));
   const Documents documents = documents_of(request);
   const double all = documents.count * number(sizes.kv_heads) * std::ceil(documents.length / kQueryTile);
   const double tiles = std::max(1.0, std::min(std::floor(16 / group), std::ceil(all / threads)));
-  const double queries = group * tiles * (kQueryTile * e * d + 4 * kQueryTile * d + 8 * kQueryTile);
-  return {std::min(threads, std::ceil(all / tiles)), queries + kKeyBlock * kQueryTile * (4 + e) + kKeyBlock * e * 2 * d + 4 * d};
+  const double queries = group * tiles * (kQueryTile * e * d + 4 * kQueryTile * v + 8 * kQueryTile);
+  return {std::min(threads, std::ceil(all / tiles)),
+          queries + kKeyBlock * kQueryTile * (4 + e) + kKeyBlock * e * (d + v) + 4 * std::max(d, v)};
 }
 
 // ---- the loss (kernels/linear_cross_entropy/cpu.cpp)

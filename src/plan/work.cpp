@@ -63,9 +63,9 @@ Work work_of(const recipe::ModelConfig& model, int64_t sequence) {
   work.parallel_block = model.wiring == recipe::Wiring::kParallel;
   for (int64_t l = 0; l < model.layers; ++l) {
     const auto [attention, recurrence, angles, delta_rule] = recipe::operators_of_layer(model, l);
-    work.attention_channels += number(attention.heads * attention.head_dim) / work.layers;
+    work.attention_channels += number(attention.heads * (attention.head_dim + attention.value_dim)) / 2 / work.layers;
     work.attention_heads += number(attention.heads) / work.layers;
-    work.key_value_channels += 2 * number(attention.kv_heads * attention.head_dim) / work.layers;
+    work.key_value_channels += number(attention.kv_heads * (attention.head_dim + attention.value_dim)) / work.layers;
     work.recurrence_products += number(recurrence.heads * recurrence.key * recurrence.value) / work.layers;
     work.recurrence_products += 1.5 * number(delta_rule.heads * delta_rule.key * delta_rule.value) / work.layers;  // as in flops.cpp
     if (attention.heads > 0) work.kv_heads = attention.kv_heads;

@@ -18,8 +18,8 @@ struct Work {
   double dense_parameters = 0, expert_parameters = 0;  // matrices and all else that is trained
   double dense_products = 0, expert_products = 0;      // parameters in products that a token passes through
   double experts = 0, experts_per_token = 0;
-  double attention_channels = 0;   // heads · head_dim, of the mean layer: half where every second one is softmax
-  double key_value_channels = 0;   // 2 · kv_heads · head_dim, likewise
+  double attention_channels = 0;  // heads · (key + value channels of a head) / 2, of the mean layer: half where every second one is softmax
+  double key_value_channels = 0;   // kv_heads · (key + value channels), likewise
   double recurrence_products = 0;  // heads · key · value
   double embedding_parameters = 0, head_parameters = 0;
   double kept_bytes = 0, cheap_bytes = 0,

@@ -8,6 +8,7 @@
 #include "recipe/mixers/dense.h"
 #include "recipe/mixers/experts.h"
 #include "recipe/mixers/mixture.h"
+#include "recipe/mixers/mla.h"
 #include "recipe/mixers/none.h"
 #include "recipe/option.h"
 
@@ -16,9 +17,9 @@ namespace longhaul::recipe {
 namespace {
 
 constexpr const SequenceMixerEntry* kSequenceMixers[] = {
-    &kSoftmaxMixer,       &kLightningMixer,  &kHgrn2Mixer,    &kTnlMixer,     &kRetnetMixer,  &kGlaMixer,
-    &kCosformerMixer,     &kCosformer2Mixer, &kLightnetMixer, &kMetalaMixer,  &kMamba2Mixer,  &kHgrnMixer,
-    &kGatedDeltaNetMixer, &kKdaMixer,        &kLcsmMixer,     &kMixtureMixer, &kDeltaNetMixer};
+    &kSoftmaxMixer,       &kLightningMixer,  &kHgrn2Mixer,    &kTnlMixer,     &kRetnetMixer,   &kGlaMixer,
+    &kCosformerMixer,     &kCosformer2Mixer, &kLightnetMixer, &kMetalaMixer,  &kMamba2Mixer,   &kHgrnMixer,
+    &kGatedDeltaNetMixer, &kKdaMixer,        &kLcsmMixer,     &kMixtureMixer, &kDeltaNetMixer, &kMlaMixer};
 constexpr const ChannelMixerEntry* kChannelMixers[] = {&kDenseMixer, &kExpertsMixer, &kNoChannelMixer};
 
 // A bias on every linear layer, or on none.
@@ -120,7 +121,7 @@ std::vector<MixerStateTensor> state_of(const RecurrenceSizes& sizes) {
 
 std::vector<MixerStateTensor> state_of(const AttentionSizes& sizes) {
   return {{.name = "keys", .shape = {sizes.kv_heads, sizes.head_dim}, .of_token = true},
-          {.name = "values", .shape = {sizes.kv_heads, sizes.head_dim}, .of_token = true}};
+          {.name = "values", .shape = {sizes.kv_heads, sizes.value_dim}, .of_token = true}};
 }
 
 }  // namespace longhaul::recipe

@@ -81,8 +81,9 @@ struct MixerTensor {
 
 // Sizes of the operators inside a sequence mixer; 0 heads: it has none of that kind.
 struct AttentionSizes {
-  int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  int64_t heads = 0, kv_heads = 0, head_dim = 0;  // channels of a query and of a key
   int64_t rotary_dim = 0;
+  int64_t value_dim = 0;
 };
 struct RecurrenceSizes {
   int64_t heads = 0, key = 0, value = 0;  // the state is [heads, key, value]
@@ -104,8 +105,9 @@ struct MixerStateTensor {
   std::string name;            // "recurrence"; of tokens "keys" and "values"
   std::vector<int64_t> shape;  // of a sequence, or of a token
   bool of_token = false;
-  bool wide = false;  // in the precision of sums and statistics, not the working one
-  int64_t cut = 0;    // axis whose heads or channels are dealt out over tensor ranks; −1: every rank has it whole
+  bool wide = false;   // in the precision of sums and statistics, not the working one
+  int64_t cut = 0;     // axis whose heads or channels are dealt out over tensor ranks; −1: every rank has it whole
+  int64_t values = 0;  // of "keys": so many of its first channels are the values, which then have no tensor of their own
   int64_t elements() const;
 };
 

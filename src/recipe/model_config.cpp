@@ -114,7 +114,7 @@ void declare(OptionSet& set, ModelConfig& model) {
   set.add("model.channel_alpha", model.channel_alpha, "model.alpha behind channel mixers; 0: as model.alpha.").at_least(0).at_most(1000);
   set.add("model.channel_beta", model.channel_beta, "model.beta behind channel mixers; 0: as model.beta.").at_least(0).at_most(1000);
   set.add("model.position", model.position,
-          "How softmax layers learn of order: rotary, learned (a table added to the embedding), or none.");
+          "How softmax and mla layers learn of order: rotary, learned (a table added to the embedding), or none.");
   set.add("model.max_positions", model.max_positions,
           "Longest sequence: rows of the table of learned positions; with rotary positions 0 means no limit.")
       .unit("tokens")

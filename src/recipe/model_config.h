@@ -19,6 +19,7 @@
 #include "recipe/mixers/mamba2.h"
 #include "recipe/mixers/metala.h"
 #include "recipe/mixers/mixture.h"
+#include "recipe/mixers/mla.h"
 #include "recipe/mixers/names.h"
 #include "recipe/mixers/retnet.h"
 #include "recipe/mixers/softmax.h"
@@ -76,6 +77,7 @@ struct ModelConfig {
   DeltaNetOptions deltanet;
   LcsmOptions lcsm;
   MixtureOptions mixture;
+  MlaOptions mla;
 
   Channel channel = Channel::kSwiglu;
   int64_t intermediate = 2048;  // width of one expert, or of the dense channel mixer

@@ -31,7 +31,8 @@ std::string softmax(const ModelConfig& model) {
   return std::ranges::count(model.mixers, recipe::Mixer::kSoftmax) > 0 ? "" : "softmax in model.mixers";
 }
 std::string linear(const ModelConfig& model) {
-  return std::ranges::any_of(model.mixers, [](recipe::Mixer mixer) { return mixer != recipe::Mixer::kSoftmax; })
+  return std::ranges::any_of(model.mixers,
+                             [](recipe::Mixer mixer) { return mixer != recipe::Mixer::kSoftmax && mixer != recipe::Mixer::kMla; })
              ? ""
              : "a linear mixer in model.mixers";
 }

@@ -65,6 +65,13 @@ recipe::ModelConfig made_small(recipe::ModelConfig model, const recipe::Parallel
   model.kda.key_dim = std::min<int64_t>(model.kda.key_dim, 6);
   model.deltanet.key_dim = std::min<int64_t>(model.deltanet.key_dim, 6);
   model.kda.rank = std::min<int64_t>(model.kda.rank, 5);
+  recipe::MlaOptions& mla = model.mla;  // a key is as wide as no value
+  mla = {.kv_rank = 9,
+         .query_rank = std::min<int64_t>(mla.query_rank, 7),
+         .key_dim = 6,
+         .rotary_dim = std::min<int64_t>(mla.rotary_dim, 4),
+         .value_dim = 5,
+         .norm_eps = std::max(mla.norm_eps, 0.3)};
   model.heads = grouped ? 2 * many : many;
   model.softmax.kv_heads = many;
   model.head_dim = std::min<int64_t>(model.head_dim, 8);

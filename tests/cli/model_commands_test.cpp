@@ -8,11 +8,14 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/network.h"
 #include "base/process.h"
 #include "base/progress.h"
 #include "cli/model_tokenizer.h"
+#include "comm/placement.h"
 #include "observe/event_log.h"
 #include "storage/safetensors.h"
+#include "support/child.h"
 #include "support/places.h"
 
 namespace longhaul::cli {
@@ -193,6 +196,42 @@ TEST_F(ModelCommands, EvaluatesByTask) {
   EXPECT_EQ(longhaul({"evaluate", run(), "--task", "needle", "--lengths", "20"}).status, 64);
   EXPECT_EQ(longhaul({"evaluate", run(), "--task", "ruler", "--kinds", "qa"}).status, 64);
   EXPECT_EQ(longhaul({"evaluate", run(), "--data", (folder_ / "text").string(), "--stride", "33"}).status, 64);
+}
+
+// As torchrun starts them: the line that one process prints, from the first rank alone; ranks that were told different things are refused.
+TEST_F(ModelCommands, RanksShareATask) {
+  ASSERT_EQ(train({"train.steps=2"}).status, 0);
+  const auto words = [&](std::vector<std::string> task) {
+    task.insert(task.begin(), {program_file(), "evaluate", run(), "--json", "--task"});
+    return task;
+  };
+  const auto on_ranks = [&](const std::vector<std::vector<std::string>>& tasks) {
+    const uint16_t port = free_port();
+    std::vector<std::unique_ptr<Child>> ranks;
+    for (size_t rank = 0; rank < tasks.size(); ++rank) {
+      auto environment = comm::environment_of_rank(static_cast<int>(rank), static_cast<int>(tasks.size()), port);
+      environment.push_back("LONGHAUL_CACHE=" + (folder_ / "cache").string());
+      ranks.push_back(std::make_unique<Child>(words(tasks[rank]), environment, folder_ / fmt::format("rank-{}.log", rank)));
+    }
+    return ranks;
+  };
+  const std::vector<std::vector<std::string>> tasks = {{"mqar", "--lengths", "16,32", "--pairs", "4", "--samples", "50"},
+                                                       {"needle", "--lengths", "400", "--depths", "0,100", "--samples", "3"}};
+  for (const auto& task : tasks) {
+    const auto one = run_process(words(task), {"LONGHAUL_CACHE=" + (folder_ / "cache").string()}, 180);
+    ASSERT_EQ(one.status, 0) << one.errors;
+    const auto ranks = on_ranks({task, task, task});
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      EXPECT_EQ(ranks[rank]->wait(), 0) << ranks[rank]->output();
+      EXPECT_EQ(ranks[rank]->output().find(one.output) != std::string::npos, rank == 0) << rank << ": " << ranks[rank]->output();
+      EXPECT_EQ(ranks[rank]->output().find("\"task\"") != std::string::npos, rank == 0) << rank << ": " << ranks[rank]->output();
+    }
+  }
+  const auto other = on_ranks({tasks[0], tasks[1]});
+  for (const auto& rank : other) {
+    EXPECT_NE(rank->wait(), 0);
+    EXPECT_THAT(rank->output(), HasSubstr("task"));
+  }
 }
 
 TEST_F(ModelCommands, MakesQuestionsToTrainOn) {

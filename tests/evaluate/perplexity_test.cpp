@@ -3,12 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <barrier>
 #include <cmath>
-#include <mutex>
-#include <thread>
 
 #include "data/support.h"
+#include "evaluate/ranks.h"
 #include "support/models.h"
 
 namespace longhaul::evaluate {
@@ -72,29 +70,11 @@ TEST_F(Perplexity, OfSeveralRanksIsThatOfOne) {
   const EvaluationResult expected = *evaluate(one, reader, count, Accuracy::kYes);
   ASSERT_GT(batches, 5);
   for (const int64_t ranks : {int64_t{2}, int64_t{3}, batches + 1}) {
-    std::vector<double> sum;
-    std::mutex mutex;
-    std::barrier added(ranks);
-    std::vector<EvaluationResult> results(static_cast<size_t>(ranks));
-    std::vector<std::thread> threads;
-    for (int64_t rank = 0; rank < ranks; ++rank) {
-      threads.emplace_back([&, rank] {
-        model::Decoder decoder = filled_decoder(byte_model());
-        data::EvaluationReader own({&held_out()}, options);
-        const auto add = [&](std::vector<double>& numbers) {
-          {
-            const std::lock_guard lock(mutex);
-            sum.resize(numbers.size());
-            for (size_t i = 0; i < numbers.size(); ++i) sum[i] += numbers[i];
-          }
-          added.arrive_and_wait();
-          numbers = sum;
-        };
-        results[static_cast<size_t>(rank)] =
-            *evaluate(decoder, own, {}, Accuracy::kYes, {.ranks = ranks, .rank = rank, .sum_over_ranks = add});
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    const auto results = on_ranks<EvaluationResult>(ranks, [&](const EvaluationShare& share) {
+      model::Decoder decoder = filled_decoder(byte_model());
+      data::EvaluationReader own({&held_out()}, options);
+      return *evaluate(decoder, own, {}, Accuracy::kYes, share);
+    });
     for (const EvaluationResult& result : results) {
       EXPECT_EQ(result.loss, expected.loss) << ranks;
       EXPECT_EQ(result.accuracy, expected.accuracy) << ranks;

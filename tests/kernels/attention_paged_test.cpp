@@ -59,6 +59,42 @@ INSTANTIATE_TEST_SUITE_P(Shapes, PagedAttention,
                          ::testing::Values(Heads{4, 4, 16, 16, 0}, Heads{8, 2, 16, 8, 0}, Heads{70, 1, 5, 9, 0}, Heads{2, 1, 64, 64, 130},
                                            Heads{5, 1, 8, 8, 200}));
 
+// The same where the first channels of a key are its value (latent attention in decoding): to the bit what a cache with both has, and half the memory.
+TEST(PagedCache, ValuesMayBeChannelsOfTheKeys) {
+  const PoisonFreshMemory poison;
+  for (const Heads& h : {Heads{6, 1, 20, 16, 0}, Heads{2, 1, 9, 9, 0}, Heads{32, 2, 40, 33, 130}}) {
+    for (const at::ScalarType type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+      const Tensor q = random_tensor({600, h.heads, h.key}, 1, type), k = random_tensor({600, h.key_heads, h.key}, 2, type);
+      const AttentionOptions options{.scale = 0.3, .window = h.window};
+      KeyValueCache both({.heads = h.key_heads, .key = h.key, .value = h.value, .options = type});
+      KeyValueCache one({.heads = h.key_heads, .key = h.key, .value = h.value, .values_in_keys = true, .options = type});
+      both.grow(2);
+      one.grow(2);
+      int64_t tokens = 0;
+      for (const int64_t count : {1, 253, 1, 3, 300, 42}) {
+        const Tensor fresh_k = k.narrow(0, tokens, count), fresh_q = q.narrow(0, tokens, count);
+        const std::vector<int64_t> row = {0}, offsets = {0, count};
+        both.append(row, offsets, fresh_k, fresh_k.narrow(2, 0, h.value));
+        one.append(row, offsets, fresh_k, Tensor());
+        tokens += count;
+        const auto expected = attention_paged(fresh_q, {}, both, row, options), found = attention_paged(fresh_q, {}, one, row, options);
+        EXPECT_TRUE(found.o_thd.equal(expected.o_thd)) << h.heads << " after " << tokens;
+        EXPECT_TRUE(found.logsumexp_th.equal(expected.logsumexp_th)) << h.heads << " after " << tokens;
+        both.forget(row, h.window);
+        one.forget(row, h.window);
+      }
+      EXPECT_EQ(one.pool().page_bytes(), h.key_heads * PagePool::kTokens * h.key * static_cast<int64_t>(c10::elementSize(type)));
+      one.copy(0, 1);  // shares the pages; whoever writes first copies the last one, values with it
+      const Tensor more = random_tensor({1, h.key_heads, h.key}, 5, type);
+      one.append(std::vector<int64_t>{1}, std::vector<int64_t>{0, 1}, more, Tensor());
+      EXPECT_EQ(one.tokens(0), 600);
+      const int64_t kept = one.tokens(1) - one.forgotten(1);
+      EXPECT_TRUE(one.values_shd(1).equal(at::cat({k, more}).narrow(0, 601 - kept, kept).narrow(2, 0, h.value)));
+      EXPECT_TRUE(one.keys_shd(0).equal(k.narrow(0, 600 - one.tokens(0) + one.forgotten(0), one.tokens(0) - one.forgotten(0))));
+    }
+  }
+}
+
 constexpr int64_t kPage = PagePool::kTokens;
 
 // A cache of 2 kv heads, 8 key and 4 value channels in fp32, and what should be in it.
@@ -257,6 +293,9 @@ TEST(PagedCache, RefusesBadArgumentsByName) {
   EXPECT_THAT(append(x.to(at::kBFloat16), x), HasSubstr("bad argument k"));
   EXPECT_THAT(append(x, at::zeros({3, 2, 8})), HasSubstr("bad argument v"));
   EXPECT_THAT(append(x, at::zeros({2, 2, 4})), HasSubstr("bad argument v"));
+  KeyValueCache in_keys({.heads = 2, .key = 8, .value = 6, .values_in_keys = true, .options = at::kFloat});
+  in_keys.grow(1);
+  EXPECT_THAT(refused([&] { in_keys.append(row, two, x, x.narrow(2, 0, 6)); }), HasSubstr("values are channels of keys"));
   cache.append(row, two, x, x);
   const auto call = [&](const Tensor& q, const Tensor& offsets = {}, std::vector<int64_t> rows = {0}) {
     return refused([&] { attention_paged(q, offsets, cache, rows, {}); });

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "kernels/dispatch.h"
+#include "kernels/linear/raw.h"
 #include "kernels/postponed.h"
 #include "support/tensors.h"
 
@@ -164,6 +165,34 @@ TEST(GroupedLinear, GradientOfTheInput) {
         return grouped_linear(in[0], {4, 0, 2}, w, at::zeros_like(w)).mul(mix).sum();
       },
       {random_tensor({6, 8}, 1)});
+}
+
+// The product alone, with and without copies that are kept: dy W of each expert, a row by its own row alone.
+TEST(GroupedLinear, InputGradientAtTheRawLevel) {
+  const std::vector<int64_t> rows = {5, 0, 1, 12};
+  for (const auto& [type, tolerance] : kTypes) {
+    const Tensor dy = random_tensor({18, 6}, 1, type), w = random_tensor({4, 6, 7}, 2, type);
+    PackedWeight kept;
+    const Tensor plain = grouped_linear_input_gradient(dy, rows, w), packed = grouped_linear_input_gradient(dy, rows, w, {&kept, 1});
+    const Tensor alone = grouped_linear_input_gradient(dy.narrow(0, 8, 1), {0, 0, 0, 1}, w, {&kept, 1});
+    int64_t begin = 0;
+    for (int64_t e = 0; e < 4; ++e) {
+      const int64_t count = rows[static_cast<size_t>(e)];
+      if (count == 0) continue;
+      const Tensor expected = at::mm(dy.narrow(0, begin, count).to(at::kDouble), w[e].to(at::kDouble));
+      EXPECT_LT(relative_error(plain.narrow(0, begin, count), expected), tolerance) << type << " expert " << e;
+      EXPECT_LT(relative_error(packed.narrow(0, begin, count), expected), tolerance) << type << " expert " << e;
+      begin += count;
+    }
+    if (type != at::kDouble) {
+      EXPECT_EQ(kept.packings(), 1) << type;
+      EXPECT_TRUE(alone[0].equal(packed[8])) << type;
+    }
+  }
+  const Tensor w = random_tensor({2, 5, 8}, 2);
+  EXPECT_THROW(grouped_linear_input_gradient(random_tensor({3, 8}, 1), {1, 2}, w), Error) << "dy as wide as x";
+  EXPECT_THROW(grouped_linear_input_gradient(random_tensor({3, 5}, 1), {1, 1}, w), Error) << "rows do not add up";
+  EXPECT_THROW(grouped_linear_input_gradient(random_tensor({3, 5}, 1), {3}, w), Error) << "experts do not match";
 }
 
 TEST(GroupedLinear, EdgeCases) {

@@ -79,8 +79,10 @@ TEST(ParameterCount, TodaysHybrids) {
   const recipe::ModelConfig kimi = recipe::preset_model("kimi-linear-48b");
   const int64_t e = 2304, inner = 32 * 128;
   const int64_t kda = e * (3 * inner + 32) + 2 * e * 128 + 2 * 128 * inner + 4 * 3 * inner + 32 + inner + 128 + e * inner;
+  const int64_t mla = e * 32 * (128 + 64) + e * (512 + 64) + 512 + 512 * 32 * (128 + 128) + e * inner;
   EXPECT_EQ(parameter_count(kimi),
-            20 * kda + 7 * 4 * e * inner + 27 * 2 * e + 3 * e * 9216 + 26 * (256 * e + 256 + 257 * 3 * e * 1024) + 2 * 163840 * e + e);
+            20 * kda + 7 * mla + 27 * 2 * e + 3 * e * 9216 + 26 * (256 * e + 256 + 257 * 3 * e * 1024) + 2 * 163840 * e + e);
+  EXPECT_EQ(parameter_count(kimi), 49'122'681'728) << "total_parameters in the index of the published weights";
 }
 
 // By hand: input and output d², rows of expand, shrink and oscillation 3 k d, a layer norm 2 d.

@@ -60,6 +60,7 @@ const std::map<recipe::Mixer, std::vector<const char*>> kOperators = {
     {recipe::Mixer::kGatedDeltaNet, {"rms_norm"}},  // the rest in LibTorch's operators
     {recipe::Mixer::kKda, {"rms_norm"}},
     {recipe::Mixer::kDeltaNet, {"rms_norm"}},
+    {recipe::Mixer::kMla, {"split_heads", "attention", "rms_norm"}},
     {recipe::Mixer::kLcsm, {"linear_recurrence", "layer_norm"}},
 };
 

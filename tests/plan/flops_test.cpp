@@ -56,6 +56,21 @@ TEST(Flops, PublishedHgrn2) {
   }
 }
 
+// Latent attention: products of what its matrices are, scores over key and shared channels, sums over the values' own.
+TEST(Flops, LatentAttention) {
+  recipe::ModelConfig config = recipe::preset_model("kimi-linear-48b"), without = config;
+  without.mixers = {recipe::Mixer::kKda};
+  config.mixers = {recipe::Mixer::kMla};
+  config.layers = without.layers = 1;
+  const TokenFlops flops = training_flops_per_token(config, 4096), kda = training_flops_per_token(without, 4096);
+  EXPECT_EQ(flops.attention_full, 3.0 * 2 * 32 * (192 + 128) * 4096);
+  EXPECT_EQ(flops.attention_causal, 3.0 * 32 * (192 + 128) * 4096);
+  EXPECT_EQ(flops.recurrence, 0);
+  const double inner = 4096, latent = 2304 * 32 * 192 + 2304 * 576 + 512 * 32 * 256 + 2304 * inner;
+  const double delta = 2304 * (3 * inner + 32) + 2 * 2304 * 128 + 2 * 128 * inner + 4 * 3 * inner + 2304 * inner;
+  EXPECT_EQ(flops.matrices - kda.matrices, 6 * (latent - delta));
+}
+
 // A Toeplitz encoding: two multiply-adds a channel and exponential, forward and twice that backward (linear-attention.md §8.3: 4 n d e forward); its
 // coefficients are in no product. And of the published cosFormer2 models PFLOPs of a step, as above, whose table has the chunked recurrence.
 TEST(Flops, ToeplitzEncoding) {

@@ -26,6 +26,14 @@ TEST(RecipeCheck, RefusesImpossibleModels) {
   EXPECT_THAT(reason({"model.rotary_dim=66"}), HasSubstr("more than model.head_dim = 64"));
   EXPECT_THAT(reason({"model.rotary_dim=33"}), HasSubstr("even"));
   EXPECT_THAT(reason({"model.rotary_dim=0"}), HasSubstr("even and not 0"));
+  EXPECT_THAT(reason({"model.mixers=mla", "model.mla.rotary_dim=33"}), HasSubstr("model.mla.rotary_dim = 33 must be even"));
+  EXPECT_THAT(reason({"model.mixers=mla", "model.mla.rotary_dim=0"}), HasSubstr("must be even and not 0"));
+  EXPECT_THAT(reason({"model.mixers=mla", "model.softmax.windows=[]"}), HasSubstr("names no layer"));
+  EXPECT_THAT(reason({"model.mixers=mla", "model.softmax.rotary_scaling=llama3", "model.softmax.rotary_high=1"}),
+              HasSubstr("must be more"));
+  EXPECT_THAT(reason({"model.mixers=mla", "model.bias=true", "model.channel=gelu"}), HasSubstr("mla layers have no biases"));
+  EXPECT_THAT(reason({"model.mixers=mixture", "model.mixture.linear=mla"}), HasSubstr("mla is no linear mixer"));
+  EXPECT_THAT(reason({"model.mixers=mla", "model.family=llama"}), HasSubstr("softmax"));
   EXPECT_THAT(reason({"model.experts=2", "model.experts_per_token=3"}), HasSubstr("more than model.experts = 2"));
   EXPECT_THAT(reason({"model.experts=2", "model.channel=gelu"}), HasSubstr("SwiGLU"));
   EXPECT_THAT(reason({"model.bias=true"}), HasSubstr("no biases"));
@@ -41,6 +49,8 @@ TEST(RecipeCheck, AllowsWhatDoesNotMatter) {
   // Key heads and rotary channels belong to softmax layers; a model without them may say anything.
   EXPECT_NO_THROW(load_defaults({"model.mixers=lightning", "model.kv_heads=3", "model.rotary_dim=33"}));
   EXPECT_NO_THROW(load_defaults({"model.position=none", "model.rotary_dim=0"}));
+  EXPECT_NO_THROW(load_defaults({"model.mixers=mla", "model.kv_heads=3", "model.rotary_dim=33"}));
+  EXPECT_NO_THROW(load_defaults({"model.mixers=mla", "model.position=none", "model.mla.rotary_dim=33"}));
   EXPECT_NO_THROW(load_defaults({"model.experts=0", "model.experts_per_token=5"}));
   EXPECT_NO_THROW(load_defaults({"train.steps=1"}));  // shorter than the warm-up
 }

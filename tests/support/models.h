@@ -304,6 +304,37 @@ inline recipe::ModelConfig grouped_router() {
   return config;
 }
 
+// DeepSeek-V2 in small: latents of queries too, keys wider than values, a window in one of two layers.
+inline recipe::ModelConfig latent_attention() {
+  recipe::ModelConfig config = small_config();
+  config.layers = 2;
+  config.mixers = {recipe::Mixer::kMla};
+  config.mla = {.kv_rank = 10, .query_rank = 6, .key_dim = 5, .rotary_dim = 4, .value_dim = 7, .norm_eps = 0.01};
+  config.softmax.windows = {0, 5};
+  return config;
+}
+
+// Kimi-Linear in small: latent attention without positions behind the delta rule, a sigmoid router, and an odd number of heads and shared channels.
+inline recipe::ModelConfig latent_hybrid() {
+  recipe::ModelConfig config = grouped_router();
+  config.mixers = {recipe::Mixer::kKda, recipe::Mixer::kKda, recipe::Mixer::kMla};
+  config.heads = 3;
+  config.position = recipe::Position::kNone;
+  config.mla = {.rotary_dim = 3, .norm_eps = 0.01};
+  return config;
+}
+
+// Nothing but the latent: no shared key.
+inline recipe::ModelConfig latent_alone() {
+  recipe::ModelConfig config = small_config();
+  config.layers = 2;
+  config.mixers = {recipe::Mixer::kMla, recipe::Mixer::kSoftmax};
+  config.position = recipe::Position::kNone;
+  config.mla = {.kv_rank = 9, .rotary_dim = 0, .norm_eps = 0.01};
+  config.tie_embeddings = true;
+  return config;
+}
+
 inline std::vector<NamedConfig> small_models() {
   return {{"hybrid_experts_post_norm", hybrid_experts_post_norm()},
           {"hybrid_pre_norm_tied", hybrid_pre_norm_tied()},
@@ -326,7 +357,10 @@ inline std::vector<NamedConfig> small_models() {
           {"mixture_of_tnl", mixture_of_tnl()},
           {"spiking_linear", spiking_linear()},
           {"gated_attention", gated_attention()},
-          {"grouped_router", grouped_router()}};
+          {"grouped_router", grouped_router()},
+          {"latent_attention", latent_attention()},
+          {"latent_hybrid", latent_hybrid()},
+          {"latent_alone", latent_alone()}};
 }
 
 // Initialised, then moved: norms are not all ones, biases not all zeros.

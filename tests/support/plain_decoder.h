@@ -128,10 +128,11 @@ class PlainDecoder {
   }
 
   // Channels j and j + R/2 of the first R turn together by position · base^(−2j/R).
-  Tensor rotated(const Tensor& x, const Tensor& position) const {
-    const int64_t half = c.softmax.rotary_dim / 2;
+  Tensor rotated(const Tensor& x, const Tensor& position) const { return rotated(x, position, c.softmax.rotary_dim); }
+  Tensor rotated(const Tensor& x, const Tensor& position, int64_t channels) const {
+    const int64_t half = channels / 2;
     if (c.position != recipe::Position::kRotary || half == 0) return x;
-    const Tensor power = at::arange(half, at::kDouble) * (-2.0 / static_cast<double>(c.softmax.rotary_dim));
+    const Tensor power = at::arange(half, at::kDouble) * (-2.0 / static_cast<double>(channels));
     Tensor speed = at::pow(at::Scalar(c.softmax.rotary_base), power);
     if (c.softmax.rotary_scaling == recipe::RotaryScaling::kLinear) speed = speed / c.softmax.rotary_factor;
     if (c.softmax.rotary_scaling ==
@@ -187,6 +188,38 @@ class PlainDecoder {
       return at::stack(rows);
     });
     return linear(c.softmax.output_gate ? o * at::sigmoid(linear(h, name + "gate")) : o, name + "output");
+  }
+
+  // Multi-head latent attention (DeepSeek-V2, 2405.04434, equations 9 to 19): keys and values of every head written out, token by token. The
+  // rotated channels stand first in a query.
+  Tensor mla(const Tensor& h, const std::string& name, int64_t l) const {
+    const auto& own = c.mla;
+    const int64_t turned = own.rotary_dim, still = own.key_dim > 0 ? own.key_dim : c.head_dim,
+                  width = own.value_dim > 0 ? own.value_dim : c.head_dim;
+    const int64_t window = c.softmax.windows[static_cast<size_t>(l) % c.softmax.windows.size()];
+    const Tensor where = positions();
+    const Tensor latent = rms(linear(h, name + "latent"), own.norm_eps) * weight(name + "latent_norm");
+    const Tensor of_queries = own.query_rank > 0 ? rms(linear(h, name + "query_down"), own.norm_eps) * weight(name + "query_norm") : h;
+    const Tensor shared = turned > 0 ? rotated(linear(h, name + "shared_key"), where, turned) : at::zeros({h.size(0), 0}, at::kDouble);
+    const auto of_head = [&](const char* which, int64_t n, int64_t rows) { return weight(name + which).narrow(0, n * rows, rows); };
+    const Tensor o = by_document_and_head([&](int64_t begin, int64_t count, int64_t n) {
+      const Tensor made = at::mm(of_queries, of_head("query", n, turned + still).t());
+      std::vector<Tensor> rows;
+      for (int64_t t = begin; t < begin + count; ++t) {
+        const Tensor turning = rotated(made.narrow(0, t, 1).narrow(1, 0, turned), where.narrow(0, t, 1), turned)[0];
+        const Tensor staying = made[t].narrow(0, turned, still);
+        std::vector<Tensor> scores, values;
+        for (int64_t s = window > 0 ? std::max(begin, t + 1 - window) : begin; s <= t; ++s) {
+          const Tensor key = at::mv(of_head("key", n, still), latent[s]);
+          const Tensor score = (staying * key).sum() + (turning * shared[s]).sum();
+          scores.push_back(score / std::sqrt(static_cast<double>(turned + still)));
+          values.push_back(at::mv(of_head("value", n, width), latent[s]));
+        }
+        rows.push_back(at::mv(at::stack(values).t(), at::stack(scores).softmax(0)));
+      }
+      return at::stack(rows);
+    });
+    return linear(o, name + "output");
   }
 
   // Branches beside each other, each normed by itself (SpikingBrain, 2509.05276).
@@ -415,6 +448,8 @@ class PlainDecoder {
         return softmax(h, name, l);
       case recipe::Mixer::kLightning:
         return lightning(h, name, l);
+      case recipe::Mixer::kMla:
+        return mla(h, name, l);
       case recipe::Mixer::kHgrn2:
         return hgrn2(h, name, l);
       case recipe::Mixer::kGatedDeltaNet:

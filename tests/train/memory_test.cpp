@@ -215,7 +215,7 @@ TEST_P(MemoryOfLineage, IsWhatIsCounted) {
 
 INSTANTIATE_TEST_SUITE_P(Mixers, MemoryOfLineage,
                          ::testing::Combine(::testing::Values("tnl", "retnet", "gla", "cosformer", "cosformer2", "lightnet", "metala",
-                                                              "mamba2", "hgrn", "gated_deltanet", "kda", "deltanet", "lcsm"),
+                                                              "mamba2", "hgrn", "gated_deltanet", "kda", "deltanet", "lcsm", "mla"),
                                             ::testing::Values("none", "selective")),
                          [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param); });
 

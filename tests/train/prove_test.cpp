@@ -119,6 +119,16 @@ recipe::ModelConfig gated_hybrid() {
   return config;
 }
 
+// Kimi-Linear's class with rotated shared keys and latents of queries, as DeepSeek-V2 has them.
+recipe::ModelConfig latent_hybrid() {
+  recipe::ModelConfig config;
+  config.mixers = {Mixer::kMla, Mixer::kKda};
+  config.mla.query_rank = 96;
+  config.softmax.windows = {0, 0, 9};
+  config.tie_embeddings = true;
+  return config;
+}
+
 // The usual layouts; `every`: each of them, or one of so many.
 void expect_equal(const recipe::ModelConfig& config, bool experts, const std::string& optimizer = "adamw", size_t every = 1) {
   std::vector<ProofLayout> layouts;
@@ -229,6 +239,23 @@ TEST(Prove, DataDependentDecays) { expect_equal(data_dependent_decays(), false, 
 TEST(Prove, Mamba2WithoutChannelMixers) { expect_equal(mamba2(), false, "adamw", 4); }
 TEST(Prove, BranchesSharedExpertsAndPredictions) { expect_equal(mixture(), true, "adamw", 4); }
 TEST(Prove, GatedAttentionPredictionsAndMup) { expect_equal(gated_hybrid(), false, "adamw", 5); }
+void expect_proved(const recipe::ModelConfig& config, const std::vector<recipe::ParallelOptions>& all);
+TEST(Prove, LatentAttention) { expect_equal(latent_hybrid(), false, "adamw", 4); }
+TEST(Prove, LatentAttentionOverEveryWayToShareIt) {
+  using enum recipe::ContextMethod;
+  recipe::ModelConfig config = latent_hybrid();
+  config.mixers = {Mixer::kMla};
+  config.mla.query_rank = 0;
+  config.position = recipe::Position::kNone;
+  expect_proved(config, {{.tp = 2},
+                         {.tp = 2, .tp_chunks = 3, .zero = 1},
+                         {.cp = 2, .context = {.softmax = kRing}},
+                         {.cp = 2, .context = {.softmax = kUlysses}},
+                         {.cp = 2, .context = {.softmax = kAllGather}},
+                         {.tp = 2, .cp = 2, .context = {.softmax = kTwoLevel}},
+                         {.ranks = 4, .pp = 2, .zero = 2},
+                         {.ranks = 2, .zero = 3}});
+}
 TEST(Prove, LightningAlone) { expect_equal(dense_linear(), false, "adamw", 3); }
 TEST(Prove, AnOptimizerOfWholeMatrices) { expect_equal(hybrid(), true, "came", 4); }
 

@@ -101,6 +101,7 @@ void paged(const PagedProblem& problem, const AttentionResult& result) {
     }
   }
   call.keys.page_tokens = PagePool::kTokens;
+  call.keys.value_stride = pool.sizes().values_in_keys ? pool.sizes().key : pool.sizes().value;
   call.heads = problem.q_thd.size(1);
   call.key_heads = pool.sizes().heads;
   call.channels = problem.q_thd.size(2);

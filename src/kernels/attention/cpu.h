@@ -39,15 +39,15 @@ struct ResultRows {
 template <class Element>
 struct KeySource {
   struct Pages {
-    std::vector<const Element*> k, v;  // each [key_heads, page_tokens, channels]
+    std::vector<const Element*> k, v;  // each [key_heads, page_tokens, channels], rows of v value_stride apart
   };
   RowView<const Element> k, v;
   std::vector<Pages> pages;  // [documents], or empty
-  int64_t page_tokens = 0;
+  int64_t page_tokens = 0, value_stride = 0;
 
   // Of document n from its token `first`, a multiple of kKeyBlock, on; a page or the tensor holds at least the next kKeyBlock.
-  KeyRows<Element> rows(const std::vector<AttentionDocument>& documents, int64_t n, int64_t first, int64_t key_head, int64_t channels,
-                        int64_t values) const {
+  KeyRows<Element> rows(const std::vector<AttentionDocument>& documents, int64_t n, int64_t first, int64_t key_head,
+                        int64_t channels) const {
     if (pages.empty()) {
       const int64_t token = documents[static_cast<size_t>(n)].k + first;
       return {k.at(token, key_head), v.at(token, key_head), k.token, v.token};
@@ -55,7 +55,7 @@ struct KeySource {
     const auto page = static_cast<size_t>(first / page_tokens);
     const int64_t row = key_head * page_tokens + first % page_tokens;
     const Pages& of = pages[static_cast<size_t>(n)];
-    return {of.k[page] + row * channels, of.v[page] + row * values, channels, values};
+    return {of.k[page] + row * channels, of.v[page] + row * value_stride, channels, value_stride};
   }
 };
 

@@ -240,7 +240,7 @@ class BackwardItems {
   void read_keys(const Team& team, int64_t key, int64_t count) {
     for (int64_t r = 0; r < count; r += kKeyBlock) {
       const int64_t here = std::min(kKeyBlock, count - r);
-      const auto rows = call_.keys.rows(call_.visible.documents, team.document, key + r, team.key_head, call_.channels, call_.values);
+      const auto rows = call_.keys.rows(call_.visible.documents, team.document, key + r, team.key_head, call_.channels);
       for (int64_t i = 0; i < here; ++i) {
         std::copy_n(rows.k + i * rows.k_stride, call_.channels, keys_ + (r + i) * call_.channels);
         std::copy_n(rows.v + i * rows.v_stride, call_.values, values_ + (r + i) * call_.values);

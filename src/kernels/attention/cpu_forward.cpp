@@ -119,7 +119,7 @@ class ForwardItems {
 
   // All tiles against keys [key, key + count).
   void run_block(const ForwardItem& item, const AttentionDocument& document, int64_t key, int64_t count) {
-    KeyRows<Element> rows = call_.keys.rows(call_.visible.documents, item.document, key, item.key_head, call_.channels, call_.values);
+    KeyRows<Element> rows = call_.keys.rows(call_.visible.documents, item.document, key, item.key_head, call_.channels);
     tools_.block->transpose(rows.v, rows.v_stride, count, call_.values, values_t_, kKeyBlock);
     if (tiles_.size() > 1) {  // rows of a fused qkv lie on a page of memory each: gather them once
       for (int64_t r = 0; r < count; ++r) std::copy_n(rows.k + r * rows.k_stride, call_.channels, keys_ + r * call_.channels);
@@ -216,7 +216,7 @@ class ForwardItems {
       all = {std::min(all.first, keys.first), std::max(all.last, keys.last)};
     }
     for (int64_t block = all.first / kKeyBlock * kKeyBlock; block < all.last; block += kKeyBlock) {
-      const auto keys = call_.keys.rows(call_.visible.documents, item.document, block, item.key_head, call_.channels, call_.values);
+      const auto keys = call_.keys.rows(call_.visible.documents, item.document, block, item.key_head, call_.channels);
       for (int64_t r = 0; r < rows; ++r) {
         const TokenRange seen = keys_of(r);
         const int64_t from = std::max(seen.first, block) - block, count = std::min(seen.last - block, kKeyBlock) - from;

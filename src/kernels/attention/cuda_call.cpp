@@ -108,6 +108,7 @@ Refusal refuse_paged(const PagedProblem& problem) {
     if (problem.keys(n) > std::numeric_limits<int32_t>::max()) return "a sequence does not fit 32 bits";
   }
   if (problem.rows.empty()) return "there is no sequence";
+  if (problem.cache.pool().sizes().values_in_keys) return "values are channels of keys";
   return refuse(problem.q_thd.size(2), problem.cache.pool().sizes().value, problem.options.window);
 }
 

@@ -6,8 +6,10 @@ namespace longhaul::kernels {
 
 int64_t PagePool::take() {
   if (free_.empty()) {
-    pages_.push_back(
-        {at::empty({sizes_.heads, kTokens, sizes_.key}, sizes_.options), at::empty({sizes_.heads, kTokens, sizes_.value}, sizes_.options)});
+    const Tensor keys = at::empty({sizes_.heads, kTokens, sizes_.key}, sizes_.options);
+    const Tensor values =
+        sizes_.values_in_keys ? keys.narrow(2, 0, sizes_.value) : at::empty({sizes_.heads, kTokens, sizes_.value}, sizes_.options);
+    pages_.push_back({keys, values});
     free_.push_back(static_cast<int64_t>(pages_.size()) - 1);
   }
   const int64_t page = free_.back();
@@ -27,7 +29,8 @@ void PagePool::give_back(int64_t page) {
 }
 
 int64_t PagePool::page_bytes() const {
-  return sizes_.heads * kTokens * (sizes_.key + sizes_.value) * static_cast<int64_t>(sizes_.options.dtype().itemsize());
+  const int64_t channels = sizes_.key + (sizes_.values_in_keys ? 0 : sizes_.value);
+  return sizes_.heads * kTokens * channels * static_cast<int64_t>(sizes_.options.dtype().itemsize());
 }
 
 int64_t PagePool::bytes() const { return static_cast<int64_t>(pages_.size()) * page_bytes(); }

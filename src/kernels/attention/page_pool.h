@@ -14,6 +14,7 @@ namespace longhaul::kernels {
 
 struct PageSizes {
   int64_t heads = 0, key = 0, value = 0;  // kv heads; channels
+  bool values_in_keys = false;            // the first channels of a key are its value: nothing else is kept of it
   at::TensorOptions options;              // dtype and device
 };
 
@@ -28,8 +29,10 @@ class PagePool {
   void share(int64_t page) { ++user(page); }  // one user more
   void give_back(int64_t page);               // one user less
   bool shared(int64_t page) const { return pages_[static_cast<size_t>(page)].users > 1; }
-  const Tensor& keys(int64_t page) const { return pages_[static_cast<size_t>(page)].keys; }      // [heads, kTokens, key]
-  const Tensor& values(int64_t page) const { return pages_[static_cast<size_t>(page)].values; }  // [heads, kTokens, value]
+  const Tensor& keys(int64_t page) const { return pages_[static_cast<size_t>(page)].keys; }  // [heads, kTokens, key]
+  const Tensor& values(int64_t page) const {
+    return pages_[static_cast<size_t>(page)].values;
+  }  // [heads, kTokens, value]; rows may be a key apart
 
   int64_t in_use() const { return static_cast<int64_t>(pages_.size() - free_.size()); }
   int64_t page_bytes() const;  // of one

@@ -96,7 +96,7 @@ int64_t KeyValueCache::page_to_write(Sequence& sequence) {
   if (!pool_.shared(last)) return last;
   const int64_t own = pool_.take();
   pool_.keys(own).narrow(1, 0, at).copy_(pool_.keys(last).narrow(1, 0, at));
-  pool_.values(own).narrow(1, 0, at).copy_(pool_.values(last).narrow(1, 0, at));
+  if (!pool_.sizes().values_in_keys) pool_.values(own).narrow(1, 0, at).copy_(pool_.values(last).narrow(1, 0, at));
   pool_.give_back(last);
   return last = own;
 }
@@ -109,7 +109,11 @@ void KeyValueCache::append(std::span<const int64_t> rows, std::span<const int64_
     refuse_argument(kPagedOp, name, fmt::format("[{}, {}, {}] {}", k.size(0), sizes.heads, channels, name_of(type)), shape_text(x));
   };
   check_sizes("k", k, sizes.key);
-  check_sizes("v", v, sizes.value);
+  if (sizes.values_in_keys) {
+    if (v.defined()) refuse_argument(kPagedOp, "v", "nothing: values are channels of keys", shape_text(v));
+  } else {
+    check_sizes("v", v, sizes.value);
+  }
   LONGHAUL_ASSERT(rows.size() + 1 == offsets.size() && offsets.back() == k.size(0), "{} rows, {} offsets", rows.size(), offsets.size());
   const at::NoGradGuard no_gradient;
   for (size_t n = 0; n < rows.size(); ++n) {
@@ -118,7 +122,7 @@ void KeyValueCache::append(std::span<const int64_t> rows, std::span<const int64_
       const int64_t page = page_to_write(sequence), at = sequence.tokens % PagePool::kTokens;
       const int64_t count = std::min(PagePool::kTokens - at, offsets[n + 1] - token);
       write_tokens(pool_.keys(page), at, k, token, count);
-      write_tokens(pool_.values(page), at, v, token, count);
+      if (!sizes.values_in_keys) write_tokens(pool_.values(page), at, v, token, count);
       sequence.tokens += count;
       token += count;
     }

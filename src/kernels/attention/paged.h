@@ -29,7 +29,7 @@ class KeyValueCache {
   }  // of the others; the last is unset behind tokens()
   const PagePool& pool() const { return pool_; }
 
-  // k_thd [T,Hk,D], v_thd [T,Hk,Dv]: the next tokens of `rows`, which are all different; offsets [rows + 1]: whose.
+  // k_thd [T,Hk,D], v_thd [T,Hk,Dv] (undefined where values are channels of keys): the next tokens of `rows`, which are all different; offsets [rows + 1]: whose.
   void append(std::span<const int64_t> rows, std::span<const int64_t> offsets, const Tensor& k_thd, const Tensor& v_thd);
 
   // Later tokens of these sequences see `window` keys, their own among them: pages that none of them sees are given back. 0: they see all.

@@ -1,6 +1,7 @@
 #include "kernels/linear/op.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "kernels/differentiable.h"
 #include "kernels/dispatch.h"
@@ -194,13 +195,27 @@ Tensor linear_input_gradient(const Tensor& dy, const Tensor& weight, KeptPacked 
   return input_gradient_of(dy, weight, {dy.size(0)}, kept);
 }
 
+// → rows of all experts.
+static int64_t checked_rows(const char* op, const std::vector<int64_t>& rows_per_expert, const Tensor& weight) {
+  if (weight.dim() != 3 || weight.size(0) != static_cast<int64_t>(rows_per_expert.size())) {
+    refuse_argument(op, "weight", "[" + std::to_string(rows_per_expert.size()) + " experts, out, in]", shape_text(weight));
+  }
+  return std::accumulate(rows_per_expert.begin(), rows_per_expert.end(), int64_t{0});
+}
+
+Tensor grouped_linear_input_gradient(const Tensor& dy, const std::vector<int64_t>& rows_per_expert, const Tensor& weight, KeptPacked kept) {
+  const int64_t rows = checked_rows("grouped_linear_input_gradient", rows_per_expert, weight);
+  if (dy.dim() != 2 || dy.size(0) != rows || dy.size(1) != weight.size(1) || dy.scalar_type() != weight.scalar_type()) {
+    refuse_argument("grouped_linear_input_gradient", "dy", "[" + std::to_string(rows) + " rows, out] for weights " + shape_text(weight),
+                    shape_text(dy));
+  }
+  const at::NoGradGuard no_gradient;
+  return input_gradient_of(dy, weight, rows_per_expert, kept);
+}
+
 Tensor grouped_linear(const Tensor& x, const std::vector<int64_t>& rows_per_expert, const Tensor& weight, const GradientSink& sink,
                       KeptPacked kept) {
-  int64_t rows = 0;
-  for (const int64_t count : rows_per_expert) rows += count;
-  if (weight.dim() != 3 || weight.size(0) != static_cast<int64_t>(rows_per_expert.size())) {
-    refuse_argument("grouped_linear", "weight", "[" + std::to_string(rows_per_expert.size()) + " experts, out, in]", shape_text(weight));
-  }
+  const int64_t rows = checked_rows("grouped_linear", rows_per_expert, weight);
   if (x.dim() != 2 || x.size(0) != rows || x.size(1) != weight.size(2) || x.scalar_type() != weight.scalar_type()) {
     refuse_argument("grouped_linear", "x", "[" + std::to_string(rows) + " rows, in] for weights " + shape_text(weight), shape_text(x));
   }

@@ -25,7 +25,7 @@ void declare_mixture(OptionSet& set, ModelConfig& model) {
 }
 
 void check_mixture(const ModelConfig& model, std::vector<Problem>& out) {
-  if (model.mixture.linear == Mixer::kMixture || model.mixture.linear == Mixer::kSoftmax) {
+  if (model.mixture.linear == Mixer::kMixture || model.mixture.linear == Mixer::kSoftmax || model.mixture.linear == Mixer::kMla) {
     out.push_back({{"model.mixture.linear"},
                    fmt::format("model.mixture.linear = {} is no linear mixer: one branch is softmax attention already",
                                entry_of(model.mixture.linear).name),

@@ -23,7 +23,8 @@ enum class Mixer {
   kKda,
   kLcsm,
   kMixture,
-  kDeltaNet
+  kDeltaNet,
+  kMla
 };
 std::vector<std::string_view> names_of(Mixer);
 

@@ -22,13 +22,13 @@ void declare_softmax(OptionSet& set, ModelConfig& model) {
       .unit("channels")
       .at_least(0)
       .at_most(1 << 14);
-  set.add("model.rotary_base", model.softmax.rotary_base, "Base of the rotary frequencies.")
+  set.add("model.rotary_base", model.softmax.rotary_base, "Base of the rotary frequencies of softmax and mla layers.")
       .above(1)
       .at_most(1e15)
       .also_called({"rope_theta", "rope_base"});
   set.add(
          "model.softmax.windows", model.softmax.windows,
-         "Keys that each token of a softmax layer sees, itself among them, as a pattern repeated over the model's layers, first layer first; 0: "
+         "Keys that each token of a softmax or mla layer sees, itself among them, as a pattern repeated over the model's layers, first layer first; 0: "
          "all before it.")
       .unit("tokens")
       .at_least(0)
@@ -79,16 +79,8 @@ void check_softmax(const ModelConfig& model, std::vector<Problem>& out) {
                                kv_heads, model.heads),
                    fmt::format("model.kv_heads={}", model.heads)});
   }
-  if (model.softmax.windows.empty()) {
-    out.push_back({{"model.softmax.windows"}, "model.softmax.windows names no layer", "model.softmax.windows=0"});
-  }
+  check_attention(model, out);
   if (model.position != Position::kRotary) return;
-  if (model.softmax.rotary_scaling == RotaryScaling::kLlama3 && model.softmax.rotary_high <= model.softmax.rotary_low) {
-    out.push_back({{"model.softmax.rotary_low", "model.softmax.rotary_high"},
-                   fmt::format("model.softmax.rotary_high = {} must be more than model.softmax.rotary_low = {}", model.softmax.rotary_high,
-                               model.softmax.rotary_low),
-                   "model.softmax.rotary_low=1 model.softmax.rotary_high=4"});
-  }
   if (rotary_dim > model.head_dim) {
     out.push_back({{"model.rotary_dim", "model.head_dim"},
                    fmt::format("model.rotary_dim = {} is more than model.head_dim = {}", rotary_dim, model.head_dim),
@@ -105,7 +97,8 @@ OperatorSizes softmax_operators(const ModelConfig& model) {
   return {.attention = {.heads = model.heads,
                         .kv_heads = model.softmax.kv_heads,
                         .head_dim = model.head_dim,
-                        .rotary_dim = model.position == Position::kRotary ? model.softmax.rotary_dim : 0}};
+                        .rotary_dim = model.position == Position::kRotary ? model.softmax.rotary_dim : 0,
+                        .value_dim = model.head_dim}};
 }
 
 std::vector<MixerTensor> softmax_tensors(const ModelConfig& model) {
@@ -154,10 +147,23 @@ BlockMemory softmax_memory(const ModelConfig& model, const BlockSizes& size) {
 std::vector<std::string_view> names_of(AttentionBias) { return {"none", "qkv", "all"}; }
 std::vector<std::string_view> names_of(RotaryScaling) { return {"none", "linear", "llama3"}; }
 
-std::vector<double> SoftmaxOptions::rotary_frequencies() const {
+void check_attention(const ModelConfig& model, std::vector<Problem>& out) {
+  if (model.softmax.windows.empty()) {
+    out.push_back({{"model.softmax.windows"}, "model.softmax.windows names no layer", "model.softmax.windows=0"});
+  }
+  if (model.position != Position::kRotary) return;
+  if (model.softmax.rotary_scaling == RotaryScaling::kLlama3 && model.softmax.rotary_high <= model.softmax.rotary_low) {
+    out.push_back({{"model.softmax.rotary_low", "model.softmax.rotary_high"},
+                   fmt::format("model.softmax.rotary_high = {} must be more than model.softmax.rotary_low = {}", model.softmax.rotary_high,
+                               model.softmax.rotary_low),
+                   "model.softmax.rotary_low=1 model.softmax.rotary_high=4"});
+  }
+}
+
+std::vector<double> SoftmaxOptions::rotary_frequencies(int64_t channels) const {
   std::vector<double> frequencies;
-  for (int64_t j = 0; j < rotary_dim / 2; ++j) {
-    double frequency = std::pow(rotary_base, -2.0 * static_cast<double>(j) / static_cast<double>(rotary_dim));
+  for (int64_t j = 0; j < channels / 2; ++j) {
+    double frequency = std::pow(rotary_base, -2.0 * static_cast<double>(j) / static_cast<double>(channels));
     const double stretched = frequency / rotary_factor;
     if (rotary_scaling == RotaryScaling::kLinear) frequency = stretched;
     if (rotary_scaling == RotaryScaling::kLlama3) {

@@ -8,8 +8,13 @@
 
 namespace longhaul::recipe {
 
+struct ModelConfig;
+struct Problem;  // recipe/check.h
 struct SequenceMixerEntry;
 extern const SequenceMixerEntry kSoftmaxMixer;
+
+// Of the options that all mixers with softmax attention read: windows and the stretching of frequencies.
+void check_attention(const ModelConfig& model, std::vector<Problem>& out);
 
 enum class AttentionBias { kNone, kQkv, kAll };
 enum class RotaryScaling { kNone, kLinear, kLlama3 };
@@ -33,7 +38,8 @@ struct SoftmaxOptions {
 
   int64_t window(int64_t layer) const { return windows[static_cast<size_t>(layer) % windows.size()]; }
   // Of each pair of a head's channels, by which its angle grows with a position.
-  std::vector<double> rotary_frequencies() const;
+  std::vector<double> rotary_frequencies() const { return rotary_frequencies(rotary_dim); }
+  std::vector<double> rotary_frequencies(int64_t channels) const;  // of heads that rotate so many
   bool operator==(const SoftmaxOptions&) const = default;
 };
 
