@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "control/channel.h"
 #include "control/messages.h"
+#include "control/node_sampler.h"
 #include "control/rank_host.h"
 
 namespace longhaul::control {
@@ -72,7 +73,8 @@ class NodeDaemon {
   Children children_;
   std::string secret_, run_, own_address_;
   std::unique_ptr<FileLock> lock_;
-  std::unique_ptr<RankHost> host_;  // when the run is known
+  std::unique_ptr<RankHost> host_;        // when the run is known
+  std::unique_ptr<NodeSampler> sampler_;  // when its folder is
   std::shared_ptr<Channel> channel_;
   std::optional<StopRanks> ending_;
   double beat_every_s_ = 1, lease_s_ = 60;

@@ -13,6 +13,18 @@
 namespace longhaul::detect {
 namespace {
 
+// "--metrics cpu_usage,…": those that every pull has.
+std::string metrics_there(std::span<const Pull> pulls) {
+  std::string names;
+  for (size_t metric = 0; metric < kMetrics; ++metric) {
+    const bool everywhere = !pulls.empty() && std::all_of(pulls.begin(), pulls.end(), [&](const Pull& pull) {
+      return std::find(pull.metrics.begin(), pull.metrics.end(), metric) != pull.metrics.end();
+    });
+    if (everywhere) names += (names.empty() ? "--metrics " : ",") + std::string(metrics()[metric].name);
+  }
+  return names;
+}
+
 // Draws windows in which every sample is there. Draw number i is a function of the seed alone.
 class WindowSource {
  public:
@@ -26,7 +38,8 @@ class WindowSource {
       throw Error({.code = ExitCode::kData,
                    .what = "no training data has a metric",
                    .expected = fmt::format("{} seconds of it", window),
-                   .found = std::string(metrics()[wanted.front()].name) + " is missing everywhere"});
+                   .found = std::string(metrics()[wanted.front()].name) + " is missing everywhere",
+                   .hint = metrics_there(pulls)});
     }
   }
 
