@@ -36,20 +36,34 @@ std::optional<MachineCounters::Processors> processors_in(const std::string& stat
   return found;
 }
 
-// "MemTotal:       16283012 kB"
-std::optional<double> memory_share_in(const std::string& meminfo) {
-  std::istringstream lines(meminfo);
-  std::optional<double> total, available;
+// Of lines "MemTotal:       16283012 kB"; 0: there is no such line.
+double kibibytes_in(const std::string& text, const std::string& wanted) {
+  std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
     std::string name;
     double kibibytes = 0;
-    if (!(words >> name >> kibibytes)) continue;
-    if (name == "MemTotal:") total = kibibytes;
-    if (name == "MemAvailable:") available = kibibytes;
+    if (words >> name && name == wanted && words >> kibibytes) return kibibytes;
   }
-  if (!total || !available || *total <= 0 || *available > *total) return std::nullopt;
-  return 1 - *available / *total;
+  return 0;
+}
+
+std::optional<double> memory_share_in(const std::string& meminfo) {
+  const double total = kibibytes_in(meminfo, "MemTotal:"), available = kibibytes_in(meminfo, "MemAvailable:");
+  if (total <= 0 || available <= 0 || available > total) return std::nullopt;
+  return 1 - available / total;
+}
+
+// utime + stime of "number (name) state …": fields 14 and 15; the name may hold blanks and brackets.
+std::optional<uint64_t> ticks_in(const std::string& stat) {
+  const size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos) return std::nullopt;
+  std::istringstream fields(stat.substr(name_end + 1));
+  std::string skipped;
+  for (int field = 3; field < 14; ++field) fields >> skipped;
+  uint64_t user = 0, system = 0;
+  if (!(fields >> user >> system)) return std::nullopt;
+  return user + system;
 }
 
 // "  eth0: received-bytes …seven more… sent-bytes …"; there need be no blank behind the colon.
@@ -105,6 +119,26 @@ MachineCounters read_machine_counters(const MachineFiles& files) {
   counters.network_sent = network_sent_in(kernel_text(files.proc / "net/dev"));
   counters.disk_share = disk_share_of(files.disk);
   read_rdma(files.sys, counters);
+  return counters;
+}
+
+MachineCounters read_process_counters(std::span<const int64_t> processes, const MachineFiles& files) {
+  MachineCounters counters{.at_ns = monotonic_ns()};
+  auto processors = processors_in(kernel_text(files.proc / "stat", 512));
+  const double total = kibibytes_in(kernel_text(files.proc / "meminfo"), "MemTotal:");
+  uint64_t ticks = 0;
+  double own = 0;
+  bool any = false;
+  for (const int64_t process : processes) {
+    const fs::path folder = files.proc / std::to_string(process);
+    const auto its = ticks_in(kernel_text(folder / "stat"));
+    if (!its) continue;
+    ticks += *its, any = true;
+    own += kibibytes_in(kernel_text(folder / "status"), "RssAnon:");
+  }
+  if (!any) return counters;
+  if (processors) processors->worked = ticks, counters.processors = processors;
+  if (total > 0 && own <= total) counters.memory_share = own / total;
   return counters;
 }
 

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 
 namespace longhaul {
@@ -38,5 +39,9 @@ struct MachineFiles {
 };
 
 MachineCounters read_machine_counters(const MachineFiles& files = {});
+
+// Of these processes alone, where several stand for machines of their own: their time against that of all processors, and the memory that is theirs
+// alone (RssAnon) against the machine's. The rest has no value. A process that has ended counts no more: sums can fall.
+MachineCounters read_process_counters(std::span<const int64_t> processes, const MachineFiles& files = {});
 
 }  // namespace longhaul

@@ -233,11 +233,12 @@ ExitCode run_train(DetectTrainArguments& arguments) {
 void add_detect_train(Command& group) {
   auto arguments = std::make_shared<DetectTrainArguments>();
   arguments->variants = {"minder", "raw"};
-  Command train = group.add(
-      "train", "denoisers of all metrics, their order and thresholds, from recorded metrics",
-      {{"from simulated cases", "detect train cases/train --out minder.safetensors"},
-       {"thresholds chosen on other cases", "detect train cases/train --validate cases/validation --out minder.safetensors"},
-       {"from a run of `launch`, whose machines have no GPUs", "detect train runs/big --metrics cpu_usage,memory_usage --out minder.safetensors"}});
+  Command train =
+      group.add("train", "denoisers of all metrics, their order and thresholds, from recorded metrics",
+                {{"from simulated cases", "detect train cases/train --out minder.safetensors"},
+                 {"thresholds chosen on other cases", "detect train cases/train --validate cases/validation --out minder.safetensors"},
+                 {"from a run of `launch`, whose machines have no GPUs",
+                  "detect train runs/big --metrics cpu_usage,memory_usage --out minder.safetensors"}});
   train.option("DIR", arguments->folders, "folders with a CSV file a metric, runs of `launch`, or folders of such folders").required();
   train.option("--out", arguments->out, "file to write the models to").required();
   train.option("--validate", arguments->validate, "folders with truth.json to choose thresholds on (default: those of DIR that have it)");

@@ -360,7 +360,8 @@ void add_detect_run(Command& detect_group) {
       {{"a folder of CSV files, and a page that shows the suspect", "detect run cases/one --models minder.safetensors --page suspect.html"},
        {"the last fifteen minutes of a cluster", "detect run --prometheus http://localhost:9090 --models minder.safetensors --json"},
        {"a run of `launch`, looked at every eight minutes", "detect run runs/big --models minder.safetensors --follow"}});
-  run.option("DIR", arguments->folder, "folder of a run that `launch` started, or one with a CSV file a metric: time, then a column a machine");
+  run.option("DIR", arguments->folder,
+             "folder of a run that `launch` started, or one with a CSV file a metric: time, then a column a machine");
   run.option("--prometheus", arguments->prometheus, "address of a Prometheus instead: http://HOST:PORT");
   run.option("--query", arguments->queries, "PromQL for a metric, one value a machine: METRIC=PROMQL; repeated");
   run.option("--label", arguments->label, "label that names the machine").default_shown();

@@ -28,6 +28,7 @@ struct NodeOptions {
   std::string name;              // of the node in the run; empty: Slurm's for it, else the host's
   int64_t slots = 1;             // ranks that it can hold
   bool spare = false;
+  bool shares_machine = false;  // with other nodes of the run: samples are of its own ranks
   double patience_s = 600;
   std::string program;  // this one's file
 };

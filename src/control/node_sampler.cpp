@@ -26,14 +26,15 @@ struct NodeSampler::State {
 
   void loop();
   void begin();
-  void sample();
+  void sample(const std::vector<int64_t>& running);
   void finish();
   void failed(const std::exception& error);
 
   NodeSamplerOptions options;
   std::mutex mutex;
   std::condition_variable changed;
-  bool running = false, ending = false, gone = false;  // gone: the thread has ended
+  std::vector<int64_t> processes;
+  bool ending = false, gone = false;  // gone: the thread has ended
   // Of the thread alone.
   std::optional<detect::SampleRingWriter> ring;
   std::optional<detect::MachineSampler> sampler;
@@ -45,11 +46,11 @@ struct NodeSampler::State {
 void NodeSampler::State::loop() {
   std::unique_lock lock(mutex);
   while (!ending) {
-    if (!running) {
+    if (processes.empty()) {
       lock.unlock();
       finish();
       lock.lock();
-      changed.wait(lock, [&] { return running || ending; });
+      changed.wait(lock, [&] { return !processes.empty() || ending; });
       continue;
     }
     lock.unlock();
@@ -57,10 +58,11 @@ void NodeSampler::State::loop() {
     lock.lock();
     // The same moment on all machines whose clocks agree; half a second from now at least, so that no second comes twice.
     const double now_s = wall_time_s(), next_s = std::floor(now_s + 0.5) + 1;
-    changed.wait_for(lock, std::chrono::duration<double>(next_s - now_s), [&] { return !running || ending; });
-    if (!running || ending) continue;
+    changed.wait_for(lock, std::chrono::duration<double>(next_s - now_s), [&] { return processes.empty() || ending; });
+    if (processes.empty() || ending) continue;
+    const std::vector<int64_t> running = processes;
     lock.unlock();
-    sample();
+    sample(running);
     lock.lock();
   }
   lock.unlock();
@@ -80,11 +82,12 @@ void NodeSampler::State::begin() {
   }
 }
 
-void NodeSampler::State::sample() {
+// The first one after the ranks' start has no rates yet.
+void NodeSampler::State::sample(const std::vector<int64_t>& running) {
   if (!ring) return;
   try {
     const double time_s = wall_time_s();
-    ring->write(time_s, sampler->next());
+    ring->write(time_s, options.owner.ranks_alone ? sampler->next(running) : sampler->next());
   } catch (const std::exception& error) {
     failed(error);
   }
@@ -126,11 +129,12 @@ NodeSampler::~NodeSampler() {
   new std::shared_ptr<State>(state_);  // on purpose: it lives as long as the thread that is in it, and ends with the process
 }
 
-void NodeSampler::ranks_run(bool running) {
+void NodeSampler::ranks_run(std::vector<int64_t> processes) {
   {
     const std::lock_guard lock(state_->mutex);
-    if (state_->running == running) return;
-    state_->running = running;
+    const bool begins_or_ends = state_->processes.empty() != processes.empty();
+    state_->processes = std::move(processes);
+    if (!begins_or_ends) return;
   }
   state_->changed.notify_all();
 }

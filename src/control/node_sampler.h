@@ -2,14 +2,15 @@
 // while the node's ranks run (detect/sample_ring.h). Spares, and nodes between two starts, measure nothing: an idle machine is no peer of those that work.
 //
 //   NodeSampler sampler({.folder = run / "samples", .owner = {…}});
-//   sampler.ranks_run(true);          // from the daemon's loop, as often as it likes
-//   sampler.ranks_run(false);         // the ring says so, and its file is closed
+//   sampler.ranks_run({4711, 4712});  // their processes, from the daemon's loop, as often as it likes
+//   sampler.ranks_run({});            // none: the ring says so, and its file is closed
 //
 // A folder that cannot be written is warned of once and tried again each minute: training does not wait for samples.
 #pragma once
 
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "detect/sample_ring.h"
 
@@ -17,7 +18,7 @@ namespace longhaul::control {
 
 struct NodeSamplerOptions {
   std::filesystem::path folder;  // made when it is needed
-  detect::RingOwner owner;
+  detect::RingOwner owner;       // ranks_alone: samples are of their processes
   MachineFiles files;
 };
 
@@ -25,7 +26,7 @@ class NodeSampler {
  public:
   explicit NodeSampler(NodeSamplerOptions options);
   ~NodeSampler();
-  void ranks_run(bool running);
+  void ranks_run(std::vector<int64_t> processes);
 
  private:
   struct State;

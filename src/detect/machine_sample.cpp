@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace longhaul::detect {
 namespace {
@@ -33,9 +34,7 @@ double rate_of(const DeviceCounters& before, const DeviceCounters& after, double
   return any ? sum / seconds : kMissing;
 }
 
-void set(SampleValues& values, std::string_view metric, double value) {
-  values[metric_named(metric, "")] = static_cast<float>(value);
-}
+void set(SampleValues& values, std::string_view metric, double value) { values[metric_named(metric, "")] = static_cast<float>(value); }
 
 }  // namespace
 
@@ -62,8 +61,7 @@ SampleValues sample_between(const MachineCounters& before, const MachineCounters
   return values;
 }
 
-MachineSampler::MachineSampler(MachineFiles files)
-    : files_(std::move(files)), meter_(files_.sys / "class/powercap"), last_(read_machine_counters(files_)), last_joules_(joules()) {}
+MachineSampler::MachineSampler(MachineFiles files) : files_(std::move(files)), meter_(files_.sys / "class/powercap") {}
 
 double MachineSampler::joules() { return meter_.gpus() > 0 ? meter_.gpu_joules() : meter_.joules(); }
 
@@ -71,11 +69,16 @@ SampleValues MachineSampler::next() {
   MachineCounters now = read_machine_counters(files_);
   double power_w = kMissing;
   if (meter_.any()) {
-    const double joules_now = joules(), sources = static_cast<double>(std::max<int64_t>(1, meter_.gpus()));
-    power_w = (joules_now - last_joules_) / seconds_between(last_, now) / sources;
-    last_joules_ = joules_now;
+    const double before = std::exchange(last_joules_, joules());
+    if (last_) power_w = (last_joules_ - before) / seconds_between(*last_, now) / static_cast<double>(std::max<int64_t>(1, meter_.gpus()));
   }
-  const SampleValues values = sample_between(last_, now, power_w);
+  return next(std::move(now), power_w);
+}
+
+SampleValues MachineSampler::next(std::span<const int64_t> processes) { return next(read_process_counters(processes, files_), kMissing); }
+
+SampleValues MachineSampler::next(MachineCounters now, double power_w) {
+  const SampleValues values = sample_between(last_ ? *last_ : now, now, power_w);
   last_ = std::move(now);
   return values;
 }

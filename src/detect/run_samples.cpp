@@ -54,7 +54,8 @@ std::vector<NamedRing> rings_of(const fs::path& run_folder, std::vector<std::str
       rings.push_back({.ring = read_ring(file)});
       ++nodes_of_host[rings.back().ring.owner.host];
     } catch (const Error& error) {
-      remarks.push_back(fmt::format("{}: {}, {} instead of {}", file.string(), error.fields().what, error.fields().found, error.fields().expected));
+      remarks.push_back(
+          fmt::format("{}: {}, {} instead of {}", file.string(), error.fields().what, error.fields().found, error.fields().expected));
     }
   }
   for (NamedRing& each : rings) {
@@ -84,13 +85,14 @@ void leave_out_others(std::vector<NamedRing>& rings, double begin_s, double end_
   std::vector<std::string> ended, ahead;
   double last_end_s = 0, first_begin_s = std::numeric_limits<double>::infinity();
   std::erase_if(rings, [&](const NamedRing& each) {
-    const bool before = each.last_s() < begin_s, after = each.first_s() > end_s + 0.5;
+    const bool before = each.last_s()<begin_s, after = each.first_s()> end_s + 0.5;
     if (before) ended.push_back(each.machine), last_end_s = std::max(last_end_s, each.last_s());
     if (after) ahead.push_back(each.machine), first_begin_s = std::min(first_begin_s, each.first_s());
     return before || after;
   });
   if (!ended.empty())
-    remarks.push_back(fmt::format("samples of {} ended before the time looked at, the last at {}", listed(ended), wall_time_text(last_end_s)));
+    remarks.push_back(
+        fmt::format("samples of {} ended before the time looked at, the last at {}", listed(ended), wall_time_text(last_end_s)));
   if (!ahead.empty())
     remarks.push_back(fmt::format("samples of {} begin after the last second of the others ({}), the first at {}: compare the clocks",
                                   listed(ahead), wall_time_text(end_s), wall_time_text(first_begin_s)));
@@ -100,18 +102,19 @@ void say_what_is_lost(const std::vector<NamedRing>& rings, std::vector<std::stri
   std::map<std::string, std::vector<std::string>> machines;  // nodes by kernel
   for (const NamedRing& each : rings) {
     if (each.ring.damaged > 0) {
-      remarks.push_back(fmt::format("{} of {}: damaged ({})", counted(each.ring.damaged, "sample"), printable(each.machine),
-                                    each.ring.path.string()));
+      remarks.push_back(
+          fmt::format("{} of {}: damaged ({})", counted(each.ring.damaged, "sample"), printable(each.machine), each.ring.path.string()));
     }
     if (each.ring.undone > 0) {
       remarks.push_back(
           fmt::format("{} of {}: its clock was set back behind them", counted(each.ring.undone, "sample"), printable(each.machine)));
     }
-    machines[each.ring.owner.boot].push_back(each.machine);
+    if (!each.ring.owner.ranks_alone) machines[each.ring.owner.boot].push_back(each.machine);
   }
   for (const auto& [boot, names] : machines) {
     if (names.size() > 1)
-      remarks.push_back(fmt::format("{} are one machine with the same counters: none of them can stand apart from the others", listed(names)));
+      remarks.push_back(
+          fmt::format("{} are one machine with the same counters: none of them can stand apart from the others", listed(names)));
   }
 }
 
@@ -205,8 +208,8 @@ RunSamples read_run_samples(const fs::path& run_folder, const std::vector<size_t
   }
   say_what_is_lost(rings, result.remarks);
   if (time.now_s - end_s > kOld_s) {
-    result.remarks.push_back(fmt::format("what came after {}: the last samples are {} old", wall_time_text(end_s),
-                                         duration_text(time.now_s - end_s)));
+    result.remarks.push_back(
+        fmt::format("what came after {}: the last samples are {} old", wall_time_text(end_s), duration_text(time.now_s - end_s)));
   }
   result.pull = aligned(series_of(rings, wanted, begin_s, end_s, samples_folder(run_folder).string()), wanted, options);
   result.pull.absences = absences_of(rings, result.pull.machines);

@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
-#include <thread>
 
 #include "base/checksum.h"
 #include "base/error.h"
@@ -23,6 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr char kRingMagic[8] = {'L', 'H', 'S', 'A', 'M', 'P', 'L', 'E'};
 constexpr uint32_t kRingVersion = 1, kHeaderBytes = 4096, kEnded = 1;
+constexpr const char *kMachine = "machine", *kRanks = "ranks";
 constexpr int64_t kMostRows = 1 << 20;
 constexpr JsonRules kOwnerRules{.code = ExitCode::kData, .what = "malformed header of a ring of samples", .hint = ""};
 
@@ -51,7 +50,8 @@ uint64_t checksum_of(const T& stored) {
 std::string owner_text(const RingOwner& owner) {
   nlohmann::ordered_json names = nlohmann::ordered_json::array();
   for (const Metric& metric : metrics()) names.push_back(metric.name);
-  const nlohmann::ordered_json json = {{"node", owner.node}, {"host", owner.host}, {"boot", owner.boot}, {"metrics", names}};
+  const nlohmann::ordered_json json = {
+      {"node", owner.node}, {"host", owner.host}, {"boot", owner.boot}, {"of", owner.ranks_alone ? kRanks : kMachine}, {"metrics", names}};
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -101,7 +101,9 @@ RingOwner owner_in(const RingHeader& header, const fs::path& path) {
   names.require(names.array_size() == kMetrics, fmt::format("{} names", kMetrics));
   for (size_t i = 0; i < kMetrics; ++i)
     names.at(i).require(names.at(i).string() == metrics()[i].name, fmt::format("{}, as this version has it", metrics()[i].name));
-  return {root.at("node").string(), root.at("host").string(), root.at("boot").string()};
+  const std::string& of = root.at("of").string();
+  root.at("of").require(of == kMachine || of == kRanks, "machine or ranks");
+  return {root.at("node").string(), root.at("host").string(), root.at("boot").string(), of == kRanks};
 }
 
 bool never_written(const StoredRow& row) {
@@ -113,10 +115,10 @@ bool is_whole(const StoredRow& row, size_t place, size_t rows) {
   return row.checksum == checksum_of(row) && row.number > 0 && (row.number - 1) % rows == place && std::isfinite(row.time_s);
 }
 
-// A writer is done with a row within microseconds: what is torn now is whole at the second look, or nobody goes on with it.
+// A writer is done with a row within microseconds: what is torn now is whole at one of the next looks, or nobody goes on with it.
 StoredRow row_again(const File& file, StoredRow row, size_t place, size_t rows) {
-  for (int look = 0; look < 3 && !never_written(row) && !is_whole(row, place, rows); ++look) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  constexpr int kLooks = 200;
+  for (int look = 0; look < kLooks && !never_written(row) && !is_whole(row, place, rows); ++look) {
     file.read_exactly(int64_t{kHeaderBytes} + static_cast<int64_t>(place * sizeof(StoredRow)), std::as_writable_bytes(std::span(&row, 1)));
   }
   return row;
@@ -137,7 +139,8 @@ std::optional<SampleRing> earlier_ring(const fs::path& path, const RingOwner& ow
   try {
     SampleRing ring = read_ring(path);
     const auto size = static_cast<uintmax_t>(kHeaderBytes + rows * static_cast<int64_t>(sizeof(StoredRow)));
-    if (ring.owner.host == owner.host && ring.owner.node == owner.node && fs::file_size(path) == size) return ring;
+    const bool same = ring.owner.host == owner.host && ring.owner.node == owner.node && ring.owner.ranks_alone == owner.ranks_alone;
+    if (same && fs::file_size(path) == size) return ring;
   } catch (const Error& error) {
     log_warning("the samples of an earlier start are given up: {}", error.what());
   }

@@ -22,8 +22,9 @@ namespace longhaul::detect {
 inline constexpr int64_t kRingSeconds = 3600;
 
 struct RingOwner {
-  std::string node, host;  // the node's name in the run; the machine's
-  std::string boot;        // of the machine's kernel: nodes that have the same are one machine
+  std::string node, host;    // the node's name in the run; the machine's
+  std::string boot;          // of the machine's kernel: nodes that have the same are one machine
+  bool ranks_alone = false;  // samples are of the node's ranks, which share the machine with others, not of the machine
 };
 
 struct RingRow {

@@ -124,9 +124,8 @@ void fill_machine(const Series& series, size_t machine, const Limits& limits, do
 }  // namespace
 
 bool Pull::absent(int32_t machine, double time_s) const {
-  return std::any_of(absences.begin(), absences.end(), [&](const Absence& each) {
-    return each.machine == machine && each.from_s <= time_s && time_s < each.until_s;
-  });
+  return std::any_of(absences.begin(), absences.end(),
+                     [&](const Absence& each) { return each.machine == machine && each.from_s <= time_s && time_s < each.until_s; });
 }
 
 Pull Pull::part(int64_t from_second, int64_t length) const {
