@@ -293,7 +293,7 @@ ExitCode run_score(const LookArguments& look, const std::vector<std::string>& fo
                    .expected = "truth.json",
                    .where = folder.string(),
                    .hint = program_command("detect run " + shell_quoted(folder.string()) + " --models " + shell_quoted(look.models))});
-    const detect::Pull record = detect::read_folder(folder, wanted, {.limits = models.limits});
+    const detect::Pull record = detect::read_samples(folder, wanted, {.limits = models.limits}).pull;
     const detect::RunReport report = looked(record, models, look);
     for (const detect::Verdict& verdict : detect::verdicts_of(truth->faults, truth->machines, report.alerts, wanted, look.continuity_s + 8))
       verdicts.push_back(verdict);

@@ -346,8 +346,10 @@ TEST_F(NodeDaemonTest, ALogThatCannotBeWritten) {
   EXPECT_THAT(exits_[0].error.text, HasSubstr("run"));
 }
 
+class NodeSamples : public NodeDaemonTest {};
+
 // The ring of the node: while ranks run a row at each full second, the end when they have ended, and on from there by the next daemon.
-TEST_F(NodeDaemonTest, SamplesOfTheMachineWhileRanksRun) {
+TEST_F(NodeSamples, SamplesOfTheMachineWhileRanksRun) {
   const fs::path ring = folder_ / "run/samples/node-0.ring";
   const auto rows = [&] { return fs::exists(ring) ? detect::read_ring(ring).rows : std::vector<detect::RingRow>(); };
   start_daemon("echo here; exec sleep 60");
@@ -397,7 +399,7 @@ TEST_F(NodeDaemonTest, SamplesOfTheMachineWhileRanksRun) {
   EXPECT_TRUE(rows().back().ended);
 }
 
-TEST_F(NodeDaemonTest, SamplesOfRanksWhereNodesShareAMachine) {
+TEST_F(NodeSamples, SamplesOfRanksWhereNodesShareAMachine) {
   const fs::path ring = folder_ / "run/samples/node-0.ring";
   start_daemon("while :; do :; done", [](NodeOptions& options) { options.shares_machine = true; });
   start_ranks(1, {0});
@@ -410,7 +412,7 @@ TEST_F(NodeDaemonTest, SamplesOfRanksWhereNodesShareAMachine) {
 }
 
 // Training does not end where samples cannot be written.
-TEST_F(NodeDaemonTest, RanksRunWhereNoSamplesCanBeKept) {
+TEST_F(NodeSamples, RanksRunWhereNoSamplesCanBeKept) {
   start_daemon("echo here; exec sleep 60");
   make_folders(folder_ / "run");
   std::ofstream(folder_ / "run/samples") << "a file where the folder should be";

@@ -179,6 +179,7 @@ TEST_F(RunSamplesTest, AFaultIsFoundAsInCsv) {
   ASSERT_EQ(made.faults.size(), 1u);
   write_case(folder_ / "csv", made);
   const Pull& truth = made.pull;
+  const Models models = train_models({&made.pull, 1}, {.steps = 10, .batch = 16});  // of which nothing but the list of metrics is used
   for (const bool cpu_alone : {false, true}) {
     std::filesystem::remove_all(run_);
     for (int64_t i = 0; i < 8; ++i) {
@@ -195,7 +196,6 @@ TEST_F(RunSamplesTest, AFaultIsFoundAsInCsv) {
         ring.write(kBegin + static_cast<double>(second), values);
       }
     }
-    Models models{.metrics = metric_choice("used"), .limits = limits_with({}), .priority = metric_choice("used")};
     const DetectOptions options{.variant = Variant::kRaw, .metrics = cpu_alone ? std::vector<size_t>{kCpuUsage} : std::vector<size_t>{}};
     const RunReport of_csv = run_calls(read_samples(folder_ / "csv", models.metrics, {}).pull, models, options);
     const RunReport of_rings = run_calls(read_samples(run_, models.metrics, {}).pull, models, {.variant = Variant::kRaw});
