@@ -71,32 +71,39 @@ void write_rings(const std::string& csv, const std::string& run, double begin_s,
 TEST_F(Detect, ARunsOwnSamplesGiveTheAlertOfCsv) {
   trained();
   const json made =
-      answer({"detect", "simulate", "--machines", "8", "--seed", "11", "--fault", "nic_dropout", "--out", path("csv"), "--json"});
+      answer({"detect", "simulate", "--machines", "8", "--seed", "8", "--fault", "nic_dropout", "--out", path("csv"), "--json"});
   ASSERT_EQ(made["faults"], 1);
   std::vector<std::string> used;
   for (const size_t metric : detect::metric_choice("used")) used.emplace_back(detect::metrics()[metric].name);
   const double begin_s = std::floor(wall_time_s()) - 900;
-  const auto looked = [&](const std::string& folder, const std::vector<std::string>& more = {}) {
+  const auto looked = [&](const std::string& folder, const std::vector<std::string>& more) {
     std::vector<std::string> words = {"detect", "run", path(folder), "--models", path("m.safetensors"), "--json"};
     words.insert(words.end(), more.begin(), more.end());
     return answer(words);
   };
-  write_rings(path("csv"), path("run"), begin_s, used);
-  const json csv = looked("csv"), rings = looked("run");
-  ASSERT_EQ(csv["alerts"].size(), 1u) << csv;
-  ASSERT_EQ(rings["alerts"].size(), 1u) << rings;
   const json truth = json::parse(read_text(path("csv/truth.json")))["faults"][0];
-  EXPECT_EQ(rings["alerts"][0]["machine"], truth["machine"]);
-  for (const char* field : {"machine", "metric", "peers", "score"}) EXPECT_EQ(rings["alerts"][0][field], csv["alerts"][0][field]) << field;
-  EXPECT_EQ(rings["alerts"][0]["first_second"], csv["alerts"][0]["first_second"].get<double>() + begin_s);
-  EXPECT_EQ(looked("run", {"--stream"})["alerts"][0]["machine"], truth["machine"]);
+  const auto expect_same = [&](const json& rings, const json& csv) {
+    ASSERT_EQ(csv["alerts"].size(), 1u) << csv;
+    ASSERT_EQ(rings["alerts"].size(), 1u) << rings;
+    EXPECT_EQ(rings["alerts"][0]["machine"], truth["machine"]);
+    for (const char* field : {"machine", "metric", "peers", "score"})
+      EXPECT_EQ(rings["alerts"][0][field], csv["alerts"][0][field]) << field;
+    EXPECT_EQ(rings["alerts"][0]["first_second"], csv["alerts"][0]["first_second"].get<double>() + begin_s);
+  };
+  const std::vector<std::string> raw = {"--variant", "raw", "--share", "0.7", "--distance-threshold", "0.05"};
+  const auto also = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = raw;
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  write_rings(path("csv"), path("run"), begin_s, used);
+  expect_same(looked("run", {}), looked("csv", {}));
+  expect_same(looked("run", raw), looked("csv", raw));
+  expect_same(looked("run", also({"--stream"})), looked("csv", also({"--stream"})));
   // Machines without GPUs: CPU alone is judged, and the rest is said not to be.
   write_rings(path("csv"), path("cpu"), begin_s, {"cpu_usage"});
-  const json alone = looked("cpu"), of_csv = looked("csv", {"--metrics", "cpu_usage"});
-  ASSERT_EQ(alone["alerts"].size(), 1u) << alone;
-  ASSERT_EQ(of_csv["alerts"].size(), 1u) << of_csv;
-  EXPECT_EQ(alone["alerts"][0]["machine"], truth["machine"]);
-  EXPECT_EQ(alone["alerts"][0]["score"], of_csv["alerts"][0]["score"]);
+  const json alone = looked("cpu", raw);
+  expect_same(alone, looked("csv", also({"--metrics", "cpu_usage"})));
   EXPECT_EQ(alone["not_judged"].size(), 6u) << alone["not_judged"];
   EXPECT_THAT(alone["not_judged"].dump(), HasSubstr("gpu_duty_cycle has no samples"));
   // Models of what there is.
