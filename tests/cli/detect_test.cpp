@@ -114,27 +114,32 @@ TEST_F(Detect, ARunsOwnSamplesGiveTheAlertOfCsv) {
 }
 
 TEST_F(Detect, RunsWithoutEnoughSamplesAreRefused) {
-  trained();
-  std::filesystem::create_directories(path("plain"));
-  write("plain/events.jsonl", "");
-  const auto refused = [&](const std::string& folder, const std::string& part) {
-    expect_error(run({"detect", "run", path(folder), "--models", path("m.safetensors")}), 65, part);
+  const auto csv_of = [&](int machines) {
+    std::string csv = "time";
+    for (int machine = 0; machine < machines; ++machine) csv += fmt::format(",m{}", machine);
+    for (int second = 0; second < 300; ++second) {
+      csv += fmt::format("\n{}", second);
+      for (int machine = 0; machine < machines; ++machine) csv += fmt::format(",{}", 40 + second % (5 + machine));
+    }
+    std::filesystem::create_directories(path("csv"));
+    write("csv/cpu_usage.csv", csv + "\n");
   };
-  refused("plain", "plain `train` keeps none");
-  std::filesystem::create_directories(path("csv"));
-  std::string csv = "time,a,b,c\n";
-  for (int second = 0; second < 300; ++second) csv += std::to_string(second) + ",40,40,41\n";
-  write("csv/cpu_usage.csv", csv);
-  write_rings(path("csv"), path("three"), 1'700'000'000, {"cpu_usage"});
-  refused("three", "at least 4");
-  csv = "time,a,b,c,d\n";
-  for (int second = 0; second < 300; ++second)
-    csv += fmt::format("{},{},{},{},{}\n", second, 40 + second % 7, 40 + second % 6, 40 + second % 5, 41);
-  write("csv/cpu_usage.csv", csv);
+  csv_of(4);
+  answer({"detect", "train", path("csv"), "--metrics", "cpu_usage", "--steps", "10", "--batch", "16", "--out", path("m.safetensors"),
+          "--json"});
   write_rings(path("csv"), path("old"), 1'700'000'000, {"cpu_usage"});
   const ProcessResult old = run({"detect", "run", path("old"), "--models", path("m.safetensors")});
   EXPECT_EQ(old.status, 0) << old.errors;
   EXPECT_THAT(old.output, HasSubstr("not judged: what came after 2023-11-14T22:18:19Z: the last samples are"));
+  const auto refused = [&](const std::string& folder, const std::string& part) {
+    expect_error(run({"detect", "run", path(folder), "--models", path("m.safetensors")}), 65, part);
+  };
+  csv_of(3);
+  write_rings(path("csv"), path("three"), 1'700'000'000, {"cpu_usage"});
+  refused("three", "at least 4");
+  std::filesystem::create_directories(path("plain"));
+  write("plain/events.jsonl", "");
+  refused("plain", "plain `train` keeps none");
 }
 
 TEST_F(Detect, WrongInputIsToldByNameAndUnit) {
