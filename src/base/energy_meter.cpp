@@ -3,30 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 
-#include "base/error.h"
-#include "base/file.h"
+#include "base/kernel_file.h"
 #include "base/loaded_library.h"
 
 namespace longhaul {
 namespace {
 
 constexpr const char* kNvml = "libnvidia-ml.so.1";
-
-// The first line of a file of the kernel, whose size is not told; empty: it cannot be read.
-std::string kernel_line(const std::filesystem::path& path) {
-  try {
-    const File file = File::open(path, File::Mode::kRead);
-    std::array<std::byte, 256> bytes{};
-    const size_t got = file.read_some(0, bytes);
-    const std::string text(reinterpret_cast<const char*>(bytes.data()), got);
-    return text.substr(0, text.find('\n'));
-  } catch (const Error&) {
-    return "";
-  }
-}
 
 bool number_of(const std::string& text, double& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -92,8 +77,25 @@ std::vector<std::string> EnergyMeter::sources() const {
   return names;
 }
 
+int64_t EnergyMeter::gpus() const {
+  return std::ranges::count_if(counters_, [](const Counter& counter) { return counter.gpu != nullptr; });
+}
+
 double EnergyMeter::joules() {
   double sum = 0;
+  read_all();
+  for (const Counter& counter : counters_) sum += counter.joules;
+  return sum;
+}
+
+double EnergyMeter::gpu_joules() {
+  double sum = 0;
+  read_all();
+  for (const Counter& counter : counters_) sum += counter.gpu != nullptr ? counter.joules : 0;
+  return sum;
+}
+
+void EnergyMeter::read_all() {
   for (Counter& counter : counters_) {
     double now = 0;
     if (counter.read(now)) {
@@ -102,9 +104,7 @@ double EnergyMeter::joules() {
       counter.joules += std::max(0.0, difference) * (counter.gpu == nullptr ? 1e-6 : 1e-3);
       counter.last = now;
     }
-    sum += counter.joules;
   }
-  return sum;
 }
 
 }  // namespace longhaul

@@ -23,6 +23,8 @@ class EnergyMeter {
   std::vector<std::string> sources() const;              // "RAPL package-0", "NVML GPU 0"
   const std::string& remark() const { return remark_; }  // what is there and cannot be read, or that nothing is
   double joules();
+  int64_t gpus() const;  // that have a counter
+  double gpu_joules();   // of them alone
 
  private:
   struct Counter {
@@ -36,6 +38,7 @@ class EnergyMeter {
   void add_rapl(const std::filesystem::path& powercap);
   void add_nvml();
   void add(Counter counter);
+  void read_all();
 
   std::vector<Counter> counters_;
   std::string remark_;

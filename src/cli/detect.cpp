@@ -14,8 +14,8 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "detect/case_files.h"
-#include "detect/csv.h"
 #include "detect/priority.h"
+#include "detect/run_samples.h"
 #include "detect/trial.h"
 #include "observe/table.h"
 
@@ -144,7 +144,7 @@ std::vector<detect::LabelledCase> read_cases(const std::vector<std::filesystem::
   std::vector<detect::LabelledCase> cases;
   Progress progress(label, static_cast<int64_t>(folders.size()));
   for (const auto& folder : folders) {
-    detect::LabelledCase each{.pull = detect::read_folder(folder, options.metrics, {.limits = options.limits})};
+    detect::LabelledCase each{.pull = detect::read_samples(folder, options.metrics, {.limits = options.limits}).pull};
     if (const auto truth = detect::read_truth(folder)) each.faults = truth->faults;  // machines are sorted in both
     cases.push_back(std::move(each));
     progress.advance(1);
@@ -233,13 +233,13 @@ ExitCode run_train(DetectTrainArguments& arguments) {
 void add_detect_train(Command& group) {
   auto arguments = std::make_shared<DetectTrainArguments>();
   arguments->variants = {"minder", "raw"};
-  Command train = group.add(
-      "train", "denoisers of all metrics, their order and thresholds, from recorded metrics",
-      {{"from simulated cases", "detect train cases/train --out minder.safetensors"},
-       {"thresholds chosen on other cases", "detect train cases/train --validate cases/validation --out minder.safetensors"},
-       {"every variant of the paper's comparison",
-        "detect train cases/train --variant minder --variant raw --variant con --variant int --variant md --out all.safetensors"}});
-  train.option("DIR", arguments->folders, "folders with a CSV file a metric, or folders of such folders").required();
+  Command train =
+      group.add("train", "denoisers of all metrics, their order and thresholds, from recorded metrics",
+                {{"from simulated cases", "detect train cases/train --out minder.safetensors"},
+                 {"thresholds chosen on other cases", "detect train cases/train --validate cases/validation --out minder.safetensors"},
+                 {"from a run of `launch`, whose machines have no GPUs",
+                  "detect train runs/big --metrics cpu_usage,memory_usage --out minder.safetensors"}});
+  train.option("DIR", arguments->folders, "folders with a CSV file a metric, runs of `launch`, or folders of such folders").required();
   train.option("--out", arguments->out, "file to write the models to").required();
   train.option("--validate", arguments->validate, "folders with truth.json to choose thresholds on (default: those of DIR that have it)");
   train.option("--variant", arguments->variants, "thresholds for: minder, raw, con, int, md, md-joint; repeated")

@@ -18,10 +18,10 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "detect/case_files.h"
-#include "detect/csv.h"
 #include "detect/driver.h"
 #include "detect/page.h"
 #include "detect/prometheus.h"
+#include "detect/run_samples.h"
 #include "detect/score.h"
 #include "detect/stream.h"
 #include "observe/table.h"
@@ -83,6 +83,11 @@ struct LookArguments {
   }
 };
 
+bool is_absent(const detect::Pull& record, const detect::Alert& alert) {
+  const auto at = std::find(record.machines.begin(), record.machines.end(), alert.machine) - record.machines.begin();
+  return record.absent(static_cast<int32_t>(at), alert.raised_s);
+}
+
 detect::RunReport looked(const detect::Pull& record, const detect::Models& models, const LookArguments& look) {
   const detect::DetectOptions options = look.options();
   if (!look.stream) return detect::run_calls(record, models, options);
@@ -94,6 +99,7 @@ detect::RunReport looked(const detect::Pull& record, const detect::Models& model
     for (size_t m = 0; m < record.metrics.size(); ++m)
       std::copy(record.row(m, s), record.row(m, s) + record.count(), row.begin() + static_cast<std::ptrdiff_t>(m * record.machines.size()));
     for (const detect::Alert& alert : stream.next(record.first_s + static_cast<double>(s), row)) {
+      if (alert.metric == detect::kNoData && is_absent(record, alert)) continue;
       const bool known =
           std::any_of(report.alerts.begin(), report.alerts.end(), [&](const auto& earlier) { return earlier.machine == alert.machine; });
       if (!known) report.alerts.push_back(alert);
@@ -165,21 +171,26 @@ struct RunArguments {
   bool timing = false, follow = false;
 };
 
-detect::Pull read_record(const RunArguments& arguments, const detect::Models& models) {
+detect::RunSamples read_record(const RunArguments& arguments, const detect::Models& models) {
   const std::vector<size_t> wanted = arguments.look.metrics.empty() ? models.metrics : detect::metric_choice(arguments.look.metrics);
   if (arguments.prometheus.empty() == arguments.folder.empty()) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "where are the metrics?",
-                 .expected = "a folder of CSV files, or --prometheus http://HOST:PORT",
+                 .expected = "a run, a folder of CSV files, or --prometheus http://HOST:PORT",
                  .found = arguments.folder.empty() ? "neither" : "both",
                  .hint = program_command("detect run --help")});
   }
-  if (!arguments.folder.empty()) return detect::read_folder(arguments.folder, wanted, {.limits = models.limits});
+  if (!arguments.folder.empty()) {
+    detect::RunTime time{.now_s = wall_time_s()};
+    if (arguments.end_s > 0) time.end_s = arguments.end_s, time.now_s = 0;
+    if (arguments.follow) time.seconds = arguments.look.pull_s;  // what was told before is not told again
+    return detect::read_samples(arguments.folder, wanted, {.limits = models.limits}, time);
+  }
   const double end = arguments.end_s > 0 ? arguments.end_s : wall_time_s();
   const detect::PrometheusSource source{
       .url = arguments.prometheus, .label = arguments.label, .queries = detect::queries_of(arguments.queries)};
-  return detect::aligned(detect::read_prometheus(source, wanted, end - static_cast<double>(arguments.look.pull_s) + 1, end), wanted,
-                         {.limits = models.limits});
+  const auto series = detect::read_prometheus(source, wanted, end - static_cast<double>(arguments.look.pull_s) + 1, end);
+  return {.pull = detect::aligned(series, wanted, {.limits = models.limits})};
 }
 
 void write_page(const RunArguments& arguments, const detect::Pull& record, const detect::RunReport& report, const detect::Models& models) {
@@ -201,9 +212,11 @@ void write_page(const RunArguments& arguments, const detect::Pull& record, const
 
 void run_once(const RunArguments& arguments, const detect::Models& models, detect::Responder* responder) {
   const Stopwatch reading;
-  const detect::Pull record = read_record(arguments, models);
+  const detect::RunSamples samples = read_record(arguments, models);
+  const detect::Pull& record = samples.pull;
   const double read_s = reading.seconds();
-  const detect::RunReport report = looked(record, models, arguments.look);
+  detect::RunReport report = looked(record, models, arguments.look);
+  report.not_judged.insert(report.not_judged.end(), samples.remarks.begin(), samples.remarks.end());
   ordered_json json = json_of(report, record);
   std::string text = text_of(report, record);
   for (const detect::Alert& alert : report.alerts) {
@@ -280,7 +293,7 @@ ExitCode run_score(const LookArguments& look, const std::vector<std::string>& fo
                    .expected = "truth.json",
                    .where = folder.string(),
                    .hint = program_command("detect run " + shell_quoted(folder.string()) + " --models " + shell_quoted(look.models))});
-    const detect::Pull record = detect::read_folder(folder, wanted, {.limits = models.limits});
+    const detect::Pull record = detect::read_samples(folder, wanted, {.limits = models.limits}).pull;
     const detect::RunReport report = looked(record, models, look);
     for (const detect::Verdict& verdict : detect::verdicts_of(truth->faults, truth->machines, report.alerts, wanted, look.continuity_s + 8))
       verdicts.push_back(verdict);
@@ -343,12 +356,12 @@ ExitCode run_score(const LookArguments& look, const std::vector<std::string>& fo
 void add_detect_run(Command& detect_group) {
   auto arguments = std::make_shared<RunArguments>();
   Command run = detect_group.add(
-      "run", "which machine differs from its peers, in recorded metrics or those of a Prometheus",
+      "run", "which machine differs from its peers, in the samples of a run, in recorded metrics or those of a Prometheus",
       {{"a folder of CSV files, and a page that shows the suspect", "detect run cases/one --models minder.safetensors --page suspect.html"},
        {"the last fifteen minutes of a cluster", "detect run --prometheus http://localhost:9090 --models minder.safetensors --json"},
-       {"several machines at once; a command blocks and replaces them",
-        "detect run cases/one --models minder.safetensors --top 3 --on-alert ./handle-machine"}});
-  run.option("DIR", arguments->folder, "folder with a CSV file a metric: time, then a column a machine");
+       {"a run of `launch`, looked at every eight minutes", "detect run runs/big --models minder.safetensors --follow"}});
+  run.option("DIR", arguments->folder,
+             "folder of a run that `launch` started, or one with a CSV file a metric: time, then a column a machine");
   run.option("--prometheus", arguments->prometheus, "address of a Prometheus instead: http://HOST:PORT");
   run.option("--query", arguments->queries, "PromQL for a metric, one value a machine: METRIC=PROMQL; repeated");
   run.option("--label", arguments->label, "label that names the machine").default_shown();

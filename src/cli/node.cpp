@@ -19,6 +19,8 @@ void add_node(Command& program) {
   node.option("--name", options->name, "of this node in the run (default: the machine's)");
   node.option("--patience", options->patience_s, "seconds for which ranks go on without a driver").at_least(0).default_shown();
   node.flag("--spare", options->spare, "wait until it is needed");
+  node.flag("--shares-machine", options->shares_machine,
+            "with other nodes of the run: its samples for `detect` are of its own ranks, not of the machine");
   node.on_run([options, secret] {
     options->secret = *secret;
     options->program = std::filesystem::canonical("/proc/self/exe").string();

@@ -136,6 +136,7 @@ void DriverService::start_local(const std::string& node) {
       options_.program, "node", "--driver", (control / "address").string(), "--secret", (control / "secret").string(),
       "--name",         node,   "--slots",  std::to_string(options_.slots)};
   if (number >= options_.plan.nodes) words.push_back("--spare");
+  if (options_.local_nodes > 1) words.push_back("--shares-machine");
   local_[node] = children_.start({.argv = words, .own_session = true}, [this, node](int status) {
     local_[node] = 0;
     pids_.erase(node);

@@ -15,6 +15,7 @@
 #include "control/lease.h"
 #include "control/placement.h"
 #include "control/self_check.h"
+#include "detect/run_samples.h"
 
 namespace longhaul::control {
 namespace {
@@ -68,6 +69,7 @@ ExitCode NodeDaemon::run() {
   loop_.every(kNews_s, [this] { look_for_news(); });
   loop_.run();
   if (host_) host_->end_all();
+  sampler_.reset();
   return code_;
 }
 
@@ -149,6 +151,7 @@ void NodeDaemon::beat() {
 void NodeDaemon::look_for_news() {
   if (!host_) return;
   host_->renew_lease();
+  if (sampler_) sampler_->ranks_run(host_->processes());
   if (host_->moved()) beat();
   const double alone_s = static_cast<double>(monotonic_ns() - alone_since_ns_) * 1e-9;
   if ((channel_ && channel_->is_open()) || alone_s < lease_s_ || !lease_is_over(host_->running(), alone_s, lease_s_)) return;
@@ -168,6 +171,11 @@ void NodeDaemon::on_message(const std::string& text) {
 
 void NodeDaemon::take(const Welcome& message) {
   host_->set_command(message.command);
+  if (!sampler_ && !message.command.run_folder.empty()) {
+    sampler_ = std::make_unique<NodeSampler>(NodeSamplerOptions{
+        .folder = detect::samples_folder(message.command.run_folder),
+        .owner = {.node = options_.name, .host = machine().host, .boot = machine().boot, .ranks_alone = options_.shares_machine}});
+  }
   if (message.generation > host_->generation()) host_->end_all();  // ranks that the driver knows nothing of any more
   beat_every_s_ = message.beat_every_s;
   lease_s_ = message.lease_s;

@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "control/channel.h"
 #include "control/messages.h"
+#include "control/node_sampler.h"
 #include "control/rank_host.h"
 
 namespace longhaul::control {
@@ -27,6 +28,7 @@ struct NodeOptions {
   std::string name;              // of the node in the run; empty: Slurm's for it, else the host's
   int64_t slots = 1;             // ranks that it can hold
   bool spare = false;
+  bool shares_machine = false;  // with other nodes of the run: samples are of its own ranks
   double patience_s = 600;
   std::string program;  // this one's file
 };
@@ -72,7 +74,8 @@ class NodeDaemon {
   Children children_;
   std::string secret_, run_, own_address_;
   std::unique_ptr<FileLock> lock_;
-  std::unique_ptr<RankHost> host_;  // when the run is known
+  std::unique_ptr<RankHost> host_;        // when the run is known
+  std::unique_ptr<NodeSampler> sampler_;  // when its folder is
   std::shared_ptr<Channel> channel_;
   std::optional<StopRanks> ending_;
   double beat_every_s_ = 1, lease_s_ = 60;

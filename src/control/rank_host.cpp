@@ -225,6 +225,12 @@ std::vector<RankBeat> RankHost::running() const {
   return beats;
 }
 
+std::vector<int64_t> RankHost::processes() const {
+  std::vector<int64_t> all;
+  for (const Rank& rank : ranks_) all.push_back(rank.pid);
+  return all;
+}
+
 bool RankHost::moved() const {
   std::vector<std::pair<int64_t, int64_t>> seen;
   for (const Rank& rank : ranks_) {

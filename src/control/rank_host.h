@@ -46,6 +46,7 @@ class RankHost {
   std::vector<RankBeat> running() const;
   const std::vector<RankExited>& ended() const { return ended_; }  // of this generation
   std::vector<Evidence> evidence() const;                          // of those that run: boards and /proc; stacks, where they were asked for
+  std::vector<int64_t> processes() const;                          // of ranks that have not ended, of any generation
   bool moved() const;                                              // a rank has ended a step, or begun its first, since the call before
 
  private:

@@ -182,35 +182,9 @@ Pull read_folder(const fs::path& folder, const std::vector<size_t>& wanted, cons
   return pull;
 }
 
-std::vector<fs::path> case_folders(std::span<const std::string> folders) {
-  const auto has_metrics = [](const fs::path& folder) {
-    for (const Metric& metric : metrics()) {
-      if (fs::exists(folder / (std::string(metric.name) + ".csv"))) return true;
-    }
-    return false;
-  };
-  std::vector<fs::path> found;
-  for (const std::string& name : folders) {
-    const size_t before = found.size();
-    if (has_metrics(name)) {
-      found.emplace_back(name);
-      continue;
-    }
-    if (fs::is_directory(name)) {
-      for (const auto& entry : fs::directory_iterator(name)) {
-        if (entry.is_directory() && has_metrics(entry.path())) found.push_back(entry.path());
-      }
-      std::sort(found.begin() + static_cast<std::ptrdiff_t>(before), found.end());
-    }
-    if (found.size() == before) {
-      throw Error({.code = ExitCode::kData,
-                   .what = "no metrics are in the folder",
-                   .expected = "CSV files named after metrics, such as cpu_usage.csv, there or one folder below",
-                   .found = fs::exists(name) ? "none" : "no such folder",
-                   .where = name});
-    }
-  }
-  return found;
+bool has_metrics(const fs::path& folder) {
+  const auto there = [&](const Metric& metric) { return fs::exists(folder / (std::string(metric.name) + ".csv")); };
+  return std::any_of(metrics().begin(), metrics().end(), there);
 }
 
 }  // namespace longhaul::detect

@@ -5,7 +5,6 @@
 
 #include <filesystem>
 #include <map>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -23,7 +22,6 @@ Pull read_folder(const std::filesystem::path& folder, const std::vector<size_t>&
 void set_classes(Pull& pull, const std::map<std::string, std::string>& class_of_machine);
 std::map<std::string, std::string> read_classes(const std::filesystem::path& file);
 
-// "shard", "case-0001": the folders that hold metrics, in these folders or one below.
-std::vector<std::filesystem::path> case_folders(std::span<const std::string> folders);
+bool has_metrics(const std::filesystem::path& folder);  // a CSV file of any of them
 
 }  // namespace longhaul::detect

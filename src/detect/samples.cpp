@@ -123,10 +123,16 @@ void fill_machine(const Series& series, size_t machine, const Limits& limits, do
 
 }  // namespace
 
+bool Pull::absent(int32_t machine, double time_s) const {
+  return std::any_of(absences.begin(), absences.end(),
+                     [&](const Absence& each) { return each.machine == machine && each.from_s <= time_s && time_s < each.until_s; });
+}
+
 Pull Pull::part(int64_t from_second, int64_t length) const {
   Pull result;
   result.metrics = metrics, result.missing = missing, result.machines = machines, result.class_of = class_of, result.classes = classes;
   result.first_s = first_s + static_cast<double>(from_second), result.seconds = length, result.statistics = statistics;
+  result.absences = absences;
   result.values.reserve(metrics.size() * static_cast<size_t>(length * count()));
   for (size_t m = 0; m < metrics.size(); ++m) {
     const float* begin = row(m, from_second);
@@ -219,6 +225,7 @@ std::vector<Silence> silences(const Pull& pull, double shortest_s) {
       int64_t since = pull.seconds;
       while (since > 0 && std::isnan(pull.row(m, since - 1)[i])) --since;
       if (static_cast<double>(pull.seconds - since) < shortest_s) continue;
+      if (pull.absent(static_cast<int32_t>(i), pull.first_s + static_cast<double>(pull.seconds - 1))) continue;
       found.push_back({static_cast<int32_t>(i), pull.metrics[m], pull.first_s + static_cast<double>(since)});
     }
   }

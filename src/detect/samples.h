@@ -27,6 +27,12 @@ struct PullStatistics {
   int64_t filled = 0, without_data = 0, clamped = 0;  // values
 };
 
+// A machine that was not at work, by order of the run that it belongs to: that it sends nothing then is no sign.
+struct Absence {
+  int32_t machine = 0;
+  double from_s = 0, until_s = 0;
+};
+
 struct Pull {
   std::vector<size_t> metrics;        // indices into metrics(), those that have a Series
   std::vector<size_t> missing;        // asked for, without a Series
@@ -37,12 +43,14 @@ struct Pull {
   int64_t seconds = 0;
   std::vector<float> values;  // [metric][second][machine] in [0, 1], or NaN
   PullStatistics statistics;
+  std::vector<Absence> absences;
 
   int64_t count() const { return static_cast<int64_t>(machines.size()); }
   const float* row(size_t metric_at, int64_t second) const {
     return values.data() + (static_cast<int64_t>(metric_at) * seconds + second) * count();
   }
   float* row(size_t metric_at, int64_t second) { return values.data() + (static_cast<int64_t>(metric_at) * seconds + second) * count(); }
+  bool absent(int32_t machine, double time_s) const;
   Pull part(int64_t from_second, int64_t length) const;
 };
 
@@ -64,7 +72,7 @@ struct Silence {
   size_t metric = 0;
   double since_s = 0;
 };
-// Of every machine and metric, at least `shortest_s` long, while more than half of the others still report.
+// Of every machine and metric, at least `shortest_s` long, while more than half of the others still report; not of those that are absent.
 std::vector<Silence> silences(const Pull& pull, double shortest_s);
 
 // Metrics whose values never change on any machine: they can tell nothing, and that is said.

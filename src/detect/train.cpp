@@ -13,6 +13,29 @@
 namespace longhaul::detect {
 namespace {
 
+bool has_metric(const Pull& pull, size_t metric) {
+  return std::find(pull.metrics.begin(), pull.metrics.end(), metric) != pull.metrics.end();
+}
+
+// "--metrics cpu_usage,…": those that every pull has.
+std::string metrics_there(std::span<const Pull> pulls) {
+  std::string names;
+  for (size_t metric = 0; metric < kMetrics; ++metric) {
+    if (!pulls.empty() && std::all_of(pulls.begin(), pulls.end(), [&](const Pull& pull) { return has_metric(pull, metric); }))
+      names += (names.empty() ? "--metrics " : ",") + std::string(metrics()[metric].name);
+  }
+  return names;
+}
+
+// Why no pull can be used: "gpu_duty_cycle is missing everywhere".
+std::string what_is_missing(std::span<const Pull> pulls, const std::vector<size_t>& wanted) {
+  for (const size_t metric : wanted) {
+    if (std::none_of(pulls.begin(), pulls.end(), [&](const Pull& pull) { return has_metric(pull, metric); }))
+      return std::string(metrics()[metric].name) + " is missing everywhere";
+  }
+  return "shorter ones, or some that lack a metric each";
+}
+
 // Draws windows in which every sample is there. Draw number i is a function of the seed alone.
 class WindowSource {
  public:
@@ -24,9 +47,10 @@ class WindowSource {
     }
     if (usable_.empty()) {
       throw Error({.code = ExitCode::kData,
-                   .what = "no training data has a metric",
-                   .expected = fmt::format("{} seconds of it", window),
-                   .found = std::string(metrics()[wanted.front()].name) + " is missing everywhere"});
+                   .what = wanted.size() == 1 ? "no training data has a metric" : "no training data has all metrics",
+                   .expected = fmt::format("{} seconds of {}", window, wanted.size() == 1 ? "it" : "them"),
+                   .found = what_is_missing(pulls, wanted),
+                   .hint = metrics_there(pulls)});
     }
   }
 

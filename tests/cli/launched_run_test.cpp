@@ -2,6 +2,8 @@
 // Runs whose ranks are processes as a user sees them: what is said where a rank does not fit, never comes, dies or is asked to stop, with
 // which exit codes, in every rank's log and in the launcher's summary. That losses are those of one process: tests/engines.
 #include "cli/launched_run.h"
+#include "base/machine.h"
+#include "detect/sample_ring.h"
 
 namespace longhaul::cli {
 namespace {
@@ -35,6 +37,38 @@ TEST_F(LaunchedRun, ARequestToStopReachesAllAtOneStep) {
   }
   EXPECT_THAT(child.output(), HasSubstr(" launch -n 3 "));
   EXPECT_THAT(child.output(), Not(HasSubstr("launch: rank"))) << "who was asked to stop has not failed";
+}
+
+// What four nodes of one machine leave: a ring each, of their own ranks, that detect learns from and looks at.
+TEST_F(LaunchedRun, NodesLeaveSamplesThatDetectReads) {
+  Child child(words({"launch", "-n", "4", "--nodes", "4"}, {}), {"NO_COLOR=1"}, folder_ / "output");
+  const auto rows = [&](int node) -> size_t {
+    const fs::path ring = run_ / fmt::format("samples/node-{}.ring", node);
+    return fs::exists(ring) ? detect::read_ring(ring).rows.size() : 0;
+  };
+  ASSERT_TRUE(child.wait_for([&] { return std::min({rows(0), rows(1), rows(2), rows(3)}) >= 14; }, 120)) << child.output();
+  child.send(SIGTERM);
+  EXPECT_EQ(child.wait(), 74) << child.output();
+  for (int node = 0; node < 4; ++node) {
+    const fs::path ring = run_ / fmt::format("samples/node-{}.ring", node);
+    EXPECT_TRUE(child.wait_for([&] { return detect::read_ring(ring).rows.back().ended; }, 10)) << node;
+  }
+  const std::string models = (folder_ / "models").string();
+  const ProcessResult trained = run_process({program_file(), "detect", "train", run_.string(), "--metrics", "cpu_usage,memory_usage",
+                                             "--steps", "20", "--batch", "32", "--out", models},
+                                            {"NO_COLOR=1"}, 60);
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  const ProcessResult looked =
+      run_process({program_file(), "detect", "run", run_.string(), "--models", models, "--continuity", "4", "--json"}, {"NO_COLOR=1"}, 60);
+  ASSERT_EQ(looked.status, 0) << looked.errors;
+  const nlohmann::json report = nlohmann::json::parse(looked.output);
+  EXPECT_EQ(report["machines"], 4);
+  EXPECT_GE(report["seconds"], 13);
+  const ProcessResult page = run_process({program_file(), "detect", "run", run_.string(), "--models", models, "--continuity", "4",
+                                          "--suspect", machine().host + "/node-2", "--page", (folder_ / "page.html").string()},
+                                         {"NO_COLOR=1"}, 60);
+  EXPECT_EQ(page.status, 0) << page.errors;
+  EXPECT_THAT(read_text(folder_ / "page.html"), HasSubstr(machine().host + "/node-2"));
 }
 
 // Processes over Gloo, then one process that goes on: in every bit what one process does alone.
