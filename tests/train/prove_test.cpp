@@ -9,12 +9,10 @@
 #include <map>
 #include <set>
 
-#include "comm/run_ranks.h"
-#include "model/decoder.h"
+#include "proved_models.h"
 #include "recipe/optimizers.h"
 #include "support/models.h"
 #include "train/prove_covering.h"
-#include "train/step.h"
 
 // ctest: label=full timeout=600
 
@@ -35,18 +33,6 @@ recipe::ModelConfig gpt2() {
   config.max_positions = 64;
   config.channel = recipe::Channel::kGelu;
   config.bias = config.tie_embeddings = true;
-  return config;
-}
-
-recipe::ModelConfig hybrid() {
-  recipe::ModelConfig config;
-  config.mixers = {Mixer::kHgrn2, Mixer::kLightning, Mixer::kSoftmax};
-  config.experts = 4;
-  config.auxiliary_loss = 0.1;
-  config.z_loss = 0.01;
-  config.wiring = recipe::Wiring::kPostNorm;
-  config.beta = 0.9;
-  config.tie_embeddings = true;
   return config;
 }
 
@@ -239,12 +225,11 @@ TEST(Prove, DataDependentDecays) { expect_equal(data_dependent_decays(), false, 
 TEST(Prove, Mamba2WithoutChannelMixers) { expect_equal(mamba2(), false, "adamw", 4); }
 TEST(Prove, BranchesSharedExpertsAndPredictions) { expect_equal(mixture(), true, "adamw", 4); }
 TEST(Prove, GatedAttentionPredictionsAndMup) { expect_equal(gated_hybrid(), false, "adamw", 5); }
-void expect_proved(const recipe::ModelConfig& config, const std::vector<recipe::ParallelOptions>& all);
 TEST(Prove, LatentAttention) { expect_equal(latent_hybrid(), false, "adamw", 4); }
 TEST(Prove, LatentAttentionOverEveryWayToShareIt) {
   using enum recipe::ContextMethod;
   recipe::ModelConfig config = latent_hybrid();
-  config.mixers = {Mixer::kMla};
+  config.mixers = {recipe::Mixer::kMla};
   config.mla.query_rank = 0;
   config.position = recipe::Position::kNone;
   expect_proved(config, {{.tp = 2},
@@ -277,15 +262,6 @@ TEST(Prove, EveryOptimizer) {
   }
 }
 
-void expect_proved(const recipe::ModelConfig& config, const std::vector<recipe::ParallelOptions>& all) {
-  std::vector<ProofLayout> layouts;
-  for (const recipe::ParallelOptions& each : all) layouts.push_back(proof_layout(each));
-  for (const Proof& proof : prove({.model = config, .layouts = layouts})) {
-    EXPECT_EQ(proof.status, Proof::Status::kTried) << proof.layout << ": " << proof.reason;
-    EXPECT_LE(proof.worst, kProofBound) << proof.layout << ": " << proof.tensor;
-  }
-}
-
 // One norm, one gathering and one sum for both mixers of a layer, biases added once; experts beside a mixer whose products are summed.
 TEST(Prove, ParallelBlocksInParts) {
   for (const int64_t experts : {0, 4}) {
@@ -297,95 +273,6 @@ TEST(Prove, ParallelBlocksInParts) {
     expect_proved(config, {{.ranks = 2}, {.tp = 2}, {.tp = 2, .tp_chunks = 3}, {.ranks = 4, .tp = 2, .tp_chunks = 2, .cp = 2, .zero = 2}});
   }
 }
-
-const recipe::ExpertOptions kGathers{.dispatcher = recipe::Dispatcher::kAllGather}, kOverlaps{.token_groups = 3, .delay_gradients = true};
-
-// Tensors of experts cut over ranks, experts folded over all axes of the dense side, both dispatchers, in groups of tokens and not.
-TEST(Prove, FoldedExperts) {
-  expect_proved(hybrid(), {{.ep = 2, .etp = 2},
-                           {.tp = 2, .ep = 4, .experts = kOverlaps},
-                           {.tp = 2, .ep = 2, .etp = 2, .experts = kGathers},
-                           {.ranks = 8, .tp = 2, .etp = 4, .experts = kOverlaps},
-                           {.tp = 2, .cp = 2, .ep = 4, .etp = 2},
-                           {.pp = 2, .ep = 2, .etp = 2, .pipeline = {.schedule = recipe::PipelineSchedule::kZbH1}, .experts = kOverlaps}});
-}
-
-// What is dropped, and the bias that evens out the choices, are the same whoever shares a sequence. In bf16 a choice that flips drops others.
-TEST(Prove, RoutersThatDropAndBalance) {
-  recipe::ModelConfig config = hybrid();
-  config.router = {.score = recipe::RouterScore::kSigmoid, .bias_rate = 0.01, .capacity_factor = 0.75};
-  for (const auto dropped : {recipe::Dropped::kLeast, recipe::Dropped::kLast}) {
-    config.router.dropped = dropped;
-    config.router.normalised = dropped == recipe::Dropped::kLeast;
-    expect_proved(config, {{.ranks = 2},
-                           {.tp = 2},
-                           {.cp = 2},
-                           {.pp = 2},
-                           {.pp = 2, .pipeline = {.schedule = recipe::PipelineSchedule::kDualPipe}},
-                           {.ranks = 2, .zero = 3},
-                           {.cp = 2, .ep = 2, .experts = kGathers},
-                           {.tp = 2, .ep = 2, .etp = 2, .experts = kOverlaps}});
-  }
-}
-
-// Rooms of parts of a sequence, which ranks have whole or cut, and of all sequences of a step; rows padded to them.
-TEST(Prove, RoutersThatDropByPartsAndByBatches) {
-  const recipe::ExpertOptions padded{.padded = true}, in_groups{.padded = true, .token_groups = 2, .delay_gradients = true};
-  recipe::ModelConfig config = hybrid();
-  config.router = {.capacity_factor = 0.75, .capacity_parts = 4};
-  expect_proved(config, {{.ranks = 2},
-                         {.cp = 2, .ep = 2, .experts = padded},
-                         {.tp = 2, .ep = 2, .etp = 2, .experts = in_groups},
-                         {.pp = 2, .ep = 2, .experts = padded}});
-  config.router = {.capacity_factor = 0.75, .capacity_of = recipe::CapacityOf::kBatch};
-  expect_proved(config, {{.ranks = 2},
-                         {.ranks = 4, .cp = 2, .ep = 2, .experts = padded},
-                         {.ranks = 4, .tp = 2, .ep = 4},
-                         {.ranks = 4, .pp = 2, .zero = 2, .experts = {}}});
-}
-
-// Jitter has the same numbers whoever has a token, in an elastic run to the bit; Sinkhorn's iteration is over a sequence, whoever shares it.
-TEST(Prove, RoutersThatJitterAndBalanceTheirChoice) {
-  recipe::ModelConfig config = hybrid();
-  config.auxiliary_loss = 0;
-  config.router = {.jitter = 0.2, .choice = recipe::RouterChoice::kSinkhorn};
-  expect_proved(
-      config,
-      {{.ranks = 2}, {.cp = 2}, {.pp = 2, .pipeline = {.schedule = recipe::PipelineSchedule::kDualPipe}}, {.tp = 2, .cp = 2, .ep = 4}});
-  config.predict_ahead = 1;
-  std::vector<ProofLayout> layouts;
-  for (const ProofLayout& each : proof_layouts({})) {
-    if (each.name == "dp4-zero3-elastic" || (each.name.starts_with("workers") && layouts.empty())) layouts.push_back(each);
-  }
-  ASSERT_EQ(layouts.size(), 2u);
-  for (const Proof& proof : prove({.model = config, .layouts = layouts})) {
-    EXPECT_EQ(proof.status, Proof::Status::kTried) << proof.layout << ": " << proof.reason;
-    EXPECT_LE(proof.worst, proof.layout.ends_with("-elastic") ? 0 : kProofBound) << proof.layout << ": " << proof.tensor;
-  }
-}
-
-// Value and gradient of the balance over all sequences of a step, all at once or as far as they have come: here that is the same.
-TEST(Prove, BalanceOfTheBatch) {
-  recipe::ModelConfig config = hybrid();
-  config.auxiliary_loss = 1;
-  config.router = {.balance_of = recipe::BalanceOf::kBatch};
-  expect_proved(config, {{.ranks = 4, .zero = 2}, {.ranks = 4, .pp = 2}, {.ranks = 8, .tp = 2, .cp = 2, .ep = 4}});
-  config.router.balance_of = recipe::BalanceOf::kBatchSoFar;
-  const std::vector<Proof> proofs =
-      prove({.model = config,
-             .layouts = {proof_layout({.ranks = 2, .cp = 2}, true, recipe::Recompute::kFull),
-                         proof_layout({.ranks = 4, .ep = 2, .etp = 2, .experts = kGathers}),
-                         proof_layout({.pp = 2, .pipeline = {.schedule = recipe::PipelineSchedule::kDualPipe}})}});
-  for (const Proof& proof : proofs) {
-    EXPECT_LE(proof.worst, kProofBound) << proof.layout << ": " << proof.tensor;
-    EXPECT_EQ(proof.status, &proof == &proofs.back() ? Proof::Status::kRefused : Proof::Status::kTried)
-        << proof.layout << ": " << proof.reason;
-  }
-  EXPECT_THAT(proofs.back().reason, HasSubstr("two ranks have each layer"));
-}
-
-// The largest that folding is proved on.
-TEST(Prove, FoldedExpertsOnSixteenRanks) { expect_proved(hybrid(), {{.tp = 2, .cp = 2, .ep = 4, .etp = 4, .experts = kOverlaps}}); }
 
 TEST(Prove, TheLayoutOfTheRecipe) {
   const std::vector<ProofLayout> layouts = proof_layouts({.tp = 2, .pp = 2, .cp = 2, .ep = 2});
@@ -458,74 +345,6 @@ TEST(ProofLayouts, EveryMeshAndEveryPairThatCanBe) {
   EXPECT_EQ(meshes[2].size(), 10U);
   EXPECT_EQ(meshes[4].size(), 46U);
   EXPECT_THAT(pairs_left_out(layouts), IsEmpty());
-}
-
-// Two replicas; the second one's loss is not a number in step 2.
-class NanOnOneRank final : public Task {
- public:
-  explicit NanOnOneRank(const parallel::Ranks& ranks)
-      : ranks_(ranks),
-        decoder_(longhaul::testing::small_config(), Precision::named("fp32"), at::kCPU, model::Use::kTraining, ranks.place()) {
-    decoder_.parameters().initialise(1);
-  }
-  model::ParameterSet& parameters() override { return decoder_.parameters(); }
-  const Precision& precision() const override { return decoder_.precision(); }
-  StepWork prepare(int64_t step) override {
-    step_ = step;
-    return {.micro_batches = 1, .weight = 8, .tokens = 8};
-  }
-  Tensor forward(model::Context& context, int64_t, const Tensor&) override {
-    const Tensor ids = at::arange(8, at::kLong).add(ranks_.place().rank);
-    const Tensor loss = decoder_.loss(context, decoder_.hidden(context, ids, layout::make_single(8)), ids);
-    return step_ == 2 && ranks_.place().rank == 1 ? loss * std::nan("") : loss;
-  }
-
- private:
-  const parallel::Ranks& ranks_;
-  model::Decoder decoder_;
-  int64_t step_ = 0;
-};
-
-struct ThreeSteps {
-  std::vector<bool> skipped;
-  std::vector<double> losses, weights;
-  std::vector<Tensor> values;  // of every parameter, after them
-};
-
-std::vector<ThreeSteps> three_steps(int64_t zero) {
-  std::vector<ThreeSteps> seen(2);
-  comm::run_ranks(2, [&](comm::Communicator& world) {
-    parallel::Ranks ranks(world, {.mesh = {2, {}}, .zero = zero});
-    ThreeSteps& own = seen[static_cast<size_t>(world.rank())];
-    NanOnOneRank task(ranks);
-    const auto optimizer = optim::make_optimizer({}, task.parameters(), task.precision());
-    for (int64_t step = 1; step <= 3; ++step) {
-      const StepResult result = run_step(task, *optimizer, ranks, step, {.lr = 0.01});
-      own.skipped.push_back(result.skipped.has_value());
-      own.losses.push_back(result.loss);
-      own.weights.push_back(result.work.weight);
-    }
-    EXPECT_EQ(optimizer->steps(), 2);
-    if (parallel::Sharding* sharding = ranks.sharding_of(task.parameters())) sharding->gather_values();
-    for (const auto& parameter : task.parameters().all()) own.values.push_back(parameter->value.detach().clone());
-  });
-  return seen;
-}
-
-// At every stage of ZeRO; without clipping they give the same bits.
-TEST(StepOfRanks, IsSkippedEverywhereOrNowhere) {
-  const std::vector<ThreeSteps> copies = three_steps(0);
-  for (const int64_t zero : {0, 1, 2, 3}) {
-    for (const ThreeSteps& rank : zero == 0 ? copies : three_steps(zero)) {
-      EXPECT_EQ(rank.skipped, (std::vector<bool>{false, true, false})) << zero;
-      EXPECT_EQ(rank.losses[0], copies[0].losses[0]) << zero;
-      EXPECT_EQ(rank.losses[2], copies[0].losses[2]) << zero;
-      EXPECT_EQ(rank.weights, (std::vector<double>{16, 16, 16})) << "the labels of both replicas";
-      ASSERT_EQ(rank.values.size(), copies[0].values.size());
-      for (size_t i = 0; i < rank.values.size(); ++i)
-        EXPECT_TRUE(rank.values[i].equal(copies[0].values[i])) << i << " diverged, zero " << zero;
-    }
-  }
 }
 
 }  // namespace
