@@ -20,6 +20,8 @@ namespace longhaul::bench {
 namespace {
 
 constexpr double kNoNumber = std::numeric_limits<double>::infinity();
+constexpr int kMoreRates = 3;         // beyond a grid whose last rate is the best
+constexpr double kMuchHigher = 1.25;  // of bits: what two seeds of a rate that trains never differ by
 
 std::string key_of_override(const std::string& override) { return override.substr(0, override.find('=')); }
 
@@ -128,7 +130,7 @@ int64_t count_quality_runs(const QualityRequest& request) {
     }
   }
   auto count = static_cast<int64_t>(runs.size()) * request.seeds;
-  for (const std::string& name : trials) count += static_cast<int64_t>(grid_named(grids, name).rates.size());
+  for (const std::string& name : trials) count += static_cast<int64_t>(grid_named(grids, name).rates.size()) + 1;
   return count;
 }
 
@@ -151,8 +153,19 @@ std::vector<QualityOfPart> measure_quality(const QualityRequest& request, const 
     if (found != rates.end()) return found->second;
     const RateGrid& grid = grid_named(grids, name);
     std::vector<std::pair<double, double>> tried;
-    for (const double lr : grid.rates) tried.emplace_back(lr, figures_of(grid.overrides, lr, 0).bits_per_byte);
-    return rates[name] = picked(std::move(tried));
+    const auto try_rate = [&](double lr) { tried.emplace_back(lr, figures_of(grid.overrides, lr, 0).bits_per_byte); };
+    for (const double lr : grid.rates) try_rate(lr);
+    PickedRate rate = picked(tried);
+    for (int more = 0; more < kMoreRates && rate.lr == tried.back().first; ++more) {
+      try_rate(2 * rate.lr);
+      rate = picked(tried);
+    }
+    // A second seed, which no row has: a rate with which it fails is at the edge of what trains, and the one below is taken.
+    auto at = std::ranges::find(tried, rate.lr, &std::pair<double, double>::first);
+    while (at != tried.begin() && !(figures_of(grid.overrides, at->first, request.seeds + 1).bits_per_byte < kMuchHigher * at->second))
+      --at;
+    rate.lr = at->first;
+    return rates[name] = rate;
   };
   std::vector<QualityOfPart> all;
   for (const QualityPart& part : chosen_parts(request)) {

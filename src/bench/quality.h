@@ -2,9 +2,10 @@
 // first-run's made smaller) trained on the texts of first-run, by one optimizer after the other, by workers under one outer loop after the other, with narrow
 // optimizer states. What is compared is bits per byte of all texts held out, behind the last step.
 //
-// Each optimizer has the learning rate of its grid that came lowest with seed 0, which is not used again; then it trains with seeds 1, 2, …, which are of weights and
-// of the order of the data. Rows are told as mean and standard deviation over those seeds, and as the mean of the differences from the first row of the part with the
-// same seed, with that mean's standard error. A rate at the end of its grid is marked: a longer grid might have had a better one.
+// Each optimizer has the learning rate of its grid that came lowest with seed 0 (and of rates beyond it, while the last one is the best), or one below where another
+// seed fails with that; neither seed is used again. Then it trains with seeds 1, 2, …, which are of weights and of the order of the data. Rows are told as mean and
+// standard deviation over those seeds, and as the mean of the differences from the first row of the part with the same seed, with that mean's standard error. A
+// rate at an end of what was tried is marked: others might have been better.
 //
 // A run that has ended leaves its numbers in the folder, under a name that says all of its recipe, so a bench that was stopped goes on where it was, and parts share
 // runs. What has not ended goes on from its last checkpoint.
@@ -27,7 +28,7 @@ using Overrides = std::vector<std::string>;  // "optim.lr=0.001"
 struct QualityRequest {
   std::vector<std::string> parts;  // of quality_parts(); empty: all
   int64_t steps = 600;             // of 2,048 tokens; some parts have more, or fewer
-  int64_t seeds = 3;               // beside 0, which picks rates
+  int64_t seeds = 3;               // beside 0 and the one behind the last, which pick rates
   std::filesystem::path folder;    // of results; empty: nothing is kept
   Overrides overrides;             // of all runs, above everything else
 };

@@ -35,7 +35,7 @@ void add_bench_quality(Command& group) {
       .at_least(20)
       .at_most(1 << 20)
       .default_shown();
-  quality.option("--seeds", options->request.seeds, "of each row, beside the one that picks learning rates")
+  quality.option("--seeds", options->request.seeds, "of each row, beside the two that pick learning rates")
       .at_least(1)
       .at_most(100)
       .default_shown();

@@ -1,6 +1,7 @@
 #include "parallel/expert_dispatch.h"
 
 #include <numeric>
+#include <utility>
 
 #include "base/error.h"
 #include "kernels/experts/rows.h"
@@ -95,10 +96,10 @@ class Padding {
 // One group of tokens on its way to the experts and back.
 class RowsUnderWay {
  public:
-  // rows_of(rank, expert): how many rows of the group every rank of ep-etp has for every expert.
+  // rows_of(rank, expert): how many rows of the group every rank of ep-etp has for every expert. in_order: the group's rows, sorted; undefined: not yet.
   RowsUnderWay(const Owners& owners, const ExpertChoices& choices, SortedByExpert sorted, const int64_t* all_rows, int64_t stride,
-               Padding padding)
-      : owners_(owners), weight_(choices.weight_tk), sorted_(std::move(sorted)), padding_(std::move(padding)) {
+               Padding padding, Tensor in_order)
+      : owners_(owners), weight_(choices.weight_tk), sorted_(std::move(sorted)), padding_(std::move(padding)), rows_(std::move(in_order)) {
     const auto rows_of = [&](int64_t ep, int64_t etp, int64_t expert) { return all_rows[(ep * owners.etp + etp) * stride + expert]; };
     const int64_t first = owners.rank * owners.experts, own = owners.groups.place().coordinate(Axis::kEtp);
     const auto sum = [&](int64_t ep, int64_t etp, int64_t first_expert) {
@@ -135,7 +136,8 @@ class RowsUnderWay {
   }
 
   void begin_to_experts(const Tensor& hidden) {
-    moving_ = exchange(padding_.padded(sorted_.rows(hidden)), sent_, received_, "rows to experts");
+    const Tensor rows = rows_.defined() ? std::exchange(rows_, Tensor()) : sorted_.rows(hidden);
+    moving_ = exchange(padding_.padded(rows), sent_, received_, "rows to experts");
   }
   void begin_gather() {
     if (owners_.etp > 1)
@@ -164,13 +166,15 @@ class RowsUnderWay {
   Tensor weight_;
   SortedByExpert sorted_;
   Padding padding_;
+  Tensor rows_;
   Rows sent_, received_, of_etp_, per_expert_;  // rows to and from each rank of ep; of each rank of etp; of each expert
   Tensor order_, inverse_;
   Begun moving_;
 };
 
-// How many rows the ranks have for the experts: they tell each other, or, padded, know.
-std::vector<RowsUnderWay> announced(const Owners& owners, const std::vector<ExpertChoices>& groups, bool padded) {
+// How many rows the ranks have for the experts: they tell each other, or, padded, know. The first group's rows are sorted while the numbers travel.
+std::vector<RowsUnderWay> announced(const Owners& owners, const std::vector<ExpertChoices>& groups, const std::vector<Tensor>& hidden,
+                                    bool padded) {
   const auto count = static_cast<int64_t>(groups.size()), experts = groups[0].experts, ranks = owners.ep * owners.etp;
   const Tensor own = at::empty({1, count, experts}, at::kLong), all = at::empty({ranks, count, experts}, at::kLong);
   std::vector<SortedByExpert> sorted;
@@ -180,13 +184,19 @@ std::vector<RowsUnderWay> announced(const Owners& owners, const std::vector<Expe
     own[0][g].copy_(to_tensor(sorted.back().rows_per_expert()));
     if (padded) all.select(1, g).fill_(group.most_rows);
   }
-  if (!padded) owners.over({Axis::kEp, Axis::kEtp}).all_gather(own, all, {.name = "rows of experts"}).wait();
+  Tensor first_rows;
+  if (!padded) {
+    comm::Work telling = owners.over({Axis::kEp, Axis::kEtp}).all_gather(own, all, {.name = "rows of experts"});
+    first_rows = sorted[0].rows(hidden[0]);
+    telling.wait();
+  }
   std::vector<RowsUnderWay> result;
   for (int64_t g = 0; g < count; ++g) {
     const ExpertChoices& group = groups[static_cast<size_t>(g)];
     SortedByExpert& rows = sorted[static_cast<size_t>(g)];
     const Padding padding = padded ? Padding(rows.rows_per_expert(), group.most_rows, group.choice_tk.device()) : Padding();
-    result.emplace_back(owners, group, std::move(rows), all.const_data_ptr<int64_t>() + g * experts, count * experts, padding);
+    result.emplace_back(owners, group, std::move(rows), all.const_data_ptr<int64_t>() + g * experts, count * experts, padding,
+                        g == 0 ? first_rows : Tensor());
   }
   return result;
 }
@@ -196,7 +206,7 @@ std::vector<RowsUnderWay> announced(const Owners& owners, const std::vector<Expe
 std::vector<Tensor> all_to_all(const Owners& owners, const recipe::ExpertOptions& options, const std::vector<Tensor>& hidden,
                                const std::vector<ExpertChoices>& groups, const ExpertProduct& product) {
   // Where nothing is dropped (evaluation) nobody knows how many rows there can be.
-  std::vector<RowsUnderWay> under_way = announced(owners, groups, options.padded && groups[0].most_rows > 0);
+  std::vector<RowsUnderWay> under_way = announced(owners, groups, hidden, options.padded && groups[0].most_rows > 0);
   const auto count = static_cast<int64_t>(under_way.size());
   std::vector<Tensor> results(under_way.size());
   for (int64_t slot = 0; slot < count + 4; ++slot) {

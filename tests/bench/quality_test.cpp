@@ -125,15 +125,35 @@ TEST(Quality, RowsAreOfPickedRatesAndOtherSeeds) {
 
 TEST(Quality, PartsShareRunsAndAnUnknownOneIsRefused) {
   int64_t runs = 0;
-  const auto count = [&](const Overrides&) { return ++runs, RunFigures{.bits_per_byte = 1}; };
+  const auto count = [&](const Overrides& overrides) {
+    return ++runs, RunFigures{.bits_per_byte = value_of(overrides, "optim.lr") == "0.002" ? 1.0 : 2.0};
+  };
   const QualityRequest both{.parts = {"outer", "rounds"}, .seeds = 2};
   measure_quality(both, count);
   EXPECT_EQ(runs, count_quality_runs(both));
   const int64_t outer = count_quality_runs({.parts = {"outer"}, .seeds = 2}),
                 rounds = count_quality_runs({.parts = {"rounds"}, .seeds = 2});
-  // The grid, synchronous AdamW, and rounds of twelve steps of local_sgd, co2 and delay_corrected.
-  EXPECT_EQ(outer + rounds - runs, 4 + 2 * 4);
+  // The grid and the second seed of its best, synchronous AdamW, and rounds of twelve steps of local_sgd, co2 and delay_corrected.
+  EXPECT_EQ(outer + rounds - runs, 4 + 1 + 2 * 4);
   EXPECT_THROW(measure_quality({.parts = {"optimisers"}}, count), Error);
+}
+
+// Rates beyond the grid while the last is the best; and one below a rate that another seed fails with.
+TEST(Quality, RatesGoOnBeyondTheGridAndBackFromTheEdge) {
+  const auto tried_with = [](double best, double fails_from) {
+    const auto made_up = [=](const Overrides& overrides) {
+      const double lr = std::stod(value_of(overrides, "optim.lr")), seed = std::stod(value_of(overrides, "train.seed"));
+      return RunFigures{.bits_per_byte = seed == 2 && lr >= fails_from ? 4 : 2 + std::abs(std::log2(lr / best))};
+    };
+    return measure_quality({.parts = {"came"}, .seeds = 1}, made_up)[0].rows[0].rate;  // from 7e-4 to 5.6e-3
+  };
+  const PickedRate beyond = tried_with(1.12e-2, 1);
+  EXPECT_DOUBLE_EQ(beyond.lr, 1.12e-2);
+  EXPECT_EQ(beyond.tried.size(), 6U) << "two more, of which the second is worse";
+  EXPECT_FALSE(beyond.at_end);
+  EXPECT_DOUBLE_EQ(tried_with(1.12e-2, 5.6e-3).lr, 2.8e-3);
+  EXPECT_EQ(tried_with(1, 1).tried.size(), 7U) << "no more than three";
+  EXPECT_TRUE(tried_with(1, 1).at_end);
 }
 
 class QualityRuns : public ::testing::Test {
