@@ -10,10 +10,10 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <map>
 
 #include <fmt/format.h>
 
+#include "base/kernel_file.h"
 #include "base/parallel.h"
 
 #if defined(__x86_64__)
@@ -28,32 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
-
-// "name   : value" lines of /proc files; the first line of each name counts.
-std::map<std::string, std::string> colon_file(const char* path) {
-  std::map<std::string, std::string> values;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    const size_t colon = line.find(':');
-    if (colon == std::string::npos) continue;
-    const size_t name_end = line.find_last_not_of(" \t", colon ? colon - 1 : 0);
-    const size_t value_begin = line.find_first_not_of(" \t", colon + 1);
-    values.emplace(line.substr(0, name_end + 1), value_begin == std::string::npos ? "" : line.substr(value_begin));
-  }
-  return values;
-}
-
-int64_t kibibytes(const std::map<std::string, std::string>& values, const std::string& name) {  // "16384 kB"
-  const auto found = values.find(name);
-  return found == values.end() ? 0 : std::strtoll(found->second.c_str(), nullptr, 10) * 1024;
-}
-
-std::string first_line(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
 
 std::string operating_system_text() {
   std::string name = "Linux distribution unknown";
@@ -116,7 +90,7 @@ std::vector<std::string> processor_features() { return {}; }
 #endif
 
 std::string processor_text() {
-  const auto values = colon_file("/proc/cpuinfo");
+  const auto values = kernel_fields("/proc/cpuinfo");
   for (const char* name : {"model name", "Model", "Hardware", "CPU part"})
     if (const auto found = values.find(name); found != values.end() && !found->second.empty()) return found->second;
   return "unknown";
@@ -127,8 +101,8 @@ int64_t cache_bytes(const std::string& level) {
   for (int index = 0; index < 16; ++index) {
     const fs::path folder = fmt::format("/sys/devices/system/cpu/cpu0/cache/index{}", index);
     if (!fs::exists(folder, ignored)) break;
-    if (first_line(folder / "level") != level || first_line(folder / "type") == "Instruction") continue;
-    const std::string size = first_line(folder / "size");  // "2048K"
+    if (kernel_line(folder / "level") != level || kernel_line(folder / "type") == "Instruction") continue;
+    const std::string size = kernel_line(folder / "size");  // "2048K"
     const char suffix = size.empty() ? ' ' : size.back();
     return std::strtoll(size.c_str(), nullptr, 10) * (suffix == 'K' ? 1 << 10 : suffix == 'M' ? 1 << 20 : 1);
   }
@@ -190,7 +164,7 @@ Machine read_machine() {
   found.processor = processor_text();
   found.features = processor_features();
   found.cores = usable_cores();
-  found.memory_bytes = std::min(kibibytes(colon_file("/proc/meminfo"), "MemTotal"), group_memory().limit);
+  found.memory_bytes = std::min(bytes_named(kernel_fields("/proc/meminfo"), "MemTotal"), group_memory().limit);
   found.l2_bytes = cache_bytes("2");
   found.l3_bytes = cache_bytes("3");
   return found;
@@ -213,17 +187,17 @@ bool allow_amx() {
 bool allow_amx() { return false; }
 #endif
 
-int64_t resident_bytes() { return kibibytes(colon_file("/proc/self/status"), "VmRSS"); }
-int64_t peak_resident_bytes() { return kibibytes(colon_file("/proc/self/status"), "VmHWM"); }
+int64_t resident_bytes() { return bytes_named(kernel_fields("/proc/self/status"), "VmRSS"); }
+int64_t peak_resident_bytes() { return bytes_named(kernel_fields("/proc/self/status"), "VmHWM"); }
 
 void return_free_memory() { ::malloc_trim(0); }
 
-int64_t available_memory_bytes() { return std::min(kibibytes(colon_file("/proc/meminfo"), "MemAvailable"), group_memory().available); }
+int64_t available_memory_bytes() { return std::min(bytes_named(kernel_fields("/proc/meminfo"), "MemAvailable"), group_memory().available); }
 
 int64_t free_address_space_bytes() {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur >= static_cast<rlim_t>(INT64_MAX)) return INT64_MAX;
-  return std::max<int64_t>(0, static_cast<int64_t>(limit.rlim_cur) - kibibytes(colon_file("/proc/self/status"), "VmSize"));
+  return std::max<int64_t>(0, static_cast<int64_t>(limit.rlim_cur) - bytes_named(kernel_fields("/proc/self/status"), "VmSize"));
 }
 
 }  // namespace longhaul

@@ -36,22 +36,11 @@ std::optional<MachineCounters::Processors> processors_in(const std::string& stat
   return found;
 }
 
-// Of lines "MemTotal:       16283012 kB"; 0: there is no such line.
-double kibibytes_in(const std::string& text, const std::string& wanted) {
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string name;
-    double kibibytes = 0;
-    if (words >> name && name == wanted && words >> kibibytes) return kibibytes;
-  }
-  return 0;
-}
-
-std::optional<double> memory_share_in(const std::string& meminfo) {
-  const double total = kibibytes_in(meminfo, "MemTotal:"), available = kibibytes_in(meminfo, "MemAvailable:");
+std::optional<double> memory_share_in(const fs::path& meminfo) {
+  const auto fields = kernel_fields(meminfo);
+  const int64_t total = bytes_named(fields, "MemTotal"), available = bytes_named(fields, "MemAvailable");
   if (total <= 0 || available <= 0 || available > total) return std::nullopt;
-  return 1 - available / total;
+  return 1 - static_cast<double>(available) / static_cast<double>(total);
 }
 
 // utime + stime of "number (name) state …": fields 14 and 15; the name may hold blanks and brackets.
@@ -115,7 +104,7 @@ void read_rdma(const fs::path& sys, MachineCounters& into) {
 MachineCounters read_machine_counters(const MachineFiles& files) {
   MachineCounters counters{.at_ns = monotonic_ns()};
   counters.processors = processors_in(kernel_text(files.proc / "stat", 512));
-  counters.memory_share = memory_share_in(kernel_text(files.proc / "meminfo"));
+  counters.memory_share = memory_share_in(files.proc / "meminfo");
   counters.network_sent = network_sent_in(kernel_text(files.proc / "net/dev"));
   counters.disk_share = disk_share_of(files.disk);
   read_rdma(files.sys, counters);
@@ -125,20 +114,20 @@ MachineCounters read_machine_counters(const MachineFiles& files) {
 MachineCounters read_process_counters(std::span<const int64_t> processes, const MachineFiles& files) {
   MachineCounters counters{.at_ns = monotonic_ns()};
   auto processors = processors_in(kernel_text(files.proc / "stat", 512));
-  const double total = kibibytes_in(kernel_text(files.proc / "meminfo"), "MemTotal:");
+  const int64_t total = bytes_named(kernel_fields(files.proc / "meminfo"), "MemTotal");
   uint64_t ticks = 0;
-  double own = 0;
+  int64_t own = 0;
   bool any = false;
   for (const int64_t process : processes) {
     const fs::path folder = files.proc / std::to_string(process);
     const auto its = ticks_in(kernel_text(folder / "stat"));
     if (!its) continue;
     ticks += *its, any = true;
-    own += kibibytes_in(kernel_text(folder / "status"), "RssAnon:");
+    own += bytes_named(kernel_fields(folder / "status"), "RssAnon");
   }
   if (!any) return counters;
   if (processors) processors->worked = ticks, counters.processors = processors;
-  if (total > 0 && own <= total) counters.memory_share = own / total;
+  if (total > 0 && own <= total) counters.memory_share = static_cast<double>(own) / static_cast<double>(total);
   return counters;
 }
 

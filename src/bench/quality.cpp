@@ -164,7 +164,7 @@ std::vector<QualityOfPart> measure_quality(const QualityRequest& request, const 
     auto at = std::ranges::find(tried, rate.lr, &std::pair<double, double>::first);
     while (at != tried.begin() && !(figures_of(grid.overrides, at->first, request.seeds + 1).bits_per_byte < kMuchHigher * at->second))
       --at;
-    rate.lr = at->first;
+    if (at->first != rate.lr) rate.lr = at->first, rate.at_end = at == tried.begin();
     return rates[name] = rate;
   };
   std::vector<QualityOfPart> all;

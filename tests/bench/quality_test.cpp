@@ -143,7 +143,7 @@ TEST(Quality, RatesGoOnBeyondTheGridAndBackFromTheEdge) {
   const auto tried_with = [](double best, double fails_from) {
     const auto made_up = [=](const Overrides& overrides) {
       const double lr = std::stod(value_of(overrides, "optim.lr")), seed = std::stod(value_of(overrides, "train.seed"));
-      return RunFigures{.bits_per_byte = seed == 2 && lr >= fails_from ? 4 : 2 + std::abs(std::log2(lr / best))};
+      return RunFigures{.bits_per_byte = seed == 2 && lr >= fails_from ? 100 : 2 + std::abs(std::log2(lr / best))};
     };
     return measure_quality({.parts = {"came"}, .seeds = 1}, made_up)[0].rows[0].rate;  // from 7e-4 to 5.6e-3
   };
@@ -152,6 +152,7 @@ TEST(Quality, RatesGoOnBeyondTheGridAndBackFromTheEdge) {
   EXPECT_EQ(beyond.tried.size(), 6U) << "two more, of which the second is worse";
   EXPECT_FALSE(beyond.at_end);
   EXPECT_DOUBLE_EQ(tried_with(1.12e-2, 5.6e-3).lr, 2.8e-3);
+  EXPECT_FALSE(tried_with(1, 5.6e-3).at_end) << "what lies beyond was tried, and fails";
   EXPECT_EQ(tried_with(1, 1).tried.size(), 7U) << "no more than three";
   EXPECT_TRUE(tried_with(1, 1).at_end);
 }

@@ -8,13 +8,11 @@
 #include "comm/call_log.h"
 #include "comm/run_ranks.h"
 #include "comm/traced.h"
+#include "own_rows.h"
 #include "parallel/mesh_ops.h"
-#include "tensor/to_tensor.h"
 
 namespace longhaul::parallel {
 namespace {
-
-using layout::Axis;
 
 constexpr int64_t kExpertCount = 6, kChoicesEach = 2, kSequences = 4, kRowTokens = 24;  // of each sequence
 
@@ -60,31 +58,17 @@ void check_capacity(const CapacityCase& test) {
           .choice_tk;
   EXPECT_TRUE(!test.drops || expected.eq(-1).any().item<bool>()) << "something is dropped";
   const layout::Mesh mesh(test.world, test.shape);
-  const int64_t replicas = mesh.size(Axis::kDp), own_rows = kSequences / replicas;
   comm::run_ranks(test.world, [&](comm::Communicator& world) {
     const auto log = std::make_shared<comm::CallLog>(world.rank(), 16);
     comm::Traced traced(comm::borrowed(world), log);
     const MeshGroups groups(traced, mesh);
     MeshOps ops(groups, {.split = test.split}, {});
-    const layout::MeshRank place = groups.place();
-    const layout::SequenceView view(layout::make_batch(own_rows, kRowTokens), {.context_ranks = mesh.size(Axis::kCp),
-                                                                               .context_rank = place.coordinate(Axis::kCp),
-                                                                               .tensor_ranks = mesh.size(Axis::kTp),
-                                                                               .tensor_rank = place.coordinate(Axis::kTp),
-                                                                               .split = test.split});
-    std::vector<int64_t> own;
-    for (int64_t i = view.own.begin; i < view.own.end(); ++i)
-      own.push_back(place.coordinate(Axis::kDp) * own_rows * kRowTokens + view.token_index[static_cast<size_t>(i)]);
-    const Tensor index = to_tensor(own);
-    const auto calls = [&](comm::CallKind kind) {
-      int64_t count = 0;
-      for (const auto& [of, totals] : log->totals()) count += of.second == kind ? totals.calls : 0;
-      return count;
-    };
+    const OwnRows own(groups, kSequences, kRowTokens, test.split);
+    const auto calls = [&](comm::CallKind kind) { return calls_of(*log, kind); };
     const int64_t sums = calls(comm::CallKind::kAllReduce), gatherings = calls(comm::CallKind::kAllGather);
-    const model::KeptChoices kept = model::within_capacity(all.choice_tk.index_select(0, index), all.weight_tk.index_select(0, index),
-                                                           kExpertCount, test.options, view, ops);
-    EXPECT_TRUE(kept.choice_tk.equal(expected.index_select(0, index))) << "rank " << world.rank();
+    const model::KeptChoices kept = model::within_capacity(
+        all.choice_tk.index_select(0, own.index), all.weight_tk.index_select(0, own.index), kExpertCount, test.options, own.view, ops);
+    EXPECT_TRUE(kept.choice_tk.equal(expected.index_select(0, own.index))) << "rank " << world.rank();
     EXPECT_EQ(calls(comm::CallKind::kAllReduce) - sums, test.sums);
     EXPECT_EQ(calls(comm::CallKind::kAllGather) - gatherings, test.gatherings);
     // Bounds that all ranks know: the same everywhere, and kept.
@@ -92,7 +76,7 @@ void check_capacity(const CapacityCase& test) {
     const Tensor most = bounds.clone();
     traced.all_reduce(most, comm::Reduction::kMax, {"bounds"}).wait();
     EXPECT_TRUE(most.equal(bounds));
-    EXPECT_GE(kept.most_tokens, view.own.length);
+    EXPECT_GE(kept.most_tokens, own.view.own.length);
     for (int64_t e = 0; e < kExpertCount; ++e) EXPECT_LE(kept.choice_tk.eq(e).sum().item<int64_t>(), kept.most_rows);
   });
 }

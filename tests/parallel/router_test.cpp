@@ -6,14 +6,12 @@
 #include "comm/run_ranks.h"
 #include "comm/traced.h"
 #include "model/router_sinkhorn.h"
+#include "own_rows.h"
 #include "parallel/mesh_ops.h"
 #include "support/tensors.h"
-#include "tensor/to_tensor.h"
 
 namespace longhaul::parallel {
 namespace {
-
-using layout::Axis;
 
 constexpr int64_t kRouted = 5, kRoutedRows = 4, kTokensOfRow = 26;  // experts, sequences, tokens of each
 
@@ -31,36 +29,22 @@ void check_sinkhorn(const SinkhornCase& test) {
   logits.select(1, 1).add_(2);
   model::LocalOps alone;
   const Tensor expected = model::balanced_by_sinkhorn(logits, layout::make_batch(kRoutedRows, kTokensOfRow), alone);
-  const int64_t own_rows = kRoutedRows / mesh.size(Axis::kDp);
   comm::run_ranks(test.world, [&](comm::Communicator& world) {
     const auto log = std::make_shared<comm::CallLog>(world.rank(), 16);
     comm::Traced traced(comm::borrowed(world), log);
     const MeshGroups groups(traced, mesh);
     MeshOps ops(groups, {.split = test.split}, {});
-    const layout::MeshRank place = groups.place();
-    const layout::SequenceView view(layout::make_batch(own_rows, kTokensOfRow), {.context_ranks = mesh.size(Axis::kCp),
-                                                                                 .context_rank = place.coordinate(Axis::kCp),
-                                                                                 .tensor_ranks = mesh.size(Axis::kTp),
-                                                                                 .tensor_rank = place.coordinate(Axis::kTp),
-                                                                                 .split = test.split});
-    std::vector<int64_t> own;
-    for (int64_t i = view.own.begin; i < view.own.end(); ++i)
-      own.push_back(place.coordinate(Axis::kDp) * own_rows * kTokensOfRow + view.token_index[static_cast<size_t>(i)]);
-    const Tensor index = to_tensor(own);
-    const auto sums = [&] {
-      int64_t count = 0;
-      for (const auto& [of, totals] : log->totals()) count += of.second == comm::CallKind::kAllReduce ? totals.calls : 0;
-      return count;
-    };
+    const OwnRows own(groups, kRoutedRows, kTokensOfRow, test.split);
+    const auto sums = [&] { return calls_of(*log, comm::CallKind::kAllReduce); };
     const int64_t before = sums();
-    const Tensor found = model::balanced_by_sinkhorn(logits.index_select(0, index), view, ops);
+    const Tensor found = model::balanced_by_sinkhorn(logits.index_select(0, own.index), own.view, ops);
     EXPECT_EQ(sums() - before, test.sums);
-    EXPECT_TRUE(found.equal(expected.index_select(0, index))) << "rank " << world.rank();
+    EXPECT_TRUE(found.equal(expected.index_select(0, own.index))) << "rank " << world.rank();
     // Of meta tensors, as in a dry run, the same calls.
     const auto meta = at::TensorOptions(at::kMeta).dtype(at::kFloat);
-    EXPECT_EQ(found.sizes(), logits.index_select(0, index).sizes());
+    EXPECT_EQ(found.sizes(), logits.index_select(0, own.index).sizes());
     const bool whole = test.sums == 0;
-    EXPECT_TRUE(!whole || model::balanced_by_sinkhorn(at::empty({view.own.length, kRouted}, meta), view, ops).is_meta());
+    EXPECT_TRUE(!whole || model::balanced_by_sinkhorn(at::empty({own.view.own.length, kRouted}, meta), own.view, ops).is_meta());
   });
 }
 
