@@ -14,17 +14,12 @@
 #include "base/file.h"
 #include "base/temporary_folder.h"
 #include "base/worker.h"
+#include "support/text.h"
 
 namespace longhaul {
 namespace {
 
 using ::testing::HasSubstr;
-
-size_t count(const std::string& text, const std::string& part) {
-  size_t found = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-  return found;
-}
 
 // In a child, because the handler outlives the case. It dumps while a worker waits for a lock it will never get.
 TEST(Diagnostics, ShowsEveryThreadOfAProcessThatHangs) {
@@ -53,12 +48,12 @@ TEST(Diagnostics, ShowsEveryThreadOfAProcessThatHangs) {
   EXPECT_EQ(WEXITSTATUS(status), 42);
   const std::string text = read_text(file);
   EXPECT_THAT(text, HasSubstr("diagnostics of process " + std::to_string(child)));
-  EXPECT_EQ(count(text, "end of diagnostics"), 2u);
-  EXPECT_EQ(count(text, "\"stuck-worker\", state S"), 2u);
-  EXPECT_EQ(count(text, "no answer"), 0u) << text;
-  EXPECT_GE(count(text, "pthread_mutex_lock"), 2u) << text;  // what the worker hangs in
-  EXPECT_GE(count(text, "VmRSS:"), 2u);
-  EXPECT_GE(count(text, "read_bytes:"), 2u);
+  EXPECT_EQ(testing::count_of(text, "end of diagnostics"), 2u);
+  EXPECT_EQ(testing::count_of(text, "\"stuck-worker\", state S"), 2u);
+  EXPECT_EQ(testing::count_of(text, "no answer"), 0u) << text;
+  EXPECT_GE(testing::count_of(text, "pthread_mutex_lock"), 2u) << text;  // what the worker hangs in
+  EXPECT_GE(testing::count_of(text, "VmRSS:"), 2u);
+  EXPECT_GE(testing::count_of(text, "read_bytes:"), 2u);
 }
 
 TEST(Diagnostics, AThreadThatBlocksSignalsIsNamedAndNotWaitedForLong) {
@@ -86,7 +81,7 @@ TEST(Diagnostics, AThreadThatBlocksSignalsIsNamedAndNotWaitedForLong) {
   waitpid(child, &status, 0);
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 42);
-  EXPECT_EQ(count(read_text(file), "no answer"), 1u);
+  EXPECT_EQ(testing::count_of(read_text(file), "no answer"), 1u);
 }
 
 }  // namespace

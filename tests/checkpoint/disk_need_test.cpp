@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::filesystem::path kFolder = "/run/checkpoints";
+const std::filesystem::path kCheckpoints = "/run/checkpoints";
 constexpr int64_t kInDoubt = 40 << 10;  // of an estimate: headers, recipe, manifest
 
 recipe::TrainOptions options(int64_t steps, int64_t every, int64_t keep, int64_t keep_every = 0) {
@@ -26,13 +26,13 @@ recipe::TrainOptions options(int64_t steps, int64_t every, int64_t keep, int64_t
 TEST(DiskNeed, OneCheckpointIsWhatIsWrittenAndALittleMore) {
   TinyTraining training;
   storage::RecordingFileSystem disk;
-  const int64_t planned = disk_need(disk, kFolder, training.state(), options(10, 5, 3)).one_bytes;
+  const int64_t planned = disk_need(disk, kCheckpoints, training.state(), options(10, 5, 3)).one_bytes;
   {
-    Saver saver(disk, {.folder = kFolder});
+    Saver saver(disk, {.folder = kCheckpoints});
     saver.save(1, training.state(), training.manifest());
   }
   int64_t written = 0;
-  const auto path = storage::list_checkpoints(disk, kFolder).at(0).path;
+  const auto path = storage::list_checkpoints(disk, kCheckpoints).at(0).path;
   for (const auto& entry : disk.list(path)) written += disk.file_bytes(path / entry.name);
   EXPECT_GE(planned, written);
   EXPECT_LE(planned, written + kInDoubt);
@@ -41,7 +41,7 @@ TEST(DiskNeed, OneCheckpointIsWhatIsWrittenAndALittleMore) {
 TEST(DiskNeed, CountsTheCheckpointsThatAreThereAtOnce) {
   TinyTraining training;
   storage::RecordingFileSystem disk;
-  const auto most = [&](const recipe::TrainOptions& train) { return disk_need(disk, kFolder, training.state(), train).most; };
+  const auto most = [&](const recipe::TrainOptions& train) { return disk_need(disk, kCheckpoints, training.state(), train).most; };
   EXPECT_EQ(most(options(100, 10, 3)), 4);  // a fourth is written before the oldest goes
   EXPECT_EQ(most(options(25, 10, 3)), 3);   // steps 10, 20 and 25
   EXPECT_EQ(most(options(100, 0, 3)), 1);
@@ -55,7 +55,7 @@ TEST(DiskNeed, WarnsWhenOneOrAllOfThemDoNotFit) {
   storage::RecordingFileSystem disk;
   const auto with_free = [&](int64_t bytes) {
     disk.set_free_bytes(bytes);
-    return disk_need(disk, kFolder, training.state(), options(100, 10, 3));
+    return disk_need(disk, kCheckpoints, training.state(), options(100, 10, 3));
   };
   const int64_t one = with_free(0).one_bytes;
   EXPECT_THAT(with_free(one - 1).warning().value_or(""), HasSubstr("not even one checkpoint fits"));
@@ -64,7 +64,7 @@ TEST(DiskNeed, WarnsWhenOneOrAllOfThemDoNotFit) {
   EXPECT_EQ(with_free(4 * one).warning(), std::nullopt);
   // What lies there goes in time: it counts as room for all but the one that is written first.
   {
-    Saver saver(disk, {.folder = kFolder});
+    Saver saver(disk, {.folder = kCheckpoints});
     for (int64_t step = 10; step <= 30; step += 10) saver.save(step, training.state(), training.manifest());
   }
   const int64_t there = with_free(0).there_bytes;

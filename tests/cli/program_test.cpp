@@ -16,6 +16,7 @@
 #include "cli/output.h"
 #include "cli/started_program.h"
 #include "storage/commit.h"
+#include "support/text.h"
 
 namespace longhaul::cli {
 namespace {
@@ -134,10 +135,8 @@ TEST_F(Program, EveryCommandHasHelpWithThreeExamples) {
     words.push_back("--help");
     const ProcessResult result = run(words);
     EXPECT_EQ(result.status, 0) << result.errors;
-    size_t examples = 0;
     const std::string typed = "\n  " + program_file() + " ";  // as it was started: what is shown can be typed
-    for (size_t at = result.output.find(typed); at != std::string::npos; at = result.output.find(typed, at + 1)) ++examples;
-    EXPECT_EQ(examples, 3u) << words[0] << "\n" << result.output;
+    EXPECT_EQ(testing::count_of(result.output, typed), 3u) << words[0] << "\n" << result.output;
   }
   const ProcessResult version = run({"--version"});
   EXPECT_EQ(version.status, 0);

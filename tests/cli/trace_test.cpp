@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "cli/started_program.h"
+#include "support/text.h"
 
 namespace longhaul::cli {
 namespace {
@@ -31,12 +32,6 @@ class Trace : public StartedProgram {
   }
 };
 
-size_t parts(const std::string& text, const std::string& part) {
-  size_t found = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-  return found;
-}
-
 TEST_F(Trace, ARunThatIsRecordedIsTheSameRun) {
   for (const auto& [name, key] : {std::pair("plain", "observe.trace_every=0"), {"traced", "observe.trace_every=1"}}) {
     const ProcessResult trained = train(name, {key});
@@ -46,9 +41,9 @@ TEST_F(Trace, ARunThatIsRecordedIsTheSameRun) {
   EXPECT_EQ(compared.status, 0) << compared.output << "losses, norms and checkpoints, to the bit";
   expect_error(run({"trace", path("plain")}), 65, "observe.trace_every=10");
   const std::string plain = read_text(path("plain/report.html")), traced = read_text(path("traced/report.html"));
-  EXPECT_EQ(parts(plain, " of micro-batch "), 16u) << "4 micro-batches, forward and backward on 2 ranks, as simulated";
+  EXPECT_EQ(testing::count_of(plain, " of micro-batch "), 16u) << "4 micro-batches, forward and backward on 2 ranks, as simulated";
   EXPECT_THAT(plain, HasSubstr("No step was recorded"));
-  const auto boxes = [](const std::string& html) { return parts(html, "<rect class=\"box "); };
+  const auto boxes = [](const std::string& html) { return testing::count_of(html, "<rect class=\"box "); };
   EXPECT_EQ(boxes(traced) - boxes(plain), 16u) << "and as measured";
 }
 

@@ -165,7 +165,7 @@ TEST(ExpertsBlock, ZLossOfEqualLogits) {
 }
 
 // Runs `forward` without keeping what its backward pass needs, and once more in the backward pass, as torch.utils.checkpoint does.
-class Recompute : public torch::autograd::Function<Recompute> {
+class Recomputed : public torch::autograd::Function<Recomputed> {
  public:
   using Forward = std::function<Tensor(const Tensor&)>;
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, Forward* block) {
@@ -192,8 +192,8 @@ TEST(ExpertsBlock, RecomputationCountsAuxiliaryLossesOnce) {
   const Tensor x = random_tensor({9, config.hidden}, 4).requires_grad_(true), again = x.detach().clone().requires_grad_(true),
                dy = random_tensor({9, config.hidden}, 5);
   kept.forward(x).backward(dy);
-  Recompute::Forward block = [&](const Tensor& hidden) { return recomputed.forward(hidden); };
-  Recompute::apply(again, &block).backward(dy);
+  Recomputed::Forward block = [&](const Tensor& hidden) { return recomputed.forward(hidden); };
+  Recomputed::apply(again, &block).backward(dy);
   without.forward(x.detach().requires_grad_(true)).backward(dy);
   EXPECT_EQ(recomputed.context.auxiliary_losses.size(), 1u);
   EXPECT_EQ(recomputed.auxiliary_loss(), kept.auxiliary_loss());

@@ -14,6 +14,7 @@
 #include "observe/watch/alert_sender.h"
 #include "supervised_run.h"
 #include "support/places.h"
+#include "support/text.h"
 
 namespace longhaul::observe {
 namespace {
@@ -97,9 +98,7 @@ TEST(Alerts, OfRunsWithoutADriver) {
 TEST(Alerts, AreTheSameEverywhere) {
   const std::string rules = read_text(source_folder() + "/deploy/prometheus/longhaul-alerts.yml"),
                     guide = read_text(source_folder() + "/docs/watch.md");
-  size_t count = 0;
-  for (size_t at = rules.find("- alert:"); at != std::string::npos; at = rules.find("- alert:", at + 1)) ++count;
-  EXPECT_EQ(count, alert_rules().size());
+  EXPECT_EQ(testing::count_of(rules, "- alert:"), alert_rules().size());
   for (const AlertRule& rule : alert_rules()) {
     EXPECT_THAT(rules, HasSubstr("alert: " + std::string(rule.name) + "\n"));
     EXPECT_THAT(guide, HasSubstr("`" + std::string(rule.name) + "`"));

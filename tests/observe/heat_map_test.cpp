@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "observe/log_plot.h"
+#include "support/text.h"
 
 namespace longhaul::observe {
 namespace {
@@ -25,9 +26,7 @@ TEST(HeatMaps, HaveAFieldForEveryNumber) {
   const std::string html = map.html();
   EXPECT_THAT(html, AllOf(HasSubstr("Found &lt;b&gt;"), HasSubstr(">100.0</text>"), HasSubstr(">25.0</text>"), HasSubstr(">0.0</text>"),
                           HasSubstr("0 %, 1,024: 0.2500"), Not(HasSubstr("nan"))));
-  size_t fields = 0;
-  for (size_t at = 0; (at = html.find("<rect", at)) != std::string::npos; ++at) ++fields;
-  EXPECT_EQ(fields, 3u);
+  EXPECT_EQ(testing::count_of(html, "<rect"), 3u);
   const std::string page =
       ResultPage{.title = "T & U", .kicker = {}, .summary = {}, .tiles = {{"a", "b"}}, .maps = {map}, .body = {}, .facts = {{"x", "<y>"}}}
           .html();

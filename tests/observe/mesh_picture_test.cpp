@@ -1,5 +1,6 @@
 // The mesh as a picture: every rank once, at its place; arrows between the right fields; text of others escaped.
 #include "observe/mesh_picture.h"
+#include "support/text.h"
 
 #include <gtest/gtest.h>
 
@@ -7,12 +8,6 @@
 
 namespace longhaul::observe {
 namespace {
-
-size_t count(const std::string& text, const std::string& part) {
-  size_t found = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-  return found;
-}
 
 TEST(MeshPicture, HasEveryRankAtItsPlace) {
   const MeshPicture picture{.title = "T", .axes = {{"pp", 2}, {"dp", 3}, {"cp", 2}, {"tp", 2}}};
@@ -45,10 +40,10 @@ TEST(MeshPicture, MarksAndArrows) {
                     {9, MeshPicture::Mark::kWaits, "no such rank"}};
   picture.arrows = {{2, 1, "2 for 1"}, {3, 9, "to no rank"}};
   const std::string svg = picture.svg();
-  EXPECT_EQ(count(svg, "class=\"field suspect\""), 1u);
-  EXPECT_EQ(count(svg, "class=\"field waits\""), 1u);
-  EXPECT_EQ(count(svg, "class=\"field plain\""), 2u);
-  EXPECT_EQ(count(svg, "class=\"arrow\""), 1u);
+  EXPECT_EQ(testing::count_of(svg, "class=\"field suspect\""), 1u);
+  EXPECT_EQ(testing::count_of(svg, "class=\"field waits\""), 1u);
+  EXPECT_EQ(testing::count_of(svg, "class=\"field plain\""), 2u);
+  EXPECT_EQ(testing::count_of(svg, "class=\"arrow\""), 1u);
   EXPECT_NE(svg.find("who &lt;waits&gt;"), std::string::npos);
   EXPECT_NE(svg.find("rank 1 &amp; "), std::string::npos);
   EXPECT_EQ(svg.find("<waits>"), std::string::npos);
@@ -58,7 +53,7 @@ TEST(MeshPicture, LargeOnesStaySmallEnough) {
   MeshPicture picture{.title = "T", .axes = {{"pp", 16}, {"dp", 32}, {"cp", 2}, {"tp", 8}}};
   for (int64_t rank = 1; rank < 8192; ++rank) picture.arrows.push_back({rank, 0, "x"});
   const std::string svg = picture.svg();
-  EXPECT_EQ(count(svg, "class=\"arrow\""), MeshPicture::kMostArrows);
+  EXPECT_EQ(testing::count_of(svg, "class=\"arrow\""), MeshPicture::kMostArrows);
   EXPECT_NE(svg.find("7791 more arrows"), std::string::npos);
   EXPECT_LT(svg.size(), 2'000'000u);
 }

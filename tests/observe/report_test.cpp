@@ -12,6 +12,7 @@
 #include "base/temporary_folder.h"
 #include "observe/event_log.h"
 #include "observe/synthetic_run.h"
+#include "support/text.h"
 
 namespace longhaul::observe {
 namespace {
@@ -24,12 +25,6 @@ std::string page_of(const test::SyntheticRun& shape) {
   const TemporaryFolder folder;
   test::write_synthetic_run(folder.path(), shape);
   return read_text(write_report(folder.path()));
-}
-
-int count(const std::string& text, const std::string& what) {
-  int found = 0;
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++found;
-  return found;
 }
 
 // Every element that is opened is closed, in order: what a browser would silently repair.
@@ -70,7 +65,7 @@ TEST(Report, HoldsWhatAPersonLooksFor) {
   EXPECT_THAT(page, HasSubstr("gzip −9  1.820"));
   EXPECT_THAT(page, HasSubstr("<span class=\"status good\">finished</span>"));
   EXPECT_THAT(page, HasSubstr("def forward(self, hidden"));
-  EXPECT_EQ(count(page, "<path class=\"flag save\" d=\"M"), 4 + 1);  // the checkpoints and the key to the picture
+  EXPECT_EQ(testing::count_of(page, "<path class=\"flag save\" d=\"M"), 4 + 1);  // the checkpoints and the key to the picture
   EXPECT_THAT(page, HasSubstr("All 8 evaluations as a table"));
   EXPECT_THAT(page, HasSubstr("<td>activations</td><td class=\"n\">299.9 MB</td><td class=\"n\">302.0 MB</td>"));
   EXPECT_THAT(page, HasSubstr("prefers-color-scheme:dark"));
@@ -103,7 +98,7 @@ TEST(Report, WhatATaskMeasuresHasAChartAndAColumn) {
   }
   const std::string html = read_text(write_report(folder.path()));
   expect_balanced(html);
-  EXPECT_EQ(count(html, "id=\"metric-"), 2);
+  EXPECT_EQ(testing::count_of(html, "id=\"metric-"), 2);
   EXPECT_THAT(html, AllOf(HasSubstr("accuracy &lt;u&gt;"), Not(HasSubstr("<u>")), HasSubstr("<th class=\"n\">won</th>"),
                           Not(HasSubstr("perplexity</th>")), Not(HasSubstr("bits/byte"))));
   EXPECT_THAT(html, HasSubstr("<td class=\"n\">4</td><td class=\"n\">2.5000</td><td class=\"n\">0.4000</td><td class=\"n\">0.8000</td>"));

@@ -14,7 +14,8 @@ using recipe::LinearContextMethod;
 using testing::random_tensor;
 
 constexpr int64_t kHeads = 2, kKey = 5, kValue = 3;
-constexpr LinearContextMethod kMethods[] = {LinearContextMethod::kRing, LinearContextMethod::kAllGather, LinearContextMethod::kAllScan};
+constexpr LinearContextMethod kLinearMethods[] = {LinearContextMethod::kRing, LinearContextMethod::kAllGather,
+                                                  LinearContextMethod::kAllScan};
 
 enum class Decay { kNone, kSlopes, kGone, kHeadToken, kKeyToken, kGate };
 
@@ -58,7 +59,7 @@ void expect_every_case(Decay decay, const std::vector<int64_t>& of_ranks) {
     const layout::SequenceLayout row = layout::make_packed(lengths);
     const WholeInputs in = inputs_of(decay, row.tokens());
     const Tensor d_o = random_tensor({row.tokens(), kHeads, kValue}, 9);
-    for (const LinearContextMethod method : kMethods) {
+    for (const LinearContextMethod method : kLinearMethods) {
       expect_the_whole(
           found(method, decay, lengths, ranks, split, in, d_o), in, d_o, 1e-12,
           [&](const std::vector<Tensor>& x) {
@@ -96,7 +97,7 @@ TEST(ContextRecurrence, MessagesDoNotGrowWithTheRow) {
   constexpr int64_t kState = kHeads * kKey * kValue * 8, kDecayColumn = kHeads * kKey * 8;
   for (const int64_t tokens : {24, 240}) {
     for (const int64_t ranks : {2, 3, 4}) {
-      for (const LinearContextMethod method : kMethods) {
+      for (const LinearContextMethod method : kLinearMethods) {
         for (const Decay decay : {Decay::kSlopes, Decay::kKeyToken}) {
           const bool gathered = method == LinearContextMethod::kAllGather;
           const int64_t one = !gathered ? kState : (ranks - 1) * (kState + (decay == Decay::kKeyToken ? kDecayColumn : 0));
@@ -131,7 +132,7 @@ TEST(ContextRecurrence, ZigzagSendsTwoStates) {
 
 TEST(ContextRecurrence, DocumentsThatEndAtEveryCutSendNothing) {
   const Tensor d_o = random_tensor({24, kHeads, kValue}, 9);
-  for (const LinearContextMethod method : kMethods) {
+  for (const LinearContextMethod method : kLinearMethods) {
     const WholeResult result =
         found(method, Decay::kKeyToken, {8, 5, 3, 8}, 3, ContextSplit::kContiguous, inputs_of(Decay::kKeyToken, 24), d_o);
     for (const Sent& sent : result.sent) EXPECT_EQ(sent.forward + sent.backward, 0);
