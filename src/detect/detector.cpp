@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "detect/despike.h"
 
 namespace longhaul::detect {
 namespace {
@@ -168,6 +169,8 @@ CallReport call(const Pull& pull, const Models& models, const DetectOptions& opt
   for (const Alert& alert : silent_machines(pull, report.silent)) {
     if (static_cast<int>(report.alerts.size()) < options.top) report.alerts.push_back(alert);
   }
+  Pull smooth = pull;
+  despike(smooth, models.despike_s);
   bool any = false;
   for (size_t i = 0; i < channels.size(); ++i) {
     const bool there = has_all(pull, channels[i]);
@@ -175,7 +178,7 @@ CallReport call(const Pull& pull, const Models& models, const DetectOptions& opt
     if (!there) continue;
     any = any || pull.seconds >= channels[i].embedding->window() + options.continuity_s - 1;
     if (static_cast<int>(report.alerts.size()) >= options.top) break;
-    look_at(pull, channels[i], i, classes, models, options, report);
+    look_at(smooth, channels[i], i, classes, models, options, report);
     ++report.channels;
   }
   if (!any) {

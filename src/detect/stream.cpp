@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "detect/despike.h"
 
 namespace longhaul::detect {
 namespace {
@@ -18,7 +19,8 @@ Stream::Stream(const Models& models, const DetectOptions& options, std::vector<s
       machines_(std::move(machines)),
       classes_(std::move(classes)),
       metrics_(std::move(given)),
-      class_of_(std::move(class_of)) {
+      class_of_(std::move(class_of)),
+      despike_s_(models.despike_s) {
   const size_t count = machines_.size();
   class_of_.resize(count, 0);
   last_.assign(metrics_.size() * count, std::nanf(""));
@@ -67,6 +69,16 @@ std::vector<float> Stream::filled(std::span<const float> values) {
   return row;
 }
 
+std::vector<float> Stream::despiked(std::vector<float> newest) {
+  given_.push_back(std::move(newest));
+  while (static_cast<int64_t>(given_.size()) > despike_s_) given_.pop_front();
+  std::vector<const float*> rows(static_cast<size_t>(despike_s_ - static_cast<int64_t>(given_.size())), given_.front().data());
+  for (const auto& row : given_) rows.push_back(row.data());
+  std::vector<float> medians(given_.back().size());
+  median_of_rows(rows, static_cast<int64_t>(medians.size()), medians.data());
+  return medians;
+}
+
 std::vector<Alert> Stream::silent(double time_s) {
   std::vector<Alert> alerts;
   const size_t count = machines_.size();
@@ -89,7 +101,7 @@ std::vector<Alert> Stream::silent(double time_s) {
 
 std::vector<Alert> Stream::next(double time_s, std::span<const float> values) {
   LONGHAUL_ASSERT(values.size() == last_.size(), "{} values", values.size());
-  ring_.push_back(filled(values)), times_.push_back(time_s);
+  ring_.push_back(despiked(filled(values))), times_.push_back(time_s);
   if (static_cast<int64_t>(ring_.size()) > longest_) ring_.pop_front();
   if (static_cast<int64_t>(times_.size()) > 2 * longest_ + 4 * options_.continuity_s) times_.pop_front();
   std::vector<Alert> alerts = silent(time_s);
@@ -126,7 +138,9 @@ void Stream::replaced(const std::string& machine) {
   for (size_t m = 0; m < metrics_.size(); ++m) {
     const size_t i = m * machines_.size() + static_cast<size_t>(at);
     last_[i] = std::nanf(""), age_[i] = 0;
-    for (auto& row : ring_) row[i] = std::nanf("");
+    for (auto* rows : {&given_, &ring_}) {
+      for (auto& row : *rows) row[i] = std::nanf("");
+    }
   }
   told_silent_[static_cast<size_t>(at)] = false;
 }

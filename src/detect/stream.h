@@ -28,6 +28,7 @@ class Stream {
     std::vector<int32_t> members;
   };
   std::vector<float> filled(std::span<const float> values);
+  std::vector<float> despiked(std::vector<float> newest);
   std::vector<Alert> silent(double time_s);
 
   DetectOptions options_;
@@ -37,12 +38,12 @@ class Stream {
   std::vector<Channel> channels_;
   std::vector<std::vector<size_t>> places_;  // of each channel's metrics
   std::deque<Watch> watches_;
-  std::deque<std::vector<float>> ring_;  // the last seconds, newest last
+  std::deque<std::vector<float>> given_, ring_;  // the last seconds as they came and despiked, newest last
   std::deque<double> times_;
   std::vector<float> last_;   // the last sample that was there
   std::vector<int64_t> age_;  // seconds since
   std::vector<bool> told_silent_;
-  int64_t second_ = 0, longest_ = 0;
+  int64_t second_ = 0, longest_ = 0, despike_s_ = 1;
 };
 
 }  // namespace longhaul::detect

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/progress.h"
+#include "detect/despike.h"
 
 namespace longhaul::detect {
 namespace {
@@ -50,9 +51,15 @@ CaseSpec spec_of(const TrialOptions& options, uint64_t seed, Set set, int64_t in
   return spec;
 }
 
+LabelledCase trial_case(const TrialOptions& options, uint64_t seed, Set set, int64_t index) {
+  LabelledCase made = labelled(spec_of(options, seed, set, index));
+  despike(made.pull, options.training.despike_s);
+  return made;
+}
+
 std::vector<LabelledCase> cases_of(const TrialOptions& options, uint64_t seed, Set set, int64_t count) {
   std::vector<LabelledCase> cases;
-  for (int64_t i = 0; i < count; ++i) cases.push_back(labelled(spec_of(options, seed, set, i)));
+  for (int64_t i = 0; i < count; ++i) cases.push_back(trial_case(options, seed, set, i));
   return cases;
 }
 
@@ -80,7 +87,7 @@ Ready made_ready(const Row& row, const Models& models, const std::vector<Labelle
 void test_rows(const TrialOptions& options, uint64_t seed, const std::vector<Ready>& ready, TrialReport& report, Progress& progress) {
   for (TrialRow& row : report.rows) row.seeds.emplace_back();
   for (int64_t i = 0; i < options.test; ++i) {
-    const LabelledCase test = labelled(spec_of(options, seed, Set::kTest, i));
+    const LabelledCase test = trial_case(options, seed, Set::kTest, i);
     for (size_t r = 0; r < ready.size(); ++r) {
       const Stopwatch watch;
       const auto alerts = decide(test, ready[r].channels, ready[r].thresholds, ready[r].options);

@@ -134,16 +134,14 @@ std::vector<int64_t> WaitGraph::waiting_for(int64_t rank) const {
 std::vector<int64_t> WaitGraph::circle() const {
   for (const auto& [start, waited_for] : edges_) {
     std::vector<int64_t> path;
-    for (std::optional<int64_t> at = start; at;) {
-      const auto passed = std::ranges::find(path, *at);
+    for (int64_t at = start;;) {
+      const auto passed = std::ranges::find(path, at);
       if (passed != path.end()) return {passed, path.end()};
-      path.push_back(*at);
-      const auto edges = edges_.find(*at);
-      at.reset();
-      if (edges == edges_.end()) break;
-      for (const int64_t next : edges->second) {
-        if (edges_.contains(next)) at = next;
-      }
+      path.push_back(at);
+      const std::set<int64_t>& others = edges_.at(at);
+      const auto next = std::ranges::find_if(others, [&](int64_t other) { return edges_.contains(other); });
+      if (next == others.end()) break;
+      at = *next;
     }
   }
   return {};

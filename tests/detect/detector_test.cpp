@@ -30,7 +30,7 @@ const Models& small_models() {
     std::vector<Pull> pulls;
     for (uint64_t seed = 1; seed <= 3; ++seed)
       pulls.push_back(labelled({.machines = 8, .seed = seed, .fault = "any", .seconds = 400}).pull);
-    TrainOptions options{.steps = 400, .batch = 96, .rate = 1e-2, .beta = 1e-6};
+    TrainOptions options{.steps = 400, .batch = 96, .rate = 1e-2, .beta = 1e-6, .despike_s = 1};
     return train_models(pulls, options);
   }();
   return models;
@@ -138,9 +138,11 @@ TEST(Detector, LongRecordsAreLookedAtInCalls) {
 
 TEST(Stream, SaysWhatACallSays) {
   const Pull pull = with_slow_machine(12, 7);
-  for (const int top : {1, 2}) {
+  for (const auto& [top, despike_s] : {std::pair(1, 1), {2, 1}, {1, 9}}) {
+    Models models = small_models();
+    models.despike_s = despike_s;
     const DetectOptions options{.variant = Variant::kRaw, .top = top};
-    Stream stream(small_models(), options, pull.machines, pull.metrics);
+    Stream stream(models, options, pull.machines, pull.metrics);
     std::vector<Alert> alerts;
     std::vector<float> row(pull.metrics.size() * 12);
     for (int64_t s = 0; s < pull.seconds; ++s) {
@@ -148,7 +150,7 @@ TEST(Stream, SaysWhatACallSays) {
         std::copy(pull.row(m, s), pull.row(m, s) + 12, row.begin() + static_cast<std::ptrdiff_t>(12 * m));
       for (const Alert& alert : stream.next(static_cast<double>(s), row)) alerts.push_back(alert);
     }
-    const CallReport report = call(pull, small_models(), options);
+    const CallReport report = call(pull, models, options);
     ASSERT_FALSE(alerts.empty());
     EXPECT_EQ(alerts[0].machine, report.alerts[0].machine);
     EXPECT_EQ(alerts[0].metric, report.alerts[0].metric);
@@ -182,11 +184,13 @@ TEST(ModelsFile, ComesBackAsItWas) {
   models.thresholds["con"] = {{.8, .3}};
   models.limits[3].high = 400;
   models.in_tree = 3;
+  models.despike_s = 5;
   save_models(folder / "m.safetensors", models);
   const Models read = load_models(folder / "m.safetensors");
   EXPECT_EQ(read.metrics, models.metrics);
   EXPECT_EQ(read.priority, models.priority);
   EXPECT_EQ(read.in_tree, 3u);
+  EXPECT_EQ(read.despike_s, 5);
   EXPECT_EQ(read.limits[3].high, 400);
   for (size_t i = 0; i < 7; ++i) EXPECT_EQ(read.vaes[i].parameters, models.vaes[i].parameters);
   EXPECT_EQ(read.joint.parameters, models.joint.parameters);
