@@ -35,7 +35,7 @@ using observe::Align;
 // What both commands may be told about how to look.
 struct LookArguments {
   std::string models, variant = "minder", distance = "euclidean", metrics, priority = "learnt";
-  int64_t top = 1, continuity_s = 240, gap_s = 8, pull_s = 900, every_s = 480;
+  int64_t top = 1, followed = 0, continuity_s = 240, gap_s = 8, pull_s = 900, every_s = 480;
   double share = -1, distance_threshold = -1, silent_s = 60;
   bool strict = false, no_continuity = false, json = false, stream = false;
 
@@ -52,6 +52,10 @@ struct LookArguments {
         .one_of({"learnt", "tree", "paper"})
         .default_shown();
     command.option("--top", top, "faulty machines that may be found at once").at_least(1).at_most(16).default_shown();
+    command.option("--followed", followed, "the furthest machines whose runs are counted; 0: an eighth of their class, 1 to 16")
+        .at_least(0)
+        .at_most(64)
+        .default_shown();
     command.option("--continuity", continuity_s, "seconds that a machine must stay the furthest")
         .at_least(1)
         .at_most(86'400)
@@ -75,7 +79,8 @@ struct LookArguments {
                     : priority == "tree" ? detect::Priority::kTree
                                          : detect::Priority::kLearnt;
     if (!metrics.empty()) made.metrics = detect::metric_choice(metrics);
-    made.top = static_cast<int>(top), made.continuous = !no_continuity, made.continuity_s = continuity_s, made.gap_s = strict ? 0 : gap_s;
+    made.top = static_cast<int>(top), made.followed = static_cast<int>(followed), made.continuous = !no_continuity,
+    made.continuity_s = continuity_s, made.gap_s = strict ? 0 : gap_s;
     if (share >= 0) made.share = share;
     if (distance_threshold >= 0) made.distance_threshold = distance_threshold;
     made.silent_s = silent_s, made.call_every_s = every_s, made.pull_s = pull_s;

@@ -1,5 +1,9 @@
 #include "detect/continuity.h"
 
+#include <algorithm>
+#include <set>
+#include <span>
+
 namespace longhaul::detect {
 namespace {
 
@@ -7,38 +11,29 @@ constexpr int64_t kBlock = 60;  // windows, without continuity
 
 }  // namespace
 
-int passing(const Candidate* best, int top, const Threshold& threshold, const Candidate*& set) {
-  for (int k = top; k >= 1; --k) {
-    set = best + candidates_of(k - 1);
-    int passed = 0;
-    for (int f = 0; f < k; ++f) {
-      passed += set[f].machine >= 0 && static_cast<double>(set[f].share) > threshold.share &&
-                static_cast<double>(set[f].distance) >= threshold.distance;
-    }
-    if (passed == k) return k;
-  }
-  return 0;
+bool passes(const Candidate& candidate, const Threshold& threshold) {
+  return candidate.machine >= 0 && static_cast<double>(candidate.share) > threshold.share &&
+         static_cast<double>(candidate.distance) >= threshold.distance;
 }
 
 std::vector<Alarm> Continuity::next(int64_t window, const Candidate* best) {
-  const Candidate* set = nullptr;
-  const int count = passing(best, top_, rule_.threshold, set);
   std::vector<Alarm> alarms;
-  for (int f = 0; f < count; ++f) {
-    Run& run = runs_[static_cast<size_t>(set[f].machine)];
+  for (const Candidate& candidate : std::span(best, static_cast<size_t>(followed_))) {
+    if (!passes(candidate, rule_.threshold)) continue;
+    Run& run = runs_[static_cast<size_t>(candidate.machine)];
     const bool goes_on = run.first >= 0 && (rule_.continuous ? window - run.last <= rule_.gap + 1 : window / kBlock == run.first / kBlock);
     if (!goes_on) run = {.first = window};
-    run.last = window, ++run.hits, run.sum += static_cast<double>(set[f].share);
+    run.last = window, ++run.hits, run.sum += static_cast<double>(candidate.share);
     const bool long_enough = rule_.continuous ? run.last - run.first + 1 >= rule_.windows : 2 * run.hits >= kBlock;
     if (!long_enough || run.told) continue;
     run.told = true;
-    alarms.push_back({set[f].machine, run.first, run.last, run.sum / static_cast<double>(run.hits)});
+    alarms.push_back({candidate.machine, run.first, run.last, run.sum / static_cast<double>(run.hits)});
   }
   return alarms;
 }
 
 std::vector<Alarm> alarms_of(const Trace& trace, const Rule& rule, int64_t machines) {
-  Continuity continuity(rule, trace.top, machines);
+  Continuity continuity(rule, trace.followed, machines);
   std::vector<Alarm> all;
   for (int64_t w = 0; w < trace.windows; ++w) {
     for (const Alarm& alarm : continuity.next(w, trace.at(w))) all.push_back(alarm);
@@ -46,10 +41,11 @@ std::vector<Alarm> alarms_of(const Trace& trace, const Rule& rule, int64_t machi
   return all;
 }
 
-Trace trace_for(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, Distance distance, int top, const Rule& rule) {
-  Trace trace = empty_trace(pull, channel, channel_at, peers, top);
-  const int64_t block = rule.gap + 1, apart = rule.windows - block + 1;  // a run holds a whole block wherever it begins
-  if (!rule.continuous || apart <= block) return trace_of(pull, channel, channel_at, peers, distance, top);
+Trace trace_for(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, Distance distance, int followed,
+                const Rule& rule) {
+  Trace trace = empty_trace(pull, channel, channel_at, peers, followed);
+  const int64_t block = rule.gap + 1, apart = (rule.windows - block + 1) / 2;  // a run holds two whole blocks wherever it begins
+  if (!rule.continuous || apart <= block) return trace_of(pull, channel, channel_at, peers, distance, followed);
   if (trace.windows < rule.windows) return trace;  // no run fits
   std::vector<int64_t> begins, first;
   for (int64_t begin = 0; begin + block <= trace.windows; begin += apart) begins.push_back(begin);
@@ -57,23 +53,25 @@ Trace trace_for(const Pull& pull, const Channel& channel, size_t channel_at, int
     for (int64_t w = begin; w < begin + block; ++w) first.push_back(w);
   }
   score_windows(trace, pull, channel, distance, first);
-  const auto passes = [&](int64_t begin) {
-    const Candidate* set = nullptr;
-    for (int64_t w = begin; w < begin + block; ++w) {
-      if (passing(trace.at(w), top, rule.threshold, set) > 0) return true;
-    }
-    return false;
-  };
-  std::vector<int64_t> rest;
-  const auto between = [&](int64_t begin, int64_t end) {
-    for (int64_t w = begin; w < end; ++w) rest.push_back(w);
-  };
-  // Windows beside a block that passes, up to its neighbours on both sides.
+  std::vector<std::set<int32_t>> passed(begins.size());
   for (size_t i = 0; i < begins.size(); ++i) {
-    const bool here = passes(begins[i]), before = i > 0 && passes(begins[i - 1]);
-    if (here || before) between(i > 0 ? begins[i - 1] + block : 0, begins[i]);
+    for (int64_t w = begins[i]; w < begins[i] + block; ++w) {
+      for (const Candidate& candidate : std::span(trace.at(w), static_cast<size_t>(followed))) {
+        if (passes(candidate, rule.threshold)) passed[i].insert(candidate.machine);
+      }
+    }
   }
-  if (passes(begins.back())) between(begins.back() + block, trace.windows);
+  // wanted[i]: what lies before block i, from the block before it or the first window; the last: behind all.
+  std::vector<bool> wanted(begins.size() + 1, false);
+  for (size_t i = 0; i + 1 < begins.size(); ++i) {
+    const bool both = std::ranges::any_of(passed[i], [&](int32_t machine) { return passed[i + 1].contains(machine); });
+    if (both) wanted[i] = wanted[i + 1] = wanted[i + 2] = true;
+  }
+  std::vector<int64_t> rest;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const int64_t begin = i == 0 ? 0 : begins[i - 1] + block, end = i < begins.size() ? begins[i] : trace.windows;
+    for (int64_t w = begin; wanted[i] && w < end; ++w) rest.push_back(w);
+  }
   score_windows(trace, pull, channel, distance, rest);
   return trace;
 }

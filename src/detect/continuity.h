@@ -27,12 +27,11 @@ struct Alarm {  // a run that became long enough
   double score = 0;             // mean share over the windows that had it
 };
 
-// The candidates of a window that pass: the largest set of which all do.
-int passing(const Candidate* best, int top, const Threshold& threshold, const Candidate*& set);
+bool passes(const Candidate& candidate, const Threshold& threshold);
 
 class Continuity {
  public:
-  Continuity(const Rule& rule, int top, int64_t machines) : rule_(rule), top_(top), runs_(static_cast<size_t>(machines)) {}
+  Continuity(const Rule& rule, int followed, int64_t machines) : rule_(rule), followed_(followed), runs_(static_cast<size_t>(machines)) {}
   // The next window's candidates; windows in order. Alarms are told once a run.
   std::vector<Alarm> next(int64_t window, const Candidate* best);
   void forget(int32_t machine) { runs_[static_cast<size_t>(machine)] = {}; }  // it was replaced
@@ -44,16 +43,17 @@ class Continuity {
     bool told = false;
   };
   Rule rule_;
-  int top_;
+  int followed_;
   std::vector<Run> runs_;
 };
 
 std::vector<Alarm> alarms_of(const Trace& trace, const Rule& rule, int64_t machines);
 
 // A trace of which only those windows are scored that a decision by this rule can depend on; its alarms are those of the whole. A run that becomes an
-// alarm holds at least `rule.windows` windows, and no more than `rule.gap` in a row lack its machine. So blocks of gap + 1 windows that stand closer than
-// that are scored first: a block without a candidate that passes lies in no run, and a run lies whole between two such blocks. What lies between others is
-// scored then. Of machines that are all well that is one window in dozens.
-Trace trace_for(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, Distance distance, int top, const Rule& rule);
+// alarm holds at least `rule.windows` windows, and no more than `rule.gap` in a row lack its machine. So blocks of gap + 1 windows are scored first, as close
+// as two of them fit into a run: its machine passes in both. What lies beside two blocks in a row with the same machine is scored then. Of machines that
+// are all well, or ill for less than two minutes, that is one window in a dozen.
+Trace trace_for(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, Distance distance, int followed,
+                const Rule& rule);
 
 }  // namespace longhaul::detect

@@ -1,6 +1,6 @@
-// Wrong samples out before machines are compared. Two samples in a hundred that are wrong are, among 1,500 machines, some thirty every second: one of
-// them, not the faulty machine, is then the furthest of all, and continuity, which asks for one machine during four minutes, never holds. The median of a
-// machine's last few samples leaves lone wrong ones out and keeps a level that lasts; it comes half a span late. Ours: the paper's pulls go in as they are.
+// Wrong samples out before machines are compared: the median of a machine's last few samples leaves lone wrong ones out and keeps a level that lasts; it
+// comes half a span late. Ours, and off unless asked for: the paper's pulls go in as they are, and on simulated cases it gained nothing
+// (bench/results/detect.md).
 #pragma once
 
 #include <cstdint>

@@ -89,7 +89,7 @@ void look_at(const Pull& pull, const Channel& channel, size_t at, const std::vec
              const DetectOptions& options, CallReport& report) {
   const Rule rule = rule_of(models, options, channel);
   for (const int32_t peers : classes) {
-    const Trace trace = trace_for(pull, channel, at, peers, options.distance, options.top, rule);
+    const Trace trace = trace_for(pull, channel, at, peers, options.distance, followed_of(options, pull.class_of, peers), rule);
     report.windows += trace.windows, report.scored += trace.scored;
     const int64_t too_few = windows_of_too_few(pull, channel, peers, trace);
     for (const Alarm& alarm : alarms_of(trace, rule, pull.count())) {
@@ -128,6 +128,12 @@ std::vector<size_t> order_of(const Models& models, const DetectOptions& options)
     if (options.priority != Priority::kTree && std::find(order.begin(), order.end(), metric) == order.end()) order.push_back(metric);
   }
   return order;
+}
+
+int followed_of(const DetectOptions& options, const std::vector<int32_t>& class_of, int32_t peers) {
+  const auto machines = std::count(class_of.begin(), class_of.end(), peers);
+  const auto by_size = static_cast<int>(std::clamp<std::ptrdiff_t>(machines / 8, 1, 16));
+  return std::max(options.top, options.followed > 0 ? options.followed : by_size);
 }
 
 Rule rule_of(const Models& models, const DetectOptions& options, const Channel& channel) {

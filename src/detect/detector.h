@@ -20,6 +20,7 @@ struct DetectOptions {
   Priority priority = Priority::kLearnt;
   std::vector<size_t> metrics;  // empty: all that there are models of
   int top = 1;                  // faulty machines that may be found at once
+  int followed = 0;             // the furthest machines whose runs are counted; 0: by the size of their class
   bool continuous = true;
   int64_t continuity_s = 240, gap_s = 8;
   std::optional<double> share, distance_threshold;  // instead of those that were tuned
@@ -59,6 +60,8 @@ RunReport run_calls(const Pull& record, const Models& models, const DetectOption
 
 // Which metrics are looked at, in which order.
 std::vector<size_t> order_of(const Models& models, const DetectOptions& options);
+// An eighth of the class, 1 to 16: as among sixteen machines two; at least `top`.
+int followed_of(const DetectOptions& options, const std::vector<int32_t>& class_of, int32_t peers);
 Rule rule_of(const Models& models, const DetectOptions& options, const Channel& channel);
 
 // Machines all of whose metrics ended: an alert each.

@@ -44,8 +44,10 @@ Stream::Stream(const Models& models, const DetectOptions& options, std::vector<s
         if (class_of_[i] == static_cast<int32_t>(peers)) members.push_back(static_cast<int32_t>(i));
       }
       if (static_cast<int64_t>(members.size()) < kFewestPeers) continue;
-      watches_.push_back({WindowScorer(channels_[c], options.distance, options.top, static_cast<int64_t>(members.size())),
-                          Continuity(rule_of(models, options, channels_[c]), options.top, static_cast<int64_t>(count)), c,
+      const int followed = followed_of(options, class_of_, static_cast<int32_t>(peers));
+      most_followed_ = std::max(most_followed_, followed);
+      watches_.push_back({WindowScorer(channels_[c], options.distance, followed, static_cast<int64_t>(members.size())),
+                          Continuity(rule_of(models, options, channels_[c]), followed, static_cast<int64_t>(count)), c,
                           static_cast<int32_t>(peers), members});
     }
   }
@@ -106,7 +108,7 @@ std::vector<Alert> Stream::next(double time_s, std::span<const float> values) {
   if (static_cast<int64_t>(times_.size()) > 2 * longest_ + 4 * options_.continuity_s) times_.pop_front();
   std::vector<Alert> alerts = silent(time_s);
   ++second_;
-  std::vector<Candidate> best(static_cast<size_t>(candidates_of(options_.top)));
+  std::vector<Candidate> best(static_cast<size_t>(most_followed_));
   std::vector<const float*> rows;
   for (Watch& watch : watches_) {
     const int64_t window = channels_[watch.channel].embedding->window(), index = second_ - window;

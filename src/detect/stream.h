@@ -43,6 +43,7 @@ class Stream {
   std::vector<float> last_;   // the last sample that was there
   std::vector<int64_t> age_;  // seconds since
   std::vector<bool> told_silent_;
+  int most_followed_ = 1;
   int64_t second_ = 0, longest_ = 0, despike_s_ = 1;
 };
 

@@ -15,21 +15,9 @@ struct Moments {
   double mean = 0, deviation = 0;
 };
 
-// The small parts added keep rounding errors of equal sums from looking like scores.
-template <class Value>
-Moments moments_of(const Value* values, int64_t count, const std::vector<bool>* leave_out = nullptr) {
-  double sum = 0, square = 0;
-  int64_t n = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    if (leave_out != nullptr && (*leave_out)[static_cast<size_t>(i)]) continue;
-    sum += static_cast<double>(values[i]), ++n;
-  }
-  const double mean = sum / static_cast<double>(n);
-  for (int64_t i = 0; i < count; ++i) {
-    if (leave_out != nullptr && (*leave_out)[static_cast<size_t>(i)]) continue;
-    square += (static_cast<double>(values[i]) - mean) * (static_cast<double>(values[i]) - mean);
-  }
-  return {mean, std::sqrt(square / static_cast<double>(n)) + 1e-9 + 1e-5 * mean};
+Moments moments_of(double sum, double square, int64_t count) {
+  const double mean = sum / static_cast<double>(count), variance = std::max(0.0, square / static_cast<double>(count) - mean * mean);
+  return {mean, std::sqrt(variance)};
 }
 
 }  // namespace
@@ -42,18 +30,17 @@ double share_among_reference(double share, int64_t machines) {
   return 1 / std::sqrt(1 + reference * noise * largest);
 }
 
-WindowScorer::WindowScorer(const Channel& channel, Distance distance, int top, int64_t machines)
-    : channel_(channel), distance_(distance), top_(top) {
+WindowScorer::WindowScorer(const Channel& channel, Distance distance, int followed, int64_t machines)
+    : channel_(channel), distance_(distance), followed_(followed) {
   const int64_t stride = padded(machines), inputs = static_cast<int64_t>(channel.metrics.size());
   windows_.resize(static_cast<size_t>(channel.embedding->window() * inputs * stride));
   embedded_.resize(static_cast<size_t>(channel.embedding->dims() * stride));
   sums_.resize(static_cast<size_t>(stride));
-  apart_.resize(static_cast<size_t>(top * stride));
-  far_.resize(static_cast<size_t>(stride));
+  apart_.resize(static_cast<size_t>(followed * stride));
 }
 
 int64_t WindowScorer::score(std::span<const float* const> rows, std::span<const int32_t> members, Candidate* into) {
-  std::fill(into, into + candidates_of(top_), Candidate{});
+  std::fill(into, into + followed_, Candidate{});
   present_.clear();
   for (const int32_t machine : members) {
     bool whole = true;
@@ -71,18 +58,7 @@ int64_t WindowScorer::score(std::span<const float* const> rows, std::span<const 
   channel_.embedding->embed(windows_.data(), stride, embedded_.data());
   distance_sums(distance_, embedded_.data(), channel_.embedding->dims(), stride, count, sums_.data());
 
-  const int64_t furthest = std::max_element(sums_.begin(), sums_.begin() + count) - sums_.begin();
-  const Moments moments = moments_of(sums_.data(), count);
-  const double share = share_among_reference(
-      (sums_[static_cast<size_t>(furthest)] - moments.mean) / moments.deviation / std::sqrt(static_cast<double>(count - 1)), count);
-  if (share >= static_cast<double>(kLeastShare)) {
-    distances_from(furthest, count, stride, far_.data());
-    std::swap(far_[static_cast<size_t>(furthest)], far_[static_cast<size_t>(count - 1)]);
-    const auto middle = far_.begin() + (count - 1) / 2;
-    std::nth_element(far_.begin(), middle, far_.begin() + count - 1);
-    into[0] = {present_[static_cast<size_t>(furthest)], static_cast<float>(share), *middle};
-  }
-  if (top_ > 1) sets(count, stride, into + 1);
+  candidates(count, stride, into);
   return count;
 }
 
@@ -105,43 +81,38 @@ void WindowScorer::distances_from(int64_t machine, int64_t count, int64_t stride
   }
 }
 
-// The k machines of largest S, for k = 2 to top: each is scored among the machines outside the set and itself.
-void WindowScorer::sets(int64_t count, int64_t stride, Candidate* into) {
-  std::vector<int32_t> order(static_cast<size_t>(count));
-  std::iota(order.begin(), order.end(), 0);
-  const auto most = std::min<int64_t>(top_, count - kFewestPeers + 1);
-  if (most < 2) return;
-  std::partial_sort(order.begin(), order.begin() + most, order.end(),
-                    [&](int32_t a, int32_t b) { return sums_[static_cast<size_t>(a)] > sums_[static_cast<size_t>(b)]; });
-  for (int64_t f = 0; f < most; ++f) distances_from(order[static_cast<size_t>(f)], count, stride, apart_.data() + f * stride);
-  std::vector<bool> outside(static_cast<size_t>(count), false);
-  std::vector<double> rest(static_cast<size_t>(count)), sums(static_cast<size_t>(count));
-  outside[static_cast<size_t>(order[0])] = true;
-  for (int64_t k = 2; k <= most; ++k) {
-    outside[static_cast<size_t>(order[static_cast<size_t>(k - 1)])] = true;
-    for (int64_t j = 0; j < count; ++j) {
-      rest[static_cast<size_t>(j)] = static_cast<double>(sums_[static_cast<size_t>(j)]);
-      for (int64_t f = 0; f < k; ++f) rest[static_cast<size_t>(j)] -= static_cast<double>(apart_[static_cast<size_t>(f * stride + j)]);
+void WindowScorer::candidates(int64_t count, int64_t stride, Candidate* into) {
+  order_.resize(static_cast<size_t>(count));
+  std::iota(order_.begin(), order_.end(), 0);
+  const auto most = std::min<int64_t>(followed_, count - kFewestPeers + 1);
+  const auto further = [&](int32_t a, int32_t b) { return sums_[static_cast<size_t>(a)] > sums_[static_cast<size_t>(b)]; };
+  std::partial_sort(order_.begin(), order_.begin() + most, order_.end(), further);
+  for (int64_t f = 0; f < most; ++f) distances_from(order_[static_cast<size_t>(f)], count, stride, apart_.data() + f * stride);
+  // Sums without the candidates; each candidate's own distances are added to the others' in its turn.
+  rest_.assign(sums_.begin(), sums_.begin() + count);
+  for (int64_t f = 0; f < most; ++f) {
+    for (int64_t j = 0; j < count; ++j) rest_[static_cast<size_t>(j)] -= static_cast<double>(apart_[static_cast<size_t>(f * stride + j)]);
+  }
+  const int64_t outside = count - most, compared = outside + 1;
+  std::vector<float> middle(static_cast<size_t>(outside));
+  for (int64_t f = 0; f < most; ++f, ++into) {
+    const auto own = static_cast<size_t>(order_[static_cast<size_t>(f)]);
+    const float* apart = apart_.data() + f * stride;
+    const double origin = rest_[own];  // moments about it lose no digits where one machine is far from many that are alike
+    double sum = 0, square = 0;
+    for (int64_t i = 0; i < outside; ++i) {
+      const auto other = static_cast<size_t>(order_[static_cast<size_t>(most + i)]);
+      const double offset = rest_[other] + static_cast<double>(apart[other]) - origin;
+      sum += offset, square += offset * offset;
+      middle[static_cast<size_t>(i)] = apart[other];
     }
-    for (int64_t f = 0; f < k; ++f) {
-      const auto own = static_cast<size_t>(order[static_cast<size_t>(f)]);
-      const float* apart = apart_.data() + f * stride;
-      std::vector<float> middle;
-      for (int64_t j = 0; j < count; ++j) {
-        sums[static_cast<size_t>(j)] = rest[static_cast<size_t>(j)] + static_cast<double>(apart[j]);
-        if (!outside[static_cast<size_t>(j)]) middle.push_back(apart[j]);
-      }
-      sums[own] = rest[own];
-      outside[own] = false;
-      const Moments moments = moments_of(sums.data(), count, &outside);
-      outside[own] = true;
-      const int64_t compared = count - k + 1;  // without the rest of the set
-      const double share =
-          share_among_reference((sums[own] - moments.mean) / moments.deviation / std::sqrt(static_cast<double>(compared - 1)), compared);
-      std::nth_element(middle.begin(), middle.begin() + static_cast<std::ptrdiff_t>(middle.size() / 2), middle.end());
-      if (share >= static_cast<double>(kLeastShare)) *into = {present_[own], static_cast<float>(share), middle[middle.size() / 2]};
-      ++into;
-    }
+    Moments moments = moments_of(sum, square, compared);
+    moments.deviation += 1e-9 + 1e-5 * std::abs(origin);  // so that rounding errors of equal sums do not look like scores
+    const double share = share_among_reference(-moments.mean / moments.deviation / std::sqrt(static_cast<double>(compared - 1)), compared);
+    if (share < static_cast<double>(kLeastShare)) continue;
+    const auto half = middle.begin() + outside / 2;
+    std::nth_element(middle.begin(), half, middle.end());
+    *into = {present_[own], static_cast<float>(share), *half};
   }
 }
 
@@ -155,10 +126,10 @@ std::vector<size_t> places_in(const Pull& pull, const Channel& channel) {
   return places;
 }
 
-Trace empty_trace(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, int top) {
-  Trace trace{.channel = channel_at, .peers = peers, .window = channel.embedding->window(), .top = top};
+Trace empty_trace(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, int followed) {
+  Trace trace{.channel = channel_at, .peers = peers, .window = channel.embedding->window(), .followed = followed};
   trace.windows = std::max<int64_t>(0, pull.seconds - trace.window + 1);
-  trace.best.resize(static_cast<size_t>(trace.windows * candidates_of(top)));
+  trace.best.resize(static_cast<size_t>(trace.windows * followed));
   return trace;
 }
 
@@ -173,7 +144,7 @@ void score_windows(Trace& trace, const Pull& pull, const Channel& channel, Dista
   const auto count = static_cast<int64_t>(windows.size());
   const int64_t piece = std::clamp<int64_t>(count / (4 * threads()), 1, 16);
   parallel_items((count + piece - 1) / piece, threads(), [&](const auto& each) {
-    WindowScorer scorer(channel, distance, trace.top, static_cast<int64_t>(members.size()));
+    WindowScorer scorer(channel, distance, trace.followed, static_cast<int64_t>(members.size()));
     std::vector<const float*> rows(static_cast<size_t>(trace.window) * places.size());
     each([&](int64_t item) {
       for (int64_t i = item * piece; i < std::min(count, (item + 1) * piece); ++i) {
@@ -181,7 +152,7 @@ void score_windows(Trace& trace, const Pull& pull, const Channel& channel, Dista
         for (int64_t t = 0; t < trace.window; ++t) {
           for (size_t q = 0; q < places.size(); ++q) rows[static_cast<size_t>(t) * places.size() + q] = pull.row(places[q], w + t);
         }
-        if (scorer.score(rows, members, trace.best.data() + w * candidates_of(trace.top)) < kFewestPeers) ++too_few;
+        if (scorer.score(rows, members, trace.best.data() + w * trace.followed) < kFewestPeers) ++too_few;
       }
     });
   });
@@ -189,8 +160,8 @@ void score_windows(Trace& trace, const Pull& pull, const Channel& channel, Dista
   trace.scored += count;
 }
 
-Trace trace_of(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, Distance distance, int top) {
-  Trace trace = empty_trace(pull, channel, channel_at, peers, top);
+Trace trace_of(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, Distance distance, int followed) {
+  Trace trace = empty_trace(pull, channel, channel_at, peers, followed);
   std::vector<int64_t> all(static_cast<size_t>(trace.windows));
   std::iota(all.begin(), all.end(), 0);
   score_windows(trace, pull, channel, distance, all);

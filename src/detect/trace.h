@@ -4,8 +4,8 @@
 // kReferenceMachines (share_among_reference()). Shares are scale-free, so the median distance of the candidate from the others is kept beside them.
 // Thresholds on both are applied later (continuity.h): a trace is computed once and decided under any.
 //
-// With several faulty machines none is alone: for up to `top` of them, the k machines of largest S are also scored each against the others without
-// the rest of the k.
+// The furthest of all is not always the faulty one: among a thousand machines some are, for some seconds, further than it, and two faulty ones hide each
+// other. So the `followed` machines of largest S are candidates, each scored among those outside of them and itself.
 #pragma once
 
 #include <cstdint>
@@ -33,26 +33,25 @@ inline constexpr int64_t kReferenceMachines = 16;
 // large a part has among kReferenceMachines. 1 stays 1; a share of kReferenceMachines stays what it is.
 double share_among_reference(double share, int64_t machines);
 
-inline constexpr int candidates_of(int top) { return top * (top + 1) / 2; }  // a set of one, of two, …
-
 // Scores one window. One per thread.
 class WindowScorer {
  public:
-  WindowScorer(const Channel& channel, Distance distance, int top, int64_t machines);
+  WindowScorer(const Channel& channel, Distance distance, int followed, int64_t machines);
 
   // rows: window · inputs pointers to rows of all machines; members: those to compare. Members without data in the window are left out. Writes
-  // candidates_of(top) candidates and returns how many machines were compared: fewer than kFewestPeers, and nobody is a candidate.
+  // `followed` candidates, the furthest first, and returns how many machines were compared: fewer than kFewestPeers, and nobody is a candidate.
   int64_t score(std::span<const float* const> rows, std::span<const int32_t> members, Candidate* into);
 
  private:
-  void sets(int64_t count, int64_t stride, Candidate* into);
+  void candidates(int64_t count, int64_t stride, Candidate* into);
   void distances_from(int64_t machine, int64_t count, int64_t stride, float* into) const;
 
   const Channel& channel_;
   Distance distance_;
-  int top_;
-  std::vector<int32_t> present_;
-  std::vector<float> windows_, embedded_, sums_, apart_, far_;
+  int followed_;
+  std::vector<int32_t> present_, order_;
+  std::vector<float> windows_, embedded_, sums_, apart_;
+  std::vector<double> rest_;
 };
 
 struct Trace {
@@ -60,19 +59,19 @@ struct Trace {
   int32_t peers = 0;    // index of the class that was compared
   int64_t window = 0;   // seconds of one
   int64_t windows = 0;  // the first covers seconds [0, window), the next begins a second later
-  int top = 1;
+  int followed = 1;
   int64_t too_few = 0;          // windows in which fewer than kFewestPeers machines had data
   int64_t scored = 0;           // windows that were
-  std::vector<Candidate> best;  // [window][candidates_of(top)]
+  std::vector<Candidate> best;  // [window][followed]
 
-  const Candidate* at(int64_t index) const { return best.data() + index * candidates_of(top); }
+  const Candidate* at(int64_t index) const { return best.data() + index * followed; }
 };
 
 // `channel_at` goes into the trace. Error-free for any pull; a pull shorter than a window has no windows.
-Trace trace_of(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, Distance distance, int top);
+Trace trace_of(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, Distance distance, int followed);
 
 // Without a scored window: all are as if nobody stood apart.
-Trace empty_trace(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, int top);
+Trace empty_trace(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, int followed);
 // Some of its windows, in any order; `too_few` counts those only.
 void score_windows(Trace& trace, const Pull& pull, const Channel& channel, Distance distance, std::span<const int64_t> windows);
 

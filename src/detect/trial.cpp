@@ -19,11 +19,13 @@ struct Row {
   Distance distance = Distance::kEuclidean;
   bool continuous = true;
   int64_t gap_s = 8;
+  int followed = 0;
 };
 
 constexpr Row kRows[] = {
     {"minder", Variant::kMinder, "used"},
     {"minder, strict continuity", Variant::kMinder, "used", Distance::kEuclidean, true, 0},
+    {"minder, the furthest alone", Variant::kMinder, "used", Distance::kEuclidean, true, 8, 1},
     {"minder, no continuity", Variant::kMinder, "used", Distance::kEuclidean, false},
     {"minder, fewer metrics", Variant::kMinder, "fewer"},
     {"minder, more metrics", Variant::kMinder, "more"},
@@ -75,6 +77,7 @@ Ready made_ready(const Row& row, const Models& models, const std::vector<Labelle
   ready.options = {.variant = row.variant,
                    .distance = row.distance,
                    .metrics = metric_choice(row.metrics),
+                   .followed = row.followed,
                    .continuous = row.continuous,
                    .gap_s = row.gap_s};
   ready.channels = models.channels(row.variant, order_of(models, ready.options));

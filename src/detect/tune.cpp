@@ -71,7 +71,8 @@ CaseTraces traces_of(const LabelledCase& from, const std::vector<Channel>& chann
   for (size_t c = 0; c < channels.size(); ++c) {
     if (places_in(from.pull, channels[c]).empty()) continue;
     for (size_t peers = 0; peers < from.pull.classes.size(); ++peers)
-      result.traces.push_back(trace_of(from.pull, channels[c], c, static_cast<int32_t>(peers), options.distance, options.top));
+      result.traces.push_back(trace_of(from.pull, channels[c], c, static_cast<int32_t>(peers), options.distance,
+                                       followed_of(options, from.pull.class_of, static_cast<int32_t>(peers))));
   }
   return result;
 }
@@ -86,7 +87,8 @@ std::vector<Alert> decide(const LabelledCase& of, const std::vector<Channel>& ch
     const Rule rule = rule_with(thresholds[c], options);
     one.traces.clear();
     for (size_t peers = 0; peers < of.pull.classes.size(); ++peers)
-      one.traces.push_back(trace_for(of.pull, channels[c], c, static_cast<int32_t>(peers), options.distance, options.top, rule));
+      one.traces.push_back(trace_for(of.pull, channels[c], c, static_cast<int32_t>(peers), options.distance,
+                                     followed_of(options, of.pull.class_of, static_cast<int32_t>(peers)), rule));
     if (const auto alert = first_alert(one, channels[c], c, thresholds[c], options)) return {*alert};
   }
   return {};

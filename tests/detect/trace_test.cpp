@@ -142,15 +142,34 @@ TEST(Trace, SeveralFaultyMachinesAreFoundTogether) {
   for (int64_t s = 0; s < 20; ++s) {
     for (const int64_t i : {3, 11, 20}) pull.row(0, s)[i] += 0.3f;
   }
-  const Candidate* set = nullptr;
   const Threshold threshold{.share = 0.7, .distance = 0.1};
   const Trace one = trace_of(pull, raw_channel(), 0, 0, Distance::kEuclidean, 1);
-  EXPECT_EQ(passing(one.at(0), 1, threshold, set), 0);  // none is alone
+  EXPECT_FALSE(passes(*one.at(0), threshold)) << "none is alone";
   const Trace trace = trace_of(pull, raw_channel(), 0, 0, Distance::kEuclidean, 4);
-  ASSERT_EQ(passing(trace.at(0), 4, threshold, set), 3);
-  std::vector<int32_t> found = {set[0].machine, set[1].machine, set[2].machine};
+  std::vector<int32_t> found;
+  for (int f = 0; f < 4; ++f) {
+    if (passes(trace.at(0)[f], threshold)) found.push_back(trace.at(0)[f].machine);
+  }
   std::sort(found.begin(), found.end());
   EXPECT_EQ(found, (std::vector<int32_t>{3, 11, 20}));
+}
+
+// Machine 7 differs a little for long. Of 128 others one after the other differs more for a few seconds, so it is never the furthest of all.
+TEST(Trace, WhoStandsFurtherForSecondsDoesNotHideWhoStandsFarForLong) {
+  constexpr int64_t kSeconds = 400;
+  Pull pull = random_pull(129, kSeconds, 0.003);
+  for (int64_t s = 60; s < kSeconds; ++s) {
+    pull.row(0, s)[7] += 0.1f;
+    pull.row(0, s)[8 + s / 5 % 120] += 0.4f;
+  }
+  const Rule rule{.threshold = {.share = 0.7, .distance = 0.1}};
+  const auto alarms_with = [&](int followed) {
+    return alarms_of(trace_of(pull, raw_channel(), 0, 0, Distance::kEuclidean, followed), rule, pull.count());
+  };
+  EXPECT_TRUE(alarms_with(1).empty());
+  ASSERT_EQ(alarms_with(8).size(), 1u);
+  EXPECT_EQ(alarms_with(8)[0].machine, 7);
+  EXPECT_NEAR(static_cast<double>(alarms_with(8)[0].first), 56, 4) << "windows of eight seconds";
 }
 
 std::vector<Alarm> alarms(const std::string& pattern, Rule rule) {
