@@ -6,7 +6,7 @@
 #                        a name of its own in the whole folder.
 #                        A file with SKIP_UNITY_BUILD_INCLUSION, options of its own or several instruction sets stays alone. CMake's UNITY_BUILD writes absolute paths,
 #                        which no compiler cache finds again in another clone.
-# longhaul_tests(NAME)                           the test program of tests/NAME: all its *_test.cpp files, four compiled together, one ctest entry per suite.
+# longhaul_tests(NAME)                           the test program of tests/NAME: all its *_test.cpp files, eight compiled together, one ctest entry per suite.
 #
 # A test source may say in a comment   // ctest: label=full timeout=120   (default: label=fast timeout=60).
 
