@@ -14,7 +14,6 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "detect/case_files.h"
-#include "detect/despike.h"
 #include "detect/priority.h"
 #include "detect/run_samples.h"
 #include "detect/trial.h"
@@ -146,7 +145,6 @@ std::vector<detect::LabelledCase> read_cases(const std::vector<std::filesystem::
   Progress progress(label, static_cast<int64_t>(folders.size()));
   for (const auto& folder : folders) {
     detect::LabelledCase each{.pull = detect::read_samples(folder, options.metrics, {.limits = options.limits}).pull};
-    detect::despike(each.pull, options.despike_s);
     if (const auto truth = detect::read_truth(folder)) each.faults = truth->faults;  // machines are sorted in both
     cases.push_back(std::move(each));
     progress.advance(1);
@@ -174,7 +172,6 @@ ordered_json trained_json(const detect::Models& models, const std::string& out, 
 
 ExitCode run_train(DetectTrainArguments& arguments) {
   detect::TrainOptions& options = arguments.options;
-  detect::refuse_span(options.despike_s);
   options.metrics = detect::metric_choice(arguments.metrics);
   options.limits = detect::limits_with(arguments.limits);
   const Stopwatch watch;
@@ -253,8 +250,6 @@ void add_detect_train(Command& group) {
   train.option("--batch", arguments->options.batch, "windows a step").at_least(16).at_most(65'536).default_shown();
   train.option("--beta", arguments->options.beta, "weight of the KL term").above(0).at_most(1).default_shown();
   train.option("--window", arguments->options.shape.window, "samples a window (s)").at_least(2).at_most(60).default_shown();
-  train.option("--despike", arguments->options.despike_s, "samples become the median of so many seconds, here and in calls; 1: as they are")
-      .default_shown();
   train.option("--seed", arguments->options.seed, "of weights and draws").default_shown();
   train.json_flag(arguments->json);
   train.on_run([arguments] { return run_train(*arguments); });

@@ -35,7 +35,7 @@ using observe::Align;
 // What both commands may be told about how to look.
 struct LookArguments {
   std::string models, variant = "minder", distance = "euclidean", metrics, priority = "learnt";
-  int64_t top = 1, followed = 0, continuity_s = 240, gap_s = 8, pull_s = 900, every_s = 480;
+  int64_t top = 1, followed = 0, continuity_s = 240, gap_s = 8, agreement_from = 100, pull_s = 900, every_s = 480;
   double share = -1, distance_threshold = -1, silent_s = 60;
   bool strict = false, no_continuity = false, json = false, stream = false;
 
@@ -61,6 +61,11 @@ struct LookArguments {
         .at_most(86'400)
         .default_shown();
     command.option("--gap", gap_s, "seconds in a row that may lack it").at_least(0).at_most(3'600).default_shown();
+    command
+        .option("--agreement-from", agreement_from,
+                "machines of a class beyond which a metric needs another that agrees, or twice the time; 0: never")
+        .at_least(0)
+        .default_shown();
     command.option("--share", share, "score above which a machine is a candidate, 0 to 1 (default: as tuned)").at_least(0).at_most(1);
     command.option("--distance-threshold", distance_threshold, "median distance that it must have, of values in 0 to 1 (default: as tuned)")
         .at_least(0);
@@ -80,7 +85,7 @@ struct LookArguments {
                                          : detect::Priority::kLearnt;
     if (!metrics.empty()) made.metrics = detect::metric_choice(metrics);
     made.top = static_cast<int>(top), made.followed = static_cast<int>(followed), made.continuous = !no_continuity,
-    made.continuity_s = continuity_s, made.gap_s = strict ? 0 : gap_s;
+    made.continuity_s = continuity_s, made.gap_s = strict ? 0 : gap_s, made.agreement_from = agreement_from;
     if (share >= 0) made.share = share;
     if (distance_threshold >= 0) made.distance_threshold = distance_threshold;
     made.silent_s = silent_s, made.call_every_s = every_s, made.pull_s = pull_s;

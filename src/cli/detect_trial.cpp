@@ -10,7 +10,6 @@
 #include "base/terminal.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "detect/despike.h"
 #include "detect/trial.h"
 #include "observe/table.h"
 
@@ -124,7 +123,6 @@ void add_detect_trial(Command& detect_group) {
   trial.option("--test", options.test, "cases that are scored; half have a fault").at_least(2).default_shown();
   trial.option("--steps", options.training.steps, "of training, a model").at_least(10).default_shown();
   trial.option("--beta", options.training.beta, "weight of the KL term").above(0).default_shown();
-  trial.option("--despike", options.training.despike_s, "samples become the median of so many seconds; 1: as they are").default_shown();
   trial.option("--row", options.rows, "what to compare, repeated: all unless given").one_of(detect::trial_rows());
   trial.flag("--large", options.large, "test cases of 8 to 1,500 machines in place of 8 to 64");
   trial.flag("--glitches", options.glitches, "two samples in a hundred are wrong (regime B)");
@@ -133,7 +131,6 @@ void add_detect_trial(Command& detect_group) {
   trial.json_flag(arguments->json);
   trial.on_run([arguments] {
     arguments->options.evaluation_mix = !arguments->production;
-    detect::refuse_span(arguments->options.training.despike_s);
     const detect::TrialReport report = detect::run_trial(arguments->options);
     if (arguments->json)
       print_json(trial_json(report));

@@ -16,13 +16,21 @@ bool passes(const Candidate& candidate, const Threshold& threshold) {
          static_cast<double>(candidate.distance) >= threshold.distance;
 }
 
+bool Continuity::goes_on(const Run& run, int64_t window) const {
+  return run.first >= 0 && (rule_.continuous ? window - run.last <= rule_.gap + 1 : window / kBlock == run.first / kBlock);
+}
+
+int64_t Continuity::length(int32_t machine, int64_t window) const {
+  const Run& run = runs_[static_cast<size_t>(machine)];
+  return goes_on(run, window) ? run.last - run.first + 1 : 0;
+}
+
 std::vector<Alarm> Continuity::next(int64_t window, const Candidate* best) {
   std::vector<Alarm> alarms;
   for (const Candidate& candidate : std::span(best, static_cast<size_t>(followed_))) {
     if (!passes(candidate, rule_.threshold)) continue;
     Run& run = runs_[static_cast<size_t>(candidate.machine)];
-    const bool goes_on = run.first >= 0 && (rule_.continuous ? window - run.last <= rule_.gap + 1 : window / kBlock == run.first / kBlock);
-    if (!goes_on) run = {.first = window};
+    if (!goes_on(run, window)) run = {.first = window};
     run.last = window, ++run.hits, run.sum += static_cast<double>(candidate.share);
     const bool long_enough = rule_.continuous ? run.last - run.first + 1 >= rule_.windows : 2 * run.hits >= kBlock;
     if (!long_enough || run.told) continue;

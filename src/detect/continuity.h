@@ -34,6 +34,8 @@ class Continuity {
   Continuity(const Rule& rule, int followed, int64_t machines) : rule_(rule), followed_(followed), runs_(static_cast<size_t>(machines)) {}
   // The next window's candidates; windows in order. Alarms are told once a run.
   std::vector<Alarm> next(int64_t window, const Candidate* best);
+  // Windows that a run of the machine, which still goes on at `window`, reaches back to; 0 without one.
+  int64_t length(int32_t machine, int64_t window) const;
   void forget(int32_t machine) { runs_[static_cast<size_t>(machine)] = {}; }  // it was replaced
 
  private:
@@ -42,6 +44,8 @@ class Continuity {
     double sum = 0;
     bool told = false;
   };
+  bool goes_on(const Run& run, int64_t window) const;
+
   Rule rule_;
   int followed_;
   std::vector<Run> runs_;

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "detect/despike.h"
+#include "detect/agreement.h"
 
 namespace longhaul::detect {
 namespace {
@@ -54,15 +54,6 @@ void say_what_is_missing(const Pull& pull, CallReport& report) {
 
 bool has_all(const Pull& pull, const Channel& channel) { return !places_in(pull, channel).empty(); }
 
-Alert alert_of(const Pull& pull, const Channel& channel, const Trace& trace, const Alarm& alarm) {
-  return {.machine = pull.machines[static_cast<size_t>(alarm.machine)],
-          .metric = channel.name,
-          .peers = pull.classes[static_cast<size_t>(trace.peers)],
-          .first_s = pull.first_s + static_cast<double>(alarm.first),
-          .raised_s = pull.first_s + static_cast<double>(alarm.last + trace.window - 1),
-          .score = alarm.score};
-}
-
 bool holds(const std::vector<Alert>& alerts, const std::string& machine) {
   return std::any_of(alerts.begin(), alerts.end(), [&](const Alert& alert) { return alert.machine == machine; });
 }
@@ -85,14 +76,14 @@ int64_t windows_of_too_few(const Pull& pull, const Channel& channel, int32_t pee
   return windows;
 }
 
-void look_at(const Pull& pull, const Channel& channel, size_t at, const std::vector<int32_t>& classes, const Models& models,
-             const DetectOptions& options, CallReport& report) {
-  const Rule rule = rule_of(models, options, channel);
+void look_at(const Pull& pull, const std::vector<Channel>& channels, size_t at, const std::vector<int32_t>& classes,
+             const std::vector<Rule>& rules, const DetectOptions& options, CallReport& report) {
+  const Channel& channel = channels[at];
   for (const int32_t peers : classes) {
-    const Trace trace = trace_for(pull, channel, at, peers, options.distance, followed_of(options, pull.class_of, peers), rule);
+    const Trace trace = trace_for(pull, channel, at, peers, options.distance, followed_of(options, pull.class_of, peers), rules[at]);
     report.windows += trace.windows, report.scored += trace.scored;
     const int64_t too_few = windows_of_too_few(pull, channel, peers, trace);
-    for (const Alarm& alarm : alarms_of(trace, rule, pull.count())) {
+    for (const Alarm& alarm : agreed_alarms(pull, channels, trace, rules, options)) {
       const Alert alert = alert_of(pull, channel, trace, alarm);
       if (static_cast<int>(report.alerts.size()) < options.top && !holds(report.alerts, alert.machine)) report.alerts.push_back(alert);
     }
@@ -146,6 +137,15 @@ Rule rule_of(const Models& models, const DetectOptions& options, const Channel& 
   return rule;
 }
 
+Alert alert_of(const Pull& pull, const Channel& channel, const Trace& trace, const Alarm& alarm) {
+  return {.machine = pull.machines[static_cast<size_t>(alarm.machine)],
+          .metric = channel.name,
+          .peers = pull.classes[static_cast<size_t>(trace.peers)],
+          .first_s = pull.first_s + static_cast<double>(alarm.first),
+          .raised_s = pull.first_s + static_cast<double>(alarm.last + trace.window - 1),
+          .score = alarm.score};
+}
+
 std::vector<Alert> silent_machines(const Pull& pull, const std::vector<Silence>& silent) {
   std::map<int32_t, std::pair<size_t, double>> by_machine;  // metrics that ended, the last end
   for (const Silence& each : silent) {
@@ -171,12 +171,12 @@ CallReport call(const Pull& pull, const Models& models, const DetectOptions& opt
   const std::vector<int32_t> classes = comparable_classes(pull, report);
   say_what_is_missing(pull, report);
   const std::vector<Channel> channels = models.channels(options.variant, order_of(models, options));
+  std::vector<Rule> rules;
+  for (const Channel& channel : channels) rules.push_back(rule_of(models, options, channel));
   report.silent = silences(pull, options.silent_s);
   for (const Alert& alert : silent_machines(pull, report.silent)) {
     if (static_cast<int>(report.alerts.size()) < options.top) report.alerts.push_back(alert);
   }
-  Pull smooth = pull;
-  despike(smooth, models.despike_s);
   bool any = false;
   for (size_t i = 0; i < channels.size(); ++i) {
     const bool there = has_all(pull, channels[i]);
@@ -184,7 +184,7 @@ CallReport call(const Pull& pull, const Models& models, const DetectOptions& opt
     if (!there) continue;
     any = any || pull.seconds >= channels[i].embedding->window() + options.continuity_s - 1;
     if (static_cast<int>(report.alerts.size()) >= options.top) break;
-    look_at(smooth, channels[i], i, classes, models, options, report);
+    look_at(pull, channels, i, classes, rules, options, report);
     ++report.channels;
   }
   if (!any) {

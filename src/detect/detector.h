@@ -21,6 +21,8 @@ struct DetectOptions {
   std::vector<size_t> metrics;  // empty: all that there are models of
   int top = 1;                  // faulty machines that may be found at once
   int followed = 0;             // the furthest machines whose runs are counted; 0: by the size of their class
+  int64_t agreement_from =
+      100;  // machines of a class beyond which an alarm needs a second metric or twice the time (agreement.h); 0: never
   bool continuous = true;
   int64_t continuity_s = 240, gap_s = 8;
   std::optional<double> share, distance_threshold;  // instead of those that were tuned
@@ -64,6 +66,7 @@ std::vector<size_t> order_of(const Models& models, const DetectOptions& options)
 int followed_of(const DetectOptions& options, const std::vector<int32_t>& class_of, int32_t peers);
 Rule rule_of(const Models& models, const DetectOptions& options, const Channel& channel);
 
+Alert alert_of(const Pull& pull, const Channel& channel, const Trace& trace, const Alarm& alarm);
 // Machines all of whose metrics ended: an alert each.
 std::vector<Alert> silent_machines(const Pull& pull, const std::vector<Silence>& silent);
 

@@ -11,7 +11,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "detect/despike.h"
 #include "storage/safetensors.h"
 
 namespace longhaul::detect {
@@ -127,7 +126,6 @@ std::string header_of(const Models& models) {
     const Limits& limits = models.limits[metric];
     json["limits"][metric_name(metric)] = {{"low", limits.low}, {"high", limits.high}, {"unit", metrics()[metric].unit}};
   }
-  json["despike_s"] = models.despike_s;
   json["vaes"] = ordered_json::array();
   for (const TrainedVae& vae : models.vaes) json["vaes"].push_back(json_of(vae));
   json["joint"] = json_of(models.joint);
@@ -153,10 +151,6 @@ Models described(const JsonView& json) {
     const JsonView limits = json.at("limits").at(metric_name(metric));
     models.limits[metric] = {limits.at("low").number(), limits.at("high").number()};
     limits.require(models.limits[metric].low < models.limits[metric].high, "low < high");
-  }
-  if (json.has("despike_s")) {  // files of before 2026-11-23 have none
-    models.despike_s = json.at("despike_s").integer(1, kLongestDespike);
-    json.at("despike_s").require(models.despike_s % 2 == 1, "an odd number");
   }
   json.at("vaes").require(json.at("vaes").array_size() == count, "a model a metric");
   json.at("mahalanobis").require(json.at("mahalanobis").array_size() == count, "a model a metric");

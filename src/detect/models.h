@@ -33,7 +33,6 @@ struct TrainedVae {
 struct Models {
   std::vector<size_t> metrics;  // that there is a model of
   std::vector<Limits> limits;   // kMetrics of them
-  int64_t despike_s = 1;        // what was trained on and is to be compared was brought through despike() of this span
   std::vector<TrainedVae> vaes;
   TrainedVae joint;
   std::vector<MahalanobisModel> mahalanobis;  // as metrics

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "detect/despike.h"
+#include "detect/agreement.h"
 
 namespace longhaul::detect {
 namespace {
@@ -19,8 +19,7 @@ Stream::Stream(const Models& models, const DetectOptions& options, std::vector<s
       machines_(std::move(machines)),
       classes_(std::move(classes)),
       metrics_(std::move(given)),
-      class_of_(std::move(class_of)),
-      despike_s_(models.despike_s) {
+      class_of_(std::move(class_of)) {
   const size_t count = machines_.size();
   class_of_.resize(count, 0);
   last_.assign(metrics_.size() * count, std::nanf(""));
@@ -46,9 +45,20 @@ Stream::Stream(const Models& models, const DetectOptions& options, std::vector<s
       if (static_cast<int64_t>(members.size()) < kFewestPeers) continue;
       const int followed = followed_of(options, class_of_, static_cast<int32_t>(peers));
       most_followed_ = std::max(most_followed_, followed);
-      watches_.push_back({WindowScorer(channels_[c], options.distance, followed, static_cast<int64_t>(members.size())),
-                          Continuity(rule_of(models, options, channels_[c]), followed, static_cast<int64_t>(count)), c,
-                          static_cast<int32_t>(peers), members});
+      const Rule rule = rule_of(models, options, channels_[c]);
+      const auto size = static_cast<int64_t>(members.size());
+      std::optional<Continuity> alone;
+      if (needs_agreement(options, size, channels_.size(), rule)) alone.emplace(alone_rule(rule), followed, static_cast<int64_t>(count));
+      watches_.push_back({WindowScorer(channels_[c], options.distance, followed, size),
+                          Continuity(rule, followed, static_cast<int64_t>(count)),
+                          std::move(alone),
+                          {},
+                          {},
+                          {},
+                          rule,
+                          c,
+                          static_cast<int32_t>(peers),
+                          members});
     }
   }
   if (watches_.empty()) {
@@ -71,16 +81,6 @@ std::vector<float> Stream::filled(std::span<const float> values) {
   return row;
 }
 
-std::vector<float> Stream::despiked(std::vector<float> newest) {
-  given_.push_back(std::move(newest));
-  while (static_cast<int64_t>(given_.size()) > despike_s_) given_.pop_front();
-  std::vector<const float*> rows(static_cast<size_t>(despike_s_ - static_cast<int64_t>(given_.size())), given_.front().data());
-  for (const auto& row : given_) rows.push_back(row.data());
-  std::vector<float> medians(given_.back().size());
-  median_of_rows(rows, static_cast<int64_t>(medians.size()), medians.data());
-  return medians;
-}
-
 std::vector<Alert> Stream::silent(double time_s) {
   std::vector<Alert> alerts;
   const size_t count = machines_.size();
@@ -101,25 +101,37 @@ std::vector<Alert> Stream::silent(double time_s) {
   return alerts;
 }
 
+bool Stream::any_agrees(const Watch& watch, const Alarm& alarm) const {
+  return std::ranges::any_of(watches_, [&](const Watch& other) {
+    if (other.peers != watch.peers || other.channel == watch.channel) return false;
+    const int64_t index = second_ - channels_[other.channel].embedding->window();
+    return other.continuity.length(alarm.machine, index) >= agreeing_windows(other.rule);
+  });
+}
+
+// Once every watch has seen the second.
+std::vector<Alarm> Stream::alarms_of_second(Watch& watch) {
+  std::vector<Alarm> alarms = watch.found;
+  if (!watch.alone) return alarms;
+  std::erase_if(alarms, [&](const Alarm& alarm) { return !any_agrees(watch, alarm); });
+  for (const Alarm& alarm : alarms) watch.told[alarm.machine] = alarm.first;
+  for (const Alarm& alarm : watch.found_alone) {
+    const auto told = watch.told.find(alarm.machine);
+    if (told == watch.told.end() || told->second != alarm.first) alarms.push_back(alarm);
+  }
+  return alarms;
+}
+
 std::vector<Alert> Stream::next(double time_s, std::span<const float> values) {
   LONGHAUL_ASSERT(values.size() == last_.size(), "{} values", values.size());
-  ring_.push_back(despiked(filled(values))), times_.push_back(time_s);
+  ring_.push_back(filled(values)), times_.push_back(time_s);
   if (static_cast<int64_t>(ring_.size()) > longest_) ring_.pop_front();
   if (static_cast<int64_t>(times_.size()) > 2 * longest_ + 4 * options_.continuity_s) times_.pop_front();
   std::vector<Alert> alerts = silent(time_s);
   ++second_;
-  std::vector<Candidate> best(static_cast<size_t>(most_followed_));
-  std::vector<const float*> rows;
+  for (Watch& watch : watches_) look_at_second(watch);
   for (Watch& watch : watches_) {
-    const int64_t window = channels_[watch.channel].embedding->window(), index = second_ - window;
-    if (index < 0) continue;
-    rows.clear();
-    for (int64_t t = 0; t < window; ++t) {
-      for (const size_t place : places_[watch.channel])
-        rows.push_back(ring_[ring_.size() - static_cast<size_t>(window - t)].data() + place * machines_.size());
-    }
-    watch.scorer.score(rows, watch.members, best.data());
-    for (const Alarm& alarm : watch.continuity.next(index, best.data())) {
+    for (const Alarm& alarm : alarms_of_second(watch)) {
       // The first window's first second, if it is not too long ago to be remembered.
       const int64_t seconds_ago = second_ - 1 - alarm.first, remembered = static_cast<int64_t>(times_.size()) - 1;
       alerts.push_back({.machine = machines_[static_cast<size_t>(alarm.machine)],
@@ -133,16 +145,32 @@ std::vector<Alert> Stream::next(double time_s, std::span<const float> values) {
   return alerts;
 }
 
+void Stream::look_at_second(Watch& watch) {
+  watch.found.clear(), watch.found_alone.clear();
+  const int64_t window = channels_[watch.channel].embedding->window(), index = second_ - window;
+  if (index < 0) return;
+  std::vector<const float*> rows;
+  for (int64_t t = 0; t < window; ++t) {
+    for (const size_t place : places_[watch.channel])
+      rows.push_back(ring_[ring_.size() - static_cast<size_t>(window - t)].data() + place * machines_.size());
+  }
+  std::vector<Candidate> best(static_cast<size_t>(most_followed_));
+  watch.scorer.score(rows, watch.members, best.data());
+  watch.found = watch.continuity.next(index, best.data());
+  if (watch.alone) watch.found_alone = watch.alone->next(index, best.data());
+}
+
 void Stream::replaced(const std::string& machine) {
   const auto at = std::find(machines_.begin(), machines_.end(), machine) - machines_.begin();
   LONGHAUL_ASSERT(at < static_cast<std::ptrdiff_t>(machines_.size()), "{}", machine);
-  for (Watch& watch : watches_) watch.continuity.forget(static_cast<int32_t>(at));
+  for (Watch& watch : watches_) {
+    watch.continuity.forget(static_cast<int32_t>(at));
+    if (watch.alone) watch.alone->forget(static_cast<int32_t>(at));
+  }
   for (size_t m = 0; m < metrics_.size(); ++m) {
     const size_t i = m * machines_.size() + static_cast<size_t>(at);
     last_[i] = std::nanf(""), age_[i] = 0;
-    for (auto* rows : {&given_, &ring_}) {
-      for (auto& row : *rows) row[i] = std::nanf("");
-    }
+    for (auto& row : ring_) row[i] = std::nanf("");
   }
   told_silent_[static_cast<size_t>(at)] = false;
 }

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <deque>
+#include <map>
+#include <optional>
 #include <span>
 
 #include "detect/detector.h"
@@ -23,13 +25,19 @@ class Stream {
   struct Watch {
     WindowScorer scorer;
     Continuity continuity;
+    std::optional<Continuity> alone;        // of twice the length, where an alarm needs another metric or that
+    std::map<int32_t, int64_t> told;        // the first window of a machine's run that another metric agreed to
+    std::vector<Alarm> found, found_alone;  // of this second
+    Rule rule;
     size_t channel;
     int32_t peers;
     std::vector<int32_t> members;
   };
   std::vector<float> filled(std::span<const float> values);
-  std::vector<float> despiked(std::vector<float> newest);
   std::vector<Alert> silent(double time_s);
+  void look_at_second(Watch& watch);
+  std::vector<Alarm> alarms_of_second(Watch& watch);
+  bool any_agrees(const Watch& watch, const Alarm& alarm) const;
 
   DetectOptions options_;
   std::vector<std::string> machines_, classes_;
@@ -38,13 +46,13 @@ class Stream {
   std::vector<Channel> channels_;
   std::vector<std::vector<size_t>> places_;  // of each channel's metrics
   std::deque<Watch> watches_;
-  std::deque<std::vector<float>> given_, ring_;  // the last seconds as they came and despiked, newest last
+  std::deque<std::vector<float>> ring_;  // the last seconds, newest last
   std::deque<double> times_;
   std::vector<float> last_;   // the last sample that was there
   std::vector<int64_t> age_;  // seconds since
   std::vector<bool> told_silent_;
   int most_followed_ = 1;
-  int64_t second_ = 0, longest_ = 0, despike_s_ = 1;
+  int64_t second_ = 0, longest_ = 0;
 };
 
 }  // namespace longhaul::detect

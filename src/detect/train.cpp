@@ -161,7 +161,7 @@ TrainedVae train_vae(std::span<const Pull> pulls, const std::vector<size_t>& wan
 }
 
 Models train_models(std::span<const Pull> pulls, const TrainOptions& options) {
-  Models models{.metrics = options.metrics, .limits = options.limits, .despike_s = options.despike_s, .priority = options.metrics};
+  Models models{.metrics = options.metrics, .limits = options.limits, .priority = options.metrics};
   const auto count = static_cast<int64_t>(options.metrics.size());
   models.vaes.resize(options.metrics.size()), models.mahalanobis.resize(options.metrics.size());
   Progress progress("training", (count + 1) * options.steps);

@@ -16,7 +16,6 @@ struct TrainOptions {
   double rate = 3e-3;  // 6e-4 over the last 30 %
   double beta = 1e-5;  // weight of the KL term; 1e-4 already costs metrics of small variance their signal, 1e-2 all
   uint64_t seed = 0;
-  int64_t despike_s = 1;  // span of despike(), which the caller brings pulls and cases through; the models tell it to calls
   std::vector<size_t> metrics = metric_choice("used");
   std::vector<Limits> limits = limits_with({});
   MahalanobisShape mahalanobis, mahalanobis_joint = {.axes = 6};

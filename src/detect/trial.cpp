@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/progress.h"
-#include "detect/despike.h"
 
 namespace longhaul::detect {
 namespace {
@@ -20,12 +19,14 @@ struct Row {
   bool continuous = true;
   int64_t gap_s = 8;
   int followed = 0;
+  int64_t agreement_from = 100;
 };
 
 constexpr Row kRows[] = {
     {"minder", Variant::kMinder, "used"},
     {"minder, strict continuity", Variant::kMinder, "used", Distance::kEuclidean, true, 0},
     {"minder, the furthest alone", Variant::kMinder, "used", Distance::kEuclidean, true, 8, 1},
+    {"minder, a metric alone", Variant::kMinder, "used", Distance::kEuclidean, true, 8, 0, 0},
     {"minder, no continuity", Variant::kMinder, "used", Distance::kEuclidean, false},
     {"minder, fewer metrics", Variant::kMinder, "fewer"},
     {"minder, more metrics", Variant::kMinder, "more"},
@@ -54,9 +55,7 @@ CaseSpec spec_of(const TrialOptions& options, uint64_t seed, Set set, int64_t in
 }
 
 LabelledCase trial_case(const TrialOptions& options, uint64_t seed, Set set, int64_t index) {
-  LabelledCase made = labelled(spec_of(options, seed, set, index));
-  despike(made.pull, options.training.despike_s);
-  return made;
+  return labelled(spec_of(options, seed, set, index));
 }
 
 std::vector<LabelledCase> cases_of(const TrialOptions& options, uint64_t seed, Set set, int64_t count) {
@@ -78,6 +77,7 @@ Ready made_ready(const Row& row, const Models& models, const std::vector<Labelle
                    .distance = row.distance,
                    .metrics = metric_choice(row.metrics),
                    .followed = row.followed,
+                   .agreement_from = row.agreement_from,
                    .continuous = row.continuous,
                    .gap_s = row.gap_s};
   ready.channels = models.channels(row.variant, order_of(models, ready.options));

@@ -5,6 +5,7 @@
 
 #include "base/parallel.h"
 #include "base/progress.h"
+#include "detect/agreement.h"
 
 namespace longhaul::detect {
 namespace {
@@ -16,15 +17,6 @@ Rule rule_with(const Threshold& threshold, const DetectOptions& options) {
   return {.threshold = threshold, .windows = options.continuity_s, .gap = options.gap_s, .continuous = options.continuous};
 }
 
-Alert alert_from(const CaseTraces& from, const Channel& channel, const Trace& trace, const Alarm& alarm) {
-  return {.machine = from.machines[static_cast<size_t>(alarm.machine)],
-          .metric = channel.name,
-          .peers = from.classes[static_cast<size_t>(trace.peers)],
-          .first_s = from.first_s + static_cast<double>(alarm.first),
-          .raised_s = from.first_s + static_cast<double>(alarm.last + trace.window - 1),
-          .score = alarm.score};
-}
-
 // The first alert of one channel, of any class.
 std::optional<Alert> first_alert(const CaseTraces& from, const Channel& channel, size_t at, const Threshold& threshold,
                                  const DetectOptions& options) {
@@ -32,8 +24,8 @@ std::optional<Alert> first_alert(const CaseTraces& from, const Channel& channel,
   std::optional<Alert> best;
   for (const Trace& trace : from.traces) {
     if (trace.channel != at) continue;
-    for (const Alarm& alarm : alarms_of(trace, rule, static_cast<int64_t>(from.machines.size()))) {
-      if (!best) best = alert_from(from, channel, trace, alarm);
+    for (const Alarm& alarm : alarms_of(trace, rule, from.about.count())) {
+      if (!best) best = alert_of(from.about, channel, trace, alarm);
     }
   }
   return best;
@@ -58,7 +50,8 @@ double f1_of(const std::vector<CaseTraces>& cases, const std::vector<AlertsOfCha
     for (size_t k = 0; alerts.empty() && k < by_channel.size(); ++k) {
       if (by_channel[k][c]) alerts.push_back(*by_channel[k][c]);
     }
-    for (const Verdict& verdict : verdicts_of(cases[c].faults, cases[c].machines, alerts, {}, options.continuity_s)) tally.add(verdict);
+    for (const Verdict& verdict : verdicts_of(cases[c].faults, cases[c].about.machines, alerts, {}, options.continuity_s))
+      tally.add(verdict);
   }
   return tally.f1();
 }
@@ -66,7 +59,8 @@ double f1_of(const std::vector<CaseTraces>& cases, const std::vector<AlertsOfCha
 }  // namespace
 
 CaseTraces traces_of(const LabelledCase& from, const std::vector<Channel>& channels, const DetectOptions& options) {
-  CaseTraces result{.machines = from.pull.machines, .classes = from.pull.classes, .faults = from.faults, .first_s = from.pull.first_s};
+  CaseTraces result{.about = {.machines = from.pull.machines, .classes = from.pull.classes, .first_s = from.pull.first_s},
+                    .faults = from.faults};
   result.silent = silent_machines(from.pull, silences(from.pull, options.silent_s));
   for (size_t c = 0; c < channels.size(); ++c) {
     if (places_in(from.pull, channels[c]).empty()) continue;
@@ -79,17 +73,18 @@ CaseTraces traces_of(const LabelledCase& from, const std::vector<Channel>& chann
 
 std::vector<Alert> decide(const LabelledCase& of, const std::vector<Channel>& channels, const std::vector<Threshold>& thresholds,
                           const DetectOptions& options) {
-  CaseTraces one{.machines = of.pull.machines, .classes = of.pull.classes, .faults = of.faults, .first_s = of.pull.first_s};
-  one.silent = silent_machines(of.pull, silences(of.pull, options.silent_s));
-  if (!one.silent.empty()) return one.silent;
+  std::vector<Alert> silent = silent_machines(of.pull, silences(of.pull, options.silent_s));
+  if (!silent.empty()) return silent;
+  std::vector<Rule> rules;
+  for (const Threshold& threshold : thresholds) rules.push_back(rule_with(threshold, options));
   for (size_t c = 0; c < channels.size(); ++c) {
     if (places_in(of.pull, channels[c]).empty()) continue;
-    const Rule rule = rule_with(thresholds[c], options);
-    one.traces.clear();
-    for (size_t peers = 0; peers < of.pull.classes.size(); ++peers)
-      one.traces.push_back(trace_for(of.pull, channels[c], c, static_cast<int32_t>(peers), options.distance,
-                                     followed_of(options, of.pull.class_of, static_cast<int32_t>(peers)), rule));
-    if (const auto alert = first_alert(one, channels[c], c, thresholds[c], options)) return {*alert};
+    for (int32_t peers = 0; peers < static_cast<int32_t>(of.pull.classes.size()); ++peers) {
+      const Trace trace =
+          trace_for(of.pull, channels[c], c, peers, options.distance, followed_of(options, of.pull.class_of, peers), rules[c]);
+      const std::vector<Alarm> alarms = agreed_alarms(of.pull, channels, trace, rules, options);
+      if (!alarms.empty()) return {alert_of(of.pull, channels[c], trace, alarms.front())};
+    }
   }
   return {};
 }

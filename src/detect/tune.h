@@ -16,10 +16,9 @@ struct LabelledCase {
 // What a variant sees in a case, all that decisions need.
 struct CaseTraces {
   std::vector<Trace> traces;  // channel by channel, classes within
-  std::vector<std::string> machines, classes;
+  Pull about;                 // whose samples are left out: machines, classes, the first second
   std::vector<Fault> faults;
   std::vector<Alert> silent;
-  double first_s = 0;
 };
 CaseTraces traces_of(const LabelledCase& from, const std::vector<Channel>& channels, const DetectOptions& options);
 
