@@ -96,6 +96,10 @@ std::vector<RateGrid> rate_grids(int64_t steps) {
           {"muon", {"optim.name=muon", "optim.weight_decay=0.1"}, grid_from(1e-3)},
           {"sm3", {"optim.name=sm3", "optim.weight_decay=0.01"}, grid_from(1.25e-2)},
           {"sgd", {"optim.name=sgd", "optim.weight_decay=0.001"}, grid_from(0.05)},
+          // Outer momenta multiply what workers move by, so their best inner rates lie lower.
+          {"co2, own rate", workers("co2", kRound), grid_from(5e-4)},
+          {"slowmo, own rate", workers("slowmo", kRound), grid_from(5e-4)},
+          {"diloco, own rate", workers("diloco", kRound), grid_from(5e-4)},
           {"adamw, batch x 4", with(kAdamw, large_batch(steps)), grid_from(1e-3)},
           {"lamb, batch x 4", with(kLamb, large_batch(steps)), grid_from(2.5e-3)},
           {"came, batch x 4", with(kCame, large_batch(steps)), grid_from(7e-4)}};
@@ -103,11 +107,17 @@ std::vector<RateGrid> rate_grids(int64_t steps) {
 
 std::vector<QualityPart> quality_parts(int64_t steps) {
   QualityPart optimizers{"optimizers", "optimizers at equal tokens", {}},
-      batch{"batch", "four times the batch, a quarter of the steps", {}};
-  for (const RateGrid& grid : rate_grids(steps))
-    (grid.name.ends_with("x 4") ? batch : optimizers).rows.push_back({grid.name, grid.name, grid.overrides});
+      batch{"batch", "four times the batch, a quarter of the steps", {}}, outer = outer_loops();
+  for (const RateGrid& grid : rate_grids(steps)) {
+    if (grid.name.ends_with("x 4"))
+      batch.rows.push_back({grid.name, grid.name, grid.overrides});
+    else if (grid.name.ends_with("own rate"))
+      outer.rows.push_back({grid.name, grid.name, grid.overrides});
+    else
+      optimizers.rows.push_back({grid.name, grid.name, grid.overrides});
+  }
   batch.rows.push_back({"adamw, one batch", "adamw", kAdamw});
-  return {std::move(optimizers), std::move(batch), outer_loops(), rounds(), narrow_states(steps), came_start(steps)};
+  return {std::move(optimizers), std::move(batch), std::move(outer), rounds(), narrow_states(steps), came_start(steps)};
 }
 
 }  // namespace longhaul::bench
