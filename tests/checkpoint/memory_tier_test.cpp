@@ -4,6 +4,8 @@
 // newest step of which every piece is whole somewhere, or there is none.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <array>
 #include <fstream>
 #include <mutex>
 #include <set>
@@ -391,12 +393,13 @@ TEST_F(MemoryTier, FilesOfManyMessagesComeWhole) {
 TEST_F(MemoryTier, FilesComeAtTheirPace) {
   for (const Machines machines : {Machines::kOneEach, Machines::kOne}) {
     lose_node('a'), lose_node('b');
+    constexpr int64_t bytes = int64_t{5} << 20;
+    std::array<double, 2> seconds{};  // the other rank may look at its watch only once the first bytes have gone
     comm::run_ranks(2, [&](comm::Communicator& world) {
       const Writers ranks(group_of_writers(world));
       const Cluster cluster{Mesh(2, {}), 1, machines};
       const TierNodes nodes(ranks, place(cluster, world.rank()));
       const auto folder_of = [&](int64_t node) { return nodes.tier_of(node); };
-      const int64_t bytes = int64_t{5} << 20;
       ranks.each("make", [&]() -> nlohmann::json {
         fs::create_directories(folder_of(world.rank()));
         if (world.rank() == 0) std::ofstream(folder_of(0) / "file-0") << std::string(static_cast<size_t>(bytes), 'x');
@@ -408,9 +411,10 @@ TEST_F(MemoryTier, FilesComeAtTheirPace) {
         move_files(disk, ranks, nodes, folder_of, moves, 20e6);
         return nullptr;
       });
-      EXPECT_GE(watch.seconds(), static_cast<double>(bytes) / 20e6);
+      seconds.at(static_cast<size_t>(world.rank())) = watch.seconds();
       EXPECT_EQ(read_text(folder_of(1) / "file-0").size(), static_cast<size_t>(bytes));
     });
+    EXPECT_GE(std::ranges::max(seconds), static_cast<double>(bytes) / 20e6);
   }
 }
 
