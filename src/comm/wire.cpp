@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/network.h"
+#include "comm/shared_wire.h"
 
 namespace longhaul::comm {
 namespace {
@@ -80,7 +81,8 @@ struct Wire::State {
   c10::intrusive_ptr<c10d::TCPStore> server;
   c10::intrusive_ptr<c10d::PrefixStore> store;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group;
-  std::mutex posting;  // ProcessGroupGloo counts what is posted, without a lock
+  std::mutex posting;                // ProcessGroupGloo counts what is posted, without a lock
+  std::optional<SharedWire> shared;  // to those on this machine
 };
 
 Wire::Wire(const WireOptions& options) : state_(std::make_unique<State>()) {
@@ -134,15 +136,42 @@ void Wire::connect(int64_t rank, int64_t size) {
   options->devices.push_back(device_for(state_->options.host));
   options->threads = 1;  // of Gloo's own collective calls, which are not used
   state_->group = c10::make_intrusive<c10d::ProcessGroupGloo>(state_->store, static_cast<int>(rank), static_cast<int>(size), options);
+  if (size > 1) connect_in_memory(rank, size);
+}
+
+// With whom each of the two can reach the other's memory, and says so.
+void Wire::connect_in_memory(int64_t rank, int64_t size) {
+  const auto keys_of = [&](const char* name) {
+    std::vector<std::string> keys;
+    for (int64_t other = 0; other < size; ++other) keys.push_back(name + std::to_string(other));
+    return keys;
+  };
+  const std::string own = std::to_string(rank);
+  if (!state_->options.shares_memory) {
+    set("memory/" + own, "none");
+    set("memory-seen/" + own, std::string(static_cast<size_t>(size), '0'));
+    return;
+  }
+  state_->shared.emplace(rank, size);
+  set("memory/" + own, state_->shared->address());
+  std::string seen;
+  for (const bool one : state_->shared->open(get(keys_of("memory/")))) seen += one ? '1' : '0';
+  set("memory-seen/" + own, seen);
+  std::vector<bool> both;
+  for (const std::string& theirs : get(keys_of("memory-seen/")))
+    both.push_back(seen[both.size()] == '1' && theirs.at(static_cast<size_t>(rank)) == '1');
+  state_->shared->start(both);
 }
 
 std::unique_ptr<Transmission> Wire::send(int64_t peer, int64_t tag, const void* bytes, size_t count) {
+  if (state_->shared && state_->shared->reaches(peer)) return state_->shared->send(peer, tag, bytes, count);
   std::vector<at::Tensor> one = {at::from_blob(const_cast<void*>(bytes), {static_cast<int64_t>(count)}, at::kByte)};
   const std::lock_guard lock(state_->posting);
   return started([&] { return state_->group->send(one, static_cast<int>(peer), static_cast<int>(tag)); });
 }
 
 std::unique_ptr<Transmission> Wire::receive(int64_t peer, int64_t tag, void* bytes, size_t count) {
+  if (state_->shared && state_->shared->reaches(peer)) return state_->shared->receive(peer, tag, bytes, count);
   std::vector<at::Tensor> one = {at::from_blob(bytes, {static_cast<int64_t>(count)}, at::kByte)};
   const std::lock_guard lock(state_->posting);
   return started([&] { return state_->group->recv(one, static_cast<int>(peer), static_cast<int>(tag)); });

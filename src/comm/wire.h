@@ -1,5 +1,5 @@
 // Wire: what Longhaul uses of c10d, and the only place that knows of it: a store of keys that all ranks see (TCPStore), and messages of bytes
-// between any two ranks (Gloo's connections, a full mesh made once). Of two ranks' messages with one tag the n-th sent is the n-th received;
+// between any two ranks (Gloo's connections, a full mesh made once; between ranks of one machine memory that they share, shared_wire.h). Of two ranks' messages with one tag the n-th sent is the n-th received;
 // both must be of one length. A message is sent once its receive is posted; neither blocks whoever posts it.
 // A message that cannot be posted, the connection being broken, throws when it is waited for.
 //
@@ -31,6 +31,7 @@ struct WireOptions {
   bool serves = false;                                           // holds the store
   std::string prefix;                                            // of all keys: so that one store serves several attempts
   std::chrono::milliseconds timeout = std::chrono::minutes(10);  // for reaching the store, and for connecting to all others
+  bool shares_memory = true;                                     // false: connections to all, those on this machine too
 };
 
 class Wire final : public Store {
@@ -55,6 +56,7 @@ class Wire final : public Store {
   std::unique_ptr<Transmission> receive(int64_t peer, int64_t tag, void* bytes, size_t count);
 
  private:
+  void connect_in_memory(int64_t rank, int64_t size);
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -5,6 +5,7 @@
 
 #include "base/checksum.h"
 #include "base/file.h"
+#include "base/launch.h"
 #include "comm/gloo.h"
 #include "comm/gloo_world.h"
 #include "comm/meeting.h"
@@ -27,8 +28,12 @@ std::string where(const Placement& place) { return fmt::format("rank {} of {} ({
 std::unique_ptr<Wire> reach_store(const Placement& place, Timeout timeout) {
   const bool serves = place.rank == 0 && place.own_store;
   try {
-    return std::make_unique<Wire>(WireOptions{
-        .host = place.host, .port = place.port, .serves = serves, .prefix = "/longhaul/attempt_" + place.attempt, .timeout = timeout});
+    return std::make_unique<Wire>(WireOptions{.host = place.host,
+                                              .port = place.port,
+                                              .serves = serves,
+                                              .prefix = "/longhaul/attempt_" + place.attempt,
+                                              .timeout = timeout,
+                                              .shares_memory = variable("LONGHAUL_SHARED_WIRE") != "off"});
   } catch (const std::exception& error) {
     const std::string text = error.what();
     throw Error({.code = ExitCode::kCommunication,
