@@ -85,6 +85,10 @@ class RecordedFunction : public torch::autograd::Function<RecordedFunction> {
     const auto record = c10::static_intrusive_pointer_cast<RecordedPass>(context->saved_data.at("record").toCapsule());
     return once_differentiable(record->op.c_str(), [&] {
       BackwardCall call{context->get_saved_variables(), std::move(gradients), {}};
+      // A product that waits (gradient_sink.h) holds what it reads, and shall not hold the graph behind that.
+      for (Tensor& saved : call.saved) {
+        if (saved.defined()) saved = saved.detach().requires_grad_(saved.requires_grad());
+      }
       for (const auto& [i, saved] : record->taken) call.saved[i] = saved.get();
       record->taken.clear();
       size_t edge = 0;

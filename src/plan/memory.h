@@ -44,6 +44,9 @@ struct MemoryRequest {
   double documents_at_once() const { return static_cast<double>(documents > 0 ? documents : micro_batch); }
 };
 
+inline constexpr int64_t kLeastOffloaded =
+    int64_t{64} << 10;  // bytes; what is smaller train.offload leaves in memory: not worth two calls of the system
+
 class PurposeBytes {
  public:
   double& operator[](MemoryPurpose purpose) { return bytes_[static_cast<size_t>(purpose)]; }

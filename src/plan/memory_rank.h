@@ -3,8 +3,8 @@
 // (rank_state.h). Beside what its share of the work takes:
 //
 //   tp   the gathered input of each block in the place of its own part of it; norms over cut channels in the precision of sums
-//   cp   keys and values that a rank sees beside its own, or copies of its own that are sent round
-//   pp   the activations of as many micro-batches as the schedule has in flight, and the hidden states between stages
+//   cp   keys and values that a rank sees beside its own, or that go round, with their gradients
+//   pp   what the schedule's list has there of other micro-batches (pipeline_memory.h)
 //   ep, etp   the order of the rows that came; every rank gets as many as every other
 //   communication   what a back end holds beside tensors: of Gloo the parts that a sum is made of
 //

@@ -305,10 +305,12 @@ double kept_by_threads(const MemoryRequest& request) {
   return scratch.threads * (scratch.sums + scratch.block) + weight_gradient_scratch(request);
 }
 
-double buffers_of_threads(const MemoryRequest& request) {
+double buffers_of_threads(const MemoryRequest& request, bool loss) {
   if (!packs(request)) return 0;
   std::vector<ThreadBuffer> buffers;
-  for (const ThreadBuffer& buffer : loss_buffers(request)) buffers.push_back(buffer);
+  if (loss) {
+    for (const ThreadBuffer& buffer : loss_buffers(request)) buffers.push_back(buffer);
+  }
   for (const recipe::Mixer mixer : recipe::mixers_used(request.model)) {
     const recipe::OperatorSizes sizes = recipe::entry_of(mixer).operators(request.model);
     if (own_delta_rule(request, sizes.delta_rule)) buffers.push_back(DeltaChunks(request).buffer(request, sizes.delta_rule));

@@ -23,9 +23,10 @@ std::vector<ProductWeight> channel_weights(const recipe::ModelConfig& model, rec
 bool packs(const MemoryRequest& request);  // products on the CPU read packed weights
 double packed_weight_bytes(const MemoryRequest& request, const ProductWeight& weight);
 
-double kept_by_threads(const MemoryRequest& request);     // of linear layers
-double buffers_of_threads(const MemoryRequest& request);  // of attention and loss (kernels/scratch.h)
-double loss_workspace(const MemoryRequest& request);      // while the loss and its gradients are made
+double kept_by_threads(const MemoryRequest& request);  // of linear layers
+double buffers_of_threads(const MemoryRequest& request,
+                          bool loss = true);          // of attention, and where it is made of the loss (kernels/scratch.h)
+double loss_workspace(const MemoryRequest& request);  // while the loss and its gradients are made
 
 // Of the operators inside a layer's mixer, 0 for one that it does not have.
 double attention_workspace(const MemoryRequest& request, const recipe::AttentionSizes& sizes);  // of the backward pass

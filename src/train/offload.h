@@ -6,14 +6,13 @@
 
 #include "kernels/file_offload.h"
 #include "model/parameter.h"
+#include "plan/memory.h"
 #include "recipe/train_options.h"
 
 namespace longhaul::train {
 
-inline constexpr int64_t kLeastOffloaded = int64_t{64} << 10;  // bytes; what is smaller is not worth two calls of the system
-
 // Null: they stay in memory. `cache`: where the file lies when the recipe names no folder. Weights stay; the parameters must be allocated.
 std::unique_ptr<kernels::FileOffload> make_offload(const recipe::TrainOptions& train, const std::filesystem::path& cache,
-                                                   const model::ParameterSet& parameters, int64_t least_bytes = kLeastOffloaded);
+                                                   const model::ParameterSet& parameters, int64_t least_bytes = plan::kLeastOffloaded);
 
 }  // namespace longhaul::train
