@@ -1,4 +1,4 @@
-// Gloo: a communicator whose ranks are processes, on one machine or many, over TCP (comm/wire.h). Tensors are on the CPU.
+// Gloo: a communicator whose ranks are processes, over TCP or, on one machine, memory that they share (comm/wire.h). Tensors are on the CPU.
 //
 // Every collective call begins with a message of a fixed size from each rank to each other, which says what it is: who disagrees, who has
 // left and who does not come is seen before a byte of a tensor moves. An all_reduce of up to 1 KiB rides in that message. Larger sums go

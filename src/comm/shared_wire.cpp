@@ -174,7 +174,7 @@ void SharedWire::take_one(Peer& peer, const LaneRecord& record) {
     case LaneRecord::kBytes: {
       const auto found = peer.coming.find(record.id);
       const Shared message = found == peer.coming.end() ? nullptr : found->second;
-      peer.in->take(record, message && !message->given_up ? message->bytes + message->moved : nullptr);
+      peer.in->take(record, message && !message->dropped ? message->bytes + message->moved : nullptr);
       if (!message) return;
       message->moved += record.count;
       if (message->moved < message->count) return;
@@ -190,14 +190,14 @@ void SharedWire::matched(Peer& peer, const Shared& receive, const LaneRecord& re
   peer.grants.push_back({.kind = LaneRecord::kGrant, .id = record.id});
   if (record.total != receive->count) {
     finish(*receive, State::kBroken, fmt::format("a message of {} bytes came where {} were expected", record.total, receive->count));
-    receive->given_up = true;
+    receive->dropped = true;
   }
   if (record.kind == LaneRecord::kRequest) {
     receive->count = record.total;  // bytes that come go nowhere if they do not fit
     peer.coming[record.id] = receive;
     return;
   }
-  if (receive->given_up) return;
+  if (receive->dropped) return;
   if (record.count > 0) std::memcpy(receive->bytes, whole, record.count);
   finish(*receive, State::kDone);
 }
@@ -227,7 +227,7 @@ bool SharedWire::put_out(Peer& peer) {
   }
   while (!peer.granted.empty()) {
     Message& message = *peer.granted.front();
-    if (!message.given_up) {
+    if (!message.dropped) {
       const size_t piece = std::min({kPiece, capacity_ / 4, message.count - message.moved});
       if (!put({.kind = LaneRecord::kBytes, .count = static_cast<uint32_t>(piece), .id = message.id}, message.bytes + message.moved))
         return any;
@@ -270,7 +270,7 @@ void SharedWire::break_with(Peer& peer) {
 // Nobody touches its memory from here on. What was announced of it stays so: others have matched it.
 void SharedWire::give_up(const Shared& message) {
   const std::lock_guard lock(mutex_);
-  message->given_up = true;
+  message->dropped = true;
   Peer& peer = peers_[static_cast<size_t>(message->peer)];
   if (message->sends)
     std::erase(peer.announced, message);

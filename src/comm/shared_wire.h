@@ -51,7 +51,7 @@ class SharedWire {
     bool sends;
     std::byte* bytes;
     size_t count, moved = 0;
-    bool given_up = false;  // by whoever posted it: its memory is no longer there
+    bool dropped = false;  // its bytes go nowhere: its memory is no longer there, or of another size
     uint64_t id = 0;
     State state = State::kGoing;
     bool stopped = false;
