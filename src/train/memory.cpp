@@ -5,6 +5,7 @@
 
 #include "base/machine.h"
 #include "base/parallel.h"
+#include "checkpoint/tier_nodes.h"
 #include "kernels/linear_recurrence/cpu.h"
 #include "plan/memory_guard.h"
 #include "plan/memory_rank.h"
@@ -24,6 +25,13 @@ int64_t documents_at_once(const recipe::Recipe& recipe, const data::RunData& dat
   return recipe.train.micro_batch * (1 + recipe.train.sequence * documents / tokens);
 }
 
+// Whether a copy of the state, for a checkpoint, is there while steps go on.
+bool saves_between(const recipe::TrainOptions& train) {
+  const bool on_disk = train.checkpoint_every != 0 && train.checkpoint_every < train.steps;
+  const bool in_memory = train.checkpoint_memory_every != 0 && train.steps > 1 && checkpoint::tier_place_of_process();
+  return on_disk || in_memory;
+}
+
 }  // namespace
 
 plan::MemoryRequest memory_request(const recipe::Recipe& recipe, at::Device device, const data::RunData* data) {
@@ -40,7 +48,8 @@ plan::MemoryRequest memory_request(const recipe::Recipe& recipe, at::Device devi
           .elastic = train.elastic,
           .prefetch = recipe.data.prefetch,
           .threads = threads(),
-          .saves_between = train.checkpoint_every != 0 && train.checkpoint_every<train.steps, .evaluates = train.evaluate_every> 0,
+          .saves_between = saves_between(train),
+          .evaluates = train.evaluate_every > 0,
           .on_gpu = device.is_cuda(),
           .l2_bytes = machine().l2_bytes,
           .products_per_second = kernels::recurrence_products_per_second()};

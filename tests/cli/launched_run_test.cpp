@@ -2,6 +2,9 @@
 // Runs whose ranks are processes as a user sees them: what is said where a rank does not fit, never comes, dies or is asked to stop, with
 // which exit codes, in every rank's log and in the launcher's summary. That losses are those of one process: tests/engines.
 #include "cli/launched_run.h"
+
+#include <map>
+
 #include "base/machine.h"
 #include "detect/sample_ring.h"
 
@@ -21,6 +24,16 @@ TEST_F(LaunchedRun, WhatToTypeNextIsTheLaunchThatWasTyped) {
   EXPECT_THAT(typed.output, HasSubstr(" launch -n 2 --threads-per-rank 1 " + recipe + " data.source="));
   EXPECT_THAT(typed.output, HasSubstr(" optim.warmup_steps=1 parallel.tp=2 train.steps=4 --run " + run_.string()));
   EXPECT_THAT(typed.output, AllOf(Not(HasSubstr("train.threads")), Not(HasSubstr(" train " + recipe))));
+}
+
+// Checkpoints in memory, which `launch` brings, are a copy of the state beside the steps that follow.
+TEST_F(LaunchedRun, CopiesForTheMemoryTierArePlanned) {
+  const ProcessResult typed = run_process(words({"launch", "-n", "2", "--threads-per-rank", "1"}, {"train.steps=3"}), {"NO_COLOR=1"}, 120);
+  ASSERT_EQ(typed.status, 0) << typed.errors;
+  std::map<std::string, observe::MeasuredMemory> rows;
+  for (const auto& row : events<observe::MeasuredMemory>()) rows[row.purpose] = row;
+  EXPECT_GT(rows["checkpoint copy"].peak_bytes, 0);
+  EXPECT_NEAR(static_cast<double>(rows["together"].peak_bytes) / static_cast<double>(rows["together"].planned_bytes.value()), 1, 0.1);
 }
 
 TEST_F(LaunchedRun, ARequestToStopReachesAllAtOneStep) {
