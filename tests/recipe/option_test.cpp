@@ -130,6 +130,7 @@ TEST(RecipeOption, GuessesWhatAnUnknownKeyMeant) {
   EXPECT_EQ(set.nearest("train.learning_rate"), "optim.lr");
   EXPECT_EQ(set.nearest("optim.Learning-Rate"), "optim.lr");
   EXPECT_EQ(set.nearest("model.n_layer"), "model.layers");
+  EXPECT_EQ(set.nearest("parallel.dp"), "parallel.ranks");
   EXPECT_EQ(set.nearest("trian.seed"), "train.seed");
   EXPECT_EQ(set.nearest("zzzzqqqq"), "");
   EXPECT_EQ(set.nearest(""), "");
