@@ -120,11 +120,11 @@ ordered_json json_of_study() {
     }
     models.push_back(entry);
   }
-  return {{"source", "arXiv 2406.16690"}, {"compute_unit", "PFLOP/s-day"}, {"laws", laws}, {"models", models}};
+  return {{"source", "arXiv 2406.16690, 2501.08313"}, {"compute_unit", "PFLOP/s-day"}, {"laws", laws}, {"models", models}};
 }
 
 void print_study() {
-  observe::Table laws("published laws (arXiv 2406.16690); C in PFLOP/s-days", {{"architecture"}, {"loss"}, {"parameters"}, {"tokens"}});
+  observe::Table laws("published laws (arXiv 2406.16690; hybrid_lightning: 2501.08313); C in PFLOP/s-days", {{"architecture"}, {"loss"}, {"parameters"}, {"tokens"}});
   for (const plan::StudyLaws& study : plan::study_laws())
     laws.row({std::string(plan::name_of(study.architecture)), law_text(study.loss, "C"), law_text(study.parameters, "C"),
               law_text(study.tokens, "C")});

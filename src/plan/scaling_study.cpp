@@ -14,6 +14,8 @@ std::string_view name_of(StudyArchitecture architecture) {
       return "hgrn2";
     case StudyArchitecture::kCosformer2:
       return "cosformer2";
+    case StudyArchitecture::kHybridLightning:
+      return "hybrid_lightning";
   }
   LONGHAUL_ASSERT(false, "architecture {}", static_cast<int>(architecture));
 }
@@ -30,6 +32,8 @@ double study_parameters(StudyArchitecture architecture, const StudyShape& shape)
       return shared + l * d;
     case StudyArchitecture::kCosformer2:
       return shared + 2 * l * d * d / h + d * d / h;
+    case StudyArchitecture::kHybridLightning:
+      return shared + 7 * l * d * d / (4 * h);
   }
   LONGHAUL_ASSERT(false, "architecture {}", static_cast<int>(architecture));
 }
@@ -46,6 +50,8 @@ double study_training_flops(StudyArchitecture architecture, const StudyShape& sh
         return 1 / (3 * h) + 29 / (72 * d);
       case StudyArchitecture::kCosformer2:
         return 3 / (4 * h) + 23 / (72 * d);
+      case StudyArchitecture::kHybridLightning:
+        return sequence / (48 * d) + 7 / (16 * h) + 5 / (18 * d);
     }
     LONGHAUL_ASSERT(false, "architecture {}", static_cast<int>(architecture));
   };
@@ -73,7 +79,8 @@ std::span<const StudyLaws> study_laws() {
   static const StudyLaws kLaws[] = {{StudyArchitecture::kLlama, {3.7087, -0.0798}, {1.82e8, 0.7118}, {2.56e10, 0.5102}},
                                     {StudyArchitecture::kTnl, {3.5391, -0.0768}, {2.74e8, 0.6470}, {4.43e10, 0.4684}},
                                     {StudyArchitecture::kHgrn2, {3.4788, -0.0753}, {2.66e8, 0.6427}, {4.80e10, 0.4500}},
-                                    {StudyArchitecture::kCosformer2, {3.5877, -0.0756}, {2.65e8, 0.6516}, {4.23e10, 0.4529}}};
+                                    {StudyArchitecture::kCosformer2, {3.5877, -0.0756}, {2.65e8, 0.6516}, {4.23e10, 0.4529}},
+                                    {StudyArchitecture::kHybridLightning, {3.4797, -0.0763}, {2.57e8, 0.6670}, {3.70e10, 0.4707}}};
   return kLaws;
 }
 

@@ -13,10 +13,12 @@
 
 namespace longhaul::plan {
 
-enum class StudyArchitecture { kLlama, kTnl, kHgrn2, kCosformer2 };
+// kHybridLightning: seven layers of lightning attention, then one of softmax (MiniMax-01, arXiv 2501.08313 §2.2.3), which continued the study; the others are
+// the study's own.
+enum class StudyArchitecture { kLlama, kTnl, kHgrn2, kCosformer2, kHybridLightning };
 inline constexpr StudyArchitecture kStudyArchitectures[] = {StudyArchitecture::kLlama, StudyArchitecture::kTnl, StudyArchitecture::kHgrn2,
                                                             StudyArchitecture::kCosformer2};
-std::string_view name_of(StudyArchitecture architecture);  // "llama", "tnl", "hgrn2", "cosformer2"
+std::string_view name_of(StudyArchitecture architecture);  // "llama", "tnl", "hgrn2", "cosformer2", "hybrid_lightning"
 
 struct StudyShape {
   double layers = 0, hidden = 0, heads = 0;

@@ -67,6 +67,39 @@ TEST(LineagePresets, ScalingStudy) {
   }
 }
 
+// The study's LLaMA: 12 d² a layer with g of its table, which prints up to 0.25 million more (its norms, and rounding).
+TEST(LineagePresets, LlamaOfTheScalingStudy) {
+  for (const auto& [size, l, d, g, millions] : {std::tuple{"70m", 6LL, 512LL, 1536LL, 20.5},
+                                                {"160m", 12LL, 768LL, 2048LL, 85.0},
+                                                {"410m", 26LL, 1024LL, 2816LL, 334.1},
+                                                {"1b", 32LL, 1536LL, 4096LL, 906.2},
+                                                {"3b", 35LL, 2560LL, 6912LL, 2775.8},
+                                                {"7b", 32LL, 4096LL, 11008LL, 6476.5}}) {
+    const std::string name = std::string("llama-study-") + size;
+    EXPECT_EQ(count_inside(name), l * (4 * d * d + 3 * d * g)) << name;
+    EXPECT_EQ(count_of(name), l * (4 * d * d + 3 * d * g + 2 * d) + d + 100280 * d) << name;
+    EXPECT_NEAR(static_cast<double>(count_of(name) - 100280 * d) / 1e6, millions, 0.25) << name;
+  }
+}
+
+// arXiv 2402.15627, table 1, as GPTs with biases: 12 d² + 13 d a layer; one norm in place of two where its mixers stand beside each other.
+TEST(LineagePresets, Megascale) {
+  for (const auto& [name, l, d, a_layer] : {std::tuple{"megascale-175b", 96LL, 12288LL, 13LL},
+                                            {"megascale-175b-parallel", 96LL, 12288LL, 11LL},
+                                            {"megascale-530b", 105LL, 20480LL, 13LL}})
+    EXPECT_EQ(count_of(name), l * (12 * d * d + a_layer * d) + (64000 + 2048) * d + 2 * d) << name;
+  EXPECT_NEAR(static_cast<double>(count_of("megascale-530b")) / 1e9, 530, 1);
+  EXPECT_EQ(recipe::preset_model("megascale-175b-parallel").softmax.windows, std::vector<int64_t>{1024});
+}
+
+// Models of associative recall of arXiv 2405.17383: two layers of lcsm alone, 64 rows, widths 32 to 256.
+TEST(LineagePresets, LcsmOfRecall) {
+  for (const int64_t d : {32, 64, 128, 256}) {
+    const int64_t layer = 2 * d * d + 3 * 64 * d + 2 * d + d;  // input and output; expand, shrink and oscillation; its norm; the norm before it
+    EXPECT_EQ(count_of("lcsm-mqar-" + std::to_string(d)), 2 * layer + 8192 * d + d) << d;
+  }
+}
+
 // As released: state-spaces/mamba2-130m, and the same formula.
 TEST(LineagePresets, Mamba2) {
   EXPECT_EQ(count_of("mamba2-130m"), 128'989'632);

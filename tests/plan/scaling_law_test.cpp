@@ -132,9 +132,21 @@ TEST(ScalingStudy, FormulasGiveThePrintedNumbers) {
   }
 }
 
+// MiniMax-01's formulas are an eighth of the softmax model's and seven of the lightning model's.
+TEST(ScalingStudy, AHybridIsAnEighthOfSoftmax) {
+  for (const StudyModel& model : study_models()) {
+    const auto mixed = [&](const auto& of) { return of(StudyArchitecture::kLlama) / 8 + of(StudyArchitecture::kTnl) * 7 / 8; };
+    const auto parameters = [&](StudyArchitecture each) { return study_parameters(each, model.shape); };
+    const auto flops = [&](StudyArchitecture each) { return study_training_flops(each, model.shape, 8192, 480 * 8192); };
+    EXPECT_NEAR(parameters(StudyArchitecture::kHybridLightning) / mixed(parameters), 1, 1e-12) << model.name;
+    EXPECT_NEAR(flops(StudyArchitecture::kHybridLightning) / mixed(flops), 1, 1e-12) << model.name;
+  }
+}
+
 TEST(ScalingStudy, PublishedLawsAreInOrder) {
-  ASSERT_EQ(study_laws().size(), 4u);
+  ASSERT_EQ(study_laws().size(), 5u);
   for (size_t i = 0; i < 4; ++i) EXPECT_EQ(study_laws()[i].architecture, kStudyArchitectures[i]);
+  EXPECT_EQ(study_laws()[4].architecture, StudyArchitecture::kHybridLightning);
   EXPECT_NEAR(study_laws()[2].loss.at(1), 3.4788, 1e-12);  // at one PFLOP/s-day
 }
 

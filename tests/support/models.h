@@ -138,7 +138,7 @@ inline recipe::ModelConfig tnl_like() {
   return config;
 }
 
-// One layer of each other kind of fixed or no decay behind a Toeplitz encoding; a cosFormer2 layer first. Without cosFormer, whose quotients bf16 cannot hold.
+// One layer of each other kind of fixed or no decay behind a Toeplitz encoding; a cosFormer2 layer first. Without cosFormer, whose layers are fp32 whatever the model is.
 inline recipe::ModelConfig fixed_decay_lineage() {
   recipe::ModelConfig config = small_config();
   config.mixers = {recipe::Mixer::kCosformer2, recipe::Mixer::kRetnet, recipe::Mixer::kTnl};
