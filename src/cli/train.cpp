@@ -79,10 +79,15 @@ void print_where_things_lie(const TrainArguments& arguments, const train::RunReq
 ExitCode run_as(const comm::Placement& place, train::RunRequest& request, const TrainArguments& arguments) {
   train::require_backend(request.recipe, place);
   const std::string values = recipe::to_toml({.recipe = request.recipe.recipe});  // wherever each rank has them from
+  const bool nccl = request.recipe.recipe.parallel.backend == recipe::Backend::kNccl;
   const auto world = comm::join_world({.identity = {{"recipe", sha256_hex(values)}},
                                        .join_timeout = comm::Timeout(std::llround(1000 * request.recipe.recipe.parallel.join_timeout)),
-                                       .timeout = comm::Timeout(std::llround(1000 * request.recipe.recipe.parallel.timeout))},
+                                       .timeout = comm::Timeout(std::llround(1000 * request.recipe.recipe.parallel.timeout)),
+                                       .nccl = nccl},
                                       place);
+  // A process a GPU: those of a machine in their order.
+  if (std::string& device = request.recipe.recipe.train.device; nccl && (device == "auto" || device == "cuda"))
+    device = fmt::format("cuda:{}", place.local_rank);
   const bool first = world->rank() == 0;
   request.quiet = request.quiet || !first;
   set_diagnostics_file(request.run_folder / (first ? "diagnostics.txt" : fmt::format("diagnostics-rank-{}.txt", world->rank())));

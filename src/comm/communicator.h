@@ -1,5 +1,5 @@
-// Communicator: how the ranks of a group exchange tensors. One object a rank; back ends are ThreadGroup (ranks are threads) and Single (a
-// group of one). Every call is started and returns a Work:
+// Communicator: how the ranks of a group exchange tensors. One object a rank; back ends are ThreadGroup (ranks are threads), Gloo and
+// NCCL (processes), Fake (pretended ones) and Single (a group of one). Every call is started and returns a Work:
 //
 //   comm.all_reduce(loss, Reduction::kSum, {.name = "loss"}).wait();
 //

@@ -9,6 +9,7 @@
 #include "comm/gloo.h"
 #include "comm/gloo_world.h"
 #include "comm/meeting.h"
+#include "comm/nccl.h"
 #include "comm/single.h"
 
 namespace longhaul::comm {
@@ -94,7 +95,8 @@ std::unique_ptr<Communicator> join_world(const JoinOptions& options, const Place
                               .found = text.substr(0, text.find('\n')),
                               .hint = "GLOO_SOCKET_IFNAME names the network interface, where a machine has several"}});
   }
-  return Gloo::make(std::make_shared<GlooWorld>(std::move(wire), place.rank, place.size, options.timeout), place.size);
+  std::unique_ptr<Communicator> world = Gloo::make(std::make_shared<GlooWorld>(std::move(wire), place.rank, place.size, options.timeout), place.size);
+  return options.nccl ? with_nccl(std::move(world), place, options.timeout) : std::move(world);
 }
 
 }  // namespace longhaul::comm

@@ -24,6 +24,7 @@ struct JoinOptions {
       identity{};                                  // what must be the same on all ranks: a name and a hash; the program is added
   Timeout join_timeout = std::chrono::minutes(5);  // for all ranks to come
   Timeout timeout = std::chrono::minutes(10);      // of calls that have none of their own
+  bool nccl = false;                               // tensors on GPUs go over NCCL (comm/nccl.h)
 };
 
 std::unique_ptr<Communicator> join_world(const JoinOptions& options = {});

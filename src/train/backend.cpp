@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "comm/nccl.h"
 
 namespace longhaul::train {
 namespace {
@@ -27,13 +28,13 @@ void require_backend(const recipe::LoadedRecipe& recipe, const comm::Placement& 
   const bool alone = place.engine == comm::Placement{}.engine;
   const std::string launch =
       program_command(fmt::format("launch -n {} {} …", std::max<int64_t>(2, recipe.recipe.parallel.world()), shell_quoted(recipe.source)));
-  if (backend == Backend::kNccl) {
+  if (backend == Backend::kNccl && !comm::has_nccl()) {
     refuse(recipe, {.what = "ranks cannot exchange over NCCL",
                     .expected = "a Longhaul that NCCL is compiled into",
                     .found = "this one was built without it",
                     .hint = fmt::format("{}=gloo: processes, over TCP; or {}=threads", kKey, kKey)});
   }
-  if (backend == Backend::kGloo && alone) {
+  if ((backend == Backend::kGloo || backend == Backend::kNccl) && alone) {
     refuse(recipe, {.what = "the ranks are to be processes, and this process was started alone",
                     .expected = "as many processes as ranks, which `longhaul launch`, torchrun or srun start",
                     .found = "no RANK and WORLD_SIZE, and no step of Slurm, in the environment",

@@ -14,6 +14,7 @@
 #include "base/network.h"
 #include "comm/run_ranks.h"
 #include "comm/world.h"
+#include "c10d_on_gloo.h"
 
 namespace longhaul::comm {
 
@@ -32,8 +33,12 @@ inline void run_body(Communicator& world, const std::function<void(Communicator&
   }
 }
 
-// run_ranks on the chosen back end.
+// run_ranks on the chosen back end. LONGHAUL_TEST_COMM=c10d: what NCCL's communicator is made of, over c10d's own Gloo.
 inline void on_ranks(int64_t size, const std::function<void(Communicator&)>& body, const ThreadGroupOptions& options = {}) {
+  if (variable("LONGHAUL_TEST_COMM") == "c10d") {
+    const C10dStore store;
+    return run_ranks(size, [&](Communicator& thread) { run_body(*store.join(thread.rank(), size, options.timeout), body); });
+  }
   if (!on_gloo()) return run_ranks(size, body, options);
   const uint16_t port = free_port();
   run_ranks(size, [&](Communicator& thread) {
