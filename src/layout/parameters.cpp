@@ -52,14 +52,14 @@ class Builder {
   void bias(const std::string& name, int64_t channels, SplitRule split);
   // A matrix and, where the model has them, its bias. The bias follows a cut of the rows; behind a cut of the columns
   // it is added once, after the sum.
-  void linear(const std::string& name, Role role, int64_t out, int64_t in, SplitRule split, bool with_bias);
+  void linear(const std::string& name, Role role, int64_t out, int64_t in, SplitRule split, bool with_bias, double xavier_gain = 0);
   void add(const std::string& prefix, const recipe::MixerTensor& tensor);
   void mixer(const std::string& layer, std::span<const recipe::MixerTensor> tensors);
   void layer(const std::string& prefix, int64_t like);  // the tensors of the model's layer `like`
   void shared();
   void prediction(const std::string& prefix);
   void append(ParameterSpec spec);
-  Init matrix_init(Role role, int64_t out, int64_t in) const;
+  Init matrix_init(Role role, int64_t out, int64_t in, double xavier_gain) const;
 
   const ModelConfig& config_;
   int64_t layer_ = -1;
@@ -75,15 +75,17 @@ void Builder::append(ParameterSpec spec) {
   list_.push_back(std::move(spec));
 }
 
-Init Builder::matrix_init(Role role, int64_t out, int64_t in) const {
+Init Builder::matrix_init(Role role, int64_t out, int64_t in, double xavier_gain) const {
   Init init{.kind = Init::Kind::kNormal};
   if (role == Role::kConvolution) {  // as PyTorch's convolutions: the variance of ±1/√taps, drawn evenly
     init.std = 1 / std::sqrt(3 * static_cast<double>(in));
     return init;
   }
   const auto layers = static_cast<double>(config_.layers);
-  const bool xavier = config_.initialisation == recipe::Initialisation::kXavierDeepnorm;
-  if (xavier && config_.wiring == recipe::Wiring::kPostNorm) {
+  const bool own_gain = xavier_gain > 0, xavier = own_gain || config_.initialisation == recipe::Initialisation::kXavierDeepnorm;
+  if (own_gain) {
+    init.gain = xavier_gain;
+  } else if (xavier && config_.wiring == recipe::Wiring::kPostNorm) {
     if (scaled_by_deepnorm(role)) init.gain = std::pow(8 * layers, -0.25);
   } else if (writes_residual(role)) {
     init.gain = 1 / std::sqrt(2 * layers);
@@ -144,11 +146,11 @@ void Builder::bias(const std::string& name, int64_t channels, SplitRule split) {
   append({.tensor = {name + ".bias", {channels}, Role::kBias}, .init = {.kind = Init::Kind::kZeros}, .split = split});
 }
 
-void Builder::linear(const std::string& name, Role role, int64_t out, int64_t in, SplitRule split, bool with_bias) {
+void Builder::linear(const std::string& name, Role role, int64_t out, int64_t in, SplitRule split, bool with_bias, double xavier_gain) {
   if (role == Role::kLowerBound) {  // equal: bounds rise evenly with depth
     return append({.tensor = {name + ".weight", {out, in}, role}, .init = {.kind = Init::Kind::kZeros}, .split = split});
   }
-  append({.tensor = {name + ".weight", {out, in}, role}, .init = matrix_init(role, out, in), .split = split, .decay = true});
+  append({.tensor = {name + ".weight", {out, in}, role}, .init = matrix_init(role, out, in, xavier_gain), .split = split, .decay = true});
   if (with_bias) bias(name, out, split.dimension == 0 ? split : SplitRule{});
 }
 
@@ -168,7 +170,7 @@ void Builder::add(const std::string& prefix, const recipe::MixerTensor& tensor) 
   }
   if (!tensor.matrix() || tensor.role == Role::kCoefficient) return coefficients(prefix + tensor.name, tensor, split);
   const bool with_bias = tensor.own_bias || (config_.bias && !tensor.of_expert && tensor.role != Role::kRouter);
-  linear(prefix + tensor.name, tensor.role, tensor.out, tensor.in, split, with_bias);
+  linear(prefix + tensor.name, tensor.role, tensor.out, tensor.in, split, with_bias, tensor.xavier_gain);
 }
 
 // All tensors of an expert stand together, then those of the next one.

@@ -14,6 +14,11 @@ Tensor Context::join_auxiliary_loss(const std::string& block, const Tensor& acti
   })[0];
 }
 
+void Context::tell_auxiliary_loss(const std::string& block, const Tensor& loss) {
+  Tensor& told = auxiliary_losses[block];
+  told = told.defined() ? told + loss.detach() : loss.detach();
+}
+
 int64_t Context::first_sequence(const layout::SequenceView& view) const {
   return micro_batch * std::max<int64_t>(1, std::ssize(view.layout.row_offsets) - 1);
 }

@@ -15,6 +15,7 @@
 
 #include "model/parallel_ops.h"
 #include "model/rotary.h"
+#include "recipe/mixers/experts.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::model {
@@ -44,6 +45,8 @@ struct Context {
   // The activation, through which the backward pass of `loss` will run beside its own. `loss`: a scalar, coefficient inside, a sum over the
   // tokens. Recorded under the block's name: a block that is recomputed writes the same value again.
   Tensor join_auxiliary_loss(const std::string& block, const Tensor& activation, const Tensor& loss);
+  // Reports a loss, or a further one of the block's, whose gradient comes another way.
+  void tell_auxiliary_loss(const std::string& block, const Tensor& loss);
   std::map<std::string, Tensor> auxiliary_losses;                   // by block, without gradient; reading one waits for the device
   std::map<std::string, std::map<std::string, Tensor>> statistics;  // scalars by name and block; likewise
   std::map<std::string, Tensor> choices_of_routers;  // int64 [experts], of this rank's tokens, by the name of the router's bias; likewise
@@ -51,8 +54,13 @@ struct Context {
   // What a step's micro-batches have chosen so far, for routers whose balance loss judges more than one of them (model/experts.h); kept by who runs
   // them, and new in every step.
   struct ChoicesSoFar {
-    std::map<std::string, Tensor> count_e;                      // by block, of all replicas
-    std::map<std::pair<std::string, int64_t>, Tensor> share_e;  // by block and micro-batch: what its pass found, for when it is run again
+    std::map<std::string, Tensor> count_e;                       // by block, of all replicas
+    std::map<std::pair<std::string, int64_t>, Tensor> judged_e;  // by block and micro-batch: what its pass found, for when it is run again
+    struct Judged {
+      Tensor count_se, probability_sum_se;
+    };
+    // By micro-batch and whose choices are judged, then by block: of losses that join all routers.
+    std::map<std::pair<int64_t, recipe::BalanceOf>, std::map<std::string, Judged>> of_routers;
   };
   std::shared_ptr<ChoicesSoFar> choices_so_far = std::make_shared<ChoicesSoFar>();
 

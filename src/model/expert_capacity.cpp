@@ -22,9 +22,11 @@ Numbers rooms_of_batch(const Tensor& wanted, int64_t experts, const recipe::Rout
   const auto [all, first] = ops.of_replicas(wanted.view({own, experts}));
   const Tensor by_expert = all.cpu().t().contiguous();
   const int64_t sequences = by_expert.size(1), of_all = room(options, choices * (sequences / own), experts);
+  const int64_t of_each = room(options, choices / own, experts);
   Numbers rooms(static_cast<size_t>(own * experts));
   for (int64_t e = 0; e < experts; ++e) {
-    const Numbers kept = quotas({by_expert.const_data_ptr<int64_t>() + e * sequences, static_cast<size_t>(sequences)}, of_all);
+    const std::span<const int64_t> of_expert{by_expert.const_data_ptr<int64_t>() + e * sequences, static_cast<size_t>(sequences)};
+    const Numbers kept = options.capacity_of == recipe::CapacityOf::kLent ? lent_quotas(of_expert, of_each) : quotas(of_expert, of_all);
     for (int64_t s = 0; s < own; ++s) rooms[static_cast<size_t>(s * experts + e)] = kept[static_cast<size_t>(first + s)];
   }
   return rooms;
@@ -58,11 +60,23 @@ std::vector<int64_t> quotas(std::span<const int64_t> wanted, int64_t room) {
   return kept;
 }
 
+std::vector<int64_t> lent_quotas(std::span<const int64_t> wanted, int64_t room) {
+  Numbers kept, over;
+  int64_t left = 0;
+  for (const int64_t each : wanted) {
+    kept.push_back(std::min(each, room)), over.push_back(each - kept.back());
+    left += room - kept.back();
+  }
+  const Numbers lent = quotas(over, left);
+  for (size_t s = 0; s < kept.size(); ++s) kept[s] += lent[s];
+  return kept;
+}
+
 KeptChoices within_capacity(const Tensor& choice, const Tensor& weight, int64_t experts, const recipe::RouterOptions& options,
                             const layout::SequenceView& view, ParallelOps& ops) {
   const at::NoGradGuard no_gradient;
   const int64_t k = choice.size(1), tokens = view.layout.tokens();
-  const bool of_batch = options.capacity_of == recipe::CapacityOf::kBatch;
+  const bool of_batch = options.capacity_of != recipe::CapacityOf::kSequence;
   if (tokens == 0) return {choice, at::zeros({}, weight.options())};
   const Numbers sequences = sequence_lengths(view.layout);
   const Parts parts = parts_of(sequences, of_batch ? 1 : options.capacity_parts);

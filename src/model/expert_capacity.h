@@ -7,6 +7,8 @@
 //                   by itself
 //   of the batch    C of all sequences of the step. When their choices n_s are more, sequence s may keep ⌊C n_s / Σ n⌋ of them and the first sequences with more
 //                   one further each, until C are kept: the global router of minimax-01.md §2.5, of which ranks learn numbers alone
+//   lent            each sequence has C of its own, and what it does not fill is dealt out, as above, among those with more than C: §2.5's other router, which
+//                   sends what overflows to where there is room. As many are kept as of the batch, min(Σ n, Σ C); no sequence loses what it had room for
 //
 // In all of them neither micro-batches nor ranks change what is dropped; of the batch because a step's sequences pass a layer together (train/run.cpp).
 #pragma once
@@ -33,5 +35,7 @@ KeptChoices within_capacity(const Tensor& choice_tk, const Tensor& weight_tk, in
 
 // How many of `wanted` each sequence keeps of one expert with this much room for all of them.
 std::vector<int64_t> quotas(std::span<const int64_t> wanted, int64_t room);
+// The same where each has `room` of its own and lends the rest.
+std::vector<int64_t> lent_quotas(std::span<const int64_t> wanted, int64_t room);
 
 }  // namespace longhaul::model

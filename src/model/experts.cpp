@@ -4,6 +4,7 @@
 
 #include "kernels/linear/feed_forward.h"
 #include "model/expert_capacity.h"
+#include "model/router_even.h"
 #include "model/router_jitter.h"
 #include "model/router_sinkhorn.h"
 #include "tensor/to_tensor.h"
@@ -15,7 +16,8 @@ Experts::Experts(const recipe::ModelConfig& config, const BlockPlace& place, Par
       experts_(config.experts),
       per_token_(config.experts_per_token),
       options_(config.router),
-      balance_coefficient_(config.auxiliary_loss),
+      balance_(config, config.auxiliary_loss, config.router.balance_of),
+      balance_of_sequences_(config, config.router.sequence_loss, recipe::BalanceOf::kSequence),
       z_coefficient_(config.z_loss) {
   const std::string router = place.name + ".router.weight";
   router_ = &parameters.add_stacked(router, {router});
@@ -37,7 +39,8 @@ Experts::Experts(const recipe::ModelConfig& config, const BlockPlace& place, Par
 kernels::Routing Experts::routing_of(Context& context, const Tensor& hidden, const layout::SequenceView& view) const {
   const Tensor sequence_offsets = view.own_row_offsets.size() < 3 ? Tensor() : to_tensor(view.own_row_offsets);
   using Score = kernels::RouterOptions::Score;
-  kernels::RouterOptions how{.score = options_.score == recipe::RouterScore::kSigmoid ? Score::kSigmoid : Score::kSoftmax,
+  static constexpr Score kScores[] = {Score::kSoftmax, Score::kSigmoid, Score::kSqrtSoftplus};
+  kernels::RouterOptions how{.score = kScores[static_cast<size_t>(options_.score)],
                              .normalised = options_.normalised,
                              .scale = options_.scale,
                              .groups = options_.groups,
@@ -45,6 +48,14 @@ kernels::Routing Experts::routing_of(Context& context, const Tensor& hidden, con
                              .bias_e = bias_ != nullptr ? bias_->value.detach() : Tensor()};
   if (context.training && options_.choice == recipe::RouterChoice::kSinkhorn)
     how.judged = [&](const Tensor& logits) { return balanced_by_sinkhorn(logits, view, context.ops); };
+  if (context.training && options_.choice == recipe::RouterChoice::kRandom) {
+    how.judged = [&](const Tensor& logits) {
+      const RandomStream numbers(context.seed, fmt::format("router_choice/{}/{}", name(), context.step));
+      return judged_at_random(logits, numbers, view, context.first_sequence(view));
+    };
+  }
+  if (context.training && options_.choice == recipe::RouterChoice::kRoundRobin)
+    how.judged = [&](const Tensor& logits) { return judged_in_turn(logits, per_token_, view); };
   const bool jitters = context.training && options_.jitter > 0;
   const auto stream = [&] { return RandomStream(context.seed, fmt::format("router_jitter/{}/{}", name(), context.step)); };
   const Tensor input = jitters ? jittered(hidden, options_.jitter, stream(), view, context.first_sequence(view)) : hidden;
@@ -86,17 +97,6 @@ Tensor Experts::of_shared(Context& context, BlockInput& input, const layout::Seq
   return made * shared_gate_->forward(input.own_td).to(at::kDouble).sigmoid().to(made.scalar_type());
 }
 
-// [1, experts]. count_se: of this replica's sequences, whole. Run again it is what it was, though more may have come meanwhile.
-Tensor Experts::share_of_batch(Context& context, const Tensor& count_se) const {
-  Context::ChoicesSoFar& so_far = *context.choices_so_far;
-  Tensor& share = so_far.share_e[{name(), context.micro_batch}];
-  if (share.defined()) return share;
-  const Tensor count = context.ops.of_replicas(count_se.to(at::kDouble).sum(0, /*keepdim=*/true)).all.sum(0, /*keepdim=*/true);
-  Tensor& sum = so_far.count_e[name()];
-  sum = sum.defined() ? sum + count : count;
-  return share = sum.div(sum.sum().clamp_min(1)).to(count_se.scalar_type());
-}
-
 Tensor Experts::with_losses(Context& context, const Tensor& output, const kernels::Routing& routing) const {
   const Tensor& probability = routing.probability_sum_se;
   const Tensor counts = context.ops.sum_statistics(routing.count_se.to(probability.scalar_type()));
@@ -104,17 +104,16 @@ Tensor Experts::with_losses(Context& context, const Tensor& output, const kernel
   context.statistics[kBusiestOverMean][name()] = all.amax().div(all.mean().clamp_min(1e-9));
 
   Tensor loss;
-  if (balance_coefficient_ > 0) {
-    // The tokens of a sequence, or of the batch, cancel against the mean in P. Clamped: an empty one has no choices.
-    const Tensor share_se = options_.balance_of == recipe::BalanceOf::kSequence ? counts.div(counts.sum(1, /*keepdim=*/true).clamp_min(1))
-                                                                                : share_of_batch(context, counts);
-    loss = probability.mul(share_se).sum().mul(balance_coefficient_ * static_cast<double>(experts_));
+  const auto add = [&](const Tensor& each) { loss = loss.defined() ? loss + each : each; };
+  for (const RouterBalance* balance : {&balance_, &balance_of_sequences_}) {
+    if (balance->wanted() && !balance->joint()) add(balance->loss(context, name(), counts, probability));
   }
-  if (z_coefficient_ > 0) {
-    const Tensor z = routing.log_sum_square.mul(z_coefficient_);
-    loss = loss.defined() ? loss + z : z;
+  if (z_coefficient_ > 0) add(routing.log_sum_square.mul(z_coefficient_));
+  Tensor joined = loss.defined() ? context.join_auxiliary_loss(name(), output, loss) : output;
+  for (const RouterBalance* balance : {&balance_, &balance_of_sequences_}) {
+    if (balance->wanted() && balance->joint()) joined = balance->join(context, name(), joined, counts, probability);
   }
-  return loss.defined() ? context.join_auxiliary_loss(name(), output, loss) : output;
+  return joined;
 }
 
 }  // namespace longhaul::model

@@ -4,9 +4,9 @@
 // (expert_capacity.h); a bias may steer the choice (router_bias.h). Auxiliary losses, each a sum over tokens as the main loss is, of the
 // choices before anything is dropped:
 //
-//   balance: Σ over sequences s of T_s · c · E · Σ_e f_se P_se, with T_s the tokens of s, f_se = share of its T_s·k choices that went
-//            to e (a constant), P_se = mean router probability over its tokens
-//   of the batch: the same with T and P of all tokens of the step and f of all their choices (arXiv 2501.11873): Σ_t c · E · Σ_e f_e p_te. At
+//   balance: c · E · Σ_e f_e · Σ_t p_te of each set of tokens that is judged together, with f_e = share of its choices that went to e (a
+//            constant), p_te = router probability; or in another published form (router_balance.h)
+//   of the batch: f of all tokens of the step (arXiv 2501.11873): at
 //            once, or of the micro-batches so far: that of the m-th takes f of the choices of the first m on all replicas, begun anew in every step, as there
 //            and in Megatron-LM's global form (moe-parallel-folding.md §4.1)
 //   z:       Σ_t c_z · logsumexp(router logits of t)²                                                       (ST-MoE, arXiv 2202.08906)
@@ -26,6 +26,7 @@
 #include "model/dense_channel.h"
 #include "model/linear.h"
 #include "model/module.h"
+#include "model/router_balance.h"
 #include "recipe/model_config.h"
 
 namespace longhaul::model {
@@ -37,14 +38,14 @@ class Experts final : public ChannelMixer {
 
  private:
   kernels::Routing routing_of(Context& context, const Tensor& hidden_td, const layout::SequenceView& view) const;
-  Tensor share_of_batch(Context& context, const Tensor& count_se) const;
   ExpertChoices choices_of(Context& context, const kernels::Routing& routing, const layout::SequenceView& view) const;
   Tensor of_shared(Context& context, BlockInput& input, const layout::SequenceView& view) const;
   Tensor with_losses(Context& context, const Tensor& output_td, const kernels::Routing& routing) const;
 
   int64_t experts_, per_token_;
   recipe::RouterOptions options_;
-  double balance_coefficient_, z_coefficient_;
+  RouterBalance balance_, balance_of_sequences_;  // either may be unwanted
+  double z_coefficient_;
   Parameter* router_;
   Parameter* bias_ = nullptr;  // of its choice; null: none
   Parameter* gate_up_;

@@ -3,7 +3,9 @@
 #include <cmath>
 
 #include "kernels/activation/op.h"
+#include "kernels/linear_recurrence/narrow_state.h"
 #include "kernels/linear_recurrence/op.h"
+#include "tensor/to_tensor.h"
 
 namespace longhaul::model {
 
@@ -32,6 +34,8 @@ LightningAttention::LightningAttention(const recipe::ModelConfig& config, const 
     : SequenceMixer(place.name),
       head_dim_(config.head_dim),
       eps_(config.lightning.norm_eps),
+      state_(config.lightning.state),
+      silu_wide_(config.lightning.silu_wide),
       qkv_(parameters, name(), "qkv", {"query", "key", "value"}, config.bias),
       gate_(parameters, name(), "gate", {"gate"}, config.bias),
       output_(parameters, name(), "output", {"output"}, config.bias),
@@ -48,10 +52,15 @@ LightningAttention::LightningAttention(const recipe::ModelConfig& config, const 
 Summand LightningAttention::summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) {
   const auto products = [&](const Tensor& rows) { return std::vector<Tensor>{qkv_.forward(rows), gate_.forward(rows)}; };
   const std::vector<Tensor> made = context.ops.of_gathered(input, products, view);
-  const kernels::Heads heads = kernels::silu_heads(made[0], heads_, heads_, head_dim_);
-  const Tensor o_thd = context.ops.linear_recurrence(heads.q_thd, heads.k_thd, heads.v_thd, log_decay_h_, recurrence_of(state), view, {});
+  const auto widened = [&](const Tensor& x) { return silu_wide_ ? x.to(context.precision.reduce) : x; };
+  const kernels::Heads heads = kernels::silu_heads(widened(made[0]), heads_, heads_, head_dim_);
+  const Tensor o_thd =
+      state_ == recipe::LightningState::kModel
+          ? kernels::narrow_state_recurrence(heads.q_thd, heads.k_thd, heads.v_thd, log_decay_h_, recurrence_of(state),
+                                             to_tensor(view.layout.document_offsets))
+          : context.ops.linear_recurrence(heads.q_thd, heads.k_thd, heads.v_thd, log_decay_h_, recurrence_of(state), view, {});
   const Tensor o = o_thd.reshape({o_thd.size(0), heads_ * head_dim_});
-  return output_.summand(context, context.ops.rms_norm(o, made[1], norm_.use(), eps_));
+  return output_.summand(context, context.ops.rms_norm(o, widened(made[1]), norm_.use(), eps_).to(made[1].scalar_type()));
 }
 
 }  // namespace longhaul::model

@@ -28,6 +28,8 @@ class LightningAttention final : public SequenceMixer {
  private:
   int64_t head_dim_;
   double eps_;
+  recipe::LightningState state_;
+  bool silu_wide_;
   Linear qkv_, gate_, output_;
   int64_t heads_;  // of this rank
   Parameter& norm_;

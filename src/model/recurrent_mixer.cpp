@@ -35,7 +35,7 @@ kernels::Turn turn_of(Plan::Turn turn) {
 }
 
 bool direct_forget(const Plan& plan) { return plan.decay == Plan::Decay::kGate && plan.decay_rank == 0; }
-bool direct_gate(const Plan& plan) { return plan.gated && plan.gate_rank == 0; }
+bool direct_gate(const Plan& plan) { return plan.gated && plan.gate_rank == 0 && !plan.gate_bias; }  // made with the others
 
 std::vector<std::string> product_names(const Plan& plan) {
   std::vector<std::string> names{"query"};
@@ -78,6 +78,8 @@ RecurrentMixer::RecurrentMixer(const Plan& plan, const recipe::ModelConfig& conf
   };
   if (plan.decay == Plan::Decay::kGate && plan.decay_rank > 0) low(forget_down_, forget_up_, "forget", true);
   if (plan.gated && plan.gate_rank > 0) low(gate_down_, gate_up_, "gate", config.bias);
+  if (plan.gated && plan.gate_rank == 0 && plan.gate_bias)
+    gate_up_.emplace(parameters, name(), "gate", std::vector<std::string>{"gate"}, /*bias=*/true);
   if (plan.self_term) self_ = own(".self.weight");
   const bool by_head = plan.norm == Plan::Norm::kHeads || plan.norm == Plan::Norm::kHeadsCentred;
   if (plan.norm_weight && plan.norm != Plan::Norm::kNone) {
@@ -96,7 +98,7 @@ RecurrentMixer::Made RecurrentMixer::project(Context& context, BlockInput& input
                                              const MixerRows* state) const {
   const auto products = [&](const Tensor& rows) {
     return std::vector<Tensor>{products_.forward(rows), forget_down_ ? forget_up_->forward(forget_down_->forward(rows)) : Tensor(),
-                               gate_down_ ? gate_up_->forward(gate_down_->forward(rows)) : Tensor()};
+                               gate_up_ ? gate_up_->forward(gate_down_ ? gate_down_->forward(rows) : rows) : Tensor()};
   };
   const auto defined_products = [&](const Tensor& rows) {
     std::vector<Tensor> all = products(rows);
@@ -127,7 +129,7 @@ RecurrentMixer::Made RecurrentMixer::project(Context& context, BlockInput& input
   if (direct_gate(plan_)) result.gate = parts[next++];
   next = 1;
   if (forget_down_) result.forget = made[next++];
-  if (gate_down_) result.gate = made[next++];
+  if (gate_up_) result.gate = made[next++];
   return result;
 }
 

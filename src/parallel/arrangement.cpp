@@ -89,7 +89,7 @@ void require_possible(const recipe::ModelConfig& model, const Arrangement& arran
                               : "the balance of experts over a step's sequences makes one micro-batch's gradient depend on the others",
                  .expected = "train.elastic = false",
                  .found = "true",
-                 .where = room ? "model.capacity_of = batch" : "model.auxiliary_loss_of",
+                 .where = room ? "model.capacity_of" : "model.auxiliary_loss_of",
                  .hint = room ? "model.capacity_of=sequence" : "model.auxiliary_loss_of=sequence"});
   }
   if (model.shares_batch() && arrangement.pipeline.schedule == recipe::PipelineSchedule::kDualPipe && mesh.size(Axis::kPp) > 1) {
@@ -98,8 +98,31 @@ void require_possible(const recipe::ModelConfig& model, const Arrangement& arran
                          "micro-batches each",
                  .expected = "another parallel.schedule than dualpipe",
                  .found = "dualpipe",
-                 .where = model.shares_room() ? "model.capacity_of = batch" : "model.auxiliary_loss_of",
+                 .where = model.shares_room() ? "model.capacity_of" : "model.auxiliary_loss_of",
                  .hint = "parallel.schedule=1f1b"});
+  }
+  if (model.lightning.state == recipe::LightningState::kModel && mesh.size(Axis::kCp) > 1) {
+    throw Error(
+        {.code = ExitCode::kUsage,
+         .what =
+             "states of lightning layers in the model's dtype are rounded block by block from a document's first token on: ranks that cut documents "
+             "would round elsewhere",
+         .expected = "parallel.cp = 1",
+         .found = std::to_string(mesh.size(Axis::kCp)),
+         .where = "model.lightning.state = model",
+         .hint = "model.lightning.state=wide"});
+  }
+  if (model.joins_routers() && mesh.size(Axis::kPp) > 1) {
+    throw Error(
+        {.code = ExitCode::kUsage,
+         .what = "a balance loss of all layers' routers together needs the choices of layers that other stages have",
+         .expected = "parallel.pp = 1",
+         .found = std::to_string(mesh.size(Axis::kPp)),
+         .where = "model.auxiliary_loss_form = hugging_face",
+         .hint = fmt::format(
+             "model.auxiliary_loss_form=switch model.auxiliary_loss={:.6g}, each layer's own with the same gradient where layers are "
+             "loaded alike; or model.auxiliary_loss=0",
+             model.auxiliary_loss_as(recipe::BalanceForm::kSwitch))});
   }
   require_stages(model, mesh);
   layout::Pipeline(mesh.size(Axis::kPp), arrangement.pipeline).layers_of(0, model.layers);  // refuses stages that are not the model's

@@ -125,7 +125,8 @@ void elastic(const Recipe& recipe, Problems& out) {
   }
   if (recipe.model.shares_room()) {
     out.push_back({{"train.elastic", "model.capacity_of"},
-                   "train.elastic = true: with model.capacity_of = batch all of a step's sequences are one micro-batch",
+                   fmt::format("train.elastic = true: with model.capacity_of = {} all of a step's sequences are one micro-batch",
+                               name_of_value(recipe.model.router.capacity_of)),
                    "model.capacity_of=sequence, or train.elastic=false"});
   }
   if (recipe.model.shares_batch() && !recipe.model.shares_room()) {

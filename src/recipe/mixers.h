@@ -76,6 +76,7 @@ struct MixerTensor {
   bool without_gradient = false;
   bool own_bias = false;  // a matrix with a bias, whatever model.bias says
   Fill fill = Fill::kByRole;
+  double xavier_gain = 0;  // > 0, of a matrix: as Xavier has it with this gain, whatever model.initialisation says
   bool matrix() const { return in > 0; }
 };
 

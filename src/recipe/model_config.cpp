@@ -29,6 +29,29 @@ std::vector<ChannelMixer> ModelConfig::channel_mixers_used() const {
   return used;
 }
 
+int64_t ModelConfig::routers() const {
+  int64_t count = 0;
+  for (int64_t l = 0; l < layers; ++l) count += channel_mixer(l) == ChannelMixer::kExperts ? 1 : 0;
+  return count;
+}
+
+double ModelConfig::balance_factor(BalanceForm form) const {
+  const auto e = static_cast<double>(experts), k = static_cast<double>(experts_per_token);
+  switch (form) {
+    case BalanceForm::kSwitch:
+      return e;
+    case BalanceForm::kGshard:
+      return k / e;
+    case BalanceForm::kHuggingFace:
+      return k * e / static_cast<double>(std::max<int64_t>(1, routers()));
+  }
+  return 0;
+}
+
+double ModelConfig::auxiliary_loss_as(BalanceForm form) const {
+  return form == router.balance_form ? auxiliary_loss : auxiliary_loss * balance_factor(router.balance_form) / balance_factor(form);
+}
+
 double ModelConfig::width_factor() const {
   return mup_base_hidden > 0 ? static_cast<double>(hidden) / static_cast<double>(mup_base_hidden) : 1;
 }

@@ -88,7 +88,7 @@ struct ModelConfig {
   int64_t shared_experts = 0;         // that every token passes through beside the chosen ones: one channel mixer of so many widths
   int64_t shared_intermediate = 0;    // width of one; 0: intermediate
   bool shared_gate = false;           // what they make is times σ of a learned number of each token
-  double auxiliary_loss = 0.01;       // coefficient · E · Σ f P of each sequence, f normalised by tokens · k (model/experts.h)
+  double auxiliary_loss = 0.01;       // coefficient of the balance loss, in the form of router.balance_form (model/router_balance.h)
   double z_loss = 0.0;                // coefficient of mean (logsumexp of router logits)²
   RouterOptions router;
 
@@ -125,7 +125,13 @@ struct ModelConfig {
   bool takes_batch_at_once() const {
     return shares_room() || (experts > 0 && auxiliary_loss > 0 && router.balance_of == BalanceOf::kBatch);
   }
-  bool shares_room() const { return experts > 0 && router.capacity_factor > 0 && router.capacity_of == CapacityOf::kBatch; }
+  bool shares_room() const { return experts > 0 && router.capacity_factor > 0 && router.capacity_of != CapacityOf::kSequence; }
+  bool joins_routers() const { return experts > 0 && auxiliary_loss > 0 && router.balance_form == BalanceForm::kHuggingFace; }
+  int64_t routers() const;  // layers that have one
+  // What a form of the balance loss multiplies coefficient · Σ_e (share of the choices) · Σ_t p of a router by.
+  double balance_factor(BalanceForm form) const;
+  // The coefficient of another form that gives the same gradients where all layers' experts have the same shares of the choices.
+  double auxiliary_loss_as(BalanceForm form) const;
   double width_factor() const;  // hidden over mup_base_hidden; 1 without muP
   // Of the join behind a mixer: α · residual + β · branch.
   struct ResidualFactors {

@@ -70,7 +70,8 @@ void require_batch_at_once(const recipe::Recipe& recipe, const std::string& wher
                             : "the balance of experts over all of a step's sequences takes them all at once",
                .expected = fmt::format("a batch of train.micro_batch · replicas = {} · {}", recipe.train.micro_batch, replicas),
                .found = std::to_string(batch),
-               .where = fmt::format("{} and {} = batch", where, room ? "model.capacity_of" : "model.auxiliary_loss_of"),
+               .where = room ? fmt::format("{} and model.capacity_of = {}", where, name_of_value(recipe.model.router.capacity_of))
+                             : fmt::format("{} and model.auxiliary_loss_of = batch", where),
                .hint = batch % replicas == 0 ? fmt::format("train.micro_batch={}, or {}", batch / replicas, instead) : instead});
 }
 

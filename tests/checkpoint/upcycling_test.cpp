@@ -61,7 +61,7 @@ TEST_F(UpcyclingTest, LogitsAreTheDenseModels) {
   ASSERT_GT(expected.std().item<double>(), 0.1);
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
            {"model.experts=4"},
-           {"model.experts=3", "model.experts_per_token=1"},
+           {"model.experts=3"},
            {"model.experts=4", "model.router_score=sigmoid", "model.router_scale=2.5", "model.router_bias_rate=0.001"},
            {"model.experts=8", sliced(2)},
            {"model.experts=8", "model.experts_per_token=4", sliced(4), "model.router_scale=4"},

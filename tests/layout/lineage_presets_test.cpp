@@ -1,6 +1,8 @@
 // Published sizes of the linear lineage: every preset's number of parameters, against the formula of its paper and what is printed there.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "layout/parameters.h"
 #include "recipe/presets.h"
 
@@ -128,9 +130,24 @@ TEST(LineagePresets, GatedFamilies) {
   }
   const int64_t d = 2048, light = 4 * d * d + 2 * d * 128 + d + 3 * d * 5632 + 2 * d;
   EXPECT_EQ(count_of("lightnet-1.3b"), 24 * light + 2 * 32000 * d + d);
-  const int64_t m = 1024, meta = 4 * m + m / 2 * m * 2 + 3 * m * m + m / 2 + 3 * m * 2816 + 2 * m;
+  const int64_t m = 1024, meta = 4 * m + m / 2 * m * 2 + 3 * m * m + m + m / 2 + 3 * m * 2816 + 2 * m;  // the gate with its bias
   EXPECT_EQ(count_of("metala-380m"), 24 * meta + 2 * 50272 * m + m);
   EXPECT_EQ(count_of("hgrn2-340m"), 24 * (4LL * 1024 * 1024 + 1024 + 3 * 1024 * 2816 + 2048 + 1024) + 2 * 32000 * 1024 + 1024);
+}
+
+// Queries and logits of decays begin as the authors' code has them, Xavier with gain 2^−2.5, the rest as the model says.
+TEST(LineagePresets, MetalaSteersGently) {
+  recipe::ModelConfig model = recipe::preset_model("metala-380m");
+  model.layers = 2;
+  int64_t steering = 0;
+  for (const ParameterSpec& spec : parameters(model)) {
+    const bool own = spec.tensor.name.ends_with("mixer.query.weight") || spec.tensor.name.ends_with("mixer.forget.weight");
+    const bool other = spec.tensor.name.ends_with("mixer.value.weight") || spec.tensor.name.ends_with("mixer.gate.weight");
+    const double expected = own ? 0.1767766952966369 * std::sqrt(2.0 / (1024 + 512)) : 0.02;
+    EXPECT_NEAR(spec.init.std, own || other ? expected : spec.init.std, 1e-15) << spec.tensor.name;
+    steering += own ? 1 : 0;
+  }
+  EXPECT_EQ(steering, 4);
 }
 
 }  // namespace

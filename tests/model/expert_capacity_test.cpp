@@ -126,6 +126,18 @@ TEST(ExpertCapacity, QuotasShareWhatThereIsRoomFor) {
             (Numbers{(int64_t{1} << 39) + 1, int64_t{1} << 39}));
 }
 
+// Each keeps what it has room for, 4; of 3 + 0 + 1 left, ⌊4·5/6⌋ = 3 and ⌊4·1/6⌋ = 0 go to those with 5 and 1 more, and the last one to the first of them.
+TEST(ExpertCapacity, LentQuotasBeginWithOnesOwn) {
+  using Numbers = std::vector<int64_t>;
+  EXPECT_EQ(lent_quotas(Numbers{1, 9, 5, 3}, 4), (Numbers{1, 8, 4, 3}));
+  EXPECT_EQ(lent_quotas(Numbers{4, 4}, 4), (Numbers{4, 4}));
+  EXPECT_EQ(lent_quotas(Numbers{0, 30}, 4), (Numbers{0, 8}));
+  EXPECT_EQ(lent_quotas(Numbers{6, 9}, 4), (Numbers{4, 4})) << "nothing is left to lend";
+  EXPECT_EQ(quotas(Numbers{1, 9, 5, 3}, 16), (Numbers{1, 9, 4, 2})) << "by shares of all: 0, 8, 4, 2 and two further";
+  EXPECT_EQ(quotas(Numbers{4, 40}, 8), (Numbers{1, 7})) << "by shares, a sequence may lose what it had room for";
+  EXPECT_EQ(lent_quotas(Numbers{4, 40}, 4), (Numbers{4, 4}));
+}
+
 Tensor wanted(const Routed& of, const std::vector<int64_t>& rows) {
   const Tensor counts = at::zeros({std::ssize(rows) - 1, kExpertCount}, at::kLong);
   for (size_t s = 0; s + 1 < rows.size(); ++s) {
@@ -172,6 +184,34 @@ TEST(ExpertCapacity, OfTheBatchDropsNoMoreThanOfEachSequence) {
     }
   }
   EXPECT_GT(fewer, 10);
+}
+
+// Lent: as many as of the batch are kept of every expert, and no sequence drops what it would keep by itself.
+TEST(ExpertCapacity, LentKeepsAsManyAndNobodyLoses) {
+  LocalOps ops;
+  const std::vector<int64_t> rows = {0, 10, 20, 30, 40};  // no rooms are rounded
+  int64_t others = 0;
+  for (uint64_t seed = 1; seed < 20; ++seed) {
+    const Routed of = routed(40, seed);
+    for (const double factor : {0.5, 1.0, 1.5, 2.0}) {
+      const auto kept = [&](recipe::CapacityOf capacity_of) {
+        const recipe::RouterOptions options{.capacity_factor = factor, .capacity_of = capacity_of};
+        return within_capacity(of.choice_tk, of.weight_tk, kExpertCount, options, in_rows(rows), ops).choice_tk;
+      };
+      const Tensor alone = kept(recipe::CapacityOf::kSequence), batch = kept(recipe::CapacityOf::kBatch),
+                   lent = kept(recipe::CapacityOf::kLent);
+      EXPECT_TRUE(lent.eq(alone).logical_or(alone.eq(-1)).all().item<bool>()) << "kept alone, kept lent";
+      for (int64_t e = 0; e < kExpertCount; ++e) EXPECT_EQ(lent.eq(e).sum().item<int64_t>(), batch.eq(e).sum().item<int64_t>());
+      EXPECT_TRUE(dropped(alone) > 0 || lent.equal(alone)) << "nothing overflows";
+      const Tensor by_expert = wanted(of, rows).t().contiguous();
+      const auto quota = [&](size_t s, int64_t e) {
+        return static_cast<size_t>(lent_quotas({by_expert.const_data_ptr<int64_t>() + 4 * e, 4}, static_cast<int64_t>(factor * 4))[s]);
+      };
+      EXPECT_TRUE(lent.equal(by_hand(of, rows, quota, true))) << factor;
+      others += lent.equal(batch) ? 0 : 1;
+    }
+  }
+  EXPECT_GT(others, 10) << "another precedence than by shares";
 }
 
 TEST(RouterBias, MovesTowardsExpertsWithFewerChoices) {

@@ -203,6 +203,7 @@ TEST(PublicConfigs, WrittenAndReadAgain) {
   for (const recipe::ModelConfig& model : published_lineage()) models.push_back(model);
   for (recipe::ModelConfig& model : models) {
     const Family& family = *find_family(model.family);
+    if (model.experts > 0) model.router.balance_form = recipe::BalanceForm::kHuggingFace;  // the one its files mean
     nlohmann::ordered_json json = {{"model_type", family.model_types.front()}, {"initializer_range", model.initial_std}};
     family.write(model, json);
     const nlohmann::json config = nlohmann::json::parse(json.dump());
@@ -229,6 +230,22 @@ TEST(PublicConfigs, WrittenAndReadAgain) {
     }
     EXPECT_TRUE(read == model) << model.family;
   }
+}
+
+// transformers counts c · k once for all layers when balanced, Switch and Megatron c for each of them.
+TEST(PublicConfigs, BalanceLossesKeepTheirMeaning) {
+  recipe::ModelConfig model = recipe::preset_model("qwen3-30b-a3b");  // 48 layers, 8 experts a token
+  const Family& family = *find_family(model.family);
+  nlohmann::ordered_json json = {{"model_type", family.model_types.front()}};
+  model.auxiliary_loss = 0.001;
+  family.write(model, json);
+  EXPECT_DOUBLE_EQ(json["router_aux_loss_coef"].get<double>(), 0.001 * 48 / 8);
+  recipe::ModelConfig read = read_config(family, nlohmann::json::parse(json.dump()), "config.json");
+  EXPECT_EQ(read.router.balance_form, recipe::BalanceForm::kHuggingFace);
+  EXPECT_DOUBLE_EQ(read.auxiliary_loss_as(recipe::BalanceForm::kSwitch), 0.001);
+  read.auxiliary_loss = 0.02;
+  family.write(read, json);
+  EXPECT_EQ(json["router_aux_loss_coef"].get<double>(), 0.02);
 }
 
 TEST(PublicTensors, RefuseWhatTheFamilyCannotHold) {

@@ -26,6 +26,23 @@ std::vector<NamedConfig> models() {
   lightning.auxiliary_loss = 0.3;
   lightning.z_loss = 0.2;
   all.push_back({"lightning_experts_pre_norm", lightning});
+  for (const auto form : {recipe::BalanceForm::kGshard, recipe::BalanceForm::kHuggingFace}) {
+    lightning.router.balance_form = form;
+    lightning.auxiliary_loss = 2;
+    all.push_back({"lightning_experts_" + std::string(names_of(form)[static_cast<size_t>(form)]), lightning});
+  }
+  lightning.router.balance_form = recipe::BalanceForm::kSwitch;
+  lightning.router.score = recipe::RouterScore::kSqrtSoftplus;
+  all.push_back({"lightning_experts_sqrt_softplus", lightning});
+  recipe::ModelConfig narrow = small_config();  // in fp64 there is nothing to round
+  narrow.mixers = {recipe::Mixer::kLightning};
+  narrow.lightning.state = recipe::LightningState::kModel;
+  all.push_back({"lightning_state_of_the_model", narrow});
+  narrow.lightning = {.silu_wide = true};
+  all.push_back({"lightning_silu_wide", narrow});
+  recipe::ModelConfig metala = gated_lineage();
+  metala.metala.gate_bias = false;
+  all.push_back({"metala_without_gate_bias", metala});
   recipe::ModelConfig post = small_config();
   post.wiring = recipe::Wiring::kPostNorm;
   post.mixers = {recipe::Mixer::kSoftmax, recipe::Mixer::kLightning};

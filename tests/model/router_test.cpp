@@ -1,4 +1,5 @@
 // What a router does in training beside scoring: jitter of its input, the choice balanced by Sinkhorn's iteration, the balance loss of a whole batch.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,7 +7,10 @@
 #include <vector>
 
 #include "kernels/experts/sinkhorn.h"
+#include "model/decoder.h"
 #include "model/experts.h"
+#include "model/router_balance.h"
+#include "model/router_even.h"
 #include "model/router_jitter.h"
 #include "model/router_sinkhorn.h"
 #include "support/models.h"
@@ -239,6 +243,183 @@ TEST(BalanceOfBatch, SoFarGrowsWithTheMicroBatches) {
   EXPECT_NEAR(first_again(false), balance_by_hand(layer, x[0], first / first.sum()).first, 1e-12);
   EXPECT_TRUE(so_far->count_e.at("layers.0.experts").view({-1}).equal(count)) << "counted once";
   EXPECT_NEAR(first_again(true), balance_by_hand(layer, x[0], first / first.sum()).first, 1e-12);
+}
+
+// Two routers, each of which sends every token to the same two of four experts with p = ½, by hand: shares of choices ½ and ½, of tokens 1 and 1.
+class BalanceForms : public ::testing::Test {
+ protected:
+  static constexpr int64_t kTokens = 6;
+  static recipe::ModelConfig config(recipe::BalanceForm form) {
+    recipe::ModelConfig config = router_config();
+    config.layers = 2;
+    config.experts = 4;
+    config.experts_per_token = 2;
+    config.auxiliary_loss = 0.5;
+    config.router.balance_form = form;
+    return config;
+  }
+  // The experts from first[l] on are the two of layer l. → by layer what is told; gradients of p
+  struct Result {
+    std::vector<double> told;
+    std::vector<Tensor> gradients;
+  };
+  static Result run(recipe::BalanceForm form, std::vector<int64_t> first) {
+    const recipe::ModelConfig config = BalanceForms::config(form);
+    const RouterBalance balance(config, config.auxiliary_loss, recipe::BalanceOf::kSequence);
+    LocalOps ops;
+    Context context(ops, Precision::named("fp64"));
+    std::vector<Tensor> probability, out;
+    for (const int64_t from : first) {
+      Tensor count = at::zeros({1, 4}, at::kDouble), p = at::zeros({1, 4}, at::kDouble);
+      count.narrow(1, from, 2).fill_(kTokens), p.narrow(1, from, 2).fill_(0.5 * kTokens);
+      probability.push_back(p.requires_grad_(true));
+      const std::string block = "layers." + std::to_string(out.size());
+      const Tensor x = at::ones({kTokens, 3}, at::kDouble).requires_grad_(true);
+      if (balance.joint()) {
+        out.push_back(balance.join(context, block, x, count, probability.back()));
+      } else {
+        out.push_back(context.join_auxiliary_loss(block, x, balance.loss(context, block, count, probability.back())));
+      }
+    }
+    Result result;
+    for (size_t l = 0; l < out.size(); ++l) {
+      out[l].backward(at::zeros_like(out[l]));
+      const auto told = context.auxiliary_losses.find("layers." + std::to_string(l));
+      result.told.push_back(told == context.auxiliary_losses.end() ? 0 : told->second.item<double>());
+      result.gradients.push_back(probability[l].grad()[0]);
+    }
+    return result;
+  }
+  static Tensor row(std::vector<double> numbers) { return at::tensor(numbers, at::kDouble); }
+};
+
+TEST_F(BalanceForms, SwitchIsOneWhereAllIsEven) {
+  const Result found = run(recipe::BalanceForm::kSwitch, {0, 2});
+  EXPECT_THAT(found.told, ::testing::ElementsAre(0.5 * kTokens * 2, 0.5 * kTokens * 2));  // c T · 4 (½ ½ + ½ ½)
+  EXPECT_TRUE(found.gradients[0].equal(row({1, 1, 0, 0})));                               // c · 4 · ½
+  EXPECT_TRUE(found.gradients[1].equal(row({0, 0, 1, 1})));
+}
+
+TEST_F(BalanceForms, GshardIsAsPrinted) {
+  const Result found = run(recipe::BalanceForm::kGshard, {0, 2});
+  EXPECT_THAT(found.told, ::testing::ElementsAre(0.5 * kTokens / 4, 0.5 * kTokens / 4));  // c T · ¼ (1 ½ + 1 ½)
+  EXPECT_TRUE(found.gradients[0].equal(row({0.125, 0.125, 0, 0})));                       // c · ¼ · 1
+}
+
+// Two layers that are uneven in opposite ways are even together: c k, told once. Alike they are as uneven as each.
+TEST_F(BalanceForms, HuggingFacesJoinsAllLayers) {
+  Result found = run(recipe::BalanceForm::kHuggingFace, {0, 2});
+  EXPECT_THAT(found.told, ::testing::ElementsAre(0, 0.5 * kTokens * 2));                                  // c T · 4 · 4 · ½ · ¼
+  for (const Tensor& gradient : found.gradients) EXPECT_TRUE(gradient.equal(row({0.5, 0.5, 0.5, 0.5})));  // c · 4 · ½ / 2 layers
+  found = run(recipe::BalanceForm::kHuggingFace, {1, 1});
+  EXPECT_THAT(found.told, ::testing::ElementsAre(0, 0.5 * kTokens * 4));  // c T · 4 (1 ½ + 1 ½)
+  for (const Tensor& gradient : found.gradients) EXPECT_TRUE(gradient.equal(row({0, 1, 1, 0})));
+}
+
+// With layers alike, the coefficient that a form is given for another gives its gradients.
+TEST_F(BalanceForms, CoefficientsOfOneFormInAnother) {
+  using enum recipe::BalanceForm;
+  recipe::ModelConfig from = config(kSwitch);  // 2 layers, 4 experts, 2 a token
+  EXPECT_EQ(from.auxiliary_loss_as(kSwitch), 0.5);
+  EXPECT_EQ(from.auxiliary_loss_as(kGshard), 0.5 * 16 / 2);      // c E²/k
+  EXPECT_EQ(from.auxiliary_loss_as(kHuggingFace), 0.5 * 2 / 2);  // c L/k
+  from.router.balance_form = kHuggingFace, from.layers = 48, from.dense_layers = {0, 3};
+  EXPECT_DOUBLE_EQ(from.auxiliary_loss_as(kSwitch), 0.5 * 2 / 46);  // c k/L
+  EXPECT_TRUE(run(kHuggingFace, {1, 1}).gradients[0].equal(run(kSwitch, {1, 1}).gradients[0]));
+}
+
+// A second loss of each sequence beside that of the batch: the sum of both, values and gradients.
+TEST(BalanceOfBatch, AndOfEachSequenceAtOnce) {
+  recipe::ModelConfig config = router_config();
+  config.auxiliary_loss = 0.5;
+  config.router.balance_of = recipe::BalanceOf::kBatch;
+  config.router.sequence_loss = 0.25;
+  RouterOfOneLayer layer(config);
+  const Tensor x = random_tensor({24, config.hidden}, 4);
+  layer.experts.forward(layer.context, x, layout::make_batch(2, 12)).backward(at::zeros_like(x));
+  const Tensor count = counts_by_hand(layer, x);
+  auto [loss, gradient] = balance_by_hand(layer, x, count / count.sum());
+  for (const Tensor& sequence : x.chunk(2)) {
+    const Tensor own = counts_by_hand(layer, sequence);
+    const auto [of_sequence, d_sequence] = balance_by_hand(layer, sequence, own / own.sum());
+    loss += of_sequence / 2, gradient = gradient + d_sequence / 2;  // a quarter beside a half
+  }
+  EXPECT_NEAR(layer.context.auxiliary_losses.at("layers.0.experts").item<double>(), loss, 1e-12);
+  EXPECT_LT(relative_error(layer.router_gradient(), gradient), 1e-12);
+}
+
+// Experts in turn: every one as often as every other, to one; random ones nearly, and others in another step. Weights are the scores'.
+TEST(EvenChoices, WhateverTheScores) {
+  constexpr int64_t kSequence = 10, kExperts = 4, kEach = 3;
+  const Tensor logits = random_tensor({2 * kSequence, kExperts}, 3);
+  const auto chosen = [&](const Tensor& judged) {
+    return std::get<1>(judged.sort(/*stable=*/true, 1, /*descending=*/true)).narrow(1, 0, kEach);
+  };
+  const Tensor in_turn = chosen(judged_in_turn(logits, kEach, layout::make_batch(2, kSequence)));
+  for (int64_t row = 0; row < 2 * kSequence; ++row) {
+    for (int64_t i = 0; i < kEach; ++i) EXPECT_EQ(in_turn[row][i].item<int64_t>(), (row % kSequence * kEach + i) % kExperts);
+  }
+  const Tensor many = at::zeros({4000, kExperts}, at::kDouble);
+  const RandomStream stream(5, "router_choice/x/1"), next(5, "router_choice/x/2");
+  const Tensor random = judged_at_random(many, stream, layout::make_batch(4, 1000), 0);
+  const Tensor share = at::bincount(random.argmax(1), {}, kExperts).to(at::kDouble) / 4000;
+  EXPECT_LT((share - 0.25).abs().max().item<double>(), 5 * std::sqrt(0.25 * 0.75 / 4000));
+  EXPECT_TRUE(judged_at_random(many.narrow(0, 0, 1000), stream, layout::make_single(1000), 2).equal(random.narrow(0, 2000, 1000)))
+      << "of the sequence, wherever it stands";
+  EXPECT_FALSE(judged_at_random(many, next, layout::make_batch(4, 1000), 0).equal(random));
+}
+
+TEST(RouterOfExperts, ChoosesInTurnInTraining) {
+  recipe::ModelConfig config = router_config();
+  config.router.choice = recipe::RouterChoice::kRoundRobin;
+  RouterOfOneLayer layer(config);
+  const Tensor x = random_tensor({4 * config.experts, config.hidden}, 4);
+  const at::NoGradGuard guard;
+  const auto expected = [&](bool forced) {
+    const Tensor p = at::mm(x, layer.matrix("router").t()).softmax(1);
+    std::vector<Tensor> rows;
+    for (int64_t t = 0; t < x.size(0); ++t) {
+      const Tensor best = std::get<1>(p[t].topk(2));
+      const int64_t a = forced ? 2 * t % config.experts : best[0].item<int64_t>(),
+                    b = forced ? (2 * t + 1) % config.experts : best[1].item<int64_t>();
+      rows.push_back((p[t][a] * layer.expert(x[t], a) + p[t][b] * layer.expert(x[t], b)) / (p[t][a] + p[t][b]));
+    }
+    return at::stack(rows);
+  };
+  const layout::SequenceLayout layout = layout::make_single(x.size(0));
+  EXPECT_LT(relative_error(layer.experts.forward(layer.context, x, layout), expected(true)), 1e-12);
+  EXPECT_NEAR(layer.context.statistics.at(kBusiestOverMean).at("layers.0.experts").item<double>(), 1, 1e-12);
+  layer.context.training = false;
+  EXPECT_LT(relative_error(layer.experts.forward(layer.context, x, layout), expected(false)), 1e-12);
+}
+
+// A layer that is run again in the backward pass finds the other layers' choices, and its own counted once.
+TEST(JointBalance, IsTheSameWhenLayersAreRunAgain) {
+  recipe::ModelConfig config = hybrid_experts_post_norm();
+  config.auxiliary_loss = 3;
+  config.router.balance_form = recipe::BalanceForm::kHuggingFace;
+  const auto trained = [&](recipe::Recompute recompute, double coefficient) {
+    config.auxiliary_loss = coefficient;
+    Decoder decoder = filled_decoder(config);
+    decoder.set_recompute(recompute);
+    LocalOps ops;
+    Context context(ops, decoder.precision());
+    const layout::SequenceLayout layout = layout::make_batch(2, 9);
+    const Tensor ids = id_tensor(random_ids(18, config.vocabulary, 5));
+    decoder.parameters().zero_gradients();
+    decoder.loss(context, decoder.hidden(context, ids, layout), ids).backward();
+    std::vector<Tensor> all;
+    for (const auto& parameter : decoder.parameters().all()) all.push_back(parameter->grad.clone());
+    return all;
+  };
+  const std::vector<Tensor> kept = trained(recipe::Recompute::kNone, 3), again = trained(recipe::Recompute::kFull, 3),
+                            without = trained(recipe::Recompute::kNone, 0);
+  double moved = 0;
+  for (size_t i = 0; i < kept.size(); ++i) {
+    EXPECT_TRUE(kept[i].equal(again[i])) << i;
+    moved = std::max(moved, relative_error(without[i], kept[i]));
+  }
+  EXPECT_GT(moved, 1e-2) << "the loss is trained";
 }
 
 }  // namespace

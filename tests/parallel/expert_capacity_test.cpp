@@ -102,6 +102,11 @@ TEST(ExpertCapacityOfRanks, IsThatOfOneProcess) {
       check_capacity(
           {.name = "parts that are cut", .world = 8, .shape = {.cp = 4, .tp = 2}, .options = parts(3), .split = kContiguous, .sums = 1});
       check_capacity({.name = "parts of one token", .world = 4, .shape = {.cp = 2, .tp = 2}, .options = parts(100), .drops = false});
+      recipe::RouterOptions lent = whole;
+      lent.capacity_of = recipe::CapacityOf::kLent;
+      check_capacity({.name = "lent, dp", .world = 4, .shape = {}, .options = lent, .gatherings = 1});
+      check_capacity(
+          {.name = "lent, cp·tp", .world = 8, .shape = {.cp = 2, .tp = 2}, .options = lent, .split = kZigzag, .sums = 1, .gatherings = 1});
       check_capacity({.name = "batch, dp", .world = 4, .shape = {}, .options = shared, .gatherings = 1});
       check_capacity({.name = "batch, whole sequences", .world = 4, .shape = {.tp = 2}, .options = shared, .sums = 1, .gatherings = 1});
       check_capacity({.name = "batch, dp·cp·tp",

@@ -31,6 +31,7 @@ mixers = ["lightning", "softmax"]
 intermediate = 32
 experts = 2
 experts_per_token = 1
+router_normalised = false
 rotary_dim = 8
 [data]
 tokenizer = "bytes"

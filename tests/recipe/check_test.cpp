@@ -95,6 +95,28 @@ TEST(RecipeCheck, RefusesASecondBalanceBesideSinkhorn) {
   EXPECT_THAT(expected("model.auxiliary_loss_of=rank"), HasSubstr("batch_so_far"));
 }
 
+// One expert a token, its weight divided by itself: the router would learn nothing from the loss.
+TEST(RecipeCheck, RefusesOneNormalisedExpert) {
+  const ErrorFields error = error_of([] { load_defaults({"model.experts=4", "model.experts_per_token=1"}); });
+  EXPECT_THAT(error.found, HasSubstr("gives every expert the weight 1"));
+  EXPECT_THAT(error.hint, HasSubstr("model.router_normalised=false"));
+  EXPECT_THAT(reason({"model.experts=4", "model.experts_per_token=1", "model.router_score=sigmoid"}), HasSubstr("weight 1"));
+  EXPECT_NO_THROW(load_defaults({"model.experts=4", "model.experts_per_token=1", "model.router_normalised=false"}));
+  EXPECT_NO_THROW(load_defaults({"model.experts=1", "model.experts_per_token=1"}));
+}
+
+TEST(RecipeCheck, NamesTheChannelThatExpertsAreNot) {
+  EXPECT_THAT(reason({"model.experts=4", "model.channel=glu"}), HasSubstr("model.channel = glu is for dense layers"));
+  EXPECT_THAT(reason({"model.experts=4", "model.channel=gelu"}), HasSubstr("model.channel = gelu is for dense layers"));
+}
+
+TEST(RecipeCheck, RefusesRoutersThatAreNoLayersInAJointBalance) {
+  EXPECT_THAT(reason({"model.experts=4", "model.auxiliary_loss_form=hugging_face", "model.predict_ahead=1"}),
+              HasSubstr("joins the routers of all layers"));
+  EXPECT_NO_THROW(
+      load_defaults({"model.experts=4", "model.auxiliary_loss_form=hugging_face", "model.predict_ahead=1", "model.auxiliary_loss=0"}));
+}
+
 TEST(RecipeCheck, RefusesWhatHasNoOrderOfMicroBatches) {
   EXPECT_THAT(reason({"train.elastic=true", "parallel.ep=2"}), HasSubstr("tokens of several micro-batches at once"));
   EXPECT_THAT(reason({"train.elastic=true", "model.experts=4", "model.capacity_factor=1", "model.capacity_of=batch"}),

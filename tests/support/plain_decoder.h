@@ -41,11 +41,13 @@ class PlainDecoder {
   Result run(const Tensor& ids, const Tensor& labels, const layout::SequenceLayout& layout) {
     layout_ = layout;
     auxiliary_ = at::zeros({}, at::kDouble);
+    chosen_.clear(), probability_.clear();
     Tensor x = weight("embedding").index_select(0, ids);
     if (c.position == recipe::Position::kLearned) x = x + weight("position").index_select(0, positions());
     if (c.toeplitz > 0) x = toeplitz(x);
     for (int64_t l = 0; l < c.layers; ++l) x = layer(x, "layers." + std::to_string(l) + ".", l);
     last_ = norm(x, "norm", c.norm_eps);
+    if (c.router.balance_form == recipe::BalanceForm::kHuggingFace) auxiliary_ = auxiliary_ + joint_balance();
     const Tensor logits = logits_of(last_);
     return {logits, loss_of(logits, labels), auxiliary_};
   }
@@ -496,7 +498,9 @@ class PlainDecoder {
   Tensor experts(const Tensor& g, const std::string& layer) {
     const Tensor router = at::mm(g, weight(layer + "router").t());
     const bool sigmoid = c.router.score == recipe::RouterScore::kSigmoid;
-    const Tensor score = sigmoid ? router.sigmoid() : router.softmax(1), probability = sigmoid ? score / score.sum(1, true) : score;
+    const bool root = c.router.score == recipe::RouterScore::kSqrtSoftplus;  // √ log(1 + e^z)
+    const Tensor score = sigmoid ? router.sigmoid() : root ? (1 + router.exp()).log().sqrt() : router.softmax(1);
+    const Tensor probability = sigmoid || root ? score / score.sum(1, true) : score;
     const Tensor order = allowed(score.detach()).argsort(/*stable=*/true, 1, /*descending=*/true);
     std::vector<Tensor> rows;
     for (int64_t t = 0; t < g.size(0); ++t) {
@@ -519,6 +523,14 @@ class PlainDecoder {
     auxiliary_ = auxiliary_ + c.z_loss * router.logsumexp(1).square().sum();
     for (size_t r = 0; r + 1 < layout_.row_offsets.size(); ++r) {
       const int64_t begin = layout_.row_offsets[r], tokens = layout_.row_offsets[r + 1] - begin;
+      if (c.router.balance_form == recipe::BalanceForm::kHuggingFace) {
+        chosen_[r].push_back(at::one_hot(order.narrow(0, begin, tokens).narrow(1, 0, c.experts_per_token), c.experts).to(at::kDouble));
+        probability_[r].push_back(probability.narrow(0, begin, tokens));
+        continue;
+      }
+      const bool gshard = c.router.balance_form == recipe::BalanceForm::kGshard;  // 1/E, and shares of the tokens
+      const double factor =
+          gshard ? static_cast<double>(c.experts_per_token) / static_cast<double>(c.experts) : static_cast<double>(c.experts);
       Tensor balance = at::zeros({}, at::kDouble);
       for (int64_t e = 0; e < c.experts; ++e) {
         double chosen = 0;
@@ -526,15 +538,28 @@ class PlainDecoder {
         balance =
             balance + chosen / static_cast<double>(tokens * c.experts_per_token) * probability.narrow(0, begin, tokens).select(1, e).mean();
       }
-      auxiliary_ = auxiliary_ + static_cast<double>(tokens * c.experts) * c.auxiliary_loss * balance;
+      auxiliary_ = auxiliary_ + static_cast<double>(tokens) * factor * c.auxiliary_loss * balance;
     }
     return at::stack(rows);
+  }
+
+  // Line by line as transformers' load_balancing_loss_func, given one sequence at a time: all layers' tokens behind each other. Times the tokens.
+  Tensor joint_balance() {
+    Tensor sum = at::zeros({}, at::kDouble);
+    for (const auto& [row, masks] : chosen_) {
+      const Tensor expert_mask = at::cat(masks, 0), routing_weights = at::cat(probability_.at(row), 0);
+      const Tensor tokens_per_expert = expert_mask.mean(0), router_prob_per_expert = routing_weights.mean(0);
+      const Tensor overall = (tokens_per_expert * router_prob_per_expert.unsqueeze(0)).sum();
+      sum = sum + c.auxiliary_loss * static_cast<double>(c.experts * masks.front().size(0)) * overall;
+    }
+    return sum;
   }
 
   const recipe::ModelConfig c;
   LogicalTensors weights_;
   layout::SequenceLayout layout_;
   Tensor auxiliary_, last_;
+  std::map<size_t, std::vector<Tensor>> chosen_, probability_;  // by sequence, of each layer
 };
 
 }  // namespace longhaul::testing

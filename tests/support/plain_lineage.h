@@ -258,7 +258,8 @@ class PlainLineage {
       return Stepped{made.state, made.o + (own.dot((1 - kept) * part(self, n, keys)) * value).sigmoid()};
     });
     const Tensor y = centred(o.view({o.size(0), c_.heads, dim}), c_.metala.norm_eps).reshape(o.sizes());
-    return times(y * silu(times(h, name + "gate")), name + "output");
+    const Tensor gate = times(h, name + "gate");
+    return times(y * silu(c_.metala.gate_bias ? gate + weight_(name + "gate.bias") : gate), name + "output");
   }
 
   // Mamba-2 (2405.21060).

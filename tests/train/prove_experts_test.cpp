@@ -56,6 +56,8 @@ TEST(ProveExperts, RoutersThatDropByPartsAndByBatches) {
                          {.ranks = 4, .cp = 2, .ep = 2, .experts = padded},
                          {.ranks = 4, .tp = 2, .ep = 4},
                          {.ranks = 4, .pp = 2, .zero = 2, .experts = {}}});
+  config.router.capacity_of = recipe::CapacityOf::kLent;
+  expect_proved(config, {{.ranks = 4, .cp = 2, .ep = 2, .experts = padded}, {.ranks = 4, .tp = 2, .ep = 4}, {.ranks = 4, .pp = 2}});
 }
 
 // Jitter has the same numbers whoever has a token, in an elastic run to the bit; Sinkhorn's iteration is over a sequence, whoever shares it.
@@ -96,6 +98,45 @@ TEST(ProveExperts, BalanceOfTheBatch) {
         << proof.layout << ": " << proof.reason;
   }
   EXPECT_THAT(proofs.back().reason, HasSubstr("two ranks have each layer"));
+}
+
+// All routers' balance joined into one loss, value and gradient: with recomputation, of sequences and of the batch. Stages would have to tell each other.
+TEST(ProveExperts, BalanceOfAllRoutersTogether) {
+  recipe::ModelConfig config = hybrid();
+  config.auxiliary_loss = 1;
+  config.router = {.balance_form = recipe::BalanceForm::kHuggingFace};
+  for (const auto of : {recipe::BalanceOf::kSequence, recipe::BalanceOf::kBatch}) {
+    config.router.balance_of = of;
+    const std::vector<Proof> proofs =
+        prove({.model = config,
+               .layouts = {proof_layout({.ranks = 2, .zero = 2}, true, recipe::Recompute::kFull), proof_layout({.tp = 2, .cp = 2, .ep = 4}),
+                           proof_layout({.ranks = 4, .ep = 2, .etp = 2, .experts = kGathers}), proof_layout({.pp = 2})}});
+    for (const Proof& proof : proofs) {
+      EXPECT_LE(proof.worst, kProofBound) << proof.layout << ": " << proof.tensor;
+      EXPECT_EQ(proof.status, &proof == &proofs.back() ? Proof::Status::kRefused : Proof::Status::kTried)
+          << proof.layout << ": " << proof.reason;
+    }
+    EXPECT_THAT(proofs.back().reason, HasSubstr("other stages have"));
+  }
+}
+
+// Two balance losses at once, other scores, and choices that are even whatever the scores.
+TEST(ProveExperts, ForcedChoicesAndTwoLosses) {
+  recipe::ModelConfig config = hybrid();
+  config.auxiliary_loss = 1;
+  config.router = {.score = recipe::RouterScore::kSqrtSoftplus, .balance_of = recipe::BalanceOf::kBatch, .sequence_loss = 2};
+  expect_proved(config, {{.ranks = 4, .cp = 2}, {.ranks = 4, .tp = 2, .ep = 4}, {.ranks = 4, .pp = 2}});
+  for (const auto choice : {recipe::RouterChoice::kRandom, recipe::RouterChoice::kRoundRobin}) {
+    config.router = {.choice = choice};
+    expect_proved(config, {{.ranks = 2}, {.tp = 2, .cp = 2, .ep = 4}, {.pp = 2}});
+  }
+}
+
+TEST(ProveExperts, BalanceAsPrinted) {
+  recipe::ModelConfig config = hybrid();
+  config.auxiliary_loss = 10;
+  config.router = {.balance_form = recipe::BalanceForm::kGshard};
+  expect_proved(config, {{.tp = 2, .cp = 2, .ep = 4}, {.ranks = 4, .pp = 2}});
 }
 
 // The largest that folding is proved on.

@@ -88,7 +88,8 @@ Routing route_aten(const Tensor& hidden, const Tensor& router, int64_t k, const 
   // Summed in fp64: a token's logits do not depend on how many others are beside it, as those of LibTorch's fp32 products do.
   const Tensor logits = at::mm(hidden.to(at::kDouble), router.t().to(at::kDouble)).to(router.scalar_type());
   const bool softmax = options.score == RouterOptions::Score::kSoftmax;
-  const Tensor score = softmax ? logits.softmax(1) : logits.sigmoid();
+  const bool sigmoid = options.score == RouterOptions::Score::kSigmoid;
+  const Tensor score = softmax ? logits.softmax(1) : sigmoid ? logits.sigmoid() : at::softplus(logits).sqrt();
   Tensor judged = options.bias_e.defined() ? score.detach().add(options.bias_e) : score.detach();
   if (options.groups > 1) judged = within_groups(judged, k, options);
   if (options.judged) judged = options.judged(logits.detach());

@@ -23,7 +23,8 @@ namespace longhaul::kernels {
 
 struct RouterOptions {
   // sigmoid: scores s = σ(logits), each by itself, as in DeepSeek-V3 (arXiv 2412.19437 §2.1.2); the statistics' p is then s / Σ_e s.
-  enum class Score { kSoftmax, kSigmoid };
+  // sqrt_softplus: √(log(1 + e^logit)), likewise (moe-parallel-folding.md §4).
+  enum class Score { kSoftmax, kSigmoid, kSqrtSoftplus };
   Score score = Score::kSoftmax;
   bool normalised = true;  // the weights of a token's choices sum to one (but for 1e-20: all of its sigmoids may vanish); else its scores
   double scale = 1;        // of the weights

@@ -78,6 +78,15 @@ recipe::ModelConfig read_llama_like(ConfigReader& reader, const LlamaDefaults& d
   return config;
 }
 
+void read_balance(ConfigReader& reader, recipe::ModelConfig& config) {
+  config.auxiliary_loss = reader.number_or("router_aux_loss_coef", 0.001);
+  config.router.balance_form = recipe::BalanceForm::kHuggingFace;
+}
+
+void write_balance(const recipe::ModelConfig& config, nlohmann::ordered_json& json) {
+  json["router_aux_loss_coef"] = config.auxiliary_loss_as(recipe::BalanceForm::kHuggingFace);
+}
+
 void read_experts(ConfigReader& reader, recipe::ModelConfig& config) {
   config.experts = reader.integer("num_local_experts");
   if (config.experts > kMostExperts / config.layers) {
@@ -88,7 +97,7 @@ void read_experts(ConfigReader& reader, recipe::ModelConfig& config) {
     reader.refuse("num_experts_per_tok", fmt::format("at most num_local_experts = {}", config.experts),
                   std::to_string(config.experts_per_token));
   }
-  config.auxiliary_loss = reader.number_or("router_aux_loss_coef", 0.001);
+  read_balance(reader, config);
 }
 
 void read_window(ConfigReader& reader, recipe::ModelConfig& config, int64_t otherwise) {
@@ -134,7 +143,7 @@ void write_llama_like(const recipe::ModelConfig& config, nlohmann::ordered_json&
 void write_experts(const recipe::ModelConfig& config, nlohmann::ordered_json& json) {
   json["num_local_experts"] = config.experts;
   json["num_experts_per_tok"] = config.experts_per_token;
-  json["router_aux_loss_coef"] = config.auxiliary_loss;
+  write_balance(config, json);
 }
 
 void write_window(const recipe::ModelConfig& config, nlohmann::ordered_json& json) {

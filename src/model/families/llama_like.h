@@ -16,6 +16,9 @@ struct LlamaDefaults {
   bool kv_heads_said = true;  // false: as many as heads unless it says otherwise
 };
 recipe::ModelConfig read_llama_like(ConfigReader& reader, const LlamaDefaults& defaults);
+// router_aux_loss_coef: of all layers together, as transformers counts it; other forms of the loss are written as the coefficient that comes nearest.
+void read_balance(ConfigReader& reader, recipe::ModelConfig& config);
+void write_balance(const recipe::ModelConfig& config, nlohmann::ordered_json& json);
 void read_experts(ConfigReader& reader, recipe::ModelConfig& config);  // num_local_experts, num_experts_per_tok
 // use_sliding_window, sliding_window, max_window_layers and layer_types, as Qwen's files have them.
 void read_layer_windows(ConfigReader& reader, recipe::ModelConfig& config);

@@ -48,7 +48,7 @@ void read_qwen_experts(ConfigReader& reader, recipe::ModelConfig& config) {
                   std::to_string(config.experts_per_token));
   }
   config.router.normalised = reader.flag_or("norm_topk_prob", false);
-  config.auxiliary_loss = reader.number_or("router_aux_loss_coef", 0.001);
+  read_balance(reader, config);
   const int64_t step = reader.integer_or("decoder_sparse_step", 1);
   const std::vector<int64_t> only = reader.integers("mlp_only_layers");
   for (int64_t l = 0; l < config.layers; ++l) {
@@ -65,7 +65,7 @@ void write_qwen_experts(const recipe::ModelConfig& config, nlohmann::ordered_jso
   json[json.contains("num_local_experts") ? "num_local_experts" : "num_experts"] = config.experts;
   json["num_experts_per_tok"] = config.experts_per_token;
   json["norm_topk_prob"] = config.router.normalised;
-  json["router_aux_loss_coef"] = config.auxiliary_loss;
+  write_balance(config, json);
   json["decoder_sparse_step"] = 1;
   json["mlp_only_layers"] = config.dense_layers;
 }

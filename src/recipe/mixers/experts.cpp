@@ -8,17 +8,18 @@
 
 namespace longhaul::recipe {
 
-std::vector<std::string_view> names_of(RouterScore) { return {"softmax", "sigmoid"}; }
+std::vector<std::string_view> names_of(RouterScore) { return {"softmax", "sigmoid", "sqrt_softplus"}; }
 std::vector<std::string_view> names_of(Dropped) { return {"least", "last"}; }
-std::vector<std::string_view> names_of(CapacityOf) { return {"sequence", "batch"}; }
-std::vector<std::string_view> names_of(RouterChoice) { return {"score", "sinkhorn"}; }
+std::vector<std::string_view> names_of(CapacityOf) { return {"sequence", "batch", "lent"}; }
+std::vector<std::string_view> names_of(RouterChoice) { return {"score", "sinkhorn", "random", "round_robin"}; }
 std::vector<std::string_view> names_of(BalanceOf) { return {"sequence", "batch", "batch_so_far"}; }
+std::vector<std::string_view> names_of(BalanceForm) { return {"switch", "gshard", "hugging_face"}; }
 
 namespace {
 
 void declare_router(OptionSet& set, RouterOptions& router) {
   set.add("model.router_score", router.score,
-          "What a router makes of its logits: a softmax over all experts, or a sigmoid of each by itself.");
+          "What a router makes of its logits: a softmax over all experts, or a sigmoid or √softplus of each by itself.");
   set.add("model.router_normalised", router.normalised,
           "Whether the weights of a token's experts sum to one; otherwise they are the scores themselves.");
   set.add("model.router_scale", router.scale, "What the weights of a token's experts are multiplied by, normalised or not.")
@@ -52,15 +53,17 @@ void declare_router(OptionSet& set, RouterOptions& router) {
   set.add(
       "model.router_choice", router.choice,
       "What the choice of experts in training goes by: the scores, or the scores balanced over each sequence by Sinkhorn's iteration, so that experts "
-      "get nearly the same number of its tokens (weights are those of the scores; model.auxiliary_loss=0). Otherwise it goes by the scores.");
+      "get nearly the same number of its tokens (weights are those of the scores; model.auxiliary_loss=0). Otherwise it goes by the scores. For benchmarks "
+      "of even loads: random numbers, or experts in turn (round_robin); such a router is not trained to choose.");
   set.add("model.capacity_factor", router.capacity_factor,
           "An expert takes at most this many times an even share of a sequence's choices in training; 0: it takes all.")
       .at_least(0)
       .at_most(1 << 13);
   set.add(
       "model.capacity_of", router.capacity_of,
-      "Whose choices share an expert's room: those of a sequence, or those of all sequences of a step, so that one may use what others leave (the global "
-      "router of MiniMax-01; takes train.micro_batch · replicas = train.batch).");
+      "Whose choices share an expert's room: those of a sequence; those of all sequences of a step, so that one may use what others leave (the global "
+      "router of MiniMax-01: batch, each by its share of all choices; lent, each its own room first, and a share of what others leave behind that; both take "
+      "train.micro_batch · replicas = train.batch).");
   set.add(
          "model.capacity_parts", router.capacity_parts,
          "Runs of tokens into which a sequence is cut, each with its share of the room. Where ranks share a sequence and each has whole runs (parallel.cp · "
@@ -83,7 +86,7 @@ void declare_experts(OptionSet& set, ModelConfig& model) {
       .also_called({"num_experts_per_tok", "top_k_experts"});
   set.add(
          "model.auxiliary_loss", model.auxiliary_loss,
-         "Coefficient of the loss that evens out the experts' load, in each sequence by itself or as model.auxiliary_loss_of says: sum over experts of experts times the share of its choices times the mean router probability, times its tokens.")
+         "Coefficient of the loss that evens out the experts' load, in each sequence by itself or as model.auxiliary_loss_of says: sum over experts of experts times the share of its choices times the mean router probability, times its tokens; or as model.auxiliary_loss_form says.")
       .at_least(0)
       .at_most(1000)
       .also_called({"router_aux_loss_coef", "aux_loss"});
@@ -92,6 +95,16 @@ void declare_experts(OptionSet& set, ModelConfig& model) {
       "Whose share of the choices model.auxiliary_loss evens out: each sequence's by itself; those of all sequences of a step (batch: takes "
       "train.micro_batch · replicas = train.batch); or of those that the step's micro-batches have brought so far on all replicas (batch_so_far: any "
       "train.micro_batch, of which and of the number of replicas it then depends).");
+  set.add(
+      "model.auxiliary_loss_form", model.router.balance_form,
+      "How model.auxiliary_loss is counted for a token when all is balanced: switch: the coefficient itself, of each layer; gshard: as printed (1/E, shares of "
+      "tokens), coefficient · k/E² of each layer; hugging_face: coefficient · k once, of all layers joined into one (router_aux_loss_coef of transformers; "
+      "takes parallel.pp=1).");
+  set.add(
+         "model.sequence_auxiliary_loss", model.router.sequence_loss,
+         "Coefficient of a second balance loss, of each sequence by itself, beside that of model.auxiliary_loss_of = batch or batch_so_far; in the same form.")
+      .at_least(0)
+      .at_most(1000);
   set.add("model.z_loss", model.z_loss, "Coefficient of the mean squared log-sum-exp of the router logits.").at_least(0).at_most(1000);
   set.add("model.dense_layers", model.dense_layers,
           "Layers of a model with experts, counted from 0, whose channel mixer is dense all the same.")
@@ -124,6 +137,21 @@ void check_experts(const ModelConfig& model, std::vector<Problem>& out) {
                    fmt::format("model.experts_per_token={}", model.experts)});
   }
   const RouterOptions& router = model.router;
+  if (model.experts_per_token == 1 && model.experts > 1 && router.normalised) {
+    out.push_back(
+        {{"model.experts_per_token", "model.router_normalised"},
+         "model.experts_per_token = 1 with model.router_normalised = true gives every expert the weight 1, whatever its score, so the loss would "
+         "teach the router nothing",
+         "model.router_normalised=false (the weight is the score, as in Switch), or model.experts_per_token=2"});
+  }
+  if (router.balance_form == BalanceForm::kHuggingFace && model.auxiliary_loss > 0 && model.predict_ahead > 0) {
+    out.push_back(
+        {{"model.auxiliary_loss_form", "model.predict_ahead"},
+         fmt::format(
+             "model.auxiliary_loss_form = hugging_face joins the routers of all layers, and the modules of model.predict_ahead = {} are none of them",
+             model.predict_ahead),
+         "model.auxiliary_loss_form=switch, or model.predict_ahead=0"});
+  }
   if (model.experts % router.groups != 0 || router.groups_per_token > router.groups ||
       model.experts_per_token % router.groups_per_token != 0 ||
       model.experts_per_token / router.groups_per_token > model.experts / router.groups) {
@@ -132,19 +160,28 @@ void check_experts(const ModelConfig& model, std::vector<Problem>& out) {
                                router.groups_per_token, router.groups, model.experts, model.experts_per_token),
                    "model.router_groups=1 model.router_groups_per_token=1"});
   }
-  if (router.capacity_of == CapacityOf::kBatch && router.capacity_parts > 1) {
+  if (router.capacity_of != CapacityOf::kSequence && router.capacity_parts > 1) {
     out.push_back({{"model.capacity_of", "model.capacity_parts"},
-                   fmt::format("model.capacity_of = batch shares the room of all sequences, and model.capacity_parts = {} cuts that of one",
-                               router.capacity_parts),
+                   fmt::format("model.capacity_of = {} shares the room of all sequences, and model.capacity_parts = {} cuts that of one",
+                               name_of_value(router.capacity_of), router.capacity_parts),
                    "model.capacity_parts=1, or model.capacity_of=sequence"});
   }
-  if (router.choice == RouterChoice::kSinkhorn) {
+  if (router.sequence_loss > 0 && (router.balance_of == BalanceOf::kSequence || model.auxiliary_loss == 0)) {
+    out.push_back(
+        {{"model.sequence_auxiliary_loss", "model.auxiliary_loss_of", "model.auxiliary_loss"},
+         fmt::format(
+             "model.sequence_auxiliary_loss = {} is a second loss, beside model.auxiliary_loss of the batch; here it would be the only one",
+             router.sequence_loss),
+         "model.sequence_auxiliary_loss=0 and its coefficient in model.auxiliary_loss, or model.auxiliary_loss_of=batch_so_far"});
+  }
+  if (router.choice != RouterChoice::kScore) {
     const auto refuse = [&](const char* key, const std::string& found, const std::string& reason, const std::string& hint) {
       out.push_back({{"model.router_choice", key},
-                     fmt::format("model.router_choice = sinkhorn balances the choices by itself, and {} = {} {}", key, found, reason),
+                     fmt::format("model.router_choice = {} balances the choices by itself, and {} = {} {}", name_of_value(router.choice),
+                                 key, found, reason),
                      hint + ", or model.router_choice=score"});
     };
-    if (model.auxiliary_loss > 0)
+    if (model.auxiliary_loss > 0 && router.choice == RouterChoice::kSinkhorn)
       refuse("model.auxiliary_loss", fmt::format("{}", model.auxiliary_loss), "would balance them too", "model.auxiliary_loss=0");
     if (router.bias_rate > 0)
       refuse("model.router_bias_rate", fmt::format("{}", router.bias_rate), "would balance them too", "model.router_bias_rate=0");
@@ -165,8 +202,9 @@ void check_experts(const ModelConfig& model, std::vector<Problem>& out) {
     break;
   }
   if (model.channel != Channel::kSwiglu) {
-    out.push_back(
-        {{"model.experts", "model.channel"}, "experts are SwiGLU; model.channel = gelu is for dense layers", "model.channel=swiglu"});
+    out.push_back({{"model.experts", "model.channel"},
+                   fmt::format("experts are SwiGLU; model.channel = {} is for dense layers", name_of_value(model.channel)),
+                   "model.channel=swiglu"});
   }
 }
 

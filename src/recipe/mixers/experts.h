@@ -9,10 +9,14 @@ namespace longhaul::recipe {
 struct ChannelMixerEntry;
 extern const ChannelMixerEntry kExpertsMixer;
 
-enum class RouterScore { kSoftmax, kSigmoid };
-enum class Dropped { kLeast, kLast };           // of the choices that an expert has no room for
-enum class CapacityOf { kSequence, kBatch };    // whose choices share an expert's room
-enum class RouterChoice { kScore, kSinkhorn };  // what the choice in training goes by
+// How the balance loss is counted (model/router_balance.h): E · Σ f P of each router; as printed, 1/E with f not divided by k; or joint over all routers.
+enum class BalanceForm { kSwitch, kGshard, kHuggingFace };
+enum class RouterScore { kSoftmax, kSigmoid, kSqrtSoftplus };
+enum class Dropped { kLeast, kLast };  // of the choices that an expert has no room for
+// Whose choices share an expert's room: a sequence's; the batch's, each sequence by its share; or each sequence has its own and lends what it leaves.
+enum class CapacityOf { kSequence, kBatch, kLent };
+// What the choice in training goes by; the last two are for benchmarks, whatever the scores.
+enum class RouterChoice { kScore, kSinkhorn, kRandom, kRoundRobin };
 // Whose choices the balance loss judges: each sequence's; those of all sequences of the step, at once, or as far as its micro-batches have come.
 enum class BalanceOf { kSequence, kBatch, kBatchSoFar };
 std::vector<std::string_view> names_of(RouterScore);
@@ -20,6 +24,7 @@ std::vector<std::string_view> names_of(Dropped);
 std::vector<std::string_view> names_of(CapacityOf);
 std::vector<std::string_view> names_of(RouterChoice);
 std::vector<std::string_view> names_of(BalanceOf);
+std::vector<std::string_view> names_of(BalanceForm);
 
 // How a router chooses (kernels/experts/op.h), and which of its choices count (model/expert_capacity.h).
 struct RouterOptions {
@@ -32,6 +37,8 @@ struct RouterOptions {
   double jitter = 0;             // in training its inputs are multiplied by numbers from [1 − jitter, 1 + jitter) (model/router_jitter.h)
   RouterChoice choice = RouterChoice::kScore;
   BalanceOf balance_of = BalanceOf::kSequence;
+  BalanceForm balance_form = BalanceForm::kSwitch;
+  double sequence_loss = 0;    // coefficient of a second balance loss, of each sequence by itself, beside one of the batch
   double capacity_factor = 0;  // 0: nothing is dropped
   Dropped dropped = Dropped::kLeast;
   CapacityOf capacity_of = CapacityOf::kSequence;

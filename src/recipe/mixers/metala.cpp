@@ -1,6 +1,7 @@
 #include "recipe/mixers/metala.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "recipe/mixers/recurrent.h"
 #include "recipe/option.h"
@@ -23,6 +24,7 @@ void declare_metala(OptionSet& set, ModelConfig& model) {
       .above(0)
       .at_most(1e6);
   set.add("model.metala.norm_eps", options.norm_eps, "Added to the variance inside the norm of each MetaLA head.").above(0).at_most(1);
+  set.add("model.metala.gate_bias", options.gate_bias, "Whether the output gate of MetaLA layers has a bias.");
 }
 
 }  // namespace
@@ -40,6 +42,8 @@ RecurrentPlan metala_plan(const ModelConfig& model) {
   plan.norm_eps = options.norm_eps;
   plan.gated = true;
   plan.gate_map = RecurrentPlan::Map::kSilu;
+  plan.gate_bias = options.gate_bias;
+  plan.steering_gain = 0x1p-2 / std::sqrt(2.0);  // 2^−2.5
   return plan;
 }
 

@@ -16,6 +16,7 @@ struct MetalaOptions {
   int64_t convolution = 4;  // taps; 0: none
   double temperature = 16;
   double norm_eps = 1e-5;
+  bool gate_bias = true;  // of the output gate
   bool operator==(const MetalaOptions&) const = default;
 };
 

@@ -15,7 +15,7 @@ MixerTensor low_rows(std::string name, Role role, int64_t rank, int64_t in) {
   return {.name = std::move(name), .role = role, .out = rank, .in = in};
 }
 
-bool direct_gate(const RecurrentPlan& plan) { return plan.gated && plan.gate_rank == 0; }
+bool direct_gate(const RecurrentPlan& plan) { return plan.gated && plan.gate_rank == 0 && !plan.gate_bias; }  // made with the others
 bool direct_forget(const RecurrentPlan& plan) { return plan.decay == Decay::kGate && plan.decay_rank == 0; }
 
 // Channels of the fused product.
@@ -57,6 +57,13 @@ std::vector<MixerTensor> tensors_of(const RecurrentPlan& plan, int64_t hidden) {
   if (plan.gated && plan.gate_rank > 0) {
     all.push_back(low_rows("mixer.gate_down", Role::kGate, plan.gate_rank, hidden));
     all.push_back(head_rows("mixer.gate_up", Role::kGate, heads, plan.value, plan.gate_rank));
+  }
+  if (plan.gated && plan.gate_rank == 0 && plan.gate_bias) {
+    all.push_back(head_rows("mixer.gate", Role::kGate, heads, plan.value, hidden));
+    all.back().own_bias = true;
+  }
+  for (MixerTensor& tensor : all) {
+    if (tensor.name == "mixer.query" || tensor.name == "mixer.forget") tensor.xavier_gain = plan.steering_gain;
   }
   if (plan.self_term) {
     MixerTensor self = head_vector("mixer.self", Role::kCoefficient, heads, plan.key);
@@ -101,7 +108,9 @@ BlockMemory memory_of(const RecurrentPlan& plan, int64_t hidden, const BlockSize
     features = wide * (2 * turned + size.channels(plan.heads * (2 * plan.state_values()))) + (wide > 1 ? 2 * wide * keys : 0);
   const double decays = cumulative ? keys + (1 + (turns ? 2 : 0)) * wide * keys : 0;
   const double low = (plan.decay_rank > 0 ? keys * written_share + size.channels(plan.decay_rank) : 0) +
-                     (plan.gate_rank > 0 ? values + size.channels(plan.gate_rank) : 0);
+                     (plan.gate_rank > 0             ? values + size.channels(plan.gate_rank)
+                      : plan.gated && plan.gate_bias ? values
+                                                     : 0);
   const bool apart = plan.gated && !(all && plan.gate_map == Map::kSigmoid);  // the gate is a product of its own
   const double normed = (plan.norm != RecurrentPlan::Norm::kNone ? values : 0) + (apart ? values : 0);
   const double learned = plan.learned_turn ? (2 * wide + 8 / size.element) * keys : 0;
@@ -114,7 +123,8 @@ BlockMemory memory_of(const RecurrentPlan& plan, int64_t hidden, const BlockSize
   const double sums = plan.norm_weight ? size.norm_sums(plan.heads * plan.value) : 0;
   const double gradients = (plan.denominator ? wide : 1) * ((plan.makes_keys() ? 2 : 1) * turned + values) +
                            (plan.decay == Decay::kGate ? keys : 0) + (cumulative ? wide * turned : 0);
-  const double joined = 2 * product + (plan.gate_rank > 0 ? values : 0) - values;  // the product's, of its parts and together; o is gone
+  const bool gate_apart = plan.gated && (plan.gate_rank > 0 || plan.gate_bias);
+  const double joined = 2 * product + (gate_apart ? values : 0) - values;  // the product's, of its parts and together; o is gone
   // The gate: d y, d n, d gate, with y gone; the norm: d n, d o, d gate, with n gone too. The recurrence, with o and all these gone: d o, the gate's and
   // its own. Then the product's.
   const double norm_phase = std::max(apart ? 2 * values : values, gates + values + sums - (apart ? values : 0));

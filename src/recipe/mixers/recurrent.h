@@ -53,7 +53,9 @@ struct RecurrentPlan {
   double norm_eps = 1e-6;
   bool gated = false;
   Map gate_map = Map::kNone;
-  int64_t gate_rank = 0;  // 0: directly
+  int64_t gate_rank = 0;     // 0: directly
+  bool gate_bias = false;    // of a gate that is made directly
+  double steering_gain = 0;  // > 0: queries and logits of decays begin as Xavier has it with this gain, whatever model.initialisation says
 
   int64_t state_keys() const { return turn == Turn::kCosine ? 2 * key : key; }
   int64_t state_values() const { return value + (denominator ? 1 : 0); }
