@@ -4,13 +4,16 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/file.h"
 #include "base/terminal.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/write_trace.h"
 #include "plan/calibration.h"
+#include "plan/plan_page.h"
 #include "plan/plan_report.h"
 #include "plan/predicted_trace.h"
+#include "plan/validation_report.h"
 #include "recipe/load.h"
 #include "train/local_cluster.h"
 
@@ -21,7 +24,7 @@ void add_plan_scaling(Command& plan);  // plan_scaling.cpp
 namespace {
 
 struct PlanArguments {
-  std::string recipe, cluster = "h100", calibrate, trace;
+  std::string recipe, cluster = "h100", calibrate, trace, page;
   std::vector<std::string> overrides;
   int64_t gpus = 0, keep = 10;
   double tokens = 0;
@@ -73,7 +76,14 @@ void declare_plan(Command& command, PlanArguments& a) {
   command.option("--calibrate", a.calibrate, "a run folder: efficiencies such that its steps are predicted");
   command.option("--trace", a.trace,
                  "a file: the fastest plan's step for Perfetto or chrome://tracing, a row a stage (.pftrace: protobuf)");
+  command.option("--page", a.page, "a file: layouts, their time by part and memory by purpose, and why others fell, as a page to look at");
   command.json_flag(a.json);
+}
+
+void write_plan_page(const PlanArguments& a, const plan::PlanReport& report) {
+  if (a.page.empty()) return;
+  write_text_atomically(a.page, plan::plan_page(report));
+  if (!a.json) print(fmt::format("page: {}\n", a.page));
 }
 
 // A step has no clock; a trace needs one.
@@ -96,6 +106,7 @@ void add_explain(Command& plan) {
   explain.on_run([arguments] {
     const plan::PlanReport report = report_of(*arguments);
     write_planned_trace(*arguments, report);
+    write_plan_page(*arguments, report);
     if (report.found.best.empty()) {
       print(plan::plan_text(report, colours_wanted(stdout)));
       return ExitCode::kCheckFailed;
@@ -109,18 +120,28 @@ void add_explain(Command& plan) {
   });
 }
 
+struct ValidateArguments {
+  std::string page;
+  bool json = false;
+};
+
 void add_validate(Command& plan) {
-  auto json = std::make_shared<bool>(false);
+  auto arguments = std::make_shared<ValidateArguments>();
   Command validate = plan.add("validate", "published steps beside what the model says of them, row by row",
-                              {{"every row, and the errors of those held out", "plan validate"},
+                              {{"every row, and the errors of those held out, on a page too", "plan validate --page validate.html"},
                                {"for a script", "plan validate --json"},
                                {"the rows that constants were not fitted on", "plan validate --json | jq '.rows[] | select(.held_out)'"}});
-  validate.json_flag(*json);
-  validate.on_run([json] {
-    if (*json) {
+  validate.option("--page", arguments->page, "a file: published beside predicted as a page to look at");
+  validate.json_flag(arguments->json);
+  validate.on_run([arguments] {
+    if (arguments->json) {
       print_json(plan::validation_json());
     } else {
       print(plan::validation_text(colours_wanted(stdout)));
+    }
+    if (!arguments->page.empty()) {
+      write_text_atomically(arguments->page, plan::validation_page());
+      if (!arguments->json) print(fmt::format("page: {}\n", arguments->page));
     }
     return ExitCode::kDone;
   });
@@ -131,8 +152,8 @@ void add_validate(Command& plan) {
 void add_plan(Command& program) {
   auto arguments = std::make_shared<PlanArguments>();
   Command plan = program.add("plan", "before a run: layouts on a cluster, their time, memory, failures, price and energy",
-                             {{"a recipe on 64 H100s, the fastest layout's step as a trace",
-                               "plan recipes/gpt2-124m.toml --cluster h100 --gpus 64 --trace step.json"},
+                             {{"a recipe on 64 H100s, as a page, and the fastest layout's step as a trace",
+                               "plan recipes/gpt2-124m.toml --cluster h100 --gpus 64 --page plan.html --trace step.json"},
                               {"a 175B model on 12,288 A100s",
                                "plan recipes/first-run.toml model.preset=megascale-175b train.sequence=2048 train.batch=6144 "
                                "train.micro_batch=1 --cluster a100 --gpus 12288"},
@@ -142,6 +163,7 @@ void add_plan(Command& program) {
   plan.on_run([arguments] {
     const plan::PlanReport report = report_of(*arguments);
     write_planned_trace(*arguments, report);
+    write_plan_page(*arguments, report);
     if (arguments->json) {
       print_json(plan::plan_json(report));
     } else {

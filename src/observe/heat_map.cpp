@@ -60,6 +60,27 @@ std::string HeatMap::html() const {
   return html + "</svg></figure>\n";
 }
 
+std::string page_table(const std::string& title, const std::string& note, const std::vector<std::string>& columns, size_t numbers_from,
+                       const std::vector<std::vector<std::string>>& rows) {
+  std::string html = fmt::format("<section><h2>{}</h2>", html_escaped(title));
+  if (!note.empty()) html += fmt::format("<p class=\"note\">{}</p>", html_escaped(note));
+  html += "<div class=\"table\"><table>\n";
+  constexpr size_t kOneLine = 24;  // shorter cells are not broken
+  const auto line = [&](const char* tag, const std::vector<std::string>& cells) {
+    html += "<tr>";
+    for (size_t c = 0; c < cells.size(); ++c)
+      html += fmt::format("<{0}{1}>{2}</{0}>", tag,
+                          c >= numbers_from            ? " class=\"n\""
+                          : cells[c].size() < kOneLine ? " class=\"key\""
+                                                       : "",
+                          html_escaped(cells[c]));
+    html += "</tr>\n";
+  };
+  line("th", columns);
+  for (const auto& row : rows) line("td", row);
+  return html + "</table></div></section>\n";
+}
+
 std::string ResultPage::html() const {
   std::string html = fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
@@ -76,7 +97,7 @@ std::string ResultPage::html() const {
   html += "<div class=\"heats\">";
   for (const HeatMap& map : maps) html += map.html();
   html += "</div>\n" + body;
-  html += "<section><h2>How it was measured</h2><div class=\"table\"><table>\n";
+  html += fmt::format("<section><h2>{}</h2><div class=\"table\"><table>\n", html_escaped(facts_title));
   for (const auto& [name, value] : facts)
     html += fmt::format("<tr><td class=\"dim\">{}</td><td>{}</td></tr>\n", html_escaped(name), html_escaped(value));
   return html +

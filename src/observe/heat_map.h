@@ -16,12 +16,17 @@ struct HeatMap {
   std::string html() const;
 };
 
+// A section of a page: a table whose columns from `numbers_from` on are numbers.
+std::string page_table(const std::string& title, const std::string& note, const std::vector<std::string>& columns, size_t numbers_from,
+                       const std::vector<std::vector<std::string>>& rows);
+
 struct ResultPage {
   std::string title, kicker, summary;
   std::vector<std::pair<std::string, std::string>> tiles;  // name, number
   std::vector<HeatMap> maps;
   std::string body;                                        // more HTML behind the maps: charts
   std::vector<std::pair<std::string, std::string>> facts;  // a table at the end
+  std::string facts_title = "How it was measured";
   std::string html() const;
 };
 

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/progress.h"
 #include "observe/format.h"
 #include "observe/table.h"
+#include "plan/next_changes.h"
 #include "plan/simulated.h"
 
 namespace longhaul::plan {
@@ -119,28 +121,16 @@ ordered_json head_of(const PlanReport& report) {
             {"source", report.cluster.efficiency.source}}}};
 }
 
-const char* use_text(RowUse use) {
-  return use == RowUse::kHeldOut ? "held out" : use == RowUse::kConstants ? "constants fitted on" : "reach fitted on";
-}
-
-struct Group {
-  std::string name;
-  std::vector<PublishedRow> rows;
-};
-std::vector<Group> groups_of(const std::vector<PublishedRow>& rows) {
-  std::vector<Group> groups = {{"held out, dense", {}},     {"held out, dense A100", {}}, {"held out, experts", {}},
-                               {"constants fitted on", {}}, {"reach fitted on", {}},      {"dense A100, nothing known of the cluster", {}}};
-  for (PublishedRow row : rows) {
-    const bool a100 = row.cluster.device.name == "a100" && row.dense;
-    if (row.held_out() && row.dense) groups[0].rows.push_back(row);
-    if (row.held_out() && a100) groups[1].rows.push_back(row);
-    if (row.held_out() && !row.dense) groups[2].rows.push_back(row);
-    if (row.use == RowUse::kConstants) groups[3].rows.push_back(row);
-    if (row.use == RowUse::kReach) groups[4].rows.push_back(row);
-    row.reach = 1;
-    if (a100 && row.use != RowUse::kConstants) groups[5].rows.push_back(row);
+// For people: of the batch and the cluster all that make a difference; of the layout the best few that fit, and fewer that memory alone forbids.
+std::vector<Change> told_changes(const std::vector<Change>& all, double tokens_per_second) {
+  constexpr int kFitting = 8, kTooLarge = 3;
+  int fitting = 0, large = 0;
+  std::vector<Change> told;
+  for (const Change& change : all) {
+    const bool same = std::abs(change.candidate.tokens_per_second / tokens_per_second - 1) < 5e-4;
+    if (change.of != Change::Of::kLayout ? !same : (change.fits ? ++fitting <= kFitting : ++large <= kTooLarge)) told.push_back(change);
   }
-  return groups;
+  return told;
 }
 
 }  // namespace
@@ -184,10 +174,10 @@ std::string explain_text(const PlanReport& report, const PlanCandidate& plan, bo
   for (const auto& [name, bytes] : plan.memory.rows()) memory.row({name, size_text(bytes)});
   memory.total({fmt::format("of {}", size_text(report.cluster.device.memory_bytes)), size_text(plan.memory.total())});
   observe::Table changes("what a change would gain", {{"change"}, {"tokens/s", Align::kRight}, {"memory", Align::kRight}, {""}});
-  for (const Change& change : next_changes(report.work, plan, report.cluster, report.batch)) {
+  for (const Change& change : told_changes(next_changes(report.work, plan, report.cluster, report.batch), plan.tokens_per_second)) {
     const PlanCandidate& c = change.candidate;
     changes.row({change.what, error_text(c.tokens_per_second / plan.tokens_per_second), size_text(c.memory.total()),
-                 c.memory.total() > report.cluster.device.memory_bytes ? "does not fit" : ""});
+                 change.fits ? "" : "does not fit"});
   }
   std::string text = time.text(colours) + "\n" + memory.text(colours) + "\n" + changes.text(colours);
   if (const auto engine = simulated_seconds(plan.layout, plan.layout.micro_batches(report.batch), plan.parts)) {
@@ -209,56 +199,8 @@ ordered_json explain_json(const PlanReport& report, const PlanCandidate& plan) {
                                {"tokens_per_second", change.candidate.tokens_per_second},
                                {"gain", change.candidate.tokens_per_second / plan.tokens_per_second - 1},
                                {"memory_bytes", whole_bytes(change.candidate.memory.total())},
-                               {"fits", change.candidate.memory.total() <= report.cluster.device.memory_bytes}});
-  }
-  return json;
-}
-
-std::string validation_text(bool colours) {
-  observe::Table table("published steps, predicted", {{"family"},
-                                                      {"row"},
-                                                      {"published", Align::kRight},
-                                                      {"predicted", Align::kRight},
-                                                      {"error", Align::kRight},
-                                                      {"MFU", Align::kRight},
-                                                      {"predicted", Align::kRight},
-                                                      {""}});
-  for (const PublishedRow& row : published_rows()) {
-    const double seconds = predicted(row);
-    table.row({row.family, row.name, fmt::format("{:.3f} s", row.seconds), fmt::format("{:.3f} s", seconds),
-               error_text(seconds / row.seconds), observe::percent(row.mfu(row.seconds)), observe::percent(row.mfu(seconds)),
-               use_text(row.use)});
-  }
-  observe::Table sums("errors", {{"rows"}, {"count", Align::kRight}, {"mean", Align::kRight}, {"worst", Align::kRight}});
-  for (const Group& group : groups_of(published_rows())) {
-    const Errors errors = errors_of(group.rows);
-    sums.row({group.name, std::to_string(errors.rows), observe::percent(errors.mean), observe::percent(errors.worst)});
-  }
-  return table.text(colours) + "\n" + sums.text(colours);
-}
-
-ordered_json validation_json() {
-  ordered_json json = {{"rows", ordered_json::array()}, {"errors", ordered_json::array()}};
-  for (const PublishedRow& row : published_rows()) {
-    const double seconds = predicted(row);
-    json["rows"].push_back({{"name", row.family + ": " + row.name},
-                            {"published", row.seconds},
-                            {"predicted", seconds},
-                            {"error", seconds / row.seconds - 1},
-                            {"held_out", row.held_out()},
-                            {"use", use_text(row.use)},
-                            {"reach", row.reach},
-                            {"dense", row.dense},
-                            {"unit", "seconds"},
-                            {"published_mfu", row.mfu(row.seconds)},
-                            {"predicted_mfu", row.mfu(seconds)},
-                            {"layout", row.layout.text()},
-                            {"assumed", row.assumed},
-                            {"source", row.source}});
-  }
-  for (const Group& group : groups_of(published_rows())) {
-    const Errors errors = errors_of(group.rows);
-    json["errors"].push_back({{"rows", group.name}, {"count", errors.rows}, {"mean", errors.mean}, {"worst", errors.worst}});
+                               {"fits", change.fits},
+                               {"layout", change.of == Change::Of::kLayout ? json_of(change.candidate.layout) : ordered_json()}});
   }
   return json;
 }

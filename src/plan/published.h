@@ -7,6 +7,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plan/step_time.h"
@@ -27,9 +28,13 @@ struct PublishedRow {
   double flops = 0;    // of a step, as the source counts them
   double seconds = 0;  // published; where only the share of the peak is printed, from that
   RowUse use = RowUse::kHeldOut;
-  double reach = 1;  // of its cluster: times the efficiencies of its kind of accelerator
+  double reach = 1;             // of its cluster: times the efficiencies of its kind of accelerator
+  std::vector<int64_t> stages;  // a rank's, where the source does not say how many: all that its software takes
   bool dense = true;
+  std::string apart;  // why it stands beside the rows that plans are judged by, where it does
   bool held_out() const { return use == RowUse::kHeldOut; }
+  // Plans are judged by it: held out, of tensor ranks and pipelines (that everything is cut over is software of its own), and nothing speaks against it.
+  bool judged() const { return held_out() && layout.zero < 3 && apart.empty(); }
   double mfu(double of_seconds) const { return flops / (static_cast<double>(layout.world()) * cluster.device.bf16_flops * of_seconds); }
 };
 
@@ -41,6 +46,9 @@ Efficiency scaled(Efficiency efficiency, double factor);  // each part faster by
 
 double predicted(const PublishedRow& row, const Efficiency& efficiency);  // seconds, at the row's reach of these
 double predicted(const PublishedRow& row);                                // with the constants in use
+
+// Least and greatest over the row's `stages`; twice the same where these are known.
+std::pair<double, double> predicted_range(const PublishedRow& row);
 
 // Over rows of a kind.
 struct Errors {

@@ -96,10 +96,10 @@ class Searcher {
   void try_schedules(PlanLayout layout) {
     if (layout.pp == 1) return try_memory(layout);
     const int64_t m = layout.micro_batches(limits_.batch);
-    for (const auto schedule : {PipelineSchedule::k1F1B, PipelineSchedule::kZbH1}) {
+    for (const auto schedule : {PipelineSchedule::k1F1B, PipelineSchedule::kZbH1, PipelineSchedule::kZbV}) {
       layout.schedule = schedule;
-      layout.chunks = 1;
-      try_memory(layout);
+      layout.chunks = schedule == PipelineSchedule::kZbV ? 2 : 1;
+      if (layout.pp * layout.chunks <= static_cast<int64_t>(work_.layers)) try_memory(layout);
     }
     layout.schedule = PipelineSchedule::kInterleaved;
     for (const int64_t chunks : {2, 3, 4, 6, 8}) {
@@ -113,29 +113,35 @@ class Searcher {
     }
   }
 
-  // The least of recomputation and sharding that fits is what counts: more of either only costs.
+  // At each stage of ZeRO, which costs here and gains there: where everything that waits fits, to make it again or take it to the host only costs;
+  // else the least recomputation that fits, and every one that fits when it is taken to the host, which is less the less waits.
   void try_memory(PlanLayout layout) {
-    const auto fits_with = [&](Recompute recompute, bool offload) {
-      layout.recompute = recompute;
-      layout.offload = offload;
-      const int64_t most = layout.dp * layout.cp > 1 ? 3 : 0;
-      for (layout.zero = 0; layout.zero <= most; ++layout.zero) {
-        const RankMemory memory = rank_memory(work_, layout, limits_.batch, cluster_);
-        if (memory.total() <= cluster_.device.memory_bytes) {
-          keep(layout, memory);
-          return layout.zero <= 1;
+    const int64_t most = layout.dp * layout.cp > 1 ? 3 : 0;
+    for (layout.zero = 0; layout.zero <= most; ++layout.zero) {
+      for (const bool offload : {false, true}) {
+        layout.offload = offload;
+        bool fits = false;
+        for (const auto recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+          layout.recompute = recompute;
+          fits = keep_if_it_fits(layout);
+          if (fits && !offload) break;
         }
-        reject("it does not fit into memory", [&] {
-          return fmt::format("{}: {} of {}", layout.text(), bytes_text(whole_bytes(memory.total())),
-                             bytes_text(whole_bytes(cluster_.device.memory_bytes)));
-        });
+        if (fits && layout.recompute == Recompute::kNone) break;
       }
-      return false;
-    };
-    for (const auto recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
-      if (fits_with(recompute, false)) return;
     }
-    fits_with(Recompute::kNone, true);
+  }
+
+  bool keep_if_it_fits(const PlanLayout& layout) {
+    const RankMemory memory = rank_memory(work_, layout, limits_.batch, cluster_);
+    if (memory.total() <= cluster_.device.memory_bytes) {
+      keep(layout, memory);
+      return true;
+    }
+    reject("it does not fit into memory", [&] {
+      return fmt::format("{}: {} of {}", layout.text(), bytes_text(whole_bytes(memory.total())),
+                         bytes_text(whole_bytes(cluster_.device.memory_bytes)));
+    });
+    return false;
   }
 
   void keep(const PlanLayout& layout, const RankMemory& memory) {
@@ -179,34 +185,5 @@ PlanCandidate evaluate(const Work& work, const PlanLayout& layout, const Cluster
 }
 
 SearchResult search(const Work& work, const Cluster& cluster, const SearchLimits& limits) { return Searcher(work, cluster, limits).run(); }
-
-std::vector<Change> next_changes(const Work& work, const PlanCandidate& plan, const Cluster& cluster, int64_t batch) {
-  std::vector<Change> changes;
-  const auto try_one = [&](const std::string& what, const PlanLayout& layout, const Cluster& on, int64_t sequences) {
-    if (sequences % (layout.dp * layout.micro_batch) != 0 || layout.world() != plan.layout.world()) return;
-    changes.push_back({what, evaluate(work, layout, on, sequences)});
-  };
-  PlanLayout other = plan.layout;
-  other.micro_batch *= 2;
-  try_one("micro-batches twice as large", other, cluster, batch);
-  other = plan.layout;
-  other.recompute = Recompute::kNone;
-  if (other != plan.layout) try_one("no recomputation", other, cluster, batch);
-  try_one("twice the batch", plan.layout, cluster, 2 * batch);
-  Cluster better = cluster;
-  better.device.nic_rate *= 2;
-  try_one("a network twice as fast", plan.layout, better, batch);
-  better = cluster;
-  better.device.link_rate *= 2;
-  try_one("links in the node twice as fast", plan.layout, better, batch);
-  better = cluster;
-  better.device.memory_rate *= 2;
-  try_one("memory twice as fast", plan.layout, better, batch);
-  better = cluster;
-  better.efficiency.layer_s /= 2;
-  try_one("half the launching", plan.layout, better, batch);
-  std::ranges::sort(changes, std::ranges::greater(), [](const Change& change) { return change.candidate.tokens_per_second; });
-  return changes;
-}
 
 }  // namespace longhaul::plan

@@ -41,11 +41,4 @@ SearchResult search(const Work& work, const Cluster& cluster, const SearchLimits
 // One layout, whether it would be found or not.
 PlanCandidate evaluate(const Work& work, const PlanLayout& layout, const Cluster& cluster, int64_t batch);
 
-// What a small change of a plan would gain: the layout changed in one thing, fastest first.
-struct Change {
-  std::string what;
-  PlanCandidate candidate;
-};
-std::vector<Change> next_changes(const Work& work, const PlanCandidate& plan, const Cluster& cluster, int64_t batch);
-
 }  // namespace longhaul::plan

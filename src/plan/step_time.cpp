@@ -41,7 +41,8 @@ struct LayerTime {
 
 void add_exchanges(const Work& work, const PlanLayout& layout, const Cluster& cluster, const Practice& practice, double tokens,
                    LayerTime& time) {
-  const double hidden = 2 * tokens * work.hidden, tp = count(layout.tp), cp = count(layout.cp), ep = count(layout.ep * layout.etp);
+  const double hidden = 2 * tokens * work.hidden, tp = count(layout.tp), cp = count(layout.cp), ep = count(layout.ep),
+               etp = count(layout.etp);
   if (layout.tp > 1) {
     const double exchanges = work.parallel_block ? 1 : 2;  // gathers, and as many sums
     const double tensor_rate = on_one_node(cluster, layout.tp, 1) ? link_rate(cluster, hidden) : ring_rate(cluster, layout.tp, 1);
@@ -51,12 +52,15 @@ void add_exchanges(const Work& work, const PlanLayout& layout, const Cluster& cl
     const double bytes = tokens * cp * work.key_value_channels * 2 / tp + 2 * work.recurrence_products / tp;
     time.context = bytes * (cp - 1) / cp / ring_rate(cluster, layout.cp, layout.tp) + (cp - 1) * link_message_s(cluster);
   }
-  if (ep > 1 && work.experts > 0) {
-    const double sent = hidden / tp * work.experts_per_token * practice.imbalance * (ep - 1) / ep;
-    const double nodes = std::max(1.0, ep / count(cluster.device.node));
-    const double away = nodes > 1 ? 1 - 1 / nodes : 0;  // to other nodes
-    time.experts =
-        2 * (std::max(sent * (1 - away) / link_rate(cluster, sent), sent * away / cluster.device.nic_rate) + network_message_s(cluster));
+  if (ep * etp > 1 && work.experts > 0) {
+    // Rows to their experts over ep, then on every rank of etp that has a part of them; the same back.
+    const double rows = hidden / tp * work.experts_per_token * practice.imbalance, sent = rows * (ep - 1) / ep;
+    const double nodes = std::max(1.0, ep * etp / count(cluster.device.node)), away = 1 - 1 / nodes;  // to other nodes
+    const double share = cluster.efficiency.by_size ? all_to_all_share(sent, nodes) : 1;
+    const double dealt =
+        std::max(sent * (1 - away) / cluster.device.link_rate, sent * away / cluster.device.nic_rate) / share + network_message_s(cluster);
+    const double whole = rows * (etp - 1);
+    time.experts = 2 * (dealt + (etp > 1 ? whole / link_rate(cluster, whole) + link_latency_s(cluster) : 0));
   }
 }
 
@@ -89,10 +93,13 @@ LayerTime layer_time(const Work& work, const PlanLayout& layout, const Cluster& 
   return time;
 }
 
-// Embedding or head lie on one stage; layers are dealt out so that stages are alike, and what remains is the head's.
+// Of the fullest: without a pipeline of all; else of a rank in the middle, or that has the head or the embedding beside its layers, or in place of one.
 double parameters_of_rank(const Work& work, const PlanLayout& layout) {
-  return layers_of_rank(work, layout) * work.dense_parameters / count(layout.tp) +
-         std::max(work.head_parameters, work.embedding_parameters) / count(layout.tp);
+  const double layers = layers_of_rank(work, layout), spare = spare_layers(work, layout);
+  if (both_ends(layout)) return (layers * work.dense_parameters + work.head_parameters + work.embedding_parameters) / count(layout.tp);
+  const double head = (spare >= 1 ? layers - 1 : layers) * work.dense_parameters + work.head_parameters,
+               embedding = (spare >= 2 ? layers - 1 : layers) * work.dense_parameters + work.embedding_parameters;
+  return std::max({layers * work.dense_parameters, head, embedding}) / count(layout.tp);
 }
 
 double experts_of_rank(const Work& work, const PlanLayout& layout) {
@@ -110,31 +117,44 @@ double ring_seconds(double bytes, double of_bytes, int64_t ranks, int64_t stride
 }
 
 struct Reduction {
-  double sums = 0, values = 0;  // seconds: gradients summed, bf16 values back
+  double sums = 0, values = 0;  // seconds of a step: gradients summed, bf16 values back
+  double rounds = 1;            // passes of micro-batches that they are spread over
+  bool for_backward = false;    // half of the values come for backward passes
+  Reduction operator+(const Reduction& other) const { return {sums + other.sums, values + other.values, rounds, for_backward}; }
 };
 
-// Among those that share. Where shares have copies their sums go between these. Without shares all gradients come back, rather than values.
-Reduction reduction_of(double parameters, int64_t copies, int64_t stride, const PlanLayout& layout, const Cluster& cluster,
-                       double gradient_bytes) {
+// Among those that share. Stages 2 and 3 of ZeRO sum a layer's gradients after each of its backward passes, since nobody has room for all of them;
+// stage 3 brings a layer's values for each of its passes; else both once a step, stage by stage. Where shares have copies their sums go between
+// these. Without shares all gradients come back, rather than values.
+Reduction reduction_of(double parameters, int64_t copies, int64_t stride, const PlanLayout& layout, double micro_batches, double layers,
+                       const Cluster& cluster, double gradient_bytes) {
   const int64_t sharers = std::max<int64_t>(1, copies / layout.zero_copies), groups = copies / sharers;
   const double back = layout.zero >= 3 ? 4 : layout.zero >= 1 ? 2 : gradient_bytes;  // 4: for the forward and for the backward pass
-  const double message = gradient_bytes * parameters / count(layout.chunks);
-  return {
-      .sums = ring_seconds(gradient_bytes * parameters, message, sharers, stride, cluster) +
-              ring_seconds(2 * gradient_bytes * parameters / count(sharers), message / count(sharers), groups, stride * sharers, cluster),
-      .values = ring_seconds(back * parameters, message, sharers, stride, cluster)};
+  const double rounds = layout.zero >= 2 ? micro_batches : 1, pieces = layout.zero >= 2 ? layers : count(layout.chunks);
+  const double gradients = gradient_bytes * parameters, message = gradients / pieces;
+  return {.sums = rounds * (ring_seconds(gradients, message, sharers, stride, cluster) +
+                            ring_seconds(2 * gradients / count(sharers), message / count(sharers), groups, stride * sharers, cluster)),
+          .values = (layout.zero >= 3 ? rounds : 1) * ring_seconds(back * parameters, message, sharers, stride, cluster),
+          .rounds = rounds,
+          .for_backward = layout.zero >= 3};
 }
 
-// What shows of both beside the passes. A stage's sums begin when its last backward pass has: of several stages on a rank those of all but the last one
-// made lie beside passes; of the one that is last, a layer's at least is seen.
-double exposed_seconds(const Reduction& dense, const Reduction& experts, const PlanLayout& layout, const Practice& practice,
-                       const StepParts& pass, double layers) {
-  const double sums = dense.sums + experts.sums, values = dense.values + experts.values;
+// What shows of both beside the passes. A stage's sums begin when its last backward pass has: of several stages on a rank, each of which has a round of
+// micro-batches of its own, as many as there are ranks, those of all but the last one made lie beside passes; of the one that is last, a layer's at
+// least is seen.
+double exposed_seconds(const Reduction& all, const PlanLayout& layout, const Practice& practice, const StepParts& pass,
+                       double micro_batches, double layers) {
+  const double sums = all.sums, values = all.values;
   if (!practice.data_beside) return practice.data_exposed * (sums + values);
-  const double backward = pass.backward_input + pass.backward_weight;
-  if (layout.chunks == 1) return std::max(sums / layers, sums - backward) + std::max(values / layers, values - pass.forward);
-  const double chunks = count(layout.chunks);
-  return std::max((sums + values) / chunks, sums + values - (chunks - 1) / chunks * (backward + pass.forward));
+  const double forward = pass.forward, backward = pass.backward_input + pass.backward_weight;
+  if (layout.zero >= 2 || layout.chunks == 1) {
+    const double pieces = layers * all.rounds, beside_backward = sums + (all.for_backward ? values / 2 : 0),
+                 beside_forward = all.for_backward ? values / 2 : values;
+    return std::max(beside_backward / pieces, beside_backward - all.rounds * backward) +
+           std::max(beside_forward / (all.for_backward ? pieces : layers), beside_forward - (all.for_backward ? all.rounds : 1) * forward);
+  }
+  const double chunks = count(layout.chunks), window = std::min(count(layout.pp), micro_batches) * (chunks - 1) / chunks;
+  return std::max((sums + values) / chunks, sums + values - window * (backward + forward));
 }
 
 }  // namespace
@@ -180,6 +200,11 @@ double layers_of_rank(const Work& work, const PlanLayout& layout) {
   return std::ceil(work.layers / (count(layout.pp) * chunks)) * chunks;
 }
 
+// Of zbv's V both are the first rank's.
+bool both_ends(const PlanLayout& layout) { return layout.pp == 1 || layout.schedule == recipe::PipelineSchedule::kZbV; }
+
+double spare_layers(const Work& work, const PlanLayout& layout) { return layers_of_rank(work, layout) * count(layout.pp) - work.layers; }
+
 double network_share(double bytes, double nodes) {
   constexpr std::array<std::array<double, 7>, 6> kShare = {
       {{.32, .24, .13, .05, .044, .021, .0087},
@@ -204,6 +229,20 @@ double link_share(double bytes) {
   const size_t i = std::min<size_t>(static_cast<size_t>(x), 4);
   const double fx = x - count(static_cast<int64_t>(i));
   return kShare[i] * (1 - fx) + kShare[i + 1] * fx;
+}
+
+double all_to_all_share(double bytes, double nodes) {
+  constexpr std::array<double, 5> kSmall = {.44, .52, .67, .64, .62},
+                                  kLarge = {.74, .81, .94, .92, .85};  // 16 MiB, 1 GiB; 1 to 16 nodes × 2
+  constexpr double kSmallest = 1 << 24;
+  const double y = std::clamp(std::log2(std::max(nodes, 1.0)), 0.0, 4.0),
+               x = std::clamp((std::log2(std::max(bytes, 1.0)) - 24) / 6, 0.0, 1.0);
+  const size_t j = std::min<size_t>(static_cast<size_t>(y), 3);
+  const auto across = [&](const std::array<double, 5>& row) {
+    return row[j] + (row[j + 1] - row[j]) * (y - count(static_cast<int64_t>(j)));
+  };
+  const double small = across(kSmall), share = small * (1 - x) + across(kLarge) * x;
+  return bytes < kSmallest ? bytes / (bytes + kSmallest * (1 / small - 1)) : share;
 }
 
 double bubble_seconds(const PlanLayout& layout, int64_t micro_batches, const StepParts& pass) {
@@ -235,7 +274,7 @@ StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, 
   parts.recurrence = 3 * often * one.recurrence;
   parts.elementwise = 2.6 * often * (one.elementwise + one.scores);
   parts.layer_overhead = 2 * often * cluster.efficiency.layer_s;
-  parts.tensor_exchange = 2 * often * one.tensor;
+  parts.tensor_exchange = (1 + practice.backward_tensor) * often * one.tensor;
   parts.context_exchange = 3 * often * one.context;
   parts.expert_exchange = 2 * often * one.experts;
   const double whole_forward =
@@ -249,11 +288,13 @@ StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, 
   parts.backward_weight = layers * (one.products + one.expert_products);
   parts.backward_input =
       layers * (one.products + one.expert_products + one.attention_backward + 2 * one.recurrence + 1.6 * (one.elementwise + one.scores) +
-                one.tensor + 2 * one.context + one.experts + cluster.efficiency.layer_s + again);
-  parts.head = m * tokens / tp *
-               (6 * work.head_rows / (cluster.device.bf16_flops * cluster.efficiency.products) +
-                practice.loss_bytes * work.vocabulary / (cluster.device.memory_rate * cluster.efficiency.memory));
-  if (layout.pp > 1) {  // both ways, once for every stage on the rank
+                practice.backward_tensor * one.tensor + 2 * one.context + one.experts + cluster.efficiency.layer_s + again);
+  const double head = tokens / tp *
+                      (6 * work.head_rows / (cluster.device.bf16_flops * cluster.efficiency.products) +
+                       practice.loss_bytes * work.vocabulary / (cluster.device.memory_rate * cluster.efficiency.memory));
+  const double a_layer = (parts.forward + parts.backward_input + parts.backward_weight) / layers;
+  parts.head = m * (spare_layers(work, layout) >= 1 ? std::max(0.0, head - a_layer) : head);  // in place of a layer, or beside all of them
+  if (layout.pp > 1) {                                                                        // both ways, once for every stage on the rank
     const double chunks = count(layout.chunks);
     const double whole = 2 * tokens * work.hidden;
     double message = whole / tp / cluster.device.nic_rate + network_message_s(cluster) + cluster.efficiency.stop_s;
@@ -263,15 +304,15 @@ StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, 
   }
   parts.bubble = bubble_seconds(layout, layout.micro_batches(batch), parts);
   const double dense = parameters_of_rank(work, layout), experts = experts_of_rank(work, layout);
-  parts.gradients =
-      exposed_seconds(reduction_of(dense, layout.dp * layout.cp, layout.tp, layout, cluster, practice.gradient_bytes),
-                      reduction_of(experts, layout.expert_copies(), layout.ep * layout.etp, layout, cluster, practice.gradient_bytes),
-                      layout, practice, parts, layers);
+  parts.gradients = exposed_seconds(
+      reduction_of(dense, layout.dp * layout.cp, layout.tp, layout, m, layers, cluster, practice.gradient_bytes) +
+          reduction_of(experts, layout.expert_copies(), layout.ep * layout.etp, layout, m, layers, cluster, practice.gradient_bytes),
+      layout, practice, parts, m, layers);
   const double copies = count(std::max<int64_t>(1, layout.dp * layout.cp / layout.zero_copies));
   parts.update = practice.update_bytes * (dense + experts) / (0.8 * cluster.device.memory_rate * (layout.zero >= 1 ? copies : 1));
   parts.fixed = cluster.efficiency.step_s;
   if (layout.offload) {  // what a layer keeps goes while the next one computes
-    const double bytes = tokens * work.kept_bytes / tp;
+    const double bytes = tokens * work.kept(layout.recompute) / tp;
     parts.offload = 2 * often * std::max(0.0, bytes / cluster.host_rate - whole_forward);
   }
   return parts;

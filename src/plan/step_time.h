@@ -32,10 +32,11 @@ PlanLayout layout_of_recipe(const recipe::Recipe& recipe);
 // How it is done, where a recipe does not say: what is hidden behind computing, and how operators are written. Longhaul's own by default.
 struct Practice {
   double tensor_exposed = 1, pipeline_exposed = 1, data_exposed = 1;  // share of each exchange that nothing hides
-  bool fused = true;                                                  // elementwise operators joined: 26 bytes a channel rather than 40
-  bool flash = true;                                                  // scores never reach memory
-  bool causal = true;                                                 // the masked half of attention is not computed
-  double window = 0;                                                  // tokens; 0: all
+  double backward_tensor = 1;     // exchanges of tensor ranks that show in a backward pass, over those of a forward pass
+  bool fused = true;              // norms and residuals joined: 10 bytes a channel rather than 24, beside the mixer's own
+  bool flash = true;              // scores never reach memory
+  bool causal = true;             // the masked half of attention is not computed
+  double window = 0;              // tokens; 0: all
   bool sequence_parallel = true;  // norms and residuals lie on tensor ranks by tokens; else each has all of them
   double attention = 0;           // of the peak, in place of the efficiency's, for older kernels
   bool data_beside = false;       // sums of gradients run beside the last backward pass, weights come beside the first forward pass
@@ -60,12 +61,19 @@ StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, 
 
 // Of the fullest rank, which sets the pace: stages are as even as whole layers let them be.
 double layers_of_rank(const Work& work, const PlanLayout& layout);
+// Places for layers that none fills. Where there is one the stage that has the head has a layer less, where there are two the embedding's too.
+double spare_layers(const Work& work, const PlanLayout& layout);
+
+// Whether one rank has the embedding and the head.
+bool both_ends(const PlanLayout& layout);
 
 // Of one step, beyond the passes themselves, when all stages take the same: by the schedule's formula, where there is one.
 double bubble_seconds(const PlanLayout& layout, int64_t micro_batches, const StepParts& of_a_micro_batch);
 
 // Share of the network's rate that reductions of this size reach over so many nodes: measured by others (SimAI), interpolated in logarithms.
 double network_share(double bytes, double nodes);
+// Of what a rank sends to all others in parts (SimAI, 16 MiB and 1 GiB).
+double all_to_all_share(double bytes, double nodes);
 // Likewise on the fast link. Below 16 MiB the time is the one of 16 MiB but for the bytes: latency.
 double link_share(double bytes);
 

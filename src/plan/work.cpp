@@ -51,6 +51,17 @@ void add_activations(const recipe::ModelConfig& model, Work& work) {
 
 }  // namespace
 
+double Work::kept(recipe::Recompute recompute) const {
+  switch (recompute) {
+    case recipe::Recompute::kFull:
+      return input_bytes;
+    case recipe::Recompute::kSelective:
+      return kept_bytes - cheap_bytes;
+    default:
+      return kept_bytes;
+  }
+}
+
 Work work_of(const recipe::ModelConfig& model, int64_t sequence) {
   Work work{
       .layers = number(model.layers), .hidden = number(model.hidden), .vocabulary = number(model.vocabulary), .sequence = number(sequence)};

@@ -29,7 +29,8 @@ struct Work {
   double dispatch_bytes = 0;    // likewise of rows that are dealt out to experts and gathered again
   int64_t heads = 0, kv_heads = 0, expert_count = 0;
   bool parallel_block = false;
-  TokenFlops flops;  // of a token, forward and backward
+  TokenFlops flops;                                // of a token, forward and backward
+  double kept(recipe::Recompute recompute) const;  // bytes of a token and the mean layer that wait for the backward pass
 };
 
 Work work_of(const recipe::ModelConfig& model, int64_t sequence);

@@ -11,6 +11,7 @@
 #include "base/folders.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "base/progress.h"
 #include "base/text.h"
 #include "observe/format.h"
 #include "observe/run_history.h"
@@ -95,10 +96,16 @@ plan::Cluster local_cluster(int64_t ranks) {
   return cluster;
 }
 
-std::string planned_against_measured(const std::filesystem::path& run, const recipe::Recipe& recipe) {
-  constexpr size_t kFewest = 8;
-  const observe::RunHistory history = observe::read_run(run);
-  if (!history.start || history.start->device != "cpu" || history.steps.size() < kFewest) return "";
+namespace {
+
+constexpr size_t kFewestSteps = 8;  // whose median says something
+
+std::string step_beside_plan(const std::filesystem::path& run, const recipe::Recipe& recipe, const observe::RunHistory& history) {
+  if (history.start->device != "cpu" || history.steps.empty()) return "";
+  if (history.steps.size() < kFewestSteps) {
+    return fmt::format("{} too few to set what a step takes beside the plan; {} would do.\n",
+                       history.steps.size() == 1 ? "One step is" : fmt::format("{} steps are", history.steps.size()), kFewestSteps);
+  }
   const double measured = plan::median_step_seconds(history);
   const plan::PlanLayout layout = plan::layout_of_recipe(recipe);
   const plan::Work work = plan::work_of(recipe.model, recipe.train.sequence);
@@ -109,6 +116,25 @@ std::string planned_against_measured(const std::filesystem::path& run, const rec
       observe::milliseconds_text(1e3 * measured), observe::milliseconds_text(1e3 * planned), 100 * (planned / measured - 1),
       program_command(
           fmt::format("plan {} --cluster local --calibrate {}", shell_quoted((run / "recipe.toml").string()), shell_quoted(run.string()))));
+}
+
+// Of the processors' memory all together, of a GPU's the tensors.
+std::string memory_beside_plan(const observe::RunHistory& history) {
+  for (const observe::MeasuredMemory& row : history.memory) {
+    if ((row.purpose != "together" && !row.purpose.ends_with(", tensors")) || row.planned_bytes.value_or(0) <= 0 || row.peak_bytes <= 0)
+      continue;
+    const double ratio = static_cast<double>(*row.planned_bytes) / static_cast<double>(row.peak_bytes);
+    return fmt::format("Memory at its fullest took {}; planned: {} ({:+.1f} %).\n", bytes_text(row.peak_bytes),
+                       bytes_text(*row.planned_bytes), 100 * (ratio - 1));
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string planned_against_measured(const std::filesystem::path& run, const recipe::Recipe& recipe) {
+  const observe::RunHistory history = observe::read_run(run);
+  return history.start ? step_beside_plan(run, recipe, history) + memory_beside_plan(history) : "";
 }
 
 }  // namespace longhaul::train

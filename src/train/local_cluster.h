@@ -1,5 +1,5 @@
 // This machine as a cluster that the planner knows (plan/cluster.h): what it was measured to reach, dealt out to ranks that are threads of it. And what a
-// run's steps took beside what the planner says of them.
+// run's steps took, and its memory, beside what was planned.
 #pragma once
 
 #include <filesystem>
@@ -23,7 +23,7 @@ struct LocalConstants {
 void keep_local_constants(const LocalConstants& constants);
 std::optional<LocalConstants> kept_local_constants();  // nothing where none were kept, or the file cannot be read
 
-// One line; empty where the run has too few steps, or is not on this machine's processors.
+// A line of the step's time, where the run is on this machine's processors (of a few steps: that they are too few), and one of memory.
 std::string planned_against_measured(const std::filesystem::path& run, const recipe::Recipe& recipe);
 
 }  // namespace longhaul::train

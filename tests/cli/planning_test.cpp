@@ -59,6 +59,15 @@ TEST_F(Planning, WritesTheStepOfTheFastestLayoutAsATrace) {
   EXPECT_EQ(read_text(path("out/step.pftrace")).front(), '\x0a');
 }
 
+TEST_F(Planning, PagesToLookAt) {
+  ASSERT_EQ(run({"plan", path("gpt.toml"), "--cluster", "a100", "--gpus", "64", "train.batch=64", "--page", path("plan.html")}).status, 0);
+  EXPECT_THAT(read_text(path("plan.html")),
+              AllOf(HasSubstr("Time of a step"), HasSubstr("Memory of the fullest rank"), HasSubstr("Why others fell"), HasSubstr("<svg")));
+  ASSERT_EQ(run({"plan", "validate", "--page", path("validate.html")}).status, 0);
+  EXPECT_THAT(read_text(path("validate.html")),
+              AllOf(HasSubstr("Published and predicted steps"), HasSubstr("Llama 3"), HasSubstr("<circle")));
+}
+
 TEST_F(Planning, ValidatesRowByRow) {
   const auto json = json_of({"plan", "validate", "--json"});
   EXPECT_GE(json["rows"].size(), 50u);

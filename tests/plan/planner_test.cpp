@@ -2,17 +2,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 
 #include "base/file.h"
 #include "base/temporary_folder.h"
 #include "observe/event.h"
 #include "plan/calibration.h"
 #include "plan/goodput.h"
+#include "plan/next_changes.h"
 #include "plan/plan_report.h"
 #include "plan/rank_state.h"
 #include "plan/simulated.h"
+#include "plan/validation_report.h"
 #include "recipe/load.h"
 #include "recipe/presets.h"
 
@@ -36,127 +40,6 @@ TEST(Work, ProductsOfAGpt) {
   EXPECT_EQ(work.head_rows, v * h);
 }
 
-// Parts of a layer by hand, as the reference model of specs planner.md §8 has them.
-TEST(StepTime, OfOneLayerByHand) {
-  const Work work = gpt_175b();
-  Cluster cluster = a100(64);
-  cluster.efficiency = {.products = 0.72, .memory = 0.5, .layer_s = 100e-6, .source = "", .by_size = false};
-  const PlanLayout layout{
-      .dp = 1, .tp = 8, .pp = 8, .schedule = PipelineSchedule::kInterleaved, .chunks = 6, .recompute = recipe::Recompute::kSelective};
-  const Practice practice{.fused = false, .flash = false, .causal = false, .loss_bytes = 0};
-  const StepParts parts = step_parts(work, layout, 16, cluster, practice);
-  const double tok = 2048, h = 12288, pk = 312e12 * 0.72, memory = 2039e9 * 0.5, layers = 12, m = 16;
-  const double gemm = 24 * tok * h * h / 8 / pk, attention = 4 * tok * 2048 * h / 8 / pk, elementwise = 40 * tok * h / 8 / memory;
-  const double scores = 12 * 128 * 2048.0 * 2048 / 8 / memory, tensor = 8 * tok * h * 7 / 8 / 240e9 + 40e-6;
-  EXPECT_NEAR(parts.products, 3 * m * layers * gemm, 1e-9);
-  EXPECT_NEAR(parts.attention, 3 * m * layers * attention, 1e-9);
-  EXPECT_NEAR(parts.elementwise, 2.6 * m * layers * (elementwise + scores), 1e-9);
-  EXPECT_NEAR(parts.tensor_exchange, 2 * m * layers * tensor, 1e-9);
-  EXPECT_NEAR(parts.recomputation, m * layers * (attention + scores), 1e-9);
-  EXPECT_NEAR(parts.layer_overhead, 2 * m * layers * 100e-6, 1e-12);
-  EXPECT_NEAR(parts.head, m * 6 * tok * h * 64000 / 8 / pk, 1e-9);
-  const double transfer = 6 * (2 * tok * h / 8 / 23.5e9 + 20e-6);
-  EXPECT_NEAR(parts.pipeline_exchange, m * 2 * transfer, 1e-9);
-  const double stage = (parts.forward + parts.backward_input + parts.backward_weight);
-  EXPECT_NEAR(m * stage,
-              parts.products + parts.attention + parts.elementwise + parts.tensor_exchange + parts.recomputation + parts.layer_overhead,
-              1e-9)
-      << "passes hold the same time as the parts";
-  EXPECT_NEAR(parts.bubble, 7 * (stage + 2 * transfer) / 6, 1e-9);
-  EXPECT_EQ(parts.gradients, 0) << "one replica sums with nobody";
-}
-
-TEST(StepTime, SumsAndMonotonies) {
-  const Work work = gpt_175b();
-  const PlanLayout layout{.dp = 16, .tp = 8, .pp = 8, .chunks = 1};
-  const Cluster cluster = a100(1024);
-  const StepParts parts = step_parts(work, layout, 768, cluster, default_practice(layout));
-  double sum = 0;
-  for (const auto& [name, seconds] : parts.rows()) {
-    EXPECT_GE(seconds, 0) << name;
-    sum += seconds;
-  }
-  EXPECT_DOUBLE_EQ(sum, parts.total());
-  for (double Accelerator::*rate : {&Accelerator::bf16_flops, &Accelerator::memory_rate, &Accelerator::link_rate, &Accelerator::nic_rate}) {
-    Cluster faster = cluster;
-    faster.device.*rate *= 2;
-    EXPECT_LT(step_parts(work, layout, 768, faster, default_practice(layout)).total(), parts.total());
-  }
-}
-
-TEST(NetworkShare, IsTheTableAtItsPlacesAndBetweenThem) {
-  EXPECT_DOUBLE_EQ(network_share(1 << 24, 2), 0.32);
-  EXPECT_DOUBLE_EQ(network_share(double(1LL << 34), 128), 0.919);
-  EXPECT_DOUBLE_EQ(network_share(double(1LL << 30), 16), 0.76);
-  EXPECT_NEAR(network_share(double(1LL << 29), 16), (0.57 + 0.76) / 2, 1e-12);
-  EXPECT_GT(network_share(1e9, 32), network_share(1e9, 64));
-}
-
-TEST(LinkShare, IsTheTableAtItsPlacesAndLatencyBelow) {
-  EXPECT_DOUBLE_EQ(link_share(1 << 24), 0.45);
-  EXPECT_DOUBLE_EQ(link_share(1 << 28), 0.73);
-  EXPECT_DOUBLE_EQ(link_share(1LL << 40), 0.81);
-  EXPECT_NEAR(link_share(1 << 25), 0.55, 1e-12) << "half way between 16 and 64 MiB in logarithms";
-  const double latency = (1 << 24) / 0.45 - (1 << 24);
-  for (const double bytes : {1e3, 1e6, 1e7}) EXPECT_NEAR(bytes / link_share(bytes) - bytes, latency, 1e-6) << bytes;
-}
-
-// Neighbours of a group that share a node share its network cards: of tensor ranks by 2 four of a group do, of 8 one.
-TEST(StepTime, SumsOverNodesUseTheCardsOfAllMembersOfANode) {
-  const Work work = gpt_175b();
-  Cluster cluster = a100(64);
-  cluster.efficiency.by_size = false;
-  const auto parameters = [&](int64_t tp) { return (96 * work.dense_parameters + work.embedding_parameters) / static_cast<double>(tp); };
-  for (const auto& [tp, cards] : {std::pair<int64_t, double>{1, 8}, {2, 4}, {4, 2}, {8, 1}}) {
-    const PlanLayout layout{.dp = 64 / tp, .tp = tp};
-    const double share = 1 - 1 / static_cast<double>(layout.dp);
-    EXPECT_NEAR(step_parts(work, layout, 64, cluster, {}).gradients, 6 * parameters(tp) * share / (cards * 23.5e9), 1e-6) << tp;
-    PlanLayout whole = layout;
-    whole.zero = 0;
-    EXPECT_NEAR(step_parts(work, whole, 64, cluster, {}).gradients, 8 * parameters(tp) * share / (cards * 23.5e9), 1e-6)
-        << "all gradients come back, in fp32";
-  }
-}
-
-TEST(StepTime, SumsBesideThePasses) {
-  const Work work = gpt_175b();
-  Cluster cluster = a100(64);
-  cluster.efficiency.by_size = false;
-  const PlanLayout layout{.dp = 8, .tp = 8};
-  const StepParts seen = step_parts(work, layout, 64, cluster, {}), beside = step_parts(work, layout, 64, cluster, {.data_beside = true});
-  const double sums = seen.gradients * 4 / 6, values = seen.gradients * 2 / 6, backward = seen.backward_input + seen.backward_weight;
-  EXPECT_NEAR(beside.gradients, std::max(sums / 96, sums - backward) + std::max(values / 96, values - seen.forward), 1e-9);
-  EXPECT_GT(beside.gradients, 0);
-}
-
-TEST(StepTime, WhatTensorRanksDoAllOfWithoutSequenceParallelism) {
-  const Work work = gpt_175b();
-  const Cluster cluster = a100(8);
-  const double rate = cluster.device.memory_rate * cluster.efficiency.memory, tokens = 2048, h = 12288;
-  const auto elementwise = [&](const Practice& practice) { return step_parts(work, {.tp = 8}, 1, cluster, practice).elementwise; };
-  EXPECT_NEAR(elementwise({}), 2.6 * 96 * tokens * (10 * h + 16 * h) / 8 / rate, 1e-9);
-  EXPECT_NEAR(elementwise({.sequence_parallel = false}), 2.6 * 96 * tokens * (10 * h + 16 * h / 8) / rate, 1e-9);
-}
-
-// A recurrence, attention and a step have constants of their own where a machine was measured.
-TEST(StepTime, ConstantsOfTheirOwn) {
-  recipe::ModelConfig model = recipe::preset_model("gpt2-124m");
-  const Work work = work_of(model, 1024);
-  Cluster cluster = a100(1);
-  const StepParts before = step_parts(work, {}, 8, cluster, {});
-  cluster.efficiency.attention = before.attention > 0 ? 0.3 : 0, cluster.efficiency.step_s = 0.25;
-  const StepParts after = step_parts(work, {}, 8, cluster, {});
-  EXPECT_NEAR(after.attention, 2 * before.attention, 1e-12) << "A100's is 0.6";
-  EXPECT_EQ(after.fixed, 0.25);
-  EXPECT_NEAR(after.total() - before.total(), before.attention + 0.25, 1e-9);
-  model.mixers = {recipe::Mixer::kLightning};
-  const Work recurrent = work_of(model, 1024);
-  const StepParts fast = step_parts(recurrent, {}, 8, cluster, {});
-  ASSERT_GT(fast.recurrence, 0);
-  cluster.efficiency.recurrence = cluster.efficiency.products / 4;
-  EXPECT_NEAR(step_parts(recurrent, {}, 8, cluster, {}).recurrence, 4 * fast.recurrence, 1e-9);
-}
-
 // Of Qwen2-57B-A14B: 8 of 64 experts of 2,560 and a shared one of 20,480, two numbers in and one out of two bytes; rows go to experts and back.
 TEST(Work, ElementsOfExperts) {
   for (const PublishedRow& row : published_rows()) {
@@ -175,13 +58,15 @@ TEST(Engines, Agree) {
     PipelineSchedule schedule;
     int64_t pp, chunks, m;
   };
-  for (const Case& c : {Case{PipelineSchedule::kGpipe, 4, 1, 8}, Case{PipelineSchedule::k1F1B, 4, 1, 8},
-                        Case{PipelineSchedule::k1F1B, 7, 1, 7}, Case{PipelineSchedule::kInterleaved, 4, 3, 8},
-                        Case{PipelineSchedule::kInterleaved, 2, 2, 6}, Case{PipelineSchedule::kZbH1, 4, 1, 8}}) {
+  for (const Case& c :
+       {Case{PipelineSchedule::kGpipe, 4, 1, 8}, Case{PipelineSchedule::k1F1B, 4, 1, 8}, Case{PipelineSchedule::k1F1B, 7, 1, 7},
+        Case{PipelineSchedule::kInterleaved, 4, 3, 8}, Case{PipelineSchedule::kInterleaved, 2, 2, 6},
+        Case{PipelineSchedule::kZbH1, 4, 1, 8}, Case{PipelineSchedule::kZbV, 4, 2, 16}}) {
     const PlanLayout layout{.pp = c.pp, .schedule = c.schedule, .chunks = c.chunks};
     StepParts parts;
     parts.forward = 1.0;
-    parts.backward_input = parts.backward_weight = c.schedule == PipelineSchedule::kZbH1 ? 1.0 : 1.25;
+    parts.backward_input = parts.backward_weight =
+        c.schedule == PipelineSchedule::kZbH1 || c.schedule == PipelineSchedule::kZbV ? 1.0 : 1.25;
     const double ideal = static_cast<double>(c.m) * (parts.forward + parts.backward_input + parts.backward_weight);
     const auto timeline = simulated(layout, c.m, parts);
     ASSERT_TRUE(timeline);
@@ -232,7 +117,7 @@ TEST(Search, TenThousandDevicesInASecond) {
   const Work work = gpt_175b();
   const SearchResult found = search(work, a100(10240), {.batch = 5120});
   ASSERT_FALSE(found.best.empty());
-  EXPECT_LT(found.seconds, 5) << "one second on a quiet machine; this one may be busy";
+  EXPECT_LT(found.seconds, 1) << "2 ms on a busy machine";
   double before = 0;
   for (const PlanCandidate& plan : found.best) {
     EXPECT_EQ(plan.layout.world(), 10240);
@@ -249,22 +134,64 @@ TEST(Search, TenThousandDevicesInASecond) {
   EXPECT_TRUE(reasons.contains("a faster layout exists"));
 }
 
-// Every layout of a small cluster tried one by one: the search misses none that is faster.
+// Every layout of a small cluster tried one by one: the search misses none that is faster, whether memory is plenty or short.
 TEST(Search, FindsTheFastest) {
   const Work work = work_of(recipe::preset_model("gpt2-124m"), 1024);
-  const Cluster cluster = a100(8);
-  const SearchResult found = search(work, cluster, {.batch = 64});
-  ASSERT_FALSE(found.best.empty());
-  for (const int64_t tp : {1, 2, 4}) {
-    for (const int64_t pp : {1, 2, 4}) {
-      if (8 % (tp * pp) != 0) continue;
-      for (const int64_t micro_batch : {1, 2, 4, 8}) {
-        const PlanLayout layout{.dp = 8 / (tp * pp), .tp = tp, .pp = pp, .zero = 0, .micro_batch = micro_batch};
-        if (64 % (layout.dp * micro_batch) != 0 || rank_memory(work, layout, 64, cluster).total() > cluster.device.memory_bytes) continue;
-        EXPECT_GE(evaluate(work, layout, cluster, 64).seconds, found.best.front().seconds - 1e-12) << layout.text();
+  Cluster cluster = a100(8);
+  cluster.reserved_bytes = 0;
+  std::vector<PlanLayout> all;
+  for (const auto& [schedule, chunks] : {std::pair<PipelineSchedule, int64_t>{PipelineSchedule::k1F1B, 1},
+                                         {PipelineSchedule::kZbH1, 1},
+                                         {PipelineSchedule::kInterleaved, 2},
+                                         {PipelineSchedule::kInterleaved, 3},
+                                         {PipelineSchedule::kInterleaved, 4},
+                                         {PipelineSchedule::kInterleaved, 6},
+                                         {PipelineSchedule::kInterleaved, 8},
+                                         {PipelineSchedule::kZbV, 2}}) {
+    for (const int64_t tp : {1, 2, 4}) {  // 12 heads
+      for (const int64_t pp : {1, 2, 4, 8}) {
+        for (const int64_t micro_batch : {1, 2, 4, 8}) {
+          const int64_t dp = 8 / (tp * pp);
+          if (8 % (tp * pp) != 0 || 64 % (dp * micro_batch) != 0 || (pp == 1 && schedule != PipelineSchedule::k1F1B)) continue;
+          if (chunks > 1 && (pp * chunks > 12 || 64 / (dp * micro_batch) % pp != 0)) continue;
+          for (int64_t zero = 0; zero <= (dp > 1 ? 3 : 0); ++zero) {
+            for (const auto recompute : {recipe::Recompute::kNone, recipe::Recompute::kSelective, recipe::Recompute::kFull}) {
+              for (const bool offload : {false, true}) {
+                all.push_back({.dp = dp,
+                               .tp = tp,
+                               .pp = pp,
+                               .zero = zero,
+                               .schedule = schedule,
+                               .chunks = chunks,
+                               .micro_batch = micro_batch,
+                               .recompute = recompute,
+                               .offload = offload});
+              }
+            }
+          }
+        }
       }
     }
   }
+  ASSERT_GT(all.size(), 1000u);
+  std::set<int64_t> stages;
+  for (const double gigabytes : {80.0, 3.0, 1.2, 0.8, 0.5}) {
+    cluster.device.memory_bytes = gigabytes * 1e9;
+    const PlanLayout* fastest = nullptr;
+    double least = std::numeric_limits<double>::infinity();
+    for (const PlanLayout& layout : all) {
+      if (rank_memory(work, layout, 64, cluster).total() > cluster.device.memory_bytes) continue;
+      const double seconds = evaluate(work, layout, cluster, 64).seconds;
+      if (seconds < least) least = seconds, fastest = &layout;
+    }
+    ASSERT_NE(fastest, nullptr) << gigabytes;
+    stages.insert(fastest->zero);
+    const SearchResult found = search(work, cluster, {.batch = 64});
+    ASSERT_FALSE(found.best.empty()) << gigabytes;
+    EXPECT_NEAR(found.best.front().seconds / least, 1, 1e-12)
+        << gigabytes << " GB: " << found.best.front().layout.text() << " beside " << fastest->text();
+  }
+  EXPECT_GT(stages.size(), 1u) << "memory decides something";
 }
 
 TEST(Goodput, PublishedFailureRates) {
@@ -297,7 +224,7 @@ TEST(Goodput, AgreesWithFailuresThatAreDrawn) {
 TEST(Calibration, OfThePublishedRowsGivesTheConstantsInUse) {
   for (const char* device : {"a100", "h100"}) {
     const auto rows = published_rows(RowUse::kConstants, device);
-    ASSERT_GE(rows.size(), 9u);
+    ASSERT_GE(rows.size(), 4u);
     const Efficiency used = efficiency_of(accelerator(device)), fit = fitted(rows, used.attention);
     EXPECT_NEAR(fit.products, used.products, 1e-9) << device;
     EXPECT_NEAR(fit.memory, used.memory, 1e-9) << device;
@@ -340,16 +267,61 @@ TEST(Calibration, OfARun) {
   EXPECT_NEAR(step_parts(work_of(recipe.model, 128), layout, 8, cluster, default_practice(layout)).total(), 3, 1e-6);
 }
 
-TEST(Published, HeldOutRowsThatPlansAreTrustedBy) {
-  const Errors errors = errors_of(published_rows(RowUse::kHeldOut, "a100"));
-  EXPECT_EQ(errors.rows, 23);
-  EXPECT_LE(errors.mean, 0.04);
-  EXPECT_LE(errors.worst, 0.10);
-  const auto json = validation_json();
-  EXPECT_EQ(json["rows"].size(), published_rows().size());
-  for (const auto& row : json["rows"])
-    EXPECT_TRUE(row.contains("name") && row.contains("published") && row.contains("predicted") && row.contains("error") &&
-                row.contains("held_out"));
+// Of 64 sequences over 8 devices two nodes' worth of rows go away, in parts: SimAI's table at its places.
+TEST(Exchanges, AllToAllIsTheTableAtItsPlaces) {
+  EXPECT_DOUBLE_EQ(all_to_all_share(1 << 24, 1), 0.44);
+  EXPECT_DOUBLE_EQ(all_to_all_share(1 << 30, 4), 0.94);
+  EXPECT_NEAR(all_to_all_share(1 << 27, 2), (0.52 + 0.81) / 2, 1e-12) << "half way in logarithms";
+  const double latency = (1 << 24) / 0.52 - (1 << 24);
+  EXPECT_NEAR(1e6 / all_to_all_share(1e6, 2) - 1e6, latency, 1e-6);
+}
+
+// Rows to experts over ep, and each of them whole on every rank of etp (docs/design/parallel.md).
+TEST(Exchanges, OfExpertsThatTensorRanksShare) {
+  recipe::ModelConfig model = recipe::preset_model("gpt2-124m");
+  model.experts = 8;
+  model.experts_per_token = 2;
+  const Work work = work_of(model, 1024);
+  Cluster cluster = a100(8);
+  cluster.efficiency.by_size = false;
+  cluster.efficiency.message_s = 0;
+  const auto seconds = [&](int64_t ep, int64_t etp) {
+    return step_parts(work, {.dp = 8, .ep = ep, .etp = etp}, 8, cluster, {}).expert_exchange;
+  };
+  const double rows = 2 * 2 * 1024 * 768.0 / 240e9;  // two of each token, two bytes a channel
+  EXPECT_NEAR(seconds(4, 1), 12 * 2 * 2 * rows * 3 / 4, 1e-12) << "12 layers, to and fro, both passes";
+  EXPECT_NEAR(seconds(1, 4), 12 * 2 * 2 * rows * 3, 1e-12);
+  EXPECT_NEAR(seconds(4, 2), 12 * 2 * 2 * rows * (3.0 / 4 + 1), 1e-12);
+}
+
+// One thing changed: each change can be, is what it says and is not the plan itself; the fastest plan of a search has no better neighbour that fits.
+TEST(NextChanges, AreNeighbours) {
+  const Work work = gpt_175b();
+  const Cluster cluster = a100(1024);
+  const SearchResult found = search(work, cluster, {.batch = 1536});
+  ASSERT_FALSE(found.best.empty());
+  const PlanCandidate& best = found.best.front();
+  std::set<std::string> said;
+  for (const Change& change : next_changes(work, best, cluster, 1536)) {
+    EXPECT_TRUE(said.insert(change.what).second) << change.what;
+    EXPECT_EQ(change.fits, change.candidate.memory.total() <= cluster.device.memory_bytes) << change.what;
+    if (change.of != Change::Of::kLayout) continue;
+    EXPECT_NE(change.candidate.layout, best.layout) << change.what;
+    EXPECT_EQ(change.candidate.layout.world(), 1024) << change.what;
+    EXPECT_EQ(1536 % (change.candidate.layout.dp * change.candidate.layout.micro_batch), 0) << change.what;
+  }
+  EXPECT_GT(said.size(), 12u);
+  const auto best_neighbour = [&](const PlanCandidate& plan) {
+    double least = plan.seconds;
+    for (const Change& change : next_changes(work, plan, cluster, 1536)) {
+      if (change.of == Change::Of::kLayout && change.fits) least = std::min(least, change.candidate.seconds);
+    }
+    return least;
+  };
+  PlanLayout poor = best.layout;
+  poor.zero = 0, poor.recompute = recipe::Recompute::kFull;
+  const PlanCandidate slow = evaluate(work, poor, cluster, 1536);
+  EXPECT_LT(best_neighbour(slow), slow.seconds) << "less recomputation, or shares of the update";
 }
 
 TEST(Clusters, FilesAndTheirRefusals) {

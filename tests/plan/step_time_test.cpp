@@ -1,0 +1,196 @@
+// What a step takes, part by part, against sums by hand.
+#include <gtest/gtest.h>
+
+#include "plan/step_time.h"
+#include "recipe/presets.h"
+
+namespace longhaul::plan {
+namespace {
+
+using recipe::PipelineSchedule;
+
+Cluster some_a100s(int64_t gpus) { return load_cluster("a100", gpus); }
+Work large_gpt() { return work_of(recipe::preset_model("megascale-175b"), 2048); }
+
+// Parts of a layer by hand, as the reference model of specs planner.md §8 has them.
+TEST(StepTime, OfOneLayerByHand) {
+  const Work work = large_gpt();
+  Cluster cluster = some_a100s(64);
+  cluster.efficiency = {.products = 0.72, .memory = 0.5, .layer_s = 100e-6, .source = "", .by_size = false};
+  const PlanLayout layout{
+      .dp = 1, .tp = 8, .pp = 8, .schedule = PipelineSchedule::kInterleaved, .chunks = 6, .recompute = recipe::Recompute::kSelective};
+  const Practice practice{.fused = false, .flash = false, .causal = false, .loss_bytes = 0};
+  const StepParts parts = step_parts(work, layout, 16, cluster, practice);
+  const double tok = 2048, h = 12288, pk = 312e12 * 0.72, memory = 2039e9 * 0.5, layers = 12, m = 16;
+  const double gemm = 24 * tok * h * h / 8 / pk, attention = 4 * tok * 2048 * h / 8 / pk, elementwise = 40 * tok * h / 8 / memory;
+  const double scores = 12 * 128 * 2048.0 * 2048 / 8 / memory, tensor = 8 * tok * h * 7 / 8 / 240e9 + 40e-6;
+  EXPECT_NEAR(parts.products, 3 * m * layers * gemm, 1e-9);
+  EXPECT_NEAR(parts.attention, 3 * m * layers * attention, 1e-9);
+  EXPECT_NEAR(parts.elementwise, 2.6 * m * layers * (elementwise + scores), 1e-9);
+  EXPECT_NEAR(parts.tensor_exchange, 2 * m * layers * tensor, 1e-9);
+  EXPECT_NEAR(parts.recomputation, m * layers * (attention + scores), 1e-9);
+  EXPECT_NEAR(parts.layer_overhead, 2 * m * layers * 100e-6, 1e-12);
+  EXPECT_NEAR(parts.head, m * 6 * tok * h * 64000 / 8 / pk, 1e-9);
+  const double transfer = 6 * (2 * tok * h / 8 / 23.5e9 + 20e-6);
+  EXPECT_NEAR(parts.pipeline_exchange, m * 2 * transfer, 1e-9);
+  const double stage = (parts.forward + parts.backward_input + parts.backward_weight);
+  EXPECT_NEAR(m * stage,
+              parts.products + parts.attention + parts.elementwise + parts.tensor_exchange + parts.recomputation + parts.layer_overhead,
+              1e-9)
+      << "passes hold the same time as the parts";
+  EXPECT_NEAR(parts.bubble, 7 * (stage + 2 * transfer) / 6, 1e-9);
+  EXPECT_EQ(parts.gradients, 0) << "one replica sums with nobody";
+}
+
+TEST(StepTime, SumsAndMonotonies) {
+  const Work work = large_gpt();
+  const PlanLayout layout{.dp = 16, .tp = 8, .pp = 8, .chunks = 1};
+  const Cluster cluster = some_a100s(1024);
+  const StepParts parts = step_parts(work, layout, 768, cluster, default_practice(layout));
+  double sum = 0;
+  for (const auto& [name, seconds] : parts.rows()) {
+    EXPECT_GE(seconds, 0) << name;
+    sum += seconds;
+  }
+  EXPECT_DOUBLE_EQ(sum, parts.total());
+  for (double Accelerator::*rate : {&Accelerator::bf16_flops, &Accelerator::memory_rate, &Accelerator::link_rate, &Accelerator::nic_rate}) {
+    Cluster faster = cluster;
+    faster.device.*rate *= 2;
+    EXPECT_LT(step_parts(work, layout, 768, faster, default_practice(layout)).total(), parts.total());
+  }
+}
+
+TEST(NetworkShare, IsTheTableAtItsPlacesAndBetweenThem) {
+  EXPECT_DOUBLE_EQ(network_share(1 << 24, 2), 0.32);
+  EXPECT_DOUBLE_EQ(network_share(double(1LL << 34), 128), 0.919);
+  EXPECT_DOUBLE_EQ(network_share(double(1LL << 30), 16), 0.76);
+  EXPECT_NEAR(network_share(double(1LL << 29), 16), (0.57 + 0.76) / 2, 1e-12);
+  EXPECT_GT(network_share(1e9, 32), network_share(1e9, 64));
+}
+
+TEST(LinkShare, IsTheTableAtItsPlacesAndLatencyBelow) {
+  EXPECT_DOUBLE_EQ(link_share(1 << 24), 0.45);
+  EXPECT_DOUBLE_EQ(link_share(1 << 28), 0.73);
+  EXPECT_DOUBLE_EQ(link_share(1LL << 40), 0.81);
+  EXPECT_NEAR(link_share(1 << 25), 0.55, 1e-12) << "half way between 16 and 64 MiB in logarithms";
+  const double latency = (1 << 24) / 0.45 - (1 << 24);
+  for (const double bytes : {1e3, 1e6, 1e7}) EXPECT_NEAR(bytes / link_share(bytes) - bytes, latency, 1e-6) << bytes;
+}
+
+// Neighbours of a group that share a node share its network cards: of tensor ranks by 2 four of a group do, of 8 one.
+TEST(StepTime, SumsOverNodesUseTheCardsOfAllMembersOfANode) {
+  const Work work = large_gpt();
+  Cluster cluster = some_a100s(64);
+  cluster.efficiency.by_size = false;
+  const auto parameters = [&](int64_t tp) { return (96 * work.dense_parameters + work.embedding_parameters) / static_cast<double>(tp); };
+  for (const auto& [tp, cards] : {std::pair<int64_t, double>{1, 8}, {2, 4}, {4, 2}, {8, 1}}) {
+    const PlanLayout layout{.dp = 64 / tp, .tp = tp};
+    const double share = 1 - 1 / static_cast<double>(layout.dp);
+    EXPECT_NEAR(step_parts(work, layout, 64, cluster, {}).gradients, 6 * parameters(tp) * share / (cards * 23.5e9), 1e-6) << tp;
+    PlanLayout whole = layout;
+    whole.zero = 0;
+    EXPECT_NEAR(step_parts(work, whole, 64, cluster, {}).gradients, 8 * parameters(tp) * share / (cards * 23.5e9), 1e-6)
+        << "all gradients come back, in fp32";
+  }
+}
+
+TEST(StepTime, SumsBesideThePasses) {
+  const Work work = large_gpt();
+  Cluster cluster = some_a100s(64);
+  cluster.efficiency.by_size = false;
+  const PlanLayout layout{.dp = 8, .tp = 8};
+  const StepParts seen = step_parts(work, layout, 64, cluster, {}), beside = step_parts(work, layout, 64, cluster, {.data_beside = true});
+  const double sums = seen.gradients * 4 / 6, values = seen.gradients * 2 / 6, backward = seen.backward_input + seen.backward_weight;
+  EXPECT_NEAR(beside.gradients, std::max(sums / 96, sums - backward) + std::max(values / 96, values - seen.forward), 1e-9);
+  EXPECT_GT(beside.gradients, 0);
+}
+
+// Stages that take turns end a round of micro-batches after the other: the sums of one have as long as the rounds of the others take.
+TEST(StepTime, SumsOfAStageHaveTheRoundsOfTheOthers) {
+  const Work work = large_gpt();
+  Cluster cluster = some_a100s(256);
+  cluster.efficiency.by_size = false;
+  const PlanLayout layout{.dp = 8, .tp = 8, .pp = 4, .schedule = PipelineSchedule::kInterleaved, .chunks = 6};
+  for (const double slower : {1.0, 20.0, 60.0}) {
+    Cluster on = cluster;
+    on.device.nic_rate /= slower;
+    const StepParts seen = step_parts(work, layout, 64, on, {}), beside = step_parts(work, layout, 64, on, {.data_beside = true});
+    const double window = 4 * 5 / 6.0 * (seen.forward + seen.backward_input + seen.backward_weight);
+    EXPECT_NEAR(beside.gradients, std::max(seen.gradients / 6, seen.gradients - window), 1e-9) << slower;
+    EXPECT_TRUE(slower < 50 || seen.gradients > window * 6 / 5) << "the window counts";
+  }
+}
+
+// Stage 2 sums after each backward pass, stage 3 brings values for each pass too.
+TEST(StepTime, ShardsOfValuesComeForEachMicroBatch) {
+  const Work work = large_gpt();
+  Cluster cluster = some_a100s(64);
+  cluster.efficiency.by_size = false;
+  const double once =
+      (96 * work.dense_parameters + work.embedding_parameters) / 8 * 7 / 8 / 23.5e9;  // a byte of every parameter over the ring
+  const auto gradients = [&](int64_t zero, int64_t micro_batch) {
+    return step_parts(work, {.dp = 8, .tp = 8, .zero = zero, .micro_batch = micro_batch}, 64, cluster, {}).gradients;
+  };
+  EXPECT_NEAR(gradients(1, 1), (4 + 2) * once, 1e-6);
+  EXPECT_NEAR(gradients(2, 1), (8 * 4 + 2) * once, 1e-6);
+  EXPECT_NEAR(gradients(3, 1), 8 * (4 + 4) * once, 1e-6);
+  EXPECT_NEAR(gradients(3, 4), 2 * (4 + 4) * once, 1e-6) << "two micro-batches";
+}
+
+// 126 layers and both ends in 16 · 8 places (arXiv 2407.21783 §3.3.2): the head's stage has a layer less.
+TEST(StepTime, TheHeadInPlaceOfALayer) {
+  const Work work = work_of(recipe::preset_model("llama-3-8b"), 4096);
+  Work uneven = work;
+  uneven.layers = 30;
+  const Cluster cluster = some_a100s(4);
+  const PlanLayout layout{.pp = 4};
+  EXPECT_EQ(layers_of_rank(work, layout), 8);
+  EXPECT_EQ(layers_of_rank(uneven, layout), 8);
+  EXPECT_EQ(spare_layers(work, layout), 0);
+  EXPECT_EQ(spare_layers(uneven, layout), 2);
+  const StepParts even = step_parts(work, layout, 8, cluster, {}), parts = step_parts(uneven, layout, 8, cluster, {});
+  const double a_layer = (parts.forward + parts.backward_input + parts.backward_weight) / 8;
+  EXPECT_GT(even.head, 0);
+  EXPECT_NEAR(parts.head, std::max(0.0, even.head - 8 * a_layer), 1e-12);
+  EXPECT_NEAR(parts.total() - parts.update - parts.head - parts.gradients, even.total() - even.update - even.head - even.gradients, 1e-9);
+}
+
+TEST(StepTime, ExchangesOfTheBackwardPass) {
+  const Work work = large_gpt();
+  const Cluster cluster = some_a100s(64);
+  const PlanLayout layout{.tp = 8, .pp = 8};
+  const StepParts both = step_parts(work, layout, 16, cluster, {}), half = step_parts(work, layout, 16, cluster, {.backward_tensor = 0.5});
+  EXPECT_NEAR(half.tensor_exchange, 0.75 * both.tensor_exchange, 1e-9);
+  EXPECT_NEAR(16 * (both.backward_input - half.backward_input), 0.25 * both.tensor_exchange, 1e-9);
+}
+
+TEST(StepTime, WhatTensorRanksDoAllOfWithoutSequenceParallelism) {
+  const Work work = large_gpt();
+  const Cluster cluster = some_a100s(8);
+  const double rate = cluster.device.memory_rate * cluster.efficiency.memory, tokens = 2048, h = 12288;
+  const auto elementwise = [&](const Practice& practice) { return step_parts(work, {.tp = 8}, 1, cluster, practice).elementwise; };
+  EXPECT_NEAR(elementwise({}), 2.6 * 96 * tokens * (10 * h + 16 * h) / 8 / rate, 1e-9);
+  EXPECT_NEAR(elementwise({.sequence_parallel = false}), 2.6 * 96 * tokens * (10 * h + 16 * h / 8) / rate, 1e-9);
+}
+
+// A recurrence, attention and a step have constants of their own where a machine was measured.
+TEST(StepTime, ConstantsOfTheirOwn) {
+  recipe::ModelConfig model = recipe::preset_model("gpt2-124m");
+  const Work work = work_of(model, 1024);
+  Cluster cluster = some_a100s(1);
+  const StepParts before = step_parts(work, {}, 8, cluster, {});
+  cluster.efficiency.attention = before.attention > 0 ? 0.3 : 0, cluster.efficiency.step_s = 0.25;
+  const StepParts after = step_parts(work, {}, 8, cluster, {});
+  EXPECT_NEAR(after.attention, 2 * before.attention, 1e-12) << "A100's is 0.6";
+  EXPECT_EQ(after.fixed, 0.25);
+  EXPECT_NEAR(after.total() - before.total(), before.attention + 0.25, 1e-9);
+  model.mixers = {recipe::Mixer::kLightning};
+  const Work recurrent = work_of(model, 1024);
+  const StepParts fast = step_parts(recurrent, {}, 8, cluster, {});
+  ASSERT_GT(fast.recurrence, 0);
+  cluster.efficiency.recurrence = cluster.efficiency.products / 4;
+  EXPECT_NEAR(step_parts(recurrent, {}, 8, cluster, {}).recurrence, 4 * fast.recurrence, 1e-9);
+}
+
+}  // namespace
+}  // namespace longhaul::plan
