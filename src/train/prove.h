@@ -32,7 +32,8 @@ struct Proof {
   int64_t ranks = 1;
   Status status = Status::kTried;
   std::string reason;                // of a refusal, a skip or a failure
-  double worst = 0, worst_bf16 = 0;  // relative difference; in fp64 of anything, in bf16 of gradients
+  double worst = 0;                  // relative difference of anything, in fp64
+  double worst_working = 0;          // in the recipe's precision: in fp32 of anything, in bf16 of gradients
   std::string tensor;                // where `worst` is; of a failure the first one beyond the bound, in the order of the model
   std::string resumed_from;          // the layout whose checkpoint it went on from
   double seconds = 0;                // that it took
@@ -41,13 +42,14 @@ struct Proof {
   std::string_view status_name() const;  // "tried"
 };
 
-inline constexpr double kProofBound = 1e-12, kProofBoundBf16 = 0.2, kProofBoundBf16Experts = 0.4, kProofLimitBf16 = 0.5,
+inline constexpr double kProofBound = 1e-12, kProofBoundFp32 = 1e-6, kProofBoundBf16 = 0.2, kProofBoundBf16Experts = 0.4, kProofLimitBf16 = 0.5,
                         kProofBoundBf16Scalars = 0.02;
 
 struct ProofRequest {
   recipe::ModelConfig model;
   recipe::OptimOptions optim{};
   std::vector<ProofLayout> layouts;
+  recipe::Dtype dtype = recipe::Dtype::kBf16;        // train.dtype: the working precision, tried beside fp64
   std::function<void(const ProofLayout&)> begins{};  // called before each
   ProofProcess process{};                            // of layouts whose ranks are processes; unset: these are skipped
 };
