@@ -5,8 +5,8 @@
 //                     gathered while a batch is made ready; 2/(2v) where that comes first (MegaScale, arXiv 2402.15627 §3.1). With weights in
 //                     shares too (ZeRO 3) of 3 v: the last chunk's values come twice in a row
 //   pipeline          delays of messages beside the passes; by the simulator of the same lists (layout/schedule_check.h). Interleaved: only filling
-//                     and draining grow until a delay exceeds a chunk's forward pass; 1F1B has no pass to spare and grows with every micro-batch; so
-//                     does what starts a receive with a send, and sooner (coupled_transfers.h)
+//                     and draining grow until a delay exceeds a chunk's forward pass; with one chunk until it exceeds a whole one; 1F1B has no
+//                     pass to spare and grows with every micro-batch, by itself and with coupled sends and receives (coupled_transfers.h)
 //   steady state      what a micro-batch more takes: the difference of steps of 8 and of 16, over the one without delay. Flat: 1
 //   tensor parallel   a channel mixer in N parts: the longer of computing and communication, and 1/N of the shorter (§3.3)
 //   context parallel  a recurrence whose states are gathered, forward and backward: a delay that is shorter than half of the heads take to be folded is

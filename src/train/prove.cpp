@@ -193,6 +193,7 @@ class Prover {
   }
 
   void compare(const ProofLayout& layout, Proof& proof) {
+    require_dealt_out(request_.model, layout);
     const double none = layout.elastic ? 0 : 1;  // the same bits
     std::optional<OneThread> alike;
     if (layout.elastic) alike.emplace();
@@ -257,7 +258,6 @@ class Prover {
     const int64_t world = layout.parallel.world();
     const ProofSubject trained = subject(layout, dtype);
     const parallel::Arrangement arrangement = arrangement_of(layout);
-    require_dealt_out(request_.model, layout);
     if (kProofRows % arrangement.mesh.size(layout::Axis::kDp) != 0) {
       throw Error({.code = ExitCode::kUsage,
                    .what = "the proof's sequences cannot be dealt out",

@@ -60,7 +60,7 @@ TEST(MachineMemory, ARankOfItsOwnProcessAndAllOfTheMachine) {
   int64_t hidden = 64;
   while (planned_here(recipe_here(hidden), kRanksHere) < static_cast<double>(available_memory_bytes())) hidden *= 2;
   const recipe::Recipe large = recipe_here(hidden);
-  ASSERT_NEAR(planned_here(large, kRanksHere), 4 * planned_here(large, 1), 0.35 * planned_here(large, kRanksHere)) << "the first writes a checkpoint too";
+  ASSERT_LT(planned_here(large, 1), static_cast<double>(available_memory_bytes())) << "the first alone, which writes the checkpoint, fits";
   EXPECT_THAT(told_here(large, INT64_MAX),
               Each(AllOf(HasSubstr("the 4 ranks of this machine (" + machine().host + ") do not fit into its memory together"),
                          HasSubstr("parallel.zero=1 takes "), HasSubstr("fewer ranks on this machine take less"))));
@@ -69,8 +69,9 @@ TEST(MachineMemory, ARankOfItsOwnProcessAndAllOfTheMachine) {
 // A lever that the ranks cannot have is no advice: a batch of four on four replicas cannot be halved, nor its micro-batches of one.
 TEST(MachineMemory, AdviceIsOfWhatTheRanksCanHave) {
   const std::string text = told_here(recipe_here(1024), 1000)[0];
-  EXPECT_THAT(text, testing::Not(HasSubstr("train.batch=")));
-  EXPECT_THAT(told_here(recipe_here(1024, {"train.batch=16", "train.micro_batch=4"}), 1000)[0], HasSubstr("train.micro_batch=1 takes "));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("train.batch=")));
+  EXPECT_THAT(told_here(recipe_here(64, {"train.batch=16", "train.micro_batch=4", "train.sequence=4096"}), 1000)[0],
+              HasSubstr("train.micro_batch=1 takes "));
 }
 
 }  // namespace
